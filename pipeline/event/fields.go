@@ -1,0 +1,221 @@
+package event
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+type field uint8
+
+const (
+	fieldNone field = iota
+	fieldID
+	fieldTime
+	fieldUID
+	fieldAPI
+	fieldOutcome
+	fieldCost
+	fieldRefunds
+	fieldIP
+	fieldAttrs
+	fieldAttrCount
+	fieldBrokerTime
+)
+
+// mistake is what is wrong with a field. It is kept until the object ends, because a field of the
+// same name may follow, and the last one counts.
+type mistake struct {
+	field  field
+	attr   string
+	reason string
+	at     int
+	why    string
+}
+
+func (m *mistake) bad(index int, raw []byte) BadEvent {
+	return BadEvent{Index: index, Reason: m.reason, Offset: m.at, Raw: raw,
+		Err: fmt.Errorf("%s: at byte %d: %s", m.reason, m.at, m.why)}
+}
+
+func (d *Decoder) mistake(f field, attr, reason string, at int, why string) {
+	d.wrong = append(d.wrong, mistake{f, attr, reason, at, why})
+}
+
+func (d *Decoder) failed(f field) bool {
+	return slices.ContainsFunc(d.wrong, func(m mistake) bool { return m.field == f })
+}
+
+func (d *Decoder) forgive(f field) {
+	if len(d.wrong) > 0 {
+		d.wrong = slices.DeleteFunc(d.wrong, func(m mistake) bool { return m.field == f })
+	}
+}
+
+// object reads an event's fields from the object that is next.
+func (d *Decoder) object() bool {
+	p := &d.scan
+	var t token
+	more, ok := p.open('}')
+	for more && ok {
+		name, named := p.name()
+		if !named {
+			return false
+		}
+		if name == "attrs" {
+			ok = d.readAttrs()
+		} else if ok = p.value(&t); ok {
+			d.set(name, &t)
+		}
+		if ok {
+			more, ok = p.next('}')
+		}
+	}
+	return ok
+}
+
+// set gives the event's field called name its value; a later one of the same name replaces it.
+func (d *Decoder) set(name string, t *token) {
+	e := d.event
+	switch name {
+	case "id":
+		e.ID = d.text(fieldID, ReasonID, MaxID, t)
+	case "time":
+		e.Time = d.moment(fieldTime, t)
+	case "uid":
+		d.setUID(t)
+	case "api":
+		d.setAPI(t)
+	case "outcome":
+		e.Outcome = d.text(fieldOutcome, ReasonOutcome, MaxBytes, t)
+	case "cost":
+		d.setCost(t)
+	case "refunds":
+		e.Refunds = d.text(fieldRefunds, ReasonRefunds, MaxID, t)
+	case "ip":
+		d.setIP(t)
+	case "broker_time":
+		e.BrokerTime = d.moment(fieldBrokerTime, t)
+	}
+}
+
+// text reads a string of at most limit bytes.
+func (d *Decoder) text(f field, reason string, limit int, t *token) string {
+	d.forgive(f)
+	if t.kind == tokNull {
+		return ""
+	}
+	if t.kind != tokString {
+		d.mistake(f, "", reason, t.at, "expected a string")
+		return ""
+	}
+	if len(t.text) <= limit {
+		return t.text
+	}
+	if d.mode != plain && limit == MaxID {
+		return shortID(t.text)
+	}
+	d.mistake(f, "", reason, t.at, fmt.Sprintf("%d bytes, at most %d are allowed", len(t.text), limit))
+	return ""
+}
+
+// setUID takes any text: in keys it is percent-encoded, so that no character can do harm.
+func (d *Decoder) setUID(t *token) {
+	d.event.UID = ""
+	if t.kind != tokNumber {
+		d.event.UID = d.text(fieldUID, ReasonUID, MaxUID, t)
+		return
+	}
+	d.forgive(fieldUID)
+	text := t.text
+	if text == "-0" {
+		text = "0"
+	}
+	unsigned := strings.TrimPrefix(text, "-")
+	switch {
+	case digits(unsigned) != len(unsigned):
+		d.mistake(fieldUID, "", ReasonUID, t.at, "a number with a fraction or an exponent is no uid: write an integer or a string")
+	case len(text) > MaxUID:
+		d.mistake(fieldUID, "", ReasonUID, t.at, fmt.Sprintf("%d bytes, at most %d are allowed", len(text), MaxUID))
+	default:
+		d.event.UID = text
+	}
+}
+
+// setAPI refuses control characters: the name is shown to people and stands in their rules.
+func (d *Decoder) setAPI(t *token) {
+	api := d.text(fieldAPI, ReasonAPI, MaxAPI, t)
+	d.event.API = api
+	for i := range len(api) {
+		if api[i] < ' ' || api[i] == 0x7f {
+			d.event.API = ""
+			d.mistake(fieldAPI, "", ReasonAPI, t.at, "a control character: name the action in plain text, such as order.create")
+			return
+		}
+	}
+}
+
+func (d *Decoder) setCost(t *token) {
+	d.forgive(fieldCost)
+	d.event.Cost = One
+	if t.kind == tokNull {
+		return
+	}
+	if t.kind == tokNumber {
+		n, _ := splitNumber(t.text)
+		if c, exact := n.decimal(); exact {
+			d.event.Cost = c
+			return
+		}
+	}
+	d.mistake(fieldCost, "", ReasonCost, t.at, "expected a number of at most 6 fraction digits, within ±"+MaxDecimal.String())
+}
+
+// moment reads RFC 3339, or a number of Unix milliseconds, cut to microseconds towards the past.
+func (d *Decoder) moment(f field, t *token) Micros {
+	d.forgive(f)
+	switch t.kind {
+	case tokNull:
+		return NoTime
+	case tokString:
+		if m, ok := parseRFC3339(t.text); ok {
+			return m
+		}
+	case tokNumber:
+		n, _ := splitNumber(t.text)
+		u, rest, over := n.scaled(3)
+		if over || u > math.MaxInt64/2 {
+			break
+		}
+		m := Micros(u)
+		if n.neg {
+			m = -m
+			if rest {
+				m--
+			}
+		}
+		if m >= MinTime && m <= MaxTime {
+			return m
+		}
+	}
+	d.mistake(f, "", ReasonTime, t.at, "expected an RFC 3339 time such as 2026-11-21T10:00:00.123Z, or Unix milliseconds, in the years 0 to 9999")
+	return NoTime
+}
+
+// setIP drops what is no address: it is often filled in from a header that a client made up.
+// So it drops zones, which mean something on one host only.
+func (d *Decoder) setIP(t *token) {
+	d.event.IP, d.drop = netip.Addr{}, false
+	if t.kind == tokNull || (t.kind == tokString && t.text == "") {
+		return
+	}
+	if t.kind == tokString {
+		if a, err := netip.ParseAddr(t.text); err == nil && a.Zone() == "" {
+			d.event.IP = a.Unmap()
+			return
+		}
+	}
+	d.drop = true
+}
