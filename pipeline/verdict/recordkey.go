@@ -1,0 +1,57 @@
+package verdict
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// KeyText returns the key's record-key text: uid=42, attrs.campaign=c1&uid=42.
+func (v *Verdict) KeyText() string { return string(v.appendKeyText(nil)) }
+
+func (v *Verdict) appendKeyText(dst []byte) []byte {
+	return event.AppendKey(dst, v.Key)
+}
+
+// AppendRecordKey appends the key of the verdict's record: the key's text, '|', the rule's
+// name, and "|warn" for a notice, so that a notice never replaces a block.
+func AppendRecordKey(dst []byte, v *Verdict) []byte {
+	dst = v.appendKeyText(dst)
+	dst = append(dst, '|')
+	dst = append(dst, v.Rule...)
+	if v.State == Warn {
+		dst = append(dst, "|warn"...)
+	}
+	return dst
+}
+
+// RecordKey is what the key of a verdict's record says.
+type RecordKey struct {
+	Text string // the key's text, as KeyText returns it
+	Key  []event.Dim
+	Rule string
+	Warn bool
+}
+
+// OwnRecord reports whether a record of the verdict topic is one of the owners' own: its key begins
+// with NUL. Readers skip those.
+func OwnRecord(key []byte) bool { return len(key) > 0 && key[0] == 0 }
+
+// ParseRecordKey is the inverse of AppendRecordKey. What it returns shares no memory with key.
+func ParseRecordKey(key []byte) (RecordKey, error) {
+	if OwnRecord(key) {
+		return RecordKey{}, errors.New("verdict: parse record key: it begins with NUL, so it is an owner's own record")
+	}
+	text, rule, ok := bytes.Cut(key, []byte{'|'})
+	rule, warn := bytes.CutSuffix(rule, []byte("|warn"))
+	if !ok || len(rule) == 0 || bytes.IndexByte(rule, '|') >= 0 {
+		return RecordKey{}, fmt.Errorf("verdict: parse record key %.80q: want dimension=value|rule or dimension=value|rule|warn", key)
+	}
+	dims, err := event.ParseKey(text)
+	if err != nil {
+		return RecordKey{}, fmt.Errorf("verdict: parse record key: %w", err)
+	}
+	return RecordKey{Text: string(text), Key: dims, Rule: string(rule), Warn: warn}, nil
+}

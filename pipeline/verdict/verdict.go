@@ -1,0 +1,61 @@
+// Package verdict is "this key is over this rule until T", or its clearing, and its wire form.
+//
+// It links nothing but the standard library and the event's units: applications carry it.
+package verdict
+
+import "github.com/tallygate/tallygate/pipeline/event"
+
+// State tells what a verdict says.
+type State uint8
+
+// The states of a verdict.
+const (
+	Block State = iota // the key is over the rule until Until
+	Clear              // the block ended before its Until; Since = Until = that moment
+	Warn               // a notice: the key passed a step of the rule's limit
+)
+
+// Mode tells whether a verdict is enforced.
+type Mode uint8
+
+// The modes of a verdict.
+const (
+	Enforce Mode = iota
+	Shadow       // counted and shown, never enforced
+)
+
+// Action is what an enforcer does with a request that a verdict covers. A greater Action is
+// a stronger one.
+type Action uint8
+
+// The actions, weakest first.
+const (
+	ActLog Action = iota
+	ActThrottle
+	ActChallenge
+	ActBlock
+)
+
+// Verdict is one decision about one key by one rule.
+type Verdict struct {
+	Rule   string      // the rule's name, or rule/limit, or rule/candidate
+	Key    []event.Dim // sorted by name
+	State  State
+	Mode   Mode
+	Action Action
+	APIs   []string // what it covers: names and patterns
+	Count  event.Decimal
+	Limit  event.Decimal
+	Since  event.Micros // the event time at which it fell
+	Until  event.Micros // in force: Since <= t < Until
+	Seq    int64        // orders the verdicts of one key and rule
+	Step   string       // of a Warn: "50%"
+	Cause  Cause
+}
+
+// Cause is the event that let a verdict fall.
+type Cause struct {
+	ID        string
+	Partition int32
+	Offset    int64
+}
