@@ -1,0 +1,161 @@
+package windows_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/windows"
+)
+
+// specs has one Spec of each kind.
+func specs() map[string]windows.Spec {
+	all := map[string]windows.Spec{
+		"tumbling": perMinute(),
+		"calendar": {Kind: windows.Calendar, Unit: windows.Day, Zone: mustLoad("Asia/Shanghai"), Lateness: event.Hour},
+		"exact":    exactly(event.Minute),
+		"panes":    inPanes(event.Minute, 0),
+	}
+	for name, spec := range all {
+		if err := spec.Validate(); err != nil {
+			panic(err)
+		}
+		all[name] = spec
+	}
+	return all
+}
+
+func TestValidateReturnsAllThatIsWrong(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spec windows.Spec
+		want []string
+	}{
+		"kind":     {windows.Spec{}, []string{"unknown kind 0"}},
+		"tumbling": {windows.Spec{Kind: windows.Tumbling, Lateness: -1, Offset: windows.MaxTime + 1}, []string{"lateness", "per", "offset"}},
+		"calendar": {windows.Spec{Kind: windows.Calendar, WeekStarts: 7}, []string{"unknown unit 0", "day 7"}},
+		"sliding":  {windows.Spec{Kind: windows.Sliding, Per: -1}, []string{"per is -1"}},
+		"panes":    {windows.Spec{Kind: windows.Sliding, Per: event.Hour, Resolution: event.Second - 1}, []string{"more than 3600 panes"}},
+		"coarse":   {windows.Spec{Kind: windows.Sliding, Per: event.Hour, Resolution: event.Hour + 1}, []string{"not between"}},
+	} {
+		err := tt.spec.Validate()
+		if err == nil {
+			t.Errorf("%s: no error", name)
+			continue
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %q does not name %q", name, err, want)
+			}
+		}
+		if got := strings.Count(err.Error(), "\n") + 1; got != len(tt.want) {
+			t.Errorf("%s: %d errors, want %d:\n%v", name, got, len(tt.want), err)
+		}
+	}
+}
+
+func TestValidateTakes3600Panes(t *testing.T) {
+	spec := inPanes(event.Hour, event.Second)
+	if err := spec.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// There are a hundred million keys, and most have few events.
+func TestAKeyWithFewEventsTakesFewBytes(t *testing.T) {
+	want := map[string][2]int{ // of one event, and of four, one a second
+		"tumbling": {10, 10},
+		"calendar": {16, 16},
+		"exact":    {10, 19},
+		"panes":    {13, 19},
+	}
+	for name, spec := range specs() {
+		c := newCounter(t, spec)
+		start := at("2026-11-21T10:00:00Z")
+		c.add(start, 1)
+		one := len(c.state)
+		for i := range event.Micros(3) {
+			c.add(start+(i+1)*event.Second, 1)
+		}
+		if got := [2]int{one, len(c.state)}; got != want[name] {
+			t.Errorf("%s: one event takes %d bytes, four take %d, want %v", name, got[0], got[1], want[name])
+		}
+	}
+}
+
+func TestCheckRefusesWhatIsNotAState(t *testing.T) {
+	for name, spec := range specs() {
+		c := newCounter(t, spec)
+		c.add(at("2026-11-21T10:00:00Z"), 1)
+		c.add(at("2026-11-21T10:00:07Z"), 7)
+		for i := 1; i < len(c.state); i++ {
+			if i == 9 && spec.Kind == windows.Sliding {
+				continue // a state without amounts
+			}
+			if i == 11 && spec.Exact {
+				continue // a state with the newest time only
+			}
+			if err := spec.Check(c.state[:i]); err == nil {
+				t.Errorf("%s: the first %d bytes of % x are a state", name, i, c.state)
+			}
+		}
+		for _, more := range []string{"\x00", "\x80", "\x80\x00", "\x01\x01\x01"} {
+			if err := spec.Check([]byte(string(c.state) + more)); err == nil {
+				t.Errorf("%s: % x and then % x is a state", name, c.state, more)
+			}
+		}
+		for other, spec := range specs() {
+			if err := spec.Check(c.state); (err == nil) != (name == other) {
+				t.Errorf("%s: a state of %s: %v", other, name, err)
+			}
+		}
+	}
+}
+
+func FuzzCheck(f *testing.F) {
+	froms := []func([]byte) script{tumblingFrom, calendarFrom, exactFrom, panesFrom}
+	for kind, from := range froms {
+		for scale := range byte(4) {
+			bytes := []byte{byte(kind), scale, 59, 5, 200, 2, 0}
+			script := from(bytes[1:])
+			c := newCounter(f, script.spec)
+			for i := range event.Micros(12) {
+				c.state, _ = c.spec.Add(c.state, script.start+i*c.spec.Per/8, event.Decimal(i)*event.One/2)
+			}
+			f.Add(append(bytes, c.state...), int64(c.spec.Latest(c.state)), int64(event.One))
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte, when, n int64) {
+		if len(data) < 1+head {
+			return
+		}
+		spec := froms[data[0]%4](data[1 : 1+head]).spec
+		if err := spec.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		state := data[1+head:]
+		if spec.Check(state) != nil {
+			return
+		}
+		// A state that Check lets pass stays one, whatever is asked of it and added to it.
+		for range 3 {
+			if len(state) > spec.MaxBytes() {
+				t.Fatalf("%+v: a state of %d bytes, MaxBytes is %d", spec, len(state), spec.MaxBytes())
+			}
+			latest := spec.Latest(state)
+			if below := spec.Below(state, event.Decimal(n)); below < latest || spec.Spent(state) < latest {
+				t.Fatalf("%+v: it ends before the latest time: % x", spec, state)
+			}
+			if spec.Count(state) < 0 || spec.CountAt(state, event.Micros(when)) < 0 {
+				t.Fatalf("%+v: a count below zero: % x", spec, state)
+			}
+			if from, to := spec.Bounds(state, event.Micros(when)); from >= to {
+				t.Fatalf("%+v: window from %d to %d", spec, from, to)
+			}
+			state, _ = spec.Add(state, event.Micros(when), event.Decimal(n))
+			if err := spec.Check(state); err != nil {
+				t.Fatalf("%+v: after Add: %v: % x", spec, err, state)
+			}
+			when += int64(spec.Per)/3 + 1
+		}
+	})
+}
