@@ -1,0 +1,301 @@
+package accesslog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// What may be wrong with a line.
+var (
+	errClient  = errors.New("expected a client, an ident and a user, then [time]")
+	errTime    = errors.New("expected a time such as [17/May/2015:10:05:03 +0000] behind the user")
+	errRequest = errors.New(`expected "METHOD path protocol" in double quotes`)
+	errStatus  = errors.New("expected a status of three digits behind the request")
+	errBytes   = errors.New("expected a number of bytes, or -, behind the status")
+	errFields  = errors.New(`expected "referer" "agent" behind the bytes, or the line's end`)
+	errUser    = fmt.Errorf("the user has more than %d bytes", event.MaxUID)
+)
+
+const maxAgent = 256
+
+// parser takes log lines apart. What it returns holds until it is used again.
+type parser struct {
+	attrs [3]event.Attr
+}
+
+// record is one line, taken apart.
+type record struct {
+	client, user   string
+	time           event.Micros
+	method, target string
+	status, bytes  string
+	agent          string
+}
+
+// parse turns a line of the combined or common format into an event without id.
+func (p *parser) parse(line []byte, format Format) (event.Event, error) {
+	r, err := split(string(line), format)
+	if err != nil {
+		return event.Event{}, err
+	}
+	e := event.Event{
+		UID: r.user, API: apiName(r.method, r.target), Outcome: outcome(r.status),
+		Time: r.time, BrokerTime: event.NoTime, Cost: event.One,
+	}
+	if ip, err := netip.ParseAddr(r.client); err == nil && ip.Zone() == "" {
+		e.IP = ip.Unmap()
+	}
+	if e.UID == "" {
+		e.UID = r.client
+	}
+	if len(e.UID) > event.MaxUID {
+		return event.Event{}, errUser
+	}
+	attrs := append(p.attrs[:0],
+		event.Attr{Name: "bytes", Value: event.Value{Kind: event.Number, Text: r.bytes}},
+		event.Attr{Name: "status", Value: event.Value{Kind: event.Number, Text: r.status}})
+	if r.agent != "" {
+		attrs = append(attrs, event.Attr{Name: "agent", Value: event.StringValue(cut(r.agent, maxAgent))})
+	}
+	e.Attrs = attrs
+	return e, nil
+}
+
+func split(line string, format Format) (r record, err error) {
+	var rest string
+	var ok bool
+	if r.client, rest, ok = strings.Cut(line, " "); !ok || r.client == "" {
+		return r, errClient
+	}
+	if _, rest, ok = strings.Cut(rest, " "); !ok { // the ident tells nothing
+		return r, errClient
+	}
+	if r.user, r.time, rest, err = userAndTime(rest); err != nil {
+		return r, err
+	}
+	request, rest, ok := quoted(rest)
+	if !ok {
+		return r, errRequest
+	}
+	if r.method, r.target, ok = splitRequest(request); !ok {
+		return r, errRequest
+	}
+	r.status, rest, _ = strings.Cut(rest, " ")
+	if len(r.status) != 3 || !isDigits(r.status) || r.status[0] == '0' {
+		return r, errStatus
+	}
+	r.bytes, rest, ok = strings.Cut(rest, " ")
+	if r.bytes == "-" {
+		r.bytes = "0"
+	} else if !isDigits(r.bytes) || len(r.bytes) > 18 {
+		return r, errBytes
+	}
+	if r.bytes = strings.TrimLeft(r.bytes, "0"); r.bytes == "" {
+		r.bytes = "0"
+	}
+	if !ok && format != Combined {
+		return r, nil
+	}
+	if format == Common {
+		return r, errFields
+	}
+	return r, r.readCombined(rest)
+}
+
+// readCombined reads what the combined format has behind the common one. Servers are often told to
+// log more behind that: it is ignored.
+func (r *record) readCombined(rest string) error {
+	_, rest, ok := quoted(rest)
+	if !ok {
+		return errFields
+	}
+	if r.agent, _, ok = quoted(rest); !ok {
+		return errFields
+	}
+	if r.agent == "-" {
+		r.agent = ""
+	}
+	return nil
+}
+
+// userAndTime reads "user [time] ". Users may have blanks and brackets in their names.
+func userAndTime(s string) (user string, t event.Micros, rest string, err error) {
+	const size = len("[17/May/2015:10:05:03 +0000] ")
+	for from := 0; ; {
+		i := strings.Index(s[from:], " [")
+		if i < 0 {
+			return "", 0, "", errTime
+		}
+		i += from
+		from = i + 1
+		if len(s) < i+1+size || s[i+size-1] != ']' || s[i+size] != ' ' {
+			continue
+		}
+		at, err := time.Parse("02/Jan/2006:15:04:05 -0700", s[i+2:i+size-1])
+		if err != nil {
+			continue
+		}
+		if user = unescape(s[:i]); user == "-" || user == `""` {
+			user = ""
+		}
+		return user, event.FromTime(at), s[i+1+size:], nil
+	}
+}
+
+// quoted reads a field in double quotes, and the blank behind it, if there is one.
+func quoted(s string) (text, rest string, ok bool) {
+	if s == "" || s[0] != '"' {
+		return "", "", false
+	}
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			if rest = s[i+1:]; rest != "" && rest[0] != ' ' {
+				return "", "", false
+			}
+			return unescape(s[1:i]), strings.TrimPrefix(rest, " "), true
+		}
+	}
+	return "", "", false
+}
+
+// splitRequest reads "GET /path HTTP/1.1". Paths may have blanks, and HTTP/0.9 has no protocol.
+func splitRequest(s string) (method, target string, ok bool) {
+	method, target, ok = strings.Cut(s, " ")
+	if i := strings.LastIndexByte(target, ' '); i >= 0 && strings.HasPrefix(target[i+1:], "HTTP/") {
+		target = target[:i]
+	}
+	return method, target, ok && isMethod(method) && target != ""
+}
+
+// isMethod reports whether s is a method's name: letters, and '-' as in M-SEARCH. What port scanners
+// and TLS clients send to a plain port is not.
+func isMethod(s string) bool {
+	for i := range len(s) {
+		if c := s[i] | 0x20; (c < 'a' || c > 'z') && (s[i] != '-' || i == 0) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isDigits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// apiName is the method and the target's first two segments: GET /Images/ks-logo.gif?x=1
+// is get.images.ks-logo-gif.
+func apiName(method, target string) string {
+	if scheme, rest, ok := strings.Cut(target, "://"); ok && !strings.ContainsAny(scheme, "/?") {
+		i := strings.IndexAny(rest, "/?") // what a proxy is asked for: http://host/path
+		if i < 0 {
+			i = len(rest)
+		}
+		target = rest[i:]
+	}
+	path, _, _ := strings.Cut(target, "?")
+	name := appendSegment(make([]byte, 0, event.MaxAPI), method)
+	segments := 0
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "" {
+			continue
+		}
+		name = appendSegment(append(name, '.'), segment)
+		if segments++; segments == 2 || len(name) > event.MaxAPI {
+			break
+		}
+	}
+	return string(name[:min(len(name), event.MaxAPI)])
+}
+
+func appendSegment(dst []byte, segment string) []byte {
+	for _, r := range segment {
+		switch {
+		case r >= 'A' && r <= 'Z':
+			dst = append(dst, byte(r)|0x20)
+		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+			dst = append(dst, byte(r))
+		default:
+			dst = append(dst, '-')
+		}
+	}
+	return dst
+}
+
+func outcome(status string) string {
+	switch {
+	case status < "400":
+		return "success"
+	case status == "401" || status == "403" || status == "429":
+		return "denied"
+	}
+	return "failure"
+}
+
+// cut shortens s to at most n bytes, at the end of a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// unescape undoes what servers write for quotes, backslashes, controls and bytes outside
+// ASCII: \" \\ \n \xE9. What is no UTF-8 then becomes U+FFFD.
+func unescape(s string) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return strings.ToValidUTF8(s, "\uFFFD")
+	}
+	out := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' || i+1 == len(s) {
+			out = append(out, s[i])
+			continue
+		}
+		i++
+		switch c := s[i]; c {
+		case 'x':
+			if i+2 < len(s) {
+				if hi, lo := unhex(s[i+1]), unhex(s[i+2]); hi >= 0 && lo >= 0 {
+					out = append(out, byte(hi<<4|lo))
+					i += 2
+					continue
+				}
+			}
+			out = append(out, '\\', 'x')
+		case '"', '\\':
+			out = append(out, c)
+		default:
+			if k := strings.IndexByte("nrtbfv", c); k >= 0 {
+				out = append(out, "\n\r\t\b\f\v"[k])
+			} else {
+				out = append(out, '\\', c)
+			}
+		}
+	}
+	return string(bytes.ToValidUTF8(out, []byte("\uFFFD")))
+}
+
+func unhex(c byte) int {
+	if c >= 'A' && c <= 'F' {
+		c |= 0x20
+	}
+	return strings.IndexByte("0123456789abcdef", c)
+}

@@ -1,0 +1,161 @@
+// Package accesslog turns web servers' access logs, and files of events, into events.
+package accesslog
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Format is how a line is written.
+type Format string
+
+// The formats.
+const (
+	Auto     Format = ""         // each line by itself: an object is NDJSON, else combined or common
+	Combined Format = "combined" // common, then "referer" "agent"; what follows these is ignored
+	Common   Format = "common"   // client ident user [time] "request" status bytes
+	NDJSON   Format = "ndjson"   // one event's JSON a line, with broker_time if it has one
+)
+
+// ParseFormat reads a format's name; "" is Auto.
+func ParseFormat(name string) (Format, error) {
+	switch f := Format(name); f {
+	case Auto, Combined, Common, NDJSON:
+		return f, nil
+	}
+	return "", fmt.Errorf("unknown format %q: want combined, common or ndjson", name)
+}
+
+// MaxLine is how many bytes a line may have.
+const MaxLine = 256 << 10
+
+// LineError is a line that is not an event. Reading may go on behind it.
+type LineError struct {
+	Line int // from 1
+	Err  error
+}
+
+// Error says which line is wrong, and why.
+func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+
+// Unwrap returns Err.
+func (e *LineError) Unwrap() error { return e.Err }
+
+// Reader reads events, one a line. It is for one goroutine.
+//
+// An access log has no event ids, so a line's is a hash of it and of how many lines of the same
+// bytes came before it in the input: reading the same file again gives the same ids. The Reader
+// remembers the last one to two million different lines for that.
+type Reader struct {
+	in      *bufio.Reader
+	format  Format
+	line    int
+	skipped int
+	long    []byte // a line that the bufio.Reader's buffer does not hold
+	seen    repeats
+	decoder event.Decoder
+	events  []event.Event
+	parser  parser
+}
+
+// NewReader returns a Reader of r. It reads ahead of what Next has returned. To follow a file that
+// grows, give it an r that waits at the end: io.EOF ends the last line, complete or not.
+func NewReader(r io.Reader, format Format) *Reader {
+	return &Reader{in: bufio.NewReaderSize(r, 64<<10), format: format, seen: newRepeats(1 << 20)}
+}
+
+// Skipped is how many lines so far were not events.
+func (r *Reader) Skipped() int { return r.skipped }
+
+// Next returns the next event and its line's number. The event holds until the next call: Clone keeps
+// it. A *LineError is one line that is not an event, counted and passed: call Next again. io.EOF is
+// the end; any other error is the input's. Empty lines are passed silently.
+func (r *Reader) Next() (event.Event, int, error) {
+	for {
+		text, err := r.readLine()
+		if err != nil && !errors.Is(err, errTooLong) {
+			return event.Event{}, r.line, err
+		}
+		if err == nil && len(bytes.TrimSpace(text)) == 0 {
+			continue
+		}
+		var e event.Event
+		if err == nil {
+			e, err = r.parse(text)
+		}
+		if err != nil {
+			r.skipped++
+			return event.Event{}, r.line, &LineError{Line: r.line, Err: err}
+		}
+		return e, r.line, nil
+	}
+}
+
+func (r *Reader) parse(text []byte) (event.Event, error) {
+	if r.format == NDJSON || (r.format == Auto && bytes.TrimLeft(text, " \t")[0] == '{') {
+		return r.parseJSON(text)
+	}
+	e, err := r.parser.parse(text, r.format)
+	if err != nil {
+		return event.Event{}, err
+	}
+	e.ID = r.seen.id(text)
+	return e, nil
+}
+
+var errNotOne = errors.New("more or less than one event: write one object a line")
+
+func (r *Reader) parseJSON(text []byte) (event.Event, error) {
+	var err error
+	if r.events, err = r.decoder.Decode(text, nil, nil, r.events[:0]); err != nil {
+		return event.Event{}, r.decoder.Bad[0].Err
+	}
+	if len(r.events) != 1 {
+		return event.Event{}, errNotOne
+	}
+	return r.events[0], nil
+}
+
+var errTooLong = fmt.Errorf("longer than %d bytes", MaxLine)
+
+// readLine returns the next line without its end. It is valid until the next call. The last
+// line may lack its newline.
+func (r *Reader) readLine() ([]byte, error) {
+	text, err := r.in.ReadSlice('\n')
+	if len(text) == 0 {
+		return nil, err
+	}
+	r.line++
+	if errors.Is(err, bufio.ErrBufferFull) {
+		if text, err = r.readLong(text); err != nil {
+			return nil, err
+		}
+	} else if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")), nil
+}
+
+func (r *Reader) readLong(start []byte) ([]byte, error) {
+	r.long = append(r.long[:0], start...)
+	for {
+		text, err := r.in.ReadSlice('\n')
+		if len(r.long) <= MaxLine {
+			r.long = append(r.long, text...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, err
+		case len(r.long) > MaxLine:
+			return nil, errTooLong
+		default:
+			return r.long, nil
+		}
+	}
+}
