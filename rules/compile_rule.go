@@ -1,0 +1,266 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// defaults are what spec.defaults gives to rules that don't say otherwise.
+type defaults struct {
+	key    []string
+	mode   verdict.Mode
+	then   *yaml.Node
+	window windowFields
+}
+
+func standardDefaults() defaults { return defaults{key: []string{"uid"}} }
+
+// windowFieldNames are the fields that choose a window: of a rule, and of a stacked limit.
+var windowFieldNames = []string{"per", "window", "offset", "resolution", "timezone", "week_starts"}
+
+// readDefaults reads spec.defaults, so that a mistake in it is reported also without rules.
+func (c *compiler) readDefaults(n *yaml.Node) {
+	o, ok := c.object(n, "defaults", "key", "window", "mode", "timezone", "week_starts", "then")
+	if !ok {
+		return
+	}
+	if n := o.get("key"); n != nil {
+		if dims := c.dims(n); dims != nil {
+			c.defaults.key = dims
+		}
+	}
+	if n := o.get("mode"); n != nil {
+		c.defaults.mode = c.mode(n)
+	}
+	if n := o.get("then"); n != nil {
+		c.then(o, &Rule{})
+		c.defaults.then = n
+	}
+	c.defaults.window = windowFieldsOf(o)
+	if n := o.get("window"); n != nil {
+		c.windowKind(n)
+	}
+	if n := o.get("timezone"); n != nil {
+		c.zone(n)
+	}
+	if n := o.get("week_starts"); n != nil {
+		c.weekStarts(n)
+	}
+}
+
+// compileRule reads one rule and adds it, with its limits, to the set.
+func (c *compiler) compileRule(n *yaml.Node) {
+	if n.Kind == yaml.MappingNode {
+		c.rule = nameOf(n)
+	}
+	known := append([]string{"name", "key", "match", "when", "count", "limit", "limits", "then", "mode"}, windowFieldNames...)
+	o, ok := c.object(n, "a rule", known...)
+	if !ok {
+		return
+	}
+	c.required(o, "a rule", "name", "match")
+	r := &Rule{Index: len(c.set.Rules), Mode: c.defaults.mode}
+	r.Name, _ = c.name(o.get("name"), "a rule's name")
+	c.uniqueName(o.get("name"), r.Name)
+	dims := c.defaults.key
+	if n := o.get("key"); n != nil {
+		dims = c.dims(n)
+	}
+	r.Shape = c.shape(dims)
+	if n := o.get("mode"); n != nil {
+		r.Mode = c.mode(n)
+	}
+	if n := o.get("count"); n != nil {
+		c.count(n, r)
+	}
+	if n := o.get("match"); n != nil {
+		c.match(n, r)
+	}
+	if n := o.get("when"); n != nil {
+		r.match.when = c.when(n)
+	}
+	c.then(o, r)
+	c.limits(o, r)
+	c.warnPartial(o, r)
+	c.set.Rules = append(c.set.Rules, r)
+}
+
+// nameOf finds the rule's name before anything of it is read, for the errors in it.
+func nameOf(n *yaml.Node) string {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == "name" && n.Content[i+1].Kind == yaml.ScalarNode {
+			return n.Content[i+1].Value
+		}
+	}
+	return ""
+}
+
+func (c *compiler) uniqueName(n *yaml.Node, name string) {
+	if name == "" {
+		return
+	}
+	if line, twice := c.names[name]; twice {
+		c.fail(n, "", "a rule named %q is already on line %d", name, line)
+		return
+	}
+	c.names[name] = n.Line
+}
+
+// dims reads the dimensions of a key, sorted; nil when there is a mistake.
+func (c *compiler) dims(n *yaml.Node) []string {
+	var out []string
+	for _, item := range c.oneOrMore(n, "key") {
+		dim, ok := c.text(item, "a key's dimension")
+		switch {
+		case !ok:
+			return nil
+		case !validDim(dim):
+			c.fail(item, "dimensions are uid, ip, ip/64 and, for an attribute, attrs.NAME", "%q is no dimension%s",
+				shortened(dim), didYouMean(dim, []string{"uid", "ip", "ip/64"}))
+			return nil
+		case slices.Contains(out, dim):
+			c.fail(item, "", "the dimension %q is given twice", dim)
+			return nil
+		}
+		out = append(out, dim)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func validDim(dim string) bool {
+	name, attr := strings.CutPrefix(dim, "attrs.")
+	return dim == "uid" || dim == "ip" || dim == "ip/64" || attr && name != ""
+}
+
+// shape returns the set's shape of these dimensions.
+func (c *compiler) shape(dims []string) *KeyShape {
+	for _, s := range c.set.Shapes {
+		if slices.Equal(s.Dims, dims) {
+			return s
+		}
+	}
+	s := &KeyShape{Dims: dims, HasUID: slices.Contains(dims, "uid"), Index: len(c.set.Shapes)}
+	c.set.Shapes = append(c.set.Shapes, s)
+	return s
+}
+
+// count reads what a rule counts.
+func (c *compiler) count(n *yaml.Node, r *Rule) {
+	if n.Kind == yaml.ScalarNode {
+		hint := "leave count out to count events, or write count: {sum: attrs.NAME}"
+		c.fail(n, hint, "count is a mapping, not %s", describe(n))
+		return
+	}
+	o, ok := c.object(n, "count", "sum", "distinct")
+	if !ok {
+		return
+	}
+	if n := o.get("distinct"); n != nil {
+		c.fail(n, "", "%s", notBuiltMessage("count: {distinct: …}"))
+		return
+	}
+	n = o.get("sum")
+	if n == nil {
+		if !o.has("sum") {
+			c.fail(o.node, "write {sum: attrs.NAME} or {sum: cost}", "count needs `sum`")
+		}
+		return
+	}
+	what, ok := c.text(n, "sum")
+	name, attr := strings.CutPrefix(what, "attrs.")
+	switch {
+	case !ok:
+	case what == "cost":
+		r.Count = CountSum
+	case attr && name != "":
+		r.Count, r.SumAttr = CountSum, name
+	default:
+		c.fail(n, "what can be summed is cost, and an attribute as attrs.NAME", "%q can't be summed", shortened(what))
+	}
+}
+
+// then reads what follows.
+func (c *compiler) then(rule *object, r *Rule) {
+	n := rule.get("then")
+	if n == nil {
+		n = c.defaults.then
+	}
+	if n == nil || rule.spoilt["then"] {
+		if !rule.has("then") {
+			c.fail(rule.node, "as in then: {block: 5m} or then: {block: until-reset}", "a rule needs `then`")
+		}
+		return
+	}
+	o, ok := c.object(n, "then", "block", "action", "apis")
+	if !ok {
+		return
+	}
+	r.Then.Action = verdict.ActBlock
+	if n := o.get("action"); n != nil {
+		r.Then.Action = c.action(n)
+	}
+	if n := o.get("apis"); n != nil {
+		r.APIs = nil
+		for _, p := range c.apiList(n, "apis") {
+			r.APIs = append(r.APIs, p.pattern)
+		}
+	}
+	switch n := o.get("block"); {
+	case n != nil:
+		c.block(n, r)
+	case !o.has("block") && !slices.ContainsFunc([]string{"escalate", "warn"}, o.has):
+		c.fail(o.node, "as in then: {block: 5m} or then: {block: until-reset}", "then needs `block`")
+	}
+}
+
+func (c *compiler) block(n *yaml.Node, r *Rule) {
+	const untilReset = "until-reset"
+	s, ok := c.text(n, "block")
+	switch {
+	case !ok:
+	case s == untilReset:
+		r.Then.UntilReset = true
+	case digits(s) == 0:
+		c.fail(n, "a duration such as 5m, or until-reset", "block: %q is no duration%s", shortened(s),
+			didYouMean(s, []string{untilReset}))
+	default:
+		var d event.Micros
+		if d, ok = c.duration(n, "block"); ok {
+			r.Then.Block = d
+		}
+	}
+}
+
+func (c *compiler) action(n *yaml.Node) verdict.Action {
+	switch word, _ := c.word(n, "action", "block", "challenge", "throttle", "log"); word {
+	case "challenge":
+		return verdict.ActChallenge
+	case "throttle":
+		return verdict.ActThrottle
+	case "log":
+		return verdict.ActLog
+	}
+	return verdict.ActBlock
+}
+
+// warnPartial warns that a check, which knows the API but not the outcome or the attributes,
+// blocks more than what the rule counts.
+func (c *compiler) warnPartial(o *object, r *Rule) {
+	m := &r.match
+	if len(m.outcomes) == 0 && len(m.attrs) == 0 && m.when == nil || r.Then.Action == verdict.ActLog {
+		return
+	}
+	then := cmp.Or(o.get("then"), c.defaults.then)
+	if then == nil || slices.ContainsFunc(then.Content, func(n *yaml.Node) bool { return n.Value == "apis" }) {
+		return
+	}
+	c.warn(cmp.Or(o.get("then"), o.node), "name what is to be blocked in then: {apis: […]}, when it is something else",
+		"the rule counts only some events of %s, but blocks all of it", strings.Join(r.APIs, ", "))
+}

@@ -1,0 +1,73 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+)
+
+// didYouMean returns `; did you mean "x"?` for the candidate that word is probably a slip
+// of, or nothing.
+func didYouMean(word string, candidates []string) string {
+	if best := closest(word, candidates); best != "" {
+		return fmt.Sprintf("; did you mean %q?", best)
+	}
+	return ""
+}
+
+// closest returns the candidate nearest to word by edit distance, unless all are too far
+// away. Case, '-' and '_' don't count.
+func closest(word string, candidates []string) string {
+	const longest = 64 // a longer word is no slip of the pen
+	if len(word) > longest {
+		return ""
+	}
+	w := folded(word)
+	best, bestDistance := "", 1+min(len(w)/3, 3)
+	if len(w) == 3 || len(w) == 4 {
+		bestDistance = 2
+	}
+	for _, candidate := range candidates {
+		d := editDistance(w, folded(candidate))
+		if len(w) >= 3 && strings.HasPrefix(folded(candidate), w) {
+			d = min(d, 1) // an abbreviation
+		}
+		if d < bestDistance {
+			best, bestDistance = candidate, d
+		}
+	}
+	return best
+}
+
+func folded(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' {
+			return -1
+		}
+		return r
+	}, strings.ToLower(s))
+}
+
+// editDistance counts the insertions, deletions, substitutions and swaps of neighbours
+// between a and b (optimal string alignment).
+func editDistance(a, b string) int {
+	var before []int
+	last, row := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			substitution := last[j]
+			if a[i] != b[j] {
+				substitution++
+			}
+			row[j+1] = min(last[j+1]+1, row[j]+1, substitution)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last, row = last, row, make([]int, len(b)+1)
+	}
+	return last[len(b)]
+}

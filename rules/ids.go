@@ -1,0 +1,185 @@
+package rules
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// recentIDs are the ids that a key has seen lately, oldest first: each one's hash, and its
+// stamp, the key's latest time when the id first came. Stamps never go down. On the wire:
+//
+//	count   uvarint; nothing follows a 0
+//	length  uvarint: of the stamps in bytes
+//	hashes  8 bytes each, together, so that a search runs over them alone
+//	stamps  uvarints: the key's latest time less the first stamp, the same less the last one, so that
+//	        neither end asks for a walk, then from the second on each one less its predecessor
+type recentIDs struct {
+	hashes      []byte
+	first, last uint64 // ages: the key's latest time less the stamp
+	gaps        []byte
+}
+
+func readIDs(b []byte) (ids recentIDs, rest []byte, err error) {
+	count, n := binary.Uvarint(b)
+	if n <= 0 {
+		return ids, nil, fmt.Errorf("%w: no count of ids", errState)
+	}
+	b = b[n:]
+	if count == 0 {
+		return ids, b, nil
+	}
+	size, n := binary.Uvarint(b)
+	if n <= 0 || count > uint64(len(b)-n)/8 || size > uint64(len(b)-n)-8*count {
+		return ids, nil, fmt.Errorf("%w: the ids are cut off", errState)
+	}
+	b = b[n:]
+	ids.hashes, b = b[:8*count], b[8*count:]
+	r := varints{b: b[:size]}
+	ids.first, ids.last = r.uvarint(), r.uvarint()
+	if r.bad {
+		return ids, nil, fmt.Errorf("%w: the ids' times are cut off", errState)
+	}
+	ids.gaps = r.b
+	return ids, b[size:], nil
+}
+
+// check reports whether there is a stamp for each hash, and the last one is what the others
+// lead to, not after latest, the key's latest time.
+func (r recentIDs) check(latest event.Micros) error {
+	if r.len() == 0 {
+		return nil
+	}
+	gaps := varints{b: r.gaps}
+	age := r.first
+	for range r.len() - 1 {
+		gap := gaps.uvarint()
+		if gap > age {
+			gaps.bad = true
+		}
+		age -= gap
+	}
+	if gaps.bad || len(gaps.b) > 0 || age != r.last || r.first > uint64(latest-event.MinTime) {
+		return fmt.Errorf("%w: the ids' times", errState)
+	}
+	return nil
+}
+
+func (r recentIDs) len() int { return len(r.hashes) / 8 }
+
+// stamp returns the i-th id's, of a key whose latest time is latest.
+func (r recentIDs) stamp(i int, latest event.Micros) event.Micros {
+	at := latest - event.Micros(r.first)
+	gaps := varints{b: r.gaps}
+	for range i {
+		at += event.Micros(gaps.uvarint())
+	}
+	return at
+}
+
+// find returns the place of a hash, or -1.
+func (r recentIDs) find(hash uint64) int {
+	for i := 0; i+8 <= len(r.hashes); i += 8 {
+		if binary.LittleEndian.Uint64(r.hashes[i:]) == hash {
+			return i / 8
+		}
+	}
+	return -1
+}
+
+// trim drops ids from the front until one passes ok. latest is the key's latest time.
+func (r recentIDs) trim(latest event.Micros, ok func(i int, stamp event.Micros) bool) recentIDs {
+	gaps := varints{b: r.gaps}
+	for i := 0; len(r.hashes) > 0 && !ok(i, latest-event.Micros(r.first)); i++ {
+		r.first -= gaps.uvarint()
+		r.hashes = r.hashes[8:]
+	}
+	r.gaps = gaps.b
+	return r
+}
+
+// aged returns the ids as they are by later time.
+func (r recentIDs) aged(by event.Micros) recentIDs {
+	r.first += uint64(by)
+	r.last += uint64(by)
+	return r
+}
+
+// idRules say which ids a key remembers.
+type idRules struct {
+	most int
+	age  event.Micros
+}
+
+// young reports whether an id of this stamp still counts as seen.
+func (ru idRules) young(stamp, latest event.Micros) bool { return latest-stamp < ru.age }
+
+// seen reports whether an event of this id would be a repeat. The key's latest time was
+// before; with the event it is latest.
+func (ru idRules) seen(r recentIDs, hash uint64, before, latest event.Micros) bool {
+	i := r.find(hash)
+	return i >= 0 && ru.young(r.stamp(i, before), latest)
+}
+
+// appendTo appends the ids to dst, without those that are too old or too many. When add is
+// true, hash comes behind them.
+func (ru idRules) appendTo(dst []byte, r recentIDs, before, latest event.Micros, hash uint64, add bool) []byte {
+	room := ru.most
+	if add = add && ru.most > 0 && ru.age > 0; add {
+		room--
+	}
+	drop := r.len() - room
+	r = r.trim(before, func(i int, stamp event.Micros) bool {
+		return i >= drop && ru.young(stamp, latest)
+	})
+	if r.len() == 0 {
+		if !add {
+			return append(dst, 0)
+		}
+		dst = append(dst, 1, 2) // one id, two bytes of stamps
+		dst = binary.LittleEndian.AppendUint64(dst, hash)
+		return append(dst, 0, 0)
+	}
+	r = r.aged(latest - before)
+	if add {
+		return r.appendWith(dst, hash)
+	}
+	return r.append(dst)
+}
+
+func (r recentIDs) append(dst []byte) []byte {
+	dst = r.appendSizes(dst, r.len(), r.last, len(r.gaps))
+	dst = append(dst, r.hashes...)
+	dst = binary.AppendUvarint(dst, r.first)
+	dst = binary.AppendUvarint(dst, r.last)
+	return append(dst, r.gaps...)
+}
+
+// appendWith appends the ids, at least one, and one more whose stamp is the latest time.
+func (r recentIDs) appendWith(dst []byte, hash uint64) []byte {
+	dst = r.appendSizes(dst, r.len()+1, 0, len(r.gaps)+uvarintLen(r.last))
+	dst = append(dst, r.hashes...)
+	dst = binary.LittleEndian.AppendUint64(dst, hash)
+	dst = binary.AppendUvarint(dst, r.first)
+	dst = binary.AppendUvarint(dst, 0)
+	dst = append(dst, r.gaps...)
+	return binary.AppendUvarint(dst, r.last)
+}
+
+func (r recentIDs) appendSizes(dst []byte, count int, last uint64, gaps int) []byte {
+	dst = binary.AppendUvarint(dst, uint64(count))
+	return binary.AppendUvarint(dst, uint64(uvarintLen(r.first)+uvarintLen(last)+gaps))
+}
+
+// spent is when the last of the ids no longer counts as seen, for a key whose latest time
+// is latest.
+func (ru idRules) spent(r recentIDs, latest event.Micros) event.Micros {
+	if r.len() == 0 {
+		return latest
+	}
+	return max(latest, later(latest-event.Micros(r.last), ru.age))
+}
+
+func uvarintLen(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }

@@ -1,0 +1,203 @@
+package rules
+
+import (
+	"hash/maphash"
+	"slices"
+
+	"github.com/expr-lang/expr/vm"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Why a rule that otherwise matches did not count an event.
+const (
+	SkipWhen     = "when_failed"  // the predicate failed, or was not a boolean
+	SkipFraction = "fraction"     // weight × cost is no whole number
+	SkipAbsent   = "absent"       // the event lacks the attribute that is summed
+	SkipNumber   = "not_a_number" // the attribute that is summed is no number
+	SkipNegative = "negative"     // the attribute that is summed is negative
+)
+
+// Skip is a rule that did not count an event, for a reason that someone should know of.
+type Skip struct {
+	Rule   *Rule
+	Reason string // one of the Skip constants
+}
+
+// ruleMatch is which events a rule counts; all of it must hold.
+type ruleMatch struct {
+	apis     []apiWeight
+	outcomes []string // any of them; none: every outcome
+	attrs    []attrMatch
+	when     *predicate // nil: always
+}
+
+// attrMatch is an attribute that has one of some values.
+type attrMatch struct {
+	name   string
+	values []string
+}
+
+// fits reports whether outcome and attributes are what the rule wants.
+func (rm *ruleMatch) fits(e *event.Event) bool {
+	if len(rm.outcomes) > 0 && !slices.Contains(rm.outcomes, e.Outcome) {
+		return false
+	}
+	for i := range rm.attrs {
+		v, ok := e.Attr(rm.attrs[i].name)
+		if !ok || !slices.Contains(rm.attrs[i].values, v.Text) {
+			return false
+		}
+	}
+	return true
+}
+
+// EventTime returns the one time that an event has for every rule: its own, or the broker's
+// when it has none or claims to be from after it. ok is false for an event that is too old to
+// be counted, or that has no time at all. broker is NoTime when it isn't known, as in a file
+// to replay; the event's own time is then taken as it is.
+func (s *Set) EventTime(e *event.Event, broker event.Micros) (at event.Micros, ok bool) {
+	switch {
+	case broker == event.NoTime:
+		return e.Time, e.Time != event.NoTime
+	case e.Time == event.NoTime || e.Time > broker:
+		return broker, true
+	case e.Time >= broker-s.MaxLateness:
+		return e.Time, true
+	case s.TooOldNow:
+		return broker, true
+	}
+	return e.Time, false
+}
+
+// Matcher finds what events mean for keys. It keeps buffers between events, so that it
+// allocates nothing but what `when` predicates need; each goroutine has one of its own.
+type Matcher struct {
+	// Skipped are the rules that the last Match left out although they are for such events.
+	Skipped []Skip
+
+	set   *Set
+	seed  maphash.Seed
+	cache []apiSlot // by a hash of the API's name
+	keys  []shapeKey
+	used  []*shapeKey // those that the current event has hits under
+	works []Work
+	event uint64 // counts Match calls: tells what in keys is of the current one
+	text  []byte // of an address or a uid
+
+	vm  vm.VM
+	env whenEnv
+}
+
+// apiSlots is how many APIs' rules a Matcher remembers; names that share a slot take turns.
+const apiSlots = 1024
+
+// apiSlot remembers which rules count one API's events.
+type apiSlot struct {
+	api   []byte
+	rules []apiEntry
+}
+
+// shapeKey is the current event's key of one shape.
+type shapeKey struct {
+	event uint64 // the Matcher's, when this was made
+	there bool   // the event has all dimensions
+	text  []byte
+	hits  []Hit
+}
+
+// NewMatcher returns a Matcher for the set.
+func (s *Set) NewMatcher() *Matcher {
+	return &Matcher{
+		set:   s,
+		seed:  maphash.MakeSeed(),
+		cache: make([]apiSlot, apiSlots),
+		keys:  make([]shapeKey, len(s.Shapes)),
+		vm:    vm.VM{MemoryBudget: whenMemory},
+		env:   newWhenEnv(s.Rules),
+	}
+}
+
+// Match returns what an event means: for each key that it counts under, the limits and
+// amounts, in the order of the rules. at is the event's time as EventTime gives it. What is
+// returned, and Skipped, hold until the next Match.
+func (m *Matcher) Match(e *event.Event, at event.Micros) []Work {
+	m.begin()
+	if e.Cost < 0 {
+		return nil // it takes back what another event counted: no rule has refunds yet
+	}
+	for _, entry := range m.rules(e.API) {
+		r := entry.rule
+		if !r.match.fits(e) {
+			continue
+		}
+		key := m.key(e, r.Shape)
+		if !key.there || !m.holds(r, e, at) {
+			continue
+		}
+		amount, reason := r.amount(e, entry.weight)
+		if reason != "" {
+			m.Skipped = append(m.Skipped, Skip{Rule: r, Reason: reason})
+			continue
+		}
+		if len(key.hits) == 0 {
+			m.used = append(m.used, key)
+			m.works = append(m.works, Work{Shape: r.Shape, Key: key.text})
+		}
+		for _, l := range r.Limits {
+			key.hits = append(key.hits, Hit{Limit: l, Amount: amount})
+		}
+	}
+	for i := range m.works {
+		w := &m.works[i]
+		w.Hits = m.used[i].hits
+		w.Hash = m.hash(e, w)
+	}
+	return m.works
+}
+
+// begin forgets the last event.
+func (m *Matcher) begin() {
+	for _, key := range m.used {
+		key.hits = key.hits[:0]
+	}
+	m.event++
+	m.Skipped, m.used, m.works = m.Skipped[:0], m.used[:0], m.works[:0]
+	m.env.filled = false
+}
+
+// rules returns the rules that count an API's events.
+func (m *Matcher) rules(api string) []apiEntry {
+	slot := &m.cache[maphash.String(m.seed, api)%apiSlots]
+	if string(slot.api) != api || slot.rules == nil {
+		slot.api = append(slot.api[:0], api...)
+		slot.rules = m.set.index.find(slot.rules[:0], api)
+	}
+	return slot.rules
+}
+
+// holds evaluates a rule's `when` for the event.
+func (m *Matcher) holds(r *Rule, e *event.Event, at event.Micros) bool {
+	if r.match.when == nil {
+		return true
+	}
+	if !m.env.filled {
+		m.env.fill(e, at)
+	}
+	result, err := m.vm.Run(r.match.when.program, m.env.vars)
+	holds, isBool := result.(bool)
+	if err != nil || !isBool {
+		m.Skipped = append(m.Skipped, Skip{Rule: r, Reason: SkipWhen})
+		return false
+	}
+	return holds
+}
+
+// hash is what the partition of a Work's key follows from.
+func (m *Matcher) hash(e *event.Event, w *Work) uint32 {
+	if !w.Shape.HasUID {
+		return event.Murmur2(w.Key)
+	}
+	m.text = append(m.text[:0], e.UID...)
+	return event.Murmur2(m.text)
+}

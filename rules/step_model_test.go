@@ -1,0 +1,197 @@
+package rules
+
+import (
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/windows"
+)
+
+// model is one key stepped by the sentences of the rule language, without any thrift: it
+// keeps every event that was counted, and counts by looking at all of them.
+type model struct {
+	set    *Set
+	latest event.Micros
+	ids    []modelID
+	limits map[*Limit]*modelLimit
+}
+
+type modelID struct {
+	id    string
+	stamp event.Micros
+}
+
+type modelLimit struct {
+	*Limit
+	latest  event.Micros
+	counted []modelEvent
+	block   *verdict.Verdict // the last one, as it was published last
+}
+
+// modelEvent is an amount, and from when to when it counts.
+type modelEvent struct {
+	from, to event.Micros
+	n        event.Decimal
+}
+
+func newModel(s *Set) *model {
+	return &model{set: s, latest: event.NoTime, limits: map[*Limit]*modelLimit{}}
+}
+
+func (m *model) step(in Input) (repeat bool, late int, changes []verdict.Verdict) {
+	latest := max(m.latest, in.At)
+	recent := m.ids[max(0, len(m.ids)-m.set.RecentIDs):]
+	for _, r := range recent {
+		if in.ID != "" && r.id == in.ID && latest-r.stamp < m.set.RecentFor {
+			return true, 0, nil
+		}
+	}
+	if in.ID != "" {
+		m.ids = append(m.ids, modelID{in.ID, latest})
+	}
+	m.latest = latest
+	for _, hit := range in.Hits {
+		l := m.limits[hit.Limit]
+		if l == nil {
+			l = &modelLimit{Limit: hit.Limit, latest: event.NoTime}
+			m.limits[hit.Limit] = l
+		}
+		if l.isLate(in.At) {
+			late++
+			continue
+		}
+		l.latest = max(l.latest, in.At)
+		from, to := l.counts(in.At)
+		l.counted = append(l.counted, modelEvent{from, to, hit.Amount})
+		if v := l.judgeModel(in, hit.Amount); v != nil {
+			changes = append(changes, *v)
+		}
+	}
+	return false, late, changes
+}
+
+// judgeModel is 'When a verdict falls'.
+func (l *modelLimit) judgeModel(in Input, n event.Decimal) *verdict.Verdict {
+	if n == 0 {
+		return nil // adds nothing
+	}
+	count := l.count(l.latest)
+	quota := l.Rule.Then.UntilReset
+	if l.block != nil && l.latest < l.block.Until { // in force
+		if end := l.below(); quota && end > l.block.Until {
+			l.block.Until = (end + l.Grain - 1) / l.Grain * l.Grain
+			l.block.Count = count
+			return l.block
+		}
+		return nil
+	}
+	over := count > l.Limit.Limit || quota && count == l.Limit.Limit
+	if !over && !quota && l.ended(in.At) {
+		if _, end := l.bounds(in.At); l.count(end-1) > l.Limit.Limit {
+			count, over = l.count(end-1), true
+		}
+	}
+	if !over {
+		return nil
+	}
+	until := l.latest + l.Rule.Then.Block
+	if quota {
+		until = l.below()
+	}
+	l.block = &verdict.Verdict{Rule: l.Name, Count: count, Since: l.latest, Until: until, Cause: in.Cause}
+	return l.block
+}
+
+// isLate is 'Time', on what is held.
+func (l *modelLimit) isLate(at event.Micros) bool {
+	if l.latest == event.NoTime || at > l.latest {
+		return false
+	}
+	if l.Window.Kind == windows.Sliding {
+		return at <= l.latest-l.Window.Per
+	}
+	start, _ := l.bounds(l.latest)
+	before, _ := l.bounds(start - 1)
+	held := l.latest < start+min(start-before, l.Window.Lateness)
+	return at < start && (at < before || !held)
+}
+
+func (l *modelLimit) ended(at event.Micros) bool {
+	if l.Window.Kind == windows.Sliding {
+		return false
+	}
+	start, _ := l.bounds(l.latest)
+	return at < start
+}
+
+// bounds are the edges of the tumbling window or civil unit that holds t.
+func (l *modelLimit) bounds(t event.Micros) (from, to event.Micros) {
+	w := &l.Window
+	if w.Kind == windows.Tumbling {
+		for k := (t - w.Offset) / w.Per; ; k-- {
+			if from = w.Offset + k*w.Per; from <= t {
+				return from, from + w.Per
+			}
+		}
+	}
+	zone := w.Zone
+	if zone == nil {
+		zone = time.UTC
+	}
+	c := t.Time().In(zone)
+	switch w.Unit {
+	case windows.Hour:
+		past := time.Duration(c.Minute())*time.Minute + time.Duration(c.Second())*time.Second + time.Duration(c.Nanosecond())
+		from = event.FromTime(c.Add(-past))
+		return from, from + event.Hour
+	case windows.Day:
+		day := func(n int) event.Micros {
+			return event.FromTime(time.Date(c.Year(), c.Month(), c.Day()+n, 0, 0, 0, 0, zone))
+		}
+		return day(0), day(1)
+	}
+	panic("the model knows no such unit")
+}
+
+// counts says from when to when an event at this moment counts.
+func (l *modelLimit) counts(at event.Micros) (from, to event.Micros) {
+	w := &l.Window
+	switch {
+	case w.Kind != windows.Sliding:
+		return l.bounds(at)
+	case w.Exact:
+		return at, at + w.Per
+	default:
+		return at, (at/w.Resolution+1)*w.Resolution + w.Per
+	}
+}
+
+// count is what counts at t, which is not before the latest time unless it is in an ended window.
+func (l *modelLimit) count(t event.Micros) event.Decimal {
+	var sum event.Decimal
+	for _, e := range l.counted {
+		if e.from <= t && t < e.to {
+			sum = sum.Plus(e.n)
+		}
+	}
+	return sum
+}
+
+// below is the first moment from which the count is below the limit if nothing more happens.
+func (l *modelLimit) below() event.Micros {
+	if l.count(l.latest) < l.Limit.Limit {
+		return l.latest
+	}
+	var ends []event.Micros
+	for _, e := range l.counted {
+		ends = append(ends, e.to)
+	}
+	slices.Sort(ends)
+	i := sort.Search(len(ends), func(i int) bool {
+		return ends[i] > l.latest && l.count(ends[i]) < l.Limit.Limit
+	})
+	return ends[i]
+}

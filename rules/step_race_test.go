@@ -1,0 +1,6 @@
+//go:build race
+
+package rules
+
+// The race detector makes a random timeline ten times as slow.
+func init() { modelSeeds = 10 }

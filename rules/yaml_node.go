@@ -1,0 +1,194 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// notBuilt are the fields and values of the rule language that this version knows by name
+// and refuses: ignoring one would change what a rule means.
+var notBuilt = []string{
+	"at", "burst", "candidate", "escalate", "exempt", "extend", "forget", "fuse", "gap",
+	"refunds", "reset", "tiers", "unlimited", "warn",
+}
+
+func notBuiltMessage(name string) string {
+	return fmt.Sprintf("`%s` is not built yet in this version", name)
+}
+
+// object is a YAML mapping with known fields.
+type object struct {
+	node   *yaml.Node
+	fields map[string]*yaml.Node // the values that are there
+	spoilt map[string]bool       // fields that are there in some wrong way: don't call them missing
+	merged bool                  // fields come from somewhere else, which is refused
+}
+
+func (o *object) get(name string) *yaml.Node { return o.fields[name] }
+
+// has reports whether the field is there, rightly or wrongly.
+func (o *object) has(name string) bool { return o.fields[name] != nil || o.spoilt[name] || o.merged }
+
+// pair is one entry of a YAML mapping.
+type pair struct{ key, value *yaml.Node }
+
+// pairs returns a mapping's entries, aliases resolved, and reports what no mapping here may
+// have: merge keys, keys that are no text, duplicates.
+func (c *compiler) pairs(n *yaml.Node, what string) ([]pair, bool) {
+	if n.Kind != yaml.MappingNode {
+		c.fail(n, "", "%s is a mapping, not %s", what, describe(n))
+		return nil, false
+	}
+	first := make(map[string]int, len(n.Content)/2)
+	out := make([]pair, 0, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := c.resolve(n.Content[i]), c.resolve(n.Content[i+1])
+		if key == nil || value == nil {
+			return nil, false
+		}
+		switch line, twice := first[key.Value]; {
+		case key.Kind != yaml.ScalarNode || isNull(key):
+			c.fail(key, "", "a field's name is text, not %s", describe(key))
+		case isMerge(key):
+			c.fail(key, "write the fields out, or use an alias for the whole value",
+				"YAML merge keys (<<) are not supported")
+		case twice:
+			c.fail(key, fmt.Sprintf("the first one is on line %d", line), "%q is given twice", key.Value)
+		default:
+			first[key.Value] = key.Line
+			out = append(out, pair{key, value})
+		}
+	}
+	return out, true
+}
+
+// object reads a mapping with known fields; unknown ones are mistakes.
+func (c *compiler) object(n *yaml.Node, what string, known ...string) (*object, bool) {
+	pairs, ok := c.pairs(n, what)
+	o := &object{node: n, fields: make(map[string]*yaml.Node, len(pairs)), spoilt: map[string]bool{}}
+	o.merged = slices.ContainsFunc(n.Content, isMerge)
+	for _, p := range pairs {
+		name := p.key.Value
+		switch {
+		case !slices.Contains(known, name):
+			c.unknownField(o, p.key, known)
+		case isNull(p.value):
+			o.spoilt[name] = true
+			c.fail(p.key, "", "`%s` has no value", name)
+		default:
+			o.fields[name] = p.value
+		}
+	}
+	return o, ok
+}
+
+func (c *compiler) unknownField(o *object, key *yaml.Node, known []string) {
+	o.spoilt[key.Value] = true
+	if slices.Contains(notBuilt, key.Value) {
+		c.fail(key, "", "%s", notBuiltMessage(key.Value))
+		return
+	}
+	if meant := closest(key.Value, slices.Concat(known, notBuilt)); meant != "" {
+		o.spoilt[meant] = true
+		c.fail(key, "", "unknown field %q; did you mean %q?", key.Value, meant)
+		return
+	}
+	c.fail(key, "the fields here are "+strings.Join(known, ", "), "unknown field %q", key.Value)
+}
+
+// resolve follows an alias, and counts what is read: nil when it is too much.
+func (c *compiler) resolve(n *yaml.Node) *yaml.Node {
+	if c.nodes++; c.nodes > maxNodes {
+		if c.nodes == maxNodes+1 {
+			c.fail(n, "use fewer aliases, or several rule sets", "the file is too large with its aliases written out")
+		}
+		return nil
+	}
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n
+}
+
+// items returns a list's values, aliases resolved.
+func (c *compiler) items(n *yaml.Node) []*yaml.Node {
+	out := make([]*yaml.Node, 0, len(n.Content))
+	for _, item := range n.Content {
+		if item = c.resolve(item); item == nil {
+			return nil
+		}
+		out = append(out, item)
+	}
+	return out
+}
+
+// oneOrMore returns the values of a list that is not empty, or the one value that is no list.
+func (c *compiler) oneOrMore(n *yaml.Node, what string) []*yaml.Node {
+	if n.Kind != yaml.SequenceNode {
+		return []*yaml.Node{n}
+	}
+	if len(n.Content) == 0 {
+		c.fail(n, "", "%s is an empty list", what)
+	}
+	return c.items(n)
+}
+
+// text returns a scalar's text as it is written, without quotes.
+func (c *compiler) text(n *yaml.Node, what string) (string, bool) {
+	switch {
+	case n.Kind != yaml.ScalarNode || isNull(n):
+		c.fail(n, "", "%s is one value, not %s", what, describe(n))
+		return "", false
+	case !isCoreTag(n.ShortTag()):
+		c.fail(n, "", "the YAML tag %s is not supported", n.ShortTag())
+		return "", false
+	}
+	return n.Value, true
+}
+
+// word returns a scalar that is one of the given words.
+func (c *compiler) word(n *yaml.Node, what string, words ...string) (string, bool) {
+	s, ok := c.text(n, what)
+	if !ok {
+		return "", false
+	}
+	if slices.Contains(words, s) {
+		return s, true
+	}
+	hint := what + " is one of " + strings.Join(words, ", ")
+	if len(words) == 1 {
+		hint = "this version knows " + words[0]
+	}
+	c.fail(n, hint, "%s %q is not known%s", what, s, didYouMean(s, words))
+	return "", false
+}
+
+func isCoreTag(tag string) bool {
+	switch tag {
+	case "!!str", "!!int", "!!float", "!!bool", "!!timestamp", "!!merge":
+		return true
+	}
+	return false
+}
+
+func isMerge(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!merge" }
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// describe says what a node is, for "… is a mapping, not …".
+func describe(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case isNull(n):
+		return "nothing"
+	case len(n.Value) > 40:
+		return "a text"
+	}
+	return fmt.Sprintf("%q", n.Value)
+}
