@@ -1,0 +1,158 @@
+package emit
+
+import (
+	"bytes"
+	"io"
+	"sync"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// What a record and a batch add on the wire to the key and the value, rounded up: the fixed
+// fields, and the two headers.
+const (
+	recordOverhead = 80
+	batchOverhead  = 128
+)
+
+// record is one record's place in its batch's data, and its place in the partition's order.
+type record struct {
+	start, value, end uint32 // the key is data[start:value], the value data[value:end]
+	events            uint32
+	sequence          uint64 // 0 until the batch is first sent
+}
+
+// batch is a run of records of one partition. It belongs to one goroutine, or is guarded by
+// its lane's lock. From the first attempt to send it on its bytes never change.
+type batch struct {
+	data    []byte
+	records []record
+	events  int
+	bytes   int64 // as reserved from the queue's budget
+	pinned  bool  // an attempt was abandoned: the transport may read data for a while yet
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// release gives the batch's memory back. The caller forgets b.
+func (b *batch) release() {
+	if b.pinned {
+		return
+	}
+	*b = batch{data: b.data[:0], records: b.records[:0]}
+	batches.Put(b)
+}
+
+// room reports whether an event of these sizes still fits.
+func (b *batch) room(key, value, perRecord int) bool {
+	if len(b.records) == 0 {
+		return true
+	}
+	joins := perRecord > 1 && int(b.records[len(b.records)-1].events) < perRecord
+	if !joins && len(b.records) >= maxBatchRecords {
+		return false
+	}
+	return b.wireBytes()+key+value+recordOverhead <= maxBatchBytes
+}
+
+func (b *batch) wireBytes() int {
+	return batchOverhead + len(b.data) + recordOverhead*len(b.records)
+}
+
+// add appends one event: a record of its own, or the next item of the last record's array.
+func (b *batch) add(key, value []byte, perRecord int, cost int64) {
+	b.events++
+	b.bytes += cost
+	if perRecord == 1 {
+		start := uint32(len(b.data))
+		b.data = append(append(b.data, key...), value...)
+		mid := start + uint32(len(key))
+		b.records = append(b.records, record{start: start, value: mid, end: uint32(len(b.data)), events: 1})
+		return
+	}
+	last := len(b.records) - 1
+	if last < 0 || int(b.records[last].events) == perRecord {
+		b.seal(perRecord)
+		start := uint32(len(b.data))
+		b.data = append(b.data, '[')
+		b.records = append(b.records, record{start: start, value: start})
+		last++
+	} else {
+		b.data = append(b.data, ',')
+	}
+	b.data = append(b.data, value...)
+	r := &b.records[last]
+	r.events++
+	r.end = uint32(len(b.data))
+}
+
+// seal ends the last record's array. It is called once for each.
+func (b *batch) seal(perRecord int) {
+	if perRecord > 1 && len(b.records) > 0 {
+		b.data = append(b.data, ']')
+		b.records[len(b.records)-1].end++
+	}
+}
+
+// divide copies b's records into two batches, those that first accepts and the others, in
+// order and with their sequences, and releases b.
+func (b *batch) divide(first func(i int) bool) (yes, no *batch) {
+	yes, no = batches.Get().(*batch), batches.Get().(*batch)
+	for i, r := range b.records {
+		to := no
+		if first(i) {
+			to = yes
+		}
+		start := uint32(len(to.data))
+		to.data = append(to.data, b.data[r.start:r.end]...)
+		r.start, r.value, r.end = start, start+r.value-r.start, start+r.end-r.start
+		to.records = append(to.records, r)
+		to.events += int(r.events)
+	}
+	yes.bytes = b.bytes * int64(yes.events) / int64(b.events)
+	no.bytes = b.bytes - yes.bytes
+	b.release()
+	return yes, no
+}
+
+// reader hands a batch's records to kafka-go, one at a time, in order. Each attempt to send
+// gets a reader of its own.
+type reader struct {
+	batch      *batch
+	next       int
+	record     kafka.Record
+	key, value field
+	headers    [2]kafka.Header
+	sequence   [8]byte
+}
+
+// field is a key or a value as kafka-go reads it; kafka.NewBytes would allocate each one.
+type field struct{ bytes.Reader }
+
+func (*field) Close() error { return nil }
+
+func newReader(b *batch, instance []byte) *reader {
+	r := &reader{batch: b}
+	r.headers[0] = kafka.Header{Key: event.HeaderInstance, Value: instance}
+	r.headers[1] = kafka.Header{Key: event.HeaderSequence}
+	return r
+}
+
+// ReadRecord implements kafka.RecordReader. The record is valid until the next call.
+func (r *reader) ReadRecord() (*kafka.Record, error) {
+	if r.next == len(r.batch.records) {
+		return nil, io.EOF
+	}
+	at, data := r.batch.records[r.next], r.batch.data
+	r.next++
+	r.headers[1].Value = event.AppendSequence(r.sequence[:0], at.sequence)
+	r.value.Reset(data[at.value:at.end])
+	r.record = kafka.Record{Value: &r.value, Headers: r.headers[:]}
+	if at.value > at.start {
+		r.key.Reset(data[at.start:at.value])
+		r.record.Key = &r.key
+	}
+	return &r.record, nil
+}
