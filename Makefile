@@ -1,0 +1,53 @@
+# Everything a developer runs. The real servers need java, mvn and redis-server; no Docker.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+RUN  ?= .run
+LINT := go tool -modfile=tools/go.mod golangci-lint
+FUZZTIME ?= 30s
+
+.PHONY: help test race lint check e2e kafka-up kafka-down compose-check fuzz bench cover
+
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+test: ## the fast suite, on embedded Kafka and Redis
+	go test $(TESTFLAGS) ./...
+
+race: ## the fast suite under the race detector
+	go test -race ./...
+
+lint: ## formatting, vet and the linters of .golangci.yml
+	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo 'run gofmt -w .' >&2; exit 1; }
+	go vet ./...
+	$(LINT) run --allow-serial-runners ./...
+
+check: ## all that CI runs
+	bash .ci/run
+
+e2e: kafka-up ## every test, race detector on, on real Kafka and Redis
+	@TALLYGATE_TEST_KAFKA=127.0.0.1:$$(<$(RUN)/kafka/port) TALLYGATE_TEST_REDIS=127.0.0.1:$$(<$(RUN)/redis/port) \
+	  TALLYGATE_TEST_REQUIRE=1 go test -race -count=1 -timeout 20m $(TESTFLAGS) ./...
+
+kafka-up: ## start a Kafka and a Redis in .run/, and print how tests find them
+	@kafka=$$(scripts/kafka.sh start $(RUN)/kafka); echo "export TALLYGATE_TEST_KAFKA=$$kafka"
+	@scripts/redis.sh install
+	@redis=$$(scripts/redis.sh start $(RUN)/redis); echo "export TALLYGATE_TEST_REDIS=$$redis"
+
+kafka-down: ## stop them
+	scripts/kafka.sh stop $(RUN)/kafka
+	scripts/redis.sh stop $(RUN)/redis
+
+compose-check: ## docker-compose.yml and what it mounts
+	go test -count=1 ./deploy/...
+
+fuzz: ## each fuzz target for FUZZTIME (default 30s)
+	@grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
+	  sed -nE 's/^func (Fuzz[A-Za-z0-9_]+).*/\1/p' "$$file" | while read -r target; do \
+	    go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" </dev/null; done; done
+
+bench: ## every benchmark, six times, for benchstat: go tool -modfile=tools/go.mod benchstat OLD NEW
+	go test -run '^$$' -bench . -benchmem -count 6 ./...
+
+cover: ## the fast suite's coverage, by function, in cover.out
+	go test -coverpkg=./... -coverprofile=cover.out ./... && go tool cover -func=cover.out | tail -1

@@ -1,0 +1,149 @@
+// Package deploy checks the files that run the whole: docker-compose.yml and what it mounts.
+package deploy
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/tallygate/tallygate/rules"
+)
+
+type service struct {
+	Command     []string
+	Build       struct{ Dockerfile, Target string }
+	Environment map[string]string
+	Ports       []string
+	Volumes     []string
+	DependsOn   map[string]any `yaml:"depends_on"`
+	Healthcheck map[string]any
+}
+
+func compose(t *testing.T) map[string]service {
+	t.Helper()
+	var file struct {
+		Services map[string]service
+		Volumes  map[string]any
+		Rest     map[string]any `yaml:",inline"` // the fragments that services share
+	}
+	read(t, "../docker-compose.yml", &file)
+	for name, s := range file.Services {
+		for _, v := range s.Volumes {
+			source, _, _ := strings.Cut(v, ":")
+			if _, named := file.Volumes[source]; named {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join("..", source)); err != nil {
+				t.Errorf("%s mounts %s: %v", name, source, err)
+			}
+		}
+	}
+	return file.Services
+}
+
+func TestComposeHangsTogether(t *testing.T) {
+	services := compose(t)
+	dockerfile, err := os.ReadFile("Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range services {
+		for on := range s.DependsOn {
+			if services[on].Healthcheck == nil {
+				t.Errorf("%s waits for %s, which has no health check", name, on)
+			}
+		}
+		for _, p := range s.Ports {
+			if !strings.HasPrefix(p, "127.0.0.1:") {
+				t.Errorf("%s is open to the network: %s", name, p)
+			}
+		}
+		if target := s.Build.Target; target != "" && !strings.Contains(string(dockerfile), " AS "+target+"\n") {
+			t.Errorf("%s is built from the target %s, which is not in %s", name, target, s.Build.Dockerfile)
+		}
+		for variable, value := range s.Environment {
+			if variable != "TALLYGATE_KAFKA" && variable != "TALLYGATE_REDIS" && variable != "TALLYGATE_ADVERTISE" {
+				continue
+			}
+			host, _, err := net.SplitHostPort(value)
+			if _, ok := services[host]; !ok || err != nil {
+				t.Errorf("%s has %s=%s, where no service is (%v)", name, variable, value, err)
+			}
+		}
+	}
+	if command := services["redis"].Command; !slices.Contains(command, "noeviction") {
+		t.Errorf("Redis may evict: %q", command)
+	}
+}
+
+func TestPrometheusScrapesEveryProgram(t *testing.T) {
+	services := compose(t)
+	var config struct {
+		Scrape []struct {
+			Static []struct{ Targets []string } `yaml:"static_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	read(t, "prometheus.yml", &config)
+	var got, want []string
+	for _, job := range config.Scrape {
+		for _, static := range job.Static {
+			got = append(got, static.Targets...)
+		}
+	}
+	for name, s := range services {
+		if listen := s.Environment["TALLYGATE_METRICS_LISTEN"]; listen != "" {
+			_, port, err := net.SplitHostPort(listen)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			want = append(want, fmt.Sprintf("%s:%s", name, port))
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) || len(want) < 3 {
+		t.Errorf("Prometheus scrapes %v, metrics are at %v", got, want)
+	}
+}
+
+func TestSampleRulesCompile(t *testing.T) {
+	src, err := os.ReadFile("rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rules.Compile("rules.yaml", src); err != nil {
+		t.Error(err)
+	}
+}
+
+// Compose itself reads the file, where there is a Compose.
+func TestComposeConfig(t *testing.T) {
+	cmd := exec.Command("docker-compose", "-f", "../docker-compose.yml", "config", "-q")
+	if _, err := exec.LookPath("docker-compose"); err != nil {
+		cmd = exec.Command("docker", "compose", "-f", "../docker-compose.yml", "config", "-q")
+		if exec.Command("docker", "compose", "version").Run() != nil {
+			t.Skip("there is no docker-compose")
+		}
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %v\n%s", cmd.Args, err, out)
+	}
+}
+
+func read(t *testing.T, path string, into any) {
+	t.Helper()
+	src, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(src, into); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}

@@ -1,0 +1,196 @@
+package layers
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tallygate/tallygate"
+
+// Folders below stand for themselves and for all packages in them, names without a dot in
+// their first element for folders of this module, and others for modules.
+var (
+	goka       = "github.com/lovoo/goka"
+	kafkaGo    = "github.com/segmentio/kafka-go"
+	redis      = "github.com/redis/go-redis/v9"
+	yaml       = "go.yaml.in/yaml/v4"
+	prometheus = "github.com/prometheus"
+	grpc       = "google.golang.org/grpc"
+	embedded   = []string{"github.com/twmb/franz-go/pkg/kfake", "github.com/alicebob/miniredis", "internal/devstack"}
+)
+
+// imports: beside the standard library, a package under folder imports these and nothing else.
+var imports = []struct {
+	folder  string
+	allowed []string
+}{
+	{"pipeline/event", nil},
+	{"pipeline/verdict", []string{"pipeline/event"}},
+	{"windows", []string{"pipeline/event"}},
+	{"rules", []string{"windows", "pipeline/event", "pipeline/verdict",
+		"github.com/expr-lang/expr", yaml, "github.com/cespare/xxhash/v2",
+		"github.com/rivo/uniseg"}}, // how wide a line is, for the caret below it
+	{"pipeline/emit", []string{"pipeline/event", kafkaGo}},
+}
+
+// links: what a program that imports the package carries along, all the way down. Applications
+// import emit and enforce: it is a promise to them.
+var links = []struct {
+	folder string
+	only   []string // nothing beside the standard library and these
+	never  []string
+}{
+	{folder: "pipeline/event", only: []string{}},
+	{folder: "pipeline/verdict", only: []string{"pipeline/event"}},
+	{folder: "pipeline/enforce", only: []string{"pipeline/event", "pipeline/verdict"}},
+	{folder: "pipeline/emit", never: []string{goka, yaml, grpc, redis, prometheus}},
+	{folder: "pipeline/blocklist", never: []string{goka, yaml, grpc}},
+	{folder: "windows", only: []string{"pipeline/event"}},
+	{folder: "cmd/aggregator", never: embedded},
+	{folder: "cmd/enforcer", never: embedded},
+}
+
+// importers: these may be imported, tests included, by packages in these folders only.
+var importers = []struct {
+	target string
+	by     []string
+}{
+	{goka, []string{"pipeline/aggregate"}},
+	{"cmd", nil},
+}
+
+// pkg is what go list says of a package.
+type pkg struct {
+	ImportPath   string
+	Standard     bool
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	Deps         []string
+}
+
+func TestImports(t *testing.T) {
+	all := list(t)
+	for _, rule := range imports {
+		for _, p := range in(t, all, rule.folder) {
+			allowed := append([]string{rule.folder}, rule.allowed...)
+			for _, path := range p.Imports {
+				if !all[path].Standard && !within(path, allowed) {
+					t.Errorf("%s imports %s; allowed are the standard library and %v", p.ImportPath, path, allowed)
+				}
+			}
+		}
+	}
+}
+
+func TestLinks(t *testing.T) {
+	all := list(t)
+	for _, rule := range links {
+		p, ok := all[module+"/"+rule.folder]
+		if !ok {
+			t.Logf("there is no %s", rule.folder)
+			continue
+		}
+		for _, path := range p.Deps {
+			switch {
+			case within(path, rule.never):
+				t.Errorf("%s links %s", p.ImportPath, path)
+			case rule.only != nil && !all[path].Standard && !within(path, rule.only):
+				t.Errorf("%s links %s; allowed are the standard library and %v", p.ImportPath, path, rule.only)
+			}
+		}
+	}
+}
+
+func TestImporters(t *testing.T) {
+	all := list(t)
+	for _, p := range all {
+		if !strings.HasPrefix(p.ImportPath, module) {
+			continue
+		}
+		for _, path := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			for _, rule := range importers {
+				if within(path, []string{rule.target}) && !within(p.ImportPath, append([]string{rule.target}, rule.by...)) {
+					t.Errorf("%s imports %s; only %v may", p.ImportPath, path, rule.by)
+				}
+			}
+		}
+	}
+}
+
+// Servers for tests are for tests.
+func TestTestHelpersStayInTests(t *testing.T) {
+	for _, p := range list(t) {
+		if slices.Contains(p.Imports, module+"/internal/servers") {
+			t.Errorf("%s imports internal/servers outside its tests", p.ImportPath)
+		}
+	}
+}
+
+func TestWithin(t *testing.T) {
+	for path, want := range map[string]bool{
+		module + "/windows": true, module + "/windows/deep": true, module + "/windowsill": false,
+		"windows": false, goka: true, goka + "/storage": true, goka + "x": false,
+	} {
+		if got := within(path, []string{"windows", goka}); got != want {
+			t.Errorf("within(%s) is %v", path, got)
+		}
+	}
+}
+
+// within reports whether the package is one of the folders, or in one.
+func within(path string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool {
+		if first, _, _ := strings.Cut(f, "/"); !strings.Contains(first, ".") {
+			f = module + "/" + f
+		}
+		return path == f || strings.HasPrefix(path, f+"/")
+	})
+}
+
+// in returns the packages in a folder.
+func in(t *testing.T, all map[string]pkg, folder string) []pkg {
+	var out []pkg
+	for path, p := range all {
+		if within(path, []string{folder}) {
+			out = append(out, p)
+		}
+	}
+	if out == nil {
+		t.Logf("there is no %s", folder)
+	}
+	return out
+}
+
+// list returns the module's packages and all that they need, by import path.
+func list(t *testing.T) map[string]pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-deps", "-test",
+		"-json=ImportPath,Standard,Imports,TestImports,XTestImports,Deps", "./...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	all := map[string]pkg{}
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(p.ImportPath, " [") && !strings.HasSuffix(p.ImportPath, ".test") {
+			all[p.ImportPath] = p
+		}
+	}
+	if len(all) == 0 {
+		t.Fatal("go list knows no package")
+	}
+	return all
+}

@@ -1,0 +1,118 @@
+package servers
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// proc is a server that one test owns, run by a script of this repository. Its methods fail
+// the test when the script does; call them from the test's own goroutine.
+type proc struct {
+	t      testing.TB
+	script string
+	dir    string
+	env    []string
+	addr   string
+}
+
+// KafkaProc is a broker of the test's own: one node, on a free port that it keeps.
+type KafkaProc struct{ proc }
+
+// RedisProc is a Redis of the test's own, on a free port that it keeps. It writes nothing to
+// disk: after Stop or Kill it starts empty, unless its arguments say otherwise.
+type RedisProc struct{ proc }
+
+// StartKafka starts a broker with these properties on top of the script's own, and stops it
+// when the test ends. It takes some 5 s. Without TALLYGATE_TEST_KAFKA, which says that real
+// servers are wanted, the test is skipped.
+func StartKafka(t testing.TB, props map[string]string) *KafkaProc {
+	t.Helper()
+	Kafka(t)
+	var extra strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(props)) {
+		fmt.Fprintf(&extra, "%s=%s\n", name, props[name])
+	}
+	p := &KafkaProc{newProc(t, "kafka.sh", "KAFKA_EXTRA="+extra.String(), "KAFKA_HEAP=512m")}
+	p.Start()
+	return p
+}
+
+// StartRedis starts a Redis with more arguments for its command line, such as "--maxmemory",
+// "10mb", and stops it when the test ends. Without TALLYGATE_TEST_REDIS, which says that real
+// servers are wanted, the test is skipped.
+func StartRedis(t testing.TB, args ...string) *RedisProc {
+	t.Helper()
+	Redis(t)
+	p := &RedisProc{newProc(t, "redis.sh", "REDIS_EXTRA="+strings.Join(args, " "))}
+	p.Start()
+	return p
+}
+
+func newProc(t testing.TB, script string, env ...string) proc {
+	t.Helper()
+	p := proc{t: t, script: filepath.Join(root(), "scripts", script), dir: t.TempDir(), env: env}
+	t.Cleanup(func() {
+		// The data goes with the test, so a quick end does.
+		if out, err := p.command("kill9", p.dir); err != nil {
+			t.Logf("end a server: %v\n%s", err, out)
+		}
+	})
+	return p
+}
+
+// Addr returns the server's host:port, the same after every start.
+func (p *proc) Addr() string { return p.addr }
+
+// Start starts the server again after Stop or Kill, on its data and its port, and returns
+// when it answers.
+func (p *proc) Start() {
+	p.t.Helper()
+	p.addr = strings.TrimSpace(p.run("start", p.dir))
+}
+
+// Stop ends the server as an operator would, and returns when it is gone.
+func (p *proc) Stop() {
+	p.t.Helper()
+	p.run("stop", p.dir)
+}
+
+// Kill ends the server by SIGKILL, and returns when it is gone.
+func (p *proc) Kill() {
+	p.t.Helper()
+	p.run("kill9", p.dir)
+}
+
+func (p *proc) run(args ...string) string {
+	p.t.Helper()
+	out, err := p.command(args...)
+	if err != nil {
+		p.t.Fatalf("%s %v: %v\n%s", filepath.Base(p.script), args, err, out)
+	}
+	return out
+}
+
+// command runs the script, and returns its standard output, or what it said when it failed.
+func (p *proc) command(args ...string) (string, error) {
+	cmd := exec.Command("bash", append([]string{p.script}, args...)...)
+	cmd.Env = append(os.Environ(), p.env...)
+	var failure strings.Builder
+	cmd.Stderr = &failure
+	out, err := cmd.Output()
+	if err != nil {
+		return failure.String(), err
+	}
+	return string(out), nil
+}
+
+// root is the module's folder: tests run from source.
+func root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}

@@ -1,0 +1,168 @@
+#!/usr/bin/env bash
+# Apache Kafka for tests: one KRaft node that is broker and controller at once.
+#
+#   kafka.sh install [DIR]        fetch Kafka's jars from Maven Central into DIR; print DIR
+#   kafka.sh start   DIR [PORT]   start a broker with its data in DIR; print host:port once it answers
+#   kafka.sh stop    DIR          stop it, and wait for its end
+#   kafka.sh kill9   DIR          kill it without notice (a start on the same DIR recovers it)
+#
+# A start on a DIR that was used before keeps its data and, without PORT, its port; where a
+# broker runs already, start only prints its address.
+#   KAFKA_LIB     the jars (default: $TALLYGATE_CACHE/kafka-VERSION, fetched when missing)
+#   KAFKA_EXTRA   more broker properties, one a line; the last of equal names wins
+#   KAFKA_HEAP    java's heap (default 1g)
+set -euo pipefail
+
+readonly version=4.1.0 log4j=2.24.3
+readonly cache=${TALLYGATE_CACHE:-$HOME/.cache/tallygate}
+lib=${KAFKA_LIB:-$cache/kafka-$version}
+
+die() { echo "kafka.sh: $*" >&2; exit 1; }
+
+# free_port prints a port that nobody listens on, below the range that outgoing connections
+# and ":0" get theirs from, so that it stays free until the broker takes it.
+free_port() {
+  local port
+  while port=$((15000 + RANDOM % 17000)); answers "$port"; do :; done
+  echo "$port"
+}
+
+answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+# alive DIR: does the process of DIR's pid file run, and is it ours (pids are used again)?
+alive() { [[ -f $1/pid ]] && ps -ww -o args= -p "$(<"$1/pid")" 2>/dev/null | grep -qF "$1/server.properties"; }
+
+# end DIR SIGNAL sends the signal and waits until the process is gone.
+end() {
+  local dir deadline=$((SECONDS + 60))
+  [[ -f $1/pid ]] || return 0
+  dir=$(cd "$1" && pwd)
+  if alive "$dir"; then kill "-$2" "$(<"$dir/pid")"; fi
+  # A killed process first loses its name, then its port.
+  while alive "$dir" || answers "$(<"$dir/port")"; do
+    ((SECONDS < deadline)) || die "the broker in $dir does not end"
+    sleep 0.1
+  done
+  rm -f "$dir/pid"
+}
+
+# install_jars [DIR] fetches the jars unless they are there. They get their folder at once
+# when all have come, so that two that fetch at the same time don't meet.
+install_jars() {
+  lib=${1:-$lib}
+  if [[ ! -d $lib ]]; then
+    command -v mvn >/dev/null || die "mvn is needed to fetch Kafka"
+    mkdir -p "$(dirname "$lib")"
+    local work
+    work=$(mktemp -d "$lib.XXXXXX")
+    cat >"$work/pom.xml" <<POM
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>dev.tallygate</groupId><artifactId>kafka</artifactId><version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>$version</version></dependency>
+    <dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>$log4j</version></dependency>
+  </dependencies>
+</project>
+POM
+    for try in 1 2 3; do
+      mvn -q -B -Dstyle.color=never -f "$work/pom.xml" dependency:copy-dependencies -DoutputDirectory="$work/lib" >&2 && break
+      ((try < 3)) || { rm -rf "$work"; die "cannot fetch Kafka $version"; }
+    done
+    mv -T "$work/lib" "$lib" 2>/dev/null || [[ -d $lib ]] || die "cannot write $lib"
+    rm -rf "$work"
+  fi
+  echo "$lib"
+}
+
+# configure DIR PORT CONTROLLER writes the broker's properties.
+configure() {
+  cat >"$1/server.properties" <<CONF
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:$3
+listeners=PLAINTEXT://127.0.0.1:$2,CONTROLLER://127.0.0.1:$3
+advertised.listeners=PLAINTEXT://127.0.0.1:$2
+controller.listener.names=CONTROLLER
+log.dirs=$1/data
+num.partitions=1
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
+log.retention.ms=-1
+log.retention.bytes=-1
+num.network.threads=2
+num.io.threads=4
+${KAFKA_EXTRA:-}
+CONF
+  cat >"$1/log4j2.properties" <<CONF
+rootLogger.level=WARN
+logger.server.name=kafka.server.KafkaRaftServer
+logger.server.level=INFO
+rootLogger.appenderRef.out.ref=out
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d %p %m (%c)%n
+CONF
+}
+
+start() {
+  local dir=$1 port=${2:-} controller
+  mkdir -p "$dir"
+  dir=$(cd "$dir" && pwd)
+  if alive "$dir"; then
+    echo "127.0.0.1:$(<"$dir/port")"
+    return
+  fi
+  install_jars >/dev/null
+  [[ -n $port || ! -f $dir/port ]] || port=$(<"$dir/port")
+  port=${port:-$(free_port)}
+  if [[ -f $dir/controller ]]; then controller=$(<"$dir/controller"); else controller=$(free_port); fi
+  answers "$port" && die "port $port is taken"
+  echo "$port" >"$dir/port"
+  echo "$controller" >"$dir/controller"
+  configure "$dir" "$port" "$controller"
+
+  local java=(java -cp "$lib/*" -Dlog4j2.configurationFile="$dir/log4j2.properties")
+  if [[ ! -f $dir/data/meta.properties ]]; then
+    "${java[@]}" -XX:TieredStopAtLevel=1 kafka.tools.StorageTool format \
+      -t "$(cluster_id)" -c "$dir/server.properties" >"$dir/format.log" 2>&1 ||
+      { cat "$dir/format.log" >&2; die "cannot format $dir/data"; }
+  fi
+  [[ ! -f $dir/kafka.log ]] || mv "$dir/kafka.log" "$dir/kafka.log.before"
+  setsid nohup "${java[@]}" -Xms256m "-Xmx${KAFKA_HEAP:-1g}" -XX:ParallelGCThreads=2 \
+    kafka.Kafka "$dir/server.properties" >"$dir/kafka.log" 2>&1 </dev/null &
+  echo $! >"$dir/pid"
+
+  local deadline=$((SECONDS + 120))
+  until grep -q 'Kafka Server started' "$dir/kafka.log" && answers "$port"; do
+    if ! kill -0 "$(<"$dir/pid")" 2>/dev/null || ((SECONDS >= deadline)); then
+      tail -30 "$dir/kafka.log" >&2
+      end "$dir" KILL
+      die "the broker does not start"
+    fi
+    sleep 0.1
+  done
+  echo "127.0.0.1:$port"
+}
+
+# cluster_id prints 16 random bytes as Kafka writes them.
+cluster_id() { echo "T$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | cut -c 2-22)"; }
+
+case ${1:-} in
+  install) install_jars "${2:-}" ;;
+  start) [[ $# -ge 2 ]] || die "start DIR [PORT]"; start "$2" "${3:-}" ;;
+  stop) [[ $# -eq 2 ]] || die "stop DIR"; end "$2" TERM ;;
+  kill9) [[ $# -eq 2 ]] || die "kill9 DIR"; end "$2" KILL ;;
+  *) sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//p}' "$0" >&2; exit 2 ;;
+esac

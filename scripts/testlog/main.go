@@ -1,0 +1,126 @@
+// Command testlog reads `go test -json` from its standard input, and prints what a person
+// wants to see of it: a line for each package, what failed tests said, and the sums.
+//
+// It also sees to it that a skipped test was run elsewhere: with -seen FILE it adds what it
+// saw to the file, and `testlog -never FILE` fails for each test that was skipped in every
+// run of that file.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+func main() {
+	seen := flag.String("seen", "", "add the tests that passed or were skipped to `FILE`")
+	never := flag.String("never", "", "say which tests of `FILE` were skipped in every run")
+	flag.Parse()
+	var err error
+	if *never != "" {
+		err = reportNever(*never, os.Stdout)
+	} else {
+		err = digest(os.Stdin, os.Stdout, *seen)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testlog:", err)
+		os.Exit(1)
+	}
+}
+
+// event is one line of go test -json.
+type event struct {
+	Action  string
+	Package string
+	Test    string
+	Output  string
+}
+
+// digest prints a run's digest to out, and adds its tests to the file called seen.
+func digest(in io.Reader, out io.Writer, seen string) error {
+	var tests strings.Builder
+	said := map[string][]string{} // by package and test, until it is known how the test ended
+	count := map[string]int{}
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			fmt.Fprintf(out, "%s\n", lines.Text()) // not a test's: what make or go say themselves
+			continue
+		}
+		name := e.Package + " " + e.Test
+		switch {
+		case e.Action == "build-output", e.Action == "output" && e.Test == "" && e.Output != "PASS\n":
+			fmt.Fprint(out, e.Output)
+		case e.Action == "output":
+			said[name] = append(said[name], e.Output)
+		case e.Test == "":
+		case e.Action == "fail":
+			fmt.Fprint(out, strings.Join(said[name], ""))
+			fallthrough
+		case e.Action == "pass", e.Action == "skip":
+			count[e.Action]++
+			fmt.Fprintf(&tests, "%s %s\n", e.Action, name)
+			delete(said, name)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read the test log: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(said)) { // a panic or a timeout ended these
+		if !strings.HasSuffix(name, " ") {
+			fmt.Fprint(out, strings.Join(said[name], ""))
+		}
+	}
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", count["pass"], count["fail"], count["skip"])
+	if seen == "" {
+		return nil
+	}
+	f, err := os.OpenFile(seen, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(tests.String())
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// reportNever fails when the file has tests that were skipped and never ran.
+func reportNever(file string, out io.Writer) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	ran, skipped := map[string]bool{}, map[string]bool{}
+	for line := range strings.Lines(string(content)) {
+		action, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if action == "skip" {
+			skipped[name] = true
+		} else {
+			ran[name] = true
+		}
+	}
+	if len(ran) == 0 {
+		return fmt.Errorf("%s has no test that ran", file)
+	}
+	n := 0
+	for _, name := range slices.Sorted(maps.Keys(skipped)) {
+		if !ran[name] {
+			n++
+			fmt.Fprintf(out, "never run: %s\n", name)
+		}
+	}
+	if n > 0 {
+		return fmt.Errorf("%d tests were skipped in every run", n)
+	}
+	return nil
+}

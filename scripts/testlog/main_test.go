@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const run = `not json: what make says
+{"Action":"build-output","ImportPath":"x","Output":"x.go:1: no\n"}
+{"Action":"output","Package":"p","Test":"TestGood","Output":"chatter\n"}
+{"Action":"pass","Package":"p","Test":"TestGood"}
+{"Action":"output","Package":"p","Test":"TestBad","Output":"bad: 1 is 2\n"}
+{"Action":"fail","Package":"p","Test":"TestBad"}
+{"Action":"output","Package":"p","Test":"TestAway","Output":"no server\n"}
+{"Action":"skip","Package":"p","Test":"TestAway"}
+{"Action":"output","Package":"p","Test":"TestCut","Output":"panic: cut\n"}
+{"Action":"output","Package":"p","Output":"FAIL\tp\t0.1s\n"}
+{"Action":"fail","Package":"p"}
+`
+
+func TestDigest(t *testing.T) {
+	var out strings.Builder
+	seen := filepath.Join(t.TempDir(), "seen")
+	if err := digest(strings.NewReader(run), &out, seen); err != nil {
+		t.Fatal(err)
+	}
+	want := "not json: what make says\nx.go:1: no\nbad: 1 is 2\nFAIL\tp\t0.1s\npanic: cut\n1 passed, 1 failed, 1 skipped\n"
+	if out.String() != want {
+		t.Errorf("digest:\n%swant:\n%s", out.String(), want)
+	}
+
+	out.Reset()
+	if err := reportNever(seen, &out); err == nil || out.String() != "never run: p TestAway\n" {
+		t.Errorf("%v: %s", err, out.String())
+	}
+	elsewhere := `{"Action":"pass","Package":"p","Test":"TestAway"}`
+	if err := digest(strings.NewReader(elsewhere), &out, seen); err != nil {
+		t.Fatal(err)
+	}
+	if err := reportNever(seen, &out); err != nil {
+		t.Errorf("a test that was skipped once and ran once: %v", err)
+	}
+}
+
+func TestARunWithoutTestsIsNoSuccess(t *testing.T) {
+	seen := filepath.Join(t.TempDir(), "seen")
+	if err := os.WriteFile(seen, []byte("skip p TestAway\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := reportNever(seen, &strings.Builder{}); err == nil {
+		t.Error("nothing ran, and that was fine")
+	}
+}
