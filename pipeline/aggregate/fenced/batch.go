@@ -1,0 +1,214 @@
+package fenced
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// produceVersion is the oldest with reasons beside the error codes.
+const produceVersion = 8
+
+// silentBeats is after how many missed heartbeats a writer takes itself for replaced. A broker
+// that has forgotten the producer id knows neither who fenced it nor which batch it has
+// already: a batch in doubt that is sent again would be in the log twice.
+const silentBeats = 12
+
+// send appends a batch, behind a fence record if the stamp is new; an empty batch is a fence
+// record alone. It returns when the batch is acknowledged, or when it never will be: after an
+// error the sequence is in doubt, and the writer must not send again. The caller holds the slot.
+func (w *Writer) send(ctx context.Context, batch []entry, link *Link) (ack, error) {
+	for {
+		if err := w.id.batches.Acquire(ctx, 1); err != nil {
+			return ack{}, context.Cause(ctx)
+		}
+		used, full, a, err := w.sendOnce(ctx, batch, link)
+		w.id.batches.Release(1)
+		if !full {
+			w.id.dieIfFenced(err)
+			return a, err
+		}
+		if err := w.id.refreshFrom(ctx, used); err != nil {
+			return ack{}, err
+		}
+	}
+}
+
+// sendOnce reports full, and sends nothing, when the stamp's sequence has no room left.
+func (w *Writer) sendOnce(ctx context.Context, batch []entry, link *Link) (used stamp, full bool, a ack, err error) {
+	s, err := w.id.current()
+	if err != nil {
+		return s, false, ack{}, err
+	}
+	if s != w.stamp {
+		w.stamp, w.seq, w.fenced = s, 0, false
+	}
+	// 1: the fence record. Another one would not make room for a batch that is too long.
+	if w.seq > 1 && int(w.seq)+max(1, len(batch)) > int(w.id.cfg.MaxSequence) {
+		return s, true, ack{}, nil
+	}
+	if !w.fenced || len(batch) == 0 {
+		if a, err = w.appendFence(ctx, FenceKey, s); err != nil || len(batch) == 0 {
+			return s, false, a, err
+		}
+	}
+	a, err = w.produce(ctx, w.encode(batch), link)
+	return s, false, a, err
+}
+
+func (w *Writer) appendFence(ctx context.Context, key string, s stamp) (ack, error) {
+	rec, err := fenceRecord(key, w.id.cfg.TransactionalID, s, time.Now())
+	if err != nil {
+		return ack{}, err
+	}
+	a, err := w.produce(ctx, w.encode([]entry{{rec: rec, size: rec.size()}}), w.id.cfg.Urgent)
+	w.fenced = w.fenced || err == nil
+	return a, err
+}
+
+// encode fills the writer's one batch. sarama compresses it when it is first sent and keeps
+// the outcome, so that every attempt sends the same bytes.
+func (w *Writer) encode(batch []entry) *sarama.RecordBatch {
+	w.recs, w.ptrs = w.recs[:0], w.ptrs[:0]
+	for i := range batch {
+		r := &batch[i].rec
+		rec := sarama.Record{Key: r.Key, Value: r.Value, OffsetDelta: int64(i)}
+		for h := range r.Headers {
+			rec.Headers = append(rec.Headers, &r.Headers[h])
+		}
+		w.recs = append(w.recs, rec)
+	}
+	for i := range w.recs {
+		w.ptrs = append(w.ptrs, &w.recs[i])
+	}
+	now := time.Now()
+	return &sarama.RecordBatch{
+		Version: 2, Codec: w.id.cfg.Codec, CompressionLevel: sarama.CompressionLevelDefault,
+		ProducerID: w.stamp.pid, ProducerEpoch: w.stamp.epoch, FirstSequence: w.seq,
+		FirstTimestamp: now, MaxTimestamp: now, LastOffsetDelta: int32(len(batch) - 1), Records: w.ptrs,
+	}
+}
+
+// produce sends the same batch, with the same sequence, until it is acknowledged.
+func (w *Writer) produce(ctx context.Context, b *sarama.RecordBatch, link *Link) (ack, error) {
+	var pause backoff
+	for {
+		a, err := w.attempt(ctx, b, link)
+		if err == nil {
+			err = w.acknowledged(a, len(b.Records))
+		}
+		if err == nil {
+			return a, nil
+		}
+		if final(err) || pause.wait(ctx) != nil {
+			return ack{}, w.explain(ended(ctx, err))
+		}
+		if pause.worthLogging() {
+			w.id.cfg.Log.Warn("sending a batch again", "topic", w.topic, "partition", w.partition, "err", err)
+		}
+		// What it doesn't find the next attempt will say.
+		_ = link.refreshMetadata(ctx, w.topic)
+	}
+}
+
+func (w *Writer) explain(err error) error {
+	return fmt.Errorf("append to %s/%d as producer %d epoch %d: %w", w.topic, w.partition, w.stamp.pid, w.stamp.epoch, err)
+}
+
+// attempt sends a batch once. The send itself is waited for (sarama bounds it by its dial
+// and write timeouts), since it reads the records' bytes; the answer is not, once ctx ends.
+func (w *Writer) attempt(ctx context.Context, b *sarama.RecordBatch, link *Link) (ack, error) {
+	if err := w.checkSilence(); err != nil {
+		return ack{}, err
+	}
+	c, err := link.leader(ctx, w.topic, w.partition)
+	if err != nil {
+		return ack{}, err
+	}
+	req := &sarama.ProduceRequest{
+		Version: produceVersion, RequiredAcks: sarama.WaitForAll, Timeout: int32(w.id.cfg.RequestTimeout.Milliseconds()),
+	}
+	req.AddBatch(w.topic, w.partition, b)
+	type result struct {
+		resp *sarama.ProduceResponse
+		err  error
+	}
+	answered := make(chan result, 1) // sarama calls back even if nobody waits any more
+	err = c.broker.AsyncProduce(req, func(resp *sarama.ProduceResponse, err error) { answered <- result{resp, err} })
+	if err == nil {
+		select {
+		case r := <-answered:
+			if r.err == nil {
+				return w.read(r.resp)
+			}
+			err = r.err
+		case <-ctx.Done():
+			return ack{}, context.Cause(ctx)
+		}
+	}
+	if !final(err) {
+		c.giveUp(ctx)
+	}
+	return ack{}, err
+}
+
+func (w *Writer) read(resp *sarama.ProduceResponse) (ack, error) {
+	block := resp.GetBlock(w.topic, w.partition)
+	if block == nil {
+		return ack{}, sarama.ErrIncompleteResponse
+	}
+	err := answer(block.Err, retriableProduce)
+	switch {
+	case err == nil && block.Offset < 0, block.Err == sarama.ErrDuplicateSequenceNumber:
+		// In the log, but where? Whoever takes the partition over reads it there.
+		return ack{}, fmt.Errorf("%w: the batch is in the log, at an offset that the broker did not tell", errAnswer)
+	case err == nil:
+		return ack{block.Offset, block.Timestamp}, nil
+	case block.Err == sarama.ErrMessageSizeTooLarge || block.Err == sarama.ErrMessageSetSizeTooLarge:
+		return ack{}, w.tooLarge(err)
+	case block.ErrorMessage != nil:
+		return ack{}, fmt.Errorf("%w: %s", err, *block.ErrorMessage)
+	}
+	return ack{}, err
+}
+
+// acknowledged moves the sequence on behind a batch of n records.
+func (w *Writer) acknowledged(a ack, n int) error {
+	if a.offset < w.lowest {
+		return fmt.Errorf("%w: appended at offset %d after %d, so the log was truncated or the topic created anew",
+			errAnswer, a.offset, w.lowest-1)
+	}
+	w.seq += int32(n)
+	w.lowest = a.offset + int64(n)
+	w.mu.Lock()
+	w.lastAppend = wallNow()
+	w.mu.Unlock()
+	return nil
+}
+
+func (w *Writer) checkSilence() error {
+	w.mu.Lock()
+	last := w.lastAppend
+	w.mu.Unlock()
+	w.id.mu.Lock()
+	if last.Before(w.id.since) {
+		last = w.id.since
+	}
+	w.id.mu.Unlock()
+	if silent := wallNow().Sub(last); silent > silentBeats*w.id.cfg.HeartbeatEvery {
+		return fmt.Errorf("%w, perhaps: nothing was appended for %v", ErrFenced, silent.Round(time.Second))
+	}
+	return nil
+}
+
+func (w *Writer) tooLarge(err error) error {
+	sum, largest := 0, 0
+	for i := range w.recs {
+		n := recordOverhead + len(w.recs[i].Key) + len(w.recs[i].Value)
+		sum, largest = sum+n, max(largest, n)
+	}
+	return fmt.Errorf("%w: a batch of %d records with %d bytes before compression, the largest record %d: raise the topic's max.message.bytes",
+		err, len(w.recs), sum, largest)
+}

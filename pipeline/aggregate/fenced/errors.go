@@ -1,0 +1,103 @@
+package fenced
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// ErrFenced says that another owner has taken the partition over, or may have.
+var ErrFenced = errors.New("fenced: another owner has taken this partition over")
+
+// errAnswer is a broker's refusal that trying again cannot mend.
+var errAnswer = errors.New("the broker refused")
+
+// retriableProduce are the answers after which the same batch may be sent again. After any
+// other one the log's state is not what the writer thinks, or nobody can mend it in time.
+var retriableProduce = []sarama.KError{
+	sarama.ErrUnknownTopicOrPartition, sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition,
+	sarama.ErrRequestTimedOut, sarama.ErrBrokerNotAvailable, sarama.ErrReplicaNotAvailable,
+	sarama.ErrNetworkException, sarama.ErrNotEnoughReplicas, sarama.ErrNotEnoughReplicasAfterAppend,
+	sarama.ErrInvalidMessage, sarama.ErrKafkaStorageError, sarama.ErrFencedLeaderEpoch,
+	sarama.ErrUnknownLeaderEpoch, sarama.ErrThrottlingQuotaExceeded,
+}
+
+var retriableInit = []sarama.KError{
+	sarama.ErrOffsetsLoadInProgress, sarama.ErrConsumerCoordinatorNotAvailable, sarama.ErrNotCoordinatorForConsumer,
+	sarama.ErrConcurrentTransactions, sarama.ErrRequestTimedOut, sarama.ErrNetworkException,
+	sarama.ErrBrokerNotAvailable, sarama.ErrLeaderNotAvailable, sarama.ErrThrottlingQuotaExceeded,
+	sarama.ErrUnknownTopicOrPartition, sarama.ErrNotEnoughReplicas, sarama.ErrNotEnoughReplicasAfterAppend,
+}
+
+var fencing = []sarama.KError{
+	sarama.ErrInvalidProducerEpoch, sarama.ErrProducerFenced, sarama.ErrInvalidProducerIDMapping,
+}
+
+// answer turns a broker's error code into an error that says what it means for the owner.
+func answer(code sarama.KError, retriable []sarama.KError) error {
+	switch {
+	case code == sarama.ErrNoError:
+		return nil
+	case slices.Contains(fencing, code):
+		return fmt.Errorf("%w (%w)", ErrFenced, code)
+	case slices.Contains(retriable, code):
+		return code
+	}
+	return fmt.Errorf("%w: %w", errAnswer, code)
+}
+
+// final reports whether trying again is useless. Errors that did not come as an answer are
+// of the connection, and say nothing about whether the request arrived.
+func final(err error) bool {
+	if errors.Is(err, ErrFenced) || errors.Is(err, errAnswer) || errors.Is(err, sarama.ErrClosedClient) {
+		return true
+	}
+	if _, ok := errors.AsType[sarama.PacketEncodingError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[sarama.ConfigurationError](err); ok {
+		return true
+	}
+	return errors.Is(err, sarama.ErrUnsupportedVersion) || errors.Is(err, sarama.ErrTopicAuthorizationFailed) ||
+		errors.Is(err, sarama.ErrTransactionalIDAuthorizationFailed)
+}
+
+// ended is the error of attempts that are over, the last of which returned err: because ctx
+// ended, or because err is final.
+func ended(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if cause == nil || errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w (last: %w)", cause, err)
+}
+
+// backoff waits between attempts: 50 ms, doubling up to 500 ms.
+type backoff struct {
+	next     time.Duration
+	attempts int
+}
+
+func (b *backoff) wait(ctx context.Context) error {
+	b.attempts++
+	b.next = min(max(2*b.next, 50*time.Millisecond), 500*time.Millisecond)
+	return sleep(ctx, b.next)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// worthLogging is true for the first attempt that failed and then every ten seconds or so.
+func (b *backoff) worthLogging() bool { return b.attempts%20 == 1 }

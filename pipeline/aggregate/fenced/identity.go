@@ -1,0 +1,248 @@
+package fenced
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+	"golang.org/x/sync/semaphore"
+)
+
+// maxWriters bounds the batches of one identity that may be in flight: a refresh takes all.
+const maxWriters = 1 << 30
+
+// transactionTimeout must be given and is never used: no transaction is begun.
+const transactionTimeout = time.Minute
+
+// A refresh holds all writers up. It does so for no longer than it must wait for the batches
+// in flight and for the coordinator's answer, and then lets them go on before it tries again.
+const (
+	batchPatience  = 200 * time.Millisecond
+	answerPatience = 2 * time.Second
+	refreshPause   = 5 * time.Second
+)
+
+var errTooLong = errors.New("it would have held up the writers for too long")
+
+// stamp is what a batch carries to say who sent it.
+type stamp struct {
+	pid   int64
+	epoch int16
+}
+
+// noStamp asks for a producer id without having one.
+var noStamp = stamp{-1, -1}
+
+// Identity is one owner's claim to its partition: a producer id and an epoch, shared by the
+// owner's writers. It may be used by many goroutines.
+type Identity struct {
+	cfg Config
+
+	// Every batch holds one unit while it is in flight; a refresh holds all, so that no
+	// batch of the old epoch is under way when the epoch changes.
+	batches *semaphore.Weighted
+
+	mu    sync.Mutex
+	stamp stamp
+	since time.Time // when the stamp was given; wall clock
+	err   error     // why it is dead
+	died  chan struct{}
+}
+
+// Acquire takes the ownership of cfg.TransactionalID: it asks the coordinator for the
+// producer id with the next epoch, and tries again until ctx ends. It does not fence anyone
+// yet: a Writer's Fence does, topic-partition by topic-partition.
+func Acquire(ctx context.Context, cfg Config) (*Identity, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	id := &Identity{cfg: cfg, batches: semaphore.NewWeighted(maxWriters), died: make(chan struct{})}
+	var pause backoff
+	for {
+		s, err := id.askCoordinator(ctx, noStamp)
+		if err == nil {
+			id.stamp, id.since = s, wallNow()
+			return id, nil
+		}
+		if err := id.again(ctx, &pause, err); err != nil {
+			return nil, fmt.Errorf("acquire producer id of %s: %w", cfg.TransactionalID, err)
+		}
+	}
+}
+
+// ProducerID is the owner's, the same for as long as the identity lives.
+func (id *Identity) ProducerID() int64 {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.stamp.pid
+}
+
+// Epoch grows by one with each refresh.
+func (id *Identity) Epoch() int16 {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.stamp.epoch
+}
+
+// Run refreshes the identity every Config.RefreshEvery until ctx ends or the identity dies,
+// and returns the cause.
+func (id *Identity) Run(ctx context.Context) error {
+	t := time.NewTicker(id.cfg.RefreshEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			if err := id.Refresh(ctx); err != nil {
+				return err
+			}
+		case <-id.died:
+			_, err := id.current()
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Refresh renews the epoch, between the batches of all writers: each of them then starts its
+// sequence at 0 and appends a fence record before anything else. It tries again until ctx
+// ends. ErrFenced means that the coordinator knows a newer owner: the identity is dead.
+//
+// It names the owner's producer id and epoch (KIP-360), so that the coordinator refuses an
+// owner that was replaced. The plain call that Acquire makes would fence the successor.
+func (id *Identity) Refresh(ctx context.Context) error {
+	s, err := id.current()
+	if err != nil {
+		return err
+	}
+	return id.refreshFrom(ctx, s)
+}
+
+// refreshFrom does nothing when somebody else has refreshed from old already.
+func (id *Identity) refreshFrom(ctx context.Context, old stamp) error {
+	var pause backoff
+	for {
+		err := id.tryRefresh(ctx, old)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, errTooLong) && sleep(ctx, refreshPause) == nil {
+			continue
+		}
+		if err = id.again(ctx, &pause, err); err != nil {
+			return fmt.Errorf("refresh producer id of %s: %w", id.cfg.TransactionalID, err)
+		}
+	}
+}
+
+// tryRefresh holds the writers up for one call only. An answer that was lost does no harm:
+// the old epoch stays good in the logs until a fence record has the new one, and the
+// coordinator takes the same call again as a repetition.
+func (id *Identity) tryRefresh(ctx context.Context, old stamp) error {
+	c, err := id.cfg.Urgent.coordinator(ctx, id.cfg.TransactionalID)
+	if err != nil {
+		return err
+	}
+	if err := id.holdWriters(ctx); err != nil {
+		return err
+	}
+	defer id.batches.Release(maxWriters)
+	if s, err := id.current(); err != nil || s != old {
+		return err
+	}
+	patient, cancel := context.WithTimeoutCause(ctx, answerPatience, errTooLong)
+	defer cancel()
+	s, err := id.initProducerID(patient, c, old)
+	switch {
+	case err != nil:
+	case s.pid != old.pid || s.epoch <= old.epoch:
+		err = fmt.Errorf("%w (the coordinator answered producer %d epoch %d to producer %d epoch %d)",
+			ErrFenced, s.pid, s.epoch, old.pid, old.epoch)
+	default:
+		id.mu.Lock()
+		id.stamp, id.since = s, wallNow()
+		id.mu.Unlock()
+	}
+	id.dieIfFenced(err)
+	return err
+}
+
+// holdWriters waits until no batch is in flight, and lets none start. A batch that is being
+// sent again and again to one dead broker must not hold up the writers to all others, so it
+// doesn't wait for long.
+func (id *Identity) holdWriters(ctx context.Context) error {
+	patient, cancel := context.WithTimeoutCause(ctx, batchPatience, errTooLong)
+	defer cancel()
+	if id.batches.Acquire(patient, maxWriters) != nil {
+		return context.Cause(patient)
+	}
+	return nil
+}
+
+// again waits before the next call, or says why there is none.
+func (id *Identity) again(ctx context.Context, pause *backoff, err error) error {
+	if final(err) || pause.wait(ctx) != nil {
+		return ended(ctx, err)
+	}
+	if pause.worthLogging() {
+		id.cfg.Log.Warn("asking the transaction coordinator again", "transactional_id", id.cfg.TransactionalID, "err", err)
+	}
+	// What it doesn't find it will say at the next attempt.
+	_ = id.cfg.Urgent.refreshCoordinator(ctx, id.cfg.TransactionalID)
+	return nil
+}
+
+func (id *Identity) askCoordinator(ctx context.Context, own stamp) (stamp, error) {
+	c, err := id.cfg.Urgent.coordinator(ctx, id.cfg.TransactionalID)
+	if err != nil {
+		return stamp{}, err
+	}
+	return id.initProducerID(ctx, c, own)
+}
+
+func (id *Identity) initProducerID(ctx context.Context, c lease, own stamp) (stamp, error) {
+	req := &sarama.InitProducerIDRequest{
+		Version: 4, TransactionalID: &id.cfg.TransactionalID, TransactionTimeout: transactionTimeout,
+		ProducerID: own.pid, ProducerEpoch: own.epoch,
+	}
+	resp, err := await(ctx, func() (*sarama.InitProducerIDResponse, error) { return c.broker.InitProducerID(req) })
+	if err != nil {
+		if !final(err) {
+			c.giveUp(ctx)
+		}
+		return stamp{}, err
+	}
+	if err := answer(resp.Err, retriableInit); err != nil {
+		return stamp{}, err
+	}
+	if resp.Version < 3 { // sarama has lowered it: a refresh would become a plain call
+		return stamp{}, fmt.Errorf("%w: the broker's InitProducerId has version %d, at least 3 is needed", errAnswer, resp.Version)
+	}
+	return stamp{resp.ProducerID, resp.ProducerEpoch}, nil
+}
+
+func (id *Identity) current() (stamp, error) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.stamp, id.err
+}
+
+func (id *Identity) dieIfFenced(err error) {
+	if !errors.Is(err, ErrFenced) {
+		return
+	}
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.err == nil {
+		id.err = err
+		close(id.died)
+	}
+}
+
+// wallNow is the time without its monotonic reading: that one stands still while the
+// machine is suspended.
+func wallNow() time.Time { return time.Now().Round(0) }

@@ -1,0 +1,195 @@
+package fenced
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// recordOverhead is about what a record takes beside its key and value.
+const recordOverhead = 16
+
+// Append queues rec behind all that was appended before. It blocks only while the queue is
+// full. An urgent record's batch is cut behind it and goes over Config.Urgent.
+//
+// done, if not nil, is called exactly once unless Append returns an error: in the order of
+// the Appends, from the goroutine of Run, with the record's offset and the time at which the
+// broker appended it (zero unless the topic has LogAppendTime; the owner's own time when a
+// topic without it answers a repetition), or with the error that killed the writer; it is
+// then unknown whether the record is in the log. done must not block, and must not Append to
+// this writer. rec's bytes belong to the writer until done returns, or Flush if it is nil.
+func (w *Writer) Append(ctx context.Context, rec Record, urgent bool, done func(offset int64, at time.Time, err error)) error {
+	e := entry{rec: rec, size: rec.size(), urgent: urgent, done: done}
+	room := w.id.cfg.QueueBytes
+	if urgent {
+		room *= 2
+	}
+	for {
+		w.mu.Lock()
+		if w.err != nil {
+			defer w.mu.Unlock()
+			return w.err
+		}
+		if w.bytes == 0 || w.bytes+e.size <= room {
+			w.queue = append(w.queue, e)
+			w.bytes += e.size
+			w.appended++
+			w.mu.Unlock()
+			w.wake()
+			return nil
+		}
+		changed := w.changing()
+		w.mu.Unlock()
+		if err := awaitChange(ctx, changed); err != nil {
+			return err
+		}
+	}
+}
+
+// Queued is how many bytes were appended and are not acknowledged.
+func (w *Writer) Queued() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bytes
+}
+
+// WaitBelow waits until at most that many bytes are queued.
+func (w *Writer) WaitBelow(ctx context.Context, bytes int) error {
+	return w.wait(ctx, func() bool { return w.bytes <= bytes })
+}
+
+// Flush waits until all that was appended before it is acknowledged and its dones returned.
+func (w *Writer) Flush(ctx context.Context) error {
+	w.mu.Lock()
+	target := w.appended
+	w.mu.Unlock()
+	return w.wait(ctx, func() bool { return w.finished >= target })
+}
+
+func (w *Writer) wait(ctx context.Context, ready func() bool) error {
+	for {
+		w.mu.Lock()
+		if w.err != nil {
+			defer w.mu.Unlock()
+			return w.err
+		}
+		if ready() {
+			w.mu.Unlock()
+			return nil
+		}
+		changed := w.changing()
+		w.mu.Unlock()
+		if err := awaitChange(ctx, changed); err != nil {
+			return err
+		}
+	}
+}
+
+// nextBatch moves the head of the queue to the batch in flight: up to BatchBytes, cut behind
+// the last urgent record in it.
+func (w *Writer) nextBatch() (batch []entry, urgent bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return nil, false, w.err
+	}
+	waiting := w.queue[w.head:]
+	n, size, lastUrgent := 0, 0, -1
+	for n < len(waiting) && (n == 0 || size+waiting[n].size <= w.id.cfg.BatchBytes) {
+		if waiting[n].urgent {
+			lastUrgent = n
+		}
+		size += waiting[n].size
+		n++
+	}
+	if lastUrgent >= 0 {
+		n = lastUrgent + 1
+	}
+	w.batch = append(w.batch[:0], waiting[:n]...)
+	clear(waiting[:n])
+	w.head += n
+	if w.head == len(w.queue) {
+		w.queue, w.head = w.queue[:0], 0
+	} else if w.head > len(w.queue)/2 {
+		w.queue, w.head = slices.Delete(w.queue, 0, w.head), 0
+	}
+	return w.batch, lastUrgent >= 0, nil
+}
+
+// finish tells a batch's records what became of them. They count as queued until then.
+func (w *Writer) finish(batch []entry, a ack, err error) {
+	size := 0
+	for i := range batch {
+		e := &batch[i]
+		size += e.size
+		switch {
+		case e.done == nil:
+		case err != nil:
+			e.done(-1, time.Time{}, err)
+		default:
+			e.done(a.offset+int64(i), a.at, nil)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.bytes -= size
+	w.finished += uint64(len(batch))
+	clear(batch)
+	w.announce()
+}
+
+// die makes err the writer's end, unless it has one, tells it to all that is queued, and
+// returns the end.
+func (w *Writer) die(err error) error {
+	w.mu.Lock()
+	if w.err == nil {
+		w.err = err
+	}
+	err = w.err
+	rest := w.queue[w.head:]
+	w.queue, w.head = nil, 0
+	w.mu.Unlock()
+	w.finish(rest, ack{}, err)
+	w.wake()
+	return err
+}
+
+func (w *Writer) wake() {
+	select {
+	case w.work <- struct{}{}:
+	default:
+	}
+}
+
+// changing returns a channel that is closed at the next change. w.mu must be held.
+func (w *Writer) changing() <-chan struct{} {
+	if w.changed == nil {
+		w.changed = make(chan struct{})
+	}
+	return w.changed
+}
+
+// announce wakes all who wait for a change. w.mu must be held.
+func (w *Writer) announce() {
+	if w.changed != nil {
+		close(w.changed)
+		w.changed = nil
+	}
+}
+
+func awaitChange(ctx context.Context, changed <-chan struct{}) error {
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (r *Record) size() int {
+	n := recordOverhead + len(r.Key) + len(r.Value)
+	for i := range r.Headers {
+		n += len(r.Headers[i].Key) + len(r.Headers[i].Value) + 4
+	}
+	return n
+}

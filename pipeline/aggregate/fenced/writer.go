@@ -1,0 +1,178 @@
+package fenced
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// Writer appends to one topic-partition, in the order of its Appends, one batch in flight.
+// An identity has at most one writer per topic-partition. Its methods may be called by many
+// goroutines.
+type Writer struct {
+	id        *Identity
+	topic     string
+	partition int32
+
+	// slot is held by whoever sends; it guards the fields up to the blank line.
+	slot   chan struct{}
+	stamp  stamp // of which the sequence is
+	seq    int32 // of the next record
+	fenced bool  // a fence record of this stamp is in the log
+	lowest int64 // an append that lands below it went to another log
+	recs   []sarama.Record
+	ptrs   []*sarama.Record
+
+	mu         sync.Mutex
+	queue      []entry // from head on
+	head       int
+	batch      []entry // what Run has in flight
+	bytes      int     // of queue and batch
+	appended   uint64  // records that Append took
+	finished   uint64  // of these, those whose done has returned
+	lastAppend time.Time
+	running    bool
+	err        error         // why the writer is dead
+	changed    chan struct{} // closed at the next change; nil when nobody waits
+	work       chan struct{} // tells Run that something is queued
+}
+
+// entry is a queued record.
+type entry struct {
+	rec    Record
+	size   int
+	urgent bool
+	done   func(offset int64, at time.Time, err error)
+}
+
+// ack is where a batch went.
+type ack struct {
+	offset int64 // of its first record
+	at     time.Time
+}
+
+// NewWriter returns the owner's writer to a topic-partition. Nothing is sent before Fence or
+// Run. A writer that died stays dead: take the partition over anew.
+func (id *Identity) NewWriter(topic string, partition int32) *Writer {
+	return &Writer{
+		id: id, topic: topic, partition: partition,
+		slot: make(chan struct{}, 1), work: make(chan struct{}, 1),
+	}
+}
+
+// Fence appends a fence record and returns its offset: from then on no older owner appends
+// here. At a takeover it comes first, so that recovery can stop at that offset. Without it,
+// the writer fences by itself before its first record. An error kills the writer, since the
+// record may or may not be in the log.
+func (w *Writer) Fence(ctx context.Context) (offset int64, err error) {
+	if err := w.take(ctx); err != nil {
+		return 0, err
+	}
+	defer w.release()
+	if err := w.Err(); err != nil {
+		return 0, err
+	}
+	a, err := w.send(ctx, nil, w.id.cfg.Urgent)
+	if err != nil {
+		return 0, w.die(err)
+	}
+	return a.offset, nil
+}
+
+// Run sends what is appended until ctx ends or the writer dies, and returns the cause. What
+// was not acknowledged by then gets that error, too; whether it is in the log is unknown.
+// A writer runs once.
+func (w *Writer) Run(ctx context.Context) error {
+	w.mu.Lock()
+	if w.running {
+		w.mu.Unlock()
+		return errors.New("fenced: the writer has run already")
+	}
+	w.running = true
+	w.mu.Unlock()
+
+	heartbeat := time.NewTimer(w.untilHeartbeat())
+	defer heartbeat.Stop()
+	for {
+		if err := w.drain(ctx); err != nil {
+			return w.die(err)
+		}
+		heartbeat.Reset(w.untilHeartbeat())
+		select {
+		case <-w.work:
+		case <-heartbeat.C:
+		case <-w.id.died:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// drain sends batch after batch until nothing is queued, and a heartbeat when one is due.
+func (w *Writer) drain(ctx context.Context) error {
+	for {
+		if err := w.take(ctx); err != nil {
+			return err
+		}
+		more, err := w.sendNext(ctx)
+		w.release()
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// sendNext reports false when there was nothing to send.
+func (w *Writer) sendNext(ctx context.Context) (bool, error) {
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	if _, err := w.id.current(); err != nil {
+		return false, err
+	}
+	batch, urgent, err := w.nextBatch()
+	if err != nil {
+		return false, err
+	}
+	if len(batch) == 0 && w.untilHeartbeat() > 0 {
+		return false, nil
+	}
+	link := w.id.cfg.Bulk
+	if urgent || len(batch) == 0 {
+		link = w.id.cfg.Urgent
+	}
+	a, err := w.send(ctx, batch, link)
+	w.finish(batch, a, err)
+	return true, err
+}
+
+// untilHeartbeat is what is left of HeartbeatEvery. A writer that never appended has nothing
+// that a broker could forget.
+func (w *Writer) untilHeartbeat() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lastAppend.IsZero() {
+		return w.id.cfg.HeartbeatEvery
+	}
+	return w.id.cfg.HeartbeatEvery - wallNow().Sub(w.lastAppend)
+}
+
+// Err is why the writer is dead, nil while it lives.
+func (w *Writer) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+func (w *Writer) take(ctx context.Context) error {
+	select {
+	case w.slot <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (w *Writer) release() { <-w.slot }
