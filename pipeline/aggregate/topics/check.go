@@ -1,0 +1,133 @@
+package topics
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/IBM/sarama"
+)
+
+// partitions decides how many there are: as many as there were, whatever the setting says.
+func (e *ensurer) partitions(have map[string]found) (n int32, advice []string) {
+	for _, name := range []string{e.names.Events, e.names.Table, e.names.Loop, e.names.Verdicts} {
+		t, ok := have[name]
+		if !ok {
+			continue
+		}
+		if t.partitions != e.cfg.Partitions {
+			advice = append(advice, fmt.Sprintf("%s has %d partitions, and that cannot be changed to the %d of the settings; %s",
+				name, t.partitions, e.cfg.Partitions, migration(e.cfg.Prefix, e.cfg.Partitions)))
+		}
+		return t.partitions, advice
+	}
+	return e.cfg.Partitions, nil
+}
+
+// checkPartitions refuses counts that differ: keys would be apart from their states.
+func (e *ensurer) checkPartitions(specs []spec, have map[string]found) error {
+	var errs []error
+	for _, s := range specs {
+		t, ok := have[s.name]
+		switch {
+		case !ok || t.partitions == s.partitions:
+		case s.name == e.names.Rules:
+			errs = append(errs, fmt.Errorf("%s has %d partitions and must have 1, since versions are its order: delete it, and publish the rules again", s.name, t.partitions))
+		case s.exactly:
+			errs = append(errs, fmt.Errorf("%s has %d partitions, others have %d: keys would be apart from their states; %s",
+				s.name, t.partitions, s.partitions, migration(e.cfg.Prefix, max(t.partitions, s.partitions))))
+		case t.partitions < s.partitions:
+			errs = append(errs, fmt.Errorf("%s has %d partitions, at least %d are needed: kafka-topics.sh --bootstrap-server %s --alter --topic %s --partitions %d",
+				s.name, t.partitions, s.partitions, e.bootstrap(), s.name, s.partitions))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func migration(prefix string, partitions int32) string {
+	next := prefix + "2"
+	return fmt.Sprintf("to migrate to %d partitions: "+
+		"1. start aggregators with the prefix %s and %d partitions, beside the old ones; "+
+		"2. let producers emit to %s.events, and publishers and enforcers follow %s.verdicts; "+
+		"3. keep the old aggregators for the longest window and block, since counts start empty under the new prefix; "+
+		"4. stop them and delete the topics of %s", partitions, next, partitions, next, next, prefix)
+}
+
+// checkSettings compares the settings of what exists with what must and what should be.
+func (e *ensurer) checkSettings(specs []spec, have map[string]found) (advice []string, wrong error) {
+	var errs []error
+	var resources []*sarama.ConfigResource
+	for _, s := range specs {
+		if _, ok := have[s.name]; ok {
+			resources = append(resources, &sarama.ConfigResource{Type: sarama.TopicResource, Name: s.name})
+		}
+	}
+	results, err := e.admin.DescribeConfigs(resources, sarama.DescribeConfigsOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("describe the topics' settings: %w", err)
+	}
+	for _, r := range results {
+		i := slices.IndexFunc(specs, func(s spec) bool { return s.name == r.Name })
+		if i < 0 {
+			continue
+		}
+		if r.ErrorCode != 0 {
+			advice = append(advice, fmt.Sprintf("%s: its settings cannot be checked: %v %s (DescribeConfigs on the topic must be allowed)",
+				r.Name, r.ErrorCode, r.ErrorMsg))
+			continue
+		}
+		must, should := e.compare(specs[i], have[r.Name], r.Configs)
+		errs, advice = append(errs, must...), append(advice, should...)
+	}
+	return advice, errors.Join(errs...)
+}
+
+func (e *ensurer) compare(s spec, t found, entries []sarama.ConfigEntry) (must []error, should []string) {
+	is := make(map[string]string)
+	for _, c := range entries {
+		is[c.Name] = c.Value
+	}
+	for _, c := range s.settings {
+		have, ok := is[c.key]
+		if !ok || c.fits == nil || c.fits(have, t) {
+			continue
+		}
+		value := c.value
+		if c.key == "min.insync.replicas" { // of the topic that is there, not of a new one
+			value = fmt.Sprint(wantInSync(t.replication))
+		}
+		text := fmt.Sprintf("%s: %s is %s: %s; to mend it: %s", s.name, c.key, have, c.why, e.alterCommand(s.name, c.key, value))
+		if c.must {
+			must = append(must, errors.New(text))
+		} else {
+			should = append(should, text)
+		}
+	}
+	return must, should
+}
+
+func (e *ensurer) alterCommand(topic, key, value string) string {
+	if strings.Contains(value, ",") {
+		value = "[" + value + "]"
+	}
+	return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config '%s=%s'",
+		e.bootstrap(), topic, key, value)
+}
+
+func (e *ensurer) createCommand(s spec) string {
+	settings := make(map[string]string)
+	for _, c := range s.settings {
+		settings[c.key] = c.value
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %d --replication-factor %d",
+		e.bootstrap(), s.name, s.partitions, e.replication())
+	for _, k := range slices.Sorted(maps.Keys(settings)) {
+		fmt.Fprintf(&b, " --config '%s=%s'", k, settings[k])
+	}
+	return b.String()
+}
+
+func (e *ensurer) bootstrap() string { return strings.Join(e.addrs, ",") }

@@ -1,0 +1,197 @@
+package topics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// pollEvery is how often brokers are asked whether they know a new topic.
+const pollEvery = 50 * time.Millisecond
+
+// found is a topic that exists.
+type found struct {
+	id          sarama.Uuid
+	partitions  int32
+	replication int16
+	ready       bool // every partition has a leader
+}
+
+// ensurer is one call of Ensure.
+type ensurer struct {
+	cfg    Config
+	names  Names
+	addrs  []string
+	conf   *sarama.Config
+	client sarama.Client
+	admin  sarama.ClusterAdmin
+}
+
+// Ensure creates the topics that are missing and waits until all brokers know them. It
+// changes nothing that exists: what must be mended there comes back as one error, topic by
+// topic, with the command to mend it; what only should be is Layout.Advice. Several processes
+// may call it at once. conf.Version must be at least 2.8.0.
+func Ensure(ctx context.Context, addrs []string, conf *sarama.Config, cfg Config) (*Layout, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if !conf.Version.IsAtLeast(sarama.V2_8_0_0) {
+		return nil, fmt.Errorf("topics: the Kafka version is set to %v, at least 2.8.0 is needed for topic ids", conf.Version)
+	}
+	client, err := sarama.NewClient(addrs, conf)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Kafka at %s: %w", strings.Join(addrs, ", "), err)
+	}
+	defer func() { _ = client.Close() }()
+	admin, err := sarama.NewClusterAdminFromClient(client)
+	if err != nil {
+		return nil, fmt.Errorf("administer Kafka at %s: %w", strings.Join(addrs, ", "), err)
+	}
+	e := &ensurer{cfg, NamesOf(cfg.Prefix), addrs, conf, client, admin}
+	l, err := e.run(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("topics of %q: %w", cfg.Prefix, err)
+	}
+	return l, nil
+}
+
+func (e *ensurer) run(ctx context.Context) (*Layout, error) {
+	have, err := e.describe()
+	if err != nil {
+		return nil, err
+	}
+	partitions, advice := e.partitions(have)
+	specs := e.cfg.specs(partitions, e.replication())
+	mismatch := e.checkPartitions(specs, have)
+	if mismatch == nil {
+		if err := e.create(ctx, specs, have); err != nil {
+			return nil, err
+		}
+		if have, err = e.await(ctx); err != nil {
+			return nil, err
+		}
+		mismatch = e.checkPartitions(specs, have) // another process may have created some
+	}
+	should, must := e.checkSettings(specs, have)
+	if err := errors.Join(mismatch, must); err != nil {
+		return nil, err
+	}
+	l := &Layout{Names: e.names, Partitions: partitions, IDs: make(map[string]sarama.Uuid), Advice: append(advice, should...)}
+	for name, t := range have {
+		if t.id == (sarama.Uuid{}) {
+			return nil, fmt.Errorf("the broker does not tell the id of %s: Kafka 2.8 or later is needed", name)
+		}
+		l.IDs[name] = t.id
+	}
+	return l, nil
+}
+
+func (e *ensurer) replication() int16 {
+	if e.cfg.Replication > 0 {
+		return e.cfg.Replication
+	}
+	return int16(min(3, max(1, len(e.client.Brokers()))))
+}
+
+func (e *ensurer) describe() (map[string]found, error) {
+	metadata, err := e.admin.DescribeTopics(e.names.All())
+	if err != nil {
+		return nil, fmt.Errorf("describe topics: %w", err)
+	}
+	return toFound(metadata)
+}
+
+func toFound(metadata []*sarama.TopicMetadata) (map[string]found, error) {
+	have := make(map[string]found)
+	for _, m := range metadata {
+		switch m.Err {
+		case sarama.ErrNoError, sarama.ErrLeaderNotAvailable:
+		case sarama.ErrUnknownTopicOrPartition:
+			continue
+		default:
+			return nil, fmt.Errorf("describe topic %s: %w", m.Name, m.Err)
+		}
+		t := found{id: m.Uuid, partitions: int32(len(m.Partitions)), ready: len(m.Partitions) > 0}
+		for _, p := range m.Partitions {
+			t.replication = int16(len(p.Replicas))
+			t.ready = t.ready && p.Err != sarama.ErrLeaderNotAvailable && p.Leader >= 0
+		}
+		have[m.Name] = t
+	}
+	return have, nil
+}
+
+// create makes what is missing. One that another process makes first is as good.
+func (e *ensurer) create(ctx context.Context, specs []spec, have map[string]found) error {
+	var errs []error
+	for _, s := range specs {
+		if _, ok := have[s.name]; ok {
+			continue
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("create topic %s: %w", s.name, context.Cause(ctx))
+		}
+		detail := &sarama.TopicDetail{NumPartitions: s.partitions, ReplicationFactor: e.replication(), ConfigEntries: map[string]*string{}}
+		for _, c := range s.settings {
+			detail.ConfigEntries[c.key] = &c.value
+		}
+		err := e.admin.CreateTopic(s.name, detail, false)
+		if err != nil && !errors.Is(err, sarama.ErrTopicAlreadyExists) {
+			errs = append(errs, fmt.Errorf("create topic %s: %w; to create it yourself: %s", s.name, err, e.createCommand(s)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// await waits until every broker shows every topic with all its leaders.
+func (e *ensurer) await(ctx context.Context) (map[string]found, error) {
+	for {
+		have, missing, err := e.everywhere()
+		if err == nil && missing == "" {
+			return have, nil
+		}
+		t := time.NewTimer(pollEvery)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			if err == nil {
+				err = errors.New(missing)
+			}
+			return nil, fmt.Errorf("wait for topics: %w (last: %w)", context.Cause(ctx), err)
+		}
+		if err != nil { // a broker may have left
+			_ = e.client.RefreshMetadata()
+		}
+	}
+}
+
+func (e *ensurer) everywhere() (have map[string]found, missing string, err error) {
+	for _, b := range e.client.Brokers() {
+		if err := b.Open(e.conf); err != nil && !errors.Is(err, sarama.ErrAlreadyConnected) {
+			return nil, "", fmt.Errorf("connect to broker %s: %w", b.Addr(), err)
+		}
+		resp, err := b.GetMetadata(sarama.NewMetadataRequest(e.conf.Version, e.names.All()))
+		if err != nil {
+			_ = b.Close() // its error says that it was closed already
+			return nil, "", fmt.Errorf("ask broker %s for its topics: %w", b.Addr(), err)
+		}
+		if have, err = toFound(resp.Topics); err != nil {
+			return nil, "", err
+		}
+		lacking := slices.DeleteFunc(e.names.All(), func(n string) bool { return have[n].ready })
+		if len(lacking) > 0 {
+			return nil, fmt.Sprintf("broker %s does not know %s yet, or a leader", b.Addr(), strings.Join(lacking, ", ")), nil
+		}
+	}
+	if have == nil {
+		return nil, "", sarama.ErrOutOfBrokers
+	}
+	return have, "", nil
+}
