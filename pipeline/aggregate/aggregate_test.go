@@ -1,0 +1,65 @@
+package aggregate
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+const yearly = `
+  rules:
+    - name: per-year
+      match: {api: "*"}
+      limit: 5
+      per: year
+      window: calendar
+      then: {block: until-reset}
+`
+
+func TestCountsAndVerdicts(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		m := r.start(compile(t, yearly))
+		r.ready(m)
+		var events []*event.Event
+		for i := range 200 {
+			for range i%10 + 1 {
+				events = append(events, hit(fmt.Sprintf("u%d", i), "x.y"))
+			}
+		}
+		r.emit(events...)
+		eventually(t, "all is counted", func() bool {
+			for i, uid := range uids(200) {
+				if r.count(uid, "per-year", m) != event.Decimal(i%10+1)*event.One {
+					return false
+				}
+			}
+			return true
+		})
+		want := 0
+		for i := range 200 {
+			if i%10+1 >= 5 {
+				want++
+			}
+		}
+		eventually(t, "the verdicts are out", func() bool { return len(r.verdicts()) == want })
+		for _, v := range r.verdicts() {
+			if v.State != verdict.Block || v.Count != 5*event.One || v.Seq <= 0 || v.Rule != "per-year" {
+				t.Fatalf("verdict %+v", v)
+			}
+		}
+		m.end(t)
+
+		m = r.start(compile(t, yearly))
+		r.ready(m)
+		for i, uid := range uids(200) {
+			if got := r.count(uid, "per-year", m); got != event.Decimal(i%10+1)*event.One {
+				t.Fatalf("after a restart %s has %v", uid, got)
+			}
+		}
+		if n := len(r.verdicts()); n != want {
+			t.Fatalf("%d verdicts after a restart, want %d", n, want)
+		}
+	})
+}

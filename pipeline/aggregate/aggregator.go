@@ -1,0 +1,315 @@
+package aggregate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/lovoo/goka"
+	"github.com/lovoo/goka/storage"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Aggregator is one member of the group. Make it with New and call Run once.
+type Aggregator struct {
+	cfg     Config
+	log     *slog.Logger
+	names   topics.Names
+	metrics *metrics
+
+	found   *topics.Layout // what the topics are; set once they are checked
+	clients clients
+	links   links
+	side    *sideWriter
+	bundles shelf
+
+	stopped atomic.Pointer[error] // why this instance may not go on
+
+	mu      sync.RWMutex
+	session *session // nil between sessions
+	parts   map[int32]*partition
+}
+
+// clients are the connections of all partitions. A broker works on one request a connection
+// at a time, so what must not wait has one of its own: verdicts and the states that they
+// wait for (urgent) do not stand behind checkpoints (bulk), and no question stands behind a
+// fetch that waits for records (read).
+type clients struct {
+	urgent, bulk, read sarama.Client
+}
+
+// links are the clients that write, as the writers share them.
+type links struct{ urgent, bulk *fenced.Link }
+
+// New checks cfg. Nothing is connected before Run.
+func New(cfg Config) (*Aggregator, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Aggregator{
+		cfg:     cfg,
+		log:     cfg.Logger,
+		names:   topics.NamesOf(cfg.Prefix),
+		metrics: newMetrics(cfg.Registry),
+		parts:   map[int32]*partition{},
+	}, nil
+}
+
+// errFatal is wrapped by errors that joining the group again cannot cure.
+var errFatal = errors.New("aggregate: this instance cannot go on")
+
+// Prepare creates the topics that are missing, checks the others, and returns how many
+// partitions there are. Run calls it when nobody has.
+func (a *Aggregator) Prepare(ctx context.Context) (partitions int32, err error) {
+	if a.found != nil {
+		return a.found.Partitions, nil
+	}
+	found, err := topics.Ensure(ctx, a.cfg.Brokers, a.cfg.sarama(), topics.Config{
+		Prefix:       a.cfg.Prefix,
+		Partitions:   a.cfg.Partitions,
+		Replication:  a.cfg.Replication,
+		ProducerTime: a.cfg.BrokerTime == brokerTimeCreate,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("prepare the topics: %w", err)
+	}
+	for _, advice := range found.Advice {
+		a.log.Warn("a topic's settings could be better", "advice", advice)
+	}
+	a.found = found
+	return found.Partitions, nil
+}
+
+// Publish sets Config.Published. It is for those who need to know the number of partitions
+// first; call it before Run.
+func (a *Aggregator) Publish(to Published) { a.cfg.Published = to }
+
+// Run joins the group and works until ctx ends; then all that was counted is durable, and
+// the partitions are released. It returns nil after ctx has ended.
+func (a *Aggregator) Run(ctx context.Context) error {
+	if err := a.open(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("start the aggregator: %w", err)
+	}
+	defer a.close()
+	sideCtx, stopSide := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stopSide()
+	wg.Go(func() { a.side.run(sideCtx) })
+
+	wait := minBackoff
+	for {
+		err := a.runProcessor(ctx)
+		switch {
+		case a.fatal() != nil:
+			return a.fatal()
+		case ctx.Err() != nil:
+			return nil
+		}
+		a.log.Error("the processor stopped, building a new one", "err", err, "in", wait)
+		if !sleep(ctx, wait) {
+			return nil
+		}
+		wait = min(2*wait, maxBackoff)
+	}
+}
+
+func (a *Aggregator) open(ctx context.Context) error {
+	if _, err := a.Prepare(ctx); err != nil {
+		return err
+	}
+	var err error
+	for _, c := range []*sarama.Client{&a.clients.urgent, &a.clients.bulk, &a.clients.read} {
+		if *c, err = sarama.NewClient(a.cfg.Brokers, a.cfg.sarama()); err != nil {
+			a.close()
+			return fmt.Errorf("connect to Kafka at %v: %w", a.cfg.Brokers, err)
+		}
+	}
+	a.links = links{fenced.NewLink(a.clients.urgent), fenced.NewLink(a.clients.bulk)}
+	if a.side, err = newSideWriter(a.clients.bulk); err != nil {
+		a.close()
+	}
+	return err
+}
+
+func (a *Aggregator) close() {
+	for _, c := range []sarama.Client{a.clients.urgent, a.clients.bulk, a.clients.read} {
+		if c != nil && !c.Closed() {
+			if err := c.Close(); err != nil {
+				a.log.Warn("close a Kafka connection", "err", err)
+			}
+		}
+	}
+}
+
+// runProcessor runs one goka processor until it ends: one runs only once.
+func (a *Aggregator) runProcessor(ctx context.Context) error {
+	cfg := a.cfg.sarama()
+	codec := bundleCodec{&a.bundles}
+	graph := goka.DefineGroup(goka.Group(a.names.Group),
+		goka.Input(goka.Stream(a.names.Events), codec, a.process),
+		goka.Loop(codec, a.process),
+		goka.Persist(rawCodec{}),
+	)
+	logger := gokaLogger{a.log}
+	p, err := goka.NewProcessor(a.cfg.Brokers, graph,
+		goka.WithLogger(logger),
+		goka.WithClientID(cfg.ClientID),
+		goka.WithHasher(newMurmur2),
+		goka.WithNilHandling(goka.NilProcess),
+		goka.WithPartitionChannelSize(2),
+		goka.WithStorageBuilder(a.newPartition),
+		goka.WithUpdateCallback(func(goka.UpdateContext, storage.Storage, string, []byte) error { return nil }),
+		goka.WithConsumerSaramaBuilder(goka.SaramaConsumerBuilderWithConfig(cfg)),
+		goka.WithProducerBuilder(goka.ProducerBuilderWithConfig(cfg)),
+		goka.WithTopicManagerBuilder(goka.TopicManagerBuilderWithConfig(cfg, goka.NewTopicManagerConfig())),
+		goka.WithConsumerGroupBuilder(func(brokers []string, id, _ string) (sarama.ConsumerGroup, error) {
+			g, err := sarama.NewConsumerGroup(brokers, id, cfg)
+			return &group{ConsumerGroup: g, agg: a}, err
+		}),
+	)
+	if err != nil {
+		return fmt.Errorf("build the processor: %w", err)
+	}
+	return p.Run(ctx)
+}
+
+// process is goka's callback: it is called by one goroutine a partition.
+func (a *Aggregator) process(ctx goka.Context, msg any) {
+	if p := a.partition(ctx.Partition()); p != nil {
+		p.process(msg.(*bundle))
+	}
+}
+
+// begin notes the session that partitions are opened in from now on; nil ends it.
+func (a *Aggregator) begin(s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.session = s
+}
+
+// newPartition is goka's storage builder.
+func (a *Aggregator) newPartition(_ string, id int32) (storage.Storage, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.session == nil {
+		return nil, errors.New("open a partition outside a session")
+	}
+	p := newPartition(a, id, a.session)
+	a.parts[id] = p
+	return p, nil
+}
+
+func (a *Aggregator) partition(id int32) *partition {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.parts[id]
+}
+
+// forget takes a closed partition out of the list, unless a newer one has its place.
+func (a *Aggregator) forget(p *partition) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.parts[p.id] == p {
+		delete(a.parts, p.id)
+	}
+}
+
+// startClaims makes every claim start right after what its partition's checkpoint covers,
+// whatever offset the group has committed.
+func (a *Aggregator) startClaims(s sarama.ConsumerGroupSession) error {
+	for topic, ids := range s.Claims() {
+		for _, id := range ids {
+			p := a.partition(id)
+			if p == nil {
+				continue // the session ended before it was opened
+			}
+			next := p.next[p.laneOf(topic)]
+			s.ResetOffset(topic, id, next, "")
+			s.MarkOffset(topic, id, next, "")
+		}
+	}
+	return nil
+}
+
+// fail notes an error that this instance cannot go on after, and returns it.
+func (a *Aggregator) fail(err error) error {
+	err = fmt.Errorf("%w: %w", errFatal, err)
+	a.stopped.CompareAndSwap(nil, &err)
+	return *a.stopped.Load()
+}
+
+func (a *Aggregator) fatal() error {
+	if err := a.stopped.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Ready returns nil when this instance is a member of the group and every partition that it
+// was given is recovered.
+func (a *Aggregator) Ready() error {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if a.session == nil {
+		return errors.New("not in a session of the consumer group")
+	}
+	for _, id := range a.session.Claims()[a.names.Events] {
+		if p := a.parts[id]; p == nil || !p.opened.Load() {
+			return fmt.Errorf("partition %d is not recovered yet", id)
+		}
+	}
+	return nil
+}
+
+// rawCodec is for the table, which goka neither reads nor writes.
+type rawCodec struct{}
+
+func (rawCodec) Encode(v any) ([]byte, error)    { return v.([]byte), nil }
+func (rawCodec) Decode(data []byte) (any, error) { return data, nil }
+
+// murmur2 makes goka hash keys as Kafka's Java client does.
+type murmur2 struct{ key []byte }
+
+func newMurmur2() hash.Hash32 { return &murmur2{} }
+
+func (m *murmur2) Write(b []byte) (int, error) { m.key = append(m.key, b...); return len(b), nil }
+func (m *murmur2) Sum32() uint32               { return event.Murmur2(m.key) & 0x7fffffff }
+func (m *murmur2) Sum(b []byte) []byte {
+	s := m.Sum32()
+	return append(b, byte(s>>24), byte(s>>16), byte(s>>8), byte(s))
+}
+func (m *murmur2) Reset()         { m.key = m.key[:0] }
+func (m *murmur2) Size() int      { return 4 }
+func (m *murmur2) BlockSize() int { return 4 }
+
+// gokaLogger shows what goka says to those who debug; what matters is logged by us.
+type gokaLogger struct{ log *slog.Logger }
+
+func (l gokaLogger) Printf(format string, args ...any) {
+	l.log.Debug("goka: " + fmt.Sprintf(format, args...))
+}
+func (l gokaLogger) Print(args ...any)   { l.Println(args...) }
+func (l gokaLogger) Println(args ...any) { l.log.Debug("goka: " + fmt.Sprint(args...)) }
+
+// now is the moment for metrics and explanations; counting never asks for it.
+func now() event.Micros { return event.FromTime(time.Now()) }
+
+// instance is how this aggregator calls itself in the audit topic.
+func (a *Aggregator) instance() string {
+	return cmp.Or(a.cfg.InstanceID, a.cfg.Advertise, "aggregator")
+}

@@ -1,0 +1,250 @@
+package aggregate
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// decoders are the partition's own: one for the input, one for forwarded events, which may
+// be stepped while the input's are still in use.
+type decoders struct {
+	input, loop event.Decoder
+	headers     []event.Header
+	events      []event.Event
+	droppedIPs  uint64 // of input, as far as the metric knows
+}
+
+// process applies a bundle's records, and lets others in between them.
+func (p *partition) process(b *bundle) {
+	l := p.laneOf(b.topic)
+	p.mu.Lock()
+	for _, m := range b.msgs {
+		if p.waiting.Load() > 0 {
+			p.mu.Unlock()
+			runtime.Gosched()
+			p.mu.Lock()
+		}
+		if p.ctx.Err() != nil {
+			break // dead: whoever takes over reads it again
+		}
+		if m.Offset < p.next[l] {
+			p.agg.metrics.events.replayed.Inc()
+			continue
+		}
+		if err := p.record(l, m); err != nil {
+			p.die(p.ended(err))
+			break
+		}
+		p.next[l] = m.Offset + 1
+	}
+	next := p.next[l]
+	p.mu.Unlock()
+	if l == inputLane {
+		p.agg.metrics.lag(p, b.hwm-next)
+	}
+}
+
+func (p *partition) record(l lane, m *sarama.ConsumerMessage) error {
+	if l == loopLane {
+		return p.loopRecord(m)
+	}
+	return p.inputRecord(m)
+}
+
+// inputRecord applies what a producer sent: an event, several, or something else.
+func (p *partition) inputRecord(m *sarama.ConsumerMessage) error {
+	broker := event.FromTime(m.Timestamp)
+	p.broker = max(p.broker, broker)
+	if p.repeated(m, broker) {
+		p.agg.metrics.events.producerRepeat.Inc()
+		return nil
+	}
+	d := &p.decode
+	d.headers = d.headers[:0]
+	for _, h := range m.Headers {
+		d.headers = append(d.headers, event.Header{Key: string(h.Key), Value: h.Value})
+	}
+	events, err := d.input.Decode(m.Value, d.headers, m.Key, d.events[:0])
+	d.events = events
+	if err != nil || len(d.input.Bad) > 0 {
+		if err := p.deadLetter(m, d.input.Bad, err); err != nil {
+			return err
+		}
+	}
+	if n := d.input.DroppedIPs; n > d.droppedIPs {
+		p.agg.metrics.droppedIPs.Add(float64(n - d.droppedIPs))
+		d.droppedIPs = n
+	}
+	for i := range events {
+		if err := p.inputEvent(&events[i], m.Offset, i, broker); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// repeated reports whether an emitter's retry put this record into the log a second time.
+func (p *partition) repeated(m *sarama.ConsumerMessage, broker event.Micros) bool {
+	var instance []byte
+	var seq uint64
+	for _, h := range m.Headers {
+		switch string(h.Key) {
+		case event.HeaderInstance:
+			instance = h.Value
+		case event.HeaderSequence:
+			seq, _ = event.ParseSequence(h.Value)
+		}
+	}
+	return len(instance) > 0 && seq > 0 && p.producers.repeated(instance, seq, broker)
+}
+
+// inputEvent counts under the keys that this partition owns, and forwards the event, once
+// each, to the partitions that own the others.
+func (p *partition) inputEvent(e *event.Event, offset int64, index int, broker event.Micros) error {
+	at, ok := p.agg.cfg.Rules.EventTime(e, broker)
+	if !ok {
+		p.agg.metrics.events.tooOld.Inc()
+		return nil
+	}
+	works := p.match(e, at)
+	targets := p.scratch.targets[:0]
+	for i := range works {
+		owner := p.owner(&works[i])
+		if owner != p.id {
+			if !slices.Contains(targets, owner) {
+				targets = append(targets, owner)
+			}
+			continue
+		}
+		cause := verdict.Cause{ID: e.ID, Partition: p.id, Offset: offset}
+		if err := p.step(&works[i], e.ID, at, broker, inputLane, mark{offset + 1, index}, cause); err != nil {
+			return err
+		}
+	}
+	p.scratch.targets = targets
+	for _, target := range targets {
+		if err := p.forward(target, origin{p.id, offset, index}, broker, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loopRecord counts an event that another partition forwarded, unless it has come before: an
+// owner forwards again after a crash, in the same order.
+func (p *partition) loopRecord(m *sarama.ConsumerMessage) error {
+	if fenced.IsOwnerRecord(m.Key) {
+		return nil
+	}
+	from, broker, body, err := decodeForward(m.Value)
+	if err != nil {
+		if errors.Is(err, errNewerFormat) {
+			return err
+		}
+		return p.deadLetter(m, nil, err)
+	}
+	p.broker = max(p.broker, broker)
+	if p.origins[from.partition].covers(from.offset, from.index) {
+		p.agg.metrics.events.replayed.Inc()
+		return nil
+	}
+	p.origins[from.partition] = mark{from.offset + 1, from.index}
+	events, err := p.decode.loop.Decode(body, nil, nil, p.decode.events[:0])
+	p.decode.events = events
+	if err != nil || len(events) != 1 {
+		return p.deadLetter(m, p.decode.loop.Bad, err)
+	}
+	e := &events[0]
+	at, ok := p.agg.cfg.Rules.EventTime(e, broker)
+	if !ok {
+		return nil // counted as too old where it came from
+	}
+	works := p.match(e, at)
+	for i := range works {
+		if p.owner(&works[i]) != p.id {
+			continue
+		}
+		cause := verdict.Cause{ID: e.ID, Partition: from.partition, Offset: from.offset}
+		if err := p.step(&works[i], e.ID, at, broker, loopLane, mark{m.Offset + 1, 0}, cause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *partition) match(e *event.Event, at event.Micros) []rules.Work {
+	works := p.matcher.Match(e, at)
+	for _, s := range p.matcher.Skipped {
+		p.agg.metrics.skipped(s)
+	}
+	if len(works) == 0 {
+		p.agg.metrics.events.unmatched.Inc()
+	}
+	return works
+}
+
+func (p *partition) owner(w *rules.Work) int32 { return int32(w.Hash&0x7fffffff) % p.of }
+
+// step applies an event to one key's state, once: what is at or below the key's mark is in it
+// already.
+func (p *partition) step(w *rules.Work, id string, at, broker event.Micros, l lane, m mark, cause verdict.Cause) error {
+	var b block
+	if ref, ok := p.table.Get(w.Key); ok {
+		var err error
+		if b, err = decodeBlock(p.table.Block(ref)); err != nil {
+			return err
+		}
+	}
+	if b.marks[l].covers(m.next-1, m.index) {
+		p.agg.metrics.events.replayed.Inc()
+		return nil
+	}
+	next, res := p.stepper.Step(p.scratch.state[:0], b.state, rules.Input{
+		Key: w.Key, Hits: w.Hits, At: at, ID: id, Cause: cause,
+	})
+	p.scratch.state = next
+	p.agg.metrics.stepped(w, &res)
+	if res.Repeat {
+		return nil
+	}
+	b.marks[l], b.spent = m, res.SpentAt
+	p.scratch.block = append(appendBlockHeader(p.scratch.block[:0], &b), next...)
+	ref := p.table.Set(w.Key, p.scratch.block)
+	if len(res.Changes) == 0 {
+		return nil
+	}
+	return p.writeThrough(ref, res.Changes, broker)
+}
+
+// forward hands an event to the partition that owns a key of it.
+func (p *partition) forward(target int32, from origin, broker event.Micros, e *event.Event) error {
+	w := p.loops[target]
+	if w == nil {
+		w = p.identity.NewWriter(p.agg.names.Loop, target)
+		p.loops[target] = w
+		p.wg.Go(func() { p.die(p.ended(p.runLoop(w, target))) })
+	}
+	p.agg.metrics.forwarded.Inc()
+	return w.Append(p.ctx, fenced.Record{Value: appendForward(nil, from, broker, e)}, true, nil)
+}
+
+// runLoop fences a loop partition before the first forward there, then lets the writer write.
+func (p *partition) runLoop(w *fenced.Writer, target int32) error {
+	if p.old != nil {
+		if _, err := fenced.FenceOld(p.ctx, p.fencedConfig(), p.agg.names.Loop, target, p.old.ProducerID); err != nil {
+			return err
+		}
+	}
+	if _, err := w.Fence(p.ctx); err != nil {
+		return err
+	}
+	return w.Run(p.ctx)
+}

@@ -1,0 +1,258 @@
+package aggregate
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/state"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+const (
+	checkpointKey     = "\x00checkpoint"
+	checkpointVersion = 1
+
+	// sliceTime is how long a checkpoint keeps events waiting at a time, sliceBytes how much
+	// it queues before it waits for the changelog.
+	sliceTime  = 500 * time.Microsecond
+	sliceBytes = 128 << 10
+)
+
+// checkpoint is what a checkpoint record says: all that a partition knows beside its keys.
+// Everything below Next is in the keys' states that stand before the record in the changelog.
+type checkpoint struct {
+	Version   int                    `json:"version"`
+	Topics    map[string]string      `json:"topics"` // the topics' ids, by name
+	Next      [lanes]int64           `json:"next"`   // the first offset not covered: of the input, of the loop
+	Origins   map[int32][2]int64     `json:"origins,omitempty"`
+	Producers map[string]producerRow `json:"producers,omitempty"`
+	Broker    event.Micros           `json:"broker_time_us"`
+	Rules     string                 `json:"rules"` // the rule set's hash
+}
+
+func decodeCheckpoint(value []byte) (*checkpoint, error) {
+	var c checkpoint
+	if err := json.Unmarshal(value, &c); err != nil {
+		return nil, fmt.Errorf("checkpoint record: %w", err)
+	}
+	if c.Version != checkpointVersion {
+		return nil, fmt.Errorf("%w: checkpoint version %d, this program reads %d", errNewerFormat, c.Version, checkpointVersion)
+	}
+	return &c, nil
+}
+
+// snapshot is taken at the cut, under the lock.
+func (p *partition) snapshot() *checkpoint {
+	c := &checkpoint{
+		Version:   checkpointVersion,
+		Topics:    map[string]string{},
+		Next:      p.next,
+		Origins:   make(map[int32][2]int64, len(p.origins)),
+		Producers: p.producers.snapshot(),
+		Broker:    p.broker,
+		Rules:     hex.EncodeToString(p.agg.cfg.Rules.Hash[:]),
+	}
+	for _, t := range []string{p.agg.names.Events, p.agg.names.Loop} {
+		c.Topics[t] = p.agg.topicID(t)
+	}
+	for from, m := range p.origins {
+		c.Origins[from] = [2]int64{m.next, int64(m.index)}
+	}
+	return c
+}
+
+func (c *checkpoint) restore(p *partition) {
+	p.broker = event.NoTime
+	if c.Version > 0 {
+		p.broker = c.Broker
+	}
+	for from, o := range c.Origins {
+		p.origins[from] = mark{o[0], int(o[1])}
+	}
+	p.producers.restore(c.Producers)
+}
+
+// checkpoints makes one every so often, until the partition is closed or dies.
+func (p *partition) checkpoints() error {
+	tick := time.NewTicker(p.agg.cfg.CheckpointEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-p.stop:
+			return nil
+		case <-p.ctx.Done():
+			return nil
+		}
+		if err := p.checkpoint(p.ctx); err != nil {
+			return p.ended(fmt.Errorf("checkpoint: %w", err))
+		}
+		if err := p.sweep(p.ctx); err != nil {
+			return p.ended(fmt.Errorf("sweep: %w", err))
+		}
+	}
+}
+
+// closeWithin bounds the last checkpoint: a partition that is not let go in time is lost to
+// the group, and its events are taken up again by the next owner anyway.
+const closeWithin = 10 * time.Second
+
+func (p *partition) lastCheckpoint() {
+	ctx, cancel := context.WithTimeout(p.ctx, closeWithin)
+	defer cancel()
+	if err := p.checkpoint(ctx); err != nil && p.ctx.Err() == nil {
+		p.log.Warn("the last checkpoint was not made, its events will be taken up again", "err", err)
+	}
+}
+
+// checkpoint makes durable what was processed up to now, then lets its offsets go. It is
+// fuzzy: states may hold later events too, which their marks tell.
+func (p *partition) checkpoint(ctx context.Context) error {
+	p.checkpointing.Lock()
+	defer p.checkpointing.Unlock()
+	began := time.Now()
+	p.lock()
+	for _, key := range p.pending.published() {
+		p.table.Touch(key)
+	}
+	if p.next == p.covered && p.table.Dirty() == 0 {
+		p.mu.Unlock()
+		return nil
+	}
+	record := p.snapshot()
+	cut := p.table.Cut()
+	loops := maps.Clone(p.loops)
+	side := p.side.cut()
+	p.mu.Unlock()
+
+	if err := p.copyCut(ctx, cut); err != nil {
+		return err
+	}
+	if err := p.changelog.Flush(ctx); err != nil {
+		return err
+	}
+	if err := p.verdicts.Flush(ctx); err != nil { // queued by the acks that the line before waited for
+		return err
+	}
+	for _, w := range loops {
+		if err := w.Flush(ctx); err != nil {
+			return err
+		}
+	}
+	if err := p.side.wait(ctx, side); err != nil {
+		return err
+	}
+	if err := p.writeCheckpoint(ctx, record); err != nil {
+		return err
+	}
+	p.lock()
+	p.covered = record.Next
+	p.mu.Unlock()
+	p.session.MarkOffset(p.agg.names.Events, p.id, record.Next[inputLane], "")
+	p.session.MarkOffset(p.agg.names.Loop, p.id, record.Next[loopLane], "")
+	p.agg.metrics.checkpointed(p, time.Since(began))
+	return nil
+}
+
+func (p *partition) writeCheckpoint(ctx context.Context, c *checkpoint) error {
+	value, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	rec := fenced.Record{Key: []byte(checkpointKey), Value: value}
+	if err := p.changelog.Append(ctx, rec, true, nil); err != nil {
+		return err
+	}
+	return p.changelog.Flush(ctx)
+}
+
+// copyCut queues the changed states, in slices between events. They are copied and queued
+// under the lock: a state that is written through later must stand behind them.
+func (p *partition) copyCut(ctx context.Context, cut *state.Cut) error {
+	for more := true; more; {
+		if err := p.changelog.WaitBelow(ctx, sliceBytes); err != nil {
+			return err
+		}
+		p.lock()
+		began, size := time.Now(), 0
+		for size < sliceBytes && time.Since(began) < sliceTime {
+			var ref state.Ref
+			if ref, more = cut.Next(); !more {
+				break
+			}
+			rec := p.stateRecord(ref)
+			size += len(rec.Key) + len(rec.Value)
+			if err := p.changelog.Append(ctx, rec, false, nil); err != nil {
+				p.mu.Unlock()
+				return err
+			}
+		}
+		p.mu.Unlock()
+	}
+	return nil
+}
+
+// stateRecord copies a key's state, with its unpublished verdicts, into a changelog record.
+func (p *partition) stateRecord(ref state.Ref) fenced.Record {
+	key, raw := p.table.Key(ref), p.table.Block(ref)
+	pending := p.pending.of(key)
+	buf := make([]byte, 0, len(key)+len(raw)+16)
+	buf = append(buf, key...)
+	k := len(buf)
+	buf = appendWire(buf, pending, raw)
+	return fenced.Record{Key: buf[:k:k], Value: buf[k:]}
+}
+
+// sweepFor is how long a sweep may keep events waiting per checkpoint, sweepAll in how many
+// checkpoints it comes round.
+const sweepAll = 300
+
+// sweep lets keys leave that have fallen silent: their state matters to no event that may
+// still come, and their marks to no replay.
+func (p *partition) sweep(ctx context.Context) error {
+	if err := p.changelog.WaitBelow(ctx, sliceBytes); err != nil {
+		return err
+	}
+	p.lock()
+	defer p.mu.Unlock()
+	if p.broker == event.NoTime {
+		return nil
+	}
+	var silent [][]byte
+	before := p.broker - p.agg.cfg.Rules.MaxLateness
+	for began, left := time.Now(), p.table.Len()/sweepAll+64; left > 0 && time.Since(began) < sliceTime; left -= 64 {
+		for ref := range p.table.Sweep(64) {
+			b, err := decodeBlock(p.table.Block(ref))
+			if err != nil {
+				return errors.Join(errBlock, err)
+			}
+			if b.spent < before && p.durable(b) && !p.pending.has(p.table.Key(ref)) {
+				silent = append(silent, append([]byte(nil), p.table.Key(ref)...))
+			}
+		}
+	}
+	for _, key := range silent {
+		p.table.Delete(key)
+		if err := p.changelog.Append(ctx, fenced.Record{Key: key}, false, nil); err != nil {
+			return err
+		}
+	}
+	p.agg.metrics.swept.Add(float64(len(silent)))
+	return nil
+}
+
+// durable reports whether a durable checkpoint covers all that a block has seen.
+func (p *partition) durable(b block) bool {
+	for l, m := range b.marks {
+		if m.next > p.covered[l] {
+			return false
+		}
+	}
+	return true
+}

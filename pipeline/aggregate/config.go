@@ -1,0 +1,147 @@
+package aggregate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/lovoo/goka"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// Config says what an Aggregator reads, counts by and writes.
+type Config struct {
+	Brokers []string   // bootstrap addresses, host:port; required
+	Rules   *rules.Set // required
+
+	Prefix      string // of all topics, the group and the transactional ids; "" is tallygate
+	Partitions  int32  // of the topics, when they are created; 0 is what exists, or 12
+	Replication int16  // of the topics, when they are created; 0 is 3, or the number of brokers if that is less
+	BrokerTime  string // "append" (also ""): events must carry the broker's append time; "create": the producer's time is taken
+
+	InstanceID     string        // static membership under this name; "" for none
+	Advertise      string        // host:port where other instances reach this one's HTTP API; "" for nowhere
+	SessionTimeout time.Duration // without a heartbeat for this long, an instance's partitions go to others; 0 is 10 s
+	AcceptNewTopic bool          // go on although a topic was recreated: its records are counted from its start
+
+	CheckpointEvery time.Duration // 0 is 1 s
+
+	// Kafka changes the connection's settings, such as TLS and SASL; nil changes nothing.
+	Kafka func(*sarama.Config)
+
+	// Published is told of every acknowledged verdict, in the order of the partition's
+	// offsets: [first, next) holds the records and nothing else that matters. It must not
+	// block. Nil for nobody.
+	Published Published
+
+	Registry prometheus.Registerer // nil registers no metrics
+	Logger   *slog.Logger          // nil is slog.Default()
+}
+
+// Published follows the verdict partitions that this instance owns.
+type Published interface {
+	Own(partition int32)
+	Disown(partition int32)
+	Offer(partition int32, first, next int64, rec VerdictRecord)
+}
+
+// VerdictRecord is an acknowledged record of the verdict topic.
+type VerdictRecord struct {
+	Offset  int64
+	Key     []byte
+	Value   []byte
+	At      event.Micros // when it was acknowledged
+	Verdict verdict.Verdict
+}
+
+func (c Config) withDefaults() Config {
+	c.Prefix = cmp.Or(c.Prefix, "tallygate")
+	c.BrokerTime = cmp.Or(c.BrokerTime, brokerTimeAppend)
+	c.SessionTimeout = cmp.Or(c.SessionTimeout, 10*time.Second)
+	c.CheckpointEvery = cmp.Or(c.CheckpointEvery, time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	return c
+}
+
+// The values of Config.BrokerTime.
+const (
+	brokerTimeAppend = "append"
+	brokerTimeCreate = "create"
+)
+
+func (c Config) validate() error {
+	var errs []error
+	if len(c.Brokers) == 0 {
+		errs = append(errs, errors.New("no Kafka brokers"))
+	}
+	if c.Rules == nil {
+		errs = append(errs, errors.New("no rules"))
+	}
+	if c.Partitions < 0 || c.Partitions > 10_000 {
+		errs = append(errs, fmt.Errorf("%d partitions: 1 to 10000", c.Partitions))
+	}
+	if c.BrokerTime != brokerTimeAppend && c.BrokerTime != brokerTimeCreate {
+		errs = append(errs, fmt.Errorf("broker time %q: append or create", c.BrokerTime))
+	}
+	if c.SessionTimeout < time.Second {
+		errs = append(errs, fmt.Errorf("session timeout of %v: at least 1s", c.SessionTimeout))
+	}
+	if c.CheckpointEvery < 10*time.Millisecond {
+		errs = append(errs, fmt.Errorf("a checkpoint every %v: at least 10ms", c.CheckpointEvery))
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("aggregator: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+// sarama returns the settings of every connection. The numbers were measured: see DESIGN.md.
+func (c Config) sarama() *sarama.Config {
+	s := goka.DefaultConfig()
+	s.Version = sarama.V2_8_0_0
+	s.ClientID = cmp.Or(c.InstanceID, c.Prefix+"-aggregator")
+	s.Consumer.Offsets.Initial = sarama.OffsetOldest
+	s.Consumer.Group.ResetInvalidOffsets = false
+	s.Consumer.Group.Session.Timeout = c.SessionTimeout
+	s.Consumer.Group.Heartbeat.Interval = min(500*time.Millisecond, c.SessionTimeout/4)
+	s.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{goka.CopartitioningStrategy}
+	s.Consumer.Group.Rebalance.Retry.Max = 10
+	s.Consumer.Group.Rebalance.Retry.Backoff = 500 * time.Millisecond
+	s.Consumer.Group.InstanceId = c.InstanceID
+	s.Consumer.Group.Member.UserData = []byte(c.Advertise)
+	s.Consumer.IsolationLevel = sarama.ReadCommitted
+	s.Consumer.MaxWaitTime = 100 * time.Millisecond
+	s.Consumer.Fetch.Default = 8 << 20
+	s.Consumer.Return.Errors = true
+	s.Producer.RequiredAcks = sarama.WaitForAll
+	s.Producer.Return.Successes = true
+	s.Producer.Return.Errors = true
+	s.Producer.MaxMessageBytes = maxDeadLetter + 64<<10
+	s.Producer.Retry.Max = 1 << 20
+	s.Producer.Flush.Frequency = 5 * time.Millisecond
+	s.Producer.Partitioner = sarama.NewHashPartitioner
+	s.Metadata.Retry.Max = 10
+	if c.Kafka != nil {
+		c.Kafka(s)
+	}
+	return s
+}
+
+// partitionOf returns the partition that owns a key: its uid's if it has one, else its text's.
+func partitionOf(key []event.Dim, partitions int32) int32 {
+	var text []byte
+	for _, d := range key {
+		if d.Name == "uid" {
+			return event.Partition([]byte(d.Value), partitions)
+		}
+		text = event.AppendDim(text, d.Name, d.Value)
+	}
+	return event.Partition(text, partitions)
+}

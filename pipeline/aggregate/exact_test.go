@@ -1,0 +1,432 @@
+package aggregate
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// testSeed is printed, and taken from TALLYGATE_TEST_SEED to run a failure again.
+func testSeed(t *testing.T) *rand.Rand {
+	seed := rand.Uint64()
+	if s := os.Getenv("TALLYGATE_TEST_SEED"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seed = n
+	}
+	t.Logf("seed %d: run again with TALLYGATE_TEST_SEED=%d", seed, seed)
+	return rand.New(rand.NewPCG(seed, 7))
+}
+
+const byIPAndUID = `
+  rules:
+    - name: per-year
+      match: {api: "*"}
+      limit: 1000
+      per: year
+      window: calendar
+      then: {block: until-reset}
+    - name: by-ip
+      key: ip
+      match: {api: "*"}
+      limit: 50
+      per: year
+      window: calendar
+      then: {block: until-reset}
+`
+
+func (r *rig) countIP(ip, rule string, ms ...*member) event.Decimal {
+	for _, m := range ms {
+		list, err := m.Explain([]event.Dim{{Name: "ip", Value: ip}}, "", now())
+		if err != nil {
+			continue
+		}
+		for _, e := range list {
+			if e.Rule == rule {
+				return e.Count
+			}
+		}
+	}
+	return -1
+}
+
+// Events whose producer chose partitions of its own, and rules by ip, are counted by the
+// partition that owns the key, once, also when the owner is stopped in between.
+func TestForwardedEventsCountOnce(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		rng := testSeed(t)
+		set := compile(t, byIPAndUID)
+		m := r.start(set)
+		r.ready(m)
+		perUID, perIP := map[string]int{}, map[string]int{}
+		for round := range 4 {
+			var msgs []*sarama.ProducerMessage
+			for i := range 500 {
+				e := hit(fmt.Sprintf("u%d", rng.IntN(100)), "a.b")
+				e.ID = fmt.Sprintf("%d-%d", round, i)
+				e.IP = ipOf(rng.IntN(20))
+				perUID[e.UID]++
+				perIP[e.IP.String()]++
+				msgs = append(msgs, &sarama.ProducerMessage{Topic: r.names.Events, Partition: rng.Int32N(rigPartitions),
+					Value: sarama.ByteEncoder(event.AppendJSON(nil, e))})
+			}
+			r.sendAll(msgs)
+			if round%2 == 0 { // stopped with forwards under way
+				m.end(t)
+				m = r.start(set)
+				r.ready(m)
+			}
+		}
+		eventually(t, "all is counted once", func() bool {
+			for uid, n := range perUID {
+				if r.count(uid, "per-year", m) != event.Decimal(n)*event.One {
+					return false
+				}
+			}
+			for ip, n := range perIP {
+				if r.countIP(ip, "by-ip", m) != event.Decimal(n)*event.One {
+					return false
+				}
+			}
+			return true
+		})
+		eventually(t, "every ip has its verdict", func() bool {
+			got := map[string]bool{}
+			for _, v := range r.verdicts() {
+				if v.Rule == "by-ip" {
+					got[v.KeyText()] = true
+				}
+			}
+			want := 0
+			for _, n := range perIP {
+				if n >= 50 {
+					want++
+				}
+			}
+			return len(got) == want
+		})
+	})
+}
+
+// A partition that is killed, without a last checkpoint, is recovered from what is durable,
+// and its events are taken up again: nothing is lost or doubled.
+func TestKilledPartitions(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		rng := testSeed(t)
+		set := compile(t, yearly)
+		m := r.start(set)
+		r.ready(m)
+		want := map[string]int{}
+		for range 5 {
+			var events []*event.Event
+			for range 2000 {
+				uid := fmt.Sprintf("u%d", rng.IntN(300))
+				want[uid]++
+				events = append(events, hit(uid, "a.b"))
+			}
+			r.emit(events...)
+			m.mu.RLock()
+			for _, p := range m.parts {
+				if rng.IntN(2) == 0 {
+					go p.die(fmt.Errorf("killed by the test"))
+				}
+			}
+			m.mu.RUnlock()
+		}
+		eventually(t, "all is counted once", func() bool {
+			for uid, n := range want {
+				if r.count(uid, "per-year", m) != event.Decimal(n)*event.One {
+					return false
+				}
+			}
+			return true
+		})
+		for uid, n := range want {
+			if got := r.count(uid, "per-year", m); got != event.Decimal(n)*event.One {
+				t.Errorf("%s: %v, want %d", uid, got, n)
+			}
+		}
+		blocked := map[string]int{}
+		eventually(t, "the verdicts are out", func() bool {
+			clear(blocked)
+			for _, v := range r.verdicts() {
+				blocked[v.Key[0].Value]++
+				if v.Count != 5*event.One {
+					t.Fatalf("verdict %+v", v)
+				}
+			}
+			return len(blocked) == len(want)
+		})
+	})
+}
+
+func TestRepeatsOfAnEmittersRecordsAreDropped(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		set := compile(t, yearly)
+		m := r.start(set)
+		r.ready(m)
+		record := func(seq uint64) *sarama.ProducerMessage {
+			return &sarama.ProducerMessage{Topic: r.names.Events, Partition: event.Partition([]byte("u1"), rigPartitions),
+				Value: sarama.StringEncoder(`{"uid":"u1","api":"a.b"}`), Headers: []sarama.RecordHeader{
+					{Key: []byte(event.HeaderInstance), Value: []byte("instance")},
+					{Key: []byte(event.HeaderSequence), Value: event.AppendSequence(nil, seq)},
+				}}
+		}
+		r.sendAll([]*sarama.ProducerMessage{record(1), record(2), record(2), record(1), record(2), record(3)})
+		eventually(t, "three are counted", func() bool { return r.count("u1", "per-year", m) == 3*event.One })
+		m.end(t)
+		m = r.start(set) // what was seen outlives the owner
+		r.ready(m)
+		r.sendAll([]*sarama.ProducerMessage{record(3), record(4), record(2)})
+		eventually(t, "a fourth is counted", func() bool { return r.count("u1", "per-year", m) == 4*event.One })
+		r.emit(hit("u1", "a.b"))
+		eventually(t, "nothing else was", func() bool { return r.count("u1", "per-year", m) == 5*event.One })
+	})
+}
+
+func TestDeadLettersSayWhyAndWhere(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		m := r.start(compile(t, yearly))
+		r.ready(m)
+		bad := []string{"", "{", "nonsense", `{"api":""}`, `{"uid":"u1","api":"x","cost":-1}`, `[{"api":"x","uid":"u1"},{"uid":7}]`,
+			`{"uid":"` + strings.Repeat("x", 300) + `","api":"x"}`, strings.Repeat("[", 100_000)}
+		var msgs []*sarama.ProducerMessage
+		for _, b := range bad {
+			msgs = append(msgs, &sarama.ProducerMessage{Topic: r.names.Events, Partition: 1, Value: sarama.StringEncoder(b)})
+		}
+		msgs = append(msgs, &sarama.ProducerMessage{Topic: r.names.Events, Partition: 1}) // a null value
+		r.sendAll(msgs)
+		r.emit(hit("u1", "x.y"), hit("__offset", "x.y"))
+		eventually(t, "the good ones are counted", func() bool {
+			return r.count("u1", "per-year", m) == 2*event.One && r.count("__offset", "per-year", m) == event.One
+		})
+		var letters []*sarama.ConsumerMessage
+		eventually(t, "the bad ones are dead letters", func() bool {
+			letters = nil
+			for p := range int32(rigPartitions) {
+				letters = append(letters, r.records(r.names.DeadLetters, p)...)
+			}
+			return len(letters) == len(msgs)
+		})
+		for _, l := range letters {
+			i, err := strconv.Atoi(header(l, "offset"))
+			if err != nil || header(l, "reason") == "" || header(l, "topic") != r.names.Events || header(l, "partition") != "1" {
+				t.Fatalf("headers of %.40q: %v", l.Value, l.Headers)
+			}
+			if want, _ := encoded(msgs[i].Value); !bytes.Equal(l.Value, want) {
+				t.Errorf("letter %d is %.60q, want %.60q", i, l.Value, want)
+			}
+		}
+	})
+}
+
+func encoded(e sarama.Encoder) ([]byte, error) {
+	if e == nil {
+		return nil, nil
+	}
+	return e.Encode()
+}
+
+// Every key's state with its verdict is in the changelog before the verdict is in its topic,
+// and the verdict's seq is the state record's offset.
+func TestSeqIsTheOffsetOfTheStateThatMadeTheVerdictDurable(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		m := r.start(compile(t, yearly))
+		r.ready(m)
+		for range 5 {
+			r.emit(hit("u1", "x.y"), hit("u2", "x.y"))
+		}
+		eventually(t, "both verdicts are out", func() bool { return len(r.verdicts()) == 2 })
+		for p := range int32(rigPartitions) {
+			states := map[int64]*sarama.ConsumerMessage{}
+			for _, s := range r.records(r.names.Table, p) {
+				states[s.Offset] = s
+			}
+			for _, rec := range r.records(r.names.Verdicts, p) {
+				if fenced.IsOwnerRecord(rec.Key) {
+					continue
+				}
+				v, err := verdict.Parse(rec.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := states[v.Seq]
+				if s == nil || string(s.Key) != v.KeyText() {
+					t.Fatalf("no state of %s at offset %d", v.KeyText(), v.Seq)
+				}
+				pending, _, err := decodeWire(s.Value)
+				if err != nil || len(pending) != 1 {
+					t.Fatalf("the state at %d has unpublished verdicts %v, %v", v.Seq, pending, err)
+				}
+			}
+		}
+	})
+}
+
+func TestExplainIsAnsweredByWhoeverIsAsked(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		set := compile(t, yearly)
+		var ms []*member
+		for range 2 {
+			var m *member
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { m.ServeExplain(w, q) }))
+			t.Cleanup(srv.Close)
+			m = r.start(set, func(c *Config) { c.Advertise = strings.TrimPrefix(srv.URL, "http://") })
+			ms = append(ms, m)
+		}
+		r.ready(ms...)
+		eventually(t, "the two share the partitions", func() bool {
+			for _, m := range ms {
+				m.mu.RLock()
+				n := len(m.parts)
+				m.mu.RUnlock()
+				if n != rigPartitions/2 || m.Ready() != nil {
+					return false
+				}
+			}
+			return true
+		})
+		for _, uid := range uids(20) {
+			r.emit(hit(uid, "x.y"))
+		}
+		for _, uid := range uids(20) {
+			for _, m := range ms {
+				eventually(t, "explain tells the count of "+uid, func() bool {
+					w := httptest.NewRecorder()
+					m.ServeExplain(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/explain?uid="+uid, nil))
+					return w.Code == http.StatusOK && strings.Contains(oneLine(w.Body.String()), `"count":1,`)
+				})
+			}
+		}
+		for _, bad := range []string{"", "?user=1", "?uid=", "?uid=1&uid=2", "?attrs.=1"} {
+			w := httptest.NewRecorder()
+			ms[0].ServeExplain(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/explain"+bad, nil))
+			if w.Code != http.StatusBadRequest {
+				t.Errorf("%q answers %d", bad, w.Code)
+			}
+		}
+	})
+}
+
+const shortLived = `
+  max_lateness: 1s
+  recent_ids: {count: 8, for: 1s}
+  rules:
+    - name: brief
+      match: {api: "*"}
+      limit: 5
+      per: 1s
+      window: tumbling
+      then: {block: 1s}
+`
+
+func TestKeysThatFellSilentLeave(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		set := compile(t, shortLived)
+		m := r.start(set)
+		r.ready(m)
+		for _, uid := range uids(200) {
+			r.emit(hit(uid, "x.y"))
+		}
+		keys := func() (n int) {
+			m.mu.RLock()
+			defer m.mu.RUnlock()
+			for _, p := range m.parts {
+				p.lock()
+				n += p.table.Len()
+				p.mu.Unlock()
+			}
+			return n
+		}
+		eventually(t, "the keys are there", func() bool { return keys() == 200 })
+		eventually(t, "the silent keys have left", func() bool {
+			for p := range int32(rigPartitions) { // the broker's time goes on with the traffic of others
+				r.sendAll([]*sarama.ProducerMessage{{Topic: r.names.Events, Partition: p, Value: sarama.StringEncoder(`{"api":"anonymous"}`)}})
+			}
+			return keys() == 0
+		})
+		m.end(t)
+		m = r.start(set)
+		r.ready(m)
+		if n := keys(); n != 0 {
+			t.Fatalf("%d keys came back after a restart", n)
+		}
+	})
+}
+
+// A topic that was created anew has other records at the same offsets: nothing may be
+// skipped in silence.
+func TestRecreatedTopicIsRefused(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		set := compile(t, yearly)
+		m := r.start(set)
+		r.ready(m)
+		r.emit(hit("u1", "x.y"), hit("u1", "x.y"), hit("u1", "x.y"))
+		eventually(t, "three are counted", func() bool { return r.count("u1", "per-year", m) == 3*event.One })
+		m.end(t)
+
+		admin, err := sarama.NewClusterAdminFromClient(r.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.DeleteTopic(r.names.Events); err != nil {
+			t.Fatal(err)
+		}
+		detail := &sarama.TopicDetail{NumPartitions: rigPartitions, ReplicationFactor: 1,
+			ConfigEntries: map[string]*string{"message.timestamp.type": ptr("LogAppendTime"), "max.message.bytes": ptr("2097152")}}
+		eventually(t, "the topic is there again", func() bool { return admin.CreateTopic(r.names.Events, detail, false) == nil })
+		eventually(t, "its leaders are known", func() bool {
+			_, err := r.client.GetOffset(r.names.Events, 0, sarama.OffsetNewest)
+			return r.client.RefreshMetadata(r.names.Events) == nil && err == nil
+		})
+
+		m = r.start(set)
+		eventually(t, "the aggregator refuses", func() bool { return m.fatal() != nil })
+		m.end(t)
+		if err := m.fatal(); !strings.Contains(err.Error(), "--accept-new-topic") || !strings.Contains(err.Error(), r.names.Events) {
+			t.Fatalf("it says: %v", err)
+		}
+		m = r.start(set, func(c *Config) { c.AcceptNewTopic = true })
+		r.ready(m)
+		r.emit(hit("u1", "x.y"))
+		eventually(t, "the count goes on", func() bool { return r.count("u1", "per-year", m) == 4*event.One })
+	})
+}
+
+func ptr(s string) *string { return &s }
+
+func TestConfigSaysAllThatIsWrong(t *testing.T) {
+	_, err := New(Config{Partitions: -1, BrokerTime: "never", SessionTimeout: 1, CheckpointEvery: 1})
+	for _, want := range []string{"brokers", "rules", "partitions", "broker time", "session timeout", "checkpoint"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not speak of %s", err, want)
+		}
+	}
+}
+
+func TestNobodyToReach(t *testing.T) {
+	a, err := New(Config{Brokers: []string{"127.0.0.1:1"}, Rules: compile(t, yearly)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if err := a.Run(ctx); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Fatalf("it says: %v", err)
+	}
+}

@@ -1,0 +1,99 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// ErrNotOwner says that another instance owns the key's partition; Owner tells which.
+var ErrNotOwner = errors.New("aggregate: another instance owns the key")
+
+// Partition is the partition that owns a key.
+func (a *Aggregator) Partition(key []event.Dim) int32 { return partitionOf(key, a.found.Partitions) }
+
+// Explain tells, for every rule that counts by these dimensions, how much the key has
+// counted at the moment now and which verdict is in force. With an api, only the rules that
+// concern it. The dimensions are sorted by name.
+func (a *Aggregator) Explain(key []event.Dim, api string, now event.Micros) ([]rules.Explanation, error) {
+	id := a.Partition(key)
+	p := a.partition(id)
+	if p == nil || !p.opened.Load() || p.ctx.Err() != nil {
+		return nil, fmt.Errorf("%w: partition %d", ErrNotOwner, id)
+	}
+	var text []byte
+	for _, d := range key {
+		text = event.AppendDim(text, d.Name, d.Value)
+	}
+	state, err := p.stateOf(text)
+	if err != nil {
+		return nil, err
+	}
+	return a.cfg.Rules.Explain(state, text, now, api), nil
+}
+
+// stateOf copies a key's state; nil when there is none.
+func (p *partition) stateOf(key []byte) ([]byte, error) {
+	p.lock()
+	defer p.mu.Unlock()
+	ref, ok := p.table.Get(key)
+	if !ok {
+		return nil, nil
+	}
+	b, err := decodeBlock(p.table.Block(ref))
+	return append([]byte(nil), b.state...), err
+}
+
+// Owner returns the advertised address of the instance that owns a partition, as the group's
+// coordinator knows it.
+func (a *Aggregator) Owner(ctx context.Context, partition int32) (string, error) {
+	admin, err := sarama.NewClusterAdminFromClient(a.clients.read)
+	if err != nil {
+		return "", fmt.Errorf("ask for the group's members: %w", err)
+	}
+	groups, err := admin.DescribeConsumerGroups([]string{a.names.Group})
+	if err != nil {
+		return "", fmt.Errorf("ask for the group's members: %w", err)
+	}
+	for _, g := range groups {
+		for _, m := range g.Members {
+			addr, ok, err := a.owns(m, partition)
+			if err != nil {
+				return "", err
+			}
+			if ok {
+				return addr, ctx.Err()
+			}
+		}
+	}
+	return "", fmt.Errorf("partition %d has no owner at the moment: the group rebalances, or no instance runs", partition)
+}
+
+func (a *Aggregator) owns(m *sarama.GroupMemberDescription, partition int32) (addr string, ok bool, err error) {
+	assigned, err := m.GetMemberAssignment()
+	if err != nil {
+		return "", false, fmt.Errorf("read the assignment of member %s: %w", m.MemberId, err)
+	}
+	if assigned == nil {
+		return "", false, nil
+	}
+	for _, id := range assigned.Topics[a.names.Events] {
+		if id != partition {
+			continue
+		}
+		meta, err := m.GetMemberMetadata()
+		if err != nil {
+			return "", false, fmt.Errorf("read the metadata of member %s: %w", m.MemberId, err)
+		}
+		if meta == nil || len(meta.UserData) == 0 {
+			return "", false, fmt.Errorf("partition %d belongs to %s at %s, which advertises no address: start it with --advertise", partition, m.ClientId, m.ClientHost)
+		}
+		return string(meta.UserData), true, nil
+	}
+	return "", false, nil
+}

@@ -1,0 +1,202 @@
+package aggregate
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// group is the consumer group as goka sees it. It changes three things:
+//
+//   - goka waits 5 s after every session that ends; group joins again by itself.
+//   - goka commits what its callbacks have seen; group lets only checkpoints commit, and
+//     starts every claim where the partition's checkpoint says.
+//   - goka costs more per message than the rest of the path; group hands it one message per
+//     bundle of records.
+type group struct {
+	sarama.ConsumerGroup
+	agg *Aggregator
+}
+
+// Consume returns when ctx ends, or for an error that joining again cannot cure.
+func (g *group) Consume(ctx context.Context, topics []string, h sarama.ConsumerGroupHandler) error {
+	wait := minBackoff
+	for {
+		began := time.Now()
+		sctx, end := context.WithCancelCause(ctx)
+		err := g.ConsumerGroup.Consume(sctx, topics, &handler{ConsumerGroupHandler: h, agg: g.agg, end: end})
+		cause := context.Cause(sctx)
+		end(nil)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case g.agg.fatal() != nil:
+			return g.agg.fatal()
+		case errors.Is(err, sarama.ErrFencedInstancedId):
+			return g.agg.fail(fmt.Errorf("join the group: another member runs under the instance id %q; give each its own", g.agg.cfg.InstanceID))
+		case errors.Is(err, sarama.ErrClosedConsumerGroup):
+			return err
+		case err == nil && cause == nil:
+			g.agg.log.Info("the group rebalances")
+			wait = minBackoff
+			continue
+		}
+		if time.Since(began) > time.Minute {
+			wait = minBackoff
+		}
+		g.agg.log.Error("session ended, joining the group again", "err", errors.Join(err, cause), "in", wait)
+		if !sleep(ctx, wait) {
+			return nil
+		}
+		wait = min(2*wait, maxBackoff)
+	}
+}
+
+const (
+	minBackoff = 200 * time.Millisecond
+	maxBackoff = 10 * time.Second
+)
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// handler wraps goka's handler for one session.
+type handler struct {
+	sarama.ConsumerGroupHandler
+	agg *Aggregator
+	end context.CancelCauseFunc
+}
+
+func (h *handler) Setup(s sarama.ConsumerGroupSession) error {
+	h.agg.begin(&session{ConsumerGroupSession: s, end: h.end})
+	if err := h.ConsumerGroupHandler.Setup(mute{s}); err != nil {
+		return err
+	}
+	return h.agg.startClaims(s)
+}
+
+func (h *handler) Cleanup(s sarama.ConsumerGroupSession) error {
+	defer h.agg.begin(nil)
+	defer h.agg.bundles.clear()
+	return h.ConsumerGroupHandler.Cleanup(mute{s})
+}
+
+func (h *handler) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+	ctx, cancel := context.WithCancel(s.Context())
+	b := &bundler{claim: c, out: make(chan *sarama.ConsumerMessage), shelf: &h.agg.bundles}
+	var wg sync.WaitGroup
+	wg.Go(func() { b.run(ctx) })
+	err := h.ConsumerGroupHandler.ConsumeClaim(mute{s}, bundledClaim{c, b.out})
+	cancel()
+	wg.Wait()
+	return err
+}
+
+// session is the group session that partitions were opened in.
+type session struct {
+	sarama.ConsumerGroupSession
+	end context.CancelCauseFunc // ends it: all partitions are released and taken over anew
+}
+
+// mute is a session whose offsets goka cannot move: only a checkpoint may.
+type mute struct{ sarama.ConsumerGroupSession }
+
+func (mute) MarkOffset(string, int32, int64, string)     {}
+func (mute) MarkMessage(*sarama.ConsumerMessage, string) {}
+func (mute) ResetOffset(string, int32, int64, string)    {}
+func (m mute) Commit()                                   {}
+
+// bundleSize is how many records goka is handed as one message. 256 costs next to nothing
+// beside a bare consumer; more adds delay, and saves no more.
+const bundleSize = 256
+
+// bundle is records of one claim, in order.
+type bundle struct {
+	topic string
+	msgs  []*sarama.ConsumerMessage
+	hwm   int64 // the partition's end, as last fetched
+}
+
+// shelf holds what has been handed to goka and not yet come out of its codec.
+type shelf struct {
+	byID sync.Map
+	last atomic.Uint64
+}
+
+func (s *shelf) put(b *bundle) (id uint64) {
+	id = s.last.Add(1)
+	s.byID.Store(id, b)
+	return id
+}
+
+func (s *shelf) clear() { s.byID.Clear() }
+
+type bundler struct {
+	claim sarama.ConsumerGroupClaim
+	out   chan *sarama.ConsumerMessage
+	shelf *shelf
+}
+
+type bundledClaim struct {
+	sarama.ConsumerGroupClaim
+	out chan *sarama.ConsumerMessage
+}
+
+func (c bundledClaim) Messages() <-chan *sarama.ConsumerMessage { return c.out }
+
+// run fills bundles with the records that are there, and waits only for a bundle's first.
+func (b *bundler) run(ctx context.Context) {
+	defer close(b.out)
+	for first := range b.claim.Messages() {
+		msgs := append(make([]*sarama.ConsumerMessage, 0, bundleSize), first)
+	fill:
+		for len(msgs) < bundleSize {
+			select {
+			case m, ok := <-b.claim.Messages():
+				if !ok {
+					break fill
+				}
+				msgs = append(msgs, m)
+			default:
+				break fill
+			}
+		}
+		id := b.shelf.put(&bundle{topic: b.claim.Topic(), msgs: msgs, hwm: b.claim.HighWaterMarkOffset()})
+		last := msgs[len(msgs)-1]
+		select {
+		case b.out <- &sarama.ConsumerMessage{Topic: last.Topic, Partition: last.Partition, Offset: last.Offset,
+			Timestamp: last.Timestamp, Value: binary.BigEndian.AppendUint64(nil, id)}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// bundleCodec turns a bundle's message back into the bundle.
+type bundleCodec struct{ shelf *shelf }
+
+func (c bundleCodec) Decode(data []byte) (any, error) {
+	b, ok := c.shelf.byID.LoadAndDelete(binary.BigEndian.Uint64(data))
+	if !ok {
+		return nil, errors.New("aggregate: a bundle that is not there")
+	}
+	return b, nil
+}
+
+func (bundleCodec) Encode(any) ([]byte, error) {
+	return nil, errors.New("aggregate: nothing is emitted through goka")
+}

@@ -1,0 +1,122 @@
+package aggregate
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// forwardedHeader marks a question that another instance has passed on: it is not passed on
+// again, so that two instances that disagree about an owner don't ask each other forever.
+const forwardedHeader = "X-Tallygate-Forwarded"
+
+// explainReply is what GET /v1/explain answers.
+type explainReply struct {
+	Key       map[string]string   `json:"key"`
+	Partition int32               `json:"partition"`
+	Rules     []rules.Explanation `json:"rules"`
+}
+
+// ServeExplain answers GET /v1/explain?uid=42[&api=…]: from this instance if it owns the key,
+// else from the one that does.
+func (a *Aggregator) ServeExplain(w http.ResponseWriter, r *http.Request) {
+	key, api, err := explainQuery(r.URL.Query())
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if a.found == nil {
+		problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
+		return
+	}
+	list, err := a.Explain(key, api, now())
+	switch {
+	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
+		a.forwardExplain(w, r, a.Partition(key))
+		return
+	case errors.Is(err, ErrNotOwner):
+		problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: try again")
+		return
+	case err != nil:
+		problem(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	reply := explainReply{Key: map[string]string{}, Partition: a.Partition(key), Rules: list}
+	for _, d := range key {
+		reply.Key[d.Name] = d.Value
+	}
+	if reply.Rules == nil {
+		reply.Rules = []rules.Explanation{}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(reply) // a client that went away is no error of ours
+}
+
+// explainQuery takes the dimensions of a key, sorted, and the api from a query.
+func explainQuery(q url.Values) (key []event.Dim, api string, err error) {
+	for name, values := range q {
+		if name == "api" {
+			api = values[0]
+			continue
+		}
+		if !isDimension(name) {
+			return nil, "", errors.New("unknown parameter " + name + ": dimensions are uid, ip, ip/64 and attrs.NAME, and there is api")
+		}
+		if len(values) != 1 || values[0] == "" {
+			return nil, "", errors.New("dimension " + name + " needs one value")
+		}
+		key = append(key, event.Dim{Name: name, Value: values[0]})
+	}
+	if len(key) == 0 {
+		return nil, "", errors.New("which key? For example: /v1/explain?uid=42")
+	}
+	slices.SortFunc(key, func(x, y event.Dim) int { return strings.Compare(x.Name, y.Name) })
+	return key, api, nil
+}
+
+func isDimension(name string) bool {
+	attr, ok := strings.CutPrefix(name, "attrs.")
+	return name == "uid" || name == "ip" || name == "ip/64" || ok && attr != ""
+}
+
+var explainClient = &http.Client{Timeout: 5 * time.Second}
+
+func (a *Aggregator) forwardExplain(w http.ResponseWriter, r *http.Request, partition int32) {
+	addr, err := a.Owner(r.Context(), partition)
+	if err != nil {
+		problem(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+addr+"/v1/explain?"+r.URL.RawQuery, nil)
+	if err != nil {
+		problem(w, http.StatusBadGateway, err.Error())
+		return
+	}
+	req.Header.Set(forwardedHeader, "1")
+	resp, err := explainClient.Do(req)
+	if err != nil {
+		problem(w, http.StatusBadGateway, "ask the owner of the key: "+err.Error())
+		return
+	}
+	defer resp.Body.Close()
+	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
+	w.WriteHeader(resp.StatusCode)
+	_, _ = io.Copy(w, io.LimitReader(resp.Body, 8<<20)) // the client sees a reply that is cut
+}
+
+// problem answers with RFC 9457's problem+json.
+func problem(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"type": "about:blank", "title": http.StatusText(status), "status": status, "detail": detail,
+	})
+}

@@ -1,0 +1,162 @@
+package aggregate
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// metrics are the aggregator's. Labels are rules, partitions and reasons: never a key.
+type metrics struct {
+	events       eventResults
+	decodeErrors *prometheus.CounterVec
+	matches      *prometheus.CounterVec
+	verdictsOut  *prometheus.CounterVec
+	notMatched   *prometheus.CounterVec
+	checkpoints  prometheus.Histogram
+	lagging      *prometheus.GaugeVec
+	keys         *prometheus.GaugeVec
+	stateBytes   *prometheus.GaugeVec
+	toVerdict    prometheus.Histogram
+	forwarded    prometheus.Counter
+	droppedIPs   prometheus.Counter
+	lost         prometheus.Counter
+	swept        prometheus.Counter
+	owned        prometheus.Gauge
+}
+
+// eventResults are what can become of an event. One event may have several keys: counted,
+// repeat and late are per key.
+type eventResults struct {
+	counted, unmatched, repeat, late, tooOld, replayed, producerRepeat, deadLetter prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return register(reg, prometheus.NewCounter(prometheus.CounterOpts{Name: "tallygate_" + name, Help: help}))
+	}
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tallygate_" + name, Help: help}, labels))
+	}
+	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tallygate_" + name, Help: help}, labels))
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tallygate_" + name, Help: help, Buckets: buckets}))
+	}
+	events := counters("events_total", "Events, by what became of them (counted, repeat and late: once per key).", "result")
+	return &metrics{
+		events: eventResults{
+			counted:        events.WithLabelValues("counted"),
+			unmatched:      events.WithLabelValues("unmatched"),
+			repeat:         events.WithLabelValues("repeat"),
+			late:           events.WithLabelValues("late"),
+			tooOld:         events.WithLabelValues("too_old"),
+			replayed:       events.WithLabelValues("replayed"),
+			producerRepeat: events.WithLabelValues("producer_repeat"),
+			deadLetter:     events.WithLabelValues("dead_letter"),
+		},
+		decodeErrors: counters("event_decode_errors_total", "Records that are not, or not only, events, by reason.", "reason"),
+		matches:      counters("rule_matches_total", "Events counted under a limit.", "rule"),
+		notMatched:   counters("rule_skips_total", "Events that a rule could not judge, by reason.", "rule", "reason"),
+		verdictsOut:  counters("verdicts_total", "Verdicts published.", "rule", "state", "mode"),
+		checkpoints:  histogram("checkpoint_duration_seconds", "From a checkpoint's cut until its offsets are released.", prometheus.ExponentialBuckets(0.001, 2, 14)),
+		lagging:      gauges("partition_lag", "Records of the event partition that are not processed yet.", "partition"),
+		keys:         gauges("state_keys", "Keys in memory.", "partition"),
+		stateBytes:   gauges("state_bytes", "Memory that the keys' states and their index take.", "partition"),
+		toVerdict:    histogram("event_to_verdict_seconds", "From the event's broker time until its verdict is acknowledged.", prometheus.ExponentialBuckets(0.0005, 2, 16)),
+		forwarded:    counter("events_forwarded_total", "Events forwarded to the partition that owns one of their keys."),
+		droppedIPs:   counter("event_dropped_ips_total", "Events whose ip does not parse; they count without it."),
+		lost:         counter("records_lost_total", "Records deleted by retention before they were counted."),
+		swept:        counter("keys_swept_total", "Keys that fell silent and left."),
+		owned:        register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: "tallygate_partitions_owned", Help: "Partitions that this instance owns."})),
+	}
+}
+
+// register returns the collector that is registered under c's name: c, unless an earlier
+// Aggregator of the same process has registered its own.
+func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
+	if reg == nil {
+		return c
+	}
+	err := reg.Register(c)
+	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		if old, ok := already.ExistingCollector.(C); ok {
+			return old
+		}
+	}
+	return c
+}
+
+func (p *partition) label() string { return strconv.Itoa(int(p.id)) }
+
+func (m *metrics) opened(p *partition) {
+	m.owned.Inc()
+	m.keys.WithLabelValues(p.label()).Set(float64(p.table.Len()))
+}
+
+func (m *metrics) closed(p *partition) {
+	if p.opened.Load() {
+		m.owned.Dec()
+	}
+	m.keys.DeleteLabelValues(p.label())
+	m.stateBytes.DeleteLabelValues(p.label())
+	m.lagging.DeleteLabelValues(p.label())
+}
+
+func (m *metrics) lag(p *partition, n int64) {
+	m.lagging.WithLabelValues(p.label()).Set(float64(max(0, n)))
+}
+
+func (m *metrics) checkpointed(p *partition, took time.Duration) {
+	m.checkpoints.Observe(took.Seconds())
+	p.lock()
+	keys, size := p.table.Len(), p.table.Bytes()
+	p.mu.Unlock()
+	m.keys.WithLabelValues(p.label()).Set(float64(keys))
+	m.stateBytes.WithLabelValues(p.label()).Set(float64(size))
+}
+
+func (m *metrics) stepped(w *rules.Work, res *rules.Result) {
+	if res.Repeat {
+		m.events.repeat.Inc()
+		return
+	}
+	m.events.late.Add(float64(res.Late))
+	m.events.counted.Inc()
+	for i := range w.Hits {
+		m.matches.WithLabelValues(w.Hits[i].Limit.Name).Inc()
+	}
+}
+
+func (m *metrics) skipped(s rules.Skip) { m.notMatched.WithLabelValues(s.Rule.Name, s.Reason).Inc() }
+
+func (m *metrics) deadLetter(reason string) {
+	m.events.deadLetter.Inc()
+	m.decodeErrors.WithLabelValues(reason).Inc()
+}
+
+func (m *metrics) published(_ *partition, pv *pendingVerdict) {
+	m.verdictsOut.WithLabelValues(pv.v.Rule, pv.v.State.String(), pv.v.Mode.String()).Inc()
+	if pv.broker != event.NoTime {
+		m.toVerdict.Observe((now() - pv.broker).Duration().Seconds())
+	}
+}
+
+// reasonOf returns what a dead letter's headers say: a short reason, and the whole story.
+func reasonOf(bad []event.BadEvent, err error) (reason, detail string) {
+	reason = "unreadable"
+	if len(bad) > 0 {
+		reason = bad[0].Reason
+	}
+	if err == nil {
+		return reason, ""
+	}
+	detail = err.Error()
+	return reason, detail[:min(len(detail), 1024)]
+}

@@ -1,0 +1,199 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lovoo/goka/storage"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/state"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// partition is one owned partition, from takeover to release. To goka it is the storage of
+// the partition's table, which it opens before the first event and closes after the last.
+type partition struct {
+	agg *Aggregator
+	log *slog.Logger
+	id  int32
+	of  int32 // how many partitions there are
+
+	session *session
+	ctx     context.Context // ends when the partition dies or is closed
+	cancel  context.CancelCauseFunc
+	wg      sync.WaitGroup // the writers and the checkpointer
+	opened  atomic.Bool
+	stop    chan struct{} // closed by Close: the last checkpoint is due
+
+	identity  *fenced.Identity
+	changelog *fenced.Writer
+	verdicts  *fenced.Writer
+	old       *fenced.FenceRecord // of an owner whose producer id has expired, nil if none
+	end       int64               // of the changelog, as recovered
+	offered   int64               // verdict records below are with Config.Published
+	leftovers map[string]leftover // unpublished verdicts that the owner before has left, by key
+
+	checkpointing sync.Mutex // one at a time: the regular ones, and the last
+
+	mu      sync.Mutex
+	waiting atomic.Int32 // how many others wait for mu while the partition's goroutine has it
+	partitionState
+	pending pendings
+
+	matcher *rules.Matcher
+	stepper *rules.Stepper
+	decode  decoders
+	scratch scratch
+}
+
+// partitionState is what mu guards: everything that events change.
+type partitionState struct {
+	table     *state.Table
+	next      [lanes]int64 // the first offset that is not processed
+	covered   [lanes]int64 // the first offset that the last durable checkpoint does not cover
+	origins   map[int32]mark
+	producers producers
+	broker    event.Micros             // the greatest broker time seen
+	loops     map[int32]*fenced.Writer // by target partition
+	side      sideTicket
+}
+
+// scratch is buffers that one step reuses.
+type scratch struct {
+	state, block []byte
+	targets      []int32
+}
+
+func newPartition(a *Aggregator, id int32, s *session) *partition {
+	// Not the session's context: it ends before the last checkpoint.
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(s.Context()))
+	return &partition{
+		agg:     a,
+		log:     a.log.With("partition", id),
+		id:      id,
+		of:      a.found.Partitions,
+		session: s,
+		ctx:     ctx,
+		cancel:  cancel,
+		stop:    make(chan struct{}),
+		partitionState: partitionState{
+			table:     state.New(),
+			origins:   map[int32]mark{},
+			producers: newProducers(),
+			broker:    event.NoTime,
+			loops:     map[int32]*fenced.Writer{},
+		},
+		pending: pendings{byKey: map[string][]*pendingVerdict{}},
+		matcher: a.cfg.Rules.NewMatcher(),
+		stepper: a.cfg.Rules.NewStepper(),
+	}
+}
+
+// errClosed is why a partition that was released in good order ended.
+var errClosed = errors.New("aggregate: the partition was released")
+
+// die ends the partition, and with it the session: what was not durable is replayed by
+// whoever takes the partition over.
+func (p *partition) die(err error) {
+	if err == nil || p.ctx.Err() != nil {
+		return
+	}
+	if errors.Is(err, errNewerFormat) || errors.Is(err, rules.ErrNewerState) || errors.Is(err, errFatal) {
+		err = p.agg.fail(fmt.Errorf("partition %d: %w", p.id, err))
+	}
+	p.log.Error("partition dies, its events will be taken up again", "err", err)
+	p.cancel(err)
+	p.session.end(fmt.Errorf("partition %d: %w", p.id, err))
+}
+
+// Open takes the partition over: new epoch, fence records, recovery up to the fence.
+func (p *partition) Open() error {
+	began := time.Now()
+	release := context.AfterFunc(p.session.Context(), func() { p.cancel(errClosed) })
+	if err := p.takeOver(p.ctx); err != nil {
+		err = fmt.Errorf("take over partition %d: %w", p.id, err)
+		if errors.Is(err, errFatal) || errors.Is(err, errNewerFormat) || errors.Is(err, rules.ErrNewerState) {
+			err = p.agg.fail(err)
+		}
+		p.cancel(err)
+		return err
+	}
+	release() // from here on Close ends it
+	p.run(p.changelog)
+	p.run(p.verdicts)
+	p.republish()
+	p.wg.Go(func() { p.die(p.checkpoints()) })
+	p.wg.Go(func() { p.die(p.ended(p.identity.Run(p.ctx))) })
+	p.opened.Store(true)
+	p.agg.metrics.opened(p)
+	p.log.Info("partition taken over", "keys", p.table.Len(), "next", p.next[inputLane], "took", time.Since(began))
+	return nil
+}
+
+// run lets a writer write until the partition ends.
+func (p *partition) run(w *fenced.Writer) {
+	p.wg.Go(func() { p.die(p.ended(w.Run(p.ctx))) })
+}
+
+// ended leaves out the error of a goroutine that was told to end.
+func (p *partition) ended(err error) error {
+	if p.ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// Close makes everything durable, if that is still ours to do, and ends the partition.
+func (p *partition) Close() error {
+	close(p.stop)
+	if p.opened.Load() {
+		p.lastCheckpoint()
+	}
+	p.cancel(errClosed)
+	p.wg.Wait()
+	p.agg.forget(p)
+	if pub := p.agg.cfg.Published; pub != nil {
+		pub.Disown(p.id)
+	}
+	p.agg.metrics.closed(p)
+	return nil
+}
+
+// lock is for all but the partition's own goroutine, which lets others in between events
+// when it sees that they wait.
+func (p *partition) lock() {
+	p.waiting.Add(1)
+	p.mu.Lock()
+	p.waiting.Add(-1)
+}
+
+func (p *partition) laneOf(topic string) lane {
+	if topic == p.agg.names.Loop {
+		return loopLane
+	}
+	return inputLane
+}
+
+// What goka asks of a storage. The partition has recovered by itself in Open, so goka finds
+// nothing left to load; and nothing is read or written through goka later.
+
+// GetOffset tells goka that the changelog has been read to its end.
+func (p *partition) GetOffset(int64) (int64, error) { return p.end - 1, nil }
+
+func (p *partition) SetOffset(int64) error               { return nil }
+func (p *partition) MarkRecovered() error                { return nil }
+func (p *partition) Has(string) (bool, error)            { return false, nil }
+func (p *partition) Get(string) ([]byte, error)          { return nil, nil }
+func (p *partition) Set(string, []byte) error            { return nil }
+func (p *partition) Delete(string) error                 { return nil }
+func (p *partition) Iterator() (storage.Iterator, error) { return nil, errors.ErrUnsupported }
+func (p *partition) IteratorWithRange([]byte, []byte) (storage.Iterator, error) {
+	return nil, errors.ErrUnsupported
+}

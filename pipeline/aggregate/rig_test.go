@@ -1,0 +1,286 @@
+package aggregate
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/tallygate/tallygate/internal/devstack"
+	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
+
+// everyKafka runs a test on the embedded Kafka and, where the environment names one, on a
+// real one.
+func everyKafka(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Run("kfake", func(t *testing.T) {
+		s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{}) // outlives the members, which cleanups end
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		test(t, newRig(t, s.Kafka))
+	})
+	t.Run("kafka", func(t *testing.T) { test(t, newRig(t, servers.Kafka(t))) })
+}
+
+// rig is a Kafka, a prefix of the test's own, and the means to look into both.
+type rig struct {
+	t       *testing.T
+	brokers []string
+	names   topics.Names
+	client  sarama.Client
+	fetch   sarama.Client // of its own: a fetch that waits holds up its connection
+	send    sarama.SyncProducer
+}
+
+const rigPartitions = 4
+
+func newRig(t *testing.T, brokers []string) *rig {
+	r := &rig{t: t, brokers: brokers, names: topics.NamesOf(servers.Name(t))}
+	cfg := sarama.NewConfig()
+	cfg.Version = sarama.V2_8_0_0
+	cfg.Producer.Return.Successes = true
+	cfg.Producer.RequiredAcks = sarama.WaitForAll
+	cfg.Producer.Partitioner = sarama.NewManualPartitioner
+	cfg.Producer.MaxMessageBytes = 4 << 20
+	cfg.Consumer.MaxWaitTime = 20 * time.Millisecond
+	cfg.Metadata.AllowAutoTopicCreation = false
+	var err error
+	if r.client, err = sarama.NewClient(brokers, cfg); err != nil {
+		t.Fatal(err)
+	}
+	if r.fetch, err = sarama.NewClient(brokers, cfg); err != nil {
+		t.Fatal(err)
+	}
+	if r.send, err = sarama.NewSyncProducerFromClient(r.client); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.send.Close()
+		r.client.Close()
+		r.fetch.Close()
+	})
+	return r
+}
+
+func compile(t *testing.T, body string) *rules.Set {
+	t.Helper()
+	set, err := rules.Compile("test.yaml", []byte("apiVersion: tallygate.dev/v1\nkind: RuleSet\nmetadata: {name: test}\nspec:\n"+body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// member is a running aggregator.
+type member struct {
+	*Aggregator
+	stop context.CancelFunc
+	done chan error
+}
+
+func (r *rig) start(set *rules.Set, change ...func(*Config)) *member {
+	r.t.Helper()
+	level := slog.LevelWarn
+	if os.Getenv("TALLYGATE_TEST_LOG") != "" {
+		level = slog.LevelDebug
+	}
+	cfg := Config{
+		Brokers: r.brokers, Rules: set, Prefix: r.names.Group, Partitions: rigPartitions,
+		SessionTimeout: 6 * time.Second, CheckpointEvery: 50 * time.Millisecond,
+		Registry: prometheus.NewRegistry(),
+		Logger:   slog.New(slog.NewTextHandler(r.t.Output(), &slog.HandlerOptions{Level: level})),
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	a, err := New(cfg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	m := &member{a, stop, make(chan error, 1)}
+	go func() { m.done <- a.Run(ctx) }()
+	r.t.Cleanup(func() { m.end(r.t) })
+	return m
+}
+
+func (m *member) end(t *testing.T) {
+	t.Helper()
+	m.stop()
+	select {
+	case err := <-m.done:
+		m.done <- err
+		if err != nil && m.fatal() == nil {
+			t.Errorf("aggregator: %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		buf := make([]byte, 1<<20)
+		t.Fatalf("the aggregator does not stop:\n%s", buf[:runtime.Stack(buf, true)])
+	}
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func (r *rig) ready(ms ...*member) {
+	r.t.Helper()
+	for _, m := range ms {
+		eventually(r.t, "the aggregator is ready", func() bool {
+			select {
+			case err := <-m.done:
+				r.t.Fatalf("the aggregator ended: %v", err)
+			default:
+			}
+			return m.Ready() == nil
+		})
+	}
+}
+
+// emit sends events' JSON, each to its uid's partition.
+func (r *rig) emit(events ...*event.Event) {
+	r.t.Helper()
+	msgs := make([]*sarama.ProducerMessage, len(events))
+	for i, e := range events {
+		msgs[i] = &sarama.ProducerMessage{
+			Topic: r.names.Events, Partition: event.Partition([]byte(e.UID), rigPartitions),
+			Key: sarama.StringEncoder(e.UID), Value: sarama.ByteEncoder(event.AppendJSON(nil, e)),
+		}
+	}
+	r.sendAll(msgs)
+}
+
+func (r *rig) sendAll(msgs []*sarama.ProducerMessage) {
+	r.t.Helper()
+	for len(msgs) > 0 {
+		n := min(len(msgs), 5000)
+		if err := r.send.SendMessages(msgs[:n]); err != nil {
+			r.t.Fatal(err)
+		}
+		msgs = msgs[n:]
+	}
+}
+
+func hit(uid, api string) *event.Event {
+	return &event.Event{UID: uid, API: api, Cost: event.One, Time: event.NoTime, BrokerTime: event.NoTime}
+}
+
+// count asks for a key's count under a rule's limit.
+func (r *rig) count(uid, rule string, ms ...*member) event.Decimal {
+	r.t.Helper()
+	for _, m := range ms {
+		list, err := m.Explain([]event.Dim{{Name: "uid", Value: uid}}, "", now())
+		if err != nil {
+			continue
+		}
+		for _, e := range list {
+			if e.Rule == rule {
+				return e.Count
+			}
+		}
+		r.t.Fatalf("no rule %s in %v", rule, list)
+	}
+	return -1
+}
+
+// records reads a partition from its start to its present end.
+func (r *rig) records(topic string, partition int32) []*sarama.ConsumerMessage {
+	r.t.Helper()
+	oldest, err := r.client.GetOffset(topic, partition, sarama.OffsetOldest)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	end, err := r.client.GetOffset(topic, partition, sarama.OffsetNewest)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if oldest == end {
+		return nil
+	}
+	c, err := sarama.NewConsumerFromClient(r.fetch)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer c.Close()
+	pc, err := c.ConsumePartition(topic, partition, oldest)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer pc.Close()
+	var out []*sarama.ConsumerMessage
+	for m := range pc.Messages() {
+		out = append(out, m)
+		if m.Offset >= end-1 {
+			break
+		}
+	}
+	return out
+}
+
+// verdicts reads the verdict topic: every verdict, in the order of its partition.
+func (r *rig) verdicts() []verdict.Verdict {
+	r.t.Helper()
+	var out []verdict.Verdict
+	for p := range int32(rigPartitions) {
+		for _, m := range r.records(r.names.Verdicts, p) {
+			if fenced.IsOwnerRecord(m.Key) {
+				continue
+			}
+			v, err := verdict.Parse(m.Value)
+			if err != nil {
+				r.t.Fatalf("verdict %s: %v", m.Value, err)
+			}
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// header returns a header's value.
+func header(m *sarama.ConsumerMessage, name string) string {
+	for _, h := range m.Headers {
+		if string(h.Key) == name {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+func uids(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("u%d", i)
+	}
+	return out
+}
+
+// ipOf returns one of many addresses.
+func ipOf(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}) }
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

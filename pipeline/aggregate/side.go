@@ -1,0 +1,153 @@
+package aggregate
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// maxDeadLetter is how much of a record goes to the dead-letter topic.
+const maxDeadLetter = 768 << 10
+
+// sideWriter writes what counts do not depend on: dead letters and audit records. They may
+// repeat after a crash, but a checkpoint waits for them, so none is lost.
+type sideWriter struct{ producer sarama.AsyncProducer }
+
+func newSideWriter(c sarama.Client) (*sideWriter, error) {
+	p, err := sarama.NewAsyncProducerFromClient(c)
+	if err != nil {
+		return nil, fmt.Errorf("start the dead-letter and audit producer: %w", err)
+	}
+	return &sideWriter{p}, nil
+}
+
+// run passes acknowledgements on until ctx ends, then sends what is left and returns.
+func (s *sideWriter) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for m := range s.producer.Successes() {
+			m.Metadata.(sideMark).acked(nil)
+		}
+	})
+	wg.Go(func() {
+		for e := range s.producer.Errors() {
+			e.Msg.Metadata.(sideMark).acked(e.Err)
+		}
+	})
+	<-ctx.Done()
+	s.producer.AsyncClose()
+	wg.Wait()
+}
+
+// sideTicket counts what a partition has sent aside and is not acknowledged: what was sent
+// before the last cut, and what after it.
+type sideTicket struct {
+	mu    sync.Mutex
+	open  [2]int64
+	gen   int // what is sent now belongs to open[gen]
+	err   error
+	moved chan struct{} // closed at the next acknowledgement; nil when nobody waits
+}
+
+// sideMark comes back with an acknowledgement.
+type sideMark struct {
+	ticket *sideTicket
+	gen    int
+}
+
+func (t *sideTicket) send() sideMark {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open[t.gen]++
+	return sideMark{t, t.gen}
+}
+
+// cut starts a new generation. The one before the last must have been waited for.
+func (t *sideTicket) cut() (gen int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	gen, t.gen = t.gen, 1-t.gen
+	return gen
+}
+
+func (m sideMark) acked(err error) {
+	t := m.ticket
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open[m.gen]--
+	if err != nil && t.err == nil {
+		t.err = fmt.Errorf("dead letter or audit record: %w", err)
+	}
+	if t.moved != nil {
+		close(t.moved)
+		t.moved = nil
+	}
+}
+
+// wait returns when all of a generation is acknowledged.
+func (t *sideTicket) wait(ctx context.Context, gen int) error {
+	for {
+		t.mu.Lock()
+		if t.err != nil || t.open[gen] == 0 {
+			err := t.err
+			t.mu.Unlock()
+			return err
+		}
+		if t.moved == nil {
+			t.moved = make(chan struct{})
+		}
+		moved := t.moved
+		t.mu.Unlock()
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (p *partition) sendAside(topic string, key, value []byte, headers []sarama.RecordHeader) error {
+	m := &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(value), Headers: headers, Metadata: p.side.send()}
+	if key != nil {
+		m.Key = sarama.ByteEncoder(key)
+	}
+	select {
+	case p.agg.side.producer.Input() <- m:
+		return nil
+	case <-p.ctx.Done():
+		return p.ctx.Err()
+	}
+}
+
+// deadLetter keeps a record of which something is no event, as it came, with why and from
+// where. What is an event in it counts all the same.
+func (p *partition) deadLetter(m *sarama.ConsumerMessage, bad []event.BadEvent, err error) error {
+	reason, detail := reasonOf(bad, err)
+	p.agg.metrics.deadLetter(reason)
+	headers := []sarama.RecordHeader{
+		{Key: []byte("reason"), Value: []byte(reason)},
+		{Key: []byte("detail"), Value: []byte(detail)},
+		{Key: []byte("topic"), Value: []byte(m.Topic)},
+		{Key: []byte("partition"), Value: strconv.AppendInt(nil, int64(m.Partition), 10)},
+		{Key: []byte("offset"), Value: strconv.AppendInt(nil, m.Offset, 10)},
+	}
+	for _, b := range bad[:min(len(bad), maxBadIndexes)] {
+		headers = append(headers, sarama.RecordHeader{Key: []byte("index"), Value: strconv.AppendInt(nil, int64(b.Index), 10)})
+	}
+	value, key := m.Value, m.Key
+	if len(value) > maxDeadLetter || len(key) > maxDeadLetterKey {
+		headers = append(headers, sarama.RecordHeader{Key: []byte("cut-from"), Value: strconv.AppendInt(nil, int64(len(value)), 10)})
+		value, key = value[:min(len(value), maxDeadLetter)], key[:min(len(key), maxDeadLetterKey)]
+	}
+	return p.sendAside(p.agg.names.DeadLetters, key, value, headers)
+}
+
+const (
+	maxBadIndexes    = 100
+	maxDeadLetterKey = 4 << 10
+)

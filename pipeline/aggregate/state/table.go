@@ -1,0 +1,310 @@
+// Package state holds the blocks of a partition's keys in memory: one contiguous run of bytes
+// a key, in slabs, found through an open-addressing index. The collector sees a few large
+// byte slices, whatever the number of keys.
+//
+// A Table also keeps track of which blocks changed since they were last copied, so that a
+// checkpoint costs what changed. It is not safe for concurrent use.
+package state
+
+import (
+	"bytes"
+	"encoding/binary"
+	"iter"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// The index is split into sub-tables by the hash's highest bits: each grows by itself, so
+// that no insertion pays for rehashing a million keys at once.
+const (
+	subBits   = 6
+	subTables = 1 << subBits
+	minSlots  = 16
+)
+
+// Ref names a key's chunk. It is valid until the key is stored anew or deleted.
+type Ref uint32
+
+// slot is one place of the index: the hash's low 32 bits, and the chunk; ref 0 is free.
+type slot struct {
+	hash uint32
+	ref  Ref
+}
+
+type subTable struct {
+	slots []slot // a power of two
+	used  int
+}
+
+// Table maps keys to blocks. The zero value is not usable; call New.
+type Table struct {
+	subs   [subTables]subTable
+	heap   heap
+	len    int
+	gen    uint8      // the generation that new changes belong to: 1 or 2
+	dirty  [3][]Ref   // by generation; index 0 is unused
+	cursor sweepPlace // where the next Sweep goes on
+}
+
+type sweepPlace struct{ sub, slot int }
+
+// New returns an empty table.
+func New() *Table { return &Table{gen: 1} }
+
+// Len is the number of keys.
+func (t *Table) Len() int { return t.len }
+
+// Bytes is the memory that the blocks' slabs and the index take.
+func (t *Table) Bytes() int64 {
+	n := t.heap.bytes
+	for i := range t.subs {
+		n += int64(len(t.subs[i].slots)) * 8
+	}
+	return n
+}
+
+// Get returns the key's chunk.
+func (t *Table) Get(key []byte) (Ref, bool) {
+	sub, i, ok := t.find(xxhash.Sum64(key), key)
+	if !ok {
+		return 0, false
+	}
+	return sub.slots[i].ref, true
+}
+
+// Block returns the bytes stored at ref. They may be read until the next Set or Delete.
+func (t *Table) Block(ref Ref) []byte {
+	c := t.heap.chunk(ref)
+	k := keyLen(c)
+	return c[headerLen+k : headerLen+k+blockLen(c)]
+}
+
+// Key returns the key stored at ref, under the same terms as Block.
+func (t *Table) Key(ref Ref) []byte {
+	c := t.heap.chunk(ref)
+	return c[headerLen : headerLen+keyLen(c)]
+}
+
+// Set stores block under key and marks it changed. block must not alias the table's memory.
+func (t *Table) Set(key, block []byte) Ref {
+	ref := t.put(key, block)
+	c := t.heap.chunk(ref)
+	if c[offGen] == 0 {
+		c[offGen] = t.gen
+		t.dirty[t.gen] = append(t.dirty[t.gen], ref)
+	}
+	return ref
+}
+
+// Load stores block under key as it was read from the changelog: unchanged.
+func (t *Table) Load(key, block []byte) { t.put(key, block) }
+
+func (t *Table) put(key, block []byte) Ref {
+	hash := xxhash.Sum64(key)
+	sub, i, ok := t.find(hash, key)
+	need := headerLen + len(key) + len(block)
+	if !ok {
+		ref, c := t.heap.alloc(need)
+		putHeader(c, 0, len(key), len(block))
+		copy(c[headerLen:], key)
+		copy(c[headerLen+len(key):], block)
+		t.insert(hash, ref)
+		t.len++
+		return ref
+	}
+	ref := sub.slots[i].ref
+	c := t.heap.chunk(ref)
+	if need <= len(c) && t.heap.fits(ref, need) {
+		putHeader(c, c[offGen], len(key), len(block))
+		copy(c[headerLen+len(key):], block)
+		return ref
+	}
+	gen := c[offGen]
+	next, n := t.heap.alloc(need)
+	putHeader(n, gen, len(key), len(block))
+	copy(n[headerLen:], key)
+	copy(n[headerLen+len(key):], block)
+	t.heap.free(ref)
+	sub.slots[i].ref = next
+	if gen != 0 { // the list still names the old chunk
+		t.dirty[gen] = append(t.dirty[gen], next)
+	}
+	return next
+}
+
+// Delete removes the key. A key that is deleted is no longer among the changed ones.
+func (t *Table) Delete(key []byte) {
+	sub, i, ok := t.find(xxhash.Sum64(key), key)
+	if !ok {
+		return
+	}
+	t.heap.free(sub.slots[i].ref)
+	t.len--
+	sub.remove(i)
+}
+
+// Copied tells that the block at ref was copied: it is unchanged again.
+func (t *Table) Copied(ref Ref) { t.heap.chunk(ref)[offGen] = 0 }
+
+// Touch marks the key changed, if it is there.
+func (t *Table) Touch(key []byte) {
+	ref, ok := t.Get(key)
+	if !ok {
+		return
+	}
+	if c := t.heap.chunk(ref); c[offGen] == 0 {
+		c[offGen] = t.gen
+		t.dirty[t.gen] = append(t.dirty[t.gen], ref)
+	}
+}
+
+// Cut ends a generation of changes: what is changed now is in the returned Cut, what changes
+// from now on is in the next one. The Cut before must have been read to its end.
+func (t *Table) Cut() *Cut {
+	c := &Cut{table: t, gen: t.gen}
+	t.gen = 3 - t.gen
+	return c
+}
+
+// Cut is the blocks that were changed at one moment. Blocks that change while it is read are
+// read in their newest form, once.
+type Cut struct {
+	table *Table
+	gen   uint8
+	next  int
+}
+
+// Next returns a changed block that was not read yet, and takes it to be copied. ok is false
+// at the end.
+func (c *Cut) Next() (ref Ref, ok bool) {
+	t := c.table
+	for list := &t.dirty[c.gen]; c.next < len(*list); {
+		ref = (*list)[c.next]
+		c.next++
+		if t.heap.live(ref) && t.heap.chunk(ref)[offGen] == c.gen {
+			t.Copied(ref)
+			return ref, true
+		}
+	}
+	t.dirty[c.gen] = t.dirty[c.gen][:0]
+	if cap(t.dirty[c.gen]) > 1<<20 {
+		t.dirty[c.gen] = nil
+	}
+	return 0, false
+}
+
+// Dirty is the number of changes noted since the last Cut; a key may be in it twice.
+func (t *Table) Dirty() int { return len(t.dirty[t.gen]) }
+
+// Sweep visits up to n places of the index, going on where the last call ended, and yields
+// the keys there. The caller may not change the table until it has returned.
+func (t *Table) Sweep(n int) iter.Seq[Ref] {
+	return func(yield func(Ref) bool) {
+		for ; n > 0; n-- {
+			if t.cursor.slot >= len(t.subs[t.cursor.sub].slots) {
+				t.cursor = sweepPlace{sub: (t.cursor.sub + 1) % subTables}
+				continue
+			}
+			s := t.subs[t.cursor.sub].slots[t.cursor.slot]
+			t.cursor.slot++
+			if s.ref != 0 && !yield(s.ref) {
+				return
+			}
+		}
+	}
+}
+
+// All yields every key, in no order. The caller may not change the table meanwhile.
+func (t *Table) All() iter.Seq[Ref] {
+	return func(yield func(Ref) bool) {
+		for i := range t.subs {
+			for _, s := range t.subs[i].slots {
+				if s.ref != 0 && !yield(s.ref) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (t *Table) find(hash uint64, key []byte) (*subTable, int, bool) {
+	sub := &t.subs[hash>>(64-subBits)]
+	if len(sub.slots) == 0 {
+		return sub, 0, false
+	}
+	mask := len(sub.slots) - 1
+	for i := int(uint32(hash)) & mask; ; i = (i + 1) & mask {
+		s := sub.slots[i]
+		if s.ref == 0 {
+			return sub, i, false
+		}
+		if s.hash == uint32(hash) && bytes.Equal(t.Key(s.ref), key) {
+			return sub, i, true
+		}
+	}
+}
+
+func (t *Table) insert(hash uint64, ref Ref) {
+	sub := &t.subs[hash>>(64-subBits)]
+	if (sub.used+1)*4 > len(sub.slots)*3 {
+		sub.grow()
+	}
+	sub.used++
+	sub.place(slot{uint32(hash), ref})
+}
+
+func (s *subTable) grow() {
+	old := s.slots
+	s.slots = make([]slot, max(minSlots, 2*len(old)))
+	for _, o := range old {
+		if o.ref != 0 {
+			s.place(o)
+		}
+	}
+}
+
+func (s *subTable) place(n slot) {
+	mask := len(s.slots) - 1
+	i := int(n.hash) & mask
+	for s.slots[i].ref != 0 {
+		i = (i + 1) & mask
+	}
+	s.slots[i] = n
+}
+
+// remove frees place i and closes the gap, so that probes need no tombstones
+// (Knuth, TAOCP vol. 3, 6.4, algorithm R).
+func (s *subTable) remove(i int) {
+	mask := len(s.slots) - 1
+	s.used--
+	for j := i; ; {
+		s.slots[i] = slot{}
+		for {
+			j = (j + 1) & mask
+			if s.slots[j].ref == 0 {
+				return
+			}
+			home := int(s.slots[j].hash) & mask
+			if (j-home)&mask >= (j-i)&mask {
+				break
+			}
+		}
+		s.slots[i] = s.slots[j]
+		i = j
+	}
+}
+
+// A chunk is: generation (1 byte), key length (2), block length (4), key, block.
+const (
+	offGen    = 0
+	headerLen = 7
+)
+
+func keyLen(c []byte) int   { return int(binary.LittleEndian.Uint16(c[1:])) }
+func blockLen(c []byte) int { return int(binary.LittleEndian.Uint32(c[3:])) }
+
+func putHeader(c []byte, gen uint8, key, block int) {
+	c[offGen] = gen
+	binary.LittleEndian.PutUint16(c[1:], uint16(key))
+	binary.LittleEndian.PutUint32(c[3:], uint32(block))
+}

@@ -1,0 +1,142 @@
+package state
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestClassesHoldWhatTheySay(t *testing.T) {
+	for n := 1; n < 1<<20; n += 1 + n/97 {
+		k := classOf(n)
+		if k >= 64 || sizeOf(k) < n || (k > 0 && sizeOf(k-1) >= n) {
+			t.Fatalf("%d bytes: class %d of %d bytes, the one below has %d", n, k, sizeOf(k), sizeOf(max(0, k-1)))
+		}
+	}
+}
+
+// A map and a set of changed keys are the model.
+func TestTableAgainstMap(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		tab, model, dirty := New(), map[string][]byte{}, map[string]bool{}
+		var cut *Cut
+		inCut := map[string]bool{}
+		readSome := func(n int) {
+			for ; n > 0 && cut != nil; n-- {
+				ref, ok := cut.Next()
+				if !ok {
+					if len(inCut) > 0 {
+						t.Fatalf("seed %d: the cut ended before %d changed keys", seed, len(inCut))
+					}
+					cut = nil
+					return
+				}
+				key := string(tab.Key(ref))
+				if !inCut[key] {
+					t.Fatalf("seed %d: %q is in the cut, and should not be", seed, key)
+				}
+				if !bytes.Equal(tab.Block(ref), model[key]) {
+					t.Fatalf("seed %d: the cut has an old block of %q", seed, key)
+				}
+				delete(inCut, key)
+			}
+		}
+		for range 20000 {
+			key := fmt.Appendf(nil, "uid=%d", rng.IntN(500))
+			switch op := rng.IntN(100); {
+			case op < 70:
+				block := make([]byte, rng.IntN(300))
+				for i := range block {
+					block[i] = byte(rng.Uint32())
+				}
+				tab.Set(key, block)
+				model[string(key)] = block
+				if !inCut[string(key)] {
+					dirty[string(key)] = true
+				}
+			case op < 85:
+				tab.Delete(key)
+				delete(model, string(key))
+				delete(dirty, string(key))
+				delete(inCut, string(key))
+			case op < 95:
+				readSome(20)
+			default:
+				readSome(1 << 30)
+				cut, inCut, dirty = tab.Cut(), dirty, map[string]bool{}
+			}
+		}
+		if tab.Len() != len(model) {
+			t.Fatalf("seed %d: %d keys, want %d", seed, tab.Len(), len(model))
+		}
+		n := 0
+		for ref := range tab.All() {
+			n++
+			if !bytes.Equal(model[string(tab.Key(ref))], tab.Block(ref)) {
+				t.Fatalf("seed %d: wrong block of %q", seed, tab.Key(ref))
+			}
+		}
+		if n != len(model) {
+			t.Fatalf("seed %d: All yields %d keys, want %d", seed, n, len(model))
+		}
+	}
+}
+
+func TestSweepVisitsEveryKey(t *testing.T) {
+	tab := New()
+	for i := range 1000 {
+		tab.Set(fmt.Appendf(nil, "k%d", i), nil)
+	}
+	seen := map[string]bool{}
+	for range 1000 {
+		for ref := range tab.Sweep(10) {
+			seen[string(tab.Key(ref))] = true
+		}
+	}
+	if len(seen) != 1000 {
+		t.Fatalf("the sweep saw %d of 1000 keys", len(seen))
+	}
+}
+
+func TestGetAndSetInPlaceDoNotAllocate(t *testing.T) {
+	tab := New()
+	key, block := []byte("uid=42"), make([]byte, 200)
+	tab.Set(key, block)
+	if n := testing.AllocsPerRun(100, func() {
+		ref, _ := tab.Get(key)
+		block[0] = tab.Block(ref)[0] + 1
+		tab.Set(key, block)
+	}); n != 0 {
+		t.Fatalf("%v allocations, want 0", n)
+	}
+}
+
+func BenchmarkSet1M(b *testing.B) {
+	tab := New()
+	key := make([]byte, 8)
+	block := make([]byte, 180)
+	for i := range uint64(1_000_000) {
+		binary.LittleEndian.PutUint64(key, i)
+		tab.Set(key, block)
+	}
+	var i uint64
+	for b.Loop() {
+		i = i*6364136223846793005 + 1442695040888963407
+		binary.LittleEndian.PutUint64(key, i>>11%1_000_000)
+		ref, _ := tab.Get(key)
+		block[0] = tab.Block(ref)[0]
+		tab.Set(key, block)
+		tab.Copied(ref)
+		if tab.Dirty() > 1<<16 {
+			for c := tab.Cut(); ; {
+				if _, ok := c.Next(); !ok {
+					break
+				}
+			}
+		}
+	}
+	b.ReportMetric(float64(tab.Bytes())/1e6, "bytes/key")
+}

@@ -1,0 +1,199 @@
+package aggregate
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/state"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// A verdict and its state live and die together: the state is written first, with the verdict
+// in it marked unpublished. Only when that is durable does the verdict go out, with the
+// record's offset as its seq; once it is out too, the key's next write drops the mark.
+
+// pendings are the verdicts between the two acknowledgements. Its lock is held for moments,
+// and never while waiting: the writers' callbacks take it.
+type pendings struct {
+	mu    sync.Mutex
+	byKey map[string][]*pendingVerdict
+	done  [][]byte // keys whose mark can be dropped
+}
+
+type pendingVerdict struct {
+	unpublished
+	v      verdict.Verdict
+	broker event.Micros // of the event that caused it
+}
+
+func (s *pendings) add(key string, vs []*pendingVerdict) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byKey[key] = append(s.byKey[key], vs...)
+}
+
+// of returns a key's unpublished verdicts, oldest first.
+func (s *pendings) of(key []byte) []unpublished {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.byKey[string(key)]
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]unpublished, len(list))
+	for i, pv := range list {
+		out[i] = pv.unpublished
+	}
+	return out
+}
+
+func (s *pendings) has(key []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byKey[string(key)]) > 0
+}
+
+// durable notes the offset of the state record that made pv durable.
+func (s *pendings) durable(pv *pendingVerdict, seq int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pv.seq = seq
+	pv.v.Seq = seq
+}
+
+func (s *pendings) remove(key string, pv *pendingVerdict) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.byKey[key]
+	for i := range list {
+		if list[i] == pv {
+			list = append(list[:i:i], list[i+1:]...)
+			break
+		}
+	}
+	if len(list) > 0 {
+		s.byKey[key] = list
+		return
+	}
+	delete(s.byKey, key)
+	s.done = append(s.done, []byte(key))
+}
+
+// published returns the keys whose verdicts have all gone out since the last call.
+func (s *pendings) published() [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	done := s.done
+	s.done = nil
+	return done
+}
+
+// cloneVerdict copies what a Step's result shares with its buffers.
+func cloneVerdict(v *verdict.Verdict) verdict.Verdict {
+	c := *v
+	c.Key = make([]event.Dim, len(v.Key))
+	for i, d := range v.Key {
+		c.Key[i] = event.Dim{Name: strings.Clone(d.Name), Value: strings.Clone(d.Value)}
+	}
+	c.APIs = slices.Clone(v.APIs)
+	c.Cause.ID = strings.Clone(v.Cause.ID)
+	return c
+}
+
+// writeThrough writes a key's state with the verdicts that changed, outside any checkpoint.
+func (p *partition) writeThrough(ref state.Ref, changes []verdict.Verdict, broker event.Micros) error {
+	key := string(p.table.Key(ref))
+	vs := make([]*pendingVerdict, len(changes))
+	for i := range changes {
+		v := cloneVerdict(&changes[i])
+		vs[i] = &pendingVerdict{unpublished: unpublished{seq: -1, body: verdict.AppendJSON(nil, &v)}, v: v, broker: broker}
+	}
+	p.pending.add(key, vs)
+	rec := p.stateRecord(ref)
+	p.table.Copied(ref)
+	return p.changelog.Append(p.ctx, rec, true, func(offset int64, _ time.Time, err error) {
+		if err != nil {
+			return // the writer's end is the partition's end
+		}
+		for _, pv := range vs {
+			p.pending.durable(pv, offset)
+			p.die(p.publish(key, pv))
+		}
+	})
+}
+
+// publish appends a durable verdict to the verdict topic and to the audit topic.
+func (p *partition) publish(key string, pv *pendingVerdict) error {
+	rec := fenced.Record{Key: verdict.AppendRecordKey(nil, &pv.v), Value: verdict.AppendJSON(nil, &pv.v)}
+	if err := p.audit(pv); err != nil {
+		return err
+	}
+	return p.ended(p.verdicts.Append(p.ctx, rec, true, func(offset int64, _ time.Time, err error) {
+		if err != nil {
+			return
+		}
+		p.pending.remove(key, pv)
+		p.agg.metrics.published(p, pv)
+		if pub := p.agg.cfg.Published; pub != nil {
+			pub.Offer(p.id, p.offered, offset+1, VerdictRecord{offset, rec.Key, rec.Value, now(), pv.v})
+		}
+		p.offered = offset + 1
+	}))
+}
+
+// republish sends what the owner before has left unpublished, before the first event. Of
+// several on one record key the newest stands for all.
+func (p *partition) republish() {
+	for key, l := range p.leftovers {
+		var vs []*pendingVerdict
+		newest := map[string]int{}
+		for _, u := range l.verdicts {
+			v, err := verdict.Parse(u.body)
+			if err != nil {
+				p.die(fmt.Errorf("unpublished verdict in the changelog at %d: %w", l.offset, err))
+				return
+			}
+			if v.Seq = u.seq; u.seq < 0 {
+				v.Seq = l.offset
+			}
+			pv := &pendingVerdict{unpublished: unpublished{v.Seq, u.body}, v: v, broker: event.NoTime}
+			record := string(verdict.AppendRecordKey(nil, &v))
+			if i, ok := newest[record]; ok {
+				vs[i] = pv
+				continue
+			}
+			newest[record] = len(vs)
+			vs = append(vs, pv)
+		}
+		p.pending.add(key, vs)
+		for _, pv := range vs {
+			p.die(p.publish(key, pv))
+		}
+	}
+	if n := len(p.leftovers); n > 0 {
+		p.log.Info("published what the owner before had left unpublished", "keys", n)
+	}
+	p.leftovers = nil
+}
+
+// auditRecord is a line of the audit topic.
+type auditRecord struct {
+	Type    string          `json:"type"`
+	At      event.Micros    `json:"at"`
+	By      string          `json:"by"`
+	Verdict json.RawMessage `json:"verdict"`
+}
+
+func (p *partition) audit(pv *pendingVerdict) error {
+	line, err := json.Marshal(auditRecord{"verdict", now(), p.agg.instance(), verdict.AppendJSON(nil, &pv.v)})
+	if err != nil {
+		return fmt.Errorf("audit record: %w", err)
+	}
+	return p.sendAside(p.agg.names.Audit, verdict.AppendRecordKey(nil, &pv.v), line, nil)
+}

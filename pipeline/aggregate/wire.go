@@ -1,0 +1,47 @@
+package aggregate
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// What a key's changelog record holds: a version, the verdicts that were not yet published
+// when it was written, and the block as it is in memory.
+const wireVersion = 1
+
+var errNewerFormat = errors.New("aggregate: written by a newer program")
+
+// unpublished is a verdict whose publication has not been acknowledged.
+type unpublished struct {
+	seq  int64  // -1 as long as its state record's offset is not known
+	body []byte // the verdict as JSON, its seq aside
+}
+
+func appendWire(dst []byte, pending []unpublished, block []byte) []byte {
+	dst = append(dst, wireVersion)
+	dst = binary.AppendUvarint(dst, uint64(len(pending)))
+	for _, u := range pending {
+		dst = binary.AppendVarint(dst, u.seq)
+		dst = appendBytes(dst, u.body)
+	}
+	return append(dst, block...)
+}
+
+// decodeWire is appendWire's inverse; what it returns aliases src.
+func decodeWire(src []byte) (pending []unpublished, block []byte, err error) {
+	if len(src) == 0 {
+		return nil, nil, errBlock
+	}
+	if src[0] != wireVersion {
+		return nil, nil, fmt.Errorf("%w: record version %d, this program reads %d", errNewerFormat, src[0], wireVersion)
+	}
+	r := reader{buf: src[1:]}
+	for n := r.uvarint(); n > 0 && !r.bad; n-- {
+		pending = append(pending, unpublished{seq: r.varint(), body: r.bytes()})
+	}
+	if r.bad {
+		return nil, nil, errBlock
+	}
+	return pending, r.buf, nil
+}
