@@ -1,0 +1,148 @@
+package blocklist
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// Sink is what a Feed keeps in step with the blocklist. Calls for one shard come one at a time and in order; those
+// for different shards may come at once. A verdict is named by its record key.
+type Sink interface {
+	// Replace says that all is what the shard holds, and nothing else. The sink may keep it.
+	Replace(shard int, all []verdict.Verdict)
+	// Apply adds verdicts to the shard, in order; a clear ends the block under its record key. One whose
+	// seq is below that of the one held is older and changes nothing. The sink may keep them.
+	Apply(shard int, changes []verdict.Verdict)
+	// Remove takes the verdict with this record key out of the shard, whatever its seq.
+	Remove(shard int, recordKey []byte)
+	// Heartbeat says up to which broker time the shard is in step.
+	Heartbeat(shard int, applied event.Micros)
+}
+
+// FeedConfig says which blocklist a Feed follows.
+type FeedConfig struct {
+	// Redis is where the blocklist lives; required. It must read from primaries only, and
+	// its ReadTimeout must be longer than Block: a connection that is only half open is noticed after that.
+	// The caller closes it after Run has returned.
+	Redis redis.UniversalClient
+	// Prefix begins the names of all keys in Redis; "" is tallygate.
+	Prefix string
+	// Shards is how many shards the blocklist has; 0 is 1.
+	Shards int
+	// Heartbeat is how often the publishers write one; 0 is 1 s. After three that didn't come the feed
+	// looks whether it has lost its place.
+	Heartbeat time.Duration
+	// Block is how long Redis holds a read when there is no change; 0 is 1 s. Run ends within that time.
+	Block time.Duration
+	// Jitter is up to how long a feed that has lost its place waits before it takes a new snapshot, so that not
+	// all enforcers come at once; 0 is 1 s, negative is none. The table keeps enforcing meanwhile.
+	Jitter time.Duration
+	// Logger; nil is slog.Default().
+	Logger *slog.Logger
+}
+
+func (c *FeedConfig) setDefaults() {
+	c.Prefix = cmp.Or(c.Prefix, "tallygate")
+	c.Shards = cmp.Or(c.Shards, 1)
+	c.Heartbeat = cmp.Or(c.Heartbeat, time.Second)
+	c.Block = cmp.Or(c.Block, time.Second)
+	c.Jitter = cmp.Or(c.Jitter, time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+}
+
+func (c *FeedConfig) validate() error {
+	var errs []error
+	wrong := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf("blocklist: "+format, args...))
+		}
+	}
+	wrong(c.Redis == nil, "Redis is required")
+	wrong(c.Shards < 1, "Shards is %d, want at least 1", c.Shards)
+	wrong(strings.ContainsAny(c.Prefix, "{}"), "Prefix is %q, want one without braces", c.Prefix)
+	wrong(c.Heartbeat < 0, "Heartbeat is negative")
+	wrong(c.Block < time.Millisecond, "Block is %v, want at least 1ms", c.Block)
+	if c.Redis != nil {
+		errs = append(errs, primariesOnly(c.Redis))
+		timeout := readTimeout(c.Redis)
+		wrong(timeout > 0 && timeout <= c.Block, "Block is %v, want less than the Redis client's ReadTimeout of %v", c.Block, timeout)
+	}
+	return errors.Join(errs...)
+}
+
+func readTimeout(client redis.UniversalClient) time.Duration {
+	switch c := client.(type) {
+	case *redis.Client:
+		return c.Options().ReadTimeout
+	case *redis.ClusterClient:
+		return c.Options().ReadTimeout
+	}
+	return 0
+}
+
+// Feed keeps a Sink in step with the blocklist: a snapshot, then changes. Make it with NewFeed.
+type Feed struct {
+	cfg   FeedConfig
+	redis outages
+
+	mu    sync.Mutex
+	stats FeedStats
+}
+
+// FeedStats is what a Feed has done.
+type FeedStats struct {
+	Snapshots uint64 // complete ones
+	Partial   uint64 // taken while the blocklist was being filled; they only add
+	Lost      uint64 // times that the place in the stream was lost
+	Changes   uint64 // verdicts and removals that came by the stream
+	Failing   bool   // Redis is away for at least one shard
+	LastError error  // nil when there was none
+	LastErrAt time.Time
+}
+
+// NewFeed returns a Feed that does nothing until Run.
+func NewFeed(cfg FeedConfig) (*Feed, error) {
+	cfg.setDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Feed{cfg: cfg, redis: outages{log: cfg.Logger, what: "following the blocklist in Redis"}}, nil
+}
+
+// Run keeps sink in step until ctx ends, and then returns nil. While Redis is away it retries, and sink
+// keeps what it has.
+func (f *Feed) Run(ctx context.Context, sink Sink) error {
+	var running sync.WaitGroup
+	for shard := range f.cfg.Shards {
+		s := &shardFeed{f: f, shard: shard, keys: shardKeys(f.cfg.Prefix, shard), sink: sink}
+		running.Go(func() { s.run(ctx) })
+	}
+	running.Wait()
+	return nil
+}
+
+// Stats returns what the Feed has done so far.
+func (f *Feed) Stats() FeedStats {
+	f.mu.Lock()
+	s := f.stats
+	f.mu.Unlock()
+	s.Failing, s.LastErrAt, s.LastError = f.redis.state()
+	return s
+}
+
+func (f *Feed) count(change func(*FeedStats)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.stats)
+}

@@ -1,0 +1,83 @@
+package blocklist
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// outages logs the first error of an outage and its end, however many workers meet it.
+type outages struct {
+	log  *slog.Logger
+	what string
+
+	mu     sync.Mutex
+	down   map[int32]bool // the workers that are failing
+	last   error
+	lastAt time.Time
+}
+
+func (o *outages) failed(who int32, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last, o.lastAt = err, time.Now()
+	if len(o.down) == 0 {
+		o.log.Error(o.what+" is interrupted, will retry", "error", err)
+		o.down = map[int32]bool{}
+	}
+	o.down[who] = true
+}
+
+func (o *outages) worked(who int32) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.down[who] {
+		return
+	}
+	if delete(o.down, who); len(o.down) == 0 {
+		o.log.Info(o.what + " goes on")
+	}
+}
+
+// gone forgets a worker that stopped while it was failing.
+func (o *outages) gone(who int32) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.down, who)
+}
+
+func (o *outages) state() (failing bool, at time.Time, last error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.down) > 0, o.lastAt, o.last
+}
+
+const (
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 5 * time.Second
+)
+
+// backoff is how long to wait after a number of failures in a row, with jitter.
+type backoff struct{ failures int }
+
+func (b *backoff) reset() { b.failures = 0 }
+
+// wait reports whether the time passed; it is false when ctx ended.
+func (b *backoff) wait(ctx context.Context) bool {
+	d := min(minBackoff<<min(b.failures, 16), maxBackoff)
+	b.failures++
+	return sleep(ctx, d/2+rand.N(d/2))
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

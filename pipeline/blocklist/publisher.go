@@ -1,0 +1,246 @@
+package blocklist
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/segmentio/kafka-go"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// PublisherConfig says where a Publisher reads verdicts and where it writes them.
+type PublisherConfig struct {
+	// Redis is where the blocklist lives; required, and never one that writes to replicas. The
+	// caller closes it after Run has returned.
+	Redis redis.UniversalClient
+	// Kafka lists brokers as host:port; required.
+	Kafka []string
+	// Transport carries TLS and SASL; nil is plain text.
+	Transport *kafka.Transport
+	// Topic is the verdict topic; "" is tallygate.verdicts.
+	Topic string
+	// Partitions is how many partitions the topic has; required.
+	Partitions int32
+	// Prefix begins the names of all keys in Redis; "" is tallygate.
+	Prefix string
+	// Shards is how many shards the blocklist has; 0 is 1. All publishers and feeds must agree.
+	Shards int
+	// PublishOnly owns all partitions from the beginning, and reads nothing but the topic.
+	PublishOnly bool
+	// Buffer bounds the bytes of what was offered and is not applied, for each partition; 0 is
+	// 8 MiB. What doesn't fit is read from the topic.
+	Buffer int
+	// BatchSize is how many records one call of the script applies at most; 0 is 500.
+	BatchSize int
+	// StreamLength is about how many changes a shard's stream keeps; 0 is 65,536. A feed
+	// that is further behind takes a new snapshot.
+	StreamLength int64
+	// Grace is how long an entry stays in Redis after its until; 0 is 1 h.
+	Grace time.Duration
+	// Heartbeat is how often a shard's stream says up to when it is applied; 0 is 1 s.
+	Heartbeat time.Duration
+	// Logger; nil is slog.Default().
+	Logger *slog.Logger
+}
+
+func (c *PublisherConfig) setDefaults() {
+	c.Topic = cmp.Or(c.Topic, "tallygate.verdicts")
+	c.Prefix = cmp.Or(c.Prefix, "tallygate")
+	c.Shards = cmp.Or(c.Shards, 1)
+	c.Buffer = cmp.Or(c.Buffer, 8<<20)
+	c.BatchSize = cmp.Or(c.BatchSize, 500)
+	c.StreamLength = cmp.Or(c.StreamLength, 1<<16)
+	c.Grace = cmp.Or(c.Grace, time.Hour)
+	c.Heartbeat = cmp.Or(c.Heartbeat, time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Transport = cmp.Or(c.Transport, &kafka.Transport{ClientID: "tallygate"})
+}
+
+func (c *PublisherConfig) validate() error {
+	var errs []error
+	wrong := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf("blocklist: "+format, args...))
+		}
+	}
+	wrong(c.Redis == nil, "Redis is required")
+	wrong(len(c.Kafka) == 0, "Kafka is required")
+	wrong(c.Partitions < 1, "Partitions is %d, want the number of partitions of %s", c.Partitions, c.Topic)
+	wrong(c.Shards < 1 || c.Partitions > 0 && c.Shards > int(c.Partitions), "Shards is %d, want 1 to %d, the number of partitions", c.Shards, c.Partitions)
+	wrong(strings.ContainsAny(c.Prefix, "{}"), "Prefix is %q, want one without braces", c.Prefix)
+	wrong(c.Buffer < 0 || c.BatchSize < 0 || c.StreamLength < 0 || c.Grace < 0, "Buffer, BatchSize, StreamLength and Grace must not be negative")
+	wrong(c.Heartbeat < 10*time.Millisecond, "Heartbeat is %v, want at least 10ms", c.Heartbeat)
+	if c.Redis != nil {
+		errs = append(errs, primariesOnly(c.Redis))
+	}
+	return errors.Join(errs...)
+}
+
+// Publisher tails the verdict topic into Redis, for the partitions it owns. Make it with NewPublisher.
+// Its methods may be called by many goroutines, before, during and after Run.
+type Publisher struct {
+	cfg     PublisherConfig
+	store   *store
+	topic   *topic
+	redis   outages
+	kafka   outages
+	changed chan struct{} // the set of owned partitions changed
+
+	mu    sync.Mutex
+	owned map[int32]*worker
+}
+
+// NewPublisher returns a Publisher that does nothing until Run.
+func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
+	cfg.setDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	p := &Publisher{
+		cfg:     cfg,
+		topic:   &topic{client: &kafka.Client{Addr: kafka.TCP(cfg.Kafka...), Transport: cfg.Transport}, name: cfg.Topic},
+		redis:   outages{log: cfg.Logger, what: "writing the blocklist to Redis"},
+		kafka:   outages{log: cfg.Logger, what: "reading the verdict topic"},
+		changed: make(chan struct{}, 1),
+		owned:   map[int32]*worker{},
+	}
+	p.store = &store{
+		client: cfg.Redis, prefix: cfg.Prefix, partitions: cfg.Partitions, shards: cfg.Shards,
+		streamLen: cfg.StreamLength, grace: event.FromDuration(cfg.Grace),
+		beatMillis: cfg.Heartbeat.Milliseconds() * 3 / 4,
+		bad: func(r Record, err error) {
+			cfg.Logger.Error("skipping a record of the verdict topic that is no verdict", "topic", cfg.Topic, "offset", r.Offset, "error", err)
+		},
+	}
+	if cfg.PublishOnly {
+		for partition := range cfg.Partitions {
+			p.Own(partition)
+		}
+	}
+	return p, nil
+}
+
+// Own begins to publish a partition: what its topic has, and then what is offered. It never blocks.
+func (p *Publisher) Own(partition int32) {
+	if partition < 0 || partition >= p.cfg.Partitions {
+		p.cfg.Logger.Error("not publishing a partition that the configuration doesn't know", "partition", partition, "partitions", p.cfg.Partitions)
+		return
+	}
+	p.mu.Lock()
+	if p.owned[partition] == nil {
+		p.owned[partition] = newWorker(p, partition)
+	}
+	p.mu.Unlock()
+	p.wake()
+}
+
+// Disown ends publishing a partition; what was offered and not applied is left to its next owner, who
+// reads it from the topic. It never blocks.
+func (p *Publisher) Disown(partition int32) {
+	p.mu.Lock()
+	delete(p.owned, partition)
+	p.mu.Unlock()
+	p.wake()
+}
+
+// Offer hands over acknowledged records of a partition that this process owns: all verdicts
+// of the offsets [first, next). Offsets that are not in records are the owners' own records.
+// Offer never blocks. The publisher keeps records and what they refer to; the caller must not change them.
+func (p *Publisher) Offer(partition int32, first, next int64, records []Record) {
+	p.mu.Lock()
+	w := p.owned[partition]
+	p.mu.Unlock()
+	if w != nil && !p.cfg.PublishOnly && next > first {
+		w.offered.add(first, next, records, p.cfg.Buffer)
+	}
+}
+
+func (p *Publisher) wake() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Run publishes until ctx ends, and then returns nil. While Redis or Kafka is away it retries; it
+// returns an error only when Redis may evict entries.
+func (p *Publisher) Run(ctx context.Context) error {
+	defer p.cfg.Transport.CloseIdleConnections()
+	if err := p.checkPolicy(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	stop := map[*worker]context.CancelFunc{}
+	for {
+		p.mu.Lock()
+		for w, cancel := range stop {
+			if p.owned[w.partition] != w {
+				cancel()
+				delete(stop, w)
+			}
+		}
+		for _, w := range p.owned {
+			if stop[w] != nil {
+				continue
+			}
+			var wctx context.Context
+			wctx, stop[w] = context.WithCancel(ctx)
+			running.Go(func() { w.run(wctx) })
+		}
+		p.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.changed:
+		}
+	}
+}
+
+// PublisherStats is what a Publisher is doing.
+type PublisherStats struct {
+	Partitions []PartitionStats // those owned, in order
+	Failing    bool             // Redis or Kafka is away for at least one of them
+	LastError  error            // nil when there was none
+	LastErrAt  time.Time
+}
+
+// PartitionStats is how far one partition is.
+type PartitionStats struct {
+	Partition int32
+	Shard     int
+	Reached   int64        // the offset to apply next; -1 while unknown
+	Lag       int64        // offsets that are known to be acknowledged and are not applied yet
+	Applied   event.Micros // up to when it has been applied, by this process's clock; 0 while behind
+	Applies   uint64       // batches that Redis took
+	Refused   uint64       // batches that began elsewhere than Redis had reached
+	Dropped   uint64       // offered records that were dropped, to be read from the topic
+}
+
+// Stats returns what the Publisher is doing now.
+func (p *Publisher) Stats() PublisherStats {
+	var s PublisherStats
+	p.mu.Lock()
+	for _, w := range p.owned {
+		s.Partitions = append(s.Partitions, w.stats())
+	}
+	p.mu.Unlock()
+	slices.SortFunc(s.Partitions, func(a, b PartitionStats) int { return cmp.Compare(a.Partition, b.Partition) })
+	for _, o := range []*outages{&p.redis, &p.kafka} {
+		failing, at, err := o.state()
+		s.Failing = s.Failing || failing
+		if err != nil && at.After(s.LastErrAt) {
+			s.LastError, s.LastErrAt = err, at
+		}
+	}
+	return s
+}

@@ -1,0 +1,113 @@
+package blocklist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+var errNothing = errors.New("nothing was published there yet")
+
+// snapshot gives the sink what the shard holds, and sets the feed's place behind it. A complete snapshot
+// replaces what the sink has. An incomplete one adds to it: the
+// blocklist is being filled again, and what is missing from it may well be in force.
+func (s *shardFeed) snapshot(ctx context.Context) error {
+	before, found, err := readMeta(ctx, s.f.cfg.Redis, s.keys)
+	if err == nil && !found {
+		err = fmt.Errorf("%s: %w", s.keys.verdicts, errNothing)
+	}
+	if err != nil {
+		return err
+	}
+	all, err := s.scan(ctx)
+	if err != nil {
+		return err
+	}
+	now, _, err := readMeta(ctx, s.f.cfg.Redis, s.keys)
+	if err != nil {
+		return err
+	}
+	at, applied, err := s.replay(ctx, all, before.place, now)
+	if err != nil {
+		return fmt.Errorf("take a snapshot of %s: %w", s.keys.verdicts, err)
+	}
+	s.place = at
+	verdicts := slices.Collect(maps.Values(all))
+	if s.isComplete(applied) {
+		s.sink.Replace(s.shard, verdicts)
+		s.f.count(func(st *FeedStats) { st.Snapshots++ })
+	} else {
+		s.sink.Apply(s.shard, verdicts)
+		s.f.count(func(st *FeedStats) { st.Partial++ })
+	}
+	s.complete = s.isComplete(applied)
+	if applied > 0 {
+		s.sink.Heartbeat(s.shard, applied)
+	}
+	s.worked()
+	return nil
+}
+
+// scan reads all verdicts of the hash. Those that change meanwhile may be there as they were or as they are.
+func (s *shardFeed) scan(ctx context.Context) (map[string]verdict.Verdict, error) {
+	all := map[string]verdict.Verdict{}
+	for cursor := uint64(0); ; {
+		fields, next, err := s.f.cfg.Redis.HScan(ctx, s.keys.verdicts, cursor, "", readCount).Result()
+		if err != nil {
+			return nil, fmt.Errorf("scan %s: %w", s.keys.verdicts, err)
+		}
+		for i := 0; i+1 < len(fields); i += 2 {
+			if strings.HasPrefix(fields[i], metaPrefix) {
+				continue
+			}
+			v, err := verdict.Parse([]byte(fields[i+1]))
+			if err != nil {
+				s.f.cfg.Logger.Error("skipping an entry of the blocklist that is no verdict", "shard", s.shard, "error", err)
+				continue
+			}
+			all[fields[i]] = v
+		}
+		if cursor = next; cursor == 0 {
+			return all, nil
+		}
+	}
+}
+
+// replay applies to all what the stream says between the place before the scan and the meta after it, and
+// returns the place and the heartbeat that it got to.
+func (s *shardFeed) replay(ctx context.Context, all map[string]verdict.Verdict, at place, now meta) (place, event.Micros, error) {
+	applied := now.applied
+	do := func(c change) {
+		switch {
+		case c.key == "":
+			if at.n > now.n {
+				applied = c.applied
+			}
+		case c.verdict == nil:
+			delete(all, c.key)
+		default:
+			if held, ok := all[c.key]; !ok || held.Seq < c.verdict.Seq {
+				all[c.key] = *c.verdict
+			}
+		}
+	}
+	for at.epoch != now.epoch || at.n < now.n {
+		entries, err := s.read(ctx, at, -1)
+		if err == nil && len(entries) == 0 {
+			err = fmt.Errorf("%w: nothing follows %s, and the blocklist is at %s", errLost, at.id(), now.id())
+		}
+		if err == nil {
+			err = s.walk(&at, entries, do)
+		}
+		if err != nil {
+			return place{}, 0, err
+		}
+	}
+	return at, applied, nil
+}

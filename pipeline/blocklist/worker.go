@@ -1,0 +1,221 @@
+package blocklist
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// worker publishes one partition.
+type worker struct {
+	p         *Publisher
+	partition int32
+	offered   *offered
+
+	reached int64 // the offset to apply next; noOffset while unknown
+	behind  bool  // the topic must be read to its end first
+	beat    time.Time
+	checked time.Time // when the topic's end was last looked at
+
+	mu      sync.Mutex
+	current PartitionStats
+}
+
+// checkEvery is how often an owner looks whether the topic has more than it was offered. It has when the
+// owner was replaced and doesn't know yet: this bounds for how long such a one says that all is applied.
+const checkEvery = 10 * time.Second
+
+func newWorker(p *Publisher, partition int32) *worker {
+	return &worker{
+		p: p, partition: partition, offered: newOffered(), reached: noOffset,
+		current: PartitionStats{Partition: partition, Shard: p.store.shardOf(partition), Reached: noOffset},
+	}
+}
+
+func (w *worker) run(ctx context.Context) {
+	defer w.p.kafka.gone(w.partition)
+	defer w.p.redis.gone(w.partition)
+	var pause backoff
+	for ctx.Err() == nil {
+		err := w.step(ctx)
+		switch {
+		case err == nil:
+			w.p.kafka.worked(w.partition)
+			pause.reset()
+		case ctx.Err() == nil:
+			w.p.kafka.failed(w.partition, err)
+			pause.wait(ctx)
+		}
+	}
+}
+
+// step does what there is to do, or waits for it. Its errors are the topic's: while Redis is away, it
+// retries by itself.
+func (w *worker) step(ctx context.Context) error {
+	if w.reached == noOffset {
+		if !w.ask(ctx) {
+			return nil
+		}
+		w.behind = true
+	}
+	switch {
+	case w.behind, !w.p.cfg.PublishOnly && time.Since(w.checked) > checkEvery:
+		return w.catchUp(ctx, 0)
+	case w.p.cfg.PublishOnly:
+		return w.follow(ctx)
+	}
+	now := event.FromTime(time.Now()) // all that was acknowledged before now has been offered
+	first, next, records := w.offered.take(w.reached)
+	switch {
+	case first > w.reached:
+		return w.catchUp(ctx, first)
+	case next > w.reached, time.Since(w.beat) >= w.p.cfg.Heartbeat:
+		w.write(ctx, records, next, now)
+	default:
+		w.wait(ctx)
+	}
+	return nil
+}
+
+// wait returns when something was offered or a heartbeat is due.
+func (w *worker) wait(ctx context.Context) {
+	t := time.NewTimer(time.Until(w.beat.Add(w.p.cfg.Heartbeat)))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-w.offered.wake:
+	case <-t.C:
+	}
+}
+
+// follow waits for the topic's next records and applies them.
+func (w *worker) follow(ctx context.Context) error {
+	now := event.FromTime(time.Now())
+	f, err := w.p.topic.fetch(ctx, w.partition, w.reached, w.p.cfg.Heartbeat/2)
+	if err != nil {
+		return err
+	}
+	w.note(func(s *PartitionStats) { s.Lag = max(f.end-w.reached, 0) })
+	if f.next < f.end {
+		now = 0
+	}
+	if f.next > w.reached || time.Since(w.beat) >= w.p.cfg.Heartbeat {
+		w.write(ctx, f.records, f.next, now)
+	}
+	return nil
+}
+
+// catchUp reads the topic from what was reached to its end, at least to the offset atLeast, and then
+// applies each key's last record. It reads all before it writes anything, since a
+// block that was cleared long ago must not come back meanwhile.
+func (w *worker) catchUp(ctx context.Context, atLeast int64) error {
+	now := event.FromTime(time.Now())
+	refill := newRefill(w.reached == 0, now-event.FromDuration(w.p.cfg.Grace))
+	next, end := w.reached, atLeast
+	for first := true; first || next < end; first = false {
+		f, err := w.p.topic.fetch(ctx, w.partition, next, 0)
+		if err != nil {
+			return err
+		}
+		if first {
+			end = max(end, f.end)
+		}
+		refill.add(f.records)
+		next = f.next
+		w.note(func(s *PartitionStats) { s.Lag = max(f.end-w.reached, 0) })
+		if next == f.end && next < end {
+			// The log's end as this broker sees it lies before what was acknowledged: not for long.
+			if !sleep(ctx, minBackoff) {
+				return nil
+			}
+		}
+	}
+	w.behind, w.checked = false, time.Now()
+	w.write(ctx, refill.records(), next, now)
+	return nil
+}
+
+// write applies records, which are all up to the offset end, in batches; applied is up to when the
+// partition has been applied then, 0 when that is not its end. Where another publisher
+// has been there, it goes on behind that; when Redis has less than it had, the worker falls behind.
+func (w *worker) write(ctx context.Context, records []Record, end int64, applied event.Micros) {
+	for beat := true; beat || w.reached < end; beat = false {
+		b := batch{partition: w.partition, start: w.reached, next: end, applied: applied}
+		b.records = records[:min(len(records), w.p.cfg.BatchSize)]
+		if rest := records[len(b.records):]; len(rest) > 0 {
+			b.next, b.applied = rest[0].Offset, 0
+		}
+		reached, ok := w.apply(ctx, b)
+		if ctx.Err() != nil {
+			return
+		}
+		w.behind = w.behind || reached < b.start
+		w.reached = reached
+		w.note(func(s *PartitionStats) {
+			s.Reached, s.Lag = reached, max(end-reached, 0)
+			if ok && b.applied > 0 {
+				s.Applied = b.applied
+			} else if w.behind {
+				s.Applied = 0
+			}
+		})
+		if w.behind {
+			return
+		}
+		for len(records) > 0 && records[0].Offset < reached {
+			records = records[1:]
+		}
+	}
+	w.beat = time.Now()
+}
+
+// ask finds out what Redis has reached. It is false when ctx ended.
+func (w *worker) ask(ctx context.Context) bool {
+	reached, _ := w.apply(ctx, batch{partition: w.partition, start: noOffset, next: noOffset})
+	if ctx.Err() != nil {
+		return false
+	}
+	w.reached = reached
+	w.note(func(s *PartitionStats) { s.Reached = reached })
+	return true
+}
+
+// apply retries until Redis answers or ctx ends.
+func (w *worker) apply(ctx context.Context, b batch) (reached int64, ok bool) {
+	var pause backoff
+	for ctx.Err() == nil {
+		reached, ok, err := w.p.store.apply(ctx, b)
+		if err == nil {
+			w.p.redis.worked(w.partition)
+			w.note(func(s *PartitionStats) {
+				if ok {
+					s.Applies++
+				} else if b.start != noOffset {
+					s.Refused++
+				}
+			})
+			return reached, ok
+		}
+		if ctx.Err() == nil {
+			w.p.redis.failed(w.partition, err)
+			pause.wait(ctx)
+		}
+	}
+	return 0, false
+}
+
+func (w *worker) note(change func(*PartitionStats)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(&w.current)
+}
+
+func (w *worker) stats() PartitionStats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.current
+	s.Dropped = w.offered.lost()
+	return s
+}
