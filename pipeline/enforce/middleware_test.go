@@ -1,0 +1,161 @@
+package enforce
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+func TestPathAPI(t *testing.T) {
+	for _, c := range []struct{ method, path, want string }{
+		{"GET", "/Images/ks-logo.gif?x=1", "get.images.ks-logo-gif"},
+		{"GET", "/", "get"},
+		{"GET", "", "get"},
+		{"POST", "//orders//42/items", "post.orders.42"},
+		{"PUT", "/caf%C3%A9/a_b/", "put.caf-c3-a9.a-b"},
+		{"GET", "/é/x", "get.-.x"},
+		{"GET", "/" + strings.Repeat("a", 200), "get." + strings.Repeat("a", 124)},
+	} {
+		if got := PathAPI(c.method, c.path); got != c.want {
+			t.Errorf("PathAPI(%q, %q) = %q, want %q", c.method, c.path, got, c.want)
+		}
+	}
+	if got := RouteAPI(httptest.NewRequest("DELETE", "/v1/Users/7?q=/x", nil)); got != "delete.v1.users" {
+		t.Errorf("RouteAPI = %q", got)
+	}
+}
+
+// forHeader identifies users by a header, as tests may.
+func forHeader(r *http.Request) string { return r.Header.Get("X-User") }
+
+func TestMiddlewareDenies(t *testing.T) {
+	table := newTable(t)
+	table.Replace(0, []verdict.Verdict{block("search/burst", "uid=42", func(v *verdict.Verdict) {
+		v.APIs, v.Since, v.Until = []string{"get.search.*"}, 0, now()+5*event.Minute-event.Millisecond
+	})})
+	passed := 0
+	handler := Middleware(table, Options{UID: forHeader})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed++ }))
+	send := func(method, path, user string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(method, path, nil)
+		r.Header.Set("X-User", user)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		return w
+	}
+
+	w := send("GET", "/search/query?q=x", "42")
+	if w.Code != http.StatusTooManyRequests || passed != 0 {
+		t.Fatalf("status %d, passed %d times, want 429 and none", w.Code, passed)
+	}
+	want := map[string]string{
+		"Retry-After":      "300",
+		"Ratelimit":        `"search/burst";r=0;t=300`,
+		"Ratelimit-Policy": `"search/burst";q=100`,
+		"Cache-Control":    "no-store",
+		"Content-Type":     "application/problem+json",
+	}
+	got := map[string]string{}
+	for name := range w.Header() {
+		got[name] = w.Header().Get(name)
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("headers %v, want %v", got, want)
+	}
+	var body map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+		t.Fatal(err)
+	}
+	for member, value := range map[string]any{
+		"type": quotaExceeded, "status": 429.0, "rule": "search/burst", "retry_after": 300.0, "action": "block",
+		"detail": `The limit of "search/burst" was exceeded; try again in 300 s.`,
+	} {
+		if body[member] != value {
+			t.Errorf("%s is %v, want %v", member, body[member], value)
+		}
+	}
+
+	if w := send("HEAD", "/x", "42"); w.Code != 200 || passed != 1 {
+		t.Errorf("an API that the verdict doesn't cover: status %d, passed %d", w.Code, passed)
+	}
+	if w := send("GET", "/search/query", "43"); w.Code != 200 || passed != 2 {
+		t.Errorf("another user: status %d, passed %d", w.Code, passed)
+	}
+	if w := send("GET", "/search/query", ""); w.Code != 200 || passed != 3 {
+		t.Errorf("nobody: status %d, passed %d", w.Code, passed)
+	}
+}
+
+func TestMiddlewareOptions(t *testing.T) {
+	table := newTable(t)
+	since := func(v *verdict.Verdict) { v.Since = 0 }
+	table.Apply(0, []verdict.Verdict{
+		block("a", "ip=192.0.2.1", since), block("b", "attrs.device=d1", since),
+		block("c", "ip=192.0.2.2", func(v *verdict.Verdict) { v.Since, v.Action = 0, verdict.ActLog }),
+	})
+	header := func(name string) func(*http.Request) string {
+		return func(r *http.Request) string { return r.Header.Get(name) }
+	}
+	denied := ""
+	options := Options{
+		IP: header("IP"), Attrs: map[string]func(*http.Request) string{"device": header("Device")},
+		API:    func(*http.Request) string { return "login" },
+		Denied: func(w http.ResponseWriter, _ *http.Request, d Decision) { denied = d.Rule; w.WriteHeader(418) },
+	}
+	send := func(ip, device string) int {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("IP", ip)
+		r.Header.Set("Device", device)
+		w := httptest.NewRecorder()
+		Middleware(table, options)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+		return w.Code
+	}
+	for _, c := range []struct {
+		ip, device string
+		code       int
+		rule       string
+	}{
+		{"192.0.2.1", "", 418, "a"}, {"192.0.2.9", "d1", 418, "b"}, {"192.0.2.9", "d2", 200, ""},
+		{"192.0.2.2", "", 200, ""}, // logged only
+	} {
+		denied = ""
+		if code := send(c.ip, c.device); code != c.code || denied != c.rule {
+			t.Errorf("ip %q, device %q: status %d by %q, want %d by %q", c.ip, c.device, code, denied, c.code, c.rule)
+		}
+	}
+	options.FailClosed = true
+	if code := send("192.0.2.9", ""); code != http.StatusServiceUnavailable {
+		t.Errorf("status %d before the first snapshot, want 503", code)
+	}
+	table.Replace(0, nil)
+	if code := send("192.0.2.9", ""); code != 200 {
+		t.Errorf("status %d after it, want 200", code)
+	}
+}
+
+func TestMiddlewareNeedsSomeoneToCheck(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic for options that name nobody")
+		}
+	}()
+	Middleware(newTable(t), Options{})
+}
+
+func TestDeniedIsWellFormedWhateverTheRuleIsCalled(t *testing.T) {
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Length", "5")
+	d := Decision{Rule: "a\"b\\c\né", Action: verdict.ActThrottle, Until: t0, At: t0}
+	WriteDenied(w, httptest.NewRequest("HEAD", "/", nil), d)
+	if got, want := w.Header().Get("RateLimit"), `"a\"b\\c??";r=0;t=1`; got != want {
+		t.Errorf("RateLimit: %s, want %s", got, want)
+	}
+	if w.Header().Get("RateLimit-Policy") != "" || w.Header().Get("Content-Length") != "" || w.Body.Len() != 0 {
+		t.Errorf("headers %v, %d bytes, want no policy for a block without a limit, and no body for HEAD", w.Header(), w.Body.Len())
+	}
+}

@@ -1,0 +1,116 @@
+package enforce
+
+import (
+	"hash/maphash"
+	"net/netip"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+const (
+	dimUID = "uid"
+	dimIP  = "ip"
+	dimNet = "ip/64"
+)
+
+// query is who is asked about. It lives on the stack of whoever asks: nothing here may keep a part of it.
+type query struct {
+	dims []event.Dim // each at most once
+	addr *address    // what follows from ip; nil: ip and ip/64 are in dims as they are looked for
+}
+
+// address is an ip in its canonical form, and its network. An IPv4 address is its own network, and what is no
+// address is an absent one, as in events.
+type address struct {
+	parsed  bool
+	ip, net [48]byte
+	ipN     int // how many bytes of ip are the text; 0 when there is none
+	netN    int
+}
+
+// value is one dimension's value: text, or bytes when text is empty.
+type value struct {
+	text  string
+	bytes []byte
+}
+
+var seed = maphash.MakeSeed()
+
+// hash returns the hash of the key of this shape that the query has; ok is false when it lacks a dimension.
+func (q *query) hash(s *shape) (hash uint64, ok bool) {
+	hash = s.salt
+	for _, name := range s.names {
+		v := q.value(name)
+		switch {
+		case v.text != "":
+			hash = mix(hash, maphash.String(seed, v.text))
+		case len(v.bytes) > 0:
+			hash = mix(hash, maphash.Bytes(seed, v.bytes))
+		default:
+			return 0, false
+		}
+	}
+	return hash, true
+}
+
+func mix(hash, with uint64) uint64 {
+	hash = (hash ^ with) * 0x9E3779B97F4A7C15
+	return hash ^ hash>>32
+}
+
+// is reports whether e is the entry of the query's key of this shape.
+func (q *query) is(e *entry, s *shape) bool {
+	if e.shape != s {
+		return false
+	}
+	for i, name := range s.names {
+		want, v := e.dim(i), q.value(name)
+		if v.text != want && (v.text != "" || string(v.bytes) != want) {
+			return false
+		}
+	}
+	return true
+}
+
+func (q *query) value(name string) value {
+	if q.addr != nil && (name == dimIP || name == dimNet) {
+		q.addr.parse(q)
+		if name == dimIP {
+			return value{bytes: q.addr.ip[:q.addr.ipN]}
+		}
+		return value{bytes: q.addr.net[:q.addr.netN]}
+	}
+	return value{text: q.dim(name)}
+}
+
+func (q *query) dim(name string) string {
+	for i := range q.dims {
+		if q.dims[i].Name == name {
+			return q.dims[i].Value
+		}
+	}
+	return ""
+}
+
+func (a *address) parse(q *query) {
+	if a.parsed {
+		return
+	}
+	a.parsed = true
+	if text := q.dim(dimIP); text != "" {
+		if addr, err := netip.ParseAddr(text); err == nil {
+			addr = addr.Unmap().WithZone("")
+			a.ipN = len(addr.AppendTo(a.ip[:0]))
+			a.netN = len(appendNetwork(a.net[:0], addr))
+		}
+	} else if text := q.dim(dimNet); text != "" {
+		a.netN = copy(a.net[:], text)
+	}
+}
+
+func appendNetwork(dst []byte, addr netip.Addr) []byte {
+	if addr.Is4() {
+		return addr.AppendTo(dst)
+	}
+	return netip.PrefixFrom(addr, 64).Masked().AppendTo(dst)
+}

@@ -1,0 +1,363 @@
+package enforce
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestLinksNothingButTheStandardLibrary holds the promise to applications that import this package.
+func TestLinksNothingButTheStandardLibrary(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const module = "github.com/tallygate/tallygate/pipeline/"
+	want := []string{module + "event", module + "verdict", module + "enforce"}
+	if got := strings.Fields(string(out)); !slices.Equal(got, want) {
+		t.Errorf("links %q, want %q", got, want)
+	}
+}
+
+const second = event.Second
+
+// t0 is far enough in the future that no test's verdict has run out.
+var t0 = event.FromTime(time.Now()) + event.Day
+
+func newTable(t testing.TB) *Table {
+	t.Helper()
+	table, err := NewTable(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// block is a verdict on a key such as "uid=42", from t0 for a minute.
+func block(rule, key string, change func(*verdict.Verdict)) verdict.Verdict {
+	dims, err := event.ParseKey([]byte(key))
+	if err != nil {
+		panic(err)
+	}
+	v := verdict.Verdict{
+		Rule: rule, Key: dims, Action: verdict.ActBlock, APIs: []string{"*"},
+		Limit: 100 * event.One, Since: t0, Until: t0 + event.Minute, Seq: 1,
+	}
+	if change != nil {
+		change(&v)
+	}
+	return v
+}
+
+func TestAVerdictIsInForceFromSinceUntilUntil(t *testing.T) {
+	table := newTable(t)
+	table.Apply(0, []verdict.Verdict{block("r", "uid=42", nil)})
+	for _, c := range []struct {
+		at      event.Micros
+		allowed bool
+		retry   int64
+	}{
+		{t0 - 1, true, 0}, {t0, false, 60}, {t0 + 1, false, 60}, {t0 + second, false, 59},
+		{t0 + second + 1, false, 59}, {t0 + event.Minute - 1, false, 1}, {t0 + event.Minute, true, 0},
+	} {
+		d := table.CheckAt(c.at, "a", "42")
+		if d.Allowed != c.allowed || d.RetryAfter() != c.retry {
+			t.Errorf("at t0%+d µs: allowed %v, retry after %d s, want %v, %d", c.at-t0, d.Allowed, d.RetryAfter(), c.allowed, c.retry)
+		}
+	}
+	if d := table.CheckAt(t0, "a", "43"); !d.Allowed || d.Verdict != nil {
+		t.Errorf("another user: %+v, want it allowed", d)
+	}
+}
+
+func TestTheStrongestActionThenTheLatestUntilDecides(t *testing.T) {
+	longer := func(v *verdict.Verdict) { v.Until += event.Hour }
+	act := func(a verdict.Action) func(*verdict.Verdict) {
+		return func(v *verdict.Verdict) { v.Action = a; v.Until += event.Day }
+	}
+	table := newTable(t)
+	steps := []struct {
+		add     verdict.Verdict
+		rule    string
+		allowed bool
+		shown   int
+	}{
+		{block("logged", "uid=42", act(verdict.ActLog)), "logged", true, 1},
+		{block("throttled", "uid=42", act(verdict.ActThrottle)), "throttled", false, 2},
+		{block("challenged", "uid=42", act(verdict.ActChallenge)), "challenged", false, 3},
+		{block("short", "uid=42", nil), "short", false, 4},
+		{block("long", "uid=42", longer), "long", false, 5},
+		{block("elsewhere", "uid=42", func(v *verdict.Verdict) { longer(v); v.APIs = []string{"b.*"}; v.Until++ }), "long", false, 5},
+		{block("shadow", "uid=42", func(v *verdict.Verdict) { longer(v); v.Mode = verdict.Shadow; v.Until++ }), "long", false, 6},
+		{block("notice", "uid=42", func(v *verdict.Verdict) { longer(v); v.State = verdict.Warn; v.Until++ }), "long", false, 7},
+	}
+	dims := []event.Dim{{Name: "uid", Value: "42"}}
+	for _, step := range steps {
+		table.Apply(0, []verdict.Verdict{step.add})
+		d := table.CheckAt(t0, "a.b", "42")
+		if d.Rule != step.rule || d.Allowed != step.allowed {
+			t.Errorf("with %s: %s decides, allowed %v, want %s, %v", step.add.Rule, d.Rule, d.Allowed, step.rule, step.allowed)
+		}
+		if got := verdictsAt(table, t0, "a.b", dims); len(got) != step.shown {
+			t.Errorf("with %s: %d are shown, want %d", step.add.Rule, len(got), step.shown)
+		} else if got[0].Rule != step.rule {
+			t.Errorf("with %s: %s is shown first, want %s", step.add.Rule, got[0].Rule, step.rule)
+		}
+	}
+}
+
+// verdictsAt is Verdicts at a moment: the coarse clock is set to it.
+func verdictsAt(table *Table, at event.Micros, api string, dims []event.Dim) []*verdict.Verdict {
+	table.clock.Store(int64(at))
+	defer table.clock.Store(0)
+	return table.Verdicts(api, dims)
+}
+
+func TestKeysOfSeveralDimensions(t *testing.T) {
+	table := newTable(t)
+	table.Apply(0, []verdict.Verdict{
+		block("ads", "attrs.campaign=c1&uid=42", nil),
+		block("addresses", "ip=203.0.113.9", nil),
+		block("networks", "ip/64=2001:db8::/64", nil),
+		block("networks", "ip/64=198.51.100.7", nil),
+		block("devices", "attrs.device=d%261", nil),
+	})
+	for _, c := range []struct {
+		dims []event.Dim
+		rule string
+	}{
+		{[]event.Dim{{Name: "uid", Value: "42"}}, ""},
+		{[]event.Dim{{Name: "uid", Value: "42"}, {Name: "attrs.campaign", Value: "c1"}}, "ads"},
+		{[]event.Dim{{Name: "attrs.campaign", Value: "c1"}, {Name: "uid", Value: "43"}}, ""},
+		{[]event.Dim{{Name: "ip", Value: "203.0.113.9"}}, "addresses"},
+		{[]event.Dim{{Name: "ip", Value: "::ffff:203.0.113.9"}}, "addresses"},
+		{[]event.Dim{{Name: "ip", Value: "2001:0DB8:0:0:1::5"}}, "networks"},
+		{[]event.Dim{{Name: "ip", Value: "2001:db8:0:1::5"}}, ""},
+		{[]event.Dim{{Name: "ip", Value: "198.51.100.7"}}, "networks"},
+		{[]event.Dim{{Name: "ip", Value: "host.example"}}, ""},
+		{[]event.Dim{{Name: "ip/64", Value: "2001:db8::/64"}}, "networks"},
+		{[]event.Dim{{Name: "attrs.device", Value: "d&1"}}, "devices"},
+		{[]event.Dim{{Name: "attrs.device", Value: ""}}, ""},
+		{nil, ""},
+	} {
+		if d := table.CheckDimsAt(t0, "a", c.dims); d.Rule != c.rule || d.Allowed != (c.rule == "") {
+			t.Errorf("%v: decided by %q, allowed %v, want %q", c.dims, d.Rule, d.Allowed, c.rule)
+		}
+	}
+	if got := len(table.index.Load().shapes); got != 4 {
+		t.Errorf("%d shapes, want 4", got)
+	}
+	table.Replace(0, nil)
+	if got := len(table.index.Load().shapes); got != 0 || table.Len() != 0 {
+		t.Errorf("%d shapes and %d verdicts when all is gone, want none", got, table.Len())
+	}
+}
+
+func TestWhatIsOlderChangesNothing(t *testing.T) {
+	table := newTable(t)
+	seq := func(n int64) func(*verdict.Verdict) { return func(v *verdict.Verdict) { v.Seq = n } }
+	clearing := func(n int64) verdict.Verdict {
+		return block("r", "uid=42", func(v *verdict.Verdict) { v.Seq, v.State, v.Until = n, verdict.Clear, v.Since })
+	}
+	held := func() int64 {
+		if d := table.CheckAt(t0, "a", "42"); d.Verdict != nil {
+			return d.Verdict.Seq
+		}
+		return 0
+	}
+	for i, step := range []struct {
+		do   func()
+		want int64
+	}{
+		{func() { table.Apply(0, []verdict.Verdict{block("r", "uid=42", seq(5))}) }, 5},
+		{func() { table.Apply(0, []verdict.Verdict{block("r", "uid=42", seq(4))}) }, 5},
+		{func() { table.Apply(0, []verdict.Verdict{clearing(4)}) }, 5},
+		{func() { table.Apply(0, []verdict.Verdict{clearing(6)}) }, 0},
+		{func() { table.Apply(0, []verdict.Verdict{block("r", "uid=42", seq(7))}) }, 7},
+		{func() { table.Remove(0, []byte("uid=42|r|warn")) }, 7},
+		{func() { table.Remove(0, []byte("uid=42|r")) }, 0},
+		{func() { table.Replace(0, []verdict.Verdict{block("r", "uid=42", seq(3))}) }, 3},
+		{func() { table.Replace(0, []verdict.Verdict{block("r", "uid=42", seq(2))}) }, 2}, // a snapshot is the truth
+	} {
+		if step.do(); held() != step.want {
+			t.Errorf("step %d: seq %d decides, want %d", i, held(), step.want)
+		}
+	}
+}
+
+func TestShardsAreReplacedApart(t *testing.T) {
+	table, err := NewTable(Config{Shards: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table.Ready() {
+		t.Error("ready before any snapshot")
+	}
+	table.Replace(0, []verdict.Verdict{block("r", "uid=1", nil)})
+	table.Replace(0, []verdict.Verdict{block("r", "uid=2", nil)})
+	if table.Ready() {
+		t.Error("ready after the snapshots of one shard of two")
+	}
+	table.Replace(1, []verdict.Verdict{block("r", "uid=3", nil)})
+	table.Heartbeat(0, now())
+	if !table.Ready() {
+		t.Error("not ready after a snapshot of each shard")
+	}
+	for uid, allowed := range map[string]bool{"1": true, "2": false, "3": false} {
+		if got := table.CheckAt(t0, "a", uid).Allowed; got != allowed {
+			t.Errorf("%s: allowed %v, want %v", uid, got, allowed)
+		}
+	}
+	if table.Staleness() > time.Minute {
+		t.Errorf("staleness %v before the second shard's first heartbeat, want the time since the table was made", table.Staleness())
+	}
+	table.Heartbeat(1, now()-event.Hour)
+	if s := table.Staleness(); s < time.Hour || s > time.Hour+time.Minute {
+		t.Errorf("staleness %v, want an hour", s)
+	}
+}
+
+func TestRunKeepsTheClockAndSweeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- table.Run(ctx) }()
+		for i := range 1000 {
+			v := block("r", fmt.Sprintf("uid=%d", i), nil)
+			v.Since = event.FromTime(time.Now())
+			v.Until = v.Since + event.Minute
+			table.Apply(0, []verdict.Verdict{v})
+		}
+		time.Sleep(59 * time.Second)
+		if table.Check("a", "7").Allowed {
+			t.Error("allowed before until")
+		}
+		time.Sleep(time.Second + 5*time.Millisecond)
+		synctest.Wait()
+		if !table.Check("a", "7").Allowed {
+			t.Error("denied after until")
+		}
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if table.Len() != 0 || len(table.index.Load().lines) != minLines {
+			t.Errorf("%d verdicts in %d lines after a sweep, want none in %d", table.Len(), len(table.index.Load().lines), minLines)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if table.clock.Load() != 0 {
+			t.Error("the coarse clock stands still after Run, and is still used")
+		}
+	})
+}
+
+func TestListPages(t *testing.T) {
+	table := newTable(t)
+	past := now() - second
+	for _, key := range []string{"uid=3", "uid=1", "uid=22", "uid=2", "ip=1.2.3.4"} {
+		table.Apply(0, []verdict.Verdict{block("r", key, func(v *verdict.Verdict) { v.Since = past })})
+	}
+	var got []string
+	cursor := ""
+	for {
+		page, next := table.List("uid=", cursor, 2)
+		for _, v := range page {
+			got = append(got, v.KeyText())
+		}
+		got = append(got, "/")
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	if want := []string{"uid=1", "uid=22", "/", "uid=2", "uid=3", "/"}; !slices.Equal(got, want) {
+		t.Errorf("pages %v, want %v", got, want)
+	}
+}
+
+// TestAgainstAMap does random things to a table and to a map, and compares every answer.
+func TestAgainstAMap(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	table := newTable(t)
+	model := map[string]verdict.Verdict{}
+	shardOf := map[string]int{}
+	random := func() verdict.Verdict {
+		n := r.IntN(3000)
+		key := []string{"uid=%d", "ip=2001:db8::%d", "attrs.x=%d&uid=1"}[n%3]
+		return block([]string{"a", "b"}[r.IntN(2)], fmt.Sprintf(key, n), func(v *verdict.Verdict) { v.Seq = r.Int64N(1000) })
+	}
+	shard := func(v verdict.Verdict) int { return len(v.Key[0].Value) % 2 }
+	table.rounds, table.applied = make([]uint64, 2), nil
+	apply := func(v verdict.Verdict) {
+		key := string(verdict.AppendRecordKey(nil, &v))
+		if old, ok := model[key]; ok && old.Seq > v.Seq {
+			return
+		}
+		shardOf[key] = shard(v)
+		if model[key] = v; v.State == verdict.Clear {
+			delete(model, key)
+		}
+	}
+	replace := func(s int) {
+		maps.DeleteFunc(model, func(key string, _ verdict.Verdict) bool { return shardOf[key] == s })
+		var all []verdict.Verdict
+		for range r.IntN(1500) {
+			if v := random(); shard(v) == s {
+				all = append(all, v)
+				key := string(verdict.AppendRecordKey(nil, &v))
+				model[key], shardOf[key] = v, s
+			}
+		}
+		table.Replace(s, all)
+	}
+	for range 30_000 {
+		v := random()
+		switch r.IntN(20) {
+		case 5, 6:
+			key := verdict.AppendRecordKey(nil, &v)
+			table.Remove(shard(v), key)
+			delete(model, string(key))
+		case 7:
+			if r.IntN(100) == 0 {
+				replace(shard(v))
+			}
+		case 0, 1, 2, 3, 4:
+			v.State = verdict.Clear
+			fallthrough
+		default:
+			table.Apply(shard(v), []verdict.Verdict{v})
+			apply(v)
+		}
+		probe := random()
+		want := false
+		for _, rule := range []string{"a", "b"} {
+			probe.Rule = rule
+			_, ok := model[string(verdict.AppendRecordKey(nil, &probe))]
+			want = want || ok
+		}
+		if got := !table.CheckDimsAt(t0, "x", probe.Key).Allowed; got != want {
+			t.Fatalf("seed %d: %v is denied: %v, want %v", seed, probe.Key, got, want)
+		}
+	}
+	if table.Len() != len(model) {
+		t.Errorf("seed %d: %d verdicts, want %d", seed, table.Len(), len(model))
+	}
+}
