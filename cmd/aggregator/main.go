@@ -1,0 +1,17 @@
+// Command aggregator counts events and publishes verdicts. See --help.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/tallygate/tallygate/internal/aggregator"
+	"github.com/tallygate/tallygate/internal/ops"
+)
+
+func main() {
+	ctx, stop := ops.Stoppable(context.Background())
+	status := aggregator.Command(ctx, os.Args[1:], os.Stderr, os.Getenv)
+	stop()
+	os.Exit(status)
+}

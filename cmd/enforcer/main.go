@@ -1,0 +1,17 @@
+// Command enforcer is the decision server. See --help.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/tallygate/tallygate/internal/enforcer"
+	"github.com/tallygate/tallygate/internal/ops"
+)
+
+func main() {
+	ctx, stop := ops.Stoppable(context.Background())
+	status := enforcer.Command(ctx, os.Args[1:], os.Stderr, os.Getenv)
+	stop()
+	os.Exit(status)
+}

@@ -1,0 +1,17 @@
+// Command tallygate is the tool: dev, check, explain, emit. See --help.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/tallygate/tallygate/internal/cli"
+	"github.com/tallygate/tallygate/internal/ops"
+)
+
+func main() {
+	ctx, stop := ops.Stoppable(context.Background())
+	status := cli.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
+	stop()
+	os.Exit(status)
+}

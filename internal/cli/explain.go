@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
+)
+
+const explainUsage = `
+tallygate explain shows what a key has counted under every rule, and why it is blocked. Any
+aggregator may be asked: the one that owns the key answers.
+
+  tallygate explain uid=42
+  tallygate explain uid=42 attrs.campaign=summer --api ad.select
+`
+
+// explainAnswer is what an aggregator answers.
+type explainAnswer struct {
+	Key       map[string]string   `json:"key"`
+	Partition int32               `json:"partition"`
+	Rules     []rules.Explanation `json:"rules"`
+}
+
+// Explain is `tallygate explain`.
+func Explain(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
+	o := ops.NewOptions("tallygate explain", explainUsage, stdout, getenv)
+	addr := o.String("aggregator", "127.0.0.1:8081", "an aggregator's HTTP API, `HOST:PORT`")
+	api := o.String("api", "", "only the rules that concern this `API`")
+	asJSON := o.Bool("json", false, "write the aggregator's answer as it is")
+	keys, flags := splitKeys(args)
+	if err := o.Parse(flags); err != nil {
+		return ops.Exit(stderr, "tallygate explain", err)
+	}
+	q, err := keyQuery(append(keys, o.Args()...))
+	if err != nil {
+		return ops.Exit(stderr, "tallygate explain", &ops.UsageError{Err: err})
+	}
+	if *api != "" {
+		q.Set("api", *api)
+	}
+	body, err := ask(ctx, "http://"+*addr+"/v1/explain?"+q.Encode())
+	if err != nil {
+		return ops.Exit(stderr, "tallygate explain", err)
+	}
+	if *asJSON {
+		_, err = stdout.Write(body)
+		return ops.Exit(stderr, "tallygate explain", err)
+	}
+	var a explainAnswer
+	if err := json.Unmarshal(body, &a); err != nil {
+		return ops.Exit(stderr, "tallygate explain", fmt.Errorf("read the aggregator's answer: %w", err))
+	}
+	return ops.Exit(stderr, "tallygate explain", a.write(stdout))
+}
+
+// splitKeys lets keys stand in front of the flags.
+func splitKeys(args []string) (keys, rest []string) {
+	for i, a := range args {
+		if strings.HasPrefix(a, "-") {
+			return args[:i], args[i:]
+		}
+	}
+	return args, nil
+}
+
+func keyQuery(args []string) (url.Values, error) {
+	q := url.Values{}
+	for _, a := range args {
+		dim, value, ok := strings.Cut(a, "=")
+		if !ok || dim == "" || value == "" {
+			return nil, fmt.Errorf("%q is no key: dimension=value, such as uid=42", a)
+		}
+		q.Set(dim, value)
+	}
+	if len(q) == 0 {
+		return nil, errors.New("which key? tallygate explain uid=42")
+	}
+	return q, nil
+}
+
+var askClient = &http.Client{Timeout: 10 * time.Second}
+
+// ask gets a URL's body, and turns problem+json into an error.
+func ask(ctx context.Context, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := askClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask the aggregator (--aggregator): %w", err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	if err != nil {
+		return nil, fmt.Errorf("read the aggregator's answer: %w", err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return body, nil
+	}
+	var problem struct{ Detail string }
+	if json.Unmarshal(body, &problem) == nil && problem.Detail != "" {
+		return nil, errors.New(problem.Detail)
+	}
+	return nil, fmt.Errorf("the aggregator answers %s: %.200s", resp.Status, body)
+}
+
+func (a *explainAnswer) write(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "RULE\tCOUNT\tLIMIT\tWINDOW\tVERDICT")
+	for _, e := range a.Rules {
+		says := "-"
+		if v := e.Verdict; v != nil {
+			says = fmt.Sprintf("%s until %s, since %s", v.Action, clock(v.Until), clock(v.Since))
+			if v.Cause.ID != "" {
+				says += ", by event " + v.Cause.ID
+			}
+		} else if e.FreesAt != event.NoTime {
+			says = "over until " + clock(e.FreesAt)
+		}
+		if e.Mode.String() == "shadow" {
+			says += " (shadow)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s to %s\t%s\n", e.Rule, e.Count, e.Limit, clock(e.From), clock(e.Until), says)
+	}
+	return w.Flush()
+}
+
+func clock(m event.Micros) string {
+	return m.Time().Truncate(time.Millisecond).Format("2006-01-02T15:04:05.999Z07:00")
+}

@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/tallygate/tallygate/internal/dev"
+	"github.com/tallygate/tallygate/internal/emitcmd"
+	"github.com/tallygate/tallygate/internal/ops"
+)
+
+const mainUsage = `tallygate is the tool of Tallygate, the engine for asynchronous business limits.
+
+  tallygate dev          run everything in one process, with sample rules and traffic
+  tallygate check FILE…  is a rule file good?
+  tallygate explain KEY  what has a key counted, and why is it blocked?
+  tallygate emit FILE    send an access log, or events, to Kafka
+  tallygate version
+
+Each tells more with --help. The programs of a real installation are aggregator and enforcer.
+`
+
+// Main runs a command and returns the exit status.
+func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, mainUsage)
+		return ops.ExitUsage
+	}
+	switch name, rest := args[0], args[1:]; name {
+	case "dev":
+		return dev.Command(ctx, rest, stdout, stderr, getenv)
+	case "check":
+		return Check(rest, stdout, stderr, getenv)
+	case "explain":
+		return Explain(ctx, rest, stdout, stderr, getenv)
+	case "emit":
+		return emitcmd.Run(ctx, rest, stdin, stdout, stderr, getenv)
+	case "version", "--version", "-version":
+		fmt.Fprintln(stdout, ops.Version())
+		return ops.ExitOK
+	case "help", "--help", "-help", "-h":
+		fmt.Fprint(stdout, mainUsage)
+		return ops.ExitOK
+	default:
+		fmt.Fprintf(stderr, "tallygate: there is no command %q\n\n%s", name, mainUsage)
+		return ops.ExitUsage
+	}
+}

@@ -1,0 +1,152 @@
+// Package emitcmd is the command `tallygate emit`: access logs and files of events into Kafka.
+package emitcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/accesslog"
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/pipeline/emit"
+)
+
+const usage = `Usage: tallygate emit [options] FILE|-
+
+Sends events to the topic that the aggregator counts: one event for each line of FILE, or of
+standard input for -. A gzip-compressed file is read as it is.
+
+Formats (each line is recognized by itself unless --format names one):
+  combined, common   an access log of Apache, nginx and others. The uid is the authenticated
+                     user, else the client's address; the api is the method and the path's
+                     first two segments: "GET /Images/ks-logo.gif" is get.images.ks-logo-gif.
+  ndjson             one event's JSON a line:
+                     {"uid": "42", "api": "order.create", "outcome": "success"}
+
+A line that is no event is reported with its number and skipped. Nothing is dropped: while
+Kafka is slower than the file, the command waits. Interrupt it (Ctrl-C), and what was read is
+still sent. A log line's id is a hash of the line, so sending a file again within minutes
+counts nothing twice.
+
+An event keeps its own time. An aggregator counts none that is older than its max_lateness
+(1h by default) when it arrives: send an old log with --now, or look at it with
+"tallygate replay" instead.
+
+Examples:
+  tallygate emit --now access.log.1.gz             an old log, as if it happened now
+  tallygate emit -f /var/log/nginx/access.log      what comes, through log rotation
+  tallygate emit --rate 100 --now access.log       a hundred events a second
+  echo '{"uid":"42","api":"login"}' | tallygate emit -
+  tallygate emit --json events.ndjson | jq .events`
+
+// options are what the command line, the environment and the config file say.
+type options struct {
+	kafka    *ops.Kafka
+	prefix   string
+	format   accesslog.Format
+	follow   bool
+	now      bool
+	rate     float64
+	json     bool
+	patience time.Duration
+	file     string
+}
+
+// Run is the command: `tallygate emit args…`. It returns the exit status: 0 when all that was
+// read is in Kafka (skipped lines aside), 2 for wrong options, 1 for the rest. When ctx ends
+// it stops reading and sends what it has read.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
+	o, err := parse(args, stdout, getenv)
+	if err == nil {
+		err = run(ctx, o, stdin, stdout, stderr)
+	}
+	return ops.Exit(stderr, "tallygate emit", err)
+}
+
+func parse(args []string, stdout io.Writer, getenv func(string) string) (*options, error) {
+	var o options
+	var format string
+	flags := ops.NewOptions("tallygate emit", usage, stdout, getenv)
+	kafka := flags.Kafka()
+	flags.StringVar(&o.prefix, "prefix", "tallygate", "what all names of the installation begin with; events go to the topic `PREFIX`.events")
+	flags.StringVar(&format, "format", "", "`FORMAT` of the lines: combined, common or ndjson; by default each line is recognized by itself")
+	flags.BoolVar(&o.follow, "follow", false, "go on when the file ends, and wait for more; a file that was rotated or truncated is read from its start")
+	flags.BoolVar(&o.follow, "f", false, "the same as --follow")
+	flags.BoolVar(&o.now, "now", false, "send events without their own time: they count when they arrive")
+	flags.Float64Var(&o.rate, "rate", 0, "`EVENTS` per second at most; 0 is as fast as Kafka takes them")
+	flags.BoolVar(&o.json, "json", false, "print the summary as JSON, and no progress")
+	flags.DurationVar(&o.patience, "patience", 30*time.Second, "how long Kafka may acknowledge nothing before the command gives up; with --follow, only when it ends")
+	files, err := parseMixed(flags, args)
+	if err != nil {
+		return nil, err
+	}
+	o.kafka, err = kafka.Build()
+	errs := []error{err}
+	if o.format, err = accesslog.ParseFormat(format); err != nil {
+		errs = append(errs, fmt.Errorf("--format: %w", err))
+	}
+	switch {
+	case len(files) == 0:
+		errs = append(errs, errors.New("which file? Give its name, or - for standard input; --help tells more"))
+	case len(files) > 1:
+		errs = append(errs, fmt.Errorf("one file at a time, got %d: cat them into `tallygate emit -`", len(files)))
+	default:
+		o.file = files[0]
+	}
+	if o.follow && strings.HasSuffix(o.file, ".gz") {
+		errs = append(errs, errors.New("--follow cannot follow a compressed file"))
+	}
+	if o.rate < 0 {
+		errs = append(errs, fmt.Errorf("--rate %v: want 0 or more", o.rate))
+	}
+	if o.patience <= 0 {
+		errs = append(errs, fmt.Errorf("--patience %v: want more than 0", o.patience))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, &ops.UsageError{Err: err}
+	}
+	return &o, nil
+}
+
+// parseMixed allows options behind the file's name too, which package flag does not.
+func parseMixed(flags *ops.Options, args []string) (files []string, err error) {
+	for {
+		if err := flags.Parse(args); err != nil {
+			return nil, err
+		}
+		if flags.NArg() == 0 {
+			return files, nil
+		}
+		files = append(files, flags.Arg(0))
+		args = flags.Args()[1:]
+	}
+}
+
+func run(ctx context.Context, o *options, stdin io.Reader, stdout, stderr io.Writer) error {
+	in, err := open(ctx, o, stdin)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	mechanism, err := o.kafka.Mechanism()
+	if err != nil {
+		return fmt.Errorf("set up SASL: %w", err)
+	}
+	say := newReporter(o, in, stderr)
+	emitter, err := emit.New(emit.Config{
+		Brokers: o.kafka.Brokers, TLS: o.kafka.TLS, SASL: mechanism,
+		Prefix: o.prefix, ClientID: "tallygate-emit-command", AsIs: true,
+		OnDrop: say.drop,
+	})
+	if err != nil {
+		return &ops.UsageError{Err: err}
+	}
+	started := time.Now()
+	s := sender{options: o, emitter: emitter, say: say, reader: accesslog.NewReader(in, o.format)}
+	err = s.send(ctx)
+	say.finish()
+	return errors.Join(err, summarize(stdout, o, emitter.Stats(), s.skipped, time.Since(started)))
+}

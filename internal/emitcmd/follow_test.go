@@ -1,0 +1,79 @@
+package emitcmd
+
+import (
+	"context"
+	"io"
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+// following reads a followed file in the background.
+type following struct {
+	got  output
+	end  context.CancelFunc
+	done sync.WaitGroup
+	err  error
+}
+
+func follow(t *testing.T, path string) *following {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	f, err := newFollower(ctx, path, time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &following{end: end}
+	r.done.Go(func() {
+		_, r.err = io.Copy(&r.got, f)
+		_ = f.Close()
+	})
+	t.Cleanup(func() {
+		end()
+		r.done.Wait()
+		if r.err != nil {
+			t.Error(r.err)
+		}
+	})
+	return r
+}
+
+func (r *following) want(t *testing.T, text string) {
+	t.Helper()
+	eventually(t, "the follower reads "+text, func() bool { return r.got.String() == text })
+}
+
+func TestFollowingAFileThatGrows(t *testing.T) {
+	path := write(t, "log", "a\n")
+	r := follow(t, path)
+	r.want(t, "a\n")
+	appendTo(t, path, "b")
+	r.want(t, "a\nb")
+	appendTo(t, path, "c\n")
+	r.want(t, "a\nbc\n")
+}
+
+func TestFollowingAFileThatIsRotated(t *testing.T) {
+	path := write(t, "log", "a\nb")
+	r := follow(t, path)
+	r.want(t, "a\nb")
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, path+".1", "c") // by a writer that has not noticed yet
+	r.want(t, "a\nbc")
+	appendTo(t, path, "d\n")
+	r.want(t, "a\nbc\nd\n")
+}
+
+func TestFollowingAFileThatIsTruncated(t *testing.T) {
+	path := write(t, "log", "a\nlong line\n")
+	r := follow(t, path)
+	r.want(t, "a\nlong line\n")
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, path, "b\n")
+	r.want(t, "a\nlong line\nb\n")
+}

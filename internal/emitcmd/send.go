@@ -1,0 +1,167 @@
+package emitcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/accesslog"
+	"github.com/tallygate/tallygate/pipeline/emit"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// sender moves events from the reader to Kafka.
+type sender struct {
+	*options
+	emitter *emit.Emitter
+	say     *reporter
+	reader  *accesslog.Reader
+	skipped int
+}
+
+// send returns when the input has ended, or ctx, and what was read is acknowledged; or when
+// Kafka acknowledged nothing for as long as the options' patience.
+func (s *sender) send(ctx context.Context) error {
+	patience := newPatience(s.emitter, s.patience, s.say)
+	defer patience.stop()
+	if !s.follow {
+		patience.mayEnd()
+	}
+	defer context.AfterFunc(ctx, patience.mayEnd)()
+	// The end of ctx ends the reading, not the sending of what was read.
+	sending := patience.ctx
+	err := s.copy(ctx, sending)
+	patience.mayEnd()
+	if closeErr := s.emitter.Close(sending); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+func (s *sender) copy(ctx, sending context.Context) error {
+	pace := pacer{rate: s.rate}
+	for ctx.Err() == nil {
+		e, line, err := s.reader.Next()
+		if bad, ok := errors.AsType[*accesslog.LineError](err); ok {
+			s.skip(bad.Line, bad.Err)
+			continue
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the input: %w", err)
+		}
+		if s.now {
+			e.Time = event.NoTime
+		} else if e.Time != event.NoTime {
+			s.say.age(line, e.Time.Time())
+		}
+		if err := pace.wait(ctx); err != nil {
+			return nil // interrupted: what was read before is sent
+		}
+		if err := s.emitter.EmitWait(sending, e); sending.Err() != nil {
+			return context.Cause(sending)
+		} else if err != nil {
+			s.skip(line, err)
+		}
+	}
+	return nil
+}
+
+func (s *sender) skip(line int, err error) {
+	s.skipped++
+	s.say.skipped(line, err)
+}
+
+// pacer lets at most rate events a second through.
+type pacer struct {
+	rate float64
+	next time.Time
+}
+
+func (p *pacer) wait(ctx context.Context) error {
+	if p.rate == 0 {
+		return nil
+	}
+	now := time.Now()
+	if p.next.Before(now.Add(-time.Second)) { // at the start, or after a pause: no catching up
+		p.next = now
+	}
+	wait := p.next.Sub(now)
+	p.next = p.next.Add(time.Duration(float64(time.Second) / p.rate))
+	if wait <= 0 {
+		return nil
+	}
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// patience watches that Kafka acknowledges something while events wait. It tells the user
+// what is wrong, and ends ctx when that has lasted too long.
+type patience struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	ends   chan struct{} // closed when patience may end
+	once   sync.Once
+	done   sync.WaitGroup
+}
+
+func newPatience(e *emit.Emitter, limit time.Duration, say *reporter) *patience {
+	p := &patience{ends: make(chan struct{})}
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	p.done.Go(func() { p.watch(e, limit, say) })
+	return p
+}
+
+// mayEnd starts the clock.
+func (p *patience) mayEnd() { p.once.Do(func() { close(p.ends) }) }
+
+func (p *patience) stop() {
+	p.cancel(nil)
+	p.done.Wait()
+}
+
+func (p *patience) watch(e *emit.Emitter, limit time.Duration, say *reporter) {
+	tick := time.NewTicker(min(limit, time.Second))
+	defer tick.Stop()
+	var emitted uint64
+	progress, ends := time.Now(), p.ends
+	limited := false
+	for {
+		select {
+		case <-tick.C:
+		case <-ends:
+			ends, limited = nil, true
+			progress = time.Now()
+		case <-p.ctx.Done():
+			return
+		}
+		stats := e.Stats()
+		if stats.Queued == 0 || stats.Emitted != emitted {
+			progress, emitted = time.Now(), stats.Emitted
+		}
+		stalled := time.Since(progress)
+		if stalled >= 2*time.Second && stats.LastError != nil {
+			say.stalled(stats.LastError)
+		}
+		if limited && stalled >= limit {
+			p.cancel(fmt.Errorf("gave up after %v without an answer from Kafka: %w", limit, lastOr(stats.LastError)))
+			return
+		}
+	}
+}
+
+func lastOr(err error) error {
+	if err == nil {
+		return errors.New("it takes the events and does not acknowledge them")
+	}
+	return err
+}

@@ -1,0 +1,43 @@
+package ops
+
+import (
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RedisOptions are the options that make a connection to Redis.
+type RedisOptions struct {
+	o                          *Options
+	addrs                      *List
+	user, passwordFile, master string
+	db                         int
+	tls                        tlsOptions
+}
+
+// Redis adds the Redis options.
+func (o *Options) Redis(def ...string) *RedisOptions {
+	r := &RedisOptions{o: o}
+	r.addrs = o.List("redis", def, "Redis, `HOST:PORT,…`: one server, the nodes of a Cluster, or the Sentinels")
+	o.StringVar(&r.user, "redis-user", "", "Redis `user`; the password is in TALLYGATE_REDIS_PASSWORD or in --redis-password-file")
+	o.StringVar(&r.passwordFile, "redis-password-file", "", "`FILE` with Redis' password")
+	o.StringVar(&r.master, "redis-master", "", "`name` of the master that the Sentinels watch")
+	o.IntVar(&r.db, "redis-db", 0, "`number` of the database")
+	r.tls.add(o, "redis")
+	return r
+}
+
+// Given reports whether there is a Redis to connect to.
+func (r *RedisOptions) Given() bool { return len(*r.addrs) > 0 }
+
+// Build makes the client; it connects when it is first used.
+func (r *RedisOptions) Build() (redis.UniversalClient, error) {
+	password, err := r.o.Secret("TALLYGATE_REDIS_PASSWORD", r.passwordFile)
+	t, terr := r.tls.build()
+	if err := errors.Join(err, terr); err != nil {
+		return nil, err
+	}
+	return redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: *r.addrs, Username: r.user, Password: password, DB: r.db, MasterName: r.master, TLSConfig: t,
+	}), nil
+}
