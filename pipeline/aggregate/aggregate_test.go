@@ -1,9 +1,11 @@
 package aggregate
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -62,4 +64,23 @@ func TestCountsAndVerdicts(t *testing.T) {
 			t.Fatalf("%d verdicts after a restart, want %d", n, want)
 		}
 	})
+}
+
+// An instance that is told to stop while Kafka is away stops all the same: what it could not
+// make durable is taken up again by the next.
+func TestStopsWithoutKafka(t *testing.T) {
+	t.Parallel()
+	s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	r := newRig(t, s.Kafka)
+	m := r.start(compile(t, yearly))
+	r.ready(m)
+	r.emit(hit("u1", "x.y"))
+	eventually(t, "it is counted", func() bool { return r.count("u1", "per-year", m) == event.One })
+	r.emit(hit("u1", "x.y"))
+	s.Close()
+	m.end(t)
 }

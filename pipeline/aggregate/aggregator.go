@@ -61,7 +61,7 @@ func New(cfg Config) (*Aggregator, error) {
 		cfg:     cfg,
 		log:     cfg.Logger,
 		names:   topics.NamesOf(cfg.Prefix),
-		metrics: newMetrics(cfg.Registry),
+		metrics: newMetrics(cfg.Registry, cfg.Rules),
 		parts:   map[int32]*partition{},
 	}, nil
 }

@@ -70,7 +70,9 @@ func (p *partition) inputRecord(m *sarama.ConsumerMessage) error {
 	d := &p.decode
 	d.headers = d.headers[:0]
 	for _, h := range m.Headers {
-		d.headers = append(d.headers, event.Header{Key: string(h.Key), Value: h.Value})
+		if event.IsCloudEvents(h.Key) {
+			d.headers = append(d.headers, event.Header{Key: string(h.Key), Value: h.Value})
+		}
 	}
 	events, err := d.input.Decode(m.Value, d.headers, m.Key, d.events[:0])
 	d.events = events

@@ -67,7 +67,7 @@ func (p *partition) snapshot() *checkpoint {
 	return c
 }
 
-func (c *checkpoint) restore(p *partition) {
+func (c *checkpoint) restore(p *partition) error {
 	p.broker = event.NoTime
 	if c.Version > 0 {
 		p.broker = c.Broker
@@ -75,7 +75,7 @@ func (c *checkpoint) restore(p *partition) {
 	for from, o := range c.Origins {
 		p.origins[from] = mark{o[0], int(o[1])}
 	}
-	p.producers.restore(c.Producers)
+	return p.producers.restore(c.Producers)
 }
 
 // checkpoints makes one every so often, until the partition is closed or dies.
@@ -99,9 +99,10 @@ func (p *partition) checkpoints() error {
 	}
 }
 
-// closeWithin bounds the last checkpoint: a partition that is not let go in time is lost to
-// the group, and its events are taken up again by the next owner anyway.
-const closeWithin = 10 * time.Second
+// closeWithin bounds the last checkpoint: whoever waits for a partition that is let go, or for
+// a process that was told to stop, does not wait for a Kafka that is away. The events are
+// taken up again by the next owner.
+const closeWithin = 5 * time.Second
 
 func (p *partition) lastCheckpoint() {
 	ctx, cancel := context.WithTimeout(p.ctx, closeWithin)
@@ -114,8 +115,12 @@ func (p *partition) lastCheckpoint() {
 // checkpoint makes durable what was processed up to now, then lets its offsets go. It is
 // fuzzy: states may hold later events too, which their marks tell.
 func (p *partition) checkpoint(ctx context.Context) error {
-	p.checkpointing.Lock()
-	defer p.checkpointing.Unlock()
+	select {
+	case p.checkpointing <- struct{}{}:
+		defer func() { <-p.checkpointing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	began := time.Now()
 	p.lock()
 	for _, key := range p.pending.published() {

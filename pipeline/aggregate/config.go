@@ -107,6 +107,8 @@ func (c Config) sarama() *sarama.Config {
 	s := goka.DefaultConfig()
 	s.Version = sarama.V2_8_0_0
 	s.ClientID = cmp.Or(c.InstanceID, c.Prefix+"-aggregator")
+	s.Net.DialTimeout, s.Net.WriteTimeout = 10*time.Second, 10*time.Second
+	s.Net.ReadTimeout = 15 * time.Second // above what brokers may wait for replicas
 	s.Consumer.Offsets.Initial = sarama.OffsetOldest
 	s.Consumer.Group.ResetInvalidOffsets = false
 	s.Consumer.Group.Session.Timeout = c.SessionTimeout

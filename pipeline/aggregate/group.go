@@ -44,7 +44,9 @@ func (g *group) Consume(ctx context.Context, topics []string, h sarama.ConsumerG
 			return err
 		case err == nil && cause == nil:
 			g.agg.log.Info("the group rebalances")
-			wait = minBackoff
+			if wait = minBackoff; time.Since(began) < minBackoff && !sleep(ctx, minBackoff) {
+				return nil
+			}
 			continue
 		}
 		if time.Since(began) > time.Minute {

@@ -15,7 +15,7 @@ import (
 type metrics struct {
 	events       eventResults
 	decodeErrors *prometheus.CounterVec
-	matches      *prometheus.CounterVec
+	matches      []prometheus.Counter // by limit
 	verdictsOut  *prometheus.CounterVec
 	notMatched   *prometheus.CounterVec
 	checkpoints  prometheus.Histogram
@@ -36,7 +36,7 @@ type eventResults struct {
 	counted, unmatched, repeat, late, tooOld, replayed, producerRepeat, deadLetter prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, set *rules.Set) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return register(reg, prometheus.NewCounter(prometheus.CounterOpts{Name: "tallygate_" + name, Help: help}))
 	}
@@ -48,6 +48,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tallygate_" + name, Help: help, Buckets: buckets}))
+	}
+	byRule := counters("rule_matches_total", "Events counted under a limit.", "rule")
+	matches := make([]prometheus.Counter, len(set.Limits))
+	for i, l := range set.Limits {
+		matches[i] = byRule.WithLabelValues(l.Name)
 	}
 	events := counters("events_total", "Events, by what became of them (counted, repeat and late: once per key).", "result")
 	return &metrics{
@@ -62,7 +67,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			deadLetter:     events.WithLabelValues("dead_letter"),
 		},
 		decodeErrors: counters("event_decode_errors_total", "Records that are not, or not only, events, by reason.", "reason"),
-		matches:      counters("rule_matches_total", "Events counted under a limit.", "rule"),
+		matches:      matches,
 		notMatched:   counters("rule_skips_total", "Events that a rule could not judge, by reason.", "rule", "reason"),
 		verdictsOut:  counters("verdicts_total", "Verdicts published.", "rule", "state", "mode"),
 		checkpoints:  histogram("checkpoint_duration_seconds", "From a checkpoint's cut until its offsets are released.", prometheus.ExponentialBuckets(0.001, 2, 14)),
@@ -130,7 +135,7 @@ func (m *metrics) stepped(w *rules.Work, res *rules.Result) {
 	m.events.late.Add(float64(res.Late))
 	m.events.counted.Inc()
 	for i := range w.Hits {
-		m.matches.WithLabelValues(w.Hits[i].Limit.Name).Inc()
+		m.matches[w.Hits[i].Limit.Index].Inc()
 	}
 }
 

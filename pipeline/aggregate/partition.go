@@ -40,7 +40,7 @@ type partition struct {
 	offered   int64               // verdict records below are with Config.Published
 	leftovers map[string]leftover // unpublished verdicts that the owner before has left, by key
 
-	checkpointing sync.Mutex // one at a time: the regular ones, and the last
+	checkpointing chan struct{} // holds one: the regular checkpoints, and the last, take turns
 
 	mu      sync.Mutex
 	waiting atomic.Int32 // how many others wait for mu while the partition's goroutine has it
@@ -83,6 +83,8 @@ func newPartition(a *Aggregator, id int32, s *session) *partition {
 		ctx:     ctx,
 		cancel:  cancel,
 		stop:    make(chan struct{}),
+
+		checkpointing: make(chan struct{}, 1),
 		partitionState: partitionState{
 			table:     state.New(),
 			origins:   map[int32]mark{},

@@ -1,7 +1,8 @@
 package aggregate
 
 import (
-	"maps"
+	"encoding/hex"
+	"fmt"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -9,7 +10,7 @@ import (
 // An emitter heads its records with its instance and a sequence per partition. The partition
 // keeps each instance's last one and so drops exactly what a retry put into the log twice.
 type producers struct {
-	last map[string]producerRow
+	last map[string]*producerRow
 }
 
 // producerRow is an instance's last sequence, and the broker time of its record.
@@ -23,18 +24,21 @@ const (
 	forgetProducers = event.Day // a retry is minutes late at most
 )
 
-func newProducers() producers { return producers{last: map[string]producerRow{}} }
+func newProducers() producers { return producers{last: map[string]*producerRow{}} }
 
 // repeated notes a record and reports whether it was seen before.
 func (s *producers) repeated(instance []byte, seq uint64, broker event.Micros) bool {
-	row, known := s.last[string(instance)]
-	if known && seq <= row.Seq {
-		return true
+	if row := s.last[string(instance)]; row != nil {
+		if seq <= row.Seq {
+			return true
+		}
+		row.Seq, row.Seen = seq, broker
+		return false
 	}
-	if !known && len(s.last) >= maxProducers {
+	if len(s.last) >= maxProducers {
 		s.evict(broker)
 	}
-	s.last[string(instance)] = producerRow{seq, broker}
+	s.last[string(instance)] = &producerRow{seq, broker}
 	return false
 }
 
@@ -53,6 +57,22 @@ func (s *producers) evict(broker event.Micros) {
 	}
 }
 
-func (s *producers) snapshot() map[string]producerRow { return maps.Clone(s.last) }
+// snapshot writes the instances in hexadecimal: they are any bytes, and JSON's strings are not.
+func (s *producers) snapshot() map[string]producerRow {
+	rows := make(map[string]producerRow, len(s.last))
+	for name, row := range s.last {
+		rows[hex.EncodeToString([]byte(name))] = *row
+	}
+	return rows
+}
 
-func (s *producers) restore(rows map[string]producerRow) { maps.Copy(s.last, rows) }
+func (s *producers) restore(rows map[string]producerRow) error {
+	for text, row := range rows {
+		name, err := hex.DecodeString(text)
+		if err != nil {
+			return fmt.Errorf("checkpoint record: producer %q: %w", text, err)
+		}
+		s.last[string(name)] = &row
+	}
+	return nil
+}

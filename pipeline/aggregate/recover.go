@@ -78,6 +78,9 @@ type leftover struct {
 // read applies the changelog's records up to the one at offset through.
 func (r *recovery) read(ctx context.Context, through int64) error {
 	topic := r.agg.names.Table
+	if through < r.next { // a fence that an earlier takeover has left
+		return nil
+	}
 	if r.next == 0 {
 		oldest, err := r.agg.clients.bulk.GetOffset(topic, r.id, sarama.OffsetOldest)
 		if err != nil {
@@ -193,7 +196,9 @@ func (p *partition) resume(c *checkpoint) error {
 	if c == nil {
 		c = &checkpoint{}
 	}
-	c.restore(p)
+	if err := c.restore(p); err != nil {
+		return err
+	}
 	for l, topic := range []string{inputLane: p.agg.names.Events, loopLane: p.agg.names.Loop} {
 		if err := p.resumeLane(lane(l), topic, c); err != nil {
 			return err

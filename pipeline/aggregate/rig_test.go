@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 // everyKafka runs a test on the embedded Kafka and, where the environment names one, on a
 // real one.
 func everyKafka(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Parallel() // they wait more than they work
 	t.Run("kfake", func(t *testing.T) {
 		s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{}) // outlives the members, which cleanups end
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/IBM/sarama"
 
@@ -41,7 +42,15 @@ func (s *sideWriter) run(ctx context.Context) {
 	})
 	<-ctx.Done()
 	s.producer.AsyncClose()
-	wg.Wait()
+	sent := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(sent)
+	}()
+	select { // without Kafka it would try for ever; what is not sent, no checkpoint covers
+	case <-sent:
+	case <-time.After(closeWithin):
+	}
 }
 
 // sideTicket counts what a partition has sent aside and is not acknowledged: what was sent

@@ -14,6 +14,12 @@ type cloudEvent struct {
 	data, data64                   token
 }
 
+// IsCloudEvents reports whether a header of this name matters to Decode: the others need not
+// be given to it.
+func IsCloudEvents(header []byte) bool {
+	return len(header) >= 3 && strings.EqualFold(string(header[:3]), "ce_") || strings.EqualFold(string(header), "content-type")
+}
+
 // readHeaders finds out how the record is written. https://github.com/cloudevents/spec,
 // cloudevents/bindings/kafka-protocol-binding.md
 func (d *Decoder) readHeaders(headers []Header) {
