@@ -1,6 +1,7 @@
 package topics
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,13 +18,13 @@ func (e *ensurer) partitions(have map[string]found) (n int32, advice []string) {
 		if !ok {
 			continue
 		}
-		if t.partitions != e.cfg.Partitions {
+		if e.cfg.Partitions != 0 && t.partitions != e.cfg.Partitions {
 			advice = append(advice, fmt.Sprintf("%s has %d partitions, and that cannot be changed to the %d of the settings; %s",
 				name, t.partitions, e.cfg.Partitions, migration(e.cfg.Prefix, e.cfg.Partitions)))
 		}
 		return t.partitions, advice
 	}
-	return e.cfg.Partitions, nil
+	return cmp.Or(e.cfg.Partitions, defaultPartitions), nil
 }
 
 // checkPartitions refuses counts that differ: keys would be apart from their states.

@@ -78,10 +78,12 @@ type Layout struct {
 	Advice []string
 }
 
+// defaultPartitions is how many there are when nobody says.
+const defaultPartitions = 12
+
 const day = 24 * time.Hour
 
 func (c Config) withDefaults() Config {
-	c.Partitions = cmp.Or(c.Partitions, 12)
 	c.Prefix = cmp.Or(c.Prefix, "tallygate")
 	c.EventRetention = cmp.Or(c.EventRetention, 7*day)
 	c.LoopRetention = cmp.Or(c.LoopRetention, 7*day)

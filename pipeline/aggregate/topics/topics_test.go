@@ -231,6 +231,10 @@ func TestWhatOnlyShouldBeIsAdvice(t *testing.T) {
 		c.create(t, n.Events, 2, nil)
 		c.create(t, n.Table, 2, map[string]string{"cleanup.policy": "compact", "segment.bytes": "1073741824"})
 		l, err := c.ensure(t, Config{ProducerTime: true})
+		if err != nil || strings.Contains(strings.Join(l.Advice, "\n"), "cannot be changed") {
+			t.Fatal("a count that nobody asked for is missed:", l, err)
+		}
+		l, err = c.ensure(t, Config{ProducerTime: true, Partitions: 12})
 		if err != nil {
 			t.Fatal(err)
 		}
