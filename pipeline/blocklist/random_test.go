@@ -38,6 +38,11 @@ func TestAnythingGoes(t *testing.T) {
 			w.own(partition, w.r.IntN(2))
 		}
 		for name, table := range map[string]*enforce.Table{"long": w.table, "late": w.late()} {
+			t.Cleanup(func() {
+				if t.Failed() {
+					w.explain(table)
+				}
+			})
 			eventually(t, fmt.Sprintf("the %s running table has what was published (seed %d)", name, seed), func() bool { return w.equal(table) })
 		}
 	})
@@ -56,6 +61,7 @@ type world struct {
 	model      map[string]verdict.Verdict
 
 	table    *enforce.Table
+	feed     *Feed
 	stopFeed func()
 }
 
@@ -87,7 +93,7 @@ func (w *world) late() *enforce.Table {
 }
 
 func (w *world) follow() {
-	_, w.stopFeed = startFeed(w.t, w.client, w.table, func(c *FeedConfig) { c.Shards = 2 })
+	w.feed, w.stopFeed = startFeed(w.t, w.client, w.table, func(c *FeedConfig) { c.Shards = 2 })
 }
 
 func (w *world) startPublisher(i int) {
@@ -180,4 +186,25 @@ func (w *world) equal(table *enforce.Table) bool {
 		}
 	}
 	return true
+}
+
+// explain logs how a table differs from what was published.
+func (w *world) explain(table *enforce.Table) {
+	w.t.Logf("feed %+v, ready %v, staleness %v", w.feed.Stats(), table.Ready(), table.Staleness())
+	for i, p := range w.publishers {
+		w.t.Logf("publisher %d: %+v", i, p.Stats())
+	}
+	got := map[string]verdict.Verdict{}
+	all, _ := table.List("", "", 1<<20)
+	for _, v := range all {
+		key := string(verdict.AppendRecordKey(nil, v))
+		if got[key] = *v; w.model[key].Seq != v.Seq {
+			w.t.Logf("%s has seq %d, want %d", key, v.Seq, w.model[key].Seq)
+		}
+	}
+	for key, v := range w.model {
+		if _, ok := got[key]; !ok {
+			w.t.Logf("%s is not there, want seq %d", key, v.Seq)
+		}
+	}
 }

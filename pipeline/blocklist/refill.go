@@ -12,8 +12,8 @@ import (
 // refill keeps the last record of each key.
 type refill struct {
 	last   map[string]Record
-	empty  bool         // Redis holds nothing of this partition: what would be removed need not be written
-	before event.Micros // what ran out before this moment need not, either
+	empty  bool         // Redis holds nothing of this partition: removals, and what ran out, can be left out
+	before event.Micros // what ended before this moment ran out
 }
 
 func newRefill(empty bool, before event.Micros) *refill {

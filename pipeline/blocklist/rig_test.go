@@ -39,7 +39,7 @@ func onEachRedis(t *testing.T, test func(t *testing.T, client redis.UniversalCli
 	t.Run("redis", func(t *testing.T) { test(t, dial(t, realRedis(t))) })
 }
 
-func dial(t *testing.T, addr string) redis.UniversalClient {
+func dial(t testing.TB, addr string) redis.UniversalClient {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
@@ -47,7 +47,7 @@ func dial(t *testing.T, addr string) redis.UniversalClient {
 
 // realRedis returns the address of an empty Redis: that of TALLYGATE_TEST_REDIS, which is flushed, or
 // one that runs as long as the test.
-func realRedis(t *testing.T) string {
+func realRedis(t testing.TB) string {
 	if addr := os.Getenv("TALLYGATE_TEST_REDIS"); addr != "" {
 		if err := dial(t, addr).FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func realRedis(t *testing.T) string {
 	return addr
 }
 
-func freeAddr(t *testing.T) string {
+func freeAddr(t testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -95,14 +95,14 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 
 // broker is a Kafka with a verdict topic, and the owner who writes it.
 type broker struct {
-	t      *testing.T
+	t      testing.TB
 	addrs  []string
 	client *kgo.Client
 }
 
 const testTopic = "tallygate.verdicts"
 
-func newBroker(t *testing.T, partitions int32) *broker {
+func newBroker(t testing.TB, partitions int32) *broker {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, testTopic))
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func (b *broker) publisher(client redis.UniversalClient, change func(*PublisherC
 }
 
 // start runs something until the returned function, or the end of the test, stops it.
-func start(t *testing.T, run func(context.Context) error) (stop func()) {
+func start(t testing.TB, run func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
@@ -167,7 +167,7 @@ func start(t *testing.T, run func(context.Context) error) (stop func()) {
 	return stop
 }
 
-func startFeed(t *testing.T, client redis.UniversalClient, sink Sink, change func(*FeedConfig)) (*Feed, func()) {
+func startFeed(t testing.TB, client redis.UniversalClient, sink Sink, change func(*FeedConfig)) (*Feed, func()) {
 	t.Helper()
 	cfg := FeedConfig{Redis: client, Heartbeat: 50 * time.Millisecond, Block: 50 * time.Millisecond, Jitter: 10 * time.Millisecond, Logger: quiet()}
 	if change != nil {

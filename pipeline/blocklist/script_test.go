@@ -248,3 +248,36 @@ func TestNothingIsHalfWrittenWithoutMemory(t *testing.T) {
 	}
 	checkStream(t, client)
 }
+
+// TestTwoFillAnEmptyRedisAtOnce: one publisher read the topic before a block was removed and one after, which
+// therefore leaves the block and its removal out. When the first one's batch gets there first, the second must not
+// go on with what it has: the removal would be lost.
+func TestTwoFillAnEmptyRedisAtOnce(t *testing.T) {
+	onEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		kafka, s := newBroker(t, 1), testStore(t, client)
+		p, stop := kafka.publisher(client, nil)
+		stop()
+		defer p.cfg.Transport.CloseIdleConnections()
+		second := newWorker(p, 0)
+		if !second.ask(t.Context()) || second.reached != 0 {
+			t.Fatalf("reached %d, want 0", second.reached)
+		}
+
+		_, end, early := kafka.write(0, record(block("1", 1, time.Hour)), record(block("2", 1, time.Hour)))
+		if _, ok, err := s.apply(t.Context(), batch{start: 0, next: end, records: early}); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		_, end, late := kafka.write(0, tombstone(block("1", 1, time.Hour)), record(block("3", 1, time.Hour)))
+		second.write(t.Context(), written{records: slices.Concat(early[1:], late[1:]), end: end, partial: true})
+		if !second.behind {
+			t.Error("the second goes on as if it had been the only one")
+		}
+		if err := second.catchUp(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"uid=2|r block 1", "uid=3|r block 1"}
+		if got := contents(t, client); !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
+}

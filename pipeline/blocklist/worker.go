@@ -72,7 +72,7 @@ func (w *worker) step(ctx context.Context) error {
 	case first > w.reached:
 		return w.catchUp(ctx, first)
 	case next > w.reached, time.Since(w.beat) >= w.p.cfg.Heartbeat:
-		w.write(ctx, records, next, now)
+		w.write(ctx, written{records: records, end: next, applied: now})
 	default:
 		w.wait(ctx)
 	}
@@ -102,7 +102,7 @@ func (w *worker) follow(ctx context.Context) error {
 		now = 0
 	}
 	if f.next > w.reached || time.Since(w.beat) >= w.p.cfg.Heartbeat {
-		w.write(ctx, f.records, f.next, now)
+		w.write(ctx, written{records: f.records, end: f.next, applied: now})
 	}
 	return nil
 }
@@ -133,16 +133,24 @@ func (w *worker) catchUp(ctx context.Context, atLeast int64) error {
 		}
 	}
 	w.behind, w.checked = false, time.Now()
-	w.write(ctx, refill.records(), next, now)
+	w.write(ctx, written{records: refill.records(), end: next, applied: now, partial: refill.empty})
 	return nil
 }
 
-// write applies records, which are all up to the offset end, in batches; applied is up to when the
-// partition has been applied then, 0 when that is not its end. Where another publisher
-// has been there, it goes on behind that; when Redis has less than it had, the worker falls behind.
-func (w *worker) write(ctx context.Context, records []Record, end int64, applied event.Micros) {
-	for beat := true; beat || w.reached < end; beat = false {
-		b := batch{partition: w.partition, start: w.reached, next: end, applied: applied}
+// written is what there is to apply from what was reached on.
+type written struct {
+	records []Record
+	end     int64        // the offset behind them
+	applied event.Micros // up to when the partition has been applied then; 0 when end is not its end
+	partial bool         // records that only matter where Redis holds something were left out
+}
+
+// write applies in batches. Where another publisher has been there, it goes on behind that. The worker falls behind when
+// Redis has less than it had, and when somebody wrote to a Redis that was thought to be empty.
+func (w *worker) write(ctx context.Context, what written) {
+	records := what.records
+	for beat := true; beat || w.reached < what.end; beat = false {
+		b := batch{partition: w.partition, start: w.reached, next: what.end, applied: what.applied}
 		b.records = records[:min(len(records), w.p.cfg.BatchSize)]
 		if rest := records[len(b.records):]; len(rest) > 0 {
 			b.next, b.applied = rest[0].Offset, 0
@@ -151,10 +159,10 @@ func (w *worker) write(ctx context.Context, records []Record, end int64, applied
 		if ctx.Err() != nil {
 			return
 		}
-		w.behind = w.behind || reached < b.start
+		w.behind = reached < b.start || what.partial && !ok
 		w.reached = reached
 		w.note(func(s *PartitionStats) {
-			s.Reached, s.Lag = reached, max(end-reached, 0)
+			s.Reached, s.Lag = reached, max(what.end-reached, 0)
 			if ok && b.applied > 0 {
 				s.Applied = b.applied
 			} else if w.behind {

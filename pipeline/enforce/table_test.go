@@ -3,8 +3,6 @@ package enforce
 import (
 	"context"
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"os/exec"
 	"slices"
 	"strings"
@@ -288,76 +286,5 @@ func TestListPages(t *testing.T) {
 	}
 	if want := []string{"uid=1", "uid=22", "/", "uid=2", "uid=3", "/"}; !slices.Equal(got, want) {
 		t.Errorf("pages %v, want %v", got, want)
-	}
-}
-
-// TestAgainstAMap does random things to a table and to a map, and compares every answer.
-func TestAgainstAMap(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
-	table := newTable(t)
-	model := map[string]verdict.Verdict{}
-	shardOf := map[string]int{}
-	random := func() verdict.Verdict {
-		n := r.IntN(3000)
-		key := []string{"uid=%d", "ip=2001:db8::%d", "attrs.x=%d&uid=1"}[n%3]
-		return block([]string{"a", "b"}[r.IntN(2)], fmt.Sprintf(key, n), func(v *verdict.Verdict) { v.Seq = r.Int64N(1000) })
-	}
-	shard := func(v verdict.Verdict) int { return len(v.Key[0].Value) % 2 }
-	table.rounds, table.applied = make([]uint64, 2), nil
-	apply := func(v verdict.Verdict) {
-		key := string(verdict.AppendRecordKey(nil, &v))
-		if old, ok := model[key]; ok && old.Seq > v.Seq {
-			return
-		}
-		shardOf[key] = shard(v)
-		if model[key] = v; v.State == verdict.Clear {
-			delete(model, key)
-		}
-	}
-	replace := func(s int) {
-		maps.DeleteFunc(model, func(key string, _ verdict.Verdict) bool { return shardOf[key] == s })
-		var all []verdict.Verdict
-		for range r.IntN(1500) {
-			if v := random(); shard(v) == s {
-				all = append(all, v)
-				key := string(verdict.AppendRecordKey(nil, &v))
-				model[key], shardOf[key] = v, s
-			}
-		}
-		table.Replace(s, all)
-	}
-	for range 30_000 {
-		v := random()
-		switch r.IntN(20) {
-		case 5, 6:
-			key := verdict.AppendRecordKey(nil, &v)
-			table.Remove(shard(v), key)
-			delete(model, string(key))
-		case 7:
-			if r.IntN(100) == 0 {
-				replace(shard(v))
-			}
-		case 0, 1, 2, 3, 4:
-			v.State = verdict.Clear
-			fallthrough
-		default:
-			table.Apply(shard(v), []verdict.Verdict{v})
-			apply(v)
-		}
-		probe := random()
-		want := false
-		for _, rule := range []string{"a", "b"} {
-			probe.Rule = rule
-			_, ok := model[string(verdict.AppendRecordKey(nil, &probe))]
-			want = want || ok
-		}
-		if got := !table.CheckDimsAt(t0, "x", probe.Key).Allowed; got != want {
-			t.Fatalf("seed %d: %v is denied: %v, want %v", seed, probe.Key, got, want)
-		}
-	}
-	if table.Len() != len(model) {
-		t.Errorf("seed %d: %d verdicts, want %d", seed, table.Len(), len(model))
 	}
 }

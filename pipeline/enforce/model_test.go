@@ -1,0 +1,103 @@
+package enforce
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// model is what a table of two shards holds, by record key.
+type model struct {
+	r     *rand.Rand
+	table *Table
+	held  map[string]verdict.Verdict
+}
+
+// random returns a verdict on one of 3,000 keys of three shapes.
+func (m *model) random() verdict.Verdict {
+	n := m.r.IntN(3000)
+	key := []string{"uid=%d", "ip=2001:db8::%d", "attrs.x=%d&uid=1"}[n%3]
+	return block([]string{"a", "b"}[m.r.IntN(2)], fmt.Sprintf(key, n), func(v *verdict.Verdict) { v.Seq = m.r.Int64N(1000) })
+}
+
+func shardOf(v verdict.Verdict) int { return len(v.Key[0].Value) % 2 }
+
+func nameOf(v verdict.Verdict) string { return string(verdict.AppendRecordKey(nil, &v)) }
+
+func (m *model) apply(v verdict.Verdict) {
+	m.table.Apply(shardOf(v), []verdict.Verdict{v})
+	if old, ok := m.held[nameOf(v)]; ok && old.Seq > v.Seq {
+		return
+	}
+	if m.held[nameOf(v)] = v; v.State == verdict.Clear {
+		delete(m.held, nameOf(v))
+	}
+}
+
+func (m *model) remove(v verdict.Verdict) {
+	m.table.Remove(shardOf(v), []byte(nameOf(v)))
+	delete(m.held, nameOf(v))
+}
+
+func (m *model) replace(shard int) {
+	maps.DeleteFunc(m.held, func(_ string, v verdict.Verdict) bool { return shardOf(v) == shard })
+	var all []verdict.Verdict
+	for range m.r.IntN(1500) {
+		if v := m.random(); shardOf(v) == shard {
+			all = append(all, v)
+			m.held[nameOf(v)] = v
+		}
+	}
+	m.table.Replace(shard, all)
+}
+
+func (m *model) step() {
+	v := m.random()
+	switch n := m.r.IntN(2000); {
+	case n == 0:
+		m.replace(shardOf(v))
+	case n < 200:
+		m.remove(v)
+	case n < 700:
+		v.State = verdict.Clear
+		m.apply(v)
+	default:
+		m.apply(v)
+	}
+}
+
+// TestAgainstAMap does random things to a table and to a map, and compares every answer.
+// TALLYGATE_TEST_SEED repeats a run.
+func TestAgainstAMap(t *testing.T) {
+	seed := rand.Uint64()
+	if s, err := strconv.ParseUint(os.Getenv("TALLYGATE_TEST_SEED"), 10, 64); err == nil {
+		seed = s
+	}
+	t.Logf("TALLYGATE_TEST_SEED=%d", seed)
+	table, err := NewTable(Config{Shards: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &model{r: rand.New(rand.NewPCG(seed, 0)), table: table, held: map[string]verdict.Verdict{}}
+	for range 30_000 {
+		m.step()
+		probe := m.random()
+		want := false
+		for _, rule := range []string{"a", "b"} {
+			probe.Rule = rule
+			_, ok := m.held[nameOf(probe)]
+			want = want || ok
+		}
+		if got := !table.CheckDimsAt(t0, "x", probe.Key).Allowed; got != want {
+			t.Fatalf("seed %d: %v is denied: %v, want %v", seed, probe.Key, got, want)
+		}
+	}
+	if table.Len() != len(m.held) {
+		t.Errorf("seed %d: %d verdicts, want %d", seed, table.Len(), len(m.held))
+	}
+}
