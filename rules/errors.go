@@ -12,13 +12,13 @@ import (
 
 // Error is one mistake in a rule file, written for the person who has to correct it.
 type Error struct {
-	File       string
-	Line       int    // from 1; 0 when the mistake has no place in the file
-	Column     int    // from 1, in characters
-	Rule       string // the rule it is in; "" outside of rules
-	Message    string // what is wrong
-	Hint       string // what to write instead; "" when the message says it all
-	SourceLine string // the line as it is in the file
+	File       string `json:"file"`
+	Line       int    `json:"line"`                  // from 1; 0 when the mistake has no place in the file
+	Column     int    `json:"column"`                // from 1, in characters
+	Rule       string `json:"rule,omitempty"`        // the rule it is in; "" outside of rules
+	Message    string `json:"message"`               // what is wrong
+	Hint       string `json:"hint,omitempty"`        // what to write instead; "" when the message says it all
+	SourceLine string `json:"source_line,omitempty"` // the line as it is in the file
 }
 
 // Error renders the mistake over several lines: its place and message, the line itself, a

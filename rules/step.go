@@ -52,7 +52,7 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 	if in.ID != "" && p.ids.most > 0 {
 		res.SpentAt = later(latest, p.ids.age)
 	}
-	dst = p.stepSections(dst, old.sections, in, &res)
+	dst = p.stepSections(dst, old.sections, in, latest, &res)
 	p.sortChanges()
 	res.Changes = p.changes
 	return dst, res
@@ -60,7 +60,7 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 
 // stepSections appends the old sections, those that were hit with the event in them, and
 // then new ones for the limits that the key meets for the first time.
-func (p *Stepper) stepSections(dst, sections []byte, in Input, res *Result) []byte {
+func (p *Stepper) stepSections(dst, sections []byte, in Input, latest event.Micros, res *Result) []byte {
 	p.met = append(p.met[:0], make([]bool, len(in.Hits))...)
 	next := 0 // most likely: sections and hits tend to be in one order
 	for len(sections) > 0 {
@@ -71,17 +71,17 @@ func (p *Stepper) stepSections(dst, sections []byte, in Input, res *Result) []by
 		sections = rest
 		if i := hitOf(in.Hits, sec.hash, next); i >= 0 {
 			p.met[i], next = true, i+1
-			dst = p.hit(dst, &sec, in, i, res)
+			dst = p.hit(dst, &sec, in, i, latest, res)
 			continue
 		}
 		if l := p.set.byHash[sec.hash]; l != nil {
-			res.SpentAt = max(res.SpentAt, l.spent(&sec))
+			res.outlive(l, &sec, latest)
 			dst = append(dst, sec.raw...)
 		}
 	}
 	for i, met := range p.met {
 		if !met {
-			dst = p.hit(dst, &section{hash: in.Hits[i].Limit.Hash}, in, i, res)
+			dst = p.hit(dst, &section{hash: in.Hits[i].Limit.Hash}, in, i, latest, res)
 		}
 	}
 	return dst
@@ -102,13 +102,13 @@ func hitOf(hits []Hit, hash SectionHash, from int) int {
 }
 
 // hit adds the i-th hit's amount to its section, judges it, and appends the section.
-func (p *Stepper) hit(dst []byte, sec *section, in Input, i int, res *Result) []byte {
+func (p *Stepper) hit(dst []byte, sec *section, in Input, i int, latest event.Micros, res *Result) []byte {
 	l, amount := in.Hits[i].Limit, in.Hits[i].Amount
 	window, added := l.Window.Add(append(p.window[:0], sec.window...), in.At, amount)
 	p.window = window
 	if added.Late {
 		res.Late++
-		res.SpentAt = max(res.SpentAt, l.spent(sec))
+		res.outlive(l, sec, latest)
 		return append(dst, sec.raw...)
 	}
 	b := &sec.block
@@ -121,7 +121,7 @@ func (p *Stepper) hit(dst []byte, sec *section, in Input, i int, res *Result) []
 		p.publish(b, in, i)
 	}
 	sec.hasBlock, sec.window = out != none, window
-	res.SpentAt = max(res.SpentAt, l.spent(sec))
+	res.outlive(l, sec, latest)
 	if out == none {
 		b = nil
 	}
@@ -162,6 +162,18 @@ func (p *Stepper) spent(k keyState) event.Micros {
 		}
 	}
 	return at
+}
+
+// outlive moves SpentAt to when the limit's section no longer matters, if that is later. A
+// window is looked into only if it may be: no window matters for longer than two of its
+// lengths behind the key's latest time.
+func (r *Result) outlive(l *Limit, sec *section, latest event.Micros) {
+	if sec.hasBlock {
+		r.SpentAt = max(r.SpentAt, sec.block.until)
+	}
+	if later(latest, 2*l.PerMax) > r.SpentAt {
+		r.SpentAt = max(r.SpentAt, l.Window.Spent(sec.window))
+	}
 }
 
 // spent is when the limit's section no longer matters.

@@ -219,6 +219,9 @@ func handmadeSet(t testing.TB, limits ...*Limit) *Set {
 	for i, l := range limits {
 		l.Index, l.Hash = i, SectionHash{byte(i), 1, 2, 3, 4, 5}
 		l.Rule.Shape, l.Rule.Limits = set.Shapes[0], []*Limit{l}
+		if l.PerMax = l.Window.Per; l.Window.Kind == windows.Calendar {
+			l.PerMax = spans[l.Window.Unit][1]
+		}
 		if err := l.Window.Validate(); err != nil {
 			t.Fatal(err)
 		}

@@ -32,8 +32,7 @@ still sent. A log line's id is a hash of the line, so sending a file again withi
 counts nothing twice.
 
 An event keeps its own time. An aggregator counts none that is older than its max_lateness
-(1h by default) when it arrives: send an old log with --now, or look at it with
-"tallygate replay" instead.
+(1h by default) when it arrives: send an old log with --now.
 
 Examples:
   tallygate emit --now access.log.1.gz             an old log, as if it happened now

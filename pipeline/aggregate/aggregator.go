@@ -27,7 +27,7 @@ type Aggregator struct {
 	names   topics.Names
 	metrics *metrics
 
-	found   *topics.Layout // what the topics are; set once they are checked
+	found   atomic.Pointer[topics.Layout] // what the topics are; set once they are checked
 	clients clients
 	links   links
 	side    *sideWriter
@@ -72,8 +72,8 @@ var errFatal = errors.New("aggregate: this instance cannot go on")
 // Prepare creates the topics that are missing, checks the others, and returns how many
 // partitions there are. Run calls it when nobody has.
 func (a *Aggregator) Prepare(ctx context.Context) (partitions int32, err error) {
-	if a.found != nil {
-		return a.found.Partitions, nil
+	if a.found.Load() != nil {
+		return a.found.Load().Partitions, nil
 	}
 	found, err := topics.Ensure(ctx, a.cfg.Brokers, a.cfg.sarama(), topics.Config{
 		Prefix:       a.cfg.Prefix,
@@ -87,7 +87,7 @@ func (a *Aggregator) Prepare(ctx context.Context) (partitions int32, err error) 
 	for _, advice := range found.Advice {
 		a.log.Warn("a topic's settings could be better", "advice", advice)
 	}
-	a.found = found
+	a.found.Store(found)
 	return found.Partitions, nil
 }
 
@@ -178,8 +178,7 @@ func (a *Aggregator) runProcessor(ctx context.Context) error {
 		goka.WithProducerBuilder(goka.ProducerBuilderWithConfig(cfg)),
 		goka.WithTopicManagerBuilder(goka.TopicManagerBuilderWithConfig(cfg, goka.NewTopicManagerConfig())),
 		goka.WithConsumerGroupBuilder(func(brokers []string, id, _ string) (sarama.ConsumerGroup, error) {
-			g, err := sarama.NewConsumerGroup(brokers, id, cfg)
-			return &group{ConsumerGroup: g, agg: a}, err
+			return a.newGroup(brokers, id, cfg)
 		}),
 	)
 	if err != nil {

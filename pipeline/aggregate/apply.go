@@ -2,7 +2,9 @@ package aggregate
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
+	"runtime/debug"
 	"slices"
 
 	"github.com/IBM/sarama"
@@ -25,6 +27,7 @@ type decoders struct {
 // process applies a bundle's records, and lets others in between them.
 func (p *partition) process(b *bundle) {
 	l := p.laneOf(b.topic)
+	defer p.panicked()
 	p.mu.Lock()
 	for _, m := range b.msgs {
 		if p.waiting.Load() > 0 {
@@ -50,6 +53,17 @@ func (p *partition) process(b *bundle) {
 	if l == inputLane {
 		p.agg.metrics.lag(p, b.hwm-next)
 	}
+}
+
+// panicked ends the instance when an event made it panic. goka would recover from that, and
+// everything would wait for the lock without a word.
+func (p *partition) panicked() {
+	r := recover()
+	if r == nil {
+		return
+	}
+	p.die(fmt.Errorf("%w: panic: %v\n%s", errFatal, r, debug.Stack()))
+	p.mu.Unlock() // what is half done stays in memory: nothing is written after the end
 }
 
 func (p *partition) record(l lane, m *sarama.ConsumerMessage) error {
@@ -117,7 +131,7 @@ func (p *partition) inputEvent(e *event.Event, offset int64, index int, broker e
 		return nil
 	}
 	works := p.match(e, at)
-	targets := p.scratch.targets[:0]
+	targets := p.targets[:0]
 	for i := range works {
 		owner := p.owner(&works[i])
 		if owner != p.id {
@@ -131,7 +145,7 @@ func (p *partition) inputEvent(e *event.Event, offset int64, index int, broker e
 			return err
 		}
 	}
-	p.scratch.targets = targets
+	p.targets = targets
 	for _, target := range targets {
 		if err := p.forward(target, origin{p.id, offset, index}, broker, e); err != nil {
 			return err
@@ -199,7 +213,8 @@ func (p *partition) owner(w *rules.Work) int32 { return int32(w.Hash&0x7fffffff)
 // already.
 func (p *partition) step(w *rules.Work, id string, at, broker event.Micros, l lane, m mark, cause verdict.Cause) error {
 	var b block
-	if ref, ok := p.table.Get(w.Key); ok {
+	ref, known := p.table.Get(w.Key)
+	if known {
 		var err error
 		if b, err = decodeBlock(p.table.Block(ref)); err != nil {
 			return err
@@ -209,17 +224,21 @@ func (p *partition) step(w *rules.Work, id string, at, broker event.Micros, l la
 		p.agg.metrics.events.replayed.Inc()
 		return nil
 	}
-	next, res := p.stepper.Step(p.scratch.state[:0], b.state, rules.Input{
+	next, res := p.stepper.Step(append(p.scratch[:0], blockHeaderSpace[:]...), b.state, rules.Input{
 		Key: w.Key, Hits: w.Hits, At: at, ID: id, Cause: cause,
 	})
-	p.scratch.state = next
+	p.scratch = next
 	p.agg.metrics.stepped(w, &res)
 	if res.Repeat {
 		return nil
 	}
 	b.marks[l], b.spent = m, res.SpentAt
-	p.scratch.block = append(appendBlockHeader(p.scratch.block[:0], &b), next...)
-	ref := p.table.Set(w.Key, p.scratch.block)
+	raw := putBlockHeader(next, &b)
+	if known {
+		ref = p.table.Replace(ref, w.Key, raw)
+	} else {
+		ref = p.table.Set(w.Key, raw)
+	}
 	if len(res.Changes) == 0 {
 		return nil
 	}

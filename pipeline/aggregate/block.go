@@ -54,6 +54,19 @@ func appendBlockHeader(dst []byte, b *block) []byte {
 	return binary.AppendVarint(dst, int64(b.spent))
 }
 
+// blockHeaderSpace is room for the longest header in front of a state.
+var blockHeaderSpace [1 + 2*lanes*binary.MaxVarintLen64 + binary.MaxVarintLen64]byte
+
+// putBlockHeader writes b's header right in front of the state that begins behind buf's
+// blockHeaderSpace, and returns the block.
+func putBlockHeader(buf []byte, b *block) []byte {
+	var room [len(blockHeaderSpace)]byte
+	header := appendBlockHeader(room[:0], b)
+	start := len(room) - len(header)
+	copy(buf[start:], header)
+	return buf[start:]
+}
+
 func decodeBlock(src []byte) (block, error) {
 	var b block
 	if len(src) == 0 {

@@ -129,7 +129,7 @@ func (c Config) sarama() *sarama.Config {
 	s.Producer.Retry.Max = 1 << 20
 	s.Producer.Flush.Frequency = 5 * time.Millisecond
 	s.Producer.Partitioner = sarama.NewHashPartitioner
-	s.Metadata.Retry.Max = 10
+	s.Metadata.Retry.Max = 4 // joining, and building anew, are tried for ever above
 	if c.Kafka != nil {
 		c.Kafka(s)
 	}

@@ -15,7 +15,9 @@ import (
 var ErrNotOwner = errors.New("aggregate: another instance owns the key")
 
 // Partition is the partition that owns a key.
-func (a *Aggregator) Partition(key []event.Dim) int32 { return partitionOf(key, a.found.Partitions) }
+func (a *Aggregator) Partition(key []event.Dim) int32 {
+	return partitionOf(key, a.found.Load().Partitions)
+}
 
 // Explain tells, for every rule that counts by these dimensions, how much the key has
 // counted at the moment now and which verdict is in force. With an api, only the rules that

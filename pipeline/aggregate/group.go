@@ -21,7 +21,8 @@ import (
 //     bundle of records.
 type group struct {
 	sarama.ConsumerGroup
-	agg *Aggregator
+	agg    *Aggregator
+	client *membership
 }
 
 // Consume returns when ctx ends, or for an error that joining again cannot cure.

@@ -33,7 +33,7 @@ func (a *Aggregator) ServeExplain(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if a.found == nil {
+	if a.found.Load() == nil {
 		problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
 		return
 	}

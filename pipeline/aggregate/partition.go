@@ -50,7 +50,8 @@ type partition struct {
 	matcher *rules.Matcher
 	stepper *rules.Stepper
 	decode  decoders
-	scratch scratch
+	scratch []byte  // a block in the making
+	targets []int32 // of an event's forwards
 }
 
 // partitionState is what mu guards: everything that events change.
@@ -65,12 +66,6 @@ type partitionState struct {
 	side      sideTicket
 }
 
-// scratch is buffers that one step reuses.
-type scratch struct {
-	state, block []byte
-	targets      []int32
-}
-
 func newPartition(a *Aggregator, id int32, s *session) *partition {
 	// Not the session's context: it ends before the last checkpoint.
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(s.Context()))
@@ -78,7 +73,7 @@ func newPartition(a *Aggregator, id int32, s *session) *partition {
 		agg:     a,
 		log:     a.log.With("partition", id),
 		id:      id,
-		of:      a.found.Partitions,
+		of:      a.found.Load().Partitions,
 		session: s,
 		ctx:     ctx,
 		cancel:  cancel,

@@ -154,7 +154,7 @@ func (r *recovery) applyOwnerRecord(m *sarama.ConsumerMessage) error {
 	case checkpointKey:
 		c, err := decodeCheckpoint(m.Value)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: %w", errFatal, err) // trying again reads the same
 		}
 		r.checkpoint = c
 	case fenced.FenceKey:
@@ -246,7 +246,7 @@ func (p *partition) resumeLane(l lane, topic string, c *checkpoint) error {
 
 // topicID is Kafka's id of a topic, which no other topic of the same name will ever have.
 func (a *Aggregator) topicID(topic string) string {
-	id := a.found.IDs[topic]
+	id := a.found.Load().IDs[topic]
 	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 

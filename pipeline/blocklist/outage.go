@@ -2,6 +2,7 @@ package blocklist
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -15,6 +16,7 @@ type outages struct {
 
 	mu     sync.Mutex
 	down   map[int32]bool // the workers that are failing
+	empty  bool           // that nothing was published yet has been said
 	last   error
 	lastAt time.Time
 }
@@ -23,6 +25,13 @@ func (o *outages) failed(who int32, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.last, o.lastAt = err, time.Now()
+	if errors.Is(err, errNothing) { // Redis is there: the first publisher isn't yet
+		if !o.empty {
+			o.log.Info(o.what+" has to wait", "for", err)
+		}
+		o.empty = true
+		return
+	}
 	if len(o.down) == 0 {
 		o.log.Error(o.what+" is interrupted, will retry", "error", err)
 		o.down = map[int32]bool{}

@@ -93,5 +93,5 @@ func (h *heap) live(ref Ref) bool {
 // so much that a chunk of half the size would do.
 func (h *heap) fits(ref Ref, n int) bool {
 	size := sizeOf(int(ref >> numberBits))
-	return n <= size && n*2 > size || size <= 64
+	return n <= size && (n*2 > size || size <= 64)
 }

@@ -88,11 +88,26 @@ func (t *Table) Key(ref Ref) []byte {
 // Set stores block under key and marks it changed. block must not alias the table's memory.
 func (t *Table) Set(key, block []byte) Ref {
 	ref := t.put(key, block)
-	c := t.heap.chunk(ref)
-	if c[offGen] == 0 {
-		c[offGen] = t.gen
+	t.changed(ref, t.heap.chunk(ref))
+	return ref
+}
+
+func (t *Table) changed(ref Ref, chunk []byte) {
+	if chunk[offGen] == 0 {
+		chunk[offGen] = t.gen
 		t.dirty[t.gen] = append(t.dirty[t.gen], ref)
 	}
+}
+
+// Replace is Set for a key that is known to be at ref.
+func (t *Table) Replace(ref Ref, key, block []byte) Ref {
+	c := t.heap.chunk(ref)
+	if need := headerLen + len(key) + len(block); !t.heap.fits(ref, need) {
+		return t.Set(key, block)
+	}
+	putHeader(c, c[offGen], len(key), len(block))
+	copy(c[headerLen+len(key):], block)
+	t.changed(ref, c)
 	return ref
 }
 
@@ -114,7 +129,7 @@ func (t *Table) put(key, block []byte) Ref {
 	}
 	ref := sub.slots[i].ref
 	c := t.heap.chunk(ref)
-	if need <= len(c) && t.heap.fits(ref, need) {
+	if t.heap.fits(ref, need) {
 		putHeader(c, c[offGen], len(key), len(block))
 		copy(c[headerLen+len(key):], block)
 		return ref
@@ -152,10 +167,7 @@ func (t *Table) Touch(key []byte) {
 	if !ok {
 		return
 	}
-	if c := t.heap.chunk(ref); c[offGen] == 0 {
-		c[offGen] = t.gen
-		t.dirty[t.gen] = append(t.dirty[t.gen], ref)
-	}
+	t.changed(ref, t.heap.chunk(ref))
 }
 
 // Cut ends a generation of changes: what is changed now is in the returned Cut, what changes

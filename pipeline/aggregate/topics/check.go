@@ -2,7 +2,6 @@ package topics
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,76 +19,82 @@ func (e *ensurer) partitions(have map[string]found) (n int32, advice []string) {
 		}
 		if e.cfg.Partitions != 0 && t.partitions != e.cfg.Partitions {
 			advice = append(advice, fmt.Sprintf("%s has %d partitions, and that cannot be changed to the %d of the settings; %s",
-				name, t.partitions, e.cfg.Partitions, migration(e.cfg.Prefix, e.cfg.Partitions)))
+				name, t.partitions, e.cfg.Partitions, "to "+migration(e.cfg.Prefix, e.cfg.Partitions)))
 		}
 		return t.partitions, advice
 	}
 	return cmp.Or(e.cfg.Partitions, defaultPartitions), nil
 }
 
-// checkPartitions refuses counts that differ: keys would be apart from their states.
-func (e *ensurer) checkPartitions(specs []spec, have map[string]found) error {
-	var errs []error
+// checkPartitions finds counts that differ: keys would be apart from their states.
+func (e *ensurer) checkPartitions(specs []spec, have map[string]found) (faults []Fault) {
+	fault := func(s spec, mend, format string, args ...any) {
+		faults = append(faults, Fault{Topic: s.name, Must: true, Text: fmt.Sprintf(format, args...), Mend: mend})
+	}
 	for _, s := range specs {
 		t, ok := have[s.name]
 		switch {
 		case !ok || t.partitions == s.partitions:
 		case s.name == e.names.Rules:
-			errs = append(errs, fmt.Errorf("%s has %d partitions and must have 1, since versions are its order: delete it, and publish the rules again", s.name, t.partitions))
+			fault(s, "delete it, and publish the rules again",
+				"%s has %d partitions and must have 1, since versions are its order", s.name, t.partitions)
 		case s.exactly:
-			errs = append(errs, fmt.Errorf("%s has %d partitions, others have %d: keys would be apart from their states; %s",
-				s.name, t.partitions, s.partitions, migration(e.cfg.Prefix, max(t.partitions, s.partitions))))
+			fault(s, migration(e.cfg.Prefix, max(t.partitions, s.partitions)),
+				"%s has %d partitions, others have %d: keys would be apart from their states", s.name, t.partitions, s.partitions)
 		case t.partitions < s.partitions:
-			errs = append(errs, fmt.Errorf("%s has %d partitions, at least %d are needed: kafka-topics.sh --bootstrap-server %s --alter --topic %s --partitions %d",
-				s.name, t.partitions, s.partitions, e.bootstrap(), s.name, s.partitions))
+			fault(s, fmt.Sprintf("kafka-topics.sh --bootstrap-server %s --alter --topic %s --partitions %d", e.bootstrap(), s.name, s.partitions),
+				"%s has %d partitions, at least %d are needed", s.name, t.partitions, s.partitions)
 		}
 	}
-	return errors.Join(errs...)
+	return faults
 }
 
 func migration(prefix string, partitions int32) string {
 	next := prefix + "2"
-	return fmt.Sprintf("to migrate to %d partitions: "+
+	return fmt.Sprintf("migrate to %d partitions: "+
 		"1. start aggregators with the prefix %s and %d partitions, beside the old ones; "+
 		"2. let producers emit to %s.events, and publishers and enforcers follow %s.verdicts; "+
 		"3. keep the old aggregators for the longest window and block, since counts start empty under the new prefix; "+
 		"4. stop them and delete the topics of %s", partitions, next, partitions, next, next, prefix)
 }
 
-// checkSettings compares the settings of what exists with what must and what should be.
-func (e *ensurer) checkSettings(specs []spec, have map[string]found) (advice []string, wrong error) {
-	var errs []error
+// checkSettings compares the settings of what exists with what must and what should be, and
+// returns them by topic.
+func (e *ensurer) checkSettings(specs []spec, have map[string]found) (faults []Fault, all map[string]map[string]string, err error) {
 	var resources []*sarama.ConfigResource
 	for _, s := range specs {
 		if _, ok := have[s.name]; ok {
 			resources = append(resources, &sarama.ConfigResource{Type: sarama.TopicResource, Name: s.name})
 		}
 	}
+	if len(resources) == 0 {
+		return nil, nil, nil
+	}
 	results, err := e.admin.DescribeConfigs(resources, sarama.DescribeConfigsOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("describe the topics' settings: %w", err)
+		return nil, nil, fmt.Errorf("describe the topics' settings: %w", err)
 	}
+	all = make(map[string]map[string]string)
 	for _, r := range results {
 		i := slices.IndexFunc(specs, func(s spec) bool { return s.name == r.Name })
 		if i < 0 {
 			continue
 		}
 		if r.ErrorCode != 0 {
-			advice = append(advice, fmt.Sprintf("%s: its settings cannot be checked: %v %s (DescribeConfigs on the topic must be allowed)",
-				r.Name, r.ErrorCode, r.ErrorMsg))
+			faults = append(faults, Fault{Topic: r.Name, Text: fmt.Sprintf("%s: its settings cannot be checked: %v %s (DescribeConfigs on the topic must be allowed)",
+				r.Name, r.ErrorCode, r.ErrorMsg)})
 			continue
 		}
-		must, should := e.compare(specs[i], have[r.Name], r.Configs)
-		errs, advice = append(errs, must...), append(advice, should...)
+		all[r.Name] = make(map[string]string)
+		for _, c := range r.Configs {
+			all[r.Name][c.Name] = c.Value
+		}
+		faults = append(faults, e.compare(specs[i], have[r.Name], all[r.Name])...)
 	}
-	return advice, errors.Join(errs...)
+	return faults, all, nil
 }
 
-func (e *ensurer) compare(s spec, t found, entries []sarama.ConfigEntry) (must []error, should []string) {
-	is := make(map[string]string)
-	for _, c := range entries {
-		is[c.Name] = c.Value
-	}
+func (e *ensurer) compare(s spec, t found, is map[string]string) (faults []Fault) {
 	for _, c := range s.settings {
 		have, ok := is[c.key]
 		if !ok || c.fits == nil || c.fits(have, t) {
@@ -99,14 +104,13 @@ func (e *ensurer) compare(s spec, t found, entries []sarama.ConfigEntry) (must [
 		if c.key == "min.insync.replicas" { // of the topic that is there, not of a new one
 			value = fmt.Sprint(wantInSync(t.replication))
 		}
-		text := fmt.Sprintf("%s: %s is %s: %s; to mend it: %s", s.name, c.key, have, c.why, e.alterCommand(s.name, c.key, value))
-		if c.must {
-			must = append(must, errors.New(text))
-		} else {
-			should = append(should, text)
-		}
+		faults = append(faults, Fault{
+			Topic: s.name, Must: c.must,
+			Text: fmt.Sprintf("%s: %s is %s: %s", s.name, c.key, have, c.why),
+			Mend: e.alterCommand(s.name, c.key, value),
+		})
 	}
-	return must, should
+	return faults
 }
 
 func (e *ensurer) alterCommand(topic, key, value string) string {

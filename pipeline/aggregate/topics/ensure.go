@@ -19,7 +19,9 @@ type found struct {
 	id          sarama.Uuid
 	partitions  int32
 	replication int16
-	ready       bool // every partition has a leader
+	ready       bool    // every partition has a leader
+	behind      []int32 // partitions with a replica that is not in step
+	leaderless  []int32
 }
 
 // ensurer is one call of Ensure.
@@ -44,22 +46,32 @@ func Ensure(ctx context.Context, addrs []string, conf *sarama.Config, cfg Config
 	if !conf.Version.IsAtLeast(sarama.V2_8_0_0) {
 		return nil, fmt.Errorf("topics: the Kafka version is set to %v, at least 2.8.0 is needed for topic ids", conf.Version)
 	}
-	client, err := sarama.NewClient(addrs, conf)
+	e, err := newEnsurer(addrs, conf, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("connect to Kafka at %s: %w", strings.Join(addrs, ", "), err)
+		return nil, err
 	}
-	defer func() { _ = client.Close() }()
-	admin, err := sarama.NewClusterAdminFromClient(client)
-	if err != nil {
-		return nil, fmt.Errorf("administer Kafka at %s: %w", strings.Join(addrs, ", "), err)
-	}
-	e := &ensurer{cfg, NamesOf(cfg.Prefix), addrs, conf, client, admin}
+	defer e.close()
 	l, err := e.run(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("topics of %q: %w", cfg.Prefix, err)
 	}
 	return l, nil
 }
+
+func newEnsurer(addrs []string, conf *sarama.Config, cfg Config) (*ensurer, error) {
+	client, err := sarama.NewClient(addrs, conf)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Kafka at %s: %w", strings.Join(addrs, ", "), err)
+	}
+	admin, err := sarama.NewClusterAdminFromClient(client)
+	if err != nil {
+		_ = client.Close()
+		return nil, fmt.Errorf("administer Kafka at %s: %w", strings.Join(addrs, ", "), err)
+	}
+	return &ensurer{cfg, NamesOf(cfg.Prefix), addrs, conf, client, admin}, nil
+}
+
+func (e *ensurer) close() { _ = e.client.Close() }
 
 func (e *ensurer) run(ctx context.Context) (*Layout, error) {
 	have, err := e.describe()
@@ -68,18 +80,22 @@ func (e *ensurer) run(ctx context.Context) (*Layout, error) {
 	}
 	partitions, advice := e.partitions(have)
 	specs := e.cfg.specs(partitions, e.replication())
-	mismatch := e.checkPartitions(specs, have)
-	if mismatch == nil {
+	faults := e.checkPartitions(specs, have)
+	if len(faults) == 0 {
 		if err := e.create(ctx, specs, have); err != nil {
 			return nil, err
 		}
 		if have, err = e.await(ctx); err != nil {
 			return nil, err
 		}
-		mismatch = e.checkPartitions(specs, have) // another process may have created some
+		faults = e.checkPartitions(specs, have) // another process may have created some
 	}
-	should, must := e.checkSettings(specs, have)
-	if err := errors.Join(mismatch, must); err != nil {
+	wrong, _, err := e.checkSettings(specs, have)
+	if err != nil {
+		return nil, err
+	}
+	must, should := split(append(faults, wrong...))
+	if err := errors.Join(must...); err != nil {
 		return nil, err
 	}
 	l := &Layout{Names: e.names, Partitions: partitions, IDs: make(map[string]sarama.Uuid), Advice: append(advice, should...)}
@@ -120,7 +136,11 @@ func toFound(metadata []*sarama.TopicMetadata) (map[string]found, error) {
 		t := found{id: m.Uuid, partitions: int32(len(m.Partitions)), ready: len(m.Partitions) > 0}
 		for _, p := range m.Partitions {
 			t.replication = int16(len(p.Replicas))
-			t.ready = t.ready && p.Err != sarama.ErrLeaderNotAvailable && p.Leader >= 0
+			if p.Err == sarama.ErrLeaderNotAvailable || p.Leader < 0 {
+				t.leaderless, t.ready = append(t.leaderless, p.ID), false
+			} else if len(p.Isr) < len(p.Replicas) {
+				t.behind = append(t.behind, p.ID)
+			}
 		}
 		have[m.Name] = t
 	}

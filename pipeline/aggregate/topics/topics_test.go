@@ -210,7 +210,7 @@ func TestAChangedPartitionCountIsRefusedBeforeAnythingIsCreated(t *testing.T) {
 		c.create(t, n.Table, 3, map[string]string{"cleanup.policy": "compact"})
 		c.create(t, n.Rules, 2, map[string]string{"cleanup.policy": "compact"})
 		_, err := c.ensure(t, Config{Partitions: 6})
-		for _, want := range []string{n.Table + " has 3 partitions, others have 6", "to migrate to 6", n.Rules + " has 2"} {
+		for _, want := range []string{n.Table + " has 3 partitions, others have 6", "migrate to 6", n.Rules + " has 2"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Fatalf("not said: %s in %v", want, err)
 			}
