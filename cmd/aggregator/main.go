@@ -11,7 +11,7 @@ import (
 
 func main() {
 	ctx, stop := ops.Stoppable(context.Background())
-	status := aggregator.Command(ctx, os.Args[1:], os.Stderr, os.Getenv)
+	status := aggregator.Command(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Getenv)
 	stop()
 	os.Exit(status)
 }

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/tallygate/tallygate/internal/ops"
@@ -35,7 +34,6 @@ type checked struct {
 	MaxStateKey []string        `json:"max_state_key,omitempty"` // the dimensions of that key
 	Errors      []*rules.Error  `json:"errors,omitempty"`
 	Warnings    []rules.Warning `json:"warnings,omitempty"`
-	text        string
 }
 
 // Check is `tallygate check`.
@@ -46,7 +44,7 @@ func Check(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		return ops.Exit(stderr, "tallygate check", err)
 	}
 	if o.NArg() == 0 {
-		return ops.Exit(stderr, "tallygate check", &ops.UsageError{Err: errors.New("which files? tallygate check FILE…")})
+		return ops.Exit(stderr, "tallygate check", &ops.UsageError{Err: errors.New("which files? For example: tallygate check rules.yaml")})
 	}
 	files, err := ruleFiles(o.Args())
 	if err != nil {
@@ -74,46 +72,65 @@ func ruleFiles(args []string) (files []string, err error) {
 			files = append(files, arg)
 			continue
 		}
-		before := len(files)
-		err = filepath.WalkDir(arg, func(path string, d fs.DirEntry, err error) error {
-			if ext := filepath.Ext(path); err == nil && !d.IsDir() && (ext == ".yaml" || ext == ".yml") {
-				files = append(files, path)
-			}
-			return err
-		})
+		in, err := folderFiles(arg)
 		if err != nil {
 			return nil, err
 		}
-		if len(files) == before {
+		if len(in) == 0 {
 			return nil, fmt.Errorf("%s: no .yaml file in it", arg)
 		}
+		files = append(files, in...)
 	}
-	return slices.Compact(files), nil
+	return files, nil
+}
+
+// folderFiles leaves out what is hidden: there Kubernetes keeps the versions of what it mounts.
+func folderFiles(folder string) (files []string, err error) {
+	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		switch ext := filepath.Ext(path); {
+		case err != nil:
+			return err
+		case path != folder && strings.HasPrefix(d.Name(), "."):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+		case !d.IsDir() && (ext == ".yaml" || ext == ".yml"):
+			files = append(files, path)
+		}
+		return nil
+	})
+	return files, err
 }
 
 func checkFile(path string) checked {
 	c := checked{File: path}
 	src, err := os.ReadFile(path)
 	if err != nil {
-		c.text = err.Error()
+		c.Errors = wholeFile(path, err.Error(), "")
 		return c
 	}
 	set, err := rules.Compile(path, src)
 	if err != nil {
-		c.text = err.Error()
 		if list, ok := errors.AsType[rules.Errors](err); ok {
 			c.Errors = list
+		} else {
+			c.Errors = wholeFile(path, err.Error(), "")
 		}
 		return c
 	}
-	c.OK, c.Name, c.Rules, c.Limits = true, set.Name, len(set.Rules), len(set.Limits)
-	c.Warnings = set.Warnings
+	c.Name, c.Rules, c.Limits, c.Warnings = set.Name, len(set.Rules), len(set.Limits), set.Warnings
 	if c.MaxState, c.MaxStateKey = set.LargestState(); c.MaxState > rules.MaxStateBytes {
-		c.OK = false
-		c.text = fmt.Sprintf("%s: a key of %s can have %d bytes of state, at most %d are allowed: use fewer limits a key, or longer panes (resolution)",
-			path, strings.Join(c.MaxStateKey, ", "), c.MaxState, rules.MaxStateBytes)
+		c.Errors = wholeFile(path,
+			fmt.Sprintf("a key of %s can have %d bytes of state, at most %d are allowed", strings.Join(c.MaxStateKey, ", "), c.MaxState, rules.MaxStateBytes),
+			"use fewer limits a key, or longer panes (resolution)")
 	}
+	c.OK = len(c.Errors) == 0
 	return c
+}
+
+// wholeFile is a mistake that has no place of its own.
+func wholeFile(path, message, hint string) []*rules.Error {
+	return []*rules.Error{{File: path, Line: 1, Column: 1, Message: message, Hint: hint}}
 }
 
 func (c checked) write(stdout, stderr io.Writer, asJSON bool) {
@@ -122,7 +139,7 @@ func (c checked) write(stdout, stderr io.Writer, asJSON bool) {
 		return
 	}
 	if !c.OK {
-		fmt.Fprintln(stderr, strings.TrimRight(c.text, "\n"))
+		fmt.Fprintln(stderr, rules.Errors(c.Errors))
 		return
 	}
 	for _, w := range c.Warnings {

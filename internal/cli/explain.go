@@ -14,6 +14,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -38,11 +39,10 @@ func Explain(ctx context.Context, args []string, stdout, stderr io.Writer, geten
 	addr := o.String("aggregator", "127.0.0.1:8081", "an aggregator's HTTP API, `HOST:PORT`")
 	api := o.String("api", "", "only the rules that concern this `API`")
 	asJSON := o.Bool("json", false, "write the aggregator's answer as it is")
-	keys, flags := splitKeys(args)
-	if err := o.Parse(flags); err != nil {
+	if err := o.Parse(args); err != nil {
 		return ops.Exit(stderr, "tallygate explain", err)
 	}
-	q, err := keyQuery(append(keys, o.Args()...))
+	q, err := keyQuery(o.Args())
 	if err != nil {
 		return ops.Exit(stderr, "tallygate explain", &ops.UsageError{Err: err})
 	}
@@ -64,27 +64,23 @@ func Explain(ctx context.Context, args []string, stdout, stderr io.Writer, geten
 	return ops.Exit(stderr, "tallygate explain", a.write(stdout))
 }
 
-// splitKeys lets keys stand in front of the flags.
-func splitKeys(args []string) (keys, rest []string) {
-	for i, a := range args {
-		if strings.HasPrefix(a, "-") {
-			return args[:i], args[i:]
-		}
-	}
-	return args, nil
-}
-
+// keyQuery takes a key's dimensions. The aggregator knows which there are.
 func keyQuery(args []string) (url.Values, error) {
 	q := url.Values{}
 	for _, a := range args {
 		dim, value, ok := strings.Cut(a, "=")
-		if !ok || dim == "" || value == "" {
+		switch {
+		case !ok || dim == "" || value == "":
 			return nil, fmt.Errorf("%q is no key: dimension=value, such as uid=42", a)
+		case dim == "api":
+			return nil, fmt.Errorf("api is no dimension: --api %s", value)
+		case q.Has(dim):
+			return nil, fmt.Errorf("%s is given twice: one key at a time", dim)
 		}
 		q.Set(dim, value)
 	}
 	if len(q) == 0 {
-		return nil, errors.New("which key? tallygate explain uid=42")
+		return nil, errors.New("which key? For example: tallygate explain uid=42")
 	}
 	return q, nil
 }
@@ -118,6 +114,10 @@ func ask(ctx context.Context, url string) ([]byte, error) {
 
 func (a *explainAnswer) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if len(a.Rules) == 0 {
+		_, err := fmt.Fprintln(out, "no rule counts by these dimensions and this API")
+		return err
+	}
 	fmt.Fprintln(w, "RULE\tCOUNT\tLIMIT\tWINDOW\tVERDICT")
 	for _, e := range a.Rules {
 		says := "-"
@@ -129,7 +129,7 @@ func (a *explainAnswer) write(out io.Writer) error {
 		} else if e.FreesAt != event.NoTime {
 			says = "over until " + clock(e.FreesAt)
 		}
-		if e.Mode.String() == "shadow" {
+		if e.Mode == verdict.Shadow {
 			says += " (shadow)"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s to %s\t%s\n", e.Rule, e.Count, e.Limit, clock(e.From), clock(e.Until), says)

@@ -29,7 +29,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	}
 	switch name, rest := args[0], args[1:]; name {
 	case "dev":
-		return dev.Command(ctx, rest, stdout, stderr, getenv)
+		return dev.Command(ctx, rest, stdin, stdout, stderr, getenv)
 	case "check":
 		return Check(rest, stdout, stderr, getenv)
 	case "explain":

@@ -1,16 +1,14 @@
 package decision
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
-	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -18,7 +16,6 @@ import (
 type value string
 
 func (v *value) UnmarshalJSON(data []byte) error {
-	data = bytes.TrimSpace(data)
 	switch data[0] {
 	case '"':
 		return json.Unmarshal(data, (*string)(v))
@@ -38,8 +35,29 @@ func (v *value) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// uid is a user's id as events have it: a string or an integer.
+type uid string
+
+func (u *uid) UnmarshalJSON(data []byte) error {
+	switch data[0] {
+	case '"':
+		return json.Unmarshal(data, (*string)(u))
+	case 'n':
+		*u = ""
+		return nil
+	}
+	if _, err := strconv.ParseInt(string(data), 10, 64); err != nil && !errors.Is(err, strconv.ErrRange) {
+		return fmt.Errorf("uid %.40s: a string or an integer", data)
+	}
+	*u = uid(data)
+	if *u == "-0" {
+		*u = "0"
+	}
+	return nil
+}
+
 // dims are the check's dimensions, sorted by name; what is empty is absent.
-func (c *Check) dims() ([]event.Dim, error) {
+func (c *query) dims() ([]event.Dim, error) {
 	if c.API == "" {
 		return nil, errors.New("api is required")
 	}
@@ -57,60 +75,8 @@ func (c *Check) dims() ([]event.Dim, error) {
 		out = append(out, event.Dim{Name: "ip", Value: ip.Unmap().WithZone("").String()})
 	}
 	if c.UID != "" {
-		out = append(out, event.Dim{Name: "uid", Value: c.UID})
+		out = append(out, event.Dim{Name: "uid", Value: string(c.UID)})
 	}
 	slices.SortFunc(out, func(a, b event.Dim) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
-}
-
-// forwardAuth answers a proxy that asks before it lets a request through: who and what are
-// in headers, or the API is made from the original method and path.
-func (s *Server) forwardAuth(w http.ResponseWriter, r *http.Request) {
-	c := s.fromHeaders(r)
-	dims, err := c.dims()
-	if err != nil {
-		problem(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	if d := s.decide(c.API, dims); !d.Allowed {
-		enforce.WriteDenied(w, r, d)
-		return
-	}
-	w.WriteHeader(s.cfg.AllowStatus)
-}
-
-// The headers in which proxies name the original request: nginx by convention, Traefik and
-// Caddy by themselves.
-var (
-	methodHeaders = []string{"X-Original-Method", "X-Forwarded-Method"}
-	pathHeaders   = []string{"X-Original-Uri", "X-Forwarded-Uri"}
-)
-
-func (s *Server) fromHeaders(r *http.Request) Check {
-	c := Check{
-		UID: r.Header.Get(s.cfg.UIDHeader),
-		IP:  r.Header.Get(s.cfg.IPHeader),
-		API: r.Header.Get(s.cfg.APIHeader),
-	}
-	if c.API == "" {
-		c.API = enforce.PathAPI(first(r, methodHeaders, http.MethodGet), first(r, pathHeaders, "/"))
-	}
-	for name, values := range r.Header {
-		if attr, ok := strings.CutPrefix(name, s.cfg.AttrPrefix); ok && attr != "" {
-			if c.Attrs == nil {
-				c.Attrs = map[string]value{}
-			}
-			c.Attrs[strings.ToLower(attr)] = value(values[0])
-		}
-	}
-	return c
-}
-
-func first(r *http.Request, headers []string, otherwise string) string {
-	for _, h := range headers {
-		if v := r.Header.Get(h); v != "" {
-			return v
-		}
-	}
-	return otherwise
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -18,47 +18,76 @@ import (
 // screen shows verdicts as they fall, as one more enforcer would learn of them, and a summary
 // every few seconds.
 type screen struct {
-	out      io.Writer
-	registry *prometheus.Registry
-	listen   string // of the decision server
+	out       io.Writer
+	registry  *prometheus.Registry
+	decisions string // the decision server's address
+	api       string // the aggregator's
 
-	mu     sync.Mutex
-	shown  map[string]shown // what was last shown, by record key
-	tried  bool             // the curl line has been printed
-	note   string           // what the traffic has to say in the next summary
-	counts map[string]float64
+	mu    sync.Mutex
+	shown map[string]shown // the latest of each record key
+	tried bool             // the curl line has been printed
+	last  map[string]float64
 }
 
+// shown is what matters of a verdict once it was shown.
 type shown struct {
-	seq   int64
-	state verdict.State
-	since event.Micros
+	seq          int64
+	state        verdict.State
+	mode         verdict.Mode
+	since, until event.Micros
 }
 
-const summaryEvery = 5 * time.Second
+const (
+	summaryEvery = 5 * time.Second
 
-// Replace is called with each snapshot of the blocklist.
-func (s *screen) Replace(shard int, all []verdict.Verdict) { s.Apply(shard, all) }
+	// staleAfter is how far behind a blocklist is that deserves a word: heartbeats alone make
+	// for two seconds.
+	staleAfter = 5 * time.Second
+
+	clockTime = "15:04:05"
+)
+
+func newScreen(out io.Writer, registry *prometheus.Registry, decisions, api string) *screen {
+	return &screen{out: out, registry: registry, decisions: decisions, api: api,
+		shown: map[string]shown{}, last: map[string]float64{}}
+}
+
+// Replace is called with each snapshot of the blocklist. It also has what ended a while ago.
+func (s *screen) Replace(_ int, all []verdict.Verdict) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range all {
+		if v := &all[i]; s.isNew(v) && v.State == verdict.Block && v.Until > now() {
+			s.show(v)
+		}
+	}
+}
 
 // Apply shows verdicts that fall.
 func (s *screen) Apply(_ int, changes []verdict.Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range changes {
-		v := &changes[i]
-		key := string(verdict.AppendRecordKey(nil, v))
-		last, ok := s.shown[key]
-		s.shown[key] = shown{v.Seq, v.State, v.Since}
-		if ok && (last.seq >= v.Seq || last.state == v.State && last.since == v.Since) {
-			continue // seen, or a block whose end has moved
+		if v := &changes[i]; s.isNew(v) {
+			s.show(v)
 		}
-		s.show(v)
 	}
 }
 
 // Remove and Heartbeat are nothing to look at.
 func (*screen) Remove(int, []byte)          {}
 func (*screen) Heartbeat(int, event.Micros) {}
+
+// isNew notes a verdict, and reports whether it is more than one whose end has moved.
+func (s *screen) isNew(v *verdict.Verdict) bool {
+	key := string(verdict.AppendRecordKey(nil, v))
+	last, ok := s.shown[key]
+	if ok && last.seq >= v.Seq {
+		return false
+	}
+	s.shown[key] = shown{v.Seq, v.State, v.Mode, v.Since, v.Until}
+	return !ok || last.state != v.State || last.since != v.Since
+}
 
 func (s *screen) show(v *verdict.Verdict) {
 	key := make([]string, len(v.Key))
@@ -69,22 +98,32 @@ func (s *screen) show(v *verdict.Verdict) {
 	if v.Mode == verdict.Shadow {
 		what = "shadow " + what
 	}
-	fmt.Fprintf(s.out, "%s  %-12s  %-28s %-16s %s of %s, until %s\n", time.Now().Format("15:04:05"), what,
-		strings.Join(key, " "), v.Rule, v.Count, v.Limit, v.Until.Time().Local().Format("15:04:05"))
-	if s.tried || v.State != verdict.Block || v.Mode != verdict.Enforce || len(v.Key) != 1 || v.Key[0].Name != "uid" || len(v.APIs) == 0 {
+	fmt.Fprintf(s.out, "%s  %-12s  %-28s %-16s %s of %s, until %s\n", time.Now().Format(clockTime), what,
+		strings.Join(key, " "), v.Rule, v.Count, v.Limit, v.Until.Time().Local().Format(clockTime))
+	if !s.tried && v.State == verdict.Block && v.Mode == verdict.Enforce {
+		s.tryIt(v)
+	}
+}
+
+// plain is what needs no quotes in a shell.
+var plain = regexp.MustCompile(`^[A-Za-z0-9._:@-]+$`)
+
+// tryIt tells how to see the block from outside, when one line can.
+func (s *screen) tryIt(v *verdict.Verdict) {
+	if len(v.Key) != 1 || v.Key[0].Name != "uid" || !plain.MatchString(v.Key[0].Value) || len(v.APIs) == 0 {
 		return
 	}
 	s.tried = true
-	api := strings.TrimSuffix(strings.ReplaceAll(v.APIs[0], "*", "x"), ".")
-	fmt.Fprintf(s.out, "          try it: curl -i http://%s/v1/forward-auth -H 'X-Tallygate-Uid: %s' -H 'X-Tallygate-Api: %s'\n",
-		s.listen, v.Key[0].Value, api)
-	fmt.Fprintf(s.out, "          and why: tallygate explain uid=%s\n", url.QueryEscape(v.Key[0].Value))
+	uid, api := v.Key[0].Value, strings.ReplaceAll(v.APIs[0], "*", "x")
+	fmt.Fprintf(s.out, "          try it:  curl -i http://%s/v1/forward-auth -H 'X-Tallygate-Uid: %s' -H 'X-Tallygate-Api: %s'\n", s.decisions, uid, api)
+	fmt.Fprintf(s.out, "          and why: tallygate explain uid=%s --aggregator %s\n", uid, s.api)
 }
 
+// say prints a line about something other than a verdict.
 func (s *screen) say(note string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.note = note
+	fmt.Fprintf(s.out, "%s  -- %s\n", time.Now().Format(clockTime), note)
 }
 
 func (s *screen) summaries(ctx context.Context) error {
@@ -93,25 +132,53 @@ func (s *screen) summaries(ctx context.Context) error {
 	for {
 		select {
 		case <-tick.C:
-			s.summary()
+			s.say(s.summary(now()))
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-func (s *screen) summary() {
+// summary says what happened since the last one.
+func (s *screen) summary(at event.Micros) string {
 	is := s.gather()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rate := (is["tallygate_rule_matches_total"] - s.counts["tallygate_rule_matches_total"]) / summaryEvery.Seconds()
-	fmt.Fprintf(s.out, "%s  -- %.0f events counted, %.0f keys, %.0f verdicts, %.0f in force, blocklist %.0f ms behind, %.0f counts/s%s\n",
-		time.Now().Format("15:04:05"), is["tallygate_events_total"], is["tallygate_state_keys"], is["tallygate_verdicts_total"],
-		is["tallygate_blocklist_entries"], 1000*is["tallygate_blocklist_staleness_seconds"], rate, s.note)
-	s.counts = is
+	since := func(name string) float64 { return is[name] - s.last[name] }
+	text := fmt.Sprintf("%.0f events (%.0f/s), %.0f keys, %d in force",
+		is["tallygate_events_total"], since("tallygate_events_total")/summaryEvery.Seconds(), is["tallygate_state_keys"], s.inForce(at))
+	if n := since(toVerdict + countOf); n > 0 {
+		text += fmt.Sprintf("; verdicts fall %.1f ms after their events", 1000*since(toVerdict)/n)
+	}
+	if behind := is["tallygate_blocklist_staleness_seconds"]; behind > staleAfter.Seconds() {
+		text += fmt.Sprintf("; the blocklist is %.0f s behind", behind)
+	}
+	s.last = is
+	return text
 }
 
-// gather sums every metric over its labels; of the events, those that were counted.
+// inForce counts the enforced blocks, and forgets what ended an hour ago.
+func (s *screen) inForce(at event.Micros) (blocks int) {
+	for key, v := range s.shown {
+		switch {
+		case v.until < at-event.FromDuration(time.Hour):
+			delete(s.shown, key)
+		case v.until > at && v.state == verdict.Block && v.mode == verdict.Enforce:
+			blocks++
+		}
+	}
+	return blocks
+}
+
+func now() event.Micros { return event.FromTime(time.Now()) }
+
+const (
+	toVerdict = "tallygate_event_to_verdict_seconds"
+	countOf   = ":count"
+)
+
+// gather sums every metric over its labels; of the events, those that were counted. A
+// histogram is its sum, and its count under the name with countOf behind it.
 func (s *screen) gather() map[string]float64 {
 	sums := map[string]float64{}
 	families, _ := s.registry.Gather() // what can't be gathered is not shown
@@ -120,7 +187,8 @@ func (s *screen) gather() map[string]float64 {
 			if f.GetName() == "tallygate_events_total" && m.GetLabel()[0].GetValue() != "counted" {
 				continue
 			}
-			sums[f.GetName()] += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			sums[f.GetName()] += m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetHistogram().GetSampleSum()
+			sums[f.GetName()+countOf] += float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	return sums

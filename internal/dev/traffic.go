@@ -1,27 +1,82 @@
 package dev
 
 import (
-	"bufio"
-	"bytes"
-	"cmp"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"slices"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/accesslog"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/testdata"
 )
 
-// traffic replays the input as live events: its own times give the pace, the broker's are
-// what is counted by.
-func (s *stack) traffic(ctx context.Context, to *screen) error {
+// traffic is events to replay as if they happened now: their own times give the pace, the
+// broker's are what is counted by.
+type traffic struct {
+	name    string
+	speed   float64       // 0: as fast as it goes
+	events  []event.Event // sorted by time; nil for a stream
+	skipped string        // what the input has that are no events
+	forever bool
+	stream  io.Reader // instead of events
+}
+
+// newTraffic reads an input, all of it unless it is a stream; nil when there is to be none. A
+// speed below 0 is the input's own.
+func newTraffic(input string, speed float64, stdin io.Reader) (*traffic, error) {
+	t := &traffic{name: input, speed: speed}
+	if speed < 0 {
+		t.speed = 1
+	}
+	var err error
+	switch input {
+	case "none":
+		return nil, nil //nolint:nilnil // no traffic is a choice
+	case "-":
+		t.name, t.stream = "standard input", stdin
+		return t, nil
+	case "":
+		t.name, t.forever = "a public web server's", true
+		if speed < 0 {
+			t.speed = sampleSpeed
+		}
+		t.events, err = sample()
+		return t, err
+	}
+	if t.events, t.skipped, err = readFile(input); err != nil {
+		return nil, fmt.Errorf("read the input: %w", err)
+	}
+	return t, nil
+}
+
+// String says what the traffic is, for people.
+func (t *traffic) String() string {
+	if t == nil {
+		return "none; emit some of your own"
+	}
+	pace := fmt.Sprintf("%.4g times as fast as they came", t.speed)
+	if t.speed == 0 {
+		pace = "as fast as it goes"
+	}
+	if t.stream != nil {
+		return fmt.Sprintf("events from %s, %s", t.name, pace)
+	}
+	what := "events of " + t.name
+	if t.forever {
+		what = "requests of a public web server in four days"
+	}
+	text := fmt.Sprintf("%d %s, %s", len(t.events), what, pace)
+	if t.skipped != "" {
+		text += "; " + t.skipped
+	}
+	return text
+}
+
+// send replays the traffic until it is through or ctx ends.
+func (s *stack) send(ctx context.Context, to *screen) error {
 	mechanism, err := s.kafka.Mechanism()
 	if err != nil {
 		return err
@@ -35,112 +90,74 @@ func (s *stack) traffic(ctx context.Context, to *screen) error {
 		defer cancel()
 		_ = em.Close(cctx) // the traffic is a sample
 	}()
-	events, err := s.readInput(to)
-	if err != nil {
+	if err := s.registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "tallygate_emit_dropped_total", Help: "Events that the replay could not send.",
+	}, func() float64 { return float64(em.Stats().Dropped.Total()) })); err != nil {
 		return err
 	}
-	if len(events) == 0 {
-		return fmt.Errorf("%s: no event in it", s.input)
-	}
 	for round := 1; ; round++ {
-		if err := s.replay(ctx, em, events, round); err != nil {
+		p := player{emitter: em, speed: s.traffic.speed, round: round, say: to.say}
+		if err := p.play(ctx, s.traffic); err != nil {
 			return err
 		}
-		if s.once || s.input == "-" {
-			to.say("; the input is through")
-			<-ctx.Done()
-			return ctx.Err()
+		if !s.traffic.forever {
+			to.say("the input is through")
+			return nil
 		}
 	}
 }
 
-// readInput reads the whole input, sorted by time: logs are often not.
-func (s *stack) readInput(to *screen) ([]event.Event, error) {
-	in, err := s.open()
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	var events []event.Event
-	r := accesslog.NewReader(in, accesslog.Auto)
-	for {
-		e, _, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if _, ok := errors.AsType[*accesslog.LineError](err); ok {
-			to.say(fmt.Sprintf("; %d lines of the input are no events, the last: %v", r.Skipped(), err))
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", s.input, err)
-		}
-		events = append(events, e.Clone())
-	}
-	slices.SortStableFunc(events, func(a, b event.Event) int { return cmp.Compare(a.Time, b.Time) })
-	return events, nil
+// player replays an input once.
+type player struct {
+	emitter *emit.Emitter
+	speed   float64
+	round   int
+	say     func(string)
+
+	began time.Time
+	first event.Micros
 }
 
-func (s *stack) open() (io.ReadCloser, error) {
-	switch s.input {
-	case "":
-		return gunzip(io.NopCloser(bytes.NewReader(testdata.AccessLog)))
-	case "-":
-		return gunzip(io.NopCloser(os.Stdin))
+func (p *player) play(ctx context.Context, t *traffic) error {
+	p.first = event.NoTime
+	if t.stream != nil {
+		return readStream(ctx, t.stream, p.emit, p.say)
 	}
-	f, err := os.Open(s.input)
-	if err != nil {
-		return nil, fmt.Errorf("read the input: %w", err)
-	}
-	return gunzip(f)
-}
-
-// gunzip unpacks what is gzipped, and leaves the rest as it is.
-func gunzip(in io.ReadCloser) (io.ReadCloser, error) {
-	b := bufio.NewReader(in)
-	if magic, _ := b.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		return struct {
-			io.Reader
-			io.Closer
-		}{b, in}, nil
-	}
-	z, err := gzip.NewReader(b)
-	if err != nil {
-		return nil, fmt.Errorf("unpack the input: %w", err)
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{z, in}, nil
-}
-
-func (s *stack) replay(ctx context.Context, em *emit.Emitter, events []event.Event, round int) error {
-	began, first := time.Now(), startOf(events)
-	for _, e := range events {
-		if s.speed > 0 && e.Time != event.NoTime {
-			due := began.Add(time.Duration(float64((e.Time - first).Duration()) / s.speed))
-			if !sleepUntil(ctx, due) {
-				return ctx.Err()
-			}
-		}
-		e.Time, e.BrokerTime = event.NoTime, event.NoTime
-		if round > 1 && e.ID != "" {
-			e.ID = fmt.Sprintf("%d-%s", round, e.ID)
-		}
-		if err := em.EmitWait(ctx, e); err != nil {
+	for i := range t.events {
+		if err := p.emit(ctx, t.events[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func startOf(events []event.Event) event.Micros {
-	for _, e := range events {
-		if e.Time != event.NoTime {
-			return e.Time
+// emit sends the event when its time has come; its error is ctx's. One that can't be sent is said.
+func (p *player) emit(ctx context.Context, e event.Event) error {
+	if p.speed > 0 && e.Time != event.NoTime {
+		if p.first == event.NoTime {
+			p.began, p.first = time.Now(), e.Time
+		}
+		due := p.began.Add(time.Duration(float64((e.Time - p.first).Duration()) / p.speed))
+		if !sleepUntil(ctx, due) {
+			return ctx.Err()
 		}
 	}
-	return 0
+	e.Time, e.BrokerTime = event.NoTime, event.NoTime
+	e.ID, e.Refunds = p.again(e.ID), p.again(e.Refunds)
+	err := p.emitter.EmitWait(ctx, e)
+	if err == nil || ctx.Err() != nil || errors.Is(err, emit.ErrClosed) {
+		return err
+	}
+	p.say(fmt.Sprintf("an event of the input can't be sent: %v", err))
+	return nil
+}
+
+// again makes the ids of a later round other ones than those of the first.
+func (p *player) again(id string) string {
+	if p.round == 1 || id == "" {
+		return id
+	}
+	return fmt.Sprintf("%d-%s", p.round, id)
 }
 
 func sleepUntil(ctx context.Context, t time.Time) bool {

@@ -1,12 +1,9 @@
 package ops
 
 import (
-	"cmp"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -28,18 +25,20 @@ type Kafka struct {
 
 // KafkaOptions are the options that make a Kafka.
 type KafkaOptions struct {
-	o                                  *Options
-	brokers                            *List
-	tls                                tlsOptions
-	mechanism, user, passwordFile, env string
+	o                             *Options
+	brokers                       *List
+	tls                           tlsOptions
+	mechanism, user, passwordFile string
 }
+
+const kafkaPassword = "TALLYGATE_KAFKA_PASSWORD"
 
 // Kafka adds the Kafka options.
 func (o *Options) Kafka() *KafkaOptions {
-	k := &KafkaOptions{o: o, env: "TALLYGATE_KAFKA_PASSWORD"}
+	k := &KafkaOptions{o: o}
 	k.brokers = o.List("kafka", []string{"127.0.0.1:9092"}, "Kafka's bootstrap brokers, `HOST:PORT,…`")
 	k.tls.add(o, "kafka")
-	o.StringVar(&k.mechanism, "kafka-sasl", "", "SASL `mechanism`: plain, scram-sha-256 or scram-sha-512; the password is in "+k.env+" or in --kafka-password-file")
+	o.StringVar(&k.mechanism, "kafka-sasl", "", "SASL `mechanism`: plain, scram-sha-256 or scram-sha-512; the password is in "+kafkaPassword+" or in --kafka-password-file")
 	o.StringVar(&k.user, "kafka-user", "", "SASL `user`")
 	o.StringVar(&k.passwordFile, "kafka-password-file", "", "`FILE` with the SASL password")
 	return k
@@ -48,25 +47,29 @@ func (o *Options) Kafka() *KafkaOptions {
 // Build reads the files that the options name.
 func (k *KafkaOptions) Build() (*Kafka, error) {
 	out := &Kafka{Brokers: *k.brokers, mechanism: k.mechanism, user: k.user}
-	var errs []error
-	var err error
-	if out.TLS, err = k.tls.build(); err != nil {
-		errs = append(errs, err)
-	}
+	var tlsErr, saslErr error
+	out.TLS, tlsErr = k.tls.build()
+	out.password, saslErr = k.sasl()
+	return out, errors.Join(tlsErr, saslErr)
+}
+
+// sasl checks the SASL options, and returns the password.
+func (k *KafkaOptions) sasl() (password string, err error) {
 	switch k.mechanism {
-	case "", "plain", "scram-sha-256", "scram-sha-512":
+	case "":
+		if k.user != "" || k.passwordFile != "" {
+			return "", errors.New("--kafka-user and --kafka-password-file need --kafka-sasl")
+		}
+		return "", nil
+	case "plain", "scram-sha-256", "scram-sha-512":
 	default:
-		errs = append(errs, fmt.Errorf("--kafka-sasl %q: plain, scram-sha-256 or scram-sha-512", k.mechanism))
+		return "", fmt.Errorf("--kafka-sasl %q: plain, scram-sha-256 or scram-sha-512", k.mechanism)
 	}
-	if k.mechanism != "" {
-		if out.password, err = k.o.Secret(k.env, k.passwordFile); err != nil {
-			errs = append(errs, err)
-		}
-		if k.user == "" || out.password == "" && err == nil {
-			errs = append(errs, fmt.Errorf("--kafka-sasl needs --kafka-user, and the password in %s or in --kafka-password-file", k.env))
-		}
+	password, err = k.o.Secret(kafkaPassword, k.passwordFile)
+	if err == nil && (k.user == "" || password == "") {
+		err = fmt.Errorf("--kafka-sasl needs --kafka-user, and the password in %s or in --kafka-password-file", kafkaPassword)
 	}
-	return out, errors.Join(errs...)
+	return password, err
 }
 
 // Sarama puts the connection's settings into a sarama configuration.
@@ -127,46 +130,3 @@ func (c *scramClient) Begin(user, password, authzID string) error {
 
 func (c *scramClient) Step(challenge string) (string, error) { return c.conversation.Step(challenge) }
 func (c *scramClient) Done() bool                            { return c.conversation.Done() }
-
-// tlsOptions are the TLS options of one kind of connection.
-type tlsOptions struct {
-	on            bool
-	name          string
-	ca, cert, key string
-}
-
-func (t *tlsOptions) add(o *Options, name string) {
-	t.name = name
-	o.BoolVar(&t.on, name+"-tls", false, "connect with TLS")
-	o.StringVar(&t.ca, name+"-ca", "", "`FILE` with the PEM certificates to trust instead of the system's")
-	o.StringVar(&t.cert, name+"-cert", "", "`FILE` with our certificate, for mutual TLS")
-	o.StringVar(&t.key, name+"-key", "", "`FILE` with our certificate's key")
-}
-
-func (t *tlsOptions) build() (*tls.Config, error) {
-	if !t.on {
-		if f := cmp.Or(t.ca, t.cert, t.key); f != "" {
-			return nil, fmt.Errorf("--%s-ca, -cert and -key need --%s-tls", t.name, t.name)
-		}
-		return nil, nil //nolint:nilnil // no TLS is a choice
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if t.ca != "" {
-		pem, err := os.ReadFile(t.ca)
-		if err != nil {
-			return nil, fmt.Errorf("read --%s-ca: %w", t.name, err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--%s-ca %s: no PEM certificate in it", t.name, t.ca)
-		}
-	}
-	if t.cert != "" || t.key != "" {
-		pair, err := tls.LoadX509KeyPair(t.cert, t.key)
-		if err != nil {
-			return nil, fmt.Errorf("read --%s-cert and --%s-key: %w", t.name, t.name, err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
-}

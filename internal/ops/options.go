@@ -10,8 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v4"
 )
 
 // ErrHelp says that the help was asked for, and printed.
@@ -24,9 +22,11 @@ type Options struct {
 	config *string
 	getenv func(string) string
 	help   func()
+	args   []string
 }
 
-// NewOptions makes the options of a command; usage is what --help says before the flags.
+// NewOptions makes the options of a command; usage is what --help says before the flags, on
+// out.
 func NewOptions(name, usage string, out io.Writer, getenv func(string) string) *Options {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -54,7 +54,7 @@ func NewOptions(name, usage string, out io.Writer, getenv func(string) string) *
 
 // Parse reads args, then the environment and the file for what args don't give.
 func (o *Options) Parse(args []string) error {
-	if err := o.FlagSet.Parse(args); errors.Is(err, ErrHelp) {
+	if err := o.parseMixed(args); errors.Is(err, ErrHelp) {
 		o.help()
 		return err
 	} else if err != nil {
@@ -75,7 +75,7 @@ func (o *Options) Parse(args []string) error {
 		}
 	})
 	if *o.config != "" {
-		errs = append(errs, o.file(*o.config, given))
+		errs = append(errs, o.readFile(*o.config, given))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return &UsageError{err}
@@ -83,71 +83,52 @@ func (o *Options) Parse(args []string) error {
 	return nil
 }
 
-// EnvName is the environment variable of an option.
-func EnvName(option string) string {
-	return "TALLYGATE_" + strings.ToUpper(strings.ReplaceAll(option, "-", "_"))
-}
-
-func (o *Options) file(path string, given map[string]bool) error {
-	src, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read the config: %w", err)
+// ParseOnly is Parse for a command that takes options only.
+func (o *Options) ParseOnly(args []string) error {
+	if err := o.Parse(args); err != nil {
+		return err
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(src, &doc); err != nil {
-		return fmt.Errorf("read the config %s: %w", path, err)
-	}
-	if len(doc.Content) == 0 {
-		return nil
-	}
-	root := doc.Content[0]
-	if root.Kind != yaml.MappingNode {
-		return fmt.Errorf("%s:%d:%d: the config is a list of name: value", path, root.Line, root.Column)
-	}
-	var errs []error
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		k, v := root.Content[i], root.Content[i+1]
-		if err := o.entry(k, v, given); err != nil {
-			errs = append(errs, fmt.Errorf("%s:%d:%d: %w", path, k.Line, k.Column, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (o *Options) entry(k, v *yaml.Node, given map[string]bool) error {
-	name := strings.ReplaceAll(k.Value, "_", "-")
-	f := o.Lookup(name)
-	if f == nil || name == "config" {
-		return fmt.Errorf("unknown option %q; there are %s", k.Value, strings.Join(o.names(), ", "))
-	}
-	text := v.Value
-	switch v.Kind {
-	case yaml.ScalarNode:
-	case yaml.SequenceNode:
-		items := make([]string, len(v.Content))
-		for i, n := range v.Content {
-			items[i] = n.Value
-		}
-		text = strings.Join(items, ",")
-	default:
-		return fmt.Errorf("option %q takes a value or a list of values", k.Value)
-	}
-	if given[name] {
-		return nil
-	}
-	if err := f.Value.Set(text); err != nil {
-		return fmt.Errorf("option %q: %w", k.Value, err)
+	if len(o.args) > 0 {
+		return &UsageError{fmt.Errorf("%q is no option, and %s takes options only; --help tells what there is", o.args[0], o.Name())}
 	}
 	return nil
 }
 
-func (o *Options) names() (names []string) {
-	o.VisitAll(func(f *flag.Flag) {
-		if f.Name != "config" {
-			names = append(names, f.Name)
+// parseMixed allows options between and behind the arguments too, which package flag does
+// not. Behind -- all are arguments.
+func (o *Options) parseMixed(args []string) error {
+	o.args = nil
+	for {
+		if err := o.FlagSet.Parse(args); err != nil {
+			return err
 		}
-	})
-	return names
+		rest := o.FlagSet.Args()
+		if n := len(args) - len(rest); len(rest) == 0 || n > 0 && args[n-1] == "--" {
+			o.args = append(o.args, rest...)
+			return nil
+		}
+		o.args = append(o.args, rest[0])
+		args = rest[1:]
+	}
+}
+
+// Args are the arguments that are no options.
+func (o *Options) Args() []string { return o.args }
+
+// NArg is how many Args there are.
+func (o *Options) NArg() int { return len(o.args) }
+
+// Arg is the i-th of Args, "" when there are fewer.
+func (o *Options) Arg(i int) string {
+	if i < 0 || i >= len(o.args) {
+		return ""
+	}
+	return o.args[i]
+}
+
+// EnvName is the environment variable of an option.
+func EnvName(option string) string {
+	return "TALLYGATE_" + strings.ToUpper(strings.ReplaceAll(option, "-", "_"))
 }
 
 // List is an option that is a list, separated by commas.
@@ -186,5 +167,9 @@ func (o *Options) Secret(env, path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read a secret: %w", err)
 	}
-	return strings.TrimRight(string(b), "\r\n"), nil
+	secret := strings.TrimRight(string(b), "\r\n")
+	if secret == "" {
+		return "", fmt.Errorf("read a secret: %s is empty", path)
+	}
+	return secret, nil
 }

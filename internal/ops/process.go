@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -31,12 +32,10 @@ func (e *UsageError) Unwrap() error { return e.Err }
 
 // Exit says what went wrong, and returns the exit status for it.
 func Exit(stderr io.Writer, command string, err error) int {
-	switch {
-	case err == nil, errors.Is(err, ErrHelp):
+	if err == nil || errors.Is(err, ErrHelp) {
 		return ExitOK
-	default:
-		fmt.Fprintf(stderr, "%s: %v\n", command, err)
 	}
+	fmt.Fprintf(stderr, "%s: %v\n", command, err)
 	if _, ok := errors.AsType[*UsageError](err); ok {
 		return ExitUsage
 	}
@@ -51,11 +50,12 @@ func UnlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// Stoppable returns a context that ends at the first SIGINT or SIGTERM; a second one ends
-// the process at once.
+// Stoppable returns a context that ends at the first SIGINT or SIGTERM; one that comes more
+// than a second later ends the process at once. Up to then it may be the same one: timeout(1)
+// sends it to the process and to its group.
 func Stoppable(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
 	return ctx, stop
 }
 
@@ -72,18 +72,23 @@ func (o *Options) Log() *LogOptions {
 
 // Build makes the logger.
 func (l *LogOptions) Build(out io.Writer) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(l.level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: debug, info, warn or error", l.level)
+	return NewLogger(out, l.level, l.format)
+}
+
+// NewLogger makes a logger from what --log-level and --log-format say.
+func NewLogger(out io.Writer, level, format string) (*slog.Logger, error) {
+	var least slog.Level
+	if err := least.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: debug, info, warn or error", level)
 	}
-	opts := &slog.HandlerOptions{Level: level}
-	switch l.format {
+	opts := &slog.HandlerOptions{Level: least}
+	switch format {
 	case "json":
 		return slog.New(slog.NewJSONHandler(out, opts)), nil
 	case "text":
 		return slog.New(slog.NewTextHandler(out, opts)), nil
 	}
-	return nil, fmt.Errorf("--log-format %q: json or text", l.format)
+	return nil, fmt.Errorf("--log-format %q: json or text", format)
 }
 
 // NewRegistry returns a registry with the process's own metrics and tallygate_build_info.

@@ -12,6 +12,7 @@ type RedisOptions struct {
 	addrs                      *List
 	user, passwordFile, master string
 	db                         int
+	cluster                    bool
 	tls                        tlsOptions
 }
 
@@ -22,6 +23,7 @@ func (o *Options) Redis(def ...string) *RedisOptions {
 	o.StringVar(&r.user, "redis-user", "", "Redis `user`; the password is in TALLYGATE_REDIS_PASSWORD or in --redis-password-file")
 	o.StringVar(&r.passwordFile, "redis-password-file", "", "`FILE` with Redis' password")
 	o.StringVar(&r.master, "redis-master", "", "`name` of the master that the Sentinels watch")
+	o.BoolVar(&r.cluster, "redis-cluster", false, "the one address is that of a Cluster; several are, without --redis-master, anyway")
 	o.IntVar(&r.db, "redis-db", 0, "`number` of the database")
 	r.tls.add(o, "redis")
 	return r
@@ -38,6 +40,7 @@ func (r *RedisOptions) Build() (redis.UniversalClient, error) {
 		return nil, err
 	}
 	return redis.NewUniversalClient(&redis.UniversalOptions{
-		Addrs: *r.addrs, Username: r.user, Password: password, DB: r.db, MasterName: r.master, TLSConfig: t,
+		Addrs: *r.addrs, Username: r.user, Password: password, DB: r.db,
+		MasterName: r.master, IsClusterMode: r.cluster, TLSConfig: t,
 	}), nil
 }

@@ -2,7 +2,6 @@ package ops
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -26,7 +25,7 @@ func Listen(option, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve answers on l until ctx ends, then lets what is under way finish.
+// Serve answers on l until ctx ends, then lets what is under way finish, for ten seconds.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	s := &http.Server{
 		Handler:           h,
@@ -36,19 +35,19 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
 	}
-	stopped := make(chan error, 1)
-	go func() {
-		<-ctx.Done()
+	drained := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(drained)
 		dctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainWithin)
 		defer cancel()
-		stopped <- s.Shutdown(dctx)
-	}()
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if s.Shutdown(dctx) != nil {
+			_ = s.Close() // who takes longer is cut off
+		}
+	})
+	if err := s.Serve(l); stop() {
 		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
 	}
-	if err := <-stopped; err != nil {
-		return fmt.Errorf("finish requests on %s: %w", l.Addr(), err)
-	}
+	<-drained
 	return nil
 }
 

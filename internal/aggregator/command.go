@@ -1,0 +1,149 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/rules"
+)
+
+const usage = `
+aggregator counts the events of a Kafka topic by the rules of a file, publishes a verdict for
+every key that is over a limit, and keeps the blocklist in Redis. Start as many as you like
+with the same options: they share the partitions. See also: tallygate check, tallygate dev.
+
+  aggregator --kafka kafka:9092 --redis redis:6379 --rules rules.yaml
+`
+
+// Command is cmd/aggregator: it returns the exit status.
+func Command(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
+	a, err := parse(args, stdout, stderr, getenv)
+	if err == nil {
+		err = a.Run(ctx)
+		if a.Redis != nil {
+			err = errors.Join(err, a.Redis.Close())
+		}
+	}
+	return ops.Exit(stderr, "aggregator", err)
+}
+
+func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) (*Program, error) {
+	o := ops.NewOptions("aggregator", usage, stdout, getenv)
+	kafka, rds, logs := o.Kafka(), o.Redis(), o.Log()
+	a := &Program{}
+	c := &a.Config
+	rulesFile := o.String("rules", "", "rule `FILE`; required")
+	listen := o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: /v1/explain, /healthz, /readyz")
+	metrics := o.String("metrics-listen", "127.0.0.1:9091", "Prometheus metrics on `HOST:PORT`; keep it private")
+	o.StringVar(&c.Prefix, "prefix", "tallygate", "`name` that all topics, the group and the Redis keys begin with")
+	o.StringVar(&c.Advertise, "advertise", "", "`HOST:PORT` where other instances reach this one's HTTP API (default --listen, with this machine's name for all interfaces)")
+	o.StringVar(&c.InstanceID, "instance-id", "", "`name` for static membership: a restart under the same name takes its partitions back at once")
+	partitions := o.Int("partitions", 0, "`number` of partitions, when the topics are created (0: 12)")
+	replication := o.Int("replication", 0, "`number` of replicas, when the topics are created (0: 3, or the brokers there are)")
+	o.DurationVar(&c.CheckpointEvery, "checkpoint-every", time.Second, "`interval` between checkpoints")
+	o.DurationVar(&c.SessionTimeout, "session-timeout", 10*time.Second, "`time` without a heartbeat after which partitions go to others")
+	o.StringVar(&c.BrokerTime, "broker-time", "append", "append: records carry the broker's time; create: take the producers' `time`")
+	o.BoolVar(&c.AcceptNewTopic, "accept-new-topic", false, "go on, counts kept, after a topic was recreated or cut")
+	o.IntVar(&a.Shards, "shards", 1, "`number` of shards of the blocklist, for Redis Cluster")
+	o.BoolVar(&a.PublishOnly, "publish-only", false, "only copy the verdict topic into Redis")
+	if err := o.ParseOnly(args); err != nil {
+		return nil, err
+	}
+	var errs []error
+	keep := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	var err error
+	a.Log, err = logs.Build(stderr)
+	keep(err)
+	a.Kafka, err = kafka.Build()
+	keep(err)
+	if rds.Given() {
+		a.Redis, err = rds.Build()
+		keep(err)
+	}
+	if *partitions < 0 || *partitions > math.MaxInt32 || *replication < 0 || *replication > math.MaxInt16 {
+		keep(fmt.Errorf("--partitions %d and --replication %d: numbers that Kafka knows", *partitions, *replication))
+	}
+	c.Partitions, c.Replication = int32(*partitions), int16(*replication)
+	if a.PublishOnly && a.Redis == nil {
+		keep(errors.New("--publish-only needs --redis"))
+	}
+	c.Rules, err = loadRules(*rulesFile, a.PublishOnly)
+	keep(err)
+	if err := errors.Join(errs...); err != nil {
+		return nil, &ops.UsageError{Err: err}
+	}
+	if a.HTTP, err = ops.Listen("listen", *listen); err != nil {
+		return nil, err
+	}
+	if a.Metrics, err = ops.Listen("metrics-listen", *metrics); err != nil {
+		return nil, err
+	}
+	if c.Advertise == "" {
+		c.Advertise, err = advertised(*listen, a.HTTP.Addr())
+	}
+	a.Registry = ops.NewRegistry("aggregator")
+	return a, err
+}
+
+// advertised is where others reach what was told to listen: all interfaces are no address, so
+// this machine's name stands for them.
+func advertised(listen string, addr net.Addr) (string, error) {
+	_, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return "", err
+	}
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", err
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		if host, err = os.Hostname(); err != nil {
+			return "", fmt.Errorf("find this machine's name, or give --advertise: %w", err)
+		}
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// loadRules reads and compiles a rule file. A publisher alone needs none.
+func loadRules(path string, optional bool) (*rules.Set, error) {
+	if path == "" {
+		if optional {
+			return rules.Compile("none", []byte(noRules))
+		}
+		return nil, errors.New("which rules? --rules FILE; `tallygate dev` shows an example")
+	}
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the rules: %w", err)
+	}
+	return CompileRules(path, src)
+}
+
+const noRules = "apiVersion: tallygate.dev/v1\nkind: RuleSet\nmetadata: {name: none}\nspec: {rules: []}\n"
+
+// CompileRules is rules.Compile for those who run the set: one whose keys can have more state
+// than fits is refused.
+func CompileRules(path string, src []byte) (*rules.Set, error) {
+	set, err := rules.Compile(path, src)
+	if err != nil {
+		return nil, err
+	}
+	if n, dims := set.LargestState(); n > rules.MaxStateBytes {
+		return nil, fmt.Errorf("%s: a key of %s can have %d bytes of state, at most %d are allowed: use fewer limits a key, or longer panes (resolution)",
+			path, strings.Join(dims, ", "), n, rules.MaxStateBytes)
+	}
+	return set, nil
+}

@@ -1,0 +1,106 @@
+package cli_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/tallygate/tallygate/internal/aggregator"
+	"github.com/tallygate/tallygate/internal/cli"
+	"github.com/tallygate/tallygate/internal/enforcer"
+	"github.com/tallygate/tallygate/internal/ops"
+)
+
+// The scripts in testdata run the real commands, each in a process of its own.
+func TestMain(m *testing.M) {
+	run := func(command func(context.Context) int) func() {
+		return func() {
+			ctx, stop := ops.Stoppable(context.Background())
+			status := command(ctx)
+			stop()
+			os.Exit(status)
+		}
+	}
+	testscript.Main(m, map[string]func(){
+		"tallygate": run(func(ctx context.Context) int {
+			return cli.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
+		}),
+		"aggregator": run(func(ctx context.Context) int {
+			return aggregator.Command(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Getenv)
+		}),
+		"enforcer": run(func(ctx context.Context) int {
+			return enforcer.Command(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Getenv)
+		}),
+	})
+}
+
+func TestScripts(t *testing.T) {
+	fake := httptest.NewServer(fakeAggregator())
+	t.Cleanup(fake.Close)                               // the scripts run after this function
+	taken := httptest.NewServer(http.NotFoundHandler()) // its port is
+	t.Cleanup(taken.Close)
+	testscript.Run(t, testscript.Params{
+		Dir:      "testdata",
+		Deadline: time.Now().Add(time.Minute),
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("AGGREGATOR", strings.TrimPrefix(fake.URL, "http://"))
+			e.Setenv("TAKEN", strings.TrimPrefix(taken.URL, "http://"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status},
+	})
+}
+
+// status N COMMAND… runs a command and wants that exit status.
+func status(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 || len(args[0]) != 1 {
+		ts.Fatalf("usage: status N COMMAND…")
+	}
+	got := "0"
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := err.(interface{ ExitCode() int })
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = string(rune('0' + exit.ExitCode()))
+	}
+	if got != args[0] {
+		ts.Fatalf("the exit status is %s, want %s", got, args[0])
+	}
+}
+
+// fakeAggregator answers for uid 42 with the query in it, and is out of order for others.
+func fakeAggregator() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/explain", func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Query().Get("uid") {
+		case "42":
+			_, _ = io.WriteString(w, explained)
+		case "43":
+			_, _ = io.WriteString(w, `{"key": {"uid": "43"}, "partition": 3, "rules": []}`)
+		case "44":
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `{"status": 503, "detail": "the key's partition is changing its owner: try again"}`)
+		case "45":
+			_, _ = io.WriteString(w, `<html>`)
+		default:
+			_, _ = io.WriteString(w, `{"key": {"asked": "`+r.URL.RawQuery+`"}, "partition": 0, "rules": []}`)
+		}
+	})
+	return mux
+}
+
+const explained = `{"key": {"uid": "42"}, "partition": 3, "rules": [
+ {"rule": "search-combined", "count": 101, "limit": 100, "from": "2026-11-21T10:00:00Z", "until": "2026-11-21T10:01:00Z", "frees_at": null, "mode": "enforce", "latest": "2026-11-21T10:00:30Z",
+  "verdict": {"rule": "search-combined", "key": {"uid": "42"}, "state": "block", "mode": "enforce", "action": "block", "apis": ["search.*"], "count": 101, "limit": 100,
+   "since": "2026-11-21T10:00:01.5Z", "until": "2026-11-21T10:05:01.5Z", "seq": 0, "cause": {"id": "01J8Z3K4M5", "partition": 3, "offset": 118}}},
+ {"rule": "daily", "count": 3, "limit": 1000, "from": "2026-11-21T00:00:00Z", "until": "2026-11-22T00:00:00Z", "frees_at": null, "mode": "shadow", "latest": "2026-11-21T10:00:30Z", "verdict": null}
+]}`

@@ -1,0 +1,99 @@
+package decision
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// maxChecks is how many checks a batch may have.
+const maxChecks = 1000
+
+// query is one check: may whoever has these dimensions do this now? Fields that it doesn't
+// have are refused: a check for "user" that silently lets everyone through helps nobody.
+type query struct {
+	UID   uid              `json:"uid"`
+	IP    string           `json:"ip"`
+	API   string           `json:"api"`
+	Attrs map[string]value `json:"attrs"`
+}
+
+// answer is what a query is answered with.
+type answer struct {
+	Allowed    bool               `json:"allowed"`
+	Action     string             `json:"action,omitempty"`
+	Rule       string             `json:"rule,omitempty"`
+	Until      string             `json:"until,omitempty"`
+	RetryAfter int64              `json:"retry_after,omitempty"` // whole seconds, rounded up
+	Verdicts   []*verdict.Verdict `json:"verdicts"`              // all in force, shadow ones too
+	Staleness  string             `json:"staleness"`
+}
+
+func (s *Server) answer(c *query) (answer, error) {
+	dims, err := c.dims()
+	if err != nil {
+		return answer{}, err
+	}
+	d := s.decide(c.API, dims)
+	a := answer{Allowed: d.Allowed, Rule: d.Rule, RetryAfter: d.RetryAfter(),
+		Verdicts: s.cfg.Table.Verdicts(c.API, dims), Staleness: s.cfg.Table.Staleness().Round(time.Millisecond).String()}
+	if a.Verdicts == nil {
+		a.Verdicts = []*verdict.Verdict{}
+	}
+	if d.Rule != "" {
+		a.Action, a.Until = d.Action.String(), d.Until.String()
+	}
+	return a, nil
+}
+
+func (s *Server) decide(api string, dims []event.Dim) enforce.Decision {
+	d := s.cfg.Table.CheckDims(api, dims)
+	if d.Rule == "" {
+		s.allow.Inc()
+	} else {
+		s.checks.WithLabelValues(d.Action.String()).Inc()
+	}
+	return d
+}
+
+func (s *Server) check(w http.ResponseWriter, r *http.Request) {
+	var c query
+	if !read(w, r, &c) {
+		return
+	}
+	a, err := s.answer(&c)
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	reply(w, a)
+}
+
+func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Checks []query `json:"checks"`
+	}
+	if !read(w, r, &in) {
+		return
+	}
+	if len(in.Checks) > maxChecks {
+		problem(w, http.StatusBadRequest, fmt.Sprintf("%d checks, at most %d in one request", len(in.Checks), maxChecks))
+		return
+	}
+	out := struct {
+		Results []answer `json:"results"`
+	}{make([]answer, len(in.Checks))}
+	for i := range in.Checks {
+		a, err := s.answer(&in.Checks[i])
+		if err != nil {
+			problem(w, http.StatusBadRequest, fmt.Sprintf("checks[%d]: %v", i, err))
+			return
+		}
+		out.Results[i] = a
+	}
+	reply(w, out)
+}

@@ -1,0 +1,168 @@
+package decision_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/tallygate/tallygate/internal/decision"
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+func mustRequest(t *testing.T, method, path string, headers ...string) *http.Request {
+	t.Helper()
+	req := httptest.NewRequest(method, path, nil)
+	for _, h := range headers {
+		name, value, ok := strings.Cut(h, ": ")
+		if !ok {
+			t.Fatalf("%q is no header", h)
+		}
+		req.Header.Set(name, value)
+	}
+	return req
+}
+
+func (r *rig) ask(headers ...string) *http.Response {
+	r.t.Helper()
+	return r.do(mustRequest(r.t, http.MethodGet, "/v1/forward-auth", headers...))
+}
+
+func only(api string) func(*verdict.Verdict) {
+	return func(v *verdict.Verdict) { v.APIs = []string{api} }
+}
+
+func TestForwardAuthByHeaders(t *testing.T) {
+	r := newRig(t).blocks(
+		block("user", "uid", "42", only("search.query")),
+		block("address", "ip", "203.0.113.9"),
+		block("device", "attrs.device", "d1"))
+	for headers, status := range map[string]int{
+		"X-Tallygate-Uid: 42|X-Tallygate-Api: search.query": 429,
+		"X-Tallygate-Uid: 42|X-Tallygate-Api: order.create": 204,
+		"X-Tallygate-Uid: 43|X-Tallygate-Api: search.query": 204,
+		"X-Tallygate-Ip: 203.0.113.9":                       429,
+		"X-Tallygate-Ip: unix:":                             204, // as in events: no address is none
+		"X-Tallygate-Attr-Device: d1":                       429,
+		"X-Tallygate-Attr-Device: d2":                       204,
+		"X-Other: 42":                                       204,
+	} {
+		if resp := r.ask(strings.Split(headers, "|")...); resp.StatusCode != status {
+			t.Errorf("%s: %s, want %d", headers, resp.Status, status)
+		}
+	}
+}
+
+// Without a header for the API, it is the original request's method and path.
+func TestForwardAuthByOriginalRequest(t *testing.T) {
+	for about, headers := range map[string]string{
+		"nginx":         "X-Original-Method: POST|X-Original-Uri: /orders/new?x=1",
+		"Traefik":       "X-Forwarded-Method: POST|X-Forwarded-Uri: /orders/new?x=1|X-Forwarded-Host: shop.example",
+		"Caddy":         "X-Forwarded-Method: POST|X-Forwarded-Uri: /orders/new",
+		"ingress-nginx": "X-Original-Method: POST|X-Original-Url: https://shop.example/Orders/new?x=1",
+	} {
+		r := newRig(t).blocks(block("r", "uid", "42", only("post.orders.new")))
+		h := append(strings.Split(headers, "|"), "X-Tallygate-Uid: 42")
+		if resp := r.ask(h...); resp.StatusCode != http.StatusTooManyRequests {
+			t.Errorf("%s: %s", about, resp.Status)
+		}
+		r.blocks(block("r", "uid", "42", only("get.orders.new")))
+		if resp := r.ask(h...); resp.StatusCode != http.StatusNoContent {
+			t.Errorf("%s, another API: %s", about, resp.Status)
+		}
+	}
+	r := newRig(t).blocks(block("r", "uid", "42", only("get")))
+	if resp := r.ask("X-Tallygate-Uid: 42"); resp.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("nothing about the request is GET /: %s", resp.Status)
+	}
+	r = newRig(t).blocks(block("r", "uid", "42", only("get.a")))
+	if resp := r.ask("X-Tallygate-Uid: 42", "X-Original-Url: %zz"); resp.StatusCode != http.StatusNoContent {
+		t.Errorf("an URL that is none: %s", resp.Status)
+	}
+}
+
+// A client must not choose its API by the header of another kind of proxy.
+func TestForwardAuthTrustsTheHeadersItIsTold(t *testing.T) {
+	r := newRig(t, func(c *decision.Config) {
+		c.UIDHeader, c.IPHeader, c.APIHeader, c.AttrPrefix = "X-User", "X-Real-Ip", "X-Api", "x-attr-"
+		c.MethodHeader, c.PathHeader = "X-Forwarded-Method", "X-Forwarded-Uri"
+	}).blocks(block("r", "uid", "42", only("post.orders")), block("d", "attrs.device", "d1"), block("i", "ip", "203.0.113.9"))
+	for headers, status := range map[string]int{
+		"X-User: 42|X-Forwarded-Method: POST|X-Forwarded-Uri: /orders|X-Original-Uri: /harmless": 429,
+		"X-Tallygate-Uid: 42|X-Tallygate-Api: post.orders":                                       204,
+		"X-User: 42|X-Api: post.orders":                                                          429,
+		"X-Attr-Device: d1":                                                                      429,
+		"X-Real-Ip: 203.0.113.9":                                                                 429,
+	} {
+		if resp := r.ask(strings.Split(headers, "|")...); resp.StatusCode != status {
+			t.Errorf("%s: %s, want %d", headers, resp.Status, status)
+		}
+	}
+}
+
+// What a proxy hands on is what a service with the middleware would have answered.
+func TestForwardAuthDeniesAsTheMiddlewareDoes(t *testing.T) {
+	r := newRig(t).blocks(block("search-combined", "uid", "42"))
+	got := r.ask("X-Tallygate-Uid: 42", "X-Tallygate-Api: search.query")
+
+	guarded := enforce.Middleware(r.table, enforce.Options{UID: func(*http.Request) string { return "42" }})(http.NotFoundHandler())
+	w := httptest.NewRecorder()
+	guarded.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/search/query", nil))
+	want := w.Result()
+
+	if got.StatusCode != http.StatusTooManyRequests || want.StatusCode != got.StatusCode {
+		t.Errorf("%s, and from the middleware %s", got.Status, want.Status)
+	}
+	for _, h := range []string{"Content-Type", "Cache-Control", "RateLimit-Policy"} {
+		if got.Header.Get(h) == "" || got.Header.Get(h) != want.Header.Get(h) {
+			t.Errorf("%s: %q, and from the middleware %q", h, got.Header.Get(h), want.Header.Get(h))
+		}
+	}
+	for _, h := range []string{"Retry-After", "RateLimit"} {
+		if got.Header.Get(h) == "" {
+			t.Errorf("no %s", h)
+		}
+	}
+	if p := decode[enforce.Problem](t, got); p.Rule != "search-combined" || p.RetryAfter < 299 || p.Status != 429 {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestAllowStatus(t *testing.T) {
+	r := newRig(t, func(c *decision.Config) { c.AllowStatus = http.StatusOK })
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodHead} {
+		if resp := r.do(mustRequest(t, method, "/v1/forward-auth")); resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", method, resp.Status)
+		}
+	}
+}
+
+func TestWrongConfigs(t *testing.T) {
+	table, err := enforce.NewTable(enforce.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for about, cfg := range map[string]decision.Config{
+		"no table":           {},
+		"status 202":         {Table: table, AllowStatus: http.StatusAccepted},
+		"negative staleness": {Table: table, MaxStaleness: -1},
+	} {
+		if _, err := decision.New(cfg); err == nil {
+			t.Errorf("%s is accepted", about)
+		}
+	}
+	if _, err := decision.New(decision.Config{Table: table}); err != nil {
+		t.Errorf("a table is enough: %v", err)
+	}
+}
+
+func TestShadowVerdictsAreNotForwarded(t *testing.T) {
+	r := newRig(t).blocks(block("r", "uid", "42", func(v *verdict.Verdict) { v.Mode = verdict.Shadow }))
+	resp := r.ask("X-Tallygate-Uid: 42")
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusNoContent || json.Valid(body) {
+		t.Errorf("%s %s", resp.Status, body)
+	}
+}

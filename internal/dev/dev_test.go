@@ -1,0 +1,262 @@
+package dev_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tallygate/tallygate/internal/cli"
+	"github.com/tallygate/tallygate/internal/dev"
+	"github.com/tallygate/tallygate/pipeline/emit"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")) // sarama's metrics have one for good
+}
+
+const within = time.Minute
+
+// output is what dev writes.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// running is a `tallygate dev` inside of this process.
+type running struct {
+	t           *testing.T
+	screen, log output
+	stop        context.CancelFunc
+	status      chan int
+}
+
+func noEnv(string) string { return "" }
+
+func start(t *testing.T, stdin io.Reader, args ...string) *running {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	r := &running{t: t, stop: stop, status: make(chan int, 1)}
+	args = append([]string{"--listen", "127.0.0.1:0"}, args...)
+	go func() { r.status <- dev.Command(ctx, args, stdin, &r.screen, &r.log, noEnv) }()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the screen:\n%s\nthe log:\n%s", &r.screen, &r.log)
+		}
+	})
+	return r
+}
+
+// sees waits until the screen shows what the expression matches, and returns its groups.
+func (r *running) sees(expression string) []string {
+	r.t.Helper()
+	re := regexp.MustCompile("(?m)" + expression)
+	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if m := re.FindStringSubmatch(r.screen.String()); m != nil {
+			return m
+		}
+		select {
+		case status := <-r.status:
+			r.t.Fatalf("dev ended with status %d", status)
+		default:
+		}
+	}
+	r.t.Fatalf("the screen never shows %s", expression)
+	return nil
+}
+
+// ends stops dev, and checks that it went well.
+func (r *running) ends() {
+	r.t.Helper()
+	r.stop()
+	select {
+	case status := <-r.status:
+		if status != 0 {
+			r.t.Errorf("dev ends with status %d", status)
+		}
+	case <-time.After(within):
+		r.t.Fatal("dev does not end")
+	}
+	if !strings.HasSuffix(r.screen.String(), "\nstopped\n") {
+		r.t.Error("dev does not say that it stopped")
+	}
+	if log := r.log.String(); log != "" {
+		r.t.Errorf("a normal run logs errors:\n%s", log)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func file(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const threeLogins = `apiVersion: tallygate.dev/v1
+kind: RuleSet
+metadata: {name: test}
+spec:
+  rules:
+    - {name: logins, match: {api: login}, limit: 3, per: 1h, then: {block: 10m}}
+`
+
+// logins are n logins of a user, an hour apart from each other.
+func logins(n int, uid string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `{"id": "%s-%d", "time": "2026-11-21T%02d:00:00Z", "uid": %q, "api": "login"}`+"\n", uid, i, i, uid)
+	}
+	return b.String()
+}
+
+// The whole story: events in, a verdict on the screen, a request denied, and why.
+func TestDev(t *testing.T) {
+	r := start(t, nil, "--rules", file(t, "rules.yaml", threeLogins), "--input", file(t, "events.ndjson", logins(5, "42")), "--speed", "0")
+	r.sees(`^Traffic: 5 events of .*events.ndjson, as fast as it goes\.$`)
+	r.sees(`^[0-9:]{8}  block +uid=42 +logins +4 of 3, until [0-9:]{8}$`)
+	r.sees(`the input is through$`)
+	try := r.sees(`try it:  curl -i (http://\S+) -H 'X-Tallygate-Uid: (\S+)' -H 'X-Tallygate-Api: (\S+)'$`)
+
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, try[1], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Tallygate-Uid", try[2])
+	req.Header.Set("X-Tallygate-Api", try[3])
+	eventually(t, "a request is denied", func() bool { // the screen may be ahead of the decision server
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != "" &&
+			resp.Header.Get("Content-Type") == "application/problem+json"
+	})
+
+	why := r.sees(`and why: tallygate explain (uid=42) --aggregator (\S+)$`)
+	var out, errs bytes.Buffer
+	eventually(t, "all five are counted", func() bool { // the verdict fell at the fourth
+		out.Reset()
+		if status := cli.Explain(t.Context(), []string{why[1], "--aggregator", why[2]}, &out, &errs, noEnv); status != 0 {
+			t.Fatalf("explain ends with %d: %s", status, &errs)
+		}
+		return regexp.MustCompile(`(?m)^logins +5 +3 .*block until .*, by event 42-3$`).Match(out.Bytes())
+	})
+
+	metrics := get(t, r.sees(`metrics +(http://\S+)$`)[1])
+	for _, name := range []string{"tallygate_events_total{result=\"counted\"} 5", "tallygate_emit_dropped_total 0", "tallygate_blocklist_entries 1"} {
+		if !strings.Contains(metrics, "\n"+name+"\n") {
+			t.Errorf("no %s in the metrics", name)
+		}
+	}
+	if n := strings.Count(r.screen.String(), "block  "); n != 1 {
+		t.Errorf("the verdict is shown %d times", n)
+	}
+	r.ends()
+}
+
+// An app's own events, and a summary of what happened.
+func TestDevWithoutTraffic(t *testing.T) {
+	r := start(t, nil, "--input", "none", "--rules", file(t, "rules.yaml", threeLogins))
+	r.sees(`^Traffic: none; emit some of your own\.$`)
+	em, err := emit.New(emit.Config{Brokers: []string{r.sees(`Kafka +(\S+), topic tallygate\.events$`)[1]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		em.Emit(event.Event{UID: "7", API: "login"})
+	}
+	r.sees(`block +uid=7 +logins +4 of 3`)
+	if err := em.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	r.sees(`-- 4 events \([01]/s\), 1 keys, 1 in force; verdicts fall [0-9.]+ ms after their events$`)
+	r.ends()
+}
+
+// Events that come through a pipe count as they come, and what is none is told.
+func TestDevFromStandardInput(t *testing.T) {
+	in, pipe := io.Pipe()
+	r := start(t, in, "--input", "-", "--rules", file(t, "rules.yaml", threeLogins), "--speed", "0")
+	r.sees(`^Traffic: events from standard input, as fast as it goes\.$`)
+	_, _ = io.WriteString(pipe, "no event\n"+logins(4, "42"))
+	r.sees(`-- standard input: line 1: `)
+	r.sees(`block +uid=42 +logins`)
+	_, _ = io.WriteString(pipe, logins(4, "43"))
+	r.sees(`block +uid=43 +logins`)
+	_ = pipe.Close()
+	r.sees(`the input is through`)
+	r.ends()
+}
+
+// Nobody needs to send anything for Ctrl-C to work.
+func TestDevStopsWhileItsInputWaits(t *testing.T) {
+	in, pipe := io.Pipe()
+	r := start(t, in, "--input", "-")
+	r.sees(`Rules: dev, \d+ of them`)
+	r.ends()
+	_ = pipe.Close() // lets the reader end
+}
+
+// The sample's first verdict comes within seconds, and the curl for it is right.
+func TestDevSample(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes ten seconds")
+	}
+	r := start(t, nil)
+	began := time.Now()
+	r.sees(`^Traffic: 9999 requests of a public web server in four days, 600 times as fast as they came\.$`)
+	r.sees(`block +uid=83\.149\.9\.216 +reading +20 of 20`)
+	t.Logf("the first verdict after %v", time.Since(began).Round(10*time.Millisecond))
+	r.ends()
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(within); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package dev
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/tallygate/tallygate/internal/accesslog"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/testdata"
+)
+
+// sample is the log that dev replays when no other is given. All its requests bear a time
+// within the sixth minute of an hour: replayed as they are, they would come in a burst of a
+// tenth of a second every six seconds, with nothing in between. So each of these minutes is stretched over its hour.
+func sample() ([]event.Event, error) {
+	events, _, err := readAll(bytes.NewReader(testdata.AccessLog))
+	if err != nil {
+		return nil, fmt.Errorf("read the sample log: %w", err)
+	}
+	for i := range events {
+		e := &events[i]
+		within := e.Time % event.Hour
+		e.Time += (within-5*event.Minute)*60 - within
+	}
+	return events, nil
+}
+
+// readFile reads a whole file.
+func readFile(path string) (events []event.Event, skipped string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, "", err
+	}
+	defer f.Close()
+	if events, skipped, err = readAll(f); err == nil && len(events) == 0 {
+		err = errors.New("no event in it")
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", path, err)
+	}
+	return events, skipped, nil
+}
+
+// readAll reads events, sorted by time: logs are often not. skipped says what are no events.
+func readAll(in io.Reader) (events []event.Event, skipped string, err error) {
+	if in, err = gunzip(in); err != nil {
+		return nil, "", err
+	}
+	r := accesslog.NewReader(in, accesslog.Auto)
+	for {
+		e, _, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if _, ok := errors.AsType[*accesslog.LineError](err); ok {
+			skipped = fmt.Sprintf("%d of its lines are no events, the last: %v", r.Skipped(), err)
+			continue
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		events = append(events, e.Clone())
+	}
+	slices.SortStableFunc(events, func(a, b event.Event) int { return cmp.Compare(a.Time, b.Time) })
+	return events, skipped, nil
+}
+
+// readStream hands on events as they come, until the stream or ctx ends. A read that waits, as
+// on a terminal, can't be interrupted: it is left behind.
+func readStream(ctx context.Context, in io.Reader, do func(context.Context, event.Event) error, say func(string)) error {
+	type line struct {
+		event event.Event
+		err   error
+	}
+	lines := make(chan line)
+	hand := func(l line) bool {
+		select {
+		case lines <- l:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	go func() {
+		defer close(lines)
+		unpacked, err := gunzip(in)
+		if err != nil {
+			hand(line{err: err})
+			return
+		}
+		r := accesslog.NewReader(unpacked, accesslog.Auto)
+		for {
+			e, _, err := r.Next()
+			_, passed := errors.AsType[*accesslog.LineError](err)
+			if !hand(line{e.Clone(), err}) || err != nil && !passed {
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case l, ok := <-lines:
+			switch {
+			case !ok || errors.Is(l.err, io.EOF):
+				return nil
+			case l.err != nil:
+				say(fmt.Sprintf("standard input: %v", l.err))
+			default:
+				if err := do(ctx, l.event); err != nil {
+					return err
+				}
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// gunzip unpacks what is gzipped, and leaves the rest as it is.
+func gunzip(in io.Reader) (io.Reader, error) {
+	b := bufio.NewReader(in)
+	if magic, _ := b.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		return b, nil
+	}
+	z, err := gzip.NewReader(b)
+	if err != nil {
+		return nil, fmt.Errorf("unpack: %w", err)
+	}
+	return z, nil
+}

@@ -1,0 +1,163 @@
+package dev
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tallygate/tallygate/internal/aggregator"
+	"github.com/tallygate/tallygate/internal/devstack"
+	"github.com/tallygate/tallygate/internal/enforcer"
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/pipeline/aggregate"
+	"github.com/tallygate/tallygate/pipeline/blocklist"
+)
+
+// stack is what dev has opened.
+type stack struct {
+	*settings
+	kafka    *ops.Kafka
+	redis    redis.UniversalClient
+	embedded []string // what of it is
+	registry *prometheus.Registry
+
+	decisions, api, metrics net.Listener
+}
+
+// run works until ctx ends.
+func (s *settings) run(ctx context.Context) error {
+	st := &stack{settings: s, registry: ops.NewRegistry("dev")}
+	if err := st.listenAll(); err != nil {
+		return err
+	}
+	stop, err := st.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return st.work(ctx)
+}
+
+// listenAll opens the decision server's port, and the others beside it: where one is taken,
+// any other will do.
+func (s *stack) listenAll() (err error) {
+	if s.decisions, err = ops.Listen("listen", s.listen); err != nil {
+		return err
+	}
+	host, text, err := net.SplitHostPort(s.decisions.Addr().String())
+	if err != nil {
+		return err
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return err
+	}
+	if s.api, err = listenNear(host, s.port(port+1)); err != nil {
+		return err
+	}
+	s.metrics, err = listenNear("127.0.0.1", s.port(9090))
+	return err
+}
+
+// port is the usual port, or 0 for any when those were asked for.
+func (s *stack) port(usual int) int {
+	if strings.HasSuffix(s.listen, ":0") {
+		return 0
+	}
+	return usual
+}
+
+func listenNear(host string, port int) (net.Listener, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return net.Listen("tcp", net.JoinHostPort(host, "0"))
+	}
+	return l, nil
+}
+
+// connect starts the servers that are not given; stop ends them and the connections.
+func (s *stack) connect(ctx context.Context) (stop func(), err error) {
+	kafka, rds := s.settings.kafka, s.rds
+	stopServers := func() {}
+	if kafka == "" || rds == "" {
+		cfg := devstack.Config{KafkaPort: free(s.port(9092)), RedisPort: free(s.port(6379))}
+		servers, err := devstack.Start(context.WithoutCancel(ctx), cfg) // they end after their users
+		if err != nil {
+			return nil, err
+		}
+		stopServers = servers.Close
+		if kafka == "" {
+			kafka, s.embedded = servers.Kafka[0], append(s.embedded, "Kafka")
+		}
+		if rds == "" {
+			rds, s.embedded = servers.Redis, append(s.embedded, "Redis")
+		}
+	}
+	s.kafka = &ops.Kafka{Brokers: strings.Split(kafka, ",")}
+	s.redis = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: strings.Split(rds, ",")})
+	s.rds = rds
+	return func() {
+		_ = s.redis.Close() // nothing is lost with it
+		stopServers()
+	}, nil
+}
+
+// free returns port if nobody listens on it, else 0 for any.
+func free(port int) int {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return 0
+	}
+	_ = l.Close()
+	return port
+}
+
+func (s *stack) work(ctx context.Context) error {
+	g, gctx := errgroup.WithContext(ctx)
+	feed, err := blocklist.NewFeed(blocklist.FeedConfig{Redis: s.redis, Prefix: s.prefix, Logger: s.log})
+	if err != nil {
+		return err
+	}
+	screen := newScreen(s.out, s.registry, s.decisions.Addr().String(), s.api.Addr().String())
+	counting := aggregator.Program{
+		Config: aggregate.Config{Rules: s.rules, Prefix: s.prefix, Partitions: 4, Advertise: s.api.Addr().String()},
+		Kafka:  s.kafka, Redis: s.redis, HTTP: s.api, Metrics: s.metrics, Registry: s.registry, Log: s.log,
+	}
+	deciding := enforcer.Program{Redis: s.redis, Prefix: s.prefix, HTTP: s.decisions, Registry: s.registry, Log: s.log}
+	s.banner()
+	g.Go(func() error { return counting.Run(gctx) })
+	g.Go(func() error { return deciding.Run(gctx) })
+	g.Go(func() error { return ops.UnlessEnded(gctx, feed.Run(gctx, screen)) })
+	g.Go(func() error { return screen.summaries(gctx) })
+	if s.traffic != nil {
+		g.Go(func() error { return ops.UnlessEnded(gctx, s.send(gctx, screen)) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(s.out, "\nstopped")
+	return err
+}
+
+func (s *stack) banner() {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "Tallygate, all in one process. Stop it with Ctrl-C.\n\n")
+	fmt.Fprintf(&b, "  Kafka            %s, topic %s.events\n", strings.Join(s.kafka.Brokers, ","), s.prefix)
+	fmt.Fprintf(&b, "  Redis            %s\n", s.rds)
+	fmt.Fprintf(&b, "  decision server  http://%s/v1/check\n", s.decisions.Addr())
+	fmt.Fprintf(&b, "  aggregator       http://%s/v1/explain?uid=…\n", s.api.Addr())
+	fmt.Fprintf(&b, "  metrics          http://%s/metrics\n\n", s.metrics.Addr())
+	if len(s.embedded) > 0 {
+		fmt.Fprintf(&b, "Embedded: %s. What they hold goes with this process.\n", strings.Join(s.embedded, " and "))
+	}
+	fmt.Fprintf(&b, "Rules: %s, %d of them.\n", s.rules.Name, len(s.rules.Rules))
+	fmt.Fprintf(&b, "Traffic: %s.\n\n", s.traffic)
+	_, _ = s.out.Write(b.Bytes())
+}

@@ -1,0 +1,120 @@
+package enforcer
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/tallygate/tallygate/internal/ops"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The public options are there by name, as flags and in the environment.
+func TestPublicOptions(t *testing.T) {
+	public := map[string]string{
+		"kafka": "k:1", "redis": "r:1", "listen": "127.0.0.1:0", "metrics-listen": "127.0.0.1:0", "prefix": "shop", "instance-id": "enf-1",
+		"uid-header": "X-User",
+	}
+	var flags []string
+	env := map[string]string{}
+	for name, value := range public {
+		flags = append(flags, "--"+name, value)
+		env[ops.EnvName(name)] = value
+	}
+	nothing := func(string) string { return "" }
+	var log bytes.Buffer
+	for about, try := range map[string]struct {
+		args   []string
+		getenv func(string) string
+	}{
+		"flags":       {flags, nothing},
+		"environment": {nil, func(name string) string { return env[name] }},
+	} {
+		log.Reset()
+		e, err := parse(try.args, io.Discard, &log, try.getenv)
+		if err != nil {
+			t.Fatalf("%s: %v", about, err)
+		}
+		_, _ = e.HTTP.Close(), e.Metrics.Close()
+		if r := e.Redis.(*redis.Client).Options(); r.Addr != "r:1" || e.Prefix != "shop" || e.Config.UIDHeader != "X-User" {
+			t.Errorf("%s: %+v, %+v", about, e, r)
+		}
+		if e.Log.Info("here"); !strings.Contains(log.String(), `"instance":"enf-1"`) {
+			t.Errorf("%s: the log is %s", about, &log)
+		}
+		_ = e.Redis.Close()
+	}
+}
+
+// The program answers on one port, tells its metrics on another, and ends with 0 when it is told to.
+func TestProgram(t *testing.T) {
+	server := miniredis.RunT(t)
+	e, err := parse([]string{"--redis", server.Addr(), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--log-level", "error"},
+		io.Discard, io.Discard, func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	ask := func(addr, path string) (int, string) {
+		t.Helper()
+		resp, err := client.Get("http://" + addr + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}
+	public, private := e.HTTP.Addr().String(), e.Metrics.Addr().String()
+	if status, body := ask(public, "/readyz"); status != 503 || !strings.Contains(body, "not been read yet") {
+		t.Errorf("before the first snapshot: %d %s", status, body)
+	}
+	if status, _ := ask(public, "/healthz"); status != 200 {
+		t.Errorf("healthz: %d", status)
+	}
+	if status, _ := ask(public, "/v1/forward-auth"); status != 204 {
+		t.Errorf("forward-auth: %d", status)
+	}
+	if status, _ := ask(public, "/metrics"); status != 404 {
+		t.Errorf("the metrics are public: %d", status)
+	}
+	_, metrics := ask(private, "/metrics")
+	for _, name := range []string{"tallygate_checks_total", "tallygate_blocklist_entries", "tallygate_blocklist_staleness_seconds", "tallygate_build_info"} {
+		if !strings.Contains(metrics, "\n"+name) {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("it ends with %v", err)
+	}
+	if err := e.Redis.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWrongConfig(t *testing.T) {
+	for _, args := range [][]string{{"--allow-status", "302"}, {"--max-staleness", "-1s"}, {"--shards", "-2"}, {"--prefix", "a{b"}} {
+		var out bytes.Buffer
+		status := Command(t.Context(), append(args, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"), io.Discard, &out, func(string) string { return "" })
+		if status != ops.ExitUsage {
+			t.Errorf("%v: status %d, %s", args, status, &out)
+		}
+	}
+}

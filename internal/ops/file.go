@@ -1,0 +1,89 @@
+package ops
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// readFile takes from a config file what is not given yet, and returns every mistake in it.
+func (o *Options) readFile(path string, given map[string]bool) error {
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read the config: %w", err)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(src, &doc); err != nil {
+		return fmt.Errorf("read the config %s: %w", path, err)
+	}
+	if len(doc.Content) == 0 {
+		return nil
+	}
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return fmt.Errorf("%s:%d:%d: the config is a list of name: value", path, root.Line, root.Column)
+	}
+	var errs []error
+	seen := map[string]int{}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		k, v := root.Content[i], root.Content[i+1]
+		err := o.setEntry(k.Value, v, given)
+		if line, again := seen[optionName(k.Value)]; again {
+			err = fmt.Errorf("option %q is in line %d already", k.Value, line)
+		}
+		seen[optionName(k.Value)] = k.Line
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s:%d:%d: %w", path, k.Line, k.Column, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// optionName lets a file write max_staleness for max-staleness.
+func optionName(key string) string { return strings.ReplaceAll(key, "_", "-") }
+
+func (o *Options) setEntry(key string, v *yaml.Node, given map[string]bool) error {
+	name := optionName(key)
+	f := o.Lookup(name)
+	if f == nil || name == "config" {
+		return fmt.Errorf("unknown option %q; there are %s", key, strings.Join(o.names(), ", "))
+	}
+	text, ok := entryText(v)
+	if !ok {
+		return fmt.Errorf("option %q takes a value or a list of values", key)
+	}
+	if given[name] {
+		return nil
+	}
+	if err := f.Value.Set(text); err != nil {
+		return fmt.Errorf("option %q: %w", key, err)
+	}
+	return nil
+}
+
+// entryText is an entry's value as a flag would have it.
+func entryText(v *yaml.Node) (text string, ok bool) {
+	if v.Kind != yaml.SequenceNode {
+		return v.Value, v.Kind == yaml.ScalarNode && v.ShortTag() != "!!null"
+	}
+	items := make([]string, len(v.Content))
+	for i, n := range v.Content {
+		if items[i], ok = entryText(n); !ok || n.Kind != yaml.ScalarNode {
+			return "", false
+		}
+	}
+	return strings.Join(items, ","), true
+}
+
+func (o *Options) names() (names []string) {
+	o.VisitAll(func(f *flag.Flag) {
+		if f.Name != "config" {
+			names = append(names, f.Name)
+		}
+	})
+	return names
+}

@@ -1,0 +1,145 @@
+package ops_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/ops"
+)
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := ops.Listen("listen", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func get(t *testing.T, addr net.Addr, path string) (int, string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + addr.String() + path)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// A request that is under way when the server is told to stop gets its answer.
+func TestServeFinishesWhatIsUnderWay(t *testing.T) {
+	begun, finish := make(chan struct{}), make(chan struct{})
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(begun)
+		<-finish
+		_, _ = io.WriteString(w, "done")
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	l := listen(t)
+	ended, answered := make(chan error, 1), make(chan string, 1)
+	go func() { ended <- ops.Serve(ctx, l, handler) }()
+	go func() {
+		_, body := get(t, l.Addr(), "/")
+		answered <- body
+	}()
+	<-begun
+	stop()
+	for refused := false; !refused; { // the listener closes at once
+		c, err := net.Dial("tcp", l.Addr().String())
+		if refused = err != nil; !refused {
+			_ = c.Close()
+		}
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("the server ended in the middle of a request: %v", err)
+	default:
+	}
+	close(finish)
+	if body := <-answered; body != "done" {
+		t.Errorf("the answer is %q", body)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("a stop is no error: %v", err)
+	}
+}
+
+func TestServeTellsWhatBroke(t *testing.T) {
+	l := listen(t)
+	_ = l.Close()
+	if err := ops.Serve(t.Context(), l, http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestListenNamesTheOption(t *testing.T) {
+	l := listen(t)
+	defer l.Close()
+	if _, err := ops.Listen("metrics-listen", l.Addr().String()); err == nil || !strings.Contains(err.Error(), "--metrics-listen "+l.Addr().String()) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Metrics and profiles are on a listener of their own, and health is on the public one.
+func TestHealthAndMetrics(t *testing.T) {
+	var ready atomic.Bool
+	mux := http.NewServeMux()
+	ops.Health(mux, func() error {
+		if !ready.Load() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	public, private := listen(t), listen(t)
+	ended := make(chan error, 2)
+	go func() { ended <- ops.Serve(ctx, public, mux) }()
+	go func() { ended <- ops.Serve(ctx, private, ops.MetricsHandler(ops.NewRegistry("test"))) }()
+
+	want := func(l net.Listener, path string, status int, text string) {
+		t.Helper()
+		if got, body := get(t, l.Addr(), path); got != status || !strings.Contains(body, text) {
+			t.Errorf("%s: %d %.200q, want %d %q", path, got, body, status, text)
+		}
+	}
+	want(public, "/healthz", 200, "ok")
+	want(public, "/readyz", 503, "not yet")
+	ready.Store(true)
+	want(public, "/readyz", 200, "ready")
+	want(public, "/metrics", 404, "")
+	want(public, "/debug/pprof/", 404, "")
+	want(private, "/metrics", 200, `tallygate_build_info{component="test",go="go1.`)
+	want(private, "/debug/pprof/goroutine?debug=1", 200, "goroutine profile")
+	want(private, "/healthz", 404, "")
+	stop()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestUnlessEnded(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	broken := errors.New("broken")
+	if err := ops.UnlessEnded(ctx, broken); !errors.Is(err, broken) {
+		t.Error("an error of what runs is lost")
+	}
+	cancel()
+	if err := ops.UnlessEnded(ctx, broken); err != nil {
+		t.Error("what was told to stop may say so")
+	}
+}
