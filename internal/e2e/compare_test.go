@@ -1,0 +1,252 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/windows"
+)
+
+// differences are between the engine and the model. The first ten are shown.
+type differences struct {
+	mu    sync.Mutex
+	what  string
+	began time.Time
+	all   int // things compared
+	n     int
+	first []string
+}
+
+func differencesOf(what string) *differences { return &differences{what: what, began: time.Now()} }
+
+func (d *differences) compared() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all++
+}
+
+func (d *differences) add(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.n++
+	if len(d.first) < 10 {
+		d.first = append(d.first, fmt.Sprintf(format, args...))
+	}
+}
+
+func (d *differences) report(t *testing.T) {
+	t.Helper()
+	if d.n > 0 {
+		t.Errorf("%s: %d differences in %d:\n%s", d.what, d.n, d.all, strings.Join(d.first, "\n"))
+		return
+	}
+	t.Logf("%s: %d compared in %v, no difference", d.what, d.all, time.Since(d.began).Round(time.Millisecond))
+}
+
+// explainReply is what /v1/explain answers.
+type explainReply struct {
+	Rules json.RawMessage `json:"rules"`
+	list  []rules.Explanation
+}
+
+// explain asks one of the instances for keys' counters, several at a time, and gives each
+// reply to with, from several goroutines.
+func explain(t *testing.T, keys []string, with func(key string, reply explainReply), ps ...*Process) {
+	t.Helper()
+	const askers = 8
+	next := make(chan string)
+	var wg sync.WaitGroup
+	for i := range askers {
+		p := ps[i%len(ps)]
+		wg.Go(func() {
+			for key := range next {
+				reply, err := explainKey(p, key)
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				with(key, reply)
+			}
+		})
+	}
+	for _, key := range keys {
+		next <- key
+	}
+	close(next)
+	wg.Wait()
+}
+
+// explainKey asks again while the key changes its owner.
+func explainKey(p *Process, key string) (reply explainReply, err error) {
+	dims, err := event.ParseKey([]byte(key))
+	if err != nil {
+		return reply, err
+	}
+	q := url.Values{}
+	for _, d := range dims {
+		q.Set(d.Name, d.Value)
+	}
+	var status int
+	var body []byte
+	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if status, body = get(p.url("/v1/explain?" + q.Encode())); status == http.StatusOK {
+			break
+		}
+	}
+	if status != http.StatusOK {
+		return reply, fmt.Errorf("explain %s at %s: %d %s", key, p.name, status, body)
+	}
+	if err = json.Unmarshal(body, &reply); err == nil {
+		err = json.Unmarshal(reply.Rules, &reply.list)
+	}
+	return reply, err
+}
+
+// compareCounters asks for the keys and compares the whole reply with what the model would
+// answer at the same moment. Of a key whose events come from several partitions the order
+// is not fixed: there the counts are compared.
+func (m *model) compareCounters(t *testing.T, keys []string, ps ...*Process) {
+	t.Helper()
+	d := differencesOf("counters by HTTP")
+	explain(t, keys, func(key string, reply explainReply) {
+		d.compared()
+		k := m.states[key]
+		if k == nil {
+			k = &keyState{uid: true}
+		}
+		want := m.set.Explain(k.raw, []byte(key), m.askedAt(&reply), "")
+		if !k.uid {
+			keepCounts(want)
+			keepCounts(reply.list)
+			reply.Rules, _ = json.Marshal(reply.list)
+		}
+		text, err := json.Marshal(want)
+		if err != nil {
+			t.Error(err)
+		}
+		if !bytes.Equal(text, reply.Rules) {
+			d.add("%s has  %s\n   not %s", key, reply.Rules, text)
+		}
+	}, ps...)
+	d.report(t)
+}
+
+// askedAt is the moment that a reply speaks of: a sliding window ends then.
+func (m *model) askedAt(reply *explainReply) event.Micros {
+	for _, e := range reply.list {
+		for _, l := range m.set.Limits {
+			if l.Name == e.Rule && l.Window.Kind == windows.Sliding {
+				return e.Until
+			}
+		}
+	}
+	return event.FromTime(time.Now())
+}
+
+func keepCounts(list []rules.Explanation) {
+	for i := range list {
+		list[i] = rules.Explanation{Rule: list[i].Rule, Count: list[i].Count, Limit: list[i].Limit, FreesAt: list[i].FreesAt}
+	}
+}
+
+// published is what the verdict topic holds: per record key its verdicts, and the latest
+// one as it was written.
+type published struct {
+	all  map[string][]verdict.Verdict
+	last map[string][]byte
+}
+
+func readVerdicts(r *rig) published {
+	r.t.Helper()
+	out := published{map[string][]verdict.Verdict{}, map[string][]byte{}}
+	for p := range int32(partitions) {
+		r.records(r.names.Verdicts, p, func(m *sarama.ConsumerMessage) {
+			if verdict.OwnRecord(m.Key) {
+				return
+			}
+			v, err := verdict.Parse(m.Value)
+			if err != nil {
+				r.t.Fatalf("verdict %s: %v", m.Value, err)
+			}
+			out.all[string(m.Key)] = append(out.all[string(m.Key)], v)
+			out.last[string(m.Key)] = m.Value
+		})
+	}
+	return out
+}
+
+// asModel is a verdict's JSON without what the model cannot know.
+func asModel(v verdict.Verdict) string {
+	v.Seq = 0
+	return string(verdict.AppendJSON(nil, &v))
+}
+
+// compareVerdicts compares the verdict topic with the model: a crash may publish a verdict
+// twice, or skip one that a newer one replaces; nothing else.
+func (m *model) compareVerdicts(r *rig) published {
+	r.t.Helper()
+	got := readVerdicts(r)
+	d := differencesOf("verdict topic")
+	for key, want := range m.fell {
+		d.compared()
+		if err := m.compareHistory(key, got.all[key], want); err != nil {
+			d.add("%s: %v", key, err)
+		}
+	}
+	for key := range got.all {
+		if m.fell[key] == nil {
+			d.add("%s: %s, the model has none", key, got.last[key])
+		}
+	}
+	d.report(r.t)
+	return got
+}
+
+func (m *model) compareHistory(key string, got, want []verdict.Verdict) error {
+	text, _, _ := strings.Cut(key, "|")
+	last := want[len(want)-1]
+	switch {
+	case len(got) == 0:
+		return fmt.Errorf("none, not %s", asModel(last))
+	case !m.states[text].uid:
+		return nil // which event let it fall depends on how partitions interleave
+	case asModel(got[len(got)-1]) != asModel(last):
+		return fmt.Errorf("the last is %s\n   not %s", asModel(got[len(got)-1]), asModel(last))
+	}
+	next := 0 // what of the model's may come next
+	for i, v := range got {
+		if i > 0 && v.Seq < got[i-1].Seq {
+			return fmt.Errorf("seq %d follows %d", v.Seq, got[i-1].Seq)
+		}
+		if i > 0 && asModel(v) == asModel(got[i-1]) {
+			continue
+		}
+		for next < len(want) && asModel(want[next]) != asModel(v) {
+			next++
+		}
+		if next++; next > len(want) {
+			return fmt.Errorf("%s is not among the model's, or out of order: %s", asModel(v), history(got))
+		}
+	}
+	return nil
+}
+
+func history(vs []verdict.Verdict) string {
+	var b strings.Builder
+	for _, v := range vs {
+		fmt.Fprintf(&b, "\n   seq %d count %v since %v until %v by %d", v.Seq, v.Count, v.Since, v.Until, v.Cause.Offset)
+	}
+	return b.String()
+}
