@@ -146,10 +146,16 @@ func write(t *testing.T, addr, topic, value string, want error) {
 	defer transport.CloseIdleConnections()
 	w := &kafka.Writer{Addr: kafka.TCP(addr), Topic: topic, RequiredAcks: kafka.RequireAll,
 		BatchTimeout: time.Millisecond, MaxAttempts: 50, Transport: transport}
-	err := w.WriteMessages(t.Context(), kafka.Message{Value: []byte(value)})
-	var several kafka.WriteErrors
-	if errors.As(err, &several) {
-		err = several[0]
+	var err error
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		err = w.WriteMessages(t.Context(), kafka.Message{Value: []byte(value)})
+		if several, ok := errors.AsType[kafka.WriteErrors](err); ok {
+			err = several[0]
+		}
+		// Brokers may not know yet a topic that was just created, and the Writer gives up at once.
+		if !errors.Is(err, kafka.UnknownTopicOrPartition) || time.Now().After(end) {
+			break
+		}
 	}
 	if !errors.Is(err, want) {
 		t.Fatalf("write %.20q: %v, want %v", value, err, want)
