@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/tallygate/tallygate/internal/dev"
+	"github.com/tallygate/tallygate/internal/doctor"
 	"github.com/tallygate/tallygate/internal/emitcmd"
 	"github.com/tallygate/tallygate/internal/ops"
 )
@@ -16,6 +17,7 @@ const mainUsage = `tallygate is the tool of Tallygate, the engine for asynchrono
   tallygate check FILE…  is a rule file good?
   tallygate explain KEY  what has a key counted, and why is it blocked?
   tallygate emit FILE    send an access log, or events, to Kafka
+  tallygate doctor       what is wrong with Kafka, Redis and all in between, and what to do?
   tallygate version
 
 Each tells more with --help. The programs of a real installation are aggregator and enforcer.
@@ -36,6 +38,8 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		return Explain(ctx, rest, stdout, stderr, getenv)
 	case "emit":
 		return emitcmd.Run(ctx, rest, stdin, stdout, stderr, getenv)
+	case "doctor":
+		return doctor.Command(ctx, rest, stdout, stderr, getenv)
 	case "version", "--version", "-version":
 		fmt.Fprintln(stdout, ops.Version())
 		return ops.ExitOK

@@ -1,0 +1,105 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+)
+
+// grant is what a principal must be allowed on one resource of Kafka's.
+type grant struct {
+	kind     sarama.AclResourceType // topic, group, transactional id or cluster
+	name     string
+	prefixed bool // name is the beginning of names
+	ops      []sarama.AclOperation
+}
+
+const (
+	read            = sarama.AclOperationRead
+	write           = sarama.AclOperationWrite
+	create          = sarama.AclOperationCreate
+	remove          = sarama.AclOperationDelete
+	describeConfigs = sarama.AclOperationDescribeConfigs
+)
+
+// aggregatorGrants are all that an aggregator needs, publisher included. Read and Write imply
+// Describe. No right on the cluster is among them: who may write to a topic may write there
+// with a producer id. Create is needed for as long as a topic is missing.
+func aggregatorGrants(n topics.Names) []grant {
+	topic := func(name string, ops ...sarama.AclOperation) grant {
+		return grant{sarama.AclResourceTopic, name, false, append(ops, describeConfigs, create)}
+	}
+	return []grant{
+		topic(n.Events, read), topic(n.Loop, read, write), topic(n.Table, read, write), topic(n.Verdicts, read, write),
+		topic(n.Audit, write), topic(n.Rules, read, write), topic(n.DeadLetters, write),
+		{sarama.AclResourceGroup, n.Group, false, []sarama.AclOperation{read}},
+		transactionalGrant(n),
+	}
+}
+
+// transactionalGrant is for the owners of all partitions.
+func transactionalGrant(n topics.Names) grant {
+	return grant{sarama.AclResourceTransactionalID, n.Group + "-", true, []sarama.AclOperation{write}}
+}
+
+// scratchGrant is what trying the fence needs, beside the aggregator's transactional ids.
+func scratchGrant(n topics.Names) grant {
+	return grant{sarama.AclResourceTopic, n.Group + ".doctor-", true, []sarama.AclOperation{create, remove, read, write}}
+}
+
+// brokerGrant is what reading the brokers' settings needs.
+func brokerGrant() grant {
+	return grant{sarama.AclResourceCluster, "", false, []sarama.AclOperation{describeConfigs}}
+}
+
+func producerGrants(n topics.Names) []grant {
+	return []grant{{sarama.AclResourceTopic, n.Events, false, []sarama.AclOperation{write}}}
+}
+
+// command is the grant as Kafka's own tool makes it.
+func (g grant) command(bootstrap, principal string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "kafka-acls.sh --bootstrap-server %s --add --allow-principal '%s'", bootstrap, strings.ReplaceAll(principal, "'", `'\''`))
+	for _, op := range g.ops {
+		fmt.Fprintf(&b, " --operation %s", op.String())
+	}
+	switch g.kind {
+	case sarama.AclResourceTopic:
+		fmt.Fprintf(&b, " --topic %s", g.name)
+	case sarama.AclResourceGroup:
+		fmt.Fprintf(&b, " --group %s", g.name)
+	case sarama.AclResourceTransactionalID:
+		fmt.Fprintf(&b, " --transactional-id %s", g.name)
+	case sarama.AclResourceCluster:
+		b.WriteString(" --cluster")
+	}
+	if g.prefixed {
+		b.WriteString(" --resource-pattern-type prefixed")
+	}
+	return b.String()
+}
+
+const anyPrincipal = "User:NAME"
+
+func (e *examination) aclCommand(g grant) string {
+	return g.command(strings.Join(e.cfg.Kafka.Brokers, ","), anyPrincipal)
+}
+
+// writeACLs lists the commands that give a principal all it needs.
+func writeACLs(w io.Writer, bootstrap, prefix, principal string) {
+	n := topics.NamesOf(prefix)
+	list := func(title string, principal string, grants ...grant) {
+		fmt.Fprintf(w, "# %s\n", title)
+		for _, g := range grants {
+			fmt.Fprintln(w, g.command(bootstrap, principal))
+		}
+	}
+	list("the aggregator, and the publisher in it (Create: until all topics are there)", principal, aggregatorGrants(n)...)
+	list("tallygate doctor, beside these: it tries the fence on a scratch topic, and reads the brokers' settings", principal, scratchGrant(n), brokerGrant())
+	list("applications that emit events", "User:APPLICATION", producerGrants(n)...)
+	fmt.Fprintln(w, "# enforcers need nothing: they read Redis")
+}

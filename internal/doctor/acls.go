@@ -1,0 +1,169 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/IBM/sarama"
+)
+
+// untold is how brokers leave authorized operations out.
+const untold = math.MinInt32
+
+// checkACLs asks what this principal may do, and asks for nothing else: the transactional id is tried
+// with a request that no broker can grant.
+func (e *examination) checkACLs(context.Context) outcome {
+	allowed, err := e.topicRights()
+	if err != nil {
+		return found(fail("acls", "", "ask for the rights on topics: %v", err))
+	}
+	var results []Result
+	told := false
+	for _, g := range aggregatorGrants(e.names) {
+		var missing []sarama.AclOperation
+		var err error
+		switch g.kind {
+		case sarama.AclResourceTopic:
+			missing, err = e.missingOnTopic(g, allowed)
+			told = told || allowed[g.name].told
+		case sarama.AclResourceGroup:
+			missing, err = e.missingOnGroup(g)
+		case sarama.AclResourceTransactionalID:
+			missing, err = e.missingOnTransactionalID(g)
+		}
+		if err != nil {
+			results = append(results, fail("acls", "", "%s: %v", g.name, err))
+		}
+		if len(missing) > 0 {
+			results = append(results, e.lacking(g, missing))
+		}
+	}
+	switch {
+	case len(results) > 0:
+		return found(worst(results)...)
+	case !told && e.layout != nil && len(e.layout.Topics) > 0:
+		return found(skip("acls", "the brokers don't tell what this principal may do; `tallygate doctor --acls` lists what it must"))
+	}
+	if e.layout != nil && len(e.layout.Missing) > 0 {
+		return found(ok("acls", "this principal may create the topics that are missing; what it may do there is seen later"))
+	}
+	return found(ok("acls", "this principal may do all that an aggregator does"))
+}
+
+func (e *examination) lacking(g grant, missing []sarama.AclOperation) Result {
+	var ops []string
+	status := Warn // without a right to look or to create the aggregator runs
+	for _, op := range missing {
+		ops = append(ops, op.String())
+		if op != describeConfigs {
+			status = Fail
+		}
+	}
+	name := g.name
+	if g.prefixed {
+		name += "*"
+	}
+	g.ops = missing
+	return Result{"acls", status, fmt.Sprintf("this principal may not %s %s %s", strings.Join(ops, ", "), kindName(g.kind), name), e.aclCommand(g)}
+}
+
+func kindName(k sarama.AclResourceType) string {
+	switch k {
+	case sarama.AclResourceGroup:
+		return "the group"
+	case sarama.AclResourceTransactionalID:
+		return "the transactional ids"
+	}
+	return "the topic"
+}
+
+// rights are what may be done on a topic.
+type rights struct {
+	bits int32
+	told bool // else nobody knows
+	err  sarama.KError
+}
+
+func (r rights) lacks(op sarama.AclOperation) bool { return r.told && r.bits&(1<<op) == 0 }
+
+func (e *examination) topicRights() (map[string]rights, error) {
+	req := sarama.NewMetadataRequest(sarama.V2_8_0_0, e.names.All())
+	req.IncludeTopicAuthorizedOperations = true
+	resp, err := e.brokers[0].GetMetadata(req)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]rights{}
+	for _, t := range resp.Topics {
+		r := rights{bits: t.TopicAuthorizedOperations, err: t.Err, told: resp.Version >= 8 && t.TopicAuthorizedOperations != untold}
+		if t.Err == sarama.ErrTopicAuthorizationFailed {
+			r.bits, r.told = 0, true
+		}
+		all[t.Name] = r
+	}
+	return all, nil
+}
+
+func (e *examination) missingOnTopic(g grant, allowed map[string]rights) (missing []sarama.AclOperation, err error) {
+	r := allowed[g.name]
+	if r.err == sarama.ErrUnknownTopicOrPartition { // only making it can be tried
+		err := e.admin.CreateTopic(g.name, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, true)
+		if refused(err) {
+			return []sarama.AclOperation{create}, nil
+		}
+		return nil, nil
+	}
+	for _, op := range g.ops {
+		// Once the topic is there nobody needs to create it.
+		if r.lacks(op) && (op != create || r.err == sarama.ErrTopicAuthorizationFailed) {
+			missing = append(missing, op)
+		}
+	}
+	return missing, nil
+}
+
+func (e *examination) missingOnGroup(g grant) ([]sarama.AclOperation, error) {
+	b, err := e.client.Coordinator(g.name)
+	if err == nil {
+		var resp *sarama.DescribeGroupsResponse
+		resp, err = b.DescribeGroups(&sarama.DescribeGroupsRequest{Version: 4, Groups: []string{g.name}, IncludeAuthorizedOperations: true})
+		if err == nil && len(resp.Groups) == 1 {
+			group := resp.Groups[0]
+			if err = nil; group.Err != sarama.ErrNoError {
+				err = group.Err
+			}
+			r := rights{bits: group.AuthorizedOperations, told: group.AuthorizedOperations != untold && group.AuthorizedOperations != 0}
+			if err == nil && r.lacks(read) {
+				return g.ops, nil
+			}
+		}
+	}
+	if refused(err) {
+		return g.ops, nil
+	}
+	return nil, err
+}
+
+// missingOnTransactionalID asks for the producer id of partition 0's owner with a timeout that
+// is none, and a producer that isn't there: brokers look at the rights first, and then refuse.
+func (e *examination) missingOnTransactionalID(g grant) ([]sarama.AclOperation, error) {
+	id := g.name + "0"
+	b, err := e.client.TransactionCoordinator(id)
+	if err == nil {
+		var resp *sarama.InitProducerIDResponse
+		resp, err = b.InitProducerID(&sarama.InitProducerIDRequest{Version: 4, TransactionalID: &id, ProducerID: math.MaxInt64, ProducerEpoch: 0})
+		if err == nil && resp.Err == sarama.ErrTransactionalIDAuthorizationFailed {
+			err = resp.Err
+		}
+	}
+	if refused(err) {
+		return g.ops, nil
+	}
+	if errors.Is(err, sarama.ErrUnsupportedVersion) {
+		return nil, nil
+	}
+	return nil, err
+}

@@ -1,0 +1,187 @@
+package doctor
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+)
+
+// A broker that gives every owner a producer id of its own fences nobody.
+func TestABrokerThatDoesNotFence(t *testing.T) {
+	k, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	next := int64(1000)
+	k.ControlKey(int16(kmsg.InitProducerID), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
+		next++
+		resp.ProducerID, resp.ProducerEpoch = next, 0
+		return resp, nil, true
+	})
+	r := examine(t, Config{Kafka: brokers(k.ListenAddrs()...)})
+	wants(t, r, "fencing", Fail, "of an owner that was replaced was accepted", "use Apache Kafka 2.8")
+}
+
+func TestAPrincipalThatMayNotUseItsTransactionalIDs(t *testing.T) {
+	k, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	k.ControlKey(int16(kmsg.InitProducerID), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
+		resp.ErrorCode = kerr.TransactionalIDAuthorizationFailed.Code
+		return resp, nil, true
+	})
+	r := examine(t, Config{Kafka: brokers(k.ListenAddrs()...)})
+	wants(t, r, "acls", Fail, "may not Write the transactional ids tallygate-*", "--operation Write --transactional-id tallygate- --resource-pattern-type prefixed")
+	wants(t, r, "fencing", Warn, "not tried")
+}
+
+func TestAnOldBroker(t *testing.T) {
+	missing := missingAPIs([]sarama.ApiVersionsResponseKey{{ApiKey: 0, MaxVersion: 8}, {ApiKey: 1, MaxVersion: 11}, {ApiKey: 3, MaxVersion: 9}, {ApiKey: 22, MaxVersion: 2}, {ApiKey: 24, MaxVersion: 1}, {ApiKey: 32, MaxVersion: 2}})
+	if len(missing) != 2 {
+		t.Errorf("missing are %q", missing)
+	}
+}
+
+func TestRulesAgainstTheTopics(t *testing.T) {
+	s := stack(t)
+	ensure(t, s.Kafka, topics.Config{Prefix: "short", Partitions: 1, VerdictRetention: time.Hour, EventRetention: time.Hour})
+	r := examine(t, Config{Kafka: brokers(s.Kafka...), Prefix: "short", Rules: writeFile(t, goodRules)})
+	wants(t, r, "retention", Fail, "short.verdicts keeps records for 1h0m0s, 2d is needed", "rule search", "--entity-name short.verdicts --add-config 'retention.ms=172800000'")
+	wants(t, r, "retention", Warn, "short.events", "never counted")
+	wants(t, r, "state-size", OK, "short-table takes 2097152")
+
+	r = examine(t, Config{Kafka: brokers("127.0.0.1:1"), Rules: writeFile(t, "nonsense")})
+	wants(t, r, "rules", Fail, "rules.yaml:1:1", "tallygate check")
+	r = examine(t, Config{Kafka: brokers("127.0.0.1:1"), Rules: "/nowhere/rules.yaml"})
+	wants(t, r, "rules", Fail, "/nowhere/rules.yaml")
+}
+
+func TestTopicsThatAreWrong(t *testing.T) {
+	k, err := kfake.NewCluster(kfake.NumBrokers(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	admin, err := sarama.NewClusterAdmin(k.ListenAddrs(), sarama.NewConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = admin.Close() }()
+	create := func(topic string, partitions int32, settings map[string]string) {
+		detail := &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1, ConfigEntries: map[string]*string{}}
+		for k, v := range settings {
+			detail.ConfigEntries[k] = &v
+		}
+		if err := admin.CreateTopic(topic, detail, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("tg.events", 4, map[string]string{"message.timestamp.type": "LogAppendTime", "max.message.bytes": "2097152", "retention.bytes": "1000"})
+	create("tg-table", 3, map[string]string{"cleanup.policy": "delete"})
+	create("tg-loop", 4, map[string]string{"retention.ms": "3600000"})
+	r := examine(t, Config{Kafka: brokers(k.ListenAddrs()...), Prefix: "tg"})
+	if r.Well {
+		t.Error("all is well")
+	}
+	wants(t, r, "topics", Fail, "tg-table has 3 partitions, others have 4", "migrate to 4 partitions")
+	wants(t, r, "topics", Fail, "tg-table: cleanup.policy is delete", "--entity-name tg-table --add-config 'cleanup.policy=compact'")
+	wants(t, r, "topics", Warn, "there is no topic tg.verdicts", "--create --topic tg.verdicts --partitions 4 --replication-factor 3")
+	wants(t, r, "replication", Warn, "tg.events (1)", "kafka-reassign-partitions.sh")
+	wants(t, r, "topics", Fail, "tg-loop: retention.ms is 3600000")
+	wants(t, r, "retention", Warn, "tg.events: retention.bytes is 1000")
+	wants(t, r, "clocks", OK, "this machine, broker")
+}
+
+func TestClocks(t *testing.T) {
+	for _, c := range []struct {
+		clocks []clock
+		want   Status
+	}{
+		{nil, Skipped},
+		{[]clock{{"Redis", 900 * time.Millisecond, 0}}, OK},
+		{[]clock{{"Redis", 2 * time.Second, time.Millisecond}}, Warn},
+		{[]clock{{"Redis", 2 * time.Second, 3 * time.Second}}, OK}, // a slow way there
+		{[]clock{{"Redis", -40 * time.Second, 0}, {"broker 1", 30 * time.Second, 0}}, Fail},
+	} {
+		e := &examination{clocks: c.clocks}
+		if got := e.checkClocks(t.Context()).results[0]; got.Status != c.want {
+			t.Errorf("%v: %+v", c.clocks, got)
+		}
+	}
+}
+
+func TestBrokerSettings(t *testing.T) {
+	e := &examination{brokers: make([]*sarama.Broker, 3)}
+	if r := e.judgeBroker(1, map[string]string{"producer.id.expiration.ms": "86400000", "transactional.id.expiration.ms": "604800000", "offsets.topic.replication.factor": "3"}); len(r) != 0 {
+		t.Errorf("good settings: %+v", r)
+	}
+	r := &Report{Results: e.judgeBroker(1, map[string]string{"producer.id.expiration.ms": "43200000", "transactional.id.expiration.ms": "86400000", "offsets.topic.replication.factor": "1"})}
+	wants(t, r, "kafka-settings", Fail, "producer.id.expiration.ms is 12h0m0s", "producer.id.expiration.ms=86400000")
+	wants(t, r, "kafka-settings", Fail, "transactional.id.expiration.ms is 1d")
+	wants(t, r, "kafka-settings", Warn, "offsets.topic.replication.factor is 1", "__consumer_offsets")
+}
+
+func TestRedisVersions(t *testing.T) {
+	for version, want := range map[string]bool{"6.2.0": true, "7.0.15": true, "6.0.16": false, "5.0": false, "10.0": true, "": false, "x": false} {
+		if got := atLeastVersion(version, 6, 2); got != want {
+			t.Errorf("%q: %v", version, got)
+		}
+	}
+}
+
+func TestAFullRedis(t *testing.T) {
+	for used, want := range map[string]Status{"10": "", "85": Warn, "100": Fail} {
+		r, _ := fullness("Redis", map[string]string{"used_memory": used, "maxmemory": "100"})
+		if r.Status != want {
+			t.Errorf("%s%% used: %+v", used, r)
+		}
+	}
+}
+
+// Ctrl-C must not leave the scratch topic behind.
+func TestAnInterruptedExaminationTidiesUp(t *testing.T) {
+	s := stack(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	k, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	deleted := make(chan struct{})
+	k.ControlKey(int16(kmsg.InitProducerID), func(kmsg.Request) (kmsg.Response, error, bool) { // the second one: the first is of acls
+		k.ControlKey(int16(kmsg.InitProducerID), func(kmsg.Request) (kmsg.Response, error, bool) {
+			interrupt()
+			return nil, nil, false
+		})
+		return nil, nil, false
+	})
+	k.ControlKey(int16(kmsg.DeleteTopics), func(kmsg.Request) (kmsg.Response, error, bool) {
+		close(deleted)
+		return nil, nil, false
+	})
+	r, err := Run(ctx, Config{Kafka: brokers(k.ListenAddrs()...), Redis: client(t, s.Redis)}, func(Result) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, r, "fencing", Fail, "context canceled")
+	wants(t, r, "redis", Fail, "interrupted")
+	select {
+	case <-deleted:
+	default:
+		t.Error("the scratch topic was not deleted")
+	}
+}

@@ -1,0 +1,241 @@
+// Package doctor tells what is wrong with the Kafka and the Redis that Tallygate is to run
+// on, before it hurts, and what to do about it.
+//
+// A check is a method of examination. Most only look. Two write, unless they are told not to: the fence
+// is tried on a scratch topic PREFIX.doctor-RANDOM under the transactional id
+// PREFIX-doctor-RANDOM, and the rights in Redis, where they cannot be asked for, on scratch
+// keys that begin with {PREFIX:0}:doctor-. Topic and keys are deleted again.
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// Config says what is examined.
+type Config struct {
+	Kafka        *ops.Kafka            // required
+	Redis        redis.UniversalClient // nil: not examined; the caller closes it
+	Prefix       string                // of all names; "" is tallygate
+	Shards       int                   // of the blocklist; 0 is 1
+	ProducerTime bool                  // events may carry their producers' time
+	Rules        string                // a rule file; "" for none
+	NoWrite      bool                  // look only: no scratch topic, no scratch keys
+	Timeout      time.Duration         // of each check, as far as it waits for a server; 0 is 5 s
+}
+
+func (c Config) withDefaults() Config {
+	c.Prefix = cmp.Or(c.Prefix, "tallygate")
+	c.Shards = cmp.Or(c.Shards, 1)
+	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if c.Kafka == nil || len(c.Kafka.Brokers) == 0 {
+		errs = append(errs, errors.New("no Kafka brokers"))
+	}
+	if c.Shards < 1 {
+		errs = append(errs, fmt.Errorf("%d shards: at least 1", c.Shards))
+	}
+	if c.Timeout < 100*time.Millisecond {
+		errs = append(errs, fmt.Errorf("a timeout of %v: at least 100ms", c.Timeout))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("doctor: %w", err)
+	}
+	return nil
+}
+
+// examination is one run. Its checks write to it only through outcome.keep: a check that took
+// too long may still be running.
+type examination struct {
+	cfg    Config
+	names  topics.Names
+	random string // ends the names of everything that is made for the occasion
+
+	client  sarama.Client // nil while Kafka is not reached
+	admin   sarama.ClusterAdmin
+	brokers []*sarama.Broker
+	layout  *topics.State // nil while the topics are not known
+	redisUp bool
+	set     *rules.Set // nil without rules, or with wrong ones
+	clocks  []clock
+}
+
+// outcome is what a check found, and what the checks behind it need.
+type outcome struct {
+	results []Result
+	keep    func() // hands over to the examination; nil for nothing
+	drop    func() // instead of keep, when nobody waits any more
+}
+
+func found(results ...Result) outcome { return outcome{results: results} }
+
+// check is one of the examination's. patience multiplies the timeout for one that asks
+// several times.
+type check struct {
+	name     string
+	needs    need
+	patience int
+	run      func(ctx context.Context) outcome
+}
+
+type need uint8
+
+const (
+	needsKafka need = 1 << iota
+	needsTopics
+	needsRedis
+)
+
+func (e *examination) checks() []check {
+	return []check{
+		{"rules", 0, 1, e.checkRules},
+		{"kafka", 0, 1, e.reachKafka},
+		{"kafka-version", needsKafka, 1, e.checkVersions},
+		{"kafka-settings", needsKafka, 1, e.checkBrokerSettings},
+		{"topics", needsKafka, 2, e.checkTopics},
+		{"replication", needsTopics, 1, e.checkReplication},
+		{"retention", needsTopics, 1, e.checkRetention},
+		{"state-size", needsTopics, 1, e.checkStateSize},
+		{"acls", needsKafka, 2, e.checkACLs},
+		{"fencing", needsKafka, 4, e.checkFencing},
+		{"redis", 0, 1, e.reachRedis},
+		{"redis-version", needsRedis, 1, e.checkRedisVersion},
+		{"redis-role", needsRedis, 1, e.checkRole},
+		{"redis-policy", needsRedis, 1, e.checkPolicy},
+		{"redis-rights", needsRedis, 1, e.checkRights},
+		{"clocks", 0, 1, e.checkClocks},
+		{"group", needsKafka | needsTopics, 2, e.checkGroup},
+		{"blocklist", needsRedis, 2, e.checkBlocklist},
+	}
+}
+
+// Run examines, tells every result as soon as it is there, and returns all. When ctx ends, what is left
+// counts as failed.
+func Run(ctx context.Context, cfg Config, tell func(Result)) (*Report, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	e := &examination{cfg: cfg, names: topics.NamesOf(cfg.Prefix), random: strings.ToLower(rand.Text()[:10])}
+	defer e.close()
+	report := &Report{}
+	for _, c := range e.checks() {
+		for _, r := range e.perform(ctx, c) {
+			report.Results = append(report.Results, r)
+			tell(r)
+		}
+	}
+	report.Well = report.count(Fail) == 0
+	return report, nil
+}
+
+func (e *examination) perform(ctx context.Context, c check) []Result {
+	if why := e.lacks(c.needs); why != "" {
+		return []Result{skip(c.name, "%s", why)}
+	}
+	if ctx.Err() != nil {
+		return []Result{fail(c.name, "", "interrupted")}
+	}
+	limit := time.Duration(c.patience) * e.cfg.Timeout
+	out, answered := e.await(ctx, c, limit)
+	if !answered {
+		return []Result{fail(c.name, "is the server overloaded, or the network slow? --timeout allows more", "no answer within %v", limit)}
+	}
+	if out.keep != nil {
+		out.keep()
+	}
+	return out.results
+}
+
+// await runs a check, and waits for it a little longer than the limit, so that it can tidy up.
+// Neither sarama nor go-redis always heeds a context: one that goes on by itself is left alone.
+func (e *examination) await(ctx context.Context, c check, limit time.Duration) (out outcome, answered bool) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	done, gone := make(chan outcome), make(chan struct{})
+	defer close(gone)
+	go func() {
+		out := c.run(ctx)
+		select {
+		case done <- out:
+		case <-gone:
+			if out.drop != nil {
+				out.drop()
+			}
+		}
+	}()
+	select {
+	case out := <-done:
+		return out, true
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(e.cfg.Timeout / 2)
+	defer grace.Stop()
+	select {
+	case out := <-done:
+		return out, true
+	case <-grace.C:
+		return outcome{}, false
+	}
+}
+
+// lacks says why a check cannot be made; "" if it can.
+func (e *examination) lacks(n need) string {
+	switch {
+	case n&(needsKafka|needsTopics) != 0 && e.client == nil:
+		return "Kafka was not reached"
+	case n&needsTopics != 0 && e.layout == nil:
+		return "the topics could not be read"
+	case n&needsRedis != 0 && e.cfg.Redis == nil:
+		return "no --redis was given"
+	case n&needsRedis != 0 && !e.redisUp:
+		return "Redis was not reached"
+	}
+	return ""
+}
+
+func (e *examination) close() {
+	if e.client != nil {
+		_ = e.client.Close() // there is nothing left to lose
+	}
+}
+
+// kafkaCommand is one of Kafka's own tools with the address that was given.
+func (e *examination) kafkaCommand(tool, format string, args ...any) string {
+	return fmt.Sprintf("%s --bootstrap-server %s %s", tool, strings.Join(e.cfg.Kafka.Brokers, ","), fmt.Sprintf(format, args...))
+}
+
+// exists reports whether the topic does, as far as is known.
+func (e *examination) exists(topic string) bool {
+	if e.layout == nil {
+		return false
+	}
+	_, there := e.layout.Topics[topic]
+	return there
+}
+
+// worst puts failures before warnings.
+func worst(results []Result) []Result {
+	order := []Status{Fail, Warn, OK, Skipped}
+	slices.SortStableFunc(results, func(a, b Result) int {
+		return cmp.Compare(slices.Index(order, a.Status), slices.Index(order, b.Status))
+	})
+	return results
+}

@@ -1,0 +1,211 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+)
+
+const fencingFix = "the engine counts exactly once only where brokers refuse an owner that was replaced: use Apache Kafka 2.8 or later, " +
+	"or a compatible broker that does; until then one paused aggregator can undo what its successor counted"
+
+// trial is the fence tried out on a scratch topic with a partition on as many brokers as
+// there are.
+type trial struct {
+	e      *examination
+	topic  string
+	config fenced.Config
+	sent   []time.Time // per partition: about when its first record was appended, by our clock
+	doubt  []time.Duration
+}
+
+// checkFencing plays a takeover: the older of two owners of one transactional id must be refused
+// once the newer one has appended its fence record, and a repetition must not be appended twice.
+func (e *examination) checkFencing(ctx context.Context) outcome {
+	if e.cfg.NoWrite {
+		return found(skip("fencing", "--no-write: trying it needs a scratch topic"))
+	}
+	t := &trial{e: e, topic: e.cfg.Prefix + ".doctor-" + e.random, config: fenced.Config{
+		TransactionalID: e.cfg.Prefix + "-doctor-" + e.random, Urgent: fenced.NewLink(e.client),
+		RequestTimeout: e.cfg.Timeout / 2, Log: slog.New(slog.DiscardHandler),
+	}}
+	err := t.create()
+	if refused(err) {
+		return found(warn("fencing", e.aclCommand(scratchGrant(e.names)), "not tried: the scratch topic %s may not be created: %v", t.topic, err))
+	}
+	if err != nil {
+		return found(fail("fencing", "", "create the scratch topic %s: %v", t.topic, err))
+	}
+	results, clocks := t.run(ctx)
+	if err := e.admin.DeleteTopic(t.topic); err != nil {
+		results = append(results, warn("fencing", e.kafkaCommand("kafka-topics.sh", "--delete --topic %s", t.topic), "the scratch topic %s was not deleted: %v", t.topic, err))
+	}
+	return outcome{results: results, keep: func() { e.clocks = append(e.clocks, clocks...) }}
+}
+
+func (t *trial) create() error {
+	settings := map[string]string{"message.timestamp.type": "LogAppendTime", "retention.ms": strconv.FormatInt(time.Hour.Milliseconds(), 10)}
+	detail := &sarama.TopicDetail{
+		NumPartitions:     int32(min(12, len(t.e.brokers))),
+		ReplicationFactor: int16(min(3, len(t.e.brokers))),
+		ConfigEntries:     map[string]*string{},
+	}
+	for k, v := range settings {
+		detail.ConfigEntries[k] = &v
+	}
+	t.sent, t.doubt = make([]time.Time, detail.NumPartitions), make([]time.Duration, detail.NumPartitions)
+	return t.e.admin.CreateTopic(t.topic, detail, false)
+}
+
+// run also says what time it was at the brokers.
+func (t *trial) run(ctx context.Context) ([]Result, []clock) {
+	accepted, err := t.takeOver(ctx)
+	switch {
+	case refused(err):
+		return []Result{warn("fencing", t.e.aclCommand(t.refusedGrant(err)), "not tried: %v", err)}, nil
+	case errors.Is(err, errNoFence):
+		return []Result{fail("fencing", fencingFix, "%v", err)}, nil
+	case err != nil:
+		return []Result{fail("fencing", "", "not proven: %v", err)}, nil
+	}
+	if err := t.repeat(ctx, accepted); err != nil {
+		return []Result{fail("fencing", fencingFix, "a repetition: %v", err)}, nil
+	}
+	clocks, err := t.readBack(ctx)
+	switch {
+	case refused(err):
+		return []Result{warn("fencing", t.e.aclCommand(scratchGrant(t.e.names)), "brokers refuse an owner that was replaced; that nothing of it is in the log was not proven: %v", err)}, nil
+	case err != nil:
+		return []Result{fail("fencing", fencingFix, "%v", err)}, nil
+	}
+	return []Result{ok("fencing", "an owner that was replaced is refused, and a repetition keeps its offset")}, clocks
+}
+
+// refusedGrant is what the principal lacks.
+func (t *trial) refusedGrant(err error) grant {
+	if errors.Is(err, sarama.ErrTransactionalIDAuthorizationFailed) {
+		return transactionalGrant(t.e.names)
+	}
+	return scratchGrant(t.e.names)
+}
+
+var errNoFence = errors.New("these brokers don't fence")
+
+// takeOver returns the new owner.
+func (t *trial) takeOver(ctx context.Context) (*fenced.Identity, error) {
+	older, err := fenced.Acquire(ctx, t.config)
+	if err != nil {
+		return nil, err
+	}
+	replaced := make([]*fenced.Writer, len(t.sent))
+	for p := range replaced {
+		replaced[p] = older.NewWriter(t.topic, int32(p))
+		if _, err := replaced[p].Fence(ctx); err != nil { // waits for the leader, too
+			return nil, err
+		}
+		before := time.Now()
+		if _, err := replaced[p].Fence(ctx); err != nil {
+			return nil, err
+		}
+		t.doubt[p] = time.Since(before) / 2
+		t.sent[p] = before.Add(t.doubt[p])
+	}
+	newer, err := fenced.Acquire(ctx, t.config)
+	if err != nil {
+		return nil, err
+	}
+	if newer.ProducerID() == older.ProducerID() && newer.Epoch() <= older.Epoch() {
+		return nil, fmt.Errorf("%w: the next owner got epoch %d after %d", errNoFence, newer.Epoch(), older.Epoch())
+	}
+	for p, w := range replaced {
+		if _, err := newer.NewWriter(t.topic, int32(p)).Fence(ctx); err != nil {
+			return nil, err
+		}
+		switch offset, err := w.Fence(ctx); {
+		case err == nil:
+			return nil, fmt.Errorf("%w: a record of an owner that was replaced was accepted, at offset %d", errNoFence, offset)
+		case !errors.Is(err, fenced.ErrFenced):
+			return nil, err
+		}
+	}
+	return newer, nil
+}
+
+// repeat appends a batch twice with one sequence number. FenceOld does: its epoch is the
+// greatest there is, and its sequence always 0.
+func (t *trial) repeat(ctx context.Context, owner *fenced.Identity) error {
+	for p := range t.sent {
+		first, err := fenced.FenceOld(ctx, t.config, t.topic, int32(p), owner.ProducerID())
+		if err != nil {
+			return err
+		}
+		again, err := fenced.FenceOld(ctx, t.config, t.topic, int32(p), owner.ProducerID())
+		if err != nil {
+			return err
+		}
+		if first != again {
+			return fmt.Errorf("a batch that was sent twice is in the log twice, at offsets %d and %d", first, again)
+		}
+	}
+	return nil
+}
+
+// readBack looks for what must not be in the log, and takes the brokers' times from it.
+func (t *trial) readBack(ctx context.Context) ([]clock, error) {
+	consumer, err := sarama.NewConsumerFromClient(t.e.client)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = consumer.Close() }()
+	var clocks []clock
+	for p := range t.sent {
+		log, err := t.log(ctx, consumer, int32(p))
+		if err != nil {
+			return nil, fmt.Errorf("read the scratch topic: %w", err)
+		}
+		const records = 4 // the older owner's two, the newer one's, and the repeated one once
+		if len(log) != records {
+			return nil, fmt.Errorf("%d records are in the log where %d should be", len(log), records)
+		}
+		leader, err := t.e.client.Leader(t.topic, int32(p))
+		if err != nil {
+			return nil, err
+		}
+		name := fmt.Sprintf("broker %d", leader.ID())
+		if !slices.ContainsFunc(clocks, func(c clock) bool { return c.name == name }) {
+			clocks = append(clocks, clock{name, log[1].Timestamp.Sub(t.sent[p]), t.doubt[p] + time.Millisecond})
+		}
+	}
+	return clocks, nil
+}
+
+func (t *trial) log(ctx context.Context, consumer sarama.Consumer, partition int32) (log []*sarama.ConsumerMessage, err error) {
+	end, err := t.e.client.GetOffset(t.topic, partition, sarama.OffsetNewest)
+	if err != nil {
+		return nil, err
+	}
+	pc, err := consumer.ConsumePartition(t.topic, partition, sarama.OffsetOldest)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = pc.Close() }()
+	for next := int64(0); next < end; {
+		select {
+		case m := <-pc.Messages():
+			log, next = append(log, m), m.Offset+1
+		case err := <-pc.Errors():
+			return nil, err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return log, nil
+}

@@ -1,0 +1,289 @@
+package doctor
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/segmentio/kafka-go"
+
+	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+	"github.com/tallygate/tallygate/pipeline/blocklist"
+)
+
+// install creates topics under a prefix of the test's own, on a real Kafka.
+func install(t *testing.T) Config {
+	t.Helper()
+	cfg := Config{Kafka: brokers(servers.Kafka(t)...), Redis: client(t, servers.Redis(t)), Prefix: servers.Name(t)}
+	servers.DropTopics(t, cfg.Kafka.Brokers, cfg.Prefix)
+	ensure(t, cfg.Kafka.Brokers, topics.Config{Prefix: cfg.Prefix, Partitions: 2})
+	t.Cleanup(func() {
+		client(t, servers.Redis(t)).Del(context.Background(), "{"+cfg.Prefix+":0}:verdicts", "{"+cfg.Prefix+":0}:expiry", "{"+cfg.Prefix+":0}:changes")
+	})
+	return cfg
+}
+
+func TestRealServers(t *testing.T) {
+	cfg := install(t)
+	r := examine(t, cfg)
+	if !r.Well {
+		t.Error("something failed")
+	}
+	for _, name := range []string{"kafka", "kafka-version", "kafka-settings", "topics", "acls", "fencing", "redis", "redis-version", "redis-role", "redis-policy", "redis-rights", "clocks"} {
+		wants(t, r, name, OK)
+	}
+	wants(t, r, "clocks", OK, "broker 1", "Redis")
+	wants(t, r, "redis-rights", OK, "ACL DRYRUN")
+	wants(t, r, "group", Warn, "no aggregator has run")
+	wants(t, r, "blocklist", Warn, "nothing was ever written")
+
+	admin, err := sarama.NewClusterAdmin(cfg.Kafka.Brokers, sarama.NewConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = admin.Close() }()
+	eventually(t, "the scratch topic is gone", func() bool {
+		all, err := admin.ListTopics()
+		return err == nil && len(all) > 0 && !hasScratch(all, cfg.Prefix)
+	})
+}
+
+func hasScratch(all map[string]sarama.TopicDetail, prefix string) bool {
+	for name := range all {
+		if len(name) > len(prefix)+8 && name[:len(prefix)+8] == prefix+".doctor-" {
+			return true
+		}
+	}
+	return false
+}
+
+// The publisher writes what the doctor reads: here both are real.
+func TestTheBlocklist(t *testing.T) {
+	cfg := install(t)
+	pub, err := blocklist.NewPublisher(blocklist.PublisherConfig{
+		Redis: cfg.Redis, Kafka: cfg.Kafka.Brokers, Topic: cfg.Prefix + ".verdicts", Partitions: 2, Prefix: cfg.Prefix,
+		PublishOnly: true, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	verdict := `{"rule":"r","key":{"uid":"42"},"state":"block","mode":"enforce","action":"block","apis":["*"],"count":2,"limit":1,"since":"2026-01-01T00:00:00Z","until":"` + until + `","seq":1}`
+	produce(t, cfg, verdict)
+	wants(t, examine(t, cfg), "blocklist", Fail, "nothing was ever written there, and there are verdicts")
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- pub.Run(ctx) }()
+	eventually(t, "the blocklist is in step", func() bool {
+		e := &examination{cfg: cfg.withDefaults(), names: topics.NamesOf(cfg.Prefix)}
+		return e.checkBlocklist(t.Context()).results[0].Status == OK
+	})
+	wants(t, examine(t, cfg), "blocklist", OK, "1 verdict, in step", "last heartbeat")
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	produce(t, cfg, verdict)
+	wants(t, examine(t, cfg), "blocklist", Warn, "shard 0 lacks verdicts of partition 0 (at 1 of 2)")
+
+	cfg.Redis.HSet(t.Context(), "{"+cfg.Prefix+":0}:verdicts", "\x00reached:0", 1000, "\x00beat", time.Now().Add(-time.Minute).UnixMilli())
+	r := examine(t, cfg)
+	wants(t, r, "blocklist", Fail, "beyond the end", "0 (at 1000 of 2)", "DEL {"+cfg.Prefix+":0}:verdicts")
+	wants(t, r, "blocklist", Fail, "the last heartbeat was 1m")
+}
+
+func produce(t *testing.T, cfg Config, value string) {
+	t.Helper()
+	transport := &kafka.Transport{}
+	defer transport.CloseIdleConnections()
+	w := &kafka.Writer{
+		Addr: kafka.TCP(cfg.Kafka.Brokers...), Topic: cfg.Prefix + ".verdicts", RequiredAcks: kafka.RequireAll, BatchTimeout: time.Millisecond,
+		Transport: transport, Balancer: kafka.BalancerFunc(func(kafka.Message, ...int) int { return 0 }),
+	}
+	if err := w.WriteMessages(t.Context(), kafka.Message{Key: []byte("uid=42|r"), Value: []byte(value)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// member is a consumer group's, in place of an aggregator.
+type member struct{ commit int64 }
+
+func (member) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+func (m member) Setup(s sarama.ConsumerGroupSession) error {
+	for topic, partitions := range s.Claims() {
+		for _, p := range partitions {
+			s.MarkOffset(topic, p, m.commit, "")
+		}
+	}
+	s.Commit()
+	return nil
+}
+
+func (member) ConsumeClaim(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim) error {
+	<-s.Context().Done()
+	return nil
+}
+
+func TestTheGroup(t *testing.T) {
+	cfg := install(t)
+	conf := sarama.NewConfig()
+	conf.Version = sarama.V2_8_0_0
+	g, err := sarama.NewConsumerGroup(cfg.Kafka.Brokers, cfg.Prefix, conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- g.Consume(ctx, []string{cfg.Prefix + ".events"}, member{}) }()
+	eventually(t, "the member has its partitions", func() bool {
+		r, err := Run(t.Context(), Config{Kafka: cfg.Kafka, Prefix: cfg.Prefix, NoWrite: true}, func(Result) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range r.Results {
+			if x.Name == "group" {
+				return x.Status == OK && x.Detail == "1 member with all 2 partitions, no lag"
+			}
+		}
+		return false
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHowLongEventsWait(t *testing.T) {
+	l := &lag{partitions: 3, total: 30, behind: []behind{{0, 10, 0}, {2, 20, lateWarn}}}
+	if r, late := l.judge(); !late || r.Status != Warn {
+		t.Errorf("30 s late: %+v", r)
+	}
+	l.behind[0].waited = lateFail
+	if r, late := l.judge(); !late || r.Status != Fail {
+		t.Errorf("5 min late: %+v", r)
+	}
+	if got := l.String(); got != "lag 30 events, most in partition 2: 20" {
+		t.Error(got)
+	}
+}
+
+func TestABrokerWithWrongSettingsAndRights(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a broker")
+	}
+	k := servers.StartKafka(t, map[string]string{
+		"producer.id.expiration.ms": "3600000", "transactional.id.expiration.ms": "3600000",
+		"authorizer.class.name":          "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+		"allow.everyone.if.no.acl.found": "true",
+	})
+	ensure(t, []string{k.Addr()}, topics.Config{Partitions: 1})
+	r := examine(t, Config{Kafka: brokers(k.Addr())})
+	wants(t, r, "kafka-settings", Fail, "producer.id.expiration.ms is 1h0m0s")
+	wants(t, r, "kafka-settings", Fail, "transactional.id.expiration.ms is 1h0m0s")
+	wants(t, r, "acls", OK)
+	wants(t, r, "fencing", OK)
+
+	deny(t, k.Addr())
+	eventually(t, "the rights are taken away", func() bool {
+		r, err := Run(t.Context(), Config{Kafka: brokers(k.Addr()), NoWrite: true}, func(Result) {})
+		return err == nil && !r.Well && failed(r, "acls") == 3
+	})
+	r = examine(t, Config{Kafka: brokers(k.Addr())})
+	wants(t, r, "acls", Fail, "may not Write the topic tallygate-table", "--allow-principal 'User:NAME' --operation Write --topic tallygate-table")
+	wants(t, r, "acls", Fail, "may not Read the group tallygate")
+	wants(t, r, "kafka-settings", Warn, "may not be read", "--operation DescribeConfigs --cluster")
+	wants(t, r, "acls", Fail, "may not Write the transactional ids tallygate-*")
+	wants(t, r, "fencing", Warn, "not tried", "--operation Write --transactional-id tallygate-")
+}
+
+func failed(r *Report, name string) (n int) {
+	for _, x := range r.Results {
+		if x.Name == name && x.Status == Fail {
+			n++
+		}
+	}
+	return n
+}
+
+// deny takes the rights to write states, to be in the group and to own partitions.
+func deny(t *testing.T, addr string) {
+	t.Helper()
+	conf := sarama.NewConfig()
+	conf.Version = sarama.V2_8_0_0
+	admin, err := sarama.NewClusterAdmin([]string{addr}, conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = admin.Close() }()
+	acl := func(kind sarama.AclResourceType, name string, pattern sarama.AclResourcePatternType, how sarama.AclPermissionType, op sarama.AclOperation) {
+		err := admin.CreateACLs([]*sarama.ResourceAcls{{
+			Resource: sarama.Resource{ResourceType: kind, ResourceName: name, ResourcePatternType: pattern},
+			Acls:     []*sarama.Acl{{Principal: "User:ANONYMOUS", Host: "*", Operation: op, PermissionType: how}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	acl(sarama.AclResourceTopic, "tallygate-table", sarama.AclPatternLiteral, sarama.AclPermissionAllow, sarama.AclOperationAll)
+	acl(sarama.AclResourceTopic, "tallygate-table", sarama.AclPatternLiteral, sarama.AclPermissionDeny, sarama.AclOperationWrite)
+	acl(sarama.AclResourceGroup, "tallygate", sarama.AclPatternLiteral, sarama.AclPermissionAllow, sarama.AclOperationDescribe)
+	acl(sarama.AclResourceCluster, "kafka-cluster", sarama.AclPatternLiteral, sarama.AclPermissionAllow, sarama.AclOperationAll)
+	acl(sarama.AclResourceCluster, "kafka-cluster", sarama.AclPatternLiteral, sarama.AclPermissionDeny, sarama.AclOperationDescribeConfigs)
+	acl(sarama.AclResourceTransactionalID, "tallygate-", sarama.AclPatternPrefixed, sarama.AclPermissionAllow, sarama.AclOperationDescribe)
+}
+
+func TestARedisThatEvicts(t *testing.T) {
+	addr := servers.StartRedis(t, "--maxmemory-policy", "allkeys-lru", "--maxmemory", "100mb").Addr()
+	r := examine(t, Config{Kafka: brokers("127.0.0.1:1"), Redis: client(t, addr)})
+	wants(t, r, "redis-policy", Fail, "maxmemory-policy is allkeys-lru", "CONFIG SET maxmemory-policy noeviction")
+	wants(t, r, "redis-role", OK)
+}
+
+func TestAReplica(t *testing.T) {
+	primary := servers.StartRedis(t).Addr()
+	replica := servers.StartRedis(t, "--replicaof", primary[:len("127.0.0.1")], primary[len("127.0.0.1:"):]).Addr()
+	r := examine(t, Config{Kafka: brokers("127.0.0.1:1"), Redis: client(t, replica)})
+	wants(t, r, "redis-role", Fail, "is a replica", "--redis "+primary)
+}
+
+func TestAUserOfRedisWithFewRights(t *testing.T) {
+	addr := servers.StartRedis(t).Addr()
+	root := client(t, addr)
+	set := func(rules ...any) {
+		t.Helper()
+		if err := root.Do(t.Context(), append([]any{"acl", "setuser", "tg", "reset", "on", ">secret", "+ping", "+hello"}, rules...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func() *Report {
+		status, out, errs := runJSON(t, map[string]string{"TALLYGATE_REDIS_PASSWORD": "secret"}, "--kafka", "127.0.0.1:1", "--redis", addr, "--redis-user", "tg")
+		if status != 1 || errs != "" {
+			t.Errorf("exit status %d, %s", status, errs)
+		}
+		return out
+	}
+	set("~{tallygate:*", "+@all", "-@dangerous", "-eval", "-xread") // no INFO, CONFIG, ACL
+	r := run()
+	wants(t, r, "redis-version", Skipped)
+	wants(t, r, "redis-role", Skipped)
+	wants(t, r, "redis-policy", Warn, "may not be read")
+	wants(t, r, "redis-rights", Fail, "may not use xread, eval", "+hset")
+
+	set("~{tallygate:*", "+@all", "-@dangerous", "+info")
+	wants(t, run(), "redis-rights", OK, "scratch keys")
+	if keys := root.Keys(t.Context(), "*").Val(); len(keys) > 0 {
+		t.Errorf("keys left: %q", keys)
+	}
+	set("~other:*", "+@all")
+	wants(t, run(), "redis-rights", Fail, "hset", "~{tallygate:*")
+}

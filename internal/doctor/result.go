@@ -1,0 +1,134 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/redis/go-redis/v9"
+)
+
+// Status is how one thing is.
+type Status string
+
+// The values of Status.
+const (
+	OK      Status = "ok"
+	Warn    Status = "warn" // works, and could hurt
+	Fail    Status = "fail" // does not work, or loses data
+	Skipped Status = "skipped"
+)
+
+// Result is one finding. A check that finds several things wrong has a result for each.
+type Result struct {
+	Name   string `json:"name"` // of the check: stable, for programs
+	Status Status `json:"status"`
+	Detail string `json:"detail"`
+	Fix    string `json:"fix,omitempty"` // what to do, one step a line; often a command
+}
+
+// Report is all of it.
+type Report struct {
+	Well    bool     `json:"well"` // nothing failed
+	Results []Result `json:"results"`
+}
+
+func (r *Report) count(s Status) (n int) {
+	for _, x := range r.Results {
+		if x.Status == s {
+			n++
+		}
+	}
+	return n
+}
+
+var marks = map[Status]string{OK: "ok", Warn: "warn", Fail: "FAIL", Skipped: "skip"}
+
+const (
+	nameWidth = 15
+	indent    = 6 + nameWidth + 1
+)
+
+// writeResult writes a line for people, and below it what to do.
+func writeResult(w io.Writer, r Result) {
+	hang := "\n" + strings.Repeat(" ", indent)
+	fmt.Fprintf(w, "%-5s %-*s %s\n", marks[r.Status], nameWidth, r.Name, strings.ReplaceAll(r.Detail, "\n", hang))
+	if r.Fix != "" {
+		fmt.Fprintf(w, "%s-> %s\n", hang[1:], strings.ReplaceAll(r.Fix, "\n", hang+"-> "))
+	}
+}
+
+func writeSummary(w io.Writer, r *Report) {
+	fmt.Fprintf(w, "\n%d failed, %s, %d ok, %d skipped\n", r.count(Fail), plural(r.count(Warn), "warning"), r.count(OK), r.count(Skipped))
+}
+
+func ok(name, format string, args ...any) Result {
+	return Result{Name: name, Status: OK, Detail: fmt.Sprintf(format, args...)}
+}
+
+func skip(name, format string, args ...any) Result {
+	return Result{Name: name, Status: Skipped, Detail: fmt.Sprintf(format, args...)}
+}
+
+func warn(name, fix, format string, args ...any) Result {
+	return Result{Name: name, Status: Warn, Detail: fmt.Sprintf(format, args...), Fix: fix}
+}
+
+func fail(name, fix, format string, args ...any) Result {
+	return Result{Name: name, Status: Fail, Detail: fmt.Sprintf(format, args...), Fix: fix}
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// human writes long times in days, as rules do.
+func human(d time.Duration) string {
+	if d >= day && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	return d.String()
+}
+
+// some lists a few of many.
+func some[T any](all []T) string {
+	const few = 5
+	var parts []string
+	for i, x := range all {
+		if i == few {
+			parts = append(parts, fmt.Sprintf("and %d more", len(all)-few))
+			break
+		}
+		parts = append(parts, fmt.Sprint(x))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// refused reports whether Kafka answered that this principal may not.
+func refused(err error) bool {
+	for _, e := range []error{
+		sarama.ErrTopicAuthorizationFailed, sarama.ErrGroupAuthorizationFailed, sarama.ErrClusterAuthorizationFailed,
+		sarama.ErrTransactionalIDAuthorizationFailed,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// hidden reports whether Redis answered that this user may not use a command, or that it has none of that name.
+func hidden(err error) bool {
+	var answer redis.Error
+	if !errors.As(err, &answer) {
+		return false
+	}
+	text := strings.ToLower(answer.Error())
+	return strings.HasPrefix(text, "noperm") || strings.Contains(text, "unknown")
+}

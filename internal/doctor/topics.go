@@ -1,0 +1,176 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
+)
+
+func (e *examination) checkTopics(context.Context) outcome {
+	state, err := topics.Check(e.cfg.Kafka.Brokers, e.sarama(), topics.Config{Prefix: e.cfg.Prefix, ProducerTime: e.cfg.ProducerTime})
+	if refused(err) {
+		return found(fail("topics", "see acls", "%v", err))
+	}
+	if err != nil {
+		return found(fail("topics", "", "%v", err))
+	}
+	keep := func() { e.layout = state }
+	if len(state.Topics) == 0 {
+		create := "start an aggregator, which creates them; where it may not:"
+		for _, f := range state.Missing {
+			create += "\n" + f.Mend
+		}
+		return outcome{keep: keep, results: []Result{warn("topics", create,
+			"there is no topic of prefix %q yet; is it the right --prefix?", e.cfg.Prefix)}}
+	}
+	var results []Result
+	for _, f := range state.Faults {
+		if f.Must {
+			results = append(results, fail("topics", f.Mend, "%s", f.Text))
+		} else {
+			results = append(results, warn("topics", f.Mend, "%s", f.Text))
+		}
+	}
+	for _, f := range state.Missing {
+		results = append(results, warn("topics", "the next aggregator that starts creates it; or: "+f.Mend, "%s", f.Text))
+	}
+	if len(results) == 0 {
+		results = []Result{ok("topics", "%d topics of prefix %q, %s each where keys must meet", len(state.Topics), e.cfg.Prefix, plural(int(state.Partitions), "partition"))}
+	}
+	return outcome{results: worst(results), keep: keep}
+}
+
+// checkReplication tells whether the topics would survive a broker's end, and all replicas are in step.
+func (e *examination) checkReplication(context.Context) outcome {
+	var results []Result
+	var single []string
+	least := int16(0)
+	for _, name := range e.names.All() {
+		t, there := e.layout.Topics[name]
+		if !there {
+			continue
+		}
+		if least == 0 || t.Replication < least {
+			least = t.Replication
+		}
+		if len(t.Leaderless) > 0 {
+			results = append(results, fail("replication", "start the brokers that hold it: "+e.kafkaCommand("kafka-topics.sh", "--describe --topic %s --unavailable-partitions", name),
+				"%s: nobody leads partition %s: it can be neither written nor read", name, some(t.Leaderless)))
+		}
+		if len(t.Behind) > 0 {
+			results = append(results, warn("replication", e.kafkaCommand("kafka-topics.sh", "--describe --topic %s --under-replicated-partitions", name),
+				"%s: replicas of partition %s are behind: is a broker down or slow?", name, some(t.Behind)))
+		}
+		if t.Replication < 3 && name != e.names.DeadLetters {
+			single = append(single, fmt.Sprintf("%s (%d)", name, t.Replication))
+		}
+	}
+	if len(single) > 0 {
+		fix := "run at least three brokers, and reassign the partitions to three replicas (kafka-reassign-partitions.sh)"
+		if len(e.brokers) >= 3 {
+			fix = "reassign the partitions to three replicas (kafka-reassign-partitions.sh), and then set min.insync.replicas=2"
+		}
+		results = append(results, warn("replication", fix, "fewer than three replicas: %s: losing one broker stops the engine or loses what it counted", some(single)))
+	}
+	if len(results) == 0 && least == 0 {
+		results = []Result{skip("replication", "there are no topics yet")}
+	} else if len(results) == 0 {
+		results = []Result{ok("replication", "%d replicas at least, all in step", least)}
+	}
+	return found(worst(results)...)
+}
+
+const (
+	day               = 24 * time.Hour
+	minEventRetention = day
+	keyRoom           = 64 << 10 // of a table record, for its key and the batch around it
+)
+
+// checkRetention compares how long records stay with how long they matter.
+func (e *examination) checkRetention(context.Context) outcome {
+	var results []Result
+	short := func(topic string, least time.Duration, status Status, why string) {
+		have, limited := e.retention(topic)
+		if limited && have < least {
+			results = append(results, Result{"retention", status,
+				fmt.Sprintf("%s keeps records for %s, %s is needed: %s", topic, human(have), human(least), why), e.alter(topic, "retention.ms", least.Milliseconds())})
+		}
+	}
+	short(e.names.Events, minEventRetention, Warn, "events that wait for longer, while no aggregator runs, are never counted")
+	longest, rule := longestBlock(e.set)
+	short(e.names.Verdicts, longest, Fail, fmt.Sprintf("a block of rule %s would vanish before its end, when the blocklist is built anew", rule))
+	for _, topic := range []string{e.names.Events, e.names.Loop, e.names.Verdicts} {
+		if n, err := strconv.ParseInt(e.layout.Topics[topic].Settings["retention.bytes"], 10, 64); err == nil && n >= 0 {
+			results = append(results, warn("retention", e.alter(topic, "retention.bytes", -1),
+				"%s: retention.bytes is %d: a burst deletes records before their time", topic, n))
+		}
+	}
+	if len(results) > 0 {
+		return found(worst(results)...)
+	}
+	have, limited := e.retention(e.names.Verdicts)
+	switch {
+	case e.layout.Topics[e.names.Verdicts].Settings == nil:
+		return found(skip("retention", "the settings of %s are not known", e.names.Verdicts))
+	case !limited:
+		return found(ok("retention", "verdicts are kept for ever"))
+	case e.set == nil:
+		return found(ok("retention", "verdicts are kept for %s; --rules compares that with the longest block", human(have)))
+	}
+	return found(ok("retention", "verdicts are kept for %s, the longest block is %s (rule %s)", human(have), human(longest), rule))
+}
+
+// retention is false for a topic without a limit, and for one that is not known.
+func (e *examination) retention(topic string) (time.Duration, bool) {
+	ms, err := strconv.ParseInt(e.layout.Topics[topic].Settings["retention.ms"], 10, 64)
+	if err != nil || ms < 0 {
+		return 0, false
+	}
+	const most = 100 * 365 * day // beyond what a Duration can say in milliseconds times a million
+	return time.Duration(min(ms, most.Milliseconds())) * time.Millisecond, true
+}
+
+func (e *examination) alter(topic, key string, value int64) string {
+	return e.kafkaCommand("kafka-configs.sh", "--alter --entity-type topics --entity-name %s --add-config '%s=%d'", topic, key, value)
+}
+
+// longestBlock is how long a verdict of the set may hold, as far as one event can make it.
+func longestBlock(set *rules.Set) (time.Duration, string) {
+	var longest event.Micros
+	name := ""
+	if set == nil {
+		return 0, ""
+	}
+	for _, l := range set.Limits {
+		d := l.Rule.Then.Block
+		if l.Rule.Then.UntilReset {
+			d = l.PerMax
+		}
+		if d > longest {
+			longest, name = d, l.Name
+		}
+	}
+	return time.Duration(longest) * time.Microsecond, name
+}
+
+// checkStateSize compares what a key of the rules may need with what the table's records may have.
+func (e *examination) checkStateSize(context.Context) outcome {
+	limit, err := strconv.ParseInt(e.layout.Topics[e.names.Table].Settings["max.message.bytes"], 10, 64)
+	switch {
+	case e.set == nil:
+		return found(skip("state-size", "--rules compares the largest state of a key with what %s takes", e.names.Table))
+	case err != nil:
+		return found(skip("state-size", "the settings of %s are not known", e.names.Table))
+	}
+	size, dims := e.set.LargestState()
+	if need := int64(size + keyRoom); need > limit {
+		return found(fail("state-size", e.alter(e.names.Table, "max.message.bytes", max(2<<20, need)),
+			"a key of %s may need %d bytes of state, and %s refuses records above %d: its partition would stop", some(dims), size, e.names.Table, limit))
+	}
+	return found(ok("state-size", "a key needs at most %d bytes, %s takes %d", size, e.names.Table, limit))
+}
