@@ -1,0 +1,132 @@
+package layers
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tallygate/tallygate/rules"
+)
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	fence   = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+	outside = regexp.MustCompile(`^(https?|mailto):`)
+)
+
+// eachPage calls do for each page of the repository.
+func eachPage(t *testing.T, do func(path, text string)) {
+	t.Helper()
+	eachFile(t, func(path string, content []byte) {
+		if filepath.Ext(path) == ".md" {
+			do(path, string(content))
+		}
+	})
+}
+
+// Links within the repository lead to a file, and to a heading in it.
+func TestLinksLeadSomewhere(t *testing.T) {
+	eachPage(t, func(path, text string) {
+		for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			if outside.MatchString(m[1]) {
+				continue
+			}
+			if err := follow(path, m[1]); err != nil {
+				t.Errorf("%s: link to %s: %v", path, m[1], err)
+			}
+		}
+	})
+}
+
+func follow(from, to string) error {
+	target, anchor, _ := strings.Cut(to, "#")
+	file := from
+	if target != "" {
+		name, err := url.PathUnescape(target)
+		if err != nil {
+			return err
+		}
+		file = filepath.Join(filepath.Dir(from), name)
+	}
+	if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+		return err
+	}
+	if anchor == "" || filepath.Ext(file) != ".md" {
+		return nil
+	}
+	text, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		return err
+	}
+	for _, h := range heading.FindAllStringSubmatch(fence.ReplaceAllString(string(text), ""), -1) {
+		if anchorOf(h[1]) == anchor {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s has no such heading", file)
+}
+
+var notInAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+
+// anchorOf is the anchor that GitHub gives to a heading.
+func anchorOf(heading string) string {
+	return strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
+}
+
+func TestAnchors(t *testing.T) {
+	for heading, want := range map[string]string{
+		"POST /v1/check": "post-v1check", "Group, ids and ACLs": "group-ids-and-acls", "`when`": "when",
+	} {
+		if got := anchorOf(heading); got != want {
+			t.Errorf("%q has the anchor %q, want %q", heading, got, want)
+		}
+	}
+}
+
+// Rule sets, and single rules, that a page shows are good ones.
+func TestRulesInPagesCompile(t *testing.T) {
+	found := 0
+	eachPage(t, func(path, text string) {
+		for _, m := range fence.FindAllStringSubmatch(text, -1) {
+			src := m[2]
+			switch {
+			case m[1] != "yaml":
+				continue
+			case strings.HasPrefix(src, "- name:"):
+				src = "apiVersion: tallygate.dev/v1\nkind: RuleSet\nmetadata: {name: page}\nspec:\n  rules:\n    " +
+					strings.ReplaceAll(strings.TrimSpace(src), "\n", "\n    ")
+			case !strings.HasPrefix(src, "apiVersion:"):
+				continue
+			}
+			found++
+			if _, err := rules.Compile(path, []byte(src)); err != nil {
+				t.Errorf("%v\nof\n%s", err, src)
+			}
+		}
+	})
+	if found < 4 {
+		t.Errorf("%d rule sets found", found)
+	}
+}
+
+// The Go that a page shows is a part of an example, so it compiles.
+func TestGoInPagesIsOfTheExamples(t *testing.T) {
+	var examples strings.Builder
+	eachFile(t, func(path string, content []byte) {
+		if strings.HasPrefix(path, "examples/") && filepath.Ext(path) == ".go" {
+			examples.Write(content)
+		}
+	})
+	eachPage(t, func(path, text string) {
+		for _, m := range fence.FindAllStringSubmatch(text, -1) {
+			if m[1] == "go" && !strings.Contains(examples.String(), m[2]) {
+				t.Errorf("%s shows Go that is in no example:\n%s", path, m[2])
+			}
+		}
+	})
+}
