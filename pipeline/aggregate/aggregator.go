@@ -32,6 +32,7 @@ type Aggregator struct {
 	links   links
 	side    *sideWriter
 	bundles shelf
+	members members
 
 	stopped atomic.Pointer[error] // why this instance may not go on
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/IBM/sarama"
 
@@ -54,11 +56,7 @@ func (p *partition) stateOf(key []byte) ([]byte, error) {
 // Owner returns the advertised address of the instance that owns a partition, as the group's
 // coordinator knows it.
 func (a *Aggregator) Owner(ctx context.Context, partition int32) (string, error) {
-	admin, err := sarama.NewClusterAdminFromClient(a.clients.read)
-	if err != nil {
-		return "", fmt.Errorf("ask for the group's members: %w", err)
-	}
-	groups, err := admin.DescribeConsumerGroups([]string{a.names.Group})
+	groups, err := a.members.describe(a)
 	if err != nil {
 		return "", fmt.Errorf("ask for the group's members: %w", err)
 	}
@@ -74,6 +72,35 @@ func (a *Aggregator) Owner(ctx context.Context, partition int32) (string, error)
 		}
 	}
 	return "", fmt.Errorf("partition %d has no owner at the moment: the group rebalances, or no instance runs", partition)
+}
+
+// memberAge is how long an answer about the group's members is good for: one who asks for
+// many keys asks the coordinator once. A question to an owner that was replaced meanwhile is
+// refused there, and can be asked again.
+const memberAge = time.Second
+
+// members is the group as the coordinator last described it.
+type members struct {
+	mu     sync.Mutex
+	at     time.Time
+	groups []*sarama.GroupDescription
+}
+
+func (s *members) describe(a *Aggregator) ([]*sarama.GroupDescription, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.at) < memberAge {
+		return s.groups, nil
+	}
+	admin, err := sarama.NewClusterAdminFromClient(a.clients.bulk)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := admin.DescribeConsumerGroups([]string{a.names.Group})
+	if err == nil {
+		s.at, s.groups = time.Now(), groups
+	}
+	return groups, err
 }
 
 func (a *Aggregator) owns(m *sarama.GroupMemberDescription, partition int32) (addr string, ok bool, err error) {
