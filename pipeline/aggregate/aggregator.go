@@ -230,13 +230,14 @@ func (a *Aggregator) forget(p *partition) {
 }
 
 // startClaims makes every claim start right after what its partition's checkpoint covers,
-// whatever offset the group has committed.
+// whatever offset the group has committed. Where there is no checkpoint it leaves the group
+// without an offset: one that is there tells that a checkpoint was.
 func (a *Aggregator) startClaims(s sarama.ConsumerGroupSession) error {
 	for topic, ids := range s.Claims() {
 		for _, id := range ids {
 			p := a.partition(id)
-			if p == nil {
-				continue // the session ended before it was opened
+			if p == nil || !p.seeks { // the session ended before it was opened, or nothing was ever counted
+				continue
 			}
 			next := p.next[p.laneOf(topic)]
 			s.ResetOffset(topic, id, next, "")

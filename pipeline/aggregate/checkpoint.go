@@ -58,7 +58,7 @@ func (p *partition) snapshot() *checkpoint {
 		Broker:    p.broker,
 		Rules:     hex.EncodeToString(p.agg.cfg.Rules.Hash[:]),
 	}
-	for _, t := range []string{p.agg.names.Events, p.agg.names.Loop} {
+	for _, t := range p.agg.ownTopics() {
 		c.Topics[t] = p.agg.topicID(t)
 	}
 	for from, m := range p.origins {

@@ -17,6 +17,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
 )
 
 // testSeed is printed, and taken from TALLYGATE_TEST_SEED to run a failure again.
@@ -369,6 +370,24 @@ func TestKeysThatFellSilentLeave(t *testing.T) {
 	})
 }
 
+// recreate deletes a topic and makes one of the same name.
+func (r *rig) recreate(topic string, settings map[string]*string) {
+	r.t.Helper()
+	admin, err := sarama.NewClusterAdminFromClient(r.client)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := admin.DeleteTopic(topic); err != nil {
+		r.t.Fatal(err)
+	}
+	detail := &sarama.TopicDetail{NumPartitions: rigPartitions, ReplicationFactor: 1, ConfigEntries: settings}
+	eventually(r.t, "the topic is there again", func() bool { return admin.CreateTopic(topic, detail, false) == nil })
+	eventually(r.t, "its leaders are known", func() bool {
+		_, err := r.client.GetOffset(topic, 0, sarama.OffsetNewest)
+		return r.client.RefreshMetadata(topic) == nil && err == nil
+	})
+}
+
 // A topic that was created anew has other records at the same offsets: nothing may be
 // skipped in silence.
 func TestRecreatedTopicIsRefused(t *testing.T) {
@@ -379,33 +398,42 @@ func TestRecreatedTopicIsRefused(t *testing.T) {
 		r.emit(hit("u1", "x.y"), hit("u1", "x.y"), hit("u1", "x.y"))
 		eventually(t, "three are counted", func() bool { return r.count("u1", "per-year", m) == 3*event.One })
 		m.end(t)
-
-		admin, err := sarama.NewClusterAdminFromClient(r.client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := admin.DeleteTopic(r.names.Events); err != nil {
-			t.Fatal(err)
-		}
-		detail := &sarama.TopicDetail{NumPartitions: rigPartitions, ReplicationFactor: 1,
-			ConfigEntries: map[string]*string{"message.timestamp.type": ptr("LogAppendTime"), "max.message.bytes": ptr("2097152")}}
-		eventually(t, "the topic is there again", func() bool { return admin.CreateTopic(r.names.Events, detail, false) == nil })
-		eventually(t, "its leaders are known", func() bool {
-			_, err := r.client.GetOffset(r.names.Events, 0, sarama.OffsetNewest)
-			return r.client.RefreshMetadata(r.names.Events) == nil && err == nil
-		})
-
-		m = r.start(set)
-		eventually(t, "the aggregator refuses", func() bool { return m.fatal() != nil })
-		m.end(t)
-		if err := m.fatal(); !strings.Contains(err.Error(), "--accept-new-topic") || !strings.Contains(err.Error(), r.names.Events) {
-			t.Fatalf("it says: %v", err)
-		}
+		r.recreate(r.names.Events, map[string]*string{"message.timestamp.type": ptr("LogAppendTime"), "max.message.bytes": ptr("2097152")})
+		r.refuses(set, r.names.Events)
 		m = r.start(set, func(c *Config) { c.AcceptNewTopic = true })
 		r.ready(m)
 		r.emit(hit("u1", "x.y"))
 		eventually(t, "the count goes on", func() bool { return r.count("u1", "per-year", m) == 4*event.One })
 	})
+}
+
+// Without the changelog, verdicts would start over with numbers below those that are in
+// Redis, and be ignored there.
+func TestRecreatedChangelogIsRefused(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		set := compile(t, yearly)
+		m := r.start(set)
+		r.ready(m)
+		r.emit(hit("u1", "x.y"))
+		eventually(t, "one is counted", func() bool { return r.count("u1", "per-year", m) == event.One })
+		m.end(t)
+		r.recreate(r.names.Table, map[string]*string{"cleanup.policy": ptr("compact"), "max.message.bytes": ptr("2097152")})
+		r.refuses(set, r.names.Table)
+		m = r.start(set, func(c *Config) { c.AcceptNewTopic = true })
+		r.ready(m)
+		eventually(t, "the events that are there are counted anew", func() bool { return r.count("u1", "per-year", m) == event.One })
+	})
+}
+
+// refuses starts a member that must end and name the topic and the way out.
+func (r *rig) refuses(set *rules.Set, topic string) {
+	r.t.Helper()
+	m := r.start(set)
+	eventually(r.t, "the aggregator refuses", func() bool { return m.fatal() != nil })
+	m.end(r.t)
+	if err := m.fatal(); !strings.Contains(err.Error(), "--accept-new-topic") || !strings.Contains(err.Error(), topic) {
+		r.t.Fatalf("it says: %v", err)
+	}
 }
 
 func ptr(s string) *string { return &s }

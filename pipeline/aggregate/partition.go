@@ -37,6 +37,7 @@ type partition struct {
 	verdicts  *fenced.Writer
 	old       *fenced.FenceRecord // of an owner whose producer id has expired, nil if none
 	end       int64               // of the changelog, as recovered
+	seeks     bool                // the claims start at next; else there is no checkpoint, and they start at the topics' start
 	offered   int64               // verdict records below are with Config.Published
 	leftovers map[string]leftover // unpublished verdicts that the owner before has left, by key
 

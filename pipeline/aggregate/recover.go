@@ -3,6 +3,7 @@ package aggregate
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 
 	"github.com/IBM/sarama"
@@ -196,6 +197,9 @@ func (p *partition) resume(c *checkpoint) error {
 	if c == nil {
 		c = &checkpoint{}
 	}
+	if err := p.checkOutputs(c); err != nil {
+		return err
+	}
 	if err := c.restore(p); err != nil {
 		return err
 	}
@@ -206,6 +210,56 @@ func (p *partition) resume(c *checkpoint) error {
 		p.covered[l] = p.next[l]
 	}
 	return nil
+}
+
+// checkOutputs refuses to go on when what earlier owners wrote is gone: verdicts are ordered
+// by offsets of the changelog, and in a new one these start below all that Redis and the
+// enforcers have.
+func (p *partition) checkOutputs(c *checkpoint) error {
+	why := ""
+	for _, topic := range []string{p.agg.names.Table, p.agg.names.Verdicts} {
+		if id, was := p.agg.topicID(topic), c.Topics[topic]; was != "" && was != id {
+			why = fmt.Sprintf("topic %s was created anew (its id is %s, the checkpoint is of %s)", topic, id, was)
+		}
+	}
+	if c.Version == 0 {
+		committed, err := p.committed()
+		if err != nil {
+			return err
+		}
+		if committed >= 0 {
+			why = fmt.Sprintf("the group has counted partition %d up to %d, but the changelog %s holds no checkpoint of it: it was created anew or emptied",
+				p.id, committed, p.agg.names.Table)
+		}
+	}
+	switch {
+	case why == "":
+	case !p.agg.cfg.AcceptNewTopic:
+		return fmt.Errorf("%w: %s; start over under another --prefix, or delete %s and the blocklist in Redis too, and start with --accept-new-topic",
+			errFatal, why, p.agg.names.Verdicts)
+	default:
+		p.log.Warn("starting over with what is left", "why", why)
+	}
+	p.seeks = c.Version > 0 || why != ""
+	return nil
+}
+
+// committed is the offset of the event partition that the group has committed, -1 if none.
+// Only checkpoints commit.
+func (p *partition) committed() (int64, error) {
+	admin, err := sarama.NewClusterAdminFromClient(p.agg.clients.bulk)
+	if err != nil {
+		return -1, fmt.Errorf("ask for the group's offsets: %w", err)
+	}
+	offsets, err := admin.ListConsumerGroupOffsets(p.agg.names.Group, map[string][]int32{p.agg.names.Events: {p.id}})
+	if err != nil {
+		return -1, fmt.Errorf("ask for the group's offsets: %w", err)
+	}
+	block := offsets.GetBlock(p.agg.names.Events, p.id)
+	if block == nil || !errors.Is(block.Err, sarama.ErrNoError) {
+		return -1, nil
+	}
+	return block.Offset, nil
 }
 
 func (p *partition) resumeLane(l lane, topic string, c *checkpoint) error {
@@ -242,6 +296,11 @@ func (p *partition) resumeLane(l lane, topic string, c *checkpoint) error {
 	}
 	p.next[l] = next
 	return nil
+}
+
+// ownTopics are those that cannot be replaced by another of the same name in silence.
+func (a *Aggregator) ownTopics() []string {
+	return []string{a.names.Events, a.names.Loop, a.names.Table, a.names.Verdicts}
 }
 
 // topicID is Kafka's id of a topic, which no other topic of the same name will ever have.

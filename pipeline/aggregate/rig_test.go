@@ -156,6 +156,7 @@ func (r *rig) ready(ms ...*member) {
 		eventually(r.t, "the aggregator is ready", func() bool {
 			select {
 			case err := <-m.done:
+				m.done <- err
 				r.t.Fatalf("the aggregator ended: %v", err)
 			default:
 			}
