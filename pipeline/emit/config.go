@@ -42,7 +42,7 @@ type Config struct {
 	MaxEvents int
 	MaxBytes  int
 
-	// Linger is how long an event waits for others before it is sent; 0 is 5 ms, less than
+	// Linger is how long an event waits for others before it is sent; 0 is 2 ms, less than
 	// 0 is not at all. A full batch (1 MiB or 1,000 records) never waits.
 	Linger time.Duration
 
@@ -76,7 +76,7 @@ func (c Config) withDefaults() Config {
 	c.ClientID = cmp.Or(c.ClientID, "tallygate-emit")
 	c.MaxEvents = cmp.Or(c.MaxEvents, 100_000)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 64<<20)
-	c.Linger = cmp.Or(c.Linger, 5*time.Millisecond)
+	c.Linger = cmp.Or(c.Linger, 2*time.Millisecond)
 	c.EventsPerRecord = cmp.Or(c.EventsPerRecord, 1)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
 	if c.OnDrop == nil {

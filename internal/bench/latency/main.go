@@ -49,9 +49,10 @@ func main() {
 	rds := flag.String("redis", "127.0.0.1:6379", "Redis' `HOST:PORT`")
 	rates := flag.String("rates", "1000,5000,20000", "events of other traffic a second, one run each")
 	probes := flag.Int("probes", 2000, "measured events a run")
+	linger := flag.Duration("linger", 0, "emit's linger; 0 is its default")
 	every := flag.Duration("every", 5*time.Millisecond, "interval between measured events")
 	flag.Parse()
-	exit(run(*kafka, *rds, *rates, *probes, *every))
+	exit(run(*kafka, *rds, *rates, *probes, *every, *linger))
 }
 
 func exit(err error) {
@@ -62,7 +63,7 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-func run(kafka, rds, rates string, probes int, every time.Duration) error {
+func run(kafka, rds, rates string, probes int, every, linger time.Duration) error {
 	dir, err := os.MkdirTemp("", "latency")
 	if err != nil {
 		return err
@@ -82,7 +83,7 @@ func run(kafka, rds, rates string, probes int, every time.Duration) error {
 			return fmt.Errorf("--rates: %w", err)
 		}
 		b := &bench{kafka: kafka, redis: rds, dir: dir, prefix: fmt.Sprintf("latency-%d", time.Now().UnixMilli()),
-			rate: rate, probes: probes, every: every, emitted: map[string]time.Time{}}
+			rate: rate, probes: probes, every: every, linger: linger, emitted: map[string]time.Time{}}
 		took, err := b.measure()
 		if err != nil {
 			return fmt.Errorf("at %d events/s: %w", rate, err)
@@ -100,7 +101,7 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 type bench struct {
 	kafka, redis, dir, prefix string
 	rate, probes              int
-	every                     time.Duration
+	every, linger             time.Duration
 
 	mu      sync.Mutex
 	emitted map[string]time.Time
@@ -135,7 +136,7 @@ func (b *bench) measure() ([]time.Duration, error) {
 	read := make(chan error, 1)
 	ready := make(chan struct{})
 	go func() { read <- b.read(out, ready) }()
-	em, err := emit.New(emit.Config{Brokers: strings.Split(b.kafka, ","), Prefix: b.prefix})
+	em, err := emit.New(emit.Config{Brokers: strings.Split(b.kafka, ","), Prefix: b.prefix, Linger: b.linger})
 	if err != nil {
 		return nil, err
 	}
