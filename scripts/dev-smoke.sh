@@ -59,9 +59,9 @@ eval "$explain_line" >"$work/explain.out"
 grep -q ' block until ' "$work/explain.out" || fail "no block in: $explain_line"
 uid=$(shown "X-Tallygate-Uid: ([^']+)'")
 explain_url=$(shown 'aggregator +(http://[^?]+/v1/explain)')
-curl -sSf "$explain_url?uid=$uid" | grep -q '"rules":\[{"rule":' || fail "no explanation from $explain_url"
+curl -sSf "$explain_url?uid=$uid" >"$work/answer.out" && grep -q '"rules":\[{"rule":' "$work/answer.out" || fail "no explanation from $explain_url"
 metrics_url=$(shown 'metrics +(http://.+)')
-curl -sSf "$metrics_url" | grep -q '^tallygate_events_total{result="counted"} [1-9]' || fail "no metrics at $metrics_url"
+curl -sSf "$metrics_url" >"$work/metrics.out" && grep -q '^tallygate_events_total{result="counted"} [1-9]' "$work/metrics.out" || fail "no metrics at $metrics_url"
 
 # The example app: 200 for a while, over both of its APIs, then 429.
 quickstart --listen 127.0.0.1:0 --kafka "$(shown 'Kafka +([^ ,]+), topic')" --redis "$(shown 'Redis +([^ ]+)$')" >"$work/shop.out" 2>&1 &

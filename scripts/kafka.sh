@@ -30,7 +30,7 @@ free_port() {
 answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 # alive DIR: does the process of DIR's pid file run, and is it ours (pids are used again)?
-alive() { [[ -f $1/pid ]] && ps -ww -o args= -p "$(<"$1/pid")" 2>/dev/null | grep -qF "$1/server.properties"; }
+alive() { [[ -f $1/pid && $(ps -ww -o args= -p "$(<"$1/pid")" 2>/dev/null) == *"$1/server.properties"* ]]; }
 
 # end DIR SIGNAL sends the signal and waits until the process is gone.
 end() {

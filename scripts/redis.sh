@@ -26,7 +26,7 @@ free_port() {
 }
 
 # alive DIR: does the process of DIR's pid file run, and is it a Redis (pids are used again)?
-alive() { [[ -f $1/pid ]] && ps -ww -o args= -p "$(<"$1/pid")" 2>/dev/null | grep -qF "127.0.0.1:$(<"$1/port")"; }
+alive() { [[ -f $1/pid && $(ps -ww -o args= -p "$(<"$1/pid")" 2>/dev/null) == *"127.0.0.1:$(<"$1/port")"* ]]; }
 
 install_server() {
   command -v "$server" >/dev/null && return
