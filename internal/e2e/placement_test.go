@@ -43,7 +43,8 @@ func TestForeignPlacement(t *testing.T) {
 	a, b := r.aggregator("a", "--instance-id", "a"), r.aggregator("b", "--instance-id", "b")
 	a.Start().Ready()
 	b.Start().Ready()
-	put := inBackground(func() { r.putByCRC32(rnd.Uint64(), 60_000) })
+	seed := rnd.Uint64()
+	put := inBackground(func() { r.putByCRC32(seed, 60_000) })
 	for _, p := range []*Process{a, b} {
 		p.awaitReady()
 		time.Sleep(time.Duration(rnd.Int64N(int64(1500 * time.Millisecond)))) // a moment of chance
