@@ -5,35 +5,9 @@ import (
 	"math"
 	"slices"
 	"strings"
-)
 
-// MatchAPI reports whether an API's name is what pattern says. A `*` stands for any run of
-// characters, also an empty one, inside one dotted segment; as the pattern's last character
-// it takes all that follows, dots too. `up.*` does not match `up`; `*` matches everything.
-func MatchAPI(pattern, api string) bool {
-	star, taken := -1, 0 // the last `*`, and up to where in api it reaches
-	p, a := 0, 0
-	for {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			if p == len(pattern)-1 {
-				return true
-			}
-			star, taken = p, a
-			p++
-		case p < len(pattern) && a < len(api) && pattern[p] == api[a]:
-			p++
-			a++
-		case p == len(pattern) && a == len(api):
-			return true
-		case star < 0 || taken == len(api) || api[taken] == '.':
-			return false
-		default: // the last `*` takes one more; earlier ones needn't, as dots align the rest
-			taken++
-			p, a = star+1, taken
-		}
-	}
-}
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
 
 // apiIndex finds the rules that count an API's events: exact names in a map, patterns in a
 // trie over dotted segments. What it costs depends on the name, not on how many rules there are.
@@ -126,7 +100,7 @@ func (n *apiNode) find(dst []apiEntry, name string) []apiEntry {
 			break
 		}
 		for _, t := range n.tails.byHead[name[:length]] {
-			if MatchAPI(t.glob, name) {
+			if verdict.MatchAPI(t.glob, name) {
 				dst = append(dst, t.item...)
 			}
 		}
@@ -140,7 +114,7 @@ func (n *apiNode) find(dst []apiEntry, name string) []apiEntry {
 			break
 		}
 		for _, w := range n.wild.byHead[segment[:length]] {
-			if MatchAPI(w.glob, segment) {
+			if verdict.MatchAPI(w.glob, segment) {
 				dst = w.item.findRest(dst, rest, more)
 			}
 		}

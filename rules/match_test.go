@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 // compileRules compiles rules that are given as the items of spec.rules.
@@ -79,7 +80,7 @@ func TestMatchAPI(t *testing.T) {
 		{"a.*b*", "a.xxbyy.z", true},
 		{"a.*b*", "a.x.b", false},
 	} {
-		if got := MatchAPI(test.pattern, test.api); got != test.want {
+		if got := verdict.MatchAPI(test.pattern, test.api); got != test.want {
 			t.Errorf("MatchAPI(%q, %q) = %t", test.pattern, test.api, got)
 		}
 	}
@@ -95,7 +96,7 @@ func TestMatchAPIIsAsRegexp(t *testing.T) {
 			expression = strings.TrimSuffix(expression, `[^.]*`) + ".*"
 		}
 		want := regexp.MustCompile("^" + expression + "$").MatchString(api)
-		if got := MatchAPI(pattern, api); got != want {
+		if got := verdict.MatchAPI(pattern, api); got != want {
 			t.Fatalf("MatchAPI(%q, %q) = %t", pattern, api, got)
 		}
 	})
@@ -107,7 +108,7 @@ func linear(rules []*Rule, api string) []string {
 	for _, r := range rules {
 		best := -1
 		for i, a := range r.match.apis {
-			if !MatchAPI(a.pattern, api) {
+			if !verdict.MatchAPI(a.pattern, api) {
 				continue
 			}
 			exact := !strings.Contains(a.pattern, "*")

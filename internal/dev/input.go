@@ -1,10 +1,8 @@
 package dev
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +49,7 @@ func readFile(path string) (events []event.Event, skipped string, err error) {
 
 // readAll reads events, sorted by time: logs are often not. skipped says what are no events.
 func readAll(in io.Reader) (events []event.Event, skipped string, err error) {
-	if in, err = gunzip(in); err != nil {
+	if in, err = accesslog.Unpack(in); err != nil {
 		return nil, "", err
 	}
 	r := accesslog.NewReader(in, accesslog.Auto)
@@ -91,7 +89,7 @@ func readStream(ctx context.Context, in io.Reader, do func(context.Context, even
 	}
 	go func() {
 		defer close(lines)
-		unpacked, err := gunzip(in)
+		unpacked, err := accesslog.Unpack(in)
 		if err != nil {
 			hand(line{err: err})
 			return
@@ -122,17 +120,4 @@ func readStream(ctx context.Context, in io.Reader, do func(context.Context, even
 			return ctx.Err()
 		}
 	}
-}
-
-// gunzip unpacks what is gzipped, and leaves the rest as it is.
-func gunzip(in io.Reader) (io.Reader, error) {
-	b := bufio.NewReader(in)
-	if magic, _ := b.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		return b, nil
-	}
-	z, err := gzip.NewReader(b)
-	if err != nil {
-		return nil, fmt.Errorf("unpack: %w", err)
-	}
-	return z, nil
 }

@@ -78,10 +78,11 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 	flags.Float64Var(&o.rate, "rate", 0, "`EVENTS` per second at most; 0 is as fast as Kafka takes them")
 	flags.BoolVar(&o.json, "json", false, "print the summary as JSON, and no progress")
 	flags.DurationVar(&o.patience, "patience", 30*time.Second, "how long Kafka may acknowledge nothing before the command gives up; with --follow, only when it ends")
-	files, err := parseMixed(flags, args)
-	if err != nil {
+	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
+	files := flags.Args()
+	var err error
 	o.kafka, err = kafka.Build()
 	errs := []error{err}
 	if o.format, err = accesslog.ParseFormat(format); err != nil {
@@ -108,20 +109,6 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 		return nil, &ops.UsageError{Err: err}
 	}
 	return &o, nil
-}
-
-// parseMixed allows options behind the file's name too, which package flag does not.
-func parseMixed(flags *ops.Options, args []string) (files []string, err error) {
-	for {
-		if err := flags.Parse(args); err != nil {
-			return nil, err
-		}
-		if flags.NArg() == 0 {
-			return files, nil
-		}
-		files = append(files, flags.Arg(0))
-		args = flags.Args()[1:]
-	}
 }
 
 func run(ctx context.Context, o *options, stdin io.Reader, stdout, stderr io.Writer) error {

@@ -1,9 +1,6 @@
 package emitcmd
 
 import (
-	"bufio"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +8,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/accesslog"
 )
 
 // input is what is read: the file or standard input, unpacked, until ctx ends.
@@ -49,25 +48,12 @@ func open(ctx context.Context, o *options, stdin io.Reader) (*input, error) {
 		}
 		raw = untilDone{ctx, f}
 	}
-	unpacked, err := gunzip(counter{raw, &in.read})
+	unpacked, err := accesslog.Unpack(counter{raw, &in.read})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read %s: %w", in.name, err), in.Close())
 	}
 	in.Reader = unpacked
 	return in, nil
-}
-
-// gunzip unpacks what begins as gzip does, whatever its name.
-func gunzip(r io.Reader) (io.Reader, error) {
-	buffered := bufio.NewReaderSize(r, 64<<10)
-	magic, err := buffered.Peek(2)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	if !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		return buffered, nil
-	}
-	return gzip.NewReader(buffered)
 }
 
 type counter struct {
