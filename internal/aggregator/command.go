@@ -85,6 +85,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	if err := errors.Join(errs...); err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
+	ops.LogRedis(a.Log)
 	if a.HTTP, err = ops.Listen("listen", *listen); err != nil {
 		return nil, err
 	}

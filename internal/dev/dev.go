@@ -69,6 +69,7 @@ func parse(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func
 	if s.log, err = ops.NewLogger(stderr, *level, "text"); err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
+	ops.LogRedis(s.log)
 	if *speed < 0 && *speed != -1 {
 		return nil, &ops.UsageError{Err: fmt.Errorf("--speed %v: 0 or more", *speed)}
 	}

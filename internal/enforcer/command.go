@@ -58,6 +58,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	if *instance != "" {
 		e.Log = e.Log.With("instance", *instance)
 	}
+	ops.LogRedis(e.Log)
 	if e.HTTP, err = ops.Listen("listen", *listen); err != nil {
 		return nil, err
 	}

@@ -1,10 +1,23 @@
 package ops
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 
 	"github.com/redis/go-redis/v9"
 )
+
+// LogRedis sends what the Redis library says by itself to log: it writes to standard error
+// otherwise, past the log's format. Outages are told by those who meet them.
+func LogRedis(log *slog.Logger) { redis.SetLogger(redisLog{log}) }
+
+type redisLog struct{ log *slog.Logger }
+
+func (l redisLog) Printf(ctx context.Context, format string, args ...any) {
+	l.log.DebugContext(ctx, "redis: "+fmt.Sprintf(format, args...))
+}
 
 // RedisOptions are the options that make a connection to Redis.
 type RedisOptions struct {
