@@ -24,8 +24,22 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
+// TestMain looks for leaks for a while: where Kafka went away, sarama gives its last question
+// up only after its retries.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+	status := m.Run()
+	meter := goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")
+	for end := time.Now().Add(30 * time.Second); status == 0; {
+		err := goleak.Find(meter)
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			fmt.Fprintln(os.Stderr, err)
+			status = 1
+		}
+	}
+	os.Exit(status)
 }
 
 // everyKafka runs a test on the embedded Kafka and, where the environment names one, on a
