@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/accesslog"
+	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/emit"
 )
@@ -112,7 +113,7 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 }
 
 func run(ctx context.Context, o *options, stdin io.Reader, stdout, stderr io.Writer) error {
-	in, err := open(ctx, o, stdin)
+	in, err := o.open(ctx, stdin)
 	if err != nil {
 		return err
 	}
@@ -135,4 +136,16 @@ func run(ctx context.Context, o *options, stdin io.Reader, stdout, stderr io.Wri
 	err = s.send(ctx)
 	say.finish()
 	return errors.Join(err, summarize(stdout, o, emitter.Stats(), s.skipped, time.Since(started)))
+}
+
+// open opens the file, or follows it.
+func (o *options) open(ctx context.Context, stdin io.Reader) (*input.Input, error) {
+	if !o.follow || o.file == "-" {
+		return input.Open(ctx, o.file, stdin)
+	}
+	f, err := newFollower(ctx, o.file, 250*time.Millisecond)
+	if err != nil {
+		return nil, fmt.Errorf("open the input: %w", err)
+	}
+	return input.Of(o.file, f), nil
 }

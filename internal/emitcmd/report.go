@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"sync"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/segmentio/kafka-go"
-	"golang.org/x/term"
 
+	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/pipeline/emit"
 )
 
@@ -21,72 +18,34 @@ const (
 	lateness = time.Hour // the aggregator's max_lateness, unless it was told another
 )
 
-// reporter tells the user what happens, on standard error: one line each, above the progress
-// bar if that is a terminal.
+// reporter tells the user what happens, on standard error: one line each.
 type reporter struct {
-	mu      sync.Mutex
-	out     io.Writer
+	*input.Progress
 	name    string
-	in      *input
-	bar     *progressbar.ProgressBar // nil: none
-	stop    chan struct{}
-	drawing sync.WaitGroup
 	bad     int
 	old     bool
 	trouble string
 }
 
-func newReporter(o *options, in *input, out io.Writer) *reporter {
-	r := &reporter{out: out, name: in.name, in: in, stop: make(chan struct{})}
-	if f, ok := out.(*os.File); !ok || o.json || o.follow || in.size == 0 || !term.IsTerminal(int(f.Fd())) {
-		return r
+func newReporter(o *options, in *input.Input, out io.Writer) *reporter {
+	total := in.Size
+	if o.json || o.follow {
+		total = 0
 	}
-	r.bar = progressbar.NewOptions64(in.size,
-		progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(in.name),
-		progressbar.OptionShowBytes(true), progressbar.OptionFullWidth(), progressbar.OptionClearOnFinish())
-	r.drawing.Go(r.draw)
-	return r
-}
-
-func (r *reporter) draw() {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-r.stop:
-			return
-		case <-tick.C:
-			r.mu.Lock()
-			_ = r.bar.Set64(r.in.read.Load())
-			r.mu.Unlock()
-		}
-	}
+	return &reporter{Progress: input.NewProgress(out, in.Name, total, true, in.Done), name: in.Name}
 }
 
 // finish takes the bar away and tells what was only counted.
 func (r *reporter) finish() {
-	close(r.stop)
-	r.drawing.Wait()
 	if more := r.bad - maxLines; more > 0 {
-		r.line("%s: %d more lines are no events", r.name, more)
+		r.Line("%s: %d more lines are no events", r.name, more)
 	}
-	if r.bar != nil {
-		_ = r.bar.Clear()
-	}
-}
-
-func (r *reporter) line(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.bar != nil {
-		_ = r.bar.Clear()
-	}
-	fmt.Fprintf(r.out, format+"\n", args...)
+	r.Finish()
 }
 
 func (r *reporter) skipped(line int, err error) {
 	if r.bad++; r.bad <= maxLines {
-		r.line("%s:%d: %v", r.name, line, err)
+		r.Line("%s:%d: %v", r.name, line, err)
 	}
 }
 
@@ -96,7 +55,7 @@ func (r *reporter) age(line int, t time.Time) {
 		return
 	}
 	r.old = true
-	r.line("%s:%d: warning: this event is of %s. An aggregator counts no event that is older than its max_lateness (%v by default) when it arrives; --now sends events without their time",
+	r.Line("%s:%d: warning: this event is of %s. An aggregator counts no event that is older than its max_lateness (%v by default) when it arrives; --now sends events without their time",
 		r.name, line, t.Format(time.RFC3339), lateness)
 }
 
@@ -108,14 +67,14 @@ func (r *reporter) stalled(err error) {
 		if errors.Is(err, kafka.UnknownTopicOrPartition) {
 			hint = " (the aggregator creates its topics when it starts)"
 		}
-		r.line("waiting for Kafka: %v%s", err, hint)
+		r.Line("waiting for Kafka: %v%s", err, hint)
 	}
 }
 
 // drop is called for events that are lost: only by Kafka's refusal, or at the end.
 func (r *reporter) drop(d emit.Drop) {
 	if d.Reason == emit.Refused {
-		r.line("Kafka refuses %d events: %v", d.Events, d.Err)
+		r.Line("Kafka refuses %d events: %v", d.Events, d.Err)
 	}
 }
 

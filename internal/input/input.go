@@ -1,4 +1,5 @@
-package emitcmd
+// Package input opens what the commands read: a file, compressed or not, or standard input.
+package input
 
 import (
 	"context"
@@ -7,53 +8,55 @@ import (
 	"io"
 	"os"
 	"sync/atomic"
-	"time"
 
 	"github.com/tallygate/tallygate/internal/accesslog"
 )
 
-// input is what is read: the file or standard input, unpacked, until ctx ends.
-type input struct {
+// Input is a file or standard input, unpacked, until a context ends.
+type Input struct {
 	io.Reader
-	name  string
-	size  int64        // of the file, packed; 0 when unknown
-	read  atomic.Int64 // bytes of it, packed
+	Name string
+	Size int64 // of the file as it is on disk; 0 when unknown
+
+	read  atomic.Int64
 	close func() error
 }
 
-func (in *input) Close() error { return in.close() }
+// Done is how many bytes of Size have been read.
+func (in *Input) Done() int64 { return in.read.Load() }
 
-func open(ctx context.Context, o *options, stdin io.Reader) (*input, error) {
-	in := &input{name: o.file, close: func() error { return nil }}
+// Close closes the file.
+func (in *Input) Close() error { return in.close() }
+
+// Open opens a file, or standard input for "-". The input ends when ctx does.
+func Open(ctx context.Context, name string, stdin io.Reader) (*Input, error) {
+	in := &Input{Name: name, close: func() error { return nil }}
 	var raw io.Reader
-	switch {
-	case o.file == "-":
-		in.name = "standard input"
+	if name == "-" {
+		in.Name = "standard input"
 		raw = newPump(ctx, stdin)
-	case o.follow:
-		f, err := newFollower(ctx, o.file, 250*time.Millisecond)
-		if err != nil {
-			return nil, fmt.Errorf("open the input: %w", err)
-		}
-		in.Reader, in.close = f, f.Close
-		return in, nil
-	default:
-		f, err := os.Open(o.file)
+	} else {
+		f, err := os.Open(name)
 		if err != nil {
 			return nil, fmt.Errorf("open the input: %w", err)
 		}
 		in.close = f.Close
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-			in.size = info.Size()
+			in.Size = info.Size()
 		}
 		raw = untilDone{ctx, f}
 	}
 	unpacked, err := accesslog.Unpack(counter{raw, &in.read})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("read %s: %w", in.name, err), in.Close())
+		return nil, errors.Join(fmt.Errorf("read %s: %w", in.Name, err), in.Close())
 	}
 	in.Reader = unpacked
 	return in, nil
+}
+
+// Of is an input that is read as it is.
+func Of(name string, r io.ReadCloser) *Input {
+	return &Input{Reader: r, Name: name, close: r.Close}
 }
 
 type counter struct {
