@@ -69,6 +69,13 @@ func NewReader(r io.Reader, format Format) *Reader {
 	return &Reader{in: bufio.NewReaderSize(r, 64<<10), format: format, seen: newRepeats(1 << 20)}
 }
 
+// Reset makes the Reader go on with another input, whose lines are numbered from 1. It still knows
+// the lines of the ones before.
+func (r *Reader) Reset(in io.Reader) {
+	r.in.Reset(in)
+	r.line = 0
+}
+
 // Skipped is how many lines so far were not events.
 func (r *Reader) Skipped() int { return r.skipped }
 

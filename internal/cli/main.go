@@ -9,12 +9,14 @@ import (
 	"github.com/tallygate/tallygate/internal/doctor"
 	"github.com/tallygate/tallygate/internal/emitcmd"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/replay"
 )
 
 const mainUsage = `tallygate is the tool of Tallygate, the engine for asynchronous business limits.
 
   tallygate dev          run everything in one process, with sample rules and traffic
   tallygate check FILE…  is a rule file good?
+  tallygate replay FILE… who would new rules have blocked?
   tallygate explain KEY  what has a key counted, and why is it blocked?
   tallygate emit FILE    send an access log, or events, to Kafka
   tallygate doctor       what is wrong with Kafka, Redis and all in between, and what to do?
@@ -34,6 +36,8 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		return dev.Command(ctx, rest, stdin, stdout, stderr, getenv)
 	case "check":
 		return Check(rest, stdout, stderr, getenv)
+	case "replay":
+		return replay.Command(ctx, rest, stdin, stdout, stderr, getenv)
 	case "explain":
 		return Explain(ctx, rest, stdout, stderr, getenv)
 	case "emit":

@@ -1,0 +1,225 @@
+package replay
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/accesslog"
+	"github.com/tallygate/tallygate/internal/input"
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+)
+
+const usage = `
+Usage: tallygate replay --rules FILE [--against FILE] [options] FILE…|-|kafka:TOPIC
+
+Counts what has happened by rules that are not live yet, and tells who would have been blocked.
+It goes by the events' own times, as fast as it can, and writes nothing anywhere.
+
+What is replayed is an access log, a file of events (one JSON object a line; with broker_time, if
+it has one), compressed or not, several of them in their order, standard input for -, or a Kafka
+topic up to where it ends now. With --against, the same events are also counted by other rules, such as those
+that are live: it tells who is blocked newly, and who no longer.
+
+  tallygate replay --rules new.yaml access.log.1.gz
+  tallygate replay --rules new.yaml --against rules.yaml kafka:tallygate.events
+  tallygate replay --rules new.yaml --json events.ndjson | jq 'select(.state == "block")'`
+
+// options are what the command line says.
+type options struct {
+	rules, against *rules.Set
+	kafka          *ops.Kafka
+	format         accesslog.Format
+	json           bool
+	names          []string
+}
+
+// Command is `tallygate replay args…`. It returns the exit status: 0 when all was read, whoever
+// is blocked; 2 for wrong options or rules, 1 for the rest.
+func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
+	o, err := parse(args, stdout, getenv)
+	if err == nil {
+		err = o.run(ctx, stdin, stdout, stderr)
+	}
+	return ops.Exit(stderr, "tallygate replay", err)
+}
+
+func parse(args []string, stdout io.Writer, getenv func(string) string) (*options, error) {
+	var o options
+	flags := ops.NewOptions("tallygate replay", usage, stdout, getenv)
+	kafka := flags.Kafka()
+	file := flags.String("rules", "", "the rule `FILE` to try")
+	against := flags.String("against", "", "a rule `FILE` to compare with, such as the one that is live")
+	format := flags.String("format", "", "`FORMAT` of the lines: combined, common or ndjson; by default each line is recognized by itself")
+	flags.BoolVar(&o.json, "json", false, "write each verdict as a line of JSON, then the summary as one object")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	o.names = flags.Args()
+	var errs []error
+	var err error
+	if o.kafka, err = kafka.Build(); err != nil {
+		errs = append(errs, err)
+	}
+	if o.format, err = accesslog.ParseFormat(*format); err != nil {
+		errs = append(errs, fmt.Errorf("--format: %w", err))
+	}
+	if *file == "" {
+		errs = append(errs, errors.New("which rules? --rules FILE"))
+	} else if o.rules, err = compile(*file); err != nil {
+		errs = append(errs, err)
+	}
+	if *against != "" {
+		if o.against, err = compile(*against); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(o.names) == 0 {
+		errs = append(errs, errors.New("what is to be replayed? A file, - for standard input, or kafka:TOPIC; --help tells more"))
+	}
+	for _, name := range o.names {
+		if strings.HasPrefix(name, "kafka:") && len(o.names) > 1 {
+			errs = append(errs, errors.New("a topic is replayed alone"))
+			break
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, &ops.UsageError{Err: err}
+	}
+	return &o, nil
+}
+
+func compile(file string) (*rules.Set, error) {
+	src, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("load rules: %w", err)
+	}
+	return rules.Compile(file, src)
+}
+
+func (o *options) source(ctx context.Context, stdin io.Reader) (Source, error) {
+	if name, ok := strings.CutPrefix(o.names[0], "kafka:"); ok {
+		return Topic(ctx, o.kafka, name)
+	}
+	return Files(o.names, stdin, o.format)
+}
+
+func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (err error) {
+	src, err := o.source(ctx, stdin)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	total, bytes := src.Total()
+	if o.json {
+		total = 0
+	}
+	say := input.NewProgress(stderr, "replay", total, bytes, src.Done)
+	p := player{source: src, say: say, now: newRun(o.rules), out: bufio.NewWriterSize(stdout, 64<<10)}
+	if o.against != nil {
+		p.old = newRun(o.against)
+	}
+	if o.json {
+		p.tell = p.writeJSON
+	}
+	started := time.Now()
+	err = p.play(ctx)
+	say.Finish()
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return p.summary(ctx.Err() != nil, time.Since(started), o.json)
+}
+
+// player moves events from the source through the engines.
+type player struct {
+	source   Source
+	say      *input.Progress
+	now, old *run // old: nil without --against
+	out      *bufio.Writer
+	tell     func(*verdict.Verdict) error // nil: verdicts are only summed up
+	line     []byte
+	bad      int
+}
+
+// maxBad is how many bad lines are told one by one.
+const maxBad = 20
+
+// play ends at the source's end, or with ctx.
+func (p *player) play(ctx context.Context) error {
+	for ctx.Err() == nil {
+		rec, err := p.source.Next(ctx)
+		if _, ok := errors.AsType[*BadRecord](err); ok {
+			if p.bad++; p.bad <= maxBad {
+				p.say.Line("%v", err)
+			}
+			continue
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		p.now.apply(rec)
+		if p.old != nil {
+			p.old.apply(rec)
+		}
+		for i := range p.now.out.Changes {
+			if p.tell == nil {
+				break
+			}
+			if err := p.tell(&p.now.out.Changes[i]); err != nil {
+				return err
+			}
+		}
+	}
+	if more := p.bad - maxBad; more > 0 {
+		p.say.Line("%d more are no events", more)
+	}
+	p.now.tally.Bad = p.bad
+	return ctx.Err()
+}
+
+func (p *player) writeJSON(v *verdict.Verdict) error {
+	p.line = append(verdict.AppendJSON(p.line[:0], v), '\n')
+	_, err := p.out.Write(p.line)
+	return err
+}
+
+// summaryObject is the last line of --json.
+type summaryObject struct {
+	*Tally
+	Seconds     float64 `json:"seconds"`
+	Interrupted bool    `json:"interrupted,omitempty"`
+	Against     *Diff   `json:"against,omitempty"`
+}
+
+func (p *player) summary(interrupted bool, took time.Duration, asJSON bool) error {
+	s := summaryObject{Tally: p.now.finish(), Seconds: took.Seconds(), Interrupted: interrupted}
+	if p.old != nil {
+		p.old.finish()
+		s.Against = diff(p.now, p.old)
+	}
+	var err error
+	if asJSON {
+		err = json.NewEncoder(p.out).Encode(s)
+	} else {
+		err = s.write(p.out)
+	}
+	if err = errors.Join(err, p.out.Flush()); err != nil {
+		return fmt.Errorf("write the summary: %w", err)
+	}
+	if s.Events == 0 && s.Bad > 0 && !interrupted {
+		return errors.New("nothing of it is an event: is --format right? --help shows the formats")
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package replay
+
+import (
+	"cmp"
+	"iter"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// Decide returns the verdicts that are in force at a moment for whom an event is about, and
+// that cover its API: the one that decides first, shadow ones and notices last.
+func (e *Engine) Decide(ev *event.Event, at event.Micros) []*Held {
+	var out []*Held
+	for h := range e.about(ev) {
+		if h.inForce(at) && h.Covers(ev.API) {
+			out = append(out, h)
+		}
+	}
+	slices.SortStableFunc(out, stronger)
+	return out
+}
+
+// cover counts an event for the verdicts that it comes under.
+func (e *Engine) cover(ev *event.Event, at event.Micros) {
+	for h := range e.about(ev) {
+		if h.State == verdict.Block && h.inForce(at) && h.Covers(ev.API) {
+			h.Covered++
+		}
+	}
+}
+
+// about iterates over the last verdicts on the event's keys.
+func (e *Engine) about(ev *event.Event) iter.Seq[*Held] {
+	return func(yield func(*Held) bool) {
+		for i := range e.shapes {
+			if s := &e.shapes[i]; !s.used || !e.keyOf(ev, s.dims) {
+				continue
+			}
+			for _, h := range e.held[string(e.key)] {
+				if !yield(h) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Held iterates over the last verdict of every limit and key that got one, in no order.
+func (e *Engine) Held() iter.Seq[*Held] {
+	return func(yield func(*Held) bool) {
+		for _, list := range e.held {
+			for _, h := range list {
+				if !yield(h) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (h *Held) inForce(at event.Micros) bool {
+	return h.State != verdict.Clear && h.Since <= at && at < h.Until
+}
+
+// stronger orders verdicts on one request: enforced blocks before shadow ones before notices,
+// then the strongest action, then the latest end.
+func stronger(a, b *Held) int {
+	return cmp.Or(
+		cmp.Compare(rank(a), rank(b)),
+		cmp.Compare(b.Action, a.Action),
+		cmp.Compare(b.Until, a.Until),
+		cmp.Compare(a.Rule, b.Rule),
+	)
+}
+
+func rank(h *Held) int {
+	switch {
+	case h.State == verdict.Warn:
+		return 2
+	case h.Mode == verdict.Shadow:
+		return 1
+	}
+	return 0
+}
+
+// keyOf writes the text of the event's key of some dimensions to e.key; false when the event
+// lacks one.
+func (e *Engine) keyOf(ev *event.Event, dims []string) bool {
+	e.key = e.key[:0]
+	for _, name := range dims {
+		value := Dimension(ev, name)
+		if value == "" {
+			return false
+		}
+		e.key = event.AppendDim(e.key, name, value)
+	}
+	return true
+}
+
+// Dimension returns the event's value of a dimension, "" when it has none.
+func Dimension(ev *event.Event, name string) string {
+	switch name {
+	case "uid":
+		return ev.UID
+	case "ip", "ip/64":
+		if !ev.IP.IsValid() {
+			return ""
+		}
+		ip := ev.IP.Unmap().WithZone("")
+		if name == "ip" || ip.Is4() {
+			return ip.String()
+		}
+		return netip.PrefixFrom(ip, 64).Masked().String()
+	}
+	v, _ := ev.Attr(strings.TrimPrefix(name, "attrs."))
+	return v.Text
+}

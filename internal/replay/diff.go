@@ -1,0 +1,84 @@
+package replay
+
+import (
+	"maps"
+	"slices"
+)
+
+// Diff is who is hit by one rule set and not by another. Shadow verdicts hit too: that is
+// what they are for.
+type Diff struct {
+	Newly    int        `json:"newly"`     // keys that only the new rules hit
+	NoLonger int        `json:"no_longer"` // keys that only the old rules hit
+	Both     int        `json:"both"`
+	Rules    []RuleDiff `json:"rules"`         // by name, those of either set
+	TopNewly []KeyTally `json:"top_newly"`     // as in Tally
+	TopGone  []KeyTally `json:"top_no_longer"` // by the old rules' counts
+}
+
+// RuleDiff is the same for the limits of one name.
+type RuleDiff struct {
+	Rule        string `json:"rule"`
+	Verdicts    int    `json:"verdicts"` // that fell
+	OldVerdicts int    `json:"old_verdicts"`
+	Newly       int    `json:"newly"`     // keys
+	NoLonger    int    `json:"no_longer"` // keys
+}
+
+// diff compares two finished runs over the same events.
+func diff(now, old *run) *Diff {
+	inNow, inOld := now.hits(), old.hits()
+	newly, gone := without(inNow, inOld), without(inOld, inNow)
+	d := &Diff{
+		Newly: len(newly), NoLonger: len(gone), Both: len(inNow) - len(newly),
+		TopNewly: top(newly), TopGone: top(gone), Rules: []RuleDiff{},
+	}
+	keysNow, keysOld := perRule(inNow), perRule(inOld)
+	names := map[string]struct{}{}
+	for name := range now.byRule {
+		names[name] = struct{}{}
+	}
+	for name := range old.byRule {
+		names[name] = struct{}{}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		d.Rules = append(d.Rules, RuleDiff{
+			Rule: name, Verdicts: now.verdicts(name), OldVerdicts: old.verdicts(name),
+			Newly:    len(without(keysNow[name], keysOld[name])),
+			NoLonger: len(without(keysOld[name], keysNow[name])),
+		})
+	}
+	return d
+}
+
+func (r *run) verdicts(rule string) int {
+	if i, ok := r.byRule[rule]; ok {
+		return r.tally.Rules[i].Verdicts
+	}
+	return 0
+}
+
+// perRule is the keys that each limit hit.
+func perRule(keys map[string]*KeyTally) map[string]map[string]*KeyTally {
+	out := map[string]map[string]*KeyTally{}
+	for key, k := range keys {
+		for _, rule := range k.Rules {
+			if out[rule] == nil {
+				out[rule] = map[string]*KeyTally{}
+			}
+			out[rule][key] = k
+		}
+	}
+	return out
+}
+
+// without is what a has and b has not.
+func without(a, b map[string]*KeyTally) map[string]*KeyTally {
+	out := map[string]*KeyTally{}
+	for key, k := range a {
+		if b[key] == nil {
+			out[key] = k
+		}
+	}
+	return out
+}

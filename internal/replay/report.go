@@ -1,0 +1,198 @@
+package replay
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// write tells a person what a replay came to.
+func (s *summaryObject) write(out io.Writer) error {
+	w := &printer{w: out}
+	if s.Interrupted {
+		w.line("Interrupted: this is what was read until then.")
+	}
+	w.line("%s events in %v (%s a second), %s to %s", number(s.Events), time.Duration(s.Seconds*1e9).Round(time.Millisecond),
+		number(int(float64(s.Events)/max(s.Seconds, 1e-9))), clock(s.From), clock(s.To))
+	s.notes(w)
+	w.line("%s keys counted, %s of them over a limit; %s verdicts fell, and %s events (%s) came while one was in force",
+		number(s.Keys), number(s.Blocked), number(s.Verdicts), number(s.Covered), share(s.Covered, s.Events))
+	s.rules(w)
+	s.chart(w)
+	keys(w, "The keys that were hit most", s.Top)
+	if s.Against != nil {
+		s.Against.write(w)
+	}
+	return w.err
+}
+
+// notes tells what did not count, if there is any.
+func (s *summaryObject) notes(w *printer) {
+	for _, n := range []struct {
+		count int
+		what  string
+	}{
+		{s.Bad, "are no events"},
+		{s.TooOld, "were older than max_lateness when they arrived, and count nowhere"},
+		{s.Unmatched, "match no rule"},
+		{s.Repeats, "have an id that was counted before"},
+		{s.Late, "times an event came too late for its window"},
+	} {
+		if n.count > 0 {
+			w.line("  %s %s", number(n.count), n.what)
+		}
+	}
+}
+
+func (s *summaryObject) rules(w *printer) {
+	w.line("")
+	rows := [][]string{{"RULE", "COUNTED", "VERDICTS", "KEYS", "EVENTS COVERED"}}
+	for _, r := range s.Rules {
+		name := r.Rule
+		if r.Mode == verdict.Shadow {
+			name += " (shadow)"
+		}
+		rows = append(rows, []string{name, number(r.Counted), number(r.Verdicts), number(r.Keys), number(r.Covered)})
+	}
+	w.table(rows)
+	for _, r := range s.Rules {
+		for _, reason := range slices.Sorted(maps.Keys(r.Skipped)) {
+			w.line("  %s: %s events were not counted: %s", r.Rule, number(r.Skipped[reason]), reason)
+		}
+		if r.Warnings > 0 {
+			w.line("  %s: %s notices", r.Rule, number(r.Warnings))
+		}
+	}
+}
+
+const (
+	chartWidth = 60
+	bars       = " ▁▂▃▄▅▆▇█"
+)
+
+// chart draws the verdicts of each rule over time, an hour or a multiple of it a column.
+func (s *summaryObject) chart(w *printer) {
+	if s.Verdicts == 0 {
+		return
+	}
+	first, last := s.From-s.From%event.Hour, s.To
+	step := event.Hour
+	for int((last-first)/step) >= chartWidth {
+		step += event.Hour
+	}
+	width := int((last-first)/step) + 1
+	wide := 0
+	for _, r := range s.Rules {
+		wide = max(wide, len(r.Rule))
+	}
+	w.line("\nVerdicts, a column for each %s from %s", hours(step), clock(first))
+	for _, r := range s.Rules {
+		if r.Verdicts == 0 {
+			continue
+		}
+		columns := make([]int, width)
+		for _, h := range r.PerHour {
+			columns[min(max(int((h.Hour-first)/step), 0), width-1)] += h.Verdicts
+		}
+		most := slices.Max(columns)
+		var line strings.Builder
+		for _, n := range columns {
+			line.WriteRune([]rune(bars)[(n*8+most-1)/most])
+		}
+		w.line("  %-*s %s at most %s", wide, r.Rule, line.String(), number(most))
+	}
+}
+
+func hours(step event.Micros) string {
+	if step == event.Hour {
+		return "hour"
+	}
+	return fmt.Sprintf("%d hours", step/event.Hour)
+}
+
+func keys(w *printer, title string, list []KeyTally) {
+	if len(list) == 0 {
+		return
+	}
+	w.line("\n%s", title)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  KEY\tVERDICTS\tEVENTS COVERED\tRULES")
+	for _, k := range list {
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", k.Key, number(k.Verdicts), number(k.Covered), strings.Join(k.Rules, ", "))
+	}
+	w.note(t.Flush())
+}
+
+func (d *Diff) write(w *printer) {
+	w.line("\nAgainst the old rules: %s keys are hit newly, %s no longer, %s by both", number(d.Newly), number(d.NoLonger), number(d.Both))
+	rows := [][]string{{"RULE", "VERDICTS", "BEFORE", "KEYS NEWLY", "KEYS NO LONGER"}}
+	for _, r := range d.Rules {
+		rows = append(rows, []string{r.Rule, number(r.Verdicts), number(r.OldVerdicts), number(r.Newly), number(r.NoLonger)})
+	}
+	w.table(rows)
+	keys(w, "Hit newly", d.TopNewly)
+	keys(w, "No longer hit", d.TopGone)
+}
+
+// printer keeps the first error of many writes.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) Write(b []byte) (int, error) {
+	n, err := p.w.Write(b)
+	p.note(err)
+	return n, err
+}
+
+func (p *printer) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+
+// table writes rows of a name and numbers: the name on the left, the numbers on the right.
+func (p *printer) table(rows [][]string) {
+	wide := 0
+	for _, row := range rows {
+		wide = max(wide, len(row[0]))
+	}
+	t := tabwriter.NewWriter(p, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, row := range rows {
+		fmt.Fprintf(t, "%-*s\t%s\t\n", wide, row[0], strings.Join(row[1:], "\t"))
+	}
+	p.note(t.Flush())
+}
+
+func (p *printer) note(err error) {
+	if p.err == nil {
+		p.err = err
+	}
+}
+
+// number writes a count with its thousands apart.
+func number(n int) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func share(part, whole int) string {
+	if whole == 0 {
+		return "0%"
+	}
+	return fmt.Sprintf("%.2g%%", 100*float64(part)/float64(whole))
+}
+
+func clock(m event.Micros) string {
+	if m == event.NoTime {
+		return "-"
+	}
+	return m.Time().Truncate(time.Millisecond).Format("2006-01-02T15:04:05.999Z07:00")
+}

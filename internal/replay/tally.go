@@ -1,0 +1,199 @@
+package replay
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// Tally is what a replay comes to.
+type Tally struct {
+	Events    int          `json:"events"`
+	Bad       int          `json:"bad"`       // lines or records that are no events
+	TooOld    int          `json:"too_old"`   // older than max_lateness when the broker saw them
+	Unmatched int          `json:"unmatched"` // that no rule counts
+	Repeats   int          `json:"repeats"`   // that a key has counted before, by their id
+	Late      int          `json:"late"`      // limits whose window was over
+	From      event.Micros `json:"from"`      // the earliest and the latest event time; null without events
+	To        event.Micros `json:"to"`
+	Keys      int          `json:"keys"` // that have counted something
+
+	Verdicts int         `json:"verdicts"` // that fell
+	Blocked  int         `json:"blocked"`  // keys on which a verdict fell
+	Covered  int         `json:"covered"`  // events that came under a verdict
+	Rules    []RuleTally `json:"rules"`    // each limit, in the rule file's order, then candidates
+	Top      []KeyTally  `json:"top"`      // the keys with the most covered events
+}
+
+// RuleTally is what became of one limit.
+type RuleTally struct {
+	Rule     string         `json:"rule"`
+	Mode     verdict.Mode   `json:"mode"`
+	Counted  int            `json:"counted"`  // events that it counted
+	Skipped  map[string]int `json:"skipped"`  // events that it could not count, by reason
+	Verdicts int            `json:"verdicts"` // that fell
+	Warnings int            `json:"warnings"` // notices
+	Keys     int            `json:"keys"`     // on which they fell
+	Covered  int            `json:"covered"`  // events that came while it was in force
+	PerHour  []HourTally    `json:"per_hour"` // verdicts that fell, by the hour of their event, without empty hours
+
+	hours map[event.Micros]int
+}
+
+// HourTally is how many verdicts fell in one hour.
+type HourTally struct {
+	Hour     event.Micros `json:"hour"`
+	Verdicts int          `json:"verdicts"`
+}
+
+// KeyTally is one key that was hit.
+type KeyTally struct {
+	Key      string   `json:"key"`
+	Verdicts int      `json:"verdicts"`
+	Covered  int      `json:"covered"`
+	Rules    []string `json:"rules"`
+}
+
+// topKeys is how many keys a Tally names.
+const topKeys = 10
+
+// run is one rule set's part of a replay.
+type run struct {
+	engine *Engine
+	tally  Tally
+	byRule map[string]int // of tally.Rules
+	out    Outcome
+}
+
+func newRun(set *rules.Set) *run {
+	r := &run{engine: New(set), byRule: map[string]int{}}
+	r.tally.From, r.tally.To = event.NoTime, event.NoTime
+	for _, l := range set.Limits {
+		r.rule(l.Name, l.Rule.Mode)
+	}
+	return r
+}
+
+// rule is the place of a limit's tally.
+func (r *run) rule(name string, mode verdict.Mode) int {
+	i, ok := r.byRule[name]
+	if !ok {
+		i = len(r.tally.Rules)
+		r.byRule[name] = i
+		r.tally.Rules = append(r.tally.Rules, RuleTally{Rule: name, Mode: mode, Skipped: map[string]int{}, hours: map[event.Micros]int{}})
+	}
+	return i
+}
+
+// apply counts an event and notes what became of it.
+func (r *run) apply(rec *Record) {
+	t, out := &r.tally, &r.out
+	r.engine.Apply(&rec.Event, rec.Broker, rec.Cause, out)
+	t.Events++
+	if out.At != event.NoTime {
+		t.To = max(t.To, out.At)
+		if t.From == event.NoTime || out.At < t.From {
+			t.From = out.At
+		}
+	}
+	switch {
+	case out.TooOld:
+		t.TooOld++
+	case len(out.Hits) == 0:
+		t.Unmatched++
+	}
+	if out.Repeats > 0 {
+		t.Repeats++
+	}
+	t.Late += out.Late
+	for _, l := range out.Hits {
+		t.Rules[r.rule(l.Name, l.Rule.Mode)].Counted++
+	}
+	for _, s := range out.Skipped {
+		for _, l := range s.Rule.Limits {
+			t.Rules[r.rule(l.Name, l.Rule.Mode)].Skipped[s.Reason]++
+		}
+	}
+	for i := range out.Changes {
+		if v := &out.Changes[i]; out.Fell[i] {
+			r.fell(v, out.At)
+		}
+	}
+}
+
+func (r *run) fell(v *verdict.Verdict, at event.Micros) {
+	rt := &r.tally.Rules[r.rule(v.Rule, v.Mode)]
+	if v.State == verdict.Warn {
+		rt.Warnings++
+		return
+	}
+	r.tally.Verdicts++
+	rt.Verdicts++
+	hour := at - at%event.Hour
+	if at%event.Hour < 0 {
+		hour -= event.Hour
+	}
+	rt.hours[hour]++
+}
+
+// finish sums up.
+func (r *run) finish() *Tally {
+	t := &r.tally
+	t.Keys = r.engine.Keys()
+	for h := range r.engine.Held() {
+		if h.State == verdict.Warn {
+			continue
+		}
+		rt := &t.Rules[r.rule(h.Rule, h.Mode)]
+		rt.Keys++
+		rt.Covered += h.Covered
+		t.Covered += h.Covered
+	}
+	keys := r.hits()
+	t.Blocked = len(keys)
+	t.Top = top(keys)
+	for i := range t.Rules {
+		rt := &t.Rules[i]
+		rt.PerHour = []HourTally{}
+		for hour, n := range rt.hours {
+			rt.PerHour = append(rt.PerHour, HourTally{hour, n})
+		}
+		slices.SortFunc(rt.PerHour, func(a, b HourTally) int { return cmp.Compare(a.Hour, b.Hour) })
+	}
+	return t
+}
+
+// hits are the keys on which a verdict fell.
+func (r *run) hits() map[string]*KeyTally {
+	keys := map[string]*KeyTally{}
+	for h := range r.engine.Held() {
+		if h.State == verdict.Warn {
+			continue
+		}
+		k := keys[h.Key]
+		if k == nil {
+			k = &KeyTally{Key: h.Key}
+			keys[h.Key] = k
+		}
+		k.Verdicts += h.Falls
+		k.Covered += h.Covered
+		k.Rules = append(k.Rules, h.Rule)
+	}
+	return keys
+}
+
+// top is the keys that were hit most, most first.
+func top(keys map[string]*KeyTally) []KeyTally {
+	all := make([]KeyTally, 0, len(keys))
+	for _, k := range keys {
+		slices.Sort(k.Rules)
+		all = append(all, *k)
+	}
+	slices.SortFunc(all, func(a, b KeyTally) int {
+		return cmp.Or(cmp.Compare(b.Covered, a.Covered), cmp.Compare(b.Verdicts, a.Verdicts), cmp.Compare(a.Key, b.Key))
+	})
+	return all[:min(len(all), topKeys)]
+}
