@@ -10,12 +10,14 @@ import (
 	"github.com/tallygate/tallygate/internal/emitcmd"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/replay"
+	"github.com/tallygate/tallygate/internal/ruletest"
 )
 
 const mainUsage = `tallygate is the tool of Tallygate, the engine for asynchronous business limits.
 
   tallygate dev          run everything in one process, with sample rules and traffic
   tallygate check FILE…  is a rule file good?
+  tallygate test FILE…   do rules do what their tests expect?
   tallygate replay FILE… who would new rules have blocked?
   tallygate explain KEY  what has a key counted, and why is it blocked?
   tallygate emit FILE    send an access log, or events, to Kafka
@@ -36,6 +38,8 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		return dev.Command(ctx, rest, stdin, stdout, stderr, getenv)
 	case "check":
 		return Check(rest, stdout, stderr, getenv)
+	case "test":
+		return ruletest.Command(rest, stdout, stderr, getenv)
 	case "replay":
 		return replay.Command(ctx, rest, stdin, stdout, stderr, getenv)
 	case "explain":

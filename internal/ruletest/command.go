@@ -1,0 +1,281 @@
+package ruletest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/ops"
+)
+
+const usage = `
+Usage: tallygate test [options] FILE…
+
+Runs the tests of rules: events on a timeline, and what is expected to be in force. Time is what a
+test says, so a test of a month takes no time. A folder stands for the files in it whose names
+end in _test.yaml or _test.yml. The exit status is 0 if all tests pass, else 1.
+
+  rule_files: [rules.yaml]
+  tests:
+    - name: three discounts, then no more until midnight in Shanghai
+      start: 2026-11-21T10:00:00+08:00
+      events:
+        - {at: 0s, uid: u1, api: order.create, outcome: success, attrs: {discounted: true}, times: 3, every: 1m}
+      expect:
+        - {at: 2m, uid: u1, api: order.create, verdict: block, rule: discounts-daily, until: 2026-11-22T00:00:00+08:00}
+        - {at: 14h, uid: u1, api: order.create, verdict: none}
+
+Examples:
+  tallygate test rules_test.yaml
+  tallygate test --run midnight --junit report.xml deploy/rules`
+
+// options are what the command line says.
+type options struct {
+	run   *regexp.Regexp
+	junit string
+	json  bool
+	files []string
+}
+
+// Command is `tallygate test args…`. It returns the exit status: 0 when all tests pass, 1 when
+// one does not or a file is wrong, 2 for wrong options.
+func Command(args []string, stdout, stderr io.Writer, getenv func(string) string) int {
+	o, err := parse(args, stdout, getenv)
+	if err == nil {
+		err = o.runAll(stdout)
+	}
+	return ops.Exit(stderr, "tallygate test", err)
+}
+
+func parse(args []string, stdout io.Writer, getenv func(string) string) (*options, error) {
+	var o options
+	flags := ops.NewOptions("tallygate test", usage, stdout, getenv)
+	run := flags.String("run", "", "only tests whose name this regular `expression` matches")
+	flags.StringVar(&o.junit, "junit", "", "also write the results to this `FILE` as JUnit XML")
+	flags.BoolVar(&o.json, "json", false, "write the results as JSON, an object a test")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	var err error
+	if o.run, err = regexp.Compile(*run); err != nil {
+		return nil, &ops.UsageError{Err: fmt.Errorf("--run: %w", err)}
+	}
+	if flags.NArg() == 0 {
+		return nil, &ops.UsageError{Err: errors.New("which files? For example: tallygate test rules_test.yaml")}
+	}
+	for _, arg := range flags.Args() {
+		found, err := testFiles(arg)
+		if err != nil {
+			return nil, err
+		}
+		o.files = append(o.files, found...)
+	}
+	return &o, nil
+}
+
+// testFiles replaces a folder, or a pattern that the shell left alone, by files.
+func testFiles(arg string) ([]string, error) {
+	info, err := os.Stat(arg)
+	if errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(arg, "*?[") {
+		found, globErr := filepath.Glob(arg)
+		if globErr == nil && len(found) > 0 {
+			return found, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{arg}, nil
+	}
+	var found []string
+	err = filepath.WalkDir(arg, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case path != arg && d.IsDir() && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case !d.IsDir() && (strings.HasSuffix(path, "_test.yaml") || strings.HasSuffix(path, "_test.yml")):
+			found = append(found, path)
+		}
+		return nil
+	})
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%s: no file in it ends in _test.yaml", arg)
+	}
+	return found, err
+}
+
+// errFailed is told by what was printed before.
+var errFailed = errors.New("not all tests pass")
+
+// FileResult is what became of a file's tests.
+type FileResult struct {
+	File    string
+	Err     error // the file is wrong: nothing of it ran
+	Results []Result
+	Reach   Reach
+	Took    time.Duration
+}
+
+func (o *options) runAll(stdout io.Writer) error {
+	var all []FileResult
+	total, failed := 0, 0
+	for _, path := range o.files {
+		r := o.runFile(path)
+		all = append(all, r)
+		if r.Err != nil {
+			failed++
+		}
+		for i := range r.Results {
+			total++
+			if len(r.Results[i].Failures) > 0 {
+				failed++
+			}
+		}
+		var err error
+		if o.json {
+			err = r.writeJSON(stdout)
+		} else {
+			err = r.write(stdout)
+		}
+		if err != nil {
+			return fmt.Errorf("write the results: %w", err)
+		}
+	}
+	if o.junit != "" {
+		if err := writeJUnit(o.junit, all); err != nil {
+			return fmt.Errorf("write the JUnit report: %w", err)
+		}
+	}
+	switch {
+	case failed > 0:
+		return fmt.Errorf("%w: %d failed", errFailed, failed)
+	case total == 0:
+		return fmt.Errorf("no test's name matches --run %s", o.run)
+	}
+	return nil
+}
+
+func (o *options) runFile(path string) FileResult {
+	began := time.Now()
+	r := FileResult{File: path}
+	f, err := Load(path)
+	if err != nil {
+		r.Err = err
+		return r
+	}
+	suite, err := NewSuite(f)
+	if err != nil {
+		r.Err = err
+		return r
+	}
+	for i := range f.Tests {
+		if o.run.MatchString(f.Tests[i].Name) {
+			r.Results = append(r.Results, suite.Run(&f.Tests[i]))
+		}
+	}
+	r.Reach, r.Took = suite.Reach, time.Since(began)
+	if len(r.Results) < len(f.Tests) {
+		r.Reach.Limits = nil // not all ran: nothing can be said
+	}
+	return r
+}
+
+// unreached are the limits that no test lets a verdict fall of, and why.
+func (r *FileResult) unreached() (out []string) {
+	for _, name := range r.Reach.Limits {
+		switch {
+		case r.Reach.Fell[name]:
+		case r.Reach.Counted[name]:
+			out = append(out, name+" (counts events, but no verdict of it falls)")
+		default:
+			out = append(out, name+" (counts no event)")
+		}
+	}
+	return out
+}
+
+func (r *FileResult) write(out io.Writer) error {
+	var b strings.Builder
+	if r.Err != nil {
+		fmt.Fprintf(&b, "FAIL  %s\n%s\n", r.File, indent(r.Err.Error()))
+	}
+	for _, res := range r.Results {
+		if len(res.Failures) == 0 {
+			fmt.Fprintf(&b, "ok    %s: %s\n", r.File, res.Test.Name)
+			continue
+		}
+		fmt.Fprintf(&b, "FAIL  %s:%d: %s\n", r.File, res.Test.Line, res.Test.Name)
+		for _, f := range res.Failures {
+			fmt.Fprintf(&b, "  %s:%d: %s\n", r.File, f.Line, indentNext(f.text()))
+		}
+	}
+	if list := r.unreached(); len(list) > 0 {
+		fmt.Fprintf(&b, "      %s: no test reaches %s\n", r.File, strings.Join(list, ", "))
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// text is a failure over several lines.
+func (f *Failure) text() string {
+	return fmt.Sprintf("%s\n- %s   (expected)\n+ %s   (is in force)\n%s", f.What, f.Want, f.Got, strings.Join(f.Story, "\n"))
+}
+
+func indent(s string) string { return "  " + strings.ReplaceAll(s, "\n", "\n  ") }
+
+func indentNext(s string) string { return strings.ReplaceAll(s, "\n", "\n      ") }
+
+// resultObject is a test in --json.
+type resultObject struct {
+	File     string          `json:"file"`
+	Name     string          `json:"name,omitempty"`
+	Line     int             `json:"line,omitempty"`
+	OK       bool            `json:"ok"`
+	Error    string          `json:"error,omitempty"` // the file is wrong: nothing of it ran
+	Failures []failureObject `json:"failures,omitempty"`
+}
+
+type failureObject struct {
+	Line  int      `json:"line"`
+	What  string   `json:"what"`
+	Want  string   `json:"want"`
+	Got   string   `json:"got"`
+	Story []string `json:"story"`
+}
+
+// unreachedObject follows a file's tests in --json.
+type unreachedObject struct {
+	File      string   `json:"file"`
+	Unreached []string `json:"unreached"` // limits that no test lets a verdict fall of
+}
+
+func (r *FileResult) writeJSON(out io.Writer) error {
+	enc := json.NewEncoder(out)
+	if r.Err != nil {
+		return enc.Encode(resultObject{File: r.File, Error: r.Err.Error()})
+	}
+	for _, res := range r.Results {
+		o := resultObject{File: r.File, Name: res.Test.Name, Line: res.Test.Line, OK: len(res.Failures) == 0}
+		for _, f := range res.Failures {
+			o.Failures = append(o.Failures, failureObject(f))
+		}
+		if err := enc.Encode(o); err != nil {
+			return err
+		}
+	}
+	unreached := slices.DeleteFunc(slices.Clone(r.Reach.Limits), func(name string) bool { return r.Reach.Fell[name] })
+	if len(unreached) == 0 {
+		return nil
+	}
+	return enc.Encode(unreachedObject{File: r.File, Unreached: unreached})
+}

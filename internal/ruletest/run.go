@@ -1,0 +1,208 @@
+package ruletest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/replay"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// Result is what became of one test.
+type Result struct {
+	Test     *Test
+	Failures []Failure
+	Took     time.Duration
+}
+
+// Failure is one expectation that did not hold.
+type Failure struct {
+	Line      int
+	What      string   // the moment and whom it is about
+	Want, Got string   // in the same words
+	Story     []string // what happened to the keys until then, and where they stand
+}
+
+// Reach is which limits the tests reached: counted under, and let a verdict fall.
+type Reach struct {
+	Limits  []string // all there are, in the order of the rule files
+	Counted map[string]bool
+	Fell    map[string]bool
+}
+
+// Suite is the rules of one file of tests, compiled.
+type Suite struct {
+	File  *File
+	Reach Reach
+	sets  []*rules.Set
+}
+
+// NewSuite compiles a file's rules.
+func NewSuite(f *File) (*Suite, error) {
+	s := &Suite{File: f, Reach: Reach{Counted: map[string]bool{}, Fell: map[string]bool{}}}
+	var errs []error
+	for _, path := range f.RuleFiles {
+		src, err := os.ReadFile(path)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: rule_files: %w", f.Path, err))
+			continue
+		}
+		set, err := rules.Compile(path, src)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		s.sets = append(s.sets, set)
+		for _, l := range set.Limits {
+			s.Reach.Limits = append(s.Reach.Limits, l.Name)
+		}
+	}
+	return s, errors.Join(errs...)
+}
+
+// Run runs one test.
+func (s *Suite) Run(t *Test) Result {
+	began := time.Now()
+	p := play{suite: s, test: t}
+	for _, set := range s.sets {
+		p.engines = append(p.engines, replay.New(set))
+	}
+	order := make([]int, len(t.Expect))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(t.Expect[a].At, t.Expect[b].At) })
+	next := 0
+	failures := make([]*Failure, len(t.Expect))
+	for _, i := range order {
+		for next < len(t.Events) && t.Events[next].Broker <= t.Expect[i].At {
+			p.apply(&t.Events[next])
+			next++
+		}
+		failures[i] = p.judge(&t.Expect[i])
+	}
+	for ; next < len(t.Events); next++ { // for what the tests reach
+		p.apply(&t.Events[next])
+	}
+	r := Result{Test: t, Took: time.Since(began)}
+	for _, f := range failures {
+		if f != nil {
+			r.Failures = append(r.Failures, *f)
+		}
+	}
+	return r
+}
+
+// play is one test on stage.
+type play struct {
+	suite   *Suite
+	test    *Test
+	engines []*replay.Engine
+	out     replay.Outcome
+	changes []verdict.Verdict
+}
+
+func (p *play) apply(e *Event) {
+	reach := &p.suite.Reach
+	for _, engine := range p.engines {
+		engine.Apply(&e.Event, e.Broker, verdict.Cause{Offset: int64(e.Line)}, &p.out)
+		for _, l := range p.out.Hits {
+			reach.Counted[l.Name] = true
+		}
+		for i, v := range p.out.Changes {
+			if p.out.Fell[i] {
+				reach.Fell[v.Rule] = true
+			}
+			p.changes = append(p.changes, v)
+		}
+	}
+}
+
+// judge returns nil when the expectation holds.
+func (p *play) judge(x *Expect) *Failure {
+	var best *replay.Held
+	for _, engine := range p.engines {
+		for _, h := range engine.Decide(&x.Who, x.At) {
+			if x.about(h) && (best == nil || stronger(h, best)) {
+				best = h
+			}
+		}
+	}
+	want, got := x.want(p), p.got(x, best)
+	if want == got {
+		return nil
+	}
+	return &Failure{Line: x.Line, What: p.what(x), Want: want, Got: got, Story: p.story(x)}
+}
+
+// about reports whether a verdict in force is of the kind that is expected.
+func (x *Expect) about(h *replay.Held) bool {
+	switch {
+	case x.Rule != "" && h.Rule != x.Rule:
+		return false
+	case h.State == verdict.Warn:
+		return x.Want == "warn"
+	case x.Want == "warn":
+		return false
+	}
+	return (h.Mode == verdict.Shadow) == x.Shadow
+}
+
+func stronger(a, b *replay.Held) bool {
+	if a.Action != b.Action {
+		return a.Action > b.Action
+	}
+	return a.Until > b.Until
+}
+
+// want and got write a verdict in the same words, with what the expectation names.
+func (x *Expect) want(p *play) string {
+	if x.Want == "none" {
+		return "none"
+	}
+	out := x.Want
+	if x.Shadow {
+		out += " (shadow)"
+	}
+	for _, part := range []struct{ name, value string }{
+		{" by ", x.Rule}, {" since ", p.clock(x.Since)}, {" until ", p.clock(x.Until)}, {", count ", x.Count}, {", limit ", x.Limit},
+	} {
+		if part.value != "" {
+			out += part.name + part.value
+		}
+	}
+	return out
+}
+
+func (p *play) got(x *Expect, h *replay.Held) string {
+	if h == nil {
+		return "none"
+	}
+	y := Expect{Want: h.Action.String(), Shadow: x.Shadow, Since: event.NoTime, Until: event.NoTime}
+	if h.State == verdict.Warn {
+		y.Want = "warn"
+	}
+	surprise := x.Want == "none"
+	if x.Rule != "" || surprise {
+		y.Rule = h.Rule
+	}
+	if x.Since != event.NoTime || surprise {
+		y.Since = h.Since
+	}
+	if x.Until != event.NoTime || surprise {
+		y.Until = h.Until
+	}
+	if x.Count != "" {
+		y.Count = h.Count.String()
+	}
+	if x.Limit != "" {
+		y.Limit = h.Limit.String()
+	}
+	return y.want(p)
+}
