@@ -6,18 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
+	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/rules"
 )
 
 const checkUsage = `
 tallygate check tells whether rule files are good, and every mistake in them at once. A
-folder stands for the .yaml and .yml files in it. The exit status is 0 if all are good, else 1.
+folder stands for the .yaml and .yml files in it, without _test.yaml. The exit status is 0 if all are good, else 1.
 
   tallygate check rules.yaml
   tallygate check --json deploy/rules
@@ -46,7 +45,7 @@ func Check(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	if o.NArg() == 0 {
 		return ops.Exit(stderr, "tallygate check", &ops.UsageError{Err: errors.New("which files? For example: tallygate check rules.yaml")})
 	}
-	files, err := ruleFiles(o.Args())
+	files, err := input.Files(o.Args(), isRuleFile, ".yaml file")
 	if err != nil {
 		return ops.Exit(stderr, "tallygate check", err)
 	}
@@ -61,45 +60,13 @@ func Check(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	return status
 }
 
-// ruleFiles replaces folders by the rule files in them.
-func ruleFiles(args []string) (files []string, err error) {
-	for _, arg := range args {
-		info, err := os.Stat(arg)
-		if err != nil {
-			return nil, err
-		}
-		if !info.IsDir() {
-			files = append(files, arg)
-			continue
-		}
-		in, err := folderFiles(arg)
-		if err != nil {
-			return nil, err
-		}
-		if len(in) == 0 {
-			return nil, fmt.Errorf("%s: no .yaml file in it", arg)
-		}
-		files = append(files, in...)
+// isRuleFile tells by its name whether a file in a folder holds rules: tests are beside them.
+func isRuleFile(name string) bool {
+	base, yml := strings.CutSuffix(name, ".yml")
+	if !yml {
+		base, yml = strings.CutSuffix(name, ".yaml")
 	}
-	return files, nil
-}
-
-// folderFiles leaves out what is hidden: there Kubernetes keeps the versions of what it mounts.
-func folderFiles(folder string) (files []string, err error) {
-	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-		switch ext := filepath.Ext(path); {
-		case err != nil:
-			return err
-		case path != folder && strings.HasPrefix(d.Name(), "."):
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-		case !d.IsDir() && (ext == ".yaml" || ext == ".yml"):
-			files = append(files, path)
-		}
-		return nil
-	})
-	return files, err
+	return yml && !strings.HasSuffix(base, "_test")
 }
 
 func checkFile(path string) checked {

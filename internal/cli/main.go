@@ -17,6 +17,7 @@ const mainUsage = `tallygate is the tool of Tallygate, the engine for asynchrono
 
   tallygate dev          run everything in one process, with sample rules and traffic
   tallygate check FILE…  is a rule file good?
+  tallygate schema       the JSON Schema of rule files, for editors
   tallygate test FILE…   do rules do what their tests expect?
   tallygate replay FILE… who would new rules have blocked?
   tallygate explain KEY  what has a key counted, and why is it blocked?
@@ -38,6 +39,8 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		return dev.Command(ctx, rest, stdin, stdout, stderr, getenv)
 	case "check":
 		return Check(rest, stdout, stderr, getenv)
+	case "schema":
+		return Schema(rest, stdout, stderr, getenv)
 	case "test":
 		return ruletest.Command(rest, stdout, stderr, getenv)
 	case "replay":

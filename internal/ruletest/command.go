@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
@@ -71,47 +69,12 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 	if flags.NArg() == 0 {
 		return nil, &ops.UsageError{Err: errors.New("which files? For example: tallygate test rules_test.yaml")}
 	}
-	for _, arg := range flags.Args() {
-		found, err := testFiles(arg)
-		if err != nil {
-			return nil, err
-		}
-		o.files = append(o.files, found...)
-	}
-	return &o, nil
+	o.files, err = input.Files(flags.Args(), isTestFile, "file that ends in _test.yaml")
+	return &o, err
 }
 
-// testFiles replaces a folder, or a pattern that the shell left alone, by files.
-func testFiles(arg string) ([]string, error) {
-	info, err := os.Stat(arg)
-	if errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(arg, "*?[") {
-		found, globErr := filepath.Glob(arg)
-		if globErr == nil && len(found) > 0 {
-			return found, nil
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return []string{arg}, nil
-	}
-	var found []string
-	err = filepath.WalkDir(arg, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case path != arg && d.IsDir() && strings.HasPrefix(d.Name(), "."):
-			return fs.SkipDir
-		case !d.IsDir() && (strings.HasSuffix(path, "_test.yaml") || strings.HasSuffix(path, "_test.yml")):
-			found = append(found, path)
-		}
-		return nil
-	})
-	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("%s: no file in it ends in _test.yaml", arg)
-	}
-	return found, err
+func isTestFile(name string) bool {
+	return strings.HasSuffix(name, "_test.yaml") || strings.HasSuffix(name, "_test.yml")
 }
 
 // errFailed is told by what was printed before.
