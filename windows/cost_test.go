@@ -13,7 +13,7 @@ func TestNothingAllocates(t *testing.T) {
 		state, now := make([]byte, 0, spec.MaxBytes()), at("2026-11-21T10:00:00Z")
 		allocs := testing.AllocsPerRun(5000, func() {
 			now += 700 * event.Millisecond
-			state, _ = spec.Add(state, now, event.One)
+			state, _, _ = spec.AddSpent(state, now, event.One)
 			state, _ = spec.Add(state, now-event.Second, event.One)
 			spec.Latest(state)
 			spec.Count(state)
@@ -63,7 +63,7 @@ func BenchmarkAdd(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				now += bb.step
-				state, _ = bb.spec.Add(state, now-behind, event.One)
+				state, _, _ = bb.spec.AddSpent(state, now-behind, event.One)
 			}
 			b.ReportMetric(float64(len(state)), "bytes")
 		})
@@ -77,7 +77,7 @@ func BenchmarkBelow(b *testing.B) {
 			now := at("2026-11-21T10:00:00Z")
 			for range 60 {
 				now += event.Second
-				state, _ = spec.Add(state, now, event.One)
+				state, _, _ = spec.AddSpent(state, now, event.One)
 			}
 			b.ReportAllocs()
 			for b.Loop() {

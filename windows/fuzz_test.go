@@ -158,7 +158,11 @@ func compare(t *testing.T, data []byte, from func([]byte) script) {
 		n := amount(data[i+1], sc.whole)
 		want := o.add(at, n)
 		var got windows.Added
-		state, got = sc.spec.Add(state, at, n)
+		var spent event.Micros
+		state, got, spent = sc.spec.AddSpent(state, at, n)
+		if spent != sc.spec.Spent(state) {
+			t.Fatalf("%+v: AddSpent(%d, %d) says Spent = %d, the state says %d", sc.spec, at, n, spent, sc.spec.Spent(state))
+		}
 		if !agree(&sc.spec, got.Count, want.Count) || got.Late != want.Late || got.Ended != want.Ended {
 			t.Fatalf("%+v: Add(%d, %d) = %+v, want %+v", sc.spec, at, n, got, want)
 		}
@@ -232,7 +236,7 @@ func compareSpent(t *testing.T, sc script, state, data []byte) {
 		at = max(spent, at+event.Micros(int8(data[i]))*sc.steps[len(sc.steps)-1])
 		n := amount(data[i+1], sc.whole)
 		var a, b windows.Added
-		state, a = sc.spec.Add(state, at, n)
+		state, a, _ = sc.spec.AddSpent(state, at, n)
 		empty, b = sc.spec.Add(empty, at, n)
 		if a != b || i == 0 && a.Late {
 			t.Fatalf("%+v: from Spent %d on, at %d, with the state %+v, without it %+v", sc.spec, spent, at, a, b)
