@@ -45,6 +45,12 @@ func (l *Limit) judge(b *block, had bool, window []byte, added windows.Added, ad
 	return fell
 }
 
+// quiet reports whether a hit under a limit that has no block lets none fall either, so that
+// there is nothing to judge: most events are such.
+func (l *Limit) quiet(added windows.Added) bool {
+	return !added.Ended && added.Count < l.Limit
+}
+
 // extend moves a quota's end when the window's is later than what was published, up to a
 // multiple of the grain: a flood costs one publication a grain, and no block ends early.
 func (l *Limit) extend(b *block, window []byte) outcome {

@@ -1,10 +1,13 @@
 package rules
 
 import (
+	"slices"
+
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/windows"
 )
 
 // Stepper steps keys' states by one Set. It keeps buffers between steps, so each goroutine
@@ -13,7 +16,7 @@ type Stepper struct {
 	set *Set
 	ids idRules
 
-	window  []byte      // the window that is being added to
+	window  []byte      // the window of a hit that is judged
 	cause   []byte      // the id of the event
 	met     []bool      // which hits have had a section
 	dims    []event.Dim // of the event's key, once a change needs them
@@ -52,7 +55,7 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 	if in.ID != "" && p.ids.most > 0 {
 		res.SpentAt = later(latest, p.ids.age)
 	}
-	dst = p.stepSections(dst, old.sections, in, latest, &res)
+	dst = p.stepSections(dst, old.sections, &in, latest, &res)
 	p.sortChanges()
 	res.Changes = p.changes
 	return dst, res
@@ -60,28 +63,32 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 
 // stepSections appends the old sections, those that were hit with the event in them, and
 // then new ones for the limits that the key meets for the first time.
-func (p *Stepper) stepSections(dst, sections []byte, in Input, latest event.Micros, res *Result) []byte {
+func (p *Stepper) stepSections(dst, sections []byte, in *Input, latest event.Micros, res *Result) []byte {
 	p.met = append(p.met[:0], make([]bool, len(in.Hits))...)
 	next := 0 // most likely: sections and hits tend to be in one order
 	for len(sections) > 0 {
-		sec, rest, err := nextSection(sections)
-		if err != nil {
+		sec, rest, ok := cutSection(sections)
+		if !ok {
 			break // not reached with a checked state
 		}
 		sections = rest
-		if i := hitOf(in.Hits, sec.hash, next); i >= 0 {
+		i := next
+		if i >= len(in.Hits) || in.Hits[i].Limit.Hash != sec.hash() {
+			i = hitOf(in.Hits, sec.hash(), next)
+		}
+		if i >= 0 {
 			p.met[i], next = true, i+1
-			dst = p.hit(dst, &sec, in, i, latest, res)
+			dst = p.hit(dst, sec, in, i, latest, res)
 			continue
 		}
-		if l := p.set.byHash[sec.hash]; l != nil {
-			res.outlive(l, &sec, latest)
+		if l := p.set.byHash[sec.hash()]; l != nil {
+			res.outlive(l, sec, latest)
 			dst = append(dst, sec.raw...)
 		}
 	}
 	for i, met := range p.met {
 		if !met {
-			dst = p.hit(dst, &section{hash: in.Hits[i].Limit.Hash}, in, i, latest, res)
+			dst = p.hit(dst, rawSection{}, in, i, latest, res)
 		}
 	}
 	return dst
@@ -101,18 +108,58 @@ func hitOf(hits []Hit, hash SectionHash, from int) int {
 	return -1
 }
 
-// hit adds the i-th hit's amount to its section, judges it, and appends the section.
-func (p *Stepper) hit(dst []byte, sec *section, in Input, i int, latest event.Micros, res *Result) []byte {
-	l, amount := in.Hits[i].Limit, in.Hits[i].Amount
-	window, added := l.Window.Add(append(p.window[:0], sec.window...), in.At, amount)
-	p.window = window
+// growth is about the most that a window's state grows by at one event: with that much room no
+// window needs memory of its own.
+const growth = 64
+
+// hit appends a section, empty for a limit that the key had not met, with the i-th hit's amount
+// added to its window, and judges it. The window is stepped where it is appended; where no
+// block is involved, that is all.
+func (p *Stepper) hit(dst []byte, sec rawSection, in *Input, i int, latest event.Micros, res *Result) []byte {
+	l := in.Hits[i].Limit
+	start := len(dst)
+	if sec.hasBlock() {
+		return p.hitBlock(dst, sec, in, i, latest, res)
+	}
+	dst = slices.Grow(dst, sectionHeadBytes+len(sec.body)+growth)
+	dst = append(append(dst, l.Hash[:]...), 0) // most bodies' lengths take one byte
+	body := len(dst)
+	dst = append(dst, sec.body...)
+	window, added, spent := l.Window.AddSpent(dst[body:], in.At, in.Hits[i].Amount)
+	switch {
+	case added.Late:
+		res.Late++
+		res.SpentAt = max(res.SpentAt, spent)
+		return append(dst[:start], sec.raw...)
+	case !l.quiet(added):
+		p.window = append(p.window[:0], window...)
+		return p.settle(dst[:start], &block{}, false, added, in, i, res)
+	}
+	res.SpentAt = max(res.SpentAt, spent)
+	return closeSection(dst[:body], window)
+}
+
+// hitBlock is hit for a section that has a block.
+func (p *Stepper) hitBlock(dst []byte, sec rawSection, in *Input, i int, latest event.Micros, res *Result) []byte {
+	l := in.Hits[i].Limit
+	b, window, err := readBlock(sec.body)
+	if err != nil {
+		return dst // not reached with a checked state
+	}
+	var added windows.Added
+	p.window, added = l.Window.Add(append(p.window[:0], window...), in.At, in.Hits[i].Amount)
 	if added.Late {
 		res.Late++
 		res.outlive(l, sec, latest)
 		return append(dst, sec.raw...)
 	}
-	b := &sec.block
-	out := l.judge(b, sec.hasBlock, window, added, amount > 0)
+	return p.settle(dst, &b, true, added, in, i, res)
+}
+
+// settle judges a hit whose window, with the event in it, is p.window, and appends its section.
+func (p *Stepper) settle(dst []byte, b *block, had bool, added windows.Added, in *Input, i int, res *Result) []byte {
+	l := in.Hits[i].Limit
+	out := l.judge(b, had, p.window, added, in.Hits[i].Amount > 0)
 	if out == fell {
 		p.cause = append(p.cause[:0], in.Cause.ID...)
 		b.id, b.partition, b.offset = p.cause, in.Cause.Partition, in.Cause.Offset
@@ -120,16 +167,16 @@ func (p *Stepper) hit(dst []byte, sec *section, in Input, i int, latest event.Mi
 	if out == fell || out == moved {
 		p.publish(b, in, i)
 	}
-	sec.hasBlock, sec.window = out != none, window
-	res.outlive(l, sec, latest)
+	res.SpentAt = max(res.SpentAt, l.Window.Spent(p.window))
 	if out == none {
-		b = nil
+		return appendSection(dst, l.Hash, nil, p.window)
 	}
-	return appendSection(dst, sec.hash, b, window)
+	res.SpentAt = max(res.SpentAt, b.until)
+	return appendSection(dst, l.Hash, b, p.window)
 }
 
 // publish notes a block that fell or moved as a change.
-func (p *Stepper) publish(b *block, in Input, i int) {
+func (p *Stepper) publish(b *block, in *Input, i int) {
 	if p.dims == nil {
 		p.dims, _ = event.ParseKey(in.Key) // a key that the Matcher made is well-formed
 	}
@@ -152,13 +199,13 @@ func (p *Stepper) sortChanges() {
 func (p *Stepper) spent(k keyState) event.Micros {
 	at := p.ids.spent(k.ids, k.latest)
 	for rest := k.sections; len(rest) > 0; {
-		var sec section
-		var err error
-		if sec, rest, err = nextSection(rest); err != nil {
+		sec, more, ok := cutSection(rest)
+		if !ok {
 			break
 		}
-		if l := p.set.byHash[sec.hash]; l != nil {
-			at = max(at, l.spent(&sec))
+		rest = more
+		if l := p.set.byHash[sec.hash()]; l != nil {
+			at = max(at, l.spent(sec))
 		}
 	}
 	return at
@@ -167,20 +214,20 @@ func (p *Stepper) spent(k keyState) event.Micros {
 // outlive moves SpentAt to when the limit's section no longer matters, if that is later. A
 // window is looked into only if it may be: no window matters for longer than two of its
 // lengths behind the key's latest time.
-func (r *Result) outlive(l *Limit, sec *section, latest event.Micros) {
-	if sec.hasBlock {
-		r.SpentAt = max(r.SpentAt, sec.block.until)
-	}
-	if later(latest, 2*l.PerMax) > r.SpentAt {
-		r.SpentAt = max(r.SpentAt, l.Window.Spent(sec.window))
+func (r *Result) outlive(l *Limit, sec rawSection, latest event.Micros) {
+	if sec.hasBlock() || later(latest, 2*l.PerMax) > r.SpentAt {
+		r.SpentAt = max(r.SpentAt, l.spent(sec))
 	}
 }
 
 // spent is when the limit's section no longer matters.
-func (l *Limit) spent(sec *section) event.Micros {
-	at := l.Window.Spent(sec.window)
-	if sec.hasBlock {
-		at = max(at, sec.block.until)
+func (l *Limit) spent(sec rawSection) event.Micros {
+	if !sec.hasBlock() {
+		return l.Window.Spent(sec.body)
 	}
-	return at
+	b, window, err := readBlock(sec.body)
+	if err != nil {
+		return event.NoTime // not reached with a checked state
+	}
+	return max(b.until, l.Window.Spent(window))
 }

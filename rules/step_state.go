@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -114,25 +115,67 @@ func appendHeader(dst []byte, latest event.Micros) []byte {
 	return binary.LittleEndian.AppendUint64(dst, uint64(latest))
 }
 
-// nextSection takes the first section off b, which is not empty.
+// rawSection is a section that is not looked into; its slices are parts of the state.
+type rawSection struct {
+	raw  []byte // all of it
+	body []byte // the block if there is one, and the window
+}
+
+// sectionHeadBytes is the most that stands ahead of a body.
+const sectionHeadBytes = len(SectionHash{}) + binary.MaxVarintLen32
+
+func (s rawSection) hash() SectionHash { return SectionHash(s.raw) }
+
+// hasBlock is false for the zero section, too.
+func (s rawSection) hasBlock() bool {
+	return len(s.raw) > len(SectionHash{}) && s.raw[len(SectionHash{})]&1 != 0
+}
+
+// cutSection takes the first section off b, which is not empty.
+func cutSection(b []byte) (s rawSection, rest []byte, ok bool) {
+	const h = len(SectionHash{})
+	if len(b) <= h {
+		return s, nil, false
+	}
+	head, w := uint64(b[h]), 1
+	if head >= 0x80 {
+		head, w = binary.Uvarint(b[h:])
+	}
+	if w <= 0 || head>>1 > uint64(len(b)-h-w) {
+		return s, nil, false
+	}
+	end := h + w + int(head>>1)
+	return rawSection{raw: b[:end:end], body: b[h+w : end : end]}, b[end:], true
+}
+
+// nextSection is cutSection, and takes the section apart.
 func nextSection(b []byte) (s section, rest []byte, err error) {
-	if len(b) < len(s.hash) {
+	cut, rest, ok := cutSection(b)
+	if !ok {
 		return s, nil, fmt.Errorf("%w: a section is cut off", errState)
 	}
-	n := copy(s.hash[:], b)
-	head, w := binary.Uvarint(b[n:])
-	n += w
-	if w <= 0 || head>>1 > uint64(len(b)-n) {
-		return s, nil, fmt.Errorf("%w: a section is cut off", errState)
-	}
-	end := n + int(head>>1)
-	s.raw, s.window = b[:end:end], b[n:end:end]
-	if s.hasBlock = head&1 != 0; s.hasBlock {
+	s.hash, s.raw, s.window = cut.hash(), cut.raw, cut.body
+	if s.hasBlock = cut.hasBlock(); s.hasBlock {
 		if s.block, s.window, err = readBlock(s.window); err != nil {
 			return s, nil, err
 		}
 	}
-	return s, b[end:], nil
+	return s, rest, nil
+}
+
+// closeSection ends a section without a block: dst ends with its head, of which the length is still
+// a single 0, and behind that in the same memory, unless it did not fit, stands the window.
+func closeSection(dst, window []byte) []byte {
+	head := uint64(len(window)) << 1
+	at := len(dst) - 1
+	if head < 0x80 {
+		dst[at] = byte(head)
+		return append(dst, window...)
+	}
+	w := uvarintLen(head)
+	dst = slices.Grow(dst, w+len(window))
+	copy(dst[at+w:at+w+len(window)], window) // before the head, which takes the place of its first bytes
+	return append(binary.AppendUvarint(dst[:at], head), dst[at+w:at+w+len(window)]...)
 }
 
 // appendSection appends a section made of its parts. A nil blk is none.
