@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -22,6 +23,9 @@ type apiEntry struct {
 	weight int64
 	rank   int // its length; an exact name's is above all
 	place  int // in the rule, to decide between patterns of one length
+
+	apiOnly bool          // the rule asks for nothing but the API
+	unit    event.Decimal // what it counts for an event of cost 1, unless it sums
 }
 
 // apiNode is where the patterns are that begin with the same segments.
@@ -47,7 +51,8 @@ func newAPIIndex(rules []*Rule) *apiIndex {
 	ix := &apiIndex{exact: map[string][]apiEntry{}}
 	for _, r := range rules {
 		for place, a := range r.match.apis {
-			entry := apiEntry{rule: r, weight: a.weight, rank: len(a.pattern), place: place}
+			entry := apiEntry{rule: r, weight: a.weight, rank: len(a.pattern), place: place, apiOnly: r.match.apiOnly()}
+			entry.unit, _ = countAmount(event.One, a.weight)
 			if strings.Contains(a.pattern, "*") {
 				ix.root.add(a.pattern, entry)
 				continue

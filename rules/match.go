@@ -38,6 +38,11 @@ type attrMatch struct {
 	values []string
 }
 
+// apiOnly reports whether the API decides alone.
+func (rm *ruleMatch) apiOnly() bool {
+	return len(rm.outcomes) == 0 && len(rm.attrs) == 0 && rm.when == nil
+}
+
 // fits reports whether outcome and attributes are what the rule wants.
 func (rm *ruleMatch) fits(e *event.Event) bool {
 	if len(rm.outcomes) > 0 && !slices.Contains(rm.outcomes, e.Outcome) {
@@ -83,7 +88,7 @@ type Matcher struct {
 	used  []*shapeKey // those that the current event has hits under
 	works []Work
 	event uint64 // counts Match calls: tells what in keys is of the current one
-	text  []byte // of an address or a uid
+	text  []byte // of an address
 
 	vm  vm.VM
 	env whenEnv
@@ -126,19 +131,27 @@ func (m *Matcher) Match(e *event.Event, at event.Micros) []Work {
 	if e.Cost < 0 {
 		return nil // it takes back what another event counted: no rule has refunds yet
 	}
-	for _, entry := range m.rules(e.API) {
+	entries := m.rules(e.API)
+	for i := range entries {
+		entry := &entries[i]
 		r := entry.rule
-		if !r.match.fits(e) {
+		if !entry.apiOnly && !r.match.fits(e) {
 			continue
 		}
-		key := m.key(e, r.Shape)
-		if !key.there || !m.holds(r, e, at) {
+		key := &m.keys[r.Shape.Index]
+		if key.event != m.event {
+			m.makeKey(key, e, r.Shape)
+		}
+		if !key.there || !entry.apiOnly && !m.holds(r, e, at) {
 			continue
 		}
-		amount, reason := r.amount(e, entry.weight)
-		if reason != "" {
-			m.Skipped = append(m.Skipped, Skip{Rule: r, Reason: reason})
-			continue
+		amount := entry.unit
+		if r.Count != CountEvents || e.Cost != event.One {
+			var reason string
+			if amount, reason = r.amount(e, entry.weight); reason != "" {
+				m.Skipped = append(m.Skipped, Skip{Rule: r, Reason: reason})
+				continue
+			}
 		}
 		if len(key.hits) == 0 {
 			m.used = append(m.used, key)
@@ -151,7 +164,7 @@ func (m *Matcher) Match(e *event.Event, at event.Micros) []Work {
 	for i := range m.works {
 		w := &m.works[i]
 		w.Hits = m.used[i].hits
-		w.Hash = m.hash(e, w)
+		w.Hash = hashOf(e, w)
 	}
 	return m.works
 }
@@ -193,11 +206,10 @@ func (m *Matcher) holds(r *Rule, e *event.Event, at event.Micros) bool {
 	return holds
 }
 
-// hash is what the partition of a Work's key follows from.
-func (m *Matcher) hash(e *event.Event, w *Work) uint32 {
+// hashOf is what the partition of a Work's key follows from.
+func hashOf(e *event.Event, w *Work) uint32 {
 	if !w.Shape.HasUID {
 		return event.Murmur2(w.Key)
 	}
-	m.text = append(m.text[:0], e.UID...)
-	return event.Murmur2(m.text)
+	return event.Murmur2(e.UID)
 }

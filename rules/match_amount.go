@@ -48,7 +48,12 @@ func sumAmount(number string, weight int64, cost event.Decimal) (event.Decimal, 
 	if n < 0 {
 		return 0, SkipNegative
 	}
-	if weighed := n.TimesInt(weight); weighed < event.MaxDecimal {
+	weighed := n.TimesInt(weight)
+	switch {
+	case weighed == event.MaxDecimal:
+	case cost == event.One:
+		return weighed, ""
+	default:
 		return weighed.Times(cost), ""
 	}
 	return sumAmountSlow(number, weight, cost)

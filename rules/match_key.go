@@ -7,19 +7,14 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// key returns the event's key of a shape, which is built once an event.
-func (m *Matcher) key(e *event.Event, shape *KeyShape) *shapeKey {
-	k := &m.keys[shape.Index]
-	if k.event == m.event {
-		return k
-	}
+// makeKey makes the event's key of a shape, once an event.
+func (m *Matcher) makeKey(k *shapeKey, e *event.Event, shape *KeyShape) {
 	k.event, k.there, k.text = m.event, true, k.text[:0]
 	for _, dim := range shape.Dims {
 		if k.there = m.appendDim(k, e, dim); !k.there {
 			break
 		}
 	}
-	return k
 }
 
 // appendDim appends one dimension to a key's text; false when the event lacks it.

@@ -217,7 +217,8 @@ func TestAddressesInKeys(t *testing.T) {
 		set := &Set{Shapes: []*KeyShape{{Dims: []string{"ip", "ip/64"}}}}
 		m := set.NewMatcher()
 		m.begin()
-		got := m.key(&event.Event{IP: ip}, set.Shapes[0])
+		var got shapeKey
+		m.makeKey(&got, &event.Event{IP: ip}, set.Shapes[0])
 		want := event.AppendDim(event.AppendDim(nil, "ip", ip.String()), "ip/64", network)
 		if string(got.text) != string(want) {
 			t.Fatalf("got %s, want %s", got.text, want)

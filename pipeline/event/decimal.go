@@ -14,6 +14,9 @@ var ErrDecimal = errors.New("event: not a decimal of at most 6 fraction digits")
 // ParseDecimal reads a JSON number exactly: 1, 0.5, -3, 1e3. Zeros behind the sixth fraction digit
 // are let go; any other digit there is an error, and so is a number beyond ±MaxDecimal.
 func ParseDecimal(text string) (Decimal, error) {
+	if d, ok := smallWhole(text); ok {
+		return d, nil
+	}
 	n, ok := splitNumber(text)
 	if !ok {
 		return 0, fmt.Errorf("%w: %.40q", ErrDecimal, text)
@@ -23,6 +26,23 @@ func ParseDecimal(text string) (Decimal, error) {
 		return 0, fmt.Errorf("%w: %.40q", ErrDecimal, text)
 	}
 	return d, nil
+}
+
+// smallWhole reads what most numbers are: a few digits and nothing else.
+func smallWhole(text string) (Decimal, bool) {
+	const most = 12 // digits that cannot overflow
+	if len(text) == 0 || len(text) > most || text[0] == '0' && len(text) > 1 {
+		return 0, false
+	}
+	var d Decimal
+	for i := range len(text) {
+		c := text[i] - '0'
+		if c > 9 {
+			return 0, false
+		}
+		d = d*10 + Decimal(c)
+	}
+	return d * One, true
 }
 
 // decimal returns n cut to millionths, saturating, and whether that is n.

@@ -42,7 +42,7 @@ var unreserved = func() (t [256]bool) {
 }()
 
 // Murmur2 is Kafka's default partitioner's hash (org.apache.kafka.common.utils.Utils.murmur2).
-func Murmur2(key []byte) uint32 {
+func Murmur2[T string | []byte](key T) uint32 {
 	const m, seed = 0x5bd1e995, 0x9747b28c
 	h := uint32(seed) ^ uint32(len(key))
 	for len(key) >= 4 {
