@@ -49,6 +49,7 @@ func (a *Program) Run(ctx context.Context) error {
 	mux := http.NewServeMux()
 	ops.Health(mux, ready)
 	mux.HandleFunc("GET /v1/explain", agg.ServeExplain)
+	mux.HandleFunc("GET /v1/hot-keys", agg.ServeHotKeys)
 	g.Go(func() error { return ops.Serve(ctx, a.HTTP, mux) })
 	if a.Metrics != nil {
 		g.Go(func() error { return ops.Serve(ctx, a.Metrics, ops.MetricsHandler(a.Registry)) })

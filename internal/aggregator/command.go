@@ -42,7 +42,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	a := &Program{}
 	c := &a.Config
 	rulesFile := o.String("rules", "", "rule `FILE`; required")
-	listen := o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: /v1/explain, /healthz, /readyz")
+	listen := o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: /v1/explain, /v1/hot-keys, /healthz, /readyz")
 	metrics := o.String("metrics-listen", "127.0.0.1:9091", "Prometheus metrics on `HOST:PORT`; keep it private")
 	o.StringVar(&c.Prefix, "prefix", "tallygate", "`name` that all topics, the group and the Redis keys begin with")
 	o.StringVar(&c.Advertise, "advertise", "", "`HOST:PORT` where other instances reach this one's HTTP API (default --listen, with this machine's name for all interfaces)")
@@ -53,6 +53,9 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	o.DurationVar(&c.SessionTimeout, "session-timeout", 10*time.Second, "`time` without a heartbeat after which partitions go to others")
 	o.StringVar(&c.BrokerTime, "broker-time", "append", "append: records carry the broker's time; create: take the producers' `time`")
 	o.BoolVar(&c.AcceptNewTopic, "accept-new-topic", false, "go on, counts kept, after a topic was recreated or cut")
+	o.Float64Var(&c.HotShare, "hot-key-share", 0.1, "`share` of its partition's events from which on the log tells of a key; below 0 of none")
+	o.Float64Var(&c.HotRate, "hot-key-rate", 100, "`events` a second that such a key, or a partition that has far more than others, has at least")
+	o.BoolVar(&c.LogHotKeys, "log-hot-keys", false, "name hot keys in the log; without it only their dimensions are")
 	o.IntVar(&a.Shards, "shards", 1, "`number` of shards of the blocklist, for Redis Cluster")
 	o.BoolVar(&a.PublishOnly, "publish-only", false, "only copy the verdict topic into Redis")
 	if err := o.ParseOnly(args); err != nil {

@@ -30,6 +30,7 @@ aggregator may be asked: the one that owns the key answers.
 type explainAnswer struct {
 	Key       map[string]string   `json:"key"`
 	Partition int32               `json:"partition"`
+	Hot       *keyHeat            `json:"hot"`
 	Rules     []rules.Explanation `json:"rules"`
 }
 
@@ -133,6 +134,9 @@ func (a *explainAnswer) write(out io.Writer) error {
 			says += " (shadow)"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s to %s\t%s\n", e.Rule, e.Count, e.Limit, clock(e.From), clock(e.Until), says)
+	}
+	if a.Hot != nil {
+		fmt.Fprintf(w, "\nThis key gets %.1f%% of the events of its partition %d: %.0f a second.\n", 100*a.Hot.Share, a.Partition, a.Hot.EventsPerSecond)
 	}
 	return w.Flush()
 }

@@ -21,6 +21,7 @@ const mainUsage = `tallygate is the tool of Tallygate, the engine for asynchrono
   tallygate test FILE…   do rules do what their tests expect?
   tallygate replay FILE… who would new rules have blocked?
   tallygate explain KEY  what has a key counted, and why is it blocked?
+  tallygate hot-keys     which keys take much of their partition?
   tallygate emit FILE    send an access log, or events, to Kafka
   tallygate doctor       what is wrong with Kafka, Redis and all in between, and what to do?
   tallygate version
@@ -47,6 +48,8 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		return replay.Command(ctx, rest, stdin, stdout, stderr, getenv)
 	case "explain":
 		return Explain(ctx, rest, stdout, stderr, getenv)
+	case "hot-keys":
+		return HotKeys(ctx, rest, stdout, stderr, getenv)
 	case "emit":
 		return emitcmd.Run(ctx, rest, stdin, stdout, stderr, getenv)
 	case "doctor":

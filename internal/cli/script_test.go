@@ -95,10 +95,21 @@ func fakeAggregator() http.Handler {
 			_, _ = io.WriteString(w, `{"key": {"asked": "`+r.URL.RawQuery+`"}, "partition": 0, "rules": []}`)
 		}
 	})
+	mux.HandleFunc("GET /v1/hot-keys", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("limit") == "1" {
+			_, _ = io.WriteString(w, `{"partitions": [], "keys": []}`)
+			return
+		}
+		_, _ = io.WriteString(w, hot)
+	})
 	return mux
 }
 
-const explained = `{"key": {"uid": "42"}, "partition": 3, "rules": [
+const hot = `{"partitions": [{"partition": 0, "owner": "a:1", "events_per_second": 900, "share": 0.75}, {"partition": 1, "owner": "b:1", "events_per_second": 300.4, "share": 0.25}],
+ "keys": [{"key": {"uid": "42", "attrs.campaign": "summer sale"}, "partition": 0, "share": 0.302, "events_per_second": 271.8}],
+ "missing": [{"partition": 2, "reason": "it has no owner at the moment"}]}`
+
+const explained = `{"key": {"uid": "42"}, "partition": 3, "hot": {"share": 0.314, "events_per_second": 1570.2}, "rules": [
  {"rule": "search-combined", "count": 101, "limit": 100, "from": "2026-11-21T10:00:00Z", "until": "2026-11-21T10:01:00Z", "frees_at": null, "mode": "enforce", "latest": "2026-11-21T10:00:30Z",
   "verdict": {"rule": "search-combined", "key": {"uid": "42"}, "state": "block", "mode": "enforce", "action": "block", "apis": ["search.*"], "count": 101, "limit": 100,
    "since": "2026-11-21T10:00:01.5Z", "until": "2026-11-21T10:05:01.5Z", "seq": 0, "cause": {"id": "01J8Z3K4M5", "partition": 3, "offset": 118}}},

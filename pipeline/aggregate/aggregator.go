@@ -111,6 +111,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	defer wg.Wait()
 	defer stopSide()
 	wg.Go(func() { a.side.run(sideCtx) })
+	wg.Go(func() { a.watchHeat(sideCtx) })
 
 	wait := minBackoff
 	for {

@@ -212,6 +212,7 @@ func (p *partition) owner(w *rules.Work) int32 { return int32(w.Hash&0x7fffffff)
 // step applies an event to one key's state, once: what is at or below the key's mark is in it
 // already.
 func (p *partition) step(w *rules.Work, id string, at, broker event.Micros, l lane, m mark, cause verdict.Cause) error {
+	p.hot.Touch(w.Key)
 	var b block
 	ref, known := p.table.Get(w.Key)
 	if known {

@@ -33,6 +33,10 @@ type Config struct {
 
 	CheckpointEvery time.Duration // 0 is 1 s
 
+	HotShare   float64 // the log tells of a key with this share of its partition's events; 0 is 0.1, negative tells of none
+	HotRate    float64 // and at least this many of them a second; 0 is 100
+	LogHotKeys bool    // the log names such keys; without it, it names their dimensions only
+
 	// Kafka changes the connection's settings, such as TLS and SASL; nil changes nothing.
 	Kafka func(*sarama.Config)
 
@@ -66,6 +70,8 @@ func (c Config) withDefaults() Config {
 	c.BrokerTime = cmp.Or(c.BrokerTime, brokerTimeAppend)
 	c.SessionTimeout = cmp.Or(c.SessionTimeout, 10*time.Second)
 	c.CheckpointEvery = cmp.Or(c.CheckpointEvery, time.Second)
+	c.HotShare = cmp.Or(c.HotShare, 0.1)
+	c.HotRate = cmp.Or(c.HotRate, 100)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
@@ -95,6 +101,9 @@ func (c Config) validate() error {
 	}
 	if c.CheckpointEvery < 10*time.Millisecond {
 		errs = append(errs, fmt.Errorf("a checkpoint every %v: at least 10ms", c.CheckpointEvery))
+	}
+	if !(c.HotShare <= 1) || !(c.HotRate >= 0) { // NaN is neither
+		errs = append(errs, fmt.Errorf("a hot key's share of %v and %v events a second: a share up to 1, and not less than no events", c.HotShare, c.HotRate))
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("aggregator: %w", errors.Join(errs...))

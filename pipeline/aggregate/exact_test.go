@@ -282,26 +282,7 @@ func TestSeqIsTheOffsetOfTheStateThatMadeTheVerdictDurable(t *testing.T) {
 func TestExplainIsAnsweredByWhoeverIsAsked(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
-		var ms []*member
-		for range 2 {
-			var m *member
-			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { m.ServeExplain(w, q) }))
-			t.Cleanup(srv.Close)
-			m = r.start(set, func(c *Config) { c.Advertise = strings.TrimPrefix(srv.URL, "http://") })
-			ms = append(ms, m)
-		}
-		r.ready(ms...)
-		eventually(t, "the two share the partitions", func() bool {
-			for _, m := range ms {
-				m.mu.RLock()
-				n := len(m.parts)
-				m.mu.RUnlock()
-				if n != rigPartitions/2 || m.Ready() != nil {
-					return false
-				}
-			}
-			return true
-		})
+		ms := r.two(set)
 		for _, uid := range uids(20) {
 			r.emit(hit(uid, "x.y"))
 		}

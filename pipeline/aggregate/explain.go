@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,20 +57,12 @@ func (p *partition) stateOf(key []byte) ([]byte, error) {
 // Owner returns the advertised address of the instance that owns a partition, as the group's
 // coordinator knows it.
 func (a *Aggregator) Owner(ctx context.Context, partition int32) (string, error) {
-	groups, err := a.members.describe(a)
+	owners, err := a.owners()
 	if err != nil {
-		return "", fmt.Errorf("ask for the group's members: %w", err)
+		return "", err
 	}
-	for _, g := range groups {
-		for _, m := range g.Members {
-			addr, ok, err := a.owns(m, partition)
-			if err != nil {
-				return "", err
-			}
-			if ok {
-				return addr, ctx.Err()
-			}
-		}
+	if o, ok := owners[partition]; ok {
+		return o.addr, cmp.Or(o.err, ctx.Err())
 	}
 	return "", fmt.Errorf("partition %d has no owner at the moment: the group rebalances, or no instance runs", partition)
 }
@@ -103,26 +96,40 @@ func (s *members) describe(a *Aggregator) ([]*sarama.GroupDescription, error) {
 	return groups, err
 }
 
-func (a *Aggregator) owns(m *sarama.GroupMemberDescription, partition int32) (addr string, ok bool, err error) {
-	assigned, err := m.GetMemberAssignment()
+// owner is where a partition's owner is reached, or why it is not.
+type owner struct {
+	addr string
+	err  error
+}
+
+// owners are the owners of all partitions that have one, as the group's coordinator knows them.
+func (a *Aggregator) owners() (map[int32]owner, error) {
+	groups, err := a.members.describe(a)
 	if err != nil {
-		return "", false, fmt.Errorf("read the assignment of member %s: %w", m.MemberId, err)
+		return nil, fmt.Errorf("ask for the group's members: %w", err)
 	}
-	if assigned == nil {
-		return "", false, nil
+	all := map[int32]owner{}
+	for _, g := range groups {
+		for _, m := range g.Members {
+			assigned, err := m.GetMemberAssignment()
+			if err != nil {
+				return nil, fmt.Errorf("read the assignment of member %s: %w", m.MemberId, err)
+			}
+			if assigned == nil {
+				continue
+			}
+			meta, err := m.GetMemberMetadata()
+			if err != nil {
+				return nil, fmt.Errorf("read the metadata of member %s: %w", m.MemberId, err)
+			}
+			for _, id := range assigned.Topics[a.names.Events] {
+				if meta == nil || len(meta.UserData) == 0 {
+					all[id] = owner{err: fmt.Errorf("partition %d belongs to %s at %s, which advertises no address: start it with --advertise", id, m.ClientId, m.ClientHost)}
+					continue
+				}
+				all[id] = owner{addr: string(meta.UserData)}
+			}
+		}
 	}
-	for _, id := range assigned.Topics[a.names.Events] {
-		if id != partition {
-			continue
-		}
-		meta, err := m.GetMemberMetadata()
-		if err != nil {
-			return "", false, fmt.Errorf("read the metadata of member %s: %w", m.MemberId, err)
-		}
-		if meta == nil || len(meta.UserData) == 0 {
-			return "", false, fmt.Errorf("partition %d belongs to %s at %s, which advertises no address: start it with --advertise", partition, m.ClientId, m.ClientHost)
-		}
-		return string(meta.UserData), true, nil
-	}
-	return "", false, nil
+	return all, nil
 }

@@ -22,6 +22,7 @@ const forwardedHeader = "X-Tallygate-Forwarded"
 type explainReply struct {
 	Key       map[string]string   `json:"key"`
 	Partition int32               `json:"partition"`
+	Hot       *keyHeat            `json:"hot,omitempty"` // when it takes much of its partition
 	Rules     []rules.Explanation `json:"rules"`
 }
 
@@ -49,7 +50,7 @@ func (a *Aggregator) ServeExplain(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	reply := explainReply{Key: map[string]string{}, Partition: a.Partition(key), Rules: list}
+	reply := explainReply{Key: map[string]string{}, Partition: a.Partition(key), Hot: a.heatOf(key), Rules: list}
 	for _, d := range key {
 		reply.Key[d.Name] = d.Value
 	}

@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,6 +23,7 @@ type metrics struct {
 	lagging      *prometheus.GaugeVec
 	keys         *prometheus.GaugeVec
 	stateBytes   *prometheus.GaugeVec
+	eventRates   *prometheus.GaugeVec
 	toVerdict    prometheus.Histogram
 	forwarded    prometheus.Counter
 	droppedIPs   prometheus.Counter
@@ -74,6 +76,7 @@ func newMetrics(reg prometheus.Registerer, set *rules.Set) *metrics {
 		lagging:      gauges("partition_lag", "Records of the event partition that are not processed yet.", "partition"),
 		keys:         gauges("state_keys", "Keys in memory.", "partition"),
 		stateBytes:   gauges("state_bytes", "Memory that the keys' states and their index take.", "partition"),
+		eventRates:   gauges("partition_events_per_second", "Events counted lately, one a key: about the last half minute.", "partition"),
 		toVerdict:    histogram("event_to_verdict_seconds", "From the event's broker time until its verdict is acknowledged.", prometheus.ExponentialBuckets(0.0005, 2, 16)),
 		forwarded:    counter("events_forwarded_total", "Events forwarded to the partition that owns one of their keys."),
 		droppedIPs:   counter("event_dropped_ips_total", "Events whose ip does not parse; they count without it."),
@@ -112,6 +115,18 @@ func (m *metrics) closed(p *partition) {
 	m.keys.DeleteLabelValues(p.label())
 	m.stateBytes.DeleteLabelValues(p.label())
 	m.lagging.DeleteLabelValues(p.label())
+}
+
+// heats shows the partitions' rates, in place of those that were shown last.
+func (m *metrics) heats(list, last []heat) {
+	for _, h := range last {
+		if !slices.ContainsFunc(list, func(now heat) bool { return now.partition == h.partition }) {
+			m.eventRates.DeleteLabelValues(strconv.Itoa(int(h.partition)))
+		}
+	}
+	for _, h := range list {
+		m.eventRates.WithLabelValues(strconv.Itoa(int(h.partition))).Set(round(h.rate, 10))
+	}
 }
 
 func (m *metrics) lag(p *partition, n int64) {

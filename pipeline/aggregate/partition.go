@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/lovoo/goka/storage"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/hotkeys"
 	"github.com/tallygate/tallygate/pipeline/aggregate/state"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
@@ -65,6 +67,7 @@ type partitionState struct {
 	broker    event.Micros             // the greatest broker time seen
 	loops     map[int32]*fenced.Writer // by target partition
 	side      sideTicket
+	hot       *hotkeys.Sketch // of keys that get many events
 }
 
 func newPartition(a *Aggregator, id int32, s *session) *partition {
@@ -87,6 +90,7 @@ func newPartition(a *Aggregator, id int32, s *session) *partition {
 			producers: newProducers(),
 			broker:    event.NoTime,
 			loops:     map[int32]*fenced.Writer{},
+			hot:       hotkeys.New(rand.Uint64()),
 		},
 		pending: pendings{byKey: map[string][]*pendingVerdict{}},
 		matcher: a.cfg.Rules.NewMatcher(),

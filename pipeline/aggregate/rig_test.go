@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"runtime"
@@ -47,12 +49,7 @@ func TestMain(m *testing.M) {
 func everyKafka(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Parallel() // they wait more than they work
 	t.Run("kfake", func(t *testing.T) {
-		s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{}) // outlives the members, which cleanups end
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
-		test(t, newRig(t, s.Kafka))
+		test(t, newRig(t, startKfake(t)))
 	})
 	t.Run("kafka", func(t *testing.T) { test(t, newRig(t, servers.Kafka(t))) })
 }
@@ -152,6 +149,49 @@ func (m *member) end(t *testing.T) {
 		buf := make([]byte, 1<<20)
 		t.Fatalf("the aggregator does not stop:\n%s", buf[:runtime.Stack(buf, true)])
 	}
+}
+
+// two starts two members that share the partitions, and can ask each other.
+func (r *rig) two(set *rules.Set) []*member {
+	r.t.Helper()
+	var ms []*member
+	for range 2 {
+		var m *member
+		mux := http.NewServeMux()
+		mux.HandleFunc("/v1/explain", func(w http.ResponseWriter, q *http.Request) { m.ServeExplain(w, q) })
+		mux.HandleFunc("/v1/hot-keys", func(w http.ResponseWriter, q *http.Request) { m.ServeHotKeys(w, q) })
+		srv := httptest.NewServer(mux)
+		r.t.Cleanup(srv.Close)
+		m = r.start(set, func(c *Config) { c.Advertise = strings.TrimPrefix(srv.URL, "http://") })
+		ms = append(ms, m)
+	}
+	r.ready(ms...)
+	eventually(r.t, "the two share the partitions", func() bool { return sharing(ms...) })
+	return ms
+}
+
+// sharing reports whether members that are ready have equally many partitions.
+func sharing(ms ...*member) bool {
+	for _, m := range ms {
+		m.mu.RLock()
+		n := len(m.parts)
+		m.mu.RUnlock()
+		if n != rigPartitions/len(ms) || m.Ready() != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// startKfake starts an embedded Kafka for one test.
+func startKfake(t *testing.T) []string {
+	t.Helper()
+	s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{}) // outlives the members, which cleanups end
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s.Kafka
 }
 
 // eventually waits for a condition.

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+const hotKeysUsage = `
+tallygate hot-keys shows which keys take much of their partition, and what each partition has
+to do: about the last half minute. Any aggregator may be asked: it asks the others.
+
+  tallygate hot-keys
+  tallygate hot-keys --limit 100 --json
+`
+
+// hotAnswer is what an aggregator answers.
+type hotAnswer struct {
+	Partitions []struct {
+		Partition       int32   `json:"partition"`
+		Owner           string  `json:"owner"`
+		EventsPerSecond float64 `json:"events_per_second"`
+		Share           float64 `json:"share"`
+	} `json:"partitions"`
+	Keys []struct {
+		Key       map[string]string `json:"key"`
+		Partition int32             `json:"partition"`
+		keyHeat
+	} `json:"keys"`
+	Missing []struct {
+		Partition int32  `json:"partition"`
+		Reason    string `json:"reason"`
+	} `json:"missing"`
+}
+
+// keyHeat is what a key takes of its partition.
+type keyHeat struct {
+	Share           float64 `json:"share"`
+	EventsPerSecond float64 `json:"events_per_second"`
+}
+
+// HotKeys is `tallygate hot-keys`.
+func HotKeys(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
+	o := ops.NewOptions("tallygate hot-keys", hotKeysUsage, stdout, getenv)
+	addr := o.String("aggregator", "127.0.0.1:8081", "an aggregator's HTTP API, `HOST:PORT`")
+	limit := o.Int("limit", 20, "`number` of keys to show at most")
+	asJSON := o.Bool("json", false, "write the aggregator's answer as it is")
+	if err := o.ParseOnly(args); err != nil {
+		return ops.Exit(stderr, "tallygate hot-keys", err)
+	}
+	body, err := ask(ctx, fmt.Sprintf("http://%s/v1/hot-keys?limit=%d", *addr, *limit))
+	if err != nil {
+		return ops.Exit(stderr, "tallygate hot-keys", err)
+	}
+	if *asJSON {
+		_, err = stdout.Write(body)
+		return ops.Exit(stderr, "tallygate hot-keys", err)
+	}
+	var a hotAnswer
+	if err := json.Unmarshal(body, &a); err != nil {
+		return ops.Exit(stderr, "tallygate hot-keys", fmt.Errorf("read the aggregator's answer: %w", err))
+	}
+	return ops.Exit(stderr, "tallygate hot-keys", a.write(stdout))
+}
+
+func (a *hotAnswer) write(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if len(a.Keys) == 0 {
+		fmt.Fprintln(w, "no key takes much of its partition")
+	} else {
+		fmt.Fprintln(w, "KEY\tPARTITION\tOF ITS EVENTS\tEVENTS/S")
+		for _, k := range a.Keys {
+			fmt.Fprintf(w, "%s\t%d\t%.1f%%\t%.0f\n", keyText(k.Key), k.Partition, 100*k.Share, k.EventsPerSecond)
+		}
+	}
+	fmt.Fprintln(w, "\nPARTITION\tOF ALL EVENTS\tEVENTS/S\tOWNER")
+	for _, p := range a.Partitions {
+		fmt.Fprintf(w, "%d\t%.1f%%\t%.0f\t%s\n", p.Partition, 100*p.Share, p.EventsPerSecond, p.Owner)
+	}
+	for _, m := range a.Missing {
+		fmt.Fprintf(w, "%d\t-\t-\t%s\n", m.Partition, m.Reason)
+	}
+	return w.Flush()
+}
+
+// keyText writes a key as record keys have it.
+func keyText(key map[string]string) string {
+	dims := make([]event.Dim, 0, len(key))
+	for name, value := range key {
+		dims = append(dims, event.Dim{Name: name, Value: value})
+	}
+	return event.FormatKey(dims)
+}

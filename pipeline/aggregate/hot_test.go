@@ -1,0 +1,166 @@
+package aggregate
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/hotkeys"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// One user makes half of all events. Whichever instance is asked, it tells who, of what
+// partition, and what each partition has; and explain says it of that user.
+func TestHotKeysAreSeenFromEveryInstance(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		ms := r.two(compile(t, yearly))
+		for i := range 400 {
+			r.emit(hit("busy", "x.y"), hit(fmt.Sprintf("u%d", i), "x.y"))
+		}
+		partition := event.Partition([]byte("busy"), rigPartitions)
+		for _, m := range ms {
+			var reply hotReply
+			eventually(t, "all has been counted", func() bool {
+				reply = hotKeys(t, m, "")
+				return len(reply.Partitions) == rigPartitions && len(reply.Keys) > 0 && reply.Keys[0].Share > 0.7
+			})
+			k := reply.Keys[0]
+			if k.Key["uid"] != "busy" || k.Partition != partition || k.Share > 0.9 || k.EventsPerSecond <= 0 || len(reply.Missing) > 0 {
+				t.Errorf("%+v", reply)
+			}
+			owners := map[string]bool{}
+			for i, p := range reply.Partitions {
+				if owners[p.Owner] = true; p.Partition != int32(i) || (p.Share > 0.5) != (p.Partition == partition) {
+					t.Errorf("partition %+v", p)
+				}
+			}
+			if len(owners) != 2 {
+				t.Errorf("owners %v", owners)
+			}
+			if reply := hotKeys(t, m, "?limit=1"); len(reply.Keys) != 1 {
+				t.Errorf("one key was asked for: %+v", reply.Keys)
+			}
+			if body := ask(m.ServeExplain, "/v1/explain?uid=busy").Body.String(); !strings.Contains(body, `"hot":{"share":0.`) {
+				t.Errorf("explain does not say that the key is hot: %s", body)
+			}
+			for _, bad := range []string{"0", "1001", "many"} {
+				if w := ask(m.ServeHotKeys, "/v1/hot-keys?limit="+bad); w.Code != http.StatusBadRequest {
+					t.Errorf("limit %s answers %d", bad, w.Code)
+				}
+			}
+		}
+	})
+}
+
+// What an instance that does not answer has is said to be missing, and why.
+func TestHotKeysSayWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, startKfake(t))
+	m := r.start(compile(t, yearly), func(c *Config) { c.Advertise = "127.0.0.1:1" })
+	silent := r.start(compile(t, yearly))
+	r.ready(m, silent)
+	eventually(t, "the two share the partitions", func() bool { return sharing(m, silent) })
+	eventually(t, "the partitions of the silent one are missing", func() bool { return len(hotKeys(t, m, "").Missing) == rigPartitions/2 })
+	for _, p := range hotKeys(t, m, "").Missing {
+		if !strings.Contains(p.Reason, "advertises no address") {
+			t.Errorf("%+v", p)
+		}
+	}
+	eventually(t, "nobody answers where the other one says it is", func() bool {
+		list := hotKeys(t, silent, "").Missing
+		return len(list) == rigPartitions/2 && strings.Contains(list[0].Reason, "ask its owner")
+	})
+}
+
+func ask(handler http.HandlerFunc, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	handler(w, httptest.NewRequest(http.MethodGet, path, nil)) //nolint:noctx // it is answered at once
+	return w
+}
+
+func hotKeys(t *testing.T, m *member, query string) (reply hotReply) {
+	t.Helper()
+	w := ask(m.ServeHotKeys, "/v1/hot-keys"+query)
+	if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil || w.Code != http.StatusOK {
+		t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+	}
+	return reply
+}
+
+func TestWhatTheLogTellsOfHeat(t *testing.T) {
+	hot := func(partition int32, rate, share float64) heat {
+		return heat{partition, rate, []hotkeys.Key{{Text: []byte("attrs.a=x&uid=42"), Share: share, Rate: share * rate}}}
+	}
+	even := []heat{{partition: 0, rate: 1000}, {partition: 1, rate: 1100}, {partition: 2, rate: 900}}
+	for _, c := range []struct {
+		about string
+		list  []heat
+		want  []string // the partitions told of, and in which words
+	}{
+		{"nothing", even, nil},
+		{"one key", []heat{even[0], hot(1, 1100, 0.2), even[2]}, []string{"1 one key"}},
+		{"a key below the share", []heat{even[0], hot(1, 1100, 0.09), even[2]}, nil},
+		{"a key below the rate", []heat{even[0], hot(1, 400, 0.2), even[2]}, nil},
+		{"a partition", []heat{even[0], {partition: 1, rate: 3000}, even[2]}, []string{"1 a partition"}},
+		{"a partition, none of much", []heat{{partition: 0, rate: 1}, {partition: 1, rate: 90}}, nil},
+		{"the only partition", []heat{{partition: 1, rate: 90_000}}, nil},
+		{"a key and its partition: one line", []heat{even[0], hot(1, 9000, 0.2), even[2]}, []string{"1 one key"}},
+	} {
+		j := heatJudge{share: 0.1, rate: 100}
+		if lines := j.lines(0, c.list); lines != nil {
+			t.Errorf("%s: lines at once: %v", c.about, lines)
+		}
+		var got []string
+		for at := event.Micros(0); at < hotQuiet+hotWarmup; at += event.Second {
+			for _, l := range j.lines(at, c.list) {
+				got = append(got, fmt.Sprint(l.args[1], " ", l.what[:len("one key")]))
+				if strings.Contains(fmt.Sprint(l.args...), "42") {
+					t.Errorf("%s: the log has the key: %v", c.about, l.args)
+				}
+			}
+		}
+		for i := range c.want {
+			c.want[i] = c.want[i][:len("1 one key")]
+		}
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.about, got, c.want)
+		}
+	}
+}
+
+func TestHeatLines(t *testing.T) {
+	list := []heat{{7, 1000, []hotkeys.Key{{Text: []byte("attrs.a=x&uid=42"), Share: 0.5, Rate: 500}}}}
+	j := heatJudge{share: 0.1, rate: 100, names: true}
+	told := 0
+	for at := event.Micros(0); at < 5*event.Minute; at += event.Second {
+		for _, l := range j.lines(at, list) {
+			told++
+			if !reflect.DeepEqual(l.args, []any{"partition", int32(7), "share", 0.5, "events_per_second", 500.0, "dimensions", "attrs.a&uid", "key", "attrs.a=x&uid=42"}) {
+				t.Errorf("%v", l.args)
+			}
+		}
+	}
+	if told != 5 {
+		t.Errorf("%d lines in five minutes", told)
+	}
+	j.lines(5*event.Minute, nil) // given away
+	for at := 5 * event.Minute; at < 5*event.Minute+hotWarmup-event.Second; at += event.Second {
+		if lines := j.lines(at+event.Second, list); lines != nil {
+			t.Fatalf("a line about a partition that was just taken over: %v", lines)
+		}
+	}
+	off := heatJudge{share: -1, rate: 100}
+	for at := event.Micros(0); at < event.Minute; at += event.Second {
+		if off.lines(at, list) != nil {
+			t.Fatal("a line, though they were turned off")
+		}
+	}
+	if _, err := New(Config{Brokers: []string{"k:1"}, Rules: compile(t, yearly), HotShare: math.NaN()}); err == nil {
+		t.Error("a share that is no number was taken")
+	}
+}

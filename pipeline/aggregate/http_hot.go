@@ -1,0 +1,216 @@
+package aggregate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// hotReply is what GET /v1/hot-keys answers.
+type hotReply struct {
+	Partitions []hotPartition `json:"partitions"`        // in order
+	Keys       []hotKey       `json:"keys"`              // the busiest first
+	Missing    []hotMissing   `json:"missing,omitempty"` // partitions that nobody answered for
+}
+
+// hotPartition is how much a partition has to do.
+type hotPartition struct {
+	Partition       int32   `json:"partition"`
+	Owner           string  `json:"owner"`
+	EventsPerSecond float64 `json:"events_per_second"`
+	Share           float64 `json:"share"` // of what all partitions that answered have
+}
+
+// hotKey is a key that takes much of its partition.
+type hotKey struct {
+	Key       map[string]string `json:"key"`
+	Partition int32             `json:"partition"`
+	keyHeat
+}
+
+// keyHeat is how much a key takes.
+type keyHeat struct {
+	Share           float64 `json:"share"` // of its partition's events
+	EventsPerSecond float64 `json:"events_per_second"`
+}
+
+type hotMissing struct {
+	Partition int32  `json:"partition"`
+	Reason    string `json:"reason"`
+}
+
+const (
+	defaultHotKeys = 20
+	maxHotKeys     = 1000
+)
+
+// ServeHotKeys answers GET /v1/hot-keys[?limit=]: every partition's rate and the hottest keys,
+// from all instances of the group, whichever one is asked.
+func (a *Aggregator) ServeHotKeys(w http.ResponseWriter, r *http.Request) {
+	limit, err := hotLimit(r)
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	found := a.found.Load()
+	if found == nil {
+		problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
+		return
+	}
+	reply := a.ownHeat()
+	if r.Header.Get(forwardedHeader) == "" {
+		a.askOthers(r.Context(), found.Partitions, &reply)
+	}
+	reply.finish(limit)
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(reply) // a client that went away is no error of ours
+}
+
+func hotLimit(r *http.Request) (int, error) {
+	text := r.URL.Query().Get("limit")
+	if text == "" {
+		return defaultHotKeys, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxHotKeys {
+		return 0, fmt.Errorf("limit is %.20q, want 1 to %d", text, maxHotKeys)
+	}
+	return n, nil
+}
+
+// ownHeat is what this instance knows: of the partitions that it owns.
+func (a *Aggregator) ownHeat() hotReply {
+	var reply hotReply
+	for _, h := range a.heats(now(), shownShare) {
+		reply.Partitions = append(reply.Partitions, hotPartition{Partition: h.partition, Owner: cmp.Or(a.cfg.Advertise, a.instance()), EventsPerSecond: round(h.rate, 10)})
+		for _, k := range h.keys {
+			dims, err := event.ParseKey(k.Text)
+			if err != nil {
+				continue // every key's text was made by AppendKey
+			}
+			key := hotKey{Key: map[string]string{}, Partition: h.partition, keyHeat: keyHeat{round(k.Share, 1000), round(k.Rate, 10)}}
+			for _, d := range dims {
+				key.Key[d.Name] = d.Value
+			}
+			reply.Keys = append(reply.Keys, key)
+		}
+	}
+	return reply
+}
+
+// askOthers adds what the other instances know, and which partitions nobody answered for.
+func (a *Aggregator) askOthers(ctx context.Context, partitions int32, reply *hotReply) {
+	why := map[string]error{} // by address
+	owners, err := a.owners()
+	if err == nil {
+		mine := map[int32]bool{}
+		for _, p := range reply.Partitions {
+			mine[p.Partition] = true
+		}
+		others := map[string]bool{}
+		for id, o := range owners {
+			if !mine[id] && o.addr != "" {
+				others[o.addr] = true
+			}
+		}
+		var mu sync.Mutex
+		var asked sync.WaitGroup
+		for addr := range others {
+			asked.Go(func() {
+				theirs, err := askHeat(ctx, addr)
+				mu.Lock()
+				defer mu.Unlock()
+				why[addr] = err
+				reply.Partitions = append(reply.Partitions, theirs.Partitions...)
+				reply.Keys = append(reply.Keys, theirs.Keys...)
+			})
+		}
+		asked.Wait()
+	}
+	for id := range partitions {
+		if slices.ContainsFunc(reply.Partitions, func(p hotPartition) bool { return p.Partition == id }) {
+			continue
+		}
+		o, ok := owners[id]
+		reason := cmp.Or(err, why[o.addr], o.err)
+		switch {
+		case reason != nil:
+		case !ok:
+			reason = errors.New("it has no owner at the moment")
+		default:
+			reason = errors.New("it is changing its owner")
+		}
+		reply.Missing = append(reply.Missing, hotMissing{id, reason.Error()})
+	}
+}
+
+// askHeat asks another instance for what it knows itself.
+func askHeat(ctx context.Context, addr string) (reply hotReply, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/v1/hot-keys?limit=%d", addr, maxHotKeys), nil)
+	if err != nil {
+		return reply, err
+	}
+	req.Header.Set(forwardedHeader, "1")
+	resp, err := explainClient.Do(req)
+	if err != nil {
+		return reply, fmt.Errorf("ask its owner: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return reply, fmt.Errorf("ask its owner: %s answers %s", addr, resp.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 8<<20)).Decode(&reply); err != nil {
+		return hotReply{}, fmt.Errorf("ask its owner: read the answer of %s: %w", addr, err)
+	}
+	return reply, nil
+}
+
+// finish orders a reply, cuts it, and says what part of all each partition has. While
+// partitions move, two instances may both answer for one.
+func (r *hotReply) finish(limit int) {
+	slices.SortStableFunc(r.Partitions, func(x, y hotPartition) int {
+		return cmp.Or(cmp.Compare(x.Partition, y.Partition), cmp.Compare(y.EventsPerSecond, x.EventsPerSecond))
+	})
+	r.Partitions = slices.CompactFunc(r.Partitions, func(x, y hotPartition) bool { return x.Partition == y.Partition })
+	var sum float64
+	for _, p := range r.Partitions {
+		sum += p.EventsPerSecond
+	}
+	for i := range r.Partitions {
+		if sum > 0 {
+			r.Partitions[i].Share = round(r.Partitions[i].EventsPerSecond/sum, 1000)
+		}
+	}
+	slices.SortStableFunc(r.Keys, func(x, y hotKey) int { return cmp.Compare(y.EventsPerSecond, x.EventsPerSecond) })
+	r.Keys = r.Keys[:min(limit, len(r.Keys))]
+	if r.Partitions == nil {
+		r.Partitions = []hotPartition{}
+	}
+	if r.Keys == nil {
+		r.Keys = []hotKey{}
+	}
+}
+
+// heatOf is what a key takes of its partition, if that is much; else nil.
+func (a *Aggregator) heatOf(key []event.Dim) *keyHeat {
+	p := a.partition(a.Partition(key))
+	if p == nil {
+		return nil
+	}
+	text := event.FormatKey(key)
+	for _, k := range p.heat(now(), shownShare).keys {
+		if string(k.Text) == text {
+			return &keyHeat{round(k.Share, 1000), round(k.Rate, 10)}
+		}
+	}
+	return nil
+}
