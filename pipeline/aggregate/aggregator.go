@@ -29,6 +29,7 @@ type Aggregator struct {
 
 	found   atomic.Pointer[topics.Layout] // what the topics are; set once they are checked
 	clients clients
+	online  atomic.Bool // clients are there
 	links   links
 	side    *sideWriter
 	bundles shelf
@@ -144,8 +145,10 @@ func (a *Aggregator) open(ctx context.Context) error {
 	a.links = links{fenced.NewLink(a.clients.urgent), fenced.NewLink(a.clients.bulk)}
 	if a.side, err = newSideWriter(a.clients.bulk); err != nil {
 		a.close()
+		return err
 	}
-	return err
+	a.online.Store(true)
+	return nil
 }
 
 func (a *Aggregator) close() {

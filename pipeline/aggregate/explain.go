@@ -85,6 +85,9 @@ func (s *members) describe(a *Aggregator) ([]*sarama.GroupDescription, error) {
 	if time.Since(s.at) < memberAge {
 		return s.groups, nil
 	}
+	if !a.online.Load() {
+		return nil, errors.New("this instance is not connected: it has just been started, or only publishes")
+	}
 	admin, err := sarama.NewClusterAdminFromClient(a.clients.bulk)
 	if err != nil {
 		return nil, err

@@ -77,6 +77,26 @@ func TestHotKeysSayWhatIsMissing(t *testing.T) {
 	})
 }
 
+// An instance that only publishes, or has just been started, knows the topics and has no
+// connection to ask for owners by: questions used to panic.
+func TestQuestionsBeforeTheConnection(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, startKfake(t))
+	a, err := New(Config{Brokers: r.brokers, Rules: compile(t, yearly), Prefix: r.names.Group, Partitions: rigPartitions})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w := ask(a.ServeExplain, "/v1/explain?uid=1"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "not connected") {
+		t.Errorf("explain: %d %s", w.Code, w.Body)
+	}
+	if w := ask(a.ServeHotKeys, "/v1/hot-keys"); w.Code != http.StatusOK || strings.Count(w.Body.String(), "not connected") != rigPartitions {
+		t.Errorf("hot-keys: %d %s", w.Code, w.Body)
+	}
+}
+
 func ask(handler http.HandlerFunc, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	handler(w, httptest.NewRequest(http.MethodGet, path, nil)) //nolint:noctx // it is answered at once
