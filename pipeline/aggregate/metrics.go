@@ -38,6 +38,10 @@ type eventResults struct {
 	counted, unmatched, repeat, late, tooOld, replayed, producerRepeat, deadLetter prometheus.Counter
 }
 
+// verdictBuckets are fine where verdicts are when all is well, and have 5 and 25 ms among them.
+// The broker's time is in whole milliseconds, so that finer ones would tell nothing.
+var verdictBuckets = []float64{.001, .002, .003, .004, .005, .0075, .01, .015, .02, .025, .035, .05, .075, .1, .15, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+
 func newMetrics(reg prometheus.Registerer, set *rules.Set) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return register(reg, prometheus.NewCounter(prometheus.CounterOpts{Name: "tallygate_" + name, Help: help}))
@@ -77,7 +81,7 @@ func newMetrics(reg prometheus.Registerer, set *rules.Set) *metrics {
 		keys:         gauges("state_keys", "Keys in memory.", "partition"),
 		stateBytes:   gauges("state_bytes", "Memory that the keys' states and their index take.", "partition"),
 		eventRates:   gauges("partition_events_per_second", "Events counted lately, one a key: about the last half minute.", "partition"),
-		toVerdict:    histogram("event_to_verdict_seconds", "From the event's broker time until its verdict is acknowledged.", prometheus.ExponentialBuckets(0.0005, 2, 16)),
+		toVerdict:    histogram("event_to_verdict_seconds", "From the event's broker time until its verdict is acknowledged.", verdictBuckets),
 		forwarded:    counter("events_forwarded_total", "Events forwarded to the partition that owns one of their keys."),
 		droppedIPs:   counter("event_dropped_ips_total", "Events whose ip does not parse; they count without it."),
 		lost:         counter("records_lost_total", "Records deleted by retention before they were counted."),
@@ -164,7 +168,7 @@ func (m *metrics) deadLetter(reason string) {
 func (m *metrics) published(_ *partition, pv *pendingVerdict) {
 	m.verdictsOut.WithLabelValues(pv.v.Rule, pv.v.State.String(), pv.v.Mode.String()).Inc()
 	if pv.broker != event.NoTime {
-		m.toVerdict.Observe((now() - pv.broker).Duration().Seconds())
+		m.toVerdict.Observe(max(0, now()-pv.broker).Duration().Seconds()) // a broker's clock may be ahead
 	}
 }
 

@@ -1,0 +1,68 @@
+package aggregate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// The histogram of how late verdicts are has each verdict once, and a time that can be: at
+// least 0, and at most what passed meanwhile. One that a takeover publishes again is not late
+// by what the takeover took.
+func TestEventToVerdictSeconds(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		set := compile(t, yearly)
+		reg := prometheus.NewRegistry()
+		m := r.start(set, func(c *Config) { c.Registry = reg })
+		r.ready(m)
+		began := time.Now()
+		const users = 50
+		for _, uid := range uids(users) {
+			for range 5 {
+				r.emit(hit(uid, "x.y"))
+			}
+		}
+		eventually(t, "every verdict is measured", func() bool {
+			n, _ := lateness(t, reg)
+			return n == users
+		})
+		_, sum := lateness(t, reg)
+		if most := users * time.Since(began).Seconds(); sum < 0 || sum > most {
+			t.Errorf("%d verdicts took %.3f s, and at most %.3f s have passed", users, sum, most)
+		}
+		m.end(t)
+		if n, _ := lateness(t, reg); n != users {
+			t.Errorf("%d verdicts are measured, %d fell", n, users)
+		}
+	})
+}
+
+// A broker whose clock is ahead does not make verdicts early, nor does what was recovered count.
+func TestLatenessIsNeverNegative(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := newMetrics(reg, compile(t, yearly))
+	m.published(nil, &pendingVerdict{broker: now() + event.Minute})
+	m.published(nil, &pendingVerdict{broker: event.NoTime})
+	if n, sum := lateness(t, reg); n != 1 || sum != 0 {
+		t.Errorf("%d measured, in sum %f", n, sum)
+	}
+}
+
+func lateness(t *testing.T, reg *prometheus.Registry) (count uint64, sum float64) {
+	t.Helper()
+	all, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if f.GetName() == "tallygate_event_to_verdict_seconds" {
+			h := f.GetMetric()[0].GetHistogram()
+			return h.GetSampleCount(), h.GetSampleSum()
+		}
+	}
+	t.Fatal("there is no such metric")
+	return 0, 0
+}
