@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// histogram is a Prometheus histogram: how many observations are at most each bound.
+type histogram struct {
+	bounds []float64 // the last is +Inf
+	counts []float64 // cumulative
+	sum    float64
+}
+
+const metricName = "tallygate_event_to_verdict_seconds"
+
+func scrapeHistogram(ctx context.Context, addr string) (histogram, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
+	if err != nil {
+		return histogram{}, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return histogram{}, err
+	}
+	defer resp.Body.Close()
+	return parseHistogram(resp.Body)
+}
+
+func parseHistogram(page io.Reader) (h histogram, err error) {
+	s := bufio.NewScanner(page)
+	for s.Scan() {
+		name, value, ok := strings.Cut(s.Text(), " ")
+		if !ok || !strings.HasPrefix(name, metricName) {
+			continue
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return h, err
+		}
+		if le, ok := strings.CutPrefix(name, metricName+`_bucket{le="`); ok {
+			bound, err := strconv.ParseFloat(strings.TrimSuffix(le, `"}`), 64)
+			if err != nil {
+				return h, err
+			}
+			h.bounds, h.counts = append(h.bounds, bound), append(h.counts, v)
+		} else if name == metricName+"_sum" {
+			h.sum = v
+		}
+	}
+	if len(h.bounds) == 0 {
+		return h, fmt.Errorf("no %s among the metrics", metricName)
+	}
+	return h, s.Err()
+}
+
+func (h histogram) minus(before histogram) histogram {
+	d := histogram{bounds: h.bounds, counts: slices.Clone(h.counts), sum: h.sum - before.sum}
+	for i := range before.counts {
+		d.counts[i] -= before.counts[i]
+	}
+	return d
+}
+
+func (h histogram) count() float64 { return h.counts[len(h.counts)-1] }
+
+// bucket returns the bounds between which a quantile lies.
+func (h histogram) bucket(q float64) (above, atMost float64) {
+	for i, c := range h.counts {
+		if c >= q*h.count() {
+			if i > 0 {
+				above = h.bounds[i-1]
+			}
+			return above, h.bounds[i]
+		}
+	}
+	return above, math.Inf(1)
+}
+
+// agree compares the aggregator's metric with what Kafka's timestamps and the enforcer say.
+// The metric ends when the verdict is acknowledged: after the broker has appended it, and
+// before an enforcer can have it. So its quantiles lie between those two. It takes the
+// event's broker time as it is, in whole milliseconds.
+func agree(h histogram, ways []*way) error {
+	least, most := make([]float64, len(ways)), make([]float64, len(ways))
+	for i, w := range ways {
+		least[i] = w.verdict.appended.Sub(w.event.appended).Seconds()
+		most[i] = w.received.Sub(w.event.appended.Add(-cutOff)).Seconds()
+	}
+	slices.Sort(least)
+	slices.Sort(most)
+	fmt.Printf("  the metric %s:", metricName)
+	wrong := ""
+	for _, q := range []float64{0.5, 0.9, 0.99} {
+		above, atMost := h.bucket(q)
+		i := min(len(ways)-1, int(q*float64(len(ways))))
+		fmt.Printf("  p%g %v to %v (seen %v to %v)", 100*q, seconds(above), seconds(atMost), seconds(least[i]), seconds(most[i]))
+		if slack := 2 * time.Millisecond.Seconds(); atMost < least[i]-slack || above > most[i]+slack {
+			wrong += fmt.Sprintf(" p%g", 100*q)
+		}
+	}
+	fmt.Printf("  mean %v\n", seconds(h.sum/h.count()))
+	if h.count() != float64(len(ways)) {
+		return fmt.Errorf("%s counts %.0f verdicts, %d fell", metricName, h.count(), len(ways))
+	}
+	if wrong != "" {
+		return fmt.Errorf("%s does not agree with what was measured at%s", metricName, wrong)
+	}
+	return nil
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(10 * time.Microsecond)
+}
+
+// command is what Redis has done of one.
+type command struct{ calls, micros float64 }
+
+// redisStats reads how often Redis ran which command, and for how long.
+func (b *bench) redisStats(ctx context.Context) (map[string]command, error) {
+	client := redis.NewClient(&redis.Options{Addr: b.redis})
+	defer client.Close()
+	text, err := client.Info(ctx, "commandstats").Result()
+	if err != nil {
+		return nil, fmt.Errorf("ask Redis for its statistics: %w", err)
+	}
+	all := map[string]command{}
+	for line := range strings.SplitSeq(text, "\r\n") {
+		name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
+		var c command
+		if _, err := fmt.Sscanf(rest, "calls=%f,usec=%f,", &c.calls, &c.micros); ok && err == nil {
+			all[name] = c
+		}
+	}
+	return all, nil
+}
+
+func (b *bench) reportRedis(ctx context.Context, before map[string]command) error {
+	after, err := b.redisStats(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("  in Redis itself:")
+	for _, name := range []string{"evalsha", "xread"} {
+		if calls := after[name].calls - before[name].calls; calls > 0 {
+			fmt.Printf("  %s %.0f times, %.0f µs each", name, calls, (after[name].micros-before[name].micros)/calls)
+		}
+	}
+	fmt.Println()
+	return nil
+}

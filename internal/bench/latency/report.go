@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// report prints what was measured. It is an error when the aggregator's own metric says
+// something else.
+func (b *bench) report(ctx context.Context, before histogram, commands map[string]command) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var took []time.Duration
+	for _, p := range b.probed {
+		if p.kind == measured {
+			took = append(took, p.denied.Sub(p.emitted))
+		}
+	}
+	slices.Sort(took)
+	fmt.Printf("%6d events/s of other traffic: %s\n", b.rate, quantiles(took))
+	if b.attack > 0 {
+		b.reportAttack()
+	}
+	w, err := b.waysOfProbes(ctx)
+	if err != nil {
+		return fmt.Errorf("read where the time went: %w", err)
+	}
+	printStages(w)
+	if err := b.reportRedis(ctx, commands); err != nil {
+		return err
+	}
+	after, err := scrapeHistogram(ctx, b.metrics)
+	if err != nil {
+		return err
+	}
+	return agree(after.minus(before), w)
+}
+
+// quantiles is a sorted list for people.
+func quantiles(sorted []time.Duration) string {
+	return fmt.Sprintf("p50 %v  p90 %v  p99 %v  p99.9 %v  worst %v",
+		quantile(sorted, 0.5), quantile(sorted, 0.9), quantile(sorted, 0.99), quantile(sorted, 0.999), quantile(sorted, 1))
+}
+
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))].Round(10 * time.Microsecond)
+}
+
+// stage is a part of the way, between two moments of it.
+type stage struct {
+	name string
+	from func(w *way) time.Time
+	to   func(w *way) time.Time
+}
+
+var stages = []stage{
+	{"emit: linger and batching", func(w *way) time.Time { return w.emitted }, func(w *way) time.Time { return w.event.sent }},
+	{"event appended in Kafka", func(w *way) time.Time { return w.event.sent }, func(w *way) time.Time { return w.event.appended }},
+	{"fetched, counted, state queued", func(w *way) time.Time { return w.event.appended }, func(w *way) time.Time { return w.state.sent }},
+	{"state appended in Kafka", func(w *way) time.Time { return w.state.sent }, func(w *way) time.Time { return w.state.appended }},
+	{"acknowledged, verdict queued", func(w *way) time.Time { return w.state.appended }, func(w *way) time.Time { return w.verdict.sent }},
+	{"verdict appended in Kafka", func(w *way) time.Time { return w.verdict.sent }, func(w *way) time.Time { return w.verdict.appended }},
+	{"acknowledged, publisher, Redis, feed", func(w *way) time.Time { return w.verdict.appended }, func(w *way) time.Time { return w.received }},
+	{"table", func(w *way) time.Time { return w.received }, func(w *way) time.Time { return w.denied }},
+}
+
+// printStages prints the mean of each stage, of all events and of the slowest hundredth, and
+// its own 99th percentile. Kafka keeps whole milliseconds: single values are that coarse, but
+// not their means.
+func printStages(ways []*way) {
+	slices.SortFunc(ways, func(a, b *way) int { return int(a.took() - b.took()) })
+	slow := ways[len(ways)-max(1, len(ways)/100):]
+	fmt.Printf("  %-38s %10s %10s %22s\n", "where the time goes", "mean", "p99", "mean of the slowest 1%")
+	row := func(name string, of func(w *way) time.Duration) {
+		all := make([]time.Duration, len(ways))
+		for i, w := range ways {
+			all[i] = of(w)
+		}
+		tail := mean(all[len(all)-len(slow):])
+		avg := mean(all)
+		slices.Sort(all)
+		fmt.Printf("  %-38s %10v %10v %22v\n", name, avg.Round(10*time.Microsecond), quantile(all, 0.99), tail.Round(10*time.Microsecond))
+	}
+	for _, s := range stages {
+		row(s.name, func(w *way) time.Duration { return s.to(w).Sub(s.from(w)) })
+	}
+	row("all", (*way).took)
+}
+
+func mean(list []time.Duration) time.Duration {
+	if len(list) == 0 {
+		return 0
+	}
+	var sum time.Duration
+	for _, d := range list {
+		sum += d
+	}
+	return sum / time.Duration(len(list))
+}
