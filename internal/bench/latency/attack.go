@@ -31,6 +31,7 @@ func (b *bench) attackSoon(ctx context.Context, em *emit.Emitter) {
 	}
 	rand.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
 	sent := make([]int, b.attack)
+	b.startProfile(ctx)
 	began := time.Now()
 	b.mu.Lock()
 	b.attacked = began

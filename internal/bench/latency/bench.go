@@ -80,13 +80,15 @@ func (b *bench) run() error {
 	if err != nil {
 		return err
 	}
-	commands, err := b.redisStats(ctx)
+	redis, err := b.redisStats(ctx)
 	if err != nil {
 		return err
 	}
 	var attack sync.WaitGroup
 	if b.attack > 0 {
 		attack.Go(func() { b.attackSoon(ctx, em) })
+	} else {
+		b.startProfile(ctx)
 	}
 	b.send(ctx, em, measured, b.probes)
 	attack.Wait()
@@ -101,7 +103,7 @@ func (b *bench) run() error {
 	case <-ctx.Done():
 		return errors.New("not every probe was denied within 5 minutes")
 	}
-	return b.report(ctx, before, commands)
+	return b.report(ctx, before, redis)
 }
 
 func (b *bench) startDenier(ctx context.Context, read chan<- error) (*exec.Cmd, error) {

@@ -37,8 +37,9 @@ type settings struct {
 	warmup       time.Duration // traffic and events that are not measured, first
 	linger       time.Duration // emit's; 0 is its default
 	partitions   int
-	attack       int // uids that go over their limit within a second; 0 for none
-	hits         int // events of each of them
+	attack       int    // uids that go over their limit within a second; 0 for none
+	hits         int    // events of each of them
+	profile      string // file for a CPU profile of the aggregator
 	args         []string
 }
 
@@ -57,6 +58,7 @@ func main() {
 	flag.IntVar(&s.partitions, "partitions", 4, "partitions")
 	flag.IntVar(&s.attack, "attack", 0, "`uids` that go over their limit within a second, in the middle of each run")
 	flag.IntVar(&s.hits, "hits", 5, "events that each of them sends in that second; the third is over the limit")
+	flag.StringVar(&s.profile, "cpuprofile", "", "write a CPU profile of the aggregator's first 4 s under measurement, or under attack, to this `FILE`")
 	args := flag.String("aggregator-args", "", "more `options` of the aggregator")
 	flag.Parse()
 	s.args = strings.Fields(*args)

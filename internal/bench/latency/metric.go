@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // histogram is a Prometheus histogram: how many observations are at most each bound.
@@ -121,41 +119,4 @@ func agree(h histogram, ways []*way) error {
 
 func seconds(s float64) time.Duration {
 	return time.Duration(s * float64(time.Second)).Round(10 * time.Microsecond)
-}
-
-// command is what Redis has done of one.
-type command struct{ calls, micros float64 }
-
-// redisStats reads how often Redis ran which command, and for how long.
-func (b *bench) redisStats(ctx context.Context) (map[string]command, error) {
-	client := redis.NewClient(&redis.Options{Addr: b.redis})
-	defer client.Close()
-	text, err := client.Info(ctx, "commandstats").Result()
-	if err != nil {
-		return nil, fmt.Errorf("ask Redis for its statistics: %w", err)
-	}
-	all := map[string]command{}
-	for line := range strings.SplitSeq(text, "\r\n") {
-		name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
-		var c command
-		if _, err := fmt.Sscanf(rest, "calls=%f,usec=%f,", &c.calls, &c.micros); ok && err == nil {
-			all[name] = c
-		}
-	}
-	return all, nil
-}
-
-func (b *bench) reportRedis(ctx context.Context, before map[string]command) error {
-	after, err := b.redisStats(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("  in Redis itself:")
-	for _, name := range []string{"evalsha", "xread"} {
-		if calls := after[name].calls - before[name].calls; calls > 0 {
-			fmt.Printf("  %s %.0f times, %.0f µs each", name, calls, (after[name].micros-before[name].micros)/calls)
-		}
-	}
-	fmt.Println()
-	return nil
 }

@@ -9,7 +9,7 @@ import (
 
 // report prints what was measured. It is an error when the aggregator's own metric says
 // something else.
-func (b *bench) report(ctx context.Context, before histogram, commands map[string]command) error {
+func (b *bench) report(ctx context.Context, before histogram, redis redisStats) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var took []time.Duration
@@ -23,19 +23,21 @@ func (b *bench) report(ctx context.Context, before histogram, commands map[strin
 	if b.attack > 0 {
 		b.reportAttack()
 	}
-	w, err := b.waysOfProbes(ctx)
+	all, err := b.ways(ctx)
 	if err != nil {
 		return fmt.Errorf("read where the time went: %w", err)
 	}
-	printStages(w)
-	if err := b.reportRedis(ctx, commands); err != nil {
+	for _, k := range []kind{measured, attacker} {
+		printStages(k, slices.DeleteFunc(slices.Clone(all), func(w *way) bool { return w.kind != k }))
+	}
+	if err := b.reportRedis(ctx, redis); err != nil {
 		return err
 	}
 	after, err := scrapeHistogram(ctx, b.metrics)
 	if err != nil {
 		return err
 	}
-	return agree(after.minus(before), w)
+	return agree(after.minus(before), all)
 }
 
 // quantiles is a sorted list for people.
@@ -72,10 +74,13 @@ var stages = []stage{
 // printStages prints the mean of each stage, of all events and of the slowest hundredth, and
 // its own 99th percentile. Kafka keeps whole milliseconds: single values are that coarse, but
 // not their means.
-func printStages(ways []*way) {
+func printStages(k kind, ways []*way) {
+	if len(ways) == 0 {
+		return
+	}
 	slices.SortFunc(ways, func(a, b *way) int { return int(a.took() - b.took()) })
 	slow := ways[len(ways)-max(1, len(ways)/100):]
-	fmt.Printf("  %-38s %10s %10s %22s\n", "where the time goes", "mean", "p99", "mean of the slowest 1%")
+	fmt.Printf("  %-38s %10s %10s %22s\n", "where the time goes, "+string(k)+"s", "mean", "p99", "mean of the slowest 1%")
 	row := func(name string, of func(w *way) time.Duration) {
 		all := make([]time.Duration, len(ways))
 		for i, w := range ways {

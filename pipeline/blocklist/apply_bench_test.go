@@ -1,0 +1,65 @@
+package blocklist
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// BenchmarkApply is what Redis takes to apply a verdict, in batches of some sizes, of keys
+// that are new and of keys that it has. The CPU is that of Redis' process, which other load
+// on the machine does not change much.
+func BenchmarkApply(b *testing.B) {
+	for _, size := range []int{1, 10, 100, 500} {
+		for _, keys := range []string{"new", "known"} {
+			b.Run(fmt.Sprintf("%d-%s", size, keys), func(b *testing.B) {
+				client := dial(b, realRedis(b))
+				p, _ := newBroker(b, 1).publisher(client, nil)
+				next, before := int64(0), cpuOf(b, client)
+				for b.Loop() {
+					bt := batch{partition: 0, start: next, next: next + int64(size), applied: 1}
+					for i := range size {
+						uid := next + int64(i)
+						if keys == "known" {
+							uid = int64(i)
+						}
+						r := record(block(fmt.Sprint(uid), next+int64(i)+1, time.Hour))
+						r.Offset = next + int64(i)
+						bt.records = append(bt.records, r)
+					}
+					if _, ok, err := p.store.apply(b.Context(), bt); err != nil || !ok {
+						b.Fatal(ok, err)
+					}
+					next += int64(size)
+				}
+				b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(next), "µs/verdict")
+				b.ReportMetric((cpuOf(b, client)-before).Seconds()*1e6/float64(next), "redis-µs/verdict")
+			})
+		}
+	}
+}
+
+// cpuOf is what Redis' process has used so far.
+func cpuOf(b *testing.B, client redis.UniversalClient) (sum time.Duration) {
+	b.Helper()
+	info, err := client.Info(b.Context(), "cpu").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.SplitSeq(info, "\r\n") {
+		name, value, _ := strings.Cut(line, ":")
+		if name != "used_cpu_user" && name != "used_cpu_sys" {
+			continue
+		}
+		s, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += time.Duration(s * float64(time.Second))
+	}
+	return sum
+}
