@@ -3,6 +3,7 @@ package aggregate
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -23,6 +24,7 @@ import (
 // Aggregator is one member of the group. Make it with New and call Run once.
 type Aggregator struct {
 	cfg     Config
+	by      []byte // instance, as a JSON string
 	log     *slog.Logger
 	names   topics.Names
 	metrics *metrics
@@ -59,13 +61,18 @@ func New(cfg Config) (*Aggregator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Aggregator{
+	a := &Aggregator{
 		cfg:     cfg,
 		log:     cfg.Logger,
 		names:   topics.NamesOf(cfg.Prefix),
 		metrics: newMetrics(cfg.Registry, cfg.Rules),
 		parts:   map[int32]*partition{},
-	}, nil
+	}
+	var err error
+	if a.by, err = json.Marshal(a.instance()); err != nil {
+		return nil, fmt.Errorf("write the instance's name for the audit topic: %w", err)
+	}
+	return a, nil
 }
 
 // errFatal is wrapped by errors that joining the group again cannot cure.
