@@ -98,6 +98,11 @@ func (b *bench) all(runs int) error {
 		}
 		ratios = append(ratios, agg.perCPU()/bare.perCPU())
 		fmt.Printf("run %d  bare sarama %s   aggregator %s   ratio per CPU-second %.2f\n", run+1, bare, agg, agg.perCPU()/bare.perCPU())
+		sizes, err := b.sizes(prefix)
+		if err != nil {
+			return err
+		}
+		fmt.Println("      in Kafka:" + sizes)
 	}
 	slices.Sort(ratios)
 	fmt.Printf("median ratio per CPU-second: %.2f\n", ratios[len(ratios)/2])
