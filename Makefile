@@ -52,7 +52,7 @@ bench: ## every benchmark, six times, for benchstat: go tool -modfile=tools/go.m
 bench-throughput: kafka-up ## events per CPU-second beside a bare consumer; pass ARGS=--per-record=100
 	go run ./internal/bench/throughput --kafka 127.0.0.1:$$(<$(RUN)/kafka/port) $(ARGS)
 
-bench-latency: kafka-up ## from Emit to denied in another process; pass ARGS=--rates=1000
+bench-latency: kafka-up ## from Emit to denied in another process; pass ARGS='--rates 5000 --attack 10000'
 	go run ./internal/bench/latency --kafka 127.0.0.1:$$(<$(RUN)/kafka/port) --redis 127.0.0.1:$$(<$(RUN)/redis/port) $(ARGS)
 
 cover: ## the fast suite's coverage, by function, in cover.out
