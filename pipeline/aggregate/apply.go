@@ -260,8 +260,8 @@ func (p *partition) forward(target int32, from origin, broker event.Micros, e *e
 
 // runLoop fences a loop partition before the first forward there, then lets the writer write.
 func (p *partition) runLoop(w *fenced.Writer, target int32) error {
-	if p.old != nil {
-		if _, err := fenced.FenceOld(p.ctx, p.fencedConfig(), p.agg.names.Loop, target, p.old.ProducerID); err != nil {
+	for _, pid := range p.expired {
+		if _, err := fenced.FenceOld(p.ctx, p.fencedConfig(), p.agg.names.Loop, target, pid); err != nil {
 			return err
 		}
 	}

@@ -37,7 +37,7 @@ type partition struct {
 	identity  *fenced.Identity
 	changelog *fenced.Writer
 	verdicts  *fenced.Writer
-	old       *fenced.FenceRecord // of an owner whose producer id has expired, nil if none
+	expired   []int64             // producer ids of earlier owners that are no more
 	end       int64               // of the changelog, as recovered
 	seeks     bool                // the claims start at next; else there is no checkpoint, and they start at the topics' start
 	offered   int64               // verdict records below are with Config.Published

@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/IBM/sarama"
 
@@ -30,7 +32,7 @@ func (p *partition) takeOver(ctx context.Context) error {
 	if _, err := p.verdicts.Fence(ctx); err != nil {
 		return fmt.Errorf("fence the verdicts: %w", err)
 	}
-	r := recovery{partition: p, pending: map[string]leftover{}}
+	r := recovery{partition: p, old: map[int64]fenced.FenceRecord{}, pending: map[string]leftover{}}
 	if err := r.read(ctx, fence); err != nil {
 		return err
 	}
@@ -65,7 +67,7 @@ func (p *partition) fencedConfig() fenced.Config {
 type recovery struct {
 	*partition
 	checkpoint *checkpoint
-	last       *fenced.FenceRecord // the newest fence that is not ours
+	old        map[int64]fenced.FenceRecord // the newest fence of each producer id that is not ours
 	pending    map[string]leftover
 	next       int64 // where reading goes on
 }
@@ -101,7 +103,10 @@ func (r *recovery) read(ctx context.Context, through int64) error {
 	defer pc.AsyncClose()
 	for {
 		select {
-		case m := <-pc.Messages():
+		case m, ok := <-pc.Messages():
+			if !ok {
+				return fmt.Errorf("read the changelog from %d: its start has moved beyond that", r.next)
+			}
 			if err := r.apply(m); err != nil {
 				return fmt.Errorf("changelog record %s/%d at %d: %w", topic, r.id, m.Offset, err)
 			}
@@ -158,36 +163,47 @@ func (r *recovery) applyOwnerRecord(m *sarama.ConsumerMessage) error {
 			return fmt.Errorf("%w: %w", errFatal, err) // trying again reads the same
 		}
 		r.checkpoint = c
-	case fenced.FenceKey:
+	default:
+		if !fenced.IsFence(m.Key) {
+			return nil
+		}
 		f, err := fenced.ParseFence(m.Value)
 		if err != nil {
 			return err
 		}
 		if f.ProducerID != r.identity.ProducerID() {
-			r.last = &f
+			r.old[f.ProducerID] = f
 		}
 	}
 	return nil
 }
 
-// fenceExpired refuses an owner whose producer id the broker has forgotten since: ours is a
-// new one then, and its epoch says nothing about theirs. What they still got in is read.
+// fenceExpired refuses owners whose producer ids are no more: the coordinator has forgotten
+// them, or their epochs were used up. Ours is another one, and its epoch says nothing about
+// theirs. What they still got in is read.
 func (r *recovery) fenceExpired(ctx context.Context) error {
-	if r.last == nil {
-		return nil
-	}
-	r.old = r.last
-	for _, topic := range []string{r.agg.names.Table, r.agg.names.Verdicts} {
-		fence, err := fenced.FenceOld(ctx, r.fencedConfig(), topic, r.id, r.old.ProducerID)
-		if err != nil {
-			return fmt.Errorf("fence the owner with the expired producer id %d: %w", r.old.ProducerID, err)
+	for _, pid := range slices.Sorted(maps.Keys(r.old)) {
+		if f := r.old[pid]; !f.ShutOut() {
+			// Were it our successor's, who was given another id while we were taking over, it
+			// would be refused for ever.
+			if err := r.identity.Refresh(ctx); err != nil {
+				return fmt.Errorf("make sure that this is the newest owner: %w", err)
+			}
 		}
-		if topic != r.agg.names.Table {
-			continue
+		// Also when an owner before has done so: brokers forget within a day.
+		for _, topic := range []string{r.agg.names.Verdicts, r.agg.names.Table} {
+			fence, err := fenced.FenceOld(ctx, r.fencedConfig(), topic, r.id, pid)
+			if err != nil {
+				return fmt.Errorf("fence the owner with the expired producer id %d: %w", pid, err)
+			}
+			if topic != r.agg.names.Table {
+				continue
+			}
+			if err := r.read(ctx, fence); err != nil {
+				return err
+			}
 		}
-		if err := r.read(ctx, fence); err != nil {
-			return err
-		}
+		r.expired = append(r.expired, pid)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (w *Writer) sendOnce(ctx context.Context, batch []entry, link *Link) (used 
 		return s, true, ack{}, nil
 	}
 	if !w.fenced || len(batch) == 0 {
-		if a, err = w.appendFence(ctx, FenceKey, s); err != nil || len(batch) == 0 {
+		if a, err = w.appendFence(ctx, s); err != nil || len(batch) == 0 {
 			return s, false, a, err
 		}
 	}
@@ -58,8 +58,8 @@ func (w *Writer) sendOnce(ctx context.Context, batch []entry, link *Link) (used 
 	return s, false, a, err
 }
 
-func (w *Writer) appendFence(ctx context.Context, key string, s stamp) (ack, error) {
-	rec, err := fenceRecord(key, w.id.cfg.TransactionalID, s, time.Now())
+func (w *Writer) appendFence(ctx context.Context, s stamp) (ack, error) {
+	rec, err := fenceRecord(w.id.cfg.TransactionalID, s, time.Now())
 	if err != nil {
 		return ack{}, err
 	}
@@ -120,11 +120,13 @@ func (w *Writer) explain(err error) error {
 // attempt sends a batch once. The send itself is waited for (sarama bounds it by its dial
 // and write timeouts), since it reads the records' bytes; the answer is not, once ctx ends.
 func (w *Writer) attempt(ctx context.Context, b *sarama.RecordBatch, link *Link) (ack, error) {
-	if err := w.checkSilence(); err != nil {
-		return ack{}, err
-	}
 	c, err := link.leader(ctx, w.topic, w.partition)
 	if err != nil {
+		return ack{}, err
+	}
+	// Right before the wire: an owner that sleeps from here on wakes up with a connection that
+	// the broker has closed.
+	if err := w.checkSilence(); err != nil {
 		return ack{}, err
 	}
 	req := &sarama.ProduceRequest{
@@ -182,22 +184,33 @@ func (w *Writer) acknowledged(a ack, n int) error {
 	}
 	w.seq += int32(n)
 	w.lowest = a.offset + int64(n)
+	now := time.Now()
 	w.mu.Lock()
-	w.lastAppend = wallNow()
+	w.lastAppend = now
 	w.mu.Unlock()
+	w.id.mu.Lock()
+	w.id.heard = now
+	w.id.mu.Unlock()
 	return nil
 }
 
+// checkSilence asks how long nobody has confirmed that the owner is one: to this writer, or, if
+// it has never appended, to any of the identity's.
 func (w *Writer) checkSilence() error {
 	w.mu.Lock()
 	last := w.lastAppend
 	w.mu.Unlock()
 	w.id.mu.Lock()
-	if last.Before(w.id.since) {
-		last = w.id.since
-	}
+	since, heard := w.id.since, w.id.heard
 	w.id.mu.Unlock()
-	if silent := wallNow().Sub(last); silent > silentBeats*w.id.cfg.HeartbeatEvery {
+	silent := elapsed(since)
+	if last.IsZero() {
+		last = heard
+	}
+	if !last.IsZero() {
+		silent = min(silent, elapsed(last))
+	}
+	if silent > silentBeats*w.id.cfg.HeartbeatEvery {
 		return fmt.Errorf("%w, perhaps: nothing was appended for %v", ErrFenced, silent.Round(time.Second))
 	}
 	return nil

@@ -47,7 +47,8 @@ type Identity struct {
 
 	mu    sync.Mutex
 	stamp stamp
-	since time.Time // when the stamp was given; wall clock
+	since time.Time // when the stamp was given
+	heard time.Time // when a broker last acknowledged a batch of any writer
 	err   error     // why it is dead
 	died  chan struct{}
 }
@@ -60,18 +61,22 @@ func Acquire(ctx context.Context, cfg Config) (*Identity, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	id := &Identity{cfg: cfg, batches: semaphore.NewWeighted(maxWriters), died: make(chan struct{})}
+	id := newIdentity(cfg, noStamp)
 	var pause backoff
 	for {
 		s, err := id.askCoordinator(ctx, noStamp)
 		if err == nil {
-			id.stamp, id.since = s, wallNow()
+			id.stamp, id.since = s, time.Now()
 			return id, nil
 		}
 		if err := id.again(ctx, &pause, err); err != nil {
 			return nil, fmt.Errorf("acquire producer id of %s: %w", cfg.TransactionalID, err)
 		}
 	}
+}
+
+func newIdentity(cfg Config, s stamp) *Identity {
+	return &Identity{cfg: cfg, batches: semaphore.NewWeighted(maxWriters), stamp: s, since: time.Now(), died: make(chan struct{})}
 }
 
 // ProducerID is the owner's, the same for as long as the identity lives.
@@ -164,7 +169,7 @@ func (id *Identity) tryRefresh(ctx context.Context, old stamp) error {
 			ErrFenced, s.pid, s.epoch, old.pid, old.epoch)
 	default:
 		id.mu.Lock()
-		id.stamp, id.since = s, wallNow()
+		id.stamp, id.since = s, time.Now()
 		id.mu.Unlock()
 	}
 	id.dieIfFenced(err)
@@ -243,6 +248,8 @@ func (id *Identity) dieIfFenced(err error) {
 	}
 }
 
-// wallNow is the time without its monotonic reading: that one stands still while the
-// machine is suspended.
-func wallNow() time.Time { return time.Now().Round(0) }
+// elapsed is the time since t by whichever clock says more: the monotonic one stands still
+// while the machine is suspended, and the wall clock may be set back.
+func elapsed(t time.Time) time.Duration {
+	return max(time.Since(t), time.Now().Round(0).Sub(t.Round(0)))
+}

@@ -3,9 +3,6 @@ package fenced
 import (
 	"context"
 	"fmt"
-	"math"
-
-	"golang.org/x/sync/semaphore"
 )
 
 // FenceOld shuts a producer id out of a topic-partition for good, and returns the offset of
@@ -14,7 +11,8 @@ import (
 // the coordinator has forgotten the old one, or its epochs were used up.
 //
 // It fences with the greatest epoch there is instead of the next one: the old owner may have
-// been given the next one before it was paused, and the id is never used again.
+// been given the next one before it was paused, and the id is never used again. The caller must
+// be sure that the id is not its successor's: Identity.Refresh tells.
 func FenceOld(ctx context.Context, cfg Config, topic string, partition int32, oldProducerID int64) (offset int64, err error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -23,11 +21,11 @@ func FenceOld(ctx context.Context, cfg Config, topic string, partition int32, ol
 	if oldProducerID < 0 {
 		return 0, fmt.Errorf("fence the old producer id: %d is none", oldProducerID)
 	}
-	old := stamp{oldProducerID, math.MaxInt16}
-	id := &Identity{cfg: cfg, batches: semaphore.NewWeighted(maxWriters), stamp: old, since: wallNow(), died: make(chan struct{})}
+	old := stamp{oldProducerID, shutOut}
+	id := newIdentity(cfg, old)
 	w := id.NewWriter(topic, partition)
 	w.stamp = old
-	a, err := w.appendFence(ctx, oldFenceKey, old)
+	a, err := w.appendFence(ctx, old)
 	if err != nil {
 		return 0, fmt.Errorf("fence the old producer id: %w", err)
 	}

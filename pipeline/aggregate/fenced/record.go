@@ -1,16 +1,21 @@
 package fenced
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 )
 
-// The keys of the owners' own records. Consumers skip every key that IsOwnerRecord.
-const (
-	FenceKey    = "\x00fence"
-	oldFenceKey = "\x00fence-old" // its own key: compaction must not let it replace the owner's
-)
+// fencePrefix begins the keys of fence records. Each producer id has a key of its own, so that
+// compaction never lets one owner's record replace that of another, which is still to be shut
+// out. Consumers skip every key that IsOwnerRecord.
+const fencePrefix = "\x00fence"
+
+// shutOut is the epoch of a producer id that is never used again.
+const shutOut = math.MaxInt16
 
 // FenceRecord is what a fence record says about the owner that appended it.
 type FenceRecord struct {
@@ -20,11 +25,17 @@ type FenceRecord struct {
 	At              time.Time `json:"at"` // by the owner's clock; for people to read
 }
 
+// ShutOut reports whether the record shuts its producer id out for good: see FenceOld.
+func (f FenceRecord) ShutOut() bool { return f.Epoch == shutOut }
+
+// IsFence reports whether a record of this key is a fence record.
+func IsFence(key []byte) bool { return bytes.HasPrefix(key, []byte(fencePrefix)) }
+
 // IsOwnerRecord reports whether a record of this key is an owner's own: a fence, or whatever
 // else its owner keeps there under a key that begins with NUL.
 func IsOwnerRecord(key []byte) bool { return len(key) > 0 && key[0] == 0 }
 
-// ParseFence reads the value of a record whose key is FenceKey.
+// ParseFence reads the value of a record whose key IsFence.
 func ParseFence(value []byte) (FenceRecord, error) {
 	f := FenceRecord{ProducerID: -1, Epoch: -1}
 	if err := json.Unmarshal(value, &f); err != nil {
@@ -36,10 +47,10 @@ func ParseFence(value []byte) (FenceRecord, error) {
 	return f, nil
 }
 
-func fenceRecord(key, txid string, s stamp, at time.Time) (Record, error) {
+func fenceRecord(txid string, s stamp, at time.Time) (Record, error) {
 	v, err := json.Marshal(FenceRecord{TransactionalID: txid, ProducerID: s.pid, Epoch: s.epoch, At: at.UTC()})
 	if err != nil {
 		return Record{}, fmt.Errorf("encode fence record: %w", err)
 	}
-	return Record{Key: []byte(key), Value: v}, nil
+	return Record{Key: strconv.AppendInt([]byte(fencePrefix+"/"), s.pid, 10), Value: v}, nil
 }

@@ -48,9 +48,12 @@ func TestBatchesAreCutBehindUrgentRecords(t *testing.T) {
 
 func TestFenceRecordsAreRead(t *testing.T) {
 	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-	r, err := fenceRecord(FenceKey, "g-3", stamp{42, 7}, at)
+	r, err := fenceRecord("g-3", stamp{42, 7}, at)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if string(r.Key) != "\x00fence/42" || !IsFence(r.Key) {
+		t.Errorf("its key is %q", r.Key)
 	}
 	f, err := ParseFence(r.Value)
 	if want := (FenceRecord{"g-3", 42, 7, at}); err != nil || f != want {
@@ -64,7 +67,7 @@ func TestFenceRecordsAreRead(t *testing.T) {
 }
 
 func TestOwnerRecordsBeginWithNUL(t *testing.T) {
-	for key, want := range map[string]bool{FenceKey: true, oldFenceKey: true, "\x00": true, "": false, "uid=1": false} {
+	for key, want := range map[string]bool{"\x00fence/7": true, "\x00checkpoint": true, "\x00": true, "": false, "uid=1": false} {
 		if IsOwnerRecord([]byte(key)) != want {
 			t.Errorf("%q: %v", key, !want)
 		}

@@ -156,7 +156,7 @@ func (w *Writer) untilHeartbeat() time.Duration {
 	if w.lastAppend.IsZero() {
 		return w.id.cfg.HeartbeatEvery
 	}
-	return w.id.cfg.HeartbeatEvery - wallNow().Sub(w.lastAppend)
+	return w.id.cfg.HeartbeatEvery - elapsed(w.lastAppend)
 }
 
 // Err is why the writer is dead, nil while it lives.

@@ -56,7 +56,7 @@ func TestAnOwnerIsRefusedAfterItsSuccessorsFence(t *testing.T) {
 			t.Fatalf("the zombie's other writer returned %v", err)
 		}
 		log := c.log(t)
-		if last := log[len(log)-1]; last.offset != fence || last.key != FenceKey {
+		if last := log[len(log)-1]; last.offset != fence || !IsFence([]byte(last.key)) {
 			t.Fatalf("behind the fence record at %d is %+v", fence, last)
 		}
 		f, err := ParseFence([]byte(log[len(log)-1].value))
