@@ -1,13 +1,17 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
 const (
@@ -54,7 +58,12 @@ func (e *examination) judgeMembers(g *sarama.GroupDescription, lag *lag) []Resul
 		return []Result{warn("group", "look again in a few seconds", "the group %s with %s is in state %s", g.GroupId, plural(len(g.Members), "member"), g.State)}
 	}
 	assigned := map[int32]bool{}
+	ruleSets := map[string][]string{} // the members, by their sets' hashes
 	for _, m := range g.Members {
+		if meta, err := m.GetMemberMetadata(); err == nil && meta != nil {
+			is := topics.ParseMember(meta.UserData)
+			ruleSets[is.Rules] = append(ruleSets[is.Rules], cmp.Or(is.Advertise, m.ClientHost))
+		}
 		a, err := m.GetMemberAssignment()
 		if err != nil || a == nil {
 			return []Result{fail("group", "does another program use this group?", "the assignment of member %s at %s cannot be read: %v", m.ClientId, m.ClientHost, err)}
@@ -73,7 +82,21 @@ func (e *examination) judgeMembers(g *sarama.GroupDescription, lag *lag) []Resul
 		return []Result{fail("group", "does another program use this group? Stop it, and restart the aggregators",
 			"nobody of %s has partition %s of %s", plural(len(g.Members), "member"), some(orphans), e.names.Events)}
 	}
-	return nil
+	return judgeRules(ruleSets)
+}
+
+// judgeRules warns of members that count by different rules.
+func judgeRules(ruleSets map[string][]string) []Result {
+	if len(ruleSets) < 2 {
+		return nil
+	}
+	var sets []string
+	for hash, members := range ruleSets {
+		sets = append(sets, fmt.Sprintf("%.8s: %s", cmp.Or(hash, "unknown"), strings.Join(members, ", ")))
+	}
+	slices.Sort(sets)
+	return []Result{warn("group", "give all aggregators the same rule file",
+		"members count by different rules (%s): a partition that moves between them loses the counts of limits that its new owner does not know", strings.Join(sets, "; "))}
 }
 
 // lag is how far the group is behind the events.

@@ -37,6 +37,8 @@ type Aggregator struct {
 	bundles shelf
 	members members
 
+	rulesDiffer string // the members with other rules, as last logged
+
 	stopped atomic.Pointer[error] // why this instance may not go on
 
 	mu      sync.RWMutex
@@ -120,6 +122,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	defer stopSide()
 	wg.Go(func() { a.side.run(sideCtx) })
 	wg.Go(func() { a.watchHeat(sideCtx) })
+	wg.Go(func() { a.watch(sideCtx) })
 
 	wait := minBackoff
 	for {

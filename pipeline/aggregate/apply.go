@@ -147,7 +147,7 @@ func (p *partition) inputEvent(e *event.Event, offset int64, index int, broker e
 	}
 	p.targets = targets
 	for _, target := range targets {
-		if err := p.forward(target, origin{p.id, offset, index}, broker, e); err != nil {
+		if err := p.forward(target, origin{p.id, offset, index, p.generation}, broker, e); err != nil {
 			return err
 		}
 	}
@@ -168,11 +168,11 @@ func (p *partition) loopRecord(m *sarama.ConsumerMessage) error {
 		return p.deadLetter(m, nil, err)
 	}
 	p.broker = max(p.broker, broker)
-	if p.origins[from.partition].covers(from.offset, from.index) {
+	if p.origins[from.partition].covers(from) {
 		p.agg.metrics.events.replayed.Inc()
 		return nil
 	}
-	p.origins[from.partition] = mark{from.offset + 1, from.index}
+	p.origins[from.partition] = seen{mark{from.offset + 1, from.index}, from.generation}
 	events, err := p.decode.loop.Decode(body, nil, nil, p.decode.events[:0])
 	p.decode.events = events
 	if err != nil || len(events) != 1 {

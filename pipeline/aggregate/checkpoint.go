@@ -2,7 +2,6 @@ package aggregate
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,12 +27,15 @@ const (
 // Everything below Next is in the keys' states that stand before the record in the changelog.
 type checkpoint struct {
 	Version   int                    `json:"version"`
-	Topics    map[string]string      `json:"topics"` // the topics' ids, by name
-	Next      [lanes]int64           `json:"next"`   // the first offset not covered: of the input, of the loop
-	Origins   map[int32][2]int64     `json:"origins,omitempty"`
+	Topics    map[string]string      `json:"topics"`            // the topics' ids, by name
+	Next      [lanes]int64           `json:"next"`              // the first offset not covered: of the input, of the loop
+	Origins   map[int32][3]int64     `json:"origins,omitempty"` // offset + 1, index, generation
 	Producers map[string]producerRow `json:"producers,omitempty"`
 	Broker    event.Micros           `json:"broker_time_us"`
 	Rules     string                 `json:"rules"` // the rule set's hash
+
+	Generation uint32 `json:"generation,omitempty"`      // how often the input's offsets have started over
+	Start      int64  `json:"changelog_start,omitempty"` // of the changelog: what is gone below it was accepted
 }
 
 func decodeCheckpoint(value []byte) (*checkpoint, error) {
@@ -53,16 +55,19 @@ func (p *partition) snapshot() *checkpoint {
 		Version:   checkpointVersion,
 		Topics:    map[string]string{},
 		Next:      p.next,
-		Origins:   make(map[int32][2]int64, len(p.origins)),
+		Origins:   make(map[int32][3]int64, len(p.origins)),
 		Producers: p.producers.snapshot(),
 		Broker:    p.broker,
-		Rules:     hex.EncodeToString(p.agg.cfg.Rules.Hash[:]),
+		Rules:     p.agg.rulesHash(),
+
+		Generation: p.generation,
+		Start:      p.start,
 	}
-	for _, t := range p.agg.ownTopics() {
-		c.Topics[t] = p.agg.topicID(t)
+	for _, t := range ownTopics(p.agg.names) {
+		c.Topics[t] = p.topicID(t)
 	}
-	for from, m := range p.origins {
-		c.Origins[from] = [2]int64{m.next, int64(m.index)}
+	for from, o := range p.origins {
+		c.Origins[from] = [3]int64{o.mark.next, int64(o.mark.index), int64(o.generation)}
 	}
 	return c
 }
@@ -73,8 +78,9 @@ func (c *checkpoint) restore(p *partition) error {
 		p.broker = c.Broker
 	}
 	for from, o := range c.Origins {
-		p.origins[from] = mark{o[0], int(o[1])}
+		p.origins[from] = seen{mark{o[0], int(o[1])}, uint32(o[2])}
 	}
+	p.generation = c.Generation
 	return p.producers.restore(c.Producers)
 }
 
@@ -126,7 +132,7 @@ func (p *partition) checkpoint(ctx context.Context) error {
 	for _, key := range p.pending.published() {
 		p.table.Touch(key)
 	}
-	if p.next == p.covered && p.table.Dirty() == 0 {
+	if p.next == p.covered && p.table.Dirty() == 0 && !p.accepted {
 		p.mu.Unlock()
 		return nil
 	}
@@ -157,7 +163,7 @@ func (p *partition) checkpoint(ctx context.Context) error {
 		return err
 	}
 	p.lock()
-	p.covered = record.Next
+	p.covered, p.accepted = record.Next, false
 	p.mu.Unlock()
 	p.session.MarkOffset(p.agg.names.Events, p.id, record.Next[inputLane], "")
 	p.session.MarkOffset(p.agg.names.Loop, p.id, record.Next[loopLane], "")

@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"cmp"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"github.com/lovoo/goka"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -126,7 +128,7 @@ func (c Config) sarama() *sarama.Config {
 	s.Consumer.Group.Rebalance.Retry.Max = 10
 	s.Consumer.Group.Rebalance.Retry.Backoff = 500 * time.Millisecond
 	s.Consumer.Group.InstanceId = c.InstanceID
-	s.Consumer.Group.Member.UserData = []byte(c.Advertise)
+	s.Consumer.Group.Member.UserData = topics.Member{Advertise: c.Advertise, Rules: hex.EncodeToString(c.Rules.Hash[:])}.UserData()
 	s.Consumer.IsolationLevel = sarama.ReadCommitted
 	s.Consumer.MaxWaitTime = 100 * time.Millisecond
 	s.Consumer.Fetch.Default = 8 << 20

@@ -10,6 +10,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -125,12 +126,16 @@ func (a *Aggregator) owners() (map[int32]owner, error) {
 			if err != nil {
 				return nil, fmt.Errorf("read the metadata of member %s: %w", m.MemberId, err)
 			}
+			addr := ""
+			if meta != nil {
+				addr = topics.ParseMember(meta.UserData).Advertise
+			}
 			for _, id := range assigned.Topics[a.names.Events] {
-				if meta == nil || len(meta.UserData) == 0 {
+				if addr == "" {
 					all[id] = owner{err: fmt.Errorf("partition %d belongs to %s at %s, which advertises no address: start it with --advertise", id, m.ClientId, m.ClientHost)}
 					continue
 				}
-				all[id] = owner{addr: string(meta.UserData)}
+				all[id] = owner{addr: addr}
 			}
 		}
 	}

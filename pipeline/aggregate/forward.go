@@ -11,19 +11,38 @@ import (
 // its origin, so that the receiver can drop what it has seen before, and its first broker
 // time.
 const (
-	loopVersion   = 1
-	loopKindEvent = 1
+	loopVersion        = 1
+	loopKindEvent      = 1
+	loopKindGeneration = 2 // an event whose origin has a generation
 )
 
-// origin is where a forwarded event came from: an input partition, and the place in it.
+// origin is where a forwarded event came from: an input partition, and the place in it. The
+// generation counts how often the partition's offsets have started over: it is another one
+// when the event topic was created anew.
 type origin struct {
-	partition int32
-	offset    int64
-	index     int
+	partition  int32
+	offset     int64
+	index      int
+	generation uint32
+}
+
+// seen is the highest origin of an input partition that was seen.
+type seen struct {
+	mark       mark
+	generation uint32
+}
+
+func (s seen) covers(o origin) bool {
+	return s.generation == o.generation && s.mark.covers(o.offset, o.index)
 }
 
 func appendForward(dst []byte, from origin, broker event.Micros, e *event.Event) []byte {
-	dst = append(dst, loopVersion, loopKindEvent)
+	if from.generation == 0 {
+		dst = append(dst, loopVersion, loopKindEvent)
+	} else {
+		dst = append(dst, loopVersion, loopKindGeneration)
+		dst = binary.AppendUvarint(dst, uint64(from.generation))
+	}
 	dst = binary.AppendUvarint(dst, uint64(from.partition))
 	dst = binary.AppendUvarint(dst, uint64(from.offset))
 	dst = binary.AppendUvarint(dst, uint64(from.index))
@@ -35,11 +54,14 @@ func decodeForward(src []byte) (from origin, broker event.Micros, body []byte, e
 	if len(src) < 2 {
 		return from, 0, nil, fmt.Errorf("loop record of %d bytes", len(src))
 	}
-	if src[0] != loopVersion || src[1] != loopKindEvent {
+	if src[0] != loopVersion || src[1] != loopKindEvent && src[1] != loopKindGeneration {
 		return from, 0, nil, fmt.Errorf("%w: loop record version %d, kind %d", errNewerFormat, src[0], src[1])
 	}
 	r := reader{buf: src[2:]}
-	from = origin{int32(r.uvarint()), int64(r.uvarint()), int(r.uvarint())}
+	if src[1] == loopKindGeneration {
+		from.generation = uint32(r.uvarint())
+	}
+	from.partition, from.offset, from.index = int32(r.uvarint()), int64(r.uvarint()), int(r.uvarint())
 	broker = event.Micros(r.varint())
 	if r.bad {
 		return from, 0, nil, fmt.Errorf("loop record that is cut short")

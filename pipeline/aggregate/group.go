@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
 // group is the consumer group as goka sees it. It changes three things:
@@ -26,12 +28,12 @@ type group struct {
 }
 
 // Consume returns when ctx ends, or for an error that joining again cannot cure.
-func (g *group) Consume(ctx context.Context, topics []string, h sarama.ConsumerGroupHandler) error {
+func (g *group) Consume(ctx context.Context, names []string, h sarama.ConsumerGroupHandler) error {
 	wait := minBackoff
 	for {
 		began := time.Now()
 		sctx, end := context.WithCancelCause(ctx)
-		err := g.ConsumerGroup.Consume(sctx, topics, &handler{ConsumerGroupHandler: h, agg: g.agg, end: end})
+		err := g.ConsumerGroup.Consume(sctx, names, &handler{ConsumerGroupHandler: h, agg: g.agg, end: end})
 		cause := context.Cause(sctx)
 		end(nil)
 		switch {
@@ -85,7 +87,11 @@ type handler struct {
 }
 
 func (h *handler) Setup(s sarama.ConsumerGroupSession) error {
-	h.agg.begin(&session{ConsumerGroupSession: s, end: h.end})
+	own, err := h.agg.newSession(s, h.end)
+	if err != nil {
+		return err
+	}
+	h.agg.begin(own)
 	if err := h.ConsumerGroupHandler.Setup(mute{s}); err != nil {
 		return err
 	}
@@ -112,7 +118,8 @@ func (h *handler) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerG
 // session is the group session that partitions were opened in.
 type session struct {
 	sarama.ConsumerGroupSession
-	end context.CancelCauseFunc // ends it: all partitions are released and taken over anew
+	end    context.CancelCauseFunc // ends it: all partitions are released and taken over anew
+	topics map[string]topics.Topic // as they were when it began
 }
 
 // mute is a session whose offsets goka cannot move: only a checkpoint may.

@@ -30,6 +30,7 @@ type metrics struct {
 	lost         prometheus.Counter
 	swept        prometheus.Counter
 	owned        prometheus.Gauge
+	rulesDiffer  prometheus.Gauge
 }
 
 // eventResults are what can become of an event. One event may have several keys: counted,
@@ -86,6 +87,7 @@ func newMetrics(reg prometheus.Registerer, set *rules.Set) *metrics {
 		droppedIPs:   counter("event_dropped_ips_total", "Events whose ip does not parse; they count without it."),
 		lost:         counter("records_lost_total", "Records deleted by retention before they were counted."),
 		swept:        counter("keys_swept_total", "Keys that fell silent and left."),
+		rulesDiffer:  register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: "tallygate_rules_differ", Help: "Members of the group that count by other rules than this one."})),
 		owned:        register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: "tallygate_partitions_owned", Help: "Partitions that this instance owns."})),
 	}
 }

@@ -34,14 +34,16 @@ type partition struct {
 	opened  atomic.Bool
 	stop    chan struct{} // closed by Close: the last checkpoint is due
 
-	identity  *fenced.Identity
-	changelog *fenced.Writer
-	verdicts  *fenced.Writer
-	expired   []int64             // producer ids of earlier owners that are no more
-	end       int64               // of the changelog, as recovered
-	seeks     bool                // the claims start at next; else there is no checkpoint, and they start at the topics' start
-	offered   int64               // verdict records below are with Config.Published
-	leftovers map[string]leftover // unpublished verdicts that the owner before has left, by key
+	identity   *fenced.Identity
+	changelog  *fenced.Writer
+	verdicts   *fenced.Writer
+	generation uint32              // how often the input's offsets have started over
+	expired    []int64             // producer ids of earlier owners that are no more
+	end        int64               // of the changelog, as recovered
+	start      int64               // of the changelog
+	seeks      bool                // the claims start at next; else there is no checkpoint, and they start at the topics' start
+	offered    int64               // verdict records below are with Config.Published
+	leftovers  map[string]leftover // unpublished verdicts that the owner before has left, by key
 
 	checkpointing chan struct{} // holds one: the regular checkpoints, and the last, take turns
 
@@ -62,7 +64,8 @@ type partitionState struct {
 	table     *state.Table
 	next      [lanes]int64 // the first offset that is not processed
 	covered   [lanes]int64 // the first offset that the last durable checkpoint does not cover
-	origins   map[int32]mark
+	origins   map[int32]seen
+	accepted  bool // offsets have started over, and no checkpoint says so yet
 	producers producers
 	broker    event.Micros             // the greatest broker time seen
 	loops     map[int32]*fenced.Writer // by target partition
@@ -86,7 +89,7 @@ func newPartition(a *Aggregator, id int32, s *session) *partition {
 		checkpointing: make(chan struct{}, 1),
 		partitionState: partitionState{
 			table:     state.New(),
-			origins:   map[int32]mark{},
+			origins:   map[int32]seen{},
 			producers: newProducers(),
 			broker:    event.NoTime,
 			loops:     map[int32]*fenced.Writer{},
@@ -127,10 +130,19 @@ func (p *partition) Open() error {
 		p.cancel(err)
 		return err
 	}
-	release() // from here on Close ends it
 	p.run(p.changelog)
 	p.run(p.verdicts)
 	p.republish()
+	if p.accepted {
+		// Before the first event: an owner after a crash would drop the marks once more.
+		if err := p.checkpoint(p.ctx); err != nil {
+			err = fmt.Errorf("take over partition %d: note that offsets start over: %w", p.id, err)
+			p.cancel(err)
+			p.wg.Wait()
+			return err
+		}
+	}
+	release() // from here on Close ends it
 	p.wg.Go(func() { p.die(p.checkpoints()) })
 	p.wg.Go(func() { p.die(p.ended(p.identity.Run(p.ctx))) })
 	p.opened.Store(true)

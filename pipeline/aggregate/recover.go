@@ -2,8 +2,6 @@ package aggregate
 
 import (
 	"context"
-	"encoding/base64"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -89,7 +87,7 @@ func (r *recovery) read(ctx context.Context, through int64) error {
 		if err != nil {
 			return fmt.Errorf("find the start of the changelog: %w", err)
 		}
-		r.next = oldest
+		r.next, r.start = oldest, oldest
 	}
 	consumer, err := sarama.NewConsumerFromClient(r.agg.clients.read)
 	if err != nil {
@@ -206,143 +204,4 @@ func (r *recovery) fenceExpired(ctx context.Context) error {
 		r.expired = append(r.expired, pid)
 	}
 	return nil
-}
-
-// resume finds where to go on in the input and in the loop partition.
-func (p *partition) resume(c *checkpoint) error {
-	if c == nil {
-		c = &checkpoint{}
-	}
-	if err := p.checkOutputs(c); err != nil {
-		return err
-	}
-	if err := c.restore(p); err != nil {
-		return err
-	}
-	for l, topic := range []string{inputLane: p.agg.names.Events, loopLane: p.agg.names.Loop} {
-		if err := p.resumeLane(lane(l), topic, c); err != nil {
-			return err
-		}
-		p.covered[l] = p.next[l]
-	}
-	return nil
-}
-
-// checkOutputs refuses to go on when what earlier owners wrote is gone: verdicts are ordered
-// by offsets of the changelog, and in a new one these start below all that Redis and the
-// enforcers have.
-func (p *partition) checkOutputs(c *checkpoint) error {
-	why := ""
-	for _, topic := range []string{p.agg.names.Table, p.agg.names.Verdicts} {
-		if id, was := p.agg.topicID(topic), c.Topics[topic]; was != "" && was != id {
-			why = fmt.Sprintf("topic %s was created anew (its id is %s, the checkpoint is of %s)", topic, id, was)
-		}
-	}
-	if c.Version == 0 {
-		committed, err := p.committed()
-		if err != nil {
-			return err
-		}
-		if committed >= 0 {
-			why = fmt.Sprintf("the group has counted partition %d up to %d, but the changelog %s holds no checkpoint of it: it was created anew or emptied",
-				p.id, committed, p.agg.names.Table)
-		}
-	}
-	switch {
-	case why == "":
-	case !p.agg.cfg.AcceptNewTopic:
-		return fmt.Errorf("%w: %s; start over under another --prefix, or delete %s and the blocklist in Redis too, and start with --accept-new-topic",
-			errFatal, why, p.agg.names.Verdicts)
-	default:
-		p.log.Warn("starting over with what is left", "why", why)
-	}
-	p.seeks = c.Version > 0 || why != ""
-	return nil
-}
-
-// committed is the offset of the event partition that the group has committed, -1 if none.
-// Only checkpoints commit.
-func (p *partition) committed() (int64, error) {
-	admin, err := sarama.NewClusterAdminFromClient(p.agg.clients.bulk)
-	if err != nil {
-		return -1, fmt.Errorf("ask for the group's offsets: %w", err)
-	}
-	offsets, err := admin.ListConsumerGroupOffsets(p.agg.names.Group, map[string][]int32{p.agg.names.Events: {p.id}})
-	if err != nil {
-		return -1, fmt.Errorf("ask for the group's offsets: %w", err)
-	}
-	block := offsets.GetBlock(p.agg.names.Events, p.id)
-	if block == nil || !errors.Is(block.Err, sarama.ErrNoError) {
-		return -1, nil
-	}
-	return block.Offset, nil
-}
-
-func (p *partition) resumeLane(l lane, topic string, c *checkpoint) error {
-	oldest, err := p.agg.clients.bulk.GetOffset(topic, p.id, sarama.OffsetOldest)
-	if err != nil {
-		return fmt.Errorf("find the start of %s: %w", topic, err)
-	}
-	newest, err := p.agg.clients.bulk.GetOffset(topic, p.id, sarama.OffsetNewest)
-	if err != nil {
-		return fmt.Errorf("find the end of %s: %w", topic, err)
-	}
-	id, was := p.agg.topicID(topic), c.Topics[topic]
-	next := c.Next[l]
-	switch {
-	case c.Version == 0: // no checkpoint yet
-		p.next[l] = oldest
-		return nil
-	case was != id || next > newest:
-		why := fmt.Sprintf("topic %s was created anew (its id is %s, the counts are of %s)", topic, id, was)
-		if was == id {
-			why = fmt.Sprintf("topic %s was cut: its partition %d ends at %d, but was counted up to %d", topic, p.id, newest, next)
-		}
-		if !p.agg.cfg.AcceptNewTopic {
-			return fmt.Errorf("%w: %s; start with --accept-new-topic to keep the counts and take up the topic from its start", errFatal, why)
-		}
-		p.log.Warn("taking up a new topic from its start", "why", why)
-		p.dropMarks(l)
-		p.next[l] = oldest
-		return nil
-	case next < oldest:
-		p.log.Error("records were deleted before they were counted", "topic", topic, "lost", oldest-next)
-		p.agg.metrics.lost.Add(float64(oldest - next))
-		next = oldest
-	}
-	p.next[l] = next
-	return nil
-}
-
-// ownTopics are those that cannot be replaced by another of the same name in silence.
-func (a *Aggregator) ownTopics() []string {
-	return []string{a.names.Events, a.names.Loop, a.names.Table, a.names.Verdicts}
-}
-
-// topicID is Kafka's id of a topic, which no other topic of the same name will ever have.
-func (a *Aggregator) topicID(topic string) string {
-	id := a.found.Load().IDs[topic]
-	return base64.RawURLEncoding.EncodeToString(id[:])
-}
-
-// dropMarks forgets every place in a topic that is no more: in the new one, offsets start
-// below all of them, and every event would be taken for a replay.
-func (p *partition) dropMarks(l lane) {
-	if l == inputLane {
-		clear(p.origins)
-	}
-	var keys [][]byte
-	for ref := range p.table.All() {
-		keys = append(keys, append([]byte(nil), p.table.Key(ref)...))
-	}
-	for _, key := range keys {
-		ref, _ := p.table.Get(key)
-		b, err := decodeBlock(p.table.Block(ref))
-		if err != nil {
-			continue // checked when it was read
-		}
-		b.marks[l] = mark{}
-		raw := append(appendBlockHeader(nil, &b), b.state...)
-		p.table.Set(key, raw)
-	}
 }

@@ -10,20 +10,29 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// partitions decides how many there are: as many as there were, whatever the setting says.
+// partitions decides how many there are: as many as most of the topics have whose partitions go
+// together, whatever the setting says.
 func (e *ensurer) partitions(have map[string]found) (n int32, advice []string) {
-	for _, name := range []string{e.names.Events, e.names.Table, e.names.Loop, e.names.Verdicts} {
-		t, ok := have[name]
-		if !ok {
-			continue
+	together := []string{e.names.Events, e.names.Table, e.names.Loop, e.names.Verdicts}
+	with, of := map[int32]int{}, ""
+	for _, name := range together {
+		if t, ok := have[name]; ok {
+			with[t.partitions]++
 		}
-		if e.cfg.Partitions != 0 && t.partitions != e.cfg.Partitions {
-			advice = append(advice, fmt.Sprintf("%s has %d partitions, and that cannot be changed to the %d of the settings; %s",
-				name, t.partitions, e.cfg.Partitions, "to "+migration(e.cfg.Prefix, e.cfg.Partitions)))
-		}
-		return t.partitions, advice
 	}
-	return cmp.Or(e.cfg.Partitions, defaultPartitions), nil
+	for _, name := range together {
+		if t, ok := have[name]; ok && with[t.partitions] > with[n] {
+			n, of = t.partitions, name
+		}
+	}
+	if n == 0 {
+		return cmp.Or(e.cfg.Partitions, defaultPartitions), nil
+	}
+	if e.cfg.Partitions != 0 && n != e.cfg.Partitions {
+		advice = append(advice, fmt.Sprintf("%s has %d partitions, and that cannot be changed to the %d of the settings; %s",
+			of, n, e.cfg.Partitions, "to "+Migration(e.cfg.Prefix, e.cfg.Partitions)))
+	}
+	return n, advice
 }
 
 // checkPartitions finds counts that differ: keys would be apart from their states.
@@ -39,7 +48,7 @@ func (e *ensurer) checkPartitions(specs []spec, have map[string]found) (faults [
 			fault(s, "delete it, and publish the rules again",
 				"%s has %d partitions and must have 1, since versions are its order", s.name, t.partitions)
 		case s.exactly:
-			fault(s, migration(e.cfg.Prefix, max(t.partitions, s.partitions)),
+			fault(s, Migration(e.cfg.Prefix, max(t.partitions, s.partitions)),
 				"%s has %d partitions, others have %d: keys would be apart from their states", s.name, t.partitions, s.partitions)
 		case t.partitions < s.partitions:
 			fault(s, fmt.Sprintf("kafka-topics.sh --bootstrap-server %s --alter --topic %s --partitions %d", e.bootstrap(), s.name, s.partitions),
@@ -49,7 +58,8 @@ func (e *ensurer) checkPartitions(specs []spec, have map[string]found) (faults [
 	return faults
 }
 
-func migration(prefix string, partitions int32) string {
+// Migration tells how to get to another number of partitions.
+func Migration(prefix string, partitions int32) string {
 	next := prefix + "2"
 	return fmt.Sprintf("migrate to %d partitions: "+
 		"1. start aggregators with the prefix %s and %d partitions, beside the old ones; "+

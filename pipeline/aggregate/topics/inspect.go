@@ -91,3 +91,25 @@ func Check(addrs []string, conf *sarama.Config, cfg Config) (*State, error) {
 	}
 	return s, nil
 }
+
+// Look returns the topics of a prefix that exist, without their settings. It asks over the
+// client's connections, and does not close it.
+func Look(client sarama.Client, prefix string) (map[string]Topic, error) {
+	admin, err := sarama.NewClusterAdminFromClient(client)
+	if err != nil {
+		return nil, fmt.Errorf("look at the topics: %w", err)
+	}
+	metadata, err := admin.DescribeTopics(NamesOf(prefix).All())
+	if err != nil {
+		return nil, fmt.Errorf("describe topics: %w", err)
+	}
+	have, err := toFound(metadata)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]Topic)
+	for name, t := range have {
+		out[name] = Topic{t.id, t.partitions, t.replication, t.behind, t.leaderless, nil}
+	}
+	return out, nil
+}

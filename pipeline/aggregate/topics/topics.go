@@ -47,8 +47,8 @@ type Config struct {
 	Prefix string
 
 	// Partitions of new topics: events, loop, table, verdicts, audit and dead letters. Their
-	// number can never be changed later; if one of the first four exists, all get as many as
-	// it has. Zero is 12.
+	// number can never be changed later; if some of the first four exist, all get as many
+	// as most of them have. Zero is 12.
 	Partitions int32
 
 	// Replication is the replication factor of new topics. Zero is 3, or as many brokers as

@@ -1,0 +1,137 @@
+package aggregate
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+)
+
+const (
+	// watchTopicsEvery is shorter than sarama waits before it reads on where a topic of the same
+	// name is there again: its records must not be taken for those of the old one.
+	watchTopicsEvery = time.Second
+	watchRulesEvery  = 10 * time.Second
+)
+
+// watch looks until ctx ends whether the topics are still those that the session began with,
+// and whether all members count by the same rules.
+func (a *Aggregator) watch(ctx context.Context) {
+	var rulesAt time.Time
+	for sleep(ctx, watchTopicsEvery) {
+		looked := make(chan struct{})
+		go func() { // nobody waits for a Kafka that is away
+			defer close(looked)
+			if a.watchTopics(); time.Since(rulesAt) > watchRulesEvery {
+				rulesAt = time.Now()
+				a.compareRules()
+			}
+		}()
+		select {
+		case <-looked:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// watchTopics ends the session when a topic is another one than when it began.
+func (a *Aggregator) watchTopics() {
+	a.mu.RLock()
+	s := a.session
+	a.mu.RUnlock()
+	have, err := a.look()
+	if err == nil && s != nil {
+		err = sameTopics(s.topics, have)
+	} else if a.fatal() == nil {
+		return // Kafka is away, or the topics are looked at when a session begins
+	}
+	if err != nil && s != nil {
+		s.end(err)
+	}
+}
+
+// look asks for the topics. A partition count that is not what it was is the instance's end:
+// keys would be apart from their states.
+func (a *Aggregator) look() (map[string]topics.Topic, error) {
+	have, err := topics.Look(a.clients.bulk, a.cfg.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	want := a.found.Load().Partitions
+	for _, name := range ownTopics(a.names) {
+		if t, ok := have[name]; ok && t.Partitions != want {
+			return nil, a.fail(fmt.Errorf("topic %s has %d partitions, and its keys were counted in %d: events would be apart from their states; %s",
+				name, t.Partitions, want, topics.Migration(a.cfg.Prefix, max(t.Partitions, want))))
+		}
+	}
+	return have, nil
+}
+
+// sameTopics returns an error when one of the topics is gone, or is another one.
+func sameTopics(were, have map[string]topics.Topic) error {
+	for name, was := range were {
+		switch is, ok := have[name]; {
+		case !ok:
+			return fmt.Errorf("topic %s is gone: was it deleted?", name)
+		case is.ID != was.ID:
+			return fmt.Errorf("topic %s was created anew", name)
+		}
+	}
+	return nil
+}
+
+// newSession notes what the topics are: partitions that are taken over in it rely on that.
+func (a *Aggregator) newSession(s sarama.ConsumerGroupSession, end context.CancelCauseFunc) (*session, error) {
+	have, err := a.look()
+	if err != nil {
+		return nil, fmt.Errorf("look at the topics: %w", err)
+	}
+	own := map[string]topics.Topic{}
+	for _, name := range ownTopics(a.names) {
+		t, ok := have[name]
+		if !ok {
+			return nil, fmt.Errorf("there is no topic %s: was it deleted? A start creates it", name)
+		}
+		own[name] = t
+	}
+	return &session{ConsumerGroupSession: s, end: end, topics: own}, nil
+}
+
+func (a *Aggregator) rulesHash() string { return hex.EncodeToString(a.cfg.Rules.Hash[:]) }
+
+// compareRules says so when members count by other rules than this one: a partition that moves
+// between them loses the counts of limits that the other one does not know.
+func (a *Aggregator) compareRules() {
+	groups, err := a.members.describe(a)
+	if err != nil {
+		return // Kafka is away, which others say
+	}
+	var others []string
+	for _, g := range groups {
+		for _, m := range g.Members {
+			meta, err := m.GetMemberMetadata()
+			if err != nil || meta == nil {
+				continue
+			}
+			if is := topics.ParseMember(meta.UserData); is.Rules != "" && is.Rules != a.rulesHash() {
+				others = append(others, fmt.Sprintf("%s at %s", m.ClientId, is.Advertise))
+			}
+		}
+	}
+	slices.Sort(others)
+	a.metrics.rulesDiffer.Set(float64(len(others)))
+	if now := strings.Join(others, ", "); now != a.rulesDiffer {
+		if a.rulesDiffer = now; now == "" {
+			a.log.Info("all members of the group count by the same rules again")
+			return
+		}
+		a.log.Error("other members of the group count by other rules: partitions that move lose counts; give all the same rule file", "members", now)
+	}
+}

@@ -1,0 +1,31 @@
+package aggregate
+
+import (
+	"testing"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Members with different rule files say so, as long as both are there. Neither is refused: a
+// rolling restart with a new file must pass through it.
+func TestMembersWithOtherRulesAreNamed(t *testing.T) {
+	onKafka(t, func(t *testing.T, r *rig) {
+		a := r.start(compile(t, yearly), func(c *Config) { c.Advertise = "a:1" })
+		r.ready(a)
+		r.emit(hit("u1", "a.b"))
+		eventually(t, "one is counted", func() bool { return r.count("u1", "per-year", a) == event.One })
+		b := r.start(compile(t, byIPAndUID), func(c *Config) { c.Advertise = "b:1" })
+		r.ready(a, b)
+		for _, m := range []*member{a, b} {
+			eventually(t, "each knows that another one differs", func() bool { return m.counterOf(t, "tallygate_rules_differ") == 1 })
+		}
+		addr, err := "", error(nil)
+		for p := range int32(rigPartitions) { // what members tell of their rules is no part of their addresses
+			if addr, err = a.Owner(t.Context(), p); err == nil && addr != "a:1" && addr != "b:1" {
+				t.Errorf("partition %d is at %q", p, addr)
+			}
+		}
+		b.end(t)
+		eventually(t, "they are alike again", func() bool { return a.counterOf(t, "tallygate_rules_differ") == 0 })
+	})
+}
