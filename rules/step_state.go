@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/windows"
 )
 
 // A key's state, all integers little-endian:
@@ -87,7 +88,9 @@ func (s *Set) CheckWindows(state []byte) error {
 		if l == nil {
 			continue
 		}
-		if err := l.Window.Check(sec.window); err != nil {
+		if err := l.Window.Check(sec.window); errors.Is(err, windows.ErrNewer) {
+			return fmt.Errorf("%w: %s: %w", ErrNewerState, l.Name, err)
+		} else if err != nil {
 			return fmt.Errorf("%w: %s: %w", errState, l.Name, err)
 		}
 	}

@@ -17,6 +17,12 @@ const (
 	formatPanes    = 0x14
 )
 
+// kindBits are the kind's part of a format.
+const kindBits = 0x0f
+
+// ErrNewer means that a counter was written by a newer binary than this one.
+var ErrNewer = errors.New("windows: the counter is of a newer version than this binary reads")
+
 // What most states begin with: the format, and the latest time in eight bytes. Of present
 // times a varint would be as long.
 const headBytes = 9

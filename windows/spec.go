@@ -93,6 +93,9 @@ func (s *Spec) Check(state []byte) error {
 	if len(state) == 0 {
 		return nil
 	}
+	if f := s.format(); state[0]&kindBits == f&kindBits && state[0] > f {
+		return fmt.Errorf("%w: format %#02x, this one reads %#02x", ErrNewer, state[0], f)
+	}
 	if state[0] != s.format() {
 		return fmt.Errorf("windows: state has format %#02x, not %#02x", state[0], s.format())
 	}

@@ -1,6 +1,7 @@
 package windows_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -107,6 +108,16 @@ func TestCheckRefusesWhatIsNotAState(t *testing.T) {
 			if err := spec.Check(c.state); (err == nil) != (name == other) {
 				t.Errorf("%s: a state of %s: %v", other, name, err)
 			}
+		}
+	}
+}
+
+// A counter of a newer version of its own kind is told from one that is broken.
+func TestCheckKnowsVersions(t *testing.T) {
+	spec := perMinute() // 0x11 is what it reads
+	for first, want := range map[byte]bool{0x21: true, 0xf1: true, 0x12: false, 0x22: false, 0x01: false} {
+		if err := spec.Check([]byte{first, 0, 0}); err == nil || errors.Is(err, windows.ErrNewer) != want {
+			t.Errorf("format %#02x: %v", first, err)
 		}
 	}
 }

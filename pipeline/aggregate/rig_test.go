@@ -340,3 +340,21 @@ func uids(n int) []string {
 func ipOf(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}) }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// emitTo sends values as they are.
+func (r *rig) emitTo(topic string, partition int32, values ...string) {
+	r.t.Helper()
+	var msgs []*sarama.ProducerMessage
+	for _, v := range values {
+		msgs = append(msgs, &sarama.ProducerMessage{Topic: topic, Partition: partition, Value: sarama.StringEncoder(v)})
+	}
+	r.sendAll(msgs)
+}
+
+// letters counts the dead letters.
+func (r *rig) letters() (n int) {
+	for p := range int32(rigPartitions) {
+		n += len(r.records(r.names.DeadLetters, p))
+	}
+	return n
+}

@@ -1,0 +1,195 @@
+package aggregate
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// What a newer program might write: each of its records is of today's form, but for one
+// version. An older program refuses it, says so, and leaves everything as it is.
+func TestWhatANewerProgramWroteIsRefused(t *testing.T) {
+	newer := map[string]func(t *testing.T, state []byte) fenced.Record{
+		"record":     func(_ *testing.T, state []byte) fenced.Record { state[0]++; return stateOf(state) },
+		"block":      func(_ *testing.T, state []byte) fenced.Record { state[2]++; return stateOf(state) },
+		"state":      func(t *testing.T, state []byte) fenced.Record { state[stateIn(t, state)]++; return stateOf(state) },
+		"window":     newerWindow,
+		"checkpoint": newerCheckpoint,
+	}
+	for name, change := range newer {
+		t.Run(name, func(t *testing.T) {
+			everyKafka(t, func(t *testing.T, r *rig) {
+				set := compile(t, yearly)
+				m := r.start(set)
+				r.ready(m)
+				r.emit(hit("u1", "a.b"), hit("u1", "a.b"))
+				eventually(t, "two are counted", func() bool { return r.count("u1", "per-year", m) == 2*event.One })
+				m.end(t)
+				id := event.Partition([]byte("u1"), rigPartitions)
+				var state []byte
+				for _, rec := range r.records(r.names.Table, id) {
+					if string(rec.Key) == "uid=u1" {
+						state = rec.Value
+					}
+				}
+				r.appendAsOwner(r.names.Table, id, change(t, state))
+				before := r.kept(id)
+				m = r.start(set)
+				eventually(t, "it refuses", func() bool { return m.fatal() != nil })
+				m.end(t)
+				if err := m.fatal(); !strings.Contains(err.Error(), "newer") {
+					t.Errorf("it says: %v", err)
+				}
+				if after := r.kept(id); !slices.EqualFunc(before, after, sameRecord) {
+					t.Errorf("%d records are there, of %d that were", len(after), len(before))
+				}
+			})
+		})
+	}
+}
+
+func stateOf(value []byte) fenced.Record { return fenced.Record{Key: []byte("uid=u1"), Value: value} }
+
+// stateIn finds the state of package rules in a changelog record without unpublished verdicts.
+func stateIn(t *testing.T, value []byte) int {
+	pending, raw, err := decodeWire(value)
+	if err != nil || len(pending) > 0 {
+		t.Fatal(pending, err)
+	}
+	b, err := decodeBlock(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(value) - len(b.state)
+}
+
+// newerWindow raises the version of a calendar window's counter, the last in its state.
+func newerWindow(t *testing.T, state []byte) fenced.Record {
+	const calendar = 0x12
+	i := bytes.LastIndexByte(state, calendar)
+	if i < stateIn(t, state) {
+		t.Fatalf("no counter in %x", state)
+	}
+	state[i] += 0x10
+	return stateOf(state)
+}
+
+func newerCheckpoint(t *testing.T, _ []byte) fenced.Record {
+	value, err := json.Marshal(checkpoint{Version: checkpointVersion + 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fenced.Record{Key: []byte(checkpointKey), Value: value}
+}
+
+// appendAsOwner takes a partition over, as another program would, and appends a record.
+func (r *rig) appendAsOwner(topic string, partition int32, rec fenced.Record) {
+	r.t.Helper()
+	owner, err := fenced.Acquire(r.t.Context(), r.asOwner(partition))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	w := owner.NewWriter(topic, partition)
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(r.t.Context()) }()
+	if err := w.Append(r.t.Context(), rec, true, nil); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := w.Flush(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { <-ended })
+}
+
+// asOwner is what an aggregator takes a partition over with.
+func (r *rig) asOwner(partition int32) fenced.Config {
+	return fenced.Config{TransactionalID: fmt.Sprintf("%s-%d", r.names.Group, partition), Urgent: fenced.NewLink(r.client)}
+}
+
+// kept are a changelog's records, fences aside.
+func (r *rig) kept(id int32) []*sarama.ConsumerMessage {
+	return slices.DeleteFunc(r.records(r.names.Table, id), func(m *sarama.ConsumerMessage) bool { return fenced.IsFence(m.Key) })
+}
+
+func sameRecord(a, b *sarama.ConsumerMessage) bool {
+	return a.Offset == b.Offset && bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value)
+}
+
+// A forward in a newer form is no dead letter: the program that can read it will.
+func TestANewerForwardIsRefused(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		set := compile(t, byIPAndUID)
+		m := r.start(set)
+		r.ready(m)
+		e := hit("u1", "a.b")
+		e.IP = ipOf(1)
+		forward := appendForward(nil, origin{partition: 1, offset: 7}, now(), e)
+		forward[1] = 9 // a kind that this program does not know
+		r.emitTo(r.names.Loop, 2, string(forward))
+		eventually(t, "it refuses", func() bool { return m.fatal() != nil })
+		m.end(t)
+		if err := m.fatal(); !strings.Contains(err.Error(), "newer") {
+			t.Errorf("it says: %v", err)
+		}
+		if n := r.letters(); n != 0 {
+			t.Errorf("%d dead letters", n)
+		}
+		again := r.start(set)
+		eventually(t, "it refuses again: nothing was passed over", func() bool { return again.fatal() != nil })
+		again.end(t)
+	})
+}
+
+// Records as the first version wrote them. They must be read for ever.
+func TestTheFirstFormatsAreRead(t *testing.T) {
+	c, err := decodeCheckpoint([]byte(`{"version":1,"topics":{"e":"x"},"next":[7,8],"origins":{"2":[5,1]},"broker_time_us":"1970-01-01T00:00:00.000009Z","rules":"00"}`))
+	if err != nil || c.Next != [lanes]int64{7, 8} || c.Origins[2] != [3]int64{5, 1, 0} || c.Broker != 9 || c.Start != 0 || c.Generation != 0 {
+		t.Errorf("checkpoint: %+v, %v", c, err)
+	}
+	record, err := hex.DecodeString("01" + "01" + "01" + "02" + "7b7d" + // an unpublished verdict {} of seq -1
+		"01" + "08" + "02" + "00" + "0a" + "abcd") // a block: input mark 8, index 2; no loop mark; spent at 5; the state
+	if err != nil {
+		t.Fatal(err)
+	}
+	pending, raw, err := decodeWire(record)
+	if err != nil || len(pending) != 1 || pending[0].seq != -1 || string(pending[0].body) != "{}" {
+		t.Errorf("record: %+v, %v", pending, err)
+	}
+	b, err := decodeBlock(raw)
+	if err != nil || b.marks != [lanes]mark{{8, 2}, {}} || b.spent != 5 || string(b.state) != "\xab\xcd" {
+		t.Errorf("block: %+v, %v", b, err)
+	}
+	forward := append([]byte{1, 1, 3, 4, 5, 12}, "{}"...)
+	from, broker, body, err := decodeForward(forward)
+	if err != nil || from != (origin{partition: 3, offset: 4, index: 5}) || broker != 6 || string(body) != "{}" {
+		t.Errorf("forward: %+v, %v, %s, %v", from, broker, body, err)
+	}
+	if f, err := fenced.ParseFence([]byte(`{"id":"g-0","pid":3,"epoch":4,"at":"2026-11-21T10:00:00Z"}`)); !fenced.IsFence([]byte("\x00fence")) ||
+		err != nil || f != (fenced.FenceRecord{TransactionalID: "g-0", ProducerID: 3, Epoch: 4, At: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}) {
+		t.Errorf("fence: %+v, %v", f, err)
+	}
+}
+
+// A generation is what a forward's receiver tells two event topics apart by.
+func TestForwardsKeepTheirGeneration(t *testing.T) {
+	for _, want := range []origin{{3, 4, 5, 0}, {3, 4, 5, 1}, {0, 0, 0, 300}} {
+		got, broker, body, err := decodeForward(appendForward(nil, want, 6, hit("u1", "a.b")))
+		if err != nil || got != want || broker != 6 || len(body) == 0 {
+			t.Errorf("%+v came as %+v, %v, %q, %v", want, got, broker, body, err)
+		}
+	}
+	old, same, other := seen{mark{10, 0}, 1}, origin{1, 9, 0, 1}, origin{1, 3, 0, 2}
+	if !old.covers(same) || old.covers(other) {
+		t.Error("origins of two generations are compared")
+	}
+}
