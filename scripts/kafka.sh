@@ -11,6 +11,8 @@
 #   KAFKA_LIB     the jars (default: $TALLYGATE_CACHE/kafka-VERSION, fetched when missing)
 #   KAFKA_EXTRA   more broker properties, one a line; the last of equal names wins
 #   KAFKA_HEAP    java's heap (default 1g)
+#   KAFKA_DATA    where the data is (default DIR/data)
+#   KAFKA_PRELOAD a library that java is started with (LD_PRELOAD)
 set -euo pipefail
 
 readonly version=4.1.0 log4j=2.24.3
@@ -84,7 +86,7 @@ controller.quorum.voters=1@127.0.0.1:$3
 listeners=PLAINTEXT://127.0.0.1:$2,CONTROLLER://127.0.0.1:$3
 advertised.listeners=PLAINTEXT://127.0.0.1:$2
 controller.listener.names=CONTROLLER
-log.dirs=$1/data
+log.dirs=${KAFKA_DATA:-$1/data}
 num.partitions=1
 auto.create.topics.enable=false
 offsets.topic.replication.factor=1
@@ -134,13 +136,14 @@ start() {
   configure "$dir" "$port" "$controller"
 
   local java=(java -cp "$lib/*" -Dlog4j2.configurationFile="$dir/log4j2.properties")
-  if [[ ! -f $dir/data/meta.properties ]]; then
+  local data=${KAFKA_DATA:-$dir/data}
+  if [[ ! -f $data/meta.properties ]]; then
     "${java[@]}" -XX:TieredStopAtLevel=1 kafka.tools.StorageTool format \
       -t "$(cluster_id)" -c "$dir/server.properties" >"$dir/format.log" 2>&1 ||
-      { cat "$dir/format.log" >&2; die "cannot format $dir/data"; }
+      { cat "$dir/format.log" >&2; die "cannot format $data"; }
   fi
   [[ ! -f $dir/kafka.log ]] || mv "$dir/kafka.log" "$dir/kafka.log.before"
-  setsid nohup "${java[@]}" -Xms256m "-Xmx${KAFKA_HEAP:-1g}" -XX:ParallelGCThreads=2 \
+  LD_PRELOAD=${KAFKA_PRELOAD:-} setsid nohup "${java[@]}" -Xms256m "-Xmx${KAFKA_HEAP:-1g}" -XX:ParallelGCThreads=2 \
     kafka.Kafka "$dir/server.properties" >"$dir/kafka.log" 2>&1 </dev/null &
   echo $! >"$dir/pid"
 

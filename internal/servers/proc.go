@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -31,15 +32,16 @@ type RedisProc struct{ proc }
 
 // StartKafka starts a broker with these properties on top of the script's own, and stops it
 // when the test ends. It takes some 5 s. Without TALLYGATE_TEST_KAFKA, which says that real
-// servers are wanted, the test is skipped.
-func StartKafka(t testing.TB, props map[string]string) *KafkaProc {
+// servers are wanted, the test is skipped. env are more variables for scripts/kafka.sh, such as
+// "KAFKA_DATA=/mnt".
+func StartKafka(t testing.TB, props map[string]string, env ...string) *KafkaProc {
 	t.Helper()
 	Kafka(t)
 	var extra strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(props)) {
 		fmt.Fprintf(&extra, "%s=%s\n", name, props[name])
 	}
-	p := &KafkaProc{newProc(t, "kafka.sh", "KAFKA_EXTRA="+extra.String(), "KAFKA_HEAP=512m")}
+	p := &KafkaProc{newProc(t, "kafka.sh", append(slices.Clone(env), "KAFKA_EXTRA="+extra.String(), "KAFKA_HEAP=512m")...)}
 	p.Start()
 	return p
 }
@@ -87,6 +89,20 @@ func (p *proc) Stop() {
 func (p *proc) Kill() {
 	p.t.Helper()
 	p.run("kill9", p.dir)
+}
+
+// Pid returns the server's process id.
+func (p *proc) Pid() int {
+	p.t.Helper()
+	text, err := os.ReadFile(filepath.Join(p.dir, "pid"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return pid
 }
 
 func (p *proc) run(args ...string) string {

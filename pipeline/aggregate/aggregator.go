@@ -147,7 +147,9 @@ func (a *Aggregator) open(ctx context.Context) error {
 	}
 	var err error
 	for _, c := range []*sarama.Client{&a.clients.urgent, &a.clients.bulk, &a.clients.read} {
-		if *c, err = sarama.NewClient(a.cfg.Brokers, a.cfg.sarama()); err != nil {
+		cfg := a.cfg.sarama()
+		cfg.Producer.MaxMessageBytes = sideBatch(a.found.Load()) // fenced writers have their own bound
+		if *c, err = sarama.NewClient(a.cfg.Brokers, cfg); err != nil {
 			a.close()
 			return fmt.Errorf("connect to Kafka at %v: %w", a.cfg.Brokers, err)
 		}

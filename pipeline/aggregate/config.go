@@ -136,7 +136,7 @@ func (c Config) sarama() *sarama.Config {
 	s.Producer.RequiredAcks = sarama.WaitForAll
 	s.Producer.Return.Successes = true
 	s.Producer.Return.Errors = true
-	s.Producer.MaxMessageBytes = maxDeadLetter + 64<<10
+	s.Producer.MaxMessageBytes = maxSideBatch
 	s.Producer.Retry.Max = 1 << 20
 	s.Producer.Flush.Frequency = 5 * time.Millisecond
 	s.Producer.Partitioner = sarama.NewHashPartitioner

@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -9,11 +10,31 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// maxDeadLetter is how much of a record goes to the dead-letter topic.
-const maxDeadLetter = 768 << 10
+const (
+	// maxSideBatch bounds what is sent aside at once, and maxDeadLetter how much of a record goes
+	// to the dead-letter topic, where the topics take that much.
+	maxSideBatch  = 832 << 10
+	maxDeadLetter = 768 << 10
+
+	// sideRoom is what a dead letter needs beside its value: headers, a key, the batch around it.
+	sideRoom = 16 << 10
+)
+
+// sideBatch is what the topics take: a batch that is larger than one of them allows would be
+// refused, and nothing counted any more.
+func sideBatch(l *topics.Layout) int {
+	n := maxSideBatch
+	for _, topic := range []string{l.Names.DeadLetters, l.Names.Audit} {
+		if most := l.MaxBytes[topic]; most > 0 {
+			n = min(n, most)
+		}
+	}
+	return n
+}
 
 // sideWriter writes what counts do not depend on: dead letters and audit records. They may
 // repeat after a crash, but a checkpoint waits for them, so none is lost.
@@ -37,7 +58,7 @@ func (s *sideWriter) run(ctx context.Context) {
 	})
 	wg.Go(func() {
 		for e := range s.producer.Errors() {
-			e.Msg.Metadata.(sideMark).acked(e.Err)
+			e.Msg.Metadata.(sideMark).acked(explainSide(e))
 		}
 	})
 	<-ctx.Done()
@@ -51,6 +72,14 @@ func (s *sideWriter) run(ctx context.Context) {
 	case <-sent:
 	case <-time.After(closeWithin):
 	}
+}
+
+func explainSide(e *sarama.ProducerError) error {
+	err := fmt.Errorf("append to %s: %w", e.Msg.Topic, e.Err)
+	if errors.Is(e.Err, sarama.ErrMessageSizeTooLarge) {
+		err = fmt.Errorf("%w: raise the topic's max.message.bytes", err)
+	}
+	return err
 }
 
 // sideTicket counts what a partition has sent aside and is not acknowledged: what was sent
@@ -89,8 +118,8 @@ func (m sideMark) acked(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.open[m.gen]--
-	if err != nil && t.err == nil {
-		t.err = fmt.Errorf("dead letter or audit record: %w", err)
+	if t.err == nil {
+		t.err = err
 	}
 	if t.moved != nil {
 		close(t.moved)
@@ -120,8 +149,10 @@ func (t *sideTicket) wait(ctx context.Context, gen int) error {
 	}
 }
 
-func (p *partition) sendAside(topic string, key, value []byte, headers []sarama.RecordHeader) error {
-	m := &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(value), Headers: headers, Metadata: p.side.send()}
+// sendAside stamps a record for topics that don't by themselves. A time that brokers think is in
+// the future they refuse, so it should be theirs; the zero time is now.
+func (p *partition) sendAside(topic string, at time.Time, key, value []byte, headers []sarama.RecordHeader) error {
+	m := &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(value), Headers: headers, Timestamp: at, Metadata: p.side.send()}
 	if key != nil {
 		m.Key = sarama.ByteEncoder(key)
 	}
@@ -149,11 +180,12 @@ func (p *partition) deadLetter(m *sarama.ConsumerMessage, bad []event.BadEvent, 
 		headers = append(headers, sarama.RecordHeader{Key: []byte("index"), Value: strconv.AppendInt(nil, int64(b.Index), 10)})
 	}
 	value, key := m.Value, m.Key
-	if len(value) > maxDeadLetter || len(key) > maxDeadLetterKey {
+	most := min(maxDeadLetter, sideBatch(p.agg.found.Load())-sideRoom)
+	if len(value) > most || len(key) > maxDeadLetterKey {
 		headers = append(headers, sarama.RecordHeader{Key: []byte("cut-from"), Value: strconv.AppendInt(nil, int64(len(value)), 10)})
-		value, key = value[:min(len(value), maxDeadLetter)], key[:min(len(key), maxDeadLetterKey)]
+		value, key = value[:min(len(value), most)], key[:min(len(key), maxDeadLetterKey)]
 	}
-	return p.sendAside(p.agg.names.DeadLetters, key, value, headers)
+	return p.sendAside(p.agg.names.DeadLetters, m.Timestamp, key, value, headers)
 }
 
 const (

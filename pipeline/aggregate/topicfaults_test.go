@@ -42,15 +42,20 @@ type load struct {
 	next  int
 	byUID map[string]int
 	byIP  map[string]int
+
+	uids    int
+	pending *event.Event // was refused
 }
 
-func (r *rig) load() *load { return &load{r: r, byUID: map[string]int{}, byIP: map[string]int{}} }
+func (r *rig) load() *load {
+	return &load{r: r, uids: 17, byUID: map[string]int{}, byIP: map[string]int{}}
+}
 
 // emit sends n more events, a third of which another partition counts, too.
 func (l *load) emit(n int) {
 	var events []*event.Event
 	for range n {
-		e := hit(fmt.Sprintf("u%d", l.next%17), "a.b")
+		e := hit(fmt.Sprintf("u%d", l.next%l.uids), "a.b")
 		l.byUID[e.UID]++
 		if l.next%3 == 0 {
 			e.IP = ipOf(l.next % 5)
@@ -133,16 +138,18 @@ func (r *rig) lastRecord(topic string, id int32, end int64) int64 {
 	return end
 }
 
-// counterOf reads a counter of the member's.
-func (m *member) counterOf(t *testing.T, name string) float64 {
+// counterOf reads a counter or a gauge of the member's; its label, if it has one, has that value.
+func (m *member) counterOf(t *testing.T, name string, label ...string) float64 {
 	t.Helper()
 	families, err := m.cfg.Registry.(*prometheus.Registry).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
+		for _, x := range f.GetMetric() {
+			if f.GetName() == name && (len(label) == 0 || x.GetLabel()[0].GetValue() == label[0]) {
+				return x.GetCounter().GetValue() + x.GetGauge().GetValue()
+			}
 		}
 	}
 	t.Fatalf("no metric %s", name)

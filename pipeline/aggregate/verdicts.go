@@ -183,7 +183,7 @@ func (p *partition) republish() {
 
 // audit sends a verdict's JSON to the audit topic, with when and by whom it is published.
 func (p *partition) audit(recordKey, body []byte) error {
-	return p.sendAside(p.agg.names.Audit, recordKey, appendAudit(nil, now(), p.agg.by, body), nil)
+	return p.sendAside(p.agg.names.Audit, time.Time{}, recordKey, appendAudit(nil, now(), p.agg.by, body), nil)
 }
 
 // appendAudit appends a line of the audit topic. by is a JSON string. It is written by hand:

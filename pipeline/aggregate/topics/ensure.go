@@ -90,7 +90,7 @@ func (e *ensurer) run(ctx context.Context) (*Layout, error) {
 		}
 		faults = e.checkPartitions(specs, have) // another process may have created some
 	}
-	wrong, _, err := e.checkSettings(specs, have)
+	wrong, settings, err := e.checkSettings(specs, have)
 	if err != nil {
 		return nil, err
 	}
@@ -98,12 +98,13 @@ func (e *ensurer) run(ctx context.Context) (*Layout, error) {
 	if err := errors.Join(must...); err != nil {
 		return nil, err
 	}
-	l := &Layout{Names: e.names, Partitions: partitions, IDs: make(map[string]sarama.Uuid), Advice: append(advice, should...)}
+	l := &Layout{Names: e.names, Partitions: partitions, IDs: make(map[string]sarama.Uuid), MaxBytes: make(map[string]int), Advice: append(advice, should...)}
 	for name, t := range have {
 		if t.id == (sarama.Uuid{}) {
 			return nil, fmt.Errorf("the broker does not tell the id of %s: Kafka 2.8 or later is needed", name)
 		}
 		l.IDs[name] = t.id
+		l.MaxBytes[name] = int(number(settings[name]["max.message.bytes"]))
 	}
 	return l, nil
 }

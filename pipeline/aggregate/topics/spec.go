@@ -33,6 +33,10 @@ const (
 	maxLoopRecord    = 1 << 20
 	maxEventRecord   = 2 << 20 // an array of 1 MiB, its headers
 	minEventRecord   = 1<<20 + 64<<10
+	minVerdictRecord = 512 << 10 // a batch of 256 KiB of verdicts, and room for one that is large
+	maxVerdictRecord = 1 << 20
+	minSideRecord    = 128 << 10 // an audit record, or what is left of a dead letter
+	minWholeLetter   = 832 << 10 // a dead letter that is not cut for the topic's sake
 )
 
 func (c Config) specs(partitions int32, replication int16) []spec {
@@ -70,19 +74,22 @@ func (c Config) specs(partitions int32, replication int16) []spec {
 			{"cleanup.policy", "compact,delete", has("compact"), true, "verdicts in force would vanish with the older ones"},
 			{"retention.ms", millis(c.VerdictRetention), forever(c.VerdictRetention), false, "blocks that last longer vanish"},
 			{"segment.bytes", strconv.Itoa(tableSegment), atMost(64 << 20), false, "a blocklist that is built anew reads several times as much"},
+			{"max.message.bytes", strconv.Itoa(maxVerdictRecord), atLeast(minVerdictRecord), true, "verdicts would be refused"},
 		}, safe)},
 		{n.Audit, partitions, false, []setting{stamped,
 			{"cleanup.policy", "delete", lacks("compact"), true, "only the latest entry of a key would stay"},
 			{"retention.ms", millis(c.AuditRetention), nil, false, ""},
+			{"max.message.bytes", strconv.Itoa(maxVerdictRecord), atLeast(minSideRecord), true, "audit records would be refused, and nothing counted any more"},
 		}},
 		{n.Rules, 1, true, slices.Concat([]setting{
 			{"cleanup.policy", "compact", equals("compact"), true, "the rule set would be deleted by age"},
 			{"max.message.bytes", strconv.Itoa(maxTableRecord), nil, false, ""},
 		}, safe)},
-		{n.DeadLetters, partitions, false, []setting{
+		{n.DeadLetters, partitions, false, []setting{stamped,
 			{"cleanup.policy", "delete", lacks("compact"), true, "only the latest record of a key would stay, and one without a key be refused"},
 			{"retention.ms", millis(c.DeadLetterRetention), nil, false, ""},
-			{"max.message.bytes", strconv.Itoa(maxEventRecord), nil, false, ""},
+			{"max.message.bytes", strconv.Itoa(maxEventRecord), atLeast(minWholeLetter), false, "dead letters are cut shorter"},
+			{"max.message.bytes", strconv.Itoa(maxEventRecord), atLeast(minSideRecord), true, "dead letters would be refused, and nothing counted any more"},
 		}},
 	}
 }

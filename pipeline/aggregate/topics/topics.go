@@ -74,6 +74,9 @@ type Layout struct {
 	// name that was created later.
 	IDs map[string]sarama.Uuid
 
+	// MaxBytes is each topic's max.message.bytes, by name; 0 where it may not be read.
+	MaxBytes map[string]int
+
 	// Advice says which settings are worse than they should be, and how to mend them.
 	Advice []string
 }

@@ -179,8 +179,9 @@ func TestAllThatIsWrongIsSaidAtOnce(t *testing.T) {
 		c.create(t, n.Events, 4, map[string]string{"cleanup.policy": "compact"})
 		c.create(t, n.Table, 4, map[string]string{"cleanup.policy": "delete", "max.message.bytes": "1000"})
 		c.create(t, n.Loop, 4, map[string]string{"retention.ms": "3600000"})
-		c.create(t, n.Verdicts, 4, map[string]string{"cleanup.policy": "delete"})
-		c.create(t, n.Audit, 2, nil)
+		c.create(t, n.Verdicts, 4, map[string]string{"cleanup.policy": "delete", "max.message.bytes": "1000"})
+		c.create(t, n.Audit, 2, map[string]string{"max.message.bytes": "1000"})
+		c.create(t, n.DeadLetters, 4, map[string]string{"max.message.bytes": "1000"})
 		_, err := c.ensure(t, Config{})
 		if err == nil {
 			t.Fatal("all is well")
@@ -194,6 +195,9 @@ func TestAllThatIsWrongIsSaidAtOnce(t *testing.T) {
 			alter + n.Table + " --add-config 'max.message.bytes=2097152'",
 			alter + n.Loop + " --add-config 'retention.ms=604800000'",
 			alter + n.Verdicts + " --add-config 'cleanup.policy=[compact,delete]'",
+			alter + n.Verdicts + " --add-config 'max.message.bytes=1048576'",
+			alter + n.Audit + " --add-config 'max.message.bytes=1048576'",
+			alter + n.DeadLetters + " --add-config 'max.message.bytes=2097152'",
 			"--alter --topic " + n.Audit + " --partitions 4",
 		} {
 			if !strings.Contains(err.Error(), want) {
