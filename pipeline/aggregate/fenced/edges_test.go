@@ -252,3 +252,39 @@ func TestALateWriterIsNoZombie(t *testing.T) {
 		}
 	})
 }
+
+// After 32,000 takeovers and refreshes, a century of them, the epochs of a producer id are used
+// up: the coordinator gives another id, and the owner takes over anew.
+func TestEpochsThatAreUsedUp(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c, ctx := kafka(t), patient(t)
+	cfg := c.config(t, nil)
+	id := c.acquire(t, cfg)
+	var err error
+	for err == nil {
+		err = id.Refresh(ctx)
+	}
+	if last := id.Epoch(); !errors.Is(err, ErrFenced) || last < math.MaxInt16-2 || last >= shutOut {
+		t.Fatalf("at epoch %d: %v", last, err)
+	}
+	asleep := c.sameTransactionalID(t, id).NewWriter(c.topic, 0) // at the last epoch there is
+	if _, err := asleep.Fence(ctx); err != nil {
+		t.Fatal(err)
+	}
+	next := c.acquire(t, cfg)
+	if next.ProducerID() == id.ProducerID() {
+		t.Fatalf("after epoch %d comes %d of the same id", id.Epoch(), next.Epoch())
+	}
+	w := next.NewWriter(c.topic, 0)
+	if _, err := w.Fence(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FenceOld(ctx, cfg, c.topic, 0, id.ProducerID()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := asleep.Fence(ctx); !errors.Is(err, ErrFenced) {
+		t.Fatalf("the old id appended: %v", err)
+	}
+	start(t, w.Run)
+	appendAll(t, w, 200)
+}
