@@ -203,7 +203,7 @@ func crashDuringTakeover(t *testing.T, r *rig, broker *servers.KafkaProc) {
 	m := r.start(set)
 	r.ready(m)
 	l := r.load()
-	l.uids = 4000
+	l.uids = 2000
 	l.emit(12_000)
 	l.counted(m)
 	m.end(t)

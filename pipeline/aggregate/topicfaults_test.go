@@ -74,19 +74,19 @@ func (l *load) counted(ms ...*member) {
 	eventually(l.r.t, "all is counted once", func() bool { return l.differences(ms...) == "" })
 }
 
+// differences describes the first that it finds; "" is none.
 func (l *load) differences(ms ...*member) string {
-	var b strings.Builder
 	for uid, n := range l.byUID {
 		if got := l.r.count(uid, "per-year", ms...); got != event.Decimal(n)*event.One {
-			fmt.Fprintf(&b, "%s: %v, not %d; ", uid, got, n)
+			return fmt.Sprintf("%s: %v, not %d", uid, got, n)
 		}
 	}
 	for ip, n := range l.byIP {
 		if got := l.r.countIP(ip, "by-ip", ms...); got != event.Decimal(n)*event.One {
-			fmt.Fprintf(&b, "%s: %v, not %d; ", ip, got, n)
+			return fmt.Sprintf("%s: %v, not %d", ip, got, n)
 		}
 	}
-	return b.String()
+	return ""
 }
 
 // stays checks, once the members have made checkpoints of all that is there, that nothing
