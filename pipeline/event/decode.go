@@ -97,8 +97,15 @@ func NewDecoder() *Decoder { return new(Decoder) }
 // too large, or holds too many events is one BadEvent with Index WholeRecord, and gives no event.
 // key is not read: who an event is about is in its value.
 func (d *Decoder) Decode(value []byte, headers []Header, key []byte, dst []Event) ([]Event, error) {
+	d.arena, d.scan.buf = d.arena[:0], d.scan.buf[:0]
+	return d.DecodeMore(value, headers, key, dst)
+}
+
+// DecodeMore is Decode, but for Bad: the events of earlier calls stay valid, until the next Decode. So
+// the events of several records can be looked at together.
+func (d *Decoder) DecodeMore(value []byte, headers []Header, key []byte, dst []Event) ([]Event, error) {
 	_ = key
-	d.Bad, d.arena, d.body = d.Bad[:0], d.arena[:0], value
+	d.Bad, d.body = d.Bad[:0], value
 	d.mode = plain
 	if len(headers) > 0 {
 		d.readHeaders(headers)

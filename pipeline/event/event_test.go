@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/netip"
 	"strings"
@@ -315,6 +316,33 @@ func TestKeyText(t *testing.T) {
 	for _, text := range []string{"", "uid", "uid=", "=1", "uid=1&", "uid=%2", "uid=%g0", "uid=1&uid=2"} {
 		if dims, err := ParseKey([]byte(text)); err == nil {
 			t.Errorf("%q became %v", text, dims)
+		}
+	}
+}
+
+// Events of several records are in use at once: what needs memory of the Decoder's must not
+// be written over by the next record.
+func TestDecodeMoreKeepsEarlierEvents(t *testing.T) {
+	var d Decoder
+	var kept []Event
+	decode := d.Decode
+	for i := range 100 {
+		value := fmt.Appendf(nil, `{"api":"a\u002e%d","uid":"u\n%d","attrs":{"n":%d.50,"s":"\t%d"}}`, i, i, i, i)
+		events, err := decode(value, nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept, decode = append(kept, events...), d.DecodeMore
+		if i%10 == 9 {
+			if events, err := d.DecodeMore([]byte(`[{"api":7,"attrs":{"x":"\n"}}]`), nil, nil, nil); err == nil || len(events) > 0 {
+				t.Fatalf("%v, %v", events, err)
+			}
+		}
+	}
+	for i, e := range kept {
+		got := fmt.Sprintf("%s %s %s %s", e.API, e.UID, e.Attrs[0].Value.Text, e.Attrs[1].Value.Text)
+		if want := fmt.Sprintf("a.%d u\n%d %d.5 \t%d", i, i, i, i); got != want {
+			t.Errorf("event %d is %q, want %q", i, got, want)
 		}
 	}
 }

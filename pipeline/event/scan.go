@@ -14,7 +14,7 @@ type scanner struct {
 	s     string
 	i     int
 	depth int    // containers around what comes next
-	buf   []byte // unescaped strings and rewritten numbers, reused when the next text begins
+	buf   []byte // unescaped strings and rewritten numbers, behind those of earlier texts
 
 	failedAt int    // where a method returned false,
 	failure  string // and why
@@ -44,7 +44,7 @@ type token struct {
 }
 
 func (p *scanner) reset(s string) {
-	p.s, p.i, p.depth, p.buf, p.failure = s, 0, 0, p.buf[:0], ""
+	p.s, p.i, p.depth, p.failure = s, 0, 0, ""
 }
 
 func (p *scanner) fail(at int, why string) bool {
