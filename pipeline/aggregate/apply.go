@@ -15,8 +15,8 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// decoders are the partition's own: one for the input, one for forwarded events, which may
-// be stepped while the input's are still in use.
+// decoders are the partition's own. What they returned is in use until the next record that finds
+// nothing gathered.
 type decoders struct {
 	input, loop event.Decoder
 	headers     []event.Header
@@ -24,12 +24,23 @@ type decoders struct {
 	droppedIPs  uint64 // of input, as far as the metric knows
 }
 
+// decodeRecord decodes a record behind those that are gathered.
+func (p *partition) decodeRecord(d *event.Decoder, value []byte, headers []event.Header, key []byte) ([]event.Event, error) {
+	decode := d.DecodeMore
+	if len(p.gathered.steps) == 0 {
+		decode = d.Decode
+	}
+	events, err := decode(value, headers, key, p.decode.events[:0])
+	p.decode.events = events
+	return events, err
+}
+
 // process applies a bundle's records, and lets others in between them.
 func (p *partition) process(b *bundle) {
 	l := p.laneOf(b.topic)
 	defer p.panicked()
 	p.mu.Lock()
-	for _, m := range b.msgs {
+	for msgs := b.msgs; len(msgs) > 0; {
 		if p.waiting.Load() > 0 {
 			p.mu.Unlock()
 			runtime.Gosched()
@@ -38,21 +49,42 @@ func (p *partition) process(b *bundle) {
 		if p.ctx.Err() != nil {
 			break // dead: whoever takes over reads it again
 		}
-		if m.Offset < p.next[l] {
-			p.agg.metrics.events.replayed.Inc()
-			continue
-		}
-		if err := p.record(l, m); err != nil {
+		n, err := p.apply(l, msgs)
+		if err != nil {
 			p.die(p.ended(err))
 			break
 		}
-		p.next[l] = m.Offset + 1
+		msgs = msgs[n:]
 	}
 	next := p.next[l]
+	p.tally.flush(p.agg.metrics)
 	p.mu.Unlock()
 	if l == inputLane {
-		p.agg.metrics.lag(p, b.hwm-next)
+		p.lag.Set(float64(max(0, b.hwm-next)))
 	}
+}
+
+// apply applies the first of a bundle's records, until enough is gathered, and returns how many
+// these were.
+func (p *partition) apply(l lane, msgs []*sarama.ConsumerMessage) (n int, err error) {
+	next := p.next[l]
+	for n < len(msgs) && len(p.gathered.steps) < gatherAtOnce {
+		m := msgs[n]
+		n++
+		if m.Offset < next {
+			p.tally.replayed++
+			continue
+		}
+		if err := p.record(l, m); err != nil {
+			return n, err
+		}
+		next = m.Offset + 1
+	}
+	if err := p.stepGathered(); err != nil {
+		return n, err
+	}
+	p.next[l] = next
+	return n, nil
 }
 
 // panicked ends the instance when an event made it panic. goka would recover from that, and
@@ -78,7 +110,7 @@ func (p *partition) inputRecord(m *sarama.ConsumerMessage) error {
 	broker := event.FromTime(m.Timestamp)
 	p.broker = max(p.broker, broker)
 	if p.repeated(m, broker) {
-		p.agg.metrics.events.producerRepeat.Inc()
+		p.tally.producerRepeat++
 		return nil
 	}
 	d := &p.decode
@@ -88,8 +120,7 @@ func (p *partition) inputRecord(m *sarama.ConsumerMessage) error {
 			d.headers = append(d.headers, event.Header{Key: string(h.Key), Value: h.Value})
 		}
 	}
-	events, err := d.input.Decode(m.Value, d.headers, m.Key, d.events[:0])
-	d.events = events
+	events, err := p.decodeRecord(&d.input, m.Value, d.headers, m.Key)
 	if err != nil || len(d.input.Bad) > 0 {
 		if err := p.deadLetter(m, d.input.Bad, err); err != nil {
 			return err
@@ -122,12 +153,12 @@ func (p *partition) repeated(m *sarama.ConsumerMessage, broker event.Micros) boo
 	return len(instance) > 0 && seq > 0 && p.producers.repeated(instance, seq, broker)
 }
 
-// inputEvent counts under the keys that this partition owns, and forwards the event, once
+// inputEvent gathers the steps of the keys that this partition owns, and forwards the event, once
 // each, to the partitions that own the others.
 func (p *partition) inputEvent(e *event.Event, offset int64, index int, broker event.Micros) error {
 	at, ok := p.agg.cfg.Rules.EventTime(e, broker)
 	if !ok {
-		p.agg.metrics.events.tooOld.Inc()
+		p.tally.tooOld++
 		return nil
 	}
 	works := p.match(e, at)
@@ -140,10 +171,10 @@ func (p *partition) inputEvent(e *event.Event, offset int64, index int, broker e
 			}
 			continue
 		}
-		cause := verdict.Cause{ID: e.ID, Partition: p.id, Offset: offset}
-		if err := p.step(&works[i], e.ID, at, broker, inputLane, mark{offset + 1, index}, cause); err != nil {
-			return err
-		}
+		p.gathered.add(&works[i], gatheredStep{
+			id: e.ID, at: at, broker: broker, lane: inputLane, mark: mark{offset + 1, index},
+			cause: verdict.Cause{ID: e.ID, Partition: p.id, Offset: offset},
+		})
 	}
 	p.targets = targets
 	for _, target := range targets {
@@ -169,12 +200,11 @@ func (p *partition) loopRecord(m *sarama.ConsumerMessage) error {
 	}
 	p.broker = max(p.broker, broker)
 	if p.origins[from.partition].covers(from) {
-		p.agg.metrics.events.replayed.Inc()
+		p.tally.replayed++
 		return nil
 	}
 	p.origins[from.partition] = seen{mark{from.offset + 1, from.index}, from.generation}
-	events, err := p.decode.loop.Decode(body, nil, nil, p.decode.events[:0])
-	p.decode.events = events
+	events, err := p.decodeRecord(&p.decode.loop, body, nil, nil)
 	if err != nil || len(events) != 1 {
 		return p.deadLetter(m, p.decode.loop.Bad, err)
 	}
@@ -188,10 +218,10 @@ func (p *partition) loopRecord(m *sarama.ConsumerMessage) error {
 		if p.owner(&works[i]) != p.id {
 			continue
 		}
-		cause := verdict.Cause{ID: e.ID, Partition: from.partition, Offset: from.offset}
-		if err := p.step(&works[i], e.ID, at, broker, loopLane, mark{m.Offset + 1, 0}, cause); err != nil {
-			return err
-		}
+		p.gathered.add(&works[i], gatheredStep{
+			id: e.ID, at: at, broker: broker, lane: loopLane, mark: mark{m.Offset + 1, 0},
+			cause: verdict.Cause{ID: e.ID, Partition: from.partition, Offset: from.offset},
+		})
 	}
 	return nil
 }
@@ -202,7 +232,7 @@ func (p *partition) match(e *event.Event, at event.Micros) []rules.Work {
 		p.agg.metrics.skipped(s)
 	}
 	if len(works) == 0 {
-		p.agg.metrics.events.unmatched.Inc()
+		p.tally.unmatched++
 	}
 	return works
 }
@@ -211,39 +241,39 @@ func (p *partition) owner(w *rules.Work) int32 { return int32(w.Hash&0x7fffffff)
 
 // step applies an event to one key's state, once: what is at or below the key's mark is in it
 // already.
-func (p *partition) step(w *rules.Work, id string, at, broker event.Micros, l lane, m mark, cause verdict.Cause) error {
+func (p *partition) step(hash uint64, w *rules.Work, s *gatheredStep) error {
 	p.hot.Touch(w.Key)
 	var b block
-	ref, known := p.table.Get(w.Key)
+	ref, known := p.table.Find(hash, w.Key)
 	if known {
 		var err error
 		if b, err = decodeBlock(p.table.Block(ref)); err != nil {
 			return err
 		}
 	}
-	if b.marks[l].covers(m.next-1, m.index) {
-		p.agg.metrics.events.replayed.Inc()
+	if b.marks[s.lane].covers(s.mark.next-1, s.mark.index) {
+		p.tally.replayed++
 		return nil
 	}
 	next, res := p.stepper.Step(append(p.scratch[:0], blockHeaderSpace[:]...), b.state, rules.Input{
-		Key: w.Key, Hits: w.Hits, At: at, ID: id, Cause: cause,
+		Key: w.Key, Hits: w.Hits, At: s.at, ID: s.id, Cause: s.cause,
 	})
 	p.scratch = next
-	p.agg.metrics.stepped(w, &res)
+	p.tally.stepped(w, &res)
 	if res.Repeat {
 		return nil
 	}
-	b.marks[l], b.spent = m, res.SpentAt
+	b.marks[s.lane], b.spent = s.mark, res.SpentAt
 	raw := putBlockHeader(next, &b)
 	if known {
 		ref = p.table.Replace(ref, w.Key, raw)
 	} else {
-		ref = p.table.Set(w.Key, raw)
+		ref = p.table.Add(hash, w.Key, raw)
 	}
 	if len(res.Changes) == 0 {
 		return nil
 	}
-	return p.writeThrough(ref, res.Changes, broker)
+	return p.writeThrough(ref, res.Changes, s.broker)
 }
 
 // forward hands an event to the partition that owns a key of it.

@@ -128,19 +128,19 @@ func (p *partition) checkpoint(ctx context.Context) error {
 		return ctx.Err()
 	}
 	began := time.Now()
-	p.lock()
+	p.hold()
 	for _, key := range p.pending.published() {
 		p.table.Touch(key)
 	}
 	if p.next == p.covered && p.table.Dirty() == 0 && !p.accepted {
-		p.mu.Unlock()
+		p.letGo()
 		return nil
 	}
 	record := p.snapshot()
 	cut := p.table.Cut()
 	loops := maps.Clone(p.loops)
 	side := p.side.cut()
-	p.mu.Unlock()
+	p.letGo()
 
 	if err := p.copyCut(ctx, cut); err != nil {
 		return err
@@ -162,9 +162,9 @@ func (p *partition) checkpoint(ctx context.Context) error {
 	if err := p.writeCheckpoint(ctx, record); err != nil {
 		return err
 	}
-	p.lock()
+	p.hold()
 	p.covered, p.accepted = record.Next, false
-	p.mu.Unlock()
+	p.letGo()
 	p.session.MarkOffset(p.agg.names.Events, p.id, record.Next[inputLane], "")
 	p.session.MarkOffset(p.agg.names.Loop, p.id, record.Next[loopLane], "")
 	p.agg.metrics.checkpointed(p, time.Since(began))
@@ -186,42 +186,57 @@ func (p *partition) writeCheckpoint(ctx context.Context, c *checkpoint) error {
 // copyCut queues the changed states, in slices between events. They are copied and queued
 // under the lock: a state that is written through later must stand behind them.
 func (p *partition) copyCut(ctx context.Context, cut *state.Cut) error {
+	var space []byte
 	for more := true; more; {
 		if err := p.changelog.WaitBelow(ctx, sliceBytes); err != nil {
 			return err
 		}
-		p.lock()
+		p.hold()
+		if space == nil {
+			space = make([]byte, 0, min(spaceBytes, 256*cut.Len()))
+		}
 		began, size := time.Now(), 0
-		for size < sliceBytes && time.Since(began) < sliceTime {
+		for n := 1; size < sliceBytes && (n%lookEvery != 0 || time.Since(began) < sliceTime); n++ {
 			var ref state.Ref
 			if ref, more = cut.Next(); !more {
 				break
 			}
-			rec := p.stateRecord(ref)
+			rec := p.stateRecord(&space, ref)
 			size += len(rec.Key) + len(rec.Value)
 			if err := p.changelog.Append(ctx, rec, false, nil); err != nil {
-				p.mu.Unlock()
+				p.letGo()
 				return err
 			}
 		}
-		p.mu.Unlock()
+		p.letGo()
 	}
 	return nil
 }
 
-// stateRecord copies a key's state, with its unpublished verdicts, into a changelog record.
-func (p *partition) stateRecord(ref state.Ref) fenced.Record {
+// lookEvery is after how many states a slice looks at the clock, which costs half a copy.
+const lookEvery = 16
+
+// spaceBytes is how much memory is taken at a time for the copies of a checkpoint.
+const spaceBytes = 64 << 10
+
+// stateRecord copies a key's state, with its unpublished verdicts, into a changelog record. Its
+// memory is taken off space, which is renewed when it does not suffice.
+func (p *partition) stateRecord(space *[]byte, ref state.Ref) fenced.Record {
 	key, raw := p.table.Key(ref), p.table.Block(ref)
 	pending := p.pending.of(key)
-	buf := make([]byte, 0, len(key)+len(raw)+16)
-	buf = append(buf, key...)
-	k := len(buf)
+	need := len(key) + wireBytes(pending, raw)
+	if cap(*space)-len(*space) < need {
+		*space = make([]byte, 0, max(need, cap(*space)))
+	}
+	start := len(*space)
+	buf := append((*space)[start:start:start+need], key...)
 	buf = appendWire(buf, pending, raw)
+	*space = (*space)[:start+need]
+	k := len(key)
 	return fenced.Record{Key: buf[:k:k], Value: buf[k:]}
 }
 
-// sweepFor is how long a sweep may keep events waiting per checkpoint, sweepAll in how many
-// checkpoints it comes round.
+// sweepAll is in how many checkpoints a sweep comes round.
 const sweepAll = 300
 
 // sweep lets keys leave that have fallen silent: their state matters to no event that may
@@ -230,8 +245,8 @@ func (p *partition) sweep(ctx context.Context) error {
 	if err := p.changelog.WaitBelow(ctx, sliceBytes); err != nil {
 		return err
 	}
-	p.lock()
-	defer p.mu.Unlock()
+	p.hold()
+	defer p.letGo()
 	if p.broker == event.NoTime {
 		return nil
 	}

@@ -20,6 +20,7 @@ type metrics struct {
 	verdictsOut  *prometheus.CounterVec
 	notMatched   *prometheus.CounterVec
 	checkpoints  prometheus.Histogram
+	pauses       prometheus.Histogram
 	lagging      *prometheus.GaugeVec
 	keys         *prometheus.GaugeVec
 	stateBytes   *prometheus.GaugeVec
@@ -42,6 +43,9 @@ type eventResults struct {
 // verdictBuckets are fine where verdicts are when all is well, and have 5 and 25 ms among them.
 // The broker's time is in whole milliseconds, so that finer ones would tell nothing.
 var verdictBuckets = []float64{.001, .002, .003, .004, .005, .0075, .01, .015, .02, .025, .035, .05, .075, .1, .15, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+
+// pauseBuckets tell slices that go as planned from what events would feel.
+var pauseBuckets = []float64{50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3}
 
 func newMetrics(reg prometheus.Registerer, set *rules.Set) *metrics {
 	counter := func(name, help string) prometheus.Counter {
@@ -78,6 +82,7 @@ func newMetrics(reg prometheus.Registerer, set *rules.Set) *metrics {
 		notMatched:   counters("rule_skips_total", "Events that a rule could not judge, by reason.", "rule", "reason"),
 		verdictsOut:  counters("verdicts_total", "Verdicts published.", "rule", "state", "mode"),
 		checkpoints:  histogram("checkpoint_duration_seconds", "From a checkpoint's cut until its offsets are released.", prometheus.ExponentialBuckets(0.001, 2, 14)),
+		pauses:       histogram("checkpoint_pause_seconds", "How long a checkpoint, or the sweep behind it, kept a partition's events waiting at a time.", pauseBuckets),
 		lagging:      gauges("partition_lag", "Records of the event partition that are not processed yet.", "partition"),
 		keys:         gauges("state_keys", "Keys in memory.", "partition"),
 		stateBytes:   gauges("state_bytes", "Memory that the keys' states and their index take.", "partition"),
@@ -111,6 +116,7 @@ func (p *partition) label() string { return strconv.Itoa(int(p.id)) }
 
 func (m *metrics) opened(p *partition) {
 	m.owned.Inc()
+	p.lag = m.lagging.WithLabelValues(p.label())
 	m.keys.WithLabelValues(p.label()).Set(float64(p.table.Len()))
 }
 
@@ -135,28 +141,50 @@ func (m *metrics) heats(list, last []heat) {
 	}
 }
 
-func (m *metrics) lag(p *partition, n int64) {
-	m.lagging.WithLabelValues(p.label()).Set(float64(max(0, n)))
-}
-
 func (m *metrics) checkpointed(p *partition, took time.Duration) {
 	m.checkpoints.Observe(took.Seconds())
-	p.lock()
+	p.hold()
 	keys, size := p.table.Len(), p.table.Bytes()
-	p.mu.Unlock()
+	p.letGo()
 	m.keys.WithLabelValues(p.label()).Set(float64(keys))
 	m.stateBytes.WithLabelValues(p.label()).Set(float64(size))
 }
 
-func (m *metrics) stepped(w *rules.Work, res *rules.Result) {
+// tally is what a partition has counted for the metrics of events since it last told them: a
+// counter that several processors write to costs more than a step's arithmetic.
+type tally struct {
+	counted, unmatched, repeat, late, tooOld, replayed, producerRepeat uint64
+	matches                                                            []uint64 // by limit
+}
+
+func (t *tally) stepped(w *rules.Work, res *rules.Result) {
 	if res.Repeat {
-		m.events.repeat.Inc()
+		t.repeat++
 		return
 	}
-	m.events.late.Add(float64(res.Late))
-	m.events.counted.Inc()
+	t.late += uint64(res.Late)
+	t.counted++
 	for i := range w.Hits {
-		m.matches[w.Hits[i].Limit.Index].Inc()
+		t.matches[w.Hits[i].Limit.Index]++
+	}
+}
+
+func (t *tally) flush(m *metrics) {
+	tell := func(c prometheus.Counter, n *uint64) {
+		if *n > 0 {
+			c.Add(float64(*n))
+			*n = 0
+		}
+	}
+	tell(m.events.counted, &t.counted)
+	tell(m.events.unmatched, &t.unmatched)
+	tell(m.events.repeat, &t.repeat)
+	tell(m.events.late, &t.late)
+	tell(m.events.tooOld, &t.tooOld)
+	tell(m.events.replayed, &t.replayed)
+	tell(m.events.producerRepeat, &t.producerRepeat)
+	for i := range t.matches {
+		tell(m.matches[i], &t.matches[i])
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lovoo/goka/storage"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/aggregate/hotkeys"
@@ -49,14 +50,18 @@ type partition struct {
 
 	mu      sync.Mutex
 	waiting atomic.Int32 // how many others wait for mu while the partition's goroutine has it
+	held    time.Time    // since when hold has mu
 	partitionState
 	pending pendings
 
-	matcher *rules.Matcher
-	stepper *rules.Stepper
-	decode  decoders
-	scratch []byte  // a block in the making
-	targets []int32 // of an event's forwards
+	matcher  *rules.Matcher
+	stepper  *rules.Stepper
+	decode   decoders
+	gathered gathered
+	scratch  []byte  // a block in the making
+	targets  []int32 // of an event's forwards
+	tally    tally
+	lag      prometheus.Gauge // set when it is opened
 }
 
 // partitionState is what mu guards: everything that events change.
@@ -98,6 +103,7 @@ func newPartition(a *Aggregator, id int32, s *session) *partition {
 		pending: pendings{byKey: map[string][]*pendingVerdict{}},
 		matcher: a.cfg.Rules.NewMatcher(),
 		stepper: a.cfg.Rules.NewStepper(),
+		tally:   tally{matches: make([]uint64, len(a.cfg.Rules.Limits))},
 	}
 }
 
@@ -186,6 +192,18 @@ func (p *partition) lock() {
 	p.waiting.Add(1)
 	p.mu.Lock()
 	p.waiting.Add(-1)
+}
+
+// hold is lock for checkpoints: letGo ends it, and says in a metric how long it took.
+func (p *partition) hold() {
+	p.lock()
+	p.held = time.Now()
+}
+
+func (p *partition) letGo() {
+	pause := time.Since(p.held)
+	p.mu.Unlock()
+	p.agg.metrics.pauses.Observe(pause.Seconds())
 }
 
 func (p *partition) laneOf(topic string) lane {

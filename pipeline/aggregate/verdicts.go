@@ -114,7 +114,7 @@ func (p *partition) writeThrough(ref state.Ref, changes []verdict.Verdict, broke
 		vs[i] = &pendingVerdict{unpublished: unpublished{seq: -1, body: verdict.AppendJSON(nil, &v)}, v: v, broker: broker}
 	}
 	p.pending.add(key, vs)
-	rec := p.stateRecord(ref)
+	rec := p.stateRecord(new([]byte), ref)
 	p.table.Copied(ref)
 	return p.changelog.Append(p.ctx, rec, true, func(offset int64, _ time.Time, err error) {
 		if err != nil {

@@ -28,6 +28,15 @@ func appendWire(dst []byte, pending []unpublished, block []byte) []byte {
 	return append(dst, block...)
 }
 
+// wireBytes is at least as many as appendWire appends.
+func wireBytes(pending []unpublished, block []byte) int {
+	n := 1 + binary.MaxVarintLen32 + len(block)
+	for i := range pending {
+		n += 2*binary.MaxVarintLen64 + len(pending[i].body)
+	}
+	return n
+}
+
 // decodeWire is appendWire's inverse; what it returns aliases src.
 func decodeWire(src []byte) (pending []unpublished, block []byte, err error) {
 	if len(src) == 0 {

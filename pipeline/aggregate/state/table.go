@@ -44,6 +44,7 @@ type Table struct {
 	gen    uint8      // the generation that new changes belong to: 1 or 2
 	dirty  [3][]Ref   // by generation; index 0 is unused
 	cursor sweepPlace // where the next Sweep goes on
+	warmed byte       // what Warm read, so that it is not left out as unused
 }
 
 type sweepPlace struct{ sub, slot int }
@@ -63,13 +64,57 @@ func (t *Table) Bytes() int64 {
 	return n
 }
 
+// Hash is what keys are found by.
+func Hash(key []byte) uint64 { return xxhash.Sum64(key) }
+
 // Get returns the key's chunk.
-func (t *Table) Get(key []byte) (Ref, bool) {
-	sub, i, ok := t.find(xxhash.Sum64(key), key)
+func (t *Table) Get(key []byte) (Ref, bool) { return t.Find(Hash(key), key) }
+
+// Find is Get for a key whose Hash is known.
+func (t *Table) Find(hash uint64, key []byte) (Ref, bool) {
+	sub, i, ok := t.find(hash, key)
 	if !ok {
 		return 0, false
 	}
 	return sub.slots[i].ref, true
+}
+
+// warmAtOnce is how many keys' memory is asked for before the first of it is needed. A core has a
+// dozen or two of such requests under way.
+const warmAtOnce = 32
+
+// Warm reads a little of what is stored under each of the hashes, so that it is in the processor's
+// cache when it is wanted. Nothing depends on it, but time: one after the other, each key would
+// wait for memory twice, for the index and for its chunk; here the waits overlap.
+func (t *Table) Warm(hashes []uint64) {
+	var refs [warmAtOnce]Ref
+	for len(hashes) > 0 {
+		n := min(len(hashes), warmAtOnce)
+		for i, hash := range hashes[:n] {
+			refs[i] = t.guess(hash)
+		}
+		for _, ref := range refs[:n] {
+			if ref != 0 {
+				c := t.heap.chunk(ref)
+				t.warmed += c[0] + c[len(c)/2] + c[len(c)-1]
+			}
+		}
+		hashes = hashes[n:]
+	}
+}
+
+// guess is the chunk that is most likely the hash's: the keys are not compared.
+func (t *Table) guess(hash uint64) Ref {
+	sub := &t.subs[hash>>(64-subBits)]
+	if len(sub.slots) == 0 {
+		return 0
+	}
+	mask := len(sub.slots) - 1
+	for i := int(uint32(hash)) & mask; ; i = (i + 1) & mask {
+		if s := sub.slots[i]; s.ref == 0 || s.hash == uint32(hash) {
+			return s.ref
+		}
+	}
 }
 
 // Block returns the bytes stored at ref. They may be read until the next Set or Delete.
@@ -87,7 +132,14 @@ func (t *Table) Key(ref Ref) []byte {
 
 // Set stores block under key and marks it changed. block must not alias the table's memory.
 func (t *Table) Set(key, block []byte) Ref {
-	ref := t.put(key, block)
+	ref := t.put(Hash(key), key, block)
+	t.changed(ref, t.heap.chunk(ref))
+	return ref
+}
+
+// Add is Set for a key that is known not to be there, and whose Hash is known.
+func (t *Table) Add(hash uint64, key, block []byte) Ref {
+	ref := t.add(hash, key, block)
 	t.changed(ref, t.heap.chunk(ref))
 	return ref
 }
@@ -112,21 +164,24 @@ func (t *Table) Replace(ref Ref, key, block []byte) Ref {
 }
 
 // Load stores block under key as it was read from the changelog: unchanged.
-func (t *Table) Load(key, block []byte) { t.put(key, block) }
+func (t *Table) Load(key, block []byte) { t.put(Hash(key), key, block) }
 
-func (t *Table) put(key, block []byte) Ref {
-	hash := xxhash.Sum64(key)
+func (t *Table) add(hash uint64, key, block []byte) Ref {
+	ref, c := t.heap.alloc(headerLen + len(key) + len(block))
+	putHeader(c, 0, len(key), len(block))
+	copy(c[headerLen:], key)
+	copy(c[headerLen+len(key):], block)
+	t.insert(hash, ref)
+	t.len++
+	return ref
+}
+
+func (t *Table) put(hash uint64, key, block []byte) Ref {
 	sub, i, ok := t.find(hash, key)
-	need := headerLen + len(key) + len(block)
 	if !ok {
-		ref, c := t.heap.alloc(need)
-		putHeader(c, 0, len(key), len(block))
-		copy(c[headerLen:], key)
-		copy(c[headerLen+len(key):], block)
-		t.insert(hash, ref)
-		t.len++
-		return ref
+		return t.add(hash, key, block)
 	}
+	need := headerLen + len(key) + len(block)
 	ref := sub.slots[i].ref
 	c := t.heap.chunk(ref)
 	if t.heap.fits(ref, need) {
@@ -149,7 +204,7 @@ func (t *Table) put(key, block []byte) Ref {
 
 // Delete removes the key. A key that is deleted is no longer among the changed ones.
 func (t *Table) Delete(key []byte) {
-	sub, i, ok := t.find(xxhash.Sum64(key), key)
+	sub, i, ok := t.find(Hash(key), key)
 	if !ok {
 		return
 	}
@@ -185,6 +240,9 @@ type Cut struct {
 	gen   uint8
 	next  int
 }
+
+// Len is how many blocks are left to read, at most.
+func (c *Cut) Len() int { return len(c.table.dirty[c.gen]) - c.next }
 
 // Next returns a changed block that was not read yet, and takes it to be copied. ok is false
 // at the end.

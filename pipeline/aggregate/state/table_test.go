@@ -140,3 +140,32 @@ func BenchmarkSet1M(b *testing.B) {
 	}
 	b.ReportMetric(float64(tab.Bytes())/1e6, "bytes/key")
 }
+
+// Warm reads where keys are, where others are, and where nothing is; it changes nothing.
+func TestWarmOnlyReads(t *testing.T) {
+	tab := New()
+	tab.Warm([]uint64{0, 1, Hash([]byte("uid=1"))})
+	var hashes []uint64
+	for i := range 1000 {
+		key := fmt.Appendf(nil, "uid=%d", i)
+		if i%3 > 0 {
+			tab.Add(Hash(key), key, bytes.Repeat([]byte{byte(i)}, i))
+		}
+		hashes = append(hashes, Hash(key))
+	}
+	dirty := tab.Dirty()
+	tab.Warm(hashes)
+	for i := range 1000 {
+		key := fmt.Appendf(nil, "uid=%d", i)
+		ref, ok := tab.Find(hashes[i], key)
+		if ok != (i%3 > 0) {
+			t.Fatalf("%s is there: %v", key, ok)
+		}
+		if ok && !bytes.Equal(tab.Block(ref), bytes.Repeat([]byte{byte(i)}, i)) {
+			t.Fatalf("%s has another block", key)
+		}
+	}
+	if tab.Dirty() != dirty {
+		t.Errorf("%d changes, want %d", tab.Dirty(), dirty)
+	}
+}
