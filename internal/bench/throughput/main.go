@@ -39,6 +39,7 @@ type bench struct {
 	checkpoint time.Duration
 	dir        string
 	cpuprofile string
+	restart    bool
 }
 
 func main() {
@@ -53,6 +54,7 @@ func main() {
 	flag.IntVar(&b.partitions, "partitions", 4, "partitions")
 	flag.DurationVar(&b.checkpoint, "checkpoint-every", time.Second, "the aggregator's checkpoint interval")
 	flag.StringVar(&b.cpuprofile, "cpuprofile", "", "write the last run's CPU profile of the aggregator to this `FILE`")
+	flag.BoolVar(&b.restart, "recovery", false, "start the aggregator again after each run, and measure its recovery")
 	runs := flag.Int("runs", 3, "interleaved repeats")
 	flag.Parse()
 	b.brokers = strings.Split(*kafka, ",")
@@ -103,6 +105,15 @@ func (b *bench) all(runs int) error {
 			return err
 		}
 		fmt.Println("      in Kafka:" + sizes)
+		fmt.Println("      ", agg.pauses)
+		if !b.restart {
+			continue
+		}
+		r, err := b.recovery(prefix)
+		if err != nil {
+			return fmt.Errorf("recovery: %w", err)
+		}
+		fmt.Println("      ", r)
 	}
 	slices.Sort(ratios)
 	fmt.Printf("median ratio per CPU-second: %.2f\n", ratios[len(ratios)/2])
@@ -114,6 +125,7 @@ type result struct {
 	events    int
 	wall, cpu time.Duration
 	note      string
+	pauses    string
 }
 
 func (r result) perCPU() float64 { return float64(r.events) / r.cpu.Seconds() }
@@ -281,19 +293,14 @@ func consume(brokers, topic, partitions string) error {
 
 // aggregator runs the program until it has counted every event.
 func (b *bench) aggregator(prefix string) (result, error) {
-	metrics, listen := freeAddr(), freeAddr()
-	cmd := exec.Command(filepath.Join(b.dir, "aggregator"), "--kafka", strings.Join(b.brokers, ","), "--prefix", prefix,
-		"--rules", filepath.Join(b.dir, "rules.yaml"), "--listen", listen, "--metrics-listen", metrics,
-		"--checkpoint-every", b.checkpoint.String(), "--log-level", "warn")
+	metrics := freeAddr()
+	cmd := b.command(prefix, metrics, "warn")
 	cmd.Stderr = os.Stderr
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		return result{}, err
 	}
-	defer func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		_ = cmd.Wait()
-	}()
+	defer stop(cmd)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	if b.cpuprofile != "" {
@@ -308,14 +315,26 @@ func (b *bench) aggregator(prefix string) (result, error) {
 			if keys > 0 {
 				note = fmt.Sprintf(" (%.0f keys, %.0f B/key, %.0f MB resident)", keys, state/keys, m["process_resident_memory_bytes"]/1e6)
 			}
-			return result{events: b.events, wall: time.Since(began), cpu: time.Duration(cpu * float64(time.Second)), note: note}, nil
+			return result{events: b.events, wall: time.Since(began), cpu: time.Duration(cpu * float64(time.Second)), note: note, pauses: pauses(m)}, nil
 		}
 		select {
 		case <-ctx.Done():
 			return result{}, errors.New("not all events were counted in 10 minutes")
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(50 * time.Millisecond): // a scrape takes CPU, too
 		}
 	}
+}
+
+func (b *bench) command(prefix, metrics, logLevel string) *exec.Cmd {
+	return exec.Command(filepath.Join(b.dir, "aggregator"), "--kafka", strings.Join(b.brokers, ","), "--prefix", prefix,
+		"--rules", filepath.Join(b.dir, "rules.yaml"), "--listen", freeAddr(), "--metrics-listen", metrics,
+		"--checkpoint-every", b.checkpoint.String(), "--log-level", logLevel)
+}
+
+// stop lets the program make its last checkpoint.
+func stop(cmd *exec.Cmd) {
+	_ = cmd.Process.Signal(os.Interrupt)
+	_ = cmd.Wait()
 }
 
 func (b *bench) profile(ctx context.Context, metrics string) {
