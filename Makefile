@@ -6,7 +6,7 @@ RUN  ?= .run
 LINT := go tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 30s
 
-.PHONY: help test race lint check e2e kafka-up kafka-down compose-check fuzz bench bench-throughput bench-latency cover
+.PHONY: help test race lint check e2e chaos kafka-up kafka-down compose-check fuzz bench bench-throughput bench-latency cover
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -28,6 +28,9 @@ check: ## all that CI runs
 e2e: kafka-up ## every test, race detector on, on real Kafka and Redis
 	@TALLYGATE_TEST_KAFKA=127.0.0.1:$$(<$(RUN)/kafka/port) TALLYGATE_TEST_REDIS=127.0.0.1:$$(<$(RUN)/redis/port) \
 	  TALLYGATE_TEST_REQUIRE=1 go test -race -count=1 -timeout 20m $(TESTFLAGS) ./...
+
+chaos: ## plans of faults, compared with a model: make chaos SEED=1 RUNS=3 EVENTS=500000; all settings: scripts/chaos.sh
+	@scripts/chaos.sh
 
 kafka-up: ## start a Kafka and a Redis in .run/, and print how tests find them
 	@kafka=$$(scripts/kafka.sh start $(RUN)/kafka); echo "export TALLYGATE_TEST_KAFKA=$$kafka"

@@ -10,6 +10,7 @@
 # broker runs already, start only prints its address.
 #   KAFKA_LIB     the jars (default: $TALLYGATE_CACHE/kafka-VERSION, fetched when missing)
 #   KAFKA_EXTRA   more broker properties, one a line; the last of equal names wins
+#   KAFKA_LISTENERS, KAFKA_ADVERTISED   more listeners, and how they are advertised, as in Kafka's properties
 #   KAFKA_HEAP    java's heap (default 1g)
 #   KAFKA_DATA    where the data is (default DIR/data)
 #   KAFKA_PRELOAD a library that java is started with (LD_PRELOAD)
@@ -83,8 +84,8 @@ configure() {
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:$3
-listeners=PLAINTEXT://127.0.0.1:$2,CONTROLLER://127.0.0.1:$3
-advertised.listeners=PLAINTEXT://127.0.0.1:$2
+listeners=PLAINTEXT://127.0.0.1:$2,CONTROLLER://127.0.0.1:$3${KAFKA_LISTENERS:+,$KAFKA_LISTENERS}
+advertised.listeners=PLAINTEXT://127.0.0.1:$2${KAFKA_ADVERTISED:+,$KAFKA_ADVERTISED}
 controller.listener.names=CONTROLLER
 log.dirs=${KAFKA_DATA:-$1/data}
 num.partitions=1

@@ -114,7 +114,7 @@ func TestBadInput(t *testing.T) {
 	var good []*sarama.ProducerMessage
 	for i := range bad {
 		b := badRecords[i%len(badRecords)]
-		bad[i] = &sarama.ProducerMessage{Topic: r.names.Events, Partition: int32(i/len(badRecords)) % partitions,
+		bad[i] = &sarama.ProducerMessage{Topic: r.names.Events, Partition: int32(i/len(badRecords)) % r.partitions,
 			Value: sarama.StringEncoder(b.value), Headers: badHeaders(i), Metadata: b.fate}
 		if b.fate&counts != 0 {
 			hostileCounts++
@@ -228,7 +228,7 @@ func (r *rig) compareDeadLetters(bad []*sarama.ProducerMessage) {
 	}
 	d := differencesOf("dead letters")
 	reasons := map[string]int{}
-	for p := range int32(partitions) {
+	for p := range r.partitions {
 		r.records(r.names.DeadLetters, p, func(m *sarama.ConsumerMessage) {
 			from := header(m, "topic") + "/" + header(m, "partition") + "/" + header(m, "offset")
 			reasons[header(m, "reason")]++

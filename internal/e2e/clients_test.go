@@ -37,7 +37,7 @@ func TestForeignClients(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := r.in(t)
-			over, below := misplaced(c.name), c.name+" below"
+			over, below := r.misplaced(c.name), c.name+" below"
 			emitByClient(r, c.command, 5, over)
 			emitByClient(r, c.command, 4, below)
 			r.caughtUp()
@@ -61,10 +61,10 @@ func TestForeignClients(t *testing.T) {
 }
 
 // misplaced is a uid that crc32 puts where it doesn't belong.
-func misplaced(name string) string {
+func (r *rig) misplaced(name string) string {
 	for i := 0; ; i++ {
 		uid := fmt.Sprintf("%s %d", name, i)
-		if int32(crc32.ChecksumIEEE([]byte(uid))%partitions) != event.Partition([]byte(uid), partitions) {
+		if int32(crc32.ChecksumIEEE([]byte(uid))%uint32(r.partitions)) != event.Partition([]byte(uid), r.partitions) {
 			return uid
 		}
 	}

@@ -7,5 +7,9 @@
 //	TALLYGATE_TEST_SEED     runs a test again with the seed that it printed
 //	TALLYGATE_TEST_CLIENTS  1: also run the clients in Java and Python, which need both
 //
+// TestChaos plays plans of faults that are drawn from seeds: `make chaos` for as many as you like
+// and of any size, a short one among the other tests. A plan is what chaos_plan_test.go draws; the
+// faults are in fault_*_test.go, one function each; a gate is the network between two programs.
+//
 // With -race the programs are built with the race detector too, and get fewer events.
 package e2e

@@ -21,7 +21,7 @@ func TestProducerDuplicates(t *testing.T) {
 
 	events := 20_000 + r.emitToStaging(rnd)
 	repeats := 0
-	for part := range int32(partitions) {
+	for part := range r.partitions {
 		repeats += r.copyWithRepeats(rnd, part)
 		if part == 1 {
 			p.Kill() // what was repeated before a crash is known after it
@@ -55,7 +55,7 @@ func (r *rig) staging() string { return r.prefix + ".staging" }
 // without several in a record.
 func (r *rig) emitToStaging(rnd *rand.Rand) (more int) {
 	r.t.Helper()
-	err := r.admin.CreateTopic(r.staging(), &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false)
+	err := r.admin.CreateTopic(r.staging(), &sarama.TopicDetail{NumPartitions: r.partitions, ReplicationFactor: 1}, false)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -154,6 +154,6 @@ func (r *rig) foreignWithRepeats(rnd *rand.Rand, n int) (repeats int) {
 
 // record is one in the uid's partition.
 func (r *rig) record(uid, value string) *sarama.ProducerMessage {
-	return &sarama.ProducerMessage{Topic: r.names.Events, Partition: event.Partition([]byte(uid), partitions),
+	return &sarama.ProducerMessage{Topic: r.names.Events, Partition: event.Partition([]byte(uid), r.partitions),
 		Key: sarama.StringEncoder(uid), Value: sarama.StringEncoder(value)}
 }

@@ -127,9 +127,10 @@ func exactlyOnce(r *rig, ps ...*Process) {
 	m.compareCounters(t, m.keys(), ps...)
 	newNaive(r).compare(t, "yearly-utc", "bytes-utc", ps...)
 	r.compareRedis(m.compareVerdicts(r))
-	compareTable(t, enforcer, m.lastPublished(r))
-	compareChecks(t, enforcer, m, "order.create")
-	compareChecks(t, enforcer, m, "search.query")
+	last := m.lastPublished(r)
+	compareTable(t, enforcer, last)
+	compareChecks(t, enforcer, m, last, "order.create")
+	compareChecks(t, enforcer, m, last, "search.query")
 	for _, p := range ps {
 		if status := p.Stop(); status != 0 {
 			t.Errorf("%s exits with %d after SIGTERM", p.name, status)

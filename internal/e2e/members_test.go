@@ -122,7 +122,7 @@ func (r *rig) watch() *watcher {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	for p := range int32(partitions) {
+	for p := range r.partitions {
 		pc, err := c.ConsumePartition(r.names.Verdicts, p, 0)
 		if err != nil {
 			r.t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/IBM/sarama"
 
@@ -30,18 +31,33 @@ type model struct {
 
 // keyState is a key and what it has counted.
 type keyState struct {
-	dims []event.Dim
-	raw  []byte
-	uid  bool // the key has a uid: all its events come from one partition, in order
+	dims  []event.Dim
+	raw   []byte
+	from  int32 // the partition that its first event came from
+	mixed bool  // others came from elsewhere: nobody knows in which order the engine saw them
 }
 
-// newModel reads the event topic.
+// newModel reads the event topic. Partitions are interleaved as the broker got their records.
 func newModel(r *rig) *model {
 	r.t.Helper()
 	m := &model{set: r.set, matcher: r.set.NewMatcher(), stepper: r.set.NewStepper(),
 		seen: map[string]bool{}, ids: map[string]bool{}, states: map[string]*keyState{}, fell: map[string][]verdict.Verdict{}}
-	for p := range int32(partitions) {
-		r.records(r.names.Events, p, func(rec *sarama.ConsumerMessage) { m.record(rec) })
+	parts := make([][]*sarama.ConsumerMessage, r.partitions)
+	for p := range r.partitions {
+		r.records(r.names.Events, p, func(rec *sarama.ConsumerMessage) { parts[p] = append(parts[p], rec) })
+	}
+	for {
+		next := -1
+		for p, recs := range parts {
+			if len(recs) > 0 && (next < 0 || recs[0].Timestamp.Before(parts[next][0].Timestamp)) {
+				next = p
+			}
+		}
+		if next < 0 {
+			break
+		}
+		m.record(parts[next][0])
+		parts[next] = parts[next][1:]
 	}
 	r.t.Logf("the model has %d events, %d keys, and %d keys and rules with verdicts", m.events, len(m.states), len(m.fell))
 	return m
@@ -83,9 +99,10 @@ func (m *model) step(w *rules.Work, e *event.Event, at event.Micros, cause verdi
 		if err != nil {
 			panic(err) // the Matcher wrote it
 		}
-		k = &keyState{dims: dims, uid: w.Shape.HasUID}
+		k = &keyState{dims: dims, from: cause.Partition}
 		m.states[string(w.Key)] = k
 	}
+	k.mixed = k.mixed || k.from != cause.Partition
 	next, res := m.stepper.Step(nil, k.raw, rules.Input{Key: w.Key, Hits: w.Hits, At: at, ID: e.ID, Cause: cause})
 	k.raw = next
 	for i := range res.Changes {
@@ -103,6 +120,23 @@ func (m *model) last() map[string]verdict.Verdict {
 		out[key] = all[len(all)-1]
 	}
 	return out
+}
+
+// orderly reports whether the order of events, of a minute or two, makes no difference under a limit in the end.
+func (m *model) orderly(limit string) bool {
+	for _, l := range m.set.Limits {
+		if l.Name == limit {
+			return l.PerMin >= event.Hour
+		}
+	}
+	return false
+}
+
+// comparable reports whether the engine must have the model's verdicts of a record key.
+func (m *model) comparable(recordKey string) bool {
+	text, limit, _ := strings.Cut(recordKey, "|")
+	k := m.states[text]
+	return k == nil || !k.mixed || m.orderly(limit)
 }
 
 func (m *model) keys() []string { return slices.Sorted(maps.Keys(m.states)) }

@@ -33,7 +33,7 @@ type naiveEvent struct {
 func newNaive(r *rig) *naive {
 	r.t.Helper()
 	n := &naive{costs: map[string]int64{}, bytes: map[string]int64{}, ids: map[string]bool{}, records: map[string]bool{}}
-	for p := range int32(partitions) {
+	for p := range r.partitions {
 		r.records(r.names.Events, p, func(m *sarama.ConsumerMessage) {
 			if err := n.record(m); err != nil {
 				r.t.Fatalf("event record %d at %d: %v: %.200q", p, m.Offset, err, m.Value)

@@ -58,7 +58,7 @@ func TestRecreatedTopic(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the topic is created anew", func() bool {
-		_, err := topics.Ensure(t.Context(), r.brokers, saramaConfig(), topics.Config{Prefix: r.prefix, Partitions: partitions})
+		_, err := topics.Ensure(t.Context(), r.brokers, saramaConfig(), topics.Config{Prefix: r.prefix, Partitions: r.partitions})
 		return err == nil
 	})
 	if err := r.client.RefreshMetadata(r.names.Events); err != nil {

@@ -75,7 +75,7 @@ func (r *rig) putByCRC32(seed uint64, n int) {
 		}
 		m := r.record(uid, value)
 		if i%2 == 0 {
-			m.Partition = int32(crc32.ChecksumIEEE([]byte(uid)) % partitions)
+			m.Partition = int32(crc32.ChecksumIEEE([]byte(uid)) % uint32(r.partitions))
 		}
 		if batch = append(batch, m); len(batch) == 600 {
 			if err := r.send.SendMessages(batch); err != nil {

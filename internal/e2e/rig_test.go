@@ -17,16 +17,15 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-const partitions = 4
-
 // rig is topics and Redis keys of the test's own, and the means to look into them.
 type rig struct {
-	t       *testing.T
-	prefix  string
-	names   topics.Names
-	brokers []string
-	set     *rules.Set
-	rules   string // the rule file
+	t          *testing.T
+	prefix     string
+	names      topics.Names
+	brokers    []string
+	partitions int32
+	set        *rules.Set
+	rules      string // the rule file
 
 	redisAddr string
 	redis     *redis.Client
@@ -45,7 +44,15 @@ func newRig(t *testing.T, ruleList string) *rig {
 
 func newRigOn(t *testing.T, brokers []string, redisAddr, ruleList string) *rig {
 	t.Helper()
-	r := &rig{t: t, brokers: brokers, redisAddr: redisAddr, prefix: servers.Name(t)}
+	r := newBareRig(t, brokers, redisAddr, ruleList, 4)
+	r.makeTopics()
+	return r
+}
+
+// newBareRig leaves it to the first aggregator to make the topics.
+func newBareRig(t *testing.T, brokers []string, redisAddr, ruleList string, partitions int32) *rig {
+	t.Helper()
+	r := &rig{t: t, brokers: brokers, redisAddr: redisAddr, prefix: servers.Name(t), partitions: partitions}
 	r.names = topics.NamesOf(r.prefix)
 	src := []byte("apiVersion: tallygate.dev/v1\nkind: RuleSet\nmetadata: {name: e2e}\nspec:\n  rules:\n" + ruleList)
 	r.rules = filepath.Join(t.TempDir(), "rules.yaml")
@@ -58,15 +65,20 @@ func newRigOn(t *testing.T, brokers []string, redisAddr, ruleList string) *rig {
 		t.Fatal(err)
 	}
 	r.connect()
-	found, err := topics.Ensure(t.Context(), r.brokers, saramaConfig(), topics.Config{Prefix: r.prefix, Partitions: partitions})
+	return r
+}
+
+func (r *rig) makeTopics() {
+	t := r.t
+	t.Helper()
+	found, err := topics.Ensure(t.Context(), r.brokers, saramaConfig(), topics.Config{Prefix: r.prefix, Partitions: r.partitions})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found.Partitions != partitions {
+	if found.Partitions != r.partitions {
 		t.Fatalf("%d partitions", found.Partitions)
 	}
 	servers.DropTopics(t, r.brokers, r.prefix)
-	return r
 }
 
 // in is the rig as a subtest uses it.
@@ -127,7 +139,7 @@ func (r *rig) shardKey(name string) string { return "{" + r.prefix + ":0}:" + na
 // aggregator prepares an aggregator. Options that come later win.
 func (r *rig) aggregator(name string, options ...string) *Process {
 	r.t.Helper()
-	args := append([]string{"--kafka", r.brokers[0], "--redis", r.redisAddr, "--rules", r.rules, "--prefix", r.prefix, "--partitions", strconv.Itoa(partitions),
+	args := append([]string{"--kafka", r.brokers[0], "--redis", r.redisAddr, "--rules", r.rules, "--prefix", r.prefix, "--partitions", strconv.Itoa(int(r.partitions)),
 		"--checkpoint-every", "200ms", "--session-timeout", "6s"}, options...)
 	return newProcess(r.t, name, program(r.t, "aggregator"), args...)
 }
@@ -153,7 +165,7 @@ func (r *rig) caughtUp() {
 	r.t.Helper()
 	began := time.Now()
 	for _, topic := range []string{r.names.Events, r.names.Loop} {
-		for p := range int32(partitions) {
+		for p := range r.partitions {
 			end, have := r.end(topic, p), int64(-1)
 			eventually(r.t, "a checkpoint covers "+topic, func() bool {
 				have = r.committed(topic, p)

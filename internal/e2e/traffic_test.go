@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -15,16 +16,17 @@ import (
 
 // traffic makes events of all kinds, for uids of which few are very busy.
 type traffic struct {
-	rnd  *rand.Rand
-	uids int
-	n    int
+	rnd    *rand.Rand
+	uids   int
+	prefix string // of uids and ids; "" is u, and e
+	n      int
 }
 
 func (g *traffic) next() event.Event {
 	g.n++
 	e := event.Event{UID: g.uid(), Cost: event.One, Time: g.time(), BrokerTime: event.NoTime, IP: g.ip()}
 	if g.rnd.IntN(3) == 0 {
-		e.ID = fmt.Sprintf("e%d", g.n)
+		e.ID = fmt.Sprintf("%s%d", cmp.Or(g.prefix, "e"), g.n)
 	}
 	if g.rnd.IntN(20) == 0 {
 		e.Cost = 3 * event.One
@@ -57,7 +59,7 @@ func (g *traffic) uid() string {
 	if g.rnd.IntN(4) == 0 {
 		n = g.rnd.IntN(1 + g.uids/50)
 	}
-	return fmt.Sprintf("u%d", n)
+	return fmt.Sprintf("%s%d", cmp.Or(g.prefix, "u"), n)
 }
 
 // time is mostly the broker's; else late, or too late, or of a clock that runs ahead.

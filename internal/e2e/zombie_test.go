@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"math/rand/v2"
-	"net/http"
 	"syscall"
 	"testing"
 	"time"
@@ -58,34 +57,11 @@ func TestZombie(t *testing.T) {
 	}
 }
 
-// ownsAll waits until one instance answers for every partition itself.
-func (r *rig) ownsAll(p *Process) {
-	r.t.Helper()
-	eventually(r.t, p.name+" has all partitions", func() bool {
-		for _, key := range oneUIDEach() {
-			req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, p.url("/v1/explain?uid="+key), nil)
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			req.Header.Set("X-Tallygate-Forwarded", "1") // don't ask another
-			resp, err := client.Do(req)
-			if err != nil {
-				return false
-			}
-			_ = resp.Body.Close()
-			if resp.StatusCode != http.StatusOK {
-				return false
-			}
-		}
-		return true
-	})
-}
-
 // oneUIDEach is a uid of each partition.
-func oneUIDEach() map[int32]string {
+func (r *rig) oneUIDEach() map[int32]string {
 	out := map[int32]string{}
-	for c := 'a'; len(out) < partitions; c++ {
-		out[event.Partition([]byte(string(c)), partitions)] = string(c)
+	for c := 'a'; len(out) < int(r.partitions); c++ {
+		out[event.Partition([]byte(string(c)), r.partitions)] = string(c)
 	}
 	return out
 }

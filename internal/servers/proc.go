@@ -36,14 +36,40 @@ type RedisProc struct{ proc }
 // "KAFKA_DATA=/mnt".
 func StartKafka(t testing.TB, props map[string]string, env ...string) *KafkaProc {
 	t.Helper()
+	return StartKafkaBehind(t, props, nil, env...)
+}
+
+// StartKafkaBehind starts a broker that some of its clients reach through proxies. It has one
+// more listener for each; whoever connects to that is told the proxy's address.
+func StartKafkaBehind(t testing.TB, props map[string]string, behind []Listener, env ...string) *KafkaProc {
+	t.Helper()
 	Kafka(t)
 	var extra strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(props)) {
 		fmt.Fprintf(&extra, "%s=%s\n", name, props[name])
 	}
-	p := &KafkaProc{newProc(t, "kafka.sh", append(slices.Clone(env), "KAFKA_EXTRA="+extra.String(), "KAFKA_HEAP=512m")...)}
+	env = append(slices.Clone(env), "KAFKA_HEAP=512m")
+	if len(behind) > 0 {
+		var listen, advertised []string
+		protocols := "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
+		for i, l := range behind {
+			name := fmt.Sprintf("PROXIED%d", i)
+			listen = append(listen, name+"://"+l.Addr)
+			advertised = append(advertised, name+"://"+l.Proxy)
+			protocols += "," + name + ":PLAINTEXT"
+		}
+		fmt.Fprintf(&extra, "listener.security.protocol.map=%s\n", protocols)
+		env = append(env, "KAFKA_LISTENERS="+strings.Join(listen, ","), "KAFKA_ADVERTISED="+strings.Join(advertised, ","))
+	}
+	p := &KafkaProc{newProc(t, "kafka.sh", append(env, "KAFKA_EXTRA="+extra.String())...)}
 	p.Start()
 	return p
+}
+
+// Listener is a broker's, for one proxy. Addresses are host:port.
+type Listener struct {
+	Addr  string // where the broker listens
+	Proxy string // what it tells its clients
 }
 
 // StartRedis starts a Redis with more arguments for its command line, such as "--maxmemory",

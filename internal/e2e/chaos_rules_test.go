@@ -1,0 +1,130 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// fixedRules are in every plan: each kind of key has a sliding limit (its explanation tells the
+// moment that it speaks of), and the plain sums are compared with a count that shares no code.
+const fixedRules = `
+    - name: yearly-utc
+      match: {api: "*"}
+      limit: 1G
+      per: year
+      window: calendar
+      then: {block: until-reset}
+    - name: bytes-utc
+      match: {api: upload.*}
+      count: {sum: attrs.bytes}
+      limit: 1Gi
+      per: year
+      window: calendar
+      then: {block: until-reset}
+    - name: hourly
+      match: {api: "*"}
+      limit: %d
+      per: 1h
+      window: sliding
+      then: {block: until-reset}
+    - name: campaigns
+      key: [uid, attrs.campaign]
+      match: {api: order.create}
+      limit: %d
+      per: year
+      window: calendar
+      then: {block: until-reset, apis: [ad.select]}
+    - name: campaign-hour
+      key: [uid, attrs.campaign]
+      match: {api: order.create}
+      limit: %d
+      per: 1h
+      then: {block: %ds}
+    - name: networks
+      key: ip
+      match: {api: "*"}
+      limit: %d
+      per: year
+      window: calendar
+      then: {block: until-reset}
+    - name: network-bytes
+      key: ip
+      match: {api: upload.*}
+      count: {sum: attrs.bytes}
+      limit: 4MiB
+      per: 1h
+      mode: shadow
+      then: {block: 30s}
+`
+
+// drawRules writes a list of rules: the fixed ones, with limits of chance, and some of those that
+// let verdicts fall and end within seconds.
+func drawRules(rnd *rand.Rand, perUID int) string {
+	between := func(least, most int) int { return least + rnd.IntN(most-least+1) }
+	seconds := func(least, most int) string { return fmt.Sprintf("%ds", between(least, most)) }
+	then := func() string {
+		if rnd.IntN(2) == 0 {
+			return "until-reset"
+		}
+		return seconds(1, 9)
+	}
+	zone := func() string {
+		return []string{"UTC", "Asia/Shanghai", "America/New_York", "Australia/Lord_Howe"}[rnd.IntN(4)]
+	}
+	rule := func(name, match, count, limit, per, window, block string) string {
+		text := fmt.Sprintf("    - name: %s\n      match: {%s}\n", name, match)
+		if count != "" {
+			text += "      count: {sum: " + count + "}\n"
+		}
+		return text + fmt.Sprintf("      limit: %s\n      per: %s\n      window: %s\n      then: {block: %s}\n", limit, per, window, block)
+	}
+	num := func(least, most int) string { return fmt.Sprint(between(least, most)) }
+	all := []func() string{
+		func() string {
+			return rule("tick", `api: "*"`, "", num(3, 6), seconds(1, 4), "tumbling", then())
+		},
+		func() string {
+			return rule("flow", `api: [search.query, search.suggest]`, "", num(2, 6), seconds(2, 10), "sliding", then())
+		},
+		func() string {
+			return rule("exact-minute", `api: search.query`, "", num(4, 64), "1m", "sliding", then())
+		},
+		func() string {
+			return rule("panes", `api: "*"`, "", num(65, 90), "1m", "sliding", then())
+		},
+		func() string {
+			return rule("bandwidth", `api: upload.*`, "attrs.bytes", num(500, 2500)+"k", seconds(3, 20), "sliding", then())
+		},
+		func() string {
+			return rule("costs", `api: "*"`, "cost", num(10, 30), seconds(2, 10), "tumbling", then())
+		},
+		func() string {
+			return rule("daily", `api: order.create, outcome: success`, "", num(2, 5), "day", "calendar\n      timezone: "+zone(), "until-reset") +
+				"      when: attrs.discounted == true\n"
+		},
+		func() string {
+			return rule("hour", `api: "*"`, "", num(perUID/2, perUID*2), "hour", "calendar\n      timezone: "+zone(), then())
+		},
+		func() string {
+			return rule("combined", `api: [search.query, search.suggest]`, "", num(5, 15), "365d", "tumbling", "2h")
+		},
+		func() string {
+			return fmt.Sprintf(`    - name: writes
+      match: {api: {order.create: 5, order.update: 1}}
+      limits:
+        - {name: burst, limit: %d, per: 1s, window: tumbling}
+        - {name: minute, limit: %d, per: 1m}
+        - {name: daily, limit: %d, per: 1d, window: tumbling}
+      then: {block: until-reset}
+`, between(6, 12), between(10, 40), between(30, 60))
+		},
+	}
+	rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	var b strings.Builder
+	fmt.Fprintf(&b, fixedRules, between(20, 90), between(3, 6), between(3, 8), between(2, 20), perUID*2+between(10, 50))
+	for _, draw := range all[:between(4, 7)] {
+		b.WriteString(draw())
+	}
+	return b.String()
+}

@@ -1,0 +1,73 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func redisFaults() []*fault {
+	return []*fault{
+		{kind: ofRedis, name: "killed, started empty", strike: redisKilled},
+		{kind: ofRedis, name: "flushed", strike: redisFlushed},
+		{kind: ofRedis, name: "busy for seconds (DEBUG SLEEP)", strike: redisAsleep},
+		{kind: ofRedis, name: "restored from an old snapshot", strike: redisRestored},
+	}
+}
+
+func redisKilled(s *stage, rnd *rand.Rand) (heal func()) {
+	s.store.Kill()
+	pause(rnd, 0, 3*time.Second)
+	return s.store.Start
+}
+
+func redisFlushed(s *stage, rnd *rand.Rand) (heal func()) {
+	for range 1 + rnd.IntN(3) {
+		if err := s.redis.FlushAll(s.ctx).Err(); err != nil {
+			s.t.Error(err)
+		}
+		pause(rnd, 0, 300*time.Millisecond)
+	}
+	return func() {}
+}
+
+func redisAsleep(s *stage, rnd *rand.Rand) (heal func()) {
+	for range 2 {
+		ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
+		err := s.redis.Do(ctx, "debug", "sleep", fmt.Sprintf("%.1f", 0.5+5*rnd.Float64())).Err()
+		cancel()
+		if err != nil { // the client stops waiting before Redis wakes up
+			s.t.Logf("DEBUG SLEEP: %v", err)
+		}
+		pause(rnd, 0, time.Second)
+	}
+	return func() {}
+}
+
+// redisRestored puts the whole blocklist back to what it was seconds ago.
+func redisRestored(s *stage, rnd *rand.Rand) (heal func()) {
+	dumps := map[string]*redis.StringCmd{}
+	_, err := s.redis.TxPipelined(s.ctx, func(p redis.Pipeliner) error {
+		for _, name := range []string{"verdicts", "expiry", "changes"} {
+			dumps[s.shardKey(name)] = p.Dump(s.ctx, s.shardKey(name))
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Errorf("dump: %v", err)
+	}
+	pause(rnd, time.Second, 4*time.Second)
+	_, err = s.redis.TxPipelined(s.ctx, func(p redis.Pipeliner) error {
+		for key, dump := range dumps {
+			p.RestoreReplace(s.ctx, key, 0, dump.Val())
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Errorf("restore: %v", err)
+	}
+	return func() {}
+}
