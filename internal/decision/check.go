@@ -40,7 +40,7 @@ func (s *Server) answer(c *query) (answer, error) {
 	}
 	d := s.decide(c.API, dims)
 	a := answer{Allowed: d.Allowed, Rule: d.Rule, RetryAfter: d.RetryAfter(),
-		Verdicts: s.cfg.Table.Verdicts(c.API, dims), Staleness: s.cfg.Table.Staleness().Round(time.Millisecond).String()}
+		Verdicts: s.cfg.Table.VerdictsAt(d.At, c.API, dims), Staleness: s.cfg.Table.Staleness().Round(time.Millisecond).String()}
 	if a.Verdicts == nil {
 		a.Verdicts = []*verdict.Verdict{}
 	}
@@ -50,8 +50,10 @@ func (s *Server) answer(c *query) (answer, error) {
 	return a, nil
 }
 
+// decide judges by the system's clock: beside a request its price is nothing, and the table's own
+// stands still when a busy machine, or a suspended one, doesn't let it run.
 func (s *Server) decide(api string, dims []event.Dim) enforce.Decision {
-	d := s.cfg.Table.CheckDims(api, dims)
+	d := s.cfg.Table.CheckDimsAt(event.FromTime(time.Now()), api, dims)
 	if d.Rule == "" {
 		s.allow.Inc()
 	} else {

@@ -1,12 +1,17 @@
 package decision_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/decision"
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -32,6 +37,37 @@ func TestCheck(t *testing.T) {
 		if a := r.check(body); !a.Allowed || a.Rule != "" || a.RetryAfter != 0 || a.Verdicts == nil || len(a.Verdicts) != 0 {
 			t.Errorf("%s: %+v", about, a)
 		}
+	}
+}
+
+// A machine that was too busy, or suspended, leaves the table's clock behind: answers held
+// entries for a tenth of a second after their until, and after a pause for as long as that took.
+func TestTableWhoseClockStandsStill(t *testing.T) {
+	table, err := enforce.NewTable(enforce.Config{Resolution: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, func(c *decision.Config) { c.Table = table })
+	r.table = table
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = table.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	for began := table.Now(); table.Now() != began; began = table.Now() { // until Run has set it
+		time.Sleep(time.Millisecond)
+	}
+	until := time.Now().Add(50 * time.Millisecond)
+	r.blocks(block("r", "uid", "42", func(v *verdict.Verdict) { v.Until = event.FromTime(until) }))
+	time.Sleep(time.Until(until) + time.Millisecond)
+	if d := table.CheckAt(table.Now(), "a", "42"); d.Allowed {
+		t.Fatal("the table's clock did not stand still")
+	}
+	if a := r.check(`{"uid": "42", "api": "a"}`); !a.Allowed || len(a.Verdicts) != 0 {
+		t.Errorf("held after its until: %+v", a)
+	}
+	if page, _ := table.List("", "", 10); len(page) != 0 {
+		t.Errorf("listed after its until: %+v", page[0])
 	}
 }
 

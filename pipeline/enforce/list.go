@@ -12,7 +12,11 @@ import (
 // Verdicts returns all that is in force for someone with these dimensions and this API: shadow ones
 // and notices too, first those that would decide. They are not to be changed.
 func (t *Table) Verdicts(api string, dims []event.Dim) []*verdict.Verdict {
-	at := t.Now()
+	return t.VerdictsAt(t.Now(), api, dims)
+}
+
+// VerdictsAt is Verdicts at a moment.
+func (t *Table) VerdictsAt(at event.Micros, api string, dims []event.Dim) []*verdict.Verdict {
 	x := t.index.Load()
 	if len(dims) == 0 {
 		return nil
@@ -66,7 +70,7 @@ func (t *Table) List(prefix, cursor string, limit int) (page []*verdict.Verdict,
 		verdict *verdict.Verdict
 	}
 	var found []named
-	at := t.Now()
+	at := now()
 	var key []byte
 	for e := range t.index.Load().all {
 		for _, h := range e.held {

@@ -19,7 +19,8 @@ type Config struct {
 	// snapshot of each.
 	Shards int
 	// Resolution is how often Run moves the clock that Check goes by; 0 is 5 ms. A verdict is enforced for at
-	// most that much longer than it says.
+	// most that much longer than it says; on a machine that doesn't let Run run in time, until it does. The
+	// middleware judges those who have a verdict by the system's clock.
 	Resolution time.Duration
 	// Sweep is how often Run frees the memory of verdicts that have run out; 0 is 30 s.
 	Sweep time.Duration
