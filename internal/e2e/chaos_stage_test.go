@@ -183,9 +183,8 @@ func pause(rnd *rand.Rand, least, most time.Duration) {
 	time.Sleep(least + time.Duration(rnd.Int64N(int64(most-least+1))))
 }
 
-// evicted waits until the group has thrown a member out: the others have its partitions, or
-// nobody has.
-func (s *stage) evicted(m *member) {
+// replaced waits until the others have all of a member's partitions.
+func (s *stage) replaced(m *member) {
 	s.t.Helper()
 	var others []*Process
 	for _, o := range s.members {
@@ -193,14 +192,7 @@ func (s *stage) evicted(m *member) {
 			others = append(others, o.Process)
 		}
 	}
-	if len(others) > 0 {
-		s.ownsAll(others...)
-		return
-	}
-	eventually(s.t, "the group throws its only member out", func() bool {
-		groups, err := s.admin.DescribeConsumerGroups([]string{s.names.Group})
-		return err == nil && len(groups) == 1 && len(groups[0].Members) == 0
-	})
+	s.ownsAll(others...)
 }
 
 // inStep waits until all that has been emitted up to now is counted, and its verdicts are in Redis.

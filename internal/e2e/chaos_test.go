@@ -24,7 +24,7 @@ func init() {
 	flag.IntVar(&chaos.runs, "chaos.runs", 1, "play so many plans")
 	flag.IntVar(&chaos.events, "chaos.events", 0, "events of a plan (0: few, for CI)")
 	flag.IntVar(&chaos.uids, "chaos.uids", 20_000, "uids of a plan")
-	flag.IntVar(&chaos.faults, "chaos.faults", 6, "faults of a plan")
+	flag.IntVar(&chaos.faults, "chaos.faults", 4, "faults of a plan")
 	flag.Uint64Var(&chaos.seed, "chaos.seed", 0, "the first plan's `seed`, each further one's is one more (0: of chance)")
 	flag.StringVar(&chaos.only, "chaos.only", "", "draw faults that match this `expression` only")
 	flag.StringVar(&chaos.logs, "chaos.logs", "", "write the programs' logs into this `folder`")
@@ -110,7 +110,7 @@ func (s *stage) step(i int, all *tally) {
 	defer close(s.load.over[i])
 	st := &s.plan.steps[i]
 	rnd := rand.New(rand.NewPCG(st.seed, uint64(i)))
-	began := time.Now()
+	began, missed := time.Now(), s.missed
 	var heals []func()
 	for _, f := range st.faults {
 		heals = append(heals, f.strike(s, rnd))
@@ -121,7 +121,9 @@ func (s *stage) step(i int, all *tally) {
 	lasted := time.Since(began)
 	inStep := s.inStep()
 	s.t.Logf("step %d: %s: lasted %v, in step after %v", i+1, st, lasted.Round(time.Millisecond), inStep.Round(time.Millisecond))
-	all.injected(st.faults, lasted, inStep)
+	if s.missed == missed { // else a moment that a fault waits for did not come
+		all.injected(st.faults, lasted, inStep)
+	}
 }
 
 // compareAll is the end: everything equals the model's.

@@ -13,7 +13,7 @@ func aggregatorFaults() []*fault {
 		{kind: ofAggregator, name: "told to stop", strike: toldToStop},
 		{kind: ofAggregator, name: "all killed, all started at once", strike: allKilled},
 		{kind: ofAggregator, name: "rolling restart", members: 2, alone: true, strike: rollingRestart},
-		{kind: ofAggregator, name: "paused, replaced, woken up", strike: replaced},
+		{kind: ofAggregator, name: "paused, replaced, woken up", members: 2, strike: replaced},
 		{kind: ofAggregator, name: "publisher paused and woken up", strike: publisherPaused},
 		{kind: ofAggregator, name: "publisher killed", strike: publisherKilled},
 	}
@@ -84,7 +84,7 @@ func rollingRestart(s *stage, _ *rand.Rand) (heal func()) {
 func replaced(s *stage, rnd *rand.Rand) (heal func()) {
 	m := s.pick(rnd)
 	m.Signal(syscall.SIGSTOP)
-	s.evicted(m)
+	s.replaced(m)
 	pause(rnd, 0, time.Second) // the others make their own records
 	return func() {
 		m.Signal(syscall.SIGCONT)

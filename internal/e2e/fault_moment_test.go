@@ -100,7 +100,7 @@ func (s *stage) killedWhen(p *member, m *moment) (heal func()) {
 // zombie pauses an instance with a request on the wire, which arrives when others have its
 // partitions.
 func zombie(what string, m func(s *stage) *moment) *fault {
-	return &fault{kind: ofAggregator, name: "paused and replaced with " + what + " on the wire", alone: true,
+	return &fault{kind: ofAggregator, name: "paused and replaced with " + what + " on the wire", members: 2, alone: true,
 		strike: func(s *stage, rnd *rand.Rand) (heal func()) {
 			p := s.pick(rnd)
 			armed := p.net.arm(m(s))
@@ -112,7 +112,7 @@ func zombie(what string, m func(s *stage) *moment) *fault {
 				p.net.disarm()
 			}
 			p.Signal(syscall.SIGSTOP)
-			s.evicted(p)
+			s.replaced(p)
 			pause(rnd, 0, time.Second)
 			armed.release()
 			pause(rnd, 0, 200*time.Millisecond)

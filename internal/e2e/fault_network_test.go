@@ -9,8 +9,8 @@ func networkFaults() []*fault {
 	return []*fault{
 		{kind: ofNetwork, name: "Kafka cut off for everyone", strike: kafkaCut},
 		{kind: ofNetwork, name: "Kafka slow for everyone", strike: kafkaSlow},
-		{kind: ofNetwork, name: "one aggregator cut off from Kafka until it is replaced", alone: true, strike: oneCut},
-		{kind: ofNetwork, name: "one aggregator's packets held up until it is replaced", alone: true, strike: oneStalled},
+		{kind: ofNetwork, name: "one aggregator cut off from Kafka until it is replaced", members: 2, alone: true, strike: oneCut},
+		{kind: ofNetwork, name: "one aggregator's packets held up until it is replaced", members: 2, alone: true, strike: oneStalled},
 		{kind: ofNetwork, name: "producers cut off from Kafka", strike: producersCut},
 		{kind: ofNetwork, name: "aggregators cut off from Redis", strike: redisCut},
 		{kind: ofNetwork, name: "aggregators' packets to Redis held up", strike: redisStalled},
@@ -77,7 +77,7 @@ func oneStalled(s *stage, rnd *rand.Rand) (heal func()) { return lonely(s, rnd, 
 func lonely(s *stage, rnd *rand.Rand, do func(*gate)) (heal func()) {
 	m := s.pick(rnd)
 	do(m.net)
-	s.evicted(m)
+	s.replaced(m)
 	pause(rnd, 0, time.Second)
 	return func() {
 		m.net.Heal()
