@@ -30,7 +30,7 @@ func (s *stage) emitPlan() *load {
 		l.due = append(l.due, make(chan struct{}))
 		l.over = append(l.over, make(chan struct{}))
 	}
-	g := &traffic{rnd: rand.New(rand.NewPCG(s.plan.seed, 2)), uids: s.plan.uids}
+	g := s.traffic(rand.New(rand.NewPCG(s.plan.seed, 2)), s.plan.uids, "")
 	var es []*emit.Emitter
 	for _, size := range []int{1, 16, 300} {
 		es = append(es, s.emitter(func(c *emit.Config) {
@@ -44,6 +44,11 @@ func (s *stage) emitPlan() *load {
 		}
 	})
 	return l
+}
+
+// traffic is late by half of what is allowed, at most.
+func (s *stage) traffic(rnd *rand.Rand, uids int, prefix string) *traffic {
+	return &traffic{rnd: rnd, uids: uids, prefix: prefix, late: s.set.MaxLateness / 2}
 }
 
 func (s *stage) emitAll(ctx context.Context, l *load, g *traffic, es []*emit.Emitter) {

@@ -15,6 +15,7 @@ type plan struct {
 	uids        int
 	partitions  int32
 	aggregators []bool // those with an instance id of their own
+	brief       bool   // nothing is remembered for long, and keys leave
 	rules       string
 	steps       []step
 }
@@ -35,7 +36,8 @@ func drawPlan(seed uint64, events, uids, faults int, from []*fault) *plan {
 	for i := range p.aggregators {
 		p.aggregators[i] = rnd.IntN(2) == 0
 	}
-	p.rules = drawRules(rnd, max(events/max(uids, 1), 5))
+	p.brief = rnd.IntN(4) == 0
+	p.rules = drawRules(rnd, max(events/max(uids, 1), 5), p.brief)
 	var deck []*fault
 	for left := faults; left > 0; {
 		if len(deck) == 0 {

@@ -58,9 +58,38 @@ const fixedRules = `
       then: {block: 30s}
 `
 
+// briefRules take the place of the fixed ones where nothing is remembered for longer than seconds:
+// there keys leave, with a tombstone, and come back all the time.
+const briefRules = `
+    - name: seconds
+      match: {api: "*"}
+      limit: %d
+      per: %ds
+      window: sliding
+      then: {block: until-reset}
+    - name: campaign-seconds
+      key: [uid, attrs.campaign]
+      match: {api: order.create}
+      limit: %d
+      per: %ds
+      then: {block: 2s}
+    - name: network-bytes
+      key: ip
+      match: {api: upload.*}
+      count: {sum: attrs.bytes}
+      limit: 1MiB
+      per: %ds
+      then: {block: until-reset}
+`
+
+// briefSpec follows the brief rules.
+const briefSpec = `  max_lateness: 1s
+  recent_ids: {count: 8, for: 1s}
+`
+
 // drawRules writes a list of rules: the fixed ones, with limits of chance, and some of those that
 // let verdicts fall and end within seconds.
-func drawRules(rnd *rand.Rand, perUID int) string {
+func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 	between := func(least, most int) int { return least + rnd.IntN(most-least+1) }
 	seconds := func(least, most int) string { return fmt.Sprintf("%ds", between(least, most)) }
 	then := func() string {
@@ -120,11 +149,21 @@ func drawRules(rnd *rand.Rand, perUID int) string {
 `, between(6, 12), between(10, 40), between(30, 60))
 		},
 	}
+	if brief {
+		all = all[:2:2]
+	}
 	rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	var b strings.Builder
-	fmt.Fprintf(&b, fixedRules, between(20, 90), between(3, 6), between(3, 8), between(2, 20), perUID*2+between(10, 50))
-	for _, draw := range all[:between(4, 7)] {
+	if brief {
+		fmt.Fprintf(&b, briefRules, between(2, 5), between(1, 3), between(1, 2), between(1, 3), between(1, 3))
+	} else {
+		fmt.Fprintf(&b, fixedRules, between(20, 90), between(3, 6), between(3, 8), between(2, 20), perUID*2+between(10, 50))
+	}
+	for _, draw := range all[:min(between(4, 7), len(all))] {
 		b.WriteString(draw())
+	}
+	if brief {
+		b.WriteString(briefSpec)
 	}
 	return b.String()
 }

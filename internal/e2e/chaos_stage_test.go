@@ -97,6 +97,9 @@ func newStage(t *testing.T, p *plan) *stage {
 
 func (s *stage) member(name string, g *gate, options ...string) *member {
 	options = append([]string{"--kafka", g.addr, "--redis", s.writers.addr, "--session-timeout", sessionTimeout.String(), "--replication", "1"}, options...)
+	if s.plan.brief {
+		options = append(options, "--checkpoint-every", "50ms") // a sweep takes 300 of them
+	}
 	return &member{s.aggregator(name, options...), g}
 }
 

@@ -42,7 +42,8 @@ func brokerStopped(s *stage, rnd *rand.Rand) (heal func()) {
 // foreignRecords come from a producer that hashes by crc32, of uids of its own: the order of
 // events that come from several partitions is nobody's.
 func foreignRecords(s *stage, rnd *rand.Rand) (heal func()) {
-	g := &traffic{rnd: rnd, uids: max(s.plan.uids/20, 10), prefix: "f", n: s.foreign}
+	g := s.traffic(rnd, max(s.plan.uids/20, 10), "f")
+	g.n = s.foreign
 	n := max(s.plan.events/100, 500)
 	s.foreign += n
 	var batch []*sarama.ProducerMessage

@@ -18,7 +18,8 @@ import (
 type traffic struct {
 	rnd    *rand.Rand
 	uids   int
-	prefix string // of uids and ids; "" is u, and e
+	prefix string       // of uids and ids; "" is u, and e
+	late   event.Micros // how late events may be; 0 is half an hour
 	n      int
 }
 
@@ -69,7 +70,7 @@ func (g *traffic) time() event.Micros {
 	case n < 70:
 		return event.NoTime
 	case n < 95:
-		return now - event.Micros(g.rnd.Int64N(int64(30*event.Minute)))
+		return now - event.Micros(g.rnd.Int64N(int64(cmp.Or(g.late, 30*event.Minute))))
 	case n < 98:
 		return now - 2*event.Hour
 	default:
