@@ -47,7 +47,7 @@ func TestChaos(t *testing.T) {
 	}
 	events, uids, seed := chaos.events, chaos.uids, chaos.seed
 	if events == 0 {
-		events, uids = scaled(50_000), scaled(5_000)
+		events, uids = scaled(40_000), scaled(4_000)
 	}
 	if seed == 0 {
 		seed = newRand(t).Uint64() >> 32 // short enough to type
@@ -98,7 +98,9 @@ func play(t *testing.T, p *plan, all *tally) {
 	s.inStep()
 	t.Logf("all is counted %v after the start", time.Since(began).Round(time.Millisecond))
 	s.compareAll()
-	t.Logf("compared %v after the start", time.Since(began).Round(time.Millisecond))
+	t.Logf("all is compared %v after the start", time.Since(began).Round(time.Millisecond))
+	s.end()
+	t.Logf("ended %v after the start", time.Since(began).Round(time.Millisecond))
 }
 
 // step plays one step: strikes, heals, and waits until all is in step again.
@@ -157,6 +159,12 @@ func (s *stage) compareAll() {
 	}
 	s.lookout.stop()
 	s.lookout.judge(topic)
+}
+
+// end stops all programs, which end well.
+func (s *stage) end() {
+	t := s.t
+	t.Helper()
 	for _, p := range s.all() {
 		if status := p.Stop(); status != 0 {
 			t.Errorf("%s exits with %d after SIGTERM", p.name, status)

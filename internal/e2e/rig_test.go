@@ -54,7 +54,7 @@ func newBareRig(t *testing.T, brokers []string, redisAddr, ruleList string, part
 	t.Helper()
 	r := &rig{t: t, brokers: brokers, redisAddr: redisAddr, prefix: servers.Name(t), partitions: partitions}
 	r.names = topics.NamesOf(r.prefix)
-	src := []byte("apiVersion: tallygate.dev/v1\nkind: RuleSet\nmetadata: {name: e2e}\nspec:\n  rules:\n" + ruleList)
+	src := ruleSet(ruleList)
 	r.rules = filepath.Join(t.TempDir(), "rules.yaml")
 	set, err := rules.Compile(r.rules, src)
 	if err != nil {
@@ -66,6 +66,11 @@ func newBareRig(t *testing.T, brokers []string, redisAddr, ruleList string, part
 	}
 	r.connect()
 	return r
+}
+
+// ruleSet is a rule file with what follows spec's rules.
+func ruleSet(list string) []byte {
+	return []byte("apiVersion: tallygate.dev/v1\nkind: RuleSet\nmetadata: {name: e2e}\nspec:\n  rules:\n" + list)
 }
 
 func (r *rig) makeTopics() {
