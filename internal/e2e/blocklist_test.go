@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -182,6 +183,7 @@ func compareChecks(t *testing.T, p *Process, m *model, last map[string]verdict.V
 		}
 	}
 	d.report(t)
+	maps.DeleteFunc(denied, func(_ string, is bool) bool { return !is })
 	t.Logf("%d of %d uids are denied %s", len(denied), len(uids), api)
 }
 

@@ -136,6 +136,7 @@ func (s *stage) compareAll() {
 	t.Helper()
 	s.caughtUp()
 	m := newModel(s.rig)
+	m.forgets = s.plan.brief
 	if m.events < s.plan.events*6/10 || len(m.fell) == 0 {
 		t.Errorf("the model has %d events and %d verdicts: too few to prove anything", m.events, len(m.fell))
 	}

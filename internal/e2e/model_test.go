@@ -20,6 +20,7 @@ type model struct {
 	matcher *rules.Matcher
 	stepper *rules.Stepper
 	decoder event.Decoder
+	forgets bool // keys that nothing is held of may have left the engine
 
 	seen   map[string]bool              // emitters' instances and sequences, by partition
 	states map[string]*keyState         // by key text
