@@ -4,14 +4,14 @@
 -- ARGV: 1 partition   2 start, the offset that the batch begins at   3 next, the one after its end
 --       4 applied, up to when this partition has been applied with this batch (µs); empty: not to its end
 --       5 partitions of the topic   6 shard   7 shards   8 a random stamp   9 about how many entries the stream keeps
---       10 grace (µs)   11 least time between two heartbeats (ms)   12 how many expired entries to remove at most
+--       10 grace (µs)   11 heartbeat (ms)   12 how many expired entries to remove at most
 --       and then for each record: its key, seq, until (µs) and value; an empty value removes.
 -- Returns {1, next} when the batch was applied, {0, reached} when it begins elsewhere.
 
 local verdicts, expiry, changes = KEYS[1], KEYS[2], KEYS[3]
 local function int(x) return string.format('%.0f', x) end
 
-local meta = redis.call('HMGET', verdicts, '\0epoch', '\0n', '\0stamp', '\0beat', '\0reached:' .. ARGV[1])
+local meta = redis.call('HMGET', verdicts, '\0epoch', '\0n', '\0stamp', '\0beat', '\0reached:' .. ARGV[1], '\0applied')
 local reached = meta[5] or '0'
 if reached ~= ARGV[2] then return {0, reached} end
 
@@ -78,14 +78,21 @@ end
 for _, key in ipairs(redis.call('ZRANGEBYSCORE', expiry, '-inf', int(now), 'LIMIT', 0, ARGV[12])) do remove(key) end
 
 if ARGV[4] ~= '' then redis.call('HSET', verdicts, '\0applied:' .. ARGV[1], ARGV[4]) end
-if not beat or beat > ms or ms - beat >= tonumber(ARGV[11]) then
+-- A heartbeat comes with the last partition that says up to when it is applied: publishers do that at the same moments. Where
+-- one of them stands still, it comes later, so that enforcers hear that the stream lives.
+local every, silent, first = tonumber(ARGV[11]), beat and ms - beat, tonumber(meta[6] or 0) == 0
+if not beat or first or silent < 0 or silent >= every * 3 / 4 and ARGV[4] ~= '' or silent >= every * 5 / 4 then
   local least
   for p = tonumber(ARGV[6]), tonumber(ARGV[5]) - 1, tonumber(ARGV[7]) do
     local applied = tonumber(redis.call('HGET', verdicts, '\0applied:' .. int(p)) or 0)
     least = math.min(least or applied, applied)
   end
-  add('h', int(least or 0))
-  redis.call('HSET', verdicts, '\0beat', int(ms), '\0applied', int(least or 0))
+  least = least or 0
+  if not beat or silent < 0 or silent >= every * 5 / 4 or first and least > 0
+    or silent >= every * 3 / 4 and ARGV[4] ~= '' and tonumber(ARGV[4]) - least < every * 500 then
+    add('h', int(least))
+    redis.call('HSET', verdicts, '\0beat', int(ms), '\0applied', int(least))
+  end
 end
 
 redis.call('HSET', verdicts, '\0epoch', int(epoch), '\0n', int(n), '\0stamp', stamp, '\0reached:' .. ARGV[1], ARGV[3])

@@ -43,7 +43,7 @@ type store struct {
 	shards     int
 	streamLen  int64
 	grace      event.Micros
-	beatMillis int64 // least time between two heartbeats of a shard
+	beatMillis int64 // between two heartbeats of a shard
 	bad        func(r Record, err error)
 }
 

@@ -46,7 +46,8 @@ type PublisherConfig struct {
 	StreamLength int64
 	// Grace is how long an entry stays in Redis after its until; 0 is 1 h.
 	Grace time.Duration
-	// Heartbeat is how often a shard's stream says up to when it is applied; 0 is 1 s.
+	// Heartbeat is how often a shard's stream says up to when it is applied; 0 is 1 s. All publishers write at the same
+	// moments, the multiples of it by their clocks.
 	Heartbeat time.Duration
 	// Logger; nil is slog.Default().
 	Logger *slog.Logger
@@ -116,7 +117,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	p.store = &store{
 		client: cfg.Redis, prefix: cfg.Prefix, partitions: cfg.Partitions, shards: cfg.Shards,
 		streamLen: cfg.StreamLength, grace: event.FromDuration(cfg.Grace),
-		beatMillis: cfg.Heartbeat.Milliseconds() * 3 / 4,
+		beatMillis: cfg.Heartbeat.Milliseconds(),
 		bad: func(r Record, err error) {
 			cfg.Logger.Error("skipping a record of the verdict topic that is no verdict", "topic", cfg.Topic, "offset", r.Offset, "error", err)
 		},

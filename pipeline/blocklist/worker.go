@@ -14,9 +14,9 @@ type worker struct {
 	partition int32
 	offered   *offered
 
-	reached int64 // the offset to apply next; noOffset while unknown
-	behind  bool  // the topic must be read to its end first
-	beat    time.Time
+	reached int64     // the offset to apply next; noOffset while unknown
+	behind  bool      // the topic must be read to its end first
+	beat    time.Time // the beat, a multiple of Heartbeat, in which it last wrote
 	checked time.Time // when the topic's end was last looked at
 
 	mu      sync.Mutex
@@ -71,7 +71,7 @@ func (w *worker) step(ctx context.Context) error {
 	switch {
 	case first > w.reached:
 		return w.catchUp(ctx, first)
-	case next > w.reached, time.Since(w.beat) >= w.p.cfg.Heartbeat:
+	case next > w.reached, w.due():
 		w.write(ctx, written{records: records, end: next, applied: now})
 	default:
 		w.wait(ctx)
@@ -79,9 +79,23 @@ func (w *worker) step(ctx context.Context) error {
 	return nil
 }
 
+// due reports whether the worker has not written in the present beat. Beats begin at the same moments for all partitions,
+// wherever their publishers run: a shard is applied up to the earliest of its partitions' moments, and if each beat at
+// a moment of its own, enforcers would seem to be behind by up to a beat more. A clock that is set is no matter.
+func (w *worker) due() bool { return !w.beat.Equal(time.Now().Truncate(w.p.cfg.Heartbeat)) }
+
+// untilBeat is how long it is until the next beat; 0 when one is due.
+func (w *worker) untilBeat() time.Duration {
+	if w.due() {
+		return 0
+	}
+	now := time.Now().Round(0) // by the wall clock
+	return now.Truncate(w.p.cfg.Heartbeat).Add(w.p.cfg.Heartbeat).Sub(now)
+}
+
 // wait returns when something was offered or a heartbeat is due.
 func (w *worker) wait(ctx context.Context) {
-	t := time.NewTimer(time.Until(w.beat.Add(w.p.cfg.Heartbeat)))
+	t := time.NewTimer(w.untilBeat())
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
@@ -92,8 +106,8 @@ func (w *worker) wait(ctx context.Context) {
 
 // follow waits for the topic's next records and applies them.
 func (w *worker) follow(ctx context.Context) error {
-	now := event.FromTime(time.Now())
-	f, err := w.p.topic.fetch(ctx, w.partition, w.reached, w.p.cfg.Heartbeat/2)
+	now, due := event.FromTime(time.Now()), w.due()
+	f, err := w.p.topic.fetch(ctx, w.partition, w.reached, w.untilBeat())
 	if err != nil {
 		return err
 	}
@@ -101,7 +115,7 @@ func (w *worker) follow(ctx context.Context) error {
 	if f.next < f.end {
 		now = 0
 	}
-	if f.next > w.reached || time.Since(w.beat) >= w.p.cfg.Heartbeat {
+	if f.next > w.reached || due {
 		w.write(ctx, written{records: f.records, end: f.next, applied: now})
 	}
 	return nil
@@ -159,6 +173,9 @@ func (w *worker) write(ctx context.Context, what written) {
 		if ctx.Err() != nil {
 			return
 		}
+		if ok && b.applied > 0 {
+			w.beat = b.applied.Time().Truncate(w.p.cfg.Heartbeat)
+		}
 		w.behind = reached < b.start || what.partial && !ok
 		w.reached = reached
 		w.note(func(s *PartitionStats) {
@@ -176,7 +193,6 @@ func (w *worker) write(ctx context.Context, what written) {
 			records = records[1:]
 		}
 	}
-	w.beat = time.Now()
 }
 
 // ask finds out what Redis has reached. It is false when ctx ended.
