@@ -10,6 +10,7 @@
 # already, start only prints its address.
 #   REDIS_SERVER  the program (default redis-server)
 #   REDIS_EXTRA   more settings as on redis-server's command line: --maxmemory 100mb
+#   REDIS_WATCH   "HOST PORT QUORUM" of a master: start is that of a Sentinel, which calls it "tallygate"
 set -euo pipefail
 
 readonly server=${REDIS_SERVER:-redis-server}
@@ -38,6 +39,21 @@ install_server() {
   if [[ -d /run/systemd/system ]]; then systemctl disable --now redis-server >&2 || true; fi
 }
 
+# run DIR PORT becomes the server.
+run() {
+  # shellcheck disable=SC2086 # REDIS_EXTRA is words
+  if [[ -n ${REDIS_WATCH:-} ]]; then
+    # A Sentinel rewrites its file; it is there from the second start on.
+    [[ -f $1/sentinel.conf ]] || printf '%s\n' "port $2" "bind 127.0.0.1" "dir $1" \
+      "sentinel monitor tallygate $REDIS_WATCH" "sentinel down-after-milliseconds tallygate 1000" \
+      "sentinel failover-timeout tallygate 6000" >"$1/sentinel.conf"
+    exec setsid nohup "$server" "$1/sentinel.conf" --sentinel ${REDIS_EXTRA:-}
+  else
+    exec setsid nohup "$server" --bind 127.0.0.1 --port "$2" --dir "$1" --save "" --appendonly no \
+      --daemonize no --loglevel notice --maxmemory-policy noeviction ${REDIS_EXTRA:-}
+  fi
+}
+
 start() {
   local dir=$1 port=${2:-}
   mkdir -p "$dir"
@@ -50,10 +66,7 @@ start() {
   port=${port:-$(free_port)}
   answers "$port" && die "port $port is taken"
   echo "$port" >"$dir/port"
-  # shellcheck disable=SC2086 # REDIS_EXTRA is words
-  setsid nohup "$server" --bind 127.0.0.1 --port "$port" --dir "$dir" --save "" --appendonly no \
-    --daemonize no --loglevel notice --maxmemory-policy noeviction ${REDIS_EXTRA:-} \
-    >"$dir/redis.log" 2>&1 </dev/null &
+  run "$dir" "$port" >"$dir/redis.log" 2>&1 </dev/null &
   echo $! >"$dir/pid"
   local deadline=$((SECONDS + 30))
   until answers "$port"; do

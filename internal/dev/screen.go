@@ -41,7 +41,7 @@ const (
 	summaryEvery = 5 * time.Second
 
 	// staleAfter is how far behind a blocklist is that deserves a word: heartbeats alone make
-	// for two seconds.
+	// for one second.
 	staleAfter = 5 * time.Second
 
 	clockTime = "15:04:05"

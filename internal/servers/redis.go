@@ -1,0 +1,164 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RedisCluster is a Redis Cluster of the test's own: primaries only, with the slots shared among them evenly.
+type RedisCluster struct{ Nodes []*RedisProc }
+
+// StartRedisCluster starts a Cluster, and returns when all its nodes know each other. It takes some 3 s.
+func StartRedisCluster(t testing.TB, nodes int, args ...string) *RedisCluster {
+	t.Helper()
+	Redis(t)
+	c := &RedisCluster{}
+	args = append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "3000"}, args...)
+	for range nodes {
+		p := &RedisProc{newProc(t, "redis.sh", "REDIS_EXTRA="+strings.Join(args, " "))}
+		p.addr = strings.TrimSpace(p.run("start", p.dir, strconv.Itoa(portWithBus(t))))
+		c.Nodes = append(c.Nodes, p)
+	}
+	const slots = 16384
+	for i, node := range c.Nodes {
+		first, last := i*slots/nodes, (i+1)*slots/nodes-1
+		node.do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		node.do("CLUSTER", "ADDSLOTSRANGE", first, last)
+		host, port, _ := net.SplitHostPort(c.Nodes[0].addr)
+		node.do("CLUSTER", "MEET", host, port)
+	}
+	for _, node := range c.Nodes {
+		node.until("the Cluster is whole", func(rdb *redis.Client) bool {
+			info, _ := rdb.ClusterInfo(context.Background()).Result()
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", nodes))
+		})
+	}
+	return c
+}
+
+// Addrs are the nodes' addresses.
+func (c *RedisCluster) Addrs() (addrs []string) {
+	for _, n := range c.Nodes {
+		addrs = append(addrs, n.addr)
+	}
+	return addrs
+}
+
+// portWithBus returns a port that is free, as is the one 10,000 above it, on which the nodes of a Cluster talk.
+func portWithBus(t testing.TB) int {
+	for range 100 {
+		port := 15000 + rand.IntN(7000)
+		if free(port) && free(port+10000) {
+			return port
+		}
+	}
+	t.Fatal("there are no free ports")
+	return 0
+}
+
+func free(port int) bool {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
+
+// RedisSentinel is a primary with one replica, and the Sentinels that watch them under the name Master.
+type RedisSentinel struct {
+	Primary, Replica *RedisProc
+	Sentinels        []*RedisProc
+}
+
+// Master is what Sentinels call the primary that they watch.
+const Master = "tallygate"
+
+// StartRedisSentinel starts them, and returns when the replica is in step and all Sentinels know it and each other.
+// A primary that is gone is replaced after some 2 s.
+func StartRedisSentinel(t testing.TB, sentinels int, args ...string) *RedisSentinel {
+	t.Helper()
+	s := &RedisSentinel{Primary: StartRedis(t, args...)}
+	// The replica has a user of its own, so that a test can shut out it alone.
+	s.Primary.do("ACL", "SETUSER", "replica", "on", ">replica", "~*", "&*", "+@all")
+	host, port, _ := net.SplitHostPort(s.Primary.addr)
+	s.Replica = StartRedis(t, append([]string{"--replicaof", host, port, "--masteruser", "replica", "--masterauth", "replica",
+		"--repl-diskless-sync-delay", "0"}, args...)...)
+	s.Replica.until("the replica is in step", func(rdb *redis.Client) bool {
+		info, _ := rdb.Info(context.Background(), "replication").Result()
+		return strings.Contains(info, "master_link_status:up")
+	})
+	for range sentinels {
+		p := &RedisProc{newProc(t, "redis.sh", fmt.Sprintf("REDIS_WATCH=%s %s %d", host, port, sentinels/2+1))}
+		p.Start()
+		s.Sentinels = append(s.Sentinels, p)
+	}
+	for _, p := range s.Sentinels {
+		p.until("the Sentinels know what they watch", func(rdb *redis.Client) bool {
+			state := redis.NewMapStringStringCmd(context.Background(), "SENTINEL", "MASTER", Master)
+			if err := rdb.Process(context.Background(), state); err != nil {
+				return false
+			}
+			m := state.Val()
+			return m["num-slaves"] == "1" && m["num-other-sentinels"] == strconv.Itoa(sentinels-1) && m["flags"] == "master"
+		})
+	}
+	return s
+}
+
+// Addrs are the Sentinels' addresses.
+func (s *RedisSentinel) Addrs() (addrs []string) {
+	for _, p := range s.Sentinels {
+		addrs = append(addrs, p.addr)
+	}
+	return addrs
+}
+
+// CutReplica parts the replica from its primary: it falls behind, and stays so.
+func (s *RedisSentinel) CutReplica() {
+	s.Primary.t.Helper()
+	s.Primary.do("ACL", "SETUSER", "replica", "off")
+	s.Primary.do("CLIENT", "KILL", "TYPE", "replica")
+	s.Replica.until("the replica is cut off", func(rdb *redis.Client) bool {
+		info, _ := rdb.Info(context.Background(), "replication").Result()
+		return strings.Contains(info, "master_link_status:down")
+	})
+}
+
+// FailOver kills the primary, and returns when the replica has taken its place.
+func (s *RedisSentinel) FailOver() {
+	s.Primary.t.Helper()
+	s.Primary.Kill()
+	s.Replica.until("the replica has become the primary", func(rdb *redis.Client) bool {
+		info, _ := rdb.Info(context.Background(), "replication").Result()
+		return strings.Contains(info, "role:master")
+	})
+}
+
+// do asks the server something that it must not refuse.
+func (p *RedisProc) do(args ...any) {
+	p.t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: p.addr})
+	defer func() { _ = rdb.Close() }()
+	if err := rdb.Do(context.Background(), args...).Err(); err != nil {
+		p.t.Fatalf("%v: %v", args, err)
+	}
+}
+
+func (p *RedisProc) until(what string, ok func(*redis.Client) bool) {
+	p.t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: p.addr})
+	defer func() { _ = rdb.Close() }()
+	for end := time.Now().Add(time.Minute); !ok(rdb); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			p.t.Fatalf("after a minute it is still not so that %s", what)
+		}
+	}
+}
