@@ -84,9 +84,9 @@ func freeAddr(t testing.TB) string {
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("after 20s it is still not so that %s", what)
+			t.Fatalf("after a minute it is still not so that %s", what)
 		}
 	}
 }
@@ -98,6 +98,7 @@ type broker struct {
 	t      testing.TB
 	addrs  []string
 	client *kgo.Client
+	ends   map[int32]int64 // of the partitions
 }
 
 const testTopic = "tallygate.verdicts"
@@ -113,7 +114,7 @@ func newBroker(t testing.TB, partitions int32) *broker {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	return &broker{t: t, addrs: cluster.ListenAddrs(), client: client}
+	return &broker{t: t, addrs: cluster.ListenAddrs(), client: client, ends: map[int32]int64{}}
 }
 
 // write appends records to a partition and returns them as the owner would offer them.
@@ -132,7 +133,8 @@ func (b *broker) write(partition int32, records ...Record) (first, next int64, o
 			offered = append(offered, r)
 		}
 	}
-	return batch[0].Offset, batch[len(batch)-1].Offset + 1, offered
+	b.ends[partition] = batch[len(batch)-1].Offset + 1
+	return batch[0].Offset, b.ends[partition], offered
 }
 
 // publisher starts a Publisher with quick settings; the returned function stops it.

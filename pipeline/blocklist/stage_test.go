@@ -1,0 +1,299 @@
+package blocklist
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// dialer makes a client of one Redis. With a network it connects through that, and notices soon when it hears nothing.
+type dialer func(t testing.TB, network *servers.Network) redis.UniversalClient
+
+const impatience = 500 * time.Millisecond // of clients that connect through a network with faults
+
+// shapes are the kinds of Redis that a blocklist may live in.
+var shapes = []struct {
+	name string
+	open func(t *testing.T) dialer
+}{
+	{"miniredis", func(t *testing.T) dialer { return single(miniredis.RunT(t).Addr()) }},
+	{"redis", func(t *testing.T) dialer { return single(servers.StartRedis(t).Addr()) }},
+	{"cluster", func(t *testing.T) dialer {
+		addrs := servers.StartRedisCluster(t, 3).Addrs()
+		return func(t testing.TB, network *servers.Network) redis.UniversalClient {
+			o := &redis.ClusterOptions{Addrs: addrs}
+			if network != nil {
+				o.Dialer, o.ReadTimeout, o.WriteTimeout = network.Dial, impatience, impatience
+			}
+			return closed(t, redis.NewClusterClient(o))
+		}
+	}},
+	{"sentinel", func(t *testing.T) dialer { return watched(servers.StartRedisSentinel(t, 1).Addrs()) }},
+}
+
+func single(addr string) dialer {
+	return func(t testing.TB, network *servers.Network) redis.UniversalClient {
+		o := &redis.Options{Addr: addr}
+		if network != nil {
+			o.Dialer, o.ReadTimeout, o.WriteTimeout = network.Dial, impatience, impatience
+		}
+		return closed(t, redis.NewClient(o))
+	}
+}
+
+func watched(sentinels []string) dialer {
+	return func(t testing.TB, network *servers.Network) redis.UniversalClient {
+		o := &redis.FailoverOptions{MasterName: servers.Master, SentinelAddrs: sentinels}
+		if network != nil {
+			o.Dialer, o.ReadTimeout, o.WriteTimeout = network.Dial, impatience, impatience
+		}
+		return closed(t, redis.NewFailoverClient(o))
+	}
+}
+
+func closed(t testing.TB, client redis.UniversalClient) redis.UniversalClient {
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+const (
+	stagePartitions = 4
+	stageShards     = 2
+)
+
+// stage is a blocklist of two shards with its publishers, and an enforcer that follows it through a network.
+type stage struct {
+	t       *testing.T
+	kafka   *broker
+	redis   redis.UniversalClient // not through the network
+	network *servers.Network
+	through redis.UniversalClient
+	pubs    []*Publisher // all are told of every verdict
+	sink    *gated
+
+	mu    sync.Mutex
+	truth map[string]verdict.Verdict // what must be held
+	ended map[string]bool            // what was cleared or removed: it may go
+	seq   int64
+}
+
+func newStage(t *testing.T, dial dialer) *stage {
+	s := &stage{t: t, kafka: newBroker(t, stagePartitions), redis: dial(t, nil), network: servers.NewNetwork(t),
+		sink: &gated{memory: newMemory()}, truth: map[string]verdict.Verdict{}, ended: map[string]bool{}}
+	s.through = dial(t, s.network)
+	s.flush()
+	return s
+}
+
+func (s *stage) flush() {
+	s.t.Helper()
+	err := eachPrimary(context.Background(), s.redis, func(ctx context.Context, c redis.Cmdable) error { return c.FlushAll(ctx).Err() })
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// publisher adds a publisher of all partitions; the returned function stops it.
+func (s *stage) publisher(change func(*PublisherConfig)) (*Publisher, func()) {
+	s.t.Helper()
+	p, stop := s.kafka.publisher(s.redis, func(c *PublisherConfig) {
+		c.Partitions, c.Shards = stagePartitions, stageShards
+		if change != nil {
+			change(c)
+		}
+	})
+	for partition := range int32(stagePartitions) {
+		p.Own(partition)
+	}
+	s.pubs = append(s.pubs, p)
+	return p, func() {
+		stop()
+		s.pubs = slices.DeleteFunc(s.pubs, func(other *Publisher) bool { return other == p })
+	}
+}
+
+func (s *stage) feed(newFeed feedMaker) {
+	s.t.Helper()
+	run, err := newFeed(s.through)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	start(s.t, func(ctx context.Context) error { return run.Run(ctx, s.sink) })
+}
+
+func partitionOf(uid string) (partition int32) {
+	for _, c := range []byte(uid) {
+		partition = (partition*31 + int32(c)) % stagePartitions
+	}
+	return partition
+}
+
+// block, clear and remove publish.
+func (s *stage) block(uids ...string) {
+	for _, uid := range uids {
+		s.seq++
+		s.publish(uid, block(uid, s.seq, time.Hour), false)
+	}
+}
+
+func (s *stage) clear(uids ...string) {
+	for _, uid := range uids {
+		s.seq++
+		s.publish(uid, clearing(uid, s.seq), false)
+	}
+}
+
+func (s *stage) remove(uids ...string) {
+	for _, uid := range uids {
+		s.publish(uid, block(uid, s.seq, 0), true)
+	}
+}
+
+func (s *stage) publish(uid string, v verdict.Verdict, removed bool) {
+	s.t.Helper()
+	r, key := record(v), string(verdict.AppendRecordKey(nil, &v))
+	if removed {
+		r = tombstone(v)
+	}
+	s.mu.Lock()
+	if removed || v.State == verdict.Clear {
+		delete(s.truth, key)
+		s.ended[key] = true
+	} else {
+		s.truth[key] = v
+	}
+	s.mu.Unlock()
+	partition := partitionOf(uid)
+	first, next, offered := s.kafka.write(partition, r)
+	for _, p := range s.pubs {
+		p.Offer(partition, first, next, offered)
+	}
+}
+
+// uids are n names that begin with prefix.
+func uids(prefix string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprint(prefix, i)
+	}
+	return all
+}
+
+// inStep waits until the enforcer has what was published, and says that it is up to now.
+func (s *stage) inStep(when string) {
+	s.t.Helper()
+	now := event.FromTime(time.Now())
+	s.t.Cleanup(func() {
+		if s.t.Failed() {
+			s.t.Logf("held %d, want %d; applied %v; publishers %+v", len(s.sink.text()), len(s.truth), s.sink.applied, s.stats())
+		}
+	})
+	eventually(s.t, "the enforcer is in step "+when, func() bool {
+		for shard := range stageShards {
+			if s.sink.appliedUpTo(shard) <= now {
+				return false
+			}
+		}
+		return slices.Equal(s.sink.text(), text(s.truth))
+	})
+	s.nothingWasLost()
+	s.compareRedis()
+}
+
+func (s *stage) stats() (all []PublisherStats) {
+	for _, p := range s.pubs {
+		all = append(all, p.Stats())
+	}
+	return all
+}
+
+// nothingWasLost checks that the enforcer at no time gave up a block that nobody had ended.
+func (s *stage) nothingWasLost() {
+	s.t.Helper()
+	s.sink.mu.Lock()
+	defer s.sink.mu.Unlock()
+	for _, key := range s.sink.dropped {
+		if !s.ended[key] {
+			s.t.Errorf("%s was given up, though nobody had ended it", key)
+		}
+	}
+}
+
+// compareRedis compares the hashes with what was published. Clears stay there for a while.
+func (s *stage) compareRedis() {
+	s.t.Helper()
+	got := map[string]verdict.Verdict{}
+	for shard := range stageShards {
+		fields, err := s.redis.HGetAll(s.t.Context(), shardKeys("tallygate", shard).verdicts).Result()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for name, value := range fields {
+			if strings.HasPrefix(name, metaPrefix) {
+				continue
+			}
+			v, err := verdict.Parse([]byte(value))
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if v.State != verdict.Clear {
+				got[name] = v
+			}
+		}
+	}
+	if !slices.Equal(text(got), text(s.truth)) {
+		s.t.Errorf("Redis holds %d blocks that are not the %d published", len(got), len(s.truth))
+	}
+}
+
+// snapshotOfRedis notes what all shards hold; the returned function puts it back.
+func (s *stage) snapshotOfRedis() (restore func()) {
+	s.t.Helper()
+	ctx := context.Background()
+	var puts []func(redis.Pipeliner)
+	for shard := range stageShards {
+		k := shardKeys("tallygate", shard)
+		hash, err := s.redis.HGetAll(ctx, k.verdicts).Result()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		scores, err := s.redis.ZRangeWithScores(ctx, k.expiry, 0, -1).Result()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		entries, err := s.redis.XRange(ctx, k.changes, "-", "+").Result()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		puts = append(puts, func(p redis.Pipeliner) {
+			p.Del(ctx, k.verdicts, k.expiry, k.changes)
+			p.HSet(ctx, k.verdicts, maps.Clone(hash))
+			if len(scores) > 0 {
+				p.ZAdd(ctx, k.expiry, scores...)
+			}
+			for _, e := range entries {
+				p.XAdd(ctx, &redis.XAddArgs{Stream: k.changes, ID: e.ID, Values: e.Values})
+			}
+		})
+	}
+	return func() {
+		s.t.Helper()
+		for _, put := range puts { // a transaction for each shard, since each has a slot of its own
+			if _, err := s.redis.TxPipelined(ctx, func(p redis.Pipeliner) error { put(p); return nil }); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+	}
+}
