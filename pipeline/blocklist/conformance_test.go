@@ -19,19 +19,20 @@ type follower interface {
 
 type feedMaker func(redis.UniversalClient) (follower, error)
 
+func quickFeed(client redis.UniversalClient) (follower, error) {
+	return NewFeed(FeedConfig{Redis: client, Shards: stageShards, Heartbeat: 50 * time.Millisecond,
+		Block: 50 * time.Millisecond, Jitter: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+}
+
 // TestConformance tells what any feed must do, on each shape of Redis.
 func TestConformance(t *testing.T) {
-	quick := func(client redis.UniversalClient) (follower, error) {
-		return NewFeed(FeedConfig{Redis: client, Shards: stageShards, Heartbeat: 50 * time.Millisecond,
-			Block: 50 * time.Millisecond, Jitter: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
-	}
 	for _, shape := range shapes {
 		t.Run(shape.name, func(t *testing.T) {
 			dial := shape.open(t)
 			for _, story := range conformance {
 				t.Run(story.name, func(t *testing.T) {
 					s := newStage(t, dial)
-					story.tell(s, quick)
+					story.tell(s, quickFeed)
 					s.inStep("at the end")
 				})
 			}

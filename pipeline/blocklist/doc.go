@@ -35,7 +35,7 @@
 // # How to read it
 //
 // Read from primaries only. Take a snapshot: read the meta, scan the hash (HSCAN), read the meta
-// again, and read the stream from EPOCH-N of the first reading up to N of the second, where of
+// again, all over one connection (a cursor means nothing to a server that was restarted or took over), and read the stream from EPOCH-N of the first reading up to N of the second, where of
 // two verdicts with one record key the greater seq holds. Then follow the stream (XREAD). The
 // place is lost, and a new snapshot needed, when an entry's epoch is another one, its N is not the
 // next one or its p is not the stamp before: Redis answers XREAD from an id that was trimmed away

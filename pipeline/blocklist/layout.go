@@ -66,7 +66,7 @@ type meta struct {
 }
 
 // readMeta reads a shard's meta; found is false when nothing was ever written there.
-func readMeta(ctx context.Context, client redis.UniversalClient, k keys) (m meta, found bool, err error) {
+func readMeta(ctx context.Context, client redis.Cmdable, k keys) (m meta, found bool, err error) {
 	fields, err := client.HMGet(ctx, k.verdicts, metaEpoch, metaN, metaStamp, metaApplied).Result()
 	if err != nil {
 		return meta{}, false, fmt.Errorf("read the meta of %s: %w", k.verdicts, err)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -18,18 +20,23 @@ var errNothing = errors.New("nothing was published there yet")
 // replaces what the sink has. An incomplete one adds to it: the
 // blocklist is being filled again, and what is missing from it may well be in force.
 func (s *shardFeed) snapshot(ctx context.Context) error {
-	before, found, err := readMeta(ctx, s.f.cfg.Redis, s.keys)
+	conn, done, err := oneConnection(ctx, s.f.cfg.Redis, s.keys.verdicts)
+	if err != nil {
+		return fmt.Errorf("connect to read %s: %w", s.keys.verdicts, err)
+	}
+	defer done()
+	before, found, err := readMeta(ctx, conn, s.keys)
 	if err == nil && !found {
 		err = fmt.Errorf("%s: %w", s.keys.verdicts, errNothing)
 	}
 	if err != nil {
 		return err
 	}
-	all, err := s.scan(ctx)
+	all, err := s.scan(ctx, conn)
 	if err != nil {
 		return err
 	}
-	now, _, err := readMeta(ctx, s.f.cfg.Redis, s.keys)
+	now, _, err := readMeta(ctx, conn, s.keys)
 	if err != nil {
 		return err
 	}
@@ -54,11 +61,30 @@ func (s *shardFeed) snapshot(ctx context.Context) error {
 	return nil
 }
 
+// oneConnection returns a connection to the server that has the key; what is asked over it fails once it is broken, and done
+// gives it back. A cursor means something to the process that gave it only: after a restart or a failover, a scan that
+// went on would miss entries, and nothing else would tell.
+func oneConnection(ctx context.Context, client redis.UniversalClient, key string) (conn redis.Cmdable, done func(), err error) {
+	var server *redis.Client
+	switch c := client.(type) {
+	case *redis.Client:
+		server = c
+	case *redis.ClusterClient:
+		if server, err = c.MasterForKey(ctx, key); err != nil {
+			return nil, nil, err
+		}
+	default: // its connections are its own business
+		return client, func() {}, nil
+	}
+	sticky := server.Conn()
+	return sticky, func() { _ = sticky.Close() }, nil // back to its pool: there is nothing to fail
+}
+
 // scan reads all verdicts of the hash. Those that change meanwhile may be there as they were or as they are.
-func (s *shardFeed) scan(ctx context.Context) (map[string]verdict.Verdict, error) {
+func (s *shardFeed) scan(ctx context.Context, conn redis.Cmdable) (map[string]verdict.Verdict, error) {
 	all := map[string]verdict.Verdict{}
 	for cursor := uint64(0); ; {
-		fields, next, err := s.f.cfg.Redis.HScan(ctx, s.keys.verdicts, cursor, "", readCount).Result()
+		fields, next, err := conn.HScan(ctx, s.keys.verdicts, cursor, "", readCount).Result()
 		if err != nil {
 			return nil, fmt.Errorf("scan %s: %w", s.keys.verdicts, err)
 		}
