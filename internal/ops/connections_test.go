@@ -170,6 +170,23 @@ func TestRedis(t *testing.T) {
 	}
 }
 
+func TestSentinels(t *testing.T) {
+	file := write(t, "secret", "hush\n")
+	c, err := buildRedis(t, env{"TALLYGATE_REDIS_PASSWORD": "other"}, "--redis", "s1:26379,s2:26379", "--redis-master", "shop",
+		"--redis-sentinel-user", "watcher", "--redis-sentinel-password-file", file, "--redis-db", "3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := c.(*redis.Client).Options(); o.Addr != "FailoverClient" || o.Password != "other" || o.DB != 3 {
+		t.Errorf("%+v", o)
+	}
+	for _, args := range []string{"--redis a:1 --redis-master m --redis-cluster", "--redis a:1,b:2 --redis-db 1", "--redis a:1 --redis-sentinel-user u"} {
+		if _, err := buildRedis(t, nil, strings.Fields(args)...); err == nil {
+			t.Errorf("%s is accepted", args)
+		}
+	}
+}
+
 func TestNewLogger(t *testing.T) {
 	var out strings.Builder
 	log, err := ops.NewLogger(&out, "warn", "json")

@@ -32,6 +32,7 @@ const noOffset = -1
 
 const (
 	expiredPerBatch = 100
+	expiredPerSweep = 1000
 	argsPerRecord   = 4
 )
 
@@ -69,6 +70,16 @@ func (s *store) apply(ctx context.Context, b batch) (reached int64, ok bool, err
 		return 0, false, fmt.Errorf("apply partition %d to Redis: %w", b.partition, err)
 	}
 	return parseReply(b, reply)
+}
+
+// sweep removes expired entries of a partition's shard, and returns how many.
+func (s *store) sweep(ctx context.Context, partition int32) (removed int, err error) {
+	k := shardKeys(s.prefix, s.shardOf(partition))
+	removed, err = sweepScript.Run(ctx, s.client, []string{k.verdicts, k.expiry}, expiredPerSweep).Int()
+	if err != nil {
+		return 0, fmt.Errorf("remove expired entries of partition %d's shard from Redis: %w", partition, err)
+	}
+	return removed, nil
 }
 
 func parseReply(b batch, reply []any) (reached int64, ok bool, err error) {

@@ -28,6 +28,7 @@ func quickFeed(client redis.UniversalClient) (follower, error) {
 func TestConformance(t *testing.T) {
 	for _, shape := range shapes {
 		t.Run(shape.name, func(t *testing.T) {
+			t.Parallel() // they wait more than they work
 			dial := shape.open(t)
 			for _, story := range conformance {
 				t.Run(story.name, func(t *testing.T) {

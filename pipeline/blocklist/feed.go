@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -93,8 +94,9 @@ func readTimeout(client redis.UniversalClient) time.Duration {
 
 // Feed keeps a Sink in step with the blocklist: a snapshot, then changes. Make it with NewFeed.
 type Feed struct {
-	cfg   FeedConfig
-	redis outages
+	cfg      FeedConfig
+	redis    outages
+	answered atomic.Bool // Redis has answered, and didn't refuse the password
 
 	mu    sync.Mutex
 	stats FeedStats
@@ -109,6 +111,7 @@ type FeedStats struct {
 	Failing   bool   // Redis is away for at least one shard
 	LastError error  // nil when there was none
 	LastErrAt time.Time
+	Errors    map[Trouble]uint64 // attempts that failed
 }
 
 // NewFeed returns a Feed that does nothing until Run.
@@ -117,18 +120,27 @@ func NewFeed(cfg FeedConfig) (*Feed, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Feed{cfg: cfg, redis: outages{log: cfg.Logger, what: "following the blocklist in Redis"}}, nil
+	return &Feed{cfg: cfg, redis: outages{log: cfg.Logger, what: "following the blocklist in Redis", kind: troubleOf}}, nil
 }
 
 // Run keeps sink in step until ctx ends, and then returns nil. While Redis is away it retries, and sink
-// keeps what it has.
+// keeps what it has. It returns ErrAuth when the first answer of Redis is that it refuses the user or the password.
 func (f *Feed) Run(ctx context.Context, sink Sink) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var running sync.WaitGroup
 	for shard := range f.cfg.Shards {
 		s := &shardFeed{f: f, shard: shard, keys: shardKeys(f.cfg.Prefix, shard), sink: sink}
-		running.Go(func() { s.run(ctx) })
+		running.Go(func() {
+			if err := s.run(ctx); err != nil {
+				cancel(err)
+			}
+		})
 	}
 	running.Wait()
+	if err := context.Cause(ctx); errors.Is(err, ErrAuth) {
+		return err
+	}
 	return nil
 }
 
@@ -138,6 +150,7 @@ func (f *Feed) Stats() FeedStats {
 	s := f.stats
 	f.mu.Unlock()
 	s.Failing, s.LastErrAt, s.LastError = f.redis.state()
+	s.Errors = f.redis.errors()
 	return s
 }
 

@@ -180,7 +180,7 @@ func TestHeartbeatsSayWhatIsApplied(t *testing.T) {
 func TestAConnectionThatIsHalfOpen(t *testing.T) {
 	addr := realRedis(t)
 	proxy := newProxy(t, addr)
-	through := redis.NewClient(&redis.Options{Addr: proxy.addr, ReadTimeout: 300 * time.Millisecond})
+	through := redis.NewClient(&redis.Options{Addr: proxy.addr, ReadTimeout: 300 * time.Millisecond, MaintNotificationsConfig: noNotices})
 	t.Cleanup(func() { _ = through.Close() })
 	kafka, sink := newBroker(t, 1), newMemory()
 	p, _ := kafka.publisher(dial(t, addr), nil)

@@ -15,7 +15,13 @@ import (
 //go:embed apply.lua
 var applySource string
 
-var applyScript = redis.NewScript(applySource)
+//go:embed sweep.lua
+var sweepSource string
+
+var (
+	applyScript = redis.NewScript(applySource)
+	sweepScript = redis.NewScript(sweepSource)
+)
 
 // The fields of the hash that are not verdicts begin with metaPrefix.
 const (

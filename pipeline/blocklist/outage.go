@@ -4,19 +4,23 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
 )
 
-// outages logs the first error of an outage and its end, however many workers meet it.
+// outages counts errors, and logs the first one of each kind in an outage, and its end, however many workers meet it.
 type outages struct {
 	log  *slog.Logger
 	what string
+	kind func(error) Trouble // nil: all are of one kind
 
 	mu     sync.Mutex
 	down   map[int32]bool // the workers that are failing
 	empty  bool           // that nothing was published yet has been said
+	said   map[Trouble]bool
+	counts map[Trouble]uint64
 	last   error
 	lastAt time.Time
 }
@@ -33,10 +37,26 @@ func (o *outages) failed(who int32, err error) {
 		return
 	}
 	if len(o.down) == 0 {
-		o.log.Error(o.what+" is interrupted, will retry", "error", err)
-		o.down = map[int32]bool{}
+		o.down, o.said = map[int32]bool{}, map[Trouble]bool{}
 	}
 	o.down[who] = true
+	var trouble Trouble
+	if o.kind != nil {
+		trouble = o.kind(err)
+	}
+	if o.counts == nil {
+		o.counts = map[Trouble]uint64{}
+	}
+	o.counts[trouble]++
+	if o.said[trouble] {
+		return
+	}
+	o.said[trouble] = true
+	log := o.log
+	if advice := trouble.advice(); advice != "" {
+		log = log.With("advice", advice)
+	}
+	log.Error(o.what+" is interrupted, will retry", "error", err)
 }
 
 func (o *outages) worked(who int32) {
@@ -61,6 +81,13 @@ func (o *outages) state() (failing bool, at time.Time, last error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.down) > 0, o.lastAt, o.last
+}
+
+// errors returns how many there were of each kind.
+func (o *outages) errors() map[Trouble]uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return maps.Clone(o.counts)
 }
 
 const (

@@ -23,7 +23,7 @@ func primariesOnly(client redis.UniversalClient) error {
 	return nil
 }
 
-// checkPolicy waits for Redis to answer and returns ErrEviction when it may evict. Managed services
+// checkPolicy waits for Redis to answer and returns ErrAuth when it refuses to, and ErrEviction when it may evict. Managed services
 // often hide the setting; then it says so and goes on.
 func (p *Publisher) checkPolicy(ctx context.Context) error {
 	var pause backoff
@@ -37,6 +37,8 @@ func (p *Publisher) checkPolicy(ctx context.Context) error {
 			return nil
 		case errors.Is(err, ErrEviction):
 			return err
+		case redis.IsAuthError(err):
+			return fmt.Errorf("%w: %w", ErrAuth, err)
 		case mayNotRead(err):
 			p.redis.worked(noOffset)
 			p.cfg.Logger.Warn("can't read Redis' maxmemory-policy: make sure that it is noeviction", "error", err)

@@ -109,7 +109,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	p := &Publisher{
 		cfg:     cfg,
 		topic:   &topic{client: &kafka.Client{Addr: kafka.TCP(cfg.Kafka...), Transport: cfg.Transport}, name: cfg.Topic},
-		redis:   outages{log: cfg.Logger, what: "writing the blocklist to Redis"},
+		redis:   outages{log: cfg.Logger, what: "writing the blocklist to Redis", kind: troubleOf},
 		kafka:   outages{log: cfg.Logger, what: "reading the verdict topic"},
 		changed: make(chan struct{}, 1),
 		owned:   map[int32]*worker{},
@@ -173,7 +173,8 @@ func (p *Publisher) wake() {
 }
 
 // Run publishes until ctx ends, and then returns nil. While Redis or Kafka is away it retries; it
-// returns an error only when Redis may evict entries.
+// returns an error only when the first answer of Redis is that it refuses the user or the password (ErrAuth), or that it
+// may evict entries (ErrEviction).
 func (p *Publisher) Run(ctx context.Context) error {
 	defer p.cfg.Transport.CloseIdleConnections()
 	if err := p.checkPolicy(ctx); err != nil || ctx.Err() != nil {
@@ -213,6 +214,7 @@ type PublisherStats struct {
 	Failing    bool             // Redis or Kafka is away for at least one of them
 	LastError  error            // nil when there was none
 	LastErrAt  time.Time
+	Errors     map[Trouble]uint64 // attempts at Redis that failed
 }
 
 // PartitionStats is how far one partition is.
@@ -236,6 +238,7 @@ func (p *Publisher) Stats() PublisherStats {
 	}
 	p.mu.Unlock()
 	slices.SortFunc(s.Partitions, func(a, b PartitionStats) int { return cmp.Compare(a.Partition, b.Partition) })
+	s.Errors = p.redis.errors()
 	for _, o := range []*outages{&p.redis, &p.kafka} {
 		failing, at, err := o.state()
 		s.Failing = s.Failing || failing

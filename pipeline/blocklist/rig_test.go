@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func onEachRedis(t *testing.T, test func(t *testing.T, client redis.UniversalCli
 }
 
 func dial(t testing.TB, addr string) redis.UniversalClient {
-	client := redis.NewClient(&redis.Options{Addr: addr})
+	client := redis.NewClient(&redis.Options{Addr: addr, MaintNotificationsConfig: noNotices})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -292,3 +293,27 @@ func tombstone(v verdict.Verdict) Record { return Record{Key: verdict.AppendReco
 
 // fence is one of the owners' own records.
 func fence() Record { return Record{Key: []byte("\x00fence"), Value: []byte("x")} }
+
+// lines is a log that a test reads.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *lines) has(text string) bool { return l.count(text) > 0 }
+
+func (l *lines) count(text string) int { return strings.Count(l.String(), text) }

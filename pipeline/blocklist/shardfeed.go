@@ -37,12 +37,16 @@ var (
 
 const readCount = 1000 // entries, or fields, of one reading
 
-func (s *shardFeed) run(ctx context.Context) {
+// run returns when ctx ends, and with ErrAuth when Redis does not let it in.
+func (s *shardFeed) run(ctx context.Context) error {
 	defer s.f.redis.gone(int32(s.shard))
 	s.floor = 1
 	var pause backoff
 	for ctx.Err() == nil {
 		if err := s.snapshot(ctx); err != nil {
+			if redis.IsAuthError(err) && !s.f.answered.Load() {
+				return fmt.Errorf("%w: %w", ErrAuth, err)
+			}
 			if ctx.Err() == nil {
 				s.failed(err)
 				pause.wait(ctx)
@@ -61,10 +65,12 @@ func (s *shardFeed) run(ctx context.Context) {
 			sleep(ctx, rand.N(s.f.cfg.Jitter))
 		}
 	}
+	return nil
 }
 
 func (s *shardFeed) failed(err error) { s.f.redis.failed(int32(s.shard), err) }
-func (s *shardFeed) worked()          { s.f.redis.worked(int32(s.shard)) }
+
+func (s *shardFeed) worked() { s.f.redis.worked(int32(s.shard)) }
 
 // isComplete reports whether what is applied up to this moment may replace what the sink has. A
 // publisher's clock may run behind this one for a while, and what is older adds to the sink only.

@@ -20,15 +20,16 @@ var errNothing = errors.New("nothing was published there yet")
 // replaces what the sink has. An incomplete one adds to it: the
 // blocklist is being filled again, and what is missing from it may well be in force.
 func (s *shardFeed) snapshot(ctx context.Context) error {
+	// The first question also makes a connection that the pool has at hand then.
+	if _, err := s.meta(ctx, s.f.cfg.Redis); err != nil {
+		return err
+	}
 	conn, done, err := oneConnection(ctx, s.f.cfg.Redis, s.keys.verdicts)
 	if err != nil {
 		return fmt.Errorf("connect to read %s: %w", s.keys.verdicts, err)
 	}
 	defer done()
-	before, found, err := readMeta(ctx, conn, s.keys)
-	if err == nil && !found {
-		err = fmt.Errorf("%s: %w", s.keys.verdicts, errNothing)
-	}
+	before, err := s.meta(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func (s *shardFeed) snapshot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now, _, err := readMeta(ctx, conn, s.keys)
+	now, err := s.meta(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -59,6 +60,19 @@ func (s *shardFeed) snapshot(ctx context.Context) error {
 	}
 	s.worked()
 	return nil
+}
+
+// meta reads the shard's meta; it is an error when there is none.
+func (s *shardFeed) meta(ctx context.Context, conn redis.Cmdable) (meta, error) {
+	m, found, err := readMeta(ctx, conn, s.keys)
+	if err != nil {
+		return meta{}, err
+	}
+	s.f.answered.Store(true)
+	if !found {
+		return meta{}, fmt.Errorf("%s: %w", s.keys.verdicts, errNothing)
+	}
+	return m, nil
 }
 
 // oneConnection returns a connection to the server that has the key; what is asked over it fails once it is broken, and done

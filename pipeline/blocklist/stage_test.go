@@ -12,6 +12,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -20,6 +21,10 @@ import (
 
 // dialer makes a client of one Redis. With a network it connects through that, and notices soon when it hears nothing.
 type dialer func(t testing.TB, network *servers.Network) redis.UniversalClient
+
+// noNotices: to find out that a server has none, connections write a field of their client's options, and
+// those of Client.Conn do it under another lock.
+var noNotices = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 
 const impatience = 500 * time.Millisecond // of clients that connect through a network with faults
 
@@ -33,7 +38,7 @@ var shapes = []struct {
 	{"cluster", func(t *testing.T) dialer {
 		addrs := servers.StartRedisCluster(t, 3).Addrs()
 		return func(t testing.TB, network *servers.Network) redis.UniversalClient {
-			o := &redis.ClusterOptions{Addrs: addrs}
+			o := &redis.ClusterOptions{Addrs: addrs, MaintNotificationsConfig: noNotices}
 			if network != nil {
 				o.Dialer, o.ReadTimeout, o.WriteTimeout = network.Dial, impatience, impatience
 			}
@@ -45,7 +50,7 @@ var shapes = []struct {
 
 func single(addr string) dialer {
 	return func(t testing.TB, network *servers.Network) redis.UniversalClient {
-		o := &redis.Options{Addr: addr}
+		o := &redis.Options{Addr: addr, MaintNotificationsConfig: noNotices}
 		if network != nil {
 			o.Dialer, o.ReadTimeout, o.WriteTimeout = network.Dial, impatience, impatience
 		}
@@ -82,11 +87,14 @@ type stage struct {
 	through redis.UniversalClient
 	pubs    []*Publisher // all are told of every verdict
 	sink    *gated
+	watch   *watch // nil: nobody watches
 
 	mu    sync.Mutex
 	truth map[string]verdict.Verdict // what must be held
 	ended map[string]bool            // what was cleared or removed: it may go
 	seq   int64
+
+	published int // verdicts and removals so far
 }
 
 func newStage(t *testing.T, dial dialer) *stage {
@@ -130,7 +138,11 @@ func (s *stage) feed(newFeed feedMaker) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	start(s.t, func(ctx context.Context) error { return run.Run(ctx, s.sink) })
+	var sink Sink = s.sink
+	if s.watch != nil {
+		sink = both{s.sink, s.watch.table}
+	}
+	start(s.t, func(ctx context.Context) error { return run.Run(ctx, sink) })
 }
 
 func partitionOf(uid string) (partition int32) {
@@ -168,6 +180,7 @@ func (s *stage) publish(uid string, v verdict.Verdict, removed bool) {
 		r = tombstone(v)
 	}
 	s.mu.Lock()
+	s.published++
 	if removed || v.State == verdict.Clear {
 		delete(s.truth, key)
 		s.ended[key] = true
@@ -175,6 +188,9 @@ func (s *stage) publish(uid string, v verdict.Verdict, removed bool) {
 		s.truth[key] = v
 	}
 	s.mu.Unlock()
+	if s.watch != nil {
+		s.watch.publish(uid, v, removed || v.State == verdict.Clear)
+	}
 	partition := partitionOf(uid)
 	first, next, offered := s.kafka.write(partition, r)
 	for _, p := range s.pubs {
@@ -206,10 +222,20 @@ func (s *stage) inStep(when string) {
 				return false
 			}
 		}
-		return slices.Equal(s.sink.text(), text(s.truth))
+		s.sink.mu.Lock()
+		defer s.sink.mu.Unlock()
+		return slices.Equal(text(alive(s.sink.held)), text(alive(s.truth)))
 	})
 	s.nothingWasLost()
 	s.compareRedis()
+}
+
+// alive leaves out what ends soon, or has ended.
+func alive(held map[string]verdict.Verdict) map[string]verdict.Verdict {
+	soon := event.FromTime(time.Now().Add(5 * time.Minute))
+	left := maps.Clone(held)
+	maps.DeleteFunc(left, func(_ string, v verdict.Verdict) bool { return v.Until < soon })
+	return left
 }
 
 func (s *stage) stats() (all []PublisherStats) {
@@ -225,7 +251,7 @@ func (s *stage) nothingWasLost() {
 	s.sink.mu.Lock()
 	defer s.sink.mu.Unlock()
 	for _, key := range s.sink.dropped {
-		if !s.ended[key] {
+		if _, alive := alive(s.truth)[key]; !s.ended[key] && alive {
 			s.t.Errorf("%s was given up, though nobody had ended it", key)
 		}
 	}
@@ -253,7 +279,7 @@ func (s *stage) compareRedis() {
 			}
 		}
 	}
-	if !slices.Equal(text(got), text(s.truth)) {
+	if !slices.Equal(text(alive(got)), text(alive(s.truth))) {
 		s.t.Errorf("Redis holds %d blocks that are not the %d published", len(got), len(s.truth))
 	}
 }

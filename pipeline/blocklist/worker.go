@@ -224,10 +224,20 @@ func (w *worker) apply(ctx context.Context, b batch) (reached int64, ok bool) {
 		}
 		if ctx.Err() == nil {
 			w.p.redis.failed(w.partition, err)
+			if troubleOf(err) == TroubleMemory && w.madeRoom(ctx) {
+				continue
+			}
 			pause.wait(ctx)
 		}
 	}
 	return 0, false
+}
+
+// madeRoom frees what a Redis without memory still holds of verdicts that ran out. Batches do that too, but not when
+// they are refused: without this a blocklist that has filled Redis by itself would never get out of it.
+func (w *worker) madeRoom(ctx context.Context) bool {
+	removed, err := w.p.store.sweep(ctx, w.partition)
+	return err == nil && removed > 0
 }
 
 func (w *worker) note(change func(*PartitionStats)) {

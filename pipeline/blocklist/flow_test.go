@@ -1,0 +1,68 @@
+package blocklist
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// newWatchedStage is newStage with a table that is watched, a publisher, a feed, and traffic that flows until the test is over
+// or calm is called.
+func newWatchedStage(t *testing.T, dial dialer, change func(*PublisherConfig)) (s *stage, calm func()) {
+	seed := rand.Uint64()
+	if n, err := strconv.ParseUint(os.Getenv("TALLYGATE_TEST_SEED"), 10, 64); err == nil {
+		seed = n
+	}
+	t.Logf("TALLYGATE_TEST_SEED=%d", seed)
+	s = newStage(t, dial)
+	s.watch = newWatch(t)
+	s.publisher(change)
+	s.feed(quickFeed)
+	stopWatch := start(t, s.watch.run)
+	t.Cleanup(func() { stopWatch(); t.Log(s.watch) })
+	r := rand.New(rand.NewPCG(seed, 2))
+	calm = start(t, func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			s.anything(r)
+			sleep(ctx, time.Duration(r.IntN(4))*time.Millisecond)
+		}
+		return nil
+	})
+	return s, calm
+}
+
+// anything publishes something: short blocks, long ones, ends.
+func (s *stage) anything(r *rand.Rand) {
+	uid := fmt.Sprint("u", r.IntN(400))
+	s.seq++
+	switch n := r.IntN(10); {
+	case n < 4:
+		s.publish(uid, block(uid, s.seq, 50*time.Millisecond+rand.N(3*time.Second)), false)
+	case n < 8:
+		s.publish(uid, block(uid, s.seq, time.Hour+rand.N(time.Hour)), false)
+	case n < 9:
+		s.publish(uid, clearing(uid, s.seq), false)
+	default:
+		s.publish(uid, block(uid, s.seq, 0), true)
+	}
+}
+
+// tableEqualsTruth compares what the enforcer's table denies with what was published.
+func (s *stage) tableEqualsTruth() {
+	s.t.Helper()
+	got := map[string]verdict.Verdict{}
+	all, _ := s.watch.table.List("", "", 1<<30)
+	for _, v := range all {
+		got[string(verdict.AppendRecordKey(nil, v))] = *v
+	}
+	if !slices.Equal(text(alive(got)), text(alive(s.truth))) {
+		s.t.Errorf("the table holds %d blocks that are not the %d published", len(alive(got)), len(alive(s.truth)))
+	}
+}
