@@ -72,6 +72,10 @@ func (a *Program) count(ctx context.Context, agg *aggregate.Aggregator) error {
 	if err != nil {
 		return err
 	}
+	if err := ops.RedisErrors(a.Registry, "tallygate_publish_errors_total", "Failed attempts to write the blocklist to Redis.",
+		func() map[blocklist.Trouble]uint64 { return pub.Stats().Errors }); err != nil {
+		return err
+	}
 	if a.PublishOnly {
 		return ops.UnlessEnded(ctx, pub.Run(ctx))
 	}

@@ -95,7 +95,7 @@ func TestProgram(t *testing.T) {
 		t.Errorf("the metrics are public: %d", status)
 	}
 	_, metrics := ask(private, "/metrics")
-	for _, name := range []string{"tallygate_checks_total", "tallygate_blocklist_entries", "tallygate_blocklist_staleness_seconds", "tallygate_build_info"} {
+	for _, name := range []string{"tallygate_checks_total", "tallygate_blocklist_entries", "tallygate_blocklist_staleness_seconds", "tallygate_feed_errors_total", "tallygate_build_info"} {
 		if !strings.Contains(metrics, "\n"+name) {
 			t.Errorf("there is no %s", name)
 		}
@@ -106,6 +106,18 @@ func TestProgram(t *testing.T) {
 	}
 	if err := e.Redis.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A wrong password is said at once, instead of being tried for ever.
+func TestWrongPassword(t *testing.T) {
+	server := miniredis.RunT(t)
+	server.RequireAuth("right")
+	var out bytes.Buffer
+	status := Command(t.Context(), []string{"--redis", server.Addr(), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, io.Discard, &out,
+		func(string) string { return "" })
+	if status != ops.ExitError || !strings.Contains(out.String(), "refuses the user or the password") {
+		t.Errorf("status %d, %s", status, &out)
 	}
 }
 

@@ -46,6 +46,10 @@ func (e *Program) Run(ctx context.Context) error {
 	if err != nil {
 		return &ops.UsageError{Err: err}
 	}
+	if err := ops.RedisErrors(e.Registry, "tallygate_feed_errors_total", "Failed attempts to follow the blocklist in Redis.",
+		func() map[blocklist.Trouble]uint64 { return feed.Stats().Errors }); err != nil {
+		return err
+	}
 	mux := http.NewServeMux()
 	ops.Health(mux, server.Ready)
 	server.Routes(mux)
