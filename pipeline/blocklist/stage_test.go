@@ -305,7 +305,9 @@ func (s *stage) snapshotOfRedis() (restore func()) {
 		}
 		puts = append(puts, func(p redis.Pipeliner) {
 			p.Del(ctx, k.verdicts, k.expiry, k.changes)
-			p.HSet(ctx, k.verdicts, maps.Clone(hash))
+			if len(hash) > 0 {
+				p.HSet(ctx, k.verdicts, maps.Clone(hash))
+			}
 			if len(scores) > 0 {
 				p.ZAdd(ctx, k.expiry, scores...)
 			}
