@@ -39,25 +39,23 @@ func (s *Server) answer(c *query) (answer, error) {
 		return answer{}, err
 	}
 	d := s.decide(c.API, dims)
-	a := answer{Allowed: d.Allowed, Rule: d.Rule, RetryAfter: d.RetryAfter(),
+	a := answer{Allowed: d.Allowed, Rule: d.Rule(), RetryAfter: d.RetryAfter(),
 		Verdicts: s.cfg.Table.VerdictsAt(d.At, c.API, dims), Staleness: s.cfg.Table.Staleness().Round(time.Millisecond).String()}
 	if a.Verdicts == nil {
 		a.Verdicts = []*verdict.Verdict{}
 	}
-	if d.Rule != "" {
-		a.Action, a.Until = d.Action.String(), d.Until.String()
+	if d.Rule() != "" {
+		a.Action, a.Until = d.Action().String(), d.Until.String()
 	}
 	return a, nil
 }
 
-// decide judges by the system's clock: beside a request its price is nothing, and the table's own
-// stands still when a busy machine, or a suspended one, doesn't let it run.
 func (s *Server) decide(api string, dims []event.Dim) enforce.Decision {
-	d := s.cfg.Table.CheckDimsAt(event.FromTime(time.Now()), api, dims)
-	if d.Rule == "" {
+	d := s.cfg.Table.CheckDims(api, dims)
+	if d.Rule() == "" {
 		s.allow.Inc()
 	} else {
-		s.checks.WithLabelValues(d.Action.String()).Inc()
+		s.checks.WithLabelValues(d.Action().String()).Inc()
 	}
 	return d
 }

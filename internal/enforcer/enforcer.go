@@ -33,7 +33,7 @@ type Program struct {
 
 // Run works until ctx ends.
 func (e *Program) Run(ctx context.Context) error {
-	table, err := enforce.NewTable(enforce.Config{Shards: e.Shards})
+	table, err := enforce.NewTable(enforce.Config{Shards: e.Shards, Causes: true})
 	if err != nil {
 		return &ops.UsageError{Err: err}
 	}

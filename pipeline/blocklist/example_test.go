@@ -54,7 +54,7 @@ func Example() {
 	for table.Check("search.query", "42").Allowed {
 		time.Sleep(time.Millisecond)
 	}
-	fmt.Println(table.Check("search.query", "42").Rule)
+	fmt.Println(table.Check("search.query", "42").Rule())
 	cancel()
 	running.Wait()
 	// Output: search-combined

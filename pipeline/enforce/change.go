@@ -7,20 +7,30 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Replace makes all the verdicts of a shard, and drops what else it had. A check that runs meanwhile sees each key
-// either as it was or as it is.
+// Replace makes all the verdicts of a shard, and drops what else it had. A check that runs meanwhile sees the table either
+// as it was or as it is. For the while there are two of them in memory.
 func (t *Table) Replace(shard int, all []verdict.Verdict) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.touch()
-	t.rounds[shard]++
-	if t.rounds[shard] == 1 {
+	old := t.store
+	next := newStore(len(all), t.cfg.Causes)
+	next.salt = old.salt
+	if t.cfg.Shards > 1 {
+		next.copyFrom(old, func(h *held) bool { return h.class.shard != shard })
+	}
+	at := t.Now()
+	for i := range all {
+		next.put(at, shard, &all[i], true)
+	}
+	next.out = &t.view
+	t.store = next
+	t.view.Store(next.view)
+	if !t.had[shard] {
+		t.had[shard] = true
 		t.ready.Add(1)
 	}
-	for i := range all {
-		t.put(shard, &all[i], true)
-	}
-	t.keep(func(h held) bool { return h.shard != int32(shard) || h.round == t.rounds[shard] })
+	t.changed()
 }
 
 // Apply adds verdicts to a shard, in order. A clear ends the block of its key and rule; a
@@ -29,9 +39,11 @@ func (t *Table) Apply(shard int, changes []verdict.Verdict) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.touch()
+	at := t.Now()
 	for i := range changes {
-		t.put(shard, &changes[i], false)
+		t.store.put(at, shard, &changes[i], false)
 	}
+	t.changed()
 }
 
 // Remove takes the verdict with this record key out of the shard.
@@ -42,11 +54,14 @@ func (t *Table) Remove(shard int, recordKey []byte) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e := t.find(k.Key); e != nil {
-		if i := e.find(k.Rule, k.Warn); i >= 0 && e.held[i].shard == int32(shard) {
-			t.set(e, slices.Delete(slices.Clone(e.held), i, i+1))
-		}
+	s := t.store
+	shape := s.view.shape(k.Key)
+	b, slot, list := s.find(shape, k.Key)
+	if i := indexOf(list, k.Rule, k.Warn); i >= 0 && list[i].class.shard == shard {
+		s.key = appendKey(s.key[:0], k.Key)
+		s.set(shape, s.key, b, slot, slices.Delete(list, i, i+1))
 	}
+	t.changed()
 }
 
 // Heartbeat notes up to which moment a shard is in step.
@@ -59,114 +74,133 @@ func (t *Table) touch() {
 	}
 }
 
+// changed notes what the writer did, for those who don't hold the lock.
+func (t *Table) changed() {
+	t.size.Store(int64(t.store.verdicts))
+	t.bytes.Store(int64(t.store.size + len(t.store.view.buckets)*bucketBytes))
+	t.full.Store(t.store.full)
+}
+
 // put makes v what its key has under its rule, unless that is newer; force takes it in any case.
-func (t *Table) put(shard int, v *verdict.Verdict, force bool) {
+func (s *store) put(at event.Micros, shard int, v *verdict.Verdict, force bool) {
 	if len(v.Key) == 0 || slices.ContainsFunc(v.Key, func(d event.Dim) bool { return d.Value == "" }) {
 		return // such a key is no key: nobody has it
 	}
-	over := v.State == verdict.Clear || v.Until <= t.Now()
-	e := t.find(v.Key)
-	if e == nil {
-		if !over {
-			t.add(v.Key, hold(shard, t.rounds[shard], v))
-		}
-		return
-	}
-	i := e.find(v.Rule, v.State == verdict.Warn)
+	over := v.State == verdict.Clear || v.Until <= at
+	shape := s.view.shape(v.Key)
+	b, slot, list := s.find(shape, v.Key)
+	i := indexOf(list, v.Rule, v.State == verdict.Warn)
 	switch {
-	case i >= 0 && !force && e.held[i].verdict.Seq > v.Seq, i < 0 && over:
+	case i < 0 && over, i >= 0 && !force && list[i].seq > v.Seq:
 		return
-	case i < 0:
-		t.set(e, append(slices.Clone(e.held), hold(shard, t.rounds[shard], v)))
 	case over:
-		t.set(e, slices.Delete(slices.Clone(e.held), i, i+1))
+		list = slices.Delete(list, i, i+1)
+	case i < 0:
+		list = append(list, s.hold(shard, v))
 	default:
-		list := slices.Clone(e.held)
-		list[i] = hold(shard, t.rounds[shard], v)
-		t.set(e, list)
+		list[i] = s.hold(shard, v)
+	}
+	if shape == nil {
+		shape = s.shapeOf(v.Key)
+	}
+	s.key = appendKey(s.key[:0], v.Key)
+	s.full = !s.set(shape, s.key, b, slot, list)
+	if s.opened {
+		s.tidy()
 	}
 }
 
-// find returns a key's entry, for the writer: nil when there is none.
-func (t *Table) find(key []event.Dim) *entry {
-	x := t.index.Load()
-	s := x.shape(key)
-	if s == nil {
-		return nil
+func (s *store) hold(shard int, v *verdict.Verdict) held {
+	h := held{class: s.classOf(shard, v), until: v.Until, since: v.Since, seq: v.Seq, count: v.Count}
+	if s.causes {
+		h.cause = v.Cause
 	}
-	return x.find(s, &query{dims: key})
+	return h
 }
 
-// shape returns the shape that a key has; nil when no entry has it.
-func (x *index) shape(key []event.Dim) *shape {
-	for _, s := range x.shapes {
-		if slices.EqualFunc(s.names, key, func(name string, d event.Dim) bool { return name == d.Name }) {
-			return s
-		}
-	}
-	return nil
+// indexOf returns the place of the verdict that has this rule's record key; -1 when there is none.
+func indexOf(list []held, rule string, notice bool) int {
+	return slices.IndexFunc(list, func(h held) bool {
+		return h.class.verdict.Rule == rule && (h.class.verdict.State == verdict.Warn) == notice
+	})
 }
 
-// add inserts a key that the table doesn't have. Its shape is there before it is.
-func (t *Table) add(key []event.Dim, h held) {
-	x := t.index.Load()
-	if x.worn(t.entries+1, t.flagged) {
-		x, t.flagged = x.resized(t.entries + 1)
-		t.index.Store(x)
-	}
-	s := x.shape(key)
-	if s == nil {
-		t.salt += 0x9E3779B97F4A7C15
-		s = &shape{salt: t.salt}
-		for _, d := range key {
-			s.names = append(s.names, d.Name)
-		}
-		x = x.withShapes(append(slices.Clone(x.shapes), s))
-		t.index.Store(x)
-	}
-	hash, _ := (&query{dims: key}).hash(s)
-	e := &entry{shape: s, hash: hash, value: key[0].Value}
-	for _, d := range key[1:] {
-		e.more = append(e.more, d.Value)
-	}
-	t.flagged += x.insert(e.with([]held{h}))
-	s.entries++
-	t.entries++
-	t.size.Add(1)
-}
-
-// set gives an entry other verdicts; without any it is removed, and so is a shape without entries.
-func (t *Table) set(e *entry, list []held) {
-	x := t.index.Load()
-	t.size.Add(int64(len(list) - len(e.held)))
-	if len(list) > 0 {
-		x.slot(e).Store(e.with(list))
-		return
-	}
-	x.remove(e)
-	t.entries--
-	if e.shape.entries--; e.shape.entries == 0 {
-		t.index.Store(x.withShapes(slices.DeleteFunc(slices.Clone(x.shapes), func(s *shape) bool { return s == e.shape })))
-	}
-}
-
-// keep drops every verdict that ok doesn't hold for.
-func (t *Table) keep(ok func(held) bool) {
-	for e := range t.index.Load().all {
-		drop := func(h held) bool { return !ok(h) }
-		if slices.ContainsFunc(e.held, drop) {
-			t.set(e, slices.DeleteFunc(slices.Clone(e.held), drop))
+// copyFrom adds all verdicts of another store that ok holds for.
+func (s *store) copyFrom(old *store, ok func(*held) bool) {
+	for number := range old.chunks {
+		for ref, rec := range old.records(number) {
+			if old.slotOf(ref, rec) == nil {
+				continue
+			}
+			r := splitRecord(rec)
+			key := old.view.shapes[r.shape].dims(r.key)
+			for _, h := range r.appendList(nil, old.view.classes) {
+				if ok(&h) {
+					v := h.full(key)
+					s.put(h.until-1, h.class.shard, v, true)
+				}
+			}
 		}
 	}
 }
 
-// sweep frees what has run out.
+// dims returns the dimensions of a key of this shape.
+func (s *shape) dims(key []byte) []event.Dim {
+	dims := make([]event.Dim, len(s.names))
+	for i, name := range s.names {
+		var value []byte
+		value, key, _ = nextValue(key, len(s.names))
+		dims[i] = event.Dim{Name: name, Value: string(value)}
+	}
+	return dims
+}
+
+// sweep frees what has run out. Between chunks it lets the feed go on.
 func (t *Table) sweep(at event.Micros) {
+	for number := 0; t.sweepChunk(number, at); number++ {
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.keep(func(h held) bool { return h.until > at })
-	if x := t.index.Load(); x.sparse(t.entries) {
-		x, t.flagged = x.resized(t.entries)
-		t.index.Store(x)
+	s := t.store
+	if s.sparse() {
+		s.resize()
+	}
+	s.release()
+	s.tidy()
+	t.changed()
+}
+
+// sweepChunk frees what has run out in one chunk; it returns whether there is such a chunk.
+func (t *Table) sweepChunk(number int, at event.Micros) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.store
+	if number >= len(s.chunks) {
+		return false
+	}
+	if s.view.chunks[number] == nil || s.chunks[number].live == 0 {
+		return true
+	}
+	for ref, rec := range s.records(number) {
+		r, ended := splitRecord(rec), false
+		r.walk(func(h heading) { ended = ended || h.until <= at })
+		if ended {
+			s.expire(ref, rec, at)
+		}
+	}
+	t.changed()
+	return true
+}
+
+// expire drops the verdicts of a record that have run out, if it is held.
+func (s *store) expire(ref uint32, rec []byte, at event.Micros) {
+	r := splitRecord(rec)
+	for b, j := range s.view.slots(s.hashOf(rec)) {
+		if b.refs[j].Load() == ref {
+			s.list = r.appendList(s.list[:0], s.view.classes)
+			left := slices.DeleteFunc(s.list, func(h held) bool { return h.until <= at })
+			s.set(s.view.shapes[r.shape], r.key, b, j, left)
+			return
+		}
 	}
 }

@@ -32,20 +32,20 @@ func WriteDenied(w http.ResponseWriter, r *http.Request, d Decision) {
 	seconds := d.RetryAfter()
 	h := w.Header()
 	h.Set("Retry-After", strconv.FormatInt(seconds, 10))
-	h.Set("RateLimit", fmt.Sprintf("%s;r=0;t=%d", sfString(d.Rule), min(seconds, maxSFInteger)))
-	if d.Verdict != nil && d.Verdict.Limit > 0 { // a block by command has no limit, and q is required
-		h.Set("RateLimit-Policy", fmt.Sprintf("%s;q=%d", sfString(d.Rule), min(int64(d.Verdict.Limit/event.One), maxSFInteger)))
+	h.Set("RateLimit", fmt.Sprintf("%s;r=0;t=%d", sfString(d.Rule()), min(seconds, maxSFInteger)))
+	if d.Limit() > 0 { // a block by command has no limit, and q is required
+		h.Set("RateLimit-Policy", fmt.Sprintf("%s;q=%d", sfString(d.Rule()), min(int64(d.Limit()/event.One), maxSFInteger)))
 	}
 	writeProblem(w, r, Problem{
 		Type:       quotaExceeded,
 		Title:      "Request cannot be satisfied as assigned quota has been exceeded",
 		Status:     http.StatusTooManyRequests,
-		Detail:     fmt.Sprintf("The limit of %q was exceeded; try again in %d s.", d.Rule, seconds),
-		Rule:       d.Rule,
-		Action:     d.Action.String(),
+		Detail:     fmt.Sprintf("The limit of %q was exceeded; try again in %d s.", d.Rule(), seconds),
+		Rule:       d.Rule(),
+		Action:     d.Action().String(),
 		Until:      string(d.Until.AppendTo(nil)),
 		RetryAfter: seconds,
-		Policies:   []string{d.Rule},
+		Policies:   []string{d.Rule()},
 	})
 }
 

@@ -36,7 +36,7 @@ func ExampleTable() {
 	fmt.Println(table.Check("search.query", "42").Allowed)
 	fmt.Println(table.Check("order.create", "42").Allowed)
 	d := table.CheckDims("search.query", []event.Dim{{Name: "uid", Value: "42"}, {Name: "ip", Value: "203.0.113.9"}})
-	fmt.Println(d.Allowed, d.Rule, d.Action)
+	fmt.Println(d.Allowed, d.Rule(), d.Action())
 	// Output:
 	// false
 	// true

@@ -10,52 +10,74 @@ import (
 )
 
 // Verdicts returns all that is in force for someone with these dimensions and this API: shadow ones
-// and notices too, first those that would decide. They are not to be changed.
+// and notices too, first those that would decide.
 func (t *Table) Verdicts(api string, dims []event.Dim) []*verdict.Verdict {
 	return t.VerdictsAt(t.Now(), api, dims)
 }
 
 // VerdictsAt is Verdicts at a moment.
 func (t *Table) VerdictsAt(at event.Micros, api string, dims []event.Dim) []*verdict.Verdict {
-	x := t.index.Load()
-	if len(dims) == 0 {
-		return nil
+	type one struct {
+		held
+		key []event.Dim
 	}
-	var found []*held
-	q := query{dims: dims, addr: new(address)}
-	for _, s := range x.shapes {
-		e := x.find(s, &q)
-		if e == nil {
-			continue
-		}
-		for i := range e.held {
-			if h := &e.held[i]; h.inForce(at) && h.verdict.Covers(api) {
-				found = append(found, h)
+	var found []one
+	for _, k := range t.keys(dims) {
+		for _, h := range k.held {
+			if h.inForce(at) && h.class.verdict.Covers(api) {
+				found = append(found, one{h, k.dims})
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b *held) int {
+	slices.SortFunc(found, func(a, b one) int {
 		if c := cmp.Compare(a.rank(), b.rank()); c != 0 {
 			return c
 		}
-		if a.stronger(b) {
+		if a.stronger(&b.held) {
 			return -1
 		}
 		return 1
 	})
 	all := make([]*verdict.Verdict, len(found))
-	for i, h := range found {
-		all[i] = h.verdict
+	for i, f := range found {
+		all[i] = f.full(f.key)
 	}
+	return all
+}
+
+// keyed is a key and its verdicts.
+type keyed struct {
+	dims []event.Dim
+	held []held
+}
+
+// keys returns what the table has on each key of these dimensions.
+func (t *Table) keys(dims []event.Dim) (all []keyed) {
+	addr := new(address)
+	t.each(dims, func(v *view, s *shape, r record) bool {
+		q := query{dims: dims, addr: addr}
+		k := keyed{held: r.appendList(nil, v.classes)}
+		for _, name := range s.names {
+			value := q.value(name)
+			k.dims = append(k.dims, event.Dim{Name: name, Value: value.text + string(value.bytes)})
+		}
+		same := func(o keyed) bool { return slices.Equal(o.dims, k.dims) }
+		if i := slices.IndexFunc(all, same); i >= 0 {
+			all[i] = k
+		} else {
+			all = append(all, k)
+		}
+		return true
+	})
 	return all
 }
 
 // rank puts what decides first, then blocks in shadow mode, then notices.
 func (h *held) rank() int {
 	switch {
-	case h.decides:
+	case h.class.decides:
 		return 0
-	case h.verdict.State == verdict.Block:
+	case h.class.verdict.State == verdict.Block:
 		return 1
 	}
 	return 2
@@ -63,23 +85,26 @@ func (h *held) rank() int {
 
 // List returns up to limit verdicts in force whose record keys begin with prefix and come after
 // cursor, in the order of their record keys. next is the cursor of the next page, "" when there is none. A page
-// costs a walk over the whole table. The verdicts are not to be changed.
+// costs a walk over the whole table, in steps between which the feed goes on.
 func (t *Table) List(prefix, cursor string, limit int) (page []*verdict.Verdict, next string) {
 	type named struct {
 		key     string
 		verdict *verdict.Verdict
 	}
 	var found []named
-	at := now()
-	var key []byte
-	for e := range t.index.Load().all {
-		for _, h := range e.held {
-			key = verdict.AppendRecordKey(key[:0], h.verdict)
-			if h.inForce(at) && string(key) > cursor && strings.HasPrefix(string(key), prefix) {
-				found = append(found, named{string(key), h.verdict})
+	at := t.Now()
+	var text []byte
+	t.all(func(key []event.Dim, list []held) {
+		for i := range list {
+			if h := &list[i]; h.inForce(at) {
+				v := h.full(key)
+				text = verdict.AppendRecordKey(text[:0], v)
+				if string(text) > cursor && strings.HasPrefix(string(text), prefix) {
+					found = append(found, named{string(text), v})
+				}
 			}
 		}
-	}
+	}, func() { found = nil })
 	slices.SortFunc(found, func(a, b named) int { return strings.Compare(a.key, b.key) })
 	if limit >= 0 && len(found) > limit {
 		if found = found[:limit]; limit > 0 {
@@ -90,4 +115,31 @@ func (t *Table) List(prefix, cursor string, limit int) (page []*verdict.Verdict,
 		page = append(page, f.verdict)
 	}
 	return page, next
+}
+
+// all calls do for every key. When the index is made anew meanwhile it says so by again, and begins again. The key is not
+// to be kept, unless in a verdict.
+func (t *Table) all(do func(key []event.Dim, list []held), again func()) {
+	const step = 8192 // buckets
+	var buckets []bucket
+	for from := 0; ; from += step {
+		t.mu.Lock()
+		v := t.store.view
+		if buckets == nil || &buckets[0] != &v.buckets[0] {
+			buckets, from = v.buckets, 0
+			again()
+		}
+		for i := from; i < min(from+step, len(buckets)); i++ {
+			for j := range buckets[i].refs {
+				if buckets[i].tag(j) != 0 {
+					r := splitRecord(v.record(buckets[i].refs[j].Load()))
+					do(v.shapes[r.shape].dims(r.key), r.appendList(nil, v.classes))
+				}
+			}
+		}
+		t.mu.Unlock()
+		if from+step >= len(buckets) {
+			return
+		}
+	}
 }

@@ -105,7 +105,7 @@ func TestMiddlewareOptions(t *testing.T) {
 	options := Options{
 		IP: header("IP"), Attrs: map[string]func(*http.Request) string{"device": header("Device")},
 		API:    func(*http.Request) string { return "login" },
-		Denied: func(w http.ResponseWriter, _ *http.Request, d Decision) { denied = d.Rule; w.WriteHeader(418) },
+		Denied: func(w http.ResponseWriter, _ *http.Request, d Decision) { denied = d.Rule(); w.WriteHeader(418) },
 	}
 	send := func(ip, device string) int {
 		r := httptest.NewRequest("GET", "/", nil)
@@ -150,7 +150,7 @@ func TestMiddlewareNeedsSomeoneToCheck(t *testing.T) {
 func TestDeniedIsWellFormedWhateverTheRuleIsCalled(t *testing.T) {
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Length", "5")
-	d := Decision{Rule: "a\"b\\c\né", Action: verdict.ActThrottle, Until: t0, At: t0}
+	d := Decision{Until: t0, At: t0, by: &reason{rule: "a\"b\\c\né", action: verdict.ActThrottle}}
 	WriteDenied(w, httptest.NewRequest("HEAD", "/", nil), d)
 	if got, want := w.Header().Get("RateLimit"), `"a\"b\\c??";r=0;t=1`; got != want {
 		t.Errorf("RateLimit: %s, want %s", got, want)

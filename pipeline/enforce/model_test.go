@@ -5,9 +5,11 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"strconv"
 	"testing"
 
+	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -22,7 +24,19 @@ type model struct {
 func (m *model) random() verdict.Verdict {
 	n := m.r.IntN(3000)
 	key := []string{"uid=%d", "ip=2001:db8::%d", "attrs.x=%d&uid=1"}[n%3]
-	return block([]string{"a", "b"}[m.r.IntN(2)], fmt.Sprintf(key, n), func(v *verdict.Verdict) { v.Seq = m.r.Int64N(1000) })
+	return block([]string{"a", "b"}[m.r.IntN(2)], fmt.Sprintf(key, n), func(v *verdict.Verdict) {
+		v.Seq = m.r.Int64N(1000)
+		if m.r.IntN(2) == 0 {
+			v.Until += event.Micros(m.r.Int64N(1e9))
+		}
+		v.Count = event.Decimal(m.r.Int64N(1e9))
+		if m.r.IntN(3) == 0 {
+			v.Cause = verdict.Cause{ID: strconv.Itoa(m.r.IntN(1e6)), Partition: 3, Offset: m.r.Int64N(1e12)}
+		}
+		if m.r.IntN(100) == 0 { // many classes: more than a record's head has room for
+			v.Limit = event.Decimal(m.r.IntN(20_000))
+		}
+	})
 }
 
 func shardOf(v verdict.Verdict) int { return len(v.Key[0].Value) % 2 }
@@ -79,13 +93,17 @@ func TestAgainstAMap(t *testing.T) {
 		seed = s
 	}
 	t.Logf("TALLYGATE_TEST_SEED=%d", seed)
-	table, err := NewTable(Config{Shards: 2})
+	table, err := NewTable(Config{Shards: 2, Causes: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := &model{r: rand.New(rand.NewPCG(seed, 0)), table: table, held: map[string]verdict.Verdict{}}
-	for range 30_000 {
+	for i := range 30_000 {
 		m.step()
+		if i%5000 == 0 {
+			table.sweep(now())
+			m.compare(t, seed)
+		}
 		probe := m.random()
 		want := false
 		for _, rule := range []string{"a", "b"} {
@@ -99,5 +117,26 @@ func TestAgainstAMap(t *testing.T) {
 	}
 	if table.Len() != len(m.held) {
 		t.Errorf("seed %d: %d verdicts, want %d", seed, table.Len(), len(m.held))
+	}
+	m.compare(t, seed)
+}
+
+// compare looks at everything that is held, to the last field.
+func (m *model) compare(t *testing.T, seed uint64) {
+	t.Helper()
+	got := map[string]verdict.Verdict{}
+	m.table.all(func(key []event.Dim, list []held) {
+		for i := range list {
+			v := list[i].full(key)
+			got[nameOf(*v)] = *v
+		}
+	}, func() { clear(got) })
+	if len(got) != len(m.held) {
+		t.Fatalf("seed %d: %d verdicts, want %d", seed, len(got), len(m.held))
+	}
+	for name, want := range m.held {
+		if !reflect.DeepEqual(got[name], want) {
+			t.Fatalf("seed %d: %s is\n%+v, want\n%+v", seed, name, got[name], want)
+		}
 	}
 }

@@ -1,8 +1,8 @@
 package enforce
 
 import (
-	"hash/maphash"
 	"net/netip"
+	"unsafe"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -34,8 +34,6 @@ type value struct {
 	bytes []byte
 }
 
-var seed = maphash.MakeSeed()
-
 // hash returns the hash of the key of this shape that the query has; ok is false when it lacks a dimension.
 func (q *query) hash(s *shape) (hash uint64, ok bool) {
 	hash = s.salt
@@ -43,9 +41,9 @@ func (q *query) hash(s *shape) (hash uint64, ok bool) {
 		v := q.value(name)
 		switch {
 		case v.text != "":
-			hash = mix(hash, maphash.String(seed, v.text))
+			hash = mix(hash, hashString(v.text))
 		case len(v.bytes) > 0:
-			hash = mix(hash, maphash.Bytes(seed, v.bytes))
+			hash = mix(hash, hashString(unsafe.String(&v.bytes[0], len(v.bytes))))
 		default:
 			return 0, false
 		}
@@ -53,21 +51,18 @@ func (q *query) hash(s *shape) (hash uint64, ok bool) {
 	return hash, true
 }
 
-func mix(hash, with uint64) uint64 {
-	hash = (hash ^ with) * 0x9E3779B97F4A7C15
-	return hash ^ hash>>32
-}
-
-// is reports whether e is the entry of the query's key of this shape.
-func (q *query) is(e *entry, s *shape) bool {
-	if e.shape != s {
-		return false
-	}
-	for i, name := range s.names {
-		want, v := e.dim(i), q.value(name)
-		if v.text != want && (v.text != "" || string(v.bytes) != want) {
+// is reports whether a key of this shape, as its record has it, is the query's.
+func (q *query) is(key []byte, s *shape) bool {
+	for _, name := range s.names {
+		want, rest, ok := nextValue(key, len(s.names))
+		if !ok {
 			return false
 		}
+		v := q.value(name)
+		if v.text != "" && string(want) != v.text || v.text == "" && string(want) != string(v.bytes) {
+			return false
+		}
+		key = rest
 	}
 	return true
 }

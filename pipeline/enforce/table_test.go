@@ -78,7 +78,7 @@ func TestAVerdictIsInForceFromSinceUntilUntil(t *testing.T) {
 			t.Errorf("at t0%+d µs: allowed %v, retry after %d s, want %v, %d", c.at-t0, d.Allowed, d.RetryAfter(), c.allowed, c.retry)
 		}
 	}
-	if d := table.CheckAt(t0, "a", "43"); !d.Allowed || d.Verdict != nil {
+	if d := table.CheckAt(t0, "a", "43"); !d.Allowed || d.Rule() != "" {
 		t.Errorf("another user: %+v, want it allowed", d)
 	}
 }
@@ -108,22 +108,15 @@ func TestTheStrongestActionThenTheLatestUntilDecides(t *testing.T) {
 	for _, step := range steps {
 		table.Apply(0, []verdict.Verdict{step.add})
 		d := table.CheckAt(t0, "a.b", "42")
-		if d.Rule != step.rule || d.Allowed != step.allowed {
-			t.Errorf("with %s: %s decides, allowed %v, want %s, %v", step.add.Rule, d.Rule, d.Allowed, step.rule, step.allowed)
+		if d.Rule() != step.rule || d.Allowed != step.allowed {
+			t.Errorf("with %s: %s decides, allowed %v, want %s, %v", step.add.Rule, d.Rule(), d.Allowed, step.rule, step.allowed)
 		}
-		if got := verdictsAt(table, t0, "a.b", dims); len(got) != step.shown {
+		if got := table.VerdictsAt(t0, "a.b", dims); len(got) != step.shown {
 			t.Errorf("with %s: %d are shown, want %d", step.add.Rule, len(got), step.shown)
 		} else if got[0].Rule != step.rule {
 			t.Errorf("with %s: %s is shown first, want %s", step.add.Rule, got[0].Rule, step.rule)
 		}
 	}
-}
-
-// verdictsAt is Verdicts at a moment: the coarse clock is set to it.
-func verdictsAt(table *Table, at event.Micros, api string, dims []event.Dim) []*verdict.Verdict {
-	table.clock.Store(int64(at))
-	defer table.clock.Store(0)
-	return table.Verdicts(api, dims)
 }
 
 func TestKeysOfSeveralDimensions(t *testing.T) {
@@ -153,16 +146,16 @@ func TestKeysOfSeveralDimensions(t *testing.T) {
 		{[]event.Dim{{Name: "attrs.device", Value: ""}}, ""},
 		{nil, ""},
 	} {
-		if d := table.CheckDimsAt(t0, "a", c.dims); d.Rule != c.rule || d.Allowed != (c.rule == "") {
-			t.Errorf("%v: decided by %q, allowed %v, want %q", c.dims, d.Rule, d.Allowed, c.rule)
+		if d := table.CheckDimsAt(t0, "a", c.dims); d.Rule() != c.rule || d.Allowed != (c.rule == "") {
+			t.Errorf("%v: decided by %q, allowed %v, want %q", c.dims, d.Rule(), d.Allowed, c.rule)
 		}
 	}
-	if got := len(table.index.Load().shapes); got != 4 {
-		t.Errorf("%d shapes, want 4", got)
+	if got := len(table.view.Load().shapes); got != 5 {
+		t.Errorf("%d shapes, want 4, and uid's", got)
 	}
 	table.Replace(0, nil)
-	if got := len(table.index.Load().shapes); got != 0 || table.Len() != 0 {
-		t.Errorf("%d shapes and %d verdicts when all is gone, want none", got, table.Len())
+	if got := len(table.view.Load().shapes); got != 1 || table.Len() != 0 {
+		t.Errorf("%d shapes and %d verdicts when all is gone, want uid's only", got, table.Len())
 	}
 }
 
@@ -173,8 +166,8 @@ func TestWhatIsOlderChangesNothing(t *testing.T) {
 		return block("r", "uid=42", func(v *verdict.Verdict) { v.Seq, v.State, v.Until = n, verdict.Clear, v.Since })
 	}
 	held := func() int64 {
-		if d := table.CheckAt(t0, "a", "42"); d.Verdict != nil {
-			return d.Verdict.Seq
+		for _, v := range table.VerdictsAt(t0, "a", []event.Dim{{Name: "uid", Value: "42"}}) {
+			return v.Seq
 		}
 		return 0
 	}
@@ -253,8 +246,8 @@ func TestRunKeepsTheClockAndSweeps(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		if table.Len() != 0 || len(table.index.Load().lines) != minLines {
-			t.Errorf("%d verdicts in %d lines after a sweep, want none in %d", table.Len(), len(table.index.Load().lines), minLines)
+		if table.Len() != 0 || len(table.view.Load().buckets) != minBuckets {
+			t.Errorf("%d verdicts in %d buckets after a sweep, want none in %d", table.Len(), len(table.view.Load().buckets), minBuckets)
 		}
 		cancel()
 		if err := <-done; err != nil {

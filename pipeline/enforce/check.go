@@ -1,0 +1,256 @@
+package enforce
+
+import (
+	"encoding/binary"
+	"strings"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// Decision is the answer to a check. It is four words, so that it is returned in registers: of a check that finds nothing, as
+// nearly all do, a larger one would be half the time.
+type Decision struct {
+	Allowed bool         // false when a verdict denies; one whose action is log doesn't
+	Until   event.Micros // when the verdict ends that decides
+	At      event.Micros // the moment the check was judged at
+	by      *reason      // nil when none decides
+}
+
+// reason is why a check is denied, or logged.
+type reason struct {
+	rule   string
+	action verdict.Action
+	limit  event.Decimal
+}
+
+// Rule returns the rule of the verdict that decides; "" when none does.
+func (d Decision) Rule() string {
+	if d.by == nil {
+		return ""
+	}
+	return d.by.rule
+}
+
+// Action returns what the verdict that decides says to do; log when none decides.
+func (d Decision) Action() verdict.Action {
+	if d.by == nil {
+		return verdict.ActLog
+	}
+	return d.by.action
+}
+
+// Limit returns the rule's limit; 0 when it has none, as a block by command.
+func (d Decision) Limit() event.Decimal {
+	if d.by == nil {
+		return 0
+	}
+	return d.by.limit
+}
+
+// RetryAfter returns in how many whole seconds, rounded up, the verdict ends; 0 when the check was allowed.
+func (d Decision) RetryAfter() int64 {
+	if d.Allowed {
+		return 0
+	}
+	left := d.Until - d.At
+	return int64(max(left-1, 0)/event.Second) + 1
+}
+
+// nearly is how near to a verdict's beginning or end the coarse clock is not asked, but the system's.
+const nearly = event.Second
+
+// Check answers whether the user may use the API now. Verdicts on keys with other dimensions than
+// uid don't count: CheckDims takes those.
+//
+// It is find and judge for what nearly all checks are, written out.
+func (t *Table) Check(api, uid string) Decision {
+	v := t.view.Load()
+	hash := hashString(uid)
+	tags := tagOf(hash) * lowBytes
+	for i := v.bucketOf(hash); ; {
+		b := &v.buckets[i]
+		word := b.tags.Load()
+		for m := candidates(word, tags); m != 0; m &= m - 1 {
+			ref := b.refs[slotOf(m)].Load()
+			if t.view.Load() != v {
+				return t.checkOne(api, uid)
+			}
+			chunk, from, n := v.chunks[ref>>offsetBits], int(ref&offsetMask)*refUnit, len(uid)
+			begin := (*[keyAt]byte)(chunk[from:])
+			if from += keyAt; begin[0] == wide {
+				return t.checkOne(api, uid)
+			}
+			if begin[0] != shapeUID || int(begin[1]) != n || string(chunk[from:from+n]) != uid {
+				continue
+			}
+			head := binary.LittleEndian.Uint16(begin[2:])
+			until := event.Micros(binary.LittleEndian.Uint64(begin[4:]))
+			if head&flagMore != 0 || head>>classShift == wideClass {
+				return t.checkOne(api, uid)
+			}
+			at, near := t.coarse()
+			c := v.classes[head>>classShift]
+			duration := c.duration
+			if head&flagDuration != 0 {
+				own, _ := binary.Varint(chunk[from+n:])
+				duration = event.Micros(own)
+			}
+			if until-duration > at || at+near >= until || !c.decides || !strings.HasPrefix(api, c.prefix) && !c.covers(api) {
+				return t.checkOne(api, uid)
+			}
+			return Decision{Allowed: c.allows, Until: until, At: at, by: &c.reason}
+		}
+		if word&overflowed == 0 {
+			return Decision{Allowed: true, At: t.Now()}
+		}
+		if i++; i == uint64(len(v.buckets)) {
+			i = 0
+		}
+	}
+}
+
+// checkOne is Check for what is rare: several verdicts, one that lasts otherwise than its rule's first, one that doesn't cover the
+// API, and the last second of one.
+func (t *Table) checkOne(api, uid string) Decision {
+	q := query{dims: []event.Dim{{Name: dimUID, Value: uid}}}
+	at, near := t.coarse()
+	for {
+		v := t.view.Load()
+		r, ok := t.find(v, v.shapes[shapeUID], &q)
+		if !ok {
+			continue
+		}
+		if r.key == nil {
+			return Decision{Allowed: true, At: at}
+		}
+		var so judged
+		if r.judge(&so, v.classes, at, near, api); so.near {
+			at, so = now(), judged{}
+			r.judge(&so, v.classes, at, 0, api)
+		}
+		return so.decision(at)
+	}
+}
+
+// judged is the strongest of the verdicts that were looked at.
+type judged struct {
+	class *class // nil: none decides
+	until event.Micros
+	near  bool // one of them begins or ends so soon that the coarse clock cannot tell
+}
+
+// judge adds to so the verdicts of a record.
+func (r *record) judge(so *judged, classes []*class, at, near event.Micros, api string) {
+	head, tail := r.head, r.tail
+	for {
+		h, b := readHead(head, tail)
+		c := classes[h.class]
+		duration := int64(c.duration)
+		if h.flags&flagDuration != 0 {
+			duration, _ = varint(b)
+		}
+		if c.decides && c.covers(api) {
+			since := h.until - event.Micros(duration)
+			if since <= at && at < h.until && so.yields(c, h.until) {
+				so.class, so.until = c, h.until
+			}
+			if h.until > at && h.until <= at+near || since > at && since <= at+near {
+				so.near = true
+			}
+		}
+		if h.flags&flagMore == 0 {
+			return
+		}
+		b = skipTail(h.flags, b)
+		head, tail = b[:headSize], b[headSize:]
+	}
+}
+
+// yields reports whether a verdict is stronger than the strongest so far: see held.stronger.
+func (so *judged) yields(c *class, until event.Micros) bool {
+	if so.class == nil {
+		return true
+	}
+	if a, b := c.verdict.Action, so.class.verdict.Action; a != b {
+		return a > b
+	}
+	if until != so.until {
+		return until > so.until
+	}
+	return c.verdict.Rule < so.class.verdict.Rule
+}
+
+func (so *judged) decision(at event.Micros) Decision {
+	if so.class == nil {
+		return Decision{Allowed: true, At: at}
+	}
+	return Decision{Allowed: so.class.allows, Until: so.until, At: at, by: &so.class.reason}
+}
+
+// CheckAt is Check at a moment.
+func (t *Table) CheckAt(at event.Micros, api, uid string) Decision {
+	return t.CheckDimsAt(at, api, []event.Dim{{Name: dimUID, Value: uid}})
+}
+
+// CheckDims answers whether someone with these dimensions (uid, ip, attrs.NAME, each at most once)
+// may use the API now. ip/64 follows from ip.
+func (t *Table) CheckDims(api string, dims []event.Dim) Decision {
+	at, near := t.coarse()
+	return t.checkDims(at, near, api, dims)
+}
+
+func (t *Table) checkDims(at, near event.Micros, api string, dims []event.Dim) Decision {
+	so := t.judgeDims(at, near, api, dims)
+	if so.near || so.class != nil { // whoever is denied can wait for the system's clock, and the coarse one may have stood still
+		at = now()
+		so = t.judgeDims(at, 0, api, dims)
+	}
+	return so.decision(at)
+}
+
+// CheckDimsAt is CheckDims at a moment.
+func (t *Table) CheckDimsAt(at event.Micros, api string, dims []event.Dim) Decision {
+	so := t.judgeDims(at, 0, api, dims)
+	return so.decision(at)
+}
+
+func (t *Table) judgeDims(at, near event.Micros, api string, dims []event.Dim) (so judged) {
+	t.each(dims, func(v *view, _ *shape, r record) bool {
+		r.judge(&so, v.classes, at, near, api)
+		return true
+	})
+	return so
+}
+
+// known reports whether there are verdicts on any key of these dimensions.
+func (t *Table) known(dims []event.Dim) (found bool) {
+	t.each(dims, func(*view, *shape, record) bool {
+		found = true
+		return false
+	})
+	return found
+}
+
+// each calls do with the verdicts on each key of these dimensions, until it returns false. When the view changes meanwhile it
+// begins again, and do may see a key twice.
+func (t *Table) each(dims []event.Dim, do func(v *view, s *shape, r record) bool) {
+	if len(dims) == 0 {
+		return
+	}
+	q := query{dims: dims, addr: new(address)}
+	v := t.view.Load()
+	for i := 0; i < len(v.shapes); i++ {
+		s := v.shapes[i]
+		if s == nil {
+			continue
+		}
+		r, ok := t.find(v, s, &q)
+		switch {
+		case !ok:
+			v, i = t.view.Load(), -1
+		case r.key != nil && !do(v, s, r):
+			return
+		}
+	}
+}
