@@ -31,6 +31,7 @@ func (t *Table) Replace(shard int, all []verdict.Verdict) {
 		t.ready.Add(1)
 	}
 	t.changed()
+	t.watch()
 }
 
 // Apply adds verdicts to a shard, in order. A clear ends the block of its key and rule; a
@@ -65,7 +66,10 @@ func (t *Table) Remove(shard int, recordKey []byte) {
 }
 
 // Heartbeat notes up to which moment a shard is in step.
-func (t *Table) Heartbeat(shard int, applied event.Micros) { t.applied[shard].Store(int64(applied)) }
+func (t *Table) Heartbeat(shard int, applied event.Micros) {
+	t.applied[shard].Store(int64(applied))
+	t.watch()
+}
 
 // touch moves the coarse clock, so that a verdict that comes in is in force at once.
 func (t *Table) touch() {

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"encoding/binary"
+	"slices"
 	"strings"
 
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -65,6 +66,9 @@ const nearly = event.Second
 //
 // It is find and judge for what nearly all checks are, written out.
 func (t *Table) Check(api, uid string) Decision {
+	if mode := t.mode.Load(); mode != 0 {
+		return t.checkUnusual(mode, api, []event.Dim{{Name: dimUID, Value: uid}})
+	}
 	v := t.view.Load()
 	hash := hashString(uid)
 	tags := tagOf(hash) * lowBytes
@@ -188,7 +192,7 @@ func (so *judged) decision(at event.Micros) Decision {
 	return Decision{Allowed: so.class.allows, Until: so.until, At: at, by: &so.class.reason}
 }
 
-// CheckAt is Check at a moment.
+// CheckAt is what the table's verdicts say at a moment, in doubt or not, and also while enforcement is off.
 func (t *Table) CheckAt(at event.Micros, api, uid string) Decision {
 	return t.CheckDimsAt(at, api, []event.Dim{{Name: dimUID, Value: uid}})
 }
@@ -196,6 +200,9 @@ func (t *Table) CheckAt(at event.Micros, api, uid string) Decision {
 // CheckDims answers whether someone with these dimensions (uid, ip, attrs.NAME, each at most once)
 // may use the API now. ip/64 follows from ip.
 func (t *Table) CheckDims(api string, dims []event.Dim) Decision {
+	if mode := t.mode.Load(); mode != 0 {
+		return t.checkUnusual(mode, api, slices.Clone(dims))
+	}
 	at, near := t.coarse()
 	return t.checkDims(at, near, api, dims)
 }
@@ -209,7 +216,7 @@ func (t *Table) checkDims(at, near event.Micros, api string, dims []event.Dim) D
 	return so.decision(at)
 }
 
-// CheckDimsAt is CheckDims at a moment.
+// CheckDimsAt is CheckAt for several dimensions.
 func (t *Table) CheckDimsAt(at event.Micros, api string, dims []event.Dim) Decision {
 	so := t.judgeDims(at, 0, api, dims)
 	return so.decision(at)
@@ -223,8 +230,11 @@ func (t *Table) judgeDims(at, near event.Micros, api string, dims []event.Dim) (
 	return so
 }
 
-// known reports whether there are verdicts on any key of these dimensions.
+// known reports whether a check of these dimensions could be anything but allowed, whatever the API.
 func (t *Table) known(dims []event.Dim) (found bool) {
+	if t.mode.Load() != 0 {
+		return true
+	}
 	t.each(dims, func(*view, *shape, record) bool {
 		found = true
 		return false

@@ -26,12 +26,26 @@ type Config struct {
 	// Causes keeps, of each verdict, the event that let it fall, for Verdicts and List: about 8 bytes an entry, and the
 	// event's id. Checks don't need it.
 	Causes bool
+
+	// InDoubt is what checks answer before the first snapshot, and while the table is further behind than MaxStaleness; the
+	// zero value is LastKnown. It is Run that notices that the table falls behind.
+	InDoubt InDoubt
+	// MaxStaleness is how far the table may be behind without being in doubt; 0 is 1 minute.
+	MaxStaleness time.Duration
+	// Rules is what holds for single rules instead, by their names.
+	Rules map[string]RuleInDoubt
+	// Instances is how many processes share the load, and so a local limit; 0 is 1.
+	Instances int
+	// OffFile is a file that turns all enforcement off while it exists; "" is none. Run looks once a second.
+	OffFile string
 }
 
 func (c *Config) setDefaults() {
 	c.Shards = cmp.Or(c.Shards, 1)
 	c.Resolution = cmp.Or(c.Resolution, 20*time.Millisecond)
 	c.Sweep = cmp.Or(c.Sweep, 30*time.Second)
+	c.MaxStaleness = cmp.Or(c.MaxStaleness, time.Minute)
+	c.Instances = cmp.Or(c.Instances, 1)
 }
 
 func (c *Config) validate() error {
@@ -42,7 +56,7 @@ func (c *Config) validate() error {
 	if c.Resolution < 0 || c.Sweep < 0 {
 		errs = append(errs, fmt.Errorf("enforce: Resolution is %v and Sweep %v, want neither negative", c.Resolution, c.Sweep))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.validateDoubt())...)
 }
 
 // Table is the verdicts in force, in memory. Make it with NewTable. All its methods may be called by many
@@ -51,9 +65,15 @@ func (c *Config) validate() error {
 // A user who is blocked by one rule takes about 27 bytes and the key's length; see the reference for what that is made of.
 type Table struct {
 	view  atomic.Pointer[view]
-	clock atomic.Int64 // the coarse clock; 0 while Run isn't running
+	clock atomic.Int64  // the coarse clock; 0 while Run isn't running
+	mode  atomic.Uint32 // what is unusual; 0: nothing
 	cfg   Config
 	born  event.Micros
+
+	doubts         doubts
+	offByVariable  bool
+	off, offByFile atomic.Bool
+	watching       sync.Mutex
 
 	size, bytes atomic.Int64 // verdicts held, and the memory they take
 	full        atomic.Bool
@@ -75,6 +95,10 @@ func NewTable(cfg Config) (*Table, error) {
 	t.store = newStore(0, cfg.Causes)
 	t.store.out = &t.view
 	t.view.Store(t.store.view)
+	t.doubts = newDoubts(&cfg)
+	t.offByVariable = offByVariable()
+	t.lookForFile()
+	t.watch()
 	return t, nil
 }
 
@@ -87,6 +111,8 @@ func (t *Table) Run(ctx context.Context) error {
 	defer tick.Stop()
 	sweep := time.NewTicker(t.cfg.Sweep)
 	defer sweep.Stop()
+	file := time.NewTicker(fileEvery)
+	defer file.Stop()
 	t.clock.Store(int64(now()))
 	defer t.clock.Store(0)
 	for {
@@ -95,6 +121,9 @@ func (t *Table) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			t.clock.Store(int64(now()))
+			t.watch()
+		case <-file.C:
+			t.lookForFile()
 		case <-sweep.C:
 			t.sweep(now())
 		}

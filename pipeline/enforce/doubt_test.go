@@ -1,0 +1,221 @@
+package enforce
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// running makes a table and runs it until the test ends.
+func running(t *testing.T, cfg Config) *Table {
+	t.Helper()
+	table, err := NewTable(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- table.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return table
+}
+
+// blockedNow are verdicts on user 42 for an hour: by rule orders for order.*, and by search for search.*.
+func blockedNow() []verdict.Verdict {
+	at := now()
+	hour := func(api string) func(*verdict.Verdict) {
+		return func(v *verdict.Verdict) { v.Since, v.Until, v.APIs = at, at+event.Hour, []string{api} }
+	}
+	return []verdict.Verdict{block("orders", "uid=42", hour("order.*")), block("search/burst", "uid=42", hour("search.*"))}
+}
+
+// answers says how each of some checks ends: allowed, the rule that denies, or unavailable.
+func answers(table *Table) string {
+	var all []string
+	for _, c := range [][2]string{{"order.create", "42"}, {"search.query", "42"}, {"order.create", "7"}, {"search.query", "7"}, {"login", "7"}} {
+		d := table.Check(c[0], c[1])
+		switch {
+		case d.Allowed:
+			all = append(all, "-")
+		case d.Unavailable():
+			all = append(all, "503")
+		default:
+			all = append(all, d.Rule())
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func TestWhatIsAnsweredInDoubt(t *testing.T) {
+	open := map[string]RuleInDoubt{"search": {Do: Open}}
+	for _, c := range []struct {
+		name           string
+		cfg            Config
+		before, behind string // before the first snapshot, and when the table has fallen behind
+	}{
+		{"last known", Config{}, "- - - - -", "orders search/burst - - -"},
+		{"open", Config{InDoubt: Open}, "- - - - -", "- - - - -"},
+		{"closed", Config{InDoubt: Closed}, "503 503 503 503 503", "orders search/burst 503 503 503"},
+		{"a rule is open", Config{Rules: open}, "- - - - -", "orders - - - -"},
+		{"a rule is known, others open", Config{InDoubt: Open, Rules: map[string]RuleInDoubt{"search": {}}}, "- - - - -", "- search/burst - - -"},
+		{"a rule is closed", Config{Rules: map[string]RuleInDoubt{"orders": {Do: Closed, APIs: []string{"order.*"}}}},
+			"503 - 503 - -", "orders search/burst 503 - -"},
+		{"all closed but what a rule is about", Config{InDoubt: Closed, Rules: map[string]RuleInDoubt{"search": {APIs: []string{"search.*"}}}},
+			"503 - 503 - 503", "orders search/burst 503 - 503"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const certain = "orders search/burst - - -"
+				table := running(t, c.cfg)
+				synctest.Wait()
+				if got := answers(table); got != c.before {
+					t.Errorf("before the first snapshot: %s, want %s", got, c.before)
+				}
+				table.Replace(0, blockedNow())
+				table.Heartbeat(0, now())
+				if got := answers(table); got != certain {
+					t.Errorf("with a snapshot: %s, want %s", got, certain)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if got := answers(table); got != certain {
+					t.Errorf("a minute behind: %s, want %s", got, certain)
+				}
+				time.Sleep(30 * time.Millisecond)
+				synctest.Wait()
+				if got := answers(table); got != c.behind || table.InDoubt() != table.doubts.matter() {
+					t.Errorf("further behind: %s, in doubt %v, want %s", got, table.InDoubt(), c.behind)
+				}
+				table.Heartbeat(0, now())
+				if got := answers(table); got != certain || table.InDoubt() {
+					t.Errorf("in step again: %s, want %s", got, certain)
+				}
+			})
+		})
+	}
+}
+
+// Of 100 a minute, each of ten instances grants 10 at once, and then one every 6 s.
+func TestALocalLimitStandsIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := running(t, Config{Instances: 10, InDoubt: Local, Rules: map[string]RuleInDoubt{
+			"search": {Do: Local, APIs: []string{"search.*"}, Key: []string{"uid"}, Limit: 100, Per: time.Minute},
+			"signup": {Do: Local, APIs: []string{"signup"}, Key: []string{"ip/64"}, Limit: 1, Per: time.Hour},
+		}})
+		granted := func(n int) (ok int, last Decision) {
+			for range n {
+				if last = table.Check("search.query", "7"); last.Allowed {
+					ok++
+				}
+			}
+			return ok, last
+		}
+		ok, d := granted(25)
+		if ok != 10 || d.Rule() != "search" || d.RetryAfter() != 6 {
+			t.Errorf("%d granted at once, then %q for %d s, want 10, search, 6", ok, d.Rule(), d.RetryAfter())
+		}
+		if !table.Check("search.query", "8").Allowed || !table.Check("login", "7").Allowed {
+			t.Error("someone else, or another API, is denied")
+		}
+		time.Sleep(time.Duration(d.RetryAfter()) * time.Second)
+		if ok, _ := granted(5); ok != 1 {
+			t.Errorf("%d granted after Retry-After, want 1", ok)
+		}
+		time.Sleep(10 * time.Minute)
+		if ok, _ := granted(25); ok != 10 {
+			t.Errorf("%d granted when the bucket is full again, want 10", ok)
+		}
+		ip := func(text string) bool {
+			return table.CheckDims("signup", []event.Dim{{Name: "ip", Value: text}}).Allowed
+		}
+		if !ip("2001:db8::1") || ip("2001:db8::2") || !ip("2001:db8:0:1::2") {
+			t.Error("addresses of one network don't share a local limit, or others do")
+		}
+		table.Replace(0, blockedNow())
+		table.Heartbeat(0, now())
+		if ok, _ := granted(25); ok != 25 {
+			t.Errorf("%d of 25 granted when not in doubt", ok)
+		}
+	})
+}
+
+func TestALocalLimitIsBounded(t *testing.T) {
+	l := newLocalLimit("r", RuleInDoubt{APIs: []string{"*"}, Limit: 1, Per: time.Hour}, 1)
+	for i := range maxLocalKeys {
+		l.full[strconv.Itoa(i)] = t0
+	}
+	dims := []event.Dim{{Name: "uid", Value: "42"}}
+	for range 2 {
+		if _, ok := l.take(t0-1, "a", dims); !ok {
+			t.Error("denied for want of room")
+		}
+	}
+	l.take(t0, "a", dims)
+	if _, ok := l.take(t0, "a", dims); ok || len(l.full) != 1 {
+		t.Errorf("granted twice: %v; %d keys when those before are full again", ok, len(l.full))
+	}
+}
+
+func TestKillSwitches(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "off")
+	blocked := func(table *Table) bool { return !table.Check("order.create", "42").Allowed }
+	synctest.Test(t, func(t *testing.T) {
+		table := running(t, Config{OffFile: file, InDoubt: Closed})
+		table.Replace(0, blockedNow())
+		table.Heartbeat(0, now())
+		steps := []struct {
+			name string
+			do   func()
+			want bool
+		}{
+			{"on", func() {}, true},
+			{"switched off", func() { table.SetEnabled(false) }, false},
+			{"switched on", func() { table.SetEnabled(true) }, true},
+			{"the file is there", func() { _ = os.WriteFile(file, nil, 0o600); time.Sleep(fileEvery + 50*time.Millisecond) }, false},
+			{"both", func() { table.SetEnabled(false) }, false},
+			{"the file only", func() { table.SetEnabled(true) }, false},
+			{"the file is gone", func() { _ = os.Remove(file); time.Sleep(fileEvery + 50*time.Millisecond) }, true},
+		}
+		for _, step := range steps {
+			step.do()
+			synctest.Wait()
+			if blocked(table) != step.want || table.Enabled() != step.want {
+				t.Errorf("%s: denied %v, enabled %v, want %v", step.name, blocked(table), table.Enabled(), step.want)
+			}
+		}
+	})
+	t.Setenv("TALLYGATE_ENFORCE", "off")
+	table := newTable(t)
+	table.Replace(0, blockedNow())
+	if blocked(table) || table.Enabled() {
+		t.Error("enforced in spite of TALLYGATE_ENFORCE=off")
+	}
+}
+
+func TestConfigsThatMakeNoSense(t *testing.T) {
+	_, err := NewTable(Config{
+		Shards: -1, InDoubt: 9, MaxStaleness: -1, Instances: -1,
+		Rules: map[string]RuleInDoubt{"a": {Do: Closed}, "b": {Do: Local, APIs: []string{"x"}}},
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, part := range []string{"Shards", "InDoubt is 9", "MaxStaleness", "Instances", `Rules["a"].APIs`, `Rules["b"] has Limit 0`} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not in: %v", part, err)
+		}
+	}
+}
