@@ -1,90 +1,182 @@
 package enforce
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Options says how a request tells who does what. At least one of UID, IP and Attrs is required: there is no
+// Options says how a request tells who does what, and what becomes of it. At least one of UID, IP and Attrs is required: there is no
 // default that would not be a guess, and a header that a client can set is not who it is.
 type Options struct {
-	// UID returns the user, after your authentication; "" is nobody.
+	// UID returns the user, after your authentication; "" is nobody. Header, Cookie and ContextValue make such functions.
 	UID func(*http.Request) string
-	// IP returns the client's address, without a port; "" is unknown.
+	// IP returns the client's address, without a port; "" is unknown. ClientIP makes such a function.
 	IP func(*http.Request) string
 	// Attrs returns attributes by their names, for rules whose key has attrs.NAME; "" is absent.
 	Attrs map[string]func(*http.Request) string
-	// API names what the request does, as events do: order.create. Nil is RouteAPI. It is called only
+	// API names what the request does, as events do: order.create. Nil is RouteAPI. Without Events it is called only
 	// for those who have a verdict.
 	API func(*http.Request) string
-	// Denied answers a request that is denied; nil is WriteDenied.
+
+	// Answers says how denied requests are answered.
+	Answers Answers
+	// Denied answers them instead; nil is Answers.Write.
 	Denied func(http.ResponseWriter, *http.Request, Decision)
-	// FailClosed answers 503 until the table is ready. By default requests pass, since a service that
-	// starts while Redis is away should not be down as well.
-	FailClosed bool
+	// Challenge answers requests that are to prove something first, such as that a person made them; nil is Denied.
+	Challenge func(http.ResponseWriter, *http.Request, Decision)
+	// Logged is told of requests that pass by a verdict whose action is log; nil is nobody.
+	Logged func(*http.Request, Decision)
+	// MaxDelay is how long a request waits for the end of a verdict whose action is throttle; 0 is 1 s, negative is no time. A
+	// request whose verdict ends later is denied at once.
+	MaxDelay time.Duration
+	// MaxDelayed is how many requests may wait at once; 0 is 1,000. Further ones are denied.
+	MaxDelayed int
+
+	// Events, if set, gets an event for each request that was let through, when it has been answered: who and what, the outcome
+	// by its status, as OutcomeOf has it, and the attributes status and latency_ms. An emit.Emitter is one.
+	Events Emitter
+	// EmitDenied emits an event also for each request that was denied here, with the outcome denied. Mind that rules count it
+	// unless they match outcomes.
+	EmitDenied bool
+	// Event may complete an event, or change it; nil leaves it as it is. Returning false drops it.
+	Event func(*http.Request, *event.Event) bool
 }
 
-type middleware struct {
-	table   *Table
-	options Options
-	attrs   []attr
+// Emitter sends events. Emit must not block.
+type Emitter interface {
+	Emit(event.Event) bool
 }
 
-type attr struct {
-	dim string
-	of  func(*http.Request) string
+func (o *Options) setDefaults() {
+	if o.API == nil {
+		o.API = RouteAPI
+	}
+	o.MaxDelay = cmp.Or(o.MaxDelay, time.Second)
+	o.MaxDelayed = cmp.Or(o.MaxDelayed, 1000)
+}
+
+func (o *Options) validate() error {
+	var errs []error
+	if o.UID == nil && o.IP == nil && len(o.Attrs) == 0 {
+		errs = append(errs, errors.New("enforce: at least one of Options.UID, IP and Attrs is needed"))
+	}
+	if len(o.Attrs) > maxDims-2 {
+		errs = append(errs, fmt.Errorf("enforce: Options.Attrs has %d, want at most %d", len(o.Attrs), maxDims-2))
+	}
+	if o.MaxDelayed < 0 {
+		errs = append(errs, fmt.Errorf("enforce: Options.MaxDelayed is %d, want none negative", o.MaxDelayed))
+	}
+	for name, of := range o.Attrs {
+		if of == nil || name == "" {
+			errs = append(errs, fmt.Errorf("enforce: Options.Attrs[%q] needs a name and a function", name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Middleware lets requests through to the next handler unless a verdict denies them. It panics when the
-// options name nobody, since that is a mistake in the program: such a service would never deny anything.
+// options name nobody, since that is a mistake in the program: such a service would never deny anything. NewGate returns an error.
 func Middleware(table *Table, options Options) func(http.Handler) http.Handler {
-	if options.UID == nil && options.IP == nil && len(options.Attrs) == 0 {
-		panic("enforce: Middleware needs at least one of Options.UID, IP and Attrs")
+	g, err := NewGate(table, options)
+	if err != nil {
+		panic(err)
 	}
-	if options.API == nil {
-		options.API = RouteAPI
-	}
-	if options.Denied == nil {
-		options.Denied = WriteDenied
-	}
-	m := &middleware{table: table, options: options}
-	for name, of := range options.Attrs {
-		m.attrs = append(m.attrs, attr{"attrs." + name, of})
-	}
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if d, ok := m.check(r); !ok {
-				options.Denied(w, r, d)
-			} else if options.FailClosed && !table.Ready() {
-				writeNotReady(w, r)
-			} else {
-				next.ServeHTTP(w, r)
-			}
-		})
-	}
+	return g.Handler
 }
 
-// check reports whether the request may pass; d is why not. Nearly all requests come from those who have
-// no verdict, and for them the API need not be known.
-func (m *middleware) check(r *http.Request) (d Decision, ok bool) {
-	var space [8]event.Dim
-	dims := space[:0]
-	if m.options.UID != nil {
-		dims = appendDim(dims, dimUID, m.options.UID(r))
+// Gate is what middlewares for HTTP have in common. Those of other routers call Enter before and Done after a
+// request; Handler is that for net/http.
+type Gate struct {
+	table *Table
+	o     Options
+	attrs []attr
+	delay chan struct{} // one for each request that may wait
+}
+
+type attr struct {
+	dim, name string
+	of        func(*http.Request) string
+}
+
+// NewGate checks the options.
+func NewGate(table *Table, options Options) (*Gate, error) {
+	options.setDefaults()
+	if err := options.validate(); err != nil {
+		return nil, err
 	}
-	if m.options.IP != nil {
-		dims = appendDim(dims, dimIP, m.options.IP(r))
+	g := &Gate{table: table, o: options, delay: make(chan struct{}, options.MaxDelayed)}
+	for name, of := range options.Attrs {
+		g.attrs = append(g.attrs, attr{"attrs." + name, name, of})
 	}
-	for _, a := range m.attrs {
-		dims = appendDim(dims, a.dim, a.of(r))
+	return g, nil
+}
+
+// Handler returns a handler that calls next for those who may pass.
+func (g *Gate) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, ok := g.Enter(w, r)
+		switch {
+		case !ok:
+		case p.entered == nil:
+			next.ServeHTTP(w, r)
+		default:
+			sw, finished := &statusWriter{ResponseWriter: w}, false
+			defer func() { p.Done(sw.result(finished)) }() // also when the handler panics
+			next.ServeHTTP(sw, r)
+			finished = true
+		}
+	})
+}
+
+// maxDims is how many dimensions a request may have.
+const maxDims = 16
+
+// Enter decides on a request. When ok is false it has been answered; else whoever called calls the Passage's Done when the request is
+// answered.
+func (g *Gate) Enter(w http.ResponseWriter, r *http.Request) (p Passage, ok bool) {
+	var space [maxDims]event.Dim
+	dims := g.dims(space[:0], r)
+	if g.o.Events != nil {
+		p.entered = g.enter(r, dims)
 	}
-	if !m.table.known(dims) {
-		return Decision{}, true
+	// Nearly all requests come from those who have no verdict, and for them the API need not be known.
+	if !g.table.known(dims) {
+		return p, true
 	}
-	// By the system's clock: few come here, and the table's own stands still on a machine too busy to run it.
-	d = m.table.CheckDimsAt(now(), m.options.API(r), dims)
-	return d, d.Allowed
+	d := g.table.CheckDims(g.o.API(r), dims)
+	if d.Action() == verdict.ActThrottle && !d.Allowed {
+		d = g.wait(r, d, append([]event.Dim(nil), dims...))
+	}
+	if d.Allowed {
+		if d.Rule() != "" && g.o.Logged != nil {
+			g.o.Logged(r, d)
+		}
+		return p, true
+	}
+	g.deny(w, r, d, append([]event.Dim(nil), dims...))
+	if g.o.EmitDenied {
+		p.Done(http.StatusTooManyRequests)
+	}
+	return p, false
+}
+
+func (g *Gate) dims(dims []event.Dim, r *http.Request) []event.Dim {
+	if g.o.UID != nil {
+		dims = appendDim(dims, dimUID, g.o.UID(r))
+	}
+	if g.o.IP != nil {
+		dims = appendDim(dims, dimIP, g.o.IP(r))
+	}
+	for i := range g.attrs {
+		dims = appendDim(dims, g.attrs[i].dim, g.attrs[i].of(r))
+	}
+	return dims
 }
 
 func appendDim(dims []event.Dim, name, value string) []event.Dim {
@@ -92,4 +184,54 @@ func appendDim(dims []event.Dim, name, value string) []event.Dim {
 		return dims
 	}
 	return append(dims, event.Dim{Name: name, Value: value})
+}
+
+func (g *Gate) deny(w http.ResponseWriter, r *http.Request, d Decision, dims []event.Dim) {
+	switch {
+	case d.Action() == verdict.ActChallenge && g.o.Challenge != nil:
+		g.o.Challenge(w, r, d)
+	case g.o.Denied != nil:
+		g.o.Denied(w, r, d)
+	default:
+		key := ""
+		if len(g.o.Answers.PartitionKey) > 0 {
+			key = g.table.keyOf(d, g.o.API(r), dims)
+		}
+		g.o.Answers.Write(w, r, d, key)
+	}
+}
+
+// keyOf returns the text of the key whose verdict decided; "" when it is there no more.
+func (t *Table) keyOf(d Decision, api string, dims []event.Dim) string {
+	for _, v := range t.VerdictsAt(d.At, api, dims) {
+		if v.Rule == d.Rule() && v.Until == d.Until {
+			return v.KeyText()
+		}
+	}
+	return ""
+}
+
+// wait waits for the end of a verdict that throttles, if it is near, and returns the answer to a check then.
+func (g *Gate) wait(r *http.Request, d Decision, dims []event.Dim) Decision {
+	deadline := now() + event.Micros(g.o.MaxDelay.Microseconds())
+	if d.Until > deadline {
+		return d
+	}
+	select {
+	case g.delay <- struct{}{}:
+		defer func() { <-g.delay }()
+	default:
+		return d
+	}
+	for !d.Allowed && d.Action() == verdict.ActThrottle && d.Until <= deadline {
+		timer := time.NewTimer((d.Until - now()).Duration())
+		select {
+		case <-r.Context().Done():
+			timer.Stop()
+			return d
+		case <-timer.C:
+		}
+		d = g.table.CheckDims(g.o.API(r), dims)
+	}
+	return d
 }

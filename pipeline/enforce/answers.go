@@ -1,0 +1,167 @@
+package enforce
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// quotaExceeded is the problem type of draft-ietf-httpapi-ratelimit-headers-11, section 5.1.
+const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+
+// Answers says how those are answered who are denied. The zero value is good.
+type Answers struct {
+	// NoRateLimit leaves out the fields RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11).
+	NoRateLimit bool
+	// XRateLimit adds the three fields that came before: X-RateLimit-Limit, X-RateLimit-Remaining, which is 0, and
+	// X-RateLimit-Reset, in seconds since the Unix epoch, rounded up.
+	XRateLimit bool
+	// Rules are the public sides of rules, by their names; what is named rule/limit has that of its rule if it has none of its own.
+	// A rule that is not in it shows its name.
+	Rules map[string]PublicRule
+	// Messages are what is said of rules without messages of their own, as in PublicRule.
+	Messages map[string]string
+	// PartitionKey is a secret. If set, the RateLimit fields have a parameter pk that tells a client which of its keys is
+	// over the limit: the first 9 bytes of the HMAC-SHA256 of the key's text, which nobody without the secret can compute or invert.
+	PartitionKey []byte
+}
+
+// PublicRule is what callers are told of a rule.
+type PublicRule struct {
+	// Name stands for the rule's name; "" is the rule's name itself.
+	Name string
+	// Messages are by language tag, such as de or pt-BR; "" is the language of those who ask for none of the others.
+	// {rule} and {seconds} are replaced. The request's Accept-Language chooses.
+	Messages map[string]string
+}
+
+// Problem is the body of a denied request's answer: application/problem+json, RFC 9457.
+type Problem struct {
+	Type       string   `json:"type"`
+	Title      string   `json:"title"`
+	Status     int      `json:"status"`
+	Detail     string   `json:"detail"`
+	Rule       string   `json:"rule,omitempty"`
+	Action     string   `json:"action,omitempty"`
+	Until      string   `json:"until,omitempty"` // RFC 3339
+	RetryAfter int64    `json:"retry_after"`     // seconds
+	Policies   []string `json:"violated-policies,omitempty"`
+}
+
+// Asked is who is denied, as far as the answer goes.
+type Asked struct {
+	Languages string // the request's Accept-Language
+	Key       string // the text of the key that is over the limit, for PartitionKey; "" is unknown
+}
+
+// Denial is the answer to a check that d denies: a status, header fields, and what the body says. It is for those who answer
+// by other means than an http.ResponseWriter.
+func (a *Answers) Denial(d Decision, asked Asked) (status int, header http.Header, body Problem) {
+	header = http.Header{}
+	seconds := d.RetryAfter()
+	header.Set("Retry-After", strconv.FormatInt(seconds, 10))
+	header.Set("Cache-Control", "no-store")
+	if d.Unavailable() {
+		return http.StatusServiceUnavailable, header, Problem{
+			Type: "about:blank", Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable,
+			Detail: "It is not known at the moment whether this is allowed.", RetryAfter: seconds,
+		}
+	}
+	public := a.public(d.Rule())
+	a.rateLimit(header, public.Name, d, asked)
+	detail, language := public.message(a.Messages, asked.Languages, seconds)
+	if language != "" {
+		header.Set("Content-Language", language)
+	}
+	return http.StatusTooManyRequests, header, Problem{
+		Type:       quotaExceeded,
+		Title:      "Request cannot be satisfied as assigned quota has been exceeded",
+		Status:     http.StatusTooManyRequests,
+		Detail:     detail,
+		Rule:       public.Name,
+		Action:     d.Action().String(),
+		Until:      string(d.Until.AppendTo(nil)),
+		RetryAfter: seconds,
+		Policies:   []string{public.Name},
+	}
+}
+
+func (a *Answers) rateLimit(h http.Header, name string, d Decision, asked Asked) {
+	seconds := d.RetryAfter()
+	limit := min(int64(d.Limit()/event.One), maxSFInteger)
+	if !a.NoRateLimit {
+		pk := ""
+		if len(a.PartitionKey) > 0 && asked.Key != "" {
+			mac := hmac.New(sha256.New, a.PartitionKey)
+			mac.Write([]byte(asked.Key))
+			pk = ";pk=:" + base64.StdEncoding.EncodeToString(mac.Sum(nil)[:9]) + ":"
+		}
+		h.Set("RateLimit", fmt.Sprintf("%s;r=0;t=%d%s", sfString(name), min(seconds, maxSFInteger), pk))
+		if limit > 0 { // a block by command has none, and q is required
+			h.Set("RateLimit-Policy", fmt.Sprintf("%s;q=%d%s", sfString(name), limit, pk))
+		}
+	}
+	if a.XRateLimit {
+		h.Set("X-RateLimit-Limit", strconv.FormatInt(limit, 10))
+		h.Set("X-RateLimit-Remaining", "0")
+		h.Set("X-RateLimit-Reset", strconv.FormatInt(int64((d.Until+event.Second-1)/event.Second), 10))
+	}
+}
+
+// Write answers a request that d denies: 429, or 503 when d is Unavailable. Retry-After is in whole seconds, rounded
+// up: a client that keeps to it finds the verdict over.
+func (a *Answers) Write(w http.ResponseWriter, r *http.Request, d Decision, key string) {
+	status, header, body := a.Denial(d, Asked{Languages: r.Header.Get("Accept-Language"), Key: key})
+	h := w.Header()
+	for name, values := range header {
+		h[name] = values
+	}
+	h.Set("Content-Type", "application/problem+json")
+	h.Del("Content-Length") // of the answer that would have been
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_ = json.NewEncoder(w).Encode(body) // the client left: there is nobody to tell
+	}
+}
+
+// WriteDenied is Write of the zero Answers.
+func WriteDenied(w http.ResponseWriter, r *http.Request, d Decision) { new(Answers).Write(w, r, d, "") }
+
+// public returns what is told of a rule.
+func (a *Answers) public(rule string) PublicRule {
+	p, ok := a.Rules[rule]
+	if !ok {
+		base, _, _ := strings.Cut(rule, "/")
+		p, ok = a.Rules[base]
+	}
+	if !ok || p.Name == "" {
+		p.Name = rule
+	}
+	return p
+}
+
+// maxSFInteger is the greatest integer of a structured field, RFC 9651, section 3.3.1.
+const maxSFInteger = 999_999_999_999_999
+
+// sfString writes s as a string of a structured field. Those hold printable ASCII only; anything else becomes '?'.
+func sfString(s string) string {
+	out := []byte{'"'}
+	for _, c := range s {
+		switch {
+		case c == '"' || c == '\\':
+			out = append(out, '\\', byte(c))
+		case c < ' ' || c > '~':
+			out = append(out, '?')
+		default:
+			out = append(out, byte(c))
+		}
+	}
+	return string(append(out, '"'))
+}

@@ -1,0 +1,71 @@
+package enforce
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+)
+
+func TestExtractors(t *testing.T) {
+	type key struct{}
+	type token struct{ subject string }
+	with := func(v any) *http.Request {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-User", "42")
+		r.AddCookie(&http.Cookie{Name: "sid", Value: "s1"})
+		return r.WithContext(context.WithValue(r.Context(), key{}, v))
+	}
+	subject := Context(key{}, func(t token) string { return t.subject })
+	for i, c := range []struct {
+		of   func(*http.Request) string
+		r    *http.Request
+		want string
+	}{
+		{Header("x-user"), with(nil), "42"}, {Header("X-Other"), with(nil), ""},
+		{Cookie("sid"), with(nil), "s1"}, {Cookie("other"), with(nil), ""},
+		{ContextValue(key{}), with("u1"), "u1"}, {ContextValue(key{}), with(7), "7"}, {ContextValue(key{}), with(int64(-7)), "-7"},
+		{ContextValue(key{}), with(uint64(7)), "7"}, {ContextValue(key{}), with(netip.MustParseAddr("::1")), "::1"},
+		{ContextValue(key{}), with(1.5), ""}, {ContextValue(key{}), with(nil), ""},
+		{subject, with(token{"alice"}), "alice"}, {subject, with("alice"), ""},
+		{Constant("eu"), with(nil), "eu"},
+		{First(Header("X-Other"), Cookie("sid"), Header("X-User")), with(nil), "s1"}, {First(), with(nil), ""},
+	} {
+		if got := c.of(c.r); got != c.want {
+			t.Errorf("%d: %q, want %q", i, got, c.want)
+		}
+	}
+}
+
+func TestTemplateAPI(t *testing.T) {
+	for _, c := range []struct{ method, template, want string }{
+		{"GET", "GET /orders/{id}", "get.orders.id"}, {"GET", "/orders/{id}/items", "get.orders.id.items"},
+		{"HEAD", "GET /a", "get.a"}, {"GET", "POST  example.com/a/{path...}", "post.a.path"}, {"GET", "/a/{$}", "get.a"},
+		{"GET", "/orders/{id:[0-9]+}", "get.orders.id"}, {"GET", "/orders/:id/*", "get.orders.id"}, {"GET", "/files/*path", "get.files.path"},
+		{"POST", "/v1/users/:id?", "post.v1.users.id"}, {"GET", "/", "get"}, {"GET", "/A_b", "get.a-b"},
+	} {
+		if got := TemplateAPI(c.method, c.template); got != c.want {
+			t.Errorf("TemplateAPI(%q, %q) = %q, want %q", c.method, c.template, got, c.want)
+		}
+	}
+}
+
+func TestAPIsOfAMux(t *testing.T) {
+	mux := http.NewServeMux()
+	inner := ""
+	mux.HandleFunc("GET /orders/{id}", func(_ http.ResponseWriter, r *http.Request) { inner = PatternAPI(r) })
+	of := Named(map[string]string{"get.orders.id": "order.read"}, MuxAPI(mux))
+	for path, want := range map[string]string{"/orders/7": "order.read", "/other/thing/x": "get.other.thing"} {
+		if got := of(httptest.NewRequest("GET", path, nil)); got != want {
+			t.Errorf("%s is %q, want %q", path, got, want)
+		}
+	}
+	mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/orders/7", nil))
+	if inner != "get.orders.id" {
+		t.Errorf("within the mux it is %q", inner)
+	}
+	if got := PatternAPI(httptest.NewRequest("GET", "/a/b/c", nil)); got != "get.a.b" {
+		t.Errorf("without a pattern it is %q", got)
+	}
+}

@@ -1,0 +1,64 @@
+package enforce
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// message returns what to say, in a language that is asked for, and its tag; otherwise is for rules without messages.
+func (p *PublicRule) message(otherwise map[string]string, languages string, seconds int64) (text, tag string) {
+	messages := p.Messages
+	if len(messages) == 0 {
+		messages = otherwise
+	}
+	tag = choose(messages, languages)
+	text, ok := messages[tag]
+	if !ok {
+		return fmt.Sprintf("The limit of %q was exceeded; try again in %d s.", p.Name, seconds), ""
+	}
+	return strings.NewReplacer("{rule}", p.Name, "{seconds}", strconv.FormatInt(seconds, 10)).Replace(text), tag
+}
+
+// choose returns the tag of the messages that fits best what Accept-Language asks for, by RFC 4647's lookup; "" when none fits.
+func choose(messages map[string]string, languages string) string {
+	if len(messages) == 0 || len(languages) > 1024 { // longer is no person's wish
+		return ""
+	}
+	type wish struct {
+		tag     string
+		quality float64
+	}
+	var wishes []wish
+	for part := range strings.SplitSeq(languages, ",") {
+		tag, parameters, _ := strings.Cut(part, ";")
+		w := wish{strings.TrimSpace(tag), 1}
+		if q, ok := strings.CutPrefix(strings.TrimSpace(parameters), "q="); ok {
+			w.quality, _ = strconv.ParseFloat(q, 64)
+		}
+		if w.tag != "" && w.quality > 0 {
+			wishes = append(wishes, w)
+		}
+	}
+	slices.SortStableFunc(wishes, func(a, b wish) int {
+		switch {
+		case a.quality > b.quality:
+			return -1
+		case a.quality < b.quality:
+			return 1
+		}
+		return 0
+	})
+	for _, w := range wishes {
+		for tag := w.tag; tag != ""; {
+			for has := range messages {
+				if strings.EqualFold(has, tag) {
+					return has
+				}
+			}
+			tag = tag[:max(strings.LastIndexByte(tag, '-'), 0)]
+		}
+	}
+	return ""
+}
