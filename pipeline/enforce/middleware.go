@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -211,27 +212,31 @@ func (t *Table) keyOf(d Decision, api string, dims []event.Dim) string {
 	return ""
 }
 
-// wait waits for the end of a verdict that throttles, if it is near, and returns the answer to a check then.
+// wait is Await, as long as few do.
 func (g *Gate) wait(r *http.Request, d Decision, dims []event.Dim) Decision {
-	deadline := now() + event.Micros(g.o.MaxDelay.Microseconds())
-	if d.Until > deadline {
-		return d
-	}
 	select {
 	case g.delay <- struct{}{}:
 		defer func() { <-g.delay }()
 	default:
 		return d
 	}
+	return g.table.Await(r.Context(), d, g.o.MaxDelay, g.o.API(r), dims)
+}
+
+// Await carries the action throttle out: when the verdict that decided ends within that time, it waits for the end, and returns
+// the answer to a check then. Any other decision, one that ends later, and d when ctx ends before, is returned as it is. It
+// is what middlewares are made of.
+func (t *Table) Await(ctx context.Context, d Decision, most time.Duration, api string, dims []event.Dim) Decision {
+	deadline := now() + event.Micros(most.Microseconds())
 	for !d.Allowed && d.Action() == verdict.ActThrottle && d.Until <= deadline {
 		timer := time.NewTimer((d.Until - now()).Duration())
 		select {
-		case <-r.Context().Done():
+		case <-ctx.Done():
 			timer.Stop()
 			return d
 		case <-timer.C:
 		}
-		d = g.table.CheckDims(g.o.API(r), dims)
+		d = t.CheckDims(api, dims)
 	}
 	return d
 }

@@ -1,0 +1,205 @@
+// Package grpclimit puts a table in front of a gRPC server. A call that a verdict denies ends with RESOURCE_EXHAUSTED, and
+// says in google.rpc.RetryInfo when to come back, and in google.rpc.ErrorInfo by which rule.
+package grpclimit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Options says how a call tells who does what, as enforce.Options does for HTTP. At least one of UID, IP and Attrs is required.
+type Options struct {
+	// UID returns the user, after your authentication; "" is nobody.
+	UID func(context.Context) string
+	// IP returns the client's address; "" is unknown. PeerIP is the connection's other end.
+	IP func(context.Context) string
+	// Attrs returns attributes by their names, for rules whose key has attrs.NAME; "" is absent.
+	Attrs map[string]func(context.Context) string
+	// API names a method; nil is MethodAPI.
+	API func(fullMethod string) string
+	// Answers are the names and messages of rules that callers are told.
+	Answers enforce.Answers
+	// MaxDelay is how long a call waits for the end of a verdict whose action is throttle; 0 is 1 s, negative is no time.
+	MaxDelay time.Duration
+	// Logged is told of calls that pass by a verdict whose action is log; nil is nobody.
+	Logged func(ctx context.Context, fullMethod string, d enforce.Decision)
+	// Events, if set, gets an event for each call that was let through, when it has ended: the outcome by its code, as
+	// OutcomeOf has it, and the attributes code and latency_ms.
+	Events enforce.Emitter
+}
+
+// Limiter has the interceptors.
+type Limiter struct {
+	table *enforce.Table
+	o     Options
+}
+
+// New checks the options.
+func New(table *enforce.Table, o Options) (*Limiter, error) {
+	if o.UID == nil && o.IP == nil && len(o.Attrs) == 0 {
+		return nil, errors.New("grpclimit: at least one of Options.UID, IP and Attrs is needed")
+	}
+	if o.API == nil {
+		o.API = MethodAPI
+	}
+	o.MaxDelay = cmp.Or(o.MaxDelay, time.Second)
+	return &Limiter{table, o}, nil
+}
+
+// Unary is a grpc.UnaryServerInterceptor.
+func (l *Limiter) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	done, err := l.enter(ctx, info.FullMethod)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := next(ctx, request)
+	done(err)
+	return answer, err
+}
+
+// Stream is a grpc.StreamServerInterceptor. A stream is one call, whatever is sent on it.
+func (l *Limiter) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	done, err := l.enter(stream.Context(), info.FullMethod)
+	if err != nil {
+		return err
+	}
+	err = next(server, stream)
+	done(err)
+	return err
+}
+
+func (l *Limiter) enter(ctx context.Context, method string) (done func(error), err error) {
+	dims, api := l.dims(ctx), l.o.API(method)
+	d := l.table.Await(ctx, l.table.CheckDims(api, dims), l.o.MaxDelay, api, dims)
+	if !d.Allowed {
+		return nil, l.denied(ctx, d)
+	}
+	if d.Rule() != "" && l.o.Logged != nil {
+		l.o.Logged(ctx, method, d)
+	}
+	if l.o.Events == nil {
+		return func(error) {}, nil
+	}
+	began := time.Now()
+	return func(err error) { l.emit(api, dims, began, err) }, nil
+}
+
+func (l *Limiter) dims(ctx context.Context) (dims []event.Dim) {
+	add := func(name, value string) {
+		if value != "" {
+			dims = append(dims, event.Dim{Name: name, Value: value})
+		}
+	}
+	if l.o.UID != nil {
+		add("uid", l.o.UID(ctx))
+	}
+	if l.o.IP != nil {
+		add("ip", l.o.IP(ctx))
+	}
+	for name, of := range l.o.Attrs {
+		add("attrs."+name, of(ctx))
+	}
+	return dims
+}
+
+// denied is the call's end. Its details are of package google.rpc, as gRPC clients and proxies know them.
+func (l *Limiter) denied(ctx context.Context, d enforce.Decision) error {
+	_, header, body := l.o.Answers.Denial(d, enforce.Asked{Languages: Metadata("accept-language")(ctx)})
+	code := codes.ResourceExhausted
+	details := []protoadapt.MessageV1{&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(body.RetryAfter) * time.Second)}}
+	if body.Status == http.StatusServiceUnavailable {
+		code = codes.Unavailable
+	} else {
+		details = append(details, &errdetails.ErrorInfo{
+			Reason: "QUOTA_EXCEEDED", Domain: "tallygate.dev",
+			Metadata: map[string]string{"rule": body.Rule, "action": body.Action, "until": body.Until},
+		})
+	}
+	if language := header.Get("Content-Language"); language != "" {
+		details = append(details, &errdetails.LocalizedMessage{Locale: language, Message: body.Detail})
+	}
+	s, err := status.New(code, body.Detail).WithDetails(details...)
+	if err != nil {
+		return status.Error(code, body.Detail)
+	}
+	return s.Err()
+}
+
+func (l *Limiter) emit(api string, dims []event.Dim, began time.Time, err error) {
+	e := event.Event{API: api, Outcome: OutcomeOf(status.Code(err)), Time: event.FromTime(began), Cost: event.One}
+	for _, d := range dims {
+		switch d.Name {
+		case "uid":
+			e.UID = d.Value
+		case "ip":
+			if ip, err := netip.ParseAddr(d.Value); err == nil {
+				e.IP = ip.Unmap().WithZone("")
+			}
+		default:
+			e.Attrs = append(e.Attrs, event.Attr{Name: strings.TrimPrefix(d.Name, "attrs."), Value: event.StringValue(d.Value)})
+		}
+	}
+	latency := event.Decimal(time.Since(began).Microseconds()) * event.One / 1000
+	e.Attrs = append(e.Attrs,
+		event.Attr{Name: "code", Value: event.StringValue(status.Code(err).String())},
+		event.Attr{Name: "latency_ms", Value: event.NumberValue(latency)})
+	l.o.Events.Emit(e)
+}
+
+// OutcomeOf is how a code ends: success for OK, denied for PERMISSION_DENIED, UNAUTHENTICATED and RESOURCE_EXHAUSTED, failure otherwise.
+func OutcomeOf(code codes.Code) string {
+	switch code {
+	case codes.OK:
+		return "success"
+	case codes.PermissionDenied, codes.Unauthenticated, codes.ResourceExhausted:
+		return "denied"
+	}
+	return "failure"
+}
+
+// MethodAPI is a method's full name in lower case and with dots: /shop.v1.Orders/Create is shop.v1.orders.create.
+func MethodAPI(fullMethod string) string {
+	api := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", "."))
+	return api[:min(len(api), event.MaxAPI)]
+}
+
+// Metadata returns the first value of what the client sent under a name. Take care that it could not choose it.
+func Metadata(name string) func(context.Context) string {
+	return func(ctx context.Context) string {
+		if values := metadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
+			return values[0]
+		}
+		return ""
+	}
+}
+
+// PeerIP is the address of the connection's other end: the client's, if there is no proxy in between.
+func PeerIP(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(p.Addr.String())
+	if err != nil {
+		return ""
+	}
+	return host
+}

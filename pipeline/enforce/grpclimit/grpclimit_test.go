@@ -1,0 +1,173 @@
+package grpclimit
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type events chan event.Event
+
+func (e events) Emit(ev event.Event) bool { e <- ev; return true }
+
+// blocked is a verdict for an hour on a key.
+func blocked(dim, value, api string, action verdict.Action) verdict.Verdict {
+	at := event.FromTime(time.Now())
+	return verdict.Verdict{
+		Rule: "health", Key: []event.Dim{{Name: dim, Value: value}}, Action: action, APIs: []string{api},
+		Limit: 10 * event.One, Since: at, Until: at + event.Hour,
+	}
+}
+
+// serve starts a health server behind the limiter.
+func serve(t *testing.T, table *enforce.Table, o Options) healthpb.HealthClient {
+	t.Helper()
+	l, err := New(table, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.UnaryInterceptor(l.Unary), grpc.StreamInterceptor(l.Stream))
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- server.Serve(listener) }()
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		server.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return healthpb.NewHealthClient(conn)
+}
+
+func as(ctx context.Context, user string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "user", user, "accept-language", "de")
+}
+
+func TestCallsAreLimited(t *testing.T) {
+	table, err := enforce.NewTable(enforce.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const api = "grpc.health.v1.health."
+	table.Replace(0, []verdict.Verdict{
+		blocked("uid", "42", api+"check", verdict.ActBlock), blocked("uid", "43", api+"watch", verdict.ActBlock),
+		blocked("uid", "44", "*", verdict.ActLog),
+	})
+	emitted, logged := make(events, 10), 0
+	client := serve(t, table, Options{
+		UID: Metadata("user"), IP: PeerIP, Attrs: map[string]func(context.Context) string{"kind": func(context.Context) string { return "test" }},
+		Answers: enforce.Answers{Rules: map[string]enforce.PublicRule{"health": {Messages: map[string]string{"de": "Genug."}}}},
+		Logged:  func(context.Context, string, enforce.Decision) { logged++ },
+		Events:  emitted,
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	check := func(user string) error {
+		_, err := client.Check(as(ctx, user), &healthpb.HealthCheckRequest{})
+		return err
+	}
+	watch := func(user string) error {
+		ctx, cancel := context.WithCancel(as(ctx, user))
+		defer cancel()
+		stream, err := client.Watch(ctx, &healthpb.HealthCheckRequest{})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		return err
+	}
+	for _, c := range []struct {
+		call func(string) error
+		user string
+		want codes.Code
+	}{
+		{check, "42", codes.ResourceExhausted}, {watch, "42", codes.OK}, {check, "43", codes.OK}, {watch, "43", codes.ResourceExhausted},
+		{check, "44", codes.OK}, {check, "7", codes.OK},
+	} {
+		if got := status.Code(c.call(c.user)); got != c.want {
+			t.Errorf("%s: %v, want %v", c.user, got, c.want)
+		}
+	}
+	if logged != 1 {
+		t.Errorf("%d calls were logged, want 1", logged)
+	}
+	s := status.Convert(check("42"))
+	var retry time.Duration
+	rule, message := "", ""
+	for _, detail := range s.Details() {
+		switch d := detail.(type) {
+		case *errdetails.RetryInfo:
+			retry = d.RetryDelay.AsDuration()
+		case *errdetails.ErrorInfo:
+			rule = d.Metadata["rule"]
+		case *errdetails.LocalizedMessage:
+			message = d.Locale + " " + d.Message
+		}
+	}
+	if retry < 59*time.Minute || retry > time.Hour || rule != "health" || message != "de Genug." || s.Message() != "Genug." {
+		t.Errorf("retry after %v, rule %q, message %q, %q", retry, rule, message, s.Message())
+	}
+	seen := map[string]bool{}
+	for len(seen) < 4 {
+		select {
+		case e := <-emitted:
+			if err := e.Validate(); err != nil || !e.IP.IsLoopback() || len(e.Attrs) != 3 {
+				t.Errorf("%+v: %v", e, err)
+			}
+			seen[e.UID+" "+e.API] = true
+		case <-ctx.Done():
+			t.Fatalf("events of %v only", seen)
+		}
+	}
+}
+
+func TestUnavailableInDoubt(t *testing.T) {
+	table, err := enforce.NewTable(enforce.Config{InDoubt: enforce.Closed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := serve(t, table, Options{UID: Metadata("user")})
+	_, err = client.Check(as(t.Context(), "7"), &healthpb.HealthCheckRequest{})
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("%v, want UNAVAILABLE before the first snapshot", err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	if got := MethodAPI("/shop.v1.Orders/Create"); got != "shop.v1.orders.create" {
+		t.Error(got)
+	}
+	for code, want := range map[codes.Code]string{codes.OK: "success", codes.PermissionDenied: "denied", codes.Internal: "failure"} {
+		if got := OutcomeOf(code); got != want {
+			t.Errorf("%v is %q, want %q", code, got, want)
+		}
+	}
+	if _, err := New(nil, Options{}); err == nil {
+		t.Error("no error for options that name nobody")
+	}
+}
