@@ -92,7 +92,7 @@ func (t *Table) List(prefix, cursor string, limit int) (page []*verdict.Verdict,
 		verdict *verdict.Verdict
 	}
 	var found []named
-	at := t.Now()
+	at := now()
 	var text []byte
 	t.all(func(key []event.Dim, list []held) {
 		for i := range list {

@@ -100,7 +100,7 @@ func TestWhatDoesNotFitInARecordsHead(t *testing.T) {
 		t.Error("someone else is denied")
 	}
 	for _, i := range []int{0, 299} {
-		if table.CheckDims("a", []event.Dim{{Name: fmt.Sprintf("attrs.a%d", i), Value: "1"}}).Allowed {
+		if table.CheckDimsAt(t0, "a", []event.Dim{{Name: fmt.Sprintf("attrs.a%d", i), Value: "1"}}).Allowed {
 			t.Errorf("attrs.a%d=1 is let through", i)
 		}
 	}
