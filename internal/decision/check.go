@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/enforce"
-	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -38,7 +36,7 @@ func (s *Server) answer(c *query) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	d := s.decide(c.API, dims)
+	d := s.CheckDims(c.API, dims)
 	a := answer{Allowed: d.Allowed, Rule: d.Rule(), RetryAfter: d.RetryAfter(),
 		Verdicts: s.cfg.Table.VerdictsAt(d.At, c.API, dims), Staleness: s.cfg.Table.Staleness().Round(time.Millisecond).String()}
 	if a.Verdicts == nil {
@@ -48,16 +46,6 @@ func (s *Server) answer(c *query) (answer, error) {
 		a.Action, a.Until = d.Action().String(), d.Until.String()
 	}
 	return a, nil
-}
-
-func (s *Server) decide(api string, dims []event.Dim) enforce.Decision {
-	d := s.cfg.Table.CheckDims(api, dims)
-	if d.Rule() == "" {
-		s.allow.Inc()
-	} else {
-		s.checks.WithLabelValues(d.Action().String()).Inc()
-	}
-	return d
 }
 
 func (s *Server) check(w http.ResponseWriter, r *http.Request) {

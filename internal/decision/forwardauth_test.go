@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -87,8 +88,10 @@ func TestForwardAuthByOriginalRequest(t *testing.T) {
 // A client must not choose its API by the header of another kind of proxy.
 func TestForwardAuthTrustsTheHeadersItIsTold(t *testing.T) {
 	r := newRig(t, func(c *decision.Config) {
-		c.UIDHeader, c.IPHeader, c.APIHeader, c.AttrPrefix = "X-User", "X-Real-Ip", "X-Api", "x-attr-"
-		c.MethodHeader, c.PathHeader = "X-Forwarded-Method", "X-Forwarded-Uri"
+		c.Headers = forwardauth.Headers{
+			UID: "X-User", IP: "X-Real-Ip", API: "X-Api", AttrPrefix: "x-attr-",
+			Method: "X-Forwarded-Method", Path: "X-Forwarded-Uri",
+		}
 	}).blocks(block("r", "uid", "42", only("post.orders")), block("d", "attrs.device", "d1"), block("i", "ip", "203.0.113.9"))
 	for headers, status := range map[string]int{
 		"X-User: 42|X-Forwarded-Method: POST|X-Forwarded-Uri: /orders|X-Original-Uri: /harmless": 429,

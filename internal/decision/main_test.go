@@ -40,9 +40,7 @@ func newRig(t *testing.T, change ...func(*decision.Config)) *rig {
 	if r.server, err = decision.New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	mux := http.NewServeMux()
-	r.server.Routes(mux)
-	r.handler = mux
+	r.handler = r.server.Handler(http.NewServeMux())
 	return r
 }
 

@@ -1,5 +1,5 @@
-// Package decision is the decision server: one table, asked over HTTP by programs that don't
-// link the enforcer, and by proxies.
+// Package decision is the decision server: one table, asked over HTTP and gRPC by programs that
+// don't link the enforcer, and by proxies.
 package decision
 
 import (
@@ -7,24 +7,23 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/envoylimit"
+	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
+	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Config says what a Server answers from.
 type Config struct {
 	Table *enforce.Table // required
 
-	// Headers in which a proxy names who asks and for what; "" is X-Tallygate-Uid and so on.
-	// Attributes come as AttrPrefix followed by their name, and are in lower case.
-	UIDHeader, IPHeader, APIHeader, AttrPrefix string
-
-	// Headers with the original request's method and path, from which the API is made when
-	// APIHeader is absent; "" looks for those that proxies use: see forwardAuth.
-	MethodHeader, PathHeader string
+	Headers forwardauth.Headers // in which a proxy names who asks and for what
+	Entries map[string]string   // what entries of rate limit descriptors are: see envoylimit.Config
 
 	// AllowStatus is what forward-auth answers to let a request through: 204 (also 0) or
 	// 200, for proxies that want exactly that.
@@ -40,23 +39,17 @@ type Config struct {
 // Server answers checks. Make it with New.
 type Server struct {
 	cfg    Config
+	proxy  *forwardauth.Handler
+	envoy  *envoylimit.Server
 	checks *prometheus.CounterVec
 	allow  prometheus.Counter
 }
 
 // New checks cfg.
 func New(cfg Config) (*Server, error) {
-	cfg.UIDHeader = cmp.Or(cfg.UIDHeader, "X-Tallygate-Uid")
-	cfg.IPHeader = cmp.Or(cfg.IPHeader, "X-Tallygate-Ip")
-	cfg.APIHeader = cmp.Or(cfg.APIHeader, "X-Tallygate-Api")
-	cfg.AttrPrefix = http.CanonicalHeaderKey(cmp.Or(cfg.AttrPrefix, "X-Tallygate-Attr-"))
-	cfg.AllowStatus = cmp.Or(cfg.AllowStatus, http.StatusNoContent)
 	cfg.MaxStaleness = cmp.Or(cfg.MaxStaleness, 10*time.Second)
 	if cfg.Table == nil {
 		return nil, errors.New("decision: Table is required")
-	}
-	if cfg.AllowStatus != http.StatusNoContent && cfg.AllowStatus != http.StatusOK {
-		return nil, fmt.Errorf("decision: forward-auth lets through with 200 or 204, not %d", cfg.AllowStatus)
 	}
 	if cfg.MaxStaleness < 0 {
 		return nil, fmt.Errorf("decision: MaxStaleness is %v, want 0 or more", cfg.MaxStaleness)
@@ -64,6 +57,12 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, checks: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tallygate_checks_total", Help: "Checks, by what the answer was: allowed, or the action."}, []string{"result"})}
 	s.allow = s.checks.WithLabelValues("allowed")
+	var err, envoyErr error
+	s.proxy, err = forwardauth.New(forwardauth.Config{Decider: s, Headers: cfg.Headers, AllowStatus: cfg.AllowStatus})
+	s.envoy, envoyErr = envoylimit.New(envoylimit.Config{Decider: s, Headers: cfg.Headers, Entries: cfg.Entries})
+	if err := errors.Join(err, envoyErr); err != nil {
+		return nil, err
+	}
 	return s, s.register(cfg.Registry)
 }
 
@@ -84,6 +83,17 @@ func (s *Server) register(reg prometheus.Registerer) error {
 	)
 }
 
+// CheckDims is the one decision that all protocols give.
+func (s *Server) CheckDims(api string, dims []event.Dim) enforce.Decision {
+	d := s.cfg.Table.CheckDims(api, dims)
+	if d.Rule() == "" {
+		s.allow.Inc()
+	} else {
+		s.checks.WithLabelValues(d.Action().String()).Inc()
+	}
+	return d
+}
+
 // Ready returns nil when the table has had its first snapshot and is not staler than allowed.
 func (s *Server) Ready() error {
 	if !s.cfg.Table.Ready() {
@@ -95,10 +105,22 @@ func (s *Server) Ready() error {
 	return nil
 }
 
-// Routes adds the public API.
-func (s *Server) Routes(mux *http.ServeMux) {
+// extAuthz is where Envoy's HTTP ext_authz asks; behind it comes the original path.
+const extAuthz = "/v1/ext-authz"
+
+// Handler adds the public API to mux, and returns what is to be served: mux, and ext_authz in front of it, where
+// paths are left as they are.
+func (s *Server) Handler(mux *http.ServeMux) http.Handler {
 	mux.HandleFunc("POST /v1/check", s.check)
 	mux.HandleFunc("POST /v1/check/batch", s.batch)
-	mux.HandleFunc("/v1/forward-auth", s.forwardAuth)
+	mux.Handle("/v1/forward-auth", s.proxy)
 	mux.HandleFunc("GET /v1/blocklist", s.list)
+	envoy := s.proxy.ExtAuthz(extAuthz)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path := r.URL.EscapedPath(); path == extAuthz || strings.HasPrefix(path, extAuthz+"/") {
+			envoy.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }

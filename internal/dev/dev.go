@@ -59,7 +59,7 @@ func parse(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func
 	o.Lookup("speed").DefValue = ""
 	o.StringVar(&s.kafka, "kafka", "", "Kafka's `HOST:PORT,…` (default: an embedded one)")
 	o.StringVar(&s.rds, "redis", "", "Redis' `HOST:PORT,…` (default: an embedded one)")
-	o.StringVar(&s.listen, "listen", "127.0.0.1:8080", "the decision server on `HOST:PORT`; the aggregator has the port after it. With port 0, this and all that is embedded listens on any free ports")
+	o.StringVar(&s.listen, "listen", "127.0.0.1:8080", "the decision server on `HOST:PORT`; the aggregator has the port after it, and gRPC the next. With port 0, this and all that is embedded listens on any free ports")
 	o.StringVar(&s.prefix, "prefix", "tallygate", "`name` that topics, group and Redis keys begin with")
 	level := o.String("log-level", "error", "`level` of the engine's own log: debug, info, warn or error")
 	if err := o.ParseOnly(args); err != nil {

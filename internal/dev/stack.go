@@ -28,7 +28,7 @@ type stack struct {
 	embedded []string // what of it is
 	registry *prometheus.Registry
 
-	decisions, api, metrics net.Listener
+	decisions, api, calls, metrics net.Listener
 }
 
 // run works until ctx ends.
@@ -60,6 +60,9 @@ func (s *stack) listenAll() (err error) {
 		return err
 	}
 	if s.api, err = listenNear(host, s.port(port+1)); err != nil {
+		return err
+	}
+	if s.calls, err = listenNear(host, s.port(port+2)); err != nil {
 		return err
 	}
 	s.metrics, err = listenNear("127.0.0.1", s.port(9090))
@@ -130,7 +133,7 @@ func (s *stack) work(ctx context.Context) error {
 		Config: aggregate.Config{Rules: s.rules, Prefix: s.prefix, Partitions: 4, Advertise: s.api.Addr().String()},
 		Kafka:  s.kafka, Redis: s.redis, HTTP: s.api, Metrics: s.metrics, Registry: s.registry, Log: s.log,
 	}
-	deciding := enforcer.Program{Redis: s.redis, Prefix: s.prefix, HTTP: s.decisions, Registry: s.registry, Log: s.log}
+	deciding := enforcer.Program{Redis: s.redis, Prefix: s.prefix, HTTP: s.decisions, GRPC: s.calls, Registry: s.registry, Log: s.log}
 	s.banner()
 	g.Go(func() error { return counting.Run(gctx) })
 	g.Go(func() error { return deciding.Run(gctx) })
@@ -152,6 +155,7 @@ func (s *stack) banner() {
 	fmt.Fprintf(&b, "  Kafka            %s, topic %s.events\n", strings.Join(s.kafka.Brokers, ","), s.prefix)
 	fmt.Fprintf(&b, "  Redis            %s\n", s.rds)
 	fmt.Fprintf(&b, "  decision server  http://%s/v1/check\n", s.decisions.Addr())
+	fmt.Fprintf(&b, "  gRPC for Envoy   %s\n", s.calls.Addr())
 	fmt.Fprintf(&b, "  aggregator       http://%s/v1/explain?uid=…\n", s.api.Addr())
 	fmt.Fprintf(&b, "  metrics          http://%s/metrics\n\n", s.metrics.Addr())
 	if len(s.embedded) > 0 {

@@ -210,7 +210,7 @@ func TestExitStatuses(t *testing.T) {
 		{"wrong rules", "aggregator", append(good[:len(good):len(good)], "--rules", "rig_test.go"), 2},
 		{"taken port", "aggregator", append(good[:len(good):len(good)], "--listen", r.brokers[0]), 1},
 		{"unknown flag", "enforcer", []string{"--no-such-flag"}, 2},
-		{"wrong value", "enforcer", []string{"--shards", "-3", "--listen", freeAddr(t), "--metrics-listen", "127.0.0.1:0"}, 2},
+		{"wrong value", "enforcer", []string{"--shards", "-3", "--listen", freeAddr(t), "--grpc-listen", "none", "--metrics-listen", "127.0.0.1:0"}, 2},
 	} {
 		t.Run(c.program+"/"+c.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), within)

@@ -63,6 +63,7 @@ func (p *Process) Start() *Process {
 	p.t.Helper()
 	cmd := exec.Command(p.path, p.args...)
 	cmd.Stdout, cmd.Stderr = p.log, p.log
+	cmd.Env = append(os.Environ(), "TALLYGATE_GRPC_LISTEN=none") // its usual port may be another test's
 	if err := cmd.Start(); err != nil {
 		p.t.Fatalf("start %s: %v", p.name, err)
 	}

@@ -3,10 +3,12 @@ package enforcer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
@@ -31,40 +33,84 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	o := ops.NewOptions("enforcer", usage, stdout, getenv)
 	rds, logs := o.Redis("127.0.0.1:6379"), o.Log()
 	e := &Program{}
-	c := &e.Config
-	listen := o.String("listen", "127.0.0.1:8080", "HTTP API on `HOST:PORT`: /v1/check, /v1/check/batch, /v1/forward-auth, /v1/blocklist, /healthz, /readyz")
-	metrics := o.String("metrics-listen", "127.0.0.1:9090", "Prometheus metrics on `HOST:PORT`; keep it private")
+	proxyOptions(o, &e.Config)
+	l := listenOptions(o)
 	o.StringVar(&e.Prefix, "prefix", "tallygate", "`name` that the Redis keys begin with")
 	instance := o.String("instance-id", "", "`name` of this instance in its log")
 	o.String("kafka", "", "not used, since the enforcer reads Redis alone; accepted so that one --config serves `both` programs")
 	o.IntVar(&e.Shards, "shards", 1, "`number` of shards of the blocklist, as the aggregators have it")
-	o.DurationVar(&c.MaxStaleness, "max-staleness", 10*time.Second, "`time` that the blocklist may be behind before /readyz says so")
-	o.StringVar(&c.UIDHeader, "uid-header", "X-Tallygate-Uid", "`header` with the uid, for forward-auth")
-	o.StringVar(&c.IPHeader, "ip-header", "X-Tallygate-Ip", "`header` with the client's address, for forward-auth")
-	o.StringVar(&c.APIHeader, "api-header", "X-Tallygate-Api", "`header` with the API, for forward-auth; without it the API is method and path")
-	o.StringVar(&c.AttrPrefix, "attr-prefix", "X-Tallygate-Attr-", "`prefix` of headers with attributes, for forward-auth")
-	o.StringVar(&c.MethodHeader, "method-header", "", "`header` with the original method, for forward-auth (default: X-Original-Method, X-Forwarded-Method); name the one that your proxy sets, so that no client can")
-	o.StringVar(&c.PathHeader, "path-header", "", "`header` with the original path, for forward-auth (default: X-Original-Uri, X-Forwarded-Uri, X-Original-Url)")
-	o.IntVar(&c.AllowStatus, "allow-status", http.StatusNoContent, "`status` by which forward-auth lets through: 204 or 200")
+	o.DurationVar(&e.Config.MaxStaleness, "max-staleness", 10*time.Second, "`time` that the blocklist may be behind before /readyz says so")
+	o.DurationVar(&e.DrainDelay, "drain-delay", 0, "`time` for which it goes on answering after SIGTERM, while /readyz and gRPC's health say no, so that load balancers turn away first")
 	if err := o.ParseOnly(args); err != nil {
 		return nil, err
 	}
-	var err, lerr error
-	e.Log, lerr = logs.Build(stderr)
+	var err, logErr error
+	e.Log, logErr = logs.Build(stderr)
 	e.Redis, err = rds.Build()
-	if err := errors.Join(lerr, err); err != nil {
+	if err := errors.Join(logErr, err); err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
 	if *instance != "" {
 		e.Log = e.Log.With("instance", *instance)
 	}
 	ops.LogRedis(e.Log)
-	if e.HTTP, err = ops.Listen("listen", *listen); err != nil {
-		return nil, err
-	}
-	if e.Metrics, err = ops.Listen("metrics-listen", *metrics); err != nil {
-		return nil, err
+	if err := l.open(e); err != nil {
+		return nil, errors.Join(err, e.Redis.Close())
 	}
 	e.Registry = ops.NewRegistry("enforcer")
 	return e, nil
+}
+
+// listeners are the options that say where and how the program is reached.
+type listeners struct {
+	http, grpc, metrics *string
+	connections         *int
+	tls                 *ops.ServerTLSOptions
+}
+
+func listenOptions(o *ops.Options) *listeners {
+	return &listeners{
+		http:        o.String("listen", "127.0.0.1:8080", "HTTP API on `HOST:PORT` or unix:PATH: /v1/check, /v1/check/batch, /v1/forward-auth, /v1/ext-authz/, /v1/blocklist, /healthz, /readyz"),
+		grpc:        o.String("grpc-listen", "127.0.0.1:8082", "gRPC on `HOST:PORT` or unix:PATH: Envoy's RateLimitService and ext_authz, health, reflection; none for none"),
+		metrics:     o.String("metrics-listen", "127.0.0.1:9090", "Prometheus metrics on `HOST:PORT`; keep it private"),
+		connections: o.Int("max-connections", 10_000, "`number` of connections that each of --listen and --grpc-listen has open at once; further ones wait"),
+		tls:         o.ServerTLS(),
+	}
+}
+
+func (l *listeners) open(e *Program) error {
+	t, err := l.tls.Build(e.Log)
+	if *l.connections < 1 || e.DrainDelay < 0 {
+		err = errors.Join(err, fmt.Errorf("--max-connections %d, --drain-delay %v: want at least 1, and 0 or more", *l.connections, e.DrainDelay))
+	}
+	if err != nil {
+		return &ops.UsageError{Err: err}
+	}
+	if e.Metrics, err = ops.Listen("metrics-listen", *l.metrics); err != nil {
+		return err
+	}
+	if e.HTTP, err = ops.Listen("listen", *l.http); err != nil {
+		return err
+	}
+	e.HTTP = ops.Guard(e.HTTP, *l.connections, t, "h2", "http/1.1")
+	if *l.grpc == "none" {
+		return nil
+	}
+	if e.GRPC, err = ops.Listen("grpc-listen", *l.grpc); err != nil {
+		return err
+	}
+	e.GRPC = ops.Guard(e.GRPC, *l.connections, t, "h2")
+	return nil
+}
+
+// proxyOptions adds what proxies say, and how they want to be answered.
+func proxyOptions(o *ops.Options, c *decision.Config) {
+	o.StringVar(&c.Headers.UID, "uid-header", "X-Tallygate-Uid", "`header` with the uid, for forward-auth")
+	o.StringVar(&c.Headers.IP, "ip-header", "X-Tallygate-Ip", "`header` with the client's address, for forward-auth")
+	o.StringVar(&c.Headers.API, "api-header", "X-Tallygate-Api", "`header` with the API, for forward-auth; without it the API is method and path")
+	o.StringVar(&c.Headers.AttrPrefix, "attr-prefix", "X-Tallygate-Attr-", "`prefix` of headers with attributes, for forward-auth")
+	o.StringVar(&c.Headers.Method, "method-header", "", "`header` with the original method, for forward-auth (default: X-Original-Method, X-Forwarded-Method); name the one that your proxy sets, so that no client can")
+	o.StringVar(&c.Headers.Path, "path-header", "", "`header` with the original path, for forward-auth (default: X-Original-Uri, X-Forwarded-Uri, X-Original-Url)")
+	o.IntVar(&c.AllowStatus, "allow-status", http.StatusNoContent, "`status` by which forward-auth lets through: 204 or 200")
+	c.Entries = o.Table("rls-entries", "`NAME=MEANING,…`: what entries of rate limit descriptors are, if not uid, ip, api, method, path or attrs.NAME by name")
 }

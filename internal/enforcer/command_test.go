@@ -21,8 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // The public options are there by name, as flags and in the environment.
 func TestPublicOptions(t *testing.T) {
 	public := map[string]string{
-		"kafka": "k:1", "redis": "r:1", "listen": "127.0.0.1:0", "metrics-listen": "127.0.0.1:0", "prefix": "shop", "instance-id": "enf-1",
-		"uid-header": "X-User",
+		"kafka": "k:1", "redis": "r:1", "listen": "127.0.0.1:0", "grpc-listen": "127.0.0.1:0", "metrics-listen": "127.0.0.1:0", "prefix": "shop", "instance-id": "enf-1",
+		"uid-header": "X-User", "rls-entries": "user_id=uid,remote_address=",
 	}
 	var flags []string
 	env := map[string]string{}
@@ -44,8 +44,8 @@ func TestPublicOptions(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", about, err)
 		}
-		_, _ = e.HTTP.Close(), e.Metrics.Close()
-		if r := e.Redis.(*redis.Client).Options(); r.Addr != "r:1" || e.Prefix != "shop" || e.Config.UIDHeader != "X-User" {
+		_, _, _ = e.HTTP.Close(), e.GRPC.Close(), e.Metrics.Close()
+		if r := e.Redis.(*redis.Client).Options(); r.Addr != "r:1" || e.Prefix != "shop" || e.Config.Headers.UID != "X-User" || e.Config.Entries["user_id"] != "uid" {
 			t.Errorf("%s: %+v, %+v", about, e, r)
 		}
 		if e.Log.Info("here"); !strings.Contains(log.String(), `"instance":"enf-1"`) {
@@ -58,7 +58,7 @@ func TestPublicOptions(t *testing.T) {
 // The program answers on one port, tells its metrics on another, and ends with 0 when it is told to.
 func TestProgram(t *testing.T) {
 	server := miniredis.RunT(t)
-	e, err := parse([]string{"--redis", server.Addr(), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--log-level", "error"},
+	e, err := parse([]string{"--redis", server.Addr(), "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--log-level", "error"},
 		io.Discard, io.Discard, func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
@@ -122,9 +122,10 @@ func TestWrongPassword(t *testing.T) {
 }
 
 func TestWrongConfig(t *testing.T) {
-	for _, args := range [][]string{{"--allow-status", "302"}, {"--max-staleness", "-1s"}, {"--shards", "-2"}, {"--prefix", "a{b"}} {
+	for _, args := range [][]string{{"--allow-status", "302"}, {"--max-staleness", "-1s"}, {"--shards", "-2"}, {"--prefix", "a{b"},
+		{"--rls-entries", "user=someone"}, {"--rls-entries", "user"}, {"--max-connections", "0"}, {"--drain-delay", "-1s"}, {"--tls-cert", "none.pem"}} {
 		var out bytes.Buffer
-		status := Command(t.Context(), append(args, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"), io.Discard, &out, func(string) string { return "" })
+		status := Command(t.Context(), append(args, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"), io.Discard, &out, func(string) string { return "" })
 		if status != ops.ExitUsage {
 			t.Errorf("%v: status %d, %s", args, status, &out)
 		}

@@ -4,9 +4,12 @@ package enforcer
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -26,9 +29,16 @@ type Program struct {
 	Prefix   string
 	Shards   int
 	HTTP     net.Listener
+	GRPC     net.Listener // nil: none
 	Metrics  net.Listener // nil: none
 	Registry *prometheus.Registry
 	Log      *slog.Logger
+
+	// DrainDelay is how long it goes on answering, but calls itself not ready, after it was
+	// told to stop; 0 is not at all. Then what is under way may finish.
+	DrainDelay time.Duration
+
+	draining atomic.Bool
 }
 
 // Run works until ctx ends.
@@ -50,15 +60,52 @@ func (e *Program) Run(ctx context.Context) error {
 		func() map[blocklist.Trouble]uint64 { return feed.Stats().Errors }); err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
-	ops.Health(mux, server.Ready)
-	server.Routes(mux)
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return ops.UnlessEnded(ctx, table.Run(ctx)) })
-	g.Go(func() error { return ops.UnlessEnded(ctx, feed.Run(ctx, table)) })
-	g.Go(func() error { return ops.Serve(ctx, e.HTTP, mux) })
+	// The table and its feed outlive ctx by the drain.
+	working, done := context.WithCancel(context.WithoutCancel(ctx))
+	defer done()
+	g, working := errgroup.WithContext(working)
+	g.Go(func() error { return ops.UnlessEnded(working, table.Run(working)) })
+	g.Go(func() error { return ops.UnlessEnded(working, feed.Run(working, table)) })
 	if e.Metrics != nil {
-		g.Go(func() error { return ops.Serve(ctx, e.Metrics, ops.MetricsHandler(e.Registry)) })
+		g.Go(func() error { return ops.Serve(working, e.Metrics, ops.MetricsHandler(e.Registry)) })
 	}
+	g.Go(func() error {
+		defer done()
+		return e.serve(ctx, working, server)
+	})
+	return g.Wait()
+}
+
+// serve answers until ctx ends and the drain is over, or working ends.
+func (e *Program) serve(ctx, working context.Context, server *decision.Server) error {
+	ready := func() error {
+		if e.draining.Load() {
+			return errors.New("it was told to stop")
+		}
+		return server.Ready()
+	}
+	mux := http.NewServeMux()
+	ops.Health(mux, ready)
+	g, working := errgroup.WithContext(working)
+	serving, end := context.WithCancel(working)
+	defer end()
+	g.Go(func() error { return ops.Serve(serving, e.HTTP, server.Handler(mux), ops.Public) })
+	if e.GRPC != nil {
+		g.Go(func() error { return decision.ServeGRPC(serving, e.GRPC, server.GRPC(serving, ready)) })
+	}
+	g.Go(func() error {
+		defer end()
+		select {
+		case <-serving.Done():
+			return nil
+		case <-ctx.Done():
+		}
+		e.draining.Store(true)
+		select {
+		case <-serving.Done():
+		case <-time.After(e.DrainDelay):
+		}
+		return nil
+	})
 	return g.Wait()
 }

@@ -48,10 +48,12 @@ var links = []struct {
 	{folder: "pipeline/event", only: []string{}},
 	{folder: "pipeline/verdict", only: []string{"pipeline/event"}},
 	{folder: "pipeline/enforce", only: []string{"pipeline/event", "pipeline/verdict"}},
+	{folder: "pipeline/enforce/forwardauth", only: []string{"pipeline/enforce", "pipeline/event", "pipeline/verdict"}},
+	{folder: "pipeline/enforce/envoylimit", never: []string{goka, kafkaGo, yaml, redis, prometheus}},
 	{folder: "pipeline/emit", never: []string{goka, yaml, grpc, redis, prometheus}},
 	{folder: "pipeline/blocklist", never: []string{goka, yaml, grpc}},
 	{folder: "windows", only: []string{"pipeline/event"}},
-	{folder: "cmd/aggregator", never: embedded},
+	{folder: "cmd/aggregator", never: append([]string{grpc}, embedded...)},
 	{folder: "cmd/enforcer", never: embedded},
 }
 

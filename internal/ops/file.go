@@ -52,9 +52,15 @@ func (o *Options) setEntry(key string, v *yaml.Node, given map[string]bool) erro
 	if f == nil || name == "config" {
 		return fmt.Errorf("unknown option %q; there are %s", key, strings.Join(o.names(), ", "))
 	}
-	text, ok := entryText(v)
+	takes, text, ok := "a value or a list of values", "", false
+	if _, table := f.Value.(Table); table {
+		takes = "a table of names and values"
+		text, ok = tableText(v)
+	} else {
+		text, ok = entryText(v)
+	}
 	if !ok {
-		return fmt.Errorf("option %q takes a value or a list of values", key)
+		return fmt.Errorf("option %q takes %s", key, takes)
 	}
 	if given[name] {
 		return nil
@@ -75,6 +81,22 @@ func entryText(v *yaml.Node) (text string, ok bool) {
 		if items[i], ok = entryText(n); !ok || n.Kind != yaml.ScalarNode {
 			return "", false
 		}
+	}
+	return strings.Join(items, ","), true
+}
+
+// tableText is a table as a flag would have it.
+func tableText(v *yaml.Node) (text string, ok bool) {
+	if v.Kind != yaml.MappingNode || len(v.Content) == 0 {
+		return "", false
+	}
+	var items []string
+	for i := 0; i+1 < len(v.Content); i += 2 {
+		name, value := v.Content[i], v.Content[i+1]
+		if name.Kind != yaml.ScalarNode || value.Kind != yaml.ScalarNode || value.ShortTag() == "!!null" {
+			return "", false
+		}
+		items = append(items, name.Value+"="+value.Value)
 	}
 	return strings.Join(items, ","), true
 }

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -154,6 +155,37 @@ func (l *List) Set(s string) error {
 		return errors.New("an empty list")
 	}
 	*l = parts
+	return nil
+}
+
+// Table is an option that is a table of names and values, written NAME=VALUE,…
+type Table map[string]string
+
+// Table adds a table option, empty by default.
+func (o *Options) Table(name, help string) Table {
+	t := Table{}
+	o.Var(t, name, help)
+	return t
+}
+
+func (t Table) String() string {
+	var items []string
+	for _, name := range slices.Sorted(maps.Keys(t)) {
+		items = append(items, name+"="+t[name])
+	}
+	return strings.Join(items, ",")
+}
+
+// Set replaces the whole table.
+func (t Table) Set(s string) error {
+	clear(t)
+	for item := range strings.SplitSeq(s, ",") {
+		name, value, ok := strings.Cut(strings.TrimSpace(item), "=")
+		if !ok || name == "" {
+			return fmt.Errorf("%q is not NAME=VALUE", item)
+		}
+		t[name] = value
+	}
 	return nil
 }
 

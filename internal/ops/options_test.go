@@ -237,3 +237,24 @@ func wantUsage(t *testing.T, err error, what ...string) {
 		}
 	}
 }
+
+// A table is NAME=VALUE,… as a flag, and a table in the file.
+func TestTable(t *testing.T) {
+	for about, args := range map[string][]string{
+		"flag": {"--entries", "a=x, b="},
+		"file": {"--config", write(t, "c.yaml", "entries: {a: x, b: ''}\n")},
+	} {
+		o := ops.NewOptions("test", "", io.Discard, env(nil).get)
+		table := o.Table("entries", "")
+		if err := o.Parse(args); err != nil || len(table) != 2 || table["a"] != "x" || table.String() != "a=x,b=" {
+			t.Errorf("%s: %v, %v", about, table, err)
+		}
+	}
+	for _, content := range []string{"entries: [a=x]", "entries: a", "entries:", "entries: {}", "entries: {a: {b: c}}", "entries: {a: }"} {
+		o := ops.NewOptions("test", "", io.Discard, env(nil).get)
+		o.Table("entries", "")
+		if err := o.Parse([]string{"--config", write(t, "c.yaml", content)}); err == nil {
+			t.Errorf("%s is accepted", content)
+		}
+	}
+}

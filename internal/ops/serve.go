@@ -16,17 +16,9 @@ import (
 // drainWithin is how long requests under way may take once the process was told to stop.
 const drainWithin = 10 * time.Second
 
-// Listen opens a listener, or says which option is to be changed.
-func Listen(option, addr string) (net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("--%s %s: %w", option, addr, err)
-	}
-	return l, nil
-}
-
-// Serve answers on l until ctx ends, then lets what is under way finish, for ten seconds.
-func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+// Serve answers on l until ctx ends, then lets what is under way finish, for ten seconds. tune changes
+// the server before it starts.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, tune ...func(*http.Server)) error {
 	s := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -34,6 +26,9 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
+	}
+	for _, change := range tune {
+		change(s)
 	}
 	drained := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -75,3 +70,7 @@ func Health(mux *http.ServeMux, ready func() error) {
 		_, _ = w.Write([]byte("ready\n"))
 	})
 }
+
+// Public bounds how long an answer may take, as profiles and other long ones would not have it: a client that
+// doesn't read must not hold a connection.
+func Public(s *http.Server) { s.WriteTimeout = 30 * time.Second }

@@ -1,0 +1,29 @@
+package decision
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// drainWithin is how long calls under way may take once the server was told to stop.
+const drainWithin = 10 * time.Second
+
+// ServeGRPC answers on l until ctx ends, then lets what is under way finish, for ten seconds.
+func ServeGRPC(ctx context.Context, l net.Listener, s *grpc.Server) error {
+	drained := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(drained)
+		cut := time.AfterFunc(drainWithin, s.Stop) // who takes longer is cut off
+		defer cut.Stop()
+		s.GracefulStop()
+	})
+	if err := s.Serve(l); stop() {
+		return fmt.Errorf("serve gRPC on %s: %w", l.Addr(), err)
+	}
+	<-drained
+	return nil
+}

@@ -1,0 +1,30 @@
+package envoylimit
+
+import (
+	"bytes"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+)
+
+// answer is an HTTP answer that goes out in a message: what WriteDenied gives elsewhere.
+type answer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func denied(d enforce.Decision, r *http.Request) *answer {
+	a := &answer{header: http.Header{}}
+	enforce.WriteDenied(a, r, d)
+	return a
+}
+
+func (a *answer) Header() http.Header         { return a.header }
+func (a *answer) WriteHeader(status int)      { a.status = status }
+func (a *answer) Write(p []byte) (int, error) { return a.body.Write(p) }
+
+// names are those of its headers, in order.
+func (a *answer) names() []string { return slices.Sorted(maps.Keys(a.header)) }

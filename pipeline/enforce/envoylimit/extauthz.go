@@ -1,0 +1,90 @@
+package envoylimit
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+
+	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Check implements ext_authz v3. Who asks is in the request's headers as in forward-auth, and the API is made of
+// its method and path unless a header names it. context_extensions, which a route's configuration sets and no
+// client can, win: api, uid, ip, attrs.NAME. Without any address there, it is the one that Envoy takes for the
+// client's.
+func (s *Server) Check(_ context.Context, req *authv3.CheckRequest) (*authv3.CheckResponse, error) {
+	r := req.GetAttributes().GetRequest().GetHttp()
+	header := headerOf(r)
+	api, dims := s.headers.ReadFor(header, cmp.Or(r.GetMethod(), http.MethodGet), r.GetPath())
+	for name, value := range req.GetAttributes().GetContextExtensions() {
+		switch {
+		case name == "api":
+			api = cmp.Or(value, api)
+		case name == "ip":
+			dims = set(dims, name, forwardauth.Address(value))
+		case name == "uid", known(name) && strings.HasPrefix(name, "attrs."):
+			dims = set(dims, name, value)
+		}
+	}
+	if !slices.ContainsFunc(dims, func(d event.Dim) bool { return d.Name == "ip" }) {
+		peer := req.GetAttributes().GetSource().GetAddress().GetSocketAddress().GetAddress()
+		dims = set(dims, "ip", forwardauth.Address(peer))
+	}
+	slices.SortFunc(dims, func(a, b event.Dim) int { return strings.Compare(a.Name, b.Name) })
+	d := s.decider.CheckDims(api, dims)
+	if d.Allowed {
+		return &authv3.CheckResponse{
+			Status:       &rpcstatus.Status{Code: int32(codes.OK)},
+			HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{}},
+		}, nil
+	}
+	a := denied(d, &http.Request{Method: r.GetMethod(), Header: header})
+	out := &authv3.DeniedHttpResponse{Status: &typev3.HttpStatus{Code: typev3.StatusCode(a.status)}, Body: a.body.String()}
+	for _, name := range a.names() {
+		out.Headers = append(out.Headers, &corev3.HeaderValueOption{
+			Header:       &corev3.HeaderValue{Key: strings.ToLower(name), Value: a.header.Get(name)},
+			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+		})
+	}
+	return &authv3.CheckResponse{
+		Status:       &rpcstatus.Status{Code: int32(codes.ResourceExhausted), Message: "over a limit"},
+		HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: out},
+	}, nil
+}
+
+// headerOf is the request's header, in whichever of its two forms Envoy was told to send it.
+func headerOf(r *authv3.AttributeContext_HttpRequest) http.Header {
+	header := make(http.Header, len(r.GetHeaders()))
+	for name, value := range r.GetHeaders() {
+		header.Add(name, value)
+	}
+	for _, h := range r.GetHeaderMap().GetHeaders() {
+		value := h.GetValue()
+		if len(h.GetRawValue()) > 0 {
+			value = string(h.GetRawValue())
+		}
+		header.Add(h.GetKey(), value)
+	}
+	return header
+}
+
+// set gives a dimension a value; "" leaves it as it is.
+func set(dims []event.Dim, name, value string) []event.Dim {
+	if value == "" {
+		return dims
+	}
+	if i := slices.IndexFunc(dims, func(d event.Dim) bool { return d.Name == name }); i >= 0 {
+		dims[i].Value = value
+		return dims
+	}
+	return append(dims, event.Dim{Name: name, Value: value})
+}

@@ -1,0 +1,109 @@
+package envoylimit
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// maxDescriptors bounds a request; Envoy sends a handful.
+const maxDescriptors = 1000
+
+// ShouldRateLimit implements RateLimitService v3. Each descriptor is one check, and has its status: OVER_LIMIT when
+// a verdict denies. The answer is OVER_LIMIT when one of them is, with the headers and the body of
+// enforce.WriteDenied for the one that ends last. Nothing is counted here: hits_addend and limits that the
+// request names have no effect, events count.
+func (s *Server) ShouldRateLimit(_ context.Context, req *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
+	if n := len(req.GetDescriptors()); n > maxDescriptors {
+		return nil, status.Errorf(codes.InvalidArgument, "%d descriptors, at most %d in one request", n, maxDescriptors)
+	}
+	out := &rlsv3.RateLimitResponse{
+		OverallCode: rlsv3.RateLimitResponse_OK,
+		Statuses:    make([]*rlsv3.RateLimitResponse_DescriptorStatus, len(req.GetDescriptors())),
+	}
+	var worst enforce.Decision
+	for i, descriptor := range req.GetDescriptors() {
+		api, dims := s.read(descriptor)
+		d := s.decider.CheckDims(api, dims)
+		out.Statuses[i] = descriptorStatus(d)
+		if !d.Allowed && (out.OverallCode == rlsv3.RateLimitResponse_OK || d.Until > worst.Until) {
+			out.OverallCode, worst = rlsv3.RateLimitResponse_OVER_LIMIT, d
+		}
+	}
+	if out.OverallCode == rlsv3.RateLimitResponse_OVER_LIMIT {
+		a := denied(worst, &http.Request{Method: http.MethodGet, Header: http.Header{}})
+		out.RawBody = a.body.Bytes()
+		for _, name := range a.names() {
+			out.ResponseHeadersToAdd = append(out.ResponseHeadersToAdd, &corev3.HeaderValue{Key: strings.ToLower(name), Value: a.header.Get(name)})
+		}
+	}
+	return out, nil
+}
+
+// read returns what a descriptor asks. Of entries with the same meaning, the first holds.
+func (s *Server) read(descriptor *ratelimitv3.RateLimitDescriptor) (api string, dims []event.Dim) {
+	var method, path string
+	for _, e := range descriptor.GetEntries() {
+		meaning, mapped := s.entries[e.GetKey()]
+		if !mapped {
+			meaning = e.GetKey()
+		}
+		switch value := e.GetValue(); meaning {
+		case "api":
+			api = cmp.Or(api, value)
+		case "method":
+			method = cmp.Or(method, value)
+		case "path":
+			path = cmp.Or(path, value)
+		case "ip":
+			dims = appendOnce(dims, "ip", forwardauth.Address(value))
+		default:
+			if known(meaning) {
+				dims = appendOnce(dims, meaning, value)
+			}
+		}
+	}
+	if api == "" && path != "" {
+		api = enforce.PathAPI(cmp.Or(method, http.MethodGet), path)
+	}
+	slices.SortFunc(dims, func(a, b event.Dim) int { return strings.Compare(a.Name, b.Name) })
+	return api, dims
+}
+
+func appendOnce(dims []event.Dim, name, value string) []event.Dim {
+	if value == "" || slices.ContainsFunc(dims, func(d event.Dim) bool { return d.Name == name }) {
+		return dims
+	}
+	return append(dims, event.Dim{Name: name, Value: value})
+}
+
+func descriptorStatus(d enforce.Decision) *rlsv3.RateLimitResponse_DescriptorStatus {
+	if d.Allowed {
+		return &rlsv3.RateLimitResponse_DescriptorStatus{Code: rlsv3.RateLimitResponse_OK}
+	}
+	out := &rlsv3.RateLimitResponse_DescriptorStatus{
+		Code:               rlsv3.RateLimitResponse_OVER_LIMIT,
+		DurationUntilReset: &durationpb.Duration{Seconds: d.RetryAfter()},
+	}
+	if limit := d.Limit(); limit > 0 { // a block by command has no limit
+		// The unit is unknown here: a verdict doesn't say what its window was.
+		out.CurrentLimit = &rlsv3.RateLimitResponse_RateLimit{
+			Name: d.Rule(), RequestsPerUnit: uint32(min(int64(limit/event.One), math.MaxUint32)),
+		}
+	}
+	return out
+}

@@ -1,0 +1,170 @@
+package envoylimit_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	grpccodes "google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/envoylimit"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+const (
+	ok   = rlsv3.RateLimitResponse_OK
+	over = rlsv3.RateLimitResponse_OVER_LIMIT
+)
+
+// Each descriptor is one check with a status of its own; one that is over its limit is enough.
+func TestRateLimitStatuses(t *testing.T) {
+	conn := dial(t, envoylimit.Config{Decider: tableOf(t,
+		block("uid", "42", "search.*"), block("ip", "203.0.113.9", "*"), block("attrs.device", "d1", "*"), block("uid", "7", "post.orders"))})
+	for _, c := range []struct {
+		entries string // of descriptors by |, of entries by blanks
+		want    []rlsv3.RateLimitResponse_Code
+	}{
+		{"uid=42 api=search.query", []rlsv3.RateLimitResponse_Code{over}},
+		{"uid=42 api=order.create", []rlsv3.RateLimitResponse_Code{ok}},
+		{"uid=42", []rlsv3.RateLimitResponse_Code{ok}}, // its verdict is about searches, and nobody says that this is one
+		{"ip=203.0.113.9", []rlsv3.RateLimitResponse_Code{over}},
+		{"remote_address=203.0.113.9", []rlsv3.RateLimitResponse_Code{over}},
+		{"remote_address=::ffff:203.0.113.9", []rlsv3.RateLimitResponse_Code{over}},
+		{"ip=elsewhere", []rlsv3.RateLimitResponse_Code{ok}},
+		{"attrs.device=d1 generic_key=x", []rlsv3.RateLimitResponse_Code{over}},
+		{"attrs.=d1 device=d1", []rlsv3.RateLimitResponse_Code{ok}},
+		{"uid=7 method=POST path=/orders?new=1", []rlsv3.RateLimitResponse_Code{over}},
+		{"uid=7 path=/orders", []rlsv3.RateLimitResponse_Code{ok}}, // a GET
+		{"uid=7 method=POST path=/orders api=get.orders", []rlsv3.RateLimitResponse_Code{ok}},
+		{"uid=41 uid=42 api=search.query", []rlsv3.RateLimitResponse_Code{ok}}, // the first holds
+		{"generic_key=x|uid=42 api=search.query|uid=43|uid=42 api=search.suggest", []rlsv3.RateLimitResponse_Code{ok, over, ok, over}},
+	} {
+		var all []*ratelimitv3.RateLimitDescriptor
+		for entries := range strings.SplitSeq(c.entries, "|") {
+			all = append(all, descriptor(strings.Fields(entries)...))
+		}
+		resp := limited(t, conn, all...)
+		want := ok
+		if slices.Contains(c.want, over) {
+			want = over
+		}
+		if got := codes(resp); !slices.Equal(got, c.want) || resp.GetOverallCode() != want {
+			t.Errorf("%s: %v, overall %v; want %v", c.entries, got, resp.GetOverallCode(), c.want)
+		}
+		if len(resp.GetResponseHeadersToAdd()) > 0 != (want == over) {
+			t.Errorf("%s: headers %v", c.entries, resp.GetResponseHeadersToAdd())
+		}
+	}
+	if resp := limited(t, conn); resp.GetOverallCode() != ok || len(resp.GetStatuses()) != 0 {
+		t.Errorf("no descriptor: %v", resp)
+	}
+}
+
+// What Envoy hands to the client is what the middleware would have answered.
+func TestRateLimitAnswer(t *testing.T) {
+	conn := dial(t, envoylimit.Config{Decider: tableOf(t, block("uid", "42", "*"))})
+	resp := limited(t, conn, descriptor("uid=42"))
+	got := map[string][]string{}
+	for _, h := range resp.GetResponseHeadersToAdd() {
+		got[h.GetKey()] = append(got[h.GetKey()], h.GetValue())
+	}
+	wantHeaders(t, got, denial)
+	var p enforce.Problem
+	if err := json.Unmarshal(resp.GetRawBody(), &p); err != nil || p.Rule != "search-combined" || p.Status != 429 || p.RetryAfter < 299 {
+		t.Errorf("%s: %v", resp.GetRawBody(), err)
+	}
+	s := resp.GetStatuses()[0]
+	if l := s.GetCurrentLimit(); l.GetName() != "search-combined" || l.GetRequestsPerUnit() != 100 {
+		t.Errorf("the limit is %v", l)
+	}
+	if d := s.GetDurationUntilReset().AsDuration().Seconds(); d < 299 || d > 300 {
+		t.Errorf("it is reset in %v s", d)
+	}
+}
+
+// Of several denials, the answer is about the one that ends last: an earlier return would be denied again.
+func TestRateLimitAnswerIsOfTheLastToEnd(t *testing.T) {
+	short, long := block("uid", "42", "*"), block("ip", "203.0.113.9", "*")
+	short.Rule, long.Rule, long.Until = "short", "long", long.Until+event.Hour
+	conn := dial(t, envoylimit.Config{Decider: tableOf(t, short, long)})
+	for _, order := range [][]string{{"uid=42", "ip=203.0.113.9"}, {"ip=203.0.113.9", "uid=42"}} {
+		resp := limited(t, conn, descriptor(order[0]), descriptor(order[1]))
+		var p enforce.Problem
+		if err := json.Unmarshal(resp.GetRawBody(), &p); err != nil || p.Rule != "long" {
+			t.Errorf("%v: %s", order, resp.GetRawBody())
+		}
+	}
+}
+
+// Names of entries are a setting, which wins over what they mean by themselves.
+func TestRateLimitEntries(t *testing.T) {
+	conn := dial(t, envoylimit.Config{
+		Decider: tableOf(t, block("uid", "42", "*"), block("ip", "203.0.113.9", "*"), block("attrs.plan", "free", "*")),
+		Entries: map[string]string{"user_id": "uid", "uid": "", "remote_address": "", "plan": "attrs.plan"},
+	})
+	for entry, want := range map[string]rlsv3.RateLimitResponse_Code{
+		"user_id=42": over, "uid=42": ok, "remote_address=203.0.113.9": ok, "ip=203.0.113.9": over, "plan=free": over,
+	} {
+		if got := limited(t, conn, descriptor(entry)).GetOverallCode(); got != want {
+			t.Errorf("%s: %v, want %v", entry, got, want)
+		}
+	}
+}
+
+// A verdict whose action is to log denies nothing, nor does one in shadow mode.
+func TestRateLimitWhatDoesNotDeny(t *testing.T) {
+	logged, shadow := block("uid", "1", "*"), block("uid", "2", "*")
+	logged.Action, shadow.Mode = verdict.ActLog, verdict.Shadow
+	conn := dial(t, envoylimit.Config{Decider: tableOf(t, logged, shadow)})
+	if resp := limited(t, conn, descriptor("uid=1"), descriptor("uid=2")); resp.GetOverallCode() != ok {
+		t.Errorf("%v", resp)
+	}
+}
+
+func TestTooManyDescriptors(t *testing.T) {
+	s, err := envoylimit.New(envoylimit.Config{Decider: tableOf(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &rlsv3.RateLimitRequest{Descriptors: make([]*ratelimitv3.RateLimitDescriptor, 1001)}
+	if _, err := s.ShouldRateLimit(t.Context(), req); status.Code(err) != grpccodes.InvalidArgument {
+		t.Errorf("%v", err)
+	}
+}
+
+// Whatever a peer sends that protobuf can read is answered, with a status for each descriptor.
+func FuzzRateLimitRequest(f *testing.F) {
+	seed, err := proto.Marshal(&rlsv3.RateLimitRequest{Domain: "shop", Descriptors: []*ratelimitv3.RateLimitDescriptor{descriptor("uid=42", "ip=203.0.113.9", "path=/a", "attrs.x=y")}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed)
+	f.Add([]byte{})
+	s, err := envoylimit.New(envoylimit.Config{Decider: tableOf(f, block("uid", "42", "*"))})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var req rlsv3.RateLimitRequest
+		if proto.Unmarshal(data, &req) != nil {
+			return
+		}
+		resp, err := s.ShouldRateLimit(t.Context(), &req)
+		if err != nil {
+			return
+		}
+		if len(resp.GetStatuses()) != len(req.GetDescriptors()) {
+			t.Errorf("%d statuses for %d descriptors", len(resp.GetStatuses()), len(req.GetDescriptors()))
+		}
+		if _, err := proto.Marshal(resp); err != nil {
+			t.Errorf("the answer can't be sent: %v", err)
+		}
+	})
+}

@@ -1,0 +1,72 @@
+package envoylimit
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+
+	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
+)
+
+// Config says what a Server answers from.
+type Config struct {
+	Decider forwardauth.Decider // required; *enforce.Table is one
+
+	// Headers name who asks, for ext_authz: the same as for forward-auth. The method and the path are the
+	// request's own, so Method and Path are not used.
+	Headers forwardauth.Headers
+
+	// Entries say what the entries of a rate limit descriptor are, by their keys: "uid", "ip", "api",
+	// "attrs.NAME", or "method" and "path", of which the API is made where none is given. These names stand for
+	// themselves, and remote_address, which Envoy calls the client's address, is "ip". Other entries are
+	// ignored; one that is mapped to "" is, too.
+	Entries map[string]string
+}
+
+// Server is both services. Make it with New.
+type Server struct {
+	authv3.UnimplementedAuthorizationServer
+	rlsv3.UnimplementedRateLimitServiceServer
+
+	decider forwardauth.Decider
+	headers forwardauth.Headers
+	entries map[string]string
+}
+
+// New checks cfg.
+func New(cfg Config) (*Server, error) {
+	s := &Server{decider: cfg.Decider, headers: cfg.Headers.WithDefaults(), entries: map[string]string{"remote_address": "ip"}}
+	var errs []error
+	if cfg.Decider == nil {
+		errs = append(errs, errors.New("envoylimit: Decider is required"))
+	}
+	for _, key := range slices.Sorted(maps.Keys(cfg.Entries)) {
+		if to := cfg.Entries[key]; to != "" && !known(to) {
+			errs = append(errs, fmt.Errorf("envoylimit: the entry %q is %q; want uid, ip, api, method, path or attrs.NAME", key, to))
+		}
+		s.entries[key] = cfg.Entries[key]
+	}
+	return s, errors.Join(errs...)
+}
+
+// Register adds both services.
+func (s *Server) Register(to grpc.ServiceRegistrar) {
+	rlsv3.RegisterRateLimitServiceServer(to, s)
+	authv3.RegisterAuthorizationServer(to, s)
+}
+
+// known reports whether an entry may have this meaning.
+func known(meaning string) bool {
+	switch meaning {
+	case "uid", "ip", "api", "method", "path":
+		return true
+	}
+	name, ok := strings.CutPrefix(meaning, "attrs.")
+	return ok && name != ""
+}

@@ -1,0 +1,85 @@
+package forwardauth
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Decider answers a check. *enforce.Table is one.
+type Decider interface {
+	CheckDims(api string, dims []event.Dim) enforce.Decision
+}
+
+// Config says what a Handler answers from.
+type Config struct {
+	Decider Decider // required
+	Headers Headers // where the proxy says who asks; the zero value has the usual names
+
+	// AllowStatus lets a request through: 204 (also 0) or 200, for proxies that want exactly that.
+	AllowStatus int
+}
+
+// Handler answers a proxy's questions: with AllowStatus, or as enforce.WriteDenied does. A question whose query has
+// denied=403 (or 401) gets that status instead of 429, with the same headers and body: nginx's auth_request
+// takes no other.
+type Handler struct {
+	cfg Config
+}
+
+// New checks cfg.
+func New(cfg Config) (*Handler, error) {
+	cfg.Headers = cfg.Headers.WithDefaults()
+	cfg.AllowStatus = cmp.Or(cfg.AllowStatus, http.StatusNoContent)
+	if cfg.Decider == nil {
+		return nil, errors.New("forwardauth: Decider is required")
+	}
+	if cfg.AllowStatus != http.StatusNoContent && cfg.AllowStatus != http.StatusOK {
+		return nil, fmt.Errorf("forwardauth: it lets through with 200 or 204, not %d", cfg.AllowStatus)
+	}
+	return &Handler{cfg}, nil
+}
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	api, dims := h.cfg.Headers.Read(r.Header)
+	d := h.cfg.Decider.CheckDims(api, dims)
+	if d.Allowed {
+		w.WriteHeader(h.cfg.AllowStatus)
+		return
+	}
+	switch r.URL.RawQuery {
+	case "denied=401":
+		w = &restated{w, http.StatusUnauthorized}
+	case "denied=403":
+		w = &restated{w, http.StatusForbidden}
+	}
+	enforce.WriteDenied(w, r, d)
+}
+
+// ExtAuthz answers Envoy's ext_authz over HTTP, which sends the original request's method and, behind
+// prefix, its path, and which lets through by exactly 200. Serve it without a ServeMux in front: that redirects
+// paths such as //search, and to Envoy a redirect is a denial.
+func (h *Handler) ExtAuthz(prefix string) http.Handler {
+	prefix = strings.TrimSuffix(prefix, "/")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		api, dims := h.cfg.Headers.ReadFor(r.Header, r.Method, strings.TrimPrefix(r.URL.EscapedPath(), prefix))
+		if d := h.cfg.Decider.CheckDims(api, dims); !d.Allowed {
+			enforce.WriteDenied(w, r, d)
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+	})
+}
+
+// restated answers with another status.
+type restated struct {
+	http.ResponseWriter
+	status int
+}
+
+func (r *restated) WriteHeader(int) { r.ResponseWriter.WriteHeader(r.status) }
