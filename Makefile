@@ -27,7 +27,7 @@ check: ## all that CI runs
 
 e2e: kafka-up ## every test, race detector on, on real Kafka and Redis
 	@TALLYGATE_TEST_KAFKA=127.0.0.1:$$(<$(RUN)/kafka/port) TALLYGATE_TEST_REDIS=127.0.0.1:$$(<$(RUN)/redis/port) \
-	  TALLYGATE_TEST_REQUIRE=1 go test -race -count=1 -timeout 20m $(TESTFLAGS) ./...
+	  PATH="$$(scripts/proxies.sh install):$$PATH" TALLYGATE_TEST_REQUIRE=1 go test -race -count=1 -timeout 20m $(TESTFLAGS) ./...
 
 chaos: ## plans of faults, compared with a model: make chaos SEED=1 RUNS=3 EVENTS=500000; all settings: scripts/chaos.sh
 	@scripts/chaos.sh

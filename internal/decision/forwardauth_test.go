@@ -85,6 +85,41 @@ func TestForwardAuthByOriginalRequest(t *testing.T) {
 	}
 }
 
+// With the settings that their recipes name, Traefik and APISIX are understood as they ask, and what a client adds to
+// the headers that they always set changes nothing. Traefik's request is that of its ForwardAuth with trustForwardHeader
+// false, APISIX's that of its forward-auth plugin.
+func TestForwardAuthAsTraefikAndAPISIXAsk(t *testing.T) {
+	r := newRig(t, func(c *decision.Config) {
+		c.Headers = forwardauth.Headers{UID: "X-User", IP: "X-Forwarded-For", Method: "X-Forwarded-Method", Path: "X-Forwarded-Uri"}
+	}).blocks(block("u", "uid", "42", only("post.orders.new")), block("a", "ip", "203.0.113.9"))
+	for about, set := range map[string]string{
+		"Traefik": "X-Forwarded-Proto: https|X-Forwarded-Host: shop.example|X-Forwarded-Port: 443|X-Forwarded-Server: t1|X-Real-Ip: 203.0.113.8|",
+		"APISIX":  "X-Forwarded-Proto: https|X-Forwarded-Host: shop.example|",
+	} {
+		for request, status := range map[string]int{
+			"X-Forwarded-Method: POST|X-Forwarded-Uri: /orders/new?x=1|X-Forwarded-For: 203.0.113.8|X-User: 42":                                                     429,
+			"X-Forwarded-Method: POST|X-Forwarded-Uri: /orders/new?x=1|X-Forwarded-For: 203.0.113.8|X-User: 43":                                                     204,
+			"X-Forwarded-Method: GET|X-Forwarded-Uri: /orders/new|X-Forwarded-For: 203.0.113.8|X-User: 42":                                                          204,
+			"X-Forwarded-Method: GET|X-Forwarded-Uri: /|X-Forwarded-For: 203.0.113.9":                                                                               429,
+			"X-Forwarded-Method: GET|X-Forwarded-Uri: /|X-Forwarded-For: 198.51.100.1, 203.0.113.9":                                                                 429,
+			"X-Forwarded-Method: POST|X-Forwarded-Uri: /orders/new|X-Forwarded-For: 203.0.113.8|X-User: 42|X-Original-Uri: /x|X-Original-Method: GET|X-Real-Ip: ::": 429,
+		} {
+			if resp := r.ask(strings.Split(set+request, "|")...); resp.StatusCode != status {
+				t.Errorf("%s, %s: %s, want %d", about, request, resp.Status, status)
+			}
+		}
+	}
+}
+
+// Traefik, Caddy and APISIX always set X-Forwarded-*: without any setting, a client of theirs gains nothing by the
+// headers of nginx.
+func TestForwardedHeadersComeFirst(t *testing.T) {
+	r := newRig(t).blocks(block("r", "uid", "42", only("post.orders")))
+	if resp := r.ask("X-Tallygate-Uid: 42", "X-Forwarded-Method: POST", "X-Forwarded-Uri: /orders", "X-Original-Uri: /x", "X-Original-Method: GET", "X-Original-Url: http://a/x"); resp.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("%s", resp.Status)
+	}
+}
+
 // A client must not choose its API by the header of another kind of proxy.
 func TestForwardAuthTrustsTheHeadersItIsTold(t *testing.T) {
 	r := newRig(t, func(c *decision.Config) {

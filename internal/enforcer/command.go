@@ -109,8 +109,8 @@ func proxyOptions(o *ops.Options, c *decision.Config) {
 	o.StringVar(&c.Headers.IP, "ip-header", "X-Tallygate-Ip", "`header` with the client's address, for forward-auth")
 	o.StringVar(&c.Headers.API, "api-header", "X-Tallygate-Api", "`header` with the API, for forward-auth; without it the API is method and path")
 	o.StringVar(&c.Headers.AttrPrefix, "attr-prefix", "X-Tallygate-Attr-", "`prefix` of headers with attributes, for forward-auth")
-	o.StringVar(&c.Headers.Method, "method-header", "", "`header` with the original method, for forward-auth (default: X-Original-Method, X-Forwarded-Method); name the one that your proxy sets, so that no client can")
-	o.StringVar(&c.Headers.Path, "path-header", "", "`header` with the original path, for forward-auth (default: X-Original-Uri, X-Forwarded-Uri, X-Original-Url)")
+	o.StringVar(&c.Headers.Method, "method-header", "", "`header` with the original method, for forward-auth (default: X-Forwarded-Method, X-Original-Method); name the one that your proxy sets, so that no client can")
+	o.StringVar(&c.Headers.Path, "path-header", "", "`header` with the original path, for forward-auth (default: X-Forwarded-Uri, X-Original-Uri, X-Original-Url)")
 	o.IntVar(&c.AllowStatus, "allow-status", http.StatusNoContent, "`status` by which forward-auth lets through: 204 or 200")
 	c.Entries = o.Table("rls-entries", "`NAME=MEANING,…`: what entries of rate limit descriptors are, if not uid, ip, api, method, path or attrs.NAME by name")
 }

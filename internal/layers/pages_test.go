@@ -130,3 +130,29 @@ func TestGoInPagesIsOfTheExamples(t *testing.T) {
 		}
 	})
 }
+
+// What the page on proxies shows of a configuration is a part of a file that a test runs a proxy with.
+func TestConfigurationsInPagesAreOfTheExamples(t *testing.T) {
+	var examples strings.Builder
+	eachFile(t, func(path string, content []byte) {
+		if strings.HasPrefix(path, "examples/proxies/") {
+			examples.Write(content)
+			examples.WriteString("\x00") // nothing shown runs from one file into the next
+		}
+	})
+	found := 0
+	eachPage(t, func(path, text string) {
+		for _, m := range fence.FindAllStringSubmatch(text, -1) {
+			switch {
+			case path != "docs/proxies.md" && m[1] != "nginx" && m[1] != "caddy" && m[1] != "haproxy" && m[1] != "lua", m[1] == "console":
+			case !strings.Contains(examples.String(), m[2]):
+				t.Errorf("%s shows a configuration that is in no example:\n%s", path, m[2])
+			default:
+				found++
+			}
+		}
+	})
+	if found < 8 {
+		t.Errorf("%d configurations found", found)
+	}
+}

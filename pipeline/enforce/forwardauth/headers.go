@@ -29,8 +29,8 @@ type Headers struct {
 // themselves, and ingress-nginx with a whole URL. A client can send those that its proxy doesn't set:
 // Headers.Method and Path name the ones to trust.
 var (
-	MethodHeaders = []string{"X-Original-Method", "X-Forwarded-Method"}
-	PathHeaders   = []string{"X-Original-Uri", "X-Forwarded-Uri", "X-Original-Url"}
+	MethodHeaders = []string{"X-Forwarded-Method", "X-Original-Method"}
+	PathHeaders   = []string{"X-Forwarded-Uri", "X-Original-Uri", "X-Original-Url"}
 )
 
 // WithDefaults returns h with a name for each header.

@@ -1,0 +1,250 @@
+// Package proxies drives real proxies, with the configurations of this folder, against the decision server.
+package proxies
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/tallygate/tallygate/internal/decision"
+	"github.com/tallygate/tallygate/internal/enforcer"
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is for programs that start and stop.
+const patience = time.Minute
+
+// rig is an app, and a decision server whose blocklist denies user 42 GET /search, and one address everything.
+type rig struct {
+	t        *testing.T
+	app      *httptest.Server
+	http     string // the decision server's addresses
+	grpc     string
+	stopOnce func()
+	proxy    string // the proxy's address
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, proxy: freeAddr(t)}
+	r.app = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.URL.Path == "/forbidden" {
+			http.Error(w, "the app says no", http.StatusForbidden)
+			return
+		}
+		fmt.Fprintf(w, "the app got %s %s and %q", r.Method, r.URL.Path, body)
+	}))
+	t.Cleanup(r.app.Close)
+
+	rds := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	now := event.FromTime(time.Now())
+	block := func(dim, value, api string) verdict.Verdict {
+		return verdict.Verdict{Rule: "search-combined", Key: []event.Dim{{Name: dim, Value: value}}, Action: verdict.ActBlock, APIs: []string{api},
+			Count: 101 * event.One, Limit: 100 * event.One, Since: now, Until: now + 5*event.Minute}
+	}
+	servers.Blocklist(t, rds, "tallygate", block("uid", "42", "get.search"), block("uid", "7", "post.search"), block("ip", "127.0.0.9", "*"),
+		block("uid", "-", "*")) // what some proxies write for a header that is absent: that must be nobody
+
+	listen := func() net.Listener {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	log, err := ops.NewLogger(t.Output(), "error", "text")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &enforcer.Program{Config: decision.Config{MaxStaleness: time.Hour}, Redis: rds, Prefix: "tallygate",
+		HTTP: listen(), GRPC: listen(), Registry: ops.NewRegistry("test"), Log: log}
+	r.http, r.grpc = e.HTTP.Addr().String(), e.GRPC.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	r.stopOnce = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the decision server ends with %v", err)
+		}
+		_ = rds.Close()
+	})
+	t.Cleanup(r.stopOnce)
+	r.eventually("the decision server is ready", func() bool {
+		resp, err := http.Get("http://" + r.http + "/readyz")
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	http.DefaultClient.CloseIdleConnections()
+	return r
+}
+
+// program finds a proxy, or skips the test (fails it where all tests are required).
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		path, err = exec.LookPath("/usr/sbin/" + name)
+	}
+	if err != nil {
+		if os.Getenv("TALLYGATE_TEST_REQUIRE") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	return path
+}
+
+// config writes a file of this folder into dir, with the rig's addresses for the usual ones, and with changes (pairs
+// of old and new, each of which must be there).
+func (r *rig) config(dir, name string, changes ...string) string {
+	r.t.Helper()
+	src, err := os.ReadFile(name)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	text := string(src)
+	for i := 0; i < len(changes); i += 2 {
+		if !strings.Contains(text, changes[i]) {
+			r.t.Fatalf("%s has no %q", name, changes[i])
+		}
+		text = strings.ReplaceAll(text, changes[i], changes[i+1])
+	}
+	var all []string
+	for usual, addr := range map[string]string{"8008": r.proxy, "8000": r.app.Listener.Addr().String(), "8080": r.http, "8082": r.grpc} {
+		_, port, _ := net.SplitHostPort(addr)
+		all = append(all, "127.0.0.1:"+usual, addr, "port_value: "+usual+"}", "port_value: "+port+"}")
+	}
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(strings.NewReplacer(all...).Replace(text)), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	return path
+}
+
+// start starts a proxy that runs in the foreground, and returns when it listens. It ends with the test.
+func (r *rig) start(dir, program string, args ...string) {
+	r.t.Helper()
+	cmd := exec.Command(program, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir) // Caddy writes there
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(exited)
+	}()
+	r.t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // and whatever it has started
+		<-exited
+		if r.t.Failed() {
+			r.t.Logf("%s said:\n%s", filepath.Base(program), &said)
+		}
+	})
+	r.eventually(filepath.Base(program)+" listens", func() bool {
+		select {
+		case <-exited:
+			r.t.Fatalf("it has ended: %v", cmd.ProcessState)
+		default:
+		}
+		c, err := net.Dial("tcp", r.proxy)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+}
+
+// answer is what a client of the proxy gets.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// ask sends a request through the proxy; headers are NAME: value.
+func (r *rig) ask(method, path string, headers ...string) answer {
+	r.t.Helper()
+	return r.askFrom("", method, path, headers...)
+}
+
+// askFrom is ask from a local address.
+func (r *rig) askFrom(local, method, path string, headers ...string) answer {
+	r.t.Helper()
+	var body io.Reader
+	if method == http.MethodPost {
+		body = strings.NewReader("what was posted")
+	}
+	req, err := http.NewRequestWithContext(r.t.Context(), method, "http://"+r.proxy+path, body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Set(name, value)
+	}
+	dialer := &net.Dialer{}
+	if local != "" {
+		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(local)}
+	}
+	transport := &http.Transport{DialContext: dialer.DialContext}
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport, Timeout: patience}).Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(content)}
+}
+
+func (r *rig) eventually(what string, ok func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}

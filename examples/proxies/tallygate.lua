@@ -1,0 +1,31 @@
+-- http-request lua.tallygate asks the decision server, and answers for it those whom it denies.
+-- While it is away, txn.tallygate is "away", and the configuration decides.
+local url = "http://127.0.0.1:8080/v1/forward-auth"
+
+core.register_action("tallygate", { "http-req" }, function(txn)
+  local headers = {
+    ["x-original-method"] = { txn.sf:method() },
+    ["x-original-uri"] = { txn.sf:pathq() },
+    ["x-tallygate-ip"] = { txn.sf:src() },
+  }
+  local user = txn.sf:req_hdr("x-user") -- what your authentication says
+  if user ~= "" then
+    headers["x-tallygate-uid"] = { user }
+  end
+
+  local answer = core.httpclient():get { url = url, headers = headers, timeout = 250 }
+  if answer.status == 204 then
+    return
+  end
+  if answer.status ~= 429 then
+    txn:set_var("txn.tallygate", "away")
+    return
+  end
+  local reply = txn:reply { status = 429, reason = "Too Many Requests", body = answer.body }
+  for _, name in ipairs { "retry-after", "ratelimit", "ratelimit-policy", "content-type", "cache-control" } do
+    for _, value in pairs(answer.headers[name] or {}) do
+      reply:add_header(name, value)
+    end
+  end
+  txn:done(reply)
+end)
