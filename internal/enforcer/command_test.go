@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,15 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		ctx, stop := ops.Stoppable(context.Background())
+		status := Command(ctx, os.Args[1:], os.Stdout, os.Stderr, func(string) string { return "" })
+		stop()
+		os.Exit(status)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // The public options are there by name, as flags and in the environment.
 func TestPublicOptions(t *testing.T) {

@@ -1,0 +1,33 @@
+package blocklist
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+)
+
+// Whatever an entry of the stream holds, it is taken or passed over, and the feed moves on exactly when the entry
+// follows.
+func FuzzStreamEntry(f *testing.F) {
+	f.Add("7-1", "", "a", "uid=42|r", `{"rule":"r","key":{"uid":"42"},"state":"block","mode":"enforce","action":"block","apis":["*"],"count":6,"limit":5,"since":"2026-11-21T10:00:00Z","until":"2099-11-21T10:05:00Z","seq":1}`, "")
+	f.Add("7-1", "", "a", "", "", "1795272298355000")
+	f.Add("7-2", "x", "", "\x00|", "{}", "-1")
+	table, err := enforce.NewTable(enforce.Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	feed := &Feed{cfg: FeedConfig{Logger: quiet()}}
+	f.Fuzz(func(t *testing.T, id, predecessor, stamp, key, value, heartbeat string) {
+		s := &shardFeed{f: feed, sink: table}
+		at := place{epoch: 7}
+		entry := redis.XMessage{ID: id, Values: map[string]any{"p": predecessor, "s": stamp, "k": key, "v": value, "h": heartbeat}}
+		out := delivery{s: s}
+		err := s.walk(&at, []redis.XMessage{entry}, out.change)
+		out.flush()
+		if follows := (place{epoch: 7}).follows(id, predecessor); follows != (err == nil) || follows != (at == place{7, 1, stamp}) && follows {
+			t.Errorf("it follows: %v; error %v, now at %+v", follows, err, at)
+		}
+	})
+}
