@@ -1,0 +1,109 @@
+// Command shop is a shop of two services, search and orders, that have nothing in common but Kafka and Redis. Start
+// `tallygate dev --rules examples/shop/rules.yaml --input none`, then both:
+//
+//	go run ./examples/shop --service search --listen 127.0.0.1:8001
+//	go run ./examples/shop --service orders --listen 127.0.0.1:8002
+//	curl -i -H 'X-User: 42' localhost:8001/search
+//	curl -i -H 'X-User: 42' -X POST 'localhost:8002/orders?discounted=true&total=20'
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tallygate/tallygate/pipeline/blocklist"
+	"github.com/tallygate/tallygate/pipeline/emit"
+	"github.com/tallygate/tallygate/pipeline/enforce"
+)
+
+func main() {
+	service := flag.String("service", "search", "search or orders")
+	listen := flag.String("listen", "127.0.0.1:8001", "where the service listens")
+	kafka := flag.String("kafka", "127.0.0.1:9092", "where events go")
+	redisAddr := flag.String("redis", "127.0.0.1:6379", "where the blocklist is")
+	prefix := flag.String("prefix", "tallygate", "what all names of the installation begin with")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	l, err := net.Listen("tcp", *listen)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Printf("%s is open at http://%s", *service, l.Addr())
+	if err := run(ctx, *service, l, *kafka, *redisAddr, *prefix); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// services make the handler of each service.
+var services = map[string]func(*shop) http.Handler{"search": search, "orders": orders}
+
+// shop is what a service needs.
+type shop struct {
+	emitter *emit.Emitter
+	table   *enforce.Table
+}
+
+// run serves until ctx ends, and then sends what is queued.
+func run(ctx context.Context, service string, l net.Listener, kafka, redisAddr, prefix string) error {
+	handler := services[service]
+	if handler == nil {
+		return fmt.Errorf("no service %q", service)
+	}
+	emitter, err := emit.New(emit.Config{Brokers: []string{kafka}, Prefix: prefix})
+	if err != nil {
+		return err
+	}
+	table, err := enforce.NewTable(enforce.Config{})
+	if err != nil {
+		return err
+	}
+	client := redis.NewClient(&redis.Options{Addr: redisAddr})
+	defer func() { _ = client.Close() }()
+	feed, err := blocklist.NewFeed(blocklist.FeedConfig{Redis: client, Prefix: prefix})
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: handler(&shop{emitter, table}), ReadHeaderTimeout: 5 * time.Second}
+
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return table.Run(ctx) })
+	g.Go(func() error { // while Redis is away it tries again
+		if err := feed.Run(ctx, table); ctx.Err() == nil {
+			return err
+		}
+		return nil
+	})
+	g.Go(func() error {
+		defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+		if err := server.Serve(l); ctx.Err() == nil {
+			return err
+		}
+		return nil
+	})
+	err = g.Wait()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if closed := emitter.Close(last); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// user says who a request is from. A real shop asks its authentication.
+func user(r *http.Request) string { return r.Header.Get("X-User") }
+
+// limited answers 429, from memory, to those who may not use the API now.
+func (s *shop) limited(api func(*http.Request) string, next http.HandlerFunc) http.Handler {
+	return enforce.Middleware(s.table, enforce.Options{UID: user, API: api})(next)
+}

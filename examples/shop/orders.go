@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// credit is what everybody can pay.
+const credit = 1000
+
+// orders takes orders. Whether one counts is known only when it is through: what can't be paid doesn't.
+func orders(s *shop) http.Handler {
+	discounted := func(r *http.Request) bool { return r.URL.Query().Get("discounted") == "true" }
+	api := func(r *http.Request) string {
+		if discounted(r) {
+			return "order.discount" // what the rule's verdict is about
+		}
+		return "order.create"
+	}
+	order := func(w http.ResponseWriter, r *http.Request) {
+		total, err := strconv.Atoi(r.URL.Query().Get("total"))
+		outcome := "success"
+		if err != nil || total > credit {
+			outcome = "failure"
+			http.Error(w, "not paid", http.StatusPaymentRequired)
+		} else {
+			fmt.Fprintln(w, "ordered")
+		}
+		s.emitter.Emit(event.Event{UID: user(r), API: "order.create", Outcome: outcome, Attrs: []event.Attr{
+			{Name: "discounted", Value: event.Value{Kind: event.Bool, Text: strconv.FormatBool(discounted(r))}},
+		}})
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders", s.limited(api, order))
+	return mux
+}
