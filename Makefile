@@ -6,7 +6,7 @@ RUN  ?= .run
 LINT := go tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 30s
 
-.PHONY: help test race lint check e2e chaos kafka-up kafka-down compose-check fuzz bench bench-throughput bench-latency cover
+.PHONY: help test race lint check e2e chaos kafka-up kafka-down compose-check fuzz bench bench-throughput bench-latency bench-decision cover
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -57,6 +57,9 @@ bench-throughput: kafka-up ## events per CPU-second beside a bare consumer; pass
 
 bench-latency: kafka-up ## from Emit to denied in another process; pass ARGS='--rates 5000 --attack 10000'
 	go run ./internal/bench/latency --kafka 127.0.0.1:$$(<$(RUN)/kafka/port) --redis 127.0.0.1:$$(<$(RUN)/redis/port) $(ARGS)
+
+bench-decision: ## the decision server under load, beside envoyproxy/ratelimit and a Redis script; ARGS='ROUNDS SECONDS'
+	scripts/bench-decision.sh $(ARGS)
 
 cover: ## the fast suite's coverage, by function, in cover.out
 	go test -coverpkg=./... -coverprofile=cover.out ./... && go tool cover -func=cover.out | tail -1
