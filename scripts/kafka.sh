@@ -144,13 +144,21 @@ start() {
       { cat "$dir/format.log" >&2; die "cannot format $data"; }
   fi
   [[ ! -f $dir/kafka.log ]] || mv "$dir/kafka.log" "$dir/kafka.log.before"
-  LD_PRELOAD=${KAFKA_PRELOAD:-} setsid nohup "${java[@]}" -Xms256m "-Xmx${KAFKA_HEAP:-1g}" -XX:ParallelGCThreads=2 \
-    kafka.Kafka "$dir/server.properties" >"$dir/kafka.log" 2>&1 </dev/null &
-  echo $! >"$dir/pid"
-
+  launch() {
+    LD_PRELOAD=${KAFKA_PRELOAD:-} setsid nohup "${java[@]}" -Xms256m "-Xmx${KAFKA_HEAP:-1g}" -XX:ParallelGCThreads=2 \
+      kafka.Kafka "$dir/server.properties" >"$dir/kafka.log" 2>&1 </dev/null &
+    echo $! >"$dir/pid"
+  }
+  launch
   local deadline=$((SECONDS + 120))
   until grep -q 'Kafka Server started' "$dir/kafka.log" && answers "$port"; do
     if ! kill -0 "$(<"$dir/pid")" 2>/dev/null || ((SECONDS >= deadline)); then
+      # A port that another program has for a moment, or that the broker before has not quite left.
+      if ((SECONDS < deadline)) && grep -q 'BindException' "$dir/kafka.log"; then
+        sleep 1
+        launch
+        continue
+      fi
       tail -30 "$dir/kafka.log" >&2
       end "$dir" KILL
       die "the broker does not start"

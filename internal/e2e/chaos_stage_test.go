@@ -63,7 +63,7 @@ func newStage(t *testing.T, p *plan) *stage {
 	for range len(p.aggregators) + 2 {
 		g := newGate(t, true)
 		gates = append(gates, g)
-		behind = append(behind, servers.Listener{Addr: freeAddr(t), Proxy: g.addr})
+		behind = append(behind, servers.Listener{Addr: strings.Replace(freeAddr(t), "127.0.0.1", "127.0.0.2", 1), Proxy: g.addr}) // where nobody else looks for a port
 	}
 	s.kafka = servers.StartKafkaBehind(t, map[string]string{"log.cleaner.backoff.ms": "100"}, behind)
 	for i, g := range gates {
