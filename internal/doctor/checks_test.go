@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +48,16 @@ func TestAPrincipalThatMayNotUseItsTransactionalIDs(t *testing.T) {
 	r := examine(t, Config{Kafka: brokers(k.ListenAddrs()...)})
 	wants(t, r, "acls", Fail, "may not Write the transactional ids tallygate-*", "--operation Write --transactional-id tallygate- --resource-pattern-type prefixed")
 	wants(t, r, "fencing", Warn, "not tried")
+}
+
+func TestMembersWithOtherRules(t *testing.T) {
+	if r := judgeRules(map[string][]string{"0123456789": {"a:1", "b:1"}}); r != nil {
+		t.Errorf("members that are alike: %+v", r)
+	}
+	r := judgeRules(map[string][]string{"0123456789": {"a:1", "b:1"}, "": {"c:1"}})
+	if len(r) != 1 || r[0].Status != Warn || !strings.Contains(r[0].Detail, "01234567: a:1, b:1; unknown: c:1") {
+		t.Errorf("members that differ: %+v", r)
+	}
 }
 
 func TestAnOldBroker(t *testing.T) {

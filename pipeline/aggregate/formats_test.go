@@ -108,7 +108,7 @@ func (r *rig) appendAsOwner(topic string, partition int32, rec fenced.Record) {
 	if err := w.Flush(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { <-ended })
+	r.t.Cleanup(func() { _ = <-ended })
 }
 
 // asOwner is what an aggregator takes a partition over with.

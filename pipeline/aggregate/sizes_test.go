@@ -61,8 +61,8 @@ func (r *rig) set(topic, key, value string) {
 		r.t.Fatal(err)
 	}
 	eventually(r.t, "the broker knows it", func() bool {
-		entries, err := admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{key}})
-		return err == nil && len(entries) == 1 && entries[0].Value == value
+		is, err := admin.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{key}}}, sarama.DescribeConfigsOptions{})
+		return err == nil && len(is) == 1 && len(is[0].Configs) == 1 && is[0].Configs[0].Value == value
 	})
 }
 

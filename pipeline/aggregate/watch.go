@@ -74,13 +74,11 @@ func (a *Aggregator) look() (map[string]topics.Topic, error) {
 	return have, nil
 }
 
-// sameTopics returns an error when one of the topics is gone, or is another one.
+// sameTopics returns an error when one of the topics is another one. One that is not there may
+// be unknown to a broker that has just started; who reads and writes it finds out.
 func sameTopics(were, have map[string]topics.Topic) error {
 	for name, was := range were {
-		switch is, ok := have[name]; {
-		case !ok:
-			return fmt.Errorf("topic %s is gone: was it deleted?", name)
-		case is.ID != was.ID:
+		if is, ok := have[name]; ok && is.ID != was.ID {
 			return fmt.Errorf("topic %s was created anew", name)
 		}
 	}
