@@ -322,9 +322,11 @@ func TestKeysThatFellSilentLeave(t *testing.T) {
 		set := compile(t, shortLived)
 		m := r.start(set)
 		r.ready(m)
+		var events []*event.Event
 		for _, uid := range uids(200) {
-			r.emit(hit(uid, "x.y"))
+			events = append(events, hit(uid, "x.y"))
 		}
+		r.emit(events...) // at once: the first must not leave before the last has come
 		keys := func() (n int) {
 			m.mu.RLock()
 			defer m.mu.RUnlock()
