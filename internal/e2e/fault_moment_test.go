@@ -30,7 +30,7 @@ func momentFaults() []*fault {
 	}
 	return []*fault{
 		starting("before its fence record is acknowledged", func(s *stage) *moment {
-			return &moment{match: appends(s.names.Table, keyIs(fenced.FenceKey)), after: true}
+			return &moment{match: appends(s.names.Table, fenced.IsFence), after: true}
 		}),
 		starting("between fence and recovery", func(s *stage) *moment {
 			return &moment{match: fetches(s.names.Table)}

@@ -41,6 +41,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	o.IntVar(&e.Shards, "shards", 1, "`number` of shards of the blocklist, as the aggregators have it")
 	o.DurationVar(&e.Config.MaxStaleness, "max-staleness", 10*time.Second, "`time` that the blocklist may be behind before /readyz says so")
 	o.DurationVar(&e.DrainDelay, "drain-delay", 0, "`time` for which it goes on answering after SIGTERM, while /readyz and gRPC's health say no, so that load balancers turn away first")
+	o.StringVar(&e.Snapshot, "snapshot", "", "`FILE` that a copy of the table is kept in, to enforce it after a start while Redis is away")
 	if err := o.ParseOnly(args); err != nil {
 		return nil, err
 	}

@@ -3,9 +3,12 @@ package enforcer
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +118,72 @@ func TestProgram(t *testing.T) {
 	}
 	if err := e.Redis.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// An enforcer that starts while Redis is away denies what the one before it knew.
+func TestSnapshotOption(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "blocklist")
+	server := miniredis.RunT(t)
+	addr := server.Addr()
+	publish(t, addr)
+	run := func(addr string, denied func(public string) bool) {
+		e, err := parse([]string{"--redis", addr, "--snapshot", file, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--log-level", "error"},
+			io.Discard, io.Discard, func(string) string { return "" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		for end := time.Now().Add(time.Minute); !denied(e.HTTP.Addr().String()); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("42 is not denied after a minute")
+			}
+		}
+		stop()
+		if err := errors.Join(<-ended, e.Redis.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	status := func(public, path string) int {
+		req, err := http.NewRequest(http.MethodGet, "http://"+public+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Tallygate-Uid", "42")
+		req.Header.Set("X-Tallygate-Api", "any")
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	run(addr, func(public string) bool {
+		return status(public, "/v1/forward-auth") == 429 && status(public, "/readyz") == 200
+	})
+	server.Close()
+	run(addr, func(public string) bool {
+		return status(public, "/v1/forward-auth") == 429 && status(public, "/readyz") == 503
+	})
+}
+
+// publish writes a block of 42 by the layout that the reference documents.
+func publish(t *testing.T, addr string) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	now := time.Now().UTC()
+	v := fmt.Sprintf(`{"rule":"r","key":{"uid":"42"},"state":"block","mode":"enforce","action":"block","apis":["*"],"count":2,"limit":1,"since":%q,"until":%q,"seq":1}`,
+		now.Add(-time.Second).Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339))
+	hash, stream := "{tallygate:0}:verdicts", "{tallygate:0}:changes"
+	if err := errors.Join(
+		client.XAdd(t.Context(), &redis.XAddArgs{Stream: stream, ID: "1-1", Values: []any{"s", "a", "p", "", "h", "1"}}).Err(),
+		client.HSet(t.Context(), hash, "uid=42|r", v, "\x00epoch", "1", "\x00n", "1", "\x00stamp", "a", "\x00applied", now.UnixMicro()).Err(),
+	); err != nil {
+		t.Fatal(err)
 	}
 }
 

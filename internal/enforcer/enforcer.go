@@ -28,6 +28,7 @@ type Program struct {
 	Redis    redis.UniversalClient
 	Prefix   string
 	Shards   int
+	Snapshot string // the file that a copy of the table is kept in; "" is none
 	HTTP     net.Listener
 	GRPC     net.Listener // nil: none
 	Metrics  net.Listener // nil: none
@@ -43,7 +44,11 @@ type Program struct {
 
 // Run works until ctx ends.
 func (e *Program) Run(ctx context.Context) error {
-	table, err := enforce.NewTable(enforce.Config{Shards: e.Shards, Causes: true})
+	shards := e.Shards
+	if e.Snapshot != "" {
+		shards = max(shards, 1) + 1 // one is the keeper's
+	}
+	table, err := enforce.NewTable(enforce.Config{Shards: shards, Causes: true})
 	if err != nil {
 		return &ops.UsageError{Err: err}
 	}
@@ -60,12 +65,17 @@ func (e *Program) Run(ctx context.Context) error {
 		func() map[blocklist.Trouble]uint64 { return feed.Stats().Errors }); err != nil {
 		return err
 	}
+	sink, keep, err := e.keeper(table)
+	if err != nil {
+		return &ops.UsageError{Err: err}
+	}
 	// The table and its feed outlive ctx by the drain.
 	working, done := context.WithCancel(context.WithoutCancel(ctx))
 	defer done()
 	g, working := errgroup.WithContext(working)
 	g.Go(func() error { return ops.UnlessEnded(working, table.Run(working)) })
-	g.Go(func() error { return ops.UnlessEnded(working, feed.Run(working, table)) })
+	g.Go(func() error { return ops.UnlessEnded(working, feed.Run(working, sink)) })
+	g.Go(func() error { return keep(working) })
 	if e.Metrics != nil {
 		g.Go(func() error { return ops.Serve(working, e.Metrics, ops.MetricsHandler(e.Registry)) })
 	}
@@ -108,4 +118,24 @@ func (e *Program) serve(ctx, working context.Context, server *decision.Server) e
 		return nil
 	})
 	return g.Wait()
+}
+
+// keeper loads the copy of the table, and returns what the feed fills and what keeps the copy. Without an option for it
+// that is the table itself, and nothing. A copy that can't be read is told and left alone: the feed has what is right.
+func (e *Program) keeper(table *enforce.Table) (sink blocklist.Sink, run func(context.Context) error, err error) {
+	if e.Snapshot == "" {
+		return table, func(context.Context) error { return nil }, nil
+	}
+	k, err := blocklist.NewKeeper(blocklist.KeeperConfig{File: e.Snapshot, Table: table, Shards: e.Shards, Prefix: e.Prefix, Logger: e.Log})
+	if err != nil {
+		return nil, nil, err
+	}
+	loaded, err := k.Load()
+	switch {
+	case err != nil:
+		e.Log.Error("starting without what was known last", "error", err)
+	case loaded.Age > 0:
+		e.Log.Info("enforcing what was known last until Redis answers", "verdicts", loaded.Verdicts, "age", loaded.Age.Round(time.Millisecond).String())
+	}
+	return k.Sink(), k.Run, nil
 }
