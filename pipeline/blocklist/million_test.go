@@ -1,0 +1,78 @@
+package blocklist
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+)
+
+// BenchmarkSnapshot takes a snapshot of TALLYGATE_TEST_ENTRIES verdicts (10,000 when it is not set) from a real Redis into an
+// enforcer's table, while verdicts go on changing: the time until the table is ready, and what an entry takes in both.
+func BenchmarkSnapshot(b *testing.B) {
+	entries, err := strconv.Atoi(cmp.Or(os.Getenv("TALLYGATE_TEST_ENTRIES"), "10000"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	client := dial(b, realRedis(b))
+	used := func() int64 {
+		n, _ := strconv.ParseInt(client.InfoMap(b.Context(), "memory").Item("Memory", "used_memory"), 10, 64)
+		return n
+	}
+	s := &store{client: client, prefix: "tallygate", partitions: 1, shards: 1, streamLen: 1 << 16, grace: 1, beatMillis: 1000,
+		bad: func(_ Record, err error) { b.Error(err) }}
+	empty, at := used(), int64(0)
+	write := func(ctx context.Context, n int) {
+		records := make([]Record, n)
+		for i := range records {
+			records[i] = record(block(fmt.Sprint((int(at)+i)*7919%entries), at+int64(i)+1, 24*time.Hour))
+		}
+		applied := records[0].Time + 1
+		if _, _, err := s.apply(ctx, batch{start: at, next: at + int64(n), applied: applied, records: records}); err != nil && ctx.Err() == nil {
+			b.Error(err)
+		}
+		at += int64(n)
+	}
+	for at < int64(entries) {
+		write(b.Context(), min(500, entries-int(at)))
+	}
+	filled := used()
+	stop := start(b, func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			write(ctx, 20)
+			sleep(ctx, 10*time.Millisecond)
+		}
+		return nil
+	})
+	defer stop()
+	var table *enforce.Table
+	var before, after runtime.MemStats
+	for b.Loop() {
+		b.StopTimer()
+		table = nil
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		b.StartTimer()
+		if table, err = enforce.NewTable(enforce.Config{}); err != nil {
+			b.Fatal(err)
+		}
+		_, end := startFeed(b, client, table, nil)
+		for !table.Ready() {
+			time.Sleep(time.Millisecond)
+		}
+		b.StopTimer()
+		end()
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(table.Len()), "table-B/entry")
+	b.ReportMetric(float64(filled-empty)/float64(entries), "redis-B/entry")
+	b.ReportMetric(float64(table.Len()), "entries")
+}
