@@ -29,7 +29,8 @@
 //	p   the stamp of the entry before it; empty for the first of an epoch
 //
 // and then either k and v, the record key and the JSON of a verdict that was written; or k alone,
-// for one that was removed; or h, a heartbeat about once a second, with the value of \0applied.
+// for one that was removed; or h, a heartbeat about once a second, with the value of \0applied
+// (publishers write at the multiples of a second, and it comes with the last partition that did).
 // The stream is trimmed to about a fixed number of entries.
 //
 // # How to read it
