@@ -17,7 +17,10 @@ readonly server=${REDIS_SERVER:-redis-server}
 
 die() { echo "redis.sh: $*" >&2; exit 1; }
 
-answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1" && printf 'PING\r\n' >&3 && read -rt 1 -u 3) 2>/dev/null; }
+# answers PORT: is there a server, and has it loaded its data?
+answers() {
+  (exec 3<>"/dev/tcp/127.0.0.1/$1" && printf 'PING\r\n' >&3 && read -rt 1 -u 3 line && [[ $line != -LOADING* ]]) 2>/dev/null
+}
 
 # free_port prints a port that nobody listens on, below the range that ":0" gets its ports from.
 free_port() {
