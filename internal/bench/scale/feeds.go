@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,13 +43,15 @@ func startFeeds(ctx context.Context, addr, prefix string, n int) (*feeds, error)
 }
 
 // wait returns when all feeds have ended.
-func (fs *feeds) wait() {
+func (fs *feeds) wait() error {
+	var errs []error
 	for range fs.list {
-		<-fs.done
+		errs = append(errs, <-fs.done)
 	}
 	for _, c := range fs.conns {
-		_ = c.Close() // nothing is under way any more
+		errs = append(errs, c.Close())
 	}
+	return errors.Join(errs...)
 }
 
 func (fs *feeds) ready() bool {

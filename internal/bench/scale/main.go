@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-func run(s settings) error {
+func run(s settings) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))
@@ -57,7 +57,7 @@ func run(s settings) error {
 	if err != nil {
 		return err
 	}
-	defer src.close()
+	defer func() { err = errors.Join(err, src.close()) }()
 	if err := src.publish(ctx, client); err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (s settings) fill(ctx context.Context, client *redis.Client, src *source) e
 }
 
 // follow starts the feeds and lets changes flow.
-func (s settings) follow(ctx context.Context, client *redis.Client, src *source) error {
+func (s settings) follow(ctx context.Context, client *redis.Client, src *source) (err error) {
 	if err := src.block(0, fewKeys); err != nil {
 		return err
 	}
@@ -111,9 +111,7 @@ func (s settings) follow(ctx context.Context, client *redis.Client, src *source)
 	fs, err := startFeeds(feedCtx, s.redis, src.prefix, s.feeds)
 	defer func() {
 		stop()
-		if fs != nil {
-			fs.wait()
-		}
+		err = errors.Join(err, fs.wait())
 	}()
 	if err != nil {
 		return err
@@ -141,7 +139,7 @@ func (s settings) follow(ctx context.Context, client *redis.Client, src *source)
 const fewKeys = 1000
 
 // snapshot measures a feed's beginning.
-func (s settings) snapshot(ctx context.Context, client *redis.Client, src *source) error {
+func (s settings) snapshot(ctx context.Context, client *redis.Client, src *source) (err error) {
 	before, err := look(ctx, client)
 	if err != nil {
 		return err
@@ -151,7 +149,7 @@ func (s settings) snapshot(ctx context.Context, client *redis.Client, src *sourc
 	fs, err := startFeeds(feedCtx, s.redis, src.prefix, 1)
 	defer func() {
 		stop()
-		fs.wait()
+		err = errors.Join(err, fs.wait())
 	}()
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -42,12 +43,13 @@ func newSource(ctx context.Context, s settings) (*source, error) {
 	return src, err
 }
 
-func (s *source) close() {
+func (s *source) close() error {
 	s.stop()
+	var err error
 	if s.stopped != nil {
-		<-s.stopped
+		err = <-s.stopped
 	}
-	_ = s.producer.Close() // all that was sent is acknowledged
+	return errors.Join(err, s.producer.Close())
 }
 
 // verdicts are blocks of some keys, as the aggregator writes them.
