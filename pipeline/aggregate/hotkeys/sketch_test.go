@@ -33,14 +33,14 @@ func (x *exact) share(key string) float64 { return x.count[key] / x.total }
 
 // A stream whose keys are zipf-distributed, and whose rate changes by the second.
 func TestAgainstExactCounts(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(4) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		zipf := rand.NewZipf(rng, 1.2, 4, 100_000)
+		zipf := rand.NewZipf(rng, 1.2, 4, 5000)
 		s, x := New(seed+1), &exact{count: map[string]float64{}}
 		now := event.Micros(1_000_000_000)
 		s.Tick(now)
-		for range 90 {
-			for range 100 + rng.IntN(20_000) {
+		for range 60 {
+			for range 100 + rng.IntN(4000) {
 				key := fmt.Sprintf("uid=%d", zipf.Uint64())
 				s.Touch([]byte(key))
 				x.touch(key)
@@ -78,7 +78,7 @@ func TestHeatFades(t *testing.T) {
 	s, now := New(1), event.Micros(0)
 	s.Tick(now)
 	second := func(hot string) {
-		for i := range 5000 {
+		for i := range 2000 {
 			if i%2 == 0 {
 				s.Touch([]byte(hot))
 			} else {
@@ -92,7 +92,7 @@ func TestHeatFades(t *testing.T) {
 		second("uid=old")
 	}
 	hot := s.Hot(now, 0.1)
-	if len(hot) != 1 || string(hot[0].Text) != "uid=old" || math.Abs(hot[0].Share-0.5) > 0.05 || math.Abs(hot[0].Rate-2500) > 300 {
+	if len(hot) != 1 || string(hot[0].Text) != "uid=old" || math.Abs(hot[0].Share-0.5) > 0.05 || math.Abs(hot[0].Rate-1000) > 150 {
 		t.Fatalf("half of all: %v", hot)
 	}
 	for range 20 {
@@ -113,7 +113,7 @@ func TestHeatFades(t *testing.T) {
 		now += event.Second
 		s.Tick(now)
 	}
-	if rate := s.Rate(now); rate > 5000/4 {
+	if rate := s.Rate(now); rate > 2000/4 {
 		t.Errorf("a minute of silence, and the rate is %.0f", rate)
 	}
 }
@@ -123,9 +123,9 @@ func TestHeatFades(t *testing.T) {
 func TestTurnsShowNoFalseHeat(t *testing.T) {
 	s, now := New(7), event.Micros(0)
 	s.Tick(now)
-	for n := range 2_000_000 {
+	for n := range 400_000 {
 		s.Touch(fmt.Appendf(nil, "uid=%d", n%256))
-		if n%50_000 == 0 {
+		if n%10_000 == 0 {
 			now += event.Second
 			s.Tick(now)
 		}
@@ -136,10 +136,10 @@ func TestTurnsShowNoFalseHeat(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
-	for _, perSecond := range []int{20, 1000, 100_000} {
+	for _, perSecond := range []int{20, 1000, 20_000} {
 		s, now := New(3), event.Micros(0)
 		s.Tick(now)
-		for second := range 40 {
+		for second := range 15 {
 			for n := range perSecond {
 				s.Touch(fmt.Appendf(nil, "uid=%d", n))
 			}
