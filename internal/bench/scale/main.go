@@ -188,8 +188,8 @@ func (s settings) flow(ctx context.Context, client *redis.Client, src *source, f
 		return err
 	}
 	cpu, n := (after.cpu - before.cpu).Seconds(), float64(s.feeds)
-	fmt.Printf("%5d changes/s, %d feeds: Redis %.1f%% of a core, %.1f reads/s a feed, %.0f B/s out a feed; a feed takes %.3f%% of a core",
-		rate, s.feeds, 100*cpu/took, (after.reads-before.reads)/took/n, (after.out-before.out)/took/n, 100*(ownCPU()-ours).Seconds()/took/n)
+	fmt.Printf("%5.0f changes/s, %d feeds: Redis %.1f%% of a core, %.1f reads/s a feed, %.0f B/s out a feed; a feed takes %.3f%% of a core",
+		float64(changes)/took, s.feeds, 100*cpu/took, (after.reads-before.reads)/took/n, (after.out-before.out)/took/n, 100*(ownCPU()-ours).Seconds()/took/n)
 	if changes > 0 {
 		fmt.Printf(" (a change and feed: Redis %.1f µs, %.0f B)", cpu*1e6/float64(changes)/n, (after.out-before.out)/float64(changes)/n)
 	}
