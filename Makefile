@@ -6,7 +6,7 @@ RUN  ?= .run
 LINT := go tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 30s
 
-.PHONY: help test race lint check e2e chaos kafka-up kafka-down compose-check fuzz bench bench-throughput bench-latency bench-decision cover
+.PHONY: help test race lint check e2e chaos kafka-up kafka-down compose-check fuzz bench adapters cover
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -52,14 +52,11 @@ fuzz: ## each fuzz target for FUZZTIME (default 30s)
 bench: ## every benchmark, six times, for benchstat: go tool -modfile=tools/go.mod benchstat OLD NEW
 	go test -run '^$$' -bench . -benchmem -count 6 ./...
 
-bench-throughput: kafka-up ## events per CPU-second beside a bare consumer; pass ARGS=--per-record=100
-	go run ./internal/bench/throughput --kafka 127.0.0.1:$$(<$(RUN)/kafka/port) $(ARGS)
+bench-%: ## bench-throughput, -latency, -enforce, -decision, beside what others use: pass ARGS=…; see scripts/bench.sh
+	RUN=$(RUN) scripts/bench.sh $* $(ARGS)
 
-bench-latency: kafka-up ## from Emit to denied in another process; pass ARGS='--rates 5000 --attack 10000'
-	go run ./internal/bench/latency --kafka 127.0.0.1:$$(<$(RUN)/kafka/port) --redis 127.0.0.1:$$(<$(RUN)/redis/port) $(ARGS)
-
-bench-decision: ## the decision server under load, beside envoyproxy/ratelimit and a Redis script; ARGS='ROUNDS SECONDS'
-	scripts/bench-decision.sh $(ARGS)
+adapters: ## the middleware for gin, echo, fiber and chi, each a module of its own
+	@for dir in adapters/*/ bench/enforce/; do (cd "$$dir" && go vet ./... && go test $(TESTFLAGS) ./...); done
 
 cover: ## the fast suite's coverage, by function, in cover.out
 	go test -coverpkg=./... -coverprofile=cover.out ./... && go tool cover -func=cover.out | tail -1

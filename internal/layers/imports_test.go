@@ -50,6 +50,8 @@ var links = []struct {
 	{folder: "pipeline/enforce", only: []string{"pipeline/event", "pipeline/verdict"}},
 	{folder: "pipeline/enforce/forwardauth", only: []string{"pipeline/enforce", "pipeline/event", "pipeline/verdict"}},
 	{folder: "pipeline/enforce/envoylimit", never: []string{goka, kafkaGo, yaml, redis, prometheus}},
+	{folder: "pipeline/enforce/client", only: []string{}},
+	{folder: "pipeline/enforce/grpclimit", never: []string{goka, yaml, redis, kafkaGo, prometheus}},
 	{folder: "pipeline/emit", never: []string{goka, yaml, grpc, redis, prometheus}},
 	{folder: "pipeline/blocklist", never: []string{goka, yaml, grpc}},
 	{folder: "windows", only: []string{"pipeline/event"}},

@@ -1,0 +1,28 @@
+// Package tallygate names chi's routes for the middleware of package enforce, which is chi's as it is:
+//
+//	router := chi.NewRouter()
+//	router.Use(enforce.Middleware(table, enforce.Options{UID: user, API: tallygate.TemplateAPI(router)}))
+package tallygate
+
+import (
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+)
+
+// TemplateAPI names an API by the route that the router will find for it: GET /orders/{id} is get.orders.id. Middleware that
+// is given to With, or to a route's own router, can use enforce.PatternAPI as well.
+func TemplateAPI(routes chi.Routes) func(*http.Request) string {
+	return func(r *http.Request) string {
+		path := r.URL.RawPath
+		if path == "" {
+			path = r.URL.Path
+		}
+		if template := routes.Find(chi.NewRouteContext(), r.Method, path); template != "" {
+			return enforce.TemplateAPI(r.Method, template)
+		}
+		return enforce.RouteAPI(r)
+	}
+}

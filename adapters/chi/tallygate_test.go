@@ -1,0 +1,55 @@
+package tallygate
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+func TestRoutesAreNamed(t *testing.T) {
+	table, err := enforce.NewTable(enforce.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := event.FromTime(time.Now())
+	table.Replace(0, []verdict.Verdict{{
+		Rule: "orders", Key: []event.Dim{{Name: "uid", Value: "42"}}, Action: verdict.ActBlock,
+		APIs: []string{"get.v1.orders.id"}, Since: at, Until: at + event.Hour,
+	}})
+	user := enforce.Header("X-User")
+	ok := func(http.ResponseWriter, *http.Request) {}
+	router := chi.NewRouter()
+	router.Use(enforce.Middleware(table, enforce.Options{UID: user, API: TemplateAPI(router)}))
+	router.Route("/v1", func(r chi.Router) {
+		r.Get("/orders/{id}", ok)
+		r.Get("/orders", ok)
+	})
+	inner := ""
+	router.With(func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { inner = enforce.PatternAPI(r); next.ServeHTTP(w, r) })
+	}).Get("/users/{id}", ok)
+	for _, c := range []struct {
+		path, user string
+		code       int
+	}{
+		{"/v1/orders/7", "42", 429}, {"/v1/orders/7", "43", 200}, {"/v1/orders", "42", 200}, {"/nothing", "42", 404}, {"/users/7", "42", 200},
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", c.path, nil)
+		r.Header.Set("X-User", c.user)
+		router.ServeHTTP(w, r)
+		if w.Code != c.code {
+			t.Errorf("%s by %s: %d, want %d", c.path, c.user, w.Code, c.code)
+		}
+	}
+	if inner != "get.users.id" {
+		t.Errorf("within the router it is %q", inner)
+	}
+}

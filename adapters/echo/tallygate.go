@@ -1,0 +1,58 @@
+// Package tallygate puts a table in front of echo's handlers.
+package tallygate
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+)
+
+type contextKey struct{}
+
+// Middleware lets requests through to the next handler unless a verdict denies them. Options.API is TemplateAPI unless
+// it is set. What earlier handlers have put into echo's context is there for Value.
+func Middleware(table *enforce.Table, options enforce.Options) (echo.MiddlewareFunc, error) {
+	if options.API == nil {
+		options.API = TemplateAPI
+	}
+	gate, err := enforce.NewGate(table, options)
+	if err != nil {
+		return nil, err
+	}
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			original := c.Request()
+			passage, ok := gate.Enter(c.Response(), original.WithContext(context.WithValue(original.Context(), contextKey{}, c)))
+			if !ok {
+				return nil
+			}
+			status := http.StatusInternalServerError // when the handler panics
+			defer func() { passage.Done(status) }()
+			if err := next(c); err != nil {
+				c.Error(err) // answers, so that the status is known
+			}
+			status = c.Response().Status
+			return nil
+		}
+	}, nil
+}
+
+// Value returns what an earlier handler has put into echo's context with Set; "" when it is no string.
+func Value(key string) func(*http.Request) string {
+	return enforce.Context(contextKey{}, func(c echo.Context) string {
+		text, _ := c.Get(key).(string)
+		return text
+	})
+}
+
+// TemplateAPI names an API by its route: GET /orders/:id is get.orders.id.
+func TemplateAPI(r *http.Request) string {
+	c, ok := r.Context().Value(contextKey{}).(echo.Context)
+	if !ok || c.Path() == "" {
+		return enforce.RouteAPI(r)
+	}
+	return enforce.TemplateAPI(r.Method, c.Path())
+}

@@ -1,0 +1,115 @@
+// Package tallygate puts a table in front of fiber's handlers.
+package tallygate
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v3"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Options are as in enforce.Options, for fiber's context instead of http.Request. At least one of UID, IP and Attrs is required.
+type Options struct {
+	UID, IP func(fiber.Ctx) string
+	Attrs   map[string]func(fiber.Ctx) string
+	// API names what the request does; nil is RouteAPI. With TemplateAPI the middleware must be a route's own handler.
+	API      func(fiber.Ctx) string
+	Answers  enforce.Answers
+	MaxDelay time.Duration
+	Events   enforce.Emitter
+}
+
+// Middleware lets requests through to the next handler unless a verdict denies them.
+func Middleware(table *enforce.Table, o Options) (fiber.Handler, error) {
+	if o.UID == nil && o.IP == nil && len(o.Attrs) == 0 {
+		return nil, errors.New("tallygate: at least one of Options.UID, IP and Attrs is needed")
+	}
+	if o.API == nil {
+		o.API = RouteAPI
+	}
+	o.MaxDelay = cmp.Or(o.MaxDelay, time.Second)
+	return func(c fiber.Ctx) error {
+		began, api, dims := time.Now(), strings.Clone(o.API(c)), o.dims(c)
+		d := table.Await(c.Context(), table.CheckDims(api, dims), o.MaxDelay, api, dims)
+		if !d.Allowed {
+			return o.deny(c, d)
+		}
+		err := c.Next()
+		if o.Events != nil {
+			status := c.Response().StatusCode()
+			if failed, ok := errors.AsType[*fiber.Error](err); ok {
+				status = failed.Code
+			} else if err != nil {
+				status = fiber.StatusInternalServerError
+			}
+			o.Events.Emit(happened(api, dims, began, status))
+		}
+		return err
+	}, nil
+}
+
+// dims copies what it returns: fiber's strings are its buffers', and events outlive them.
+func (o *Options) dims(c fiber.Ctx) (dims []event.Dim) {
+	add := func(name string, of func(fiber.Ctx) string) {
+		if of == nil {
+			return
+		}
+		if value := of(c); value != "" {
+			dims = append(dims, event.Dim{Name: name, Value: strings.Clone(value)})
+		}
+	}
+	add("uid", o.UID)
+	add("ip", o.IP)
+	for name, of := range o.Attrs {
+		add("attrs."+name, of)
+	}
+	return dims
+}
+
+func (o *Options) deny(c fiber.Ctx, d enforce.Decision) error {
+	status, header, problem := o.Answers.Denial(d, enforce.Asked{Languages: c.Get("Accept-Language")})
+	for name := range header {
+		c.Set(name, header.Get(name))
+	}
+	body, err := json.Marshal(problem)
+	if err != nil {
+		return err
+	}
+	c.Set("Content-Type", "application/problem+json")
+	return c.Status(status).Send(body)
+}
+
+func happened(api string, dims []event.Dim, began time.Time, status int) event.Event {
+	e := event.Event{API: api, Outcome: enforce.OutcomeOf(status), Time: event.FromTime(began), Cost: event.One}
+	for _, d := range dims {
+		switch d.Name {
+		case "uid":
+			e.UID = d.Value
+		case "ip":
+			if ip, err := netip.ParseAddr(d.Value); err == nil {
+				e.IP = ip.Unmap().WithZone("")
+			}
+		default:
+			e.Attrs = append(e.Attrs, event.Attr{Name: strings.TrimPrefix(d.Name, "attrs."), Value: event.StringValue(d.Value)})
+		}
+	}
+	e.Attrs = append(e.Attrs,
+		event.Attr{Name: "status", Value: event.NumberValue(event.Decimal(status) * event.One)},
+		event.Attr{Name: "latency_ms", Value: event.NumberValue(event.Decimal(time.Since(began).Microseconds()) * event.One / 1000)})
+	return e
+}
+
+// RouteAPI names an API by the method and the first two segments of the path.
+func RouteAPI(c fiber.Ctx) string { return enforce.PathAPI(c.Method(), c.Path()) }
+
+// TemplateAPI names an API by its route: GET /orders/:id is get.orders.id. Fiber knows a request's route only in that route's own handlers:
+//
+//	app.Get("/orders/:id", limit, handler)
+func TemplateAPI(c fiber.Ctx) string { return enforce.TemplateAPI(c.Method(), c.Route().Path) }

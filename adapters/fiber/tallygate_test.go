@@ -1,0 +1,78 @@
+package tallygate
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v3"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+type events []event.Event
+
+func (e *events) Emit(ev event.Event) bool { *e = append(*e, ev); return true }
+
+func TestMiddleware(t *testing.T) {
+	table, err := enforce.NewTable(enforce.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := event.FromTime(time.Now())
+	table.Replace(0, []verdict.Verdict{{
+		Rule: "orders", Key: []event.Dim{{Name: "uid", Value: "42"}}, Action: verdict.ActBlock,
+		APIs: []string{"get.orders.id"}, Since: at, Until: at + event.Hour,
+	}})
+	var emitted events
+	o := Options{
+		UID: func(c fiber.Ctx) string { return c.Get("X-User") }, IP: func(fiber.Ctx) string { return "192.0.2.1" }, API: TemplateAPI, Events: &emitted,
+		Attrs: map[string]func(fiber.Ctx) string{"region": func(fiber.Ctx) string { return "eu" }},
+	}
+	limit, err := Middleware(table, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, reached := fiber.New(), 0
+	app.Get("/orders/:id", limit, func(c fiber.Ctx) error { reached++; return c.Status(202).SendString("ok") })
+	app.Get("/other", limit, func(fiber.Ctx) error { reached++; return fiber.NewError(418) })
+	send := func(path, user string) *http.Response {
+		r := httptest.NewRequest("GET", path, nil)
+		r.Header.Set("X-User", user)
+		resp, err := app.Test(r, fiber.TestConfig{Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode == 429 {
+			var p enforce.Problem
+			if err := json.NewDecoder(resp.Body).Decode(&p); err != nil || p.Rule != "orders" {
+				t.Errorf("%+v, %v", p, err)
+			}
+		}
+		return resp
+	}
+	if resp := send("/orders/7", "42"); resp.StatusCode != 429 || resp.Header.Get("Retry-After") != "3600" || reached != 0 {
+		t.Errorf("blocked: %d, %v, reached %d times", resp.StatusCode, resp.Header, reached)
+	}
+	for _, c := range []struct {
+		path, user string
+		code       int
+		api        string
+	}{{"/orders/7", "43", 202, "get.orders.id"}, {"/other", "42", 418, "get.other"}} {
+		emitted = nil
+		if resp := send(c.path, c.user); resp.StatusCode != c.code {
+			t.Errorf("%s by %s: %d, want %d", c.path, c.user, resp.StatusCode, c.code)
+		}
+		if len(emitted) != 1 || emitted[0].API != c.api || emitted[0].UID != c.user || emitted[0].Outcome != enforce.OutcomeOf(c.code) || emitted[0].Validate() != nil {
+			t.Errorf("%s by %s: %+v", c.path, c.user, emitted)
+		}
+	}
+	if _, err := Middleware(table, Options{}); err == nil {
+		t.Error("no error for options that name nobody")
+	}
+}

@@ -1,0 +1,57 @@
+// Package tallygate puts a table in front of gin's handlers.
+package tallygate
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+)
+
+type contextKey struct{}
+
+// Middleware lets requests through to the next handlers unless a verdict denies them. Options.API is TemplateAPI unless
+// it is set. What earlier handlers have put into gin's context is there for Value.
+func Middleware(table *enforce.Table, options enforce.Options) (gin.HandlerFunc, error) {
+	if options.API == nil {
+		options.API = TemplateAPI
+	}
+	gate, err := enforce.NewGate(table, options)
+	if err != nil {
+		return nil, err
+	}
+	return func(c *gin.Context) {
+		original := c.Request
+		passage, ok := gate.Enter(c.Writer, original.WithContext(context.WithValue(original.Context(), contextKey{}, c)))
+		if !ok {
+			c.Abort()
+			return
+		}
+		finished := false
+		defer func() { // also when a handler panics
+			status := c.Writer.Status()
+			if !finished && !c.Writer.Written() {
+				status = http.StatusInternalServerError
+			}
+			passage.Done(status)
+		}()
+		c.Next()
+		finished = true
+	}, nil
+}
+
+// Value returns what an earlier handler has put into gin's context with Set; "" when it is no string.
+func Value(key string) func(*http.Request) string {
+	return enforce.Context(contextKey{}, func(c *gin.Context) string { return c.GetString(key) })
+}
+
+// TemplateAPI names an API by its route: GET /orders/:id is get.orders.id.
+func TemplateAPI(r *http.Request) string {
+	c, ok := r.Context().Value(contextKey{}).(*gin.Context)
+	if !ok || c.FullPath() == "" {
+		return enforce.RouteAPI(r)
+	}
+	return enforce.TemplateAPI(r.Method, c.FullPath())
+}

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# bench.sh NAME [ARGS...]: a benchmark of whole programs, with the servers that it needs.
+#
+#   throughput   events per CPU-second of the aggregator, beside a bare consumer   (--per-record 100, --recovery)
+#   latency      from Emit to denied in another process                            (--rates 5000 --attack 10000)
+#   enforce      a check beside a map, xsync, other limiters and Redis             (--sizes 1000,100000)
+#   decision     the decision server beside envoyproxy/ratelimit and a Redis script (ROUNDS SECONDS)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+readonly run=${RUN:-.run} name=${1:?which benchmark? throughput, latency, enforce or decision}
+shift
+
+kafka() { scripts/kafka.sh start "$run/kafka"; }
+redis() {
+  scripts/redis.sh install
+  scripts/redis.sh start "$run/redis"
+}
+
+case $name in
+throughput) exec go run ./internal/bench/throughput --kafka "$(kafka)" "$@" ;;
+latency) exec go run ./internal/bench/latency --kafka "$(kafka)" --redis "$(redis)" "$@" ;;
+enforce)
+  address=$(redis)
+  cd bench/enforce
+  exec go run . --redis "$address" "$@"
+  ;;
+decision) exec scripts/bench-decision.sh "$@" ;;
+*)
+  echo "bench.sh: there is no benchmark $name: throughput, latency, enforce or decision" >&2
+  exit 2
+  ;;
+esac
