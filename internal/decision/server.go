@@ -86,9 +86,12 @@ func (s *Server) register(reg prometheus.Registerer) error {
 // CheckDims is the one decision that all protocols give.
 func (s *Server) CheckDims(api string, dims []event.Dim) enforce.Decision {
 	d := s.cfg.Table.CheckDims(api, dims)
-	if d.Rule() == "" {
+	switch {
+	case d.Unavailable():
+		s.checks.WithLabelValues("unavailable").Inc()
+	case d.Rule() == "":
 		s.allow.Inc()
-	} else {
+	default:
 		s.checks.WithLabelValues(d.Action().String()).Inc()
 	}
 	return d

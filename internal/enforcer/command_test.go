@@ -209,3 +209,47 @@ func TestWrongConfig(t *testing.T) {
 		}
 	}
 }
+
+// What it answers in doubt, and the file that turns it off, are options.
+func TestInDoubtAndOff(t *testing.T) {
+	server := miniredis.RunT(t) // without a blocklist: there is never a snapshot
+	off := filepath.Join(t.TempDir(), "off")
+	var log bytes.Buffer
+	e, err := parse([]string{"--redis", server.Addr(), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--in-doubt", "closed", "--off-file", off},
+		io.Discard, &log, func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- e.Run(ctx) }()
+	address := "http://" + e.HTTP.Addr().String() + "/v1/forward-auth"
+	answers := func(status int) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			resp, err := http.Get(address)
+			if err == nil {
+				_ = resp.Body.Close()
+				if resp.StatusCode == status {
+					return
+				}
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("no answer %d: %v, %v", status, resp, err)
+			}
+		}
+	}
+	answers(http.StatusServiceUnavailable)
+	if err := os.WriteFile(off, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	answers(http.StatusNoContent)
+	http.DefaultClient.CloseIdleConnections()
+	cancel()
+	if err := errors.Join(<-done, e.Redis.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := parse([]string{"--in-doubt", "maybe"}, io.Discard, &log, func(string) string { return "" }); err == nil {
+		t.Error("--in-doubt=maybe is accepted")
+	}
+}

@@ -25,6 +25,8 @@ import (
 // server on it.
 type Program struct {
 	Config   decision.Config // Table is made by Run
+	InDoubt  enforce.InDoubt // before the first snapshot, and behind by more than Config.MaxStaleness
+	OffFile  string          // turns enforcement off while it exists; "": none
 	Redis    redis.UniversalClient
 	Prefix   string
 	Shards   int
@@ -48,7 +50,9 @@ func (e *Program) Run(ctx context.Context) error {
 	if e.Snapshot != "" {
 		shards = max(shards, 1) + 1 // one is the keeper's
 	}
-	table, err := enforce.NewTable(enforce.Config{Shards: shards, Causes: true})
+	table, err := enforce.NewTable(enforce.Config{
+		Shards: shards, Causes: true, InDoubt: e.InDoubt, MaxStaleness: e.Config.MaxStaleness, OffFile: e.OffFile,
+	})
 	if err != nil {
 		return &ops.UsageError{Err: err}
 	}

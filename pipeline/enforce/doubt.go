@@ -149,3 +149,26 @@ func (t *Table) checkUnusual(mode uint32, api string, dims []event.Dim) Decision
 	}
 	return d
 }
+
+var doubtNames = [...]string{LastKnown: "last-known", Open: "open", Closed: "closed", Local: "local"}
+
+// String returns the name that configurations have for it: last-known, open, closed or local.
+func (d InDoubt) String() string {
+	if int(d) < len(doubtNames) {
+		return doubtNames[d]
+	}
+	return fmt.Sprintf("unknown(%d)", d)
+}
+
+// MarshalText returns the name.
+func (d InDoubt) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads a name.
+func (d *InDoubt) UnmarshalText(text []byte) error {
+	i := slices.Index(doubtNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("enforce: unknown %.40q: want one of %q", text, doubtNames)
+	}
+	*d = InDoubt(i)
+	return nil
+}

@@ -219,3 +219,19 @@ func TestConfigsThatMakeNoSense(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesOfDoubt(t *testing.T) {
+	for d := LastKnown; d <= Local; d++ {
+		var back InDoubt
+		text, err := d.MarshalText()
+		if err := back.UnmarshalText(text); err != nil || back != d {
+			t.Errorf("%v is read as %v, %v", d, back, err)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if new(InDoubt).UnmarshalText([]byte("maybe")) == nil || InDoubt(9).String() != "unknown(9)" {
+		t.Error("what is no name is one")
+	}
+}
