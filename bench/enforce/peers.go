@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -34,7 +35,10 @@ func newPeers(ctx context.Context, uids []string, client *redis.Client, only boo
 		return nil, nil, err
 	}
 	go func() { _ = table.Run(ctx) }()
-	table.Replace(0, verdicts(uids))
+	table.Replace(0, nil)
+	for part := range slices.Chunk(uids, 10_000) {
+		table.Apply(0, verdicts(part))
+	}
 	peers := []peer{
 		{name: "bare map", blocked: bareMap(uids)},
 		{name: "enforce", blocked: func(uids []string) (n int) {

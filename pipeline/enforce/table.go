@@ -62,7 +62,7 @@ func (c *Config) validate() error {
 // Table is the verdicts in force, in memory. Make it with NewTable. All its methods may be called by many
 // goroutines; checks take no lock, allocate nothing and never wait for a change.
 //
-// A user who is blocked by one rule takes about 27 bytes and the key's length; see the reference for what that is made of.
+// A user who is blocked by one rule takes about 27 bytes and the key's length.
 type Table struct {
 	view  atomic.Pointer[view]
 	clock atomic.Int64  // the coarse clock; 0 while Run isn't running
