@@ -15,6 +15,10 @@ const (
 	formatCalendar = 0x12
 	formatExact    = 0x13
 	formatPanes    = 0x14
+	formatSession  = 0x15
+	formatBucket   = 0x16
+	formatDistinct = 0x17
+	formatRecent   = 0x18
 )
 
 // kindBits are the kind's part of a format.
@@ -41,6 +45,14 @@ var (
 
 func (s *Spec) format() byte {
 	switch {
+	case s.Distinct && s.Kind == Sliding:
+		return formatRecent
+	case s.Distinct:
+		return formatDistinct
+	case s.Kind == Session:
+		return formatSession
+	case s.Kind == Bucket:
+		return formatBucket
 	case s.Kind == Tumbling:
 		return formatTumbling
 	case s.Kind == Calendar:

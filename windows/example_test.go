@@ -51,10 +51,10 @@ func ExampleSpec_Add() {
 		fmt.Printf("%+v\n", added)
 	}
 	// Output:
-	// {Late:false Ended:false Count:1}
-	// {Late:false Ended:false Count:1}
-	// {Late:false Ended:true Count:2}
-	// {Late:true Ended:false Count:1}
+	// {Late:false Ended:false Known:false Count:1}
+	// {Late:false Ended:false Known:false Count:1}
+	// {Late:false Ended:true Known:false Count:2}
+	// {Late:true Ended:false Known:false Count:1}
 }
 
 func ExampleSpec_Below() {

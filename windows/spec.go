@@ -15,16 +15,21 @@ const defaultPanes = 60
 // Resolution and Zone. Fields that the Kind does not use are not looked at.
 func (s *Spec) Validate() error {
 	var errs []error
-	if s.Kind < Tumbling || s.Kind > Sliding {
+	if s.Kind < Tumbling || s.Kind > Bucket {
 		errs = append(errs, fmt.Errorf("windows: unknown kind %d", s.Kind))
 	}
-	if s.Kind != Sliding {
+	if s.Kind != Sliding && s.Kind != Bucket {
 		errs = append(errs, checkSpan("lateness", s.Lateness, 0))
 	}
-	if s.Kind == Tumbling || s.Kind == Sliding {
+	if s.Kind == Tumbling || s.Kind == Sliding || s.Kind == Bucket {
 		errs = append(errs, checkSpan("per", s.Per, 1))
 	}
+	errs = append(errs, s.validateCount())
 	switch {
+	case s.Kind == Session:
+		errs = append(errs, checkSpan("gap", s.Gap, 1))
+	case s.Kind == Bucket && s.Limit < 1:
+		errs = append(errs, fmt.Errorf("windows: a bucket's limit is %v, not positive", s.Limit))
 	case s.Kind == Tumbling:
 		errs = append(errs, checkSpan("offset", s.Offset, -MaxTime))
 	case s.Kind == Calendar:
@@ -33,6 +38,19 @@ func (s *Spec) Validate() error {
 		errs = append(errs, s.validatePanes())
 	}
 	return errors.Join(errs...)
+}
+
+// validateCount: what cannot be counted, or not be taken back.
+func (s *Spec) validateCount() error {
+	switch {
+	case s.Distinct && s.Kind == Bucket:
+		return errors.New("windows: a bucket does not count distinct values")
+	case s.Estimate && (!s.Distinct || s.Kind == Sliding):
+		return errors.New("windows: only distinct values are estimated, and not in sliding windows")
+	case s.Refunds && (s.Distinct || s.Kind == Session || s.Kind == Bucket):
+		return errors.New("windows: nothing is taken back from sessions, buckets and distinct values")
+	}
+	return nil
 }
 
 func (s *Spec) validateCalendar() error {
@@ -75,6 +93,14 @@ func checkSpan(name string, v, least event.Micros) error {
 // MaxBytes bounds the states that Add makes, with room for what it does on the way.
 func (s *Spec) MaxBytes() int {
 	switch {
+	case s.Distinct && s.Kind == Sliding:
+		return headBytes + (ExactDistinct+1)*recentBytes
+	case s.Distinct:
+		return headBytes + frameVarint*maxVarint + 2*setBytes
+	case s.Kind == Session:
+		return headBytes + (frameVarint+2)*maxVarint
+	case s.Kind == Bucket:
+		return headBytes + 2*maxVarint
 	case s.Kind == Tumbling:
 		return headBytes + 2*maxVarint
 	case s.Kind == Calendar:
@@ -109,6 +135,14 @@ func (s *Spec) Check(state []byte) error {
 		err = s.checkExact(state)
 	case formatPanes:
 		err = s.checkPanes(state)
+	case formatSession:
+		err = s.checkSession(state)
+	case formatBucket:
+		err = s.checkBucket(state)
+	case formatDistinct:
+		err = s.checkDistinct(state)
+	case formatRecent:
+		err = s.checkRecent(state)
 	}
 	if err != nil {
 		return fmt.Errorf("windows: check state: %w", err)

@@ -16,6 +16,8 @@ func specs() map[string]windows.Spec {
 		"calendar": {Kind: windows.Calendar, Unit: windows.Day, Zone: mustLoad("Asia/Shanghai"), Lateness: event.Hour},
 		"exact":    exactly(event.Minute),
 		"panes":    inPanes(event.Minute, 0),
+		"session":  perSession(event.Minute, event.Hour),
+		"bucket":   bucketOf(7*event.One, event.Minute),
 	}
 	for name, spec := range all {
 		if err := spec.Validate(); err != nil {
@@ -36,6 +38,11 @@ func TestValidateReturnsAllThatIsWrong(t *testing.T) {
 		"calendar": {windows.Spec{Kind: windows.Calendar, WeekStarts: 7}, []string{"unknown unit 0", "day 7"}},
 		"sliding":  {windows.Spec{Kind: windows.Sliding, Per: -1}, []string{"per is -1"}},
 		"panes":    {windows.Spec{Kind: windows.Sliding, Per: event.Hour, Resolution: event.Second - 1}, []string{"more than 3600 panes"}},
+		"session":  {windows.Spec{Kind: windows.Session, Lateness: -1}, []string{"lateness", "gap"}},
+		"bucket":   {windows.Spec{Kind: windows.Bucket, Per: 1}, []string{"limit"}},
+		"distinct": {windows.Spec{Kind: windows.Bucket, Per: 1, Limit: 1, Distinct: true}, []string{"bucket does not count"}},
+		"estimate": {windows.Spec{Kind: windows.Sliding, Per: 1, Distinct: true, Estimate: true}, []string{"not in sliding"}},
+		"refunds":  {windows.Spec{Kind: windows.Session, Gap: 1, Refunds: true}, []string{"taken back"}},
 		"coarse":   {windows.Spec{Kind: windows.Sliding, Per: event.Hour, Resolution: event.Hour + 1}, []string{"not between"}},
 	} {
 		err := tt.spec.Validate()
@@ -68,6 +75,8 @@ func TestAKeyWithFewEventsTakesFewBytes(t *testing.T) {
 		"calendar": {16, 16},
 		"exact":    {10, 19},
 		"panes":    {13, 19},
+		"session":  {16, 19},
+		"bucket":   {16, 16},
 	}
 	for name, spec := range specs() {
 		c := newCounter(t, spec)
@@ -89,7 +98,7 @@ func TestCheckRefusesWhatIsNotAState(t *testing.T) {
 		c.add(at("2026-11-21T10:00:00Z"), 1)
 		c.add(at("2026-11-21T10:00:07Z"), 7)
 		for i := 1; i < len(c.state); i++ {
-			if i == 9 && spec.Kind == windows.Sliding {
+			if i == 9 && (spec.Kind == windows.Sliding || spec.Kind == windows.Bucket) {
 				continue // a state without amounts
 			}
 			if i == 11 && spec.Exact {
@@ -123,14 +132,19 @@ func TestCheckKnowsVersions(t *testing.T) {
 }
 
 func FuzzCheck(f *testing.F) {
-	froms := []func([]byte) script{tumblingFrom, calendarFrom, exactFrom, panesFrom}
+	froms := []func([]byte) script{
+		tumblingFrom, calendarFrom, exactFrom, panesFrom,
+		scriptOf(sessionFrom), scriptOf(bucketFrom), distinctFrom(tumblingFrom), distinctFrom(calendarFrom),
+		distinctFrom(exactFrom), distinctFrom(panesFrom), distinctFrom(scriptOf(sessionFrom)),
+	}
 	for kind, from := range froms {
 		for scale := range byte(4) {
 			bytes := []byte{byte(kind), scale, 59, 5, 200, 2, 0}
 			script := from(bytes[1:])
 			c := newCounter(f, script.spec)
 			for i := range event.Micros(12) {
-				c.state, _ = c.spec.Add(c.state, script.start+i*c.spec.Per/8, event.Decimal(i)*event.One/2)
+				at, n := script.start+i*max(c.spec.Per, c.spec.Gap)/8, event.Decimal(i)*event.One/2
+				c.state = addEither(&c.spec, c.state, at, n)
 			}
 			f.Add(append(bytes, c.state...), int64(c.spec.Latest(c.state)), int64(event.One))
 		}
@@ -139,7 +153,7 @@ func FuzzCheck(f *testing.F) {
 		if len(data) < 1+head {
 			return
 		}
-		spec := froms[data[0]%4](data[1 : 1+head]).spec
+		spec := froms[int(data[0])%len(froms)](data[1 : 1+head]).spec
 		if err := spec.Validate(); err != nil {
 			t.Fatal(err)
 		}
@@ -159,14 +173,39 @@ func FuzzCheck(f *testing.F) {
 			if spec.Count(state) < 0 || spec.CountAt(state, event.Micros(when)) < 0 {
 				t.Fatalf("%+v: a count below zero: % x", spec, state)
 			}
-			if from, to := spec.Bounds(state, event.Micros(when)); from >= to {
+			if from, to := spec.Bounds(state, event.Micros(when)); from >= to && spec.Kind != windows.Bucket {
 				t.Fatalf("%+v: window from %d to %d", spec, from, to)
 			}
-			state, _ = spec.Add(state, event.Micros(when), event.Decimal(n))
+			state = addEither(&spec, state, event.Micros(when), event.Decimal(n))
 			if err := spec.Check(state); err != nil {
 				t.Fatalf("%+v: after Add: %v: % x", spec, err, state)
 			}
-			when += int64(spec.Per)/3 + 1
+			when += int64(max(spec.Per, spec.Gap))/3 + 1
 		}
 	})
+}
+
+func scriptOf(from func([]byte) (windows.Spec, event.Micros, []event.Micros)) func([]byte) script {
+	return func(b []byte) script {
+		spec, start, steps := from(b)
+		return script{spec: spec, start: start, steps: steps}
+	}
+}
+
+func distinctFrom(from func([]byte) script) func([]byte) script {
+	return func(b []byte) script {
+		sc := from(b)
+		sc.spec.Distinct, sc.spec.Estimate = true, sc.spec.Kind != windows.Sliding && b[5]&1 == 1
+		return sc
+	}
+}
+
+// addEither adds an amount or, to a counter of distinct values, both kinds of events.
+func addEither(spec *windows.Spec, state []byte, at event.Micros, n event.Decimal) []byte {
+	if spec.Distinct {
+		state, _ = spec.AddValue(state, at, uint64(n))
+		at++
+	}
+	state, _ = spec.Add(state, at, n)
+	return state
 }
