@@ -89,11 +89,14 @@ func insertExact(state []byte, age event.Micros, units uint64) []byte {
 func (s *Spec) trimExact(state []byte) ([]byte, event.Decimal) {
 	var age event.Micros
 	var count uint64
-	for pos := headBytes; pos < len(state); {
+	for pos, spare := headBytes, s.spareTimes(); pos < len(state); {
 		gap, units, size := readEntry(state[pos:])
-		if age += gap; age >= s.Per || count > ExactLimit {
+		if age += gap; age >= s.Per || count > ExactLimit && spare == 0 {
 			state = state[:pos]
 			break
+		}
+		if count > ExactLimit {
+			spare--
 		}
 		count += units
 		pos += size
@@ -151,7 +154,15 @@ func unitsToDecimal(units uint64) event.Decimal {
 // takes the place of a time, but for the oldest.
 func (s *Spec) maxBytesExact() int {
 	gap := len(appendUvarint(nil, uint64(s.Per)<<1|1))
-	return headBytes + (ExactLimit+2)*(gap+1) + 2*maxVarint
+	return headBytes + (ExactLimit+2)*(gap+1) + 2*maxVarint + (s.spareTimes()+1)*(gap+maxVarint)
+}
+
+// spareTimes is how many times more are kept than are needed for ExactLimit+1 units.
+func (s *Spec) spareTimes() int {
+	if s.Refunds {
+		return Remembered
+	}
+	return 0
 }
 
 func (s *Spec) checkExact(state []byte) error {
@@ -159,6 +170,7 @@ func (s *Spec) checkExact(state []byte) error {
 	r.head()
 	var age event.Micros
 	var count uint64
+	spare := s.spareTimes()
 	for least := uint64(0); r.more(); least = 1 {
 		v := r.number(least<<1, math.MaxUint64)
 		units := uint64(1)
@@ -170,8 +182,10 @@ func (s *Spec) checkExact(state []byte) error {
 		case r.err != nil:
 		case gap >= s.Per-age:
 			r.fail(errTime)
-		case count > ExactLimit:
+		case count > ExactLimit && spare == 0:
 			r.fail(errTrailing)
+		case count > ExactLimit:
+			spare--
 		}
 		age += gap
 		count += units

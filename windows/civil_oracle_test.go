@@ -1,0 +1,144 @@
+package windows_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/windows"
+)
+
+// civilDates is a zone as people see it: a clock on the wall that shows dates. It knows neither
+// offsets nor transitions.
+type civilDates struct {
+	zone   *time.Location
+	starts map[time.Time]int64 // what was found already, by the date
+}
+
+// first is the first second at which the clock shows the date, or a later one.
+func (c *civilDates) first(date time.Time) int64 {
+	if sec, known := c.starts[date]; known {
+		return sec
+	}
+	midnight := date.Unix()
+	// How far the clock is from UTC's around then, and two hours more than that.
+	ahead := max(wall(c.zone, midnight-30*3600).Unix()-(midnight-30*3600), wall(c.zone, midnight+30*3600).Unix()-(midnight+30*3600))
+	sec := midnight - ahead - 2*3600
+	sec -= ((sec % 60) + 60) % 60
+	for wall(c.zone, sec+60).Before(date) && wall(c.zone, sec).Before(date) {
+		sec += 60
+	}
+	for wall(c.zone, sec).Before(date) {
+		sec++
+	}
+	c.starts[date] = sec
+	return sec
+}
+
+// dateOf is the first date of the unit that a date is in, and step leads to the next unit's.
+func dateOf(unit windows.Unit, weekStarts time.Weekday, shown time.Time) time.Time {
+	year, month, day := shown.Date()
+	switch unit {
+	case windows.Week:
+		day -= (int(shown.Weekday()) - int(weekStarts) + 7) % 7
+	case windows.Month:
+		day = 1
+	case windows.Year:
+		month, day = time.January, 1
+	}
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+}
+
+func next(unit windows.Unit, date time.Time) time.Time {
+	switch unit {
+	case windows.Week:
+		return date.AddDate(0, 0, 7)
+	case windows.Month:
+		return date.AddDate(0, 1, 0)
+	case windows.Year:
+		return date.AddDate(1, 0, 0)
+	}
+	return date.AddDate(0, 0, 1)
+}
+
+// window is the unit that has begun last at sec.
+func (c *civilDates) window(unit windows.Unit, weekStarts time.Weekday, sec int64) (from, to int64) {
+	date := dateOf(unit, weekStarts, wall(c.zone, sec))
+	from = c.first(date)
+	for {
+		date = next(unit, date)
+		if to = c.first(date); to > sec {
+			return from, to
+		}
+		from = to // clocks went back into a date that had ended, or a date was skipped
+	}
+}
+
+// hour is the time around sec in which the clock shows one hour and goes on.
+func hourAround(zone *time.Location, sec int64) (from, to int64) {
+	same := func(a, b int64) bool {
+		was, now := wall(zone, a), wall(zone, b)
+		return now.After(was) && was.Truncate(time.Hour).Equal(now.Truncate(time.Hour))
+	}
+	from = sec - ((sec%60)+60)%60
+	to = from + 60
+	for same(from-60, from) {
+		from -= 60
+	}
+	for same(to-60, to) {
+		to += 60
+	}
+	return from, to
+}
+
+// oddZones have days without a midnight, days that were skipped, half-hour steps, clocks that
+// go back past midnight, and offsets far from UTC.
+var oddZones = []string{
+	"UTC", "Asia/Shanghai", "America/New_York", "Europe/Berlin", "Europe/London", "Europe/Dublin", "Pacific/Apia",
+	"Pacific/Fakaofo", "Pacific/Kwajalein", "Pacific/Kiritimati", "Pacific/Chatham", "Pacific/Auckland", "Australia/Lord_Howe",
+	"Australia/Sydney", "America/Sao_Paulo", "America/Asuncion", "America/Santiago", "America/Havana", "America/St_Johns",
+	"America/Toronto", "America/Caracas", "America/Godthab", "America/Scoresbysund", "Asia/Beirut", "Asia/Amman", "Asia/Gaza",
+	"Asia/Tehran", "Asia/Kolkata", "Asia/Kathmandu", "Asia/Pyongyang", "Asia/Manila", "Africa/Cairo", "Africa/Casablanca",
+	"Africa/Monrovia", "Atlantic/Azores", "Antarctica/Troll", "Antarctica/Casey", "Europe/Moscow", "Europe/Volgograd", "Asia/Jerusalem",
+}
+
+// Moments at random, half of them around what a zone's clocks did: the first and last microsecond
+// of a unit are tried as well.
+func TestCalendarEqualsCivilDates(t *testing.T) {
+	cases := civilCases
+	if testing.Short() {
+		cases = 5_000
+	}
+	r := rand.New(rand.NewPCG(20261121, 1))
+	var dates []*civilDates
+	for _, name := range oddZones {
+		dates = append(dates, &civilDates{zone: mustLoad(name), starts: map[time.Time]int64{}})
+	}
+	from, to := utc(1973, 1, 1, 0, 0).Unix(), utc(2105, 1, 1, 0, 0).Unix()
+	for i := range cases {
+		c := dates[r.IntN(len(dates))]
+		sec := from + r.Int64N(to-from)
+		if start, _ := time.Unix(sec, 0).In(c.zone).ZoneBounds(); i%2 == 0 && !start.IsZero() && start.Unix() > from {
+			sec = start.Unix() + r.Int64N(2*86400) - 86400
+		}
+		spec := windows.Spec{
+			Kind: windows.Calendar, Zone: c.zone, Unit: windows.Hour + windows.Unit(r.IntN(5)), WeekStarts: time.Weekday(r.IntN(7)),
+		}
+		wantFrom, wantTo := hourAround(c.zone, sec)
+		if spec.Unit != windows.Hour {
+			wantFrom, wantTo = c.window(spec.Unit, spec.WeekStarts, sec)
+		}
+		moment := event.Micros(sec)*event.Second + event.Micros(r.IntN(1_000_000))
+		for _, now := range []event.Micros{moment, event.Micros(wantFrom) * event.Second, event.Micros(wantTo)*event.Second - tick} {
+			gotFrom, gotTo := spec.Bounds(nil, now)
+			if gotFrom != event.Micros(wantFrom)*event.Second || gotTo != event.Micros(wantTo)*event.Second {
+				t.Fatalf("case %d, %v, unit %d, weeks from %v, at %v: %v to %v, want %v to %v", i, c.zone, spec.Unit, spec.WeekStarts, now,
+					gotFrom, gotTo, time.Unix(wantFrom, 0).UTC(), time.Unix(wantTo, 0).UTC())
+			}
+		}
+	}
+}
+
+// civilCases is how many moments are tried.
+var civilCases = 100_000
