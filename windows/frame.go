@@ -117,19 +117,6 @@ func (s *Spec) placeSession(f *frame, at event.Micros) place {
 	return ownBefore
 }
 
-// holdsFrameBefore tells whether what is in the window before still counts for anything.
-func (s *Spec) holdsFrameBefore(f *frame) bool {
-	return f.hasBefore && f.latest < f.closed+min(f.closed-f.before, s.span(), s.Lateness)
-}
-
-// span is what the window before is held for at most: a session's gap, or its own length.
-func (s *Spec) span() event.Micros {
-	if s.Kind == Session {
-		return s.Gap
-	}
-	return MaxTime
-}
-
 // spentFrame: from the end of what is held on, an empty state counts alike.
 func (s *Spec) spentFrame(f *frame) event.Micros {
 	if s.Kind == Session {

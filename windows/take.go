@@ -134,3 +134,21 @@ func (s *Spec) emptyDistinct(state []byte, before bool) []byte {
 	}
 	return append(state[:body], 0)
 }
+
+// Holds tells whether what an event at the time at counted is still in the window that it went
+// into, and that is held.
+func (s *Spec) Holds(state []byte, at event.Micros) bool {
+	at = clamp(at)
+	switch {
+	case len(state) == 0:
+		return false
+	case s.Kind == Sliding && s.Exact:
+		return at > getLatest(state)-s.Per
+	case s.Kind == Sliding:
+		return s.paneEnds(s.paneOf(at)) > getLatest(state)
+	case s.Distinct || s.Kind == Session || s.Kind == Bucket:
+		return false // nothing is taken back there
+	}
+	p := s.readPair(state)
+	return at >= p.start || s.holdsBefore(p, at)
+}
