@@ -20,12 +20,20 @@ import (
 //	partition  varint: of the event that let it fall
 //	offset     varint
 //	id         uvarint length, bytes
+//	face       4 bytes: Limit.faces; 0 when it is not known
+//	shadow     1 byte
+//	name       uvarint length, bytes: of the verdict, so that it can be cleared when no rule has the name
+//
+// States of version 1 end behind the id.
 type block struct {
 	since, until event.Micros
 	count, limit event.Decimal
 	partition    int32
 	offset       int64
 	id           []byte
+	face         uint32
+	shadow       bool
+	name         []byte
 }
 
 func (b *block) append(dst []byte) []byte {
@@ -35,39 +43,52 @@ func (b *block) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(b.limit))
 	dst = binary.AppendVarint(dst, int64(b.partition))
 	dst = binary.AppendVarint(dst, b.offset)
-	dst = binary.AppendUvarint(dst, uint64(len(b.id)))
-	return append(dst, b.id...)
-}
-
-// size is how many bytes append appends.
-func (b *block) size() int {
-	return 8 + uvarintLen(uint64(b.until-b.since)) +
-		uvarintLen(uint64(b.count)) + uvarintLen(uint64(b.limit)) +
-		varintLen(int64(b.partition)) + varintLen(b.offset) +
-		uvarintLen(uint64(len(b.id))) + len(b.id)
-}
-
-func varintLen(v int64) int { return uvarintLen(uint64(v)<<1 ^ uint64(v>>63)) }
-
-// readBlock takes a block off the front of b; its id is a part of b.
-func readBlock(b []byte) (blk block, rest []byte, err error) {
-	if len(b) < 8 {
-		return blk, nil, fmt.Errorf("%w: a block is cut off", errState)
+	dst = appendText(dst, b.id)
+	dst = binary.LittleEndian.AppendUint32(dst, b.face)
+	shadow := byte(0)
+	if b.shadow {
+		shadow = 1
 	}
-	r := varints{b: b[8:]}
-	blk.since = event.Micros(binary.LittleEndian.Uint64(b))
-	blk.until = blk.since + event.Micros(r.uvarint())
-	blk.count = event.Decimal(r.uvarint())
-	blk.limit = event.Decimal(r.uvarint())
+	return appendText(append(dst, shadow), b.name)
+}
+
+func appendText(dst, text []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(text)))
+	return append(dst, text...)
+}
+
+// block takes a block off the front; its texts are parts of the state.
+func (r *varints) block(version byte) (b block) {
+	b.since = event.Micros(r.fixed())
+	b.until = b.since + event.Micros(r.uvarint())
+	b.count = event.Decimal(r.uvarint())
+	b.limit = event.Decimal(r.uvarint())
 	partition := r.varint()
-	blk.offset = r.varint()
-	n := r.uvarint()
-	if r.bad || n > uint64(len(r.b)) || partition != int64(int32(partition)) {
-		return blk, nil, fmt.Errorf("%w: a block is cut off", errState)
+	b.offset = r.varint()
+	b.id = r.text()
+	if b.partition = int32(partition); int64(b.partition) != partition {
+		r.bad = true
 	}
-	blk.partition = int32(partition)
-	blk.id = r.b[:n]
-	return blk, r.b[n:], nil
+	if version == 1 {
+		return b
+	}
+	if len(r.b) < 5 {
+		r.bad = true
+		return b
+	}
+	b.face, b.shadow = binary.LittleEndian.Uint32(r.b), r.b[4] == 1
+	r.bad = r.bad || r.b[4] > 1
+	r.b = r.b[5:]
+	b.name = r.text()
+	return b
+}
+
+// check reports what no block has.
+func (b *block) check() error {
+	if b.until < b.since || b.count < 0 || b.limit < 0 {
+		return fmt.Errorf("%w: a block that ends before it begins, or has no count", errState)
+	}
+	return nil
 }
 
 // varints reads numbers off the front of b; bad once one of them was none.
@@ -91,13 +112,34 @@ func (r *varints) varint() int64 {
 	return int64(u>>1) ^ -int64(u&1)
 }
 
+func (r *varints) fixed() uint64 {
+	const size = 8
+	if len(r.b) < size {
+		r.bad = true
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(r.b)
+	r.b = r.b[size:]
+	return v
+}
+
+func (r *varints) text() []byte {
+	n := r.uvarint()
+	if n > uint64(len(r.b)) {
+		r.bad = true
+		return nil
+	}
+	text := r.b[:n]
+	r.b = r.b[n:]
+	return text
+}
+
 // verdict is the block as the world sees it. The key's dimensions are shared.
 func (b *block) verdict(l *Limit, key []event.Dim) verdict.Verdict {
-	return verdict.Verdict{
-		Rule:   l.Name,
+	v := verdict.Verdict{
+		Rule:   string(b.name),
 		Key:    key,
 		State:  verdict.Block,
-		Mode:   l.Rule.Mode,
 		Action: l.Rule.Then.Action,
 		APIs:   l.Rule.APIs,
 		Count:  b.count,
@@ -106,6 +148,13 @@ func (b *block) verdict(l *Limit, key []event.Dim) verdict.Verdict {
 		Until:  b.until,
 		Cause:  verdict.Cause{ID: string(b.id), Partition: b.partition, Offset: b.offset},
 	}
+	switch {
+	case len(b.name) == 0: // of version 1
+		v.Rule, v.Mode = l.Name, l.Rule.Mode
+	case b.shadow:
+		v.Mode = verdict.Shadow
+	}
+	return v
 }
 
 // roundUp returns the first multiple of grain, since the epoch, that is not before at.

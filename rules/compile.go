@@ -32,8 +32,18 @@ const maxSpan = 3660 * event.Day
 
 // Compile turns a rule file's YAML into a Set. file is its name in errors; nothing is read
 // from it. The error is an Errors: every mistake there is, in the order of the file.
+//
+// A source that names other files, as `exempt: {file: vip.yaml}` does, needs CompileWith.
 func Compile(file string, src []byte) (*Set, error) {
-	c := &compiler{src: newSource(file, src), defaults: standardDefaults(), names: map[string]int{}, zones: map[string]*time.Location{}}
+	return CompileWith(file, src, func(string) ([]byte, error) { return nil, errNoFiles })
+}
+
+// CompileWith is Compile for sources that name other files, which read gets, each once.
+func CompileWith(file string, src []byte, read func(name string) ([]byte, error)) (*Set, error) {
+	c := &compiler{
+		src: newSource(file, src), read: read, defaults: standardDefaults(),
+		names: map[string]int{}, zones: map[string]*time.Location{},
+	}
 	root, bad := parseYAML(src, c.src)
 	if bad != nil {
 		return nil, Errors{bad}
@@ -42,14 +52,16 @@ func Compile(file string, src []byte) (*Set, error) {
 		MaxLateness: defaultMaxLateness,
 		RecentIDs:   defaultRecentIDs,
 		RecentFor:   defaultRecentFor,
+		Files:       map[string][]byte{},
 		byHash:      map[SectionHash]*Limit{},
 	}
 	c.file(c.resolve(root))
 	if len(c.errs) > 0 {
 		return nil, c.errs.sorted()
 	}
-	c.set.Hash = setHash(src)
+	c.set.Hash = setHash(src, c.set.Files)
 	c.set.index = newAPIIndex(c.set.Rules)
+	c.set.finish()
 	c.set.Warnings = c.warnings()
 	return c.set, nil
 }
@@ -57,6 +69,7 @@ func Compile(file string, src []byte) (*Set, error) {
 // compiler carries one file through Compile.
 type compiler struct {
 	src      *source
+	read     func(name string) ([]byte, error)
 	set      *Set
 	defaults defaults
 	rule     string // the rule being read
@@ -64,6 +77,7 @@ type compiler struct {
 	warned   Errors
 	names    map[string]int // names of rules, and the lines they are on
 	nodes    int            // YAML nodes read so far
+	exempt   int            // exemptions read so far
 	zones    map[string]*time.Location
 }
 
@@ -116,7 +130,7 @@ func (c *compiler) file(root *yaml.Node) {
 }
 
 func (c *compiler) spec(n *yaml.Node) {
-	o, ok := c.object(n, "spec", "defaults", "rules", "max_lateness", "too_old", "recent_ids")
+	o, ok := c.object(n, "spec", "defaults", "rules", "max_lateness", "too_old", "recent_ids", "exempt")
 	if !ok {
 		return
 	}
@@ -136,10 +150,15 @@ func (c *compiler) spec(n *yaml.Node) {
 	if n := o.get("defaults"); n != nil {
 		c.readDefaults(n)
 	}
-	n = o.get("rules")
-	if n == nil {
-		return
+	if n := o.get("rules"); n != nil {
+		c.rules(n)
 	}
+	if n := o.get("exempt"); n != nil {
+		c.exemptAll(n)
+	}
+}
+
+func (c *compiler) rules(n *yaml.Node) {
 	if n.Kind != yaml.SequenceNode {
 		c.fail(n, "each rule begins with `- name: …`", "rules is a list, not %s", describe(n))
 		return

@@ -2,16 +2,23 @@ package rules
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
 
+	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/windows"
 )
 
 // setHash is of the source and of the zone data that goes with this program.
-func setHash(src []byte) [32]byte {
+func setHash(src []byte, files map[string][]byte) [32]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "tallygate rule set 1\x00zones %s\x00", windows.ZoneVersion)
 	h.Write(src)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(h, "\x00file %q %x", name, sha256.Sum256(files[name]))
+	}
 	return [32]byte(h.Sum(nil))
 }
 
@@ -22,16 +29,58 @@ func sectionHash(l *Limit) SectionHash {
 	w := &l.Window
 	h := sha256.New()
 	fmt.Fprintf(h, "tallygate section 1\x00%q\x00%q\x00", l.Name, l.Rule.Shape.Dims)
-	fmt.Fprintf(h, "count %d %q\x00", l.Rule.Count, l.Rule.SumAttr)
+	fmt.Fprintf(h, "count %d %q\x00", l.Rule.Count, l.Rule.Attr)
+	if l.Rule.Count == CountDistinct {
+		fmt.Fprintf(h, "distinct %q %t\x00", l.Rule.Field, w.Estimate)
+	}
+	if w.Refunds {
+		fmt.Fprint(h, "refunds\x00")
+	}
 	switch w.Kind {
 	case windows.Tumbling:
 		fmt.Fprintf(h, "tumbling %d %d", w.Per, w.Offset)
 	case windows.Sliding:
 		fmt.Fprintf(h, "sliding %d %t %d", w.Per, w.Exact, w.Resolution)
+	case windows.Session:
+		fmt.Fprintf(h, "session %d", w.Gap)
+	case windows.Bucket:
+		fmt.Fprintf(h, "bucket %d", w.Per) // the level goes on at another rate
 	case windows.Calendar:
 		zone := w.Zone.String()
 		data, _ := windows.ZoneHash(zone) // the zone was loaded from there
 		fmt.Fprintf(h, "calendar %d %d %q %x", w.Unit, w.WeekStarts, zone, data)
 	}
 	return SectionHash(h.Sum(nil))
+}
+
+// finish makes what follows from the rules as a whole.
+func (s *Set) finish() {
+	for _, r := range s.Rules {
+		r.spared = newExemptIndex(r.exempt)
+	}
+	for _, l := range s.Limits {
+		l.plain = l.isPlain()
+		l.judged, l.faces = judgedHash(l), [2]uint32{faceHash(l, false), faceHash(l, true)}
+	}
+}
+
+// judgedHash is of what counts are judged by.
+func judgedHash(l *Limit) [8]byte {
+	h := sha256.New()
+	t := &l.Rule.Then
+	fmt.Fprintf(h, "%d %d %d %t %t %t %v %d\x00", l.Limit, l.Candidate, l.Window.Limit, t.None, t.UntilReset, t.reached(), t.Steps, l.Rule.Mode)
+	for _, tier := range l.Tiers {
+		fmt.Fprintf(h, "tier %d %q\x00", tier.Limit, tier.text)
+	}
+	for _, e := range l.Rule.exempt {
+		fmt.Fprintf(h, "exempt %q %d\x00", e.Key, e.Expires)
+	}
+	return [8]byte(h.Sum(nil))
+}
+
+// faceHash is of what a verdict shows besides its numbers and times; never 0.
+func faceHash(l *Limit, shadow bool) uint32 {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %d %t %q", l.Name, l.Rule.Then.Action, shadow || l.Shadow || l.Rule.Mode == verdict.Shadow, l.Rule.APIs)
+	return binary.LittleEndian.Uint32(h.Sum(nil)) | 1
 }

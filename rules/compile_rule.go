@@ -7,7 +7,6 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -22,7 +21,7 @@ type defaults struct {
 func standardDefaults() defaults { return defaults{key: []string{"uid"}} }
 
 // windowFieldNames are the fields that choose a window: of a rule, and of a stacked limit.
-var windowFieldNames = []string{"per", "window", "offset", "resolution", "timezone", "week_starts"}
+var windowFieldNames = []string{"per", "window", "offset", "resolution", "timezone", "week_starts", "gap", "burst"}
 
 // readDefaults reads spec.defaults, so that a mistake in it is reported also without rules.
 func (c *compiler) readDefaults(n *yaml.Node) {
@@ -59,7 +58,9 @@ func (c *compiler) compileRule(n *yaml.Node) {
 	if n.Kind == yaml.MappingNode {
 		c.rule = nameOf(n)
 	}
-	known := append([]string{"name", "key", "match", "when", "count", "limit", "limits", "then", "mode"}, windowFieldNames...)
+	known := append([]string{
+		"name", "key", "match", "when", "count", "refunds", "limit", "limits", "tiers", "candidate", "then", "warn", "mode", "exempt", "fuse",
+	}, windowFieldNames...)
 	o, ok := c.object(n, "a rule", known...)
 	if !ok {
 		return
@@ -68,6 +69,9 @@ func (c *compiler) compileRule(n *yaml.Node) {
 	r := &Rule{Index: len(c.set.Rules), Mode: c.defaults.mode}
 	r.Name, _ = c.name(o.get("name"), "a rule's name")
 	c.uniqueName(o.get("name"), r.Name)
+	if r.Name == ManualRule {
+		c.fail(o.get("name"), "", "%q is what verdicts by command are called", ManualRule)
+	}
 	dims := c.defaults.key
 	if n := o.get("key"); n != nil {
 		dims = c.dims(n)
@@ -79,14 +83,20 @@ func (c *compiler) compileRule(n *yaml.Node) {
 	if n := o.get("count"); n != nil {
 		c.count(n, r)
 	}
+	c.refunds(o, r)
 	if n := o.get("match"); n != nil {
 		c.match(n, r)
 	}
 	if n := o.get("when"); n != nil {
 		r.match.when = c.when(n)
 	}
+	c.notices(o, r)
 	c.then(o, r)
+	c.fuse(o, r)
 	c.limits(o, r)
+	if n := o.get("exempt"); n != nil {
+		r.exempt = c.exemptions(n, r)
+	}
 	c.warnPartial(o, r)
 	c.set.Rules = append(c.set.Rules, r)
 }
@@ -151,110 +161,11 @@ func (c *compiler) shape(dims []string) *KeyShape {
 	return s
 }
 
-// count reads what a rule counts.
-func (c *compiler) count(n *yaml.Node, r *Rule) {
-	if n.Kind == yaml.ScalarNode {
-		hint := "leave count out to count events, or write count: {sum: attrs.NAME}"
-		c.fail(n, hint, "count is a mapping, not %s", describe(n))
-		return
-	}
-	o, ok := c.object(n, "count", "sum", "distinct")
-	if !ok {
-		return
-	}
-	if n := o.get("distinct"); n != nil {
-		c.fail(n, "", "%s", notBuiltMessage("count: {distinct: …}"))
-		return
-	}
-	n = o.get("sum")
-	if n == nil {
-		if !o.has("sum") {
-			c.fail(o.node, "write {sum: attrs.NAME} or {sum: cost}", "count needs `sum`")
-		}
-		return
-	}
-	what, ok := c.text(n, "sum")
-	name, attr := strings.CutPrefix(what, "attrs.")
-	switch {
-	case !ok:
-	case what == "cost":
-		r.Count = CountSum
-	case attr && name != "":
-		r.Count, r.SumAttr = CountSum, name
-	default:
-		c.fail(n, "what can be summed is cost, and an attribute as attrs.NAME", "%q can't be summed", shortened(what))
-	}
-}
-
-// then reads what follows.
-func (c *compiler) then(rule *object, r *Rule) {
-	n := rule.get("then")
-	if n == nil {
-		n = c.defaults.then
-	}
-	if n == nil || rule.spoilt["then"] {
-		if !rule.has("then") {
-			c.fail(rule.node, "as in then: {block: 5m} or then: {block: until-reset}", "a rule needs `then`")
-		}
-		return
-	}
-	o, ok := c.object(n, "then", "block", "action", "apis")
-	if !ok {
-		return
-	}
-	r.Then.Action = verdict.ActBlock
-	if n := o.get("action"); n != nil {
-		r.Then.Action = c.action(n)
-	}
-	if n := o.get("apis"); n != nil {
-		r.APIs = nil
-		for _, p := range c.apiList(n, "apis") {
-			r.APIs = append(r.APIs, p.pattern)
-		}
-	}
-	switch n := o.get("block"); {
-	case n != nil:
-		c.block(n, r)
-	case !o.has("block") && !slices.ContainsFunc([]string{"escalate", "warn"}, o.has):
-		c.fail(o.node, "as in then: {block: 5m} or then: {block: until-reset}", "then needs `block`")
-	}
-}
-
-func (c *compiler) block(n *yaml.Node, r *Rule) {
-	const untilReset = "until-reset"
-	s, ok := c.text(n, "block")
-	switch {
-	case !ok:
-	case s == untilReset:
-		r.Then.UntilReset = true
-	case digits(s) == 0:
-		c.fail(n, "a duration such as 5m, or until-reset", "block: %q is no duration%s", shortened(s),
-			didYouMean(s, []string{untilReset}))
-	default:
-		var d event.Micros
-		if d, ok = c.duration(n, "block"); ok {
-			r.Then.Block = d
-		}
-	}
-}
-
-func (c *compiler) action(n *yaml.Node) verdict.Action {
-	switch word, _ := c.word(n, "action", "block", "challenge", "throttle", "log"); word {
-	case "challenge":
-		return verdict.ActChallenge
-	case "throttle":
-		return verdict.ActThrottle
-	case "log":
-		return verdict.ActLog
-	}
-	return verdict.ActBlock
-}
-
 // warnPartial warns that a check, which knows the API but not the outcome or the attributes,
 // blocks more than what the rule counts.
 func (c *compiler) warnPartial(o *object, r *Rule) {
 	m := &r.match
-	if len(m.outcomes) == 0 && len(m.attrs) == 0 && m.when == nil || r.Then.Action == verdict.ActLog {
+	if len(m.outcomes) == 0 && len(m.attrs) == 0 && m.when == nil || r.Then.Action == verdict.ActLog || r.Then.None {
 		return
 	}
 	then := cmp.Or(o.get("then"), c.defaults.then)

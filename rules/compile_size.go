@@ -1,30 +1,62 @@
 package rules
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import (
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/windows"
+)
 
 // MaxStateBytes is the most that a key's state may have: it is one record of a topic.
 const MaxStateBytes = 512 << 10
 
+// Bounds on the parts of a state.
+const (
+	varintBytes  = 10
+	idsBytes     = 2*varintBytes + 2*varintBytes // the ids' header
+	idBytes      = 8 + varintBytes               // hash and stamp
+	blockBytes   = 8 + 7*varintBytes + event.MaxID + 5
+	stepsBytes   = varintBytes + 8 // of an escalation
+	sectionBytes = len(SectionHash{}) + 2*varintBytes + 1
+)
+
 // LargestState returns a bound on the bytes that a key's state can have under the set, and the
 // dimensions of that key: of one that has met every rule of its shape, with everything that
-// is kept at its longest. A set where it is more than MaxStateBytes should not be run.
+// is kept at its longest. A set where it is more than MaxStateBytes should not be run. What commands
+// give to a key is not in it: it is small beside what a record may have more.
 func (s *Set) LargestState() (bytes int, dims []string) {
-	const (
-		varint  = 10
-		ids     = 2*varint + 2*varint                 // their header
-		id      = 8 + varint                          // hash and stamp
-		block   = 8 + 6*varint + event.MaxID          // the published verdict
-		section = len(SectionHash{}) + varint + block // without its window
-	)
 	sizes := make([]int, len(s.Shapes))
 	for _, l := range s.Limits {
-		sizes[l.Rule.Shape.Index] += section + l.Window.MaxBytes()
+		sizes[l.Rule.Shape.Index] += l.largestSection()
 	}
 	for i, size := range sizes {
-		size += headerBytes + ids + s.RecentIDs*id
+		size += headerBytes + idsBytes + s.RecentIDs*idBytes
 		if size > bytes {
 			bytes, dims = size, s.Shapes[i].Dims
 		}
 	}
 	return bytes, dims
+}
+
+func (l *Limit) largestSection() int {
+	size := sectionBytes + l.Window.MaxBytes()
+	slots := 1
+	if l.Candidate > 0 {
+		slots = 2
+	}
+	if l.Rule.Then.None {
+		slots = 0
+	}
+	size += slots * (blockBytes + len(l.Name) + len(candidateSuffix))
+	if l.Rule.Then.Escalates {
+		size += slots * stepsBytes
+	}
+	if len(l.Tiers) > 0 {
+		size += varintBytes
+	}
+	if len(l.Warn) > 0 {
+		size += varintBytes + 8*len(l.Warn)
+	}
+	if l.Rule.Refunds {
+		size += varintBytes + windows.Remembered*rememberedBytes
+	}
+	return size
 }

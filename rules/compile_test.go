@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/windows"
@@ -81,8 +83,10 @@ func TestAWholeSet(t *testing.T) {
 	if a.Mode != verdict.Shadow || b.Mode != verdict.Enforce {
 		t.Errorf("modes: %v %v", a.Mode, b.Mode)
 	}
-	if a.Then != (Then{Block: event.Minute, Action: verdict.ActBlock}) || b.Then != (Then{UntilReset: true, Action: verdict.ActChallenge}) {
-		t.Errorf("then: %+v %+v", a.Then, b.Then)
+	if diff := cmp.Diff([]Then{
+		{Steps: []event.Micros{event.Minute}, Action: verdict.ActBlock}, {UntilReset: true, Action: verdict.ActChallenge},
+	}, []Then{a.Then, b.Then}); diff != "" {
+		t.Errorf("then (- want):\n%s", diff)
 	}
 	if fmt.Sprint(a.APIs, b.APIs) != "[x y.*] [z]" {
 		t.Errorf("apis: %v %v", a.APIs, b.APIs)

@@ -73,10 +73,10 @@ func (es Errors) Unwrap() []error {
 // such as an aliased node, is checked for each of them.
 func (es Errors) sorted() Errors {
 	slices.SortStableFunc(es, func(a, b *Error) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	return slices.CompactFunc(es, func(a, b *Error) bool {
-		return a.Line == b.Line && a.Column == b.Column && a.Message == b.Message
+		return a.File == b.File && a.Line == b.Line && a.Column == b.Column && a.Message == b.Message
 	})
 }
 

@@ -5,77 +5,127 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/windows"
 )
 
 // Explanation says where a key stands under one limit at one moment.
 type Explanation struct {
-	Rule    string           `json:"rule"` // the limit's name: rule, or rule/limit
-	Count   event.Decimal    `json:"count"`
-	Limit   event.Decimal    `json:"limit"`
-	From    event.Micros     `json:"from"`     // what the window covers: from From
-	Until   event.Micros     `json:"until"`    // until before Until
-	FreesAt event.Micros     `json:"frees_at"` // when the count falls below the limit; NoTime when it is below
-	Mode    verdict.Mode     `json:"mode"`
-	Latest  event.Micros     `json:"latest"`  // the key's latest event, of whatever rule; NoTime when it had none
-	Verdict *verdict.Verdict `json:"verdict"` // what is in force, without Seq; nil when nothing is
+	Rule      string           `json:"rule"` // the limit's name: rule, or rule/limit
+	Window    string           `json:"window"`
+	Count     event.Decimal    `json:"count"`
+	Limit     event.Decimal    `json:"limit"`               // of the key's tier; a bucket's burst; 0: unlimited
+	Tier      int              `json:"tier,omitempty"`      // the number of the tier, from 1; 0: none
+	Estimated bool             `json:"estimated,omitempty"` // the count is an estimate
+	From      event.Micros     `json:"from"`                // what the window covers: from From
+	Until     event.Micros     `json:"until"`               // until before Until
+	FreesAt   event.Micros     `json:"frees_at"`            // when the count falls below the limit; NoTime when it is below
+	Frees     string           `json:"frees,omitempty"`     // what ends what is in force, or lets the count fall
+	Exempt    bool             `json:"exempt,omitempty"`    // counted, not judged
+	Mode      verdict.Mode     `json:"mode"`
+	Latest    event.Micros     `json:"latest"`              // the key's latest event, of whatever rule; NoTime when it had none
+	Counted   event.Micros     `json:"counted"`             // the latest event that this limit counted
+	Events    []string         `json:"events,omitempty"`    // ids of events that let its verdicts fall
+	Verdict   *verdict.Verdict `json:"verdict"`             // what is in force, without Seq; nil when nothing is
+	Candidate *verdict.Verdict `json:"candidate,omitempty"` // the same of its candidate
 }
 
 // Explain says where a key stands at now under every limit that counts by the key's
 // dimensions, in the set's order; also under those that it has not met. A non-empty api leaves only
-// rules that match or cover it. state is as for Step.
+// rules that match or cover it. A block by a command comes first. state is as for Step.
 func (s *Set) Explain(state, key []byte, now event.Micros, api string) []Explanation {
+	p := s.NewStepper()
 	dims, err := event.ParseKey(key)
 	if err != nil {
 		return nil
 	}
-	k, err := readState(state)
-	if err != nil {
-		return nil
-	}
+	k := p.begin(state)
 	var out []Explanation
+	if m := &p.own.manual; m.had && m.block.since <= now && now < m.block.until {
+		v := m.block.verdict(manualLimit, dims)
+		out = append(out, Explanation{
+			Rule: ManualRule, From: v.Since, Until: v.Until, FreesAt: event.NoTime, Frees: "the command's end",
+			Latest: k.latest, Counted: event.NoTime, Verdict: &v,
+		})
+	}
 	for _, l := range s.Limits {
 		if !l.Rule.Shape.fits(dims) || api != "" && !l.Rule.concerns(api) {
 			continue
 		}
-		e := l.explain(k.find(l.Hash), dims, now)
+		window := p.take(k.find(l.Hash))
+		e := l.explain(&p.extras, window, dims, now)
 		e.Latest = k.latest
+		p.dims = dims
+		e.Exempt = p.spared(l, key, now)
 		out = append(out, e)
 	}
 	return out
 }
 
-func (l *Limit) explain(sec section, dims []event.Dim, now event.Micros) Explanation {
+func (l *Limit) explain(x *extras, window []byte, dims []event.Dim, now event.Micros) Explanation {
 	e := Explanation{
 		Rule:    l.Name,
-		Count:   l.Window.CountAt(sec.window, now),
-		Limit:   l.Limit,
+		Window:  kindName(l.Window.Kind),
+		Count:   l.Window.CountAt(window, now),
+		Tier:    l.tierNumber(x.tier),
 		FreesAt: event.NoTime,
 		Mode:    l.Rule.Mode,
+		Counted: l.Window.Latest(window),
 	}
-	e.From, e.Until = l.Window.Bounds(sec.window, now)
-	if e.Count >= l.Limit {
-		e.FreesAt = l.Window.Below(sec.window, l.Limit)
+	e.Limit, _ = l.limitOf(x.tier)
+	if l.Shadow {
+		e.Mode = verdict.Shadow
 	}
-	if sec.hasBlock && sec.block.since <= now && now < sec.block.until {
-		v := sec.block.verdict(l, dims)
-		e.Verdict = &v
+	e.Estimated = l.Window.Estimate && e.Count > windows.ExactDistinct*event.One
+	e.From, e.Until = l.Window.Bounds(window, now)
+	full := e.Limit
+	if l.Window.Kind == windows.Bucket {
+		full -= event.One - 1 // below it there is a token
+	}
+	if e.Limit > 0 && e.Count >= full && len(window) > 0 {
+		e.FreesAt, e.Frees = l.Window.Below(window, e.Limit), freedBy[l.Window.Kind]
+	}
+	for _, s := range []*slot{&x.live, &x.try} {
+		if !s.had {
+			continue
+		}
+		if id := string(s.block.id); id != "" && !slices.Contains(e.Events, id) {
+			e.Events = append(e.Events, id)
+		}
+		if s.block.since > now || now >= s.block.until {
+			continue
+		}
+		v := s.block.verdict(l, dims)
+		if s == &x.try {
+			e.Candidate = &v
+			continue
+		}
+		if e.Verdict = &v; !l.Rule.Then.UntilReset {
+			e.Frees = "the penalty's end"
+		}
 	}
 	return e
 }
 
-// find returns the section of a hash; one without a window when there is none.
-func (k *keyState) find(hash SectionHash) section {
+// freedBy says what lets a window's count fall.
+var freedBy = map[windows.Kind]string{
+	windows.Tumbling: "the window's end", windows.Calendar: "the window's end", windows.Session: "the session's end",
+	windows.Sliding: "events slide out", windows.Bucket: "the bucket drains",
+}
+
+// find returns the section of a hash; the zero one when there is none.
+func (k *keyState) find(hash SectionHash) rawSection {
 	for rest := k.sections; len(rest) > 0; {
-		sec, next, err := nextSection(rest)
-		if err != nil {
+		sec, next, ok := cutSection(rest)
+		if !ok {
 			break
 		}
-		if sec.hash == hash {
+		if sec.hash() == hash {
+			sec.version = k.version
 			return sec
 		}
 		rest = next
 	}
-	return section{hash: hash}
+	return rawSection{}
 }
 
 // fits reports whether dims are the shape's.

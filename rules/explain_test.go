@@ -119,6 +119,7 @@ func ExampleSet_Explain() {
 	// [
 	//   {
 	//     "rule": "search",
+	//     "window": "tumbling",
 	//     "count": 2,
 	//     "limit": 3,
 	//     "from": "2026-11-21T12:00:00Z",
@@ -126,6 +127,7 @@ func ExampleSet_Explain() {
 	//     "frees_at": null,
 	//     "mode": "enforce",
 	//     "latest": "2026-11-21T12:00:00Z",
+	//     "counted": "2026-11-21T12:00:00Z",
 	//     "verdict": null
 	//   }
 	// ] <nil>

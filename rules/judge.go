@@ -1,81 +1,223 @@
 package rules
 
 import (
+	"math/bits"
+
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/windows"
 )
+
+// candidateSuffix is what the verdicts of a candidate are called behind the limit's name.
+const candidateSuffix = "/candidate"
 
 // outcome is what became of a limit's block by one event.
 type outcome uint8
 
 const (
-	none  outcome = iota // there is no block
-	held                 // a block is in force, as it was
-	moved                // its end passed what was published
-	fell                 // a new one
+	none    outcome = iota // there is no block
+	held                   // a block is in force, as it was
+	moved                  // it is to be published again
+	fell                   // a new one
+	cleared                // it ended before its end
 )
 
-// judge brings b, the limit's block if had is true, up to date with the window that an
-// event went into. adds tells whether the event counted for something: others let nothing fall.
-// A block that falls comes without its cause, which is the event.
+// facts are what a judge knows.
+type facts struct {
+	window []byte
+	added  windows.Added
+	latest event.Micros  // when it judges: the limit's latest time
+	at     event.Micros  // the event's own time
+	limit  event.Decimal // 0: unlimited
+	adds   bool          // the event added something: a verdict may fall
+	counts bool          // it was counted: a penalty may be extended
+	took   bool          // it took something back
+	spared bool          // the key is exempt
+}
+
+// judge brings a verdict up to date with the window that an event went into. A block that falls
+// comes without its cause, which is the event.
 //
-// A block that is in force changes only when it is a quota and its exact end passes what was
-// published; all the world knows is what was published, so that is what in force means.
-func (l *Limit) judge(b *block, had bool, window []byte, added windows.Added, adds bool) outcome {
-	latest := l.Window.Latest(window)
-	if had && latest < b.until {
-		if !adds || !l.Rule.Then.UntilReset {
-			return held
-		}
-		return l.extend(b, window)
+// All the world knows of a block is what was published, so that is what in force means.
+func (l *Limit) judge(s *slot, f *facts) outcome {
+	if s.had && f.latest < s.block.until {
+		return l.holds(s, f)
 	}
-	if !adds {
+	if !f.adds || f.spared || f.limit == 0 || l.Rule.Then.None {
 		return none
 	}
-	count, over := l.over(window, added)
+	count, over, _ := l.over(f)
 	if !over {
 		return none
 	}
-	*b = block{since: latest, count: count, limit: l.Limit}
-	if l.Rule.Then.UntilReset {
-		b.until = l.Window.Below(window, l.Limit)
-	} else {
-		b.until = later(latest, l.Rule.Then.Block)
-	}
+	l.fall(s, f, count)
 	return fell
 }
 
-// quiet reports whether a hit under a limit that has no block lets none fall either, so that
+// quiet reports whether a hit under a plain limit that has no block lets none fall either, so that
 // there is nothing to judge: most events are such.
 func (l *Limit) quiet(added windows.Added) bool {
-	return !added.Ended && added.Count < l.Limit
+	return !added.Ended && !l.passes(added.Count, l.Limit)
 }
 
-// extend moves a quota's end when the window's is later than what was published, up to a
-// multiple of the grain: a flood costs one publication a grain, and no block ends early.
-func (l *Limit) extend(b *block, window []byte) outcome {
-	until := l.Window.Below(window, l.Limit)
-	if until <= b.until {
-		return held
+// isPlain reports whether an event without a block to look after only adds to a window.
+func (l *Limit) isPlain() bool {
+	return len(l.Tiers) == 0 && l.Candidate == 0 && len(l.Warn) == 0 && l.Rule.Count != CountDistinct && !l.Rule.Refunds
+}
+
+// holds goes on with a block that is in force.
+func (l *Limit) holds(s *slot, f *facts) outcome {
+	t := &l.Rule.Then
+	switch {
+	case f.spared || t.None:
+		return cleared
+	case t.UntilReset:
+		return l.follow(s, f)
+	case t.Extend && f.counts:
+		step := t.step(s.steps)
+		if until := later(f.at, step); until > s.block.until {
+			s.block.until = roundUp(until, max(step/60, minGrain))
+			s.block.count, s.block.limit = l.Window.Count(f.window), f.limit
+			return moved
+		}
 	}
-	b.until = roundUp(until, l.Grain)
-	b.count, b.limit = l.Window.Count(window), l.Limit
+	return held
+}
+
+// follow moves a quota's end when the window's is later than what was published, up to a
+// multiple of the grain: a flood costs one publication a grain, and no block ends early. An end
+// that a refund, a tier or another limit made earlier is published as it is.
+func (l *Limit) follow(s *slot, f *facts) outcome {
+	until := f.latest
+	if f.limit > 0 {
+		until = l.Window.Below(f.window, f.limit)
+	}
+	b := &s.block
+	switch {
+	case until > b.until:
+		b.until = roundUp(until, l.Grain)
+	case until == b.until || !f.took && b.limit == f.limit:
+		return held
+	case until <= f.latest:
+		return cleared
+	default:
+		b.until = until
+	}
+	b.count, b.limit = l.Window.Count(f.window), f.limit
 	return moved
 }
 
-// over tells whether the limit is reached (a quota) or exceeded (a penalty), and by which
-// count: that of the window at the latest time, or for penalties that of the ended window which a
-// late event went into. A quota on an ended window would already be over.
-func (l *Limit) over(window []byte, added windows.Added) (event.Decimal, bool) {
-	count := added.Count
-	if added.Ended {
-		count = l.Window.Count(window)
+// fall makes a new block.
+func (l *Limit) fall(s *slot, f *facts, count event.Decimal) {
+	t := &l.Rule.Then
+	s.had, s.block = true, block{since: f.latest, count: count, limit: f.limit}
+	if t.UntilReset {
+		s.block.until = l.Window.Below(f.window, f.limit)
+		return
 	}
-	if l.Rule.Then.UntilReset {
-		return count, count >= l.Limit
+	if t.Escalates {
+		if s.steps > 0 && f.latest >= later(s.ended, t.Forget) {
+			s.steps = 0
+		}
+		s.steps++
 	}
-	if count > l.Limit {
-		return count, true
+	s.block.until = later(f.latest, t.step(s.steps))
+}
+
+// settle drops a block that is over, and lets the escalation know of its end.
+func (s *slot) settle(out outcome, t *Then, latest event.Micros) {
+	switch out {
+	case none:
+		s.had = false
+	case cleared:
+		s.had, s.ended = false, latest
+	default:
+		s.ended = s.block.until
 	}
-	return added.Count, added.Ended && added.Count > l.Limit
+	if !t.Escalates {
+		s.steps, s.ended = 0, 0
+	}
+}
+
+// step is how long the n-th verdict holds; the last step repeats.
+func (t *Then) step(n uint64) event.Micros {
+	if len(t.Steps) == 0 {
+		return 0
+	}
+	return t.Steps[min(max(n, 1), uint64(len(t.Steps)))-1]
+}
+
+// Longest is how long a penalty may hold; 0 for a quota.
+func (t *Then) Longest() (longest event.Micros) {
+	for _, step := range t.Steps {
+		longest = max(longest, step)
+	}
+	return longest
+}
+
+// over tells whether the limit is reached or exceeded, and by which count: that of the window at the
+// latest time, or for penalties that of the ended window which a late event went into. A quota
+// on an ended window would already be over.
+func (l *Limit) over(f *facts) (count event.Decimal, over, ended bool) {
+	count = f.added.Count
+	if f.added.Ended {
+		count = l.Window.Count(f.window)
+	}
+	if l.passes(count, f.limit) {
+		return count, true, false
+	}
+	if f.added.Ended && !l.Rule.Then.UntilReset && l.passes(f.added.Count, f.limit) {
+		return f.added.Count, true, true
+	}
+	return count, false, false
+}
+
+// passes tells whether a count lets a verdict fall. A bucket's limit is reached when less than one
+// token is left.
+func (l *Limit) passes(count, limit event.Decimal) bool {
+	switch {
+	case !l.Rule.Then.reached():
+		return count > limit
+	case l.Window.Kind == windows.Bucket:
+		return count > limit-event.One
+	}
+	return count >= limit
+}
+
+// limitOf is the limit of a tier, which is named by its id, 0 for none; limit 0 is unlimited. It
+// is not known when the rule has no such tier any more.
+func (l *Limit) limitOf(tier uint64) (limit event.Decimal, known bool) {
+	if tier == 0 {
+		return l.Limit, true
+	}
+	for i := range l.Tiers {
+		if l.Tiers[i].id == tier {
+			return l.Tiers[i].Limit, true
+		}
+	}
+	return l.Limit, false
+}
+
+// tierID is what a Hit's tier is called in states.
+func (l *Limit) tierID(number int) uint64 {
+	if number < 1 || number > len(l.Tiers) {
+		return 0
+	}
+	return l.Tiers[number-1].id
+}
+
+// tierNumber is which tier an id names, from 1; 0 for none.
+func (l *Limit) tierNumber(id uint64) int {
+	for i := range l.Tiers {
+		if id != 0 && l.Tiers[i].id == id {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// passesStep tells whether a count has got to a share of a limit, without rounding.
+func passesStep(count, limit, share event.Decimal) bool {
+	aHi, aLo := bits.Mul64(uint64(count), uint64(event.One))
+	bHi, bLo := bits.Mul64(uint64(limit), uint64(share))
+	return aHi > bHi || aHi == bHi && aLo >= bLo
 }

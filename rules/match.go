@@ -13,7 +13,7 @@ import (
 const (
 	SkipWhen     = "when_failed"  // the predicate failed, or was not a boolean
 	SkipFraction = "fraction"     // weight × cost is no whole number
-	SkipAbsent   = "absent"       // the event lacks the attribute that is summed
+	SkipAbsent   = "absent"       // the event lacks what is summed or told apart
 	SkipNumber   = "not_a_number" // the attribute that is summed is no number
 	SkipNegative = "negative"     // the attribute that is summed is negative
 )
@@ -129,7 +129,7 @@ func (s *Set) NewMatcher() *Matcher {
 func (m *Matcher) Match(e *event.Event, at event.Micros) []Work {
 	m.begin()
 	if e.Cost < 0 {
-		return nil // it takes back what another event counted: no rule has refunds yet
+		return m.refund(e)
 	}
 	entries := m.rules(e.API)
 	for i := range entries {
@@ -145,22 +145,35 @@ func (m *Matcher) Match(e *event.Event, at event.Micros) []Work {
 		if !key.there || !entry.apiOnly && !m.holds(r, e, at) {
 			continue
 		}
-		amount := entry.unit
+		hit := Hit{Amount: entry.unit, Cost: e.Cost}
 		if r.Count != CountEvents || e.Cost != event.One {
 			var reason string
-			if amount, reason = r.amount(e, entry.weight); reason != "" {
+			if hit.Amount, hit.Value, reason = m.count(r, e, entry.weight); reason != "" {
 				m.Skipped = append(m.Skipped, Skip{Rule: r, Reason: reason})
 				continue
 			}
 		}
-		if len(key.hits) == 0 {
-			m.used = append(m.used, key)
-			m.works = append(m.works, Work{Shape: r.Shape, Key: key.text})
-		}
+		m.use(r, key)
 		for _, l := range r.Limits {
-			key.hits = append(key.hits, Hit{Limit: l, Amount: amount})
+			hit.Limit, hit.Tier = l, 0
+			if len(l.Tiers) > 0 {
+				hit.Tier = m.tier(l, e, at)
+			}
+			key.hits = append(key.hits, hit)
 		}
 	}
+	return m.finish(e)
+}
+
+// use notes that the event has hits under a rule's key.
+func (m *Matcher) use(r *Rule, key *shapeKey) {
+	if len(key.hits) == 0 {
+		m.used = append(m.used, key)
+		m.works = append(m.works, Work{Shape: r.Shape, Key: key.text})
+	}
+}
+
+func (m *Matcher) finish(e *event.Event) []Work {
 	for i := range m.works {
 		w := &m.works[i]
 		w.Hits = m.used[i].hits
@@ -191,13 +204,15 @@ func (m *Matcher) rules(api string) []apiEntry {
 
 // holds evaluates a rule's `when` for the event.
 func (m *Matcher) holds(r *Rule, e *event.Event, at event.Micros) bool {
-	if r.match.when == nil {
-		return true
-	}
+	return r.match.when == nil || m.eval(r, r.match.when, e, at)
+}
+
+// eval evaluates a predicate of a rule; one that fails does not hold.
+func (m *Matcher) eval(r *Rule, p *predicate, e *event.Event, at event.Micros) bool {
 	if !m.env.filled {
 		m.env.fill(e, at)
 	}
-	result, err := m.vm.Run(r.match.when.program, m.env.vars)
+	result, err := m.vm.Run(p.program, m.env.vars)
 	holds, isBool := result.(bool)
 	if err != nil || !isBool {
 		m.Skipped = append(m.Skipped, Skip{Rule: r, Reason: SkipWhen})

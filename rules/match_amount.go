@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"math/big"
 	"regexp"
 	"strconv"
@@ -12,15 +14,48 @@ import (
 // maxWhole is the greatest whole Decimal: what a count of events saturates at.
 const maxWhole = event.MaxDecimal - event.MaxDecimal%event.One
 
+// count returns how much an event counts under the rule's limits, and which value, or why it doesn't.
+func (m *Matcher) count(r *Rule, e *event.Event, weight int64) (n event.Decimal, value uint64, reason string) {
+	if r.Count == CountDistinct {
+		value, reason = m.value(r, e)
+		return event.One, value, reason
+	}
+	n, reason = r.amount(e, weight)
+	return n, 0, reason
+}
+
+// value is the hash that stands for what a rule tells apart: the first 64 bits of its SHA-256, so
+// that nobody can make up values that look alike.
+func (m *Matcher) value(r *Rule, e *event.Event) (hash uint64, reason string) {
+	m.text = m.text[:0]
+	switch {
+	case r.Attr != "":
+		if v, ok := e.Attr(r.Attr); ok {
+			m.text = append(m.text, v.Text...)
+		}
+	case r.Field == "ip" && e.IP.IsValid():
+		m.text = e.IP.Unmap().WithZone("").AppendTo(m.text)
+	case r.Field == "api":
+		m.text = append(m.text, e.API...)
+	case r.Field == "uid":
+		m.text = append(m.text, e.UID...)
+	}
+	if len(m.text) == 0 {
+		return 0, SkipAbsent
+	}
+	sum := sha256.Sum256(m.text)
+	return binary.LittleEndian.Uint64(sum[:]), ""
+}
+
 // amount returns how much an event counts under the rule, or why it doesn't.
 func (r *Rule) amount(e *event.Event, weight int64) (n event.Decimal, reason string) {
 	switch {
 	case r.Count == CountEvents:
 		return countAmount(e.Cost, weight)
-	case r.SumAttr == "":
+	case r.Attr == "":
 		return e.Cost.TimesInt(weight), ""
 	}
-	v, ok := e.Attr(r.SumAttr)
+	v, ok := e.Attr(r.Attr)
 	switch {
 	case !ok:
 		return 0, SkipAbsent

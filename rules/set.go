@@ -27,7 +27,8 @@ type Set struct {
 	RecentIDs   int          // how many of a key's latest ids are remembered
 	RecentFor   event.Micros // and for how long
 
-	Hash [32]byte // of the source and of the zone data: two sets with one Hash are the same
+	Hash  [32]byte          // of the source, its files and the zone data: two sets with one Hash are the same
+	Files map[string][]byte // other files that the source names, as they were read
 
 	Warnings []Warning // what is allowed and probably not meant, in the order of the file
 
@@ -51,12 +52,18 @@ type Rule struct {
 	Then  Then
 
 	Count   CountKind
-	SumAttr string // of CountSum: the attribute; "" sums the cost
+	Attr    string // of CountSum and CountDistinct: the attribute; "" sums the cost
+	Field   string // of CountDistinct without Attr: api, ip or uid
+	Refunds bool   // events are remembered, so that others may take them back
 
 	APIs   []string // what its verdicts cover
 	Limits []*Limit
+	Fuse   event.Decimal // the share of a partition's keys that it may block; 0: any
 
-	match ruleMatch // api weights, outcome, attrs, when
+	match  ruleMatch // api weights, outcome, attrs, when
+	warn   []WarnStep
+	exempt []Exemption
+	spared *exemptIndex // nil: nobody is exempt
 }
 
 // CountKind is what a rule counts.
@@ -64,15 +71,50 @@ type CountKind uint8
 
 // What a rule counts.
 const (
-	CountEvents CountKind = iota // weight × cost, in whole numbers
-	CountSum                     // SumAttr × weight × cost, an exact decimal
+	CountEvents   CountKind = iota // weight × cost, in whole numbers
+	CountSum                       // Attr × weight × cost, an exact decimal
+	CountDistinct                  // how many values of Attr or Field
 )
 
 // Then is what follows when a key is over a limit.
 type Then struct {
-	UntilReset bool         // a quota: the block ends when the count is below the limit
-	Block      event.Micros // a penalty: how long
+	None       bool           // nothing: the rule only warns
+	UntilReset bool           // a quota: the block ends when the count is below the limit
+	Steps      []event.Micros // a penalty: how long; of Escalates one after the other, the last one again and again
+	Escalates  bool           // each new verdict takes the next step
+	Forget     event.Micros   // Escalates: so long past the last verdict's end the next one is a first one
+	Extend     bool           // a penalty: every event under it moves its end
+	Reset      bool           // a penalty: the window is emptied when it falls
+	At         At
 	Action     verdict.Action
+}
+
+// At says how far a count must get for a verdict.
+type At uint8
+
+// A quota falls when the limit is reached, a penalty when it is exceeded, unless the rule says
+// otherwise.
+const (
+	AtDefault At = iota
+	AtReached
+	AtExceeded
+)
+
+// reached tells whether the limit itself lets the verdict fall.
+func (t *Then) reached() bool { return t.At == AtReached || t.At == AtDefault && t.UntilReset }
+
+// Tier is a limit for some events' keys.
+type Tier struct {
+	Limit event.Decimal // 0: unlimited
+	when  *predicate
+	text  string // of the predicate
+	id    uint64 // a hash of the text: what states know the tier by
+}
+
+// WarnStep is a share of a limit at which a notice is given.
+type WarnStep struct {
+	Text  string        // as it was written: 80%
+	Share event.Decimal // 0.8
 }
 
 // SectionHash names a limit's counters in a key's state: of the limit's name, window, key and
@@ -83,13 +125,23 @@ type SectionHash [6]byte
 type Limit struct {
 	Index  int
 	Rule   *Rule
-	Name   string // rule, or rule/limit for a stacked one
-	Limit  event.Decimal
+	Name   string        // rule, or rule/limit for a stacked one
+	Limit  event.Decimal // what its counts are compared with: a bucket's burst
 	Window windows.Spec
+
+	Tiers     []Tier        // the first whose predicate holds for an event gives the key's limit, else Limit does
+	Candidate event.Decimal // a limit that is tried beside, by shadow verdicts; 0: none
+	Shadow    bool          // the limit is a candidate itself, of a bucket
+	Warn      []WarnStep    // the least first
+
 	PerMin event.Micros // the window's length, the shortest one for calendar units
 	PerMax event.Micros // the longest one: how long a key's counters may matter
 	Grain  event.Micros // a moved until is published again rounded up to a multiple of this
 	Hash   SectionHash
+
+	plain  bool      // see isPlain
+	judged [8]byte   // a hash of what counts are judged by: another one asks for judging them again
+	faces  [2]uint32 // of what a verdict shows besides numbers: as it is, and in shadow mode
 }
 
 // Work is what one event means for one key.
@@ -104,6 +156,10 @@ type Work struct {
 type Hit struct {
 	Limit  *Limit
 	Amount event.Decimal // zero or more
+	Tier   int           // 0: none holds; else the number of the tier, from 1
+	Value  uint64        // of a distinct count: the value's hash; of a refund: the named event's
+	Cost   event.Decimal // under a rule with refunds: the event's cost
+	Refund bool          // the event takes Cost back from the one that Value names; Amount is 0
 }
 
 // Input is one event as Step sees it.
@@ -113,12 +169,16 @@ type Input struct {
 	At    event.Micros // the event's one time: Set.EventTime
 	ID    string       // "" when absent
 	Cause verdict.Cause
+
+	Active int // the partition's active keys, for the fuses; 0: they are not looked at
 }
 
 // Result is what Step did. Its slices are valid until the Stepper's next Step.
 type Result struct {
 	Repeat  bool              // the id was counted before: nothing changed
+	Unknown bool              // a refund of an event that no rule remembers: nothing changed
 	Late    int               // limits that the event came too late for
+	Blown   []*Rule           // rules whose fuse this event blew: they are in shadow mode from here on
 	Changes []verdict.Verdict // in order, without Seq; their Key and APIs may be shared, copy to keep
 	SpentAt event.Micros      // when the key's state no longer matters, if nothing more happens
 }

@@ -7,19 +7,30 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
-	"github.com/tallygate/tallygate/windows"
 )
 
 // Stepper steps keys' states by one Set. It keeps buffers between steps, so each goroutine
 // has one of its own.
 type Stepper struct {
-	set *Set
-	ids idRules
+	// Exempt, unless it is nil, says which keys are exempt besides those that the set and their own
+	// states say: key's dimensions are sorted, at is its latest time.
+	Exempt func(r *Rule, key []event.Dim, at event.Micros) bool
+
+	// Fuses, unless it is nil, puts rules that would block too many keys into shadow mode.
+	Fuses *Fuses
+
+	set     *Set
+	ids     idRules
+	changed []bool // of the set's limits: they judge otherwise than those of the set before
 
 	window  []byte      // the window of a hit that is judged
+	extras  extras      // of a section that is judged
+	own     keyExtras   // of the key
+	parts   []byte      // extras on the wire
 	cause   []byte      // the id of the event
+	name    []byte      // of a candidate's verdict
 	met     []bool      // which hits have had a section
-	dims    []event.Dim // of the event's key, once a change needs them
+	dims    []event.Dim // of the event's key, once they are needed
 	changes []verdict.Verdict
 	order   []int // of each change: its hit
 }
@@ -33,13 +44,9 @@ func (s *Set) NewStepper() *Stepper {
 // appends the state with the event in it to dst, and says what changed. dst and state must not
 // overlap; state must have passed CheckState and Set.CheckWindows, or be what a Step returned.
 //
-// Nothing is allocated but room in dst and what changes need.
+// Nothing is allocated but room in dst and what changes, and limits with more than a window, need.
 func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
-	p.changes, p.order, p.dims = p.changes[:0], p.order[:0], nil
-	old, err := readState(state)
-	if err != nil {
-		old = keyState{latest: event.NoTime} // not reached with a checked state
-	}
+	old := p.begin(state)
 	in.At = min(max(in.At, event.MinTime), event.MaxTime)
 	latest := max(old.latest, in.At)
 	var id uint64
@@ -49,29 +56,47 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 			return append(dst, state...), Result{Repeat: true, SpentAt: p.spent(old)}
 		}
 	}
+	if len(in.Hits) > 0 && in.Hits[0].Refund && !p.remembers(old, in.Hits, in.At) {
+		return append(dst, state...), Result{Unknown: true, SpentAt: p.spent(old)}
+	}
 	dst = appendHeader(dst, latest)
 	dst = p.ids.appendTo(dst, old.ids, old.latest, latest, id, in.ID != "")
 	res := Result{SpentAt: max(latest, p.ids.spent(old.ids, old.latest))}
 	if in.ID != "" && p.ids.most > 0 {
 		res.SpentAt = later(latest, p.ids.age)
 	}
-	dst = p.stepSections(dst, old.sections, &in, latest, &res)
+	dst = p.stepSections(dst, &old, &in, latest, &res)
 	p.sortChanges()
 	res.Changes = p.changes
 	return dst, res
 }
 
+// begin takes a state apart, and forgets the step before.
+func (p *Stepper) begin(state []byte) keyState {
+	p.changes, p.order, p.dims = p.changes[:0], p.order[:0], nil
+	p.own.clear()
+	old, err := readState(state)
+	if err != nil {
+		old = keyState{latest: event.NoTime} // not reached with a checked state
+	}
+	if sec, _, ok := cutSection(old.sections); ok && sec.hash() == ownHash && p.own.read(sec.body) != nil {
+		p.own.clear() // not reached with a checked state
+	}
+	return old
+}
+
 // stepSections appends the old sections, those that were hit with the event in them, and
 // then new ones for the limits that the key meets for the first time.
-func (p *Stepper) stepSections(dst, sections []byte, in *Input, latest event.Micros, res *Result) []byte {
+func (p *Stepper) stepSections(dst []byte, old *keyState, in *Input, latest event.Micros, res *Result) []byte {
 	p.met = append(p.met[:0], make([]bool, len(in.Hits))...)
 	next := 0 // most likely: sections and hits tend to be in one order
-	for len(sections) > 0 {
+	for sections := old.sections; len(sections) > 0; {
 		sec, rest, ok := cutSection(sections)
 		if !ok {
 			break // not reached with a checked state
 		}
 		sections = rest
+		sec.version = old.version
 		i := next
 		if i >= len(in.Hits) || in.Hits[i].Limit.Hash != sec.hash() {
 			i = hitOf(in.Hits, sec.hash(), next)
@@ -81,10 +106,7 @@ func (p *Stepper) stepSections(dst, sections []byte, in *Input, latest event.Mic
 			dst = p.hit(dst, sec, in, i, latest, res)
 			continue
 		}
-		if l := p.set.byHash[sec.hash()]; l != nil {
-			res.outlive(l, sec, latest)
-			dst = append(dst, sec.raw...)
-		}
+		dst = p.keep(dst, sec, in.Key, latest, res)
 	}
 	for i, met := range p.met {
 		if !met {
@@ -92,6 +114,26 @@ func (p *Stepper) stepSections(dst, sections []byte, in *Input, latest event.Mic
 		}
 	}
 	return dst
+}
+
+// keep appends a section that was not hit. One that no limit of the set has is dropped; what it had
+// in force is cleared.
+func (p *Stepper) keep(dst []byte, sec rawSection, key []byte, latest event.Micros, res *Result) []byte {
+	if sec.hash() == ownHash {
+		return p.keepOwn(dst, sec, latest, res)
+	}
+	l := p.set.byHash[sec.hash()]
+	switch {
+	case l == nil:
+		p.retire(sec, key, latest)
+		return dst
+	case sec.hasExtra() && sec.version < stateVersion:
+		window := p.take(sec)
+		res.outlive(l, sec, latest)
+		return p.appendSection(dst, l.Hash, window)
+	}
+	res.outlive(l, sec, latest)
+	return append(dst, sec.raw...)
 }
 
 // hitOf returns the place of a section's hit, or -1. It looks from a place on, and around.
@@ -113,13 +155,13 @@ func hitOf(hits []Hit, hash SectionHash, from int) int {
 const growth = 64
 
 // hit appends a section, empty for a limit that the key had not met, with the i-th hit's amount
-// added to its window, and judges it. The window is stepped where it is appended; where no
-// block is involved, that is all.
+// added to its window, and judges it. The window is stepped where it is appended; where there is
+// nothing besides it, and nothing to judge, that is all.
 func (p *Stepper) hit(dst []byte, sec rawSection, in *Input, i int, latest event.Micros, res *Result) []byte {
 	l := in.Hits[i].Limit
 	start := len(dst)
-	if sec.hasBlock() {
-		return p.hitBlock(dst, sec, in, i, latest, res)
+	if !l.plain || sec.hasExtra() {
+		return p.judgeHit(dst, sec, in, i, latest, res)
 	}
 	dst = slices.Grow(dst, sectionHeadBytes+len(sec.body)+growth)
 	dst = append(append(dst, l.Hash[:]...), 0) // most bodies' lengths take one byte
@@ -132,56 +174,61 @@ func (p *Stepper) hit(dst []byte, sec rawSection, in *Input, i int, latest event
 		res.SpentAt = max(res.SpentAt, spent)
 		return append(dst[:start], sec.raw...)
 	case !l.quiet(added):
-		p.window = append(p.window[:0], window...)
-		return p.settle(dst[:start], &block{}, false, added, in, i, res)
+		return p.judgeHit(dst[:start], sec, in, i, latest, res)
 	}
 	res.SpentAt = max(res.SpentAt, spent)
 	return closeSection(dst[:body], window)
 }
 
-// hitBlock is hit for a section that has a block.
-func (p *Stepper) hitBlock(dst []byte, sec rawSection, in *Input, i int, latest event.Micros, res *Result) []byte {
-	l := in.Hits[i].Limit
-	b, window, err := readBlock(sec.body)
-	if err != nil {
-		return dst // not reached with a checked state
+// judgeHit is hit for a section with more than a window, or whose verdict may change.
+func (p *Stepper) judgeHit(dst []byte, sec rawSection, in *Input, i int, latest event.Micros, res *Result) []byte {
+	l, hit := in.Hits[i].Limit, &in.Hits[i]
+	x := &p.extras
+	p.window = append(p.window[:0], p.take(sec)...)
+	f := facts{at: in.At, adds: hit.Amount > 0, counts: hit.Amount > 0}
+	if hit.Refund {
+		if f.took = p.takeBack(l, hit, in.At); !f.took {
+			return p.keepHit(dst, sec, l, latest, res)
+		}
+	} else {
+		was := l.Window.Latest(p.window)
+		p.add(&f, l, hit, in.At)
+		if f.added.Late {
+			res.Late++
+			return p.keepHit(dst, sec, l, latest, res)
+		}
+		if in.At >= was {
+			x.tier = l.tierID(hit.Tier)
+		}
+		if l.Rule.Refunds && in.ID != "" {
+			x.remembered = x.remembered.remember(l, p.window, remembered{
+				id: xxhash.Sum64String(in.ID), at: in.At, amount: hit.Amount, cost: hit.Cost,
+			})
+		}
 	}
-	var added windows.Added
-	p.window, added = l.Window.Add(append(p.window[:0], window...), in.At, in.Hits[i].Amount)
-	if added.Late {
-		res.Late++
-		res.outlive(l, sec, latest)
-		return append(dst, sec.raw...)
-	}
-	return p.settle(dst, &b, true, added, in, i, res)
+	f.window, f.latest = p.window, l.Window.Latest(p.window)
+	f.limit, _ = l.limitOf(x.tier)
+	p.settle(l, &f, in, i, res)
+	res.SpentAt = max(res.SpentAt, x.spent(l), l.Window.Spent(p.window))
+	return p.appendSection(dst, l.Hash, p.window)
 }
 
-// settle judges a hit whose window, with the event in it, is p.window, and appends its section.
-func (p *Stepper) settle(dst []byte, b *block, had bool, added windows.Added, in *Input, i int, res *Result) []byte {
-	l := in.Hits[i].Limit
-	out := l.judge(b, had, p.window, added, in.Hits[i].Amount > 0)
-	if out == fell {
-		p.cause = append(p.cause[:0], in.Cause.ID...)
-		b.id, b.partition, b.offset = p.cause, in.Cause.Partition, in.Cause.Offset
+// keepHit keeps a section that the event did not change.
+func (p *Stepper) keepHit(dst []byte, sec rawSection, l *Limit, latest event.Micros, res *Result) []byte {
+	if len(sec.raw) == 0 {
+		return dst
 	}
-	if out == fell || out == moved {
-		p.publish(b, in, i)
-	}
-	res.SpentAt = max(res.SpentAt, l.Window.Spent(p.window))
-	if out == none {
-		return appendSection(dst, l.Hash, nil, p.window)
-	}
-	res.SpentAt = max(res.SpentAt, b.until)
-	return appendSection(dst, l.Hash, b, p.window)
+	return p.keep(dst, sec, nil, latest, res)
 }
 
-// publish notes a block that fell or moved as a change.
-func (p *Stepper) publish(b *block, in *Input, i int) {
-	if p.dims == nil {
-		p.dims, _ = event.ParseKey(in.Key) // a key that the Matcher made is well-formed
+// add counts the event in p.window.
+func (p *Stepper) add(f *facts, l *Limit, hit *Hit, at event.Micros) {
+	if l.Rule.Count == CountDistinct {
+		p.window, f.added = l.Window.AddValue(p.window, at, hit.Value)
+		f.adds, f.counts = !f.added.Known, true
+		return
 	}
-	p.changes = append(p.changes, b.verdict(in.Hits[i].Limit, p.dims))
-	p.order = append(p.order, i)
+	p.window, f.added = l.Window.Add(p.window, at, hit.Amount)
 }
 
 // sortChanges puts the changes into the order of their hits: that of sections depends on
@@ -197,37 +244,38 @@ func (p *Stepper) sortChanges() {
 
 // spent is when a whole state no longer matters.
 func (p *Stepper) spent(k keyState) event.Micros {
-	at := p.ids.spent(k.ids, k.latest)
+	res := Result{SpentAt: p.ids.spent(k.ids, k.latest)}
 	for rest := k.sections; len(rest) > 0; {
 		sec, more, ok := cutSection(rest)
 		if !ok {
 			break
 		}
 		rest = more
-		if l := p.set.byHash[sec.hash()]; l != nil {
-			at = max(at, l.spent(sec))
+		sec.version = k.version
+		if sec.hash() == ownHash {
+			p.keepOwn(nil, sec, k.latest, &res)
+		} else if l := p.set.byHash[sec.hash()]; l != nil {
+			res.outlive(l, sec, k.latest)
 		}
 	}
-	return at
+	return res.SpentAt
 }
 
 // outlive moves SpentAt to when the limit's section no longer matters, if that is later. A
 // window is looked into only if it may be: no window matters for longer than two of its
 // lengths behind the key's latest time.
 func (r *Result) outlive(l *Limit, sec rawSection, latest event.Micros) {
-	if sec.hasBlock() || later(latest, 2*l.PerMax) > r.SpentAt {
-		r.SpentAt = max(r.SpentAt, l.spent(sec))
+	window := sec.body
+	if sec.hasExtra() {
+		var x extras
+		extra, rest, ok := sec.parts()
+		if !ok || x.read(extra, sec.version) != nil {
+			return // not reached with a checked state
+		}
+		r.SpentAt = max(r.SpentAt, x.spent(l))
+		window = rest
 	}
-}
-
-// spent is when the limit's section no longer matters.
-func (l *Limit) spent(sec rawSection) event.Micros {
-	if !sec.hasBlock() {
-		return l.Window.Spent(sec.body)
+	if later(latest, 2*l.PerMax) > r.SpentAt {
+		r.SpentAt = max(r.SpentAt, l.Window.Spent(window))
 	}
-	b, window, err := readBlock(sec.body)
-	if err != nil {
-		return event.NoTime // not reached with a checked state
-	}
-	return max(b.until, l.Window.Spent(window))
 }

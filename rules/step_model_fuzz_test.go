@@ -78,7 +78,7 @@ func modelSet(t testing.TB) *Set {
 	for i, spec := range specs {
 		spec.Lateness = late
 		allowed := event.Decimal(3+i) * event.One
-		for _, then := range []Then{{UntilReset: true}, {Block: 2 * event.Second}, {Block: 10 * event.Minute}} {
+		for _, then := range []Then{{UntilReset: true}, {Steps: []event.Micros{2 * event.Second}}, {Steps: []event.Micros{10 * event.Minute}}} {
 			rule := &Rule{Name: fmt.Sprintf("r%d", len(limits)), Then: then}
 			limits = append(limits, &Limit{Rule: rule, Name: rule.Name, Limit: allowed, Window: spec, Grain: 700 * event.Millisecond})
 		}
@@ -160,12 +160,13 @@ func compareCounts(t tester, set *Set, m *model, state []byte, i int) {
 		t.Fatalf("step %d: the latest time is %v, want %v", i, k.latest.Time(), m.latest.Time())
 	}
 	for rest := k.sections; len(rest) > 0; {
-		var sec section
-		if sec, rest, err = nextSection(rest); err != nil {
+		sec, _, window, more, err := k.nextSection(rest)
+		if err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
-		l := m.limits[set.byHash[sec.hash]]
-		if got, want := l.enough(l.Window.Count(sec.window)), l.enough(l.count(l.latest)); got != want {
+		rest = more
+		l := m.limits[set.byHash[sec.hash()]]
+		if got, want := l.enough(l.Window.Count(window)), l.enough(l.count(l.latest)); got != want {
 			t.Fatalf("step %d, %s: the count is %d, want %d", i, l.Name, got, want)
 		}
 	}
@@ -228,5 +229,6 @@ func handmadeSet(t testing.TB, limits ...*Limit) *Set {
 		set.Rules = append(set.Rules, l.Rule)
 		set.byHash[l.Hash] = l
 	}
+	set.finish()
 	return set
 }

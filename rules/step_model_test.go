@@ -97,7 +97,7 @@ func (l *modelLimit) judgeModel(in Input, n event.Decimal) *verdict.Verdict {
 	if !over {
 		return nil
 	}
-	until := l.latest + l.Rule.Then.Block
+	until := l.latest + l.Rule.Then.step(1)
 	if quota {
 		until = l.below()
 	}

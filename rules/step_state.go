@@ -17,11 +17,15 @@ import (
 //	ids       see recentIDs
 //	sections  to the end, one per limit that the key has met:
 //	          hash     6 bytes: SectionHash
-//	          head     uvarint: the body's length << 1 | whether a block comes first
-//	          body     the block if there is one (see block), then the window's state
+//	          head     uvarint: the body's length << 1 | whether extras come first
+//	          body     the extras if there are any: their length, a uvarint, and they (see extras);
+//	                   then the window's state
 //
+// A section with the hash ownHash has what the key itself has (see keyExtras); it comes first.
 // Nothing in it points anywhere, so that it can be kept, copied and sent as it is.
-const stateVersion = 1
+//
+// In version 1 the extras were a block, without a length ahead.
+const stateVersion = 2
 
 const headerBytes = 1 + 8
 
@@ -32,18 +36,10 @@ var errState = errors.New("rules: the state is malformed")
 
 // keyState is a state taken apart; its slices are parts of the state.
 type keyState struct {
+	version  byte
 	latest   event.Micros // event.NoTime of a new key
 	ids      recentIDs
 	sections []byte
-}
-
-// section is one limit's part of a state; its slices are parts of the state.
-type section struct {
-	hash     SectionHash
-	raw      []byte // all of it
-	block    block
-	hasBlock bool
-	window   []byte
 }
 
 // CheckState reports whether state is one that this binary can step and explain: nil,
@@ -60,13 +56,20 @@ func CheckState(state []byte) error {
 	if err := s.ids.check(s.latest); err != nil {
 		return err
 	}
+	var x extras
 	for rest := s.sections; len(rest) > 0; {
-		var sec section
-		if sec, rest, err = nextSection(rest); err != nil {
+		sec, extra, _, more, err := s.nextSection(rest)
+		if err != nil {
 			return err
 		}
-		if sec.hasBlock && sec.block.until < sec.block.since {
-			return fmt.Errorf("%w: a block that ends before it begins", errState)
+		rest = more
+		if sec.hash() == ownHash {
+			err = new(keyExtras).read(sec.body)
+		} else if len(extra) > 0 {
+			err = errors.Join(x.read(extra, s.version), x.check())
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -80,15 +83,16 @@ func (s *Set) CheckWindows(state []byte) error {
 		return err
 	}
 	for rest := k.sections; len(rest) > 0; {
-		var sec section
-		if sec, rest, err = nextSection(rest); err != nil {
+		sec, _, window, more, err := k.nextSection(rest)
+		if err != nil {
 			return err
 		}
-		l := s.byHash[sec.hash]
+		rest = more
+		l := s.byHash[sec.hash()]
 		if l == nil {
 			continue
 		}
-		if err := l.Window.Check(sec.window); errors.Is(err, windows.ErrNewer) {
+		if err := l.Window.Check(window); errors.Is(err, windows.ErrNewer) {
 			return fmt.Errorf("%w: %s: %w", ErrNewerState, l.Name, err)
 		} else if err != nil {
 			return fmt.Errorf("%w: %s: %w", errState, l.Name, err)
@@ -104,10 +108,10 @@ func readState(state []byte) (keyState, error) {
 	if state[0] > stateVersion {
 		return keyState{}, ErrNewerState
 	}
-	if state[0] != stateVersion || len(state) < headerBytes {
+	if state[0] == 0 || len(state) < headerBytes {
 		return keyState{}, fmt.Errorf("%w: no header", errState)
 	}
-	k := keyState{latest: event.Micros(binary.LittleEndian.Uint64(state[1:]))}
+	k := keyState{version: state[0], latest: event.Micros(binary.LittleEndian.Uint64(state[1:]))}
 	var err error
 	k.ids, k.sections, err = readIDs(state[headerBytes:])
 	return k, err
@@ -120,8 +124,9 @@ func appendHeader(dst []byte, latest event.Micros) []byte {
 
 // rawSection is a section that is not looked into; its slices are parts of the state.
 type rawSection struct {
-	raw  []byte // all of it
-	body []byte // the block if there is one, and the window
+	raw     []byte // all of it
+	body    []byte // the extras if there are any, and the window
+	version byte   // of the state; 0 when there are no extras to read
 }
 
 // sectionHeadBytes is the most that stands ahead of a body.
@@ -129,8 +134,8 @@ const sectionHeadBytes = len(SectionHash{}) + binary.MaxVarintLen32
 
 func (s rawSection) hash() SectionHash { return SectionHash(s.raw) }
 
-// hasBlock is false for the zero section, too.
-func (s rawSection) hasBlock() bool {
+// hasExtra is false for the zero section, too.
+func (s rawSection) hasExtra() bool {
 	return len(s.raw) > len(SectionHash{}) && s.raw[len(SectionHash{})]&1 != 0
 }
 
@@ -151,22 +156,44 @@ func cutSection(b []byte) (s rawSection, rest []byte, ok bool) {
 	return rawSection{raw: b[:end:end], body: b[h+w : end : end]}, b[end:], true
 }
 
-// nextSection is cutSection, and takes the section apart.
-func nextSection(b []byte) (s section, rest []byte, err error) {
-	cut, rest, ok := cutSection(b)
-	if !ok {
-		return s, nil, fmt.Errorf("%w: a section is cut off", errState)
+// parts takes a section apart.
+func (s rawSection) parts() (extra, window []byte, ok bool) {
+	if !s.hasExtra() || s.hash() == ownHash {
+		return nil, s.body, true
 	}
-	s.hash, s.raw, s.window = cut.hash(), cut.raw, cut.body
-	if s.hasBlock = cut.hasBlock(); s.hasBlock {
-		if s.block, s.window, err = readBlock(s.window); err != nil {
-			return s, nil, err
-		}
+	r := varints{b: s.body}
+	if s.version == 1 {
+		r.block(1)
+		return s.body[:len(s.body)-len(r.b)], r.b, !r.bad
 	}
-	return s, rest, nil
+	extra = r.text()
+	return extra, r.b, !r.bad
 }
 
-// closeSection ends a section without a block: dst ends with its head, of which the length is still
+// nextSection takes the first section off b, and apart.
+func (k *keyState) nextSection(b []byte) (s rawSection, extra, window, rest []byte, err error) {
+	s, rest, ok := cutSection(b)
+	s.version = k.version
+	if ok {
+		extra, window, ok = s.parts()
+	}
+	if !ok {
+		err = fmt.Errorf("%w: a section is cut off", errState)
+	}
+	return s, extra, window, rest, err
+}
+
+// take reads a section's extras into p.extras, and returns its window.
+func (p *Stepper) take(sec rawSection) (window []byte) {
+	p.extras.clear()
+	extra, window, ok := sec.parts()
+	if !ok || len(extra) > 0 && p.extras.read(extra, sec.version) != nil {
+		p.extras.clear() // not reached with a checked state
+	}
+	return window
+}
+
+// closeSection ends a section without extras: dst ends with its head, of which the length is still
 // a single 0, and behind that in the same memory, unless it did not fit, stands the window.
 func closeSection(dst, window []byte) []byte {
 	head := uint64(len(window)) << 1
@@ -181,14 +208,16 @@ func closeSection(dst, window []byte) []byte {
 	return append(binary.AppendUvarint(dst[:at], head), dst[at+w:at+w+len(window)]...)
 }
 
-// appendSection appends a section made of its parts. A nil blk is none.
-func appendSection(dst []byte, hash SectionHash, blk *block, window []byte) []byte {
+// appendSection appends a section of p.extras and a window.
+func (p *Stepper) appendSection(dst []byte, hash SectionHash, window []byte) []byte {
+	p.parts = p.extras.append(p.parts[:0])
 	dst = append(dst, hash[:]...)
-	if blk == nil {
+	n := len(p.parts)
+	if n == 0 {
 		dst = binary.AppendUvarint(dst, uint64(len(window))<<1)
 		return append(dst, window...)
 	}
-	dst = binary.AppendUvarint(dst, uint64(blk.size()+len(window))<<1|1)
-	dst = blk.append(dst)
+	dst = binary.AppendUvarint(dst, uint64(uvarintLen(uint64(n))+n+len(window))<<1|1)
+	dst = appendText(dst, p.parts)
 	return append(dst, window...)
 }

@@ -24,12 +24,21 @@ type whenEnv struct {
 func newWhenEnv(rules []*Rule) whenEnv {
 	env := whenEnv{vars: map[string]any{}, attrs: map[string]string{}}
 	for _, r := range rules {
-		if p := r.match.when; p != nil {
-			root := p.program.Node()
-			ast.Walk(&root, &env)
+		env.uses(r.match.when)
+		for _, l := range r.Limits {
+			for i := range l.Tiers {
+				env.uses(l.Tiers[i].when)
+			}
 		}
 	}
 	return env
+}
+
+func (env *whenEnv) uses(p *predicate) {
+	if p != nil {
+		root := p.program.Node()
+		ast.Walk(&root, env)
+	}
 }
 
 // Visit implements ast.Visitor: it notes the variables that a predicate uses.

@@ -8,15 +8,12 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// notBuilt are the fields and values of the rule language that this version knows by name
-// and refuses: ignoring one would change what a rule means.
-var notBuilt = []string{
-	"at", "burst", "candidate", "escalate", "exempt", "extend", "forget", "fuse", "gap",
-	"refunds", "reset", "tiers", "unlimited", "warn",
-}
-
-func notBuiltMessage(name string) string {
-	return fmt.Sprintf("`%s` is not built yet in this version", name)
+// elsewhere says where fields belong that are often written in another place.
+var elsewhere = map[string]string{
+	"at": "then", "extend": "then", "reset": "then", "escalate": "then", "forget": "then", "block": "then", "action": "then", "apis": "then",
+	"tiers": "the rule or its limit", "candidate": "the rule or its limit", "mode": "the rule", "fuse": "the rule", "exempt": "the rule or spec",
+	"refunds": "the rule", "when": "the rule", "unlimited": "a tier", "outcome": "match", "key": "the rule", "warn": "the rule",
+	"sum": "count", "distinct": "count", "timezone": "the rule or its limit", "per": "the rule or its limit",
 }
 
 // object is a YAML mapping with known fields.
@@ -87,13 +84,13 @@ func (c *compiler) object(n *yaml.Node, what string, known ...string) (*object, 
 
 func (c *compiler) unknownField(o *object, key *yaml.Node, known []string) {
 	o.spoilt[key.Value] = true
-	if slices.Contains(notBuilt, key.Value) {
-		c.fail(key, "", "%s", notBuiltMessage(key.Value))
-		return
-	}
-	if meant := closest(key.Value, slices.Concat(known, notBuilt)); meant != "" {
+	if meant := closest(key.Value, known); meant != "" {
 		o.spoilt[meant] = true
 		c.fail(key, "", "unknown field %q; did you mean %q?", key.Value, meant)
+		return
+	}
+	if place := elsewhere[key.Value]; place != "" {
+		c.fail(key, "", "`%s` belongs to %s", key.Value, place)
 		return
 	}
 	c.fail(key, "the fields here are "+strings.Join(known, ", "), "unknown field %q", key.Value)

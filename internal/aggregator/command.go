@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -141,7 +142,7 @@ const noRules = "apiVersion: tallygate.dev/v1\nkind: RuleSet\nmetadata: {name: n
 // CompileRules is rules.Compile for those who run the set: one whose keys can have more state
 // than fits is refused.
 func CompileRules(path string, src []byte) (*rules.Set, error) {
-	set, err := rules.Compile(path, src)
+	set, err := rules.CompileWith(path, src, input.Beside(path))
 	if err != nil {
 		return nil, err
 	}

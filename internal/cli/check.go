@@ -76,7 +76,7 @@ func checkFile(path string) checked {
 		c.Errors = wholeFile(path, err.Error(), "")
 		return c
 	}
-	set, err := rules.Compile(path, src)
+	set, err := rules.CompileWith(path, src, input.Beside(path))
 	if err != nil {
 		if list, ok := errors.AsType[rules.Errors](err); ok {
 			c.Errors = list

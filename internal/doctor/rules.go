@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -17,7 +18,7 @@ func (e *examination) checkRules(context.Context) outcome {
 	if err != nil {
 		return found(fail("rules", "", "%v", err))
 	}
-	set, err := rules.Compile(e.cfg.Rules, src)
+	set, err := rules.CompileWith(e.cfg.Rules, src, input.Beside(e.cfg.Rules))
 	if err != nil {
 		return found(fail("rules", "tallygate check "+e.cfg.Rules, "%v", err))
 	}

@@ -147,7 +147,7 @@ func longestBlock(set *rules.Set) (time.Duration, string) {
 		return 0, ""
 	}
 	for _, l := range set.Limits {
-		d := l.Rule.Then.Block
+		d := l.Rule.Then.Longest()
 		if l.Rule.Then.UntilReset {
 			d = l.PerMax
 		}

@@ -102,7 +102,7 @@ func compile(file string) (*rules.Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load rules: %w", err)
 	}
-	return rules.Compile(file, src)
+	return rules.CompileWith(file, src, input.Beside(file))
 }
 
 func (o *options) source(ctx context.Context, stdin io.Reader) (Source, error) {

@@ -49,6 +49,7 @@ type Outcome struct {
 	Hits    []*rules.Limit    // that it counts under, repeats too
 	Repeats int               // keys that have counted its id before
 	Late    int               // limits whose window is over
+	Unknown int               // keys that remember no event of the name that it takes back
 	Skipped []rules.Skip      // rules that could not count it
 	Changes []verdict.Verdict // in order
 	Fell    []bool            // of each change: it is a new verdict, not a moved one
@@ -95,6 +96,10 @@ func (e *Engine) Apply(ev *event.Event, broker event.Micros, cause verdict.Cause
 		out.Late += res.Late
 		if res.Repeat {
 			out.Repeats++
+			continue
+		}
+		if res.Unknown {
+			out.Unknown++
 			continue
 		}
 		if known {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -53,7 +54,7 @@ func NewSuite(f *File) (*Suite, error) {
 			errs = append(errs, fmt.Errorf("%s: rule_files: %w", f.Path, err))
 			continue
 		}
-		set, err := rules.Compile(path, src)
+		set, err := rules.CompileWith(path, src, input.Beside(path))
 		if err != nil {
 			errs = append(errs, err)
 			continue

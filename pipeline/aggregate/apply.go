@@ -260,7 +260,7 @@ func (p *partition) step(hash uint64, w *rules.Work, s *gatheredStep) error {
 	})
 	p.scratch = next
 	p.tally.stepped(w, &res)
-	if res.Repeat {
+	if res.Repeat || res.Unknown {
 		return nil
 	}
 	b.marks[s.lane], b.spent = s.mark, res.SpentAt

@@ -35,9 +35,9 @@ type metrics struct {
 }
 
 // eventResults are what can become of an event. One event may have several keys: counted,
-// repeat and late are per key.
+// repeat, late and unknown refunds are per key.
 type eventResults struct {
-	counted, unmatched, repeat, late, tooOld, replayed, producerRepeat, deadLetter prometheus.Counter
+	counted, unmatched, repeat, late, tooOld, unknownRefund, replayed, producerRepeat, deadLetter prometheus.Counter
 }
 
 // verdictBuckets are fine where verdicts are when all is well, and have 5 and 25 ms among them.
@@ -65,7 +65,7 @@ func newMetrics(reg prometheus.Registerer, set *rules.Set) *metrics {
 	for i, l := range set.Limits {
 		matches[i] = byRule.WithLabelValues(l.Name)
 	}
-	events := counters("events_total", "Events, by what became of them (counted, repeat and late: once per key).", "result")
+	events := counters("events_total", "Events, by what became of them (counted, repeat, late and unknown_refund: once per key).", "result")
 	return &metrics{
 		events: eventResults{
 			counted:        events.WithLabelValues("counted"),
@@ -73,6 +73,7 @@ func newMetrics(reg prometheus.Registerer, set *rules.Set) *metrics {
 			repeat:         events.WithLabelValues("repeat"),
 			late:           events.WithLabelValues("late"),
 			tooOld:         events.WithLabelValues("too_old"),
+			unknownRefund:  events.WithLabelValues("unknown_refund"),
 			replayed:       events.WithLabelValues("replayed"),
 			producerRepeat: events.WithLabelValues("producer_repeat"),
 			deadLetter:     events.WithLabelValues("dead_letter"),
@@ -153,13 +154,17 @@ func (m *metrics) checkpointed(p *partition, took time.Duration) {
 // tally is what a partition has counted for the metrics of events since it last told them: a
 // counter that several processors write to costs more than a step's arithmetic.
 type tally struct {
-	counted, unmatched, repeat, late, tooOld, replayed, producerRepeat uint64
+	counted, unmatched, repeat, late, tooOld, unknownRefund, replayed, producerRepeat uint64
 	matches                                                            []uint64 // by limit
 }
 
 func (t *tally) stepped(w *rules.Work, res *rules.Result) {
 	if res.Repeat {
 		t.repeat++
+		return
+	}
+	if res.Unknown {
+		t.unknownRefund++
 		return
 	}
 	t.late += uint64(res.Late)
@@ -181,6 +186,7 @@ func (t *tally) flush(m *metrics) {
 	tell(m.events.repeat, &t.repeat)
 	tell(m.events.late, &t.late)
 	tell(m.events.tooOld, &t.tooOld)
+	tell(m.events.unknownRefund, &t.unknownRefund)
 	tell(m.events.replayed, &t.replayed)
 	tell(m.events.producerRepeat, &t.producerRepeat)
 	for i := range t.matches {

@@ -1,0 +1,150 @@
+package rules
+
+import (
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// CommandKind is what a command does.
+type CommandKind uint8
+
+// What commands do to one key. A command is about one rule, or one limit (rule/limit), or about all.
+const (
+	CommandBlock   CommandKind = iota + 1 // block the key, whatever it counted, from At until Until: a verdict named ManualRule
+	CommandUnblock                        // clear what is in force; what was counted stays, so the next event may let another fall
+	CommandReset                          // clear what is in force, and forget what was counted
+	CommandExempt                         // clear what is in force, and judge nothing until Until; an Until that is over ends an exemption
+	CommandForget                         // clear what is in force, and forget all of the key; the state is empty then
+)
+
+// Command is one command on one key.
+type Command struct {
+	Kind  CommandKind
+	Rule  string       // "": all; of CommandBlock: none
+	At    event.Micros // when it was given
+	Until event.Micros // of CommandBlock and CommandExempt
+	Cause verdict.Cause
+}
+
+// ManualRule is what a verdict by command is called. No rule has that name.
+const ManualRule = "manual"
+
+// manualLimit stands for it.
+var manualLimit = &Limit{Name: ManualRule, Rule: &Rule{Name: ManualRule, APIs: []string{"*"}, Then: Then{Action: verdict.ActBlock}}}
+
+// Command applies a command to a key's state, as Step applies an event. It counts nothing, and
+// moves no time.
+func (p *Stepper) Command(dst, state, key []byte, cmd Command) ([]byte, Result) {
+	old := p.begin(state)
+	cmd.At = min(max(cmd.At, event.MinTime), event.MaxTime)
+	latest := old.latest
+	if latest == event.NoTime {
+		latest = cmd.At
+	}
+	start := len(dst)
+	res := Result{SpentAt: max(latest, p.ids.spent(old.ids, old.latest))}
+	dst = appendHeader(dst, latest)
+	dst = p.ids.appendTo(dst, old.ids, old.latest, latest, 0, false)
+	moment := max(cmd.At, latest)
+	p.commandOwn(&cmd, key, moment)
+	dst = p.own.appendSection(dst)
+	res.SpentAt = max(res.SpentAt, p.own.spent())
+	dst = p.each(dst, &old, key, latest, &res, func(dst []byte, sec rawSection, l *Limit) []byte {
+		if cmd.Kind == CommandBlock || cmd.Rule != "" && cmd.Rule != l.Rule.Name && cmd.Rule != l.Name {
+			return p.keep(dst, sec, key, latest, &res)
+		}
+		window := p.take(sec)
+		p.clearAll(l, window, key, moment)
+		if cmd.Kind == CommandReset || cmd.Kind == CommandForget {
+			return dst
+		}
+		res.SpentAt = max(res.SpentAt, p.extras.spent(l), l.Window.Spent(window))
+		return p.appendSection(dst, l.Hash, window)
+	})
+	if cmd.Kind == CommandForget {
+		dst = dst[:start]
+		res.SpentAt = event.NoTime
+	}
+	p.sortChanges()
+	res.Changes = p.changes
+	return dst, res
+}
+
+// commandOwn is what a command does to what the key has of its own.
+func (p *Stepper) commandOwn(cmd *Command, key []byte, moment event.Micros) {
+	m := &p.own.manual
+	all := cmd.Rule == "" || cmd.Rule == ManualRule
+	switch cmd.Kind {
+	case CommandBlock:
+		until := max(cmd.Until, moment)
+		m.had, m.block = true, block{since: moment, until: until, name: []byte(ManualRule), partition: cmd.Cause.Partition, offset: cmd.Cause.Offset, id: []byte(cmd.Cause.ID)}
+		p.changes = append(p.changes, m.block.verdict(manualLimit, p.key(key)))
+		p.order = append(p.order, -1)
+	case CommandExempt:
+		p.exemptOwn(cmd, moment)
+		fallthrough
+	case CommandUnblock, CommandReset, CommandForget:
+		if m.had && all && moment < m.block.until {
+			p.clear(manualLimit, m, nil, key, moment, -1)
+		}
+		if all {
+			m.had = false
+		}
+		if cmd.Kind == CommandForget {
+			p.own.clear()
+		}
+	}
+}
+
+// exemptOwn adds, changes or ends an exemption of the key.
+func (p *Stepper) exemptOwn(cmd *Command, moment event.Micros) {
+	kept := p.own.exempt[:0]
+	for _, e := range p.own.exempt {
+		if string(e.rule) != cmd.Rule && e.until > moment {
+			kept = append(kept, e)
+		}
+	}
+	if cmd.Until > moment && len(kept) < maxOwnExempt {
+		kept = append(kept, ownExemption{cmd.Until, []byte(cmd.Rule)})
+	}
+	p.own.exempt = kept
+}
+
+// each appends the sections of the set's limits as f does; others as keep does.
+func (p *Stepper) each(dst []byte, old *keyState, key []byte, latest event.Micros, res *Result, f func([]byte, rawSection, *Limit) []byte) []byte {
+	for sections := old.sections; len(sections) > 0; {
+		sec, rest, ok := cutSection(sections)
+		if !ok {
+			break // not reached with a checked state
+		}
+		sections = rest
+		sec.version = old.version
+		l := p.set.byHash[sec.hash()]
+		switch {
+		case sec.hash() == ownHash:
+		case l == nil:
+			p.retire(sec, key, latest)
+		default:
+			dst = f(dst, sec, l)
+		}
+	}
+	return dst
+}
+
+// clearAll clears what a limit has in force.
+func (p *Stepper) clearAll(l *Limit, window, key []byte, moment event.Micros) {
+	for _, s := range []*slot{&p.extras.live, &p.extras.try} {
+		if s.had && moment < s.block.until {
+			p.clear(l, s, window, key, moment, l.Index)
+			s.ended = moment
+		}
+		s.had = false
+	}
+	p.Fuses.forget(l.Rule, key)
+}
+
+// clear publishes the end of a block that is in force.
+func (p *Stepper) clear(l *Limit, s *slot, window, key []byte, moment event.Micros, order int) {
+	f := facts{window: window, latest: moment}
+	p.publish(l, s, &f, cleared, key, order)
+}

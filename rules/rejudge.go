@@ -1,0 +1,82 @@
+package rules
+
+import "github.com/tallygate/tallygate/pipeline/event"
+
+// After tells the Stepper which set its own replaces: Rejudge then knows what has changed.
+func (p *Stepper) After(old *Set) {
+	p.changed = make([]bool, len(p.set.Limits))
+	for _, l := range p.set.Limits {
+		was := old.byHash[l.Hash]
+		p.changed[l.Index] = was != nil && was.judged != l.judged
+	}
+}
+
+// Rejudge judges what a key has counted by changed rules, at a time that is not before its latest
+// event. It lets verdicts fall and clears them as the new limits have it: a quota that is not
+// reached any more, a penalty whose count would not have been over, what a rule had in force that
+// is gone, and of keys that are exempt now. What looks different (mode, action, APIs) is
+// published again. A key whose tier is not known any more waits for its next event.
+//
+// It is called once for each key and change. The state is as for Step. Without changes the caller need not keep the one returned.
+func (p *Stepper) Rejudge(dst, state, key []byte, at event.Micros) ([]byte, Result) {
+	old := p.begin(state)
+	if old.latest == event.NoTime {
+		return append(dst, state...), Result{SpentAt: event.NoTime}
+	}
+	at = max(at, old.latest)
+	res := Result{SpentAt: max(old.latest, p.ids.spent(old.ids, old.latest))}
+	dst = appendHeader(dst, old.latest)
+	dst = p.ids.appendTo(dst, old.ids, old.latest, old.latest, 0, false)
+	dst = p.own.appendSection(dst)
+	res.SpentAt = max(res.SpentAt, p.own.spent())
+	in := Input{Key: key}
+	dst = p.each(dst, &old, key, at, &res, func(dst []byte, sec rawSection, l *Limit) []byte {
+		p.window = append(p.window[:0], p.take(sec)...)
+		p.rejudge(l, &in, at, &res)
+		res.SpentAt = max(res.SpentAt, p.extras.spent(l), l.Window.Spent(p.window))
+		return p.appendSection(dst, l.Hash, p.window)
+	})
+	p.sortChanges()
+	res.Changes = p.changes
+	return dst, res
+}
+
+func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, res *Result) {
+	x := &p.extras
+	limit, known := l.limitOf(x.tier)
+	if !known {
+		return
+	}
+	changed := p.changed != nil && p.changed[l.Index]
+	f := facts{
+		window: p.window, latest: at, at: at, limit: limit, adds: changed && !x.live.had || changed && at >= x.live.block.until,
+		spared: p.spared(l, in.Key, at),
+	}
+	f.added.Count = l.Window.CountAt(p.window, at)
+	if changed && p.wouldNotFall(l, &x.live, &f) {
+		p.publish(l, &x.live, &f, cleared, in.Key, l.Index)
+		p.Fuses.forget(l.Rule, in.Key)
+		x.live.settle(cleared, &l.Rule.Then, at)
+	} else {
+		p.decide(l, &x.live, &f, in, l.Index, res)
+	}
+	if l.Candidate == 0 {
+		p.dropCandidate(l, &f, in, l.Index)
+		return
+	}
+	try := f
+	try.limit, try.adds = l.Candidate, changed && !x.try.had || changed && at >= x.try.block.until
+	if changed && p.wouldNotFall(l, &x.try, &try) {
+		p.publish(l, &x.try, &try, cleared, in.Key, l.Index)
+		x.try.settle(cleared, &l.Rule.Then, at)
+		return
+	}
+	p.tryOut(l, &x.try, &try, in, l.Index)
+}
+
+// wouldNotFall reports whether a penalty is in force that the limit as it is now would not have let
+// fall, neither by what it was published with nor by what there is now.
+func (p *Stepper) wouldNotFall(l *Limit, s *slot, f *facts) bool {
+	return s.had && f.latest < s.block.until && !l.Rule.Then.UntilReset &&
+		(f.limit == 0 || !l.passes(max(s.block.count, f.added.Count), f.limit))
+}
