@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ import (
 //	    search block uid=u1: 100 of 100, since 10:01:00 CST, until 10:06:00 CST
 //	explain 2m uid=u1 api=search.query   where the key stands
 //	    search: 100 of 100, …
+//	unblock 3m uid=u1                    a command: block, unblock, reset, exempt or forget, with rule and for
+//	check                                what is wrong with the rules, or suspicious
 //
 // A moment is a span since the start, or an RFC 3339 time. An event takes uid, api, outcome,
 // id, ip, cost, broker (the span by which the broker saw it later), times and every (that many, so
@@ -100,8 +103,11 @@ func (sc *scenario) parseHeader() error {
 func (sc *scenario) parseStep(line string) (scenarioStep, error) {
 	words := strings.Fields(line)
 	step := scenarioStep{line: line, verb: words[0]}
-	if step.verb != "at" && step.verb != "explain" || len(words) < 2 {
-		return step, fmt.Errorf("%q is neither 'at MOMENT …' nor 'explain MOMENT …'", line)
+	if step.verb == "check" {
+		return step, nil
+	}
+	if !slices.Contains([]string{"at", "explain", "block", "unblock", "reset", "exempt", "forget"}, step.verb) || len(words) < 2 {
+		return step, fmt.Errorf("%q is neither 'at MOMENT …' nor 'explain MOMENT …' nor a command", line)
 	}
 	var err error
 	if step.moment, err = sc.parseMoment(words[1]); err != nil {
@@ -130,6 +136,9 @@ type repeated struct {
 	broker event.Micros // how much later the broker saw it; NoTime: that isn't known
 	times  int
 	every  event.Micros
+
+	rule string // of a command
+	span event.Micros
 }
 
 func (step *scenarioStep) parseEvent() (repeated, error) {
@@ -156,6 +165,12 @@ func (r *repeated) set(f field) (err error) {
 		e.ID = f.value
 	case "ip":
 		return e.IP.UnmarshalText([]byte(f.value))
+	case "refunds":
+		e.Refunds = f.value
+	case "rule":
+		r.rule = f.value
+	case "for":
+		r.span, err = span(f.value)
 	case "cost":
 		e.Cost, err = event.ParseDecimal(f.value)
 	case "times":

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,22 +33,33 @@ func runScenario(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc, err := parseScenario(string(text))
+	out := playScenario(t, file, 0, string(text))
+	if *rewrite && out != string(text) {
+		if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// playScenario plays a scenario that begins behind a line of a file, and returns it with what happened.
+func playScenario(t *testing.T, file string, line int, text string) string {
+	t.Helper()
+	sc, err := parseScenario(text)
 	if err != nil {
-		t.Fatalf("%s: %v", file, err)
+		t.Fatalf("%s:%d: %v", file, line, err)
 	}
 	play, err := newPlay(file, sc)
-	if err != nil {
-		t.Fatalf("%s: %v", file, err)
+	if err != nil && (len(sc.steps) == 0 || sc.steps[0].verb != "check") {
+		t.Fatalf("%s:%d: %v", file, line, err)
 	}
 	out := strings.Join(sc.header, "\n") + "\n---\n"
 	for _, step := range sc.steps {
 		got, err := play.step(&step)
 		if err != nil {
-			t.Fatalf("%s:%d: %v", file, step.lineNum, err)
+			t.Fatalf("%s:%d: %v", file, line+step.lineNum, err)
 		}
 		if diff := cmp.Diff(step.want, got); diff != "" && !*rewrite {
-			t.Errorf("%s:%d: %s\n(- expected, + happened)\n%s", file, step.lineNum, step.line, diff)
+			t.Errorf("%s:%d: %s\n(- expected, + happened)\n%s", file, line+step.lineNum, step.line, diff)
 		}
 		for _, line := range slices.Concat(step.before, []string{step.line}) {
 			out += line + "\n"
@@ -56,11 +68,7 @@ func runScenario(t *testing.T, file string) {
 			out += "    " + line + "\n"
 		}
 	}
-	if *rewrite && out != string(text) {
-		if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return out
 }
 
 // play is a scenario on stage: the rules, and the state of every key.
@@ -70,6 +78,7 @@ type play struct {
 	matcher *Matcher
 	stepper *Stepper
 	states  map[stateOf][]byte
+	wrong   error // the rules don't compile
 }
 
 type stateOf struct {
@@ -85,18 +94,23 @@ func newPlay(file string, sc *scenario) (*play, error) {
 	}
 	set, err := Compile(file, []byte(spec.String()))
 	if err != nil {
-		return nil, err
+		return &play{scenario: sc, wrong: err}, err
 	}
 	return &play{scenario: sc, set: set, matcher: set.NewMatcher(), stepper: set.NewStepper(), states: map[stateOf][]byte{}}, nil
 }
 
 func (p *play) step(step *scenarioStep) ([]string, error) {
-	r, err := step.parseEvent()
-	if err != nil {
-		return nil, err
+	if step.verb == "check" {
+		return p.check(), nil
 	}
-	if step.verb == "explain" {
+	r, err := step.parseEvent()
+	switch {
+	case err != nil:
+		return nil, err
+	case step.verb == "explain":
 		return p.explain(&r.event), nil
+	case step.verb != "at":
+		return p.command(step.verb, &r), nil
 	}
 	var out []string
 	for range r.times {
@@ -129,6 +143,9 @@ func (p *play) event(e event.Event, broker event.Micros) []string {
 		if res.Repeat {
 			out = append(out, "repeat")
 		}
+		if res.Unknown {
+			out = append(out, "takes back nothing that is known")
+		}
 		if res.Late > 0 {
 			out = append(out, "late")
 		}
@@ -139,36 +156,88 @@ func (p *play) event(e event.Event, broker event.Micros) []string {
 	return out
 }
 
+// check tells what is wrong with the rules, without the places.
+func (p *play) check() (out []string) {
+	if mistakes, ok := errors.AsType[Errors](p.wrong); ok {
+		for _, m := range mistakes {
+			out = append(out, m.Message)
+		}
+		return out
+	}
+	for _, w := range p.set.Warnings {
+		out = append(out, "warning: "+w.Message)
+	}
+	return out
+}
+
+func (p *play) command(verb string, r *repeated) (out []string) {
+	kinds := map[string]CommandKind{
+		"block": CommandBlock, "unblock": CommandUnblock, "reset": CommandReset, "exempt": CommandExempt, "forget": CommandForget,
+	}
+	for _, shape := range p.set.Shapes {
+		key := p.key(shape, &r.event)
+		id := stateOf{shape.Index, key}
+		next, res := p.stepper.Command(nil, p.states[id], []byte(key), Command{
+			Kind: kinds[verb], Rule: r.rule, At: r.event.Time, Until: r.event.Time + r.span,
+		})
+		p.states[id] = next
+		for _, v := range res.Changes {
+			out = append(out, p.tell(&v))
+		}
+	}
+	return out
+}
+
 // tell writes a verdict as a sentence.
 func (p *play) tell(v *verdict.Verdict) string {
-	mode := ""
-	if v.Mode == verdict.Shadow {
-		mode = " (shadow)"
+	what := v.State.String()
+	if v.State == verdict.Warn {
+		what += " " + v.Step
 	}
-	return fmt.Sprintf("%s %s%s %s: %v of %v, since %s, until %s",
-		v.Rule, v.State, mode, event.FormatKey(v.Key), v.Count, v.Limit, p.clock(v.Since, v.Since), p.clock(v.Until, v.Since))
+	if v.Mode == verdict.Shadow {
+		what += " (shadow)"
+	}
+	if v.Action != verdict.ActBlock {
+		what += " (" + v.Action.String() + ")"
+	}
+	if v.State == verdict.Clear {
+		return fmt.Sprintf("%s %s %s: %v of %v, at %s", v.Rule, what, event.FormatKey(v.Key), v.Count, v.Limit, p.clock(v.Since, v.Since))
+	}
+	return fmt.Sprintf("%s %s %s: %v of %v, since %s, until %s",
+		v.Rule, what, event.FormatKey(v.Key), v.Count, v.Limit, p.clock(v.Since, v.Since), p.clock(v.Until, v.Since))
+}
+
+// key is the event's key of a shape.
+func (p *play) key(shape *KeyShape, e *event.Event) string {
+	var dims []event.Dim
+	for _, name := range shape.Dims {
+		switch name {
+		case "uid":
+			dims = append(dims, event.Dim{Name: name, Value: e.UID})
+		case "ip":
+			dims = append(dims, event.Dim{Name: name, Value: e.IP.String()})
+		default:
+			v, _ := e.Attr(strings.TrimPrefix(name, "attrs."))
+			dims = append(dims, event.Dim{Name: name, Value: v.Text})
+		}
+	}
+	return event.FormatKey(dims)
 }
 
 func (p *play) explain(e *event.Event) []string {
 	var out []string
 	for _, shape := range p.set.Shapes {
-		var dims []event.Dim
-		for _, name := range shape.Dims {
-			switch name {
-			case "uid":
-				dims = append(dims, event.Dim{Name: name, Value: e.UID})
-			case "ip":
-				dims = append(dims, event.Dim{Name: name, Value: e.IP.String()})
-			default:
-				v, _ := e.Attr(strings.TrimPrefix(name, "attrs."))
-				dims = append(dims, event.Dim{Name: name, Value: v.Text})
-			}
-		}
-		key := event.FormatKey(dims)
+		key := p.key(shape, e)
 		for _, x := range p.set.Explain(p.states[stateOf{shape.Index, key}], []byte(key), e.Time, e.API) {
 			line := fmt.Sprintf("%s: %v of %v from %s to %s", x.Rule, x.Count, x.Limit, p.clock(x.From, e.Time), p.clock(x.Until, e.Time))
 			if x.FreesAt != event.NoTime {
 				line += ", below it at " + p.clock(x.FreesAt, e.Time)
+			}
+			if x.Tier > 0 {
+				line += fmt.Sprintf(", tier %d", x.Tier)
+			}
+			if x.Exempt {
+				line += ", exempt"
 			}
 			if x.Verdict != nil {
 				line += fmt.Sprintf("; %s since %s, until %s", x.Verdict.State, p.clock(x.Verdict.Since, e.Time), p.clock(x.Verdict.Until, e.Time))
