@@ -1,0 +1,168 @@
+package rules
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+func hashOfID(id string) uint64 { return xxhash.Sum64String(id) }
+
+// bookRules have each part of the language, on a scale on which short timelines reach all ends.
+const bookRules = `
+apiVersion: tallygate.dev/v1
+kind: RuleSet
+metadata: {name: book}
+spec:
+  max_lateness: 5m
+  recent_ids: {count: 8, for: 3s}
+  exempt: [{uid: u2, reason: a test, expires: 2026-03-08T07:05:00Z}]
+  rules:
+    - name: tiers
+      match: {api: x}
+      limit: 3
+      per: 10s
+      window: tumbling
+      tiers: [{when: 'attrs.plan == "pro"', limit: 6}, {when: 'attrs.plan == "own"', unlimited: true}]
+      candidate: {limit: 2}
+      warn: [50%, 100%]
+      then: {block: until-reset}
+    - {name: extended, match: {api: x}, limit: 3, per: 5s, then: {block: 2s, extend: true}}
+    - {name: growing, match: {api: x}, limit: 2, per: 7s, then: {escalate: [1s, 5s, 20s], forget: 30s, reset: true}}
+    - {name: growing-more, match: {api: x}, limit: 2, per: 7s, candidate: {limit: 4}, then: {escalate: [1s, 5s], forget: 10s, extend: true}}
+    - {name: visit, match: {api: x}, window: session, gap: 4s, limit: 5, warn: 40%, then: {block: until-reset}}
+    - {name: visit-devices, match: {api: x}, count: {distinct: attrs.device}, window: session, gap: 4s, limit: 2, warn: 50%, then: {block: 3s, extend: true}}
+    - {name: bucket, match: {api: x}, window: bucket, limit: 2, per: 1s, burst: 4, candidate: {limit: 3}, then: {block: until-reset}}
+    - {name: bucket-reset, match: {api: x}, window: bucket, limit: 1, per: 1s, burst: 3, then: {block: 3s, reset: true}}
+    - {name: devices, match: {api: x}, count: {distinct: attrs.device}, limit: 3, per: 10s, then: {block: until-reset}}
+    - {name: devices-panes, match: {api: x}, count: {distinct: attrs.device}, limit: 3, candidate: {limit: 100}, per: 10s, then: {block: until-reset}}
+    - {name: devices-growing, match: {api: x}, count: {distinct: attrs.device}, limit: 2, per: 30s, window: tumbling, then: {escalate: [1s, 3s], forget: 10s}}
+    - {name: returns, match: {api: x}, refunds: true, limit: 4, per: 20s, window: tumbling, then: {block: until-reset}}
+    - {name: returns-exact, match: {api: x}, refunds: true, limit: 4, per: 6s, then: {block: until-reset}, tiers: [{when: 'attrs.plan == "pro"', limit: 5}]}
+    - {name: returns-sum, match: {api: x}, count: {sum: cost}, refunds: true, limit: 7.5, per: 1m, then: {block: until-reset}, candidate: {limit: 4}}
+    - {name: returns-reset, match: {api: x}, refunds: true, limit: 4, per: 20s, window: tumbling, then: {block: 1s, reset: true}}
+    - {name: at-exceeded, match: {api: x}, limit: 3, per: 5s, then: {block: until-reset, at: exceeded}}
+    - {name: at-reached, match: {api: x}, limit: 3, per: 5s, then: {block: 4s, at: reached}, candidate: {limit: 5}}
+    - {name: hourly, match: {api: x}, limit: 9, per: hour, window: calendar, timezone: America/New_York, warn: [30%, 60%], then: {block: 1m}}
+    - {name: watched, match: {api: x}, limit: 4, per: 10s, mode: shadow, warn: [50%], then: {block: until-reset}}
+    - {name: told, match: {api: x}, limit: 4, per: 9s, warn: [25%, 75%]}
+`
+
+// bookSeeds is how many long timelines there are.
+var bookSeeds = 60
+
+// TestBookManySteps compares Step with the book over long random timelines. A failure names its
+// seed: go test -run TestBookManySteps/seed=N.
+func TestBookManySteps(t *testing.T) {
+	set := compiled(t, bookRules)
+	for seed := range bookSeeds {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(uint64(seed), 1))
+			compareWithBook(t, set, rng.IntN, 400)
+		})
+	}
+}
+
+// FuzzBook is the same on timelines that a coverage-guided fuzzer finds.
+func FuzzBook(f *testing.F) {
+	set := compiled(f, bookRules)
+	f.Add([]byte("some events, and some more of them, some late, and some taken back"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		i := 0
+		roll := func(n int) int {
+			if i++; i > len(data) {
+				return 0
+			}
+			return int(data[i-1]) % n
+		}
+		compareWithBook(t, set, roll, len(data)/5)
+	})
+}
+
+// bookEventAt makes an event: mostly soon after the last one, sometimes late or a refund.
+func bookEventAt(roll dice, now *event.Micros, i int) *event.Event {
+	steps := []event.Micros{0, 1, 50 * event.Millisecond, 300 * event.Millisecond, event.Second, 1_234_567, 4 * event.Second, 21 * event.Second}
+	*now += steps[roll(len(steps))]
+	if roll(30) == 0 {
+		*now += []event.Micros{9 * event.Minute, event.Hour, 13 * event.Hour}[roll(3)]
+	}
+	e := &event.Event{API: "x", UID: "u" + fmt.Sprint(1+roll(1)), Time: *now, Cost: event.One}
+	if roll(5) == 0 {
+		e.Time -= event.Micros(1+roll(20)) * []event.Micros{1, 500 * event.Millisecond, 4 * event.Second}[roll(3)]
+	}
+	costs := []event.Decimal{event.One, event.One, event.One, 2 * event.One, event.One, 0, 5 * event.One}
+	e.Cost = costs[roll(len(costs))]
+	if plan := []string{"", "", "pro", "own"}[roll(4)]; plan != "" {
+		e.Attrs = append(e.Attrs, event.Attr{Name: "plan", Value: event.Value{Text: plan}})
+	}
+	e.Attrs = append(e.Attrs, event.Attr{Name: "device", Value: event.Value{Text: fmt.Sprint("d", roll(6))}})
+	if roll(6) > 0 {
+		e.ID = fmt.Sprintf("id-%d", i)
+	}
+	switch roll(6) {
+	case 0:
+		e.Cost = -[]event.Decimal{event.One, event.One / 2, 3 * event.One}[roll(3)]
+		e.Refunds = fmt.Sprintf("id-%d", max(0, i-1-roll(12)))
+	case 1:
+		e.ID = fmt.Sprintf("id-%d", max(0, i-roll(9)))
+	}
+	return e
+}
+
+func compareWithBook(t tester, set *Set, roll dice, steps int) {
+	t.Helper()
+	stepper, matcher, book := set.NewStepper(), set.NewMatcher(), newBook(set)
+	now := event.FromTime(time.Date(2026, 3, 8, 6, 50, 0, 0, time.UTC))
+	until := event.FromTime(time.Date(2026, 3, 8, 7, 5, 0, 0, time.UTC))
+	uid := fmt.Sprint("u", 1+roll(2)) // u2 is exempt for a while
+	exempt := func(_ *Limit, at event.Micros) bool { return uid == "u2" && at < until }
+	largest, _ := set.LargestState()
+	var state []byte
+	spent := event.NoTime
+	for i := range steps {
+		e := bookEventAt(roll, &now, i)
+		e.UID = uid
+		works := matcher.Match(e, e.Time)
+		if len(works) == 0 {
+			continue
+		}
+		in := Input{Key: works[0].Key, Hits: works[0].Hits, At: e.Time, ID: e.ID, Cause: verdict.Cause{ID: e.ID, Offset: int64(i)}}
+		if spent != event.NoTime && now-2*event.Minute >= spent && roll(2) == 0 {
+			state = nil // as the owner does with a key that fell silent
+		}
+		next, res := stepper.Step(nil, state, in)
+		spent = res.SpentAt
+		repeat, unknown, late, want := book.step(in, exempt)
+		if res.Repeat != repeat || res.Late != late || res.Unknown != unknown {
+			t.Fatalf("step %d, %+v: repeat %v, late %d, unknown %v; want %v, %d, %v", i, e, res.Repeat, res.Late, res.Unknown, repeat, late, unknown)
+		}
+		if diff := cmp.Diff(want, bookChanges(res.Changes)); diff != "" {
+			t.Fatalf("step %d, %+v at %v: changes (- the book's):\n%s", i, e, e.Time, diff)
+		}
+		if err := CheckState(next); err != nil {
+			t.Fatalf("step %d: %v", i, err)
+		}
+		if err := set.CheckWindows(next); err != nil {
+			t.Fatalf("step %d: %v", i, err)
+		}
+		if len(next) > largest {
+			t.Fatalf("step %d: a state of %d bytes, and LargestState is %d", i, len(next), largest)
+		}
+		state = next
+	}
+}
+
+func bookChanges(changes []verdict.Verdict) (out []bookChange) {
+	for _, v := range changes {
+		out = append(out, bookChange{v.Rule, v.Step, v.State, v.Mode, v.Count, v.Limit, v.Since, v.Until})
+	}
+	return slices.Clip(out)
+}

@@ -1,0 +1,287 @@
+package rules
+
+import (
+	"slices"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/windows"
+)
+
+// book is one key stepped by the sentences on verdicts, one after the other. It counts with the
+// windows themselves, which have oracles of their own, and keeps the rest as plain values.
+type book struct {
+	set    *Set
+	latest event.Micros
+	ids    []modelID
+	limits map[*Limit]*bookLimit
+}
+
+type bookLimit struct {
+	*Limit
+	window []byte
+	tier   int
+	warned map[string]event.Micros
+	kept   []bookEvent
+	slots  [2]bookVerdict // the live one, and the candidate's
+}
+
+// bookEvent is an event that may be taken back.
+type bookEvent struct {
+	id              uint64
+	at              event.Micros
+	amount, cost    event.Decimal
+	takenAltogether event.Decimal
+}
+
+// bookVerdict is what was published last.
+type bookVerdict struct {
+	on           bool
+	since, until event.Micros
+	limit        event.Decimal
+	falls        int
+	lastUntil    event.Micros
+}
+
+// bookChange is what both have of a verdict.
+type bookChange struct {
+	Rule, Step   string
+	State        verdict.State
+	Mode         verdict.Mode
+	Count, Limit event.Decimal
+	Since, Until event.Micros
+}
+
+func newBook(s *Set) *book {
+	return &book{set: s, latest: event.NoTime, limits: map[*Limit]*bookLimit{}}
+}
+
+func (b *book) limit(l *Limit) *bookLimit {
+	if b.limits[l] == nil {
+		b.limits[l] = &bookLimit{Limit: l, warned: map[string]event.Micros{}}
+	}
+	return b.limits[l]
+}
+
+func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, unknown bool, late int, changes []bookChange) {
+	latest := max(b.latest, in.At)
+	for _, r := range b.ids[max(0, len(b.ids)-b.set.RecentIDs):] {
+		if in.ID != "" && r.id == in.ID && latest-r.stamp < b.set.RecentFor {
+			return true, false, 0, nil
+		}
+	}
+	if len(in.Hits) > 0 && in.Hits[0].Refund && !slices.ContainsFunc(in.Hits, func(h Hit) bool { return b.limit(h.Limit).named(&h, in.At) != nil }) {
+		return false, true, 0, nil
+	}
+	if in.ID != "" {
+		b.ids = append(b.ids, modelID{in.ID, latest})
+	}
+	b.latest = latest
+	for _, hit := range in.Hits {
+		l := b.limit(hit.Limit)
+		added, adds, counted, took := windows.Added{}, hit.Amount > 0, hit.Amount > 0, false
+		was := l.Window.Latest(l.window)
+		switch {
+		case hit.Refund:
+			e := l.named(&hit, in.At)
+			if e == nil {
+				continue
+			}
+			window, _ := l.Window.Add(slices.Clone(l.window), in.At, 0)
+			l.window = l.Window.Take(window, e.at, e.back(hit.Cost, l.Rule.Count == CountEvents))
+			took = true
+		case l.Window.Distinct:
+			l.window, added = l.Window.AddValue(slices.Clone(l.window), in.At, hit.Value)
+			adds, counted = !added.Known, true
+		default:
+			l.window, added = l.Window.Add(slices.Clone(l.window), in.At, hit.Amount)
+		}
+		if added.Late {
+			late++
+			continue
+		}
+		if !hit.Refund && in.At >= was {
+			l.tier = hit.Tier
+		}
+		if !hit.Refund && l.Rule.Refunds && in.ID != "" {
+			l.kept = append(l.kept, bookEvent{hashOfID(in.ID), in.At, hit.Amount, hit.Cost, 0})
+		}
+		changes = append(changes, l.verdicts(in, added, adds, counted, took, exempt(hit.Limit, l.Window.Latest(l.window)))...)
+	}
+	return false, false, late, changes
+}
+
+// named finds the event that a refund names, if its window is still held at the refund's time.
+func (l *bookLimit) named(hit *Hit, at event.Micros) *bookEvent {
+	window, _ := l.Window.Add(slices.Clone(l.window), at, 0)
+	for i := len(l.kept) - 1; i >= max(0, len(l.kept)-windows.Remembered); i-- {
+		if e := &l.kept[i]; e.id == hit.Value && l.Window.Holds(window, e.at) {
+			return e
+		}
+	}
+	return nil
+}
+
+// back is cost times what one unit of the event's cost counted, in whole numbers for counts, all
+// of them together at most what it counted.
+func (e *bookEvent) back(cost event.Decimal, whole bool) event.Decimal {
+	if e.cost == 0 {
+		return 0
+	}
+	// The tests' numbers are small.
+	n := event.Decimal(int64(e.amount) / 1000 * int64(cost) / int64(e.cost) * 1000)
+	n = min(n, e.amount-e.takenAltogether)
+	if whole {
+		n = n / event.One * event.One
+	}
+	e.takenAltogether += n
+	return n
+}
+
+func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took, exempt bool) (changes []bookChange) {
+	t, then := l.Window.Latest(l.window), &l.Rule.Then
+	live := l.Limit.Limit
+	if l.tier > 0 {
+		live = l.Tiers[l.tier-1].Limit
+	}
+	fell := false
+	for i, limit := range []event.Decimal{live, l.Candidate} {
+		if i == 1 && limit == 0 {
+			continue
+		}
+		v := &l.slots[i]
+		count := l.Window.Count(l.window)
+		change := bookChange{Rule: l.Name, Mode: l.Rule.Mode, Count: count, Limit: limit}
+		if i == 1 {
+			change.Rule, change.Mode = l.Name+"/candidate", verdict.Shadow
+		}
+		if l.Shadow {
+			change.Mode = verdict.Shadow
+		}
+		was := *v
+		switch {
+		case v.on && t < v.until:
+			l.inForce(v, limit, in.At, t, counted, took, exempt)
+		case then.None, !adds, exempt, limit == 0:
+			v.on = false
+		default:
+			over := l.isOver(count, limit)
+			if added.Ended && !over && !then.UntilReset && l.isOver(added.Count, limit) {
+				change.Count, over = added.Count, true
+			}
+			if v.on = over; over {
+				l.fall(v, limit, t)
+				fell = fell || i == 0
+			}
+		}
+		switch {
+		case v.on && (v.since != was.since || v.until != was.until || !was.on):
+			change.Since, change.Until = v.since, v.until
+			changes = append(changes, change)
+		case was.on && !v.on && t < was.until: // cleared
+			if change.State, change.Since, change.Until = verdict.Clear, t, t; limit == 0 {
+				change.Limit = was.limit
+			}
+			v.lastUntil = t
+			changes = append(changes, change)
+		}
+	}
+	if fell && then.Reset {
+		ended := added.Ended && !l.isOver(l.Window.Count(l.window), live)
+		from, _ := l.Window.Bounds(l.window, t)
+		l.window = l.Window.Empty(slices.Clone(l.window), ended)
+		l.kept = slices.DeleteFunc(l.kept, func(e bookEvent) bool { // what was emptied can't be taken back
+			return l.Window.Kind == windows.Sliding || (e.at < from) == ended
+		})
+	}
+	if adds && !added.Ended && !exempt && !l.slots[0].on && live > 0 {
+		changes = append(changes, l.notices(added.Count, live, t)...)
+	}
+	return changes
+}
+
+// isOver is 'reached' or 'exceeded'.
+func (l *bookLimit) isOver(count, limit event.Decimal) bool {
+	reached := l.Rule.Then.UntilReset
+	if l.Rule.Then.At != AtDefault {
+		reached = l.Rule.Then.At == AtReached
+	}
+	if l.Window.Kind == windows.Bucket {
+		tokens := limit - count
+		return tokens < 0 || reached && tokens < event.One
+	}
+	return count > limit || reached && count == limit
+}
+
+// inForce goes on with a verdict that is in force at t.
+func (l *bookLimit) inForce(v *bookVerdict, limit event.Decimal, at, t event.Micros, counted, took, exempt bool) {
+	then := &l.Rule.Then
+	end := v.until
+	grain := l.Grain
+	switch {
+	case exempt:
+		v.on = false
+		return
+	case then.UntilReset && limit == 0:
+		end = t
+	case then.UntilReset:
+		end = l.Window.Below(l.window, limit)
+	case then.Extend && counted:
+		step := then.Steps[min(max(v.falls, 1), len(then.Steps))-1]
+		end, grain = max(end, at+step), max(step/60, 100*event.Millisecond)
+	}
+	switch {
+	case end > v.until:
+		v.until = (end + grain - 1) / grain * grain
+		v.lastUntil, v.limit = v.until, limit
+	case end < v.until && (took || v.limit != limit):
+		if v.until, v.limit = end, limit; end <= t {
+			v.on = false
+		}
+		v.lastUntil = v.until
+	}
+}
+
+// fall is a new verdict.
+func (l *bookLimit) fall(v *bookVerdict, limit event.Decimal, t event.Micros) {
+	then := &l.Rule.Then
+	if then.Escalates && v.falls > 0 && t >= v.lastUntil+then.Forget {
+		v.falls = 0
+	}
+	v.falls++
+	v.since, v.limit = t, limit
+	if then.UntilReset {
+		v.until = l.Window.Below(l.window, limit)
+	} else {
+		n := 1
+		if then.Escalates {
+			n = v.falls
+		}
+		v.until = t + then.Steps[min(n, len(then.Steps))-1]
+	}
+	v.lastUntil = v.until
+}
+
+// notices are once per window and step; in a sliding window once per its length.
+func (l *bookLimit) notices(count, limit event.Decimal, t event.Micros) (changes []bookChange) {
+	for _, step := range l.Warn {
+		if float64(count) < float64(limit)*float64(step.Share)/float64(event.One) {
+			continue
+		}
+		from, until := l.Window.Bounds(l.window, t)
+		given, was := l.warned[step.Text]
+		if l.Window.Kind == windows.Sliding {
+			if was && t < given+l.Window.Per {
+				continue
+			}
+			until = t + l.Window.Per
+		} else if was && given >= from {
+			continue
+		}
+		l.warned[step.Text] = t
+		changes = append(changes, bookChange{
+			Rule: l.Name, Step: step.Text, State: verdict.Warn, Mode: l.Rule.Mode, Count: count, Limit: limit, Since: t, Until: until,
+		})
+	}
+	return changes
+}

@@ -1,0 +1,172 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+const beforeChange = `
+apiVersion: tallygate.dev/v1
+kind: RuleSet
+metadata: {name: shop}
+spec:
+  rules:
+    - {name: quota, match: {api: x}, limit: 5, per: 1h, window: tumbling, then: {block: until-reset}}
+    - {name: penalty, match: {api: x}, limit: 5, per: 1h, window: tumbling, then: {block: 30m}}
+    - {name: kept, match: {api: x}, limit: 3, per: 1h, window: tumbling, then: {block: 1m}}
+    - {name: tiered, match: {api: x}, limit: 3, per: 1h, window: tumbling, tiers: [{when: cost > 1, limit: 9}], then: {block: until-reset}}
+    - {name: tried, match: {api: x}, limit: 50, candidate: {limit: 5}, per: 1h, window: tumbling, then: {block: until-reset}}
+`
+
+// changed counts six events at noon under the rules as they were, and judges them five minutes
+// later by the rules as they are then: what changes, as sentences.
+func changed(t *testing.T, replace ...string) []string {
+	t.Helper()
+	old := compiled(t, beforeChange)
+	state := counted6(t, old)
+	set := compiled(t, strings.NewReplacer(replace...).Replace(beforeChange))
+	stepper := set.NewStepper()
+	stepper.After(old)
+	next, res := stepper.Rejudge(nil, state, []byte("uid=42"), noon+5*event.Minute)
+	if err := CheckState(next); err != nil {
+		t.Fatal(err)
+	}
+	told := sentences(res.Changes)
+	// A second pass has nothing to do.
+	if _, res = stepper.Rejudge(nil, next, []byte("uid=42"), noon+5*event.Minute+event.Second); len(res.Changes) > 0 {
+		t.Errorf("once more: %q", sentences(res.Changes))
+	}
+	return told
+}
+
+func counted6(t *testing.T, set *Set) (state []byte) {
+	t.Helper()
+	matcher, stepper := set.NewMatcher(), set.NewStepper()
+	for i := range event.Micros(6) {
+		e := &event.Event{API: "x", UID: "42", Cost: event.One, Time: noon + i}
+		for _, w := range matcher.Match(e, e.Time) {
+			state, _ = stepper.Step(nil, state, Input{Key: w.Key, Hits: w.Hits, At: e.Time})
+		}
+	}
+	return state
+}
+
+func sentences(changes []verdict.Verdict) (out []string) {
+	for _, v := range changes {
+		out = append(out, fmt.Sprintf("%s %v %v: %v of %v, %v to %v", v.Rule, v.State, v.Mode, v.Count, v.Limit,
+			(v.Since-noon).Duration(), (v.Until-noon).Duration()))
+	}
+	return out
+}
+
+func TestChangedRulesAreJudgedByTheCountersThereAre(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		replace []string
+		want    []string
+	}{
+		{"nothing", nil, nil},
+		{"raised", []string{"limit: 5, per", "limit: 7, per"}, []string{
+			"quota clear enforce: 6 of 7, 5m0s to 5m0s", "penalty clear enforce: 6 of 7, 5m0s to 5m0s",
+		}},
+		{"raised, not enough", []string{"limit: 5, per", "limit: 5.9k, per", "limit: 3, per: 1h, window: tumbling, then", "limit: 6, per: 1h, window: tumbling, then"}, []string{
+			"quota clear enforce: 6 of 5900, 5m0s to 5m0s", "penalty clear enforce: 6 of 5900, 5m0s to 5m0s",
+		}},
+		{"lowered: the penalty that is over falls again", []string{"limit: 3, per: 1h, window: tumbling, then", "limit: 2, per: 1h, window: tumbling, then"}, []string{
+			"kept block enforce: 6 of 2, 5m0s to 6m0s",
+		}},
+		{"mode", []string{"limit: 5, per: 1h, window: tumbling, then: {block: until-reset}}", "limit: 5, per: 1h, window: tumbling, mode: shadow, then: {block: until-reset}}"}, []string{
+			"quota block shadow: 5 of 5, 4µs to 1h0m0s",
+		}},
+		{"apis", []string{"then: {block: 30m}", "then: {block: 30m, apis: y}"}, []string{"penalty block enforce: 6 of 5, 5µs to 30m0.000005s"}},
+		{"a rule that is gone", []string{"name: quota", "name: renamed"}, []string{"quota clear enforce: 5 of 5, 5m0s to 5m0s"}},
+		{"another window", []string{"name: penalty, match: {api: x}, limit: 5, per: 1h", "name: penalty, match: {api: x}, limit: 5, per: 2h"}, []string{
+			"penalty clear enforce: 6 of 5, 5m0s to 5m0s",
+		}},
+		{"exempt", []string{"  rules:", "  exempt: [{uid: 42, reason: a test}]\n  rules:"}, []string{
+			"quota clear enforce: 6 of 5, 5m0s to 5m0s", "penalty clear enforce: 6 of 5, 5m0s to 5m0s",
+			"tiered clear enforce: 6 of 3, 5m0s to 5m0s", "tried/candidate clear shadow: 6 of 5, 5m0s to 5m0s",
+		}},
+		{"a tier's limit: the key is in none", []string{"limit: 9", "limit: 2"}, nil},
+		{"a candidate that is gone", []string{"candidate: {limit: 5}, ", ""}, []string{"tried/candidate clear shadow: 6 of 50, 5m0s to 5m0s"}},
+		{"a candidate that is raised", []string{"candidate: {limit: 5}, ", "candidate: {limit: 7}, "}, []string{"tried/candidate clear shadow: 6 of 7, 5m0s to 5m0s"}},
+		{"a candidate that is new", []string{"tiers: [{when: cost > 1, limit: 9}]", "candidate: {limit: 6}"}, []string{
+			"tiered/candidate block shadow: 6 of 6, 5m0s to 1h0m0s",
+		}},
+		{"a quota that becomes a penalty", []string{"name: quota, match: {api: x}, limit: 5, per: 1h, window: tumbling, then: {block: until-reset}", "name: quota, match: {api: x}, limit: 6, per: 1h, window: tumbling, then: {block: 1m}"}, []string{
+			"quota clear enforce: 6 of 6, 5m0s to 5m0s",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, changed(t, tt.replace...)); diff != "" {
+				t.Errorf("(- want)\n%s", diff)
+			}
+		})
+	}
+}
+
+// What the background pass has not got to yet, the key's next event does.
+func TestANextEventJudgesChangedRulesToo(t *testing.T) {
+	old := compiled(t, beforeChange)
+	state := counted6(t, old)
+	set := compiled(t, strings.NewReplacer("name: quota", "name: renamed", "name: tiered, match: {api: x}, limit: 3", "name: tiered, match: {api: x}, limit: 8").Replace(beforeChange))
+	_, res := set.NewStepper().Step(nil, state, Input{Key: []byte("uid=42"), At: noon + event.Minute, Hits: unitHits(set.Limits[3])})
+	want := []string{"quota clear enforce: 5 of 5, 1m0s to 1m0s", "tiered clear enforce: 7 of 8, 1m0s to 1m0s"}
+	if diff := cmp.Diff(want, sentences(res.Changes)); diff != "" {
+		t.Errorf("(- want)\n%s", diff)
+	}
+}
+
+// States of the version before had a block right in front of the window.
+func TestStatesOfVersion1AreRead(t *testing.T) {
+	set := compiled(t, beforeChange)
+	state := counted6(t, set)
+	k, err := readState(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v1 := append([]byte{1}, state[1:len(state)-len(k.sections)]...)
+	p := set.NewStepper()
+	for rest := k.sections; len(rest) > 0; {
+		sec, _, window, more, err := k.nextSection(rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest = more
+		p.take(sec)
+		b := &p.extras.live.block
+		var block []byte
+		if p.extras.live.had {
+			block = b.append(nil)
+			block = block[:len(block)-5-1-len(b.name)] // without face, shadow and name
+		}
+		hash := sec.hash()
+		v1 = append(v1, hash[:]...)
+		v1 = append(v1, byte((len(block)+len(window))<<1|bit(len(block) > 0)))
+		v1 = append(append(v1, block...), window...)
+	}
+	if err := CheckState(v1); err != nil {
+		t.Fatal(err)
+	}
+	if err := set.CheckWindows(v1); err != nil {
+		t.Fatal(err)
+	}
+	// The penalty is in force there too; the quota goes on; nothing falls twice.
+	in := Input{Key: []byte("uid=42"), At: noon + event.Minute, Hits: unitHits(set.Limits[0], set.Limits[1])}
+	next, res := p.Step(nil, v1, in)
+	if len(res.Changes) > 0 || CheckState(next) != nil || next[0] != stateVersion {
+		t.Errorf("%q, %v", sentences(res.Changes), CheckState(next))
+	}
+	if x := set.Explain(next, in.Key, in.At, "")[1]; x.Verdict == nil || x.Verdict.Rule != "penalty" || x.Count != 7*event.One {
+		t.Errorf("%+v", x)
+	}
+	if x := set.Explain(next, in.Key, in.At, "")[3]; x.Verdict == nil || x.Verdict.Until != noon+event.Hour {
+		t.Errorf("%+v", x)
+	}
+}
