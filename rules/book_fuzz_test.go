@@ -63,11 +63,22 @@ var bookSeeds = 60
 // seed: go test -run TestBookManySteps/seed=N.
 func TestBookManySteps(t *testing.T) {
 	set := compiled(t, bookRules)
+	seen := map[string]bool{}
 	for seed := range bookSeeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(seed), 1))
-			compareWithBook(t, set, rng.IntN, 400)
+			compareWithBook(t, set, rng.IntN, 400, func(c bookChange) { seen[c.Rule+" "+c.State.String()+c.Step] = true })
 		})
+	}
+	for _, want := range []string{
+		"tiers block", "tiers clear", "tiers/candidate block", "tiers warn50%", "extended block", "growing block", "growing-more/candidate block",
+		"visit block", "visit warn40%", "visit-devices block", "bucket block", "bucket/candidate block", "bucket-reset block", "devices block", "devices-panes block",
+		"devices-growing block", "returns block", "returns clear", "returns-exact clear", "returns-sum clear", "returns-sum/candidate clear", "returns-reset block",
+		"at-exceeded block", "at-reached block", "hourly warn30%", "hourly block", "watched block", "told warn75%",
+	} {
+		if !seen[want] {
+			t.Errorf("no timeline had: %s", want)
+		}
 	}
 }
 
@@ -83,7 +94,7 @@ func FuzzBook(f *testing.F) {
 			}
 			return int(data[i-1]) % n
 		}
-		compareWithBook(t, set, roll, len(data)/5)
+		compareWithBook(t, set, roll, len(data)/5, func(bookChange) {})
 	})
 }
 
@@ -117,7 +128,7 @@ func bookEventAt(roll dice, now *event.Micros, i int) *event.Event {
 	return e
 }
 
-func compareWithBook(t tester, set *Set, roll dice, steps int) {
+func compareWithBook(t tester, set *Set, roll dice, steps int, saw func(bookChange)) {
 	t.Helper()
 	stepper, matcher, book := set.NewStepper(), set.NewMatcher(), newBook(set)
 	now := event.FromTime(time.Date(2026, 3, 8, 6, 50, 0, 0, time.UTC))
@@ -146,6 +157,9 @@ func compareWithBook(t tester, set *Set, roll dice, steps int) {
 		}
 		if diff := cmp.Diff(want, bookChanges(res.Changes)); diff != "" {
 			t.Fatalf("step %d, %+v at %v: changes (- the book's):\n%s", i, e, e.Time, diff)
+		}
+		for _, c := range want {
+			saw(c)
 		}
 		if err := CheckState(next); err != nil {
 			t.Fatalf("step %d: %v", i, err)

@@ -3,4 +3,4 @@
 package rules
 
 // The race detector makes a random timeline ten times as slow.
-func init() { modelSeeds = 10 }
+func init() { modelSeeds, bookSeeds = 10, 4 }
