@@ -31,7 +31,7 @@ func TestBytesByWindow(t *testing.T) {
 			p := set.NewStepper()
 			var state []byte
 			for i := range events {
-				state, _ = p.Step(nil, state, Input{Key: []byte("uid=42"), At: noon + event.Micros(i)*event.Minute, Hits: []Hit{{set.Limits[0], c.amount}}})
+				state, _ = p.Step(nil, state, Input{Key: []byte("uid=42"), At: noon + event.Micros(i)*event.Minute, Hits: []Hit{{Limit: set.Limits[0], Amount: c.amount}}})
 			}
 			k, err := readState(state)
 			if err != nil {

@@ -151,6 +151,22 @@ func TestAFuseBlows(t *testing.T) {
 	}
 }
 
+// A new owner learns from the states what is blocked.
+func TestFusesAreToldOfWhatIsBlocked(t *testing.T) {
+	set := compiled(t, fusedRules)
+	p, next := set.NewStepper(), set.NewStepper()
+	next.Fuses = set.NewFuses()
+	for i := range 20 {
+		key := fmt.Appendf(nil, "uid=%d", i)
+		state, _ := p.Step(nil, nil, Input{Key: key, At: noon, Hits: unitHits(set.Limits[0])})
+		next.NoteState(state, key)
+	}
+	_, res := next.Step(nil, nil, Input{Key: []byte("uid=20"), At: noon + 1, Hits: unitHits(set.Limits[0]), Active: 400})
+	if len(res.Blown) != 1 || res.Blown[0].Name != "a" {
+		t.Errorf("the 21st of 400 keys: %v blew", res.Blown)
+	}
+}
+
 // Blocks that are over, or cleared, do not count.
 func TestAFuseForgetsWhatIsOver(t *testing.T) {
 	set := compiled(t, fusedRules)

@@ -56,6 +56,22 @@ func (f *Fuses) Note(r *Rule, key []byte, until event.Micros) {
 	u.until[string(key)] = max(u.until[string(key)], until)
 }
 
+// NoteState tells the Stepper's fuses of all that a key's state has in force: after a takeover.
+func (p *Stepper) NoteState(state, key []byte) {
+	if p.Fuses == nil {
+		return
+	}
+	old := p.begin(state)
+	var res Result
+	p.each(nil, &old, key, old.latest, &res, func(_ []byte, sec rawSection, l *Limit) []byte {
+		p.take(sec)
+		if b := &p.extras.live.block; p.extras.live.had && !b.shadow {
+			p.Fuses.Note(l.Rule, key, b.until)
+		}
+		return nil
+	})
+}
+
 func (f *Fuses) forget(r *Rule, key []byte) {
 	if f != nil && r.Fuse > 0 {
 		delete(f.rules[r.Index].until, string(key))

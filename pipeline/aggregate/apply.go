@@ -256,9 +256,12 @@ func (p *partition) step(hash uint64, w *rules.Work, s *gatheredStep) error {
 		return nil
 	}
 	next, res := p.stepper.Step(append(p.scratch[:0], blockHeaderSpace[:]...), b.state, rules.Input{
-		Key: w.Key, Hits: w.Hits, At: s.at, ID: s.id, Cause: s.cause,
+		Key: w.Key, Hits: w.Hits, At: s.at, ID: s.id, Cause: s.cause, Active: p.table.Len(),
 	})
 	p.scratch = next
+	for _, r := range res.Blown {
+		p.log.Warn("a rule blocks more keys than its fuse lets it: it is in shadow mode here from now on", "rule", r.Name, "keys", p.table.Len())
+	}
 	p.tally.stepped(w, &res)
 	if res.Repeat || res.Unknown {
 		return nil

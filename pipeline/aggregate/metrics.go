@@ -155,7 +155,7 @@ func (m *metrics) checkpointed(p *partition, took time.Duration) {
 // counter that several processors write to costs more than a step's arithmetic.
 type tally struct {
 	counted, unmatched, repeat, late, tooOld, unknownRefund, replayed, producerRepeat uint64
-	matches                                                            []uint64 // by limit
+	matches                                                                           []uint64 // by limit
 }
 
 func (t *tally) stepped(w *rules.Work, res *rules.Result) {

@@ -102,9 +102,15 @@ func newPartition(a *Aggregator, id int32, s *session) *partition {
 		},
 		pending: pendings{byKey: map[string][]*pendingVerdict{}},
 		matcher: a.cfg.Rules.NewMatcher(),
-		stepper: a.cfg.Rules.NewStepper(),
+		stepper: newStepper(a.cfg.Rules),
 		tally:   tally{matches: make([]uint64, len(a.cfg.Rules.Limits))},
 	}
+}
+
+func newStepper(set *rules.Set) *rules.Stepper {
+	s := set.NewStepper()
+	s.Fuses = set.NewFuses()
+	return s
 }
 
 // errClosed is why a partition that was released in good order ended.

@@ -41,6 +41,9 @@ func (p *partition) takeOver(ctx context.Context) error {
 		return err
 	}
 	p.leftovers, p.end = r.pending, r.next
+	if err := p.noteBlocks(); err != nil {
+		return err
+	}
 	end, err := p.agg.clients.bulk.GetOffset(p.agg.names.Verdicts, p.id, sarama.OffsetNewest)
 	if err != nil {
 		return fmt.Errorf("find the end of the verdicts: %w", err)
@@ -48,6 +51,21 @@ func (p *partition) takeOver(ctx context.Context) error {
 	p.offered = end
 	if pub := p.agg.cfg.Published; pub != nil {
 		pub.Own(p.id)
+	}
+	return nil
+}
+
+// noteBlocks tells the rules' fuses which keys are blocked.
+func (p *partition) noteBlocks() error {
+	if p.stepper.Fuses == nil {
+		return nil
+	}
+	for ref := range p.table.All() {
+		b, err := decodeBlock(p.table.Block(ref))
+		if err != nil {
+			return err
+		}
+		p.stepper.NoteState(b.state, p.table.Key(ref))
 	}
 	return nil
 }
