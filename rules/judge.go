@@ -97,7 +97,7 @@ func (l *Limit) follow(s *slot, f *facts) outcome {
 		b.until = roundUp(until, l.Grain)
 	case until == b.until || !f.took && b.limit == f.limit:
 		return held
-	case until <= f.latest:
+	case until <= max(f.latest, b.since): // it may have fallen past the latest time: see Rejudge
 		return cleared
 	default:
 		b.until = until

@@ -123,6 +123,38 @@ func TestANextEventJudgesChangedRulesToo(t *testing.T) {
 	}
 }
 
+// A verdict that the background pass let fall is from later than the key's latest event. A late
+// refund ends it before it began: that clears it.
+func TestAVerdictDoesNotEndBeforeItBegan(t *testing.T) {
+	const rules = `
+apiVersion: tallygate.dev/v1
+kind: RuleSet
+metadata: {name: shop}
+spec:
+  rules:
+    - {name: orders, match: {api: x}, refunds: true, limit: 9, per: 10m, then: {block: until-reset}}
+`
+	old, set := compiled(t, rules), compiled(t, strings.Replace(rules, "limit: 9", "limit: 2", 1))
+	key := []byte("uid=42")
+	var state []byte
+	p := old.NewStepper()
+	for i, id := range []string{"a", "b", "c"} {
+		hits := []Hit{{Limit: old.Limits[0], Amount: event.One, Cost: event.One}}
+		state, _ = p.Step(nil, state, Input{Key: key, At: noon + event.Micros(i)*event.Minute, ID: id, Hits: hits})
+	}
+	p = set.NewStepper()
+	p.After(old)
+	state, res := p.Rejudge(nil, state, key, noon+10*event.Minute+event.Second/2)
+	if want := []string{"orders block enforce: 2 of 2, 10m0.5s to 11m0s"}; !cmp.Equal(want, sentences(res.Changes)) {
+		t.Fatalf("%q", sentences(res.Changes))
+	}
+	refund := []Hit{{Limit: set.Limits[0], Refund: true, Value: hashOfID("c"), Cost: event.One}}
+	state, res = p.Step(nil, state, Input{Key: key, At: noon + 3*event.Minute, Hits: refund})
+	if want := []string{"orders clear enforce: 2 of 2, 10m0.5s to 10m0.5s"}; !cmp.Equal(want, sentences(res.Changes)) || CheckState(state) != nil {
+		t.Errorf("%q, %v", sentences(res.Changes), CheckState(state))
+	}
+}
+
 // States of the version before had a block right in front of the window.
 func TestStatesOfVersion1AreRead(t *testing.T) {
 	set := compiled(t, beforeChange)
