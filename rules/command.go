@@ -73,6 +73,7 @@ func (p *Stepper) Command(dst, state, key []byte, cmd Command) ([]byte, Result) 
 // commandOwn is what a command does to what the key has of its own.
 func (p *Stepper) commandOwn(cmd *Command, key []byte, moment event.Micros) {
 	m := &p.own.manual
+	p.own.any = true
 	all := cmd.Rule == "" || cmd.Rule == ManualRule
 	switch cmd.Kind {
 	case CommandBlock:

@@ -59,7 +59,7 @@ func (s *Set) finish() {
 		r.spared = newExemptIndex(r.exempt)
 	}
 	for _, l := range s.Limits {
-		l.plain = l.isPlain()
+		l.plain, l.quietTo = l.isPlain(), l.quietest()
 		l.judged, l.faces = judgedHash(l), [2]uint32{faceHash(l, false), faceHash(l, true)}
 	}
 }

@@ -56,7 +56,18 @@ func (l *Limit) judge(s *slot, f *facts) outcome {
 // quiet reports whether a hit under a plain limit that has no block lets none fall either, so that
 // there is nothing to judge: most events are such.
 func (l *Limit) quiet(added windows.Added) bool {
-	return !added.Ended && !l.passes(added.Count, l.Limit)
+	return added.Count <= l.quietTo && !added.Ended
+}
+
+// quietest is the greatest count that lets no verdict fall: see passes.
+func (l *Limit) quietest() event.Decimal {
+	switch {
+	case !l.Rule.Then.reached():
+		return l.Limit
+	case l.Window.Kind == windows.Bucket:
+		return l.Limit - event.One
+	}
+	return l.Limit - 1
 }
 
 // isPlain reports whether an event without a block to look after only adds to a window.

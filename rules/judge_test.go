@@ -6,6 +6,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/windows"
 )
 
 // changing is a rule file whose one rule the tests change.
@@ -49,5 +50,19 @@ func TestAChangedWindowStartsEmpty(t *testing.T) {
 	changes := reloaded(t, changing, strings.Replace(strings.Replace(changing, "limit: 10", "limit: 5", 1), "per: 1h", "per: 2h", 1))
 	if len(changes) > 0 {
 		t.Errorf("another window, another count: %+v", changes)
+	}
+}
+
+// quiet is a shortcut past the judge: it may not leave out what would fall.
+func TestQuietIsWhatLetsNothingFall(t *testing.T) {
+	set := compiled(t, bookRules)
+	for _, l := range set.Limits {
+		for count := l.Limit - 2*event.One; count <= l.Limit+2*event.One; count += event.One / 2 {
+			for _, c := range []event.Decimal{count - 1, count, count + 1} {
+				if l.quiet(windows.Added{Count: c}) == l.passes(c, l.Limit) {
+					t.Errorf("%s: a count of %v is quiet, and passes %v", l.Name, c, l.Limit)
+				}
+			}
+		}
 	}
 }

@@ -14,6 +14,7 @@ var ownHash SectionHash
 type keyExtras struct {
 	manual slot
 	exempt []ownExemption
+	any    bool // something was read or written since it was last cleared
 }
 
 type ownExemption struct {
@@ -28,6 +29,7 @@ func (x *keyExtras) clear() { *x = keyExtras{exempt: x.exempt[:0]} }
 
 func (x *keyExtras) read(b []byte) error {
 	x.clear()
+	x.any = true
 	r := varints{b: b}
 	if x.manual.had = r.uvarint() == 1; x.manual.had {
 		x.manual.block = r.block(stateVersion)

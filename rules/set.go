@@ -139,9 +139,10 @@ type Limit struct {
 	Grain  event.Micros // a moved until is published again rounded up to a multiple of this
 	Hash   SectionHash
 
-	plain  bool      // see isPlain
-	judged [8]byte   // a hash of what counts are judged by: another one asks for judging them again
-	faces  [2]uint32 // of what a verdict shows besides numbers: as it is, and in shadow mode
+	plain   bool          // see isPlain
+	quietTo event.Decimal // see quietest
+	judged  [8]byte       // a hash of what counts are judged by: another one asks for judging them again
+	faces   [2]uint32     // of what a verdict shows besides numbers: as it is, and in shadow mode
 }
 
 // Work is what one event means for one key.

@@ -7,10 +7,15 @@ import (
 )
 
 // settle judges p.window and p.extras of a limit by the i-th hit, and notes what is to be published.
-func (p *Stepper) settle(l *Limit, f *facts, in *Input, i int, res *Result) {
+// It reports whether the extras of a plain limit are as they were.
+func (p *Stepper) settle(l *Limit, f *facts, in *Input, i int, res *Result) (same bool) {
 	x := &p.extras
 	f.spared = p.spared(l, in.Key, f.latest)
+	changes := len(p.changes)
 	out := p.decide(l, &x.live, f, in, i, res)
+	if l.plain && out == held && len(p.changes) == changes && !x.try.had {
+		return true
+	}
 	if l.Candidate > 0 {
 		try := *f
 		try.limit = l.Candidate
@@ -26,6 +31,7 @@ func (p *Stepper) settle(l *Limit, f *facts, in *Input, i int, res *Result) {
 	} else if f.adds && !f.added.Ended && !f.spared && f.limit > 0 && !x.live.had {
 		p.warn(l, f, in, i)
 	}
+	return false
 }
 
 // decide judges the live limit.

@@ -74,13 +74,17 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 // begin takes a state apart, and forgets the step before.
 func (p *Stepper) begin(state []byte) keyState {
 	p.changes, p.order, p.dims = p.changes[:0], p.order[:0], nil
-	p.own.clear()
+	if p.own.any {
+		p.own.clear()
+	}
 	old, err := readState(state)
 	if err != nil {
 		old = keyState{latest: event.NoTime} // not reached with a checked state
 	}
-	if sec, _, ok := cutSection(old.sections); ok && sec.hash() == ownHash && p.own.read(sec.body) != nil {
-		p.own.clear() // not reached with a checked state
+	if len(old.sections) > len(ownHash) && SectionHash(old.sections) == ownHash {
+		if sec, _, ok := cutSection(old.sections); ok && p.own.read(sec.body) != nil {
+			p.own.clear() // not reached with a checked state
+		}
 	}
 	return old
 }
@@ -208,8 +212,12 @@ func (p *Stepper) judgeHit(dst []byte, sec rawSection, in *Input, i int, latest 
 	}
 	f.window, f.latest = p.window, l.Window.Latest(p.window)
 	f.limit, _ = l.limitOf(x.tier)
-	p.settle(l, &f, in, i, res)
+	same := p.settle(l, &f, in, i, res)
 	res.SpentAt = max(res.SpentAt, x.spent(l), l.Window.Spent(p.window))
+	if same && sec.version == stateVersion {
+		extra, _, _ := sec.parts()
+		return appendParts(dst, l.Hash, extra, p.window)
+	}
 	return p.appendSection(dst, l.Hash, p.window)
 }
 

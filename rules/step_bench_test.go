@@ -54,6 +54,7 @@ func BenchmarkStep(b *testing.B) {
 func BenchmarkStepQuiet(b *testing.B) {
 	set := fiveLimits(b)
 	set.Limits[1].Limit = 1000 * event.One // none is blocked
+	set.finish()
 	p := set.NewStepper()
 	in := Input{Key: []byte("uid=42"), Hits: unitHits(set.Limits...)}
 	in.Hits[4].Amount = 2048 * event.One

@@ -211,13 +211,18 @@ func closeSection(dst, window []byte) []byte {
 // appendSection appends a section of p.extras and a window.
 func (p *Stepper) appendSection(dst []byte, hash SectionHash, window []byte) []byte {
 	p.parts = p.extras.append(p.parts[:0])
+	return appendParts(dst, hash, p.parts, window)
+}
+
+// appendParts appends a section of extras, none when they are empty, and a window.
+func appendParts(dst []byte, hash SectionHash, extra, window []byte) []byte {
 	dst = append(dst, hash[:]...)
-	n := len(p.parts)
+	n := len(extra)
 	if n == 0 {
 		dst = binary.AppendUvarint(dst, uint64(len(window))<<1)
 		return append(dst, window...)
 	}
 	dst = binary.AppendUvarint(dst, uint64(uvarintLen(uint64(n))+n+len(window))<<1|1)
-	dst = appendText(dst, p.parts)
+	dst = appendText(dst, extra)
 	return append(dst, window...)
 }
