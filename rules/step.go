@@ -72,13 +72,13 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 }
 
 // begin takes a state apart, and forgets the step before.
-func (p *Stepper) begin(state []byte) keyState {
+func (p *Stepper) begin(state []byte) (old keyState) {
 	p.changes, p.order, p.dims = p.changes[:0], p.order[:0], nil
 	if p.own.any {
 		p.own.clear()
 	}
-	old, err := readState(state)
-	if err != nil {
+	var err error
+	if old, err = readState(state); err != nil {
 		old = keyState{latest: event.NoTime} // not reached with a checked state
 	}
 	if len(old.sections) > len(ownHash) && SectionHash(old.sections) == ownHash {
