@@ -36,7 +36,7 @@ type Program struct {
 // Run works until ctx ends.
 func (a *Program) Run(ctx context.Context) error {
 	a.Config.Registry, a.Config.Logger, a.Config.Kafka = a.Registry, a.Log, a.Kafka.Sarama
-	a.Config.Brokers = a.Kafka.Brokers
+	a.Config.Brokers, a.Config.Compile = a.Kafka.Brokers, compileFile
 	agg, err := aggregate.New(a.Config)
 	if err != nil {
 		return &ops.UsageError{Err: err}
@@ -50,6 +50,11 @@ func (a *Program) Run(ctx context.Context) error {
 	ops.Health(mux, ready)
 	mux.HandleFunc("GET /v1/explain", agg.ServeExplain)
 	mux.HandleFunc("GET /v1/hot-keys", agg.ServeHotKeys)
+	again := &reloader{a, agg}
+	mux.HandleFunc("POST /-/reload", again.serve)
+	if len(a.Config.RuleFile.Source) > 0 && !a.PublishOnly {
+		g.Go(func() error { return again.run(ctx) })
+	}
 	g.Go(func() error { return ops.Serve(ctx, a.HTTP, mux) })
 	if a.Metrics != nil {
 		g.Go(func() error { return ops.Serve(ctx, a.Metrics, ops.MetricsHandler(a.Registry)) })

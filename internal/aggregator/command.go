@@ -9,10 +9,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -43,7 +41,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	a := &Program{}
 	c := &a.Config
 	rulesFile := o.String("rules", "", "rule `FILE`; required")
-	listen := o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: /v1/explain, /v1/hot-keys, /healthz, /readyz")
+	listen := o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: /v1/explain, /v1/hot-keys, /-/reload, /healthz, /readyz")
 	metrics := o.String("metrics-listen", "127.0.0.1:9091", "Prometheus metrics on `HOST:PORT`; keep it private")
 	o.StringVar(&c.Prefix, "prefix", "tallygate", "`name` that all topics, the group and the Redis keys begin with")
 	o.StringVar(&c.Advertise, "advertise", "", "`HOST:PORT` where other instances reach this one's HTTP API (default --listen, with this machine's name for all interfaces)")
@@ -84,8 +82,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	if a.PublishOnly && a.Redis == nil {
 		keep(errors.New("--publish-only needs --redis"))
 	}
-	c.Rules, err = loadRules(*rulesFile, a.PublishOnly)
-	keep(err)
+	keep(a.loadRules(*rulesFile))
 	if err := errors.Join(errs...); err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
@@ -122,33 +119,16 @@ func advertised(listen string, addr net.Addr) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// loadRules reads and compiles a rule file. A publisher alone needs none.
-func loadRules(path string, optional bool) (*rules.Set, error) {
-	if path == "" {
-		if optional {
-			return rules.Compile("none", []byte(noRules))
-		}
-		return nil, errors.New("which rules? --rules FILE; `tallygate dev` shows an example")
+// loadRules reads and compiles the rule file. A publisher alone needs none.
+func (a *Program) loadRules(path string) (err error) {
+	c := &a.Config
+	switch {
+	case path != "":
+		c.Rules, c.RuleFile, err = LoadRules(path)
+	case a.PublishOnly:
+		c.Rules, err = rules.Compile("none", []byte(noRules))
+	default:
+		err = errors.New("which rules? --rules FILE; `tallygate dev` shows an example")
 	}
-	src, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the rules: %w", err)
-	}
-	return CompileRules(path, src)
-}
-
-const noRules = "apiVersion: tallygate.dev/v1\nkind: RuleSet\nmetadata: {name: none}\nspec: {rules: []}\n"
-
-// CompileRules is rules.Compile for those who run the set: one whose keys can have more state
-// than fits is refused.
-func CompileRules(path string, src []byte) (*rules.Set, error) {
-	set, err := rules.CompileWith(path, src, input.Beside(path))
-	if err != nil {
-		return nil, err
-	}
-	if n, dims := set.LargestState(); n > rules.MaxStateBytes {
-		return nil, fmt.Errorf("%s: a key of %s can have %d bytes of state, at most %d are allowed: use fewer limits a key, or longer panes (resolution)",
-			path, strings.Join(dims, ", "), n, rules.MaxStateBytes)
-	}
-	return set, nil
+	return err
 }

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 
 	"github.com/tallygate/tallygate/internal/aggregator"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -30,8 +30,9 @@ replaced by one of yours.
 // settings are what the command line says.
 type settings struct {
 	rules      *rules.Set
-	traffic    *traffic // nil: none
-	kafka, rds string   // "": embedded
+	ruleFile   aggregate.RuleFile // of --rules
+	traffic    *traffic           // nil: none
+	kafka, rds string             // "": embedded
 	listen     string
 	prefix     string
 	log        *slog.Logger
@@ -73,7 +74,7 @@ func parse(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func
 	if *speed < 0 && *speed != -1 {
 		return nil, &ops.UsageError{Err: fmt.Errorf("--speed %v: 0 or more", *speed)}
 	}
-	if s.rules, err = loadRules(*rulesFile); err != nil {
+	if err := s.loadRules(*rulesFile); err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
 	if s.traffic, err = newTraffic(*input, *speed, stdin); err != nil {
@@ -82,13 +83,12 @@ func parse(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func
 	return s, nil
 }
 
-func loadRules(path string) (*rules.Set, error) {
+// loadRules compiles the file, whose changes are followed, or the sample rules.
+func (s *settings) loadRules(path string) (err error) {
 	if path == "" {
-		return aggregator.CompileRules("the sample rules", sampleRules)
+		s.rules, err = aggregator.CompileRules("the sample rules", sampleRules)
+	} else {
+		s.rules, s.ruleFile, err = aggregator.LoadRules(path)
 	}
-	src, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the rules: %w", err)
-	}
-	return aggregator.CompileRules(path, src)
+	return err
 }

@@ -130,7 +130,7 @@ func (s *stack) work(ctx context.Context) error {
 	}
 	screen := newScreen(s.out, s.registry, s.decisions.Addr().String(), s.api.Addr().String())
 	counting := aggregator.Program{
-		Config: aggregate.Config{Rules: s.rules, Prefix: s.prefix, Partitions: 4, Advertise: s.api.Addr().String()},
+		Config: aggregate.Config{Rules: s.rules, RuleFile: s.ruleFile, Prefix: s.prefix, Partitions: 4, Advertise: s.api.Addr().String()},
 		Kafka:  s.kafka, Redis: s.redis, HTTP: s.api, Metrics: s.metrics, Registry: s.registry, Log: s.log,
 	}
 	deciding := enforcer.Program{Redis: s.redis, Prefix: s.prefix, HTTP: s.decisions, GRPC: s.calls, Registry: s.registry, Log: s.log}

@@ -36,6 +36,7 @@ type Aggregator struct {
 	side    *sideWriter
 	bundles shelf
 	members members
+	book    *rulebook
 
 	rulesDiffer string // the members with other rules, as last logged
 
@@ -67,13 +68,14 @@ func New(cfg Config) (*Aggregator, error) {
 		cfg:     cfg,
 		log:     cfg.Logger,
 		names:   topics.NamesOf(cfg.Prefix),
-		metrics: newMetrics(cfg.Registry, cfg.Rules),
+		metrics: newMetrics(cfg.Registry),
 		parts:   map[int32]*partition{},
 	}
 	var err error
 	if a.by, err = json.Marshal(a.instance()); err != nil {
 		return nil, fmt.Errorf("write the instance's name for the audit topic: %w", err)
 	}
+	a.book = newRulebook(a)
 	return a, nil
 }
 
@@ -123,6 +125,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	wg.Go(func() { a.side.run(sideCtx) })
 	wg.Go(func() { a.watchHeat(sideCtx) })
 	wg.Go(func() { a.watch(sideCtx) })
+	wg.Go(func() { a.book.run(sideCtx) })
 
 	wait := minBackoff
 	for {
@@ -155,7 +158,10 @@ func (a *Aggregator) open(ctx context.Context) error {
 		}
 	}
 	a.links = links{fenced.NewLink(a.clients.urgent), fenced.NewLink(a.clients.bulk)}
-	if a.side, err = newSideWriter(a.clients.bulk); err != nil {
+	if err = a.book.start(ctx); err == nil {
+		a.side, err = newSideWriter(a.clients.bulk)
+	}
+	if err != nil {
 		a.close()
 		return err
 	}

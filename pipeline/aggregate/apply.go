@@ -156,7 +156,7 @@ func (p *partition) repeated(m *sarama.ConsumerMessage, broker event.Micros) boo
 // inputEvent gathers the steps of the keys that this partition owns, and forwards the event, once
 // each, to the partitions that own the others.
 func (p *partition) inputEvent(e *event.Event, offset int64, index int, broker event.Micros) error {
-	at, ok := p.agg.cfg.Rules.EventTime(e, broker)
+	at, ok := p.rules.set.EventTime(e, broker)
 	if !ok {
 		p.tally.tooOld++
 		return nil
@@ -209,7 +209,7 @@ func (p *partition) loopRecord(m *sarama.ConsumerMessage) error {
 		return p.deadLetter(m, p.decode.loop.Bad, err)
 	}
 	e := &events[0]
-	at, ok := p.agg.cfg.Rules.EventTime(e, broker)
+	at, ok := p.rules.set.EventTime(e, broker)
 	if !ok {
 		return nil // counted as too old where it came from
 	}

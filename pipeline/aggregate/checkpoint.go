@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type checkpoint struct {
 	Producers map[string]producerRow `json:"producers,omitempty"`
 	Broker    event.Micros           `json:"broker_time_us"`
 	Rules     string                 `json:"rules"` // the rule set's hash
+	RulesAt   int64                  `json:"rules_version,omitempty"`
 
 	Generation uint32 `json:"generation,omitempty"`      // how often the input's offsets have started over
 	Start      int64  `json:"changelog_start,omitempty"` // of the changelog: what is gone below it was accepted
@@ -58,7 +60,8 @@ func (p *partition) snapshot() *checkpoint {
 		Origins:   make(map[int32][3]int64, len(p.origins)),
 		Producers: p.producers.snapshot(),
 		Broker:    p.broker,
-		Rules:     p.agg.rulesHash(),
+		Rules:     hex.EncodeToString(p.rules.set.Hash[:]),
+		RulesAt:   p.rules.number,
 
 		Generation: p.generation,
 		Start:      p.start,
@@ -229,7 +232,8 @@ func (p *partition) stateRecord(space *[]byte, ref state.Ref) fenced.Record {
 		*space = make([]byte, 0, max(need, cap(*space)))
 	}
 	start := len(*space)
-	buf := append((*space)[start:start:start+need], key...)
+	buf := (*space)[start : start : start+need]
+	buf = append(buf, key...)
 	buf = appendWire(buf, pending, raw)
 	*space = (*space)[:start+need]
 	k := len(key)
@@ -251,7 +255,7 @@ func (p *partition) sweep(ctx context.Context) error {
 		return nil
 	}
 	var silent [][]byte
-	before := p.broker - p.agg.cfg.Rules.MaxLateness
+	before := p.broker - p.rules.set.MaxLateness
 	for began, left := time.Now(), p.table.Len()/sweepAll+64; left > 0 && time.Since(began) < sliceTime; left -= 64 {
 		for ref := range p.table.Sweep(64) {
 			b, err := decodeBlock(p.table.Block(ref))

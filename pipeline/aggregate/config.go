@@ -23,6 +23,12 @@ type Config struct {
 	Brokers []string   // bootstrap addresses, host:port; required
 	Rules   *rules.Set // required
 
+	// RuleFile is what Rules was compiled from. With it the rules are the group's: the newest
+	// version in the rules topic is what all instances run, and Reload publishes another.
+	// Without it Rules is fixed.
+	RuleFile RuleFile
+	Compile  func(RuleFile) (*rules.Set, error) // nil is rules.CompileWith, with the RuleFile's Beside
+
 	Prefix      string // of all topics, the group and the transactional ids; "" is tallygate
 	Partitions  int32  // of the topics, when they are created; 0 is what exists, or 12
 	Replication int16  // of the topics, when they are created; 0 is 3, or the number of brokers if that is less
@@ -84,6 +90,23 @@ const (
 	brokerTimeCreate = "create"
 )
 
+// member is what the others are told. Of rules that can change nothing is said: all run the
+// newest version.
+func (c Config) member() topics.Member {
+	m := topics.Member{Advertise: c.Advertise}
+	if len(c.RuleFile.Source) == 0 {
+		m.Rules = hex.EncodeToString(c.Rules.Hash[:])
+	}
+	return m
+}
+
+func (c Config) compile(f RuleFile) (*rules.Set, error) {
+	if c.Compile != nil {
+		return c.Compile(f)
+	}
+	return rules.CompileWith(f.Name, f.Source, f.Beside)
+}
+
 func (c Config) validate() error {
 	var errs []error
 	if len(c.Brokers) == 0 {
@@ -128,7 +151,7 @@ func (c Config) sarama() *sarama.Config {
 	s.Consumer.Group.Rebalance.Retry.Max = 10
 	s.Consumer.Group.Rebalance.Retry.Backoff = 500 * time.Millisecond
 	s.Consumer.Group.InstanceId = c.InstanceID
-	s.Consumer.Group.Member.UserData = topics.Member{Advertise: c.Advertise, Rules: hex.EncodeToString(c.Rules.Hash[:])}.UserData()
+	s.Consumer.Group.Member.UserData = c.member().UserData()
 	s.Consumer.IsolationLevel = sarama.ReadCommitted
 	s.Consumer.MaxWaitTime = 100 * time.Millisecond
 	s.Consumer.Fetch.Default = 8 << 20

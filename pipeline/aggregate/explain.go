@@ -36,23 +36,23 @@ func (a *Aggregator) Explain(key []event.Dim, api string, now event.Micros) ([]r
 	for _, d := range key {
 		text = event.AppendDim(text, d.Name, d.Value)
 	}
-	state, err := p.stateOf(text)
+	state, set, err := p.stateOf(text)
 	if err != nil {
 		return nil, err
 	}
-	return a.cfg.Rules.Explain(state, text, now, api), nil
+	return set.Explain(state, text, now, api), nil
 }
 
-// stateOf copies a key's state; nil when there is none.
-func (p *partition) stateOf(key []byte) ([]byte, error) {
+// stateOf copies a key's state, nil when there is none, and tells by which rules it is counted.
+func (p *partition) stateOf(key []byte) ([]byte, *rules.Set, error) {
 	p.lock()
 	defer p.mu.Unlock()
 	ref, ok := p.table.Get(key)
 	if !ok {
-		return nil, nil
+		return nil, p.rules.set, nil
 	}
 	b, err := decodeBlock(p.table.Block(ref))
-	return append([]byte(nil), b.state...), err
+	return append([]byte(nil), b.state...), p.rules.set, err
 }
 
 // Owner returns the advertised address of the instance that owns a partition, as the group's

@@ -108,7 +108,11 @@ func (r *rig) appendAsOwner(topic string, partition int32, rec fenced.Record) {
 	if err := w.Flush(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { _ = <-ended })
+	r.t.Cleanup(func() {
+		if err := <-ended; err != nil {
+			r.t.Log(err)
+		}
+	})
 }
 
 // asOwner is what an aggregator takes a partition over with.

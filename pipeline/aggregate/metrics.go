@@ -16,7 +16,9 @@ import (
 type metrics struct {
 	events       eventResults
 	decodeErrors *prometheus.CounterVec
-	matches      []prometheus.Counter // by limit
+	matches      *prometheus.CounterVec
+	rulesVersion prometheus.Gauge
+	rulesFailed  prometheus.Counter
 	verdictsOut  *prometheus.CounterVec
 	notMatched   *prometheus.CounterVec
 	checkpoints  prometheus.Histogram
@@ -47,7 +49,7 @@ var verdictBuckets = []float64{.001, .002, .003, .004, .005, .0075, .01, .015, .
 // pauseBuckets tell slices that go as planned from what events would feel.
 var pauseBuckets = []float64{50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3}
 
-func newMetrics(reg prometheus.Registerer, set *rules.Set) *metrics {
+func newMetrics(reg prometheus.Registerer) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return register(reg, prometheus.NewCounter(prometheus.CounterOpts{Name: "tallygate_" + name, Help: help}))
 	}
@@ -59,11 +61,6 @@ func newMetrics(reg prometheus.Registerer, set *rules.Set) *metrics {
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tallygate_" + name, Help: help, Buckets: buckets}))
-	}
-	byRule := counters("rule_matches_total", "Events counted under a limit.", "rule")
-	matches := make([]prometheus.Counter, len(set.Limits))
-	for i, l := range set.Limits {
-		matches[i] = byRule.WithLabelValues(l.Name)
 	}
 	events := counters("events_total", "Events, by what became of them (counted, repeat, late and unknown_refund: once per key).", "result")
 	return &metrics{
@@ -79,7 +76,9 @@ func newMetrics(reg prometheus.Registerer, set *rules.Set) *metrics {
 			deadLetter:     events.WithLabelValues("dead_letter"),
 		},
 		decodeErrors: counters("event_decode_errors_total", "Records that are not, or not only, events, by reason.", "reason"),
-		matches:      matches,
+		matches:      counters("rule_matches_total", "Events counted under a limit.", "rule"),
+		rulesVersion: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: "tallygate_rules_version", Help: "The version of the group's rules that this instance runs; 0 for rules of its own."})),
+		rulesFailed:  counter("rules_failed_total", "Versions of the group's rules that this instance could not compile."),
 		notMatched:   counters("rule_skips_total", "Events that a rule could not judge, by reason.", "rule", "reason"),
 		verdictsOut:  counters("verdicts_total", "Verdicts published.", "rule", "state", "mode"),
 		checkpoints:  histogram("checkpoint_duration_seconds", "From a checkpoint's cut until its offsets are released.", prometheus.ExponentialBuckets(0.001, 2, 14)),
@@ -151,11 +150,21 @@ func (m *metrics) checkpointed(p *partition, took time.Duration) {
 	m.stateBytes.WithLabelValues(p.label()).Set(float64(size))
 }
 
+// matchesOf are the counters of a set's limits, by their index.
+func (m *metrics) matchesOf(set *rules.Set) []prometheus.Counter {
+	out := make([]prometheus.Counter, len(set.Limits))
+	for i, l := range set.Limits {
+		out[i] = m.matches.WithLabelValues(l.Name)
+	}
+	return out
+}
+
 // tally is what a partition has counted for the metrics of events since it last told them: a
 // counter that several processors write to costs more than a step's arithmetic.
 type tally struct {
 	counted, unmatched, repeat, late, tooOld, unknownRefund, replayed, producerRepeat uint64
-	matches                                                                           []uint64 // by limit
+	matches                                                                           []uint64             // by limit
+	of                                                                                []prometheus.Counter // matches
 }
 
 func (t *tally) stepped(w *rules.Work, res *rules.Result) {
@@ -190,7 +199,7 @@ func (t *tally) flush(m *metrics) {
 	tell(m.events.replayed, &t.replayed)
 	tell(m.events.producerRepeat, &t.producerRepeat)
 	for i := range t.matches {
-		tell(m.matches[i], &t.matches[i])
+		tell(t.of[i], &t.matches[i])
 	}
 }
 

@@ -43,7 +43,7 @@ func TestEventToVerdictSeconds(t *testing.T) {
 // A broker whose clock is ahead does not make verdicts early, nor does what was recovered count.
 func TestLatenessIsNeverNegative(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	m := newMetrics(reg, compile(t, yearly))
+	m := newMetrics(reg)
 	m.published(nil, &pendingVerdict{broker: now() + event.Minute})
 	m.published(nil, &pendingVerdict{broker: event.NoTime})
 	if n, sum := lateness(t, reg); n != 1 || sum != 0 {

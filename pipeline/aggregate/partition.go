@@ -54,6 +54,8 @@ type partition struct {
 	partitionState
 	pending pendings
 
+	rules    *ruleVersion // under mu, as all that follows from it
+	judgedBy *rules.Set   // that every key was judged by; nil when that is not known
 	matcher  *rules.Matcher
 	stepper  *rules.Stepper
 	decode   decoders
@@ -101,16 +103,7 @@ func newPartition(a *Aggregator, id int32, s *session) *partition {
 			hot:       hotkeys.New(rand.Uint64()),
 		},
 		pending: pendings{byKey: map[string][]*pendingVerdict{}},
-		matcher: a.cfg.Rules.NewMatcher(),
-		stepper: newStepper(a.cfg.Rules),
-		tally:   tally{matches: make([]uint64, len(a.cfg.Rules.Limits))},
 	}
-}
-
-func newStepper(set *rules.Set) *rules.Stepper {
-	s := set.NewStepper()
-	s.Fuses = set.NewFuses()
-	return s
 }
 
 // errClosed is why a partition that was released in good order ended.
@@ -134,7 +127,12 @@ func (p *partition) die(err error) {
 func (p *partition) Open() error {
 	began := time.Now()
 	release := context.AfterFunc(p.session.Context(), func() { p.cancel(errClosed) })
-	if err := p.takeOver(p.ctx); err != nil {
+	err := p.agg.book.refresh(p.ctx) // no older version than any checkpoint's
+	if err == nil {
+		p.use(p.agg.book.current.Load())
+		err = p.takeOver(p.ctx)
+	}
+	if err != nil {
 		err = fmt.Errorf("take over partition %d: %w", p.id, err)
 		if errors.Is(err, errFatal) || errors.Is(err, errNewerFormat) || errors.Is(err, rules.ErrNewerState) {
 			err = p.agg.fail(err)
@@ -159,6 +157,7 @@ func (p *partition) Open() error {
 	p.wg.Go(func() { p.die(p.ended(p.identity.Run(p.ctx))) })
 	p.opened.Store(true)
 	p.agg.metrics.opened(p)
+	p.rejudgeAll()
 	p.log.Info("partition taken over", "keys", p.table.Len(), "next", p.next[inputLane], "took", time.Since(began))
 	return nil
 }
@@ -182,7 +181,9 @@ func (p *partition) Close() error {
 	if p.opened.Load() {
 		p.lastCheckpoint()
 	}
+	p.lock() // nothing new begins from here on
 	p.cancel(errClosed)
+	p.mu.Unlock()
 	p.wg.Wait()
 	p.agg.forget(p)
 	if pub := p.agg.cfg.Published; pub != nil {

@@ -157,7 +157,7 @@ func (r *recovery) apply(m *sarama.ConsumerMessage) error {
 	}
 	err = rules.CheckState(b.state)
 	if err == nil {
-		err = r.agg.cfg.Rules.CheckWindows(b.state)
+		err = r.rules.set.CheckWindows(b.state)
 	}
 	if err != nil {
 		return fmt.Errorf("state of a key: %w", err)

@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -18,6 +19,9 @@ func (p *partition) resume(c *checkpoint) error {
 	if err := p.checkOutputs(c); err != nil {
 		return err
 	}
+	if err := p.checkRules(c); err != nil {
+		return err
+	}
 	if err := c.restore(p); err != nil {
 		return err
 	}
@@ -31,9 +35,10 @@ func (p *partition) resume(c *checkpoint) error {
 			p.covered[l] = min(p.next[l], c.Next[l])
 		}
 	}
-	if was := c.Rules; was != "" && was != p.agg.rulesHash() {
-		p.log.Warn("this partition was last counted by another rule set: what only that one had is dropped, what is new starts empty",
-			"rules", p.agg.rulesHash(), "were", was)
+	if is := hex.EncodeToString(p.rules.set.Hash[:]); c.Rules != "" && c.Rules != is {
+		p.judgedBy = nil // its keys are judged by the new rules when the partition is open
+		p.log.Info("this partition was last counted by another rule set: what only that one had is dropped, what is new starts empty",
+			"rules", is, "were", c.Rules)
 	}
 	return nil
 }

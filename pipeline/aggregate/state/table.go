@@ -225,6 +225,20 @@ func (t *Table) Touch(key []byte) {
 	t.changed(ref, t.heap.chunk(ref))
 }
 
+// Parts is how many parts a table has.
+const Parts = subTables
+
+// Part iterates over the blocks of one of the parts. The table must not change meanwhile.
+func (t *Table) Part(i int) iter.Seq[Ref] {
+	return func(yield func(Ref) bool) {
+		for _, s := range t.subs[i].slots {
+			if s.ref != 0 && !yield(s.ref) {
+				return
+			}
+		}
+	}
+}
+
 // Cut ends a generation of changes: what is changed now is in the returned Cut, what changes
 // from now on is in the next one. The Cut before must have been read to its end.
 func (t *Table) Cut() *Cut {

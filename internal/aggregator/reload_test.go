@@ -1,0 +1,172 @@
+package aggregator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tallygate/tallygate/internal/devstack"
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/pipeline/aggregate"
+)
+
+func limited(n int) string {
+	return fmt.Sprintf(`apiVersion: tallygate.dev/v1
+kind: RuleSet
+metadata: {name: shop}
+spec:
+  rules:
+    - {name: search, match: {api: search}, limit: %d, per: 1m, window: tumbling, then: {block: 5m}}
+`, n)
+}
+
+// A rule file is followed as Kubernetes mounts it: rules.yaml is a link to ..data/rules.yaml,
+// ..data a link to a folder, and that link is what changes. SIGHUP and POST /-/reload look at once.
+func TestRuleFileIsFollowed(t *testing.T) {
+	servers, err := devstack.Start(t.Context(), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(servers.Close)
+	mount := t.TempDir()
+	version := func(n int) {
+		folder := filepath.Join(mount, fmt.Sprintf("..v%d", n))
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(folder, "rules.yaml")
+		if err := os.WriteFile(path, []byte(limited(n)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Date(2026, 11, 21, 10, n, 0, 0, time.UTC)
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+		next := filepath.Join(mount, "..next")
+		if err := os.Symlink(folder, next); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, filepath.Join(mount, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	version(5)
+	path := filepath.Join(mount, "rules.yaml")
+	if err := os.Symlink(filepath.Join("..data", "rules.yaml"), path); err != nil {
+		t.Fatal(err)
+	}
+
+	api := running(t, servers.Kafka, path)
+	limitIs := func(want string) {
+		t.Helper()
+		eventually(t, "the limit is "+want, func() bool { return limit(api) == want })
+	}
+	limitIs("5")
+	version(6)
+	limitIs("6")
+
+	if got := post(t, api); got != `200 {"version":2,"changed":false}` {
+		t.Errorf("nothing changed: %s", got)
+	}
+	if err := os.WriteFile(filepath.Join(mount, "..data", "rules.yaml"), []byte("rules: ["), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := post(t, api); !strings.HasPrefix(got, "422 ") || !strings.Contains(got, "rules.yaml:2:1: ") {
+		t.Errorf("a file with mistakes: %s", got)
+	}
+	limitIs("6")
+	version(1)
+	if got := post(t, api); !strings.HasPrefix(got, "409 ") || !strings.Contains(got, "older") {
+		t.Errorf("an older file: %s", got)
+	}
+	version(7)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	limitIs("7")
+}
+
+// running starts an aggregator and returns where its API is.
+func running(t *testing.T, brokers []string, path string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Program{
+		Config: aggregate.Config{Partitions: 1, Prefix: "reload"}, Kafka: &ops.Kafka{Brokers: brokers},
+		HTTP: listener, Registry: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	if err := p.loadRules(path); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	api := "http://" + listener.Addr().String()
+	eventually(t, "the aggregator is ready", func() bool {
+		resp, err := http.Get(api + "/readyz")
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	return api
+}
+
+// limit asks which limit a user is judged by.
+func limit(api string) string {
+	resp, err := http.Get(api + "/v1/explain?uid=1")
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Rules []struct {
+			Limit json.Number `json:"limit"`
+		} `json:"rules"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || len(answer.Rules) != 1 {
+		return fmt.Sprint("no answer: ", err)
+	}
+	return answer.Rules[0].Limit.String()
+}
+
+func post(t *testing.T, api string) string {
+	t.Helper()
+	resp, err := http.Post(api+"/-/reload", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	return fmt.Sprintf("%d %s", resp.StatusCode, strings.TrimSpace(string(body)))
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package aggregator
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/tallygate/tallygate/internal/input"
+	"github.com/tallygate/tallygate/pipeline/aggregate"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// LoadRules reads and compiles a rule file.
+func LoadRules(path string) (*rules.Set, aggregate.RuleFile, error) {
+	file, err := readRules(path)
+	if err != nil {
+		return nil, file, err
+	}
+	set, err := compileFile(file)
+	return set, file, err
+}
+
+func readRules(path string) (aggregate.RuleFile, error) {
+	file := aggregate.RuleFile{Name: path}
+	f, err := os.Open(path)
+	if err != nil {
+		return file, fmt.Errorf("read the rules: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil {
+		file.Modified = info.ModTime()
+		file.Source, err = io.ReadAll(f)
+	}
+	if err == nil && len(file.Source) == 0 {
+		err = errors.New("the file is empty")
+	}
+	if err != nil {
+		return file, fmt.Errorf("read the rules: %s: %w", path, err)
+	}
+	return file, nil
+}
+
+const noRules = "apiVersion: tallygate.dev/v1\nkind: RuleSet\nmetadata: {name: none}\nspec: {rules: []}\n"
+
+// CompileRules is rules.Compile for those who run the set: one whose keys can have more state
+// than fits is refused.
+func CompileRules(path string, src []byte) (*rules.Set, error) {
+	return compileFile(aggregate.RuleFile{Name: path, Source: src})
+}
+
+// compileFile reads the files that the rules name from beside their own, unless they came with
+// it.
+func compileFile(f aggregate.RuleFile) (*rules.Set, error) {
+	beside := f.Beside
+	if f.Files == nil {
+		beside = input.Beside(f.Name)
+	}
+	set, err := rules.CompileWith(f.Name, f.Source, beside)
+	if err != nil {
+		return nil, err
+	}
+	if n, dims := set.LargestState(); n > rules.MaxStateBytes {
+		return nil, fmt.Errorf("%s: a key of %s can have %d bytes of state, at most %d are allowed: use fewer limits a key, or longer panes (resolution)",
+			f.Name, strings.Join(dims, ", "), n, rules.MaxStateBytes)
+	}
+	return set, nil
+}

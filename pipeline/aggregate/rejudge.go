@@ -1,0 +1,131 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/state"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// use makes the partition count by a version of the rules from its next event on, and judges
+// the keys that it has by them.
+func (p *partition) use(v *ruleVersion) {
+	p.lock()
+	if p.rules != nil && v.number < p.rules.number {
+		p.mu.Unlock()
+		return
+	}
+	p.tally.flush(p.agg.metrics)
+	p.tally.matches, p.tally.of = make([]uint64, len(v.matches)), v.matches
+	first := p.rules == nil
+	p.rules, p.matcher, p.stepper = v, v.set.NewMatcher(), v.set.NewStepper()
+	p.stepper.Fuses = v.set.NewFuses()
+	if first {
+		p.judgedBy = v.set // nothing is there yet
+	} else if p.judgedBy != nil {
+		p.stepper.After(p.judgedBy)
+	}
+	p.mu.Unlock()
+	p.rejudgeAll()
+}
+
+// rejudgeAll judges every key by the present rules, in the background, if that was not done.
+func (p *partition) rejudgeAll() {
+	if !p.opened.Load() { // Open does it
+		return
+	}
+	p.lock()
+	defer p.mu.Unlock()
+	v := p.rules
+	if p.ctx.Err() != nil || p.judgedBy == v.set {
+		return
+	}
+	if p.judgedBy != nil && p.judgedBy.Hash == v.set.Hash {
+		p.judgedBy = v.set
+		return
+	}
+	p.wg.Go(func() { p.die(p.ended(p.rejudge(p.ctx, v))) })
+}
+
+// rejudge goes through the table in slices between events. Keys that come meanwhile are
+// counted by the new rules already.
+func (p *partition) rejudge(ctx context.Context, v *ruleVersion) error {
+	began, changed := time.Now(), 0
+	for part := range state.Parts {
+		keys, ok := p.keysOf(part, v)
+		if !ok {
+			return nil // a newer version: its own pass sees all keys
+		}
+		for len(keys) > 0 {
+			if err := p.changelog.WaitBelow(ctx, sliceBytes); err != nil {
+				return err
+			}
+			n, c, err := p.rejudgeSome(keys, v)
+			if err != nil || n == 0 {
+				return err
+			}
+			keys, changed = keys[n:], changed+c
+		}
+	}
+	p.lock()
+	defer p.mu.Unlock()
+	if p.rules == v {
+		p.judgedBy = v.set
+		p.log.Info("all keys are judged by the new rules", "version", v.number, "changed", changed, "took", time.Since(began))
+	}
+	return nil
+}
+
+// keysOf copies the keys of a part of the table; ok is false when there are newer rules.
+func (p *partition) keysOf(part int, v *ruleVersion) (keys [][]byte, ok bool) {
+	p.lock()
+	defer p.mu.Unlock()
+	if p.rules != v {
+		return nil, false
+	}
+	for ref := range p.table.Part(part) {
+		keys = append(keys, append([]byte(nil), p.table.Key(ref)...))
+	}
+	return keys, true
+}
+
+// rejudgeSome judges the first of the keys for as long as events may be kept waiting, and
+// returns how many these were, 0 when there are newer rules, and how many verdicts changed.
+func (p *partition) rejudgeSome(keys [][]byte, v *ruleVersion) (n, changed int, err error) {
+	p.lock()
+	defer p.mu.Unlock()
+	for began := time.Now(); p.rules == v && n < len(keys) && (n == 0 || time.Since(began) < sliceTime); n++ {
+		c, err := p.rejudgeKey(keys[n])
+		if err != nil {
+			return n, changed, err
+		}
+		changed += c
+	}
+	return n, changed, nil
+}
+
+func (p *partition) rejudgeKey(key []byte) (changed int, err error) {
+	ref, ok := p.table.Get(key)
+	if !ok {
+		return 0, nil // it left meanwhile
+	}
+	b, err := decodeBlock(p.table.Block(ref))
+	if err != nil {
+		return 0, errors.Join(errBlock, err)
+	}
+	next, res := p.stepper.Rejudge(append(p.scratch[:0], blockHeaderSpace[:]...), b.state, key, p.broker)
+	p.scratch = next
+	if len(res.Changes) > 0 {
+		b.spent = res.SpentAt
+		ref = p.table.Replace(ref, key, putBlockHeader(next, &b))
+		err = p.writeThrough(ref, res.Changes, event.NoTime)
+	}
+	if p.stepper.Fuses != nil {
+		if b, err := decodeBlock(p.table.Block(ref)); err == nil {
+			p.stepper.NoteState(b.state, key)
+		}
+	}
+	return len(res.Changes), err
+}

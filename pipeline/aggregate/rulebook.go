@@ -1,0 +1,372 @@
+package aggregate
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tallygate/tallygate/rules"
+)
+
+// RuleFile is a rule set as an operator wrote it.
+type RuleFile struct {
+	Name     string    // the file's, for people
+	Source   []byte    // YAML
+	Modified time.Time // when it was last changed
+
+	// Files are those that the source names, such as one with exemptions. Nil leaves it to Compile
+	// to read them.
+	Files map[string][]byte
+}
+
+// Beside returns one of Files.
+func (f RuleFile) Beside(name string) ([]byte, error) {
+	if b, ok := f.Files[name]; ok {
+		return b, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+// ErrOlderRules says that a rule file is older than the set that the group runs.
+var ErrOlderRules = errors.New("aggregate: the rule file is older than the rules that the group runs")
+
+// Reloaded says what became of a rule file.
+type Reloaded struct {
+	Version int64 `json:"version"` // that this instance runs now
+	Changed bool  `json:"changed"` // the file was published as this version
+}
+
+// rulebook keeps this instance at the newest version of the group's rule set. All versions go
+// through one partition of a compacted topic: a version's number is its offset there, plus
+// one, so that all instances agree which is newer, and of two that are published at once the later
+// one holds.
+type rulebook struct {
+	agg     *Aggregator
+	log     *slog.Logger
+	topic   string
+	current atomic.Pointer[ruleVersion]
+
+	mu     sync.Mutex // held while reading the topic or publishing
+	next   int64      // the first offset of the topic that was not read; -1 before the first reading
+	newest *ruleRecord
+	failed int64 // the newest version that this instance could not compile; it is not tried again
+}
+
+// ruleVersion is a version of the rules, ready to count by.
+type ruleVersion struct {
+	number  int64 // 0: a set that is not in the topic
+	set     *rules.Set
+	matches []prometheus.Counter // by limit
+}
+
+// ruleRecord is a record of the rules topic.
+type ruleRecord struct {
+	Format   int       `json:"format"`
+	Hash     string    `json:"hash"` // the set's
+	Name     string    `json:"name"` // the set's
+	File     string    `json:"file"`
+	Modified time.Time `json:"modified"` // the file
+	By       string    `json:"by"`
+	At       time.Time `json:"at"`
+	Source   string    `json:"source"`
+
+	Files map[string][]byte `json:"files,omitempty"` // that the source names; in base64
+}
+
+const (
+	ruleRecordKey    = "rules"
+	ruleRecordFormat = 1
+
+	// rulesEvery is how often the topic is looked at for a newer version.
+	rulesEvery = time.Second
+	// rulesWithin is how long the records that the topic promises may take.
+	rulesWithin = 20 * time.Second
+)
+
+func newRulebook(a *Aggregator) *rulebook {
+	b := &rulebook{agg: a, log: a.log, topic: a.names.Rules, next: -1}
+	b.current.Store(b.version(0, a.cfg.Rules))
+	return b
+}
+
+func (b *rulebook) version(number int64, set *rules.Set) *ruleVersion {
+	return &ruleVersion{number: number, set: set, matches: b.agg.metrics.matchesOf(set)}
+}
+
+// shared reports whether the rules go through the topic.
+func (b *rulebook) shared() bool { return len(b.agg.cfg.RuleFile.Source) > 0 }
+
+// run follows the topic until ctx ends.
+func (b *rulebook) run(ctx context.Context) {
+	if !b.shared() {
+		return
+	}
+	tick := time.NewTicker(rulesEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := b.refresh(ctx); err != nil && ctx.Err() == nil {
+			b.log.Warn("looking for a newer version of the rules", "err", err)
+		}
+	}
+}
+
+// start reads what the group runs, and publishes this instance's own file if that is newer.
+func (b *rulebook) start(ctx context.Context) error {
+	if !b.shared() {
+		return nil
+	}
+	_, err := b.reload(ctx, b.agg.cfg.RuleFile)
+	if errors.Is(err, ErrOlderRules) {
+		b.log.Warn("this instance's rule file is ignored", "err", err)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if err := b.settled(); err != nil {
+			return b.agg.fail(err)
+		}
+		return nil
+	}
+	return err
+}
+
+// reload publishes a file as the next version, unless the group runs it already or runs a
+// newer one.
+func (b *rulebook) reload(ctx context.Context, file RuleFile) (Reloaded, error) {
+	set, err := b.agg.cfg.compile(file)
+	if err != nil {
+		return Reloaded{}, err // whole: the old set stays
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.read(ctx); err != nil {
+		return Reloaded{}, err
+	}
+	hash := hex.EncodeToString(set.Hash[:])
+	if n := b.newest; n != nil && n.Hash == hash {
+		return b.now(false), b.settled()
+	} else if n != nil && !file.Modified.After(n.Modified) {
+		return b.now(false), fmt.Errorf("%w: %s is of %s, version %d was published by %s from a file of %s; change or touch the file to publish it",
+			ErrOlderRules, file.Name, file.Modified.UTC().Format(time.RFC3339), b.next, n.By, n.Modified.UTC().Format(time.RFC3339))
+	}
+	err = b.publish(ctx, ruleRecord{
+		Format: ruleRecordFormat, Hash: hash, Name: set.Name, File: file.Name, Modified: file.Modified.UTC(),
+		By: b.agg.instance(), At: time.Now().UTC(), Source: string(file.Source), Files: set.Files,
+	})
+	if err == nil {
+		err = b.read(ctx)
+	}
+	if err != nil {
+		return Reloaded{}, err
+	}
+	return b.now(true), b.settled()
+}
+
+func (b *rulebook) now(changed bool) Reloaded {
+	return Reloaded{Version: b.current.Load().number, Changed: changed}
+}
+
+// settled is an error while the newest version is one that this instance could not compile.
+func (b *rulebook) settled() error {
+	if v := b.current.Load().number; b.failed > v {
+		return fmt.Errorf("version %d of the rules does not compile here: this program is older than the one that published it; version %d stays", b.failed, v)
+	}
+	return nil
+}
+
+// ruleFile is the file as it was published. What it names is in there, and is not read from this
+// machine's disk.
+func (r *ruleRecord) ruleFile() RuleFile {
+	f := RuleFile{Name: r.File, Source: []byte(r.Source), Modified: r.Modified, Files: r.Files}
+	if f.Files == nil {
+		f.Files = map[string][]byte{}
+	}
+	return f
+}
+
+func (b *rulebook) failedAt() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failed
+}
+
+func (b *rulebook) publish(ctx context.Context, r ruleRecord) error {
+	value, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	p, err := sarama.NewSyncProducerFromClient(b.agg.clients.bulk)
+	if err != nil {
+		return fmt.Errorf("publish the rules: %w", err)
+	}
+	defer p.Close()
+	_, _, err = p.SendMessage(&sarama.ProducerMessage{
+		Topic: b.topic, Partition: 0, Key: sarama.StringEncoder(ruleRecordKey), Value: sarama.ByteEncoder(value),
+	})
+	if err != nil {
+		return fmt.Errorf("publish the rules: %w", err)
+	}
+	return ctx.Err()
+}
+
+// refresh makes sure that this instance runs the newest version there is.
+func (b *rulebook) refresh(ctx context.Context) error {
+	if !b.shared() {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.read(ctx)
+}
+
+// read reads the topic up to its end, and takes the last version over.
+func (b *rulebook) read(ctx context.Context) error {
+	client := b.agg.clients.bulk
+	end, err := client.GetOffset(b.topic, 0, sarama.OffsetNewest)
+	if err != nil {
+		return fmt.Errorf("find the end of %s: %w", b.topic, err)
+	}
+	if end < b.next {
+		return b.agg.fail(fmt.Errorf("%s ends at %d and was read up to %d: it was created anew while this instance ran; start it again", b.topic, end, b.next))
+	}
+	if end == b.next {
+		return nil
+	}
+	oldest, err := client.GetOffset(b.topic, 0, sarama.OffsetOldest)
+	if err != nil {
+		return fmt.Errorf("find the start of %s: %w", b.topic, err)
+	}
+	from := max(b.next, oldest)
+	if from >= end {
+		b.next = end
+		return nil
+	}
+	m, err := b.last(ctx, from, end)
+	if err != nil {
+		return fmt.Errorf("read %s from %d: %w", b.topic, from, err)
+	}
+	b.next = end
+	if m != nil {
+		b.take(m)
+	}
+	return nil
+}
+
+// last returns the last record that holds rules at offsets [from, end).
+func (b *rulebook) last(ctx context.Context, from, end int64) (last *sarama.ConsumerMessage, err error) {
+	consumer, err := sarama.NewConsumerFromClient(b.agg.clients.read)
+	if err != nil {
+		return nil, err
+	}
+	defer consumer.Close()
+	pc, err := consumer.ConsumePartition(b.topic, 0, from)
+	if err != nil {
+		return nil, err
+	}
+	defer pc.AsyncClose()
+	ctx, cancel := context.WithTimeout(ctx, rulesWithin)
+	defer cancel()
+	for {
+		select {
+		case m := <-pc.Messages():
+			if string(m.Key) == ruleRecordKey && m.Offset < end {
+				last = m
+			}
+			if m.Offset >= end-1 {
+				return last, nil
+			}
+		case err := <-pc.Errors():
+			return nil, err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// take makes a record's rules the ones to count by. Rules that this program does not
+// understand leave the old ones in place, and are told.
+func (b *rulebook) take(m *sarama.ConsumerMessage) {
+	number := m.Offset + 1
+	var r ruleRecord
+	err := json.Unmarshal(m.Value, &r)
+	if err == nil && r.Format != ruleRecordFormat {
+		err = fmt.Errorf("%w: rules record of format %d, this program reads %d", errNewerFormat, r.Format, ruleRecordFormat)
+	}
+	var set *rules.Set
+	if err == nil {
+		b.newest = &r
+		set, err = b.agg.cfg.compile(r.ruleFile())
+	}
+	if err != nil {
+		b.failed = number
+		b.agg.metrics.rulesFailed.Inc()
+		b.log.Error("the group's rules do not compile here, the old ones stay", "version", number, "err", err)
+		return
+	}
+	old := b.current.Load()
+	v := b.version(number, set)
+	b.current.Store(v)
+	b.agg.metrics.rulesVersion.Set(float64(number))
+	if old.set.Hash == set.Hash {
+		return
+	}
+	b.log.Info("rules", "version", number, "set", r.Name, "file", r.File, "by", r.By, "rules", len(set.Rules))
+	for _, p := range b.agg.owned() {
+		p.use(v)
+	}
+}
+
+// owned lists the partitions of this instance.
+func (a *Aggregator) owned() []*partition {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	out := make([]*partition, 0, len(a.parts))
+	for _, p := range a.parts {
+		out = append(out, p)
+	}
+	return out
+}
+
+// Reload makes a changed rule file the next version of the group's rules. A file with mistakes
+// changes nothing: the error is rules.Errors then. One that is older than what the group runs
+// changes nothing either (ErrOlderRules).
+func (a *Aggregator) Reload(ctx context.Context, file RuleFile) (Reloaded, error) {
+	if !a.book.shared() {
+		return Reloaded{}, errors.New("aggregate: the rules are fixed: there is no Config.RuleFile")
+	}
+	if !a.online.Load() {
+		return Reloaded{}, errors.New("aggregate: not connected to Kafka yet")
+	}
+	return a.book.reload(ctx, file)
+}
+
+// checkRules refuses to go on under older rules than the partition was counted by last: the
+// newest version was read before, so it does not compile here, or its topic is another one.
+func (p *partition) checkRules(c *checkpoint) error {
+	switch have := p.rules.number; {
+	case c.RulesAt <= have || !p.agg.book.shared():
+		return nil
+	case p.agg.book.failedAt() >= c.RulesAt:
+		return fmt.Errorf("%w: the partition was counted by version %d of the rules, which does not compile here: this program is older than the one that published it",
+			errFatal, c.RulesAt)
+	case p.agg.cfg.AcceptNewTopic:
+		p.log.Warn("the rules' versions start over", "was", c.RulesAt, "is", have)
+		return nil
+	default:
+		return fmt.Errorf("%w: the partition was counted by version %d of the rules, and topic %s holds %d at most: it was created anew; start with --accept-new-topic to go on with its rules",
+			errFatal, c.RulesAt, p.agg.names.Rules, have)
+	}
+}
