@@ -50,6 +50,7 @@ func (a *Program) Run(ctx context.Context) error {
 	ops.Health(mux, ready)
 	mux.HandleFunc("GET /v1/explain", agg.ServeExplain)
 	mux.HandleFunc("GET /v1/hot-keys", agg.ServeHotKeys)
+	mux.HandleFunc("POST /v1/commands", agg.ServeCommand)
 	again := &reloader{a, agg}
 	mux.HandleFunc("POST /-/reload", again.serve)
 	if len(a.Config.RuleFile.Source) > 0 && !a.PublishOnly {

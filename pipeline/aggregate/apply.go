@@ -191,6 +191,9 @@ func (p *partition) loopRecord(m *sarama.ConsumerMessage) error {
 	if fenced.IsOwnerRecord(m.Key) {
 		return nil
 	}
+	if isCommand(m.Value) {
+		return p.commandRecord(m)
+	}
 	from, broker, body, err := decodeForward(m.Value)
 	if err != nil {
 		if errors.Is(err, errNewerFormat) {
@@ -281,14 +284,19 @@ func (p *partition) step(hash uint64, w *rules.Work, s *gatheredStep) error {
 
 // forward hands an event to the partition that owns a key of it.
 func (p *partition) forward(target int32, from origin, broker event.Micros, e *event.Event) error {
+	p.agg.metrics.forwarded.Inc()
+	return p.loopWriter(target).Append(p.ctx, fenced.Record{Value: appendForward(nil, from, broker, e)}, true, nil)
+}
+
+// loopWriter is the writer to a loop partition. The partition is locked.
+func (p *partition) loopWriter(target int32) *fenced.Writer {
 	w := p.loops[target]
 	if w == nil {
 		w = p.identity.NewWriter(p.agg.names.Loop, target)
 		p.loops[target] = w
 		p.wg.Go(func() { p.die(p.ended(p.runLoop(w, target))) })
 	}
-	p.agg.metrics.forwarded.Inc()
-	return w.Append(p.ctx, fenced.Record{Value: appendForward(nil, from, broker, e)}, true, nil)
+	return w
 }
 
 // runLoop fences a loop partition before the first forward there, then lets the writer write.

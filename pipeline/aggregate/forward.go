@@ -14,6 +14,7 @@ const (
 	loopVersion        = 1
 	loopKindEvent      = 1
 	loopKindGeneration = 2 // an event whose origin has a generation
+	loopKindCommand    = 3 // a command's JSON
 )
 
 // origin is where a forwarded event came from: an input partition, and the place in it. The
@@ -34,6 +35,11 @@ type seen struct {
 
 func (s seen) covers(o origin) bool {
 	return s.generation == o.generation && s.mark.covers(o.offset, o.index)
+}
+
+// isCommand reports whether a loop record holds a command.
+func isCommand(value []byte) bool {
+	return len(value) > 1 && value[0] == loopVersion && value[1] == loopKindCommand
 }
 
 func appendForward(dst []byte, from origin, broker event.Micros, e *event.Event) []byte {

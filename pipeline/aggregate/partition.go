@@ -52,7 +52,8 @@ type partition struct {
 	waiting atomic.Int32 // how many others wait for mu while the partition's goroutine has it
 	held    time.Time    // since when hold has mu
 	partitionState
-	pending pendings
+	pending  pendings
+	commands commands
 
 	rules    *ruleVersion // under mu, as all that follows from it
 	judgedBy *rules.Set   // that every key was judged by; nil when that is not known

@@ -29,6 +29,7 @@ type pendingVerdict struct {
 	unpublished
 	v      verdict.Verdict
 	broker event.Micros // of the event that caused it
+	then   func()       // called when it is published; nil for nothing
 }
 
 func (s *pendings) add(key string, vs []*pendingVerdict) {
@@ -107,13 +108,21 @@ func cloneVerdict(v *verdict.Verdict) verdict.Verdict {
 
 // writeThrough writes a key's state with the verdicts that changed, outside any checkpoint.
 func (p *partition) writeThrough(ref state.Ref, changes []verdict.Verdict, broker event.Micros) error {
+	return p.writeThroughThen(ref, changes, broker, nil)
+}
+
+// writeThroughThen is writeThrough, and calls then once the state is durable and all its changes
+// are published. It must not block, nor take the partition's lock.
+func (p *partition) writeThroughThen(ref state.Ref, changes []verdict.Verdict, broker event.Micros, then func([]verdict.Verdict)) error {
 	key := string(p.table.Key(ref))
 	vs := make([]*pendingVerdict, len(changes))
 	for i := range changes {
 		v := cloneVerdict(&changes[i])
 		vs[i] = &pendingVerdict{unpublished: unpublished{seq: -1, body: verdict.AppendJSON(nil, &v)}, v: v, broker: broker}
 	}
-	p.pending.add(key, vs)
+	if len(vs) > 0 {
+		p.pending.add(key, vs)
+	}
 	rec := p.stateRecord(new([]byte), ref)
 	p.table.Copied(ref)
 	return p.changelog.Append(p.ctx, rec, true, func(offset int64, _ time.Time, err error) {
@@ -122,9 +131,28 @@ func (p *partition) writeThrough(ref state.Ref, changes []verdict.Verdict, broke
 		}
 		for _, pv := range vs {
 			p.pending.durable(pv, offset)
+		}
+		if then != nil {
+			p.after(vs, then)
+		}
+		for _, pv := range vs {
 			p.die(p.publish(key, pv))
 		}
 	})
+}
+
+// after makes the last of the verdicts to be published call then.
+func (p *partition) after(vs []*pendingVerdict, then func([]verdict.Verdict)) {
+	all := make([]verdict.Verdict, len(vs))
+	for i, pv := range vs {
+		all[i] = pv.v
+	}
+	if len(vs) == 0 {
+		then(all)
+		return
+	}
+	// They go out over one writer, in order.
+	vs[len(vs)-1].then = func() { then(all) }
 }
 
 // publish appends a durable verdict to the verdict topic and to the audit topic.
@@ -143,6 +171,9 @@ func (p *partition) publish(key string, pv *pendingVerdict) error {
 			pub.Offer(p.id, p.offered, offset+1, VerdictRecord{offset, rec.Key, rec.Value, now(), pv.v})
 		}
 		p.offered = offset + 1
+		if pv.then != nil {
+			pv.then()
+		}
 	}))
 }
 

@@ -1,0 +1,120 @@
+package aggregate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// commandRequest is the body of POST /v1/commands.
+type commandRequest struct {
+	Command string            `json:"command"`
+	Key     map[string]string `json:"key"`
+	Rule    string            `json:"rule"`
+	For     string            `json:"for"` // a duration as in rules: 30m, 7d
+	Reason  string            `json:"reason"`
+	By      string            `json:"by"`
+}
+
+const (
+	maxCommandBody = 64 << 10
+	commandWithin  = 20 * time.Second
+)
+
+func (r *commandRequest) command() (c Command, err error) {
+	c = Command{Name: r.Command, Rule: r.Rule, Reason: r.Reason, By: r.By}
+	for name, value := range r.Key {
+		if !isDimension(name) || value == "" {
+			return c, errors.New("key: dimensions are uid, ip, ip/64 and attrs.NAME, each with a value")
+		}
+		c.Key = append(c.Key, event.Dim{Name: name, Value: value})
+	}
+	slices.SortFunc(c.Key, func(x, y event.Dim) int { return strings.Compare(x.Name, y.Name) })
+	if r.For != "" {
+		d, err := rules.ParseDuration(r.For)
+		if err != nil {
+			return c, err
+		}
+		c.For = d.Duration()
+	}
+	return c, c.validate()
+}
+
+// ServeCommand answers POST /v1/commands: carried out by this instance if it owns the key, else
+// by the one that does.
+func (a *Aggregator) ServeCommand(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommandBody))
+	var req commandRequest
+	if err == nil {
+		d := json.NewDecoder(bytes.NewReader(body))
+		d.DisallowUnknownFields()
+		err = d.Decode(&req)
+	}
+	var c Command
+	if err == nil {
+		c, err = req.command()
+	}
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if !a.online.Load() {
+		problem(w, http.StatusServiceUnavailable, "not connected to Kafka yet")
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), commandWithin)
+	defer cancel()
+	done, err := a.Command(ctx, c)
+	switch {
+	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
+		a.passOn(w, r, "/v1/commands", body, a.Partition(c.Key))
+	case errors.Is(err, ErrNotOwner):
+		problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: nothing was done, try again")
+	case errors.Is(err, ErrCommand):
+		problem(w, http.StatusBadRequest, err.Error())
+	case err != nil:
+		problem(w, http.StatusGatewayTimeout, err.Error())
+	default:
+		if done.Verdicts == nil {
+			done.Verdicts = []verdict.Verdict{}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(done) // a client that went away is no error of ours
+	}
+}
+
+var passOnClient = &http.Client{Timeout: commandWithin + 5*time.Second}
+
+// passOn hands a request to the partition's owner, and its answer back.
+func (a *Aggregator) passOn(w http.ResponseWriter, r *http.Request, path string, body []byte, partition int32) {
+	addr, err := a.Owner(r.Context(), partition)
+	if err != nil {
+		problem(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, "http://"+addr+path, bytes.NewReader(body))
+	if err != nil {
+		problem(w, http.StatusBadGateway, err.Error())
+		return
+	}
+	req.Header.Set(forwardedHeader, "1")
+	resp, err := passOnClient.Do(req)
+	if err != nil {
+		problem(w, http.StatusBadGateway, "ask the owner of the key: "+err.Error())
+		return
+	}
+	defer resp.Body.Close()
+	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
+	w.WriteHeader(resp.StatusCode)
+	_, _ = io.Copy(w, io.LimitReader(resp.Body, 8<<20)) // the client sees a reply that is cut
+}

@@ -1,0 +1,189 @@
+package aggregate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+)
+
+func uidKey(uid string) []event.Dim { return []event.Dim{{Name: "uid", Value: uid}} }
+
+// inForce is the last verdict of each rule on a user that is in force, by the verdict topic.
+func (r *rig) inForce(uid string) map[string]verdict.Verdict {
+	last := map[string]verdict.Verdict{}
+	for _, v := range r.verdicts() {
+		if v.KeyText() == "uid="+uid {
+			last[v.Rule] = v
+		}
+	}
+	for rule, v := range last {
+		if v.State == verdict.Clear {
+			delete(last, rule)
+		}
+	}
+	return last
+}
+
+// Each command does what it says, and returns once its verdict is in the topic.
+func TestCommands(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		m := r.start(compile(t, yearly))
+		r.ready(m)
+		do := func(c Command) Commanded {
+			t.Helper()
+			c.Reason, c.By = "a test", "tester"
+			done, err := m.Command(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return done
+		}
+		if done := do(Command{Name: "block", Key: uidKey("u1"), For: time.Hour}); len(done.Verdicts) != 1 {
+			t.Errorf("a block published %v", done.Verdicts)
+		}
+		v, ok := r.inForce("u1")[rules.ManualRule]
+		if !ok || v.Until-v.Since != event.Hour || !v.Covers("whatever") || v.Seq <= 0 {
+			t.Errorf("after a block of an hour there is in force %+v", v)
+		}
+		do(Command{Name: "unblock", Key: uidKey("u1")})
+		if got := r.inForce("u1"); len(got) != 0 {
+			t.Errorf("after unblock there is in force %v", got)
+		}
+
+		for range 5 {
+			r.emit(hit("u2", "a"), hit("u3", "a"), hit("u4", "a"))
+		}
+		eventually(t, "three users reach their limit", func() bool {
+			return len(r.inForce("u2")) == 1 && len(r.inForce("u3")) == 1 && len(r.inForce("u4")) == 1
+		})
+		do(Command{Name: "reset", Key: uidKey("u2"), Rule: "per-year"})
+		if got := r.count("u2", "per-year", m); got != 0 || len(r.inForce("u2")) != 0 {
+			t.Errorf("after reset u2 has counted %v, and %v is in force", got, r.inForce("u2"))
+		}
+		do(Command{Name: "exempt", Key: uidKey("u3"), For: time.Hour})
+		r.emit(hit("u3", "a"), hit("u3", "a"))
+		eventually(t, "the exempt user is counted on", func() bool { return r.count("u3", "per-year", m) == 7*event.One })
+		if got := r.inForce("u3"); len(got) != 0 {
+			t.Errorf("of the exempt user there is in force %v", got)
+		}
+		do(Command{Name: "forget", Key: uidKey("u4")})
+		if got := r.count("u4", "per-year", m); got != 0 || len(r.inForce("u4")) != 0 {
+			t.Errorf("after forget u4 has counted %v, and %v is in force", got, r.inForce("u4"))
+		}
+		if got := r.commandsAudited(); len(got) != 5 || got[0] != "block uid=u1 by tester: a test" {
+			t.Errorf("the audit says %q", got)
+		}
+	})
+}
+
+// commandsAudited are the commands in the audit topic, each once.
+func (r *rig) commandsAudited() (list []string) {
+	seen := map[string]bool{}
+	for p := range int32(rigPartitions) {
+		for _, rec := range r.records(r.names.Audit, p) {
+			var line commandAudit
+			if err := json.Unmarshal(rec.Value, &line); err != nil {
+				r.t.Fatal(err)
+			}
+			if line.Type == "command" && !seen[line.ID] {
+				seen[line.ID] = true
+				list = append(list, fmt.Sprintf("%s %s by %s: %s", line.Command, line.Key, line.By, line.Reason))
+			}
+		}
+	}
+	// By time: they are spread over partitions.
+	for i, line := range list {
+		if strings.HasPrefix(line, "block") {
+			list[0], list[i] = list[i], list[0]
+		}
+	}
+	return list
+}
+
+// A command is carried out once, however often its record is read again, and keeps its place
+// among the events.
+func TestACommandIsCarriedOutOnce(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		never := func(c *Config) { c.CheckpointEvery = time.Hour }
+		one := r.start(compile(t, yearly), never)
+		r.ready(one)
+		for range 4 {
+			r.emit(hit("u1", "a"))
+		}
+		eventually(t, "four are counted", func() bool { return r.count("u1", "per-year", one) == 4*event.One })
+		if _, err := one.Command(t.Context(), Command{Name: "reset", Key: uidKey("u1"), Reason: "a test"}); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			r.emit(hit("u1", "a"))
+		}
+		eventually(t, "three are counted since", func() bool { return r.count("u1", "per-year", one) == 3*event.One })
+		for _, p := range one.owned() { // it ends without a checkpoint
+			p.die(errors.New("killed by the test"))
+		}
+		eventually(t, "it has taken its partitions over anew", func() bool {
+			return one.Ready() == nil && r.count("u1", "per-year", one) == 3*event.One
+		})
+	})
+}
+
+// Whichever instance is asked, the one that owns the key does it.
+func TestCommandsOverHTTP(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		servers := make([]*httptest.Server, 2)
+		ms := make([]*member, 2)
+		for i := range ms {
+			servers[i] = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { ms[i].ServeCommand(w, req) }))
+			ms[i] = r.start(compile(t, yearly), func(c *Config) { c.Advertise = servers[i].Listener.Addr().String() })
+			servers[i].Start()
+			t.Cleanup(servers[i].Close)
+			r.ready(ms[:i+1]...)
+		}
+		post := func(i int, body string) (int, string) {
+			resp, err := http.Post(servers[i].URL, "application/json", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			b, _ := io.ReadAll(resp.Body)
+			return resp.StatusCode, string(b)
+		}
+		for i, uid := range uids(8) {
+			body := fmt.Sprintf(`{"command":"block","key":{"uid":%q},"for":"1h","reason":"a test","by":"tester"}`, uid)
+			eventually(t, uid+" is blocked", func() bool { // the group may be changing still
+				status, answer := post(i%2, body)
+				return status == http.StatusOK && strings.Contains(answer, `"rule":"manual"`)
+			})
+			if _, ok := r.inForce(uid)[rules.ManualRule]; !ok {
+				t.Errorf("%s is not blocked", uid)
+			}
+		}
+		for body, want := range map[string]string{
+			`{"command":"block","key":{"uid":"u"},"reason":"r"}`:                                     "how long",
+			`{"command":"unblock","key":{"uid":"u"}}`:                                                "reason",
+			`{"command":"unblok","key":{"uid":"u"},"reason":"r"}`:                                    "there is no command",
+			`{"command":"unblock","key":{"user":"u"},"reason":"r"}`:                                  "dimensions are",
+			`{"command":"unblock","reason":"r"}`:                                                     "needs a key",
+			`{"command":"block","key":{"uid":"u"},"for":"tomorrow","reason":"r"}`:                    "tomorrow",
+			`{"command":"block","key":{"uid":"u"},"for":"1y","reason":"r"}`:                          "at most",
+			`{"command":"forget","key":{"uid":"u"},"rule":"x","reason":"r"}`:                         "names no rule",
+			`{"command":"unblock","key":{"uid":"u"},"for":"1h","reason":"r"}`:                        "has no end",
+			`{"command":"unblock","key":{"uid":"u"},"reason":"r","why":"x"}`:                         "unknown field",
+			`{"command":"unblock","key":{"uid":"u"},"reason":"` + strings.Repeat("x", 70_000) + `"}`: "too large",
+		} {
+			if status, answer := post(0, body); status != http.StatusBadRequest || !strings.Contains(answer, want) {
+				t.Errorf("%.80s: %d %s, want 400 and %q", body, status, answer, want)
+			}
+		}
+	})
+}
