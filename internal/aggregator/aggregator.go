@@ -51,6 +51,7 @@ func (a *Program) Run(ctx context.Context) error {
 	mux.HandleFunc("GET /v1/explain", agg.ServeExplain)
 	mux.HandleFunc("GET /v1/hot-keys", agg.ServeHotKeys)
 	mux.HandleFunc("POST /v1/commands", agg.ServeCommand)
+	mux.HandleFunc("GET /v1/blocked", agg.ServeBlocked)
 	again := &reloader{a, agg}
 	mux.HandleFunc("POST /-/reload", again.serve)
 	if len(a.Config.RuleFile.Source) > 0 && !a.PublishOnly {

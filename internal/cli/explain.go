@@ -94,7 +94,11 @@ func ask(ctx context.Context, url string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := askClient.Do(req)
+	return answerOf(askClient.Do(req))
+}
+
+// answerOf is an aggregator's answer; what it says is wrong is an error.
+func answerOf(resp *http.Response, err error) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask the aggregator (--aggregator): %w", err)
 	}

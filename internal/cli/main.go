@@ -22,6 +22,8 @@ const mainUsage = `tallygate is the tool of Tallygate, the engine for asynchrono
   tallygate replay FILE… who would new rules have blocked?
   tallygate explain KEY  what has a key counted, and why is it blocked?
   tallygate hot-keys     which keys take much of their partition?
+  tallygate block, unblock, reset, exempt, forget KEY
+                         overrule the rules for a key
   tallygate emit FILE    send an access log, or events, to Kafka
   tallygate doctor       what is wrong with Kafka, Redis and all in between, and what to do?
   tallygate version
@@ -46,6 +48,8 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		return ruletest.Command(rest, stdout, stderr, getenv)
 	case "replay":
 		return replay.Command(ctx, rest, stdin, stdout, stderr, getenv)
+	case "block", "unblock", "reset", "exempt", "forget":
+		return KeyCommand(ctx, keyCommands[name], rest, stdin, stdout, stderr, getenv)
 	case "explain":
 		return Explain(ctx, rest, stdout, stderr, getenv)
 	case "hot-keys":

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -101,6 +102,38 @@ func fakeAggregator() http.Handler {
 			return
 		}
 		_, _ = io.WriteString(w, hot)
+	})
+	mux.HandleFunc("GET /v1/blocked", func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Query().Get("partition") + r.URL.Query().Get("rule") {
+		case "0", "0search":
+			_, _ = io.WriteString(w, `{"partitions": 2, "partition": 0, "keys": [{"key": {"uid": "1"}, "rules": ["search"]}, {"key": {"uid": "2"}, "rules": ["search"]}]}`)
+		case "1":
+			_, _ = io.WriteString(w, `{"partitions": 2, "partition": 1, "keys": [{"key": {"ip": "203.0.113.1"}, "rules": ["login"]}]}`)
+		default:
+			_, _ = io.WriteString(w, `{"partitions": 2, "partition": 1, "keys": []}`)
+		}
+	})
+	mux.HandleFunc("POST /v1/commands", func(w http.ResponseWriter, r *http.Request) {
+		var c struct {
+			Command, Rule, For, Reason, By string
+			Key                            map[string]string
+		}
+		if err := json.NewDecoder(r.Body).Decode(&c); err != nil || c.By == "" || c.Reason == "" {
+			http.Error(w, "no command", http.StatusBadRequest)
+			return
+		}
+		switch {
+		case c.Key["uid"] == "44":
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `{"status": 503, "detail": "the key's partition is changing its owner: nothing was done, try again"}`)
+		case c.Command == "block":
+			_, _ = io.WriteString(w, strings.ReplaceAll(`{"id": "ID", "partition": 3, "verdicts": [{"rule": "manual", "key": {"uid": "UID"}, "state": "block", "mode": "enforce", "action": "block", "apis": ["*"], "count": 0, "limit": 0, "since": "2026-11-21T10:00:00Z", "until": "2026-11-21T12:00:00Z", "seq": 7, "cause": {"id": "ID", "partition": 3, "offset": 5}}]}`, "UID", c.Key["uid"]))
+		case c.Command == "unblock" && c.Key["uid"] == "42":
+			_, _ = io.WriteString(w, `{"id": "ID", "partition": 3, "verdicts": [{"rule": "search", "key": {"uid": "42"}, "state": "clear", "mode": "enforce", "action": "block", "apis": ["search"], "count": 0, "limit": 0, "since": "2026-11-21T10:00:00Z", "until": "2026-11-21T10:00:00Z", "seq": 7, "cause": {"partition": 3, "offset": 5}}]}`)
+		default:
+			_, _ = io.WriteString(w, `{"id": "ID", "partition": 3, "verdicts": []}`)
+		}
 	})
 	return mux
 }

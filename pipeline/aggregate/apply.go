@@ -263,7 +263,9 @@ func (p *partition) step(hash uint64, w *rules.Work, s *gatheredStep) error {
 	})
 	p.scratch = next
 	for _, r := range res.Blown {
-		p.log.Warn("a rule blocks more keys than its fuse lets it: it is in shadow mode here from now on", "rule", r.Name, "keys", p.table.Len())
+		if err := p.blown(r); err != nil {
+			return err
+		}
 	}
 	p.tally.stepped(w, &res)
 	if res.Repeat || res.Unknown {

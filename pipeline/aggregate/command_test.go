@@ -187,3 +187,74 @@ func TestCommandsOverHTTP(t *testing.T) {
 		}
 	})
 }
+
+// What is blocked can be listed by rule, for those who lift it all.
+func TestBlocked(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		m := r.start(compile(t, yearly))
+		r.ready(m)
+		for range 5 {
+			for _, uid := range uids(10) {
+				r.emit(hit(uid, "a"))
+			}
+		}
+		r.emit(hit("free", "a"))
+		list := func(rule string) (n int) {
+			for id := range int32(rigPartitions) {
+				keys, err := m.blocked(id, rule, now())
+				if err != nil {
+					t.Fatal(err)
+				}
+				n += len(keys)
+			}
+			return n
+		}
+		eventually(t, "ten users are blocked", func() bool { return list("") == 10 })
+		if _, err := m.Command(t.Context(), Command{Name: "block", Key: uidKey("free"), For: time.Hour, Reason: "a test"}); err != nil {
+			t.Fatal(err)
+		}
+		if a, b, c, d := list(""), list("per-year"), list(rules.ManualRule), list("nosuch"); a != 11 || b != 10 || c != 1 || d != 0 {
+			t.Errorf("blocked are %d, %d, %d and %d, want 11, 10, 1 and 0", a, b, c, d)
+		}
+	})
+}
+
+// A fuse puts its rule into shadow mode, and says so in the audit.
+func TestAFuseBlows(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		m := r.start(compile(t, strings.Replace(yearly, "limit: 5", "limit: 1\n      fuse: 5%", 1)))
+		r.ready(m)
+		var events []*event.Event
+		for _, uid := range uids(400) {
+			events = append(events, hit(uid, "a"))
+		}
+		r.emit(events...)
+		enforced, shadow := 0, 0
+		eventually(t, "all are over the limit", func() bool {
+			enforced, shadow = 0, 0
+			for _, v := range r.verdicts() {
+				if v.Mode == verdict.Shadow {
+					shadow++
+				} else {
+					enforced++
+				}
+			}
+			return enforced+shadow == 400
+		})
+		if enforced > rigPartitions*20 || shadow == 0 {
+			t.Errorf("%d are blocked, %d in shadow mode; the fuse is 5%%, and 20 keys a partition", enforced, shadow)
+		}
+		fuses := 0
+		eventually(t, "the audit says so", func() bool {
+			fuses = 0
+			for p := range int32(rigPartitions) {
+				for _, rec := range r.records(r.names.Audit, p) {
+					if strings.HasPrefix(string(rec.Value), `{"type":"fuse"`) && strings.Contains(string(rec.Value), `"rule":"per-year"`) {
+						fuses++
+					}
+				}
+			}
+			return fuses == rigPartitions
+		})
+	})
+}

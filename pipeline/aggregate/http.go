@@ -41,7 +41,7 @@ func (a *Aggregator) ServeExplain(w http.ResponseWriter, r *http.Request) {
 	list, err := a.Explain(key, api, now())
 	switch {
 	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
-		a.forwardExplain(w, r, a.Partition(key))
+		a.forwardGet(w, r, a.Partition(key))
 		return
 	case errors.Is(err, ErrNotOwner):
 		problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: try again")
@@ -90,13 +90,14 @@ func isDimension(name string) bool {
 
 var explainClient = &http.Client{Timeout: 5 * time.Second}
 
-func (a *Aggregator) forwardExplain(w http.ResponseWriter, r *http.Request, partition int32) {
+// forwardGet asks the partition's owner, and hands on its answer.
+func (a *Aggregator) forwardGet(w http.ResponseWriter, r *http.Request, partition int32) {
 	addr, err := a.Owner(r.Context(), partition)
 	if err != nil {
 		problem(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+addr+"/v1/explain?"+r.URL.RawQuery, nil)
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+addr+r.URL.Path+"?"+r.URL.RawQuery, nil)
 	if err != nil {
 		problem(w, http.StatusBadGateway, err.Error())
 		return

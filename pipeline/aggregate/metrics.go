@@ -19,6 +19,7 @@ type metrics struct {
 	matches      *prometheus.CounterVec
 	rulesVersion prometheus.Gauge
 	rulesFailed  prometheus.Counter
+	fuses        *prometheus.CounterVec
 	verdictsOut  *prometheus.CounterVec
 	notMatched   *prometheus.CounterVec
 	checkpoints  prometheus.Histogram
@@ -77,6 +78,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		},
 		decodeErrors: counters("event_decode_errors_total", "Records that are not, or not only, events, by reason.", "reason"),
 		matches:      counters("rule_matches_total", "Events counted under a limit.", "rule"),
+		fuses:        counters("fuses_blown_total", "Fuses that have blown: a partition each, until the rules are loaded again.", "rule"),
 		rulesVersion: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: "tallygate_rules_version", Help: "The version of the group's rules that this instance runs; 0 for rules of its own."})),
 		rulesFailed:  counter("rules_failed_total", "Versions of the group's rules that this instance could not compile."),
 		notMatched:   counters("rule_skips_total", "Events that a rule could not judge, by reason.", "rule", "reason"),

@@ -85,10 +85,14 @@ func (p *partition) keysOf(part int, v *ruleVersion) (keys [][]byte, ok bool) {
 	if p.rules != v {
 		return nil, false
 	}
+	return p.keysOfPart(part), true
+}
+
+func (p *partition) keysOfPart(part int) (keys [][]byte) {
 	for ref := range p.table.Part(part) {
 		keys = append(keys, append([]byte(nil), p.table.Key(ref)...))
 	}
-	return keys, true
+	return keys
 }
 
 // rejudgeSome judges the first of the keys for as long as events may be kept waiting, and
