@@ -25,8 +25,9 @@ const first = `
       then: {block: until-reset}
 `
 
-// standstill is how long at most verdicts may wait while instances come and go.
-const standstill = 5 * time.Second
+// standstill is how long at most verdicts may wait while instances come and go: less than a
+// session timeout, which a member that is not known by its name costs when it is killed.
+const standstill = 9 * time.Second
 
 // A second instance takes partitions over, one is killed and comes back under its name, one
 // leaves for good: verdicts wait for moments only, and whoever is asked knows every key.
