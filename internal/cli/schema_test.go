@@ -82,9 +82,42 @@ func validate(t *testing.T, schema *jsonschema.Schema, path string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var root yaml.Node
+	if err := yaml.Unmarshal(src, &root); err != nil {
+		return err
+	}
+	timesAsText(&root)
 	var doc any
-	if err := yaml.Unmarshal(src, &doc); err != nil {
+	if err := root.Decode(&doc); err != nil {
 		return err
 	}
 	return schema.Validate(doc)
+}
+
+// timesAsText has a plain time be text, as editors see it: YAML 1.2 has no type for it.
+func timesAsText(n *yaml.Node) {
+	if n.Tag == "!!timestamp" {
+		n.Tag = "!!str"
+	}
+	for _, child := range n.Content {
+		timesAsText(child)
+	}
+}
+
+// An expiry without quotes was refused, since the test's YAML reader made a time of it.
+func TestSchemaAcceptsAPlainExpiry(t *testing.T) {
+	for _, expires := range []string{"2026-12-01T00:00:00Z", "'2026-12-01T00:00:00Z'", "2026-12-01T00:00:00+08:00"} {
+		path := filepath.Join(t.TempDir(), "rules.yaml")
+		src := "apiVersion: tallygate.dev/v1\nkind: RuleSet\nmetadata: {name: a}\nspec:\n  exempt: [{uid: 1, reason: a test, expires: " + expires +
+			"}]\n  rules:\n    - {name: a, match: {api: a}, limit: 1, per: 1m, then: {block: 1m}}\n"
+		if err := os.WriteFile(path, []byte(src), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rules.Compile(path, []byte(src)); err != nil {
+			t.Error(err)
+		}
+		if err := validate(t, ruleSchema(t), path); err != nil {
+			t.Errorf("expires: %s: %v", expires, err)
+		}
+	}
 }
