@@ -21,6 +21,9 @@ const mainUsage = `tallygate is the tool of Tallygate, the engine for asynchrono
   tallygate test FILE…   do rules do what their tests expect?
   tallygate replay FILE… who would new rules have blocked?
   tallygate explain KEY  what has a key counted, and why is it blocked?
+  tallygate blocks       what is in force now?
+  tallygate audit        what was: every verdict and command, who, when and why
+  tallygate dead-letters what was no event; send again what has been mended
   tallygate hot-keys     which keys take much of their partition?
   tallygate block, unblock, reset, exempt, forget KEY
                          overrule the rules for a key
@@ -52,6 +55,12 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		return KeyCommand(ctx, keyCommands[name], rest, stdin, stdout, stderr, getenv)
 	case "explain":
 		return Explain(ctx, rest, stdout, stderr, getenv)
+	case "blocks":
+		return Blocks(ctx, rest, stdout, stderr, getenv)
+	case "audit":
+		return Audit(ctx, rest, stdout, stderr, getenv)
+	case "dead-letters":
+		return DeadLetters(ctx, rest, stdin, stdout, stderr, getenv)
 	case "hot-keys":
 		return HotKeys(ctx, rest, stdout, stderr, getenv)
 	case "emit":

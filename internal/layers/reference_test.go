@@ -26,7 +26,7 @@ func TestEveryOptionIsInTheReference(t *testing.T) {
 	var help bytes.Buffer
 	aggregator.Command(t.Context(), []string{"--help"}, &help, &help, none)
 	enforcer.Command(t.Context(), []string{"--help"}, &help, &help, none)
-	for _, command := range []string{"dev", "block", "unblock", "reset", "exempt", "forget", "check", "test", "replay", "explain", "hot-keys", "doctor", "emit"} {
+	for _, command := range []string{"dev", "block", "unblock", "reset", "exempt", "forget", "check", "test", "replay", "explain", "blocks", "audit", "dead-letters", "hot-keys", "doctor", "emit"} {
 		cli.Main(t.Context(), []string{command, "--help"}, strings.NewReader(""), &help, io.Discard, none)
 	}
 	options := option.FindAllStringSubmatch(help.String(), -1)

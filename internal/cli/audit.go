@@ -1,0 +1,253 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/topiclog"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+const auditUsage = `
+tallygate audit shows what was: every verdict, every command and every blown fuse, who, when and why, in the order
+of their times; all of them, or those that concern keys with these dimensions. A command that names no key
+concerns all. Times are RFC 3339, a date (its start in UTC), or a span back from now: 90m, 36h, 7d.
+
+  tallygate audit uid=42
+  tallygate audit uid=42 --from 2d --to 24h
+  tallygate audit --rule search-combined --from 2026-11-21T10:00:00Z --json
+`
+
+const (
+	defaultSpan = 24 * time.Hour
+
+	// Records are found by the brokers' time, entries by their own: an instance's clock may be
+	// this much ahead of a broker's, and an entry this much late.
+	auditAhead = time.Minute
+	auditLate  = 10 * time.Minute
+)
+
+// audit is what is asked for.
+type audit struct {
+	key      keyFilter
+	rule     string
+	from, to moment // to: zero is now
+	out      *bufio.Writer
+	table    *tabwriter.Writer // nil: JSON
+	shown    int
+	bad      int
+}
+
+// entry is a line of the audit topic. Every type has type, at and by.
+type entry struct {
+	Type    string
+	At      event.Micros // NoTime: it does not say
+	By      string
+	Verdict *verdict.Verdict // of a verdict
+
+	// Of a command. Other types may have a key and a rule too, and then they are found by them.
+	Command, Rule, Reason string
+	Key                   []event.Dim
+	Until                 event.Micros
+}
+
+// parseEntry is strict with a verdict only: what other types have in these fields may be
+// anything, and is shown all the same.
+func parseEntry(data []byte) (*entry, error) {
+	var w struct{ Type, At, By, Verdict, Command, Rule, Reason, Key, Until json.RawMessage }
+	if err := json.Unmarshal(data, &w); err != nil {
+		return nil, fmt.Errorf("parse the entry: %w", err)
+	}
+	e := &entry{At: event.NoTime, Until: event.NoTime, Key: parseEntryKey(w.Key)}
+	for _, f := range []struct {
+		from json.RawMessage
+		to   any
+	}{{w.Type, &e.Type}, {w.At, &e.At}, {w.By, &e.By}, {w.Command, &e.Command}, {w.Rule, &e.Rule}, {w.Reason, &e.Reason}, {w.Until, &e.Until}} {
+		if len(f.from) > 0 {
+			_ = json.Unmarshal(f.from, f.to) // else it stays as it is
+		}
+	}
+	if e.Type == "verdict" {
+		v, err := verdict.Parse(w.Verdict)
+		if err != nil {
+			return nil, err
+		}
+		e.Verdict, e.Key, e.Rule = &v, v.Key, v.Rule
+	}
+	return e, nil
+}
+
+// parseEntryKey takes a key as an object or as a record key's text; nil is none.
+func parseEntryKey(data json.RawMessage) (key []event.Dim) {
+	var text string
+	var dims map[string]string
+	switch {
+	case len(data) == 0:
+	case json.Unmarshal(data, &text) == nil:
+		key, _ = event.ParseKey([]byte(text))
+	case json.Unmarshal(data, &dims) == nil:
+		for name, value := range dims {
+			key = append(key, event.Dim{Name: name, Value: value})
+		}
+	}
+	return key
+}
+
+// Audit is `tallygate audit`.
+func Audit(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
+	o := ops.NewOptions("tallygate audit", auditUsage, stdout, getenv)
+	kafka := o.Kafka()
+	prefix := o.String("prefix", "tallygate", "`name` that all topics begin with")
+	a := audit{from: moment{time.Now().Add(-defaultSpan).UTC()}, out: bufio.NewWriterSize(stdout, 64<<10)}
+	o.StringVar(&a.rule, "rule", "", "only what concerns this `rule`, or one of its limits")
+	o.Var(&a.from, "from", "the first `moment`: a time, a date, or a span back (default 24h)")
+	o.Var(&a.to, "to", "the `moment` before which entries are shown; now by default")
+	asJSON := o.Bool("json", false, "write the entries as the topic has them, one a line")
+	err := o.Parse(args)
+	if err == nil {
+		a.key, err = parseKeyFilter(o.Args())
+		if !a.to.IsZero() && !a.from.Before(a.to.Time) {
+			err = errors.Join(err, errors.New("--from is not before --to"))
+		}
+		k, kafkaErr := kafka.Build()
+		if err = errors.Join(err, kafkaErr); err != nil {
+			err = &ops.UsageError{Err: err}
+		} else {
+			if !*asJSON {
+				a.table = tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+			}
+			err = a.show(ctx, k, *prefix+".audit", stderr)
+		}
+	}
+	return ops.Exit(stderr, "tallygate audit", err)
+}
+
+func (a *audit) show(ctx context.Context, k *ops.Kafka, topic string, stderr io.Writer) error {
+	cfg := topiclog.Config{Kafka: k, Topic: topic, From: a.from.Add(-auditAhead), ClientID: "tallygate-audit"}
+	if !a.to.IsZero() {
+		cfg.To = a.to.Add(auditLate)
+	}
+	log, err := topiclog.Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	err = a.copy(ctx, log, func(m *kafka.Message, err error) {
+		if a.bad++; a.bad <= maxToldBad {
+			fmt.Fprintf(stderr, "%s/%d@%d: %v\n", topic, m.Partition, m.Offset, err)
+		}
+	})
+	if a.table != nil {
+		err = errors.Join(err, a.table.Flush())
+	}
+	if err = errors.Join(err, a.out.Flush()); err != nil {
+		return err
+	}
+	if a.bad > 0 {
+		return fmt.Errorf("%s cannot be read", plural(a.bad, "record"))
+	}
+	if a.shown == 0 && a.table != nil {
+		fmt.Fprintln(stderr, nothingSince("such entry", a.from.Time))
+	}
+	return nil
+}
+
+func (a *audit) copy(ctx context.Context, log *topiclog.Log, bad func(*kafka.Message, error)) error {
+	for {
+		m, err := log.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		e, err := parseEntry(m.Value)
+		if err != nil {
+			bad(m, err)
+			continue
+		}
+		if e.At == event.NoTime {
+			e.At = event.FromTime(m.Time)
+		}
+		if !a.wants(e) {
+			continue
+		}
+		if err := a.write(e, m.Value); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *audit) wants(e *entry) bool {
+	at := e.At.Time()
+	if at.Before(a.from.Time) || !a.to.IsZero() && !at.Before(a.to.Time) {
+		return false
+	}
+	return (len(e.Key) == 0 || a.key.takes(e.Key)) && (e.Rule == "" || ruleIs(e.Rule, a.rule))
+}
+
+// tableRows is after how many rows a table's columns are set anew: an attack has millions.
+const tableRows = 1000
+
+func (a *audit) write(e *entry, raw []byte) error {
+	a.shown++
+	if a.table == nil {
+		var line bytes.Buffer
+		if err := json.Compact(&line, raw); err != nil {
+			return err
+		}
+		line.WriteByte('\n')
+		_, err := a.out.Write(line.Bytes())
+		return err
+	}
+	if a.shown == 1 {
+		fmt.Fprintln(a.table, "TIME\tWHAT\tKEY\tRULE\tBY\tWHY")
+	}
+	what, key, rule, why := e.describe(raw)
+	_, err := fmt.Fprintf(a.table, "%s\t%s\t%s\t%s\t%s\t%s\n", clock(e.At), what, orDash(key), orDash(rule), orDash(cell(e.By, 128)), orDash(why))
+	if err == nil && a.shown%tableRows == 0 {
+		err = a.table.Flush()
+	}
+	return err
+}
+
+// describe tells an entry in words. One of a type that this program does not know is told as it is.
+func (e *entry) describe(raw []byte) (what, key, rule, why string) {
+	key, rule = event.FormatKey(e.Key), cell(e.Rule, 128)
+	switch e.Type {
+	case "verdict":
+		v := e.Verdict
+		return verdictText(v), key, rule, fmt.Sprintf("%s of %s, by event %s", v.Count, v.Limit, causeText(v))
+	case "command":
+		what = cell(e.Command, 64)
+		if e.Until != event.NoTime {
+			what += " until " + clock(e.Until)
+		}
+		return what, key, rule, cell(e.Reason, 400)
+	case "fuse":
+		return "fuse has blown", key, rule, cell(e.Reason, 400)
+	}
+	return orDash(cell(e.Type, 64)), key, rule, cell(string(raw), 2000)
+}
+
+func verdictText(v *verdict.Verdict) string {
+	switch v.State {
+	case verdict.Clear:
+		return "clear"
+	case verdict.Warn:
+		return "warn " + cell(v.Step, 32)
+	default:
+		return actionText(v) + " until " + clock(v.Until)
+	}
+}

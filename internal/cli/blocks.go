@@ -1,0 +1,253 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/tallygate/tallygate/internal/input"
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/topiclog"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+const blocksUsage = `
+tallygate blocks lists what is in force now, by this machine's clock: all verdicts, or those whose
+key has these dimensions. uid=42 also finds keys of several dimensions. It reads the verdict
+topic, which is the truth, and asks neither Redis nor an aggregator. Notices are no blocks.
+
+  tallygate blocks
+  tallygate blocks uid=42
+  tallygate blocks --rule search-combined --json
+  tallygate blocks --count --shadow
+`
+
+// blocks is what is asked for, and what was found.
+type blocks struct {
+	key    keyFilter
+	rule   string
+	shadow bool
+	latest map[string]verdict.Verdict // by record key
+	bad    int
+}
+
+// Blocks is `tallygate blocks`.
+func Blocks(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
+	o := ops.NewOptions("tallygate blocks", blocksUsage, stdout, getenv)
+	kafka := o.Kafka()
+	prefix := o.String("prefix", "tallygate", "`name` that all topics begin with")
+	rule := o.String("rule", "", "only verdicts of this `rule`, or of one of its limits")
+	shadow := o.Bool("shadow", false, "those in shadow mode too, which deny nothing")
+	count := o.Bool("count", false, "only how many there are, by rule")
+	asJSON := o.Bool("json", false, "write JSON, an object a line: a verdict, or a rule's numbers")
+	b := blocks{latest: map[string]verdict.Verdict{}}
+	err := o.Parse(args)
+	if err == nil {
+		b.rule, b.shadow = *rule, *shadow
+		b.key, err = parseKeyFilter(o.Args())
+		k, kafkaErr := kafka.Build()
+		if err = errors.Join(err, kafkaErr); err != nil {
+			err = &ops.UsageError{Err: err}
+		} else if err = b.read(ctx, k, *prefix+".verdicts", stderr, *asJSON); err == nil {
+			err = b.write(stdout, *count, *asJSON)
+		}
+	}
+	return ops.Exit(stderr, "tallygate blocks", err)
+}
+
+// read takes the latest verdict of each record key.
+func (b *blocks) read(ctx context.Context, k *ops.Kafka, topic string, stderr io.Writer, quiet bool) error {
+	log, err := topiclog.Open(ctx, topiclog.Config{Kafka: k, Topic: topic, ClientID: "tallygate-blocks"})
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	total := log.Total()
+	if quiet {
+		total = 0
+	}
+	say := input.NewProgress(stderr, "blocks", total, false, log.Done)
+	defer say.Finish()
+	now := event.FromTime(time.Now())
+	for {
+		m, err := log.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := b.take(m, now); err != nil {
+			if b.bad++; b.bad <= maxToldBad {
+				say.Line("%s/%d@%d: %s", topic, m.Partition, m.Offset, strings.ReplaceAll(err.Error(), "\n", "; "))
+			}
+		}
+	}
+}
+
+// maxToldBad is how many records that cannot be read are told one by one.
+const maxToldBad = 20
+
+// take keeps what may be in force. What is over before the first record was read stays over.
+func (b *blocks) take(m *kafka.Message, now event.Micros) error {
+	if len(m.Key) == 0 || verdict.OwnRecord(m.Key) {
+		return nil
+	}
+	key, err := verdict.ParseRecordKey(m.Key)
+	if err != nil {
+		return err
+	}
+	if key.Warn || !ruleIs(key.Rule, b.rule) || !b.key.takes(key.Key) {
+		return nil
+	}
+	if len(m.Value) == 0 {
+		delete(b.latest, string(m.Key))
+		return nil
+	}
+	v, err := verdict.Parse(m.Value)
+	if err != nil {
+		return err // the one before it stays: it is the last that we understand
+	}
+	if v.State == verdict.Block && v.Until > now {
+		b.latest[string(m.Key)] = v
+	} else {
+		delete(b.latest, string(m.Key))
+	}
+	return nil
+}
+
+// inForce returns the verdicts in force, by key and rule.
+func (b *blocks) inForce() []verdict.Verdict {
+	now := event.FromTime(time.Now())
+	var list []verdict.Verdict
+	for _, record := range slices.Sorted(maps.Keys(b.latest)) {
+		v := b.latest[record]
+		if v.Since <= now && now < v.Until && (b.shadow || v.Mode == verdict.Enforce) {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+func (b *blocks) write(stdout io.Writer, count, asJSON bool) error {
+	out := bufio.NewWriterSize(stdout, 64<<10)
+	list := b.inForce()
+	var err error
+	switch {
+	case count:
+		err = b.writeCount(out, list, asJSON)
+	case asJSON:
+		var line []byte
+		for i := range list {
+			line = append(verdict.AppendJSON(line[:0], &list[i]), '\n')
+			if _, err = out.Write(line); err != nil {
+				break
+			}
+		}
+	default:
+		err = b.writeTable(out, list)
+	}
+	if err = errors.Join(err, out.Flush()); err != nil {
+		return fmt.Errorf("write the blocks: %w", err)
+	}
+	if b.bad > 0 {
+		return fmt.Errorf("the list may not be whole: %s cannot be read", plural(b.bad, "record"))
+	}
+	return nil
+}
+
+func (b *blocks) writeTable(out io.Writer, list []verdict.Verdict) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, "nothing is in force")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "KEY\tRULE\tACTION\tSINCE\tUNTIL\tCOUNT/LIMIT\tCAUSE")
+	for i := range list {
+		v := &list[i]
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s/%s\t%s\n", v.KeyText(), cell(v.Rule, 128), actionText(v), clock(v.Since), clock(v.Until),
+			v.Count, v.Limit, causeText(v))
+	}
+	return w.Flush()
+}
+
+// actionText is the action, and that it is not carried out in shadow mode.
+func actionText(v *verdict.Verdict) string {
+	if v.Mode == verdict.Shadow {
+		return v.Action.String() + " (shadow)"
+	}
+	return v.Action.String()
+}
+
+func causeText(v *verdict.Verdict) string {
+	place := fmt.Sprintf("%d@%d", v.Cause.Partition, v.Cause.Offset)
+	if v.Cause.ID == "" {
+		return place
+	}
+	return cell(v.Cause.ID, 128) + " " + place
+}
+
+// ruleCount is how many verdicts of a rule are in force.
+type ruleCount struct {
+	Rule    string `json:"rule"`
+	Enforce int    `json:"enforce"`
+	Shadow  int    `json:"shadow"`
+}
+
+func (b *blocks) writeCount(out io.Writer, list []verdict.Verdict, asJSON bool) error {
+	byRule := map[string]*ruleCount{}
+	for i := range list {
+		c := byRule[list[i].Rule]
+		if c == nil {
+			c = &ruleCount{Rule: list[i].Rule}
+			byRule[c.Rule] = c
+		}
+		if list[i].Mode == verdict.Shadow {
+			c.Shadow++
+		} else {
+			c.Enforce++
+		}
+	}
+	counts := slices.SortedFunc(maps.Values(byRule), func(x, y *ruleCount) int {
+		return cmp.Or(cmp.Compare(y.Enforce+y.Shadow, x.Enforce+x.Shadow), cmp.Compare(x.Rule, y.Rule))
+	})
+	if asJSON {
+		enc := json.NewEncoder(out)
+		for _, c := range counts {
+			if err := enc.Encode(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(counts) == 0 {
+		_, err := fmt.Fprintln(out, "nothing is in force")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "RULE\tENFORCED")
+	if b.shadow {
+		fmt.Fprint(w, "\tSHADOW")
+	}
+	fmt.Fprintln(w)
+	for _, c := range counts {
+		fmt.Fprintf(w, "%s\t%d", cell(c.Rule, 128), c.Enforce)
+		if b.shadow {
+			fmt.Fprintf(w, "\t%d", c.Shadow)
+		}
+		fmt.Fprintln(w)
+	}
+	return w.Flush()
+}

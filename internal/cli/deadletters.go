@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/topiclog"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+const deadLettersUsage = `
+tallygate dead-letters lists the records that are no events, or of which some elements are none, and
+why. With --send it sends what has been mended: it takes the objects that --json wrote, with their value mended.
+
+  tallygate dead-letters
+  tallygate dead-letters --from 7d --reason no-api
+  tallygate dead-letters --json > letters.ndjson     then mend each value in the file, and
+  tallygate dead-letters --send letters.ndjson
+
+Of an array only the elements that were bad are sent, those that index names: the good ones have counted.
+Leave the others in their places; or take index out, and all of the value is sent. A value that was
+cut is not sent: put the whole one there, and take cut_from out. Events that are older than an
+aggregator's max_lateness (1h by default) count nowhere: --now lets them count when they arrive.
+`
+
+// place is where a record was; after a crash its dead letter may be there twice.
+type place struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+}
+
+func (p place) String() string {
+	return fmt.Sprintf("%s/%d@%d", cell(p.Topic, 249), p.Partition, p.Offset)
+}
+
+// deadLetter is a dead letter as --json writes it and --send reads it.
+type deadLetter struct {
+	At     event.Micros `json:"at"`
+	Reason string       `json:"reason"`
+	Detail string       `json:"detail"`
+	place
+	Index   []int   `json:"index,omitempty"`
+	CutFrom int     `json:"cut_from,omitempty"` // 0: the value is whole
+	Value   *string `json:"value,omitempty"`
+	Value64 []byte  `json:"value_base64,omitempty"` // when it is no UTF-8
+}
+
+// DeadLetters is `tallygate dead-letters`.
+func DeadLetters(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
+	o := ops.NewOptions("tallygate dead-letters", deadLettersUsage, stdout, getenv)
+	kafka := o.Kafka()
+	prefix := o.String("prefix", "tallygate", "`name` that all topics begin with")
+	var from moment
+	o.Var(&from, "from", "the first `moment`: a time, a date, or a span back (default 24h)")
+	reason := o.String("reason", "", "only those with this `reason`, such as not-json")
+	asJSON := o.Bool("json", false, "write JSON, an object a line; with --send the summary")
+	send := o.String("send", "", "send what has been mended: `FILE` with objects as --json writes them, - for standard input")
+	now := o.Bool("now", false, "with --send: without their own time, so that they count when they arrive")
+	err := o.ParseOnly(args)
+	if err == nil {
+		var k *ops.Kafka
+		if k, err = kafka.Build(); err != nil {
+			err = &ops.UsageError{Err: err}
+		}
+		switch {
+		case err != nil:
+		case *send == "" && *now:
+			err = &ops.UsageError{Err: errors.New("--now goes with --send")}
+		case *send != "" && (*reason != "" || !from.IsZero()):
+			err = &ops.UsageError{Err: errors.New("--send takes all of its file: --from and --reason are for the list")}
+		case *send != "":
+			r := resend{kafka: k, prefix: *prefix, now: *now, stdout: stdout, stderr: stderr, json: *asJSON}
+			err = r.file(ctx, *send, stdin)
+		default:
+			if from.IsZero() {
+				from.Time = time.Now().Add(-defaultSpan).UTC()
+			}
+			err = listDeadLetters(ctx, k, *prefix+".dead-letters", from.Time, *reason, *asJSON, stdout, stderr)
+		}
+	}
+	return ops.Exit(stderr, "tallygate dead-letters", err)
+}
+
+func listDeadLetters(ctx context.Context, k *ops.Kafka, topic string, from time.Time, reason string, asJSON bool, stdout, stderr io.Writer) error {
+	log, err := topiclog.Open(ctx, topiclog.Config{Kafka: k, Topic: topic, From: from, ClientID: "tallygate-dead-letters"})
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	out := bufio.NewWriterSize(stdout, 64<<10)
+	write := deadLetterTable(out)
+	if asJSON {
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		write = func(d *deadLetter) error { return enc.Encode(d) }
+	}
+	seen := map[place]bool{}
+	for err == nil {
+		var m *kafka.Message
+		if m, err = log.Next(ctx); err != nil {
+			break
+		}
+		d := readDeadLetter(m)
+		if reason != "" && d.Reason != reason || d.Topic != "" && seen[d.place] {
+			continue
+		}
+		seen[d.place] = true
+		err = write(&d)
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if !asJSON {
+		err = errors.Join(err, write(nil))
+	}
+	err = errors.Join(err, out.Flush())
+	if err == nil && len(seen) == 0 && !asJSON {
+		fmt.Fprintln(stderr, nothingSince("such dead letter", from))
+	}
+	return err
+}
+
+// readDeadLetter takes what the headers say; numbers that are none stay 0.
+func readDeadLetter(m *kafka.Message) deadLetter {
+	d := deadLetter{At: event.FromTime(m.Time)}
+	for _, h := range m.Headers {
+		text := string(h.Value)
+		n, _ := strconv.ParseInt(text, 10, 64)
+		switch h.Key {
+		case "reason":
+			d.Reason = text
+		case "detail":
+			d.Detail = text
+		case "topic":
+			d.Topic = text
+		case "partition":
+			d.Partition = int32(n)
+		case "offset":
+			d.Offset = n
+		case "index":
+			d.Index = append(d.Index, int(n))
+		case "cut-from":
+			if int(n) > len(m.Value) { // else only the key was cut
+				d.CutFrom = int(n)
+			}
+		}
+	}
+	if utf8.Valid(m.Value) {
+		text := string(m.Value)
+		d.Value = &text
+	} else {
+		d.Value64 = m.Value
+	}
+	return d
+}
+
+// deadLetterTable returns what writes a row, and for nil the rest of the table.
+func deadLetterTable(out io.Writer) func(*deadLetter) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	rows := 0
+	return func(d *deadLetter) error {
+		if d == nil {
+			return w.Flush()
+		}
+		if rows == 0 {
+			fmt.Fprintln(w, "TIME\tREASON\tRECORD\tVALUE\tDETAIL")
+		}
+		value := string(d.Value64)
+		if d.Value != nil {
+			value = *d.Value
+		}
+		_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", clock(d.At), orDash(cell(d.Reason, 64)), d.place, orDash(cell(value, 60)), orDash(cell(d.Detail, 300)))
+		if rows++; err == nil && rows%tableRows == 0 {
+			err = w.Flush()
+		}
+		return err
+	}
+}

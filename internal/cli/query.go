@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// keyFilter is what dimensions of a key must be; those that it does not name may be anything.
+type keyFilter map[string]string
+
+// parseKeyFilter takes KEY… arguments, none of them too.
+func parseKeyFilter(args []string) (keyFilter, error) {
+	f := keyFilter{}
+	if len(args) == 0 {
+		return f, nil
+	}
+	var q url.Values
+	var err error
+	for _, a := range args {
+		if strings.HasPrefix(a, "api=") {
+			return nil, errors.New("api is no dimension: a key has uid, ip, ip/64 or attrs.NAME")
+		}
+	}
+	if q, err = keyQuery(args); err != nil {
+		return nil, err
+	}
+	for dim := range q {
+		f[dim] = canonical(dim, q.Get(dim))
+	}
+	return f, nil
+}
+
+// canonical writes an address as keys have it.
+func canonical(dim, value string) string {
+	if dim == "ip" {
+		if addr, err := netip.ParseAddr(value); err == nil {
+			return addr.Unmap().String()
+		}
+	} else if strings.HasPrefix(dim, "ip/") {
+		if net, err := netip.ParsePrefix(value); err == nil {
+			return net.Masked().String()
+		}
+	}
+	return value
+}
+
+func (f keyFilter) takes(key []event.Dim) bool {
+	found := 0
+	for _, d := range key {
+		if want, ok := f[d.Name]; ok && want == d.Value {
+			found++
+		}
+	}
+	return found == len(f)
+}
+
+// ruleIs reports whether a verdict's rule is the one asked for: its name, or that of the rule
+// whose limit it is.
+func ruleIs(rule, asked string) bool {
+	return asked == "" || rule == asked || strings.HasPrefix(rule, asked+"/")
+}
+
+// moment is an option that is a point in time: as such, or as a span back from now.
+type moment struct{ time.Time }
+
+func (m *moment) String() string { return "" }
+
+// Set takes RFC 3339, a date (in UTC), or a span such as 90m, 36h or 7d.
+func (m *moment) Set(text string) error {
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			m.Time = t.UTC()
+			return nil
+		}
+	}
+	span, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		var n int
+		if n, err = strconv.Atoi(days); n > 36500 {
+			return errors.New("that is more than a hundred years back")
+		}
+		span = time.Duration(n) * 24 * time.Hour
+	}
+	if err != nil || span < 0 {
+		return errors.New("want a time such as 2026-11-21T10:00:00Z, a date, or a span back such as 90m, 36h or 7d")
+	}
+	m.Time = time.Now().Add(-span).UTC()
+	return nil
+}
+
+// cell makes what others wrote fit for a table on a terminal: on one line, without control
+// characters, and cut when it is longer than most.
+func cell(text string, most int) string {
+	var b strings.Builder
+	for n := 0; text != ""; n++ {
+		if n == most {
+			b.WriteString("…")
+			break
+		}
+		r, size := utf8.DecodeRuneInString(text)
+		if r == utf8.RuneError && size == 1 {
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		} else if unicode.IsGraphic(r) {
+			b.WriteRune(r)
+		} else {
+			quoted := strconv.QuoteRune(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		text = text[size:]
+	}
+	return b.String()
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// nothingSince says what was not found, and how to look further.
+func nothingSince(what string, from time.Time) string {
+	return fmt.Sprintf("no %s since %s; --from 30d looks further back", what, from.Format(time.RFC3339))
+}
