@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 )
 
 const (
@@ -117,31 +116,34 @@ func (p *lane) fetch(ctx context.Context, from int64) chunk {
 }
 
 func (p *lane) attempt(ctx context.Context, from int64) (chunk, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience/2)
-	defer cancel()
-	res, err := p.log.client.Fetch(ctx, &kafka.FetchRequest{
-		Topic: p.log.name, Partition: p.partition, Offset: from,
-		MinBytes: 1, MaxBytes: fetchBytes, MaxWait: 250 * time.Millisecond,
-	})
+	leader, err := p.log.reader.Leader(p.log.name, int32(p.partition))
 	if err != nil {
 		return chunk{}, err
 	}
-	c := chunk{next: from}
-	if errors.Is(res.Error, kafka.OffsetOutOfRange) {
+	req := &sarama.FetchRequest{MinBytes: 1, MaxBytes: fetchBytes, MaxWaitTime: 250, Version: 4}
+	req.AddBlock(p.log.name, int32(p.partition), from, fetchBytes, -1)
+	res, err := leader.Fetch(req)
+	if err != nil {
+		_ = leader.Close() // a broken connection is opened again
+		return chunk{}, errors.Join(err, p.log.reader.RefreshMetadata(p.log.name))
+	}
+	block := res.GetBlock(p.log.name, int32(p.partition))
+	switch {
+	case block == nil:
+		return chunk{}, sarama.ErrIncompleteResponse
+	case errors.Is(block.Err, sarama.ErrOffsetOutOfRange):
 		return p.deleted(ctx, from)
+	case !errors.Is(block.Err, sarama.ErrNoError):
+		return chunk{}, errors.Join(block.Err, p.log.reader.RefreshMetadata(p.log.name))
 	}
-	if res.Error != nil {
-		return chunk{}, res.Error
+	c := chunk{next: from}
+	for _, records := range block.RecordsSet {
+		if records.RecordBatch == nil {
+			return chunk{}, fmt.Errorf("messages of a format before Kafka 0.11")
+		}
+		c.read(records.RecordBatch, p)
 	}
-	if err := c.read(res.Records, p); err != nil {
-		return chunk{}, err
-	}
-	if c.next == from && from < res.HighWatermark {
-		// All that the batch had from here on was compacted away, and kafka-go doesn't tell where the
-		// batch ends. Broker and offset agree again at some offset soon.
-		c.next++
-	}
-	return c, nil
+	return c, ctx.Err()
 }
 
 // deleted goes on where the log begins now, when retention was faster than we.
@@ -156,59 +158,29 @@ func (p *lane) deleted(ctx context.Context, from int64) (chunk, error) {
 	return chunk{next: first[p.partition]}, nil
 }
 
-func (c *chunk) read(records kafka.RecordReader, p *lane) error {
-	stream, ok := records.(*protocol.RecordStream)
-	if !ok {
-		return c.readBatch(records, p)
-	}
-	for _, batch := range stream.Records {
-		switch b := batch.(type) {
-		case *protocol.ControlBatch: // a transaction marker
-			c.next = max(c.next, b.BaseOffset+1)
-			continue
-		case *protocol.RecordBatch:
-			c.next = max(c.next, b.BaseOffset)
-		}
-		if err := c.readBatch(batch, p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readBatch takes a batch's records. It may begin below the offset that was asked for, and end
-// behind the lane.
-func (c *chunk) readBatch(records kafka.RecordReader, p *lane) error {
-	for {
-		r, err := records.ReadRecord()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read records: %w", err)
-		}
-		key, keyErr := kafka.ReadAll(r.Key)
-		value, valueErr := kafka.ReadAll(r.Value)
-		closeBytes(r.Key)
-		closeBytes(r.Value)
-		if err := errors.Join(keyErr, valueErr); err != nil {
-			return fmt.Errorf("read record at offset %d: %w", r.Offset, err)
-		}
-		if r.Offset < c.next {
+// read takes a batch's records. It may begin below the offset that was asked for, and end behind
+// the lane; what compaction has left of it may end before it does.
+func (c *chunk) read(b *sarama.RecordBatch, p *lane) {
+	for _, r := range b.Records {
+		offset := b.FirstOffset + r.OffsetDelta
+		if b.Control || offset < c.next || offset >= p.end {
 			continue
 		}
-		c.next = r.Offset + 1
-		if r.Offset < p.end {
-			c.records = append(c.records, &kafka.Message{
-				Topic: p.log.name, Partition: p.partition, Offset: r.Offset, Time: r.Time,
-				Key: key, Value: value, Headers: r.Headers,
-			})
+		// As the aggregator's consumer has it: kafka-go gives the producer's time, also where the topic
+		// has the broker's.
+		at := b.FirstTimestamp.Add(r.TimestampDelta)
+		if b.LogAppendTime {
+			at = b.MaxTimestamp
 		}
+		m := &kafka.Message{Topic: p.log.name, Partition: p.partition, Offset: offset, Time: at, Key: r.Key, Value: r.Value}
+		for _, h := range r.Headers {
+			m.Headers = append(m.Headers, kafka.Header{Key: string(h.Key), Value: h.Value})
+		}
+		c.records = append(c.records, m)
 	}
-}
-
-func closeBytes(b kafka.Bytes) {
-	if b != nil {
-		_ = b.Close() // returns pages to a pool; it has nothing to fail
+	if !b.PartialTrailingRecord {
+		c.next = max(c.next, b.FirstOffset+int64(b.LastOffsetDelta)+1)
+	} else if n := len(c.records); n > 0 {
+		c.next = max(c.next, c.records[n-1].Offset+1)
 	}
 }

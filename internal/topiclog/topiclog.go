@@ -3,6 +3,7 @@
 package topiclog
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/segmentio/kafka-go"
 
 	"github.com/tallygate/tallygate/internal/ops"
@@ -50,6 +52,7 @@ type Log struct {
 	name      string
 	transport *kafka.Transport
 	client    *kafka.Client
+	reader    sarama.Client // of the records
 	lanes     lanes
 	opened    bool
 	total     int64
@@ -73,6 +76,9 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		client: &kafka.Client{Addr: kafka.TCP(cfg.Kafka.Brokers...), Transport: transport, Timeout: 10 * time.Second},
 	}
 	spans, err := l.spans(ctx, cfg.From, cfg.To)
+	if err == nil {
+		l.reader, err = newReader(cfg)
+	}
 	if err != nil {
 		transport.CloseIdleConnections()
 		return nil, err
@@ -99,7 +105,23 @@ func (l *Log) Close() error {
 	}
 	l.lanes = nil
 	l.transport.CloseIdleConnections()
-	return nil
+	if l.reader.Closed() {
+		return nil
+	}
+	return l.reader.Close()
+}
+
+func newReader(cfg Config) (sarama.Client, error) {
+	s := sarama.NewConfig()
+	s.Version = sarama.V2_8_0_0
+	s.ClientID = cmp.Or(cfg.ClientID, "tallygate")
+	s.Net.DialTimeout, s.Net.WriteTimeout, s.Net.ReadTimeout = 10*time.Second, 10*time.Second, 15*time.Second
+	cfg.Kafka.Sarama(s)
+	c, err := sarama.NewClient(cfg.Kafka.Brokers, s)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Kafka at %v: %w", cfg.Kafka.Brokers, err)
+	}
+	return c, nil
 }
 
 // Next returns the next record, or io.EOF behind the last one. Kafka's own records, which end transactions, are left out. The

@@ -20,7 +20,9 @@ import (
 	"github.com/tallygate/tallygate/internal/servers"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")) // sarama's, for good
+}
 
 // on runs a test against Kafka in this process and against the real one.
 func on(t *testing.T, test func(t *testing.T, brokers []string)) {
