@@ -130,7 +130,7 @@ func (p *partition) Open() error {
 	release := context.AfterFunc(p.session.Context(), func() { p.cancel(errClosed) })
 	err := p.agg.book.refresh(p.ctx) // no older version than any checkpoint's
 	if err == nil {
-		p.use(p.agg.book.current.Load())
+		p.beginWith(p.agg.book.current.Load())
 		err = p.takeOver(p.ctx)
 	}
 	if err != nil {
@@ -158,7 +158,7 @@ func (p *partition) Open() error {
 	p.wg.Go(func() { p.die(p.ended(p.identity.Run(p.ctx))) })
 	p.opened.Store(true)
 	p.agg.metrics.opened(p)
-	p.rejudgeAll()
+	p.use(p.agg.book.current.Load())
 	p.log.Info("partition taken over", "keys", p.table.Len(), "next", p.next[inputLane], "took", time.Since(began))
 	return nil
 }

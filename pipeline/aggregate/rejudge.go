@@ -9,33 +9,42 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
+// beginWith sets the rules that a takeover goes by. Until it is over the partition keeps them:
+// recovery reads them without the lock.
+func (p *partition) beginWith(v *ruleVersion) {
+	p.lock()
+	defer p.mu.Unlock()
+	p.setRules(v)
+	p.judgedBy = v.set // nothing is there yet
+}
+
 // use makes the partition count by a version of the rules from its next event on, and judges
-// the keys that it has by them.
+// the keys that it has by them. One that is not open yet takes the newest version when it is.
 func (p *partition) use(v *ruleVersion) {
 	p.lock()
-	if p.rules != nil && v.number < p.rules.number {
+	if !p.opened.Load() || v.number < p.rules.number {
 		p.mu.Unlock()
 		return
 	}
-	p.tally.flush(p.agg.metrics)
-	p.tally.matches, p.tally.of = make([]uint64, len(v.matches)), v.matches
-	first := p.rules == nil
-	p.rules, p.matcher, p.stepper = v, v.set.NewMatcher(), v.set.NewStepper()
-	p.stepper.Fuses = v.set.NewFuses()
-	if first {
-		p.judgedBy = v.set // nothing is there yet
-	} else if p.judgedBy != nil {
-		p.stepper.After(p.judgedBy)
+	if v != p.rules {
+		p.setRules(v)
+		if p.judgedBy != nil {
+			p.stepper.After(p.judgedBy)
+		}
 	}
 	p.mu.Unlock()
 	p.rejudgeAll()
 }
 
+func (p *partition) setRules(v *ruleVersion) {
+	p.tally.flush(p.agg.metrics)
+	p.tally.matches, p.tally.of = make([]uint64, len(v.matches)), v.matches
+	p.rules, p.matcher, p.stepper = v, v.set.NewMatcher(), v.set.NewStepper()
+	p.stepper.Fuses = v.set.NewFuses()
+}
+
 // rejudgeAll judges every key by the present rules, in the background, if that was not done.
 func (p *partition) rejudgeAll() {
-	if !p.opened.Load() { // Open does it
-		return
-	}
 	p.lock()
 	defer p.mu.Unlock()
 	v := p.rules
