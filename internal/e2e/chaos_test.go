@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/internal/servers"
 )
 
 // Chaos is a test and not a program of its own: the rig, the model, the comparisons and the servers
@@ -45,6 +47,8 @@ func TestChaos(t *testing.T) {
 	if len(from) == 0 {
 		t.Fatalf("no fault matches %q", chaos.only)
 	}
+	servers.Kafka(t) // without them the test is skipped here, under a name that does not change with the seed
+	servers.Redis(t)
 	events, uids, seed := chaos.events, chaos.uids, chaos.seed
 	if events == 0 {
 		events, uids = scaled(40_000), scaled(4_000)
