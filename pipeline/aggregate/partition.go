@@ -153,13 +153,14 @@ func (p *partition) Open() error {
 			return err
 		}
 	}
-	release() // from here on Close ends it
+	keys, next := p.table.Len(), p.next[inputLane]
+	p.agg.metrics.opened(p)
+	release() // from here on Close ends it, and the state is read and written with the lock
 	p.wg.Go(func() { p.die(p.checkpoints()) })
 	p.wg.Go(func() { p.die(p.ended(p.identity.Run(p.ctx))) })
 	p.opened.Store(true)
-	p.agg.metrics.opened(p)
 	p.use(p.agg.book.current.Load())
-	p.log.Info("partition taken over", "keys", p.table.Len(), "next", p.next[inputLane], "took", time.Since(began))
+	p.log.Info("partition taken over", "keys", keys, "next", next, "took", time.Since(began))
 	return nil
 }
 
