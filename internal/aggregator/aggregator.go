@@ -52,7 +52,7 @@ func (a *Program) Run(ctx context.Context) error {
 	mux.HandleFunc("GET /v1/hot-keys", agg.ServeHotKeys)
 	mux.HandleFunc("POST /v1/commands", agg.ServeCommand)
 	mux.HandleFunc("GET /v1/blocked", agg.ServeBlocked)
-	again := &reloader{a, agg}
+	again := &reloader{Program: a, agg: agg}
 	mux.HandleFunc("POST /-/reload", again.serve)
 	if len(a.Config.RuleFile.Source) > 0 && !a.PublishOnly {
 		g.Go(func() error { return again.run(ctx) })

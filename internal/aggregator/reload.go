@@ -4,14 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate"
-	"github.com/tallygate/tallygate/rules"
 )
 
 // lookEvery is how often the rule file is looked at for a change.
@@ -21,57 +23,83 @@ const lookEvery = time.Second
 type reloader struct {
 	*Program
 	agg *aggregate.Aggregator
+
+	mu    sync.Mutex
+	named []string // the files that the rule file names, as paths
 }
 
-// run follows the file, and SIGHUP, until ctx ends. A file that is replaced through a symlink
-// somewhere in its path, as Kubernetes does, is another file.
+// run follows the file, those that it names, and SIGHUP, until ctx ends. A file that is replaced
+// through a symlink somewhere in its path, as Kubernetes does, is another file. What could not be published,
+// since Kafka is away, is tried again; so is the file at the start, which may have changed since it was read.
 func (r *reloader) run(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	path := r.Config.RuleFile.Name
-	was, _ := os.Stat(path)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
+	var was []os.FileInfo
+	again, said := true, ""
 	for {
 		why := "SIGHUP"
 		select {
 		case <-hup:
+			said = ""
 		case <-tick.C:
-			info, err := os.Stat(path)
-			if err != nil || same(was, info) {
+			is, err := r.look()
+			if err != nil || !again && same(was, is) {
 				continue // a file that is away for a moment is about to be replaced
 			}
-			was, why = info, "the file has changed"
+			if !same(was, is) {
+				was, said = is, ""
+			}
+			why = "the file has changed"
 		case <-ctx.Done():
 			return nil
 		}
-		_, _ = r.reload(ctx, why) // the log has it
+		_, err := r.publish(ctx)
+		again = err != nil && !errors.Is(err, aggregate.ErrRules) && !errors.Is(err, aggregate.ErrOlderRules)
+		if err == nil || errors.Is(err, aggregate.ErrNotConnected) || err.Error() == said || ctx.Err() != nil {
+			continue
+		}
+		said = err.Error()
+		r.Log.Error("the rule file changes nothing", "why", why, "file", r.Config.RuleFile.Name, "tried again", again, "err", err)
 	}
 }
 
-func same(a, b os.FileInfo) bool {
-	return a != nil && os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
+// look returns what the rule file and the files that it names are.
+func (r *reloader) look() ([]os.FileInfo, error) {
+	r.mu.Lock()
+	paths := append([]string{r.Config.RuleFile.Name}, r.named...)
+	r.mu.Unlock()
+	out := make([]os.FileInfo, len(paths))
+	for i, path := range paths {
+		var err error
+		if out[i], err = os.Stat(path); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
-// reload says in the log what came of it.
-func (r *reloader) reload(ctx context.Context, why string) (aggregate.Reloaded, error) {
-	done, err := r.publish(ctx)
-	switch {
-	case err != nil && ctx.Err() == nil:
-		r.Log.Error("the rule file changes nothing", "why", why, "file", r.Config.RuleFile.Name, "err", err)
-	case done.Changed:
-		r.Log.Info("the rule file was published", "why", why, "file", r.Config.RuleFile.Name, "version", done.Version)
-	}
-	return done, err
+func same(a, b []os.FileInfo) bool {
+	return slices.EqualFunc(a, b, func(a, b os.FileInfo) bool {
+		return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
+	})
 }
 
 func (r *reloader) publish(ctx context.Context) (aggregate.Reloaded, error) {
-	file, err := readRules(r.Config.RuleFile.Name)
+	_, file, named, err := readRules(r.Config.RuleFile.Name)
 	if err != nil {
-		return aggregate.Reloaded{}, err
+		return aggregate.Reloaded{}, fmt.Errorf("%w: %w", aggregate.ErrRules, err)
 	}
-	return r.agg.Reload(ctx, file)
+	r.mu.Lock()
+	r.named = named
+	r.mu.Unlock()
+	done, err := r.agg.Reload(ctx, file)
+	if done.Changed {
+		r.Log.Info("the rule file was published", "file", r.Config.RuleFile.Name, "version", done.Version)
+	}
+	return done, err
 }
 
 // serve answers POST /-/reload: 200 with the version that runs now; 422 for a file with
@@ -81,13 +109,12 @@ func (r *reloader) serve(w http.ResponseWriter, req *http.Request) {
 		refuse(w, http.StatusNotImplemented, errors.New("this program was started without a rule file"))
 		return
 	}
-	done, err := r.reload(req.Context(), "POST /-/reload")
-	_, mistakes := errors.AsType[rules.Errors](err)
+	done, err := r.publish(req.Context())
 	switch {
 	case err == nil:
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(done) // a client that went away is no error of ours
-	case mistakes, errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, aggregate.ErrRules):
 		refuse(w, http.StatusUnprocessableEntity, err)
 	case errors.Is(err, aggregate.ErrOlderRules):
 		refuse(w, http.StatusConflict, err)

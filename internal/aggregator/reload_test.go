@@ -3,6 +3,7 @@ package aggregator
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -96,6 +97,32 @@ func TestRuleFileIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	limitIs("7")
+}
+
+// A file that the rules name is followed like the rule file itself: here one with exemptions.
+func TestFilesThatTheRulesNameAreFollowed(t *testing.T) {
+	servers, err := devstack.Start(t.Context(), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(servers.Close)
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("exempt.yaml", "[]\n")
+	path := write("rules.yaml", strings.Replace(limited(5), "spec:\n", "spec:\n  exempt: exempt.yaml\n", 1))
+	past := time.Now().Add(-time.Hour)
+	if err := errors.Join(os.Chtimes(path, past, past), os.Chtimes(filepath.Join(folder, "exempt.yaml"), past, past)); err != nil {
+		t.Fatal(err)
+	}
+	api := running(t, servers.Kafka, path)
+	write("exempt.yaml", "[{uid: 1, reason: a test}]\n")
+	eventually(t, "the exemption is the second version", func() bool { return post(t, api) == `200 {"version":2,"changed":false}` })
 }
 
 // running starts an aggregator and returns where its API is.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tallygate/tallygate/internal/input"
@@ -14,15 +16,37 @@ import (
 
 // LoadRules reads and compiles a rule file.
 func LoadRules(path string) (*rules.Set, aggregate.RuleFile, error) {
-	file, err := readRules(path)
-	if err != nil {
-		return nil, file, err
-	}
-	set, err := compileFile(file)
+	set, file, _, err := readRules(path)
 	return set, file, err
 }
 
-func readRules(path string) (aggregate.RuleFile, error) {
+// readRules reads and compiles a rule file, with the files that it names, and returns these as
+// paths. It was changed when the last of them was.
+func readRules(path string) (set *rules.Set, file aggregate.RuleFile, named []string, err error) {
+	if file, err = readOne(path); err != nil {
+		return nil, file, nil, err
+	}
+	if set, err = compileFile(file); err != nil {
+		return nil, file, nil, err
+	}
+	file.Files = map[string][]byte{}
+	for name, text := range set.Files {
+		beside := filepath.Join(filepath.Dir(path), filepath.FromSlash(name))
+		info, err := os.Stat(beside)
+		if err != nil {
+			return nil, file, nil, fmt.Errorf("read the rules: %w", err)
+		}
+		if info.ModTime().After(file.Modified) {
+			file.Modified = info.ModTime()
+		}
+		file.Files[name] = text
+		named = append(named, beside)
+	}
+	slices.Sort(named)
+	return set, file, named, nil
+}
+
+func readOne(path string) (aggregate.RuleFile, error) {
 	file := aggregate.RuleFile{Name: path}
 	f, err := os.Open(path)
 	if err != nil {

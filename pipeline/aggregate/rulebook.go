@@ -40,6 +40,16 @@ func (f RuleFile) Beside(name string) ([]byte, error) {
 // ErrOlderRules says that a rule file is older than the set that the group runs.
 var ErrOlderRules = errors.New("aggregate: the rule file is older than the rules that the group runs")
 
+// ErrRulesFixed says that there is no rule file to reload, and ErrNotConnected that there is no
+// Kafka yet to publish it to: that can be tried again.
+var (
+	ErrRulesFixed   = errors.New("aggregate: the rules are fixed: there is no Config.RuleFile")
+	ErrNotConnected = errors.New("aggregate: not connected to Kafka yet")
+)
+
+// ErrRules is wrapped around what is wrong with a rule file: trying it again changes nothing.
+var ErrRules = errors.New("aggregate: the rule file is refused")
+
 // Reloaded says what became of a rule file.
 type Reloaded struct {
 	Version int64 `json:"version"` // that this instance runs now
@@ -148,7 +158,7 @@ func (b *rulebook) start(ctx context.Context) error {
 func (b *rulebook) reload(ctx context.Context, file RuleFile) (Reloaded, error) {
 	set, err := b.agg.cfg.compile(file)
 	if err != nil {
-		return Reloaded{}, err // whole: the old set stays
+		return Reloaded{}, fmt.Errorf("%w: %w", ErrRules, err) // whole: the old set stays
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -341,14 +351,14 @@ func (a *Aggregator) owned() []*partition {
 }
 
 // Reload makes a changed rule file the next version of the group's rules. A file with mistakes
-// changes nothing: the error is rules.Errors then. One that is older than what the group runs
+// changes nothing: the error is ErrRules then, and rules.Errors. One that is older than what the group runs
 // changes nothing either (ErrOlderRules).
 func (a *Aggregator) Reload(ctx context.Context, file RuleFile) (Reloaded, error) {
 	if !a.book.shared() {
-		return Reloaded{}, errors.New("aggregate: the rules are fixed: there is no Config.RuleFile")
+		return Reloaded{}, ErrRulesFixed
 	}
 	if !a.online.Load() {
-		return Reloaded{}, errors.New("aggregate: not connected to Kafka yet")
+		return Reloaded{}, ErrNotConnected
 	}
 	return a.book.reload(ctx, file)
 }
