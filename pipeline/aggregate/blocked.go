@@ -45,7 +45,7 @@ func (a *Aggregator) ServeBlocked(w http.ResponseWriter, r *http.Request) {
 	reply.Keys, err = a.blocked(reply.Partition, r.URL.Query().Get("rule"), now())
 	switch {
 	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
-		a.forwardGet(w, r, reply.Partition)
+		a.forward(w, r, reply.Partition, askClient, nil)
 	case errors.Is(err, ErrNotOwner):
 		problem(w, http.StatusServiceUnavailable, "the partition is changing its owner: try again")
 	case err != nil:
@@ -113,11 +113,7 @@ func (p *partition) blockedSome(keys [][]byte, rule string, at event.Micros, out
 		if err != nil {
 			return n, err
 		}
-		key := blockedKey{Key: map[string]string{}, Rules: slices.Compact(by)}
-		for _, d := range dims {
-			key.Key[d.Name] = d.Value
-		}
-		*out = append(*out, key)
+		*out = append(*out, blockedKey{Key: byName(dims), Rules: slices.Compact(by)})
 	}
 	return n, nil
 }

@@ -77,7 +77,7 @@ func (a *Aggregator) ServeCommand(w http.ResponseWriter, r *http.Request) {
 	done, err := a.Command(ctx, c)
 	switch {
 	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
-		a.passOn(w, r, "/v1/commands", body, a.Partition(c.Key))
+		a.forward(w, r, a.Partition(c.Key), commandClient, body)
 	case errors.Is(err, ErrNotOwner):
 		problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: nothing was done, try again")
 	case errors.Is(err, ErrCommand):
@@ -91,30 +91,4 @@ func (a *Aggregator) ServeCommand(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(done) // a client that went away is no error of ours
 	}
-}
-
-var passOnClient = &http.Client{Timeout: commandWithin + 5*time.Second}
-
-// passOn hands a request to the partition's owner, and its answer back.
-func (a *Aggregator) passOn(w http.ResponseWriter, r *http.Request, path string, body []byte, partition int32) {
-	addr, err := a.Owner(r.Context(), partition)
-	if err != nil {
-		problem(w, http.StatusServiceUnavailable, err.Error())
-		return
-	}
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, "http://"+addr+path, bytes.NewReader(body))
-	if err != nil {
-		problem(w, http.StatusBadGateway, err.Error())
-		return
-	}
-	req.Header.Set(forwardedHeader, "1")
-	resp, err := passOnClient.Do(req)
-	if err != nil {
-		problem(w, http.StatusBadGateway, "ask the owner of the key: "+err.Error())
-		return
-	}
-	defer resp.Body.Close()
-	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
-	w.WriteHeader(resp.StatusCode)
-	_, _ = io.Copy(w, io.LimitReader(resp.Body, 8<<20)) // the client sees a reply that is cut
 }

@@ -44,14 +44,7 @@ func (p *partition) heat(at event.Micros, share float64) heat {
 
 // heats looks at every partition that this instance owns, in order.
 func (a *Aggregator) heats(at event.Micros, share float64) []heat {
-	a.mu.RLock()
-	parts := make([]*partition, 0, len(a.parts))
-	for _, p := range a.parts {
-		if p.opened.Load() && p.ctx.Err() == nil {
-			parts = append(parts, p)
-		}
-	}
-	a.mu.RUnlock()
+	parts := slices.DeleteFunc(a.owned(), func(p *partition) bool { return !p.opened.Load() || p.ctx.Err() != nil })
 	slices.SortFunc(parts, func(x, y *partition) int { return cmp.Compare(x.id, y.id) })
 	list := make([]heat, len(parts))
 	for i, p := range parts {

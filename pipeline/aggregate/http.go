@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -41,7 +42,7 @@ func (a *Aggregator) ServeExplain(w http.ResponseWriter, r *http.Request) {
 	list, err := a.Explain(key, api, now())
 	switch {
 	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
-		a.forwardGet(w, r, a.Partition(key))
+		a.forward(w, r, a.Partition(key), askClient, nil)
 		return
 	case errors.Is(err, ErrNotOwner):
 		problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: try again")
@@ -50,10 +51,7 @@ func (a *Aggregator) ServeExplain(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	reply := explainReply{Key: map[string]string{}, Partition: a.Partition(key), Hot: a.heatOf(key), Rules: list}
-	for _, d := range key {
-		reply.Key[d.Name] = d.Value
-	}
+	reply := explainReply{Key: byName(key), Partition: a.Partition(key), Hot: a.heatOf(key), Rules: list}
 	if reply.Rules == nil {
 		reply.Rules = []rules.Explanation{}
 	}
@@ -88,22 +86,27 @@ func isDimension(name string) bool {
 	return name == "uid" || name == "ip" || name == "ip/64" || ok && attr != ""
 }
 
-var explainClient = &http.Client{Timeout: 5 * time.Second}
+// Other instances are asked by these: questions are answered from memory, commands wait for Kafka.
+var (
+	askClient     = &http.Client{Timeout: 5 * time.Second}
+	commandClient = &http.Client{Timeout: commandWithin + 5*time.Second}
+)
 
-// forwardGet asks the partition's owner, and hands on its answer.
-func (a *Aggregator) forwardGet(w http.ResponseWriter, r *http.Request, partition int32) {
+// forward asks the partition's owner what this instance was asked, and hands on its answer.
+func (a *Aggregator) forward(w http.ResponseWriter, r *http.Request, partition int32, client *http.Client, body []byte) {
 	addr, err := a.Owner(r.Context(), partition)
 	if err != nil {
 		problem(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+addr+r.URL.Path+"?"+r.URL.RawQuery, nil)
+	target := "http://" + addr + r.URL.Path + "?" + r.URL.RawQuery
+	req, err := http.NewRequestWithContext(r.Context(), r.Method, target, bytes.NewReader(body))
 	if err != nil {
 		problem(w, http.StatusBadGateway, err.Error())
 		return
 	}
 	req.Header.Set(forwardedHeader, "1")
-	resp, err := explainClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		problem(w, http.StatusBadGateway, "ask the owner of the key: "+err.Error())
 		return
@@ -112,6 +115,15 @@ func (a *Aggregator) forwardGet(w http.ResponseWriter, r *http.Request, partitio
 	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
 	w.WriteHeader(resp.StatusCode)
 	_, _ = io.Copy(w, io.LimitReader(resp.Body, 8<<20)) // the client sees a reply that is cut
+}
+
+// byName is a key as JSON has it.
+func byName(key []event.Dim) map[string]string {
+	out := make(map[string]string, len(key))
+	for _, d := range key {
+		out[d.Name] = d.Value
+	}
+	return out
 }
 
 // problem answers with RFC 9457's problem+json.

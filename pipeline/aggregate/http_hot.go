@@ -97,10 +97,7 @@ func (a *Aggregator) ownHeat() hotReply {
 			if err != nil {
 				continue // every key's text was made by AppendKey
 			}
-			key := hotKey{Key: map[string]string{}, Partition: h.partition, keyHeat: keyHeat{round(k.Share, 1000), round(k.Rate, 10)}}
-			for _, d := range dims {
-				key.Key[d.Name] = d.Value
-			}
+			key := hotKey{Key: byName(dims), Partition: h.partition, keyHeat: keyHeat{round(k.Share, 1000), round(k.Rate, 10)}}
 			reply.Keys = append(reply.Keys, key)
 		}
 	}
@@ -160,7 +157,7 @@ func askHeat(ctx context.Context, addr string) (reply hotReply, err error) {
 		return reply, err
 	}
 	req.Header.Set(forwardedHeader, "1")
-	resp, err := explainClient.Do(req)
+	resp, err := askClient.Do(req)
 	if err != nil {
 		return reply, fmt.Errorf("ask its owner: %w", err)
 	}
