@@ -23,10 +23,14 @@ import (
 //	    search: 100 of 100, …
 //	unblock 3m uid=u1                    a command: block, unblock, reset, exempt or forget, with rule and for
 //	check                                what is wrong with the rules, or suspicious
+//	record 4m {"api":"x","uid":42}       an event as it comes out of Kafka at that time
+//	change limit: 5 => limit: 7          the rules are loaded again, with other words
+//	judge 5m uid=u1                      what the pass in the background then does for that key
+//	covers 6m uid=u1 api=search.query    which verdicts are in force for such an event, by record key
 //
 // A moment is a span since the start, or an RFC 3339 time. An event takes uid, api, outcome,
 // id, ip, cost, broker (the span by which the broker saw it later), times and every (that many, so
-// far apart); all else is an attribute.
+// far apart); all else is an attribute. A '#' in uid, id, refunds and attributes is that one's number.
 type scenario struct {
 	start  event.Micros
 	zone   *time.Location
@@ -42,6 +46,7 @@ type scenarioStep struct {
 	verb    string // at or explain
 	moment  event.Micros
 	fields  []field
+	rest    string // of a record or a change
 	want    []string
 	lineNum int
 }
@@ -103,15 +108,20 @@ func (sc *scenario) parseHeader() error {
 func (sc *scenario) parseStep(line string) (scenarioStep, error) {
 	words := strings.Fields(line)
 	step := scenarioStep{line: line, verb: words[0]}
-	if step.verb == "check" {
+	_, step.rest, _ = strings.Cut(line, " ")
+	if step.verb == "check" || step.verb == "change" {
 		return step, nil
 	}
-	if !slices.Contains([]string{"at", "explain", "block", "unblock", "reset", "exempt", "forget"}, step.verb) || len(words) < 2 {
+	if !slices.Contains([]string{"at", "explain", "block", "unblock", "reset", "exempt", "forget", "judge", "record", "covers"}, step.verb) || len(words) < 2 {
 		return step, fmt.Errorf("%q is neither 'at MOMENT …' nor 'explain MOMENT …' nor a command", line)
 	}
 	var err error
 	if step.moment, err = sc.parseMoment(words[1]); err != nil {
 		return step, err
+	}
+	if step.verb == "record" {
+		_, step.rest, _ = strings.Cut(step.rest, " ")
+		return step, nil
 	}
 	for _, word := range words[2:] {
 		name, value, ok := strings.Cut(word, "=")

@@ -1,11 +1,11 @@
 package rules
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -74,34 +74,49 @@ func playScenario(t *testing.T, file string, line int, text string) string {
 // play is a scenario on stage: the rules, and the state of every key.
 type play struct {
 	*scenario
+	file    string
 	set     *Set
 	matcher *Matcher
 	stepper *Stepper
-	states  map[stateOf][]byte
-	wrong   error // the rules don't compile
-}
-
-type stateOf struct {
-	shape int
-	key   string
+	states  map[string][]byte          // by the key's text
+	last    map[string]verdict.Verdict // by record key
+	wrong   error                      // the rules don't compile
 }
 
 func newPlay(file string, sc *scenario) (*play, error) {
+	p := &play{scenario: sc, file: file, states: map[string][]byte{}, last: map[string]verdict.Verdict{}}
+	return p, p.load(sc.rules)
+}
+
+// load takes rules, in the place of those that there were.
+func (p *play) load(text string) error {
 	var spec strings.Builder
 	spec.WriteString("apiVersion: tallygate.dev/v1\nkind: RuleSet\nmetadata: {name: scenario}\nspec:\n")
-	for line := range strings.Lines(sc.rules) {
+	for line := range strings.Lines(text) {
 		spec.WriteString("  " + line)
 	}
-	set, err := Compile(file, []byte(spec.String()))
+	set, err := Compile(p.file, []byte(spec.String()))
 	if err != nil {
-		return &play{scenario: sc, wrong: err}, err
+		p.wrong = err
+		return err
 	}
-	return &play{scenario: sc, set: set, matcher: set.NewMatcher(), stepper: set.NewStepper(), states: map[stateOf][]byte{}}, nil
+	old := p.set
+	p.set, p.matcher, p.stepper = set, set.NewMatcher(), set.NewStepper()
+	p.stepper.Fuses = set.NewFuses()
+	if old != nil {
+		p.stepper.After(old)
+	}
+	return nil
 }
 
 func (p *play) step(step *scenarioStep) ([]string, error) {
-	if step.verb == "check" {
+	switch step.verb {
+	case "check":
 		return p.check(), nil
+	case "change":
+		return p.change(step.rest)
+	case "record":
+		return p.record(step)
 	}
 	r, err := step.parseEvent()
 	switch {
@@ -109,19 +124,37 @@ func (p *play) step(step *scenarioStep) ([]string, error) {
 		return nil, err
 	case step.verb == "explain":
 		return p.explain(&r.event), nil
+	case step.verb == "judge":
+		return p.judge(&r.event), nil
+	case step.verb == "covers":
+		return p.covers(&r.event), nil
 	case step.verb != "at":
 		return p.command(step.verb, &r), nil
 	}
 	var out []string
-	for range r.times {
+	for i := range r.times {
+		e := r.event.Clone()
+		number(&e, i)
+		e.Time += event.Micros(i) * r.every
 		broker := event.NoTime
 		if r.broker != event.NoTime {
-			broker = r.event.Time + r.broker
+			broker = e.Time + r.broker
 		}
-		out = append(out, p.event(r.event, broker)...)
-		r.event.Time += r.every
+		out = append(out, p.event(e, broker)...)
 	}
 	return counted(out), nil
+}
+
+// number writes an event's number where it has a '#'.
+func number(e *event.Event, i int) {
+	n := strconv.Itoa(i + 1)
+	for _, s := range []*string{&e.UID, &e.ID, &e.Refunds} {
+		*s = strings.ReplaceAll(*s, "#", n)
+	}
+	for j := range e.Attrs {
+		v := &e.Attrs[j].Value
+		v.Text = strings.ReplaceAll(v.Text, "#", n)
+	}
 }
 
 func (p *play) event(e event.Event, broker event.Micros) []string {
@@ -130,16 +163,21 @@ func (p *play) event(e event.Event, broker event.Micros) []string {
 		return []string{"too old"}
 	}
 	works := p.matcher.Match(&e, at)
-	if len(works) == 0 {
+	var out []string
+	for _, skip := range p.matcher.Skipped {
+		out = append(out, fmt.Sprintf("%s skips it: %s", skip.Rule.Name, skip.Reason))
+	}
+	if len(works) == 0 && len(out) == 0 {
 		return []string{"matches no rule"}
 	}
-	var out []string
 	for _, w := range works {
-		id := stateOf{w.Shape.Index, string(w.Key)}
-		next, res := p.stepper.Step(nil, p.states[id], Input{
-			Key: w.Key, Hits: w.Hits, At: at, ID: e.ID, Cause: verdict.Cause{ID: e.ID},
+		next, res := p.stepper.Step(nil, p.states[string(w.Key)], Input{
+			Key: w.Key, Hits: w.Hits, At: at, ID: e.ID, Cause: verdict.Cause{ID: e.ID}, Active: len(p.states),
 		})
-		p.states[id] = next
+		p.states[string(w.Key)] = next
+		for _, r := range res.Blown {
+			out = append(out, r.Name+"'s fuse has blown")
+		}
 		if res.Repeat {
 			out = append(out, "repeat")
 		}
@@ -156,40 +194,11 @@ func (p *play) event(e event.Event, broker event.Micros) []string {
 	return out
 }
 
-// check tells what is wrong with the rules, without the places.
-func (p *play) check() (out []string) {
-	if mistakes, ok := errors.AsType[Errors](p.wrong); ok {
-		for _, m := range mistakes {
-			out = append(out, m.Message)
-		}
-		return out
-	}
-	for _, w := range p.set.Warnings {
-		out = append(out, "warning: "+w.Message)
-	}
-	return out
-}
-
-func (p *play) command(verb string, r *repeated) (out []string) {
-	kinds := map[string]CommandKind{
-		"block": CommandBlock, "unblock": CommandUnblock, "reset": CommandReset, "exempt": CommandExempt, "forget": CommandForget,
-	}
-	for _, shape := range p.set.Shapes {
-		key := p.key(shape, &r.event)
-		id := stateOf{shape.Index, key}
-		next, res := p.stepper.Command(nil, p.states[id], []byte(key), Command{
-			Kind: kinds[verb], Rule: r.rule, At: r.event.Time, Until: r.event.Time + r.span,
-		})
-		p.states[id] = next
-		for _, v := range res.Changes {
-			out = append(out, p.tell(&v))
-		}
-	}
-	return out
-}
-
-// tell writes a verdict as a sentence.
+// tell writes a verdict as a sentence, and keeps it as the last one under its record key.
 func (p *play) tell(v *verdict.Verdict) string {
+	kept := *v
+	kept.Key, kept.APIs = slices.Clone(v.Key), slices.Clone(v.APIs)
+	p.last[string(verdict.AppendRecordKey(nil, v))] = kept
 	what := v.State.String()
 	if v.State == verdict.Warn {
 		what += " " + v.Step
@@ -201,7 +210,11 @@ func (p *play) tell(v *verdict.Verdict) string {
 		what += " (" + v.Action.String() + ")"
 	}
 	if v.State == verdict.Clear {
-		return fmt.Sprintf("%s %s %s: %v of %v, at %s", v.Rule, what, event.FormatKey(v.Key), v.Count, v.Limit, p.clock(v.Since, v.Since))
+		line := fmt.Sprintf("%s %s %s: %v of %v, at %s", v.Rule, what, event.FormatKey(v.Key), v.Count, v.Limit, p.clock(v.Since, v.Since))
+		if v.Until != v.Since {
+			line += ", until " + p.clock(v.Until, v.Since) // never
+		}
+		return line
 	}
 	return fmt.Sprintf("%s %s %s: %v of %v, since %s, until %s",
 		v.Rule, what, event.FormatKey(v.Key), v.Count, v.Limit, p.clock(v.Since, v.Since), p.clock(v.Until, v.Since))
@@ -228,7 +241,7 @@ func (p *play) explain(e *event.Event) []string {
 	var out []string
 	for _, shape := range p.set.Shapes {
 		key := p.key(shape, e)
-		for _, x := range p.set.Explain(p.states[stateOf{shape.Index, key}], []byte(key), e.Time, e.API) {
+		for _, x := range p.set.Explain(p.states[key], []byte(key), e.Time, e.API) {
 			line := fmt.Sprintf("%s: %v of %v from %s to %s", x.Rule, x.Count, x.Limit, p.clock(x.From, e.Time), p.clock(x.Until, e.Time))
 			if x.FreesAt != event.NoTime {
 				line += ", below it at " + p.clock(x.FreesAt, e.Time)
