@@ -6,13 +6,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tallygate/tallygate/internal/accesslog"
@@ -101,127 +97,6 @@ func counted(e *Engine, events []event.Event) (map[string]verdict.Verdict, []rul
 }
 
 var ignoreSeq = cmpopts.IgnoreFields(verdict.Verdict{}, "Seq")
-
-// The same events give the same verdicts and counts, however they come.
-func TestSameEventsSameVerdicts(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 2))
-	events := traffic(seed, 4000)
-	wantLast, wantStand := counted(New(compiled(t)), events)
-	if len(wantLast) < 10 {
-		t.Fatalf("only %d verdicts fell: the traffic is too thin to show anything", len(wantLast))
-	}
-	same := func(t *testing.T, last map[string]verdict.Verdict, stand []rules.Explanation) {
-		t.Helper()
-		if diff := cmp.Diff(wantLast, last, ignoreSeq); diff != "" {
-			t.Errorf("last verdicts (- once, + this way)\n%s", diff)
-		}
-		if diff := cmp.Diff(wantStand, stand, ignoreSeq); diff != "" {
-			t.Errorf("counts (- once, + this way)\n%s", diff)
-		}
-	}
-
-	t.Run("with pieces repeated", func(t *testing.T) {
-		var again []event.Event
-		for i := range events {
-			again = append(again, events[i])
-			if from := max(0, i-r.IntN(20)); r.IntN(50) == 0 {
-				again = append(again, events[from:i+1]...)
-			}
-		}
-		last, stand := counted(New(compiled(t)), again)
-		same(t, last, stand)
-	})
-	t.Run("split by partition and merged differently", func(t *testing.T) {
-		const partitions = 5
-		parts := make([][]event.Event, partitions)
-		for _, e := range events {
-			p := event.Partition([]byte(e.UID), partitions)
-			parts[p] = append(parts[p], e)
-		}
-		uid := func(last map[string]verdict.Verdict) map[string]verdict.Verdict {
-			out := map[string]verdict.Verdict{} // keys of addresses have no fixed order over partitions
-			for k, v := range last {
-				if strings.HasPrefix(k, "uid=") {
-					out[k] = v
-				}
-			}
-			return out
-		}
-		last, stand := counted(New(compiled(t)), slices.Concat(parts...))
-		if diff := cmp.Diff(uid(wantLast), uid(last), ignoreSeq); diff != "" {
-			t.Errorf("last verdicts (- once, + this way)\n%s", diff)
-		}
-		if diff := cmp.Diff(wantStand, stand, ignoreSeq); diff != "" {
-			t.Errorf("counts (- once, + this way)\n%s", diff)
-		}
-	})
-	t.Run("stopped and resumed", func(t *testing.T) {
-		e := New(compiled(t))
-		for rest := events; len(rest) > 0; {
-			n := min(len(rest), 1+r.IntN(700))
-			counted(e, rest[:n])
-			rest = rest[n:]
-			e = resumed(t, e)
-		}
-		// The last event again is a repeat: it moves nothing, and its time is the end.
-		last, stand := counted(e, events[len(events)-1:])
-		same(t, last, stand)
-	})
-	t.Run("from files", func(t *testing.T) {
-		names := written(t, r, events)
-		src, err := Files(names, nil, accesslog.NDJSON)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var read []event.Event
-		for {
-			rec, err := src.Next(t.Context())
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			read = append(read, rec.Clone())
-		}
-		last, stand := counted(New(compiled(t)), read)
-		same(t, last, stand)
-	})
-}
-
-// resumed is an engine that has only what the first one's states say.
-func resumed(t *testing.T, from *Engine) *Engine {
-	e := New(from.Set)
-	for ref := range from.table.All() {
-		block := from.table.Block(ref)
-		if err := errors.Join(rules.CheckState(block), e.Set.CheckWindows(block)); err != nil {
-			t.Fatal(err)
-		}
-		e.table.Load(from.table.Key(ref), block)
-	}
-	e.held, e.shapes = from.held, from.shapes
-	return e
-}
-
-// written puts events into a few files.
-func written(t *testing.T, r *rand.Rand, events []event.Event) (names []string) {
-	folder := t.TempDir()
-	for rest := events; len(rest) > 0; {
-		n := min(len(rest), 1+r.IntN(2000))
-		var text []byte
-		for i := range rest[:n] {
-			text = append(event.AppendJSON(text, &rest[i]), '\n')
-		}
-		name := filepath.Join(folder, fmt.Sprintf("%03d.ndjson", len(names)))
-		if err := os.WriteFile(name, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		names, rest = append(names, name), rest[n:]
-	}
-	return names
-}
 
 // An event counts as covered by the verdicts that are in force for it, whatever the rule counts.
 func TestCovered(t *testing.T) {

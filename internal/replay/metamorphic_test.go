@@ -1,0 +1,243 @@
+package replay
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/tallygate/tallygate/internal/accesslog"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/windows"
+)
+
+// The same events give the same verdicts and counts, however they come.
+func TestSameEventsSameVerdicts(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 2))
+	events := traffic(seed, 4000)
+	wantLast, wantStand := counted(New(compiled(t)), events)
+	if len(wantLast) < 10 {
+		t.Fatalf("only %d verdicts fell: the traffic is too thin to show anything", len(wantLast))
+	}
+	same := func(t *testing.T, want, last map[string]verdict.Verdict, stand []rules.Explanation) {
+		t.Helper()
+		if diff := gocmp.Diff(want, last, ignoreSeq); diff != "" {
+			t.Errorf("last verdicts (- once, + this way)\n%s", diff)
+		}
+		if diff := gocmp.Diff(wantStand, stand, ignoreSeq); diff != "" {
+			t.Errorf("counts (- once, + this way)\n%s", diff)
+		}
+	}
+
+	t.Run("with pieces repeated", func(t *testing.T) {
+		var again []event.Event
+		for i := range events {
+			again = append(again, events[i])
+			if from := max(0, i-r.IntN(20)); r.IntN(50) == 0 {
+				again = append(again, events[from:i+1]...)
+			}
+		}
+		last, stand := counted(New(compiled(t)), again)
+		same(t, wantLast, last, stand)
+	})
+	for _, partitions := range []int32{1, 2, 5, 16} {
+		t.Run(fmt.Sprintf("from %d partitions", partitions), func(t *testing.T) {
+			uid := func(last map[string]verdict.Verdict) map[string]verdict.Verdict {
+				out := map[string]verdict.Verdict{} // keys of addresses have no fixed order over partitions
+				for k, v := range last {
+					if strings.HasPrefix(k, "uid=") {
+						out[k] = v
+					}
+				}
+				return out
+			}
+			last, stand := counted(New(compiled(t)), interleaved(r, events, partitions))
+			same(t, uid(wantLast), uid(last), stand)
+		})
+	}
+	t.Run("stopped and resumed", func(t *testing.T) {
+		e := New(compiled(t))
+		for rest := events; len(rest) > 0; {
+			n := min(len(rest), 1+r.IntN(700))
+			if len(rest) > 3500 {
+				n = 1 // behind every one of the first five hundred
+			}
+			counted(e, rest[:n])
+			rest = rest[n:]
+			e = resumed(t, e)
+		}
+		// The last event again is a repeat: it moves nothing, and its time is the end.
+		last, stand := counted(e, events[len(events)-1:])
+		same(t, wantLast, last, stand)
+	})
+	t.Run("from files", func(t *testing.T) {
+		names := written(t, r, events)
+		src, err := Files(names, nil, accesslog.NDJSON)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read []event.Event
+		for {
+			rec, err := src.Next(t.Context())
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			read = append(read, rec.Clone())
+		}
+		last, stand := counted(New(compiled(t)), read)
+		same(t, wantLast, last, stand)
+	})
+}
+
+// interleaved is events as they come from so many partitions: each one's in order, one partition far
+// ahead of another.
+func interleaved(r *rand.Rand, events []event.Event, partitions int32) (out []event.Event) {
+	parts := make([][]event.Event, partitions)
+	for _, e := range events {
+		p := event.Partition([]byte(e.UID), partitions)
+		parts[p] = append(parts[p], e)
+	}
+	for len(parts) > 0 {
+		p := r.IntN(len(parts))
+		n := min(len(parts[p]), 1+r.IntN(300))
+		out = append(out, parts[p][:n]...)
+		if parts[p] = parts[p][n:]; len(parts[p]) == 0 {
+			parts = slices.Delete(parts, p, p+1)
+		}
+	}
+	return out
+}
+
+// resumed is an engine that has only what the first one's states say.
+func resumed(t *testing.T, from *Engine) *Engine {
+	e := New(from.Set)
+	for ref := range from.table.All() {
+		block := from.table.Block(ref)
+		if err := errors.Join(rules.CheckState(block), e.Set.CheckWindows(block)); err != nil {
+			t.Fatal(err)
+		}
+		e.table.Load(from.table.Key(ref), block)
+	}
+	e.held, e.shapes = from.held, from.shapes
+	return e
+}
+
+// written puts events into a few files.
+func written(t *testing.T, r *rand.Rand, events []event.Event) (names []string) {
+	folder := t.TempDir()
+	for rest := events; len(rest) > 0; {
+		n := min(len(rest), 1+r.IntN(2000))
+		var text []byte
+		for i := range rest[:n] {
+			text = append(event.AppendJSON(text, &rest[i]), '\n')
+		}
+		name := filepath.Join(folder, fmt.Sprintf("%03d.ndjson", len(names)))
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		names, rest = append(names, name), rest[n:]
+	}
+	return names
+}
+
+// Of these rules the order of events makes no difference, as long as their windows are held.
+const orderlyRules = `
+apiVersion: tallygate.dev/v1
+kind: RuleSet
+metadata: {name: orderly}
+spec:
+  max_lateness: 1h
+  rules:
+    - {name: hour, match: {api: "*"}, limit: 20, per: 1h, window: tumbling, then: {block: until-reset}}
+    - {name: hour-penalty, match: {api: search.*}, limit: 12, per: 1h, window: tumbling, then: {block: 10m}}
+    - {name: civil-hour, match: {api: "*"}, limit: 18, per: hour, window: calendar, timezone: Asia/Kolkata, then: {block: until-reset}}
+    - {name: day, match: {api: order.create}, limit: 9, per: day, window: calendar, timezone: America/New_York, then: {block: until-reset}}
+    - {name: values, match: {api: "*"}, count: {distinct: ip}, limit: 3, per: 1h, window: tumbling, then: {block: until-reset}}
+    - {name: exact, match: {api: search.*}, limit: 40, per: 2h, then: {block: until-reset}}
+    - {name: panes, match: {api: "*"}, limit: 90, per: 2h, then: {block: until-reset}}
+    - {name: sum, match: {api: "*"}, count: {sum: cost}, limit: 90, per: 2h, then: {block: 5m}}
+    - {name: session, match: {api: "*"}, window: session, gap: 1h, limit: 1000, then: {block: until-reset}}
+    - {name: address, key: ip, match: {api: "*"}, limit: 60, per: 1h, window: tumbling, then: {block: until-reset}}
+`
+
+// Events that come late, each by a time of its own up to half an hour, count as if they had come in
+// order: every count is the same, and so is every quota of a fixed window that is in force. So is who ever got
+// a penalty; not when it began: a penalty falls when its last event comes.
+func TestShuffledWithinTheLateness(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	set, err := rules.Compile("orderly.yaml", []byte(orderlyRules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := traffic(seed, 6000)
+	inOrder := New(set)
+	wantLast, want := counted(inOrder, events)
+	moved := 0
+	for round := range uint64(5) {
+		r := rand.New(rand.NewPCG(seed, 10+round))
+		late := slices.Clone(events)
+		for i := range late {
+			late[i].BrokerTime = late[i].Time + event.Micros(r.Int64N(int64(30*event.Minute)))
+		}
+		slices.SortStableFunc(late, func(a, b event.Event) int { return cmp.Compare(a.BrokerTime, b.BrokerTime) })
+		for i := range late {
+			if late[i].ID != events[i].ID {
+				moved++
+			}
+		}
+		last, got := counted(New(set), late)
+		if diff := gocmp.Diff(inAnyOrder(set, want), inAnyOrder(set, got)); diff != "" {
+			t.Errorf("round %d: where keys stand (- in order, + shuffled)\n%s", round, diff)
+		}
+		if diff := gocmp.Diff(penalised(wantLast), penalised(last)); diff != "" {
+			t.Errorf("round %d: who got a penalty (- in order, + shuffled)\n%s", round, diff)
+		}
+	}
+	if moved < len(events) || len(penalised(wantLast)) < 5 {
+		t.Errorf("%d events moved, %d penalties: too few to show anything", moved, len(penalised(wantLast)))
+	}
+}
+
+// inAnyOrder leaves of explanations what the order of events has no part in: the counts and windows, and which
+// quotas of fixed windows are in force until when.
+func inAnyOrder(set *rules.Set, list []rules.Explanation) (out []string) {
+	for i, e := range list {
+		line := fmt.Sprintf("%d %s: %v of %v, %v to %v, below it at %v", i, e.Rule, e.Count, e.Limit, e.From, e.Until, e.FreesAt)
+		if l := limitOf(set, e.Rule); (l.Window.Kind == windows.Tumbling || l.Window.Kind == windows.Calendar) && l.Rule.Then.UntilReset && e.Verdict != nil {
+			line += fmt.Sprintf(", %v until %v", e.Verdict.State, e.Verdict.Until)
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func limitOf(set *rules.Set, name string) *rules.Limit {
+	return set.Limits[slices.IndexFunc(set.Limits, func(l *rules.Limit) bool { return l.Name == name })]
+}
+
+// penalised are the keys on which a penalty of a fixed window fell.
+func penalised(last map[string]verdict.Verdict) (out []string) {
+	for key, v := range last {
+		if v.Rule == "hour-penalty" {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
