@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +32,7 @@ type Program struct {
 	Metrics     net.Listener // nil: none
 	Registry    *prometheus.Registry
 	Log         *slog.Logger
+	Hangup      <-chan os.Signal // SIGHUPs; nil: Run asks for them when it follows a rule file
 }
 
 // Run works until ctx ends.

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/ops"
@@ -25,8 +27,12 @@ with the same options: they share the partitions. See also: tallygate check, tal
 
 // Command is cmd/aggregator: it returns the exit status.
 func Command(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // unasked for it ends a program: while it starts, and a publisher without rules
+	defer signal.Stop(hangup)
 	a, err := parse(args, stdout, stderr, getenv)
 	if err == nil {
+		a.Hangup = hangup
 		err = a.Run(ctx)
 		if a.Redis != nil {
 			err = errors.Join(err, a.Redis.Close())

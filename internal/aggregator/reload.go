@@ -32,9 +32,13 @@ type reloader struct {
 // through a symlink somewhere in its path, as Kubernetes does, is another file. What could not be published,
 // since Kafka is away, is tried again; so is the file at the start, which may have changed since it was read.
 func (r *reloader) run(ctx context.Context) error {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
+	hup := r.Hangup
+	if hup == nil {
+		own := make(chan os.Signal, 1)
+		signal.Notify(own, syscall.SIGHUP)
+		defer signal.Stop(own)
+		hup = own
+	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	var was []os.FileInfo
