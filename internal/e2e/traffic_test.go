@@ -38,6 +38,7 @@ func (g *traffic) next() event.Event {
 		e.Attrs = []event.Attr{
 			{Name: "discounted", Value: event.BoolValue(g.rnd.IntN(2) == 0)},
 			{Name: "campaign", Value: event.StringValue(fmt.Sprintf("c%d", g.rnd.IntN(4)))},
+			{Name: "shop", Value: event.StringValue(fmt.Sprintf("s%d", g.rnd.IntN(200)))},
 		}
 	case 3:
 		e.API = "order.update"
