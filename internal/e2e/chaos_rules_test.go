@@ -41,6 +41,13 @@ const fixedRules = `
       limit: %d
       per: 1h
       then: {block: %ds}
+    - name: shop-campaigns
+      key: [attrs.shop, attrs.campaign]
+      match: {api: order.create}
+      limit: %d
+      per: year
+      window: calendar
+      then: {block: until-reset, apis: [order.create]}
     - name: networks
       key: ip
       match: {api: "*"}
@@ -73,6 +80,12 @@ const briefRules = `
       limit: %d
       per: %ds
       then: {block: 2s}
+    - name: shop-seconds
+      key: [attrs.shop, attrs.campaign]
+      match: {api: order.create}
+      limit: %d
+      per: %ds
+      then: {block: until-reset}
     - name: network-bytes
       key: ip
       match: {api: upload.*}
@@ -155,9 +168,9 @@ func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 	rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	var b strings.Builder
 	if brief {
-		fmt.Fprintf(&b, briefRules, between(2, 5), between(1, 3), between(1, 2), between(1, 3), between(1, 3))
+		fmt.Fprintf(&b, briefRules, between(2, 5), between(1, 3), between(1, 2), between(1, 3), between(1, 2), between(1, 3), between(1, 3))
 	} else {
-		fmt.Fprintf(&b, fixedRules, between(20, 90), between(3, 6), between(3, 8), between(2, 20), perUID*2+between(10, 50))
+		fmt.Fprintf(&b, fixedRules, between(20, 90), between(3, 6), between(3, 8), between(2, 20), between(3, 60), perUID*2+between(10, 50))
 	}
 	for _, draw := range all[:min(between(4, 7), len(all))] {
 		b.WriteString(draw())
