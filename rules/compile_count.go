@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -81,7 +82,7 @@ func (c *compiler) refunds(o *object, r *Rule) {
 	}
 	r.Refunds = c.boolean(n, "refunds")
 	if r.Refunds && r.Count == CountDistinct {
-		c.fail(n, "", "distinct values have no refunds")
+		c.fail(n, "only counts and sums can be taken back: leave `refunds` out", "distinct values have no refunds")
 	}
 }
 
@@ -89,7 +90,11 @@ func (c *compiler) refunds(o *object, r *Rule) {
 func (c *compiler) boolean(n *yaml.Node, what string) bool {
 	s, ok := c.text(n, what)
 	if ok && n.ShortTag() != "!!bool" {
-		c.fail(n, "", "%s is true or false, not %s", what, describe(n))
+		hint := fmt.Sprintf("write %s: true", what)
+		if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
+			hint += ", without quotes"
+		}
+		c.fail(n, hint, "%s is true or false, not %s", what, describe(n))
 		return false
 	}
 	return ok && strings.EqualFold(s, "true")

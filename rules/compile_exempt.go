@@ -72,7 +72,11 @@ func (c *compiler) exemption(n *yaml.Node, r *Rule) (e Exemption, ok bool) {
 		default:
 			value, problem := dimValue(name, p.value)
 			if problem != "" {
-				c.fail(p.value, "", "%s: %s", name, problem)
+				hint := ""
+				if _, err := netip.ParsePrefix(p.value.Value); name == "ip" && err == nil {
+					hint = "an exemption is of one address, or, for a rule with key: ip/64, of one network such as 2001:db8::/64"
+				}
+				c.fail(p.value, hint, "%s: %s", name, problem)
 				ok = false
 			}
 			e.Key = append(e.Key, event.Dim{Name: name, Value: value})

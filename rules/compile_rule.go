@@ -70,7 +70,7 @@ func (c *compiler) compileRule(n *yaml.Node) {
 	r.Name, _ = c.name(o.get("name"), "a rule's name")
 	c.uniqueName(o.get("name"), r.Name)
 	if r.Name == ManualRule {
-		c.fail(o.get("name"), "", "%q is what verdicts by command are called", ManualRule)
+		c.fail(o.get("name"), "give the rule another name", "%q is what verdicts by command are called", ManualRule)
 	}
 	dims := c.defaults.key
 	if n := o.get("key"); n != nil {
@@ -116,7 +116,7 @@ func (c *compiler) uniqueName(n *yaml.Node, name string) {
 		return
 	}
 	if line, twice := c.names[name]; twice {
-		c.fail(n, "", "a rule named %q is already on line %d", name, line)
+		c.fail(n, "give one of them another name: a rule's counters are kept under its name", "a rule named %q is already on line %d", name, line)
 		return
 	}
 	c.names[name] = n.Line
@@ -135,7 +135,7 @@ func (c *compiler) dims(n *yaml.Node) []string {
 				shortened(dim), didYouMean(dim, []string{"uid", "ip", "ip/64"}))
 			return nil
 		case slices.Contains(out, dim):
-			c.fail(item, "", "the dimension %q is given twice", dim)
+			c.fail(item, "leave one of them out", "the dimension %q is given twice", dim)
 			return nil
 		}
 		out = append(out, dim)

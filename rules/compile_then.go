@@ -150,7 +150,7 @@ func (c *compiler) warnSteps(n *yaml.Node) (steps []WarnStep) {
 		switch {
 		case !ok:
 		case slices.ContainsFunc(steps, func(s WarnStep) bool { return s.Share == share }):
-			c.fail(item, "", "%s is given twice", text)
+			c.fail(item, "leave one of them out", "%s is given twice", text)
 		default:
 			steps = append(steps, WarnStep{Text: text, Share: share})
 		}
@@ -170,7 +170,7 @@ func (c *compiler) fuse(o *object, r *Rule) {
 	}
 	share, _, ok := c.percentage(n, "fuse")
 	if ok && r.Then.None {
-		c.fail(n, "", "a rule that blocks nothing needs no fuse")
+		c.fail(n, "leave `fuse` out, or give the rule a `then`", "a rule that blocks nothing needs no fuse")
 	}
 	r.Fuse = share
 }

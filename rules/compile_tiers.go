@@ -29,7 +29,9 @@ func (c *compiler) tiers(o *object, l *Limit) {
 		if !ok {
 			continue
 		}
-		c.required(to, "a tier", "when")
+		if !to.has("when") {
+			c.fail(item, mappings["a tier"], "a tier needs `when`: for which events it is")
+		}
 		var tier Tier
 		if n := to.get("when"); n != nil {
 			tier.when, tier.text, tier.id = c.when(n), n.Value, xxhash.Sum64String(n.Value)>>32|1
@@ -113,12 +115,16 @@ func (c *compiler) percentage(n *yaml.Node, what string) (share event.Decimal, t
 	switch {
 	case !isShare || problem != "":
 		hint := "write it as 80%"
-		if !isShare && problem == "" && d >= event.One {
+		switch {
+		case isShare || problem != "":
+		case d >= event.One:
 			hint = fmt.Sprintf("did you mean %s%%?", text)
+		default:
+			hint = fmt.Sprintf("did you mean %v%%?", d*hundred)
 		}
 		c.fail(n, hint, "%s: %q is not a percentage", what, shortened(text))
 	case d > hundred*event.One:
-		c.fail(n, "", "%s: %s is more than all", what, text)
+		c.fail(n, "it is a share, of at most 100%", "%s: %s is more than all", what, text)
 	case d%hundred != 0:
 		c.fail(n, "", "%s: %s has more than four digits after the point", what, text)
 	default:

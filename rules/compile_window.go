@@ -149,7 +149,11 @@ func (c *compiler) sliding(o *object, l *Limit, w, own windowFields) {
 	switch {
 	case !ok:
 	case resolution > s.Per:
-		c.fail(w.resolution, "", "resolution is at most per, %s", formatDuration(s.Per))
+		c.fail(w.resolution, "leave it out for a sixtieth of per", "resolution is at most per, %s", formatDuration(s.Per))
+	case !s.Exact && s.Per > windows.MaxPanes*resolution:
+		least := (s.Per + windows.MaxPanes*event.Second - 1) / (windows.MaxPanes * event.Second) * event.Second
+		c.fail(w.resolution, fmt.Sprintf("write %s or more, or leave it out for a sixtieth of per", formatDuration(least)),
+			"resolution: %s has more than %d panes of %s", formatDuration(s.Per), windows.MaxPanes, formatDuration(resolution))
 	case !s.Exact:
 		s.Resolution = resolution
 	case own.resolution != nil && l.Limit > 0:

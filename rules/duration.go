@@ -82,9 +82,30 @@ func formatDuration(d event.Micros) string {
 	return b.String()
 }
 
+// inOrder writes a duration whose units are out of order from long to short; "" when that is not all that
+// is wrong with it.
+func inOrder(s string) string {
+	var sum event.Micros
+	for rest := s; rest != ""; {
+		part := rest[:digits(rest)+letters(rest[digits(rest):])]
+		d, err := ParseDuration(part)
+		if part == "" || err != nil || sum > math.MaxInt64-d {
+			return ""
+		}
+		sum, rest = sum+d, rest[len(part):]
+	}
+	if _, err := ParseDuration(s); err == nil {
+		return ""
+	}
+	return formatDuration(sum)
+}
+
 // durationHint guesses what was meant by a duration that does not parse.
 func durationHint(s string) string {
 	s = strings.ToLower(strings.ReplaceAll(s, " ", ""))
+	if sorted := inOrder(s); sorted != "" {
+		return fmt.Sprintf("did you mean %s?", sorted)
+	}
 	number, unit := s[:digits(s)], s[digits(s):]
 	if number == "" {
 		return ""

@@ -46,7 +46,7 @@ func (c *compiler) when(n *yaml.Node) *predicate {
 		c.fail(n, "", "when has %d bytes, and may have %d", len(source), maxWhen)
 		return nil
 	}
-	restrict := &restriction{zone: c.loadZone}
+	restrict := &restriction{zone: c.loadZone, meant: c.zoneMeant}
 	_, err := compileWhen(source, whenTypes, restrict)
 	switch {
 	case restrict.problem != "":
@@ -66,7 +66,7 @@ func (c *compiler) when(n *yaml.Node) *predicate {
 	for _, name := range restrict.attrs {
 		variables[attrVariable(name)] = types.Any
 	}
-	program, err := compileWhen(source, variables, &restriction{zone: c.loadZone, inline: true})
+	program, err := compileWhen(source, variables, &restriction{zone: c.loadZone, meant: c.zoneMeant, inline: true})
 	if err != nil {
 		c.failInside(n, 0, "", "when: "+err.Error())
 		return nil
@@ -96,6 +96,9 @@ func whenMistake(err error) (message string, at int, hint string) {
 	}
 	if strings.Contains(message, "unexpected token Operator(\"=\")") {
 		hint = "equality is =="
+	}
+	if strings.Contains(message, "mismatched types") {
+		hint = "cost is a number; id, uid, ip, api and outcome are text, which stands in quotes; attrs are what the event has"
 	}
 	return message, mistake.From, hint
 }

@@ -12,9 +12,10 @@ import (
 // bytes; it puts in what is known beforehand.
 type restriction struct {
 	zone    func(name string) *time.Location
-	inline  bool     // replace attributes by their variables
-	attrs   []string // the attributes that are named
-	problem string   // the first one
+	meant   func(zone string) string // a guess at one that there is not
+	inline  bool                     // replace attributes by their variables
+	attrs   []string                 // the attributes that are named
+	problem string                   // the first one
 	hint    string
 	at      int // in characters
 }
@@ -112,7 +113,7 @@ func (v *restriction) builtin(node *ast.Node, n *ast.BuiltinNode) {
 		}
 		zone := v.zone(name.Value)
 		if zone == nil {
-			v.refuse(name, fmt.Sprintf("there is no timezone %q", shortened(name.Value)), "")
+			v.refuse(name, fmt.Sprintf("there is no timezone %q%s", shortened(name.Value), v.meant(name.Value)), "")
 			return
 		}
 		ast.Patch(node, &ast.ConstantNode{Value: zone})

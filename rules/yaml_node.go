@@ -29,6 +29,18 @@ func (o *object) get(name string) *yaml.Node { return o.fields[name] }
 // has reports whether the field is there, rightly or wrongly.
 func (o *object) has(name string) bool { return o.fields[name] != nil || o.spoilt[name] || o.merged }
 
+// mappings show how those are written that people write as a list or as text.
+var mappings = map[string]string{
+	"a rule file":  "it begins with `apiVersion: tallygate.dev/v1` and `kind: RuleSet`; rules are a list under spec: rules:",
+	"metadata":     "as in metadata: {name: shop}",
+	"match":        "as in match: {api: search.query}",
+	"then":         "as in then: {block: 5m} or then: {block: until-reset}",
+	"an exemption": "as in {uid: 42, reason: load test}",
+	"a tier":       `as in {when: 'attrs.plan == "pro"', limit: 100}`,
+	"a limit":      "as in {name: burst, limit: 5, per: 1s}",
+	"recent_ids":   "as in recent_ids: {count: 64, for: 10m}",
+}
+
 // pair is one entry of a YAML mapping.
 type pair struct{ key, value *yaml.Node }
 
@@ -36,7 +48,7 @@ type pair struct{ key, value *yaml.Node }
 // have: merge keys, keys that are no text, duplicates.
 func (c *compiler) pairs(n *yaml.Node, what string) ([]pair, bool) {
 	if n.Kind != yaml.MappingNode {
-		c.fail(n, "", "%s is a mapping, not %s", what, describe(n))
+		c.fail(n, mappings[what], "%s is a mapping, not %s", what, describe(n))
 		return nil, false
 	}
 	first := make(map[string]int, len(n.Content)/2)
@@ -74,7 +86,7 @@ func (c *compiler) object(n *yaml.Node, what string, known ...string) (*object, 
 			c.unknownField(o, p.key, known)
 		case isNull(p.value):
 			o.spoilt[name] = true
-			c.fail(p.key, "", "`%s` has no value", name)
+			c.fail(p.key, "write its value behind the colon, or leave the field out", "`%s` has no value", name)
 		default:
 			o.fields[name] = p.value
 		}
@@ -128,7 +140,7 @@ func (c *compiler) oneOrMore(n *yaml.Node, what string) []*yaml.Node {
 		return []*yaml.Node{n}
 	}
 	if len(n.Content) == 0 {
-		c.fail(n, "", "%s is an empty list", what)
+		c.fail(n, "leave the field out, or put something into the list", "%s is an empty list", what)
 	}
 	return c.items(n)
 }
