@@ -36,7 +36,7 @@ func (r *rig) inForce(uid string) map[string]verdict.Verdict {
 
 // Each command does what it says, and returns once its verdict is in the topic.
 func TestCommands(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	everyKafkaShows(t, "a command clears, blocks, resets or exempts, and is in the audit", func(t *testing.T, r *rig) {
 		m := r.start(compile(t, yearly))
 		r.ready(m)
 		do := func(c Command) Commanded {
@@ -221,7 +221,7 @@ func TestBlocked(t *testing.T) {
 
 // A fuse puts its rule into shadow mode, and says so in the audit.
 func TestAFuseBlows(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	everyKafkaShows(t, "fuse: the rule goes to shadow there by itself, says so (log, metric, audit)", func(t *testing.T, r *rig) {
 		m := r.start(compile(t, strings.Replace(yearly, "limit: 5", "limit: 1\n      fuse: 5%", 1)))
 		r.ready(m)
 		var events []*event.Event

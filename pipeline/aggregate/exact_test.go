@@ -318,7 +318,7 @@ const shortLived = `
 `
 
 func TestKeysThatFellSilentLeave(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	everyKafkaShows(t, "sweeps go by the partition's greatest broker time", func(t *testing.T, r *rig) {
 		set := compile(t, shortLived)
 		m := r.start(set)
 		r.ready(m)

@@ -54,6 +54,12 @@ func everyKafka(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Run("kafka", func(t *testing.T) { test(t, newRig(t, servers.Kafka(t))) })
 }
 
+// everyKafkaShows is everyKafka for a test that proves a sentence of the rule language.
+func everyKafkaShows(t *testing.T, sentence string, test func(t *testing.T, r *rig)) {
+	t.Parallel()
+	t.Run(sentence, func(t *testing.T) { everyKafka(t, test) })
+}
+
 // rig is a Kafka, a prefix of the test's own, and the means to look into both.
 type rig struct {
 	t       *testing.T

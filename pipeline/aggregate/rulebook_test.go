@@ -56,7 +56,7 @@ func (m *member) limitOf(t *testing.T, rule string) event.Decimal {
 // A changed file becomes the next version, which every instance runs, at once or within a
 // second; counters that it does not change go on.
 func TestReload(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	everyKafkaShows(t, "a valid file is published as the next version to the rules topic, and all run its latest; what is unchanged keeps its counters", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
 		one := r.start(set, file)
 		r.ready(one)
@@ -92,7 +92,7 @@ func TestReload(t *testing.T) {
 // an event; so does the removal of a rule clear what it had in force. So it is when the rules changed
 // while nobody ran.
 func TestChangedLimitsAreJudgedAtOnce(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	everyKafkaShows(t, "a changed limit is judged against the counters there are by a background pass within 10 s, and clears or lets fall verdicts", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(3, 0))
 		m := r.start(set, file)
 		r.ready(m)
@@ -140,7 +140,7 @@ func TestChangedLimitsAreJudgedAtOnce(t *testing.T) {
 // A file with mistakes, or one that is older than what the group runs, changes nothing and
 // says why. An instance that starts with an older file runs the group's rules.
 func TestReloadThatChangesNothing(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	everyKafkaShows(t, "a set with any error is refused whole, and the old set stays; a file older than the topic's latest is ignored and reported", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 10))
 		one := r.start(set, file)
 		r.ready(one)
@@ -213,7 +213,7 @@ func TestRulesThatDoNotCompileHere(t *testing.T) {
 // A rules topic that was created anew is not taken for an old one: the partitions know by
 // which version they were counted.
 func TestRulesTopicCreatedAnew(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	everyKafkaShows(t, "a partition never opens under a version older than its last checkpoint's", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
 		one := r.start(set, file)
 		r.ready(one)
