@@ -42,7 +42,8 @@ func TestRuleFileIsFollowed(t *testing.T) {
 	}
 	t.Cleanup(servers.Close)
 	mount := t.TempDir()
-	version := func(n int) {
+	version := func(t *testing.T, n int) {
+		t.Helper()
 		folder := filepath.Join(mount, fmt.Sprintf("..v%d", n))
 		if err := os.Mkdir(folder, 0o755); err != nil {
 			t.Fatal(err)
@@ -63,40 +64,54 @@ func TestRuleFileIsFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	version(5)
+	version(t, 5)
 	path := filepath.Join(mount, "rules.yaml")
 	if err := os.Symlink(filepath.Join("..data", "rules.yaml"), path); err != nil {
 		t.Fatal(err)
 	}
 
 	api := running(t, servers.Kafka, path)
-	limitIs := func(want string) {
+	limitIs := func(t *testing.T, want string) {
 		t.Helper()
 		eventually(t, "the limit is "+want, func() bool { return limit(api) == want })
 	}
-	limitIs("5")
-	version(6)
-	limitIs("6")
-
+	limitIs(t, "5")
+	t.Run("a change of the file (also through Kubernetes' symlink)", func(t *testing.T) {
+		version(t, 6)
+		limitIs(t, "6")
+	})
 	if got := post(t, api); got != `200 {"version":2,"changed":false}` {
 		t.Errorf("nothing changed: %s", got)
 	}
 	if err := os.WriteFile(filepath.Join(mount, "..data", "rules.yaml"), []byte("rules: ["), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := post(t, api); !strings.HasPrefix(got, "422 ") || !strings.Contains(got, "rules.yaml:2:1: ") {
-		t.Errorf("a file with mistakes: %s", got)
-	}
-	limitIs("6")
-	version(1)
-	if got := post(t, api); !strings.HasPrefix(got, "409 ") || !strings.Contains(got, "older") {
-		t.Errorf("an older file: %s", got)
-	}
-	version(7)
-	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
-	limitIs("7")
+	t.Run("a set with any error is refused whole, and the old set stays", func(t *testing.T) {
+		if got := post(t, api); !strings.HasPrefix(got, "422 ") || !strings.Contains(got, "rules.yaml:2:1: ") {
+			t.Errorf("a file with mistakes: %s", got)
+		}
+		limitIs(t, "6")
+	})
+	t.Run("a file older than it is ignored and reported", func(t *testing.T) {
+		version(t, 1)
+		if got := post(t, api); !strings.HasPrefix(got, "409 ") || !strings.Contains(got, "older") {
+			t.Errorf("an older file: %s", got)
+		}
+	})
+	t.Run("SIGHUP", func(t *testing.T) {
+		version(t, 7)
+		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		limitIs(t, "7")
+	})
+	t.Run("POST ⁄-⁄reload", func(t *testing.T) {
+		version(t, 8)
+		if got := post(t, api); !strings.HasPrefix(got, "200 ") {
+			t.Errorf("a new file: %s", got)
+		}
+		limitIs(t, "8")
+	})
 }
 
 // A file that the rules name is followed like the rule file itself: here one with exemptions.

@@ -24,6 +24,10 @@ import (
 // What an aggregator made of a topic, a replay of it makes too: the last verdict of every rule
 // and user.
 func TestReplayEqualsLive(t *testing.T) {
+	t.Run("the last verdict of every rule and key is the same live and in replay, and so are the counts", liveAndReplayed)
+}
+
+func liveAndReplayed(t *testing.T) {
 	t.Run("kfake", func(t *testing.T) {
 		s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
 		if err != nil {
@@ -81,13 +85,24 @@ func replayEqualsLive(t *testing.T, brokers []string) {
 	eventually(t, "all is counted", func() bool { return countedLive(agg, counts) })
 
 	live := verdicts(t, brokers, prefix+".verdicts")
-	played := replayed(t, brokers, prefix+".events")
+	played, engine := replayed(t, brokers, prefix+".events")
 	if len(live) < 10 {
 		t.Fatalf("only %d verdicts: the traffic is too thin to show anything", len(live))
 	}
 	same := cmp.Options{cmpopts.IgnoreFields(verdict.Verdict{}, "Seq"), cmpopts.EquateEmpty()}
 	if diff := cmp.Diff(live, played, same); diff != "" {
 		t.Errorf("last verdicts (- live, + replayed)\n%s", diff)
+	}
+	now := event.FromTime(time.Now())
+	for uid := range counts {
+		key := []event.Dim{{Name: "uid", Value: uid}}
+		stands, err := agg.Explain(key, "", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(stands, engine.Explain(key, "", now), same); diff != "" {
+			t.Errorf("where %s stands (- live, + replayed)\n%s", uid, diff)
+		}
 	}
 }
 
@@ -165,8 +180,8 @@ func readAll(t *testing.T, brokers []string, topic string, partition int, do fun
 	}
 }
 
-// replayed is the last verdict of each user's record key by a replay of the topic.
-func replayed(t *testing.T, brokers []string, topic string) map[string]verdict.Verdict {
+// replayed is the last verdict of each user's record key by a replay of the topic, and what counted it.
+func replayed(t *testing.T, brokers []string, topic string) (map[string]verdict.Verdict, *Engine) {
 	t.Helper()
 	src, err := Topic(t.Context(), &ops.Kafka{Brokers: brokers}, topic)
 	if err != nil {
@@ -191,7 +206,7 @@ func replayed(t *testing.T, brokers []string, topic string) map[string]verdict.V
 			last[h.Key+"|"+h.Rule] = h.Verdict
 		}
 	}
-	return last
+	return last, e
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
