@@ -188,16 +188,18 @@ func TestReloadUnderLoad(t *testing.T) {
 	events, reloaded := scaled(100_000), make(chan struct{})
 	g := &traffic{rnd: rand.New(rand.NewPCG(rnd.Uint64(), 2)), uids: scaled(5_000)}
 	emitted := inBackground(func() { r.emitSlowly(g, events, 15*time.Second/time.Duration(events/1000), reloaded, 1, 16, 300) })
+	began := time.Now()
 	for i := range 100 {
 		v.reload()
 		if i%16 == 15 {
 			killed := rnd.IntN(2)
 			v.kill(killed)
-			t.Logf("after reload %d, %s was killed", i+1, v.ps[killed].name)
+			t.Logf("after reload %d, %v after the first, %s was killed", i+1, time.Since(began).Round(time.Millisecond), v.ps[killed].name)
 		}
 	}
 	close(reloaded)
 	emitted()
+	t.Logf("all is emitted %v after the first reload", time.Since(began).Round(time.Millisecond))
 	v.settle()
 	r.caughtUp()
 	versions := r.end(r.names.Rules, 0)
