@@ -94,7 +94,7 @@ func TestAnExemptionEndsByCommand(t *testing.T) {
 func TestTheCallerMayExemptKeysToo(t *testing.T) {
 	set := compiled(t, beforeChange)
 	p := set.NewStepper()
-	p.Exempt = func(r *Rule, key []event.Dim, _ event.Micros) bool { return r.Name == "quota" && key[0].Value == "42" }
+	p.Exempt = func(l *Limit, key []event.Dim, _ event.Micros) bool { return l.Name == "quota" && key[0].Value == "42" }
 	for uid, want := range map[string]int{"42": 0, "43": 1} {
 		_, res := p.Step(nil, nil, Input{Key: []byte("uid=" + uid), At: noon, Hits: []Hit{{Limit: set.Limits[0], Amount: 9 * event.One}}})
 		if len(res.Changes) != want {

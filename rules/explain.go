@@ -33,7 +33,11 @@ type Explanation struct {
 // dimensions, in the set's order; also under those that it has not met. A non-empty api leaves only
 // rules that match or cover it. A block by a command comes first. state is as for Step.
 func (s *Set) Explain(state, key []byte, now event.Micros, api string) []Explanation {
-	p := s.NewStepper()
+	return s.NewStepper().Explain(state, key, now, api)
+}
+
+// Explain is Set.Explain, and knows which keys the Stepper's caller exempts.
+func (p *Stepper) Explain(state, key []byte, now event.Micros, api string) []Explanation {
 	dims, err := event.ParseKey(key)
 	if err != nil {
 		return nil
@@ -47,7 +51,7 @@ func (s *Set) Explain(state, key []byte, now event.Micros, api string) []Explana
 			Latest: k.latest, Counted: event.NoTime, Verdict: &v,
 		})
 	}
-	for _, l := range s.Limits {
+	for _, l := range p.set.Limits {
 		if !l.Rule.Shape.fits(dims) || api != "" && !l.Rule.concerns(api) {
 			continue
 		}

@@ -61,16 +61,6 @@ func (x *keyExtras) appendSection(dst []byte) []byte {
 	return append(dst, body...)
 }
 
-// spares reports whether the key is exempt under a rule.
-func (x *keyExtras) spares(rule string, at event.Micros) bool {
-	for _, e := range x.exempt {
-		if at < e.until && (len(e.rule) == 0 || string(e.rule) == rule) {
-			return true
-		}
-	}
-	return false
-}
-
 // spent is when nothing of it matters any more.
 func (x *keyExtras) spent() event.Micros {
 	at := event.NoTime

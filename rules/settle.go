@@ -130,10 +130,10 @@ func (p *Stepper) spared(l *Limit, key []byte, at event.Micros) bool {
 		return false
 	case l.Rule.spared != nil && l.Rule.spared.spares(p.key(key), at):
 		return true
-	case p.own.spares(l.Rule.Name, at):
+	case Exemptions(p.own.exempt).Spare(l, at):
 		return true
 	}
-	return p.Exempt != nil && p.Exempt(l.Rule, p.key(key), at)
+	return p.Exempt != nil && p.Exempt(l, p.key(key), at)
 }
 
 // reset empties the window that was judged, and forgets what it counted.

@@ -14,7 +14,7 @@ import (
 type Stepper struct {
 	// Exempt, unless it is nil, says which keys are exempt besides those that the set and their own
 	// states say: key's dimensions are sorted, at is its latest time.
-	Exempt func(r *Rule, key []event.Dim, at event.Micros) bool
+	Exempt func(l *Limit, key []event.Dim, at event.Micros) bool
 
 	// Fuses, unless it is nil, puts rules that would block too many keys into shadow mode.
 	Fuses *Fuses
