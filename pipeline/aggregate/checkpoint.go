@@ -35,6 +35,7 @@ type checkpoint struct {
 	Broker    event.Micros           `json:"broker_time_us"`
 	Rules     string                 `json:"rules"` // the rule set's hash
 	RulesAt   int64                  `json:"rules_version,omitempty"`
+	Blown     []string               `json:"blown,omitempty"` // the rules of that version whose fuses have blown
 
 	Generation uint32 `json:"generation,omitempty"`      // how often the input's offsets have started over
 	Start      int64  `json:"changelog_start,omitempty"` // of the changelog: what is gone below it was accepted
@@ -62,6 +63,7 @@ func (p *partition) snapshot() *checkpoint {
 		Broker:    p.broker,
 		Rules:     hex.EncodeToString(p.rules.set.Hash[:]),
 		RulesAt:   p.rules.number,
+		Blown:     p.blownRules(),
 
 		Generation: p.generation,
 		Start:      p.start,

@@ -1,8 +1,10 @@
 package aggregate
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -30,4 +32,28 @@ func (p *partition) blown(r *rules.Rule) error {
 		return fmt.Errorf("audit record: %w", err)
 	}
 	return p.sendAside(p.agg.names.Audit, time.Time{}, []byte(r.Name), line, nil)
+}
+
+// blownRules are the rules whose fuses have blown, for the checkpoint. What a crash loses of it comes back
+// by itself: the states say which keys are blocked, and the next block is one too many again.
+func (p *partition) blownRules() (names []string) {
+	for _, r := range p.rules.set.Rules {
+		if p.stepper.Fuses.Blown(r) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// blowAgain blows the fuses that an owner before has seen blow, if the rules are still the same.
+func (p *partition) blowAgain(c *checkpoint) {
+	if c.RulesAt != p.rules.number || c.Rules != hex.EncodeToString(p.rules.set.Hash[:]) {
+		return
+	}
+	for _, r := range p.rules.set.Rules {
+		if slices.Contains(c.Blown, r.Name) {
+			p.stepper.Fuses.Blow(r)
+			p.log.Warn("the rule's fuse has blown under an owner before: it is in shadow mode here until the rules are loaded again", "rule", r.Name)
+		}
+	}
 }

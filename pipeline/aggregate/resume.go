@@ -35,6 +35,7 @@ func (p *partition) resume(c *checkpoint) error {
 			p.covered[l] = min(p.next[l], c.Next[l])
 		}
 	}
+	p.blowAgain(c)
 	if is := hex.EncodeToString(p.rules.set.Hash[:]); c.Rules != "" && c.Rules != is {
 		p.judgedBy = nil // its keys are judged by the new rules when the partition is open
 		p.log.Info("this partition was last counted by another rule set: what only that one had is dropped, what is new starts empty",

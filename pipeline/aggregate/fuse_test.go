@@ -1,0 +1,45 @@
+package aggregate
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// A fuse that has blown stays so under the next owner, until the rules change.
+func TestABlownFuseStaysBlown(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		set := compile(t, strings.Replace(yearly, "limit: 5", "limit: 1\n      fuse: 5%", 1))
+		m := r.start(set)
+		r.ready(m)
+		var events []*event.Event
+		for _, uid := range uids(400) {
+			events = append(events, hit(uid, "a"))
+		}
+		r.emit(events...)
+		eventually(t, "all fuses have blown", func() bool { return r.blown(m) == rigPartitions })
+		m.end(t)
+		m = r.start(set)
+		r.ready(m)
+		if got := r.blown(m); got != rigPartitions {
+			t.Errorf("under the next owner %d fuses have blown, want %d", got, rigPartitions)
+		}
+		m.end(t)
+		m = r.start(compile(t, strings.Replace(yearly, "limit: 5", "limit: 1\n      fuse: 6%", 1)))
+		r.ready(m)
+		if got := r.blown(m); got != 0 {
+			t.Errorf("by other rules %d fuses have blown, want none", got)
+		}
+	})
+}
+
+// blown counts the partitions with a blown fuse.
+func (r *rig) blown(m *member) (n int) {
+	for _, p := range m.owned() {
+		p.lock()
+		n += len(p.blownRules())
+		p.mu.Unlock()
+	}
+	return n
+}
