@@ -51,14 +51,15 @@ tallygate reset ends what is in force for a key, and makes it count from zero.
   tallygate reset uid=42 --reason "called support"
 ` + afterUsage},
 	"exempt": {name: "exempt", lasts: true, rule: true, usage: `
-tallygate exempt lets a key be counted and not judged for a time, and ends what is in force. --for 0
-ends an exemption.
+tallygate exempt lets a key be counted and not judged for a time, and ends what is in force; with a uid,
+all keys that have these dimensions and maybe others, too. --for 0 ends an exemption.
 
   tallygate exempt uid=42 --for 7d --reason "load test"
 ` + afterUsage},
 	"forget": {name: "forget", usage: `
-tallygate forget ends what is in force for a key, and erases all that it has counted. Keys of several
-dimensions are keys of their own: name each. What the audit topic says stays until it is deleted by age.
+tallygate forget ends what is in force for a key, and erases all that it has counted and its verdicts;
+with a uid, those of all keys that have these dimensions and maybe others. A key without it, such as
+ip=203.0.113.9, is one of its own: name each. Events and the audit stay until Kafka deletes them by age.
 
   tallygate forget uid=42 --reason "deletion request 77"
 ` + afterUsage},
@@ -78,6 +79,7 @@ type commandBody struct {
 type commandDone struct {
 	ID        string            `json:"id"`
 	Partition int32             `json:"partition"`
+	Keys      int               `json:"keys"`
 	Verdicts  []verdict.Verdict `json:"verdicts"`
 }
 
@@ -174,7 +176,11 @@ func flat(q url.Values) map[string]string {
 
 // tell says what came of it.
 func (k *keyCommand) tell(done *commandDone) error {
-	if len(done.Verdicts) == 0 {
+	if k.name == "forget" {
+		if _, err := fmt.Fprintf(k.stdout, "%s erased (command %s)\n", plural(done.Keys, "key"), done.ID); err != nil {
+			return err
+		}
+	} else if len(done.Verdicts) == 0 {
 		_, err := fmt.Fprintf(k.stdout, "done; nothing was in force (command %s)\n", done.ID)
 		return err
 	}

@@ -129,6 +129,8 @@ func fakeAggregator() http.Handler {
 			_, _ = io.WriteString(w, `{"status": 503, "detail": "the key's partition is changing its owner: nothing was done, try again"}`)
 		case c.Command == "block":
 			_, _ = io.WriteString(w, strings.ReplaceAll(`{"id": "ID", "partition": 3, "verdicts": [{"rule": "manual", "key": {"uid": "UID"}, "state": "block", "mode": "enforce", "action": "block", "apis": ["*"], "count": 0, "limit": 0, "since": "2026-11-21T10:00:00Z", "until": "2026-11-21T12:00:00Z", "seq": 7, "cause": {"id": "ID", "partition": 3, "offset": 5}}]}`, "UID", c.Key["uid"]))
+		case c.Command == "forget":
+			_, _ = io.WriteString(w, `{"id": "ID", "partition": 3, "keys": 12, "verdicts": [{"rule": "search", "key": {"uid": "43", "attrs.campaign": "x"}, "state": "clear", "mode": "enforce", "action": "block", "apis": ["search"], "count": 0, "limit": 0, "since": "2026-11-21T10:00:00Z", "until": "2026-11-21T10:00:00Z", "seq": 7, "cause": {"partition": 3, "offset": 5}}]}`)
 		case c.Command == "unblock" && c.Key["uid"] == "42":
 			_, _ = io.WriteString(w, `{"id": "ID", "partition": 3, "verdicts": [{"rule": "search", "key": {"uid": "42"}, "state": "clear", "mode": "enforce", "action": "block", "apis": ["search"], "count": 0, "limit": 0, "since": "2026-11-21T10:00:00Z", "until": "2026-11-21T10:00:00Z", "seq": 7, "cause": {"partition": 3, "offset": 5}}]}`)
 		default:

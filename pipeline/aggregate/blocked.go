@@ -41,8 +41,13 @@ func (a *Aggregator) ServeBlocked(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, fmt.Sprintf("which partition? 0 to %d", found.Partitions-1))
 		return
 	}
+	rule := r.URL.Query().Get("rule")
+	if rule != "" && !a.book.current.Load().set.Names(rule) {
+		problem(w, http.StatusBadRequest, noRule(rule).Error())
+		return
+	}
 	reply := blockedReply{Partitions: found.Partitions, Partition: int32(n)}
-	reply.Keys, err = a.blocked(reply.Partition, r.URL.Query().Get("rule"), now())
+	reply.Keys, err = a.blocked(reply.Partition, rule, now())
 	switch {
 	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
 		a.forward(w, r, reply.Partition, askClient, nil)

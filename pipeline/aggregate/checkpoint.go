@@ -275,6 +275,7 @@ func (p *partition) sweep(ctx context.Context) error {
 	}
 	for _, key := range silent {
 		p.table.Delete(key)
+		p.exempt.forget(key)
 		if err := p.changelog.Append(ctx, fenced.Record{Key: key}, false, nil); err != nil {
 			return err
 		}

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/IBM/sarama"
-
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -32,8 +30,12 @@ type Command struct {
 type Commanded struct {
 	ID        string            `json:"id"`
 	Partition int32             `json:"partition"`
-	Verdicts  []verdict.Verdict `json:"verdicts"` // that it published; those that were cleared, too
+	Keys      int               `json:"keys"`     // that had a state: of forget those that were erased
+	Verdicts  []verdict.Verdict `json:"verdicts"` // that it published, maxToldVerdicts at most; those that were cleared, too
 }
+
+// maxToldVerdicts bounds an answer: a user may have thousands of keys.
+const maxToldVerdicts = 1000
 
 // maxCommandFor is how long a block or an exemption may last: what is in force for longer than the verdict
 // topic keeps its records would be lost with a Redis that is filled anew.
@@ -79,17 +81,26 @@ var ErrCommand = errors.New("aggregate: not a command")
 type commandRecord struct {
 	ID      string       `json:"id"`
 	Command string       `json:"command"`
-	Key     string       `json:"key"` // its text
+	Key     string       `json:"key"`            // its text
+	Keys    []string     `json:"keys,omitempty"` // that it is carried out on, when that is not Key alone
 	Rule    string       `json:"rule,omitempty"`
 	For     event.Micros `json:"for_us,omitempty"`
 	Reason  string       `json:"reason"`
 	By      string       `json:"by"`
 }
 
+// keys are those that the record is carried out on.
+func (c *commandRecord) keys() []string {
+	if len(c.Keys) > 0 {
+		return c.Keys
+	}
+	return []string{c.Key}
+}
+
 // Command carries a command out on a key that this instance owns, and returns when what it did is
 // durable and published. It goes through the loop topic, like what other partitions forward: no crash reorders it
 // with events, or carries it out twice. When it returns an error that is not ErrCommand or
-// ErrNotOwner, the command may still take effect.
+// ErrNotOwner, the command may still take effect, of forget and exempt on some of the keys: it can be given again.
 func (a *Aggregator) Command(ctx context.Context, c Command) (Commanded, error) {
 	if err := c.validate(); err != nil {
 		return Commanded{}, fmt.Errorf("%w: %w", ErrCommand, err)
@@ -99,22 +110,69 @@ func (a *Aggregator) Command(ctx context.Context, c Command) (Commanded, error) 
 	if p == nil || !p.opened.Load() || p.ctx.Err() != nil {
 		return Commanded{}, fmt.Errorf("%w: partition %d", ErrNotOwner, id)
 	}
+	if err := p.knowsRule(c.Rule); err != nil {
+		return Commanded{}, fmt.Errorf("%w: %w", ErrCommand, err)
+	}
 	rec := commandRecord{
 		ID: rand.Text(), Command: c.Name, Key: event.FormatKey(c.Key), Rule: c.Rule,
 		For: event.FromDuration(c.For), Reason: c.Reason, By: c.By,
 	}
-	done := p.commands.await(rec.ID)
+	done := Commanded{ID: rec.ID, Partition: id}
+	if !c.wide() {
+		err := p.carryOut(ctx, &rec, nil, &done)
+		return done, err
+	}
+	found, err := p.keysWith(rec.Key)
+	if err == nil {
+		err = p.carryOut(ctx, &rec, found, &done)
+	}
+	if err != nil {
+		return Commanded{}, err
+	}
+	// What came up between looking and the command's place among the events.
+	later, err := p.keysWith(rec.Key)
+	if later = without(later, found); err == nil && len(later) > 0 {
+		err = p.carryOut(ctx, &rec, later, &done)
+	}
+	return done, err
+}
+
+// knowsRule refuses a name that no rule has: nothing would come of it, and nobody would notice.
+func (p *partition) knowsRule(name string) error {
+	p.lock()
+	defer p.mu.Unlock()
+	if name == "" || p.rules.set.Names(name) {
+		return nil
+	}
+	return noRule(name)
+}
+
+func noRule(name string) error {
+	return fmt.Errorf("no rule, and no limit as rule/limit, is called %q", name)
+}
+
+// carryOut gives a command on keys, nil for its own, and waits until it is done with all of them.
+// Many keys take several records: events are not kept waiting for long.
+func (p *partition) carryOut(ctx context.Context, rec *commandRecord, keys []string, done *Commanded) error {
+	wait := p.commands.await(rec.ID, max(1, len(keys)))
 	defer p.commands.forget(rec.ID)
-	if err := p.sendCommand(&rec); err != nil {
-		return Commanded{}, fmt.Errorf("send the command: %w", err)
+	for part := range commandParts(keys) {
+		one := *rec
+		one.Keys = part
+		if err := p.sendCommand(&one); err != nil {
+			return fmt.Errorf("send the command: %w", err)
+		}
 	}
 	select {
-	case vs := <-done:
-		return Commanded{ID: rec.ID, Partition: id, Verdicts: vs}, nil
+	case so := <-wait:
+		done.Keys += so.keys
+		room := max(0, maxToldVerdicts-len(done.Verdicts))
+		done.Verdicts = append(done.Verdicts, so.verdicts[:min(room, len(so.verdicts))]...)
+		return nil
 	case <-p.ctx.Done():
-		return Commanded{}, fmt.Errorf("partition %d changed its owner: look whether the command took effect", id)
+		return fmt.Errorf("partition %d changed its owner: look whether the command took effect", p.id)
 	case <-ctx.Done():
-		return Commanded{}, fmt.Errorf("the command is not acknowledged yet, and may still take effect: %w", ctx.Err())
+		return fmt.Errorf("the command is not acknowledged yet, and may still take effect: %w", ctx.Err())
 	}
 }
 
@@ -135,17 +193,31 @@ func (p *partition) sendCommand(c *commandRecord) error {
 // commands are those that somebody of this process waits for.
 type commands struct {
 	mu   sync.Mutex
-	wait map[string]chan []verdict.Verdict
+	wait map[string]*commandWait
 }
 
-func (s *commands) await(id string) <-chan []verdict.Verdict {
+// commandWait is a command, until it is done with all of its keys.
+type commandWait struct {
+	left int
+	so   carriedOut
+	ch   chan carriedOut
+}
+
+// carriedOut is what came of it.
+type carriedOut struct {
+	keys     int // that had a state
+	verdicts []verdict.Verdict
+}
+
+func (s *commands) await(id string, keys int) <-chan carriedOut {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.wait == nil {
-		s.wait = map[string]chan []verdict.Verdict{}
+		s.wait = map[string]*commandWait{}
 	}
-	s.wait[id] = make(chan []verdict.Verdict, 1)
-	return s.wait[id]
+	w := &commandWait{left: keys, ch: make(chan carriedOut, 1)}
+	s.wait[id] = w
+	return w.ch
 }
 
 func (s *commands) forget(id string) {
@@ -154,84 +226,20 @@ func (s *commands) forget(id string) {
 	delete(s.wait, id)
 }
 
-func (s *commands) done(id string, vs []verdict.Verdict) {
+// done tells that a command is done with one of its keys.
+func (s *commands) done(id string, had bool, vs []verdict.Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ch := s.wait[id]; ch != nil {
-		ch <- vs
+	w := s.wait[id]
+	if w == nil {
+		return
+	}
+	if had {
+		w.so.keys++
+	}
+	w.so.verdicts = append(w.so.verdicts, vs...)
+	if w.left--; w.left == 0 {
+		w.ch <- w.so
 		delete(s.wait, id)
 	}
-}
-
-// commandRecord carries out a command from the loop topic, once: the key's mark tells. Its time is
-// the broker's.
-func (p *partition) commandRecord(m *sarama.ConsumerMessage) error {
-	if err := p.stepGathered(); err != nil { // events ahead of it come first
-		return err
-	}
-	var c commandRecord
-	if err := json.Unmarshal(m.Value[2:], &c); err != nil {
-		return p.deadLetter(m, nil, fmt.Errorf("a command: %w", err))
-	}
-	kind, ok := commandKinds[c.Command]
-	if !ok {
-		return fmt.Errorf("%w: command %q", errNewerFormat, c.Command)
-	}
-	at := event.FromTime(m.Timestamp)
-	p.broker = max(p.broker, at)
-	if err := p.auditCommand(&c, at); err != nil { // also when it was carried out before: a crash may have lost it
-		return err
-	}
-	key := []byte(c.Key)
-	var b block
-	ref, known := p.table.Get(key)
-	if known {
-		var err error
-		if b, err = decodeBlock(p.table.Block(ref)); err != nil {
-			return err
-		}
-	}
-	place := mark{m.Offset + 1, 0}
-	if b.marks[loopLane].covers(m.Offset, 0) {
-		p.tally.replayed++
-		return nil
-	}
-	next, res := p.stepper.Command(append(p.scratch[:0], blockHeaderSpace[:]...), b.state, key, rules.Command{
-		Kind: kind, Rule: c.Rule, At: at, Until: at + c.For,
-		Cause: verdict.Cause{ID: c.ID, Partition: p.id, Offset: m.Offset},
-	})
-	p.scratch = next
-	b.marks[loopLane], b.spent = place, res.SpentAt
-	raw := putBlockHeader(next, &b)
-	if known {
-		ref = p.table.Replace(ref, key, raw)
-	} else {
-		ref = p.table.Set(key, raw)
-	}
-	return p.writeThroughThen(ref, res.Changes, event.NoTime, func(vs []verdict.Verdict) { p.commands.done(c.ID, vs) })
-}
-
-// commandAudit is a command in the audit topic.
-type commandAudit struct {
-	Type    string       `json:"type"`
-	At      event.Micros `json:"at"`
-	By      string       `json:"by"`
-	Command string       `json:"command"`
-	Key     string       `json:"key"`
-	Rule    string       `json:"rule,omitempty"`
-	Until   string       `json:"until,omitempty"`
-	Reason  string       `json:"reason"`
-	ID      string       `json:"id"`
-}
-
-func (p *partition) auditCommand(c *commandRecord, at event.Micros) error {
-	line := commandAudit{Type: "command", At: at, By: c.By, Command: c.Command, Key: c.Key, Rule: c.Rule, Reason: c.Reason, ID: c.ID}
-	if c.For > 0 {
-		line.Until = (at + c.For).String()
-	}
-	value, err := json.Marshal(line)
-	if err != nil {
-		return fmt.Errorf("audit record: %w", err)
-	}
-	return p.sendAside(p.agg.names.Audit, time.Time{}, []byte(c.Key), value, nil)
 }

@@ -68,7 +68,7 @@ type Published interface {
 type VerdictRecord struct {
 	Offset  int64
 	Key     []byte
-	Value   []byte
+	Value   []byte       // nil: the key was forgotten
 	At      event.Micros // when it was acknowledged
 	Verdict verdict.Verdict
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,27 +33,34 @@ func (a *Aggregator) Explain(key []event.Dim, api string, now event.Micros) ([]r
 	if p == nil || !p.opened.Load() || p.ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: partition %d", ErrNotOwner, id)
 	}
-	var text []byte
-	for _, d := range key {
-		text = event.AppendDim(text, d.Name, d.Value)
-	}
-	state, set, err := p.stateOf(text)
+	text := event.AppendKey(nil, key)
+	state, stepper, err := p.toExplain(text, key)
 	if err != nil {
 		return nil, err
 	}
-	return set.Explain(state, text, now, api), nil
+	return stepper.Explain(state, text, now, api), nil
 }
 
-// stateOf copies a key's state, nil when there is none, and tells by which rules it is counted.
-func (p *partition) stateOf(key []byte) ([]byte, *rules.Set, error) {
+// toExplain copies a key's state, nil when there is none, and what explains it: the rules that it is counted by, and
+// the exemptions that hold for it.
+func (p *partition) toExplain(text []byte, key []event.Dim) ([]byte, *rules.Stepper, error) {
 	p.lock()
 	defer p.mu.Unlock()
-	ref, ok := p.table.Get(key)
+	stepper := p.rules.set.NewStepper()
+	var given []rules.Exemptions
+	p.exempt.about(key, func(x rules.Exemptions) bool {
+		given = append(given, x)
+		return true
+	})
+	stepper.Exempt = func(l *rules.Limit, _ []event.Dim, at event.Micros) bool {
+		return slices.ContainsFunc(given, func(x rules.Exemptions) bool { return x.Spare(l, at) })
+	}
+	ref, ok := p.table.Get(text)
 	if !ok {
-		return nil, p.rules.set, nil
+		return nil, stepper, nil
 	}
 	b, err := decodeBlock(p.table.Block(ref))
-	return append([]byte(nil), b.state...), p.rules.set, err
+	return append([]byte(nil), b.state...), stepper, err
 }
 
 // Owner returns the advertised address of the instance that owns a partition, as the group's

@@ -79,6 +79,7 @@ type partitionState struct {
 	loops     map[int32]*fenced.Writer // by target partition
 	side      sideTicket
 	hot       *hotkeys.Sketch // of keys that get many events
+	exempt    exemptions      // that commands gave
 }
 
 func newPartition(a *Aggregator, id int32, s *session) *partition {

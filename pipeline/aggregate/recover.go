@@ -41,6 +41,7 @@ func (p *partition) takeOver(ctx context.Context) error {
 		return err
 	}
 	p.leftovers, p.end = r.pending, r.next
+	p.useExemptions()
 	if err := p.noteBlocks(); err != nil {
 		return err
 	}
@@ -144,6 +145,7 @@ func (r *recovery) apply(m *sarama.ConsumerMessage) error {
 		return r.applyOwnerRecord(m)
 	case m.Value == nil:
 		r.table.Delete(m.Key)
+		r.exempt.forget(m.Key)
 		delete(r.pending, string(m.Key))
 		return nil
 	}
@@ -163,6 +165,7 @@ func (r *recovery) apply(m *sarama.ConsumerMessage) error {
 		return fmt.Errorf("state of a key: %w", err)
 	}
 	r.table.Load(m.Key, raw)
+	r.exempt.note(m.Key, b.state)
 	if len(pending) > 0 {
 		r.pending[string(m.Key)] = leftover{m.Offset, pending}
 	} else if len(r.pending) > 0 {

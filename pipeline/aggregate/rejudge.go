@@ -41,6 +41,7 @@ func (p *partition) setRules(v *ruleVersion) {
 	p.tally.matches, p.tally.of = make([]uint64, len(v.matches)), v.matches
 	p.rules, p.matcher, p.stepper = v, v.set.NewMatcher(), v.set.NewStepper()
 	p.stepper.Fuses = v.set.NewFuses()
+	p.useExemptions()
 }
 
 // rejudgeAll judges every key by the present rules, in the background, if that was not done.

@@ -305,13 +305,20 @@ func (r *rig) records(topic string, partition int32) []*sarama.ConsumerMessage {
 	return out
 }
 
-// verdicts reads the verdict topic: every verdict, in the order of its partition.
+// verdicts reads the verdict topic: every verdict, in the order of its partition. Of keys that were
+// forgotten there are none.
 func (r *rig) verdicts() []verdict.Verdict {
 	r.t.Helper()
 	var out []verdict.Verdict
 	for p := range int32(rigPartitions) {
-		for _, m := range r.records(r.names.Verdicts, p) {
-			if fenced.IsOwnerRecord(m.Key) {
+		records, gone := r.records(r.names.Verdicts, p), map[string]int64{}
+		for _, m := range records {
+			if len(m.Value) == 0 {
+				gone[string(m.Key)] = m.Offset + 1
+			}
+		}
+		for _, m := range records {
+			if fenced.IsOwnerRecord(m.Key) || gone[string(m.Key)] > m.Offset {
 				continue
 			}
 			v, err := verdict.Parse(m.Value)

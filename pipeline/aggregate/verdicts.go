@@ -108,12 +108,17 @@ func cloneVerdict(v *verdict.Verdict) verdict.Verdict {
 
 // writeThrough writes a key's state with the verdicts that changed, outside any checkpoint.
 func (p *partition) writeThrough(ref state.Ref, changes []verdict.Verdict, broker event.Micros) error {
-	return p.writeThroughThen(ref, changes, broker, nil)
+	return p.writeThroughThen(ref, changes, broker, thenDo{})
 }
 
-// writeThroughThen is writeThrough, and calls then once the state is durable and all its changes
-// are published. It must not block, nor take the partition's lock.
-func (p *partition) writeThroughThen(ref state.Ref, changes []verdict.Verdict, broker event.Micros, then func([]verdict.Verdict)) error {
+// thenDo is what a write-through does behind its verdicts.
+type thenDo struct {
+	erase [][]byte                // record keys that get a tombstone in the verdict topic
+	call  func([]verdict.Verdict) // once all is acknowledged; it must not block, nor take the partition's lock
+}
+
+// writeThroughThen is writeThrough, and more behind it.
+func (p *partition) writeThroughThen(ref state.Ref, changes []verdict.Verdict, broker event.Micros, t thenDo) error {
 	key := string(p.table.Key(ref))
 	vs := make([]*pendingVerdict, len(changes))
 	for i := range changes {
@@ -132,27 +137,36 @@ func (p *partition) writeThroughThen(ref state.Ref, changes []verdict.Verdict, b
 		for _, pv := range vs {
 			p.pending.durable(pv, offset)
 		}
-		if then != nil {
-			p.after(vs, then)
-		}
-		for _, pv := range vs {
+		then := t.after(vs)
+		for i, pv := range vs {
+			if i == len(vs)-1 && len(t.erase) == 0 {
+				pv.then = then
+			}
 			p.die(p.publish(key, pv))
+		}
+		for i, recordKey := range t.erase {
+			if i < len(t.erase)-1 {
+				p.die(p.erase(recordKey, nil))
+			} else {
+				p.die(p.erase(recordKey, then))
+			}
+		}
+		if then != nil && len(vs)+len(t.erase) == 0 {
+			then()
 		}
 	})
 }
 
-// after makes the last of the verdicts to be published call then.
-func (p *partition) after(vs []*pendingVerdict, then func([]verdict.Verdict)) {
+// after is what to call when the last record is acknowledged: they go out over one writer, in order.
+func (t *thenDo) after(vs []*pendingVerdict) func() {
+	if t.call == nil {
+		return nil
+	}
 	all := make([]verdict.Verdict, len(vs))
 	for i, pv := range vs {
 		all[i] = pv.v
 	}
-	if len(vs) == 0 {
-		then(all)
-		return
-	}
-	// They go out over one writer, in order.
-	vs[len(vs)-1].then = func() { then(all) }
+	return func() { t.call(all) }
 }
 
 // publish appends a durable verdict to the verdict topic and to the audit topic.
@@ -167,14 +181,53 @@ func (p *partition) publish(key string, pv *pendingVerdict) error {
 		}
 		p.pending.remove(key, pv)
 		p.agg.metrics.published(p, pv)
-		if pub := p.agg.cfg.Published; pub != nil {
-			pub.Offer(p.id, p.offered, offset+1, VerdictRecord{offset, rec.Key, rec.Value, now(), pv.v})
-		}
-		p.offered = offset + 1
+		p.offer(VerdictRecord{offset, rec.Key, rec.Value, now(), pv.v})
 		if pv.then != nil {
 			pv.then()
 		}
 	}))
+}
+
+// erase appends a tombstone to the verdict topic.
+func (p *partition) erase(recordKey []byte, then func()) error {
+	return p.ended(p.verdicts.Append(p.ctx, fenced.Record{Key: recordKey}, true, func(offset int64, _ time.Time, err error) {
+		if err != nil {
+			return
+		}
+		p.offer(VerdictRecord{Offset: offset, Key: recordKey, At: now()})
+		if then != nil {
+			then()
+		}
+	}))
+}
+
+// forgotten reports whether a command has erased a key, and nothing came since: its block has its marks, and no state.
+func (p *partition) forgotten(key string) bool {
+	ref, known := p.table.Get([]byte(key))
+	if !known {
+		return false
+	}
+	b, err := decodeBlock(p.table.Block(ref))
+	return err == nil && len(b.state) == 0
+}
+
+// eraseBehind erases what is published once more of a forgotten key: that it was cleared.
+func (p *partition) eraseBehind(key string, vs []*pendingVerdict) {
+	changes := make([]verdict.Verdict, len(vs))
+	for i, pv := range vs {
+		changes[i] = pv.v
+	}
+	for _, recordKey := range p.erased([]byte(key), changes) {
+		p.die(p.erase(recordKey, nil))
+	}
+}
+
+// offer hands an acknowledged record to the publisher.
+func (p *partition) offer(r VerdictRecord) {
+	if pub := p.agg.cfg.Published; pub != nil {
+		pub.Offer(p.id, p.offered, r.Offset+1, r)
+	}
+	p.offered = r.Offset + 1
 }
 
 // republish sends what the owner before has left unpublished, before the first event. Of
@@ -204,6 +257,9 @@ func (p *partition) republish() {
 		p.pending.add(key, vs)
 		for _, pv := range vs {
 			p.die(p.publish(key, pv))
+		}
+		if p.forgotten(key) {
+			p.eraseBehind(key, vs)
 		}
 	}
 	if n := len(p.leftovers); n > 0 {

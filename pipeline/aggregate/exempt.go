@@ -1,0 +1,81 @@
+package aggregate
+
+import (
+	"slices"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// exemptions are those that commands gave to keys with a uid. They hold for every key that has the same
+// dimensions, and maybe others, as in a rule file; all of these are in one partition. Where they are kept is the
+// states of the keys that the commands named: this only finds them.
+type exemptions struct {
+	byKey   map[string]rules.Exemptions // by a key's text
+	choices [][]string                  // the choices of dimensions that keys in it have, or had
+}
+
+// note takes over what a key's state says.
+func (x *exemptions) note(key, state []byte) {
+	given := rules.ExemptionsOf(state)
+	if len(given) == 0 {
+		x.forget(key)
+		return
+	}
+	dims, err := event.ParseKey(key)
+	if err != nil || !hasUID(dims) {
+		return
+	}
+	if x.byKey == nil {
+		x.byKey = map[string]rules.Exemptions{}
+	}
+	x.byKey[string(key)] = given
+	var names []string
+	for _, d := range dims {
+		names = append(names, d.Name)
+	}
+	if !slices.ContainsFunc(x.choices, func(c []string) bool { return slices.Equal(c, names) }) {
+		x.choices = append(x.choices, names)
+	}
+}
+
+func (x *exemptions) forget(key []byte) { delete(x.byKey, string(key)) }
+
+// spare reports whether a key, its dimensions sorted, is exempt under a limit at a time.
+func (x *exemptions) spare(l *rules.Limit, key []event.Dim, at event.Micros) (yes bool) {
+	x.about(key, func(given rules.Exemptions) bool {
+		yes = given.Spare(l, at)
+		return !yes
+	})
+	return yes
+}
+
+// about calls f with what was given to keys whose dimensions a key has, until f returns false.
+func (x *exemptions) about(key []event.Dim, f func(rules.Exemptions) bool) {
+	var text []byte
+	for _, names := range x.choices {
+		text = text[:0]
+		for _, d := range key {
+			if slices.Contains(names, d.Name) {
+				text = event.AppendDim(text, d.Name, d.Value)
+			}
+		}
+		if given := x.byKey[string(text)]; len(given) > 0 && !f(given) {
+			return
+		}
+	}
+}
+
+// noteExemptions follows the exemptions in a key's state.
+func (p *partition) noteExemptions(key, state []byte) {
+	p.exempt.note(key, state)
+	p.useExemptions()
+}
+
+// useExemptions has the stepper ask only where there is something to find: to ask costs every judged event.
+func (p *partition) useExemptions() {
+	p.stepper.Exempt = nil
+	if len(p.exempt.byKey) > 0 {
+		p.stepper.Exempt = p.exempt.spare
+	}
+}
