@@ -7,6 +7,14 @@ import (
 	"github.com/tallygate/tallygate/windows"
 )
 
+// CandidateName is what the verdicts of the limit's candidate are called; "" when it has none.
+func (l *Limit) CandidateName() string {
+	if l.Candidate == 0 {
+		return ""
+	}
+	return l.Name + candidateSuffix
+}
+
 // candidateSuffix is what the verdicts of a candidate are called behind the limit's name.
 const candidateSuffix = "/candidate"
 

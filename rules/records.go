@@ -22,8 +22,8 @@ func (s *Set) RecordKeys(key []byte) (out [][]byte) {
 			continue
 		}
 		add(l.Name, verdict.Block)
-		if l.Candidate > 0 {
-			add(l.Name+candidateSuffix, verdict.Block)
+		if name := l.CandidateName(); name != "" {
+			add(name, verdict.Block)
 		}
 		if len(l.Warn) > 0 {
 			add(l.Name, verdict.Warn)

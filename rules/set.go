@@ -111,6 +111,9 @@ type Tier struct {
 	id    uint64 // a hash of the text: what states know the tier by
 }
 
+// When is the tier's predicate, as it was written.
+func (t *Tier) When() string { return t.text }
+
 // WarnStep is a share of a limit at which a notice is given.
 type WarnStep struct {
 	Text  string        // as it was written: 80%

@@ -47,6 +47,7 @@ type Outcome struct {
 	At      event.Micros      // the time it counts at
 	TooOld  bool              // it counts nowhere
 	Hits    []*rules.Limit    // that it counts under, repeats too
+	Tiers   []int             // of each hit: the number of the tier that holds, from 1; 0: none
 	Repeats int               // keys that have counted its id before
 	Late    int               // limits whose window is over
 	Unknown int               // keys that remember no event of the name that it takes back
@@ -73,7 +74,7 @@ func (e *Engine) Keys() int { return e.table.Len() }
 // Apply counts one event; broker is when the broker saw it, NoTime when that is not known.
 // Cause says where it came from.
 func (e *Engine) Apply(ev *event.Event, broker event.Micros, cause verdict.Cause, out *Outcome) {
-	*out = Outcome{Hits: out.Hits[:0], Changes: e.changes[:0], Fell: out.Fell[:0]}
+	*out = Outcome{Hits: out.Hits[:0], Tiers: out.Tiers[:0], Changes: e.changes[:0], Fell: out.Fell[:0]}
 	at, ok := e.Set.EventTime(ev, broker)
 	out.At = at
 	if !ok {
@@ -91,7 +92,7 @@ func (e *Engine) Apply(ev *event.Event, broker event.Micros, cause verdict.Cause
 		next, res := e.stepper.Step(e.scratch[:0], old, rules.Input{Key: w.Key, Hits: w.Hits, At: at, ID: ev.ID, Cause: cause})
 		e.scratch = next
 		for _, h := range w.Hits {
-			out.Hits = append(out.Hits, h.Limit)
+			out.Hits, out.Tiers = append(out.Hits, h.Limit), append(out.Tiers, h.Tier)
 		}
 		out.Late += res.Late
 		if res.Repeat {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -85,7 +84,7 @@ type FileResult struct {
 	File    string
 	Err     error // the file is wrong: nothing of it ran
 	Results []Result
-	Reach   Reach
+	Missed  []Unreached // when all tests of the file ran
 	Took    time.Duration
 }
 
@@ -146,25 +145,11 @@ func (o *options) runFile(path string) FileResult {
 			r.Results = append(r.Results, suite.Run(&f.Tests[i]))
 		}
 	}
-	r.Reach, r.Took = suite.Reach, time.Since(began)
-	if len(r.Results) < len(f.Tests) {
-		r.Reach.Limits = nil // not all ran: nothing can be said
+	r.Took = time.Since(began)
+	if len(r.Results) == len(f.Tests) {
+		r.Missed = suite.Reach.unreached()
 	}
 	return r
-}
-
-// unreached are the limits that no test lets a verdict fall of, and why.
-func (r *FileResult) unreached() (out []string) {
-	for _, name := range r.Reach.Limits {
-		switch {
-		case r.Reach.Fell[name]:
-		case r.Reach.Counted[name]:
-			out = append(out, name+" (counts events, but no verdict of it falls)")
-		default:
-			out = append(out, name+" (counts no event)")
-		}
-	}
-	return out
 }
 
 func (r *FileResult) write(out io.Writer) error {
@@ -182,8 +167,15 @@ func (r *FileResult) write(out io.Writer) error {
 			fmt.Fprintf(&b, "  %s:%d: %s\n", r.File, f.Line, indentNext(f.text()))
 		}
 	}
-	if list := r.unreached(); len(list) > 0 {
-		fmt.Fprintf(&b, "      %s: no test reaches %s\n", r.File, strings.Join(list, ", "))
+	for i, m := range r.Missed {
+		between := ", "
+		if i == 0 {
+			between = fmt.Sprintf("      %s: no test reaches ", r.File)
+		}
+		fmt.Fprintf(&b, "%s%s (%s)", between, m.Name, m.Why)
+	}
+	if len(r.Missed) > 0 {
+		b.WriteByte('\n')
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
@@ -219,7 +211,7 @@ type failureObject struct {
 // unreachedObject follows a file's tests in --json.
 type unreachedObject struct {
 	File      string   `json:"file"`
-	Unreached []string `json:"unreached"` // limits that no test lets a verdict fall of
+	Unreached []string `json:"unreached"` // names of what no test reaches
 }
 
 func (r *FileResult) writeJSON(out io.Writer) error {
@@ -236,9 +228,12 @@ func (r *FileResult) writeJSON(out io.Writer) error {
 			return err
 		}
 	}
-	unreached := slices.DeleteFunc(slices.Clone(r.Reach.Limits), func(name string) bool { return r.Reach.Fell[name] })
-	if len(unreached) == 0 {
+	if len(r.Missed) == 0 {
 		return nil
 	}
-	return enc.Encode(unreachedObject{File: r.File, Unreached: unreached})
+	o := unreachedObject{File: r.File}
+	for _, m := range r.Missed {
+		o.Unreached = append(o.Unreached, m.Name)
+	}
+	return enc.Encode(o)
 }

@@ -30,25 +30,16 @@ type Failure struct {
 	Story     []string // what happened to the keys until then, and where they stand
 }
 
-// Reach is which limits the tests reached: counted under, and let a verdict fall. A notice is one where
-// nothing else can fall.
-type Reach struct {
-	Limits  []string // all there are, in the order of the rule files
-	Counted map[string]bool
-	Fell    map[string]bool
-}
-
 // Suite is the rules of one file of tests, compiled.
 type Suite struct {
 	File  *File
 	Reach Reach
 	sets  []*rules.Set
-	only  map[string]bool // limits that only warn
 }
 
 // NewSuite compiles a file's rules.
 func NewSuite(f *File) (*Suite, error) {
-	s := &Suite{File: f, Reach: Reach{Counted: map[string]bool{}, Fell: map[string]bool{}}, only: map[string]bool{}}
+	s := &Suite{File: f, Reach: newReach()}
 	var errs []error
 	for _, path := range f.RuleFiles {
 		src, err := os.ReadFile(path)
@@ -62,10 +53,7 @@ func NewSuite(f *File) (*Suite, error) {
 			continue
 		}
 		s.sets = append(s.sets, set)
-		for _, l := range set.Limits {
-			s.Reach.Limits = append(s.Reach.Limits, l.Name)
-			s.only[l.Name] = l.Rule.Then.None
-		}
+		s.Reach.add(set)
 	}
 	return s, errors.Join(errs...)
 }
@@ -113,18 +101,10 @@ type play struct {
 }
 
 func (p *play) apply(e *Event) {
-	reach := &p.suite.Reach
 	for _, engine := range p.engines {
 		engine.Apply(&e.Event, e.Broker, verdict.Cause{Offset: int64(e.Line)}, &p.out)
-		for _, l := range p.out.Hits {
-			reach.Counted[l.Name] = true
-		}
-		for i, v := range p.out.Changes {
-			if p.out.Fell[i] && (v.State != verdict.Warn || p.suite.only[v.Rule]) {
-				reach.Fell[v.Rule] = true
-			}
-			p.changes = append(p.changes, v)
-		}
+		p.suite.Reach.note(&p.out)
+		p.changes = append(p.changes, p.out.Changes...)
 	}
 }
 
