@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -125,24 +126,68 @@ func (a *explainAnswer) write(out io.Writer) error {
 	}
 	fmt.Fprintln(w, "RULE\tCOUNT\tLIMIT\tWINDOW\tVERDICT")
 	for _, e := range a.Rules {
-		says := "-"
-		if v := e.Verdict; v != nil {
-			says = fmt.Sprintf("%s until %s, since %s", v.Action, clock(v.Until), clock(v.Since))
-			if v.Cause.ID != "" {
-				says += ", by event " + v.Cause.ID
-			}
-		} else if e.FreesAt != event.NoTime {
-			says = "over until " + clock(e.FreesAt)
-		}
-		if e.Mode == verdict.Shadow {
-			says += " (shadow)"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s to %s\t%s\n", e.Rule, e.Count, e.Limit, clock(e.From), clock(e.Until), says)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s to %s\t%s\n", e.Rule, countText(&e), limitText(&e), clock(e.From), clock(e.Until), standing(&e))
 	}
 	if a.Hot != nil {
 		fmt.Fprintf(w, "\nThis key gets %.1f%% of the events of its partition %d: %.0f a second.\n", 100*a.Hot.Share, a.Partition, a.Hot.EventsPerSecond)
 	}
 	return w.Flush()
+}
+
+func countText(e *rules.Explanation) string {
+	switch {
+	case e.Rule == rules.ManualRule:
+		return "-"
+	case e.Estimated:
+		return "~" + e.Count.String()
+	}
+	return e.Count.String()
+}
+
+// limitText is the limit, and which tier gives it.
+func limitText(e *rules.Explanation) string {
+	text := e.Limit.String()
+	switch {
+	case e.Rule == rules.ManualRule:
+		return "-"
+	case e.Limit == 0:
+		text = "unlimited"
+	}
+	if e.Tier > 0 {
+		text += fmt.Sprintf(" (tier %d)", e.Tier)
+	}
+	return text
+}
+
+// standing says what is in force, what ends it, and since when.
+func standing(e *rules.Explanation) string {
+	var parts []string
+	frees := ""
+	if e.Frees != "" {
+		frees = " (" + e.Frees + ")"
+	}
+	if v := e.Verdict; v != nil {
+		parts = append(parts, fmt.Sprintf("%s until %s%s", v.Action, clock(v.Until), frees), "since "+clock(v.Since))
+		if v.Cause.ID != "" {
+			parts = append(parts, "by event "+cell(v.Cause.ID, 128))
+		}
+		if e.FreesAt != event.NoTime && e.FreesAt > v.Until {
+			parts = append(parts, "over the limit until "+clock(e.FreesAt))
+		}
+	} else if e.FreesAt != event.NoTime {
+		parts = append(parts, "over until "+clock(e.FreesAt)+frees)
+	}
+	if v := e.Candidate; v != nil {
+		parts = append(parts, fmt.Sprintf("its candidate: %s until %s", v.Action, clock(v.Until)))
+	}
+	if e.Exempt {
+		parts = append(parts, "exempt")
+	}
+	text := cmp.Or(strings.Join(parts, ", "), "-")
+	if e.Mode == verdict.Shadow || e.Verdict != nil && e.Verdict.Mode == verdict.Shadow { // the latter alone: a fuse has blown
+		text += " (shadow)"
+	}
+	return text
 }
 
 func clock(m event.Micros) string {

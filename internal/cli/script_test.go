@@ -145,8 +145,11 @@ const hot = `{"partitions": [{"partition": 0, "owner": "a:1", "events_per_second
  "missing": [{"partition": 2, "reason": "it has no owner at the moment"}]}`
 
 const explained = `{"key": {"uid": "42"}, "partition": 3, "hot": {"share": 0.314, "events_per_second": 1570.2}, "rules": [
- {"rule": "search-combined", "count": 101, "limit": 100, "from": "2026-11-21T10:00:00Z", "until": "2026-11-21T10:01:00Z", "frees_at": null, "mode": "enforce", "latest": "2026-11-21T10:00:30Z",
+ {"rule": "search-combined", "count": 101, "limit": 100, "from": "2026-11-21T10:00:00Z", "until": "2026-11-21T10:01:00Z", "frees_at": "2026-11-21T10:06:00Z", "frees": "the penalty's end", "mode": "enforce", "latest": "2026-11-21T10:00:30Z",
   "verdict": {"rule": "search-combined", "key": {"uid": "42"}, "state": "block", "mode": "enforce", "action": "block", "apis": ["search.*"], "count": 101, "limit": 100,
    "since": "2026-11-21T10:00:01.5Z", "until": "2026-11-21T10:05:01.5Z", "seq": 0, "cause": {"id": "01J8Z3K4M5", "partition": 3, "offset": 118}}},
- {"rule": "daily", "count": 3, "limit": 1000, "from": "2026-11-21T00:00:00Z", "until": "2026-11-22T00:00:00Z", "frees_at": null, "mode": "shadow", "latest": "2026-11-21T10:00:30Z", "verdict": null}
+ {"rule": "daily", "count": 3, "limit": 1000, "from": "2026-11-21T00:00:00Z", "until": "2026-11-22T00:00:00Z", "frees_at": null, "mode": "shadow", "latest": "2026-11-21T10:00:30Z", "verdict": null},
+ {"rule": "pages", "count": 1034, "estimated": true, "limit": 0, "tier": 2, "from": "2026-11-21T00:00:00Z", "until": "2026-11-22T00:00:00Z", "frees_at": null, "exempt": true, "mode": "enforce", "latest": "2026-11-21T10:00:30Z", "verdict": null},
+ {"rule": "exports", "count": 12, "limit": 10, "from": "2026-11-21T10:00:00Z", "until": "2026-11-21T11:00:00Z", "frees_at": "2026-11-21T11:00:00Z", "frees": "the window's end", "mode": "enforce", "latest": "2026-11-21T10:00:30Z", "verdict": null,
+  "candidate": {"rule": "exports/candidate", "key": {"uid": "42"}, "state": "block", "mode": "shadow", "action": "block", "apis": ["export"], "count": 9, "limit": 8, "since": "2026-11-21T10:00:00Z", "until": "2026-11-21T11:00:00Z", "seq": 0, "cause": {"partition": 3, "offset": 118}}}
 ]}`
