@@ -27,6 +27,7 @@ type answer struct {
 	Rule       string             `json:"rule,omitempty"`
 	Until      string             `json:"until,omitempty"`
 	RetryAfter int64              `json:"retry_after,omitempty"` // whole seconds, rounded up
+	InDoubt    bool               `json:"in_doubt,omitempty"`    // no verdict denies it, but nobody knows
 	Verdicts   []*verdict.Verdict `json:"verdicts"`              // all in force, shadow ones too
 	Staleness  string             `json:"staleness"`
 }
@@ -37,7 +38,7 @@ func (s *Server) answer(c *query) (answer, error) {
 		return answer{}, err
 	}
 	d := s.CheckDims(c.API, dims)
-	a := answer{Allowed: d.Allowed, Rule: d.Rule(), RetryAfter: d.RetryAfter(),
+	a := answer{Allowed: d.Allowed, Rule: d.Rule(), RetryAfter: d.RetryAfter(), InDoubt: d.Unavailable(),
 		Verdicts: s.cfg.Table.VerdictsAt(d.At, c.API, dims), Staleness: s.cfg.Table.Staleness().Round(time.Millisecond).String()}
 	if a.Verdicts == nil {
 		a.Verdicts = []*verdict.Verdict{}

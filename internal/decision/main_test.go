@@ -32,6 +32,13 @@ func newRig(t *testing.T, change ...func(*decision.Config)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newRigOf(t, table, change...)
+}
+
+// newRigOf is newRig with a table of one's own.
+func newRigOf(t *testing.T, table *enforce.Table, change ...func(*decision.Config)) *rig {
+	t.Helper()
+	var err error
 	r := &rig{t: t, table: table, registry: prometheus.NewRegistry()}
 	cfg := decision.Config{Table: table, Registry: r.registry}
 	for _, c := range change {

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -31,6 +32,9 @@ type Answers struct {
 	// PartitionKey is a secret. If set, the RateLimit fields have a parameter pk that tells a client which of its keys is
 	// over the limit: the first 9 bytes of the HMAC-SHA256 of the key's text, which nobody without the secret can compute or invert.
 	PartitionKey []byte
+	// UnavailableStatus answers those who are denied only because nobody knows: see Decision.Unavailable. 0 is 503; 429 is for proxies
+	// that take a 5xx for a failure of ours, behind which they may let the request through.
+	UnavailableStatus int
 }
 
 // PublicRule is what callers are told of a rule.
@@ -50,8 +54,8 @@ type Problem struct {
 	Detail     string   `json:"detail"`
 	Rule       string   `json:"rule,omitempty"`
 	Action     string   `json:"action,omitempty"`
-	Until      string   `json:"until,omitempty"` // RFC 3339
-	RetryAfter int64    `json:"retry_after"`     // seconds
+	Until      string   `json:"until,omitempty"`       // RFC 3339
+	RetryAfter int64    `json:"retry_after,omitempty"` // seconds; 0 is unknown
 	Policies   []string `json:"violated-policies,omitempty"`
 }
 
@@ -65,15 +69,14 @@ type Asked struct {
 // by other means than an http.ResponseWriter.
 func (a *Answers) Denial(d Decision, asked Asked) (status int, header http.Header, body Problem) {
 	header = http.Header{}
-	seconds := d.RetryAfter()
-	header.Set("Retry-After", strconv.FormatInt(seconds, 10))
 	header.Set("Cache-Control", "no-store")
 	if d.Unavailable() {
-		return http.StatusServiceUnavailable, header, Problem{
-			Type: "about:blank", Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable,
-			Detail: "It is not known at the moment whether this is allowed.", RetryAfter: seconds,
-		}
+		status = cmp.Or(a.UnavailableStatus, http.StatusServiceUnavailable)
+		return status, header, Problem{Type: "about:blank", Title: http.StatusText(status), Status: status,
+			Detail: "It is not known at the moment whether this is allowed."}
 	}
+	seconds := d.RetryAfter()
+	header.Set("Retry-After", strconv.FormatInt(seconds, 10))
 	public := a.public(d.Rule())
 	a.rateLimit(header, public.Name, d, asked)
 	detail, language := public.message(a.Messages, asked.Languages, seconds)
@@ -116,7 +119,7 @@ func (a *Answers) rateLimit(h http.Header, name string, d Decision, asked Asked)
 }
 
 // Write answers a request that d denies: 429, or 503 when d is Unavailable. Retry-After is in whole seconds, rounded
-// up: a client that keeps to it finds the verdict over.
+// up: a client that keeps to it finds the verdict over. With 503 there is none, since nobody knows.
 func (a *Answers) Write(w http.ResponseWriter, r *http.Request, d Decision, key string) {
 	status, header, body := a.Denial(d, Asked{Languages: r.Header.Get("Accept-Language"), Key: key})
 	h := w.Header()

@@ -69,10 +69,22 @@ func TestAnswersCanBeChosen(t *testing.T) {
 }
 
 func TestUnavailableIsNotTheCallersFault(t *testing.T) {
-	w := httptest.NewRecorder()
-	WriteDenied(w, httptest.NewRequest("GET", "/", nil), Decision{At: noon, Until: noon + event.Second, by: &unavailable})
-	if w.Code != 503 || w.Header().Get("Retry-After") != "1" || w.Header().Get("RateLimit") != "" {
-		t.Errorf("status %d, headers %v, want 503, Retry-After 1, no RateLimit", w.Code, w.Header())
+	for status, a := range map[int]*Answers{503: {}, 429: {UnavailableStatus: 429, XRateLimit: true}} {
+		w := httptest.NewRecorder()
+		d := Decision{At: noon, by: &unavailable}
+		a.Write(w, httptest.NewRequest("GET", "/", nil), d, "")
+		var p Problem
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != status || p.Status != status || p.Rule != "" || d.RetryAfter() != 0 {
+			t.Errorf("status %d, retry after %d, %+v, %v, want %d and no more", w.Code, d.RetryAfter(), p, err, status)
+		}
+		for _, name := range []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-RateLimit-Reset"} {
+			if w.Header().Get(name) != "" {
+				t.Errorf("%s: %q, which nobody can know", name, w.Header().Get(name))
+			}
+		}
+		if strings.Contains(w.Body.String(), "retry_after") {
+			t.Errorf("the body tells when: %s", w.Body)
+		}
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // nearly all do, a larger one would be half the time.
 type Decision struct {
 	Allowed bool         // false when a verdict denies; one whose action is log doesn't
-	Until   event.Micros // when the verdict ends that decides
+	Until   event.Micros // when the verdict ends that decides; 0 when none does
 	At      event.Micros // the moment the check was judged at
 	by      *reason      // nil when none decides
 }
@@ -49,9 +49,10 @@ func (d Decision) Limit() event.Decimal {
 	return d.by.limit
 }
 
-// RetryAfter returns in how many whole seconds, rounded up, the verdict ends; 0 when the check was allowed.
+// RetryAfter returns in how many whole seconds, rounded up, the verdict ends; 0 when the check was allowed, and when nobody knows:
+// see Unavailable.
 func (d Decision) RetryAfter() int64 {
-	if d.Allowed {
+	if d.Allowed || d.Unavailable() {
 		return 0
 	}
 	left := d.Until - d.At

@@ -116,8 +116,8 @@ func (d *doubts) closes(api string) bool {
 // unavailable is why a check is denied that nobody can answer.
 var unavailable = reason{action: verdict.ActBlock}
 
-// Unavailable reports whether the check is denied only because the table is in doubt, and closed then: there is no verdict, and it is
-// as well the service's trouble as the caller's. HTTP has 503 for that.
+// Unavailable reports whether the check is denied only because the table is in doubt, and closed then: there is no verdict, it is
+// the service's trouble and not the caller's, and nobody knows until when. HTTP has 503 for that, without Retry-After.
 func (d Decision) Unavailable() bool { return d.by == &unavailable }
 
 // checkUnusual is a check while the table is in doubt, or off.
@@ -140,7 +140,7 @@ func (t *Table) checkUnusual(mode uint32, api string, dims []event.Dim) Decision
 		return d
 	}
 	if t.doubts.closes(api) {
-		return Decision{Until: at + event.Second, At: at, by: &unavailable}
+		return Decision{At: at, by: &unavailable}
 	}
 	for _, l := range t.doubts.local {
 		if until, ok := l.take(at, api, dims); !ok {

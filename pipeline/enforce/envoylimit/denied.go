@@ -9,16 +9,16 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
-// answer is an HTTP answer that goes out in a message: what WriteDenied gives elsewhere.
+// answer is an HTTP answer that goes out in a message: what enforce.Answers gives elsewhere.
 type answer struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-func denied(d enforce.Decision, r *http.Request) *answer {
+func denied(answers *enforce.Answers, d enforce.Decision, r *http.Request) *answer {
 	a := &answer{header: http.Header{}}
-	enforce.WriteDenied(a, r, d)
+	answers.Write(a, r, d, "")
 	return a
 }
 

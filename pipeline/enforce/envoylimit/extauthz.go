@@ -13,6 +13,7 @@ import (
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 
+	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -20,7 +21,8 @@ import (
 // Check implements ext_authz v3. Who asks is in the request's headers as in forward-auth, and the API is made of
 // its method and path unless a header names it. context_extensions, which a route's configuration sets and no
 // client can, win: api, uid, ip, attrs.NAME. Without any address there, it is the one that Envoy takes for the
-// client's.
+// client's. Envoy denies by any status but OK, so who is denied in doubt gets 503 whatever failure_mode_allow says: that is for
+// when nobody answers.
 func (s *Server) Check(_ context.Context, req *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	r := req.GetAttributes().GetRequest().GetHttp()
 	header := headerOf(r)
@@ -47,7 +49,7 @@ func (s *Server) Check(_ context.Context, req *authv3.CheckRequest) (*authv3.Che
 			HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{}},
 		}, nil
 	}
-	a := denied(d, &http.Request{Method: r.GetMethod(), Header: header})
+	a := denied(&enforce.Answers{}, d, &http.Request{Method: r.GetMethod(), Header: header})
 	out := &authv3.DeniedHttpResponse{Status: &typev3.HttpStatus{Code: typev3.StatusCode(a.status)}, Body: a.body.String()}
 	for _, name := range a.names() {
 		out.Headers = append(out.Headers, &corev3.HeaderValueOption{
@@ -55,10 +57,11 @@ func (s *Server) Check(_ context.Context, req *authv3.CheckRequest) (*authv3.Che
 			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 		})
 	}
-	return &authv3.CheckResponse{
-		Status:       &rpcstatus.Status{Code: int32(codes.ResourceExhausted), Message: "over a limit"},
-		HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: out},
-	}, nil
+	status := &rpcstatus.Status{Code: int32(codes.ResourceExhausted), Message: "over a limit"}
+	if d.Unavailable() {
+		status = &rpcstatus.Status{Code: int32(codes.Unavailable), Message: "in doubt"}
+	}
+	return &authv3.CheckResponse{Status: status, HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: out}}, nil
 }
 
 // headerOf is the request's header, in whichever of its two forms Envoy was told to send it.

@@ -27,6 +27,9 @@ const maxDescriptors = 1000
 // a verdict denies. The answer is OVER_LIMIT when one of them is, with the headers and the body of
 // enforce.WriteDenied for the one that ends last. Nothing is counted here: hits_addend and limits that the
 // request names have no effect, events count.
+//
+// What is denied in doubt is OVER_LIMIT too, without any time: the protocol has no other denial. An error would leave the answer to Envoy's
+// failure_mode_deny, which lets through by default, and is about all requests, where closed may be said of a rule.
 func (s *Server) ShouldRateLimit(_ context.Context, req *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
 	if n := len(req.GetDescriptors()); n > maxDescriptors {
 		return nil, status.Errorf(codes.InvalidArgument, "%d descriptors, at most %d in one request", n, maxDescriptors)
@@ -40,12 +43,12 @@ func (s *Server) ShouldRateLimit(_ context.Context, req *rlsv3.RateLimitRequest)
 		api, dims := s.read(descriptor)
 		d := s.decider.CheckDims(api, dims)
 		out.Statuses[i] = descriptorStatus(d)
-		if !d.Allowed && (out.OverallCode == rlsv3.RateLimitResponse_OK || d.Until > worst.Until) {
+		if !d.Allowed && (out.OverallCode == rlsv3.RateLimitResponse_OK || d.Until > worst.Until) { // in doubt it is 0
 			out.OverallCode, worst = rlsv3.RateLimitResponse_OVER_LIMIT, d
 		}
 	}
 	if out.OverallCode == rlsv3.RateLimitResponse_OVER_LIMIT {
-		a := denied(worst, &http.Request{Method: http.MethodGet, Header: http.Header{}})
+		a := denied(&enforce.Answers{UnavailableStatus: http.StatusTooManyRequests}, worst, &http.Request{Method: http.MethodGet, Header: http.Header{}})
 		out.RawBody = a.body.Bytes()
 		for _, name := range a.names() {
 			out.ResponseHeadersToAdd = append(out.ResponseHeadersToAdd, &corev3.HeaderValue{Key: strings.ToLower(name), Value: a.header.Get(name)})
@@ -95,9 +98,9 @@ func descriptorStatus(d enforce.Decision) *rlsv3.RateLimitResponse_DescriptorSta
 	if d.Allowed {
 		return &rlsv3.RateLimitResponse_DescriptorStatus{Code: rlsv3.RateLimitResponse_OK}
 	}
-	out := &rlsv3.RateLimitResponse_DescriptorStatus{
-		Code:               rlsv3.RateLimitResponse_OVER_LIMIT,
-		DurationUntilReset: &durationpb.Duration{Seconds: d.RetryAfter()},
+	out := &rlsv3.RateLimitResponse_DescriptorStatus{Code: rlsv3.RateLimitResponse_OVER_LIMIT}
+	if seconds := d.RetryAfter(); seconds > 0 {
+		out.DurationUntilReset = &durationpb.Duration{Seconds: seconds}
 	}
 	if limit := d.Limit(); limit > 0 { // a block by command has no limit
 		// The unit is unknown here: a verdict doesn't say what its window was.

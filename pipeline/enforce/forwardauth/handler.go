@@ -27,7 +27,7 @@ type Config struct {
 
 // Handler answers a proxy's questions: with AllowStatus, or as enforce.WriteDenied does. A question whose query has
 // denied=403 (or 401) gets that status instead of 429, with the same headers and body: nginx's auth_request
-// takes no other.
+// takes no other. 503, which is when nobody knows, stays what it is: nginx denies by 500 then, and not as if the caller were over a limit.
 type Handler struct {
 	cfg Config
 }
@@ -52,10 +52,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(h.cfg.AllowStatus)
 		return
 	}
-	switch r.URL.RawQuery {
-	case "denied=401":
+	switch {
+	case d.Unavailable():
+	case r.URL.RawQuery == "denied=401":
 		w = &restated{w, http.StatusUnauthorized}
-	case "denied=403":
+	case r.URL.RawQuery == "denied=403":
 		w = &restated{w, http.StatusForbidden}
 	}
 	enforce.WriteDenied(w, r, d)
@@ -63,13 +64,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // ExtAuthz answers Envoy's ext_authz over HTTP, which sends the original request's method and, behind
 // prefix, its path, and which lets through by exactly 200. Serve it without a ServeMux in front: that redirects
-// paths such as //search, and to Envoy a redirect is a denial.
+// paths such as //search, and to Envoy a redirect is a denial. A 5xx is none: failure_mode_allow decides then, as when nobody
+// answers. So who is denied in doubt gets 429 here, without Retry-After.
 func (h *Handler) ExtAuthz(prefix string) http.Handler {
 	prefix = strings.TrimSuffix(prefix, "/")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		api, dims := h.cfg.Headers.ReadFor(r.Header, r.Method, strings.TrimPrefix(r.URL.EscapedPath(), prefix))
 		if d := h.cfg.Decider.CheckDims(api, dims); !d.Allowed {
-			enforce.WriteDenied(w, r, d)
+			answers := enforce.Answers{UnavailableStatus: http.StatusTooManyRequests}
+			answers.Write(w, r, d, "")
 			return
 		}
 		w.WriteHeader(http.StatusOK)

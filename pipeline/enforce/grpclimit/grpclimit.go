@@ -1,5 +1,6 @@
 // Package grpclimit puts a table in front of a gRPC server. A call that a verdict denies ends with RESOURCE_EXHAUSTED, and
-// says in google.rpc.RetryInfo when to come back, and in google.rpc.ErrorInfo by which rule.
+// says in google.rpc.RetryInfo when to come back, and in google.rpc.ErrorInfo by which rule. One that is denied only because
+// the table is in doubt ends with UNAVAILABLE.
 package grpclimit
 
 import (
@@ -7,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/http"
 	"net/netip"
 	"strings"
 	"time"
@@ -123,15 +123,16 @@ func (l *Limiter) dims(ctx context.Context) (dims []event.Dim) {
 // denied is the call's end. Its details are of package google.rpc, as gRPC clients and proxies know them.
 func (l *Limiter) denied(ctx context.Context, d enforce.Decision) error {
 	_, header, body := l.o.Answers.Denial(d, enforce.Asked{Languages: Metadata("accept-language")(ctx)})
+	if d.Unavailable() {
+		return status.Error(codes.Unavailable, body.Detail)
+	}
 	code := codes.ResourceExhausted
-	details := []protoadapt.MessageV1{&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(body.RetryAfter) * time.Second)}}
-	if body.Status == http.StatusServiceUnavailable {
-		code = codes.Unavailable
-	} else {
-		details = append(details, &errdetails.ErrorInfo{
+	details := []protoadapt.MessageV1{
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(body.RetryAfter) * time.Second)},
+		&errdetails.ErrorInfo{
 			Reason: "QUOTA_EXCEEDED", Domain: "tallygate.dev",
 			Metadata: map[string]string{"rule": body.Rule, "action": body.Action, "until": body.Until},
-		})
+		},
 	}
 	if language := header.Get("Content-Language"); language != "" {
 		details = append(details, &errdetails.LocalizedMessage{Locale: language, Message: body.Detail})

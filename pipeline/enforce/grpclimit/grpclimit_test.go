@@ -153,8 +153,8 @@ func TestUnavailableInDoubt(t *testing.T) {
 	}
 	client := serve(t, table, Options{UID: Metadata("user")})
 	_, err = client.Check(as(t.Context(), "7"), &healthpb.HealthCheckRequest{})
-	if status.Code(err) != codes.Unavailable {
-		t.Errorf("%v, want UNAVAILABLE before the first snapshot", err)
+	if s := status.Convert(err); s.Code() != codes.Unavailable || len(s.Details()) > 0 {
+		t.Errorf("%v, %v, want UNAVAILABLE before the first snapshot, and no time at which it is over", err, s.Details())
 	}
 }
 
