@@ -1,6 +1,7 @@
 package proxies
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ type recipe struct {
 	args    func(dir, file string) []string
 	closed  []string // changes to the file, as pairs of old and new
 	down    int      // the status then
+	doubt   int      // the status of what is closed in doubt; 0 is 503
 }
 
 func envoy(file, open, closed string, down int) recipe {
@@ -27,7 +29,7 @@ func envoy(file, open, closed string, down int) recipe {
 }
 
 var recipes = map[string]recipe{
-	"nginx": {program: "nginx", file: "nginx.conf", down: http.StatusInternalServerError,
+	"nginx": {program: "nginx", file: "nginx.conf", down: http.StatusServiceUnavailable,
 		closed: []string{"error_page 500 502 504 = @away;", ""},
 		args:   func(dir, _ string) []string { return []string{"-p", dir, "-c", "main.conf", "-e", "stderr"} }},
 	"haproxy": {program: "haproxy", file: "haproxy.cfg", more: []string{"tallygate.lua"}, down: http.StatusServiceUnavailable,
@@ -36,9 +38,15 @@ var recipes = map[string]recipe{
 	"caddy": {program: "caddy", file: "Caddyfile", down: http.StatusBadGateway,
 		closed: []string{"reverse_proxy @away 127.0.0.1:8000", ""},
 		args:   func(_, file string) []string { return []string{"run", "--config", file, "--adapter", "caddyfile"} }},
-	"envoy-ratelimit":      envoy("envoy-ratelimit.yaml", "failure_mode_deny: false", "failure_mode_deny: true", http.StatusInternalServerError),
+	"envoy-ratelimit":      only429(envoy("envoy-ratelimit.yaml", "failure_mode_deny: false", "failure_mode_deny: true", http.StatusInternalServerError)),
 	"envoy-ext-authz-grpc": envoy("envoy-ext-authz-grpc.yaml", "failure_mode_allow: true", "failure_mode_allow: false", http.StatusServiceUnavailable),
-	"envoy-ext-authz-http": envoy("envoy-ext-authz-http.yaml", "failure_mode_allow: true", "failure_mode_allow: false", http.StatusServiceUnavailable),
+	"envoy-ext-authz-http": only429(envoy("envoy-ext-authz-http.yaml", "failure_mode_allow: true", "failure_mode_allow: false", http.StatusServiceUnavailable)),
+}
+
+// only429 is for those who take a 5xx of the decision server for its failure, or have no other denial than this.
+func only429(c recipe) recipe {
+	c.doubt = http.StatusTooManyRequests
+	return c
 }
 
 // nginxMain is what /etc/nginx/nginx.conf does around conf.d, with everything in a folder of the test's.
@@ -102,6 +110,17 @@ func TestProxies(t *testing.T) {
 				r.eventually("requests are denied while the decision server is away", func() bool {
 					return r.ask(http.MethodGet, "/search", "X-User: 43").status == c.down
 				})
+			})
+			t.Run("in doubt", func(t *testing.T) {
+				r := newDoubtfulRig(t)
+				c.run(r)
+				if a := r.ask(http.MethodGet, "/search", "X-User: 43"); a.status != http.StatusOK {
+					t.Errorf("what isn't closed: %+v", a)
+				}
+				a := r.ask(http.MethodGet, "/orders", "X-User: 43")
+				if a.status != cmp.Or(c.doubt, http.StatusServiceUnavailable) || a.header.Get("Retry-After")+a.header.Get("RateLimit") != "" {
+					t.Errorf("what is closed, behind a proxy that is open: %+v", a)
+				}
 			})
 		})
 	}

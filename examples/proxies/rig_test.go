@@ -21,10 +21,10 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/enforcer"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is for programs that start and stop.
 const patience = time.Minute
 
-// rig is an app, and a decision server whose blocklist denies user 42 GET /search, and one address everything.
+// rig is an app and a decision server.
 type rig struct {
 	t        *testing.T
 	app      *httptest.Server
@@ -44,7 +44,31 @@ type rig struct {
 	proxy    string // the proxy's address
 }
 
+// newRig is one whose blocklist denies user 42 GET /search, and one address everything.
 func newRig(t *testing.T) *rig {
+	t.Helper()
+	rds := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	now := event.FromTime(time.Now())
+	block := func(dim, value, api string) verdict.Verdict {
+		return verdict.Verdict{Rule: "search-combined", Key: []event.Dim{{Name: dim, Value: value}}, Action: verdict.ActBlock, APIs: []string{api},
+			Count: 101 * event.One, Limit: 100 * event.One, Since: now, Until: now + 5*event.Minute}
+	}
+	servers.Blocklist(t, rds, "tallygate", block("uid", "42", "get.search"), block("uid", "7", "post.search"), block("ip", "127.0.0.9", "*"),
+		block("uid", "-", "*")) // what some proxies write for a header that is absent: that must be nobody
+	return decide(t, "/readyz", &enforcer.Program{Redis: rds})
+}
+
+// newDoubtfulRig is one that never learns of a blocklist, and then closes GET /orders.
+func newDoubtfulRig(t *testing.T) *rig {
+	t.Helper()
+	return decide(t, "/healthz", &enforcer.Program{
+		Redis: redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()}),
+		Doubt: enforcer.Doubt{Rules: map[string]enforce.RuleInDoubt{"orders": {Do: enforce.Closed, APIs: []string{"get.orders"}}}},
+	})
+}
+
+// decide starts an app and the decision server, and waits until the server is up by this page.
+func decide(t *testing.T, up string, e *enforcer.Program) *rig {
 	t.Helper()
 	r := &rig{t: t, proxy: freeAddr(t)}
 	r.app = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,15 +81,6 @@ func newRig(t *testing.T) *rig {
 	}))
 	t.Cleanup(r.app.Close)
 
-	rds := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
-	now := event.FromTime(time.Now())
-	block := func(dim, value, api string) verdict.Verdict {
-		return verdict.Verdict{Rule: "search-combined", Key: []event.Dim{{Name: dim, Value: value}}, Action: verdict.ActBlock, APIs: []string{api},
-			Count: 101 * event.One, Limit: 100 * event.One, Since: now, Until: now + 5*event.Minute}
-	}
-	servers.Blocklist(t, rds, "tallygate", block("uid", "42", "get.search"), block("uid", "7", "post.search"), block("ip", "127.0.0.9", "*"),
-		block("uid", "-", "*")) // what some proxies write for a header that is absent: that must be nobody
-
 	listen := func() net.Listener {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -77,8 +92,8 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &enforcer.Program{Config: decision.Config{MaxStaleness: time.Hour}, Redis: rds, Prefix: "tallygate",
-		HTTP: listen(), GRPC: listen(), Registry: ops.NewRegistry("test"), Log: log}
+	e.Config.MaxStaleness, e.Prefix = time.Hour, "tallygate"
+	e.HTTP, e.GRPC, e.Registry, e.Log = listen(), listen(), ops.NewRegistry("test"), log
 	r.http, r.grpc = e.HTTP.Addr().String(), e.GRPC.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -88,11 +103,11 @@ func newRig(t *testing.T) *rig {
 		if err := <-ended; err != nil {
 			t.Errorf("the decision server ends with %v", err)
 		}
-		_ = rds.Close()
+		_ = e.Redis.Close()
 	})
 	t.Cleanup(r.stopOnce)
 	r.eventually("the decision server is ready", func() bool {
-		resp, err := http.Get("http://" + r.http + "/readyz")
+		resp, err := http.Get("http://" + r.http + up)
 		if err != nil {
 			return false
 		}

@@ -17,11 +17,14 @@ core.register_action("tallygate", { "http-req" }, function(txn)
   if answer.status == 204 then
     return
   end
-  if answer.status ~= 429 then
+  local kind = (answer.headers["content-type"] or {})[0]
+  local doubt = answer.status == 503 and kind == "application/problem+json" -- HAProxy's own 503 has another
+  if answer.status ~= 429 and not doubt then
     txn:set_var("txn.tallygate", "away")
     return
   end
-  local reply = txn:reply { status = 429, reason = "Too Many Requests", body = answer.body }
+  local reason = doubt and "Service Unavailable" or "Too Many Requests"
+  local reply = txn:reply { status = answer.status, reason = reason, body = answer.body }
   for _, name in ipairs { "retry-after", "ratelimit", "ratelimit-policy", "content-type", "cache-control" } do
     for _, value in pairs(answer.headers[name] or {}) do
       reply:add_header(name, value)

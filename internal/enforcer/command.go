@@ -10,7 +10,6 @@ import (
 
 	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
 const usage = `
@@ -43,7 +42,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	o.DurationVar(&e.Config.MaxStaleness, "max-staleness", 10*time.Second, "`time` that the blocklist may be behind before /readyz says so")
 	o.DurationVar(&e.DrainDelay, "drain-delay", 0, "`time` for which it goes on answering after SIGTERM, while /readyz and gRPC's health say no, so that load balancers turn away first")
 	o.StringVar(&e.Snapshot, "snapshot", "", "`FILE` that a copy of the table is kept in, to enforce it after a start while Redis is away")
-	o.TextVar(&e.InDoubt, "in-doubt", enforce.LastKnown, "`answer` before the first snapshot, and when it is further behind than --max-staleness: last-known, open or closed")
+	doubt := addDoubt(o, &e.Doubt)
 	o.StringVar(&e.OffFile, "off-file", "", "`FILE` that lets everything through while it exists; so does TALLYGATE_ENFORCE=off")
 	if err := o.ParseOnly(args); err != nil {
 		return nil, err
@@ -58,7 +57,10 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		e.Log = e.Log.With("instance", *instance)
 	}
 	ops.LogRedis(e.Log)
-	if err := l.open(e); err != nil {
+	if err = doubt.build(); err == nil {
+		err = l.open(e)
+	}
+	if err != nil {
 		return nil, errors.Join(err, e.Redis.Close())
 	}
 	e.Registry = ops.NewRegistry("enforcer")

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
 func TestMain(m *testing.M) {
@@ -201,7 +203,10 @@ func TestWrongPassword(t *testing.T) {
 
 func TestWrongConfig(t *testing.T) {
 	for _, args := range [][]string{{"--allow-status", "302"}, {"--max-staleness", "-1s"}, {"--shards", "-2"}, {"--prefix", "a{b"},
-		{"--rls-entries", "user=someone"}, {"--rls-entries", "user"}, {"--max-connections", "0"}, {"--drain-delay", "-1s"}, {"--tls-cert", "none.pem"}} {
+		{"--rls-entries", "user=someone"}, {"--rls-entries", "user"}, {"--max-connections", "0"}, {"--drain-delay", "-1s"}, {"--tls-cert", "none.pem"},
+		{"--in-doubt-rules", "orders=closed"}, {"--in-doubt-rules", "orders=shut order.*"}, {"--in-doubt-rules", "orders=local order.*"}, {"--in-doubt-rules", "orders="},
+		{"--in-doubt-rules", "orders=local 5 order.*"}, {"--in-doubt-rules", "orders=local 5/1m order.* by user"}, {"--in-doubt-rules", "orders=local 5/1m order.* by"},
+		{"--in-doubt-rules", "orders=closed order.* by uid"}, {"--in-doubt", "local"}, {"--instances", "0"}} {
 		var out bytes.Buffer
 		status := Command(t.Context(), append(args, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"), io.Discard, &out, func(string) string { return "" })
 		if status != ops.ExitUsage {
@@ -210,12 +215,49 @@ func TestWrongConfig(t *testing.T) {
 	}
 }
 
+// What holds for single rules in doubt is an option, in a file as well as on the command line.
+func TestInDoubtByRule(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "enforcer.yaml")
+	if err := os.WriteFile(file, []byte(`
+in-doubt: open
+instances: 10
+in-doubt-rules:
+  orders: closed order.* cart.checkout
+  searches: local 100/1m search.*
+  signups: local 3/1h signup by ip/64 attrs.device
+  reports: last-known
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := Doubt{Do: enforce.Open, Instances: 10, Rules: map[string]enforce.RuleInDoubt{
+		"orders":   {Do: enforce.Closed, APIs: []string{"order.*", "cart.checkout"}},
+		"searches": {Do: enforce.Local, APIs: []string{"search.*"}, Limit: 100, Per: time.Minute},
+		"signups":  {Do: enforce.Local, APIs: []string{"signup"}, Key: []string{"ip/64", "attrs.device"}, Limit: 3, Per: time.Hour},
+		"reports":  {Do: enforce.LastKnown, APIs: []string{}},
+	}}
+	for about, args := range map[string][]string{
+		"file": {"--config", file},
+		"flags": {"--in-doubt", "open", "--instances", "10", "--in-doubt-rules",
+			"orders=closed order.* cart.checkout, searches=local 100/1m search.*,signups=local 3/1h signup by ip/64 attrs.device,reports=last-known"},
+	} {
+		e, err := parse(append(args, "--listen", "127.0.0.1:0", "--grpc-listen", "none", "--metrics-listen", "127.0.0.1:0"), io.Discard, io.Discard, func(string) string { return "" })
+		if err != nil {
+			t.Fatalf("%s: %v", about, err)
+		}
+		if !reflect.DeepEqual(e.Doubt, want) {
+			t.Errorf("%s: %+v, want %+v", about, e.Doubt, want)
+		}
+		_, _, _ = e.HTTP.Close(), e.Metrics.Close(), e.Redis.Close()
+	}
+}
+
 // What it answers in doubt, and the file that turns it off, are options.
 func TestInDoubtAndOff(t *testing.T) {
 	server := miniredis.RunT(t) // without a blocklist: there is never a snapshot
 	off := filepath.Join(t.TempDir(), "off")
 	var log bytes.Buffer
-	e, err := parse([]string{"--redis", server.Addr(), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--in-doubt", "closed", "--off-file", off},
+	e, err := parse([]string{"--redis", server.Addr(), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--in-doubt", "closed", "--off-file", off,
+		"--in-doubt-rules", "logins=last-known login"},
 		io.Discard, &log, func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
@@ -224,10 +266,15 @@ func TestInDoubtAndOff(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- e.Run(ctx) }()
 	address := "http://" + e.HTTP.Addr().String() + "/v1/forward-auth"
-	answers := func(status int) {
+	answers := func(api string, status int) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-			resp, err := http.Get(address)
+			req, err := http.NewRequest(http.MethodGet, address, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("X-Tallygate-Api", api)
+			resp, err := http.DefaultClient.Do(req)
 			if err == nil {
 				_ = resp.Body.Close()
 				if resp.StatusCode == status {
@@ -239,11 +286,12 @@ func TestInDoubtAndOff(t *testing.T) {
 			}
 		}
 	}
-	answers(http.StatusServiceUnavailable)
+	answers("search.query", http.StatusServiceUnavailable)
+	answers("login", http.StatusNoContent)
 	if err := os.WriteFile(off, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	answers(http.StatusNoContent)
+	answers("search.query", http.StatusNoContent)
 	http.DefaultClient.CloseIdleConnections()
 	cancel()
 	if err := errors.Join(<-done, e.Redis.Close()); err != nil {

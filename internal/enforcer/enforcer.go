@@ -25,8 +25,8 @@ import (
 // server on it.
 type Program struct {
 	Config   decision.Config // Table is made by Run
-	InDoubt  enforce.InDoubt // before the first snapshot, and behind by more than Config.MaxStaleness
-	OffFile  string          // turns enforcement off while it exists; "": none
+	Doubt    Doubt
+	OffFile  string // turns enforcement off while it exists; "": none
 	Redis    redis.UniversalClient
 	Prefix   string
 	Shards   int
@@ -51,7 +51,8 @@ func (e *Program) Run(ctx context.Context) error {
 		shards = max(shards, 1) + 1 // one is the keeper's
 	}
 	table, err := enforce.NewTable(enforce.Config{
-		Shards: shards, Causes: true, InDoubt: e.InDoubt, MaxStaleness: e.Config.MaxStaleness, OffFile: e.OffFile,
+		Shards: shards, Causes: true, MaxStaleness: e.Config.MaxStaleness, OffFile: e.OffFile,
+		InDoubt: e.Doubt.Do, Rules: e.Doubt.Rules, Instances: e.Doubt.Instances,
 	})
 	if err != nil {
 		return &ops.UsageError{Err: err}

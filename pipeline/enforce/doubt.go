@@ -59,6 +59,10 @@ func (c *Config) validateDoubt() error {
 		if r.Do == Local {
 			locals++
 			wrong(r.Limit < 1 || r.Per < time.Microsecond, "Rules[%q] has Limit %d and Per %v, want both positive", name, r.Limit, r.Per)
+			for _, dim := range r.Key {
+				attr, ok := strings.CutPrefix(dim, "attrs.")
+				wrong(dim != dimUID && dim != dimIP && dim != dimNet && (!ok || attr == ""), "Rules[%q].Key has %q, want uid, ip, ip/64 or attrs.NAME", name, dim)
+			}
 		}
 	}
 	wrong(c.InDoubt == Local && locals == 0, "InDoubt is Local, and no rule in Rules has a local limit")

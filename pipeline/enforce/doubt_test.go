@@ -208,12 +208,12 @@ func TestKillSwitches(t *testing.T) {
 func TestConfigsThatMakeNoSense(t *testing.T) {
 	_, err := NewTable(Config{
 		Shards: -1, InDoubt: 9, MaxStaleness: -1, Instances: -1,
-		Rules: map[string]RuleInDoubt{"a": {Do: Closed}, "b": {Do: Local, APIs: []string{"x"}}},
+		Rules: map[string]RuleInDoubt{"a": {Do: Closed}, "b": {Do: Local, APIs: []string{"x"}, Key: []string{"ip", "user"}}},
 	})
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, part := range []string{"Shards", "InDoubt is 9", "MaxStaleness", "Instances", `Rules["a"].APIs`, `Rules["b"] has Limit 0`} {
+	for _, part := range []string{"Shards", "InDoubt is 9", "MaxStaleness", "Instances", `Rules["a"].APIs`, `Rules["b"] has Limit 0`, `Rules["b"].Key has "user"`} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not in: %v", part, err)
 		}
