@@ -43,6 +43,8 @@ type Server struct {
 	envoy  *envoylimit.Server
 	checks *prometheus.CounterVec
 	allow  prometheus.Counter
+	rules  *prometheus.CounterVec
+	doubt  prometheus.Counter
 }
 
 // New checks cfg.
@@ -55,8 +57,12 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("decision: MaxStaleness is %v, want 0 or more", cfg.MaxStaleness)
 	}
 	s := &Server{cfg: cfg, checks: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tallygate_checks_total", Help: "Checks, by what the answer was: allowed, or the action."}, []string{"result"})}
+		Name: "tallygate_checks_total", Help: "Checks, by what the answer was: allowed, the action, or unavailable."}, []string{"result"})}
 	s.allow = s.checks.WithLabelValues("allowed")
+	s.rules = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tallygate_rule_checks_total", Help: "Checks that a rule's verdict decided, or in doubt its local limit."}, []string{"rule", "action"})
+	s.doubt = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tallygate_checks_in_doubt_total", Help: "Checks that were answered while the table was in doubt."})
 	var err, envoyErr error
 	s.proxy, err = forwardauth.New(forwardauth.Config{Decider: s, Headers: cfg.Headers, AllowStatus: cfg.AllowStatus})
 	s.envoy, envoyErr = envoylimit.New(envoylimit.Config{Decider: s, Headers: cfg.Headers, Entries: cfg.Entries})
@@ -75,7 +81,13 @@ func (s *Server) register(reg prometheus.Registerer) error {
 		return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
 	return errors.Join(
-		reg.Register(s.checks),
+		reg.Register(s.checks), reg.Register(s.rules), reg.Register(s.doubt),
+		gauge("tallygate_enforcement_enabled", "1, or 0 while a kill switch lets everything through.",
+			func() float64 { return number(table.Enabled()) }),
+		gauge("tallygate_in_doubt", "1 before the first snapshot, and while the table is too far behind; else 0.",
+			func() float64 { return number(table.InDoubt()) }),
+		reg.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tallygate_in_doubt_seconds_total", Help: "Time spent in doubt."},
+			func() float64 { return table.DoubtTime().Seconds() })),
 		gauge("tallygate_blocklist_entries", "Verdicts in the table.",
 			func() float64 { return float64(table.Len()) }),
 		gauge("tallygate_blocklist_staleness_seconds", "How far the table is behind the verdict topic.",
@@ -83,16 +95,28 @@ func (s *Server) register(reg prometheus.Registerer) error {
 	)
 }
 
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // CheckDims is the one decision that all protocols give.
 func (s *Server) CheckDims(api string, dims []event.Dim) enforce.Decision {
 	d := s.cfg.Table.CheckDims(api, dims)
+	if s.cfg.Table.InDoubt() {
+		s.doubt.Inc()
+	}
 	switch {
 	case d.Unavailable():
 		s.checks.WithLabelValues("unavailable").Inc()
 	case d.Rule() == "":
 		s.allow.Inc()
 	default:
-		s.checks.WithLabelValues(d.Action().String()).Inc()
+		action := d.Action().String()
+		s.checks.WithLabelValues(action).Inc()
+		s.rules.WithLabelValues(d.Rule(), action).Inc()
 	}
 	return d
 }

@@ -96,7 +96,7 @@ func TestWhatIsAnsweredInDoubt(t *testing.T) {
 				}
 				time.Sleep(30 * time.Millisecond)
 				synctest.Wait()
-				if got := answers(table); got != c.behind || table.InDoubt() != table.doubts.matter() {
+				if got := answers(table); got != c.behind || !table.InDoubt() {
 					t.Errorf("further behind: %s, in doubt %v, want %s", got, table.InDoubt(), c.behind)
 				}
 				table.Heartbeat(0, now())
@@ -104,6 +104,32 @@ func TestWhatIsAnsweredInDoubt(t *testing.T) {
 					t.Errorf("in step again: %s, want %s", got, certain)
 				}
 			})
+		})
+	}
+}
+
+// Doubt is timed whatever it changes: from the start to the first snapshot, and again from when the table is too far behind.
+func TestHowLongItWasInDoubt(t *testing.T) {
+	for _, cfg := range []Config{{}, {InDoubt: Closed}} {
+		synctest.Test(t, func(t *testing.T) {
+			table := running(t, cfg)
+			spent := func(when string, doubtful bool, want time.Duration) {
+				t.Helper()
+				synctest.Wait()
+				if got := table.DoubtTime(); (got-want).Abs() > 100*time.Millisecond || table.InDoubt() != doubtful {
+					t.Errorf("%s: %v in doubt, now: %v; want %v and %v", when, got, table.InDoubt(), want, doubtful)
+				}
+			}
+			time.Sleep(7 * time.Second)
+			spent("before the first snapshot", true, 7*time.Second)
+			table.Replace(0, blockedNow())
+			table.Heartbeat(0, now())
+			spent("in step", false, 7*time.Second)
+			time.Sleep(time.Minute + 3*time.Second)
+			spent("a minute and 3 s behind", true, 10*time.Second)
+			table.Heartbeat(0, now())
+			time.Sleep(30 * time.Second)
+			spent("in step again", false, 10*time.Second)
 		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // offVariable, set to off, turns enforcement off from the start.
@@ -26,8 +28,19 @@ func (t *Table) SetEnabled(on bool) {
 // Enabled reports whether verdicts are enforced, that is, whether none of the switches says off.
 func (t *Table) Enabled() bool { return t.mode.Load()&modeOff == 0 }
 
-// InDoubt reports whether checks are answered as Config.InDoubt and Config.Rules say.
-func (t *Table) InDoubt() bool { return t.mode.Load()&modeDoubt != 0 }
+// InDoubt reports whether the table cannot know, and checks are answered as Config.InDoubt and Config.Rules say.
+func (t *Table) InDoubt() bool { return t.doubtful.Load() != 0 }
+
+// DoubtTime returns for how long altogether the table has been in doubt since NewTable.
+func (t *Table) DoubtTime() time.Duration {
+	t.watching.Lock()
+	defer t.watching.Unlock()
+	spent := t.doubtTime
+	if since := event.Micros(t.doubtful.Load()); since != 0 {
+		spent += max(now()-since, 0)
+	}
+	return spent.Duration()
+}
 
 // watch finds out what is unusual.
 func (t *Table) watch() {
@@ -37,7 +50,15 @@ func (t *Table) watch() {
 	if t.off.Load() || t.offByVariable || t.offByFile.Load() {
 		mode |= modeOff
 	}
-	if t.doubts.matter() && (!t.Ready() || t.Staleness() > t.cfg.MaxStaleness) {
+	doubt, since := !t.Ready() || t.Staleness() > t.cfg.MaxStaleness, event.Micros(t.doubtful.Load())
+	switch {
+	case doubt && since == 0:
+		t.doubtful.Store(int64(now()))
+	case !doubt && since != 0:
+		t.doubtTime += max(now()-since, 0)
+		t.doubtful.Store(0)
+	}
+	if doubt && t.doubts.matter() {
 		mode |= modeDoubt
 	}
 	t.mode.Store(mode)

@@ -74,6 +74,8 @@ type Table struct {
 	offByVariable  bool
 	off, offByFile atomic.Bool
 	watching       sync.Mutex
+	doubtful       atomic.Int64 // since when the table is in doubt; 0: it isn't. Changed under watching
+	doubtTime      event.Micros // spent in doubt before that; under watching
 
 	size, bytes atomic.Int64 // verdicts held, and the memory they take
 	full        atomic.Bool

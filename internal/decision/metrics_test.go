@@ -1,0 +1,58 @@
+package decision_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// Metrics tell that enforcement is off, or in doubt and for how long, and what was answered by which rule. None names a user.
+func TestMetricsOfDoubtAndOff(t *testing.T) {
+	r := doubtful(t)
+	ask := func(uid, api string) { _ = r.check(`{"uid": "` + uid + `", "api": "` + api + `"}`) }
+	wantMetrics := func(when string, want map[string]float64) {
+		t.Helper()
+		got := r.metrics()
+		for name, value := range want {
+			if got[name] != value {
+				t.Errorf("%s: %s is %v, want %v", when, name, got[name], value)
+			}
+		}
+	}
+	ask("42", "search.query")
+	ask("42", "login")
+	wantMetrics("in doubt", map[string]float64{"tallygate_in_doubt": 1, "tallygate_checks_in_doubt_total": 2, "tallygate_enforcement_enabled": 1})
+	r.blocks(block("searches", "uid", "42", only("search.query")))
+	ask("42", "search.query")
+	r.table.SetEnabled(false)
+	ask("42", "search.query")
+	wantMetrics("off", map[string]float64{
+		"tallygate_in_doubt": 0, "tallygate_checks_in_doubt_total": 2, "tallygate_enforcement_enabled": 0,
+		"tallygate_checks_total allowed": 2, "tallygate_checks_total block": 1, "tallygate_checks_total unavailable": 1,
+		"tallygate_rule_checks_total block searches": 1,
+	})
+	for name, value := range r.metrics() {
+		if strings.Contains(name, "42") || name == "tallygate_in_doubt_seconds_total" && value <= 0 {
+			t.Errorf("%s is %v", name, value)
+		}
+	}
+}
+
+// metrics are all that the server tells, by their names and, behind these, the labels' values.
+func (r *rig) metrics() map[string]float64 {
+	r.t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			all[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return all
+}
