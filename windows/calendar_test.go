@@ -167,6 +167,7 @@ func TestCalendarWeeksStartWhereTheySay(t *testing.T) {
 
 // Every window of every place and unit, at both of its ends.
 func TestCalendarEqualsAClockOnTheWall(t *testing.T) {
+	t.Parallel()
 	for _, p := range loadPlaces() {
 		for weekStarts, almanac := range p.almanacs {
 			spec := windows.Spec{Kind: windows.Calendar, Zone: p.zone, WeekStarts: time.Weekday(weekStarts)}

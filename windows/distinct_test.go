@@ -101,6 +101,7 @@ func TestDistinctIsExactUpTo1024(t *testing.T) {
 }
 
 func TestEstimatesAreAsCloseAsTheySay(t *testing.T) {
+	t.Parallel()
 	spec := distinctly(perMinute())
 	spec.Estimate = true
 	if got := manyValues(t, spec, 1024); got != 1024*event.One {

@@ -45,6 +45,7 @@ func TestWhatIsTakenBackIsTakenFromItsOwnWindow(t *testing.T) {
 
 // Of 1,089 clicks 1,024 are taken back: the 65 that are left were never dropped.
 func TestAnExactWindowKnowsWhatIsLeft(t *testing.T) {
+	t.Parallel()
 	c := newCounter(t, refundable(exactly(event.Hour)))
 	start := at("2026-11-21T10:00:00Z")
 	for i := range event.Micros(2000) {
