@@ -62,6 +62,7 @@ var bookSeeds = 60
 // TestBookManySteps compares Step with the book over long random timelines. A failure names its
 // seed: go test -run TestBookManySteps/seed=N.
 func TestBookManySteps(t *testing.T) {
+	t.Parallel()
 	set := compiled(t, bookRules)
 	seen := map[string]bool{}
 	for seed := range bookSeeds {

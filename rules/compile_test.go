@@ -178,6 +178,7 @@ func TestAliasesWork(t *testing.T) {
 
 // Files that are made to hurt are refused, at once.
 func TestHostileFiles(t *testing.T) {
+	t.Parallel()
 	bomb := "    - &r0 {name: a, match: {api: [" + strings.Repeat("x, ", 1000) + "]}}\n"
 	lists := "a: &a [" + strings.Repeat("x,", 100) + "]\n"
 	for c := 'b'; c < 'k'; c++ {

@@ -24,6 +24,7 @@ var modelSeeds = 100
 // TestModelManySteps compares Step with the model over long random timelines. A failure
 // names its seed: go test -run TestModelManySteps/seed=N.
 func TestModelManySteps(t *testing.T) {
+	t.Parallel()
 	const steps = 500
 	set := modelSet(t)
 	for seed := range modelSeeds {

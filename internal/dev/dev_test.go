@@ -138,6 +138,7 @@ func logins(n int, uid string) string {
 
 // The whole story: events in, a verdict on the screen, a request denied, and why.
 func TestDev(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil, "--rules", file(t, "rules.yaml", threeLogins), "--input", file(t, "events.ndjson", logins(5, "42")), "--speed", "0")
 	r.sees(`^Traffic: 5 events of .*events.ndjson, as fast as it goes\.$`)
 	r.sees(`^[0-9:]{8}  block +uid=42 +logins +4 of 3, until [0-9:]{8}$`)
@@ -184,6 +185,7 @@ func TestDev(t *testing.T) {
 
 // An app's own events, and a summary of what happened.
 func TestDevWithoutTraffic(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil, "--input", "none", "--rules", file(t, "rules.yaml", threeLogins))
 	r.sees(`^Traffic: none; emit some of your own\.$`)
 	em, err := emit.New(emit.Config{Brokers: []string{r.sees(`Kafka +(\S+), topic tallygate\.events$`)[1]}})
@@ -203,6 +205,7 @@ func TestDevWithoutTraffic(t *testing.T) {
 
 // Events that come through a pipe count as they come, and what is none is told.
 func TestDevFromStandardInput(t *testing.T) {
+	t.Parallel()
 	in, pipe := io.Pipe()
 	r := start(t, in, "--input", "-", "--rules", file(t, "rules.yaml", threeLogins), "--speed", "0")
 	r.sees(`^Traffic: events from standard input, as fast as it goes\.$`)
@@ -218,6 +221,7 @@ func TestDevFromStandardInput(t *testing.T) {
 
 // Nobody needs to send anything for Ctrl-C to work.
 func TestDevStopsWhileItsInputWaits(t *testing.T) {
+	t.Parallel()
 	in, pipe := io.Pipe()
 	r := start(t, in, "--input", "-")
 	r.sees(`Rules: dev, \d+ of them`)
@@ -230,6 +234,7 @@ func TestDevSample(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes ten seconds")
 	}
+	t.Parallel()
 	r := start(t, nil)
 	began := time.Now()
 	r.sees(`^Traffic: 9999 requests of a public web server in four days, 600 times as fast as they came\.$`)

@@ -16,6 +16,7 @@ import (
 
 // A broker that gives every owner a producer id of its own fences nobody.
 func TestABrokerThatDoesNotFence(t *testing.T) {
+	t.Parallel()
 	k, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)
@@ -51,6 +52,7 @@ func TestAPrincipalThatMayNotUseItsTransactionalIDs(t *testing.T) {
 }
 
 func TestMembersWithOtherRules(t *testing.T) {
+	t.Parallel()
 	if r := judgeRules(map[string][]string{"0123456789": {"a:1", "b:1"}}); r != nil {
 		t.Errorf("members that are alike: %+v", r)
 	}
@@ -68,6 +70,7 @@ func TestAnOldBroker(t *testing.T) {
 }
 
 func TestRulesAgainstTheTopics(t *testing.T) {
+	t.Parallel()
 	s := stack(t)
 	ensure(t, s.Kafka, topics.Config{Prefix: "short", Partitions: 1, VerdictRetention: time.Hour, EventRetention: time.Hour})
 	r := examine(t, Config{Kafka: brokers(s.Kafka...), Prefix: "short", Rules: writeFile(t, goodRules)})
@@ -82,6 +85,7 @@ func TestRulesAgainstTheTopics(t *testing.T) {
 }
 
 func TestTopicsThatAreWrong(t *testing.T) {
+	t.Parallel()
 	k, err := kfake.NewCluster(kfake.NumBrokers(3))
 	if err != nil {
 		t.Fatal(err)

@@ -67,6 +67,7 @@ func TestServersThatHang(t *testing.T) {
 }
 
 func TestJSONIsForPrograms(t *testing.T) {
+	t.Parallel()
 	s := stack(t)
 	status, out, _ := run(t, map[string]string{"TALLYGATE_KAFKA": s.Kafka[0], "TALLYGATE_REDIS": "127.0.0.1:2"}, "--json")
 	var r Report

@@ -258,7 +258,7 @@ func (r *rig) drop(topic string) {
 	})
 }
 
-// A hundred reloads while events flow, a third of them broken, from two instances that see
+// Many reloads while events flow, a third of them broken, from two instances that see
 // their files at different moments: what no version changes is counted exactly.
 func TestReloadUnderLoad(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
@@ -271,7 +271,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		ms[1] = r.start(set, file)
 		r.ready(ms...)
 
-		const rounds, each, users = 40, 500, 50
+		const rounds, each, users, reloads = 20, 500, 50, 40
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for i := range rounds {
@@ -282,13 +282,13 @@ func TestReloadUnderLoad(t *testing.T) {
 				r.emit(events...)
 			}
 		})
-		for i := range 100 {
+		for i := range reloads {
 			f := ruleFile(1000+i, 1+i)
 			if rnd.IntN(3) == 0 {
 				f.Source = append(f.Source[:rnd.IntN(len(f.Source))], "\n- ]"...) // wherever it is cut, it does not compile
 			}
 			_, _ = ms[rnd.IntN(2)].Reload(t.Context(), f) // broken ones change nothing
-			if i == 50 {
+			if i == reloads/2 {
 				ms[0].end(t)
 				ms[0] = r.start(set, file)
 			}
