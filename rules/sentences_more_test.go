@@ -37,7 +37,7 @@ func TestSentencesOnFiles(t *testing.T) {
 		}
 	})
 	t.Run("every error at once (file:line:column, the line, a caret, what was expected, “did you mean”)", func(t *testing.T) {
-		src := head + "  rules:\n    - {name: a, match: {api: x}, limit: two, per: 1h, thn: {block: 5 minutes}}\n"
+		src := head + "  rules:\n    - {name: a, match: {api: x}, limit: two, per: 1h, wrn: [50 %]}\n"
 		_, err := Compile("rules.yaml", []byte(src))
 		mistakes, ok := errors.AsType[Errors](err)
 		if !ok || len(mistakes) != 2 {
@@ -45,9 +45,9 @@ func TestSentencesOnFiles(t *testing.T) {
 		}
 		for _, want := range []string{
 			"rules.yaml:6:41: limit: \"two\" is not a number\n    " +
-				"    - {name: a, match: {api: x}, limit: two, per: 1h, thn: {block: 5 minutes}}\n    " + strings.Repeat(" ", 40) + "^\n" +
+				"    - {name: a, match: {api: x}, limit: two, per: 1h, wrn: [50 %]}\n    " + strings.Repeat(" ", 40) + "^\n" +
 				"    hint: write it as 100, 100k or 1MiB",
-			"rules.yaml:6:55: unknown field \"thn\"; did you mean \"then\"?",
+			"rules.yaml:6:55: unknown field \"wrn\"; did you mean \"warn\"?",
 		} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("it does not say\n%s\nbut\n%v", want, err)

@@ -186,7 +186,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	r.shared(v.ps...)
 
 	events, reloaded := scaled(100_000), make(chan struct{})
-	g := &traffic{rnd: rand.New(rand.NewPCG(rnd.Uint64(), 2)), uids: scaled(5_000)}
+	g := &traffic{rnd: rand.New(rand.NewPCG(rnd.Uint64(), 2)), uids: scaled(1_500)}
 	emitted := inBackground(func() { r.emitSlowly(g, events, 15*time.Second/time.Duration(events/1000), reloaded, 1, 16, 300) })
 	began := time.Now()
 	for i := range 100 {
