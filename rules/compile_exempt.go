@@ -62,7 +62,7 @@ func (c *compiler) exemption(n *yaml.Node, r *Rule) (e Exemption, ok bool) {
 				ok = false
 			}
 			e.Expires = at
-		case !validDim(name):
+		case !event.IsDim(name):
 			c.fail(p.key, "an exemption has dimensions such as uid, reason and expires", "%q is no dimension%s", shortened(name),
 				didYouMean(name, []string{"uid", "ip", "ip/64", "reason", "expires"}))
 			ok = false
@@ -70,16 +70,16 @@ func (c *compiler) exemption(n *yaml.Node, r *Rule) (e Exemption, ok bool) {
 			c.fail(p.key, "the rule counts by "+strings.Join(r.Shape.dims(), ", "), "%s is no dimension of the rule's key", name)
 			ok = false
 		default:
-			value, problem := dimValue(name, p.value)
-			if problem != "" {
+			d, err := dimValue(name, p.value)
+			if err != nil {
 				hint := ""
 				if _, err := netip.ParsePrefix(p.value.Value); name == "ip" && err == nil {
 					hint = "an exemption is of one address, or, for a rule with key: ip/64, of one network such as 2001:db8::/64"
 				}
-				c.fail(p.value, hint, "%s: %s", name, problem)
+				c.fail(p.value, hint, "%v", err)
 				ok = false
 			}
-			e.Key = append(e.Key, event.Dim{Name: name, Value: value})
+			e.Key = append(e.Key, d)
 		}
 	}
 	if ok && (len(e.Key) == 0 || e.Reason == "") {
@@ -91,36 +91,12 @@ func (c *compiler) exemption(n *yaml.Node, r *Rule) (e Exemption, ok bool) {
 }
 
 // dimValue is a dimension's value as keys have it.
-func dimValue(name string, n *yaml.Node) (value, problem string) {
-	value = n.Value
-	switch name {
-	case "ip":
-		ip, err := netip.ParseAddr(value)
-		if err != nil {
-			return "", "it is not an address"
-		}
-		value = ip.Unmap().WithZone("").String()
-	case "ip/64":
-		const bits = 64
-		network, isNetwork := strings.CutSuffix(value, "/64")
-		ip, err := netip.ParseAddr(network)
-		if err != nil {
-			return "", "it is neither an IPv4 address nor a network such as 2001:db8::/64"
-		}
-		if value = ip.Unmap().String(); ip.Unmap().Is6() {
-			prefix, _ := ip.WithZone("").Prefix(bits) // fails only for more bits than an address has
-			value = prefix.String()
-		} else if isNetwork {
-			return "", "an IPv4 address stays whole"
-		}
-	case "uid":
-	default:
+func dimValue(name string, n *yaml.Node) (event.Dim, error) {
+	value := n.Value
+	if strings.HasPrefix(name, "attrs.") {
 		value = valueText(n)
 	}
-	if value == "" {
-		return "", "it is empty"
-	}
-	return value, ""
+	return event.NewDim(name, value)
 }
 
 // exemptFile reads exemptions from another file: a list of them.

@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -130,7 +131,7 @@ func (c *compiler) dims(n *yaml.Node) []string {
 		switch {
 		case !ok:
 			return nil
-		case !validDim(dim):
+		case !event.IsDim(dim):
 			c.fail(item, "dimensions are uid, ip, ip/64 and, for an attribute, attrs.NAME", "%q is no dimension%s",
 				shortened(dim), didYouMean(dim, []string{"uid", "ip", "ip/64"}))
 			return nil
@@ -142,11 +143,6 @@ func (c *compiler) dims(n *yaml.Node) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-func validDim(dim string) bool {
-	name, attr := strings.CutPrefix(dim, "attrs.")
-	return dim == "uid" || dim == "ip" || dim == "ip/64" || attr && name != ""
 }
 
 // shape returns the set's shape of these dimensions.

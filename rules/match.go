@@ -16,6 +16,7 @@ const (
 	SkipAbsent   = "absent"       // the event lacks what is summed or told apart
 	SkipNumber   = "not_a_number" // the attribute that is summed is no number
 	SkipNegative = "negative"     // the attribute that is summed is negative
+	SkipKey      = "key_too_long" // its key's text would be longer than event.MaxKey
 )
 
 // Skip is a rule that did not count an event, for a reason that someone should know of.
@@ -107,6 +108,7 @@ type apiSlot struct {
 type shapeKey struct {
 	event uint64 // the Matcher's, when this was made
 	there bool   // the event has all dimensions
+	long  bool   // it has, and the key is too long
 	text  []byte
 	hits  []Hit
 }
@@ -143,6 +145,9 @@ func (m *Matcher) Match(e *event.Event, at event.Micros) []Work {
 			m.makeKey(key, e, r.Shape)
 		}
 		if !key.there || !entry.apiOnly && !m.holds(r, e, at) {
+			if key.long {
+				m.Skipped = append(m.Skipped, Skip{Rule: r, Reason: SkipKey})
+			}
 			continue
 		}
 		hit := Hit{Amount: entry.unit, Cost: e.Cost}

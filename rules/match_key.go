@@ -9,11 +9,14 @@ import (
 
 // makeKey makes the event's key of a shape, once an event.
 func (m *Matcher) makeKey(k *shapeKey, e *event.Event, shape *KeyShape) {
-	k.event, k.there, k.text = m.event, true, k.text[:0]
+	k.event, k.there, k.long, k.text = m.event, true, false, k.text[:0]
 	for _, dim := range shape.Dims {
 		if k.there = m.appendDim(k, e, dim); !k.there {
-			break
+			return
 		}
+	}
+	if len(k.text) > event.MaxKey {
+		k.there, k.long = false, true
 	}
 }
 
