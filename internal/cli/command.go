@@ -16,6 +16,7 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
 )
 
 // command is one of those that change what holds for a key.
@@ -139,6 +140,9 @@ func (k *keyCommand) run(ctx context.Context, args []string) error {
 	}
 	if k.lasts && k.body.For == "" {
 		return &ops.UsageError{Err: errors.New("for how long? --for TIME, such as 30m, 2h or 7d")}
+	}
+	if _, err := rules.ParseDuration(k.body.For); k.lasts && err != nil {
+		return &ops.UsageError{Err: fmt.Errorf("--for: %w", err)}
 	}
 	if len(args) == 0 && k.name == "unblock" && (k.all || k.body.Rule != "") {
 		return k.unblockMany(ctx)

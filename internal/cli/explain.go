@@ -66,7 +66,7 @@ func Explain(ctx context.Context, args []string, stdout, stderr io.Writer, geten
 	return ops.Exit(stderr, "tallygate explain", a.write(stdout))
 }
 
-// keyQuery takes a key's dimensions. The aggregator knows which there are.
+// keyQuery takes a key's dimensions, and writes them as keys have them.
 func keyQuery(args []string) (url.Values, error) {
 	q := url.Values{}
 	for _, a := range args {
@@ -79,7 +79,11 @@ func keyQuery(args []string) (url.Values, error) {
 		case q.Has(dim):
 			return nil, fmt.Errorf("%s is given twice: one key at a time", dim)
 		}
-		q.Set(dim, value)
+		d, err := event.NewDim(dim, value)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no key: %w", a, err)
+		}
+		q.Set(dim, d.Value)
 	}
 	if len(q) == 0 {
 		return nil, errors.New("which key? For example: tallygate explain uid=42")
@@ -129,7 +133,11 @@ func (a *explainAnswer) write(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s to %s\t%s\n", e.Rule, countText(&e), limitText(&e), clock(e.From), clock(e.Until), standing(&e))
 	}
 	if a.Hot != nil {
-		fmt.Fprintf(w, "\nThis key gets %.1f%% of the events of its partition %d: %.0f a second.\n", 100*a.Hot.Share, a.Partition, a.Hot.EventsPerSecond)
+		digits := 0
+		if a.Hot.EventsPerSecond < 10 {
+			digits = 1
+		}
+		fmt.Fprintf(w, "\nThis key gets %.1f%% of the events of its partition %d: %.*f a second.\n", 100*a.Hot.Share, a.Partition, digits, a.Hot.EventsPerSecond)
 	}
 	return w.Flush()
 }

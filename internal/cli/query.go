@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -34,23 +33,9 @@ func parseKeyFilter(args []string) (keyFilter, error) {
 		return nil, err
 	}
 	for dim := range q {
-		f[dim] = canonical(dim, q.Get(dim))
+		f[dim] = q.Get(dim)
 	}
 	return f, nil
-}
-
-// canonical writes an address as keys have it.
-func canonical(dim, value string) string {
-	if dim == "ip" {
-		if addr, err := netip.ParseAddr(value); err == nil {
-			return addr.Unmap().String()
-		}
-	} else if strings.HasPrefix(dim, "ip/") {
-		if net, err := netip.ParsePrefix(value); err == nil {
-			return net.Masked().String()
-		}
-	}
-	return value
 }
 
 func (f keyFilter) takes(key []event.Dim) bool {

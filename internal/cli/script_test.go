@@ -127,6 +127,8 @@ func fakeAggregator() http.Handler {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = io.WriteString(w, `{"status": 503, "detail": "the key's partition is changing its owner: nothing was done, try again"}`)
+		case c.Key["ip"] != "":
+			_, _ = io.WriteString(w, `{"id": "ID", "partition": 3, "verdicts": [], "asked": "`+c.Key["ip"]+`"}`)
 		case c.Command == "block":
 			_, _ = io.WriteString(w, strings.ReplaceAll(`{"id": "ID", "partition": 3, "verdicts": [{"rule": "manual", "key": {"uid": "UID"}, "state": "block", "mode": "enforce", "action": "block", "apis": ["*"], "count": 0, "limit": 0, "since": "2026-11-21T10:00:00Z", "until": "2026-11-21T12:00:00Z", "seq": 7, "cause": {"id": "ID", "partition": 3, "offset": 5}}]}`, "UID", c.Key["uid"]))
 		case c.Command == "forget":

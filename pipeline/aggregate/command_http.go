@@ -5,13 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -33,13 +32,9 @@ const (
 
 func (r *commandRequest) command() (c Command, err error) {
 	c = Command{Name: r.Command, Rule: r.Rule, Reason: r.Reason, By: r.By}
-	for name, value := range r.Key {
-		if !isDimension(name) || value == "" {
-			return c, errors.New("key: dimensions are uid, ip, ip/64 and attrs.NAME, each with a value")
-		}
-		c.Key = append(c.Key, event.Dim{Name: name, Value: value})
+	if c.Key, err = keyOf(r.Key); err != nil {
+		return c, fmt.Errorf("key: %w", err)
 	}
-	slices.SortFunc(c.Key, func(x, y event.Dim) int { return strings.Compare(x.Name, y.Name) })
 	if r.For != "" {
 		d, err := rules.ParseDuration(r.For)
 		if err != nil {
@@ -81,7 +76,7 @@ func (a *Aggregator) ServeCommand(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, ErrNotOwner):
 		problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: nothing was done, try again")
 	case errors.Is(err, ErrCommand):
-		problem(w, http.StatusBadRequest, err.Error())
+		problem(w, http.StatusBadRequest, strings.TrimPrefix(err.Error(), ErrCommand.Error()+": "))
 	case err != nil:
 		problem(w, http.StatusGatewayTimeout, err.Error())
 	default:

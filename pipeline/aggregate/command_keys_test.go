@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -259,6 +260,19 @@ func TestCommandsOnManyKeysTakeSeveralRecords(t *testing.T) {
 		}
 		if parts != tt.parts || n != tt.keys {
 			t.Errorf("%d keys of %d bytes: %d in %d records, want %d", tt.keys, tt.length, n, parts, tt.parts)
+		}
+	}
+}
+
+// Asked for an address in whatever spelling, the key is that of its events.
+func TestKeysThatAreAskedForAreThoseOfEvents(t *testing.T) {
+	key, api, err := explainQuery(url.Values{"ip": {"::FFFF:192.0.2.1"}, "ip/64": {"2001:DB8::7:1"}, "api": {"search"}})
+	if text := event.FormatKey(key); err != nil || api != "search" || text != "ip=192.0.2.1&ip/64=2001%3Adb8%3A%3A%2F64" {
+		t.Errorf("%s %s %v", text, api, err)
+	}
+	for _, q := range []url.Values{{"ip": {"nowhere"}}, {"attrs.x": {strings.Repeat("é", 11_000)}}, {"uid": {strings.Repeat("u", 257)}}} {
+		if key, _, err := explainQuery(q); err == nil {
+			t.Errorf("%.60s is a key", event.FormatKey(key))
 		}
 	}
 }

@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -61,29 +62,40 @@ func (a *Aggregator) ServeExplain(w http.ResponseWriter, r *http.Request) {
 
 // explainQuery takes the dimensions of a key, sorted, and the api from a query.
 func explainQuery(q url.Values) (key []event.Dim, api string, err error) {
+	named := map[string]string{}
 	for name, values := range q {
 		if name == "api" {
 			api = values[0]
 			continue
 		}
-		if !isDimension(name) {
+		if !event.IsDim(name) {
 			return nil, "", errors.New("unknown parameter " + name + ": dimensions are uid, ip, ip/64 and attrs.NAME, and there is api")
 		}
 		if len(values) != 1 || values[0] == "" {
 			return nil, "", errors.New("dimension " + name + " needs one value")
 		}
-		key = append(key, event.Dim{Name: name, Value: values[0]})
+		named[name] = values[0]
 	}
-	if len(key) == 0 {
+	if len(named) == 0 {
 		return nil, "", errors.New("which key? For example: /v1/explain?uid=42")
 	}
-	slices.SortFunc(key, func(x, y event.Dim) int { return strings.Compare(x.Name, y.Name) })
-	return key, api, nil
+	key, err = keyOf(named)
+	return key, api, err
 }
 
-func isDimension(name string) bool {
-	attr, ok := strings.CutPrefix(name, "attrs.")
-	return name == "uid" || name == "ip" || name == "ip/64" || ok && attr != ""
+// keyOf is the key that events with these dimensions count under, sorted by name.
+func keyOf(named map[string]string) (key []event.Dim, err error) {
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		d, err := event.NewDim(name, named[name])
+		if err != nil {
+			return nil, err
+		}
+		key = append(key, d)
+	}
+	if n := len(event.AppendKey(nil, key)); n > event.MaxKey {
+		return nil, fmt.Errorf("no key is that long: its text would have %d bytes, at most %d", n, event.MaxKey)
+	}
+	return key, nil
 }
 
 // Other instances are asked by these: questions are answered from memory, commands wait for Kafka.
