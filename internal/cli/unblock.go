@@ -43,9 +43,8 @@ func (k *keyCommand) unblockMany(ctx context.Context) error {
 	}
 	if !k.yes {
 		fmt.Fprint(k.stderr, "unblock them? (yes/no) ")
-		answer, _ := bufio.NewReader(k.stdin).ReadString('\n')
-		if strings.TrimSpace(answer) != "yes" { // no answer, too
-			return errors.New("nothing was done: answer yes, or give --yes")
+		if err := k.confirmed(ctx); err != nil {
+			return err
 		}
 	}
 	var done atomic.Int64
@@ -69,6 +68,25 @@ func (k *keyCommand) unblockMany(ctx context.Context) error {
 		err = errors.Join(err, told)
 	}
 	return err
+}
+
+// confirmed waits for a yes. A read from a terminal cannot be broken off: on Ctrl-C it is left to the process' end.
+func (k *keyCommand) confirmed(ctx context.Context) error {
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(k.stdin).ReadString('\n') // no answer is none
+		answer <- line
+	}()
+	select {
+	case line := <-answer:
+		if strings.TrimSpace(line) == "yes" {
+			return nil
+		}
+		return errors.New("nothing was done: answer yes, or give --yes")
+	case <-ctx.Done():
+		fmt.Fprintln(k.stderr)
+		return errors.New("nothing was done: interrupted")
+	}
 }
 
 // blockedKeys asks for the keys of every partition.
