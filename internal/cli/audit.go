@@ -60,12 +60,13 @@ type entry struct {
 	Command, Rule, Reason string
 	Key                   []event.Dim
 	Until                 event.Micros
+	Keys                  int // that it was carried out on, when that is not Key alone
 }
 
 // parseEntry is strict with a verdict only: what other types have in these fields may be
 // anything, and is shown all the same.
 func parseEntry(data []byte) (*entry, error) {
-	var w struct{ Type, At, By, Verdict, Command, Rule, Reason, Key, Until json.RawMessage }
+	var w struct{ Type, At, By, Verdict, Command, Rule, Reason, Key, Until, Keys json.RawMessage }
 	if err := json.Unmarshal(data, &w); err != nil {
 		return nil, fmt.Errorf("parse the entry: %w", err)
 	}
@@ -73,7 +74,7 @@ func parseEntry(data []byte) (*entry, error) {
 	for _, f := range []struct {
 		from json.RawMessage
 		to   any
-	}{{w.Type, &e.Type}, {w.At, &e.At}, {w.By, &e.By}, {w.Command, &e.Command}, {w.Rule, &e.Rule}, {w.Reason, &e.Reason}, {w.Until, &e.Until}} {
+	}{{w.Type, &e.Type}, {w.At, &e.At}, {w.By, &e.By}, {w.Command, &e.Command}, {w.Rule, &e.Rule}, {w.Reason, &e.Reason}, {w.Until, &e.Until}, {w.Keys, &e.Keys}} {
 		if len(f.from) > 0 {
 			_ = json.Unmarshal(f.from, f.to) // else it stays as it is
 		}
@@ -231,8 +232,14 @@ func (e *entry) describe(raw []byte) (what, key, rule, why string) {
 		return verdictText(v), key, rule, fmt.Sprintf("%s of %s, by event %s", v.Count, v.Limit, causeText(v))
 	case "command":
 		what = cell(e.Command, 64)
-		if e.Until != event.NoTime {
+		switch {
+		case e.Until != event.NoTime:
 			what += " until " + clock(e.Until)
+		case e.Command == "exempt":
+			what += " no more"
+		}
+		if e.Keys > 1 {
+			what += fmt.Sprintf(", %d keys", e.Keys)
 		}
 		return what, key, rule, cell(e.Reason, 400)
 	case "fuse":

@@ -86,6 +86,9 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 		errs = append(errs, errors.New("what is to be replayed? A file, - for standard input, or kafka:TOPIC; --help tells more"))
 	}
 	for _, name := range o.names {
+		if name == "kafka:" {
+			errs = append(errs, errors.New("which topic? For example: kafka:tallygate.events"))
+		}
 		if strings.HasPrefix(name, "kafka:") && len(o.names) > 1 {
 			errs = append(errs, errors.New("a topic is replayed alone"))
 			break

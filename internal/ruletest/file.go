@@ -92,6 +92,9 @@ func Load(path string) (*File, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	r := reader{path: path, item: formOf(root.Content[0])}
+	if kind := r.item.fields["kind"]; kind != nil && kind.Value == "RuleSet" {
+		return nil, fmt.Errorf("%s: this is a rule file: `tallygate check` looks at it; a file of tests has rule_files and tests", path)
+	}
 	r.known("rule_files", "tests")
 	f := &File{Path: path}
 	for _, n := range r.list("rule_files") {
