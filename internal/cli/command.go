@@ -178,6 +178,9 @@ func flat(q url.Values) map[string]string {
 	return out
 }
 
+// toldVerdicts is how many verdicts are told one by one: a user may have thousands of keys.
+const toldVerdicts = 20
+
 // tell says what came of it.
 func (k *keyCommand) tell(done *commandDone) error {
 	if k.name == "forget" {
@@ -188,7 +191,11 @@ func (k *keyCommand) tell(done *commandDone) error {
 		_, err := fmt.Fprintf(k.stdout, "done; nothing was in force (command %s)\n", done.ID)
 		return err
 	}
-	for _, v := range done.Verdicts {
+	for i, v := range done.Verdicts {
+		if i == toldVerdicts {
+			_, err := fmt.Fprintf(k.stdout, "and %d more at least: tallygate audit tells them all\n", len(done.Verdicts)-i)
+			return err
+		}
 		says := fmt.Sprintf("%s of %s ends now", v.Rule, event.FormatKey(v.Key))
 		if v.State != verdict.Clear {
 			says = fmt.Sprintf("%s: %s until %s", event.FormatKey(v.Key), v.Action, clock(v.Until))

@@ -131,6 +131,9 @@ func fakeAggregator() http.Handler {
 			_, _ = io.WriteString(w, `{"id": "ID", "partition": 3, "verdicts": [], "asked": "`+c.Key["ip"]+`"}`)
 		case c.Command == "block":
 			_, _ = io.WriteString(w, strings.ReplaceAll(`{"id": "ID", "partition": 3, "verdicts": [{"rule": "manual", "key": {"uid": "UID"}, "state": "block", "mode": "enforce", "action": "block", "apis": ["*"], "count": 0, "limit": 0, "since": "2026-11-21T10:00:00Z", "until": "2026-11-21T12:00:00Z", "seq": 7, "cause": {"id": "ID", "partition": 3, "offset": 5}}]}`, "UID", c.Key["uid"]))
+		case c.Command == "forget" && c.Key["uid"] == "41": // a thousand of them
+			one := `{"rule": "search", "key": {"uid": "41", "attrs.campaign": "x"}, "state": "clear", "mode": "enforce", "action": "block", "apis": ["search"], "count": 0, "limit": 0, "since": "2026-11-21T10:00:00Z", "until": "2026-11-21T10:00:00Z", "seq": 7, "cause": {"partition": 3, "offset": 5}}`
+			_, _ = io.WriteString(w, `{"id": "ID", "partition": 3, "keys": 5000, "verdicts": [`+strings.Repeat(one+",", 999)+one+`]}`)
 		case c.Command == "forget":
 			_, _ = io.WriteString(w, `{"id": "ID", "partition": 3, "keys": 12, "verdicts": [{"rule": "search", "key": {"uid": "43", "attrs.campaign": "x"}, "state": "clear", "mode": "enforce", "action": "block", "apis": ["search"], "count": 0, "limit": 0, "since": "2026-11-21T10:00:00Z", "until": "2026-11-21T10:00:00Z", "seq": 7, "cause": {"partition": 3, "offset": 5}}]}`)
 		case c.Command == "unblock" && c.Key["uid"] == "42":
