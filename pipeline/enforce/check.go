@@ -1,9 +1,7 @@
 package enforce
 
 import (
-	"encoding/binary"
 	"slices"
-	"strings"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -67,11 +65,12 @@ const nearly = event.Second
 //
 // It is find and judge for what nearly all checks are, written out.
 func (t *Table) Check(api, uid string) Decision {
-	if mode := t.mode.Load(); mode != 0 {
-		return t.checkUnusual(mode, api, []event.Dim{{Name: dimUID, Value: uid}})
+	if t.mode.Load() != 0 {
+		return t.checkOne(api, uid)
 	}
 	v := t.view.Load()
-	hash := hashString(uid)
+	hash, first, last := hashWords(uid)
+	n := len(uid)
 	tags := tagOf(hash) * lowBytes
 	for i := v.bucketOf(hash); ; {
 		b := &v.buckets[i]
@@ -81,16 +80,21 @@ func (t *Table) Check(api, uid string) Decision {
 			if t.view.Load() != v {
 				return t.checkOne(api, uid)
 			}
-			chunk, from, n := v.chunks[ref>>offsetBits], int(ref&offsetMask)*refUnit, len(uid)
-			begin := (*[keyAt]byte)(chunk[from:])
-			if from += keyAt; begin[0] == wide {
-				return t.checkOne(api, uid)
-			}
-			if begin[0] != shapeUID || int(begin[1]) != n || string(chunk[from:from+n]) != uid {
+			rec := v.at(ref)
+			if rec.uint16(0) != uint16(n)<<8|shapeUID || n > 255 {
+				if rec.uint16(0)&0xff == wide {
+					return t.checkOne(api, uid)
+				}
 				continue
 			}
-			head := binary.LittleEndian.Uint16(begin[2:])
-			until := event.Micros(binary.LittleEndian.Uint64(begin[4:]))
+			if n >= 8 && n <= 16 {
+				if rec.uint64(keyAt) != first || rec.uint64(keyAt+n-8) != last {
+					continue
+				}
+			} else if rec.text(keyAt, n) != uid {
+				continue
+			}
+			head, until := rec.uint16(2), event.Micros(rec.uint64(4))
 			if head&flagMore != 0 || head>>classShift == wideClass {
 				return t.checkOne(api, uid)
 			}
@@ -98,10 +102,10 @@ func (t *Table) Check(api, uid string) Decision {
 			c := v.classes[head>>classShift]
 			duration := c.duration
 			if head&flagDuration != 0 {
-				own, _ := binary.Varint(chunk[from+n:])
+				own, _ := varint(v.record(ref)[keyAt+n:])
 				duration = event.Micros(own)
 			}
-			if until-duration > at || at+near >= until || !c.decides || !strings.HasPrefix(api, c.prefix) && !c.covers(api) {
+			if until-duration > at || at+near >= until || !c.decides || (len(api) < 8 || load64(api, 0)&c.mask != c.word) && !c.covers(api) {
 				return t.checkOne(api, uid)
 			}
 			return Decision{Allowed: c.allows, Until: until, At: at, by: &c.reason}
@@ -115,9 +119,11 @@ func (t *Table) Check(api, uid string) Decision {
 	}
 }
 
-// checkOne is Check for what is rare: several verdicts, one that lasts otherwise than its rule's first, one that doesn't cover the
-// API, and the last second of one.
+// checkOne is Check for what is rare: several verdicts, one that doesn't cover the API, the last second of one, a very long uid, and doubt.
 func (t *Table) checkOne(api, uid string) Decision {
+	if mode := t.mode.Load(); mode != 0 {
+		return t.checkUnusual(mode, api, []event.Dim{{Name: dimUID, Value: uid}})
+	}
 	q := query{dims: []event.Dim{{Name: dimUID, Value: uid}}}
 	at, near := t.coarse()
 	for {

@@ -1,5 +1,10 @@
 package enforce
 
+import (
+	"encoding/binary"
+	"unsafe"
+)
+
 // Records lie one behind the other in chunks of bytes. A record that is replaced or removed stays where it is, since a check may be
 // reading it; when enough of them have gathered, what is left in a chunk moves to the newest one, and the chunk is
 // given up. A check that reads it still has it. The garbage collector sees a few thousand pieces without pointers, however
@@ -24,6 +29,33 @@ type chunk struct {
 // record returns what begins where ref says, to the chunk's end.
 func (v *view) record(ref uint32) []byte {
 	return v.chunks[ref>>offsetBits][ref&offsetMask*refUnit:]
+}
+
+// raw is a record as Check reads it: without a look at the chunk's bounds, which nearly doubled the time of a hit. It is read only where
+// record would be, and only as far as what was read of it says that it goes.
+type raw struct{ start unsafe.Pointer }
+
+// at is record for Check.
+func (v *view) at(ref uint32) raw {
+	return raw{unsafe.Add(v.starts[ref>>offsetBits].start, int(ref&offsetMask)*refUnit)}
+}
+
+func (r raw) uint16(i int) uint16 {
+	return binary.LittleEndian.Uint16((*[2]byte)(unsafe.Add(r.start, i))[:])
+}
+
+func (r raw) uint64(i int) uint64 {
+	return binary.LittleEndian.Uint64((*[8]byte)(unsafe.Add(r.start, i))[:])
+}
+
+func (r raw) text(i, n int) string { return unsafe.String((*byte)(unsafe.Add(r.start, i)), n) }
+
+// setChunks makes these the view's chunks.
+func (v *view) setChunks(list [][]byte) {
+	v.chunks, v.starts = list, make([]raw, len(list))
+	for i, data := range list {
+		v.starts[i].start = unsafe.Pointer(unsafe.SliceData(data))
+	}
 }
 
 func roundUp(n int) int { return (n + refUnit - 1) &^ (refUnit - 1) }
@@ -66,7 +98,7 @@ func (s *store) openChunk(atLeast int) bool {
 		list := make([][]byte, max(len(v.chunks), number+1))
 		copy(list, v.chunks)
 		list[number] = make([]byte, size)
-		v.chunks = list
+		v.setChunks(list)
 	})
 	if number == len(s.chunks) {
 		s.chunks = append(s.chunks, chunk{})
@@ -123,7 +155,7 @@ func (s *store) vacate(number int) bool {
 	s.publish(func(v *view) {
 		list := append([][]byte(nil), v.chunks...)
 		list[number] = nil
-		v.chunks = list
+		v.setChunks(list)
 	})
 	s.chunks[number] = chunk{}
 	return true

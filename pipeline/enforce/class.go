@@ -14,6 +14,8 @@ type class struct {
 	decides  bool         // it is a block that is enforced
 	duration event.Micros // of the first verdict's block, and so usually of all
 	prefix   string       // of APIs that it covers: order. for order.*; a NUL when there is none
+	mask     uint64       // of an API's first eight bytes, those of the prefix; 0 when that is longer
+	word     uint64       // they are these then
 	names    []string     // of APIs that it covers
 	patterns []string     // of those that are neither
 	allows   bool         // a check that it decides is allowed
@@ -64,6 +66,10 @@ func newClass(shard int, v *verdict.Verdict, text string) *class {
 		default:
 			c.patterns = append(c.patterns, api)
 		}
+	}
+	if c.word = 1; len(c.prefix) <= 8 {
+		c.mask = load64("\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00", 8-len(c.prefix))
+		c.word = load64(c.prefix+"\x00\x00\x00\x00\x00\x00\x00\x00", 0)
 	}
 	c.allows = v.Action == verdict.ActLog
 	c.reason = reason{rule: c.verdict.Rule, action: v.Action, limit: v.Limit}

@@ -15,11 +15,17 @@ var (
 // processor has no AES, since maphash takes three calls to get to work; users who choose their names can find no collisions
 // without the keys.
 func hashString(s string) uint64 {
+	hash, _, _ := hashWords(s)
+	return hash
+}
+
+// hashWords is hashString. From 8 bytes to 16 it also returns the first and the last eight, which together are the whole: whoever
+// compares these need call nothing for it.
+func hashWords(s string) (hash, a, b uint64) {
 	n := len(s)
-	var a, b uint64
 	switch {
 	case n > 16:
-		return maphash.String(seed, s)
+		return maphash.String(seed, s), 0, 0
 	case n >= 8:
 		a, b = load64(s, 0), load64(s, n-8)
 	case n >= 4:
@@ -29,16 +35,16 @@ func hashString(s string) uint64 {
 	}
 	hi, lo := bits.Mul64(a^keys[0], b^keys[1])
 	hi, lo = bits.Mul64(hi^lo^keys[2], keys[1]^uint64(n))
-	return hi ^ lo
+	return hi ^ lo, a, b
 }
 
-func load64(s string, i int) uint64 {
+func load64[T string | []byte](s T, i int) uint64 {
 	s = s[i : i+8]
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
-func load32(s string, i int) uint64 {
+func load32[T string | []byte](s T, i int) uint64 {
 	s = s[i : i+4]
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24
 }

@@ -20,6 +20,7 @@ import (
 type view struct {
 	buckets []bucket
 	chunks  [][]byte // records; nil is a number that is free
+	starts  []raw    // of the chunks
 	classes []*class // by number; nil is free
 	shapes  []*shape // by number; nil is free
 }
