@@ -26,6 +26,7 @@ type shardFeed struct {
 	suspect  bool         // the meta named another place, and nothing came since
 	complete bool         // the sink has had a complete snapshot, and nothing was lost since
 	floor    event.Micros // a snapshot is complete when it is applied up to this moment
+	linked   bool         // since the floor the sink has followed the stream to place: a snapshot must come behind that
 }
 
 var (
@@ -56,16 +57,21 @@ func (s *shardFeed) run(ctx context.Context) error {
 		pause.reset()
 		err := s.follow(ctx)
 		if errors.Is(err, errLost) {
-			s.complete = false
-			s.floor = event.FromTime(time.Now())
-			s.f.count(func(st *FeedStats) { st.Lost++ })
-			s.f.cfg.Logger.Warn("taking a new snapshot of the blocklist", "shard", s.shard, "reason", err)
+			s.lost(err)
 		}
 		if s.f.cfg.Jitter > 0 && ctx.Err() == nil {
 			sleep(ctx, rand.N(s.f.cfg.Jitter))
 		}
 	}
 	return nil
+}
+
+// lost notes that what the sink has need not be in the blocklist any more.
+func (s *shardFeed) lost(reason error) {
+	s.complete, s.linked = false, false
+	s.floor = event.FromTime(time.Now())
+	s.f.count(func(st *FeedStats) { st.Lost++ })
+	s.f.cfg.Logger.Warn("taking a new snapshot of the blocklist", "shard", s.shard, "reason", reason)
 }
 
 func (s *shardFeed) failed(err error) { s.f.redis.failed(int32(s.shard), err) }
@@ -111,6 +117,7 @@ func (s *shardFeed) take(ctx context.Context, entries []redis.XMessage) error {
 	if err == nil && out.applied > 0 {
 		s.sink.Heartbeat(s.shard, out.applied)
 		if !s.complete && s.isComplete(out.applied) {
+			s.linked = true
 			return errComplete
 		}
 	}

@@ -41,11 +41,19 @@ func (s *shardFeed) snapshot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at, applied, err := s.replay(ctx, all, before.place, now)
+	from := before.place
+	if s.linked {
+		// What Redis has may be another life of it by now, complete as of the floor, but without what was followed since.
+		from = s.place
+	}
+	at, applied, err := s.replay(ctx, all, from, now)
+	if errors.Is(err, errLost) && s.linked {
+		s.lost(err)
+	}
 	if err != nil {
 		return fmt.Errorf("take a snapshot of %s: %w", s.keys.verdicts, err)
 	}
-	s.place = at
+	s.place, s.linked = at, false
 	verdicts := slices.Collect(maps.Values(all))
 	if s.isComplete(applied) {
 		s.sink.Replace(s.shard, verdicts)
@@ -119,8 +127,8 @@ func (s *shardFeed) scan(ctx context.Context, conn redis.Cmdable) (map[string]ve
 	}
 }
 
-// replay applies to all what the stream says between the place before the scan and the meta after it, and
-// returns the place and the heartbeat that it got to.
+// replay applies to all what the stream says between a place, at the latest that before the scan, and the meta after it, and
+// returns the place and the heartbeat that it got to. It ends with errLost when the meta doesn't follow the place.
 func (s *shardFeed) replay(ctx context.Context, all map[string]verdict.Verdict, at place, now meta) (place, event.Micros, error) {
 	applied := now.applied
 	do := func(c change) {
@@ -137,10 +145,16 @@ func (s *shardFeed) replay(ctx context.Context, all map[string]verdict.Verdict, 
 			}
 		}
 	}
+	if at.epoch == now.epoch && (at.n > now.n || at.n == now.n && at.stamp != now.stamp) {
+		return place{}, 0, fmt.Errorf("%w: it is %s, and the blocklist is at another %s", errLost, at.id(), now.id())
+	}
 	for at.epoch != now.epoch || at.n < now.n {
 		entries, err := s.read(ctx, at, -1)
 		if err == nil && len(entries) == 0 {
 			err = fmt.Errorf("%w: nothing follows %s, and the blocklist is at %s", errLost, at.id(), now.id())
+		}
+		if slices.ContainsFunc(entries, func(e redis.XMessage) bool { return e.ID == now.id() && e.Values["s"] != now.stamp }) {
+			err = fmt.Errorf("%w: the stream has another %s", errLost, now.id())
 		}
 		if err == nil {
 			err = s.walk(&at, entries, do)
