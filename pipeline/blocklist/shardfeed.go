@@ -218,7 +218,7 @@ func (d *delivery) change(c change) {
 		return
 	case c.verdict != nil:
 		d.pending = append(d.pending, *c.verdict)
-	default:
+	case d.s.complete: // else it may be older than what the sink has, which it can't tell; the next snapshot does
 		d.flush()
 		d.s.sink.Remove(d.s.shard, []byte(c.key))
 	}

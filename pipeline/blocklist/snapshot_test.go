@@ -68,61 +68,117 @@ func TestASnapshotDuringARestart(t *testing.T) {
 	}
 }
 
+// hand is a blocklist of one partition that a test writes by hand, and a feed that it moves by hand.
+type hand struct {
+	*stage
+	writes *store
+	at     int64 // the next offset
+	feed   *shardFeed
+	held   *memory
+}
+
+func newHand(t *testing.T) *hand {
+	h := &hand{stage: newStage(t, single(miniredis.RunT(t).Addr())), held: newMemory()}
+	h.writes = &store{client: h.redis, prefix: "tallygate", partitions: 1, shards: 1, streamLen: 100, bad: func(_ Record, err error) { t.Error(err) }}
+	h.feed = &shardFeed{f: &Feed{cfg: FeedConfig{Redis: h.redis, Logger: quiet()}}, keys: shardKeys("tallygate", 0), sink: h.held, floor: 1}
+	return h
+}
+
+// blocks publishes blocks, and with them a heartbeat that says: up to now.
+func (h *hand) blocks(uids ...string) {
+	records := make([]Record, len(uids))
+	for i, uid := range uids {
+		records[i] = record(block(uid, h.at+int64(i)+1, time.Hour))
+	}
+	h.apply(event.FromTime(time.Now()), records...)
+}
+
+func (h *hand) apply(applied event.Micros, records ...Record) {
+	h.t.Helper()
+	b := batch{start: h.at, next: h.at + int64(len(records)), applied: applied, records: records}
+	if _, ok, err := h.writes.apply(h.t.Context(), b); err != nil || !ok {
+		h.t.Fatalf("not applied: %v", err)
+	}
+	h.at = b.next
+}
+
+// follow takes what the stream has.
+func (h *hand) follow() error {
+	h.t.Helper()
+	entries, err := h.feed.read(h.t.Context(), h.feed.place, -1)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return h.feed.take(h.t.Context(), entries)
+}
+
+// snapshot takes one that must be complete, or must not.
+func (h *hand) snapshot(complete bool) {
+	h.t.Helper()
+	if err := h.feed.snapshot(h.t.Context()); err != nil || h.feed.complete != complete {
+		h.t.Fatalf("the snapshot: %v, complete: %v, want %v", err, h.feed.complete, complete)
+	}
+}
+
 // TestABackupIsRestoredBeforeTheSnapshot: a feed that had lost its place was told by a heartbeat that the blocklist was complete
 // again. Before it looked, a backup was restored that was complete as of the loss, but had not all that the feed had
 // followed meanwhile; and the feed let go whoever was not in it.
 func TestABackupIsRestoredBeforeTheSnapshot(t *testing.T) {
-	s := newStage(t, single(miniredis.RunT(t).Addr()))
-	redis := &store{client: s.redis, prefix: "tallygate", partitions: 1, shards: 1, streamLen: 100, bad: func(_ Record, err error) { t.Error(err) }}
-	at := int64(0)
-	publish := func(uids ...string) { // each with a heartbeat that says: up to now
-		t.Helper()
-		b := batch{start: at, next: at + int64(len(uids)), applied: event.FromTime(time.Now())}
-		for _, uid := range uids {
-			at++
-			b.records = append(b.records, record(block(uid, at, time.Hour)))
-		}
-		if _, ok, err := redis.apply(t.Context(), b); err != nil || !ok {
-			t.Fatalf("not applied: %v", err)
-		}
-	}
-	sink := newMemory()
-	f := &shardFeed{f: &Feed{cfg: FeedConfig{Redis: s.redis, Logger: quiet()}}, keys: shardKeys("tallygate", 0), sink: sink, floor: 1}
-	follow := func() error {
-		entries, err := f.read(t.Context(), f.place, -1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f.take(t.Context(), entries)
-	}
-	publish("before")
-	if err := f.snapshot(t.Context()); err != nil || !f.complete {
-		t.Fatalf("the first snapshot: %v, complete: %v", err, f.complete)
-	}
-	f.lost(errLost)
-	if err := f.snapshot(t.Context()); err != nil || f.complete {
-		t.Fatalf("after the loss: %v, complete: %v", err, f.complete)
-	}
-	publish() // now it is complete
-	restore := s.snapshotOfRedis()
-	publish("meanwhile")
-	if err := follow(); !errors.Is(err, errComplete) || !sink.has("uid=meanwhile|r") {
-		t.Fatalf("what came by the stream: %v, %v", err, sink.text())
+	h := newHand(t)
+	h.blocks("before")
+	h.snapshot(true)
+	h.feed.lost(errLost)
+	h.snapshot(false)
+	h.blocks() // now it is complete
+	restore := h.snapshotOfRedis()
+	h.blocks("meanwhile")
+	if err := h.follow(); !errors.Is(err, errComplete) || !h.held.has("uid=meanwhile|r") {
+		t.Fatalf("what came by the stream: %v, %v", err, h.held.text())
 	}
 	restore()
-	if err := f.snapshot(t.Context()); !errors.Is(err, errLost) {
+	if err := h.feed.snapshot(t.Context()); !errors.Is(err, errLost) {
 		t.Errorf("the snapshot of what was restored: %v", err)
 	}
-	if err := f.snapshot(t.Context()); err != nil || f.complete || !sink.has("uid=meanwhile|r") {
-		t.Errorf("the next one: %v, complete: %v, %v", err, f.complete, sink.text())
-	}
-	at = 1
-	publish("meanwhile", "after") // it is filled again
-	if err := follow(); !errors.Is(err, errComplete) {
+	h.snapshot(false)
+	h.at = 1
+	h.blocks("meanwhile", "after") // it is filled again
+	if err := h.follow(); !errors.Is(err, errComplete) {
 		t.Errorf("when it is filled again: %v", err)
 	}
-	if err := f.snapshot(t.Context()); err != nil || !f.complete || len(sink.text()) != 3 || len(sink.dropped) > 0 {
-		t.Errorf("at the end: %v, complete: %v, %v, dropped %v", err, f.complete, sink.text(), sink.dropped)
+	h.snapshot(true)
+	if len(h.held.text()) != 3 || len(h.held.dropped) > 0 {
+		t.Errorf("at the end: %v, dropped %v", h.held.text(), h.held.dropped)
+	}
+}
+
+// TestARemovalDuringARefillIsAnOldOne: what removes an entry has no seq. While the blocklist is filled again, it may be older than the
+// block that the feed has, and is followed by that; and the feed let the user go meanwhile.
+func TestARemovalDuringARefillIsAnOldOne(t *testing.T) {
+	h := newHand(t)
+	h.blocks("u", "v")
+	restore := h.snapshotOfRedis()
+	h.apply(0, tombstone(block("u", 0, 0)))
+	h.blocks("u")
+	h.snapshot(true)
+	restore()
+	h.feed.lost(errLost)
+	h.snapshot(false)
+	h.at = 2
+	h.apply(0, tombstone(block("u", 0, 0)), tombstone(block("v", 0, 0))) // the second is a new one
+	if err := h.follow(); err != nil || !h.held.has("uid=u|r") {
+		t.Fatalf("the old removal: %v, %v", err, h.held.text())
+	}
+	h.blocks("u")
+	if err := h.follow(); !errors.Is(err, errComplete) {
+		t.Fatal(err)
+	}
+	h.snapshot(true)
+	if !h.held.has("uid=u|r") || h.held.has("uid=v|r") {
+		t.Errorf("at the end: %v", h.held.text())
+	}
+	h.apply(0, tombstone(block("u", 0, 0)))
+	if err := h.follow(); err != nil || h.held.has("uid=u|r") {
+		t.Errorf("a removal when all is complete: %v, %v", err, h.held.text())
 	}
 }
 
