@@ -64,7 +64,7 @@ func (l *Log) partitions(ctx context.Context) (ids []int, err error) {
 	}
 	for _, t := range meta.Topics {
 		if errors.Is(t.Error, kafka.UnknownTopicOrPartition) {
-			return nil, fmt.Errorf("Kafka has no topic %s: is its name right, or the prefix that it begins with?", l.name)
+			return nil, fmt.Errorf("there is no topic %s: is its name right, or the prefix that it begins with?", l.name)
 		}
 		if t.Error != nil {
 			return nil, fmt.Errorf("ask Kafka for topic %s: %w", l.name, t.Error)
