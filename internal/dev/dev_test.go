@@ -168,7 +168,7 @@ func TestDev(t *testing.T) {
 		if status := cli.Explain(t.Context(), []string{why[1], "--aggregator", why[2]}, &out, &errs, noEnv); status != 0 {
 			t.Fatalf("explain ends with %d: %s", status, &errs)
 		}
-		return regexp.MustCompile(`(?m)^logins +5 +3 .*block until .*, by event 42-3$`).Match(out.Bytes())
+		return regexp.MustCompile(`(?m)^logins +5 +3 .*block until .*, by event 42-3, over the limit until `).Match(out.Bytes())
 	})
 
 	metrics := get(t, r.sees(`metrics +(http://\S+)$`)[1])
