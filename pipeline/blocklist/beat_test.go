@@ -1,6 +1,7 @@
 package blocklist
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -76,39 +77,46 @@ func TestAHeartbeatComesWithTheLastPartition(t *testing.T) {
 func TestPartitionsOfOneShardBeatTogether(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		for _, publishOnly := range []bool{false, true} {
-			if err := client.FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-			const beat = 400 * time.Millisecond
-			kafka := newBroker(t, 4)
-			p, stop := kafka.publisher(client, func(c *PublisherConfig) { c.Partitions, c.Heartbeat, c.PublishOnly = 4, beat, publishOnly })
-			for partition := range int32(4) {
-				p.Own(partition)
-				time.Sleep(beat / 4) // so that they would beat one after the other
-			}
-			var behind []time.Duration
-			var seen int64
-			eventually(t, "heartbeats are fresh", func() bool {
-				meta, err := client.HMGet(t.Context(), "{tallygate:0}:verdicts", "\x00beat", metaApplied).Result()
-				if err != nil {
-					t.Fatal(err)
-				}
-				at, _ := meta[0].(string)
-				upTo, _ := meta[1].(string)
-				wrote, _ := strconv.ParseInt(at, 10, 64)
-				applied, _ := strconv.ParseInt(upTo, 10, 64)
-				if wrote == seen || applied == 0 {
-					return false
-				}
-				seen = wrote
-				behind = append(behind, time.UnixMilli(wrote).Sub(time.UnixMicro(applied)))
-				if len(behind) < 5 {
-					return false
-				}
-				latest := slices.Sorted(slices.Values(behind[len(behind)-5:]))
-				return latest[2] < beat/2 // the median: with beats of their own it was three quarters of a beat
+			t.Run(fmt.Sprintf("publish only %v", publishOnly), func(t *testing.T) {
+				t.Parallel() // they wait
+				beatsTogether(t, client, publishOnly)
 			})
-			stop()
 		}
 	})
+}
+
+func beatsTogether(t *testing.T, client redis.UniversalClient, publishOnly bool) {
+	const beat = 400 * time.Millisecond
+	prefix := fmt.Sprintf("tallygate-%v", publishOnly)
+	kafka := newBroker(t, 4)
+	p, stop := kafka.publisher(client, func(c *PublisherConfig) {
+		c.Partitions, c.Heartbeat, c.PublishOnly, c.Prefix = 4, beat, publishOnly, prefix
+	})
+	for partition := range int32(4) {
+		p.Own(partition)
+		time.Sleep(beat / 4) // so that they would beat one after the other
+	}
+	var behind []time.Duration
+	var seen int64
+	eventually(t, "heartbeats are fresh", func() bool {
+		meta, err := client.HMGet(t.Context(), shardKeys(prefix, 0).verdicts, "\x00beat", metaApplied).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, _ := meta[0].(string)
+		upTo, _ := meta[1].(string)
+		wrote, _ := strconv.ParseInt(at, 10, 64)
+		applied, _ := strconv.ParseInt(upTo, 10, 64)
+		if wrote == seen || applied == 0 {
+			return false
+		}
+		seen = wrote
+		behind = append(behind, time.UnixMilli(wrote).Sub(time.UnixMicro(applied)))
+		if len(behind) < 5 {
+			return false
+		}
+		latest := slices.Sorted(slices.Values(behind[len(behind)-5:]))
+		return latest[2] < beat/2 // the median: with beats of their own it was three quarters of a beat
+	})
+	stop()
 }

@@ -50,13 +50,14 @@ func TestAFlushedRedisIsFilledAgainAndNobodyGetsThrough(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		kafka, sink := newBroker(t, 2), newMemory()
 		var want []string
-		for i := range 2000 {
+		size := most(t, 2000)
+		for i := range size {
 			v := block(fmt.Sprint(i), int64(i+1), time.Hour)
 			kafka.write(int32(i%2), record(v))
 			want = append(want, fmt.Sprintf("uid=%d|r seq %d until %d", i, i+1, v.Until))
 		}
 		slices.Sort(want)
-		p, _ := kafka.publisher(client, func(c *PublisherConfig) { c.Partitions, c.BatchSize = 2, 100 })
+		p, _ := kafka.publisher(client, func(c *PublisherConfig) { c.Partitions, c.BatchSize = 2, size/20 })
 		p.Own(0)
 		p.Own(1)
 		startFeed(t, client, sink, nil)

@@ -67,8 +67,9 @@ func TestSnapshotsWhileChangesFlow(t *testing.T) {
 			offer(p, kafka, records...)
 			model.Apply(0, verdicts)
 		}
+		size := most(t, 10_000)
 		var all []verdict.Verdict
-		for i := range 10_000 {
+		for i := range size {
 			all = append(all, block(fmt.Sprint(i), 0, time.Hour))
 		}
 		offerAll(all)
@@ -81,7 +82,7 @@ func TestSnapshotsWhileChangesFlow(t *testing.T) {
 			}
 			var some []verdict.Verdict
 			for j := range 50 {
-				uid := fmt.Sprint((i*997 + j*31) % 10_000)
+				uid := fmt.Sprint((i*997 + j*31) % size)
 				if v := block(uid, int64(i+1), time.Hour); j%3 == 0 {
 					some = append(some, clearing(uid, v.Seq))
 				} else {

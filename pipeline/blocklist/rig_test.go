@@ -31,6 +31,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// most is how large a test is that is n in size: a tenth of that, unless it runs on a real Redis that was started for it. In
+// miniredis each script takes a thousand times as long.
+func most(t *testing.T, n int) int {
+	if os.Getenv("TALLYGATE_TEST_REDIS") == "" || strings.HasSuffix(t.Name(), "/miniredis") {
+		return n / 10
+	}
+	return n
+}
+
 // onEachRedis runs a test on miniredis and on a real Redis.
 func onEachRedis(t *testing.T, test func(t *testing.T, client redis.UniversalClient)) {
 	t.Run("miniredis", func(t *testing.T) {
