@@ -108,7 +108,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	}
 	p := &Publisher{
 		cfg:     cfg,
-		topic:   &topic{client: &kafka.Client{Addr: kafka.TCP(cfg.Kafka...), Transport: cfg.Transport}, name: cfg.Topic},
+		topic:   &topic{client: &kafka.Client{Addr: kafka.TCP(cfg.Kafka...), Transport: cfg.Transport}, name: cfg.Topic, turn: make(chan struct{}, 1)},
 		redis:   outages{log: cfg.Logger, what: "writing the blocklist to Redis", kind: troubleOf},
 		kafka:   outages{log: cfg.Logger, what: "reading the verdict topic"},
 		changed: make(chan struct{}, 1),

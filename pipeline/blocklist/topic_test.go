@@ -2,11 +2,14 @@ package blocklist
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	kafkago "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -101,5 +104,30 @@ func TestKafkaIsAwayForAWhile(t *testing.T) {
 	stop()
 	if applied := p.Stats().Partitions[0].Applied; applied != 0 {
 		t.Errorf("applied up to %d without having read anything", applied)
+	}
+}
+
+// TestPartitionsAreReadInTurns: kafka-go takes 64 KiB for each batch, and verdicts that fell one by one are a batch each. Four
+// partitions of 5,000 of them took a gigabyte when they were read at once.
+func TestPartitionsAreReadInTurns(t *testing.T) {
+	kafka := newBroker(t, 1)
+	kafka.write(0, record(block("42", 1, time.Hour)))
+	transport := &kafkago.Transport{ClientID: t.Name()}
+	defer transport.CloseIdleConnections()
+	p, err := NewPublisher(PublisherConfig{Redis: dial(t, miniredis.RunT(t).Addr()), Kafka: kafka.addrs, Partitions: 1, Logger: quiet(), Transport: transport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.topic.turn <- struct{}{} // another partition's
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if f, err := p.topic.fetch(ctx, 0, 0, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("it is read out of turn: %+v, %v", f, err)
+	}
+	<-p.topic.turn
+	for range 2 { // and gives its turn back
+		if f, err := p.topic.fetch(t.Context(), 0, 0, 0); err != nil || len(f.records) != 1 {
+			t.Errorf("in turn: %+v, %v", f, err)
+		}
 	}
 }
