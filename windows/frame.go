@@ -67,7 +67,8 @@ func (s *Spec) place(f *frame, at event.Micros) place {
 	case f.latest >= f.start+s.Lateness:
 		return nowhere
 	}
-	start, end := s.window(f.start - 1)
+	start, _ := s.window(f.start - 1)
+	end := f.start // a state from elsewhere may begin where no unit does
 	if at < start || f.latest >= end+(end-start) {
 		return nowhere
 	}
