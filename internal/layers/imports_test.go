@@ -16,6 +16,7 @@ const module = "github.com/tallygate/tallygate"
 // their first element for folders of this module, and others for modules.
 var (
 	goka       = "github.com/lovoo/goka"
+	franz      = "github.com/twmb/franz-go"
 	kafkaGo    = "github.com/segmentio/kafka-go"
 	redis      = "github.com/redis/go-redis/v9"
 	yaml       = "go.yaml.in/yaml/v4"
@@ -36,6 +37,7 @@ var imports = []struct {
 		"github.com/expr-lang/expr", yaml, "github.com/cespare/xxhash/v2",
 		"github.com/rivo/uniseg"}}, // how wide a line is, for the caret below it
 	{"pipeline/emit", []string{"pipeline/event", kafkaGo}},
+	{"pipeline/aggregate/fetch", []string{franz, "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
 }
 
 // links: what a program that imports the package carries along, all the way down. Applications
@@ -52,11 +54,11 @@ var links = []struct {
 	{folder: "pipeline/enforce/envoylimit", never: []string{goka, kafkaGo, yaml, redis, prometheus}},
 	{folder: "pipeline/enforce/client", only: []string{}},
 	{folder: "pipeline/enforce/grpclimit", never: []string{goka, yaml, redis, kafkaGo, prometheus}},
-	{folder: "pipeline/emit", never: []string{goka, yaml, grpc, redis, prometheus}},
-	{folder: "pipeline/blocklist", never: []string{goka, yaml, grpc}},
+	{folder: "pipeline/emit", never: []string{goka, franz, yaml, grpc, redis, prometheus}},
+	{folder: "pipeline/blocklist", never: []string{goka, franz, yaml, grpc}},
 	{folder: "windows", only: []string{"pipeline/event"}},
 	{folder: "cmd/aggregator", never: append([]string{grpc}, embedded...)},
-	{folder: "cmd/enforcer", never: embedded},
+	{folder: "cmd/enforcer", never: append([]string{goka, franz}, embedded...)},
 }
 
 // importers: these may be imported, tests included, by packages in these folders only.

@@ -1,0 +1,130 @@
+package fetch
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Chunk is what one fetch has brought of a partition: batches that are checked and decompressed
+// one after the other, by whoever reads them. The zero value has none.
+type Chunk struct {
+	End int64 // the partition's end: its high watermark
+
+	raw       []byte
+	from      int64 // the offset that was asked for
+	unpack    *unpacker
+	committed bool // leave aborted transactions out
+
+	err     error                                                // after which there is no more
+	aborted []kmsg.FetchResponseTopicPartitionAbortedTransaction // to come, by their first offsets
+	ongoing []int64                                              // producers of those that have begun
+}
+
+// Next returns the next batch with something in it; false after the last. After an error it
+// returns nothing else: what follows a broken batch must not come before it is read.
+func (c *Chunk) Next() (b Batch, ok bool, err error) {
+	for c.err == nil && len(c.raw) > 0 {
+		if b, c.err = c.open(); c.err == nil && b.Len() > 0 {
+			return b, true, nil
+		}
+	}
+	return Batch{}, false, c.err
+}
+
+// open opens the first of the entries that are left. What is to be skipped is an empty batch.
+func (c *Chunk) open() (b Batch, err error) {
+	e, rest, _, err := splitEntry(c.raw)
+	switch {
+	case err != nil:
+		return Batch{}, err
+	case e == nil:
+		return Batch{}, fmt.Errorf("%w: %d bytes of one", errCorrupt, len(c.raw))
+	}
+	c.raw = rest
+	if err := e.check(); err != nil {
+		return Batch{}, err
+	}
+	switch {
+	case e.legacy():
+		return c.legacy(e)
+	case c.skip(e) || e.last() < c.from:
+		return Batch{}, nil
+	default:
+		return e.open(c.unpack, c.from)
+	}
+}
+
+// skip reports whether the batch is none of its topic's events: a marker of a transaction's end,
+// or part of a transaction that was aborted.
+func (c *Chunk) skip(e entry) bool {
+	for len(c.aborted) > 0 && c.aborted[0].FirstOffset <= e.last() {
+		c.ongoing = append(c.ongoing, c.aborted[0].ProducerID)
+		c.aborted = c.aborted[1:]
+	}
+	attributes, producer := e.attributes(), e.producer()
+	if attributes&attrControl != 0 {
+		if i := slices.Index(c.ongoing, producer); i >= 0 && isAbort(e) {
+			c.ongoing = slices.Delete(c.ongoing, i, i+1)
+		}
+		return true
+	}
+	return c.committed && attributes&attrTransactional != 0 && slices.Contains(c.ongoing, producer)
+}
+
+// isAbort reports whether a control batch ends a transaction that was aborted: its one record's
+// key is a version and a type.
+func isAbort(e entry) bool {
+	var rec Record
+	if e.count() < 1 || e.attributes()&codecMask != codecNone {
+		return false
+	}
+	_, err := rec.decode(e[batchHeader:], &Batch{})
+	return err == nil && len(rec.Key) >= 4 && binary.BigEndian.Uint16(rec.Key[2:]) == 0
+}
+
+// legacy reads a message of the formats before Kafka 0.11, or several that are compressed in one.
+// They are rare, in old logs, and read without haste.
+func (c *Chunk) legacy(e entry) (b Batch, err error) {
+	in := kmsg.NewFetchResponseTopicPartition()
+	in.RecordBatches = e
+	out, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{Offset: c.from}, &in, c.unpack, nil)
+	if out.Err != nil {
+		return Batch{}, fmt.Errorf("read a message of an old format at offset %d: %w", e.first(), out.Err)
+	}
+	appendTime := e[atMagic] == 1 && e[atMagic+1]&attrAppendTime != 0
+	for _, r := range out.Records {
+		at := noTime
+		switch {
+		case appendTime:
+			at = batchTime(e[atMagic+2:])
+		case !r.Timestamp.Before(time.UnixMilli(0)):
+			at = r.Timestamp.UnixMilli()
+		}
+		b.plain = append(b.plain, Record{Offset: r.Offset, Timestamp: at, Key: r.Key, Value: r.Value})
+	}
+	return b, nil
+}
+
+// span looks how far raw goes: how many bytes of it are whole batches, which offset comes after
+// them, and how many bytes the batch has that is cut off, 0 if there is none or raw does not tell.
+func span(raw []byte, from int64) (whole int, next int64, cut int, err error) {
+	next = from
+	for rest := raw; len(rest) > 0; {
+		e, further, size, err := splitEntry(rest)
+		if err != nil {
+			return whole, next, 0, err
+		}
+		if e == nil {
+			return whole, next, size, nil
+		}
+		whole += len(e)
+		next = max(next, e.last()+1)
+		rest = further
+	}
+	return whole, next, 0, nil
+}

@@ -1,0 +1,129 @@
+package fetch
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+)
+
+// Config says what a Fetcher connects to, and how much it reads at once.
+type Config struct {
+	Brokers  []string // bootstrap addresses, host:port; required
+	ClientID string   // "" is tallygate
+
+	TLS         *tls.Config    // nil: no TLS
+	SASL        sasl.Mechanism // nil: no SASL
+	Dial        Dial           // nil is net.Dialer's; TLS is added to it
+	DialTimeout time.Duration  // 0 is 10 s
+	ReadTimeout time.Duration  // for an answer, beyond what the broker may wait; 0 is 15 s
+
+	Uncommitted bool // also records of transactions that were aborted, or have not ended
+
+	MaxWait        time.Duration // how long a broker waits for MinBytes; 0 is 100 ms
+	MinBytes       int32         // 0 is 1
+	PartitionBytes int32         // asked for at once of a partition, and held ready of it; 0 is 8 MiB
+	LargestBatch   int32         // a larger batch ends its reader; 0 is what fits into MaxResponse
+	ResponseBytes  int32         // asked for at once; 0 is 50 MiB
+	MaxResponse    int32         // a larger response is refused; 0 is 100 MiB
+	MaxBatch       int           // what a batch may decompress to; 0 is 256 MiB
+
+	Logger *slog.Logger // nil is slog.Default()
+}
+
+// Dial opens a connection.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+func (c Config) withDefaults() Config {
+	c.ClientID = cmp.Or(c.ClientID, "tallygate")
+	c.DialTimeout = cmp.Or(c.DialTimeout, 10*time.Second)
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, 15*time.Second)
+	c.MaxWait = cmp.Or(c.MaxWait, 100*time.Millisecond)
+	c.MinBytes = cmp.Or(c.MinBytes, 1)
+	c.PartitionBytes = cmp.Or(c.PartitionBytes, 8<<20)
+	c.ResponseBytes = cmp.Or(c.ResponseBytes, 50<<20)
+	c.MaxResponse = cmp.Or(c.MaxResponse, 100<<20)
+	c.LargestBatch = cmp.Or(c.LargestBatch, c.MaxResponse)
+	c.MaxBatch = cmp.Or(c.MaxBatch, 256<<20)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if len(c.Brokers) == 0 {
+		errs = append(errs, errors.New("no Kafka brokers"))
+	}
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{
+		{"dial timeout", int64(c.DialTimeout)}, {"read timeout", int64(c.ReadTimeout)}, {"wait", int64(c.MaxWait)},
+		{"minimum of bytes", int64(c.MinBytes)}, {"bytes of a partition", int64(c.PartitionBytes)},
+		{"largest batch", int64(c.LargestBatch)}, {"bytes of a response", int64(c.ResponseBytes)},
+		{"largest response", int64(c.MaxResponse)}, {"largest decompressed batch", int64(c.MaxBatch)},
+	} {
+		if n.value < 0 {
+			errs = append(errs, fmt.Errorf("a negative %s", n.name))
+		}
+	}
+	if err := kgo.ValidateOpts(c.options()...); err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("fetch: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+// options are those of the connections. What goes wrong is tried again here, not in kgo.
+func (c Config) options() []kgo.Opt {
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(c.Brokers...),
+		kgo.ClientID(c.ClientID),
+		kgo.RequestTimeoutOverhead(c.ReadTimeout),
+		kgo.RequestRetries(1),
+		kgo.BrokerMaxReadBytes(c.MaxResponse),
+		kgo.FetchMaxBytes(min(c.ResponseBytes, c.MaxResponse)), // asked for by nobody, but checked
+		kgo.DisableClientMetrics(),
+	}
+	if c.SASL != nil {
+		opts = append(opts, kgo.SASL(c.SASL))
+	}
+	if c.Dial != nil {
+		return append(opts, kgo.Dialer(c.dial))
+	}
+	opts = append(opts, kgo.DialTimeout(c.DialTimeout))
+	if c.TLS != nil {
+		opts = append(opts, kgo.DialTLSConfig(c.TLS))
+	}
+	return opts
+}
+
+// dial is Dial with TLS on it.
+func (c Config) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
+	defer cancel()
+	conn, err := c.Dial(ctx, network, address)
+	if err != nil || c.TLS == nil {
+		return conn, err
+	}
+	settings := c.TLS.Clone()
+	if settings.ServerName == "" {
+		if settings.ServerName, _, err = net.SplitHostPort(address); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	secure := tls.Client(conn, settings)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return secure, nil
+}

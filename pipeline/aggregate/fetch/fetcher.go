@@ -1,0 +1,108 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Fetcher reads for all its readers. There is one request at a time on its way to each broker, for
+// all partitions there of which not enough is held ready: a broker works on one request a connection,
+// and a partition that waits for records must not hold up another one's.
+type Fetcher struct {
+	cfg  Config
+	lost chan struct{} // holds one: a reader's leader is to be found
+
+	mu      sync.Mutex
+	readers []*Reader
+	nodes   map[int32]*node
+}
+
+// node is a broker.
+type node struct {
+	id   int32
+	wake chan struct{} // holds one: there may be something to ask for
+	turn int           // which reader is first in the next request
+}
+
+func (n *node) signal() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// startTogether is how long a new reader waits for others that begin now: what is asked for first has
+// them all, and nobody waits until a broker has waited for records of another one's.
+const startTogether = 10 * time.Millisecond
+
+// New checks cfg. Nothing is connected before Run.
+func New(cfg Config) (*Fetcher, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Fetcher{cfg: cfg, lost: make(chan struct{}, 1), nodes: map[int32]*node{}}, nil
+}
+
+// Run reads until ctx ends. It is called once.
+func (f *Fetcher) Run(ctx context.Context) error {
+	client, err := kgo.NewClient(f.cfg.options()...)
+	if err != nil {
+		return fmt.Errorf("set up connections to read from: %w", err)
+	}
+	defer client.Close()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		due, wait := f.due(time.Now())
+		if len(due) > 0 {
+			for _, n := range f.findLeaders(ctx, client, due) {
+				wg.Go(func() { f.serve(ctx, client, n) })
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+			continue
+		}
+		retry := time.NewTimer(wait)
+		select {
+		case <-retry.C:
+		case <-f.lost:
+		case <-ctx.Done():
+			retry.Stop()
+			return nil
+		}
+		retry.Stop()
+	}
+}
+
+// Read starts to read a partition at offset from. id is the topic's, as far as it is known: another
+// topic of the same name is not read.
+func (f *Fetcher) Read(topic string, id [16]byte, partition int32, from int64) *Reader {
+	r := &Reader{
+		fetcher: f, topic: topic, id: id, partition: partition, next: from,
+		unpack: &unpacker{most: f.cfg.MaxBatch},
+		ready:  make(chan struct{}, 1),
+		size:   f.cfg.PartitionBytes,
+		leader: noLeader,
+
+		retryAt: time.Now().Add(startTogether),
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.readers = append(f.readers, r)
+	f.look()
+	return r
+}
+
+// look wakes up whoever finds leaders.
+func (f *Fetcher) look() {
+	select {
+	case f.lost <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,147 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const (
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 2 * time.Second
+)
+
+// backoff is how long to wait after so many failures: half of it by chance.
+func backoff(failures int) time.Duration {
+	d := maxBackoff
+	if shift := failures - 1; shift < 6 {
+		d = min(maxBackoff, minBackoff<<max(0, shift))
+	}
+	return d/2 + rand.N(d/2)
+}
+
+// due returns the readers whose leader is to be found now, or how long there is nothing to do.
+func (f *Fetcher) due(now time.Time) (due []*Reader, wait time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	wait = time.Hour
+	for _, r := range f.readers {
+		if r.leader != noLeader || r.err != nil {
+			continue
+		}
+		if until := r.retryAt.Sub(now); until > 0 {
+			wait = min(wait, until)
+			continue
+		}
+		due = append(due, r)
+	}
+	return due, wait
+}
+
+// lose lets the reader's leader be found again, after a while. The fetcher is locked.
+func (f *Fetcher) lose(r *Reader, why error) {
+	r.leader = noLeader
+	r.failures++
+	r.retryAt = time.Now().Add(backoff(r.failures))
+	if !r.logged {
+		r.logged = true
+		f.cfg.Logger.Warn("reading a partition is tried again", "topic", r.topic, "partition", r.partition, "err", why)
+	}
+	f.look()
+}
+
+// answered notes that a broker has given what was asked for. The fetcher is locked.
+func (f *Fetcher) answered(r *Reader) {
+	if r.logged {
+		f.cfg.Logger.Info("a partition is read again", "topic", r.topic, "partition", r.partition)
+	}
+	r.failures, r.logged = 0, false
+}
+
+// findLeaders asks who leads the readers' partitions, and returns the brokers that are new.
+func (f *Fetcher) findLeaders(ctx context.Context, client *kgo.Client, due []*Reader) (started []*node) {
+	req := kmsg.NewPtrMetadataRequest()
+	req.AllowAutoTopicCreation = false
+	asked := map[string]bool{}
+	for _, r := range due {
+		if !asked[r.topic] {
+			asked[r.topic] = true
+			t := kmsg.NewMetadataRequestTopic()
+			t.Topic = kmsg.StringPtr(r.topic)
+			req.Topics = append(req.Topics, t)
+		}
+	}
+	resp, err := req.RequestWith(ctx, client)
+	topics := map[string]*kmsg.MetadataResponseTopic{}
+	if err == nil {
+		for i := range resp.Topics {
+			if t := &resp.Topics[i]; t.Topic != nil {
+				topics[*t.Topic] = t
+			}
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range due {
+		if r.err != nil {
+			continue
+		}
+		why := err
+		if why == nil {
+			why = r.follow(topics[r.topic])
+		}
+		if why != nil {
+			f.lose(r, fmt.Errorf("find the leader: %w", why))
+			continue
+		}
+		if r.leader == noLeader {
+			continue // it has failed
+		}
+		n := f.nodes[r.leader]
+		if n == nil {
+			n = &node{id: r.leader, wake: make(chan struct{}, 1)}
+			f.nodes[r.leader] = n
+			started = append(started, n)
+		}
+		n.signal()
+	}
+	return started
+}
+
+// follow notes the partition's leader. The fetcher is locked.
+func (r *Reader) follow(t *kmsg.MetadataResponseTopic) error {
+	if t == nil {
+		return kerr.UnknownTopicOrPartition
+	}
+	if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
+		return err
+	}
+	switch is := t.TopicID; {
+	case r.id == is, is == [16]byte{}:
+	case r.id == [16]byte{}:
+		r.id = is
+	default:
+		r.fail(fmt.Errorf("%w: %s", ErrTopicChanged, r.topic))
+		return nil
+	}
+	for i := range t.Partitions {
+		p := &t.Partitions[i]
+		if p.Partition != r.partition {
+			continue
+		}
+		if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+			return err
+		}
+		if p.Leader < 0 {
+			return kerr.LeaderNotAvailable
+		}
+		r.leader, r.epoch = p.Leader, p.LeaderEpoch
+		return nil
+	}
+	return kerr.UnknownTopicOrPartition
+}

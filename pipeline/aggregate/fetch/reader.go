@@ -1,0 +1,100 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+var (
+	// ErrOutOfRange is wrapped by a reader's error when the log does not have its offset.
+	ErrOutOfRange = errors.New("fetch: there is no such offset")
+
+	// ErrTopicChanged is wrapped by a reader's error when its topic was created anew.
+	ErrTopicChanged = errors.New("fetch: the topic was created anew")
+
+	errClosed = errors.New("fetch: the reader is closed")
+)
+
+// Reader reads one partition. Make it with Fetcher.Read. Its methods are for one goroutine.
+type Reader struct {
+	fetcher   *Fetcher
+	topic     string
+	partition int32
+	unpack    *unpacker
+	ready     chan struct{} // holds one: there is something, or the end
+
+	// The fetcher's lock guards what follows.
+	id     [16]byte // of the topic; zero where brokers know none
+	next   int64    // the offset to ask for
+	size   int32    // how much to ask for
+	leader int32    // noLeader when it is to be found
+	epoch  int32    // the leader's
+
+	failures int       // since the last answer
+	retryAt  time.Time // when to look for the leader
+	logged   bool      // that it fails
+
+	queue  []Chunk // what has come and was not taken
+	queued int     // bytes of it
+	err    error   // why there is no more
+}
+
+const noLeader = -1
+
+// Next returns what comes next. It waits until there is something, and returns an error that
+// asking again does not cure, or ctx's.
+func (r *Reader) Next(ctx context.Context) (Chunk, error) {
+	for {
+		c, ok, err := r.Poll()
+		if ok || err != nil {
+			return c, err
+		}
+		select {
+		case <-r.ready:
+		case <-ctx.Done():
+			return Chunk{}, ctx.Err()
+		}
+	}
+}
+
+// Poll is Next without waiting.
+func (r *Reader) Poll() (c Chunk, ok bool, err error) {
+	r.fetcher.mu.Lock()
+	defer r.fetcher.mu.Unlock()
+	if len(r.queue) == 0 {
+		return Chunk{}, false, r.err
+	}
+	c = r.queue[0]
+	r.queue = slices.Delete(r.queue, 0, 1)
+	r.queued -= len(c.raw)
+	if n := r.fetcher.nodes[r.leader]; n != nil {
+		n.signal() // there may be room again
+	}
+	return c, true, nil
+}
+
+// Close ends the reader. What an answer that is on its way brings for it is dropped.
+func (r *Reader) Close() {
+	f := r.fetcher
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.queue, r.queued, r.err = nil, 0, errClosed
+	f.readers = slices.DeleteFunc(f.readers, func(other *Reader) bool { return other == r })
+}
+
+// fail ends the reader with an error. The fetcher is locked.
+func (r *Reader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+	r.signal()
+}
+
+func (r *Reader) signal() {
+	select {
+	case r.ready <- struct{}{}:
+	default:
+	}
+}
