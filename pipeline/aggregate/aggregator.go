@@ -17,6 +17,7 @@ import (
 	"github.com/lovoo/goka/storage"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -36,6 +37,7 @@ type Aggregator struct {
 	side    *sideWriter
 	bundles shelf
 	members members
+	fetcher *fetch.Fetcher
 	book    *rulebook
 
 	rulesDiffer string // the members with other rules, as last logged
@@ -74,6 +76,13 @@ func New(cfg Config) (*Aggregator, error) {
 	var err error
 	if a.by, err = json.Marshal(a.instance()); err != nil {
 		return nil, fmt.Errorf("write the instance's name for the audit topic: %w", err)
+	}
+	reads, err := cfg.fetching()
+	if err == nil {
+		a.fetcher, err = fetch.New(reads)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("aggregator: %w", err)
 	}
 	a.book = newRulebook(a)
 	return a, nil
@@ -126,6 +135,14 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	wg.Go(func() { a.watchHeat(sideCtx) })
 	wg.Go(func() { a.watch(sideCtx) })
 	wg.Go(func() { a.book.run(sideCtx) })
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	wg.Go(func() {
+		if err := a.fetcher.Run(sideCtx); err != nil {
+			_ = a.fail(err)
+			end()
+		}
+	})
 
 	wait := minBackoff
 	for {

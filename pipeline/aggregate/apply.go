@@ -7,9 +7,8 @@ import (
 	"runtime/debug"
 	"slices"
 
-	"github.com/IBM/sarama"
-
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -19,6 +18,7 @@ import (
 // nothing gathered.
 type decoders struct {
 	input, loop event.Decoder
+	record      fetch.Record
 	headers     []event.Header
 	events      []event.Event
 	droppedIPs  uint64 // of input, as far as the metric knows
@@ -37,10 +37,10 @@ func (p *partition) decodeRecord(d *event.Decoder, value []byte, headers []event
 
 // process applies a bundle's records, and lets others in between them.
 func (p *partition) process(b *bundle) {
-	l := p.laneOf(b.topic)
+	l := b.lane
 	defer p.panicked()
 	p.mu.Lock()
-	for msgs := b.msgs; len(msgs) > 0; {
+	for more := true; more; {
 		if p.waiting.Load() > 0 {
 			p.mu.Unlock()
 			runtime.Gosched()
@@ -49,12 +49,11 @@ func (p *partition) process(b *bundle) {
 		if p.ctx.Err() != nil {
 			break // dead: whoever takes over reads it again
 		}
-		n, err := p.apply(l, msgs)
-		if err != nil {
+		var err error
+		if more, err = p.apply(b); err != nil {
 			p.die(p.ended(err))
 			break
 		}
-		msgs = msgs[n:]
 	}
 	next := p.next[l]
 	p.tally.flush(p.agg.metrics)
@@ -64,27 +63,31 @@ func (p *partition) process(b *bundle) {
 	}
 }
 
-// apply applies the first of a bundle's records, until enough is gathered, and returns how many
-// these were.
-func (p *partition) apply(l lane, msgs []*sarama.ConsumerMessage) (n int, err error) {
-	next := p.next[l]
-	for n < len(msgs) && len(p.gathered.steps) < gatherAtOnce {
-		m := msgs[n]
-		n++
+// apply applies the first of a bundle's records, until enough is gathered, and reports whether
+// there may be more.
+func (p *partition) apply(b *bundle) (more bool, err error) {
+	next, m := p.next[b.lane], &p.decode.record
+	for len(p.gathered.steps) < gatherAtOnce {
+		if more, err = b.next(m); err != nil {
+			return false, err
+		}
+		if !more {
+			break
+		}
 		if m.Offset < next {
 			p.tally.replayed++
 			continue
 		}
-		if err := p.record(l, m); err != nil {
-			return n, err
+		if err := p.record(b.lane, m); err != nil {
+			return false, err
 		}
 		next = m.Offset + 1
 	}
 	if err := p.stepGathered(); err != nil {
-		return n, err
+		return false, err
 	}
-	p.next[l] = next
-	return n, nil
+	p.next[b.lane] = next
+	return more, nil
 }
 
 // panicked ends the instance when an event made it panic. goka would recover from that, and
@@ -98,7 +101,7 @@ func (p *partition) panicked() {
 	p.mu.Unlock() // what is half done stays in memory: nothing is written after the end
 }
 
-func (p *partition) record(l lane, m *sarama.ConsumerMessage) error {
+func (p *partition) record(l lane, m *fetch.Record) error {
 	if l == loopLane {
 		return p.loopRecord(m)
 	}
@@ -106,8 +109,8 @@ func (p *partition) record(l lane, m *sarama.ConsumerMessage) error {
 }
 
 // inputRecord applies what a producer sent: an event, several, or something else.
-func (p *partition) inputRecord(m *sarama.ConsumerMessage) error {
-	broker := event.FromTime(m.Timestamp)
+func (p *partition) inputRecord(m *fetch.Record) error {
+	broker := event.FromTime(m.Time())
 	p.broker = max(p.broker, broker)
 	if p.repeated(m, broker) {
 		p.tally.producerRepeat++
@@ -115,14 +118,18 @@ func (p *partition) inputRecord(m *sarama.ConsumerMessage) error {
 	}
 	d := &p.decode
 	d.headers = d.headers[:0]
-	for _, h := range m.Headers {
-		if event.IsCloudEvents(h.Key) {
-			d.headers = append(d.headers, event.Header{Key: string(h.Key), Value: h.Value})
+	for headers := m.Headers; ; {
+		key, value, ok := headers.Next()
+		if !ok {
+			break
+		}
+		if event.IsCloudEvents(key) {
+			d.headers = append(d.headers, event.Header{Key: string(key), Value: value})
 		}
 	}
 	events, err := p.decodeRecord(&d.input, m.Value, d.headers, m.Key)
 	if err != nil || len(d.input.Bad) > 0 {
-		if err := p.deadLetter(m, d.input.Bad, err); err != nil {
+		if err := p.deadLetter(inputLane, m, d.input.Bad, err); err != nil {
 			return err
 		}
 	}
@@ -139,15 +146,19 @@ func (p *partition) inputRecord(m *sarama.ConsumerMessage) error {
 }
 
 // repeated reports whether an emitter's retry put this record into the log a second time.
-func (p *partition) repeated(m *sarama.ConsumerMessage, broker event.Micros) bool {
+func (p *partition) repeated(m *fetch.Record, broker event.Micros) bool {
 	var instance []byte
 	var seq uint64
-	for _, h := range m.Headers {
-		switch string(h.Key) {
+	for headers := m.Headers; ; {
+		key, value, ok := headers.Next()
+		if !ok {
+			break
+		}
+		switch string(key) {
 		case event.HeaderInstance:
-			instance = h.Value
+			instance = value
 		case event.HeaderSequence:
-			seq, _ = event.ParseSequence(h.Value)
+			seq, _ = event.ParseSequence(value)
 		}
 	}
 	return len(instance) > 0 && seq > 0 && p.producers.repeated(instance, seq, broker)
@@ -187,7 +198,7 @@ func (p *partition) inputEvent(e *event.Event, offset int64, index int, broker e
 
 // loopRecord counts an event that another partition forwarded, unless it has come before: an
 // owner forwards again after a crash, in the same order.
-func (p *partition) loopRecord(m *sarama.ConsumerMessage) error {
+func (p *partition) loopRecord(m *fetch.Record) error {
 	if fenced.IsOwnerRecord(m.Key) {
 		return nil
 	}
@@ -199,7 +210,7 @@ func (p *partition) loopRecord(m *sarama.ConsumerMessage) error {
 		if errors.Is(err, errNewerFormat) {
 			return err
 		}
-		return p.deadLetter(m, nil, err)
+		return p.deadLetter(loopLane, m, nil, err)
 	}
 	p.broker = max(p.broker, broker)
 	if p.origins[from.partition].covers(from) {
@@ -209,7 +220,7 @@ func (p *partition) loopRecord(m *sarama.ConsumerMessage) error {
 	p.origins[from.partition] = seen{mark{from.offset + 1, from.index}, from.generation}
 	events, err := p.decodeRecord(&p.decode.loop, body, nil, nil)
 	if err != nil || len(events) != 1 {
-		return p.deadLetter(m, p.decode.loop.Bad, err)
+		return p.deadLetter(loopLane, m, p.decode.loop.Bad, err)
 	}
 	e := &events[0]
 	at, ok := p.rules.set.EventTime(e, broker)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
@@ -28,14 +29,14 @@ const benchEvents = 1 << 19
 
 func benchmarkApply(b *testing.B, perRecord int) {
 	p := lonePartition(b)
-	bundles := benchBundles(benchEvents, perRecord)
+	bundles := benchRecords(benchEvents, perRecord)
 	apply := func(further int64) { // the same events again, later
-		for _, bu := range bundles {
-			for _, m := range bu.msgs {
-				m.Offset += further
-				m.Timestamp = m.Timestamp.Add(time.Duration(further) * 3 * time.Microsecond)
+		for _, records := range bundles {
+			for i := range records {
+				records[i].Offset += further
+				records[i].Timestamp += further * 3 / 1000
 			}
-			p.process(bu)
+			p.process(&bundle{batches: []fetch.Batch{fetch.Of(records...)}})
 		}
 	}
 	apply(0)
@@ -82,12 +83,11 @@ type idleSession struct {
 
 func (s idleSession) Context() context.Context { return s.ctx }
 
-func benchBundles(events, perRecord int) (bundles []*bundle) {
+func benchRecords(events, perRecord int) (bundles [][]fetch.Record) {
 	const uids = 1_000_000
 	rng := rand.New(rand.NewPCG(1, 1))
 	zipf := rand.NewZipf(rng, 1.1, 8, uids-1)
-	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-	var b *bundle
+	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC).UnixMilli()
 	var value []byte
 	for i := range events {
 		uid := uint64(rng.IntN(uids))
@@ -110,11 +110,11 @@ func benchBundles(events, perRecord int) (bundles []*bundle) {
 		if perRecord > 1 {
 			value = append(value, ']')
 		}
-		if b == nil || len(b.msgs) == bundleSize {
-			b = &bundle{topic: "tallygate.events"}
-			bundles = append(bundles, b)
+		if n := len(bundles); n == 0 || len(bundles[n-1]) == bundleSize {
+			bundles = append(bundles, make([]fetch.Record, 0, bundleSize))
 		}
-		b.msgs = append(b.msgs, &sarama.ConsumerMessage{Offset: int64(i), Timestamp: now.Add(time.Duration(i) * 3 * time.Microsecond), Value: value})
+		last := &bundles[len(bundles)-1]
+		*last = append(*last, fetch.Record{Offset: int64(i), Timestamp: now + int64(i)*3/1000, Value: value})
 	}
 	return bundles
 }

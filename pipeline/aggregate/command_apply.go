@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/IBM/sarama"
-
+	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -14,19 +13,19 @@ import (
 
 // commandRecord carries out a command from the loop topic, on each of its keys once: the key's mark
 // tells. Its time is the broker's.
-func (p *partition) commandRecord(m *sarama.ConsumerMessage) error {
+func (p *partition) commandRecord(m *fetch.Record) error {
 	if err := p.stepGathered(); err != nil { // events ahead of it come first
 		return err
 	}
 	var c commandRecord
 	if err := json.Unmarshal(m.Value[2:], &c); err != nil {
-		return p.deadLetter(m, nil, fmt.Errorf("a command: %w", err))
+		return p.deadLetter(loopLane, m, nil, fmt.Errorf("a command: %w", err))
 	}
 	kind, ok := commandKinds[c.Command]
 	if !ok {
 		return fmt.Errorf("%w: command %q", errNewerFormat, c.Command)
 	}
-	at := event.FromTime(m.Timestamp)
+	at := event.FromTime(m.Time())
 	p.broker = max(p.broker, at)
 	if err := p.auditCommand(&c, at); err != nil { // also when it was carried out before: a crash may have lost it
 		return err

@@ -11,20 +11,22 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
-// group is the consumer group as goka sees it. It changes three things:
+// group is the consumer group as goka sees it. It changes four things:
 //
 //   - goka waits 5 s after every session that ends; group joins again by itself.
 //   - goka commits what its callbacks have seen; group lets only checkpoints commit, and
 //     starts every claim where the partition's checkpoint says.
 //   - goka costs more per message than the rest of the path; group hands it one message per
 //     bundle of records.
+//   - sarama makes objects of every record; group reads batches by itself.
 type group struct {
 	sarama.ConsumerGroup
 	agg    *Aggregator
-	client *membership
+	client sarama.Client
 }
 
 // Consume returns when ctx ends, or for an error that joining again cannot cure.
@@ -104,11 +106,26 @@ func (h *handler) Cleanup(s sarama.ConsumerGroupSession) error {
 	return h.ConsumerGroupHandler.Cleanup(mute{s})
 }
 
+// ConsumeClaim hands goka what is read of a partition, from where its checkpoint says. Of sarama's
+// claim nothing is read: see membership.
 func (h *handler) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+	p := h.agg.partition(c.Partition())
+	if p == nil { // the session has ended before it was opened
+		return nil
+	}
 	ctx, cancel := context.WithCancel(s.Context())
-	b := &bundler{claim: c, out: make(chan *sarama.ConsumerMessage), shelf: &h.agg.bundles}
+	defer cancel()
+	l := p.laneOf(c.Topic())
+	reader := h.agg.fetcher.Read(c.Topic(), p.session.topics[c.Topic()].ID, c.Partition(), p.begin(l))
+	defer reader.Close()
+	b := &bundler{reader: reader, claim: c, lane: l, out: make(chan *sarama.ConsumerMessage), shelf: &h.agg.bundles}
 	var wg sync.WaitGroup
-	wg.Go(func() { b.run(ctx) })
+	wg.Go(func() {
+		defer close(b.out)
+		if err := b.run(ctx); ctx.Err() == nil {
+			h.end(fmt.Errorf("read %s/%d: %w", c.Topic(), c.Partition(), err))
+		}
+	})
 	err := h.ConsumerGroupHandler.ConsumeClaim(mute{s}, bundledClaim{c, b.out})
 	cancel()
 	wg.Wait()
@@ -130,15 +147,26 @@ func (mute) MarkMessage(*sarama.ConsumerMessage, string) {}
 func (mute) ResetOffset(string, int32, int64, string)    {}
 func (m mute) Commit()                                   {}
 
-// bundleSize is how many records goka is handed as one message. 256 costs next to nothing
-// beside a bare consumer; more adds delay, and saves no more.
+// bundleSize is how many records goka is handed as one message, if there are so many: then it
+// costs next to nothing. A record batch that has more stays whole.
 const bundleSize = 256
 
 // bundle is records of one claim, in order.
 type bundle struct {
-	topic string
-	msgs  []*sarama.ConsumerMessage
-	hwm   int64 // the partition's end, as last fetched
+	lane    lane
+	batches []fetch.Batch
+	hwm     int64 // the partition's end, as last fetched
+}
+
+// next reads the next record; false after the last.
+func (b *bundle) next(rec *fetch.Record) (ok bool, err error) {
+	for len(b.batches) > 0 {
+		if ok, err = b.batches[0].Next(rec); ok || err != nil {
+			return ok, err
+		}
+		b.batches = b.batches[1:]
+	}
+	return false, nil
 }
 
 // shelf holds what has been handed to goka and not yet come out of its codec.
@@ -156,9 +184,11 @@ func (s *shelf) put(b *bundle) (id uint64) {
 func (s *shelf) clear() { s.byID.Clear() }
 
 type bundler struct {
-	claim sarama.ConsumerGroupClaim
-	out   chan *sarama.ConsumerMessage
-	shelf *shelf
+	reader *fetch.Reader
+	claim  sarama.ConsumerGroupClaim
+	lane   lane
+	out    chan *sarama.ConsumerMessage
+	shelf  *shelf
 }
 
 type bundledClaim struct {
@@ -168,31 +198,53 @@ type bundledClaim struct {
 
 func (c bundledClaim) Messages() <-chan *sarama.ConsumerMessage { return c.out }
 
-// run fills bundles with the records that are there, and waits only for a bundle's first.
-func (b *bundler) run(ctx context.Context) {
-	defer close(b.out)
-	for first := range b.claim.Messages() {
-		msgs := append(make([]*sarama.ConsumerMessage, 0, bundleSize), first)
-	fill:
-		for len(msgs) < bundleSize {
-			select {
-			case m, ok := <-b.claim.Messages():
-				if !ok {
-					break fill
+// run fills bundles with the batches that are there, and waits only for a bundle's first. It
+// returns the error after which nothing more can be read, or ctx's.
+func (b *bundler) run(ctx context.Context) error {
+	var chunk fetch.Chunk
+	for {
+		next := &bundle{lane: b.lane}
+		for records := 0; records < bundleSize; {
+			batch, ok, err := chunk.Next()
+			if err == nil && !ok {
+				if chunk, ok, err = b.more(ctx, records == 0); ok {
+					next.hwm = chunk.End
+					continue
 				}
-				msgs = append(msgs, m)
-			default:
-				break fill
 			}
+			if err != nil && records == 0 {
+				return err
+			}
+			if !ok { // after an error, too: what is here comes first, and the error comes again
+				break
+			}
+			records += batch.Len()
+			next.batches, next.hwm = append(next.batches, batch), chunk.End
 		}
-		id := b.shelf.put(&bundle{topic: b.claim.Topic(), msgs: msgs, hwm: b.claim.HighWaterMarkOffset()})
-		last := msgs[len(msgs)-1]
-		select {
-		case b.out <- &sarama.ConsumerMessage{Topic: last.Topic, Partition: last.Partition, Offset: last.Offset,
-			Timestamp: last.Timestamp, Value: binary.BigEndian.AppendUint64(nil, id)}:
-		case <-ctx.Done():
-			return
+		if err := b.send(ctx, next); err != nil {
+			return err
 		}
+	}
+}
+
+// more takes what has come, and waits for it if there is nothing else to do.
+func (b *bundler) more(ctx context.Context, wait bool) (fetch.Chunk, bool, error) {
+	if !wait {
+		return b.reader.Poll()
+	}
+	c, err := b.reader.Next(ctx)
+	return c, err == nil, err
+}
+
+// send hands a bundle over as a message that has its number.
+func (b *bundler) send(ctx context.Context, next *bundle) error {
+	m := &sarama.ConsumerMessage{Topic: b.claim.Topic(), Partition: b.claim.Partition(),
+		Value: binary.BigEndian.AppendUint64(nil, b.shelf.put(next))}
+	select {
+	case b.out <- m:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -3,55 +3,44 @@ package aggregate
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/IBM/sarama"
 )
 
-// membership is the client of the consumer group. It talks to the coordinator over
-// connections of its own: sarama holds a connection from a request until its answer is decoded,
-// so heartbeats would wait behind fetches, and a backlog of small batches takes longer to decode
-// than a session lasts.
-type membership struct {
-	sarama.Client // fetches
-	coordinating  sarama.Client
+// membership is the client of the consumer group. sarama reads every partition that the group is
+// given, as soon as it is; membership has it read from a broker to which there is no connection, so
+// that it fails at once and brings nothing. The group's claims are read by package fetch.
+type membership struct{ sarama.Client }
+
+// nobody is never connected. It is not there for questions: only consumers ask who leads.
+var nobody = sarama.NewBroker("")
+
+// LeaderAndEpoch tells a consumer whom to read from.
+func (membership) LeaderAndEpoch(string, int32) (*sarama.Broker, int32, error) {
+	return nobody, -1, nil
 }
 
-func newMembership(brokers []string, cfg *sarama.Config) (*membership, error) {
-	fetching, err := sarama.NewClient(brokers, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("connect to Kafka at %v: %w", brokers, err)
-	}
-	coordinating, err := sarama.NewClient(brokers, cfg)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("connect to Kafka at %v: %w", brokers, err), fetching.Close())
-	}
-	return &membership{fetching, coordinating}, nil
+// Config is the client's, but sarama gives up reading until the claim ends.
+func (m membership) Config() *sarama.Config {
+	c := *m.Client.Config()
+	c.Consumer.Retry.BackoffFunc = func(int) time.Duration { return forever }
+	return &c
 }
 
-// Coordinator returns the group's coordinator, on its own connection.
-func (m *membership) Coordinator(id string) (*sarama.Broker, error) {
-	return m.coordinating.Coordinator(id)
-}
-
-// RefreshCoordinator finds the coordinator again.
-func (m *membership) RefreshCoordinator(id string) error {
-	return m.coordinating.RefreshCoordinator(id)
-}
-
-// Close closes both.
-func (m *membership) Close() error { return errors.Join(m.Client.Close(), m.coordinating.Close()) }
+const forever = 1 << 62
 
 // newGroup joins nothing yet: Consume does.
 func (a *Aggregator) newGroup(brokers []string, id string, cfg *sarama.Config) (sarama.ConsumerGroup, error) {
-	m, err := newMembership(brokers, cfg)
+	client, err := sarama.NewClient(brokers, cfg)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("connect to Kafka at %v: %w", brokers, err)
 	}
-	g, err := sarama.NewConsumerGroupFromClient(id, m)
+	g, err := sarama.NewConsumerGroupFromClient(id, membership{client})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("set up the consumer group: %w", err), m.Close())
+		return nil, errors.Join(fmt.Errorf("set up the consumer group: %w", err), client.Close())
 	}
-	return &group{ConsumerGroup: g, agg: a, client: m}, nil
+	return &group{ConsumerGroup: g, agg: a, client: client}, nil
 }
 
 // Close leaves the group and closes its connections.

@@ -216,6 +216,20 @@ func (p *partition) letGo() {
 	p.agg.metrics.pauses.Observe(pause.Seconds())
 }
 
+// begin is where a lane's claim begins.
+func (p *partition) begin(l lane) int64 {
+	p.lock()
+	defer p.mu.Unlock()
+	return p.next[l]
+}
+
+func (p *partition) topicOf(l lane) string {
+	if l == loopLane {
+		return p.agg.names.Loop
+	}
+	return p.agg.names.Events
+}
+
 func (p *partition) laneOf(topic string) lane {
 	if topic == p.agg.names.Loop {
 		return loopLane

@@ -10,6 +10,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -166,14 +167,14 @@ func (p *partition) sendAside(topic string, at time.Time, key, value []byte, hea
 
 // deadLetter keeps a record of which something is no event, as it came, with why and from
 // where. What is an event in it counts all the same.
-func (p *partition) deadLetter(m *sarama.ConsumerMessage, bad []event.BadEvent, err error) error {
+func (p *partition) deadLetter(l lane, m *fetch.Record, bad []event.BadEvent, err error) error {
 	reason, detail := reasonOf(bad, err)
 	p.agg.metrics.deadLetter(reason)
 	headers := []sarama.RecordHeader{
 		{Key: []byte("reason"), Value: []byte(reason)},
 		{Key: []byte("detail"), Value: []byte(detail)},
-		{Key: []byte("topic"), Value: []byte(m.Topic)},
-		{Key: []byte("partition"), Value: strconv.AppendInt(nil, int64(m.Partition), 10)},
+		{Key: []byte("topic"), Value: []byte(p.topicOf(l))},
+		{Key: []byte("partition"), Value: strconv.AppendInt(nil, int64(p.id), 10)},
 		{Key: []byte("offset"), Value: strconv.AppendInt(nil, m.Offset, 10)},
 	}
 	for _, b := range bad[:min(len(bad), maxBadIndexes)] {
@@ -185,7 +186,7 @@ func (p *partition) deadLetter(m *sarama.ConsumerMessage, bad []event.BadEvent, 
 		headers = append(headers, sarama.RecordHeader{Key: []byte("cut-from"), Value: strconv.AppendInt(nil, int64(len(value)), 10)})
 		value, key = value[:min(len(value), most)], key[:min(len(key), maxDeadLetterKey)]
 	}
-	return p.sendAside(p.agg.names.DeadLetters, m.Timestamp, key, value, headers)
+	return p.sendAside(p.agg.names.DeadLetters, m.Time(), key, value, headers)
 }
 
 const (

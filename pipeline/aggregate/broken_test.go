@@ -1,0 +1,115 @@
+package aggregate
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// lines are what was logged.
+type lines struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(b)
+}
+
+func (l *lines) say(s string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.all.String(), s)
+}
+
+// A batch that arrives broken is not counted, nor what follows it; the log says where it is. When it can be read,
+// every event is counted once.
+func TestABrokenBatchIsNotCounted(t *testing.T) {
+	t.Parallel()
+	k, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	r := newRig(t, k.ListenAddrs())
+	set := compile(t, yearly)
+	log := &lines{}
+	start := func() *member {
+		return r.start(set, func(c *Config) {
+			c.BrokerTime = "create"
+			c.Logger = slog.New(slog.NewTextHandler(log, nil))
+		})
+	}
+	m := start()
+	r.ready(m)
+	var events []*event.Event
+	for i := range 100 {
+		events = append(events, hit(fmt.Sprintf("u%d", i%10), "a"))
+	}
+	r.emit(events...)
+	counted := func(n event.Decimal) func() bool {
+		return func() bool {
+			for i := range 10 {
+				if r.count(fmt.Sprintf("u%d", i), "per-year", m) != n*event.One {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	eventually(t, "all are counted", counted(10))
+	var mended atomic.Bool
+	id := k.TopicInfo(r.names.Events).TopicID
+	k.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive,staticcheck // kfake's order
+		k.KeepControl()
+		fetch := req.(*kmsg.FetchRequest)
+		if mended.Load() || fetch.Topics[0].TopicID != id {
+			return nil, nil, false
+		}
+		return breakAll(fetch), nil, true
+	})
+	eventually(t, "a broken batch arrives", func() bool { return log.say("a batch is corrupt") })
+	r.emit(events...)
+	if counted(20)() {
+		t.Error("events behind a broken batch are counted")
+	}
+	mended.Store(true)
+	eventually(t, "they are counted", counted(20))
+	for _, want := range []string{"session ended", "a batch is corrupt", r.names.Events + "/"} {
+		if !log.say(want) {
+			t.Errorf("the log does not say %q", want)
+		}
+	}
+	m.end(t)
+	m = start() // what is durable is the same
+	r.ready(m)
+	eventually(t, "it is still so", counted(20))
+}
+
+// breakAll answers a fetch of each partition with a batch whose checksum is wrong.
+func breakAll(req *kmsg.FetchRequest) *kmsg.FetchResponse {
+	resp := req.ResponseKind().(*kmsg.FetchResponse)
+	for _, t := range req.Topics {
+		topic := kmsg.NewFetchResponseTopic()
+		topic.Topic, topic.TopicID = t.Topic, t.TopicID
+		for _, p := range t.Partitions {
+			b := kmsg.RecordBatch{FirstOffset: p.FetchOffset, Magic: 2, NumRecords: 1, Records: []byte{0}}
+			b.Length = int32(len(b.AppendTo(nil)) - 12)
+			part := kmsg.NewFetchResponseTopicPartition()
+			part.Partition, part.HighWatermark, part.RecordBatches = p.Partition, p.FetchOffset+1, b.AppendTo(nil)
+			topic.Partitions = append(topic.Partitions, part)
+		}
+		resp.Topics = append(resp.Topics, topic)
+	}
+	return resp
+}

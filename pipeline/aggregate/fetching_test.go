@@ -1,0 +1,156 @@
+package aggregate
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
+)
+
+// What reads claims connects as sarama is told to: by the options of the program, TLS, and every SASL
+// mechanism that these know.
+func TestClaimsAreReadWithTLSAndSASL(t *testing.T) {
+	s := httptest.NewTLSServer(nil)
+	s.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	server, client := &tls.Config{Certificates: s.TLS.Certificates}, &tls.Config{RootCAs: roots}
+	for _, mechanism := range []string{"", "plain", "scram-sha-256", "scram-sha-512"} {
+		t.Run("with "+mechanism, func(t *testing.T) {
+			args := []string{}
+			opts := []kfake.Opt{kfake.NumBrokers(1), kfake.TLS(server), kfake.SeedTopics(1, "t")}
+			if mechanism != "" {
+				args = []string{"--kafka-sasl", mechanism, "--kafka-user", "app"}
+				opts = append(opts, kfake.EnableSASL(), kfake.Superuser(strings.ToUpper(mechanism), "app", "secret"))
+			}
+			k, err := kfake.NewCluster(opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(k.Close)
+			o := ops.NewOptions("test", "", io.Discard, func(name string) string { return map[string]string{"TALLYGATE_KAFKA_PASSWORD": "secret"}[name] })
+			kafka := o.Kafka()
+			if err := o.Parse(args); err != nil {
+				t.Fatal(err)
+			}
+			how, err := kafka.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			how.TLS = client
+			cfg := Config{Brokers: k.ListenAddrs(), Rules: compile(t, yearly), Kafka: how.Sarama}.withDefaults()
+			reads, err := cfg.fetching()
+			if err != nil {
+				t.Fatal(err)
+			}
+			appendOne(t, reads, "t", "hello")
+			if got := readOne(t, reads, "t"); got != "hello" {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
+func appendOne(t *testing.T, as fetch.Config, topic, value string) {
+	t.Helper()
+	opts := []kgo.Opt{kgo.SeedBrokers(as.Brokers...), kgo.DialTLSConfig(as.TLS)}
+	if as.SASL != nil {
+		opts = append(opts, kgo.SASL(as.SASL))
+	}
+	c, err := kgo.NewClient(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte(value)}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readOne(t *testing.T, cfg fetch.Config, topic string) string {
+	t.Helper()
+	f, err := fetch.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	r := f.Read(topic, [16]byte{}, 0, 0)
+	defer r.Close()
+	c, err := r.Next(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rec fetch.Record
+	if b, ok, err := c.Next(); err != nil || !ok {
+		t.Fatal(ok, err)
+	} else if ok, err := b.Next(&rec); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	return string(rec.Value)
+}
+
+// tokens gives out OAuth tokens.
+type tokens struct{ err error }
+
+func (s tokens) Token() (*sarama.AccessToken, error) { return &sarama.AccessToken{Token: "t"}, s.err }
+
+// Who sets sarama up by Config.Kafka gets the same for claims, or is told what does not go.
+func TestClaimsAreReadAsSaramaIsToldTo(t *testing.T) {
+	with := func(change func(*sarama.Config)) (fetch.Config, error) {
+		return Config{Brokers: []string{"nowhere:9092"}, Rules: compile(t, yearly), Kafka: change}.withDefaults().fetching()
+	}
+	cfg, err := with(func(s *sarama.Config) {
+		s.Consumer.MaxWaitTime, s.Consumer.Fetch.Default, s.Consumer.IsolationLevel = time.Second, 1<<16, sarama.ReadUncommitted
+		s.Net.TLS.Enable, s.ClientID = true, "me"
+	})
+	if err != nil || cfg.MaxWait != time.Second || cfg.PartitionBytes != 1<<16 || !cfg.Uncommitted || cfg.TLS == nil || cfg.ClientID != "me" {
+		t.Errorf("%+v, %v", cfg, err)
+	}
+	oauth := func(provider sarama.AccessTokenProvider) func(*sarama.Config) {
+		return func(s *sarama.Config) {
+			s.Net.SASL.Enable, s.Net.SASL.Mechanism, s.Net.SASL.TokenProvider = true, sarama.SASLTypeOAuth, provider
+		}
+	}
+	cfg, err = with(oauth(tokens{}))
+	if err != nil || cfg.SASL.Name() != "OAUTHBEARER" {
+		t.Fatal(cfg.SASL, err)
+	}
+	if _, hello, err := cfg.SASL.Authenticate(t.Context(), "broker"); err != nil || !strings.Contains(string(hello), "Bearer t") {
+		t.Errorf("%q, %v", hello, err)
+	}
+	away := errors.New("no tokens today")
+	if cfg, err = with(oauth(tokens{away})); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := cfg.SASL.Authenticate(t.Context(), "broker"); !errors.Is(err, away) {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*sarama.Config){
+		"no token provider": oauth(nil),
+		"GSSAPI":            func(s *sarama.Config) { s.Net.SASL.Enable, s.Net.SASL.Mechanism = true, sarama.SASLTypeGSSAPI },
+	} {
+		_, err := New(Config{Brokers: []string{"nowhere:9092"}, Rules: compile(t, yearly), Kafka: change})
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
