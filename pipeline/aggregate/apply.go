@@ -63,11 +63,14 @@ func (p *partition) process(b *bundle) {
 	}
 }
 
+// applyAtOnce is how many records may keep others waiting that none of the rules counts.
+const applyAtOnce = 256
+
 // apply applies the first of a bundle's records, until enough is gathered, and reports whether
 // there may be more.
 func (p *partition) apply(b *bundle) (more bool, err error) {
 	next, m := p.next[b.lane], &p.decode.record
-	for len(p.gathered.steps) < gatherAtOnce {
+	for n := 0; n < applyAtOnce && len(p.gathered.steps) < gatherAtOnce; n++ {
 		if more, err = b.next(m); err != nil {
 			return false, err
 		}

@@ -3,6 +3,7 @@ package aggregate
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,10 +74,10 @@ func TestABrokenBatchIsNotCounted(t *testing.T) {
 	k.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive,staticcheck // kfake's order
 		k.KeepControl()
 		fetch := req.(*kmsg.FetchRequest)
-		if mended.Load() || fetch.Topics[0].TopicID != id {
+		if mended.Load() || !slices.ContainsFunc(fetch.Topics, func(t kmsg.FetchRequestTopic) bool { return t.TopicID == id }) {
 			return nil, nil, false
 		}
-		return breakAll(fetch), nil, true
+		return broken(fetch, id), nil, true
 	})
 	eventually(t, "a broken batch arrives", func() bool { return log.say("a batch is corrupt") })
 	r.emit(events...)
@@ -96,8 +97,8 @@ func TestABrokenBatchIsNotCounted(t *testing.T) {
 	eventually(t, "it is still so", counted(20))
 }
 
-// breakAll answers a fetch of each partition with a batch whose checksum is wrong.
-func breakAll(req *kmsg.FetchRequest) *kmsg.FetchResponse {
+// broken answers a fetch of each of a topic's partitions with a batch whose checksum is wrong, of others with nothing.
+func broken(req *kmsg.FetchRequest, id [16]byte) *kmsg.FetchResponse {
 	resp := req.ResponseKind().(*kmsg.FetchResponse)
 	for _, t := range req.Topics {
 		topic := kmsg.NewFetchResponseTopic()
@@ -106,7 +107,10 @@ func breakAll(req *kmsg.FetchRequest) *kmsg.FetchResponse {
 			b := kmsg.RecordBatch{FirstOffset: p.FetchOffset, Magic: 2, NumRecords: 1, Records: []byte{0}}
 			b.Length = int32(len(b.AppendTo(nil)) - 12)
 			part := kmsg.NewFetchResponseTopicPartition()
-			part.Partition, part.HighWatermark, part.RecordBatches = p.Partition, p.FetchOffset+1, b.AppendTo(nil)
+			part.Partition, part.HighWatermark = p.Partition, p.FetchOffset
+			if t.TopicID == id {
+				part.HighWatermark, part.RecordBatches = p.FetchOffset+1, b.AppendTo(nil)
+			}
 			topic.Partitions = append(topic.Partitions, part)
 		}
 		resp.Topics = append(resp.Topics, topic)
