@@ -119,11 +119,9 @@ func compactionDuringRecovery(t *testing.T, r *rig) {
 	for range 3 {
 		l.emit(5000)
 		l.counted(m)
-		m.mu.RLock()
-		for _, p := range m.parts {
+		for _, p := range m.owned() {
 			p.die(errors.New("killed by the test"))
 		}
-		m.mu.RUnlock()
 	}
 	l.counted(m)
 	m.end(t)

@@ -141,13 +141,11 @@ func TestKilledPartitions(t *testing.T) {
 				events = append(events, hit(uid, "a.b"))
 			}
 			r.emit(events...)
-			m.mu.RLock()
-			for _, p := range m.parts {
+			for _, p := range m.owned() {
 				if rng.IntN(2) == 0 {
 					go p.die(fmt.Errorf("killed by the test"))
 				}
 			}
-			m.mu.RUnlock()
 		}
 		eventually(t, "all is counted once", func() bool {
 			for uid, n := range want {
@@ -328,9 +326,7 @@ func TestKeysThatFellSilentLeave(t *testing.T) {
 		}
 		r.emit(events...) // at once: the first must not leave before the last has come
 		keys := func() (n int) {
-			m.mu.RLock()
-			defer m.mu.RUnlock()
-			for _, p := range m.parts {
+			for _, p := range m.owned() {
 				p.lock()
 				n += p.table.Len()
 				p.mu.Unlock()

@@ -105,13 +105,7 @@ func (r *rig) quiet(ms ...*member) {
 	eventually(r.t, "all is processed", func() bool {
 		done := 0
 		for _, m := range ms {
-			m.mu.RLock()
-			parts := make([]*partition, 0, len(m.parts))
-			for _, p := range m.parts {
-				parts = append(parts, p)
-			}
-			m.mu.RUnlock()
-			for _, p := range parts {
+			for _, p := range m.owned() {
 				if !p.opened.Load() || p.ctx.Err() != nil {
 					return false
 				}
@@ -192,7 +186,7 @@ func TestARecreatedTopicIsRefusedThenAccepted(t *testing.T) {
 		r.ready(m)
 		l.emit(150) // fewer than before: offsets below those of the old topic
 		l.counted(m)
-		for _, p := range m.parts {
+		for _, p := range m.owned() {
 			p.die(fmt.Errorf("killed by the test")) // and it outlives a crash
 		}
 		l.emit(30)
