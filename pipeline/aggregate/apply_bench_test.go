@@ -25,6 +25,18 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
+// What the benchmark does works.
+func TestApplyWithoutKafka(t *testing.T) {
+	t.Parallel()
+	p := lonePartition(t)
+	for _, records := range benchRecords(1<<10, 10) {
+		p.process(&bundle{batches: []fetch.Batch{fetch.Of(records...)}})
+	}
+	if p.ctx.Err() != nil || p.table.Len() == 0 {
+		t.Errorf("%d keys: %v", p.table.Len(), context.Cause(p.ctx))
+	}
+}
+
 const benchEvents = 1 << 19
 
 func benchmarkApply(b *testing.B, perRecord int) {
@@ -71,6 +83,7 @@ func lonePartition(tb testing.TB) *partition {
 	}
 	a.found.Store(&topics.Layout{Partitions: 1})
 	p := newPartition(a, 0, &session{ConsumerGroupSession: idleSession{ctx: context.Background()}, end: func(error) {}})
+	p.beginWith(a.book.version(0, set))
 	a.metrics.opened(p)
 	return p
 }
