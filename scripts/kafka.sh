@@ -23,10 +23,11 @@ lib=${KAFKA_LIB:-$cache/kafka-$version}
 die() { echo "kafka.sh: $*" >&2; exit 1; }
 
 # free_port prints a port that nobody listens on, below the range that outgoing connections
-# and ":0" get theirs from, so that it stays free until the broker takes it.
+# and ":0" get theirs from, and those of the tests' programs (from 22000), so that it stays
+# free until the broker takes it.
 free_port() {
   local port
-  while port=$((15000 + RANDOM % 17000)); answers "$port"; do :; done
+  while port=$((15000 + RANDOM % 7000)); answers "$port"; do :; done
   echo "$port"
 }
 

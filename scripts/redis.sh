@@ -25,7 +25,7 @@ answers() {
 # free_port prints a port that nobody listens on, below the range that ":0" gets its ports from.
 free_port() {
   local port
-  while port=$((15000 + RANDOM % 17000)); (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
+  while port=$((15000 + RANDOM % 7000)); (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
   echo "$port"
 }
 

@@ -183,12 +183,19 @@ func get(url string) (status int, body []byte) {
 	return resp.StatusCode, body
 }
 
-// freeAddr returns an address that nobody listens on, below the range that outgoing
-// connections get theirs from: it stays free while the program that has it is being restarted.
+// given are the addresses that freeAddr has returned.
+var given sync.Map
+
+// freeAddr returns an address that nobody listens on. It stays free while the program that has it is being
+// restarted: its range is below that of outgoing connections, between those of the servers' scripts
+// (15000 to 21999) and of a Redis Cluster's bus, and no address is returned twice.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(17000))
+	for range 1000 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 22000+rand.IntN(3000))
+		if _, taken := given.LoadOrStore(addr, true); taken {
+			continue
+		}
 		if l, err := net.Listen("tcp", addr); err == nil {
 			_ = l.Close()
 			return addr
