@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,8 +152,18 @@ func (p *proc) command(args ...string) (string, error) {
 	return string(out), nil
 }
 
-// root is the module's folder: tests run from source.
+// root is the module's folder: tests run in their packages' folders below it.
 func root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
+	dir, err := os.Getwd()
+	if err != nil {
+		panic(fmt.Sprintf("servers: where the tests run: %v", err))
+	}
+	for parent := dir; ; parent = filepath.Dir(parent) {
+		if _, err := os.Stat(filepath.Join(parent, "go.mod")); err == nil {
+			return parent
+		}
+		if parent == filepath.Dir(parent) {
+			panic("servers: no go.mod above " + dir)
+		}
+	}
 }
