@@ -101,11 +101,33 @@ func (s *members) describe(a *Aggregator) ([]*sarama.GroupDescription, error) {
 	if err != nil {
 		return nil, err
 	}
-	groups, err := admin.DescribeConsumerGroups([]string{a.names.Group})
+	groups, err := describeGroup(admin, a.names.Group)
+	if err != nil {
+		// sarama goes on asking the coordinator that it remembers, also when another broker has taken
+		// its place.
+		if err := a.clients.bulk.RefreshCoordinator(a.names.Group); err != nil {
+			return nil, err
+		}
+		groups, err = describeGroup(admin, a.names.Group)
+	}
 	if err == nil {
 		s.at, s.groups = time.Now(), groups
 	}
 	return groups, err
+}
+
+// describeGroup returns the group, or the error that its coordinator answered.
+func describeGroup(admin sarama.ClusterAdmin, name string) ([]*sarama.GroupDescription, error) {
+	groups, err := admin.DescribeConsumerGroups([]string{name})
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range groups {
+		if !errors.Is(g.Err, sarama.ErrNoError) {
+			return nil, g.Err
+		}
+	}
+	return groups, nil
 }
 
 // owner is where a partition's owner is reached, or why it is not.

@@ -35,7 +35,7 @@ func (g *group) Consume(ctx context.Context, names []string, h sarama.ConsumerGr
 	for {
 		began := time.Now()
 		sctx, end := context.WithCancelCause(ctx)
-		err := g.ConsumerGroup.Consume(sctx, names, &handler{ConsumerGroupHandler: h, agg: g.agg, end: end})
+		err := g.join(sctx, names, h, end)
 		cause := context.Cause(sctx)
 		end(nil)
 		switch {
@@ -65,6 +65,16 @@ func (g *group) Consume(ctx context.Context, names []string, h sarama.ConsumerGr
 	}
 }
 
+// join takes part in one session. It looks at the topics first: a member that cannot do that yet
+// stays out, since each one that joins makes all others give up what they have for a moment.
+func (g *group) join(ctx context.Context, names []string, h sarama.ConsumerGroupHandler, end context.CancelCauseFunc) error {
+	seen, err := g.agg.ownTopics()
+	if err != nil {
+		return fmt.Errorf("look at the topics before joining: %w", err)
+	}
+	return g.ConsumerGroup.Consume(ctx, names, &handler{ConsumerGroupHandler: h, agg: g.agg, end: end, seen: seen})
+}
+
 const (
 	minBackoff = 200 * time.Millisecond
 	maxBackoff = 10 * time.Second
@@ -84,12 +94,13 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // handler wraps goka's handler for one session.
 type handler struct {
 	sarama.ConsumerGroupHandler
-	agg *Aggregator
-	end context.CancelCauseFunc
+	agg  *Aggregator
+	end  context.CancelCauseFunc
+	seen map[string]topics.Topic // the topics, right before joining
 }
 
 func (h *handler) Setup(s sarama.ConsumerGroupSession) error {
-	own, err := h.agg.newSession(s, h.end)
+	own, err := h.agg.newSession(s, h.end, h.seen)
 	if err != nil {
 		return err
 	}

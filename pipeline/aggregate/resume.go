@@ -95,7 +95,14 @@ func (p *partition) committed() (int64, error) {
 	if err != nil {
 		return -1, fmt.Errorf("ask for the group's offsets: %w", err)
 	}
-	offsets, err := admin.ListConsumerGroupOffsets(p.agg.names.Group, map[string][]int32{p.agg.names.Events: {p.id}})
+	ask := func() (*sarama.OffsetFetchResponse, error) {
+		return admin.ListConsumerGroupOffsets(p.agg.names.Group, map[string][]int32{p.agg.names.Events: {p.id}})
+	}
+	offsets, err := ask()
+	if err != nil { // the coordinator that sarama remembers may be gone
+		_ = p.agg.clients.bulk.RefreshCoordinator(p.agg.names.Group)
+		offsets, err = ask()
+	}
 	if err == nil && !errors.Is(offsets.Err, sarama.ErrNoError) {
 		err = offsets.Err
 	}

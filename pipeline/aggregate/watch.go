@@ -85,8 +85,24 @@ func sameTopics(were, have map[string]topics.Topic) error {
 	return nil
 }
 
-// newSession notes what the topics are: partitions that are taken over in it rely on that.
-func (a *Aggregator) newSession(s sarama.ConsumerGroupSession, end context.CancelCauseFunc) (*session, error) {
+// newSession notes what the topics are: partitions that are taken over in it rely on that. Where
+// nobody tells right now, they are what they were when the group was joined, a moment ago: watch
+// ends the session if that is not so.
+func (a *Aggregator) newSession(s sarama.ConsumerGroupSession, end context.CancelCauseFunc, seen map[string]topics.Topic) (*session, error) {
+	own, err := a.ownTopics()
+	switch {
+	case err == nil:
+	case a.fatal() != nil:
+		return nil, err
+	default:
+		a.log.Warn("no broker tells which topics there are: this session goes by what was told before joining", "err", err)
+		own = seen
+	}
+	return &session{ConsumerGroupSession: s, end: end, topics: own}, nil
+}
+
+// ownTopics looks for the topics that cannot be replaced by another of the same name in silence.
+func (a *Aggregator) ownTopics() (map[string]topics.Topic, error) {
 	have, err := a.look()
 	if err != nil {
 		return nil, fmt.Errorf("look at the topics: %w", err)
@@ -99,7 +115,7 @@ func (a *Aggregator) newSession(s sarama.ConsumerGroupSession, end context.Cance
 		}
 		own[name] = t
 	}
-	return &session{ConsumerGroupSession: s, end: end, topics: own}, nil
+	return own, nil
 }
 
 func (a *Aggregator) rulesHash() string { return hex.EncodeToString(a.cfg.Rules.Hash[:]) }

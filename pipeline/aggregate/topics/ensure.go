@@ -117,9 +117,9 @@ func (e *ensurer) replication() int16 {
 }
 
 func (e *ensurer) describe() (map[string]found, error) {
-	metadata, err := e.admin.DescribeTopics(e.names.All())
+	metadata, err := metadataOf(e.client, e.names.All())
 	if err != nil {
-		return nil, fmt.Errorf("describe topics: %w", err)
+		return nil, err
 	}
 	return toFound(metadata)
 }
@@ -162,12 +162,42 @@ func (e *ensurer) create(ctx context.Context, specs []spec, have map[string]foun
 		for _, c := range s.settings {
 			detail.ConfigEntries[c.key] = &c.value
 		}
-		err := e.admin.CreateTopic(s.name, detail, false)
+		err := e.createOne(ctx, s.name, detail)
 		if err != nil && !errors.Is(err, sarama.ErrTopicAlreadyExists) {
 			errs = append(errs, fmt.Errorf("create topic %s: %w; to create it yourself: %s", s.name, err, e.createCommand(s)))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// controllerTries is how many controllers are asked to create a topic: the next one is elected
+// within seconds.
+const controllerTries = 20
+
+// createOne asks the controller. sarama remembers who that is, also when it has died.
+func (e *ensurer) createOne(ctx context.Context, name string, detail *sarama.TopicDetail) error {
+	for try := 1; ; try++ {
+		err := e.admin.CreateTopic(name, detail, false)
+		if _, answered := errors.AsType[*sarama.TopicError](err); err == nil || answered || try == controllerTries {
+			return err
+		}
+		_, _ = e.client.RefreshController() // what is wrong now the next try says
+		if !sleep(ctx, time.Duration(try)*pollEvery) {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// sleep returns false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // await waits until every broker shows every topic with all its leaders.
@@ -177,11 +207,7 @@ func (e *ensurer) await(ctx context.Context) (map[string]found, error) {
 		if err == nil && missing == "" {
 			return have, nil
 		}
-		t := time.NewTimer(pollEvery)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !sleep(ctx, pollEvery) {
 			if err == nil {
 				err = errors.New(missing)
 			}

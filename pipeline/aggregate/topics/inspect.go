@@ -92,16 +92,12 @@ func Check(addrs []string, conf *sarama.Config, cfg Config) (*State, error) {
 	return s, nil
 }
 
-// Look returns the topics of a prefix that exist, without their settings. It asks over the
-// client's connections, and does not close it.
+// Look returns the topics of a prefix that exist, without their settings. Any living broker
+// answers; it is asked over the client's connections, and the client stays open.
 func Look(client sarama.Client, prefix string) (map[string]Topic, error) {
-	admin, err := sarama.NewClusterAdminFromClient(client)
+	metadata, err := metadataOf(client, NamesOf(prefix).All())
 	if err != nil {
-		return nil, fmt.Errorf("look at the topics: %w", err)
-	}
-	metadata, err := admin.DescribeTopics(NamesOf(prefix).All())
-	if err != nil {
-		return nil, fmt.Errorf("describe topics: %w", err)
+		return nil, err
 	}
 	have, err := toFound(metadata)
 	if err != nil {
