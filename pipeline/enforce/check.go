@@ -72,7 +72,7 @@ func (t *Table) Check(api, uid string) Decision {
 	hash, first, last := hashWords(uid)
 	n := len(uid)
 	tags := tagOf(hash) * lowBytes
-	for i := v.bucketOf(hash); ; {
+	for i, left := v.bucketOf(hash), len(v.buckets); ; {
 		b := &v.buckets[i]
 		word := b.tags.Load()
 		for m := candidates(word, tags); m != 0; m &= m - 1 {
@@ -110,7 +110,7 @@ func (t *Table) Check(api, uid string) Decision {
 			}
 			return Decision{Allowed: c.allows, Until: until, At: at, by: &c.reason}
 		}
-		if word&overflowed == 0 {
+		if left--; word&overflowed == 0 || left == 0 {
 			return Decision{Allowed: true, At: t.Now()}
 		}
 		if i++; i == uint64(len(v.buckets)) {

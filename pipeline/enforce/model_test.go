@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"strconv"
 	"testing"
@@ -88,11 +87,7 @@ func (m *model) step() {
 // TestAgainstAMap does random things to a table and to a map, and compares every answer.
 // TALLYGATE_TEST_SEED repeats a run.
 func TestAgainstAMap(t *testing.T) {
-	seed := rand.Uint64()
-	if s, err := strconv.ParseUint(os.Getenv("TALLYGATE_TEST_SEED"), 10, 64); err == nil {
-		seed = s
-	}
-	t.Logf("TALLYGATE_TEST_SEED=%d", seed)
+	seed := testSeed(t)
 	table, err := NewTable(Config{Shards: 2, Causes: true})
 	if err != nil {
 		t.Fatal(err)
@@ -124,6 +119,9 @@ func TestAgainstAMap(t *testing.T) {
 // compare looks at everything that is held, to the last field.
 func (m *model) compare(t *testing.T, seed uint64) {
 	t.Helper()
+	if err := m.table.store.check(); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
 	got := map[string]verdict.Verdict{}
 	m.table.all(func(key []event.Dim, list []held) {
 		for i := range list {

@@ -52,30 +52,42 @@ func (s *store) publish(change func(*view)) {
 // bucketsFor returns how many buckets so many keys need to fill 60% of the slots.
 func bucketsFor(entries int) int { return max(minBuckets, entries*5/(3*slotsPerBucket)+1) }
 
-// crowded reports whether readers may have to walk far: with one key more than seven tenths of the slots are taken, or,
-// since a bucket stays flagged when its keys leave, a quarter of the buckets are flagged.
+// crowded reports whether seven tenths of the slots would be taken with one key more.
 func (s *store) crowded() bool {
-	n := len(s.view.buckets)
-	return 10*(s.entries+1) > 7*slotsPerBucket*n || 4*s.flagged > n+16
+	return 10*(s.entries+1) > 7*slotsPerBucket*len(s.view.buckets)
 }
+
+// flooded reports whether readers may have to walk far, since a bucket stays flagged when its keys leave: with so many of n buckets
+// flagged. Some, at least, are not.
+func flooded(flagged, n int) bool { return 4*flagged > n+16 || flagged >= n }
 
 // sparse reports whether the index is much larger than it need be.
 func (s *store) sparse() bool { return len(s.view.buckets) > 4*bucketsFor(s.entries) }
 
-// resize gives the index as many buckets as befit what is held.
+// resize gives the index as many buckets as befit what is held; more, when chance flags too many of these.
 func (s *store) resize() {
-	old := s.view.buckets
-	next := &view{buckets: make([]bucket, bucketsFor(s.entries+s.entries/16))}
-	s.flagged = 0
-	for i := range old {
-		for j := range old[i].refs {
-			if old[i].tag(j) != 0 {
-				ref := old[i].refs[j].Load()
-				s.flagged += next.insert(s.hashOf(s.view.record(ref)), ref)
+	for n := bucketsFor(s.entries + s.entries/16); ; n += n/4 + 1 {
+		if buckets, flagged := s.rebuilt(n); !flooded(flagged, n) {
+			s.flagged = flagged
+			s.publish(func(v *view) { v.buckets = buckets })
+			return
+		}
+	}
+}
+
+// rebuilt returns n buckets with all that is held, and how many of them overflowed.
+func (s *store) rebuilt(n int) (buckets []bucket, flagged int) {
+	next := &view{buckets: make([]bucket, n)}
+	for i := range s.view.buckets {
+		b := &s.view.buckets[i]
+		for j := range b.refs {
+			if b.tag(j) != 0 {
+				ref := b.refs[j].Load()
+				flagged += next.insert(s.hashOf(s.view.record(ref)), ref)
 			}
 		}
 	}
-	s.publish(func(v *view) { v.buckets = next.buckets })
+	return next.buckets, flagged
 }
 
 func (b *bucket) tag(slot int) uint64 { return b.tags.Load() >> (8 * slot) & 0xff }
@@ -84,9 +96,10 @@ func (b *bucket) setTag(slot int, tag uint64) {
 	b.tags.Store(b.tags.Load()&^(0xff<<(8*slot)) | tag<<(8*slot))
 }
 
-// insert adds a reference that is not there, and returns how many buckets overflowed with it. There must be room.
+// insert adds a reference that is not there, and returns how many buckets overflowed with it. There must be room: it panics rather
+// than look for it for ever.
 func (v *view) insert(hash uint64, ref uint32) (flagged int) {
-	for i := v.bucketOf(hash); ; i = (i + 1) % uint64(len(v.buckets)) {
+	for i, left := v.bucketOf(hash), len(v.buckets); left > 0; i, left = (i+1)%uint64(len(v.buckets)), left-1 {
 		b := &v.buckets[i]
 		for j := range b.refs {
 			if b.tag(j) == 0 {
@@ -100,6 +113,7 @@ func (v *view) insert(hash uint64, ref uint32) (flagged int) {
 			flagged++
 		}
 	}
+	panic("enforce: no room in an index that was made to have room")
 }
 
 // slots yields the slots that have the hash's tag.
@@ -197,6 +211,9 @@ func (s *store) set(shape *shape, key []byte, b *bucket, slot int, list []held) 
 		s.flagged += s.view.insert(s.hashOf(s.rec), ref)
 		s.entries++
 		shape.entries++
+		if flooded(s.flagged, len(s.view.buckets)) { // at once: the next insert may be an hour away
+			s.resize()
+		}
 	case len(list) > 0:
 		s.giveUp(b.refs[slot].Load())
 		b.refs[slot].Store(ref)

@@ -17,6 +17,9 @@ import (
 // other buckets, which are complete before they are published. So a reader never misses a key that is held throughout. What
 // a slot refers to is in the view that was the table's when the slot was read: a reader that finds another one there now
 // begins again. So memory and numbers can be used again, and a reader at work still has what it began with.
+//
+// A walk from bucket to bucket ends at one that is not flagged, of which the writer always leaves one, or when it has been to all: a
+// reader must end whatever it meets, also in buckets that are the table's no more.
 type view struct {
 	buckets []bucket
 	chunks  [][]byte // records; nil is a number that is free
@@ -77,7 +80,7 @@ func (t *Table) find(v *view, s *shape, q *query) (r record, ok bool) {
 		return record{}, true
 	}
 	tags := tagOf(hash) * lowBytes
-	for i := v.bucketOf(hash); ; {
+	for i, left := v.bucketOf(hash), len(v.buckets); ; {
 		b := &v.buckets[i]
 		word := b.tags.Load()
 		for m := candidates(word, tags); m != 0; m &= m - 1 {
@@ -89,7 +92,7 @@ func (t *Table) find(v *view, s *shape, q *query) (r record, ok bool) {
 				return r, true
 			}
 		}
-		if word&overflowed == 0 {
+		if left--; word&overflowed == 0 || left == 0 {
 			return record{}, true
 		}
 		if i++; i == uint64(len(v.buckets)) {
