@@ -1,0 +1,243 @@
+// Package access says who may ask an HTTP API for what: by tokens and client certificates that a
+// file gives roles, or, without any, by where the API is served. It also refuses what a web page
+// has a browser send.
+package access
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// Role is what somebody may do. Each may do what those before it may.
+type Role int
+
+// The roles. None may do nothing.
+const (
+	None     Role = iota
+	Viewer        // read: explain, lists, hot keys
+	Operator      // overrule the rules for a key
+	Admin         // all
+)
+
+var roleNames = map[Role]string{None: "none", Viewer: "viewer", Operator: "operator", Admin: "admin"}
+
+func (r Role) String() string { return roleNames[r] }
+
+// ParseRole is String's inverse, but knows no "none".
+func ParseRole(name string) (Role, bool) {
+	for r, n := range roleNames {
+		if n == name && r != None {
+			return r, true
+		}
+	}
+	return None, false
+}
+
+// Identity is who asks.
+type Identity struct {
+	Name string // of the credential; "" where none is needed
+	Role Role
+}
+
+// Config configures a Guard. The zero value lets nobody in, unless Addr is loopback.
+type Config struct {
+	// Tokens is the file that gives roles to tokens and certificates; "" is none. It is read again when it
+	// changes, also through a symlink somewhere in its path. While it is wrong, what it was last goes on.
+	Tokens string
+
+	// Certificates: the listener's TLS answers only clients whose certificate its CA has signed. Without Tokens,
+	// these are viewers; else they are what the file makes of their names.
+	Certificates bool
+
+	Open   bool     // without credentials, everybody who reaches the API may do everything
+	Addr   net.Addr // where the API is served; nil is not on loopback
+	Listen string   // the same as the operator wrote it, HOST:PORT; its host is one that requests may name
+
+	// Peer tells whether a request comes from another instance of this program, and on whose behalf; nil is never.
+	// ok false: it does not claim to.
+	Peer func(*http.Request) (id Identity, ok bool, err error)
+
+	Logger *slog.Logger // nil is slog.Default()
+}
+
+// Guard lets those in who may.
+type Guard struct {
+	cfg         Config
+	file        *file // nil: none
+	credentials bool
+	local       bool
+}
+
+// New reads the file.
+func New(cfg Config) (*Guard, error) {
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	g := &Guard{cfg: cfg, local: Loopback(cfg.Addr), credentials: cfg.Tokens != "" || cfg.Certificates}
+	if cfg.Open && g.credentials {
+		return nil, errors.New("--open-api asks nobody for credentials: leave it out, or --tokens and --tls-client-ca")
+	}
+	if cfg.Tokens != "" {
+		var err error
+		if g.file, err = openFile(cfg.Tokens, cfg.Logger); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// Credentials reports whether somebody must show any.
+func (g *Guard) Credentials() bool { return g.credentials }
+
+// Exposed is an error where the API would be served to others than this machine's users, who need no credentials, and
+// nobody has said that this is meant.
+func (g *Guard) Exposed() error {
+	if g.credentials || g.local || g.cfg.Open {
+		return nil
+	}
+	return fmt.Errorf("--listen %s: without credentials the API is served on loopback only, such as 127.0.0.1:8081. "+
+		"Give roles to tokens or client certificates with --tokens FILE, or let everybody who reaches it command with --open-api", g.cfg.Listen)
+}
+
+// Loopback reports whether only programs of this machine reach an address.
+func Loopback(addr net.Addr) bool {
+	switch a := addr.(type) {
+	case *net.UnixAddr:
+		return true
+	case *net.TCPAddr:
+		return a.IP.IsLoopback()
+	}
+	return false
+}
+
+type contextKey struct{}
+
+// From is who asked, in a handler behind Require.
+func From(ctx context.Context) Identity {
+	id, _ := ctx.Value(contextKey{}).(Identity)
+	return id
+}
+
+// With is a context in which id asks.
+func With(ctx context.Context, id Identity) context.Context {
+	return context.WithValue(ctx, contextKey{}, id)
+}
+
+// Require serves next to those whose role is at least this one. Others get 401 without a credential, and 403 with
+// one that may less; what a web page may have sent gets 403, and a body that is not JSON by its type 415.
+func (g *Guard) Require(least Role, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		if err := g.notFromAPage(r); err != nil {
+			Problem(w, http.StatusForbidden, err.Error())
+			return
+		}
+		id, err := g.identify(r)
+		switch {
+		case errors.Is(err, errNobody):
+			w.Header().Set("WWW-Authenticate", `Bearer realm="tallygate"`)
+			Problem(w, http.StatusUnauthorized, err.Error())
+			return
+		case err != nil:
+			Problem(w, http.StatusForbidden, err.Error())
+			return
+		}
+		if err := id.May(least); err != nil {
+			Problem(w, http.StatusForbidden, err.Error())
+			return
+		}
+		if err := jsonBody(r); err != nil {
+			Problem(w, http.StatusUnsupportedMediaType, err.Error())
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(With(r.Context(), id)))
+	})
+}
+
+// May is an error for those whose role is too small.
+func (id Identity) May(least Role) error {
+	if id.Role >= least {
+		return nil
+	}
+	return fmt.Errorf("this needs the role %s, and %s has the role %s", least, cmp.Or(id.Name, "who asks"), id.Role)
+}
+
+// errNobody says that a request has no credential that is known. It is the same whatever is wrong with one.
+var errNobody = errors.New("this needs a credential: Authorization: Bearer TOKEN, or a client certificate where the server asks for one")
+
+// identify is who sent a request. A credential that is shown decides, also where none is needed.
+func (g *Guard) identify(r *http.Request) (Identity, error) {
+	if g.cfg.Peer != nil {
+		if id, ok, err := g.cfg.Peer(r); err != nil {
+			g.cfg.Logger.Warn("a request that claims to come from another instance was refused", "from", r.RemoteAddr, "err", err)
+			return Identity{}, errNobody
+		} else if ok {
+			return id, nil
+		}
+	}
+	if !g.credentials {
+		if g.local || g.cfg.Open {
+			return Identity{Role: Admin}, nil
+		}
+		return Identity{}, errNobody
+	}
+	if values := r.Header.Values("Authorization"); len(values) > 0 {
+		return g.byToken(values)
+	}
+	return g.byCertificate(r)
+}
+
+const maxToken = 4 << 10 // bytes
+
+func (g *Guard) byToken(values []string) (Identity, error) {
+	if len(values) != 1 || g.file == nil {
+		return Identity{}, errNobody
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > maxToken {
+		return Identity{}, errNobody
+	}
+	if id, ok := g.file.current().byHash(sha256.Sum256([]byte(token))); ok {
+		return id, nil
+	}
+	return Identity{}, errNobody
+}
+
+// byCertificate trusts a certificate that the listener has verified, and no other.
+func (g *Guard) byCertificate(r *http.Request) (Identity, error) {
+	if !g.cfg.Certificates || r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.VerifiedChains[0]) == 0 {
+		return Identity{}, errNobody
+	}
+	cert := r.TLS.VerifiedChains[0][0]
+	names := namesOf(cert)
+	if g.file == nil {
+		name := "a certificate without a name"
+		if len(names) > 0 {
+			name = names[0]
+		}
+		return Identity{Name: name, Role: Viewer}, nil
+	}
+	if id, ok := g.file.current().byName(names); ok {
+		return id, nil
+	}
+	if len(names) == 0 {
+		return Identity{}, errors.New("this client certificate has no name that could have a role")
+	}
+	return Identity{}, fmt.Errorf("no role is given to the client certificate of %s", strings.Join(names, ", "))
+}
+
+// Problem answers with RFC 9457's problem+json.
+func Problem(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"type": "about:blank", "title": http.StatusText(status), "status": status, "detail": detail,
+	})
+}

@@ -1,0 +1,83 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// notFromAPage refuses what a page in a browser may have sent. Such requests come from a machine that reaches the
+// API, whoever wrote the page, so that being reachable on loopback only is no defence: they name a foreign Origin, or, when
+// the page's own name was made to point here (DNS rebinding), a foreign Host.
+func (g *Guard) notFromAPage(r *http.Request) error {
+	// Without credentials the name that a request was sent to is all that tells a rebound name from a known one.
+	if !g.credentials && g.local && !g.ours(r.Host) {
+		return fmt.Errorf("the host %.100q is not one that this API is served under: use localhost, a loopback address, or what --listen says", r.Host)
+	}
+	// Where anybody may ask and under any name, not even a page of the same name may: nobody knows whose it is.
+	anyPage := !g.credentials && !g.local
+	for _, origin := range r.Header.Values("Origin") {
+		if anyPage || !sameOrigin(origin, r.Host) {
+			return fmt.Errorf("requests of web pages are refused, and this one is of %.100q", origin)
+		}
+	}
+	for _, site := range r.Header.Values("Sec-Fetch-Site") {
+		if site != "none" && (anyPage || site != "same-origin") {
+			return fmt.Errorf("requests of web pages are refused, and this one is %.100q", site)
+		}
+	}
+	return nil
+}
+
+// ours reports whether a Host header names this machine's loopback, or what --listen does. The port may be another: a
+// tunnel's.
+func (g *Guard) ours(host string) bool {
+	if _, unix := g.cfg.Addr.(*net.UnixAddr); unix {
+		return true // no browser gets there
+	}
+	name := hostOf(host)
+	if name == "localhost" {
+		return true
+	}
+	if ip, err := netip.ParseAddr(name); err == nil {
+		return ip.Zone() == "" && ip.Unmap().IsLoopback()
+	}
+	return name != "" && name == hostOf(g.cfg.Listen)
+}
+
+// hostOf is the host of HOST:PORT, or of HOST alone, in lower case and without a trailing dot.
+func hostOf(hostport string) string {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// sameOrigin reports whether a page of origin was served under the host that the request names.
+func sameOrigin(origin, host string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)
+}
+
+// jsonBody refuses a body that does not say that it is JSON: a page may have a browser send others anywhere
+// without asking first. An instance of an older version sends what it passes on without a type, but with a
+// header that no page may set unasked.
+func jsonBody(r *http.Request) error {
+	if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	given := r.Header.Get("Content-Type")
+	if given == "" && r.Header.Get("X-Tallygate-Forwarded") != "" {
+		return nil
+	}
+	if media, _, err := mime.ParseMediaType(given); err == nil && media == "application/json" {
+		return nil
+	}
+	return errors.New("a body must be JSON, and say so: Content-Type: application/json")
+}
