@@ -61,7 +61,7 @@ func (a *Program) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return ops.Serve(ctx, a.HTTP, mux) })
 	if a.Metrics != nil {
-		g.Go(func() error { return ops.Serve(ctx, a.Metrics, ops.MetricsHandler(a.Registry)) })
+		g.Go(func() error { return ops.Serve(ctx, a.Metrics, ops.MetricsHandler(a.Registry, ready)) })
 	}
 	g.Go(func() error { return a.count(ctx, agg) })
 	return g.Wait()

@@ -90,7 +90,7 @@ func TestMetrics(t *testing.T) {
 	r.ask("X-Tallygate-Uid: 42")
 	r.post("/v1/check/batch", `{"checks": [{"api": "a"}, {"api": "b"}]}`)
 	w := httptest.NewRecorder()
-	ops.MetricsHandler(r.registry).ServeHTTP(w, mustRequest(t, http.MethodGet, "/metrics"))
+	ops.MetricsHandler(r.registry, r.server.Ready).ServeHTTP(w, mustRequest(t, http.MethodGet, "/metrics"))
 	for _, line := range []string{
 		`tallygate_checks_total{result="allowed"} 5`,
 		`tallygate_checks_total{result="block"} 3`,

@@ -81,24 +81,24 @@ func (e *Program) Run(ctx context.Context) error {
 	g.Go(func() error { return ops.UnlessEnded(working, table.Run(working)) })
 	g.Go(func() error { return ops.UnlessEnded(working, feed.Run(working, sink)) })
 	g.Go(func() error { return keep(working) })
-	if e.Metrics != nil {
-		g.Go(func() error { return ops.Serve(working, e.Metrics, ops.MetricsHandler(e.Registry)) })
-	}
-	g.Go(func() error {
-		defer done()
-		return e.serve(ctx, working, server)
-	})
-	return g.Wait()
-}
-
-// serve answers until ctx ends and the drain is over, or working ends.
-func (e *Program) serve(ctx, working context.Context, server *decision.Server) error {
 	ready := func() error {
 		if e.draining.Load() {
 			return errors.New("it was told to stop")
 		}
 		return server.Ready()
 	}
+	if e.Metrics != nil {
+		g.Go(func() error { return ops.Serve(working, e.Metrics, ops.MetricsHandler(e.Registry, ready)) })
+	}
+	g.Go(func() error {
+		defer done()
+		return e.serve(ctx, working, server, ready)
+	})
+	return g.Wait()
+}
+
+// serve answers until ctx ends and the drain is over, or working ends.
+func (e *Program) serve(ctx, working context.Context, server *decision.Server, ready func() error) error {
 	mux := http.NewServeMux()
 	ops.Health(mux, ready)
 	g, working := errgroup.WithContext(working)

@@ -64,6 +64,7 @@ func TestMutualTLSOnBothListeners(t *testing.T) {
 		"one without":           {ask(unknown, "https://"+web+"/v1/forward-auth"), 0},
 		"plain HTTP":            {ask(nil, "http://"+web+"/v1/forward-auth"), http.StatusBadRequest}, // what net/http says to it
 		"metrics by the public": {ask(known, "https://"+web+"/metrics"), http.StatusNotFound},
+		"a probe at metrics":    {ask(nil, "http://"+e.Metrics.Addr().String()+"/healthz"), http.StatusOK},
 		"profiles":              {ask(known, "https://"+web+"/debug/pprof/"), http.StatusNotFound},
 	} {
 		if c.got != c.want {

@@ -46,10 +46,11 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, tune ...func(*ht
 	return nil
 }
 
-// MetricsHandler serves /metrics and Go's profiles: for a listener that the public does not
-// reach.
-func MetricsHandler(reg *prometheus.Registry) http.Handler {
+// MetricsHandler serves /metrics, Go's profiles, and the same Health as the API's listener: for a listener that the
+// public does not reach. A probe asks there where the API's listener wants a client certificate.
+func MetricsHandler(reg *prometheus.Registry, ready func() error) http.Handler {
 	mux := http.NewServeMux()
+	Health(mux, ready)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

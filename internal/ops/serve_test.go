@@ -93,21 +93,22 @@ func TestListenNamesTheOption(t *testing.T) {
 	}
 }
 
-// Metrics and profiles are on a listener of their own, and health is on the public one.
+// Metrics and profiles are on a listener of their own, and health is on both: a probe has no client certificate.
 func TestHealthAndMetrics(t *testing.T) {
 	var ready atomic.Bool
 	mux := http.NewServeMux()
-	ops.Health(mux, func() error {
+	isReady := func() error {
 		if !ready.Load() {
 			return errors.New("not yet")
 		}
 		return nil
-	})
+	}
+	ops.Health(mux, isReady)
 	ctx, stop := context.WithCancel(t.Context())
 	public, private := listen(t), listen(t)
 	ended := make(chan error, 2)
 	go func() { ended <- ops.Serve(ctx, public, mux) }()
-	go func() { ended <- ops.Serve(ctx, private, ops.MetricsHandler(ops.NewRegistry("test"))) }()
+	go func() { ended <- ops.Serve(ctx, private, ops.MetricsHandler(ops.NewRegistry("test"), isReady)) }()
 
 	want := func(l net.Listener, path string, status int, text string) {
 		t.Helper()
@@ -117,13 +118,15 @@ func TestHealthAndMetrics(t *testing.T) {
 	}
 	want(public, "/healthz", 200, "ok")
 	want(public, "/readyz", 503, "not yet")
+	want(private, "/readyz", 503, "not yet")
 	ready.Store(true)
 	want(public, "/readyz", 200, "ready")
 	want(public, "/metrics", 404, "")
 	want(public, "/debug/pprof/", 404, "")
 	want(private, "/metrics", 200, `tallygate_build_info{component="test",go="go1.`)
 	want(private, "/debug/pprof/goroutine?debug=1", 200, "goroutine profile")
-	want(private, "/healthz", 404, "")
+	want(private, "/healthz", 200, "ok")
+	want(private, "/readyz", 200, "ready")
 	stop()
 	for range 2 {
 		if err := <-ended; err != nil {
