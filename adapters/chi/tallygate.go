@@ -20,7 +20,11 @@ func TemplateAPI(routes chi.Routes) func(*http.Request) string {
 		if path == "" {
 			path = r.URL.Path
 		}
-		if template := routes.Find(chi.NewRouteContext(), r.Method, path); template != "" {
+		template := routes.Find(chi.NewRouteContext(), r.Method, path)
+		if template == "" && r.Method == http.MethodHead { // chi's middleware GetHead answers by the route of GET
+			template = routes.Find(chi.NewRouteContext(), http.MethodGet, path)
+		}
+		if template != "" {
 			return enforce.TemplateAPI(r.Method, template)
 		}
 		return enforce.RouteAPI(r)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -26,7 +27,7 @@ func TestRoutesAreNamed(t *testing.T) {
 	user := enforce.Header("X-User")
 	ok := func(http.ResponseWriter, *http.Request) {}
 	router := chi.NewRouter()
-	router.Use(enforce.Middleware(table, enforce.Options{UID: user, API: TemplateAPI(router)}))
+	router.Use(middleware.GetHead, enforce.Middleware(table, enforce.Options{UID: user, API: TemplateAPI(router)}))
 	router.Route("/v1", func(r chi.Router) {
 		r.Get("/orders/{id}", ok)
 		r.Get("/orders", ok)
@@ -36,17 +37,18 @@ func TestRoutesAreNamed(t *testing.T) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { inner = enforce.PatternAPI(r); next.ServeHTTP(w, r) })
 	}).Get("/users/{id}", ok)
 	for _, c := range []struct {
-		path, user string
-		code       int
+		method, path, user string
+		code               int
 	}{
-		{"/v1/orders/7", "42", 429}, {"/v1/orders/7", "43", 200}, {"/v1/orders", "42", 200}, {"/nothing", "42", 404}, {"/users/7", "42", 200},
+		{"GET", "/v1/orders/7", "42", 429}, {"HEAD", "/v1/orders/7", "42", 429}, {"GET", "/v1/orders/7", "43", 200}, {"HEAD", "/v1/orders/7", "43", 200},
+		{"GET", "/v1/orders", "42", 200}, {"GET", "/nothing", "42", 404}, {"GET", "/users/7", "42", 200},
 	} {
 		w := httptest.NewRecorder()
-		r := httptest.NewRequest("GET", c.path, nil)
+		r := httptest.NewRequest(c.method, c.path, nil)
 		r.Header.Set("X-User", c.user)
 		router.ServeHTTP(w, r)
 		if w.Code != c.code {
-			t.Errorf("%s by %s: %d, want %d", c.path, c.user, w.Code, c.code)
+			t.Errorf("%s %s by %s: %d, want %d", c.method, c.path, c.user, w.Code, c.code)
 		}
 	}
 	if inner != "get.users.id" {

@@ -106,8 +106,9 @@ func happened(api string, dims []event.Dim, began time.Time, status int) event.E
 	return e
 }
 
-// RouteAPI names an API by the method and the first two segments of the path.
-func RouteAPI(c fiber.Ctx) string { return enforce.PathAPI(c.Method(), c.Path()) }
+// RouteAPI names an API by the method and the first two segments of the path, as the client wrote it: with UnescapePath, c.Path has
+// been decoded, and would be decoded twice.
+func RouteAPI(c fiber.Ctx) string { return enforce.PathAPI(c.Method(), c.OriginalURL()) }
 
 // TemplateAPI names an API by its route: GET /orders/:id is get.orders.id. Fiber knows a request's route only in that route's own handlers:
 //

@@ -76,3 +76,16 @@ func TestMiddleware(t *testing.T) {
 		t.Error("no error for options that name nobody")
 	}
 }
+
+// Percent-encoding, once or twice, is no way around a name.
+func TestRouteAPIDecodesOnce(t *testing.T) {
+	for _, unescape := range []bool{false, true} {
+		app, got := fiber.New(fiber.Config{UnescapePath: unescape}), ""
+		app.Use(func(c fiber.Ctx) error { got = RouteAPI(c); return nil })
+		for path, want := range map[string]string{"/%73earch": "get.search", "/a/%2e%2e/Search?q": "get.search", "/%2573earch": "get.-73earch"} {
+			if resp, err := app.Test(httptest.NewRequest("HEAD", path, nil), fiber.TestConfig{Timeout: time.Minute}); err != nil || resp.Body.Close() != nil || got != want {
+				t.Errorf("%s with UnescapePath %v is %q, want %q: %v", path, unescape, got, want, err)
+			}
+		}
+	}
+}

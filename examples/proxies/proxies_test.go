@@ -162,6 +162,8 @@ func denies(r *rig) {
 	for about, a := range map[string]answer{
 		"GET":        r.ask(http.MethodGet, "/search?q=x", "X-User: 42"),
 		"deeper":     r.ask(http.MethodGet, "//search/", "X-User: 42"),
+		"encoded":    r.ask(http.MethodGet, "/%73earch", "X-User: 42"),
+		"dots":       r.ask(http.MethodGet, "/x/%2e%2e/search", "X-User: 42"),
 		"POST":       r.ask(http.MethodPost, "/search", "X-User: 7"),
 		"by address": r.askFrom("127.0.0.9", http.MethodGet, "/anything"),
 	} {
@@ -186,6 +188,9 @@ func denies(r *rig) {
 		if err := json.Unmarshal([]byte(a.body), &problem); err != nil || problem.Status != 429 || problem.After < 200 || !strings.Contains(problem.Type, "quota-exceeded") {
 			r.t.Errorf("%s: the body is %s", about, a.body)
 		}
+	}
+	if a := r.ask(http.MethodHead, "/search", "X-User: 42"); a.status != http.StatusTooManyRequests {
+		r.t.Errorf("HEAD of what is blocked: %+v", a)
 	}
 	if a := r.ask(http.MethodHead, "/nothing", "X-User: 42"); a.status != http.StatusOK {
 		r.t.Errorf("HEAD: %+v", a)

@@ -57,7 +57,7 @@ func TestLines(t *testing.T) {
 		{
 			"IPv6, no bytes, no agent",
 			`2001:DB8::1 - - [17/May/2015:10:05:03 +0000] "HEAD / HTTP/2.0" 304 - "-" "-"`,
-			`{"time":"2015-05-17T10:05:03Z","uid":"2001:DB8::1","api":"head","outcome":"success","ip":"2001:db8::1","attrs":{"bytes":0,"status":304}}`,
+			`{"time":"2015-05-17T10:05:03Z","uid":"2001:DB8::1","api":"get","outcome":"success","ip":"2001:db8::1","attrs":{"bytes":0,"status":304}}`,
 		},
 		{
 			"a host name is no ip",
@@ -77,12 +77,17 @@ func TestLines(t *testing.T) {
 		{
 			"escapes in the path and the agent; fields behind",
 			`10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET /a\"b/\xC3\xA9%20c/ HTTP/1.1" 429 1 "\"" "x \"y\" \\ \xe9\t\q" 0.003 "more"`,
-			`{"time":"2015-05-17T10:05:03Z","uid":"10.0.0.1","api":"get.a-b.--20c","outcome":"denied","ip":"10.0.0.1","attrs":{"bytes":1,"status":429,"agent":"x \"y\" \\ �\u0009\\q"}}`,
+			`{"time":"2015-05-17T10:05:03Z","uid":"10.0.0.1","api":"get.a-b.--c","outcome":"denied","ip":"10.0.0.1","attrs":{"bytes":1,"status":429,"agent":"x \"y\" \\ �\u0009\\q"}}`,
 		},
 		{
 			"what a proxy is asked for, and blanks in the path",
 			`10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET http://e.com/a b/c?d HTTP/1.1" 500 1`,
 			`{"time":"2015-05-17T10:05:03Z","uid":"10.0.0.1","api":"get.a-b.c","outcome":"failure","ip":"10.0.0.1","attrs":{"bytes":1,"status":500}}`,
+		},
+		{
+			"a path that is percent-encoded, and bytes that are no UTF-8",
+			`10.0.0.1 - - [17/May/2015:10:05:03 +0000] "HEAD /x/%2e%2e/%73earch;a=1/\xE9\xE9?d HTTP/1.1" 200 1`,
+			`{"time":"2015-05-17T10:05:03Z","uid":"10.0.0.1","api":"get.search.--","outcome":"success","ip":"10.0.0.1","attrs":{"bytes":1,"status":200}}`,
 		},
 		{
 			"HTTP/0.9",

@@ -1,7 +1,6 @@
 package accesslog
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -9,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -46,7 +46,7 @@ func (p *parser) parse(line []byte, format Format) (event.Event, error) {
 		return event.Event{}, err
 	}
 	e := event.Event{
-		UID: r.user, API: apiName(r.method, r.target), Outcome: outcome(r.status),
+		UID: r.user, API: enforce.PathAPI(r.method, r.target), Outcome: outcome(r.status),
 		Time: r.time, BrokerTime: event.NoTime, Cost: event.One,
 	}
 	if ip, err := netip.ParseAddr(r.client); err == nil && ip.Zone() == "" {
@@ -119,7 +119,7 @@ func (r *record) readCombined(rest string) error {
 	if r.agent, _, ok = quoted(rest); !ok {
 		return errFields
 	}
-	if r.agent == "-" {
+	if r.agent = valid(r.agent); r.agent == "-" {
 		r.agent = ""
 	}
 	return nil
@@ -142,7 +142,7 @@ func userAndTime(s string) (user string, t event.Micros, rest string, err error)
 		if err != nil {
 			continue
 		}
-		if user = unescape(s[:i]); user == "-" || user == `""` {
+		if user = valid(unescape(s[:i])); user == "-" || user == `""` {
 			user = ""
 		}
 		return user, event.FromTime(at), s[i+1+size:], nil
@@ -197,45 +197,6 @@ func isDigits(s string) bool {
 	return s != ""
 }
 
-// apiName is the method and the target's first two segments: GET /Images/ks-logo.gif?x=1
-// is get.images.ks-logo-gif.
-func apiName(method, target string) string {
-	if scheme, rest, ok := strings.Cut(target, "://"); ok && !strings.ContainsAny(scheme, "/?") {
-		i := strings.IndexAny(rest, "/?") // what a proxy is asked for: http://host/path
-		if i < 0 {
-			i = len(rest)
-		}
-		target = rest[i:]
-	}
-	path, _, _ := strings.Cut(target, "?")
-	name := appendSegment(make([]byte, 0, event.MaxAPI), method)
-	segments := 0
-	for segment := range strings.SplitSeq(path, "/") {
-		if segment == "" {
-			continue
-		}
-		name = appendSegment(append(name, '.'), segment)
-		if segments++; segments == 2 || len(name) > event.MaxAPI {
-			break
-		}
-	}
-	return string(name[:min(len(name), event.MaxAPI)])
-}
-
-func appendSegment(dst []byte, segment string) []byte {
-	for _, r := range segment {
-		switch {
-		case r >= 'A' && r <= 'Z':
-			dst = append(dst, byte(r)|0x20)
-		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
-			dst = append(dst, byte(r))
-		default:
-			dst = append(dst, '-')
-		}
-	}
-	return dst
-}
-
 func outcome(status string) string {
 	switch {
 	case status < "400":
@@ -258,10 +219,10 @@ func cut(s string, n int) string {
 }
 
 // unescape undoes what servers write for quotes, backslashes, controls and bytes outside
-// ASCII: \" \\ \n \xE9. What is no UTF-8 then becomes U+FFFD.
+// ASCII: \" \\ \n \xE9. The result may be no UTF-8: the request's path was not, either.
 func unescape(s string) string {
 	if strings.IndexByte(s, '\\') < 0 {
-		return strings.ToValidUTF8(s, "\uFFFD")
+		return s
 	}
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
@@ -290,8 +251,11 @@ func unescape(s string) string {
 			}
 		}
 	}
-	return string(bytes.ToValidUTF8(out, []byte("\uFFFD")))
+	return string(out)
 }
+
+// valid replaces what is no UTF-8 by U+FFFD.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func unhex(c byte) int {
 	if c >= 'A' && c <= 'F' {

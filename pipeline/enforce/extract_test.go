@@ -41,7 +41,7 @@ func TestExtractors(t *testing.T) {
 func TestTemplateAPI(t *testing.T) {
 	for _, c := range []struct{ method, template, want string }{
 		{"GET", "GET /orders/{id}", "get.orders.id"}, {"GET", "/orders/{id}/items", "get.orders.id.items"},
-		{"HEAD", "GET /a", "get.a"}, {"GET", "POST  example.com/a/{path...}", "post.a.path"}, {"GET", "/a/{$}", "get.a"},
+		{"HEAD", "GET /a", "get.a"}, {"HEAD", "/a/{x}", "get.a.x"}, {"GET", "POST  example.com/a/{path...}", "post.a.path"}, {"GET", "/a/{$}", "get.a"},
 		{"GET", "/orders/{id:[0-9]+}", "get.orders.id"}, {"GET", "/orders/:id/*", "get.orders.id"}, {"GET", "/files/*path", "get.files.path"},
 		{"POST", "/v1/users/:id?", "post.v1.users.id"}, {"GET", "/", "get"}, {"GET", "/A_b", "get.a-b"},
 	} {

@@ -18,7 +18,7 @@ func TestPathAPI(t *testing.T) {
 		{"GET", "/", "get"},
 		{"GET", "", "get"},
 		{"POST", "//orders//42/items", "post.orders.42"},
-		{"PUT", "/caf%C3%A9/a_b/", "put.caf-c3-a9.a-b"},
+		{"PUT", "/caf%C3%A9/a_b/", "put.caf-.a-b"},
 		{"GET", "/é/x", "get.-.x"},
 		{"GET", "/" + strings.Repeat("a", 200), "get." + strings.Repeat("a", 124)},
 	} {

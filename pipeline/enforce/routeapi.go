@@ -7,46 +7,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// RouteAPI names a request's API by its method and the first two segments of its path, as events made from
-// access logs do: GET /Images/ks-logo.gif?x=1 is get.images.ks-logo-gif.
-func RouteAPI(r *http.Request) string { return PathAPI(r.Method, r.URL.EscapedPath()) }
-
-// PathAPI is RouteAPI for a method and a path as it was written, percent-encoded, with or without a query.
-// Everything is in lower case; what is not a letter or digit of ASCII becomes '-', empty segments are dropped,
-// and the whole is cut to 128 bytes.
-func PathAPI(method, path string) string {
-	path, _, _ = strings.Cut(path, "?")
-	name := make([]byte, 0, 64)
-	name = append(name, strings.ToLower(method)...)
-	left := 2
-	for segment := range strings.SplitSeq(path, "/") {
-		if segment == "" {
-			continue
-		}
-		if left--; left < 0 {
-			break
-		}
-		name = appendSegment(append(name, '.'), segment)
-	}
-	return string(name[:min(len(name), event.MaxAPI)])
-}
-
-func appendSegment(name []byte, segment string) []byte {
-	for _, c := range segment {
-		switch {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
-			name = append(name, byte(c))
-		case c >= 'A' && c <= 'Z':
-			name = append(name, byte(c)|0x20)
-		default:
-			name = append(name, '-')
-		}
-	}
-	return name
-}
-
 // TemplateAPI names an API by its method and all of its route's template, as ServeMux, chi, gin, echo and fiber write it:
-// GET /orders/{id}/items and /orders/:id/items are get.orders.id.items. A wildcard without a name, and a host, are left out.
+// GET /orders/{id}/items and /orders/:id/items are get.orders.id.items. A wildcard without a name, and a host, are left out. HEAD is GET.
 func TemplateAPI(method, template string) string {
 	if before, path, ok := strings.Cut(template, " "); ok { // ServeMux has the method in it
 		method, template = before, strings.TrimSpace(path)
@@ -54,15 +16,16 @@ func TemplateAPI(method, template string) string {
 	if slash := strings.IndexByte(template, '/'); slash > 0 {
 		template = template[slash:]
 	}
-	name := appendSegment(make([]byte, 0, 64), method)
+	var space [event.MaxAPI]byte
+	name := appendMethod(space[:0], method)
 	for segment := range strings.SplitSeq(template, "/") {
 		segment = strings.TrimRight(strings.TrimLeft(segment, "{:*"), "}?")
 		segment, _, _ = strings.Cut(strings.TrimSuffix(segment, "..."), ":") // {id:[0-9]+}
 		if segment != "" && segment != "$" {
-			name = appendSegment(append(name, '.'), segment)
+			name = appendSegment(appendByte(name, '.'), segment)
 		}
 	}
-	return string(name[:min(len(name), event.MaxAPI)])
+	return string(name)
 }
 
 // PatternAPI names a request's API by the pattern that a ServeMux, or chi, has found for it: for middleware within the router. Where

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -44,10 +43,10 @@ func (h Headers) WithDefaults() Headers {
 
 // Read returns what the headers of a proxy's question say. h is one that WithDefaults returned.
 func (h Headers) Read(header http.Header) (api string, dims []event.Dim) {
-	return h.ReadFor(header, first(header, h.Method, MethodHeaders, http.MethodGet), pathOf(first(header, h.Path, PathHeaders, "/")))
+	return h.ReadFor(header, first(header, h.Method, MethodHeaders, http.MethodGet), first(header, h.Path, PathHeaders, "/"))
 }
 
-// ReadFor is Read where the original request's method and its path, percent-encoded, are known otherwise.
+// ReadFor is Read where the original request's method and its target, as enforce.PathAPI takes it, are known otherwise.
 func (h Headers) ReadFor(header http.Header, method, path string) (api string, dims []event.Dim) {
 	for name, values := range header {
 		if attr, ok := strings.CutPrefix(name, h.AttrPrefix); ok && attr != "" {
@@ -107,15 +106,4 @@ func first(from http.Header, header string, usual []string, otherwise string) st
 		}
 	}
 	return otherwise
-}
-
-// pathOf is the path of a URL, or the path itself.
-func pathOf(target string) string {
-	if strings.HasPrefix(target, "/") {
-		return target
-	}
-	if u, err := url.Parse(target); err == nil {
-		return u.EscapedPath()
-	}
-	return target
 }
