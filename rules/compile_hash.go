@@ -65,7 +65,7 @@ func (s *Set) finish() {
 }
 
 // judgedHash is of what counts are judged by.
-func judgedHash(l *Limit) [8]byte {
+func judgedHash(l *Limit) JudgedBy {
 	h := sha256.New()
 	t := &l.Rule.Then
 	fmt.Fprintf(h, "%d %d %d %t %t %t %v %d\x00", l.Limit, l.Candidate, l.Window.Limit, t.None, t.UntilReset, t.reached(), t.Steps, l.Rule.Mode)
@@ -75,7 +75,7 @@ func judgedHash(l *Limit) [8]byte {
 	for _, e := range l.Rule.exempt {
 		fmt.Fprintf(h, "exempt %q %d\x00", e.Key, e.Expires)
 	}
-	return [8]byte(h.Sum(nil))
+	return JudgedBy(h.Sum(nil))
 }
 
 // faceHash is of what a verdict shows besides its numbers and times; never 0.

@@ -2,12 +2,34 @@ package rules
 
 import "github.com/tallygate/tallygate/pipeline/event"
 
+// JudgedBy is a hash of all that a limit's counts are judged by. The zero value stands for several
+// limits, one after the other: some keys were judged by one of them, some by another.
+type JudgedBy [8]byte
+
+// Judged says by what the counts of limits were judged last. Those of limits that are not in it were never
+// judged.
+type Judged map[SectionHash]JudgedBy
+
+// Judged says by what the set judges each of its limits' counts.
+func (s *Set) Judged() Judged {
+	out := make(Judged, len(s.Limits))
+	for _, l := range s.Limits {
+		out[l.Hash] = l.judged
+	}
+	return out
+}
+
 // After tells the Stepper which set its own replaces: Rejudge then knows what has changed.
-func (p *Stepper) After(old *Set) {
-	p.changed = make([]bool, len(p.set.Limits))
+func (p *Stepper) After(old *Set) { p.AfterJudged(old.Judged(), false) }
+
+// AfterJudged is After for states of which it is known by what their counts were judged last. When
+// doubted, that may have been the Stepper's own set: then Rejudge ends what it would not have issued, and issues
+// quotas, but no penalty; one that was served would be issued again.
+func (p *Stepper) AfterJudged(was Judged, doubted bool) {
+	p.changed, p.doubted = make([]bool, len(p.set.Limits)), doubted
 	for _, l := range p.set.Limits {
-		was := old.byHash[l.Hash]
-		p.changed[l.Index] = was != nil && was.judged != l.judged
+		by, known := was[l.Hash]
+		p.changed[l.Index] = known && by != l.judged
 	}
 }
 
@@ -48,8 +70,9 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, res *Result) {
 		return
 	}
 	changed := p.changed != nil && p.changed[l.Index]
+	issues := changed && (!p.doubted || l.Rule.Then.UntilReset)
 	f := facts{
-		window: p.window, latest: at, at: at, limit: limit, adds: changed && !x.live.had || changed && at >= x.live.block.until,
+		window: p.window, latest: at, at: at, limit: limit, adds: issues && !(x.live.had && at < x.live.block.until),
 		spared: p.spared(l, in.Key, at),
 	}
 	f.added.Count = l.Window.CountAt(p.window, at)
@@ -65,7 +88,7 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, res *Result) {
 		return
 	}
 	try := f
-	try.limit, try.adds = l.Candidate, changed && !x.try.had || changed && at >= x.try.block.until
+	try.limit, try.adds = l.Candidate, issues && !(x.try.had && at < x.try.block.until)
 	if changed && p.wouldNotFall(l, &x.try, &try) {
 		p.publish(l, &x.try, &try, cleared, in.Key, l.Index)
 		x.try.settle(cleared, &l.Rule.Then, at)

@@ -202,3 +202,35 @@ func TestStatesOfVersion1AreRead(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 }
+
+// Where it is not known by what counts were judged, maybe by the set itself, what is wrong ends, and a
+// quota that is reached is issued; a penalty that was served is not issued again.
+func TestDoubtedCountsIssueNoPenalty(t *testing.T) {
+	old := compiled(t, beforeChange)
+	state := counted6(t, old)
+	unknown := Judged{}
+	for hash := range old.Judged() {
+		unknown[hash] = JudgedBy{}
+	}
+	for _, tt := range []struct {
+		set     *Set
+		doubted bool
+		want    []string
+	}{
+		{old, true, nil},
+		{old, false, []string{"kept block enforce: 6 of 3, 5m0s to 6m0s"}}, // it was over after a minute
+		{compiled(t, strings.ReplaceAll(beforeChange, "limit: 5, per", "limit: 7, per")), true, []string{
+			"quota clear enforce: 6 of 7, 5m0s to 5m0s", "penalty clear enforce: 6 of 7, 5m0s to 5m0s",
+		}},
+		{compiled(t, strings.Replace(beforeChange, "limit: 50, candidate: {limit: 5}, ", "limit: 6, ", 1)), true, []string{
+			"tried block enforce: 6 of 6, 5m0s to 1h0m0s", "tried/candidate clear shadow: 6 of 6, 5m0s to 5m0s",
+		}},
+	} {
+		p := tt.set.NewStepper()
+		p.AfterJudged(unknown, tt.doubted)
+		_, res := p.Rejudge(nil, state, []byte("uid=42"), noon+5*event.Minute)
+		if diff := cmp.Diff(tt.want, sentences(res.Changes)); diff != "" {
+			t.Errorf("(- want)\n%s", diff)
+		}
+	}
+}

@@ -144,7 +144,7 @@ type Limit struct {
 
 	plain   bool          // see isPlain
 	quietTo event.Decimal // see quietest
-	judged  [8]byte       // a hash of what counts are judged by: another one asks for judging them again
+	judged  JudgedBy      // another one asks for judging the counts again
 	faces   [2]uint32     // of what a verdict shows besides numbers: as it is, and in shadow mode
 }
 

@@ -2,7 +2,6 @@ package aggregate
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,7 +38,13 @@ type checkpoint struct {
 
 	Generation uint32 `json:"generation,omitempty"`      // how often the input's offsets have started over
 	Start      int64  `json:"changelog_start,omitempty"` // of the changelog: what is gone below it was accepted
+
+	// Judged is of the record's place in the changelog, not of the cut. It is nil in records of older
+	// programs.
+	Judged *judgedRecord `json:"judged,omitempty"`
 }
+
+func (c *checkpoint) encode() ([]byte, error) { return json.Marshal(c) }
 
 func decodeCheckpoint(value []byte) (*checkpoint, error) {
 	var c checkpoint
@@ -61,7 +66,7 @@ func (p *partition) snapshot() *checkpoint {
 		Origins:   make(map[int32][3]int64, len(p.origins)),
 		Producers: p.producers.snapshot(),
 		Broker:    p.broker,
-		Rules:     hex.EncodeToString(p.rules.set.Hash[:]),
+		Rules:     p.rules.hash(),
 		RulesAt:   p.rules.number,
 		Blown:     p.blownRules(),
 
@@ -181,12 +186,14 @@ func (p *partition) checkpoint(ctx context.Context) error {
 }
 
 func (p *partition) writeCheckpoint(ctx context.Context, c *checkpoint) error {
-	value, err := json.Marshal(c)
+	body, err := c.encode()
 	if err != nil {
 		return err
 	}
-	rec := fenced.Record{Key: []byte(checkpointKey), Value: value}
-	if err := p.changelog.Append(ctx, rec, true, nil); err != nil {
+	p.hold()
+	err = p.appendCheckpoint(body)
+	p.letGo()
+	if err != nil {
 		return err
 	}
 	return p.changelog.Flush(ctx)

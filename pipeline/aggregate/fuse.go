@@ -1,7 +1,6 @@
 package aggregate
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -47,7 +46,7 @@ func (p *partition) blownRules() (names []string) {
 
 // blowAgain blows the fuses that an owner before has seen blow, if the rules are still the same.
 func (p *partition) blowAgain(c *checkpoint) {
-	if c.RulesAt != p.rules.number || c.Rules != hex.EncodeToString(p.rules.set.Hash[:]) {
+	if c.RulesAt != p.rules.number || c.Rules != p.rules.hash() {
 		return
 	}
 	for _, r := range p.rules.set.Rules {

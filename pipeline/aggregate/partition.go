@@ -48,6 +48,8 @@ type partition struct {
 
 	checkpointing chan struct{} // holds one: the regular checkpoints, and the last, take turns
 
+	lastCheckpointBody []byte // under mu: the last checkpoint record that was queued, without what is judged
+
 	mu      sync.Mutex
 	waiting atomic.Int32 // how many others wait for mu while the partition's goroutine has it
 	held    time.Time    // since when hold has mu
@@ -56,7 +58,8 @@ type partition struct {
 	commands commands
 
 	rules    *ruleVersion // under mu, as all that follows from it
-	judgedBy *rules.Set   // that every key was judged by; nil when that is not known
+	judged   judged
+	passing  *ruleVersion // that a pass judges all keys by; nil while there is none
 	matcher  *rules.Matcher
 	stepper  *rules.Stepper
 	decode   decoders

@@ -3,9 +3,9 @@ package aggregate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/aggregate/state"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -15,24 +15,28 @@ func (p *partition) beginWith(v *ruleVersion) {
 	p.lock()
 	defer p.mu.Unlock()
 	p.setRules(v)
-	p.judgedBy = v.set // nothing is there yet
+	p.judged = judgedBy(v.set) // nothing is there yet
 }
 
 // use makes the partition count by a version of the rules from its next event on, and judges
 // the keys that it has by them. One that is not open yet takes the newest version when it is.
 func (p *partition) use(v *ruleVersion) {
 	p.lock()
-	if !p.opened.Load() || v.number < p.rules.number {
-		p.mu.Unlock()
+	defer p.mu.Unlock()
+	if !p.opened.Load() || v.number < p.rules.number || p.ctx.Err() != nil {
 		return
 	}
 	if v != p.rules {
 		p.setRules(v)
-		if p.judgedBy != nil {
-			p.stepper.After(p.judgedBy)
+		p.judged.change(v.set)
+		p.stepper.AfterJudged(p.judged.limits, p.judged.doubted)
+		// Ahead of the first state by these rules: after a crash right behind it, also under the rules
+		// from before, all keys are judged.
+		if err := p.noteJudged(); err != nil {
+			p.die(p.ended(fmt.Errorf("note that the rules have changed: %w", err)))
+			return
 		}
 	}
-	p.mu.Unlock()
 	p.rejudgeAll()
 }
 
@@ -44,29 +48,25 @@ func (p *partition) setRules(v *ruleVersion) {
 	p.useExemptions()
 }
 
-// rejudgeAll judges every key by the present rules, in the background, if that was not done.
+// rejudgeAll judges every key by the present rules, in the background, if that was not done. The
+// partition is locked.
 func (p *partition) rejudgeAll() {
-	p.lock()
-	defer p.mu.Unlock()
 	v := p.rules
-	if p.ctx.Err() != nil || p.judgedBy == v.set {
+	if p.judged.done == judgedAll || p.passing == v {
 		return
 	}
-	if p.judgedBy != nil && p.judgedBy.Hash == v.set.Hash {
-		p.judgedBy = v.set
-		return
-	}
+	p.passing = v
 	p.wg.Go(func() { p.die(p.ended(p.rejudge(p.ctx, v))) })
 }
 
 // rejudge goes through the table in slices between events. Keys that come meanwhile are
-// counted by the new rules already.
+// counted by the new rules already. A pass that an owner before has begun goes on where it was.
 func (p *partition) rejudge(ctx context.Context, v *ruleVersion) error {
 	began, changed := time.Now(), 0
-	for part := range state.Parts {
-		keys, ok := p.keysOf(part, v)
-		if !ok {
-			return nil // a newer version: its own pass sees all keys
+	for {
+		keys, more := p.nextPart(v)
+		if !more {
+			break
 		}
 		for len(keys) > 0 {
 			if err := p.changelog.WaitBelow(ctx, sliceBytes); err != nil {
@@ -78,24 +78,35 @@ func (p *partition) rejudge(ctx context.Context, v *ruleVersion) error {
 			}
 			keys, changed = keys[n:], changed+c
 		}
+		p.partDone(v)
 	}
-	p.lock()
-	defer p.mu.Unlock()
-	if p.rules == v {
-		p.judgedBy = v.set
-		p.log.Info("all keys are judged by the new rules", "version", v.number, "changed", changed, "took", time.Since(began))
-	}
-	return nil
-}
-
-// keysOf copies the keys of a part of the table; ok is false when there are newer rules.
-func (p *partition) keysOf(part int, v *ruleVersion) (keys [][]byte, ok bool) {
 	p.lock()
 	defer p.mu.Unlock()
 	if p.rules != v {
+		return nil // its own pass sees all keys
+	}
+	p.passing, p.judged = nil, judgedBy(v.set)
+	p.log.Info("all keys are judged by the new rules", "version", v.number, "changed", changed, "took", time.Since(began))
+	return p.noteJudged()
+}
+
+// nextPart copies the keys of the first part of the table that the pass has not been through; false after
+// the last, and when there are newer rules.
+func (p *partition) nextPart(v *ruleVersion) (keys [][]byte, more bool) {
+	p.lock()
+	defer p.mu.Unlock()
+	if p.rules != v || p.judged.done == judgedAll {
 		return nil, false
 	}
-	return p.keysOfPart(part), true
+	return p.keysOfPart(p.judged.done), true
+}
+
+func (p *partition) partDone(v *ruleVersion) {
+	p.lock()
+	defer p.mu.Unlock()
+	if p.rules == v {
+		p.judged.done++
+	}
 }
 
 func (p *partition) keysOfPart(part int) (keys [][]byte) {

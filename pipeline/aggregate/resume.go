@@ -2,7 +2,6 @@ package aggregate
 
 import (
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -15,6 +14,14 @@ import (
 func (p *partition) resume(c *checkpoint) error {
 	if c == nil {
 		c = &checkpoint{}
+	}
+	if c.Version > 0 {
+		last := *c
+		last.Judged = nil
+		var err error
+		if p.lastCheckpointBody, err = last.encode(); err != nil {
+			return err
+		}
 	}
 	if err := p.checkOutputs(c); err != nil {
 		return err
@@ -36,8 +43,10 @@ func (p *partition) resume(c *checkpoint) error {
 		}
 	}
 	p.blowAgain(c)
-	if is := hex.EncodeToString(p.rules.set.Hash[:]); c.Rules != "" && c.Rules != is {
-		p.judgedBy = nil // its keys are judged by the new rules when the partition is open
+	if err := p.restoreJudged(c); err != nil {
+		return err
+	}
+	if is := p.rules.hash(); c.Rules != "" && c.Rules != is {
 		p.log.Info("this partition was last counted by another rule set: what only that one had is dropped, what is new starts empty",
 			"rules", is, "were", c.Rules)
 	}

@@ -1,0 +1,141 @@
+package aggregate
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/state"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// judged says by what a partition's keys were judged last. It is durable with the states: from
+// the moment at which other rules come into force until a pass has judged all keys by them, the changed
+// limits are judged by nobody knows what.
+type judged struct {
+	pass    [32]byte // the hash of the set that the last pass, or the present one, judges by
+	done    int      // how many parts of the table it has been through; judgedAll: all
+	limits  rules.Judged
+	doubted bool // limits are what may have changed: see rules.Stepper.AfterJudged
+}
+
+const judgedAll = state.Parts
+
+// judgedBy is what it says when all is judged by a set.
+func judgedBy(set *rules.Set) judged {
+	return judged{pass: set.Hash, done: judgedAll, limits: set.Judged()}
+}
+
+// change notes that another set is in force from here on. What was judged otherwise is
+// not known any more; limits that are gone stay until the pass is through, since they may come back
+// before it has been everywhere.
+func (j *judged) change(set *rules.Set) {
+	if j.pass == set.Hash {
+		return
+	}
+	limits := maps.Clone(j.limits)
+	for hash, by := range set.Judged() {
+		was, known := limits[hash]
+		switch {
+		case !known:
+			limits[hash] = by // nothing is counted under it
+		case was != by:
+			limits[hash] = rules.JudgedBy{}
+		}
+	}
+	*j = judged{pass: set.Hash, limits: limits}
+}
+
+// judgedRecord is judged as checkpoints have it, with hashes in hexadecimal.
+type judgedRecord struct {
+	Pass    string            `json:"pass"`
+	Done    int               `json:"done"`
+	Limits  map[string]string `json:"limits,omitempty"`
+	Doubted bool              `json:"doubted,omitempty"`
+}
+
+func (j *judged) record() *judgedRecord {
+	r := &judgedRecord{Pass: hex.EncodeToString(j.pass[:]), Done: j.done, Limits: make(map[string]string, len(j.limits)), Doubted: j.doubted}
+	for hash, by := range j.limits {
+		r.Limits[hex.EncodeToString(hash[:])] = hex.EncodeToString(by[:])
+	}
+	return r
+}
+
+func (r *judgedRecord) judged() (j judged, err error) {
+	j = judged{done: min(max(r.Done, 0), judgedAll), limits: rules.Judged{}, doubted: r.Doubted}
+	if err := unhex(j.pass[:], r.Pass); err != nil {
+		return j, err
+	}
+	for text, value := range r.Limits {
+		var hash rules.SectionHash
+		var by rules.JudgedBy
+		if err := unhex(hash[:], text); err != nil {
+			return j, err
+		}
+		if err := unhex(by[:], value); err != nil {
+			return j, err
+		}
+		j.limits[hash] = by
+	}
+	return j, nil
+}
+
+func unhex(dst []byte, text string) error {
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != len(dst) {
+		return fmt.Errorf("checkpoint record: what was judged: %q is no hash of %d bytes", text, len(dst))
+	}
+	copy(dst, b)
+	return nil
+}
+
+// restoreJudged takes over what the last checkpoint says. One that says nothing is of an older
+// program, or was never written: then every limit may have been judged by another set, and was if the
+// checkpoint's set was another one.
+func (p *partition) restoreJudged(c *checkpoint) error {
+	if c.Judged != nil {
+		j, err := c.Judged.judged()
+		if err != nil {
+			return err
+		}
+		p.judged = j
+	} else if p.table.Len() > 0 {
+		p.judged = judged{pass: p.rules.set.Hash, limits: p.rules.set.Judged(), doubted: c.Rules == "" || c.Rules == p.rules.hash()}
+		for hash := range p.judged.limits {
+			p.judged.limits[hash] = rules.JudgedBy{}
+		}
+	}
+	p.judged.change(p.rules.set)
+	p.stepper.AfterJudged(p.judged.limits, p.judged.doubted)
+	return nil
+}
+
+func (v *ruleVersion) hash() string { return hex.EncodeToString(v.set.Hash[:]) }
+
+// noteJudged repeats the last checkpoint with what is judged now, ahead of all states that follow in
+// the changelog. Where there is no checkpoint yet nothing is known to have been judged.
+func (p *partition) noteJudged() error {
+	if p.lastCheckpointBody == nil {
+		return nil
+	}
+	return p.appendCheckpoint(p.lastCheckpointBody)
+}
+
+// appendCheckpoint queues a checkpoint record with what is judged at this place of the changelog, be
+// it that of the states at the checkpoint's cut or not. The partition is locked.
+func (p *partition) appendCheckpoint(body []byte) error {
+	by, err := json.Marshal(p.judged.record())
+	if err != nil {
+		return err
+	}
+	value := append(append([]byte(`{"judged":`), by...), ',')
+	rec := fenced.Record{Key: []byte(checkpointKey), Value: append(value, body[1:]...)} // without its brace
+	if err := p.changelog.Append(p.ctx, rec, true, nil); err != nil {
+		return err
+	}
+	p.lastCheckpointBody = body
+	return nil
+}

@@ -1,0 +1,89 @@
+package aggregate
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tallygate/tallygate/rules"
+)
+
+// Whatever changes while passes begin, go on in another process and are through: a limit that is taken for
+// judged by the present set was judged by it, and by nothing since, in every part of the table
+// that the pass does not come to any more or has still to come to.
+func TestWhatIsTakenForJudgedIs(t *testing.T) {
+	t.Parallel()
+	sets := judgedSets(t)
+	rapid.Check(t, func(t *rapid.T) {
+		set := rapid.SampledFrom(sets).Draw(t, "first")
+		j := judgedBy(set)
+		var parts [judgedAll]rules.Judged // what each part's keys were judged by, by limit
+		for i := range parts {
+			parts[i] = set.Judged()
+		}
+		judge := func(n int) {
+			for ; n > 0 && j.done < judgedAll; n-- {
+				parts[j.done] = set.Judged() // what is gone has nothing in force any more
+				j.done++
+			}
+			if j.done == judgedAll {
+				j = judgedBy(set)
+			}
+		}
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			switch rapid.IntRange(0, 3).Draw(t, "step") {
+			case 0:
+				set = rapid.SampledFrom(sets).Draw(t, "set")
+				j.change(set)
+			case 1:
+				judge(rapid.IntRange(0, judgedAll-1).Draw(t, "parts"))
+			case 2:
+				judge(judgedAll)
+			case 3:
+				j = reread(t, &j)
+			}
+			for hash, by := range set.Judged() {
+				for i := j.done; i < judgedAll; i++ {
+					if was, known := parts[i][hash]; known && j.limits[hash] == by && was != by {
+						t.Fatalf("part %d was judged by %x, and %x is taken for it", i, was, by)
+					}
+				}
+			}
+			if j.done == judgedAll && j.pass != set.Hash {
+				t.Fatal("the pass is through, and was by another set")
+			}
+		}
+	})
+}
+
+func judgedSets(t *testing.T) (sets []*rules.Set) {
+	for _, limits := range [][2]int{{1, 1}, {1, 2}, {2, 2}, {2, 0}, {0, 1}} {
+		text := "  rules:\n"
+		for i, name := range []string{"a", "b"} {
+			if limits[i] > 0 {
+				text += fmt.Sprintf("    - {name: %s, match: {api: x}, limit: %d, per: 1h, then: {block: 1h}}\n", name, limits[i])
+			}
+		}
+		sets = append(sets, compile(t, text))
+	}
+	return sets
+}
+
+// reread is what the next owner knows.
+func reread(t *rapid.T, j *judged) judged {
+	text, err := json.Marshal(checkpoint{Version: checkpointVersion, Judged: j.record()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := decodeCheckpoint(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.Judged.judged()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

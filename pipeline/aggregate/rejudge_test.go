@@ -1,0 +1,210 @@
+package aggregate
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// weekFile is a version of a file whose one rule blocks for a week, changed so many minutes after
+// ruleDay.
+func weekFile(limit, minutes int) RuleFile {
+	f := ruleFile(limit, minutes)
+	f.Source = fmt.Appendf(nil, `apiVersion: tallygate.dev/v1
+kind: RuleSet
+metadata: {name: v%d}
+spec:
+  rules:
+    - {name: weekly, match: {api: "*"}, limit: %d, per: year, window: calendar, then: {block: 7d}}
+`, limit, limit)
+	return f
+}
+
+// blockedAndCleared counts the keys by what the verdict topic says of them last.
+func (r *rig) blockedAndCleared() (blocked, cleared int) {
+	last := map[string]verdict.State{}
+	for _, v := range r.verdicts() {
+		last[v.KeyText()] = v.State
+	}
+	for _, s := range last {
+		if s == verdict.Block {
+			blocked++
+		} else {
+			cleared++
+		}
+	}
+	return blocked, cleared
+}
+
+// emitEach emits n events for each of the users, a hundred events a record.
+func (r *rig) emitEach(users []string, n int) {
+	r.t.Helper()
+	byPartition := map[int32][]string{}
+	for range n {
+		for _, uid := range users {
+			id := event.Partition([]byte(uid), rigPartitions)
+			byPartition[id] = append(byPartition[id], string(event.AppendJSON(nil, hit(uid, "a"))))
+		}
+	}
+	var msgs []*sarama.ProducerMessage
+	for id, list := range byPartition {
+		for len(list) > 0 {
+			n := min(100, len(list))
+			msgs = append(msgs, &sarama.ProducerMessage{Topic: r.names.Events, Partition: id, Value: sarama.StringEncoder("[" + strings.Join(list[:n], ",") + "]")})
+			list = list[n:]
+		}
+	}
+	r.sendAll(msgs)
+}
+
+func (r *rig) run(f RuleFile) *member {
+	r.t.Helper()
+	set, file := withRules(r.t, f)
+	m := r.start(set, file)
+	r.ready(m)
+	return m
+}
+
+// A file that changed while nobody ran is judged as one that changes under a running aggregator is: a
+// penalty ends that the new limit would not have issued, and one that it would have is issued.
+func TestLimitsChangedWhileNobodyRanAreJudged(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		m := r.run(weekFile(1, 0))
+		r.emitEach(uids(50), 2)
+		eventually(t, "50 users are over a limit of 1", func() bool { blocked, _ := r.blockedAndCleared(); return blocked == 50 })
+		m.end(t)
+		m = r.run(weekFile(100, 1))
+		eventually(t, "a limit of 100 clears all of them", func() bool { _, cleared := r.blockedAndCleared(); return cleared == 50 })
+		m.end(t)
+		m = r.run(weekFile(1, 2))
+		eventually(t, "a limit of 1 blocks all of them", func() bool { blocked, _ := r.blockedAndCleared(); return blocked == 50 })
+		m.end(t)
+		before := len(r.verdicts())
+		m = r.run(weekFile(1, 2)) // unchanged: nothing to judge
+		r.emit(hit("other", "a"))
+		eventually(t, "it counts", func() bool { return r.count("other", "weekly", m) == event.One })
+		m.end(t)
+		if after := len(r.verdicts()); after != before {
+			t.Errorf("a restart without a change published %d verdicts", after-before)
+		}
+	})
+}
+
+// A pass that a stop, a takeover or a reload interrupts goes on: the checkpoint tells that it was
+// not through.
+func TestAnInterruptedPassGoesOn(t *testing.T) {
+	const users = 12_000
+	everyKafka(t, func(t *testing.T, r *rig) {
+		m := r.run(weekFile(1, 0))
+		r.emitEach(uids(users), 2)
+		eventually(t, "all users are over a limit of 1", func() bool { blocked, _ := r.blockedAndCleared(); return blocked == users })
+		if _, err := m.Reload(t.Context(), weekFile(100, 1)); err != nil {
+			t.Fatal(err)
+		}
+		m.end(t)
+		_, cleared := r.blockedAndCleared()
+		t.Logf("the pass was stopped with %d of %d users cleared", cleared, users)
+		m = r.run(weekFile(100, 1))
+		eventually(t, "all of them are cleared", func() bool { _, cleared := r.blockedAndCleared(); return cleared == users })
+
+		// A limit that was a mistake, and is taken back while its pass runs.
+		for i, limit := range []int{1, 100} {
+			if _, err := m.Reload(t.Context(), weekFile(limit, 2+i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settled := func() bool {
+			for _, p := range m.owned() {
+				p.lock()
+				by := p.judged.done
+				p.mu.Unlock()
+				if by < judgedAll {
+					return false
+				}
+			}
+			return true
+		}
+		eventually(t, "all passes are through", settled)
+		eventually(t, "none stays blocked", func() bool { blocked, _ := r.blockedAndCleared(); return blocked == 0 })
+	})
+}
+
+// A crash right behind a change leaves states that the new rules have changed. Whoever comes next,
+// with the old rules, must not take them for judged by these.
+func TestAChangeIsNotedAheadOfItsStates(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		slow := func(c *Config) { c.CheckpointEvery = 100 * time.Hour } // none but the last
+		set, file := withRules(t, weekFile(100, 0))
+		m := r.start(set, file)
+		r.ready(m)
+		r.emitEach(uids(50), 2)
+		eventually(t, "they are counted", func() bool { return r.count("u0", "weekly", m) == 2*event.One })
+		m.end(t)
+		m = r.start(set, file, slow)
+		r.ready(m)
+		if _, err := m.Reload(t.Context(), weekFile(1, 1)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "50 users are over a limit of 1", func() bool { blocked, _ := r.blockedAndCleared(); return blocked == 50 })
+		r.takeAway() // the owner makes no last checkpoint
+		m.end(t)
+		m = r.run(weekFile(100, 2))
+		eventually(t, "a limit of 100 clears all of them", func() bool { _, cleared := r.blockedAndCleared(); return cleared == 50 })
+	})
+}
+
+// takeAway makes every owner a replaced one.
+func (r *rig) takeAway() {
+	r.t.Helper()
+	for id := range int32(rigPartitions) {
+		owner, err := fenced.Acquire(r.t.Context(), r.asOwner(id))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, topic := range []string{r.names.Table, r.names.Verdicts} {
+			if _, err := owner.NewWriter(topic, id).Fence(r.t.Context()); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A checkpoint of the version before says nothing of what was judged. Its keys are judged once.
+func TestCheckpointsWithoutWhatWasJudgedAreJudgedOnce(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		m := r.run(weekFile(1, 0))
+		r.emitEach(uids(50), 2)
+		eventually(t, "50 users are over a limit of 1", func() bool { blocked, _ := r.blockedAndCleared(); return blocked == 50 })
+		m.end(t)
+		for id := range int32(rigPartitions) {
+			var last *sarama.ConsumerMessage
+			for _, rec := range r.records(r.names.Table, id) {
+				if string(rec.Key) == checkpointKey {
+					last = rec
+				}
+			}
+			if last == nil {
+				continue
+			}
+			c, err := decodeCheckpoint(last.Value)
+			if err != nil || c.Judged == nil {
+				t.Fatalf("%s: %v", last.Value, err)
+			}
+			c.Judged = nil
+			value, err := c.encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.appendAsOwner(r.names.Table, id, fenced.Record{Key: []byte(checkpointKey), Value: value})
+		}
+		m = r.run(weekFile(100, 1))
+		eventually(t, "a limit of 100 clears all of them", func() bool { _, cleared := r.blockedAndCleared(); return cleared == 50 })
+	})
+}
