@@ -22,7 +22,9 @@ type Config struct {
 	Base http.RoundTripper
 	// Tries is how often a request is sent at most; 0 is 4, 1 is never again.
 	Tries int
-	// Statuses are tried again; nil is 429 and 503. Others, and errors of the connection, are returned as they are.
+	// Statuses are tried again; nil is 429 and 503. Others, and errors of the connection, are returned as they are. A 429 says that the
+	// request was refused. After any other status it may have been carried out all the same, so it is sent again only if that
+	// changes nothing: when its method is idempotent (GET, HEAD, OPTIONS, TRACE, PUT, DELETE), or it has an Idempotency-Key.
 	Statuses []int
 	// Backoff is the wait before the second try when the service named none; it doubles from try to try, up to MaxBackoff, and the wait
 	// is a random part of it between a half and the whole. 0 is 200 ms.
@@ -97,8 +99,8 @@ func New(cfg Config) (*Transport, error) {
 }
 
 // RoundTrip sends a request, and sends it again as long as the service asks for that, and everything allows it: the tries, the budget,
-// the request's deadline, and its body, which must have a GetBody (http.NewRequest sets it for those in memory). Else it returns
-// the response as it came, so the caller sees the 429.
+// the request's deadline, its method, and its body, which must have a GetBody (http.NewRequest sets it for those in memory). Else it
+// returns the response as it came, so the caller sees the 429.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.save()
 	for try := 1; ; try++ {
@@ -113,7 +115,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return resp, err
 		}
 		wait, ok := t.wait(resp, try)
-		if !ok || try == t.cfg.Tries || !inTime(r, wait) || r.Body != nil && r.Body != http.NoBody && r.GetBody == nil || !t.spend() {
+		if !ok || try == t.cfg.Tries || !inTime(r, wait) || !repeatable(r, resp.StatusCode) || !t.spend() {
 			return resp, nil
 		}
 		next, err := again(r)
@@ -122,6 +124,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		drain(resp.Body)
 		if err := sleep(r, wait); err != nil {
+			if next.Body != nil {
+				_ = next.Body.Close()
+			}
 			return nil, err
 		}
 		r = next
@@ -166,6 +171,21 @@ func retryAfter(resp *http.Response) (time.Duration, bool) {
 func inTime(r *http.Request, wait time.Duration) bool {
 	deadline, ok := r.Context().Deadline()
 	return !ok || time.Until(deadline) > wait
+}
+
+// repeatable reports whether a request that was answered with this status can be sent again, and may be.
+func repeatable(r *http.Request, status int) bool {
+	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
+		return false
+	}
+	if status == http.StatusTooManyRequests || r.Header.Get("Idempotency-Key") != "" || r.Header.Get("X-Idempotency-Key") != "" {
+		return true
+	}
+	switch r.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete: // RFC 9110, section 9.2.2
+		return true
+	}
+	return false
 }
 
 // again is the request anew, with its body from the beginning.

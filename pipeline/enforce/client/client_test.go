@@ -77,11 +77,55 @@ func run(t *testing.T, cfg Config, s *service, story func(t *testing.T, send fun
 
 func request(ctx context.Context, t *testing.T, content io.Reader) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, "POST", "http://service/", content)
+	r, err := http.NewRequestWithContext(ctx, "PUT", "http://service/", content)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// A 503 doesn't tell whether the request was carried out before: a second POST could be a second order. A 429 does: it was refused.
+func TestOnlyWhatMayHappenTwiceIsSentAgain(t *testing.T) {
+	for _, c := range []struct {
+		method, key string
+		status      int
+		again       bool
+	}{
+		{"GET", "", 503, true}, {"HEAD", "", 503, true}, {"OPTIONS", "", 503, true}, {"PUT", "", 503, true}, {"DELETE", "", 503, true},
+		{"", "", 503, true}, // is GET
+		{"POST", "", 503, false}, {"PATCH", "", 503, false}, {"CONNECT", "", 503, false}, {"PURGE", "", 503, false},
+		{"POST", "Idempotency-Key", 503, true}, {"PATCH", "Idempotency-Key", 503, true}, {"POST", "X-Idempotency-Key", 503, true},
+		{"POST", "", 429, true}, {"PATCH", "", 429, true},
+	} {
+		s := &service{statuses: []int{c.status}, after: "1"}
+		run(t, Config{Spread: -1}, s, func(t *testing.T, send func(*http.Request) int) {
+			r := request(t.Context(), t, strings.NewReader("hello"))
+			if r.Method = c.method; c.key != "" {
+				r.Header.Set(c.key, "k1")
+			}
+			if got := send(r); (len(s.asked) == 2) != c.again || (got == 200) != c.again {
+				t.Errorf("%s %s on %d: %d after %d tries, want it sent again: %v", c.method, c.key, c.status, got, len(s.asked), c.again)
+			}
+		})
+	}
+}
+
+// What GetBody opened for a try that never comes is closed: it may be a file.
+func TestABodyIsClosedWhenTheWaitEnds(t *testing.T) {
+	s := &service{statuses: []int{429}, after: "30"}
+	run(t, Config{}, s, func(t *testing.T, send func(*http.Request) int) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		r, opened, closed := request(ctx, t, nil), 0, 0
+		r.GetBody = func() (io.ReadCloser, error) {
+			opened++
+			return body{strings.NewReader("hello"), func() { closed++ }}, nil
+		}
+		r.Body, _ = r.GetBody()
+		if got := send(r); got != -1 || opened == 0 || closed != opened {
+			t.Errorf("%d; of %d bodies %d were closed", got, opened, closed)
+		}
+	})
 }
 
 func seconds(t *testing.T, got []time.Duration, want ...time.Duration) {
