@@ -2,7 +2,6 @@
 package tallygate
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"net/netip"
@@ -20,24 +19,29 @@ type Options struct {
 	UID, IP func(fiber.Ctx) string
 	Attrs   map[string]func(fiber.Ctx) string
 	// API names what the request does; nil is RouteAPI. With TemplateAPI the middleware must be a route's own handler.
-	API      func(fiber.Ctx) string
-	Answers  enforce.Answers
-	MaxDelay time.Duration
-	Events   enforce.Emitter
+	API     func(fiber.Ctx) string
+	Answers enforce.Answers
+	// MaxDelay is how long a request waits for the end of a verdict whose action is throttle, and MaxDelayed how many may wait at once.
+	MaxDelay   time.Duration
+	MaxDelayed int
+	Events     enforce.Emitter
 }
 
 // Middleware lets requests through to the next handler unless a verdict denies them.
 func Middleware(table *enforce.Table, o Options) (fiber.Handler, error) {
+	throttle, err := enforce.NewThrottle(table, o.MaxDelay, o.MaxDelayed)
 	if o.UID == nil && o.IP == nil && len(o.Attrs) == 0 {
-		return nil, errors.New("tallygate: at least one of Options.UID, IP and Attrs is needed")
+		err = errors.Join(err, errors.New("tallygate: at least one of Options.UID, IP and Attrs is needed"))
+	}
+	if err != nil {
+		return nil, err
 	}
 	if o.API == nil {
 		o.API = RouteAPI
 	}
-	o.MaxDelay = cmp.Or(o.MaxDelay, time.Second)
 	return func(c fiber.Ctx) error {
 		began, api, dims := time.Now(), strings.Clone(o.API(c)), o.dims(c)
-		d := table.Await(c.Context(), table.CheckDims(api, dims), o.MaxDelay, api, dims)
+		d := throttle.Await(c.Context(), table.CheckDims(api, dims), api, dims)
 		if !d.Allowed {
 			return o.deny(c, d)
 		}

@@ -89,3 +89,47 @@ func TestRouteAPIDecodesOnce(t *testing.T) {
 		}
 	}
 }
+
+// A throttled user who opens a thousand requests must not hold a thousand goroutines.
+func TestFewRequestsWait(t *testing.T) {
+	table, err := enforce.NewTable(enforce.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, err := Middleware(table, Options{UID: func(fiber.Ctx) string { return "42" }, MaxDelay: time.Minute, MaxDelayed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := fiber.New()
+	app.Get("/", limit, func(c fiber.Ctx) error { return c.SendStatus(200) })
+	at := event.FromTime(time.Now())
+	table.Replace(0, []verdict.Verdict{{
+		Rule: "r", Key: []event.Dim{{Name: "uid", Value: "42"}}, Action: verdict.ActThrottle, APIs: []string{"*"}, Since: at, Until: at + 3*event.Second,
+	}})
+	statuses := make(chan int)
+	for range 10 {
+		go func() {
+			resp, err := app.Test(httptest.NewRequest("GET", "/", nil), fiber.TestConfig{Timeout: time.Minute})
+			if err != nil {
+				t.Error(err)
+				statuses <- 0
+				return
+			}
+			_ = resp.Body.Close()
+			statuses <- resp.StatusCode
+		}()
+	}
+	count := map[int]int{}
+	for range 10 {
+		count[<-statuses]++
+	}
+	if count[200] != 3 || count[429] != 7 {
+		t.Errorf("answers %v, want 3 times 200 and 7 times 429", count)
+	}
+}
+
+func TestAMiddlewareNeedsATable(t *testing.T) {
+	if _, err := Middleware(nil, Options{UID: func(fiber.Ctx) string { return "42" }}); err == nil {
+		t.Error("no error")
+	}
+}

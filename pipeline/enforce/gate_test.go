@@ -188,3 +188,33 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 		t.Errorf("error %v, want three lines", err)
 	}
 }
+
+// Without a table it panicked at the first request.
+func TestAGateNeedsATable(t *testing.T) {
+	if g, err := NewGate(nil, Options{UID: byHeader}); err == nil || g != nil || !strings.Contains(err.Error(), "NewTable") {
+		t.Errorf("%v, error %v, want one that says what to make", g, err)
+	}
+}
+
+// The time that a request waits is the machine's own: when the wall's clock goes back meanwhile, the verdict ends later, not the wait.
+func TestAWaitIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := running(t, Config{})
+		table.Replace(0, []verdict.Verdict{until("42", verdict.ActThrottle, time.Second)})
+		dims := []event.Dim{{Name: "uid", Value: "42"}}
+		d := table.CheckDims("a", dims)
+		go func() { // each end is another second away
+			for n := range 100 {
+				time.Sleep(900 * time.Millisecond)
+				v := until("42", verdict.ActThrottle, time.Second)
+				v.Seq = int64(n) + 2
+				table.Apply(0, []verdict.Verdict{v})
+			}
+		}()
+		began := time.Now()
+		if got := table.Await(t.Context(), d, 5*time.Second, "a", dims); got.Allowed || time.Since(began) > 5*time.Second {
+			t.Errorf("allowed: %v after %v, want a denial within 5 s", got.Allowed, time.Since(began))
+		}
+		time.Sleep(2 * time.Minute)
+	})
+}

@@ -1,8 +1,6 @@
 package enforce
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -58,8 +56,6 @@ func (o *Options) setDefaults() {
 	if o.API == nil {
 		o.API = RouteAPI
 	}
-	o.MaxDelay = cmp.Or(o.MaxDelay, time.Second)
-	o.MaxDelayed = cmp.Or(o.MaxDelayed, 1000)
 }
 
 func (o *Options) validate() error {
@@ -70,9 +66,6 @@ func (o *Options) validate() error {
 	if len(o.Attrs) > maxDims-2 {
 		errs = append(errs, fmt.Errorf("enforce: Options.Attrs has %d, want at most %d", len(o.Attrs), maxDims-2))
 	}
-	if o.MaxDelayed < 0 {
-		errs = append(errs, fmt.Errorf("enforce: Options.MaxDelayed is %d, want none negative", o.MaxDelayed))
-	}
 	for name, of := range o.Attrs {
 		if of == nil || name == "" {
 			errs = append(errs, fmt.Errorf("enforce: Options.Attrs[%q] needs a name and a function", name))
@@ -81,8 +74,9 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// Middleware lets requests through to the next handler unless a verdict denies them. It panics when the
-// options name nobody, since that is a mistake in the program: such a service would never deny anything. NewGate returns an error.
+// Middleware lets requests through to the next handler unless a verdict denies them. It panics when there is
+// no table, or the options name nobody, since that is a mistake in the program: such a service would never deny anything. NewGate returns
+// an error.
 func Middleware(table *Table, options Options) func(http.Handler) http.Handler {
 	g, err := NewGate(table, options)
 	if err != nil {
@@ -94,10 +88,10 @@ func Middleware(table *Table, options Options) func(http.Handler) http.Handler {
 // Gate is what middlewares for HTTP have in common. Those of other routers call Enter before and Done after a
 // request; Handler is that for net/http.
 type Gate struct {
-	table *Table
-	o     Options
-	attrs []attr
-	delay chan struct{} // one for each request that may wait
+	table    *Table
+	o        Options
+	attrs    []attr
+	throttle *Throttle
 }
 
 type attr struct {
@@ -105,13 +99,14 @@ type attr struct {
 	of        func(*http.Request) string
 }
 
-// NewGate checks the options.
+// NewGate checks the options, and that there is a table.
 func NewGate(table *Table, options Options) (*Gate, error) {
 	options.setDefaults()
-	if err := options.validate(); err != nil {
+	throttle, err := NewThrottle(table, options.MaxDelay, options.MaxDelayed)
+	if err := errors.Join(options.validate(), err); err != nil {
 		return nil, err
 	}
-	g := &Gate{table: table, o: options, delay: make(chan struct{}, options.MaxDelayed)}
+	g := &Gate{table: table, o: options, throttle: throttle}
 	for name, of := range options.Attrs {
 		g.attrs = append(g.attrs, attr{"attrs." + name, name, of})
 	}
@@ -152,7 +147,7 @@ func (g *Gate) Enter(w http.ResponseWriter, r *http.Request) (p Passage, ok bool
 	}
 	d := g.table.CheckDims(g.o.API(r), dims)
 	if d.Action() == verdict.ActThrottle && !d.Allowed {
-		d = g.wait(r, d, append([]event.Dim(nil), dims...))
+		d = g.throttle.Await(r.Context(), d, g.o.API(r), append([]event.Dim(nil), dims...))
 	}
 	if d.Allowed {
 		if d.Rule() != "" && g.o.Logged != nil {
@@ -210,33 +205,4 @@ func (t *Table) keyOf(d Decision, api string, dims []event.Dim) string {
 		}
 	}
 	return ""
-}
-
-// wait is Await, as long as few do.
-func (g *Gate) wait(r *http.Request, d Decision, dims []event.Dim) Decision {
-	select {
-	case g.delay <- struct{}{}:
-		defer func() { <-g.delay }()
-	default:
-		return d
-	}
-	return g.table.Await(r.Context(), d, g.o.MaxDelay, g.o.API(r), dims)
-}
-
-// Await carries the action throttle out: when the verdict that decided ends within that time, it waits for the end, and returns
-// the answer to a check then. Any other decision, one that ends later, and d when ctx ends before, is returned as it is. It
-// is what middlewares are made of.
-func (t *Table) Await(ctx context.Context, d Decision, most time.Duration, api string, dims []event.Dim) Decision {
-	deadline := now() + event.Micros(most.Microseconds())
-	for !d.Allowed && d.Action() == verdict.ActThrottle && d.Until <= deadline {
-		timer := time.NewTimer((d.Until - now()).Duration())
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return d
-		case <-timer.C:
-		}
-		d = t.CheckDims(api, dims)
-	}
-	return d
 }

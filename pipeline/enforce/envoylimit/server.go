@@ -11,6 +11,7 @@ import (
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 
+	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
 )
 
@@ -43,7 +44,7 @@ type Server struct {
 func New(cfg Config) (*Server, error) {
 	s := &Server{decider: cfg.Decider, headers: cfg.Headers.WithDefaults(), entries: map[string]string{"remote_address": "ip"}}
 	var errs []error
-	if cfg.Decider == nil {
+	if t, ok := cfg.Decider.(*enforce.Table); cfg.Decider == nil || ok && t == nil {
 		errs = append(errs, errors.New("envoylimit: Decider is required"))
 	}
 	for _, key := range slices.Sorted(maps.Keys(cfg.Entries)) {

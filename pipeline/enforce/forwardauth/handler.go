@@ -36,7 +36,7 @@ type Handler struct {
 func New(cfg Config) (*Handler, error) {
 	cfg.Headers = cfg.Headers.WithDefaults()
 	cfg.AllowStatus = cmp.Or(cfg.AllowStatus, http.StatusNoContent)
-	if cfg.Decider == nil {
+	if t, ok := cfg.Decider.(*enforce.Table); cfg.Decider == nil || ok && t == nil {
 		return nil, errors.New("forwardauth: Decider is required")
 	}
 	if cfg.AllowStatus != http.StatusNoContent && cfg.AllowStatus != http.StatusOK {

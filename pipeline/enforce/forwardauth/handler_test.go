@@ -78,4 +78,7 @@ func TestWrongConfigs(t *testing.T) {
 	if _, err := forwardauth.New(forwardauth.Config{}); err == nil {
 		t.Error("nobody decides")
 	}
+	if _, err := forwardauth.New(forwardauth.Config{Decider: (*enforce.Table)(nil)}); err == nil {
+		t.Error("a table that is nil decides")
+	}
 }

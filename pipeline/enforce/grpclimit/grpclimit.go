@@ -4,7 +4,6 @@
 package grpclimit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -39,6 +38,8 @@ type Options struct {
 	Answers enforce.Answers
 	// MaxDelay is how long a call waits for the end of a verdict whose action is throttle; 0 is 1 s, negative is no time.
 	MaxDelay time.Duration
+	// MaxDelayed is how many calls may wait at once; 0 is 1,000. Further ones are denied.
+	MaxDelayed int
 	// Logged is told of calls that pass by a verdict whose action is log; nil is nobody.
 	Logged func(ctx context.Context, fullMethod string, d enforce.Decision)
 	// Events, if set, gets an event for each call that was let through, when it has ended: the outcome by its code, as
@@ -48,20 +49,24 @@ type Options struct {
 
 // Limiter has the interceptors.
 type Limiter struct {
-	table *enforce.Table
-	o     Options
+	table    *enforce.Table
+	o        Options
+	throttle *enforce.Throttle
 }
 
-// New checks the options.
+// New checks the options, and that there is a table.
 func New(table *enforce.Table, o Options) (*Limiter, error) {
+	throttle, err := enforce.NewThrottle(table, o.MaxDelay, o.MaxDelayed)
 	if o.UID == nil && o.IP == nil && len(o.Attrs) == 0 {
-		return nil, errors.New("grpclimit: at least one of Options.UID, IP and Attrs is needed")
+		err = errors.Join(err, errors.New("grpclimit: at least one of Options.UID, IP and Attrs is needed"))
+	}
+	if err != nil {
+		return nil, err
 	}
 	if o.API == nil {
 		o.API = MethodAPI
 	}
-	o.MaxDelay = cmp.Or(o.MaxDelay, time.Second)
-	return &Limiter{table, o}, nil
+	return &Limiter{table, o, throttle}, nil
 }
 
 // Unary is a grpc.UnaryServerInterceptor.
@@ -88,7 +93,7 @@ func (l *Limiter) Stream(server any, stream grpc.ServerStream, info *grpc.Stream
 
 func (l *Limiter) enter(ctx context.Context, method string) (done func(error), err error) {
 	dims, api := l.dims(ctx), l.o.API(method)
-	d := l.table.Await(ctx, l.table.CheckDims(api, dims), l.o.MaxDelay, api, dims)
+	d := l.throttle.Await(ctx, l.table.CheckDims(api, dims), api, dims)
 	if !d.Allowed {
 		return nil, l.denied(ctx, d)
 	}
