@@ -48,6 +48,7 @@ func (c *compiler) when(n *yaml.Node) *predicate {
 	}
 	restrict := &restriction{zone: c.loadZone, meant: c.zoneMeant}
 	_, err := compileWhen(source, whenTypes, restrict)
+	restrict.finish()
 	switch {
 	case restrict.problem != "":
 		c.failInside(n, restrict.at, restrict.hint, "when: "+restrict.problem)
@@ -75,8 +76,38 @@ func (c *compiler) when(n *yaml.Node) *predicate {
 }
 
 func compileWhen(source string, variables types.Map, visitor ast.Visitor) (*vm.Program, error) {
-	return expr.Compile(source, expr.Env(variables), expr.AsBool(), expr.MaxNodes(whenNodes), expr.Patch(visitor))
+	return expr.Compile(source, expr.Env(variables), expr.AsBool(), expr.MaxNodes(whenNodes), whenDate, expr.Patch(visitor))
 }
+
+// dateLayouts are what date() reads without a layout of its own.
+var dateLayouts = []string{
+	time.DateOnly, time.TimeOnly, time.DateTime, time.RFC3339, time.RFC822, time.RFC850, time.RFC1123,
+}
+
+// whenDate is date(text), date(text, layout) and date(timezone, text). expr's own takes an abbreviation
+// such as CET for what it means where the program runs, and fails with a timezone that is a constant.
+var whenDate = expr.Function("date", func(args ...any) (any, error) {
+	zone, given := args[0].(*time.Location)
+	if given {
+		args = args[1:]
+	} else {
+		zone = time.UTC
+	}
+	text, ok := args[0].(string)
+	if !ok {
+		return nil, errors.New("date: it takes a text")
+	}
+	layouts := dateLayouts
+	if len(args) > 1 {
+		layouts = []string{args[1].(string)}
+	}
+	for _, layout := range layouts {
+		if at, err := time.ParseInLocation(layout, text, zone); err == nil {
+			return at, nil
+		}
+	}
+	return nil, errors.New("date: there is none in the text")
+}, new(func(string) time.Time), new(func(string, string) time.Time), new(func(*time.Location, string) time.Time), new(func(string, string, string) time.Time))
 
 // attrVariable is the name of the variable that attrs.NAME is compiled to. No predicate can
 // spell it.

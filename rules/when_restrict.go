@@ -2,14 +2,16 @@ package rules
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/expr-lang/expr/ast"
 )
 
 // restriction walks a predicate's syntax tree before it is compiled. It refuses what is not a
-// pure function of the event, and loops in loops, which could take hours over a few hundred
-// bytes; it puts in what is known beforehand.
+// pure function of the event (what asks the clock or the machine, or has a map's order), and loops
+// in loops, which could take hours over a few hundred bytes; it puts in what is known beforehand.
 type restriction struct {
 	zone    func(name string) *time.Location
 	meant   func(zone string) string // a guess at one that there is not
@@ -18,6 +20,30 @@ type restriction struct {
 	problem string                   // the first one
 	hint    string
 	at      int // in characters
+
+	unordered []*ast.BuiltinNode // lists in a map's order, unless what is around them does without it
+	methods   []*ast.MemberNode  // methods, unless they are called
+}
+
+// finish refuses what nothing around it has made good.
+func (v *restriction) finish() {
+	for _, n := range v.unordered {
+		v.refuse(n, n.Name+"() is not supported: its order is another one at each event",
+			`write "plan" in attrs, len(attrs) or sort(keys(attrs))`)
+	}
+	for _, n := range v.methods {
+		v.refuse(n, "a method that is not called is not supported", "call it, as in time.Hour()")
+	}
+}
+
+// isMethod reports whether a member is a method, as far as is known before it runs.
+func isMethod(n *ast.MemberNode) bool {
+	return n.Type() != nil && n.Type().Kind() == reflect.Func
+}
+
+// ordered takes a list in a map's order off those that are refused.
+func (v *restriction) ordered(n ast.Node) {
+	v.unordered = slices.DeleteFunc(v.unordered, func(u *ast.BuiltinNode) bool { return ast.Node(u) == n })
 }
 
 // Visit implements ast.Visitor; children come before their parents.
@@ -46,6 +72,9 @@ func (v *restriction) Visit(node *ast.Node) {
 
 // member notes attrs.NAME.
 func (v *restriction) member(node *ast.Node, n *ast.MemberNode) {
+	if isMethod(n) {
+		v.methods = append(v.methods, n)
+	}
 	of, isName := n.Node.(*ast.IdentifierNode)
 	property, isConstant := n.Property.(*ast.StringNode)
 	if !isName || of.Value != "attrs" || !isConstant {
@@ -70,6 +99,7 @@ func (v *restriction) binary(n *ast.BinaryNode) {
 	case "..":
 		v.refuse(n, "ranges are not supported", "compare with >= and <=")
 	case "in":
+		v.ordered(n.Right) // a look-up is the same in any order
 		list, ok := n.Right.(*ast.ArrayNode)
 		if !ok {
 			return
@@ -97,10 +127,19 @@ func (v *restriction) builtin(node *ast.Node, n *ast.BuiltinNode) {
 	switch n.Name {
 	case "now":
 		v.refuse(n, "now() is not supported", "`time` is the event's time")
-	case "date":
-		if len(n.Arguments) > 2 {
-			v.refuse(n, "date() with a third argument is not supported",
-				`write date(timezone("Asia/Shanghai"), "2026-01-02")`)
+	case "keys", "values", "toPairs":
+		v.unordered = append(v.unordered, n)
+	case "len":
+		v.ordered(n.Arguments[0])
+	case "sort":
+		// Keys that are text have one order; equal numbers of two types, or the members of a sum, don't.
+		if of, ok := n.Arguments[0].(*ast.BuiltinNode); ok && of.Name == "keys" && isTextMap(of.Arguments[0]) {
+			v.ordered(of)
+		}
+	case "string":
+		// Text of a map with keys of several types has them in the order of the types' addresses.
+		if isMap(n.Arguments[0]) && !isTextMap(n.Arguments[0]) {
+			v.refuse(n, "string() of a map is not supported", "compare its values")
 		}
 	case "timezone":
 		var name *ast.StringNode
@@ -120,12 +159,21 @@ func (v *restriction) builtin(node *ast.Node, n *ast.BuiltinNode) {
 	}
 }
 
+func isMap(n ast.Node) bool { return n.Type() != nil && n.Type().Kind() == reflect.Map }
+
+func isTextMap(n ast.Node) bool { return isMap(n) && n.Type().Key().Kind() == reflect.String }
+
 // call refuses methods that are not known by name, and the one that asks the machine.
 func (v *restriction) call(n *ast.CallNode) {
+	if callee, ok := n.Callee.(*ast.IdentifierNode); ok && callee.Value == "date" && len(n.Arguments) > 2 {
+		v.refuse(n, "date() with a third argument is not supported",
+			`write date(timezone("Asia/Shanghai"), "2026-01-02")`)
+	}
 	member, ok := n.Callee.(*ast.MemberNode)
 	if !ok {
 		return
 	}
+	v.methods = slices.DeleteFunc(v.methods, func(m *ast.MemberNode) bool { return m == member })
 	switch name, ok := member.Property.(*ast.StringNode); {
 	case !ok:
 		v.refuse(n, "a method is called by its name", "")
