@@ -38,7 +38,7 @@ type bookEvent struct {
 type bookVerdict struct {
 	on           bool
 	since, until event.Micros
-	limit        event.Decimal
+	limit        event.Decimal // that the key had at the event before
 	falls        int
 	lastUntil    event.Micros
 }
@@ -70,8 +70,9 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 			return true, false, 0, nil
 		}
 	}
-	if len(in.Hits) > 0 && in.Hits[0].Refund && !slices.ContainsFunc(in.Hits, func(h Hit) bool { return b.limit(h.Limit).named(&h, in.At) != nil }) {
-		return false, true, 0, nil
+	if len(in.Hits) > 0 && in.Hits[0].Refund && !slices.ContainsFunc(in.Hits, func(h Hit) bool { return b.limit(h.Limit).takes(&h, in.At) > 0 }) {
+		known := slices.ContainsFunc(in.Hits, func(h Hit) bool { return b.limit(h.Limit).named(&h, in.At) != nil })
+		return false, !known, 0, nil
 	}
 	if in.ID != "" {
 		b.ids = append(b.ids, modelID{in.ID, latest})
@@ -83,12 +84,14 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 		was := l.Window.Latest(l.window)
 		switch {
 		case hit.Refund:
-			e := l.named(&hit, in.At)
-			if e == nil {
+			n := l.takes(&hit, in.At)
+			if n == 0 {
 				continue
 			}
+			e := l.named(&hit, in.At)
+			e.takenAltogether += n
 			window, _ := l.Window.Add(slices.Clone(l.window), in.At, 0)
-			l.window = l.Window.Take(window, e.at, e.back(hit.Cost, l.Rule.Count == CountEvents))
+			l.window = l.Window.Take(window, e.at, n)
 			took = true
 		case l.Window.Distinct:
 			l.window, added = l.Window.AddValue(slices.Clone(l.window), in.At, hit.Value)
@@ -122,6 +125,14 @@ func (l *bookLimit) named(hit *Hit, at event.Micros) *bookEvent {
 	return nil
 }
 
+// takes is how much a refund takes back.
+func (l *bookLimit) takes(hit *Hit, at event.Micros) event.Decimal {
+	if e := l.named(hit, at); e != nil {
+		return e.back(hit.Cost, l.Rule.Count == CountEvents)
+	}
+	return 0
+}
+
 // back is cost times what one unit of the event's cost counted, in whole numbers for counts, all
 // of them together at most what it counted.
 func (e *bookEvent) back(cost event.Decimal, whole bool) event.Decimal {
@@ -134,7 +145,6 @@ func (e *bookEvent) back(cost event.Decimal, whole bool) event.Decimal {
 	if whole {
 		n = n / event.One * event.One
 	}
-	e.takenAltogether += n
 	return n
 }
 
@@ -166,8 +176,8 @@ func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took,
 			v.on = false
 		default:
 			over := l.isOver(count, limit)
-			if added.Ended && !over && !then.UntilReset && l.isOver(added.Count, limit) {
-				change.Count, over = added.Count, true
+			if added.Ended { // only the window that it went into is judged
+				change.Count, over = added.Count, !then.UntilReset && l.isOver(added.Count, limit)
 			}
 			if v.on = over; over {
 				l.fall(v, limit, t)
@@ -187,7 +197,7 @@ func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took,
 		}
 	}
 	if fell && then.Reset {
-		ended := added.Ended && !l.isOver(l.Window.Count(l.window), live)
+		ended := added.Ended
 		from, _ := l.Window.Bounds(l.window, t)
 		l.window = l.Window.Empty(slices.Clone(l.window), ended)
 		l.kept = slices.DeleteFunc(l.kept, func(e bookEvent) bool { // what was emptied can't be taken back
@@ -233,12 +243,15 @@ func (l *bookLimit) inForce(v *bookVerdict, limit event.Decimal, at, t event.Mic
 	switch {
 	case end > v.until:
 		v.until = (end + grain - 1) / grain * grain
-		v.lastUntil, v.limit = v.until, limit
+		v.lastUntil = v.until
 	case end < v.until && (took || v.limit != limit):
-		if v.until, v.limit = end, limit; end <= t {
+		if v.until = end; end <= t {
 			v.on = false
 		}
 		v.lastUntil = v.until
+	}
+	if limit > 0 {
+		v.limit = limit
 	}
 }
 

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"math/bits"
 
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -53,7 +54,7 @@ func (l *Limit) judge(s *slot, f *facts) outcome {
 	if !f.adds || f.spared || f.limit == 0 || l.Rule.Then.None {
 		return none
 	}
-	count, over, _ := l.over(f)
+	count, over := l.over(f)
 	if !over {
 		return none
 	}
@@ -95,7 +96,10 @@ func (l *Limit) holds(s *slot, f *facts) outcome {
 		step := t.step(s.steps)
 		if until := later(f.at, step); until > s.block.until {
 			s.block.until = roundUp(until, max(step/60, minGrain))
-			s.block.count, s.block.limit = l.Window.Count(f.window), f.limit
+			s.block.count = l.Window.Count(f.window)
+			if f.limit > 0 { // under an unlimited tier the limit that it fell by stays
+				s.block.limit = f.limit
+			}
 			return moved
 		}
 	}
@@ -114,14 +118,17 @@ func (l *Limit) follow(s *slot, f *facts) outcome {
 	switch {
 	case until > b.until:
 		b.until = roundUp(until, l.Grain)
-	case until == b.until || !f.took && b.limit == f.limit:
+	case until == b.until: // the next judgement is to see that the limit changed, if it did
+		b.limit = cmp.Or(f.limit, b.limit)
+		return held
+	case !f.took && b.limit == f.limit:
 		return held
 	case until <= max(f.latest, b.since): // it may have fallen past the latest time: see Rejudge
 		return cleared
 	default:
 		b.until = until
 	}
-	b.count, b.limit = l.Window.Count(f.window), f.limit
+	b.count, b.limit = l.Window.Count(f.window), cmp.Or(f.limit, b.limit)
 	return moved
 }
 
@@ -173,21 +180,12 @@ func (t *Then) Longest() (longest event.Micros) {
 	return longest
 }
 
-// over tells whether the limit is reached or exceeded, and by which count: that of the window at the
-// latest time, or for penalties that of the ended window which a late event went into. A quota
-// on an ended window would already be over.
-func (l *Limit) over(f *facts) (count event.Decimal, over, ended bool) {
+// over tells whether the limit is reached or exceeded, and by which count: that of the window which
+// the event went into. So a late event that went into an ended window lets no verdict fall for the
+// current one, to which it added nothing; and none of a quota, which would already be over.
+func (l *Limit) over(f *facts) (count event.Decimal, over bool) {
 	count = f.added.Count
-	if f.added.Ended {
-		count = l.Window.Count(f.window)
-	}
-	if l.passes(count, f.limit) {
-		return count, true, false
-	}
-	if f.added.Ended && !l.Rule.Then.UntilReset && l.passes(f.added.Count, f.limit) {
-		return f.added.Count, true, true
-	}
-	return count, false, false
+	return count, l.passes(count, f.limit) && (!f.added.Ended || !l.Rule.Then.UntilReset)
 }
 
 // passes tells whether a count lets a verdict fall. A bucket's limit is reached when less than one

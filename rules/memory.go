@@ -87,9 +87,10 @@ func (m memory) find(l *Limit, window []byte, id uint64) *remembered {
 	return nil
 }
 
-// take returns how much a refund of cost takes back, and notes it: cost times what one unit of the
-// event's own cost counted, all refunds of it together at most what it counted.
-func (e *remembered) take(cost event.Decimal, whole bool) event.Decimal {
+// back is how much a refund of cost takes back: cost times what one unit of the event's own cost
+// counted, all refunds of it together at most what it counted. A count gives back whole numbers,
+// rounded down, so that it may be nothing.
+func (e *remembered) back(cost event.Decimal, whole bool) event.Decimal {
 	if e.cost <= 0 {
 		return 0
 	}
@@ -103,6 +104,5 @@ func (e *remembered) take(cost event.Decimal, whole bool) event.Decimal {
 	if whole {
 		back -= back % event.One
 	}
-	e.taken += back
 	return back
 }

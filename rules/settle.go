@@ -138,7 +138,7 @@ func (p *Stepper) spared(l *Limit, key []byte, at event.Micros) bool {
 
 // reset empties the window that was judged, and forgets what it counted.
 func (p *Stepper) reset(l *Limit, f *facts) {
-	_, _, ended := l.over(f)
+	ended := f.added.Ended
 	from, _ := l.Window.Bounds(p.window, f.latest)
 	p.window = l.Window.Empty(p.window, ended)
 	kept := p.extras.remembered[:0]
@@ -179,24 +179,36 @@ func (p *Stepper) warn(l *Limit, f *facts, in *Input, i int) {
 	}
 }
 
-// takeBack takes a refund out of p.window; false when no event of that name is remembered.
+// takeBack takes a refund out of p.window. One that takes nothing changes nothing, not even the
+// latest time, and it returns false: no event of that name is remembered, it has left its window,
+// or nothing is left of it to take.
 func (p *Stepper) takeBack(l *Limit, hit *Hit, at event.Micros) bool {
-	window, _ := l.Window.Add(p.window, at, 0)
-	p.window = window
-	e := p.extras.remembered.find(l, window, hit.Value)
-	if e == nil {
+	window, e, back := p.refundOf(l, hit, at)
+	if back == 0 {
 		return false
 	}
-	p.window = l.Window.Take(window, e.at, e.take(hit.Cost, l.Rule.Count == CountEvents))
+	e.taken += back
+	p.window = l.Window.Take(window, e.at, back)
 	return true
 }
 
-// remembers reports whether any limit remembers the event that a refund names, as of its time.
-func (p *Stepper) remembers(old keyState, hits []Hit, at event.Micros) bool {
+// refundOf finds the event that a refund names and what it takes back of it, and moves p.window on
+// to the refund's time. Nothing else changes.
+func (p *Stepper) refundOf(l *Limit, hit *Hit, at event.Micros) (window []byte, e *remembered, back event.Decimal) {
+	window, _ = l.Window.Add(p.window, at, 0)
+	if e = p.extras.remembered.find(l, window, hit.Value); e != nil {
+		back = e.back(hit.Cost, l.Rule.Count == CountEvents)
+	}
+	return window, e, back
+}
+
+// refunds reports whether any limit remembers the event that a refund names, and whether the refund
+// takes anything back of it under any limit, as of its time.
+func (p *Stepper) refunds(old keyState, hits []Hit, at event.Micros) (known, takes bool) {
 	for rest := old.sections; len(rest) > 0; {
 		sec, more, ok := cutSection(rest)
 		if !ok {
-			return false
+			break
 		}
 		rest = more
 		sec.version = old.version
@@ -205,12 +217,11 @@ func (p *Stepper) remembers(old keyState, hits []Hit, at event.Micros) bool {
 			continue
 		}
 		p.window = append(p.window[:0], p.take(sec)...)
-		p.window, _ = hits[i].Limit.Window.Add(p.window, at, 0)
-		if p.extras.remembered.find(hits[i].Limit, p.window, hits[i].Value) != nil {
-			return true
-		}
+		window, e, back := p.refundOf(hits[i].Limit, &hits[i], at)
+		p.window = window
+		known, takes = known || e != nil, takes || back > 0
 	}
-	return false
+	return known, takes
 }
 
 // retire clears what a limit had in force that is no more in the set.

@@ -57,8 +57,10 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 			return append(dst, state...), Result{Repeat: true, SpentAt: p.spent(old)}
 		}
 	}
-	if len(in.Hits) > 0 && in.Hits[0].Refund && !p.remembers(old, in.Hits, in.At) {
-		return append(dst, state...), Result{Unknown: true, SpentAt: p.spent(old)}
+	if len(in.Hits) > 0 && in.Hits[0].Refund {
+		if known, takes := p.refunds(old, in.Hits, in.At); !takes {
+			return append(dst, state...), Result{Unknown: !known, SpentAt: p.spent(old)}
+		}
 	}
 	dst = appendHeader(dst, latest)
 	dst = p.ids.appendTo(dst, old.ids, old.latest, latest, id, in.ID != "")

@@ -89,10 +89,10 @@ func (l *modelLimit) judgeModel(in Input, n event.Decimal) *verdict.Verdict {
 		return nil
 	}
 	over := count > l.Limit.Limit || quota && count == l.Limit.Limit
-	if !over && !quota && l.ended(in.At) {
-		if _, end := l.bounds(in.At); l.count(end-1) > l.Limit.Limit {
-			count, over = l.count(end-1), true
-		}
+	if l.ended(in.At) { // only the window that it went into is judged
+		_, end := l.bounds(in.At)
+		count = l.count(end - 1)
+		over = !quota && count > l.Limit.Limit
 	}
 	if !over {
 		return nil
