@@ -2,7 +2,8 @@
 // the same steps, no Kafka and no clock. Nothing is written anywhere.
 //
 // What comes out is what the live pipeline gives for the same events with the same broker
-// times in the same order per key.
+// times in the same order per key. Only fuses look at more than a key: live ones at the keys of
+// a partition that have not fallen silent, here at all keys that have come.
 package replay
 
 import (
@@ -46,6 +47,7 @@ type Held struct {
 type Outcome struct {
 	At      event.Micros      // the time it counts at
 	TooOld  bool              // it counts nowhere
+	NoTime  bool              // neither the event nor its record has a time: it counts nowhere
 	Hits    []*rules.Limit    // that it counts under, repeats too
 	Tiers   []int             // of each hit: the number of the tier that holds, from 1; 0: none
 	Repeats int               // keys that have counted its id before
@@ -54,6 +56,7 @@ type Outcome struct {
 	Skipped []rules.Skip      // rules that could not count it
 	Changes []verdict.Verdict // in order
 	Fell    []bool            // of each change: it is a new verdict, not a moved one
+	Blown   []*rules.Rule     // rules whose fuse this event blew: they are in shadow mode from here on
 }
 
 // New returns an empty Engine.
@@ -62,6 +65,7 @@ func New(set *rules.Set) *Engine {
 		Set: set, matcher: set.NewMatcher(), stepper: set.NewStepper(),
 		table: state.New(), held: map[string][]*Held{},
 	}
+	e.stepper.Fuses = set.NewFuses() // one partition, of all keys that have come
 	for _, s := range set.Shapes {
 		e.shapes = append(e.shapes, shape{dims: s.Dims})
 	}
@@ -78,7 +82,8 @@ func (e *Engine) Apply(ev *event.Event, broker event.Micros, cause verdict.Cause
 	at, ok := e.Set.EventTime(ev, broker)
 	out.At = at
 	if !ok {
-		out.TooOld = true
+		out.NoTime = at == event.NoTime
+		out.TooOld = !out.NoTime
 		return
 	}
 	e.cover(ev, at)
@@ -89,12 +94,13 @@ func (e *Engine) Apply(ev *event.Event, broker event.Micros, cause verdict.Cause
 		if known {
 			old = e.table.Block(ref)
 		}
-		next, res := e.stepper.Step(e.scratch[:0], old, rules.Input{Key: w.Key, Hits: w.Hits, At: at, ID: ev.ID, Cause: cause})
+		next, res := e.stepper.Step(e.scratch[:0], old, rules.Input{Key: w.Key, Hits: w.Hits, At: at, ID: ev.ID, Cause: cause, Active: e.table.Len()})
 		e.scratch = next
 		for _, h := range w.Hits {
 			out.Hits, out.Tiers = append(out.Hits, h.Limit), append(out.Tiers, h.Tier)
 		}
 		out.Late += res.Late
+		out.Blown = append(out.Blown, res.Blown...)
 		if res.Repeat {
 			out.Repeats++
 			continue

@@ -41,6 +41,7 @@ func (s *summaryObject) notes(w *printer) {
 	}{
 		{s.Bad, "are no events"},
 		{s.TooOld, "were older than max_lateness when they arrived, and count nowhere"},
+		{s.NoTime, "have no time, neither their own nor a broker's, and count nowhere"},
 		{s.Unmatched, "match no rule"},
 		{s.Repeats, "have an id that was counted before"},
 		{s.Late, "times an event came too late for its window"},
@@ -65,6 +66,9 @@ func (s *summaryObject) rules(w *printer) {
 	for _, r := range s.Rules {
 		for _, reason := range slices.Sorted(maps.Keys(r.Skipped)) {
 			w.line("  %s: %s events were not counted: %s", r.Rule, number(r.Skipped[reason]), reason)
+		}
+		if r.Blown != event.NoTime {
+			w.line("  %s: the fuse blew at %s; its verdicts are shadow ones from there on", r.Rule, clock(r.Blown))
 		}
 		if r.Warnings > 0 {
 			w.line("  %s: %s notices", r.Rule, number(r.Warnings))

@@ -14,6 +14,7 @@ type Tally struct {
 	Events    int          `json:"events"`
 	Bad       int          `json:"bad"`       // lines or records that are no events
 	TooOld    int          `json:"too_old"`   // older than max_lateness when the broker saw them
+	NoTime    int          `json:"no_time"`   // with neither a time nor a broker time
 	Unmatched int          `json:"unmatched"` // that no rule counts
 	Repeats   int          `json:"repeats"`   // that a key has counted before, by their id
 	Late      int          `json:"late"`      // limits whose window was over
@@ -32,13 +33,14 @@ type Tally struct {
 type RuleTally struct {
 	Rule     string         `json:"rule"`
 	Mode     verdict.Mode   `json:"mode"`
-	Counted  int            `json:"counted"`  // events that it counted
-	Skipped  map[string]int `json:"skipped"`  // events that it could not count, by reason
-	Verdicts int            `json:"verdicts"` // that fell
-	Warnings int            `json:"warnings"` // notices
-	Keys     int            `json:"keys"`     // on which they fell
-	Covered  int            `json:"covered"`  // events that came while it was in force
-	PerHour  []HourTally    `json:"per_hour"` // verdicts that fell, by the hour of their event, without empty hours
+	Counted  int            `json:"counted"`    // events that it counted
+	Skipped  map[string]int `json:"skipped"`    // events that it could not count, by reason
+	Verdicts int            `json:"verdicts"`   // that fell
+	Warnings int            `json:"warnings"`   // notices
+	Keys     int            `json:"keys"`       // on which they fell
+	Covered  int            `json:"covered"`    // events that came while it was in force
+	PerHour  []HourTally    `json:"per_hour"`   // verdicts that fell, by the hour of their event, without empty hours
+	Blown    event.Micros   `json:"fuse_blown"` // when its rule's fuse blew: its verdicts are shadow ones from there on; null when it is whole
 
 	hours map[event.Micros]int
 }
@@ -83,7 +85,7 @@ func (r *run) rule(name string, mode verdict.Mode) int {
 	if !ok {
 		i = len(r.tally.Rules)
 		r.byRule[name] = i
-		r.tally.Rules = append(r.tally.Rules, RuleTally{Rule: name, Mode: mode, Skipped: map[string]int{}, hours: map[event.Micros]int{}})
+		r.tally.Rules = append(r.tally.Rules, RuleTally{Rule: name, Mode: mode, Blown: event.NoTime, Skipped: map[string]int{}, hours: map[event.Micros]int{}})
 	}
 	return i
 }
@@ -102,6 +104,8 @@ func (r *run) apply(rec *Record) {
 	switch {
 	case out.TooOld:
 		t.TooOld++
+	case out.NoTime:
+		t.NoTime++
 	case len(out.Hits) == 0:
 		t.Unmatched++
 	}
@@ -115,6 +119,11 @@ func (r *run) apply(rec *Record) {
 	for _, s := range out.Skipped {
 		for _, l := range s.Rule.Limits {
 			t.Rules[r.rule(l.Name, l.Rule.Mode)].Skipped[s.Reason]++
+		}
+	}
+	for _, blown := range out.Blown {
+		for _, l := range blown.Limits {
+			t.Rules[r.rule(l.Name, l.Rule.Mode)].Blown = out.At
 		}
 	}
 	for i := range out.Changes {

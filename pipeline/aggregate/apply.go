@@ -113,7 +113,7 @@ func (p *partition) record(l lane, m *fetch.Record) error {
 
 // inputRecord applies what a producer sent: an event, several, or something else.
 func (p *partition) inputRecord(m *fetch.Record) error {
-	broker := event.FromTime(m.Time())
+	broker := brokerTime(m)
 	p.broker = max(p.broker, broker)
 	if p.repeated(m, broker) {
 		p.tally.producerRepeat++
@@ -148,6 +148,16 @@ func (p *partition) inputRecord(m *fetch.Record) error {
 	return nil
 }
 
+// brokerTime is a record's time; event.NoTime when it has none, as its producer may leave it out
+// where the topic takes the producer's.
+func brokerTime(m *fetch.Record) event.Micros {
+	const none = -1
+	if m.Timestamp == none {
+		return event.NoTime
+	}
+	return event.FromTime(m.Time())
+}
+
 // repeated reports whether an emitter's retry put this record into the log a second time.
 func (p *partition) repeated(m *fetch.Record, broker event.Micros) bool {
 	var instance []byte
@@ -171,7 +181,12 @@ func (p *partition) repeated(m *fetch.Record, broker event.Micros) bool {
 // each, to the partitions that own the others.
 func (p *partition) inputEvent(e *event.Event, offset int64, index int, broker event.Micros) error {
 	at, ok := p.rules.set.EventTime(e, broker)
-	if !ok {
+	switch {
+	case ok:
+	case at == event.NoTime:
+		p.tally.noTime++
+		return nil
+	default:
 		p.tally.tooOld++
 		return nil
 	}
@@ -228,7 +243,7 @@ func (p *partition) loopRecord(m *fetch.Record) error {
 	e := &events[0]
 	at, ok := p.rules.set.EventTime(e, broker)
 	if !ok {
-		return nil // counted as too old where it came from
+		return nil // its source tallied it
 	}
 	works := p.match(e, at)
 	for i := range works {

@@ -40,7 +40,7 @@ type metrics struct {
 // eventResults are what can become of an event. One event may have several keys: counted,
 // repeat, late and unknown refunds are per key.
 type eventResults struct {
-	counted, unmatched, repeat, late, tooOld, unknownRefund, replayed, producerRepeat, deadLetter prometheus.Counter
+	counted, unmatched, repeat, late, tooOld, noTime, unknownRefund, replayed, producerRepeat, deadLetter prometheus.Counter
 }
 
 // verdictBuckets are fine where verdicts are when all is well, and have 5 and 25 ms among them.
@@ -71,6 +71,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			repeat:         events.WithLabelValues("repeat"),
 			late:           events.WithLabelValues("late"),
 			tooOld:         events.WithLabelValues("too_old"),
+			noTime:         events.WithLabelValues("no_time"),
 			unknownRefund:  events.WithLabelValues("unknown_refund"),
 			replayed:       events.WithLabelValues("replayed"),
 			producerRepeat: events.WithLabelValues("producer_repeat"),
@@ -164,9 +165,9 @@ func (m *metrics) matchesOf(set *rules.Set) []prometheus.Counter {
 // tally is what a partition has counted for the metrics of events since it last told them: a
 // counter that several processors write to costs more than a step's arithmetic.
 type tally struct {
-	counted, unmatched, repeat, late, tooOld, unknownRefund, replayed, producerRepeat uint64
-	matches                                                                           []uint64             // by limit
-	of                                                                                []prometheus.Counter // matches
+	counted, unmatched, repeat, late, tooOld, noTime, unknownRefund, replayed, producerRepeat uint64
+	matches                                                                                   []uint64             // by limit
+	of                                                                                        []prometheus.Counter // matches
 }
 
 func (t *tally) stepped(w *rules.Work, res *rules.Result) {
@@ -197,6 +198,7 @@ func (t *tally) flush(m *metrics) {
 	tell(m.events.repeat, &t.repeat)
 	tell(m.events.late, &t.late)
 	tell(m.events.tooOld, &t.tooOld)
+	tell(m.events.noTime, &t.noTime)
 	tell(m.events.unknownRefund, &t.unknownRefund)
 	tell(m.events.replayed, &t.replayed)
 	tell(m.events.producerRepeat, &t.producerRepeat)
