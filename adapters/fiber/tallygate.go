@@ -4,6 +4,7 @@ package tallygate
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"time"
@@ -35,6 +36,11 @@ func Middleware(table *enforce.Table, o Options) (fiber.Handler, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	for _, own := range []string{"status", "latency_ms"} {
+		if o.Attrs[own] != nil {
+			return nil, fmt.Errorf("tallygate: Options.Attrs[%q]: the middleware adds this attribute to its events itself: choose another name", own)
+		}
 	}
 	if o.API == nil {
 		o.API = RouteAPI

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,5 +132,18 @@ func TestFewRequestsWait(t *testing.T) {
 func TestAMiddlewareNeedsATable(t *testing.T) {
 	if _, err := Middleware(nil, Options{UID: func(fiber.Ctx) string { return "42" }}); err == nil {
 		t.Error("no error")
+	}
+}
+
+func TestAttributesThatTheMiddlewareAddsAreRefused(t *testing.T) {
+	table, err := enforce.NewTable(enforce.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"status", "latency_ms"} {
+		o := Options{Attrs: map[string]func(fiber.Ctx) string{name: func(fiber.Ctx) string { return "x" }}}
+		if _, err := Middleware(table, o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -2,7 +2,6 @@ package accesslog
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"strings"
 	"time"
@@ -20,7 +19,6 @@ var (
 	errStatus  = errors.New("expected a status of three digits behind the request")
 	errBytes   = errors.New("expected a number of bytes, or -, behind the status")
 	errFields  = errors.New(`expected "referer" "agent" behind the bytes, or the line's end`)
-	errUser    = fmt.Errorf("the user has more than %d bytes", event.MaxUID)
 )
 
 const maxAgent = 256
@@ -46,17 +44,14 @@ func (p *parser) parse(line []byte, format Format) (event.Event, error) {
 		return event.Event{}, err
 	}
 	e := event.Event{
-		UID: r.user, API: enforce.PathAPI(r.method, r.target), Outcome: outcome(r.status),
+		UID: event.CanonicalUID(r.user), API: enforce.PathAPI(r.method, r.target), Outcome: outcome(r.status),
 		Time: r.time, BrokerTime: event.NoTime, Cost: event.One,
 	}
 	if ip, err := netip.ParseAddr(r.client); err == nil && ip.Zone() == "" {
 		e.IP = ip.Unmap()
 	}
 	if e.UID == "" {
-		e.UID = r.client
-	}
-	if len(e.UID) > event.MaxUID {
-		return event.Event{}, errUser
+		e.UID = event.CanonicalUID(r.client)
 	}
 	attrs := append(p.attrs[:0],
 		event.Attr{Name: "bytes", Value: event.Value{Kind: event.Number, Text: r.bytes}},

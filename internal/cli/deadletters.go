@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
@@ -21,7 +22,8 @@ import (
 
 const deadLettersUsage = `
 tallygate dead-letters lists the records that are no events, or of which some elements are none, and
-why. With --send it sends what has been mended: it takes the objects that --json wrote, with their value mended.
+why. With --send it sends what has been mended: it takes the objects that --json wrote, with their value mended,
+or the headers that made the record a CloudEvent.
 
   tallygate dead-letters
   tallygate dead-letters --from 7d --reason no-api
@@ -53,6 +55,16 @@ type deadLetter struct {
 	place
 	Index   []int   `json:"index,omitempty"`
 	CutFrom int     `json:"cut_from,omitempty"` // 0: the value is whole
+	Value   *string `json:"value,omitempty"`
+	Value64 []byte  `json:"value_base64,omitempty"` // when it is no UTF-8
+
+	Headers    []ownHeader `json:"headers,omitempty"`     // the record's own
+	HeadersCut int         `json:"headers_cut,omitempty"` // how many of them are missing
+}
+
+// ownHeader is a header that the record had.
+type ownHeader struct {
+	Key     string  `json:"key"`
 	Value   *string `json:"value,omitempty"`
 	Value64 []byte  `json:"value_base64,omitempty"` // when it is no UTF-8
 }
@@ -155,15 +167,27 @@ func readDeadLetter(m *kafka.Message) deadLetter {
 			if int(n) > len(m.Value) { // else only the key was cut
 				d.CutFrom = int(n)
 			}
+		case "headers-cut":
+			d.HeadersCut = int(n)
+		default:
+			if key, own := strings.CutPrefix(h.Key, "header:"); own {
+				header := ownHeader{Key: key}
+				header.Value, header.Value64 = textOrBytes(h.Value)
+				d.Headers = append(d.Headers, header)
+			}
 		}
 	}
-	if utf8.Valid(m.Value) {
-		text := string(m.Value)
-		d.Value = &text
-	} else {
-		d.Value64 = m.Value
-	}
+	d.Value, d.Value64 = textOrBytes(m.Value)
 	return d
+}
+
+// textOrBytes is how JSON has a value: as a string, if it is UTF-8.
+func textOrBytes(value []byte) (text *string, raw []byte) {
+	if !utf8.Valid(value) {
+		return nil, value
+	}
+	s := string(value)
+	return &s, nil
 }
 
 // deadLetterTable returns what writes a row, and for nil the rest of the table.

@@ -349,6 +349,32 @@ func TestDeadLettersAreSentAgain(t *testing.T) {
 	})
 }
 
+// A CloudEvent whose attributes stood in the record's headers is sent again with them: as it was, or mended.
+func TestDeadCloudEventsAreSentAgain(t *testing.T) {
+	own := func(name, value string) kafka.Header {
+		return kafka.Header{Key: "header:" + name, Value: []byte(value)}
+	}
+	cloud := []kafka.Header{index("-1"), own("ce_specversion", "1.0"), own("ce_id", "7"), own("ce_source", "/shop"), own("ce_subject", "u\xff"), own("tg-s", "\x00\xff"), own("ce_type", "a.b")}
+	inspect(t, func(t *testing.T, in *installation) {
+		in.write(t, ".dead-letters",
+			letter(11, time.Hour, "cost", `{"cost":"2"}`, cloud...),
+			letter(12, time.Hour, "no-api", `{"cost":3}`, cloud[:6]...),
+			letter(13, time.Hour, "cost", `{"cost":"2"}`, append(slices.Clone(cloud), kafka.Header{Key: "headers-cut", Value: []byte("2")})...))
+		out, _ := in.run(t, 0, "", "dead-letters", "--json")
+		if !strings.Contains(out, `{"key":"ce_id","value":"7"}`) || !strings.Contains(out, `{"key":"tg-s","value_base64":"AP8="}`) || !strings.Contains(out, `"headers_cut":2`) {
+			t.Fatalf("dead-letters --json\n%s", out)
+		}
+		mended := strings.NewReplacer(`{\"cost\":\"2\"}`, `{\"cost\":2}`, `{\"cost\":3}`, `{\"cost\":3,\"api\":\"a.b\"}`).Replace(out)
+		summary, stderr := in.run(t, 1, mended, "dead-letters", "--send", "-")
+		if !strings.HasPrefix(summary, "2 events of 2 records sent, 1 line refused") || !strings.Contains(stderr, "2 headers of the record missing") {
+			t.Errorf("%s%s", summary, stderr)
+		}
+		if diff := cmp.Diff([]string{"u\uFFFD - /shop/7 2", "u\uFFFD - /shop/7 3"}, in.events(t)); diff != "" {
+			t.Errorf("the events (- expected, + got)\n%s", diff)
+		}
+	})
+}
+
 // events are those in the event topic, by uid; each must be where murmur2 of its uid is.
 func (in *installation) events(t *testing.T) (list []string) {
 	t.Helper()

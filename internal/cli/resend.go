@@ -160,7 +160,11 @@ func (r *resend) mended(d *deadLetter) ([]event.Event, error) {
 	default:
 		return nil, errors.New("it has no value")
 	}
-	events, err := r.decoder.Decode(value, nil, nil, nil)
+	headers, err := d.recordHeaders()
+	if err != nil {
+		return nil, err
+	}
+	events, err := r.decoder.Decode(value, headers, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("still no event: %w", err)
 	}
@@ -176,6 +180,22 @@ func (r *resend) mended(d *deadLetter) ([]event.Event, error) {
 		wanted = append(wanted, events[i])
 	}
 	return wanted, nil
+}
+
+// recordHeaders are the headers that a CloudEvent is read by.
+func (d *deadLetter) recordHeaders() ([]event.Header, error) {
+	if d.HeadersCut != 0 {
+		return nil, fmt.Errorf("%s of the record missing: put those of a CloudEvent there, and take headers_cut out", plural(d.HeadersCut, "header"))
+	}
+	headers := make([]event.Header, 0, len(d.Headers))
+	for _, h := range d.Headers {
+		value := h.Value64
+		if h.Value != nil {
+			value = []byte(*h.Value)
+		}
+		headers = append(headers, event.Header{Key: h.Key, Value: value})
+	}
+	return headers, nil
 }
 
 func (r *resend) summary() error {

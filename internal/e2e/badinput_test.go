@@ -61,7 +61,6 @@ var badRecords = []struct {
 	{"uid of a wrong type", `{"api":"x.y","uid":["hostile"]}`, dead},
 	{"fractional uid", `{"api":"x.y","uid":42.0}`, dead},
 	{"1 MiB uid", `{"api":"x.y","uid":"` + strings.Repeat("u", 1<<20) + `"}`, dead},
-	{"long id", `{"api":"x.y","uid":"hostile","id":"` + strings.Repeat("i", 129) + `"}`, dead},
 	{"negative cost", `{"api":"x.y","uid":"hostile","cost":-1}`, dead},
 	{"cost of 2^63", `{"api":"x.y","uid":"hostile","cost":9223372036854775808}`, dead},
 	{"cost of a wrong type", `{"api":"x.y","uid":"hostile","cost":"1"}`, dead},
@@ -88,6 +87,7 @@ var badRecords = []struct {
 	{"unknown fields", `{"api":"x.y","uid":"hostile","__offset":1,"deep":[[[[{"a":[]}]]]]}`, counts},
 	{"fields twice", `{"api":"x.y","uid":"nobody","uid":"hostile"}`, counts},
 	{"huge attribute", `{"api":"x.y","uid":"hostile","attrs":{"device":"` + strings.Repeat("d", 50<<10) + `"}}`, counts},
+	{"long outcome", `{"api":"x.y","uid":"hostile","outcome":"` + strings.Repeat("o", 50<<10) + `"}`, counts},
 	{"a good one among bad ones", `[17,{"uid":"x"},{"api":"x.y","uid":"hostile"},null]`, counts | dead},
 }
 

@@ -141,7 +141,7 @@ func (p *partition) inputRecord(m *fetch.Record) error {
 		d.droppedIPs = n
 	}
 	for i := range events {
-		if err := p.inputEvent(&events[i], m.Offset, i, broker); err != nil {
+		if err := p.inputEvent(&events[i], d.input.Raw(i), m.Offset, i, broker); err != nil {
 			return err
 		}
 	}
@@ -178,8 +178,8 @@ func (p *partition) repeated(m *fetch.Record, broker event.Micros) bool {
 }
 
 // inputEvent gathers the steps of the keys that this partition owns, and forwards the event, once
-// each, to the partitions that own the others.
-func (p *partition) inputEvent(e *event.Event, offset int64, index int, broker event.Micros) error {
+// each, to the partitions that own the others: raw, as it came, unless it is part of a CloudEvent.
+func (p *partition) inputEvent(e *event.Event, raw []byte, offset int64, index int, broker event.Micros) error {
 	at, ok := p.rules.set.EventTime(e, broker)
 	switch {
 	case ok:
@@ -207,7 +207,13 @@ func (p *partition) inputEvent(e *event.Event, offset int64, index int, broker e
 	}
 	p.targets = targets
 	for _, target := range targets {
-		if err := p.forward(target, origin{p.id, offset, index, p.generation}, broker, e); err != nil {
+		from, value := origin{p.id, offset, index, p.generation}, []byte(nil)
+		if raw != nil {
+			value = appendForwardRaw(nil, from, broker, raw)
+		} else {
+			value = appendForward(nil, from, broker, e)
+		}
+		if err := p.forward(target, value); err != nil {
 			return err
 		}
 	}
@@ -314,9 +320,9 @@ func (p *partition) step(hash uint64, w *rules.Work, s *gatheredStep) error {
 }
 
 // forward hands an event to the partition that owns a key of it.
-func (p *partition) forward(target int32, from origin, broker event.Micros, e *event.Event) error {
+func (p *partition) forward(target int32, value []byte) error {
 	p.agg.metrics.forwarded.Inc()
-	return p.loopWriter(target).Append(p.ctx, fenced.Record{Value: appendForward(nil, from, broker, e)}, true, nil)
+	return p.loopWriter(target).Append(p.ctx, fenced.Record{Value: value}, true, nil)
 }
 
 // loopWriter is the writer to a loop partition. The partition is locked.

@@ -182,6 +182,8 @@ func (p *partition) deadLetter(l lane, m *fetch.Record, bad []event.BadEvent, er
 	}
 	value, key := m.Value, m.Key
 	most := min(maxDeadLetter, sideBatch(p.agg.found.Load())-sideRoom)
+	headers, size := appendOwnHeaders(headers, m.Headers, most/2)
+	most -= size
 	if len(value) > most || len(key) > maxDeadLetterKey {
 		headers = append(headers, sarama.RecordHeader{Key: []byte("cut-from"), Value: strconv.AppendInt(nil, int64(len(value)), 10)})
 		value, key = value[:min(len(value), most)], key[:min(len(key), maxDeadLetterKey)]
@@ -192,4 +194,37 @@ func (p *partition) deadLetter(l lane, m *fetch.Record, bad []event.BadEvent, er
 const (
 	maxBadIndexes    = 100
 	maxDeadLetterKey = 4 << 10
+
+	// ownHeader begins the names of the headers that the record had itself.
+	ownHeader = "header:"
+	// ownHeaderRoom is what a header takes beside its name and value.
+	ownHeaderRoom = 16
 )
+
+// appendOwnHeaders appends the headers that a record had itself, up to so many bytes, and returns how many these are: first those that
+// make it a CloudEvent, for without them its value is not the event. What finds no room is counted in headers-cut.
+func appendOwnHeaders(dst []sarama.RecordHeader, own fetch.Headers, most int) (headers []sarama.RecordHeader, size int) {
+	cut := 0
+	for _, cloud := range []bool{true, false} {
+		for left := own; ; {
+			key, value, ok := left.Next()
+			if !ok {
+				break
+			}
+			if event.IsCloudEvents(key) != cloud {
+				continue
+			}
+			n := len(ownHeader) + len(key) + len(value) + ownHeaderRoom
+			if size+n > most {
+				cut++
+				continue
+			}
+			size += n
+			dst = append(dst, sarama.RecordHeader{Key: append([]byte(ownHeader), key...), Value: value})
+		}
+	}
+	if cut > 0 {
+		dst = append(dst, sarama.RecordHeader{Key: []byte("headers-cut"), Value: strconv.AppendInt(nil, int64(cut), 10)})
+	}
+	return dst, size
+}

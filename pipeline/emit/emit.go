@@ -79,7 +79,8 @@ func New(cfg Config) (*Emitter, error) {
 // It never blocks, whatever the broker does, and allocates nothing of its own. The caller may
 // change the event and its Attrs as soon as Emit returns. BrokerTime is not sent. An event
 // without a Time counts at the time at which the broker appends it, which is later than now
-// while the broker is away: set Time where that matters.
+// while the broker is away: set Time where that matters. Texts are sent in their canonical form: those that are too long
+// are shortened, see event.CanonicalUID and event.CanonicalText, and the event stays.
 func (e *Emitter) Emit(ev event.Event) bool {
 	return e.offer(&ev, true) == nil
 }
@@ -195,7 +196,11 @@ func (e *Emitter) encode(s *scratch, ev *event.Event) error {
 		}
 	}
 	ev.BrokerTime = event.NoTime
-	s.buf = appendKey(s.buf[:0], ev.UID)
+	if !ev.IsCanonical() {
+		ev.Canonicalize()
+	}
+	// The record's key and its partition are those of the uid that consumers see.
+	s.buf = append(s.buf[:0], ev.UID...)
 	s.key = len(s.buf)
 	s.buf = event.AppendJSON(s.buf, ev)
 	if plain(ev, len(s.buf)-s.key) {

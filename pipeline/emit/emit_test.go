@@ -192,6 +192,47 @@ func grow(t *testing.T, c *kfake.Cluster, partitions int32) {
 	}
 }
 
+// Values that are too long, or no UTF-8, discard no event, and the record is where the aggregator looks for its uid.
+func TestOversizedAndInvalidValuesAreSentInTheirCanonicalForm(t *testing.T) {
+	everywhere(t, 4, func(t *testing.T, p place) {
+		e := start(t, p, nil)
+		device := strings.Repeat("d", 70<<10)
+		attrs := []event.Attr{{Name: "device", Value: event.StringValue(device)}, {Name: "agent", Value: event.StringValue(device + "\xff")}}
+		uids := []string{"a\xffb", strings.Repeat("u", event.MaxUID+1), strings.Repeat("\xff", 200), "42"}
+		for _, uid := range uids {
+			if !e.Emit(event.Event{API: "a.b", UID: uid, ID: device, Outcome: device, Attrs: attrs}) {
+				t.Errorf("%.20q: dropped", uid)
+			}
+		}
+		if attrs[0].Value.Text != device {
+			t.Error("the caller's attributes were changed")
+		}
+		closeNow(t, e)
+		found := map[string]bool{}
+		for partition, records := range readLog(t, p) {
+			for _, r := range records {
+				events, err := event.NewDecoder().Decode([]byte(r.value), nil, nil, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := events[0]
+				if v, _ := got.Attr("device"); v.Text != event.CanonicalText(device) {
+					t.Errorf("device is %.80q", v.Text)
+				}
+				if r.key != got.UID || event.Partition([]byte(r.key), 4) != partition {
+					t.Errorf("uid %.40q has the key %.40q on partition %d", got.UID, r.key, partition)
+				}
+				found[got.UID] = true
+			}
+		}
+		for _, uid := range uids {
+			if !found[event.CanonicalUID(uid)] {
+				t.Errorf("%.20q did not arrive", uid)
+			}
+		}
+	})
+}
+
 func TestInvalidEventsAreDroppedWithAReason(t *testing.T) {
 	_, p := fake(t, 1)
 	var drops []emit.Drop

@@ -167,7 +167,11 @@ func TestABatchThatIsTooLargeIsDivided(t *testing.T) {
 	for n := range 2500 {
 		e.Emit(numbered("u1", n))
 		if n == 1200 {
-			e.Emit(event.Event{API: "a.b", UID: "u1", Attrs: []event.Attr{{Name: "a", Value: event.Value{Text: strings.Repeat("x", 20_000)}}}})
+			large := event.Event{API: "a.b", UID: "u1"}
+			for i := range 20 {
+				large.Attrs = append(large.Attrs, event.Attr{Name: fmt.Sprint(i), Value: event.StringValue(strings.Repeat("x", 1000))})
+			}
+			e.Emit(large)
 		}
 	}
 	closeNow(t, e)

@@ -1,12 +1,10 @@
 package emit
 
 import (
-	"unicode/utf8"
-
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// plain reports whether an event, encoded in size bytes, is valid at first sight. It accepts
+// plain reports whether a canonical event, encoded in size bytes, is valid at first sight. It accepts
 // nearly all that event.Validate accepts and nothing that it refuses, but allocates nothing and
 // does not encode the event a second time; what is not plain goes to Validate, which also
 // finds the words for what is wrong.
@@ -64,16 +62,4 @@ func plainValue(v event.Value) bool {
 		return v.Text == "0" || v.Text != "" && len(v.Text) <= 15 && v.Text[0] != '0'
 	}
 	return false
-}
-
-// appendKey appends the uid as its JSON decodes, with U+FFFD for every byte that is no UTF-8:
-// the record's key and its partition are those of the uid that consumers see.
-func appendKey(dst []byte, uid string) []byte {
-	if utf8.ValidString(uid) {
-		return append(dst, uid...)
-	}
-	for _, r := range uid {
-		dst = utf8.AppendRune(dst, r)
-	}
-	return dst
 }

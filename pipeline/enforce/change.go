@@ -53,6 +53,7 @@ func (t *Table) Remove(shard int, recordKey []byte) {
 	if err != nil {
 		return // no verdict has such a key
 	}
+	k.Key = canonical(k.Key)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.store
@@ -90,9 +91,10 @@ func (s *store) put(at event.Micros, shard int, v *verdict.Verdict, force bool) 
 	if len(v.Key) == 0 || slices.ContainsFunc(v.Key, func(d event.Dim) bool { return d.Value == "" }) {
 		return // such a key is no key: nobody has it
 	}
+	key := canonical(v.Key) // of an aggregator from before values were cut
 	over := v.State == verdict.Clear || v.Until <= at
-	shape := s.view.shape(v.Key)
-	b, slot, list := s.find(shape, v.Key)
+	shape := s.view.shape(key)
+	b, slot, list := s.find(shape, key)
 	i := indexOf(list, v.Rule, v.State == verdict.Warn)
 	switch {
 	case i < 0 && over, i >= 0 && !force && list[i].seq > v.Seq:
@@ -105,9 +107,9 @@ func (s *store) put(at event.Micros, shard int, v *verdict.Verdict, force bool) 
 		list[i] = s.hold(shard, v)
 	}
 	if shape == nil {
-		shape = s.shapeOf(v.Key)
+		shape = s.shapeOf(key)
 	}
-	s.key = appendKey(s.key[:0], v.Key)
+	s.key = appendKey(s.key[:0], key)
 	s.full = !s.set(shape, s.key, b, slot, list)
 	if s.opened {
 		s.tidy()

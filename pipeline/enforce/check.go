@@ -71,6 +71,9 @@ func (t *Table) Check(api, uid string) Decision {
 	v := t.view.Load()
 	hash, first, last := hashWords(uid)
 	n := len(uid)
+	if (first|last)&notASCII != 0 || n > 16 && !plain(uid) {
+		return t.checkOne(api, uid)
+	}
 	tags := tagOf(hash) * lowBytes
 	for i, left := v.bucketOf(hash), len(v.buckets); ; {
 		b := &v.buckets[i]
@@ -119,8 +122,10 @@ func (t *Table) Check(api, uid string) Decision {
 	}
 }
 
-// checkOne is Check for what is rare: several verdicts, one that doesn't cover the API, the last second of one, a very long uid, and doubt.
+// checkOne is Check for what is rare: several verdicts, one that doesn't cover the API, the last second of one, a uid that is very long or
+// not ASCII, and doubt.
 func (t *Table) checkOne(api, uid string) Decision {
+	uid = event.CanonicalUID(uid)
 	if mode := t.mode.Load(); mode != 0 {
 		return t.checkUnusual(mode, api, []event.Dim{{Name: dimUID, Value: uid}})
 	}
@@ -255,6 +260,7 @@ func (t *Table) each(dims []event.Dim, do func(v *view, s *shape, r record) bool
 	if len(dims) == 0 {
 		return
 	}
+	dims = canonical(dims)
 	q := query{dims: dims, addr: new(address)}
 	v := t.view.Load()
 	for i := 0; i < len(v.shapes); i++ {

@@ -130,6 +130,7 @@ func (t *Table) checkUnusual(mode uint32, api string, dims []event.Dim) Decision
 	if mode&modeOff != 0 {
 		return Decision{Allowed: true, At: at}
 	}
+	dims = canonical(dims)
 	var so judged
 	for _, k := range t.keys(dims) {
 		for i := range k.held {

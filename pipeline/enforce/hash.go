@@ -4,6 +4,8 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"math/rand/v2"
+
+	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 var (
@@ -19,8 +21,8 @@ func hashString(s string) uint64 {
 	return hash
 }
 
-// hashWords is hashString. From 8 bytes to 16 it also returns the first and the last eight, which together are the whole: whoever
-// compares these need call nothing for it.
+// hashWords is hashString. Up to 16 bytes it also returns two words that have all of them. From 8 bytes to 16 these are the first
+// and the last eight: whoever compares them need call nothing for it.
 func hashWords(s string) (hash, a, b uint64) {
 	n := len(s)
 	switch {
@@ -36,6 +38,25 @@ func hashWords(s string) (hash, a, b uint64) {
 	hi, lo := bits.Mul64(a^keys[0], b^keys[1])
 	hi, lo = bits.Mul64(hi^lo^keys[2], keys[1]^uint64(n))
 	return hi ^ lo, a, b
+}
+
+// notASCII are the bits of eight bytes that no ASCII character has.
+const notASCII = 0x8080808080808080
+
+// plain reports whether a uid is surely canonical, see event.CanonicalUID: nearly all are.
+func plain(uid string) bool {
+	if len(uid) > event.MaxUID {
+		return false
+	}
+	var or uint64
+	i := 0
+	for ; i+8 <= len(uid); i += 8 {
+		or |= load64(uid, i)
+	}
+	for ; i < len(uid); i++ {
+		or |= uint64(uid[i])
+	}
+	return or&notASCII == 0
 }
 
 func load64[T string | []byte](s T, i int) uint64 {

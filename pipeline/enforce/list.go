@@ -53,6 +53,7 @@ type keyed struct {
 
 // keys returns what the table has on each key of these dimensions.
 func (t *Table) keys(dims []event.Dim) (all []keyed) {
+	dims = canonical(dims)
 	addr := new(address)
 	t.each(dims, func(v *view, s *shape, r record) bool {
 		q := query{dims: dims, addr: addr}

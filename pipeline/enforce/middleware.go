@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -17,7 +18,8 @@ type Options struct {
 	UID func(*http.Request) string
 	// IP returns the client's address, without a port; "" is unknown. ClientIP makes such a function.
 	IP func(*http.Request) string
-	// Attrs returns attributes by their names, for rules whose key has attrs.NAME; "" is absent.
+	// Attrs returns attributes by their names, for rules whose key has attrs.NAME; "" is absent. The names status and latency_ms are
+	// those of attributes that events get anyway, and refused.
 	Attrs map[string]func(*http.Request) string
 	// API names what the request does, as events do: order.create. Nil is RouteAPI. Without Events it is called only
 	// for those who have a verdict.
@@ -69,6 +71,9 @@ func (o *Options) validate() error {
 	for name, of := range o.Attrs {
 		if of == nil || name == "" {
 			errs = append(errs, fmt.Errorf("enforce: Options.Attrs[%q] needs a name and a function", name))
+		}
+		if slices.Contains(ownAttrs[:], name) {
+			errs = append(errs, fmt.Errorf("enforce: Options.Attrs[%q]: the gate adds this attribute to its events itself: choose another name", name))
 		}
 	}
 	return errors.Join(errs...)

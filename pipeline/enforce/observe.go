@@ -11,6 +11,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
+// ownAttrs are the attributes that a gate gives to events by itself.
+var ownAttrs = [...]string{"status", "latency_ms"}
+
 // Passage is a request between Enter and Done.
 type Passage struct{ entered *entered }
 
@@ -52,8 +55,8 @@ func (p Passage) Done(status int) {
 		}
 	}
 	e.Attrs = append(e.Attrs,
-		event.Attr{Name: "status", Value: event.NumberValue(event.Decimal(status) * event.One)},
-		event.Attr{Name: "latency_ms", Value: event.NumberValue(event.Decimal(latency.Microseconds()) * event.One / 1000)})
+		event.Attr{Name: ownAttrs[0], Value: event.NumberValue(event.Decimal(status) * event.One)},
+		event.Attr{Name: ownAttrs[1], Value: event.NumberValue(event.Decimal(latency.Microseconds()) * event.One / 1000)})
 	if g.o.Event == nil || g.o.Event(p.entered.r, &e) {
 		g.o.Events.Emit(e)
 	}

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"net/netip"
+	"strings"
 	"unsafe"
 
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -32,6 +33,27 @@ type address struct {
 type value struct {
 	text  string
 	bytes []byte
+}
+
+// canonical returns dimensions as keys have them, whoever wrote them. It allocates only when it changes something. Addresses are left to
+// address, which does the same.
+func canonical(dims []event.Dim) []event.Dim {
+	copied := false
+	for i := range dims {
+		d := dims[i]
+		if d.Name == dimIP || d.Name == dimNet {
+			continue
+		}
+		value := event.CanonicalDim(d.Name, d.Value)
+		if value == d.Value {
+			continue
+		}
+		if !copied {
+			dims, copied = append([]event.Dim(nil), dims...), true
+		}
+		dims[i].Value = value
+	}
+	return dims
 }
 
 // hash returns the hash of the key of this shape that the query has; ok is false when it lacks a dimension.
@@ -98,8 +120,10 @@ func (a *address) parse(q *query) {
 			a.ipN = len(addr.AppendTo(a.ip[:0]))
 			a.netN = len(appendNetwork(a.net[:0], addr))
 		}
-	} else if text := q.dim(dimNet); text != "" {
-		a.netN = copy(a.net[:], text)
+	} else if text := strings.TrimSuffix(q.dim(dimNet), "/64"); text != "" {
+		if addr, err := netip.ParseAddr(text); err == nil {
+			a.netN = len(appendNetwork(a.net[:0], addr.Unmap().WithZone("")))
+		}
 	}
 }
 

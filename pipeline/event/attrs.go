@@ -28,17 +28,50 @@ func (d *Decoder) readAttrs() bool {
 			return false
 		}
 		if ok = p.value(&t); ok {
-			d.setAttr(name, &t)
+			if !d.tooLarge() {
+				d.setAttr(canonicalName(name), &t)
+			}
 			more, ok = p.next('}')
 		}
 	}
 	return ok
 }
 
+// badValue is the Kind of an attribute that is none. It takes its place among the others, so that there are never more mistakes than
+// places; the event that has one at its end is not an event.
+const badValue Kind = 0xff
+
 // setAttr sets one attribute. One that is null or "" is absent.
 func (d *Decoder) setAttr(name string, t *token) {
+	if len(d.wrong) > 0 && d.failed(fieldAttrCount) {
+		return // nothing behind it makes that good
+	}
 	d.forgiveAttr(name)
-	v := Value{Kind: String, Text: t.text}
+	v, reason, why := d.attrValue(t)
+	own := d.arena[d.mark:]
+	at := slices.IndexFunc(own, func(a Attr) bool { return a.Name == name })
+	switch {
+	case v == Value{Kind: String}:
+		if at >= 0 {
+			d.arena = slices.Delete(d.arena, d.mark+at, d.mark+at+1)
+		}
+		return
+	case at >= 0:
+		own[at].Value = v
+	case len(own) == MaxAttrs:
+		d.mistake(fieldAttrCount, "", ReasonAttrs, t.at, fmt.Sprintf("more than %d attributes: leave some out", MaxAttrs))
+		return
+	default:
+		d.arena = append(d.arena, Attr{Name: name, Value: v})
+	}
+	if v.Kind == badValue {
+		d.mistake(fieldAttrs, name, reason, t.at, why)
+	}
+}
+
+// attrValue is an attribute's canonical value; of a badValue also why it is none.
+func (d *Decoder) attrValue(t *token) (v Value, reason, why string) {
+	v = Value{Kind: String, Text: t.text}
 	switch t.kind {
 	case tokNull:
 		v.Text = ""
@@ -48,35 +81,12 @@ func (d *Decoder) setAttr(name string, t *token) {
 		var ok bool
 		v.Kind = Number
 		if v.Text, d.scan.buf, ok = canonicalNumber(t.text, d.scan.buf); !ok {
-			v.Text = ""
-			d.mistake(fieldAttrs, name, ReasonAttrs, t.at, "a number with an exponent beyond all bounds: write it as a string")
+			return Value{Kind: badValue}, ReasonAttrs, "a number with an exponent beyond all bounds: write it as a string"
 		}
 	case tokObject, tokArray:
-		v.Text = ""
-		d.mistake(fieldAttrs, name, ReasonNested, t.at, "an attribute is a string, a number or a boolean: flatten it, such as a.b")
+		return Value{Kind: badValue}, ReasonNested, "an attribute is a string, a number or a boolean: flatten it, such as a.b"
 	}
-	own := d.arena[d.mark:]
-	at := -1
-	for i := range own {
-		if own[i].Name == name {
-			at = i
-			break
-		}
-	}
-	switch {
-	case v.Text == "":
-		if at >= 0 {
-			d.arena = slices.Delete(d.arena, d.mark+at, d.mark+at+1)
-		}
-	case at >= 0:
-		own[at].Value = v
-	case len(own) == MaxAttrs:
-		if !d.failed(fieldAttrCount) {
-			d.mistake(fieldAttrCount, "", ReasonAttrs, t.at, fmt.Sprintf("more than %d attributes: leave some out", MaxAttrs))
-		}
-	default:
-		d.arena = append(d.arena, Attr{Name: name, Value: v})
-	}
+	return canonicalValue(v), "", ""
 }
 
 func (d *Decoder) forgiveAttr(name string) {

@@ -1,11 +1,8 @@
 package event
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"strings"
-	"unicode/utf8"
 )
 
 // cloudEvent is what CloudEvents say around the data.
@@ -87,7 +84,7 @@ func (d *Decoder) envelope() bool {
 		}
 		more, ok = p.next('}')
 	}
-	if ok {
+	if ok && !d.tooLarge() {
 		d.data()
 	}
 	return ok
@@ -151,19 +148,4 @@ func (d *Decoder) setCloud(start int) {
 		id.text = c.source.text + "/" + id.text
 	}
 	d.set("id", &id)
-}
-
-// shortID is the id of a CloudEvent whose source/id is longer than MaxID: the first 32 hexadecimal
-// digits of the SHA-256 of that text. refunds in a CloudEvent are shortened alike.
-func shortID(id string) string {
-	sum := sha256.Sum256([]byte(id))
-	return hex.EncodeToString(sum[:16])
-}
-
-// validText replaces bytes that are no UTF-8 as the scanner does in strings.
-func validText(s string) string {
-	if utf8.ValidString(s) {
-		return s
-	}
-	return string([]rune(s))
 }

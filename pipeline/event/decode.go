@@ -68,13 +68,17 @@ type Decoder struct {
 	scan  scanner
 	arena []Attr     // the attributes of the record's events
 	mark  int        // where those of the current event begin
+	start int        // where the current event begins
 	wrong []mistake  // in the current event
 	event *Event     // the current event
 	drop  bool       // its ip was dropped
 	cloud cloudEvent // the CloudEvents attributes around it
 	mode  mode
 	body  []byte
+	spans []span // where the last record's events are in body
 }
+
+type span struct{ from, to int }
 
 // mode is how a record's events are written.
 type mode uint8
@@ -105,7 +109,7 @@ func (d *Decoder) Decode(value []byte, headers []Header, key []byte, dst []Event
 // the events of several records can be looked at together.
 func (d *Decoder) DecodeMore(value []byte, headers []Header, key []byte, dst []Event) ([]Event, error) {
 	_ = key
-	d.Bad, d.body = d.Bad[:0], value
+	d.Bad, d.body, d.spans = d.Bad[:0], value, d.spans[:0]
 	d.mode = plain
 	if len(headers) > 0 {
 		d.readHeaders(headers)
@@ -126,6 +130,15 @@ func (d *Decoder) DecodeMore(value []byte, headers []Header, key []byte, dst []E
 		errs[i] = &bad
 	}
 	return dst, errors.Join(errs...)
+}
+
+// Raw returns the JSON of the i-th event that the last call decoded, as it came, in the record's own memory: decoded by itself
+// it is the same event. It is nil for CloudEvents, of which only a part is the event.
+func (d *Decoder) Raw(i int) []byte {
+	if d.mode != plain {
+		return nil
+	}
+	return d.body[d.spans[i].from:d.spans[i].to]
 }
 
 func (d *Decoder) record(dst []Event) []Event {
@@ -195,7 +208,7 @@ func (d *Decoder) element(dst []Event, index int) (_ []Event, ok bool) {
 	c := p.peek()
 	start := p.i
 	dst = append(dst, Event{Time: NoTime, Cost: One, BrokerTime: NoTime})
-	d.event, d.mark, d.drop = &dst[len(dst)-1], len(d.arena), false
+	d.event, d.mark, d.start, d.drop = &dst[len(dst)-1], len(d.arena), start, false
 	if len(d.wrong) > 0 {
 		d.wrong = d.wrong[:0]
 	}
@@ -223,6 +236,7 @@ func (d *Decoder) element(dst []Event, index int) (_ []Event, ok bool) {
 	if d.drop {
 		d.DroppedIPs++
 	}
+	d.spans = append(d.spans, span{start, p.i})
 	return dst, true
 }
 

@@ -17,7 +17,8 @@ func IsDim(name string) bool {
 }
 
 // NewDim returns a dimension as the keys of events have it: an address in its one form, an IPv4 one
-// also where it is written as an IPv6 one, and of ip/64 the network that an address is in. An error says what no key has.
+// also where it is written as an IPv6 one, of ip/64 the network that an address is in, and long values as CanonicalUID and
+// CanonicalText have them. An error says what no key has.
 func NewDim(name, value string) (Dim, error) {
 	if !IsDim(name) {
 		return Dim{}, fmt.Errorf("%.80q is no dimension: dimensions are uid, ip, ip/64 and attrs.NAME", name)
@@ -41,10 +42,10 @@ func dimValue(name, value string) (string, error) {
 		return addr.Unmap().String(), nil
 	case name == "ip/64":
 		return network(value)
-	case name == "uid" && len(value) > MaxUID:
-		return "", fmt.Errorf("it has %d bytes, at most %d", len(value), MaxUID)
+	case name == "uid":
+		return CanonicalUID(value), nil
 	}
-	return value, nil
+	return CanonicalText(value), nil
 }
 
 // network is the /64 that an IPv6 address is in; an IPv4 address stays whole.

@@ -52,9 +52,14 @@ const (
 	MaxArrayBytes = 1 << 20  // one record that holds several events
 	MaxArray      = 1000     // events in one record
 	MaxAPI        = 128
-	MaxUID        = 256
-	MaxID         = 128
+	MaxUID        = 256  // bytes; a longer one is hashed: CanonicalUID
+	MaxID         = 128  // bytes; a longer one is hashed
+	MaxText       = 1024 // bytes of an attribute's value, and of the outcome, in JSON; a longer one is cut: CanonicalText
 	MaxAttrs      = 32
+
+	// maxAttrName is MaxText for an attribute's name. With these bounds the JSON of an event whose texts are canonical never
+	// exceeds MaxBytes.
+	maxAttrName = 256
 )
 
 // Attr returns the value of the attribute called name. An empty string is an absent attribute.

@@ -180,7 +180,9 @@ func TestValidate(t *testing.T) {
 		"number x":        func(e *Event) { e.Attrs[0].Value = Value{Number, "x"} },
 		"boolean yes":     func(e *Event) { e.Attrs[0].Value = Value{Bool, "yes"} },
 		"unknown kind":    func(e *Event) { e.Attrs[0].Value = Value{9, "yes"} },
-		"too large":       func(e *Event) { e.Outcome = strings.Repeat("x", MaxBytes) },
+		"long outcome":    func(e *Event) { e.Outcome = strings.Repeat("x", MaxText+1) },
+		"long attr":       func(e *Event) { e.Attrs[0].Value = StringValue(strings.Repeat("\n", MaxText/6+1)) },
+		"long attr name":  func(e *Event) { e.Attrs[0].Name = strings.Repeat("x", maxAttrName+1) },
 	} {
 		e := good()
 		spoil(&e)

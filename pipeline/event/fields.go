@@ -40,9 +40,15 @@ func (m *mistake) bad(index int, raw []byte) BadEvent {
 		Err: fmt.Errorf("%s: at byte %d: %s", m.reason, m.at, m.why)}
 }
 
+// mistake notes what is wrong with a field whose earlier mistake was forgiven. So there is one a field and an attribute at most, and a
+// look through them takes the same time however long the event is.
 func (d *Decoder) mistake(f field, attr, reason string, at int, why string) {
 	d.wrong = append(d.wrong, mistake{f, attr, reason, at, why})
 }
+
+// tooLarge reports whether what was read of the current element is more than an event may have: it is not one, and what is in the rest
+// of it does not matter.
+func (d *Decoder) tooLarge() bool { return d.scan.i-d.start > MaxBytes }
 
 func (d *Decoder) failed(f field) bool {
 	return slices.ContainsFunc(d.wrong, func(m mistake) bool { return m.field == f })
@@ -64,7 +70,9 @@ func (d *Decoder) object() bool {
 		if !named {
 			return false
 		}
-		if name == "attrs" {
+		if d.tooLarge() {
+			ok = p.value(&t)
+		} else if name == "attrs" {
 			ok = d.readAttrs()
 		} else if ok = p.value(&t); ok {
 			d.set(name, &t)
@@ -81,7 +89,7 @@ func (d *Decoder) set(name string, t *token) {
 	e := d.event
 	switch name {
 	case "id":
-		e.ID = d.text(fieldID, ReasonID, MaxID, t)
+		e.ID = canonicalID(d.text(fieldID, ReasonID, t))
 	case "time":
 		e.Time = d.moment(fieldTime, t)
 	case "uid":
@@ -89,11 +97,11 @@ func (d *Decoder) set(name string, t *token) {
 	case "api":
 		d.setAPI(t)
 	case "outcome":
-		e.Outcome = d.text(fieldOutcome, ReasonOutcome, MaxBytes, t)
+		e.Outcome = CanonicalText(d.text(fieldOutcome, ReasonOutcome, t))
 	case "cost":
 		d.setCost(t)
 	case "refunds":
-		e.Refunds = d.text(fieldRefunds, ReasonRefunds, MaxID, t)
+		e.Refunds = canonicalID(d.text(fieldRefunds, ReasonRefunds, t))
 	case "ip":
 		d.setIP(t)
 	case "broker_time":
@@ -101,8 +109,8 @@ func (d *Decoder) set(name string, t *token) {
 	}
 }
 
-// text reads a string of at most limit bytes.
-func (d *Decoder) text(f field, reason string, limit int, t *token) string {
+// text reads a string.
+func (d *Decoder) text(f field, reason string, t *token) string {
 	d.forgive(f)
 	if t.kind == tokNull {
 		return ""
@@ -111,21 +119,14 @@ func (d *Decoder) text(f field, reason string, limit int, t *token) string {
 		d.mistake(f, "", reason, t.at, "expected a string")
 		return ""
 	}
-	if len(t.text) <= limit {
-		return t.text
-	}
-	if d.mode != plain && limit == MaxID {
-		return shortID(t.text)
-	}
-	d.mistake(f, "", reason, t.at, fmt.Sprintf("%d bytes, at most %d are allowed", len(t.text), limit))
-	return ""
+	return t.text
 }
 
 // setUID takes any text: in keys it is percent-encoded, so that no character can do harm.
 func (d *Decoder) setUID(t *token) {
 	d.event.UID = ""
 	if t.kind != tokNumber {
-		d.event.UID = d.text(fieldUID, ReasonUID, MaxUID, t)
+		d.event.UID = CanonicalUID(d.text(fieldUID, ReasonUID, t))
 		return
 	}
 	d.forgive(fieldUID)
@@ -133,21 +134,21 @@ func (d *Decoder) setUID(t *token) {
 	if text == "-0" {
 		text = "0"
 	}
-	unsigned := strings.TrimPrefix(text, "-")
-	switch {
-	case digits(unsigned) != len(unsigned):
+	if unsigned := strings.TrimPrefix(text, "-"); digits(unsigned) != len(unsigned) {
 		d.mistake(fieldUID, "", ReasonUID, t.at, "a number with a fraction or an exponent is no uid: write an integer or a string")
-	case len(text) > MaxUID:
-		d.mistake(fieldUID, "", ReasonUID, t.at, fmt.Sprintf("%d bytes, at most %d are allowed", len(text), MaxUID))
-	default:
-		d.event.UID = text
+		return
 	}
+	d.event.UID = CanonicalUID(text)
 }
 
 // setAPI refuses control characters: the name is shown to people and stands in their rules.
 func (d *Decoder) setAPI(t *token) {
-	api := d.text(fieldAPI, ReasonAPI, MaxAPI, t)
-	d.event.API = api
+	api := d.text(fieldAPI, ReasonAPI, t)
+	if d.event.API = api; len(api) > MaxAPI {
+		d.event.API = ""
+		d.mistake(fieldAPI, "", ReasonAPI, t.at, fmt.Sprintf("%d bytes, at most %d are allowed", len(api), MaxAPI))
+		return
+	}
 	for i := range len(api) {
 		if api[i] < ' ' || api[i] == 0x7f {
 			d.event.API = ""

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 var fuzzHeaders = map[string]string{"specversion": "1.0", "id": "7", "source": "/shop", "type": "order.create", "subject": "u1"}
@@ -55,8 +56,80 @@ func FuzzDecode(f *testing.F) {
 		}
 		for i := range got {
 			roundTrip(t, &got[i])
+			if raw := d.Raw(i); raw == nil != (md != plain) {
+				t.Fatalf("mode %d: raw %.80q", md, raw)
+			} else if raw != nil {
+				again, err := NewDecoder().Decode(raw, nil, nil, nil)
+				if g, w := fmt.Sprintf("%+v", again), fmt.Sprintf("%+v", got[i:i+1]); g != w {
+					t.Fatalf("%.2000s by itself\n got %.2000s\nwant %.2000s\nerr %v", raw, g, w, err)
+				}
+			}
 		}
+		inTime(t, d, value, headers)
 	})
+}
+
+// Decoding takes time in proportion to the bytes: at most so much a byte. On an idle machine it is some 20 ns for the worst that is
+// known; what is quadratic takes microseconds.
+const (
+	decodeBudget     = time.Microsecond
+	decodeBudgetOnce = 2 * time.Millisecond // for what does not depend on the size
+)
+
+// inTime fails when the fastest of some attempts is over the budget: one may have had to wait for the processor.
+func inTime(t *testing.T, d *Decoder, value []byte, headers []Header) {
+	t.Helper()
+	budget := decodeBudgetOnce + time.Duration(len(value))*decodeBudget
+	var took time.Duration
+	for range 20 {
+		began := time.Now()
+		_, _ = d.Decode(value, headers, nil, nil)
+		if took = time.Since(began); took <= budget {
+			return
+		}
+	}
+	t.Fatalf("decoding %d bytes takes %v, more than %v: %.200q", len(value), took, budget, value)
+}
+
+// What a record holds decides nothing about how long it takes: it is decoded under its partition's lock.
+func TestDecodingTakesTimeInProportion(t *testing.T) {
+	const size = 405 << 10
+	fill := func(head, tail string, item func(i int) string) string {
+		var b strings.Builder
+		b.WriteString(head)
+		for i := 0; b.Len() < size; i++ {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(item(i))
+		}
+		return b.String() + tail
+	}
+	attrs := func(value string) func(int) string {
+		return func(i int) string { return fmt.Sprintf(`"a%d":%s`, i, value) }
+	}
+	event := func(i int) string {
+		return fill(`{"api":"a","attrs":{`, `}}`, attrs("[]"))[:60<<10] + fmt.Sprintf(`":1,"b%d":0}}`, i)
+	}
+	for name, text := range map[string]string{
+		"bad attributes":                   fill(`{"api":"a","attrs":{`, `}}`, attrs("[]")),
+		"numbers beyond all bounds":        fill(`{"api":"a","attrs":{`, `}}`, attrs("1e9999999999")),
+		"bad attributes, then null":        fill(`{"api":"a","attrs":{`, `}}`, func(i int) string { return fmt.Sprintf(`"a%d":%s`, i/2, []string{"[]", "null"}[i%2]) }),
+		"more attributes than allowed":     fill(`{"api":"a","attrs":{`, `}}`, attrs("1")),
+		"attrs again and again":            fill(`{"api":"a",`, `}`, func(int) string { return `"attrs":{"a":[],"b":{},"c":[]}` }),
+		"a bad field again and again":      fill(`{"api":"a",`, `}`, func(int) string { return `"cost":"x","time":true,"uid":[]` }),
+		"bad attributes in a CloudEvent":   fill(`{"specversion":"1.0","type":"a","data":{"attrs":{`, `}}}`, attrs("[]")),
+		"many events of bad attributes":    fill(`[`, `]`, event),
+		"one attribute of escapes":         `{"api":"a","attrs":{"a":"` + strings.Repeat(`\n`, size/2) + `"}}`,
+		"one number of many digits":        `{"api":"a","attrs":{"a":` + strings.Repeat("1", size) + `}}`,
+		"a nested attribute of many parts": fill(`{"api":"a","attrs":{"a":[`, `]}}`, func(int) string { return "{}" }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, headers := range [][]Header{nil, {{"content-type", []byte("application/cloudevents+json")}}} {
+				inTime(t, NewDecoder(), []byte(text), headers)
+			}
+		})
+	}
 }
 
 func roundTrip(t *testing.T, e *Event) {
@@ -66,7 +139,10 @@ func roundTrip(t *testing.T, e *Event) {
 		t.Fatalf("not JSON: %s", text)
 	}
 	if len(text) > MaxBytes {
-		return // replaced bytes are longer than what they replace
+		t.Fatalf("what was decoded has %d bytes of JSON: %.200s", len(text), text)
+	}
+	if !e.IsCanonical() {
+		t.Fatalf("what was decoded is not canonical: %.2000s", text)
 	}
 	if err := e.Validate(); err != nil {
 		t.Fatalf("what was decoded is not valid: %v\n%s", err, text)

@@ -2,11 +2,14 @@ package event
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"net/netip"
 	"regexp"
+	"sort"
 	"strings"
 	"time"
 )
@@ -71,31 +74,27 @@ func refEvent(raw []byte, m mode, headers map[string]string) (e Event, ok bool) 
 		}
 		refAttributes(f, attributes)
 	}
-	return refFields(f, m)
+	return refFields(f)
 }
 
-func refFields(f map[string]json.RawMessage, m mode) (e Event, ok bool) {
+func refFields(f map[string]json.RawMessage) (e Event, ok bool) {
 	good := true
-	text := func(name string, limit int) string {
+	text := func(name string) string {
 		s, ok := refString(f[name])
-		if ok && len(s) > limit && m != plain && limit == MaxID {
-			s = shortID(s)
-		}
-		good = good && ok && len(s) <= limit
+		good = good && ok
 		return s
 	}
-	e.ID, e.Refunds, e.Outcome = text("id", MaxID), text("refunds", MaxID), text("outcome", MaxBytes)
-	e.API = text("api", MaxAPI)
-	good = good && e.API != "" && !strings.ContainsFunc(e.API, func(r rune) bool { return r < 32 || r == 127 })
+	e.ID, e.Refunds, e.Outcome = refID(text("id")), refID(text("refunds")), refCut(text("outcome"), MaxText)
+	e.API = text("api")
+	good = good && len(e.API) <= MaxAPI && e.API != "" && !strings.ContainsFunc(e.API, func(r rune) bool { return r < 32 || r == 127 })
 	if u := f["uid"]; len(u) > 0 && (u[0] == '-' || u[0] >= '0' && u[0] <= '9') {
 		n, isInt := new(big.Int).SetString(string(u), 10)
 		if !isInt {
 			return e, false
 		}
-		e.UID = n.String()
-		good = good && len(e.UID) <= MaxUID
+		e.UID = refUID(n.String())
 	} else {
-		e.UID = text("uid", MaxUID)
+		e.UID = refUID(text("uid"))
 	}
 	var ok1, ok2, ok3, ok4 bool
 	e.Time, ok1 = refTime(f["time"])
@@ -248,10 +247,13 @@ func refAttrs(raw json.RawMessage) (attrs []Attr, ok bool) {
 	wrong := map[string]bool{}
 	for d.More() {
 		token, _ := d.Token()
-		name := token.(string)
+		name := refCut(token.(string), maxAttrName)
 		var value json.RawMessage
 		_ = d.Decode(&value)
 		v, good := refValue(value)
+		if short := refCut(v.Text, MaxText); short != v.Text {
+			v = Value{String, short}
+		}
 		delete(wrong, name)
 		if !good {
 			wrong[name] = true
@@ -263,9 +265,9 @@ func refAttrs(raw json.RawMessage) (attrs []Attr, ok bool) {
 			}
 		}
 		switch {
-		case v.Text == "" && at >= 0:
+		case good && v.Text == "" && at >= 0:
 			attrs = append(attrs[:at], attrs[at+1:]...)
-		case v.Text == "":
+		case good && v.Text == "":
 		case at >= 0:
 			attrs[at].Value = v
 		case len(attrs) == MaxAttrs:
@@ -331,4 +333,32 @@ func refCanonical(s string) (string, bool) {
 		out = "-" + out
 	}
 	return out, true
+}
+
+// refUID, refID and refCut shorten as the reference page says.
+func refUID(s string) string {
+	if len(s) <= MaxUID {
+		return s
+	}
+	return fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(s)))
+}
+
+func refID(s string) string {
+	if len(s) <= MaxID {
+		return s
+	}
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(s)))[:32]
+}
+
+func refCut(s string, limit int) string {
+	size := func(s string) int {
+		return len(AppendString(nil, s)) - len(`""`)
+	}
+	if size(s) <= limit {
+		return s
+	}
+	tail := fmt.Sprintf("~sha256-%x", sha256.Sum256([]byte(s)))
+	runes := []rune(s)
+	n := sort.Search(len(runes)+1, func(n int) bool { return size(string(runes[:n]))+len(tail) > limit })
+	return string(runes[:n-1]) + tail
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Validate returns all that keeps e from being an event, joined; nil when its wire form
-// decodes to the same event. It is for those who send: what Decode returned is valid.
+// decodes to the same event. It is for those who send: what Decode returned is valid, and Canonicalize shortens what is too long.
 func (e *Event) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("event: "+format, args...)) }
@@ -22,6 +22,9 @@ func (e *Event) Validate() error {
 	}
 	if e.API == "" {
 		wrong("there is no api: name the action, such as order.create")
+	}
+	if n := jsonLen(validText(e.Outcome)); n > MaxText {
+		wrong("outcome has %d bytes of JSON, at most %d are allowed", n, MaxText)
 	}
 	if strings.ContainsFunc(e.API, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		wrong("api %q has a control character", e.API)
@@ -58,6 +61,12 @@ func (e *Event) validateAttrs() error {
 			if e.Attrs[j].Name == a.Name {
 				errs = append(errs, fmt.Errorf("event: attribute %q is there twice", a.Name))
 			}
+		}
+		if n := jsonLen(validText(a.Name)); n > maxAttrName {
+			errs = append(errs, fmt.Errorf("event: an attribute's name has %d bytes of JSON, at most %d are allowed: %.80q", n, maxAttrName, a.Name))
+		}
+		if n := jsonLen(validText(a.Value.Text)); n > MaxText {
+			errs = append(errs, fmt.Errorf("event: attribute %.80q has %d bytes of JSON, at most %d are allowed", a.Name, n, MaxText))
 		}
 		if !a.Value.wellFormed() {
 			errs = append(errs, fmt.Errorf("event: attribute %q is no %v in its canonical form: make it with NumberValue or BoolValue", a.Name, a.Value.Kind))

@@ -6,6 +6,7 @@ package grpclimit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -62,6 +63,11 @@ func New(table *enforce.Table, o Options) (*Limiter, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	for _, own := range []string{"code", "latency_ms"} {
+		if o.Attrs[own] != nil {
+			return nil, fmt.Errorf("grpclimit: Options.Attrs[%q]: the limiter adds this attribute to its events itself: choose another name", own)
+		}
 	}
 	if o.API == nil {
 		o.API = MethodAPI

@@ -3,6 +3,7 @@ package grpclimit
 import (
 	"context"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -169,5 +170,18 @@ func TestNames(t *testing.T) {
 	}
 	if _, err := New(nil, Options{}); err == nil {
 		t.Error("no error for options that name nobody")
+	}
+}
+
+func TestAttributesThatTheLimiterAddsAreRefused(t *testing.T) {
+	table, err := enforce.NewTable(enforce.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"code", "latency_ms"} {
+		o := Options{Attrs: map[string]func(context.Context) string{name: func(context.Context) string { return "x" }}}
+		if _, err := New(table, o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
