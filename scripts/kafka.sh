@@ -13,6 +13,7 @@
 #   KAFKA_LISTENERS, KAFKA_ADVERTISED   more listeners, and how they are advertised, as in Kafka's properties
 #   KAFKA_HEAP    java's heap (default 1g)
 #   KAFKA_DATA    where the data is (default DIR/data)
+#   KAFKA_CLUSTER_ID   22 characters, the same for all nodes of a cluster (default: random)
 #   KAFKA_PRELOAD a library that java is started with (LD_PRELOAD)
 set -euo pipefail
 
@@ -170,7 +171,7 @@ start() {
 }
 
 # cluster_id prints 16 random bytes as Kafka writes them.
-cluster_id() { echo "T$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | cut -c 2-22)"; }
+cluster_id() { echo "${KAFKA_CLUSTER_ID:-T$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | cut -c 2-22)}"; }
 
 case ${1:-} in
   install) install_jars "${2:-}" ;;

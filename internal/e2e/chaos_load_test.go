@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,7 +35,7 @@ func (s *stage) emitPlan() *load {
 	var es []*emit.Emitter
 	for _, size := range []int{1, 16, 300} {
 		es = append(es, s.emitter(func(c *emit.Config) {
-			c.EventsPerRecord, c.Brokers = size, []string{s.apps.addr}
+			c.EventsPerRecord, c.Brokers = size, strings.Split(s.apps.addrs(), ",")
 		}))
 	}
 	l.wg.Go(func() {

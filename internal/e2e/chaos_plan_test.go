@@ -15,7 +15,9 @@ type plan struct {
 	uids        int
 	partitions  int32
 	aggregators []bool // those with an instance id of their own
-	brief       bool   // nothing is remembered for long, and keys leave
+	brokers     int    // one, or three
+	store       store
+	brief       bool // nothing is remembered for long, and keys leave
 	rules       string
 	steps       []step
 }
@@ -38,10 +40,14 @@ func drawPlan(seed uint64, events, uids, faults int, from []*fault) *plan {
 	}
 	p.brief = rnd.IntN(4) == 0
 	p.rules = drawRules(rnd, max(events/max(uids, 1), 5), p.brief)
+	p.brokers, p.store = drawServers(rand.New(rand.NewPCG(seed, 3)), from)
 	var deck []*fault
 	for left := faults; left > 0; {
 		if len(deck) == 0 {
-			deck = slices.DeleteFunc(slices.Clone(from), func(f *fault) bool { return f.members > len(p.aggregators) })
+			deck = slices.DeleteFunc(slices.Clone(from), func(f *fault) bool { return !f.fits(p) })
+			if len(deck) == 0 {
+				panic("no fault fits the plan's servers") // drawServers sees to it
+			}
 			rnd.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 		}
 		s := step{faults: deck[:1:1], seed: rnd.Uint64()}
@@ -69,8 +75,8 @@ func (p *plan) String() string {
 			static++
 		}
 	}
-	fmt.Fprintf(&b, "%d events over %d uids, %d partitions, %d aggregators (%d with an instance id), %d enforcers\nrules:\n%s\nfaults:\n",
-		p.events, p.uids, p.partitions, len(p.aggregators), static, enforcers, strings.Trim(p.rules, "\n"))
+	fmt.Fprintf(&b, "%d events over %d uids, %d partitions, %d aggregators (%d with an instance id), %d enforcers, %d brokers, Redis as %s\nrules:\n%s\nfaults:\n",
+		p.events, p.uids, p.partitions, len(p.aggregators), static, enforcers, p.brokers, p.store, strings.Trim(p.rules, "\n"))
 	for i, s := range p.steps {
 		fmt.Fprintf(&b, "%3d. at %d events: %s\n", i+1, s.at, s)
 	}
@@ -105,10 +111,13 @@ func (k kind) String() string {
 type fault struct {
 	kind    kind
 	name    string
-	members int  // aggregators that it needs
-	alone   bool // never beside another
+	members int     // aggregators that it needs
+	brokers int     // brokers that it needs; 0 is any number
+	stores  []store // how Redis must run; none is anyhow
+	alone   bool    // never beside another
 	// strike does the damage, and returns what repairs it. It may wait for what must have happened
-	// in between, such as another instance's takeover.
+	// in between, such as another instance's takeover. What it returns waits for no program to be
+	// well again: the fault beside it may not be healed yet. The stage waits, once all are.
 	strike func(s *stage, rnd *rand.Rand) (heal func())
 }
 
@@ -119,7 +128,30 @@ func (f *fault) goesWith(other *fault) bool {
 	return !f.alone && !other.alone && f.kind != other.kind && f.kind+other.kind != ofKafka+ofNetwork
 }
 
+// fits reports whether the plan has what the fault befalls.
+func (f *fault) fits(p *plan) bool {
+	return f.members <= len(p.aggregators) && (f.brokers == 0 || f.brokers == p.brokers) && (len(f.stores) == 0 || slices.Contains(f.stores, p.store))
+}
+
+// drawServers draws how Kafka and Redis run: every third plan has three brokers, every third a
+// Redis of several nodes. It draws what some fault fits.
+func drawServers(rnd *rand.Rand, from []*fault) (brokers int, st store) {
+	for {
+		brokers, st = 1, single
+		if rnd.IntN(3) == 0 {
+			brokers = 3
+		}
+		if rnd.IntN(3) == 0 {
+			st = []store{sentinel, cluster}[rnd.IntN(2)]
+		}
+		p := &plan{brokers: brokers, store: st, aggregators: make([]bool, 1)}
+		if slices.ContainsFunc(from, func(f *fault) bool { needs := *f; needs.members = 0; return needs.fits(p) }) {
+			return brokers, st
+		}
+	}
+}
+
 // faults are all there are.
 func faults() []*fault {
-	return slices.Concat(aggregatorFaults(), momentFaults(), kafkaFaults(), networkFaults(), redisFaults(), enforcerFaults())
+	return slices.Concat(aggregatorFaults(), momentFaults(), kafkaFaults(), brokersFaults(), networkFaults(), redisFaults(), redisNodesFaults(), enforcerFaults())
 }

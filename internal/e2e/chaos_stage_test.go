@@ -22,31 +22,33 @@ type stage struct {
 	*rig
 	plan  *plan
 	ctx   context.Context // ends with the test
-	kafka *servers.KafkaProc
-	store *servers.RedisProc
+	kafka []*servers.KafkaProc
+	store stores
 
 	members   []*member
 	publisher *member
 	guards    []*guard
-	apps      *gate // emitters' way to Kafka
-	writers   *gate // aggregators' and the publisher's way to Redis
+	apps      gates // emitters' ways to Kafka
+	writers   *gate // aggregators' and the publisher's way to a single Redis
 
 	load    *load
 	lookout *lookout
-	foreign int // events that foreign producers have sent
-	missed  int // moments that did not come
+	healing bool // the faults of a step are being healed
+	foreign int  // events that foreign producers have sent
+	missed  int  // moments that did not come
 }
 
-// member is an aggregator behind a gate.
+// member is an aggregator behind gates.
 type member struct {
 	*Process
-	net *gate // to Kafka
+	stage *stage
+	net   gates // to Kafka
 }
 
 // guard is an enforcer behind a gate.
 type guard struct {
 	*Process
-	net  *gate        // to Redis
+	net  *gate        // to a single Redis
 	life atomic.Int64 // counts its deaths and births: odd while it runs
 }
 
@@ -58,34 +60,30 @@ func newStage(t *testing.T, p *plan) *stage {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &stage{plan: p, ctx: ctx}
-	var gates []*gate
-	var behind []servers.Listener
-	for range len(p.aggregators) + 2 {
-		g := newGate(t, true)
-		gates = append(gates, g)
-		behind = append(behind, servers.Listener{Addr: strings.Replace(freeAddr(t), "127.0.0.1", "127.0.0.2", 1), Proxy: g.addr}) // where nobody else looks for a port
+	ways, brokers := s.startKafka(t)
+	s.store = startStores(t, p.store)
+	s.rig = newBareRig(t, brokers, s.store.addr(), p.rules, p.partitions)
+	s.redis = s.store.client(t)
+	if p.store == single {
+		s.writers = newGate(t, false).lead(s.store.addr())
 	}
-	s.kafka = servers.StartKafkaBehind(t, map[string]string{"log.cleaner.backoff.ms": "100"}, behind)
-	for i, g := range gates {
-		g.lead(behind[i].Addr)
-	}
-	s.store = servers.StartRedis(t, "--enable-debug-command", "yes")
-	s.rig = newBareRig(t, []string{s.kafka.Addr()}, s.store.Addr(), p.rules, p.partitions)
-	s.writers = newGate(t, false).lead(s.store.Addr())
 	for i, static := range p.aggregators {
 		name := string(rune('a' + i))
 		var options []string
 		if static {
 			options = append(options, "--instance-id", name)
 		}
-		s.members = append(s.members, s.member(name, gates[i], options...))
+		s.members = append(s.members, s.member(name, ways[i], options...))
 	}
-	s.publisher = s.member("publisher", gates[len(p.aggregators)], "--publish-only")
-	s.apps = gates[len(gates)-1]
+	s.publisher = s.member("publisher", ways[len(p.aggregators)], "--publish-only")
+	s.apps = ways[len(ways)-1]
 	for i := range enforcers {
-		g := newGate(t, false).lead(s.store.Addr())
-		s.guards = append(s.guards, &guard{net: g,
-			Process: newProcess(t, "enforcer "+strconv.Itoa(i+1), program(t, "enforcer"), "--redis", g.addr, "--prefix", s.prefix)})
+		g := &guard{}
+		if p.store == single {
+			g.net = newGate(t, false).lead(s.store.addr())
+		}
+		g.Process = newProcess(t, "enforcer "+strconv.Itoa(i+1), program(t, "enforcer"), append(s.store.options(g.net), "--prefix", s.prefix)...)
+		s.guards = append(s.guards, g)
 	}
 	t.Cleanup(func() { // before the programs and servers go
 		cancel()
@@ -95,12 +93,43 @@ func newStage(t *testing.T, p *plan) *stage {
 	return s
 }
 
-func (s *stage) member(name string, g *gate, options ...string) *member {
-	options = append([]string{"--kafka", g.addr, "--redis", s.writers.addr, "--session-timeout", sessionTimeout.String(), "--replication", "1"}, options...)
+// startKafka starts the plan's brokers. Each aggregator, the publisher and the emitters have ways
+// of their own to them: a gate a broker.
+func (s *stage) startKafka(t *testing.T) (ways []gates, brokers []string) {
+	t.Helper()
+	behind := make([][]servers.Listener, s.plan.brokers)
+	for range len(s.plan.aggregators) + 2 {
+		var way gates
+		for i := range behind {
+			g := newGate(t, true)
+			way = append(way, g)
+			// Where nobody else looks for a port.
+			behind[i] = append(behind[i], servers.Listener{Addr: strings.Replace(freeAddr(t), "127.0.0.1", "127.0.0.2", 1), Proxy: g.addr})
+		}
+		ways = append(ways, way)
+	}
+	props := map[string]string{"log.cleaner.backoff.ms": "100"}
+	if len(behind) == 1 {
+		s.kafka = []*servers.KafkaProc{servers.StartKafkaBehind(t, props, behind[0])}
+	} else {
+		s.kafka = servers.StartKafkaCluster(t, len(behind), props, behind...).Nodes
+	}
+	for i, node := range s.kafka {
+		brokers = append(brokers, node.Addr())
+		for j, way := range ways {
+			way[i].lead(behind[i][j].Addr)
+		}
+	}
+	return ways, brokers
+}
+
+func (s *stage) member(name string, way gates, options ...string) *member {
+	options = append([]string{"--kafka", way.addrs(), "--session-timeout", sessionTimeout.String(), "--replication", strconv.Itoa(s.plan.brokers)}, options...)
+	options = append(options, s.store.options(s.writers)...)
 	if s.plan.brief {
 		options = append(options, "--checkpoint-every", "50ms") // a sweep takes 300 of them
 	}
-	return &member{s.aggregator(name, options...), g}
+	return &member{s.aggregator(name, options...), s, way}
 }
 
 // start starts all programs at once, and waits for them.
@@ -156,6 +185,7 @@ func (s *stage) writeLogs(dir string) {
 // allReady waits until all programs are.
 func (s *stage) allReady() {
 	s.t.Helper()
+	s.mayWait()
 	for _, m := range s.members {
 		m.awaitReady()
 	}
@@ -163,6 +193,22 @@ func (s *stage) allReady() {
 	for _, g := range s.guards {
 		g.awaitReady()
 	}
+}
+
+// mayWait fails the test when a fault is being healed: what it waits for may be broken still, by the
+// fault beside it.
+func (s *stage) mayWait() {
+	s.t.Helper()
+	if s.healing {
+		s.t.Fatal("what heals a fault waits for a program")
+	}
+}
+
+// awaitReady waits until the member is.
+func (m *member) awaitReady() {
+	m.t.Helper()
+	m.stage.mayWait()
+	m.Process.awaitReady()
 }
 
 // born starts an enforcer; die kills it.

@@ -123,10 +123,13 @@ func (s *stage) step(i int, all *tally) {
 	for _, f := range st.faults {
 		heals = append(heals, f.strike(s, rnd))
 	}
+	s.healing = true
 	for _, heal := range slices.Backward(heals) {
 		heal()
 	}
+	s.healing = false
 	lasted := time.Since(began)
+	s.allReady()
 	inStep := s.inStep()
 	s.t.Logf("step %d: %s: lasted %v, in step after %v", i+1, st, lasted.Round(time.Millisecond), inStep.Round(time.Millisecond))
 	if s.missed == missed { // else a moment that a fault waits for did not come

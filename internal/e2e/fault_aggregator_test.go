@@ -23,14 +23,13 @@ func killed(s *stage, rnd *rand.Rand) (heal func()) {
 	m := s.pick(rnd)
 	m.Kill()
 	pause(rnd, 0, 2*time.Second)
-	return m.again
+	return m.starts
 }
 
-// again starts a member that has ended, and waits for it.
-func (m *member) again() {
+// starts starts a member that has ended.
+func (m *member) starts() {
 	m.t.Helper()
 	m.Start()
-	m.awaitReady()
 }
 
 // killedAgain kills a program at every stage of its start.
@@ -42,14 +41,14 @@ func killedAgain(s *stage, rnd *rand.Rand) (heal func()) {
 		pause(rnd, 0, 600*time.Millisecond)
 		m.Kill()
 	}
-	return m.again
+	return m.starts
 }
 
 func toldToStop(s *stage, rnd *rand.Rand) (heal func()) {
 	m := s.pick(rnd)
 	m.endsWell()
 	pause(rnd, 0, 2*time.Second)
-	return m.again
+	return m.starts
 }
 
 // endsWell tells a program to stop, and expects it to do so without an error.
@@ -68,14 +67,14 @@ func allKilled(s *stage, _ *rand.Rand) (heal func()) {
 		for _, m := range s.members {
 			m.Start()
 		}
-		s.allReady()
 	}
 }
 
 func rollingRestart(s *stage, _ *rand.Rand) (heal func()) {
 	for _, m := range s.members {
 		m.endsWell()
-		m.again()
+		m.Start()
+		m.awaitReady()
 	}
 	return func() {}
 }
@@ -91,7 +90,6 @@ func replaced(s *stage, rnd *rand.Rand) (heal func()) {
 		if !m.Running() {
 			s.t.Errorf("%s ended when it was woken up", m.name)
 		}
-		m.awaitReady()
 	}
 }
 
@@ -108,5 +106,5 @@ func publisherPaused(s *stage, rnd *rand.Rand) (heal func()) {
 func publisherKilled(s *stage, rnd *rand.Rand) (heal func()) {
 	s.publisher.Kill()
 	pause(rnd, 0, 2*time.Second)
-	return s.publisher.again
+	return s.publisher.starts
 }

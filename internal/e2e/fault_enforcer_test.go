@@ -10,8 +10,8 @@ func enforcerFaults() []*fault {
 	return []*fault{
 		{kind: ofEnforcer, name: "killed", strike: enforcerKilled},
 		{kind: ofEnforcer, name: "paused and woken up", strike: enforcerPaused},
-		{kind: ofEnforcer, name: "cut off from Redis for longer than the stream keeps", strike: enforcerCut},
-		{kind: ofEnforcer, name: "packets from Redis held up", strike: enforcerStalled},
+		{kind: ofEnforcer, name: "cut off from Redis for longer than the stream keeps", stores: []store{single}, strike: enforcerCut},
+		{kind: ofEnforcer, name: "packets from Redis held up", stores: []store{single}, strike: enforcerStalled},
 	}
 }
 
@@ -19,10 +19,7 @@ func enforcerKilled(s *stage, rnd *rand.Rand) (heal func()) {
 	g := s.guard(rnd)
 	g.die()
 	pause(rnd, 0, 2*time.Second)
-	return func() {
-		g.born()
-		g.awaitReady()
-	}
+	return g.born
 }
 
 func enforcerPaused(s *stage, rnd *rand.Rand) (heal func()) {

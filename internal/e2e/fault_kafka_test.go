@@ -8,6 +8,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -22,21 +23,22 @@ func kafkaFaults() []*fault {
 
 func brokerKilled(s *stage, rnd *rand.Rand) (heal func()) {
 	for range 3 {
-		s.kafka.Kill()
+		broker := s.broker(rnd)
+		broker.Kill()
 		pause(rnd, 0, 1500*time.Millisecond)
-		s.kafka.Start()
+		broker.Start()
 		pause(rnd, 500*time.Millisecond, 2*time.Second)
 	}
-	return s.allReady
+	return func() {}
 }
 
+func (s *stage) broker(rnd *rand.Rand) *servers.KafkaProc { return s.kafka[rnd.IntN(len(s.kafka))] }
+
 func brokerStopped(s *stage, rnd *rand.Rand) (heal func()) {
-	s.kafka.Stop()
+	broker := s.broker(rnd)
+	broker.Stop()
 	pause(rnd, 0, 5*time.Second)
-	return func() {
-		s.kafka.Start()
-		s.allReady()
-	}
+	return broker.Start
 }
 
 // foreignRecords come from a producer that hashes by crc32, of uids of its own: the order of
@@ -78,7 +80,6 @@ func compacted(s *stage, rnd *rand.Rand) (heal func()) {
 		pause(rnd, 0, time.Second)
 	}
 	return func() {
-		s.allReady()
 		s.configure(s.names.Table, sarama.IncrementalAlterConfigsOperationDelete, tiny)
 	}
 }

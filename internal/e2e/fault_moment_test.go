@@ -94,7 +94,7 @@ func (s *stage) killedWhen(p *member, m *moment) (heal func()) {
 	}
 	p.Kill()
 	m.drop()
-	return p.again
+	return p.starts
 }
 
 // zombie pauses an instance with a request on the wire, which arrives when others have its
@@ -116,9 +116,6 @@ func zombie(what string, m func(s *stage) *moment) *fault {
 			pause(rnd, 0, time.Second)
 			armed.release()
 			pause(rnd, 0, 200*time.Millisecond)
-			return func() {
-				p.Signal(syscall.SIGCONT)
-				p.awaitReady()
-			}
+			return func() { p.Signal(syscall.SIGCONT) }
 		}}
 }

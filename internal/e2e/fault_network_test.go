@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -12,18 +13,18 @@ func networkFaults() []*fault {
 		{kind: ofNetwork, name: "one aggregator cut off from Kafka until it is replaced", members: 2, alone: true, strike: oneCut},
 		{kind: ofNetwork, name: "one aggregator's packets held up until it is replaced", members: 2, alone: true, strike: oneStalled},
 		{kind: ofNetwork, name: "producers cut off from Kafka", strike: producersCut},
-		{kind: ofNetwork, name: "aggregators cut off from Redis", strike: redisCut},
-		{kind: ofNetwork, name: "aggregators' packets to Redis held up", strike: redisStalled},
+		{kind: ofNetwork, name: "aggregators cut off from Redis", stores: []store{single}, strike: redisCut},
+		{kind: ofNetwork, name: "aggregators' packets to Redis held up", stores: []store{single}, strike: redisStalled},
 	}
 }
 
 // toKafka are all gates to Kafka.
-func (s *stage) toKafka() []*gate {
-	gates := []*gate{s.apps, s.publisher.net}
+func (s *stage) toKafka() gates {
+	all := slices.Concat(s.apps, s.publisher.net)
 	for _, m := range s.members {
-		gates = append(gates, m.net)
+		all = append(all, m.net...)
 	}
-	return gates
+	return all
 }
 
 // during does something to gates, until healed.
@@ -58,7 +59,7 @@ func kafkaSlow(s *stage, rnd *rand.Rand) (heal func()) {
 }
 
 func producersCut(s *stage, rnd *rand.Rand) (heal func()) {
-	return repeatedly(rnd, (*gate).Cut, s.apps)
+	return repeatedly(rnd, (*gate).Cut, s.apps...)
 }
 
 func redisCut(s *stage, rnd *rand.Rand) (heal func()) {
@@ -76,11 +77,10 @@ func oneStalled(s *stage, rnd *rand.Rand) (heal func()) { return lonely(s, rnd, 
 
 func lonely(s *stage, rnd *rand.Rand, do func(*gate)) (heal func()) {
 	m := s.pick(rnd)
-	do(m.net)
+	for _, g := range m.net {
+		do(g)
+	}
 	s.replaced(m)
 	pause(rnd, 0, time.Second)
-	return func() {
-		m.net.Heal()
-		m.awaitReady()
-	}
+	return m.net.Heal
 }

@@ -12,24 +12,22 @@ import (
 
 func redisFaults() []*fault {
 	return []*fault{
-		{kind: ofRedis, name: "killed, started empty", strike: redisKilled},
+		{kind: ofRedis, name: "killed, started empty", stores: []store{single}, strike: redisKilled},
 		{kind: ofRedis, name: "flushed", strike: redisFlushed},
-		{kind: ofRedis, name: "busy for seconds (DEBUG SLEEP)", strike: redisAsleep},
+		{kind: ofRedis, name: "busy for seconds (DEBUG SLEEP)", stores: []store{single}, strike: redisAsleep},
 		{kind: ofRedis, name: "restored from an old snapshot", strike: redisRestored},
 	}
 }
 
 func redisKilled(s *stage, rnd *rand.Rand) (heal func()) {
-	s.store.Kill()
+	s.store.one.Kill()
 	pause(rnd, 0, 3*time.Second)
-	return s.store.Start
+	return s.store.one.Start
 }
 
 func redisFlushed(s *stage, rnd *rand.Rand) (heal func()) {
 	for range 1 + rnd.IntN(3) {
-		if err := s.redis.FlushAll(s.ctx).Err(); err != nil {
-			s.t.Error(err)
-		}
+		s.store.flush(s)
 		pause(rnd, 0, 300*time.Millisecond)
 	}
 	return func() {}

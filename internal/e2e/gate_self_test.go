@@ -104,7 +104,7 @@ func produce(correlation int32, topic string, keys ...string) string {
 func TestGateHoldsAtAMoment(t *testing.T) {
 	g := newGate(t, true).lead(echo(t))
 	c := dial(t, g)
-	m := g.arm(&moment{match: appends("verdicts", keyIs("k2")), nth: 1})
+	m := gates{g}.arm(&moment{match: appends("verdicts", keyIs("k2")), nth: 1})
 	for _, passes := range []string{produce(1, "events", "k2"), produce(2, "verdicts", "k1", "k3"), produce(3, "verdicts", "k1", "k2")} {
 		if got, err := says(c, passes, long); err != nil || got != passes {
 			t.Fatalf("before the moment comes %q, %v", got, err)
@@ -121,7 +121,7 @@ func TestGateHoldsAtAMoment(t *testing.T) {
 	}
 
 	// The echo's first bytes stand where an answer has its correlation id: 0, and the version.
-	m = g.arm(&moment{match: appends("verdicts", noOwnKey), after: true})
+	m = gates{g}.arm(&moment{match: appends("verdicts", noOwnKey), after: true})
 	own := produce(8, "verdicts", "\x00fence")
 	if got, err := says(c, own, long); err != nil || got != own {
 		t.Fatalf("an owner's own record comes as %q, %v", got, err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -198,25 +199,67 @@ type moment struct {
 	after bool // the server has got it, and its answer is held
 	nth   int  // how many that match pass before
 
+	mu   sync.Mutex
+	come bool
+
 	hit     chan struct{} // closed when it has come
 	decided chan bool
 	once    sync.Once
 }
 
-// arm waits for a moment, instead of any other.
-func (g *gate) arm(m *moment) *moment {
+// comes reports whether a request that matches is the one that was waited for: the first at any
+// gate, behind nth others.
+func (m *moment) comes() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.come:
+		return false
+	case m.nth > 0:
+		m.nth--
+		return false
+	}
+	m.come = true
+	return true
+}
+
+// gates are one program's ways to the nodes of a server.
+type gates []*gate
+
+// addrs is where the program finds the server, HOST:PORT,….
+func (gs gates) addrs() string {
+	all := make([]string, len(gs))
+	for i, g := range gs {
+		all[i] = g.addr
+	}
+	return strings.Join(all, ",")
+}
+
+// arm waits for a moment at any of the gates, instead of any other.
+func (gs gates) arm(m *moment) *moment {
 	m.hit, m.decided = make(chan struct{}), make(chan bool, 1)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.moment, g.armed = m, append(g.armed, m)
+	for _, g := range gs {
+		g.mu.Lock()
+		g.moment, g.armed = m, append(g.armed, m)
+		g.mu.Unlock()
+	}
 	return m
 }
 
 // disarm gives up waiting for a moment.
-func (g *gate) disarm() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.moment = nil
+func (gs gates) disarm() {
+	for _, g := range gs {
+		g.mu.Lock()
+		g.moment = nil
+		g.mu.Unlock()
+	}
+}
+
+// Heal ends what befell each of them.
+func (gs gates) Heal() {
+	for _, g := range gs {
+		g.Heal()
+	}
 }
 
 // hold is called by the gate when the moment has come.
@@ -243,8 +286,7 @@ func (g *gate) request(k *link, frame []byte) *moment {
 		return nil
 	}
 	m := g.moment
-	if m.nth > 0 {
-		m.nth--
+	if !m.comes() {
 		return nil
 	}
 	g.moment = nil

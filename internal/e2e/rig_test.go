@@ -28,7 +28,7 @@ type rig struct {
 	rules      string // the rule file
 
 	redisAddr string
-	redis     *redis.Client
+	redis     redis.UniversalClient
 
 	client sarama.Client
 	fetch  sarama.Client // of its own: a fetch that waits holds up its connection

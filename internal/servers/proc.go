@@ -43,11 +43,17 @@ func StartKafka(t testing.TB, props map[string]string, env ...string) *KafkaProc
 func StartKafkaBehind(t testing.TB, props map[string]string, behind []Listener, env ...string) *KafkaProc {
 	t.Helper()
 	Kafka(t)
+	p := &KafkaProc{newProc(t, "kafka.sh", append(slices.Clone(env), append(kafkaEnv(props, behind), "KAFKA_HEAP=512m")...)...)}
+	p.Start()
+	return p
+}
+
+// kafkaEnv are the variables by which scripts/kafka.sh knows a node's properties and listeners.
+func kafkaEnv(props map[string]string, behind []Listener) (env []string) {
 	var extra strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(props)) {
 		fmt.Fprintf(&extra, "%s=%s\n", name, props[name])
 	}
-	env = append(slices.Clone(env), "KAFKA_HEAP=512m")
 	if len(behind) > 0 {
 		var listen, advertised []string
 		protocols := "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
@@ -60,9 +66,7 @@ func StartKafkaBehind(t testing.TB, props map[string]string, behind []Listener, 
 		fmt.Fprintf(&extra, "listener.security.protocol.map=%s\n", protocols)
 		env = append(env, "KAFKA_LISTENERS="+strings.Join(listen, ","), "KAFKA_ADVERTISED="+strings.Join(advertised, ","))
 	}
-	p := &KafkaProc{newProc(t, "kafka.sh", append(env, "KAFKA_EXTRA="+extra.String())...)}
-	p.Start()
-	return p
+	return append(env, "KAFKA_EXTRA="+extra.String())
 }
 
 // Listener is a broker's, for one proxy. Addresses are host:port.
