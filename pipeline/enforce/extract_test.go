@@ -6,6 +6,9 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"testing"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 func TestExtractors(t *testing.T) {
@@ -67,5 +70,52 @@ func TestAPIsOfAMux(t *testing.T) {
 	}
 	if got := PatternAPI(httptest.NewRequest("GET", "/a/b/c", nil)); got != "get.a.b" {
 		t.Errorf("without a pattern it is %q", got)
+	}
+}
+
+// The check ran before the ServeMux had found the pattern, and the event was named after it: what was counted was never denied.
+func TestCheckAndEventHaveOneName(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /orders/{id}", func(http.ResponseWriter, *http.Request) {})
+	mux.Handle("/shop/", http.StripPrefix("/shop", mux))
+	wrapped := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { mux.ServeHTTP(w, r) })
+	for about, c := range map[string]struct {
+		api  func(*http.Request) string
+		next http.Handler
+		want string
+	}{
+		"around a mux":             {PatternAPI, mux, "get.orders.id"},
+		"around a mux, with names": {Named(map[string]string{"get.orders.id": "order.read"}, PatternAPI), mux, "order.read"},
+		"around what hides a mux":  {PatternAPI, wrapped, "get.orders.7"},
+		"MuxAPI":                   {MuxAPI(mux), wrapped, "get.orders.id"},
+	} {
+		table, got := newTable(t), events{}
+		o := Options{UID: byHeader, API: c.api, Events: &got}
+		h := Middleware(table, o)(c.next)
+		send := func(method, path string) int {
+			r := httptest.NewRequest(method, path, nil)
+			r.Header.Set("X-User", "42")
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w.Code
+		}
+		if code := send("GET", "/orders/7"); code != 200 || len(got) != 1 || got[0].API != c.want {
+			t.Fatalf("%s: %d, events %v, want one of %s", about, code, got, c.want)
+		}
+		table.Replace(0, []verdict.Verdict{block("r", "uid=42", func(v *verdict.Verdict) { v.APIs, v.Since, v.Until = []string{got[0].API}, 0, now()+event.Hour })})
+		for _, request := range [][2]string{{"GET", "/orders/7"}, {"HEAD", "/orders/7"}, {"GET", "/orders/%37"}} {
+			if code := send(request[0], request[1]); code != 429 {
+				t.Errorf("%s: %v of what is blocked: %d", about, request, code)
+			}
+		}
+		if code := send("POST", "/orders/7"); code != 405 {
+			t.Errorf("%s: another method: %d", about, code)
+		}
+		named := 0
+		o.API = func(r *http.Request) string { named++; return c.api(r) }
+		h = Middleware(newTable(t), o)(c.next)
+		if send("GET", "/orders/7"); named != 1 {
+			t.Errorf("%s: a request is named %d times", about, named)
+		}
 	}
 }

@@ -21,8 +21,8 @@ type Options struct {
 	// Attrs returns attributes by their names, for rules whose key has attrs.NAME; "" is absent. The names status and latency_ms are
 	// those of attributes that events get anyway, and refused.
 	Attrs map[string]func(*http.Request) string
-	// API names what the request does, as events do: order.create. Nil is RouteAPI. Without Events it is called only
-	// for those who have a verdict.
+	// API names what the request does, as events do: order.create. Nil is RouteAPI. It is called once, before the request is passed on, and
+	// the check and the event have that name. Without Events it is called only for those who have a verdict.
 	API func(*http.Request) string
 
 	// Answers says how denied requests are answered.
@@ -118,10 +118,20 @@ func NewGate(table *Table, options Options) (*Gate, error) {
 	return g, nil
 }
 
-// Handler returns a handler that calls next for those who may pass.
+// Handler returns a handler that calls next for those who may pass. When next is a ServeMux, Options.API is called with the Request.Pattern
+// that the mux will find.
 func (g *Gate) Handler(next http.Handler) http.Handler {
+	api := g.o.API
+	if mux, ok := next.(interface {
+		Handler(*http.Request) (http.Handler, string)
+	}); ok {
+		api = func(r *http.Request) string {
+			_, r.Pattern = mux.Handler(r) // as the mux itself does, only earlier
+			return g.o.API(r)
+		}
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, ok := g.Enter(w, r)
+		p, ok := g.enter(w, r, api)
 		switch {
 		case !ok:
 		case p.entered == nil:
@@ -141,18 +151,26 @@ const maxDims = 16
 // Enter decides on a request. When ok is false it has been answered; else whoever called calls the Passage's Done when the request is
 // answered.
 func (g *Gate) Enter(w http.ResponseWriter, r *http.Request) (p Passage, ok bool) {
+	return g.enter(w, r, g.o.API)
+}
+
+func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.Request) string) (p Passage, ok bool) {
 	var space [maxDims]event.Dim
-	dims := g.dims(space[:0], r)
+	dims, api := g.dims(space[:0], r), ""
 	if g.o.Events != nil {
-		p.entered = g.enter(r, dims)
+		api = nameOf(r)
+		p.entered = g.passage(r, api, dims)
 	}
 	// Nearly all requests come from those who have no verdict, and for them the API need not be known.
 	if !g.table.known(dims) {
 		return p, true
 	}
-	d := g.table.CheckDims(g.o.API(r), dims)
+	if g.o.Events == nil {
+		api = nameOf(r)
+	}
+	d := g.table.CheckDims(api, dims)
 	if d.Action() == verdict.ActThrottle && !d.Allowed {
-		d = g.throttle.Await(r.Context(), d, g.o.API(r), append([]event.Dim(nil), dims...))
+		d = g.throttle.Await(r.Context(), d, api, append([]event.Dim(nil), dims...))
 	}
 	if d.Allowed {
 		if d.Rule() != "" && g.o.Logged != nil {
@@ -160,7 +178,7 @@ func (g *Gate) Enter(w http.ResponseWriter, r *http.Request) (p Passage, ok bool
 		}
 		return p, true
 	}
-	g.deny(w, r, d, append([]event.Dim(nil), dims...))
+	g.deny(w, r, d, api, append([]event.Dim(nil), dims...))
 	if g.o.EmitDenied {
 		p.Done(http.StatusTooManyRequests)
 	}
@@ -187,7 +205,7 @@ func appendDim(dims []event.Dim, name, value string) []event.Dim {
 	return append(dims, event.Dim{Name: name, Value: value})
 }
 
-func (g *Gate) deny(w http.ResponseWriter, r *http.Request, d Decision, dims []event.Dim) {
+func (g *Gate) deny(w http.ResponseWriter, r *http.Request, d Decision, api string, dims []event.Dim) {
 	switch {
 	case d.Action() == verdict.ActChallenge && g.o.Challenge != nil:
 		g.o.Challenge(w, r, d)
@@ -196,7 +214,7 @@ func (g *Gate) deny(w http.ResponseWriter, r *http.Request, d Decision, dims []e
 	default:
 		key := ""
 		if len(g.o.Answers.PartitionKey) > 0 {
-			key = g.table.keyOf(d, g.o.API(r), dims)
+			key = g.table.keyOf(d, api, dims)
 		}
 		g.o.Answers.Write(w, r, d, key)
 	}

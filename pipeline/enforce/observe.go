@@ -21,12 +21,13 @@ type Passage struct{ entered *entered }
 type entered struct {
 	gate  *Gate
 	r     *http.Request
+	api   string // of the check and of the event: a router may change what names the request
 	began time.Time
 	dims  []event.Dim
 }
 
-func (g *Gate) enter(r *http.Request, dims []event.Dim) *entered {
-	return &entered{gate: g, r: r, began: time.Now(), dims: append([]event.Dim(nil), dims...)}
+func (g *Gate) passage(r *http.Request, api string, dims []event.Dim) *entered {
+	return &entered{gate: g, r: r, api: api, began: time.Now(), dims: append([]event.Dim(nil), dims...)}
 }
 
 // Done emits the request's event, if the Gate emits. status is that of the answer; 0 is 200, as net/http has it.
@@ -39,7 +40,7 @@ func (p Passage) Done(status int) {
 	}
 	g, latency := p.entered.gate, time.Since(p.entered.began)
 	e := event.Event{
-		API: g.o.API(p.entered.r), Outcome: OutcomeOf(status), Time: event.FromTime(p.entered.began), Cost: event.One,
+		API: p.entered.api, Outcome: OutcomeOf(status), Time: event.FromTime(p.entered.began), Cost: event.One,
 		Attrs: make([]event.Attr, 0, len(p.entered.dims)+2),
 	}
 	for _, d := range p.entered.dims {

@@ -28,8 +28,8 @@ func TemplateAPI(method, template string) string {
 	return string(name)
 }
 
-// PatternAPI names a request's API by the pattern that a ServeMux, or chi, has found for it: for middleware within the router. Where
-// there is none it is RouteAPI.
+// PatternAPI names a request's API by the pattern that a ServeMux, or chi, has found for it: for middleware within the router, and for
+// Middleware whose next handler is the ServeMux itself, which it asks first. Where no pattern is known it is RouteAPI.
 func PatternAPI(r *http.Request) string {
 	if r.Pattern == "" {
 		return RouteAPI(r)
@@ -37,7 +37,7 @@ func PatternAPI(r *http.Request) string {
 	return TemplateAPI(r.Method, r.Pattern)
 }
 
-// MuxAPI is PatternAPI for middleware around a ServeMux, which finds the pattern only later.
+// MuxAPI is PatternAPI for middleware that has other handlers between itself and the ServeMux, which finds the pattern only later.
 func MuxAPI(mux *http.ServeMux) func(*http.Request) string {
 	return func(r *http.Request) string {
 		if _, pattern := mux.Handler(r); pattern != "" {
