@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +48,9 @@ func Middleware(table *enforce.Table, o Options) (fiber.Handler, error) {
 	}
 	return func(c fiber.Ctx) error {
 		began, api, dims := time.Now(), strings.Clone(o.API(c)), o.dims(c)
+		if slices.ContainsFunc(dims, func(d event.Dim) bool { return d.Value == enforce.Ambiguous }) {
+			return fiber.NewError(fiber.StatusBadRequest, "It is not clear who sends this request: a header that says so has several values.")
+		}
 		d := throttle.Await(c.Context(), table.CheckDims(api, dims), api, dims)
 		if !d.Allowed {
 			return o.deny(c, d)
@@ -81,6 +85,21 @@ func (o *Options) dims(c fiber.Ctx) (dims []event.Dim) {
 		add("attrs."+name, of)
 	}
 	return dims
+}
+
+// Header returns the value of a header field; several are enforce.Ambiguous, and such a request is refused with 400. Take care that
+// clients cannot set it.
+func Header(name string) func(fiber.Ctx) string {
+	return func(c fiber.Ctx) string {
+		switch values := c.Request().Header.PeekAll(name); len(values) {
+		case 0:
+			return ""
+		case 1:
+			return string(values[0])
+		default:
+			return enforce.Ambiguous
+		}
+	}
 }
 
 func (o *Options) deny(c fiber.Ctx, d enforce.Decision) error {

@@ -31,7 +31,7 @@ func TestMiddleware(t *testing.T) {
 	}})
 	var emitted events
 	o := Options{
-		UID: func(c fiber.Ctx) string { return c.Get("X-User") }, IP: func(fiber.Ctx) string { return "192.0.2.1" }, API: TemplateAPI, Events: &emitted,
+		UID: Header("X-User"), IP: func(fiber.Ctx) string { return "192.0.2.1" }, API: TemplateAPI, Events: &emitted,
 		Attrs: map[string]func(fiber.Ctx) string{"region": func(fiber.Ctx) string { return "eu" }},
 	}
 	limit, err := Middleware(table, o)
@@ -72,6 +72,11 @@ func TestMiddleware(t *testing.T) {
 		if len(emitted) != 1 || emitted[0].API != c.api || emitted[0].UID != c.user || emitted[0].Outcome != enforce.OutcomeOf(c.code) || emitted[0].Validate() != nil {
 			t.Errorf("%s by %s: %+v", c.path, c.user, emitted)
 		}
+	}
+	r := httptest.NewRequest("GET", "/other", nil)
+	r.Header["X-User"] = []string{"43", "42"}
+	if resp, err := app.Test(r, fiber.TestConfig{Timeout: time.Minute}); err != nil || resp.Body.Close() != nil || resp.StatusCode != 400 {
+		t.Errorf("two users: %v, %v", resp, err)
 	}
 	if _, err := Middleware(table, Options{}); err == nil {
 		t.Error("no error for options that name nobody")

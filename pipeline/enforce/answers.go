@@ -121,14 +121,29 @@ func (a *Answers) rateLimit(h http.Header, name string, d Decision, asked Asked)
 // Write answers a request that d denies: 429, or 503 when d is Unavailable. Retry-After is in whole seconds, rounded
 // up: a client that keeps to it finds the verdict over. With 503 there is none, since nobody knows.
 func (a *Answers) Write(w http.ResponseWriter, r *http.Request, d Decision, key string) {
-	status, header, body := a.Denial(d, Asked{Languages: r.Header.Get("Accept-Language"), Key: key})
+	_, header, body := a.Denial(d, Asked{Languages: r.Header.Get("Accept-Language"), Key: key})
 	h := w.Header()
 	for name, values := range header {
 		h[name] = values
 	}
-	h.Set("Content-Type", "application/problem+json")
-	h.Del("Content-Length") // of the answer that would have been
-	w.WriteHeader(status)
+	problem(w, r, body)
+}
+
+// WriteRefused answers a request of which it is not clear who sent it or what it asks for: 400, with a Problem.
+func WriteRefused(w http.ResponseWriter, r *http.Request) {
+	RefusedBecause(w, r, "It is not clear who sends this request: a header that says so has several values.")
+}
+
+// RefusedBecause is WriteRefused with another detail.
+func RefusedBecause(w http.ResponseWriter, r *http.Request, detail string) {
+	w.Header().Set("Cache-Control", "no-store")
+	problem(w, r, Problem{Type: "about:blank", Title: http.StatusText(http.StatusBadRequest), Status: http.StatusBadRequest, Detail: detail})
+}
+
+func problem(w http.ResponseWriter, r *http.Request, body Problem) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Del("Content-Length") // of the answer that would have been
+	w.WriteHeader(body.Status)
 	if r.Method != http.MethodHead {
 		_ = json.NewEncoder(w).Encode(body) // the client left: there is nobody to tell
 	}

@@ -1,55 +1,90 @@
 package enforce
 
 import (
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 )
+
+// Proxies are the networks of your own proxies. An address in them is never a client's: as a key it would be one that all share, and a
+// verdict on it would deny everyone. Make it with NewProxies; it is safe for use by many goroutines.
+type Proxies struct {
+	nets []netip.Prefix
+	told sync.Once
+}
+
+// NewProxies returns the proxies in these networks.
+func NewProxies(nets ...netip.Prefix) *Proxies { return &Proxies{nets: nets} }
+
+// Client returns the client's address from those that a request came from, with or without ports, the last one being the nearest: the
+// right-most that is none of the proxies. It is "" when that is no address, or when all are proxies, which is said once in the log.
+func (p *Proxies) Client(hops []string) string {
+	for _, hop := range slices.Backward(hops) {
+		if text, ip, ok := parseHop(strings.TrimSpace(hop)); !ok || !p.has(ip) {
+			return text
+		}
+	}
+	if len(hops) > 0 {
+		p.tell(hops[0])
+	}
+	return ""
+}
+
+func (p *Proxies) has(ip netip.Addr) bool {
+	return slices.ContainsFunc(p.nets, func(net netip.Prefix) bool { return net.Contains(ip) })
+}
+
+// tell says once that a proxy names no client. It is a mistake in its configuration, or it asks for itself, such as for its health checks.
+func (p *Proxies) tell(address string) {
+	p.told.Do(func() {
+		slog.Warn("a trusted proxy names no client, so this request has no address; further ones are not logged: check which header it sets", "proxy", address)
+	})
+}
 
 // ClientIP returns the client's address: the connection's other end, or, when that is one of these proxies, the address
 // that they name in X-Forwarded-For. Each proxy adds to the right where its request came from, and what stands further left is only
 // what a client claims. So it is the right-most address that is none of the proxies; a spoofed one lies left of it. When
-// they name no address there, or something that is none, it is absent: the proxy's own would be a key that all share.
+// they name no address there, or something that is none, or only each other, it is absent: a proxy's own would be a key that all share.
 //
 // Name every proxy that adds to the field, and none that passes on what it was sent. A connection
 // that has no address, as on a Unix socket, comes from a proxy, if there are any.
 func ClientIP(proxies ...netip.Prefix) func(*http.Request) string {
-	return forwardedIP(proxies, "X-Forwarded-For", splitList)
+	return forwardedIP("X-Forwarded-For", proxies, func(p *Proxies, values []string) string { return p.Client(splitList(values)) })
 }
 
 // ForwardedIP is ClientIP with the parameter for of RFC 7239's field Forwarded. Use the one that your proxies set: the other
 // is passed on as the client sent it.
 func ForwardedIP(proxies ...netip.Prefix) func(*http.Request) string {
-	return forwardedIP(proxies, "Forwarded", splitForwarded)
+	return forwardedIP("Forwarded", proxies, func(p *Proxies, values []string) string { return p.Client(splitForwarded(values)) })
 }
 
-// HeaderIP is ClientIP with a field in which the proxy names the client alone, such as X-Real-Ip.
+// HeaderIP is ClientIP with a field in which the proxy names the client alone, such as X-Real-Ip. With several values it is Ambiguous.
 func HeaderIP(name string, proxies ...netip.Prefix) func(*http.Request) string {
-	return forwardedIP(proxies, http.CanonicalHeaderKey(name), func(values []string) []string { return values[len(values)-1:] })
+	return forwardedIP(http.CanonicalHeaderKey(name), proxies, func(p *Proxies, values []string) string {
+		if len(values) > 1 {
+			return Ambiguous
+		}
+		return p.Client(values)
+	})
 }
 
-func forwardedIP(proxies []netip.Prefix, header string, split func([]string) []string) func(*http.Request) string {
-	trusted := func(ip netip.Addr) bool {
-		return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(ip) })
-	}
+func forwardedIP(header string, nets []netip.Prefix, client func(*Proxies, []string) string) func(*http.Request) string {
+	proxies := NewProxies(nets...)
 	return func(r *http.Request) string {
 		text, ip, ok := parseHop(r.RemoteAddr)
-		if len(proxies) == 0 || ok && !trusted(ip) {
+		if len(nets) == 0 || ok && !proxies.has(ip) {
 			return text
 		}
 		values := r.Header[header]
 		if len(values) == 0 {
+			proxies.tell(r.RemoteAddr)
 			return ""
 		}
-		text = ""
-		for _, hop := range slices.Backward(split(values)) {
-			if text, ip, ok = parseHop(strings.TrimSpace(hop)); !ok || !trusted(ip) {
-				return text
-			}
-		}
-		return text // all are proxies: the first of them asks for itself
+		return client(proxies, values)
 	}
 }
 

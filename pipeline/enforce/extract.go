@@ -6,26 +6,53 @@ import (
 	"strconv"
 )
 
-// Header returns the value of a header field. Take care that clients cannot set it: the proxy in front removes it from
-// what they send.
+// Ambiguous is what Header, Cookie and HeaderIP return for a request that has several values where one is to say who or what it is: a client
+// would choose one of them, by adding it before or behind that of a proxy. A Gate refuses the request with 400. No value that
+// a client can send is equal to it.
+const Ambiguous = "\x00ambiguous"
+
+// Header returns the value of a header field; several are Ambiguous. Take care that clients cannot set it: the proxy in front removes it
+// from what they send.
 func Header(name string) func(*http.Request) string {
+	return header(name, func([]string) string { return Ambiguous })
+}
+
+// FirstHeader is Header where of several values the first is right, since your proxies put theirs in front.
+func FirstHeader(name string) func(*http.Request) string {
+	return header(name, func(values []string) string { return values[0] })
+}
+
+// LastHeader is Header where of several values the last is right, since your proxies put theirs behind.
+func LastHeader(name string) func(*http.Request) string {
+	return header(name, func(values []string) string { return values[len(values)-1] })
+}
+
+func header(name string, several func([]string) string) func(*http.Request) string {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) string {
-		if values := r.Header[name]; len(values) > 0 {
+		switch values := r.Header[name]; len(values) {
+		case 0:
+			return ""
+		case 1:
 			return values[0]
+		default:
+			return several(values)
 		}
-		return ""
 	}
 }
 
-// Cookie returns the value of a cookie. Clients choose theirs, so it is for values that your service signed and verified.
+// Cookie returns the value of a cookie; several different ones are Ambiguous. Clients choose theirs, so it is for values that your
+// service signed and verified.
 func Cookie(name string) func(*http.Request) string {
 	return func(r *http.Request) string {
-		c, err := r.Cookie(name)
-		if err != nil {
-			return ""
+		value := ""
+		for i, c := range r.CookiesNamed(name) {
+			if i > 0 && c.Value != value {
+				return Ambiguous
+			}
+			value = c.Value
 		}
-		return c.Value
+		return value
 	}
 }
 

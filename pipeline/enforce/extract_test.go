@@ -119,3 +119,49 @@ func TestCheckAndEventHaveOneName(t *testing.T) {
 		}
 	}
 }
+
+// Of several values of one header the first counted: a client that added its own in front was somebody else.
+func TestSeveralValuesAreRefused(t *testing.T) {
+	table := newTable(t)
+	table.Replace(0, []verdict.Verdict{block("r", "uid=42", func(v *verdict.Verdict) { v.Since = 0 })})
+	two := func(name string, values ...string) *http.Request {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = "10.0.0.1:99"
+		r.Header[name] = values
+		return r
+	}
+	for about, c := range map[string]struct {
+		o    Options
+		r    *http.Request
+		want int
+	}{
+		"Header":          {Options{UID: Header("X-User")}, two("X-User", "43", "42"), 400},
+		"equal ones":      {Options{UID: Header("X-User")}, two("X-User", "43", "43"), 400},
+		"one":             {Options{UID: Header("X-User")}, two("X-User", "42"), 429},
+		"FirstHeader":     {Options{UID: FirstHeader("X-User")}, two("X-User", "43", "42"), 200},
+		"LastHeader":      {Options{UID: LastHeader("X-User")}, two("X-User", "43", "42"), 429},
+		"First":           {Options{UID: First(Cookie("sid"), Header("X-User"))}, two("X-User", "43", "42"), 400},
+		"an attribute":    {Options{Attrs: map[string]func(*http.Request) string{"device": Header("X-Device")}}, two("X-Device", "a", "b"), 400},
+		"an address":      {Options{IP: HeaderIP("X-Real-Ip", proxies...)}, two("X-Real-Ip", "192.0.2.1", "192.0.2.2"), 400},
+		"a cookie":        {Options{UID: Cookie("sid")}, two("Cookie", "sid=43; sid=42"), 400},
+		"the same cookie": {Options{UID: Cookie("sid")}, two("Cookie", "sid=42; sid=42"), 429},
+		"the API":         {Options{UID: Constant("42"), API: Header("X-Api")}, two("X-Api", "a", "b"), 400},
+		"its own answer": {Options{UID: Header("X-User"), Refused: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(418) }},
+			two("X-User", "43", "42"), 418},
+	} {
+		for _, sink := range []Emitter{nil, &events{}} {
+			c.o.Events = sink
+			w := httptest.NewRecorder()
+			Middleware(table, c.o)(ok).ServeHTTP(w, c.r)
+			if w.Code != c.want {
+				t.Errorf("%s: %d, want %d", about, w.Code, c.want)
+			}
+			if e, isEvents := sink.(*events); isEvents && w.Code != 200 && len(*e) != 0 {
+				t.Errorf("%s: emitted %v", about, *e)
+			}
+			if w.Code == 400 && (w.Header().Get("Content-Type") != "application/problem+json" || w.Header().Get("Cache-Control") != "no-store") {
+				t.Errorf("%s: %v", about, w.Header())
+			}
+		}
+	}
+}

@@ -31,6 +31,9 @@ type Options struct {
 	Denied func(http.ResponseWriter, *http.Request, Decision)
 	// Challenge answers requests that are to prove something first, such as that a person made them; nil is Denied.
 	Challenge func(http.ResponseWriter, *http.Request, Decision)
+	// Refused answers requests of which it is not clear who or what they are, since one of these functions returned Ambiguous; nil is
+	// WriteRefused.
+	Refused func(http.ResponseWriter, *http.Request)
 	// Logged is told of requests that pass by a verdict whose action is log; nil is nobody.
 	Logged func(*http.Request, Decision)
 	// MaxDelay is how long a request waits for the end of a verdict whose action is throttle; 0 is 1 s, negative is no time. A
@@ -57,6 +60,9 @@ type Emitter interface {
 func (o *Options) setDefaults() {
 	if o.API == nil {
 		o.API = RouteAPI
+	}
+	if o.Refused == nil {
+		o.Refused = WriteRefused
 	}
 }
 
@@ -157,8 +163,15 @@ func (g *Gate) Enter(w http.ResponseWriter, r *http.Request) (p Passage, ok bool
 func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.Request) string) (p Passage, ok bool) {
 	var space [maxDims]event.Dim
 	dims, api := g.dims(space[:0], r), ""
+	if ambiguous(dims) {
+		g.o.Refused(w, r)
+		return p, false
+	}
 	if g.o.Events != nil {
-		api = nameOf(r)
+		if api = nameOf(r); api == Ambiguous {
+			g.o.Refused(w, r)
+			return p, false
+		}
 		p.entered = g.passage(r, api, dims)
 	}
 	// Nearly all requests come from those who have no verdict, and for them the API need not be known.
@@ -166,7 +179,10 @@ func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.R
 		return p, true
 	}
 	if g.o.Events == nil {
-		api = nameOf(r)
+		if api = nameOf(r); api == Ambiguous {
+			g.o.Refused(w, r)
+			return p, false
+		}
 	}
 	d := g.table.CheckDims(api, dims)
 	if d.Action() == verdict.ActThrottle && !d.Allowed {
@@ -196,6 +212,15 @@ func (g *Gate) dims(dims []event.Dim, r *http.Request) []event.Dim {
 		dims = appendDim(dims, g.attrs[i].dim, g.attrs[i].of(r))
 	}
 	return dims
+}
+
+func ambiguous(dims []event.Dim) bool {
+	for i := range dims {
+		if dims[i].Value == Ambiguous {
+			return true
+		}
+	}
+	return false
 }
 
 func appendDim(dims []event.Dim, name, value string) []event.Dim {

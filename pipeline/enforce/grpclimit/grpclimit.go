@@ -1,22 +1,21 @@
 // Package grpclimit puts a table in front of a gRPC server. A call that a verdict denies ends with RESOURCE_EXHAUSTED, and
 // says in google.rpc.RetryInfo when to come back, and in google.rpc.ErrorInfo by which rule. One that is denied only because
-// the table is in doubt ends with UNAVAILABLE.
+// the table is in doubt ends with UNAVAILABLE, and one of which it is not clear who sends it, since what says so has several values, with
+// INVALID_ARGUMENT.
 package grpclimit
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -29,7 +28,7 @@ import (
 type Options struct {
 	// UID returns the user, after your authentication; "" is nobody.
 	UID func(context.Context) string
-	// IP returns the client's address; "" is unknown. PeerIP is the connection's other end.
+	// IP returns the client's address; "" is unknown. ClientIP makes such a function; without a proxy in front, PeerIP is one.
 	IP func(context.Context) string
 	// Attrs returns attributes by their names, for rules whose key has attrs.NAME; "" is absent.
 	Attrs map[string]func(context.Context) string
@@ -99,6 +98,9 @@ func (l *Limiter) Stream(server any, stream grpc.ServerStream, info *grpc.Stream
 
 func (l *Limiter) enter(ctx context.Context, method string) (done func(error), err error) {
 	dims, api := l.dims(ctx), l.o.API(method)
+	if slices.ContainsFunc(dims, func(d event.Dim) bool { return d.Value == enforce.Ambiguous }) {
+		return nil, status.Error(codes.InvalidArgument, "it is not clear who sends this call: what says so has several values")
+	}
 	d := l.throttle.Await(ctx, l.table.CheckDims(api, dims), api, dims)
 	if !d.Allowed {
 		return nil, l.denied(ctx, d)
@@ -133,7 +135,7 @@ func (l *Limiter) dims(ctx context.Context) (dims []event.Dim) {
 
 // denied is the call's end. Its details are of package google.rpc, as gRPC clients and proxies know them.
 func (l *Limiter) denied(ctx context.Context, d enforce.Decision) error {
-	_, header, body := l.o.Answers.Denial(d, enforce.Asked{Languages: Metadata("accept-language")(ctx)})
+	_, header, body := l.o.Answers.Denial(d, enforce.Asked{Languages: FirstMetadata("accept-language")(ctx)})
 	if d.Unavailable() {
 		return status.Error(codes.Unavailable, body.Detail)
 	}
@@ -191,27 +193,4 @@ func OutcomeOf(code codes.Code) string {
 func MethodAPI(fullMethod string) string {
 	api := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", "."))
 	return api[:min(len(api), event.MaxAPI)]
-}
-
-// Metadata returns the first value of what the client sent under a name. Take care that it could not choose it.
-func Metadata(name string) func(context.Context) string {
-	return func(ctx context.Context) string {
-		if values := metadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
-			return values[0]
-		}
-		return ""
-	}
-}
-
-// PeerIP is the address of the connection's other end: the client's, if there is no proxy in between.
-func PeerIP(ctx context.Context) string {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return ""
-	}
-	host, _, err := net.SplitHostPort(p.Addr.String())
-	if err != nil {
-		return ""
-	}
-	return host
 }
