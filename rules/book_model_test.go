@@ -242,6 +242,9 @@ func (l *bookLimit) inForce(v *bookVerdict, limit event.Decimal, at, t event.Mic
 	}
 	switch {
 	case end > v.until:
+		for l.Window.Kind == windows.Bucket && end-t >= 16*grain { // rounded by at most an eighth of what is ahead
+			grain *= 2
+		}
 		v.until = (end + grain - 1) / grain * grain
 		v.lastUntil = v.until
 	case end < v.until && (took || v.limit != limit):

@@ -90,6 +90,8 @@ func (c *compiler) bucketCandidate(o *object, l *Limit, w, own windowFields) {
 	if w.burst == nil {
 		try.Limit = l.Candidate
 	}
+	try.Debt = l.Debt
+	try.bound()
 	l.Candidate = 0
 	c.addLimit(o, try, w, own)
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -78,8 +79,38 @@ func (c *compiler) bucket(l *Limit, w windowFields) bool {
 	if l.Limit > 0 && l.Limit < event.One {
 		c.fail(cmp.Or(w.burst, w.per), "as in burst: 1", "a bucket's burst is at least 1, not %v", l.Limit)
 	}
+	if !c.debt(l, w.debt) {
+		return false
+	}
+	l.bound()
 	return l.Limit > 0
 }
+
+// debt reads by how much a bucket may be overdrawn, in bursts.
+func (c *compiler) debt(l *Limit, n *yaml.Node) bool {
+	if l.Debt = event.One; n == nil {
+		return true
+	}
+	text, ok := c.text(n, "debt")
+	if !ok {
+		return false
+	}
+	var problem, hint string
+	if l.Debt = 0; strings.Trim(text, "0.") != "" || strings.Count(text, ".") > 1 {
+		if l.Debt, problem, hint = parseNumber(text); problem != "" {
+			c.fail(n, hint, "debt: %s", problem)
+			return false
+		}
+	}
+	if l.Debt.Times(l.Limit) == 0 && !l.Rule.Then.reached() && !l.Rule.Then.None {
+		c.fail(n, "as in debt: 1, or at: reached", "debt: %s keeps the bucket's level from exceeding its burst, so that nothing would ever be blocked", text)
+		return false
+	}
+	return true
+}
+
+// bound sets how far a bucket's level may go.
+func (l *Limit) bound() { l.Window.Most = l.Limit.Plus(l.Debt.Times(l.Limit)) }
 
 // countable reports counts and fields that a window can't have.
 func (c *compiler) countable(o *object, l *Limit) {
@@ -174,6 +205,7 @@ func (c *compiler) inapplicable(kind windows.Kind, own windowFields) {
 		{"week_starts", own.weekStarts, windows.Calendar},
 		{"gap", own.gap, windows.Session},
 		{"burst", own.burst, windows.Bucket},
+		{"debt", own.debt, windows.Bucket},
 	} {
 		if f.node != nil && f.of != kind {
 			c.fail(f.node, "it belongs to window: "+kindName(f.of), "a %s window has no `%s`", kindName(kind), f.name)
@@ -183,14 +215,14 @@ func (c *compiler) inapplicable(kind windows.Kind, own windowFields) {
 
 // windowFields are the YAML values that choose a window; nil when they are not there.
 type windowFields struct {
-	per, kind, offset, resolution, timezone, weekStarts, gap, burst *yaml.Node
+	per, kind, offset, resolution, timezone, weekStarts, gap, burst, debt *yaml.Node
 }
 
 func windowFieldsOf(o *object) windowFields {
 	return windowFields{
 		per: o.get("per"), kind: o.get("window"), offset: o.get("offset"),
 		resolution: o.get("resolution"), timezone: o.get("timezone"), weekStarts: o.get("week_starts"),
-		gap: o.get("gap"), burst: o.get("burst"),
+		gap: o.get("gap"), burst: o.get("burst"), debt: o.get("debt"),
 	}
 }
 
@@ -200,6 +232,7 @@ func (w windowFields) or(outer windowFields) windowFields {
 		per: cmp.Or(w.per, outer.per), kind: cmp.Or(w.kind, outer.kind), offset: cmp.Or(w.offset, outer.offset),
 		resolution: cmp.Or(w.resolution, outer.resolution), timezone: cmp.Or(w.timezone, outer.timezone),
 		weekStarts: cmp.Or(w.weekStarts, outer.weekStarts), gap: cmp.Or(w.gap, outer.gap), burst: cmp.Or(w.burst, outer.burst),
+		debt: cmp.Or(w.debt, outer.debt),
 	}
 }
 

@@ -32,15 +32,16 @@ const (
 
 // facts are what a judge knows.
 type facts struct {
-	window []byte
-	added  windows.Added
-	latest event.Micros  // when it judges: the limit's latest time
-	at     event.Micros  // the event's own time
-	limit  event.Decimal // 0: unlimited
-	adds   bool          // the event added something: a verdict may fall
-	counts bool          // it was counted: a penalty may be extended
-	took   bool          // it took something back
-	spared bool          // the key is exempt
+	window  []byte
+	added   windows.Added
+	latest  event.Micros  // when it judges: the limit's latest time
+	at      event.Micros  // the event's own time
+	limit   event.Decimal // 0: unlimited
+	adds    bool          // the event added something: a verdict may fall
+	counts  bool          // it was counted: a penalty may be extended
+	took    bool          // it took something back
+	changed bool          // the limit judges otherwise than before, such as at a bucket's other rate
+	spared  bool          // the key is exempt
 }
 
 // judge brings a verdict up to date with the window that an event went into. A block that falls
@@ -117,12 +118,12 @@ func (l *Limit) follow(s *slot, f *facts) outcome {
 	b := &s.block
 	switch {
 	case until > b.until:
-		b.until = roundUp(until, l.Grain)
+		b.until = l.ahead(until, f.latest)
 	case until == b.until: // the next judgement is to see that the limit changed, if it did
 		b.limit = cmp.Or(f.limit, b.limit)
 		return held
-	case !f.took && b.limit == f.limit:
-		return held
+	case !f.took && b.limit == f.limit && !(f.changed && l.ahead(until, f.latest) < b.until):
+		return held // what was published is rounded up
 	case until <= max(f.latest, b.since): // it may have fallen past the latest time: see Rejudge
 		return cleared
 	default:
@@ -130,6 +131,19 @@ func (l *Limit) follow(s *slot, f *facts) outcome {
 	}
 	b.count, b.limit = l.Window.Count(f.window), cmp.Or(f.limit, b.limit)
 	return moved
+}
+
+// ahead rounds up a quota's end that moves. The end of most windows moves no faster than time does, so
+// that a multiple of the grain makes one publication a grain. Each token moves a bucket's, by as much
+// as a grain: a flood would publish at each event, until its debt is used up. So a bucket's is rounded up to
+// more where more is ahead, by an eighth of it at most.
+func (l *Limit) ahead(until, latest event.Micros) event.Micros {
+	const share = 8
+	grain := l.Grain
+	for l.Window.Kind == windows.Bucket && grain > 0 && grain <= (until-latest)/share/2 {
+		grain *= 2
+	}
+	return roundUp(until, grain)
 }
 
 // fall makes a new block.

@@ -73,7 +73,7 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, res *Result) {
 	issues := changed && (!p.doubted || l.Rule.Then.UntilReset)
 	f := facts{
 		window: p.window, latest: at, at: at, limit: limit, adds: issues && !(x.live.had && at < x.live.block.until),
-		spared: p.spared(l, in.Key, at),
+		spared: p.spared(l, in.Key, at), changed: changed,
 	}
 	f.added.Count = l.Window.CountAt(p.window, at)
 	if changed && p.wouldNotFall(l, &x.live, &f) {

@@ -130,6 +130,7 @@ type Limit struct {
 	Rule   *Rule
 	Name   string        // rule, or rule/limit for a stacked one
 	Limit  event.Decimal // what its counts are compared with: a bucket's burst
+	Debt   event.Decimal // of a bucket: by how many bursts it may be overdrawn
 	Window windows.Spec
 
 	Tiers     []Tier        // the first whose predicate holds for an event gives the key's limit, else Limit does

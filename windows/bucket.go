@@ -10,7 +10,8 @@ import (
 // the theoretical arrival time lies past the latest time, times the limit, so that no division
 // ever rounds. Amounts and the limit are millionths both, so an amount n is worth n·Per of
 // these units, and a µs drains Limit of them. What is kept divided by Per is the level, whatever the
-// limit: a changed limit goes on from the level there is.
+// limit: a changed limit goes on from the level there is. The level is at most Most, also of a state that
+// was written when it could be more.
 //
 // A state is the head, and unless the bucket is empty what is kept: a varint of the lower 64
 // bits, and one of the upper ones unless they are zero.
@@ -61,7 +62,7 @@ func (w wide) over(d, most uint64) uint64 {
 	return q
 }
 
-func readBucket(state []byte) (latest event.Micros, debt wide) {
+func (s *Spec) readBucket(state []byte) (latest event.Micros, debt wide) {
 	latest = getLatest(state)
 	rest := state[headBytes:]
 	if len(rest) == 0 {
@@ -72,7 +73,15 @@ func readBucket(state []byte) (latest event.Micros, debt wide) {
 	if rest = rest[n:]; len(rest) > 0 {
 		debt.hi, _ = uvarint(rest)
 	}
-	return latest, debt
+	return latest, s.bounded(debt)
+}
+
+// bounded cuts off what is beyond the greatest level.
+func (s *Spec) bounded(debt wide) wide {
+	if most := product(uint64(s.Most), uint64(s.Per)); s.Most > 0 && most.less(debt) {
+		return most
+	}
+	return debt
 }
 
 func writeBucket(state []byte, latest event.Micros, debt wide) []byte {
@@ -91,13 +100,13 @@ func writeBucket(state []byte, latest event.Micros, debt wide) []byte {
 func (s *Spec) addBucket(state []byte, at event.Micros, n event.Decimal) ([]byte, Added) {
 	latest, debt := at, wide{}
 	if len(state) > 0 {
-		latest, debt = readBucket(state)
+		latest, debt = s.readBucket(state)
 	}
 	if at > latest {
 		debt = s.drained(debt, at-latest)
 		latest = at
 	}
-	debt = debt.plus(product(uint64(n), uint64(s.Per)))
+	debt = s.bounded(debt.plus(product(uint64(n), uint64(s.Per))))
 	return writeBucket(state, latest, debt), Added{Count: s.level(debt)}
 }
 
@@ -112,21 +121,21 @@ func (s *Spec) level(debt wide) event.Decimal {
 }
 
 func (s *Spec) levelAt(state []byte, now event.Micros) event.Decimal {
-	latest, debt := readBucket(state)
+	latest, debt := s.readBucket(state)
 	return s.level(s.drained(debt, now-latest))
 }
 
 // belowBucket is when there is one token of a bucket that holds burst: when the level is at
 // most burst - 1.
 func (s *Spec) belowBucket(state []byte, burst event.Decimal) event.Micros {
-	latest, debt := readBucket(state)
+	latest, debt := s.readBucket(state)
 	debt = debt.minus(product(uint64(max(burst-event.One, 0)), uint64(s.Per)))
 	return latest + event.Micros(debt.over(uint64(s.Limit), uint64(MaxTime)))
 }
 
 // emptyAt is when nothing is left in the bucket.
 func (s *Spec) emptyAt(state []byte) event.Micros {
-	latest, debt := readBucket(state)
+	latest, debt := s.readBucket(state)
 	return latest + event.Micros(debt.over(uint64(s.Limit), uint64(MaxTime)))
 }
 

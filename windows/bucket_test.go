@@ -35,6 +35,19 @@ func TestABucketMayBeOverdrawn(t *testing.T) {
 	c.isBelow(10, start+91*event.Second)
 }
 
+// Eleven million events at once are a debt of one more burst, not of a hundred days.
+func TestABucketsDebtIsBounded(t *testing.T) {
+	spec := bucketOf(60*event.One, event.Minute)
+	c := newCounter(t, spec) // of a time when there was no bound
+	start := at("2026-11-21T10:00:00Z")
+	c.counts(start, 11_000_000, 11_000_000)
+	c.spec.Most = 120 * event.One
+	c.isBelow(60, start+61*event.Second)
+	c.isSpent(start + 2*event.Minute)
+	c.counts(start+event.Second, 5, 120)
+	c.isBelow(60, start+62*event.Second)
+}
+
 func TestABucketTakesAnyLateEvent(t *testing.T) {
 	c := newCounter(t, bucketOf(event.One, event.Second))
 	start := at("2026-11-21T10:00:00Z")
@@ -143,6 +156,7 @@ const time60 = event.Micros(60 * time.Second / time.Microsecond)
 // rational is a bucket in fractions: the level as it is written, TAT = max(TAT, t) + n·T.
 type rational struct {
 	perUnit *big.Rat // T, in µs
+	most    *big.Rat // the greatest level in units; nil: any
 	tat     *big.Rat
 	latest  event.Micros
 }
@@ -159,6 +173,12 @@ func (o *rational) add(at event.Micros, n event.Decimal) {
 	o.latest = max(o.latest, at)
 	units := big.NewRat(int64(n), int64(event.One))
 	o.tat = new(big.Rat).Add(o.tat, units.Mul(units, o.perUnit))
+	if o.most == nil {
+		return
+	}
+	if last := new(big.Rat).Add(micros(o.latest), new(big.Rat).Mul(o.most, o.perUnit)); last.Cmp(o.tat) < 0 {
+		o.tat = last
+	}
 }
 
 // level at now in millionths, rounded up.
@@ -190,6 +210,7 @@ func bucketFrom(b []byte) (windows.Spec, event.Micros, []event.Micros) {
 	scale := pick(scales, b[0])
 	limits := []event.Decimal{event.One, 3 * event.One, 7 * event.One / 10, event.One / 100, 100 * event.One, 9_000_000_000_000 * event.One}
 	spec := bucketOf(pick(limits, b[2]), (1+event.Micros(b[1]))*scale)
+	spec.Most = pick([]event.Decimal{0, event.One, 7 * event.One / 2, 40 * event.One, 9_000_000_000_000 * event.One}, b[3])
 	return spec, pick(starts, b[4]), []event.Micros{1, scale, 5 * scale}
 }
 
@@ -221,6 +242,9 @@ func compareBuckets(t *testing.T, data []byte) {
 		t.Fatal(err)
 	}
 	o := &rational{perUnit: new(big.Rat).Quo(micros(spec.Per), big.NewRat(int64(spec.Limit), int64(event.One)))}
+	if spec.Most > 0 {
+		o.most = big.NewRat(int64(spec.Most), int64(event.One))
+	}
 	state := make([]byte, 0, spec.MaxBytes())
 	for i := head; i+1 < len(data); i += 2 {
 		now += event.Micros(int8(data[i])) * steps[int(data[i+1])/8%len(steps)]

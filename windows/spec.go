@@ -30,6 +30,8 @@ func (s *Spec) Validate() error {
 		errs = append(errs, checkSpan("gap", s.Gap, 1))
 	case s.Kind == Bucket && s.Limit < 1:
 		errs = append(errs, fmt.Errorf("windows: a bucket's limit is %v, not positive", s.Limit))
+	case s.Kind == Bucket && s.Most < 0:
+		errs = append(errs, fmt.Errorf("windows: a bucket's greatest level is %v, below zero", s.Most))
 	case s.Kind == Tumbling:
 		errs = append(errs, checkSpan("offset", s.Offset, -MaxTime))
 	case s.Kind == Calendar:

@@ -59,6 +59,7 @@ type Spec struct {
 	Lateness   event.Micros   // how long at most the window before the current one is held
 	Gap        event.Micros   // Session
 	Limit      event.Decimal  // Bucket: so much drains in Per
+	Most       event.Decimal  // Bucket: the level at most, what is added beyond it is cut off; 0: any level
 	Distinct   bool           // count the values that AddValue is given, not amounts; not for Bucket
 	Estimate   bool           // Distinct, not Sliding: more than ExactDistinct values are estimated
 	Refunds    bool           // Take takes amounts back; an exact sliding window then keeps more times
