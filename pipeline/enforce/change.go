@@ -1,31 +1,32 @@
 package enforce
 
 import (
+	"math"
 	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Replace makes all the verdicts of a shard, and drops what else it had. A check that runs meanwhile sees the table either
-// as it was or as it is. For the while there are two of them in memory.
+// Replace makes all the verdicts of a shard, and drops what else it had. A check that runs meanwhile sees each key's verdicts either
+// as they were or as they are, and what stays is in force throughout. It costs as much as the shard is large, however
+// many others there are.
 func (t *Table) Replace(shard int, all []verdict.Verdict) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.touch()
-	old := t.store
-	next := newStore(len(all), t.cfg.Causes)
-	next.salt = old.salt
-	if t.cfg.Shards > 1 {
-		next.copyFrom(old, func(h *held) bool { return h.class.shard != shard })
-	}
+	s := t.store
+	s.renew(shard, len(all))
 	at := t.Now()
 	for i := range all {
-		next.put(at, shard, &all[i], true)
+		s.put(at, shard, &all[i], true)
 	}
-	next.out = &t.view
-	t.store = next
-	t.view.Store(next.view)
+	s.dropOlder(shard)
+	if s.sparse() {
+		s.resize(s.entries + s.entries/16)
+	}
+	s.release()
+	s.tidy()
 	if !t.had[shard] {
 		t.had[shard] = true
 		t.ready.Add(1)
@@ -66,8 +67,14 @@ func (t *Table) Remove(shard int, recordKey []byte) {
 	t.changed()
 }
 
-// Heartbeat notes up to which moment a shard is in step.
+// always is what a Heartbeat says of a shard that nothing has to keep in step.
+const always event.Micros = math.MaxInt64
+
+// Heartbeat notes up to which moment a shard is in step: at most up to now, since a publisher's clock may be ahead.
 func (t *Table) Heartbeat(shard int, applied event.Micros) {
+	if applied != always {
+		applied = min(applied, now())
+	}
 	t.applied[shard].Store(int64(applied))
 	t.watch()
 }
@@ -131,20 +138,41 @@ func indexOf(list []held, rule string, notice bool) int {
 	})
 }
 
-// copyFrom adds all verdicts of another store that ok holds for.
-func (s *store) copyFrom(old *store, ok func(*held) bool) {
-	for number := range old.chunks {
-		for ref, rec := range old.records(number) {
-			if old.slotOf(ref, rec) == nil {
-				continue
-			}
-			r := splitRecord(rec)
-			key := old.view.shapes[r.shape].dims(r.key)
-			for _, h := range r.appendList(nil, old.view.classes) {
-				if ok(&h) {
-					v := h.full(key)
-					s.put(h.until-1, h.class.shard, v, true)
-				}
+// renew begins another generation of a shard's verdicts, and makes room for that many. The index grows by a half at least, so that the
+// first snapshots of many shards don't each move all that is there.
+func (s *store) renew(shard, count int) {
+	s.generations[shard]++
+	if keys := s.entries - s.older(shard) + count; bucketsFor(keys) > len(s.view.buckets) {
+		s.resize(max(keys, s.entries+s.entries/2))
+	}
+}
+
+// older returns how many verdicts of a shard are of a generation before its present one.
+func (s *store) older(shard int) (verdicts int) {
+	for _, c := range s.view.classes {
+		if c != nil && c.isOlder(shard, s.generations[shard]) {
+			verdicts += c.refs
+		}
+	}
+	return verdicts
+}
+
+// dropOlder drops the verdicts of a shard that are of earlier generations. It looks only where the shard has any, and no further
+// when all are found.
+func (s *store) dropOlder(shard int) {
+	left, generation := s.older(shard), s.generations[shard]
+	for number := 0; left > 0 && number < len(s.chunks); number++ {
+		if s.view.chunks[number] == nil || s.chunks[number].shards&shardBit(shard) == 0 {
+			continue
+		}
+		for ref, rec := range s.records(number) {
+			r, is := splitRecord(rec), false
+			r.walk(func(h heading) {
+				c := s.view.classes[h.class] // nil: the record was given up
+				is = is || c != nil && c.isOlder(shard, generation)
+			})
+			if is {
+				left -= s.dropFrom(ref, rec, func(h held) bool { return h.class.isOlder(shard, generation) })
 			}
 		}
 	}
@@ -169,7 +197,7 @@ func (t *Table) sweep(at event.Micros) {
 	defer t.mu.Unlock()
 	s := t.store
 	if s.sparse() {
-		s.resize()
+		s.resize(s.entries + s.entries/16)
 	}
 	s.release()
 	s.tidy()
@@ -191,22 +219,24 @@ func (t *Table) sweepChunk(number int, at event.Micros) bool {
 		r, ended := splitRecord(rec), false
 		r.walk(func(h heading) { ended = ended || h.until <= at })
 		if ended {
-			s.expire(ref, rec, at)
+			s.dropFrom(ref, rec, func(h held) bool { return h.until <= at })
 		}
 	}
 	t.changed()
 	return true
 }
 
-// expire drops the verdicts of a record that have run out, if it is held.
-func (s *store) expire(ref uint32, rec []byte, at event.Micros) {
+// dropFrom drops those verdicts of a record, if it is held, and returns how many.
+func (s *store) dropFrom(ref uint32, rec []byte, which func(held) bool) (dropped int) {
 	r := splitRecord(rec)
 	for b, j := range s.view.slots(s.hashOf(rec)) {
 		if b.refs[j].Load() == ref {
 			s.list = r.appendList(s.list[:0], s.view.classes)
-			left := slices.DeleteFunc(s.list, func(h held) bool { return h.until <= at })
+			had := len(s.list)
+			left := slices.DeleteFunc(s.list, which)
 			s.set(s.view.shapes[r.shape], r.key, b, j, left)
-			return
+			return had - len(left)
 		}
 	}
+	return 0
 }

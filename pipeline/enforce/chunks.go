@@ -22,9 +22,13 @@ var maxChunks = 1 << (32 - offsetBits)
 
 // chunk is what the writer knows of a chunk.
 type chunk struct {
-	used int // bytes
-	live int // of these, in records that are held
+	used   int    // bytes
+	live   int    // of these, in records that are held
+	shards uint64 // the shards that verdicts in it are of, and perhaps others: a bit each, see shardBit
 }
+
+// shardBit is a shard's bit in a set of them; some share one.
+func shardBit(shard int) uint64 { return 1 << (uint(shard) % 64) }
 
 // record returns what begins where ref says, to the chunk's end.
 func (v *view) record(ref uint32) []byte {
@@ -148,6 +152,7 @@ func (s *store) vacate(number int) bool {
 				return false
 			}
 			slot.Store(to)
+			s.chunks[s.head].shards |= s.chunks[number].shards
 			s.dropRecord(ref, len(rec))
 		}
 	}

@@ -21,11 +21,12 @@ type class struct {
 	allows   bool         // a check that it decides is allowed
 	reason   reason       // of a check that it decides
 
-	verdict verdict.Verdict // without a key, times, count, seq and cause
-	shard   int
-	text    string // what tells it from others
-	number  uint64
-	refs    int // how many verdicts it has; the writer's
+	verdict    verdict.Verdict // without a key, times, count, seq and cause
+	shard      int
+	generation uint64 // of the shard
+	text       string // what tells it from others
+	number     uint64
+	refs       int // how many verdicts it has; the writer's
 }
 
 // covers is verdict.Verdict.Covers, with what need be done only once done.
@@ -44,6 +45,11 @@ func (c *class) covers(api string) bool {
 		}
 	}
 	return false
+}
+
+// isOlder reports whether the class is of an earlier generation of this shard.
+func (c *class) isOlder(shard int, generation uint64) bool {
+	return c.shard == shard && c.generation != generation
 }
 
 func newClass(shard int, v *verdict.Verdict, text string) *class {
@@ -78,7 +84,9 @@ func newClass(shard int, v *verdict.Verdict, text string) *class {
 
 // classOf returns the class of a verdict, made when there is none.
 func (s *store) classOf(shard int, v *verdict.Verdict) *class {
+	generation := s.generations[shard]
 	t := strconv.AppendInt(s.text[:0], int64(shard), 10)
+	t = strconv.AppendUint(append(t, ' '), generation, 10)
 	t = append(t, ' ', byte(v.State), byte(v.Mode), byte(v.Action))
 	t = v.Limit.AppendTo(t)
 	t = appendPart(appendPart(t, v.Rule), v.Step)
@@ -90,7 +98,7 @@ func (s *store) classOf(shard int, v *verdict.Verdict) *class {
 		return c
 	}
 	c := newClass(shard, v, string(t))
-	c.number = uint64(len(s.view.classes))
+	c.generation, c.number = generation, uint64(len(s.view.classes))
 	if i := slices.Index(s.view.classes, nil); i >= 0 {
 		c.number = uint64(i)
 	}

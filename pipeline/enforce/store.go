@@ -24,9 +24,10 @@ type store struct {
 	size   int  // bytes of all chunks
 	live   int  // bytes of all records that are held
 
-	classes map[string]*class
-	causes  bool
-	full    bool // a verdict found no room
+	classes     map[string]*class
+	generations map[int]uint64 // by shard: of which its verdicts are since it was last replaced
+	causes      bool
+	full        bool // a verdict found no room
 
 	text, key, rec []byte // scratch
 	list           []held // scratch
@@ -35,7 +36,7 @@ type store struct {
 func newStore(entries int, causes bool) *store {
 	return &store{
 		view: &view{buckets: make([]bucket, bucketsFor(entries)), shapes: []*shape{{names: []string{dimUID}}}},
-		head: -1, classes: map[string]*class{}, causes: causes,
+		head: -1, classes: map[string]*class{}, generations: map[int]uint64{}, causes: causes,
 	}
 }
 
@@ -64,9 +65,10 @@ func flooded(flagged, n int) bool { return 4*flagged > n+16 || flagged >= n }
 // sparse reports whether the index is much larger than it need be.
 func (s *store) sparse() bool { return len(s.view.buckets) > 4*bucketsFor(s.entries) }
 
-// resize gives the index as many buckets as befit what is held; more, when chance flags too many of these.
-func (s *store) resize() {
-	for n := bucketsFor(s.entries + s.entries/16); ; n += n/4 + 1 {
+// resize gives the index as many buckets as befit so many keys, at least those that are held; more, when chance flags too many of
+// these.
+func (s *store) resize(keys int) {
+	for n := bucketsFor(keys); ; n += n/4 + 1 {
 		if buckets, flagged := s.rebuilt(n); !flooded(flagged, n) {
 			s.flagged = flagged
 			s.publish(func(v *view) { v.buckets = buckets })
@@ -193,7 +195,7 @@ func (v *view) shape(key []event.Dim) *shape {
 // false when there is no room; nothing is changed then.
 func (s *store) set(shape *shape, key []byte, b *bucket, slot int, list []held) (ok bool) {
 	if b == nil && s.crowded() {
-		s.resize()
+		s.resize(s.entries + s.entries/16)
 	}
 	var ref uint32
 	if len(list) > 0 {
@@ -203,6 +205,7 @@ func (s *store) set(shape *shape, key []byte, b *bucket, slot int, list []held) 
 		}
 		for i := range list {
 			list[i].class.refs++
+			s.chunks[s.head].shards |= shardBit(list[i].class.shard)
 		}
 		s.verdicts += len(list)
 	}
@@ -212,7 +215,7 @@ func (s *store) set(shape *shape, key []byte, b *bucket, slot int, list []held) 
 		s.entries++
 		shape.entries++
 		if flooded(s.flagged, len(s.view.buckets)) { // at once: the next insert may be an hour away
-			s.resize()
+			s.resize(s.entries + s.entries/16)
 		}
 	case len(list) > 0:
 		s.giveUp(b.refs[slot].Load())
@@ -278,6 +281,9 @@ func (s *store) release() {
 			if empty(x) {
 				v.shapes[i] = nil
 			}
+		}
+		for v.shapes[len(v.shapes)-1] == nil { // uid's is always there
+			v.shapes = v.shapes[:len(v.shapes)-1]
 		}
 	})
 }

@@ -157,6 +157,9 @@ func (t *Table) Bytes() int { return int(t.bytes.Load()) }
 // Full reports whether the latest verdict found no room: a table holds up to 8 GiB, which are more than a hundred million.
 func (t *Table) Full() bool { return t.full.Load() }
 
+// Shards returns how many shards it was made for.
+func (t *Table) Shards() int { return t.cfg.Shards }
+
 // Ready reports whether the table has had a complete snapshot of every shard.
 func (t *Table) Ready() bool { return int(t.ready.Load()) == t.cfg.Shards }
 
