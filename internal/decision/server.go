@@ -3,7 +3,6 @@
 package decision
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -29,9 +28,13 @@ type Config struct {
 	// 200, for proxies that want exactly that.
 	AllowStatus int
 
-	// MaxStaleness is how far behind the blocklist may be while the server calls itself
-	// ready; 0 is 10 s. Checks are answered from what is known either way.
+	// MaxStaleness is how far behind the blocklist may be before Table is in doubt: what Table was made with. 0 is that of
+	// enforce.Config. The server is ready either way.
 	MaxStaleness time.Duration
+
+	// Refused says why the blocklist in Redis can't be followed as it is, such as that it has another number of shards; nil,
+	// or returning nil: it can. The server is not ready then, whatever it has.
+	Refused func() error
 
 	Registry prometheus.Registerer // nil registers no metrics
 }
@@ -49,7 +52,6 @@ type Server struct {
 
 // New checks cfg.
 func New(cfg Config) (*Server, error) {
-	cfg.MaxStaleness = cmp.Or(cfg.MaxStaleness, 10*time.Second)
 	if cfg.Table == nil {
 		return nil, errors.New("decision: Table is required")
 	}
@@ -88,8 +90,8 @@ func (s *Server) register(reg prometheus.Registerer) error {
 			func() float64 { return number(table.InDoubt()) }),
 		reg.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tallygate_in_doubt_seconds_total", Help: "Time spent in doubt."},
 			func() float64 { return table.DoubtTime().Seconds() })),
-		gauge("tallygate_blocklist_entries", "Verdicts in the table.",
-			func() float64 { return float64(table.Len()) }),
+		gauge("tallygate_blocklist_entries", "Verdicts in the table that have not ended.",
+			func() float64 { return float64(table.InForce()) }),
 		gauge("tallygate_blocklist_staleness_seconds", "How far the table is behind the verdict topic.",
 			func() float64 { return table.Staleness().Seconds() }),
 	)
@@ -121,13 +123,17 @@ func (s *Server) CheckDims(api string, dims []event.Dim) enforce.Decision {
 	return d
 }
 
-// Ready returns nil when the table has had its first snapshot and is not staler than allowed.
+// Ready returns nil when the table has had its first snapshot, however long ago: what the server knows, it enforces. How far it is
+// behind is a metric, and what it answers then is the table's policy. If every enforcer called itself not ready at
+// once because an aggregator or Redis is away, that would take all services behind them away, too.
 func (s *Server) Ready() error {
+	if s.cfg.Refused != nil {
+		if err := s.cfg.Refused(); err != nil {
+			return err
+		}
+	}
 	if !s.cfg.Table.Ready() {
 		return errors.New("the blocklist has not been read yet")
-	}
-	if d := s.cfg.Table.Staleness(); d > s.cfg.MaxStaleness {
-		return fmt.Errorf("the blocklist is %v behind, more than %v", d.Round(time.Millisecond), s.cfg.MaxStaleness)
 	}
 	return nil
 }

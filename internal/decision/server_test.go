@@ -1,6 +1,7 @@
 package decision_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -72,18 +73,30 @@ func TestReady(t *testing.T) {
 	r.blocks()
 	want("after the snapshot", "")
 	r.table.Heartbeat(0, event.FromTime(time.Now().Add(-time.Hour)))
-	want("an hour behind", "behind, more than 1m0s")
+	want("an hour behind: every enforcer is then, and readiness would take all services out of rotation", "")
 	if a := r.check(`{"uid": "42", "api": "a"}`); !a.Allowed {
 		t.Errorf("checks are answered from what is known: %+v", a)
 	}
-	r.table.Heartbeat(0, event.FromTime(time.Now()))
-	want("in step again", "")
+}
+
+func TestNotReadyWhileTheBlocklistIsRefused(t *testing.T) {
+	var refused error
+	r := newRig(t, func(c *decision.Config) { c.Refused = func() error { return refused } }).blocks()
+	if err := r.server.Ready(); err != nil {
+		t.Error(err)
+	}
+	refused = errors.New("it has 2 shards")
+	if err := r.server.Ready(); !errors.Is(err, refused) {
+		t.Errorf("%v, want %v", err, refused)
+	}
 }
 
 func TestMetrics(t *testing.T) {
 	r := newRig(t).blocks(
 		block("r", "uid", "42"),
-		block("l", "uid", "43", func(v *verdict.Verdict) { v.Action = verdict.ActLog }))
+		block("l", "uid", "43", func(v *verdict.Verdict) { v.Action = verdict.ActLog }),
+		block("soon over", "uid", "47", func(v *verdict.Verdict) { v.Until = event.FromTime(time.Now().Add(time.Millisecond)) }))
+	time.Sleep(2 * time.Millisecond) // it has ended, and is not swept yet
 	for _, uid := range []string{"42", "42", "43", "44", "45", "46"} {
 		r.check(`{"uid": "` + uid + `", "api": "a"}`)
 	}

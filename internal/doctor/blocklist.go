@@ -14,7 +14,7 @@ import (
 
 const (
 	beatWarn = 3 * time.Second  // enforcers look for another place after that
-	beatFail = 10 * time.Second // and are not ready after that, as delivered
+	beatFail = 10 * time.Second // long after that
 )
 
 // checkBlocklist compares what Redis has of the verdict topic with the topic's end, by the
@@ -68,6 +68,7 @@ func (e *examination) ends(topic string) (map[int32]int64, error) {
 type shard struct {
 	number    int
 	published bool // something was ever written
+	of        int  // how many shards the blocklist has, by what publishers wrote; 0: they are older, and didn't
 	entries   int64
 	beat      time.Duration // since the latest heartbeat
 	reached   map[int32]int64
@@ -85,7 +86,7 @@ func (g gap) String() string {
 
 func (e *examination) readShard(ctx context.Context, number int, topicPartitions int32) (*shard, error) {
 	key := fmt.Sprintf("{%s:%d}:verdicts", e.cfg.Prefix, number)
-	fields := []string{"\x00epoch", "\x00n", "\x00stamp", "\x00applied", "\x00beat"}
+	fields := []string{"\x00epoch", "\x00n", "\x00stamp", "\x00applied", "\x00beat", "\x00shards"}
 	var partitions []int32
 	for p := range topicPartitions {
 		if int(p)%e.cfg.Shards == number {
@@ -112,6 +113,7 @@ func (e *examination) readShard(ctx context.Context, number int, topicPartitions
 		}
 	}
 	_, s.published = value["\x00epoch"]
+	s.of, _ = strconv.Atoi(value["\x00shards"])
 	beat, _ := strconv.ParseInt(value["\x00beat"], 10, 64)
 	s.beat = max(0, now.Val().Sub(time.UnixMilli(beat)))
 	for _, p := range partitions {
@@ -136,6 +138,9 @@ func (e *examination) judgeShard(s *shard, before, after map[int32]int64) (resul
 		return []Result{fail("blocklist", start, "shard %d: nothing was ever written there, and there are verdicts: nobody is blocked", s.number)}
 	case !s.published:
 		return []Result{warn("blocklist", start, "shard %d: nothing was ever written there; enforcers are not ready before that", s.number)}
+	case s.of != 0 && s.of != e.cfg.Shards:
+		return []Result{fail("blocklist", fmt.Sprintf("give all programs --shards %d; or, to have %d, stop them all, delete the keys of all %d shards, and start them with --shards %[2]d: they are filled again", s.of, e.cfg.Shards, s.of),
+			"shard %d: the blocklist has %s, and --shards is %d: publishers and enforcers with this number refuse it", s.number, plural(s.of, "shard"), e.cfg.Shards)}
 	case s.beat > beatFail:
 		results = append(results, fail("blocklist", start, "shard %d: the last heartbeat was %v ago: no publisher runs, and new blocks don't arrive", s.number, s.beat.Round(time.Second)))
 	case s.beat > beatWarn:

@@ -200,3 +200,20 @@ func TestAnInterruptedExaminationTidiesUp(t *testing.T) {
 		t.Error("the scratch topic was not deleted")
 	}
 }
+
+// TestStalenessOutlastsATakeover: with both at 10 s, as they were delivered, the end of one aggregator put all enforcers in doubt.
+func TestStalenessOutlastsATakeover(t *testing.T) {
+	for _, c := range []struct {
+		timeout, tolerated time.Duration
+		want               Status
+	}{{0, 0, OK}, {10 * time.Second, 10 * time.Second, Fail}, {10 * time.Second, 15 * time.Second, Warn}, {45 * time.Second, 0, Fail}, {6 * time.Second, 16 * time.Second, OK}} {
+		e := &examination{cfg: Config{SessionTimeout: c.timeout, MaxStaleness: c.tolerated}.withDefaults()}
+		if r := e.checkStaleness(t.Context()).results; len(r) != 1 || r[0].Status != c.want {
+			t.Errorf("%v and %v: %+v, want %s", c.timeout, c.tolerated, r, c.want)
+		}
+	}
+	status, out, _ := run(t, nil, "--kafka", "127.0.0.1:1", "--no-write", "--timeout", "100ms", "--max-staleness", "5s", "--session-timeout", "6s")
+	if status != 1 || !strings.Contains(out, "FAIL  staleness       --max-staleness 5s is not more than --session-timeout 6s") {
+		t.Errorf("status %d, %s", status, out)
+	}
+}

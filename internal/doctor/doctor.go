@@ -35,12 +35,17 @@ type Config struct {
 	Rules        string                // a rule file; "" for none
 	NoWrite      bool                  // look only: no scratch topic, no scratch keys
 	Timeout      time.Duration         // of each check, as far as it waits for a server; 0 is 5 s
+
+	SessionTimeout time.Duration // that aggregators have; 0 is 10 s
+	MaxStaleness   time.Duration // that enforcers have; 0 is 30 s
 }
 
 func (c Config) withDefaults() Config {
 	c.Prefix = cmp.Or(c.Prefix, "tallygate")
 	c.Shards = cmp.Or(c.Shards, 1)
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
+	c.SessionTimeout = cmp.Or(c.SessionTimeout, 10*time.Second)
+	c.MaxStaleness = cmp.Or(c.MaxStaleness, 30*time.Second)
 	return c
 }
 
@@ -122,6 +127,7 @@ func (e *examination) checks() []check {
 		{"redis-rights", needsRedis, 1, e.checkRights},
 		{"clocks", 0, 1, e.checkClocks},
 		{"group", needsKafka | needsTopics, 2, e.checkGroup},
+		{"staleness", 0, 1, e.checkStaleness},
 		{"blocklist", needsRedis, 2, e.checkBlocklist},
 	}
 }

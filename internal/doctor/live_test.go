@@ -287,3 +287,10 @@ func TestAUserOfRedisWithFewRights(t *testing.T) {
 	set("~other:*", "+@all")
 	wants(t, run(), "redis-rights", Fail, "hset", "~{tallygate:*")
 }
+
+// Publishers say how many shards there are; one who was told another number sees a part of it.
+func TestABlocklistOfAnotherNumberOfShards(t *testing.T) {
+	cfg := install(t)
+	cfg.Redis.HSet(t.Context(), "{"+cfg.Prefix+":0}:verdicts", "\x00epoch", 1, "\x00n", 1, "\x00stamp", "x", "\x00beat", time.Now().UnixMilli(), "\x00shards", 2)
+	wants(t, examine(t, cfg), "blocklist", Fail, "the blocklist has 2 shards, and --shards is 1", "--shards 2")
+}

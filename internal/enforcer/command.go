@@ -20,6 +20,11 @@ that don't link the enforcer themselves and for proxies, whether someone may do 
   curl -s localhost:8080/v1/check -d '{"uid": "42", "api": "search.query"}'
 `
 
+// defaultMaxStaleness is more than an aggregator that was killed costs: its partitions wait for the group's session timeout, 10 s, then
+// for the group to settle and the new owners to read their state, a few seconds a million keys. A heartbeat says that
+// all partitions are applied only when they have owners again.
+const defaultMaxStaleness = 30 * time.Second
+
 // Command is cmd/enforcer: it returns the exit status.
 func Command(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
 	e, err := parse(args, stdout, stderr, getenv)
@@ -39,7 +44,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	instance := o.String("instance-id", "", "`name` of this instance in its log")
 	o.String("kafka", "", "not used, since the enforcer reads Redis alone; accepted so that one --config serves `both` programs")
 	o.IntVar(&e.Shards, "shards", 1, "`number` of shards of the blocklist, as the aggregators have it")
-	o.DurationVar(&e.Config.MaxStaleness, "max-staleness", 10*time.Second, "`time` that the blocklist may be behind before /readyz says so")
+	o.DurationVar(&e.Config.MaxStaleness, "max-staleness", defaultMaxStaleness, "`time` that the blocklist may be behind before it is in doubt; more than the aggregators' --session-timeout and what a takeover needs")
 	o.DurationVar(&e.DrainDelay, "drain-delay", 0, "`time` for which it goes on answering after SIGTERM, while /readyz and gRPC's health say no, so that load balancers turn away first")
 	o.StringVar(&e.Snapshot, "snapshot", "", "`FILE` that a copy of the table is kept in, to enforce it after a start while Redis is away")
 	doubt := addDoubt(o, &e.Doubt)

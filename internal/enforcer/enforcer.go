@@ -61,7 +61,7 @@ func (e *Program) Run(ctx context.Context) error {
 	if err != nil {
 		return &ops.UsageError{Err: err}
 	}
-	e.Config.Table, e.Config.Registry = table, e.Registry
+	e.Config.Table, e.Config.Registry, e.Config.Refused = table, e.Registry, feed.Refused
 	server, err := decision.New(e.Config)
 	if err != nil {
 		return &ops.UsageError{Err: err}

@@ -21,7 +21,7 @@ func (r *redisErrors) Describe(ch chan<- *prometheus.Desc) { ch <- r.desc }
 // Collect tells all reasons, so that a rate can be had from the beginning.
 func (r *redisErrors) Collect(ch chan<- prometheus.Metric) {
 	counts := r.counts()
-	for _, t := range []blocklist.Trouble{blocklist.TroubleAuth, blocklist.TroubleMemory, blocklist.TroubleOther, blocklist.TroubleAway} {
+	for _, t := range blocklist.Troubles {
 		ch <- prometheus.MustNewConstMetric(r.desc, prometheus.CounterValue, float64(counts[t]), string(t))
 	}
 }

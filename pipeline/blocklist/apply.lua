@@ -6,12 +6,14 @@
 --       5 partitions of the topic   6 shard   7 shards   8 a random stamp   9 about how many entries the stream keeps
 --       10 grace (µs)   11 heartbeat (ms)   12 how many expired entries to remove at most
 --       and then for each record: its key, seq, until (µs) and value; an empty value removes.
--- Returns {1, next} when the batch was applied, {0, reached} when it begins elsewhere.
+-- Returns {1, next} when the batch was applied, {0, reached} when it begins elsewhere, {2, shards} when the blocklist has
+-- another number of shards; nothing is written then.
 
 local verdicts, expiry, changes = KEYS[1], KEYS[2], KEYS[3]
 local function int(x) return string.format('%.0f', x) end
 
-local meta = redis.call('HMGET', verdicts, '\0epoch', '\0n', '\0stamp', '\0beat', '\0reached:' .. ARGV[1], '\0applied')
+local meta = redis.call('HMGET', verdicts, '\0epoch', '\0n', '\0stamp', '\0beat', '\0reached:' .. ARGV[1], '\0applied', '\0shards')
+if meta[7] and meta[7] ~= ARGV[7] then return {2, meta[7]} end
 local reached = meta[5] or '0'
 if reached ~= ARGV[2] then return {0, reached} end
 
@@ -95,5 +97,5 @@ if not beat or first or silent < 0 or silent >= every * 3 / 4 and ARGV[4] ~= '' 
   end
 end
 
-redis.call('HSET', verdicts, '\0epoch', int(epoch), '\0n', int(n), '\0stamp', stamp, '\0reached:' .. ARGV[1], ARGV[3])
+redis.call('HSET', verdicts, '\0epoch', int(epoch), '\0n', int(n), '\0stamp', stamp, '\0reached:' .. ARGV[1], ARGV[3], '\0shards', ARGV[7])
 return {1, ARGV[3]}

@@ -69,7 +69,22 @@ func (s *store) apply(ctx context.Context, b batch) (reached int64, ok bool, err
 	if err != nil {
 		return 0, false, fmt.Errorf("apply partition %d to Redis: %w", b.partition, err)
 	}
-	return parseReply(b, reply)
+	return s.parseReply(b, reply)
+}
+
+// checkShards returns ErrShards when any shard says that there are more or fewer.
+func (s *store) checkShards(ctx context.Context) error {
+	for shard := range s.shards {
+		k := shardKeys(s.prefix, shard)
+		m, found, err := readMeta(ctx, s.client, k)
+		switch {
+		case err != nil:
+			return err
+		case found && m.shards != 0 && m.shards != s.shards:
+			return shardsDiffer(k.verdicts, m.shards, s.shards)
+		}
+	}
+	return nil
 }
 
 // sweep removes expired entries of a partition's shard, and returns how many.
@@ -82,13 +97,16 @@ func (s *store) sweep(ctx context.Context, partition int32) (removed int, err er
 	return removed, nil
 }
 
-func parseReply(b batch, reply []any) (reached int64, ok bool, err error) {
+func (s *store) parseReply(b batch, reply []any) (reached int64, ok bool, err error) {
 	if len(reply) != 2 {
 		return 0, false, fmt.Errorf("apply partition %d to Redis: unexpected reply %v", b.partition, reply)
 	}
 	text, _ := reply[1].(string)
 	if reached, err = strconv.ParseInt(text, 10, 64); err != nil {
 		return 0, false, fmt.Errorf("apply partition %d to Redis: unexpected reply %v", b.partition, reply)
+	}
+	if reply[0] == int64(2) {
+		return 0, false, fmt.Errorf("apply partition %d to Redis: %w", b.partition, shardsDiffer(shardKeys(s.prefix, s.shardOf(b.partition)).verdicts, int(reached), s.shards))
 	}
 	return reached, reply[0] == int64(1), nil
 }

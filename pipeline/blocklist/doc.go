@@ -21,6 +21,7 @@
 //	               since the Unix epoch; 0 or absent while one of them is being filled for the first time
 //	\0reached:P    the offset of partition P of the verdict topic to apply next
 //	\0applied:P    as \0applied, for partition P alone
+//	\0shards       how many shards there are; absent when only older programs wrote. Whoever was told another number refuses
 //	\0beat         when the latest heartbeat was written, in milliseconds of the server's clock
 //
 // The stream's ids are EPOCH-N, where N counts from 1 without a gap. Each entry has the fields

@@ -27,7 +27,8 @@ type Sink interface {
 	Apply(shard int, changes []verdict.Verdict)
 	// Remove takes the verdict with this record key out of the shard, whatever its seq.
 	Remove(shard int, recordKey []byte)
-	// Heartbeat says up to which broker time the shard is in step.
+	// Heartbeat says up to which moment the shard is in step, by the publishers' clocks, so it may lie in the future;
+	// math.MaxInt64 is for one that nothing has to keep in step.
 	Heartbeat(shard int, applied event.Micros)
 }
 
@@ -39,7 +40,7 @@ type FeedConfig struct {
 	Redis redis.UniversalClient
 	// Prefix begins the names of all keys in Redis; "" is tallygate.
 	Prefix string
-	// Shards is how many shards the blocklist has; 0 is 1.
+	// Shards is how many shards the blocklist has; 0 is 1. A blocklist that was written with another number is refused: see Refused.
 	Shards int
 	// Heartbeat is how often the publishers write one; 0 is 1 s. After three that didn't come the feed
 	// looks whether it has lost its place.
@@ -98,8 +99,9 @@ type Feed struct {
 	redis    outages
 	answered atomic.Bool // Redis has answered, and didn't refuse the password
 
-	mu    sync.Mutex
-	stats FeedStats
+	mu      sync.Mutex
+	stats   FeedStats
+	refused map[int]error // by shard
 }
 
 // FeedStats is what a Feed has done.
@@ -112,6 +114,7 @@ type FeedStats struct {
 	LastError error  // nil when there was none
 	LastErrAt time.Time
 	Errors    map[Trouble]uint64 // attempts that failed
+	Refused   error              // why what is in Redis is not followed (ErrShards); nil when it is
 }
 
 // NewFeed returns a Feed that does nothing until Run.
@@ -124,8 +127,12 @@ func NewFeed(cfg FeedConfig) (*Feed, error) {
 }
 
 // Run keeps sink in step until ctx ends, and then returns nil. While Redis is away it retries, and sink
-// keeps what it has. It returns ErrAuth when the first answer of Redis is that it refuses the user or the password.
+// keeps what it has. It returns ErrAuth when the first answer of Redis is that it refuses the user or the password, and an error
+// at once when sink was made for another number of shards.
 func (f *Feed) Run(ctx context.Context, sink Sink) error {
+	if err := f.fits(sink); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var running sync.WaitGroup
@@ -150,8 +157,43 @@ func (f *Feed) Stats() FeedStats {
 	s := f.stats
 	f.mu.Unlock()
 	s.Failing, s.LastErrAt, s.LastError = f.redis.state()
-	s.Errors = f.redis.errors()
+	s.Errors, s.Refused = f.redis.errors(), f.Refused()
 	return s
+}
+
+// Refused returns why what is in Redis is not followed, though Redis answers: ErrShards. nil when it is. While it is refused,
+// a program should call itself not ready: it misses a part of the blocked.
+func (f *Feed) Refused() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for shard := range f.cfg.Shards {
+		if err := f.refused[shard]; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuse notes why a shard is not followed; nil: it is.
+func (f *Feed) refuse(shard int, why error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if why == nil {
+		delete(f.refused, shard)
+		return
+	}
+	if f.refused == nil {
+		f.refused = map[int]error{}
+	}
+	f.refused[shard] = why
+}
+
+// fits returns an error for a sink that has another number of shards: it would never be ready, or be told of some that it doesn't have.
+func (f *Feed) fits(sink Sink) error {
+	if s, ok := sink.(interface{ Shards() int }); ok && s.Shards() != f.cfg.Shards {
+		return fmt.Errorf("blocklist: the feed has %d shards and its table %d: give both Configs the blocklist's number", f.cfg.Shards, s.Shards())
+	}
+	return nil
 }
 
 func (f *Feed) count(change func(*FeedStats)) {

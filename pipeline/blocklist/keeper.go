@@ -110,6 +110,14 @@ type keptSink struct {
 	k *Keeper
 }
 
+// Shards is how many the table has for the feed, if it says so: all but the one that is the keeper's.
+func (s keptSink) Shards() int {
+	if t, ok := s.Sink.(interface{ Shards() int }); ok {
+		return t.Shards() - 1
+	}
+	return s.k.cfg.Shards
+}
+
 func (s keptSink) Replace(shard int, all []verdict.Verdict) {
 	s.Sink.Replace(shard, all)
 	s.k.mu.Lock()

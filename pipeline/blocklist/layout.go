@@ -30,6 +30,8 @@ const (
 	metaN       = metaPrefix + "n"
 	metaStamp   = metaPrefix + "stamp"
 	metaApplied = metaPrefix + "applied"
+	metaBeat    = metaPrefix + "beat"
+	metaShards  = metaPrefix + "shards"
 )
 
 // keys are the three keys of one shard.
@@ -69,11 +71,13 @@ func parseID(id string) (epoch, n uint64, err error) {
 type meta struct {
 	place
 	applied event.Micros // 0: a partition is being filled for the first time
+	beat    event.Micros // the latest heartbeat, by the server's clock; 0: unknown
+	shards  int          // how many the blocklist has; 0: its publishers are older, and don't say
 }
 
 // readMeta reads a shard's meta; found is false when nothing was ever written there.
 func readMeta(ctx context.Context, client redis.Cmdable, k keys) (m meta, found bool, err error) {
-	fields, err := client.HMGet(ctx, k.verdicts, metaEpoch, metaN, metaStamp, metaApplied).Result()
+	fields, err := client.HMGet(ctx, k.verdicts, metaEpoch, metaN, metaStamp, metaApplied, metaBeat, metaShards).Result()
 	if err != nil {
 		return meta{}, false, fmt.Errorf("read the meta of %s: %w", k.verdicts, err)
 	}
@@ -88,12 +92,14 @@ func readMeta(ctx context.Context, client redis.Cmdable, k keys) (m meta, found 
 	if m.epoch, m.n, err = parseID(text(0) + "-" + text(1)); err != nil {
 		return meta{}, false, fmt.Errorf("read the meta of %s: %w", k.verdicts, err)
 	}
-	if s := text(3); s != "" {
-		applied, err := strconv.ParseInt(s, 10, 64)
-		if err != nil {
-			return meta{}, false, fmt.Errorf("read the meta of %s: applied: %w", k.verdicts, err)
+	numbers := [3]int64{}
+	for i, name := range []string{"applied", "beat", "shards"} {
+		if s := text(3 + i); s != "" {
+			if numbers[i], err = strconv.ParseInt(s, 10, 64); err != nil {
+				return meta{}, false, fmt.Errorf("read the meta of %s: %s: %w", k.verdicts, name, err)
+			}
 		}
-		m.applied = event.Micros(applied)
 	}
+	m.applied, m.beat, m.shards = event.Micros(numbers[0]), event.Micros(numbers[1])*event.Millisecond, int(numbers[2])
 	return m, true, nil
 }

@@ -23,26 +23,29 @@ func primariesOnly(client redis.UniversalClient) error {
 	return nil
 }
 
-// checkPolicy waits for Redis to answer and returns ErrAuth when it refuses to, and ErrEviction when it may evict. Managed services
-// often hide the setting; then it says so and goes on.
-func (p *Publisher) checkPolicy(ctx context.Context) error {
+// check waits for Redis to answer and returns ErrAuth when it refuses to, ErrEviction when it may evict, and ErrShards when what it has
+// is a blocklist of another number of shards. Managed services often hide the policy; then it says so and goes on.
+func (p *Publisher) check(ctx context.Context) error {
 	var pause backoff
 	for {
 		err := eachPrimary(ctx, p.cfg.Redis, policyOf)
+		if mayNotRead(err) {
+			p.cfg.Logger.Warn("can't read Redis' maxmemory-policy: make sure that it is noeviction", "error", err)
+			err = nil
+		}
+		if err == nil {
+			err = p.store.checkShards(ctx)
+		}
 		switch {
 		case err == nil:
 			p.redis.worked(noOffset)
 			return nil
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, ErrEviction):
+		case errors.Is(err, ErrEviction), errors.Is(err, ErrShards):
 			return err
 		case redis.IsAuthError(err):
 			return fmt.Errorf("%w: %w", ErrAuth, err)
-		case mayNotRead(err):
-			p.redis.worked(noOffset)
-			p.cfg.Logger.Warn("can't read Redis' maxmemory-policy: make sure that it is noeviction", "error", err)
-			return nil
 		}
 		p.redis.failed(noOffset, err)
 		if !pause.wait(ctx) {

@@ -32,7 +32,8 @@ type PublisherConfig struct {
 	Partitions int32
 	// Prefix begins the names of all keys in Redis; "" is tallygate.
 	Prefix string
-	// Shards is how many shards the blocklist has; 0 is 1. All publishers and feeds must agree.
+	// Shards is how many shards the blocklist has; 0 is 1. All publishers and feeds must agree: whoever was told another number
+	// than the blocklist was written with refuses it.
 	Shards int
 	// PublishOnly owns all partitions from the beginning, and reads nothing but the topic.
 	PublishOnly bool
@@ -94,6 +95,7 @@ type Publisher struct {
 	topic   *topic
 	redis   outages
 	kafka   outages
+	refills refills
 	changed chan struct{} // the set of owned partitions changed
 
 	mu    sync.Mutex
@@ -111,6 +113,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 		topic:   &topic{client: &kafka.Client{Addr: kafka.TCP(cfg.Kafka...), Transport: cfg.Transport}, name: cfg.Topic, turn: make(chan struct{}, 1)},
 		redis:   outages{log: cfg.Logger, what: "writing the blocklist to Redis", kind: troubleOf},
 		kafka:   outages{log: cfg.Logger, what: "reading the verdict topic"},
+		refills: refills{log: cfg.Logger},
 		changed: make(chan struct{}, 1),
 		owned:   map[int32]*worker{},
 	}
@@ -173,11 +176,11 @@ func (p *Publisher) wake() {
 }
 
 // Run publishes until ctx ends, and then returns nil. While Redis or Kafka is away it retries; it
-// returns an error only when the first answer of Redis is that it refuses the user or the password (ErrAuth), or that it
-// may evict entries (ErrEviction).
+// returns an error only when the first answer of Redis is that it refuses the user or the password (ErrAuth), that it
+// may evict entries (ErrEviction), or that it has a blocklist of another number of shards (ErrShards).
 func (p *Publisher) Run(ctx context.Context) error {
 	defer p.cfg.Transport.CloseIdleConnections()
-	if err := p.checkPolicy(ctx); err != nil || ctx.Err() != nil {
+	if err := p.check(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	var running sync.WaitGroup
@@ -215,6 +218,7 @@ type PublisherStats struct {
 	LastError  error            // nil when there was none
 	LastErrAt  time.Time
 	Errors     map[Trouble]uint64 // attempts at Redis that failed
+	Refills    uint64             // partitions that Redis had less of than it had before, and that were read from the topic again
 }
 
 // PartitionStats is how far one partition is.
@@ -238,7 +242,7 @@ func (p *Publisher) Stats() PublisherStats {
 	}
 	p.mu.Unlock()
 	slices.SortFunc(s.Partitions, func(a, b PartitionStats) int { return cmp.Compare(a.Partition, b.Partition) })
-	s.Errors = p.redis.errors()
+	s.Errors, s.Refills = p.redis.errors(), p.refills.total()
 	for _, o := range []*outages{&p.redis, &p.kafka} {
 		failing, at, err := o.state()
 		s.Failing = s.Failing || failing

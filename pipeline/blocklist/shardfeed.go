@@ -134,6 +134,8 @@ func (s *shardFeed) missed(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
+	case found && s.judge(m) != nil:
+		return fmt.Errorf("%w: %w", errLost, s.judge(m))
 	case found && m.place == s.place:
 		s.heard, s.suspect = time.Now(), false
 		return nil

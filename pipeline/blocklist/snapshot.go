@@ -64,6 +64,9 @@ func (s *shardFeed) snapshot(ctx context.Context) error {
 	}
 	s.complete = s.isComplete(applied)
 	if applied > 0 {
+		if now.beat > 0 && applied == now.applied { // by a clock that is ahead it may lie in the future, long after the last beat
+			applied = min(applied, now.beat)
+		}
 		s.sink.Heartbeat(s.shard, applied)
 	}
 	s.worked()
@@ -80,7 +83,16 @@ func (s *shardFeed) meta(ctx context.Context, conn redis.Cmdable) (meta, error) 
 	if !found {
 		return meta{}, fmt.Errorf("%s: %w", s.keys.verdicts, errNothing)
 	}
-	return m, nil
+	return m, s.judge(m)
+}
+
+// judge refuses a blocklist of another number of shards.
+func (s *shardFeed) judge(m meta) (err error) {
+	if shards := max(s.f.cfg.Shards, 1); m.shards != 0 && m.shards != shards {
+		err = shardsDiffer(s.keys.verdicts, m.shards, shards)
+	}
+	s.f.refuse(s.shard, err)
+	return err
 }
 
 // oneConnection returns a connection to the server that has the key; what is asked over it fails once it is broken, and done

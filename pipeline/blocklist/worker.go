@@ -37,6 +37,7 @@ func newWorker(p *Publisher, partition int32) *worker {
 func (w *worker) run(ctx context.Context) {
 	defer w.p.kafka.gone(w.partition)
 	defer w.p.redis.gone(w.partition)
+	defer w.p.refills.gone(w.partition)
 	var pause backoff
 	for ctx.Err() == nil {
 		err := w.step(ctx)
@@ -147,7 +148,11 @@ func (w *worker) catchUp(ctx context.Context, atLeast int64) error {
 		}
 	}
 	w.behind, w.checked = false, time.Now()
-	w.write(ctx, written{records: refill.records(), end: next, applied: now, partial: refill.empty})
+	records := refill.records()
+	w.write(ctx, written{records: records, end: next, applied: now, partial: refill.empty})
+	if !w.behind && ctx.Err() == nil {
+		w.p.refills.ended(w.partition, len(records))
+	}
 	return nil
 }
 
@@ -175,6 +180,9 @@ func (w *worker) write(ctx context.Context, what written) {
 		}
 		if ok && b.applied > 0 {
 			w.beat = b.applied.Time().Truncate(w.p.cfg.Heartbeat)
+		}
+		if reached < b.start {
+			w.p.refills.began(w.partition, b.start, reached)
 		}
 		w.behind = reached < b.start || what.partial && !ok
 		w.reached = reached

@@ -1,0 +1,92 @@
+package enforcer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+// running starts the program, and returns how to ask whether it is ready.
+func running(t *testing.T, args ...string) (ready func() (int, string)) {
+	t.Helper()
+	args = append(args, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--grpc-listen", "none", "--log-level", "error")
+	e, err := parse(args, io.Discard, io.Discard, func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := errors.Join(<-ended, e.Redis.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	return func() (int, string) {
+		t.Helper()
+		resp, err := client.Get("http://" + e.HTTP.Addr().String() + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after a minute it is still not so that %s", what)
+		}
+	}
+}
+
+// TestStaysReadyWhileRedisIsAway: /readyz of all enforcers turned 503 when Redis, or one aggregator, was away for longer than
+// --max-staleness, and took every service behind them out of rotation.
+func TestStaysReadyWhileRedisIsAway(t *testing.T) {
+	server := miniredis.RunT(t)
+	publish(t, server.Addr())
+	ready := running(t, "--redis", server.Addr(), "--max-staleness", "1ms")
+	until(t, "it is ready", func() bool { status, _ := ready(); return status == http.StatusOK })
+	server.Close()
+	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if status, body := ready(); status != http.StatusOK {
+			t.Fatalf("%d %s while Redis is away", status, body)
+		}
+	}
+}
+
+// TestNotReadyWithAnotherNumberOfShards, and it says why.
+func TestNotReadyWithAnotherNumberOfShards(t *testing.T) {
+	server := miniredis.RunT(t)
+	publish(t, server.Addr())
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	key := "{tallygate:0}:verdicts"
+	if err := client.HSet(t.Context(), key, "\x00shards", 2).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ready := running(t, "--redis", server.Addr())
+	until(t, "it says why it is not ready", func() bool {
+		status, body := ready()
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "another number of shards") && strings.Contains(body, "there are 2")
+	})
+	if err := client.HSet(t.Context(), key, "\x00shards", 1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it is ready", func() bool { status, _ := ready(); return status == http.StatusOK })
+}

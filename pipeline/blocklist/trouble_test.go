@@ -1,0 +1,133 @@
+package blocklist
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"math/big"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+// selfSigned returns a certificate for 127.0.0.1, and a pool that trusts it.
+func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
+}
+
+// withoutTLS returns the address of a server that answers whatever comes in plain text.
+func withoutTLS(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); running.Wait() })
+	running.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 4096))
+			_, _ = conn.Write([]byte("-ERR unknown command\r\n"))
+			_ = conn.Close()
+		}
+	})
+	return l.Addr().String()
+}
+
+// TestTroubleWithTLS was counted as a Redis that is unreachable, and operators looked at the network.
+func TestTroubleWithTLS(t *testing.T) {
+	certificate, pool := selfSigned(t)
+	server := func(c *tls.Config) string {
+		s := miniredis.NewMiniRedis()
+		if err := s.StartTLS(c); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		return s.Addr()
+	}
+	trusted := &tls.Config{RootCAs: pool}
+	for about, c := range map[string]struct {
+		addr   string
+		client *tls.Config
+		want   Trouble
+	}{
+		"nobody trusts the certificate": {server(&tls.Config{Certificates: []tls.Certificate{certificate}}), &tls.Config{}, TroubleTLS},
+		"it is for another name":        {server(&tls.Config{Certificates: []tls.Certificate{certificate}}), &tls.Config{RootCAs: pool, ServerName: "redis.example"}, TroubleTLS},
+		"it wants one of ours":          {server(&tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}), trusted, TroubleTLS},
+		"it has no TLS":                 {withoutTLS(t), trusted, TroubleTLS},
+		"nobody is there":               {freeAddr(t), trusted, TroubleAway},
+	} {
+		t.Run(about, func(t *testing.T) {
+			client := redis.NewClient(&redis.Options{Addr: c.addr, TLSConfig: c.client, MaxRetries: -1, MaintNotificationsConfig: noNotices})
+			t.Cleanup(func() { _ = client.Close() })
+			log := &lines{}
+			feed, _ := startFeed(t, client, newMemory(), func(cfg *FeedConfig) { cfg.Logger = log.logger() })
+			eventually(t, "an error is counted", func() bool { return len(feed.Stats().Errors) > 0 })
+			if s := feed.Stats(); s.Errors[c.want] == 0 || len(s.Errors) != 1 {
+				t.Errorf("counted as %v (%v), want %s", s.Errors, s.LastError, c.want)
+			}
+			if c.want == TroubleTLS != log.has("check the certificates") {
+				t.Errorf("the log: %s", log)
+			}
+		})
+	}
+}
+
+// TestAPublisherTellsThatRedisWasFlushed, not for each partition and attempt, and that it is filled again: it said nothing.
+func TestAPublisherTellsThatRedisWasFlushed(t *testing.T) {
+	onEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		log, kafka := &lines{}, newBroker(t, 3)
+		p, _ := kafka.publisher(client, func(c *PublisherConfig) { c.Partitions, c.Logger = 3, log.logger() })
+		for partition := range int32(3) {
+			p.Own(partition)
+			first, next, offered := kafka.write(partition, record(block("u", 1, time.Hour)))
+			p.Offer(partition, first, next, offered)
+		}
+		all := func() bool {
+			_, found, err := readMeta(t.Context(), client, shardKeys("tallygate", 0))
+			for _, s := range p.Stats().Partitions {
+				if s.Reached < 1 || s.Applied == 0 {
+					return false
+				}
+			}
+			return found && err == nil
+		}
+		eventually(t, "all are published", all)
+		if log.has("lost what it had") || p.Stats().Refills != 0 {
+			t.Fatalf("before: %s", log)
+		}
+		if err := client.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it tells of all", func() bool { return p.Stats().Refills == 3 && log.has("filled again") && all() })
+		if log.count("lost what it had") > 3 {
+			t.Errorf("the log: %s", log)
+		}
+	})
+}
