@@ -6,7 +6,7 @@ RUN  ?= .run
 LINT := go tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 30s
 
-.PHONY: help test race lint check e2e chaos kafka-up kafka-down compose-check fuzz bench adapters cover
+.PHONY: help test race lint check e2e chaos soak kafka-up kafka-down compose-check fuzz bench adapters cover
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -31,6 +31,11 @@ e2e: kafka-up ## every test, race detector on, on real Kafka and Redis
 
 chaos: ## plans of faults, compared with a model: make chaos SEED=1 RUNS=3 EVENTS=500000; all settings: scripts/chaos.sh
 	@scripts/chaos.sh
+
+soak: ## a steady load with everything that happens to an installation: make soak MINUTES=30
+	@scripts/kafka.sh install >/dev/null; scripts/redis.sh install; redis=$$(scripts/redis.sh start $(RUN)/redis); \
+	  TALLYGATE_TEST_KAFKA=own TALLYGATE_TEST_REDIS=$$redis TALLYGATE_TEST_REQUIRE=1 \
+	  go test -v -count=1 -timeout 0 -run '^TestSoak$$' ./internal/e2e -soak.minutes $(or $(MINUTES),30)
 
 kafka-up: ## start a Kafka and a Redis in .run/, and print how tests find them
 	@kafka=$$(scripts/kafka.sh start $(RUN)/kafka); echo "export TALLYGATE_TEST_KAFKA=$$kafka"

@@ -236,6 +236,9 @@ func (m *model) compareUnchanged(t *testing.T, ps ...*Process) {
 		d.compared()
 		k := m.states[key]
 		want, got := m.set.Explain(k.raw, []byte(key), m.askedAt(&reply), ""), m.own(reply.list)
+		if m.forgets {
+			forgetGone(want, got)
+		}
 		if k.mixed {
 			want, got = m.keepCounts(want), m.keepCounts(got)
 		}
