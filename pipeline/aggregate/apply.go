@@ -56,6 +56,7 @@ func (p *partition) process(b *bundle) {
 		}
 	}
 	next := p.next[l]
+	p.broker = p.clock()
 	p.tally.flush(p.agg.metrics)
 	p.mu.Unlock()
 	if l == inputLane {

@@ -85,7 +85,7 @@ func (p *partition) snapshot() *checkpoint {
 func (c *checkpoint) restore(p *partition) error {
 	p.broker = event.NoTime
 	if c.Version > 0 {
-		p.broker = c.Broker
+		p.broker = min(c.Broker, now())
 	}
 	for from, o := range c.Origins {
 		p.origins[from] = seen{mark{o[0], int(o[1])}, uint32(o[2])}
@@ -268,7 +268,7 @@ func (p *partition) sweep(ctx context.Context) error {
 		return nil
 	}
 	var silent [][]byte
-	before := p.broker - p.rules.set.MaxLateness
+	before := p.clock() - p.rules.set.MaxLateness
 	for began, left := time.Now(), p.table.Len()/sweepAll+64; left > 0 && time.Since(began) < sliceTime; left -= 64 {
 		for ref := range p.table.Sweep(64) {
 			b, err := decodeBlock(p.table.Block(ref))
@@ -287,9 +287,17 @@ func (p *partition) sweep(ctx context.Context) error {
 			return err
 		}
 	}
+	if len(silent) > 0 {
+		p.agg.metrics.holds(p, p.table.Len(), p.table.Bytes()) // on a quiet partition no checkpoint does
+	}
 	p.agg.metrics.swept.Add(float64(len(silent)))
 	return nil
 }
+
+// clock is the latest broker time that keys are swept and judged by besides events. This machine's clock bounds it:
+// one record from the future, of a producer or a broker whose clock was ahead, must not end other keys'
+// windows. One that is behind only keeps keys for longer.
+func (p *partition) clock() event.Micros { return min(p.broker, now()) }
 
 // durable reports whether a durable checkpoint covers all that a block has seen.
 func (p *partition) durable(b block) bool {

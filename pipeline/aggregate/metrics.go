@@ -149,6 +149,11 @@ func (m *metrics) checkpointed(p *partition, took time.Duration) {
 	p.hold()
 	keys, size := p.table.Len(), p.table.Bytes()
 	p.letGo()
+	m.holds(p, keys, size)
+}
+
+// holds shows how much a partition has in memory.
+func (m *metrics) holds(p *partition, keys int, size int64) {
 	m.keys.WithLabelValues(p.label()).Set(float64(keys))
 	m.stateBytes.WithLabelValues(p.label()).Set(float64(size))
 }

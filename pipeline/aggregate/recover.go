@@ -131,7 +131,10 @@ func (r *recovery) read(ctx context.Context, through int64) error {
 			if m.Offset >= through {
 				return nil
 			}
-		case err := <-pc.Errors():
+		case err, ok := <-pc.Errors():
+			if !ok {
+				return fmt.Errorf("read the changelog from %d: its start has moved beyond that", r.next)
+			}
 			r.log.Warn("reading the changelog", "err", err)
 		case <-ctx.Done():
 			return context.Cause(ctx)

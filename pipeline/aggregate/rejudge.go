@@ -140,7 +140,7 @@ func (p *partition) rejudgeKey(key []byte) (changed int, err error) {
 	if err != nil {
 		return 0, errors.Join(errBlock, err)
 	}
-	next, res := p.stepper.Rejudge(append(p.scratch[:0], blockHeaderSpace[:]...), b.state, key, p.broker)
+	next, res := p.stepper.Rejudge(append(p.scratch[:0], blockHeaderSpace[:]...), b.state, key, p.clock())
 	p.scratch = next
 	if len(res.Changes) > 0 {
 		b.spent = res.SpentAt

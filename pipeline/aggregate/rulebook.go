@@ -289,16 +289,32 @@ func (b *rulebook) last(ctx context.Context, from, end int64) (last *sarama.Cons
 	defer pc.AsyncClose()
 	ctx, cancel := context.WithTimeout(ctx, rulesWithin)
 	defer cancel()
+	return lastRules(ctx, pc, end)
+}
+
+// lastRules reads up to an offset. A consumer ends by closing its channels, as when retention has moved
+// the topic's start beyond where it reads.
+func lastRules(ctx context.Context, from interface {
+	Messages() <-chan *sarama.ConsumerMessage
+	Errors() <-chan *sarama.ConsumerError
+}, end int64) (last *sarama.ConsumerMessage, err error) {
+	errEnded := errors.New("the records are gone, or Kafka gave up sending them")
 	for {
 		select {
-		case m := <-pc.Messages():
+		case m, ok := <-from.Messages():
+			if !ok {
+				return nil, errEnded
+			}
 			if string(m.Key) == ruleRecordKey && m.Offset < end {
 				last = m
 			}
 			if m.Offset >= end-1 {
 				return last, nil
 			}
-		case err := <-pc.Errors():
+		case err, ok := <-from.Errors():
+			if !ok {
+				return nil, errEnded
+			}
 			return nil, err
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)

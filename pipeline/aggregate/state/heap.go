@@ -3,10 +3,12 @@ package state
 import "math/bits"
 
 // heap hands out chunks of a few dozen sizes, cut from slabs. A Ref is 6 bits of size class
-// and 26 bits of chunk number, from 1.
+// and 26 bits of chunk number, from 1. A size of which there are 2^26-1 chunks lends from the next
+// larger one: Refs of 8 bytes would take 4 more for each key of every table.
 type heap struct {
 	classes [64]class
 	bytes   int64
+	most    uint32 // chunks of a class
 }
 
 type class struct {
@@ -19,6 +21,7 @@ type class struct {
 
 const (
 	numberBits = 26
+	mostChunks = 1<<numberBits - 1
 	slabBytes  = 128 << 10
 )
 
@@ -43,6 +46,9 @@ func sizeOf(class int) int {
 
 func (h *heap) alloc(n int) (Ref, []byte) {
 	k := classOf(n)
+	for h.classes[k].full(h.most) {
+		k++ // to the last class it would take petabytes
+	}
 	c := &h.classes[k]
 	size := sizeOf(k)
 	if c.perSlab == 0 {
@@ -66,6 +72,8 @@ func (h *heap) alloc(n int) (Ref, []byte) {
 	ref := Ref(uint32(k)<<numberBits | (num + 1))
 	return ref, h.chunk(ref)
 }
+
+func (c *class) full(most uint32) bool { return c.next >= most && len(c.freed) == 0 }
 
 func (h *heap) chunk(ref Ref) []byte {
 	k := int(ref >> numberBits)

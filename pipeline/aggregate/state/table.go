@@ -50,7 +50,7 @@ type Table struct {
 type sweepPlace struct{ sub, slot int }
 
 // New returns an empty table.
-func New() *Table { return &Table{gen: 1} }
+func New() *Table { return &Table{gen: 1, heap: heap{most: mostChunks}} }
 
 // Len is the number of keys.
 func (t *Table) Len() int { return t.len }

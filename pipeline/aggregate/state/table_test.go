@@ -17,11 +17,16 @@ func TestClassesHoldWhatTheySay(t *testing.T) {
 	}
 }
 
-// A map and a set of changed keys are the model.
+// A map and a set of changed keys are the model. In half of the runs sizes are used up: what has no room left
+// among its own takes a larger chunk. (Beyond 2^26 chunks of a size, names of chunks once ran into
+// those of the next one.)
 func TestTableAgainstMap(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		tab, model, dirty := New(), map[string][]byte{}, map[string]bool{}
+		if seed%2 > 0 {
+			tab.heap.most = 25
+		}
 		var cut *Cut
 		inCut := map[string]bool{}
 		readSome := func(n int) {
@@ -167,5 +172,20 @@ func TestWarmOnlyReads(t *testing.T) {
 	}
 	if tab.Dirty() != dirty {
 		t.Errorf("%d changes, want %d", tab.Dirty(), dirty)
+	}
+}
+
+// The last chunk of a size has the greatest number there is; the next one is of the next size.
+func TestASizeThatIsUsedUp(t *testing.T) {
+	tab := New()
+	h := &tab.heap
+	k := classOf(10)
+	h.classes[k].next = mostChunks
+	ref, c := h.alloc(10)
+	if got := int(ref >> numberBits); got != k+1 || len(c) != sizeOf(k+1) {
+		t.Errorf("a chunk of class %d and %d bytes, want %d and %d", got, len(c), k+1, sizeOf(k+1))
+	}
+	if last := Ref(uint32(k)<<numberBits | mostChunks); int(last>>numberBits) != k {
+		t.Errorf("the last chunk of class %d is named %x", k, last)
 	}
 }
