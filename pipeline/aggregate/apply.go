@@ -41,10 +41,15 @@ func (p *partition) process(b *bundle) {
 	defer p.panicked()
 	p.mu.Lock()
 	for more := true; more; {
-		if p.waiting.Load() > 0 {
+		full := p.sideFull()
+		if p.waiting.Load() > 0 || full {
 			p.mu.Unlock()
 			runtime.Gosched()
+			on := !full || p.agg.side.waitRoom(p.ctx, p.session.Context())
 			p.mu.Lock()
+			if !on { // it is not applied: whoever owns the partition next reads it again
+				break
+			}
 		}
 		if p.ctx.Err() != nil {
 			break // dead: whoever takes over reads it again
@@ -64,6 +69,9 @@ func (p *partition) process(b *bundle) {
 	}
 }
 
+// sideFull reports whether so much waits for the audit and the dead-letter topic that nothing may add to it.
+func (p *partition) sideFull() bool { return p.agg.side != nil && p.agg.side.full() }
+
 // applyAtOnce is how many records may keep others waiting that none of the rules counts.
 const applyAtOnce = 256
 
@@ -71,7 +79,7 @@ const applyAtOnce = 256
 // there may be more.
 func (p *partition) apply(b *bundle) (more bool, err error) {
 	next, m := p.next[b.lane], &p.decode.record
-	for n := 0; n < applyAtOnce && len(p.gathered.steps) < gatherAtOnce; n++ {
+	for n := 0; n < applyAtOnce && len(p.gathered.steps) < gatherAtOnce && (n == 0 || !p.sideFull()); n++ {
 		if more, err = b.next(m); err != nil {
 			return false, err
 		}

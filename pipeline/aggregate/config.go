@@ -160,7 +160,7 @@ func (c Config) sarama() *sarama.Config {
 	s.Producer.Return.Successes = true
 	s.Producer.Return.Errors = true
 	s.Producer.MaxMessageBytes = maxSideBatch
-	s.Producer.Retry.Max = 1 << 20
+	s.Producer.Retry.Max, s.Producer.Retry.Backoff = sideRetries, 250*time.Millisecond
 	s.Producer.Flush.Frequency = 5 * time.Millisecond
 	s.Producer.Partitioner = sarama.NewHashPartitioner
 	s.Metadata.Retry.Max = 4 // joining, and building anew, are tried for ever above

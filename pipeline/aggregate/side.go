@@ -2,8 +2,6 @@ package aggregate
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -35,52 +33,6 @@ func sideBatch(l *topics.Layout) int {
 		}
 	}
 	return n
-}
-
-// sideWriter writes what counts do not depend on: dead letters and audit records. They may
-// repeat after a crash, but a checkpoint waits for them, so none is lost.
-type sideWriter struct{ producer sarama.AsyncProducer }
-
-func newSideWriter(c sarama.Client) (*sideWriter, error) {
-	p, err := sarama.NewAsyncProducerFromClient(c)
-	if err != nil {
-		return nil, fmt.Errorf("start the dead-letter and audit producer: %w", err)
-	}
-	return &sideWriter{p}, nil
-}
-
-// run passes acknowledgements on until ctx ends, then sends what is left and returns.
-func (s *sideWriter) run(ctx context.Context) {
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for m := range s.producer.Successes() {
-			m.Metadata.(sideMark).acked(nil)
-		}
-	})
-	wg.Go(func() {
-		for e := range s.producer.Errors() {
-			e.Msg.Metadata.(sideMark).acked(explainSide(e))
-		}
-	})
-	<-ctx.Done()
-	s.producer.AsyncClose()
-	sent := make(chan struct{})
-	go func() {
-		wg.Wait()
-		close(sent)
-	}()
-	select { // without Kafka it would try for ever; what is not sent, no checkpoint covers
-	case <-sent:
-	case <-time.After(closeWithin):
-	}
-}
-
-func explainSide(e *sarama.ProducerError) error {
-	err := fmt.Errorf("append to %s: %w", e.Msg.Topic, e.Err)
-	if errors.Is(e.Err, sarama.ErrMessageSizeTooLarge) {
-		err = fmt.Errorf("%w: raise the topic's max.message.bytes", err)
-	}
-	return err
 }
 
 // sideTicket counts what a partition has sent aside and is not acknowledged: what was sent
@@ -157,12 +109,8 @@ func (p *partition) sendAside(topic string, at time.Time, key, value []byte, hea
 	if key != nil {
 		m.Key = sarama.ByteEncoder(key)
 	}
-	select {
-	case p.agg.side.producer.Input() <- m:
-		return nil
-	case <-p.ctx.Done():
-		return p.ctx.Err()
-	}
+	p.agg.side.send(m)
+	return nil
 }
 
 // deadLetter keeps a record of which something is no event, as it came, with why and from

@@ -1,0 +1,224 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// sideWriter writes what counts do not depend on: dead letters and audit records. They may
+// repeat after a crash, but a checkpoint waits for them, so none is lost.
+//
+// To send never blocks: verdicts' acknowledgements and the holder of a partition's lock do so. What
+// bounds the queue is that partitions stop between two events, without their lock, while it is full.
+type sideWriter struct {
+	producer sarama.AsyncProducer
+	bytes    atomic.Int64 // that are not acknowledged
+
+	mu     sync.Mutex
+	queue  []*sarama.ProducerMessage // oldest first
+	failed bool                      // some of these could not be sent: wait before the next attempt
+	closed bool
+	work   chan struct{} // tells run that something is queued
+	room   chan struct{} // closed when there is room again; nil while nobody waits
+}
+
+const (
+	// sideRoomBytes is how much may wait for the audit and the dead-letter topic.
+	sideRoomBytes = 32 << 20
+
+	// sideRetries is how often sarama tries by itself: for each partition that it writes to it keeps a list
+	// of so many entries of 32 bytes. What fails then is queued here again.
+	sideRetries = 8
+	sidePause   = time.Second
+)
+
+func newSideWriter(c sarama.Client) (*sideWriter, error) {
+	p, err := sarama.NewAsyncProducerFromClient(c)
+	if err != nil {
+		return nil, fmt.Errorf("start the dead-letter and audit producer: %w", err)
+	}
+	return &sideWriter{producer: p, work: make(chan struct{}, 1)}, nil
+}
+
+// send queues a message whose Metadata is a sideMark.
+func (s *sideWriter) send(m *sarama.ProducerMessage) {
+	s.bytes.Add(sideBytes(m))
+	s.mu.Lock()
+	s.queue = append(s.queue, m)
+	s.mu.Unlock()
+	s.wake()
+}
+
+func (s *sideWriter) wake() {
+	select {
+	case s.work <- struct{}{}:
+	default:
+	}
+}
+
+// sideBytes is about what a message takes in memory.
+func sideBytes(m *sarama.ProducerMessage) int64 {
+	n := 256 + m.Value.Length()
+	if m.Key != nil {
+		n += m.Key.Length()
+	}
+	for i := range m.Headers {
+		n += len(m.Headers[i].Key) + len(m.Headers[i].Value)
+	}
+	return int64(n)
+}
+
+func (s *sideWriter) full() bool { return s.bytes.Load() >= sideRoomBytes }
+
+// waitRoom waits while the queue is full; it is false when one of the contexts ends first.
+func (s *sideWriter) waitRoom(a, b context.Context) bool {
+	for s.full() {
+		s.mu.Lock()
+		if s.room == nil {
+			s.room = make(chan struct{})
+		}
+		room := s.room
+		s.mu.Unlock()
+		if !s.full() { // it was emptied before room was there to be closed
+			break
+		}
+		select {
+		case <-room:
+		case <-a.Done():
+			return false
+		case <-b.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// done tells a message's partition that it is through, or cannot be sent.
+func (s *sideWriter) done(m *sarama.ProducerMessage, err error) {
+	s.bytes.Add(-sideBytes(m))
+	if !s.full() {
+		s.mu.Lock()
+		if s.room != nil {
+			close(s.room)
+			s.room = nil
+		}
+		s.mu.Unlock()
+	}
+	m.Metadata.(sideMark).acked(err)
+}
+
+// run sends what is queued until ctx ends, then what is left, and returns.
+func (s *sideWriter) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for m := range s.producer.Successes() {
+			s.done(m, nil)
+		}
+	})
+	wg.Go(func() {
+		for e := range s.producer.Errors() {
+			if !s.again(e) {
+				s.done(e.Msg, explainSide(e))
+			}
+		}
+	})
+	for ctx.Err() == nil {
+		s.pass(ctx)
+		select {
+		case <-s.work:
+		case <-ctx.Done():
+		}
+	}
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	last, stop := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
+	defer stop()
+	s.pass(last)
+	s.producer.AsyncClose()
+	sent := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(sent)
+	}()
+	select { // without Kafka it would try on; what is not sent, no checkpoint covers
+	case <-sent:
+	case <-last.Done():
+	}
+}
+
+// pass hands over all that is queued, after a pause if some of it has failed before.
+func (s *sideWriter) pass(ctx context.Context) {
+	s.mu.Lock()
+	failed, closed := s.failed, s.closed
+	s.failed = false
+	s.mu.Unlock()
+	if failed && !closed && !sleep(ctx, sidePause) {
+		return
+	}
+	s.mu.Lock()
+	queue := s.queue
+	s.queue = nil
+	s.mu.Unlock()
+	for i, m := range queue {
+		select {
+		case s.producer.Input() <- m:
+		case <-ctx.Done():
+			s.mu.Lock()
+			s.queue = append(queue[i:], s.queue...)
+			s.mu.Unlock()
+			return
+		}
+	}
+}
+
+// again queues a message that could not be sent for now.
+func (s *sideWriter) again(e *sarama.ProducerError) bool {
+	m := e.Msg
+	fresh := &sarama.ProducerMessage{Topic: m.Topic, Key: m.Key, Value: m.Value, Headers: m.Headers, Timestamp: m.Timestamp, Metadata: m.Metadata}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || !passes(e.Err) {
+		return false
+	}
+	s.queue, s.failed = append(s.queue, fresh), true
+	s.wake()
+	return true
+}
+
+// passing are the answers after which a message may be sent again.
+var passing = []sarama.KError{
+	sarama.ErrUnknownTopicOrPartition, sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition,
+	sarama.ErrRequestTimedOut, sarama.ErrBrokerNotAvailable, sarama.ErrReplicaNotAvailable,
+	sarama.ErrNetworkException, sarama.ErrNotEnoughReplicas, sarama.ErrNotEnoughReplicasAfterAppend,
+	sarama.ErrInvalidMessage, sarama.ErrKafkaStorageError, sarama.ErrThrottlingQuotaExceeded,
+}
+
+// passes reports whether an error can pass: it is an answer that says so, or no answer came.
+func passes(err error) bool {
+	if code, ok := errors.AsType[sarama.KError](err); ok {
+		return slices.Contains(passing, code)
+	}
+	if _, ok := errors.AsType[sarama.ConfigurationError](err); ok { // too large, by our own settings
+		return false
+	}
+	if _, ok := errors.AsType[sarama.PacketEncodingError](err); ok {
+		return false
+	}
+	return !errors.Is(err, sarama.ErrClosedClient) && !errors.Is(err, sarama.ErrShuttingDown)
+}
+
+func explainSide(e *sarama.ProducerError) error {
+	err := fmt.Errorf("append to %s: %w", e.Msg.Topic, e.Err)
+	if errors.Is(e.Err, sarama.ErrMessageSizeTooLarge) {
+		err = fmt.Errorf("%w: raise the topic's max.message.bytes", err)
+	}
+	return err
+}
