@@ -29,7 +29,8 @@ type topic struct {
 
 // producer is an emitter's instance, and the partition that it wrote to.
 type producer struct {
-	partition int
+	partition int   // that the record is in
+	from      int32 // that it was sent to: another one where a mirror has merged several
 	instance  string
 }
 
@@ -70,7 +71,7 @@ func (t *topic) Next(ctx context.Context) (*Record, error) {
 
 // repeated reports whether an emitter's retry put the record into the log a second time.
 func (t *topic) repeated(m *kafka.Message) bool {
-	from := producer{partition: m.Partition}
+	from := producer{partition: m.Partition, from: int32(m.Partition)}
 	var seq uint64
 	for _, h := range m.Headers {
 		switch h.Key {
@@ -78,6 +79,10 @@ func (t *topic) repeated(m *kafka.Message) bool {
 			from.instance = string(h.Value)
 		case event.HeaderSequence:
 			seq, _ = event.ParseSequence(h.Value)
+		case event.HeaderPartition:
+			if to, ok := event.ParsePartition(h.Value); ok {
+				from.from = to
+			}
 		}
 	}
 	if from.instance == "" || seq == 0 {

@@ -171,6 +171,7 @@ func brokerTime(m *fetch.Record) event.Micros {
 func (p *partition) repeated(m *fetch.Record, broker event.Micros) bool {
 	var instance []byte
 	var seq uint64
+	from := p.id
 	for headers := m.Headers; ; {
 		key, value, ok := headers.Next()
 		if !ok {
@@ -181,9 +182,13 @@ func (p *partition) repeated(m *fetch.Record, broker event.Micros) bool {
 			instance = value
 		case event.HeaderSequence:
 			seq, _ = event.ParseSequence(value)
+		case event.HeaderPartition:
+			if to, ok := event.ParsePartition(value); ok {
+				from = to
+			}
 		}
 	}
-	return len(instance) > 0 && seq > 0 && p.producers.repeated(instance, seq, broker)
+	return len(instance) > 0 && seq > 0 && p.producers.repeated(instance, from, seq, broker)
 }
 
 // inputEvent gathers the steps of the keys that this partition owns, and forwards the event, once

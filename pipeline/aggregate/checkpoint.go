@@ -27,14 +27,16 @@ const (
 // Everything below Next is in the keys' states that stand before the record in the changelog.
 type checkpoint struct {
 	Version   int                    `json:"version"`
-	Topics    map[string]string      `json:"topics"`            // the topics' ids, by name
-	Next      [lanes]int64           `json:"next"`              // the first offset not covered: of the input, of the loop
-	Origins   map[int32][3]int64     `json:"origins,omitempty"` // offset + 1, index, generation
-	Producers map[string]producerRow `json:"producers,omitempty"`
+	Topics    map[string]string      `json:"topics"`              // the topics' ids, by name
+	Next      [lanes]int64           `json:"next"`                // the first offset not covered: of the input, of the loop
+	Origins   map[int32][3]int64     `json:"origins,omitempty"`   // offset + 1, index, generation
+	Producers map[string]producerRow `json:"producers,omitempty"` // when they are few
 	Broker    event.Micros           `json:"broker_time_us"`
 	Rules     string                 `json:"rules"` // the rule set's hash
 	RulesAt   int64                  `json:"rules_version,omitempty"`
 	Blown     []string               `json:"blown,omitempty"` // the rules of that version whose fuses have blown
+
+	ProducerParts []uint64 `json:"producer_parts,omitempty"` // when they are many: the versions of the parts that hold them
 
 	Generation uint32 `json:"generation,omitempty"`      // how often the input's offsets have started over
 	Start      int64  `json:"changelog_start,omitempty"` // of the changelog: what is gone below it was accepted
@@ -60,19 +62,19 @@ func decodeCheckpoint(value []byte) (*checkpoint, error) {
 // snapshot is taken at the cut, under the lock.
 func (p *partition) snapshot() *checkpoint {
 	c := &checkpoint{
-		Version:   checkpointVersion,
-		Topics:    map[string]string{},
-		Next:      p.next,
-		Origins:   make(map[int32][3]int64, len(p.origins)),
-		Producers: p.producers.snapshot(),
-		Broker:    p.broker,
-		Rules:     p.rules.hash(),
-		RulesAt:   p.rules.number,
-		Blown:     p.blownRules(),
+		Version: checkpointVersion,
+		Topics:  map[string]string{},
+		Next:    p.next,
+		Origins: make(map[int32][3]int64, len(p.origins)),
+		Broker:  p.broker,
+		Rules:   p.rules.hash(),
+		RulesAt: p.rules.number,
+		Blown:   p.blownRules(),
 
 		Generation: p.generation,
 		Start:      p.start,
 	}
+	p.producers.cut(c)
 	for _, t := range ownTopics(p.agg.names) {
 		c.Topics[t] = p.topicID(t)
 	}
@@ -91,7 +93,7 @@ func (c *checkpoint) restore(p *partition) error {
 		p.origins[from] = seen{mark{o[0], int(o[1])}, uint32(o[2])}
 	}
 	p.generation = c.Generation
-	return p.producers.restore(c.Producers)
+	return nil
 }
 
 // checkpoints makes one every so often, until the partition is closed or dies.
@@ -157,6 +159,9 @@ func (p *partition) checkpoint(ctx context.Context) error {
 	p.letGo()
 
 	if err := p.copyCut(ctx, cut); err != nil {
+		return err
+	}
+	if err := p.writeProducers(ctx); err != nil {
 		return err
 	}
 	if err := p.changelog.Flush(ctx); err != nil {

@@ -102,7 +102,7 @@ func newPartition(a *Aggregator, id int32, s *session) *partition {
 		partitionState: partitionState{
 			table:     state.New(),
 			origins:   map[int32]seen{},
-			producers: newProducers(),
+			producers: producers{own: id},
 			broker:    event.NoTime,
 			loops:     map[int32]*fenced.Writer{},
 			hot:       hotkeys.New(rand.Uint64()),

@@ -30,7 +30,7 @@ func (p *partition) takeOver(ctx context.Context) error {
 	if _, err := p.verdicts.Fence(ctx); err != nil {
 		return fmt.Errorf("fence the verdicts: %w", err)
 	}
-	r := recovery{partition: p, old: map[int64]fenced.FenceRecord{}, pending: map[string]leftover{}}
+	r := recovery{partition: p, old: map[int64]fenced.FenceRecord{}, pending: map[string]leftover{}, parts: map[string][]byte{}}
 	if err := r.read(ctx, fence); err != nil {
 		return err
 	}
@@ -39,6 +39,15 @@ func (p *partition) takeOver(ctx context.Context) error {
 	}
 	if err := p.resume(r.checkpoint); err != nil {
 		return err
+	}
+	if r.checkpoint != nil {
+		gone, err := p.producers.restore(r.checkpoint, r.parts)
+		if err != nil {
+			return err
+		}
+		if gone > 0 {
+			p.log.Warn("the changelog lacks parts of the table of producers: what they sent twice may count twice", "parts", gone)
+		}
 	}
 	p.leftovers, p.end = r.pending, r.next
 	p.useExemptions()
@@ -86,7 +95,8 @@ type recovery struct {
 	checkpoint *checkpoint
 	old        map[int64]fenced.FenceRecord // the newest fence of each producer id that is not ours
 	pending    map[string]leftover
-	next       int64 // where reading goes on
+	parts      map[string][]byte // of the table of producers, by key
+	next       int64             // where reading goes on
 }
 
 // leftover is what a key's last record says of verdicts that were not yet published.
@@ -186,6 +196,10 @@ func (r *recovery) applyOwnerRecord(m *sarama.ConsumerMessage) error {
 		}
 		r.checkpoint = c
 	default:
+		if isPart(m.Key) {
+			r.parts[string(m.Key)] = m.Value
+			return nil
+		}
 		if !fenced.IsFence(m.Key) {
 			return nil
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // What a record and a batch add on the wire to the key and the value, rounded up: the fixed
-// fields, and the two headers.
+// fields, and the three headers.
 const (
 	recordOverhead = 80
 	batchOverhead  = 128
@@ -124,8 +124,9 @@ type reader struct {
 	next       int
 	record     kafka.Record
 	key, value field
-	headers    [2]kafka.Header
+	headers    [3]kafka.Header
 	sequence   [8]byte
+	partition  [4]byte
 }
 
 // field is a key or a value as kafka-go reads it; kafka.NewBytes would allocate each one.
@@ -133,10 +134,11 @@ type field struct{ bytes.Reader }
 
 func (*field) Close() error { return nil }
 
-func newReader(b *batch, instance []byte) *reader {
+func newReader(b *batch, instance []byte, partition int32) *reader {
 	r := &reader{batch: b}
 	r.headers[0] = kafka.Header{Key: event.HeaderInstance, Value: instance}
 	r.headers[1] = kafka.Header{Key: event.HeaderSequence}
+	r.headers[2] = kafka.Header{Key: event.HeaderPartition, Value: event.AppendPartition(r.partition[:0], partition)}
 	return r
 }
 

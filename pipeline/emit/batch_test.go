@@ -37,7 +37,7 @@ func TestFullBatchesFitKafkasDefault(t *testing.T) {
 				b.records[i].sequence = 1 << 60
 			}
 			for _, codec := range []protocol.Attributes{0, protocol.Lz4} {
-				set := protocol.RecordSet{Version: 2, Attributes: codec, Records: newReader(b, make([]byte, 16))}
+				set := protocol.RecordSet{Version: 2, Attributes: codec, Records: newReader(b, make([]byte, 16), 7)}
 				n, err := set.WriteTo(io.Discard)
 				if err != nil {
 					t.Fatal(err)

@@ -166,6 +166,7 @@ func endOffsets(t testing.TB, ctx context.Context, p place) map[int]int64 {
 func parse(t testing.TB, r *kgo.Record) logged {
 	t.Helper()
 	l := logged{key: string(r.Key), value: string(r.Value)}
+	to := int32(-1)
 	for _, h := range r.Headers {
 		switch h.Key {
 		case event.HeaderInstance:
@@ -176,7 +177,12 @@ func parse(t testing.TB, r *kgo.Record) logged {
 				t.Fatalf("sequence %x", h.Value)
 			}
 			l.sequence = seq
+		case event.HeaderPartition:
+			to, _ = event.ParsePartition(h.Value)
 		}
+	}
+	if to != r.Partition {
+		t.Fatalf("a record in partition %d says that it was sent to %d", r.Partition, to)
 	}
 	if l.instance == "" || l.sequence == 0 {
 		t.Fatalf("a record without its headers: %+v", r.Headers)

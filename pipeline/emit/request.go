@@ -44,7 +44,7 @@ func (s *sender) produce(ctx context.Context, r *request) []answer {
 			Partition: r.boxes[i].partition,
 			RecordSet: protocol.RecordSet{
 				Attributes: protocol.Lz4,
-				Records:    newReader(b, s.instance),
+				Records:    newReader(b, s.instance, r.boxes[i].partition),
 			},
 		}
 	}
