@@ -4,15 +4,19 @@ package deploy
 import (
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -145,5 +149,33 @@ func read(t *testing.T, path string, into any) {
 	}
 	if err := yaml.Unmarshal(src, into); err != nil {
 		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+// An aggregator that other containers reach lets in whom the file names, with the token that the page tells.
+func TestComposeAsksForCredentials(t *testing.T) {
+	page, err := os.ReadFile("../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := regexp.MustCompile(`TALLYGATE_TOKEN=(\S+)`).FindSubmatch(page)
+	if told == nil {
+		t.Fatal("the page tells no token")
+	}
+	guard, err := access.New(access.Config{Tokens: "tokens.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := httptest.NewRequest(http.MethodGet, "/v1/explain?uid=42", nil)
+	ask.Header.Set("Authorization", "Bearer "+string(told[1]))
+	w := httptest.NewRecorder()
+	guard.Require(access.Admin, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, ask)
+	if w.Code != http.StatusOK {
+		t.Errorf("the token that the page tells: %d %s", w.Code, w.Body)
+	}
+	for name, s := range compose(t) {
+		if s.Build.Target == "aggregator" && s.Environment["TALLYGATE_TOKENS"] == "" {
+			t.Errorf("%s asks nobody for credentials", name)
+		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
@@ -29,7 +29,8 @@ type Program struct {
 	Shards      int                   // of the blocklist; 0 is 1
 	PublishOnly bool                  // no counting: the verdict topic into Redis, for a region of its own
 	HTTP        net.Listener
-	Metrics     net.Listener // nil: none
+	Access      access.Config // who may ask HTTP for what; where it is served and by whom is filled in by Run
+	Metrics     net.Listener  // nil: none
 	Registry    *prometheus.Registry
 	Log         *slog.Logger
 	Hangup      <-chan os.Signal // SIGHUPs; nil: Run asks for them when it follows a rule file
@@ -44,24 +45,12 @@ func (a *Program) Run(ctx context.Context) error {
 		return &ops.UsageError{Err: err}
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	ready := agg.Ready
-	if a.PublishOnly { // it joins no group
-		ready = func() error { return nil }
-	}
-	mux := http.NewServeMux()
-	ops.Health(mux, ready)
-	mux.HandleFunc("GET /v1/explain", agg.ServeExplain)
-	mux.HandleFunc("GET /v1/hot-keys", agg.ServeHotKeys)
-	mux.HandleFunc("POST /v1/commands", agg.ServeCommand)
-	mux.HandleFunc("GET /v1/blocked", agg.ServeBlocked)
 	again := &reloader{Program: a, agg: agg}
-	mux.HandleFunc("POST /-/reload", again.serve)
+	if err := a.serveHTTP(ctx, g, agg, again); err != nil {
+		return err
+	}
 	if len(a.Config.RuleFile.Source) > 0 && !a.PublishOnly {
 		g.Go(func() error { return again.run(ctx) })
-	}
-	g.Go(func() error { return ops.Serve(ctx, a.HTTP, mux) })
-	if a.Metrics != nil {
-		g.Go(func() error { return ops.Serve(ctx, a.Metrics, ops.MetricsHandler(a.Registry, ready)) })
 	}
 	g.Go(func() error { return a.count(ctx, agg) })
 	return g.Wait()

@@ -47,8 +47,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	a := &Program{}
 	c := &a.Config
 	rulesFile := o.String("rules", "", "rule `FILE`; required")
-	listen := o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: /v1/explain, /v1/hot-keys, /-/reload, /healthz, /readyz")
-	metrics := o.String("metrics-listen", "127.0.0.1:9091", "Prometheus metrics on `HOST:PORT`; keep it private")
+	l := listenOptions(o, &a.Access)
 	o.StringVar(&c.Prefix, "prefix", "tallygate", "`name` that all topics, the group and the Redis keys begin with")
 	o.StringVar(&c.Advertise, "advertise", "", "`HOST:PORT` where other instances reach this one's HTTP API (default --listen, with this machine's name for all interfaces)")
 	o.StringVar(&c.InstanceID, "instance-id", "", "`name` for static membership: a restart under the same name takes its partitions back at once")
@@ -93,17 +92,11 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		return nil, &ops.UsageError{Err: err}
 	}
 	ops.LogRedis(a.Log)
-	if a.HTTP, err = ops.Listen("listen", *listen); err != nil {
-		return nil, err
-	}
-	if a.Metrics, err = ops.Listen("metrics-listen", *metrics); err != nil {
-		return nil, err
-	}
-	if c.Advertise == "" {
-		c.Advertise, err = advertised(*listen, a.HTTP.Addr())
-	}
 	a.Registry = ops.NewRegistry("aggregator")
-	return a, err
+	if err := l.open(a); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 // advertised is where others reach what was told to listen: all interfaces are no address, so

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 )
 
@@ -101,7 +102,11 @@ func (r *reloader) publish(ctx context.Context) (aggregate.Reloaded, error) {
 	r.mu.Unlock()
 	done, err := r.agg.Reload(ctx, file)
 	if done.Changed {
-		r.Log.Info("the rule file was published", "file", r.Config.RuleFile.Name, "version", done.Version)
+		log := r.Log
+		if who := access.From(ctx).Name; who != "" {
+			log = log.With("by", who)
+		}
+		log.Info("the rule file was published", "file", r.Config.RuleFile.Name, "version", done.Version)
 	}
 	return done, err
 }
@@ -110,7 +115,7 @@ func (r *reloader) publish(ctx context.Context) (aggregate.Reloaded, error) {
 // mistakes, 409 for one that is older than what the group runs.
 func (r *reloader) serve(w http.ResponseWriter, req *http.Request) {
 	if len(r.Config.RuleFile.Source) == 0 {
-		refuse(w, http.StatusNotImplemented, errors.New("this program was started without a rule file"))
+		access.Problem(w, http.StatusNotImplemented, "this program was started without a rule file")
 		return
 	}
 	done, err := r.publish(req.Context())
@@ -119,19 +124,10 @@ func (r *reloader) serve(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(done) // a client that went away is no error of ours
 	case errors.Is(err, aggregate.ErrRules):
-		refuse(w, http.StatusUnprocessableEntity, err)
+		access.Problem(w, http.StatusUnprocessableEntity, err.Error())
 	case errors.Is(err, aggregate.ErrOlderRules):
-		refuse(w, http.StatusConflict, err)
+		access.Problem(w, http.StatusConflict, err.Error())
 	default:
-		refuse(w, http.StatusServiceUnavailable, err)
+		access.Problem(w, http.StatusServiceUnavailable, err.Error())
 	}
-}
-
-// refuse answers with RFC 9457's problem+json.
-func refuse(w http.ResponseWriter, status int, err error) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{
-		"type": "about:blank", "title": http.StatusText(status), "status": status, "detail": err.Error(),
-	})
 }

@@ -54,6 +54,7 @@ type entry struct {
 	Type    string
 	At      event.Micros // NoTime: it does not say
 	By      string
+	For     string           // on whose behalf, as By says
 	Verdict *verdict.Verdict // of a verdict
 
 	// Of a command. Other types may have a key and a rule too, and then they are found by them.
@@ -66,7 +67,10 @@ type entry struct {
 // parseEntry is strict with a verdict only: what other types have in these fields may be
 // anything, and is shown all the same.
 func parseEntry(data []byte) (*entry, error) {
-	var w struct{ Type, At, By, Verdict, Command, Rule, Reason, Key, Until, Keys json.RawMessage }
+	var w struct {
+		Type, At, By, Verdict, Command, Rule, Reason, Key, Until, Keys json.RawMessage
+		For                                                            json.RawMessage `json:"on_behalf_of"`
+	}
 	if err := json.Unmarshal(data, &w); err != nil {
 		return nil, fmt.Errorf("parse the entry: %w", err)
 	}
@@ -74,7 +78,7 @@ func parseEntry(data []byte) (*entry, error) {
 	for _, f := range []struct {
 		from json.RawMessage
 		to   any
-	}{{w.Type, &e.Type}, {w.At, &e.At}, {w.By, &e.By}, {w.Command, &e.Command}, {w.Rule, &e.Rule}, {w.Reason, &e.Reason}, {w.Until, &e.Until}, {w.Keys, &e.Keys}} {
+	}{{w.Type, &e.Type}, {w.At, &e.At}, {w.By, &e.By}, {w.For, &e.For}, {w.Command, &e.Command}, {w.Rule, &e.Rule}, {w.Reason, &e.Reason}, {w.Until, &e.Until}, {w.Keys, &e.Keys}} {
 		if len(f.from) > 0 {
 			_ = json.Unmarshal(f.from, f.to) // else it stays as it is
 		}
@@ -216,7 +220,7 @@ func (a *audit) write(e *entry, raw []byte) error {
 		fmt.Fprintln(a.table, "TIME\tWHAT\tKEY\tRULE\tBY\tWHY")
 	}
 	what, key, rule, why := e.describe(raw)
-	_, err := fmt.Fprintf(a.table, "%s\t%s\t%s\t%s\t%s\t%s\n", clock(e.At), what, orDash(key), orDash(rule), orDash(cell(e.By, 128)), orDash(why))
+	_, err := fmt.Fprintf(a.table, "%s\t%s\t%s\t%s\t%s\t%s\n", clock(e.At), what, orDash(key), orDash(rule), orDash(e.who()), orDash(why))
 	if err == nil && a.shown%tableRows == 0 {
 		err = a.table.Flush()
 	}
@@ -246,6 +250,15 @@ func (e *entry) describe(raw []byte) (what, key, rule, why string) {
 		return "fuse has blown", key, rule, cell(e.Reason, 400)
 	}
 	return orDash(cell(e.Type, 64)), key, rule, cell(string(raw), 2000)
+}
+
+// who is who gave a command, and for whom: the first is known, the second is what the first says.
+func (e *entry) who() string {
+	who := cell(e.By, 128)
+	if e.For != "" {
+		who += " for " + cell(e.For, 128)
+	}
+	return who
 }
 
 func verdictText(v *verdict.Verdict) string {

@@ -1,17 +1,14 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"os/user"
-	"time"
 
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -89,9 +86,9 @@ func KeyCommand(ctx context.Context, c command, args []string, stdin io.Reader, 
 	name := "tallygate " + c.name
 	o := ops.NewOptions(name, c.usage, stdout, getenv)
 	k := keyCommand{command: c, stdin: stdin, stdout: stdout, stderr: stderr}
-	o.StringVar(&k.addr, "aggregator", "127.0.0.1:8081", "an aggregator's HTTP API, `HOST:PORT`")
+	at := addAPI(o)
 	o.StringVar(&k.body.Reason, "reason", "", "why, for the audit; `text`, required")
-	o.StringVar(&k.body.By, "by", operator(), "who gives the command, for the audit; a `name`")
+	o.StringVar(&k.body.By, "by", operator(), "who gives the command, for the audit; where you show a token or a certificate, for whom; a `name`")
 	o.BoolVar(&k.json, "json", false, "write the aggregator's answer as it is")
 	if c.lasts {
 		o.StringVar(&k.body.For, "for", "", "`time` that it lasts, such as 30m, 2h or 7d; required")
@@ -105,6 +102,10 @@ func KeyCommand(ctx context.Context, c command, args []string, stdin io.Reader, 
 	}
 	err := o.Parse(args)
 	if err == nil {
+		k.api, err = at.open()
+	}
+	if err == nil {
+		defer k.api.client.CloseIdleConnections()
 		err = k.run(ctx, o.Args())
 	}
 	return ops.Exit(stderr, name, err)
@@ -127,7 +128,7 @@ type keyCommand struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 
-	addr     string
+	api      *api
 	body     commandBody
 	json     bool
 	all, yes bool
@@ -155,7 +156,7 @@ func (k *keyCommand) run(ctx context.Context, args []string) error {
 		return &ops.UsageError{Err: err}
 	}
 	k.body.Key = flat(q)
-	answer, err := k.post(ctx, k.body)
+	answer, err := k.api.post(ctx, "/v1/commands", k.body)
 	if err != nil {
 		return err
 	}
@@ -205,20 +206,4 @@ func (k *keyCommand) tell(done *commandDone) error {
 		}
 	}
 	return nil
-}
-
-// commandClient waits for longer than aggregators do.
-var commandClient = &http.Client{Timeout: 40 * time.Second}
-
-func (k *keyCommand) post(ctx context.Context, body commandBody) ([]byte, error) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+k.addr+"/v1/commands", bytes.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	return answerOf(commandClient.Do(req))
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strings"
 	"text/tabwriter"
@@ -38,7 +37,7 @@ type explainAnswer struct {
 // Explain is `tallygate explain`.
 func Explain(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
 	o := ops.NewOptions("tallygate explain", explainUsage, stdout, getenv)
-	addr := o.String("aggregator", "127.0.0.1:8081", "an aggregator's HTTP API, `HOST:PORT`")
+	at := addAPI(o)
 	api := o.String("api", "", "only the rules that concern this `API`")
 	asJSON := o.Bool("json", false, "write the aggregator's answer as it is")
 	if err := o.Parse(args); err != nil {
@@ -51,7 +50,12 @@ func Explain(ctx context.Context, args []string, stdout, stderr io.Writer, geten
 	if *api != "" {
 		q.Set("api", *api)
 	}
-	body, err := ask(ctx, "http://"+*addr+"/v1/explain?"+q.Encode())
+	aggregator, err := at.open()
+	if err != nil {
+		return ops.Exit(stderr, "tallygate explain", err)
+	}
+	defer aggregator.client.CloseIdleConnections()
+	body, err := aggregator.get(ctx, "/v1/explain?"+q.Encode())
 	if err != nil {
 		return ops.Exit(stderr, "tallygate explain", err)
 	}
@@ -89,37 +93,6 @@ func keyQuery(args []string) (url.Values, error) {
 		return nil, errors.New("which key? For example: tallygate explain uid=42")
 	}
 	return q, nil
-}
-
-var askClient = &http.Client{Timeout: 10 * time.Second}
-
-// ask gets a URL's body, and turns problem+json into an error.
-func ask(ctx context.Context, url string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	return answerOf(askClient.Do(req))
-}
-
-// answerOf is an aggregator's answer; what it says is wrong is an error.
-func answerOf(resp *http.Response, err error) ([]byte, error) {
-	if err != nil {
-		return nil, fmt.Errorf("ask the aggregator (--aggregator): %w", err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
-	if err != nil {
-		return nil, fmt.Errorf("read the aggregator's answer: %w", err)
-	}
-	if resp.StatusCode == http.StatusOK {
-		return body, nil
-	}
-	var problem struct{ Detail string }
-	if json.Unmarshal(body, &problem) == nil && problem.Detail != "" {
-		return nil, errors.New(problem.Detail)
-	}
-	return nil, fmt.Errorf("the aggregator answers %s: %.200s", resp.Status, body)
 }
 
 func (a *explainAnswer) write(out io.Writer) error {

@@ -47,13 +47,18 @@ type keyHeat struct {
 // HotKeys is `tallygate hot-keys`.
 func HotKeys(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
 	o := ops.NewOptions("tallygate hot-keys", hotKeysUsage, stdout, getenv)
-	addr := o.String("aggregator", "127.0.0.1:8081", "an aggregator's HTTP API, `HOST:PORT`")
+	at := addAPI(o)
 	limit := o.Int("limit", 20, "`number` of keys to show at most")
 	asJSON := o.Bool("json", false, "write the aggregator's answer as it is")
 	if err := o.ParseOnly(args); err != nil {
 		return ops.Exit(stderr, "tallygate hot-keys", err)
 	}
-	body, err := ask(ctx, fmt.Sprintf("http://%s/v1/hot-keys?limit=%d", *addr, *limit))
+	aggregator, err := at.open()
+	if err != nil {
+		return ops.Exit(stderr, "tallygate hot-keys", err)
+	}
+	defer aggregator.client.CloseIdleConnections()
+	body, err := aggregator.get(ctx, fmt.Sprintf("/v1/hot-keys?limit=%d", *limit))
 	if err != nil {
 		return ops.Exit(stderr, "tallygate hot-keys", err)
 	}

@@ -215,7 +215,7 @@ func TestAudit(t *testing.T) {
 		in.write(t, ".audit",
 			published(0, 72*time.Hour, search), published(0, 3*time.Hour, search), published(0, time.Minute, trial),
 			entry(1, 150*time.Minute, `{"type":"command","at":"AT","by":"alice","command":"exempt","key":"uid=42","rule":"search","reason":"a \u001b[31mfriend","until":"`+ago(0)+`"}`),
-			entry(1, 100*time.Minute, `{"type":"command","at":"AT","by":"bob","command":"unblock","reason":"all of them"}`),
+			entry(1, 100*time.Minute, `{"type":"command","at":"AT","by":"bot","on_behalf_of":"bob","command":"unblock","reason":"all of them"}`),
 			entry(1, 90*time.Minute, `{"type":"novelty","at":"AT","by":7,"rule":"search","key":["new"]}`),
 			entry(1, 80*time.Minute, `{"type":"fuse","at":"AT","by":"aggregator-1","rule":"trial","partition":3,"keys":81233,"reason":"too many keys"}`),
 			published(2, 2*time.Hour, cleared), published(2, time.Hour, warned))
@@ -226,7 +226,7 @@ func TestAudit(t *testing.T) {
 		block := ago(3*time.Hour) + strings.TrimPrefix(old, ago(72*time.Hour))
 		exempt := ago(150*time.Minute) + " exempt until " + ago(0) + ` uid=42 search alice a \x1b[31mfriend`
 		clear := ago(2*time.Hour) + " clear uid=42 search aggregator-1 101 of 100, by event e1 1@9"
-		unblock := ago(100*time.Minute) + " unblock - - bob all of them"
+		unblock := ago(100*time.Minute) + " unblock - - bot for bob all of them"
 		novelty := ago(90*time.Minute) + ` novelty - search - {"type":"novelty","at":"` + ago(90*time.Minute) + `","by":7,"rule":"search","key":["new"]}`
 		warn := ago(time.Hour) + " warn 80% uid=43 search aggregator-1 101 of 100, by event e1 1@9"
 		shadow := ago(time.Minute) + " block (shadow) until " + end + " attrs.shop=s&uid=42 ads/daily aggregator-1 101 of 100, by event e1 1@9"

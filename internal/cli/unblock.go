@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync/atomic"
 
@@ -55,7 +56,7 @@ func (k *keyCommand) unblockMany(ctx context.Context) error {
 		g.Go(func() error {
 			body := k.body
 			body.Key = key
-			if _, err := k.post(ctx, body); err != nil {
+			if _, err := k.api.post(ctx, "/v1/commands", body); err != nil {
 				return fmt.Errorf("%v: %w", key, err)
 			}
 			done.Add(1)
@@ -92,11 +93,11 @@ func (k *keyCommand) confirmed(ctx context.Context) error {
 // blockedKeys asks for the keys of every partition.
 func (k *keyCommand) blockedKeys(ctx context.Context) (keys []map[string]string, err error) {
 	for partition, of := 0, 1; partition < of; partition++ {
-		q := fmt.Sprintf("partition=%d", partition)
+		q := fmt.Sprintf("unblock=all&partition=%d", partition) // refused at once to who may not
 		if k.body.Rule != "" {
-			q += "&rule=" + k.body.Rule
+			q += "&rule=" + url.QueryEscape(k.body.Rule)
 		}
-		text, err := ask(ctx, "http://"+k.addr+"/v1/blocked?"+q)
+		text, err := k.api.get(ctx, "/v1/blocked?"+q)
 		if err != nil {
 			return nil, fmt.Errorf("find what is blocked in partition %d: %w", partition, err)
 		}

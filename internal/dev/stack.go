@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/aggregator"
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/enforcer"
@@ -59,7 +60,7 @@ func (s *stack) listenAll() (err error) {
 	if err != nil {
 		return err
 	}
-	if s.api, err = listenNear(host, s.port(port+1)); err != nil {
+	if s.api, err = listenNear(commandHost(s.decisions.Addr(), host), s.port(port+1)); err != nil {
 		return err
 	}
 	if s.calls, err = listenNear(host, s.port(port+2)); err != nil {
@@ -67,6 +68,15 @@ func (s *stack) listenAll() (err error) {
 	}
 	s.metrics, err = listenNear("127.0.0.1", s.port(9090))
 	return err
+}
+
+// commandHost is where the aggregator listens: who reaches it may command, and there are no credentials here, so that it is
+// loopback, whatever host the decision server has.
+func commandHost(addr net.Addr, host string) string {
+	if access.Loopback(addr) {
+		return host
+	}
+	return "127.0.0.1"
 }
 
 // port is the usual port, or 0 for any when those were asked for.
@@ -157,6 +167,7 @@ func (s *stack) banner() {
 	fmt.Fprintf(&b, "  decision server  http://%s/v1/check\n", s.decisions.Addr())
 	fmt.Fprintf(&b, "  gRPC for Envoy   %s\n", s.calls.Addr())
 	fmt.Fprintf(&b, "  aggregator       http://%s/v1/explain?uid=…\n", s.api.Addr())
+	fmt.Fprintf(&b, "  commands         tallygate block uid=42 --for 1m --reason \"a test\" --aggregator %s (elsewhere with TALLYGATE_TOKEN=…, https://HOST:PORT and --ca ca.pem)\n", s.api.Addr())
 	fmt.Fprintf(&b, "  metrics          http://%s/metrics\n\n", s.metrics.Addr())
 	if len(s.embedded) > 0 {
 		fmt.Fprintf(&b, "Embedded: %s. What they hold goes with this process.\n", strings.Join(s.embedded, " and "))

@@ -83,7 +83,7 @@ func listenOptions(o *ops.Options) *listeners {
 	return &listeners{
 		http:        o.String("listen", "127.0.0.1:8080", "HTTP API on `HOST:PORT` or unix:PATH: /v1/check, /v1/check/batch, /v1/forward-auth, /v1/ext-authz/, /v1/blocklist, /healthz, /readyz"),
 		grpc:        o.String("grpc-listen", "127.0.0.1:8082", "gRPC on `HOST:PORT` or unix:PATH: Envoy's RateLimitService and ext_authz, health, reflection; none for none"),
-		metrics:     o.String("metrics-listen", "127.0.0.1:9090", "Prometheus metrics on `HOST:PORT`; keep it private"),
+		metrics:     o.String("metrics-listen", "127.0.0.1:9090", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private"),
 		connections: o.Int("max-connections", 10_000, "`number` of connections that each of --listen and --grpc-listen has open at once; further ones wait"),
 		tls:         o.ServerTLS(),
 	}

@@ -37,6 +37,7 @@ type Aggregator struct {
 	side    *sideWriter
 	bundles shelf
 	members members
+	peers   *peers
 	fetcher *fetch.Fetcher
 	book    *rulebook
 
@@ -66,14 +67,19 @@ func New(cfg Config) (*Aggregator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	peers, err := newPeers(&cfg)
+	if err != nil {
+		return nil, fmt.Errorf("aggregator: %w", err)
+	}
+	cfg.peerKey = peers.public
 	a := &Aggregator{
 		cfg:     cfg,
+		peers:   peers,
 		log:     cfg.Logger,
 		names:   topics.NamesOf(cfg.Prefix),
 		metrics: newMetrics(cfg.Registry),
 		parts:   map[int32]*partition{},
 	}
-	var err error
 	if a.by, err = json.Marshal(a.instance()); err != nil {
 		return nil, fmt.Errorf("write the instance's name for the audit topic: %w", err)
 	}
@@ -187,6 +193,7 @@ func (a *Aggregator) open(ctx context.Context) error {
 }
 
 func (a *Aggregator) close() {
+	a.peers.transport.CloseIdleConnections()
 	for _, c := range []sarama.Client{a.clients.urgent, a.clients.bulk, a.clients.read} {
 		if c != nil && !c.Closed() {
 			if err := c.Close(); err != nil {

@@ -50,7 +50,7 @@ func (a *Aggregator) ServeBlocked(w http.ResponseWriter, r *http.Request) {
 	reply.Keys, err = a.blocked(reply.Partition, rule, now())
 	switch {
 	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
-		a.forward(w, r, reply.Partition, askClient, nil)
+		a.forward(w, r, reply.Partition, a.peers.ask, nil)
 	case errors.Is(err, ErrNotOwner):
 		problem(w, http.StatusServiceUnavailable, "the partition is changing its owner: try again")
 	case err != nil:

@@ -24,6 +24,8 @@ type Command struct {
 	For    time.Duration // of block and exempt: how long; of exempt 0 ends an exemption
 	Reason string
 	By     string // who gave it
+
+	OnBehalfOf string // for whom, as that one says; "" is nobody else
 }
 
 // Commanded is what a command did, once that is durable and published.
@@ -87,6 +89,8 @@ type commandRecord struct {
 	For     event.Micros `json:"for_us,omitempty"`
 	Reason  string       `json:"reason"`
 	By      string       `json:"by"`
+
+	OnBehalfOf string `json:"on_behalf_of,omitempty"`
 }
 
 // keys are those that the record is carried out on.
@@ -115,7 +119,7 @@ func (a *Aggregator) Command(ctx context.Context, c Command) (Commanded, error) 
 	}
 	rec := commandRecord{
 		ID: rand.Text(), Command: c.Name, Key: event.FormatKey(c.Key), Rule: c.Rule,
-		For: event.FromDuration(c.For), Reason: c.Reason, By: c.By,
+		For: event.FromDuration(c.For), Reason: c.Reason, By: c.By, OnBehalfOf: c.OnBehalfOf,
 	}
 	done := Commanded{ID: rec.ID, Partition: id}
 	if !c.wide() {

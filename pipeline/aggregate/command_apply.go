@@ -91,20 +91,23 @@ func (p *partition) erased(key []byte, changes []verdict.Verdict) [][]byte {
 
 // commandAudit is a command in the audit topic.
 type commandAudit struct {
-	Type    string       `json:"type"`
-	At      event.Micros `json:"at"`
-	By      string       `json:"by"`
-	Command string       `json:"command"`
-	Key     string       `json:"key"`
-	Rule    string       `json:"rule,omitempty"`
-	Until   string       `json:"until,omitempty"`
-	Reason  string       `json:"reason"`
-	Keys    int          `json:"keys,omitempty"` // that it was carried out on, when that is not Key alone
-	ID      string       `json:"id"`
+	Type string       `json:"type"`
+	At   event.Micros `json:"at"`
+	By   string       `json:"by"`
+
+	OnBehalfOf string `json:"on_behalf_of,omitempty"` // as By says
+
+	Command string `json:"command"`
+	Key     string `json:"key"`
+	Rule    string `json:"rule,omitempty"`
+	Until   string `json:"until,omitempty"`
+	Reason  string `json:"reason"`
+	Keys    int    `json:"keys,omitempty"` // that it was carried out on, when that is not Key alone
+	ID      string `json:"id"`
 }
 
 func (p *partition) auditCommand(c *commandRecord, at event.Micros) error {
-	line := commandAudit{Type: "command", At: at, By: c.By, Command: c.Command, Key: c.Key, Rule: c.Rule, Reason: c.Reason, Keys: len(c.Keys), ID: c.ID}
+	line := commandAudit{Type: "command", At: at, By: c.By, OnBehalfOf: c.OnBehalfOf, Command: c.Command, Key: c.Key, Rule: c.Rule, Reason: c.Reason, Keys: len(c.Keys), ID: c.ID}
 	if c.For > 0 {
 		line.Until = (at + c.For).String()
 	}

@@ -22,7 +22,10 @@ type commandRequest struct {
 	Rule    string            `json:"rule"`
 	For     string            `json:"for"` // a duration as in rules: 30m, 7d
 	Reason  string            `json:"reason"`
-	By      string            `json:"by"`
+
+	// Who gives it, and for whom, as the caller says: see Actor.sign.
+	By         string `json:"by"`
+	OnBehalfOf string `json:"on_behalf_of"`
 }
 
 const (
@@ -31,7 +34,7 @@ const (
 )
 
 func (r *commandRequest) command() (c Command, err error) {
-	c = Command{Name: r.Command, Rule: r.Rule, Reason: r.Reason, By: r.By}
+	c = Command{Name: r.Command, Rule: r.Rule, Reason: r.Reason}
 	if c.Key, err = keyOf(r.Key); err != nil {
 		return c, fmt.Errorf("key: %w", err)
 	}
@@ -63,6 +66,12 @@ func (a *Aggregator) ServeCommand(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	actor := actorOf(r.Context())
+	if err := actor.may(c.Name); err != nil {
+		problem(w, http.StatusForbidden, err.Error())
+		return
+	}
+	actor.sign(&c, req.By, req.OnBehalfOf)
 	if !a.online.Load() {
 		problem(w, http.StatusServiceUnavailable, "not connected to Kafka yet")
 		return
@@ -72,7 +81,7 @@ func (a *Aggregator) ServeCommand(w http.ResponseWriter, r *http.Request) {
 	done, err := a.Command(ctx, c)
 	switch {
 	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
-		a.forward(w, r, a.Partition(c.Key), commandClient, body)
+		a.forward(w, r, a.Partition(c.Key), a.peers.command, body)
 	case errors.Is(err, ErrNotOwner):
 		problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: nothing was done, try again")
 	case errors.Is(err, ErrCommand):

@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"cmp"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type Config struct {
 
 	InstanceID     string        // static membership under this name; "" for none
 	Advertise      string        // host:port where other instances reach this one's HTTP API; "" for nowhere
+	AdvertiseTLS   bool          // that API speaks TLS
 	SessionTimeout time.Duration // without a heartbeat for this long, an instance's partitions go to others; 0 is 10 s
 	AcceptNewTopic bool          // go on although a topic was recreated: its records are counted from its start
 
@@ -48,6 +50,10 @@ type Config struct {
 	// Kafka changes the connection's settings, such as TLS and SASL; nil changes nothing.
 	Kafka func(*sarama.Config)
 
+	// PeerTLS gives the settings by which other instances' APIs are asked, when they speak TLS, for each
+	// connection anew. Nil trusts the system's authorities, and shows no certificate.
+	PeerTLS func() (*tls.Config, error)
+
 	// Published is told of every acknowledged verdict, in the order of the partition's
 	// offsets: [first, next) holds the records and nothing else that matters. It must not
 	// block. Nil for nobody.
@@ -55,6 +61,8 @@ type Config struct {
 
 	Registry prometheus.Registerer // nil registers no metrics
 	Logger   *slog.Logger          // nil is slog.Default()
+
+	peerKey string // by which the group's members know this one
 }
 
 // Published follows the verdict partitions that this instance owns.
@@ -93,7 +101,7 @@ const (
 // member is what the others are told. Of rules that can change nothing is said: all run the
 // newest version.
 func (c Config) member() topics.Member {
-	m := topics.Member{Advertise: c.Advertise}
+	m := topics.Member{Advertise: c.Advertise, TLS: c.AdvertiseTLS, Key: c.peerKey}
 	if len(c.RuleFile.Source) == 0 {
 		m.Rules = hex.EncodeToString(c.Rules.Hash[:])
 	}

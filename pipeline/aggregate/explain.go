@@ -66,14 +66,19 @@ func (p *partition) toExplain(text []byte, key []event.Dim) ([]byte, *rules.Step
 // Owner returns the advertised address of the instance that owns a partition, as the group's
 // coordinator knows it.
 func (a *Aggregator) Owner(ctx context.Context, partition int32) (string, error) {
+	o, err := a.owner(ctx, partition)
+	return o.addr, err
+}
+
+func (a *Aggregator) owner(ctx context.Context, partition int32) (owner, error) {
 	owners, err := a.owners()
 	if err != nil {
-		return "", err
+		return owner{}, err
 	}
 	if o, ok := owners[partition]; ok {
-		return o.addr, cmp.Or(o.err, ctx.Err())
+		return o, cmp.Or(o.err, ctx.Err())
 	}
-	return "", fmt.Errorf("partition %d has no owner at the moment: the group rebalances, or no instance runs", partition)
+	return owner{}, fmt.Errorf("partition %d has no owner at the moment: the group rebalances, or no instance runs", partition)
 }
 
 // memberAge is how long an answer about the group's members is good for: one who asks for
@@ -88,10 +93,11 @@ type members struct {
 	groups []*sarama.GroupDescription
 }
 
-func (s *members) describe(a *Aggregator) ([]*sarama.GroupDescription, error) {
+// describe returns an answer that is at most this old.
+func (s *members) describe(a *Aggregator, age time.Duration) ([]*sarama.GroupDescription, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.at) < memberAge {
+	if time.Since(s.at) < age {
 		return s.groups, nil
 	}
 	if !a.online.Load() {
@@ -133,12 +139,13 @@ func describeGroup(admin sarama.ClusterAdmin, name string) ([]*sarama.GroupDescr
 // owner is where a partition's owner is reached, or why it is not.
 type owner struct {
 	addr string
+	tls  bool
 	err  error
 }
 
 // owners are the owners of all partitions that have one, as the group's coordinator knows them.
 func (a *Aggregator) owners() (map[int32]owner, error) {
-	groups, err := a.members.describe(a)
+	groups, err := a.members.describe(a, memberAge)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the group's members: %w", err)
 	}
@@ -156,16 +163,16 @@ func (a *Aggregator) owners() (map[int32]owner, error) {
 			if err != nil {
 				return nil, fmt.Errorf("read the metadata of member %s: %w", m.MemberId, err)
 			}
-			addr := ""
+			var is topics.Member
 			if meta != nil {
-				addr = topics.ParseMember(meta.UserData).Advertise
+				is = topics.ParseMember(meta.UserData)
 			}
 			for _, id := range assigned.Topics[a.names.Events] {
-				if addr == "" {
+				if is.Advertise == "" {
 					all[id] = owner{err: fmt.Errorf("partition %d belongs to %s at %s, which advertises no address: start it with --advertise", id, m.ClientId, m.ClientHost)}
 					continue
 				}
-				all[id] = owner{addr: addr}
+				all[id] = owner{addr: is.Advertise, tls: is.TLS}
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package aggregate
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
@@ -43,7 +41,7 @@ func (a *Aggregator) ServeExplain(w http.ResponseWriter, r *http.Request) {
 	list, err := a.Explain(key, api, now())
 	switch {
 	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
-		a.forward(w, r, a.Partition(key), askClient, nil)
+		a.forward(w, r, a.Partition(key), a.peers.ask, nil)
 		return
 	case errors.Is(err, ErrNotOwner):
 		problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: try again")
@@ -98,32 +96,28 @@ func keyOf(named map[string]string) (key []event.Dim, err error) {
 	return key, nil
 }
 
-// Other instances are asked by these: questions are answered from memory, commands wait for Kafka.
-var (
-	askClient     = &http.Client{Timeout: 5 * time.Second}
-	commandClient = &http.Client{Timeout: commandWithin + 5*time.Second}
-)
-
 // forward asks the partition's owner what this instance was asked, and hands on its answer.
 func (a *Aggregator) forward(w http.ResponseWriter, r *http.Request, partition int32, client *http.Client, body []byte) {
-	addr, err := a.Owner(r.Context(), partition)
+	to, err := a.owner(r.Context(), partition)
 	if err != nil {
 		problem(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	target := "http://" + addr + r.URL.Path + "?" + r.URL.RawQuery
-	req, err := http.NewRequestWithContext(r.Context(), r.Method, target, bytes.NewReader(body))
+	req, err := a.peers.request(r.Context(), r.Method, to, r.URL.Path+"?"+r.URL.RawQuery, body)
 	if err != nil {
 		problem(w, http.StatusBadGateway, err.Error())
 		return
 	}
-	req.Header.Set(forwardedHeader, "1")
 	resp, err := client.Do(req)
 	if err != nil {
 		problem(w, http.StatusBadGateway, "ask the owner of the key: "+err.Error())
 		return
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusUnauthorized { // it is this instance that is not known there, not who asked
+		problem(w, http.StatusServiceUnavailable, "the owner of the key does not know this instance as a member of the group: nothing was done, try again")
+		return
+	}
 	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
 	w.WriteHeader(resp.StatusCode)
 	_, _ = io.Copy(w, io.LimitReader(resp.Body, 8<<20)) // the client sees a reply that is cut

@@ -113,17 +113,17 @@ func (a *Aggregator) askOthers(ctx context.Context, partitions int32, reply *hot
 		for _, p := range reply.Partitions {
 			mine[p.Partition] = true
 		}
-		others := map[string]bool{}
+		others := map[string]owner{}
 		for id, o := range owners {
 			if !mine[id] && o.addr != "" {
-				others[o.addr] = true
+				others[o.addr] = o
 			}
 		}
 		var mu sync.Mutex
 		var asked sync.WaitGroup
-		for addr := range others {
+		for addr, o := range others {
 			asked.Go(func() {
-				theirs, err := askHeat(ctx, addr)
+				theirs, err := a.askHeat(ctx, o)
 				mu.Lock()
 				defer mu.Unlock()
 				why[addr] = err
@@ -151,22 +151,21 @@ func (a *Aggregator) askOthers(ctx context.Context, partitions int32, reply *hot
 }
 
 // askHeat asks another instance for what it knows itself.
-func askHeat(ctx context.Context, addr string) (reply hotReply, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/v1/hot-keys?limit=%d", addr, maxHotKeys), nil)
+func (a *Aggregator) askHeat(ctx context.Context, of owner) (reply hotReply, err error) {
+	req, err := a.peers.request(ctx, http.MethodGet, of, fmt.Sprintf("/v1/hot-keys?limit=%d", maxHotKeys), nil)
 	if err != nil {
 		return reply, err
 	}
-	req.Header.Set(forwardedHeader, "1")
-	resp, err := askClient.Do(req)
+	resp, err := a.peers.ask.Do(req)
 	if err != nil {
 		return reply, fmt.Errorf("ask its owner: %w", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return reply, fmt.Errorf("ask its owner: %s answers %s", addr, resp.Status)
+		return reply, fmt.Errorf("ask its owner: %s answers %s", of.addr, resp.Status)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 8<<20)).Decode(&reply); err != nil {
-		return hotReply{}, fmt.Errorf("ask its owner: read the answer of %s: %w", addr, err)
+		return hotReply{}, fmt.Errorf("ask its owner: read the answer of %s: %w", of.addr, err)
 	}
 	return reply, nil
 }

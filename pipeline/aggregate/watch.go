@@ -128,7 +128,7 @@ func (a *Aggregator) compareRules() {
 	if a.book.shared() {
 		return
 	}
-	groups, err := a.members.describe(a)
+	groups, err := a.members.describe(a, memberAge)
 	if err != nil {
 		return // Kafka is away, which others say
 	}

@@ -1,0 +1,158 @@
+package aggregator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/pipeline/aggregate"
+)
+
+// api is what the HTTP listener serves, each part to those who may ask for it.
+func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *reloader, ready func() error) http.Handler {
+	mux := http.NewServeMux()
+	ops.Health(mux, ready)
+	let := func(pattern string, least access.Role, serve http.HandlerFunc) {
+		mux.Handle(pattern, guard.Require(least, asActor(serve)))
+	}
+	let("GET /v1/explain", access.Viewer, agg.ServeExplain)
+	let("GET /v1/hot-keys", access.Viewer, agg.ServeHotKeys)
+	let("GET /v1/blocked", access.Viewer, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("unblock") { // the list is for `tallygate unblock` without a key: it is not begun by who may not
+			if err := access.From(r.Context()).May(access.Admin); err != nil {
+				access.Problem(w, http.StatusForbidden, err.Error())
+				return
+			}
+		}
+		agg.ServeBlocked(w, r)
+	})
+	let("POST /v1/commands", access.Operator, agg.ServeCommand)
+	let("POST /-/reload", access.Admin, again.serve)
+	return mux
+}
+
+// asActor tells the aggregator who asks.
+func asActor(serve http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := access.From(r.Context())
+		serve(w, r.WithContext(aggregate.WithActor(r.Context(), aggregate.Actor{
+			Name: id.Name, Role: id.Role.String(),
+			May: func(command string) error { return id.May(roleFor(command)) },
+		})))
+	})
+}
+
+// roleFor is the role that a command needs: what erases counts for good needs more than what can be taken back.
+func roleFor(command string) access.Role {
+	if command == "forget" {
+		return access.Admin
+	}
+	return access.Operator
+}
+
+// guard says who may ask the API, or why it may not be served as it was asked for.
+func (a *Program) guard(agg *aggregate.Aggregator) (*access.Guard, error) {
+	cfg := a.Access
+	cfg.Logger, cfg.Addr = a.Log, a.HTTP.Addr()
+	cfg.Listen = cmp.Or(cfg.Listen, cfg.Addr.String())
+	var guard *access.Guard
+	cfg.Peer = func(r *http.Request) (access.Identity, bool, error) {
+		actor, ok, err := agg.Peer(r)
+		if err != nil || !ok {
+			return access.Identity{}, false, err
+		}
+		role, _ := access.ParseRole(actor.Role)
+		if actor.Name == "" && guard.Credentials() {
+			return access.Identity{}, false, errors.New("the other instance asks nobody for credentials: give all the same --tokens")
+		}
+		return access.Identity{Name: actor.Name, Role: role}, true, nil
+	}
+	guard, err := access.New(cfg)
+	if err == nil {
+		err = guard.Exposed()
+	}
+	if err != nil {
+		return nil, &ops.UsageError{Err: err}
+	}
+	switch {
+	case cfg.Open && !access.Loopback(cfg.Addr):
+		a.Log.Warn("--open-api: whoever reaches the API may block, unblock and forget users, and nobody proves who he is", "listen", cfg.Listen)
+	case cfg.Tokens != "" && !a.Config.AdvertiseTLS && !access.Loopback(cfg.Addr):
+		a.Log.Warn("tokens come to the API unencrypted: --tls-cert and --tls-key encrypt them", "listen", cfg.Listen)
+	}
+	return guard, nil
+}
+
+// serveHTTP has g serve the API, and what is private beside it.
+func (a *Program) serveHTTP(ctx context.Context, g *errgroup.Group, agg *aggregate.Aggregator, again *reloader) error {
+	guard, err := a.guard(agg)
+	if err != nil {
+		return err
+	}
+	ready := agg.Ready
+	if a.PublishOnly { // it joins no group
+		ready = func() error { return nil }
+	}
+	handler := a.api(agg, guard, again, ready)
+	g.Go(func() error { return ops.Serve(ctx, a.HTTP, handler, ops.Public) })
+	if a.Metrics != nil {
+		g.Go(func() error { return ops.Serve(ctx, a.Metrics, ops.MetricsHandler(a.Registry, ready)) })
+	}
+	return nil
+}
+
+// listeners are the options that say where and how the program is reached, and who may ask the API.
+type listeners struct {
+	listen, metrics *string
+	connections     *int
+	tls             *ops.ServerTLSOptions
+	peerCA          *string
+}
+
+func listenOptions(o *ops.Options, c *access.Config) *listeners {
+	o.StringVar(&c.Tokens, "tokens", "", "`FILE` that gives roles to tokens and client certificates: a list of {name, role, sha256 or certificate}; read again when it changes")
+	o.BoolVar(&c.Open, "open-api", false, "serve the API without credentials beyond loopback: whoever reaches it may command")
+	return &listeners{
+		listen:      o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: /v1/explain, /v1/hot-keys, /v1/blocked, /v1/commands, /-/reload, /healthz, /readyz"),
+		metrics:     o.String("metrics-listen", "127.0.0.1:9091", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private"),
+		connections: o.Int("max-connections", 1000, "`number` of connections that --listen has open at once; further ones wait"),
+		peerCA:      o.String("peer-ca", "", "`FILE` with the PEM certificates to trust when other instances are asked over TLS (default: the system's, those of --tls-client-ca, and --tls-cert's own)"),
+		tls:         o.ServerTLS(),
+	}
+}
+
+// open listens, and has other instances asked as this one is.
+func (l *listeners) open(a *Program) error {
+	t, err := l.tls.Build(a.Log)
+	if *l.connections < 1 {
+		err = errors.Join(err, fmt.Errorf("--max-connections %d: want at least 1", *l.connections))
+	}
+	if err != nil {
+		return &ops.UsageError{Err: err}
+	}
+	if a.HTTP, err = ops.Listen("listen", *l.listen); err != nil {
+		return err
+	}
+	if a.Config.Advertise == "" {
+		if a.Config.Advertise, err = advertised(*l.listen, a.HTTP.Addr()); err != nil {
+			return err
+		}
+	}
+	a.Access.Listen, a.Access.Certificates = *l.listen, l.tls.AsksClients()
+	a.Config.AdvertiseTLS = t != nil
+	if t != nil {
+		a.Config.PeerTLS = l.tls.Peer(*l.peerCA)
+		if err := l.tls.CheckPeer(); err != nil {
+			a.Log.Warn("other instances will not answer this one: give it a certificate that is also good for clients", "err", err)
+		}
+	}
+	a.HTTP = ops.Guard(a.HTTP, *l.connections, t, "h2", "http/1.1")
+	a.Metrics, err = ops.Listen("metrics-listen", *l.metrics)
+	return err
+}

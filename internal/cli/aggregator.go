@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/ops"
+)
+
+// apiOptions say where an aggregator is, and who asks it.
+type apiOptions struct {
+	*ops.Options
+	addr, tokenFile, ca, cert, key string
+}
+
+func addAPI(o *ops.Options) *apiOptions {
+	a := &apiOptions{Options: o}
+	o.StringVar(&a.addr, "aggregator", "127.0.0.1:8081", "an aggregator's HTTP API, `HOST:PORT`, or https://HOST:PORT")
+	o.StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token to show; without it that in TALLYGATE_TOKEN, if any")
+	o.StringVar(&a.ca, "ca", "", "`FILE` with the PEM certificates to trust instead of the system's")
+	o.StringVar(&a.cert, "cert", "", "`FILE` with our certificate, where the aggregator asks for one")
+	o.StringVar(&a.key, "key", "", "`FILE` with our certificate's key")
+	return a
+}
+
+// api is an aggregator's API.
+type api struct {
+	base, token string
+	client      http.Client
+}
+
+const (
+	askWithin     = 10 * time.Second
+	commandWithin = 40 * time.Second // longer than aggregators wait
+)
+
+// open reads the files; nothing is asked yet.
+func (o *apiOptions) open() (*api, error) {
+	base := o.addr
+	if !strings.Contains(base, "://") {
+		base = "http://" + base
+	}
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+		return nil, &ops.UsageError{Err: fmt.Errorf("--aggregator %q: HOST:PORT, http://HOST:PORT or https://HOST:PORT", o.addr)}
+	}
+	if u.Scheme == "http" && (o.ca != "" || o.cert != "" || o.key != "") {
+		return nil, &ops.UsageError{Err: fmt.Errorf("--ca, --cert and --key are for TLS: --aggregator https://%s", u.Host)}
+	}
+	token, err := o.Secret("TALLYGATE_TOKEN", o.tokenFile)
+	if err != nil {
+		return nil, &ops.UsageError{Err: err}
+	}
+	t, err := o.tls()
+	if err != nil {
+		return nil, &ops.UsageError{Err: err}
+	}
+	a := &api{base: strings.TrimSuffix(base, "/"), token: token}
+	a.client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: t, MaxIdleConnsPerHost: atOnce}
+	a.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for this one
+	return a, nil
+}
+
+func (o *apiOptions) tls() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.ca != "" {
+		pem, err := os.ReadFile(o.ca)
+		if err != nil {
+			return nil, fmt.Errorf("read --ca: %w", err)
+		}
+		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--ca %s: no PEM certificate in it", o.ca)
+		}
+	}
+	if (o.cert == "") != (o.key == "") {
+		return nil, errors.New("--cert and --key need each other")
+	}
+	if o.cert != "" {
+		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
+		if err != nil {
+			return nil, fmt.Errorf("read --cert and --key: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// get asks for a path, and turns problem+json into an error.
+func (a *api) get(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	return a.do(ctx, http.MethodGet, path, nil)
+}
+
+// post sends JSON.
+func (a *api) post(ctx context.Context, path string, body any) ([]byte, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandWithin)
+	defer cancel()
+	return a.do(ctx, http.MethodPost, path, text)
+}
+
+func (a *api) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if a.token != "" {
+		req.Header.Set("Authorization", "Bearer "+a.token)
+	}
+	return answerOf(a.client.Do(req))
+}
+
+// answerOf is an aggregator's answer; what it says is wrong is an error.
+func answerOf(resp *http.Response, err error) ([]byte, error) {
+	if err != nil {
+		return nil, fmt.Errorf("ask the aggregator (--aggregator): %w", err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the aggregator's answer: %w", err)
+	case resp.StatusCode == http.StatusOK:
+		return body, nil
+	case resp.StatusCode == http.StatusUnauthorized:
+		return nil, errors.New("the aggregator wants a credential that it knows: a token in TALLYGATE_TOKEN or --token-file, or --cert and --key")
+	}
+	var problem struct{ Detail string }
+	if json.Unmarshal(body, &problem) == nil && problem.Detail != "" {
+		return nil, errors.New(problem.Detail)
+	}
+	return nil, fmt.Errorf("the aggregator answers %s: %.200s", resp.Status, body)
+}

@@ -1,0 +1,222 @@
+package aggregate
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+)
+
+// An instance that passes a request on to the key's owner proves who it is, and says who asked it: it signs the
+// request by a key that it made at its start, and whose public half is in its user data as a member of the group. So whoever
+// Kafka lets into the group is believed, and nobody else; such a one could own the partition itself. There is no secret to be
+// given to all instances, and it is the same with tokens, certificates or neither.
+
+// peerHeader carries a peerClaim and its signature, both in base64, with a dot between them.
+const peerHeader = "X-Tallygate-Peer"
+
+const (
+	peerContext = "tallygate peer 1\x00" // what is signed begins with it: a signature for something else is none
+	peerClock   = time.Minute            // by which the clocks of two instances may differ
+	peerAgain   = 100 * time.Millisecond // between two questions for the group's members, for keys that are not known
+	maxPeerText = 8 << 10
+)
+
+// peerClaim is what an instance says of a request that it passes on.
+type peerClaim struct {
+	Key    string `json:"key"` // its public key
+	To     string `json:"to"`  // the address that the request goes to
+	Method string `json:"method"`
+	URI    []byte `json:"uri"`  // the SHA-256 of path and query
+	Body   []byte `json:"body"` // that of the body
+	At     int64  `json:"at"`   // milliseconds since the Unix epoch
+	Name   string `json:"name"` // the actor's
+	Role   string `json:"role"`
+}
+
+// peers is an instance's side of that.
+type peers struct {
+	private      ed25519.PrivateKey
+	public       string
+	transport    *http.Transport
+	ask, command *http.Client // questions are answered from memory, commands wait for Kafka
+
+	mu   sync.Mutex
+	seen map[string]time.Time // signatures of requests that change something, until they are too old
+}
+
+func newPeers(cfg *Config) (*peers, error) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	p := &peers{private: private, public: base64.RawURLEncoding.EncodeToString(public), seen: map[string]time.Time{}}
+	dial := &net.Dialer{Timeout: 5 * time.Second}
+	p.transport = &http.Transport{
+		DialContext: dial.DialContext,
+		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			d := tls.Dialer{NetDialer: dial}
+			if cfg.PeerTLS != nil {
+				var err error
+				if d.Config, err = cfg.PeerTLS(); err != nil {
+					return nil, err
+				}
+			}
+			return d.DialContext(ctx, network, addr)
+		},
+		IdleConnTimeout:     time.Minute,
+		MaxIdleConnsPerHost: 16,
+	}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // an owner redirects nobody
+	p.ask = &http.Client{Timeout: 5 * time.Second, Transport: p.transport, CheckRedirect: stay}
+	p.command = &http.Client{Timeout: commandWithin + 5*time.Second, Transport: p.transport, CheckRedirect: stay}
+	return p, nil
+}
+
+// request is one that is passed on to another instance on behalf of ctx's actor.
+func (p *peers) request(ctx context.Context, method string, to owner, pathAndQuery string, body []byte) (*http.Request, error) {
+	scheme := "http://"
+	if to.tls {
+		scheme = "https://"
+	}
+	req, err := http.NewRequestWithContext(ctx, method, scheme+to.addr+pathAndQuery, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	actor := actorOf(ctx)
+	claim, err := json.Marshal(peerClaim{
+		Key: p.public, To: to.addr, Method: method, URI: digest([]byte(req.URL.RequestURI())), Body: digest(body),
+		At: time.Now().UnixMilli(), Name: actor.Name, Role: actor.Role,
+	})
+	if err != nil {
+		return nil, err
+	}
+	signature := ed25519.Sign(p.private, append([]byte(peerContext), claim...))
+	req.Header.Set(peerHeader, base64.RawURLEncoding.EncodeToString(claim)+"."+base64.RawURLEncoding.EncodeToString(signature))
+	req.Header.Set(forwardedHeader, "1")
+	if len(body) > 0 {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return req, nil
+}
+
+func digest(b []byte) []byte {
+	sum := sha256.Sum256(b)
+	return sum[:]
+}
+
+// Peer tells on whose behalf another instance of the group has passed r on. ok false: r does not claim to come from
+// one. An error: it does, and is not believed.
+func (a *Aggregator) Peer(r *http.Request) (actor Actor, ok bool, err error) {
+	given := r.Header.Values(peerHeader)
+	if len(given) == 0 {
+		return Actor{}, false, nil
+	}
+	if len(given) > 1 {
+		return Actor{}, false, errors.New("it has several signatures")
+	}
+	c, signature, err := parsePeer(given[0])
+	if err != nil {
+		return Actor{}, false, err
+	}
+	if err := a.checkClaim(c, r); err != nil {
+		return Actor{}, false, err
+	}
+	if !a.members.hasKey(a, c.Key) {
+		return Actor{}, false, errors.New("no member of the group has its key: it may have joined just now")
+	}
+	if r.Method != http.MethodGet && !a.peers.first(signature) {
+		return Actor{}, false, errors.New("it was sent before")
+	}
+	return Actor{Name: c.Name, Role: c.Role}, true, nil
+}
+
+// parsePeer takes a header whose signature is right by the key that it names, whosever that is.
+func parsePeer(text string) (c peerClaim, signature string, err error) {
+	first, second, _ := strings.Cut(text, ".")
+	claim, err := base64.RawURLEncoding.DecodeString(first)
+	sig, sigErr := base64.RawURLEncoding.DecodeString(second)
+	if err = errors.Join(err, sigErr); err != nil || len(text) > maxPeerText {
+		return c, "", errors.New("its signature is not one")
+	}
+	if err := json.Unmarshal(claim, &c); err != nil {
+		return c, "", errors.New("what it claims is not readable")
+	}
+	key, err := base64.RawURLEncoding.DecodeString(c.Key)
+	if err != nil || len(key) != ed25519.PublicKeySize {
+		return c, "", errors.New("its key is not one")
+	}
+	if !ed25519.Verify(key, append([]byte(peerContext), claim...), sig) {
+		return c, "", errors.New("its signature is wrong")
+	}
+	return c, string(sig), nil
+}
+
+// checkClaim compares what was signed with what came.
+func (a *Aggregator) checkClaim(c peerClaim, r *http.Request) error {
+	if c.To != a.cfg.Advertise || c.Method != r.Method || !bytes.Equal(c.URI, digest([]byte(r.RequestURI))) {
+		return fmt.Errorf("it was signed for another request, or another instance: %.200q", c.To)
+	}
+	if off := time.Since(time.UnixMilli(c.At)); off.Abs() > peerClock {
+		return fmt.Errorf("it was signed %v ago by the clock of its instance: keep clocks by NTP", off.Round(time.Millisecond))
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxCommandBody))
+	if err != nil {
+		return fmt.Errorf("read its body: %w", err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if !bytes.Equal(digest(body), c.Body) {
+		return errors.New("another body was signed")
+	}
+	return nil
+}
+
+// first notes a signature, and reports whether it is new. It was checked, so that only members of the group add any.
+func (p *peers) first(signature string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if _, again := p.seen[signature]; again {
+		return false
+	}
+	for s, at := range p.seen {
+		if now.Sub(at) > 2*peerClock {
+			delete(p.seen, s)
+		}
+	}
+	p.seen[signature] = now
+	return true
+}
+
+// hasKey reports whether a member of the group has this public key. One that is not known may have joined just
+// now, so the coordinator is asked once more.
+func (s *members) hasKey(a *Aggregator, key string) bool {
+	for _, age := range []time.Duration{memberAge, peerAgain} {
+		groups, err := s.describe(a, age)
+		if err != nil {
+			return false
+		}
+		for _, g := range groups {
+			for _, m := range g.Members {
+				meta, err := m.GetMemberMetadata()
+				if err == nil && meta != nil && topics.ParseMember(meta.UserData).Key == key {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

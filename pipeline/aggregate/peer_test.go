@@ -1,0 +1,251 @@
+package aggregate
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// asking is an instance behind a front that knows who asks: other instances by their signature, others by a header.
+type asking struct {
+	*member
+	server *httptest.Server
+
+	mu     sync.Mutex
+	passed []*http.Request // on by others, with their bodies, as they came
+}
+
+func (r *rig) startAsking() *asking {
+	r.t.Helper()
+	a := &asking{}
+	a.server = httptest.NewUnstartedServer(http.HandlerFunc(a.serve))
+	a.member = r.start(compile(r.t, yearly), func(c *Config) { c.Advertise = a.server.Listener.Addr().String() })
+	a.server.Start()
+	r.t.Cleanup(a.server.Close)
+	return a
+}
+
+func (a *asking) serve(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	actor, peer, err := a.Peer(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusUnauthorized)
+		return
+	}
+	if peer {
+		kept := r.Clone(r.Context())
+		kept.Body = io.NopCloser(bytes.NewReader(body))
+		a.mu.Lock()
+		a.passed = append(a.passed, kept)
+		a.mu.Unlock()
+	} else {
+		actor = Actor{Name: r.Header.Get("X-Test-Actor"), Role: "operator"}
+	}
+	actor.May = func(command string) error {
+		if command == "forget" {
+			return errors.New("not you")
+		}
+		return nil
+	}
+	r = r.WithContext(WithActor(r.Context(), actor))
+	if strings.HasPrefix(r.URL.Path, "/v1/commands") {
+		a.ServeCommand(w, r)
+	} else {
+		a.ServeExplain(w, r)
+	}
+}
+
+func (a *asking) command(t *testing.T, actor, body string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodPost, a.server.URL+"/v1/commands", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Test-Actor", actor)
+	return answer(t, req)
+}
+
+func answer(t *testing.T, req *http.Request) (int, string) {
+	t.Helper()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b)
+}
+
+// Whichever instance is asked, the audit has the credential's name, and beside it whom it speaks for; what an
+// instance passes on counts once, at one place, as it was sent, and from a member of the group only.
+func TestCommandsCarryWhoGaveThem(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		two := []*asking{r.startAsking(), r.startAsking()}
+		r.ready(two[0].member, two[1].member)
+		eventually(t, "the two share the partitions", func() bool { return sharing(two[0].member, two[1].member) })
+		var want []string
+		for i, uid := range uids(8) {
+			for _, c := range []struct{ actor, body, by string }{
+				{"deploy-bot", `"by":"alice"`, `"by":"deploy-bot","on_behalf_of":"alice"`},
+				{"deploy-bot", `"by":"a","on_behalf_of":"carol"`, `"by":"deploy-bot","on_behalf_of":"carol"`},
+				{"deploy-bot", `"for":""`, `"by":"deploy-bot","command"`},
+				{"", `"by":"dave"`, `"by":"dave","command"`},
+			} {
+				body := fmt.Sprintf(`{"command":"unblock","key":{"uid":%q},"reason":"a test",%s}`, uid, c.body)
+				eventually(t, uid+" is unblocked", func() bool { // the group may be changing still
+					status, _ := two[i%2].command(t, c.actor, body)
+					return status == http.StatusOK
+				})
+				want = append(want, c.by)
+			}
+		}
+		if status, said := two[0].command(t, "deploy-bot", `{"command":"forget","key":{"uid":"1"},"reason":"a test"}`); status != http.StatusForbidden || !strings.Contains(said, "not you") {
+			t.Errorf("a command that the actor may not give: %d %s", status, said)
+		}
+		eventually(t, "the audit has who gave them, eight times each", func() bool {
+			var all string
+			for p := range int32(rigPartitions) {
+				for _, rec := range r.records(r.names.Audit, p) {
+					all += string(rec.Value)
+				}
+			}
+			return !slices.ContainsFunc(want, func(by string) bool { return strings.Count(all, by) != 8 })
+		})
+		var passed *http.Request
+		var to *asking
+		for _, a := range two {
+			a.mu.Lock()
+			if len(a.passed) > 0 {
+				passed, to = a.passed[0], a
+			}
+			a.mu.Unlock()
+		}
+		if passed == nil {
+			t.Fatal("nothing was passed on")
+		}
+		refusesForged(t, passed, to, two)
+	})
+}
+
+// refusesForged sends what a member has passed on again, as somebody who saw it would.
+func refusesForged(t *testing.T, passed *http.Request, to *asking, all []*asking) {
+	t.Helper()
+	text := passed.Header.Get(peerHeader)
+	body, _ := io.ReadAll(passed.Body)
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := func(change func(*peerClaim)) string { // a claim by a key of one's own
+		first, _, _ := strings.Cut(text, ".")
+		claim, _ := base64.RawURLEncoding.DecodeString(first)
+		var c peerClaim
+		if err := json.Unmarshal(claim, &c); err != nil {
+			t.Fatal(err)
+		}
+		change(&c)
+		claim, _ = json.Marshal(c)
+		return base64.RawURLEncoding.EncodeToString(claim) + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(private, append([]byte(peerContext), claim...)))
+	}
+	signed := func(by *asking, change func(*http.Request)) (*http.Request, []byte) { // by a member, and then changed
+		body := []byte(`{"command":"block","for":"1h","key":{"uid":"1"},"reason":"a test"}`)
+		req, err := by.peers.request(WithActor(t.Context(), Actor{Name: "x"}), http.MethodPost, owner{addr: to.cfg.Advertise}, "/v1/commands?", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(req)
+		return req, body
+	}
+	other := all[0]
+	if other == to {
+		other = all[1]
+	}
+	send := func(req *http.Request, body []byte) (int, string) {
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		return answer(t, req)
+	}
+	again := func(header string, body []byte) (int, string) {
+		req, _ := http.NewRequest(http.MethodPost, to.server.URL+passed.RequestURI, nil)
+		req.Header.Set(peerHeader, header)
+		return send(req, body)
+	}
+	forged := map[string]func() (int, string){
+		"sent again":      func() (int, string) { return again(text, body) },
+		"no signature":    func() (int, string) { return again("x", body) },
+		"a cut signature": func() (int, string) { return again(text[:len(text)-4], body) },
+		"a key of no member": func() (int, string) {
+			key := base64.RawURLEncoding.EncodeToString(private.Public().(ed25519.PublicKey))
+			return again(own(func(c *peerClaim) { c.Key, c.At = key, time.Now().UnixMilli() }), body)
+		},
+		"signed by another key": func() (int, string) { return again(own(func(*peerClaim) {}), body) },
+		"another body": func() (int, string) {
+			req, body := signed(other, func(*http.Request) {})
+			return send(req, bytes.Replace(body, []byte("1h"), []byte("9h"), 1))
+		},
+		"another path": func() (int, string) {
+			return send(signed(other, func(r *http.Request) { r.URL.Path = "/v1/commands/x" }))
+		},
+		"another method": func() (int, string) {
+			return send(signed(other, func(r *http.Request) { r.Method = http.MethodPut }))
+		},
+		"another instance": func() (int, string) {
+			return send(signed(other, func(r *http.Request) { r.URL.Host = other.cfg.Advertise }))
+		},
+		"two signatures": func() (int, string) {
+			return send(signed(other, func(r *http.Request) { r.Header.Add(peerHeader, "x") }))
+		},
+	}
+	for about, try := range forged {
+		if status, said := try(); status != http.StatusUnauthorized {
+			t.Errorf("%s: %d %s", about, status, said)
+		}
+	}
+	if status, said := send(signed(other, func(*http.Request) {})); status != http.StatusOK && status != http.StatusServiceUnavailable {
+		t.Errorf("what a member signed: %d %s", status, said) // 503: the key is another instance's
+	}
+	late := Aggregator{cfg: to.cfg}
+	req, _ := signed(other, func(*http.Request) {})
+	req.RequestURI = req.URL.RequestURI()
+	c, _, err := parsePeer(req.Header.Get(peerHeader))
+	if err == nil {
+		c.At -= 2 * peerClock.Milliseconds()
+		err = late.checkClaim(c, req)
+	}
+	if err == nil || !strings.Contains(err.Error(), "NTP") {
+		t.Errorf("an old signature: %v", err)
+	}
+}
+
+// Whatever comes in the header, an instance that is in no group believes it of nobody.
+func FuzzPeer(f *testing.F) {
+	p, err := newPeers(&Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	a := &Aggregator{cfg: Config{Advertise: "a:1"}, peers: p}
+	req, err := p.request(f.Context(), http.MethodGet, owner{addr: "a:1"}, "/v1/explain?uid=1", nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(req.Header.Get(peerHeader))
+	f.Add("e30.e30")
+	f.Fuzz(func(t *testing.T, text string) {
+		r := httptest.NewRequest(http.MethodGet, "/v1/explain?uid=1", nil)
+		r.Header.Set(peerHeader, text)
+		if actor, ok, err := a.Peer(r); ok || err == nil {
+			t.Errorf("%q is %+v", text, actor)
+		}
+	})
+}

@@ -1,0 +1,28 @@
+package topics_test
+
+import (
+	"testing"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+)
+
+// What a member says is read as it was said, also what a version before or after this one says.
+func TestMember(t *testing.T) {
+	for _, m := range []topics.Member{
+		{}, {Advertise: "a:1"}, {Advertise: "a:1", Rules: "ff"}, {Advertise: "a:1", TLS: true}, {Advertise: "a:1", Rules: "ff", TLS: true, Key: "k"}, {Key: "k"},
+	} {
+		if got := topics.ParseMember(m.UserData()); got != m {
+			t.Errorf("%+v is read as %+v", m, got)
+		}
+	}
+	for text, want := range map[string]topics.Member{
+		"a:1\x00ff":                  {Advertise: "a:1", Rules: "ff"},
+		"a:1":                        {Advertise: "a:1"},
+		"":                           {},
+		"a:1\x00ff\x00tls\x00k\x00x": {Advertise: "a:1", Rules: "ff", TLS: true, Key: "k"},
+	} {
+		if got := topics.ParseMember([]byte(text)); got != want {
+			t.Errorf("%q is read as %+v", text, got)
+		}
+	}
+}
