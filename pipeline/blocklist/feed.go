@@ -18,7 +18,8 @@ import (
 )
 
 // Sink is what a Feed keeps in step with the blocklist. Calls for one shard come one at a time and in order; those
-// for different shards may come at once. A verdict is named by its record key.
+// for different shards may come at once. A verdict is named by its record key. A Sink that can lose verdicts by itself has also a
+// method SnapshotsWanted() uint64: when it returns another number than before, the feed takes a new snapshot of each shard.
 type Sink interface {
 	// Replace says that all is what the shard holds, and nothing else. The sink may keep it.
 	Replace(shard int, all []verdict.Verdict)

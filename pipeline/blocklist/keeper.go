@@ -129,6 +129,14 @@ func (s keptSink) Replace(shard int, all []verdict.Verdict) {
 	}
 }
 
+// SnapshotsWanted is the table's.
+func (s keptSink) SnapshotsWanted() uint64 {
+	if table, ok := s.Sink.(interface{ SnapshotsWanted() uint64 }); ok {
+		return table.SnapshotsWanted()
+	}
+	return 0
+}
+
 func (s keptSink) Remove(shard int, key []byte) {
 	s.Sink.Remove(shard, key)
 	s.Sink.Remove(s.k.cfg.Shards, key)

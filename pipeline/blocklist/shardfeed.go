@@ -27,6 +27,7 @@ type shardFeed struct {
 	complete bool         // the sink has had a complete snapshot, and nothing was lost since
 	floor    event.Micros // a snapshot is complete when it is applied up to this moment
 	linked   bool         // since the floor the sink has followed the stream to place: a snapshot must come behind that
+	asked    uint64       // the sink's SnapshotsWanted before the latest snapshot
 }
 
 var (
@@ -34,6 +35,8 @@ var (
 	errLost = errors.New("the place in the stream is lost")
 	// errComplete says that the blocklist, of which the sink has had a part, is complete.
 	errComplete = errors.New("the blocklist is complete")
+	// errAsked says that the sink wants a snapshot.
+	errAsked = errors.New("the clock made a step")
 )
 
 const readCount = 1000 // entries, or fields, of one reading
@@ -56,14 +59,25 @@ func (s *shardFeed) run(ctx context.Context) error {
 		}
 		pause.reset()
 		err := s.follow(ctx)
-		if errors.Is(err, errLost) {
+		switch {
+		case errors.Is(err, errLost):
 			s.lost(err)
+		case errors.Is(err, errAsked):
+			s.f.cfg.Logger.Info("taking a new snapshot of the blocklist", "shard", s.shard, "reason", err)
 		}
 		if s.f.cfg.Jitter > 0 && ctx.Err() == nil {
 			sleep(ctx, rand.N(s.f.cfg.Jitter))
 		}
 	}
 	return nil
+}
+
+// wanted returns the sink's SnapshotsWanted; 0 when it has none.
+func (s *shardFeed) wanted() uint64 {
+	if sink, ok := s.sink.(interface{ SnapshotsWanted() uint64 }); ok {
+		return sink.SnapshotsWanted()
+	}
+	return 0
 }
 
 // lost notes that what the sink has need not be in the blocklist any more.
@@ -82,12 +96,15 @@ func (s *shardFeed) worked() { s.f.redis.worked(int32(s.shard)) }
 // publisher's clock may run behind this one for a while, and what is older adds to the sink only.
 func (s *shardFeed) isComplete(applied event.Micros) bool { return applied >= s.floor }
 
-// follow hands on what comes, until ctx ends, the place is lost or, after an incomplete snapshot, the
+// follow hands on what comes, until ctx ends, the place is lost, the sink wants a snapshot or, after an incomplete one, the
 // blocklist is complete.
 func (s *shardFeed) follow(ctx context.Context) error {
 	var pause backoff
 	s.heard, s.suspect = time.Now(), false
 	for ctx.Err() == nil {
+		if s.wanted() != s.asked {
+			return errAsked
+		}
 		entries, err := s.read(ctx, s.place, s.f.cfg.Block)
 		if err == nil {
 			err = s.take(ctx, entries)

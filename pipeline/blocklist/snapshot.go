@@ -20,6 +20,7 @@ var errNothing = errors.New("nothing was published there yet")
 // replaces what the sink has. An incomplete one adds to it: the
 // blocklist is being filled again, and what is missing from it may well be in force.
 func (s *shardFeed) snapshot(ctx context.Context) error {
+	asked := s.wanted()
 	// The first question also makes a connection that the pool has at hand then.
 	if _, err := s.meta(ctx, s.f.cfg.Redis); err != nil {
 		return err
@@ -53,7 +54,7 @@ func (s *shardFeed) snapshot(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("take a snapshot of %s: %w", s.keys.verdicts, err)
 	}
-	s.place, s.linked = at, false
+	s.place, s.linked, s.asked = at, false, asked
 	verdicts := slices.Collect(maps.Values(all))
 	if s.isComplete(applied) {
 		s.sink.Replace(s.shard, verdicts)

@@ -17,9 +17,8 @@ func (t *Table) Replace(shard int, all []verdict.Verdict) {
 	t.touch()
 	s := t.store
 	s.renew(shard, len(all))
-	at := t.Now()
 	for i := range all {
-		s.put(at, shard, &all[i], true)
+		s.put(shard, &all[i], true)
 	}
 	s.dropOlder(shard)
 	if s.sparse() {
@@ -41,9 +40,8 @@ func (t *Table) Apply(shard int, changes []verdict.Verdict) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.touch()
-	at := t.Now()
 	for i := range changes {
-		t.store.put(at, shard, &changes[i], false)
+		t.store.put(shard, &changes[i], false)
 	}
 	t.changed()
 }
@@ -94,12 +92,13 @@ func (t *Table) changed() {
 }
 
 // put makes v what its key has under its rule, unless that is newer; force takes it in any case.
-func (s *store) put(at event.Micros, shard int, v *verdict.Verdict, force bool) {
+func (s *store) put(shard int, v *verdict.Verdict, force bool) {
 	if len(v.Key) == 0 || slices.ContainsFunc(v.Key, func(d event.Dim) bool { return d.Value == "" }) {
 		return // such a key is no key: nobody has it
 	}
 	key := canonical(v.Key) // of an aggregator from before values were cut
-	over := v.State == verdict.Clear || v.Until <= at
+	// What has run out is taken, too: it may be the clock that is ahead. It is swept when that is believed.
+	over := v.State == verdict.Clear
 	shape := s.view.shape(key)
 	b, slot, list := s.find(shape, key)
 	i := indexOf(list, v.Rule, v.State == verdict.Warn)
@@ -189,8 +188,13 @@ func (s *shape) dims(key []byte) []event.Dim {
 	return dims
 }
 
-// sweep frees what has run out. Between chunks it lets the feed go on.
+// sweep frees what has run out by the wall's clock, as far as that is believed, and by more than the grace.
 func (t *Table) sweep(at event.Micros) {
+	t.forget(min(at, t.steps.believed()) - event.FromDuration(t.cfg.Grace))
+}
+
+// forget frees what ended until at. Between chunks it lets the feed go on.
+func (t *Table) forget(at event.Micros) {
 	for number := 0; t.sweepChunk(number, at); number++ {
 	}
 	t.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// InDoubt is what checks answer while the table cannot know: before the first snapshot, and when it is further behind than
-// Config.MaxStaleness.
+// InDoubt is what checks answer while the table cannot know: before the first snapshot, when it is further behind than
+// Config.MaxStaleness, and as long as nobody has called Run.
 type InDoubt uint8
 
 const (
@@ -126,7 +126,7 @@ func (d Decision) Unavailable() bool { return d.by == &unavailable }
 
 // checkUnusual is a check while the table is in doubt, or off.
 func (t *Table) checkUnusual(mode uint32, api string, dims []event.Dim) Decision {
-	at := now()
+	at := t.unattended()
 	if mode&modeOff != 0 {
 		return Decision{Allowed: true, At: at}
 	}

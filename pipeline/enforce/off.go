@@ -50,7 +50,7 @@ func (t *Table) watch() {
 	if t.off.Load() || t.offByVariable || t.offByFile.Load() {
 		mode |= modeOff
 	}
-	doubt, since := !t.Ready() || t.Staleness() > t.cfg.MaxStaleness, event.Micros(t.doubtful.Load())
+	doubt, since := !t.ran.Load() || !t.Ready() || t.Staleness() > t.cfg.MaxStaleness, event.Micros(t.doubtful.Load())
 	switch {
 	case doubt && since == 0:
 		t.doubtful.Store(int64(now()))

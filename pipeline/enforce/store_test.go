@@ -104,7 +104,7 @@ func TestWhatDoesNotFitInARecordsHead(t *testing.T) {
 			t.Errorf("attrs.a%d=1 is let through", i)
 		}
 	}
-	table.sweep(t0 + event.Hour)
+	table.forget(t0 + event.Hour)
 	if v := table.view.Load(); table.Len() != 0 || table.Bytes() > 16<<10 || len(table.store.classes) != 0 {
 		t.Errorf("%d verdicts, %d bytes and %d of %d classes after all ran out", table.Len(), table.Bytes(), len(table.store.classes), len(v.classes))
 	}
@@ -127,7 +127,7 @@ func TestAFullTableKeepsWhatItHas(t *testing.T) {
 			t.Errorf("%d of %d is let through", i, n)
 		}
 	}
-	table.sweep(t0 + event.Hour)
+	table.forget(t0 + event.Hour)
 	table.Apply(0, []verdict.Verdict{block("r", "uid=again", nil)})
 	if table.Full() || table.Len() != 1 {
 		t.Errorf("full: %v, with %d verdicts after all ran out", table.Full(), table.Len())

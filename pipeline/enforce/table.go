@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,12 +24,15 @@ type Config struct {
 	Resolution time.Duration
 	// Sweep is how often Run frees the memory of verdicts that have run out; 0 is 30 s.
 	Sweep time.Duration
+	// Grace is how long after its end a verdict is kept, so that a clock that is ahead for a moment loses none: they are in force
+	// again when it is set right. 0 is 10 min.
+	Grace time.Duration
 	// Causes keeps, of each verdict, the event that let it fall, for Verdicts and List: about 8 bytes an entry, and the
 	// event's id. Checks don't need it.
 	Causes bool
 
-	// InDoubt is what checks answer before the first snapshot, and while the table is further behind than MaxStaleness; the
-	// zero value is LastKnown. It is Run that notices that the table falls behind.
+	// InDoubt is what checks answer before the first snapshot, while the table is further behind than MaxStaleness, and as long as
+	// nobody has called Run, which is what notices that; the zero value is LastKnown.
 	InDoubt InDoubt
 	// MaxStaleness is how far the table may be behind without being in doubt; 0 is 1 minute.
 	MaxStaleness time.Duration
@@ -38,14 +42,18 @@ type Config struct {
 	Instances int
 	// OffFile is a file that turns all enforcement off while it exists; "" is none. Run looks once a second.
 	OffFile string
+	// Logger is told, once, that nobody called Run; nil is slog.Default().
+	Logger *slog.Logger
 }
 
 func (c *Config) setDefaults() {
 	c.Shards = cmp.Or(c.Shards, 1)
 	c.Resolution = cmp.Or(c.Resolution, 20*time.Millisecond)
 	c.Sweep = cmp.Or(c.Sweep, 30*time.Second)
+	c.Grace = cmp.Or(c.Grace, 10*time.Minute)
 	c.MaxStaleness = cmp.Or(c.MaxStaleness, time.Minute)
 	c.Instances = cmp.Or(c.Instances, 1)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 }
 
 func (c *Config) validate() error {
@@ -53,8 +61,8 @@ func (c *Config) validate() error {
 	if c.Shards < 1 {
 		errs = append(errs, fmt.Errorf("enforce: Shards is %d, want at least 1", c.Shards))
 	}
-	if c.Resolution < 0 || c.Sweep < 0 {
-		errs = append(errs, fmt.Errorf("enforce: Resolution is %v and Sweep %v, want neither negative", c.Resolution, c.Sweep))
+	if c.Resolution < 0 || c.Sweep < 0 || c.Grace < 0 {
+		errs = append(errs, fmt.Errorf("enforce: Resolution is %v, Sweep %v and Grace %v, want none negative", c.Resolution, c.Sweep, c.Grace))
 	}
 	return errors.Join(append(errs, c.validateDoubt())...)
 }
@@ -69,6 +77,10 @@ type Table struct {
 	mode  atomic.Uint32 // what is unusual; 0: nothing
 	cfg   Config
 	born  event.Micros
+
+	started   time.Time // with the monotonic clock
+	steps     steps
+	ran, told atomic.Bool // Run was called; that it wasn't was said
 
 	doubts         doubts
 	offByVariable  bool
@@ -87,13 +99,15 @@ type Table struct {
 	had   []bool // which shards had a snapshot
 }
 
-// NewTable returns an empty table. It works at once, but what has run out is forgotten only by Run.
+// NewTable returns an empty table. It works at once, but it is in doubt until Run is called, and what has run out is forgotten only
+// by that.
 func NewTable(cfg Config) (*Table, error) {
 	cfg.setDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	t := &Table{cfg: cfg, born: now(), had: make([]bool, cfg.Shards), applied: make([]atomic.Int64, cfg.Shards)}
+	t := &Table{cfg: cfg, born: now(), started: time.Now(), had: make([]bool, cfg.Shards), applied: make([]atomic.Int64, cfg.Shards)}
+	t.steps.wall = event.FromTime(t.started)
 	t.store = newStore(0, cfg.Causes)
 	t.store.out = &t.view
 	t.view.Store(t.store.view)
@@ -107,7 +121,7 @@ func NewTable(cfg Config) (*Table, error) {
 func now() event.Micros { return event.FromTime(time.Now()) }
 
 // Run keeps the table's clock and frees what has run out, until ctx ends; it then returns nil. Without it
-// checks read the system's clock, which costs more than all the rest.
+// checks read the system's clock, which costs more than all the rest, and the table is in doubt; the log says so.
 func (t *Table) Run(ctx context.Context) error {
 	tick := time.NewTicker(t.cfg.Resolution)
 	defer tick.Stop()
@@ -115,19 +129,21 @@ func (t *Table) Run(ctx context.Context) error {
 	defer sweep.Stop()
 	file := time.NewTicker(fileEvery)
 	defer file.Stop()
-	t.clock.Store(int64(now()))
+	t.clock.Store(int64(t.look()))
 	defer t.clock.Store(0)
+	t.ran.Store(true)
+	t.watch()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			t.clock.Store(int64(now()))
+			t.clock.Store(int64(t.look()))
 			t.watch()
 		case <-file.C:
 			t.lookForFile()
 		case <-sweep.C:
-			t.sweep(now())
+			t.sweep(t.look())
 		}
 	}
 }
@@ -137,7 +153,7 @@ func (t *Table) Now() event.Micros {
 	if c := t.clock.Load(); c != 0 {
 		return event.Micros(c)
 	}
-	return now()
+	return t.unattended()
 }
 
 // coarse returns the time that checks go by, and how near to it they ask the system's clock.
@@ -145,7 +161,7 @@ func (t *Table) coarse() (at, near event.Micros) {
 	if c := t.clock.Load(); c != 0 {
 		return event.Micros(c), nearly
 	}
-	return now(), 0
+	return t.unattended(), 0
 }
 
 // Len returns how many verdicts the table holds, those that have run out and are not swept yet included.

@@ -244,7 +244,12 @@ func TestRunKeepsTheClockAndSweeps(t *testing.T) {
 		if !table.Check("a", "7").Allowed {
 			t.Error("denied after until")
 		}
-		time.Sleep(30 * time.Second)
+		time.Sleep(9 * time.Minute)
+		synctest.Wait()
+		if table.Len() != 1000 {
+			t.Errorf("%d verdicts within the grace, want all", table.Len())
+		}
+		time.Sleep(time.Minute + 30*time.Second)
 		synctest.Wait()
 		if table.Len() != 0 || len(table.view.Load().buckets) != minBuckets {
 			t.Errorf("%d verdicts in %d buckets after a sweep, want none in %d", table.Len(), len(table.view.Load().buckets), minBuckets)

@@ -1,0 +1,140 @@
+package enforce
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// An hour's block was lost for good when one sweep came while the clock was ahead.
+func TestAClockThatWasAheadLosesNoBlock(t *testing.T) {
+	for name, sweep := range map[string]func(*Table){
+		"within the grace": func(table *Table) { table.forget(now() + event.Hour - event.Minute) },
+		"two hours ahead, for one sweep": func(table *Table) {
+			table.steps.look(now()+2*event.Hour, time.Since(table.started))
+			table.sweep(now() + 2*event.Hour)
+		},
+		"two hours ahead, and nobody looked before": func(table *Table) { table.sweep(now() + 2*event.Hour) },
+		"a day ahead, before it is believed": func(table *Table) {
+			for mono := time.Second; mono < believedAfter; mono += 30 * time.Second {
+				table.steps.look(now()+event.Day+event.FromDuration(mono), mono)
+				table.sweep(now() + event.Day + event.FromDuration(mono))
+			}
+		},
+	} {
+		table := newTable(t)
+		table.Replace(0, blockedNow())
+		table.Heartbeat(0, now())
+		sweep(table)
+		if table.Check("order.create", "42").Allowed || table.Len() != 2 {
+			t.Errorf("%s: let through, with %d of 2 verdicts", name, table.Len())
+		}
+	}
+}
+
+// A snapshot that came before NTP had set the clock left out what seemed to be over.
+func TestASnapshotKeepsWhatIsOverByTheClock(t *testing.T) {
+	for name, put := range map[string]func(*Table){
+		"a snapshot": func(table *Table) { table.Replace(0, blockedNow()) },
+		"changes":    func(table *Table) { table.Apply(0, blockedNow()) },
+	} {
+		table := newTable(t)
+		table.clock.Store(int64(now() + event.Day))
+		put(table)
+		table.clock.Store(int64(now()))
+		if table.Check("order.create", "42").Allowed {
+			t.Errorf("%s: let through when the clock is right", name)
+		}
+	}
+}
+
+// Two clocks are looked at every second; the wall's is moved by step in one of them.
+func TestStepsOfTheClock(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		step  time.Duration
+		count uint64        // snapshots that are wanted
+		after time.Duration // how much of the time is not believed right after
+	}{
+		{"slewed", 400 * time.Millisecond, 0, 0},
+		{"a leap second", time.Second, 0, 0},
+		{"ahead", time.Hour, 1, time.Hour},
+		{"back", -time.Hour, 1, 0},
+	} {
+		start := now()
+		s := steps{wall: start}
+		wall, mono := start, time.Duration(0)
+		look := func(step time.Duration) time.Duration {
+			mono += time.Second
+			wall += event.Second + event.FromDuration(step)
+			s.look(wall, mono)
+			return (wall - s.believed()).Duration()
+		}
+		look(0)
+		if got := look(c.step); got != c.after || s.count.Load() != c.count {
+			t.Errorf("%s: %v not believed, %d steps, want %v, %d", c.name, got, s.count.Load(), c.after, c.count)
+		}
+		for range int(believedAfter/time.Second) - 1 {
+			if got := look(0); got != c.after {
+				t.Fatalf("%s: %v not believed after %v, want %v", c.name, got, mono, c.after)
+			}
+		}
+		if got := look(0); got != 0 || s.count.Load() != c.count {
+			t.Errorf("%s: %v not believed after %v, %d steps, want 0, %d", c.name, got, mono, s.count.Load(), c.count)
+		}
+	}
+	s := steps{wall: now()}
+	s.look(s.wall+event.Hour, time.Second)
+	s.look(s.wall-event.Hour, 2*time.Second)
+	if s.ahead > event.Minute || s.count.Load() != 2 {
+		t.Errorf("there and back: %v not believed, %d steps, want about 0, and 2", s.ahead.Duration(), s.count.Load())
+	}
+}
+
+// A table that nobody runs neither swept nor noticed that it was behind, without a word.
+func TestATableThatNobodyRunsIsInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		table, err := NewTable(Config{InDoubt: Closed, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		table.Replace(0, nil)
+		table.Heartbeat(0, now())
+		if d := table.Check("a", "7"); !table.InDoubt() || d.Allowed || !d.Unavailable() {
+			t.Errorf("in doubt: %v, %+v, want it in doubt and closed", table.InDoubt(), d)
+		}
+		if log.Len() > 0 {
+			t.Errorf("at once: %s", &log)
+		}
+		time.Sleep(runWithin + time.Second)
+		for range 3 {
+			table.Check("a", "7")
+		}
+		if strings.Count(log.String(), "Table.Run") != 1 {
+			t.Errorf("the log is %q, want Table.Run in it once", &log)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		table := running(t, Config{InDoubt: Closed, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		table.Replace(0, []verdict.Verdict{})
+		synctest.Wait()
+		for range 20 {
+			table.Heartbeat(0, now())
+			time.Sleep(time.Second)
+			if !table.Check("a", "7").Allowed || table.InDoubt() {
+				t.Error("in doubt while it runs")
+			}
+		}
+		if log.Len() > 0 {
+			t.Errorf("the log is %q, want none", &log)
+		}
+	})
+}
