@@ -14,32 +14,85 @@ type Batch struct {
 	baseTime, maxTime int64  // Unix milliseconds
 	appendTime        bool   // all records have maxTime
 	from              int64  // records below were not asked for
+	past, last        int64  // offsets: of the record before the next one, and of the batch's end
+	size              int    // bytes on the wire
 	left              int    // how many records raw has
+	epoch             int32  // of the leader that took it; noEpoch when it does not say
 	raw               []byte // decompressed
 
-	plain []Record // instead of raw
+	plain []Record    // instead of raw
+	bad   *Unreadable // the rest of it, or all
+}
+
+// Unreadable is the error for records that arrived as they were sent, and that nobody can read: they
+// decompress to more than Config.MaxBatch, or their fields contradict each other. Reading them again
+// brings the same, so whoever reads may go on behind them.
+type Unreadable struct {
+	First, Last int64 // the offsets, both of them among those that cannot be read
+	Bytes       int   // of their batch, as it was sent
+	Err         error // why
+}
+
+// Error says where it is, and why.
+func (u *Unreadable) Error() string {
+	return fmt.Sprintf("the batch of %d bytes with offsets %d to %d cannot be read: %v", u.Bytes, u.First, u.Last, u.Err)
+}
+
+// Unwrap returns Err.
+func (u *Unreadable) Unwrap() error { return u.Err }
+
+// unreadable is a batch of which nothing can be read.
+func unreadable(e entry, from int64, why error) Batch {
+	first := max(e.first(), from)
+	if e.legacy() { // a wrapper has the offset of its last message
+		first = from
+	}
+	return Batch{epoch: e.epoch(), bad: &Unreadable{First: first, Last: e.last(), Bytes: len(e), Err: why}}
+}
+
+// noEpoch is where a batch does not say which leader took it: formats before Kafka 0.11 don't.
+const noEpoch = -1
+
+// Epoch is that of the leader that took the batch, -1 when it does not say.
+func (b *Batch) Epoch() int32 {
+	if b.plain != nil {
+		return noEpoch
+	}
+	return b.epoch
 }
 
 // Of is a batch of records that need no decoding.
 func Of(records ...Record) Batch { return Batch{plain: records} }
 
 // Len is about how many records are left: those that were not asked for are among them.
-func (b *Batch) Len() int { return b.left + len(b.plain) }
+func (b *Batch) Len() int {
+	if b.bad != nil {
+		return 1
+	}
+	return b.left + len(b.plain)
+}
 
-// Next reads the next record into rec; false after the last.
+// Next reads the next record into rec; false after the last. An error is an *Unreadable, which says
+// how far what cannot be read goes; it comes again at each call.
 func (b *Batch) Next(rec *Record) (ok bool, err error) {
-	for b.left > 0 {
+	for b.bad == nil && b.left > 0 {
 		n, err := rec.decode(b.raw, b)
 		if err != nil {
-			return false, fmt.Errorf("read a record of the batch at %d: %w", b.first, err)
+			b.spoil(err)
+			break
 		}
-		b.raw = b.raw[n:]
-		if b.left--; b.left == 0 && len(b.raw) > 0 {
-			return false, fmt.Errorf("read the batch at %d: %d bytes behind its last record", b.first, len(b.raw))
+		if b.left == 1 && n < len(b.raw) {
+			b.spoil(fmt.Errorf("%d bytes behind its last record", len(b.raw)-n))
+			break
 		}
+		b.raw, b.past = b.raw[n:], rec.Offset
+		b.left--
 		if rec.Offset >= b.from {
 			return true, nil
 		}
+	}
+	if b.bad != nil {
+		return false, b.bad
 	}
 	if len(b.plain) == 0 {
 		return false, nil
@@ -48,10 +101,17 @@ func (b *Batch) Next(rec *Record) (ok bool, err error) {
 	return true, nil
 }
 
+// spoil gives the rest of the batch up.
+func (b *Batch) spoil(why error) {
+	b.bad = &Unreadable{First: max(b.past+1, b.from), Last: b.last, Bytes: b.size, Err: why}
+	b.raw, b.left = nil, 0
+}
+
 // The fields of a record batch, and of the older formats' messages as far as they are the same:
 // https://kafka.apache.org/documentation/#recordbatch
 const (
 	atLength     = 8
+	atEpoch      = 12
 	atMagic      = 16
 	atCRC        = 17
 	atAttributes = 21
@@ -73,7 +133,10 @@ const (
 )
 
 var (
-	errCorrupt = errors.New("fetch: a batch is corrupt")
+	// ErrCorrupt is wrapped by the error for a batch that is not what its leader took: a disk's or a
+	// connection's matter. It may be whole at the next attempt.
+	ErrCorrupt = errors.New("fetch: a batch is corrupt")
+
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
@@ -85,6 +148,13 @@ func (e entry) legacy() bool    { return e[atMagic] < 2 }
 func (e entry) attributes() int { return int(binary.BigEndian.Uint16(e[atAttributes:])) }
 func (e entry) producer() int64 { return int64(binary.BigEndian.Uint64(e[atProducer:])) }
 func (e entry) count() int      { return int(int32(binary.BigEndian.Uint32(e[atCount:]))) }
+
+func (e entry) epoch() int32 {
+	if e.legacy() {
+		return noEpoch
+	}
+	return int32(binary.BigEndian.Uint32(e[atEpoch:]))
+}
 
 func (e entry) last() int64 {
 	if e.legacy() {
@@ -103,14 +173,14 @@ func splitEntry(raw []byte) (e entry, rest []byte, size int, err error) {
 	least := batchHeader
 	switch magic := raw[atMagic]; {
 	case magic > 2:
-		return nil, nil, 0, fmt.Errorf("%w: format %d at offset %d", errCorrupt, magic, entry(raw).first())
+		return nil, nil, 0, fmt.Errorf("%w: format %d at offset %d", ErrCorrupt, magic, entry(raw).first())
 	case magic == 1:
 		least = leastV1
 	case magic == 0:
 		least = leastV0
 	}
 	if size < least {
-		return nil, nil, 0, fmt.Errorf("%w: %d bytes at offset %d", errCorrupt, size, entry(raw).first())
+		return nil, nil, 0, fmt.Errorf("%w: %d bytes at offset %d", ErrCorrupt, size, entry(raw).first())
 	}
 	if size > len(raw) {
 		return nil, nil, size, nil
@@ -118,13 +188,16 @@ func splitEntry(raw []byte) (e entry, rest []byte, size int, err error) {
 	return entry(raw[:size:size]), raw[size:], size, nil
 }
 
-// check compares the entry with its checksum.
+// check compares the entry with its checksum, and its last offset with what lies below it.
 func (e entry) check() error {
 	if e.legacy() {
 		return nil // kgo does
 	}
 	if is, want := crc32.Checksum(e[atAttributes:], castagnoli), binary.BigEndian.Uint32(e[atCRC:]); is != want {
-		return fmt.Errorf("%w: its checksum is %08x, not %08x, at offset %d", errCorrupt, is, want, e.first())
+		return fmt.Errorf("%w: its checksum is %08x, not %08x, at offset %d", ErrCorrupt, is, want, e.first())
+	}
+	if delta := e.last() - e.first(); delta < 0 || delta < int64(e.count())-1 {
+		return fmt.Errorf("%w: its last offset is %d above its first, and it has %d records, at offset %d", ErrCorrupt, delta, e.count(), e.first())
 	}
 	return nil
 }
@@ -133,11 +206,13 @@ func (e entry) check() error {
 func (e entry) open(u *unpacker, from int64) (Batch, error) {
 	attributes, count := e.attributes(), e.count()
 	raw, err := u.unpack(attributes&codecMask, e[batchHeader:])
-	if err != nil {
+	switch {
+	case errors.Is(err, errCodec): // a newer program may know it
 		return Batch{}, fmt.Errorf("batch at offset %d: %w", e.first(), err)
-	}
-	if count < 0 || count > len(raw) {
-		return Batch{}, fmt.Errorf("%w: %d records in %d bytes at offset %d", errCorrupt, count, len(raw), e.first())
+	case err != nil:
+		return unreadable(e, from, err), nil
+	case count < 0 || count > len(raw):
+		return unreadable(e, from, fmt.Errorf("%d records in %d bytes", count, len(raw))), nil
 	}
 	return Batch{
 		first:      e.first(),
@@ -145,6 +220,10 @@ func (e entry) open(u *unpacker, from int64) (Batch, error) {
 		maxTime:    batchTime(e[atMaxTime:]),
 		appendTime: attributes&attrAppendTime != 0,
 		from:       from,
+		past:       e.first() - 1,
+		last:       e.last(),
+		size:       len(e),
+		epoch:      e.epoch(),
 		left:       count,
 		raw:        raw,
 	}, nil

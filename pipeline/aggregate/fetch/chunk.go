@@ -2,7 +2,9 @@ package fetch
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 type Chunk struct {
 	End int64 // the partition's end: its high watermark
 
+	place     int64 // see Place
 	raw       []byte
 	from      int64 // the offset that was asked for
 	unpack    *unpacker
@@ -25,8 +28,13 @@ type Chunk struct {
 	ongoing []int64                                              // producers of those that have begun
 }
 
+// Place is the offset behind all that Next has gone through: what it returned, and what it passed over
+// since nobody is to see it, such as the markers of transactions and those that were aborted.
+func (c *Chunk) Place() int64 { return c.place }
+
 // Next returns the next batch with something in it; false after the last. After an error it
-// returns nothing else: what follows a broken batch must not come before it is read.
+// returns nothing else: what follows a broken batch must not come before it is read. A batch that
+// arrived whole and that nobody can read is no such error: it is returned, and its Next says so.
 func (c *Chunk) Next() (b Batch, ok bool, err error) {
 	for c.err == nil && len(c.raw) > 0 {
 		if b, c.err = c.open(); c.err == nil && b.Len() > 0 {
@@ -43,7 +51,7 @@ func (c *Chunk) open() (b Batch, err error) {
 	case err != nil:
 		return Batch{}, err
 	case e == nil:
-		return Batch{}, fmt.Errorf("%w: %d bytes of one", errCorrupt, len(c.raw))
+		return Batch{}, fmt.Errorf("%w: %d bytes of one", ErrCorrupt, len(c.raw))
 	}
 	c.raw = rest
 	if err := e.check(); err != nil {
@@ -51,12 +59,15 @@ func (c *Chunk) open() (b Batch, err error) {
 	}
 	switch {
 	case e.legacy():
-		return c.legacy(e)
+		b, err = c.legacy(e)
 	case c.skip(e) || e.last() < c.from:
-		return Batch{}, nil
 	default:
-		return e.open(c.unpack, c.from)
+		b, err = e.open(c.unpack, c.from)
 	}
+	if err == nil {
+		c.place = max(c.place, e.last()+1)
+	}
+	return b, err
 }
 
 // skip reports whether the batch is none of its topic's events: a marker of a transaction's end,
@@ -83,7 +94,7 @@ func isAbort(e entry) bool {
 	if e.count() < 1 || e.attributes()&codecMask != codecNone {
 		return false
 	}
-	_, err := rec.decode(e[batchHeader:], &Batch{})
+	_, err := rec.decode(e[batchHeader:], &Batch{past: -1, last: math.MaxInt64})
 	return err == nil && len(rec.Key) >= 4 && binary.BigEndian.Uint16(rec.Key[2:]) == 0
 }
 
@@ -93,6 +104,9 @@ func (c *Chunk) legacy(e entry) (b Batch, err error) {
 	in := kmsg.NewFetchResponseTopicPartition()
 	in.RecordBatches = e
 	out, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{Offset: c.from}, &in, c.unpack, nil)
+	if errors.Is(out.Err, ErrTooLarge) {
+		return unreadable(e, c.from, out.Err), nil
+	}
 	if out.Err != nil {
 		return Batch{}, fmt.Errorf("read a message of an old format at offset %d: %w", e.first(), out.Err)
 	}
@@ -110,21 +124,44 @@ func (c *Chunk) legacy(e entry) (b Batch, err error) {
 	return b, nil
 }
 
-// span looks how far raw goes: how many bytes of it are whole batches, which offset comes after
-// them, and how many bytes the batch has that is cut off, 0 if there is none or raw does not tell.
-func span(raw []byte, from int64) (whole int, next int64, cut int, err error) {
-	next = from
+// extent is how far raw bytes of a log go.
+type extent struct {
+	whole int   // bytes that are whole batches
+	next  int64 // the offset behind them
+	epoch int32 // of the leader that took the last of them; noEpoch when it does not say
+	cut   int   // how many bytes the batch has that is cut off; 0 if there is none, or raw does not tell
+}
+
+// span looks how far raw goes. It believes what the batches' heads say.
+func span(raw []byte, from int64) (x extent, err error) {
+	x.next, x.epoch = from, noEpoch
 	for rest := raw; len(rest) > 0; {
 		e, further, size, err := splitEntry(rest)
 		if err != nil {
-			return whole, next, 0, err
+			return x, err
 		}
 		if e == nil {
-			return whole, next, size, nil
+			x.cut = size
+			return x, nil
 		}
-		whole += len(e)
-		next = max(next, e.last()+1)
+		x.whole += len(e)
+		x.next, x.epoch = max(x.next, e.last()+1), e.epoch()
 		rest = further
 	}
-	return whole, next, 0, nil
+	return x, nil
+}
+
+// audit returns an error when one of the batches that raw begins with is corrupt.
+func audit(raw []byte) error {
+	for len(raw) > 0 {
+		e, rest, _, err := splitEntry(raw)
+		if err != nil || e == nil {
+			return err
+		}
+		if err := e.check(); err != nil {
+			return err
+		}
+		raw = rest
+	}
+	return nil
 }

@@ -33,10 +33,19 @@ type Config struct {
 	LargestBatch   int32         // a larger batch ends its reader; 0 is what fits into MaxResponse
 	ResponseBytes  int32         // asked for at once; 0 is 50 MiB
 	MaxResponse    int32         // a larger response is refused; 0 is 100 MiB
-	MaxBatch       int           // what a batch may decompress to; 0 is 256 MiB
+	MaxBatch       int           // what a batch may decompress to; 0 is DefaultMaxBatch
+
+	// OnError is told of each attempt that failed, also of those that are made again at once. It must not
+	// block, nor call the Fetcher. Nil for nobody.
+	OnError func(topic string, partition int32, err error)
 
 	Logger *slog.Logger // nil is slog.Default()
 }
+
+// DefaultMaxBatch is eight times what the event topic takes of a compressed batch by default. Events in JSON
+// compress to a fifth or a tenth, and producers close a batch at a mebibyte or so before compression;
+// what is far beyond that was made to be.
+const DefaultMaxBatch = 16 << 20
 
 // Dial opens a connection.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -51,7 +60,7 @@ func (c Config) withDefaults() Config {
 	c.ResponseBytes = cmp.Or(c.ResponseBytes, 50<<20)
 	c.MaxResponse = cmp.Or(c.MaxResponse, 100<<20)
 	c.LargestBatch = cmp.Or(c.LargestBatch, c.MaxResponse)
-	c.MaxBatch = cmp.Or(c.MaxBatch, 256<<20)
+	c.MaxBatch = cmp.Or(c.MaxBatch, DefaultMaxBatch)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/snappy/xerial"
@@ -15,6 +16,8 @@ import (
 
 // ErrTooLarge is wrapped by the error for a batch that decompresses to more than Config.MaxBatch.
 var ErrTooLarge = errors.New("fetch: a batch decompresses to more than is allowed")
+
+var errCodec = errors.New("unknown codec")
 
 // The codecs, as batches number them.
 const (
@@ -53,7 +56,7 @@ func (u *unpacker) unpack(codec int, src []byte) (dst []byte, err error) {
 	case codecZstd:
 		dst, err = u.unzstd(src)
 	default:
-		return nil, fmt.Errorf("unknown codec %d", codec)
+		return nil, fmt.Errorf("%w %d", errCodec, codec)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("decompress a batch: %w", err)
@@ -114,8 +117,29 @@ func (u *unpacker) unzstd(src []byte) (dst []byte, err error) {
 		}
 	}
 	dst, err = u.zstd.DecodeAll(src, make([]byte, 0, u.room(src)))
-	if errors.Is(err, zstd.ErrDecoderSizeExceeded) {
+	switch {
+	case errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return nil, u.tooLarge()
+	case errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return u.wideZstd(src)
 	}
 	return dst, err
+}
+
+// widest is the largest window of zstd's levels, which the highest asks for however short the batch is.
+const widest = 128 << 20
+
+// wide is held while a window has memory of its own: there is one of these at a time.
+var wide sync.Mutex
+
+// wideZstd decompresses what asks for a window larger than a batch may become. Few producers do.
+func (u *unpacker) wideZstd(src []byte) ([]byte, error) {
+	wide.Lock()
+	defer wide.Unlock()
+	z, err := zstd.NewReader(bytes.NewReader(src), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(widest))
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	return u.readAll(z, u.room(src))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -15,6 +16,9 @@ import (
 type Fetcher struct {
 	cfg  Config
 	lost chan struct{} // holds one: a reader's leader is to be found
+
+	running chan struct{} // closed when there is a client
+	client  atomic.Pointer[kgo.Client]
 
 	mu      sync.Mutex
 	readers []*Reader
@@ -45,7 +49,7 @@ func New(cfg Config) (*Fetcher, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Fetcher{cfg: cfg, lost: make(chan struct{}, 1), nodes: map[int32]*node{}}, nil
+	return &Fetcher{cfg: cfg, lost: make(chan struct{}, 1), running: make(chan struct{}), nodes: map[int32]*node{}}, nil
 }
 
 // Run reads until ctx ends. It is called once.
@@ -55,6 +59,8 @@ func (f *Fetcher) Run(ctx context.Context) error {
 		return fmt.Errorf("set up connections to read from: %w", err)
 	}
 	defer client.Close()
+	f.client.Store(client)
+	close(f.running)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for {
@@ -83,12 +89,22 @@ func (f *Fetcher) Run(ctx context.Context) error {
 // Read starts to read a partition at offset from. id is the topic's, as far as it is known: another
 // topic of the same name is not read.
 func (f *Fetcher) Read(topic string, id [16]byte, partition int32, from int64) *Reader {
+	return f.ReadBehind(topic, id, partition, from, noEpoch)
+}
+
+// ReadBehind is Read where it is known which leader took what lies right below from, by its epoch. The
+// reader fails with ErrCut when the log has lost that, whatever was appended in its place.
+func (f *Fetcher) ReadBehind(topic string, id [16]byte, partition int32, from int64, epoch int32) *Reader {
 	r := &Reader{
 		fetcher: f, topic: topic, id: id, partition: partition, next: from,
 		unpack: &unpacker{most: f.cfg.MaxBatch},
 		ready:  make(chan struct{}, 1),
 		size:   f.cfg.PartitionBytes,
 		leader: noLeader,
+		last:   epoch,
+		asked:  noEpoch,
+		end:    -1,
+		heard:  time.Now(),
 
 		retryAt: time.Now().Add(startTogether),
 	}

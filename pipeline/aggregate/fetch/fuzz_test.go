@@ -25,7 +25,8 @@ func FuzzBatch(f *testing.F) {
 			if signed && len(raw) >= batchHeader { // else few get past the checksum
 				raw = sign(slices.Clone(raw))
 			}
-			whole, next, cut, err := span(raw, from)
+			x, err := span(raw, from)
+			whole, next, cut := x.whole, x.next, x.cut
 			if whole > len(raw) || next < from || cut < 0 || cut > 0 && cut <= len(raw)-whole {
 				t.Fatalf("%d bytes: %d whole, next %d after %d, %d cut off", len(raw), whole, next, from, cut)
 			}
@@ -36,6 +37,9 @@ func FuzzBatch(f *testing.F) {
 			runtime.ReadMemStats(&before)
 			c := &Chunk{raw: raw[:whole:whole], from: from, unpack: &unpacker{most: most}, committed: true}
 			records, _ := all(c)
+			if c.Place() < from {
+				t.Errorf("place %d, and from %d on was asked for", c.Place(), from)
+			}
 			runtime.ReadMemStats(&after)
 			// Every batch has a header's length at least, and gets twice what it may become while its memory grows.
 			if grown, bound := after.TotalAlloc-before.TotalAlloc, uint64(32<<20+whole/batchHeader*4*most); grown > bound {

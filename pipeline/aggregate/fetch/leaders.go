@@ -47,6 +47,8 @@ func (f *Fetcher) due(now time.Time) (due []*Reader, wait time.Duration) {
 func (f *Fetcher) lose(r *Reader, why error) {
 	r.leader = noLeader
 	r.failures++
+	r.trouble = why
+	f.tell(r, why)
 	r.retryAt = time.Now().Add(backoff(r.failures))
 	if !r.logged {
 		r.logged = true
@@ -55,8 +57,17 @@ func (f *Fetcher) lose(r *Reader, why error) {
 	f.look()
 }
 
-// answered notes that a broker has given what was asked for. The fetcher is locked.
-func (f *Fetcher) answered(r *Reader) {
+// tell passes on what went wrong. The fetcher is locked.
+func (f *Fetcher) tell(r *Reader, why error) {
+	if f.cfg.OnError != nil {
+		f.cfg.OnError(r.topic, r.partition, why)
+	}
+}
+
+// answered notes that a broker has given what was asked for, if only the partition's end. The fetcher is
+// locked.
+func (f *Fetcher) answered(r *Reader, end int64) {
+	r.end, r.heard, r.trouble = end, time.Now(), nil
 	if r.logged {
 		f.cfg.Logger.Info("a partition is read again", "topic", r.topic, "partition", r.partition)
 	}
@@ -85,18 +96,45 @@ func (f *Fetcher) findLeaders(ctx context.Context, client *kgo.Client, due []*Re
 			}
 		}
 	}
+	return f.assign(due, f.followAll(ctx, client, due, topics, err))
+}
+
+// followAll notes the readers' leaders, and asks those that are new whether the log was cut. It returns
+// why a reader has none.
+func (f *Fetcher) followAll(ctx context.Context, client *kgo.Client, due []*Reader, topics map[string]*kmsg.MetadataResponseTopic, err error) map[*Reader]error {
+	failed := map[*Reader]error{}
+	var doubts []doubt
+	f.mu.Lock()
+	for _, r := range due {
+		why := err
+		if why == nil && r.err == nil {
+			why = r.follow(topics[r.topic])
+		}
+		if why != nil {
+			failed[r] = fmt.Errorf("find the leader: %w", why)
+		} else if r.err == nil && r.last != noEpoch && r.asked != r.epoch {
+			doubts = append(doubts, doubt{r, r.last, r.epoch, r.next})
+		}
+	}
+	f.mu.Unlock()
+	for _, d := range doubts {
+		if err := f.settle(ctx, client, d); err != nil {
+			failed[d.reader] = err
+		}
+	}
+	return failed
+}
+
+// assign gives the readers to their leaders' nodes, and returns those nodes that are new.
+func (f *Fetcher) assign(due []*Reader, failed map[*Reader]error) (started []*node) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range due {
 		if r.err != nil {
 			continue
 		}
-		why := err
-		if why == nil {
-			why = r.follow(topics[r.topic])
-		}
-		if why != nil {
-			f.lose(r, fmt.Errorf("find the leader: %w", why))
+		if why := failed[r]; why != nil {
+			f.lose(r, why)
 			continue
 		}
 		if r.leader == noLeader {

@@ -11,6 +11,10 @@ var (
 	// ErrOutOfRange is wrapped by a reader's error when the log does not have its offset.
 	ErrOutOfRange = errors.New("fetch: there is no such offset")
 
+	// ErrCut is wrapped by a reader's error when the log was cut below its offset, and may have grown
+	// again: another replica leads, or a disk came back without its end.
+	ErrCut = errors.New("fetch: the log was cut")
+
 	// ErrTopicChanged is wrapped by a reader's error when its topic was created anew.
 	ErrTopicChanged = errors.New("fetch: the topic was created anew")
 
@@ -31,7 +35,12 @@ type Reader struct {
 	size   int32    // how much to ask for
 	leader int32    // noLeader when it is to be found
 	epoch  int32    // the leader's
+	last   int32    // the epoch of the leader that took what lies below next; noEpoch when that is not known
+	asked  int32    // the leader's epoch under which it was asked whether the log was cut below next
 
+	end      int64     // the partition's, by the last answer; -1 before the first
+	heard    time.Time // when the last answer came that was none of refusal
+	trouble  error     // why there was none since
 	failures int       // since the last answer
 	retryAt  time.Time // when to look for the leader
 	logged   bool      // that it fails
@@ -75,6 +84,25 @@ func (r *Reader) Poll() (c Chunk, ok bool, err error) {
 	return c, true, nil
 }
 
+// Progress is how far a reader is.
+type Progress struct {
+	End  int64     // the partition's end, as the last answer has it, also one without records; -1 before the first
+	At   time.Time // of the last answer; before the first, of Fetcher.Read. Now while enough is held ready, and nothing is asked for
+	Err  error     // why there is no answer since, nil while all is well
+	Next int64     // the offset behind what has come
+}
+
+// Progress may be called by any goroutine.
+func (r *Reader) Progress() Progress {
+	r.fetcher.mu.Lock()
+	defer r.fetcher.mu.Unlock()
+	p := Progress{End: r.end, At: r.heard, Err: r.trouble, Next: r.next}
+	if r.err == nil && r.queued >= int(r.fetcher.cfg.PartitionBytes) {
+		p.At, p.Err = time.Now(), nil
+	}
+	return p
+}
+
 // Close ends the reader. What an answer that is on its way brings for it is dropped.
 func (r *Reader) Close() {
 	f := r.fetcher
@@ -88,6 +116,7 @@ func (r *Reader) Close() {
 func (r *Reader) fail(err error) {
 	if r.err == nil {
 		r.err = err
+		r.fetcher.tell(r, err)
 	}
 	r.signal()
 }

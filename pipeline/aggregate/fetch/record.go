@@ -35,7 +35,10 @@ func (h *Headers) Next() (key, value []byte, ok bool) {
 	return key, value, !r.bad
 }
 
-var errRecord = errors.New("a record's fields do not fit its length")
+var (
+	errRecord = errors.New("a record's fields do not fit its length")
+	errOffset = errors.New("a record's offset is not its batch's, or not above the one before")
+)
 
 // decode reads a record that begins src, and returns its length.
 func (rec *Record) decode(src []byte, b *Batch) (n int, err error) {
@@ -49,6 +52,9 @@ func (rec *Record) decode(src []byte, b *Batch) (n int, err error) {
 	r.skip(1) // attributes: there are none
 	since := r.varint()
 	rec.Offset = b.first + r.varint()
+	if rec.Offset <= b.past || rec.Offset > b.last { // another batch's records would be taken for repeats
+		return 0, errOffset
+	}
 	rec.Key, rec.Value = r.bytes(), r.bytes()
 	rec.Timestamp = b.baseTime + since
 	if b.appendTime {

@@ -154,31 +154,37 @@ func part(resp *kmsg.FetchResponse, r *Reader) *kmsg.FetchResponseTopicPartition
 // give puts what has come into the reader's queue. The fetcher is locked.
 func (f *Fetcher) give(r *Reader, from int64, p *kmsg.FetchResponseTopicPartition) {
 	raw := p.RecordBatches
-	whole, next, cut, err := span(raw, from)
+	has, err := span(raw, from)
+	if err == nil && has.whole > 0 && has.next <= from {
+		err = audit(raw[:has.whole]) // else it would be asked for again and again
+	}
 	switch {
 	case err != nil:
 		r.fail(fmt.Errorf("read %s/%d from %d: %w", r.topic, r.partition, from, err))
 		return
-	case whole == 0 && len(raw) > 0:
-		f.grow(r, cut)
+	case has.whole == 0 && len(raw) > 0:
+		f.grow(r, has.cut)
 		return
-	case whole > 0 && next <= from:
+	case has.whole > 0 && has.next <= from:
 		f.lose(r, fmt.Errorf("asked for offset %d, got what lies below", from))
 		return
 	}
-	f.answered(r)
-	if whole == 0 {
+	f.answered(r, p.HighWatermark)
+	if has.whole == 0 {
 		return
 	}
 	slices.SortFunc(p.AbortedTransactions, func(a, b kmsg.FetchResponseTopicPartitionAbortedTransaction) int {
 		return cmp.Compare(a.FirstOffset, b.FirstOffset)
 	})
 	r.queue = append(r.queue, Chunk{
-		End: p.HighWatermark, raw: raw[:whole:whole], from: from, unpack: r.unpack,
+		End: p.HighWatermark, raw: raw[:has.whole:has.whole], from: from, place: from, unpack: r.unpack,
 		committed: !f.cfg.Uncommitted, aborted: p.AbortedTransactions,
 	})
-	r.queued += whole
-	r.next = next
+	r.queued += has.whole
+	r.next = has.next
+	if has.epoch != noEpoch {
+		r.last = has.epoch
+	}
 	r.size = int32(min(int64(f.cfg.PartitionBytes), 2*int64(r.size)))
 	r.signal()
 }
