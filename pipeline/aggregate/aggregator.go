@@ -48,6 +48,7 @@ type Aggregator struct {
 	mu      sync.RWMutex
 	session *session // nil between sessions
 	parts   map[int32]*partition
+	owns    map[int32]*ownership
 }
 
 // clients are the connections of all partitions. A broker works on one request a connection
@@ -79,12 +80,14 @@ func New(cfg Config) (*Aggregator, error) {
 		names:   topics.NamesOf(cfg.Prefix),
 		metrics: newMetrics(cfg.Registry),
 		parts:   map[int32]*partition{},
+		owns:    map[int32]*ownership{},
 	}
 	if a.by, err = json.Marshal(a.instance()); err != nil {
 		return nil, fmt.Errorf("write the instance's name for the audit topic: %w", err)
 	}
 	reads, err := cfg.fetching()
 	if err == nil {
+		reads.OnError = func(_ string, _ int32, err error) { a.metrics.kafkaError(err) }
 		a.fetcher, err = fetch.New(reads)
 	}
 	if err != nil {
@@ -140,6 +143,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	wg.Go(func() { a.side.run(sideCtx) })
 	wg.Go(func() { a.watchHeat(sideCtx) })
 	wg.Go(func() { a.watch(sideCtx) })
+	wg.Go(func() { a.watchLag(sideCtx) })
 	wg.Go(func() { a.book.run(sideCtx) })
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -219,11 +223,11 @@ func (a *Aggregator) runProcessor(ctx context.Context) error {
 		goka.WithHasher(newMurmur2),
 		goka.WithNilHandling(goka.NilProcess),
 		goka.WithPartitionChannelSize(2),
-		goka.WithStorageBuilder(a.newPartition),
+		goka.WithStorageBuilder(a.newOwnership),
 		goka.WithUpdateCallback(func(goka.UpdateContext, storage.Storage, string, []byte) error { return nil }),
 		goka.WithConsumerSaramaBuilder(goka.SaramaConsumerBuilderWithConfig(cfg)),
 		goka.WithProducerBuilder(goka.ProducerBuilderWithConfig(cfg)),
-		goka.WithTopicManagerBuilder(goka.TopicManagerBuilderWithConfig(cfg, goka.NewTopicManagerConfig())),
+		goka.WithTopicManagerBuilder(settledTables(goka.TopicManagerBuilderWithConfig(cfg, goka.NewTopicManagerConfig()))),
 		goka.WithConsumerGroupBuilder(func(brokers []string, id, _ string) (sarama.ConsumerGroup, error) {
 			return a.newGroup(brokers, id, cfg)
 		}),
@@ -235,10 +239,9 @@ func (a *Aggregator) runProcessor(ctx context.Context) error {
 }
 
 // process is goka's callback: it is called by one goroutine a partition.
-func (a *Aggregator) process(ctx goka.Context, msg any) {
-	if p := a.partition(ctx.Partition()); p != nil {
-		p.process(msg.(*bundle))
-	}
+func (a *Aggregator) process(_ goka.Context, msg any) {
+	b := msg.(*bundle)
+	b.part.process(b)
 }
 
 // begin notes the session that partitions are opened in from now on; nil ends it.
@@ -248,16 +251,11 @@ func (a *Aggregator) begin(s *session) {
 	a.session = s
 }
 
-// newPartition is goka's storage builder.
-func (a *Aggregator) newPartition(_ string, id int32) (storage.Storage, error) {
+// enter puts a partition on the list, in the place of one that has failed.
+func (a *Aggregator) enter(p *partition) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.session == nil {
-		return nil, errors.New("open a partition outside a session")
-	}
-	p := newPartition(a, id, a.session)
-	a.parts[id] = p
-	return p, nil
+	a.parts[p.id] = p
 }
 
 func (a *Aggregator) partition(id int32) *partition {
@@ -275,24 +273,6 @@ func (a *Aggregator) forget(p *partition) {
 	}
 }
 
-// startClaims makes every claim start right after what its partition's checkpoint covers,
-// whatever offset the group has committed. Where there is no checkpoint it leaves the group
-// without an offset: one that is there tells that a checkpoint was.
-func (a *Aggregator) startClaims(s sarama.ConsumerGroupSession) error {
-	for topic, ids := range s.Claims() {
-		for _, id := range ids {
-			p := a.partition(id)
-			if p == nil || !p.seeks { // the session ended before it was opened, or nothing was ever counted
-				continue
-			}
-			next := p.next[p.laneOf(topic)]
-			s.ResetOffset(topic, id, next, "")
-			s.MarkOffset(topic, id, next, "")
-		}
-	}
-	return nil
-}
-
 // fail notes an error that this instance cannot go on after, and returns it.
 func (a *Aggregator) fail(err error) error {
 	err = fmt.Errorf("%w: %w", errFatal, err)
@@ -308,16 +288,24 @@ func (a *Aggregator) fatal() error {
 }
 
 // Ready returns nil when this instance is a member of the group and every partition that it
-// was given is recovered.
+// was given is recovered, and read: Kafka answers what it is asked for, if only that there is nothing.
 func (a *Aggregator) Ready() error {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	if a.session == nil {
 		return errors.New("not in a session of the consumer group")
 	}
+	now := time.Now()
 	for _, id := range a.session.Claims()[a.names.Events] {
-		if p := a.parts[id]; p == nil || !p.opened.Load() {
+		p := a.parts[id]
+		if p == nil || !p.opened.Load() || p.ctx.Err() != nil {
+			if o := a.owns[id]; o != nil && o.failure() != nil {
+				return fmt.Errorf("partition %d failed, and is taken over again: %w", id, o.failure())
+			}
 			return fmt.Errorf("partition %d is not recovered yet", id)
+		}
+		if err := p.unanswered(now); err != nil {
+			return err
 		}
 	}
 	return nil

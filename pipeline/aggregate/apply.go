@@ -37,22 +37,23 @@ func (p *partition) decodeRecord(d *event.Decoder, value []byte, headers []event
 
 // process applies a bundle's records, and lets others in between them.
 func (p *partition) process(b *bundle) {
-	l := b.lane
 	defer p.panicked()
 	p.mu.Lock()
 	for more := true; more; {
-		full := p.sideFull()
-		if p.waiting.Load() > 0 || full {
+		side := p.sideFull()
+		if p.waiting.Load() > 0 || len(p.full) > 0 || side {
+			full := p.full
+			p.full = nil
 			p.mu.Unlock()
+			p.awaitRoom(full)
 			runtime.Gosched()
-			on := !full || p.agg.side.waitRoom(p.ctx, p.session.Context())
-			p.mu.Lock()
-			if !on { // it is not applied: whoever owns the partition next reads it again
-				break
+			if side {
+				p.agg.side.waitRoom(p.ctx, p.session.Context())
 			}
+			p.mu.Lock()
 		}
-		if p.ctx.Err() != nil {
-			break // dead: whoever takes over reads it again
+		if p.working.Err() != nil {
+			break // failed or released: whoever takes over reads it again
 		}
 		var err error
 		if more, err = p.apply(b); err != nil {
@@ -60,12 +61,28 @@ func (p *partition) process(b *bundle) {
 			break
 		}
 	}
-	next := p.next[l]
 	p.broker = p.clock()
 	p.tally.flush(p.agg.metrics)
 	p.mu.Unlock()
-	if l == inputLane {
-		p.lag.Set(float64(max(0, b.hwm-next)))
+}
+
+// enqueue appends a record under the partition's lock, without waiting: whoever waits for the lock is not
+// to wait for a topic that takes no appends. Where too much is queued then, no more events are applied
+// until there is room again.
+func (p *partition) enqueue(w *fenced.Writer, rec fenced.Record, urgent bool, done fenced.Done) error {
+	full, err := w.Enqueue(rec, urgent, done)
+	if full && !slices.Contains(p.full, w) {
+		p.full = append(p.full, w)
+	}
+	return err
+}
+
+// awaitRoom waits until writers have room, or the partition works no more. Without the lock.
+func (p *partition) awaitRoom(full []*fenced.Writer) {
+	for _, w := range full {
+		if w.AwaitRoom(p.working) != nil {
+			return
+		}
 	}
 }
 
@@ -80,10 +97,19 @@ const applyAtOnce = 256
 func (p *partition) apply(b *bundle) (more bool, err error) {
 	next, m := p.next[b.lane], &p.decode.record
 	for n := 0; n < applyAtOnce && len(p.gathered.steps) < gatherAtOnce && (n == 0 || !p.sideFull()); n++ {
-		if more, err = b.next(m); err != nil {
+		more, err = b.next(m)
+		if bad, ok := errors.AsType[*fetch.Unreadable](err); ok {
+			if next, err = p.passOver(b.lane, next, bad); err != nil {
+				return false, err
+			}
+			more = true
+			continue
+		}
+		if err != nil {
 			return false, err
 		}
 		if !more {
+			next = max(next, b.place)
 			break
 		}
 		if m.Offset < next {
@@ -123,7 +149,7 @@ func (p *partition) record(l lane, m *fetch.Record) error {
 // inputRecord applies what a producer sent: an event, several, or something else.
 func (p *partition) inputRecord(m *fetch.Record) error {
 	broker := brokerTime(m)
-	p.broker = max(p.broker, broker)
+	p.broker, p.lastInput = max(p.broker, broker), broker
 	if p.repeated(m, broker) {
 		p.tally.producerRepeat++
 		return nil
@@ -336,7 +362,7 @@ func (p *partition) step(hash uint64, w *rules.Work, s *gatheredStep) error {
 // forward hands an event to the partition that owns a key of it.
 func (p *partition) forward(target int32, value []byte) error {
 	p.agg.metrics.forwarded.Inc()
-	return p.loopWriter(target).Append(p.ctx, fenced.Record{Value: value}, true, nil)
+	return p.enqueue(p.loopWriter(target), fenced.Record{Value: value}, true, nil)
 }
 
 // loopWriter is the writer to a loop partition. The partition is locked.

@@ -86,7 +86,10 @@ func TestABrokenBatchIsNotCounted(t *testing.T) {
 	}
 	mended.Store(true)
 	eventually(t, "they are counted", counted(20))
-	for _, want := range []string{"session ended", "a batch is corrupt", r.names.Events + "/"} {
+	if log.say("session ended") {
+		t.Error("the session ended, and with it every partition of the instance")
+	}
+	for _, want := range []string{"partition failed", "a batch is corrupt", r.names.Events + "/"} {
 		if !log.say(want) {
 			t.Errorf("the log does not say %q", want)
 		}

@@ -150,6 +150,7 @@ func (p *partition) checkpoint(ctx context.Context) error {
 	}
 	if p.next == p.covered && p.table.Dirty() == 0 && !p.accepted {
 		p.letGo()
+		p.agg.metrics.durable(p)
 		return nil
 	}
 	record := p.snapshot()
@@ -224,7 +225,7 @@ func (p *partition) copyCut(ctx context.Context, cut *state.Cut) error {
 			}
 			rec := p.stateRecord(&space, ref)
 			size += len(rec.Key) + len(rec.Value)
-			if err := p.changelog.Append(ctx, rec, false, nil); err != nil {
+			if err := p.enqueue(p.changelog, rec, false, nil); err != nil {
 				p.letGo()
 				return err
 			}
@@ -288,7 +289,7 @@ func (p *partition) sweep(ctx context.Context) error {
 	for _, key := range silent {
 		p.table.Delete(key)
 		p.exempt.forget(key)
-		if err := p.changelog.Append(ctx, fenced.Record{Key: key}, false, nil); err != nil {
+		if err := p.enqueue(p.changelog, fenced.Record{Key: key}, false, nil); err != nil {
 			return err
 		}
 	}

@@ -191,7 +191,7 @@ func (p *partition) sendCommand(c *commandRecord) error {
 		return fmt.Errorf("%w: partition %d", ErrNotOwner, p.id)
 	}
 	value := append([]byte{loopVersion, loopKindCommand}, body...)
-	return p.loopWriter(p.id).Append(p.ctx, fenced.Record{Value: value}, true, nil)
+	return p.enqueue(p.loopWriter(p.id), fenced.Record{Value: value}, true, nil)
 }
 
 // commands are those that somebody of this process waits for.

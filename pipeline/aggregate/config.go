@@ -13,6 +13,7 @@ import (
 	"github.com/lovoo/goka"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -42,6 +43,10 @@ type Config struct {
 	AcceptNewTopic bool          // go on although a topic was recreated: its records are counted from its start
 
 	CheckpointEvery time.Duration // 0 is 1 s
+
+	// MaxBatchBytes is what a record batch may decompress to. A larger one is passed over, as a range of offsets
+	// in the dead-letter topic. 0 is fetch.DefaultMaxBatch, 16 MiB.
+	MaxBatchBytes int
 
 	HotShare   float64 // the log tells of a key with this share of its partition's events; 0 is 0.1, negative tells of none
 	HotRate    float64 // and at least this many of them a second; 0 is 100
@@ -86,11 +91,15 @@ func (c Config) withDefaults() Config {
 	c.BrokerTime = cmp.Or(c.BrokerTime, brokerTimeAppend)
 	c.SessionTimeout = cmp.Or(c.SessionTimeout, 10*time.Second)
 	c.CheckpointEvery = cmp.Or(c.CheckpointEvery, time.Second)
+	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, fetch.DefaultMaxBatch)
 	c.HotShare = cmp.Or(c.HotShare, 0.1)
 	c.HotRate = cmp.Or(c.HotRate, 100)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
+
+// leastMaxBatch is what a record of the largest array of events takes, with what is around it.
+const leastMaxBatch = 2 << 20
 
 // The values of Config.BrokerTime.
 const (
@@ -134,6 +143,9 @@ func (c Config) validate() error {
 	}
 	if c.CheckpointEvery < 10*time.Millisecond {
 		errs = append(errs, fmt.Errorf("a checkpoint every %v: at least 10ms", c.CheckpointEvery))
+	}
+	if c.MaxBatchBytes < leastMaxBatch {
+		errs = append(errs, fmt.Errorf("record batches of up to %d bytes, decompressed: at least %d, which a batch of %d events takes", c.MaxBatchBytes, leastMaxBatch, event.MaxArray))
 	}
 	if !(c.HotShare <= 1) || !(c.HotRate >= 0) { // NaN is neither
 		errs = append(errs, fmt.Errorf("a hot key's share of %v and %v events a second: a share up to 1, and not less than no events", c.HotShare, c.HotRate))

@@ -32,7 +32,7 @@ func (c Config) fetching() (fetch.Config, error) {
 		LargestBatch:   s.Consumer.Fetch.Max,
 		ResponseBytes:  s.Consumer.Fetch.MaxBytes,
 		MaxResponse:    sarama.MaxResponseSize,
-		MaxBatch:       int(sarama.MaxDecompressedBatchSize),
+		MaxBatch:       c.MaxBatchBytes,
 		Logger:         c.Logger,
 	}
 	if s.Net.TLS.Enable {

@@ -57,6 +57,7 @@ func (g *group) Consume(ctx context.Context, names []string, h sarama.ConsumerGr
 		if time.Since(began) > time.Minute {
 			wait = minBackoff
 		}
+		g.agg.metrics.kafkaError(errors.Join(err, cause))
 		g.agg.log.Error("session ended, joining the group again", "err", errors.Join(err, cause), "in", wait)
 		if !sleep(ctx, wait) {
 			return nil
@@ -105,10 +106,7 @@ func (h *handler) Setup(s sarama.ConsumerGroupSession) error {
 		return err
 	}
 	h.agg.begin(own)
-	if err := h.ConsumerGroupHandler.Setup(mute{s}); err != nil {
-		return err
-	}
-	return h.agg.startClaims(s)
+	return h.ConsumerGroupHandler.Setup(mute{s})
 }
 
 func (h *handler) Cleanup(s sarama.ConsumerGroupSession) error {
@@ -120,24 +118,19 @@ func (h *handler) Cleanup(s sarama.ConsumerGroupSession) error {
 // ConsumeClaim hands goka what is read of a partition, from where its checkpoint says. Of sarama's
 // claim nothing is read: see membership.
 func (h *handler) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
-	p := h.agg.partition(c.Partition())
-	if p == nil { // the session has ended before it was opened
+	o := h.agg.ownership(c.Partition())
+	if o == nil { // the session has ended before it was opened
 		return nil
 	}
 	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
-	l := p.laneOf(c.Topic())
-	reader := h.agg.fetcher.Read(c.Topic(), p.session.topics[c.Topic()].ID, c.Partition(), p.begin(l))
-	defer reader.Close()
-	b := &bundler{reader: reader, claim: c, lane: l, out: make(chan *sarama.ConsumerMessage), shelf: &h.agg.bundles}
+	out := make(chan *sarama.ConsumerMessage)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		defer close(b.out)
-		if err := b.run(ctx); ctx.Err() == nil {
-			h.end(fmt.Errorf("read %s/%d: %w", c.Topic(), c.Partition(), err))
-		}
+		defer close(out)
+		o.feed(ctx, c, out)
 	})
-	err := h.ConsumerGroupHandler.ConsumeClaim(mute{s}, bundledClaim{c, b.out})
+	err := h.ConsumerGroupHandler.ConsumeClaim(mute{s}, bundledClaim{c, out})
 	cancel()
 	wg.Wait()
 	return err
@@ -164,18 +157,22 @@ const bundleSize = 256
 
 // bundle is records of one claim, in order.
 type bundle struct {
+	part    *partition
 	lane    lane
 	batches []fetch.Batch
-	hwm     int64 // the partition's end, as last fetched
+	place   int64 // behind the bundle, and all that nobody is to see
 }
 
-// next reads the next record; false after the last.
+// next reads the next record; false after the last. Behind an error, a *fetch.Unreadable, it goes on.
 func (b *bundle) next(rec *fetch.Record) (ok bool, err error) {
 	for len(b.batches) > 0 {
-		if ok, err = b.batches[0].Next(rec); ok || err != nil {
-			return ok, err
+		if ok, err = b.batches[0].Next(rec); ok {
+			return true, nil
 		}
 		b.batches = b.batches[1:]
+		if err != nil {
+			return false, err
+		}
 	}
 	return false, nil
 }
@@ -195,11 +192,13 @@ func (s *shelf) put(b *bundle) (id uint64) {
 func (s *shelf) clear() { s.byID.Clear() }
 
 type bundler struct {
+	part   *partition
 	reader *fetch.Reader
 	claim  sarama.ConsumerGroupClaim
 	lane   lane
 	out    chan *sarama.ConsumerMessage
 	shelf  *shelf
+	sent   int64 // the place behind what was handed over
 }
 
 type bundledClaim struct {
@@ -214,27 +213,29 @@ func (c bundledClaim) Messages() <-chan *sarama.ConsumerMessage { return c.out }
 func (b *bundler) run(ctx context.Context) error {
 	var chunk fetch.Chunk
 	for {
-		next := &bundle{lane: b.lane}
+		next := &bundle{part: b.part, lane: b.lane}
 		for records := 0; records < bundleSize; {
 			batch, ok, err := chunk.Next()
+			next.place = max(next.place, chunk.Place())
 			if err == nil && !ok {
-				if chunk, ok, err = b.more(ctx, records == 0); ok {
-					next.hwm = chunk.End
+				// What holds nothing but markers moves the place all the same.
+				if chunk, ok, err = b.more(ctx, next.place <= b.sent); ok {
 					continue
 				}
 			}
-			if err != nil && records == 0 {
+			if err != nil && next.place <= b.sent {
 				return err
 			}
 			if !ok { // after an error, too: what is here comes first, and the error comes again
 				break
 			}
 			records += batch.Len()
-			next.batches, next.hwm = append(next.batches, batch), chunk.End
+			next.batches = append(next.batches, batch)
 		}
 		if err := b.send(ctx, next); err != nil {
 			return err
 		}
+		b.sent = next.place
 	}
 }
 

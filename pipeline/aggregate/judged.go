@@ -133,7 +133,7 @@ func (p *partition) appendCheckpoint(body []byte) error {
 	}
 	value := append(append([]byte(`{"judged":`), by...), ',')
 	rec := fenced.Record{Key: []byte(checkpointKey), Value: append(value, body[1:]...)} // without its brace
-	if err := p.changelog.Append(p.ctx, rec, true, nil); err != nil {
+	if err := p.enqueue(p.changelog, rec, true, nil); err != nil {
 		return err
 	}
 	p.lastCheckpointBody = body

@@ -3,9 +3,11 @@ package aggregate
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/lovoo/goka"
 )
 
 // membership is the client of the consumer group. sarama reads every partition that the group is
@@ -19,6 +21,34 @@ var nobody = sarama.NewBroker("")
 // LeaderAndEpoch tells a consumer whom to read from.
 func (membership) LeaderAndEpoch(string, int32) (*sarama.Broker, int32, error) {
 	return nobody, -1, nil
+}
+
+// GetOffset tells a consumer of a log that has all offsets: where a claim starts its partition knows.
+func (membership) GetOffset(_ string, _ int32, at int64) (int64, error) {
+	if at == sarama.OffsetNewest {
+		return math.MaxInt64, nil
+	}
+	return 0, nil
+}
+
+// settledEnd is where goka's topic manager says that every table ends: where their storages are.
+const settledEnd = 1
+
+// settledTables makes goka's topic managers say that there is nothing of a table to load.
+func settledTables(build goka.TopicManagerBuilder) goka.TopicManagerBuilder {
+	return func(brokers []string) (goka.TopicManager, error) {
+		m, err := build(brokers)
+		return settled{m}, err
+	}
+}
+
+type settled struct{ goka.TopicManager }
+
+func (settled) GetOffset(_ string, _ int32, at int64) (int64, error) {
+	if at == sarama.OffsetNewest {
+		return settledEnd, nil
+	}
+	return 0, nil
 }
 
 // Config is the client's, but sarama gives up reading until the claim ends.

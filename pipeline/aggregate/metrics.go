@@ -25,6 +25,13 @@ type metrics struct {
 	checkpoints  prometheus.Histogram
 	pauses       prometheus.Histogram
 	lagging      *prometheus.GaugeVec
+	lagSeconds   *prometheus.GaugeVec
+	lastFetch    *prometheus.GaugeVec
+	lastDurable  *prometheus.GaugeVec
+	kafkaErrors  *prometheus.CounterVec
+	failed       *prometheus.CounterVec
+	takeovers    *prometheus.CounterVec
+	passedOver   prometheus.Counter
 	keys         *prometheus.GaugeVec
 	stateBytes   *prometheus.GaugeVec
 	eventRates   *prometheus.GaugeVec
@@ -64,6 +71,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tallygate_" + name, Help: help, Buckets: buckets}))
 	}
 	events := counters("events_total", "Events, by what became of them (counted, repeat, late and unknown_refund: once per key).", "result")
+	kafkaErrors := counters("kafka_errors_total", "Requests to Kafka that failed, and answers that refuse, by reason.", "reason")
+	for _, t := range troubles { // all of them, so that a rate can be had from the beginning
+		kafkaErrors.WithLabelValues(t)
+	}
 	return &metrics{
 		events: eventResults{
 			counted:        events.WithLabelValues("counted"),
@@ -86,7 +97,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		verdictsOut:  counters("verdicts_total", "Verdicts published.", "rule", "state", "mode"),
 		checkpoints:  histogram("checkpoint_duration_seconds", "From a checkpoint's cut until its offsets are released.", prometheus.ExponentialBuckets(0.001, 2, 14)),
 		pauses:       histogram("checkpoint_pause_seconds", "How long a checkpoint, or the sweep behind it, kept a partition's events waiting at a time.", pauseBuckets),
-		lagging:      gauges("partition_lag", "Records of the event partition that are not processed yet.", "partition"),
+		lagging:      gauges("partition_lag", "Records of the event partition that are not counted yet, whoever owns it.", "partition"),
+		lagSeconds:   gauges("partition_lag_seconds", "How long ago all of the event partition was counted, or how old what was counted last is, whichever is more; 0 in step.", "partition"),
+		lastFetch:    gauges("last_fetch_timestamp_seconds", "When fetches of an owned partition were last answered, with records or without.", "partition"),
+		lastDurable:  gauges("last_checkpoint_timestamp_seconds", "When all that an owned partition had counted was last known to be durable.", "partition"),
+		kafkaErrors:  kafkaErrors,
+		takeovers:    counters("takeovers_total", "How often this instance took the partition over.", "partition"),
+		failed:       counters("partition_failures_total", "How often an owned partition failed and was taken over again.", "partition"),
+		passedOver:   counter("records_unreadable_total", "Records, as offsets, that were passed over since nobody can read them."),
 		keys:         gauges("state_keys", "Keys in memory.", "partition"),
 		stateBytes:   gauges("state_bytes", "Memory that the keys' states and their index take.", "partition"),
 		eventRates:   gauges("partition_events_per_second", "Events counted lately, one a key: about the last half minute.", "partition"),
@@ -115,11 +133,13 @@ func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
 	return c
 }
 
-func (p *partition) label() string { return strconv.Itoa(int(p.id)) }
+func label(partition int32) string { return strconv.Itoa(int(partition)) }
+
+func (p *partition) label() string { return label(p.id) }
 
 func (m *metrics) opened(p *partition) {
 	m.owned.Inc()
-	p.lag = m.lagging.WithLabelValues(p.label())
+	m.takeovers.WithLabelValues(p.label()).Inc()
 	m.keys.WithLabelValues(p.label()).Set(float64(p.table.Len()))
 }
 
@@ -129,7 +149,8 @@ func (m *metrics) closed(p *partition) {
 	}
 	m.keys.DeleteLabelValues(p.label())
 	m.stateBytes.DeleteLabelValues(p.label())
-	m.lagging.DeleteLabelValues(p.label())
+	m.lastFetch.DeleteLabelValues(p.label())
+	m.lastDurable.DeleteLabelValues(p.label())
 }
 
 // heats shows the partitions' rates, in place of those that were shown last.
@@ -144,7 +165,17 @@ func (m *metrics) heats(list, last []heat) {
 	}
 }
 
+// durable notes that all that the partition has counted is.
+func (m *metrics) durable(p *partition) {
+	if p.ctx.Err() == nil {
+		m.lastDurable.WithLabelValues(p.label()).Set(seconds(time.Now()))
+	}
+}
+
+func (m *metrics) kafkaError(err error) { m.kafkaErrors.WithLabelValues(troubleOf(err)).Inc() }
+
 func (m *metrics) checkpointed(p *partition, took time.Duration) {
+	m.durable(p)
 	m.checkpoints.Observe(took.Seconds())
 	p.hold()
 	keys, size := p.table.Len(), p.table.Bytes()
@@ -226,15 +257,20 @@ func (m *metrics) published(_ *partition, pv *pendingVerdict) {
 	}
 }
 
+// reasonUnreadable is why a dead letter is one that is no mistake in an event.
+const reasonUnreadable = "unreadable"
+
 // reasonOf returns what a dead letter's headers say: a short reason, and the whole story.
 func reasonOf(bad []event.BadEvent, err error) (reason, detail string) {
-	reason = "unreadable"
+	reason = reasonUnreadable
 	if len(bad) > 0 {
 		reason = bad[0].Reason
 	}
 	if err == nil {
 		return reason, ""
 	}
-	detail = err.Error()
-	return reason, detail[:min(len(detail), 1024)]
+	return reason, clip(err.Error())
 }
+
+// clip cuts what a dead letter's header says.
+func clip(detail string) string { return detail[:min(len(detail), 1024)] }

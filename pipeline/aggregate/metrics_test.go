@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -65,4 +66,29 @@ func lateness(t *testing.T, reg *prometheus.Registry) (count uint64, sum float64
 	}
 	t.Fatal("there is no such metric")
 	return 0, 0
+}
+
+// sample is the value of a counter or gauge of the member's with these labels, NAME=VALUE; false when there is none.
+func (m *member) sample(t *testing.T, name string, labels ...string) (value float64, ok bool) {
+	t.Helper()
+	all, err := m.cfg.Registry.(*prometheus.Registry).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if f.GetName() != name {
+			continue
+		}
+		for _, s := range f.GetMetric() {
+			has := map[string]bool{}
+			for _, l := range s.GetLabel() {
+				has[l.GetName()+"="+l.GetValue()] = true
+			}
+			if slices.ContainsFunc(labels, func(l string) bool { return !has[l] }) {
+				continue
+			}
+			return s.GetCounter().GetValue() + s.GetGauge().GetValue(), true
+		}
+	}
+	return 0, false
 }

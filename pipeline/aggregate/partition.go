@@ -10,18 +10,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lovoo/goka/storage"
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
 	"github.com/tallygate/tallygate/pipeline/aggregate/hotkeys"
 	"github.com/tallygate/tallygate/pipeline/aggregate/state"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
 
-// partition is one owned partition, from takeover to release. To goka it is the storage of
-// the partition's table, which it opens before the first event and closes after the last.
+// partition is one owned partition, from takeover to release, or until it fails.
 type partition struct {
 	agg *Aggregator
 	log *slog.Logger
@@ -30,6 +27,7 @@ type partition struct {
 
 	session *session
 	ctx     context.Context // ends when the partition dies or is closed
+	working context.Context // ends with ctx, and when the session is over: no event is applied any more
 	cancel  context.CancelCauseFunc
 	wg      sync.WaitGroup // the writers and the checkpointer
 	opened  atomic.Bool
@@ -67,7 +65,10 @@ type partition struct {
 	scratch  []byte  // a block in the making
 	targets  []int32 // of an event's forwards
 	tally    tally
-	lag      prometheus.Gauge // set when it is opened
+	full     []*fenced.Writer // that have more queued than they should, see enqueue
+
+	readers  [lanes]atomic.Pointer[fetch.Reader]
+	openedAt time.Time // set before opened is
 }
 
 // partitionState is what mu guards: everything that events change.
@@ -79,6 +80,7 @@ type partitionState struct {
 	accepted  bool // offsets have started over, and no checkpoint says so yet
 	producers producers
 	broker    event.Micros             // the greatest broker time seen
+	lastInput event.Micros             // the broker time of the last record of the input
 	loops     map[int32]*fenced.Writer // by target partition
 	side      sideTicket
 	hot       *hotkeys.Sketch // of keys that get many events
@@ -88,6 +90,9 @@ type partitionState struct {
 func newPartition(a *Aggregator, id int32, s *session) *partition {
 	// Not the session's context: it ends before the last checkpoint.
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(s.Context()))
+	working, rest := context.WithCancel(ctx)
+	atEnd := context.AfterFunc(s.Context(), rest)
+	context.AfterFunc(ctx, func() { atEnd() })
 	return &partition{
 		agg:     a,
 		log:     a.log.With("partition", id),
@@ -95,6 +100,7 @@ func newPartition(a *Aggregator, id int32, s *session) *partition {
 		of:      a.found.Load().Partitions,
 		session: s,
 		ctx:     ctx,
+		working: working,
 		cancel:  cancel,
 		stop:    make(chan struct{}),
 
@@ -104,6 +110,7 @@ func newPartition(a *Aggregator, id int32, s *session) *partition {
 			origins:   map[int32]seen{},
 			producers: producers{own: id},
 			broker:    event.NoTime,
+			lastInput: event.NoTime,
 			loops:     map[int32]*fenced.Writer{},
 			hot:       hotkeys.New(rand.Uint64()),
 		},
@@ -114,8 +121,8 @@ func newPartition(a *Aggregator, id int32, s *session) *partition {
 // errClosed is why a partition that was released in good order ended.
 var errClosed = errors.New("aggregate: the partition was released")
 
-// die ends the partition, and with it the session: what was not durable is replayed by
-// whoever takes the partition over.
+// die ends the partition: what was not durable is replayed by whoever takes it over, which is
+// this instance again, unless the error is one that ends the session.
 func (p *partition) die(err error) {
 	if err == nil || p.ctx.Err() != nil {
 		return
@@ -123,9 +130,11 @@ func (p *partition) die(err error) {
 	if errors.Is(err, errNewerFormat) || errors.Is(err, rules.ErrNewerState) || errors.Is(err, errFatal) {
 		err = p.agg.fail(fmt.Errorf("partition %d: %w", p.id, err))
 	}
-	p.log.Error("partition dies, its events will be taken up again", "err", err)
 	p.cancel(err)
-	p.session.end(fmt.Errorf("partition %d: %w", p.id, err))
+	if endsSession(err) {
+		p.log.Error("partition failed, and the session ends with it", "err", err)
+		p.session.end(fmt.Errorf("partition %d: %w", p.id, err))
+	}
 }
 
 // Open takes the partition over: new epoch, fence records, recovery up to the fence.
@@ -158,10 +167,15 @@ func (p *partition) Open() error {
 		}
 	}
 	keys, next := p.table.Len(), p.next[inputLane]
+	if p.seeks {
+		p.seek()
+	}
 	p.agg.metrics.opened(p)
+	context.AfterFunc(p.session.Context(), p.bound)
 	release() // from here on Close ends it, and the state is read and written with the lock
 	p.wg.Go(func() { p.die(p.checkpoints()) })
 	p.wg.Go(func() { p.die(p.ended(p.identity.Run(p.ctx))) })
+	p.openedAt = time.Now()
 	p.opened.Store(true)
 	p.use(p.agg.book.current.Load())
 	p.log.Info("partition taken over", "keys", keys, "next", next, "took", time.Since(began))
@@ -179,6 +193,31 @@ func (p *partition) ended(err error) error {
 		return nil
 	}
 	return err
+}
+
+// seek notes with the group where the claims start: right after what the checkpoint covers, whatever
+// offset it has. Where there is no checkpoint the group is left without an offset: one that is there
+// tells that a checkpoint was.
+func (p *partition) seek() {
+	for l, topic := range []string{inputLane: p.agg.names.Events, loopLane: p.agg.names.Loop} {
+		p.session.ResetOffset(topic, p.id, p.next[l], "") // sarama moves a mark back by the one,
+		p.session.MarkOffset(topic, p.id, p.next[l], "")  // and forward by the other
+	}
+}
+
+// errReleaseTook is why a partition ended that could not be released in good order in time.
+var errReleaseTook = fmt.Errorf("%w, but not in time", errClosed)
+
+// bound ends the partition when it is still there some time after its session: whoever waits for
+// it does not wait for a Kafka that takes no appends.
+func (p *partition) bound() {
+	late := time.AfterFunc(closeWithin, func() {
+		if p.ctx.Err() == nil {
+			p.log.Warn("the partition could not be released in good order in time, its events will be taken up again", "within", closeWithin)
+			p.cancel(errReleaseTook)
+		}
+	})
+	context.AfterFunc(p.ctx, func() { late.Stop() })
 }
 
 // Close makes everything durable, if that is still ours to do, and ends the partition.
@@ -226,6 +265,14 @@ func (p *partition) begin(l lane) int64 {
 	return p.next[l]
 }
 
+// read begins to read a lane, from where it goes on.
+func (p *partition) read(l lane) *fetch.Reader {
+	topic := p.topicOf(l)
+	r := p.agg.fetcher.Read(topic, p.session.topics[topic].ID, p.id, p.begin(l))
+	p.readers[l].Store(r)
+	return r
+}
+
 func (p *partition) topicOf(l lane) string {
 	if l == loopLane {
 		return p.agg.names.Loop
@@ -238,21 +285,4 @@ func (p *partition) laneOf(topic string) lane {
 		return loopLane
 	}
 	return inputLane
-}
-
-// What goka asks of a storage. The partition has recovered by itself in Open, so goka finds
-// nothing left to load; and nothing is read or written through goka later.
-
-// GetOffset tells goka that the changelog has been read to its end.
-func (p *partition) GetOffset(int64) (int64, error) { return p.end - 1, nil }
-
-func (p *partition) SetOffset(int64) error               { return nil }
-func (p *partition) MarkRecovered() error                { return nil }
-func (p *partition) Has(string) (bool, error)            { return false, nil }
-func (p *partition) Get(string) ([]byte, error)          { return nil, nil }
-func (p *partition) Set(string, []byte) error            { return nil }
-func (p *partition) Delete(string) error                 { return nil }
-func (p *partition) Iterator() (storage.Iterator, error) { return nil, errors.ErrUnsupported }
-func (p *partition) IteratorWithRange([]byte, []byte) (storage.Iterator, error) {
-	return nil, errors.ErrUnsupported
 }

@@ -85,6 +85,7 @@ func (p *partition) fencedConfig() fenced.Config {
 		Urgent:          p.agg.links.urgent,
 		Bulk:            p.agg.links.bulk,
 		Log:             p.log,
+		OnError:         p.agg.metrics.kafkaError,
 		TransactionalID: fmt.Sprintf("%s-%d", p.agg.names.Group, p.id),
 	}
 }

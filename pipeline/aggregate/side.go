@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -137,6 +138,32 @@ func (p *partition) deadLetter(l lane, m *fetch.Record, bad []event.BadEvent, er
 		value, key = value[:min(len(value), most)], key[:min(len(key), maxDeadLetterKey)]
 	}
 	return p.sendAside(p.agg.names.DeadLetters, m.Time(), key, value, headers)
+}
+
+// passOver goes on behind records that nobody can read, now or later, and keeps where they are as a dead
+// letter: the range of their offsets, and why. It returns the first offset behind them.
+func (p *partition) passOver(l lane, next int64, bad *fetch.Unreadable) (behind int64, err error) {
+	if bad.Last < next {
+		return next, nil
+	}
+	reason := reasonUnreadable
+	if errors.Is(bad.Err, fetch.ErrTooLarge) {
+		reason = event.ReasonTooLarge
+	}
+	first := max(bad.First, next)
+	p.log.Error("records that cannot be read are passed over: they are a range of offsets in the dead-letter topic",
+		"topic", p.topicOf(l), "first", first, "last", bad.Last, "reason", reason, "err", bad.Err)
+	p.agg.metrics.deadLetter(reason)
+	p.agg.metrics.passedOver.Add(float64(bad.Last + 1 - first))
+	err = p.sendAside(p.agg.names.DeadLetters, time.Time{}, nil, nil, []sarama.RecordHeader{
+		{Key: []byte("reason"), Value: []byte(reason)},
+		{Key: []byte("detail"), Value: []byte(clip(bad.Error()))},
+		{Key: []byte("topic"), Value: []byte(p.topicOf(l))},
+		{Key: []byte("partition"), Value: strconv.AppendInt(nil, int64(p.id), 10)},
+		{Key: []byte("offset"), Value: strconv.AppendInt(nil, first, 10)},
+		{Key: []byte("last-offset"), Value: strconv.AppendInt(nil, bad.Last, 10)},
+	})
+	return bad.Last + 1, err
 }
 
 const (

@@ -102,6 +102,9 @@ func (w *Writer) produce(ctx context.Context, b *sarama.RecordBatch, link *Link)
 		if err == nil {
 			return a, nil
 		}
+		if ctx.Err() == nil {
+			w.id.cfg.OnError(err)
+		}
 		if final(err) || pause.wait(ctx) != nil {
 			return ack{}, w.explain(ended(ctx, err))
 		}

@@ -60,6 +60,10 @@ type Config struct {
 	// timed out. It should be below the clients' Net.ReadTimeout. Zero is 10 s.
 	RequestTimeout time.Duration
 
+	// OnError is told of every attempt that failed, also of those that are made again. It must not block.
+	// Nil is nobody.
+	OnError func(error)
+
 	// Log gets what is tried again and why. Nil is slog.Default().
 	Log *slog.Logger
 }
@@ -80,6 +84,9 @@ func (c Config) withDefaults() Config {
 	c.Codec = cmp.Or(c.Codec, sarama.CompressionLZ4)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
 	c.Log = cmp.Or(c.Log, slog.Default())
+	if c.OnError == nil {
+		c.OnError = func(error) {}
+	}
 	return c
 }
 

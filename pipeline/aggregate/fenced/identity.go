@@ -190,6 +190,9 @@ func (id *Identity) holdWriters(ctx context.Context) error {
 
 // again waits before the next call, or says why there is none.
 func (id *Identity) again(ctx context.Context, pause *backoff, err error) error {
+	if ctx.Err() == nil {
+		id.cfg.OnError(err)
+	}
 	if final(err) || pause.wait(ctx) != nil {
 		return ended(ctx, err)
 	}

@@ -18,12 +18,9 @@ const recordOverhead = 16
 // topic without it answers a repetition), or with the error that killed the writer; it is
 // then unknown whether the record is in the log. done must not block, and must not Append to
 // this writer. rec's bytes belong to the writer until done returns, or Flush if it is nil.
-func (w *Writer) Append(ctx context.Context, rec Record, urgent bool, done func(offset int64, at time.Time, err error)) error {
+func (w *Writer) Append(ctx context.Context, rec Record, urgent bool, done Done) error {
 	e := entry{rec: rec, size: rec.size(), urgent: urgent, done: done}
-	room := w.id.cfg.QueueBytes
-	if urgent {
-		room *= 2
-	}
+	room := w.room(urgent)
 	for {
 		w.mu.Lock()
 		if w.err != nil {
@@ -31,9 +28,7 @@ func (w *Writer) Append(ctx context.Context, rec Record, urgent bool, done func(
 			return w.err
 		}
 		if w.bytes == 0 || w.bytes+e.size <= room {
-			w.queue = append(w.queue, e)
-			w.bytes += e.size
-			w.appended++
+			w.add(e)
 			w.mu.Unlock()
 			w.wake()
 			return nil
@@ -44,6 +39,41 @@ func (w *Writer) Append(ctx context.Context, rec Record, urgent bool, done func(
 			return err
 		}
 	}
+}
+
+// Enqueue is Append for those who must not wait: it queues rec however much is queued, and reports
+// whether that is more than should be. Before the next records AwaitRoom is due then.
+func (w *Writer) Enqueue(rec Record, urgent bool, done Done) (full bool, err error) {
+	w.mu.Lock()
+	if w.err != nil {
+		defer w.mu.Unlock()
+		return false, w.err
+	}
+	w.add(entry{rec: rec, size: rec.size(), urgent: urgent, done: done})
+	full = w.bytes > w.room(urgent)
+	w.mu.Unlock()
+	w.wake()
+	return full, nil
+}
+
+// AwaitRoom waits until no more is queued than Append takes without waiting.
+func (w *Writer) AwaitRoom(ctx context.Context) error {
+	return w.WaitBelow(ctx, w.id.cfg.QueueBytes)
+}
+
+// room is how much may be queued.
+func (w *Writer) room(urgent bool) int {
+	if urgent {
+		return 2 * w.id.cfg.QueueBytes
+	}
+	return w.id.cfg.QueueBytes
+}
+
+// add puts a record into the queue. w.mu must be held.
+func (w *Writer) add(e entry) {
+	w.queue = append(w.queue, e)
+	w.bytes += e.size
+	w.appended++
 }
 
 // Queued is how many bytes were appended and are not acknowledged.

@@ -45,8 +45,11 @@ type entry struct {
 	rec    Record
 	size   int
 	urgent bool
-	done   func(offset int64, at time.Time, err error)
+	done   Done
 }
+
+// Done is told what became of a record: see Append.
+type Done func(offset int64, at time.Time, err error)
 
 // ack is where a batch went.
 type ack struct {

@@ -1,0 +1,88 @@
+package aggregate
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
+)
+
+// The reasons of tallygate_kafka_errors_total.
+const (
+	troubleAuth     = "auth"     // user, password, certificate or rights
+	troubleCorrupt  = "corrupt"  // a batch's checksum is wrong
+	troubleCut      = "cut"      // the log lacks what was read of it
+	troubleFenced   = "fenced"   // another owner has the partition
+	troubleLeader   = "leader"   // nobody leads, or somebody else: an election
+	troubleReplicas = "replicas" // fewer in sync than the topic asks for
+	troubleTimeout  = "timeout"
+	troubleAway     = "unreachable"
+	troubleOther    = "other"
+)
+
+var troubles = []string{
+	troubleAuth, troubleCorrupt, troubleCut, troubleFenced, troubleLeader, troubleReplicas, troubleTimeout, troubleAway, troubleOther,
+}
+
+// troubleOf says in a word what is wrong with Kafka.
+func troubleOf(err error) string {
+	switch {
+	case anyOf(err, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
+		kerr.TransactionalIDAuthorizationFailed, kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism,
+		sarama.ErrTopicAuthorizationFailed, sarama.ErrGroupAuthorizationFailed, sarama.ErrClusterAuthorizationFailed,
+		sarama.ErrTransactionalIDAuthorizationFailed, sarama.ErrSASLAuthenticationFailed, sarama.ErrUnsupportedSASLMechanism),
+		isTLS(err):
+		return troubleAuth
+	case anyOf(err, fetch.ErrCorrupt, kerr.CorruptMessage, sarama.ErrInvalidMessage):
+		return troubleCorrupt
+	case anyOf(err, fetch.ErrCut, fetch.ErrOutOfRange, fetch.ErrTopicChanged):
+		return troubleCut
+	case errors.Is(err, fenced.ErrFenced):
+		return troubleFenced
+	case anyOf(err, kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend, sarama.ErrNotEnoughReplicas, sarama.ErrNotEnoughReplicasAfterAppend):
+		return troubleReplicas
+	case anyOf(err, kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.FencedLeaderEpoch, kerr.UnknownLeaderEpoch, kerr.UnknownTopicOrPartition,
+		kerr.ReplicaNotAvailable, kerr.OffsetNotAvailable, kerr.UnknownTopicID, sarama.ErrNotLeaderForPartition, sarama.ErrLeaderNotAvailable,
+		sarama.ErrFencedLeaderEpoch, sarama.ErrUnknownLeaderEpoch, sarama.ErrUnknownTopicOrPartition, sarama.ErrReplicaNotAvailable,
+		sarama.ErrNotCoordinatorForConsumer, sarama.ErrConsumerCoordinatorNotAvailable):
+		return troubleLeader
+	case isTimeout(err):
+		return troubleTimeout
+	case anyOf(err, sarama.ErrOutOfBrokers, sarama.ErrNotConnected, sarama.ErrBrokerNotAvailable), isNetwork(err):
+		return troubleAway
+	}
+	return troubleOther
+}
+
+func anyOf(err error, targets ...error) bool {
+	for _, t := range targets {
+		if errors.Is(err, t) {
+			return true
+		}
+	}
+	return false
+}
+
+func isTLS(err error) bool {
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	_, alert := errors.AsType[tls.AlertError](err)
+	return certificate || alert
+}
+
+func isTimeout(err error) bool {
+	n, ok := errors.AsType[net.Error](err)
+	return ok && n.Timeout() || anyOf(err, context.DeadlineExceeded, kerr.RequestTimedOut, sarama.ErrRequestTimedOut)
+}
+
+func isNetwork(err error) bool {
+	_, op := errors.AsType[*net.OpError](err)
+	_, name := errors.AsType[*net.DNSError](err)
+	return op || name || anyOf(err, net.ErrClosed, io.EOF, io.ErrUnexpectedEOF)
+}

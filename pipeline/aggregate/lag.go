@@ -1,0 +1,253 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+const (
+	// answerWithin is how long an owned partition may go without an answer to its fetches until the
+	// instance is not ready. Brokers answer ten times a second, also when there is nothing.
+	answerWithin = 5 * time.Second
+
+	lagEvery = 500 * time.Millisecond
+
+	// askLagEvery is how often Kafka is asked for all partitions' ends and the group's offsets.
+	askLagEvery = 3 * time.Second
+
+	// freshAnswer is how old an answer may be for a partition of which all is counted to be said to be
+	// in step, and not some tenths of a second behind.
+	freshAnswer = 2 * time.Second
+)
+
+// standing is how far a partition of the event topic is counted, by anyone.
+type standing struct {
+	end      int64     // of the partition, as last told; -1: never
+	endAt    time.Time // when
+	next     int64     // the first offset that is not counted, as far as is known
+	inStepAt time.Time // when all that was there is known to have been counted
+	mark     int64     // an end that was told at markAt, for partitions of others
+	markAt   time.Time
+}
+
+// lags follows all partitions of the event topic. Its methods are for one goroutine, but told.
+type lags struct {
+	agg *Aggregator
+	of  []standing
+}
+
+// watchLag shows until ctx ends how far each partition is counted, whoever owns it. What this instance
+// owns it knows; of the others it goes by what the group has committed.
+func (a *Aggregator) watchLag(ctx context.Context) {
+	l := &lags{agg: a, of: make([]standing, a.found.Load().Partitions)}
+	for i := range l.of {
+		l.of[i] = standing{end: -1, mark: -1, inStepAt: time.Now()}
+	}
+	told := make(chan offsetsTold, 1)
+	asking, askedAt := false, time.Time{}
+	for sleep(ctx, lagEvery) {
+		if !asking && time.Since(askedAt) >= askLagEvery {
+			asking, askedAt = true, time.Now()
+			go func() { told <- a.askOffsets(ctx) }() // nobody waits for a Kafka that is away
+		}
+		select {
+		case t := <-told:
+			asking = false
+			l.tell(t)
+		default:
+		}
+		l.show(time.Now())
+	}
+}
+
+// offsetsTold is what Kafka says of all partitions.
+type offsetsTold struct {
+	at             time.Time // when it was asked
+	ends, counted  map[int32]int64
+	endsErr, group error
+}
+
+// askOffsets asks for every partition's end and for what the group has committed of it.
+func (a *Aggregator) askOffsets(ctx context.Context) offsetsTold {
+	ctx, cancel := context.WithTimeout(ctx, 2*askLagEvery)
+	defer cancel()
+	t := offsetsTold{at: time.Now()}
+	t.ends, t.endsErr = a.fetcher.Ends(ctx, a.names.Events, a.found.Load().Partitions)
+	if t.counted, t.group = a.committedOffsets(); t.group == nil {
+		t.group = a.startsOfUncommitted(ctx, t.counted)
+	}
+	for _, err := range []error{t.endsErr, t.group} {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			a.metrics.kafkaError(err)
+		}
+	}
+	return t
+}
+
+// committedOffsets are the group's of the event topic, -1 where there is none.
+func (a *Aggregator) committedOffsets() (map[int32]int64, error) {
+	admin, err := sarama.NewClusterAdminFromClient(a.clients.bulk)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the group's offsets: %w", err)
+	}
+	var ids []int32
+	for id := range a.found.Load().Partitions {
+		ids = append(ids, id)
+	}
+	offsets, err := admin.ListConsumerGroupOffsets(a.names.Group, map[string][]int32{a.names.Events: ids})
+	if err == nil && !errors.Is(offsets.Err, sarama.ErrNoError) {
+		err = offsets.Err
+	}
+	if err != nil {
+		_ = a.clients.bulk.RefreshCoordinator(a.names.Group) // the one that sarama remembers may be gone
+		return nil, fmt.Errorf("ask for the group's offsets: %w", err)
+	}
+	out := map[int32]int64{}
+	for _, id := range ids {
+		if b := offsets.GetBlock(a.names.Events, id); b != nil && errors.Is(b.Err, sarama.ErrNoError) {
+			out[id] = b.Offset
+		}
+	}
+	return out, nil
+}
+
+// startsOfUncommitted puts the logs' starts where the group has committed nothing.
+func (a *Aggregator) startsOfUncommitted(ctx context.Context, counted map[int32]int64) error {
+	for _, offset := range counted {
+		if offset >= 0 {
+			continue
+		}
+		starts, err := a.fetcher.Starts(ctx, a.names.Events, a.found.Load().Partitions)
+		if err != nil {
+			return err
+		}
+		for id, offset := range counted {
+			if offset < 0 {
+				counted[id] = starts[id]
+			}
+		}
+		return nil
+	}
+	return nil
+}
+
+// tell takes what Kafka says.
+func (l *lags) tell(t offsetsTold) {
+	for id, end := range t.ends {
+		if s := &l.of[id]; end >= 0 && t.at.After(s.endAt) {
+			s.end, s.endAt = end, t.at
+		}
+	}
+	for id, next := range t.counted {
+		s := &l.of[id]
+		if p := l.agg.partition(id); p != nil && p.opened.Load() {
+			s.mark = -1
+			continue
+		}
+		s.next = next
+		if s.mark >= 0 && next >= s.mark {
+			s.inStepAt, s.mark = s.markAt, -1
+		}
+		if end, ok := t.ends[id]; ok && next >= end {
+			s.inStepAt, s.mark = t.at, -1
+		} else if ok && s.mark < 0 {
+			s.mark, s.markAt = end, t.at
+		}
+	}
+}
+
+// show sets the metrics.
+func (l *lags) show(now time.Time) {
+	m := l.agg.metrics
+	for id := range l.of {
+		s := &l.of[id]
+		oldest := event.NoTime
+		if p := l.agg.partition(int32(id)); p != nil && p.opened.Load() {
+			oldest = p.stand(s)
+			m.lastFetch.WithLabelValues(label(p.id)).Set(seconds(p.heard()))
+			if p.ctx.Err() != nil { // it was closed meanwhile
+				m.lastFetch.DeleteLabelValues(label(p.id))
+			}
+		}
+		if s.end < 0 {
+			continue
+		}
+		lag := max(0, s.end-s.next)
+		behind := now.Sub(s.inStepAt)
+		if lag == 0 && behind < freshAnswer {
+			behind = 0
+		}
+		if lag > 0 && oldest != event.NoTime {
+			behind = max(behind, now.Sub(oldest.Time()))
+		}
+		m.lagging.WithLabelValues(label(int32(id))).Set(float64(lag))
+		m.lagSeconds.WithLabelValues(label(int32(id))).Set(max(0, behind).Seconds())
+	}
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+// stand says how far an owned partition is, and the broker time of what was counted last.
+func (p *partition) stand(s *standing) (last event.Micros) {
+	// The answer first: what it says is the end was there before what is counted is looked at.
+	r := p.readers[inputLane].Load()
+	p.lock()
+	next, last := p.next[inputLane], p.lastInput
+	p.mu.Unlock()
+	if r != nil {
+		is := r.Progress()
+		if is.End >= 0 && is.At.After(s.endAt) {
+			s.end, s.endAt = is.End, is.At
+		}
+		if is.End >= 0 && next >= is.End {
+			s.inStepAt = latest(s.inStepAt, is.At)
+		}
+	}
+	s.next = next
+	return last
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// heard is when the partition's fetches were last answered, both of them.
+func (p *partition) heard() time.Time {
+	at := time.Now()
+	for l := range p.readers {
+		if r := p.readers[l].Load(); r == nil {
+			at = p.openedAt
+		} else if is := r.Progress(); is.At.Before(at) {
+			at = is.At
+		}
+	}
+	return at
+}
+
+// unanswered returns an error when a fetch of the partition has had no answer for too long.
+func (p *partition) unanswered(now time.Time) error {
+	for l := range p.readers {
+		topic, since, why := p.topicOf(lane(l)), p.openedAt, errors.New("it is not asked for yet")
+		if r := p.readers[l].Load(); r != nil {
+			is := r.Progress()
+			since, why = is.At, is.Err
+		}
+		if quiet := now.Sub(since); quiet > answerWithin {
+			err := fmt.Errorf("nothing is read of %s/%d for %v", topic, p.id, quiet.Round(time.Second))
+			if why != nil {
+				err = fmt.Errorf("%w: %w", err, why)
+			}
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+package aggregate
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// lag is what the metrics say of all partitions together; false while one of them is not there.
+func (m *member) lag(t *testing.T) (records, seconds float64, ok bool) {
+	t.Helper()
+	for id := range int32(rigPartitions) {
+		n, there := m.sample(t, "tallygate_partition_lag", fmt.Sprintf("partition=%d", id))
+		s, also := m.sample(t, "tallygate_partition_lag_seconds", fmt.Sprintf("partition=%d", id))
+		if !there || !also {
+			return 0, 0, false
+		}
+		records, seconds = records+n, max(seconds, s)
+	}
+	return records, seconds, true
+}
+
+func (r *rig) inStep(m *member) {
+	r.t.Helper()
+	eventually(r.t, "all is counted, and said to be", func() bool {
+		n, s, ok := m.lag(r.t)
+		return ok && n == 0 && s == 0 && m.Ready() == nil
+	})
+}
+
+// behind waits until it is told that counting has stopped: in records, in seconds, by a reason, and by readiness.
+func (r *rig) behind(m *member, reason string, records float64) {
+	r.t.Helper()
+	eventually(r.t, "it is told that nothing is counted", func() bool {
+		n, s, ok := m.lag(r.t)
+		failed, _ := m.sample(r.t, "tallygate_kafka_errors_total", "reason="+reason)
+		return ok && n >= records && s > answerWithin.Seconds() && m.Ready() != nil && failed > 0
+	})
+}
+
+// Fetches that are refused are no partition that is in step. It said lag 0, and was ready.
+func TestWhatIsRefusedIsNoLagOfZero(t *testing.T) {
+	t.Parallel()
+	k, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	r := newRig(t, k.ListenAddrs())
+	m := r.start(compile(t, byIPAndUID), func(c *Config) { c.BrokerTime = "create" })
+	r.ready(m)
+	l := r.load()
+	l.emit(40)
+	l.counted(m)
+	r.inStep(m)
+	var refused atomic.Bool
+	refused.Store(true)
+	id := k.TopicInfo(r.names.Events).TopicID
+	k.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive,staticcheck // kfake's order
+		k.KeepControl()
+		fetch := req.(*kmsg.FetchRequest)
+		resp := fetch.ResponseKind().(*kmsg.FetchResponse)
+		hit := false
+		for _, t := range fetch.Topics {
+			topic := kmsg.NewFetchResponseTopic()
+			topic.TopicID = t.TopicID
+			for _, p := range t.Partitions {
+				part := kmsg.NewFetchResponseTopicPartition()
+				if part.Partition = p.Partition; t.TopicID == id {
+					part.ErrorCode, hit = kerr.TopicAuthorizationFailed.Code, true
+				}
+				topic.Partitions = append(topic.Partitions, part)
+			}
+			resp.Topics = append(resp.Topics, topic)
+		}
+		return resp, nil, hit && refused.Load()
+	})
+	l.emit(60)
+	r.behind(m, "auth", 1)
+	if err := m.Ready(); !errors.Is(err, kerr.TopicAuthorizationFailed) || !strings.Contains(err.Error(), r.names.Events) {
+		t.Errorf("not ready, since: %v", err)
+	}
+	refused.Store(false)
+	l.counted(m)
+	r.inStep(m)
+}
+
+// Events of a transaction that is open wait for its end: that is lag. When it has ended, its marker is none.
+func TestAnOpenTransactionIsLag(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		m := r.start(compile(t, yearly))
+		r.ready(m)
+		c, err := kgo.NewClient(kgo.SeedBrokers(r.brokers...), kgo.TransactionalID(r.names.Group+"-producer"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		const n = 200
+		for round, commit := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort} {
+			if err := c.BeginTransaction(); err != nil {
+				t.Fatal(err)
+			}
+			for range n {
+				rec := &kgo.Record{Topic: r.names.Events, Partition: event.Partition([]byte("u0"), rigPartitions), Key: []byte("u0"), Value: event.AppendJSON(nil, hit("u0", "a"))}
+				c.Produce(t.Context(), rec, nil)
+			}
+			if err := c.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "what waits for the transaction's end is lag", func() bool {
+				records, _, ok := m.lag(t)
+				return ok && records == n
+			})
+			if got := r.count("u0", "per-year", m); got > n*event.One {
+				t.Errorf("round %d: %v are counted", round, got)
+			}
+			if err := c.EndTransaction(t.Context(), commit); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "those of the committed one are counted", func() bool { return r.count("u0", "per-year", m) == n*event.One })
+			r.inStep(m)
+		}
+	})
+}
+
+// Every instance tells of every partition, also of those that others own, and of those that nobody owns.
+func TestEveryPartitionHasALag(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		set := compile(t, byIPAndUID)
+		ms := r.two(set)
+		l := r.load()
+		l.emit(100)
+		l.counted(ms...)
+		for _, m := range ms {
+			r.inStep(m)
+		}
+		if n, _ := ms[0].sample(t, "tallygate_last_checkpoint_timestamp_seconds"); time.Since(time.UnixMilli(int64(n*1000))) > time.Minute {
+			t.Errorf("the last checkpoint was at %v", n)
+		}
+		ms[1].end(t)
+		alone := ms[0]
+		r.ready(alone)
+		l.emit(50)
+		l.counted(alone)
+		r.inStep(alone)
+	})
+}
+
+// An instance that owns nothing tells that nobody counts.
+func TestWhatNobodyOwnsHasALag(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, startKfake(t))
+	set := compile(t, byIPAndUID)
+	m := r.start(set)
+	r.ready(m)
+	l := r.load()
+	l.emit(100)
+	l.counted(m)
+	r.inStep(m)
+	m.end(t)
+	l.emit(70)
+	// Its session never begins: the group takes no one.
+	bad := r.start(set, func(c *Config) {
+		c.Kafka = func(s *sarama.Config) { s.Consumer.Group.Session.Timeout = 24 * time.Hour }
+	})
+	eventually(t, "what waits is told", func() bool {
+		n, s, ok := bad.lag(t)
+		return ok && n >= 70 && s > 1
+	})
+}
+
+// On a broker of its own the rights to read are revoked, and then the broker stands still: both are told, and pass.
+func TestABrokerThatGivesNothingIsTold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a broker")
+	}
+	t.Parallel()
+	k := servers.StartKafka(t, map[string]string{
+		"authorizer.class.name":          "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+		"allow.everyone.if.no.acl.found": "true",
+	})
+	r := newRig(t, []string{k.Addr()})
+	m := r.start(compile(t, byIPAndUID), func(c *Config) { c.SessionTimeout = 30 * time.Second })
+	r.ready(m)
+	l := r.load()
+	l.emit(50)
+	l.counted(m)
+	r.inStep(m)
+
+	admin, err := sarama.NewClusterAdminFromClient(r.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	topic := sarama.Resource{ResourceType: sarama.AclResourceTopic, ResourceName: r.names.Events, ResourcePatternType: sarama.AclPatternLiteral}
+	for _, op := range []sarama.AclOperation{sarama.AclOperationDescribe, sarama.AclOperationWrite, sarama.AclOperationDescribeConfigs} {
+		if err := admin.CreateACL(topic, sarama.Acl{Principal: "User:ANONYMOUS", Host: "*", Operation: op, PermissionType: sarama.AclPermissionAllow}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.emit(60)
+	r.behind(m, "auth", 1)
+	if err := admin.CreateACL(topic, sarama.Acl{Principal: "User:ANONYMOUS", Host: "*", Operation: sarama.AclOperationRead, PermissionType: sarama.AclPermissionAllow}); err != nil {
+		t.Fatal(err)
+	}
+	l.counted(m)
+	r.inStep(m)
+
+	pid := k.Pid()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(pid, syscall.SIGCONT)
+	eventually(t, "a broker that stands still is told", func() bool {
+		_, s, ok := m.lag(t)
+		at, _ := m.sample(t, "tallygate_last_fetch_timestamp_seconds")
+		return ok && s > answerWithin.Seconds() && m.Ready() != nil && time.Since(time.UnixMilli(int64(at*1000))) > answerWithin
+	})
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	l.emit(30)
+	l.counted(m)
+	r.inStep(m)
+}

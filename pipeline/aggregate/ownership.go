@@ -1,0 +1,236 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/lovoo/goka/storage"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
+)
+
+// ownership is a partition for as long as a session has it; goka takes it for the partition's
+// storage. It takes the partition over in the background, and once more, with backoff, each time
+// that it fails: the session and all other partitions go on meanwhile.
+type ownership struct {
+	agg     *Aggregator
+	id      int32
+	session *session
+	stop    chan struct{} // closed by Close
+	done    chan struct{} // closed when run has returned
+	began   bool          // run was started
+
+	mu     sync.Mutex
+	live   *partition    // taken over and not failed; nil when there is none
+	failed error         // why the last one failed; nil before the first, and while one is live
+	change chan struct{} // closed when live changes
+}
+
+// newOwnership is goka's storage builder.
+func (a *Aggregator) newOwnership(_ string, id int32) (storage.Storage, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.session == nil {
+		return nil, errors.New("open a partition outside a session")
+	}
+	o := &ownership{
+		agg: a, id: id, session: a.session,
+		stop: make(chan struct{}), done: make(chan struct{}), change: make(chan struct{}),
+	}
+	a.owns[id] = o
+	return o, nil
+}
+
+// ownership is this instance's of a partition; nil when it has none.
+func (a *Aggregator) ownership(id int32) *ownership {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.owns[id]
+}
+
+// Open starts to take the partition over. It does not wait: a partition that cannot be taken over
+// does not hold up the others.
+func (o *ownership) Open() error {
+	o.began = true
+	go o.run()
+	return nil
+}
+
+// Close gives the partition up, with all that was counted made durable if that is possible in time.
+func (o *ownership) Close() error {
+	close(o.stop)
+	if o.began {
+		<-o.done
+	}
+	o.agg.mu.Lock()
+	defer o.agg.mu.Unlock()
+	if o.agg.owns[o.id] == o {
+		delete(o.agg.owns, o.id)
+	}
+	return nil
+}
+
+// run takes the partition over again and again, until it is closed or the session is over.
+func (o *ownership) run() {
+	defer close(o.done)
+	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
+		began := time.Now()
+		err := o.once()
+		if err == nil || o.session.Context().Err() != nil {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			wait = minBackoff
+		}
+		o.agg.metrics.failed.WithLabelValues(label(o.id)).Inc()
+		if endsSession(err) {
+			o.session.end(fmt.Errorf("partition %d: %w", o.id, err))
+			return
+		}
+		o.agg.log.Error("partition failed, it is taken over again and its events are replayed", "partition", o.id, "err", err, "in", wait)
+		if !o.pause(wait) {
+			return
+		}
+		if err := o.sameTopics(); err != nil {
+			o.session.end(err)
+			return
+		}
+	}
+}
+
+// once takes the partition over and has it until it fails. It returns nil when it was closed.
+func (o *ownership) once() error {
+	p := newPartition(o.agg, o.id, o.session)
+	o.agg.enter(p)
+	err := p.Open()
+	if err == nil {
+		o.set(p, nil)
+		select {
+		case <-p.ctx.Done():
+		case <-o.stop:
+		}
+	}
+	_ = p.Close()
+	if err == nil {
+		err = context.Cause(p.ctx)
+	}
+	if errors.Is(err, errClosed) {
+		err = nil
+	}
+	o.set(nil, err)
+	return err
+}
+
+// endsSession reports whether an error is not its partition's alone: another owner has the
+// partition, so this instance may have been replaced in the group; the topics are others; or the
+// instance cannot go on.
+func endsSession(err error) bool {
+	return errors.Is(err, errFatal) || errors.Is(err, fenced.ErrFenced) || errors.Is(err, fetch.ErrTopicChanged)
+}
+
+// sameTopics returns an error when the topics are no longer those of the session. What nobody tells now,
+// the next attempt to take the partition over finds out.
+func (o *ownership) sameTopics() error {
+	have, err := o.agg.look()
+	if o.agg.fatal() != nil {
+		return o.agg.fatal()
+	}
+	if err != nil {
+		return nil
+	}
+	return sameTopics(o.session.topics, have)
+}
+
+// pause returns false when the partition is not wanted any more.
+func (o *ownership) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-o.stop:
+	case <-o.session.Context().Done():
+	}
+	return false
+}
+
+func (o *ownership) set(p *partition, failed error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.live, o.failed = p, failed
+	close(o.change)
+	o.change = make(chan struct{})
+}
+
+// present waits until the partition is taken over, and returns nil when ctx ends first.
+func (o *ownership) present(ctx context.Context) *partition {
+	for {
+		o.mu.Lock()
+		p, change := o.live, o.change
+		o.mu.Unlock()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if p != nil && p.ctx.Err() == nil {
+			return p
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// failure is why the partition is not there; nil while it is, or is taken over for the first time.
+func (o *ownership) failure() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.failed
+}
+
+// feed reads a claim for one partition after the other, from where each of them begins, until ctx ends.
+func (o *ownership) feed(ctx context.Context, claim sarama.ConsumerGroupClaim, out chan *sarama.ConsumerMessage) {
+	for {
+		p := o.present(ctx)
+		if p == nil {
+			return
+		}
+		p.feed(ctx, claim, out)
+	}
+}
+
+// feed reads a claim until ctx or the partition ends.
+func (p *partition) feed(ctx context.Context, claim sarama.ConsumerGroupClaim, out chan *sarama.ConsumerMessage) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+	l := p.laneOf(claim.Topic())
+	reader := p.read(l)
+	defer reader.Close()
+	b := &bundler{part: p, reader: reader, claim: claim, lane: l, out: out, shelf: &p.agg.bundles, sent: reader.Progress().Next}
+	if err := b.run(ctx); ctx.Err() == nil {
+		p.die(fmt.Errorf("read %s/%d: %w", claim.Topic(), p.id, err))
+	}
+}
+
+// What goka asks of a storage. A partition recovers by itself, so goka finds nothing to load: its topic
+// manager says that the table ends where this storage is (see settledTable). Nothing is read or written
+// through goka.
+
+func (o *ownership) GetOffset(int64) (int64, error)      { return settledEnd - 1, nil }
+func (o *ownership) SetOffset(int64) error               { return nil }
+func (o *ownership) MarkRecovered() error                { return nil }
+func (o *ownership) Has(string) (bool, error)            { return false, nil }
+func (o *ownership) Get(string) ([]byte, error)          { return nil, nil }
+func (o *ownership) Set(string, []byte) error            { return nil }
+func (o *ownership) Delete(string) error                 { return nil }
+func (o *ownership) Iterator() (storage.Iterator, error) { return nil, errors.ErrUnsupported }
+func (o *ownership) IteratorWithRange([]byte, []byte) (storage.Iterator, error) {
+	return nil, errors.ErrUnsupported
+}
