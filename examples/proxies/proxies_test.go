@@ -13,13 +13,14 @@ import (
 
 // recipe is how one proxy is run, and what of its configuration makes it deny while the decision server is away.
 type recipe struct {
-	program string
-	file    string
-	more    []string // files beside it
-	args    func(dir, file string) []string
-	closed  []string // changes to the file, as pairs of old and new
-	down    int      // the status then
-	doubt   int      // the status of what is closed in doubt; 0 is 503
+	program  string
+	file     string
+	more     []string // files beside it
+	args     func(dir, file string) []string
+	closed   []string // changes to the file, as pairs of old and new
+	down     int      // the status then
+	misnamed []string // a change to the file by which nothing says any more who asks; nil: something always does
+	doubt    int      // the status of what is closed in doubt; 0 is 503
 }
 
 func envoy(file, open, closed string, down int) recipe {
@@ -30,14 +31,14 @@ func envoy(file, open, closed string, down int) recipe {
 
 var recipes = map[string]recipe{
 	"nginx": {program: "nginx", file: "nginx.conf", down: http.StatusServiceUnavailable,
-		closed: []string{"error_page 500 502 504 = @away;", ""},
-		args:   func(dir, _ string) []string { return []string{"-p", dir, "-c", "main.conf", "-e", "stderr"} }},
+		closed: []string{"error_page 500 502 504 = @away;", ""}, misnamed: []string{"X-Tallygate-Ip ", "X-Ip "},
+		args: func(dir, _ string) []string { return []string{"-p", dir, "-c", "main.conf", "-e", "stderr"} }},
 	"haproxy": {program: "haproxy", file: "haproxy.cfg", more: []string{"tallygate.lua"}, down: http.StatusServiceUnavailable,
 		closed: []string{"#closed ", ""},
 		args:   func(_, file string) []string { return []string{"-db", "-f", file} }},
 	"caddy": {program: "caddy", file: "Caddyfile", down: http.StatusBadGateway,
-		closed: []string{"reverse_proxy @away 127.0.0.1:8000", ""},
-		args:   func(_, file string) []string { return []string{"run", "--config", file, "--adapter", "caddyfile"} }},
+		closed: []string{"reverse_proxy @away 127.0.0.1:8000", ""}, misnamed: []string{"X-Tallygate-Ip", "X-Ip"},
+		args: func(_, file string) []string { return []string{"run", "--config", file, "--adapter", "caddyfile"} }},
 	"envoy-ratelimit":      only429(envoy("envoy-ratelimit.yaml", "failure_mode_deny: false", "failure_mode_deny: true", http.StatusInternalServerError)),
 	"envoy-ext-authz-grpc": envoy("envoy-ext-authz-grpc.yaml", "failure_mode_allow: true", "failure_mode_allow: false", http.StatusServiceUnavailable),
 	"envoy-ext-authz-http": only429(envoy("envoy-ext-authz-http.yaml", "failure_mode_allow: true", "failure_mode_allow: false", http.StatusServiceUnavailable)),
@@ -83,7 +84,7 @@ func TestProxies(t *testing.T) {
 			t.Parallel()
 			program(t, c.program)
 			t.Run("open", func(t *testing.T) {
-				r := newRig(t)
+				r := newRig(t, runsWith(t, c.file))
 				c.run(r)
 				passes(r)
 				denies(r)
@@ -98,7 +99,7 @@ func TestProxies(t *testing.T) {
 				}
 			})
 			t.Run("closed", func(t *testing.T) {
-				r := newRig(t)
+				r := newRig(t, runsWith(t, c.file))
 				c.run(r, c.closed...)
 				if a := r.ask(http.MethodGet, "/search", "X-User: 43"); a.status != http.StatusOK {
 					t.Errorf("another user: %+v", a)
@@ -111,8 +112,20 @@ func TestProxies(t *testing.T) {
 					return r.ask(http.MethodGet, "/search", "X-User: 43").status == c.down
 				})
 			})
+			if c.misnamed != nil {
+				t.Run("nobody", func(t *testing.T) {
+					r := newRig(t, runsWith(t, c.file))
+					c.run(r, c.misnamed...)
+					if a := r.ask(http.MethodGet, "/search", "X-User: 43"); a.status != http.StatusOK {
+						t.Errorf("a user: %+v", a)
+					}
+					if a := r.ask(http.MethodGet, "/search"); a.status != http.StatusBadRequest {
+						t.Errorf("nobody: %+v", a)
+					}
+				})
+			}
 			t.Run("in doubt", func(t *testing.T) {
-				r := newDoubtfulRig(t)
+				r := newDoubtfulRig(t, runsWith(t, c.file))
 				c.run(r)
 				if a := r.ask(http.MethodGet, "/search", "X-User: 43"); a.status != http.StatusOK {
 					t.Errorf("what isn't closed: %+v", a)

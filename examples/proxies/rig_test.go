@@ -3,6 +3,7 @@ package proxies
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/enforcer"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/servers"
@@ -44,8 +46,32 @@ type rig struct {
 	proxy    string // the proxy's address
 }
 
+// runsWith are the options of the enforcer that a proxy's file names.
+func runsWith(t *testing.T, file string) (c decision.Config) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, options, ok := strings.Cut(string(text), "# The enforcer runs with\n#   ")
+	if !ok {
+		t.Fatalf("%s does not say what the enforcer runs with", file)
+	}
+	options, _, _ = strings.Cut(options, "\n")
+	f := flag.NewFlagSet(file, flag.ContinueOnError)
+	f.StringVar(&c.Headers.UID, "uid-header", "", "")
+	f.StringVar(&c.Headers.IP, "ip-header", "", "")
+	f.StringVar(&c.Headers.Method, "method-header", "", "")
+	f.StringVar(&c.Headers.Path, "path-header", "", "")
+	f.BoolVar(&c.RequireDimensions, "require-dimensions", false, "")
+	if err := f.Parse(strings.Fields(options)); err != nil || !c.RequireDimensions {
+		t.Fatalf("%s: %v; are dimensions required? %v", file, err, c.RequireDimensions)
+	}
+	return c
+}
+
 // newRig is one whose blocklist denies user 42 GET /search, and one address everything.
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T, c decision.Config) *rig {
 	t.Helper()
 	rds := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	now := event.FromTime(time.Now())
@@ -55,15 +81,16 @@ func newRig(t *testing.T) *rig {
 	}
 	servers.Blocklist(t, rds, "tallygate", block("uid", "42", "get.search"), block("uid", "7", "post.search"), block("ip", "127.0.0.9", "*"),
 		block("uid", "-", "*")) // what some proxies write for a header that is absent: that must be nobody
-	return decide(t, "/readyz", &enforcer.Program{Redis: rds})
+	return decide(t, "/readyz", &enforcer.Program{Redis: rds, Config: c})
 }
 
 // newDoubtfulRig is one that never learns of a blocklist, and then closes GET /orders.
-func newDoubtfulRig(t *testing.T) *rig {
+func newDoubtfulRig(t *testing.T, c decision.Config) *rig {
 	t.Helper()
 	return decide(t, "/healthz", &enforcer.Program{
-		Redis: redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()}),
-		Doubt: enforcer.Doubt{Rules: map[string]enforce.RuleInDoubt{"orders": {Do: enforce.Closed, APIs: []string{"get.orders"}}}},
+		Config: c,
+		Redis:  redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()}),
+		Doubt:  enforcer.Doubt{Rules: map[string]enforce.RuleInDoubt{"orders": {Do: enforce.Closed, APIs: []string{"get.orders"}}}},
 	})
 }
 

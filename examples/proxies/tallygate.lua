@@ -18,12 +18,12 @@ core.register_action("tallygate", { "http-req" }, function(txn)
     return
   end
   local kind = (answer.headers["content-type"] or {})[0]
-  local doubt = answer.status == 503 and kind == "application/problem+json" -- HAProxy's own 503 has another
-  if answer.status ~= 429 and not doubt then
+  local reasons = { [400] = "Bad Request", [429] = "Too Many Requests", [503] = "Service Unavailable" }
+  local reason = reasons[answer.status]
+  if not reason or kind ~= "application/problem+json" then -- HAProxy's own 503 has another
     txn:set_var("txn.tallygate", "away")
     return
   end
-  local reason = doubt and "Service Unavailable" or "Too Many Requests"
   local reply = txn:reply { status = answer.status, reason = reason, body = answer.body }
   for _, name in ipairs { "retry-after", "ratelimit", "ratelimit-policy", "content-type", "cache-control" } do
     for _, value in pairs(answer.headers[name] or {}) do

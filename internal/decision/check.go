@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -36,6 +37,11 @@ func (s *Server) answer(c *query) (answer, error) {
 	dims, err := c.dims()
 	if err != nil {
 		return answer{}, err
+	}
+	if s.cfg.RequireDimensions && len(dims) == 0 {
+		refusal := forwardauth.RequireDimensions()
+		s.countRefused(refusal)
+		return answer{}, refusal
 	}
 	d := s.CheckDims(c.API, dims)
 	a := answer{Allowed: d.Allowed, Rule: d.Rule(), RetryAfter: d.RetryAfter(), InDoubt: d.Unavailable(),

@@ -111,13 +111,19 @@ func TestForwardAuthAsTraefikAndAPISIXAsk(t *testing.T) {
 	}
 }
 
-// Traefik, Caddy and APISIX always set X-Forwarded-*: without any setting, a client of theirs gains nothing by the
-// headers of nginx.
-func TestForwardedHeadersComeFirst(t *testing.T) {
+// Without any setting, a client gains nothing by the headers of another kind of proxy than its own, whichever that is.
+func TestHeadersThatDisagreeAreDenied(t *testing.T) {
 	r := newRig(t).blocks(block("r", "uid", "42", only("post.orders")))
-	if resp := r.ask("X-Tallygate-Uid: 42", "X-Forwarded-Method: POST", "X-Forwarded-Uri: /orders", "X-Original-Uri: /x", "X-Original-Method: GET", "X-Original-Url: http://a/x"); resp.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("%s", resp.Status)
+	for about, headers := range map[string][]string{
+		"a client of nginx":   {"X-Original-Method: POST", "X-Original-Uri: /orders", "X-Forwarded-Uri: /harmless"},
+		"a client of Traefik": {"X-Forwarded-Method: POST", "X-Forwarded-Uri: /orders", "X-Original-Uri: /x", "X-Original-Method: GET", "X-Original-Url: http://a/x"},
+	} {
+		for _, query := range []string{"", "?denied=403"} {
+			resp := r.do(mustRequest(t, http.MethodGet, "/v1/forward-auth"+query, append(headers, "X-Tallygate-Uid: 42")...))
+			wantProblem(t, about, resp, http.StatusBadRequest, "name different requests")
+		}
 	}
+	r.wantMetrics(`tallygate_checks_refused_total{reason="headers_disagree"} 4`)
 }
 
 // A client must not choose its API by the header of another kind of proxy.

@@ -28,6 +28,9 @@ type Config struct {
 	// 200, for proxies that want exactly that.
 	AllowStatus int
 
+	// RequireDimensions refuses checks that say nothing of who asks: no verdict could deny them.
+	RequireDimensions bool
+
 	// MaxStaleness is how far behind the blocklist may be before Table is in doubt: what Table was made with. 0 is that of
 	// enforce.Config. The server is ready either way.
 	MaxStaleness time.Duration
@@ -48,6 +51,9 @@ type Server struct {
 	allow  prometheus.Counter
 	rules  *prometheus.CounterVec
 	doubt  prometheus.Counter
+
+	nobody  prometheus.Counter
+	refused *prometheus.CounterVec
 }
 
 // New checks cfg.
@@ -65,9 +71,16 @@ func New(cfg Config) (*Server, error) {
 		Name: "tallygate_rule_checks_total", Help: "Checks that a rule's verdict decided, or in doubt its local limit."}, []string{"rule", "action"})
 	s.doubt = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tallygate_checks_in_doubt_total", Help: "Checks that were answered while the table was in doubt."})
+	s.nobody = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tallygate_checks_without_dimensions_total", Help: "Checks that said nothing of who asks: no uid, no address, no attribute."})
+	s.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tallygate_checks_refused_total", Help: "Checks that were denied since it is not clear who asks or for what, by reason."}, []string{"reason"})
+	headers := cfg.Headers.WithDefaults() // once: what both say once of proxies is said once
 	var err, envoyErr error
-	s.proxy, err = forwardauth.New(forwardauth.Config{Decider: s, Headers: cfg.Headers, AllowStatus: cfg.AllowStatus})
-	s.envoy, envoyErr = envoylimit.New(envoylimit.Config{Decider: s, Headers: cfg.Headers, Entries: cfg.Entries})
+	s.proxy, err = forwardauth.New(forwardauth.Config{Decider: s, Headers: headers, AllowStatus: cfg.AllowStatus,
+		RequireDimensions: cfg.RequireDimensions, Refused: s.countRefused})
+	s.envoy, envoyErr = envoylimit.New(envoylimit.Config{Decider: s, Headers: headers, Entries: cfg.Entries,
+		RequireDimensions: cfg.RequireDimensions, Refused: s.countRefused})
 	if err := errors.Join(err, envoyErr); err != nil {
 		return nil, err
 	}
@@ -83,7 +96,7 @@ func (s *Server) register(reg prometheus.Registerer) error {
 		return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
 	return errors.Join(
-		reg.Register(s.checks), reg.Register(s.rules), reg.Register(s.doubt),
+		reg.Register(s.checks), reg.Register(s.rules), reg.Register(s.doubt), reg.Register(s.nobody), reg.Register(s.refused),
 		gauge("tallygate_enforcement_enabled", "1, or 0 while a kill switch lets everything through.",
 			func() float64 { return number(table.Enabled()) }),
 		gauge("tallygate_in_doubt", "1 before the first snapshot, and while the table is too far behind; else 0.",
@@ -107,6 +120,9 @@ func number(is bool) float64 {
 // CheckDims is the one decision that all protocols give.
 func (s *Server) CheckDims(api string, dims []event.Dim) enforce.Decision {
 	d := s.cfg.Table.CheckDims(api, dims)
+	if len(dims) == 0 {
+		s.nobody.Inc()
+	}
 	if s.cfg.Table.InDoubt() {
 		s.doubt.Inc()
 	}
@@ -121,6 +137,14 @@ func (s *Server) CheckDims(api string, dims []event.Dim) enforce.Decision {
 		s.rules.WithLabelValues(d.Rule(), action).Inc()
 	}
 	return d
+}
+
+// countRefused counts a check that never came to a decision.
+func (s *Server) countRefused(r *forwardauth.Refusal) {
+	if r.Reason == forwardauth.NoDimensions {
+		s.nobody.Inc()
+	}
+	s.refused.WithLabelValues(string(r.Reason)).Inc()
 }
 
 // Ready returns nil when the table has had its first snapshot, however long ago: what the server knows, it enforces. How far it is

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
 const usage = `
@@ -120,8 +123,32 @@ func proxyOptions(o *ops.Options, c *decision.Config) {
 	o.StringVar(&c.Headers.IP, "ip-header", "X-Tallygate-Ip", "`header` with the client's address, for forward-auth")
 	o.StringVar(&c.Headers.API, "api-header", "X-Tallygate-Api", "`header` with the API, for forward-auth; without it the API is method and path")
 	o.StringVar(&c.Headers.AttrPrefix, "attr-prefix", "X-Tallygate-Attr-", "`prefix` of headers with attributes, for forward-auth")
-	o.StringVar(&c.Headers.Method, "method-header", "", "`header` with the original method, for forward-auth (default: X-Forwarded-Method, X-Original-Method); name the one that your proxy sets, so that no client can")
-	o.StringVar(&c.Headers.Path, "path-header", "", "`header` with the original path, for forward-auth (default: X-Forwarded-Uri, X-Original-Uri, X-Original-Url)")
+	o.StringVar(&c.Headers.Method, "method-header", "", "`header` with the original method, for forward-auth (default: X-Forwarded-Method and X-Original-Method, which must agree); name the one that your proxy sets, and nothing else is believed")
+	o.StringVar(&c.Headers.Path, "path-header", "", "`header` with the original path, for forward-auth (default: X-Forwarded-Uri, X-Original-Uri and X-Original-Url, which must agree)")
+	o.StringVar((*string)(&c.Headers.Repeated), "repeated-headers", "refuse", "which of several `values` of one of these headers counts: refuse (none: the request is denied with 400), first or last")
+	o.Func("trusted-proxies", "`NETWORK,…` of your own proxies, such as 10.0.0.0/8: in a list of addresses they are passed over, and none of theirs is a client's", func(text string) error {
+		nets, err := networks(text)
+		c.Headers.Proxies = enforce.NewProxies(nets...)
+		return err
+	})
+	o.BoolVar(&c.RequireDimensions, "require-dimensions", false, "deny checks that say nothing of who asks (no uid, no address, no attribute), with 400; no verdict could deny them")
 	o.IntVar(&c.AllowStatus, "allow-status", http.StatusNoContent, "`status` by which forward-auth lets through: 204 or 200")
 	c.Entries = o.Table("rls-entries", "`NAME=MEANING,…`: what entries of rate limit descriptors are, if not uid, ip, api, method, path or attrs.NAME by name")
+}
+
+// networks reads addresses and networks, separated by commas.
+func networks(text string) (all []netip.Prefix, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		part = strings.TrimSpace(part)
+		net, err := netip.ParsePrefix(part)
+		if err != nil {
+			ip, ipErr := netip.ParseAddr(part)
+			if ipErr != nil {
+				return nil, fmt.Errorf("%q is no network, such as 10.0.0.0/8, and no address", part)
+			}
+			net = netip.PrefixFrom(ip, ip.BitLen())
+		}
+		all = append(all, net)
+	}
+	return all, nil
 }

@@ -3,6 +3,7 @@ package envoylimit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,27 +22,34 @@ import (
 // Check implements ext_authz v3. Who asks is in the request's headers as in forward-auth, and the API is made of
 // its method and path unless a header names it. context_extensions, which a route's configuration sets and no
 // client can, win: api, uid, ip, attrs.NAME. Without any address there, it is the one that Envoy takes for the
-// client's. Envoy denies by any status but OK, so who is denied in doubt gets 503 whatever failure_mode_allow says: that is for
+// client's. A request of which it is not clear who sends it is refused with 400: see
+// forwardauth.Refusal. Envoy denies by any status but OK, so who is denied in doubt gets 503 whatever failure_mode_allow says: that is for
 // when nobody answers.
 func (s *Server) Check(_ context.Context, req *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	r := req.GetAttributes().GetRequest().GetHttp()
 	header := headerOf(r)
-	api, dims := s.headers.ReadFor(header, cmp.Or(r.GetMethod(), http.MethodGet), r.GetPath())
+	api, dims, err := s.headers.ReadFor(header, cmp.Or(r.GetMethod(), http.MethodGet), r.GetPath())
+	if refusal, ok := errors.AsType[*forwardauth.Refusal](err); ok {
+		return s.refuse(r, header, refusal), nil
+	}
 	for name, value := range req.GetAttributes().GetContextExtensions() {
 		switch {
 		case name == "api":
 			api = cmp.Or(value, api)
 		case name == "ip":
-			dims = set(dims, name, forwardauth.Address(value))
+			dims = set(dims, name, s.headers.Address(value))
 		case name == "uid", known(name) && strings.HasPrefix(name, "attrs."):
 			dims = set(dims, name, value)
 		}
 	}
 	if !slices.ContainsFunc(dims, func(d event.Dim) bool { return d.Name == "ip" }) {
 		peer := req.GetAttributes().GetSource().GetAddress().GetSocketAddress().GetAddress()
-		dims = set(dims, "ip", forwardauth.Address(peer))
+		dims = set(dims, "ip", s.headers.Address(peer))
 	}
 	slices.SortFunc(dims, func(a, b event.Dim) int { return strings.Compare(a.Name, b.Name) })
+	if s.require && len(dims) == 0 {
+		return s.refuse(r, header, forwardauth.RequireDimensions()), nil
+	}
 	d := s.decider.CheckDims(api, dims)
 	if d.Allowed {
 		return &authv3.CheckResponse{
@@ -50,6 +58,22 @@ func (s *Server) Check(_ context.Context, req *authv3.CheckRequest) (*authv3.Che
 		}, nil
 	}
 	a := denied(&enforce.Answers{}, d, &http.Request{Method: r.GetMethod(), Header: header})
+	status := &rpcstatus.Status{Code: int32(codes.ResourceExhausted), Message: "over a limit"}
+	if d.Unavailable() {
+		status = &rpcstatus.Status{Code: int32(codes.Unavailable), Message: "in doubt"}
+	}
+	return deniedResponse(status, a), nil
+}
+
+// refuse denies a request of which it is not clear who sends it or what it asks for.
+func (s *Server) refuse(r *authv3.AttributeContext_HttpRequest, header http.Header, why *forwardauth.Refusal) *authv3.CheckResponse {
+	s.refused(why)
+	a := &answer{header: http.Header{}}
+	enforce.RefusedBecause(a, &http.Request{Method: r.GetMethod(), Header: header}, why.Detail)
+	return deniedResponse(&rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: why.Detail}, a)
+}
+
+func deniedResponse(status *rpcstatus.Status, a *answer) *authv3.CheckResponse {
 	out := &authv3.DeniedHttpResponse{Status: &typev3.HttpStatus{Code: typev3.StatusCode(a.status)}, Body: a.body.String()}
 	for _, name := range a.names() {
 		out.Headers = append(out.Headers, &corev3.HeaderValueOption{
@@ -57,11 +81,7 @@ func (s *Server) Check(_ context.Context, req *authv3.CheckRequest) (*authv3.Che
 			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 		})
 	}
-	status := &rpcstatus.Status{Code: int32(codes.ResourceExhausted), Message: "over a limit"}
-	if d.Unavailable() {
-		status = &rpcstatus.Status{Code: int32(codes.Unavailable), Message: "in doubt"}
-	}
-	return &authv3.CheckResponse{Status: status, HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: out}}, nil
+	return &authv3.CheckResponse{Status: status, HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: out}}
 }
 
 // headerOf is the request's header, in whichever of its two forms Envoy was told to send it.

@@ -88,9 +88,13 @@ func TestExtAuthzRawHeaders(t *testing.T) {
 	conn := dial(t, envoylimit.Config{Decider: tableOf(t, block("uid", "42", "*"))})
 	a := from("GET", "/")
 	a.Request.Http.HeaderMap = &corev3.HeaderMap{Headers: []*corev3.HeaderValue{
-		{Key: "x-odd", RawValue: []byte{0xff}}, {Key: "x-tallygate-uid", RawValue: []byte("41")}, {Key: "x-tallygate-uid", RawValue: []byte("42")}}}
-	if checked(t, conn, a).GetDeniedResponse() == nil {
-		t.Error("let through; the last of two equal headers is the one that a proxy added")
+		{Key: "x-odd", RawValue: []byte{0xff}}, {Key: "x-tallygate-uid", RawValue: []byte("42")}}}
+	if code := checked(t, conn, a).GetDeniedResponse().GetStatus().GetCode(); code != 429 {
+		t.Errorf("denied with %d", code)
+	}
+	a.Request.Http.HeaderMap.Headers = append(a.Request.Http.HeaderMap.Headers, &corev3.HeaderValue{Key: "x-tallygate-uid", RawValue: []byte("41")})
+	if code := checked(t, conn, a).GetDeniedResponse().GetStatus().GetCode(); code != 400 {
+		t.Errorf("two users are denied with %d; a client may have added one", code)
 	}
 }
 

@@ -29,7 +29,8 @@ const maxDescriptors = 1000
 // request names have no effect, events count.
 //
 // What is denied in doubt is OVER_LIMIT too, without any time: the protocol has no other denial. An error would leave the answer to Envoy's
-// failure_mode_deny, which lets through by default, and is about all requests, where closed may be said of a rule.
+// failure_mode_deny, which lets through by default, and is about all requests, where closed may be said of a rule. A descriptor without any
+// dimension is OVER_LIMIT, too, where they are required.
 func (s *Server) ShouldRateLimit(_ context.Context, req *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
 	if n := len(req.GetDescriptors()); n > maxDescriptors {
 		return nil, status.Errorf(codes.InvalidArgument, "%d descriptors, at most %d in one request", n, maxDescriptors)
@@ -39,16 +40,30 @@ func (s *Server) ShouldRateLimit(_ context.Context, req *rlsv3.RateLimitRequest)
 		Statuses:    make([]*rlsv3.RateLimitResponse_DescriptorStatus, len(req.GetDescriptors())),
 	}
 	var worst enforce.Decision
+	var refusal *forwardauth.Refusal
+	over := false
 	for i, descriptor := range req.GetDescriptors() {
 		api, dims := s.read(descriptor)
+		if s.require && len(dims) == 0 {
+			refusal = forwardauth.RequireDimensions()
+			s.refused(refusal)
+			out.OverallCode, out.Statuses[i] = rlsv3.RateLimitResponse_OVER_LIMIT, &rlsv3.RateLimitResponse_DescriptorStatus{Code: rlsv3.RateLimitResponse_OVER_LIMIT}
+			continue
+		}
 		d := s.decider.CheckDims(api, dims)
 		out.Statuses[i] = descriptorStatus(d)
-		if !d.Allowed && (out.OverallCode == rlsv3.RateLimitResponse_OK || d.Until > worst.Until) { // in doubt it is 0
-			out.OverallCode, worst = rlsv3.RateLimitResponse_OVER_LIMIT, d
+		if !d.Allowed && (!over || d.Until > worst.Until) { // in doubt it is 0
+			over, out.OverallCode, worst = true, rlsv3.RateLimitResponse_OVER_LIMIT, d
 		}
 	}
 	if out.OverallCode == rlsv3.RateLimitResponse_OVER_LIMIT {
-		a := denied(&enforce.Answers{UnavailableStatus: http.StatusTooManyRequests}, worst, &http.Request{Method: http.MethodGet, Header: http.Header{}})
+		a := &answer{header: http.Header{}}
+		asked := &http.Request{Method: http.MethodGet, Header: http.Header{}}
+		if over {
+			a = denied(&enforce.Answers{UnavailableStatus: http.StatusTooManyRequests}, worst, asked)
+		} else {
+			enforce.RefusedBecause(a, asked, refusal.Detail)
+		}
 		out.RawBody = a.body.Bytes()
 		for _, name := range a.names() {
 			out.ResponseHeadersToAdd = append(out.ResponseHeadersToAdd, &corev3.HeaderValue{Key: strings.ToLower(name), Value: a.header.Get(name)})
@@ -57,7 +72,7 @@ func (s *Server) ShouldRateLimit(_ context.Context, req *rlsv3.RateLimitRequest)
 	return out, nil
 }
 
-// read returns what a descriptor asks. Of entries with the same meaning, the first holds.
+// read returns what a descriptor asks. Of entries with the same meaning, the first holds: they are Envoy's configuration, and no client adds one.
 func (s *Server) read(descriptor *ratelimitv3.RateLimitDescriptor) (api string, dims []event.Dim) {
 	var method, path string
 	for _, e := range descriptor.GetEntries() {
@@ -73,7 +88,7 @@ func (s *Server) read(descriptor *ratelimitv3.RateLimitDescriptor) (api string, 
 		case "path":
 			path = cmp.Or(path, value)
 		case "ip":
-			dims = appendOnce(dims, "ip", forwardauth.Address(value))
+			dims = appendOnce(dims, "ip", s.headers.Address(value))
 		default:
 			if known(meaning) {
 				dims = appendOnce(dims, meaning, value)

@@ -28,6 +28,11 @@ type Config struct {
 	// themselves, and remote_address, which Envoy calls the client's address, is "ip". Other entries are
 	// ignored; one that is mapped to "" is, too.
 	Entries map[string]string
+
+	// RequireDimensions denies what says nothing of who asks: no verdict could. Of a rate limit request that is each such descriptor.
+	RequireDimensions bool
+	// Refused is told of each question that is refused; nil is nobody.
+	Refused func(*forwardauth.Refusal)
 }
 
 // Server is both services. Make it with New.
@@ -38,12 +43,21 @@ type Server struct {
 	decider forwardauth.Decider
 	headers forwardauth.Headers
 	entries map[string]string
+	require bool
+	refused func(*forwardauth.Refusal)
 }
 
 // New checks cfg.
 func New(cfg Config) (*Server, error) {
-	s := &Server{decider: cfg.Decider, headers: cfg.Headers.WithDefaults(), entries: map[string]string{"remote_address": "ip"}}
+	s := &Server{decider: cfg.Decider, headers: cfg.Headers.WithDefaults(), entries: map[string]string{"remote_address": "ip"},
+		require: cfg.RequireDimensions, refused: cfg.Refused}
+	if s.refused == nil {
+		s.refused = func(*forwardauth.Refusal) {}
+	}
 	var errs []error
+	if err := s.headers.Validate(); err != nil {
+		errs = append(errs, err)
+	}
 	if t, ok := cfg.Decider.(*enforce.Table); cfg.Decider == nil || ok && t == nil {
 		errs = append(errs, errors.New("envoylimit: Decider is required"))
 	}

@@ -23,11 +23,16 @@ type Config struct {
 
 	// AllowStatus lets a request through: 204 (also 0) or 200, for proxies that want exactly that.
 	AllowStatus int
+
+	// RequireDimensions refuses questions that say nothing of who asks: no verdict could deny them.
+	RequireDimensions bool
+	// Refused is told of each question that is refused; nil is nobody.
+	Refused func(*Refusal)
 }
 
 // Handler answers a proxy's questions: with AllowStatus, or as enforce.WriteDenied does. A question whose query has
 // denied=403 (or 401) gets that status instead of 429, with the same headers and body: nginx's auth_request
-// takes no other. 503, which is when nobody knows, stays what it is: nginx denies by 500 then, and not as if the caller were over a limit.
+// takes no other. A question that is refused gets 400: see Refusal. 503, which is when nobody knows, stays what it is: nginx denies by 500 then, and not as if the caller were over a limit.
 type Handler struct {
 	cfg Config
 }
@@ -35,6 +40,9 @@ type Handler struct {
 // New checks cfg.
 func New(cfg Config) (*Handler, error) {
 	cfg.Headers = cfg.Headers.WithDefaults()
+	if err := cfg.Headers.Validate(); err != nil {
+		return nil, err
+	}
 	cfg.AllowStatus = cmp.Or(cfg.AllowStatus, http.StatusNoContent)
 	if t, ok := cfg.Decider.(*enforce.Table); cfg.Decider == nil || ok && t == nil {
 		return nil, errors.New("forwardauth: Decider is required")
@@ -46,7 +54,10 @@ func New(cfg Config) (*Handler, error) {
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	api, dims := h.cfg.Headers.Read(r.Header)
+	api, dims, err := h.cfg.Headers.Read(r.Header)
+	if h.refused(w, r, dims, err) {
+		return
+	}
 	d := h.cfg.Decider.CheckDims(api, dims)
 	if d.Allowed {
 		w.WriteHeader(h.cfg.AllowStatus)
@@ -69,7 +80,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) ExtAuthz(prefix string) http.Handler {
 	prefix = strings.TrimSuffix(prefix, "/")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		api, dims := h.cfg.Headers.ReadFor(r.Header, r.Method, strings.TrimPrefix(r.URL.EscapedPath(), prefix))
+		api, dims, err := h.cfg.Headers.ReadFor(r.Header, r.Method, strings.TrimPrefix(r.URL.EscapedPath(), prefix))
+		if h.refused(w, r, dims, err) {
+			return
+		}
 		if d := h.cfg.Decider.CheckDims(api, dims); !d.Allowed {
 			answers := enforce.Answers{UnavailableStatus: http.StatusTooManyRequests}
 			answers.Write(w, r, d, "")
@@ -77,6 +91,22 @@ func (h *Handler) ExtAuthz(prefix string) http.Handler {
 		}
 		w.WriteHeader(http.StatusOK)
 	})
+}
+
+// refused answers a question that has no answer.
+func (h *Handler) refused(w http.ResponseWriter, r *http.Request, dims []event.Dim, err error) bool {
+	if err == nil && h.cfg.RequireDimensions && len(dims) == 0 {
+		err = RequireDimensions()
+	}
+	refusal, ok := errors.AsType[*Refusal](err)
+	if !ok {
+		return false
+	}
+	if h.cfg.Refused != nil {
+		h.cfg.Refused(refusal)
+	}
+	enforce.RefusedBecause(w, r, refusal.Detail)
+	return true
 }
 
 // restated answers with another status.

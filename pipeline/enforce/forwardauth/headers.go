@@ -15,13 +15,20 @@ import (
 // strip each of them: one that a client can set is not who it is.
 type Headers struct {
 	UID        string // "" is X-Tallygate-Uid
-	IP         string // "" is X-Tallygate-Ip; of several addresses, the last is the one that the proxy itself saw
+	IP         string // "" is X-Tallygate-Ip; of a list of addresses, the last is the one that the proxy itself saw
 	API        string // "" is X-Tallygate-Api
 	AttrPrefix string // before an attribute's name, which is in lower case; "" is X-Tallygate-Attr-
 
 	// Method and Path name the original request, from which the API is made when the header API is absent;
-	// Path may hold a whole URL. "" looks for those that proxies use: see MethodHeaders and PathHeaders.
+	// Path may hold a whole URL. Name those that your proxy sets: nothing else is believed then. "" is all that proxies use, MethodHeaders
+	// and PathHeaders, and a question in which two of these name different requests is refused.
 	Method, Path string
+
+	// Repeated says which of several values of one header counts; "" is none: such a question is refused.
+	Repeated Repeated
+
+	// Proxies are your own proxies, of which no address is a client's; nil is none.
+	Proxies *enforce.Proxies
 }
 
 // The headers in which proxies name the original request: nginx by convention, Traefik, Caddy and APISIX by
@@ -38,28 +45,131 @@ func (h Headers) WithDefaults() Headers {
 	h.IP = cmp.Or(h.IP, "X-Tallygate-Ip")
 	h.API = cmp.Or(h.API, "X-Tallygate-Api")
 	h.AttrPrefix = http.CanonicalHeaderKey(cmp.Or(h.AttrPrefix, "X-Tallygate-Attr-"))
+	h.Proxies = cmp.Or(h.Proxies, enforce.NewProxies())
 	return h
 }
 
-// Read returns what the headers of a proxy's question say. h is one that WithDefaults returned.
-func (h Headers) Read(header http.Header) (api string, dims []event.Dim) {
-	return h.ReadFor(header, first(header, h.Method, MethodHeaders, http.MethodGet), first(header, h.Path, PathHeaders, "/"))
+// Validate returns what is wrong with h.
+func (h Headers) Validate() error { return h.Repeated.validate() }
+
+// Read returns what the headers of a proxy's question say. The error is a *Refusal. h is one that WithDefaults returned.
+func (h Headers) Read(header http.Header) (api string, dims []event.Dim, err error) {
+	if api, err = h.Repeated.pick(h.API, header.Values(h.API)); err == nil && api == "" {
+		api, err = h.original(header)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	dims, err = h.dims(header)
+	return api, dims, err
 }
 
 // ReadFor is Read where the original request's method and its target, as enforce.PathAPI takes it, are known otherwise.
-func (h Headers) ReadFor(header http.Header, method, path string) (api string, dims []event.Dim) {
-	for name, values := range header {
-		if attr, ok := strings.CutPrefix(name, h.AttrPrefix); ok && attr != "" {
-			dims = appendDim(dims, "attrs."+strings.ToLower(attr), last(values))
-		}
+func (h Headers) ReadFor(header http.Header, method, path string) (api string, dims []event.Dim, err error) {
+	if api, err = h.Repeated.pick(h.API, header.Values(h.API)); err != nil {
+		return "", nil, err
 	}
-	dims = appendDim(dims, "ip", Address(last(header.Values(h.IP))))
-	dims = appendDim(dims, "uid", last(header.Values(h.UID)))
-	slices.SortFunc(dims, func(a, b event.Dim) int { return strings.Compare(a.Name, b.Name) })
-	if api = last(header.Values(h.API)); api == "" {
+	if api == "" {
 		api = enforce.PathAPI(method, path)
 	}
-	return api, dims
+	dims, err = h.dims(header)
+	return api, dims, err
+}
+
+func (h Headers) dims(header http.Header) (dims []event.Dim, err error) {
+	add := func(dim, name string, values []string) {
+		value, wrong := h.Repeated.pick(name, values)
+		if err == nil {
+			err = wrong
+		}
+		if dim == "ip" {
+			value = h.Address(value)
+		}
+		if value != "" {
+			dims = append(dims, event.Dim{Name: dim, Value: value})
+		}
+	}
+	for name, values := range header {
+		if attr, ok := strings.CutPrefix(name, h.AttrPrefix); ok && attr != "" {
+			add("attrs."+strings.ToLower(attr), name, values)
+		}
+	}
+	add("ip", h.IP, header.Values(h.IP))
+	add("uid", h.UID, header.Values(h.UID))
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(dims, func(a, b event.Dim) int { return strings.Compare(a.Name, b.Name) })
+	return dims, nil
+}
+
+// original names the original request by the headers for its method and path. Where several are believed, each kind of proxy's headers are
+// taken together: a client that adds a method of another kind than its proxy's names another request, too.
+func (h Headers) original(header http.Header) (api string, err error) {
+	if h.Method != "" || h.Path != "" {
+		method, err := h.agreed(header, h.Method, MethodHeaders, http.MethodGet, func(m string) string { return enforce.PathAPI(m, "/") })
+		if err != nil {
+			return "", err
+		}
+		path, err := h.agreed(header, h.Path, PathHeaders, "/", func(p string) string { return enforce.PathAPI(http.MethodGet, p) })
+		return enforce.PathAPI(method, path), err
+	}
+	named := ""
+	for i, usual := range MethodHeaders {
+		paths := PathHeaders[:1]
+		if i > 0 {
+			paths = PathHeaders[1:]
+		}
+		method, err := h.agreed(header, usual, nil, "", nil)
+		if err != nil {
+			return "", err
+		}
+		path, err := h.agreed(header, "", paths, "", func(p string) string { return enforce.PathAPI(http.MethodGet, p) })
+		if err != nil {
+			return "", err
+		}
+		if method == "" && path == "" {
+			continue
+		}
+		api := enforce.PathAPI(method, path)
+		if api != named && named != "" {
+			return "", disagree(strings.Join(slices.Concat(MethodHeaders, PathHeaders), ", "))
+		}
+		named = api
+	}
+	return cmp.Or(named, enforce.PathAPI(http.MethodGet, "/")), nil
+}
+
+// agreed is the value of the header, or, when it has no name, of the usual ones, which must mean the same.
+func (h Headers) agreed(from http.Header, name string, usual []string, otherwise string, meaning func(string) string) (string, error) {
+	if name != "" {
+		value, err := h.Repeated.pick(name, from.Values(name))
+		return cmp.Or(value, otherwise), err
+	}
+	agreed := ""
+	for _, name := range usual {
+		value, err := h.Repeated.pick(name, from.Values(name))
+		if err != nil {
+			return "", err
+		}
+		if agreed != "" && value != "" && meaning(value) != meaning(agreed) {
+			return "", disagree(strings.Join(usual, ", "))
+		}
+		agreed = cmp.Or(agreed, value)
+	}
+	return cmp.Or(agreed, otherwise), nil
+}
+
+func disagree(headers string) *Refusal {
+	return &Refusal{HeadersDisagree, "Two of these headers name different requests, and only one of them is the proxy's: " + headers + "."}
+}
+
+// Address is the client's address in a list as X-Forwarded-For has it: the last that is none of Proxies, written as keys have it.
+func (h Headers) Address(list string) string {
+	if list == "" {
+		return ""
+	}
+	return Address(h.Proxies.Client(strings.Split(list, ",")))
 }
 
 // Address is the last address of a list as X-Forwarded-For has it, without its port, written as keys have it;
@@ -78,32 +188,4 @@ func Address(text string) string {
 		addr = with.Addr()
 	}
 	return addr.Unmap().WithZone("").String()
-}
-
-func appendDim(dims []event.Dim, name, value string) []event.Dim {
-	if value == "" {
-		return dims
-	}
-	return append(dims, event.Dim{Name: name, Value: value})
-}
-
-// last is the value that came last: what a proxy adds it adds at the end.
-func last(values []string) string {
-	if len(values) == 0 {
-		return ""
-	}
-	return values[len(values)-1]
-}
-
-// first is the value of the header, or of the first usual one that is there.
-func first(from http.Header, header string, usual []string, otherwise string) string {
-	if header != "" {
-		usual = []string{header}
-	}
-	for _, h := range usual {
-		if v := last(from.Values(h)); v != "" {
-			return v
-		}
-	}
-	return otherwise
 }

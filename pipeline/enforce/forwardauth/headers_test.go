@@ -1,12 +1,13 @@
 package forwardauth_test
 
 import (
+	"errors"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -34,17 +35,81 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// A proxy that adds a header behind a client's own adds it at the end.
-func TestTheLastOfEqualHeadersHolds(t *testing.T) {
-	h := forwardauth.Headers{}.WithDefaults()
+// Of several values the last counted: behind a proxy that puts its own in front, the client chose who it was.
+func TestSeveralValuesOfOneHeader(t *testing.T) {
 	header := http.Header{
-		"X-Tallygate-Uid": {"spoofed", "42"}, "X-Tallygate-Ip": {"1.1.1.1", "203.0.113.9"}, "X-Tallygate-Api": {"spoofed", "search.query"},
-		"X-Tallygate-Attr-Device": {"spoofed", "d1"}, "X-Tallygate-Attr-": {"no name"},
+		"X-Tallygate-Uid": {"41", "42"}, "X-Tallygate-Ip": {"192.0.2.1", "203.0.113.9"}, "X-Tallygate-Api": {"order.create", "search.query"},
+		"X-Tallygate-Attr-Device": {"d0", "d1"}, "X-Tallygate-Attr-": {"no name"},
 	}
-	api, dims := h.Read(header)
-	want := []event.Dim{{Name: "attrs.device", Value: "d1"}, {Name: "ip", Value: "203.0.113.9"}, {Name: "uid", Value: "42"}}
-	if api != "search.query" || !slices.Equal(dims, want) {
-		t.Errorf("%s, %v", api, dims)
+	for repeated, want := range map[forwardauth.Repeated]string{"first": "order.create attrs.device=d0 ip=192.0.2.1 uid=41", "last": "search.query attrs.device=d1 ip=203.0.113.9 uid=42"} {
+		api, dims, err := forwardauth.Headers{Repeated: repeated}.WithDefaults().Read(header)
+		got := api
+		for _, d := range dims {
+			got += " " + d.Name + "=" + d.Value
+		}
+		if err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", repeated, got, err, want)
+		}
+	}
+	for name := range header {
+		if name == "X-Tallygate-Attr-" {
+			continue
+		}
+		for _, repeated := range []forwardauth.Repeated{"", forwardauth.RefuseRepeated} {
+			one := http.Header{name: header[name]}
+			_, _, err := forwardauth.Headers{Repeated: repeated}.WithDefaults().Read(one)
+			if r, ok := errors.AsType[*forwardauth.Refusal](err); !ok || r.Reason != forwardauth.RepeatedHeader || !strings.Contains(r.Detail, name) {
+				t.Errorf("two of %s: %v", name, err)
+			}
+		}
+	}
+	if (forwardauth.Headers{Repeated: "any"}).Validate() == nil {
+		t.Error("any of several is no choice")
+	}
+}
+
+// A client's own X-Forwarded-Uri beat the X-Original-Uri of its proxy.
+func TestHeadersThatDisagreeAreRefused(t *testing.T) {
+	named := forwardauth.Headers{Method: "X-Original-Method", Path: "X-Original-Uri"}
+	for _, c := range []struct {
+		headers     string
+		api, ofName string // "" is refused
+	}{
+		{"X-Original-Uri: /search", "get.search", "get.search"},
+		{"X-Original-Uri: /search|X-Forwarded-Uri: /harmless", "", "get.search"},
+		{"X-Original-Uri: /search|X-Original-Url: https://h/harmless", "", "get.search"},
+		{"X-Original-Uri: /search|X-Forwarded-Method: PUT", "", "get.search"},
+		{"X-Original-Method: POST|X-Original-Uri: /search|X-Forwarded-Method: PUT|X-Forwarded-Uri: /search", "", "post.search"},
+		{"X-Original-Method: POST|X-Original-Uri: /search|X-Forwarded-Method: PUT", "", "post.search"},
+		{"X-Forwarded-Method: POST|X-Forwarded-Uri: /search", "post.search", "get"},
+		{"X-Forwarded-Method: HEAD|X-Forwarded-Uri: /search?a|X-Original-Url: http://h/%73earch|X-Original-Method: GET", "get.search", "get"},
+		{"X-Tallygate-Api: a|X-Original-Uri: /search|X-Forwarded-Uri: /harmless", "a", "a"}, // the proxy says what it is
+		{"X-Other: 1", "get", "get"},
+	} {
+		header := http.Header{}
+		for h := range strings.SplitSeq(c.headers, "|") {
+			name, value, _ := strings.Cut(h, ": ")
+			header.Set(name, value)
+		}
+		api, _, err := forwardauth.Headers{}.WithDefaults().Read(header)
+		if r, refused := errors.AsType[*forwardauth.Refusal](err); api != c.api || refused != (c.api == "") || refused && r.Reason != forwardauth.HeadersDisagree {
+			t.Errorf("%s: %q, %v; want %q", c.headers, api, err, c.api)
+		}
+		if api, _, err := named.WithDefaults().Read(header); api != c.ofName || err != nil {
+			t.Errorf("%s, with names: %q, %v; want %q", c.headers, api, err, c.ofName)
+		}
+	}
+}
+
+// An address of a proxy is no key: all share it.
+func TestAddressesOfProxies(t *testing.T) {
+	h := forwardauth.Headers{Proxies: enforce.NewProxies(netip.MustParsePrefix("10.0.0.0/8"))}.WithDefaults()
+	for list, want := range map[string]string{
+		"203.0.113.9": "203.0.113.9", "198.51.100.1, 203.0.113.9, 10.0.0.2, 10.0.0.1:80": "203.0.113.9", "10.0.0.2, 10.0.0.1": "", "": "", "x, 10.0.0.1": "",
+	} {
+		if got := h.Address(list); got != want {
+			t.Errorf("%q: %q, want %q", list, got, want)
+		}
 	}
 }
 
@@ -59,7 +124,13 @@ func FuzzHeaders(f *testing.F) {
 		header := http.Header{}
 		header.Add(name, value)
 		header.Add(name2, value2)
-		api, dims := h.Read(header)
+		api, dims, err := h.Read(header)
+		if err != nil {
+			if _, ok := errors.AsType[*forwardauth.Refusal](err); !ok || api != "" || dims != nil {
+				t.Errorf("%v, with %q and %v", err, api, dims)
+			}
+			return
+		}
 		if api == "" {
 			t.Error("no API")
 		}
