@@ -81,7 +81,7 @@ func sectionOf(t tester, set *Set, state []byte) []byte {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	_, window, ok := k.find(set.Limits[0].Hash).parts()
+	_, window, ok := set.NewStepper().find(&k, set.Limits[0]).parts()
 	if !ok {
 		t.Fatalf("no section")
 	}

@@ -51,11 +51,14 @@ func (p *Stepper) Command(dst, state, key []byte, cmd Command) ([]byte, Result) 
 	res.SpentAt = max(res.SpentAt, p.own.spent())
 	dst = p.each(dst, &old, key, latest, &res, func(dst []byte, sec rawSection, l *Limit) []byte {
 		if cmd.Kind == CommandBlock || cmd.Rule != "" && cmd.Rule != l.Rule.Name && cmd.Rule != l.Name {
-			return p.keep(dst, sec, key, latest, &res)
+			return p.keep(dst, sec, l, key, latest, &res)
 		}
 		window := p.take(sec)
 		p.clearAll(l, window, key, moment)
 		if cmd.Kind == CommandReset || cmd.Kind == CommandForget {
+			if l.beside != nil && cmd.Kind == CommandReset {
+				return appendParts(dst, l.Hash, nil, nil) // or it would begin with the live limit's counts again
+			}
 			return dst
 		}
 		res.SpentAt = max(res.SpentAt, p.extras.spent(l), l.Window.Spent(window))
@@ -120,7 +123,7 @@ func (p *Stepper) each(dst []byte, old *keyState, key []byte, latest event.Micro
 		}
 		sections = rest
 		sec.version = old.version
-		l := p.set.byHash[sec.hash()]
+		l, sec := p.limitOfSection(sec)
 		switch {
 		case sec.hash() == ownHash:
 		case l == nil:

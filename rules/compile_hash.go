@@ -23,10 +23,41 @@ func setHash(src []byte, files map[string][]byte) [32]byte {
 }
 
 // sectionHash is of all that gives a limit's counters their meaning. The limit's number is
-// not in it, so that a changed limit is judged against the counters there are, unless the
-// change is one between exact times and panes.
-func sectionHash(l *Limit) SectionHash {
-	w := &l.Window
+// not in it, so that a changed limit is judged against the counters there are.
+func sectionHash(l *Limit) SectionHash { return sectionHashOf(l, &l.Window) }
+
+// former is a name that a limit's counters may have in a state, of a time when the rule had another
+// number, tiers or refunds, and the window that they are of then.
+type former struct {
+	hash   SectionHash
+	window windows.Spec
+}
+
+// formerSections are those of which the counters are carried over: a sliding window's exact times, or its
+// panes, and both with refunds or without.
+func formerSections(l *Limit) (out []former) {
+	add := func(w windows.Spec) {
+		for _, refunds := range []bool{false, true} {
+			w.Refunds = refunds
+			if f := (former{sectionHashOf(l, &w), w}); f.hash != l.Hash && w.Validate() == nil {
+				out = append(out, f)
+			}
+		}
+	}
+	w := l.Window
+	if add(w); w.Kind == windows.Sliding && l.Rule.Count != CountSum {
+		w.Exact, w.Resolution = !w.Exact, 0
+		if !w.Exact {
+			w.Resolution = l.panes
+		}
+		if w.Validate() == nil {
+			add(w)
+		}
+	}
+	return out
+}
+
+func sectionHashOf(l *Limit, w *windows.Spec) SectionHash {
 	h := sha256.New()
 	fmt.Fprintf(h, "tallygate section 1\x00%q\x00%q\x00", l.Name, l.Rule.Shape.Dims)
 	fmt.Fprintf(h, "count %d %q\x00", l.Rule.Count, l.Rule.Attr)

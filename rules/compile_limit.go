@@ -71,7 +71,7 @@ func (c *compiler) limit(o *object, r *Rule, name string, w, own windowFields) {
 		return
 	}
 	c.addLimit(o, l, w, own)
-	c.bucketCandidate(o, l, w, own)
+	c.ownCandidate(o, l, w, own)
 }
 
 // addLimit adds a limit that was read to its rule and to the set.
@@ -87,6 +87,10 @@ func (c *compiler) addLimit(o *object, l *Limit, w, own windowFields) {
 		c.fail(o.node, "rename one of them", "the counters of %q and %q have one name in the state", l.Name, other.Name)
 	}
 	c.set.byHash[l.Hash] = l
+	l.formers = formerSections(l)
+	for _, f := range l.formers {
+		c.set.byHash[f.hash] = l
+	}
 	c.warnHeavy(o, l)
 	r := l.Rule
 	r.Limits = append(r.Limits, l)

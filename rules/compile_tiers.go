@@ -79,26 +79,41 @@ func (c *compiler) candidate(o *object, l *Limit) {
 	}
 }
 
-// bucketCandidate makes a limit of its own of a bucket's candidate: what is in a bucket depends on its
-// rate, so the two can't share one.
-func (c *compiler) bucketCandidate(o *object, l *Limit, w, own windowFields) {
-	if l.Window.Kind != windows.Bucket || l.Candidate == 0 {
+// ownCandidate makes a limit of its own of a candidate that can't share the live limit's counters: a bucket's,
+// since what is in a bucket depends on its rate, and one of panes beside exact times, or the other way
+// round, since it would change what the live limit counts.
+func (c *compiler) ownCandidate(o *object, l *Limit, w, own windowFields) {
+	bucket := l.Window.Kind == windows.Bucket
+	otherKind := l.Window.Kind == windows.Sliding && l.isExact(l.Candidate) != l.Window.Exact
+	if l.Candidate == 0 || !bucket && !otherKind {
 		return
 	}
-	try := &Limit{Rule: l.Rule, Name: l.Name + candidateSuffix, Limit: l.Limit, Shadow: true, Window: l.Window, PerMin: l.PerMin, PerMax: l.PerMax}
-	try.Window.Limit = l.Candidate
-	if w.burst == nil {
-		try.Limit = l.Candidate
+	try := &Limit{
+		Rule: l.Rule, Name: l.Name + candidateSuffix, Limit: l.Candidate, Shadow: true, Window: l.Window,
+		PerMin: l.PerMin, PerMax: l.PerMax, Debt: l.Debt, panes: l.panes,
 	}
-	try.Debt = l.Debt
-	try.bound()
+	switch {
+	case bucket:
+		if try.Window.Limit = l.Candidate; w.burst != nil {
+			try.Limit = l.Limit
+		}
+		try.bound()
+	case otherKind:
+		try.beside = l
+		if try.Window.Exact, try.Window.Resolution = !l.Window.Exact, 0; !try.Window.Exact {
+			try.Window.Resolution = l.panes
+		}
+	}
 	l.Candidate = 0
 	c.addLimit(o, try, w, own)
 }
 
 // largest is the greatest number that the limit's counts are compared with.
-func (l *Limit) largest() event.Decimal {
-	most := max(l.Limit, l.Candidate)
+func (l *Limit) largest() event.Decimal { return max(l.largestLive(), l.Candidate) }
+
+// largestLive is the same without the candidate's.
+func (l *Limit) largestLive() event.Decimal {
+	most := l.Limit
 	for _, t := range l.Tiers {
 		most = max(most, t.Limit)
 	}

@@ -165,10 +165,11 @@ func (c *compiler) tumbling(s *windows.Spec, w windowFields) {
 	}
 }
 
-// sliding: the largest limit that counts are compared with decides between times and panes.
+// sliding: the largest live limit that counts are compared with decides between times and panes. A
+// candidate does not: it is to change nothing.
 func (c *compiler) sliding(o *object, l *Limit, w, own windowFields) {
 	s := &l.Window
-	s.Exact = l.Rule.Count != CountSum && l.Limit > 0 && l.largest() <= windows.ExactLimit*event.One
+	s.Exact = l.isExact(l.largestLive())
 	if s.Distinct && l.largest() > windows.ExactDistinct*event.One {
 		c.fail(cmp.Or(o.get("limit"), o.node), "use window: tumbling or calendar, which estimate greater counts",
 			"a sliding window counts up to %d distinct values", windows.ExactDistinct)
@@ -176,20 +177,28 @@ func (c *compiler) sliding(o *object, l *Limit, w, own windowFields) {
 	if w.resolution == nil {
 		return
 	}
+	panes := !s.Exact || l.Candidate > 0 && !l.isExact(l.Candidate)
 	resolution, ok := c.duration(w.resolution, "resolution")
 	switch {
 	case !ok:
 	case resolution > s.Per:
 		c.fail(w.resolution, "leave it out for a sixtieth of per", "resolution is at most per, %s", formatDuration(s.Per))
-	case !s.Exact && s.Per > windows.MaxPanes*resolution:
+	case panes && s.Per > windows.MaxPanes*resolution:
 		least := (s.Per + windows.MaxPanes*event.Second - 1) / (windows.MaxPanes * event.Second) * event.Second
 		c.fail(w.resolution, fmt.Sprintf("write %s or more, or leave it out for a sixtieth of per", formatDuration(least)),
 			"resolution: %s has more than %d panes of %s", formatDuration(s.Per), windows.MaxPanes, formatDuration(resolution))
 	case !s.Exact:
-		s.Resolution = resolution
-	case own.resolution != nil && l.Limit > 0:
-		c.warn(own.resolution, "", "resolution changes nothing here: up to a limit of %d, a sliding window is exact", windows.ExactLimit)
+		s.Resolution, l.panes = resolution, resolution
+	default:
+		if l.panes = resolution; !panes && own.resolution != nil && l.Limit > 0 {
+			c.warn(own.resolution, "", "resolution changes nothing here: up to a limit of %d, a sliding window is exact", windows.ExactLimit)
+		}
 	}
+}
+
+// isExact reports whether times are kept for what is compared with a number.
+func (l *Limit) isExact(number event.Decimal) bool {
+	return l.Rule.Count != CountSum && l.Limit > 0 && number <= windows.ExactLimit*event.One
 }
 
 // inapplicable reports fields that the window does not have.

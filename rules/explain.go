@@ -55,7 +55,7 @@ func (p *Stepper) Explain(state, key []byte, now event.Micros, api string) []Exp
 		if !l.Rule.Shape.fits(dims) || api != "" && !l.Rule.concerns(api) {
 			continue
 		}
-		window := p.take(k.find(l.Hash))
+		window := p.take(p.find(&k, l))
 		e := l.explain(&p.extras, window, dims, now)
 		e.Latest = k.latest
 		p.dims = dims
@@ -116,18 +116,18 @@ var freedBy = map[windows.Kind]string{
 	windows.Sliding: "events slide out", windows.Bucket: "the bucket drains",
 }
 
-// find returns the section of a hash; the zero one when there is none.
-func (k *keyState) find(hash SectionHash) rawSection {
+// find returns the section of a limit; the zero one when there is none.
+func (p *Stepper) find(k *keyState, l *Limit) rawSection {
 	for rest := k.sections; len(rest) > 0; {
 		sec, next, ok := cutSection(rest)
 		if !ok {
 			break
 		}
-		if sec.hash() == hash {
+		if rest = next; p.set.byHash[sec.hash()] == l {
 			sec.version = k.version
+			_, sec = p.limitOfSection(sec)
 			return sec
 		}
-		rest = next
 	}
 	return rawSection{}
 }

@@ -29,6 +29,9 @@ func (p *Stepper) AfterJudged(was Judged, doubted bool) {
 	p.changed, p.doubted = make([]bool, len(p.set.Limits)), doubted
 	for _, l := range p.set.Limits {
 		by, known := was[l.Hash]
+		for i := 0; !known && i < len(l.formers); i++ {
+			by, known = was[l.formers[i].hash]
+		}
 		p.changed[l.Index] = known && by != l.judged
 	}
 }

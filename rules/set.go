@@ -143,6 +143,10 @@ type Limit struct {
 	Grain  event.Micros // a moved until is published again rounded up to a multiple of this
 	Hash   SectionHash
 
+	beside  *Limit       // of a candidate with counters of its own: the live limit, whose counts it begins with; nil of a bucket's
+	formers []former     // see formerSections
+	panes   event.Micros // how long a sliding window's panes are, or were
+
 	plain   bool          // see isPlain
 	quietTo event.Decimal // see quietest
 	judged  JudgedBy      // another one asks for judging the counts again

@@ -106,7 +106,7 @@ func (p *Stepper) publish(l *Limit, s *slot, f *facts, out outcome, key []byte, 
 	v := s.block.verdict(l, p.key(key))
 	if out == cleared {
 		moment := max(f.latest, v.Since)
-		v.State, v.Since, v.Until, v.Count = verdict.Clear, moment, moment, l.Window.Count(f.window)
+		v.State, v.Since, v.Until, v.Count = verdict.Clear, moment, moment, l.counted(f)
 		if f.limit > 0 {
 			v.Limit = f.limit
 		}
@@ -212,6 +212,7 @@ func (p *Stepper) refunds(old keyState, hits []Hit, at event.Micros) (known, tak
 		}
 		rest = more
 		sec.version = old.version
+		_, sec = p.limitOfSection(sec)
 		i := hitOf(hits, sec.hash(), 0)
 		if i < 0 || !sec.hasExtra() {
 			continue

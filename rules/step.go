@@ -108,28 +108,34 @@ func (p *Stepper) stepSections(dst []byte, old *keyState, in *Input, latest even
 		if i >= len(in.Hits) || in.Hits[i].Limit.Hash != sec.hash() {
 			i = hitOf(in.Hits, sec.hash(), next)
 		}
+		var l *Limit
+		if i < 0 {
+			hash := sec.hash()
+			if l, sec = p.limitOfSection(sec); sec.hash() != hash {
+				i = hitOf(in.Hits, sec.hash(), next)
+			}
+		}
 		if i >= 0 {
 			p.met[i], next = true, i+1
 			dst = p.hit(dst, sec, in, i, latest, res)
 			continue
 		}
-		dst = p.keep(dst, sec, in.Key, latest, res)
+		dst = p.keep(dst, sec, l, in.Key, latest, res)
 	}
 	for i, met := range p.met {
 		if !met {
-			dst = p.hit(dst, rawSection{}, in, i, latest, res)
+			dst = p.hit(dst, p.begun(in.Hits[i].Limit, old), in, i, latest, res)
 		}
 	}
 	return dst
 }
 
-// keep appends a section that was not hit. One that no limit of the set has is dropped; what it had
-// in force is cleared.
-func (p *Stepper) keep(dst []byte, sec rawSection, key []byte, latest event.Micros, res *Result) []byte {
+// keep appends a section of a limit that was not hit. One that no limit of the set has, l is nil then, is
+// dropped; what it had in force is cleared.
+func (p *Stepper) keep(dst []byte, sec rawSection, l *Limit, key []byte, latest event.Micros, res *Result) []byte {
 	if sec.hash() == ownHash {
 		return p.keepOwn(dst, sec, latest, res)
 	}
-	l := p.set.byHash[sec.hash()]
 	switch {
 	case l == nil:
 		p.retire(sec, key, latest)
@@ -229,7 +235,7 @@ func (p *Stepper) keepHit(dst []byte, sec rawSection, l *Limit, latest event.Mic
 	if len(sec.raw) == 0 {
 		return dst
 	}
-	return p.keep(dst, sec, nil, latest, res)
+	return p.keep(dst, sec, l, nil, latest, res)
 }
 
 // add counts the event in p.window.
@@ -239,7 +245,14 @@ func (p *Stepper) add(f *facts, l *Limit, hit *Hit, at event.Micros) {
 		f.adds, f.counts = !f.added.Known, true
 		return
 	}
-	p.window, f.added = l.Window.Add(p.window, at, hit.Amount)
+	if !l.Window.Exact {
+		p.window, f.added = l.Window.Add(p.window, at, hit.Amount)
+		return
+	}
+	before := l.Window.CountAt(p.window, at)
+	if p.window, f.added = l.Window.Add(p.window, at, hit.Amount); !f.added.Late {
+		f.added.Count = max(f.added.Count, before.Plus(hit.Amount))
+	}
 }
 
 // sortChanges puts the changes into the order of their hits: that of sections depends on
@@ -265,7 +278,7 @@ func (p *Stepper) spent(k keyState) event.Micros {
 		sec.version = k.version
 		if sec.hash() == ownHash {
 			p.keepOwn(nil, sec, k.latest, &res)
-		} else if l := p.set.byHash[sec.hash()]; l != nil {
+		} else if l, sec := p.limitOfSection(sec); l != nil {
 			res.outlive(l, sec, k.latest)
 		}
 	}

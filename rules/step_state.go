@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/windows"
 )
 
 // A key's state, all integers little-endian:
@@ -92,10 +91,8 @@ func (s *Set) CheckWindows(state []byte) error {
 		if l == nil {
 			continue
 		}
-		if err := l.Window.Check(window); errors.Is(err, windows.ErrNewer) {
-			return fmt.Errorf("%w: %s: %w", ErrNewerState, l.Name, err)
-		} else if err != nil {
-			return fmt.Errorf("%w: %s: %w", errState, l.Name, err)
+		if err := l.checkWindow(sec.hash(), window); err != nil {
+			return err
 		}
 	}
 	return nil
