@@ -34,6 +34,8 @@ type Program struct {
 	Registry    *prometheus.Registry
 	Log         *slog.Logger
 	Hangup      <-chan os.Signal // SIGHUPs; nil: Run asks for them when it follows a rule file
+
+	broken error // why the rule file could not be used at the start; nil when it could
 }
 
 // Run works until ctx ends.
@@ -45,7 +47,7 @@ func (a *Program) Run(ctx context.Context) error {
 		return &ops.UsageError{Err: err}
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	again := &reloader{Program: a, agg: agg}
+	again := &reloader{Program: a, agg: agg, file: newFileState(a.Registry, a.broken)}
 	if err := a.serveHTTP(ctx, g, agg, again); err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (a *Program) serveHTTP(ctx context.Context, g *errgroup.Group, agg *aggrega
 	if err != nil {
 		return err
 	}
-	ready := agg.Ready
+	ready := func() error { return cmp.Or(agg.Ready(), again.file.ready()) }
 	if a.PublishOnly { // it joins no group
 		ready = func() error { return nil }
 	}

@@ -87,9 +87,18 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	if a.PublishOnly && a.Redis == nil {
 		keep(errors.New("--publish-only needs --redis"))
 	}
-	keep(a.loadRules(*rulesFile))
+	broken := a.loadRules(*rulesFile)
+	if *rulesFile == "" || a.PublishOnly {
+		keep(broken)
+		broken = nil
+	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, &ops.UsageError{Err: err}
+		return nil, &ops.UsageError{Err: errors.Join(err, broken)}
+	}
+	if broken != nil {
+		if err := a.goOnWithGroup(*rulesFile, broken); err != nil {
+			return nil, &ops.UsageError{Err: err}
+		}
 	}
 	ops.LogRedis(a.Log)
 	a.Registry = ops.NewRegistry("aggregator")

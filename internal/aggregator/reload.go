@@ -23,7 +23,8 @@ const lookEvery = time.Second
 // reloader publishes the rule file again when it has changed, or when it is told to.
 type reloader struct {
 	*Program
-	agg *aggregate.Aggregator
+	agg  *aggregate.Aggregator
+	file *fileState
 
 	mu    sync.Mutex
 	named []string // the files that the rule file names, as paths
@@ -94,6 +95,7 @@ func same(a, b []os.FileInfo) bool {
 
 func (r *reloader) publish(ctx context.Context) (aggregate.Reloaded, error) {
 	_, file, named, err := readRules(r.Config.RuleFile.Name)
+	r.file.note(err == nil)
 	if err != nil {
 		return aggregate.Reloaded{}, fmt.Errorf("%w: %w", aggregate.ErrRules, err)
 	}

@@ -276,50 +276,8 @@ func (b *rulebook) read(ctx context.Context) error {
 }
 
 // last returns the last record that holds rules at offsets [from, end).
-func (b *rulebook) last(ctx context.Context, from, end int64) (last *sarama.ConsumerMessage, err error) {
-	consumer, err := sarama.NewConsumerFromClient(b.agg.clients.read)
-	if err != nil {
-		return nil, err
-	}
-	defer consumer.Close()
-	pc, err := consumer.ConsumePartition(b.topic, 0, from)
-	if err != nil {
-		return nil, err
-	}
-	defer pc.AsyncClose()
-	ctx, cancel := context.WithTimeout(ctx, rulesWithin)
-	defer cancel()
-	return lastRules(ctx, pc, end)
-}
-
-// lastRules reads up to an offset. A consumer ends by closing its channels, as when retention has moved
-// the topic's start beyond where it reads.
-func lastRules(ctx context.Context, from interface {
-	Messages() <-chan *sarama.ConsumerMessage
-	Errors() <-chan *sarama.ConsumerError
-}, end int64) (last *sarama.ConsumerMessage, err error) {
-	errEnded := errors.New("the records are gone, or Kafka gave up sending them")
-	for {
-		select {
-		case m, ok := <-from.Messages():
-			if !ok {
-				return nil, errEnded
-			}
-			if string(m.Key) == ruleRecordKey && m.Offset < end {
-				last = m
-			}
-			if m.Offset >= end-1 {
-				return last, nil
-			}
-		case err, ok := <-from.Errors():
-			if !ok {
-				return nil, errEnded
-			}
-			return nil, err
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
+func (b *rulebook) last(ctx context.Context, from, end int64) (*sarama.ConsumerMessage, error) {
+	return readRules(ctx, b.agg.clients.read, b.topic, from, end)
 }
 
 // take makes a record's rules the ones to count by. Rules that this program does not

@@ -1,0 +1,93 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate"
+)
+
+// askGroupWithin bounds how long a start with a broken rule file waits for Kafka.
+const askGroupWithin = 30 * time.Second
+
+// goOnWithGroup makes an instance whose own rule file is broken start with the rules that its group runs.
+// Where there are none it returns what is wrong with the file.
+func (a *Program) goOnWithGroup(path string, broken error) error {
+	cfg := a.Config
+	cfg.Brokers, cfg.Kafka, cfg.Logger, cfg.Compile = a.Kafka.Brokers, a.Kafka.Sarama, a.Log, compileFile
+	ctx, cancel := context.WithTimeout(context.Background(), askGroupWithin)
+	defer cancel()
+	set, file, version, err := aggregate.GroupRules(ctx, cfg)
+	switch {
+	case errors.Is(err, aggregate.ErrNoGroupRules):
+		return broken
+	case err != nil:
+		return errors.Join(broken, fmt.Errorf("ask for the rules that the group runs: %w", err))
+	}
+	file.Name = path // that is followed
+	a.Config.Rules, a.Config.RuleFile, a.broken = set, file, broken
+	a.Log.Error("the rule file is broken: going on with the rules that the group runs", "file", path, "version", version, "err", broken)
+	return nil
+}
+
+// fileState is what became of the rule file.
+type fileState struct {
+	ok, since prometheus.Gauge
+
+	mu      sync.Mutex
+	is      bool
+	started error // why this instance has never had a good file; nil when it has
+}
+
+func newFileState(reg prometheus.Registerer, broken error) *fileState {
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "tallygate_" + name, Help: help})
+		if reg != nil {
+			_ = reg.Register(g) // refused only where a test starts a program twice
+		}
+		return g
+	}
+	f := &fileState{
+		ok:      gauge("rules_file_ok", "1 while this instance's rule file is good, 0 while it is broken and older rules are run."),
+		since:   gauge("rules_file_ok_since_timestamp_seconds", "Since when tallygate_rules_file_ok has been what it is."),
+		is:      broken == nil,
+		started: broken,
+	}
+	f.show()
+	return f
+}
+
+func (f *fileState) show() {
+	f.ok.Set(map[bool]float64{true: 1}[f.is])
+	f.since.Set(float64(time.Now().UnixMilli()) / 1000)
+}
+
+// note takes in whether the file was good when it was last read.
+func (f *fileState) note(good bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if good {
+		f.started = nil
+	}
+	if good != f.is {
+		f.is = good
+		f.show()
+	}
+}
+
+// ready is an error until an instance that started with a broken file has read a good one: a rollout
+// stops there, while those that run keep answering whatever happens to their files. It does not say what is
+// wrong with the file, since anybody may ask.
+func (f *fileState) ready() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.started == nil {
+		return nil
+	}
+	return errors.New("rules: the rule file is broken, as the log says; events are counted by the rules that the group runs")
+}

@@ -1,0 +1,95 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/devstack"
+	"github.com/tallygate/tallygate/internal/ops"
+)
+
+// A restart with a broken rule file goes on with what the group runs. It is unready for that reason only, and
+// says so, until the file is good.
+func TestABrokenRuleFileAtTheStart(t *testing.T) {
+	servers, err := devstack.Start(t.Context(), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(servers.Close)
+	args := []string{"--kafka", servers.Kafka[0], "--partitions", "1", "--prefix", "reload", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}
+	broken := rulesFile(t, strings.Replace(limited(5), "limit", "limt", 1))
+	args = append(args, "--rules", broken)
+	var usage *ops.UsageError
+	if _, err := parse(args, io.Discard, io.Discard, none); !errors.As(err, &usage) || !strings.Contains(err.Error(), `did you mean "limit"?`) {
+		t.Fatalf("a group without rules: %v", err)
+	}
+	t.Run("the group's rules are published", func(t *testing.T) { running(t, servers.Kafka, rulesFile(t, limited(7))) })
+
+	p := mustParse(t, none, args...)
+	p.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	api, metrics := "http://"+p.HTTP.Addr().String(), "http://"+p.Metrics.Addr().String()+"/metrics"
+	eventually(t, "it is unready for the rules only", func() bool {
+		status, text := get(t, api+"/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "rule file is broken")
+	})
+	if got := limit(api); got != "7" {
+		t.Errorf("it counts by a limit of %s, want the group's 7", got)
+	}
+	if _, text := get(t, metrics); !strings.Contains(text, "\ntallygate_rules_file_ok 0\n") || !strings.Contains(text, "\ntallygate_rules_file_ok_since_timestamp_seconds 1.") {
+		t.Error("the metrics don't say so")
+	}
+	if err := os.WriteFile(broken, []byte(limited(9)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(time.Minute) // the group's file has a time of its own
+	if err := os.Chtimes(broken, later, later); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the mended file is published", func() bool { return limit(api) == "9" })
+	eventually(t, "it is ready", func() bool { status, _ := get(t, api+"/readyz"); return status == http.StatusOK })
+	if _, text := get(t, metrics); !strings.Contains(text, "\ntallygate_rules_file_ok 1\n") {
+		t.Error("the metrics say that the file is still broken")
+	}
+	if err := os.WriteFile(broken, []byte("rules: ["), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a file that breaks later is said", func() bool {
+		_, text := get(t, metrics)
+		return strings.Contains(text, "\ntallygate_rules_file_ok 0\n")
+	})
+	if status, text := get(t, api+"/readyz"); status != http.StatusOK {
+		t.Errorf("and the program is not ready any more: %s", text)
+	}
+}
+
+func none(string) string { return "" }
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
