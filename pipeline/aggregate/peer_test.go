@@ -26,11 +26,12 @@ type asking struct {
 	passed []*http.Request // on by others, with their bodies, as they came
 }
 
-func (r *rig) startAsking() *asking {
+func (r *rig) startAsking(change ...func(*Config)) *asking {
 	r.t.Helper()
 	a := &asking{}
 	a.server = httptest.NewUnstartedServer(http.HandlerFunc(a.serve))
-	a.member = r.start(compile(r.t, yearly), func(c *Config) { c.Advertise = a.server.Listener.Addr().String() })
+	change = append(change, func(c *Config) { c.Advertise = a.server.Listener.Addr().String() })
+	a.member = r.start(compile(r.t, yearly), change...)
 	a.server.Start()
 	r.t.Cleanup(a.server.Close)
 	return a
@@ -136,6 +137,33 @@ func TestCommandsCarryWhoGaveThem(t *testing.T) {
 			t.Fatal("nothing was passed on")
 		}
 		refusesForged(t, passed, to, two)
+	})
+}
+
+// An instance that is back under its name, without a rebalance, has a new key: the others know it.
+func TestARestartedInstanceIsKnown(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		named := func(name string) func(*Config) {
+			return func(c *Config) { c.InstanceID, c.SessionTimeout = name, 30*time.Second }
+		}
+		one, two := r.startAsking(named("one")), r.startAsking(named("two"))
+		r.ready(one.member, two.member)
+		eventually(t, "the two share the partitions", func() bool { return sharing(one.member, two.member) })
+		one.end(t)
+		one.server.Close()
+		one = r.startAsking(named("one"))
+		r.ready(one.member)
+		for _, uid := range uids(8) {
+			for _, at := range []*asking{one, two} {
+				eventually(t, "a command about "+uid, func() bool {
+					status, said := at.command(t, "bot", fmt.Sprintf(`{"command":"unblock","key":{"uid":%q},"reason":"a test"}`, uid))
+					if status != http.StatusOK {
+						t.Logf("%d %s", status, said)
+					}
+					return status == http.StatusOK
+				})
+			}
+		}
 	})
 }
 
