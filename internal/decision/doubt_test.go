@@ -1,10 +1,12 @@
 package decision_test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -22,6 +24,13 @@ func doubtful(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = table.Run(ctx) }) // a table that nobody runs stays in doubt
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
 	return newRigOf(t, table)
 }
 

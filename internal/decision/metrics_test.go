@@ -1,6 +1,7 @@
 package decision_test
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -22,6 +23,9 @@ func TestMetricsOfDoubtAndOff(t *testing.T) {
 	ask("42", "login")
 	wantMetrics("in doubt", map[string]float64{"tallygate_in_doubt": 1, "tallygate_checks_in_doubt_total": 2, "tallygate_enforcement_enabled": 1})
 	r.blocks(block("searches", "uid", "42", only("search.query")))
+	for r.table.InDoubt() { // until Run has begun
+		runtime.Gosched()
+	}
 	ask("42", "search.query")
 	r.table.SetEnabled(false)
 	ask("42", "search.query")
