@@ -169,25 +169,34 @@ func TestCommandsOverHTTP(t *testing.T) {
 			}
 		}
 		for body, want := range map[string]string{
-			`{"command":"block","key":{"uid":"u"},"reason":"r"}`:                                         "how long",
-			`{"command":"unblock","key":{"uid":"u"}}`:                                                    "reason",
-			`{"command":"unblok","key":{"uid":"u"},"reason":"r"}`:                                        "there is no command",
-			`{"command":"unblock","key":{"user":"u"},"reason":"r"}`:                                      "dimensions are",
-			`{"command":"unblock","key":{"ip":"1.2.3"},"reason":"r"}`:                                    "not an address",
-			`{"command":"unblock","key":{"attrs.x":"` + strings.Repeat("é", 11_000) + `"},"reason":"r"}`: "no key is that long",
-			`{"command":"unblock","reason":"r"}`:                                                         "needs a key",
-			`{"command":"block","key":{"uid":"u"},"for":"tomorrow","reason":"r"}`:                        "tomorrow",
-			`{"command":"block","key":{"uid":"u"},"for":"1y","reason":"r"}`:                              "at most",
-			`{"command":"forget","key":{"uid":"u"},"rule":"x","reason":"r"}`:                             "names no rule",
-			`{"command":"unblock","key":{"uid":"u"},"for":"1h","reason":"r"}`:                            "has no end",
-			`{"command":"unblock","key":{"uid":"u"},"reason":"r","why":"x"}`:                             "unknown field",
-			`{"command":"unblock","key":{"uid":"u"},"reason":"` + strings.Repeat("x", 70_000) + `"}`:     "too large",
+			`{"command":"block","key":{"uid":"u"},"reason":"r"}`:                                     "how long",
+			`{"command":"unblock","key":{"uid":"u"}}`:                                                "reason",
+			`{"command":"unblok","key":{"uid":"u"},"reason":"r"}`:                                    "there is no command",
+			`{"command":"unblock","key":{"user":"u"},"reason":"r"}`:                                  "dimensions are",
+			`{"command":"unblock","key":{"ip":"1.2.3"},"reason":"r"}`:                                "not an address",
+			`{"command":"unblock","key":{` + longKey() + `},"reason":"r"}`:                           "no key is that long",
+			`{"command":"unblock","reason":"r"}`:                                                     "needs a key",
+			`{"command":"block","key":{"uid":"u"},"for":"tomorrow","reason":"r"}`:                    "tomorrow",
+			`{"command":"block","key":{"uid":"u"},"for":"1y","reason":"r"}`:                          "at most",
+			`{"command":"forget","key":{"uid":"u"},"rule":"x","reason":"r"}`:                         "names no rule",
+			`{"command":"unblock","key":{"uid":"u"},"for":"1h","reason":"r"}`:                        "has no end",
+			`{"command":"unblock","key":{"uid":"u"},"reason":"r","why":"x"}`:                         "unknown field",
+			`{"command":"unblock","key":{"uid":"u"},"reason":"` + strings.Repeat("x", 70_000) + `"}`: "too large",
 		} {
 			if status, answer := post(0, body); status != http.StatusBadRequest || !strings.Contains(answer, want) {
 				t.Errorf("%.80s: %d %s, want 400 and %q", body, status, answer, want)
 			}
 		}
 	})
+}
+
+// longKey has more dimensions, each as long as one can be, than a key has room for.
+func longKey() string {
+	var dims []string
+	for i := range 20 {
+		dims = append(dims, fmt.Sprintf(`"attrs.%d":%q`, i, strings.Repeat("é", event.MaxText/2)))
+	}
+	return strings.Join(dims, ",")
 }
 
 // What is blocked can be listed by rule, for those who lift it all.
