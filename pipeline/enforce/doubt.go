@@ -148,8 +148,8 @@ func (t *Table) checkUnusual(mode uint32, api string, dims []event.Dim) Decision
 		return Decision{At: at, by: &unavailable}
 	}
 	for _, l := range t.doubts.local {
-		if until, ok := l.take(at, api, dims); !ok {
-			return Decision{Until: until, At: at, by: &l.reason}
+		if wait, ok := l.take(event.FromDuration(time.Since(t.started))+1, api, dims); !ok { // at 0 every slot would be taken
+			return Decision{Until: at + wait, At: at, by: &l.reason}
 		}
 	}
 	return d

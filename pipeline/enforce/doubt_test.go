@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,21 +179,57 @@ func TestALocalLimitStandsIn(t *testing.T) {
 	})
 }
 
+// Past its bound each new key cost a look at all of them, under one lock: 2 ms. Twenty thousand keys took most of a minute.
 func TestALocalLimitIsBounded(t *testing.T) {
-	l := newLocalLimit("r", RuleInDoubt{APIs: []string{"*"}, Limit: 1, Per: time.Hour}, 1)
-	for i := range maxLocalKeys {
-		l.full[strconv.Itoa(i)] = t0
+	l := newLocalLimit("r", RuleInDoubt{APIs: []string{"*"}, Limit: 1, Per: 24 * time.Hour}, 1)
+	take := func(uid string) bool {
+		_, ok := l.take(1, "a", []event.Dim{{Name: "uid", Value: uid}})
+		return ok
 	}
-	dims := []event.Dim{{Name: "uid", Value: "42"}}
-	for range 2 {
-		if _, ok := l.take(t0-1, "a", dims); !ok {
-			t.Error("denied for want of room")
+	began := time.Now()
+	for i := range maxLocalKeys + 20_000 {
+		if !take(strconv.Itoa(i)) {
+			t.Fatalf("key %d is denied for what others did", i)
 		}
 	}
-	l.take(t0, "a", dims)
-	if _, ok := l.take(t0, "a", dims); ok || len(l.full) != 1 {
-		t.Errorf("granted twice: %v; %d keys when those before are full again", ok, len(l.full))
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("it took %v", took)
 	}
+	if take(strconv.Itoa(maxLocalKeys + 19_999)) {
+		t.Error("granted twice")
+	}
+	if n := testing.AllocsPerRun(100, func() { take("42") }); n > 1 {
+		t.Errorf("%v allocations a check, want no more than an address's", n)
+	}
+}
+
+// A flood of keys that come once doesn't wash out those that are over their limit.
+func TestAFloodOfKeysLeavesTheWorstInPlace(t *testing.T) {
+	l := newLocalLimit("r", RuleInDoubt{APIs: []string{"*"}, Limit: 100, Per: time.Hour}, 1)
+	worst := []event.Dim{{Name: "uid", Value: "worst"}}
+	for range 100 {
+		l.take(1, "a", worst)
+	}
+	for i := range 3 * maxLocalKeys {
+		l.take(1, "a", []event.Dim{{Name: "uid", Value: strconv.Itoa(i)}})
+	}
+	if _, ok := l.take(1, "a", worst); ok {
+		t.Error("let through: its bucket was given to another")
+	}
+}
+
+func BenchmarkLocalLimitBeyondItsBound(b *testing.B) {
+	l := newLocalLimit("r", RuleInDoubt{APIs: []string{"*"}, Limit: 1, Per: 24 * time.Hour}, 1)
+	uids := make([]string, 2*maxLocalKeys)
+	for i := range uids {
+		uids[i] = strconv.Itoa(i)
+	}
+	var next atomic.Int64
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			l.take(1, "a", []event.Dim{{Name: "uid", Value: uids[next.Add(1)%int64(len(uids))]}})
+		}
+	})
 }
 
 func TestKillSwitches(t *testing.T) {

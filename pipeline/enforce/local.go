@@ -9,7 +9,11 @@ import (
 )
 
 // localLimit stands in for a rule while the table is in doubt: a bucket for each key, as GCRA (ITU-T I.371) has it. It takes a lock,
-// which other checks don't: in doubt there is nothing better.
+// which other checks don't, but one of 64, and holds it for as long as it takes to look at eight numbers.
+//
+// A key is known by its hash, which nobody can compute who doesn't know the process's own seed; two keys with the same 64 bits share
+// a bucket. It has its place in one of eight slots, so that it costs the same however many keys there are: where all are taken, it takes
+// that of the key whose bucket is full again first, which loses the least by it.
 type localLimit struct {
 	reason reason
 	apis   verdict.Verdict // of which only APIs is set
@@ -17,12 +21,28 @@ type localLimit struct {
 	every  float64         // µs until a token is back
 	burst  float64         // tokens
 
-	mu   sync.Mutex
-	full map[string]event.Micros // by key: when its bucket is full again
+	once   sync.Once
+	shards []localShard // made when the first token is taken: most limiters never are needed
 }
 
-// maxLocalKeys bounds a limiter's memory. Keys beyond it are let through: they are not those that come again and again.
-const maxLocalKeys = 1 << 17
+const (
+	localShards  = 64
+	localSets    = 256 // of a shard
+	localWays    = 8
+	maxLocalKeys = localShards * localSets * localWays // bounds a limiter's memory: 2 MiB
+)
+
+// localShard is a part of the keys.
+type localShard struct {
+	mu   sync.Mutex
+	sets [localSets][localWays]localKey
+}
+
+// localKey is when a key's bucket is full again, in µs of the table's monotonic clock. One that is full by now is free for others.
+type localKey struct {
+	hash uint64
+	full event.Micros
+}
 
 func newLocalLimit(name string, r RuleInDoubt, instances int) *localLimit {
 	l := &localLimit{
@@ -30,7 +50,6 @@ func newLocalLimit(name string, r RuleInDoubt, instances int) *localLimit {
 		apis:   verdict.Verdict{APIs: slices.Clone(r.APIs)},
 		key:    slices.Sorted(slices.Values(r.Key)),
 		burst:  float64(max(r.Limit/instances, 1)),
-		full:   map[string]event.Micros{},
 	}
 	if len(l.key) == 0 {
 		l.key = []string{dimUID}
@@ -39,42 +58,44 @@ func newLocalLimit(name string, r RuleInDoubt, instances int) *localLimit {
 	return l
 }
 
-// take takes a token. ok is false when there is none before until.
-func (l *localLimit) take(at event.Micros, api string, dims []event.Dim) (until event.Micros, ok bool) {
+// take takes a token. ok is false when there is none before wait has passed. at is a time of the monotonic clock: the wall's may go back,
+// and whoever took tokens in a wrong hour would wait for it to come again.
+func (l *localLimit) take(at event.Micros, api string, dims []event.Dim) (wait event.Micros, ok bool) {
 	if len(dims) == 0 || !l.apis.Covers(api) {
 		return 0, true
 	}
 	q := query{dims: dims, addr: new(address)}
-	var key []event.Dim
-	for _, name := range l.key {
-		v := q.value(name)
-		if v.text == "" && len(v.bytes) == 0 {
-			return 0, true
-		}
-		key = append(key, event.Dim{Name: name, Value: v.text + string(v.bytes)})
-	}
-	text := event.FormatKey(key)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	full, known := l.full[text]
-	if !known && len(l.full) >= maxLocalKeys {
-		l.forget(at)
-		if len(l.full) >= maxLocalKeys {
-			return 0, true
-		}
-	}
-	full = max(full, at)
-	if next := full + event.Micros(l.every); float64(next-at) <= l.burst*l.every+1 {
-		l.full[text] = next
+	hash, ok := q.hash(&shape{names: l.key})
+	if !ok {
 		return 0, true
 	}
-	return full + event.Micros(l.every) - event.Micros(l.burst*l.every), false
+	l.once.Do(func() { l.shards = make([]localShard, localShards) })
+	// The sum of several hashes is not spread well over its bits.
+	spread := hash * 0x9E3779B97F4A7C15
+	shard := &l.shards[spread>>58]
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	k := slotFor(&shard.sets[spread>>50&(localSets-1)], hash)
+	full := at
+	if k.hash == hash {
+		full = max(full, k.full)
+	}
+	if next := full + event.Micros(l.every); float64(next-at) <= l.burst*l.every+1 {
+		*k = localKey{hash, next}
+		return 0, true
+	}
+	return full - at + event.Micros(l.every) - event.Micros(l.burst*l.every), false
 }
 
-func (l *localLimit) forget(at event.Micros) {
-	for key, full := range l.full {
-		if full <= at {
-			delete(l.full, key)
+// slotFor returns the slot of the key with this hash, or the one that it is to take.
+func slotFor(set *[localWays]localKey, hash uint64) *localKey {
+	first := &set[0]
+	for i := range set {
+		if k := &set[i]; k.hash == hash {
+			return k
+		} else if k.full < first.full {
+			first = k
 		}
 	}
+	return first
 }
