@@ -4,14 +4,28 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
+	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 const (
 	maxPage     = 1000 // verdicts
 	defaultPage = 100
+
+	maxLists   = 2               // pages that are made at once: each is a walk over the whole table
+	listWithin = 5 * time.Second // a page that can't be begun by then is refused
 )
+
+// lister serves the blocklist to those who may see it: all that is in force, and so who is blocked.
+func (s *Server) lister() http.Handler {
+	list := http.Handler(http.HandlerFunc(s.list))
+	if s.cfg.Guard != nil {
+		list = s.cfg.Guard.Require(access.Viewer, list)
+	}
+	return list
+}
 
 // list answers what is in force, ordered by record key, a page at a time.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
@@ -24,6 +38,18 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		limit = n
+	}
+	patience := time.NewTimer(listWithin)
+	defer patience.Stop()
+	select {
+	case s.lists <- struct{}{}:
+		defer func() { <-s.lists }()
+	case <-r.Context().Done():
+		return
+	case <-patience.C:
+		w.Header().Set("Retry-After", "5")
+		problem(w, http.StatusServiceUnavailable, fmt.Sprintf("%d pages are being made already; ask again later", maxLists))
+		return
 	}
 	page, next := s.cfg.Table.List(q.Get("prefix"), q.Get("cursor"), limit)
 	if page == nil {

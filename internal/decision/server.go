@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/envoylimit"
 	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
@@ -39,6 +40,11 @@ type Config struct {
 	// or returning nil: it can. The server is not ready then, whatever it has.
 	Refused func() error
 
+	// Guard lets those in who may list the blocklist, viewers; nil is for servers that nobody else reaches: everybody may.
+	Guard *access.Guard
+	// NoList serves no GET /v1/blocklist at all.
+	NoList bool
+
 	Registry prometheus.Registerer // nil registers no metrics
 }
 
@@ -51,6 +57,7 @@ type Server struct {
 	allow  prometheus.Counter
 	rules  *prometheus.CounterVec
 	doubt  prometheus.Counter
+	lists  chan struct{} // one for each page of the blocklist that is being made
 
 	nobody  prometheus.Counter
 	refused *prometheus.CounterVec
@@ -66,6 +73,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, checks: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tallygate_checks_total", Help: "Checks, by what the answer was: allowed, the action, or unavailable."}, []string{"result"})}
+	s.lists = make(chan struct{}, maxLists)
 	s.allow = s.checks.WithLabelValues("allowed")
 	s.rules = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tallygate_rule_checks_total", Help: "Checks that a rule's verdict decided, or in doubt its local limit."}, []string{"rule", "action"})
@@ -171,7 +179,9 @@ func (s *Server) Handler(mux *http.ServeMux) http.Handler {
 	mux.HandleFunc("POST /v1/check", s.check)
 	mux.HandleFunc("POST /v1/check/batch", s.batch)
 	mux.Handle("/v1/forward-auth", s.proxy)
-	mux.HandleFunc("GET /v1/blocklist", s.list)
+	if !s.cfg.NoList {
+		mux.Handle("GET /v1/blocklist", s.lister())
+	}
 	envoy := s.proxy.ExtAuthz(extAuthz)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if path := r.URL.EscapedPath(); path == extAuthz || strings.HasPrefix(path, extAuthz+"/") {

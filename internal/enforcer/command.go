@@ -50,6 +50,8 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	o.DurationVar(&e.Config.MaxStaleness, "max-staleness", defaultMaxStaleness, "`time` that the blocklist may be behind before it is in doubt; more than the aggregators' --session-timeout and what a takeover needs")
 	o.DurationVar(&e.DrainDelay, "drain-delay", 0, "`time` for which it goes on answering after SIGTERM, while /readyz and gRPC's health say no, so that load balancers turn away first")
 	o.StringVar(&e.Snapshot, "snapshot", "", "`FILE` that a copy of the table is kept in, to enforce it after a start while Redis is away")
+	o.StringVar(&e.Access.Tokens, "tokens", "", "`FILE` that gives roles to tokens and client certificates, as the aggregator's: who lists the blocklist must be a viewer; read again when it changes")
+	o.BoolVar(&e.Config.NoList, "no-blocklist", false, "don't serve /v1/blocklist")
 	doubt := addDoubt(o, &e.Doubt)
 	o.StringVar(&e.OffFile, "off-file", "", "`FILE` that lets everything through while it exists; so does TALLYGATE_ENFORCE=off")
 	if err := o.ParseOnly(args); err != nil {
@@ -93,6 +95,7 @@ func listenOptions(o *ops.Options) *listeners {
 }
 
 func (l *listeners) open(e *Program) error {
+	e.Access.Listen, e.Access.Certificates = *l.http, l.tls.AsksClients()
 	t, err := l.tls.Build(e.Log)
 	if *l.connections < 1 || e.DrainDelay < 0 {
 		err = errors.Join(err, fmt.Errorf("--max-connections %d, --drain-delay %v: want at least 1, and 0 or more", *l.connections, e.DrainDelay))

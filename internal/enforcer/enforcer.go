@@ -3,6 +3,7 @@
 package enforcer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
@@ -26,7 +28,8 @@ import (
 type Program struct {
 	Config   decision.Config // Table is made by Run
 	Doubt    Doubt
-	OffFile  string // turns enforcement off while it exists; "": none
+	Access   access.Config // who may list the blocklist; where it is served is filled in by Run
+	OffFile  string        // turns enforcement off while it exists; "": none
 	Redis    redis.UniversalClient
 	Prefix   string
 	Shards   int
@@ -62,6 +65,9 @@ func (e *Program) Run(ctx context.Context) error {
 		return &ops.UsageError{Err: err}
 	}
 	e.Config.Table, e.Config.Registry, e.Config.Refused = table, e.Registry, feed.Refused
+	if e.Config.Guard, err = e.guard(); err != nil {
+		return &ops.UsageError{Err: err}
+	}
 	server, err := decision.New(e.Config)
 	if err != nil {
 		return &ops.UsageError{Err: err}
@@ -95,6 +101,14 @@ func (e *Program) Run(ctx context.Context) error {
 		return e.serve(ctx, working, server, ready)
 	})
 	return g.Wait()
+}
+
+// guard says who may list the blocklist: without credentials, whoever reaches it on loopback.
+func (e *Program) guard() (*access.Guard, error) {
+	cfg := e.Access
+	cfg.Logger, cfg.Addr = e.Log, e.HTTP.Addr()
+	cfg.Listen = cmp.Or(cfg.Listen, cfg.Addr.String())
+	return access.New(cfg)
 }
 
 // serve answers until ctx ends and the drain is over, or working ends.

@@ -64,13 +64,22 @@ func (t *Table) look() event.Micros {
 // step. What ended by a wrong clock may be in force by the right one. A feed takes a snapshot each time it finds another number.
 func (t *Table) SnapshotsWanted() uint64 { return t.steps.count.Load() }
 
-// unattended is the system's time, for checks that don't go by Run's clock. It says once in the log when nobody ever called Run.
+// unattended is the system's time, for checks that don't go by Run's clock.
 func (t *Table) unattended() event.Micros {
-	if !t.ran.Load() && time.Since(t.started) > runWithin && t.told.CompareAndSwap(false, true) {
-		t.cfg.Logger.Error("nobody runs the table of verdicts: those that end stay in memory, and it cannot notice that it falls behind. Call Table.Run beside the feed")
-	}
+	t.lookForRun()
 	return now()
 }
 
-// runWithin is how long after NewTable checks may come before Run without a word about it.
+// lookForRun puts the table in doubt when nobody has called Run in time, and says so in the log, once.
+func (t *Table) lookForRun() {
+	if t.neglected() && t.told.CompareAndSwap(false, true) {
+		t.cfg.Logger.Error("nobody runs the table of verdicts: those that end stay in memory, and it cannot notice that it falls behind. Call Table.Run beside the feed")
+		t.watch()
+	}
+}
+
+// neglected reports whether nobody has called Run in time.
+func (t *Table) neglected() bool { return !t.ran.Load() && time.Since(t.started) > runWithin }
+
+// runWithin is how long after NewTable the table may be used without Run.
 const runWithin = 10 * time.Second

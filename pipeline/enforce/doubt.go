@@ -12,7 +12,7 @@ import (
 )
 
 // InDoubt is what checks answer while the table cannot know: before the first snapshot, when it is further behind than
-// Config.MaxStaleness, and as long as nobody has called Run.
+// Config.MaxStaleness, and when nobody has called Run.
 type InDoubt uint8
 
 const (

@@ -3,7 +3,6 @@ package enforce
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -82,40 +81,6 @@ func (h *held) rank() int {
 		return 1
 	}
 	return 2
-}
-
-// List returns up to limit verdicts in force whose record keys begin with prefix and come after
-// cursor, in the order of their record keys. next is the cursor of the next page, "" when there is none. A page
-// costs a walk over the whole table, in steps between which the feed goes on.
-func (t *Table) List(prefix, cursor string, limit int) (page []*verdict.Verdict, next string) {
-	type named struct {
-		key     string
-		verdict *verdict.Verdict
-	}
-	var found []named
-	at := now()
-	var text []byte
-	t.all(func(key []event.Dim, list []held) {
-		for i := range list {
-			if h := &list[i]; h.inForce(at) {
-				v := h.full(key)
-				text = verdict.AppendRecordKey(text[:0], v)
-				if string(text) > cursor && strings.HasPrefix(string(text), prefix) {
-					found = append(found, named{string(text), v})
-				}
-			}
-		}
-	}, func() { found = nil })
-	slices.SortFunc(found, func(a, b named) int { return strings.Compare(a.key, b.key) })
-	if limit >= 0 && len(found) > limit {
-		if found = found[:limit]; limit > 0 {
-			next = found[limit-1].key
-		}
-	}
-	for _, f := range found {
-		page = append(page, f.verdict)
-	}
-	return page, next
 }
 
 // InForce returns how many verdicts have not ended; Len has those also that did and are not swept yet. It costs a walk over the whole

@@ -29,7 +29,10 @@ func (t *Table) SetEnabled(on bool) {
 func (t *Table) Enabled() bool { return t.mode.Load()&modeOff == 0 }
 
 // InDoubt reports whether the table cannot know, and checks are answered as Config.InDoubt and Config.Rules say.
-func (t *Table) InDoubt() bool { return t.doubtful.Load() != 0 }
+func (t *Table) InDoubt() bool {
+	t.lookForRun()
+	return t.doubtful.Load() != 0
+}
 
 // DoubtTime returns for how long altogether the table has been in doubt since NewTable.
 func (t *Table) DoubtTime() time.Duration {
@@ -50,7 +53,7 @@ func (t *Table) watch() {
 	if t.off.Load() || t.offByVariable || t.offByFile.Load() {
 		mode |= modeOff
 	}
-	doubt, since := !t.ran.Load() || !t.Ready() || t.Staleness() > t.cfg.MaxStaleness, event.Micros(t.doubtful.Load())
+	doubt, since := t.neglected() || !t.Ready() || t.Staleness() > t.cfg.MaxStaleness, event.Micros(t.doubtful.Load())
 	switch {
 	case doubt && since == 0:
 		t.doubtful.Store(int64(now()))

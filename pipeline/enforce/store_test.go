@@ -44,7 +44,7 @@ func TestAnEmptySlotIsNoCandidate(t *testing.T) {
 // The promise of memory: 27 bytes an entry and the key, and a reserve of a quarter for growth and for what was replaced.
 func TestBytesAnEntry(t *testing.T) {
 	for _, n := range []int{10_000, 300_000} {
-		before := heap()
+		before := heapBytes()
 		table := newTable(t)
 		all := make([]verdict.Verdict, n)
 		for i := range all {
@@ -59,7 +59,7 @@ func TestBytesAnEntry(t *testing.T) {
 		}
 		clear(all)
 		all = nil
-		real := float64(int64(heap()-before)) / float64(n)
+		real := float64(int64(heapBytes()-before)) / float64(n)
 		changed := float64(table.Bytes()) / float64(n)
 		const key, most = 10, 27 * 1.25
 		t.Logf("%d entries: %.1f bytes each and the key after a snapshot, %.1f after each changed; %.1f of the heap", n, snapshot-key, changed-key, real-key)
@@ -70,7 +70,7 @@ func TestBytesAnEntry(t *testing.T) {
 	}
 }
 
-func heap() uint64 {
+func heapBytes() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -31,8 +31,8 @@ type Config struct {
 	// event's id. Checks don't need it.
 	Causes bool
 
-	// InDoubt is what checks answer before the first snapshot, while the table is further behind than MaxStaleness, and as long as
-	// nobody has called Run, which is what notices that; the zero value is LastKnown.
+	// InDoubt is what checks answer before the first snapshot, while the table is further behind than MaxStaleness, and from ten
+	// seconds after NewTable as long as nobody has called Run, which is what notices that; the zero value is LastKnown.
 	InDoubt InDoubt
 	// MaxStaleness is how far the table may be behind without being in doubt; 0 is 1 minute.
 	MaxStaleness time.Duration
@@ -99,8 +99,8 @@ type Table struct {
 	had   []bool // which shards had a snapshot
 }
 
-// NewTable returns an empty table. It works at once, but it is in doubt until Run is called, and what has run out is forgotten only
-// by that.
+// NewTable returns an empty table. It works at once, but what has run out is forgotten only by Run; without that it is in doubt after
+// ten seconds.
 func NewTable(cfg Config) (*Table, error) {
 	cfg.setDefaults()
 	if err := cfg.validate(); err != nil {

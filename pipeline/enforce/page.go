@@ -1,0 +1,104 @@
+package enforce
+
+import (
+	"container/heap"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// List returns up to limit verdicts in force whose record keys begin with prefix and come after
+// cursor, in the order of their record keys; all of them when limit is negative. next is the cursor of the next page, "" when there is none. A
+// page costs a walk over the whole table, in steps between which the feed goes on, and the memory of one page.
+func (t *Table) List(prefix, cursor string, limit int) (page []*verdict.Verdict, next string) {
+	p := pager{prefix: prefix, cursor: cursor, limit: limit, at: now()}
+	t.walkRecords(p.add, p.reset)
+	slices.SortFunc(p.found, func(a, b paged) int { return strings.Compare(a.name, b.name) })
+	if p.more && limit > 0 {
+		next = p.found[len(p.found)-1].name
+	}
+	for _, f := range p.found {
+		page = append(page, f.verdict)
+	}
+	return page, next
+}
+
+// pager gathers a page: as a heap, the verdict with the last name on top, so that it goes when one comes that belongs before it.
+type pager struct {
+	prefix, cursor string
+	limit          int
+	at             event.Micros
+	found          []paged
+	more           bool // something came that is behind the page
+
+	text []byte      // scratch
+	key  []event.Dim // scratch
+	list []held      // scratch
+}
+
+type paged struct {
+	name    string // its record key
+	verdict *verdict.Verdict
+}
+
+func (p *pager) Len() int           { return len(p.found) }
+func (p *pager) Less(i, j int) bool { return p.found[i].name > p.found[j].name }
+func (p *pager) Swap(i, j int)      { p.found[i], p.found[j] = p.found[j], p.found[i] }
+func (p *pager) Push(x any)         { p.found = append(p.found, x.(paged)) }
+func (p *pager) Pop() any {
+	last := p.found[len(p.found)-1]
+	p.found = p.found[:len(p.found)-1]
+	return last
+}
+
+func (p *pager) reset() { p.found, p.more = nil, false }
+
+// add takes those verdicts of a record that belong on the page. For the others it makes nothing.
+func (p *pager) add(v *view, r record) {
+	p.key = v.shapes[r.shape].appendDims(p.key[:0], r.key)
+	n := 0
+	r.walk(func(h heading) {
+		if h.until > p.at {
+			p.consider(v, r, n, v.classes[h.class])
+		}
+		n++
+	})
+}
+
+// consider takes the nth verdict of a record, which is of class c, if it belongs on the page and is in force.
+func (p *pager) consider(v *view, r record, n int, c *class) {
+	named := verdict.Verdict{Key: p.key, Rule: c.verdict.Rule, State: c.verdict.State}
+	p.text = verdict.AppendRecordKey(p.text[:0], &named)
+	name := unsafe.String(unsafe.SliceData(p.text), len(p.text)) // lives until the next one
+	if name <= p.cursor || !strings.HasPrefix(name, p.prefix) {
+		return
+	}
+	full := p.limit >= 0 && len(p.found) >= p.limit
+	if full && (p.limit == 0 || p.found[0].name < name) {
+		p.more = true
+		return
+	}
+	p.list = r.appendList(p.list[:0], v.classes)
+	h := &p.list[n]
+	if !h.inForce(p.at) {
+		return
+	}
+	if full {
+		heap.Pop(p)
+		p.more = true
+	}
+	heap.Push(p, paged{strings.Clone(name), h.full(v.shapes[r.shape].dims(r.key))})
+}
+
+// appendDims appends the dimensions of a key of this shape. Their values are the key's own bytes.
+func (s *shape) appendDims(dst []event.Dim, key []byte) []event.Dim {
+	for _, name := range s.names {
+		var value []byte
+		value, key, _ = nextValue(key, len(s.names))
+		dst = append(dst, event.Dim{Name: name, Value: unsafe.String(unsafe.SliceData(value), len(value))})
+	}
+	return dst
+}
