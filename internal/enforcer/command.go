@@ -67,7 +67,9 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		e.Log = e.Log.With("instance", *instance)
 	}
 	ops.LogRedis(e.Log)
-	if err = doubt.build(); err == nil {
+	if err = e.Config.Headers.Validate(); err != nil {
+		err = &ops.UsageError{Err: err}
+	} else if err = doubt.build(); err == nil {
 		err = l.open(e)
 	}
 	if err != nil {

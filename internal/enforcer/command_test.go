@@ -206,7 +206,8 @@ func TestWrongConfig(t *testing.T) {
 		{"--rls-entries", "user=someone"}, {"--rls-entries", "user"}, {"--max-connections", "0"}, {"--drain-delay", "-1s"}, {"--tls-cert", "none.pem"},
 		{"--in-doubt-rules", "orders=closed"}, {"--in-doubt-rules", "orders=shut order.*"}, {"--in-doubt-rules", "orders=local order.*"}, {"--in-doubt-rules", "orders="},
 		{"--in-doubt-rules", "orders=local 5 order.*"}, {"--in-doubt-rules", "orders=local 5/1m order.* by user"}, {"--in-doubt-rules", "orders=local 5/1m order.* by"},
-		{"--in-doubt-rules", "orders=closed order.* by uid"}, {"--in-doubt", "local"}, {"--instances", "0"}} {
+		{"--in-doubt-rules", "orders=closed order.* by uid"}, {"--in-doubt", "local"}, {"--instances", "0"},
+		{"--repeated-headers", "any"}, {"--trusted-proxies", "10.0.0.0/33"}, {"--trusted-proxies", "shop.example"}} {
 		var out bytes.Buffer
 		status := Command(t.Context(), append(args, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"), io.Discard, &out, func(string) string { return "" })
 		if status != ops.ExitUsage {
@@ -299,5 +300,26 @@ func TestInDoubtAndOff(t *testing.T) {
 	}
 	if _, err := parse([]string{"--in-doubt", "maybe"}, io.Discard, &log, func(string) string { return "" }); err == nil {
 		t.Error("--in-doubt=maybe is accepted")
+	}
+}
+
+// What proxies say is read as the options have it, also from a file.
+func TestProxyOptions(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "enforcer.yaml")
+	if err := os.WriteFile(file, []byte("require-dimensions: true\nrepeated-headers: last\ntrusted-proxies: 10.0.0.0/8, 192.0.2.7\npath-header: X-Original-Uri\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e, err := parse([]string{"--config", file, "--listen", "127.0.0.1:0", "--grpc-listen", "none", "--metrics-listen", "127.0.0.1:0"}, io.Discard, io.Discard, os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = errors.Join(e.Redis.Close(), e.HTTP.Close(), e.Metrics.Close()) }()
+	h := e.Config.Headers.WithDefaults()
+	if got := h.Address("203.0.113.9, 192.0.2.7, 10.1.2.3"); got != "203.0.113.9" || !e.Config.RequireDimensions {
+		t.Errorf("the address is %q, dimensions are required: %v", got, e.Config.RequireDimensions)
+	}
+	header := http.Header{"X-Tallygate-Uid": {"43", "42"}, "X-Original-Uri": {"/search"}, "X-Forwarded-Uri": {"/harmless"}}
+	if api, dims, err := h.Read(header); err != nil || api != "get.search" || len(dims) != 1 || dims[0].Value != "42" {
+		t.Errorf("%s, %v, %v", api, dims, err)
 	}
 }
