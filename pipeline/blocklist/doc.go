@@ -37,8 +37,9 @@
 // # How to read it
 //
 // Read from primaries only. Take a snapshot: read the meta, scan the hash (HSCAN), read the meta
-// again, all over one connection (a cursor means nothing to a server that was restarted or took over), and read the stream from EPOCH-N of the first reading up to N of the second, where of
-// two verdicts with one record key the greater seq holds. Then follow the stream (XREAD). The
+// again, all over one connection (a cursor means nothing to a server that was restarted or took over). After each page read
+// what the stream has, from EPOCH-N of the first reading on, and in the end up to N of the second, where of
+// two verdicts with one record key the greater seq holds: the stream may not have it later. Then follow the stream (XREAD). The
 // place is lost, and a new snapshot needed, when an entry's epoch is another one, its N is not the
 // next one or its p is not the stamp before: Redis answers XREAD from an id that was trimmed away
 // with the first survivor and without an error, and after a failover the same id may be

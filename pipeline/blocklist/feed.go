@@ -21,10 +21,10 @@ import (
 // for different shards may come at once. A verdict is named by its record key. A Sink that can lose verdicts by itself has also a
 // method SnapshotsWanted() uint64: when it returns another number than before, the feed takes a new snapshot of each shard.
 type Sink interface {
-	// Replace says that all is what the shard holds, and nothing else. The sink may keep it.
+	// Replace says that all is what the shard holds, and nothing else. The sink may keep it, and must not change it.
 	Replace(shard int, all []verdict.Verdict)
 	// Apply adds verdicts to the shard, in order; a clear ends the block under its record key. One whose
-	// seq is below that of the one held is older and changes nothing. The sink may keep them.
+	// seq is below that of the one held is older and changes nothing. The sink may keep them, and must not change them.
 	Apply(shard int, changes []verdict.Verdict)
 	// Remove takes the verdict with this record key out of the shard, whatever its seq.
 	Remove(shard int, recordKey []byte)
@@ -94,15 +94,14 @@ func readTimeout(client redis.UniversalClient) time.Duration {
 	return 0
 }
 
-// Feed keeps a Sink in step with the blocklist: a snapshot, then changes. Make it with NewFeed.
+// Feed keeps a Sink in step with the blocklist: a snapshot, then changes. Make it with NewFeed. Feeds of one process that have the same
+// Redis client and settings read once for all of them; a sink that takes its time holds up the others then.
 type Feed struct {
-	cfg      FeedConfig
-	redis    outages
-	answered atomic.Bool // Redis has answered, and didn't refuse the password
+	cfg    FeedConfig
+	reader atomic.Pointer[reader] // the latest; nil before Run
 
-	mu      sync.Mutex
-	stats   FeedStats
-	refused map[int]error // by shard
+	mu    sync.Mutex
+	stats FeedStats
 }
 
 // FeedStats is what a Feed has done.
@@ -124,7 +123,7 @@ func NewFeed(cfg FeedConfig) (*Feed, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Feed{cfg: cfg, redis: outages{log: cfg.Logger, what: "following the blocklist in Redis", kind: troubleOf}}, nil
+	return &Feed{cfg: cfg}, nil
 }
 
 // Run keeps sink in step until ctx ends, and then returns nil. While Redis is away it retries, and sink
@@ -134,22 +133,18 @@ func (f *Feed) Run(ctx context.Context, sink Sink) error {
 	if err := f.fits(sink); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var running sync.WaitGroup
-	for shard := range f.cfg.Shards {
-		s := &shardFeed{f: f, shard: shard, keys: shardKeys(f.cfg.Prefix, shard), sink: sink}
-		running.Go(func() {
-			if err := s.run(ctx); err != nil {
-				cancel(err)
-			}
-		})
+	r, leave := join(f, sink)
+	defer leave()
+	f.reader.Store(r)
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-r.failed:
+		return r.err
+	case r.lead <- struct{}{}:
+		defer func() { <-r.lead }()
+		return r.run(ctx)
 	}
-	running.Wait()
-	if err := context.Cause(ctx); errors.Is(err, ErrAuth) {
-		return err
-	}
-	return nil
 }
 
 // Stats returns what the Feed has done so far.
@@ -157,36 +152,28 @@ func (f *Feed) Stats() FeedStats {
 	f.mu.Lock()
 	s := f.stats
 	f.mu.Unlock()
-	s.Failing, s.LastErrAt, s.LastError = f.redis.state()
-	s.Errors, s.Refused = f.redis.errors(), f.Refused()
+	if r := f.reader.Load(); r != nil {
+		s.Failing, s.LastErrAt, s.LastError = r.redis.state()
+		s.Errors, s.Refused = r.redis.errors(), f.Refused()
+	}
 	return s
 }
 
 // Refused returns why what is in Redis is not followed, though Redis answers: ErrShards. nil when it is. While it is refused,
 // a program should call itself not ready: it misses a part of the blocked.
 func (f *Feed) Refused() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	r := f.reader.Load()
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for shard := range f.cfg.Shards {
-		if err := f.refused[shard]; err != nil {
+		if err := r.refused[shard]; err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// refuse notes why a shard is not followed; nil: it is.
-func (f *Feed) refuse(shard int, why error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if why == nil {
-		delete(f.refused, shard)
-		return
-	}
-	if f.refused == nil {
-		f.refused = map[int]error{}
-	}
-	f.refused[shard] = why
 }
 
 // fits returns an error for a sink that has another number of shards: it would never be ready, or be told of some that it doesn't have.

@@ -18,9 +18,10 @@ func FuzzStreamEntry(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	feed := &Feed{cfg: FeedConfig{Logger: quiet()}}
+	r := newReader(FeedConfig{Shards: 1, Logger: quiet()})
+	r.list = []*member{{feed: &Feed{}, sink: table, follows: []bool{true}, asked: []uint64{0}}}
 	f.Fuzz(func(t *testing.T, id, predecessor, stamp, key, value, heartbeat string) {
-		s := &shardFeed{f: feed, sink: table}
+		s := r.shards[0]
 		at := place{epoch: 7}
 		entry := redis.XMessage{ID: id, Values: map[string]any{"p": predecessor, "s": stamp, "k": key, "v": value, "h": heartbeat}}
 		out := delivery{s: s}

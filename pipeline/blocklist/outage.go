@@ -92,7 +92,7 @@ func (o *outages) errors() map[Trouble]uint64 {
 
 const (
 	minBackoff = 50 * time.Millisecond
-	maxBackoff = 5 * time.Second
+	maxBackoff = 2 * time.Second
 )
 
 // backoff is how long to wait after a number of failures in a row, with jitter.

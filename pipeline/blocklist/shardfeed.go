@@ -14,107 +14,57 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// shardFeed follows one shard. Its place is that of the last entry whose content the sink has.
+// shardFeed follows one shard, for all members of its reader. Its place is that of the last entry whose content those have who
+// follow, and the scan that is under way.
 type shardFeed struct {
-	f     *Feed
+	r     *reader
 	shard int
 	keys  keys
-	sink  Sink
 
 	place    place
 	heard    time.Time    // when anything last came
 	suspect  bool         // the meta named another place, and nothing came since
-	complete bool         // the sink has had a complete snapshot, and nothing was lost since
+	follows  bool         // place means something: it is followed, and was not lost since
+	complete bool         // who follows has had a complete snapshot, and nothing was lost since
 	floor    event.Micros // a snapshot is complete when it is applied up to this moment
-	linked   bool         // since the floor the sink has followed the stream to place: a snapshot must come behind that
-	asked    uint64       // the sink's SnapshotsWanted before the latest snapshot
+	linked   bool         // since the floor the stream was followed to place: a snapshot must come behind that
+	scan     *scan        // under way; nil: none is
 }
 
 var (
 	// errLost says that what comes next in the stream is not what follows the feed's place.
 	errLost = errors.New("the place in the stream is lost")
-	// errComplete says that the blocklist, of which the sink has had a part, is complete.
+	// errComplete says that the blocklist, of which the sinks have had a part, is complete.
 	errComplete = errors.New("the blocklist is complete")
-	// errAsked says that the sink wants a snapshot.
-	errAsked = errors.New("the clock made a step")
 )
 
 const readCount = 1000 // entries, or fields, of one reading
 
 // run returns when ctx ends, and with ErrAuth when Redis does not let it in.
 func (s *shardFeed) run(ctx context.Context) error {
-	defer s.f.redis.gone(int32(s.shard))
-	s.floor = 1
-	var pause backoff
-	for ctx.Err() == nil {
-		if err := s.snapshot(ctx); err != nil {
-			if redis.IsAuthError(err) && !s.f.answered.Load() {
-				return fmt.Errorf("%w: %w", ErrAuth, err)
-			}
-			if ctx.Err() == nil {
-				s.failed(err)
-				pause.wait(ctx)
-			}
-			continue
-		}
-		pause.reset()
-		err := s.follow(ctx)
-		switch {
-		case errors.Is(err, errLost):
-			s.lost(err)
-		case errors.Is(err, errAsked):
-			s.f.cfg.Logger.Info("taking a new snapshot of the blocklist", "shard", s.shard, "reason", err)
-		}
-		if s.f.cfg.Jitter > 0 && ctx.Err() == nil {
-			sleep(ctx, rand.N(s.f.cfg.Jitter))
-		}
-	}
-	return nil
-}
-
-// wanted returns the sink's SnapshotsWanted; 0 when it has none.
-func (s *shardFeed) wanted() uint64 {
-	if sink, ok := s.sink.(interface{ SnapshotsWanted() uint64 }); ok {
-		return sink.SnapshotsWanted()
-	}
-	return 0
-}
-
-// lost notes that what the sink has need not be in the blocklist any more.
-func (s *shardFeed) lost(reason error) {
-	s.complete, s.linked = false, false
-	s.floor = event.FromTime(time.Now())
-	s.f.count(func(st *FeedStats) { st.Lost++ })
-	s.f.cfg.Logger.Warn("taking a new snapshot of the blocklist", "shard", s.shard, "reason", reason)
-}
-
-func (s *shardFeed) failed(err error) { s.f.redis.failed(int32(s.shard), err) }
-
-func (s *shardFeed) worked() { s.f.redis.worked(int32(s.shard)) }
-
-// isComplete reports whether what is applied up to this moment may replace what the sink has. A
-// publisher's clock may run behind this one for a while, and what is older adds to the sink only.
-func (s *shardFeed) isComplete(applied event.Micros) bool { return applied >= s.floor }
-
-// follow hands on what comes, until ctx ends, the place is lost, the sink wants a snapshot or, after an incomplete one, the
-// blocklist is complete.
-func (s *shardFeed) follow(ctx context.Context) error {
+	defer s.r.redis.gone(int32(s.shard))
+	defer s.abandon()
 	var pause backoff
 	s.heard, s.suspect = time.Now(), false
 	for ctx.Err() == nil {
-		if s.wanted() != s.asked {
-			return errAsked
-		}
-		entries, err := s.read(ctx, s.place, s.f.cfg.Block)
-		if err == nil {
-			err = s.take(ctx, entries)
-		}
+		err := s.step(ctx)
 		switch {
-		case errors.Is(err, errLost), errors.Is(err, errComplete):
-			return err
 		case err == nil:
-			s.worked()
 			pause.reset()
+			continue
+		case errors.Is(err, errComplete):
+			s.linked = true
+			s.letWait()
+			s.jitter(ctx)
+			continue
+		case redis.IsAuthError(err) && !s.r.answered.Load():
+			return fmt.Errorf("%w: %w", ErrAuth, err)
+		}
+		s.abandon()
+		switch {
+		case errors.Is(err, errLost) && s.follows:
+			s.lost(err)
+			s.jitter(ctx)
 		case ctx.Err() == nil:
 			s.failed(err)
 			pause.wait(ctx)
@@ -123,6 +73,66 @@ func (s *shardFeed) follow(ctx context.Context) error {
 	return nil
 }
 
+func (s *shardFeed) jitter(ctx context.Context) {
+	if s.r.cfg.Jitter > 0 {
+		sleep(ctx, rand.N(s.r.cfg.Jitter))
+	}
+}
+
+// turnEvery is how often a scan that waits for its turn looks again.
+const turnEvery = 20 * time.Millisecond
+
+// step reads once: a page of the hash and what the stream has meanwhile, when somebody waits for a snapshot; else what the stream
+// brings.
+func (s *shardFeed) step(ctx context.Context) error {
+	if s.scan == nil && (!s.follows || s.waiting()) {
+		next := &scan{}
+		switch {
+		case scanning.take(next):
+			if err := s.begin(ctx, next); err != nil {
+				scanning.release(next)
+				return err
+			}
+		case !s.follows:
+			sleep(ctx, turnEvery)
+			return nil
+		}
+	}
+	if s.scan != nil {
+		return s.goOn(ctx)
+	}
+	entries, err := s.read(ctx, s.place, s.r.cfg.Block)
+	if err == nil {
+		err = s.take(ctx, entries)
+	}
+	if err == nil {
+		s.worked()
+	}
+	return err
+}
+
+// lost notes that what the sinks have need not be in the blocklist any more.
+func (s *shardFeed) lost(reason error) {
+	s.each(func(m *member) {
+		if m.follows[s.shard] || s.linked { // linked: they wait for the snapshot that was to follow, and followed until then
+			m.feed.count(func(st *FeedStats) { st.Lost++ })
+		}
+	})
+	s.letWait()
+	s.follows, s.complete, s.linked = false, false, false
+	s.floor = event.FromTime(time.Now())
+	s.r.cfg.Logger.Warn("taking a new snapshot of the blocklist", "shard", s.shard, "reason", reason)
+}
+
+func (s *shardFeed) failed(err error) { s.r.redis.failed(int32(s.shard), err) }
+
+func (s *shardFeed) worked() { s.r.redis.worked(int32(s.shard)) }
+
+// isComplete reports whether what is applied up to this moment may replace what the sinks have. A
+// publisher's clock may run behind this one for a while, and what is older adds to the sinks only.
+func (s *shardFeed) isComplete(applied event.Micros) bool { return applied >= s.floor }
+
+// take hands on what the stream has brought.
 func (s *shardFeed) take(ctx context.Context, entries []redis.XMessage) error {
 	if len(entries) == 0 {
 		return s.missed(ctx)
@@ -132,9 +142,8 @@ func (s *shardFeed) take(ctx context.Context, entries []redis.XMessage) error {
 	err := s.walk(&s.place, entries, out.change)
 	out.flush()
 	if err == nil && out.applied > 0 {
-		s.sink.Heartbeat(s.shard, out.applied)
-		if !s.complete && s.isComplete(out.applied) {
-			s.linked = true
+		s.following(0, func(sink Sink) { sink.Heartbeat(s.shard, out.applied) })
+		if !s.complete && s.scan == nil && s.isComplete(out.applied) {
 			return errComplete
 		}
 	}
@@ -144,10 +153,10 @@ func (s *shardFeed) take(ctx context.Context, entries []redis.XMessage) error {
 // missed looks, when three heartbeats didn't come, whether the meta still names the feed's place. If it is ahead, the
 // stream is read once more before the place counts as lost.
 func (s *shardFeed) missed(ctx context.Context) error {
-	if !s.suspect && time.Since(s.heard) < 3*s.f.cfg.Heartbeat {
+	if !s.suspect && time.Since(s.heard) < 3*s.r.cfg.Heartbeat {
 		return nil
 	}
-	m, found, err := readMeta(ctx, s.f.cfg.Redis, s.keys)
+	m, found, err := readMeta(ctx, s.r.cfg.Redis, s.keys)
 	switch {
 	case err != nil:
 		return err
@@ -174,7 +183,7 @@ func (s *shardFeed) read(ctx context.Context, after place, block time.Duration) 
 	// long to notice a connection that is only half open.
 	cmd := redis.NewXStreamSliceCmd(ctx, append(args, "streams", s.keys.changes, after.id())...)
 	cmd.SetFirstKeyPos(int8(len(args) + 1))
-	err := s.f.cfg.Redis.Process(ctx, cmd)
+	err := s.r.cfg.Redis.Process(ctx, cmd)
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}
@@ -213,7 +222,7 @@ func (s *shardFeed) walk(at *place, entries []redis.XMessage, do func(change)) e
 		} else if value := text("v"); value != "" {
 			v, err := verdict.Parse([]byte(value))
 			if err != nil {
-				s.f.cfg.Logger.Error("skipping an entry of the blocklist that is no verdict", "shard", s.shard, "id", e.ID, "error", err)
+				s.r.cfg.Logger.Error("skipping an entry of the blocklist that is no verdict", "shard", s.shard, "id", e.ID, "error", err)
 				continue
 			}
 			c.verdict = &v
@@ -223,7 +232,7 @@ func (s *shardFeed) walk(at *place, entries []redis.XMessage, do func(change)) e
 	return nil
 }
 
-// delivery hands changes to the sink, as many at once as possible.
+// delivery hands changes to the scan under way, and to the sinks that follow, as many at once as possible.
 type delivery struct {
 	s       *shardFeed
 	pending []verdict.Verdict
@@ -231,22 +240,23 @@ type delivery struct {
 }
 
 func (d *delivery) change(c change) {
+	if d.s.scan != nil {
+		d.s.scan.change(c, d.s.place.n)
+	}
 	switch {
 	case c.key == "":
 		d.applied = c.applied
-		return
 	case c.verdict != nil:
 		d.pending = append(d.pending, *c.verdict)
-	case d.s.complete: // else it may be older than what the sink has, which it can't tell; the next snapshot does
+	case d.s.complete: // else it may be older than what the sinks have, which they can't tell; the next snapshot does
 		d.flush()
-		d.s.sink.Remove(d.s.shard, []byte(c.key))
+		d.s.following(1, func(sink Sink) { sink.Remove(d.s.shard, []byte(c.key)) })
 	}
-	d.s.f.count(func(st *FeedStats) { st.Changes++ })
 }
 
 func (d *delivery) flush() {
-	if len(d.pending) > 0 {
-		d.s.sink.Apply(d.s.shard, d.pending)
+	if n := len(d.pending); n > 0 {
+		d.s.following(n, func(sink Sink) { sink.Apply(d.s.shard, d.pending) })
 		d.pending = nil
 	}
 }

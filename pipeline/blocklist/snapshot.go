@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,62 +17,206 @@ import (
 
 var errNothing = errors.New("nothing was published there yet")
 
-// snapshot gives the sink what the shard holds, and sets the feed's place behind it. A complete snapshot
-// replaces what the sink has. An incomplete one adds to it: the
-// blocklist is being filled again, and what is missing from it may well be in force.
-func (s *shardFeed) snapshot(ctx context.Context) error {
-	asked := s.wanted()
+// scan is a snapshot under way. Between the pages of the hash it is told all that the stream brings, so the stream need keep only
+// what comes while a page is read, however long the whole takes and however much is written meanwhile: a snapshot that
+// read the stream when it had the hash found it trimmed, took another one, and never got done while much was written.
+type scan struct {
+	conn   redis.Cmdable
+	done   func() // gives conn back
+	cursor uint64
+	all    map[string]verdict.Verdict
+	// beat is the latest heartbeat of the stream since the scan began, and at is its number.
+	beat event.Micros
+	at   uint64
+
+	over bool         // all was read, and it is kept up to date until all who wait have got it
+	seen event.Micros // up to when it was applied then
+}
+
+// begin sets out for a snapshot. Unless a place is followed, the stream counts from what the meta say before the hash is read.
+func (s *shardFeed) begin(ctx context.Context, next *scan) (err error) {
 	// The first question also makes a connection that the pool has at hand then.
-	if _, err := s.meta(ctx, s.f.cfg.Redis); err != nil {
+	if _, err := s.meta(ctx, s.r.cfg.Redis); err != nil {
 		return err
 	}
-	conn, done, err := oneConnection(ctx, s.f.cfg.Redis, s.keys.verdicts)
-	if err != nil {
+	if next.conn, next.done, err = oneConnection(ctx, s.r.cfg.Redis, s.keys.verdicts); err != nil {
 		return fmt.Errorf("connect to read %s: %w", s.keys.verdicts, err)
 	}
-	defer done()
-	before, err := s.meta(ctx, conn)
+	before, err := s.meta(ctx, next.conn)
 	if err != nil {
+		next.done()
 		return err
 	}
-	all, err := s.scan(ctx, conn)
-	if err != nil {
-		return err
+	if !s.follows {
+		s.place = before.place
 	}
-	now, err := s.meta(ctx, conn)
-	if err != nil {
-		return err
+	if !s.complete { // then it is for all: who follows has had a part only
+		s.letWait()
 	}
-	from := before.place
-	if s.linked {
-		// What Redis has may be another life of it by now, complete as of the floor, but without what was followed since.
-		from = s.place
+	next.all, s.scan = map[string]verdict.Verdict{}, next
+	return nil
+}
+
+// abandon gives up the scan under way.
+func (s *shardFeed) abandon() {
+	if s.scan != nil {
+		s.scan.done()
+		scanning.release(s.scan)
+		s.scan = nil
 	}
-	at, applied, err := s.replay(ctx, all, from, now)
-	if errors.Is(err, errLost) && s.linked {
-		s.lost(err)
+}
+
+// goOn reads a page of the hash, or, when all of it was read, gives the snapshot to one of those who wait for it; and then reads
+// what the stream has.
+func (s *shardFeed) goOn(ctx context.Context) (err error) {
+	scanning.take(s.scan)
+	more := true
+	switch {
+	case s.scan.over:
+		more = s.serve()
+	default:
+		more, err = s.page(ctx)
+		if err == nil && !more {
+			more, err = true, s.finish(ctx)
+		}
+	}
+	if err == nil && more {
+		err = s.drain(ctx, func(entries []redis.XMessage) bool { return len(entries) < readCount })
 	}
 	if err != nil {
 		return fmt.Errorf("take a snapshot of %s: %w", s.keys.verdicts, err)
 	}
-	s.place, s.linked, s.asked = at, false, asked
-	verdicts := slices.Collect(maps.Values(all))
-	if s.isComplete(applied) {
-		s.sink.Replace(s.shard, verdicts)
-		s.f.count(func(st *FeedStats) { st.Snapshots++ })
-	} else {
-		s.sink.Apply(s.shard, verdicts)
-		s.f.count(func(st *FeedStats) { st.Partial++ })
+	if !more {
+		s.abandon()
+	}
+	return nil
+}
+
+// page reads some of the hash. What changes meanwhile may be there as it was or as it is. Of what the stream said before, a page
+// is the later word, and of what it says after, the earlier: seq tells for verdicts, and removals come again.
+func (s *shardFeed) page(ctx context.Context) (more bool, err error) {
+	fields, next, err := s.scan.conn.HScan(ctx, s.keys.verdicts, s.scan.cursor, "", readCount).Result()
+	if err != nil {
+		return false, fmt.Errorf("scan %s: %w", s.keys.verdicts, err)
+	}
+	for i := 0; i+1 < len(fields); i += 2 {
+		if strings.HasPrefix(fields[i], metaPrefix) {
+			continue
+		}
+		v, err := verdict.Parse([]byte(fields[i+1]))
+		if err != nil {
+			s.r.cfg.Logger.Error("skipping an entry of the blocklist that is no verdict", "shard", s.shard, "error", err)
+			continue
+		}
+		s.scan.put(fields[i], v)
+	}
+	s.scan.cursor = next
+	return next != 0, nil
+}
+
+func (c *scan) put(key string, v verdict.Verdict) {
+	if held, ok := c.all[key]; !ok || held.Seq < v.Seq {
+		c.all[key] = v
+	}
+}
+
+// change is what the stream's entry n says.
+func (c *scan) change(is change, n uint64) {
+	switch {
+	case is.key == "":
+		c.beat, c.at = is.applied, n
+	case is.verdict == nil:
+		delete(c.all, is.key)
+	default:
+		c.put(is.key, *is.verdict)
+	}
+}
+
+// drain takes what the stream has, without waiting, until enough says so of what came last.
+func (s *shardFeed) drain(ctx context.Context, enough func([]redis.XMessage) bool) error {
+	for ctx.Err() == nil {
+		entries, err := s.read(ctx, s.place, -1)
+		if err != nil {
+			return err
+		}
+		if len(entries) > 0 {
+			if err := s.take(ctx, entries); err != nil {
+				return err
+			}
+		}
+		if enough(entries) {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// finish follows the stream up to what the meta say now that the hash was read: then the scan has all. It ends with errLost when they don't follow the place.
+func (s *shardFeed) finish(ctx context.Context) error {
+	now, err := s.meta(ctx, s.scan.conn)
+	if err != nil {
+		return err
+	}
+	if at := s.place; at.epoch != now.epoch || at.n > now.n || at.n == now.n && at.stamp != now.stamp {
+		return fmt.Errorf("%w: it is %s, and the blocklist is at another %s", errLost, at.id(), now.id())
+	}
+	if s.place.n < now.n {
+		another := false
+		err = s.drain(ctx, func(entries []redis.XMessage) bool {
+			another = another || slices.ContainsFunc(entries, func(e redis.XMessage) bool { return e.ID == now.id() && e.Values["s"] != now.stamp })
+			return len(entries) == 0 || s.place.n >= now.n
+		})
+		switch {
+		case err != nil:
+			return err
+		case another:
+			return fmt.Errorf("%w: the stream has another %s", errLost, now.id())
+		case s.place.n < now.n:
+			return fmt.Errorf("%w: nothing follows %s, and the blocklist is at %s", errLost, s.place.id(), now.id())
+		}
+	}
+	s.completed(now)
+	return nil
+}
+
+// completed notes that the scan has all, up to now at least.
+func (s *shardFeed) completed(now meta) {
+	applied, seen := now.applied, now.applied
+	if s.scan.at > now.n {
+		applied, seen = s.scan.beat, s.scan.beat
+	} else if now.beat > 0 { // by a clock that is ahead it may lie in the future, long after the last beat
+		seen = min(seen, now.beat)
 	}
 	s.complete = s.isComplete(applied)
-	if applied > 0 {
-		if now.beat > 0 && applied == now.applied { // by a clock that is ahead it may lie in the future, long after the last beat
-			applied = min(applied, now.beat)
-		}
-		s.sink.Heartbeat(s.shard, applied)
-	}
+	s.follows, s.linked = true, false
+	s.heard, s.suspect = time.Now(), false
+	s.scan.over, s.scan.seen = true, seen
 	s.worked()
-	return nil
+}
+
+// serve gives the snapshot, as it is by now, to one of those who wait for it, and reports whether there was one. A complete one
+// replaces what it has. An incomplete one adds to it: the blocklist is being filled again, and what is missing
+// from it may well be in force.
+func (s *shardFeed) serve() (served bool) {
+	s.each(func(m *member) {
+		if served || m.follows[s.shard] {
+			return
+		}
+		m.asked[s.shard] = m.wanted() // before: what it loses from now on asks again
+		all := slices.Collect(maps.Values(s.scan.all))
+		if s.complete {
+			m.sink.Replace(s.shard, all)
+			m.feed.count(func(st *FeedStats) { st.Snapshots++ })
+		} else {
+			m.sink.Apply(s.shard, all)
+			m.feed.count(func(st *FeedStats) { st.Partial++ })
+		}
+		if seen := max(s.scan.seen, s.scan.beat); seen > 0 {
+			m.sink.Heartbeat(s.shard, seen)
+		}
+		m.follows[s.shard], served = true, true
+	})
+	return served
 }
 
 // meta reads the shard's meta; it is an error when there is none.
@@ -80,7 +225,7 @@ func (s *shardFeed) meta(ctx context.Context, conn redis.Cmdable) (meta, error) 
 	if err != nil {
 		return meta{}, err
 	}
-	s.f.answered.Store(true)
+	s.r.answered.Store(true)
 	if !found {
 		return meta{}, fmt.Errorf("%s: %w", s.keys.verdicts, errNothing)
 	}
@@ -89,10 +234,10 @@ func (s *shardFeed) meta(ctx context.Context, conn redis.Cmdable) (meta, error) 
 
 // judge refuses a blocklist of another number of shards.
 func (s *shardFeed) judge(m meta) (err error) {
-	if shards := max(s.f.cfg.Shards, 1); m.shards != 0 && m.shards != shards {
+	if shards := max(s.r.cfg.Shards, 1); m.shards != 0 && m.shards != shards {
 		err = shardsDiffer(s.keys.verdicts, m.shards, shards)
 	}
-	s.f.refuse(s.shard, err)
+	s.r.refuse(s.shard, err)
 	return err
 }
 
@@ -113,68 +258,4 @@ func oneConnection(ctx context.Context, client redis.UniversalClient, key string
 	}
 	sticky := server.Conn()
 	return sticky, func() { _ = sticky.Close() }, nil // back to its pool: there is nothing to fail
-}
-
-// scan reads all verdicts of the hash. Those that change meanwhile may be there as they were or as they are.
-func (s *shardFeed) scan(ctx context.Context, conn redis.Cmdable) (map[string]verdict.Verdict, error) {
-	all := map[string]verdict.Verdict{}
-	for cursor := uint64(0); ; {
-		fields, next, err := conn.HScan(ctx, s.keys.verdicts, cursor, "", readCount).Result()
-		if err != nil {
-			return nil, fmt.Errorf("scan %s: %w", s.keys.verdicts, err)
-		}
-		for i := 0; i+1 < len(fields); i += 2 {
-			if strings.HasPrefix(fields[i], metaPrefix) {
-				continue
-			}
-			v, err := verdict.Parse([]byte(fields[i+1]))
-			if err != nil {
-				s.f.cfg.Logger.Error("skipping an entry of the blocklist that is no verdict", "shard", s.shard, "error", err)
-				continue
-			}
-			all[fields[i]] = v
-		}
-		if cursor = next; cursor == 0 {
-			return all, nil
-		}
-	}
-}
-
-// replay applies to all what the stream says between a place, at the latest that before the scan, and the meta after it, and
-// returns the place and the heartbeat that it got to. It ends with errLost when the meta doesn't follow the place.
-func (s *shardFeed) replay(ctx context.Context, all map[string]verdict.Verdict, at place, now meta) (place, event.Micros, error) {
-	applied := now.applied
-	do := func(c change) {
-		switch {
-		case c.key == "":
-			if at.n > now.n {
-				applied = c.applied
-			}
-		case c.verdict == nil:
-			delete(all, c.key)
-		default:
-			if held, ok := all[c.key]; !ok || held.Seq < c.verdict.Seq {
-				all[c.key] = *c.verdict
-			}
-		}
-	}
-	if at.epoch == now.epoch && (at.n > now.n || at.n == now.n && at.stamp != now.stamp) {
-		return place{}, 0, fmt.Errorf("%w: it is %s, and the blocklist is at another %s", errLost, at.id(), now.id())
-	}
-	for at.epoch != now.epoch || at.n < now.n {
-		entries, err := s.read(ctx, at, -1)
-		if err == nil && len(entries) == 0 {
-			err = fmt.Errorf("%w: nothing follows %s, and the blocklist is at %s", errLost, at.id(), now.id())
-		}
-		if slices.ContainsFunc(entries, func(e redis.XMessage) bool { return e.ID == now.id() && e.Values["s"] != now.stamp }) {
-			err = fmt.Errorf("%w: the stream has another %s", errLost, now.id())
-		}
-		if err == nil {
-			err = s.walk(&at, entries, do)
-		}
-		if err != nil {
-			return place{}, 0, err
-		}
-	}
-	return at, applied, nil
 }

@@ -3,6 +3,7 @@ package blocklist
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -77,10 +78,18 @@ type hand struct {
 	held   *memory
 }
 
-func newHand(t *testing.T) *hand {
-	h := &hand{stage: newStage(t, single(miniredis.RunT(t).Addr())), held: newMemory()}
+func newHand(t *testing.T) *hand { return newHandOn(t, miniredis.RunT(t).Addr()) }
+
+func newHandOn(t *testing.T, addr string) *hand {
+	h := &hand{stage: newStage(t, single(addr)), held: newMemory()}
 	h.writes = &store{client: h.redis, prefix: "tallygate", partitions: 1, shards: 1, streamLen: 100, bad: func(_ Record, err error) { t.Error(err) }}
-	h.feed = &shardFeed{f: &Feed{cfg: FeedConfig{Redis: h.redis, Logger: quiet()}}, keys: shardKeys("tallygate", 0), sink: h.held, floor: 1}
+	f, err := NewFeed(FeedConfig{Redis: h.redis, Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, leave := join(f, h.held)
+	t.Cleanup(leave)
+	h.feed = r.shards[0]
 	return h
 }
 
@@ -109,13 +118,31 @@ func (h *hand) follow() error {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return h.feed.take(h.t.Context(), entries)
+	err = h.feed.take(h.t.Context(), entries)
+	if errors.Is(err, errComplete) {
+		h.feed.linked = true
+		h.feed.letWait()
+	}
+	return err
+}
+
+// scan takes a snapshot.
+func (h *hand) scan() error {
+	err := h.feed.begin(h.t.Context(), &scan{})
+	for err == nil && h.feed.scan != nil {
+		err = h.feed.goOn(h.t.Context())
+	}
+	h.feed.abandon()
+	if errors.Is(err, errLost) && h.feed.follows {
+		h.feed.lost(err)
+	}
+	return err
 }
 
 // snapshot takes one that must be complete, or must not.
 func (h *hand) snapshot(complete bool) {
 	h.t.Helper()
-	if err := h.feed.snapshot(h.t.Context()); err != nil || h.feed.complete != complete {
+	if err := h.scan(); err != nil || h.feed.complete != complete {
 		h.t.Fatalf("the snapshot: %v, complete: %v, want %v", err, h.feed.complete, complete)
 	}
 }
@@ -136,7 +163,7 @@ func TestABackupIsRestoredBeforeTheSnapshot(t *testing.T) {
 		t.Fatalf("what came by the stream: %v, %v", err, h.held.text())
 	}
 	restore()
-	if err := h.feed.snapshot(t.Context()); !errors.Is(err, errLost) {
+	if err := h.scan(); !errors.Is(err, errLost) {
 		t.Errorf("the snapshot of what was restored: %v", err)
 	}
 	h.snapshot(false)
@@ -191,4 +218,51 @@ func (s *stage) complete() bool {
 		}
 	}
 	return true
+}
+
+// TestASnapshotWhileMoreIsWrittenThanTheStreamKeeps: the stream was read when the hash had been, and what it had lost by then was lost; so was
+// each next snapshot, for as long as much was written.
+func TestASnapshotWhileMoreIsWrittenThanTheStreamKeeps(t *testing.T) {
+	h := newHandOn(t, servers.StartRedis(t).Addr()) // miniredis has one page, however long
+	h.blocks(uids("a", 3*readCount)...)
+	h.blocks(uids("b", 3*readCount)...)
+	round := 0
+	h.redis.AddHook(&every{name: "hscan", do: func() {
+		round++
+		h.blocks(uids(fmt.Sprint("meanwhile", round, "-"), 90)...) // the stream keeps 100
+		h.apply(0, tombstone(block(fmt.Sprint("a", round), 0, 0)), record(clearing(fmt.Sprint("b", round), h.at+9)))
+	}})
+	h.snapshot(true)
+	if round < 4 {
+		t.Fatalf("%d pages, want some", round)
+	}
+	if got, want := len(h.held.text()), 6*readCount+90*round-2*round; got != want || h.held.replaced != 1 {
+		t.Errorf("%d are held after %d snapshots, want %d", got, h.held.replaced, want)
+	}
+	for i := 1; i <= round; i++ {
+		if h.held.has(fmt.Sprintf("uid=a%d|r", i)) || h.held.has(fmt.Sprintf("uid=b%d|r", i)) || !h.held.has(fmt.Sprintf("uid=meanwhile%d-89|r", i)) {
+			t.Errorf("what happened before page %d is not held", i)
+		}
+	}
+}
+
+// every calls do before each command of this name.
+type every struct {
+	name string
+	do   func()
+}
+
+func (e *every) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (e *every) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (e *every) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == e.name {
+			e.do()
+		}
+		return next(ctx, cmd)
+	}
 }

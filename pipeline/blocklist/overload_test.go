@@ -1,0 +1,251 @@
+package blocklist
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// flood writes verdicts to a blocklist of one partition, so many a second.
+type flood struct {
+	t       *testing.T
+	writes  *store
+	uids    []string
+	at, seq int64
+	blocked map[string]bool
+	r       *rand.Rand
+}
+
+// write applies a batch, however often Redis is away meanwhile.
+func (f *flood) write(records []Record) {
+	f.t.Helper()
+	next := f.at + int64(len(records))
+	eventually(f.t, "a batch is applied", func() bool {
+		b := batch{start: f.at, next: next, applied: event.FromTime(time.Now()), records: records}
+		reached, ok, err := f.writes.apply(context.Background(), b)
+		return err == nil && (ok || reached == next) // reached: it was applied, and the answer was lost
+	})
+	f.at = next
+}
+
+// some are changes of random keys: most are blocked, a few cleared or removed.
+func (f *flood) some(n int) (records []Record) {
+	for range n {
+		uid := f.uids[f.r.IntN(len(f.uids))]
+		f.seq++
+		kind := f.r.IntN(10)
+		switch f.blocked[uid] = kind > 1; kind {
+		case 0:
+			records = append(records, record(clearing(uid, f.seq)))
+		case 1:
+			records = append(records, tombstone(block(uid, 0, 0)))
+		default:
+			records = append(records, record(block(uid, f.seq, time.Hour)))
+		}
+	}
+	return records
+}
+
+// run writes at a rate for a while, with pauses of 10 ms; it returns how many it wrote.
+func (f *flood) run(rate int, length time.Duration) (written int) {
+	began := time.Now()
+	for time.Since(began) < length {
+		if due := int(time.Since(began).Seconds() * float64(rate)); due > written {
+			f.write(f.some(min(due-written, 500)))
+			written = min(due, written+500)
+		} else {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	return written
+}
+
+// TestFiftyFeedsDuringAFlood: 10,000 verdicts a second for TALLYGATE_TEST_OVERLOAD (4s when it is not set); fifty tables begin to
+// follow in the middle, later Redis is killed, and all are in step within ten seconds after the end. With 65,536 entries in the
+// stream, a burst trimmed it faster than snapshots finished: all lost their place again and again, and after ten minutes they
+// were still stale, at 3.8 GB. A short run has a stream that is as much shorter.
+func TestFiftyFeedsDuringAFlood(t *testing.T) {
+	length, err := time.ParseDuration(cmp.Or(os.Getenv("TALLYGATE_TEST_OVERLOAD"), "4s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, streamLen := 10_000, int64(2_000)
+	if length > time.Minute {
+		keys, streamLen = 100_000, 1<<16
+	}
+	server := servers.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+	f := &flood{t: t, uids: uids("u", keys), blocked: map[string]bool{}, r: rand.New(rand.NewPCG(1, 2))}
+	f.writes = &store{client: dial(t, server.Addr()), prefix: "tallygate", partitions: 1, shards: 1, streamLen: streamLen,
+		grace: event.Hour, beatMillis: 1000, bad: func(_ Record, err error) { t.Error(err) }}
+	for from := 0; from < keys; from += 500 {
+		var records []Record
+		for _, uid := range f.uids[from:min(from+500, keys)] {
+			records = append(records, record(block(uid, 0, time.Hour)))
+			f.blocked[uid] = true
+		}
+		f.write(records)
+	}
+	written := f.run(10_000, length/2)
+	tables, feeds := startTables(t, dial(t, server.Addr()), 50)
+	peak := watchHeap(t)
+	written += f.run(10_000, length/4)
+	server.Kill()
+	server.Start()
+	written += f.run(10_000, length/4)
+	end := time.Now()
+	beats := start(t, func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			f.write(nil)
+			sleep(ctx, time.Second)
+		}
+		return nil
+	})
+	f.compareRedis()
+	eventually(t, "all tables are in step", func() bool {
+		for _, table := range tables {
+			if !table.Ready() || time.Since(end) <= table.Staleness() || f.differ(table) > 0 {
+				return false
+			}
+		}
+		return true
+	})
+	took := time.Since(end)
+	beats()
+	bytes := 0
+	for _, table := range tables {
+		bytes += table.Bytes()
+	}
+	heap := peak()
+	t.Logf("%d verdicts in %v, %d keys, all in step %v after it; tables %d MiB, heap at most %d MiB; one feed: %+v", written, length, keys, took, bytes>>20, heap>>20, feeds[0].Stats())
+	if took > 10*time.Second && length > time.Minute {
+		t.Errorf("it took %v until all were in step, want 10s at most", took)
+	}
+	// A verdict of a snapshot takes some 600 bytes; the collector lets the heap grow to twice what lives.
+	if most := 2 * (bytes + keys*600 + 64<<20); heap > most {
+		t.Errorf("the heap grew to %d MiB, want %d at most: one snapshot at a time", heap>>20, most>>20)
+	}
+}
+
+func startTables(t *testing.T, client redis.UniversalClient, n int) (tables []*enforce.Table, feeds []*Feed) {
+	for range n {
+		table, err := enforce.NewTable(enforce.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		feed, _ := startFeed(t, client, table, func(c *FeedConfig) { c.Heartbeat, c.Block = time.Second, 200*time.Millisecond })
+		tables, feeds = append(tables, table), append(feeds, feed)
+	}
+	return tables, feeds
+}
+
+// differ returns how many keys a table has not as they were published.
+func (f *flood) differ(table *enforce.Table) (wrong int) {
+	now := event.FromTime(time.Now())
+	for uid, blocked := range f.blocked {
+		if table.CheckAt(now, "any", uid).Allowed == blocked {
+			wrong++
+		}
+	}
+	return wrong
+}
+
+// compareRedis tells a mistake of the flood from one of the feeds.
+func (f *flood) compareRedis() {
+	f.t.Helper()
+	fields, err := f.writes.client.HGetAll(f.t.Context(), shardKeys("tallygate", 0).verdicts).Result()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	wrong := 0
+	for uid, blocked := range f.blocked {
+		v, err := verdict.Parse([]byte(fields["uid="+uid+"|r"]))
+		if blocked != (err == nil && v.State == verdict.Block) {
+			wrong++
+		}
+	}
+	if wrong > 0 {
+		f.t.Fatalf("%d of %d keys are not in Redis as they were published", wrong, len(f.blocked))
+	}
+}
+
+// watchHeap looks at the heap until the returned function is called, which returns the most that it was.
+func watchHeap(t *testing.T) (peak func() int) {
+	most := 0
+	stop := start(t, func(ctx context.Context) error {
+		for ok := true; ok; ok = sleep(ctx, 50*time.Millisecond) {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			most = max(most, int(m.HeapAlloc))
+		}
+		return nil
+	})
+	return func() int { stop(); return most }
+}
+
+// TestFeedsOfOneClientShareAReader: what is read is read once, whoever leads, and a feed that comes late or leaves early
+// changes nothing for the others.
+func TestFeedsOfOneClientShareAReader(t *testing.T) {
+	onEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		kafka := newBroker(t, 1)
+		p, _ := kafka.publisher(client, nil)
+		p.Own(0)
+		offer(p, kafka, record(block("0", 1, time.Hour)))
+		var sinks []*memory
+		var stops []func()
+		var feeds []*Feed
+		for range 3 {
+			sinks = append(sinks, newMemory())
+			feed, stop := startFeed(t, client, sinks[len(sinks)-1], nil)
+			stops, feeds = append(stops, stop), append(feeds, feed)
+		}
+		has := func(sinks []*memory, uid string) func() bool {
+			return func() bool {
+				for _, s := range sinks {
+					if !s.has("uid=" + uid + "|r") {
+						return false
+					}
+				}
+				return true
+			}
+		}
+		eventually(t, "all follow", has(sinks, "0"))
+		if feeds[0].reader.Load() != feeds[2].reader.Load() {
+			t.Error("each reads for itself")
+		}
+		stops[0]() // one of them led
+		held := sinks[0].text()
+		offer(p, kafka, record(block("1", 1, time.Hour)))
+		eventually(t, "the others go on", has(sinks[1:], "1"))
+		late := newMemory()
+		_, stopLate := startFeed(t, client, late, nil)
+		eventually(t, "one that comes late has all", func() bool { return has([]*memory{late}, "0")() && has([]*memory{late}, "1")() })
+		if got := sinks[0].text(); len(got) != len(held) {
+			t.Errorf("a sink whose feed has returned got %v", got)
+		}
+		for i, f := range feeds[1:] {
+			if s := f.Stats(); s.Snapshots != 1 || s.Lost != 0 {
+				t.Errorf("feed %d took more than a snapshot when others came and left: %+v", i+1, s)
+			}
+		}
+		stopLate()
+		for _, stop := range stops {
+			stop()
+		}
+		readers.Lock()
+		defer readers.Unlock()
+		if len(readers.by) != 0 {
+			t.Errorf("%d readers are left when nobody reads", len(readers.by))
+		}
+	})
+}
