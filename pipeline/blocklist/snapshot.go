@@ -66,6 +66,9 @@ func (s *shardFeed) abandon() {
 	}
 }
 
+// readsPerPage bounds how often the stream is read behind a page of the hash.
+const readsPerPage = 3
+
 // goOn reads a page of the hash, or, when all of it was read, gives the snapshot to one of those who wait for it; and then reads
 // what the stream has.
 func (s *shardFeed) goOn(ctx context.Context) (err error) {
@@ -81,7 +84,9 @@ func (s *shardFeed) goOn(ctx context.Context) (err error) {
 		}
 	}
 	if err == nil && more {
-		err = s.drain(ctx, func(entries []redis.XMessage) bool { return len(entries) < readCount })
+		// Not until there is nothing left: while much is written that may never be, and the hash would have to wait for it.
+		reads := 0
+		err = s.drain(ctx, func(entries []redis.XMessage) bool { reads++; return len(entries) < readCount || reads == readsPerPage })
 	}
 	if err != nil {
 		return fmt.Errorf("take a snapshot of %s: %w", s.keys.verdicts, err)
