@@ -346,6 +346,7 @@ func (p *partition) step(hash uint64, w *rules.Work, s *gatheredStep) error {
 	if res.Repeat || res.Unknown {
 		return nil
 	}
+	changes := p.worthPublishing(res.Changes, b.state, w.Key, s)
 	b.marks[s.lane], b.spent = s.mark, res.SpentAt
 	raw := putBlockHeader(next, &b)
 	if known {
@@ -353,10 +354,10 @@ func (p *partition) step(hash uint64, w *rules.Work, s *gatheredStep) error {
 	} else {
 		ref = p.table.Add(hash, w.Key, raw)
 	}
-	if len(res.Changes) == 0 {
+	if len(changes) == 0 {
 		return nil
 	}
-	return p.writeThrough(ref, res.Changes, s.broker)
+	return p.writeThrough(ref, changes, s.broker)
 }
 
 // forward hands an event to the partition that owns a key of it.

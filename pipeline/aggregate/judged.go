@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/aggregate/state"
@@ -133,7 +134,12 @@ func (p *partition) appendCheckpoint(body []byte) error {
 	}
 	value := append(append([]byte(`{"judged":`), by...), ',')
 	rec := fenced.Record{Key: []byte(checkpointKey), Value: append(value, body[1:]...)} // without its brace
-	if err := p.enqueue(p.changelog, rec, true, nil); err != nil {
+	acknowledged := func(_ int64, at time.Time, err error) {
+		if err == nil {
+			p.clockOfBroker.appended(at)
+		}
+	}
+	if err := p.enqueue(p.changelog, rec, true, acknowledged); err != nil {
 		return err
 	}
 	p.lastCheckpointBody = body

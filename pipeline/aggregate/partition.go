@@ -55,6 +55,8 @@ type partition struct {
 	pending  pendings
 	commands commands
 
+	clockOfBroker brokerClock
+
 	rules    *ruleVersion // under mu, as all that follows from it
 	judged   judged
 	passing  *ruleVersion // that a pass judges all keys by; nil while there is none

@@ -130,10 +130,11 @@ func (p *partition) writeThroughThen(ref state.Ref, changes []verdict.Verdict, b
 	}
 	rec := p.stateRecord(new([]byte), ref)
 	p.table.Copied(ref)
-	return p.enqueue(p.changelog, rec, true, func(offset int64, _ time.Time, err error) {
+	return p.enqueue(p.changelog, rec, true, func(offset int64, at time.Time, err error) {
 		if err != nil {
 			return // the writer's end is the partition's end
 		}
+		p.clockOfBroker.appended(at)
 		for _, pv := range vs {
 			p.pending.durable(pv, offset)
 		}
