@@ -1,9 +1,12 @@
 package topiclog
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -120,7 +123,7 @@ func (p *lane) attempt(ctx context.Context, from int64) (chunk, error) {
 	if err != nil {
 		return chunk{}, err
 	}
-	req := &sarama.FetchRequest{MinBytes: 1, MaxBytes: fetchBytes, MaxWaitTime: 250, Version: 4}
+	req := &sarama.FetchRequest{MinBytes: 1, MaxBytes: fetchBytes, MaxWaitTime: 250, Version: 4, Isolation: sarama.ReadCommitted}
 	req.AddBlock(p.log.name, int32(p.partition), from, fetchBytes, -1)
 	res, err := leader.Fetch(req)
 	if err != nil {
@@ -137,11 +140,12 @@ func (p *lane) attempt(ctx context.Context, from int64) (chunk, error) {
 		return chunk{}, errors.Join(block.Err, p.log.reader.RefreshMetadata(p.log.name))
 	}
 	c := chunk{next: from}
+	aborted := newAborted(block.AbortedTransactions)
 	for _, records := range block.RecordsSet {
 		if records.RecordBatch == nil {
 			return chunk{}, fmt.Errorf("messages of a format before Kafka 0.11")
 		}
-		c.read(records.RecordBatch, p)
+		c.read(records.RecordBatch, p, aborted.has(records.RecordBatch))
 	}
 	return c, ctx.Err()
 }
@@ -158,12 +162,39 @@ func (p *lane) deleted(ctx context.Context, from int64) (chunk, error) {
 	return chunk{next: first[p.partition]}, nil
 }
 
-// read takes a batch's records. It may begin below the offset that was asked for, and end behind
-// the lane; what compaction has left of it may end before it does.
-func (c *chunk) read(b *sarama.RecordBatch, p *lane) {
+// aborted are the transactions that were aborted within what a fetch brought: nobody counts their records.
+type aborted struct {
+	coming []*sarama.AbortedTransaction // by their first offsets
+	begun  map[int64]bool               // by producer
+}
+
+func newAborted(all []*sarama.AbortedTransaction) *aborted {
+	slices.SortFunc(all, func(a, b *sarama.AbortedTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
+	return &aborted{all, map[int64]bool{}}
+}
+
+// has reports whether the next batch is part of one.
+func (a *aborted) has(b *sarama.RecordBatch) bool {
+	for len(a.coming) > 0 && a.coming[0].FirstOffset <= b.FirstOffset+int64(b.LastOffsetDelta) {
+		a.begun[a.coming[0].ProducerID] = true
+		a.coming = a.coming[1:]
+	}
+	if b.Control {
+		// A marker's key is a version and a type, of which 0 is an abort.
+		if len(b.Records) > 0 && len(b.Records[0].Key) >= 4 && binary.BigEndian.Uint16(b.Records[0].Key[2:]) == 0 {
+			delete(a.begun, b.ProducerID)
+		}
+		return false
+	}
+	return b.IsTransactional && a.begun[b.ProducerID]
+}
+
+// read takes a batch's records, none if it was aborted. It may begin below the offset that was asked for, and
+// end behind the lane; what compaction has left of it may end before it does.
+func (c *chunk) read(b *sarama.RecordBatch, p *lane, aborted bool) {
 	for _, r := range b.Records {
 		offset := b.FirstOffset + r.OffsetDelta
-		if b.Control || offset < c.next || offset >= p.end {
+		if b.Control || aborted || offset < c.next || offset >= p.end {
 			continue
 		}
 		// As the aggregator's consumer has it: kafka-go gives the producer's time, also where the topic

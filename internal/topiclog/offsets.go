@@ -77,13 +77,13 @@ func (l *Log) partitions(ctx context.Context) (ids []int, err error) {
 }
 
 // offsets asks for the partitions' offsets at a time in Unix milliseconds, kafka.FirstOffset or
-// kafka.LastOffset. It is -1 where no record is that late.
+// kafka.LastOffset, which is where the first transaction begins that is still open. It is -1 where no record is that late.
 func (l *Log) offsets(ctx context.Context, partitions []int, at int64) (map[int]int64, error) {
 	ask := make([]kafka.OffsetRequest, 0, len(partitions))
 	for _, id := range partitions {
 		ask = append(ask, kafka.OffsetRequest{Partition: id, Timestamp: at})
 	}
-	res, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{l.name: ask}})
+	res, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{IsolationLevel: kafka.ReadCommitted, Topics: map[string][]kafka.OffsetRequest{l.name: ask}})
 	if err != nil {
 		return nil, fmt.Errorf("list offsets of %s: %w", l.name, err)
 	}

@@ -1,4 +1,5 @@
-// Package topiclog reads a topic from one moment to another, once: its partitions merged by their
+// Package topiclog reads what is committed of a topic from one moment to another, once: its partitions
+// merged by their
 // records' times, each in the log's order. Commands look at topics with it; nothing is committed.
 package topiclog
 
