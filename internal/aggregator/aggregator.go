@@ -76,6 +76,11 @@ func (a *Program) count(ctx context.Context, agg *aggregate.Aggregator) error {
 		func() map[blocklist.Trouble]uint64 { return pub.Stats().Errors }); err != nil {
 		return err
 	}
+	if err := a.Registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "tallygate_blocklist_refills_total", Help: "Partitions of which Redis lost verdicts, and that were filled again from the verdict topic.",
+	}, func() float64 { return float64(pub.Stats().Refills) })); err != nil {
+		return err
+	}
 	if a.PublishOnly {
 		return ops.UnlessEnded(ctx, pub.Run(ctx))
 	}

@@ -102,6 +102,9 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	}
 	ops.LogRedis(a.Log)
 	a.Registry = ops.NewRegistry("aggregator")
+	if err := o.WatchCertificates(a.Registry); err != nil {
+		return nil, err
+	}
 	if err := l.open(a); err != nil {
 		return nil, err
 	}

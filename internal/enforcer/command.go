@@ -76,7 +76,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		return nil, errors.Join(err, e.Redis.Close())
 	}
 	e.Registry = ops.NewRegistry("enforcer")
-	return e, nil
+	return e, o.WatchCertificates(e.Registry)
 }
 
 // listeners are the options that say where and how the program is reached.

@@ -55,6 +55,9 @@ func (p *partition) process(b *bundle) {
 		if p.working.Err() != nil {
 			break // failed or released: whoever takes over reads it again
 		}
+		if e := b.epoch(); e > p.epochs.Is[b.lane] && !p.enterEpoch(b.lane, e) {
+			break // the checkpoint failed, or the partition is released
+		}
 		var err error
 		if more, err = p.apply(b); err != nil {
 			p.die(p.ended(err))
@@ -97,6 +100,10 @@ const applyAtOnce = 256
 func (p *partition) apply(b *bundle) (more bool, err error) {
 	next, m := p.next[b.lane], &p.decode.record
 	for n := 0; n < applyAtOnce && len(p.gathered.steps) < gatherAtOnce && (n == 0 || !p.sideFull()); n++ {
+		if b.epoch() > p.epochs.Is[b.lane] { // first a checkpoint
+			more = true
+			break
+		}
 		more, err = b.next(m)
 		if bad, ok := errors.AsType[*fetch.Unreadable](err); ok {
 			if next, err = p.passOver(b.lane, next, bad); err != nil {

@@ -41,6 +41,8 @@ type checkpoint struct {
 	Generation uint32 `json:"generation,omitempty"`      // how often the input's offsets have started over
 	Start      int64  `json:"changelog_start,omitempty"` // of the changelog: what is gone below it was accepted
 
+	Epochs *laneEpochs `json:"epochs,omitempty"` // nil in records of older programs
+
 	// Judged is of the record's place in the changelog, not of the cut. It is nil in records of older
 	// programs.
 	Judged *judgedRecord `json:"judged,omitempty"`
@@ -73,6 +75,7 @@ func (p *partition) snapshot() *checkpoint {
 
 		Generation: p.generation,
 		Start:      p.start,
+		Epochs:     new(p.epochs),
 	}
 	p.producers.cut(c)
 	for _, t := range ownTopics(p.agg.names) {
@@ -93,6 +96,10 @@ func (c *checkpoint) restore(p *partition) error {
 		p.origins[from] = seen{mark{o[0], int(o[1])}, uint32(o[2])}
 	}
 	p.generation = c.Generation
+	if c.Epochs != nil {
+		p.epochs = *c.Epochs
+	}
+	p.epochsNoted = p.epochs
 	return nil
 }
 
@@ -148,7 +155,7 @@ func (p *partition) checkpoint(ctx context.Context) error {
 	for _, key := range p.pending.published() {
 		p.table.Touch(key)
 	}
-	if p.next == p.covered && p.table.Dirty() == 0 && !p.accepted {
+	if p.next == p.covered && p.table.Dirty() == 0 && !p.accepted && p.epochs == p.epochsNoted {
 		p.letGo()
 		p.agg.metrics.durable(p)
 		return nil
@@ -183,7 +190,7 @@ func (p *partition) checkpoint(ctx context.Context) error {
 		return err
 	}
 	p.hold()
-	p.covered, p.accepted = record.Next, false
+	p.covered, p.accepted, p.epochsNoted = record.Next, false, *record.Epochs
 	p.letGo()
 	p.session.MarkOffset(p.agg.names.Events, p.id, record.Next[inputLane], "")
 	p.session.MarkOffset(p.agg.names.Loop, p.id, record.Next[loopLane], "")

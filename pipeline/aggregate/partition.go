@@ -75,10 +75,13 @@ type partition struct {
 
 // partitionState is what mu guards: everything that events change.
 type partitionState struct {
-	table     *state.Table
-	next      [lanes]int64 // the first offset that is not processed
-	covered   [lanes]int64 // the first offset that the last durable checkpoint does not cover
-	origins   map[int32]seen
+	table       *state.Table
+	next        [lanes]int64 // the first offset that is not processed
+	covered     [lanes]int64 // the first offset that the last durable checkpoint does not cover
+	origins     map[int32]seen
+	epochs      laneEpochs // of the leaders that took what is counted
+	epochsNoted laneEpochs // as the last durable checkpoint has them
+
 	accepted  bool // offsets have started over, and no checkpoint says so yet
 	producers producers
 	broker    event.Micros             // the greatest broker time seen
@@ -113,8 +116,11 @@ func newPartition(a *Aggregator, id int32, s *session) *partition {
 			producers: producers{own: id},
 			broker:    event.NoTime,
 			lastInput: event.NoTime,
-			loops:     map[int32]*fenced.Writer{},
-			hot:       hotkeys.New(rand.Uint64()),
+
+			epochs:      noEpochs,
+			epochsNoted: noEpochs,
+			loops:       map[int32]*fenced.Writer{},
+			hot:         hotkeys.New(rand.Uint64()),
 		},
 		pending: pendings{byKey: map[string][]*pendingVerdict{}},
 	}
@@ -270,7 +276,8 @@ func (p *partition) begin(l lane) int64 {
 // read begins to read a lane, from where it goes on.
 func (p *partition) read(l lane) *fetch.Reader {
 	topic := p.topicOf(l)
-	r := p.agg.fetcher.Read(topic, p.session.topics[topic].ID, p.id, p.begin(l))
+	next, epoch := p.behind(l)
+	r := p.agg.fetcher.ReadBehind(topic, p.session.topics[topic].ID, p.id, next, epoch)
 	p.readers[l].Store(r)
 	return r
 }

@@ -139,12 +139,23 @@ func (p *partition) resumeLane(l lane, topic string, c *checkpoint) error {
 	}
 	next := c.Next[l]
 	id, was := p.topicID(topic), c.Topics[topic]
+	var end int64
+	var cut bool
+	if c.Version > 0 && was == id {
+		if end, cut, err = p.cutAt(l, topic, c); err != nil {
+			return err
+		}
+	}
 	switch {
 	case c.Version == 0: // no checkpoint yet
 		p.next[l] = oldest
 	case was != id:
 		return p.startAnew(l, oldest, fmt.Sprintf("topic %s was created anew (its id is %s, the counts are of %s)", topic, id, was),
 			"take up the topic from its start")
+	case cut:
+		// What lies below the cut was counted, and all above is new, whatever offsets it has.
+		return p.startAnew(l, end, fmt.Sprintf("topic %s was cut: its partition %d has lost its records from %d on, and was counted up to %d",
+			topic, p.id, end, max(next, p.reached(l))), "go on where it was cut")
 	case next > newest:
 		// What is left was counted; what was appended since at the places that are gone was not,
 		// and nothing tells it apart.
@@ -171,7 +182,7 @@ func (p *partition) startAnew(l lane, at int64, why, how string) error {
 		p.generation++
 	}
 	p.dropMarks(l)
-	p.next[l] = at
+	p.next[l], p.epochs.Is[l] = at, noEpoch
 	return nil
 }
 
