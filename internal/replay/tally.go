@@ -14,10 +14,10 @@ type Tally struct {
 	Events    int          `json:"events"`
 	Bad       int          `json:"bad"`       // lines or records that are no events
 	TooOld    int          `json:"too_old"`   // older than max_lateness when the broker saw them
-	NoTime    int          `json:"no_time"`   // with neither a time nor a broker time
 	Unmatched int          `json:"unmatched"` // that no rule counts
 	Repeats   int          `json:"repeats"`   // that a key has counted before, by their id
 	Late      int          `json:"late"`      // limits whose window was over
+	NoTime    int          `json:"no_time"`   // with neither a time nor a broker time
 	From      event.Micros `json:"from"`      // the earliest and the latest event time; null without events
 	To        event.Micros `json:"to"`
 	Keys      int          `json:"keys"` // that have counted something
