@@ -4,6 +4,7 @@ package aggregator
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -26,6 +27,7 @@ type Program struct {
 	Config      aggregate.Config
 	Kafka       *ops.Kafka
 	Redis       redis.UniversalClient // nil: verdicts go to their topic only
+	RedisAccess *ops.RedisOptions     // what Redis was made of; nil: whether it lets us in is not watched
 	Shards      int                   // of the blocklist; 0 is 1
 	PublishOnly bool                  // no counting: the verdict topic into Redis, for a region of its own
 	HTTP        net.Listener
@@ -47,6 +49,16 @@ func (a *Program) Run(ctx context.Context) error {
 		return &ops.UsageError{Err: err}
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		a.Kafka.WatchAccess(ctx, a.Log)
+		return nil
+	})
+	if a.RedisAccess != nil {
+		g.Go(func() error {
+			a.RedisAccess.WatchAccess(ctx, a.Log, a.Redis)
+			return nil
+		})
+	}
 	again := &reloader{Program: a, agg: agg, file: newFileState(a.Registry, a.broken)}
 	if err := a.serveHTTP(ctx, g, agg, again); err != nil {
 		return err
@@ -56,6 +68,14 @@ func (a *Program) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return a.count(ctx, agg) })
 	return g.Wait()
+}
+
+// refused returns which server does not let us in.
+func (a *Program) refused() error {
+	if a.RedisAccess == nil {
+		return a.Kafka.Ready()
+	}
+	return errors.Join(a.Kafka.Ready(), a.RedisAccess.Ready())
 }
 
 // count runs the publisher beside the aggregator, and stops it after the aggregator's last

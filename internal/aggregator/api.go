@@ -95,10 +95,11 @@ func (a *Program) serveHTTP(ctx context.Context, g *errgroup.Group, agg *aggrega
 	if err != nil {
 		return err
 	}
-	ready := func() error { return cmp.Or(agg.Ready(), again.file.ready()) }
+	member := func() error { return cmp.Or(agg.Ready(), again.file.ready()) }
 	if a.PublishOnly { // it joins no group
-		ready = func() error { return nil }
+		member = func() error { return nil }
 	}
+	ready := func() error { return errors.Join(a.refused(), member()) }
 	handler := a.api(agg, guard, again, ready)
 	g.Go(func() error { return ops.Serve(ctx, a.HTTP, handler, ops.Public) })
 	if a.Metrics != nil {

@@ -78,6 +78,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	keep(err)
 	if rds.Given() {
 		a.Redis, err = rds.Build()
+		a.RedisAccess = rds
 		keep(err)
 	}
 	if *partitions < 0 || *partitions > math.MaxInt32 || *replication < 0 || *replication > math.MaxInt16 {

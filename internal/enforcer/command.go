@@ -60,6 +60,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	var err, logErr error
 	e.Log, logErr = logs.Build(stderr)
 	e.Redis, err = rds.Build()
+	e.RedisAccess = rds
 	if err := errors.Join(logErr, err); err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}

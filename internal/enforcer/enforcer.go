@@ -26,19 +26,20 @@ import (
 // Program is the enforcer: a table in step with the blocklist, and the decision
 // server on it.
 type Program struct {
-	Config   decision.Config // Table is made by Run
-	Doubt    Doubt
-	Access   access.Config // who may list the blocklist; where it is served is filled in by Run
-	OffFile  string        // turns enforcement off while it exists; "": none
-	Redis    redis.UniversalClient
-	Prefix   string
-	Shards   int
-	Snapshot string // the file that a copy of the table is kept in; "" is none
-	HTTP     net.Listener
-	GRPC     net.Listener // nil: none
-	Metrics  net.Listener // nil: none
-	Registry *prometheus.Registry
-	Log      *slog.Logger
+	Config      decision.Config // Table is made by Run
+	Doubt       Doubt
+	Access      access.Config // who may list the blocklist; where it is served is filled in by Run
+	OffFile     string        // turns enforcement off while it exists; "": none
+	Redis       redis.UniversalClient
+	RedisAccess *ops.RedisOptions // what Redis was made of; nil: whether it lets us in is not watched
+	Prefix      string
+	Shards      int
+	Snapshot    string // the file that a copy of the table is kept in; "" is none
+	HTTP        net.Listener
+	GRPC        net.Listener // nil: none
+	Metrics     net.Listener // nil: none
+	Registry    *prometheus.Registry
+	Log         *slog.Logger
 
 	// DrainDelay is how long it goes on answering, but calls itself not ready, after it was
 	// told to stop; 0 is not at all. Then what is under way may finish.
@@ -91,7 +92,16 @@ func (e *Program) Run(ctx context.Context) error {
 		if e.draining.Load() {
 			return errors.New("it was told to stop")
 		}
+		if e.RedisAccess != nil {
+			return errors.Join(e.RedisAccess.Ready(), server.Ready())
+		}
 		return server.Ready()
+	}
+	if e.RedisAccess != nil {
+		g.Go(func() error {
+			e.RedisAccess.WatchAccess(working, e.Log, e.Redis)
+			return nil
+		})
 	}
 	if e.Metrics != nil {
 		g.Go(func() error { return ops.Serve(working, e.Metrics, ops.MetricsHandler(e.Registry, ready)) })

@@ -1,10 +1,11 @@
 package ops
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"time"
+	"strings"
 
 	"github.com/IBM/sarama"
 	"github.com/segmentio/kafka-go"
@@ -19,8 +20,11 @@ type Kafka struct {
 	Brokers []string
 	TLS     *tls.Config // nil: no TLS
 
-	mechanism      string // "", plain, scram-sha-256 or scram-sha-512
-	user, password string
+	mechanism string // "", plain, scram-sha-256 or scram-sha-512
+	user      string
+	password  func() (string, error) // reads it again
+	tls       tlsOptions
+	access    Access // whether the brokers let us in
 }
 
 // KafkaOptions are the options that make a Kafka.
@@ -46,14 +50,14 @@ func (o *Options) Kafka() *KafkaOptions {
 
 // Build reads the files that the options name.
 func (k *KafkaOptions) Build() (*Kafka, error) {
-	out := &Kafka{Brokers: *k.brokers, mechanism: k.mechanism, user: k.user}
-	var tlsErr, saslErr error
+	out := &Kafka{Brokers: *k.brokers, mechanism: k.mechanism, user: k.user, tls: k.tls, password: k.sasl}
+	var tlsErr error
 	out.TLS, tlsErr = k.tls.build()
-	out.password, saslErr = k.sasl()
+	_, saslErr := k.sasl()
 	return out, errors.Join(tlsErr, saslErr)
 }
 
-// sasl checks the SASL options, and returns the password.
+// sasl checks the SASL options, and reads the password.
 func (k *KafkaOptions) sasl() (password string, err error) {
 	switch k.mechanism {
 	case "":
@@ -72,48 +76,57 @@ func (k *KafkaOptions) sasl() (password string, err error) {
 	return password, err
 }
 
-// Sarama puts the connection's settings into a sarama configuration.
-func (k *Kafka) Sarama(s *sarama.Config) {
-	s.Net.TLS.Enable, s.Net.TLS.Config = k.TLS != nil, k.TLS
+// Sarama puts the connection's settings into a sarama configuration: how it connects. TLS and SASL are done then.
+func (k *Kafka) Sarama(s *sarama.Config) { s.Net.Proxy.Enable, s.Net.Proxy.Dialer = true, k }
+
+// Mechanism is the SASL mechanism for kafka-go's emitters; nil without SASL. It reads the password again at each connection.
+func (k *Kafka) Mechanism() (sasl.Mechanism, error) {
 	if k.mechanism == "" {
-		return
+		return nil, nil //nolint:nilnil // no mechanism is a choice
 	}
-	s.Net.SASL.Enable, s.Net.SASL.User, s.Net.SASL.Password = true, k.user, k.password
-	switch k.mechanism {
-	case "plain":
-		s.Net.SASL.Mechanism = sarama.SASLTypePlaintext
-	case "scram-sha-256":
-		s.Net.SASL.Mechanism = sarama.SASLTypeSCRAMSHA256
-		s.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{hash: scram.SHA256} }
-	case "scram-sha-512":
-		s.Net.SASL.Mechanism = sarama.SASLTypeSCRAMSHA512
-		s.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{hash: scram.SHA512} }
-	}
+	_, err := k.current()
+	return freshMechanism{k}, err
 }
 
-// Mechanism is the SASL mechanism for kafka-go; nil without SASL.
-func (k *Kafka) Mechanism() (sasl.Mechanism, error) {
-	switch k.mechanism {
-	case "plain":
-		return plain.Mechanism{Username: k.user, Password: k.password}, nil
-	case "scram-sha-256":
-		return kscram.Mechanism(kscram.SHA256, k.user, k.password)
-	case "scram-sha-512":
-		return kscram.Mechanism(kscram.SHA512, k.user, k.password)
+// current is the mechanism with the password as it is now.
+func (k *Kafka) current() (sasl.Mechanism, error) {
+	password, err := k.password()
+	if err != nil {
+		return nil, err
 	}
-	return nil, nil //nolint:nilnil // no mechanism is a choice
+	switch k.mechanism {
+	case "scram-sha-256":
+		return kscram.Mechanism(kscram.SHA256, k.user, password)
+	case "scram-sha-512":
+		return kscram.Mechanism(kscram.SHA512, k.user, password)
+	}
+	return plain.Mechanism{Username: k.user, Password: password}, nil
+}
+
+// freshMechanism begins each conversation with the password as it is then.
+type freshMechanism struct{ k *Kafka }
+
+// Name is the mechanism's.
+func (m freshMechanism) Name() string { return strings.ToUpper(m.k.mechanism) }
+
+// Start begins a conversation.
+func (m freshMechanism) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
+	now, err := m.k.current()
+	if err != nil {
+		return nil, nil, err
+	}
+	return now.Start(ctx)
 }
 
 // Transport is kafka-go's, with the connection's settings.
 func (k *Kafka) Transport() (*kafka.Transport, error) {
-	m, err := k.Mechanism()
-	if err != nil {
-		return nil, fmt.Errorf("set up SASL: %w", err)
-	}
-	return &kafka.Transport{ClientID: "tallygate", TLS: k.TLS, SASL: m, DialTimeout: 10 * time.Second}, nil
+	return &kafka.Transport{ClientID: "tallygate", Dial: k.DialContext, DialTimeout: dialWithin}, nil
 }
 
-// scramClient is RFC 5802 for sarama, which leaves it to its users.
+// scramHashes are those of the mechanisms.
+var scramHashes = map[string]scram.HashGeneratorFcn{"scram-sha-256": scram.SHA256, "scram-sha-512": scram.SHA512}
+
+// scramClient is RFC 5802.
 type scramClient struct {
 	hash         scram.HashGeneratorFcn
 	conversation *scram.ClientConversation

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -29,6 +31,8 @@ type RedisOptions struct {
 	db                         int
 	cluster                    bool
 	tls                        tlsOptions
+
+	access Access // whether Redis lets us in
 }
 
 // Redis adds the Redis options.
@@ -51,18 +55,89 @@ func (r *RedisOptions) Given() bool { return len(*r.addrs) > 0 }
 
 // Build makes the client; it connects when it is first used.
 func (r *RedisOptions) Build() (redis.UniversalClient, error) {
-	password, err := r.o.Secret("TALLYGATE_REDIS_PASSWORD", r.passwordFile)
+	password := func() (string, error) { return r.o.Secret("TALLYGATE_REDIS_PASSWORD", r.passwordFile) }
+	first, err := password()
 	sentinels, serr := r.o.Secret("TALLYGATE_REDIS_SENTINEL_PASSWORD", r.sentinelFile)
 	t, terr := r.tls.build()
 	if err := errors.Join(err, serr, terr, r.validate()); err != nil {
 		return nil, err
 	}
-	return redis.NewUniversalClient(&redis.UniversalOptions{
-		Addrs: *r.addrs, Username: r.user, Password: password, DB: r.db,
+	client := redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: *r.addrs, Username: r.user, Password: first, DB: r.db,
 		MasterName: r.master, SentinelUsername: r.sentinelUser, SentinelPassword: sentinels, IsClusterMode: r.cluster, TLSConfig: t,
+		// The next two come before what is above: they read the files again at each connection.
+		CredentialsProviderContext: func(context.Context) (string, string, error) {
+			secret, err := password()
+			if err != nil {
+				err = &Refusal{err}
+			}
+			return r.user, secret, err
+		},
+		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, dialWithin)
+			defer cancel()
+			conn, err := (&net.Dialer{KeepAlive: redisKeepAlive}).DialContext(ctx, network, address)
+			if err != nil || t == nil {
+				return conn, err
+			}
+			return r.tls.handshake(ctx, conn, address)
+		},
 		// Only some services send notices of their maintenance; asking for them costs every connection a question.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}), nil
+	})
+	client.AddHook(redisAccess{&r.access})
+	return client, nil
+}
+
+// redisKeepAlive is that of the library's own connections.
+const redisKeepAlive = 5 * time.Minute
+
+// Ready returns why Redis does not let us in, once that has lasted.
+func (r *RedisOptions) Ready() error { return r.access.Ready("Redis") }
+
+// WatchAccess says when Redis refuses us, and tries again meanwhile, until ctx ends.
+func (r *RedisOptions) WatchAccess(ctx context.Context, log *slog.Logger, client redis.UniversalClient) {
+	r.access.Run(ctx, "Redis", log, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, dialWithin)
+		defer cancel()
+		return redisRefusal(client.Ping(ctx).Err())
+	})
+}
+
+// redisAccess notes what each command says of whether Redis lets us in.
+type redisAccess struct{ access *Access }
+
+// DialHook changes nothing.
+func (redisAccess) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook looks at a command's end.
+func (h redisAccess) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		h.access.Note(redisRefusal(err))
+		return err
+	}
+}
+
+// ProcessPipelineHook looks at a pipeline's end.
+func (h redisAccess) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		h.access.Note(redisRefusal(err))
+		return err
+	}
+}
+
+// redisRefusal makes a Refusal of an error that says that Redis does not know us; any other answer of Redis' is nil, for it let us in.
+func redisRefusal(err error) error {
+	var answer redis.Error
+	switch {
+	case redis.IsAuthError(err):
+		return &Refusal{err}
+	case errors.As(err, &answer):
+		return nil
+	}
+	return asRefusal(err)
 }
 
 func (r *RedisOptions) validate() error {

@@ -1,0 +1,145 @@
+package ops
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+)
+
+// Refusal is why a server does not let us in, or we don't trust it: no waiting mends it, but other files do.
+type Refusal struct{ Err error }
+
+// Error says what was refused.
+func (r *Refusal) Error() string { return r.Err.Error() }
+
+// Unwrap returns Err.
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// asRefusal makes a Refusal of what TLS says about certificates; another error, such as of the network, stays what it is.
+func asRefusal(err error) error {
+	var (
+		alert   tls.AlertError
+		record  tls.RecordHeaderError
+		verify  *tls.CertificateVerificationError
+		unknown x509.UnknownAuthorityError
+		invalid x509.CertificateInvalidError
+		host    x509.HostnameError
+	)
+	if errors.As(err, &alert) || errors.As(err, &record) || errors.As(err, &verify) || errors.As(err, &unknown) || errors.As(err, &invalid) || errors.As(err, &host) ||
+		isRemoteAlert(err) {
+		return &Refusal{err}
+	}
+	return err
+}
+
+// isRemoteAlert reports whether the other side ended TLS with an alert, as one does that does not take our certificate. crypto/tls has an
+// unexported error for it.
+func isRemoteAlert(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "remote error"
+}
+
+// Access is whether a server lets us in. The zero value is that it does. It is told of every attempt, and Run tries by itself while the
+// last one was refused, since whoever was refused may not come again.
+type Access struct {
+	mu    sync.Mutex
+	since time.Time // of the first refusal since we were let in last; the zero time: there is none
+	err   error
+	wake  chan struct{}
+}
+
+// How often a refused program tries by itself and says so, and how long it may be refused before it is not ready: a secret
+// that is changed at two places is wrong at one of them for a while.
+const (
+	accessTries = 2 * time.Second
+	accessSays  = time.Minute
+	accessGrace = 5 * time.Second
+)
+
+// Note tells of an attempt: nil is that we were let in. What is no Refusal says nothing of that.
+func (a *Access) Note(err error) {
+	var refused *Refusal
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case err == nil:
+		a.since, a.err = time.Time{}, nil
+	case errors.As(err, &refused):
+		if a.err = err; a.since.IsZero() {
+			a.since = time.Now()
+			close(a.woken())
+			a.wake = nil
+		}
+	}
+}
+
+func (a *Access) woken() chan struct{} {
+	if a.wake == nil {
+		a.wake = make(chan struct{})
+	}
+	return a.wake
+}
+
+func (a *Access) refused() (since time.Time, err error, next <-chan struct{}) { //nolint:revive // the error is a value here
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.since, a.err, a.woken()
+}
+
+// Ready returns why we are not let in, once that has lasted.
+func (a *Access) Ready(server string) error {
+	since, err, _ := a.refused()
+	if err == nil || time.Since(since) < accessGrace {
+		return nil
+	}
+	return fmt.Errorf("%s has refused us since %s: %w", server, since.UTC().Format(time.RFC3339), err)
+}
+
+// Run says what is refused, at once and then every minute, tries again meanwhile, and says when that was mended; until ctx ends.
+func (a *Access) Run(ctx context.Context, server string, log *slog.Logger, try func(context.Context) error) {
+	for {
+		_, err, refused := a.refused()
+		if err == nil {
+			select {
+			case <-refused:
+			case <-ctx.Done():
+				return
+			}
+		}
+		a.wait(ctx, server, log, try)
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// wait returns when we are let in again.
+func (a *Access) wait(ctx context.Context, server string, log *slog.Logger, try func(context.Context) error) {
+	tick := time.NewTicker(accessTries)
+	defer tick.Stop()
+	var said, first time.Time
+	for {
+		since, err, _ := a.refused()
+		if err == nil {
+			log.Info(server+" lets us in again", "refused_for", time.Since(first).Round(time.Millisecond).String())
+			return
+		}
+		first = since
+		if time.Since(said) >= accessSays {
+			said = time.Now()
+			log.Error(server+" refuses us: check user, password and certificates; their files are read again at each attempt", "err", err, "since", since)
+		}
+		select {
+		case <-tick.C:
+			a.Note(try(ctx))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
