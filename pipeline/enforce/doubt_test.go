@@ -203,6 +203,16 @@ func TestALocalLimitIsBounded(t *testing.T) {
 	}
 }
 
+// Two ways to write a value are one key, as in verdicts.
+func TestALocalLimitCountsCanonicalValues(t *testing.T) {
+	l := newLocalLimit("r", RuleInDoubt{APIs: []string{"*"}, Limit: 1, Per: time.Hour}, 1)
+	for i, uid := range []string{"a\xff", "a\xfe"} {
+		if _, ok := l.take(1, "a", []event.Dim{{Name: "uid", Value: uid}}); ok != (i == 0) {
+			t.Errorf("%q: granted %v", uid, ok)
+		}
+	}
+}
+
 // A flood of keys that come once doesn't wash out those that are over their limit.
 func TestAFloodOfKeysLeavesTheWorstInPlace(t *testing.T) {
 	l := newLocalLimit("r", RuleInDoubt{APIs: []string{"*"}, Limit: 100, Per: time.Hour}, 1)

@@ -64,7 +64,7 @@ func (l *localLimit) take(at event.Micros, api string, dims []event.Dim) (wait e
 	if len(dims) == 0 || !l.apis.Covers(api) {
 		return 0, true
 	}
-	q := query{dims: dims, addr: new(address)}
+	q := query{dims: canonical(dims), addr: new(address)}
 	hash, ok := q.hash(&shape{names: l.key})
 	if !ok {
 		return 0, true
