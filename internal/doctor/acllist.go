@@ -56,6 +56,13 @@ func brokerGrant() grant {
 	return grant{sarama.AclResourceCluster, "", false, []sarama.AclOperation{describeConfigs}}
 }
 
+func toolGrants(n topics.Names) (all []grant) {
+	for _, name := range []string{n.Verdicts, n.Audit, n.DeadLetters} {
+		all = append(all, grant{sarama.AclResourceTopic, name, false, []sarama.AclOperation{read}})
+	}
+	return all
+}
+
 func producerGrants(n topics.Names) []grant {
 	return []grant{{sarama.AclResourceTopic, n.Events, false, []sarama.AclOperation{write}}}
 }
@@ -89,7 +96,7 @@ func (e *examination) aclCommand(g grant) string {
 	return g.command(strings.Join(e.cfg.Kafka.Brokers, ","), anyPrincipal)
 }
 
-// writeACLs lists the commands that give a principal all it needs.
+// writeACLs lists the commands that give each program all it needs, and nothing else.
 func writeACLs(w io.Writer, bootstrap, prefix, principal string) {
 	n := topics.NamesOf(prefix)
 	list := func(title string, principal string, grants ...grant) {
@@ -101,5 +108,12 @@ func writeACLs(w io.Writer, bootstrap, prefix, principal string) {
 	list("the aggregator, and the publisher in it (Create: until all topics are there)", principal, aggregatorGrants(n)...)
 	list("tallygate doctor, beside these: it tries the fence on a scratch topic, and reads the brokers' settings", principal, scratchGrant(n), brokerGrant())
 	list("applications that emit events", "User:APPLICATION", producerGrants(n)...)
-	fmt.Fprintln(w, "# enforcers need nothing: they read Redis")
+	list("tallygate blocks, audit and dead-letters; the last with --send also as applications that emit", "User:TOOL", toolGrants(n)...)
+	fmt.Fprintln(w, "# enforcers need nothing in Kafka: they read Redis")
+	writer := append(rightsOf(scriptCommands), "config|get") // whether this Redis evicts
+	fmt.Fprintf(w, "\n# in Redis, by redis-cli: the publisher in the aggregators\n%s\n", redisUser("tallygate", prefix, "~", writer))
+	fmt.Fprintf(w, "# enforcers, and services that follow the blocklist themselves (before Redis 7.0: ~ instead of %%R~)\n%s\n",
+		redisUser("tallygate-enforcer", prefix, "%R~", rightsOf(feedCommands)))
+	fmt.Fprintf(w, "# tallygate doctor\n%s\n", redisUser("tallygate-doctor", prefix, "~", append(rightsOf(scriptCommands, feedCommands), doctorCommands...)))
+	fmt.Fprintf(w, "# each of them, where Redis is a Cluster, also: +%s\n", strings.Join(clusterCommands, " +"))
 }

@@ -89,6 +89,17 @@ func TestWhatMustBeAllowed(t *testing.T) {
 	golden(t, "acls.golden", out)
 }
 
+// The reference has the same lines.
+func TestTheReferenceSaysWhatMustBeAllowed(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, out, _ := run(t, nil, "--acls", "--kafka", "kafka:9092"); !strings.Contains(string(page), out+"```\n") {
+		t.Errorf("docs/reference.md has not these lines:\n%s", out)
+	}
+}
+
 func TestWrongOptions(t *testing.T) {
 	for _, args := range [][]string{
 		{"--nonsense"}, {"extra"}, {"--shards", "0"}, {"--broker-time", "mine"}, {"--timeout", "1ms"}, {"--kafka-sasl", "none"},

@@ -4,21 +4,49 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// commands are all that publishers and feeds use, some of them inside the publisher's script, which runs
-// with its caller's rights; HASH, SET, STREAM stand for keys. In this order they find what they ask for.
-var commands = [][]any{
+// scriptCommands are what publishers use, nearly all of it inside their script, which runs with its caller's
+// rights. In this order they find what they ask for.
+var scriptCommands = [][]any{
 	{"time"},
-	{"hset", hashKey, "f", "1"}, {"hget", hashKey, "f"}, {"hmget", hashKey, "f"}, {"hscan", hashKey, "0"},
+	{"hset", hashKey, "f", "1"}, {"hget", hashKey, "f"}, {"hmget", hashKey, "f"},
 	{"zadd", setKey, "1", "m"}, {"zscore", setKey, "m"}, {"zrangebyscore", setKey, "-inf", "1", "limit", "0", "1"},
-	{"xadd", streamKey, "maxlen", "~", "10", "1-1", "f", "1"}, {"xrevrange", streamKey, "+", "-", "count", "1"}, {"xread", "count", "1", "streams", streamKey, "0-0"},
+	{"xadd", streamKey, "maxlen", "~", "10", "1-1", "f", "1"}, {"xrevrange", streamKey, "+", "-", "count", "1"},
 	{"eval", "return 1", "1", hashKey},
 	{"evalsha", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "1", hashKey}, // of "return 1"
 	{"hdel", hashKey, "f"}, {"zrem", setKey, "m"}, {"del", streamKey},
+}
+
+// feedCommands are what enforcers and services use that follow the blocklist: they only read.
+var feedCommands = [][]any{
+	{"hmget", hashKey, "f"}, {"hscan", hashKey, "0"}, {"xread", "count", "1", "streams", streamKey, "0-0"},
+}
+
+// doctorCommands are what this command asks beside these, by the names that rights have.
+var doctorCommands = []string{"ping", "hlen", "info", "config|get", "acl|whoami", "acl|dryrun"}
+
+// clusterCommands are what any client of a Cluster asks.
+var clusterCommands = []string{"command", "cluster|slots", "cluster|shards"}
+
+// rightsOf names the commands, each once.
+func rightsOf(lists ...[][]any) (names []string) {
+	for _, c := range slices.Concat(lists...) {
+		if name := fmt.Sprint(c[0]); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// redisUser is the line that makes a user of Redis with these rights and no others; keys is "~" for those who write, and "%R~",
+// which Redis has since 7.0, for those who only read.
+func redisUser(user, prefix, keys string, names []string) string {
+	return fmt.Sprintf("ACL SETUSER %s reset on >PASSWORD %s{%s:* +%s", user, keys, prefix, strings.Join(names, " +"))
 }
 
 type keyName string
@@ -64,7 +92,7 @@ func (e *examination) checkRights(ctx context.Context) outcome {
 
 // tryCommands returns the names of those that are denied. The error is of a first command that says nothing about rights.
 func (e *examination) tryCommands(ctx context.Context, tag string, try func(context.Context, []any) error) (denied []string, err error) {
-	for _, template := range commands {
+	for _, template := range slices.Concat(feedCommands, scriptCommands) {
 		args := make([]any, len(template))
 		for i, a := range template {
 			args[i] = a
@@ -95,11 +123,6 @@ func (e *examination) aclSetUser(user string) string {
 	if user == "" {
 		user = "NAME"
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "ACL SETUSER %s ~{%s:*", user, e.cfg.Prefix)
-	for _, c := range commands {
-		fmt.Fprintf(&b, " +%s", c[0])
-	}
-	b.WriteString(" +ping +info +config|get")
-	return b.String()
+	names := append(rightsOf(scriptCommands, feedCommands), doctorCommands...)
+	return fmt.Sprintf("ACL SETUSER %s ~{%s:* +%s", user, e.cfg.Prefix, strings.Join(names, " +"))
 }

@@ -7,7 +7,10 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/decision"
@@ -30,8 +33,12 @@ const defaultMaxStaleness = 30 * time.Second
 
 // Command is cmd/enforcer: it returns the exit status.
 func Command(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // unasked for it ends a program at once, without a drain
+	defer signal.Stop(hangup)
 	e, err := parse(args, stdout, stderr, getenv)
 	if err == nil {
+		e.Hangup = hangup
 		err = errors.Join(e.Run(ctx), e.Redis.Close())
 	}
 	return ops.Exit(stderr, "enforcer", err)
@@ -45,7 +52,6 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	l := listenOptions(o)
 	o.StringVar(&e.Prefix, "prefix", "tallygate", "`name` that the Redis keys begin with")
 	instance := o.String("instance-id", "", "`name` of this instance in its log")
-	o.String("kafka", "", "not used, since the enforcer reads Redis alone; accepted so that one --config serves `both` programs")
 	o.IntVar(&e.Shards, "shards", 1, "`number` of shards of the blocklist, as the aggregators have it")
 	o.DurationVar(&e.Config.MaxStaleness, "max-staleness", defaultMaxStaleness, "`time` that the blocklist may be behind before it is in doubt; more than the aggregators' --session-timeout and what a takeover needs")
 	o.DurationVar(&e.DrainDelay, "drain-delay", 0, "`time` for which it goes on answering after SIGTERM, while /readyz and gRPC's health say no, so that load balancers turn away first")

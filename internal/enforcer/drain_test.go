@@ -6,17 +6,37 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/tallygate/tallygate/internal/servers"
 )
+
+// A terminal that goes away, or an operator who is used to it, sends SIGHUP: that ends nothing.
+func TestSIGHUPEndsNothing(t *testing.T) {
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { _ = client.Close() }()
+	servers.Blocklist(t, client, "tallygate")
+	s := startSelf(t, server.Addr(), false)
+	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // it is asked behind the signal, and again
+		if status, body := s.get(s.url("/readyz")); status != http.StatusOK {
+			t.Fatalf("after SIGHUP: %d %s", status, body)
+		}
+	}
+	s.stop()
+}
 
 // Told to stop, the program first says that it is not ready, and goes on answering for the delay; then what is under
 // way finishes. All of it on Unix sockets.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +41,8 @@ type Program struct {
 	Metrics     net.Listener // nil: none
 	Registry    *prometheus.Registry
 	Log         *slog.Logger
+
+	Hangup <-chan os.Signal // SIGHUPs, which change nothing; nil: nobody asks for them
 
 	// DrainDelay is how long it goes on answering, but calls itself not ready, after it was
 	// told to stop; 0 is not at all. Then what is under way may finish.
@@ -88,6 +91,7 @@ func (e *Program) Run(ctx context.Context) error {
 	g.Go(func() error { return ops.UnlessEnded(working, table.Run(working)) })
 	g.Go(func() error { return ops.UnlessEnded(working, feed.Run(working, sink)) })
 	g.Go(func() error { return keep(working) })
+	g.Go(func() error { e.answerHangups(working); return nil })
 	ready := func() error {
 		if e.draining.Load() {
 			return errors.New("it was told to stop")
@@ -119,6 +123,18 @@ func (e *Program) guard() (*access.Guard, error) {
 	cfg.Logger, cfg.Addr = e.Log, e.HTTP.Addr()
 	cfg.Listen = cmp.Or(cfg.Listen, cfg.Addr.String())
 	return access.New(cfg)
+}
+
+// answerHangups goes on at each SIGHUP: there is no file that only a signal would have read again.
+func (e *Program) answerHangups(ctx context.Context) {
+	for {
+		select {
+		case <-e.Hangup:
+			e.Log.Info("SIGHUP: going on; what changes in files of certificates and secrets is noticed without it")
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // serve answers until ctx ends and the drain is over, or working ends.

@@ -6,15 +6,45 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tallygate/tallygate/internal/aggregator"
 	"github.com/tallygate/tallygate/internal/cli"
 	"github.com/tallygate/tallygate/internal/enforcer"
+	"github.com/tallygate/tallygate/internal/ops"
 )
 
 var option = regexp.MustCompile(`(?m)^  (--[a-z-]+)`)
+
+// optionsOf are those that help tells of, sorted.
+func optionsOf(help string) (names []string) {
+	for _, o := range option.FindAllStringSubmatch(help, -1) {
+		names = append(names, o[1])
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// helpOfPrograms is that of the two that run all the time; helpOfAll has the tool's commands, too.
+func helpOfPrograms(t *testing.T) string {
+	t.Helper()
+	none := func(string) string { return "" }
+	var help bytes.Buffer
+	aggregator.Command(t.Context(), []string{"--help"}, &help, &help, none)
+	enforcer.Command(t.Context(), []string{"--help"}, &help, &help, none)
+	return help.String()
+}
+
+func helpOfAll(t *testing.T) string {
+	t.Helper()
+	var help strings.Builder
+	for _, command := range []string{"dev", "block", "unblock", "reset", "exempt", "forget", "check", "test", "replay", "explain", "blocks", "audit", "dead-letters", "hot-keys", "doctor", "emit"} {
+		cli.Main(t.Context(), []string{command, "--help"}, strings.NewReader(""), &help, io.Discard, func(string) string { return "" })
+	}
+	return helpOfPrograms(t) + help.String()
+}
 
 // Every option that --help tells of is in the reference.
 func TestEveryOptionIsInTheReference(t *testing.T) {
@@ -22,20 +52,29 @@ func TestEveryOptionIsInTheReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	none := func(string) string { return "" }
-	var help bytes.Buffer
-	aggregator.Command(t.Context(), []string{"--help"}, &help, &help, none)
-	enforcer.Command(t.Context(), []string{"--help"}, &help, &help, none)
-	for _, command := range []string{"dev", "block", "unblock", "reset", "exempt", "forget", "check", "test", "replay", "explain", "blocks", "audit", "dead-letters", "hot-keys", "doctor", "emit"} {
-		cli.Main(t.Context(), []string{command, "--help"}, strings.NewReader(""), &help, io.Discard, none)
-	}
-	options := option.FindAllStringSubmatch(help.String(), -1)
+	options := optionsOf(helpOfAll(t))
 	if len(options) < 50 {
 		t.Fatalf("%d options in the help of all commands", len(options))
 	}
 	for _, o := range options {
-		if !bytes.Contains(page, []byte("| `"+o[1]+"`")) && !bytes.Contains(page, []byte("| `"+o[1]+" ")) {
-			t.Errorf("%s is not in docs/reference.md", o[1])
+		if !bytes.Contains(page, []byte("| `"+o+"`")) && !bytes.Contains(page, []byte("| `"+o+" ")) {
+			t.Errorf("%s is not in docs/reference.md", o)
+		}
+	}
+}
+
+// One config file serves all programs, so that each knows what another may find there. Those of single
+// commands are not among them: there a slip would be passed over.
+func TestConfigFilesMayHaveOptionsOfBothPrograms(t *testing.T) {
+	options := optionsOf(helpOfPrograms(t))
+	for _, o := range options {
+		if name := strings.TrimPrefix(o, "--"); !ops.KnownOption(name) && name != "config" {
+			t.Errorf("%s is not in the sorted list of internal/ops/known.go", name)
+		}
+	}
+	for _, o := range optionsOf(helpOfAll(t)) {
+		if name := strings.TrimPrefix(o, "--"); ops.KnownOption(name) && !slices.Contains(options, o) {
+			t.Errorf("%s is in the list of internal/ops/known.go, and neither program's", name)
 		}
 	}
 }

@@ -5,12 +5,18 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 )
 
-// readFile takes from a config file what is not given yet, and returns every mistake in it.
+// programs have sections of their own in a config file, for what only one of them is to be given.
+var programs = []string{"aggregator", "enforcer", "tallygate"}
+
+// readFile takes from a config file what is not given yet, and returns every mistake in it. One file
+// serves all programs: options of others are passed over, and a program's own section goes before
+// what stands outside of all sections.
 func (o *Options) readFile(path string, given map[string]bool) error {
 	src, err := os.ReadFile(path)
 	if err != nil {
@@ -27,17 +33,51 @@ func (o *Options) readFile(path string, given map[string]bool) error {
 	if root.Kind != yaml.MappingNode {
 		return fmt.Errorf("%s:%d:%d: the config is a list of name: value", path, root.Line, root.Column)
 	}
+	program, _, _ := strings.Cut(o.Name(), " ")
 	var errs []error
-	seen := map[string]int{}
+	var common []*yaml.Node
+	sections := map[string]int{}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		k, v := root.Content[i], root.Content[i+1]
-		err := o.setEntry(k.Value, v, given)
-		if line, again := seen[optionName(k.Value)]; again {
-			err = fmt.Errorf("option %q is in line %d already", k.Value, line)
+		switch {
+		case !slices.Contains(programs, k.Value):
+			common = append(common, k, v)
+		case v.Kind != yaml.MappingNode:
+			errs = append(errs, fmt.Errorf("%s:%d:%d: %q is a program's section: options by name", path, k.Line, k.Column, k.Value))
+		case sections[k.Value] > 0:
+			errs = append(errs, fmt.Errorf("%s:%d:%d: the section %q is in line %d already", path, k.Line, k.Column, k.Value, sections[k.Value]))
+		default:
+			sections[k.Value] = k.Line
+			errs = append(errs, o.setEntries(path, v.Content, given, k.Value == program))
 		}
-		seen[optionName(k.Value)] = k.Line
+	}
+	return errors.Join(append(errs, o.setEntries(path, common, given, true))...)
+}
+
+// setEntries sets the options of a section, if it is this program's, or only looks whether some program
+// has them.
+func (o *Options) setEntries(path string, entries []*yaml.Node, given map[string]bool, ours bool) error {
+	var errs []error
+	seen := map[string]int{}
+	for i := 0; i+1 < len(entries); i += 2 {
+		k, v := entries[i], entries[i+1]
+		name := optionName(k.Value)
+		var err error
+		switch line, again := seen[name]; {
+		case again:
+			err = fmt.Errorf("option %q is in line %d already", k.Value, line)
+		case (!ours || o.Lookup(name) == nil) && KnownOption(name):
+		default:
+			err = o.setEntry(k.Value, v, given)
+		}
+		seen[name] = k.Line
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s:%d:%d: %w", path, k.Line, k.Column, err))
+		}
+	}
+	if ours {
+		for name := range seen {
+			given[name] = true
 		}
 	}
 	return errors.Join(errs...)

@@ -108,6 +108,43 @@ partitions: 3
 		`c.yaml:7:1: option "partitions" is in line 4 already`)
 }
 
+// One file serves all programs: each takes its own section first, then what stands outside, and passes
+// over what is another's.
+func TestOneFileForAllPrograms(t *testing.T) {
+	path := write(t, "all.yaml", `redis: [r:1]
+session-timeout: 10s
+listen: 127.0.0.1:1
+aggregator: {listen: "127.0.0.1:2", rules: rules.yaml}
+enforcer:
+  listen: 127.0.0.1:3
+  max_staleness: 30s
+tallygate: {}
+`)
+	for name, want := range map[string]string{"aggregator": "127.0.0.1:2", "enforcer": "127.0.0.1:3", "tallygate doctor": "127.0.0.1:1"} {
+		o := ops.NewOptions(name, "", io.Discard, env{}.get)
+		redis, listen := o.List("redis", nil, ""), o.String("listen", "", "")
+		if err := o.Parse([]string{"--config", path}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !slices.Equal(*redis, []string{"r:1"}) || *listen != want {
+			t.Errorf("%s: redis %q, listen %q", name, *redis, *listen)
+		}
+	}
+	path = write(t, "wrong.yaml", `sesion-timeout: 10s
+aggregator: 5
+enforcer: {max-stalenes: 1s}
+tallygate: {redis: r:1}
+tallygate: {redis: r:2}
+`)
+	o := ops.NewOptions("enforcer", "", io.Discard, env{}.get)
+	o.List("redis", nil, "")
+	wantUsage(t, o.Parse([]string{"--config", path}),
+		`wrong.yaml:1:1: unknown option "sesion-timeout"`,
+		`wrong.yaml:2:1: "aggregator" is a program's section`,
+		`wrong.yaml:3:12: unknown option "max-stalenes"`,
+		`wrong.yaml:5:1: the section "tallygate" is in line 4 already`)
+}
+
 func TestUnreadableFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		"- a\n- b\n": ":1:1: the config is a list of name: value",
