@@ -137,7 +137,7 @@ func allow(t *testing.T, admin sarama.ClusterAdmin, lines []string) {
 			if err := acl.Operation.UnmarshalText([]byte(o[1])); err != nil {
 				t.Fatalf("%s: %v", line, err)
 			}
-			if err := admin.CreateACL(resource, acl); err != nil {
+			if err := admin.CreateACLs([]*sarama.ResourceAcls{{Resource: resource, Acls: []*sarama.Acl{&acl}}}); err != nil {
 				t.Fatalf("%s: %v", line, err)
 			}
 			n++

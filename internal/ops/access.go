@@ -86,15 +86,15 @@ func (a *Access) woken() chan struct{} {
 	return a.wake
 }
 
-func (a *Access) refused() (since time.Time, err error, next <-chan struct{}) { //nolint:revive // the error is a value here
+func (a *Access) refused() (since time.Time, next <-chan struct{}, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.since, a.err, a.woken()
+	return a.since, a.woken(), a.err
 }
 
 // Ready returns why we are not let in, once that has lasted.
 func (a *Access) Ready(server string) error {
-	since, err, _ := a.refused()
+	since, _, err := a.refused()
 	if err == nil || time.Since(since) < accessGrace {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (a *Access) Ready(server string) error {
 // Run says what is refused, at once and then every minute, tries again meanwhile, and says when that was mended; until ctx ends.
 func (a *Access) Run(ctx context.Context, server string, log *slog.Logger, try func(context.Context) error) {
 	for {
-		_, err, refused := a.refused()
+		_, refused, err := a.refused()
 		if err == nil {
 			select {
 			case <-refused:
@@ -125,7 +125,7 @@ func (a *Access) wait(ctx context.Context, server string, log *slog.Logger, try 
 	defer tick.Stop()
 	var said, first time.Time
 	for {
-		since, err, _ := a.refused()
+		since, _, err := a.refused()
 		if err == nil {
 			log.Info(server+" lets us in again", "refused_for", time.Since(first).Round(time.Millisecond).String())
 			return

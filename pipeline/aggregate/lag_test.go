@@ -205,16 +205,18 @@ func TestABrokerThatGivesNothingIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	topic := sarama.Resource{ResourceType: sarama.AclResourceTopic, ResourceName: r.names.Events, ResourcePatternType: sarama.AclPatternLiteral}
-	for _, op := range []sarama.AclOperation{sarama.AclOperationDescribe, sarama.AclOperationWrite, sarama.AclOperationDescribeConfigs} {
-		if err := admin.CreateACL(topic, sarama.Acl{Principal: "User:ANONYMOUS", Host: "*", Operation: op, PermissionType: sarama.AclPermissionAllow}); err != nil {
+	allow := func(op sarama.AclOperation) {
+		acl := &sarama.Acl{Principal: "User:ANONYMOUS", Host: "*", Operation: op, PermissionType: sarama.AclPermissionAllow}
+		if err := admin.CreateACLs([]*sarama.ResourceAcls{{Resource: topic, Acls: []*sarama.Acl{acl}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	for _, op := range []sarama.AclOperation{sarama.AclOperationDescribe, sarama.AclOperationWrite, sarama.AclOperationDescribeConfigs} {
+		allow(op)
+	}
 	l.emit(60)
 	r.behind(m, "auth", 1)
-	if err := admin.CreateACL(topic, sarama.Acl{Principal: "User:ANONYMOUS", Host: "*", Operation: sarama.AclOperationRead, PermissionType: sarama.AclPermissionAllow}); err != nil {
-		t.Fatal(err)
-	}
+	allow(sarama.AclOperationRead)
 	l.counted(m)
 	r.inStep(m)
 
@@ -222,7 +224,7 @@ func TestABrokerThatGivesNothingIsTold(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	defer syscall.Kill(pid, syscall.SIGCONT)
+	defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
 	eventually(t, "a broker that stands still is told", func() bool {
 		_, s, ok := m.lag(t)
 		at, _ := m.sample(t, "tallygate_last_fetch_timestamp_seconds")

@@ -73,7 +73,7 @@ const readsPerPage = 3
 // what the stream has.
 func (s *shardFeed) goOn(ctx context.Context) (err error) {
 	scanning.take(s.scan)
-	more := true
+	var more bool
 	switch {
 	case s.scan.over:
 		more = s.serve()

@@ -71,18 +71,18 @@ func Migration(prefix string, partitions int32) string {
 // checkSettings compares the settings of what exists with what must and what should be, and
 // returns them by topic.
 func (e *ensurer) checkSettings(specs []spec, have map[string]found) (faults []Fault, all map[string]map[string]string, err error) {
-	var resources []*sarama.ConfigResource
+	var names []string
 	for _, s := range specs {
 		if _, ok := have[s.name]; ok {
-			resources = append(resources, &sarama.ConfigResource{Type: sarama.TopicResource, Name: s.name})
+			names = append(names, s.name)
 		}
 	}
-	if len(resources) == 0 {
+	if len(names) == 0 {
 		return nil, nil, nil
 	}
-	results, err := e.admin.DescribeConfigs(resources, sarama.DescribeConfigsOptions{})
+	results, err := settingsOf(e.client, names)
 	if err != nil {
-		return nil, nil, fmt.Errorf("describe the topics' settings: %w", err)
+		return nil, nil, err
 	}
 	all = make(map[string]map[string]string)
 	for _, r := range results {
@@ -92,7 +92,7 @@ func (e *ensurer) checkSettings(specs []spec, have map[string]found) (faults []F
 		}
 		if r.ErrorCode != 0 {
 			faults = append(faults, Fault{Topic: r.Name, Text: fmt.Sprintf("%s: its settings cannot be checked: %v %s (DescribeConfigs on the topic must be allowed)",
-				r.Name, r.ErrorCode, r.ErrorMsg)})
+				r.Name, sarama.KError(r.ErrorCode), r.ErrorMsg)})
 			continue
 		}
 		all[r.Name] = make(map[string]string)
