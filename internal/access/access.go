@@ -176,7 +176,7 @@ var errNobody = errors.New("this needs a credential: Authorization: Bearer TOKEN
 func (g *Guard) identify(r *http.Request) (Identity, error) {
 	if g.cfg.Peer != nil {
 		if id, ok, err := g.cfg.Peer(r); err != nil {
-			g.cfg.Logger.Warn("a request that claims to come from another instance was refused", "from", r.RemoteAddr, "err", err)
+			g.cfg.Logger.Warn("a request that claims to come from another instance was refused", "address", r.RemoteAddr, "error", err)
 			return Identity{}, errNobody
 		} else if ok {
 			return id, nil

@@ -178,7 +178,7 @@ func (f *file) current() credentials {
 		return f.known
 	}
 	if err := f.read(); err != nil {
-		f.log.Error("the file of --tokens changed, and is wrong; going on with what it was", "err", err)
+		f.log.Error("the file of --tokens changed, and is wrong; going on with what it was", "error", err)
 	} else {
 		f.log.Info("the file of --tokens was read again", "credentials", len(f.known))
 	}

@@ -150,7 +150,7 @@ func (l *listeners) open(a *Program) error {
 	if t != nil {
 		a.Config.PeerTLS = l.tls.Peer(*l.peerCA)
 		if err := l.tls.CheckPeer(); err != nil {
-			a.Log.Warn("other instances will not answer this one: give it a certificate that is also good for clients", "err", err)
+			a.Log.Warn("other instances will not answer this one: give it a certificate that is also good for clients", "error", err)
 		}
 	}
 	a.HTTP = ops.Guard(a.HTTP, *l.connections, t, "h2", "http/1.1")

@@ -31,7 +31,7 @@ func (a *Program) goOnWithGroup(path string, broken error) error {
 	}
 	file.Name = path // that is followed
 	a.Config.Rules, a.Config.RuleFile, a.broken = set, file, broken
-	a.Log.Error("the rule file is broken: going on with the rules that the group runs", "file", path, "version", version, "err", broken)
+	a.Log.Error("the rule file is broken: going on with the rules that the group runs", "file", path, "version", version, "error", broken)
 	return nil
 }
 

@@ -180,7 +180,7 @@ func (e *Program) keeper(table *enforce.Table) (sink blocklist.Sink, run func(co
 	case err != nil:
 		e.Log.Error("starting without what was known last", "error", err)
 	case loaded.Age > 0:
-		e.Log.Info("enforcing what was known last until Redis answers", "verdicts", loaded.Verdicts, "age", loaded.Age.Round(time.Millisecond).String())
+		e.Log.Info("enforcing what was known last until Redis answers", "verdicts", loaded.Verdicts, "age_seconds", loaded.Age.Seconds())
 	}
 	return k.Sink(), k.Run, nil
 }

@@ -163,7 +163,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		}
-		a.log.Error("the processor stopped, building a new one", "err", err, "in", wait)
+		a.log.Error("the processor stopped, building a new one", "error", err, "retry_seconds", wait.Seconds())
 		if !sleep(ctx, wait) {
 			return nil
 		}
@@ -201,7 +201,7 @@ func (a *Aggregator) close() {
 	for _, c := range []sarama.Client{a.clients.urgent, a.clients.bulk, a.clients.read} {
 		if c != nil && !c.Closed() {
 			if err := c.Close(); err != nil {
-				a.log.Warn("close a Kafka connection", "err", err)
+				a.log.Warn("close a Kafka connection", "error", err)
 			}
 		}
 	}

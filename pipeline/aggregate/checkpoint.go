@@ -137,7 +137,7 @@ func (p *partition) lastCheckpoint() {
 		err = p.changelog.Flush(ctx)
 	}
 	if err != nil && p.ctx.Err() == nil {
-		p.log.Warn("the last checkpoint was not made, its events will be taken up again", "err", err)
+		p.log.Warn("the last checkpoint was not made, its events will be taken up again", "error", err)
 	}
 }
 

@@ -58,7 +58,7 @@ func (g *group) Consume(ctx context.Context, names []string, h sarama.ConsumerGr
 			wait = minBackoff
 		}
 		g.agg.metrics.kafkaError(errors.Join(err, cause))
-		g.agg.log.Error("session ended, joining the group again", "err", errors.Join(err, cause), "in", wait)
+		g.agg.log.Error("session ended, joining the group again", "error", errors.Join(err, cause), "retry_seconds", wait.Seconds())
 		if !sleep(ctx, wait) {
 			return nil
 		}

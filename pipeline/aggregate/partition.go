@@ -140,7 +140,7 @@ func (p *partition) die(err error) {
 	}
 	p.cancel(err)
 	if endsSession(err) {
-		p.log.Error("partition failed, and the session ends with it", "err", err)
+		p.log.Error("partition failed, and the session ends with it", "error", err)
 		p.session.end(fmt.Errorf("partition %d: %w", p.id, err))
 	}
 }
@@ -186,7 +186,7 @@ func (p *partition) Open() error {
 	p.openedAt = time.Now()
 	p.opened.Store(true)
 	p.use(p.agg.book.current.Load())
-	p.log.Info("partition taken over", "keys", keys, "next", next, "took", time.Since(began))
+	p.log.Info("partition taken over", "keys", keys, "next_offset", next, "took_seconds", time.Since(began).Seconds())
 	return nil
 }
 
@@ -221,7 +221,7 @@ var errReleaseTook = fmt.Errorf("%w, but not in time", errClosed)
 func (p *partition) bound() {
 	late := time.AfterFunc(closeWithin, func() {
 		if p.ctx.Err() == nil {
-			p.log.Warn("the partition could not be released in good order in time, its events will be taken up again", "within", closeWithin)
+			p.log.Warn("the partition could not be released in good order in time, its events will be taken up again", "waited_seconds", closeWithin.Seconds())
 			p.cancel(errReleaseTook)
 		}
 	})

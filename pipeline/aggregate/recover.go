@@ -146,7 +146,7 @@ func (r *recovery) read(ctx context.Context, through int64) error {
 			if !ok {
 				return fmt.Errorf("read the changelog from %d: its start has moved beyond that", r.next)
 			}
-			r.log.Warn("reading the changelog", "err", err)
+			r.log.Warn("reading the changelog", "error", err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -86,7 +86,7 @@ func (p *partition) rejudge(ctx context.Context, v *ruleVersion) error {
 		return nil // its own pass sees all keys
 	}
 	p.passing, p.judged = nil, judgedBy(v.set)
-	p.log.Info("all keys are judged by the new rules", "version", v.number, "changed", changed, "took", time.Since(began))
+	p.log.Info("all keys are judged by the new rules", "version", v.number, "keys", changed, "took_seconds", time.Since(began).Seconds())
 	return p.noteJudged()
 }
 

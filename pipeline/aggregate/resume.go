@@ -48,7 +48,7 @@ func (p *partition) resume(c *checkpoint) error {
 	}
 	if is := p.rules.hash(); c.Rules != "" && c.Rules != is {
 		p.log.Info("this partition was last counted by another rule set: what only that one had is dropped, what is new starts empty",
-			"rules", is, "were", c.Rules)
+			"rules_hash", is, "rules_hash_before", c.Rules)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (p *partition) checkOutputs(c *checkpoint) error {
 		return fmt.Errorf("%w: %s; start over under another --prefix, or delete %s and the blocklist in Redis too, and start with --accept-new-topic",
 			errFatal, why, p.agg.names.Verdicts)
 	default:
-		p.log.Warn("starting over with what is left", "why", why)
+		p.log.Warn("starting over with what is left", "reason", why)
 		p.accepted = true
 	}
 	p.seeks = c.Version > 0 || why != ""
@@ -162,7 +162,7 @@ func (p *partition) resumeLane(l lane, topic string, c *checkpoint) error {
 		return p.startAnew(l, newest, fmt.Sprintf("topic %s was cut: its partition %d ends at %d, but was counted up to %d", topic, p.id, newest, next),
 			"go on at the topic's end")
 	case next < oldest:
-		p.log.Error("records were deleted before they were counted", "topic", topic, "lost", oldest-next)
+		p.log.Error("records were deleted before they were counted", "topic", topic, "records", oldest-next)
 		p.agg.metrics.lost.Add(float64(oldest - next))
 		p.next[l] = oldest
 	default:
@@ -176,7 +176,7 @@ func (p *partition) startAnew(l lane, at int64, why, how string) error {
 	if !p.agg.cfg.AcceptNewTopic {
 		return fmt.Errorf("%w: %s; start with --accept-new-topic to keep the counts and %s", errFatal, why, how)
 	}
-	p.log.Warn("offsets start over", "why", why, "next", at)
+	p.log.Warn("offsets start over", "topic", p.topicOf(l), "reason", why, "next_offset", at)
 	p.accepted = true
 	if l == inputLane {
 		p.generation++

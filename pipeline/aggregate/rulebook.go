@@ -130,7 +130,7 @@ func (b *rulebook) run(ctx context.Context) {
 			return
 		}
 		if err := b.refresh(ctx); err != nil && ctx.Err() == nil {
-			b.log.Warn("looking for a newer version of the rules", "err", err)
+			b.log.Warn("looking for a newer version of the rules", "error", err)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (b *rulebook) start(ctx context.Context) error {
 	}
 	_, err := b.reload(ctx, b.agg.cfg.RuleFile)
 	if errors.Is(err, ErrOlderRules) {
-		b.log.Warn("this instance's rule file is ignored", "err", err)
+		b.log.Warn("this instance's rule file is ignored", "error", err)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if err := b.settled(); err != nil {
@@ -297,7 +297,7 @@ func (b *rulebook) take(m *sarama.ConsumerMessage) {
 	if err != nil {
 		b.failed = number
 		b.agg.metrics.rulesFailed.Inc()
-		b.log.Error("the group's rules do not compile here, the old ones stay", "version", number, "err", err)
+		b.log.Error("the group's rules do not compile here, the old ones stay", "version", number, "error", err)
 		return
 	}
 	old := b.current.Load()
@@ -307,7 +307,7 @@ func (b *rulebook) take(m *sarama.ConsumerMessage) {
 	if old.set.Hash == set.Hash {
 		return
 	}
-	b.log.Info("rules", "version", number, "set", r.Name, "file", r.File, "by", r.By, "rules", len(set.Rules))
+	b.log.Info("the group has other rules now", "version", number, "rule_set", r.Name, "file", r.File, "by", r.By, "rules", len(set.Rules))
 	for _, p := range b.agg.owned() {
 		p.use(v)
 	}
@@ -347,7 +347,7 @@ func (p *partition) checkRules(c *checkpoint) error {
 		return fmt.Errorf("%w: the partition was counted by version %d of the rules, which does not compile here: this program is older than the one that published it",
 			errFatal, c.RulesAt)
 	case p.agg.cfg.AcceptNewTopic:
-		p.log.Warn("the rules' versions start over", "was", c.RulesAt, "is", have)
+		p.log.Warn("the rules' versions start over", "version_before", c.RulesAt, "version", have)
 		return nil
 	default:
 		return fmt.Errorf("%w: the partition was counted by version %d of the rules, and topic %s holds %d at most: it was created anew; start with --accept-new-topic to go on with its rules",

@@ -152,7 +152,7 @@ func (p *partition) passOver(l lane, next int64, bad *fetch.Unreadable) (behind 
 	}
 	first := max(bad.First, next)
 	p.log.Error("records that cannot be read are passed over: they are a range of offsets in the dead-letter topic",
-		"topic", p.topicOf(l), "first", first, "last", bad.Last, "reason", reason, "err", bad.Err)
+		"topic", p.topicOf(l), "first_offset", first, "last_offset", bad.Last, "reason", reason, "error", bad.Err)
 	p.agg.metrics.deadLetter(reason)
 	p.agg.metrics.passedOver.Add(float64(bad.Last + 1 - first))
 	err = p.sendAside(p.agg.names.DeadLetters, time.Time{}, nil, nil, []sarama.RecordHeader{

@@ -95,7 +95,7 @@ func (a *Aggregator) newSession(s sarama.ConsumerGroupSession, end context.Cance
 	case a.fatal() != nil:
 		return nil, err
 	default:
-		a.log.Warn("no broker tells which topics there are: this session goes by what was told before joining", "err", err)
+		a.log.Warn("no broker tells which topics there are: this session goes by what was told before joining", "error", err)
 		own = seen
 	}
 	return &session{ConsumerGroupSession: s, end: end, topics: own}, nil

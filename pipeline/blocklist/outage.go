@@ -31,7 +31,7 @@ func (o *outages) failed(who int32, err error) {
 	o.last, o.lastAt = err, time.Now()
 	if errors.Is(err, errNothing) { // Redis is there: the first publisher isn't yet
 		if !o.empty {
-			o.log.Info(o.what+" has to wait", "for", err)
+			o.log.Info(o.what+" has to wait", "reason", err.Error())
 		}
 		o.empty = true
 		return

@@ -121,7 +121,7 @@ func (s *shardFeed) lost(reason error) {
 	s.letWait()
 	s.follows, s.complete, s.linked = false, false, false
 	s.floor = event.FromTime(time.Now())
-	s.r.cfg.Logger.Warn("taking a new snapshot of the blocklist", "shard", s.shard, "reason", reason)
+	s.r.cfg.Logger.Warn("taking a new snapshot of the blocklist", "shard", s.shard, "reason", reason.Error())
 }
 
 func (s *shardFeed) failed(err error) { s.r.redis.failed(int32(s.shard), err) }
@@ -222,7 +222,7 @@ func (s *shardFeed) walk(at *place, entries []redis.XMessage, do func(change)) e
 		} else if value := text("v"); value != "" {
 			v, err := verdict.Parse([]byte(value))
 			if err != nil {
-				s.r.cfg.Logger.Error("skipping an entry of the blocklist that is no verdict", "shard", s.shard, "id", e.ID, "error", err)
+				s.r.cfg.Logger.Error("skipping an entry of the blocklist that is no verdict", "shard", s.shard, "entry", e.ID, "error", err)
 				continue
 			}
 			c.verdict = &v

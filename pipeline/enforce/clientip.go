@@ -41,7 +41,7 @@ func (p *Proxies) has(ip netip.Addr) bool {
 // tell says once that a proxy names no client. It is a mistake in its configuration, or it asks for itself, such as for its health checks.
 func (p *Proxies) tell(address string) {
 	p.told.Do(func() {
-		slog.Warn("a trusted proxy names no client, so this request has no address; further ones are not logged: check which header it sets", "proxy", address)
+		slog.Warn("a trusted proxy names no client, so this request has no address; further ones are not logged: check which header it sets", "address", address)
 	})
 }
 

@@ -109,7 +109,7 @@ func (w *Writer) produce(ctx context.Context, b *sarama.RecordBatch, link *Link)
 			return ack{}, w.explain(ended(ctx, err))
 		}
 		if pause.worthLogging() {
-			w.id.cfg.Log.Warn("sending a batch again", "topic", w.topic, "partition", w.partition, "err", err)
+			w.id.cfg.Log.Warn("sending a batch again", "topic", w.topic, "partition", w.partition, "error", err)
 		}
 		// What it doesn't find the next attempt will say.
 		_ = link.refreshMetadata(ctx, w.topic)

@@ -197,7 +197,7 @@ func (id *Identity) again(ctx context.Context, pause *backoff, err error) error 
 		return ended(ctx, err)
 	}
 	if pause.worthLogging() {
-		id.cfg.Log.Warn("asking the transaction coordinator again", "transactional_id", id.cfg.TransactionalID, "err", err)
+		id.cfg.Log.Warn("asking the transaction coordinator again", "transactional_id", id.cfg.TransactionalID, "error", err)
 	}
 	// What it doesn't find it will say at the next attempt.
 	_ = id.cfg.Urgent.refreshCoordinator(ctx, id.cfg.TransactionalID)

@@ -52,7 +52,7 @@ func (f *Fetcher) lose(r *Reader, why error) {
 	r.retryAt = time.Now().Add(backoff(r.failures))
 	if !r.logged {
 		r.logged = true
-		f.cfg.Logger.Warn("reading a partition is tried again", "topic", r.topic, "partition", r.partition, "err", why)
+		f.cfg.Logger.Warn("reading a partition is tried again", "topic", r.topic, "partition", r.partition, "error", why)
 	}
 	f.look()
 }
