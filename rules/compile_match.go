@@ -126,16 +126,18 @@ func (c *compiler) pattern(n *yaml.Node) (string, bool) {
 	if !ok {
 		return "", false
 	}
+	problem, hint := apiMistake(s)
 	switch {
 	case s == "":
 		c.fail(n, "", "an API's name is empty")
 	case len(s) > event.MaxAPI:
 		c.fail(n, "", "an API's name has at most %d bytes, not %d", event.MaxAPI, len(s))
-	case strings.Contains(s, "**"):
-		c.fail(n, "one `*` as the last character takes all that follows, dots too", "the pattern %q has `**`", s)
-	case strings.ContainsAny(s, " \t\n,"):
-		c.fail(n, "several APIs are a list: [a.b, c.d]", "an API's name has no blanks and commas: %q", s)
+	case problem != "":
+		c.fail(n, hint, "%s", problem)
 	default:
+		if problem, hint := unlikelyAPI(s); problem != "" {
+			c.warn(n, hint, "%s", problem)
+		}
 		return s, true
 	}
 	return "", false

@@ -3,7 +3,6 @@ package rules
 import (
 	"errors"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
-	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/types"
 	"github.com/expr-lang/expr/vm"
 	"go.yaml.in/yaml/v4"
@@ -54,11 +52,13 @@ func (c *compiler) when(n *yaml.Node) *predicate {
 		c.failInside(n, restrict.at, restrict.hint, "when: "+restrict.problem)
 		return nil
 	case err != nil:
-		message, at, hint := whenMistake(err)
+		message, at, hint := whenMistake(err, source)
 		if n.Style == 0 && strings.Contains(c.src.line(n.Line), " #") {
 			hint = "in YAML, a # behind a blank begins a comment: put the predicate into quotes"
 		}
 		c.failInside(n, at, hint, "when: "+message)
+		return nil
+	case !c.wellTyped(n, restrict.typed.finish()):
 		return nil
 	}
 	// Once more, with a variable for each attribute: expr gets at a map's value by reflection,
@@ -113,34 +113,31 @@ var whenDate = expr.Function("date", func(args ...any) (any, error) {
 // spell it.
 func attrVariable(name string) string { return "attrs." + name }
 
-// whenMistake takes expr's error apart: what it says, and at which character.
-func whenMistake(err error) (message string, at int, hint string) {
-	var mistake *file.Error
-	if !errors.As(err, &mistake) {
-		return err.Error(), 0, "a predicate says yes or no, as in cost > 10"
+// wellTyped reports what can never hold, and false when there is any.
+func (c *compiler) wellTyped(n *yaml.Node, mistakes []typeMistake) bool {
+	ok := true
+	for _, m := range mistakes {
+		e := c.errorInside(n, m.at, m.hint, "when: "+m.message)
+		if m.warning {
+			c.warned = append(c.warned, e)
+			continue
+		}
+		c.errs, ok = append(c.errs, e), false
 	}
-	message = mistake.Message
-	if name, unknown := strings.CutPrefix(message, "unknown name "); unknown {
-		names := slices.Sorted(maps.Keys(whenTypes))
-		message += didYouMean(name, names)
-		hint = "there are " + strings.Join(names, ", ") + "; an attribute is attrs." + name
-	}
-	if strings.Contains(message, "unexpected token Operator(\"=\")") {
-		hint = "equality is =="
-	}
-	if strings.Contains(message, "mismatched types") {
-		hint = "cost is a number; id, uid, ip, api and outcome are text, which stands in quotes; attrs are what the event has"
-	}
-	return message, mistake.From, hint
+	return ok
 }
 
 // failInside reports a mistake at a character of a scalar's text.
 func (c *compiler) failInside(n *yaml.Node, at int, hint, message string) {
+	c.errs = append(c.errs, c.errorInside(n, at, hint, message))
+}
+
+func (c *compiler) errorInside(n *yaml.Node, at int, hint, message string) *Error {
 	e := c.errorAt(n, hint, message)
 	if line, column, ok := c.src.inside(n, at); ok {
 		e.Line, e.Column, e.SourceLine = line, column, c.src.line(line)
 	}
-	c.errs = append(c.errs, e)
+	return e
 }
 
 // inside finds the place in the file of the at-th character of a scalar's text. YAML folds and

@@ -21,6 +21,7 @@ type restriction struct {
 	hint    string
 	at      int // in characters
 
+	typed     typeCheck          // what is left when nothing of the above is wrong
 	unordered []*ast.BuiltinNode // lists in a map's order, unless what is around them does without it
 	methods   []*ast.MemberNode  // methods, unless they are called
 }
@@ -48,6 +49,7 @@ func (v *restriction) ordered(n ast.Node) {
 
 // Visit implements ast.Visitor; children come before their parents.
 func (v *restriction) Visit(node *ast.Node) {
+	defer func() { v.typed.note(*node) }() // as it was replaced
 	switch n := (*node).(type) {
 	case *ast.IdentifierNode:
 		if n.Value == "$env" {
@@ -119,6 +121,10 @@ func (v *restriction) binary(n *ast.BinaryNode) {
 				return
 			}
 		}
+		if v.typed.lists == nil {
+			v.typed.lists = map[*ast.BinaryNode]*ast.ArrayNode{}
+		}
+		v.typed.lists[n] = list
 		ast.Patch(&n.Right, &ast.ConstantNode{Value: values})
 	}
 }
