@@ -276,6 +276,7 @@ func (s *stage) covered(topic string, ends []int64) bool {
 	}
 	reply, err := s.admin.ListConsumerGroupOffsets(s.names.Group, map[string][]int32{topic: all})
 	if err != nil {
+		_ = s.client.RefreshCoordinator(s.names.Group)
 		return false
 	}
 	for p, end := range ends {

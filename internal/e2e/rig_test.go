@@ -118,7 +118,7 @@ func (r *rig) connect() {
 	if r.send, err = sarama.NewSyncProducerFromClient(r.client); err != nil {
 		t.Fatal(err)
 	}
-	if r.admin, err = sarama.NewClusterAdmin(r.brokers, saramaConfig()); err != nil {
+	if r.admin, err = sarama.NewClusterAdminFromClient(r.client); err != nil {
 		t.Fatal(err)
 	}
 	r.redis = redis.NewClient(&redis.Options{Addr: r.redisAddr})
@@ -126,7 +126,6 @@ func (r *rig) connect() {
 		_ = r.send.Close()
 		_ = r.client.Close()
 		_ = r.fetch.Close()
-		_ = r.admin.Close()
 		r.dropKeys()
 		_ = r.redis.Close()
 	})
@@ -184,6 +183,7 @@ func (r *rig) caughtUp() {
 func (r *rig) committed(topic string, partition int32) int64 {
 	reply, err := r.admin.ListConsumerGroupOffsets(r.names.Group, map[string][]int32{topic: {partition}})
 	if err != nil {
+		_ = r.client.RefreshCoordinator(r.names.Group)
 		return -1 // the coordinator is moving
 	}
 	b := reply.GetBlock(topic, partition)

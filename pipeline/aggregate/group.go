@@ -35,7 +35,7 @@ func (g *group) Consume(ctx context.Context, names []string, h sarama.ConsumerGr
 	for {
 		began := time.Now()
 		sctx, end := context.WithCancelCause(ctx)
-		err := g.join(sctx, names, h, end)
+		joined, err := g.join(sctx, names, h, end)
 		cause := context.Cause(sctx)
 		end(nil)
 		switch {
@@ -62,23 +62,32 @@ func (g *group) Consume(ctx context.Context, names []string, h sarama.ConsumerGr
 		if !sleep(ctx, wait) {
 			return nil
 		}
-		wait = min(2*wait, maxBackoff)
+		if wait = min(2*wait, maxBackoff); !joined {
+			wait = min(wait, maxJoinBackoff)
+		}
 	}
 }
 
 // join takes part in one session. It looks at the topics first: a member that cannot do that yet
-// stays out, since each one that joins makes all others give up what they have for a moment.
-func (g *group) join(ctx context.Context, names []string, h sarama.ConsumerGroupHandler, end context.CancelCauseFunc) error {
+// stays out, since each one that joins makes all others give up what they have for a moment. It
+// returns whether the session began.
+func (g *group) join(ctx context.Context, names []string, h sarama.ConsumerGroupHandler, end context.CancelCauseFunc) (joined bool, err error) {
 	seen, err := g.agg.ownTopics()
 	if err != nil {
-		return fmt.Errorf("look at the topics before joining: %w", err)
+		return false, fmt.Errorf("look at the topics before joining: %w", err)
 	}
-	return g.ConsumerGroup.Consume(ctx, names, &handler{ConsumerGroupHandler: h, agg: g.agg, end: end, seen: seen})
+	own := &handler{ConsumerGroupHandler: h, agg: g.agg, end: end, seen: seen}
+	err = g.ConsumerGroup.Consume(ctx, names, own)
+	return own.joined, err
 }
 
 const (
 	minBackoff = 200 * time.Millisecond
 	maxBackoff = 10 * time.Second
+
+	// maxJoinBackoff is for a member that is in no session, and disturbs nobody by trying: where the
+	// group's coordinator has died, the next one is elected within seconds.
+	maxJoinBackoff = 2 * time.Second
 )
 
 func sleep(ctx context.Context, d time.Duration) bool {
@@ -98,9 +107,12 @@ type handler struct {
 	agg  *Aggregator
 	end  context.CancelCauseFunc
 	seen map[string]topics.Topic // the topics, right before joining
+
+	joined bool // the session has begun
 }
 
 func (h *handler) Setup(s sarama.ConsumerGroupSession) error {
+	h.joined = true
 	own, err := h.agg.newSession(s, h.end, h.seen)
 	if err != nil {
 		return err

@@ -210,6 +210,8 @@ func (r *recovery) applyOwnerRecord(m *sarama.ConsumerMessage) error {
 		}
 		if f.ProducerID != r.identity.ProducerID() {
 			r.old[f.ProducerID] = f
+		} else {
+			r.clockOfBroker.appended(m.Timestamp) // in the end our own, from a moment ago
 		}
 	}
 	return nil
