@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -48,6 +49,9 @@ func parse(src []byte) (credentials, error) {
 		return nil, errors.New("it is empty; a list without entries is []")
 	} else if err != nil {
 		return nil, errors.New(quoted.ReplaceAllString(err.Error(), "…"))
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("it has more than one document, or ends in what is no YAML; one list has all entries")
 	}
 	var out credentials
 	var errs []error
@@ -138,8 +142,14 @@ type file struct {
 
 	mu    sync.Mutex
 	is    os.FileInfo // the file, when it was last looked at; nil: it was away
+	at    time.Time   // when that was
+	text  []byte      // what was in it
 	known credentials
 }
+
+// clockGrain is how far apart two changes are that surely have different times: of those of one moment a file system
+// may keep one time, and all files of one token have the same size.
+const clockGrain = 2 * time.Second
 
 func openFile(path string, log *slog.Logger) (*file, error) {
 	f := &file{path: path, log: log}
@@ -149,17 +159,24 @@ func openFile(path string, log *slog.Logger) (*file, error) {
 	return f, nil
 }
 
+// errSame is read's error for a file that has what it had.
+var errSame = errors.New("it is the same")
+
 func (f *file) read() error {
 	info, err := os.Stat(f.path)
 	if err != nil {
 		f.is = nil
 		return fmt.Errorf("read --tokens: %w", err)
 	}
-	f.is = info
+	f.is, f.at = info, time.Now()
 	src, err := os.ReadFile(f.path)
 	if err != nil {
 		return fmt.Errorf("read --tokens: %w", err)
 	}
+	if f.text != nil && bytes.Equal(src, f.text) {
+		return errSame
+	}
+	f.text = src
 	known, err := parse(src)
 	if err != nil {
 		return fmt.Errorf("read --tokens %s: %w", f.path, err)
@@ -174,10 +191,12 @@ func (f *file) current() credentials {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	info, err := os.Stat(f.path)
-	if err != nil && f.is == nil || err == nil && f.is != nil && sameFile(info, f.is) {
+	if err != nil && f.is == nil || err == nil && f.is != nil && sameFile(info, f.is) && f.at.Sub(info.ModTime()).Abs() > clockGrain {
 		return f.known
 	}
-	if err := f.read(); err != nil {
+	if err := f.read(); errors.Is(err, errSame) {
+		return f.known
+	} else if err != nil {
 		f.log.Error("the file of --tokens changed, and is wrong; going on with what it was", "error", err)
 	} else {
 		f.log.Info("the file of --tokens was read again", "credentials", len(f.known))

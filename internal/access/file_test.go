@@ -3,12 +3,14 @@ package access
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A file is followed, also through a link in its path; while it is wrong or away, what it was goes on.
@@ -72,6 +74,7 @@ func TestMistakesInTheFile(t *testing.T) {
 		"":          "empty",
 		"name: x":   "cannot",
 		"s3cr3t-t0": "cannot",
+		"[]\n---\n[{name: x, role: admin, sha256: s3cr3t-t0}]":                                          "more than one document",
 		`[{name: x, role: admin, token: s3cr3t-t0}]`:                                                    "token",
 		`[{name: x, role: root, sha256: ` + good + `}]`:                                                 "viewer, operator or admin",
 		`[{name: x, role: none, sha256: ` + good + `}]`:                                                 "viewer, operator or admin",
@@ -114,4 +117,35 @@ func FuzzFile(f *testing.F) {
 			t.Errorf("%q lets an empty token in", text)
 		}
 	})
+}
+
+// Two changes of one moment may leave one time, and files of one token have one size.
+func TestTheFileIsFollowedWhenOnlyItsTextChanges(t *testing.T) {
+	one := func(token string) string {
+		return fmt.Sprintf("- {name: x, role: admin, sha256: %s}", hashOf(token))
+	}
+	path := tokens(t, one("first"))
+	written := time.Now()
+	put := func(text string) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, written, written)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(one("first"))
+	var log bytes.Buffer
+	g := guard(t, Config{Tokens: path, Addr: anywhere, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if got, _ := ask(g, Viewer, bearer("first")); got != 200 {
+		t.Errorf("the first token gets %d", got)
+	}
+	put(one("other"))
+	if got, _ := ask(g, Viewer, bearer("first")); got != 401 {
+		t.Errorf("a token that was taken out gets %d", got)
+	}
+	if got, _ := ask(g, Viewer, bearer("other")); got != 200 {
+		t.Errorf("the one in its place gets %d", got)
+	}
+	if n := strings.Count(log.String(), "read again"); n != 1 {
+		t.Errorf("one change is told %d times:\n%s", n, &log)
+	}
 }
