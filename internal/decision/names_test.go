@@ -20,7 +20,7 @@ func TestNoSpellingOfAPathEvadesABlock(t *testing.T) {
 	conn, _ := r.grpc(always)
 	guarded := enforce.Middleware(r.table, enforce.Options{UID: func(*http.Request) string { return "42" }})(http.NotFoundHandler())
 	for _, request := range []string{"GET /search", "HEAD /search", "GET /%73earch", "GET //search/", "GET /./search", "GET /x/../search", "GET /x/%2e%2e/Search",
-		"GET /search;a=1", "GET /x%2f..%2fsearch?q=1"} {
+		"GET /search;a=1", "GET /x%2f..%2fsearch?q=1", "GET /search#top", "GET /%73earch#/../x"} {
 		method, target, _ := strings.Cut(request, " ")
 		deny := map[string]bool{}
 		for _, headers := range [][2]string{{"X-Original-Method", "X-Original-Uri"}, {"X-Forwarded-Method", "X-Forwarded-Uri"}, {"X-Original-Method", "X-Original-Url"}} {

@@ -9,7 +9,13 @@ import (
 
 // RouteAPI names a request's API by its method and the first two segments of its path: GET /Images/ks-logo.gif?x=1 is
 // get.images.ks-logo-gif. It is PathAPI, from the path that net/http has decoded.
-func RouteAPI(r *http.Request) string { return apiOf(r.Method, r.URL.Path) }
+func RouteAPI(r *http.Request) string {
+	path := r.URL.Path
+	if raw, _, fragment := strings.Cut(r.URL.RawPath, "#"); fragment && r.URL.Path == percentDecoded(r.URL.RawPath) {
+		path = percentDecoded(raw) // net/http takes a '#' that nobody encoded for one of the path, most servers do not
+	}
+	return apiOf(r.Method, path)
+}
 
 // PathAPI names an API by a method and a request's target as the client wrote it: a path, percent-encoded, with or without a query, or
 // a whole URL. All ways of writing one path have one name, in this order:

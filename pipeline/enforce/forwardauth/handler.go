@@ -80,7 +80,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) ExtAuthz(prefix string) http.Handler {
 	prefix = strings.TrimSuffix(prefix, "/")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		api, dims, err := h.cfg.Headers.ReadFor(r.Header, r.Method, strings.TrimPrefix(r.URL.EscapedPath(), prefix))
+		target := r.URL.EscapedPath()
+		if raw, _, fragment := strings.Cut(r.URL.RawPath, "#"); fragment { // EscapedPath would encode it
+			target = raw
+		}
+		api, dims, err := h.cfg.Headers.ReadFor(r.Header, r.Method, strings.TrimPrefix(target, prefix))
 		if h.refused(w, r, dims, err) {
 			return
 		}
