@@ -60,6 +60,7 @@ type Config struct {
 	Open   bool     // without credentials, everybody who reaches the API may do everything
 	Addr   net.Addr // where the API is served; nil is not on loopback
 	Listen string   // the same as the operator wrote it, HOST:PORT; its host is one that requests may name
+	Name   string   // another HOST:PORT by which requests may come, such as through a proxy on this machine; "" is none
 
 	// Peer tells whether a request comes from another instance of this program, and on whose behalf; nil is never.
 	// ok false: it does not claim to.

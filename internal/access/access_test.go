@@ -206,7 +206,7 @@ func TestWithoutCredentials(t *testing.T) {
 // was made to point here.
 func TestWebPagesAreRefused(t *testing.T) {
 	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
-	local := guard(t, Config{Addr: loopback, Listen: "this-machine:8081"})
+	local := guard(t, Config{Addr: loopback, Listen: "this-machine:8081", Name: "10.7.0.1:18081"})
 	open := guard(t, Config{Addr: anywhere, Open: true})
 	closed := guard(t, Config{Addr: anywhere, Tokens: staff(t)})
 	all := map[string]*Guard{"loopback": local, "open": open, "tokens": closed}
@@ -243,6 +243,7 @@ func TestWebPagesAreRefused(t *testing.T) {
 		"IPv6":                      {200, "loopback", []func(*http.Request){host("[::1]:8081")}},
 		"IPv6 without a port":       {200, "loopback", []func(*http.Request){host("[::1]")}},
 		"what --listen says":        {200, "loopback", []func(*http.Request){host("this-machine:8081")}},
+		"what --advertise says":     {200, "loopback", []func(*http.Request){host("10.7.0.1:18081")}},
 		"any host with credentials": {200, "tokens", []func(*http.Request){host("aggregator.example.com")}},
 	} {
 		for name, g := range all {

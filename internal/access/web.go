@@ -17,7 +17,7 @@ import (
 func (g *Guard) notFromAPage(r *http.Request) error {
 	// Without credentials the name that a request was sent to is all that tells a rebound name from a known one.
 	if !g.credentials && g.local && !g.ours(r.Host) {
-		return fmt.Errorf("the host %.100q is not one that this API is served under: use localhost, a loopback address, or what --listen says", r.Host)
+		return fmt.Errorf("the host %.100q is not one that this API is served under: use localhost, a loopback address, or what --listen or --advertise says", r.Host)
 	}
 	// Where anybody may ask and under any name, not even a page of the same name may: nobody knows whose it is.
 	anyPage := !g.credentials && !g.local
@@ -34,20 +34,21 @@ func (g *Guard) notFromAPage(r *http.Request) error {
 	return nil
 }
 
-// ours reports whether a Host header names this machine's loopback, or what --listen does. The port may be another: a
+// ours reports whether a Host header names this machine's loopback, or what the operator says that it is called. The port may be another: a
 // tunnel's.
 func (g *Guard) ours(host string) bool {
 	if _, unix := g.cfg.Addr.(*net.UnixAddr); unix {
 		return true // no browser gets there
 	}
 	name := hostOf(host)
-	if name == "localhost" {
+	if name == "" {
+		return false
+	}
+	if name == "localhost" || name == hostOf(g.cfg.Listen) || name == hostOf(g.cfg.Name) {
 		return true
 	}
-	if ip, err := netip.ParseAddr(name); err == nil {
-		return ip.Zone() == "" && ip.Unmap().IsLoopback()
-	}
-	return name != "" && name == hostOf(g.cfg.Listen)
+	ip, err := netip.ParseAddr(name)
+	return err == nil && ip.Zone() == "" && ip.Unmap().IsLoopback()
 }
 
 // hostOf is the host of HOST:PORT, or of HOST alone, in lower case and without a trailing dot.

@@ -60,7 +60,7 @@ func roleFor(command string) access.Role {
 func (a *Program) guard(agg *aggregate.Aggregator) (*access.Guard, error) {
 	cfg := a.Access
 	cfg.Logger, cfg.Addr = a.Log, a.HTTP.Addr()
-	cfg.Listen = cmp.Or(cfg.Listen, cfg.Addr.String())
+	cfg.Listen, cfg.Name = cmp.Or(cfg.Listen, cfg.Addr.String()), a.Config.Advertise // other instances ask by that name
 	var guard *access.Guard
 	cfg.Peer = func(r *http.Request) (access.Identity, bool, error) {
 		actor, ok, err := agg.Peer(r)
