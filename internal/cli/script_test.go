@@ -104,9 +104,13 @@ func fakeAggregator() http.Handler {
 		_, _ = io.WriteString(w, hot)
 	})
 	mux.HandleFunc("GET /v1/blocked", func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Query().Get("partition") + r.URL.Query().Get("rule") {
+		switch r.URL.Query().Get("partition") + r.URL.Query().Get("rule") + r.URL.Query().Get("after") {
 		case "0", "0search":
-			_, _ = io.WriteString(w, `{"partitions": 2, "partition": 0, "keys": [{"key": {"uid": "1"}, "rules": ["search"]}, {"key": {"uid": "2"}, "rules": ["search"]}]}`)
+			_, _ = io.WriteString(w, `{"partitions": 2, "partition": 0, "keys": [{"key": {"uid": "1"}, "rules": ["search"]}], "next": "uid=1"}`)
+		case "0uid=1", "0searchuid=1": // a page may be empty
+			_, _ = io.WriteString(w, `{"partitions": 2, "partition": 0, "keys": [], "next": "uid=7"}`)
+		case "0uid=7", "0searchuid=7":
+			_, _ = io.WriteString(w, `{"partitions": 2, "partition": 0, "keys": [{"key": {"uid": "2"}, "rules": ["search"]}]}`)
 		case "1":
 			_, _ = io.WriteString(w, `{"partitions": 2, "partition": 1, "keys": [{"key": {"ip": "203.0.113.1"}, "rules": ["login"]}]}`)
 		default:

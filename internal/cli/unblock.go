@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -15,22 +16,27 @@ import (
 	"github.com/tallygate/tallygate/internal/input"
 )
 
-// blockedAnswer is what GET /v1/blocked answers of a partition.
+// blockedAnswer is a page of what GET /v1/blocked answers of a partition.
 type blockedAnswer struct {
 	Partitions int `json:"partitions"`
 	Keys       []struct {
 		Key   map[string]string `json:"key"`
 		Rules []string          `json:"rules"`
 	} `json:"keys"`
+	Next string `json:"next"` // "" behind the last page
 }
 
 // atOnce is how many commands are on their way at a time.
 const atOnce = 32
 
-// unblockMany ends what a rule, or any, has in force, for all keys: it finds and counts them,
-// asks, and gives each the command.
+// unblockMany ends what a rule, or any, has in force, for all keys: it counts them, asks, and gives each the
+// command. It goes through the pages twice, so that it never has more than one in memory.
 func (k *keyCommand) unblockMany(ctx context.Context) error {
-	keys, err := k.blockedKeys(ctx)
+	n := 0
+	err := k.eachPage(ctx, func(a *blockedAnswer) error {
+		n += len(a.Keys)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -38,8 +44,8 @@ func (k *keyCommand) unblockMany(ctx context.Context) error {
 	if k.body.Rule != "" {
 		what = k.body.Rule + " has blocked"
 	}
-	fmt.Fprintf(k.stderr, "%s that %s\n", plural(len(keys), "key"), what)
-	if len(keys) == 0 {
+	fmt.Fprintf(k.stderr, "%s that %s\n", plural(n, "key"), what)
+	if n == 0 {
 		return nil
 	}
 	if !k.yes {
@@ -48,27 +54,35 @@ func (k *keyCommand) unblockMany(ctx context.Context) error {
 			return err
 		}
 	}
-	var done atomic.Int64
-	say := input.NewProgress(k.stderr, "unblock", int64(len(keys)), false, done.Load)
+	var done, found atomic.Int64
+	say := input.NewProgress(k.stderr, "unblock", int64(n), false, done.Load)
+	err = k.eachPage(ctx, func(a *blockedAnswer) error {
+		found.Add(int64(len(a.Keys)))
+		return k.unblockPage(ctx, a, &done)
+	})
+	say.Finish()
+	n = max(n, int(found.Load())) // meanwhile others may have come
+	if _, told := fmt.Fprintf(k.stdout, "%d of %s unblocked\n", done.Load(), plural(n, "key")); told != nil {
+		err = errors.Join(err, told)
+	}
+	return err
+}
+
+func (k *keyCommand) unblockPage(ctx context.Context, a *blockedAnswer, done *atomic.Int64) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
-	for _, key := range keys {
+	for _, b := range a.Keys {
 		g.Go(func() error {
 			body := k.body
-			body.Key = key
+			body.Key = b.Key
 			if _, err := k.api.post(ctx, "/v1/commands", body); err != nil {
-				return fmt.Errorf("%v: %w", key, err)
+				return fmt.Errorf("%v: %w", b.Key, err)
 			}
 			done.Add(1)
 			return nil
 		})
 	}
-	err = g.Wait()
-	say.Finish()
-	if _, told := fmt.Fprintf(k.stdout, "%d of %s unblocked\n", done.Load(), plural(len(keys), "key")); told != nil {
-		err = errors.Join(err, told)
-	}
-	return err
+	return g.Wait()
 }
 
 // confirmed waits for a yes. A read from a terminal cannot be broken off: on Ctrl-C it is left to the process' end.
@@ -90,25 +104,34 @@ func (k *keyCommand) confirmed(ctx context.Context) error {
 	}
 }
 
-// blockedKeys asks for the keys of every partition.
-func (k *keyCommand) blockedKeys(ctx context.Context) (keys []map[string]string, err error) {
+// eachPage asks for what is blocked in every partition, page by page.
+func (k *keyCommand) eachPage(ctx context.Context, do func(*blockedAnswer) error) error {
 	for partition, of := 0, 1; partition < of; partition++ {
-		q := fmt.Sprintf("unblock=all&partition=%d", partition) // refused at once to who may not
-		if k.body.Rule != "" {
-			q += "&rule=" + url.QueryEscape(k.body.Rule)
-		}
-		text, err := k.api.get(ctx, "/v1/blocked?"+q)
-		if err != nil {
-			return nil, fmt.Errorf("find what is blocked in partition %d: %w", partition, err)
-		}
-		var a blockedAnswer
-		if err := json.Unmarshal(text, &a); err != nil {
-			return nil, fmt.Errorf("read the aggregator's answer: %w", err)
-		}
-		of = a.Partitions
-		for _, b := range a.Keys {
-			keys = append(keys, b.Key)
+		for after := ""; ; {
+			q := url.Values{"unblock": {"all"}, "partition": {strconv.Itoa(partition)}} // refused at once to who may not
+			if k.body.Rule != "" {
+				q.Set("rule", k.body.Rule)
+			}
+			if after != "" {
+				q.Set("after", after)
+			}
+			text, err := k.api.get(ctx, "/v1/blocked?"+q.Encode())
+			if err != nil {
+				return fmt.Errorf("find what is blocked in partition %d: %w", partition, err)
+			}
+			var a blockedAnswer
+			if err := json.Unmarshal(text, &a); err != nil {
+				return fmt.Errorf("read the aggregator's answer: %w", err)
+			}
+			of = a.Partitions
+			if err := do(&a); err != nil {
+				return err
+			}
+			if a.Next == "" || a.Next == after {
+				break
+			}
+			after = a.Next
 		}
 	}
-	return keys, nil
+	return nil
 }

@@ -41,6 +41,8 @@ type Aggregator struct {
 	fetcher *fetch.Fetcher
 	book    *rulebook
 
+	listing chan struct{} // holds one for each page of what is blocked that is made
+
 	rulesDiffer string // the members with other rules, as last logged
 
 	stopped atomic.Pointer[error] // why this instance may not go on
@@ -81,6 +83,7 @@ func New(cfg Config) (*Aggregator, error) {
 		metrics: newMetrics(cfg.Registry),
 		parts:   map[int32]*partition{},
 		owns:    map[int32]*ownership{},
+		listing: make(chan struct{}, blockedAtOnce),
 	}
 	if a.by, err = json.Marshal(a.instance()); err != nil {
 		return nil, fmt.Errorf("write the instance's name for the audit topic: %w", err)

@@ -156,7 +156,7 @@ func (p *partition) record(l lane, m *fetch.Record) error {
 // inputRecord applies what a producer sent: an event, several, or something else.
 func (p *partition) inputRecord(m *fetch.Record) error {
 	broker := brokerTime(m)
-	p.broker, p.lastInput = max(p.broker, broker), broker
+	p.broker, p.lastOf[inputLane] = max(p.broker, broker), broker
 	if p.repeated(m, broker) {
 		p.tally.producerRepeat++
 		return nil
@@ -283,7 +283,7 @@ func (p *partition) loopRecord(m *fetch.Record) error {
 		}
 		return p.deadLetter(loopLane, m, nil, err)
 	}
-	p.broker = max(p.broker, broker)
+	p.broker, p.lastOf[loopLane] = max(p.broker, broker), broker
 	if p.origins[from.partition].covers(from) {
 		p.tally.replayed++
 		return nil

@@ -1,10 +1,12 @@
 package aggregate
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +22,7 @@ type blockedReply struct {
 	Partitions int32        `json:"partitions"` // how many there are
 	Partition  int32        `json:"partition"`
 	Keys       []blockedKey `json:"keys"`
+	Next       string       `json:"next,omitempty"` // what the next page comes after; "" behind the last
 }
 
 // blockedKey is a key that has something in force.
@@ -28,29 +31,60 @@ type blockedKey struct {
 	Rules []string          `json:"rules"`
 }
 
-// ServeBlocked answers GET /v1/blocked?partition=0[&rule=…]: the keys of a partition that have
-// something in force, of any rule or of one; from the instance that owns the partition.
+const (
+	blockedLimit    = 1000 // keys of a page, by default
+	maxBlockedLimit = 10_000
+
+	// blockedLooks is how many keys of the partition a page looks at, at most: so many are copied for it.
+	blockedLooks = 16 << 10
+
+	// blockedAtOnce is how many pages an instance makes at once.
+	blockedAtOnce = 4
+)
+
+// blockedQuery is what a page is asked for by.
+type blockedQuery struct {
+	partition int32
+	rule      string // "" is any
+	limit     int
+	after     string // the page before's next; "" is the first page
+}
+
+func (a *Aggregator) blockedQuery(q url.Values, partitions int32) (b blockedQuery, err error) {
+	n, err := strconv.ParseInt(q.Get("partition"), 10, 32)
+	if err != nil || n < 0 || int32(n) >= partitions {
+		return b, fmt.Errorf("which partition? 0 to %d", partitions-1)
+	}
+	b = blockedQuery{partition: int32(n), rule: q.Get("rule"), limit: blockedLimit, after: q.Get("after")}
+	if b.rule != "" && !a.book.current.Load().set.Names(b.rule) {
+		return b, noRule(b.rule)
+	}
+	if text := q.Get("limit"); text != "" {
+		if b.limit, err = strconv.Atoi(text); err != nil || b.limit < 1 || b.limit > maxBlockedLimit {
+			return b, fmt.Errorf("limit: 1 to %d", maxBlockedLimit)
+		}
+	}
+	return b, nil
+}
+
+// ServeBlocked answers GET /v1/blocked?partition=0[&rule=…][&limit=…][&after=…]: a page of the keys of a partition
+// that have something in force, of any rule or of one; from the instance that owns the partition.
 func (a *Aggregator) ServeBlocked(w http.ResponseWriter, r *http.Request) {
 	found := a.found.Load()
 	if found == nil || !a.online.Load() {
 		problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
 		return
 	}
-	n, err := strconv.ParseInt(r.URL.Query().Get("partition"), 10, 32)
-	if err != nil || n < 0 || int32(n) >= found.Partitions {
-		problem(w, http.StatusBadRequest, fmt.Sprintf("which partition? 0 to %d", found.Partitions-1))
+	q, err := a.blockedQuery(r.URL.Query(), found.Partitions)
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	rule := r.URL.Query().Get("rule")
-	if rule != "" && !a.book.current.Load().set.Names(rule) {
-		problem(w, http.StatusBadRequest, noRule(rule).Error())
-		return
-	}
-	reply := blockedReply{Partitions: found.Partitions, Partition: int32(n)}
-	reply.Keys, err = a.blocked(reply.Partition, rule, now())
+	reply := blockedReply{Partitions: found.Partitions, Partition: q.partition}
+	reply.Keys, reply.Next, err = a.blocked(r.Context(), q, now())
 	switch {
 	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
-		a.forward(w, r, reply.Partition, a.peers.ask, nil)
+		a.forward(w, r, q.partition, a.peers.ask, nil)
 	case errors.Is(err, ErrNotOwner):
 		problem(w, http.StatusServiceUnavailable, "the partition is changing its owner: try again")
 	case err != nil:
@@ -61,29 +95,57 @@ func (a *Aggregator) ServeBlocked(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// blocked looks through a partition in slices between events.
-func (a *Aggregator) blocked(id int32, rule string, at event.Micros) ([]blockedKey, error) {
-	p := a.partition(id)
+// blocked makes a page. It looks through the partition in slices between events, in the order of the keys' hashes, which is the
+// same for every owner: whoever goes on behind a page misses no key that was there all the time.
+func (a *Aggregator) blocked(ctx context.Context, q blockedQuery, at event.Micros) (page []blockedKey, next string, err error) {
+	p := a.partition(q.partition)
 	if p == nil || !p.opened.Load() || p.ctx.Err() != nil {
-		return nil, fmt.Errorf("%w: partition %d", ErrNotOwner, id)
+		return nil, "", fmt.Errorf("%w: partition %d", ErrNotOwner, q.partition)
 	}
-	out := []blockedKey{}
-	for part := range state.Parts {
-		for keys := p.copyKeys(part); len(keys) > 0; {
-			n, err := p.blockedSome(keys, rule, at, &out)
-			if err != nil {
-				return nil, err
+	select { // not around a question that is passed on: two instances would wait for each other
+	case a.listing <- struct{}{}:
+		defer func() { <-a.listing }()
+	case <-ctx.Done():
+		return nil, "", ctx.Err()
+	}
+	page, next = []blockedKey{}, q.after
+	part := 0
+	if next != "" {
+		part = state.PartOf([]byte(next))
+	}
+	for looks := blockedLooks; part < state.Parts; part++ {
+		for {
+			keys, more := p.keysBehind(part, next, looks)
+			for left := keys; len(left) > 0; {
+				if err := ctx.Err(); err != nil {
+					return nil, "", err
+				}
+				n, err := p.blockedSome(left, &q, at, &page)
+				if err != nil {
+					return nil, "", err
+				}
+				next, left = string(left[n-1]), left[n:]
+				if len(page) == q.limit {
+					return page, next, nil
+				}
 			}
-			keys = keys[n:]
+			if looks -= len(keys); looks <= 0 {
+				return page, next, nil
+			}
+			if !more {
+				break
+			}
 		}
 	}
-	return out, nil
+	return page, "", nil
 }
 
-func (p *partition) copyKeys(part int) [][]byte {
+// keysBehind copies the keys of a part of the table that are next behind one, at most so many; more tells
+// that there are others.
+func (p *partition) keysBehind(part int, behind string, most int) (keys [][]byte, more bool) {
 	p.lock()
 	defer p.mu.Unlock()
-	return p.keysOfPart(part)
+	return p.table.Behind(part, []byte(behind), most)
 }
 
 // ruleOf is the rule that a limit's name belongs to.
@@ -93,10 +155,10 @@ func ruleOf(limit string) string {
 }
 
 // blockedSome looks at the first of the keys for as long as events may be kept waiting.
-func (p *partition) blockedSome(keys [][]byte, rule string, at event.Micros, out *[]blockedKey) (n int, err error) {
+func (p *partition) blockedSome(keys [][]byte, q *blockedQuery, at event.Micros, out *[]blockedKey) (n int, err error) {
 	p.lock()
 	defer p.mu.Unlock()
-	for began := time.Now(); n < len(keys) && (n == 0 || time.Since(began) < sliceTime); n++ {
+	for began := time.Now(); n < len(keys) && len(*out) < q.limit && (n == 0 || time.Since(began) < sliceTime); n++ {
 		ref, ok := p.table.Get(keys[n])
 		if !ok {
 			continue // it left meanwhile
@@ -107,7 +169,7 @@ func (p *partition) blockedSome(keys [][]byte, rule string, at event.Micros, out
 		}
 		var by []string
 		for _, e := range p.rules.set.Explain(b.state, keys[n], at, "") {
-			if e.Verdict != nil && e.Verdict.Mode == verdict.Enforce && (rule == "" || rule == e.Rule || rule == ruleOf(e.Rule)) {
+			if e.Verdict != nil && e.Verdict.Mode == verdict.Enforce && (q.rule == "" || q.rule == e.Rule || q.rule == ruleOf(e.Rule)) {
 				by = append(by, e.Rule)
 			}
 		}

@@ -3,14 +3,12 @@ package aggregate
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -79,7 +77,7 @@ func (c *Command) validate() error {
 // ErrCommand says that a command is wrong.
 var ErrCommand = errors.New("aggregate: not a command")
 
-// commandRecord is a command on its way through the loop topic to the key's one writer.
+// commandRecord is a command as it is carried out, and as older programs sent it through the loop topic.
 type commandRecord struct {
 	ID      string       `json:"id"`
 	Command string       `json:"command"`
@@ -101,10 +99,11 @@ func (c *commandRecord) keys() []string {
 	return []string{c.Key}
 }
 
-// Command carries a command out on a key that this instance owns, and returns when what it did is
-// durable and published. It goes through the loop topic, like what other partitions forward: no crash reorders it
-// with events, or carries it out twice. When it returns an error that is not ErrCommand or
-// ErrNotOwner, the command may still take effect, of forget and exempt on some of the keys: it can be given again.
+// Command carries a command out on a key that this instance owns, and returns when it is in the audit, and what it
+// did is durable and published. It stands behind no event that waits to be counted: the audit has it, and then the
+// owner changes the key's state between two events and writes it through, with the marks that it has, so that no crash
+// carries it out twice. When it returns an error that is not ErrCommand or ErrNotOwner, the command may
+// have taken effect, of forget and exempt on some of the keys: it can be given again.
 func (a *Aggregator) Command(ctx context.Context, c Command) (Commanded, error) {
 	if err := c.validate(); err != nil {
 		return Commanded{}, fmt.Errorf("%w: %w", ErrCommand, err)
@@ -123,20 +122,22 @@ func (a *Aggregator) Command(ctx context.Context, c Command) (Commanded, error) 
 	}
 	done := Commanded{ID: rec.ID, Partition: id}
 	if !c.wide() {
-		err := p.carryOut(ctx, &rec, nil, &done)
+		err := p.carryOut(ctx, &rec, &done)
 		return done, err
 	}
 	found, err := p.keysWith(rec.Key)
 	if err == nil {
-		err = p.carryOut(ctx, &rec, found, &done)
+		rec.Keys = found
+		err = p.carryOut(ctx, &rec, &done)
 	}
 	if err != nil {
 		return Commanded{}, err
 	}
-	// What came up between looking and the command's place among the events.
+	// What came up between looking and the command.
 	later, err := p.keysWith(rec.Key)
 	if later = without(later, found); err == nil && len(later) > 0 {
-		err = p.carryOut(ctx, &rec, later, &done)
+		rec.Keys = later
+		err = p.carryOut(ctx, &rec, &done)
 	}
 	return done, err
 }
@@ -155,16 +156,22 @@ func noRule(name string) error {
 	return fmt.Errorf("no rule, and no limit as rule/limit, is called %q", name)
 }
 
-// carryOut gives a command on keys, nil for its own, and waits until it is done with all of them.
-// Many keys take several records: events are not kept waiting for long.
-func (p *partition) carryOut(ctx context.Context, rec *commandRecord, keys []string, done *Commanded) error {
-	wait := p.commands.await(rec.ID, max(1, len(keys)))
+// carryOut puts a command into the audit, gives it on all of its keys, and waits until it is done.
+func (p *partition) carryOut(ctx context.Context, rec *commandRecord, done *Commanded) error {
+	at := p.commandTime()
+	if err := p.auditFirst(ctx, rec, at); err != nil {
+		return p.notYet(ctx, "it is not in the audit yet, and nothing was done", err)
+	}
+	keys := rec.keys()
+	wait := p.commands.await(rec.ID, len(keys))
 	defer p.commands.forget(rec.ID)
-	for part := range commandParts(keys) {
-		one := *rec
-		one.Keys = part
-		if err := p.sendCommand(&one); err != nil {
-			return fmt.Errorf("send the command: %w", err)
+	for left := keys; len(left) > 0; {
+		n, err := p.commandSome(rec, left, at)
+		if err != nil {
+			return err
+		}
+		if left = left[n:]; len(left) > 0 && p.changelog.AwaitRoom(ctx) != nil {
+			return p.notYet(ctx, fmt.Sprintf("it was carried out on %d of %d keys", len(keys)-len(left), len(keys)), ctx.Err())
 		}
 	}
 	select {
@@ -174,24 +181,22 @@ func (p *partition) carryOut(ctx context.Context, rec *commandRecord, keys []str
 		done.Verdicts = append(done.Verdicts, so.verdicts[:min(room, len(so.verdicts))]...)
 		return nil
 	case <-p.ctx.Done():
-		return fmt.Errorf("partition %d changed its owner: look whether the command took effect", p.id)
+		return p.changedOwner()
 	case <-ctx.Done():
-		return fmt.Errorf("the command is not acknowledged yet, and may still take effect: %w", ctx.Err())
+		return p.notYet(ctx, "it is not acknowledged yet, and may still take effect", ctx.Err())
 	}
 }
 
-func (p *partition) sendCommand(c *commandRecord) error {
-	body, err := json.Marshal(c)
-	if err != nil {
-		return err
+func (p *partition) changedOwner() error {
+	return fmt.Errorf("partition %d changed its owner: look whether the command took effect", p.id)
+}
+
+// notYet says how far a command is that was not done in time, and how late its partition is.
+func (p *partition) notYet(ctx context.Context, far string, err error) error {
+	if p.ctx.Err() != nil && ctx.Err() == nil {
+		return p.changedOwner()
 	}
-	p.lock()
-	defer p.mu.Unlock()
-	if p.ctx.Err() != nil {
-		return fmt.Errorf("%w: partition %d", ErrNotOwner, p.id)
-	}
-	value := append([]byte{loopVersion, loopKindCommand}, body...)
-	return p.enqueue(p.loopWriter(p.id), fenced.Record{Value: value}, true, nil)
+	return fmt.Errorf("the command waits for Kafka: %s; %s: %w", far, p.lateness(time.Now()), err)
 }
 
 // commands are those that somebody of this process waits for.

@@ -2,7 +2,6 @@ package aggregate
 
 import (
 	"bytes"
-	"iter"
 	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/state"
@@ -71,29 +70,4 @@ func without(list, other []string) []string {
 		known[key] = true
 	}
 	return slices.DeleteFunc(list, func(key string) bool { return known[key] })
-}
-
-// A record of a command has at most so many keys, and about so many bytes of them.
-const (
-	maxCommandKeys  = 64
-	maxCommandBytes = 64 << 10
-)
-
-// commandParts parts keys among records; one without keys for none.
-func commandParts(keys []string) iter.Seq[[]string] {
-	return func(yield func([]string) bool) {
-		for {
-			n, size := 0, 0
-			for n < len(keys) && n < maxCommandKeys && (n == 0 || size+len(keys[n]) <= maxCommandBytes) {
-				size += len(keys[n])
-				n++
-			}
-			if !yield(keys[:n:n]) {
-				return
-			}
-			if keys = keys[n:]; len(keys) == 0 {
-				return
-			}
-		}
-	}
 }

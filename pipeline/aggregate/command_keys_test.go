@@ -80,7 +80,7 @@ func TestForgetErasesEveryKeyOfAUser(t *testing.T) {
 		never := func(c *Config) { c.CheckpointEvery = time.Hour }
 		m := r.start(compile(t, byCampaign), never)
 		r.ready(m)
-		const campaigns = 150 // more than one record of a command has
+		const campaigns = 150
 		for i := range campaigns {
 			r.emit(shown("u1", fmt.Sprintf("c&%d", i))...)
 		}
@@ -244,22 +244,6 @@ func TestKeysThatHaveDimensions(t *testing.T) {
 		}
 		if got := hasAll([]byte(tt.key), dims); got != tt.want {
 			t.Errorf("has %q all of %q: %v", tt.key, tt.dims, got)
-		}
-	}
-}
-
-func TestCommandsOnManyKeysTakeSeveralRecords(t *testing.T) {
-	for _, tt := range []struct{ keys, length, parts int }{
-		{0, 0, 1}, {1, 10, 1}, {64, 10, 1}, {65, 10, 2}, {200, 10, 4}, {10, 40 << 10, 10}, {4, 30 << 10, 2},
-	} {
-		keys := slices.Repeat([]string{strings.Repeat("x", tt.length)}, tt.keys)
-		parts, n := 0, 0
-		for part := range commandParts(keys) {
-			parts++
-			n += len(part)
-		}
-		if parts != tt.parts || n != tt.keys {
-			t.Errorf("%d keys of %d bytes: %d in %d records, want %d", tt.keys, tt.length, n, parts, tt.parts)
 		}
 	}
 }

@@ -2,11 +2,13 @@ package aggregate
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -110,8 +112,7 @@ func (r *rig) commandsAudited() (list []string) {
 	return list
 }
 
-// A command is carried out once, however often its record is read again, and keeps its place
-// among the events.
+// A command is carried out once, and keeps its place among the events that are read again.
 func TestACommandIsCarriedOutOnce(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		never := func(c *Config) { c.CheckpointEvery = time.Hour }
@@ -128,12 +129,32 @@ func TestACommandIsCarriedOutOnce(t *testing.T) {
 			r.emit(hit("u1", "a"))
 		}
 		eventually(t, "three are counted since", func() bool { return r.count("u1", "per-year", one) == 3*event.One })
-		for _, p := range one.owned() { // it ends without a checkpoint
-			p.die(errors.New("killed by the test"))
+		r.crash(one) // it ends without a checkpoint
+		r.emit(hit("u1", "a"))
+		eventually(t, "after a crash a fourth is counted", func() bool { return r.count("u1", "per-year", one) == 4*event.One })
+	})
+}
+
+// A program of a version before put commands into the loop: what it left there is carried out, once.
+func TestCommandsInTheLoopAreCarriedOutOnce(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		m := r.start(compile(t, yearly), func(c *Config) { c.CheckpointEvery = time.Hour })
+		r.ready(m)
+		for range 4 {
+			r.emit(hit("u1", "a"))
 		}
-		eventually(t, "it has taken its partitions over anew", func() bool {
-			return one.Ready() == nil && r.count("u1", "per-year", one) == 3*event.One
-		})
+		eventually(t, "four are counted", func() bool { return r.count("u1", "per-year", m) == 4*event.One })
+		left := string([]byte{loopVersion, loopKindCommand}) + `{"id":"X","command":"reset","key":"uid=u1","reason":"a test","by":"tester"}`
+		r.emitTo(r.names.Loop, event.Partition([]byte("u1"), rigPartitions), left)
+		eventually(t, "it counts from zero", func() bool { return r.count("u1", "per-year", m) == 0 })
+		r.emit(hit("u1", "a"))
+		eventually(t, "one is counted since", func() bool { return r.count("u1", "per-year", m) == event.One })
+		r.crash(m)
+		r.emit(hit("u1", "a"))
+		eventually(t, "after a crash another one is", func() bool { return r.count("u1", "per-year", m) == 2*event.One })
+		if got := r.commandsAudited(); len(got) != 1 || got[0] != "reset uid=u1 by tester: a test" {
+			t.Errorf("the audit says %q", got)
+		}
 	})
 }
 
@@ -210,16 +231,7 @@ func TestBlocked(t *testing.T) {
 			}
 		}
 		r.emit(hit("free", "a"))
-		list := func(rule string) (n int) {
-			for id := range int32(rigPartitions) {
-				keys, err := m.blocked(id, rule, now())
-				if err != nil {
-					t.Fatal(err)
-				}
-				n += len(keys)
-			}
-			return n
-		}
+		list := func(rule string) int { return len(r.blockedList(m, rule, 0)) }
 		eventually(t, "ten users are blocked", func() bool { return list("") == 10 })
 		if _, err := m.Command(t.Context(), Command{Name: "block", Key: uidKey("free"), For: time.Hour, Reason: "a test"}); err != nil {
 			t.Fatal(err)
@@ -227,7 +239,57 @@ func TestBlocked(t *testing.T) {
 		if a, b, c, d := list(""), list("per-year"), list(rules.ManualRule), list("nosuch"); a != 11 || b != 10 || c != 1 || d != 0 {
 			t.Errorf("blocked are %d, %d, %d and %d, want 11, 10, 1 and 0", a, b, c, d)
 		}
+		for _, limit := range []int{1, 2, 3, 100} {
+			if n := len(r.blockedList(m, "per-year", limit)); n != 10 {
+				t.Errorf("in pages of %d there are %d, want 10", limit, n)
+			}
+		}
+		for query, want := range map[string]int{"?partition=0&limit=10000": 200, "?partition=0&limit=0": 400, "?partition=0&limit=10001": 400, "?partition=0&limit=x": 400, "?partition=0&after=nobody": 200} {
+			w := httptest.NewRecorder()
+			m.ServeBlocked(w, httptest.NewRequest(http.MethodGet, "/v1/blocked"+query, nil))
+			if w.Code != want {
+				t.Errorf("%s: %d %s", query, w.Code, w.Body)
+			}
+		}
 	})
+}
+
+// blockedList asks for pages until the last, and returns the keys' texts; limit 0 asks for none in particular.
+func (r *rig) blockedList(m *member, rule string, limit int) (keys []string) {
+	r.t.Helper()
+	for id := range rigPartitions {
+		for after := ""; ; {
+			q := url.Values{"partition": {strconv.Itoa(id)}}
+			for name, value := range map[string]string{"rule": rule, "after": after} {
+				if value != "" {
+					q.Set(name, value)
+				}
+			}
+			if limit > 0 {
+				q.Set("limit", strconv.Itoa(limit))
+			}
+			w := httptest.NewRecorder()
+			m.ServeBlocked(w, httptest.NewRequestWithContext(r.t.Context(), http.MethodGet, "/v1/blocked?"+q.Encode(), nil))
+			if w.Code == http.StatusBadRequest && strings.Contains(w.Body.String(), "no rule") {
+				return nil
+			}
+			var reply blockedReply
+			if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil || w.Code != http.StatusOK || limit > 0 && len(reply.Keys) > limit || len(reply.Keys) > blockedLimit {
+				r.t.Fatalf("%d %v: %d keys: %.200s", w.Code, err, len(reply.Keys), w.Body)
+			}
+			for _, b := range reply.Keys {
+				key, err := keyOf(b.Key)
+				if err != nil || slices.Contains(keys, event.FormatKey(key)) {
+					r.t.Fatalf("%v: %v, or it came twice", b.Key, err)
+				}
+				keys = append(keys, event.FormatKey(key))
+			}
+			if after = reply.Next; after == "" {
+				break
+			}
+		}
+	}
+	return keys
 }
 
 // A fuse puts its rule into shadow mode, and says so in the audit.

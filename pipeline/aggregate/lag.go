@@ -171,8 +171,11 @@ func (l *lags) show(now time.Time) {
 		if p := l.agg.partition(int32(id)); p != nil && p.opened.Load() {
 			oldest = p.stand(s)
 			m.lastFetch.WithLabelValues(label(p.id)).Set(seconds(p.heard()))
+			forwards := p.backlog(loopLane, now)
+			m.loopLag.WithLabelValues(label(p.id)).Set(float64(forwards.records))
+			m.loopSeconds.WithLabelValues(label(p.id)).Set(forwards.behind.Seconds())
 			if p.ctx.Err() != nil { // it was closed meanwhile
-				m.lastFetch.DeleteLabelValues(label(p.id))
+				m.notOwned(p.id)
 			}
 		}
 		if s.end < 0 {
@@ -198,7 +201,7 @@ func (p *partition) stand(s *standing) (last event.Micros) {
 	// The answer first: what it says is the end was there before what is counted is looked at.
 	r := p.readers[inputLane].Load()
 	p.lock()
-	next, last := p.next[inputLane], p.lastInput
+	next, last := p.next[inputLane], p.lastOf[inputLane]
 	p.mu.Unlock()
 	if r != nil {
 		is := r.Progress()

@@ -27,6 +27,8 @@ type metrics struct {
 	pauses       prometheus.Histogram
 	lagging      *prometheus.GaugeVec
 	lagSeconds   *prometheus.GaugeVec
+	loopLag      *prometheus.GaugeVec
+	loopSeconds  *prometheus.GaugeVec
 	lastFetch    *prometheus.GaugeVec
 	lastDurable  *prometheus.GaugeVec
 	kafkaErrors  *prometheus.CounterVec
@@ -101,6 +103,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		pauses:       histogram("checkpoint_pause_seconds", "How long a checkpoint, or the sweep behind it, kept a partition's events waiting at a time.", pauseBuckets),
 		lagging:      gauges("partition_lag", "Records of the event partition that are not counted yet, whoever owns it.", "partition"),
 		lagSeconds:   gauges("partition_lag_seconds", "How long ago all of the event partition was counted, or how old what was counted last is, whichever is more; 0 in step.", "partition"),
+		loopLag:      gauges("loop_lag", "Records that others forwarded to an owned partition, and that it has not counted yet.", "partition"),
+		loopSeconds:  gauges("loop_lag_seconds", "How old the forwarded event is that an owned partition counted last; 0 while none waits.", "partition"),
 		lastFetch:    gauges("last_fetch_timestamp_seconds", "When fetches of an owned partition were last answered, with records or without.", "partition"),
 		lastDurable:  gauges("last_checkpoint_timestamp_seconds", "When all that an owned partition had counted was last known to be durable.", "partition"),
 		kafkaErrors:  kafkaErrors,
@@ -151,8 +155,15 @@ func (m *metrics) closed(p *partition) {
 	}
 	m.keys.DeleteLabelValues(p.label())
 	m.stateBytes.DeleteLabelValues(p.label())
-	m.lastFetch.DeleteLabelValues(p.label())
 	m.lastDurable.DeleteLabelValues(p.label())
+	m.notOwned(p.id)
+}
+
+// notOwned takes back what is told of a partition's reading while it is owned.
+func (m *metrics) notOwned(partition int32) {
+	for _, v := range []*prometheus.GaugeVec{m.lastFetch, m.loopLag, m.loopSeconds} {
+		v.DeleteLabelValues(label(partition))
+	}
 }
 
 // heats shows the partitions' rates, in place of those that were shown last.

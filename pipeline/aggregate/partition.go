@@ -85,7 +85,7 @@ type partitionState struct {
 	accepted  bool // offsets have started over, and no checkpoint says so yet
 	producers producers
 	broker    event.Micros             // the greatest broker time seen
-	lastInput event.Micros             // the broker time of the last record of the input
+	lastOf    [lanes]event.Micros      // the broker time of the last record of the input; of the loop that of the event forwarded last
 	loops     map[int32]*fenced.Writer // by target partition
 	side      sideTicket
 	hot       *hotkeys.Sketch // of keys that get many events
@@ -115,7 +115,7 @@ func newPartition(a *Aggregator, id int32, s *session) *partition {
 			origins:   map[int32]seen{},
 			producers: producers{own: id},
 			broker:    event.NoTime,
-			lastInput: event.NoTime,
+			lastOf:    [lanes]event.Micros{event.NoTime, event.NoTime},
 
 			epochs:      noEpochs,
 			epochsNoted: noEpochs,

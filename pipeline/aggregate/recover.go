@@ -23,10 +23,11 @@ func (p *partition) takeOver(ctx context.Context) error {
 	p.identity = id
 	p.changelog = id.NewWriter(p.agg.names.Table, p.id)
 	p.verdicts = id.NewWriter(p.agg.names.Verdicts, p.id)
-	fence, err := p.changelog.Fence(ctx)
+	fence, at, err := p.changelog.FenceAt(ctx)
 	if err != nil {
 		return fmt.Errorf("fence the changelog: %w", err)
 	}
+	p.clockOfBroker.appended(at)
 	if _, err := p.verdicts.Fence(ctx); err != nil {
 		return fmt.Errorf("fence the verdicts: %w", err)
 	}

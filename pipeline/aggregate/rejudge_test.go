@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,29 +99,11 @@ func TestLimitsChangedWhileNobodyRanAreJudged(t *testing.T) {
 }
 
 // A pass that a stop, a takeover or a reload interrupts goes on: the checkpoint tells that it was
-// not through.
+// not through. TALLYGATE_TEST_REJUDGE=60000 has it with that many keys.
 func TestAnInterruptedPassGoesOn(t *testing.T) {
-	const users = 12_000
+	users := sized(t, "TALLYGATE_TEST_REJUDGE", 12_000)
 	everyKafka(t, func(t *testing.T, r *rig) {
-		m := r.run(weekFile(1, 0))
-		r.emitEach(uids(users), 2)
-		eventually(t, "all users are over a limit of 1", func() bool { blocked, _ := r.blockedAndCleared(); return blocked == users })
-		if _, err := m.Reload(t.Context(), weekFile(100, 1)); err != nil {
-			t.Fatal(err)
-		}
-		m.end(t)
-		_, cleared := r.blockedAndCleared()
-		t.Logf("the pass was stopped with %d of %d users cleared", cleared, users)
-		m = r.run(weekFile(100, 1))
-		eventually(t, "all of them are cleared", func() bool { _, cleared := r.blockedAndCleared(); return cleared == users })
-
-		// A limit that was a mistake, and is taken back while its pass runs.
-		for i, limit := range []int{1, 100} {
-			if _, err := m.Reload(t.Context(), weekFile(limit, 2+i)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		settled := func() bool {
+		settled := func(m *member) bool {
 			for _, p := range m.owned() {
 				p.lock()
 				by := p.judged.done
@@ -131,7 +114,34 @@ func TestAnInterruptedPassGoesOn(t *testing.T) {
 			}
 			return true
 		}
-		eventually(t, "all passes are through", settled)
+		m := r.run(weekFile(1, 0))
+		r.emitEach(uids(users), 2)
+		eventually(t, "all users are over a limit of 1", func() bool { blocked, _ := r.blockedAndCleared(); return blocked == users })
+		if _, err := m.Reload(t.Context(), weekFile(100, 1)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the pass is under way", func() bool {
+			return slices.ContainsFunc(m.owned(), func(p *partition) bool {
+				p.lock()
+				defer p.mu.Unlock()
+				return p.judged.done > 0
+			})
+		})
+		m.end(t)
+		_, cleared := r.blockedAndCleared()
+		began := time.Now()
+		m = r.run(weekFile(100, 1))
+		eventually(t, "the pass is through", func() bool { return settled(m) })
+		t.Logf("a clean stop came when %d of %d users were cleared; %v after the next start all were judged", cleared, users, time.Since(began))
+		eventually(t, "all of them are cleared", func() bool { _, cleared := r.blockedAndCleared(); return cleared == users })
+
+		// A limit that was a mistake, and is taken back while its pass runs.
+		for i, limit := range []int{1, 100} {
+			if _, err := m.Reload(t.Context(), weekFile(limit, 2+i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "all passes are through", func() bool { return settled(m) })
 		eventually(t, "none stays blocked", func() bool { blocked, _ := r.blockedAndCleared(); return blocked == 0 })
 	})
 }

@@ -23,6 +23,7 @@ type sideWriter struct {
 
 	mu     sync.Mutex
 	queue  []*sarama.ProducerMessage // oldest first
+	ahead  []*sarama.ProducerMessage // that go before the queue
 	failed bool                      // some of these could not be sent: wait before the next attempt
 	closed bool
 	work   chan struct{} // tells run that something is queued
@@ -54,6 +55,22 @@ func (s *sideWriter) send(m *sarama.ProducerMessage) {
 	s.queue = append(s.queue, m)
 	s.mu.Unlock()
 	s.wake()
+}
+
+// sendAndWait sends a record ahead of all that is queued, and waits until it is durable. It is for few: what
+// somebody waits for, while an attack's verdicts fill the queue.
+func (s *sideWriter) sendAndWait(ctx context.Context, topic string, key, value []byte) error {
+	var ticket sideTicket
+	m := &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(value), Metadata: ticket.send()}
+	if key != nil {
+		m.Key = sarama.ByteEncoder(key)
+	}
+	s.bytes.Add(sideBytes(m))
+	s.mu.Lock()
+	s.ahead = append(s.ahead, m)
+	s.mu.Unlock()
+	s.wake()
+	return ticket.wait(ctx, 0)
 }
 
 func (s *sideWriter) wake() {
@@ -163,20 +180,41 @@ func (s *sideWriter) pass(ctx context.Context) {
 	if failed && !closed && !sleep(ctx, sidePause) {
 		return
 	}
-	s.mu.Lock()
-	queue := s.queue
-	s.queue = nil
-	s.mu.Unlock()
-	for i, m := range queue {
-		select {
-		case s.producer.Input() <- m:
-		case <-ctx.Done():
-			s.mu.Lock()
-			s.queue = append(queue[i:], s.queue...)
-			s.mu.Unlock()
+	for {
+		some, of := s.take()
+		if len(some) == 0 {
 			return
 		}
+		for i, m := range some {
+			select {
+			case s.producer.Input() <- m:
+			case <-ctx.Done():
+				s.mu.Lock()
+				*of = append(some[i:], *of...)
+				s.mu.Unlock()
+				return
+			}
+		}
 	}
+}
+
+// takeAtOnce is how many of the queue may be in front of what goes ahead of it.
+const takeAtOnce = 256
+
+// take takes what is to be sent next, and tells where from.
+func (s *sideWriter) take() (some []*sarama.ProducerMessage, of *[]*sarama.ProducerMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of = &s.queue
+	if len(s.ahead) > 0 {
+		of = &s.ahead
+	}
+	n := min(len(*of), takeAtOnce)
+	some, *of = (*of)[:n:n], (*of)[n:]
+	if len(*of) == 0 {
+		*of = nil
+	}
+	return some, of
 }
 
 // again queues a message that could not be sent for now.

@@ -71,18 +71,24 @@ func (id *Identity) NewWriter(topic string, partition int32) *Writer {
 // the writer fences by itself before its first record. An error kills the writer, since the
 // record may or may not be in the log.
 func (w *Writer) Fence(ctx context.Context) (offset int64, err error) {
+	offset, _, err = w.FenceAt(ctx)
+	return offset, err
+}
+
+// FenceAt is Fence that also tells the broker's time; zero where the topic takes the producer's.
+func (w *Writer) FenceAt(ctx context.Context) (offset int64, at time.Time, err error) {
 	if err := w.take(ctx); err != nil {
-		return 0, err
+		return 0, at, err
 	}
 	defer w.release()
 	if err := w.Err(); err != nil {
-		return 0, err
+		return 0, at, err
 	}
 	a, err := w.send(ctx, nil, w.id.cfg.Urgent)
 	if err != nil {
-		return 0, w.die(err)
+		return 0, at, w.die(err)
 	}
-	return a.offset, nil
+	return a.offset, a.at, nil
 }
 
 // Run sends what is appended until ctx ends or the writer dies, and returns the cause. What
