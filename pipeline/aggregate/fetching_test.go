@@ -3,10 +3,12 @@ package aggregate
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -24,15 +26,16 @@ import (
 func TestClaimsAreReadWithTLSAndSASL(t *testing.T) {
 	s := httptest.NewTLSServer(nil)
 	s.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(s.Certificate())
-	server, client := &tls.Config{Certificates: s.TLS.Certificates}, &tls.Config{RootCAs: roots}
+	server, ca := &tls.Config{Certificates: s.TLS.Certificates}, filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, mechanism := range []string{"", "plain", "scram-sha-256", "scram-sha-512"} {
 		t.Run("with "+mechanism, func(t *testing.T) {
-			args := []string{}
+			args := []string{"--kafka-tls", "--kafka-ca", ca}
 			opts := []kfake.Opt{kfake.NumBrokers(1), kfake.TLS(server), kfake.SeedTopics(1, "t")}
 			if mechanism != "" {
-				args = []string{"--kafka-sasl", mechanism, "--kafka-user", "app"}
+				args = append(args, "--kafka-sasl", mechanism, "--kafka-user", "app")
 				opts = append(opts, kfake.EnableSASL(), kfake.Superuser(strings.ToUpper(mechanism), "app", "secret"))
 			}
 			k, err := kfake.NewCluster(opts...)
@@ -49,7 +52,6 @@ func TestClaimsAreReadWithTLSAndSASL(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			how.TLS = client
 			cfg := Config{Brokers: k.ListenAddrs(), Rules: compile(t, yearly), Kafka: how.Sarama}.withDefaults()
 			reads, err := cfg.fetching()
 			if err != nil {
@@ -65,16 +67,14 @@ func TestClaimsAreReadWithTLSAndSASL(t *testing.T) {
 
 func appendOne(t *testing.T, as fetch.Config, topic, value string) {
 	t.Helper()
-	opts := []kgo.Opt{kgo.SeedBrokers(as.Brokers...), kgo.DialTLSConfig(as.TLS)}
-	if as.SASL != nil {
-		opts = append(opts, kgo.SASL(as.SASL))
-	}
-	c, err := kgo.NewClient(opts...)
+	c, err := kgo.NewClient(kgo.SeedBrokers(as.Brokers...), kgo.Dialer(as.Dial))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte(value)}).FirstErr(); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := c.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte(value)}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 }
