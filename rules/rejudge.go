@@ -19,6 +19,28 @@ func (s *Set) Judged() Judged {
 	return out
 }
 
+// Since says by what those counts were judged that the set's limits go on from, under the names that they have in
+// this set: a limit whose sliding window keeps something else now goes on under another name. Where counts may be of
+// several names that were judged differently, it is the zero JudgedBy; of limits that was knows nothing of, nothing.
+func (s *Set) Since(was Judged) Judged {
+	out := make(Judged, len(s.Limits))
+	for _, l := range s.Limits {
+		by, known := was[l.Hash]
+		for i := range l.formers {
+			switch former, also := was[l.formers[i].hash]; {
+			case also && known && former != by:
+				by = JudgedBy{}
+			case also:
+				by, known = former, true
+			}
+		}
+		if known {
+			out[l.Hash] = by
+		}
+	}
+	return out
+}
+
 // After tells the Stepper which set its own replaces: Rejudge then knows what has changed.
 func (p *Stepper) After(old *Set) { p.AfterJudged(old.Judged(), false) }
 
@@ -27,11 +49,9 @@ func (p *Stepper) After(old *Set) { p.AfterJudged(old.Judged(), false) }
 // quotas, but no penalty; one that was served would be issued again.
 func (p *Stepper) AfterJudged(was Judged, doubted bool) {
 	p.changed, p.doubted = make([]bool, len(p.set.Limits)), doubted
+	since := p.set.Since(was)
 	for _, l := range p.set.Limits {
-		by, known := was[l.Hash]
-		for i := 0; !known && i < len(l.formers); i++ {
-			by, known = was[l.formers[i].hash]
-		}
+		by, known := since[l.Hash]
 		p.changed[l.Index] = known && by != l.judged
 	}
 }

@@ -36,14 +36,13 @@ func (j *judged) change(set *rules.Set) {
 	if j.pass == set.Hash {
 		return
 	}
-	limits := maps.Clone(j.limits)
+	limits, since := maps.Clone(j.limits), set.Since(j.limits)
 	for hash, by := range set.Judged() {
-		was, known := limits[hash]
-		switch {
-		case !known:
-			limits[hash] = by // nothing is counted under it
-		case was != by:
+		switch was, known := since[hash]; {
+		case known && was != by:
 			limits[hash] = rules.JudgedBy{}
+		default:
+			limits[hash] = by // and if it is not known, nothing is counted under it
 		}
 	}
 	*j = judged{pass: set.Hash, limits: limits}

@@ -46,7 +46,7 @@ func TestWhatIsTakenForJudgedIs(t *testing.T) {
 			}
 			for hash, by := range set.Judged() {
 				for i := j.done; i < judgedAll; i++ {
-					if was, known := parts[i][hash]; known && j.limits[hash] == by && was != by {
+					if was, known := set.Since(parts[i])[hash]; known && j.limits[hash] == by && was != by {
 						t.Fatalf("part %d was judged by %x, and %x is taken for it", i, was, by)
 					}
 				}
@@ -59,11 +59,12 @@ func TestWhatIsTakenForJudgedIs(t *testing.T) {
 }
 
 func judgedSets(t *testing.T) (sets []*rules.Set) {
-	for _, limits := range [][2]int{{1, 1}, {1, 2}, {2, 2}, {2, 0}, {0, 1}} {
+	// Above 64 a sliding window keeps something else, and so it does with refunds.
+	for _, limits := range [][2]string{{"1", "1"}, {"1", "2"}, {"2", "2"}, {"2", ""}, {"", "1"}, {"100", "2"}, {"100", "100, refunds: true"}, {"1", "2, refunds: true"}} {
 		text := "  rules:\n"
 		for i, name := range []string{"a", "b"} {
-			if limits[i] > 0 {
-				text += fmt.Sprintf("    - {name: %s, match: {api: x}, limit: %d, per: 1h, then: {block: 1h}}\n", name, limits[i])
+			if limits[i] != "" {
+				text += fmt.Sprintf("    - {name: %s, match: {api: x}, limit: %s, per: 1h, then: {block: 1h}}\n", name, limits[i])
 			}
 		}
 		sets = append(sets, compile(t, text))

@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,6 +96,35 @@ func TestLimitsChangedWhileNobodyRanAreJudged(t *testing.T) {
 		if after := len(r.verdicts()); after != before {
 			t.Errorf("a restart without a change published %d verdicts", after-before)
 		}
+	})
+}
+
+// Above 64 a sliding window keeps panes instead of times, under another name. What it goes on from is judged by the
+// new limit all the same, under a running aggregator and after a restart.
+func TestLimitsThatKeepSomethingElseAreJudged(t *testing.T) {
+	daily := func(limit, minutes int) RuleFile {
+		f := weekFile(limit, minutes)
+		f.Source = bytes.Replace(f.Source, []byte("per: year, window: calendar"), []byte("per: 1d"), 1)
+		return f
+	}
+	everyKafka(t, func(t *testing.T, r *rig) {
+		m := r.run(daily(1, 0))
+		r.emitEach(uids(50), 2)
+		blocked := func() bool { blocked, _ := r.blockedAndCleared(); return blocked == 50 }
+		cleared := func() bool { _, cleared := r.blockedAndCleared(); return cleared == 50 }
+		eventually(t, "50 users are over a limit of 1", blocked)
+		reload := func(limit, minutes int) {
+			if _, err := m.Reload(t.Context(), daily(limit, minutes)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reload(100, 1)
+		eventually(t, "a limit of 100 clears all of them", cleared)
+		reload(1, 2)
+		eventually(t, "a limit of 1 blocks all of them", blocked)
+		m.end(t)
+		m = r.run(daily(100, 3))
+		eventually(t, "a limit of 100 clears all of them after a restart", cleared)
 	})
 }
 
