@@ -119,8 +119,8 @@ func (v *versions) tell(i int, broken bool) {
 	}
 }
 
-// kill kills an instance and starts it again. Where its file is broken it does not start, and says
-// why, until somebody has mended it.
+// kill kills an instance and starts it again. Where its file is broken it goes on with the group's rules,
+// is not ready and says why, until somebody has mended the file.
 func (v *versions) kill(i int) {
 	v.t.Helper()
 	p := v.ps[i]
@@ -131,11 +131,14 @@ func (v *versions) kill(i int) {
 	}
 	p.Start()
 	if !bytes.Equal(src, v.good) {
-		if status := p.ended(); status != 2 || !strings.Contains(p.Logs(), filepath.Base(v.files[i])+":") {
-			v.t.Errorf("%s ends with %d where its rule file is broken", p.name, status)
+		eventually(v.t, p.name+" says that its rule file is broken", func() bool {
+			status, body := get(p.url("/readyz"))
+			return status == http.StatusServiceUnavailable && bytes.Contains(body, []byte("rule file"))
+		})
+		if !strings.Contains(p.Logs(), filepath.Base(v.files[i])+":") {
+			v.t.Errorf("%s does not log where its rule file is broken", p.name)
 		}
 		v.write(i, v.good)
-		p.Start()
 	}
 	eventually(v.t, p.name+" has read its rules", func() bool {
 		status, _ := get(p.url("/healthz"))
