@@ -138,6 +138,7 @@ func (r *varints) text() []byte {
 func (b *block) verdict(l *Limit, key []event.Dim) verdict.Verdict {
 	v := verdict.Verdict{
 		Rule:   string(b.name),
+		Public: l.Rule.Public,
 		Key:    key,
 		State:  verdict.Block,
 		Action: l.Rule.Then.Action,

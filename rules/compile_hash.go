@@ -116,5 +116,8 @@ func judgedHash(l *Limit) JudgedBy {
 func faceHash(l *Limit, shadow bool) uint32 {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %d %t %q", l.Name, l.Rule.Then.Action, shadow || l.Shadow || l.Rule.Mode == verdict.Shadow, l.Rule.APIs)
+	if l.Rule.Public != "" {
+		fmt.Fprintf(h, " public %q", l.Rule.Public)
+	}
 	return binary.LittleEndian.Uint32(h.Sum(nil)) | 1
 }

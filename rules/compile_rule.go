@@ -60,7 +60,7 @@ func (c *compiler) compileRule(n *yaml.Node) {
 		c.rule = nameOf(n)
 	}
 	known := append([]string{
-		"name", "key", "match", "when", "count", "refunds", "limit", "limits", "tiers", "candidate", "then", "warn", "mode", "exempt", "fuse",
+		"name", "public", "key", "match", "when", "count", "refunds", "limit", "limits", "tiers", "candidate", "then", "warn", "mode", "exempt", "fuse",
 	}, windowFieldNames...)
 	o, ok := c.object(n, "a rule", known...)
 	if !ok {
@@ -73,6 +73,7 @@ func (c *compiler) compileRule(n *yaml.Node) {
 	if r.Name == ManualRule {
 		c.fail(o.get("name"), "give the rule another name", "%q is what verdicts by command are called", ManualRule)
 	}
+	r.Public, _ = c.name(o.get("public"), "a rule's public name")
 	dims := c.defaults.key
 	if n := o.get("key"); n != nil {
 		dims = c.dims(n)

@@ -10,7 +10,8 @@ import (
 
 // Explanation says where a key stands under one limit at one moment.
 type Explanation struct {
-	Rule      string           `json:"rule"` // the limit's name: rule, or rule/limit
+	Rule      string           `json:"rule"`             // the limit's name: rule, or rule/limit
+	Public    string           `json:"public,omitempty"` // the rule's public name
 	Window    string           `json:"window"`
 	Count     event.Decimal    `json:"count"`
 	Limit     event.Decimal    `json:"limit"`               // of the key's tier; a bucket's burst; 0: unlimited
@@ -68,6 +69,7 @@ func (p *Stepper) Explain(state, key []byte, now event.Micros, api string) []Exp
 func (l *Limit) explain(x *extras, window []byte, dims []event.Dim, now event.Micros) Explanation {
 	e := Explanation{
 		Rule:    l.Name,
+		Public:  l.Rule.Public,
 		Window:  kindName(l.Window.Kind),
 		Count:   l.Window.CountAt(window, now),
 		Tier:    l.tierNumber(x.tier),

@@ -59,7 +59,7 @@ func (p *Stepper) AfterJudged(was Judged, doubted bool) {
 // Rejudge judges what a key has counted by changed rules, at a time that is not before its latest
 // event. It lets verdicts fall and clears them as the new limits have it: a quota that is not
 // reached any more, a penalty whose count would not have been over, what a rule had in force that
-// is gone, and of keys that are exempt now. What looks different (mode, action, APIs) is
+// is gone, and of keys that are exempt now. What looks different (mode, action, APIs, public name) is
 // published again. A key whose tier is not known any more waits for its next event.
 //
 // It is called once for each key and change. The state is as for Step. Without changes the caller need not keep the one returned.

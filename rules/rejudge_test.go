@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
@@ -108,6 +110,85 @@ func TestChangedRulesAreJudgedByTheCountersThereAre(t *testing.T) {
 				t.Errorf("(- want)\n%s", diff)
 			}
 		})
+	}
+}
+
+// What denied callers are told a rule is called changes at the blocks that there are, by the pass and by a key's next event, once.
+func TestAChangedPublicNameIsPublishedAgain(t *testing.T) {
+	named := strings.Replace(beforeChange, "name: penalty,", "name: penalty, public: slow-down,", 1)
+	renamed := strings.Replace(named, "slow-down", "later", 1)
+	for _, tt := range []struct{ before, after, public string }{
+		{beforeChange, named, "slow-down"}, {named, renamed, "later"}, {renamed, beforeChange, ""},
+	} {
+		old, set := compiled(t, tt.before), compiled(t, tt.after)
+		state := counted6(t, old)
+		byPass, byEvent := set.NewStepper(), set.NewStepper()
+		byPass.After(old)
+		next, passed := byPass.Rejudge(nil, state, []byte("uid=42"), noon+event.Minute)
+		_, stepped := byEvent.Step(nil, state, Input{Key: []byte("uid=42"), At: noon + event.Minute, Hits: unitHits(set.Limits[1])})
+		for by, res := range map[string]Result{"the pass": passed, "the next event": stepped} {
+			if len(res.Changes) != 1 || res.Changes[0].Rule != "penalty" || res.Changes[0].State != verdict.Block || res.Changes[0].Public != tt.public {
+				t.Errorf("by %s: %+v, want the penalty that is called %q", by, res.Changes, tt.public)
+			}
+		}
+		if _, again := byPass.Rejudge(nil, next, []byte("uid=42"), noon+2*event.Minute); len(again.Changes) > 0 {
+			t.Errorf("once more: %+v", again.Changes)
+		}
+	}
+}
+
+// A state knows what it has published by a hash. That of rules without a public name is what it was before there were any: otherwise all
+// that is in force would be published again after an upgrade.
+func TestRulesWithoutAPublicNameShowTheSameFace(t *testing.T) {
+	l := compiled(t, beforeChange).Limits[1]
+	h := sha256.Sum256([]byte(`"penalty" 3 false ["x"]`))
+	if want := binary.LittleEndian.Uint32(h[:]) | 1; l.faces[0] != want {
+		t.Errorf("it is %x, want %x", l.faces[0], want)
+	}
+}
+
+// All that a rule lets the world know carries its public name: blocks, notices, and what clears them, of all its limits.
+func TestVerdictsCarryThePublicName(t *testing.T) {
+	set := compiled(t, `
+apiVersion: tallygate.dev/v1
+kind: RuleSet
+metadata: {name: shop}
+spec:
+  rules:
+    - name: card-testing-detector-v2
+      public: payments
+      match: {api: x}
+      limits: [{name: burst, limit: 2, per: 1h, window: tumbling, candidate: {limit: 1}}, {name: day, limit: 4, per: 1h, window: tumbling}]
+      warn: 50%
+      refunds: true
+      then: {block: until-reset}
+`)
+	matcher, stepper := set.NewMatcher(), set.NewStepper()
+	var state []byte
+	seen := map[string]bool{}
+	for i, e := range []event.Event{{ID: "1", Cost: event.One}, {ID: "2", Cost: event.One}, {ID: "3", Refunds: "2", Cost: -event.One}} {
+		e.API, e.UID, e.Time = "x", "42", noon+event.Micros(i)
+		for _, w := range matcher.Match(&e, e.Time) {
+			var res Result
+			state, res = stepper.Step(nil, state, Input{Key: w.Key, Hits: w.Hits, At: e.Time, ID: e.ID})
+			for _, v := range res.Changes {
+				seen[v.Rule+" "+v.State.String()] = true
+				if v.Public != "payments" {
+					t.Errorf("%s %v is called %q", v.Rule, v.State, v.Public)
+				}
+			}
+		}
+	}
+	const rule = "card-testing-detector-v2/"
+	for _, want := range []string{rule + "burst block", rule + "burst clear", rule + "burst warn", rule + "day warn", rule + "burst/candidate block"} {
+		if !seen[want] {
+			t.Errorf("no %s among %v", want, seen)
+		}
+	}
+	for _, e := range set.Explain(state, []byte("uid=42"), noon+event.Second, "") {
+		if e.Public != "payments" {
+			t.Errorf("explain calls %s %q", e.Rule, e.Public)
+		}
 	}
 }
 

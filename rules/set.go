@@ -45,11 +45,12 @@ type KeyShape struct {
 
 // Rule is what to count, over which windows, against which limits, and what follows.
 type Rule struct {
-	Index int // the place in Set.Rules
-	Name  string
-	Shape *KeyShape
-	Mode  verdict.Mode
-	Then  Then
+	Index  int // the place in Set.Rules
+	Name   string
+	Public string // what denied callers are told it is called; "" is nothing
+	Shape  *KeyShape
+	Mode   verdict.Mode
+	Then   Then
 
 	Count   CountKind
 	Attr    string // of CountSum and CountDistinct: the attribute; "" sums the cost

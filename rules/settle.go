@@ -168,7 +168,7 @@ func (p *Stepper) warn(l *Limit, f *facts, in *Input, i int) {
 		}
 		x.warned[n] = f.latest
 		v := verdict.Verdict{
-			Rule: l.Name, Key: p.key(in.Key), State: verdict.Warn, Mode: l.Rule.Mode, Action: l.Rule.Then.Action, APIs: l.Rule.APIs,
+			Rule: l.Name, Public: l.Rule.Public, Key: p.key(in.Key), State: verdict.Warn, Mode: l.Rule.Mode, Action: l.Rule.Then.Action, APIs: l.Rule.APIs,
 			Count: f.added.Count, Limit: f.limit, Since: f.latest, Until: to, Step: step.Text, Cause: in.Cause,
 		}
 		if p.shadow(l) {

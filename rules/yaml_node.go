@@ -11,7 +11,7 @@ import (
 // elsewhere says where fields belong that are often written in another place.
 var elsewhere = map[string]string{
 	"at": "then", "extend": "then", "reset": "then", "escalate": "then", "forget": "then", "block": "then", "action": "then", "apis": "then",
-	"tiers": "the rule or its limit", "candidate": "the rule or its limit", "mode": "the rule", "fuse": "the rule", "exempt": "the rule or spec",
+	"tiers": "the rule or its limit", "candidate": "the rule or its limit", "mode": "the rule", "public": "the rule", "fuse": "the rule", "exempt": "the rule or spec",
 	"refunds": "the rule", "when": "the rule", "unlimited": "a tier", "outcome": "match", "key": "the rule", "warn": "the rule",
 	"sum": "count", "distinct": "count", "timezone": "the rule or its limit", "per": "the rule or its limit",
 }

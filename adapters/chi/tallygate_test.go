@@ -21,7 +21,7 @@ func TestRoutesAreNamed(t *testing.T) {
 	}
 	at := event.FromTime(time.Now())
 	table.Replace(0, []verdict.Verdict{{
-		Rule: "orders", Key: []event.Dim{{Name: "uid", Value: "42"}}, Action: verdict.ActBlock,
+		Rule: "orders-detector", Public: "order", Key: []event.Dim{{Name: "uid", Value: "42"}}, Action: verdict.ActBlock,
 		APIs: []string{"get.v1.orders.id"}, Since: at, Until: at + event.Hour,
 	}})
 	user := enforce.Header("X-User")

@@ -26,7 +26,7 @@ func TestMiddleware(t *testing.T) {
 	}
 	at := event.FromTime(time.Now())
 	table.Replace(0, []verdict.Verdict{{
-		Rule: "orders", Key: []event.Dim{{Name: "uid", Value: "42"}}, Action: verdict.ActBlock,
+		Rule: "orders-detector", Public: "order", Key: []event.Dim{{Name: "uid", Value: "42"}}, Action: verdict.ActBlock,
 		APIs: []string{"get.orders.id"}, Since: at, Until: at + event.Hour,
 	}})
 	var emitted events
@@ -51,7 +51,7 @@ func TestMiddleware(t *testing.T) {
 		defer resp.Body.Close()
 		if resp.StatusCode == 429 {
 			var p enforce.Problem
-			if err := json.NewDecoder(resp.Body).Decode(&p); err != nil || p.Rule != "orders" {
+			if err := json.NewDecoder(resp.Body).Decode(&p); err != nil || p.Rule != "order" {
 				t.Errorf("%+v, %v", p, err)
 			}
 		}

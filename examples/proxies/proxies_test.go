@@ -3,6 +3,7 @@ package proxies
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -187,11 +188,14 @@ func denies(r *rig) {
 		if after, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || after < 200 || after > 300 {
 			r.t.Errorf("%s: Retry-After is %q", about, a.header.Get("Retry-After"))
 		}
-		for name, begin := range map[string]string{"RateLimit": `"search-combined";r=0;t=`, "RateLimit-Policy": `"search-combined";q=100`,
+		for name, begin := range map[string]string{"RateLimit": `"searches";r=0;t=`, "RateLimit-Policy": `"searches";q=100`,
 			"Content-Type": "application/problem+json", "Cache-Control": "no-store"} {
 			if v := a.header.Values(name); len(v) != 1 || !strings.HasPrefix(v[0], begin) {
 				r.t.Errorf("%s: %s is %q", about, name, v)
 			}
+		}
+		if told := fmt.Sprint(a.header, a.body); strings.Contains(told, "detector") {
+			r.t.Errorf("%s: the rule's own name is told: %s", about, told)
 		}
 		var problem struct {
 			Type   string

@@ -76,7 +76,7 @@ func newRig(t *testing.T, c decision.Config) *rig {
 	rds := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	now := event.FromTime(time.Now())
 	block := func(dim, value, api string) verdict.Verdict {
-		return verdict.Verdict{Rule: "search-combined", Key: []event.Dim{{Name: dim, Value: value}}, Action: verdict.ActBlock, APIs: []string{api},
+		return verdict.Verdict{Rule: "search-scraper-detector", Public: "searches", Key: []event.Dim{{Name: dim, Value: value}}, Action: verdict.ActBlock, APIs: []string{api},
 			Count: 101 * event.One, Limit: 100 * event.One, Since: now, Until: now + 5*event.Minute}
 	}
 	servers.Blocklist(t, rds, "tallygate", block("uid", "42", "get.search"), block("uid", "7", "post.search"), block("ip", "127.0.0.9", "*"),

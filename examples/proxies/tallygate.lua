@@ -19,7 +19,7 @@ core.register_action("tallygate", { "http-req" }, function(txn)
   end
   local kind = (answer.headers["content-type"] or {})[0]
   local reasons = { [400] = "Bad Request", [429] = "Too Many Requests", [503] = "Service Unavailable" }
-  local reason = reasons[answer.status]
+  local reason = reasons[answer.status] or (answer.status >= 400 and answer.status < 500 and "Denied") -- what --answers says
   if not reason or kind ~= "application/problem+json" then -- HAProxy's own 503 has another
     txn:set_var("txn.tallygate", "away")
     return

@@ -25,7 +25,8 @@ type query struct {
 type answer struct {
 	Allowed    bool               `json:"allowed"`
 	Action     string             `json:"action,omitempty"`
-	Rule       string             `json:"rule,omitempty"`
+	Rule       string             `json:"rule,omitempty"`   // for logs: the service's own callers are told Public
+	Public     string             `json:"public,omitempty"` // the rule's public name
 	Until      string             `json:"until,omitempty"`
 	RetryAfter int64              `json:"retry_after,omitempty"` // whole seconds, rounded up
 	InDoubt    bool               `json:"in_doubt,omitempty"`    // no verdict denies it, but nobody knows
@@ -44,7 +45,7 @@ func (s *Server) answer(c *query) (answer, error) {
 		return answer{}, refusal
 	}
 	d := s.CheckDims(c.API, dims)
-	a := answer{Allowed: d.Allowed, Rule: d.Rule(), RetryAfter: d.RetryAfter(), InDoubt: d.Unavailable(),
+	a := answer{Allowed: d.Allowed, Rule: d.Rule(), Public: s.cfg.Answers.PublicName(d), RetryAfter: d.RetryAfter(), InDoubt: d.Unavailable(),
 		Verdicts: s.cfg.Table.VerdictsAt(d.At, c.API, dims), Staleness: s.cfg.Table.Staleness().Round(time.Millisecond).String()}
 	if a.Verdicts == nil {
 		a.Verdicts = []*verdict.Verdict{}

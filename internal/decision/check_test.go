@@ -2,8 +2,11 @@ package decision_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -36,6 +39,42 @@ func TestCheck(t *testing.T) {
 	} {
 		if a := r.check(body); !a.Allowed || a.Rule != "" || a.RetryAfter != 0 || a.Verdicts == nil || len(a.Verdicts) != 0 {
 			t.Errorf("%s: %+v", about, a)
+		}
+	}
+}
+
+// Services and operators get the rule's name, with what their own callers may be told beside it; proxies' callers get the latter only,
+// or what the server was told to answer.
+func TestCheckHasThePublicNameBesideTheRules(t *testing.T) {
+	named := block("card-testing-detector-v2/burst", "uid", "42", func(v *verdict.Verdict) { v.Public = "payments" })
+	nameless := block("card-testing-detector-v2", "uid", "43")
+	for _, c := range []struct {
+		answers enforce.Answers
+		uid     string
+		public  string
+	}{
+		{enforce.Answers{}, "42", "payments"},
+		{enforce.Answers{}, "43", ""},
+		{enforce.Answers{Rules: map[string]enforce.PublicRule{"card-testing-detector-v2": {Name: "checkout"}}}, "42", "checkout"},
+		{enforce.Answers{Rules: map[string]enforce.PublicRule{"card-testing-detector-v2": {Name: "checkout"}}}, "43", "checkout"},
+	} {
+		r := newRig(t, func(d *decision.Config) { d.Answers = c.answers }).blocks(named, nameless)
+		a := r.check(fmt.Sprintf(`{"uid": %q, "api": "a"}`, c.uid))
+		if !strings.HasPrefix(a.Rule, "card-testing-detector-v2") || a.Public != c.public || len(a.Verdicts) != 1 || a.Verdicts[0].Rule != a.Rule {
+			t.Errorf("%s: %+v, want the public name %q", c.uid, a, c.public)
+		}
+		for _, path := range []string{"/v1/forward-auth", "/v1/ext-authz/a"} {
+			req := httptest.NewRequest(http.MethodGet, path, nil)
+			req.Header.Set("X-Tallygate-Uid", c.uid)
+			resp := r.do(req)
+			body, err := io.ReadAll(resp.Body)
+			var p enforce.Problem
+			if err != nil || json.Unmarshal(body, &p) != nil || resp.StatusCode != http.StatusTooManyRequests || p.Rule != c.public {
+				t.Errorf("%s: %s: %s %s, %v", c.uid, path, resp.Status, body, err)
+			}
+			if told := fmt.Sprint(resp.Header, string(body)); strings.Contains(told, "card") {
+				t.Errorf("%s: %s tells the rule's own name: %s", c.uid, path, told)
+			}
 		}
 	}
 }

@@ -108,7 +108,7 @@ func TestAVerdictIsAnsweredBeforeADoubt(t *testing.T) {
 		req.Descriptors = append(req.Descriptors, rateLimit(order[1]).Descriptors...)
 		resp, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(within(t), req)
 		var p enforce.Problem
-		if err != nil || json.Unmarshal(resp.GetRawBody(), &p) != nil || p.Rule != "r" || p.RetryAfter == 0 {
+		if err != nil || json.Unmarshal(resp.GetRawBody(), &p) != nil || p.Action != "block" || p.RetryAfter == 0 {
 			t.Errorf("%v: %v, %v", order, resp, err)
 		}
 	}

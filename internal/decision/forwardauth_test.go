@@ -149,7 +149,7 @@ func TestForwardAuthTrustsTheHeadersItIsTold(t *testing.T) {
 
 // What a proxy hands on is what a service with the middleware would have answered.
 func TestForwardAuthDeniesAsTheMiddlewareDoes(t *testing.T) {
-	r := newRig(t).blocks(block("search-combined", "uid", "42"))
+	r := newRig(t).blocks(block("search-combined", "uid", "42", func(v *verdict.Verdict) { v.Public = "searches" }))
 	got := r.ask("X-Tallygate-Uid: 42", "X-Tallygate-Api: search.query")
 
 	guarded := enforce.Middleware(r.table, enforce.Options{UID: func(*http.Request) string { return "42" }})(http.NotFoundHandler())
@@ -170,7 +170,7 @@ func TestForwardAuthDeniesAsTheMiddlewareDoes(t *testing.T) {
 			t.Errorf("no %s", h)
 		}
 	}
-	if p := decode[enforce.Problem](t, got); p.Rule != "search-combined" || p.RetryAfter < 299 || p.Status != 429 {
+	if p := decode[enforce.Problem](t, got); p.Rule != "searches" || p.RetryAfter < 299 || p.Status != 429 {
 		t.Errorf("%+v", p)
 	}
 }

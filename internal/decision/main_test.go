@@ -100,6 +100,7 @@ type answer struct {
 	Allowed    bool              `json:"allowed"`
 	Action     string            `json:"action"`
 	Rule       string            `json:"rule"`
+	Public     string            `json:"public"`
 	Until      time.Time         `json:"until"`
 	RetryAfter int64             `json:"retry_after"`
 	Verdicts   []verdict.Verdict `json:"verdicts"`

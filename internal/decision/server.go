@@ -32,6 +32,9 @@ type Config struct {
 	// RequireDimensions refuses checks that say nothing of who asks: no verdict could deny them.
 	RequireDimensions bool
 
+	// Answers says how proxies' callers are answered who are denied.
+	Answers enforce.Answers
+
 	// MaxStaleness is how far behind the blocklist may be before Table is in doubt: what Table was made with. 0 is that of
 	// enforce.Config. The server is ready either way.
 	MaxStaleness time.Duration
@@ -85,9 +88,9 @@ func New(cfg Config) (*Server, error) {
 		Name: "tallygate_checks_refused_total", Help: "Checks that were denied since it is not clear who asks or for what, by reason."}, []string{"reason"})
 	headers := cfg.Headers.WithDefaults() // once: what both say once of proxies is said once
 	var err, envoyErr error
-	s.proxy, err = forwardauth.New(forwardauth.Config{Decider: s, Headers: headers, AllowStatus: cfg.AllowStatus,
+	s.proxy, err = forwardauth.New(forwardauth.Config{Decider: s, Headers: headers, Answers: cfg.Answers, AllowStatus: cfg.AllowStatus,
 		RequireDimensions: cfg.RequireDimensions, Refused: s.countRefused})
-	s.envoy, envoyErr = envoylimit.New(envoylimit.Config{Decider: s, Headers: headers, Entries: cfg.Entries,
+	s.envoy, envoyErr = envoylimit.New(envoylimit.Config{Decider: s, Headers: headers, Answers: cfg.Answers, Entries: cfg.Entries,
 		RequireDimensions: cfg.RequireDimensions, Refused: s.countRefused})
 	if err := errors.Join(err, envoyErr); err != nil {
 		return nil, err

@@ -123,6 +123,7 @@ func list(t *testing.T, p *Process) map[string]verdict.Verdict {
 type answer struct {
 	Allowed    bool   `json:"allowed"`
 	Rule       string `json:"rule"`
+	Public     string `json:"public"`
 	RetryAfter int64  `json:"retry_after"`
 }
 

@@ -109,7 +109,7 @@ func (r *rig) foreignVerdict(server *Process, uid string) {
 		resp = ask(t, server.url("/v1/forward-auth"), map[string]string{"X-Tallygate-Uid": uid, "X-Tallygate-Api": "search.query"})
 		return resp.StatusCode == http.StatusTooManyRequests
 	})
-	denied(t, resp, "search-combined")
+	denied(t, resp, "searches")
 	t.Logf("%d, Retry-After: %s", resp.StatusCode, resp.Header.Get("Retry-After"))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -23,6 +24,7 @@ import (
 
 const searches = `
     - name: search-combined
+      public: searches
       match: {api: [search.query, search.suggest]}
       limit: 5
       per: year
@@ -62,7 +64,7 @@ func TestEmittedToDenied(t *testing.T) {
 			return resp.StatusCode != http.StatusOK
 		})
 		took = append(took, time.Since(began))
-		denied(t, resp, "search-combined")
+		denied(t, resp, "searches")
 	}
 	slices.Sort(took)
 	t.Logf("emitted -> denied: median %v, worst %v of %d", took[len(took)/2], took[len(took)-1], len(took))
@@ -125,13 +127,17 @@ func ask(t *testing.T, url string, headers map[string]string) *http.Response {
 	var body struct {
 		Rule string `json:"rule"`
 	}
-	_ = json.NewDecoder(resp.Body).Decode(&body) // an answer that lets through has none
+	text, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
+	if told := fmt.Sprint(resp.Header, string(text)); err != nil || strings.Contains(told, "search-combined") {
+		t.Errorf("%v; the rule's own name is for operators: %s", err, told)
+	}
+	_ = json.Unmarshal(text, &body) // an answer that lets through has none
 	resp.Header.Set("Test-Rule", body.Rule)
 	return resp
 }
 
-// denied checks what an answer of 429 says.
+// denied checks what an answer of 429 says; the rule is called by its public name.
 func denied(t *testing.T, resp *http.Response, rule string) {
 	t.Helper()
 	after, err := strconv.Atoi(resp.Header.Get("Retry-After"))
@@ -145,7 +151,7 @@ func denied(t *testing.T, resp *http.Response, rule string) {
 func decisions(t *testing.T, server *Process, bad, good string) {
 	t.Helper()
 	answers := check(t, server, "search.suggest", []string{bad, good})
-	if a := answers[0]; a.Allowed || a.Rule != "search-combined" || a.RetryAfter < 1 {
+	if a := answers[0]; a.Allowed || a.Rule != "search-combined" || a.Public != "searches" || a.RetryAfter < 1 {
 		t.Errorf("check of %s: %+v", bad, a)
 	}
 	if a := answers[1]; !a.Allowed {
@@ -157,7 +163,7 @@ func decisions(t *testing.T, server *Process, bad, good string) {
 	auth := func(uid string) *http.Response {
 		return ask(t, server.url("/v1/forward-auth"), map[string]string{"X-Tallygate-Uid": uid, "X-Tallygate-Api": "search.query"})
 	}
-	denied(t, auth(bad), "search-combined")
+	denied(t, auth(bad), "searches")
 	if resp := auth(good); resp.StatusCode != http.StatusNoContent {
 		t.Errorf("forward-auth of %s: %d", good, resp.StatusCode)
 	}

@@ -49,6 +49,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	rds, logs := o.Redis("127.0.0.1:6379"), o.Log()
 	e := &Program{}
 	proxyOptions(o, &e.Config)
+	answers := o.String("answers", "", "`FILE` in YAML that says how those are answered whom a proxy asked about: status, type, title, messages, and what rules are called; read at start")
 	l := listenOptions(o)
 	o.StringVar(&e.Prefix, "prefix", "tallygate", "`name` that the Redis keys begin with")
 	instance := o.String("instance-id", "", "`name` of this instance in its log")
@@ -76,6 +77,8 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	}
 	ops.LogRedis(e.Log)
 	if err = e.Config.Headers.Validate(); err != nil {
+		err = &ops.UsageError{Err: err}
+	} else if e.Config.Answers, err = readAnswers(*answers); err != nil {
 		err = &ops.UsageError{Err: err}
 	} else if err = doubt.build(); err == nil {
 		err = l.open(e)

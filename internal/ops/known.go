@@ -8,7 +8,7 @@ import (
 // bothPrograms are the options of aggregator and enforcer, sorted. A test compares it with what their
 // helps say.
 var bothPrograms = strings.Fields(`
-accept-new-topic advertise allow-status api-header attr-prefix broker-time checkpoint-every
+accept-new-topic advertise allow-status answers api-header attr-prefix broker-time checkpoint-every
 drain-delay grpc-listen hot-key-rate hot-key-share in-doubt in-doubt-rules instance-id instances
 ip-header kafka kafka-ca kafka-cert kafka-key kafka-password-file kafka-sasl kafka-tls kafka-user
 listen log-format log-hot-keys log-level max-connections max-staleness method-header metrics-listen

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -17,15 +18,22 @@ import (
 // quotaExceeded is the problem type of draft-ietf-httpapi-ratelimit-headers-11, section 5.1.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// Answers says how those are answered who are denied. The zero value is good.
+// unnamed stands for a rule that has no public name where a field must name something.
+const unnamed = "limit"
+
+// Answers says how those are answered who are denied. The zero value is good. None of it has a rule's own name: see Decision.Rule.
 type Answers struct {
+	// Status answers those whom a verdict denies; 0 is 429. Only 4xx: proxies take others for permissions, or for failures.
+	Status int
+	// Type and Title are those of the Problem; "" is the quota-exceeded of draft-ietf-httpapi-ratelimit-headers-11.
+	Type, Title string
 	// NoRateLimit leaves out the fields RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11).
 	NoRateLimit bool
 	// XRateLimit adds the three fields that came before: X-RateLimit-Limit, X-RateLimit-Remaining, which is 0, and
 	// X-RateLimit-Reset, in seconds since the Unix epoch, rounded up.
 	XRateLimit bool
 	// Rules are the public sides of rules, by their names; what is named rule/limit has that of its rule if it has none of its own.
-	// A rule that is not in it shows its name.
+	// A rule that is not in it shows the public name that its verdicts have, or none.
 	Rules map[string]PublicRule
 	// Messages are what is said of rules without messages of their own, as in PublicRule.
 	Messages map[string]string
@@ -39,10 +47,10 @@ type Answers struct {
 
 // PublicRule is what callers are told of a rule.
 type PublicRule struct {
-	// Name stands for the rule's name; "" is the rule's name itself.
+	// Name is what the rule is called; "" is the public name that its verdicts have, or none.
 	Name string
 	// Messages are by language tag, such as de or pt-BR; "" is the language of those who ask for none of the others.
-	// {rule} and {seconds} are replaced. The request's Accept-Language chooses.
+	// {rule}, which is "limit" for a rule without a public name, and {seconds} are replaced. The request's Accept-Language chooses.
 	Messages map[string]string
 }
 
@@ -52,7 +60,7 @@ type Problem struct {
 	Title      string   `json:"title"`
 	Status     int      `json:"status"`
 	Detail     string   `json:"detail"`
-	Rule       string   `json:"rule,omitempty"`
+	Rule       string   `json:"rule,omitempty"` // the public name; "" is none
 	Action     string   `json:"action,omitempty"`
 	Until      string   `json:"until,omitempty"`       // RFC 3339
 	RetryAfter int64    `json:"retry_after,omitempty"` // seconds; 0 is unknown
@@ -77,22 +85,24 @@ func (a *Answers) Denial(d Decision, asked Asked) (status int, header http.Heade
 	}
 	seconds := d.RetryAfter()
 	header.Set("Retry-After", strconv.FormatInt(seconds, 10))
-	public := a.public(d.Rule())
-	a.rateLimit(header, public.Name, d, asked)
+	public := a.public(d)
+	policy := cmp.Or(public.Name, unnamed)
+	a.rateLimit(header, policy, d, asked)
 	detail, language := public.message(a.Messages, asked.Languages, seconds)
 	if language != "" {
 		header.Set("Content-Language", language)
 	}
-	return http.StatusTooManyRequests, header, Problem{
-		Type:       quotaExceeded,
-		Title:      "Request cannot be satisfied as assigned quota has been exceeded",
-		Status:     http.StatusTooManyRequests,
+	status = cmp.Or(a.Status, http.StatusTooManyRequests)
+	return status, header, Problem{
+		Type:       cmp.Or(a.Type, quotaExceeded),
+		Title:      cmp.Or(a.Title, "Request cannot be satisfied as assigned quota has been exceeded"),
+		Status:     status,
 		Detail:     detail,
 		Rule:       public.Name,
 		Action:     d.Action().String(),
 		Until:      string(d.Until.AppendTo(nil)),
 		RetryAfter: seconds,
-		Policies:   []string{public.Name},
+		Policies:   []string{policy},
 	}
 }
 
@@ -118,7 +128,7 @@ func (a *Answers) rateLimit(h http.Header, name string, d Decision, asked Asked)
 	}
 }
 
-// Write answers a request that d denies: 429, or 503 when d is Unavailable. Retry-After is in whole seconds, rounded
+// Write answers a request that d denies: with Status, or 503 when d is Unavailable. Retry-After is in whole seconds, rounded
 // up: a client that keeps to it finds the verdict over. With 503 there is none, since nobody knows.
 func (a *Answers) Write(w http.ResponseWriter, r *http.Request, d Decision, key string) {
 	_, header, body := a.Denial(d, Asked{Languages: r.Header.Get("Accept-Language"), Key: key})
@@ -152,17 +162,31 @@ func problem(w http.ResponseWriter, r *http.Request, body Problem) {
 // WriteDenied is Write of the zero Answers.
 func WriteDenied(w http.ResponseWriter, r *http.Request, d Decision) { new(Answers).Write(w, r, d, "") }
 
-// public returns what is told of a rule.
-func (a *Answers) public(rule string) PublicRule {
-	p, ok := a.Rules[rule]
+// PublicName returns what those whom d denies are told the rule is called; "" is nothing. It is for those who answer by other means
+// than Denial.
+func (a *Answers) PublicName(d Decision) string { return a.public(d).Name }
+
+// public returns what is told of the rule that decides.
+func (a *Answers) public(d Decision) PublicRule {
+	p, ok := a.Rules[d.Rule()]
 	if !ok {
-		base, _, _ := strings.Cut(rule, "/")
-		p, ok = a.Rules[base]
+		base, _, _ := strings.Cut(d.Rule(), "/")
+		p = a.Rules[base]
 	}
-	if !ok || p.Name == "" {
-		p.Name = rule
-	}
+	p.Name = cmp.Or(p.Name, d.Public())
 	return p
+}
+
+// Validate returns what is wrong with the answers.
+func (a *Answers) Validate() error {
+	var errs []error
+	if a.Status != 0 && (a.Status < 400 || a.Status > 499) {
+		errs = append(errs, fmt.Errorf("enforce: Answers.Status is %d, want one from 400 to 499", a.Status))
+	}
+	if a.UnavailableStatus != 0 && (a.UnavailableStatus < 400 || a.UnavailableStatus > 599) {
+		errs = append(errs, fmt.Errorf("enforce: Answers.UnavailableStatus is %d, want one from 400 to 599", a.UnavailableStatus))
+	}
+	return errors.Join(errs...)
 }
 
 // maxSFInteger is the greatest integer of a structured field, RFC 9651, section 3.3.1.

@@ -2,7 +2,9 @@ package enforce
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,11 +17,11 @@ var (
 	// noon is a whole second; the verdict ends 90.5 s later.
 	noon   = event.FromTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 	denial = Decision{At: noon, Until: noon + 90*event.Second + event.Second/2,
-		by: &reason{rule: "search/burst", action: verdict.ActBlock, limit: 100 * event.One}}
+		by: &reason{rule: "search-scraper-detector/burst", public: "searching", action: verdict.ActBlock, limit: 100 * event.One}}
 )
 
 func TestAnswersCanBeChosen(t *testing.T) {
-	rules := map[string]PublicRule{"search": {Name: "searches", Messages: map[string]string{
+	rules := map[string]PublicRule{"search-scraper-detector": {Name: "searches", Messages: map[string]string{
 		"": "Slow down: {rule}, {seconds} s.", "de": "Zu viele Suchen, warte {seconds} s.", "pt-BR": "Devagar: {seconds} s.",
 	}}}
 	secret := []byte("secret")
@@ -31,19 +33,20 @@ func TestAnswersCanBeChosen(t *testing.T) {
 		detail    string
 	}{
 		{"the zero value", Answers{}, "", map[string]string{
-			"Retry-After": "91", "RateLimit": `"search/burst";r=0;t=91`, "RateLimit-Policy": `"search/burst";q=100`,
+			"Retry-After": "91", "RateLimit": `"searching";r=0;t=91`, "RateLimit-Policy": `"searching";q=100`,
 			"X-RateLimit-Limit": "", "Content-Language": "", "Content-Type": "application/problem+json",
-		}, `The limit of "search/burst" was exceeded; try again in 91 s.`},
+		}, `The limit of "searching" was exceeded; try again in 91 s.`},
 		{"the older fields only", Answers{NoRateLimit: true, XRateLimit: true}, "", map[string]string{
 			"RateLimit": "", "RateLimit-Policy": "", "X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1795262491",
 		}, ""},
-		{"a public name", Answers{Rules: rules}, "fr", map[string]string{"RateLimit": `"searches";r=0;t=91`}, "Slow down: searches, 91 s."},
+		{"a public name of the service's own", Answers{Rules: rules}, "fr", map[string]string{"RateLimit": `"searches";r=0;t=91`}, "Slow down: searches, 91 s."},
 		{"German", Answers{Rules: rules}, "fr;q=0.9, de-AT, en;q=0.1", map[string]string{"Content-Language": "de"}, "Zu viele Suchen, warte 91 s."},
 		{"the better of two", Answers{Rules: rules}, "de;q=0.4, PT-br;q=0.5", map[string]string{"Content-Language": "pt-BR"}, "Devagar: 91 s."},
 		{"not wanted", Answers{Rules: rules}, "de;q=0", nil, "Slow down: searches, 91 s."},
+		{"messages without a name", Answers{Rules: map[string]PublicRule{"search-scraper-detector": {Messages: map[string]string{"": "{rule}: no."}}}}, "", nil, "searching: no."},
 		{"messages of all", Answers{Messages: map[string]string{"": "No."}}, "", nil, "No."},
 		{"a partition key", Answers{PartitionKey: secret}, "", map[string]string{
-			"RateLimit": `"search/burst";r=0;t=91;pk=:sdKGtRbfqOAt:`, "RateLimit-Policy": `"search/burst";q=100;pk=:sdKGtRbfqOAt:`,
+			"RateLimit": `"searching";r=0;t=91;pk=:sdKGtRbfqOAt:`, "RateLimit-Policy": `"searching";q=100;pk=:sdKGtRbfqOAt:`,
 		}, ""},
 	} {
 		w := httptest.NewRecorder()
@@ -62,9 +65,67 @@ func TestAnswersCanBeChosen(t *testing.T) {
 		if c.detail != "" && p.Detail != c.detail {
 			t.Errorf("%s: %q, want %q", c.name, p.Detail, c.detail)
 		}
+		if told := fmt.Sprint(w.Header(), w.Body); strings.Contains(told, "detector") {
+			t.Errorf("%s: the rule's own name is told: %s", c.name, told)
+		}
 		if strings.Contains(w.Body.String(), "42") && !strings.Contains(w.Body.String(), "2026") {
 			t.Errorf("%s: the key is in the body: %s", c.name, w.Body)
 		}
+	}
+}
+
+// A rule's own name says what it looks for: those who are denied were told it in headers and bodies.
+func TestDeniedCallersAreToldPublicNamesOnly(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		answers Answers
+		public  string
+		header  string
+		detail  string
+	}{
+		{"none", Answers{}, "", "limit", "A limit was exceeded; try again in 91 s."},
+		{"a message that names the rule", Answers{Messages: map[string]string{"": "The {rule}: {seconds} s."}}, "", "limit", "The limit: 91 s."},
+		{"the rule's", Answers{}, "payments", "payments", `The limit of "payments" was exceeded; try again in 91 s.`},
+		{"another rule's", Answers{Rules: map[string]PublicRule{"card": {Name: "cards"}}}, "", "limit", ""},
+		{"that of a block by command", Answers{Rules: map[string]PublicRule{"manual": {Name: "blocked"}}}, "", "limit", ""},
+	} {
+		d := denial
+		d.by = &reason{rule: "card-testing-detector-v2", public: c.public, action: verdict.ActBlock, limit: 100 * event.One}
+		w := httptest.NewRecorder()
+		c.answers.Write(w, httptest.NewRequest("GET", "/", nil), d, "uid=42")
+		var p Problem
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Rule != c.public || c.answers.PublicName(d) != c.public {
+			t.Errorf("%s: the rule is %q, %v, want %q", c.name, p.Rule, err, c.public)
+		}
+		if got, want := w.Header().Get("RateLimit"), `"`+c.header+`";r=0;t=91`; got != want || !slices.Equal(p.Policies, []string{c.header}) {
+			t.Errorf("%s: RateLimit is %s, and the policies %q, want %s", c.name, got, p.Policies, want)
+		}
+		if c.detail != "" && p.Detail != c.detail {
+			t.Errorf("%s: %q, want %q", c.name, p.Detail, c.detail)
+		}
+		if told := fmt.Sprint(w.Header(), w.Body); strings.Contains(told, "card") {
+			t.Errorf("%s: the rule's own name is told: %s", c.name, told)
+		}
+	}
+}
+
+func TestStatusTypeAndTitleCanBeChosen(t *testing.T) {
+	a := Answers{Status: 403, Type: "https://shop.example/slow-down", Title: "Slow down"}
+	w := httptest.NewRecorder()
+	a.Write(w, httptest.NewRequest("GET", "/", nil), denial, "")
+	var p Problem
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != 403 || p.Status != 403 || p.Type != a.Type || p.Title != a.Title {
+		t.Errorf("%d %+v, %v", w.Code, p, err)
+	}
+	for status, good := range map[int]bool{0: true, 400: true, 429: true, 499: true, 200: false, 399: false, 500: false, -1: false} {
+		a := Answers{Status: status}
+		_, err := NewGate(newTable(t), Options{UID: Header("X-User"), Answers: a})
+		if (a.Validate() == nil) != good || (err == nil) != good {
+			t.Errorf("status %d: %v, and of a gate %v", status, a.Validate(), err)
+		}
+	}
+	if a := (Answers{UnavailableStatus: 200}); a.Validate() == nil {
+		t.Error("who nobody knows of is answered 200")
 	}
 }
 

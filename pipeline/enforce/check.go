@@ -19,16 +19,27 @@ type Decision struct {
 // reason is why a check is denied, or logged.
 type reason struct {
 	rule   string
+	public string
 	action verdict.Action
 	limit  event.Decimal
 }
 
-// Rule returns the rule of the verdict that decides; "" when none does.
+// Rule returns the rule of the verdict that decides; "" when none does. It is for logs and metrics: those who are denied are told
+// Public, since a rule's own name may say what it looks for.
 func (d Decision) Rule() string {
 	if d.by == nil {
 		return ""
 	}
 	return d.by.rule
+}
+
+// Public returns what those who are denied are told the rule is called; "" when none decides, and when the rule has no
+// public name.
+func (d Decision) Public() string {
+	if d.by == nil {
+		return ""
+	}
+	return d.by.public
 }
 
 // Action returns what the verdict that decides says to do; log when none decides.

@@ -57,8 +57,8 @@ func newClass(shard int, v *verdict.Verdict, text string) *class {
 		prefix:   "\x00", // no API begins with it
 		decides:  v.State == verdict.Block && v.Mode == verdict.Enforce,
 		duration: v.Until - v.Since,
-		verdict: verdict.Verdict{Rule: strings.Clone(v.Rule), State: v.State, Mode: v.Mode, Action: v.Action, Limit: v.Limit,
-			Step: strings.Clone(v.Step)},
+		verdict: verdict.Verdict{Rule: strings.Clone(v.Rule), Public: strings.Clone(v.Public), State: v.State, Mode: v.Mode, Action: v.Action,
+			Limit: v.Limit, Step: strings.Clone(v.Step)},
 		shard: shard, text: text,
 	}
 	for _, api := range v.APIs {
@@ -78,7 +78,7 @@ func newClass(shard int, v *verdict.Verdict, text string) *class {
 		c.word = load64(c.prefix+"\x00\x00\x00\x00\x00\x00\x00\x00", 0)
 	}
 	c.allows = v.Action == verdict.ActLog
-	c.reason = reason{rule: c.verdict.Rule, action: v.Action, limit: v.Limit}
+	c.reason = reason{rule: c.verdict.Rule, public: c.verdict.Public, action: v.Action, limit: v.Limit}
 	return c
 }
 
@@ -89,7 +89,7 @@ func (s *store) classOf(shard int, v *verdict.Verdict) *class {
 	t = strconv.AppendUint(append(t, ' '), generation, 10)
 	t = append(t, ' ', byte(v.State), byte(v.Mode), byte(v.Action))
 	t = v.Limit.AppendTo(t)
-	t = appendPart(appendPart(t, v.Rule), v.Step)
+	t = appendPart(appendPart(appendPart(t, v.Rule), v.Public), v.Step)
 	for _, api := range v.APIs {
 		t = appendPart(t, api)
 	}

@@ -18,7 +18,7 @@ import (
 func overLimit() []verdict.Verdict {
 	now := event.FromTime(time.Now())
 	return []verdict.Verdict{{
-		Rule: "search-combined", Key: []event.Dim{{Name: "uid", Value: "42"}},
+		Rule: "search-combined", Public: "search", Key: []event.Dim{{Name: "uid", Value: "42"}},
 		Action: verdict.ActBlock, APIs: []string{"search.*"}, Limit: 100 * event.One,
 		Since: now, Until: now + 5*event.Minute,
 	}}
@@ -38,11 +38,11 @@ func ExampleTable() {
 	fmt.Println(table.Check("search.query", "42").Allowed)
 	fmt.Println(table.Check("order.create", "42").Allowed)
 	d := table.CheckDims("search.query", []event.Dim{{Name: "uid", Value: "42"}, {Name: "ip", Value: "203.0.113.9"}})
-	fmt.Println(d.Allowed, d.Rule(), d.Action())
+	fmt.Println(d.Allowed, d.Rule(), d.Public(), d.Action())
 	// Output:
 	// false
 	// true
-	// false search-combined block
+	// false search-combined search block
 }
 
 func ExampleMiddleware() {
@@ -67,7 +67,7 @@ func ExampleMiddleware() {
 	}
 	// Output:
 	// 41 200 ""
-	// 42 429 "\"search-combined\";q=100"
+	// 42 429 "\"search\";q=100"
 }
 
 // Before the first snapshot logins are closed, and searches have a limiter of their own.

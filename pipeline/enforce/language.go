@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,9 +17,12 @@ func (p *PublicRule) message(otherwise map[string]string, languages string, seco
 	tag = choose(messages, languages)
 	text, ok := messages[tag]
 	if !ok {
+		if p.Name == "" {
+			return fmt.Sprintf("A limit was exceeded; try again in %d s.", seconds), ""
+		}
 		return fmt.Sprintf("The limit of %q was exceeded; try again in %d s.", p.Name, seconds), ""
 	}
-	return strings.NewReplacer("{rule}", p.Name, "{seconds}", strconv.FormatInt(seconds, 10)).Replace(text), tag
+	return strings.NewReplacer("{rule}", cmp.Or(p.Name, unnamed), "{seconds}", strconv.FormatInt(seconds, 10)).Replace(text), tag
 }
 
 // choose returns the tag of the messages that fits best what Accept-Language asks for, by RFC 4647's lookup; "" when none fits.

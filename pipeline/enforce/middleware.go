@@ -27,7 +27,7 @@ type Options struct {
 
 	// Answers says how denied requests are answered.
 	Answers Answers
-	// Denied answers them instead; nil is Answers.Write.
+	// Denied answers them instead; nil is Answers.Write. What it tells callers of the rule is Answers.PublicName.
 	Denied func(http.ResponseWriter, *http.Request, Decision)
 	// Challenge answers requests that are to prove something first, such as that a person made them; nil is Denied.
 	Challenge func(http.ResponseWriter, *http.Request, Decision)
@@ -82,7 +82,7 @@ func (o *Options) validate() error {
 			errs = append(errs, fmt.Errorf("enforce: Options.Attrs[%q]: the gate adds this attribute to its events itself: choose another name", name))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.Answers.Validate())...)
 }
 
 // Middleware lets requests through to the next handler unless a verdict denies them. It panics when there is
@@ -196,7 +196,7 @@ func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.R
 	}
 	g.deny(w, r, d, api, append([]event.Dim(nil), dims...))
 	if g.o.EmitDenied {
-		p.Done(http.StatusTooManyRequests)
+		p.Done(http.StatusTooManyRequests) // whatever was answered: its outcome is denied
 	}
 	return p, false
 }

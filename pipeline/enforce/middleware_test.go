@@ -37,6 +37,7 @@ func forHeader(r *http.Request) string { return r.Header.Get("X-User") }
 func TestMiddlewareDenies(t *testing.T) {
 	table := newTable(t)
 	table.Replace(0, []verdict.Verdict{block("search/burst", "uid=42", func(v *verdict.Verdict) {
+		v.Public = "searches"
 		v.APIs, v.Since, v.Until = []string{"get.search.*"}, 0, now()+5*event.Minute-event.Millisecond
 	})})
 	passed := 0
@@ -55,8 +56,8 @@ func TestMiddlewareDenies(t *testing.T) {
 	}
 	want := map[string]string{
 		"Retry-After":      "300",
-		"Ratelimit":        `"search/burst";r=0;t=300`,
-		"Ratelimit-Policy": `"search/burst";q=100`,
+		"Ratelimit":        `"searches";r=0;t=300`,
+		"Ratelimit-Policy": `"searches";q=100`,
 		"Cache-Control":    "no-store",
 		"Content-Type":     "application/problem+json",
 	}
@@ -72,8 +73,8 @@ func TestMiddlewareDenies(t *testing.T) {
 		t.Fatal(err)
 	}
 	for member, value := range map[string]any{
-		"type": quotaExceeded, "status": 429.0, "rule": "search/burst", "retry_after": 300.0, "action": "block",
-		"detail": `The limit of "search/burst" was exceeded; try again in 300 s.`,
+		"type": quotaExceeded, "status": 429.0, "rule": "searches", "retry_after": 300.0, "action": "block",
+		"detail": `The limit of "searches" was exceeded; try again in 300 s.`,
 	} {
 		if body[member] != value {
 			t.Errorf("%s is %v, want %v", member, body[member], value)
@@ -142,7 +143,7 @@ func TestMiddlewareNeedsSomeoneToCheck(t *testing.T) {
 func TestDeniedIsWellFormedWhateverTheRuleIsCalled(t *testing.T) {
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Length", "5")
-	d := Decision{Until: t0, At: t0, by: &reason{rule: "a\"b\\c\né", action: verdict.ActThrottle}}
+	d := Decision{Until: t0, At: t0, by: &reason{rule: "r", public: "a\"b\\c\né", action: verdict.ActThrottle}}
 	WriteDenied(w, httptest.NewRequest("HEAD", "/", nil), d)
 	if got, want := w.Header().Get("RateLimit"), `"a\"b\\c??";r=0;t=1`; got != want {
 		t.Errorf("RateLimit: %s, want %s", got, want)

@@ -32,6 +32,9 @@ func (m *model) random() verdict.Verdict {
 		if m.r.IntN(3) == 0 {
 			v.Cause = verdict.Cause{ID: strconv.Itoa(m.r.IntN(1e6)), Partition: 3, Offset: m.r.Int64N(1e12)}
 		}
+		if m.r.IntN(4) == 0 {
+			v.Public = []string{"x", "y"}[m.r.IntN(2)]
+		}
 		if m.r.IntN(100) == 0 { // many classes: more than a record's head has room for
 			v.Limit = event.Decimal(m.r.IntN(20_000))
 		}

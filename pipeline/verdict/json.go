@@ -16,6 +16,10 @@ import (
 func AppendJSON(dst []byte, v *Verdict) []byte {
 	dst = append(dst, `{"rule":`...)
 	dst = event.AppendString(dst, v.Rule)
+	if v.Public != "" {
+		dst = append(dst, `,"public":`...)
+		dst = event.AppendString(dst, v.Public)
+	}
 	dst = append(dst, `,"key":{`...)
 	for i, d := range v.Key {
 		if i > 0 {
@@ -74,6 +78,7 @@ func (v *Verdict) UnmarshalJSON(data []byte) (err error) {
 // wire is the form that parseAny reads.
 type wire struct {
 	Rule   string            `json:"rule"`
+	Public string            `json:"public"`
 	Key    map[string]string `json:"key"`
 	State  *State            `json:"state"`
 	Mode   Mode              `json:"mode"`
@@ -110,7 +115,7 @@ func parseAny(data []byte) (Verdict, error) {
 		return Verdict{}, fmt.Errorf("verdict: parse: %w", err)
 	}
 	v := Verdict{
-		Rule: w.Rule, State: *w.State, Mode: w.Mode, Action: ActBlock, APIs: w.APIs,
+		Rule: w.Rule, Public: w.Public, State: *w.State, Mode: w.Mode, Action: ActBlock, APIs: w.APIs,
 		Count: w.Count, Limit: w.Limit, Since: *w.Since, Until: *w.Until,
 		Seq: w.Seq, Step: w.Step, Cause: Cause(w.Cause),
 	}

@@ -14,6 +14,9 @@ func parseKnown(text string) (v Verdict, ok bool) {
 	c := cursor{rest: text, ok: true}
 	c.skip(`{"rule":"`)
 	v.Rule = c.plain()
+	if c.is(`,"public":"`) {
+		v.Public = c.plain()
+	}
 	c.skip(`,"key":{`)
 	v.Key = c.dims()
 	c.skip(`,"state":"`)

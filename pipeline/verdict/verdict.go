@@ -38,7 +38,8 @@ const (
 
 // Verdict is one decision about one key by one rule.
 type Verdict struct {
-	Rule   string      // the rule's name, or rule/limit, or rule/candidate
+	Rule   string      // the rule's name, or rule/limit, or rule/candidate: for operators and services
+	Public string      // what denied callers are told the rule is called; "" is nothing
 	Key    []event.Dim // sorted by name
 	State  State
 	Mode   Mode

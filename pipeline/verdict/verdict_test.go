@@ -36,7 +36,9 @@ func samples(t testing.TB) []Verdict {
 		State: Warn, Mode: Shadow, Action: ActThrottle, APIs: []string{"upload.*"}, Count: event.One / 2, Limit: 1048576*event.One + 1,
 		Since: since, Until: until, Seq: 1, Step: "50%", Cause: Cause{Partition: 0, Offset: 0},
 	}
-	return []Verdict{block, cleared, warn}
+	named := block
+	named.Public = "searches"
+	return []Verdict{block, cleared, warn, named}
 }
 
 // TestWire holds the wire form, the record key on one line and the value on the next, against

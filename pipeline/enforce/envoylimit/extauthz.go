@@ -57,7 +57,7 @@ func (s *Server) Check(_ context.Context, req *authv3.CheckRequest) (*authv3.Che
 			HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{}},
 		}, nil
 	}
-	a := denied(&enforce.Answers{}, d, &http.Request{Method: r.GetMethod(), Header: header})
+	a := denied(&s.answers, d, &http.Request{Method: r.GetMethod(), Header: header})
 	status := &rpcstatus.Status{Code: int32(codes.ResourceExhausted), Message: "over a limit"}
 	if d.Unavailable() {
 		status = &rpcstatus.Status{Code: int32(codes.Unavailable), Message: "in doubt"}

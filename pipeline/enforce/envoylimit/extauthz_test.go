@@ -75,7 +75,7 @@ func TestExtAuthzAnswer(t *testing.T) {
 	}
 	wantHeaders(t, got, denial)
 	var p enforce.Problem
-	if err := json.Unmarshal([]byte(resp.GetBody()), &p); err != nil || p.Rule != "search-combined" {
+	if err := json.Unmarshal([]byte(resp.GetBody()), &p); err != nil || p.Rule != "searches" {
 		t.Errorf("%s: %v", resp.GetBody(), err)
 	}
 	if body := checked(t, conn, from("HEAD", "/", "x-user: 42")).GetDeniedResponse().GetBody(); body != "" {

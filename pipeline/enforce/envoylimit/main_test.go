@@ -24,11 +24,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// block is an enforced block of five minutes by the rule search-combined.
+// block is an enforced block of five minutes by a rule that callers know as searches.
 func block(dim, value string, apis ...string) verdict.Verdict {
 	now := event.FromTime(time.Now())
 	return verdict.Verdict{
-		Rule: "search-combined", Key: []event.Dim{{Name: dim, Value: value}}, Action: verdict.ActBlock, APIs: apis,
+		Rule: "search-combined", Public: "searches", Key: []event.Dim{{Name: dim, Value: value}}, Action: verdict.ActBlock, APIs: apis,
 		Count: 101 * event.One, Limit: 100 * event.One, Since: now, Until: now + 5*event.Minute,
 	}
 }
@@ -136,7 +136,7 @@ func wantHeaders(t *testing.T, got map[string][]string, want map[string]string) 
 	}
 }
 
-var denial = map[string]string{"retry-after": "", "ratelimit": `"search-combined";r=0`, "content-type": "application/problem+json", "cache-control": "no-store"}
+var denial = map[string]string{"retry-after": "", "ratelimit": `"searches";r=0`, "content-type": "application/problem+json", "cache-control": "no-store"}
 
 func TestWrongConfigs(t *testing.T) {
 	for about, cfg := range map[string]envoylimit.Config{

@@ -25,7 +25,7 @@ const maxDescriptors = 1000
 
 // ShouldRateLimit implements RateLimitService v3. Each descriptor is one check, and has its status: OVER_LIMIT when
 // a verdict denies. The answer is OVER_LIMIT when one of them is, with the headers and the body of
-// enforce.WriteDenied for the one that ends last. Nothing is counted here: hits_addend and limits that the
+// Config.Answers for the one that ends last. Nothing is counted here: hits_addend and limits that the
 // request names have no effect, events count.
 //
 // What is denied in doubt is OVER_LIMIT too, without any time: the protocol has no other denial. An error would leave the answer to Envoy's
@@ -51,7 +51,7 @@ func (s *Server) ShouldRateLimit(_ context.Context, req *rlsv3.RateLimitRequest)
 			continue
 		}
 		d := s.decider.CheckDims(api, dims)
-		out.Statuses[i] = descriptorStatus(d)
+		out.Statuses[i] = s.status(d)
 		if !d.Allowed && (!over || d.Until > worst.Until) { // in doubt it is 0
 			over, out.OverallCode, worst = true, rlsv3.RateLimitResponse_OVER_LIMIT, d
 		}
@@ -60,7 +60,9 @@ func (s *Server) ShouldRateLimit(_ context.Context, req *rlsv3.RateLimitRequest)
 		a := &answer{header: http.Header{}}
 		asked := &http.Request{Method: http.MethodGet, Header: http.Header{}}
 		if over {
-			a = denied(&enforce.Answers{UnavailableStatus: http.StatusTooManyRequests}, worst, asked)
+			answers := s.answers
+			answers.Status, answers.UnavailableStatus = http.StatusTooManyRequests, http.StatusTooManyRequests
+			a = denied(&answers, worst, asked)
 		} else {
 			enforce.RefusedBecause(a, asked, refusal.Detail)
 		}
@@ -109,7 +111,7 @@ func appendOnce(dims []event.Dim, name, value string) []event.Dim {
 	return append(dims, event.Dim{Name: name, Value: value})
 }
 
-func descriptorStatus(d enforce.Decision) *rlsv3.RateLimitResponse_DescriptorStatus {
+func (s *Server) status(d enforce.Decision) *rlsv3.RateLimitResponse_DescriptorStatus {
 	if d.Allowed {
 		return &rlsv3.RateLimitResponse_DescriptorStatus{Code: rlsv3.RateLimitResponse_OK}
 	}
@@ -118,9 +120,9 @@ func descriptorStatus(d enforce.Decision) *rlsv3.RateLimitResponse_DescriptorSta
 		out.DurationUntilReset = &durationpb.Duration{Seconds: seconds}
 	}
 	if limit := d.Limit(); limit > 0 { // a block by command has no limit
-		// The unit is unknown here: a verdict doesn't say what its window was.
+		// Envoy shows the name to callers. The unit is unknown here: a verdict doesn't say what its window was.
 		out.CurrentLimit = &rlsv3.RateLimitResponse_RateLimit{
-			Name: d.Rule(), RequestsPerUnit: uint32(min(int64(limit/event.One), math.MaxUint32)),
+			Name: s.answers.PublicName(d), RequestsPerUnit: uint32(min(int64(limit/event.One), math.MaxUint32)),
 		}
 	}
 	return out

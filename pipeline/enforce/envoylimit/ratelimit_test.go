@@ -77,11 +77,11 @@ func TestRateLimitAnswer(t *testing.T) {
 	}
 	wantHeaders(t, got, denial)
 	var p enforce.Problem
-	if err := json.Unmarshal(resp.GetRawBody(), &p); err != nil || p.Rule != "search-combined" || p.Status != 429 || p.RetryAfter < 299 {
+	if err := json.Unmarshal(resp.GetRawBody(), &p); err != nil || p.Rule != "searches" || p.Status != 429 || p.RetryAfter < 299 {
 		t.Errorf("%s: %v", resp.GetRawBody(), err)
 	}
 	s := resp.GetStatuses()[0]
-	if l := s.GetCurrentLimit(); l.GetName() != "search-combined" || l.GetRequestsPerUnit() != 100 {
+	if l := s.GetCurrentLimit(); l.GetName() != "searches" || l.GetRequestsPerUnit() != 100 {
 		t.Errorf("the limit is %v", l)
 	}
 	if d := s.GetDurationUntilReset().AsDuration().Seconds(); d < 299 || d > 300 {
@@ -89,10 +89,43 @@ func TestRateLimitAnswer(t *testing.T) {
 	}
 }
 
+// No caller learns what a rule is called that has no public name, by either protocol; Envoy shows the name of a limit in X-RateLimit-Limit.
+func TestRulesWithoutAPublicNameAreNotNamed(t *testing.T) {
+	v := block("uid", "42", "*")
+	v.Rule, v.Public = "card-testing-detector-v2", ""
+	for about, c := range map[string]struct {
+		answers enforce.Answers
+		name    string
+		status  int
+	}{
+		"by default":      {enforce.Answers{}, "", 429},
+		"named for proxy": {enforce.Answers{Status: 403, Title: "Slow down", Rules: map[string]enforce.PublicRule{v.Rule: {Name: "payments"}}}, "payments", 403},
+	} {
+		conn := dial(t, envoylimit.Config{Decider: tableOf(t, v), Answers: c.answers})
+		resp := limited(t, conn, descriptor("uid=42"))
+		if name := resp.GetStatuses()[0].GetCurrentLimit().GetName(); name != c.name {
+			t.Errorf("%s: the limit is %q, want %q", about, name, c.name)
+		}
+		authz := checked(t, conn, from("GET", "/", "x-tallygate-uid: 42"))
+		if got := int(authz.GetDeniedResponse().GetStatus().GetCode()); got != c.status {
+			t.Errorf("%s: ext_authz answers %d, want %d", about, got, c.status)
+		}
+		for body, status := range map[string]int{string(resp.GetRawBody()): 429, authz.GetDeniedResponse().GetBody(): c.status} {
+			var p enforce.Problem
+			if err := json.Unmarshal([]byte(body), &p); err != nil || p.Rule != c.name || p.Status != status || c.answers.Title != "" && p.Title != c.answers.Title {
+				t.Errorf("%s: %s: %v, want status %d, rule %q", about, body, err, status, c.name)
+			}
+		}
+		if told := resp.String() + string(resp.GetRawBody()) + authz.String(); strings.Contains(told, "card") {
+			t.Errorf("%s: %s", about, told)
+		}
+	}
+}
+
 // Of several denials, the answer is about the one that ends last: an earlier return would be denied again.
 func TestRateLimitAnswerIsOfTheLastToEnd(t *testing.T) {
 	short, long := block("uid", "42", "*"), block("ip", "203.0.113.9", "*")
-	short.Rule, long.Rule, long.Until = "short", "long", long.Until+event.Hour
+	short.Rule, long.Rule, long.Public, long.Until = "short", "other", "long", long.Until+event.Hour
 	conn := dial(t, envoylimit.Config{Decider: tableOf(t, short, long)})
 	for _, order := range [][]string{{"uid=42", "ip=203.0.113.9"}, {"ip=203.0.113.9", "uid=42"}} {
 		resp := limited(t, conn, descriptor(order[0]), descriptor(order[1]))

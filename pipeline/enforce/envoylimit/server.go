@@ -31,6 +31,9 @@ type Config struct {
 
 	// RequireDimensions denies what says nothing of who asks: no verdict could. Of a rate limit request that is each such descriptor.
 	RequireDimensions bool
+	// Answers says how those who are denied are answered. RateLimitService has no way to say Answers.Status, so Envoy's
+	// own (rate_limited_status, 429) holds there.
+	Answers enforce.Answers
 	// Refused is told of each question that is refused; nil is nobody.
 	Refused func(*forwardauth.Refusal)
 }
@@ -41,6 +44,7 @@ type Server struct {
 	rlsv3.UnimplementedRateLimitServiceServer
 
 	decider forwardauth.Decider
+	answers enforce.Answers
 	headers forwardauth.Headers
 	entries map[string]string
 	require bool
@@ -49,13 +53,16 @@ type Server struct {
 
 // New checks cfg.
 func New(cfg Config) (*Server, error) {
-	s := &Server{decider: cfg.Decider, headers: cfg.Headers.WithDefaults(), entries: map[string]string{"remote_address": "ip"},
+	s := &Server{decider: cfg.Decider, answers: cfg.Answers, headers: cfg.Headers.WithDefaults(), entries: map[string]string{"remote_address": "ip"},
 		require: cfg.RequireDimensions, refused: cfg.Refused}
 	if s.refused == nil {
 		s.refused = func(*forwardauth.Refusal) {}
 	}
 	var errs []error
 	if err := s.headers.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := s.answers.Validate(); err != nil {
 		errs = append(errs, err)
 	}
 	if t, ok := cfg.Decider.(*enforce.Table); cfg.Decider == nil || ok && t == nil {

@@ -26,12 +26,14 @@ type Config struct {
 
 	// RequireDimensions refuses questions that say nothing of who asks: no verdict could deny them.
 	RequireDimensions bool
+	// Answers says how those who are denied are answered. A question with denied=403 gets that status whatever Answers.Status is.
+	Answers enforce.Answers
 	// Refused is told of each question that is refused; nil is nobody.
 	Refused func(*Refusal)
 }
 
-// Handler answers a proxy's questions: with AllowStatus, or as enforce.WriteDenied does. A question whose query has
-// denied=403 (or 401) gets that status instead of 429, with the same headers and body: nginx's auth_request
+// Handler answers a proxy's questions: with AllowStatus, or as Config.Answers says. A question whose query has
+// denied=403 (or 401) gets that status instead, with the same headers and body: nginx's auth_request
 // takes no other. A question that is refused gets 400: see Refusal. 503, which is when nobody knows, stays what it is: nginx denies by 500 then, and not as if the caller were over a limit.
 type Handler struct {
 	cfg Config
@@ -40,7 +42,7 @@ type Handler struct {
 // New checks cfg.
 func New(cfg Config) (*Handler, error) {
 	cfg.Headers = cfg.Headers.WithDefaults()
-	if err := cfg.Headers.Validate(); err != nil {
+	if err := errors.Join(cfg.Headers.Validate(), cfg.Answers.Validate()); err != nil {
 		return nil, err
 	}
 	cfg.AllowStatus = cmp.Or(cfg.AllowStatus, http.StatusNoContent)
@@ -70,7 +72,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.RawQuery == "denied=403":
 		w = &restated{w, http.StatusForbidden}
 	}
-	enforce.WriteDenied(w, r, d)
+	h.cfg.Answers.Write(w, r, d, "")
 }
 
 // ExtAuthz answers Envoy's ext_authz over HTTP, which sends the original request's method and, behind
@@ -89,7 +91,10 @@ func (h *Handler) ExtAuthz(prefix string) http.Handler {
 			return
 		}
 		if d := h.cfg.Decider.CheckDims(api, dims); !d.Allowed {
-			answers := enforce.Answers{UnavailableStatus: http.StatusTooManyRequests}
+			answers := h.cfg.Answers
+			if answers.UnavailableStatus == 0 || answers.UnavailableStatus >= 500 {
+				answers.UnavailableStatus = http.StatusTooManyRequests
+			}
 			answers.Write(w, r, d, "")
 			return
 		}

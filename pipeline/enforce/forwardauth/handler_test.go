@@ -1,8 +1,11 @@
 package forwardauth_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,20 +18,25 @@ import (
 // blocked is a handler on a table in which user 42 may not use these APIs.
 func blocked(t testing.TB, apis ...string) *forwardauth.Handler {
 	t.Helper()
+	h, err := forwardauth.New(forwardauth.Config{Decider: tableOf(t, apis...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func tableOf(t testing.TB, apis ...string) *enforce.Table {
+	t.Helper()
 	table, err := enforce.NewTable(enforce.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := event.FromTime(time.Now())
 	table.Replace(0, []verdict.Verdict{{
-		Rule: "search-combined", Key: []event.Dim{{Name: "uid", Value: "42"}}, Action: verdict.ActBlock, APIs: apis,
+		Rule: "card-testing-detector-v2", Key: []event.Dim{{Name: "uid", Value: "42"}}, Action: verdict.ActBlock, APIs: apis,
 		Limit: 100 * event.One, Since: now, Until: now + 5*event.Minute,
 	}})
-	h, err := forwardauth.New(forwardauth.Config{Decider: table})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
+	return table
 }
 
 func ask(h http.Handler, method, target string) *httptest.ResponseRecorder {
@@ -46,6 +54,44 @@ func TestDeniedWithAnotherStatus(t *testing.T) {
 		w := ask(h, http.MethodGet, "/v1/forward-auth"+query)
 		if w.Code != status || w.Header().Get("Retry-After") == "" || w.Header().Get("RateLimit") == "" || w.Body.Len() == 0 {
 			t.Errorf("%q: %d %v", query, w.Code, w.Header())
+		}
+	}
+}
+
+// The client behind a proxy was told what the rule is called, and nothing of its answer could be set.
+func TestAnswersCanBeSet(t *testing.T) {
+	for about, c := range map[string]struct {
+		answers enforce.Answers
+		status  int
+		rule    string
+		header  string
+	}{
+		"by default":   {enforce.Answers{}, 429, "", `"limit";r=0`},
+		"set":          {enforce.Answers{Status: 420, Type: "about:blank", Title: "Calm", Rules: map[string]enforce.PublicRule{"card-testing-detector-v2": {Name: "payments"}}}, 420, "payments", `"payments";r=0`},
+		"older fields": {enforce.Answers{NoRateLimit: true, XRateLimit: true}, 429, "", ""},
+	} {
+		h, err := forwardauth.New(forwardauth.Config{Decider: tableOf(t, "*"), Answers: c.answers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, handler := range map[string]http.Handler{"/v1/forward-auth": h, "/v1/ext-authz/x": h.ExtAuthz("/v1/ext-authz")} {
+			w := ask(handler, http.MethodGet, path)
+			var p enforce.Problem
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != c.status || p.Status != c.status || p.Rule != c.rule {
+				t.Errorf("%s, %s: %d %s, %v", about, path, w.Code, w.Body, err)
+			}
+			if c.answers.Title != "" && (p.Title != c.answers.Title || p.Type != c.answers.Type) {
+				t.Errorf("%s, %s: %+v", about, path, p)
+			}
+			if got := w.Header().Get("RateLimit"); !strings.HasPrefix(got, c.header) || (got == "") != (c.header == "") || (w.Header().Get("X-RateLimit-Limit") == "100") != c.answers.XRateLimit {
+				t.Errorf("%s, %s: %v", about, path, w.Header())
+			}
+			if told := fmt.Sprint(w.Header(), w.Body); strings.Contains(told, "card") {
+				t.Errorf("%s, %s: %s", about, path, told)
+			}
+		}
+		if w := ask(h, http.MethodGet, "/v1/forward-auth?denied=403"); w.Code != 403 {
+			t.Errorf("%s: nginx gets %d", about, w.Code)
 		}
 	}
 }
@@ -80,5 +126,8 @@ func TestWrongConfigs(t *testing.T) {
 	}
 	if _, err := forwardauth.New(forwardauth.Config{Decider: (*enforce.Table)(nil)}); err == nil {
 		t.Error("a table that is nil decides")
+	}
+	if _, err := forwardauth.New(forwardauth.Config{Decider: tableOf(t, "*"), Answers: enforce.Answers{Status: 200}}); err == nil {
+		t.Error("who is denied is answered 200, which lets through")
 	}
 }

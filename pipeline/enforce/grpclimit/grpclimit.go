@@ -1,5 +1,5 @@
 // Package grpclimit puts a table in front of a gRPC server. A call that a verdict denies ends with RESOURCE_EXHAUSTED, and
-// says in google.rpc.RetryInfo when to come back, and in google.rpc.ErrorInfo by which rule. One that is denied only because
+// says in google.rpc.RetryInfo when to come back, and in google.rpc.ErrorInfo by which rule, if that has a public name. One that is denied only because
 // the table is in doubt ends with UNAVAILABLE, and one of which it is not clear who sends it, since what says so has several values, with
 // INVALID_ARGUMENT.
 package grpclimit
@@ -60,7 +60,7 @@ func New(table *enforce.Table, o Options) (*Limiter, error) {
 	if o.UID == nil && o.IP == nil && len(o.Attrs) == 0 {
 		err = errors.Join(err, errors.New("grpclimit: at least one of Options.UID, IP and Attrs is needed"))
 	}
-	if err != nil {
+	if err = errors.Join(err, o.Answers.Validate()); err != nil {
 		return nil, err
 	}
 	for _, own := range []string{"code", "latency_ms"} {
@@ -140,11 +140,15 @@ func (l *Limiter) denied(ctx context.Context, d enforce.Decision) error {
 		return status.Error(codes.Unavailable, body.Detail)
 	}
 	code := codes.ResourceExhausted
+	why := map[string]string{"action": body.Action, "until": body.Until}
+	if body.Rule != "" {
+		why["rule"] = body.Rule
+	}
 	details := []protoadapt.MessageV1{
 		&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(body.RetryAfter) * time.Second)},
 		&errdetails.ErrorInfo{
 			Reason: "QUOTA_EXCEEDED", Domain: "tallygate.dev",
-			Metadata: map[string]string{"rule": body.Rule, "action": body.Action, "until": body.Until},
+			Metadata: why,
 		},
 	}
 	if language := header.Get("Content-Language"); language != "" {

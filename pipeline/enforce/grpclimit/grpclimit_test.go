@@ -32,7 +32,7 @@ func (e events) Emit(ev event.Event) bool { e <- ev; return true }
 func blocked(dim, value, api string, action verdict.Action) verdict.Verdict {
 	at := event.FromTime(time.Now())
 	return verdict.Verdict{
-		Rule: "health", Key: []event.Dim{{Name: dim, Value: value}}, Action: action, APIs: []string{api},
+		Rule: "health", Public: "checks", Key: []event.Dim{{Name: dim, Value: value}}, Action: action, APIs: []string{api},
 		Limit: 10 * event.One, Since: at, Until: at + event.Hour,
 	}
 }
@@ -130,7 +130,7 @@ func TestCallsAreLimited(t *testing.T) {
 			message = d.Locale + " " + d.Message
 		}
 	}
-	if retry < 59*time.Minute || retry > time.Hour || rule != "health" || message != "de Genug." || s.Message() != "Genug." {
+	if retry < 59*time.Minute || retry > time.Hour || rule != "checks" || message != "de Genug." || s.Message() != "Genug." {
 		t.Errorf("retry after %v, rule %q, message %q, %q", retry, rule, message, s.Message())
 	}
 	seen := map[string]bool{}
@@ -144,6 +144,33 @@ func TestCallsAreLimited(t *testing.T) {
 		case <-ctx.Done():
 			t.Fatalf("events of %v only", seen)
 		}
+	}
+}
+
+// A call that is denied carried the rule's own name.
+func TestARuleWithoutAPublicNameIsNotNamed(t *testing.T) {
+	table, err := enforce.NewTable(enforce.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := blocked("uid", "42", "*", verdict.ActBlock)
+	v.Rule, v.Public = "card-testing-detector-v2", ""
+	table.Replace(0, []verdict.Verdict{v})
+	client := serve(t, table, Options{UID: Metadata("user")})
+	_, err = client.Check(as(t.Context(), "42"), &healthpb.HealthCheckRequest{})
+	s := status.Convert(err)
+	if told := s.Proto().String(); s.Code() != codes.ResourceExhausted || strings.Contains(told, "card") {
+		t.Error(told)
+	}
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			if rule, named := info.Metadata["rule"]; named {
+				t.Errorf("the rule is called %q", rule)
+			}
+		}
+	}
+	if _, err := New(table, Options{UID: Metadata("user"), Answers: enforce.Answers{Status: 200}}); err == nil {
+		t.Error("who is denied is answered 200")
 	}
 }
 
