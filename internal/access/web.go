@@ -17,7 +17,7 @@ import (
 func (g *Guard) notFromAPage(r *http.Request) error {
 	// Without credentials the name that a request was sent to is all that tells a rebound name from a known one.
 	if !g.credentials && g.local && !g.ours(r.Host) {
-		return fmt.Errorf("the host %.100q is not one that this API is served under: use localhost, a loopback address, or what --listen or --advertise says", r.Host)
+		return fmt.Errorf("the host %.100q is not one that this API is served under: use localhost, a loopback address, or what --listen says (for an aggregator, also --advertise)", r.Host)
 	}
 	// Where anybody may ask and under any name, not even a page of the same name may: nobody knows whose it is.
 	anyPage := !g.credentials && !g.local
