@@ -38,16 +38,32 @@ func Compile(file string, src []byte) (*Set, error) {
 	return CompileWith(file, src, func(string) ([]byte, error) { return nil, errNoFiles })
 }
 
+// noRules is the name of the set without rules, which no file has: it is no good name.
+const noRules = "(none)"
+
+// None is the set without rules: for programs that need a set and judge nothing. A file may not be like that,
+// since it would lift every block when its rules were lost by mistake.
+func None() *Set {
+	return &Set{
+		Name: noRules, MaxLateness: defaultMaxLateness, RecentIDs: defaultRecentIDs, RecentFor: defaultRecentFor,
+		Files: map[string][]byte{}, byHash: map[SectionHash]*Limit{}, Hash: setHash(nil, nil),
+	}
+}
+
 // CompileWith is Compile for sources that name other files, which read gets, each once.
 func CompileWith(file string, src []byte, read func(name string) ([]byte, error)) (*Set, error) {
 	c := &compiler{
 		src: newSource(file, src), read: read, defaults: standardDefaults(),
-		names: map[string]int{}, zones: map[string]*time.Location{},
+		names: map[string]int{}, zones: map[string]*time.Location{}, glued: map[*yaml.Node]bool{},
 	}
 	root, bad := parseYAML(src, c.src)
 	if bad != nil {
 		return nil, Errors{bad}
 	}
+	if what := foreign(root); what != "" {
+		return nil, Errors{{File: file, Line: 1, Column: 1, Message: what}}
+	}
+	c.errs = append(c.errs, c.src.invisible(root)...)
 	c.set = &Set{
 		MaxLateness: defaultMaxLateness,
 		RecentIDs:   defaultRecentIDs,
@@ -79,6 +95,7 @@ type compiler struct {
 	nodes    int            // YAML nodes read so far
 	exempt   int            // exemptions read so far
 	zones    map[string]*time.Location
+	glued    map[*yaml.Node]bool // mappings with a field whose colon has no blank behind it
 }
 
 // fail reports a mistake at a node.
@@ -163,6 +180,9 @@ func (c *compiler) rules(n *yaml.Node) {
 		c.fail(n, "each rule begins with `- name: …`", "rules is a list, not %s", describe(n))
 		return
 	}
+	if len(n.Content) == 0 {
+		c.fail(n, "a rule begins with `- name: …`; one that is to deny nothing has mode: shadow", "rules is an empty list: nothing would be counted")
+	}
 	for _, item := range c.items(n) {
 		c.rule = ""
 		c.compileRule(item)
@@ -177,7 +197,7 @@ func (c *compiler) recentIDs(n *yaml.Node) {
 	}
 	if n := o.get("count"); n != nil {
 		if s, ok := c.text(n, "count"); ok {
-			count, err := strconv.Atoi(s)
+			count, err := strconv.Atoi(yamlNumber(s))
 			if err != nil || count < 0 || count > maxRecentIDs {
 				c.fail(n, "", "count is a whole number from 0 to %d, not %q", maxRecentIDs, shortened(s))
 			}

@@ -103,6 +103,9 @@ func (c *compiler) zone(n *yaml.Node) *time.Location {
 			"there is no timezone %q%s", shortened(name), c.zoneMeant(name))
 		return nil
 	}
+	if doubt, hint := zoneDoubt(name); doubt != "" {
+		c.warn(n, hint, "%s", doubt)
+	}
 	return zone
 }
 
@@ -118,6 +121,9 @@ func (c *compiler) loadZone(name string) *time.Location {
 
 // zoneMeant guesses the zone from the spelling, or from the city alone.
 func (c *compiler) zoneMeant(name string) string {
+	if meant := foreignZone(name); meant != "" {
+		return "; did you mean " + meant + "?"
+	}
 	spelled := []rune(strings.ToLower(strings.TrimSpace(strings.ReplaceAll(name, " ", "_"))))
 	for i := range spelled {
 		if i == 0 || spelled[i-1] == '/' || spelled[i-1] == '_' {

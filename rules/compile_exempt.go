@@ -69,6 +69,8 @@ func (c *compiler) exemption(n *yaml.Node, r *Rule) (e Exemption, ok bool) {
 		case r != nil && !slices.Contains(r.Shape.dims(), name):
 			c.fail(p.key, "the rule counts by "+strings.Join(r.Shape.dims(), ", "), "%s is no dimension of the rule's key", name)
 			ok = false
+		case strings.HasPrefix(name, "attrs.") && !c.plainNumber(p.value, name):
+			ok = false
 		default:
 			d, err := dimValue(name, p.value)
 			if err != nil {

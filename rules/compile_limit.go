@@ -111,7 +111,7 @@ func (c *compiler) number(n *yaml.Node, what string, r *Rule) event.Decimal {
 		c.fail(n, "an unlimited tier is written {when: …, unlimited: true}", "%s: a number, not %q", what, s)
 		return 0
 	}
-	d, problem, hint := parseNumber(s)
+	d, problem, hint := parseNumber(yamlNumber(s))
 	switch {
 	case problem != "":
 		c.fail(n, hint, "%s: %s", what, problem)

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +25,7 @@ func (c *compiler) match(n *yaml.Node, r *Rule) {
 		return
 	}
 	known := []string{"api", "outcome", "attrs"}
-	o := &object{node: n, fields: map[string]*yaml.Node{}, spoilt: map[string]bool{}}
+	o := &object{node: n, fields: map[string]*yaml.Node{}, spoilt: map[string]bool{}, merged: c.glued[n]}
 	for _, p := range pairs {
 		switch name, attr := strings.CutPrefix(p.key.Value, "attrs."); {
 		case attr && name != "":
@@ -87,7 +88,7 @@ func (c *compiler) apiWeights(n *yaml.Node) []apiWeight {
 		if !ok || !isText {
 			continue
 		}
-		weight, problem, hint := parseNumber(s)
+		weight, problem, hint := parseNumber(yamlNumber(s))
 		switch {
 		case problem != "":
 			c.fail(p.value, hint, "a weight is a whole number of at least 1: %s", problem)
@@ -147,11 +148,27 @@ func (c *compiler) pattern(n *yaml.Node) (string, bool) {
 func (c *compiler) values(n *yaml.Node, what string) []string {
 	var out []string
 	for _, item := range c.oneOrMore(n, what) {
-		if _, ok := c.text(item, what); ok {
+		if _, ok := c.text(item, what); ok && c.plainNumber(item, what) {
 			out = append(out, valueText(item))
 		}
 	}
 	return out
+}
+
+var leadingZero = regexp.MustCompile(`^[-+]?0[0-9_]`)
+
+// plainNumber refuses numbers that YAML reads otherwise than people do.
+func (c *compiler) plainNumber(n *yaml.Node, what string) bool {
+	tag := n.ShortTag()
+	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 || tag != "!!int" && tag != "!!float" || !leadingZero.MatchString(n.Value) {
+		return true
+	}
+	as := ""
+	if i, err := strconv.ParseInt(n.Value, 0, 64); err == nil && tag == "!!int" {
+		as = fmt.Sprintf(", as one in octal: %d", i)
+	}
+	c.fail(n, "where it is text, put it into quotes: "+strconv.Quote(n.Value), "%s: YAML reads %s as a number%s", what, n.Value, as)
+	return false
 }
 
 // valueText is the text that event.Value holds for what a YAML scalar says: numbers in their
@@ -165,7 +182,7 @@ func valueText(n *yaml.Node) string {
 			return strconv.FormatInt(i, 10)
 		}
 	case "!!float":
-		number := strings.TrimPrefix(n.Value, "+")
+		number := strings.ReplaceAll(strings.TrimPrefix(n.Value, "+"), "_", "")
 		if strings.HasPrefix(number, ".") {
 			number = "0" + number
 		}

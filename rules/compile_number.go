@@ -3,6 +3,8 @@ package rules
 import (
 	"fmt"
 	"math/big"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -46,6 +48,35 @@ func parseNumber(s string) (n event.Decimal, problem, hint string) {
 		return 0, fmt.Sprintf("%s is more than nine trillion (9000G)", s), ""
 	}
 	return event.Decimal(millionths.Int64()), "", ""
+}
+
+var (
+	underscored = regexp.MustCompile(`^[0-9]+_[0-9_]*`)
+	otherBase   = regexp.MustCompile(`^0(x[0-9a-fA-F]+|o[0-7]+|b[01]+)$`)
+	scientific  = regexp.MustCompile(`^[0-9]*\.?[0-9]*[eE][+-]?[0-9]{1,2}$`)
+	openEnded   = regexp.MustCompile(`^([0-9]+\.|\.[0-9]+)$`)
+)
+
+// yamlNumber writes what YAML reads as a number, and editors with it, in plain decimals: 1_000, 0x10, 1e3, .5, +5.
+// Any other text it returns as it is.
+func yamlNumber(s string) string {
+	if unsigned, ok := strings.CutPrefix(s, "+"); ok && digits(unsigned) > 0 {
+		s = unsigned
+	}
+	if head := underscored.FindString(s); head != "" {
+		s = strings.ReplaceAll(head, "_", "") + s[len(head):]
+	}
+	switch {
+	case otherBase.MatchString(s):
+		if n, err := strconv.ParseUint(s, 0, 63); err == nil {
+			return strconv.FormatUint(n, 10)
+		}
+	case scientific.MatchString(s) || openEnded.MatchString(s):
+		if r, ok := new(big.Rat).SetString(s); ok {
+			return strings.TrimSuffix(strings.TrimRight(r.FloatString(20), "0"), ".")
+		}
+	}
+	return s
 }
 
 func numberHint(number, suffix string) string {

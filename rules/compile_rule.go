@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -133,8 +134,11 @@ func (c *compiler) dims(n *yaml.Node) []string {
 		case !ok:
 			return nil
 		case !event.IsDim(dim):
-			c.fail(item, "dimensions are uid, ip, ip/64 and, for an attribute, attrs.NAME", "%q is no dimension%s",
-				shortened(dim), didYouMean(dim, []string{"uid", "ip", "ip/64"}))
+			guess := didYouMean(dim, []string{"uid", "ip", "ip/64"})
+			if meant := dimensionWords[folded(dim)]; meant != "" {
+				guess = fmt.Sprintf("; did you mean %q?", meant)
+			}
+			c.fail(item, "dimensions are uid, ip, ip/64 and, for an attribute, attrs.NAME", "%q is no dimension%s", shortened(dim), guess)
 			return nil
 		case slices.Contains(out, dim):
 			c.fail(item, "leave one of them out", "the dimension %q is given twice", dim)

@@ -129,6 +129,9 @@ func (c *compiler) percentage(n *yaml.Node, what string) (share event.Decimal, t
 	}
 	number, isShare := strings.CutSuffix(text, "%")
 	d, problem, _ := parseNumber(number)
+	if problem == "" && strings.Trim(number, "0123456789.") != "" {
+		problem = "a suffix"
+	}
 	switch {
 	case !isShare || problem != "":
 		hint := "write it as 80%"

@@ -3,7 +3,7 @@ package rules
 import (
 	"cmp"
 	"fmt"
-	"strings"
+	"regexp"
 
 	"go.yaml.in/yaml/v4"
 
@@ -86,6 +86,8 @@ func (c *compiler) bucket(l *Limit, w windowFields) bool {
 	return l.Limit > 0
 }
 
+var zeroNumber = regexp.MustCompile(`^0+(\.0*)?$`)
+
 // debt reads by how much a bucket may be overdrawn, in bursts.
 func (c *compiler) debt(l *Limit, n *yaml.Node) bool {
 	if l.Debt = event.One; n == nil {
@@ -96,8 +98,8 @@ func (c *compiler) debt(l *Limit, n *yaml.Node) bool {
 		return false
 	}
 	var problem, hint string
-	if l.Debt = 0; strings.Trim(text, "0.") != "" || strings.Count(text, ".") > 1 {
-		if l.Debt, problem, hint = parseNumber(text); problem != "" {
+	if l.Debt = 0; !zeroNumber.MatchString(text) {
+		if l.Debt, problem, hint = parseNumber(yamlNumber(text)); problem != "" {
 			c.fail(n, hint, "debt: %s", problem)
 			return false
 		}

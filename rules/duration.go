@@ -100,37 +100,6 @@ func inOrder(s string) string {
 	return formatDuration(sum)
 }
 
-// durationHint guesses what was meant by a duration that does not parse.
-func durationHint(s string) string {
-	s = strings.ToLower(strings.ReplaceAll(s, " ", ""))
-	if sorted := inOrder(s); sorted != "" {
-		return fmt.Sprintf("did you mean %s?", sorted)
-	}
-	number, unit := s[:digits(s)], s[digits(s):]
-	if number == "" {
-		return ""
-	}
-	switch unit {
-	case "":
-		return fmt.Sprintf("did you mean %ss?", number)
-	case "s", "sec", "secs", "second", "seconds":
-		unit = "s"
-	case "m", "min", "mins", "minute", "minutes":
-		unit = "m"
-	case "h", "hr", "hrs", "hour", "hours":
-		unit = "h"
-	case "d", "day", "days":
-		unit = "d"
-	case "w", "week", "weeks":
-		unit = "w"
-	case "month", "months", "mo":
-		return "a month is civil time: write per: month with window: calendar, or per: 30d"
-	default:
-		return ""
-	}
-	return fmt.Sprintf("did you mean %s%s?", number, unit)
-}
-
 func digits(s string) int {
 	return len(s) - len(strings.TrimLeft(s, "0123456789"))
 }

@@ -13,7 +13,7 @@ import (
 func TestSentencesOnFiles(t *testing.T) {
 	const head = "apiVersion: tallygate.dev/v1\nkind: RuleSet\nmetadata: {name: shop}\nspec:\n"
 	t.Run("The zone data is embedded, and its version is part of the set's hash", func(t *testing.T) {
-		src := head + "  rules: []\n"
+		src := head + "  rules: [{name: a, match: {api: x}, limit: 1, per: 1h, then: {block: 1h}}]\n"
 		of := func(version string) [32]byte {
 			return sha256.Sum256([]byte("tallygate rule set 1\x00zones " + version + "\x00" + src))
 		}

@@ -161,6 +161,9 @@ func (v *restriction) builtin(node *ast.Node, n *ast.BuiltinNode) {
 			v.refuse(name, fmt.Sprintf("there is no timezone %q%s", shortened(name.Value), v.meant(name.Value)), "")
 			return
 		}
+		if doubt, hint := zoneDoubt(name.Value); doubt != "" {
+			v.typed.warn(name, hint, doubt)
+		}
 		ast.Patch(node, &ast.ConstantNode{Value: zone})
 	}
 }

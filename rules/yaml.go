@@ -47,6 +47,12 @@ func (s *source) errorAt(line, column int, message, hint string) *Error {
 	}
 }
 
+// Messages of parseYAML that are told otherwise of files that hold no rules.
+const (
+	noRuleSet      = "the file holds no rule set"
+	secondDocument = "a second YAML document"
+)
+
 // parseYAML returns the root node of a file that holds exactly one document.
 func parseYAML(src []byte, at *source) (*yaml.Node, *Error) {
 	if err := checkText(src, at); err != nil {
@@ -66,7 +72,7 @@ func parseYAML(src []byte, at *source) (*yaml.Node, *Error) {
 	var second yaml.Node
 	if err := loader.Load(&second); err == nil {
 		return nil, at.errorAt(max(second.Line, 1), max(second.Column, 1),
-			"a second YAML document", "one file holds one RuleSet: put the other into a file of its own")
+			secondDocument, "one file holds one RuleSet: put the other into a file of its own")
 	} else if !errors.Is(err, io.EOF) {
 		return nil, syntaxError(err, at)
 	}
@@ -77,7 +83,7 @@ func parseYAML(src []byte, at *source) (*yaml.Node, *Error) {
 }
 
 func emptyFile(at *source) *Error {
-	return at.errorAt(1, 1, "the file holds no rule set",
+	return at.errorAt(1, 1, noRuleSet,
 		"a rule set begins with `apiVersion: tallygate.dev/v1` and `kind: RuleSet`")
 }
 
@@ -94,7 +100,7 @@ func checkText(src []byte, at *source) *Error {
 			if r == utf8.RuneError && !strings.HasPrefix(line[i:], "\ufffd") {
 				return at.errorAt(n+1, column, "this is not UTF-8 text", "save the file as UTF-8")
 			}
-			if r < ' ' && r != '\t' || r == 0x7f {
+			if r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 {
 				return at.errorAt(n+1, column, fmt.Sprintf("a control character (%U)", r), "remove it")
 			}
 		}
@@ -107,6 +113,12 @@ func syntaxError(err error, at *source) *Error {
 	load, ok := errors.AsType[*yaml.LoadError](err)
 	if !ok {
 		return at.errorAt(1, 1, err.Error(), "")
+	}
+	if what := foreignText(at.lines); what != "" {
+		return &Error{File: at.file, Line: 1, Column: 1, Message: what}
+	}
+	if cause := at.behindSyntax(load.Mark.Line); cause != nil {
+		return cause
 	}
 	mark := load.Mark
 	message := load.Message

@@ -2,7 +2,9 @@ package rules
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -47,6 +49,10 @@ type pair struct{ key, value *yaml.Node }
 // pairs returns a mapping's entries, aliases resolved, and reports what no mapping here may
 // have: merge keys, keys that are no text, duplicates.
 func (c *compiler) pairs(n *yaml.Node, what string) ([]pair, bool) {
+	if name, rest, ok := glued(n); ok {
+		c.failGlued(n, name, rest)
+		return nil, false
+	}
 	if n.Kind != yaml.MappingNode {
 		c.fail(n, mappings[what], "%s is a mapping, not %s", what, describe(n))
 		return nil, false
@@ -58,7 +64,11 @@ func (c *compiler) pairs(n *yaml.Node, what string) ([]pair, bool) {
 		if key == nil || value == nil {
 			return nil, false
 		}
+		name, rest, isGlued := glued(key)
 		switch line, twice := first[key.Value]; {
+		case isGlued:
+			c.failGlued(key, name, rest)
+			c.glued[n] = true
 		case key.Kind != yaml.ScalarNode || isNull(key):
 			c.fail(key, "", "a field's name is text, not %s", describe(key))
 		case isMerge(key):
@@ -78,7 +88,7 @@ func (c *compiler) pairs(n *yaml.Node, what string) ([]pair, bool) {
 func (c *compiler) object(n *yaml.Node, what string, known ...string) (*object, bool) {
 	pairs, ok := c.pairs(n, what)
 	o := &object{node: n, fields: make(map[string]*yaml.Node, len(pairs)), spoilt: map[string]bool{}}
-	o.merged = slices.ContainsFunc(n.Content, isMerge)
+	o.merged = slices.ContainsFunc(n.Content, isMerge) || c.glued[n]
 	for _, p := range pairs {
 		name := p.key.Value
 		switch {
@@ -96,6 +106,22 @@ func (c *compiler) object(n *yaml.Node, what string, known ...string) (*object, 
 
 func (c *compiler) unknownField(o *object, key *yaml.Node, known []string) {
 	o.spoilt[key.Value] = true
+	if s, ok := fieldWords[folded(key.Value)]; ok {
+		if meant := s.here(known); meant != "" {
+			o.spoilt[meant] = true
+			hint := s.write
+			if closest(key.Value, known) == meant {
+				hint = "" // no other word, but a slip
+			}
+			c.fail(key, hint, "unknown field %q; did you mean %q?", key.Value, meant)
+			return
+		}
+		inRule := slices.Contains(known, "match") || slices.Contains(known, "api") || slices.Contains(known, "block")
+		if inRule && closest(key.Value, known) == "" && elsewhere[key.Value] == "" {
+			c.fail(key, s.write, "unknown field %q", key.Value)
+			return
+		}
+	}
 	if meant := closest(key.Value, known); meant != "" {
 		o.spoilt[meant] = true
 		c.fail(key, "", "unknown field %q; did you mean %q?", key.Value, meant)
@@ -154,9 +180,15 @@ func (c *compiler) text(n *yaml.Node, what string) (string, bool) {
 	case !isCoreTag(n.ShortTag()):
 		c.fail(n, "", "the YAML tag %s is not supported", n.ShortTag())
 		return "", false
+	case n.ShortTag() == "!!float" && notFinite.MatchString(n.Value):
+		c.fail(n, "where it is text, put it into quotes: "+strconv.Quote(n.Value), "%s: %s is no number here", what, n.Value)
+		return "", false
 	}
 	return n.Value, true
 }
+
+// notFinite is what YAML reads as infinity, or as no number at all.
+var notFinite = regexp.MustCompile(`^[-+]?\.(inf|Inf|INF|nan|NaN|NAN)$`)
 
 // word returns a scalar that is one of the given words.
 func (c *compiler) word(n *yaml.Node, what string, words ...string) (string, bool) {
@@ -171,7 +203,11 @@ func (c *compiler) word(n *yaml.Node, what string, words ...string) (string, boo
 	if len(words) == 1 {
 		hint = "this version knows " + words[0]
 	}
-	c.fail(n, hint, "%s %q is not known%s", what, s, didYouMean(s, words))
+	guess := didYouMean(s, words)
+	if meant := valueWords[what][folded(s)]; meant != "" {
+		guess = fmt.Sprintf("; did you mean %q?", meant)
+	}
+	c.fail(n, hint, "%s %q is not known%s", what, shortened(s), guess)
 	return "", false
 }
 

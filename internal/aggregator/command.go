@@ -138,7 +138,7 @@ func (a *Program) loadRules(path string) (err error) {
 	case path != "":
 		c.Rules, c.RuleFile, err = LoadRules(path)
 	case a.PublishOnly:
-		c.Rules, err = rules.Compile("none", []byte(noRules))
+		c.Rules = rules.None()
 	default:
 		err = errors.New("which rules? --rules FILE; `tallygate dev` shows an example")
 	}

@@ -67,8 +67,6 @@ func readOne(path string) (aggregate.RuleFile, error) {
 	return file, nil
 }
 
-const noRules = "apiVersion: tallygate.dev/v1\nkind: RuleSet\nmetadata: {name: none}\nspec: {rules: []}\n"
-
 // CompileRules is rules.Compile for those who run the set: one whose keys can have more state
 // than fits is refused.
 func CompileRules(path string, src []byte) (*rules.Set, error) {

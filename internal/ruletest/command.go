@@ -131,7 +131,7 @@ func (o *options) runFile(path string) FileResult {
 	began := time.Now()
 	r := FileResult{File: path}
 	f, err := Load(path)
-	if err != nil {
+	if f == nil {
 		r.Err = err
 		return r
 	}

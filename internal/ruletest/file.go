@@ -3,16 +3,10 @@
 package ruletest
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
-	"fmt"
-	"io"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -26,6 +20,9 @@ type File struct {
 	Path      string
 	RuleFiles []string // as they are to be opened
 	Tests     []Test
+
+	doc       *rules.Document // for mistakes that are found when the rules are known
+	ruleFiles []*yaml.Node    // where RuleFiles are written
 }
 
 // Test is one story.
@@ -56,203 +53,111 @@ type Expect struct {
 	Since  event.Micros
 	Count  string
 	Limit  string
+
+	rule *yaml.Node // where Rule is written
 }
 
-// form is a mapping that remembers its place.
-type form struct {
-	node   *yaml.Node
-	fields map[string]*yaml.Node
-}
+const whatFile = "a file of tests, with rule_files and tests,"
 
-func formOf(n *yaml.Node) form {
-	f := form{node: n, fields: map[string]*yaml.Node{}}
-	if n.Kind == yaml.MappingNode {
-		for i := 0; i < len(n.Content); i += 2 {
-			f.fields[n.Content[i].Value] = n.Content[i+1]
-		}
-	}
-	return f
-}
-
-// Load reads a file of tests. Its error tells every mistake in it.
+// Load reads a file of tests. Its error tells every mistake in it, as those of rule files are told. A file that is YAML is
+// returned also with mistakes, so that NewSuite can tell those that only show beside its rules.
 func Load(path string) (*File, error) {
 	src, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	var root yaml.Node
-	loader, err := yaml.NewLoader(bytes.NewReader(src))
-	if err == nil {
-		err = loader.Load(&root)
-	}
-	if errors.Is(err, io.EOF) || err == nil && len(root.Content) == 0 {
-		return nil, fmt.Errorf("%s: the file is empty: it needs rule_files and tests", path)
-	}
+	doc, err := rules.ParseDocument(path, src, whatFile)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
-	r := reader{path: path, item: formOf(root.Content[0])}
-	if kind := r.item.fields["kind"]; kind != nil && kind.Value == "RuleSet" {
-		return nil, fmt.Errorf("%s: this is a rule file: `tallygate check` looks at it; a file of tests has rule_files and tests", path)
+	f := &File{Path: path, doc: doc}
+	if isRuleSet(doc.Root) {
+		doc.Fail(doc.Root, "", "this is a rule file: `tallygate check` looks at it; a file of tests has rule_files and tests")
+		return nil, doc.Err()
 	}
-	r.known("rule_files", "tests")
-	f := &File{Path: path}
-	for _, n := range r.list("rule_files") {
-		f.RuleFiles = append(f.RuleFiles, filepath.Join(filepath.Dir(path), n.Value))
+	fields, ok := doc.Fields(doc.Root, "a file of tests", "rule_files", "tests")
+	if !ok {
+		return nil, doc.Err()
 	}
-	if len(f.RuleFiles) == 0 {
-		r.errorf(r.item.node, "rule_files is absent: name the rules that are tested, relative to this file")
+	f.readRuleFiles(fields)
+	if tests := fields.Get("tests"); tests != nil {
+		names := map[string]int{}
+		for _, n := range doc.List(tests, "tests") {
+			f.Tests = append(f.Tests, f.test(n, names))
+		}
 	}
-	tests := r.list("tests")
-	if len(tests) == 0 {
-		r.errorf(r.item.node, "there are no tests")
+	if len(f.Tests) == 0 && (fields.Get("tests") == nil || len(fields.Get("tests").Content) == 0) {
+		doc.Fail(fields.At("tests"), "as in tests: [{name: …, events: […], expect: […]}]", "there are no tests")
 	}
-	for _, n := range tests {
-		f.Tests = append(f.Tests, r.test(n))
+	return f, doc.Err()
+}
+
+func isRuleSet(root *yaml.Node) bool {
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if root.Content[i].Value == "kind" && root.Content[i+1].Value == "RuleSet" {
+			return true
+		}
 	}
-	return f, errors.Join(r.errs...)
+	return false
+}
+
+func (f *File) readRuleFiles(fields rules.Fields) {
+	if n := fields.Get("rule_files"); n != nil {
+		for _, item := range f.doc.List(n, "rule_files") {
+			if name, ok := f.doc.Text(item, "a rule file's name"); ok {
+				f.RuleFiles = append(f.RuleFiles, filepath.Join(filepath.Dir(f.Path), name))
+				f.ruleFiles = append(f.ruleFiles, item)
+			}
+		}
+		if len(n.Content) > 0 || n.Kind != yaml.SequenceNode {
+			return
+		}
+	}
+	f.doc.Fail(fields.At("rule_files"), "as in rule_files: [rules.yaml], relative to this file", "rule_files is absent: name the rules that are tested")
 }
 
 // defaultStart is when a test begins that does not say: a Monday.
 const defaultStart = "2026-01-05T00:00:00Z"
 
-func (r *reader) test(n *yaml.Node) Test {
-	r.item = formOf(n)
-	r.known("name", "start", "events", "expect")
-	t := Test{Name: r.text("name"), Line: n.Line, Zone: time.UTC}
-	if n.Kind != yaml.MappingNode {
+// test reads one test. names has those of the tests before it, and their lines.
+func (f *File) test(n *yaml.Node, names map[string]int) Test {
+	t := Test{Line: n.Line, Zone: time.UTC}
+	fields, ok := f.doc.Fields(n, "a test", "name", "start", "events", "expect")
+	if !ok {
 		return t
 	}
-	if t.Name == "" {
-		r.errorf(n, "the test has no name")
+	r := reader{doc: f.doc, item: fields}
+	t.Name = r.text("name")
+	switch line, twice := names[t.Name]; {
+	case t.Name == "" && (!fields.Has("name") || fields.Get("name") != nil):
+		f.doc.Fail(fields.At("name"), "as in name: three orders, then no more", "the test has no name")
+	case twice && t.Name != "":
+		f.doc.Fail(fields.At("name"), "", "a test named %q is already on line %d", t.Name, line)
+	default:
+		names[t.Name] = n.Line
 	}
 	began := cmp.Or(r.text("start"), defaultStart)
 	start, err := time.Parse(time.RFC3339Nano, began)
 	if err != nil {
-		r.errorf(r.item.fields["start"], "start %q: want a time such as 2026-11-21T10:00:00+08:00", began)
-	} else {
-		t.Zone = start.Location()
+		f.doc.Fail(fields.At("start"), "as in 2026-11-21T10:00:00+08:00", "start: %q is not a time", began)
+		start, _ = time.Parse(time.RFC3339Nano, defaultStart)
 	}
-	r.start = event.FromTime(start)
-	events, expect := r.list("events"), r.list("expect")
-	if len(expect) == 0 {
-		r.errorf(n, "the test %q expects nothing", t.Name)
+	t.Zone, r.start = start.Location(), event.FromTime(start)
+	events := fields.Get("events")
+	if events != nil {
+		for _, n := range f.doc.List(events, "events") {
+			t.Events = append(t.Events, r.events(n)...)
+		}
 	}
-	for _, n := range events {
-		t.Events = append(t.Events, r.events(n)...)
-	}
-	for _, n := range expect {
-		t.Expect = append(t.Expect, r.expect(n))
+	expect := fields.Get("expect")
+	switch {
+	case expect != nil && (expect.Kind != yaml.SequenceNode || len(expect.Content) > 0):
+		for _, n := range f.doc.List(expect, "expect") {
+			t.Expect = append(t.Expect, r.expect(n))
+		}
+	case expect != nil || !fields.Has("expect"):
+		f.doc.Fail(fields.At("expect"), "as in expect: [{at: 1m, uid: u1, api: login, verdict: block}]", "the test %q expects nothing", t.Name)
 	}
 	slices.SortStableFunc(t.Events, func(a, b Event) int { return cmp.Compare(a.Broker, b.Broker) })
 	return t
-}
-
-// reader reads a file's parts, and collects what is wrong with them.
-type reader struct {
-	path  string
-	start event.Micros // of the test that is read
-	item  form         // that is read
-	errs  []error
-}
-
-func (r *reader) errorf(at *yaml.Node, format string, args ...any) {
-	r.errs = append(r.errs, fmt.Errorf("%s:%d: %s", r.path, at.Line, fmt.Sprintf(format, args...)))
-}
-
-// known refuses fields that the item doesn't have.
-func (r *reader) known(names ...string) {
-	if r.item.node.Kind != yaml.MappingNode {
-		r.errorf(r.item.node, "want a mapping of %s", strings.Join(names, ", "))
-		return
-	}
-	for i := 0; i < len(r.item.node.Content); i += 2 {
-		if n := r.item.node.Content[i]; !slices.Contains(names, n.Value) {
-			r.errorf(n, "there is no field %q here: want %s", n.Value, strings.Join(names, ", "))
-		}
-	}
-}
-
-func (r *reader) text(name string) string {
-	n := r.item.fields[name]
-	if n == nil {
-		return ""
-	}
-	if n.Kind != yaml.ScalarNode {
-		r.errorf(n, "%s: want a single value", name)
-		return ""
-	}
-	return n.Value
-}
-
-func (r *reader) list(name string) []*yaml.Node {
-	n := r.item.fields[name]
-	if n == nil {
-		return nil
-	}
-	if n.Kind != yaml.SequenceNode {
-		r.errorf(n, "%s: want a list", name)
-		return nil
-	}
-	return n.Content
-}
-
-// moment reads a span since the start, or a time.
-func (r *reader) moment(name string, absent event.Micros) event.Micros {
-	s := r.text(name)
-	if s == "" {
-		return absent
-	}
-	if d, err := rules.ParseDuration(s); err == nil {
-		return r.start + d
-	}
-	t, err := event.ParseMicros(s)
-	if err != nil {
-		r.errorf(r.item.fields[name], "%s: %q is neither a span since the start, such as 90s, 2m or 1d, nor a time such as 2026-11-22T00:00:00+08:00", name, s)
-	}
-	return t
-}
-
-// who reads the fields that events and expectations share.
-func (r *reader) who() event.Event {
-	e := event.Event{UID: r.text("uid"), API: r.text("api"), Cost: event.One, Time: event.NoTime, BrokerTime: event.NoTime}
-	if e.API == "" {
-		r.errorf(r.item.node, "api is absent")
-	}
-	if ip := r.text("ip"); ip != "" {
-		addr, err := netip.ParseAddr(ip)
-		if err != nil {
-			r.errorf(r.item.fields["ip"], "ip %q is no IPv4 or IPv6 address", ip)
-		}
-		e.IP = addr.Unmap().WithZone("")
-	}
-	if n := r.item.fields["attrs"]; n != nil {
-		e.Attrs = r.attrs(n)
-	}
-	return e
-}
-
-func (r *reader) attrs(n *yaml.Node) (out []event.Attr) {
-	if n.Kind != yaml.MappingNode {
-		r.errorf(n, "attrs: want a mapping such as {plan: pro}")
-		return nil
-	}
-	for i := 0; i < len(n.Content); i += 2 {
-		name, v := n.Content[i].Value, n.Content[i+1]
-		value := event.Value{Kind: event.String, Text: v.Value}
-		switch {
-		case v.Kind != yaml.ScalarNode:
-			r.errorf(v, "attrs.%s: an attribute is a string, a number or a boolean", name)
-		case v.Tag == "!!bool":
-			value.Kind, value.Text = event.Bool, strings.ToLower(v.Value)
-		case v.Tag == "!!int", v.Tag == "!!float":
-			text, ok := event.CanonicalNumber(v.Value)
-			if !ok {
-				r.errorf(v, "attrs.%s: %s is no number that an event can have", name, v.Value)
-			}
-			value.Kind, value.Text = event.Number, text
-		}
-		out = append(out, event.Attr{Name: name, Value: value})
-	}
-	return out
 }

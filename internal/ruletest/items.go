@@ -1,8 +1,9 @@
 package ruletest
 
 import (
-	"slices"
+	"net/netip"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -13,27 +14,97 @@ import (
 // maxTimes bounds how many events one line may stand for.
 const maxTimes = 1_000_000
 
+// reader reads the items of a test.
+type reader struct {
+	doc   *rules.Document
+	start event.Micros // of the test
+	item  rules.Fields // that is read
+}
+
+func (r *reader) text(name string) string {
+	n := r.item.Get(name)
+	if n == nil {
+		return ""
+	}
+	s, _ := r.doc.Text(n, name)
+	return s
+}
+
+// fail reports a mistake in a field, or in the item when the field is absent.
+func (r *reader) fail(name, hint, format string, args ...any) {
+	r.doc.Fail(r.item.At(name), hint, format, args...)
+}
+
+// moment reads a span since the start, or a time.
+func (r *reader) moment(name string, absent event.Micros) event.Micros {
+	s := r.text(name)
+	if s == "" {
+		return absent
+	}
+	if d, err := rules.ParseDuration(s); err == nil {
+		return r.start + d
+	}
+	t, err := event.ParseMicros(s)
+	if err != nil {
+		r.fail(name, "a span is as in 90s, 2m or 1d, a time as in 2026-11-22T00:00:00+08:00", "%s: %q is neither a span since the start nor a time", name, s)
+		return absent
+	}
+	return t
+}
+
+// who reads the fields that events and expectations share.
+func (r *reader) who() event.Event {
+	e := event.Event{UID: r.text("uid"), API: r.text("api"), Cost: event.One, Time: event.NoTime, BrokerTime: event.NoTime}
+	switch {
+	case !r.item.Has("api"):
+		r.fail("api", "as in api: order.create", "api is absent")
+	case strings.Contains(e.API, "*"):
+		r.fail("api", "name one that the pattern matches", "api: %q is a pattern, and an event has a name", e.API)
+	}
+	if len(e.UID) > event.MaxUID {
+		r.fail("uid", "name a shorter one: a longer one is counted under its hash", "uid has %d bytes, and may have %d", len(e.UID), event.MaxUID)
+		e.UID = ""
+	}
+	if ip := r.text("ip"); ip != "" {
+		addr, err := netip.ParseAddr(ip)
+		if err != nil {
+			r.fail("ip", "as in 192.0.2.1 or 2001:db8::1", "ip: %q is no IPv4 or IPv6 address", ip)
+		}
+		e.IP = addr.Unmap().WithZone("")
+	}
+	if n := r.item.Get("attrs"); n != nil {
+		e.Attrs = r.doc.Attrs(n)
+	}
+	return e
+}
+
 // events reads one item of events: times events, every so far apart.
 func (r *reader) events(n *yaml.Node) []Event {
-	r.item = formOf(n)
-	r.known("at", "uid", "ip", "api", "outcome", "id", "cost", "refunds", "attrs", "times", "every", "arrives")
+	before := r.doc.Mistakes()
+	var ok bool
+	if r.item, ok = r.doc.Fields(n, "an event", "at", "uid", "ip", "api", "outcome", "id", "cost", "refunds", "attrs", "times", "every", "arrives"); !ok {
+		return nil
+	}
 	e := Event{Event: r.who(), Line: n.Line}
 	e.Outcome, e.ID, e.Refunds = r.text("outcome"), r.text("id"), r.text("refunds")
 	if cost := r.text("cost"); cost != "" {
 		var err error
 		if e.Cost, err = event.ParseDecimal(cost); err != nil {
-			r.errorf(r.item.fields["cost"], "cost %q: want a number", cost)
+			r.fail("cost", "as in cost: 2.5", "cost: %q is no number", cost)
 		}
 	}
-	if e.Cost < 0 && e.Refunds == "" {
-		r.errorf(n, "a negative cost needs refunds: the id of the event that it takes back")
+	if e.Cost < 0 && !r.item.Has("refunds") {
+		r.fail("cost", "as in refunds: o1, the id of the event that it takes back", "a negative cost needs refunds")
 	}
 	e.Time = r.moment("at", r.start)
 	e.Broker = r.moment("arrives", e.Time)
 	if e.Broker < e.Time {
-		r.errorf(n, "the event arrives before it happens")
+		r.fail("arrives", "", "the event arrives before it happens")
 	}
 	times, every := r.times()
+	if r.doc.Mistakes() == before {
+		r.valid(&e.Event)
+	}
 	out := make([]Event, 0, times)
 	for range times {
 		out = append(out, e)
@@ -43,20 +114,30 @@ func (r *reader) events(n *yaml.Node) []Event {
 	return out
 }
 
+// valid reports what an event can't have: such an event would not be counted, or under another value.
+func (r *reader) valid(e *event.Event) {
+	err := e.Validate()
+	if err == nil {
+		return
+	}
+	for _, line := range strings.Split(err.Error(), "\n") {
+		message := strings.TrimPrefix(line, "event: ")
+		field, _, _ := strings.Cut(message, " ")
+		r.fail(field, "", "%s", message)
+	}
+}
+
 func (r *reader) times() (n int, every event.Micros) {
 	n = 1
 	if s := r.text("times"); s != "" {
 		var err error
 		if n, err = strconv.Atoi(s); err != nil || n < 1 || n > maxTimes {
-			r.errorf(r.item.fields["times"], "times %q: want a whole number from 1 to %d", s, maxTimes)
+			r.fail("times", "", "times is a whole number from 1 to %d, not %q", maxTimes, s)
 			n = 1
 		}
 	}
-	if s := r.text("every"); s != "" {
-		var err error
-		if every, err = rules.ParseDuration(s); err != nil {
-			r.errorf(r.item.fields["every"], "every %q: want a span such as 1s or 1m", s)
-		}
+	if at := r.item.Get("every"); at != nil {
+		every, _ = r.doc.Duration(at, "every")
 	}
 	return n, every
 }
@@ -65,26 +146,35 @@ var wants = []string{"none", "block", "challenge", "throttle", "log", "warn"}
 
 // expect reads one item of expect.
 func (r *reader) expect(n *yaml.Node) Expect {
-	r.item = formOf(n)
-	r.known("at", "uid", "ip", "api", "attrs", "verdict", "rule", "mode", "until", "since", "count", "limit")
+	var ok bool
+	r.item, ok = r.doc.Fields(n, "an expectation", "at", "uid", "ip", "api", "attrs", "verdict", "rule", "mode", "until", "since", "count", "limit")
+	if !ok {
+		return Expect{Line: n.Line}
+	}
 	x := Expect{
 		Line: n.Line, At: r.moment("at", r.start), Who: r.who(),
-		Want: r.text("verdict"), Rule: r.text("rule"),
+		Rule: r.text("rule"), rule: r.item.Get("rule"),
 		Until: r.moment("until", event.NoTime), Since: r.moment("since", event.NoTime),
 		Count: r.decimal("count"), Limit: r.decimal("limit"),
 	}
-	if !slices.Contains(wants, x.Want) {
-		r.errorf(n, "verdict %q: want none, block, challenge, throttle, log or warn", x.Want)
+	if at := r.item.Get("verdict"); at != nil {
+		x.Want, _ = r.doc.Word(at, "verdict", wants...)
+	} else if !r.item.Has("verdict") {
+		r.fail("verdict", "verdict is one of none, block, challenge, throttle, log, warn", "an expectation needs `verdict`")
 	}
-	switch mode := r.text("mode"); mode {
-	case "", "enforce":
-	case "shadow":
-		x.Shadow = true
-	default:
-		r.errorf(r.item.fields["mode"], "mode %q: want enforce or shadow", mode)
+	if at := r.item.Get("mode"); at != nil {
+		mode, _ := r.doc.Word(at, "mode", "enforce", "shadow")
+		x.Shadow = mode == "shadow"
 	}
-	if x.Want == "none" && (x.Until != event.NoTime || x.Since != event.NoTime) {
-		r.errorf(n, "where no verdict is expected there is no since and no until")
+	if len(dims(&x.Who)) == 0 && !r.item.Has("uid") && !r.item.Has("ip") && !r.item.Has("attrs") {
+		r.doc.Fail(n, "as in uid: u1", "the expectation is about nobody: it names no uid, ip or attrs")
+	}
+	if x.Want == "none" {
+		for _, name := range []string{"until", "since", "count", "limit"} {
+			if r.item.Get(name) != nil {
+				r.fail(name, "leave it out, or name the verdict that is expected", "where no verdict is expected there is no `%s`", name)
+			}
+		}
 	}
 	return x
 }
@@ -97,7 +187,7 @@ func (r *reader) decimal(name string) string {
 	}
 	d, err := event.ParseDecimal(s)
 	if err != nil {
-		r.errorf(r.item.fields[name], "%s %q: want a number", name, s)
+		r.fail(name, "", "%s: %q is no number", name, s)
 	}
 	return d.String()
 }

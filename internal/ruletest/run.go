@@ -3,7 +3,6 @@ package ruletest
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -37,14 +36,14 @@ type Suite struct {
 	sets  []*rules.Set
 }
 
-// NewSuite compiles a file's rules.
+// NewSuite compiles a file's rules. Its error tells every mistake in them and in the file, those that Load told included.
 func NewSuite(f *File) (*Suite, error) {
 	s := &Suite{File: f, Reach: newReach()}
 	var errs []error
-	for _, path := range f.RuleFiles {
+	for i, path := range f.RuleFiles {
 		src, err := os.ReadFile(path)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: rule_files: %w", f.Path, err))
+			f.doc.Fail(f.ruleFiles[i], "it is relative to this file", "rule_files: %v", err)
 			continue
 		}
 		set, err := rules.CompileWith(path, src, input.Beside(path))
@@ -55,7 +54,10 @@ func NewSuite(f *File) (*Suite, error) {
 		s.sets = append(s.sets, set)
 		s.Reach.add(set)
 	}
-	return s, errors.Join(errs...)
+	if len(errs) == 0 && len(s.sets) == len(f.RuleFiles) {
+		s.verify()
+	}
+	return s, errors.Join(append([]error{f.doc.Err()}, errs...)...)
 }
 
 // Run runs one test.

@@ -1,0 +1,57 @@
+package ruletest
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tallygate/tallygate/internal/replay"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// verify looks at what expectations say of the rules. An expectation of no verdict by a rule that there is not, or for a
+// key that the rule does not count by, would always hold.
+func (s *Suite) verify() {
+	shapes := map[string]*rules.KeyShape{}
+	var names []string
+	for _, set := range s.sets {
+		for _, l := range set.Limits {
+			for _, name := range []string{l.Name, l.CandidateName()} {
+				if name != "" && shapes[name] == nil {
+					shapes[name] = l.Rule.Shape
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	for i := range s.File.Tests {
+		for j := range s.File.Tests[i].Expect {
+			s.verifyRule(&s.File.Tests[i].Expect[j], shapes, names)
+		}
+	}
+}
+
+func (s *Suite) verifyRule(x *Expect, shapes map[string]*rules.KeyShape, names []string) {
+	if x.rule == nil || x.Rule == "" {
+		return
+	}
+	doc, shape := s.File.doc, shapes[x.Rule]
+	if shape == nil {
+		var own []string // of a list of limits each has a name of its own
+		for _, name := range names {
+			if strings.HasPrefix(name, x.Rule+"/") {
+				own = append(own, name)
+			}
+		}
+		if len(own) > 0 {
+			doc.Fail(x.rule, "verdicts of it are called "+rules.OneOf(own), "the rule %q has several limits", x.Rule)
+			return
+		}
+		doc.Fail(x.rule, "verdicts are called "+rules.OneOf(names), "there is no rule %q%s", x.Rule, rules.DidYouMean(x.Rule, names))
+		return
+	}
+	missing := slices.DeleteFunc(slices.Clone(shape.Dims), func(name string) bool { return replay.Dimension(&x.Who, name) != "" })
+	if len(missing) > 0 {
+		doc.Fail(x.rule, "name the key that is meant", "%s counts by %s, and the expectation names no %s", x.Rule,
+			strings.Join(shape.Dims, ", "), strings.Join(missing, ", "))
+	}
+}

@@ -1,0 +1,94 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// fromOthers is the page that says how limits of others are written here.
+const fromOthers = "docs/from-other-limiters.md"
+
+// foreign says in one line what a file of another program is; "" for one that is meant to be a rule file.
+func foreign(root *yaml.Node) string {
+	has := map[string]*yaml.Node{}
+	top := root
+	if root.Kind == yaml.SequenceNode && len(root.Content) > 0 { // a list of rules, as Sentinel has it
+		top = root.Content[0]
+	}
+	if top.Kind != yaml.MappingNode {
+		return ""
+	}
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		has[top.Content[i].Value] = top.Content[i+1]
+	}
+	all := func(names ...string) bool {
+		for _, name := range names {
+			if has[name] == nil {
+				return false
+			}
+		}
+		return true
+	}
+	any := func(names ...string) bool {
+		for _, name := range names {
+			if has[name] != nil {
+				return true
+			}
+		}
+		return false
+	}
+	is := func(what, section string) string {
+		if section == "" {
+			return fmt.Sprintf("this is %s, not a rule file; %s shows how limits of others are written here", what, fromOthers)
+		}
+		return fmt.Sprintf("this is %s, not a rule file; %s#%s says how to write it here", what, fromOthers, section)
+	}
+	switch {
+	case any("spec", "apiVersion") && (has["kind"] == nil || has["kind"].Value == kind || closest(has["kind"].Value, []string{kind}) != ""):
+		return "" // ours, perhaps with mistakes
+	case any("leakspeed", "groupby") || all("type", "filter") || all("type", "capacity"):
+		return is("a scenario of CrowdSec", "crowdsec")
+	case any("descriptors") || all("domain", "rate_limit"):
+		return is("a configuration of Envoy's ratelimit", "envoys-ratelimit")
+	case all("resource") && any("grade", "count", "paramIdx", "controlBehavior", "limitApp"):
+		return is("a list of Sentinel's rules", "sentinel")
+	case any("unique_key", "uniqueKey") || requestsOfGubernator(has["requests"]):
+		return is("a request to Gubernator", "")
+	case any("static_resources", "http_filters"):
+		return is("a configuration of Envoy", "envoys-ratelimit")
+	case any("rule_files") && any("tests"):
+		return "this is a file of tests, not a rule file: `tallygate test` runs it"
+	case all("apiVersion", "kind"):
+		return fmt.Sprintf("this is a %s of Kubernetes, not a rule file: a rule file begins with `apiVersion: %s` and `kind: %s`, and may be the data of a ConfigMap",
+			shortened(has["kind"].Value), apiVersion, kind)
+	case any("_format_version"):
+		return is("a configuration of Kong", "")
+	case any("http", "routers") && !any("rules"):
+		return is("a configuration of a proxy", "")
+	}
+	return ""
+}
+
+func requestsOfGubernator(n *yaml.Node) bool {
+	if n == nil || n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
+		return false
+	}
+	for _, field := range n.Content[0].Content {
+		if field.Value == "unique_key" || field.Value == "uniqueKey" {
+			return true
+		}
+	}
+	return false
+}
+
+// foreignText is foreign for what is no YAML.
+func foreignText(lines []string) string {
+	for _, line := range lines {
+		if strings.HasPrefix(strings.TrimSpace(line), "limit_req") {
+			return "this is a configuration of nginx, not a rule file; " + fromOthers + "#nginx-limit_req says how to write it here"
+		}
+	}
+	return ""
+}

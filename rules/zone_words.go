@@ -1,0 +1,74 @@
+package rules
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+var (
+	offsetZone   = regexp.MustCompile(`^(?:UTC|GMT|utc|gmt|Z)? ?([+-])(\d{1,2})(?::?(\d\d))?$`)
+	invertedZone = regexp.MustCompile(`^Etc/GMT([+-])([1-9]\d?)$`)
+)
+
+// abbreviations are zones by the letters that clocks show. They are no names, as some mean several.
+var abbreviations = map[string]string{
+	"PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "PT": "America/Los_Angeles", "MDT": "America/Denver", "MT": "America/Denver",
+	"CDT": "America/Chicago", "CT": "America/Chicago", "EDT": "America/New_York", "ET": "America/New_York", "AKST": "America/Anchorage", "AKDT": "America/Anchorage",
+	"BST": "Europe/London", "CEST": "Europe/Berlin", "EEST": "Europe/Kyiv", "MSK": "Europe/Moscow", "IST": "Asia/Kolkata", "JST": "Asia/Tokyo", "KST": "Asia/Seoul",
+	"SGT": "Asia/Singapore", "HKT": "Asia/Hong_Kong", "AEST": "Australia/Sydney", "AEDT": "Australia/Sydney", "NZST": "Pacific/Auckland", "BRT": "America/Sao_Paulo",
+	"Z": "UTC", "LOCAL": "UTC",
+}
+
+// offsets are places with an offset from UTC all year, or in winter.
+var offsets = map[string]string{
+	"+0": "UTC", "-0": "UTC", "+1": "Europe/Berlin", "+2": "Europe/Kyiv", "+3": "Europe/Moscow", "+3:30": "Asia/Tehran", "+4": "Asia/Dubai", "+5": "Asia/Karachi",
+	"+5:30": "Asia/Kolkata", "+6": "Asia/Dhaka", "+7": "Asia/Jakarta", "+8": "Asia/Shanghai", "+9": "Asia/Tokyo", "+10": "Australia/Brisbane", "+12": "Pacific/Auckland",
+	"-3": "America/Sao_Paulo", "-4": "America/Santiago", "-5": "America/New_York", "-6": "America/Chicago", "-7": "America/Denver", "-8": "America/Los_Angeles",
+	"-10": "Pacific/Honolulu",
+}
+
+// foreignZone guesses the place that an offset or an abbreviation stands for; "" when it is neither.
+func foreignZone(name string) string {
+	if name == "CST" {
+		return `"America/Chicago" or "Asia/Shanghai"`
+	}
+	if zone := abbreviations[strings.ToUpper(name)]; zone != "" {
+		return fmt.Sprintf("%q", zone)
+	}
+	m := offsetZone.FindStringSubmatch(name)
+	if m == nil {
+		return ""
+	}
+	hours := strings.TrimPrefix(m[2], "0")
+	if hours == "" {
+		hours = "0"
+	}
+	offset := m[1] + hours
+	if m[3] != "" && m[3] != "00" {
+		offset += ":" + m[3]
+	}
+	if zone := offsets[offset]; zone != "" {
+		return fmt.Sprintf("%q", zone)
+	}
+	return ""
+}
+
+// zoneDoubt says of a zone that there is what people take for something else.
+func zoneDoubt(name string) (problem, hint string) {
+	if m := invertedZone.FindStringSubmatch(name); m != nil {
+		where, other := "behind", "-"
+		if m[1] == "-" {
+			where, other = "ahead of", "+"
+		}
+		hint = fmt.Sprintf("for UTC%s%s write Etc/GMT%s%s", m[1], m[2], other, m[2])
+		if zone := offsets[m[1]+m[2]]; zone != "" {
+			hint += ", or a place such as " + zone
+		}
+		return fmt.Sprintf("%s is %s hours %s UTC: in these names the sign is inverted", name, m[2], where), hint
+	}
+	if place := map[string]string{"EST": "America/New_York", "MST": "America/Denver", "HST": "Pacific/Honolulu"}[name]; place != "" {
+		return name + " has no summer time", "where clocks change, name a place such as " + place
+	}
+	return "", ""
+}
