@@ -4,6 +4,7 @@ package ruletest
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,8 +73,7 @@ func Load(path string) (*File, error) {
 	}
 	f := &File{Path: path, doc: doc}
 	if isRuleSet(doc.Root) {
-		doc.Fail(doc.Root, "", "this is a rule file: `tallygate check` looks at it; a file of tests has rule_files and tests")
-		return nil, doc.Err()
+		return nil, fmt.Errorf("%s: this is a rule file: `tallygate check` looks at it; a file of tests has rule_files and tests", path)
 	}
 	fields, ok := doc.Fields(doc.Root, "a file of tests", "rule_files", "tests")
 	if !ok {
