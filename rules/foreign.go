@@ -23,7 +23,7 @@ func foreign(root *yaml.Node) string {
 	for i := 0; i+1 < len(top.Content); i += 2 {
 		has[top.Content[i].Value] = top.Content[i+1]
 	}
-	all := func(names ...string) bool {
+	allOf := func(names ...string) bool {
 		for _, name := range names {
 			if has[name] == nil {
 				return false
@@ -31,7 +31,7 @@ func foreign(root *yaml.Node) string {
 		}
 		return true
 	}
-	any := func(names ...string) bool {
+	anyOf := func(names ...string) bool {
 		for _, name := range names {
 			if has[name] != nil {
 				return true
@@ -46,26 +46,26 @@ func foreign(root *yaml.Node) string {
 		return fmt.Sprintf("this is %s, not a rule file; %s#%s says how to write it here", what, fromOthers, section)
 	}
 	switch {
-	case any("spec", "apiVersion") && (has["kind"] == nil || has["kind"].Value == kind || closest(has["kind"].Value, []string{kind}) != ""):
+	case anyOf("spec", "apiVersion") && (has["kind"] == nil || has["kind"].Value == kind || closest(has["kind"].Value, []string{kind}) != ""):
 		return "" // ours, perhaps with mistakes
-	case any("leakspeed", "groupby") || all("type", "filter") || all("type", "capacity"):
+	case anyOf("leakspeed", "groupby") || allOf("type", "filter") || allOf("type", "capacity"):
 		return is("a scenario of CrowdSec", "crowdsec")
-	case any("descriptors") || all("domain", "rate_limit"):
+	case anyOf("descriptors") || allOf("domain", "rate_limit"):
 		return is("a configuration of Envoy's ratelimit", "envoys-ratelimit")
-	case all("resource") && any("grade", "count", "paramIdx", "controlBehavior", "limitApp"):
+	case allOf("resource") && anyOf("grade", "count", "paramIdx", "controlBehavior", "limitApp"):
 		return is("a list of Sentinel's rules", "sentinel")
-	case any("unique_key", "uniqueKey") || requestsOfGubernator(has["requests"]):
+	case anyOf("unique_key", "uniqueKey") || requestsOfGubernator(has["requests"]):
 		return is("a request to Gubernator", "")
-	case any("static_resources", "http_filters"):
+	case anyOf("static_resources", "http_filters"):
 		return is("a configuration of Envoy", "envoys-ratelimit")
-	case any("rule_files") && any("tests"):
+	case anyOf("rule_files") && anyOf("tests"):
 		return "this is a file of tests, not a rule file: `tallygate test` runs it"
-	case all("apiVersion", "kind"):
+	case allOf("apiVersion", "kind"):
 		return fmt.Sprintf("this is a %s of Kubernetes, not a rule file: a rule file begins with `apiVersion: %s` and `kind: %s`, and may be the data of a ConfigMap",
 			shortened(has["kind"].Value), apiVersion, kind)
-	case any("_format_version"):
+	case anyOf("_format_version"):
 		return is("a configuration of Kong", "")
-	case any("http", "routers") && !any("rules"):
+	case anyOf("http", "routers") && !anyOf("rules"):
 		return is("a configuration of a proxy", "")
 	}
 	return ""
