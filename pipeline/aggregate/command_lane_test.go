@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os"
@@ -103,7 +104,11 @@ func TestCommandsInAFlood(t *testing.T) {
 		behind := ipKey(other.String())
 		eventually(t, "the flood is forwarded", func() bool { return r.countIP(ip, "by-ip", m) > 0 })
 		began := time.Now()
-		r.emitTo(r.names.Loop, p.id, string([]byte{loopVersion, loopKindCommand})+`{"id":"X","command":"block","key":"`+event.FormatKey(behind)+`","for_us":3600000000,"reason":"a test","by":"tester"}`)
+		older, err := json.Marshal(commandRecord{ID: "X", Command: "block", Key: event.FormatKey(behind), For: event.Hour, Reason: "a test", By: "tester"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.emitTo(r.names.Loop, p.id, string([]byte{loopVersion, loopKindCommand})+string(older))
 		late := p.lateness(began)
 		if _, err := m.Command(within(t, commandWithin), Command{Name: "block", Key: ipKey(ip), For: time.Hour, Reason: "a test"}); err != nil {
 			t.Fatal(err)
