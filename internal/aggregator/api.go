@@ -100,6 +100,10 @@ func (a *Program) serveHTTP(ctx context.Context, g *errgroup.Group, agg *aggrega
 		member = func() error { return nil }
 	}
 	ready := func() error { return errors.Join(a.refused(), member()) }
+	g.Go(func() error {
+		ops.LogReady(ctx, a.Log, ready)
+		return nil
+	})
 	handler := a.api(agg, guard, again, ready)
 	g.Go(func() error { return ops.Serve(ctx, a.HTTP, handler, ops.Public) })
 	if a.Metrics != nil {

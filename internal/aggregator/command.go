@@ -31,14 +31,35 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer, geten
 	signal.Notify(hangup, syscall.SIGHUP) // unasked for it ends a program: while it starts, and a publisher without rules
 	defer signal.Stop(hangup)
 	a, err := parse(args, stdout, stderr, getenv)
-	if err == nil {
-		a.Hangup = hangup
-		err = a.Run(ctx)
+	if err != nil {
+		return ops.Exit(stderr, "aggregator", err)
+	}
+	a.Hangup = hangup
+	return ops.Live(ctx, a.Log, "aggregator", a.about(), func(ctx context.Context) error {
+		err := a.Run(ctx)
 		if a.Redis != nil {
 			err = errors.Join(err, a.Redis.Close())
 		}
+		return err
+	})
+}
+
+// about is what the log says of the program when it starts.
+func (a *Program) about() []any {
+	c := &a.Config
+	about := []any{"kafka", a.Kafka.Brokers, "prefix", c.Prefix, "advertise", c.Advertise}
+	if a.RedisAccess != nil {
+		about = append(about, "redis", a.RedisAccess.Addresses(), "shards", a.Shards)
 	}
-	return ops.Exit(stderr, "aggregator", err)
+	if a.PublishOnly {
+		about = append(about, "publish_only", true)
+	} else {
+		about = append(about, "file", c.RuleFile.Name, "rules", len(c.Rules.Rules))
+	}
+	if c.InstanceID != "" {
+		about = append(about, "instance", c.InstanceID)
+	}
+	return append(about, ops.Listening(map[string]net.Listener{"listen": a.HTTP, "metrics_listen": a.Metrics})...)
 }
 
 func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) (*Program, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/internal/logline"
 	"github.com/tallygate/tallygate/internal/servers"
 )
 
@@ -109,6 +110,14 @@ func start(t *testing.T, args []string) *started {
 		stop()
 		if status := <-done; status != 0 || t.Failed() {
 			t.Errorf("it ended with %d:\n%s", status, s.log)
+		}
+		for _, msg := range []string{"starting", "ready", "stopping", "stopped"} {
+			if !strings.Contains(s.log.String(), `"msg":"`+msg+`"`) {
+				t.Errorf("the log does not say %s:\n%s", msg, s.log)
+			}
+		}
+		if err := logline.Check([]byte(s.log.String())); err != nil {
+			t.Error(err)
 		}
 	})
 	eventually(t, "the aggregator is ready", func() bool { return strings.HasPrefix(s.ready(), "200") })

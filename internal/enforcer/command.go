@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -37,11 +38,19 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer, geten
 	signal.Notify(hangup, syscall.SIGHUP) // unasked for it ends a program at once, without a drain
 	defer signal.Stop(hangup)
 	e, err := parse(args, stdout, stderr, getenv)
-	if err == nil {
-		e.Hangup = hangup
-		err = errors.Join(e.Run(ctx), e.Redis.Close())
+	if err != nil {
+		return ops.Exit(stderr, "enforcer", err)
 	}
-	return ops.Exit(stderr, "enforcer", err)
+	e.Hangup = hangup
+	return ops.Live(ctx, e.Log, "enforcer", e.about(), func(ctx context.Context) error {
+		return errors.Join(e.Run(ctx), e.Redis.Close())
+	})
+}
+
+// about is what the log says of the program when it starts.
+func (e *Program) about() []any {
+	about := []any{"redis", e.RedisAccess.Addresses(), "prefix", e.Prefix, "shards", e.Shards}
+	return append(about, ops.Listening(map[string]net.Listener{"listen": e.HTTP, "grpc_listen": e.GRPC, "metrics_listen": e.Metrics})...)
 }
 
 func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) (*Program, error) {

@@ -59,7 +59,7 @@ func (e *Program) Run(ctx context.Context) error {
 	}
 	table, err := enforce.NewTable(enforce.Config{
 		Shards: shards, Causes: true, MaxStaleness: e.Config.MaxStaleness, OffFile: e.OffFile,
-		InDoubt: e.Doubt.Do, Rules: e.Doubt.Rules, Instances: e.Doubt.Instances,
+		InDoubt: e.Doubt.Do, Rules: e.Doubt.Rules, Instances: e.Doubt.Instances, Logger: e.Log,
 	})
 	if err != nil {
 		return &ops.UsageError{Err: err}
@@ -110,6 +110,12 @@ func (e *Program) Run(ctx context.Context) error {
 	if e.Metrics != nil {
 		g.Go(func() error { return ops.Serve(working, e.Metrics, ops.MetricsHandler(e.Registry, ready)) })
 	}
+	watched, unwatch := context.WithCancel(working) // until it is told to stop, or a part of it fails
+	defer context.AfterFunc(ctx, unwatch)()
+	g.Go(func() error {
+		ops.LogReady(watched, e.Log, ready)
+		return nil
+	})
 	g.Go(func() error {
 		defer done()
 		return e.serve(ctx, working, server, ready)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
@@ -36,10 +35,7 @@ func Exit(stderr io.Writer, command string, err error) int {
 		return ExitOK
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", command, err)
-	if _, ok := errors.AsType[*UsageError](err); ok {
-		return ExitUsage
-	}
-	return ExitError
+	return exitStatus(err)
 }
 
 // UnlessEnded leaves out the error of what was told to stop.
@@ -57,38 +53,6 @@ func Stoppable(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
 	return ctx, stop
-}
-
-// LogOptions are the options of the log.
-type LogOptions struct{ level, format string }
-
-// Log adds the log's options.
-func (o *Options) Log() *LogOptions {
-	l := &LogOptions{}
-	o.StringVar(&l.level, "log-level", "info", "`level`: debug, info, warn or error")
-	o.StringVar(&l.format, "log-format", "json", "`format`: json or text")
-	return l
-}
-
-// Build makes the logger.
-func (l *LogOptions) Build(out io.Writer) (*slog.Logger, error) {
-	return NewLogger(out, l.level, l.format)
-}
-
-// NewLogger makes a logger from what --log-level and --log-format say.
-func NewLogger(out io.Writer, level, format string) (*slog.Logger, error) {
-	var least slog.Level
-	if err := least.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: debug, info, warn or error", level)
-	}
-	opts := &slog.HandlerOptions{Level: least}
-	switch format {
-	case "json":
-		return slog.New(slog.NewJSONHandler(out, opts)), nil
-	case "text":
-		return slog.New(slog.NewTextHandler(out, opts)), nil
-	}
-	return nil, fmt.Errorf("--log-format %q: json or text", format)
 }
 
 // NewRegistry returns a registry with the process's own metrics and tallygate_build_info.

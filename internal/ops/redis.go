@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -52,6 +53,9 @@ func (o *Options) Redis(def ...string) *RedisOptions {
 
 // Given reports whether there is a Redis to connect to.
 func (r *RedisOptions) Given() bool { return len(*r.addrs) > 0 }
+
+// Addresses is where Redis is.
+func (r *RedisOptions) Addresses() []string { return slices.Clone(*r.addrs) }
 
 // Build makes the client; it connects when it is first used.
 func (r *RedisOptions) Build() (redis.UniversalClient, error) {

@@ -99,6 +99,8 @@ const (
 
 	// rulesEvery is how often the topic is looked at for a newer version.
 	rulesEvery = time.Second
+	// rulesPatience is how long that may fail before the log tells of it, which it then does each minute.
+	rulesPatience = 5 * time.Second
 	// rulesWithin is how long the records that the topic promises may take.
 	rulesWithin = 20 * time.Second
 )
@@ -123,14 +125,25 @@ func (b *rulebook) run(ctx context.Context) {
 	}
 	tick := time.NewTicker(rulesEvery)
 	defer tick.Stop()
+	var since, said time.Time // of an outage, and of the line about it
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		if err := b.refresh(ctx); err != nil && ctx.Err() == nil {
-			b.log.Warn("looking for a newer version of the rules", "error", err)
+		switch err := b.refresh(ctx); {
+		case ctx.Err() != nil:
+		case err == nil && !said.IsZero():
+			b.log.Info("the topic of the rules is read again", "took_seconds", time.Since(since).Seconds())
+			since, said = time.Time{}, time.Time{}
+		case err == nil:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) >= rulesPatience && time.Since(said) >= time.Minute:
+			said = time.Now()
+			b.log.Warn("the topic of the rules cannot be read: newer rules do not come until it can", "topic", b.agg.names.Rules, "error", err)
 		}
 	}
 }

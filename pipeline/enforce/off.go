@@ -50,9 +50,11 @@ func (t *Table) watch() {
 	t.watching.Lock() // so that nobody stores what was so before
 	defer t.watching.Unlock()
 	mode := uint32(0)
-	if t.off.Load() || t.offByVariable || t.offByFile.Load() {
+	why := t.whyOff()
+	if why != "" {
 		mode |= modeOff
 	}
+	t.tellOff(why)
 	doubt, since := t.neglected() || !t.Ready() || t.Staleness() > t.cfg.MaxStaleness, event.Micros(t.doubtful.Load())
 	switch {
 	case doubt && since == 0:
@@ -65,6 +67,30 @@ func (t *Table) watch() {
 		mode |= modeDoubt
 	}
 	t.mode.Store(mode)
+}
+
+// whyOff returns what turns enforcement off; "" is nothing.
+func (t *Table) whyOff() string {
+	switch {
+	case t.offByVariable:
+		return offVariable + "=off"
+	case t.offByFile.Load():
+		return "the file is there: " + t.cfg.OffFile
+	case t.off.Load():
+		return "SetEnabled"
+	}
+	return ""
+}
+
+// tellOff tells the log that enforcement was turned off, or on again. The lock watching is held.
+func (t *Table) tellOff(why string) {
+	switch {
+	case why != "" && !t.toldOff:
+		t.cfg.Logger.Warn("enforcement is off: every check is allowed", "reason", why)
+	case why == "" && t.toldOff:
+		t.cfg.Logger.Info("enforcement is on again")
+	}
+	t.toldOff = why != ""
 }
 
 // lookForFile looks whether Config.OffFile is there.

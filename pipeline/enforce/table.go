@@ -42,7 +42,7 @@ type Config struct {
 	Instances int
 	// OffFile is a file that turns all enforcement off while it exists; "" is none. Run looks once a second.
 	OffFile string
-	// Logger is told, once, that nobody called Run; nil is slog.Default().
+	// Logger is told when enforcement is turned off and on again, and, once, that nobody called Run; nil is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -88,6 +88,7 @@ type Table struct {
 	watching       sync.Mutex
 	doubtful       atomic.Int64 // since when the table is in doubt; 0: it isn't. Changed under watching
 	doubtTime      event.Micros // spent in doubt before that; under watching
+	toldOff        bool         // the log has been told that enforcement is off; under watching
 
 	size, bytes atomic.Int64 // verdicts held, and the memory they take
 	full        atomic.Bool

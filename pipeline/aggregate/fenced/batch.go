@@ -108,8 +108,8 @@ func (w *Writer) produce(ctx context.Context, b *sarama.RecordBatch, link *Link)
 		if final(err) || pause.wait(ctx) != nil {
 			return ack{}, w.explain(ended(ctx, err))
 		}
-		if pause.worthLogging() {
-			w.id.cfg.Log.Warn("sending a batch again", "topic", w.topic, "partition", w.partition, "error", err)
+		if pause.lasting() && w.id.mayWarn() {
+			w.id.cfg.Log.Warn("what is sent to Kafka is not acknowledged: it is sent until it is", "topic", w.topic, "target_partition", w.partition, "error", err)
 		}
 		// What it doesn't find the next attempt will say.
 		_ = link.refreshMetadata(ctx, w.topic)

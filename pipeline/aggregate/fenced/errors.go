@@ -99,5 +99,5 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// worthLogging is true for the first attempt that failed and then every ten seconds or so.
-func (b *backoff) worthLogging() bool { return b.attempts%20 == 1 }
+// lasting is true once attempts have failed for some seconds: a leader or a coordinator that moves takes that long.
+func (b *backoff) lasting() bool { return b.attempts >= 8 }

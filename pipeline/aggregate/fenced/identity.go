@@ -51,6 +51,23 @@ type Identity struct {
 	heard time.Time // when a broker last acknowledged a batch of any writer
 	err   error     // why it is dead
 	died  chan struct{}
+
+	warned time.Time // when the log last told of what is tried again
+}
+
+// warnEvery is how often the log tells of what is tried again, for all writers of an owner together: it has one for every
+// partition that it forwards to, and one broker's end makes them all try again.
+const warnEvery = 10 * time.Second
+
+// mayWarn reports whether the log may tell of it now.
+func (id *Identity) mayWarn() bool {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if !id.warned.IsZero() && time.Since(id.warned) < warnEvery {
+		return false
+	}
+	id.warned = time.Now()
+	return true
 }
 
 // Acquire takes the ownership of cfg.TransactionalID: it asks the coordinator for the
@@ -196,8 +213,8 @@ func (id *Identity) again(ctx context.Context, pause *backoff, err error) error 
 	if final(err) || pause.wait(ctx) != nil {
 		return ended(ctx, err)
 	}
-	if pause.worthLogging() {
-		id.cfg.Log.Warn("asking the transaction coordinator again", "transactional_id", id.cfg.TransactionalID, "error", err)
+	if pause.lasting() && id.mayWarn() {
+		id.cfg.Log.Warn("Kafka's transaction coordinator gives no producer id: it is asked until it does", "transactional_id", id.cfg.TransactionalID, "error", err)
 	}
 	// What it doesn't find it will say at the next attempt.
 	_ = id.cfg.Urgent.refreshCoordinator(ctx, id.cfg.TransactionalID)

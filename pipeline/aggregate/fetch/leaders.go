@@ -14,6 +14,9 @@ import (
 const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 2 * time.Second
+
+	// lasting is how many failures in a row the log tells of: they take some two seconds. A leader that moves costs fewer.
+	lasting = 6
 )
 
 // backoff is how long to wait after so many failures: half of it by chance.
@@ -50,7 +53,7 @@ func (f *Fetcher) lose(r *Reader, why error) {
 	r.trouble = why
 	f.tell(r, why)
 	r.retryAt = time.Now().Add(backoff(r.failures))
-	if !r.logged {
+	if !r.logged && r.failures >= lasting {
 		r.logged = true
 		f.cfg.Logger.Warn("reading a partition is tried again", "topic", r.topic, "partition", r.partition, "error", why)
 	}
