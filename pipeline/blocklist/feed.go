@@ -95,7 +95,8 @@ func readTimeout(client redis.UniversalClient) time.Duration {
 }
 
 // Feed keeps a Sink in step with the blocklist: a snapshot, then changes. Make it with NewFeed. Feeds of one process that have the same
-// Redis client and settings read once for all of them; a sink that takes its time holds up the others then.
+// Redis client and settings read once for all of them. Each tells its own sink, so one that takes its time holds up no other: when too much waits for
+// it (131,072 changes), it is told nothing until it returns, and then gets a snapshot. Run ends when the sink has returned.
 type Feed struct {
 	cfg    FeedConfig
 	reader atomic.Pointer[reader] // the latest; nil before Run
@@ -133,9 +134,16 @@ func (f *Feed) Run(ctx context.Context, sink Sink) error {
 	if err := f.fits(sink); err != nil {
 		return err
 	}
-	r, leave := join(f, sink)
+	r, m, leave := join(f, sink)
 	defer leave()
 	f.reader.Store(r)
+	ctx, cancel := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	defer telling.Wait() // no sink is called once Run has returned
+	defer cancel()
+	for _, b := range m.boxes {
+		telling.Go(func() { b.run(ctx) })
+	}
 	select {
 	case <-ctx.Done():
 		return nil

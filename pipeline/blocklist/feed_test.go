@@ -31,14 +31,16 @@ func (g *gated) Apply(shard int, changes []verdict.Verdict) {
 
 func TestAFeedThatTheStreamWasTrimmedUnderTakesASnapshot(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
-		kafka, sink := newBroker(t, 1), &gated{memory: newMemory()}
+		kafka, sink := newBroker(t, 1), newMemory()
 		p, _ := kafka.publisher(client, nil)
 		p.Own(0)
+		var gate sync.Mutex
+		client.AddHook(&every{name: "xread", do: func() { gate.Lock(); defer gate.Unlock() }})
 		feed, _ := startFeed(t, client, sink, nil)
 		offer(p, kafka, record(block("0", 1, time.Hour)))
 		eventually(t, "the feed follows", func() bool { return sink.has("uid=0|r") })
 
-		sink.gate.Lock() // the service is busy
+		gate.Lock() // the service doesn't get to read
 		for i := range 100 {
 			offer(p, kafka, record(block(fmt.Sprint(i), int64(i+2), time.Hour)))
 		}
@@ -46,7 +48,7 @@ func TestAFeedThatTheStreamWasTrimmedUnderTakesASnapshot(t *testing.T) {
 		if err := client.XTrimMaxLen(t.Context(), "{tallygate:0}:changes", 3).Err(); err != nil {
 			t.Fatal(err)
 		}
-		sink.gate.Unlock()
+		gate.Unlock()
 
 		eventually(t, "all are blocked", func() bool { return len(sink.text()) == 100 })
 		eventually(t, "a second snapshot was taken", func() bool { return feed.Stats().Snapshots == 2 && feed.Stats().Lost == 1 })

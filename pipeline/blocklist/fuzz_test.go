@@ -19,16 +19,18 @@ func FuzzStreamEntry(f *testing.F) {
 		f.Fatal(err)
 	}
 	r := newReader(FeedConfig{Shards: 1, Logger: quiet()})
-	r.list = []*member{{feed: &Feed{}, sink: table, follows: []bool{true}, asked: []uint64{0}}}
+	m := newMember(&Feed{}, table, 1)
+	m.boxes[0].follows = true
+	r.list = []*member{m}
 	f.Fuzz(func(t *testing.T, id, predecessor, stamp, key, value, heartbeat string) {
 		s := r.shards[0]
-		at := place{epoch: 7}
+		s.place, s.complete = place{epoch: 7}, true
 		entry := redis.XMessage{ID: id, Values: map[string]any{"p": predecessor, "s": stamp, "k": key, "v": value, "h": heartbeat}}
-		out := delivery{s: s}
-		err := s.walk(&at, []redis.XMessage{entry}, out.change)
-		out.flush()
-		if follows := (place{epoch: 7}).follows(id, predecessor); follows != (err == nil) || follows != (at == place{7, 1, stamp}) && follows {
-			t.Errorf("it follows: %v; error %v, now at %+v", follows, err, at)
+		err := s.take(t.Context(), []redis.XMessage{entry})
+		for m.boxes[0].next() {
+		}
+		if follows := (place{epoch: 7}).follows(id, predecessor); follows != (err == nil) || follows != (s.place == place{7, 1, stamp}) && follows {
+			t.Errorf("it follows: %v; error %v, now at %+v", follows, err, s.place)
 		}
 	})
 }

@@ -24,7 +24,6 @@ type reader struct {
 	err      error
 	shards   []*shardFeed
 
-	// Sinks are called under members' read lock, so that none is once its feed's Run has returned.
 	members sync.RWMutex
 	list    []*member
 
@@ -32,22 +31,15 @@ type reader struct {
 	refused map[int]error // by shard
 }
 
-// member is a feed that is running.
-type member struct {
-	feed *Feed
-	sink Sink
-	// follows are the shards of which the sink has had a snapshot, and gets what changes; of others it waits for one.
-	// Each is that shard's goroutine's.
-	follows []bool
-	asked   []uint64 // by shard: the sink's SnapshotsWanted before the latest snapshot
-}
+// member is a feed that is running: a mailbox for each shard.
+type member struct{ boxes []*mailbox }
 
-// wanted returns the sink's SnapshotsWanted; 0 when it has none.
-func (m *member) wanted() uint64 {
-	if sink, ok := m.sink.(interface{ SnapshotsWanted() uint64 }); ok {
-		return sink.SnapshotsWanted()
+func newMember(f *Feed, sink Sink, shards int) *member {
+	m := &member{}
+	for shard := range shards {
+		m.boxes = append(m.boxes, newMailbox(f, sink, shard))
 	}
-	return 0
+	return m
 }
 
 // readerKey is what feeds must have in common to share a reader.
@@ -79,8 +71,8 @@ func newReader(cfg FeedConfig) *reader {
 	return r
 }
 
-// join makes a feed a member of its reader, made when there is none. The returned function ends that.
-func join(f *Feed, sink Sink) (r *reader, leave func()) {
+// join makes a feed a member of its reader, made when there is none. leave ends that.
+func join(f *Feed, sink Sink) (r *reader, m *member, leave func()) {
 	key := f.cfg.key()
 	shared := reflect.TypeOf(f.cfg.Redis).Comparable()
 	readers.Lock()
@@ -94,11 +86,11 @@ func join(f *Feed, sink Sink) (r *reader, leave func()) {
 			readers.by[key] = r
 		}
 	}
-	m := &member{feed: f, sink: sink, follows: make([]bool, f.cfg.Shards), asked: make([]uint64, f.cfg.Shards)}
+	m = newMember(f, sink, f.cfg.Shards)
 	r.members.Lock()
 	r.list = append(r.list, m)
 	r.members.Unlock()
-	return r, func() {
+	return r, m, func() {
 		readers.Lock()
 		defer readers.Unlock()
 		r.members.Lock()
@@ -106,6 +98,9 @@ func join(f *Feed, sink Sink) (r *reader, leave func()) {
 		r.list = slices.DeleteFunc(r.list, func(o *member) bool { return o == m })
 		if len(r.list) == 0 && shared && readers.by[key] == r {
 			delete(readers.by, key)
+		}
+		for _, b := range m.boxes {
+			b.close()
 		}
 	}
 }
@@ -149,39 +144,42 @@ func (r *reader) refuse(shard int, why error) {
 	r.refused[shard] = why
 }
 
-// each calls do for each member; its feed's Run does not return meanwhile.
-func (s *shardFeed) each(do func(*member)) {
+// each calls do for the mailbox of each member.
+func (s *shardFeed) each(do func(*mailbox)) {
 	s.r.members.RLock()
 	defer s.r.members.RUnlock()
 	for _, m := range s.r.list {
-		do(m)
+		do(m.boxes[s.shard])
 	}
 }
 
-// following calls do for the sink of each member that follows the shard, and adds to the changes that it has had.
-func (s *shardFeed) following(changes int, do func(Sink)) {
-	s.each(func(m *member) {
-		if m.follows[s.shard] {
-			do(m.sink)
-			m.feed.count(func(st *FeedStats) { st.Changes += uint64(changes) })
+// hand puts what the stream brought into the mailboxes of those who follow.
+func (s *shardFeed) hand(d *delivery) {
+	if len(d.steps) == 0 && d.applied == 0 {
+		return
+	}
+	s.each(func(b *mailbox) {
+		if b.put(d) {
+			b.feed.count(func(st *FeedStats) { st.Lost++ })
+			s.r.cfg.Logger.Warn("a table of verdicts takes changes in more slowly than they come; it gets a snapshot when it has time", "shard", s.shard)
 		}
 	})
 }
 
-// waiting reports whether a member waits for a snapshot of the shard: it is new, or its sink has asked for one.
+// waiting reports whether a member waits for a snapshot of the shard: it is new, it was too slow, or its sink has asked for one.
 func (s *shardFeed) waiting() (some bool) {
-	s.each(func(m *member) {
-		if m.follows[s.shard] && m.wanted() != m.asked[s.shard] {
-			m.follows[s.shard] = false
+	s.each(func(b *mailbox) {
+		needs, asked := b.needs()
+		if asked {
 			s.r.cfg.Logger.Info("taking a new snapshot of the blocklist", "shard", s.shard, "reason", "the clock made a step")
 		}
-		some = some || !m.follows[s.shard]
+		some = some || needs
 	})
 	return some
 }
 
 // letWait has all members wait for a snapshot.
-func (s *shardFeed) letWait() { s.each(func(m *member) { m.follows[s.shard] = false }) }
+func (s *shardFeed) letWait() { s.each(func(b *mailbox) { b.letWait() }) }
 
 // turns lets one scan be in memory at a time in this process, whichever blocklists it follows.
 type turns struct {
@@ -190,7 +188,8 @@ type turns struct {
 	moved  time.Time // when the holder last got on
 }
 
-// stuck is how long a scan may stand still, as when its server doesn't answer, before others don't wait for it any more.
+// stuck is how long a scan may stand still, as when its server doesn't answer or a sink doesn't return, before others don't wait for it
+// any more.
 const stuck = 5 * time.Second
 
 var scanning turns
@@ -204,6 +203,15 @@ func (t *turns) take(s *scan) bool {
 	}
 	t.holder, t.moved = s, time.Now()
 	return true
+}
+
+// moves notes that the scan gets on, if it has the turn.
+func (t *turns) moves(s *scan) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.holder == s {
+		t.moved = time.Now()
+	}
 }
 
 func (t *turns) release(s *scan) {

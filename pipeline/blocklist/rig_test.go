@@ -55,15 +55,9 @@ func dial(t testing.TB, addr string) redis.UniversalClient {
 	return client
 }
 
-// realRedis returns the address of an empty Redis: that of TALLYGATE_TEST_REDIS, which is flushed, or
-// one that runs as long as the test.
+// realRedis returns the address of an empty Redis that runs as long as the test: tests flush it, and change its settings, so it is not
+// that of TALLYGATE_TEST_REDIS, which other packages use at the same time.
 func realRedis(t testing.TB) string {
-	if addr := os.Getenv("TALLYGATE_TEST_REDIS"); addr != "" {
-		if err := dial(t, addr).FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		return addr
-	}
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
 		if os.Getenv("TALLYGATE_TEST_REQUIRE") != "" {

@@ -113,12 +113,11 @@ func (s *shardFeed) step(ctx context.Context) error {
 
 // lost notes that what the sinks have need not be in the blocklist any more.
 func (s *shardFeed) lost(reason error) {
-	s.each(func(m *member) {
-		if m.follows[s.shard] || s.linked { // linked: they wait for the snapshot that was to follow, and followed until then
-			m.feed.count(func(st *FeedStats) { st.Lost++ })
+	s.each(func(b *mailbox) {
+		if b.letWait() || s.linked { // linked: they wait for the snapshot that was to follow, and followed until then
+			b.feed.count(func(st *FeedStats) { st.Lost++ })
 		}
 	})
-	s.letWait()
 	s.follows, s.complete, s.linked = false, false, false
 	s.floor = event.FromTime(time.Now())
 	s.r.cfg.Logger.Warn("taking a new snapshot of the blocklist", "shard", s.shard, "reason", reason.Error())
@@ -138,14 +137,24 @@ func (s *shardFeed) take(ctx context.Context, entries []redis.XMessage) error {
 		return s.missed(ctx)
 	}
 	s.heard, s.suspect = time.Now(), false
-	out := delivery{s: s}
-	err := s.walk(&s.place, entries, out.change)
-	out.flush()
-	if err == nil && out.applied > 0 {
-		s.following(0, func(sink Sink) { sink.Heartbeat(s.shard, out.applied) })
-		if !s.complete && s.scan == nil && s.isComplete(out.applied) {
-			return errComplete
+	out := &delivery{all: make([]verdict.Verdict, 0, len(entries))}
+	err := s.walk(&s.place, entries, func(c change) {
+		if s.scan != nil {
+			s.scan.change(c, s.place.n)
 		}
+		switch {
+		case c.key == "":
+			out.applied = c.applied
+		case c.blocks || s.complete: // else a removal may be older than what the sinks have, which they can't tell; the next snapshot does
+			out.add(c)
+		}
+	})
+	if err != nil {
+		out.applied = 0
+	}
+	s.hand(out)
+	if out.applied > 0 && !s.complete && s.scan == nil && s.isComplete(out.applied) {
+		return errComplete
 	}
 	return err
 }
@@ -199,7 +208,8 @@ func (s *shardFeed) read(ctx context.Context, after place, block time.Duration) 
 // change is what an entry of the stream says: a verdict, a removal, or, without a key, a heartbeat.
 type change struct {
 	key     string
-	verdict *verdict.Verdict // nil when it was removed
+	blocks  bool // it is a verdict, which may be a clear
+	verdict verdict.Verdict
 	applied event.Micros
 }
 
@@ -225,38 +235,9 @@ func (s *shardFeed) walk(at *place, entries []redis.XMessage, do func(change)) e
 				s.r.cfg.Logger.Error("skipping an entry of the blocklist that is no verdict", "shard", s.shard, "entry", e.ID, "error", err)
 				continue
 			}
-			c.verdict = &v
+			c.verdict, c.blocks = v, true
 		}
 		do(c)
 	}
 	return nil
-}
-
-// delivery hands changes to the scan under way, and to the sinks that follow, as many at once as possible.
-type delivery struct {
-	s       *shardFeed
-	pending []verdict.Verdict
-	applied event.Micros
-}
-
-func (d *delivery) change(c change) {
-	if d.s.scan != nil {
-		d.s.scan.change(c, d.s.place.n)
-	}
-	switch {
-	case c.key == "":
-		d.applied = c.applied
-	case c.verdict != nil:
-		d.pending = append(d.pending, *c.verdict)
-	case d.s.complete: // else it may be older than what the sinks have, which they can't tell; the next snapshot does
-		d.flush()
-		d.s.following(1, func(sink Sink) { sink.Remove(d.s.shard, []byte(c.key)) })
-	}
-}
-
-func (d *delivery) flush() {
-	if n := len(d.pending); n > 0 {
-		d.s.following(n, func(sink Sink) { sink.Apply(d.s.shard, d.pending) })
-		d.pending = nil
-	}
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,8 +29,19 @@ type scan struct {
 	beat event.Micros
 	at   uint64
 
-	over bool         // all was read, and it is kept up to date until all who wait have got it
-	seen event.Micros // up to when it was applied then
+	users atomic.Int32 // who reads or still has to take it in; when there is none, another scan may begin
+}
+
+// used notes that one of its users is done. Nothing happens to nil.
+func (c *scan) used() {
+	if c == nil {
+		return
+	}
+	if c.users.Add(-1) == 0 {
+		scanning.release(c)
+	} else {
+		scanning.moves(c)
+	}
 }
 
 // begin sets out for a snapshot. Unless a place is followed, the stream counts from what the meta say before the hash is read.
@@ -54,14 +65,15 @@ func (s *shardFeed) begin(ctx context.Context, next *scan) (err error) {
 		s.letWait()
 	}
 	next.all, s.scan = map[string]verdict.Verdict{}, next
+	next.users.Store(1)
 	return nil
 }
 
-// abandon gives up the scan under way.
+// abandon ends the scan under way.
 func (s *shardFeed) abandon() {
 	if s.scan != nil {
 		s.scan.done()
-		scanning.release(s.scan)
+		s.scan.used()
 		s.scan = nil
 	}
 }
@@ -69,24 +81,17 @@ func (s *shardFeed) abandon() {
 // readsPerPage bounds how often the stream is read behind a page of the hash.
 const readsPerPage = 3
 
-// goOn reads a page of the hash, or, when all of it was read, gives the snapshot to one of those who wait for it; and then reads
-// what the stream has.
-func (s *shardFeed) goOn(ctx context.Context) (err error) {
+// goOn reads a page of the hash and then what the stream has, or, when all of the hash was read, hands the snapshot on.
+func (s *shardFeed) goOn(ctx context.Context) error {
 	scanning.take(s.scan)
-	var more bool
+	more, err := s.page(ctx)
 	switch {
-	case s.scan.over:
-		more = s.serve()
-	default:
-		more, err = s.page(ctx)
-		if err == nil && !more {
-			more, err = true, s.finish(ctx)
-		}
-	}
-	if err == nil && more {
+	case err == nil && more:
 		// Not until there is nothing left: while much is written that may never be, and the hash would have to wait for it.
 		reads := 0
 		err = s.drain(ctx, func(entries []redis.XMessage) bool { reads++; return len(entries) < readCount || reads == readsPerPage })
+	case err == nil:
+		err = s.finish(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("take a snapshot of %s: %w", s.keys.verdicts, err)
@@ -130,10 +135,10 @@ func (c *scan) change(is change, n uint64) {
 	switch {
 	case is.key == "":
 		c.beat, c.at = is.applied, n
-	case is.verdict == nil:
+	case !is.blocks:
 		delete(c.all, is.key)
 	default:
-		c.put(is.key, *is.verdict)
+		c.put(is.key, is.verdict)
 	}
 }
 
@@ -195,33 +200,20 @@ func (s *shardFeed) completed(now meta) {
 	s.complete = s.isComplete(applied)
 	s.follows, s.linked = true, false
 	s.heard, s.suspect = time.Now(), false
-	s.scan.over, s.scan.seen = true, seen
+	s.serve(max(seen, s.scan.beat))
 	s.worked()
 }
 
-// serve gives the snapshot, as it is by now, to one of those who wait for it, and reports whether there was one. A complete one
-// replaces what it has. An incomplete one adds to it: the blocklist is being filled again, and what is missing
-// from it may well be in force.
-func (s *shardFeed) serve() (served bool) {
-	s.each(func(m *member) {
-		if served || m.follows[s.shard] {
-			return
-		}
-		m.asked[s.shard] = m.wanted() // before: what it loses from now on asks again
-		all := slices.Collect(maps.Values(s.scan.all))
-		if s.complete {
-			m.sink.Replace(s.shard, all)
-			m.feed.count(func(st *FeedStats) { st.Snapshots++ })
-		} else {
-			m.sink.Apply(s.shard, all)
-			m.feed.count(func(st *FeedStats) { st.Partial++ })
-		}
-		if seen := max(s.scan.seen, s.scan.beat); seen > 0 {
-			m.sink.Heartbeat(s.shard, seen)
-		}
-		m.follows[s.shard], served = true, true
-	})
-	return served
+// serve gives the snapshot to all who wait for one. A complete one replaces what they have. An incomplete one adds to it: the
+// blocklist is being filled again, and what is missing from it may well be in force.
+func (s *shardFeed) serve(seen event.Micros) {
+	all := make([]verdict.Verdict, 0, len(s.scan.all))
+	for _, v := range s.scan.all {
+		all = append(all, v)
+	}
+	s.scan.all = nil
+	d := &delivery{steps: []step{{verdicts: all}}, applied: seen, shared: s.scan, replace: s.complete}
+	s.each(func(b *mailbox) { b.begin(d) })
 }
 
 // meta reads the shard's meta; it is an error when there is none.

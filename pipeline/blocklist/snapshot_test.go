@@ -75,6 +75,7 @@ type hand struct {
 	writes *store
 	at     int64 // the next offset
 	feed   *shardFeed
+	box    *mailbox
 	held   *memory
 }
 
@@ -87,9 +88,9 @@ func newHandOn(t *testing.T, addr string) *hand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, leave := join(f, h.held)
+	r, m, leave := join(f, h.held)
 	t.Cleanup(leave)
-	h.feed = r.shards[0]
+	h.feed, h.box = r.shards[0], m.boxes[0]
 	return h
 }
 
@@ -119,11 +120,18 @@ func (h *hand) follow() error {
 		h.t.Fatal(err)
 	}
 	err = h.feed.take(h.t.Context(), entries)
+	h.tell()
 	if errors.Is(err, errComplete) {
 		h.feed.linked = true
 		h.feed.letWait()
 	}
 	return err
+}
+
+// tell tells the sink what there is for it.
+func (h *hand) tell() {
+	for h.box.next() {
+	}
 }
 
 // scan takes a snapshot.
@@ -133,6 +141,7 @@ func (h *hand) scan() error {
 		err = h.feed.goOn(h.t.Context())
 	}
 	h.feed.abandon()
+	h.tell()
 	if errors.Is(err, errLost) && h.feed.follows {
 		h.feed.lost(err)
 	}
