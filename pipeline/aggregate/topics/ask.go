@@ -17,7 +17,7 @@ const hedgeAfter = 300 * time.Millisecond
 // askAny asks one broker after the other what each of them can answer, and returns the first
 // answer. A broker that is gone, or that hangs, costs a moment and no failure; when none that is
 // known answers, the list of brokers is refreshed (by the bootstrap addresses too), and all are
-// asked once more.
+// asked once more. Several questions may be on their way at once: each makes a request of its own.
 //
 // sarama's admin client sends such questions to the broker that it has cached as the controller,
 // and goes on doing so after that broker has died.
@@ -105,11 +105,13 @@ func metadataOf(client sarama.Client, names []string) ([]*sarama.TopicMetadata, 
 
 // settingsOf returns the settings of topics, as some living broker knows them.
 func settingsOf(client sarama.Client, names []string) ([]*sarama.ResourceResponse, error) {
-	req := &sarama.DescribeConfigsRequest{Version: 2}
-	for _, name := range names {
-		req.Resources = append(req.Resources, &sarama.ConfigResource{Type: sarama.TopicResource, Name: name})
-	}
-	resp, err := askAny(client, func(b *sarama.Broker) (*sarama.DescribeConfigsResponse, error) { return b.DescribeConfigs(req) })
+	resp, err := askAny(client, func(b *sarama.Broker) (*sarama.DescribeConfigsResponse, error) {
+		req := &sarama.DescribeConfigsRequest{Version: 2} // one for each: sarama notes the broker's version in it
+		for _, name := range names {
+			req.Resources = append(req.Resources, &sarama.ConfigResource{Type: sarama.TopicResource, Name: name})
+		}
+		return b.DescribeConfigs(req)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("describe the topics' settings: %w", err)
 	}

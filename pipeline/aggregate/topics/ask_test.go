@@ -129,6 +129,10 @@ func TestAnyLivingBrokerTellsTheTopics(t *testing.T) {
 				if len(have) != len(NamesOf(c.prefix).All()) {
 					t.Errorf("broker %d of 3 %s: %d topics", i+1, fault, len(have))
 				}
+				settings, err := settingsOf(client, NamesOf(c.prefix).All())
+				if err != nil || len(settings) != len(have) {
+					t.Errorf("broker %d of 3 %s: settings of %d topics, %v", i+1, fault, len(settings), err)
+				}
 				if took := time.Since(began); took >= client.Config().Net.ReadTimeout {
 					t.Errorf("broker %d of 3 %s: the answer took %v: the hung one was waited for", i+1, fault, took)
 				}
