@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -154,12 +155,15 @@ func (r *rig) enforcer() *Process {
 	return newProcess(r.t, "enforcer", program(r.t, "enforcer"), "--redis", r.redisAddr, "--prefix", r.prefix).Start().Ready()
 }
 
-func (r *rig) end(topic string, partition int32) int64 {
+func (r *rig) end(topic string, partition int32) (end int64) {
 	r.t.Helper()
-	end, err := r.client.GetOffset(topic, partition, sarama.OffsetNewest)
-	if err != nil {
-		r.t.Fatalf("find the end of %s/%d: %v", topic, partition, err)
-	}
+	eventually(r.t, fmt.Sprintf("the end of %s/%d is told", topic, partition), func() bool {
+		var err error
+		if end, err = r.client.GetOffset(topic, partition, sarama.OffsetNewest); err != nil {
+			_ = r.client.RefreshMetadata(topic) // its leader may have been started anew
+		}
+		return err == nil
+	})
 	return end
 }
 
