@@ -140,9 +140,9 @@ func (p *Stepper) clearAll(l *Limit, window, key []byte, moment event.Micros) {
 	for _, s := range []*slot{&p.extras.live, &p.extras.try} {
 		if s.had && moment < s.block.until {
 			p.clear(l, s, window, key, moment, l.Index)
-			s.ended = moment
+			s.had, s.ended = false, moment
 		}
-		s.had = false
+		s.over()
 	}
 	p.Fuses.forget(l.Rule, key)
 }

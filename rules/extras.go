@@ -146,7 +146,7 @@ func (x *extras) spent(l *Limit) event.Micros {
 			at = max(at, s.block.until)
 		}
 		if s.steps > 0 {
-			at = max(at, later(s.ended, l.Rule.Then.Forget))
+			at = max(at, later(s.lastEnd(), l.Rule.Then.Forget))
 		}
 	}
 	for _, since := range x.warned {

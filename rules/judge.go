@@ -42,6 +42,7 @@ type facts struct {
 	took    bool          // it took something back
 	changed bool          // the limit judges otherwise than before, such as at a bucket's other rate
 	spared  bool          // the key is exempt
+	pass    bool          // a pass over changed rules judges, and no event
 }
 
 // judge brings a verdict up to date with the window that an event went into. A block that falls
@@ -149,16 +150,14 @@ func (l *Limit) ahead(until, latest event.Micros) event.Micros {
 // fall makes a new block.
 func (l *Limit) fall(s *slot, f *facts, count event.Decimal) {
 	t := &l.Rule.Then
+	s.over()
 	s.had, s.block = true, block{since: f.latest, count: count, limit: f.limit}
 	if t.UntilReset {
 		s.block.until = l.Window.Below(f.window, f.limit)
 		return
 	}
 	if t.Escalates {
-		if s.steps > 0 && f.latest >= later(s.ended, t.Forget) {
-			s.steps = 0
-		}
-		s.steps++
+		s.climb(l, f)
 	}
 	s.block.until = later(f.latest, t.step(s.steps))
 }
@@ -167,11 +166,11 @@ func (l *Limit) fall(s *slot, f *facts, count event.Decimal) {
 func (s *slot) settle(out outcome, t *Then, latest event.Micros) {
 	switch out {
 	case none:
-		s.had = false
+		s.over()
 	case cleared:
 		s.had, s.ended = false, latest
 	default:
-		s.ended = s.block.until
+		s.lasts()
 	}
 	if !t.Escalates {
 		s.steps, s.ended = 0, 0

@@ -77,34 +77,59 @@ func (p *Stepper) Rejudge(dst, state, key []byte, at event.Micros) ([]byte, Resu
 	in := Input{Key: key}
 	dst = p.each(dst, &old, key, at, &res, func(dst []byte, sec rawSection, l *Limit) []byte {
 		p.window = append(p.window[:0], p.take(sec)...)
-		p.rejudge(l, &in, at, &res)
-		res.SpentAt = max(res.SpentAt, p.extras.spent(l), l.Window.Spent(p.window))
-		return p.appendSection(dst, l.Hash, p.window)
+		p.rejudge(l, &in, at, p.changed != nil && p.changed[l.Index], p.doubted, &res)
+		return p.rejudged(dst, l, &res)
 	})
+	dst = p.tryAnew(dst, &old, &in, at, &res)
 	p.sortChanges()
 	res.Changes = p.changes
 	return dst, res
 }
 
-func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, res *Result) {
+// rejudged appends the section that was judged.
+func (p *Stepper) rejudged(dst []byte, l *Limit, res *Result) []byte {
+	res.SpentAt = max(res.SpentAt, p.extras.spent(l), l.Window.Spent(p.window))
+	return p.appendSection(dst, l.Hash, p.window)
+}
+
+// tryAnew judges candidates with counters of their own that the key has none of yet: they begin with what the live limit has counted,
+// and that may be over. One that is not over begins with the key's next event, with the same counts.
+func (p *Stepper) tryAnew(dst []byte, old *keyState, in *Input, at event.Micros, res *Result) []byte {
+	for _, l := range p.set.Limits {
+		if l.beside == nil || len(p.find(old, l).raw) > 0 {
+			continue
+		}
+		sec := p.begun(l, old)
+		if len(sec.raw) == 0 {
+			continue
+		}
+		p.window = append(p.window[:0], p.take(sec)...)
+		if p.rejudge(l, in, at, true, false, res); p.extras.live.had {
+			dst = p.rejudged(dst, l, res)
+		}
+	}
+	return dst
+}
+
+// rejudge judges p.window and p.extras. A limit that has changed issues what it would have issued, unless it is doubted that it has.
+func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted bool, res *Result) {
 	x := &p.extras
 	limit, known := l.limitOf(x.tier)
 	if !known {
 		return
 	}
-	changed := p.changed != nil && p.changed[l.Index]
-	issues := changed && (!p.doubted || l.Rule.Then.UntilReset)
+	issues := changed && (!doubted || l.Rule.Then.UntilReset)
 	f := facts{
 		window: p.window, latest: at, at: at, limit: limit, adds: issues && !(x.live.had && at < x.live.block.until),
-		spared: p.spared(l, in.Key, at), changed: changed,
+		spared: p.spared(l, in.Key, at), changed: changed, pass: true,
 	}
 	f.added.Count = l.Window.CountAt(p.window, at)
 	if changed && p.wouldNotFall(l, &x.live, &f) {
 		p.publish(l, &x.live, &f, cleared, in.Key, l.Index)
 		p.Fuses.forget(l.Rule, in.Key)
-		x.live.settle(cleared, &l.Rule.Then, at)
-	} else {
-		p.decide(l, &x.live, &f, in, l.Index, res)
+		x.live.takeBack(l, &f)
+	} else if p.decide(l, &x.live, &f, in, l.Index, res) == fell && l.Rule.Then.Reset {
+		defer p.reset(l, &f) // the candidate is judged by the same counts
 	}
 	if l.Candidate == 0 {
 		p.dropCandidate(l, &f, in, l.Index)
@@ -114,7 +139,7 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, res *Result) {
 	try.limit, try.adds = l.Candidate, issues && !(x.try.had && at < x.try.block.until)
 	if changed && p.wouldNotFall(l, &x.try, &try) {
 		p.publish(l, &x.try, &try, cleared, in.Key, l.Index)
-		x.try.settle(cleared, &l.Rule.Then, at)
+		x.try.takeBack(l, &try)
 		return
 	}
 	p.tryOut(l, &x.try, &try, in, l.Index)
