@@ -117,9 +117,30 @@ type thenDo struct {
 	call  func([]verdict.Verdict) // once all is acknowledged; it must not block, nor take the partition's lock
 }
 
+// lastOfEach leaves out what is replaced at once, as where a rule's window is another one and its first event is over the limit:
+// what the old one had in force is cleared, and a block falls. Both would have one seq, and readers keep what came first.
+// Notices are each of their own.
+func lastOfEach(changes []verdict.Verdict) []verdict.Verdict {
+	replaced := func(i int) bool {
+		return changes[i].State != verdict.Warn && slices.ContainsFunc(changes[i+1:], func(v verdict.Verdict) bool {
+			return v.State != verdict.Warn && v.Rule == changes[i].Rule
+		})
+	}
+	kept := changes[:0:0]
+	for i := range changes {
+		if !replaced(i) {
+			kept = append(kept, changes[i])
+		}
+	}
+	return kept
+}
+
 // writeThroughThen is writeThrough, and more behind it.
 func (p *partition) writeThroughThen(ref state.Ref, changes []verdict.Verdict, broker event.Micros, t thenDo) error {
 	key := string(p.table.Key(ref))
+	if len(changes) > 1 {
+		changes = lastOfEach(changes)
+	}
 	vs := make([]*pendingVerdict, len(changes))
 	for i := range changes {
 		v := cloneVerdict(&changes[i])

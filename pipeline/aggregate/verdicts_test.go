@@ -1,0 +1,60 @@
+package aggregate
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// Where a rule's old window has something in force and its first event in the new one is over the limit, a clear and a block fall at
+// once. Of two verdicts with one record key and one seq Redis keeps the first: so the block alone is published.
+func TestNoTwoVerdictsOfOneRecordKeyHaveOneSeq(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		tried := func(candidate, minutes int) RuleFile {
+			f := weekFile(90, minutes)
+			f.Source = []byte(strings.Replace(string(f.Source), "per: year, window: calendar", fmt.Sprintf("candidate: {limit: %d}, per: 1d", candidate), 1))
+			return f
+		}
+		m := r.run(tried(20, 0)) // exact times, beside the live limit's panes
+		r.emitEach(uids(4), 70)
+		verdicts := func(limit string) (n int) {
+			for _, v := range r.verdicts() {
+				if v.Rule == "weekly/candidate" && v.State == verdict.Block && v.Limit.String() == limit {
+					n++
+				}
+			}
+			return n
+		}
+		eventually(t, "all are over the candidate", func() bool { return verdicts("20") == 4 })
+		if _, err := m.Reload(t.Context(), tried(68, 1)); err != nil { // panes as well, which are the live limit's
+			t.Fatal(err)
+		}
+		eventually(t, "all are over the other candidate", func() bool { return verdicts("68") == 4 })
+		seen := map[string]bool{}
+		for _, v := range r.verdicts() {
+			place := fmt.Sprintf("%s at %d", verdict.AppendRecordKey(nil, &v), v.Seq)
+			if seen[place] {
+				t.Errorf("two verdicts of %s", place)
+			}
+			seen[place] = true
+		}
+	})
+}
+
+func TestLastOfEach(t *testing.T) {
+	say := func(rule string, state verdict.State) verdict.Verdict {
+		return verdict.Verdict{Rule: rule, State: state}
+	}
+	changes := []verdict.Verdict{
+		say("a", verdict.Clear), say("b", verdict.Clear), say("a", verdict.Warn), say("a", verdict.Warn), say("a", verdict.Block), say("c", verdict.Block), say("c", verdict.Clear),
+	}
+	var got []string
+	for _, v := range lastOfEach(changes) {
+		got = append(got, v.Rule+" "+v.State.String())
+	}
+	if want := "[b clear a warn a warn a block c clear]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}
