@@ -212,33 +212,41 @@ func (a *Aggregator) close() {
 
 // runProcessor runs one goka processor until it ends: one runs only once.
 func (a *Aggregator) runProcessor(ctx context.Context) error {
-	cfg := a.cfg.sarama()
 	codec := bundleCodec{&a.bundles}
 	graph := goka.DefineGroup(goka.Group(a.names.Group),
 		goka.Input(goka.Stream(a.names.Events), codec, a.process),
 		goka.Loop(codec, a.process),
 		goka.Persist(rawCodec{}),
 	)
-	logger := gokaLogger{a.log}
-	p, err := goka.NewProcessor(a.cfg.Brokers, graph,
-		goka.WithLogger(logger),
-		goka.WithClientID(cfg.ClientID),
+	p, err := goka.NewProcessor(a.cfg.Brokers, graph, append(a.gokaClients(),
+		goka.WithLogger(gokaLogger{a.log}),
 		goka.WithHasher(newMurmur2),
 		goka.WithNilHandling(goka.NilProcess),
 		goka.WithPartitionChannelSize(2),
 		goka.WithStorageBuilder(a.newOwnership),
 		goka.WithUpdateCallback(func(goka.UpdateContext, storage.Storage, string, []byte) error { return nil }),
-		goka.WithConsumerSaramaBuilder(goka.SaramaConsumerBuilderWithConfig(cfg)),
-		goka.WithProducerBuilder(goka.ProducerBuilderWithConfig(cfg)),
-		goka.WithTopicManagerBuilder(settledTables(goka.TopicManagerBuilderWithConfig(cfg, goka.NewTopicManagerConfig()))),
-		goka.WithConsumerGroupBuilder(func(brokers []string, id, _ string) (sarama.ConsumerGroup, error) {
-			return a.newGroup(brokers, id, cfg)
-		}),
-	)
+	)...)
 	if err != nil {
 		return fmt.Errorf("build the processor: %w", err)
 	}
 	return p.Run(ctx)
+}
+
+// gokaClients are how goka connects. Each client has settings of its own: goka's builders write into those that they
+// are given, while clients that were built before still connect, in the background, to brokers of the cluster.
+func (a *Aggregator) gokaClients() []goka.ProcessorOption {
+	tables := func(brokers []string) (goka.TopicManager, error) {
+		return goka.TopicManagerBuilderWithConfig(a.cfg.sarama(), goka.NewTopicManagerConfig())(brokers)
+	}
+	return []goka.ProcessorOption{
+		goka.WithClientID(a.cfg.sarama().ClientID),
+		goka.WithConsumerSaramaBuilder(goka.SaramaConsumerBuilderWithConfig(a.cfg.sarama())),
+		goka.WithProducerBuilder(goka.ProducerBuilderWithConfig(a.cfg.sarama())),
+		goka.WithTopicManagerBuilder(settledTables(tables)), // it is called twice
+		goka.WithConsumerGroupBuilder(func(brokers []string, id, _ string) (sarama.ConsumerGroup, error) {
+			return a.newGroup(brokers, id, a.cfg.sarama())
+		}),
+	}
 }
 
 // process is goka's callback: it is called by one goroutine a partition.

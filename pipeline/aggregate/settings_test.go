@@ -1,0 +1,43 @@
+package aggregate
+
+import (
+	"net"
+	"reflect"
+	"sync"
+	"testing"
+
+	"github.com/IBM/sarama"
+)
+
+// inUse are settings by which connections are opened.
+type inUse struct {
+	t        *testing.T
+	settings *sarama.Config
+
+	mu    sync.Mutex
+	first map[string]any // what the first connection found
+}
+
+// Dial fails the test when the settings are others than at the first connection.
+func (u *inUse) Dial(network, addr string) (net.Conn, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	is := map[string]any{"client id": u.settings.ClientID, "partitioner": reflect.ValueOf(u.settings.Producer.Partitioner).Pointer()}
+	if u.first == nil {
+		u.first = is
+	} else if !reflect.DeepEqual(is, u.first) {
+		u.t.Errorf("settings were changed while a client used them: %v, then %v", u.first, is)
+	}
+	return net.Dial(network, addr)
+}
+
+// goka's builders write into the settings that they are given. A client that has these already reads them in the
+// background, where there are several brokers: that was a data race.
+func TestSettingsThatAreInUseDoNotChange(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, startKfake(t))
+	m := r.start(compile(t, yearly), func(c *Config) {
+		c.Kafka = func(s *sarama.Config) { s.Net.Proxy.Enable, s.Net.Proxy.Dialer = true, &inUse{t: t, settings: s} }
+	})
+	r.ready(m)
+}
