@@ -61,10 +61,15 @@ func (r *RedisOptions) Addresses() []string { return slices.Clone(*r.addrs) }
 func (r *RedisOptions) Build() (redis.UniversalClient, error) {
 	password := func() (string, error) { return r.o.Secret("TALLYGATE_REDIS_PASSWORD", r.passwordFile) }
 	first, err := password()
-	sentinels, serr := r.o.Secret("TALLYGATE_REDIS_SENTINEL_PASSWORD", r.sentinelFile)
+	sentinelSecret := func() (string, error) { return r.o.Secret("TALLYGATE_REDIS_SENTINEL_PASSWORD", r.sentinelFile) }
+	sentinels, serr := sentinelSecret()
 	t, terr := r.tls.build()
 	if err := errors.Join(err, serr, terr, r.validate()); err != nil {
 		return nil, err
+	}
+	var rotated *sentinelPassword
+	if r.sentinelFile != "" {
+		rotated, sentinels = newSentinelPassword(sentinelSecret)
 	}
 	client := redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: *r.addrs, Username: r.user, Password: first, DB: r.db,
@@ -78,19 +83,27 @@ func (r *RedisOptions) Build() (redis.UniversalClient, error) {
 			return r.user, secret, err
 		},
 		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, dialWithin)
-			defer cancel()
-			conn, err := (&net.Dialer{KeepAlive: redisKeepAlive}).DialContext(ctx, network, address)
-			if err != nil || t == nil {
+			conn, err := r.dial(ctx, network, address, t != nil)
+			if err != nil || rotated == nil {
 				return conn, err
 			}
-			return r.tls.handshake(ctx, conn, address)
+			return &sentinelConn{Conn: conn, password: rotated}, nil
 		},
 		// Only some services send notices of their maintenance; asking for them costs every connection a question.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	client.AddHook(redisAccess{&r.access})
 	return client, nil
+}
+
+func (r *RedisOptions) dial(ctx context.Context, network, address string, secure bool) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	conn, err := (&net.Dialer{KeepAlive: redisKeepAlive}).DialContext(ctx, network, address)
+	if err != nil || !secure {
+		return conn, err
+	}
+	return r.tls.handshake(ctx, conn, address)
 }
 
 // redisKeepAlive is that of the library's own connections.
@@ -111,8 +124,13 @@ func (r *RedisOptions) WatchAccess(ctx context.Context, log *slog.Logger, client
 // redisAccess notes what each command says of whether Redis lets us in.
 type redisAccess struct{ access *Access }
 
-// DialHook changes nothing.
-func (redisAccess) DialHook(next redis.DialHook) redis.DialHook { return next }
+// DialHook sees the connections to Redis, and not those to Sentinels, which have a client of their own.
+func (redisAccess) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := next(ctx, network, address)
+		return unlessSentinel(conn), err
+	}
+}
 
 // ProcessHook looks at a command's end.
 func (h redisAccess) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
