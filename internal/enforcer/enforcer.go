@@ -92,15 +92,7 @@ func (e *Program) Run(ctx context.Context) error {
 	g.Go(func() error { return ops.UnlessEnded(working, feed.Run(working, sink)) })
 	g.Go(func() error { return keep(working) })
 	g.Go(func() error { e.answerHangups(working); return nil })
-	ready := func() error {
-		if e.draining.Load() {
-			return errors.New("it was told to stop")
-		}
-		if e.RedisAccess != nil {
-			return errors.Join(e.RedisAccess.Ready(), server.Ready())
-		}
-		return server.Ready()
-	}
+	ready := func() error { return e.ready(server) }
 	if e.RedisAccess != nil {
 		g.Go(func() error {
 			e.RedisAccess.WatchAccess(working, e.Log, e.Redis)
@@ -108,7 +100,7 @@ func (e *Program) Run(ctx context.Context) error {
 		})
 	}
 	if e.Metrics != nil {
-		g.Go(func() error { return ops.Serve(working, e.Metrics, ops.MetricsHandler(e.Registry, ready)) })
+		g.Go(func() error { return ops.Serve(working, e.Metrics, ops.MetricsHandler(e.Registry, ready, e.refused)) })
 	}
 	watched, unwatch := context.WithCancel(working) // until it is told to stop, or a part of it fails
 	defer context.AfterFunc(ctx, unwatch)()
@@ -121,6 +113,26 @@ func (e *Program) Run(ctx context.Context) error {
 		return e.serve(ctx, working, server, ready)
 	})
 	return g.Wait()
+}
+
+// ready returns why the program is not. With a snapshot it is, also while Redis refuses it: it denies what it knows, and its staleness tells the
+// rest. All enforcers are refused at once when a password is rotated wrongly, and would take every service behind them out of rotation.
+func (e *Program) ready(server *decision.Server) error {
+	if e.draining.Load() {
+		return errors.New("it was told to stop")
+	}
+	if err := server.Ready(); err != nil {
+		return errors.Join(e.refused(), err)
+	}
+	return nil
+}
+
+// refused returns why Redis does not let us in, once that has lasted.
+func (e *Program) refused() error {
+	if e.RedisAccess == nil {
+		return nil
+	}
+	return e.RedisAccess.Ready()
 }
 
 // guard says who may list the blocklist: without credentials, whoever reaches it on loopback.
@@ -146,7 +158,7 @@ func (e *Program) answerHangups(ctx context.Context) {
 // serve answers until ctx ends and the drain is over, or working ends.
 func (e *Program) serve(ctx, working context.Context, server *decision.Server, ready func() error) error {
 	mux := http.NewServeMux()
-	ops.Health(mux, ready)
+	ops.Health(mux, ready, e.refused)
 	g, working := errgroup.WithContext(working)
 	serving, end := context.WithCancel(working)
 	defer end()

@@ -16,8 +16,14 @@ import (
 // running starts the program, and returns how to ask whether it is ready.
 func running(t *testing.T, args ...string) (ready func() (int, string)) {
 	t.Helper()
-	args = append(args, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--grpc-listen", "none", "--log-level", "error")
-	e, err := parse(args, io.Discard, io.Discard, func(string) string { return "" })
+	return saying(t, io.Discard, args...)
+}
+
+// saying is running with a log.
+func saying(t *testing.T, log io.Writer, args ...string) (ready func() (int, string)) {
+	t.Helper()
+	args = append(args, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--grpc-listen", "none")
+	e, err := parse(args, io.Discard, log, func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,4 +95,17 @@ func TestNotReadyWithAnotherNumberOfShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "it is ready", func() bool { status, _ := ready(); return status == http.StatusOK })
+}
+
+// TestNotReadyWhileRedisRefusesAndNothingIsKnown, and it says why.
+func TestNotReadyWhileRedisRefusesAndNothingIsKnown(t *testing.T) {
+	server := miniredis.RunT(t) // nothing was published yet
+	log := &said{}
+	ready := saying(t, log, "--redis", server.Addr())
+	until(t, "Redis has answered", func() bool { return log.has(t, "following the blocklist in Redis has to wait") != nil })
+	server.RequireAuth("another")
+	until(t, "it says that it is refused", func() bool {
+		status, body := ready()
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "Redis has refused us since") && strings.Contains(body, "has not been read yet")
+	})
 }

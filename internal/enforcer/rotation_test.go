@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,19 @@ import (
 
 	"github.com/tallygate/tallygate/internal/servers"
 )
+
+var refusals = regexp.MustCompile(`\ntallygate_feed_errors_total\{reason="auth"\} [1-9]`)
+
+// freeAddr returns an address that nobody listens on.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
 
 // logLines collects a program's log.
 type logLines struct {
@@ -37,7 +51,8 @@ func (l *logLines) has(part string) bool {
 	return strings.Contains(l.text.String(), part)
 }
 
-// Redis' password is changed, then the file: meanwhile the enforcer is not ready, and says why; then it follows the blocklist again by itself.
+// Redis' password is changed, then the file: meanwhile the enforcer, which has a snapshot, stays ready and says what is wrong; then it follows the
+// blocklist again by itself. A password that was rotated wrongly took every enforcer out of rotation, and the services behind them.
 func TestARotatedPasswordIsTakenUp(t *testing.T) {
 	rds := servers.StartRedis(t)
 	admin := redis.NewClient(&redis.Options{Addr: rds.Addr()})
@@ -59,18 +74,13 @@ func TestARotatedPasswordIsTakenUp(t *testing.T) {
 	password("hunter-1")
 	put("hunter-1\n")
 	servers.Blocklist(t, admin, "tallygate")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_ = l.Close()
+	addr, metrics := freeAddr(t), freeAddr(t)
 	log := &logLines{}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan int, 1)
 	go func() {
 		ended <- Command(ctx, []string{"--redis", rds.Addr(), "--redis-user", "tallygate", "--redis-password-file", file,
-			"--listen", addr, "--grpc-listen", "none", "--metrics-listen", "127.0.0.1:0"}, io.Discard, log, func(string) string { return "" })
+			"--listen", addr, "--grpc-listen", "none", "--metrics-listen", metrics, "--max-staleness", "1s"}, io.Discard, log, func(string) string { return "" })
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -78,8 +88,8 @@ func TestARotatedPasswordIsTakenUp(t *testing.T) {
 			t.Errorf("it ended with %d:\n%s", status, log.text.String())
 		}
 	})
-	ready := func() string {
-		resp, err := http.Get("http://" + addr + "/readyz")
+	get := func(url string) string {
+		resp, err := http.Get("http://" + url)
 		if err != nil {
 			return err.Error()
 		}
@@ -87,6 +97,7 @@ func TestARotatedPasswordIsTakenUp(t *testing.T) {
 		body, _ := io.ReadAll(resp.Body)
 		return fmt.Sprintf("%d %s", resp.StatusCode, body)
 	}
+	ready := func() string { return get(addr + "/readyz") }
 	eventually := func(what string, ok func() bool) {
 		t.Helper()
 		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
@@ -97,13 +108,23 @@ func TestARotatedPasswordIsTakenUp(t *testing.T) {
 	}
 	eventually("it is ready", func() bool { return strings.HasPrefix(ready(), "200") })
 	password("hunter-2")
-	eventually("it is not ready, and says why", func() bool {
-		return strings.Contains(ready(), "503 Redis has refused us since") && log.has("Redis refuses us")
+	eventually("it says what is wrong, and stays ready", func() bool {
+		now := ready()
+		if strings.HasPrefix(now, "503") {
+			t.Fatal(now)
+		}
+		return strings.HasPrefix(now, "200 ready\nbut Redis has refused us since") && strings.Contains(now, "WRONGPASS") && log.has("Redis refuses us")
 	})
+	if on := get(metrics + "/readyz"); !strings.Contains(on, "but Redis has refused us since") {
+		t.Errorf("a probe of the metrics listener gets %s", on)
+	}
+	if page := get(metrics + "/metrics"); !refusals.MatchString(page) || !strings.Contains(page, "\ntallygate_in_doubt 1\n") {
+		t.Errorf("the metrics do not tell that it is refused and in doubt:\n%s", page)
+	}
 	put("hunter-2\n")
 	eventually("it lets itself in again", func() bool { return log.has("Redis lets us in again") })
 	servers.Blocklist(t, admin, "tallygate") // as a publisher would, so that it is in step
-	eventually("it is ready again", func() bool { return strings.HasPrefix(ready(), "200") })
+	eventually("nothing is wrong any more", func() bool { return ready() == "200 ready\n" })
 	if log.has("hunter-") {
 		t.Error("the log tells the password")
 	}

@@ -48,9 +48,9 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, tune ...func(*ht
 
 // MetricsHandler serves /metrics, Go's profiles, and the same Health as the API's listener: for a listener that the
 // public does not reach. A probe asks there where the API's listener wants a client certificate.
-func MetricsHandler(reg *prometheus.Registry, ready func() error) http.Handler {
+func MetricsHandler(reg *prometheus.Registry, ready func() error, but ...func() error) http.Handler {
 	mux := http.NewServeMux()
-	Health(mux, ready)
+	Health(mux, ready, but...)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -58,8 +58,8 @@ func MetricsHandler(reg *prometheus.Registry, ready func() error) http.Handler {
 	return mux
 }
 
-// Health answers /healthz, always, and /readyz by what ready returns.
-func Health(mux *http.ServeMux, ready func() error) {
+// Health answers /healthz, always, and /readyz by what ready returns. A program that is ready says there, too, what is wrong by but.
+func Health(mux *http.ServeMux, ready func() error, but ...func() error) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})
@@ -69,6 +69,11 @@ func Health(mux *http.ServeMux, ready func() error) {
 			return
 		}
 		_, _ = w.Write([]byte("ready\n"))
+		for _, wrong := range but {
+			if err := wrong(); err != nil {
+				_, _ = fmt.Fprintf(w, "but %v\n", err)
+			}
+		}
 	})
 }
 
