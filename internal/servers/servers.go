@@ -5,13 +5,14 @@
 //
 //	TALLYGATE_TEST_KAFKA    host:port,…  (make kafka-up prints it)
 //	TALLYGATE_TEST_REDIS    host:port
-//	TALLYGATE_TEST_REQUIRE  1: a test that finds no server fails instead of being skipped
+//	TALLYGATE_TEST_REQUIRE  1: a test that finds no server, or not a program that it needs, fails instead of being skipped
 package servers
 
 import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -37,6 +38,16 @@ func shared(t testing.TB, variable string) string {
 		absent(t, variable+" is not set")
 	}
 	return addr
+}
+
+// Program returns the path of a program that not every machine has, such as promtool, or skips the test when it is not installed.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		absent(t, err.Error())
+	}
+	return path
 }
 
 // absent skips the test for want of a server, or fails it where servers are required.
