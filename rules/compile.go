@@ -52,18 +52,25 @@ func None() *Set {
 
 // CompileWith is Compile for sources that name other files, which read gets, each once.
 func CompileWith(file string, src []byte, read func(name string) ([]byte, error)) (*Set, error) {
-	c := &compiler{
+	return newCompiler(file, src, read).compile(src)
+}
+
+func newCompiler(file string, src []byte, read func(name string) ([]byte, error)) *compiler {
+	return &compiler{
 		src: newSource(file, src), read: read, defaults: standardDefaults(),
 		names: map[string]int{}, zones: map[string]*time.Location{}, glued: map[*yaml.Node]bool{},
 	}
+}
+
+func (c *compiler) compile(src []byte) (*Set, error) {
 	root, bad := parseYAML(src, c.src)
 	if bad != nil {
 		return nil, Errors{bad}
 	}
 	if what := foreign(root); what != "" {
-		return nil, Errors{{File: file, Line: 1, Column: 1, Message: what}}
+		return nil, Errors{{File: c.src.file, Line: 1, Column: 1, Message: what}}
 	}
-	c.errs = append(c.errs, c.src.invisible(root)...)
+	c.refuse(c.src.invisible(root, !c.published)...)
 	c.set = &Set{
 		MaxLateness: defaultMaxLateness,
 		RecentIDs:   defaultRecentIDs,
@@ -78,7 +85,7 @@ func CompileWith(file string, src []byte, read func(name string) ([]byte, error)
 	c.set.Hash = setHash(src, c.set.Files)
 	c.set.index = newAPIIndex(c.set.Rules)
 	c.set.finish()
-	c.set.Warnings = c.warnings()
+	c.set.Warnings, c.set.Outdated = c.warnings(), c.outdated.sorted()
 	return c.set, nil
 }
 
@@ -91,11 +98,14 @@ type compiler struct {
 	rule     string // the rule being read
 	errs     Errors
 	warned   Errors
-	names    map[string]int // names of rules, and the lines they are on
-	nodes    int            // YAML nodes read so far
-	exempt   int            // exemptions read so far
-	zones    map[string]*time.Location
-	glued    map[*yaml.Node]bool // mappings with a field whose colon has no blank behind it
+	outdated Errors // see CompilePublished
+
+	published bool
+	names     map[string]int // names of rules, and the lines they are on
+	nodes     int            // YAML nodes read so far
+	exempt    int            // exemptions read so far
+	zones     map[string]*time.Location
+	glued     map[*yaml.Node]bool // mappings with a field whose colon has no blank behind it
 }
 
 // fail reports a mistake at a node.
@@ -181,7 +191,7 @@ func (c *compiler) rules(n *yaml.Node) {
 		return
 	}
 	if len(n.Content) == 0 {
-		c.fail(n, "a rule begins with `- name: …`; one that is to deny nothing has mode: shadow", "rules is an empty list: nothing would be counted")
+		c.refuse(c.errorAt(n, "a rule begins with `- name: …`; one that is to deny nothing has mode: shadow", "rules is an empty list: nothing would be counted"))
 	}
 	for _, item := range c.items(n) {
 		c.rule = ""

@@ -133,8 +133,10 @@ func (c *compiler) pattern(n *yaml.Node) (string, bool) {
 		c.fail(n, "", "an API's name is empty")
 	case len(s) > event.MaxAPI:
 		c.fail(n, "", "an API's name has at most %d bytes, not %d", event.MaxAPI, len(s))
-	case problem != "":
+	case problem != "" && !isOnceAccepted(s):
 		c.fail(n, hint, "%s", problem)
+	case problem != "":
+		return s, c.refuse(c.errorAt(n, hint, problem))
 	default:
 		if problem, hint := unlikelyAPI(s); problem != "" {
 			c.warn(n, hint, "%s", problem)
@@ -167,8 +169,7 @@ func (c *compiler) plainNumber(n *yaml.Node, what string) bool {
 	if i, err := strconv.ParseInt(n.Value, 0, 64); err == nil && tag == "!!int" {
 		as = fmt.Sprintf(", as one in octal: %d", i)
 	}
-	c.fail(n, "where it is text, put it into quotes: "+strconv.Quote(n.Value), "%s: YAML reads %s as a number%s", what, n.Value, as)
-	return false
+	return c.refuse(c.errorAt(n, "where it is text, put it into quotes: "+strconv.Quote(n.Value), fmt.Sprintf("%s: YAML reads %s as a number%s", what, n.Value, as)))
 }
 
 // valueText is the text that event.Value holds for what a YAML scalar says: numbers in their

@@ -39,7 +39,7 @@ func ParseDocument(file string, src []byte, what string) (*Document, error) {
 	case bad != nil:
 		return nil, Errors{bad}
 	}
-	d.c.errs = d.c.src.invisible(root)
+	d.c.errs = d.c.src.invisible(root, true)
 	d.Root = d.c.resolve(root)
 	return d, nil
 }

@@ -30,6 +30,7 @@ type Set struct {
 	Hash  [32]byte          // of the source, its files and the zone data: two sets with one Hash are the same
 	Files map[string][]byte // other files that the source names, as they were read
 
+	Outdated Errors    // what CompilePublished accepted, and a file may not have
 	Warnings []Warning // what is allowed and probably not meant, in the order of the file
 
 	byHash map[SectionHash]*Limit

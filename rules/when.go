@@ -122,7 +122,7 @@ func (c *compiler) wellTyped(n *yaml.Node, mistakes []typeMistake) bool {
 			c.warned = append(c.warned, e)
 			continue
 		}
-		c.errs, ok = append(c.errs, e), false
+		ok = c.refuse(e) && ok
 	}
 	return ok
 }

@@ -32,20 +32,20 @@ func describeInvisible(r rune) (message, hint string) {
 	return fmt.Sprintf("an invisible character (%U)", r), `remove it; where it is meant, write it as "\u` + strings.ToLower(fmt.Sprintf("%04x", r)) + `" in double quotes`
 }
 
-// invisible reports what nobody sees in names and values, and takes it out of them, so that it is told once. What is written
+// invisible reports what nobody sees in names and values, and, to mend them, takes it out of them, so that it is told once. What is written
 // as an escape is meant; reasons and comments are for people.
-func (s *source) invisible(n *yaml.Node) (found []*Error) {
+func (s *source) invisible(n *yaml.Node, mend bool) (found []*Error) {
 	switch n.Kind {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			found = append(found, s.invisible(n.Content[i])...)
+			found = append(found, s.invisible(n.Content[i], mend)...)
 			if n.Content[i].Value != "reason" {
-				found = append(found, s.invisible(n.Content[i+1])...)
+				found = append(found, s.invisible(n.Content[i+1], mend)...)
 			}
 		}
 	case yaml.SequenceNode:
 		for _, item := range n.Content {
-			found = append(found, s.invisible(item)...)
+			found = append(found, s.invisible(item, mend)...)
 		}
 	case yaml.ScalarNode:
 		i := strings.IndexFunc(n.Value, isInvisible)
@@ -59,6 +59,9 @@ func (s *source) invisible(n *yaml.Node) (found []*Error) {
 		}
 		message, hint := describeInvisible(r)
 		found = append(found, s.errorAt(line, column, message, hint))
+		if !mend {
+			break
+		}
 		n.Value = strings.TrimSpace(strings.Map(func(r rune) rune {
 			switch {
 			case !isInvisible(r):

@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/ops"
@@ -92,4 +95,61 @@ func get(t *testing.T, url string) (int, string) {
 		t.Fatal(err)
 	}
 	return resp.StatusCode, string(text)
+}
+
+// What an older program published, and a file may not have any more, is good for going on with: also where this instance's own file
+// is the same.
+func TestAGroupsRulesThatAFileMayNotHaveAnyMore(t *testing.T) {
+	servers, err := devstack.Start(t.Context(), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(servers.Close)
+	t.Run("the topics are made", func(t *testing.T) { running(t, servers.Kafka, rulesFile(t, limited(7))) })
+	outdated := strings.Replace(limited(8), "limit: 8", "when: uid != 42, limit: 8", 1)
+	publishedBy(t, servers.Kafka, "an-older-one", outdated)
+
+	var log strings.Builder
+	p := mustParse(t, none, "--kafka", servers.Kafka[0], "--partitions", "1", "--prefix", "reload", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+		"--rules", rulesFile(t, outdated))
+	p.Log = slog.New(slog.NewTextHandler(&log, nil))
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	api := "http://" + p.HTTP.Addr().String()
+	eventually(t, "it is unready for the rules only", func() bool {
+		status, text := get(t, api+"/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "rule file is broken")
+	})
+	if got := limit(api); got != "8" {
+		t.Errorf("it counts by a limit of %s, want the group's 8", got)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if says := log.String(); !strings.Contains(says, "version=2") || !strings.Contains(says, "text stands in quotes") {
+		t.Errorf("the log says neither which version nor what to write: %s", says)
+	}
+}
+
+// publishedBy appends a version of the rules as another program has it.
+func publishedBy(t *testing.T, kafka []string, by, source string) {
+	t.Helper()
+	value, err := json.Marshal(map[string]any{
+		"format": 1, "hash": "of another program", "file": "rules.yaml", "modified": time.Now().Add(time.Minute), "by": by, "source": source,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := sarama.NewConfig()
+	cfg.Producer.Return.Successes = true
+	producer, err := sarama.NewSyncProducer(kafka, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: "reload.rules", Key: sarama.StringEncoder("rules"), Value: sarama.ByteEncoder(value)}); err != nil {
+		t.Fatal(err)
+	}
 }

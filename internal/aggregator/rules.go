@@ -80,7 +80,11 @@ func compileFile(f aggregate.RuleFile) (*rules.Set, error) {
 	if f.Files == nil {
 		beside = input.Beside(f.Name)
 	}
-	set, err := rules.CompileWith(f.Name, f.Source, beside)
+	compile := rules.CompileWith
+	if f.Published {
+		compile = rules.CompilePublished
+	}
+	set, err := compile(f.Name, f.Source, beside)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type Config struct {
 	// version in the rules topic is what all instances run, and Reload publishes another.
 	// Without it Rules is fixed.
 	RuleFile RuleFile
-	Compile  func(RuleFile) (*rules.Set, error) // nil is rules.CompileWith, with the RuleFile's Beside
+	Compile  func(RuleFile) (*rules.Set, error) // nil is rules.CompileWith, or CompilePublished, with the RuleFile's Beside
 
 	Prefix      string // of all topics, the group and the transactional ids; "" is tallygate
 	Partitions  int32  // of the topics, when they are created; 0 is what exists, or 12
@@ -120,6 +120,9 @@ func (c Config) member() topics.Member {
 func (c Config) compile(f RuleFile) (*rules.Set, error) {
 	if c.Compile != nil {
 		return c.Compile(f)
+	}
+	if f.Published {
+		return rules.CompilePublished(f.Name, f.Source, f.Beside)
 	}
 	return rules.CompileWith(f.Name, f.Source, f.Beside)
 }

@@ -34,7 +34,7 @@ func GroupRules(ctx context.Context, cfg Config) (set *rules.Set, file RuleFile,
 	}
 	file = r.ruleFile()
 	if set, err = cfg.compile(file); err != nil {
-		return nil, file, 0, fmt.Errorf("version %d of the group's rules does not compile here: %w", version, err)
+		return nil, file, 0, r.refused(version, err)
 	}
 	return set, file, version, nil
 }

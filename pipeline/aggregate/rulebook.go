@@ -27,6 +27,10 @@ type RuleFile struct {
 	// Files are those that the source names, such as one with exemptions. Nil leaves it to Compile
 	// to read them.
 	Files map[string][]byte
+
+	// Published says that it is a version of the rules that a group runs: Compile should accept what it can that a file may not
+	// have any more, as rules.CompilePublished does, or this instance cannot take over what the group has counted.
+	Published bool
 }
 
 // Beside returns one of Files.
@@ -70,6 +74,7 @@ type rulebook struct {
 	next   int64      // the first offset of the topic that was not read; -1 before the first reading
 	newest *ruleRecord
 	failed int64 // the newest version that this instance could not compile; it is not tried again
+	why    error // it could not
 }
 
 // ruleVersion is a version of the rules, ready to count by.
@@ -204,26 +209,43 @@ func (b *rulebook) now(changed bool) Reloaded {
 
 // settled is an error while the newest version is one that this instance could not compile.
 func (b *rulebook) settled() error {
-	if v := b.current.Load().number; b.failed > v {
-		return fmt.Errorf("version %d of the rules does not compile here: this program is older than the one that published it; version %d stays", b.failed, v)
+	switch v := b.current.Load().number; {
+	case b.failed <= v:
+		return nil
+	case v == 0:
+		return b.why
+	default:
+		return fmt.Errorf("version %d of the rules stays: %w", v, b.why)
 	}
-	return nil
+}
+
+// refused says that a published version does not compile here, and what to do. No older version takes its place: what was
+// counted since belongs to this one, and would be lost.
+func (r *ruleRecord) refused(version int64, err error) error {
+	of := fmt.Sprintf("version %d of the group's rules, which %s published from %s of %s,", version, r.By, r.File, r.Modified.UTC().Format(time.RFC3339))
+	if r.Source == "" {
+		of = fmt.Sprintf("version %d of the group's rules", version)
+	}
+	return fmt.Errorf("%s does not compile here: %w\n"+
+		"if this program is older than the one that published it, start that version or a newer one; else mend the rule file, touch it, so that it is the newer one, and start this again, or let an instance that runs publish it",
+		of, err)
 }
 
 // ruleFile is the file as it was published. What it names is in there, and is not read from this
 // machine's disk.
 func (r *ruleRecord) ruleFile() RuleFile {
-	f := RuleFile{Name: r.File, Source: []byte(r.Source), Modified: r.Modified, Files: r.Files}
+	f := RuleFile{Name: r.File, Source: []byte(r.Source), Modified: r.Modified, Files: r.Files, Published: true}
 	if f.Files == nil {
 		f.Files = map[string][]byte{}
 	}
 	return f
 }
 
-func (b *rulebook) failedAt() int64 {
+// failedAt is the newest version that does not compile here, and why; 0 when there is none.
+func (b *rulebook) failedAt() (int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.failed
+	return b.failed, b.why
 }
 
 func (b *rulebook) publish(ctx context.Context, r ruleRecord) error {
@@ -308,10 +330,13 @@ func (b *rulebook) take(m *sarama.ConsumerMessage) {
 		set, err = b.agg.cfg.compile(r.ruleFile())
 	}
 	if err != nil {
-		b.failed = number
+		b.failed, b.why = number, r.refused(number, err)
 		b.agg.metrics.rulesFailed.Inc()
-		b.log.Error("the group's rules do not compile here, the old ones stay", "version", number, "error", err)
+		b.log.Error("the group's rules do not compile here, the old ones stay", "version", number, "error", b.why)
 		return
+	}
+	if len(set.Outdated) > 0 {
+		b.log.Warn("the group's rules have what a rule file may not have any more: it means what it meant; mend the file", "version", number, "file", r.File, "by", r.By, "error", set.Outdated)
 	}
 	old := b.current.Load()
 	v := b.version(number, set)
@@ -353,12 +378,12 @@ func (a *Aggregator) Reload(ctx context.Context, file RuleFile) (Reloaded, error
 // checkRules refuses to go on under older rules than the partition was counted by last: the
 // newest version was read before, so it does not compile here, or its topic is another one.
 func (p *partition) checkRules(c *checkpoint) error {
+	failed, why := p.agg.book.failedAt()
 	switch have := p.rules.number; {
 	case c.RulesAt <= have || !p.agg.book.shared():
 		return nil
-	case p.agg.book.failedAt() >= c.RulesAt:
-		return fmt.Errorf("%w: the partition was counted by version %d of the rules, which does not compile here: this program is older than the one that published it",
-			errFatal, c.RulesAt)
+	case failed >= c.RulesAt:
+		return fmt.Errorf("%w: the partition was counted by version %d of the rules: %w", errFatal, c.RulesAt, why)
 	case p.agg.cfg.AcceptNewTopic:
 		p.log.Warn("the rules' versions start over", "version_before", c.RulesAt, "version", have)
 		return nil
