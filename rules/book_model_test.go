@@ -97,14 +97,7 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 			l.window, added = l.Window.AddValue(slices.Clone(l.window), in.At, hit.Value)
 			adds, counted = !added.Known, true
 		default:
-			before := event.Decimal(0)
-			if l.Window.Exact { // it keeps no more than it needs to know that it is over its limit
-				before = l.Window.CountAt(l.window, in.At)
-			}
 			l.window, added = l.Window.Add(slices.Clone(l.window), in.At, hit.Amount)
-			if l.Window.Exact {
-				added.Count = max(added.Count, before+hit.Amount)
-			}
 		}
 		if added.Late {
 			late++
@@ -168,9 +161,6 @@ func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took,
 		}
 		v := &l.slots[i]
 		count := l.Window.Count(l.window)
-		if !added.Ended {
-			count = max(count, added.Count)
-		}
 		change := bookChange{Rule: l.Name, Mode: l.Rule.Mode, Count: count, Limit: limit}
 		if i == 1 {
 			change.Rule, change.Mode = l.Name+"/candidate", verdict.Shadow

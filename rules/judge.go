@@ -98,7 +98,7 @@ func (l *Limit) holds(s *slot, f *facts) outcome {
 		step := t.step(s.steps)
 		if until := later(f.at, step); until > s.block.until {
 			s.block.until = roundUp(until, max(step/60, minGrain))
-			s.block.count = l.counted(f)
+			s.block.count = l.Window.Count(f.window)
 			if f.limit > 0 { // under an unlimited tier the limit that it fell by stays
 				s.block.limit = f.limit
 			}
@@ -130,7 +130,7 @@ func (l *Limit) follow(s *slot, f *facts) outcome {
 	default:
 		b.until = until
 	}
-	b.count, b.limit = l.counted(f), cmp.Or(f.limit, b.limit)
+	b.count, b.limit = l.Window.Count(f.window), cmp.Or(f.limit, b.limit)
 	return moved
 }
 
@@ -199,16 +199,6 @@ func (t *Then) Longest() (longest event.Micros) {
 func (l *Limit) over(f *facts) (count event.Decimal, over bool) {
 	count = f.added.Count
 	return count, l.passes(count, f.limit) && (!f.added.Ended || !l.Rule.Then.UntilReset)
-}
-
-// counted is the current window's count, with all that the event found there: an exact sliding window
-// drops what it does not need to know that it is over its limit.
-func (l *Limit) counted(f *facts) event.Decimal {
-	count := l.Window.Count(f.window)
-	if f.added.Ended {
-		return count
-	}
-	return max(count, f.added.Count)
 }
 
 // passes tells whether a count lets a verdict fall. A bucket's limit is reached when less than one

@@ -106,7 +106,7 @@ func (p *Stepper) publish(l *Limit, s *slot, f *facts, out outcome, key []byte, 
 	v := s.block.verdict(l, p.key(key))
 	if out == cleared {
 		moment := max(f.latest, v.Since)
-		v.State, v.Since, v.Until, v.Count = verdict.Clear, moment, moment, l.counted(f)
+		v.State, v.Since, v.Until, v.Count = verdict.Clear, moment, moment, l.Window.Count(f.window)
 		if f.limit > 0 {
 			v.Limit = f.limit
 		}

@@ -245,14 +245,7 @@ func (p *Stepper) add(f *facts, l *Limit, hit *Hit, at event.Micros) {
 		f.adds, f.counts = !f.added.Known, true
 		return
 	}
-	if !l.Window.Exact {
-		p.window, f.added = l.Window.Add(p.window, at, hit.Amount)
-		return
-	}
-	before := l.Window.CountAt(p.window, at)
-	if p.window, f.added = l.Window.Add(p.window, at, hit.Amount); !f.added.Late {
-		f.added.Count = max(f.added.Count, before.Plus(hit.Amount))
-	}
+	p.window, f.added = l.Window.Add(p.window, at, hit.Amount)
 }
 
 // sortChanges puts the changes into the order of their hits: that of sections depends on

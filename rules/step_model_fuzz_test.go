@@ -127,14 +127,6 @@ func compareWithModel(t tester, set *Set, roll dice, steps int) {
 	}
 }
 
-// enough is a count cut to what exact windows keep of it: they know that they are over it.
-func (l *Limit) enough(count event.Decimal) event.Decimal {
-	if l.Window.Exact {
-		return min(count, (windows.ExactLimit+1)*event.One)
-	}
-	return count
-}
-
 // bareVerdict is what the model has of a verdict.
 type bareVerdict struct {
 	Rule         string
@@ -145,8 +137,7 @@ type bareVerdict struct {
 
 func (s *Set) bare(changes []verdict.Verdict) (out []bareVerdict) {
 	for _, v := range changes {
-		i := slices.IndexFunc(s.Limits, func(l *Limit) bool { return l.Name == v.Rule })
-		out = append(out, bareVerdict{v.Rule, s.Limits[i].enough(v.Count), v.Since, v.Until, v.Cause})
+		out = append(out, bareVerdict{v.Rule, v.Count, v.Since, v.Until, v.Cause})
 	}
 	return out
 }
@@ -167,7 +158,7 @@ func compareCounts(t tester, set *Set, m *model, state []byte, i int) {
 		}
 		rest = more
 		l := m.limits[set.byHash[sec.hash()]]
-		if got, want := l.enough(l.Window.Count(window)), l.enough(l.count(l.latest)); got != want {
+		if got, want := l.Window.Count(window), l.count(l.latest); got != want {
 			t.Fatalf("step %d, %s: the count is %d, want %d", i, l.Name, got, want)
 		}
 	}

@@ -19,6 +19,8 @@ const (
 	formatBucket   = 0x16
 	formatDistinct = 0x17
 	formatRecent   = 0x18
+
+	formatTail = 0x23 // formatExact with a tail: see exact.go
 )
 
 // kindBits are the kind's part of a format.

@@ -121,14 +121,18 @@ func (s *Spec) Check(state []byte) error {
 	if len(state) == 0 {
 		return nil
 	}
-	if f := s.format(); state[0]&kindBits == f&kindBits && state[0] > f {
-		return fmt.Errorf("%w: format %#02x, this one reads %#02x", ErrNewer, state[0], f)
+	f, newest := s.format(), s.format()
+	if f == formatExact {
+		newest = formatTail
 	}
-	if state[0] != s.format() {
-		return fmt.Errorf("windows: state has format %#02x, not %#02x", state[0], s.format())
+	if state[0]&kindBits == f&kindBits && state[0] > newest {
+		return fmt.Errorf("%w: format %#02x, this one reads %#02x", ErrNewer, state[0], newest)
+	}
+	if state[0] != f && state[0] != newest {
+		return fmt.Errorf("windows: state has format %#02x, not %#02x", state[0], f)
 	}
 	var err error
-	switch s.format() {
+	switch f {
 	case formatTumbling:
 		err = s.checkTumbling(state)
 	case formatCalendar:

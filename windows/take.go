@@ -27,6 +27,9 @@ func (s *Spec) Take(state []byte, at event.Micros, n event.Decimal) []byte {
 	}
 	all := parts(state)
 	i := slices.IndexFunc(all, func(p part) bool { return p.at == at })
+	if i < 0 && s.Exact {
+		i = s.mergedInto(all, at)
+	}
 	if i < 0 {
 		return state
 	}
@@ -100,6 +103,7 @@ func (s *Spec) Empty(state []byte, before bool) []byte {
 	case len(state) == 0:
 		return state
 	case s.Kind == Bucket || s.Kind == Sliding:
+		state[0] = s.format() // without a tail
 		return state[:headBytes]
 	case s.Distinct:
 		return s.emptyDistinct(state, before)
