@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -180,60 +178,4 @@ func TestWhatNobodyOwnsHasALag(t *testing.T) {
 		n, s, ok := bad.lag(t)
 		return ok && n >= 70 && s > 1
 	})
-}
-
-// On a broker of its own the rights to read are revoked, and then the broker stands still: both are told, and pass.
-func TestABrokerThatGivesNothingIsTold(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a broker")
-	}
-	t.Parallel()
-	k := servers.StartKafka(t, map[string]string{
-		"authorizer.class.name":          "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-		"allow.everyone.if.no.acl.found": "true",
-	})
-	r := newRig(t, []string{k.Addr()})
-	m := r.start(compile(t, byIPAndUID), func(c *Config) { c.SessionTimeout = 30 * time.Second })
-	r.ready(m)
-	l := r.load()
-	l.emit(50)
-	l.counted(m)
-	r.inStep(m)
-
-	admin, err := sarama.NewClusterAdminFromClient(r.client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	topic := sarama.Resource{ResourceType: sarama.AclResourceTopic, ResourceName: r.names.Events, ResourcePatternType: sarama.AclPatternLiteral}
-	allow := func(op sarama.AclOperation) {
-		acl := &sarama.Acl{Principal: "User:ANONYMOUS", Host: "*", Operation: op, PermissionType: sarama.AclPermissionAllow}
-		if err := admin.CreateACLs([]*sarama.ResourceAcls{{Resource: topic, Acls: []*sarama.Acl{acl}}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, op := range []sarama.AclOperation{sarama.AclOperationDescribe, sarama.AclOperationWrite, sarama.AclOperationDescribeConfigs} {
-		allow(op)
-	}
-	l.emit(60)
-	r.behind(m, "auth", 1)
-	allow(sarama.AclOperationRead)
-	l.counted(m)
-	r.inStep(m)
-
-	pid := k.Pid()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
-	eventually(t, "a broker that stands still is told", func() bool {
-		_, s, ok := m.lag(t)
-		at, _ := m.sample(t, "tallygate_last_fetch_timestamp_seconds")
-		return ok && s > answerWithin.Seconds() && m.Ready() != nil && time.Since(time.UnixMilli(int64(at*1000))) > answerWithin
-	})
-	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	l.emit(30)
-	l.counted(m)
-	r.inStep(m)
 }
