@@ -147,6 +147,7 @@ start() {
   fi
   [[ ! -f $dir/kafka.log ]] || mv "$dir/kafka.log" "$dir/kafka.log.before"
   launch() {
+    : >"$dir/kafka.log" # it is looked into before the broker's shell has made it
     LD_PRELOAD=${KAFKA_PRELOAD:-} setsid nohup "${java[@]}" -Xms256m "-Xmx${KAFKA_HEAP:-1g}" -XX:ParallelGCThreads=2 \
       kafka.Kafka "$dir/server.properties" >"$dir/kafka.log" 2>&1 </dev/null &
     echo $! >"$dir/pid"
