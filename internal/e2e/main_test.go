@@ -17,6 +17,10 @@ import (
 var binDir string
 
 func TestMain(m *testing.M) {
+	if os.Getenv(aRaceIsWanted) != "" {
+		race()
+		return
+	}
 	os.Exit(run(m))
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,7 +33,8 @@ type Process struct {
 
 	metrics string // the address of its metrics
 
-	log *logBuffer
+	log   *logBuffer
+	races string // what the files begin with that the race detector writes its reports to
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has ended
@@ -42,20 +44,38 @@ type Process struct {
 func newProcess(t *testing.T, name, path string, args ...string) *Process {
 	t.Helper()
 	addr, metrics := freeAddr(t), freeAddr(t)
-	p := &Process{t: t, name: name, path: path, addr: addr, metrics: metrics, log: &logBuffer{},
+	p := &Process{t: t, name: name, path: path, addr: addr, metrics: metrics, log: &logBuffer{}, races: filepath.Join(t.TempDir(), "race"),
 		args: append([]string{"--listen", addr, "--metrics-listen", metrics}, args...)}
 	t.Cleanup(func() {
 		if p.Running() {
 			p.Kill()
 		}
+		for _, report := range p.dataRaces() {
+			t.Errorf("%s has a data race:\n%s", name, report)
+		}
 		if t.Failed() {
 			t.Logf("the end of %s's log:\n%s", name, p.log.tail(80))
 		}
-		if strings.Contains(p.Logs(), "WARNING: DATA RACE") {
-			t.Errorf("%s has a data race:\n%s", name, p.Logs())
-		}
 	})
 	return p
+}
+
+// dataRaces are the race detector's reports, of all runs of the program. Each run has a file of its own: in the log, other
+// lines would stand among a report's.
+func (p *Process) dataRaces() (reports []string) {
+	p.t.Helper()
+	files, err := filepath.Glob(p.races + ".*")
+	if err != nil {
+		p.t.Error(err)
+	}
+	for _, file := range files {
+		report, err := os.ReadFile(file)
+		if err != nil {
+			p.t.Error(err)
+		}
+		reports = append(reports, string(report))
+	}
+	return reports
 }
 
 // Start starts the program; Ready waits for it.
@@ -63,7 +83,8 @@ func (p *Process) Start() *Process {
 	p.t.Helper()
 	cmd := exec.Command(p.path, p.args...)
 	cmd.Stdout, cmd.Stderr = p.log, p.log
-	cmd.Env = append(os.Environ(), "TALLYGATE_GRPC_LISTEN=none") // its usual port may be another test's
+	cmd.Env = append(os.Environ(), "TALLYGATE_GRPC_LISTEN=none", // its usual port may be another test's
+		"GORACE="+os.Getenv("GORACE")+" log_path="+p.races)
 	if err := cmd.Start(); err != nil {
 		p.t.Fatalf("start %s: %v", p.name, err)
 	}

@@ -47,6 +47,7 @@ func digest(in io.Reader, out io.Writer, seen string) error {
 	var tests strings.Builder
 	said := map[string][]string{} // by package and test, until it is known how the test ended
 	count := map[string]int{}
+	reports := races{}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
@@ -56,6 +57,9 @@ func digest(in io.Reader, out io.Writer, seen string) error {
 			continue
 		}
 		name := e.Package + " " + e.Test
+		if e.Action == "output" {
+			reports.add(out, e)
+		}
 		switch {
 		case e.Action == "build-output", e.Action == "output" && e.Test == "" && e.Output != "PASS\n":
 			fmt.Fprint(out, e.Output)
@@ -74,6 +78,7 @@ func digest(in io.Reader, out io.Writer, seen string) error {
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("read the test log: %w", err)
 	}
+	reports.rest(out)
 	for _, name := range slices.Sorted(maps.Keys(said)) { // a panic or a timeout ended these
 		if !strings.HasSuffix(name, " ") {
 			fmt.Fprint(out, strings.Join(said[name], ""))
