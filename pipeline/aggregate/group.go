@@ -58,7 +58,11 @@ func (g *group) Consume(ctx context.Context, names []string, h sarama.ConsumerGr
 			wait = minBackoff
 		}
 		g.agg.metrics.kafkaError(errors.Join(err, cause))
-		g.agg.log.Error("session ended, joining the group again", "error", errors.Join(err, cause), "retry_seconds", wait.Seconds())
+		what := "session ended, joining the group again"
+		if !joined {
+			what = "the group cannot be joined yet, trying again"
+		}
+		g.agg.log.Error(what, "error", errors.Join(err, cause), "retry_seconds", wait.Seconds())
 		if !sleep(ctx, wait) {
 			return nil
 		}

@@ -3,6 +3,7 @@ package aggregate
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -171,11 +172,17 @@ func TestWhatNobodyOwnsHasALag(t *testing.T) {
 	m.end(t)
 	l.emit(70)
 	// Its session never begins: the group takes no one.
+	log := &lines{}
 	bad := r.start(set, func(c *Config) {
 		c.Kafka = func(s *sarama.Config) { s.Consumer.Group.Session.Timeout = 24 * time.Hour }
+		c.Logger = slog.New(slog.NewTextHandler(log, nil))
 	})
 	eventually(t, "what waits is told", func() bool {
 		n, s, ok := bad.lag(t)
 		return ok && n >= 70 && s > 1
 	})
+	eventually(t, "the log tells why", func() bool { return log.say("the group cannot be joined yet") })
+	if log.say("session ended") {
+		t.Error("the log tells of the end of a session that never began")
+	}
 }
