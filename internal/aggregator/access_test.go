@@ -30,6 +30,7 @@ type program struct {
 	said   *said
 	client *http.Client
 	url    string
+	stop   context.CancelFunc
 }
 
 // said is a log that may be read while it is written.
@@ -71,12 +72,13 @@ func began(t *testing.T, brokers []string, prefix string, client *tls.Config, ar
 	p.url = scheme + "127.0.0.1:" + port
 	transport := &http.Transport{TLSClientConfig: client}
 	p.client = &http.Client{Transport: transport, Timeout: time.Minute}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var ctx context.Context
+	ctx, p.stop = context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
-		stop()
+		p.stop()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -277,6 +279,7 @@ func rolesAcross(t *testing.T, brokers []string, prefix string, client *tls.Conf
 			{"operator", http.MethodPost, "/v1/commands", `{"command":"reset","key":{"uid":"e"},"reason":"a test"}`},
 			{"operator", http.MethodPost, "/v1/commands", `{"command":"exempt","for":"1h","key":{"uid":"f"},"reason":"a test"}`},
 			{"admin", http.MethodPost, "/v1/commands", `{"command":"forget","key":{"uid":"g"},"reason":"a test"}`},
+			{"admin", http.MethodPost, "/v1/dead-letters", `{"value":"{\"api\":\"a\",\"uid\":\"h\"}"}`},
 			{"admin", http.MethodPost, "/-/reload", ""},
 		} {
 			may := false

@@ -15,7 +15,7 @@ import (
 )
 
 // api is what the HTTP listener serves, each part to those who may ask for it.
-func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *reloader, ready func() error) http.Handler {
+func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *reloader, letters *resender, ready func() error) http.Handler {
 	mux := http.NewServeMux()
 	ops.Health(mux, ready)
 	let := func(pattern string, least access.Role, serve http.HandlerFunc) {
@@ -33,6 +33,7 @@ func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *rel
 		agg.ServeBlocked(w, r)
 	})
 	let("POST /v1/commands", access.Operator, agg.ServeCommand)
+	let("POST /v1/dead-letters", access.Admin, letters.serve)
 	let("POST /-/reload", access.Admin, again.serve)
 	return mux
 }
@@ -104,8 +105,12 @@ func (a *Program) serveHTTP(ctx context.Context, g *errgroup.Group, agg *aggrega
 		ops.LogReady(ctx, a.Log, ready)
 		return nil
 	})
-	handler := a.api(agg, guard, again, ready)
-	g.Go(func() error { return ops.Serve(ctx, a.HTTP, handler, ops.Public) })
+	letters := newResender(ctx, a, agg)
+	handler := a.api(agg, guard, again, letters, ready)
+	g.Go(func() error {
+		defer letters.wait() // Serve cuts off who takes too long, and does not wait for him
+		return ops.Serve(ctx, a.HTTP, handler, ops.Public)
+	})
 	if a.Metrics != nil {
 		g.Go(func() error { return ops.Serve(ctx, a.Metrics, ops.MetricsHandler(a.Registry, ready)) })
 	}
@@ -124,7 +129,7 @@ func listenOptions(o *ops.Options, c *access.Config) *listeners {
 	o.StringVar(&c.Tokens, "tokens", "", "`FILE` that gives roles to tokens and client certificates: a list of {name, role, sha256 or certificate}; read again when it changes")
 	o.BoolVar(&c.Open, "open-api", false, "serve the API without credentials beyond loopback: whoever reaches it may command")
 	return &listeners{
-		listen:      o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: /v1/explain, /v1/hot-keys, /v1/blocked, /v1/commands, /-/reload, /healthz, /readyz"),
+		listen:      o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: /v1/explain, /v1/hot-keys, /v1/blocked, /v1/commands, /v1/dead-letters, /-/reload, /healthz, /readyz"),
 		metrics:     o.String("metrics-listen", "127.0.0.1:9091", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private"),
 		connections: o.Int("max-connections", 1000, "`number` of connections that --listen has open at once; further ones wait"),
 		peerCA:      o.String("peer-ca", "", "`FILE` with the PEM certificates to trust when other instances are asked over TLS (default: the system's, those of --tls-client-ca, and --tls-cert's own)"),

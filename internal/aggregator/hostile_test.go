@@ -70,7 +70,7 @@ func attack(ctx context.Context, r *rand.Rand, p *program) {
 	if at != p.Metrics.Addr().String() && r.IntN(6) > 0 {
 		c = tls.Client(c, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it is a test's own server
 	}
-	path := []string{"/v1/commands", "/-/reload", "/v1/explain?uid=" + strings.Repeat("u", 10_000), "/v1/blocked?partition=99999999999", "/v1/hot-keys?limit=-1"}[r.IntN(5)]
+	path := []string{"/v1/commands", "/v1/dead-letters", "/-/reload", "/v1/explain?uid=" + strings.Repeat("u", 10_000), "/v1/blocked?partition=99999999999", "/v1/hot-keys?limit=-1"}[r.IntN(6)]
 	head := "POST " + path + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 	if r.IntN(2) == 0 {
 		head += "Authorization: Bearer admin\r\n"

@@ -51,7 +51,7 @@ func TestRotatedPasswordsAreTakenUp(t *testing.T) {
 	})
 	hit := func() {
 		t.Helper()
-		emit(t, kafka.Addr(), "rotated.events", `{"api":"search","uid":"1"}`)
+		emitted(t, kafka.Addr(), "rotated.events", `{"api":"search","uid":"1"}`)
 	}
 	blocked := func() bool {
 		fields, _ := admin.HKeys(t.Context(), "{rotated:0}:verdicts").Result()
@@ -147,7 +147,7 @@ func counted(api string) string {
 	return count
 }
 
-func emit(t *testing.T, broker, topic, value string) {
+func emitted(t *testing.T, broker, topic, value string) {
 	t.Helper()
 	cfg := sarama.NewConfig()
 	cfg.Producer.Return.Successes = true

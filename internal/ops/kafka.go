@@ -118,6 +118,15 @@ func (m freshMechanism) Start(ctx context.Context) (sasl.StateMachine, []byte, e
 	return now.Start(ctx)
 }
 
+// CurrentTLS is the TLS configuration by what the files hold now; nil without TLS. It is for what connects by itself, such as an emitter
+// that is made while the program runs.
+func (k *Kafka) CurrentTLS() (*tls.Config, error) {
+	if k.TLS == nil {
+		return nil, nil //nolint:nilnil // no TLS is a choice
+	}
+	return k.tls.build()
+}
+
 // Transport is kafka-go's, with the connection's settings.
 func (k *Kafka) Transport() (*kafka.Transport, error) {
 	return &kafka.Transport{ClientID: "tallygate", Dial: k.DialContext, DialTimeout: dialWithin}, nil

@@ -34,11 +34,14 @@ func (a *Actor) may(command string) error {
 	return a.May(command)
 }
 
-// sign puts into c who gives it. What a caller says of himself is believed only where nobody needs a credential.
-func (a *Actor) sign(c *Command, by, onBehalfOf string) {
+// sign puts into c who gives it.
+func (a *Actor) sign(c *Command, by, onBehalfOf string) { c.By, c.OnBehalfOf = a.who(by, onBehalfOf) }
+
+// who is who does something, and for whom, for the audit. What a caller says of himself is believed only where
+// nobody needs a credential.
+func (a *Actor) who(by, onBehalfOf string) (string, string) {
 	if a.Name == "" {
-		c.By, c.OnBehalfOf = by, onBehalfOf
-		return
+		return by, onBehalfOf
 	}
-	c.By, c.OnBehalfOf = a.Name, cmp.Or(onBehalfOf, by)
+	return a.Name, cmp.Or(onBehalfOf, by)
 }

@@ -1,0 +1,223 @@
+package aggregator
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/deadletter"
+	"github.com/tallygate/tallygate/pipeline/aggregate"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+const (
+	// readWithin is how long a request may take to come: meanwhile nobody else's is looked at.
+	readWithin = 10 * time.Second
+
+	// auditWithin and sendWithin are how long Kafka may take for the audit, and then for the events. All together is less
+	// than what the listener gives an answer.
+	auditWithin = 5 * time.Second
+	sendWithin  = 12 * time.Second
+
+	// stopWithin is how long what is in the audit may still take to be sent when the program was told to stop.
+	stopWithin = 5 * time.Second
+
+	maxResendBody = deadletter.MaxBytes + 64<<10
+	maxBy         = 256 // bytes
+)
+
+// resender answers POST /v1/dead-letters: it sends again what has been mended. One request is served at a time, with what
+// it has in memory.
+type resender struct {
+	*Program
+	agg  *aggregate.Aggregator
+	ctx  context.Context // the program's: its end bounds requests
+	slot chan struct{}   // holds one while a request is served
+}
+
+func newResender(ctx context.Context, a *Program, agg *aggregate.Aggregator) *resender {
+	return &resender{Program: a, agg: agg, ctx: ctx, slot: make(chan struct{}, 1)}
+}
+
+// wait returns when no request is served any more, and lets no other one begin.
+func (s *resender) wait() { s.slot <- struct{}{} }
+
+// letterAnswer is what came of one letter.
+type letterAnswer struct {
+	Sent    *int   `json:"sent,omitempty"`    // so many events
+	Refused string `json:"refused,omitempty"` // why it was not sent
+	Repeat  int    `json:"repeat,omitempty"`  // of the letter of this number, from 1
+}
+
+// resendAnswer is the answer to a request.
+type resendAnswer struct {
+	ID      string         `json:"id,omitempty"` // the audit's; none when nothing was sent
+	Records int            `json:"records"`      // whose letters were sent
+	Events  int            `json:"events"`
+	Refused int            `json:"refused"`
+	Repeats int            `json:"repeats"`
+	Letters []letterAnswer `json:"letters"` // in the request's order
+}
+
+// serve is behind the guard: who asks may.
+func (s *resender) serve(w http.ResponseWriter, r *http.Request) {
+	if s.PublishOnly {
+		access.Problem(w, http.StatusNotImplemented, "this program was started with --publish-only: ask an aggregator that counts")
+		return
+	}
+	select {
+	case s.slot <- struct{}{}:
+		defer func() { <-s.slot }()
+	default:
+		notNow(w, http.StatusTooManyRequests, "dead letters of somebody else are being sent: nothing was done, try again")
+		return
+	}
+	if s.ctx.Err() != nil {
+		notNow(w, http.StatusServiceUnavailable, "this instance is stopping: nothing was done, ask another one")
+		return
+	}
+	said, err := resendQuery(r.URL.Query())
+	if err != nil {
+		access.Problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	letters, err := readLetters(w, r)
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		access.Problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes: send fewer letters at once", tooLarge.Limit))
+		return
+	}
+	var p *resendPlan
+	if err == nil {
+		p, err = planResend(letters, said)
+	}
+	if err != nil {
+		access.Problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if status, err := s.do(r.Context(), p); err != nil {
+		notNow(w, status, err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(p.answer) // a client that went away is no error of ours
+}
+
+// notNow answers that it was not done, and, where nothing of it was, when it may be tried again.
+func notNow(w http.ResponseWriter, status int, detail string) {
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	access.Problem(w, status, detail)
+}
+
+// resendQuery reads the parameters.
+func resendQuery(q url.Values) (said aggregate.Resent, err error) {
+	for name, values := range q {
+		value := values[0]
+		switch {
+		case len(values) > 1:
+			return said, fmt.Errorf("%.50s is given %d times", name, len(values))
+		case name == "now" && (value == "true" || value == "false"):
+			said.Now = value == "true"
+		case name == "now":
+			return said, fmt.Errorf("now=%.50s: true or false", value)
+		case name != "by" && name != "on_behalf_of":
+			return said, fmt.Errorf("unknown parameter %.50s: there are now, by and on_behalf_of", name)
+		case len(value) > maxBy:
+			return said, fmt.Errorf("%s has %d bytes, at most %d", name, len(value), maxBy)
+		case name == "by":
+			said.By = value
+		default:
+			said.OnBehalfOf = value
+		}
+	}
+	return said, nil
+}
+
+// resendPlan is what is to be sent, once all letters were looked at.
+type resendPlan struct {
+	letters []*deadletter.Letter // that are sent
+	said    aggregate.Resent
+	answer  resendAnswer
+}
+
+// planResend looks at each letter. What is sent of them is not kept: the letters, as they came, are all that a
+// request takes in memory.
+func planResend(letters [][]byte, said aggregate.Resent) (*resendPlan, error) {
+	p := &resendPlan{said: said}
+	earlier := map[deadletter.Place]int{}
+	places := map[deadletter.Place]*aggregate.ResentRecords{} // with an offset of 0
+	var d event.Decoder
+	for i, text := range letters {
+		n, of, err := p.letter(&d, text, earlier)
+		switch {
+		case err != nil:
+			p.answer.Refused++
+			p.answer.Letters = append(p.answer.Letters, letterAnswer{Refused: err.Error()})
+			continue
+		case of > 0:
+			p.answer.Repeats++
+			p.answer.Letters = append(p.answer.Letters, letterAnswer{Repeat: of})
+			continue
+		}
+		p.answer.Letters = append(p.answer.Letters, letterAnswer{Sent: &n})
+		p.answer.Records++
+		p.answer.Events += n
+		place := p.letters[len(p.letters)-1].Place
+		if !place.Known() {
+			continue
+		}
+		earlier[place] = i + 1
+		note(places, place)
+	}
+	if len(places) > deadletter.MaxPlaces {
+		return nil, fmt.Errorf("these letters are about records of %d partitions: send those of at most %d at once", len(places), deadletter.MaxPlaces)
+	}
+	p.said.Letters, p.said.Events = p.answer.Records, p.answer.Events
+	for _, at := range places {
+		p.said.Records = append(p.said.Records, *at)
+	}
+	slices.SortFunc(p.said.Records, func(a, b aggregate.ResentRecords) int {
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return p, nil
+}
+
+// letter puts a letter to those that are sent, and returns how many events it has; or of which earlier letter it is a
+// repeat, or why it is refused.
+func (p *resendPlan) letter(d *event.Decoder, text []byte, earlier map[deadletter.Place]int) (events, of int, err error) {
+	l, err := deadletter.Parse(text)
+	if err != nil {
+		return 0, 0, err
+	}
+	if of, ok := earlier[l.Place]; ok {
+		return 0, of, nil
+	}
+	list, err := l.Events(d, p.said.Now)
+	if err != nil {
+		return 0, 0, err
+	}
+	p.letters = append(p.letters, &l)
+	return len(list), 0, nil
+}
+
+// note widens the range of its partition by a place.
+func note(places map[deadletter.Place]*aggregate.ResentRecords, place deadletter.Place) {
+	where := place
+	where.Offset = 0
+	at := places[where]
+	if at == nil {
+		at = &aggregate.ResentRecords{Topic: place.Topic, Partition: place.Partition, Offset: place.Offset, LastOffset: place.Offset}
+		places[where] = at
+	}
+	at.Letters++
+	at.Offset, at.LastOffset = min(at.Offset, place.Offset), max(at.LastOffset, place.Offset)
+}

@@ -1,0 +1,202 @@
+package aggregator
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/deadletter"
+	"github.com/tallygate/tallygate/pipeline/aggregate"
+	"github.com/tallygate/tallygate/pipeline/emit"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// readLetters reads a request's letters: a line each, or an array of them.
+func readLetters(w http.ResponseWriter, r *http.Request) (letters [][]byte, err error) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readWithin)) // not for all kinds of connections; then the server's holds
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxResendBody))
+	if err != nil {
+		return nil, fmt.Errorf("read the body: %w", err)
+	}
+	if body = bytes.TrimSpace(body); bytes.HasPrefix(body, []byte("[")) {
+		letters, err = arrayOf(body)
+	} else {
+		for line := range bytes.Lines(body) {
+			if line = bytes.TrimSpace(line); len(line) == 0 {
+				continue
+			}
+			if letters = append(letters, line); len(letters) > deadletter.MaxLetters {
+				break
+			}
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case len(letters) == 0:
+		return nil, errors.New("which letters? The body is those of `tallygate dead-letters --json`: a line each, or an array")
+	case len(letters) > deadletter.MaxLetters:
+		return nil, fmt.Errorf("more than %d letters: send fewer at once", deadletter.MaxLetters)
+	}
+	return letters, nil
+}
+
+// arrayOf returns an array's elements, and one more than may be sent at most.
+func arrayOf(body []byte) (letters [][]byte, err error) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	_, err = d.Token() // the bracket
+	for err == nil && d.More() && len(letters) <= deadletter.MaxLetters {
+		var one json.RawMessage
+		if err = d.Decode(&one); err == nil {
+			letters = append(letters, one)
+		}
+	}
+	if err == nil && len(letters) <= deadletter.MaxLetters {
+		if _, err = d.Token(); err == nil && d.InputOffset() < int64(len(body)) {
+			err = errors.New("something follows the array")
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the body is no array of letters: %w", err)
+	}
+	return letters, nil
+}
+
+// do puts into the audit what is sent, sends it, and returns when Kafka has all of it; else which status tells why not.
+// Who does not wait for the answer has his letters sent all the same: the audit says that they are.
+func (s *resender) do(asked context.Context, p *resendPlan) (status int, err error) {
+	if len(p.letters) == 0 {
+		return 0, nil
+	}
+	ctx, cancel := context.WithTimeout(asked, auditWithin)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	p.answer.ID, err = s.agg.AuditResent(ctx, p.said)
+	switch {
+	case err == nil:
+	case errors.Is(err, aggregate.ErrNotConnected):
+		return http.StatusServiceUnavailable, errors.New("not connected to Kafka yet: nothing was sent, try again")
+	case s.ctx.Err() != nil:
+		return http.StatusServiceUnavailable, errors.New("this instance is stopping: nothing was sent, ask another one")
+	default:
+		return http.StatusGatewayTimeout, fmt.Errorf("it is not in the audit yet, and nothing was sent: %w", err)
+	}
+	s.Log.Info("dead letters are sent again", "by", access.From(asked).Name, "records", len(p.letters))
+	return s.send(context.WithoutCancel(asked), p)
+}
+
+// send gives the events to an emitter of their own, which says when Kafka has them.
+func (s *resender) send(ctx context.Context, p *resendPlan) (status int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sendWithin)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, func() { time.AfterFunc(stopWithin, cancel) })()
+	out, seen, err := s.emitter()
+	if err != nil {
+		return http.StatusServiceUnavailable, fmt.Errorf("nothing was sent: %w", err)
+	}
+	err = emitAll(ctx, out, p)
+	if closeErr := closeUnlessForbidden(ctx, out); err == nil {
+		err = closeErr
+	}
+	stats := out.Stats()
+	if last := stats.LastError; err != nil && last != nil && !errors.Is(err, kafka.TopicAuthorizationFailed) {
+		err = last // rather than that the time was over
+	}
+	switch {
+	case errors.Is(err, kafka.TopicAuthorizationFailed):
+		return http.StatusBadGateway, fmt.Errorf("%d of %d events were sent: aggregators need Write on %s.events for this, `tallygate doctor --acls` tells how to allow it: %w",
+			stats.Emitted, p.answer.Events, s.Config.Prefix, err)
+	case stats.Dropped[emit.Refused] > 0:
+		return http.StatusBadGateway, fmt.Errorf("%d of %d events were sent, %d are refused, and would be again: %w",
+			stats.Emitted, p.answer.Events, stats.Dropped[emit.Refused], seen.first())
+	case err != nil:
+		return http.StatusGatewayTimeout, fmt.Errorf("%d of %d events were sent in time, and others may be in Kafka as well: send all again, what has counted counts no second time while its id is remembered: %w",
+			stats.Emitted, p.answer.Events, err)
+	}
+	return 0, nil
+}
+
+// closeUnlessForbidden waits until Kafka has what was emitted, but not for a right that somebody has to give first.
+func closeUnlessForbidden(ctx context.Context, out *emit.Emitter) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- out.Close(ctx) }()
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	var forbidden error
+	for {
+		select {
+		case err := <-closed:
+			return cmp.Or(forbidden, err)
+		case <-look.C:
+			if last := out.Stats().LastError; errors.Is(last, kafka.TopicAuthorizationFailed) {
+				forbidden = last
+				cancel()
+			}
+		}
+	}
+}
+
+func emitAll(ctx context.Context, out *emit.Emitter, p *resendPlan) error {
+	var d event.Decoder
+	for _, l := range p.letters {
+		events, err := l.Events(&d, p.said.Now)
+		for i := 0; err == nil && i < len(events); i++ {
+			err = out.EmitWait(ctx, events[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// emitter makes one for a request: so it is known when what it was given is sent, and what Kafka did not take in time is
+// not sent later, unasked.
+func (s *resender) emitter() (*emit.Emitter, *drops, error) {
+	t, err := s.Kafka.CurrentTLS()
+	if err != nil {
+		return nil, nil, err
+	}
+	mechanism, err := s.Kafka.Mechanism()
+	if err != nil {
+		return nil, nil, fmt.Errorf("set up SASL: %w", err)
+	}
+	var seen drops
+	out, err := emit.New(emit.Config{
+		Brokers: s.Kafka.Brokers, TLS: t, SASL: mechanism, Prefix: s.Config.Prefix,
+		ClientID: "tallygate-aggregator-dead-letters", AsIs: true, OnDrop: seen.note,
+	})
+	return out, &seen, err
+}
+
+// drops keeps why the first event was refused.
+type drops struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (d *drops) note(drop emit.Drop) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		d.err = drop.Err
+	}
+}
+
+func (d *drops) first() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
+}
