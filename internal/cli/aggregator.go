@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,6 +44,10 @@ type api struct {
 const (
 	askWithin     = 10 * time.Second
 	commandWithin = 40 * time.Second // longer than aggregators wait
+
+	// expectBytes is from how many bytes on a body waits until the aggregator wants it: it may refuse it unread, and a
+	// connection that is closed meanwhile would lose the answer.
+	expectBytes = 64 << 10
 )
 
 // open reads the files; nothing is asked yet.
@@ -67,7 +72,7 @@ func (o *apiOptions) open() (*api, error) {
 		return nil, &ops.UsageError{Err: err}
 	}
 	a := &api{base: strings.TrimSuffix(base, "/"), token: token}
-	a.client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: t, MaxIdleConnsPerHost: atOnce}
+	a.client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: t, MaxIdleConnsPerHost: atOnce, ExpectContinueTimeout: time.Second}
 	a.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for this one
 	return a, nil
 }
@@ -109,6 +114,11 @@ func (a *api) post(ctx context.Context, path string, body any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return a.postRaw(ctx, path, text)
+}
+
+// postRaw sends what is JSON. An answer that refuses it may come before all of it was sent.
+func (a *api) postRaw(ctx context.Context, path string, text []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandWithin)
 	defer cancel()
 	return a.do(ctx, http.MethodPost, path, text)
@@ -121,6 +131,9 @@ func (a *api) do(ctx context.Context, method, path string, body []byte) ([]byte,
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if len(body) > expectBytes {
+		req.Header.Set("Expect", "100-continue")
 	}
 	if a.token != "" {
 		req.Header.Set("Authorization", "Bearer "+a.token)
@@ -140,12 +153,28 @@ func answerOf(resp *http.Response, err error) ([]byte, error) {
 		return nil, fmt.Errorf("read the aggregator's answer: %w", err)
 	case resp.StatusCode == http.StatusOK:
 		return body, nil
-	case resp.StatusCode == http.StatusUnauthorized:
-		return nil, errors.New("the aggregator wants a credential that it knows: a token in TALLYGATE_TOKEN or --token-file, or --cert and --key")
+	}
+	refused := &refusal{status: resp.StatusCode}
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
+		refused.after = time.Duration(seconds) * time.Second
 	}
 	var problem struct{ Detail string }
-	if json.Unmarshal(body, &problem) == nil && problem.Detail != "" {
-		return nil, errors.New(problem.Detail)
+	switch {
+	case resp.StatusCode == http.StatusUnauthorized:
+		refused.detail = "the aggregator wants a credential that it knows: a token in TALLYGATE_TOKEN or --token-file, or --cert and --key"
+	case json.Unmarshal(body, &problem) == nil && problem.Detail != "":
+		refused.detail = problem.Detail
+	default:
+		refused.detail = fmt.Sprintf("the aggregator answers %s: %.200s", resp.Status, body)
 	}
-	return nil, fmt.Errorf("the aggregator answers %s: %.200s", resp.Status, body)
+	return nil, refused
 }
+
+// refusal is an answer that says what is wrong.
+type refusal struct {
+	status int
+	after  time.Duration // when it may be tried again; 0: it does not say
+	detail string
+}
+
+func (r *refusal) Error() string { return r.detail }

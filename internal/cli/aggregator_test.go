@@ -56,7 +56,8 @@ func TestTokenAndTLS(t *testing.T) {
 		status := cli.Main(t.Context(), args, strings.NewReader("yes\n"), &out, &out, getenv)
 		return status, out.String()
 	}
-	for _, command := range []string{"explain uid=42", "hot-keys", "block uid=42 --for 1h --reason x", "unblock uid=42 --reason x", "unblock --all --reason x", "forget uid=42 --reason x"} {
+	letter := write("letter", `{"value":"{}"}`)
+	for _, command := range []string{"explain uid=42", "hot-keys", "block uid=42 --for 1h --reason x", "unblock uid=42 --reason x", "unblock --all --reason x", "forget uid=42 --reason x", "dead-letters --send " + letter} {
 		args := append(strings.Fields(command), "--aggregator", srv.URL, "--ca", ca)
 		if status, said := run(env("good"), args...); status != 0 {
 			t.Errorf("%s, a token in the environment: %d %s", command, status, said)

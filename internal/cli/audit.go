@@ -13,6 +13,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/tallygate/tallygate/internal/deadletter"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/topiclog"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -248,9 +249,48 @@ func (e *entry) describe(raw []byte) (what, key, rule, why string) {
 		return what, key, rule, cell(e.Reason, 400)
 	case "fuse":
 		return "fuse has blown", key, rule, cell(e.Reason, 400)
+	case "dead-letters":
+		if what, why, ok := resentText(raw); ok {
+			return what, key, rule, why
+		}
 	}
 	return orDash(cell(e.Type, 64)), key, rule, cell(string(raw), 2000)
 }
+
+// resentText tells of dead letters that were sent again: which records', and how many events they have.
+func resentText(raw []byte) (what, why string, ok bool) {
+	var r struct {
+		Letters, Events int
+		Now             bool
+		Records         []struct {
+			Topic      string
+			Partition  int32
+			Offset     int64
+			LastOffset int64 `json:"last_offset"`
+		}
+	}
+	if json.Unmarshal(raw, &r) != nil {
+		return "", "", false
+	}
+	why = plural(r.Events, "event")
+	if r.Now {
+		why += " without their own times"
+	}
+	for i, at := range r.Records {
+		if i == toldRecords {
+			why += fmt.Sprintf(", and %d more", len(r.Records)-i)
+			break
+		}
+		why += ", " + recordOf(deadletter.Place{Topic: at.Topic, Partition: at.Partition, Offset: at.Offset})
+		if at.LastOffset > at.Offset {
+			why += fmt.Sprintf(" to %d", at.LastOffset)
+		}
+	}
+	return "sends " + plural(r.Letters, "dead letter"), why, true
+}
+
+// toldRecords is of how many partitions a table says which records were sent again.
+const toldRecords = 8
 
 // who is who gave a command, and for whom: the first is known, the second is what the first says.
 func (e *entry) who() string {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/tallygate/tallygate/internal/deadletter"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/topiclog"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -22,8 +23,9 @@ import (
 
 const deadLettersUsage = `
 tallygate dead-letters lists the records that are no events, or of which some elements are none, and
-why. With --send it sends what has been mended: it takes the objects that --json wrote, with their value mended,
-or the headers that made the record a CloudEvent.
+why. With --send it has an aggregator send what has been mended: it takes the objects that --json wrote, with their
+value mended, or the headers that made the record a CloudEvent. Where the API asks for credentials this needs
+the role admin. --direct sends straight to Kafka, for who may write there.
 
   tallygate dead-letters
   tallygate dead-letters --from 7d --reason no-api
@@ -34,39 +36,13 @@ Of an array only the elements that were bad are sent, those that index names: th
 Leave the others in their places; or take index out, and all of the value is sent. A value that was
 cut is not sent: put the whole one there, and take cut_from out. Events that are older than an
 aggregator's max_lateness (1h by default) count nowhere: --now lets them count when they arrive.
+Sending a letter again counts nothing twice while the key remembers the event's id (64 ids and 10 minutes
+by default): one without an id gets its record's place as its id.
 `
 
-// place is where a record was; after a crash its dead letter may be there twice.
-type place struct {
-	Topic     string `json:"topic"`
-	Partition int32  `json:"partition"`
-	Offset    int64  `json:"offset"`
-}
-
-func (p place) String() string {
+// recordOf is where a letter's record was, for a terminal.
+func recordOf(p deadletter.Place) string {
 	return fmt.Sprintf("%s/%d@%d", cell(p.Topic, 249), p.Partition, p.Offset)
-}
-
-// deadLetter is a dead letter as --json writes it and --send reads it.
-type deadLetter struct {
-	At     event.Micros `json:"at"`
-	Reason string       `json:"reason"`
-	Detail string       `json:"detail"`
-	place
-	Index   []int   `json:"index,omitempty"`
-	CutFrom int     `json:"cut_from,omitempty"` // 0: the value is whole
-	Value   *string `json:"value,omitempty"`
-	Value64 []byte  `json:"value_base64,omitempty"` // when it is no UTF-8
-
-	Headers    []ownHeader `json:"headers,omitempty"`     // the record's own
-	HeadersCut int         `json:"headers_cut,omitempty"` // how many of them are missing
-}
-
-// ownHeader is a header that the record had.
-type ownHeader struct {
-	Key     string  `json:"key"`
-	Value   *string `json:"value,omitempty"`
-	Value64 []byte  `json:"value_base64,omitempty"` // when it is no UTF-8
 }
 
 // DeadLetters is `tallygate dead-letters`.
@@ -79,26 +55,36 @@ func DeadLetters(ctx context.Context, args []string, stdin io.Reader, stdout, st
 	reason := o.String("reason", "", "only those with this `reason`, such as not-json")
 	asJSON := o.Bool("json", false, "write JSON, an object a line; with --send the summary")
 	send := o.String("send", "", "send what has been mended: `FILE` with objects as --json writes them, - for standard input")
-	now := o.Bool("now", false, "with --send: without their own time, so that they count when they arrive")
+	r := resend{stdout: stdout, stderr: stderr}
+	o.BoolVar(&r.now, "now", false, "with --send: without their own time, so that they count when they arrive")
+	direct := o.Bool("direct", false, "with --send: straight to Kafka, which needs the right to write there, and is not in the audit")
+	by := o.String("by", operator(), "with --send: who sends, for the audit; where you show a token or a certificate, for whom; a `name`")
+	at := addAPI(o)
 	err := o.ParseOnly(args)
-	if err == nil {
+	switch {
+	case err != nil:
+	case *send == "" && (r.now || *direct):
+		err = &ops.UsageError{Err: errors.New("--now and --direct go with --send")}
+	case *send != "" && (*reason != "" || !from.IsZero()):
+		err = &ops.UsageError{Err: errors.New("--send takes all of its file: --from and --reason are for the list")}
+	case *send != "":
+		r.json = *asJSON
+		if *direct {
+			r.to, err = newDirect(kafka, *prefix, &r)
+		} else {
+			r.to, err = newAsked(at, *by, &r)
+		}
+		if err == nil {
+			err = r.file(ctx, *send, stdin)
+		}
+	default:
+		if from.IsZero() {
+			from.Time = time.Now().Add(-defaultSpan).UTC()
+		}
 		var k *ops.Kafka
 		if k, err = kafka.Build(); err != nil {
 			err = &ops.UsageError{Err: err}
-		}
-		switch {
-		case err != nil:
-		case *send == "" && *now:
-			err = &ops.UsageError{Err: errors.New("--now goes with --send")}
-		case *send != "" && (*reason != "" || !from.IsZero()):
-			err = &ops.UsageError{Err: errors.New("--send takes all of its file: --from and --reason are for the list")}
-		case *send != "":
-			r := resend{kafka: k, prefix: *prefix, now: *now, stdout: stdout, stderr: stderr, json: *asJSON}
-			err = r.file(ctx, *send, stdin)
-		default:
-			if from.IsZero() {
-				from.Time = time.Now().Add(-defaultSpan).UTC()
-			}
+		} else {
 			err = listDeadLetters(ctx, k, *prefix+".dead-letters", from.Time, *reason, *asJSON, stdout, stderr)
 		}
 	}
@@ -116,19 +102,19 @@ func listDeadLetters(ctx context.Context, k *ops.Kafka, topic string, from time.
 	if asJSON {
 		enc := json.NewEncoder(out)
 		enc.SetEscapeHTML(false)
-		write = func(d *deadLetter) error { return enc.Encode(d) }
+		write = func(d *deadletter.Letter) error { return enc.Encode(d) }
 	}
-	seen := map[place]bool{}
+	seen := map[deadletter.Place]bool{}
 	for err == nil {
 		var m *kafka.Message
 		if m, err = log.Next(ctx); err != nil {
 			break
 		}
 		d := readDeadLetter(m)
-		if reason != "" && d.Reason != reason || d.Topic != "" && seen[d.place] {
+		if reason != "" && d.Reason != reason || d.Topic != "" && seen[d.Place] {
 			continue
 		}
-		seen[d.place] = true
+		seen[d.Place] = true
 		err = write(&d)
 	}
 	if errors.Is(err, io.EOF) {
@@ -145,8 +131,8 @@ func listDeadLetters(ctx context.Context, k *ops.Kafka, topic string, from time.
 }
 
 // readDeadLetter takes what the headers say; numbers that are none stay 0.
-func readDeadLetter(m *kafka.Message) deadLetter {
-	d := deadLetter{At: event.FromTime(m.Time)}
+func readDeadLetter(m *kafka.Message) deadletter.Letter {
+	d := deadletter.Letter{At: event.FromTime(m.Time)}
 	for _, h := range m.Headers {
 		text := string(h.Value)
 		n, _ := strconv.ParseInt(text, 10, 64)
@@ -171,7 +157,7 @@ func readDeadLetter(m *kafka.Message) deadLetter {
 			d.HeadersCut = int(n)
 		default:
 			if key, own := strings.CutPrefix(h.Key, "header:"); own {
-				header := ownHeader{Key: key}
+				header := deadletter.Header{Key: key}
 				header.Value, header.Value64 = textOrBytes(h.Value)
 				d.Headers = append(d.Headers, header)
 			}
@@ -191,10 +177,10 @@ func textOrBytes(value []byte) (text *string, raw []byte) {
 }
 
 // deadLetterTable returns what writes a row, and for nil the rest of the table.
-func deadLetterTable(out io.Writer) func(*deadLetter) error {
+func deadLetterTable(out io.Writer) func(*deadletter.Letter) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	rows := 0
-	return func(d *deadLetter) error {
+	return func(d *deadletter.Letter) error {
 		if d == nil {
 			return w.Flush()
 		}
@@ -205,7 +191,7 @@ func deadLetterTable(out io.Writer) func(*deadLetter) error {
 		if d.Value != nil {
 			value = *d.Value
 		}
-		_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", clock(d.At), orDash(cell(d.Reason, 64)), d.place, orDash(cell(value, 60)), orDash(cell(d.Detail, 300)))
+		_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", clock(d.At), orDash(cell(d.Reason, 64)), recordOf(d.Place), orDash(cell(value, 60)), orDash(cell(d.Detail, 300)))
 		if rows++; err == nil && rows%tableRows == 0 {
 			err = w.Flush()
 		}

@@ -328,13 +328,13 @@ func TestDeadLettersAreSentAgain(t *testing.T) {
 			t.Fatalf("dead-letters --json\n%s", out)
 		}
 		// Nothing was mended: all is still bad, and nothing sent.
-		summary, stderr := in.run(t, 1, out, "dead-letters", "--send", "-")
+		summary, stderr := in.run(t, 1, out, "dead-letters", "--direct", "--send", "-")
 		if !strings.HasPrefix(summary, "0 events of 0 records sent, 5 lines refused") || !strings.Contains(stderr, "-:4: the value was cut from 900000 bytes") {
 			t.Errorf("what is as it was: %s%s", summary, stderr)
 		}
 		mended := strings.NewReplacer(`{\"uid\":\"42\",`, `{\"uid\":\"42\",\"api\":\"a.b\",`, `{\"uid\":{},`, `{\"uid\":3,`, `{\"uid\":\"6\",`, `{\"uid\":\"6\",\"api\":\"a.b\",\"cost\":0,\"time\":\"2026-11-21T10:00:00Z\",`).Replace(out)
 		mended += strings.SplitAfter(mended, "\n")[0] // and the first one again
-		summary, stderr = in.run(t, 1, mended, "dead-letters", "--send", "-")
+		summary, stderr = in.run(t, 1, mended, "dead-letters", "--direct", "--send", "-")
 		if !strings.HasPrefix(summary, "3 events of 3 records sent, 2 lines refused, 1 repeat passed over") || !strings.Contains(stderr, "line 6 is the record of line 1 again") {
 			t.Errorf("what was mended: %s%s", summary, stderr)
 		}
@@ -342,7 +342,7 @@ func TestDeadLettersAreSentAgain(t *testing.T) {
 			t.Errorf("the events (- expected, + got)\n%s", diff)
 		}
 		whole := `{"value":"[{\"uid\":\"7\",\"api\":\"a.b\",\"time\":1},{\"api\":\"a.b\"}]"}` + "\n"
-		summary, _ = in.run(t, 0, whole, "dead-letters", "--now", "--json", "--send", "-")
+		summary, _ = in.run(t, 0, whole, "dead-letters", "--now", "--json", "--direct", "--send", "-")
 		if summary != `{"records":1,"events":2,"refused":0,"repeats":0,"dropped":0}`+"\n" || !slices.Equal(in.events(t)[:2], []string{" -  1", "3 - 3 1"}) || in.events(t)[4] != "7 -  1" {
 			t.Errorf("an array without index: %s, %q", summary, in.events(t))
 		}
@@ -365,7 +365,7 @@ func TestDeadCloudEventsAreSentAgain(t *testing.T) {
 			t.Fatalf("dead-letters --json\n%s", out)
 		}
 		mended := strings.NewReplacer(`{\"cost\":\"2\"}`, `{\"cost\":2}`, `{\"cost\":3}`, `{\"cost\":3,\"api\":\"a.b\"}`).Replace(out)
-		summary, stderr := in.run(t, 1, mended, "dead-letters", "--send", "-")
+		summary, stderr := in.run(t, 1, mended, "dead-letters", "--direct", "--send", "-")
 		if !strings.HasPrefix(summary, "2 events of 2 records sent, 1 line refused") || !strings.Contains(stderr, "2 headers of the record missing") {
 			t.Errorf("%s%s", summary, stderr)
 		}

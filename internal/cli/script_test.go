@@ -117,6 +117,14 @@ func fakeAggregator() http.Handler {
 			_, _ = io.WriteString(w, `{"partitions": 2, "partition": 1, "keys": []}`)
 		}
 	})
+	mux.HandleFunc("POST /v1/dead-letters", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		takesAll(w, body)
+	})
 	mux.HandleFunc("POST /v1/commands", func(w http.ResponseWriter, r *http.Request) {
 		var c struct {
 			Command, Rule, For, Reason, By string

@@ -28,13 +28,14 @@ const (
 
 // aggregatorGrants are all that an aggregator needs, publisher included. Read and Write imply
 // Describe. No right on the cluster is among them: who may write to a topic may write there
-// with a producer id. Create is needed for as long as a topic is missing.
+// with a producer id. Create is needed for as long as a topic is missing, and Write on the events for dead letters that are
+// sent again.
 func aggregatorGrants(n topics.Names) []grant {
 	topic := func(name string, ops ...sarama.AclOperation) grant {
 		return grant{sarama.AclResourceTopic, name, false, append(ops, describeConfigs, create)}
 	}
 	return []grant{
-		topic(n.Events, read), topic(n.Loop, read, write), topic(n.Table, read, write), topic(n.Verdicts, read, write),
+		topic(n.Events, read, write), topic(n.Loop, read, write), topic(n.Table, read, write), topic(n.Verdicts, read, write),
 		topic(n.Audit, write), topic(n.Rules, read, write), topic(n.DeadLetters, write),
 		{sarama.AclResourceGroup, n.Group, false, []sarama.AclOperation{read}},
 		transactionalGrant(n),
@@ -108,7 +109,7 @@ func writeACLs(w io.Writer, bootstrap, prefix, principal string) {
 	list("the aggregator, and the publisher in it (Create: until all topics are there)", principal, aggregatorGrants(n)...)
 	list("tallygate doctor, beside these: it tries the fence on a scratch topic, and reads the brokers' settings", principal, scratchGrant(n), brokerGrant())
 	list("applications that emit events", "User:APPLICATION", producerGrants(n)...)
-	list("tallygate blocks, audit and dead-letters; the last with --send also as applications that emit", "User:TOOL", toolGrants(n)...)
+	list("tallygate blocks, audit and dead-letters; the last with --send --direct also as applications that emit", "User:TOOL", toolGrants(n)...)
 	fmt.Fprintln(w, "# enforcers need nothing in Kafka: they read Redis")
 	writer := append(rightsOf(scriptCommands), "config|get") // whether this Redis evicts
 	fmt.Fprintf(w, "\n# in Redis, by redis-cli: the publisher in the aggregators\n%s\n", redisUser("tallygate", prefix, "~", writer))

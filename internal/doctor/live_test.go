@@ -201,6 +201,7 @@ func TestABrokerWithWrongSettingsAndRights(t *testing.T) {
 	r = examine(t, Config{Kafka: brokers(k.Addr())})
 	wants(t, r, "acls", Fail, "may not Write the topic tallygate-table", "--allow-principal 'User:NAME' --operation Write --topic tallygate-table")
 	wants(t, r, "acls", Fail, "may not Read the group tallygate")
+	wants(t, r, "acls", Warn, "may not Write the topic tallygate.events", "--allow-principal 'User:NAME' --operation Write --topic tallygate.events")
 	wants(t, r, "kafka-settings", Warn, "may not be read", "--operation DescribeConfigs --cluster")
 	wants(t, r, "acls", Fail, "may not Write the transactional ids tallygate-*")
 	wants(t, r, "fencing", Warn, "not tried", "--operation Write --transactional-id tallygate-")
@@ -215,7 +216,7 @@ func failed(r *Report, name string) (n int) {
 	return n
 }
 
-// deny takes the rights to write states, to be in the group and to own partitions.
+// deny takes the rights to write states, to send dead letters again, to be in the group and to own partitions.
 func deny(t *testing.T, addr string) {
 	t.Helper()
 	conf := sarama.NewConfig()
@@ -234,8 +235,10 @@ func deny(t *testing.T, addr string) {
 			t.Fatal(err)
 		}
 	}
-	acl(sarama.AclResourceTopic, "tallygate-table", sarama.AclPatternLiteral, sarama.AclPermissionAllow, sarama.AclOperationAll)
-	acl(sarama.AclResourceTopic, "tallygate-table", sarama.AclPatternLiteral, sarama.AclPermissionDeny, sarama.AclOperationWrite)
+	for _, topic := range []string{"tallygate-table", "tallygate.events"} {
+		acl(sarama.AclResourceTopic, topic, sarama.AclPatternLiteral, sarama.AclPermissionAllow, sarama.AclOperationAll)
+		acl(sarama.AclResourceTopic, topic, sarama.AclPatternLiteral, sarama.AclPermissionDeny, sarama.AclOperationWrite)
+	}
 	acl(sarama.AclResourceGroup, "tallygate", sarama.AclPatternLiteral, sarama.AclPermissionAllow, sarama.AclOperationDescribe)
 	acl(sarama.AclResourceCluster, "kafka-cluster", sarama.AclPatternLiteral, sarama.AclPermissionAllow, sarama.AclOperationAll)
 	acl(sarama.AclResourceCluster, "kafka-cluster", sarama.AclPatternLiteral, sarama.AclPermissionDeny, sarama.AclOperationDescribeConfigs)

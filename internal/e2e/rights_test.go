@@ -8,6 +8,8 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/redis/go-redis/v9"
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
 
 	"github.com/tallygate/tallygate/internal/servers"
@@ -40,7 +42,8 @@ func TestRightsThatAreEnough(t *testing.T) {
 	t.Setenv("TALLYGATE_REDIS_PASSWORD", "PASSWORD")
 	a := r.aggregator("a", append(kafkaAs("tallygate"), "--redis-user", "tallygate", "--replication", "1")...).Start().Ready()
 	guard := newProcess(t, "enforcer", program(t, "enforcer"), "--redis", r.redisAddr, "--redis-user", "tallygate-enforcer", "--prefix", r.prefix).Start().Ready()
-	emitter, err := emit.New(emit.Config{Brokers: []string{sasl}, Prefix: r.prefix, SASL: plain.Mechanism{Username: "APPLICATION", Password: "secret"}})
+	application := plain.Mechanism{Username: "APPLICATION", Password: "secret"}
+	emitter, err := emit.New(emit.Config{Brokers: []string{sasl}, Prefix: r.prefix, SASL: application})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +59,7 @@ func TestRightsThatAreEnough(t *testing.T) {
 			t.Errorf("tallygate %s: %v\n%s", strings.Join(command, " "), err, out)
 		}
 	}
+	deadLettersAreSent(t, r, a, guard, application, kafkaAs)
 	for _, p := range []*Process{a, guard} {
 		if status := p.Stop(); status != 0 {
 			t.Errorf("%s exits with %d", p.name, status)
@@ -75,6 +79,46 @@ func TestRightsThatAreEnough(t *testing.T) {
 			t.Errorf("Redis refused %s", text)
 		}
 	}
+}
+
+// deadLettersAreSent has an application emit what is no event, and the tool, whose principal may not write, have the aggregator
+// send it mended: who is in it is denied. Without the right to write the aggregator says which it lacks.
+func deadLettersAreSent(t *testing.T, r *rig, a, guard *Process, application sasl.Mechanism, kafkaAs func(string) []string) {
+	t.Helper()
+	transport := &kafka.Transport{SASL: application}
+	defer transport.CloseIdleConnections()
+	w := kafka.Writer{Addr: kafka.TCP(kafkaAs("APPLICATION")[1]), Transport: transport, Topic: r.names.Events, RequiredAcks: kafka.RequireAll}
+	defer w.Close()
+	record := "[" + strings.Repeat(`{"uid":"43"},`, 9) + `{"uid":"43"}]`
+	if err := w.WriteMessages(t.Context(), kafka.Message{Value: []byte(record)}); err != nil {
+		t.Fatal(err)
+	}
+	var letters []byte
+	eventually(t, "there is a dead letter", func() bool {
+		var err error
+		letters, err = exec.Command(program(t, "tallygate"), append([]string{"dead-letters", "--json"}, kafkaAs("TOOL")...)...).Output()
+		return err == nil && len(letters) > 0
+	})
+	send := func() (string, error) {
+		tool := exec.Command(program(t, "tallygate"), "dead-letters", "--send", "-", "--aggregator", a.addr)
+		tool.Stdin = strings.NewReader(strings.ReplaceAll(string(letters), `{\"uid\"`, `{\"api\":\"search.query\",\"uid\"`))
+		out, err := tool.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := send(); err != nil || !strings.HasPrefix(out, "10 events of 1 record sent") {
+		t.Errorf("dead letters are sent again: %v\n%s", err, out)
+	}
+	eventually(t, "who searched too much by dead letters is denied", func() bool { return !check(t, guard, "search.query", []string{"43"})[0].Allowed })
+
+	lacks := sarama.AclFilter{ResourceType: sarama.AclResourceTopic, ResourceName: &r.names.Events, ResourcePatternTypeFilter: sarama.AclPatternLiteral,
+		Operation: sarama.AclOperationWrite, PermissionType: sarama.AclPermissionAllow}
+	if _, err := r.admin.DeleteACL(lacks, false); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an aggregator that may not write says so", func() bool {
+		out, err := send()
+		return err != nil && strings.Contains(out, "aggregators need Write on "+r.names.Events+" for this, `tallygate doctor --acls` tells how")
+	})
 }
 
 var refused = regexp.MustCompile(`(?i)not authorized|authorization|noperm|no permissions`)

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/deadletter"
+)
+
+const (
+	// batchBytes is how much a request has, if it has more than one letter.
+	batchBytes = 256 << 10
+
+	// busyPatience is how long an aggregator may send the letters of others before it is given up.
+	busyPatience = time.Minute
+)
+
+// asked has an aggregator send the letters, many at once.
+type asked struct {
+	*resend
+	api  *api
+	path string
+
+	body       bytes.Buffer
+	lines      []int // of the letters in body
+	places     []deadletter.Place
+	partitions map[deadletter.Place]bool // that these are about; offsets are 0
+	failed     bool
+}
+
+func newAsked(at *apiOptions, by string, r *resend) (letterSender, error) {
+	a, err := at.open()
+	if err != nil {
+		return nil, err
+	}
+	q := url.Values{"by": {by}}
+	if r.now {
+		q.Set("now", strconv.FormatBool(true))
+	}
+	return &asked{resend: r, api: a, path: "/v1/dead-letters?" + q.Encode(), partitions: map[deadletter.Place]bool{}}, nil
+}
+
+func (a *asked) letter(ctx context.Context, n int, line []byte, l *deadletter.Letter) error {
+	where := l.Place
+	where.Offset = 0
+	more := l.Known() && !a.partitions[where]
+	if len(a.lines) == deadletter.MaxLetters || a.body.Len()+len(line) >= batchBytes || more && len(a.partitions) == deadletter.MaxPlaces {
+		if err := a.flush(ctx); err != nil {
+			return err
+		}
+	}
+	a.body.Write(line)
+	a.body.WriteByte('\n')
+	a.lines, a.places = append(a.lines, n), append(a.places, l.Place)
+	if l.Known() {
+		a.partitions[where] = true
+	}
+	return nil
+}
+
+// finish sends the rest. Who has interrupted it wants no more to be sent.
+func (a *asked) finish(ctx context.Context) error {
+	defer a.api.client.CloseIdleConnections()
+	if ctx.Err() != nil || a.failed {
+		return nil
+	}
+	return a.flush(ctx)
+}
+
+// lettersAnswer is what POST /v1/dead-letters answers.
+type lettersAnswer struct {
+	Letters []struct {
+		Sent    *int   `json:"sent"`
+		Refused string `json:"refused"`
+		Repeat  int    `json:"repeat"`
+	} `json:"letters"`
+}
+
+// flush sends what was gathered, and takes the answer for each letter.
+func (a *asked) flush(ctx context.Context) error {
+	if len(a.lines) == 0 {
+		return nil
+	}
+	answer, err := a.ask(ctx)
+	if err != nil {
+		a.failed = true
+		return fmt.Errorf("send lines %d to %d of %s, and those behind them: %w", a.lines[0], a.lines[len(a.lines)-1], a.name, err)
+	}
+	for i, l := range answer.Letters {
+		switch n := a.lines[i]; {
+		case l.Sent != nil:
+			a.sent(n, a.places[i], *l.Sent)
+		case l.Repeat > 0 && l.Repeat <= i:
+			a.repeats(n, a.lines[l.Repeat-1])
+		default:
+			a.refused(n, errors.New(l.Refused))
+		}
+	}
+	a.body.Reset()
+	a.lines, a.places = a.lines[:0], a.places[:0]
+	clear(a.partitions)
+	return nil
+}
+
+// ask waits while the aggregator serves somebody else. Once a request is under way, its answer is waited for also when ctx
+// ends: only it says what was sent.
+func (a *asked) ask(ctx context.Context) (*lettersAnswer, error) {
+	for until := time.Now().Add(busyPatience); ; {
+		text, err := a.api.postRaw(context.WithoutCancel(ctx), a.path, a.body.Bytes())
+		refused, ok := errors.AsType[*refusal](err)
+		switch {
+		case ok && refused.after > 0 && time.Now().Add(refused.after).Before(until) && ctx.Err() == nil:
+			select {
+			case <-time.After(refused.after):
+				continue
+			case <-ctx.Done():
+				return nil, err
+			}
+		case ok && refused.status == http.StatusNotFound:
+			return nil, fmt.Errorf("this aggregator does not send dead letters, since it is of an older version: --direct sends straight to Kafka: %w", err)
+		case ok:
+			return nil, err
+		case err != nil:
+			return nil, fmt.Errorf("%w (--direct sends straight to Kafka, without an aggregator)", err)
+		}
+		var answer lettersAnswer
+		if err := json.Unmarshal(text, &answer); err != nil {
+			return nil, fmt.Errorf("read the aggregator's answer: %w", err)
+		}
+		if len(answer.Letters) != len(a.lines) {
+			return nil, fmt.Errorf("the aggregator's answer is about %d letters, and it was asked for %d", len(answer.Letters), len(a.lines))
+		}
+		return &answer, nil
+	}
+}
