@@ -14,6 +14,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"github.com/tallygate/tallygate/internal/seldom"
 )
 
 // Role is what somebody may do. Each may do what those before it may.
@@ -75,6 +77,7 @@ type Guard struct {
 	file        *file // nil: none
 	credentials bool
 	local       bool
+	claims      seldom.Line // of requests to come from another instance, which were not believed
 }
 
 // New reads the file.
@@ -177,7 +180,7 @@ var errNobody = errors.New("this needs a credential: Authorization: Bearer TOKEN
 func (g *Guard) identify(r *http.Request) (Identity, error) {
 	if g.cfg.Peer != nil {
 		if id, ok, err := g.cfg.Peer(r); err != nil {
-			g.cfg.Logger.Warn("a request that claims to come from another instance was refused", "address", r.RemoteAddr, "error", err)
+			g.notFromPeer(r, err)
 			return Identity{}, errNobody
 		} else if ok {
 			return id, nil
@@ -193,6 +196,14 @@ func (g *Guard) identify(r *http.Request) (Identity, error) {
 		return g.byToken(values)
 	}
 	return g.byCertificate(r)
+}
+
+// notFromPeer says that a claim is not believed: it may be an instance whose clock is wrong. Whoever reaches the API can claim, as often as he likes.
+func (g *Guard) notFromPeer(r *http.Request, err error) {
+	if leftOut, due := g.claims.Due(); due {
+		g.cfg.Logger.Warn("a request that claims to come from another instance was refused; further ones are left out for a minute",
+			"address", r.RemoteAddr, "error", err, "left_out", leftOut)
+	}
 }
 
 const maxToken = 4 << 10 // bytes

@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 var (
@@ -280,6 +282,23 @@ func TestPeers(t *testing.T) {
 	if got, _ := ask(g, Viewer, bearer("viewer")); got != 200 {
 		t.Errorf("who does not claim to be one: %d", got)
 	}
+}
+
+// TestFalseClaimsAreSaidSeldom: whoever reached the API could fill the log, without a credential.
+func TestFalseClaimsAreSaidSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		g := guard(t, Config{Tokens: staff(t), Addr: anywhere, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Peer: func(*http.Request) (Identity, bool, error) { return Identity{}, false, io.ErrUnexpectedEOF }})
+		for range 100 {
+			ask(g, Viewer)
+		}
+		time.Sleep(time.Minute)
+		ask(g, Viewer)
+		if said := log.String(); strings.Count(said, "claims to come from another instance") != 2 || !strings.Contains(said, "left_out=0") || !strings.Contains(said, "left_out=99") {
+			t.Errorf("%.2000s", said)
+		}
+	})
 }
 
 // Without credentials no name but this machine's passes on loopback.
