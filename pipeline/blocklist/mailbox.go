@@ -2,6 +2,7 @@ package blocklist
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -13,6 +14,7 @@ import (
 type delivery struct {
 	steps   []step
 	all     []verdict.Verdict // of the steps
+	keys    []string          // of the changes: their record keys; none of a snapshot
 	changes int
 	applied event.Micros // 0: it brings no heartbeat
 	shared  *scan        // it is a snapshot, which this one took; nil: it is not
@@ -28,6 +30,7 @@ type step struct {
 // add appends a change. Verdicts that follow one another become one step.
 func (d *delivery) add(c change) {
 	d.changes++
+	d.keys = append(d.keys, c.key)
 	if !c.blocks {
 		d.steps = append(d.steps, step{removed: []byte(c.key)})
 		return
@@ -177,20 +180,38 @@ func (b *mailbox) next() bool {
 	return true
 }
 
-// pop takes out what came first; nil when there is nothing, and then the sink is not busy any more.
+// pop takes out what came first, merged with what follows where that is much; nil when there is nothing, and then the sink is not
+// busy any more.
 func (b *mailbox) pop() *delivery {
+	first := b.take()
+	switch len(first) {
+	case 0:
+		return nil
+	case 1:
+		return first[0]
+	}
+	return merge(first)
+}
+
+// take takes out what came first: a delivery, or, where much waits, all that is ahead of the next snapshot.
+func (b *mailbox) take() []*delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.queue) == 0 {
 		b.busy, b.late = false, false
 		return nil
 	}
-	d := b.queue[0]
-	b.queue[0] = nil
-	b.queue = b.queue[1:]
-	b.changes -= d.changes
+	n, changes := 1, b.queue[0].changes
+	for b.changes >= mergeAt && b.queue[0].shared == nil && n < len(b.queue) && b.queue[n].shared == nil {
+		changes += b.queue[n].changes
+		n++
+	}
+	first := slices.Clone(b.queue[:n])
+	clear(b.queue[:n])
+	b.queue = b.queue[n:]
+	b.changes -= changes
 	b.busy = true
-	return d
+	return first
 }
 
 // close drops what was not taken out; nothing comes in any more.
