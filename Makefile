@@ -6,7 +6,7 @@ RUN  ?= .run
 LINT := go tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 30s
 
-.PHONY: help test race lint check e2e chaos soak brokers kafka-up kafka-down compose-check fuzz bench adapters cover
+.PHONY: help test race lint check e2e chaos soak kafka-up kafka-down compose-check fuzz bench adapters cover
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -36,10 +36,6 @@ soak: ## a steady load with everything that happens to an installation: make soa
 	@scripts/kafka.sh install >/dev/null; scripts/redis.sh install; redis=$$(scripts/redis.sh start $(RUN)/redis); \
 	  TALLYGATE_TEST_KAFKA=own TALLYGATE_TEST_REDIS=$$redis TALLYGATE_TEST_REQUIRE=1 \
 	  go test -v -count=1 -timeout 0 -run '^TestSoak$$' ./internal/e2e -soak.minutes $(or $(MINUTES),30)
-
-brokers: kafka-up ## what befalls three brokers: each dies in its turn, an unclean election
-	@TALLYGATE_TEST_KAFKA=own TALLYGATE_TEST_REDIS=127.0.0.1:$$(<$(RUN)/redis/port) TALLYGATE_TEST_REQUIRE=1 \
-	  go test -tags brokers -count=1 -timeout 20m -v -run 'TestOneDeadBroker|TestUnclean' ./internal/e2e
 
 kafka-up: ## start a Kafka and a Redis in .run/, and print how tests find them
 	@kafka=$$(scripts/kafka.sh start $(RUN)/kafka); echo "export TALLYGATE_TEST_KAFKA=$$kafka"

@@ -1,5 +1,3 @@
-//go:build brokers
-
 package e2e
 
 import (
