@@ -20,7 +20,7 @@ func LogRedis(log *slog.Logger) { redis.SetLogger(redisLog{log}) }
 type redisLog struct{ log *slog.Logger }
 
 func (l redisLog) Printf(ctx context.Context, format string, args ...any) {
-	l.log.DebugContext(ctx, "redis: "+fmt.Sprintf(format, args...))
+	l.log.DebugContext(ctx, "Redis' library tells", "detail", fmt.Sprintf(format, args...))
 }
 
 // RedisOptions are the options that make a connection to Redis.

@@ -347,10 +347,10 @@ func (m *murmur2) BlockSize() int { return 4 }
 type gokaLogger struct{ log *slog.Logger }
 
 func (l gokaLogger) Printf(format string, args ...any) {
-	l.log.Debug("goka: " + fmt.Sprintf(format, args...))
+	l.log.Debug("goka tells", "detail", fmt.Sprintf(format, args...))
 }
 func (l gokaLogger) Print(args ...any)   { l.Println(args...) }
-func (l gokaLogger) Println(args ...any) { l.log.Debug("goka: " + fmt.Sprint(args...)) }
+func (l gokaLogger) Println(args ...any) { l.log.Debug("goka tells", "detail", fmt.Sprint(args...)) }
 
 // now is the moment for metrics and explanations; counting never asks for it.
 func now() event.Micros { return event.FromTime(time.Now()) }

@@ -1,0 +1,285 @@
+package layers
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A key that stands in as many calls as this is one that people search for: the reference has it.
+const commonKey = 2
+
+// The log's schema (docs/reference.md) is what the handler makes of every line. What it would have to mend is found here, where it is written.
+func TestLogKeysAreOfTheSchema(t *testing.T) {
+	l, imports, own := newLogCalls(t)
+	for _, p := range own {
+		var files []*ast.File
+		for _, name := range p.GoFiles {
+			f, err := parser.ParseFile(l.fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, f)
+		}
+		l.lookAt(p.ImportPath, imports, files...)
+	}
+	if l.calls < 80 {
+		t.Fatalf("%d calls of the log were found", l.calls)
+	}
+	for _, m := range l.mistakes {
+		t.Error(m)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs/reference.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, logs, _ := strings.Cut(string(page), "\n## Logs\n")
+	logs, _, _ = strings.Cut(logs, "\n## ")
+	_, table, _ := strings.Cut(logs, "\n| name | what it is |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	documented := map[string]bool{}
+	for row := range strings.Lines(table) {
+		for _, name := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(strings.Split(row, "|")[1], -1) {
+			documented[name[1]] = true
+		}
+	}
+	for key, n := range l.keys {
+		if n >= commonKey && !strings.Contains(logs, "`"+key+"`") {
+			t.Errorf("%d calls log %s: docs/reference.md does not say what it is", n, key)
+		}
+	}
+	for key := range documented {
+		if l.keys[key] == 0 {
+			t.Errorf("docs/reference.md has %s, and no call logs it", key)
+		}
+	}
+}
+
+// What the test above is for is found.
+func TestMistakesInLogKeysAreFound(t *testing.T) {
+	l, imports, _ := newLogCalls(t)
+	for call, want := range map[string]string{
+		`log.Info("text", "keys", 7, "took_seconds", took.Seconds(), "error", err)`: "",
+		`log.Info("text", append([]any{"n", 1}, more...)...)`:                       "",
+		`slog.Warn(fmt.Sprint("text ", 7))`:                                         "the message has values",
+		`log.Warn("text", "Keys", 7)`:                                               "small letters",
+		`log.WarnContext(ctx, "text", "err", err)`:                                  "an error's key is error",
+		`log.Error("text", "reason", err)`:                                          "its key is error",
+		`log.Error("text", "error", 7)`:                                             "want an error",
+		`log.Info("text", "took", took)`:                                            "took_seconds, and its Seconds()",
+		`log.Info("text", "took", took.Seconds())`:                                  "end in _seconds",
+		`log.Info("text", "took_seconds", took.String())`:                           "end in _seconds",
+		`log.Info("text", "keys", 7, "keys", 8)`:                                    "keys is there twice",
+		`log.With("keys", 7, name, 8)`:                                              "no constant text",
+		`log.Info("text", append([]any{"n", 1, "n", 2}, more...)...)`:               "n is there twice",
+		`log.Info("text", "keys")`:                                                  "has no value",
+	} {
+		src := `package p
+			import ("context"; "fmt"; "log/slog"; "time")
+			func f(ctx context.Context, log *slog.Logger, took time.Duration, err error, name string, more []any) { fmt.Sprint(); ` + call + ` }`
+		f, err := parser.ParseFile(l.fset, "p.go", src, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.mistakes = nil
+		l.lookAt("p", imports, f)
+		if got := strings.Join(l.mistakes, "; "); want == "" && got != "" || !strings.Contains(got, want) || len(l.mistakes) > 1 {
+			t.Errorf("%s: %q, want %q", call, got, want)
+		}
+	}
+}
+
+// logCalls finds the calls of log/slog, by their types: a logger may have any name.
+type logCalls struct {
+	t        *testing.T
+	fset     *token.FileSet
+	calls    int
+	keys     map[string]int
+	mistakes []string
+}
+
+// lookAt looks at a package.
+func (l *logCalls) lookAt(path string, imports types.Importer, files ...*ast.File) {
+	l.t.Helper()
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}}
+	if _, err := (&types.Config{Importer: imports}).Check(path, l.fset, files, info); err != nil {
+		l.t.Fatalf("%s: %v", path, err)
+	}
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				l.look(info, call)
+			}
+			return true
+		})
+	}
+}
+
+// listed is a package as go list has it, tests excepted.
+type listed struct {
+	ImportPath, Export, Dir string
+	GoFiles                 []string
+}
+
+// newLogCalls also returns this module's packages, and what imports by what the compiler knows of packages.
+func newLogCalls(t *testing.T) (l *logCalls, imports types.Importer, own []listed) {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles", "./...")
+	cmd.Dir, cmd.Stderr = root, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	exports := map[string]string{}
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if exports[p.ImportPath] = p.Export; p.ImportPath == module || strings.HasPrefix(p.ImportPath, module+"/") {
+			own = append(own, p)
+		}
+	}
+	l = &logCalls{t: t, fset: token.NewFileSet(), keys: map[string]int{}}
+	return l, importer.ForCompiler(l.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }), own
+}
+
+// begins is where the message of a call is among its arguments, and behind it the keys and values; -1: there is no message.
+var begins = map[string]int{
+	"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1, "InfoContext": 1, "WarnContext": 1, "ErrorContext": 1, "Log": 2, "LogAttrs": 2, "With": -1,
+}
+
+func (l *logCalls) look(info *types.Info, call *ast.CallExpr) {
+	selector, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return
+	}
+	f, ok := info.Uses[selector.Sel].(*types.Func)
+	if !ok || f.Pkg() == nil || f.Pkg().Path() != "log/slog" {
+		return
+	}
+	if receiver := f.Signature().Recv(); receiver != nil && receiver.Type().String() != "*log/slog.Logger" {
+		return
+	}
+	message, ok := begins[f.Name()]
+	if !ok {
+		return
+	}
+	l.calls++
+	if message >= 0 {
+		l.message(info, call.Args[message])
+	}
+	args := call.Args[message+1:]
+	if call.Ellipsis.IsValid() { // what is not written here is looked at where it is
+		args = append(slices.Clone(args[:len(args)-1]), literal(args[len(args)-1])...)
+	}
+	seen := map[string]bool{}
+	for len(args) > 0 {
+		key := l.key(info, args[0])
+		switch {
+		case seen[key]:
+			l.wrong(call, "%s is there twice", key)
+		case len(args) == 1:
+			l.wrong(call, "%s has no value", key)
+			return
+		default:
+			l.value(info, key, args[1])
+		}
+		seen[key] = true
+		l.keys[key]++
+		args = args[2:]
+	}
+}
+
+// literal is what is written of a list: []any{…}, or the first argument of an append to one.
+func literal(list ast.Expr) []ast.Expr {
+	if call, ok := list.(*ast.CallExpr); ok && len(call.Args) > 0 {
+		list = call.Args[0]
+	}
+	if c, ok := list.(*ast.CompositeLit); ok {
+		return c.Elts
+	}
+	return nil
+}
+
+func (l *logCalls) wrong(at ast.Node, format string, args ...any) {
+	position := l.fset.Position(at.Pos())
+	if path, err := filepath.Abs(root); err == nil {
+		position.Filename, _ = filepath.Rel(path, position.Filename)
+	}
+	l.mistakes = append(l.mistakes, fmt.Sprintf("%s: %s", position, fmt.Sprintf(format, args...)))
+}
+
+// message: it is a text by which lines are found and counted.
+func (l *logCalls) message(info *types.Info, arg ast.Expr) {
+	ast.Inspect(arg, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && !info.Types[call.Fun].IsType() {
+			l.wrong(arg, "the message has values in it that change: give them names")
+			return false
+		}
+		return true
+	})
+}
+
+var logKey = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
+
+func (l *logCalls) key(info *types.Info, arg ast.Expr) string {
+	v := info.Types[arg].Value
+	if v == nil || v.Kind() != constant.String {
+		l.wrong(arg, "a key is no constant text")
+		return ""
+	}
+	key := constant.StringVal(v)
+	switch {
+	case !logKey.MatchString(key):
+		l.wrong(arg, "%q: keys are of small letters, digits and single _", key)
+	case key == "err", key == "time", key == "level", key == "msg":
+		l.wrong(arg, "%q is not for callers; an error's key is error", key)
+	}
+	return key
+}
+
+var failure = types.Universe.Lookup("error").Type().Underlying().(*types.Interface)
+
+func (l *logCalls) value(info *types.Info, key string, arg ast.Expr) {
+	typ := info.Types[arg].Type
+	basic, _ := typ.Underlying().(*types.Basic)
+	number := basic != nil && basic.Info()&types.IsNumeric != 0
+	text := basic != nil && basic.Info()&types.IsString != 0
+	switch {
+	case typ.String() == "time.Duration":
+		l.wrong(arg, "%s is a time span: %s_seconds, and its Seconds()", key, strings.TrimSuffix(key, "_seconds"))
+	case strings.HasSuffix(key, "_seconds") != isSeconds(info, arg) && (!number || !strings.HasSuffix(key, "_seconds")):
+		l.wrong(arg, "%s: keys of numbers of seconds, and no others, end in _seconds", key)
+	case types.Implements(typ, failure) && key != "error" && key != "err":
+		l.wrong(arg, "%s is an error: its key is error", key)
+	case key == "error" && !types.Implements(typ, failure) && !text:
+		l.wrong(arg, "error is %s: want an error", typ)
+	}
+}
+
+// isSeconds reports whether an expression is the Seconds of a time span.
+func isSeconds(info *types.Info, arg ast.Expr) bool {
+	call, ok := arg.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	selector, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && info.Uses[selector.Sel] != nil && info.Uses[selector.Sel].String() == "func (time.Duration).Seconds() float64"
+}
