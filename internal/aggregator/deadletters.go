@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -92,6 +93,10 @@ func (s *resender) serve(w http.ResponseWriter, r *http.Request) {
 	letters, err := readLetters(w, r)
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		access.Problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes: send fewer letters at once", tooLarge.Limit))
+		return
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		access.Problem(w, http.StatusRequestTimeout, fmt.Sprintf("the body did not come within %v, and others wait: send fewer letters at once", readWithin))
 		return
 	}
 	var p *resendPlan

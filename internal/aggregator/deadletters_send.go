@@ -23,8 +23,10 @@ import (
 
 // readLetters reads a request's letters: a line each, or an array of them.
 func readLetters(w http.ResponseWriter, r *http.Request) (letters [][]byte, err error) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readWithin)) // not for all kinds of connections; then the server's holds
+	conn := http.NewResponseController(w) // not all kinds of connections have deadlines; then the server's holds
+	_ = conn.SetReadDeadline(time.Now().Add(readWithin))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxResendBody))
+	_ = conn.SetReadDeadline(time.Time{}) // else it would end the request's context while Kafka is waited for
 	if err != nil {
 		return nil, fmt.Errorf("read the body: %w", err)
 	}

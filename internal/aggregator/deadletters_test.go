@@ -202,23 +202,26 @@ func (s *resender) tells(t *testing.T, status int, says string) {
 	}
 }
 
-// While the letters of one request are read and sent, another one is told to come again.
+// While the letters of one request are read and sent, another one is told to come again. One whose letters don't come is
+// given up.
 func TestDeadLettersAreSentOneRequestAtATime(t *testing.T) {
 	p := began(t, embedded(t), "one", nil)
-	reader, writer := io.Pipe()
-	first := make(chan string, 1)
-	go func() {
-		status, said := p.ask("", http.MethodPost, deadLetters, "", func(r *http.Request) {
-			r.Body, r.ContentLength = reader, -1
-			r.Header.Set("Content-Type", "application/json")
-		})
-		first <- fmt.Sprint(status, said)
-	}()
-	if _, err := io.WriteString(writer, mended(1, `{"api":"a","uid":"1"}`)); err != nil { // the rest comes later
-		t.Fatal(err)
+	begin := func() (rest io.WriteCloser, answer chan string) {
+		reader, writer := io.Pipe()
+		answer = make(chan string, 1)
+		go func() {
+			status, said := p.ask("", http.MethodPost, deadLetters, "", func(r *http.Request) {
+				r.Body, r.ContentLength = reader, -1
+				r.Header.Set("Content-Type", "application/json")
+			})
+			answer <- fmt.Sprint(status, said)
+		}()
+		if _, err := io.WriteString(writer, mended(1, `{"api":"a","uid":"1"}`)); err != nil {
+			t.Fatal(err)
+		}
+		return writer, answer
 	}
-	retry := ""
-	eventually(t, "a second request is told to wait", func() bool {
+	other := func() (status int, retry string) {
 		req, err := http.NewRequest(http.MethodPost, p.url+deadLetters, strings.NewReader(mended(2, `{"api":"a","uid":"1"}`)))
 		if err != nil {
 			t.Fatal(err)
@@ -229,15 +232,24 @@ func TestDeadLettersAreSentOneRequestAtATime(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		retry = resp.Header.Get("Retry-After")
-		return resp.StatusCode == http.StatusTooManyRequests
-	})
-	if retry != "1" {
-		t.Errorf("Retry-After: %q", retry)
+		return resp.StatusCode, resp.Header.Get("Retry-After")
 	}
-	_ = writer.Close()
-	if got := <-first; !strings.HasPrefix(got, "200") || !strings.Contains(got, `"letters":[{"sent":1}]`) {
+	busy := func() bool {
+		status, retry := other()
+		return status == http.StatusTooManyRequests && retry == "1"
+	}
+	rest, answer := begin()
+	eventually(t, "a second request is told to wait", busy)
+	_ = rest.Close()
+	if got := <-answer; !strings.HasPrefix(got, "200") || !strings.Contains(got, `"letters":[{"sent":1}]`) {
 		t.Errorf("the first: %s", got)
+	}
+	rest, answer = begin()
+	defer rest.Close()
+	eventually(t, "a second request is told to wait", busy)
+	eventually(t, "it is given up", func() bool { status, _ := other(); return status == http.StatusOK })
+	if got := <-answer; !strings.HasPrefix(got, "408") || !strings.Contains(got, "did not come within 10s") {
+		t.Errorf("one that does not come: %s", got)
 	}
 }
 
