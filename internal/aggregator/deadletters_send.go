@@ -122,7 +122,7 @@ func (s *resender) send(ctx context.Context, p *resendPlan) (status int, err err
 		return http.StatusBadGateway, fmt.Errorf("%d of %d events were sent, %d are refused, and would be again: %w",
 			stats.Emitted, p.answer.Events, stats.Dropped[emit.Refused], seen.first())
 	case err != nil:
-		return http.StatusGatewayTimeout, fmt.Errorf("%d of %d events were sent in time, and others may be in Kafka as well: send all again, what has counted counts no second time while its id is remembered: %w",
+		return http.StatusGatewayTimeout, fmt.Errorf("%d of %d events were sent in time, and others may be in Kafka as well: send these letters again, what has counted counts no second time while its key remembers its id: %w",
 			stats.Emitted, p.answer.Events, err)
 	}
 	return 0, nil

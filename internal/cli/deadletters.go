@@ -36,8 +36,8 @@ Of an array only the elements that were bad are sent, those that index names: th
 Leave the others in their places; or take index out, and all of the value is sent. A value that was
 cut is not sent: put the whole one there, and take cut_from out. Events that are older than an
 aggregator's max_lateness (1h by default) count nowhere: --now lets them count when they arrive.
-Sending a letter again counts nothing twice while the key remembers the event's id (64 ids and 10 minutes
-by default): one without an id gets its record's place as its id.
+An event that is sent twice counts once while its key remembers its id (64 of them, for 10 minutes, by default);
+one without an id gets its record's place as its id. So send again what an error names, not all of the file.
 `
 
 // recordOf is where a letter's record was, for a terminal.
