@@ -1,5 +1,6 @@
 // Command testlog reads `go test -json` from its standard input, and prints what a person
-// wants to see of it: a line for each package, what failed tests said, and the sums.
+// wants to see of it: a line for each package, what failed tests said, which took longest, and
+// the sums.
 //
 // It also sees to it that a skipped test was run elsewhere: with -seen FILE it adds what it
 // saw to the file, and `testlog -never FILE` fails for each test that was skipped in every
@@ -40,6 +41,7 @@ type event struct {
 	Package string
 	Test    string
 	Output  string
+	Elapsed float64 // seconds
 }
 
 // digest prints a run's digest to out, and adds its tests to the file called seen.
@@ -47,7 +49,7 @@ func digest(in io.Reader, out io.Writer, seen string) error {
 	var tests strings.Builder
 	said := map[string][]string{} // by package and test, until it is known how the test ended
 	count := map[string]int{}
-	reports := races{}
+	reports, slow := races{}, slowest{}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
@@ -71,6 +73,7 @@ func digest(in io.Reader, out io.Writer, seen string) error {
 			fallthrough
 		case e.Action == "pass", e.Action == "skip":
 			count[e.Action]++
+			slow.add(e)
 			fmt.Fprintf(&tests, "%s %s\n", e.Action, name)
 			delete(said, name)
 		}
@@ -84,6 +87,7 @@ func digest(in io.Reader, out io.Writer, seen string) error {
 			fmt.Fprint(out, strings.Join(said[name], ""))
 		}
 	}
+	slow.print(out)
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", count["pass"], count["fail"], count["skip"])
 	if seen == "" {
 		return nil

@@ -44,6 +44,22 @@ func TestDigest(t *testing.T) {
 	}
 }
 
+// What a run's length comes from is said at its end.
+func TestTheSlowestTestsAreNamed(t *testing.T) {
+	var in, out strings.Builder
+	for _, line := range []string{
+		`"Test":"TestQuick","Elapsed":4.9`, `"Test":"TestSlow","Elapsed":6.04`, `"Test":"TestSlower","Elapsed":61`, `"Test":"TestSlower/part","Elapsed":60`, `"Elapsed":70`,
+	} {
+		in.WriteString(`{"Action":"pass","Package":"p",` + line + "}\n")
+	}
+	if err := digest(strings.NewReader(in.String()), &out, ""); err != nil {
+		t.Fatal(err)
+	}
+	if want := "   61.0 s  p TestSlower\n    6.0 s  p TestSlow\n4 passed, 0 failed, 0 skipped\n"; out.String() != want {
+		t.Errorf("digest:\n%swant:\n%s", out.String(), want)
+	}
+}
+
 func TestARunWithoutTestsIsNoSuccess(t *testing.T) {
 	seen := filepath.Join(t.TempDir(), "seen")
 	if err := os.WriteFile(seen, []byte("skip p TestAway\n"), 0o600); err != nil {
