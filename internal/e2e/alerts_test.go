@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/IBM/sarama"
 
@@ -94,6 +95,7 @@ func TestPrometheusHasTheAlerts(t *testing.T) {
 	}
 	a.Start()
 	p.has("TallygateRulesBroken")
+	p.lacks("TallygateNoAggregator") // it counts by the rules that the group has
 	a.Kill()
 	p.has("TallygateNoAggregator")
 }
@@ -201,13 +203,17 @@ func (p *prometheus) firing() map[string]bool {
 func (p *prometheus) has(names ...string) {
 	p.t.Helper()
 	for _, name := range names {
+		began := time.Now()
 		eventually(p.t, name+" fires", func() bool { return p.firing()[name] })
+		p.t.Logf("%s fired after %v", name, time.Since(began).Round(time.Millisecond))
 	}
 }
 
 func (p *prometheus) lacks(names ...string) {
 	p.t.Helper()
 	for _, name := range names {
+		began := time.Now()
 		eventually(p.t, name+" fires no more", func() bool { return !p.firing()[name] })
+		p.t.Logf("%s fired no more after %v", name, time.Since(began).Round(time.Millisecond))
 	}
 }
