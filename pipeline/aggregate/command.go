@@ -160,18 +160,21 @@ func noRule(name string) error {
 func (p *partition) carryOut(ctx context.Context, rec *commandRecord, done *Commanded) error {
 	at := p.commandTime()
 	if err := p.auditFirst(ctx, rec, at); err != nil {
-		return p.notYet(ctx, "it is not in the audit yet, and nothing was done", err)
+		return p.notYet(ctx, rec, "it is not in the audit yet, and nothing was done", err)
 	}
 	keys := rec.keys()
 	wait := p.commands.await(rec.ID, len(keys))
 	defer p.commands.forget(rec.ID)
 	for left := keys; len(left) > 0; {
 		n, err := p.commandSome(rec, left, at)
+		if err != nil && p.ctx.Err() != nil {
+			return p.changedOwner(rec)
+		}
 		if err != nil {
 			return err
 		}
 		if left = left[n:]; len(left) > 0 && p.changelog.AwaitRoom(ctx) != nil {
-			return p.notYet(ctx, fmt.Sprintf("it was carried out on %d of %d keys", len(keys)-len(left), len(keys)), ctx.Err())
+			return p.notYet(ctx, rec, fmt.Sprintf("it was carried out on %d of %d keys: give it again, which does the rest", len(keys)-len(left), len(keys)), ctx.Err())
 		}
 	}
 	select {
@@ -181,20 +184,27 @@ func (p *partition) carryOut(ctx context.Context, rec *commandRecord, done *Comm
 		done.Verdicts = append(done.Verdicts, so.verdicts[:min(room, len(so.verdicts))]...)
 		return nil
 	case <-p.ctx.Done():
-		return p.changedOwner()
+		return p.changedOwner(rec)
 	case <-ctx.Done():
-		return p.notYet(ctx, "it is not acknowledged yet, and may still take effect", ctx.Err())
+		return p.notYet(ctx, rec, "it is not acknowledged yet, and may still take effect", ctx.Err())
 	}
 }
 
-func (p *partition) changedOwner() error {
-	return fmt.Errorf("partition %d changed its owner: look whether the command took effect", p.id)
+// changedOwner says how far a command is whose partition has ended here. Nobody goes on with it: the next owner knows of the
+// events, and not of commands.
+func (p *partition) changedOwner(rec *commandRecord) error {
+	keys := len(rec.keys())
+	if keys == 1 {
+		return fmt.Errorf("partition %d changed its owner: look whether the command took effect, or give it again", p.id)
+	}
+	return fmt.Errorf("partition %d changed its owner: the command is durable on %d of %d keys, and may be on more: give it again, which does the rest",
+		p.id, keys-p.commands.left(rec.ID, keys), keys)
 }
 
 // notYet says how far a command is that was not done in time, and how late its partition is.
-func (p *partition) notYet(ctx context.Context, far string, err error) error {
+func (p *partition) notYet(ctx context.Context, rec *commandRecord, far string, err error) error {
 	if p.ctx.Err() != nil && ctx.Err() == nil {
-		return p.changedOwner()
+		return p.changedOwner(rec)
 	}
 	return fmt.Errorf("the command waits for Kafka: %s; %s: %w", far, p.lateness(time.Now()), err)
 }
@@ -233,6 +243,16 @@ func (s *commands) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.wait, id)
+}
+
+// left is on how many of its keys a command is not done yet; of one that nobody waits for it is all of them.
+func (s *commands) left(id string, keys int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.wait[id]; w != nil {
+		return w.left
+	}
+	return keys
 }
 
 // done tells that a command is done with one of its keys.

@@ -28,7 +28,7 @@ func (p *partition) commandSome(c *commandRecord, keys []string, at event.Micros
 	p.lock()
 	defer p.mu.Unlock()
 	if p.working.Err() != nil {
-		return 0, p.changedOwner()
+		return 0, p.changedOwner(c)
 	}
 	place := p.next[inputLane]
 	for began := time.Now(); n < len(keys) && (n == 0 || time.Since(began) < sliceTime); n++ {

@@ -1,0 +1,68 @@
+package aggregate
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// An owner that ends in the middle of a command of many keys leaves it half done, and says so, of how many keys, and that it must be
+// given again; then all is done.
+func TestACommandThatIsInterruptedIsGivenAgain(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		m := r.start(compile(t, byCampaign), func(c *Config) { c.CheckpointEvery = time.Hour })
+		r.ready(m)
+		const campaigns = 3000
+		var list []string
+		for i := range campaigns {
+			list = append(list, fmt.Sprintf("c%d", i))
+		}
+		p := m.partition(m.Partition(uidKey("u1")))
+		told := regexp.MustCompile(`is durable on (\d+) of 3001 keys, and may be on more: give it again`)
+		r.emit(shown("u1", list...)...)
+		eventually(t, "all are counted", func() bool { return r.count("u1", "per-year", m) >= campaigns*1_000_000 })
+		failed := make(chan error, 1)
+		go func() {
+			_, err := m.Command(t.Context(), Command{Name: "forget", Key: uidKey("u1"), Reason: "a test", By: "tester"})
+			failed <- err
+		}()
+		for halfDone := false; !halfDone; {
+			p.commands.mu.Lock()
+			for _, w := range p.commands.wait {
+				halfDone = w.left < campaigns
+			}
+			p.commands.mu.Unlock()
+			select {
+			case err := <-failed:
+				t.Fatalf("the command is done before it could be interrupted: %v", err)
+			default:
+			}
+		}
+		p.die(errors.New("killed by the test"))
+		err := <-failed
+		if err == nil || told.FindStringSubmatch(err.Error()) == nil {
+			t.Fatalf("an interrupted command: %v", err)
+		}
+		n, _ := strconv.Atoi(told.FindStringSubmatch(err.Error())[1])
+		if n < 1 || n > campaigns {
+			t.Errorf("it is done on %d of %d keys", n, campaigns+1)
+		}
+		t.Log(err)
+		eventually(t, "it is taken over", func() bool { q := m.partition(p.id); return q != nil && q != p && q.opened.Load() })
+		eventually(t, "it is given again", func() bool {
+			_, err := m.Command(t.Context(), Command{Name: "forget", Key: uidKey("u1"), Reason: "a test", By: "tester"})
+			return err == nil
+		})
+		if got := r.namedIn("uid=u1"); len(got) > 0 {
+			t.Errorf("the verdict topic names u1 in %q", got)
+		}
+		for _, campaign := range list {
+			if e := r.standing(m, campaignKey("u1", campaign), "per-campaign"); e.Count != 0 {
+				t.Fatalf("%s has counted %v", campaign, e.Count)
+			}
+		}
+	})
+}
