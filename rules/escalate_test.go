@@ -208,3 +208,24 @@ spec:
     - {name: tried, match: {api: x}, per: 1m, limit: `+limit+`}
 `)
 }
+
+// A rule that was away for a while comes back to what it has counted of keys that had no event meanwhile. Whoever is over a quota is
+// blocked then; a penalty may have been served.
+func TestARuleThatComesBackIsJudged(t *testing.T) {
+	old, set := compiled(t, beforeChange), compiled(t, strings.ReplaceAll(beforeChange, "limit: 50, candidate: {limit: 5}", "limit: 6"))
+	state := counted6(t, old)
+	away := old.Judged()
+	delete(away, set.Limits[2].Hash) // kept
+	delete(away, set.Limits[4].Hash) // tried
+	none := set.Judged()
+	none[set.Limits[2].Hash], none[set.Limits[4].Hash] = JudgedByNone, JudgedByNone
+	for name, was := range map[string]Judged{"unknown": away, "known to be new": none} {
+		p := set.NewStepper()
+		p.AfterJudged(was, false)
+		_, res := p.Rejudge(nil, state, []byte("uid=42"), noon+5*event.Minute)
+		want := []string{"tried block enforce: 6 of 6, 5m0s to 1h0m0s", "tried/candidate clear shadow: 6 of 6, 5m0s to 5m0s"}
+		if diff := cmp.Diff(want, sentences(res.Changes)); diff != "" {
+			t.Errorf("%s (- want)\n%s", name, diff)
+		}
+	}
+}

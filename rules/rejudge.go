@@ -6,6 +6,10 @@ import "github.com/tallygate/tallygate/pipeline/event"
 // limits, one after the other: some keys were judged by one of them, some by another.
 type JudgedBy [8]byte
 
+// JudgedByNone stands for a limit that nothing was judged by for a while: a set without it came in between. Keys that had no event
+// then have its counts still, of which it is not known which have let a penalty fall.
+var JudgedByNone = JudgedBy{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
 // Judged says by what the counts of limits were judged last. Those of limits that are not in it were never
 // judged.
 type Judged map[SectionHash]JudgedBy
@@ -48,11 +52,12 @@ func (p *Stepper) After(old *Set) { p.AfterJudged(old.Judged(), false) }
 // doubted, that may have been the Stepper's own set: then Rejudge ends what it would not have issued, and issues
 // quotas, but no penalty; one that was served would be issued again.
 func (p *Stepper) AfterJudged(was Judged, doubted bool) {
-	p.changed, p.doubted = make([]bool, len(p.set.Limits)), doubted
+	p.changed, p.doubted = make([]bool, len(p.set.Limits)), make([]bool, len(p.set.Limits))
 	since := p.set.Since(was)
 	for _, l := range p.set.Limits {
 		by, known := since[l.Hash]
-		p.changed[l.Index] = known && by != l.judged
+		p.changed[l.Index] = !known || by != l.judged
+		p.doubted[l.Index] = doubted || !known || by == JudgedByNone
 	}
 }
 
@@ -77,7 +82,8 @@ func (p *Stepper) Rejudge(dst, state, key []byte, at event.Micros) ([]byte, Resu
 	in := Input{Key: key}
 	dst = p.each(dst, &old, key, at, &res, func(dst []byte, sec rawSection, l *Limit) []byte {
 		p.window = append(p.window[:0], p.take(sec)...)
-		p.rejudge(l, &in, at, p.changed != nil && p.changed[l.Index], p.doubted, &res)
+		changed := p.changed != nil && p.changed[l.Index]
+		p.rejudge(l, &in, at, changed, changed && p.doubted[l.Index], &res)
 		return p.rejudged(dst, l, &res)
 	})
 	dst = p.tryAnew(dst, &old, &in, at, &res)

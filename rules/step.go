@@ -22,7 +22,7 @@ type Stepper struct {
 	set     *Set
 	ids     idRules
 	changed []bool // of the set's limits: they judge otherwise than those of the set before
-	doubted bool   // changed is what may have changed
+	doubted []bool // of the set's limits: they may have changed, or their keys may have been judged
 
 	window  []byte      // the window of a hit that is judged
 	extras  extras      // of a section that is judged

@@ -39,10 +39,12 @@ func (j *judged) change(set *rules.Set) {
 	limits, since := maps.Clone(j.limits), set.Since(j.limits)
 	for hash, by := range set.Judged() {
 		switch was, known := since[hash]; {
-		case known && was != by:
+		case !known || was == rules.JudgedByNone:
+			limits[hash] = rules.JudgedByNone // it is new, or comes back
+		case was != by:
 			limits[hash] = rules.JudgedBy{}
 		default:
-			limits[hash] = by // and if it is not known, nothing is counted under it
+			limits[hash] = by
 		}
 	}
 	*j = judged{pass: set.Hash, limits: limits}

@@ -3,6 +3,7 @@ package aggregate
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -246,5 +247,77 @@ func TestCheckpointsWithoutWhatWasJudgedAreJudgedOnce(t *testing.T) {
 		}
 		r.run(weekFile(100, 1))
 		eventually(t, "a limit of 100 clears all of them", func() bool { _, cleared := r.blockedAndCleared(); return cleared == 50 })
+	})
+}
+
+// Whatever befalls the passes (reloads that follow one another, a rule that goes and comes back, owners that die), what is in force in
+// the end is what the last rules say of the counts.
+func TestWhatIsInForceIsWhatTheLastRulesSay(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		users, minute := uids(3000), 0
+		next := func(limit int) RuleFile {
+			minute++
+			f := ruleFile(limit, minute)
+			if limit == 0 {
+				f.Source = []byte(strings.Split(string(f.Source), "    - {name: moving")[0])
+			}
+			return f
+		}
+		m := r.run(next(100))
+		for n := range 4 {
+			r.emitEach(users[n*len(users)/4:], 1) // 1 to 4 each
+		}
+		eventually(t, "all are counted", func() bool {
+			return r.count(users[0], "steady", m) == event.One && r.count(users[len(users)-1], "steady", m) == 4*event.One
+		})
+		reload := func(limit int) {
+			t.Helper()
+			if _, err := m.Reload(t.Context(), next(limit)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 12 {
+			reload([]int{0, 1, 2, 3, 4, 100}[rnd.IntN(6)])
+			for wait := time.Now().Add(time.Duration(rnd.IntN(60)) * time.Millisecond); time.Now().Before(wait); {
+				r.emit(hit("other", "a"))
+			}
+			switch rnd.IntN(4) {
+			case 0:
+				r.crash(m)
+			case 1:
+				m.end(t)
+				m = r.run(next([]int{1, 3}[rnd.IntN(2)]))
+			}
+		}
+		const limit = 2
+		for _, limit := range []int{100, 0, limit} { // the rule is away until nobody knows of it any more
+			reload(limit)
+			eventually(t, "all passes are through", func() bool {
+				return !slices.ContainsFunc(m.owned(), func(p *partition) bool {
+					p.lock()
+					defer p.mu.Unlock()
+					return p.judged.done < judgedAll || p.rules != m.book.current.Load()
+				})
+			})
+		}
+		eventually(t, "what is published is what the counts say", func() bool {
+			last := map[string]verdict.State{}
+			for _, v := range r.verdicts() {
+				if v.Rule == "moving" {
+					last[v.KeyText()] = v.State
+				}
+			}
+			for _, uid := range users {
+				over := r.count(uid, "moving", m) >= limit*event.One
+				if state, said := last["uid="+uid]; over != (said && state == verdict.Block) {
+					t.Logf("%s has counted %v of %d, and %v was published (%v)", uid, r.count(uid, "moving", m), limit, state, said)
+					return false
+				}
+			}
+			return true
+		})
 	})
 }
