@@ -16,9 +16,9 @@ metadata: {name: hot}
 spec: {rules: [{name: hot, match: {api: x}, window: bucket, limit: 60, per: 1m, then: {block: until-reset}}]}
 `
 
-// A flood of a minute costs no more publications than there are grains in it, whatever its rate;
+// A flood of a minute moves a block's end no more often than there are grains in it, whatever its rate;
 // the debt is one burst; and no block ends early, nor an eighth later than it should.
-func TestAFloodOfABucketPublishesOnceAGrain(t *testing.T) {
+func TestAFloodOfABucketMovesItsEndOnceAGrain(t *testing.T) {
 	set := compiled(t, hotBucket)
 	l := set.Limits[0]
 	for _, rate := range []event.Micros{10, 100, 1000} {

@@ -95,9 +95,8 @@ func (l *Limit) holds(s *slot, f *facts) outcome {
 	case t.UntilReset:
 		return l.follow(s, f)
 	case t.Extend && f.counts:
-		step := t.step(s.steps)
-		if until := later(f.at, step); until > s.block.until {
-			s.block.until = roundUp(until, max(step/60, minGrain))
+		if until := later(f.at, t.step(s.steps)); until > s.block.until {
+			s.block.until = roundUp(until, l.grain(s))
 			s.block.count = l.Window.Count(f.window)
 			if f.limit > 0 { // under an unlimited tier the limit that it fell by stays
 				s.block.limit = f.limit
@@ -108,8 +107,16 @@ func (l *Limit) holds(s *slot, f *facts) outcome {
 	return held
 }
 
+// grain is what the end of a block that moves is rounded up to, and how often it need be published.
+func (l *Limit) grain(s *slot) event.Micros {
+	if t := &l.Rule.Then; !t.UntilReset {
+		return max(t.step(s.steps)/60, minGrain)
+	}
+	return l.Grain
+}
+
 // follow moves a quota's end when the window's is later than what was published, up to a
-// multiple of the grain: a flood costs one publication a grain, and no block ends early. An end
+// multiple of the grain: a steady flood moves it once a grain, and no block ends early. An end
 // that a refund, a tier or another limit made earlier is published as it is.
 func (l *Limit) follow(s *slot, f *facts) outcome {
 	until := f.latest
@@ -134,10 +141,9 @@ func (l *Limit) follow(s *slot, f *facts) outcome {
 	return moved
 }
 
-// ahead rounds up a quota's end that moves. The end of most windows moves no faster than time does, so
-// that a multiple of the grain makes one publication a grain. Each token moves a bucket's, by as much
-// as a grain: a flood would publish at each event, until its debt is used up. So a bucket's is rounded up to
-// more where more is ahead, by an eighth of it at most.
+// ahead rounds up a quota's end that moves. Each token moves a bucket's, by as much as a grain, until its debt is used
+// up. So a bucket's is rounded up to more where more is ahead, by an eighth of it at most. An end that moves faster than
+// time does all the same is not published each time: see Move.
 func (l *Limit) ahead(until, latest event.Micros) event.Micros {
 	const share = 8
 	grain := l.Grain

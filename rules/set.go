@@ -191,5 +191,14 @@ type Result struct {
 	Late    int               // limits that the event came too late for
 	Blown   []*Rule           // rules whose fuse this event blew: they are in shadow mode from here on
 	Changes []verdict.Verdict // in order, without Seq; their Key and APIs may be shared, copy to keep
+	Moves   []Move            // which of them may wait
 	SpentAt event.Micros      // when the key's state no longer matters, if nothing more happens
+}
+
+// Move says of a changed block that nothing but its end is another, and that later: while the end
+// that it had is ahead, it makes no difference to anybody.
+type Move struct {
+	Rule  string       // the verdict's
+	From  event.Micros // the end that it had
+	Grain event.Micros // there need not be more than one publication in that time
 }

@@ -36,6 +36,7 @@ func (p *Stepper) settle(l *Limit, f *facts, in *Input, i int, res *Result) (sam
 
 // decide judges the live limit.
 func (p *Stepper) decide(l *Limit, s *slot, f *facts, in *Input, i int, res *Result) outcome {
+	until, looked := s.block.until, s.block.face
 	out := l.judge(s, f)
 	if out == fell {
 		p.setCause(&s.block, in)
@@ -48,6 +49,9 @@ func (p *Stepper) decide(l *Limit, s *slot, f *facts, in *Input, i int, res *Res
 		}
 		if face := l.faces[bit(shadow)]; out != held || s.block.face != 0 && s.block.face != face {
 			s.block.face, s.block.shadow, s.block.name = face, shadow, append(s.block.name[:0:0], l.Name...)
+			if face == looked {
+				p.noteMove(l, s, out, until)
+			}
 			p.publish(l, s, f, out, in.Key, i)
 		}
 	}
@@ -61,6 +65,7 @@ func (p *Stepper) decide(l *Limit, s *slot, f *facts, in *Input, i int, res *Res
 
 // tryOut judges the candidate: its verdicts are shadow ones.
 func (p *Stepper) tryOut(l *Limit, s *slot, f *facts, in *Input, i int) {
+	until := s.block.until
 	out := l.judge(s, f)
 	switch out {
 	case fell:
@@ -69,10 +74,18 @@ func (p *Stepper) tryOut(l *Limit, s *slot, f *facts, in *Input, i int) {
 		s.block.face, s.block.shadow, s.block.name = l.faces[1], true, p.name
 		p.publish(l, s, f, out, in.Key, i)
 	case moved, cleared:
+		p.noteMove(l, s, out, until)
 		p.publish(l, s, f, out, in.Key, i)
 	case none, held:
 	}
 	s.settle(out, &l.Rule.Then, f.latest)
+}
+
+// noteMove notes of a block whose end was another that this is all that has changed.
+func (p *Stepper) noteMove(l *Limit, s *slot, out outcome, until event.Micros) {
+	if out == moved && s.block.until > until {
+		p.moves = append(p.moves, Move{Rule: string(s.block.name), From: until, Grain: l.grain(s)})
+	}
 }
 
 // dropCandidate clears what a candidate has in force that is gone.

@@ -33,7 +33,8 @@ type Stepper struct {
 	met     []bool      // which hits have had a section
 	dims    []event.Dim // of the event's key, once they are needed
 	changes []verdict.Verdict
-	order   []int // of each change: its hit
+	moves   []Move // of the changes
+	order   []int  // of each change: its hit
 }
 
 // NewStepper returns a Stepper for the set.
@@ -70,13 +71,13 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 	}
 	dst = p.stepSections(dst, &old, &in, latest, &res)
 	p.sortChanges()
-	res.Changes = p.changes
+	res.Changes, res.Moves = p.changes, p.moves
 	return dst, res
 }
 
 // begin takes a state apart, and forgets the step before.
 func (p *Stepper) begin(state []byte) (old keyState) {
-	p.changes, p.order, p.dims = p.changes[:0], p.order[:0], nil
+	p.changes, p.moves, p.order, p.dims = p.changes[:0], p.moves[:0], p.order[:0], nil
 	if p.own.any {
 		p.own.clear()
 	}

@@ -168,7 +168,7 @@ func (r *rig) end(topic string, partition int32) (end int64) {
 }
 
 // caughtUp waits until checkpoints cover all that is in the event topic, then all that was
-// forwarded: from then on, every verdict is out too.
+// forwarded: from then on, every verdict is out too, but for ends that moved within the last second.
 func (r *rig) caughtUp() {
 	r.t.Helper()
 	began := time.Now()

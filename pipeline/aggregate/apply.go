@@ -353,7 +353,7 @@ func (p *partition) step(hash uint64, w *rules.Work, s *gatheredStep) error {
 	if res.Repeat || res.Unknown {
 		return nil
 	}
-	changes := p.worthPublishing(res.Changes, b.state, w.Key, s)
+	changes := p.holdBack(w.Key, p.worthPublishing(res.Changes, b.state, w.Key, s), res.Moves)
 	b.marks[s.lane], b.spent = s.mark, res.SpentAt
 	raw := putBlockHeader(next, &b)
 	if known {

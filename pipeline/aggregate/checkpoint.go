@@ -132,7 +132,10 @@ const closeWithin = 5 * time.Second
 func (p *partition) lastCheckpoint() {
 	ctx, cancel := context.WithTimeout(p.ctx, closeWithin)
 	defer cancel()
-	err := p.checkpoint(ctx)
+	_, err := p.publishDue(ctx, true)
+	if err == nil {
+		err = p.checkpoint(ctx)
+	}
 	if err == nil { // a checkpoint with nothing new leaves the tombstones of a sweep in the queue
 		err = p.changelog.Flush(ctx)
 	}
@@ -252,7 +255,7 @@ const spaceBytes = 64 << 10
 // memory is taken off space, which is renewed when it does not suffice.
 func (p *partition) stateRecord(space *[]byte, ref state.Ref) fenced.Record {
 	key, raw := p.table.Key(ref), p.table.Block(ref)
-	pending := p.pending.of(key)
+	pending := p.moved.of(key, p.pending.of(key))
 	need := len(key) + wireBytes(pending, raw)
 	if cap(*space)-len(*space) < need {
 		*space = make([]byte, 0, max(need, cap(*space)))

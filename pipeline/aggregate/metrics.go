@@ -22,6 +22,7 @@ type metrics struct {
 	fuses        *prometheus.CounterVec
 	verdictsOut  *prometheus.CounterVec
 	verdictsOver prometheus.Counter
+	overtaken    prometheus.Counter
 	notMatched   *prometheus.CounterVec
 	checkpoints  prometheus.Histogram
 	pauses       prometheus.Histogram
@@ -98,6 +99,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		rulesFailed:  counter("rules_failed_total", "Versions of the group's rules that this instance could not compile."),
 		notMatched:   counters("rule_skips_total", "Events that a rule could not judge, by reason.", "rule", "reason"),
 		verdictsOver: counter("verdicts_over_total", "Blocks that were over before they could be published, and were not."),
+		overtaken:    counter("verdicts_overtaken_total", "Moved ends of blocks that were not published, since they moved again or the block changed."),
 		verdictsOut:  counters("verdicts_total", "Verdicts published.", "rule", "state", "mode"),
 		checkpoints:  histogram("checkpoint_duration_seconds", "From a checkpoint's cut until its offsets are released.", prometheus.ExponentialBuckets(0.001, 2, 14)),
 		pauses:       histogram("checkpoint_pause_seconds", "How long a checkpoint, or the sweep behind it, kept a partition's events waiting at a time.", pauseBuckets),

@@ -53,6 +53,8 @@ type partition struct {
 	held    time.Time    // since when hold has mu
 	partitionState
 	pending  pendings
+	moved    movedEnds     // under mu
+	endsWait chan struct{} // holds one when ends begin to wait
 	commands commands
 
 	clockOfBroker brokerClock
@@ -110,6 +112,7 @@ func newPartition(a *Aggregator, id int32, s *session) *partition {
 		stop:    make(chan struct{}),
 
 		checkpointing: make(chan struct{}, 1),
+		endsWait:      make(chan struct{}, 1),
 		partitionState: partitionState{
 			table:     state.New(),
 			origins:   map[int32]seen{},
@@ -182,6 +185,7 @@ func (p *partition) Open() error {
 	context.AfterFunc(p.session.Context(), p.bound)
 	release() // from here on Close ends it, and the state is read and written with the lock
 	p.wg.Go(func() { p.die(p.checkpoints()) })
+	p.wg.Go(func() { p.die(p.publishMoved()) })
 	p.wg.Go(func() { p.die(p.ended(p.identity.Run(p.ctx))) })
 	p.openedAt = time.Now()
 	p.opened.Store(true)

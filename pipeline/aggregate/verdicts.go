@@ -138,6 +138,7 @@ func lastOfEach(changes []verdict.Verdict) []verdict.Verdict {
 // writeThroughThen is writeThrough, and more behind it.
 func (p *partition) writeThroughThen(ref state.Ref, changes []verdict.Verdict, broker event.Micros, t thenDo) error {
 	key := string(p.table.Key(ref))
+	p.overtake(key, changes, len(t.erase) > 0)
 	if len(changes) > 1 {
 		changes = lastOfEach(changes)
 	}

@@ -1,0 +1,324 @@
+package aggregate
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// movedEnds are the ends of blocks that moved on and wait to be published. A flood moves an end at each event: a
+// bucket's by a token, a sliding window's by what slides out next. All that matters of them to an enforcer is the
+// newest, and that not before the end that it knows draws near. So publication goes by time:
+//
+//   - at most once a grain, which is a sixtieth of the window;
+//   - but before the end that was published comes within a margin of half a grain, or half a second;
+//   - and as soon as nothing has moved it for a second: what a flood has come to is known when it is over.
+//
+// What rules make of events does not depend on it: a state has the newest end at once, and a block is in force until
+// then. An end that waits is in each record of its key's state as a verdict that is not published yet, so that the next
+// owner publishes it; so does this one before it lets the partition go.
+//
+// Time is an argument: it is the broker's.
+type movedEnds struct {
+	byKey   map[string][]*movedEnd
+	n       int // in byKey
+	waiting int // of them
+}
+
+// movedEnd is a block whose end moves: while v is there it waits, and then it says when it was
+// published last.
+type movedEnd struct {
+	rule  string
+	told  event.Micros // the end that is published
+	grain event.Micros
+	next  event.Micros // when it may be published again
+	last  event.Micros // when it moved last
+	v     *verdict.Verdict
+}
+
+const (
+	// mostMoved bounds the memory for ends that move: more are published at each move.
+	mostMoved = 8192
+
+	leastMargin = 500 * event.Millisecond
+	quietAfter  = event.Second
+)
+
+// due is when an end is to be published.
+func (e *movedEnd) due() event.Micros {
+	return min(e.next, e.last+quietAfter, e.told-max(e.grain/2, leastMargin))
+}
+
+// isDue is also true when the clock was set back: nobody knows how late it is.
+func (e *movedEnd) isDue(now event.Micros) bool { return now >= e.due() || now < e.last }
+
+// published notes that an end goes out.
+func (e *movedEnd) published(now event.Micros) {
+	e.told, e.next, e.v = e.v.Until, now+e.grain, nil
+}
+
+// keep takes in an end that has moved, and reports whether it waits; else it is to be published now.
+func (m *movedEnds) keep(key string, v *verdict.Verdict, mv *rules.Move, now event.Micros) (waits bool) {
+	e := m.find(key, v.Rule)
+	if e != nil && e.v == nil && now >= e.next {
+		m.remove(key, e) // long ago
+		e = nil
+	}
+	known := e != nil
+	if !known {
+		e = &movedEnd{rule: v.Rule, told: mv.From, next: now + mv.Grain}
+	}
+	e.grain, e.last = mv.Grain, now
+	if e.isDue(now) {
+		if known {
+			m.waits(e, v)
+			m.tell(e, now)
+		}
+		return false
+	}
+	if !known && !m.add(key, e) {
+		return false
+	}
+	m.waits(e, v)
+	return true
+}
+
+func (m *movedEnds) waits(e *movedEnd, v *verdict.Verdict) {
+	if e.v == nil {
+		m.waiting++
+	}
+	e.v = new(cloneVerdict(v))
+}
+
+func (m *movedEnds) tell(e *movedEnd, now event.Micros) {
+	e.published(now)
+	m.waiting--
+}
+
+func (m *movedEnds) find(key, rule string) *movedEnd {
+	for _, e := range m.byKey[key] {
+		if e.rule == rule {
+			return e
+		}
+	}
+	return nil
+}
+
+// add makes room, if need be, by forgetting when another end was published last.
+func (m *movedEnds) add(key string, e *movedEnd) bool {
+	if m.byKey == nil {
+		m.byKey = map[string][]*movedEnd{}
+	}
+	if m.n >= mostMoved {
+		m.forgetOne()
+	}
+	if m.n >= mostMoved {
+		return false
+	}
+	m.byKey[key] = append(m.byKey[key], e)
+	m.n++
+	return true
+}
+
+func (m *movedEnds) forgetOne() {
+	const looks = 8 // a map's order is random
+	looked := 0
+	for key, ends := range m.byKey {
+		for _, e := range ends {
+			if e.v == nil {
+				m.remove(key, e)
+				return
+			}
+		}
+		if looked++; looked == looks {
+			return
+		}
+	}
+}
+
+func (m *movedEnds) remove(key string, e *movedEnd) {
+	ends := m.byKey[key]
+	i := slices.Index(ends, e)
+	if e.v != nil {
+		m.waiting--
+	}
+	m.n--
+	if len(ends) == 1 {
+		delete(m.byKey, key)
+		return
+	}
+	m.byKey[key] = slices.Delete(ends, i, i+1)
+}
+
+// overtaken drops the end that waits when another verdict in its place goes out, and says whether there was one.
+func (m *movedEnds) overtaken(key string, v *verdict.Verdict) bool {
+	e := m.find(key, v.Rule)
+	if e == nil || v.State == verdict.Warn || e.v == nil && v.State == verdict.Block && v.Until == e.told {
+		return false
+	}
+	waited := e.v != nil
+	m.remove(key, e)
+	return waited
+}
+
+// forget drops all of a key.
+func (m *movedEnds) forget(key string) {
+	for _, e := range slices.Clone(m.byKey[key]) {
+		m.remove(key, e)
+	}
+}
+
+// of adds what waits of a key to what is not published of it.
+func (m *movedEnds) of(key []byte, pending []unpublished) []unpublished {
+	if m.waiting == 0 {
+		return pending
+	}
+	for _, e := range m.byKey[string(key)] {
+		if e.v != nil {
+			pending = append(pending, unpublished{seq: -1, body: verdict.AppendJSON(nil, e.v)})
+		}
+	}
+	return pending
+}
+
+// due are the keys of which an end is due, all that wait when asked for all. When an end was published
+// last is forgotten when it no longer matters.
+func (m *movedEnds) due(now event.Micros, all bool) (keys []string) {
+	for key, ends := range m.byKey {
+		if slices.ContainsFunc(ends, func(e *movedEnd) bool { return e.v != nil && (all || e.isDue(now)) }) {
+			keys = append(keys, key)
+		}
+		for _, e := range slices.Clone(ends) {
+			if e.v == nil && now >= e.next {
+				m.remove(key, e)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// take takes out what is due of a key.
+func (m *movedEnds) take(key string, now event.Micros, all bool) (vs []verdict.Verdict) {
+	for _, e := range m.byKey[key] {
+		if e.v != nil && (all || e.isDue(now)) {
+			vs = append(vs, *e.v)
+			m.tell(e, now)
+		}
+	}
+	return vs
+}
+
+// holdBack takes those out of changes that wait. The partition is locked.
+func (p *partition) holdBack(key []byte, changes []verdict.Verdict, moves []rules.Move) []verdict.Verdict {
+	if len(moves) == 0 {
+		return changes
+	}
+	now, ok := p.clockOfBroker.now()
+	if !ok {
+		return changes
+	}
+	waiting := p.moved.waiting
+	changes = slices.DeleteFunc(changes, func(v verdict.Verdict) bool {
+		i := slices.IndexFunc(moves, func(m rules.Move) bool { return m.Rule == v.Rule })
+		if i < 0 || v.State != verdict.Block {
+			return false
+		}
+		if e := p.moved.find(string(key), v.Rule); e != nil && e.v != nil {
+			p.agg.metrics.overtaken.Inc()
+		}
+		return p.moved.keep(string(key), &v, &moves[i], now)
+	})
+	if waiting == 0 && p.moved.waiting > 0 {
+		select {
+		case p.endsWait <- struct{}{}:
+		default:
+		}
+	}
+	return changes
+}
+
+// overtake lets what waits of a key give way to what goes out.
+func (p *partition) overtake(key string, changes []verdict.Verdict, erased bool) {
+	if p.moved.n == 0 {
+		return
+	}
+	if erased {
+		p.moved.forget(key)
+	}
+	for i := range changes {
+		if p.moved.overtaken(key, &changes[i]) {
+			p.agg.metrics.overtaken.Inc()
+		}
+	}
+}
+
+// lookAtEnds is how often there is a look at what waits.
+const lookAtEnds = 50 * time.Millisecond
+
+// publishMoved publishes ends that moved when they are due. It sleeps while none waits.
+func (p *partition) publishMoved() error {
+	for {
+		select {
+		case <-p.endsWait:
+		case <-p.stop:
+			return nil
+		case <-p.ctx.Done():
+			return nil
+		}
+		for more := true; more; {
+			select {
+			case <-time.After(lookAtEnds):
+			case <-p.stop:
+				return nil
+			case <-p.ctx.Done():
+				return nil
+			}
+			var err error
+			if more, err = p.publishDue(p.ctx, false); err != nil {
+				return p.ended(err)
+			}
+		}
+	}
+}
+
+// publishDue publishes what is due, or all that waits, in slices between events. It reports whether more waits.
+func (p *partition) publishDue(ctx context.Context, all bool) (more bool, err error) {
+	p.lock()
+	now, _ := p.clockOfBroker.now()
+	keys := p.moved.due(now, all)
+	more = p.moved.waiting > 0
+	p.mu.Unlock()
+	for len(keys) > 0 {
+		if err := p.changelog.WaitBelow(ctx, sliceBytes); err != nil {
+			return false, err
+		}
+		p.lock()
+		n := 0
+		for began := time.Now(); n < len(keys) && (n == 0 || time.Since(began) < sliceTime) && err == nil; n++ {
+			err = p.publishKey(keys[n], now, all)
+		}
+		more = p.moved.waiting > 0
+		p.mu.Unlock()
+		if err != nil {
+			return false, err
+		}
+		keys = keys[n:]
+	}
+	return more, nil
+}
+
+// publishKey publishes what is due of a key, which may be less than it was when somebody looked.
+func (p *partition) publishKey(key string, now event.Micros, all bool) error {
+	changes := p.moved.take(key, now, all)
+	ref, known := p.table.Get([]byte(key))
+	if len(changes) == 0 || !known {
+		return nil
+	}
+	// Not the event's broker time: how long it waited on purpose is no latency.
+	return p.writeThrough(ref, changes, event.NoTime)
+}

@@ -1,0 +1,273 @@
+package aggregate
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// movingEnds are rules whose blocks' ends move at each event, or nearly so.
+var movingEnds = map[string]string{
+	"bucket":         `{name: r, match: {api: "*"}, window: bucket, limit: 60, per: 1m, then: {block: until-reset}}`,
+	"quick bucket":   `{name: r, match: {api: "*"}, window: bucket, limit: 50, per: 1s, burst: 100, debt: 9, then: {block: until-reset}}`,
+	"hourly bucket":  `{name: r, match: {api: "*"}, window: bucket, limit: 60, per: 1h, then: {block: until-reset}}`,
+	"exact times":    `{name: r, match: {api: "*"}, limit: 60, per: 1m, then: {block: until-reset}}`,
+	"panes":          `{name: r, match: {api: "*"}, limit: 100, per: 2m, then: {block: until-reset}}`,
+	"extended":       `{name: r, match: {api: "*"}, limit: 9, per: 1m, then: {block: 5m, extend: true}}`,
+	"with candidate": `{name: r, match: {api: "*"}, limit: 60, per: 1m, candidate: {limit: 20}, then: {block: until-reset}}`,
+}
+
+// follower is one key under one rule, its ends that move, and what is published of it.
+type follower struct {
+	set       *rules.Set
+	stepper   *rules.Stepper
+	matcher   *rules.Matcher
+	moved     movedEnds
+	state     []byte
+	now       event.Micros
+	published map[string]verdict.Verdict
+	falls     int
+	moves     map[string]int // since the block fell, by rule
+}
+
+func follow(set *rules.Set, from event.Micros) *follower {
+	return &follower{
+		set: set, stepper: set.NewStepper(), matcher: set.NewMatcher(), now: from,
+		published: map[string]verdict.Verdict{}, moves: map[string]int{},
+	}
+}
+
+const followed = "uid=u1"
+
+func (f *follower) event() {
+	e := event.Event{UID: "u1", API: "a", Cost: event.One}
+	for _, w := range f.matcher.Match(&e, f.now) {
+		next, res := f.stepper.Step(nil, f.state, rules.Input{Key: w.Key, Hits: w.Hits, At: f.now})
+		f.state = next
+		for i := range res.Changes {
+			v := &res.Changes[i]
+			waits := false
+			for j := range res.Moves {
+				if res.Moves[j].Rule == v.Rule {
+					waits = f.moved.keep(followed, v, &res.Moves[j], f.now)
+				}
+			}
+			if !waits {
+				f.moved.overtaken(followed, v)
+				f.publish(v)
+			}
+		}
+	}
+}
+
+func (f *follower) publish(v *verdict.Verdict) {
+	if before, ok := f.published[v.Rule]; ok && before.Since == v.Since {
+		f.moves[v.Rule]++
+	} else {
+		f.falls, f.moves[v.Rule] = f.falls+1, 0
+	}
+	f.published[v.Rule] = cloneVerdict(v)
+}
+
+// until lets time pass as the partition does.
+func (f *follower) until(at event.Micros) {
+	for tick := event.FromDuration(lookAtEnds); f.now < at; {
+		f.now = min(f.now+tick, at)
+		for _, key := range f.moved.due(f.now, false) {
+			for _, v := range f.moved.take(key, f.now, false) {
+				f.publish(&v)
+			}
+		}
+	}
+}
+
+// inForce are what the key's state has in force, of the rule and of its candidate.
+func (f *follower) inForce() (vs []verdict.Verdict) {
+	for _, e := range f.set.Explain(f.state, []byte(followed), f.now, "") {
+		for _, v := range []*verdict.Verdict{e.Verdict, e.Candidate} {
+			if v != nil {
+				vs = append(vs, *v)
+			}
+		}
+	}
+	return vs
+}
+
+// Whatever the window and whenever events come: no block ends early, what is published of one that moves is at
+// most one end a grain, or a second where events are that rare, but for the first ones, and once it is quiet the last end is published.
+func TestMovedEndsArePublishedOnceAGrain(t *testing.T) {
+	for name, rule := range movingEnds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set := compile(t, "  rules: ["+rule+"]")
+			grain := max(set.Limits[0].Grain, event.Second/10)
+			if steps := set.Limits[0].Rule.Then.Steps; len(steps) > 0 {
+				grain = max(steps[0]/60, event.Second/10)
+			}
+			margin := max(grain/2, leastMargin)
+			rapid.Check(t, func(t *rapid.T) {
+				f := follow(set, now())
+				gaps := []event.Micros{1, event.Millisecond, 20 * event.Millisecond, 300 * event.Millisecond, 2 * event.Second, grain}
+				for range rapid.IntRange(1, 8).Draw(t, "stretches") {
+					gap := rapid.SampledFrom(gaps).Draw(t, "gap")
+					for range rapid.IntRange(1, 80).Draw(t, "events") {
+						f.until(f.now + gap)
+						f.event()
+						for _, v := range f.inForce() {
+							told := f.published[v.Rule]
+							if told.Until <= f.now || told.State != verdict.Block {
+								t.Fatalf("%s: blocked until %v, and %v is published", v.Rule, v.Until, told.Until)
+							}
+							if most := 2 + int((f.now-v.Since+margin)/min(grain, quietAfter)); f.moves[v.Rule] > most {
+								t.Fatalf("%s: %d ends in %v, at most %d", v.Rule, f.moves[v.Rule], (f.now - v.Since).Duration(), most)
+							}
+						}
+					}
+				}
+				last := f.inForce()
+				f.until(f.now + quietAfter + event.FromDuration(lookAtEnds))
+				for _, v := range last {
+					if told := f.published[v.Rule]; told.Until != v.Until {
+						t.Fatalf("%s: when it is quiet %v is published, want %v", v.Rule, told.Until, v.Until)
+					}
+				}
+				if f.moved.waiting > 0 {
+					t.Fatal("something waits for ever")
+				}
+			})
+		})
+	}
+}
+
+// The flood that published at each event: 33 verdicts of one key in its first second.
+func TestAFloodPublishesOnceAGrain(t *testing.T) {
+	for name, grain := range map[string]event.Micros{"bucket": event.Second, "exact times": event.Second, "hourly bucket": event.Minute} {
+		set := compile(t, "  rules: ["+movingEnds[name]+"]")
+		for _, rate := range []event.Micros{10, 100, 1000, 10_000} {
+			f := follow(set, now())
+			for f.falls == 0 {
+				f.until(f.now + event.Second/rate)
+				f.event()
+			}
+			fell := f.now
+			for f.now < fell+30*event.Second {
+				f.until(f.now + event.Second/rate)
+				f.event()
+				if n := f.falls + f.moves["r"]; n > 2+int((f.now-fell)/grain) {
+					t.Fatalf("%s, %d a second: %d publications after %v", name, rate, n, (f.now - fell).Duration())
+				}
+			}
+			if n := f.falls + f.moves["r"]; n < 2 {
+				t.Errorf("%s, %d a second: %d publications in all", name, rate, n)
+			}
+		}
+	}
+}
+
+// Memory for ends that move is bounded: beyond it, they are published at once.
+func TestEndsThatMoveAreBounded(t *testing.T) {
+	var m movedEnds
+	at := now()
+	v := verdict.Verdict{Rule: "r", State: verdict.Block, Until: at + event.Hour}
+	mv := rules.Move{Rule: "r", From: at + event.Minute, Grain: event.Second}
+	for i := range mostMoved {
+		if !m.keep(fmt.Sprint(i), &v, &mv, at) {
+			t.Fatalf("end %d does not wait", i)
+		}
+	}
+	if m.keep("more", &v, &mv, at) {
+		t.Error("there is no bound")
+	}
+	for _, key := range m.due(at, true) {
+		if got := m.take(key, at, true); len(got) != 1 || got[0].Until != v.Until {
+			t.Fatalf("%s: %+v", key, got)
+		}
+	}
+	if !m.keep("more", &v, &mv, at) || m.n != mostMoved || m.waiting != 1 {
+		t.Errorf("%d ends are known, %d wait", m.n, m.waiting)
+	}
+	if m.due(at+event.Hour, false); m.n != 1 {
+		t.Errorf("%d ends are still known", m.n)
+	}
+}
+
+const hourlyBucket = "\n  rules: [{name: r, match: {api: \"*\"}, window: bucket, limit: 60, per: 1h, then: {block: until-reset}}]"
+
+// An end that waits is published when it is quiet, before its owner stops, and by the next owner after a crash.
+func TestAnEndThatWaitsIsPublished(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		set := compile(t, hourlyBucket)
+		m := r.start(set)
+		r.ready(m)
+		last := func(uid string) (n int, until event.Micros) {
+			for _, v := range r.verdicts() {
+				if v.KeyText() == "uid="+uid {
+					n, until = n+1, v.Until
+				}
+			}
+			return n, until
+		}
+		flood := func(uid string) (until event.Micros) {
+			var es []*event.Event
+			for range 150 {
+				es = append(es, hit(uid, "a"))
+			}
+			r.emit(es...)
+			eventually(t, "the flood is counted", func() bool {
+				x, err := m.Explain([]event.Dim{{Name: "uid", Value: uid}}, "", now())
+				if err != nil || x[0].Verdict == nil {
+					return false
+				}
+				until = x[0].Verdict.Until
+				return x[0].Count > 119*event.One
+			})
+			return until
+		}
+		published := func(uid string, want event.Micros) { // which a few of its last events may have moved on
+			t.Helper()
+			eventually(t, "the last end is published", func() bool { _, until := last(uid); return until >= want })
+			if n, _ := last(uid); n > 5 {
+				t.Errorf("%d verdicts of %s are published", n, uid)
+			}
+		}
+		published("u1", flood("u1"))
+		until := flood("u2")
+		r.crash(m)
+		published("u2", until)
+		until = flood("u3")
+		m.end(t)
+		published("u3", until)
+	})
+}
+
+// A checkpoint that is made while an end waits has it: what is in the checkpoint is not replayed.
+func TestAStateHasTheEndThatWaits(t *testing.T) {
+	p := lonePartition(t)
+	key, at := []byte(followed), now()
+	ref := p.table.Set(key, putBlockHeader(append([]byte(nil), blockHeaderSpace[:]...), &block{}))
+	v := verdict.Verdict{Rule: "r", Key: []event.Dim{{Name: "uid", Value: "u1"}}, State: verdict.Block, Since: at, Until: at + event.Hour}
+	if !p.moved.keep(followed, &v, &rules.Move{Rule: "r", From: at + event.Minute, Grain: event.Minute}, at) {
+		t.Fatal("it does not wait")
+	}
+	waits := func() []unpublished {
+		rec := p.stateRecord(new([]byte), ref)
+		pending, _, err := decodeWire(rec.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pending
+	}
+	if got := waits(); len(got) != 1 || got[0].seq != -1 || string(got[0].body) != string(verdict.AppendJSON(nil, &v)) {
+		t.Errorf("the state has %d verdicts that are not published: %v", len(got), got)
+	}
+	v.State = verdict.Clear
+	p.overtake(followed, []verdict.Verdict{v}, false)
+	if got := waits(); len(got) > 0 {
+		t.Errorf("the block was cleared, and the state has %v", got)
+	}
+}
