@@ -189,7 +189,7 @@ func (a *Aggregator) open(ctx context.Context) error {
 	}
 	a.links = links{fenced.NewLink(a.clients.urgent), fenced.NewLink(a.clients.bulk)}
 	if err = a.book.start(ctx); err == nil {
-		a.side, err = newSideWriter(a.clients.bulk)
+		a.side, err = newSideWriter(a.clients.bulk, a.metrics.kafkaError)
 	}
 	if err != nil {
 		a.close()

@@ -19,6 +19,7 @@ import (
 // bounds the queue is that partitions stop between two events, without their lock, while it is full.
 type sideWriter struct {
 	producer sarama.AsyncProducer
+	onError  func(error)  // is told of each attempt that failed; it must not block
 	bytes    atomic.Int64 // that are not acknowledged
 
 	mu     sync.Mutex
@@ -40,12 +41,12 @@ const (
 	sidePause   = time.Second
 )
 
-func newSideWriter(c sarama.Client) (*sideWriter, error) {
+func newSideWriter(c sarama.Client, onError func(error)) (*sideWriter, error) {
 	p, err := sarama.NewAsyncProducerFromClient(c)
 	if err != nil {
 		return nil, fmt.Errorf("start the dead-letter and audit producer: %w", err)
 	}
-	return &sideWriter{producer: p, work: make(chan struct{}, 1)}, nil
+	return &sideWriter{producer: p, onError: onError, work: make(chan struct{}, 1)}, nil
 }
 
 // send queues a message whose Metadata is a sideMark.
@@ -141,6 +142,7 @@ func (s *sideWriter) run(ctx context.Context) {
 	})
 	wg.Go(func() {
 		for e := range s.producer.Errors() {
+			s.onError(e.Err)
 			if !s.again(e) {
 				s.done(e.Msg, explainSide(e))
 			}

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/IBM/sarama"
-
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // fakeProducer hands the test what is sent.
@@ -26,7 +24,7 @@ func (p *fakeProducer) AsyncClose()                               { close(p.good
 
 func sideTest(t *testing.T) (*sideWriter, *fakeProducer) {
 	f := &fakeProducer{input: make(chan *sarama.ProducerMessage), good: make(chan *sarama.ProducerMessage), bad: make(chan *sarama.ProducerError)}
-	s := &sideWriter{producer: f, work: make(chan struct{}, 1)}
+	s := &sideWriter{producer: f, onError: func(error) {}, work: make(chan struct{}, 1)}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); s.run(ctx) }()
@@ -86,29 +84,4 @@ func TestWhatIsRefusedForNowIsSentAgain(t *testing.T) {
 	if err := ticket.wait(t.Context(), ticket.cut()); !errors.Is(err, sarama.ErrMessageSizeTooLarge) {
 		t.Errorf("too large: %v", err)
 	}
-}
-
-// While the audit topic takes nothing, events are counted and verdicts published; when it does
-// again, it has all of them.
-func TestAnAuditTopicThatIsAwayHoldsUpNothing(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
-		const users = 2000
-		m := r.start(compile(t, yearly))
-		r.ready(m)
-		r.set(r.names.Audit, "min.insync.replicas", "2")
-		r.emitEach(uids(users), 5)
-		eventually(t, "all are over their limit", func() bool { blocked, _ := r.blockedAndCleared(); return blocked == users })
-		r.emitEach(uids(users), 1)
-		eventually(t, "it counts on", func() bool { return r.count("u7", "per-year", m) == 6*event.One })
-		r.set(r.names.Audit, "min.insync.replicas", "1")
-		eventually(t, "the audit has all of them", func() bool {
-			lines := map[string]bool{}
-			for id := range int32(rigPartitions) {
-				for _, rec := range r.records(r.names.Audit, id) {
-					lines[string(rec.Key)] = true
-				}
-			}
-			return len(lines) == users
-		})
-	})
 }

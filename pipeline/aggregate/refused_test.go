@@ -1,0 +1,180 @@
+package aggregate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// refuse has a topic take no appends, where one of three brokers is down. It needs as many: of one replica nobody
+// can ask for more, since Kafka takes min.insync.replicas for no more than the replicas that there are.
+func (r *rig) refuse(topic string) {
+	r.t.Helper()
+	if err := r.client.RefreshMetadata(); err != nil { // who leads
+		r.t.Fatal(err)
+	}
+	r.set(topic, "min.insync.replicas", "3")
+}
+
+// refused waits until Kafka has refused an append.
+func (r *rig) refused(m *member) {
+	r.t.Helper()
+	eventually(r.t, "an append is refused", func() bool {
+		n, _ := m.sample(r.t, "tallygate_kafka_errors_total", "reason=replicas")
+		return n > 0
+	})
+}
+
+// take has it take them again.
+func (r *rig) take(topic string) { r.set(topic, "min.insync.replicas", "2") }
+
+// While a topic takes no appends, whatever is asked of a partition is answered: only events wait. A stop
+// comes to its end, and what was not acknowledged is counted once by the next owner. Where it is the
+// audit, not even events wait.
+func TestNothingHangsWhileATopicTakesNoAppends(t *testing.T) {
+	t.Parallel() // it mostly waits
+	kafka := servers.StartKafkaCluster(t, 3, nil)
+	cases := []struct {
+		name, rules string
+		topic       func(*topics.Names) string
+		test        func(t *testing.T, r *rig, m *member, topic string)
+		r           *rig
+		m           *member
+	}{
+		{name: "loop", rules: byIPAndUID, topic: func(n *topics.Names) string { return n.Loop }, test: nothingHangs},
+		{name: "verdicts", rules: byIPAndUID, topic: func(n *topics.Names) string { return n.Verdicts }, test: nothingHangs},
+		{name: "changelog", rules: byIPAndUID, topic: func(n *topics.Names) string { return n.Table }, test: nothingHangs},
+		{name: "dead letters", rules: byIPAndUID, topic: func(n *topics.Names) string { return n.DeadLetters }, test: nothingHangs},
+		{name: "audit", rules: yearly, topic: func(n *topics.Names) string { return n.Audit }, test: nothingWaits},
+	}
+	for i := range cases { // topics are made while all brokers are there
+		c := &cases[i]
+		c.r = newRig(t, kafka.Addrs())
+		c.m = c.r.start(compile(t, c.rules))
+		c.r.ready(c.m)
+	}
+	kafka.Nodes[2].Stop() // not killed: the others would take it for alive for some seconds
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			c.r.t = t
+			c.test(t, c.r, c.m, c.topic(&c.r.names))
+		})
+	}
+}
+
+func nothingHangs(t *testing.T, r *rig, m *member, topic string) {
+	r.refuse(topic)
+	l := r.load()
+	l.emit(60)
+	waits := topic == r.names.Loop || topic == r.names.DeadLetters
+	for range 6 { // more than writers queue
+		r.emit(padded(l, 1000)...)
+	}
+	if topic == r.names.DeadLetters {
+		for range 80 {
+			r.emitTo(r.names.Events, 0, strings.Repeat("no event, ", 50_000))
+		}
+	}
+	r.refused(m)
+	if waits {
+		eventually(t, "a partition waits, with events behind it", func() bool { return r.stuck(m) })
+	}
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		for uid := range l.byUID {
+			r.count(uid, "per-year", m)
+		}
+		for _, p := range m.owned() {
+			p.use(m.book.current.Load())
+		}
+	}()
+	select {
+	case <-asked:
+	case <-time.After(time.Minute):
+		t.Fatal("what is asked of a partition is not answered")
+	}
+	m.end(t)
+	r.take(topic)
+	m = r.start(compile(t, byIPAndUID))
+	r.ready(m)
+	l.counted(m)
+	l.stays(m)
+	m.end(t)
+}
+
+// nothingWaits: events are counted and verdicts published while the audit topic takes nothing; when it does
+// again, it has all of them.
+func nothingWaits(t *testing.T, r *rig, m *member, topic string) {
+	const users = 2000
+	r.refuse(topic)
+	r.emitEach(uids(users), 5)
+	eventually(t, "all are over their limit", func() bool { blocked, _ := r.blockedAndCleared(); return blocked == users })
+	r.emitEach(uids(users), 1)
+	eventually(t, "it counts on", func() bool { return r.count("u7", "per-year", m) == 6*event.One })
+	r.refused(m)
+	if n := r.audited(); n != 0 {
+		t.Fatalf("the audit, which refuses all, has %d verdicts", n)
+	}
+	r.take(topic)
+	eventually(t, "the audit has all of them", func() bool { return r.audited() == users })
+}
+
+// audited is of how many keys the audit has something.
+func (r *rig) audited() int {
+	r.t.Helper()
+	lines := map[string]bool{}
+	for id := range int32(rigPartitions) {
+		for _, rec := range r.records(r.names.Audit, id) {
+			lines[string(rec.Key)] = true
+		}
+	}
+	return len(lines)
+}
+
+// padded are n of the load's events that take some KB each, and are counted by another partition too.
+func padded(l *load, n int) (events []*event.Event) {
+	for range n {
+		e := hit(fmt.Sprintf("u%d", l.next%l.uids), "a.b")
+		l.byUID[e.UID]++
+		e.IP = ipOf(l.next % 5)
+		l.byIP[e.IP.String()]++
+		e.ID = fmt.Sprintf("e%d", l.next)
+		e.Attrs = []event.Attr{{Name: "padding", Value: event.Value{Kind: event.String, Text: strings.Repeat("x", 3000)}}}
+		l.next++
+		events = append(events, e)
+	}
+	return events
+}
+
+// stuck reports whether some partition does not get on, though there are events for it: two looks, a while apart,
+// find the same.
+func (r *rig) stuck(m *member) bool {
+	places := func() map[int32]int64 {
+		waiting := map[int32]int64{}
+		for _, p := range m.owned() {
+			if p.backlog(inputLane, time.Now()).records > 0 || p.backlog(loopLane, time.Now()).records > 0 {
+				p.lock()
+				waiting[p.id] = p.next[inputLane] + p.next[loopLane]
+				p.mu.Unlock()
+			}
+		}
+		return waiting
+	}
+	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Second)
+	defer cancel()
+	before := places()
+	<-ctx.Done()
+	for id, at := range places() {
+		if was, waited := before[id]; waited && was == at {
+			return true
+		}
+	}
+	return false
+}
