@@ -106,6 +106,7 @@ var strangeUIDs = []string{"__offset", "\x00", "\x00checkpoint", "\x00fence", "a
 // Records that are no events, or hardly, disturb nobody: the good ones among them count, the
 // bad ones are dead letters, and the aggregator goes on.
 func TestBadInput(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	r := newRig(t, hostile)
 	p := r.aggregator("a").Start().Ready()
 	pid := p.cmd.Process.Pid

@@ -14,6 +14,7 @@ import (
 // What a producer's retries put into the log twice counts once: an emitter's records by
 // their numbers, a foreign producer's events by their ids.
 func TestProducerDuplicates(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	r := newRig(t, everything)
 	rnd := newRand(t)
 	p := r.aggregator("a", "--instance-id", "a").Start().Ready()

@@ -32,6 +32,7 @@ const standstill = 9 * time.Second
 // A second instance takes partitions over, one is killed and comes back under its name, one
 // leaves for good: verdicts wait for moments only, and whoever is asked knows every key.
 func TestMembersComeAndGo(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	r := newRig(t, first)
 	a := r.aggregator("a", "--instance-id", "a").Start().Ready()
 	w := r.watch()

@@ -33,6 +33,7 @@ func (p *Process) ended() int {
 
 // Two instances of one name would throw each other out forever.
 func TestDuplicateInstanceID(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	r := newRig(t, searches)
 	elder := r.aggregator("elder", "--instance-id", "same").Start().Ready()
 	younger := r.aggregator("younger", "--instance-id", "same").Start()
@@ -48,6 +49,7 @@ func TestDuplicateInstanceID(t *testing.T) {
 // In a topic that was created anew, offsets start below everything that is known: it must not
 // be skipped in silence.
 func TestRecreatedTopic(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	r := newRig(t, searches)
 	p := r.aggregator("a").Start().Ready()
 	r.putEach(100, 3)
@@ -95,6 +97,7 @@ func TestRecreatedTopic(t *testing.T) {
 
 // Another region has a Redis of its own, filled by a publisher that counts nothing.
 func TestPublishOnly(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	r := newRig(t, searches)
 	r.aggregator("a").Start().Ready()
 	r.putEach(300, 5)

@@ -38,6 +38,7 @@ const commutative = `
 // Events that a foreign producer put where they don't belong are forwarded, and count once,
 // whoever is killed meanwhile.
 func TestForeignPlacement(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	r := newRig(t, commutative)
 	rnd := newRand(t)
 	a, b := r.aggregator("a", "--instance-id", "a"), r.aggregator("b", "--instance-id", "b")

@@ -174,6 +174,7 @@ func (v *versions) settle() {
 // moments and which are killed in between, while events flow: the counters and verdicts of the rules
 // that no version changes are the model's, and those of a rule whose limit alone changes count all.
 func TestReloadUnderLoad(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	r := newRig(t, unchanged)
 	rnd := newRand(t)
 	v := &versions{t: t, rnd: rnd, at: time.Now().Add(-time.Hour), good: ruleSet(unchanged + changing(30, 0))}

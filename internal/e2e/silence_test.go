@@ -44,6 +44,7 @@ const short = `
 // Keys that fall silent leave and come back, through kills: every verdict is the one of a
 // model that forgets nothing.
 func TestSilentKeysThroughKills(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	r := newRig(t, short)
 	rnd := newRand(t)
 	a := r.aggregator("a", "--instance-id", "a", "--checkpoint-every", "50ms").Start().Ready()
