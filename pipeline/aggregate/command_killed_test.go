@@ -52,6 +52,7 @@ func TestACommandThatIsInterruptedIsGivenAgain(t *testing.T) {
 		}
 		t.Log(err)
 		eventually(t, "it is taken over", func() bool { q := m.partition(p.id); return q != nil && q != p && q.opened.Load() })
+		r.quiet(m) // what no checkpoint covers is counted anew, and a command behind which it came would not hold for it
 		eventually(t, "it is given again", func() bool {
 			_, err := m.Command(t.Context(), Command{Name: "forget", Key: uidKey("u1"), Reason: "a test", By: "tester"})
 			return err == nil
