@@ -107,13 +107,15 @@ func TestForgetErasesEveryKeyOfAUser(t *testing.T) {
 			if got := r.count("u1", "per-year", m); got != 0 {
 				t.Errorf("%s u1 has counted %v", when, got)
 			}
-			if got := r.namedIn("uid=u1"); len(got) > 0 {
-				t.Errorf("%s the verdict topic names u1 in %q", when, got)
-			}
 		}
 		erased("afterwards")
+		if got := r.namedIn("uid=u1"); len(got) > 0 {
+			t.Errorf("the verdict topic names u1 in %q", got)
+		}
 		r.crash(m)
 		erased("after a crash")
+		// A new owner publishes once more what may not have been published, and erases it again behind that.
+		eventually(t, "the verdict topic does not name u1", func() bool { return len(r.namedIn("uid=u1")) == 0 })
 		if got := len(r.inForceOn("attrs.campaign=hot&uid=u11")); got != 2 {
 			t.Errorf("of u11, who was not forgotten, %d verdicts are in force, want 2", got)
 		}
