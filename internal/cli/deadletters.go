@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"strconv"
@@ -67,6 +68,8 @@ func DeadLetters(ctx context.Context, args []string, stdin io.Reader, stdout, st
 		err = &ops.UsageError{Err: errors.New("--now and --direct go with --send")}
 	case *send != "" && (*reason != "" || !from.IsZero()):
 		err = &ops.UsageError{Err: errors.New("--send takes all of its file: --from and --reason are for the list")}
+	case passedOver(o, *send != "", *direct) != nil:
+		err = &ops.UsageError{Err: passedOver(o, *send != "", *direct)}
 	case *send != "":
 		r.json = *asJSON
 		if *direct {
@@ -89,6 +92,24 @@ func DeadLetters(ctx context.Context, args []string, stdin io.Reader, stdout, st
 		}
 	}
 	return ops.Exit(stderr, "tallygate dead-letters", err)
+}
+
+// passedOver is an error for an option of the command line that would change nothing: who names a Kafka or an aggregator
+// means that one, and not another one that happens to be the default.
+func passedOver(o *ops.Options, send, direct bool) (err error) {
+	o.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "aggregator", "token-file", "ca", "cert", "key", "by":
+			if !send || direct {
+				err = fmt.Errorf("--%s is for --send without --direct: nothing else asks an aggregator", f.Name)
+			}
+		default:
+			if send && !direct && (f.Name == "prefix" || strings.HasPrefix(f.Name, "kafka")) {
+				err = fmt.Errorf("--%s is for the list, or goes with --send --direct: an aggregator, which --aggregator names, sends to its own Kafka", f.Name)
+			}
+		}
+	})
+	return err
 }
 
 func listDeadLetters(ctx context.Context, k *ops.Kafka, topic string, from time.Time, reason string, asJSON bool, stdout, stderr io.Writer) error {

@@ -109,7 +109,10 @@ func TestADeadLetterIsMendedSentAndCountedOnce(t *testing.T) {
 			})
 			mended := strings.NewReplacer(`{\"uid\":\"42\"}`, `{\"api\":\"a.b\",\"uid\":\"42\"}`, `\"api\":\"\"`, `\"api\":\"a.c\"`).Replace(letters)
 			for i, args := range []string{"", "--by alice", "--now --json", "--direct"} {
-				out, _ := in.run(t, 0, mended, append([]string{"dead-letters", "--send", "-", "--aggregator", addr}, strings.Fields(args)...)...)
+				if args != "--direct" {
+					args += " --aggregator " + addr
+				}
+				out, _ := in.run(t, 0, mended, append([]string{"dead-letters", "--send", "-"}, strings.Fields(args)...)...)
 				if want := []string{"2 events of 1 record sent, 0 lines", "2 events of", `{"records":1,"events":2,`, "2 events of"}[i]; !strings.HasPrefix(out, want) {
 					t.Errorf("%s: %s", args, out)
 				}

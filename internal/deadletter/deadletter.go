@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -76,10 +77,19 @@ type Header struct {
 	Value64 []byte  `json:"value_base64,omitempty"` // when it is no UTF-8
 }
 
-// Parse reads a letter's JSON.
+// Parse reads a letter's JSON. A field that no letter has is a mistake: without its index, say, all of an array would be
+// sent, with the elements that have counted.
 func Parse(text []byte) (Letter, error) {
 	var l Letter
-	if err := json.Unmarshal(text, &l); err != nil {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(&l)
+	if err == nil {
+		if _, end := d.Token(); !errors.Is(end, io.EOF) {
+			err = errors.New("something follows it")
+		}
+	}
+	if err != nil {
 		return Letter{}, fmt.Errorf("no object as --json writes it: %w", err)
 	}
 	return l, nil

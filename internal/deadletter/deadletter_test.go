@@ -71,6 +71,8 @@ func TestWhatIsNotSent(t *testing.T) {
 	for letter, want := range map[string]string{
 		`17`:                                 "no object as --json writes it",
 		`{`:                                  "no object as --json writes it",
+		`{"indx":[0],` + value:               `unknown field "indx"`,
+		`{` + value + `{}`:                   "something follows it",
 		`{"offset":"1",` + value:             "no object as --json writes it",
 		`{` + place[:len(place)-1] + `}`:     "it has no value",
 		`{"value":"","value_base64":"AA=="}`: "which of them?",
