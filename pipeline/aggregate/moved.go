@@ -192,8 +192,8 @@ func (m *movedEnds) due(now event.Micros, all bool) (keys []string) {
 		if slices.ContainsFunc(ends, func(e *movedEnd) bool { return e.v != nil && (all || e.isDue(now)) }) {
 			keys = append(keys, key)
 		}
-		for _, e := range slices.Clone(ends) {
-			if e.v == nil && now >= e.next {
+		for i := len(ends) - 1; i >= 0; i-- { // backward: what is removed moves those behind it only
+			if e := ends[i]; e.v == nil && now >= e.next {
 				m.remove(key, e)
 			}
 		}
