@@ -2,6 +2,7 @@ package blocklist
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,16 +12,18 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// stubborn is a Sink that doesn't return from Apply while it is told not to.
+// stubborn is a Sink whose Apply, once it is told to hang, doesn't return until hold is closed.
 type stubborn struct {
 	*memory
-	hold    chan struct{}
-	holding atomic.Bool
+	hold          chan struct{}
+	hang, hanging atomic.Bool
 }
 
 func (s *stubborn) Apply(shard int, changes []verdict.Verdict) {
-	s.holding.Store(true)
-	<-s.hold
+	if s.hang.Load() {
+		s.hanging.Store(true)
+		<-s.hold
+	}
 	s.memory.Apply(shard, changes)
 }
 
@@ -33,13 +36,16 @@ func TestASinkThatDoesNotReturnHoldsUpNoOther(t *testing.T) {
 		p, _ := kafka.publisher(client, nil)
 		p.Own(0)
 		slow, quick := &stubborn{memory: newMemory(), hold: make(chan struct{})}, newMemory()
+		release := sync.OnceFunc(func() { close(slow.hold) })
 		slowFeed, _ := startFeed(t, client, slow, nil)
 		quickFeed, _ := startFeed(t, client, quick, nil)
+		t.Cleanup(release) // before the feeds are stopped: a test that fails must end, too
 		offer(p, kafka, record(block("a", 1, time.Hour)))
 		eventually(t, "both follow", func() bool { return slow.has("uid=a|r") && quick.has("uid=a|r") })
 
+		slow.hang.Store(true)
 		offer(p, kafka, record(block("b", 2, time.Hour)))
-		eventually(t, "one hangs", slow.holding.Load)
+		eventually(t, "one hangs", slow.hanging.Load)
 		for i := range 100 { // more than wait for it
 			offer(p, kafka, record(block(fmt.Sprint(i), int64(i+3), time.Hour)))
 			eventually(t, "the other one has it", func() bool { return quick.has(fmt.Sprintf("uid=%d|r", i)) })
@@ -53,7 +59,7 @@ func TestASinkThatDoesNotReturnHoldsUpNoOther(t *testing.T) {
 		if s := slowFeed.Stats(); s.Snapshots != 1 {
 			t.Errorf("while it hangs: %+v, want no snapshot that waits for it", s)
 		}
-		close(slow.hold)
+		release()
 		eventually(t, "it gets a snapshot when it returns", func() bool { return slowFeed.Stats().Snapshots == 2 && len(slow.text()) == 101 })
 		if s := quickFeed.Stats(); s.Snapshots != 1 || s.Lost != 0 {
 			t.Errorf("the quick one: %+v, want nothing lost", s)
