@@ -235,3 +235,30 @@ func offer(p *Publisher, kafka *broker, records ...Record) {
 	first, next, offered := kafka.write(0, records...)
 	p.Offer(0, first, next, offered)
 }
+
+// TestWhatIsNoVerdictIsSaidOnce: a client that fills the topic, or Redis, with anything at all does not fill the log.
+func TestWhatIsNoVerdictIsSaidOnce(t *testing.T) {
+	onEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		kafka, sink := newBroker(t, 1), newMemory()
+		var writing, following lines
+		p, _ := kafka.publisher(client, func(c *PublisherConfig) { c.Logger = writing.logger() })
+		p.Own(0)
+		for i := range 100 {
+			offer(p, kafka, Record{Key: fmt.Append(nil, "uid=", i, "|r"), Value: []byte("{")})
+		}
+		offer(p, kafka, record(block("a", 1, time.Hour)))
+		eventually(t, "the verdict behind them is in Redis", func() bool { return slices.Contains(contents(t, client), "uid=a|r block 1") })
+		for i := range 100 {
+			if err := client.HSet(t.Context(), shardKeys("tallygate", 0).verdicts, fmt.Sprint("uid=", i, "|r"), "{").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		startFeed(t, client, sink, func(c *FeedConfig) { c.Logger = following.logger() })
+		eventually(t, "the feed has it", func() bool { return sink.has("uid=a|r") })
+		for where, log := range map[string]*lines{"the publisher": &writing, "the feed": &following} {
+			if n := log.count("that is no verdict"); n != 1 {
+				t.Errorf("%s says it %d times, want once:\n%s", where, n, log)
+			}
+		}
+	})
+}

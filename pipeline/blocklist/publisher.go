@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/segmentio/kafka-go"
 
+	"github.com/tallygate/tallygate/internal/seldom"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -90,13 +91,14 @@ func (c *PublisherConfig) validate() error {
 // Publisher tails the verdict topic into Redis, for the partitions it owns. Make it with NewPublisher.
 // Its methods may be called by many goroutines, before, during and after Run.
 type Publisher struct {
-	cfg     PublisherConfig
-	store   *store
-	topic   *topic
-	redis   outages
-	kafka   outages
-	refills refills
-	changed chan struct{} // the set of owned partitions changed
+	cfg        PublisherConfig
+	store      *store
+	topic      *topic
+	redis      outages
+	kafka      outages
+	refills    refills
+	noVerdicts seldom.Line   // records that are no verdict
+	changed    chan struct{} // the set of owned partitions changed
 
 	mu    sync.Mutex
 	owned map[int32]*worker
@@ -122,7 +124,10 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 		streamLen: cfg.StreamLength, grace: event.FromDuration(cfg.Grace),
 		beatMillis: cfg.Heartbeat.Milliseconds(),
 		bad: func(r Record, err error) {
-			cfg.Logger.Error("skipping a record of the verdict topic that is no verdict", "topic", cfg.Topic, "offset", r.Offset, "error", err)
+			if leftOut, due := p.noVerdicts.Due(); due {
+				cfg.Logger.Error("skipping a record of the verdict topic that is no verdict; further ones are left out for a minute",
+					"topic", cfg.Topic, "offset", r.Offset, "error", err, "left_out", leftOut)
+			}
 		},
 	}
 	if cfg.PublishOnly {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tallygate/tallygate/internal/seldom"
 )
 
 // reader reads a blocklist for all feeds of this process that were given the same client and settings: each change is read once,
@@ -27,8 +29,18 @@ type reader struct {
 	members sync.RWMutex
 	list    []*member
 
+	noVerdicts seldom.Line // entries that are no verdict
+
 	mu      sync.Mutex
 	refused map[int]error // by shard
+}
+
+// skip says that an entry of the blocklist is no verdict, of however many there are once a minute.
+func (r *reader) skip(shard int, entry string, err error) {
+	if leftOut, due := r.noVerdicts.Due(); due {
+		r.cfg.Logger.Error("skipping an entry of the blocklist that is no verdict; further ones are left out for a minute",
+			"shard", shard, "entry", entry, "error", err, "left_out", leftOut)
+	}
 }
 
 // member is a feed that is running: a mailbox for each shard.

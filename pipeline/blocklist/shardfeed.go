@@ -232,7 +232,7 @@ func (s *shardFeed) walk(at *place, entries []redis.XMessage, do func(change)) e
 		} else if value := text("v"); value != "" {
 			v, err := verdict.Parse([]byte(value))
 			if err != nil {
-				s.r.cfg.Logger.Error("skipping an entry of the blocklist that is no verdict", "shard", s.shard, "entry", e.ID, "error", err)
+				s.r.skip(s.shard, e.ID, err)
 				continue
 			}
 			c.verdict, c.blocks = v, true

@@ -115,7 +115,7 @@ func (s *shardFeed) page(ctx context.Context) (more bool, err error) {
 		}
 		v, err := verdict.Parse([]byte(fields[i+1]))
 		if err != nil {
-			s.r.cfg.Logger.Error("skipping an entry of the blocklist that is no verdict", "shard", s.shard, "error", err)
+			s.r.skip(s.shard, s.keys.verdicts, err)
 			continue
 		}
 		s.scan.put(fields[i], v)
