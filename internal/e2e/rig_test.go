@@ -99,6 +99,8 @@ func saramaConfig() *sarama.Config {
 	cfg.Version = sarama.V2_8_0_0
 	cfg.Producer.Return.Successes = true
 	cfg.Producer.RequiredAcks = sarama.WaitForAll
+	cfg.Producer.Idempotent, cfg.Net.MaxOpenRequests = true, 1 // what is sent again is in the log once
+	cfg.Producer.Retry.Max = 100                               // a partition's leader may be moving
 	cfg.Producer.Partitioner = sarama.NewManualPartitioner
 	cfg.Producer.MaxMessageBytes = 2<<20 - 64<<10 // a batch of it has room in the topic
 	cfg.Consumer.MaxWaitTime = 20 * time.Millisecond
