@@ -144,8 +144,14 @@ func (p *partition) lastCheckpoint() {
 	}
 }
 
+// errTorn is why there is no checkpoint behind one that was not finished.
+var errTorn = errors.New("a checkpoint before it was not finished")
+
 // checkpoint makes durable what was processed up to now, then lets its offsets go. It is
 // fuzzy: states may hold later events too, which their marks tell.
+//
+// One that fails behind its cut is the partition's last: which states changed is the cut's alone to know, so the next one
+// would cover what it has not written.
 func (p *partition) checkpoint(ctx context.Context) error {
 	select {
 	case p.checkpointing <- struct{}{}:
@@ -153,6 +159,15 @@ func (p *partition) checkpoint(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	if p.torn {
+		return errTorn
+	}
+	err := p.makeCheckpoint(ctx)
+	p.torn = err != nil
+	return err
+}
+
+func (p *partition) makeCheckpoint(ctx context.Context) error {
 	began := time.Now()
 	p.hold()
 	for _, key := range p.pending.published() {

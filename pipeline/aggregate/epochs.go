@@ -37,12 +37,14 @@ func (b *bundle) epoch() int32 {
 
 // enterEpoch makes a checkpoint durable that names the epoch of what comes next, without the lock meanwhile. It
 // reports false when that failed: nothing of the epoch may be counted then. The partition is locked.
+//
+// The checkpoint goes on when the session ends meanwhile: one at the release could not make up for it.
 func (p *partition) enterEpoch(l lane, epoch int32) bool {
 	p.epochs.Is[l], p.epochs.From[l] = epoch, p.next[l]
 	p.mu.Unlock()
-	err := p.checkpoint(p.working)
+	err := p.checkpoint(p.ctx)
 	p.mu.Lock()
-	if err != nil && p.working.Err() == nil {
+	if err != nil && p.ctx.Err() == nil {
 		p.die(fmt.Errorf("note that leader epoch %d of %s begins: %w", epoch, p.topicOf(l), err))
 	}
 	return err == nil && p.working.Err() == nil

@@ -45,6 +45,7 @@ type partition struct {
 	leftovers  map[string]leftover // unpublished verdicts that the owner before has left, by key
 
 	checkpointing chan struct{} // holds one: the regular checkpoints, and the last, take turns
+	torn          bool          // whoever has checkpointing: a checkpoint took the changed states, and did not write all of them
 
 	lastCheckpointBody []byte // under mu: the last checkpoint record that was queued, without what is judged
 
