@@ -20,6 +20,7 @@ func brokersFaults() []*fault {
 		{kind: ofKafka, name: "brokers restarted one by one", brokers: 3, strike: rollingBrokers},
 		{kind: ofKafka, name: "two of three brokers killed at once, below min.insync.replicas", brokers: 3, strike: belowMinISR},
 		{kind: ofKafka, name: "partitions reassigned to other brokers", brokers: 3, alone: true, strike: reassigned},
+		{kind: ofKafka, name: "leaders moved while an aggregator is told to stop", brokers: 3, alone: true, strike: movedAtStop},
 	}
 }
 
@@ -127,6 +128,11 @@ func belowMinISR(s *stage, rnd *rand.Rand) (heal func()) {
 // reassigned moves every partition away from one of its brokers, then back to all of them in
 // another order, so that leaders change too.
 func reassigned(s *stage, rnd *rand.Rand) (heal func()) {
+	return s.reassign(rnd, func() { pause(rnd, 0, 2*time.Second) })
+}
+
+// reassign is reassigned; then is called each time that leaders have moved.
+func (s *stage) reassign(rnd *rand.Rand, then func()) (heal func()) {
 	for _, size := range []int{len(s.kafka) - 1, len(s.kafka)} {
 		for _, topic := range s.names.All() {
 			n, err := s.client.Partitions(topic)
@@ -146,9 +152,19 @@ func reassigned(s *stage, rnd *rand.Rand) (heal func()) {
 		}
 		s.inSync()
 		s.electPreferred()
-		pause(rnd, 0, 2*time.Second)
+		then()
 	}
 	return func() {}
+}
+
+// movedAtStop moves leaders, and has an aggregator stop when it meets their new epochs: each asks for a checkpoint of its own.
+func movedAtStop(s *stage, rnd *rand.Rand) (heal func()) {
+	return s.reassign(rnd, func() {
+		m := s.pick(rnd)
+		pause(rnd, 0, 500*time.Millisecond)
+		m.endsWell()
+		m.starts()
+	})
 }
 
 // electPreferred makes the first replica of each partition its leader.

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 )
@@ -174,9 +175,11 @@ func killRepeatedly(t *testing.T, rnd *rand.Rand, n int, ps []*Process) {
 	}
 }
 
-// compare asks for every uid and compares two of its counts, of the rules that are named.
-func (n *naive) compare(t *testing.T, costs, sums string, ps ...*Process) {
+// compare asks for every uid and compares two of its counts, of the rules that are named. It returns the uids that differ.
+func (n *naive) compare(t *testing.T, costs, sums string, ps ...*Process) (differ map[string]bool) {
 	t.Helper()
+	differ = map[string]bool{}
+	var mu sync.Mutex
 	var uids []string
 	for uid := range n.costs {
 		uids = append(uids, uid)
@@ -197,8 +200,12 @@ func (n *naive) compare(t *testing.T, costs, sums string, ps ...*Process) {
 			d.compared()
 			if got := e.Count.String(); got != fmt.Sprint(want) {
 				d.add("uid %s has %s under %s, not %d", uid, got, e.Rule, want)
+				mu.Lock()
+				differ[uid] = true
+				mu.Unlock()
 			}
 		}
 	}, ps...)
 	d.report(t)
+	return differ
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/IBM/sarama"
 
@@ -23,6 +24,8 @@ type model struct {
 	forgets bool // keys that nothing is held of may have left the engine
 
 	seen   map[string]bool              // emitters' instances and sequences, by partition
+	newest map[string]uint64            // of each emitter, by partition
+	behind []string                     // records that came for the first time behind a newer one of their emitter
 	states map[string]*keyState         // by key text
 	ids    map[string]bool              // of all events: the model does without the rules' memory of them
 	again  int                          // events whose id had come before
@@ -42,7 +45,7 @@ type keyState struct {
 func newModel(r *rig) *model {
 	r.t.Helper()
 	m := &model{set: r.set, matcher: r.set.NewMatcher(), stepper: r.set.NewStepper(),
-		seen: map[string]bool{}, ids: map[string]bool{}, states: map[string]*keyState{}, fell: map[string][]verdict.Verdict{}}
+		seen: map[string]bool{}, newest: map[string]uint64{}, ids: map[string]bool{}, states: map[string]*keyState{}, fell: map[string][]verdict.Verdict{}}
 	parts := make([][]*sarama.ConsumerMessage, r.partitions)
 	for p := range r.partitions {
 		r.records(r.names.Events, p, func(rec *sarama.ConsumerMessage) { parts[p] = append(parts[p], rec) })
@@ -70,6 +73,7 @@ func (m *model) record(rec *sarama.ConsumerMessage) {
 			return
 		}
 		m.seen[repeat] = true
+		m.inOrder(rec)
 	}
 	broker := event.FromTime(rec.Timestamp)
 	events, _ := m.decoder.Decode(rec.Value, nil, rec.Key, nil) // what is bad in it counts nothing
@@ -91,6 +95,27 @@ func (m *model) record(rec *sarama.ConsumerMessage) {
 			m.step(&w, e, at, verdict.Cause{ID: e.ID, Partition: rec.Partition, Offset: rec.Offset})
 		}
 	}
+}
+
+// inOrder notes a record that came behind a newer one of its emitter: the engine takes it for a repeat, and it counts nowhere.
+func (m *model) inOrder(rec *sarama.ConsumerMessage) {
+	seq, _ := event.ParseSequence([]byte(header(rec, event.HeaderSequence)))
+	from := fmt.Sprintf("%d/%x", rec.Partition, header(rec, event.HeaderInstance))
+	if newest := m.newest[from]; seq < newest {
+		m.behind = append(m.behind, fmt.Sprintf("%s at %d has sequence %d, behind %d", from, rec.Offset, seq, newest))
+	}
+	m.newest[from] = max(seq, m.newest[from])
+}
+
+// compareOrder: an emitter's records come in the order of their sequences, repeats aside.
+func (m *model) compareOrder(t *testing.T) {
+	t.Helper()
+	d := differencesOf("the order of emitters' records")
+	d.all = len(m.seen)
+	for _, what := range m.behind {
+		d.add("%s", what)
+	}
+	d.report(t)
 }
 
 func (m *model) step(w *rules.Work, e *event.Event, at event.Micros, cause verdict.Cause) {
