@@ -48,6 +48,8 @@ func foreignRecords(s *stage, rnd *rand.Rand) (heal func()) {
 	g.n = s.foreign
 	n := max(s.plan.events/100, 500)
 	s.foreign += n
+	producer := s.patient()
+	defer producer.Close()
 	var batch []*sarama.ProducerMessage
 	for range n {
 		e := g.next()
@@ -57,11 +59,11 @@ func foreignRecords(s *stage, rnd *rand.Rand) (heal func()) {
 		}
 		batch = append(batch, &sarama.ProducerMessage{Topic: s.names.Events, Partition: p, Value: sarama.ByteEncoder(event.AppendJSON(nil, &e))})
 		if len(batch) == 500 {
-			s.put(batch)
+			s.putOver(producer, batch)
 			batch = batch[:0]
 		}
 	}
-	s.put(batch)
+	s.putOver(producer, batch)
 	return func() {}
 }
 

@@ -99,8 +99,6 @@ func saramaConfig() *sarama.Config {
 	cfg.Version = sarama.V2_8_0_0
 	cfg.Producer.Return.Successes = true
 	cfg.Producer.RequiredAcks = sarama.WaitForAll
-	cfg.Producer.Idempotent, cfg.Net.MaxOpenRequests = true, 1 // what is sent again is in the log once
-	cfg.Producer.Retry.Max = 100                               // a partition's leader may be moving
 	cfg.Producer.Partitioner = sarama.NewManualPartitioner
 	cfg.Producer.MaxMessageBytes = 2<<20 - 64<<10 // a batch of it has room in the topic
 	cfg.Consumer.MaxWaitTime = 20 * time.Millisecond
@@ -233,12 +231,31 @@ func (r *rig) records(topic string, partition int32, with func(m *sarama.Consume
 	}
 }
 
+// patient is a producer that goes on while leaders move, and puts each record into the log once. A log that is cut it
+// does not survive.
+func (r *rig) patient() sarama.SyncProducer {
+	r.t.Helper()
+	cfg := saramaConfig()
+	cfg.Producer.Idempotent, cfg.Net.MaxOpenRequests = true, 1
+	cfg.Producer.Retry.Max = 100
+	p, err := sarama.NewSyncProducer(r.brokers, cfg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p
+}
+
 // put appends records to the topics and partitions that they name.
 func (r *rig) put(msgs []*sarama.ProducerMessage) {
 	r.t.Helper()
+	r.putOver(r.send, msgs)
+}
+
+func (r *rig) putOver(to sarama.SyncProducer, msgs []*sarama.ProducerMessage) {
+	r.t.Helper()
 	for len(msgs) > 0 {
 		n := min(len(msgs), 2000)
-		if err := r.send.SendMessages(msgs[:n]); err != nil {
+		if err := to.SendMessages(msgs[:n]); err != nil {
 			if errs, ok := errors.AsType[sarama.ProducerErrors](err); ok {
 				err = errs[0]
 			}
