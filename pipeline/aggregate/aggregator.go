@@ -109,11 +109,15 @@ func (a *Aggregator) Prepare(ctx context.Context) (partitions int32, err error) 
 	if a.found.Load() != nil {
 		return a.found.Load().Partitions, nil
 	}
-	found, err := topics.Ensure(ctx, a.cfg.Brokers, a.cfg.sarama(), topics.Config{
-		Prefix:       a.cfg.Prefix,
-		Partitions:   a.cfg.Partitions,
-		Replication:  a.cfg.Replication,
-		ProducerTime: a.cfg.BrokerTime == brokerTimeCreate,
+	var found *topics.Layout
+	err = whileElecting(ctx, a.log, func() error {
+		found, err = topics.Ensure(ctx, a.cfg.Brokers, a.cfg.sarama(), topics.Config{
+			Prefix:       a.cfg.Prefix,
+			Partitions:   a.cfg.Partitions,
+			Replication:  a.cfg.Replication,
+			ProducerTime: a.cfg.BrokerTime == brokerTimeCreate,
+		})
+		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("prepare the topics: %w", err)
@@ -188,7 +192,7 @@ func (a *Aggregator) open(ctx context.Context) error {
 		}
 	}
 	a.links = links{fenced.NewLink(a.clients.urgent), fenced.NewLink(a.clients.bulk)}
-	if err = a.book.start(ctx); err == nil {
+	if err = whileElecting(ctx, a.log, func() error { return a.book.start(ctx) }); err == nil {
 		a.side, err = newSideWriter(a.clients.bulk, a.metrics.kafkaError)
 	}
 	if err != nil {

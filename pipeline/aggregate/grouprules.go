@@ -28,7 +28,11 @@ func GroupRules(ctx context.Context, cfg Config) (set *rules.Set, file RuleFile,
 		return nil, file, 0, fmt.Errorf("connect to Kafka at %v: %w", cfg.Brokers, err)
 	}
 	defer client.Close()
-	r, version, err := newestRules(ctx, client, topics.NamesOf(cfg.Prefix).Rules)
+	var r ruleRecord
+	err = whileElecting(ctx, cfg.Logger, func() error {
+		r, version, err = newestRules(ctx, client, topics.NamesOf(cfg.Prefix).Rules)
+		return err
+	})
 	if err != nil {
 		return nil, file, 0, err
 	}

@@ -1,0 +1,27 @@
+package aggregate
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+)
+
+// electionPatience is how long a start waits for leaders, as while brokers are restarted one by one.
+const electionPatience = time.Minute
+
+// whileElecting tries again what failed because a partition has no leader, or another one. Any other error, such as for an address
+// at which there is no Kafka, is returned at once: whoever starts a program is to see it.
+func whileElecting(ctx context.Context, log *slog.Logger, try func() error) error {
+	deadline := time.Now().Add(electionPatience)
+	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
+		err := try()
+		if err == nil || !slices.Contains([]string{troubleLeader, troubleReplicas, troubleTimeout}, troubleOf(err)) || time.Now().After(deadline) {
+			return err
+		}
+		log.Warn("the start has to wait for Kafka", "error", err, "retry_seconds", wait.Seconds())
+		if !sleep(ctx, wait) {
+			return err
+		}
+	}
+}
