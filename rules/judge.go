@@ -168,13 +168,15 @@ func (l *Limit) fall(s *slot, f *facts, count event.Decimal) {
 	s.block.until = later(f.latest, t.step(s.steps))
 }
 
-// settle drops a block that is over, and lets the escalation know of its end.
-func (s *slot) settle(out outcome, t *Then, latest event.Micros) {
-	switch out {
-	case none:
+// settle drops a block that is over, and lets the escalation know of its end. A pass drops none: it goes by the partition's time, and
+// by the key's own, which is behind that, the block may be in force still. A late event would be blocked once more.
+func (s *slot) settle(out outcome, t *Then, f *facts) {
+	switch {
+	case out == none && f.pass && s.had:
+	case out == none:
 		s.over()
-	case cleared:
-		s.had, s.ended = false, latest
+	case out == cleared:
+		s.had, s.ended = false, f.latest
 	default:
 		s.lasts()
 	}

@@ -4,8 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -313,5 +315,124 @@ func TestDoubtedCountsIssueNoPenalty(t *testing.T) {
 		if diff := cmp.Diff(tt.want, sentences(res.Changes)); diff != "" {
 			t.Errorf("(- want)\n%s", diff)
 		}
+	}
+}
+
+// A pass goes by the partition's time, which is ahead of a key's own. It forgot a penalty that was over by then, and the key's next
+// event, from before the penalty's end, was blocked once more.
+func TestAPassForgetsNoPenaltyThatLateEventsComeUnder(t *testing.T) {
+	const text = `
+apiVersion: tallygate.dev/v1
+kind: RuleSet
+metadata: {name: shop}
+spec:
+  rules:
+    - {name: penalty, match: {api: x}, limit: 3, per: 2s, window: tumbling, then: {block: 3s}}
+    - {name: tried, match: {api: x}, limit: 50, candidate: {limit: 3}, per: 2s, window: tumbling, then: {block: 3s}}
+    - {name: moving, match: {api: x}, limit: 2, per: 1h, window: tumbling, then: {block: until-reset}}
+`
+	old := compiled(t, text)
+	set := compiled(t, strings.ReplaceAll(text, "limit: 2,", "limit: 90,"))
+	var state []byte
+	count := func(p *Stepper, at event.Micros) []string {
+		t.Helper()
+		e := &event.Event{API: "x", UID: "42", Cost: event.One, Time: noon + at}
+		var told []string
+		for _, w := range p.set.NewMatcher().Match(e, e.Time) {
+			var res Result
+			state, res = p.Step(nil, state, Input{Key: w.Key, Hits: w.Hits, At: e.Time})
+			told = append(told, sentences(res.Changes)...)
+		}
+		return told
+	}
+	before := old.NewStepper()
+	for _, at := range []event.Micros{0, 0, 0, 0, 2200, 2300, 2400} {
+		count(before, at*event.Millisecond)
+	}
+	after := set.NewStepper()
+	after.After(old)
+	next, res := after.Rejudge(nil, state, []byte("uid=42"), noon+3100*event.Millisecond)
+	if len(res.Changes) == 0 {
+		t.Fatal("the pass changes nothing, so its state is not kept")
+	}
+	state = next
+	if told := count(after, 2900*event.Millisecond); len(told) > 0 {
+		t.Errorf("an event before the penalty's end: %q", told)
+	}
+	want := []string{"penalty block enforce: 5 of 3, 3.2s to 6.2s", "tried/candidate block shadow: 5 of 3, 3.2s to 6.2s"}
+	if diff := cmp.Diff(want, count(after, 3200*event.Millisecond)); diff != "" {
+		t.Errorf("an event behind it (- expected, + got)\n%s", diff)
+	}
+}
+
+// Passes over all keys, for a limit that changes again and again, change nothing under any other limit, wherever between
+// the events they come and however far the partition's time is ahead of the key's.
+func TestPassesLeaveOtherLimitsAsTheyAre(t *testing.T) {
+	const text = `
+apiVersion: tallygate.dev/v1
+kind: RuleSet
+metadata: {name: shop}
+spec:
+  max_lateness: 2s
+  rules:
+    - {name: penalty, match: {api: x}, limit: 3, per: 2s, window: tumbling, then: {block: 3s}}
+    - {name: growing, match: {api: x}, limit: 4, per: 3s, then: {escalate: [1s, 2s, 4s], forget: 5s}}
+    - {name: again, match: {api: x}, limit: 3, per: 2s, then: {block: 1s, reset: true}}
+    - {name: longer, match: {api: x}, limit: 4, per: 2s, then: {block: 2s, extend: true}}
+    - {name: quota, match: {api: x}, limit: 4, candidate: {limit: 3}, per: 3s, then: {block: until-reset}}
+    - {name: bucket, match: {api: x}, limit: 2, per: 1s, burst: 4, window: bucket, then: {block: until-reset}}
+    - {name: session, match: {api: x}, limit: 5, window: session, gap: 1s, then: {block: until-reset}}
+    - {name: moving, match: {api: x}, limit: 1, per: 1h, window: tumbling, then: {block: until-reset}}
+`
+	sets := []*Set{compiled(t, text), compiled(t, strings.ReplaceAll(text, "limit: 1,", "limit: 90000,"))}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	passes, kept := 0, 0
+	for range 100 {
+		var with, without []byte
+		stepper, plain, version := sets[0].NewStepper(), sets[0].NewStepper(), 0
+		var told, want []string
+		now := noon
+		for range 200 {
+			now += event.Micros(rnd.Int64N(int64(400 * event.Millisecond)))
+			if rnd.IntN(4) == 0 {
+				was := sets[version]
+				version = 1 - version
+				stepper = sets[version].NewStepper()
+				stepper.After(was)
+				next, res := stepper.Rejudge(nil, with, []byte("uid=42"), now)
+				if passes++; len(res.Changes) > 0 {
+					with = next
+					kept++
+				}
+				for _, s := range sentences(res.Changes) {
+					if !strings.HasPrefix(s, "moving ") {
+						t.Fatalf("a pass at %v: %s", (now - noon).Duration(), s)
+					}
+				}
+			}
+			e := &event.Event{API: "x", UID: "42", Cost: event.One, Time: now - event.Micros(rnd.Int64N(int64(event.Second)))}
+			step := func(p *Stepper, state []byte, told []string) ([]byte, []string) {
+				for _, w := range p.set.NewMatcher().Match(e, e.Time) {
+					var res Result
+					state, res = p.Step(nil, state, Input{Key: w.Key, Hits: w.Hits, At: e.Time})
+					for _, s := range sentences(res.Changes) {
+						if !strings.HasPrefix(s, "moving ") {
+							told = append(told, s)
+						}
+					}
+				}
+				return state, told
+			}
+			with, told = step(stepper, with, told)
+			without, want = step(plain, without, want)
+		}
+		if diff := cmp.Diff(want, told); diff != "" {
+			t.Fatalf("verdicts (- without passes, + with)\n%s", diff)
+		}
+	}
+	if kept < passes/4 {
+		t.Errorf("of %d passes %d changed something", passes, kept)
 	}
 }

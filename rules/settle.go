@@ -59,7 +59,7 @@ func (p *Stepper) decide(l *Limit, s *slot, f *facts, in *Input, i int, res *Res
 		p.publish(l, s, f, out, in.Key, i)
 		p.Fuses.forget(l.Rule, in.Key)
 	}
-	s.settle(out, &l.Rule.Then, f.latest)
+	s.settle(out, &l.Rule.Then, f)
 	return out
 }
 
@@ -78,7 +78,7 @@ func (p *Stepper) tryOut(l *Limit, s *slot, f *facts, in *Input, i int) {
 		p.publish(l, s, f, out, in.Key, i)
 	case none, held:
 	}
-	s.settle(out, &l.Rule.Then, f.latest)
+	s.settle(out, &l.Rule.Then, f)
 }
 
 // noteMove notes of a block whose end was another that this is all that has changed.
