@@ -385,16 +385,10 @@ func TestATruncatedChangelogIsRefusedThenAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		policy := func(value string) {
-			change := map[string]sarama.IncrementalAlterConfigsEntry{"cleanup.policy": {Operation: sarama.IncrementalAlterConfigsOperationSet, Value: &value}}
-			if err := admin.IncrementalAlterConfig(sarama.TopicResource, r.names.Table, change, false); err != nil {
-				t.Fatal(err)
-			}
-		}
-		policy("delete")
+		r.set(r.names.Table, "cleanup.policy", "delete")
 		eventually(t, "the policy is known", func() bool { return admin.DeleteRecords(r.names.Table, map[int32]int64{0: 0}) == nil })
-		r.deleteRecords(r.names.Table, 3) // the last checkpoint is there still
-		policy("compact")
+		r.deleteRecords(r.names.Table, 3)                 // the last checkpoint is there still
+		r.set(r.names.Table, "cleanup.policy", "compact") // and known: the start looks at it
 		r.refuses(set, r.names.Table)
 		m = r.start(set, accept)
 		r.ready(m)
