@@ -37,12 +37,17 @@ func put(t *testing.T, s *store, records ...Record) {
 func contents(t *testing.T, client redis.UniversalClient) []string {
 	t.Helper()
 	k := shardKeys("tallygate", 0)
-	fields, err := client.HGetAll(t.Context(), k.verdicts).Result()
+	var hash *redis.MapStringStringCmd
+	var expiry *redis.StringSliceCmd
+	_, err := client.TxPipelined(t.Context(), func(p redis.Pipeliner) error { // both at one moment: somebody may be writing
+		hash, expiry = p.HGetAll(t.Context(), k.verdicts), p.ZRange(t.Context(), k.expiry, 0, -1)
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var lines, names []string
-	for name, value := range fields {
+	for name, value := range hash.Val() {
 		if name[0] == metaPrefix[0] {
 			continue
 		}
@@ -55,10 +60,7 @@ func contents(t *testing.T, client redis.UniversalClient) []string {
 	}
 	slices.Sort(names)
 	slices.Sort(lines)
-	scored, err := client.ZRange(t.Context(), k.expiry, 0, -1).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	scored := expiry.Val()
 	if slices.Sort(scored); !slices.Equal(names, scored) {
 		t.Errorf("the hash has %v, the sorted set %v", names, scored)
 	}
