@@ -26,7 +26,7 @@ func StartKafkaCluster(t testing.TB, nodes int, props map[string]string, behind 
 	replicas := strconv.Itoa(nodes)
 	voters := make([]string, nodes)
 	controllers := make([]int, nodes)
-	ports := freePorts(t, 2*nodes)
+	ports := FreePorts(t, 2*nodes)
 	for i := range nodes {
 		controllers[i] = ports[2*i]
 		voters[i] = fmt.Sprintf("%d@127.0.0.1:%d", i+1, controllers[i])
@@ -90,8 +90,9 @@ func (c *KafkaCluster) Addrs() (addrs []string) {
 	return addrs
 }
 
-// freePorts are different ports that nobody listens on.
-func freePorts(t testing.TB, n int) (ports []int) {
+// FreePorts returns different ports that nobody listens on, and that no connection is given: a server
+// that goes away for a while can have its port back.
+func FreePorts(t testing.TB, n int) (ports []int) {
 	t.Helper()
 	for len(ports) < n {
 		if port := portWithBus(t); !slices.Contains(ports, port) {

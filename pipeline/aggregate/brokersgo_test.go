@@ -9,6 +9,8 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/tallygate/tallygate/internal/servers"
 )
 
 // cutting is a network in which brokers die: their connections break, and no other is opened.
@@ -34,8 +36,15 @@ func (c *cutting) Dial(network, addr string) (net.Conn, error) {
 // kill lets a broker die; "" brings the one that is dead back.
 func (c *cutting) kill(addr string) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.dead = addr
+	c.mu.Unlock()
+	c.hangUp(addr)
+}
+
+// hangUp breaks the connections to a broker.
+func (c *cutting) hangUp(addr string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, conn := range c.conns[addr] {
 		_ = conn.Close()
 	}
@@ -47,12 +56,14 @@ func (c *cutting) kill(addr string) {
 func TestBrokersComeAndGo(t *testing.T) {
 	t.Parallel()
 	rng := testSeed(t)
-	k, err := kfake.NewCluster(kfake.NumBrokers(3), kfake.GroupMinSessionTimeout(time.Second))
+	k, err := kfake.NewCluster(kfake.Ports(servers.FreePorts(t, 3)...), kfake.GroupMinSessionTimeout(time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(k.Close)
 	r := newRig(t, k.ListenAddrs())
+	own := &cutting{conns: map[string][]net.Conn{}} // nobody is dead to the rig's producer
+	r.sendOver(own)
 	set := compile(t, byIPAndUID)
 	cut := &cutting{conns: map[string][]net.Conn{}}
 	over := func(c *Config) {
@@ -69,6 +80,7 @@ func TestBrokersComeAndGo(t *testing.T) {
 		if err := k.RemoveNode(int32(id)); err != nil {
 			t.Fatal(err)
 		}
+		own.hangUp(addr) // kfake leaves them open, and a broker that is gone leads nothing
 		k.RehashCoordinators()
 		askOwners(a, b)
 		l.emit(50)
@@ -82,6 +94,22 @@ func TestBrokersComeAndGo(t *testing.T) {
 		pause(rng, 1000)
 	}
 	l.counted(a, b)
+}
+
+// sendOver gives the rig a producer over this network that tries until brokers are back, and whose
+// repeats Kafka takes once.
+func (r *rig) sendOver(network *cutting) {
+	r.t.Helper()
+	cfg := *r.client.Config()
+	cfg.Producer.Idempotent, cfg.Net.MaxOpenRequests = true, 1
+	cfg.Producer.Retry.Max, cfg.Producer.Retry.Backoff = 600, 50*time.Millisecond
+	cfg.Net.Proxy.Enable, cfg.Net.Proxy.Dialer = true, network
+	patient, err := sarama.NewSyncProducer(r.brokers, &cfg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.send.Close()
+	r.send = patient
 }
 
 func pause(rng *rand.Rand, most int) { time.Sleep(time.Duration(rng.IntN(most)) * time.Millisecond) }

@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -238,12 +239,21 @@ func (r *rig) emit(events ...*event.Event) {
 	r.sendAll(msgs)
 }
 
+// undelivered adds the first record's reason to an error that says only how many failed.
+func undelivered(err error) error {
+	var each sarama.ProducerErrors
+	if errors.As(err, &each) && len(each) > 0 {
+		return fmt.Errorf("%w, the first to %s/%d: %w", err, each[0].Msg.Topic, each[0].Msg.Partition, each[0].Err)
+	}
+	return err
+}
+
 func (r *rig) sendAll(msgs []*sarama.ProducerMessage) {
 	r.t.Helper()
 	for len(msgs) > 0 {
 		n := min(len(msgs), 5000)
 		if err := r.send.SendMessages(msgs[:n]); err != nil {
-			r.t.Fatal(err)
+			r.t.Fatal(undelivered(err))
 		}
 		msgs = msgs[n:]
 	}
