@@ -13,7 +13,10 @@ import (
 )
 
 // pure are the folders whose packages take time as an argument, and do no I/O.
-var pure = []string{"windows", "rules"}
+var pure = []string{"windows", "rules", "pipeline/aggregate/shard"}
+
+// lockless are pure ones that keep state: who calls them sees to it that one goroutine does at a time.
+var lockless = []string{"pipeline/aggregate/shard"}
 
 // impure are the functions of package time that read the clock or wait for it.
 var impure = []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer", "Sleep"}
@@ -39,6 +42,26 @@ func TestPurePackages(t *testing.T) {
 		for _, file := range goFiles(t, folder) {
 			for _, fault := range impurities(t, file, nil) {
 				t.Errorf("%s is pure, but %s", folder, fault)
+			}
+		}
+	}
+}
+
+func TestLocklessPackages(t *testing.T) {
+	for _, folder := range lockless {
+		files := goFiles(t, folder)
+		if len(files) == 0 {
+			t.Errorf("there is no %s", folder)
+		}
+		for _, file := range files {
+			f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, spec := range f.Imports {
+				if path, _ := strconv.Unquote(spec.Path.Value); path == "context" || path == "sync" || path == "sync/atomic" {
+					t.Errorf("%s imports %s", file, path)
+				}
 			}
 		}
 	}

@@ -7,22 +7,24 @@
 package replay
 
 import (
-	"github.com/tallygate/tallygate/pipeline/aggregate/state"
+	"fmt"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Engine holds what every key has counted. It is for one goroutine.
+// Engine holds what every key has counted: a shard of an aggregator that owns all keys, and whose topics take all at
+// once. It is for one goroutine.
 type Engine struct {
 	Set *rules.Set
 
-	matcher *rules.Matcher
-	stepper *rules.Stepper
-	table   *state.Table
-	scratch []byte
-	changes []verdict.Verdict
-	seq     int64
+	shard  *shard.Shard
+	number int64 // of the next event
+	offset int64 // of the last record in the shard's changelog
+	out    *Outcome
+	kept   func(shard.Append) // gets the shard's states, where somebody wants to go on from them
 
 	held   map[string][]*Held // by the key's text
 	shapes []shape            // by rules.KeyShape.Index
@@ -61,11 +63,8 @@ type Outcome struct {
 
 // New returns an empty Engine.
 func New(set *rules.Set) *Engine {
-	e := &Engine{
-		Set: set, matcher: set.NewMatcher(), stepper: set.NewStepper(),
-		table: state.New(), held: map[string][]*Held{},
-	}
-	e.stepper.Fuses = set.NewFuses() // one partition, of all keys that have come
+	e := &Engine{Set: set, held: map[string][]*Held{}}
+	e.shard = shard.New(shard.Config{Of: 1, Trace: e.stepped}, shard.Rules{Set: set})
 	for _, s := range set.Shapes {
 		e.shapes = append(e.shapes, shape{dims: s.Dims})
 	}
@@ -73,12 +72,12 @@ func New(set *rules.Set) *Engine {
 }
 
 // Keys is how many keys have a state.
-func (e *Engine) Keys() int { return e.table.Len() }
+func (e *Engine) Keys() int { return e.shard.Keys() }
 
 // Apply counts one event; broker is when the broker saw it, NoTime when that is not known.
 // Cause says where it came from.
 func (e *Engine) Apply(ev *event.Event, broker event.Micros, cause verdict.Cause, out *Outcome) {
-	*out = Outcome{Hits: out.Hits[:0], Tiers: out.Tiers[:0], Changes: e.changes[:0], Fell: out.Fell[:0]}
+	*out = Outcome{Hits: out.Hits[:0], Tiers: out.Tiers[:0], Changes: out.Changes[:0], Fell: out.Fell[:0]}
 	at, ok := e.Set.EventTime(ev, broker)
 	out.At = at
 	if !ok {
@@ -87,54 +86,71 @@ func (e *Engine) Apply(ev *event.Event, broker event.Micros, cause verdict.Cause
 		return
 	}
 	e.cover(ev, at)
-	cause.ID = ev.ID
-	for _, w := range e.matcher.Match(ev, at) {
-		var old []byte
-		ref, known := e.table.Get(w.Key)
-		if known {
-			old = e.table.Block(ref)
-		}
-		next, res := e.stepper.Step(e.scratch[:0], old, rules.Input{Key: w.Key, Hits: w.Hits, At: at, ID: ev.ID, Cause: cause, Active: e.table.Len()})
-		e.scratch = next
-		for _, h := range w.Hits {
-			out.Hits, out.Tiers = append(out.Hits, h.Limit), append(out.Tiers, h.Tier)
-		}
-		out.Late += res.Late
-		out.Blown = append(out.Blown, res.Blown...)
-		if res.Repeat {
-			out.Repeats++
-			continue
-		}
-		if res.Unknown {
-			out.Unknown++
-			continue
-		}
-		if known {
-			e.table.Replace(ref, w.Key, next)
-		} else {
-			e.table.Set(w.Key, next)
-		}
-		for i := range res.Changes {
-			e.hold(&w, &res.Changes[i], out)
-		}
-	}
-	out.Skipped = e.matcher.Skipped
-	e.changes = out.Changes
+	e.out, cause.ID = out, ev.ID
+	clock := shard.Clock{Local: max(at, broker), Broker: event.NoTime} // what is over by now is history, and is told all the same
+	e.shard.Event(ev, e.number, broker, cause)
+	e.number++
+	sound(e.shard.Step(shard.Input, e.number, clock))
+	e.acknowledge(clock)
 }
 
-// hold keeps a change as its limit's last verdict on the key.
-func (e *Engine) hold(w *rules.Work, v *verdict.Verdict, out *Outcome) {
-	e.seq++
-	v.Seq = e.seq
-	h := e.find(string(w.Key), v)
+// sound panics where a state that was written to memory just now cannot be read.
+func sound(err error) {
+	if err != nil {
+		panic(fmt.Errorf("replay: %w", err))
+	}
+}
+
+// stepped notes what became of the event on one of its keys.
+func (e *Engine) stepped(s *shard.Stepped) {
+	out, res := e.out, s.Result
+	for _, h := range s.Hits {
+		out.Hits, out.Tiers = append(out.Hits, h.Limit), append(out.Tiers, h.Tier)
+	}
+	out.Late += res.Late
+	out.Blown = append(out.Blown, res.Blown...)
+	switch {
+	case res.Repeat:
+		out.Repeats++
+	case res.Unknown:
+		out.Unknown++
+	case len(res.Changes) > 0:
+		e.shapes[s.Shape.Index].used = true
+	}
+}
+
+// acknowledge tells the shard that all it asked for is durable, and keeps what it has published then.
+func (e *Engine) acknowledge(clock shard.Clock) {
+	asked := e.shard.Effects()
+	e.out.Skipped = append(e.out.Skipped[:0], asked.Skipped...)
+	if e.kept != nil {
+		for _, a := range asked.States {
+			e.kept(a)
+		}
+	}
+	for _, a := range asked.States {
+		e.offset++ // the verdicts' seq
+		e.shard.Acked(a.Ack, e.offset, clock)
+	}
+	for i, a := range asked.Verdicts { // that those made durable
+		e.shard.Acked(a.Ack, int64(i), clock)
+	}
+	for i := range asked.Published {
+		e.hold(&asked.Published[i].Verdict)
+	}
+	asked.Reset()
+}
+
+// hold keeps a verdict as its limit's last one on the key.
+func (e *Engine) hold(v *verdict.Verdict) {
+	h := e.find(string(event.AppendKey(nil, v.Key)), v)
 	fell := v.State != verdict.Clear && (h.Falls == 0 || h.Since != v.Since || h.State == verdict.Clear)
 	if fell {
 		h.Falls++
 	}
 	h.Verdict = *v
-	e.shapes[w.Shape.Index].used = true
-	out.Changes = append(out.Changes, *v)
-	out.Fell = append(out.Fell, fell)
+	e.out.Changes = append(e.out.Changes, *v)
+	e.out.Fell = append(e.out.Fell, fell)
 }
 
 func (e *Engine) find(key string, v *verdict.Verdict) *Held {
@@ -152,9 +168,7 @@ func (e *Engine) find(key string, v *verdict.Verdict) *Held {
 // Explain says where a key stands under every limit, as rules.Set.Explain does.
 func (e *Engine) Explain(dims []event.Dim, api string, now event.Micros) []rules.Explanation {
 	key := event.AppendKey(nil, dims)
-	var block []byte
-	if ref, ok := e.table.Get(key); ok {
-		block = e.table.Block(ref)
-	}
-	return e.Set.Explain(block, key, now, api)
+	state, err := e.shard.State(key)
+	sound(err)
+	return e.Set.Explain(state, key, now, api)
 }

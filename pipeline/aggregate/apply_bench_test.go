@@ -32,8 +32,8 @@ func TestApplyWithoutKafka(t *testing.T) {
 	for _, records := range benchRecords(1<<10, 10) {
 		p.process(&bundle{batches: []fetch.Batch{fetch.Of(records...)}})
 	}
-	if p.ctx.Err() != nil || p.table.Len() == 0 {
-		t.Errorf("%d keys: %v", p.table.Len(), context.Cause(p.ctx))
+	if p.ctx.Err() != nil || p.shard.Keys() == 0 {
+		t.Errorf("%d keys: %v", p.shard.Keys(), context.Cause(p.ctx))
 	}
 }
 
@@ -61,7 +61,7 @@ func benchmarkApply(b *testing.B, perRecord int) {
 		apply(benchEvents)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(events), "ns/event")
-	b.ReportMetric(float64(p.table.Bytes())/float64(p.table.Len()), "B/key")
+	b.ReportMetric(float64(p.shard.Bytes())/float64(p.shard.Keys()), "B/key")
 }
 
 // lonePartition is the only one there is, with no Kafka behind it.

@@ -5,20 +5,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// backlog is what waits to be counted in a lane of an owned partition.
+// backlog is what waits to be counted from a source of an owned partition.
 type backlog struct {
 	records int64
 	behind  time.Duration // how old what was counted last is; 0 where nothing waits
 }
 
-// backlog tells what waits in a lane, as far as Kafka's last answer says.
-func (p *partition) backlog(l lane, at time.Time) backlog {
-	r := p.readers[l].Load()
+// backlog tells what waits of a source, as far as Kafka's last answer says.
+func (p *partition) backlog(src shard.Source, at time.Time) backlog {
+	r := p.readers[src].Load()
 	p.lock()
-	next, last := p.next[l], p.lastOf[l]
+	next, last := p.shard.Next(src), p.shard.Last(src)
 	p.mu.Unlock()
 	if r == nil {
 		return backlog{}
@@ -37,8 +38,8 @@ func (p *partition) backlog(l lane, at time.Time) backlog {
 // lateness says for people how late a partition counts.
 func (p *partition) lateness(at time.Time) string {
 	var late []string
-	for l, what := range []string{inputLane: "its events", loopLane: "what others forward to it"} {
-		if b := p.backlog(lane(l), at); b.records > 0 {
+	for src, what := range []string{shard.Input: "its events", shard.Loop: "what others forward to it"} {
+		if b := p.backlog(shard.Source(src), at); b.records > 0 {
 			late = append(late, fmt.Sprintf("%.1f s behind with %s (%d records wait)", b.behind.Seconds(), what, b.records))
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/aggregate/state"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -111,9 +111,9 @@ func (a *Aggregator) blocked(ctx context.Context, q blockedQuery, at event.Micro
 	page, next = []blockedKey{}, q.after
 	part := 0
 	if next != "" {
-		part = state.PartOf([]byte(next))
+		part = shard.PartOf([]byte(next))
 	}
-	for looks := blockedLooks; part < state.Parts; part++ {
+	for looks := blockedLooks; part < shard.Parts; part++ {
 		for {
 			keys, more := p.keysBehind(part, next, looks)
 			for left := keys; len(left) > 0; {
@@ -145,7 +145,7 @@ func (a *Aggregator) blocked(ctx context.Context, q blockedQuery, at event.Micro
 func (p *partition) keysBehind(part int, behind string, most int) (keys [][]byte, more bool) {
 	p.lock()
 	defer p.mu.Unlock()
-	return p.table.Behind(part, []byte(behind), most)
+	return p.shard.KeysBehind(part, behind, most)
 }
 
 // ruleOf is the rule that a limit's name belongs to.
@@ -159,16 +159,15 @@ func (p *partition) blockedSome(keys [][]byte, q *blockedQuery, at event.Micros,
 	p.lock()
 	defer p.mu.Unlock()
 	for began := time.Now(); n < len(keys) && len(*out) < q.limit && (n == 0 || time.Since(began) < sliceTime); n++ {
-		ref, ok := p.table.Get(keys[n])
-		if !ok {
-			continue // it left meanwhile
-		}
-		b, err := decodeBlock(p.table.Block(ref))
+		state, err := p.shard.State(keys[n])
 		if err != nil {
 			return n, err
 		}
+		if state == nil {
+			continue // it left meanwhile
+		}
 		var by []string
-		for _, e := range p.rules.set.Explain(b.state, keys[n], at, "") {
+		for _, e := range p.rules.set.Explain(state, keys[n], at, "") {
 			if e.Verdict != nil && e.Verdict.Mode == verdict.Enforce && (q.rule == "" || q.rule == e.Rule || q.rule == ruleOf(e.Rule)) {
 				by = append(by, e.Rule)
 			}

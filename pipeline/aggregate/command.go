@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -41,13 +42,8 @@ const maxToldVerdicts = 1000
 // topic keeps its records would be lost with a Redis that is filled anew.
 const maxCommandFor = 90 * 24 * time.Hour
 
-var commandKinds = map[string]rules.CommandKind{
-	"block": rules.CommandBlock, "unblock": rules.CommandUnblock, "reset": rules.CommandReset,
-	"exempt": rules.CommandExempt, "forget": rules.CommandForget,
-}
-
 func (c *Command) validate() error {
-	kind, ok := commandKinds[c.Name]
+	kind, ok := shard.CommandKinds[c.Name]
 	lasts := kind == rules.CommandBlock || kind == rules.CommandExempt
 	var errs []error
 	if !ok {
@@ -77,28 +73,6 @@ func (c *Command) validate() error {
 // ErrCommand says that a command is wrong.
 var ErrCommand = errors.New("aggregate: not a command")
 
-// commandRecord is a command as it is carried out, and as older programs sent it through the loop topic.
-type commandRecord struct {
-	ID      string       `json:"id"`
-	Command string       `json:"command"`
-	Key     string       `json:"key"`            // its text
-	Keys    []string     `json:"keys,omitempty"` // that it is carried out on, when that is not Key alone
-	Rule    string       `json:"rule,omitempty"`
-	For     event.Micros `json:"for_us,omitempty"`
-	Reason  string       `json:"reason"`
-	By      string       `json:"by"`
-
-	OnBehalfOf string `json:"on_behalf_of,omitempty"`
-}
-
-// keys are those that the record is carried out on.
-func (c *commandRecord) keys() []string {
-	if len(c.Keys) > 0 {
-		return c.Keys
-	}
-	return []string{c.Key}
-}
-
 // Command carries a command out on a key that this instance owns, and returns when it is in the audit, and what it
 // did is durable and published. It stands behind no event that waits to be counted: the audit has it, and then the
 // owner changes the key's state between two events and writes it through, with the marks that it has, so that no crash
@@ -116,7 +90,7 @@ func (a *Aggregator) Command(ctx context.Context, c Command) (Commanded, error) 
 	if err := p.knowsRule(c.Rule); err != nil {
 		return Commanded{}, fmt.Errorf("%w: %w", ErrCommand, err)
 	}
-	rec := commandRecord{
+	rec := shard.CommandRecord{
 		ID: rand.Text(), Command: c.Name, Key: event.FormatKey(c.Key), Rule: c.Rule,
 		For: event.FromDuration(c.For), Reason: c.Reason, By: c.By, OnBehalfOf: c.OnBehalfOf,
 	}
@@ -157,12 +131,12 @@ func noRule(name string) error {
 }
 
 // carryOut puts a command into the audit, gives it on all of its keys, and waits until it is done.
-func (p *partition) carryOut(ctx context.Context, rec *commandRecord, done *Commanded) error {
+func (p *partition) carryOut(ctx context.Context, rec *shard.CommandRecord, done *Commanded) error {
 	at := p.commandTime()
 	if err := p.auditFirst(ctx, rec, at); err != nil {
 		return p.notYet(ctx, rec, "it is not in the audit yet, and nothing was done", err)
 	}
-	keys := rec.keys()
+	keys := rec.AllKeys()
 	wait := p.commands.await(rec.ID, len(keys))
 	defer p.commands.forget(rec.ID)
 	for left := keys; len(left) > 0; {
@@ -192,8 +166,8 @@ func (p *partition) carryOut(ctx context.Context, rec *commandRecord, done *Comm
 
 // changedOwner says how far a command is whose partition has ended here. Nobody goes on with it: the next owner knows of the
 // events, and not of commands.
-func (p *partition) changedOwner(rec *commandRecord) error {
-	keys := len(rec.keys())
+func (p *partition) changedOwner(rec *shard.CommandRecord) error {
+	keys := len(rec.AllKeys())
 	if keys == 1 {
 		return fmt.Errorf("partition %d changed its owner: look whether the command took effect, or give it again", p.id)
 	}
@@ -202,7 +176,7 @@ func (p *partition) changedOwner(rec *commandRecord) error {
 }
 
 // notYet says how far a command is that was not done in time, and how late its partition is.
-func (p *partition) notYet(ctx context.Context, rec *commandRecord, far string, err error) error {
+func (p *partition) notYet(ctx context.Context, rec *shard.CommandRecord, far string, err error) error {
 	if p.ctx.Err() != nil && ctx.Err() == nil {
 		return p.changedOwner(rec)
 	}

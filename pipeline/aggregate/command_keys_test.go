@@ -224,32 +224,6 @@ func TestCommandsOnRulesThatThereAreNot(t *testing.T) {
 	})
 }
 
-func TestKeysThatHaveDimensions(t *testing.T) {
-	for _, tt := range []struct {
-		key  string
-		dims []string
-		want bool
-	}{
-		{"uid=42", []string{"uid=42"}, true},
-		{"attrs.campaign=x&uid=42", []string{"uid=42"}, true},
-		{"attrs.a=1&attrs.b=2&uid=42", []string{"attrs.b=2", "uid=42"}, true},
-		{"attrs.a=1&attrs.b=2&uid=42", []string{"attrs.b=3", "uid=42"}, false},
-		{"uid=142", []string{"uid=42"}, false},
-		{"attrs.uid=42", []string{"uid=42"}, false},
-		{"attrs.uid=42&uid=7", []string{"uid=42"}, false},
-		{"uid=42", []string{"attrs.a=1", "uid=42"}, false},
-		{"", []string{"uid=42"}, false},
-	} {
-		var dims [][]byte
-		for _, d := range tt.dims {
-			dims = append(dims, []byte(d))
-		}
-		if got := hasAll([]byte(tt.key), dims); got != tt.want {
-			t.Errorf("has %q all of %q: %v", tt.key, tt.dims, got)
-		}
-	}
-}
-
 // Asked for an address in whatever spelling, the key is that of its events.
 func TestKeysThatAreAskedForAreThoseOfEvents(t *testing.T) {
 	key, api, err := explainQuery(url.Values{"ip": {"::FFFF:192.0.2.1"}, "ip/64": {"2001:DB8::7:1"}, "api": {"search"}})

@@ -15,6 +15,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -104,11 +105,11 @@ func TestCommandsInAFlood(t *testing.T) {
 		behind := ipKey(other.String())
 		eventually(t, "the flood is forwarded", func() bool { return r.countIP(ip, "by-ip", m) > 0 })
 		began := time.Now()
-		older, err := json.Marshal(commandRecord{ID: "X", Command: "block", Key: event.FormatKey(behind), For: event.Hour, Reason: "a test", By: "tester"})
+		older, err := json.Marshal(shard.CommandRecord{ID: "X", Command: "block", Key: event.FormatKey(behind), For: event.Hour, Reason: "a test", By: "tester"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.emitTo(r.names.Loop, p.id, string([]byte{loopVersion, loopKindCommand})+string(older))
+		r.emitTo(r.names.Loop, p.id, loopCommand+string(older))
 		late := p.lateness(began)
 		if _, err := m.Command(within(t, commandWithin), Command{Name: "block", Key: ipKey(ip), For: time.Hour, Reason: "a test"}); err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -268,9 +269,9 @@ func TestSeqIsTheOffsetOfTheStateThatMadeTheVerdictDurable(t *testing.T) {
 				if s == nil || string(s.Key) != v.KeyText() {
 					t.Fatalf("no state of %s at offset %d", v.KeyText(), v.Seq)
 				}
-				pending, _, err := decodeWire(s.Value)
-				if err != nil || len(pending) != 1 {
-					t.Fatalf("the state at %d has unpublished verdicts %v, %v", v.Seq, pending, err)
+				unpublished, _, err := shard.ParseState(s.Value)
+				if err != nil || unpublished != 1 {
+					t.Fatalf("the state at %d has %d unpublished verdicts, %v", v.Seq, unpublished, err)
 				}
 			}
 		}
@@ -328,7 +329,7 @@ func TestKeysThatFellSilentLeave(t *testing.T) {
 		keys := func() (n int) {
 			for _, p := range m.owned() {
 				p.lock()
-				n += p.table.Len()
+				n += p.shard.Keys()
 				p.mu.Unlock()
 			}
 			return n

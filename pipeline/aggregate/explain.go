@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -46,21 +45,8 @@ func (a *Aggregator) Explain(key []event.Dim, api string, now event.Micros) ([]r
 func (p *partition) toExplain(text []byte, key []event.Dim) ([]byte, *rules.Stepper, error) {
 	p.lock()
 	defer p.mu.Unlock()
-	stepper := p.rules.set.NewStepper()
-	var given []rules.Exemptions
-	p.exempt.about(key, func(x rules.Exemptions) bool {
-		given = append(given, x)
-		return true
-	})
-	stepper.Exempt = func(l *rules.Limit, _ []event.Dim, at event.Micros) bool {
-		return slices.ContainsFunc(given, func(x rules.Exemptions) bool { return x.Spare(l, at) })
-	}
-	ref, ok := p.table.Get(text)
-	if !ok {
-		return nil, stepper, nil
-	}
-	b, err := decodeBlock(p.table.Block(ref))
-	return append([]byte(nil), b.state...), stepper, err
+	state, err := p.shard.State(text)
+	return state, p.shard.Explainer(key), err
 }
 
 // Owner returns the advertised address of the instance that owns a partition, as the group's

@@ -2,8 +2,6 @@ package aggregate
 
 import (
 	"bytes"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +11,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -62,15 +61,11 @@ func stateOf(value []byte) fenced.Record { return fenced.Record{Key: []byte("uid
 
 // stateIn finds the state of package rules in a changelog record without unpublished verdicts.
 func stateIn(t *testing.T, value []byte) int {
-	pending, raw, err := decodeWire(value)
-	if err != nil || len(pending) > 0 {
-		t.Fatal(pending, err)
+	unpublished, state, err := shard.ParseState(value)
+	if err != nil || unpublished > 0 {
+		t.Fatal(unpublished, err)
 	}
-	b, err := decodeBlock(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(value) - len(b.state)
+	return len(value) - len(state)
 }
 
 // newerWindow raises the version of a calendar window's counter, the last in its state.
@@ -84,12 +79,8 @@ func newerWindow(t *testing.T, state []byte) fenced.Record {
 	return stateOf(state)
 }
 
-func newerCheckpoint(t *testing.T, _ []byte) fenced.Record {
-	value, err := json.Marshal(checkpoint{Version: checkpointVersion + 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fenced.Record{Key: []byte(checkpointKey), Value: value}
+func newerCheckpoint(*testing.T, []byte) fenced.Record {
+	return fenced.Record{Key: []byte(shard.CheckpointKey), Value: []byte(`{"version":2}`)}
 }
 
 // appendAsOwner takes a partition over, as another program would, and appends a record.
@@ -137,8 +128,7 @@ func TestANewerForwardIsRefused(t *testing.T) {
 		r.ready(m)
 		e := hit("u1", "a.b")
 		e.IP = ipOf(1)
-		forward := appendForward(nil, origin{partition: 1, offset: 7}, now(), e)
-		forward[1] = 9 // a kind that this program does not know
+		forward := append([]byte{1, 9, 1, 7, 0, 0}, event.AppendJSON(nil, e)...) // 9: a kind that this program does not know
 		r.emitTo(r.names.Loop, 2, string(forward))
 		eventually(t, "it refuses", func() bool { return m.fatal() != nil })
 		m.end(t)
@@ -154,46 +144,10 @@ func TestANewerForwardIsRefused(t *testing.T) {
 	})
 }
 
-// Records as the first version wrote them. They must be read for ever.
-func TestTheFirstFormatsAreRead(t *testing.T) {
-	c, err := decodeCheckpoint([]byte(`{"version":1,"topics":{"e":"x"},"next":[7,8],"origins":{"2":[5,1]},"broker_time_us":"1970-01-01T00:00:00.000009Z","rules":"00"}`))
-	if err != nil || c.Next != [lanes]int64{7, 8} || c.Origins[2] != [3]int64{5, 1, 0} || c.Broker != 9 || c.Start != 0 || c.Generation != 0 {
-		t.Errorf("checkpoint: %+v, %v", c, err)
-	}
-	record, err := hex.DecodeString("01" + "01" + "01" + "02" + "7b7d" + // an unpublished verdict {} of seq -1
-		"01" + "08" + "02" + "00" + "0a" + "abcd") // a block: input mark 8, index 2; no loop mark; spent at 5; the state
-	if err != nil {
-		t.Fatal(err)
-	}
-	pending, raw, err := decodeWire(record)
-	if err != nil || len(pending) != 1 || pending[0].seq != -1 || string(pending[0].body) != "{}" {
-		t.Errorf("record: %+v, %v", pending, err)
-	}
-	b, err := decodeBlock(raw)
-	if err != nil || b.marks != [lanes]mark{{8, 2}, {}} || b.spent != 5 || string(b.state) != "\xab\xcd" {
-		t.Errorf("block: %+v, %v", b, err)
-	}
-	forward := append([]byte{1, 1, 3, 4, 5, 12}, "{}"...)
-	from, broker, body, err := decodeForward(forward)
-	if err != nil || from != (origin{partition: 3, offset: 4, index: 5}) || broker != 6 || string(body) != "{}" {
-		t.Errorf("forward: %+v, %v, %s, %v", from, broker, body, err)
-	}
+// A fence record as the first version wrote it. It must be read for ever.
+func TestTheFirstFencesAreRead(t *testing.T) {
 	if f, err := fenced.ParseFence([]byte(`{"id":"g-0","pid":3,"epoch":4,"at":"2026-11-21T10:00:00Z"}`)); !fenced.IsFence([]byte("\x00fence")) ||
 		err != nil || f != (fenced.FenceRecord{TransactionalID: "g-0", ProducerID: 3, Epoch: 4, At: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}) {
 		t.Errorf("fence: %+v, %v", f, err)
-	}
-}
-
-// A generation is what a forward's receiver tells two event topics apart by.
-func TestForwardsKeepTheirGeneration(t *testing.T) {
-	for _, want := range []origin{{3, 4, 5, 0}, {3, 4, 5, 1}, {0, 0, 0, 300}} {
-		got, broker, body, err := decodeForward(appendForward(nil, want, 6, hit("u1", "a.b")))
-		if err != nil || got != want || broker != 6 || len(body) == 0 {
-			t.Errorf("%+v came as %+v, %v, %q, %v", want, got, broker, body, err)
-		}
-	}
-	old, same, other := seen{mark{10, 0}, 1}, origin{1, 9, 0, 1}, origin{1, 3, 0, 2}
-	if !old.covers(same) || old.covers(other) {
-		t.Error("origins of two generations are compared")
 	}
 }

@@ -67,18 +67,6 @@ func TestForwardedEventsCountWhereverTheirKeysAre(t *testing.T) {
 	})
 }
 
-// Forwards are in the form that programs of before read.
-func TestForwardsAreRawEventsInTheFirstForm(t *testing.T) {
-	raw := []byte("{\"api\":\"a.b\", \"uid\":\"\xff\"}")
-	from, broker, body, err := decodeForward(appendForwardRaw(nil, origin{partition: 3, offset: 4, index: 5}, 6, raw))
-	if err != nil || from != (origin{partition: 3, offset: 4, index: 5}) || broker != 6 || string(body) != string(raw) {
-		t.Errorf("%+v, %v, %q, %v", from, broker, body, err)
-	}
-	if value := appendForwardRaw(nil, origin{}, 0, raw); value[0] != loopVersion || value[1] != loopKindEvent {
-		t.Errorf("version %d, kind %d", value[0], value[1])
-	}
-}
-
 // A dead letter has the headers of its record, so that a CloudEvent in them can be sent again.
 func TestDeadLettersKeepTheirHeaders(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {

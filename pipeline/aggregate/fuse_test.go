@@ -38,7 +38,7 @@ func TestABlownFuseStaysBlown(t *testing.T) {
 func (r *rig) blown(m *member) (n int) {
 	for _, p := range m.owned() {
 		p.lock()
-		n += len(p.blownRules())
+		n += len(p.shard.BlownRules())
 		p.mu.Unlock()
 	}
 	return n

@@ -12,6 +12,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
@@ -174,7 +175,7 @@ const bundleSize = 256
 // bundle is records of one claim, in order.
 type bundle struct {
 	part    *partition
-	lane    lane
+	source  shard.Source
 	batches []fetch.Batch
 	place   int64 // behind the bundle, and all that nobody is to see
 }
@@ -211,7 +212,7 @@ type bundler struct {
 	part   *partition
 	reader *fetch.Reader
 	claim  sarama.ConsumerGroupClaim
-	lane   lane
+	source shard.Source
 	out    chan *sarama.ConsumerMessage
 	shelf  *shelf
 	sent   int64 // the place behind what was handed over
@@ -229,7 +230,7 @@ func (c bundledClaim) Messages() <-chan *sarama.ConsumerMessage { return c.out }
 func (b *bundler) run(ctx context.Context) error {
 	var chunk fetch.Chunk
 	for {
-		next := &bundle{part: b.part, lane: b.lane}
+		next := &bundle{part: b.part, source: b.source}
 		for records := 0; records < bundleSize; {
 			batch, ok, err := chunk.Next()
 			next.place = max(next.place, chunk.Place())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -73,7 +74,7 @@ func newestRules(ctx context.Context, client sarama.Client, topic string) (r rul
 		return r, 0, fmt.Errorf("rules record at %d: %w", m.Offset, err)
 	}
 	if r.Format != ruleRecordFormat {
-		return r, 0, fmt.Errorf("%w: rules record of format %d, this program reads %d", errNewerFormat, r.Format, ruleRecordFormat)
+		return r, 0, fmt.Errorf("%w: rules record of format %d, this program reads %d", shard.ErrNewerFormat, r.Format, ruleRecordFormat)
 	}
 	return r, m.Offset + 1, nil
 }

@@ -38,8 +38,9 @@ type heat struct {
 func (p *partition) heat(at event.Micros, share float64) heat {
 	p.lock()
 	defer p.mu.Unlock()
-	p.hot.Tick(at)
-	return heat{p.id, p.hot.Rate(at), p.hot.Hot(at, share)}
+	hot := p.shard.Hot()
+	hot.Tick(at)
+	return heat{p.id, hot.Rate(at), hot.Hot(at, share)}
 }
 
 // heats looks at every partition that this instance owns, in order.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -171,7 +172,7 @@ func (l *lags) show(now time.Time) {
 		if p := l.agg.partition(int32(id)); p != nil && p.opened.Load() {
 			oldest = p.stand(s)
 			m.lastFetch.WithLabelValues(label(p.id)).Set(seconds(p.heard()))
-			forwards := p.backlog(loopLane, now)
+			forwards := p.backlog(shard.Loop, now)
 			m.loopLag.WithLabelValues(label(p.id)).Set(float64(forwards.records))
 			m.loopSeconds.WithLabelValues(label(p.id)).Set(forwards.behind.Seconds())
 			if p.ctx.Err() != nil { // it was closed meanwhile
@@ -199,9 +200,9 @@ func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 // stand says how far an owned partition is, and the broker time of what was counted last.
 func (p *partition) stand(s *standing) (last event.Micros) {
 	// The answer first: what it says is the end was there before what is counted is looked at.
-	r := p.readers[inputLane].Load()
+	r := p.readers[shard.Input].Load()
 	p.lock()
-	next, last := p.next[inputLane], p.lastOf[inputLane]
+	next, last := p.shard.Next(shard.Input), p.shard.Last(shard.Input)
 	p.mu.Unlock()
 	if r != nil {
 		is := r.Progress()
@@ -239,7 +240,7 @@ func (p *partition) heard() time.Time {
 // unanswered returns an error when a fetch of the partition has had no answer for too long.
 func (p *partition) unanswered(now time.Time) error {
 	for l := range p.readers {
-		topic, since, why := p.topicOf(lane(l)), p.openedAt, errors.New("it is not asked for yet")
+		topic, since, why := p.topicOf(shard.Source(l)), p.openedAt, errors.New("it is not asked for yet")
 		if r := p.readers[l].Load(); r != nil {
 			is := r.Progress()
 			since, why = is.At, is.Err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -148,7 +149,7 @@ func (p *partition) label() string { return label(p.id) }
 func (m *metrics) opened(p *partition) {
 	m.owned.Inc()
 	m.takeovers.WithLabelValues(p.label()).Inc()
-	m.keys.WithLabelValues(p.label()).Set(float64(p.table.Len()))
+	m.keys.WithLabelValues(p.label()).Set(float64(p.shard.Keys()))
 }
 
 func (m *metrics) closed(p *partition) {
@@ -192,9 +193,9 @@ func (m *metrics) kafkaError(err error) { m.kafkaErrors.WithLabelValues(troubleO
 func (m *metrics) checkpointed(p *partition, took time.Duration) {
 	m.durable(p)
 	m.checkpoints.Observe(took.Seconds())
-	p.hold()
-	keys, size := p.table.Len(), p.table.Bytes()
-	p.letGo()
+	p.lockTimed()
+	keys, size := p.shard.Keys(), p.shard.Bytes()
+	p.unlockTimed()
 	m.holds(p, keys, size)
 }
 
@@ -213,48 +214,31 @@ func (m *metrics) matchesOf(set *rules.Set) []prometheus.Counter {
 	return out
 }
 
-// tally is what a partition has counted for the metrics of events since it last told them: a
-// counter that several processors write to costs more than a step's arithmetic.
-type tally struct {
-	counted, unmatched, repeat, late, tooOld, noTime, unknownRefund, replayed, producerRepeat uint64
-	matches                                                                                   []uint64             // by limit
-	of                                                                                        []prometheus.Counter // matches
-}
-
-func (t *tally) stepped(w *rules.Work, res *rules.Result) {
-	if res.Repeat {
-		t.repeat++
-		return
-	}
-	if res.Unknown {
-		t.unknownRefund++
-		return
-	}
-	t.late += uint64(res.Late)
-	t.counted++
-	for i := range w.Hits {
-		t.matches[w.Hits[i].Limit.Index]++
-	}
-}
-
-func (t *tally) flush(m *metrics) {
-	tell := func(c prometheus.Counter, n *uint64) {
+// tell adds what a partition's shard has tallied since it was asked last: a counter that several processors
+// write to costs more than a step's arithmetic. The partition is locked.
+func (m *metrics) tell(p *partition) {
+	t := p.shard.Tally()
+	add := func(c prometheus.Counter, n *uint64) {
 		if *n > 0 {
 			c.Add(float64(*n))
 			*n = 0
 		}
 	}
-	tell(m.events.counted, &t.counted)
-	tell(m.events.unmatched, &t.unmatched)
-	tell(m.events.repeat, &t.repeat)
-	tell(m.events.late, &t.late)
-	tell(m.events.tooOld, &t.tooOld)
-	tell(m.events.noTime, &t.noTime)
-	tell(m.events.unknownRefund, &t.unknownRefund)
-	tell(m.events.replayed, &t.replayed)
-	tell(m.events.producerRepeat, &t.producerRepeat)
-	for i := range t.matches {
-		tell(t.of[i], &t.matches[i])
+	add(m.events.counted, &t.Counted)
+	add(m.events.unmatched, &t.Unmatched)
+	add(m.events.repeat, &t.Repeat)
+	add(m.events.late, &t.Late)
+	add(m.events.tooOld, &t.TooOld)
+	add(m.events.noTime, &t.NoTime)
+	add(m.events.unknownRefund, &t.UnknownRefund)
+	add(m.events.replayed, &t.Replayed)
+	add(m.events.producerRepeat, &t.ProducerRepeat)
+	add(m.verdictsOver, &t.Over)
+	add(m.overtaken, &t.Overtaken)
+	add(m.droppedIPs, &t.DroppedIPs)
+	add(m.lost, &t.Lost)
+	for i := range t.Matches {
+		add(p.rules.matches[i], &t.Matches[i])
 	}
 }
 
@@ -265,27 +249,12 @@ func (m *metrics) deadLetter(reason string) {
 	m.decodeErrors.WithLabelValues(reason).Inc()
 }
 
-func (m *metrics) published(_ *partition, pv *pendingVerdict) {
-	m.verdictsOut.WithLabelValues(pv.v.Rule, pv.v.State.String(), pv.v.Mode.String()).Inc()
-	if pv.broker != event.NoTime {
-		m.toVerdict.Observe(max(0, now()-pv.broker).Duration().Seconds()) // a broker's clock may be ahead
+func (m *metrics) published(is *shard.Published) {
+	if is.Value == nil {
+		return // a tombstone
+	}
+	m.verdictsOut.WithLabelValues(is.Verdict.Rule, is.Verdict.State.String(), is.Verdict.Mode.String()).Inc()
+	if is.Broker != event.NoTime {
+		m.toVerdict.Observe(max(0, now()-is.Broker).Duration().Seconds()) // a broker's clock may be ahead
 	}
 }
-
-// reasonUnreadable is why a dead letter is one that is no mistake in an event.
-const reasonUnreadable = "unreadable"
-
-// reasonOf returns what a dead letter's headers say: a short reason, and the whole story.
-func reasonOf(bad []event.BadEvent, err error) (reason, detail string) {
-	reason = reasonUnreadable
-	if len(bad) > 0 {
-		reason = bad[0].Reason
-	}
-	if err == nil {
-		return reason, ""
-	}
-	return reason, clip(err.Error())
-}
-
-// clip cuts what a dead letter's header says.
-func clip(detail string) string { return detail[:min(len(detail), 1024)] }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -45,8 +46,8 @@ func TestEventToVerdictSeconds(t *testing.T) {
 func TestLatenessIsNeverNegative(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := newMetrics(reg)
-	m.published(nil, &pendingVerdict{broker: now() + event.Minute})
-	m.published(nil, &pendingVerdict{broker: event.NoTime})
+	m.published(&shard.Published{Value: []byte("{}"), Broker: now() + event.Minute})
+	m.published(&shard.Published{Value: []byte("{}"), Broker: event.NoTime})
 	if n, sum := lateness(t, reg); n != 1 || sum != 0 {
 		t.Errorf("%d measured, in sum %f", n, sum)
 	}

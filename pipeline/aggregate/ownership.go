@@ -210,10 +210,10 @@ func (p *partition) feed(ctx context.Context, claim sarama.ConsumerGroupClaim, o
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	l := p.laneOf(claim.Topic())
-	reader := p.read(l)
+	src := p.sourceOf(claim.Topic())
+	reader := p.read(src)
 	defer reader.Close()
-	b := &bundler{part: p, reader: reader, claim: claim, lane: l, out: out, shelf: &p.agg.bundles, sent: reader.Progress().Next}
+	b := &bundler{part: p, reader: reader, claim: claim, source: src, out: out, shelf: &p.agg.bundles, sent: reader.Progress().Next}
 	if err := b.run(ctx); ctx.Err() == nil {
 		p.die(fmt.Errorf("read %s/%d: %w", claim.Topic(), p.id, err))
 	}

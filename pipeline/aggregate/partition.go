@@ -2,19 +2,22 @@ package aggregate
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
-	"github.com/tallygate/tallygate/pipeline/aggregate/hotkeys"
-	"github.com/tallygate/tallygate/pipeline/aggregate/state"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -36,63 +39,31 @@ type partition struct {
 	identity   *fenced.Identity
 	changelog  *fenced.Writer
 	verdicts   *fenced.Writer
-	generation uint32              // how often the input's offsets have started over
-	expired    []int64             // producer ids of earlier owners that are no more
-	end        int64               // of the changelog, as recovered
-	start      int64               // of the changelog
-	seeks      bool                // the claims start at next; else there is no checkpoint, and they start at the topics' start
-	offered    int64               // verdict records below are with Config.Published
-	leftovers  map[string]leftover // unpublished verdicts that the owner before has left, by key
+	expired    []int64 // producer ids of earlier owners that are no more
+	startsOver bool    // a checkpoint is due before the first event
+	seeks      bool    // the claims start where the shard goes on; else there is no checkpoint, and they start at the topics' start
+	offered    int64   // under mu: verdict records below are with Config.Published
 
 	checkpointing chan struct{} // holds one: the regular checkpoints, and the last, take turns
-	torn          bool          // whoever has checkpointing: a checkpoint took the changed states, and did not write all of them
 
-	lastCheckpointBody []byte // under mu: the last checkpoint record that was queued, without what is judged
-
-	mu      sync.Mutex
-	waiting atomic.Int32 // how many others wait for mu while the partition's goroutine has it
-	held    time.Time    // since when hold has mu
-	partitionState
-	pending  pendings
-	moved    movedEnds     // under mu
+	mu       sync.Mutex
+	waiting  atomic.Int32 // how many others wait for mu while the partition's goroutine has it
+	held     time.Time    // since when lockTimed has mu
+	shard    *shard.Shard // under mu, as what follows
+	record   record.Record
+	rules    *ruleVersion             // that the shard counts by
+	passing  *ruleVersion             // that a pass judges all keys by; nil while there is none
+	loops    map[int32]*fenced.Writer // by target partition
+	full     []*fenced.Writer         // that have more queued than they should, see enqueue
+	side     sideTicket
+	acks     acks
 	endsWait chan struct{} // holds one when ends begin to wait
 	commands commands
 
 	clockOfBroker brokerClock
 
-	rules    *ruleVersion // under mu, as all that follows from it
-	judged   judged
-	passing  *ruleVersion // that a pass judges all keys by; nil while there is none
-	matcher  *rules.Matcher
-	stepper  *rules.Stepper
-	decode   decoders
-	gathered gathered
-	scratch  []byte  // a block in the making
-	targets  []int32 // of an event's forwards
-	tally    tally
-	full     []*fenced.Writer // that have more queued than they should, see enqueue
-
-	readers  [lanes]atomic.Pointer[fetch.Reader]
+	readers  [shard.Sources]atomic.Pointer[fetch.Reader]
 	openedAt time.Time // set before opened is
-}
-
-// partitionState is what mu guards: everything that events change.
-type partitionState struct {
-	table       *state.Table
-	next        [lanes]int64 // the first offset that is not processed
-	covered     [lanes]int64 // the first offset that the last durable checkpoint does not cover
-	origins     map[int32]seen
-	epochs      laneEpochs // of the leaders that took what is counted
-	epochsNoted laneEpochs // as the last durable checkpoint has them
-
-	accepted  bool // offsets have started over, and no checkpoint says so yet
-	producers producers
-	broker    event.Micros             // the greatest broker time seen
-	lastOf    [lanes]event.Micros      // the broker time of the last record of the input; of the loop that of the event forwarded last
-	loops     map[int32]*fenced.Writer // by target partition
-	side      sideTicket
-	hot       *hotkeys.Sketch // of keys that get many events
-	exempt    exemptions      // that commands gave
 }
 
 func newPartition(a *Aggregator, id int32, s *session) *partition {
@@ -114,19 +85,23 @@ func newPartition(a *Aggregator, id int32, s *session) *partition {
 
 		checkpointing: make(chan struct{}, 1),
 		endsWait:      make(chan struct{}, 1),
-		partitionState: partitionState{
-			table:     state.New(),
-			origins:   map[int32]seen{},
-			producers: producers{own: id},
-			broker:    event.NoTime,
-			lastOf:    [lanes]event.Micros{event.NoTime, event.NoTime},
+		acks:          acks{wake: make(chan struct{}, 1)},
+		loops:         map[int32]*fenced.Writer{},
+	}
+}
 
-			epochs:      noEpochs,
-			epochsNoted: noEpochs,
-			loops:       map[int32]*fenced.Writer{},
-			hot:         hotkeys.New(rand.Uint64()),
-		},
-		pending: pendings{byKey: map[string][]*pendingVerdict{}},
+// shardConfig is the partition's as its shard is told.
+func (p *partition) shardConfig() shard.Config {
+	topic := func(name string) shard.Topic { return shard.Topic{Name: name, ID: p.topicID(name)} }
+	names := p.agg.names
+	return shard.Config{
+		ID: p.id, Of: p.of,
+		Topics:         shard.Topics{Events: topic(names.Events), Loop: topic(names.Loop), Table: topic(names.Table), Verdicts: topic(names.Verdicts)},
+		ProducerTimes:  p.agg.cfg.BrokerTime == brokerTimeCreate,
+		AcceptNewTopic: p.agg.cfg.AcceptNewTopic,
+		MaxDeadLetter:  min(maxDeadLetter, sideBatch(p.agg.found.Load())-sideRoom),
+		Instance:       p.agg.instance(),
+		Seed:           rand.Uint64(),
 	}
 }
 
@@ -139,7 +114,7 @@ func (p *partition) die(err error) {
 	if err == nil || p.ctx.Err() != nil {
 		return
 	}
-	if errors.Is(err, errNewerFormat) || errors.Is(err, rules.ErrNewerState) || errors.Is(err, errFatal) {
+	if isFinal(err) {
 		err = p.agg.fail(fmt.Errorf("partition %d: %w", p.id, err))
 	}
 	p.cancel(err)
@@ -147,6 +122,11 @@ func (p *partition) die(err error) {
 		p.log.Error("partition failed, and the session ends with it", "error", err)
 		p.session.end(fmt.Errorf("partition %d: %w", p.id, err))
 	}
+}
+
+// isFinal reports whether an error is the instance's end: the next takeover would meet it again.
+func isFinal(err error) bool {
+	return slices.ContainsFunc([]error{errFatal, shard.ErrFinal, shard.ErrNewerFormat, rules.ErrNewerState}, func(final error) bool { return errors.Is(err, final) })
 }
 
 // Open takes the partition over: new epoch, fence records, recovery up to the fence.
@@ -160,7 +140,7 @@ func (p *partition) Open() error {
 	}
 	if err != nil {
 		err = fmt.Errorf("take over partition %d: %w", p.id, err)
-		if errors.Is(err, errFatal) || errors.Is(err, errNewerFormat) || errors.Is(err, rules.ErrNewerState) {
+		if isFinal(err) {
 			err = p.agg.fail(err)
 		}
 		p.cancel(err)
@@ -168,8 +148,8 @@ func (p *partition) Open() error {
 	}
 	p.run(p.changelog)
 	p.run(p.verdicts)
-	p.republish()
-	if p.accepted {
+	p.wg.Go(func() { p.die(p.ended(p.acknowledge())) })
+	if p.startsOver {
 		// Before the first event: an owner after a crash would drop the marks once more.
 		if err := p.checkpoint(p.ctx); err != nil {
 			err = fmt.Errorf("take over partition %d: note that offsets start over: %w", p.id, err)
@@ -178,7 +158,7 @@ func (p *partition) Open() error {
 			return err
 		}
 	}
-	keys, next := p.table.Len(), p.next[inputLane]
+	keys, next := p.keysAndNext()
 	if p.seeks {
 		p.seek()
 	}
@@ -186,7 +166,7 @@ func (p *partition) Open() error {
 	context.AfterFunc(p.session.Context(), p.bound)
 	release() // from here on Close ends it, and the state is read and written with the lock
 	p.wg.Go(func() { p.die(p.checkpoints()) })
-	p.wg.Go(func() { p.die(p.publishMoved()) })
+	p.wg.Go(func() { p.die(p.publishEnds()) })
 	p.wg.Go(func() { p.die(p.ended(p.identity.Run(p.ctx))) })
 	p.openedAt = time.Now()
 	p.opened.Store(true)
@@ -212,9 +192,10 @@ func (p *partition) ended(err error) error {
 // offset it has. Where there is no checkpoint the group is left without an offset: one that is there
 // tells that a checkpoint was.
 func (p *partition) seek() {
-	for l, topic := range []string{inputLane: p.agg.names.Events, loopLane: p.agg.names.Loop} {
-		p.session.ResetOffset(topic, p.id, p.next[l], "") // sarama moves a mark back by the one,
-		p.session.MarkOffset(topic, p.id, p.next[l], "")  // and forward by the other
+	for src := range shard.Sources {
+		topic, next := p.topicOf(src), p.begin(src)
+		p.session.ResetOffset(topic, p.id, next, "") // sarama moves a mark back by the one,
+		p.session.MarkOffset(topic, p.id, next, "")  // and forward by the other
 	}
 }
 
@@ -259,44 +240,72 @@ func (p *partition) lock() {
 	p.waiting.Add(-1)
 }
 
-// hold is lock for checkpoints: letGo ends it, and says in a metric how long it took.
-func (p *partition) hold() {
+// lockTimed is lock for checkpoints: unlockTimed says in a metric how long it took.
+func (p *partition) lockTimed() {
 	p.lock()
 	p.held = time.Now()
 }
 
-func (p *partition) letGo() {
+func (p *partition) unlockTimed() {
 	pause := time.Since(p.held)
 	p.mu.Unlock()
 	p.agg.metrics.pauses.Observe(pause.Seconds())
 }
 
-// begin is where a lane's claim begins.
-func (p *partition) begin(l lane) int64 {
-	p.lock()
-	defer p.mu.Unlock()
-	return p.next[l]
+// clock is what time it is.
+func (p *partition) clock() shard.Clock {
+	c := shard.Clock{Local: now(), Broker: event.NoTime}
+	if at, ok := p.clockOfBroker.now(); ok {
+		c.Broker = at
+	}
+	return c
 }
 
-// read begins to read a lane, from where it goes on.
-func (p *partition) read(l lane) *fetch.Reader {
-	topic := p.topicOf(l)
-	next, epoch := p.behind(l)
+// begin is where a source's claim begins.
+func (p *partition) begin(src shard.Source) int64 {
+	p.lock()
+	defer p.mu.Unlock()
+	return p.shard.Next(src)
+}
+
+func (p *partition) keysAndNext() (keys int, next int64) {
+	p.lock()
+	defer p.mu.Unlock()
+	return p.shard.Keys(), p.shard.Next(shard.Input)
+}
+
+// read begins to read a source, from where it goes on.
+func (p *partition) read(src shard.Source) *fetch.Reader {
+	topic := p.topicOf(src)
+	p.lock()
+	next, epoch := p.shard.Behind(src)
+	p.mu.Unlock()
 	r := p.agg.fetcher.ReadBehind(topic, p.session.topics[topic].ID, p.id, next, epoch)
-	p.readers[l].Store(r)
+	p.readers[src].Store(r)
 	return r
 }
 
-func (p *partition) topicOf(l lane) string {
-	if l == loopLane {
+func (p *partition) topicOf(src shard.Source) string {
+	if src == shard.Loop {
 		return p.agg.names.Loop
 	}
 	return p.agg.names.Events
 }
 
-func (p *partition) laneOf(topic string) lane {
+func (p *partition) sourceOf(topic string) shard.Source {
 	if topic == p.agg.names.Loop {
-		return loopLane
+		return shard.Loop
 	}
-	return inputLane
+	return shard.Input
+}
+
+// topicID is Kafka's id of a topic, as it was when the session began.
+func (p *partition) topicID(topic string) string {
+	id := p.session.topics[topic].ID
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}
+
+// ownTopics are those that cannot be replaced by another of the same name in silence.
+func ownTopics(n topics.Names) []string {
+	return []string{n.Events, n.Loop, n.Table, n.Verdicts}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
-	"github.com/tallygate/tallygate/rules"
 )
 
 // takeOver makes this instance the partition's only writer, and recovers what its owners
@@ -31,28 +30,14 @@ func (p *partition) takeOver(ctx context.Context) error {
 	if _, err := p.verdicts.Fence(ctx); err != nil {
 		return fmt.Errorf("fence the verdicts: %w", err)
 	}
-	r := recovery{partition: p, old: map[int64]fenced.FenceRecord{}, pending: map[string]leftover{}, parts: map[string][]byte{}}
+	r := recovery{p: p, old: map[int64]fenced.FenceRecord{}}
 	if err := r.read(ctx, fence); err != nil {
 		return err
 	}
 	if err := r.fenceExpired(ctx); err != nil {
 		return err
 	}
-	if err := p.resume(r.checkpoint); err != nil {
-		return err
-	}
-	if r.checkpoint != nil {
-		gone, err := p.producers.restore(r.checkpoint, r.parts)
-		if err != nil {
-			return err
-		}
-		if gone > 0 {
-			p.log.Warn("the changelog lacks parts of the table of producers: what they sent twice may count twice", "parts", gone)
-		}
-	}
-	p.leftovers, p.end = r.pending, r.next
-	p.useExemptions()
-	if err := p.noteBlocks(); err != nil {
+	if err := p.resume(r.start); err != nil {
 		return err
 	}
 	end, err := p.agg.clients.bulk.GetOffset(p.agg.names.Verdicts, p.id, sarama.OffsetNewest)
@@ -63,22 +48,12 @@ func (p *partition) takeOver(ctx context.Context) error {
 	if pub := p.agg.cfg.Published; pub != nil {
 		pub.Own(p.id)
 	}
-	return nil
-}
-
-// noteBlocks tells the rules' fuses which keys are blocked.
-func (p *partition) noteBlocks() error {
-	if p.stepper.Fuses == nil {
-		return nil
+	p.lock()
+	defer p.mu.Unlock()
+	if err := p.shard.Republish(p.clock()); err != nil {
+		return err
 	}
-	for ref := range p.table.All() {
-		b, err := decodeBlock(p.table.Block(ref))
-		if err != nil {
-			return err
-		}
-		p.stepper.NoteState(b.state, p.table.Key(ref))
-	}
-	return nil
+	return p.perform()
 }
 
 func (p *partition) fencedConfig() fenced.Config {
@@ -93,39 +68,31 @@ func (p *partition) fencedConfig() fenced.Config {
 
 // recovery is a partition's changelog being read.
 type recovery struct {
-	*partition
-	checkpoint *checkpoint
-	old        map[int64]fenced.FenceRecord // the newest fence of each producer id that is not ours
-	pending    map[string]leftover
-	parts      map[string][]byte // of the table of producers, by key
-	next       int64             // where reading goes on
-}
-
-// leftover is what a key's last record says of verdicts that were not yet published.
-type leftover struct {
-	offset   int64 // of that record: the seq of those without one
-	verdicts []unpublished
+	p     *partition
+	old   map[int64]fenced.FenceRecord // the newest fence of each producer id that is not ours
+	start int64                        // of the changelog
+	next  int64                        // where reading goes on
 }
 
 // read applies the changelog's records up to the one at offset through.
 func (r *recovery) read(ctx context.Context, through int64) error {
-	topic := r.agg.names.Table
+	topic := r.p.agg.names.Table
 	if through < r.next { // a fence that an earlier takeover has left
 		return nil
 	}
 	if r.next == 0 {
-		oldest, err := r.agg.clients.bulk.GetOffset(topic, r.id, sarama.OffsetOldest)
+		oldest, err := r.p.agg.clients.bulk.GetOffset(topic, r.p.id, sarama.OffsetOldest)
 		if err != nil {
 			return fmt.Errorf("find the start of the changelog: %w", err)
 		}
 		r.next, r.start = oldest, oldest
 	}
-	consumer, err := sarama.NewConsumerFromClient(r.agg.clients.read)
+	consumer, err := sarama.NewConsumerFromClient(r.p.agg.clients.read)
 	if err != nil {
 		return fmt.Errorf("read the changelog: %w", err)
 	}
 	defer consumer.Close()
-	pc, err := consumer.ConsumePartition(topic, r.id, r.next)
+	pc, err := consumer.ConsumePartition(topic, r.p.id, r.next)
 	if err != nil {
 		return fmt.Errorf("read the changelog from %d: %w", r.next, err)
 	}
@@ -137,7 +104,7 @@ func (r *recovery) read(ctx context.Context, through int64) error {
 				return fmt.Errorf("read the changelog from %d: its start has moved beyond that", r.next)
 			}
 			if err := r.apply(m); err != nil {
-				return fmt.Errorf("changelog record %s/%d at %d: %w", topic, r.id, m.Offset, err)
+				return fmt.Errorf("changelog record %s/%d at %d: %w", topic, r.p.id, m.Offset, err)
 			}
 			r.next = m.Offset + 1
 			if m.Offset >= through {
@@ -147,7 +114,7 @@ func (r *recovery) read(ctx context.Context, through int64) error {
 			if !ok {
 				return fmt.Errorf("read the changelog from %d: its start has moved beyond that", r.next)
 			}
-			r.log.Warn("reading the changelog", "error", err)
+			r.p.log.Warn("reading the changelog", "error", err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -155,65 +122,17 @@ func (r *recovery) read(ctx context.Context, through int64) error {
 }
 
 func (r *recovery) apply(m *sarama.ConsumerMessage) error {
-	switch {
-	case fenced.IsOwnerRecord(m.Key):
-		return r.applyOwnerRecord(m)
-	case m.Value == nil:
-		r.table.Delete(m.Key)
-		r.exempt.forget(m.Key)
-		delete(r.pending, string(m.Key))
-		return nil
+	if !fenced.IsFence(m.Key) {
+		return r.p.shard.Load(m.Offset, m.Key, m.Value)
 	}
-	pending, raw, err := decodeWire(m.Value)
+	f, err := fenced.ParseFence(m.Value)
 	if err != nil {
 		return err
 	}
-	b, err := decodeBlock(raw)
-	if err != nil {
-		return err
-	}
-	err = rules.CheckState(b.state)
-	if err == nil {
-		err = r.rules.set.CheckWindows(b.state)
-	}
-	if err != nil {
-		return fmt.Errorf("state of a key: %w", err)
-	}
-	r.table.Load(m.Key, raw)
-	r.exempt.note(m.Key, b.state)
-	if len(pending) > 0 {
-		r.pending[string(m.Key)] = leftover{m.Offset, pending}
-	} else if len(r.pending) > 0 {
-		delete(r.pending, string(m.Key))
-	}
-	return nil
-}
-
-func (r *recovery) applyOwnerRecord(m *sarama.ConsumerMessage) error {
-	switch string(m.Key) {
-	case checkpointKey:
-		c, err := decodeCheckpoint(m.Value)
-		if err != nil {
-			return fmt.Errorf("%w: %w", errFatal, err) // trying again reads the same
-		}
-		r.checkpoint = c
-	default:
-		if isPart(m.Key) {
-			r.parts[string(m.Key)] = m.Value
-			return nil
-		}
-		if !fenced.IsFence(m.Key) {
-			return nil
-		}
-		f, err := fenced.ParseFence(m.Value)
-		if err != nil {
-			return err
-		}
-		if f.ProducerID != r.identity.ProducerID() {
-			r.old[f.ProducerID] = f
-		} else {
-			r.clockOfBroker.appended(m.Timestamp) // in the end our own, from a moment ago
-		}
+	if f.ProducerID != r.p.identity.ProducerID() {
+		r.old[f.ProducerID] = f
+	} else {
+		r.p.clockOfBroker.appended(m.Timestamp) // in the end our own, from a moment ago
 	}
 	return nil
 }
@@ -226,24 +145,24 @@ func (r *recovery) fenceExpired(ctx context.Context) error {
 		if f := r.old[pid]; !f.ShutOut() {
 			// Were it our successor's, who was given another id while we were taking over, it
 			// would be refused for ever.
-			if err := r.identity.Refresh(ctx); err != nil {
+			if err := r.p.identity.Refresh(ctx); err != nil {
 				return fmt.Errorf("make sure that this is the newest owner: %w", err)
 			}
 		}
 		// Also when an owner before has done so: brokers forget within a day.
-		for _, topic := range []string{r.agg.names.Verdicts, r.agg.names.Table} {
-			fence, err := fenced.FenceOld(ctx, r.fencedConfig(), topic, r.id, pid)
+		for _, topic := range []string{r.p.agg.names.Verdicts, r.p.agg.names.Table} {
+			fence, err := fenced.FenceOld(ctx, r.p.fencedConfig(), topic, r.p.id, pid)
 			if err != nil {
 				return fmt.Errorf("fence the owner with the expired producer id %d: %w", pid, err)
 			}
-			if topic != r.agg.names.Table {
+			if topic != r.p.agg.names.Table {
 				continue
 			}
 			if err := r.read(ctx, fence); err != nil {
 				return err
 			}
 		}
-		r.expired = append(r.expired, pid)
+		r.p.expired = append(r.p.expired, pid)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -159,9 +160,9 @@ func (r *rig) stuck(m *member) bool {
 	places := func() map[int32]int64 {
 		waiting := map[int32]int64{}
 		for _, p := range m.owned() {
-			if p.backlog(inputLane, time.Now()).records > 0 || p.backlog(loopLane, time.Now()).records > 0 {
+			if p.backlog(shard.Input, time.Now()).records > 0 || p.backlog(shard.Loop, time.Now()).records > 0 {
 				p.lock()
-				waiting[p.id] = p.next[inputLane] + p.next[loopLane]
+				waiting[p.id] = p.shard.Next(shard.Input) + p.shard.Next(shard.Loop)
 				p.mu.Unlock()
 			}
 		}

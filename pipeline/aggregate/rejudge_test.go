@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -137,9 +139,9 @@ func TestAnInterruptedPassGoesOn(t *testing.T) {
 		settled := func(m *member) bool {
 			for _, p := range m.owned() {
 				p.lock()
-				by := p.judged.done
+				all := p.shard.AllJudged()
 				p.mu.Unlock()
-				if by < judgedAll {
+				if !all {
 					return false
 				}
 			}
@@ -155,7 +157,7 @@ func TestAnInterruptedPassGoesOn(t *testing.T) {
 			return slices.ContainsFunc(m.owned(), func(p *partition) bool {
 				p.lock()
 				defer p.mu.Unlock()
-				return p.judged.done > 0
+				return p.shard.JudgedParts() > 0
 			})
 		})
 		m.end(t)
@@ -227,23 +229,23 @@ func TestCheckpointsWithoutWhatWasJudgedAreJudgedOnce(t *testing.T) {
 		for id := range int32(rigPartitions) {
 			var last *sarama.ConsumerMessage
 			for _, rec := range r.records(r.names.Table, id) {
-				if string(rec.Key) == checkpointKey {
+				if string(rec.Key) == shard.CheckpointKey {
 					last = rec
 				}
 			}
 			if last == nil {
 				continue
 			}
-			c, err := decodeCheckpoint(last.Value)
-			if err != nil || c.Judged == nil {
+			var c map[string]json.RawMessage
+			if err := json.Unmarshal(last.Value, &c); err != nil || c["judged"] == nil {
 				t.Fatalf("%s: %v", last.Value, err)
 			}
-			c.Judged = nil
-			value, err := c.encode()
+			delete(c, "judged")
+			value, err := json.Marshal(c)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.appendAsOwner(r.names.Table, id, fenced.Record{Key: []byte(checkpointKey), Value: value})
+			r.appendAsOwner(r.names.Table, id, fenced.Record{Key: []byte(shard.CheckpointKey), Value: value})
 		}
 		r.run(weekFile(100, 1))
 		eventually(t, "a limit of 100 clears all of them", func() bool { _, cleared := r.blockedAndCleared(); return cleared == 50 })
@@ -299,7 +301,7 @@ func TestWhatIsInForceIsWhatTheLastRulesSay(t *testing.T) {
 				return !slices.ContainsFunc(m.owned(), func(p *partition) bool {
 					p.lock()
 					defer p.mu.Unlock()
-					return p.judged.done < judgedAll || p.rules != m.book.current.Load()
+					return !p.shard.AllJudged() || p.rules != m.book.current.Load()
 				})
 			})
 		}

@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -380,4 +381,12 @@ func (r *rig) letters() (n int) {
 		n += len(r.records(r.names.DeadLetters, p))
 	}
 	return n
+}
+
+// forwarded is a record of the loop topic, as the partition from writes it.
+func forwarded(from int32, offset int64, e *event.Event) []byte {
+	buf := binary.AppendUvarint([]byte{1, 1}, uint64(from)) // version and kind
+	buf = binary.AppendUvarint(buf, uint64(offset))
+	buf = binary.AppendUvarint(buf, 0) // index in the record
+	return event.AppendJSON(binary.AppendVarint(buf, int64(now())), e)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -322,7 +323,7 @@ func (b *rulebook) take(m *sarama.ConsumerMessage) {
 	var r ruleRecord
 	err := json.Unmarshal(m.Value, &r)
 	if err == nil && r.Format != ruleRecordFormat {
-		err = fmt.Errorf("%w: rules record of format %d, this program reads %d", errNewerFormat, r.Format, ruleRecordFormat)
+		err = fmt.Errorf("%w: rules record of format %d, this program reads %d", shard.ErrNewerFormat, r.Format, ruleRecordFormat)
 	}
 	var set *rules.Set
 	if err == nil {
@@ -377,18 +378,18 @@ func (a *Aggregator) Reload(ctx context.Context, file RuleFile) (Reloaded, error
 
 // checkRules refuses to go on under older rules than the partition was counted by last: the
 // newest version was read before, so it does not compile here, or its topic is another one.
-func (p *partition) checkRules(c *checkpoint) error {
+func (p *partition) checkRules(countedBy int64) error {
 	failed, why := p.agg.book.failedAt()
 	switch have := p.rules.number; {
-	case c.RulesAt <= have || !p.agg.book.shared():
+	case countedBy <= have || !p.agg.book.shared():
 		return nil
-	case failed >= c.RulesAt:
-		return fmt.Errorf("%w: the partition was counted by version %d of the rules: %w", errFatal, c.RulesAt, why)
+	case failed >= countedBy:
+		return fmt.Errorf("%w: the partition was counted by version %d of the rules: %w", errFatal, countedBy, why)
 	case p.agg.cfg.AcceptNewTopic:
-		p.log.Warn("the rules' versions start over", "version_before", c.RulesAt, "version", have)
+		p.log.Warn("the rules' versions start over", "version_before", countedBy, "version", have)
 		return nil
 	default:
 		return fmt.Errorf("%w: the partition was counted by version %d of the rules, and topic %s holds %d at most: it was created anew; start with --accept-new-topic to go on with its rules",
-			errFatal, c.RulesAt, p.agg.names.Rules, have)
+			errFatal, countedBy, p.agg.names.Rules, have)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -57,7 +58,7 @@ func TestARecordFromTheFutureSweepsNobody(t *testing.T) {
 		id := event.Partition([]byte("u1"), rigPartitions)
 		r.emitAt(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), id, `{"uid":"prophet","api":"a"}`)
 		for range 2 {
-			eventually(t, "the future is counted", func() bool { return m.partition(id).begin(inputLane) == 4 })
+			eventually(t, "the future is counted", func() bool { return m.partition(id).begin(shard.Input) == 4 })
 			m.sweepAll(t)
 			if n := r.count("u1", "hourly", m); n != 3*event.One {
 				t.Errorf("u1 has counted %v, want 3", n)
@@ -67,19 +68,6 @@ func TestARecordFromTheFutureSweepsNobody(t *testing.T) {
 			r.ready(m)
 		}
 	})
-}
-
-// A checkpoint of the version before may hold a time from the future.
-func TestACheckpointFromTheFutureIsBounded(t *testing.T) {
-	t.Parallel()
-	p := lonePartition(t)
-	c := checkpoint{Version: checkpointVersion, Broker: event.FromTime(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))}
-	if err := c.restore(p); err != nil {
-		t.Fatal(err)
-	}
-	if before := now(); p.clock() > before || p.broker > before {
-		t.Errorf("the clock is %v, and the latest broker time %v", p.clock(), p.broker)
-	}
 }
 
 // On a quiet partition nothing but the sweep changes how many keys there are.

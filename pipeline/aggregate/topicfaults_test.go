@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -110,7 +111,7 @@ func (r *rig) quiet(ms ...*member) {
 					return false
 				}
 				p.lock()
-				next := p.next
+				next := []int64{p.shard.Next(shard.Input), p.shard.Next(shard.Loop)}
 				p.mu.Unlock()
 				for l, topic := range []string{r.names.Events, r.names.Loop} {
 					if end, err := r.client.GetOffset(topic, p.id, sarama.OffsetNewest); err != nil || next[l] < r.lastRecord(topic, p.id, end) {
@@ -238,7 +239,7 @@ func TestForwardsOfANewEventTopicAreNoRepeats(t *testing.T) {
 			e := hit("u1", "a.b")
 			e.IP = ipOf(9*256 + 9)
 			l.byIP["10.0.9.9"]++
-			value := appendForward(nil, origin{partition: from, offset: int64(1000 + i)}, now(), e)
+			value := forwarded(from, int64(1000+i), e)
 			r.sendAll([]*sarama.ProducerMessage{{Topic: r.names.Loop, Partition: owner, Value: sarama.ByteEncoder(value)}})
 		}
 		r.recreate(r.names.Events, r.topicSettings(r.names.Events))
@@ -347,7 +348,7 @@ func TestATruncatedLoopIsCountedOnAndTheLossIsSaid(t *testing.T) {
 		for i := range 9 { // forwards that nobody has counted
 			e := hit("u1", "a.b")
 			e.IP = ipOf(1)
-			value := appendForward(nil, origin{partition: 1, offset: int64(1000 + i)}, now(), e)
+			value := forwarded(1, int64(1000+i), e)
 			waiting = append(waiting, &sarama.ProducerMessage{Topic: r.names.Loop, Partition: ownerOf("10.0.0.1"), Value: sarama.ByteEncoder(value)})
 		}
 		r.sendAll(waiting)

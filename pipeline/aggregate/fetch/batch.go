@@ -6,19 +6,18 @@ import (
 	"fmt"
 	"hash/crc32"
 	"time"
+
+	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 )
 
 // Batch is the records of a record batch, one after the other. The zero value has none.
 type Batch struct {
-	first             int64  // offset
-	baseTime, maxTime int64  // Unix milliseconds
-	appendTime        bool   // all records have maxTime
-	from              int64  // records below were not asked for
-	past, last        int64  // offsets: of the record before the next one, and of the batch's end
-	size              int    // bytes on the wire
-	left              int    // how many records raw has
-	epoch             int32  // of the leader that took it; noEpoch when it does not say
-	raw               []byte // decompressed
+	common record.Batch
+	from   int64  // records below were not asked for
+	size   int    // bytes on the wire
+	left   int    // how many records raw has
+	epoch  int32  // of the leader that took it; noEpoch when it does not say
+	raw    []byte // decompressed
 
 	plain []Record    // instead of raw
 	bad   *Unreadable // the rest of it, or all
@@ -76,7 +75,7 @@ func (b *Batch) Len() int {
 // how far what cannot be read goes; it comes again at each call.
 func (b *Batch) Next(rec *Record) (ok bool, err error) {
 	for b.bad == nil && b.left > 0 {
-		n, err := rec.decode(b.raw, b)
+		n, err := rec.Decode(b.raw, &b.common)
 		if err != nil {
 			b.spoil(err)
 			break
@@ -85,7 +84,7 @@ func (b *Batch) Next(rec *Record) (ok bool, err error) {
 			b.spoil(fmt.Errorf("%d bytes behind its last record", len(b.raw)-n))
 			break
 		}
-		b.raw, b.past = b.raw[n:], rec.Offset
+		b.raw, b.common.Past = b.raw[n:], rec.Offset
 		b.left--
 		if rec.Offset >= b.from {
 			return true, nil
@@ -103,7 +102,7 @@ func (b *Batch) Next(rec *Record) (ok bool, err error) {
 
 // spoil gives the rest of the batch up.
 func (b *Batch) spoil(why error) {
-	b.bad = &Unreadable{First: max(b.past+1, b.from), Last: b.last, Bytes: b.size, Err: why}
+	b.bad = &Unreadable{First: max(b.common.Past+1, b.from), Last: b.common.Last, Bytes: b.size, Err: why}
 	b.raw, b.left = nil, 0
 }
 
@@ -215,17 +214,19 @@ func (e entry) open(u *unpacker, from int64) (Batch, error) {
 		return unreadable(e, from, fmt.Errorf("%d records in %d bytes", count, len(raw))), nil
 	}
 	return Batch{
-		first:      e.first(),
-		baseTime:   batchTime(e[atBaseTime:]),
-		maxTime:    batchTime(e[atMaxTime:]),
-		appendTime: attributes&attrAppendTime != 0,
-		from:       from,
-		past:       e.first() - 1,
-		last:       e.last(),
-		size:       len(e),
-		epoch:      e.epoch(),
-		left:       count,
-		raw:        raw,
+		common: record.Batch{
+			First:      e.first(),
+			Last:       e.last(),
+			Past:       e.first() - 1,
+			BaseTime:   batchTime(e[atBaseTime:]),
+			MaxTime:    batchTime(e[atMaxTime:]),
+			AppendTime: attributes&attrAppendTime != 0,
+		},
+		from:  from,
+		size:  len(e),
+		epoch: e.epoch(),
+		left:  count,
+		raw:   raw,
 	}, nil
 }
 
@@ -240,5 +241,8 @@ func batchTime(b []byte) int64 {
 	return noTime
 }
 
-// Time is when the record came, as its topic has it.
-func (rec *Record) Time() time.Time { return time.UnixMilli(rec.Timestamp) }
+// Record is one record of a batch.
+type Record = record.Record
+
+// Headers are a record's.
+type Headers = record.Headers

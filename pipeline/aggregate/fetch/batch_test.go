@@ -40,7 +40,7 @@ func TestARecordHasAllThatItWasGiven(t *testing.T) {
 				if !same(r.Key, want.Key) || !same(r.Value, want.Value) {
 					t.Errorf("record %d: %q %.20q", i, r.Key, r.Value)
 				}
-				if diff := cmp.Diff(want.Headers, r.Headers.list()); diff != "" {
+				if diff := cmp.Diff(want.Headers, list(r.Headers)); diff != "" {
 					t.Errorf("record %d's headers: %s", i, diff)
 				}
 			}

@@ -119,7 +119,7 @@ func all(c *Chunk) (records []Record, err error) {
 }
 
 // list is a record's headers.
-func (h Headers) list() (out []kmsg.Header) {
+func list(h Headers) (out []kmsg.Header) {
 	for {
 		key, value, ok := h.Next()
 		if !ok {

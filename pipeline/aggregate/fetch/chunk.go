@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 )
 
 // Chunk is what one fetch has brought of a partition: batches that are checked and decompressed
@@ -94,7 +96,7 @@ func isAbort(e entry) bool {
 	if e.count() < 1 || e.attributes()&codecMask != codecNone {
 		return false
 	}
-	_, err := rec.decode(e[batchHeader:], &Batch{past: -1, last: math.MaxInt64})
+	_, err := rec.Decode(e[batchHeader:], &record.Batch{Past: -1, Last: math.MaxInt64})
 	return err == nil && len(rec.Key) >= 4 && binary.BigEndian.Uint16(rec.Key[2:]) == 0
 }
 

@@ -49,7 +49,7 @@ func FuzzBatch(f *testing.F) {
 				if r.Offset < from {
 					t.Errorf("offset %d, and from %d on was asked for", r.Offset, from)
 				}
-				r.Headers.list()
+				list(r.Headers)
 			}
 		}
 	})

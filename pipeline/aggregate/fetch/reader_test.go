@@ -130,7 +130,7 @@ var writers = []func(t *testing.T, brokers []string, topic string, partition, co
 
 func plainOf(rec Record) plainRecord {
 	p := plainRecord{rec.Offset, rec.Time(), string(rec.Key), string(rec.Value), [2]bool{rec.Key == nil, rec.Value == nil}, nil}
-	for _, h := range rec.Headers.list() {
+	for _, h := range list(rec.Headers) {
 		p.Headers = append(p.Headers, h.Key+"="+string(h.Value))
 	}
 	return p

@@ -1,4 +1,4 @@
-package aggregate
+package shard
 
 import (
 	"slices"
@@ -67,15 +67,19 @@ func (x *exemptions) about(key []event.Dim, f func(rules.Exemptions) bool) {
 }
 
 // noteExemptions follows the exemptions in a key's state.
-func (p *partition) noteExemptions(key, state []byte) {
-	p.exempt.note(key, state)
-	p.useExemptions()
+func (s *Shard) noteExemptions(key, state []byte) {
+	s.exempt.note(key, state)
+	s.useExemptions()
 }
 
 // useExemptions has the stepper ask only where there is something to find: to ask costs every judged event.
-func (p *partition) useExemptions() {
-	p.stepper.Exempt = nil
-	if len(p.exempt.byKey) > 0 {
-		p.stepper.Exempt = p.exempt.spare
+func (s *Shard) useExemptions() {
+	s.stepper.Exempt = nil
+	if len(s.exempt.byKey) > 0 {
+		s.stepper.Exempt = s.exempt.spare
 	}
+}
+
+func hasUID(key []event.Dim) bool {
+	return slices.ContainsFunc(key, func(d event.Dim) bool { return d.Name == "uid" })
 }

@@ -1,9 +1,7 @@
-package aggregate
+package shard
 
 import (
-	"context"
 	"slices"
-	"time"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -213,112 +211,51 @@ func (m *movedEnds) take(key string, now event.Micros, all bool) (vs []verdict.V
 	return vs
 }
 
-// holdBack takes those out of changes that wait. The partition is locked.
-func (p *partition) holdBack(key []byte, changes []verdict.Verdict, moves []rules.Move) []verdict.Verdict {
-	if len(moves) == 0 {
+// holdBack takes those out of changes that wait.
+func (s *Shard) holdBack(key []byte, changes []verdict.Verdict, moves []rules.Move, clock Clock) []verdict.Verdict {
+	if len(moves) == 0 || clock.Broker == event.NoTime {
 		return changes
 	}
-	now, ok := p.clockOfBroker.now()
-	if !ok {
-		return changes
-	}
-	waiting := p.moved.waiting
-	changes = slices.DeleteFunc(changes, func(v verdict.Verdict) bool {
+	return slices.DeleteFunc(changes, func(v verdict.Verdict) bool {
 		i := slices.IndexFunc(moves, func(m rules.Move) bool { return m.Rule == v.Rule })
 		if i < 0 || v.State != verdict.Block {
 			return false
 		}
-		if e := p.moved.find(string(key), v.Rule); e != nil && e.v != nil {
-			p.agg.metrics.overtaken.Inc()
+		if e := s.moved.find(string(key), v.Rule); e != nil && e.v != nil {
+			s.tally.Overtaken++
 		}
-		return p.moved.keep(string(key), &v, &moves[i], now)
+		return s.moved.keep(string(key), &v, &moves[i], clock.Broker)
 	})
-	if waiting == 0 && p.moved.waiting > 0 {
-		select {
-		case p.endsWait <- struct{}{}:
-		default:
-		}
-	}
-	return changes
 }
 
 // overtake lets what waits of a key give way to what goes out.
-func (p *partition) overtake(key string, changes []verdict.Verdict, erased bool) {
-	if p.moved.n == 0 {
+func (s *Shard) overtake(key string, changes []verdict.Verdict, erased bool) {
+	if s.moved.n == 0 {
 		return
 	}
 	if erased {
-		p.moved.forget(key)
+		s.moved.forget(key)
 	}
 	for i := range changes {
-		if p.moved.overtaken(key, &changes[i]) {
-			p.agg.metrics.overtaken.Inc()
+		if s.moved.overtaken(key, &changes[i]) {
+			s.tally.Overtaken++
 		}
 	}
 }
 
-// lookAtEnds is how often there is a look at what waits.
-const lookAtEnds = 50 * time.Millisecond
+// EndsWaiting is how many ends of blocks have moved and wait to be published.
+func (s *Shard) EndsWaiting() int { return s.moved.waiting }
 
-// publishMoved publishes ends that moved when they are due. It sleeps while none waits.
-func (p *partition) publishMoved() error {
-	for {
-		select {
-		case <-p.endsWait:
-		case <-p.stop:
-			return nil
-		case <-p.ctx.Done():
-			return nil
-		}
-		for more := true; more; {
-			select {
-			case <-time.After(lookAtEnds):
-			case <-p.stop:
-				return nil
-			case <-p.ctx.Done():
-				return nil
-			}
-			var err error
-			if more, err = p.publishDue(p.ctx, false); err != nil {
-				return p.ended(err)
-			}
-		}
-	}
-}
+// EndsDue returns the keys of which PublishEnds has something to publish now, or of all ends that wait.
+func (s *Shard) EndsDue(all bool, clock Clock) []string { return s.moved.due(clock.Broker, all) }
 
-// publishDue publishes what is due, or all that waits, in slices between events. It reports whether more waits.
-func (p *partition) publishDue(ctx context.Context, all bool) (more bool, err error) {
-	p.lock()
-	now, _ := p.clockOfBroker.now()
-	keys := p.moved.due(now, all)
-	more = p.moved.waiting > 0
-	p.mu.Unlock()
-	for len(keys) > 0 {
-		if err := p.changelog.WaitBelow(ctx, sliceBytes); err != nil {
-			return false, err
-		}
-		p.lock()
-		n := 0
-		for began := time.Now(); n < len(keys) && (n == 0 || time.Since(began) < sliceTime) && err == nil; n++ {
-			err = p.publishKey(keys[n], now, all)
-		}
-		more = p.moved.waiting > 0
-		p.mu.Unlock()
-		if err != nil {
-			return false, err
-		}
-		keys = keys[n:]
-	}
-	return more, nil
-}
-
-// publishKey publishes what is due of a key, which may be less than it was when somebody looked.
-func (p *partition) publishKey(key string, now event.Micros, all bool) error {
-	changes := p.moved.take(key, now, all)
-	ref, known := p.table.Get([]byte(key))
+// PublishEnds publishes the ends of a key's blocks that are due, which may be fewer than when somebody looked.
+func (s *Shard) PublishEnds(key string, all bool, clock Clock) {
+	changes := s.moved.take(key, clock.Broker, all)
+	ref, known := s.table.Get([]byte(key))
 	if len(changes) == 0 || !known {
-		return nil
+		return
 	}
 	// Not the event's broker time: how long it waited on purpose is no latency.
-	return p.writeThrough(ref, changes, event.NoTime)
+	s.issue(ref, changes, event.NoTime)
 }

@@ -1,4 +1,4 @@
-package aggregate
+package shard
 
 import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/state"
@@ -30,8 +30,8 @@ type gatheredStep struct {
 	key, hit   int // where they end in gathered; they begin where the step before ends
 	id         string
 	at, broker event.Micros
-	lane       lane
-	mark       mark
+	source     Source
+	place      applied
 	cause      verdict.Cause
 }
 
@@ -48,15 +48,15 @@ func (g *gathered) reset() {
 }
 
 // stepGathered makes the steps, in the order in which they were gathered.
-func (p *partition) stepGathered() error {
-	g := &p.gathered
-	p.table.Warm(g.hashes)
+func (s *Shard) stepGathered(clock Clock) error {
+	g := &s.gathered
+	s.table.Warm(g.hashes)
 	key, hit := 0, 0
 	for i := range g.steps {
-		s := &g.steps[i]
-		w := rules.Work{Shape: s.shape, Key: g.keys[key:s.key], Hits: g.hits[hit:s.hit]}
-		key, hit = s.key, s.hit
-		if err := p.step(g.hashes[i], &w, s); err != nil {
+		next := &g.steps[i]
+		w := rules.Work{Shape: next.shape, Key: g.keys[key:next.key], Hits: g.hits[hit:next.hit]}
+		key, hit = next.key, next.hit
+		if err := s.step(g.hashes[i], &w, next, clock); err != nil {
 			return err
 		}
 	}

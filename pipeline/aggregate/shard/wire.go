@@ -1,16 +1,19 @@
-package aggregate
+package shard
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/tallygate/tallygate/internal/wire"
 )
 
 // What a key's changelog record holds: a version, the verdicts that were not yet published
 // when it was written, and the block as it is in memory.
 const wireVersion = 1
 
-var errNewerFormat = errors.New("aggregate: written by a newer program")
+// ErrNewerFormat says that a record is of a format that this program does not know.
+var ErrNewerFormat = errors.New("shard: written by a newer program")
 
 // unpublished is a verdict whose publication has not been acknowledged.
 type unpublished struct {
@@ -23,7 +26,7 @@ func appendWire(dst []byte, pending []unpublished, block []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(pending)))
 	for _, u := range pending {
 		dst = binary.AppendVarint(dst, u.seq)
-		dst = appendBytes(dst, u.body)
+		dst = wire.AppendBytes(dst, u.body)
 	}
 	return append(dst, block...)
 }
@@ -43,14 +46,25 @@ func decodeWire(src []byte) (pending []unpublished, block []byte, err error) {
 		return nil, nil, errBlock
 	}
 	if src[0] != wireVersion {
-		return nil, nil, fmt.Errorf("%w: record version %d, this program reads %d", errNewerFormat, src[0], wireVersion)
+		return nil, nil, fmt.Errorf("%w: record version %d, this program reads %d", ErrNewerFormat, src[0], wireVersion)
 	}
-	r := reader{buf: src[1:]}
-	for n := r.uvarint(); n > 0 && !r.bad; n-- {
-		pending = append(pending, unpublished{seq: r.varint(), body: r.bytes()})
+	r := wire.Reader{Buf: src[1:]}
+	for n := r.Uvarint(); n > 0 && !r.Bad; n-- {
+		pending = append(pending, unpublished{seq: r.Varint(), body: r.Bytes()})
 	}
-	if r.bad {
+	if r.Bad {
 		return nil, nil, errBlock
 	}
-	return pending, r.buf, nil
+	return pending, r.Buf, nil
+}
+
+// ParseState reads a key's record of the changelog: how many verdicts it has that were not published when it was written,
+// and the state that package rules keeps.
+func ParseState(value []byte) (unpublished int, state []byte, err error) {
+	pending, raw, err := decodeWire(value)
+	if err != nil {
+		return 0, nil, err
+	}
+	b, err := decodeBlock(raw)
+	return len(pending), b.state, err
 }

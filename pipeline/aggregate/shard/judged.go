@@ -1,13 +1,11 @@
-package aggregate
+package shard
 
 import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"time"
 
-	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/aggregate/state"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -97,52 +95,42 @@ func unhex(dst []byte, text string) error {
 // restoreJudged takes over what the last checkpoint says. One that says nothing is of an older
 // program, or was never written: then every limit may have been judged by another set, and was if the
 // checkpoint's set was another one.
-func (p *partition) restoreJudged(c *checkpoint) error {
+func (s *Shard) restoreJudged(c *checkpoint) error {
 	if c.Judged != nil {
 		j, err := c.Judged.judged()
 		if err != nil {
 			return err
 		}
-		p.judged = j
-	} else if p.table.Len() > 0 {
-		p.judged = judged{pass: p.rules.set.Hash, limits: p.rules.set.Judged(), doubted: c.Rules == "" || c.Rules == p.rules.hash()}
-		for hash := range p.judged.limits {
-			p.judged.limits[hash] = rules.JudgedBy{}
+		s.judged = j
+	} else if s.table.Len() > 0 {
+		s.judged = judged{pass: s.rules.Set.Hash, limits: s.rules.Set.Judged(), doubted: c.Rules == "" || c.Rules == s.rules.hash()}
+		for hash := range s.judged.limits {
+			s.judged.limits[hash] = rules.JudgedBy{}
 		}
 	}
-	p.judged.change(p.rules.set)
-	p.stepper.AfterJudged(p.judged.limits, p.judged.doubted)
+	s.judged.change(s.rules.Set)
+	s.stepper.AfterJudged(s.judged.limits, s.judged.doubted)
 	return nil
 }
 
-func (v *ruleVersion) hash() string { return hex.EncodeToString(v.set.Hash[:]) }
-
 // noteJudged repeats the last checkpoint with what is judged now, ahead of all states that follow in
 // the changelog. Where there is no checkpoint yet nothing is known to have been judged.
-func (p *partition) noteJudged() error {
-	if p.lastCheckpointBody == nil {
+func (s *Shard) noteJudged() error {
+	if s.lastCheckpoint == nil {
 		return nil
 	}
-	return p.appendCheckpoint(p.lastCheckpointBody)
+	return s.appendCheckpoint(s.lastCheckpoint)
 }
 
-// appendCheckpoint queues a checkpoint record with what is judged at this place of the changelog, be
-// it that of the states at the checkpoint's cut or not. The partition is locked.
-func (p *partition) appendCheckpoint(body []byte) error {
-	by, err := json.Marshal(p.judged.record())
+// appendCheckpoint asks for a checkpoint record with what is judged at this place of the changelog, be
+// it that of the states at the checkpoint's cut or not.
+func (s *Shard) appendCheckpoint(body []byte) error {
+	by, err := json.Marshal(s.judged.record())
 	if err != nil {
 		return err
 	}
 	value := append(append([]byte(`{"judged":`), by...), ',')
-	rec := fenced.Record{Key: []byte(checkpointKey), Value: append(value, body[1:]...)} // without its brace
-	acknowledged := func(_ int64, at time.Time, err error) {
-		if err == nil {
-			p.clockOfBroker.appended(at)
-		}
-	}
-	if err := p.enqueue(p.changelog, rec, true, acknowledged); err != nil {
-		return err
-	}
-	p.lastCheckpointBody = body
+	s.out.States = append(s.out.States, Append{Key: []byte(CheckpointKey), Value: append(value, body[1:]...), Urgent: true}) // without its brace
+	s.lastCheckpoint = body
 	return nil
 }

@@ -1,8 +1,11 @@
-package fetch
+// Package record is one record of a partition of Kafka as it is in its batch, undecoded as far as nobody asks. It is
+// apart from what reads batches, so that those who count records link no Kafka client.
+package record
 
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 )
 
 // Record is one record of a batch. What it refers to is the batch's memory, which is never used
@@ -14,10 +17,22 @@ type Record struct {
 	Headers    Headers
 }
 
+// Time is when the record came, as its topic has it.
+func (rec *Record) Time() time.Time { return time.UnixMilli(rec.Timestamp) }
+
 // Headers are a record's, undecoded. The zero value is none.
 type Headers struct {
 	left int
 	raw  []byte
+}
+
+// HeadersOf are headers of these keys and values, in turns.
+func HeadersOf(pairs ...[]byte) Headers {
+	h := Headers{left: len(pairs) / 2}
+	for _, b := range pairs[:2*h.left] {
+		h.raw = append(binary.AppendVarint(h.raw, int64(len(b))), b...)
+	}
+	return h
 }
 
 // Len is how many are left.
@@ -35,13 +50,21 @@ func (h *Headers) Next() (key, value []byte, ok bool) {
 	return key, value, !r.bad
 }
 
+// Batch is what the records of a batch have in common.
+type Batch struct {
+	First, Last       int64 // its first and its last offset
+	Past              int64 // the offset of the record that was decoded last
+	BaseTime, MaxTime int64 // Unix milliseconds
+	AppendTime        bool  // all records have MaxTime
+}
+
 var (
 	errRecord = errors.New("a record's fields do not fit its length")
 	errOffset = errors.New("a record's offset is not its batch's, or not above the one before")
 )
 
-// decode reads a record that begins src, and returns its length.
-func (rec *Record) decode(src []byte, b *Batch) (n int, err error) {
+// Decode reads a record that begins src, and returns its length.
+func (rec *Record) Decode(src []byte, b *Batch) (n int, err error) {
 	outer := reader{buf: src}
 	length := outer.varint()
 	if outer.bad || length < 0 || length > int64(len(outer.buf)) {
@@ -51,14 +74,14 @@ func (rec *Record) decode(src []byte, b *Batch) (n int, err error) {
 	r := reader{buf: outer.buf[:length:length]}
 	r.skip(1) // attributes: there are none
 	since := r.varint()
-	rec.Offset = b.first + r.varint()
-	if rec.Offset <= b.past || rec.Offset > b.last { // another batch's records would be taken for repeats
+	rec.Offset = b.First + r.varint()
+	if rec.Offset <= b.Past || rec.Offset > b.Last { // another batch's records would be taken for repeats
 		return 0, errOffset
 	}
 	rec.Key, rec.Value = r.bytes(), r.bytes()
-	rec.Timestamp = b.baseTime + since
-	if b.appendTime {
-		rec.Timestamp = b.maxTime
+	rec.Timestamp = b.BaseTime + since
+	if b.AppendTime {
+		rec.Timestamp = b.MaxTime
 	}
 	rec.Headers = Headers{}
 	if headers := r.varint(); headers > 0 {

@@ -1,4 +1,4 @@
-package aggregate
+package shard
 
 import (
 	"encoding/json"

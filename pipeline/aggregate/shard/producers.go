@@ -1,4 +1,4 @@
-package aggregate
+package shard
 
 import (
 	"crypto/sha256"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/tallygate/tallygate/internal/wire"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -200,7 +201,7 @@ func (s *producers) restore(c *checkpoint, written map[string][]byte) (gone int,
 		s.put(producerName{instanceName(instance), s.own}, row)
 	}
 	if c.ProducerParts != nil && len(c.ProducerParts) != producerParts {
-		return 0, fmt.Errorf("%w: a checkpoint with %d parts of producers", errNewerFormat, len(c.ProducerParts))
+		return 0, fmt.Errorf("%w: a checkpoint with %d parts of producers", ErrNewerFormat, len(c.ProducerParts))
 	}
 	for i := range s.parts {
 		p := &s.parts[i]
@@ -260,20 +261,20 @@ func readPart(value []byte) (version uint64, rows []usedRow, err error) {
 		return 0, nil, errPart
 	}
 	if value[0] != partFormat {
-		return 0, nil, fmt.Errorf("%w: format %d, this program reads %d", errNewerFormat, value[0], partFormat)
+		return 0, nil, fmt.Errorf("%w: format %d, this program reads %d", ErrNewerFormat, value[0], partFormat)
 	}
-	r := reader{buf: value[1:]}
-	version = r.uvarint()
-	for len(r.buf) > 0 && !r.bad {
+	r := wire.Reader{Buf: value[1:]}
+	version = r.Uvarint()
+	for len(r.Buf) > 0 && !r.Bad {
 		var row usedRow
-		if copy(row.name.instance[:], r.buf) < len(row.name.instance) {
+		if copy(row.name.instance[:], r.Buf) < len(row.name.instance) {
 			return 0, nil, errPart
 		}
-		r.buf = r.buf[len(row.name.instance):]
-		row.name.from, row.Seq, row.Seen = int32(r.varint()), r.uvarint(), event.Micros(r.varint())
+		r.Buf = r.Buf[len(row.name.instance):]
+		row.name.from, row.Seq, row.Seen = int32(r.Varint()), r.Uvarint(), event.Micros(r.Varint())
 		rows = append(rows, row)
 	}
-	if r.bad {
+	if r.Bad {
 		return 0, nil, errPart
 	}
 	return version, rows, nil

@@ -1,9 +1,10 @@
-package aggregate
+package shard
 
 import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/tallygate/tallygate/internal/wire"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -29,12 +30,12 @@ type origin struct {
 
 // seen is the highest origin of an input partition that was seen.
 type seen struct {
-	mark       mark
+	applied    applied
 	generation uint32
 }
 
 func (s seen) covers(o origin) bool {
-	return s.generation == o.generation && s.mark.covers(o.offset, o.index)
+	return s.generation == o.generation && s.applied.covers(o.offset, o.index)
 }
 
 // isCommand reports whether a loop record holds a command.
@@ -71,16 +72,16 @@ func decodeForward(src []byte) (from origin, broker event.Micros, body []byte, e
 		return from, 0, nil, fmt.Errorf("loop record of %d bytes", len(src))
 	}
 	if src[0] != loopVersion || src[1] != loopKindEvent && src[1] != loopKindGeneration {
-		return from, 0, nil, fmt.Errorf("%w: loop record version %d, kind %d", errNewerFormat, src[0], src[1])
+		return from, 0, nil, fmt.Errorf("%w: loop record version %d, kind %d", ErrNewerFormat, src[0], src[1])
 	}
-	r := reader{buf: src[2:]}
+	r := wire.Reader{Buf: src[2:]}
 	if src[1] == loopKindGeneration {
-		from.generation = uint32(r.uvarint())
+		from.generation = uint32(r.Uvarint())
 	}
-	from.partition, from.offset, from.index = int32(r.uvarint()), int64(r.uvarint()), int(r.uvarint())
-	broker = event.Micros(r.varint())
-	if r.bad {
+	from.partition, from.offset, from.index = int32(r.Uvarint()), int64(r.Uvarint()), int(r.Uvarint())
+	broker = event.Micros(r.Varint())
+	if r.Bad {
 		return from, 0, nil, fmt.Errorf("loop record that is cut short")
 	}
-	return from, broker, r.buf, nil
+	return from, broker, r.Buf, nil
 }

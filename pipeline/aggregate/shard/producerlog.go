@@ -1,11 +1,9 @@
-package aggregate
+package shard
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
-	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -29,30 +27,20 @@ func (p *producerPart) keepCopy() {
 	}
 }
 
-// writeProducers queues the parts that had changed at the cut, between events.
-func (p *partition) writeProducers(ctx context.Context) error {
-	for i := range p.producers.parts {
-		if err := p.changelog.WaitBelow(ctx, sliceBytes); err != nil {
-			return err
-		}
-		if err := p.writePart(ctx, i); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// ProducerParts is how many parts the table of producers has.
+const ProducerParts = producerParts
 
-func (p *partition) writePart(ctx context.Context, i int) error {
-	p.hold()
-	defer p.letGo()
-	part := &p.producers.parts[i]
+// ProducerPart asks for part i of the table of producers to be written, if it had changed at the last cut. It is called for
+// each part between BeginCheckpoint and EndCheckpoint.
+func (s *Shard) ProducerPart(i int, clock Clock) {
+	part := &s.producers.parts[i]
 	if !part.due {
-		return nil
+		return
 	}
 	value := part.copied
 	if value == nil {
-		value = part.append(nil, p.clock()-forgetProducers)
+		value = part.append(nil, s.Time(clock)-forgetProducers)
 	}
 	part.due, part.copied = false, nil
-	return p.changelog.Append(ctx, fenced.Record{Key: []byte(partKey(i, part.version)), Value: value}, false, nil)
+	s.out.States = append(s.out.States, Append{Key: []byte(partKey(i, part.version)), Value: value})
 }

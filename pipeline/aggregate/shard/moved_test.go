@@ -1,8 +1,9 @@
-package aggregate
+package shard
 
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -197,66 +198,17 @@ func TestEndsThatMoveAreBounded(t *testing.T) {
 	}
 }
 
-const hourlyBucket = "\n  rules: [{name: r, match: {api: \"*\"}, window: bucket, limit: 60, per: 1h, then: {block: until-reset}}]"
-
-// An end that waits is published when it is quiet, before its owner stops, and by the next owner after a crash.
-func TestAnEndThatWaitsIsPublished(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
-		set := compile(t, hourlyBucket)
-		m := r.start(set)
-		r.ready(m)
-		last := func(uid string) (n int, until event.Micros) {
-			for _, v := range r.verdicts() {
-				if v.KeyText() == "uid="+uid {
-					n, until = n+1, v.Until
-				}
-			}
-			return n, until
-		}
-		flood := func(uid string) (until event.Micros) {
-			var es []*event.Event
-			for range 150 {
-				es = append(es, hit(uid, "a"))
-			}
-			r.emit(es...)
-			eventually(t, "the flood is counted", func() bool {
-				x, err := m.Explain([]event.Dim{{Name: "uid", Value: uid}}, "", now())
-				if err != nil || x[0].Verdict == nil {
-					return false
-				}
-				until = x[0].Verdict.Until
-				return x[0].Count > 119*event.One
-			})
-			return until
-		}
-		published := func(uid string, want event.Micros) { // which a few of its last events may have moved on
-			t.Helper()
-			eventually(t, "the last end is published", func() bool { _, until := last(uid); return until >= want })
-			if n, _ := last(uid); n > 5 {
-				t.Errorf("%d verdicts of %s are published", n, uid)
-			}
-		}
-		published("u1", flood("u1"))
-		until := flood("u2")
-		r.crash(m)
-		published("u2", until)
-		until = flood("u3")
-		m.end(t)
-		published("u3", until)
-	})
-}
-
 // A checkpoint that is made while an end waits has it: what is in the checkpoint is not replayed.
 func TestAStateHasTheEndThatWaits(t *testing.T) {
-	p := lonePartition(t)
-	key, at := []byte(followed), now()
-	ref := p.table.Set(key, putBlockHeader(append([]byte(nil), blockHeaderSpace[:]...), &block{}))
+	s, at := New(Config{Of: 1}, Rules{Set: compile(t, "  rules: ["+movingEnds["bucket"]+"]")}), event.FromTime(time.Now())
+	key := []byte(followed)
+	ref := s.table.Set(key, putBlockHeader(append([]byte(nil), blockHeaderSpace[:]...), &block{}))
 	v := verdict.Verdict{Rule: "r", Key: []event.Dim{{Name: "uid", Value: "u1"}}, State: verdict.Block, Since: at, Until: at + event.Hour}
-	if !p.moved.keep(followed, &v, &rules.Move{Rule: "r", From: at + event.Minute, Grain: event.Minute}, at) {
+	if !s.moved.keep(followed, &v, &rules.Move{Rule: "r", From: at + event.Minute, Grain: event.Minute}, at) {
 		t.Fatal("it does not wait")
 	}
 	waits := func() []unpublished {
-		rec := p.stateRecord(new([]byte), ref)
+		rec := s.stateRecord(new([]byte), ref)
 		pending, _, err := decodeWire(rec.Value)
 		if err != nil {
 			t.Fatal(err)
@@ -267,7 +219,7 @@ func TestAStateHasTheEndThatWaits(t *testing.T) {
 		t.Errorf("the state has %d verdicts that are not published: %v", len(got), got)
 	}
 	v.State = verdict.Clear
-	p.overtake(followed, []verdict.Verdict{v}, false)
+	s.overtake(followed, []verdict.Verdict{v}, false)
 	if got := waits(); len(got) > 0 {
 		t.Errorf("the block was cleared, and the state has %v", got)
 	}

@@ -1,0 +1,56 @@
+package aggregate
+
+import (
+	"testing"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+const hourlyBucket = "\n  rules: [{name: r, match: {api: \"*\"}, window: bucket, limit: 60, per: 1h, then: {block: until-reset}}]"
+
+// An end that waits is published when it is quiet, before its owner stops, and by the next owner after a crash.
+func TestAnEndThatWaitsIsPublished(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		set := compile(t, hourlyBucket)
+		m := r.start(set)
+		r.ready(m)
+		last := func(uid string) (n int, until event.Micros) {
+			for _, v := range r.verdicts() {
+				if v.KeyText() == "uid="+uid {
+					n, until = n+1, v.Until
+				}
+			}
+			return n, until
+		}
+		flood := func(uid string) (until event.Micros) {
+			var es []*event.Event
+			for range 150 {
+				es = append(es, hit(uid, "a"))
+			}
+			r.emit(es...)
+			eventually(t, "the flood is counted", func() bool {
+				x, err := m.Explain([]event.Dim{{Name: "uid", Value: uid}}, "", now())
+				if err != nil || x[0].Verdict == nil {
+					return false
+				}
+				until = x[0].Verdict.Until
+				return x[0].Count > 119*event.One
+			})
+			return until
+		}
+		published := func(uid string, want event.Micros) { // which a few of its last events may have moved on
+			t.Helper()
+			eventually(t, "the last end is published", func() bool { _, until := last(uid); return until >= want })
+			if n, _ := last(uid); n > 5 {
+				t.Errorf("%d verdicts of %s are published", n, uid)
+			}
+		}
+		published("u1", flood("u1"))
+		until := flood("u2")
+		r.crash(m)
+		published("u2", until)
+		until = flood("u3")
+		m.end(t)
+		published("u3", until)
+	})
+}

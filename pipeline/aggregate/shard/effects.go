@@ -1,0 +1,152 @@
+package shard
+
+import (
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// Clock is what time it is, as a shard's owner tells it.
+type Clock struct {
+	Local  event.Micros // this machine's
+	Broker event.Micros // the brokers', as far as acknowledgements tell; event.NoTime before the first
+}
+
+// Effects is what a shard asks of its owner. Each list is to be carried out in its order; the lists do not depend on each
+// other, but a checkpoint waits for all of them.
+type Effects struct {
+	States    []Append    // to the partition's changelog
+	Verdicts  []Append    // to its partition of the verdict topic
+	Forwards  []Forward   // to the repartition topic
+	Aux       []Aux       // to the dead-letter and the audit topic
+	Published []Published // verdicts that are in their topic
+	Done      []Done      // commands
+	Blown     []Blown     // fuses
+	Skipped   []rules.Skip
+	Notes     []Note
+}
+
+// Append is a record for a topic that only this partition's owner writes.
+type Append struct {
+	Key, Value []byte // no value: a tombstone
+	Urgent     bool   // somebody waits for it
+	Ack        *Ack   // what to tell Acked when it is durable; nil for nothing
+}
+
+// Forward is an event for another partition, as a record's value.
+type Forward struct {
+	To    int32
+	Value []byte
+}
+
+// Aux is a record of auxiliary output, which no count depends on: of a replay it may come twice.
+type Aux struct {
+	Topic      AuxTopic
+	At         time.Time // zero: now
+	Key, Value []byte
+	Headers    []Header
+	Reason     string // of a dead letter
+}
+
+// AuxTopic is where auxiliary output goes.
+type AuxTopic uint8
+
+// The topics of auxiliary output.
+const (
+	DeadLetters AuxTopic = iota
+	Audit
+)
+
+// Header is a record's header.
+type Header struct{ Key, Value []byte }
+
+// Published is a record that is durable in the verdict topic.
+type Published struct {
+	Offset     int64
+	Key, Value []byte
+	At         event.Micros    // when that was known
+	Verdict    verdict.Verdict // the zero value for a tombstone
+	Broker     event.Micros    // the time of the event that caused it; event.NoTime for none
+}
+
+// Done is a command that is durable and published on one of its keys.
+type Done struct {
+	ID       string
+	Had      bool // the key had a state
+	Verdicts []verdict.Verdict
+}
+
+// Blown is a fuse that has blown: its rule is in shadow mode from here on.
+type Blown struct {
+	Rule string
+	Keys int // that the partition has
+}
+
+// Note is a line for the log.
+type Note struct {
+	Level Level
+	Text  string
+	Args  []any // names and values
+}
+
+// Level is how grave a Note is.
+type Level uint8
+
+// The levels of notes.
+const (
+	Info Level = iota
+	Warn
+	Error
+)
+
+// Empty reports whether there is nothing to carry out.
+func (e *Effects) Empty() bool {
+	return len(e.States)+len(e.Verdicts)+len(e.Forwards)+len(e.Aux)+len(e.Published)+len(e.Done)+len(e.Blown)+len(e.Skipped)+len(e.Notes) == 0
+}
+
+// Reset empties all lists, for what comes next; it keeps their memory.
+func (e *Effects) Reset() {
+	e.States = emptied(e.States)
+	e.Verdicts = emptied(e.Verdicts)
+	e.Forwards = emptied(e.Forwards)
+	e.Aux = emptied(e.Aux)
+	e.Published = emptied(e.Published)
+	e.Done = emptied(e.Done)
+	e.Blown = emptied(e.Blown)
+	e.Skipped = emptied(e.Skipped)
+	e.Notes = emptied(e.Notes)
+}
+
+func emptied[T any](list []T) []T {
+	clear(list)
+	return list[:0]
+}
+
+// Tally counts what became of events since its owner last looked.
+type Tally struct {
+	Counted, Unmatched, Repeat, Late, TooOld, NoTime, UnknownRefund, Replayed, ProducerRepeat uint64
+
+	Over       uint64   // blocks that were over before they could be published
+	Overtaken  uint64   // moved ends that gave way before they were published
+	DroppedIPs uint64   // events that count without their ip, which does not parse
+	Lost       uint64   // records that were deleted before they were counted
+	Matches    []uint64 // by limit
+}
+
+func (t *Tally) stepped(w *rules.Work, res *rules.Result) {
+	if res.Repeat {
+		t.Repeat++
+		return
+	}
+	if res.Unknown {
+		t.UnknownRefund++
+		return
+	}
+	t.Late += uint64(res.Late)
+	t.Counted++
+	for i := range w.Hits {
+		t.Matches[w.Hits[i].Limit.Index]++
+	}
+}

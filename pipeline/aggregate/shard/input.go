@@ -1,0 +1,210 @@
+package shard
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// decoders are the shard's own. What they returned is in use until the next record that finds
+// nothing gathered.
+type decoders struct {
+	input, loop event.Decoder
+	headers     []event.Header
+	events      []event.Event
+	droppedIPs  uint64 // of input, as far as the tally knows
+}
+
+// decodeRecord decodes a record behind those that are gathered.
+func (s *Shard) decodeRecord(d *event.Decoder, value []byte, headers []event.Header, key []byte) ([]event.Event, error) {
+	decode := d.DecodeMore
+	if len(s.gathered.steps) == 0 {
+		decode = d.Decode
+	}
+	events, err := decode(value, headers, key, s.decode.events[:0])
+	s.decode.events = events
+	return events, err
+}
+
+// Record takes in the next record of a source. What it counts is gathered until Step; the record may be dropped
+// when the effects are carried out.
+func (s *Shard) Record(src Source, rec *record.Record, clock Clock) error {
+	if src == Loop {
+		return s.loopRecord(rec, clock)
+	}
+	s.inputRecord(rec)
+	return nil
+}
+
+// inputRecord applies what a producer sent: an event, several, or something else.
+func (s *Shard) inputRecord(rec *record.Record) {
+	broker := brokerTime(rec)
+	s.broker, s.last[Input] = max(s.broker, broker), broker
+	if s.repeated(rec, broker) {
+		s.tally.ProducerRepeat++
+		return
+	}
+	d := &s.decode
+	d.headers = d.headers[:0]
+	for headers := rec.Headers; ; {
+		key, value, ok := headers.Next()
+		if !ok {
+			break
+		}
+		if event.IsCloudEvents(key) {
+			d.headers = append(d.headers, event.Header{Key: string(key), Value: value})
+		}
+	}
+	events, err := s.decodeRecord(&d.input, rec.Value, d.headers, rec.Key)
+	if err != nil || len(d.input.Bad) > 0 {
+		s.deadLetter(Input, rec, d.input.Bad, err)
+	}
+	if n := d.input.DroppedIPs; n > d.droppedIPs {
+		s.tally.DroppedIPs += n - d.droppedIPs
+		d.droppedIPs = n
+	}
+	for i := range events {
+		s.inputEvent(&events[i], d.input.Raw(i), applied{rec.Offset + 1, i}, broker, verdict.Cause{ID: events[i].ID, Partition: s.cfg.ID, Offset: rec.Offset})
+	}
+}
+
+// brokerTime is a record's time; event.NoTime when it has none, as its producer may leave it out
+// where the topic takes the producer's.
+func brokerTime(rec *record.Record) event.Micros {
+	const none = -1
+	if rec.Timestamp == none {
+		return event.NoTime
+	}
+	return event.FromTime(rec.Time())
+}
+
+// repeated reports whether an emitter's retry put this record into the log a second time.
+func (s *Shard) repeated(rec *record.Record, broker event.Micros) bool {
+	var instance []byte
+	var seq uint64
+	from := s.cfg.ID
+	for headers := rec.Headers; ; {
+		key, value, ok := headers.Next()
+		if !ok {
+			break
+		}
+		switch string(key) {
+		case event.HeaderInstance:
+			instance = value
+		case event.HeaderSequence:
+			seq, _ = event.ParseSequence(value)
+		case event.HeaderPartition:
+			if to, ok := event.ParsePartition(value); ok {
+				from = to
+			}
+		}
+	}
+	return len(instance) > 0 && seq > 0 && s.producers.repeated(instance, from, seq, broker)
+}
+
+// Event takes in an event that is in no record, as from an access log. Its number takes the offset's place: each is greater than the one before.
+func (s *Shard) Event(e *event.Event, number int64, broker event.Micros, cause verdict.Cause) {
+	s.broker = max(s.broker, broker)
+	s.inputEvent(e, nil, applied{number + 1, 0}, broker, cause)
+}
+
+// inputEvent gathers the steps of the keys that this partition owns, and forwards the event, once
+// each, to the partitions that own the others: raw, as it came, unless it is part of a CloudEvent.
+func (s *Shard) inputEvent(e *event.Event, raw []byte, place applied, broker event.Micros, cause verdict.Cause) {
+	at, ok := s.rules.Set.EventTime(e, broker)
+	switch {
+	case ok:
+	case at == event.NoTime:
+		s.tally.NoTime++
+		return
+	default:
+		s.tally.TooOld++
+		return
+	}
+	works := s.match(e, at)
+	targets := s.targets[:0]
+	for i := range works {
+		owner := s.owner(&works[i])
+		if owner != s.cfg.ID {
+			if !slices.Contains(targets, owner) {
+				targets = append(targets, owner)
+			}
+			continue
+		}
+		s.gathered.add(&works[i], gatheredStep{id: e.ID, at: at, broker: broker, source: Input, place: place, cause: cause})
+	}
+	s.targets = targets
+	for _, target := range targets {
+		from, value := origin{s.cfg.ID, place.next - 1, place.index, s.generation}, []byte(nil)
+		if raw != nil {
+			value = appendForwardRaw(nil, from, broker, raw)
+		} else {
+			value = appendForward(nil, from, broker, e)
+		}
+		s.out.Forwards = append(s.out.Forwards, Forward{target, value})
+	}
+}
+
+// loopRecord counts an event that another partition forwarded, unless it has come before: an
+// owner forwards again after a crash, in the same order.
+func (s *Shard) loopRecord(rec *record.Record, clock Clock) error {
+	if isOwnerRecord(rec.Key) {
+		return nil
+	}
+	if isCommand(rec.Value) {
+		return s.commandRecord(rec, clock)
+	}
+	from, broker, body, err := decodeForward(rec.Value)
+	if err != nil {
+		if errors.Is(err, ErrNewerFormat) {
+			return err
+		}
+		s.deadLetter(Loop, rec, nil, err)
+		return nil
+	}
+	s.broker, s.last[Loop] = max(s.broker, broker), broker
+	if s.origins[from.partition].covers(from) {
+		s.tally.Replayed++
+		return nil
+	}
+	s.origins[from.partition] = seen{applied{from.offset + 1, from.index}, from.generation}
+	events, err := s.decodeRecord(&s.decode.loop, body, nil, nil)
+	if err != nil || len(events) != 1 {
+		s.deadLetter(Loop, rec, s.decode.loop.Bad, err)
+		return nil
+	}
+	e := &events[0]
+	at, ok := s.rules.Set.EventTime(e, broker)
+	if !ok {
+		return nil // its source tallied it
+	}
+	works := s.match(e, at)
+	for i := range works {
+		if s.owner(&works[i]) != s.cfg.ID {
+			continue
+		}
+		s.gathered.add(&works[i], gatheredStep{
+			id: e.ID, at: at, broker: broker, source: Loop, place: applied{rec.Offset + 1, 0},
+			cause: verdict.Cause{ID: e.ID, Partition: from.partition, Offset: from.offset},
+		})
+	}
+	return nil
+}
+
+// isOwnerRecord reports whether a record of this key is an owner's own, such as a fence record.
+func isOwnerRecord(key []byte) bool { return len(key) > 0 && key[0] == 0 }
+
+func (s *Shard) match(e *event.Event, at event.Micros) []rules.Work {
+	works := s.matcher.Match(e, at)
+	s.out.Skipped = append(s.out.Skipped, s.matcher.Skipped...)
+	if len(works) == 0 {
+		s.tally.Unmatched++
+	}
+	return works
+}
+
+func (s *Shard) owner(w *rules.Work) int32 { return int32(w.Hash&0x7fffffff) % s.cfg.Of }

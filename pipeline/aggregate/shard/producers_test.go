@@ -1,0 +1,218 @@
+package shard
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// writtenProducers is what the changelog would hold.
+type writtenProducers struct {
+	checkpoint []byte
+	parts      map[string][]byte
+}
+
+// write makes a checkpoint as a partition does.
+func (w *writtenProducers) write(tb rapid.TB, s *producers, now event.Micros) (parts int) {
+	c := &checkpoint{Version: checkpointVersion}
+	s.cut(c)
+	for i := range s.parts {
+		p := &s.parts[i]
+		if !p.due {
+			continue
+		}
+		value := p.copied
+		if value == nil {
+			value = p.append(nil, now-forgetProducers)
+		}
+		if len(value) > 50<<10 {
+			tb.Fatalf("a record of %d bytes", len(value))
+		}
+		w.parts[partKey(i, p.version)] = value
+		p.due, p.copied, parts = false, nil, parts+1
+	}
+	w.finish(tb, c)
+	return parts
+}
+
+func (w *writtenProducers) finish(tb rapid.TB, c *checkpoint) {
+	var err error
+	if w.checkpoint, err = json.Marshal(c); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (w *writtenProducers) read(tb rapid.TB, own int32) *producers {
+	c, err := decodeCheckpoint(w.checkpoint)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := &producers{own: own}
+	if gone, err := s.restore(c, w.parts); err != nil || gone > 0 {
+		tb.Fatal(gone, err)
+	}
+	return s
+}
+
+func instanceOf(n int) []byte {
+	return binary.BigEndian.AppendUint64(make([]byte, 8, 16), uint64(n))
+}
+
+// An instance is any bytes. In the checkpoint's JSON it once became U+FFFD, so that after a
+// takeover every record that an emitter had sent twice was counted again.
+func TestProducersOutliveTheirCheckpoint(t *testing.T) {
+	t.Parallel()
+	for _, others := range []int{0, 10_000} {
+		w := writtenProducers{parts: map[string][]byte{}}
+		before := &producers{}
+		instance := []byte{0xff, 0, 0xfe, '"', 0x80}
+		before.repeated(instance, 0, 7, 0)
+		for i := range others {
+			before.repeated(instanceOf(i), 0, 1, 0)
+		}
+		w.write(t, before, 0)
+		after := w.read(t, 0)
+		if !after.repeated(instance, 0, 7, 0) || after.repeated(instance, 0, 8, 0) {
+			t.Errorf("beside %d others the new owner does not know it", others)
+		}
+	}
+}
+
+// A checkpoint of the version before has all producers in it, under names of any length.
+func TestProducersOfOlderCheckpointsAreRead(t *testing.T) {
+	t.Parallel()
+	long := bytes.Repeat([]byte("name"), 200)
+	text := fmt.Sprintf(`{"version":1,"producers":{"%x":{"seq":7,"seen_us":"1970-01-01T00:00:00Z"},"%x":{"seq":9,"seen_us":"1970-01-01T00:00:00Z"}}}`, long, instanceOf(1))
+	s := (&writtenProducers{checkpoint: []byte(text)}).read(t, 3)
+	if !s.repeated(long, 3, 7, 0) || s.repeated(long, 3, 8, 0) || !s.repeated(instanceOf(1), 3, 9, 0) || s.repeated(instanceOf(1), 3, 10, 0) {
+		t.Error("they are not known")
+	}
+}
+
+// 50,000 emitters at the same time: repeats of all of them are recognized, also by the next owner, and a
+// checkpoint writes no more than what has changed.
+func TestFiftyThousandEmitters(t *testing.T) { // alone: it counts allocations
+	const n = 50_000
+	w, s := writtenProducers{parts: map[string][]byte{}}, &producers{}
+	for seq := range uint64(3) {
+		for i := range n {
+			if s.repeated(instanceOf(i), 0, seq+1, event.Micros(seq)) {
+				t.Fatalf("record %d of emitter %d is taken for a repeat", seq+1, i)
+			}
+		}
+		if parts := w.write(t, s, 0); parts != producerParts {
+			t.Errorf("%d parts were written, want all", parts)
+		}
+		s = w.read(t, 0)
+		for i := range n {
+			if !s.repeated(instanceOf(i), 0, seq+1, event.Micros(seq)) {
+				t.Fatalf("the repeat of record %d of emitter %d is not recognized", seq+1, i)
+			}
+		}
+	}
+	if parts := w.write(t, s, 0); parts != 0 {
+		t.Errorf("nothing has changed, and %d parts were written", parts)
+	}
+	s.repeated(instanceOf(1), 0, 9, 0)
+	if parts := w.write(t, s, 0); parts != 1 {
+		t.Errorf("one emitter sent a record, and %d parts were written", parts)
+	}
+	if len(w.checkpoint) > 1<<10 {
+		t.Errorf("the checkpoint record has %d bytes", len(w.checkpoint))
+	}
+	if allocated := testing.AllocsPerRun(1000, func() { s.repeated(instanceOf(1), 0, 10, 0) }); allocated > 0 {
+		t.Errorf("%v allocations a record", allocated)
+	}
+}
+
+// The table against a map, with takeovers at any moment: also when a crash left a cut's records without its
+// checkpoint, and when records came between the cut and its records.
+func TestProducersAgainstAMap(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		type name struct {
+			instance int
+			from     int32
+		}
+		w, s := writtenProducers{parts: map[string][]byte{}}, &producers{own: 1}
+		model, durable := map[name]uint64{}, map[name]uint64{}
+		record := func() {
+			n := name{rapid.IntRange(0, 120).Draw(t, "instance"), rapid.Int32Range(0, 1).Draw(t, "from")}
+			seq := uint64(rapid.IntRange(1, 9).Draw(t, "sequence"))
+			if got, want := s.repeated(instanceOf(n.instance), n.from, seq, 0), seq <= model[n]; got != want {
+				t.Fatalf("%+v of sequence %d is a repeat: %v, want %v", n, seq, got, want)
+			}
+			model[n] = max(model[n], seq)
+		}
+		copied := func() map[name]uint64 {
+			out := map[name]uint64{}
+			for n, seq := range model {
+				out[n] = seq
+			}
+			return out
+		}
+		w.write(t, s, 0)
+		for range rapid.IntRange(1, 10).Draw(t, "checkpoints") {
+			for range rapid.IntRange(0, 100).Draw(t, "records") {
+				record()
+			}
+			crash := rapid.Bool().Draw(t, "crash")
+			last, at := w.checkpoint, copied()
+			c := &checkpoint{Version: checkpointVersion}
+			s.cut(c)
+			for range rapid.IntRange(0, 20).Draw(t, "more") {
+				record()
+			}
+			for i := range s.parts {
+				if p := &s.parts[i]; p.due {
+					value := p.copied
+					if value == nil {
+						value = p.append(nil, 0)
+					}
+					w.parts[partKey(i, p.version)] = value
+					p.due, p.copied = false, nil
+				}
+			}
+			if w.finish(t, c); crash {
+				w.checkpoint = last
+			} else {
+				durable = at
+			}
+			if crash || rapid.Bool().Draw(t, "takeover") {
+				s, model = w.read(t, 1), map[name]uint64{}
+				for n, seq := range durable {
+					model[n] = seq
+				}
+			}
+		}
+	})
+}
+
+// A record costs the same however many emitters there are, also where some are forgotten for others.
+func BenchmarkProducers(b *testing.B) {
+	for _, n := range []int{10, 4_000, 50_000, 200_000} {
+		b.Run(fmt.Sprintf("emitters=%d", n), func(b *testing.B) {
+			s := &producers{}
+			names := make([][]byte, n)
+			for i := range names {
+				names[i] = instanceOf(i)
+				s.repeated(names[i], 0, 1, 0)
+			}
+			seq := uint64(1)
+			for i := 0; b.Loop(); i++ {
+				if i%n == 0 {
+					seq++
+				}
+				s.repeated(names[i%n], 0, seq, 0)
+			}
+		})
+	}
+}
+
+// numbered is a record as an emitter sends it.

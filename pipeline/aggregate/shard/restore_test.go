@@ -1,0 +1,18 @@
+package shard
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// A checkpoint of the version before may hold a time from the future.
+func TestACheckpointFromTheFutureIsBounded(t *testing.T) {
+	s := New(Config{Of: 1}, Rules{Set: compile(t, "  rules: ["+movingEnds["bucket"]+"]")})
+	clock := Clock{Local: event.FromTime(time.Now()), Broker: event.NoTime}
+	s.restore(&checkpoint{Version: checkpointVersion, Broker: clock.Local + event.Day}, clock)
+	if s.broker > clock.Local || s.Time(clock) > clock.Local {
+		t.Errorf("the time is %v, and the latest broker time %v", s.Time(clock), s.broker)
+	}
+}

@@ -1,0 +1,87 @@
+package shard
+
+import (
+	"errors"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Use makes the shard count by a version of the rules from its next event on. Ahead of the first state by these rules it
+// asks for a record that says so: after a crash right behind it, also under the rules from before, all keys are judged.
+// A pass over all keys is due after it: see NextToJudge.
+func (s *Shard) Use(r Rules) error {
+	if r == s.rules {
+		return nil
+	}
+	s.setRules(r)
+	s.judged.change(r.Set)
+	s.stepper.AfterJudged(s.judged.limits, s.judged.doubted)
+	return s.noteJudged()
+}
+
+func (s *Shard) setRules(r Rules) {
+	s.tally.Matches = make([]uint64, len(r.Set.Limits))
+	s.rules, s.matcher, s.stepper = r, r.Set.NewMatcher(), r.Set.NewStepper()
+	s.stepper.Fuses = r.Set.NewFuses()
+	s.useExemptions()
+}
+
+// AllJudged reports whether all keys are judged by the present rules.
+func (s *Shard) AllJudged() bool { return s.judged.done == judgedAll }
+
+// JudgedParts is how many of Parts the present pass, or the last, has been through.
+func (s *Shard) JudgedParts() int { return s.judged.done }
+
+// NextToJudge copies the keys of the first part of the table that the pass by a version of the rules has not been through;
+// false after the last, and when there are newer rules. Keys that come meanwhile are counted by the new rules
+// already. A pass that an owner before has begun goes on where it was.
+func (s *Shard) NextToJudge(r Rules) (keys [][]byte, more bool) {
+	if s.rules != r || s.judged.done == judgedAll {
+		return nil, false
+	}
+	for ref := range s.table.Part(s.judged.done) {
+		keys = append(keys, append([]byte(nil), s.table.Key(ref)...))
+	}
+	return keys, true
+}
+
+// PartJudged notes that the pass is through the keys that NextToJudge returned last.
+func (s *Shard) PartJudged(r Rules) {
+	if s.rules == r {
+		s.judged.done++
+	}
+}
+
+// PassDone notes that the pass is through all keys.
+func (s *Shard) PassDone(r Rules) error {
+	if s.rules != r {
+		return nil // its own pass sees all keys
+	}
+	s.judged = judgedBy(r.Set)
+	return s.noteJudged()
+}
+
+// Judge judges a key by the present rules, and returns how many verdicts changed.
+func (s *Shard) Judge(key []byte, clock Clock) (changed int, err error) {
+	ref, ok := s.table.Get(key)
+	if !ok {
+		return 0, nil // it left meanwhile
+	}
+	b, err := decodeBlock(s.table.Block(ref))
+	if err != nil {
+		return 0, errors.Join(errBlock, err)
+	}
+	next, res := s.stepper.Rejudge(append(s.scratch[:0], blockHeaderSpace[:]...), b.state, key, s.Time(clock))
+	s.scratch = next
+	if len(res.Changes) > 0 {
+		b.spent = res.SpentAt
+		ref = s.table.Replace(ref, key, putBlockHeader(next, &b))
+		s.issue(ref, res.Changes, event.NoTime)
+	}
+	if s.stepper.Fuses != nil {
+		if b, err := decodeBlock(s.table.Block(ref)); err == nil {
+			s.stepper.NoteState(b.state, key)
+		}
+	}
+	return len(res.Changes), nil
+}

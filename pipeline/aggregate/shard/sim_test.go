@@ -1,0 +1,287 @@
+package shard
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+var (
+	simSeed  = flag.Uint64("sim.seed", 0, "the first simulation's seed; 0: of chance")
+	simSteps = flag.Int("sim.steps", 1_000_000, "steps of all simulations together")
+)
+
+const (
+	simPartitions = 3
+	simUIDs       = 40
+	simIPs        = 12
+	simEmitters   = 250 // more than a checkpoint has in its own record
+	simQueues     = 2 + simPartitions
+	simRound      = 10_000 // steps of one simulation
+)
+
+var simTopics = Topics{Events: Topic{"events", "e"}, Loop: Topic{"loop", "l"}, Table: Topic{"table", "t"}, Verdicts: Topic{"verdicts", "v"}}
+
+// simRules are versions of one rule set: limits change, a rule goes and comes back.
+var simRules = []string{`
+  rules:
+    - {name: yearly, match: {api: "a.*"}, limit: 20, per: year, window: calendar, then: {block: until-reset}}
+    - {name: addresses, key: ip, match: {api: "*"}, limit: 100, per: year, window: calendar, then: {block: until-reset}}
+    - {name: both, key: [uid, ip], match: {api: "*"}, limit: 5, per: year, window: calendar, then: {block: 1h}}
+    - {name: bucket, match: {api: "b.*"}, window: bucket, limit: 6, per: 1h, then: {block: until-reset}}`, `
+  rules:
+    - {name: yearly, match: {api: "a.*"}, limit: 10, per: year, window: calendar, then: {block: until-reset}}
+    - {name: addresses, key: ip, match: {api: "*"}, limit: 60, per: year, window: calendar, then: {block: until-reset}}
+    - {name: both, key: [uid, ip], match: {api: "*"}, limit: 5, per: year, window: calendar, then: {block: 1h}}
+    - {name: bucket, match: {api: "b.*"}, window: bucket, limit: 6, per: 1h, then: {block: until-reset}}`, `
+  rules:
+    - {name: yearly, match: {api: "a.*"}, limit: 40, per: year, window: calendar, then: {block: until-reset}}
+    - {name: addresses, key: ip, match: {api: "*"}, limit: 400, per: year, window: calendar, then: {block: until-reset}}
+    - {name: both, key: [uid, ip], match: {api: "*"}, limit: 9, per: year, window: calendar, then: {block: 1h}}`}
+
+func partitionOfUID(uid string) int32 { return event.Partition([]byte(uid), simPartitions) }
+
+// simGroup is a group of owners over logs in memory, and what the logs' events come to.
+type simGroup struct {
+	t     testing.TB
+	seed  uint64
+	rng   *rand.Rand
+	steps int
+	now   event.Micros
+
+	input, loop, table, verdicts [simPartitions]*simLog
+
+	dies, replaced, reloads int // of 1000 steps: each simulation has its own mix
+
+	epochs   [simPartitions]int
+	owners   [simPartitions]*simOwner
+	zombies  []*simOwner
+	rules    Rules
+	sets     []Rules
+	counts   map[string]int64 // by limit and key
+	emitters [simEmitters]simEmitter
+}
+
+// simEmitter numbers its records by partition, and sends the last one again where the answer was lost.
+type simEmitter struct {
+	seq  [simPartitions]uint64
+	last []simEntry
+}
+
+func newSimGroup(t testing.TB, seed uint64, sets []Rules) *simGroup {
+	w := &simGroup{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), now: event.FromTime(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)),
+		sets: sets, counts: map[string]int64{}}
+	w.rules = Rules{Number: 1, Set: sets[0].Set}
+	w.dies, w.replaced, w.reloads = w.rng.IntN(4), w.rng.IntN(4), w.rng.IntN(6)
+	for p := range int32(simPartitions) {
+		w.input[p], w.loop[p], w.table[p], w.verdicts[p] = &simLog{}, &simLog{}, &simLog{}, &simLog{}
+	}
+	for p := range int32(simPartitions) {
+		w.owners[p] = w.takeOver(p)
+	}
+	return w
+}
+
+func (w *simGroup) fail(format string, args ...any) {
+	w.t.Helper()
+	w.t.Fatalf("seed %d, after %d steps: %s", w.seed, w.steps, fmt.Sprintf(format, args...))
+}
+
+// emit appends an event to its partition, or one that was there before once more.
+func (w *simGroup) emit() {
+	n := w.rng.IntN(simEmitters)
+	em := &w.emitters[n]
+	if len(em.last) > 0 && w.rng.IntN(5) == 0 {
+		w.input[em.last[0].partition()].append(-1, 0, em.last[0])
+		return
+	}
+	uid, ip, api := fmt.Sprintf("u%d", w.rng.IntN(simUIDs)), fmt.Sprintf("10.0.0.%d", w.rng.IntN(simIPs)), []string{"a.x", "b.x"}[w.rng.IntN(2)]
+	p := partitionOfUID(uid)
+	em.seq[p]++
+	e := simEntry{
+		value: fmt.Appendf(nil, `{"uid":%q,"ip":%q,"api":%q}`, uid, ip, api), at: w.now,
+		headers: record.HeadersOf([]byte(event.HeaderInstance), fmt.Appendf(nil, "emitter %08d", n), []byte(event.HeaderSequence), event.AppendSequence(nil, em.seq[p]),
+			[]byte(event.HeaderPartition), event.AppendPartition(nil, p)),
+		key: []byte(uid),
+	}
+	w.input[p].append(-1, 0, e)
+	em.last = append(em.last[:0], e)
+	if api == "a.x" {
+		w.counts["yearly uid="+uid]++
+	}
+	w.counts["addresses ip="+ip]++
+	w.counts["both ip="+ip+"&uid="+uid]++
+}
+
+func (e *simEntry) partition() int32 { return partitionOfUID(string(e.key)) }
+
+// step is one thing that happens.
+func (w *simGroup) step() {
+	w.steps++
+	w.now += event.Micros(w.rng.IntN(20_000))
+	p := w.rng.IntN(simPartitions)
+	n := w.rng.IntN(1000)
+	happens := func(permille int) bool { n -= permille; return n < 0 }
+	switch {
+	case happens(200):
+		w.emit()
+	case happens(w.dies):
+		w.owners[p] = w.takeOver(int32(p))
+	case happens(w.replaced): // and goes on
+		w.zombies = append(w.zombies, w.owners[p])
+		w.owners[p] = w.takeOver(int32(p))
+	case happens(w.reloads):
+		w.rules = Rules{Number: w.rules.Number + 1, Set: w.sets[w.rng.IntN(len(w.sets))].Set}
+	case happens(1):
+		w.table[p].compact(w.table[p].end() * 3 / 4)
+	case happens(50) && len(w.zombies) > 0:
+		i := w.rng.IntN(len(w.zombies))
+		if w.zombies[i].act(w.rng); w.zombies[i].dead {
+			w.zombies = append(w.zombies[:i], w.zombies[i+1:]...)
+		}
+	default:
+		o := w.owners[p]
+		if o.act(w.rng); o.dead {
+			w.fail("the owner of partition %d is refused", p)
+		}
+		if o.torn {
+			w.owners[p] = w.takeOver(int32(p))
+		}
+	}
+}
+
+// covered is how many checkpoints the present owners have made.
+func (w *simGroup) covered() (n int) {
+	for _, o := range w.owners {
+		n += o.covered
+	}
+	return n
+}
+
+// settle lets all owners do what is to do, and compares what they have counted and published.
+func (w *simGroup) settle() {
+	w.zombies = nil
+	for any := true; any; {
+		any = false
+		for _, o := range w.owners {
+			any = o.settle() || any
+		}
+	}
+	for key, want := range w.counts {
+		w.compareCount(key, want)
+	}
+	for _, o := range w.owners {
+		w.compareVerdicts(o)
+	}
+}
+
+func (w *simGroup) compareCount(limitAndKey string, want int64) {
+	var limit, key string
+	if _, err := fmt.Sscan(limitAndKey, &limit, &key); err != nil {
+		w.fail("%v", err)
+	}
+	owner := event.Partition([]byte(key), simPartitions)
+	if _, uid, ok := strings.Cut(key, "uid="); ok {
+		owner = partitionOfUID(uid)
+	}
+	state, err := w.owners[owner].s.State([]byte(key))
+	if err != nil {
+		w.fail("%v", err)
+	}
+	for _, e := range w.rules.Set.Explain(state, []byte(key), w.now, "") {
+		if e.Rule == limit && e.Count != event.Decimal(want)*event.One {
+			w.fail("%s of %s has counted %v, want %d", limit, key, e.Count, want)
+		}
+		if over := e.Count >= e.Limit; (limit == "yearly" || limit == "addresses") && e.Rule == limit && over != (e.Verdict != nil) {
+			w.fail("%s of %s has counted %v of %v, and in force is %v", limit, key, e.Count, e.Limit, e.Verdict)
+		}
+	}
+}
+
+// compareVerdicts compares what a partition's states have in force with what is published of them. Each published verdict is
+// of a state that is in the changelog: none is an orphan.
+func (w *simGroup) compareVerdicts(o *simOwner) {
+	log := w.verdicts[o.id]
+	published := map[string]verdict.Verdict{}
+	for _, e := range log.entries {
+		if isOwnerRecord(e.key) || e.value == nil {
+			continue
+		}
+		v, err := verdict.Parse(e.value)
+		if err != nil {
+			w.fail("verdict %s: %v", e.value, err)
+		}
+		if was, ok := published[string(e.key)]; ok && v.Seq < was.Seq {
+			w.fail("%s is published with seq %d, behind %d", e.key, v.Seq, was.Seq)
+		}
+		if s := w.table[o.id].entries[v.Seq]; !s.gone && string(s.key) != v.KeyText() {
+			w.fail("the verdict %s is an orphan: at %d is the state of %q", e.value, v.Seq, s.key)
+		}
+		published[string(e.key)] = v
+	}
+	inForce := 0
+	for part := range Parts {
+		keys, _ := o.s.KeysBehind(part, "", 1<<20)
+		for _, key := range keys {
+			state, err := o.s.State(key)
+			o.must(err)
+			for _, e := range w.rules.Set.Explain(state, key, w.now, "") {
+				if e.Verdict == nil {
+					continue
+				}
+				inForce++
+				v, ok := published[string(verdict.AppendRecordKey(nil, e.Verdict))]
+				if !ok || v.State != verdict.Block || v.Until != e.Verdict.Until {
+					w.fail("%s has %s in force until %v, and published is %+v", key, e.Rule, e.Verdict.Until, v)
+				}
+			}
+		}
+	}
+	for key, v := range published {
+		if v.State == verdict.Block && v.Until > w.now {
+			inForce--
+		}
+		_ = key
+	}
+	if inForce != 0 {
+		w.fail("partition %d: %d more verdicts are in force than published", o.id, inForce)
+	}
+}
+
+// TestSimulation: whatever is killed, replaced or reloaded between any two steps, each event counts once, and what is in force is
+// what is published.
+func TestSimulation(t *testing.T) {
+	sets := make([]Rules, len(simRules))
+	for i, src := range simRules {
+		sets[i] = Rules{Set: compile(t, src)}
+	}
+	seed := *simSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	steps, checkpoints := *simSteps, 0
+	if testing.Short() {
+		steps /= 10
+	}
+	t.Logf("seeds from %d on: -sim.seed=%d -sim.steps=%d", seed, seed, steps)
+	for ; steps > 0; seed++ {
+		w := newSimGroup(t, seed, sets)
+		for range simRound {
+			w.step()
+		}
+		w.settle()
+		steps -= simRound
+		checkpoints += w.covered()
+	}
+	t.Logf("%d checkpoints were made", checkpoints)
+	if checkpoints == 0 {
+		t.Error("no checkpoint was made")
+	}
+}

@@ -1,0 +1,380 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
+)
+
+// simOwner owns a partition in a simulation, and takes its time: between any two of its steps it may crash, or be
+// replaced without knowing it.
+type simOwner struct {
+	w     *simGroup
+	id    int32
+	epoch int
+	s     *Shard
+	dead  bool
+	torn  bool // it makes no checkpoint any more
+
+	// What the shard asked for and is not in the logs yet, in order.
+	states, verdicts []Append
+	forwards         map[int32][][]byte
+	fenced           map[int32]bool // loop partitions that are fenced
+	acks             [2][]simAck    // of states and of verdicts: in the logs, and the shard does not know it
+	asked, sent      [simQueues]int // of states, verdicts, and forwards to each partition
+	target           [simQueues]int // what a checkpoint waits for
+	covered          int            // checkpoints that were made
+
+	cut   *Cut
+	phase simPhase
+	part  int      // of the producers, next to be written
+	keys  [][]byte // that a pass is at
+}
+
+type simAck struct {
+	of     *Ack
+	offset int64
+	n      int // it is the nth that was sent
+}
+
+// simPhase is how far a checkpoint is.
+type simPhase int
+
+const (
+	idle simPhase = iota
+	copying
+	flushing   // until the states are acknowledged
+	publishing // until the verdicts that followed, and all else, are
+	ending     // until the checkpoint record is
+)
+
+func (o *simOwner) clock() Clock { return Clock{Local: o.w.now, Broker: o.w.now} }
+
+// collect takes what the shard asks for.
+func (o *simOwner) collect() {
+	e := o.s.Effects()
+	o.states = append(o.states, e.States...)
+	o.verdicts = append(o.verdicts, e.Verdicts...)
+	for _, f := range e.Forwards {
+		o.forwards[f.To] = append(o.forwards[f.To], f.Value)
+		o.asked[2+f.To]++
+	}
+	o.asked[0] += len(e.States)
+	o.asked[1] += len(e.Verdicts)
+	for _, a := range e.Aux {
+		if a.Topic == DeadLetters {
+			o.w.fail("a dead letter: %s", a.Value)
+		}
+	}
+	e.Reset()
+	o.s.Tally().Matches = make([]uint64, len(o.s.rules.Set.Limits))
+}
+
+// must ends the simulation on an error.
+func (o *simOwner) must(err error) {
+	if err != nil {
+		o.w.fail("partition %d, epoch %d: %v", o.id, o.epoch, err)
+	}
+}
+
+// takeOver makes a new owner of a partition.
+func (w *simGroup) takeOver(id int32) *simOwner {
+	w.epochs[id]++
+	o := w.begin(id)
+	o.collect()
+	return o
+}
+
+// begin makes an owner of the newest epoch; what its shard asks for is not collected yet.
+func (w *simGroup) begin(id int32) *simOwner {
+	o := &simOwner{w: w, id: id, epoch: w.epochs[id], forwards: map[int32][][]byte{}, fenced: map[int32]bool{}}
+	w.table[id].fence(id, o.epoch, w.now)
+	w.verdicts[id].fence(id, o.epoch, w.now)
+	o.s = New(Config{ID: id, Of: simPartitions, Topics: simTopics, MaxDeadLetter: 1 << 20, Instance: "sim", Seed: 1}, w.rules)
+	for offset, e := range w.table[id].entries {
+		if !e.gone && string(e.key) != "\x00fence" {
+			o.must(o.s.Load(int64(offset), e.key, e.value))
+		}
+	}
+	found := Found{Committed: -1}
+	found.Newest[Input], found.Newest[Loop] = w.input[id].end(), w.loop[id].end()
+	_, err := o.s.Resume(found, o.clock())
+	o.must(err)
+	o.must(o.s.Republish(o.clock()))
+	return o
+}
+
+// apply reads some records of a source, as many as an owner reads without letting go of its partition.
+func (o *simOwner) apply(src Source, most int) (any bool) {
+	any = o.step(src, most)
+	o.collect()
+	return any
+}
+
+// step is apply; what its shard asks for is not collected yet.
+func (o *simOwner) step(src Source, most int) (any bool) {
+	log := o.w.input[o.id]
+	if src == Loop {
+		log = o.w.loop[o.id]
+	}
+	next := o.s.Next(src)
+	for ; most > 0 && next < log.end() && !o.s.Gathered(); most-- {
+		var rec record.Record
+		if log.record(next, &rec) {
+			o.must(o.s.Record(src, &rec, o.clock()))
+		}
+		next++
+		any = true
+	}
+	if any {
+		o.must(o.s.Step(src, next, o.clock()))
+	}
+	return any
+}
+
+// send appends the oldest of what waits for a log, of the state records, the verdicts, or the forwards to a partition.
+func (o *simOwner) send(which int) (any bool) {
+	switch {
+	case which == 0 && len(o.states) > 0:
+		any = o.sendOwn(o.w.table[o.id], &o.states, 0)
+	case which == 1 && len(o.verdicts) > 0:
+		any = o.sendOwn(o.w.verdicts[o.id], &o.verdicts, 1)
+	case which >= 2 && len(o.forwards[int32(which-2)]) > 0:
+		to := int32(which - 2)
+		if !o.fenced[to] {
+			if o.epoch < o.w.loop[to].epochs[o.id] {
+				o.dead = true // its fence record is refused
+				return true
+			}
+			o.w.loop[to].fence(o.id, o.epoch, o.w.now)
+			o.fenced[to] = true
+		}
+		_, ok := o.w.loop[to].append(o.id, o.epoch, simEntry{value: o.forwards[to][0], at: o.w.now})
+		o.forwards[to], o.dead, any = o.forwards[to][1:], !ok, true
+		o.sent[which]++
+	}
+	return any
+}
+
+func (o *simOwner) sendOwn(log *simLog, queue *[]Append, acks int) bool {
+	a := (*queue)[0]
+	offset, ok := log.append(o.id, o.epoch, simEntry{key: a.Key, value: a.Value, at: o.w.now})
+	if !ok {
+		o.dead = true
+		return true
+	}
+	*queue = (*queue)[1:]
+	o.sent[acks]++
+	if a.Ack != nil {
+		o.acks[acks] = append(o.acks[acks], simAck{a.Ack, offset, o.sent[acks]})
+	}
+	return true
+}
+
+// acknowledge tells the shard of the oldest append to one of its logs.
+func (o *simOwner) acknowledge(which int) bool {
+	any := o.acknowledge1(which)
+	o.collect()
+	return any
+}
+
+// acknowledge1 is acknowledge; what its shard asks for is not collected yet.
+func (o *simOwner) acknowledge1(which int) bool {
+	if len(o.acks[which]) == 0 {
+		return false
+	}
+	a := o.acks[which][0]
+	o.acks[which] = o.acks[which][1:]
+	o.s.Acked(a.of, a.offset, o.clock())
+	return true
+}
+
+// reached reports whether what a checkpoint waits for of a queue is acknowledged.
+func (o *simOwner) reached(which int) bool {
+	if o.sent[which] < o.target[which] {
+		return false
+	}
+	return which >= 2 || len(o.acks[which]) == 0 || o.acks[which][0].n > o.target[which]
+}
+
+// reachedAll is reached of all queues but that of states.
+func (o *simOwner) reachedAll() bool {
+	for which := 1; which < simQueues; which++ {
+		if !o.reached(which) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkpoint goes a step on with a checkpoint, or begins one; at times it gives one up.
+func (o *simOwner) checkpoint() (any bool) {
+	if o.phase != idle && o.w.rng != nil && o.w.rng.IntN(50) == 0 {
+		o.cut, o.phase = nil, idle
+	}
+	switch o.phase {
+	case idle:
+		cut, err := o.s.BeginCheckpoint()
+		if errors.Is(err, ErrTorn) {
+			o.torn = true
+			return false
+		}
+		o.must(err)
+		if o.cut = cut; cut == nil {
+			return false
+		}
+		o.phase, o.part = copying, 0
+	case copying:
+		more := true
+		for range 8 {
+			if _, more = o.s.CopyNext(o.cut); !more {
+				break
+			}
+		}
+		for range 16 {
+			if more || o.part == ProducerParts {
+				break
+			}
+			o.s.ProducerPart(o.part, o.clock())
+			o.part++
+		}
+		if o.part == ProducerParts {
+			o.collect()
+			o.phase, o.target[0] = flushing, o.asked[0]
+		}
+	case flushing:
+		if !o.reached(0) {
+			return false
+		}
+		o.phase, o.target = publishing, o.asked
+	case publishing:
+		if !o.reachedAll() {
+			return false
+		}
+		o.must(o.s.EndCheckpoint(o.cut))
+		o.phase, o.target[0] = ending, o.asked[0]+1
+	case ending:
+		if !o.reached(0) {
+			return false
+		}
+		o.s.Covered(o.cut)
+		o.covered++
+		o.phase = idle
+	}
+	o.collect()
+	return true
+}
+
+// judge goes on with a pass over all keys, by the rules that the owner counts by.
+func (o *simOwner) judge() bool {
+	r := o.s.Rules()
+	if len(o.keys) > 0 {
+		_, err := o.s.Judge(o.keys[0], o.clock())
+		o.must(err)
+		if o.keys = o.keys[1:]; len(o.keys) == 0 {
+			o.s.PartJudged(r)
+		}
+		o.collect()
+		return true
+	}
+	if o.s.AllJudged() {
+		return false
+	}
+	keys, more := o.s.NextToJudge(r)
+	switch {
+	case !more:
+		o.must(o.s.PassDone(r))
+	case len(keys) == 0:
+		o.s.PartJudged(r)
+	default:
+		o.keys = keys
+	}
+	if o.s.JudgedParts() == Parts && len(o.keys) == 0 {
+		o.must(o.s.PassDone(r))
+	}
+	o.collect()
+	return true
+}
+
+// use has the owner count by the group's rules, if they are newer.
+func (o *simOwner) use() bool {
+	if o.s.Rules() == o.w.rules {
+		return false
+	}
+	o.must(o.s.Use(o.w.rules))
+	o.keys = nil
+	o.collect()
+	return true
+}
+
+// ends publishes ends of blocks that moved.
+func (o *simOwner) ends(all bool) (any bool) {
+	for _, key := range o.s.EndsDue(all, o.clock()) {
+		o.s.PublishEnds(key, all, o.clock())
+		any = true
+	}
+	o.collect()
+	return any
+}
+
+// act is one step of chance.
+func (o *simOwner) act(rng *rand.Rand) {
+	switch n := rng.IntN(100); {
+	case n < 30:
+		o.apply(Source(rng.IntN(2)), 1+rng.IntN(8))
+	case n < 60:
+		which := rng.IntN(simQueues)
+		for range 1 + rng.IntN(32) {
+			if o.dead || !o.send(which) {
+				break
+			}
+		}
+	case n < 75:
+		which := rng.IntN(2)
+		for range 1 + rng.IntN(32) {
+			if !o.acknowledge(which) {
+				break
+			}
+		}
+	case n < 92:
+		o.checkpoint()
+	case n < 94:
+		o.use()
+	case n < 97:
+		o.judge()
+	case n < 98:
+		o.ends(false)
+	case n < 99:
+		_, err := o.s.Sweep(o.clock())
+		o.must(err)
+		o.collect()
+	default:
+		uid := fmt.Sprintf("u%d", rng.IntN(simUIDs))
+		if partitionOfUID(uid) == o.id {
+			c := CommandRecord{ID: fmt.Sprint("c", o.w.steps), Command: "block", Key: "uid=" + uid, For: event.Hour, Reason: "a test", By: "sim"}
+			o.must(o.s.Command(&c, c.Key, o.w.now))
+			o.collect()
+		}
+	}
+}
+
+// settle does all that is to do, and reports whether there was anything.
+func (o *simOwner) settle() (any bool) {
+	for o.use() || o.apply(Input, 1<<10) || o.apply(Loop, 1<<10) || o.ends(true) || o.judge() {
+		any = true
+	}
+	for which := range simQueues {
+		for !o.dead && o.send(which) {
+			any = true
+		}
+	}
+	for which := range 2 {
+		for o.acknowledge(which) {
+			any = true
+		}
+	}
+	return any
+}

@@ -1,0 +1,74 @@
+package shard
+
+import (
+	"github.com/tallygate/tallygate/rules"
+)
+
+// Gathered reports whether so much is gathered that Step is due.
+func (s *Shard) Gathered() bool { return len(s.gathered.steps) >= gatherAtOnce }
+
+// Step applies what is gathered. What lies below next of the source is processed then.
+func (s *Shard) Step(src Source, next int64, clock Clock) error {
+	if err := s.stepGathered(clock); err != nil {
+		return err
+	}
+	s.next[src] = next
+	s.broker = s.Time(clock)
+	return nil
+}
+
+// Replayed notes a record that was read and is below what is processed.
+func (s *Shard) Replayed() { s.tally.Replayed++ }
+
+// Stepped is what became of an event on one of its keys. It holds until Trace returns.
+type Stepped struct {
+	Shape  *rules.KeyShape
+	Hits   []rules.Hit // the limits that count it
+	Result *rules.Result
+}
+
+// step applies an event to one key's state, once: what is at or below the place that was applied last is in it
+// already.
+func (s *Shard) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) error {
+	s.hot.Touch(w.Key)
+	var b block
+	ref, known := s.table.Find(hash, w.Key)
+	if known {
+		var err error
+		if b, err = decodeBlock(s.table.Block(ref)); err != nil {
+			return err
+		}
+	}
+	if b.applied[g.source].covers(g.place.next-1, g.place.index) {
+		s.tally.Replayed++
+		return nil
+	}
+	next, res := s.stepper.Step(append(s.scratch[:0], blockHeaderSpace[:]...), b.state, rules.Input{
+		Key: w.Key, Hits: w.Hits, At: g.at, ID: g.id, Cause: g.cause, Active: s.table.Len(),
+	})
+	s.scratch = next
+	for _, r := range res.Blown {
+		if err := s.blown(r, clock); err != nil {
+			return err
+		}
+	}
+	s.tally.stepped(w, &res)
+	if s.cfg.Trace != nil {
+		s.cfg.Trace(&Stepped{Shape: w.Shape, Hits: w.Hits, Result: &res})
+	}
+	if res.Repeat || res.Unknown {
+		return nil
+	}
+	changes := s.holdBack(w.Key, s.worthPublishing(res.Changes, b.state, w.Key, g, clock), res.Moves, clock)
+	b.applied[g.source], b.spent = g.place, res.SpentAt
+	raw := putBlockHeader(next, &b)
+	if known {
+		ref = s.table.Replace(ref, w.Key, raw)
+	} else {
+		ref = s.table.Add(hash, w.Key, raw)
+	}
+	if len(changes) > 0 {
+		s.issue(ref, changes, g.broker)
+	}
+	return nil
+}
