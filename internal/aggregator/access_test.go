@@ -15,12 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/segmentio/kafka-go"
-
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/servers"
-	"github.com/tallygate/tallygate/internal/topiclog"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
 // program is an aggregator as its command line starts it.
@@ -136,18 +134,18 @@ func staff(t *testing.T) string {
 // audited is the audit topic, as it is now.
 func audited(t *testing.T, brokers []string, prefix string) string {
 	t.Helper()
-	log, err := topiclog.Open(t.Context(), topiclog.Config{Kafka: &ops.Kafka{Brokers: brokers}, Topic: prefix + ".audit", From: time.Now().Add(-time.Hour), ClientID: "test"})
+	log, err := kafkalog.OpenMerge(t.Context(), kafkalog.Config{Brokers: brokers}, prefix+".audit", time.Now().Add(-time.Hour), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
 	var all strings.Builder
 	for {
-		var m *kafka.Message
-		if m, err = log.Next(t.Context()); err != nil {
+		var rec *kafkalog.Record
+		if _, rec, err = log.Next(t.Context()); err != nil {
 			break
 		}
-		all.Write(m.Value)
+		all.Write(rec.Value)
 		all.WriteByte('\n')
 	}
 	if !errors.Is(err, io.EOF) {

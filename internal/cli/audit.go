@@ -11,12 +11,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/segmentio/kafka-go"
-
 	"github.com/tallygate/tallygate/internal/deadletter"
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/topiclog"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -140,18 +138,18 @@ func Audit(ctx context.Context, args []string, stdout, stderr io.Writer, getenv 
 }
 
 func (a *audit) show(ctx context.Context, k *ops.Kafka, topic string, stderr io.Writer) error {
-	cfg := topiclog.Config{Kafka: k, Topic: topic, From: a.from.Add(-auditAhead), ClientID: "tallygate-audit"}
+	var to time.Time
 	if !a.to.IsZero() {
-		cfg.To = a.to.Add(auditLate)
+		to = a.to.Add(auditLate)
 	}
-	log, err := topiclog.Open(ctx, cfg)
+	log, err := kafkalog.OpenMerge(ctx, k.Log("tallygate-audit"), topic, a.from.Add(-auditAhead), to)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	err = a.copy(ctx, log, func(m *kafka.Message, err error) {
+	err = a.copy(ctx, log, func(partition int32, offset int64, err error) {
 		if a.bad++; a.bad <= maxToldBad {
-			fmt.Fprintf(stderr, "%s/%d@%d: %v\n", topic, m.Partition, m.Offset, err)
+			fmt.Fprintf(stderr, "%s/%d@%d: %v\n", topic, partition, offset, err)
 		}
 	})
 	if a.table != nil {
@@ -169,27 +167,31 @@ func (a *audit) show(ctx context.Context, k *ops.Kafka, topic string, stderr io.
 	return nil
 }
 
-func (a *audit) copy(ctx context.Context, log *topiclog.Log, bad func(*kafka.Message, error)) error {
+func (a *audit) copy(ctx context.Context, log *kafkalog.Merge, bad func(partition int32, offset int64, err error)) error {
 	for {
-		m, err := log.Next(ctx)
+		partition, rec, err := log.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			return nil
+		}
+		if u, ok := errors.AsType[*kafkalog.Unreadable](err); ok {
+			bad(partition, u.First, err)
+			continue
 		}
 		if err != nil {
 			return err
 		}
-		e, err := parseEntry(m.Value)
+		e, err := parseEntry(rec.Value)
 		if err != nil {
-			bad(m, err)
+			bad(partition, rec.Offset, err)
 			continue
 		}
 		if e.At == event.NoTime {
-			e.At = event.FromTime(m.Time)
+			e.At = event.FromTime(rec.Time())
 		}
 		if !a.wants(e) {
 			continue
 		}
-		if err := a.write(e, m.Value); err != nil {
+		if err := a.write(e, rec.Value); err != nil {
 			return err
 		}
 	}

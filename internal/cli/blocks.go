@@ -14,12 +14,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/segmentio/kafka-go"
-
 	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/topiclog"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -69,7 +67,7 @@ func Blocks(ctx context.Context, args []string, stdout, stderr io.Writer, getenv
 
 // read takes the latest verdict of each record key.
 func (b *blocks) read(ctx context.Context, k *ops.Kafka, topic string, stderr io.Writer, quiet bool) error {
-	log, err := topiclog.Open(ctx, topiclog.Config{Kafka: k, Topic: topic, ClientID: "tallygate-blocks"})
+	log, err := kafkalog.OpenMerge(ctx, k.Log("tallygate-blocks"), topic, time.Time{}, time.Time{})
 	if err != nil {
 		return err
 	}
@@ -82,16 +80,23 @@ func (b *blocks) read(ctx context.Context, k *ops.Kafka, topic string, stderr io
 	defer say.Finish()
 	now := event.FromTime(time.Now())
 	for {
-		m, err := log.Next(ctx)
+		partition, rec, err := log.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err != nil {
+		bad, unreadable := errors.AsType[*kafkalog.Unreadable](err)
+		if err != nil && !unreadable {
 			return err
 		}
-		if err := b.take(m, now); err != nil {
+		var offset int64
+		if unreadable {
+			offset = bad.First
+		} else {
+			offset, err = rec.Offset, b.take(rec, now)
+		}
+		if err != nil {
 			if b.bad++; b.bad <= maxToldBad {
-				say.Line("%s/%d@%d: %s", topic, m.Partition, m.Offset, strings.ReplaceAll(err.Error(), "\n", "; "))
+				say.Line("%s/%d@%d: %s", topic, partition, offset, strings.ReplaceAll(err.Error(), "\n", "; "))
 			}
 		}
 	}
@@ -101,7 +106,7 @@ func (b *blocks) read(ctx context.Context, k *ops.Kafka, topic string, stderr io
 const maxToldBad = 20
 
 // take keeps what may be in force. What is over before the first record was read stays over.
-func (b *blocks) take(m *kafka.Message, now event.Micros) error {
+func (b *blocks) take(m *kafkalog.Record, now event.Micros) error {
 	if len(m.Key) == 0 || verdict.OwnRecord(m.Key) {
 		return nil
 	}

@@ -14,12 +14,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/segmentio/kafka-go"
-
 	"github.com/tallygate/tallygate/internal/deadletter"
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/topiclog"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
 const deadLettersUsage = `
@@ -113,7 +111,7 @@ func passedOver(o *ops.Options, send, direct bool) (err error) {
 }
 
 func listDeadLetters(ctx context.Context, k *ops.Kafka, topic string, from time.Time, reason string, asJSON bool, stdout, stderr io.Writer) error {
-	log, err := topiclog.Open(ctx, topiclog.Config{Kafka: k, Topic: topic, From: from, ClientID: "tallygate-dead-letters"})
+	log, err := kafkalog.OpenMerge(ctx, k.Log("tallygate-dead-letters"), topic, from, time.Time{})
 	if err != nil {
 		return err
 	}
@@ -127,11 +125,11 @@ func listDeadLetters(ctx context.Context, k *ops.Kafka, topic string, from time.
 	}
 	seen := map[deadletter.Place]bool{}
 	for err == nil {
-		var m *kafka.Message
-		if m, err = log.Next(ctx); err != nil {
+		var rec *kafkalog.Record
+		if _, rec, err = log.Next(ctx); err != nil {
 			break
 		}
-		d := readDeadLetter(m)
+		d := readDeadLetter(rec)
 		if reason != "" && d.Reason != reason || d.Topic != "" && seen[d.Place] {
 			continue
 		}
@@ -152,12 +150,16 @@ func listDeadLetters(ctx context.Context, k *ops.Kafka, topic string, from time.
 }
 
 // readDeadLetter takes what the headers say; numbers that are none stay 0.
-func readDeadLetter(m *kafka.Message) deadletter.Letter {
-	d := deadletter.Letter{At: event.FromTime(m.Time)}
-	for _, h := range m.Headers {
-		text := string(h.Value)
+func readDeadLetter(rec *kafkalog.Record) deadletter.Letter {
+	d := deadletter.Letter{At: event.FromTime(rec.Time())}
+	for headers := rec.Headers; ; {
+		name, value, more := headers.Next()
+		if !more {
+			break
+		}
+		text := string(value)
 		n, _ := strconv.ParseInt(text, 10, 64)
-		switch h.Key {
+		switch string(name) {
 		case "reason":
 			d.Reason = text
 		case "detail":
@@ -171,20 +173,20 @@ func readDeadLetter(m *kafka.Message) deadletter.Letter {
 		case "index":
 			d.Index = append(d.Index, int(n))
 		case "cut-from":
-			if int(n) > len(m.Value) { // else only the key was cut
+			if int(n) > len(rec.Value) { // else only the key was cut
 				d.CutFrom = int(n)
 			}
 		case "headers-cut":
 			d.HeadersCut = int(n)
 		default:
-			if key, own := strings.CutPrefix(h.Key, "header:"); own {
+			if key, own := strings.CutPrefix(string(name), "header:"); own {
 				header := deadletter.Header{Key: key}
-				header.Value, header.Value64 = textOrBytes(h.Value)
+				header.Value, header.Value64 = textOrBytes(value)
 				d.Headers = append(d.Headers, header)
 			}
 		}
 	}
-	d.Value, d.Value64 = textOrBytes(m.Value)
+	d.Value, d.Value64 = textOrBytes(rec.Value)
 	return d
 }
 

@@ -17,10 +17,9 @@ import (
 
 	"github.com/tallygate/tallygate/internal/cli"
 	"github.com/tallygate/tallygate/internal/devstack"
-	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/servers"
-	"github.com/tallygate/tallygate/internal/topiclog"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -378,14 +377,14 @@ func TestDeadCloudEventsAreSentAgain(t *testing.T) {
 // events are those in the event topic, by uid; each must be where murmur2 of its uid is.
 func (in *installation) events(t *testing.T) (list []string) {
 	t.Helper()
-	log, err := topiclog.Open(t.Context(), topiclog.Config{Kafka: &ops.Kafka{Brokers: in.brokers}, Topic: in.prefix + ".events"})
+	log, err := kafkalog.OpenMerge(t.Context(), kafkalog.Config{Brokers: in.brokers}, in.prefix+".events", time.Time{}, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
 	var d event.Decoder
 	for {
-		m, err := log.Next(t.Context())
+		partition, rec, err := log.Next(t.Context())
 		if errors.Is(err, io.EOF) {
 			slices.Sort(list)
 			return list
@@ -393,13 +392,13 @@ func (in *installation) events(t *testing.T) (list []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		decoded, err := d.Decode(m.Value, nil, m.Key, nil)
+		decoded, err := d.Decode(rec.Value, nil, rec.Key, nil)
 		if err != nil {
-			t.Fatalf("%s: %v", m.Value, err)
+			t.Fatalf("%s: %v", rec.Value, err)
 		}
 		for _, e := range decoded {
-			if want := event.Partition([]byte(e.UID), partitions); e.UID != "" && int(want) != m.Partition {
-				t.Errorf("uid %s is in partition %d, want %d", e.UID, m.Partition, want)
+			if want := event.Partition([]byte(e.UID), partitions); e.UID != "" && want != partition {
+				t.Errorf("uid %s is in partition %d, want %d", e.UID, partition, want)
 			}
 			at := "-"
 			if e.Time != event.NoTime {

@@ -12,6 +12,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
 const fencingFix = "the engine counts exactly once only where brokers refuse an owner that was replaced: use Apache Kafka 2.8 or later, " +
@@ -160,20 +161,20 @@ func (t *trial) repeat(ctx context.Context, owner *fenced.Identity) error {
 
 // readBack looks for what must not be in the log, and takes the brokers' times from it.
 func (t *trial) readBack(ctx context.Context) ([]clock, error) {
-	consumer, err := sarama.NewConsumerFromClient(t.e.client)
+	logs, stop, err := kafkalog.Open(t.e.cfg.Kafka.Log("tallygate-doctor"))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = consumer.Close() }()
+	defer stop()
 	var clocks []clock
 	for p := range t.sent {
-		log, err := t.log(ctx, consumer, int32(p))
+		times, err := t.times(ctx, logs, int32(p))
 		if err != nil {
 			return nil, fmt.Errorf("read the scratch topic: %w", err)
 		}
 		const records = 4 // the older owner's two, the newer one's, and the repeated one once
-		if len(log) != records {
-			return nil, fmt.Errorf("%d records are in the log where %d should be", len(log), records)
+		if len(times) != records {
+			return nil, fmt.Errorf("%d records are in the log where %d should be", len(times), records)
 		}
 		leader, err := t.e.client.Leader(t.topic, int32(p))
 		if err != nil {
@@ -181,31 +182,21 @@ func (t *trial) readBack(ctx context.Context) ([]clock, error) {
 		}
 		name := fmt.Sprintf("broker %d", leader.ID())
 		if !slices.ContainsFunc(clocks, func(c clock) bool { return c.name == name }) {
-			clocks = append(clocks, clock{name, log[1].Timestamp.Sub(t.sent[p]), t.doubt[p] + time.Millisecond})
+			clocks = append(clocks, clock{name, times[1].Sub(t.sent[p]), t.doubt[p] + time.Millisecond})
 		}
 	}
 	return clocks, nil
 }
 
-func (t *trial) log(ctx context.Context, consumer sarama.Consumer, partition int32) (log []*sarama.ConsumerMessage, err error) {
+// times are those of a partition's records.
+func (t *trial) times(ctx context.Context, logs *kafkalog.Fetcher, partition int32) (times []time.Time, err error) {
 	end, err := t.e.client.GetOffset(t.topic, partition, sarama.OffsetNewest)
 	if err != nil {
 		return nil, err
 	}
-	pc, err := consumer.ConsumePartition(t.topic, partition, sarama.OffsetOldest)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = pc.Close() }()
-	for next := int64(0); next < end; {
-		select {
-		case m := <-pc.Messages():
-			log, next = append(log, m), m.Offset+1
-		case err := <-pc.Errors():
-			return nil, err
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	return log, nil
+	err = logs.Scan(ctx, t.topic, [16]byte{}, partition, 0, end, func(rec *kafkalog.Record) error {
+		times = append(times, rec.Time())
+		return nil
+	})
+	return times, err
 }

@@ -38,7 +38,7 @@ var imports = []struct {
 		"github.com/rivo/uniseg"}}, // how wide a line is, for the caret below it
 	{"pipeline/emit", []string{"pipeline/event", kafkaGo}},
 	{"pipeline/kafkalog/record", nil},
-	{"pipeline/aggregate/fetch", []string{"pipeline/kafkalog/record", franz, "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
+	{"pipeline/kafkalog", []string{"pipeline/kafkalog/record", franz, "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
 	{"pipeline/aggregate/shard", []string{"pipeline/aggregate/hotkeys", "pipeline/aggregate/state", "pipeline/event", "pipeline/kafkalog/record", "pipeline/verdict",
 		"rules", "internal/wire", "github.com/cespare/xxhash/v2"}},
 	{"internal/wire", nil},

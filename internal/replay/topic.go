@@ -2,13 +2,14 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"fmt"
-
-	"github.com/segmentio/kafka-go"
+	"time"
 
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/topiclog"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -16,27 +17,28 @@ import (
 // broker times.
 type topic struct {
 	name      string
-	log       *topiclog.Log
+	log       *kafkalog.Merge
 	decoder   event.Decoder
 	sequences map[producer]uint64 // the last ones
 	headers   []event.Header
 	events    []event.Event
 	bad       []event.BadEvent
-	next      int // of events
-	current   *kafka.Message
+	next      int   // of events
+	partition int32 // of current
+	current   *kafkalog.Record
 	record    Record
 }
 
 // producer is an emitter's instance, and the partition that it wrote to.
 type producer struct {
-	partition int   // that the record is in
+	partition int32 // that the record is in
 	from      int32 // that it was sent to: another one where a mirror has merged several
 	instance  string
 }
 
 // Topic is the events of a topic, from its start to where it ends now.
 func Topic(ctx context.Context, k *ops.Kafka, name string) (Source, error) {
-	log, err := topiclog.Open(ctx, topiclog.Config{Kafka: k, Topic: name, ClientID: "tallygate-replay"})
+	log, err := kafkalog.OpenMerge(ctx, k.Log("tallygate-replay"), name, time.Time{}, time.Time{})
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +47,11 @@ func Topic(ctx context.Context, k *ops.Kafka, name string) (Source, error) {
 
 func (t *topic) Total() (int64, bool) { return t.log.Total(), false }
 func (t *topic) Done() int64          { return t.log.Done() }
-func (t *topic) Close() error         { return t.log.Close() }
+
+func (t *topic) Close() error {
+	t.log.Close()
+	return nil
+}
 
 func (t *topic) Next(ctx context.Context) (*Record, error) {
 	for {
@@ -53,13 +59,13 @@ func (t *topic) Next(ctx context.Context) (*Record, error) {
 		if len(t.bad) > 0 {
 			bad := t.bad[0]
 			t.bad = t.bad[1:]
-			return nil, &BadRecord{Where: fmt.Sprintf("%s/%d@%d", t.name, m.Partition, m.Offset), Err: &bad}
+			return nil, &BadRecord{Where: fmt.Sprintf("%s/%d@%d", t.name, t.partition, m.Offset), Err: &bad}
 		}
 		if t.next < len(t.events) {
 			t.next++
 			t.record = Record{
-				Event: t.events[t.next-1], Broker: event.FromTime(m.Time),
-				Cause: verdict.Cause{Partition: int32(m.Partition), Offset: m.Offset},
+				Event: t.events[t.next-1], Broker: event.FromTime(m.Time()),
+				Cause: verdict.Cause{Partition: t.partition, Offset: m.Offset},
 			}
 			return &t.record, nil
 		}
@@ -70,49 +76,35 @@ func (t *topic) Next(ctx context.Context) (*Record, error) {
 }
 
 // repeated reports whether an emitter's retry put the record into the log a second time.
-func (t *topic) repeated(m *kafka.Message) bool {
-	from := producer{partition: m.Partition, from: int32(m.Partition)}
-	var seq uint64
-	for _, h := range m.Headers {
-		switch h.Key {
-		case event.HeaderInstance:
-			from.instance = string(h.Value)
-		case event.HeaderSequence:
-			seq, _ = event.ParseSequence(h.Value)
-		case event.HeaderPartition:
-			if to, ok := event.ParsePartition(h.Value); ok {
-				from.from = to
-			}
-		}
-	}
-	if from.instance == "" || seq == 0 {
+func (t *topic) repeated(rec *kafkalog.Record) bool {
+	instance, from, seq := shard.Sender(rec.Headers, t.partition)
+	if len(instance) == 0 || seq == 0 {
 		return false
 	}
-	if seq <= t.sequences[from] {
+	p := producer{partition: t.partition, from: from, instance: string(instance)}
+	if seq <= t.sequences[p] {
 		return true
 	}
-	t.sequences[from] = seq
+	t.sequences[p] = seq
 	return false
 }
 
 // advance decodes the next record.
 func (t *topic) advance(ctx context.Context) error {
 	for {
-		m, err := t.log.Next(ctx)
+		partition, rec, err := t.log.Next(ctx)
+		if bad, ok := errors.AsType[*kafkalog.Unreadable](err); ok {
+			return &BadRecord{Where: fmt.Sprintf("%s/%d@%d", t.name, partition, bad.First), Err: bad}
+		}
 		if err != nil {
 			return err
 		}
-		if !t.repeated(m) {
-			t.current = m
+		if t.partition = partition; !t.repeated(rec) {
+			t.current = rec
 			break
 		}
 	}
-	t.headers = t.headers[:0]
-	for _, h := range t.current.Headers {
-		if event.IsCloudEvents([]byte(h.Key)) {
-			t.headers = append(t.headers, event.Header{Key: h.Key, Value: h.Value})
-		}
-	}
+	t.headers = shard.CloudEvents(t.headers[:0], t.current.Headers)
 	t.next = 0
 	t.events, _ = t.decoder.Decode(t.current.Value, t.headers, t.current.Key, t.events[:0])
 	t.bad = append(t.bad[:0], t.decoder.Bad...)

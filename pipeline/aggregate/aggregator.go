@@ -17,9 +17,9 @@ import (
 	"github.com/lovoo/goka/storage"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
-	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
 // Aggregator is one member of the group. Make it with New and call Run once.
@@ -38,7 +38,9 @@ type Aggregator struct {
 	bundles shelf
 	members members
 	peers   *peers
-	fetcher *fetch.Fetcher
+	fetcher *kafkalog.Fetcher // of the group's claims
+	logs    *kafkalog.Fetcher // of changelogs and rules: no claim waits for these
+	reading []func()          // stop them
 	book    *rulebook
 
 	listing chan struct{} // holds one for each page of what is blocked that is made
@@ -55,10 +57,9 @@ type Aggregator struct {
 
 // clients are the connections of all partitions. A broker works on one request a connection
 // at a time, so what must not wait has one of its own: verdicts and the states that they
-// wait for (urgent) do not stand behind checkpoints (bulk), and no question stands behind a
-// fetch that waits for records (read).
+// wait for (urgent) do not stand behind checkpoints (bulk).
 type clients struct {
-	urgent, bulk, read sarama.Client
+	urgent, bulk sarama.Client
 }
 
 // links are the clients that write, as the writers share them.
@@ -91,7 +92,10 @@ func New(cfg Config) (*Aggregator, error) {
 	reads, err := cfg.fetching()
 	if err == nil {
 		reads.OnError = func(_ string, _ int32, err error) { a.metrics.kafkaError(err) }
-		a.fetcher, err = fetch.New(reads)
+		a.fetcher, err = kafkalog.New(reads)
+	}
+	if err == nil {
+		a.logs, err = kafkalog.New(reads)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
@@ -152,14 +156,6 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	wg.Go(func() { a.watch(sideCtx) })
 	wg.Go(func() { a.watchLag(sideCtx) })
 	wg.Go(func() { a.book.run(sideCtx) })
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	wg.Go(func() {
-		if err := a.fetcher.Run(sideCtx); err != nil {
-			_ = a.fail(err)
-			end()
-		}
-	})
 
 	wait := minBackoff
 	for {
@@ -183,13 +179,21 @@ func (a *Aggregator) open(ctx context.Context) error {
 		return err
 	}
 	var err error
-	for _, c := range []*sarama.Client{&a.clients.urgent, &a.clients.bulk, &a.clients.read} {
+	for _, c := range []*sarama.Client{&a.clients.urgent, &a.clients.bulk} {
 		cfg := a.cfg.sarama()
 		cfg.Producer.MaxMessageBytes = sideBatch(a.found.Load()) // fenced writers have their own bound
 		if *c, err = sarama.NewClient(a.cfg.Brokers, cfg); err != nil {
 			a.close()
 			return fmt.Errorf("connect to Kafka at %v: %w", a.cfg.Brokers, err)
 		}
+	}
+	for _, f := range []*kafkalog.Fetcher{a.fetcher, a.logs} {
+		stop, err := f.Start()
+		if err != nil {
+			a.close()
+			return err
+		}
+		a.reading = append(a.reading, stop)
 	}
 	a.links = links{fenced.NewLink(a.clients.urgent), fenced.NewLink(a.clients.bulk)}
 	if err = whileElecting(ctx, a.log, func() error { return a.book.start(ctx) }); err == nil {
@@ -205,7 +209,10 @@ func (a *Aggregator) open(ctx context.Context) error {
 
 func (a *Aggregator) close() {
 	a.peers.transport.CloseIdleConnections()
-	for _, c := range []sarama.Client{a.clients.urgent, a.clients.bulk, a.clients.read} {
+	for _, stop := range a.reading {
+		stop()
+	}
+	for _, c := range []sarama.Client{a.clients.urgent, a.clients.bulk} {
 		if c != nil && !c.Closed() {
 			if err := c.Close(); err != nil {
 				a.log.Warn("close a Kafka connection", "error", err)

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
-	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
 // process applies a bundle's records, and lets others in between them.
@@ -86,7 +86,7 @@ func (p *partition) apply(b *bundle) (more bool, err error) {
 			break
 		}
 		more, err = b.next(rec)
-		if bad, ok := errors.AsType[*fetch.Unreadable](err); ok {
+		if bad, ok := errors.AsType[*kafkalog.Unreadable](err); ok {
 			next = p.passOver(b.source, next, bad)
 			more = true
 			continue
@@ -118,9 +118,9 @@ func (p *partition) apply(b *bundle) (more bool, err error) {
 }
 
 // passOver goes on behind records that nobody can read, now or later.
-func (p *partition) passOver(src shard.Source, next int64, bad *fetch.Unreadable) (behind int64) {
+func (p *partition) passOver(src shard.Source, next int64, bad *kafkalog.Unreadable) (behind int64) {
 	behind, records := p.shard.PassOver(src, next, shard.Unreadable{
-		First: bad.First, Last: bad.Last, TooLarge: errors.Is(bad.Err, fetch.ErrTooLarge), Why: bad.Err, Detail: bad.Error(),
+		First: bad.First, Last: bad.Last, TooLarge: errors.Is(bad.Err, kafkalog.ErrTooLarge), Why: bad.Err, Detail: bad.Error(),
 	})
 	p.agg.metrics.passedOver.Add(float64(records))
 	return behind

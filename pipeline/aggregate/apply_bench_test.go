@@ -10,9 +10,9 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -30,7 +30,7 @@ func TestApplyWithoutKafka(t *testing.T) {
 	t.Parallel()
 	p := lonePartition(t)
 	for _, records := range benchRecords(1<<10, 10) {
-		p.process(&bundle{batches: []fetch.Batch{fetch.Of(records...)}})
+		p.process(&bundle{batches: []kafkalog.Batch{kafkalog.Of(records...)}})
 	}
 	if p.ctx.Err() != nil || p.shard.Keys() == 0 {
 		t.Errorf("%d keys: %v", p.shard.Keys(), context.Cause(p.ctx))
@@ -48,7 +48,7 @@ func benchmarkApply(b *testing.B, perRecord int) {
 				records[i].Offset += further
 				records[i].Timestamp += further * 3 / 1000
 			}
-			p.process(&bundle{batches: []fetch.Batch{fetch.Of(records...)}})
+			p.process(&bundle{batches: []kafkalog.Batch{kafkalog.Of(records...)}})
 		}
 	}
 	apply(0)
@@ -96,7 +96,7 @@ type idleSession struct {
 
 func (s idleSession) Context() context.Context { return s.ctx }
 
-func benchRecords(events, perRecord int) (bundles [][]fetch.Record) {
+func benchRecords(events, perRecord int) (bundles [][]kafkalog.Record) {
 	const uids = 1_000_000
 	rng := rand.New(rand.NewPCG(1, 1))
 	zipf := rand.NewZipf(rng, 1.1, 8, uids-1)
@@ -124,10 +124,10 @@ func benchRecords(events, perRecord int) (bundles [][]fetch.Record) {
 			value = append(value, ']')
 		}
 		if n := len(bundles); n == 0 || len(bundles[n-1]) == bundleSize {
-			bundles = append(bundles, make([]fetch.Record, 0, bundleSize))
+			bundles = append(bundles, make([]kafkalog.Record, 0, bundleSize))
 		}
 		last := &bundles[len(bundles)-1]
-		*last = append(*last, fetch.Record{Offset: int64(i), Timestamp: now + int64(i)*3/1000, Value: value})
+		*last = append(*last, kafkalog.Record{Offset: int64(i), Timestamp: now + int64(i)*3/1000, Value: value})
 	}
 	return bundles
 }

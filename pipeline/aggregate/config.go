@@ -13,9 +13,9 @@ import (
 	"github.com/lovoo/goka"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -45,7 +45,7 @@ type Config struct {
 	CheckpointEvery time.Duration // 0 is 1 s
 
 	// MaxBatchBytes is what a record batch may decompress to. A larger one is passed over, as a range of offsets
-	// in the dead-letter topic. 0 is fetch.DefaultMaxBatch, 16 MiB.
+	// in the dead-letter topic. 0 is kafkalog.DefaultMaxBatch, 16 MiB.
 	MaxBatchBytes int
 
 	HotShare   float64 // the log tells of a key with this share of its partition's events; 0 is 0.1, negative tells of none
@@ -91,7 +91,7 @@ func (c Config) withDefaults() Config {
 	c.BrokerTime = cmp.Or(c.BrokerTime, brokerTimeAppend)
 	c.SessionTimeout = cmp.Or(c.SessionTimeout, 10*time.Second)
 	c.CheckpointEvery = cmp.Or(c.CheckpointEvery, time.Second)
-	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, fetch.DefaultMaxBatch)
+	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, kafkalog.DefaultMaxBatch)
 	c.HotShare = cmp.Or(c.HotShare, 0.1)
 	c.HotRate = cmp.Or(c.HotRate, 100)
 	c.Logger = cmp.Or(c.Logger, slog.Default())

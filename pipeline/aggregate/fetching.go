@@ -13,14 +13,14 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
 // fetching are the settings of what reads the claims: those of sarama's connections and consumer,
 // so that there is one place to set them.
-func (c Config) fetching() (fetch.Config, error) {
+func (c Config) fetching() (kafkalog.Config, error) {
 	s := c.sarama()
-	f := fetch.Config{
+	f := kafkalog.Config{
 		Brokers:        c.Brokers,
 		ClientID:       s.ClientID,
 		DialTimeout:    s.Net.DialTimeout,

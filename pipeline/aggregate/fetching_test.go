@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
 // What reads claims connects as sarama is told to: by the options of the program, TLS, and every SASL
@@ -65,7 +65,7 @@ func TestClaimsAreReadWithTLSAndSASL(t *testing.T) {
 	}
 }
 
-func appendOne(t *testing.T, as fetch.Config, topic, value string) {
+func appendOne(t *testing.T, as kafkalog.Config, topic, value string) {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(as.Brokers...), kgo.Dialer(as.Dial))
 	if err != nil {
@@ -79,33 +79,23 @@ func appendOne(t *testing.T, as fetch.Config, topic, value string) {
 	}
 }
 
-func readOne(t *testing.T, cfg fetch.Config, topic string) string {
+func readOne(t *testing.T, cfg kafkalog.Config, topic string) (value string) {
 	t.Helper()
-	f, err := fetch.New(cfg)
+	f, stop, err := kafkalog.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- f.Run(ctx) }()
-	r := f.Read(topic, [16]byte{}, 0, 0)
-	defer r.Close()
-	c, err := r.Next(ctx)
+	err = f.Scan(ctx, topic, [16]byte{}, 0, 0, 1, func(rec *kafkalog.Record) error {
+		value = string(rec.Value)
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rec fetch.Record
-	if b, ok, err := c.Next(); err != nil || !ok {
-		t.Fatal(ok, err)
-	} else if ok, err := b.Next(&rec); err != nil || !ok {
-		t.Fatal(ok, err)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	return string(rec.Value)
+	return value
 }
 
 // tokens gives out OAuth tokens.
@@ -115,7 +105,7 @@ func (s tokens) Token() (*sarama.AccessToken, error) { return &sarama.AccessToke
 
 // Who sets sarama up by Config.Kafka gets the same for claims, or is told what does not go.
 func TestClaimsAreReadAsSaramaIsToldTo(t *testing.T) {
-	with := func(change func(*sarama.Config)) (fetch.Config, error) {
+	with := func(change func(*sarama.Config)) (kafkalog.Config, error) {
 		return Config{Brokers: []string{"nowhere:9092"}, Rules: compile(t, yearly), Kafka: change}.withDefaults().fetching()
 	}
 	cfg, err := with(func(s *sarama.Config) {

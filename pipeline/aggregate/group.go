@@ -11,9 +11,9 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
 // group is the consumer group as goka sees it. It changes four things:
@@ -176,12 +176,12 @@ const bundleSize = 256
 type bundle struct {
 	part    *partition
 	source  shard.Source
-	batches []fetch.Batch
+	batches []kafkalog.Batch
 	place   int64 // behind the bundle, and all that nobody is to see
 }
 
-// next reads the next record; false after the last. Behind an error, a *fetch.Unreadable, it goes on.
-func (b *bundle) next(rec *fetch.Record) (ok bool, err error) {
+// next reads the next record; false after the last. Behind an error, a *kafkalog.Unreadable, it goes on.
+func (b *bundle) next(rec *kafkalog.Record) (ok bool, err error) {
 	for len(b.batches) > 0 {
 		if ok, err = b.batches[0].Next(rec); ok {
 			return true, nil
@@ -210,7 +210,7 @@ func (s *shelf) clear() { s.byID.Clear() }
 
 type bundler struct {
 	part   *partition
-	reader *fetch.Reader
+	reader *kafkalog.Reader
 	claim  sarama.ConsumerGroupClaim
 	source shard.Source
 	out    chan *sarama.ConsumerMessage
@@ -228,7 +228,7 @@ func (c bundledClaim) Messages() <-chan *sarama.ConsumerMessage { return c.out }
 // run fills bundles with the batches that are there, and waits only for a bundle's first. It
 // returns the error after which nothing more can be read, or ctx's.
 func (b *bundler) run(ctx context.Context) error {
-	var chunk fetch.Chunk
+	var chunk kafkalog.Chunk
 	for {
 		next := &bundle{part: b.part, source: b.source}
 		for records := 0; records < bundleSize; {
@@ -257,7 +257,7 @@ func (b *bundler) run(ctx context.Context) error {
 }
 
 // more takes what has come, and waits for it if there is nothing else to do.
-func (b *bundler) more(ctx context.Context, wait bool) (fetch.Chunk, bool, error) {
+func (b *bundler) more(ctx context.Context, wait bool) (kafkalog.Chunk, bool, error) {
 	if !wait {
 		return b.reader.Poll()
 	}

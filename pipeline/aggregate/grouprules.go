@@ -1,16 +1,16 @@
 package aggregate
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/IBM/sarama"
 
-	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -29,9 +29,18 @@ func GroupRules(ctx context.Context, cfg Config) (set *rules.Set, file RuleFile,
 		return nil, file, 0, fmt.Errorf("connect to Kafka at %v: %w", cfg.Brokers, err)
 	}
 	defer client.Close()
+	reads, err := cfg.fetching()
+	if err != nil {
+		return nil, file, 0, err
+	}
+	logs, stop, err := kafkalog.Open(reads)
+	if err != nil {
+		return nil, file, 0, err
+	}
+	defer stop()
 	var r ruleRecord
 	err = whileElecting(ctx, cfg.Logger, func() error {
-		r, version, err = newestRules(ctx, client, topics.NamesOf(cfg.Prefix).Rules)
+		r, version, err = newestRules(ctx, client, logs, topics.NamesOf(cfg.Prefix).Rules)
 		return err
 	})
 	if err != nil {
@@ -44,7 +53,7 @@ func GroupRules(ctx context.Context, cfg Config) (set *rules.Set, file RuleFile,
 	return set, file, version, nil
 }
 
-func newestRules(ctx context.Context, client sarama.Client, topic string) (r ruleRecord, version int64, err error) {
+func newestRules(ctx context.Context, client sarama.Client, logs *kafkalog.Fetcher, topic string) (r ruleRecord, version int64, err error) {
 	all, err := client.Topics()
 	if err != nil {
 		return r, 0, fmt.Errorf("list the topics: %w", err)
@@ -63,65 +72,28 @@ func newestRules(ctx context.Context, client sarama.Client, topic string) (r rul
 	if oldest >= end {
 		return r, 0, ErrNoGroupRules
 	}
-	m, err := readRules(ctx, client, topic, oldest, end)
+	m, err := readRules(ctx, logs, topic, oldest, end)
 	switch {
 	case err != nil:
 		return r, 0, fmt.Errorf("read %s: %w", topic, err)
 	case m == nil:
 		return r, 0, ErrNoGroupRules
 	}
-	if err := json.Unmarshal(m.Value, &r); err != nil {
-		return r, 0, fmt.Errorf("rules record at %d: %w", m.Offset, err)
+	if r, err = m.parse(); err != nil {
+		return r, 0, fmt.Errorf("rules record at %d: %w", m.offset, err)
 	}
-	if r.Format != ruleRecordFormat {
-		return r, 0, fmt.Errorf("%w: rules record of format %d, this program reads %d", shard.ErrNewerFormat, r.Format, ruleRecordFormat)
-	}
-	return r, m.Offset + 1, nil
+	return r, m.offset + 1, nil
 }
 
-// readRules returns the last record that holds rules at offsets [from, end).
-func readRules(ctx context.Context, client sarama.Client, topic string, from, end int64) (*sarama.ConsumerMessage, error) {
-	consumer, err := sarama.NewConsumerFromClient(client)
-	if err != nil {
-		return nil, err
-	}
-	defer consumer.Close()
-	pc, err := consumer.ConsumePartition(topic, 0, from)
-	if err != nil {
-		return nil, err
-	}
-	defer pc.AsyncClose()
+// readRules returns the last record that holds rules at offsets [from, end), as a copy; nil for none.
+func readRules(ctx context.Context, logs *kafkalog.Fetcher, topic string, from, end int64) (last *ruleRecordAt, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rulesWithin)
 	defer cancel()
-	return lastRules(ctx, pc, end)
-}
-
-// lastRules reads up to an offset. A consumer ends by closing its channels, as when retention has moved
-// the topic's start beyond where it reads.
-func lastRules(ctx context.Context, from interface {
-	Messages() <-chan *sarama.ConsumerMessage
-	Errors() <-chan *sarama.ConsumerError
-}, end int64) (last *sarama.ConsumerMessage, err error) {
-	errEnded := errors.New("the records are gone, or Kafka gave up sending them")
-	for {
-		select {
-		case m, ok := <-from.Messages():
-			if !ok {
-				return nil, errEnded
-			}
-			if string(m.Key) == ruleRecordKey && m.Offset < end {
-				last = m
-			}
-			if m.Offset >= end-1 {
-				return last, nil
-			}
-		case err, ok := <-from.Errors():
-			if !ok {
-				return nil, errEnded
-			}
-			return nil, err
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+	err = logs.Scan(ctx, topic, [16]byte{}, 0, from, end, func(rec *kafkalog.Record) error {
+		if string(rec.Key) == ruleRecordKey {
+			last = &ruleRecordAt{rec.Offset, bytes.Clone(rec.Value)}
 		}
-	}
+		return nil
+	})
+	return last, err
 }

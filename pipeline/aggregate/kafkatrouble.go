@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
-	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
 // The reasons of tallygate_kafka_errors_total.
@@ -40,9 +40,9 @@ func troubleOf(err error) string {
 		sarama.ErrTransactionalIDAuthorizationFailed, sarama.ErrSASLAuthenticationFailed, sarama.ErrUnsupportedSASLMechanism),
 		isTLS(err):
 		return troubleAuth
-	case anyOf(err, fetch.ErrCorrupt, kerr.CorruptMessage, sarama.ErrInvalidMessage):
+	case anyOf(err, kafkalog.ErrCorrupt, kerr.CorruptMessage, sarama.ErrInvalidMessage):
 		return troubleCorrupt
-	case anyOf(err, fetch.ErrCut, fetch.ErrOutOfRange, fetch.ErrTopicChanged):
+	case anyOf(err, kafkalog.ErrCut, kafkalog.ErrOutOfRange, kafkalog.ErrTopicChanged):
 		return troubleCut
 	case errors.Is(err, fenced.ErrFenced):
 		return troubleFenced

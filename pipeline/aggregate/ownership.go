@@ -11,7 +11,7 @@ import (
 	"github.com/lovoo/goka/storage"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
-	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
 // ownership is a partition for as long as a session has it; goka takes it for the partition's
@@ -130,7 +130,7 @@ func (o *ownership) once() error {
 // partition, so this instance may have been replaced in the group; the topics are others; or the
 // instance cannot go on.
 func endsSession(err error) bool {
-	return errors.Is(err, errFatal) || errors.Is(err, fenced.ErrFenced) || errors.Is(err, fetch.ErrTopicChanged)
+	return errors.Is(err, errFatal) || errors.Is(err, fenced.ErrFenced) || errors.Is(err, kafkalog.ErrTopicChanged)
 }
 
 // sameTopics returns an error when the topics are no longer those of the session. What nobody tells now,

@@ -7,8 +7,8 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
 // aSession is one that nobody consumes in.
@@ -29,7 +29,7 @@ func TestPanicEndsTheInstance(t *testing.T) {
 	a.found.Store(&topics.Layout{Partitions: 1})
 	ctx, end := context.WithCancelCause(t.Context())
 	p := newPartition(a, 0, &session{ConsumerGroupSession: aSession{ctx: ctx}, end: end})
-	p.process(&bundle{batches: []fetch.Batch{fetch.Of(fetch.Record{Value: []byte(`{"uid":"u","api":"a"}`)})}}) // it has no rules yet
+	p.process(&bundle{batches: []kafkalog.Batch{kafkalog.Of(kafkalog.Record{Value: []byte(`{"uid":"u","api":"a"}`)})}}) // it has no rules yet
 	if err := a.fatal(); err == nil || !strings.Contains(err.Error(), "panic") {
 		t.Errorf("the instance's end: %v", err)
 	}

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
-	"github.com/tallygate/tallygate/pipeline/aggregate/fetch"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -62,7 +62,7 @@ type partition struct {
 
 	clockOfBroker brokerClock
 
-	readers  [shard.Sources]atomic.Pointer[fetch.Reader]
+	readers  [shard.Sources]atomic.Pointer[kafkalog.Reader]
 	openedAt time.Time // set before opened is
 }
 
@@ -275,7 +275,7 @@ func (p *partition) keysAndNext() (keys int, next int64) {
 }
 
 // read begins to read a source, from where it goes on.
-func (p *partition) read(src shard.Source) *fetch.Reader {
+func (p *partition) read(src shard.Source) *kafkalog.Reader {
 	topic := p.topicOf(src)
 	p.lock()
 	next, epoch := p.shard.Behind(src)

@@ -9,6 +9,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
 // takeOver makes this instance the partition's only writer, and recovers what its owners
@@ -87,52 +88,34 @@ func (r *recovery) read(ctx context.Context, through int64) error {
 		}
 		r.next, r.start = oldest, oldest
 	}
-	consumer, err := sarama.NewConsumerFromClient(r.p.agg.clients.read)
+	err := r.p.agg.logs.Scan(ctx, topic, r.p.session.topics[topic].ID, r.p.id, r.next, through+1, func(rec *kafkalog.Record) error {
+		if err := r.apply(rec); err != nil {
+			return fmt.Errorf("changelog record %s/%d at %d: %w", topic, r.p.id, rec.Offset, err)
+		}
+		r.next = rec.Offset + 1
+		return nil
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("read the changelog: %w", err)
 	}
-	defer consumer.Close()
-	pc, err := consumer.ConsumePartition(topic, r.p.id, r.next)
-	if err != nil {
-		return fmt.Errorf("read the changelog from %d: %w", r.next, err)
-	}
-	defer pc.AsyncClose()
-	for {
-		select {
-		case m, ok := <-pc.Messages():
-			if !ok {
-				return fmt.Errorf("read the changelog from %d: its start has moved beyond that", r.next)
-			}
-			if err := r.apply(m); err != nil {
-				return fmt.Errorf("changelog record %s/%d at %d: %w", topic, r.p.id, m.Offset, err)
-			}
-			r.next = m.Offset + 1
-			if m.Offset >= through {
-				return nil
-			}
-		case err, ok := <-pc.Errors():
-			if !ok {
-				return fmt.Errorf("read the changelog from %d: its start has moved beyond that", r.next)
-			}
-			r.p.log.Warn("reading the changelog", "error", err)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return nil
 }
 
-func (r *recovery) apply(m *sarama.ConsumerMessage) error {
-	if !fenced.IsFence(m.Key) {
-		return r.p.shard.Load(m.Offset, m.Key, m.Value)
+func (r *recovery) apply(rec *kafkalog.Record) error {
+	if !fenced.IsFence(rec.Key) {
+		return r.p.shard.Load(rec.Offset, rec.Key, rec.Value)
 	}
-	f, err := fenced.ParseFence(m.Value)
+	f, err := fenced.ParseFence(rec.Value)
 	if err != nil {
 		return err
 	}
 	if f.ProducerID != r.p.identity.ProducerID() {
 		r.old[f.ProducerID] = f
 	} else {
-		r.p.clockOfBroker.appended(m.Timestamp) // in the end our own, from a moment ago
+		r.p.clockOfBroker.appended(rec.Time()) // in the end our own, from a moment ago
 	}
 	return nil
 }

@@ -99,6 +99,20 @@ type ruleRecord struct {
 	Files map[string][]byte `json:"files,omitempty"` // that the source names; in base64
 }
 
+// ruleRecordAt is a ruleRecord as it is in the topic.
+type ruleRecordAt struct {
+	offset int64
+	value  []byte
+}
+
+func (a *ruleRecordAt) parse() (r ruleRecord, err error) {
+	err = json.Unmarshal(a.value, &r)
+	if err == nil && r.Format != ruleRecordFormat {
+		err = fmt.Errorf("%w: rules record of format %d, this program reads %d", shard.ErrNewerFormat, r.Format, ruleRecordFormat)
+	}
+	return r, err
+}
+
 const (
 	ruleRecordKey    = "rules"
 	ruleRecordFormat = 1
@@ -300,7 +314,7 @@ func (b *rulebook) read(ctx context.Context) error {
 		b.next = end
 		return nil
 	}
-	m, err := b.last(ctx, from, end)
+	m, err := readRules(ctx, b.agg.logs, b.topic, from, end)
 	if err != nil {
 		return fmt.Errorf("read %s from %d: %w", b.topic, from, err)
 	}
@@ -311,20 +325,11 @@ func (b *rulebook) read(ctx context.Context) error {
 	return nil
 }
 
-// last returns the last record that holds rules at offsets [from, end).
-func (b *rulebook) last(ctx context.Context, from, end int64) (*sarama.ConsumerMessage, error) {
-	return readRules(ctx, b.agg.clients.read, b.topic, from, end)
-}
-
 // take makes a record's rules the ones to count by. Rules that this program does not
 // understand leave the old ones in place, and are told.
-func (b *rulebook) take(m *sarama.ConsumerMessage) {
-	number := m.Offset + 1
-	var r ruleRecord
-	err := json.Unmarshal(m.Value, &r)
-	if err == nil && r.Format != ruleRecordFormat {
-		err = fmt.Errorf("%w: rules record of format %d, this program reads %d", shard.ErrNewerFormat, r.Format, ruleRecordFormat)
-	}
+func (b *rulebook) take(m *ruleRecordAt) {
+	number := m.offset + 1
+	r, err := m.parse()
 	var set *rules.Set
 	if err == nil {
 		b.newest = &r

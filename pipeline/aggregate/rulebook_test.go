@@ -316,28 +316,3 @@ func TestReloadUnderLoad(t *testing.T) {
 		}
 	})
 }
-
-// A consumer whose place is gone closes its channels. That once was a nil record.
-func TestARulesConsumerThatEnds(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(endedConsumer){
-		"messages": func(c endedConsumer) { close(c.messages) },
-		"errors":   func(c endedConsumer) { close(c.errors) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := endedConsumer{make(chan *sarama.ConsumerMessage), make(chan *sarama.ConsumerError)}
-			end(c)
-			if m, err := lastRules(t.Context(), c, 5); m != nil || err == nil || err.Error() == "" {
-				t.Errorf("record %v, error %v", m, err)
-			}
-		})
-	}
-}
-
-type endedConsumer struct {
-	messages chan *sarama.ConsumerMessage
-	errors   chan *sarama.ConsumerError
-}
-
-func (c endedConsumer) Messages() <-chan *sarama.ConsumerMessage { return c.messages }
-func (c endedConsumer) Errors() <-chan *sarama.ConsumerError     { return c.errors }

@@ -49,16 +49,7 @@ func (s *Shard) inputRecord(rec *record.Record) {
 		return
 	}
 	d := &s.decode
-	d.headers = d.headers[:0]
-	for headers := rec.Headers; ; {
-		key, value, ok := headers.Next()
-		if !ok {
-			break
-		}
-		if event.IsCloudEvents(key) {
-			d.headers = append(d.headers, event.Header{Key: string(key), Value: value})
-		}
-	}
+	d.headers = CloudEvents(d.headers[:0], rec.Headers)
 	events, err := s.decodeRecord(&d.input, rec.Value, d.headers, rec.Key)
 	if err != nil || len(d.input.Bad) > 0 {
 		s.deadLetter(Input, rec, d.input.Bad, err)
@@ -82,15 +73,27 @@ func brokerTime(rec *record.Record) event.Micros {
 	return event.FromTime(rec.Time())
 }
 
-// repeated reports whether an emitter's retry put this record into the log a second time.
-func (s *Shard) repeated(rec *record.Record, broker event.Micros) bool {
-	var instance []byte
-	var seq uint64
-	from := s.cfg.ID
-	for headers := rec.Headers; ; {
+// CloudEvents appends those of a record's headers that make it a CloudEvent.
+func CloudEvents(dst []event.Header, headers record.Headers) []event.Header {
+	for {
 		key, value, ok := headers.Next()
 		if !ok {
-			break
+			return dst
+		}
+		if event.IsCloudEvents(key) {
+			dst = append(dst, event.Header{Key: string(key), Value: value})
+		}
+	}
+}
+
+// Sender is what an emitter says of a record by its headers: its instance, the partition that it sent the record to, and the
+// record's number there. No instance or 0 is what does not come from an emitter. Without a partition it is the one that the record is in.
+func Sender(headers record.Headers, partition int32) (instance []byte, to int32, seq uint64) {
+	to = partition
+	for {
+		key, value, ok := headers.Next()
+		if !ok {
+			return instance, to, seq
 		}
 		switch string(key) {
 		case event.HeaderInstance:
@@ -98,12 +101,17 @@ func (s *Shard) repeated(rec *record.Record, broker event.Micros) bool {
 		case event.HeaderSequence:
 			seq, _ = event.ParseSequence(value)
 		case event.HeaderPartition:
-			if to, ok := event.ParsePartition(value); ok {
-				from = to
+			if named, ok := event.ParsePartition(value); ok {
+				to = named
 			}
 		}
 	}
-	return len(instance) > 0 && seq > 0 && s.producers.repeated(instance, from, seq, broker)
+}
+
+// repeated reports whether an emitter's retry put this record into the log a second time.
+func (s *Shard) repeated(rec *record.Record, broker event.Micros) bool {
+	instance, to, seq := Sender(rec.Headers, s.cfg.ID)
+	return len(instance) > 0 && seq > 0 && s.producers.repeated(instance, to, seq, broker)
 }
 
 // Event takes in an event that is in no record, as from an access log. Its number takes the offset's place: each is greater than the one before.

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -21,7 +22,7 @@ type leftover struct {
 	verdicts []unpublished
 }
 
-// Load takes in a record of the changelog, in their order. Fence records are the owner's own matter; it skips them.
+// Load takes in a record of the changelog, in their order; it keeps copies only. Fence records are the owner's own matter; it skips them.
 func (s *Shard) Load(offset int64, key, value []byte) error {
 	r := s.restoring
 	switch {
@@ -51,6 +52,9 @@ func (s *Shard) Load(offset int64, key, value []byte) error {
 	s.table.Load(key, raw)
 	s.exempt.note(key, b.state)
 	if len(pending) > 0 {
+		for i := range pending {
+			pending[i].body = bytes.Clone(pending[i].body)
+		}
 		r.leftovers[string(key)] = leftover{offset, pending}
 	} else if len(r.leftovers) > 0 {
 		delete(r.leftovers, string(key))
@@ -67,7 +71,7 @@ func (s *Shard) loadOwnerRecord(key, value []byte) error {
 		}
 		s.restoring.checkpoint = c
 	case isPart(key):
-		s.restoring.parts[string(key)] = value
+		s.restoring.parts[string(key)] = bytes.Clone(value)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package fetch
+package kafkalog
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 )
 
 // ErrTooLarge is wrapped by the error for a batch that decompresses to more than Config.MaxBatch.
-var ErrTooLarge = errors.New("fetch: a batch decompresses to more than is allowed")
+var ErrTooLarge = errors.New("kafkalog: a batch decompresses to more than is allowed")
 
 var errCodec = errors.New("unknown codec")
 

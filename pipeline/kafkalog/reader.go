@@ -1,4 +1,4 @@
-package fetch
+package kafkalog
 
 import (
 	"context"
@@ -9,16 +9,16 @@ import (
 
 var (
 	// ErrOutOfRange is wrapped by a reader's error when the log does not have its offset.
-	ErrOutOfRange = errors.New("fetch: there is no such offset")
+	ErrOutOfRange = errors.New("kafkalog: there is no such offset")
 
 	// ErrCut is wrapped by a reader's error when the log was cut below its offset, and may have grown
 	// again: another replica leads, or a disk came back without its end.
-	ErrCut = errors.New("fetch: the log was cut")
+	ErrCut = errors.New("kafkalog: the log was cut")
 
 	// ErrTopicChanged is wrapped by a reader's error when its topic was created anew.
-	ErrTopicChanged = errors.New("fetch: the topic was created anew")
+	ErrTopicChanged = errors.New("kafkalog: the topic was created anew")
 
-	errClosed = errors.New("fetch: the reader is closed")
+	errClosed = errors.New("kafkalog: the reader is closed")
 )
 
 // Reader reads one partition. Make it with Fetcher.Read. Its methods are for one goroutine.

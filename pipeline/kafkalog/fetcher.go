@@ -1,4 +1,4 @@
-package fetch
+package kafkalog
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func (n *node) signal() {
 // them all, and nobody waits until a broker has waited for records of another one's.
 const startTogether = 10 * time.Millisecond
 
-// New checks cfg. Nothing is connected before Run.
+// New checks cfg. Nothing is connected before Start.
 func New(cfg Config) (*Fetcher, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -52,15 +52,26 @@ func New(cfg Config) (*Fetcher, error) {
 	return &Fetcher{cfg: cfg, lost: make(chan struct{}, 1), running: make(chan struct{}), nodes: map[int32]*node{}}, nil
 }
 
-// Run reads until ctx ends. It is called once.
-func (f *Fetcher) Run(ctx context.Context) error {
+// Start begins to read, until stop is called. It is called once.
+func (f *Fetcher) Start() (stop func(), err error) {
 	client, err := kgo.NewClient(f.cfg.options()...)
 	if err != nil {
-		return fmt.Errorf("set up connections to read from: %w", err)
+		return nil, fmt.Errorf("set up connections to read from: %w", err)
 	}
-	defer client.Close()
 	f.client.Store(client)
 	close(f.running)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { f.run(ctx, client) })
+	return func() {
+		cancel()
+		wg.Wait()
+		client.Close()
+	}, nil
+}
+
+// run finds leaders, and has each read, until ctx ends.
+func (f *Fetcher) run(ctx context.Context, client *kgo.Client) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for {
@@ -70,7 +81,7 @@ func (f *Fetcher) Run(ctx context.Context) error {
 				wg.Go(func() { f.serve(ctx, client, n) })
 			}
 			if ctx.Err() != nil {
-				return nil
+				return
 			}
 			continue
 		}
@@ -80,7 +91,7 @@ func (f *Fetcher) Run(ctx context.Context) error {
 		case <-f.lost:
 		case <-ctx.Done():
 			retry.Stop()
-			return nil
+			return
 		}
 		retry.Stop()
 	}

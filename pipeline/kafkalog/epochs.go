@@ -1,4 +1,4 @@
-package fetch
+package kafkalog
 
 import (
 	"context"
@@ -25,14 +25,13 @@ func (e EpochEnd) Lost(epoch int32, next int64) bool {
 	return e.End >= 0 && (e.Epoch < epoch && e.Epoch >= 0 || e.End < next)
 }
 
-// EndOfEpoch asks the partition's leader where an epoch ends. It waits until Run has begun.
+// EndOfEpoch asks the partition's leader where an epoch ends. It waits until Start was called.
 func (f *Fetcher) EndOfEpoch(ctx context.Context, topic string, partition, epoch int32) (EpochEnd, error) {
-	select {
-	case <-f.running:
-	case <-ctx.Done():
-		return EpochEnd{}, ctx.Err()
+	client, err := f.connected(ctx)
+	if err != nil {
+		return EpochEnd{}, err
 	}
-	return endOfEpoch(ctx, f.client.Load(), topic, partition, epoch, noEpoch)
+	return endOfEpoch(ctx, client, topic, partition, epoch, noEpoch)
 }
 
 // endOfEpoch asks whoever leads under the epoch current, if that is known.

@@ -1,5 +1,5 @@
 //go:build race
 
-package fetch
+package kafkalog
 
 func init() { raceDetector = true }

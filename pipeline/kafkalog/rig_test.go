@@ -1,4 +1,4 @@
-package fetch
+package kafkalog
 
 import (
 	"context"
@@ -97,19 +97,11 @@ func produce(t *testing.T, c *kgo.Client, topic string, partition int32, values 
 func run(t *testing.T, cfg Config) *Fetcher {
 	t.Helper()
 	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
-	f, err := New(cfg)
+	f, stop, err := Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- f.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(stop)
 	return f
 }
 

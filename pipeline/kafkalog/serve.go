@@ -1,4 +1,4 @@
-package fetch
+package kafkalog
 
 import (
 	"cmp"
@@ -62,9 +62,7 @@ func (f *Fetcher) ask(n *node) (req *kmsg.FetchRequest, asked []question) {
 	req = kmsg.NewPtrFetchRequest()
 	req.MinBytes, req.MaxBytes = f.cfg.MinBytes, f.cfg.ResponseBytes
 	req.SessionEpoch = -1 // no session: it would save little, and is one more thing to go wrong
-	if !f.cfg.Uncommitted {
-		req.IsolationLevel = 1
-	}
+	req.IsolationLevel = f.cfg.isolation()
 	wait := f.cfg.MaxWait
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,4 +1,4 @@
-package fetch
+package kafkalog
 
 import (
 	"encoding/binary"
@@ -134,7 +134,7 @@ const (
 var (
 	// ErrCorrupt is wrapped by the error for a batch that is not what its leader took: a disk's or a
 	// connection's matter. It may be whole at the next attempt.
-	ErrCorrupt = errors.New("fetch: a batch is corrupt")
+	ErrCorrupt = errors.New("kafkalog: a batch is corrupt")
 
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )

@@ -1,4 +1,4 @@
-package fetch
+package kafkalog
 
 import (
 	"cmp"
@@ -65,6 +65,19 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// Kafka's isolation levels.
+const (
+	uncommitted = 0
+	committed   = 1
+)
+
+func (c Config) isolation() int8 {
+	if c.Uncommitted {
+		return uncommitted
+	}
+	return committed
+}
+
 func (c Config) validate() error {
 	var errs []error
 	if len(c.Brokers) == 0 {
@@ -87,7 +100,7 @@ func (c Config) validate() error {
 		errs = append(errs, err)
 	}
 	if len(errs) > 0 {
-		return fmt.Errorf("fetch: %w", errors.Join(errs...))
+		return fmt.Errorf("kafkalog: %w", errors.Join(errs...))
 	}
 	return nil
 }

@@ -4,4 +4,4 @@
 //
 // A Fetcher connects; a Reader is one partition from an offset on. Who owns which partition, and
 // which offsets are done, is not this package's business.
-package fetch
+package kafkalog
