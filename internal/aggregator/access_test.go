@@ -18,6 +18,7 @@ import (
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testca"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
@@ -222,10 +223,10 @@ func TestOpenAPI(t *testing.T) {
 // Two instances with one file of tokens: each role may what it may at either of them, and what is passed on keeps who
 // gave it. So it is with certificates, and without any token.
 func TestRolesAcrossInstances(t *testing.T) {
-	ca := newAuthority(t)
-	shown := func(role string) *tls.Config { return ca.client(role + ".example.com") }
-	cert, key := ca.issue("aggregator")
-	mutual := []string{"--tokens", staff(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.file}
+	ca := testca.New(t)
+	shown := func(role string) *tls.Config { return ca.Client(role + ".example.com") }
+	cert, key := ca.Files("aggregator")
+	mutual := []string{"--tokens", staff(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File()}
 	for _, k := range []struct {
 		name  string
 		start func(*testing.T) []string

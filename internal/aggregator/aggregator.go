@@ -15,7 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/redisconn"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
@@ -25,9 +27,9 @@ import (
 // HTTP API.
 type Program struct {
 	Config      aggregate.Config
-	Kafka       *ops.Kafka
+	Kafka       *kafkaconn.Kafka
 	Redis       redis.UniversalClient // nil: verdicts go to their topic only
-	RedisAccess *ops.RedisOptions     // what Redis was made of; nil: whether it lets us in is not watched
+	RedisAccess *redisconn.Options    // what Redis was made of; nil: whether it lets us in is not watched
 	Shards      int                   // of the blocklist; 0 is 1
 	PublishOnly bool                  // no counting: the verdict topic into Redis, for a region of its own
 	HTTP        net.Listener
@@ -92,7 +94,7 @@ func (a *Program) count(ctx context.Context, agg *aggregate.Aggregator) error {
 	if err != nil {
 		return err
 	}
-	if err := ops.RedisErrors(a.Registry, "tallygate_publish_errors_total", "Failed attempts to write the blocklist to Redis.",
+	if err := redisconn.CountErrors(a.Registry, "tallygate_publish_errors_total", "Failed attempts to write the blocklist to Redis.",
 		func() map[blocklist.Trouble]uint64 { return pub.Stats().Errors }); err != nil {
 		return err
 	}
@@ -124,14 +126,10 @@ func (a *Program) count(ctx context.Context, agg *aggregate.Aggregator) error {
 const lastVerdicts = 200 * time.Millisecond
 
 func (a *Program) publisher(partitions int32) (*blocklist.Publisher, error) {
-	transport, err := a.Kafka.Transport()
-	if err != nil {
-		return nil, err
-	}
 	return blocklist.NewPublisher(blocklist.PublisherConfig{
 		Redis:       a.Redis,
 		Kafka:       a.Kafka.Brokers,
-		Transport:   transport,
+		Transport:   a.Kafka.Transport(),
 		Topic:       topics.NamesOf(a.Config.Prefix).Verdicts,
 		Partitions:  partitions,
 		Prefix:      a.Config.Prefix,

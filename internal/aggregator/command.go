@@ -13,7 +13,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/redisconn"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -64,7 +66,7 @@ func (a *Program) about() []any {
 
 func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) (*Program, error) {
 	o := ops.NewOptions("aggregator", usage, stdout, getenv)
-	kafka, rds, logs := o.Kafka(), o.Redis(), o.Log()
+	kafka, rds, logs := kafkaconn.NewOptions(o), redisconn.NewOptions(o), o.Log()
 	a := &Program{}
 	c := &a.Config
 	rulesFile := o.String("rules", "", "rule `FILE`; required")
@@ -122,7 +124,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 			return nil, &ops.UsageError{Err: err}
 		}
 	}
-	ops.LogRedis(a.Log)
+	redisconn.LogTo(a.Log)
 	a.Registry = ops.NewRegistry("aggregator")
 	if err := o.WatchCertificates(a.Registry); err != nil {
 		return nil, err

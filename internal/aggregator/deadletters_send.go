@@ -167,17 +167,9 @@ func emitAll(ctx context.Context, out *emit.Emitter, p *resendPlan) error {
 // emitter makes one for a request: so it is known when what it was given is sent, and what Kafka did not take in time is
 // not sent later, unasked.
 func (s *resender) emitter() (*emit.Emitter, *drops, error) {
-	t, err := s.Kafka.CurrentTLS()
-	if err != nil {
-		return nil, nil, err
-	}
-	mechanism, err := s.Kafka.Mechanism()
-	if err != nil {
-		return nil, nil, fmt.Errorf("set up SASL: %w", err)
-	}
 	var seen drops
-	out, err := emit.New(emit.Config{
-		Brokers: s.Kafka.Brokers, TLS: t, SASL: mechanism, Prefix: s.Config.Prefix,
+	out, err := s.Kafka.Emitter(emit.Config{
+		Prefix:   s.Config.Prefix,
 		ClientID: "tallygate-aggregator-dead-letters", AsIs: true, OnDrop: seen.note,
 	})
 	return out, &seen, err

@@ -18,7 +18,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/internal/devstack"
-	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
@@ -306,7 +306,7 @@ func TestDeadLettersThatKafkaRefuses(t *testing.T) {
 // A stop waits for what Kafka has not taken yet, but not for longer than it may; and says that it is not sent.
 func TestAStopWhileDeadLettersAreSent(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	s := newResender(ctx, &Program{Kafka: &ops.Kafka{Brokers: []string{"127.0.0.1:1"}}, Log: slog.New(slog.DiscardHandler)}, nil)
+	s := newResender(ctx, &Program{Kafka: &kafkaconn.Kafka{Brokers: []string{"127.0.0.1:1"}}, Log: slog.New(slog.DiscardHandler)}, nil)
 	p, err := planResend([][]byte{[]byte(mended(1, `{"api":"a","uid":"1"}`))}, aggregate.Resent{})
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/devstack"
+	"github.com/tallygate/tallygate/internal/testca"
 )
 
 // Whatever is sent to its listeners, an aggregator goes on answering those who may ask, and in the end it stops as it
@@ -31,9 +32,9 @@ func TestHostileClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(kafka.Close)
-	ca := newAuthority(t)
-	cert, key := ca.issue("aggregator")
-	p := began(t, kafka.Kafka, "hostile", ca.client(""), "--tokens", staff(t), "--tls-cert", cert, "--tls-key", key, "--max-connections", "50")
+	ca := testca.New(t)
+	cert, key := ca.Files("aggregator")
+	p := began(t, kafka.Kafka, "hostile", ca.Client(""), "--tokens", staff(t), "--tls-cert", cert, "--tls-key", key, "--max-connections", "50")
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
 	defer stop()
 	var wg sync.WaitGroup

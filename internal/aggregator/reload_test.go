@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tallygate/tallygate/internal/devstack"
-	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 )
 
@@ -148,7 +148,7 @@ func running(t *testing.T, brokers []string, path string) string {
 		t.Fatal(err)
 	}
 	p := &Program{
-		Config: aggregate.Config{Partitions: 1, Prefix: "reload"}, Kafka: &ops.Kafka{Brokers: brokers},
+		Config: aggregate.Config{Partitions: 1, Prefix: "reload"}, Kafka: &kafkaconn.Kafka{Brokers: brokers},
 		HTTP: listener, Registry: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	if err := p.loadRules(path); err != nil {

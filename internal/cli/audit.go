@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/deadletter"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -111,7 +112,7 @@ func parseEntryKey(data json.RawMessage) (key []event.Dim) {
 // Audit is `tallygate audit`.
 func Audit(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
 	o := ops.NewOptions("tallygate audit", auditUsage, stdout, getenv)
-	kafka := o.Kafka()
+	kafka := kafkaconn.NewOptions(o)
 	prefix := o.String("prefix", "tallygate", "`name` that all topics begin with")
 	a := audit{from: moment{time.Now().Add(-defaultSpan).UTC()}, out: bufio.NewWriterSize(stdout, 64<<10)}
 	o.StringVar(&a.rule, "rule", "", "only what concerns this `rule`, or one of its limits")
@@ -137,7 +138,7 @@ func Audit(ctx context.Context, args []string, stdout, stderr io.Writer, getenv 
 	return ops.Exit(stderr, "tallygate audit", err)
 }
 
-func (a *audit) show(ctx context.Context, k *ops.Kafka, topic string, stderr io.Writer) error {
+func (a *audit) show(ctx context.Context, k *kafkaconn.Kafka, topic string, stderr io.Writer) error {
 	var to time.Time
 	if !a.to.IsZero() {
 		to = a.to.Add(auditLate)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/input"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -44,7 +45,7 @@ type blocks struct {
 // Blocks is `tallygate blocks`.
 func Blocks(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
 	o := ops.NewOptions("tallygate blocks", blocksUsage, stdout, getenv)
-	kafka := o.Kafka()
+	kafka := kafkaconn.NewOptions(o)
 	prefix := o.String("prefix", "tallygate", "`name` that all topics begin with")
 	rule := o.String("rule", "", "only verdicts of this `rule`, or of one of its limits")
 	shadow := o.Bool("shadow", false, "those in shadow mode too, which deny nothing")
@@ -66,7 +67,7 @@ func Blocks(ctx context.Context, args []string, stdout, stderr io.Writer, getenv
 }
 
 // read takes the latest verdict of each record key.
-func (b *blocks) read(ctx context.Context, k *ops.Kafka, topic string, stderr io.Writer, quiet bool) error {
+func (b *blocks) read(ctx context.Context, k *kafkaconn.Kafka, topic string, stderr io.Writer, quiet bool) error {
 	log, err := kafkalog.OpenMerge(ctx, k.Log("tallygate-blocks"), topic, time.Time{}, time.Time{})
 	if err != nil {
 		return err

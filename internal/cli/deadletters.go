@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tallygate/tallygate/internal/deadletter"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -47,7 +48,7 @@ func recordOf(p deadletter.Place) string {
 // DeadLetters is `tallygate dead-letters`.
 func DeadLetters(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
 	o := ops.NewOptions("tallygate dead-letters", deadLettersUsage, stdout, getenv)
-	kafka := o.Kafka()
+	kafka := kafkaconn.NewOptions(o)
 	prefix := o.String("prefix", "tallygate", "`name` that all topics begin with")
 	var from moment
 	o.Var(&from, "from", "the first `moment`: a time, a date, or a span back (default 24h)")
@@ -82,7 +83,7 @@ func DeadLetters(ctx context.Context, args []string, stdin io.Reader, stdout, st
 		if from.IsZero() {
 			from.Time = time.Now().Add(-defaultSpan).UTC()
 		}
-		var k *ops.Kafka
+		var k *kafkaconn.Kafka
 		if k, err = kafka.Build(); err != nil {
 			err = &ops.UsageError{Err: err}
 		} else {
@@ -110,7 +111,7 @@ func passedOver(o *ops.Options, send, direct bool) (err error) {
 	return err
 }
 
-func listDeadLetters(ctx context.Context, k *ops.Kafka, topic string, from time.Time, reason string, asJSON bool, stdout, stderr io.Writer) error {
+func listDeadLetters(ctx context.Context, k *kafkaconn.Kafka, topic string, from time.Time, reason string, asJSON bool, stdout, stderr io.Writer) error {
 	log, err := kafkalog.OpenMerge(ctx, k.Log("tallygate-dead-letters"), topic, from, time.Time{})
 	if err != nil {
 		return err

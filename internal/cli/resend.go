@@ -13,6 +13,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/deadletter"
 	"github.com/tallygate/tallygate/internal/input"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -135,18 +136,13 @@ type direct struct {
 	why     atomic.Value
 }
 
-func newDirect(kafka *ops.KafkaOptions, prefix string, r *resend) (letterSender, error) {
+func newDirect(kafka *kafkaconn.Options, prefix string, r *resend) (letterSender, error) {
 	k, err := kafka.Build()
 	if err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
-	mechanism, err := k.Mechanism()
-	if err != nil {
-		return nil, fmt.Errorf("set up SASL: %w", err)
-	}
 	d := &direct{resend: r}
-	d.emitter, err = emit.New(emit.Config{
-		Brokers: k.Brokers, TLS: k.TLS, SASL: mechanism,
+	d.emitter, err = k.Emitter(emit.Config{
 		Prefix: prefix, ClientID: "tallygate-dead-letters", AsIs: true,
 		OnDrop: func(drop emit.Drop) {
 			if drop.Reason != emit.Invalid { // that one the line is refused for

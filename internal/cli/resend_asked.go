@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/deadletter"
+	"github.com/tallygate/tallygate/internal/retry"
 )
 
 const (
@@ -117,12 +118,10 @@ func (a *asked) ask(ctx context.Context) (*lettersAnswer, error) {
 		refused, ok := errors.AsType[*refusal](err)
 		switch {
 		case ok && refused.after > 0 && time.Now().Add(refused.after).Before(until) && ctx.Err() == nil:
-			select {
-			case <-time.After(refused.after):
-				continue
-			case <-ctx.Done():
+			if !retry.Sleep(ctx, refused.after) {
 				return nil, err
 			}
+			continue
 		case ok && refused.status == http.StatusNotFound:
 			return nil, fmt.Errorf("this aggregator does not send dead letters, since it is of an older version: --direct sends straight to Kafka: %w", err)
 		case ok:

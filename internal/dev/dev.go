@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/aggregator"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/redisconn"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -70,7 +71,7 @@ func parse(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func
 	if s.log, err = ops.NewLogger(stderr, *level, "text"); err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
-	ops.LogRedis(s.log)
+	redisconn.LogTo(s.log)
 	if *speed < 0 && *speed != -1 {
 		return nil, &ops.UsageError{Err: fmt.Errorf("--speed %v: 0 or more", *speed)}
 	}

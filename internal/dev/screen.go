@@ -100,7 +100,7 @@ func (s *screen) show(v *verdict.Verdict) {
 	}
 	fmt.Fprintf(s.out, "%s  %-12s  %-28s %-16s %s of %s, until %s\n", time.Now().Format(clockTime), what,
 		strings.Join(key, " "), v.Rule, v.Count, v.Limit, v.Until.Time().Local().Format(clockTime))
-	if !s.tried && v.State == verdict.Block && v.Mode == verdict.Enforce {
+	if !s.tried && v.Decides() {
 		s.tryIt(v)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tallygate/tallygate/internal/aggregator"
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/enforcer"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
@@ -24,7 +25,7 @@ import (
 // stack is what dev has opened.
 type stack struct {
 	*settings
-	kafka    *ops.Kafka
+	kafka    *kafkaconn.Kafka
 	redis    redis.UniversalClient
 	embedded []string // what of it is
 	registry *prometheus.Registry
@@ -113,7 +114,7 @@ func (s *stack) connect(ctx context.Context) (stop func(), err error) {
 			rds, s.embedded = servers.Redis, append(s.embedded, "Redis")
 		}
 	}
-	s.kafka = &ops.Kafka{Brokers: strings.Split(kafka, ",")}
+	s.kafka = &kafkaconn.Kafka{Brokers: strings.Split(kafka, ",")}
 	s.redis = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: strings.Split(rds, ",")})
 	s.rds = rds
 	return func() {

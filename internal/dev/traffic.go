@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -77,11 +78,7 @@ func (t *traffic) String() string {
 
 // send replays the traffic until it is through or ctx ends.
 func (s *stack) send(ctx context.Context, to *screen) error {
-	mechanism, err := s.kafka.Mechanism()
-	if err != nil {
-		return err
-	}
-	em, err := emit.New(emit.Config{Brokers: s.kafka.Brokers, Prefix: s.prefix, TLS: s.kafka.TLS, SASL: mechanism})
+	em, err := s.kafka.Emitter(emit.Config{Prefix: s.prefix})
 	if err != nil {
 		return err
 	}
@@ -138,7 +135,7 @@ func (p *player) emit(ctx context.Context, e event.Event) error {
 			p.began, p.first = time.Now(), e.Time
 		}
 		due := p.began.Add(time.Duration(float64((e.Time - p.first).Duration()) / p.speed))
-		if !sleepUntil(ctx, due) {
+		if !retry.Sleep(ctx, time.Until(due)) {
 			return ctx.Err()
 		}
 	}
@@ -158,19 +155,4 @@ func (p *player) again(id string) string {
 		return id
 	}
 	return fmt.Sprintf("%d-%s", p.round, id)
-}
-
-func sleepUntil(ctx context.Context, t time.Time) bool {
-	d := time.Until(t)
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -11,7 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/redisconn"
 )
 
 const usage = `
@@ -61,7 +63,7 @@ type command struct {
 
 func parse(args []string, stdout io.Writer, getenv func(string) string) (*command, error) {
 	o := ops.NewOptions(name, usage, stdout, getenv)
-	kafka, rds := o.Kafka(), o.Redis()
+	kafka, rds := kafkaconn.NewOptions(o), redisconn.NewOptions(o)
 	c := &command{}
 	o.StringVar(&c.Prefix, "prefix", "tallygate", "`name` that all topics, the group and the Redis keys begin with")
 	o.StringVar(&c.Rules, "rules", "", "rule `FILE`: are states and blocks of these rules too large for the topics?")

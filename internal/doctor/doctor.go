@@ -20,14 +20,14 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/rules"
 )
 
 // Config says what is examined.
 type Config struct {
-	Kafka        *ops.Kafka            // required
+	Kafka        *kafkaconn.Kafka      // required
 	Redis        redis.UniversalClient // nil: not examined; the caller closes it
 	Prefix       string                // of all names; "" is tallygate
 	Shards       int                   // of the blocklist; 0 is 1

@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/tallygate/tallygate/internal/doctor"
-	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 )
 
 func ExampleCommand() {
@@ -17,7 +17,7 @@ func ExampleCommand() {
 }
 
 func ExampleRun() {
-	cfg := doctor.Config{Kafka: &ops.Kafka{Brokers: []string{"127.0.0.1:1"}}}
+	cfg := doctor.Config{Kafka: &kafkaconn.Kafka{Brokers: []string{"127.0.0.1:1"}}}
 	report, err := doctor.Run(context.Background(), cfg, func(r doctor.Result) {
 		if r.Status == doctor.Fail {
 			fmt.Println(r.Name, "failed")

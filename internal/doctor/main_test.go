@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallygate/tallygate/internal/devstack"
-	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
@@ -69,7 +69,7 @@ func examine(t *testing.T, cfg Config) *Report {
 	return r
 }
 
-func brokers(addrs ...string) *ops.Kafka { return &ops.Kafka{Brokers: addrs} }
+func brokers(addrs ...string) *kafkaconn.Kafka { return &kafkaconn.Kafka{Brokers: addrs} }
 
 // wants fails the test unless a result of this name and status says all of texts, in its detail or its fix.
 func wants(t *testing.T, r *Report, name string, s Status, texts ...string) {

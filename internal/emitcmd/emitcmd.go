@@ -11,6 +11,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/accesslog"
 	"github.com/tallygate/tallygate/internal/input"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/emit"
 )
@@ -44,7 +45,7 @@ Examples:
 
 // options are what the command line, the environment and the config file say.
 type options struct {
-	kafka    *ops.Kafka
+	kafka    *kafkaconn.Kafka
 	prefix   string
 	format   accesslog.Format
 	follow   bool
@@ -70,7 +71,7 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 	var o options
 	var format string
 	flags := ops.NewOptions("tallygate emit", usage, stdout, getenv)
-	kafka := flags.Kafka()
+	kafka := kafkaconn.NewOptions(flags)
 	flags.StringVar(&o.prefix, "prefix", "tallygate", "what all names of the installation begin with; events go to the topic `PREFIX`.events")
 	flags.StringVar(&format, "format", "", "`FORMAT` of the lines: combined, common or ndjson; by default each line is recognized by itself")
 	flags.BoolVar(&o.follow, "follow", false, "go on when the file ends, and wait for more; a file that was rotated or truncated is read from its start")
@@ -118,13 +119,8 @@ func run(ctx context.Context, o *options, stdin io.Reader, stdout, stderr io.Wri
 		return err
 	}
 	defer in.Close()
-	mechanism, err := o.kafka.Mechanism()
-	if err != nil {
-		return fmt.Errorf("set up SASL: %w", err)
-	}
 	say := newReporter(o, in, stderr)
-	emitter, err := emit.New(emit.Config{
-		Brokers: o.kafka.Brokers, TLS: o.kafka.TLS, SASL: mechanism,
+	emitter, err := o.kafka.Emitter(emit.Config{
 		Prefix: o.prefix, ClientID: "tallygate-emit-command", AsIs: true,
 		OnDrop: say.drop,
 	})

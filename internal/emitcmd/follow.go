@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/retry"
 )
 
 // follower reads a file that grows, from its start, as `tail -F` does: by name. When another
@@ -57,10 +59,7 @@ func (f *follower) Read(p []byte) (int, error) {
 		if fresh {
 			continue
 		}
-		select {
-		case <-time.After(f.every):
-		case <-f.ctx.Done():
-		}
+		retry.Sleep(f.ctx, f.every)
 	}
 	return 0, io.EOF
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/accesslog"
+	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -93,15 +94,10 @@ func (p *pacer) wait(ctx context.Context) error {
 	}
 	wait := p.next.Sub(now)
 	p.next = p.next.Add(time.Duration(float64(time.Second) / p.rate))
-	if wait <= 0 {
-		return nil
-	}
-	select {
-	case <-time.After(wait):
-		return nil
-	case <-ctx.Done():
+	if wait > 0 && !retry.Sleep(ctx, wait) {
 		return ctx.Err()
 	}
+	return nil
 }
 
 // patience watches that Kafka acknowledges something while events wait. It tells the user

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/redisconn"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
@@ -55,7 +56,7 @@ func (e *Program) about() []any {
 
 func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) (*Program, error) {
 	o := ops.NewOptions("enforcer", usage, stdout, getenv)
-	rds, logs := o.Redis("127.0.0.1:6379"), o.Log()
+	rds, logs := redisconn.NewOptions(o, "127.0.0.1:6379"), o.Log()
 	e := &Program{}
 	proxyOptions(o, &e.Config)
 	answers := o.String("answers", "", "`FILE` in YAML that says how those are answered whom a proxy asked about: status, type, title, messages, and what rules are called; read at start")
@@ -84,7 +85,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	if *instance != "" {
 		e.Log = e.Log.With("instance", *instance)
 	}
-	ops.LogRedis(e.Log)
+	redisconn.LogTo(e.Log)
 	if err = e.Config.Headers.Validate(); err != nil {
 		err = &ops.UsageError{Err: err}
 	} else if e.Config.Answers, err = readAnswers(*answers); err != nil {

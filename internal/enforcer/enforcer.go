@@ -20,6 +20,8 @@ import (
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/redisconn"
+	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
@@ -32,7 +34,7 @@ type Program struct {
 	Access      access.Config // who may list the blocklist; where it is served is filled in by Run
 	OffFile     string        // turns enforcement off while it exists; "": none
 	Redis       redis.UniversalClient
-	RedisAccess *ops.RedisOptions // what Redis was made of; nil: whether it lets us in is not watched
+	RedisAccess *redisconn.Options // what Redis was made of; nil: whether it lets us in is not watched
 	Prefix      string
 	Shards      int
 	Snapshot    string // the file that a copy of the table is kept in; "" is none
@@ -76,7 +78,7 @@ func (e *Program) Run(ctx context.Context) error {
 	if err != nil {
 		return &ops.UsageError{Err: err}
 	}
-	if err := ops.RedisErrors(e.Registry, "tallygate_feed_errors_total", "Failed attempts to follow the blocklist in Redis.",
+	if err := redisconn.CountErrors(e.Registry, "tallygate_feed_errors_total", "Failed attempts to follow the blocklist in Redis.",
 		func() map[blocklist.Trouble]uint64 { return feed.Stats().Errors }); err != nil {
 		return err
 	}
@@ -174,10 +176,7 @@ func (e *Program) serve(ctx, working context.Context, server *decision.Server, r
 		case <-ctx.Done():
 		}
 		e.draining.Store(true)
-		select {
-		case <-serving.Done():
-		case <-time.After(e.DrainDelay):
-		}
+		retry.Sleep(serving, e.DrainDelay)
 		return nil
 	})
 	return g.Wait()

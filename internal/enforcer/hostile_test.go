@@ -27,6 +27,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testca"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -69,7 +70,7 @@ func TestHostileClients(t *testing.T) {
 	now := event.FromTime(time.Now())
 	servers.Blocklist(t, client, "tallygate", verdict.Verdict{Rule: "r", Key: []event.Dim{{Name: "uid", Value: "42"}},
 		Action: verdict.ActBlock, APIs: []string{"*"}, Limit: event.One, Since: now, Until: now + event.Hour})
-	cert, key := selfSigned(t)
+	cert, key := testca.New(t).Files("enforcer")
 	plain := startSelf(t, rds.Addr(), false)
 	secure := startSelf(t, rds.Addr(), false, "--tls-cert", cert, "--tls-key", key)
 	local := startSelf(t, rds.Addr(), true)

@@ -3,10 +3,8 @@ package enforcer
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"io"
 	"net/http"
-	"os"
 	"testing"
 	"time"
 
@@ -15,14 +13,17 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/tallygate/tallygate/internal/testca"
 )
 
 // With mutual TLS, neither listener answers a client without a certificate, nor one that speaks no TLS; the metrics
 // are not there.
 func TestMutualTLSOnBothListeners(t *testing.T) {
-	cert, key := selfSigned(t)
+	ca := testca.New(t)
+	cert, key := ca.Files("enforcer")
 	e, err := parse([]string{"--redis", miniredis.RunT(t).Addr(), "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
-		"--log-level", "error", "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", cert}, io.Discard, io.Discard, func(string) string { return "" })
+		"--log-level", "error", "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File()}, io.Discard, io.Discard, func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,17 +37,7 @@ func TestMutualTLSOnBothListeners(t *testing.T) {
 		}
 		_ = e.Redis.Close()
 	}()
-	pem, err := os.ReadFile(cert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	known, unknown := &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}, &tls.Config{RootCAs: roots}
+	known, unknown := ca.Client("someone"), ca.Client("")
 
 	ask := func(config *tls.Config, url string) int {
 		transport := &http.Transport{TLSClientConfig: config}

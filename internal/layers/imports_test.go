@@ -18,6 +18,7 @@ var (
 	goka       = "github.com/lovoo/goka"
 	franz      = "github.com/twmb/franz-go"
 	kafkaGo    = "github.com/segmentio/kafka-go"
+	sarama     = "github.com/IBM/sarama"
 	redis      = "github.com/redis/go-redis/v9"
 	yaml       = "go.yaml.in/yaml/v4"
 	prometheus = "github.com/prometheus"
@@ -36,11 +37,12 @@ var imports = []struct {
 	{"rules", []string{"windows", "pipeline/event", "pipeline/verdict",
 		"github.com/expr-lang/expr", yaml, "github.com/cespare/xxhash/v2",
 		"github.com/rivo/uniseg"}}, // how wide a line is, for the caret below it
-	{"pipeline/emit", []string{"pipeline/event", kafkaGo}},
+	{"pipeline/emit", []string{"pipeline/event", "internal/retry", kafkaGo}},
 	{"pipeline/kafkalog/record", nil},
 	{"pipeline/kafkalog", []string{"pipeline/kafkalog/record", franz, "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
 	{"pipeline/aggregate/shard", []string{"pipeline/aggregate/hotkeys", "pipeline/aggregate/state", "pipeline/event", "pipeline/kafkalog/record", "pipeline/verdict",
 		"rules", "internal/wire", "github.com/cespare/xxhash/v2"}},
+	{"internal/retry", nil},
 	{"internal/wire", nil},
 }
 
@@ -60,6 +62,7 @@ var links = []struct {
 	{folder: "pipeline/enforce/grpclimit", never: []string{goka, yaml, redis, kafkaGo, prometheus}},
 	{folder: "pipeline/emit", never: []string{goka, franz, yaml, grpc, redis, prometheus}},
 	{folder: "pipeline/blocklist", never: []string{goka, franz, yaml, grpc}},
+	{folder: "internal/ops", never: []string{goka, sarama, franz, kafkaGo, redis, "pipeline"}},
 	{folder: "windows", only: []string{"pipeline/event"}},
 	{folder: "cmd/aggregator", never: append([]string{grpc}, embedded...)},
 	{folder: "cmd/enforcer", never: append([]string{goka, franz}, embedded...)},
@@ -72,6 +75,10 @@ var importers = []struct {
 }{
 	{goka, []string{"pipeline/aggregate"}},
 	{"cmd", nil},
+	// Options for Kafka become SASL in one place. Beside it there are what applications give to an emitter, and to an aggregator.
+	{kafkaGo + "/sasl", []string{"internal/kafkaconn", "pipeline/emit", "internal/e2e"}},
+	{franz + "/pkg/sasl", []string{"pipeline/aggregate"}},
+	{"github.com/xdg-go/scram", nil},
 }
 
 // pkg is what go list says of a package.
@@ -133,11 +140,13 @@ func TestImporters(t *testing.T) {
 	}
 }
 
-// Servers for tests are for tests.
+// What is for tests is for tests.
 func TestTestHelpersStayInTests(t *testing.T) {
 	for _, p := range list(t) {
-		if slices.Contains(p.Imports, module+"/internal/servers") {
-			t.Errorf("%s imports internal/servers outside its tests", p.ImportPath)
+		for _, helper := range []string{"internal/servers", "internal/testca"} {
+			if slices.Contains(p.Imports, module+"/"+helper) {
+				t.Errorf("%s imports %s outside its tests", p.ImportPath, helper)
+			}
 		}
 	}
 }

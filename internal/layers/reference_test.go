@@ -78,3 +78,18 @@ func TestConfigFilesMayHaveOptionsOfBothPrograms(t *testing.T) {
 		}
 	}
 }
+
+// No option takes a secret itself: every user of a machine sees the flags of all programs.
+func TestNoFlagIsASecret(t *testing.T) {
+	files := 0
+	for line := range strings.Lines(helpOfAll(t)) {
+		if name, ok := strings.CutPrefix(line, "  --"); ok && strings.Contains(name, "password") {
+			if files++; !strings.Contains(name, "-file FILE") {
+				t.Errorf("an option for a password: %s", line)
+			}
+		}
+	}
+	if files == 0 {
+		t.Error("no option names a file with a password")
+	}
+}

@@ -21,8 +21,8 @@ func (r *Refusal) Error() string { return r.Err.Error() }
 // Unwrap returns Err.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// asRefusal makes a Refusal of what TLS says about certificates; another error, such as of the network, stays what it is.
-func asRefusal(err error) error {
+// AsRefusal makes a Refusal of what TLS says about certificates; another error, such as of the network, stays what it is.
+func AsRefusal(err error) error {
 	var (
 		alert   tls.AlertError
 		record  tls.RecordHeaderError

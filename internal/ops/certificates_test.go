@@ -19,7 +19,7 @@ func TestWhenCertificatesExpire(t *testing.T) {
 	s.Close()
 	file := filepath.Join(t.TempDir(), "cert.pem")
 	o := ops.NewOptions("test", "", io.Discard, func(string) string { return "" })
-	o.Kafka()
+	o.ClientTLS("kafka")
 	o.ServerTLS()
 	if err := o.Parse([]string{"--tls-cert", file}); err != nil {
 		t.Fatal(err)

@@ -1,17 +1,10 @@
 package ops_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -21,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/testca"
 )
 
 // A socket that a killed process left is taken over; one that is in use, or a file that is no socket, is not.
@@ -49,71 +43,6 @@ func TestListenOnAUnixSocket(t *testing.T) {
 	if content, err := os.ReadFile(path); err != nil || string(content) != "precious" {
 		t.Errorf("the file: %q, %v", content, err)
 	}
-}
-
-// ca signs certificates.
-type ca struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
-}
-
-func newCA(t *testing.T, name string) *ca {
-	t.Helper()
-	c := &ca{t: t}
-	c.cert, c.key, c.pem = c.issue(&x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
-	return c
-}
-
-func (c *ca) issue(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, []byte) {
-	c.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	template.SerialNumber, template.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(time.Hour)
-	parent, signer := c.cert, c.key
-	if parent == nil {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-// leaf writes a certificate for 127.0.0.1 and its key to these files.
-func (c *ca) leaf(name, certFile, keyFile string) tls.Certificate {
-	c.t.Helper()
-	_, key, cert := c.issue(&x509.Certificate{Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	secret := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-	for file, content := range map[string][]byte{certFile: cert, keyFile: secret} {
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			c.t.Fatal(err)
-		}
-	}
-	pair, err := tls.X509KeyPair(cert, secret)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return pair
-}
-
-func (c *ca) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(c.cert)
-	return pool
 }
 
 // serveTLS serves with these options until the test ends.
@@ -157,12 +86,11 @@ func name(addr string, config *tls.Config) (string, error) {
 
 // The certificate is read again when its file changes; while it is wrong, the old one serves.
 func TestTLSReloads(t *testing.T) {
-	authority, dir := newCA(t, "authority"), t.TempDir()
-	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	authority.leaf("first", cert, key)
+	authority := testca.New(t)
+	cert, key := authority.Files("first")
 	var log strings.Builder
 	addr := serveTLS(t, &log, "--tls-cert", cert, "--tls-key", key)
-	trust := &tls.Config{RootCAs: authority.pool()}
+	trust := &tls.Config{RootCAs: authority.Pool()}
 	if got, err := name(addr, trust); err != nil || got != "first HTTP/2.0" {
 		t.Fatalf("%q, %v", got, err)
 	}
@@ -181,15 +109,15 @@ func TestTLSReloads(t *testing.T) {
 			}
 		}
 	}
-	authority.leaf("second", cert, key)
+	authority.Write("second", cert, key)
 	becomes("second")
 	if err := os.WriteFile(cert, []byte("half a certif"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	becomes("second")
-	authority.leaf("third", cert, key)
+	authority.Write("third", cert, key)
 	becomes("third")
-	if _, err := name(addr, &tls.Config{RootCAs: authority.pool(), MaxVersion: tls.VersionTLS11}); err == nil {
+	if _, err := name(addr, &tls.Config{RootCAs: authority.Pool(), MaxVersion: tls.VersionTLS11}); err == nil {
 		t.Error("TLS 1.1 is served")
 	}
 	if resp, err := http.Get("http://" + addr); err == nil {
@@ -203,22 +131,18 @@ func TestTLSReloads(t *testing.T) {
 
 // With a client CA, only clients whose certificate it signed are answered.
 func TestMutualTLS(t *testing.T) {
-	authority, stranger, dir := newCA(t, "authority"), newCA(t, "stranger"), t.TempDir()
-	file := func(name string) string { return filepath.Join(dir, name) }
-	authority.leaf("server", file("cert.pem"), file("key.pem"))
-	if err := os.WriteFile(file("ca.pem"), authority.pem, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	addr := serveTLS(t, io.Discard, "--tls-cert", file("cert.pem"), "--tls-key", file("key.pem"), "--tls-client-ca", file("ca.pem"))
+	authority, stranger := testca.New(t), testca.New(t)
+	cert, key := authority.Files("server")
+	addr := serveTLS(t, io.Discard, "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", authority.File())
 	for about, c := range map[string]struct {
 		with []tls.Certificate
 		ok   bool
 	}{
-		"ours":         {[]tls.Certificate{authority.leaf("client", file("1"), file("2"))}, true},
-		"a stranger's": {[]tls.Certificate{stranger.leaf("client", file("3"), file("4"))}, false},
+		"ours":         {[]tls.Certificate{authority.Pair("client")}, true},
+		"a stranger's": {[]tls.Certificate{stranger.Pair("client")}, false},
 		"none":         {nil, false},
 	} {
-		got, err := name(addr, &tls.Config{RootCAs: authority.pool(), Certificates: c.with})
+		got, err := name(addr, &tls.Config{RootCAs: authority.Pool(), Certificates: c.with})
 		if (err == nil) != c.ok {
 			t.Errorf("a client with a certificate of %s: %q, %v", about, got, err)
 		}
@@ -226,9 +150,7 @@ func TestMutualTLS(t *testing.T) {
 }
 
 func TestWrongServerTLS(t *testing.T) {
-	authority, dir := newCA(t, "authority"), t.TempDir()
-	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	authority.leaf("server", cert, key)
+	cert, key := testca.New(t).Files("server")
 	for args, want := range map[string]string{
 		"--tls-cert " + cert:                        "need each other",
 		"--tls-key " + key:                          "need each other",

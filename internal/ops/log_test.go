@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"strings"
@@ -105,4 +106,22 @@ func TestLogAnything(t *testing.T) {
 			t.Fatalf("%v\n%s", err, &out)
 		}
 	})
+}
+
+func TestNewLogger(t *testing.T) {
+	var out strings.Builder
+	log, err := ops.NewLogger(&out, "warn", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("not told")
+	log.Warn("told", slog.Int("n", 1))
+	if got := out.String(); strings.Contains(got, "not told") || !strings.Contains(got, `"msg":"told","n":1`) {
+		t.Errorf("%s", got)
+	}
+	for _, wrong := range [][2]string{{"loud", "json"}, {"info", "xml"}} {
+		if _, err := ops.NewLogger(io.Discard, wrong[0], wrong[1]); err == nil {
+			t.Errorf("%v is accepted", wrong)
+		}
+	}
 }

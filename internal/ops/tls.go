@@ -7,26 +7,35 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 )
 
-// tlsOptions are the TLS options of one kind of connection.
-type tlsOptions struct {
+// DialWithin bounds how long it may take to open a connection to a server, with TLS and all that proves who we are.
+const DialWithin = 10 * time.Second
+
+// ClientTLSOptions are the options of TLS for connections to one kind of server. The zero value is without TLS.
+type ClientTLSOptions struct {
 	on            bool
 	name          string
 	ca, cert, key string
 }
 
-func (t *tlsOptions) add(o *Options, name string) {
-	t.name = name
+// ClientTLS adds the options of TLS for connections to a kind of server, whose name they begin with.
+func (o *Options) ClientTLS(name string) *ClientTLSOptions {
+	t := &ClientTLSOptions{name: name}
 	o.BoolVar(&t.on, name+"-tls", false, "connect with TLS")
 	o.StringVar(&t.ca, name+"-ca", "", "`FILE` with the PEM certificates to trust instead of the system's")
 	o.StringVar(&t.cert, name+"-cert", "", "`FILE` with our certificate, for mutual TLS")
 	o.StringVar(&t.key, name+"-key", "", "`FILE` with our certificate's key")
+	return t
 }
 
-// build checks the options, and reads the files; nil is no TLS. Each handshake reads our certificate anew; read gives a configuration
-// for one connection, with the certificates to trust as they are then.
-func (t *tlsOptions) build() (*tls.Config, error) {
+// On reports whether there is TLS.
+func (t *ClientTLSOptions) On() bool { return t.on }
+
+// Build checks the options, and reads the files; nil is no TLS. Each handshake by what it returns reads our certificate
+// anew, but trusts the certificates that it was built with; Dial reads these again, too.
+func (t *ClientTLSOptions) Build() (*tls.Config, error) {
 	if !t.on {
 		if t.ca != "" || t.cert != "" || t.key != "" {
 			return nil, fmt.Errorf("--%s-ca, -cert and -key need --%s-tls", t.name, t.name)
@@ -46,7 +55,7 @@ func (t *tlsOptions) build() (*tls.Config, error) {
 }
 
 // read makes a configuration of what the files hold now.
-func (t *tlsOptions) read() (*tls.Config, error) {
+func (t *ClientTLSOptions) read() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.ca != "" {
 		pem, err := os.ReadFile(t.ca)
@@ -68,7 +77,7 @@ func (t *tlsOptions) read() (*tls.Config, error) {
 	return c, nil
 }
 
-func (t *tlsOptions) certificate() (*tls.Certificate, error) {
+func (t *ClientTLSOptions) certificate() (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(t.cert, t.key)
 	if err != nil {
 		return nil, fmt.Errorf("read --%s-cert and --%s-key: %w", t.name, t.name, err)
@@ -76,11 +85,23 @@ func (t *tlsOptions) certificate() (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// handshake puts TLS on a connection to address, by what the files hold now. It closes the connection when it fails.
-func (t *tlsOptions) handshake(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
-	c, err := t.read()
+// Dial opens a connection, with TLS by what the files hold now.
+func (t *ClientTLSOptions) Dial(ctx context.Context, d *net.Dialer, network, address string) (net.Conn, error) {
+	conn, err := d.DialContext(ctx, network, address)
+	if err != nil || !t.on {
+		return conn, err
+	}
+	secure, err := t.handshake(ctx, conn, address)
 	if err != nil {
 		_ = conn.Close()
+		return nil, err
+	}
+	return secure, nil
+}
+
+func (t *ClientTLSOptions) handshake(ctx context.Context, conn net.Conn, address string) (*tls.Conn, error) {
+	c, err := t.read()
+	if err != nil {
 		return nil, &Refusal{err}
 	}
 	if c.ServerName, _, err = net.SplitHostPort(address); err != nil {
@@ -88,8 +109,7 @@ func (t *tlsOptions) handshake(ctx context.Context, conn net.Conn, address strin
 	}
 	secure := tls.Client(conn, c)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = conn.Close()
-		return nil, asRefusal(fmt.Errorf("TLS with %s: %w", address, err))
+		return nil, AsRefusal(fmt.Errorf("TLS with %s: %w", address, err))
 	}
 	return secure, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/accesslog"
 	"github.com/tallygate/tallygate/internal/input"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -36,7 +37,7 @@ that are live: it tells who is blocked newly, and who no longer.
 // options are what the command line says.
 type options struct {
 	rules, against *rules.Set
-	kafka          *ops.Kafka
+	kafka          *kafkaconn.Kafka
 	format         accesslog.Format
 	json           bool
 	names          []string
@@ -55,7 +56,7 @@ func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 func parse(args []string, stdout io.Writer, getenv func(string) string) (*options, error) {
 	var o options
 	flags := ops.NewOptions("tallygate replay", usage, stdout, getenv)
-	kafka := flags.Kafka()
+	kafka := kafkaconn.NewOptions(flags)
 	file := flags.String("rules", "", "the rule `FILE` to try")
 	against := flags.String("against", "", "a rule `FILE` to compare with, such as the one that is live")
 	format := flags.String("format", "", "`FORMAT` of the lines: combined, common or ndjson; by default each line is recognized by itself")

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"cmp"
 	"iter"
 	"net/netip"
 	"slices"
@@ -20,7 +19,7 @@ func (e *Engine) Decide(ev *event.Event, at event.Micros) []*Held {
 			out = append(out, h)
 		}
 	}
-	slices.SortStableFunc(out, stronger)
+	slices.SortStableFunc(out, func(a, b *Held) int { return verdict.Compare(&a.Verdict, &b.Verdict) })
 	return out
 }
 
@@ -64,27 +63,6 @@ func (e *Engine) Held() iter.Seq[*Held] {
 
 func (h *Held) inForce(at event.Micros) bool {
 	return h.State != verdict.Clear && h.Since <= at && at < h.Until
-}
-
-// stronger orders verdicts on one request: enforced blocks before shadow ones before notices,
-// then the strongest action, then the latest end.
-func stronger(a, b *Held) int {
-	return cmp.Or(
-		cmp.Compare(rank(a), rank(b)),
-		cmp.Compare(b.Action, a.Action),
-		cmp.Compare(b.Until, a.Until),
-		cmp.Compare(a.Rule, b.Rule),
-	)
-}
-
-func rank(h *Held) int {
-	switch {
-	case h.State == verdict.Warn:
-		return 2
-	case h.Mode == verdict.Shadow:
-		return 1
-	}
-	return 0
 }
 
 // keyOf writes the text of the event's key of some dimensions to e.key; false when the event

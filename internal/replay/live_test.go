@@ -14,7 +14,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/tallygate/tallygate/internal/devstack"
-	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -183,7 +183,7 @@ func readAll(t *testing.T, brokers []string, topic string, partition int, do fun
 // replayed is the last verdict of each user's record key by a replay of the topic, and what counted it.
 func replayed(t *testing.T, brokers []string, topic string) (map[string]verdict.Verdict, *Engine) {
 	t.Helper()
-	src, err := Topic(t.Context(), &ops.Kafka{Brokers: brokers}, topic)
+	src, err := Topic(t.Context(), &kafkaconn.Kafka{Brokers: brokers}, topic)
 	if err != nil {
 		t.Fatal(err)
 	}

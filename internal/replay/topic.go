@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -37,7 +37,7 @@ type producer struct {
 }
 
 // Topic is the events of a topic, from its start to where it ends now.
-func Topic(ctx context.Context, k *ops.Kafka, name string) (Source, error) {
+func Topic(ctx context.Context, k *kafkaconn.Kafka, name string) (Source, error) {
 	log, err := kafkalog.OpenMerge(ctx, k.Log("tallygate-replay"), name, time.Time{}, time.Time{})
 	if err != nil {
 		return nil, err

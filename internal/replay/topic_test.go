@@ -13,7 +13,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/tallygate/tallygate/internal/devstack"
-	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -63,7 +63,7 @@ func testTopic(t *testing.T, brokers []string) {
 			t.Fatal(err)
 		}
 	}
-	src, err := Topic(t.Context(), &ops.Kafka{Brokers: brokers}, name)
+	src, err := Topic(t.Context(), &kafkaconn.Kafka{Brokers: brokers}, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func testTopic(t *testing.T, brokers []string) {
 	if src.Done() != 6 {
 		t.Errorf("%d records are done, want 6", src.Done())
 	}
-	if _, err := Topic(t.Context(), &ops.Kafka{Brokers: brokers}, name+".nosuch"); err == nil || !strings.Contains(err.Error(), ".nosuch") {
+	if _, err := Topic(t.Context(), &kafkaconn.Kafka{Brokers: brokers}, name+".nosuch"); err == nil || !strings.Contains(err.Error(), ".nosuch") {
 		t.Errorf("a topic that is not there: %v", err)
 	}
 }

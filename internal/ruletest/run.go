@@ -115,7 +115,7 @@ func (p *play) judge(x *Expect) *Failure {
 	var best *replay.Held
 	for _, engine := range p.engines {
 		for _, h := range engine.Decide(&x.Who, x.At) {
-			if x.about(h) && (best == nil || stronger(h, best)) {
+			if x.about(h) && (best == nil || verdict.Stronger(&h.Verdict, &best.Verdict)) {
 				best = h
 			}
 		}
@@ -138,13 +138,6 @@ func (x *Expect) about(h *replay.Held) bool {
 		return false
 	}
 	return (h.Mode == verdict.Shadow) == x.Shadow
-}
-
-func stronger(a, b *replay.Held) bool {
-	if a.Action != b.Action {
-		return a.Action > b.Action
-	}
-	return a.Until > b.Until
 }
 
 // want and got write a verdict in the same words, with what the expectation names.

@@ -16,6 +16,7 @@ import (
 	"github.com/lovoo/goka"
 	"github.com/lovoo/goka/storage"
 
+	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -167,7 +168,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 			return nil
 		}
 		a.log.Error("the processor stopped, building a new one", "error", err, "retry_seconds", wait.Seconds())
-		if !sleep(ctx, wait) {
+		if !retry.Sleep(ctx, wait) {
 			return nil
 		}
 		wait = min(2*wait, maxBackoff)

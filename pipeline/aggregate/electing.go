@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/retry"
 )
 
 // electionPatience is how long a start waits for leaders, as while brokers are restarted one by one.
@@ -20,7 +22,7 @@ func whileElecting(ctx context.Context, log *slog.Logger, try func() error) erro
 			return err
 		}
 		log.Warn("the start has to wait for Kafka", "error", err, "retry_seconds", wait.Seconds())
-		if !sleep(ctx, wait) {
+		if !retry.Sleep(ctx, wait) {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
@@ -44,7 +45,7 @@ func TestClaimsAreReadWithTLSAndSASL(t *testing.T) {
 			}
 			t.Cleanup(k.Close)
 			o := ops.NewOptions("test", "", io.Discard, func(name string) string { return map[string]string{"TALLYGATE_KAFKA_PASSWORD": "secret"}[name] })
-			kafka := o.Kafka()
+			kafka := kafkaconn.NewOptions(o)
 			if err := o.Parse(args); err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -50,7 +51,7 @@ func (g *group) Consume(ctx context.Context, names []string, h sarama.ConsumerGr
 			return err
 		case err == nil && cause == nil:
 			g.agg.log.Info("the group rebalances")
-			if wait = minBackoff; time.Since(began) < minBackoff && !sleep(ctx, minBackoff) {
+			if wait = minBackoff; time.Since(began) < minBackoff && !retry.Sleep(ctx, minBackoff) {
 				return nil
 			}
 			continue
@@ -64,7 +65,7 @@ func (g *group) Consume(ctx context.Context, names []string, h sarama.ConsumerGr
 			what = "the group cannot be joined yet, trying again"
 		}
 		g.agg.log.Error(what, "error", errors.Join(err, cause), "retry_seconds", wait.Seconds())
-		if !sleep(ctx, wait) {
+		if !retry.Sleep(ctx, wait) {
 			return nil
 		}
 		if wait = min(2*wait, maxBackoff); !joined {
@@ -94,17 +95,6 @@ const (
 	// group's coordinator has died, the next one is elected within seconds.
 	maxJoinBackoff = 2 * time.Second
 )
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // handler wraps goka's handler for one session.
 type handler struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -52,7 +53,7 @@ func (a *Aggregator) watchLag(ctx context.Context) {
 	}
 	told := make(chan offsetsTold, 1)
 	asking, askedAt := false, time.Time{}
-	for sleep(ctx, lagEvery) {
+	for retry.Sleep(ctx, lagEvery) {
 		if !asking && time.Since(askedAt) >= askLagEvery {
 			asking, askedAt = true, time.Now()
 			go func() { told <- a.askOffsets(ctx) }() // nobody waits for a Kafka that is away

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/tallygate/tallygate/internal/retry"
 )
 
 // sideWriter writes what counts do not depend on: dead letters and audit records. They may
@@ -179,7 +180,7 @@ func (s *sideWriter) pass(ctx context.Context) {
 	failed, closed := s.failed, s.closed
 	s.failed = false
 	s.mu.Unlock()
-	if failed && !closed && !sleep(ctx, sidePause) {
+	if failed && !closed && !retry.Sleep(ctx, sidePause) {
 		return
 	}
 	for {

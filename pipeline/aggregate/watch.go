@@ -10,6 +10,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
@@ -24,7 +25,7 @@ const (
 // and whether all members count by the same rules.
 func (a *Aggregator) watch(ctx context.Context) {
 	var rulesAt time.Time
-	for sleep(ctx, watchTopicsEvery) {
+	for retry.Sleep(ctx, watchTopicsEvery) {
 		looked := make(chan struct{})
 		go func() { // nobody waits for a Kafka that is away
 			defer close(looked)

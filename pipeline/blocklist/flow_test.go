@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -31,7 +32,7 @@ func newWatchedStage(t *testing.T, dial dialer, change func(*PublisherConfig)) (
 	calm = start(t, func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			s.anything(r)
-			sleep(ctx, time.Duration(r.IntN(4))*time.Millisecond)
+			retry.Sleep(ctx, time.Duration(r.IntN(4))*time.Millisecond)
 		}
 		return nil
 	})

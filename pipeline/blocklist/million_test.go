@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
@@ -46,7 +47,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	stop := start(b, func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			write(ctx, 20)
-			sleep(ctx, 10*time.Millisecond)
+			retry.Sleep(ctx, 10*time.Millisecond)
 		}
 		return nil
 	})

@@ -1,13 +1,13 @@
 package blocklist
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/retry"
 )
 
 // outages counts errors, and logs the first one of each kind in an outage, and its end, however many workers meet it.
@@ -90,30 +90,7 @@ func (o *outages) errors() map[Trouble]uint64 {
 	return maps.Clone(o.counts)
 }
 
-const (
-	minBackoff = 50 * time.Millisecond
-	maxBackoff = 2 * time.Second
-)
-
-// backoff is how long to wait after a number of failures in a row, with jitter.
-type backoff struct{ failures int }
-
-func (b *backoff) reset() { b.failures = 0 }
-
-// wait reports whether the time passed; it is false when ctx ended.
-func (b *backoff) wait(ctx context.Context) bool {
-	d := min(minBackoff<<min(b.failures, 16), maxBackoff)
-	b.failures++
-	return sleep(ctx, d/2+rand.N(d/2))
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
+// newPause is what to wait between attempts at Redis, or at the verdict topic.
+func newPause() *retry.Backoff {
+	return &retry.Backoff{Min: 50 * time.Millisecond, Max: 2 * time.Second, Spread: true}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -140,7 +141,7 @@ func (o *overload) run(t *testing.T, server *servers.RedisProc) {
 	beats := start(t, func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			f.write(nil)
-			sleep(ctx, time.Second)
+			retry.Sleep(ctx, time.Second)
 		}
 		return nil
 	})
@@ -226,7 +227,7 @@ func (f *flood) compareRedis() {
 func watchHeap(t *testing.T) (peak func() int) {
 	most := 0
 	stop := start(t, func(ctx context.Context) error {
-		for ok := true; ok; ok = sleep(ctx, 50*time.Millisecond) {
+		for ok := true; ok; ok = retry.Sleep(ctx, 50*time.Millisecond) {
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
 			most = max(most, int(m.HeapAlloc))

@@ -26,7 +26,7 @@ func primariesOnly(client redis.UniversalClient) error {
 // check waits for Redis to answer and returns ErrAuth when it refuses to, ErrEviction when it may evict, and ErrShards when what it has
 // is a blocklist of another number of shards. Managed services often hide the policy; then it says so and goes on.
 func (p *Publisher) check(ctx context.Context) error {
-	var pause backoff
+	pause := newPause()
 	for {
 		err := eachPrimary(ctx, p.cfg.Redis, policyOf)
 		if mayNotRead(err) {
@@ -48,7 +48,7 @@ func (p *Publisher) check(ctx context.Context) error {
 			return fmt.Errorf("%w: %w", ErrAuth, err)
 		}
 		p.redis.failed(noOffset, err)
-		if !pause.wait(ctx) {
+		if !pause.Wait(ctx) {
 			return nil
 		}
 	}

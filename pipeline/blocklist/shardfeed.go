@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -44,13 +45,13 @@ const readCount = 1000 // entries, or fields, of one reading
 func (s *shardFeed) run(ctx context.Context) error {
 	defer s.r.redis.gone(int32(s.shard))
 	defer s.abandon()
-	var pause backoff
+	pause := newPause()
 	s.heard, s.suspect = time.Now(), false
 	for ctx.Err() == nil {
 		err := s.step(ctx)
 		switch {
 		case err == nil:
-			pause.reset()
+			pause.Reset()
 			continue
 		case errors.Is(err, errComplete):
 			s.linked = true
@@ -67,7 +68,7 @@ func (s *shardFeed) run(ctx context.Context) error {
 			s.jitter(ctx)
 		case ctx.Err() == nil:
 			s.failed(err)
-			pause.wait(ctx)
+			pause.Wait(ctx)
 		}
 	}
 	return nil
@@ -75,7 +76,7 @@ func (s *shardFeed) run(ctx context.Context) error {
 
 func (s *shardFeed) jitter(ctx context.Context) {
 	if s.r.cfg.Jitter > 0 {
-		sleep(ctx, rand.N(s.r.cfg.Jitter))
+		retry.Sleep(ctx, rand.N(s.r.cfg.Jitter))
 	}
 }
 
@@ -94,7 +95,7 @@ func (s *shardFeed) step(ctx context.Context) error {
 				return err
 			}
 		case !s.follows:
-			sleep(ctx, turnEvery)
+			retry.Sleep(ctx, turnEvery)
 			return nil
 		}
 	}

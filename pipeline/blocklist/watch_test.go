@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -91,7 +92,7 @@ func (w *watch) run(ctx context.Context) error {
 		for range 200 {
 			w.ask(r)
 		}
-		sleep(ctx, time.Millisecond)
+		retry.Sleep(ctx, time.Millisecond)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -27,6 +28,9 @@ type worker struct {
 // owner was replaced and doesn't know yet: this bounds for how long such a one says that all is applied.
 const checkEvery = 10 * time.Second
 
+// endPause is how long to wait for the log's end where a broker doesn't show it yet.
+const endPause = 50 * time.Millisecond
+
 func newWorker(p *Publisher, partition int32) *worker {
 	return &worker{
 		p: p, partition: partition, offered: newOffered(), reached: noOffset,
@@ -38,16 +42,16 @@ func (w *worker) run(ctx context.Context) {
 	defer w.p.kafka.gone(w.partition)
 	defer w.p.redis.gone(w.partition)
 	defer w.p.refills.gone(w.partition)
-	var pause backoff
+	pause := newPause()
 	for ctx.Err() == nil {
 		err := w.step(ctx)
 		switch {
 		case err == nil:
 			w.p.kafka.worked(w.partition)
-			pause.reset()
+			pause.Reset()
 		case ctx.Err() == nil:
 			w.p.kafka.failed(w.partition, err)
-			pause.wait(ctx)
+			pause.Wait(ctx)
 		}
 	}
 }
@@ -142,7 +146,7 @@ func (w *worker) catchUp(ctx context.Context, atLeast int64) error {
 		w.note(func(s *PartitionStats) { s.Lag = max(f.end-w.reached, 0) })
 		if next == f.end && next < end {
 			// The log's end as this broker sees it lies before what was acknowledged: not for long.
-			if !sleep(ctx, minBackoff) {
+			if !retry.Sleep(ctx, endPause) {
 				return nil
 			}
 		}
@@ -216,7 +220,7 @@ func (w *worker) ask(ctx context.Context) bool {
 
 // apply retries until Redis answers or ctx ends.
 func (w *worker) apply(ctx context.Context, b batch) (reached int64, ok bool) {
-	var pause backoff
+	pause := newPause()
 	for ctx.Err() == nil {
 		reached, ok, err := w.p.store.apply(ctx, b)
 		if err == nil {
@@ -235,7 +239,7 @@ func (w *worker) apply(ctx context.Context, b batch) (reached int64, ok bool) {
 			if troubleOf(err) == TroubleMemory && w.madeRoom(ctx) {
 				continue
 			}
-			pause.wait(ctx)
+			pause.Wait(ctx)
 		}
 	}
 	return 0, false

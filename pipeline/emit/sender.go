@@ -2,9 +2,10 @@ package emit
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/retry"
 )
 
 const (
@@ -240,9 +241,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// backoff doubles with each attempt and is spread by a half, so that a broker that comes
-// back is not met by everyone at once.
+// backoff is spread, so that a broker that comes back is not met by everyone at once.
 func backoff(attempts int) time.Duration {
-	d := min(minBackoff<<min(attempts-1, 10), maxBackoff)
-	return d/2 + rand.N(d/2)
+	return retry.Spread(retry.After(attempts, minBackoff, maxBackoff))
 }

@@ -194,18 +194,9 @@ func (r *record) judge(so *judged, classes []*class, at, near event.Micros, api 
 	}
 }
 
-// yields reports whether a verdict is stronger than the strongest so far: see held.stronger.
+// yields reports whether a verdict is stronger than the strongest so far.
 func (so *judged) yields(c *class, until event.Micros) bool {
-	if so.class == nil {
-		return true
-	}
-	if a, b := c.verdict.Action, so.class.verdict.Action; a != b {
-		return a > b
-	}
-	if until != so.until {
-		return until > so.until
-	}
-	return c.verdict.Rule < so.class.verdict.Rule
+	return so.class == nil || verdict.CompareUntil(&c.verdict, until, &so.class.verdict, so.until) < 0
 }
 
 func (so *judged) decision(at event.Micros) Decision {

@@ -55,7 +55,7 @@ func (c *class) isOlder(shard int, generation uint64) bool {
 func newClass(shard int, v *verdict.Verdict, text string) *class {
 	c := &class{
 		prefix:   "\x00", // no API begins with it
-		decides:  v.State == verdict.Block && v.Mode == verdict.Enforce,
+		decides:  v.Decides(),
 		duration: v.Until - v.Since,
 		verdict: verdict.Verdict{Rule: strings.Clone(v.Rule), Public: strings.Clone(v.Public), State: v.State, Mode: v.Mode, Action: v.Action,
 			Limit: v.Limit, Step: strings.Clone(v.Step)},

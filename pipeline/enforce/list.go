@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -29,13 +28,7 @@ func (t *Table) VerdictsAt(at event.Micros, api string, dims []event.Dim) []*ver
 		}
 	}
 	slices.SortFunc(found, func(a, b one) int {
-		if c := cmp.Compare(a.rank(), b.rank()); c != 0 {
-			return c
-		}
-		if a.stronger(&b.held) {
-			return -1
-		}
-		return 1
+		return verdict.CompareUntil(&a.class.verdict, a.until, &b.class.verdict, b.until)
 	})
 	all := make([]*verdict.Verdict, len(found))
 	for i, f := range found {
@@ -70,17 +63,6 @@ func (t *Table) keys(dims []event.Dim) (all []keyed) {
 		return true
 	})
 	return all
-}
-
-// rank puts what decides first, then blocks in shadow mode, then notices.
-func (h *held) rank() int {
-	switch {
-	case h.class.decides:
-		return 0
-	case h.class.verdict.State == verdict.Block:
-		return 1
-	}
-	return 2
 }
 
 // InForce returns how many verdicts have not ended; Len has those also that did and are not swept yet. It costs a walk over the whole

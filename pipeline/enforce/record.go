@@ -268,18 +268,6 @@ func skipTail(flags int, b []byte) []byte {
 
 func (h *held) inForce(at event.Micros) bool { return h.since <= at && at < h.until }
 
-// stronger orders verdicts by which one decides: the stronger action, then the later until. The
-// rule's name makes the order total.
-func (h *held) stronger(than *held) bool {
-	if a, b := h.class.verdict.Action, than.class.verdict.Action; a != b {
-		return a > b
-	}
-	if h.until != than.until {
-		return h.until > than.until
-	}
-	return h.class.verdict.Rule < than.class.verdict.Rule
-}
-
 // full returns the verdict itself.
 func (h *held) full(key []event.Dim) *verdict.Verdict {
 	v := h.class.verdict

@@ -93,7 +93,7 @@ func (w *Writer) encode(batch []entry) *sarama.RecordBatch {
 
 // produce sends the same batch, with the same sequence, until it is acknowledged.
 func (w *Writer) produce(ctx context.Context, b *sarama.RecordBatch, link *Link) (ack, error) {
-	var pause backoff
+	pause := newPause()
 	for {
 		a, err := w.attempt(ctx, b, link)
 		if err == nil {
@@ -105,10 +105,10 @@ func (w *Writer) produce(ctx context.Context, b *sarama.RecordBatch, link *Link)
 		if ctx.Err() == nil {
 			w.id.cfg.OnError(err)
 		}
-		if final(err) || pause.wait(ctx) != nil {
+		if final(err) || !pause.Wait(ctx) {
 			return ack{}, w.explain(ended(ctx, err))
 		}
-		if pause.lasting() && w.id.mayWarn() {
+		if lasting(pause) && w.id.mayWarn() {
 			w.id.cfg.Log.Warn("what is sent to Kafka is not acknowledged: it is sent until it is", "topic", w.topic, "target_partition", w.partition, "error", err)
 		}
 		// What it doesn't find the next attempt will say.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/internal/servers"
 )
 
@@ -203,7 +204,7 @@ func TestRefreshUnderLoadBesideAZombie(t *testing.T) {
 			} else if errors.Is(err, ErrFenced) {
 				refused.Add(1)
 			}
-			if sleep(ctx, 5*time.Millisecond) != nil {
+			if !retry.Sleep(ctx, 5*time.Millisecond) {
 				break
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/tallygate/tallygate/internal/retry"
 )
 
 // ErrFenced says that another owner has taken the partition over, or may have.
@@ -76,28 +77,10 @@ func ended(ctx context.Context, err error) error {
 	return fmt.Errorf("%w (last: %w)", cause, err)
 }
 
-// backoff waits between attempts: 50 ms, doubling up to 500 ms.
-type backoff struct {
-	next     time.Duration
-	attempts int
-}
-
-func (b *backoff) wait(ctx context.Context) error {
-	b.attempts++
-	b.next = min(max(2*b.next, 50*time.Millisecond), 500*time.Millisecond)
-	return sleep(ctx, b.next)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+// newPause is what to wait between attempts.
+func newPause() *retry.Backoff {
+	return &retry.Backoff{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}
 }
 
 // lasting is true once attempts have failed for some seconds: a leader or a coordinator that moves takes that long.
-func (b *backoff) lasting() bool { return b.attempts >= 8 }
+func lasting(pause *retry.Backoff) bool { return pause.Failures() >= 8 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/tallygate/tallygate/internal/retry"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -79,14 +80,14 @@ func Acquire(ctx context.Context, cfg Config) (*Identity, error) {
 		return nil, err
 	}
 	id := newIdentity(cfg, noStamp)
-	var pause backoff
+	pause := newPause()
 	for {
 		s, err := id.askCoordinator(ctx, noStamp)
 		if err == nil {
 			id.stamp, id.since = s, time.Now()
 			return id, nil
 		}
-		if err := id.again(ctx, &pause, err); err != nil {
+		if err := id.again(ctx, pause, err); err != nil {
 			return nil, fmt.Errorf("acquire producer id of %s: %w", cfg.TransactionalID, err)
 		}
 	}
@@ -146,16 +147,16 @@ func (id *Identity) Refresh(ctx context.Context) error {
 
 // refreshFrom does nothing when somebody else has refreshed from old already.
 func (id *Identity) refreshFrom(ctx context.Context, old stamp) error {
-	var pause backoff
+	pause := newPause()
 	for {
 		err := id.tryRefresh(ctx, old)
 		if err == nil {
 			return nil
 		}
-		if errors.Is(err, errTooLong) && sleep(ctx, refreshPause) == nil {
+		if errors.Is(err, errTooLong) && retry.Sleep(ctx, refreshPause) {
 			continue
 		}
-		if err = id.again(ctx, &pause, err); err != nil {
+		if err = id.again(ctx, pause, err); err != nil {
 			return fmt.Errorf("refresh producer id of %s: %w", id.cfg.TransactionalID, err)
 		}
 	}
@@ -206,14 +207,14 @@ func (id *Identity) holdWriters(ctx context.Context) error {
 }
 
 // again waits before the next call, or says why there is none.
-func (id *Identity) again(ctx context.Context, pause *backoff, err error) error {
+func (id *Identity) again(ctx context.Context, pause *retry.Backoff, err error) error {
 	if ctx.Err() == nil {
 		id.cfg.OnError(err)
 	}
-	if final(err) || pause.wait(ctx) != nil {
+	if final(err) || !pause.Wait(ctx) {
 		return ended(ctx, err)
 	}
-	if pause.lasting() && id.mayWarn() {
+	if lasting(pause) && id.mayWarn() {
 		id.cfg.Log.Warn("Kafka's transaction coordinator gives no producer id: it is asked until it does", "transactional_id", id.cfg.TransactionalID, "error", err)
 	}
 	// What it doesn't find it will say at the next attempt.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/tallygate/tallygate/internal/retry"
 )
 
 // pollEvery is how often brokers are asked whether they know a new topic.
@@ -182,21 +183,9 @@ func (e *ensurer) createOne(ctx context.Context, name string, detail *sarama.Top
 			return err
 		}
 		_, _ = e.client.RefreshController() // what is wrong now the next try says
-		if !sleep(ctx, time.Duration(try)*pollEvery) {
+		if !retry.Sleep(ctx, time.Duration(try)*pollEvery) {
 			return errors.Join(context.Cause(ctx), err)
 		}
-	}
-}
-
-// sleep returns false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -207,7 +196,7 @@ func (e *ensurer) await(ctx context.Context) (map[string]found, error) {
 		if err == nil && missing == "" {
 			return have, nil
 		}
-		if !sleep(ctx, pollEvery) {
+		if !retry.Sleep(ctx, pollEvery) {
 			if err == nil {
 				err = errors.New(missing)
 			}

@@ -1,4 +1,6 @@
-package ops
+// Package redisconn turns the options for Redis into a client: of one server, of Sentinels or of a Cluster. Passwords and
+// certificates are read again at each connection.
+package redisconn
 
 import (
 	"context"
@@ -11,34 +13,36 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/tallygate/tallygate/internal/ops"
 )
 
-// LogRedis sends what the Redis library says by itself to log: it writes to standard error
-// otherwise, past the log's format. Outages are told by those who meet them.
-func LogRedis(log *slog.Logger) { redis.SetLogger(redisLog{log}) }
+// LogTo sends what the Redis library says by itself to log: otherwise it writes to standard error, past the log's format.
+// Whoever meets an outage logs it.
+func LogTo(log *slog.Logger) { redis.SetLogger(libraryLog{log}) }
 
-type redisLog struct{ log *slog.Logger }
+type libraryLog struct{ log *slog.Logger }
 
-func (l redisLog) Printf(ctx context.Context, format string, args ...any) {
+func (l libraryLog) Printf(ctx context.Context, format string, args ...any) {
 	l.log.DebugContext(ctx, "Redis' library tells", "detail", fmt.Sprintf(format, args...))
 }
 
-// RedisOptions are the options that make a connection to Redis.
-type RedisOptions struct {
-	o                          *Options
-	addrs                      *List
+// Options are the options that make a client.
+type Options struct {
+	o                          *ops.Options
+	addrs                      *ops.List
 	user, passwordFile, master string
 	sentinelUser, sentinelFile string
 	db                         int
 	cluster                    bool
-	tls                        tlsOptions
+	tls                        *ops.ClientTLSOptions
 
-	access Access // whether Redis lets us in
+	access ops.Access // whether Redis lets us in
 }
 
-// Redis adds the Redis options.
-func (o *Options) Redis(def ...string) *RedisOptions {
-	r := &RedisOptions{o: o}
+// NewOptions adds the options for Redis to a command's.
+func NewOptions(o *ops.Options, def ...string) *Options {
+	r := &Options{o: o}
 	r.addrs = o.List("redis", def, "Redis, `HOST:PORT,…`: one server, the nodes of a Cluster, or the Sentinels")
 	o.StringVar(&r.user, "redis-user", "", "Redis `user`; the password is in TALLYGATE_REDIS_PASSWORD or in --redis-password-file")
 	o.StringVar(&r.passwordFile, "redis-password-file", "", "`FILE` with Redis' password")
@@ -47,23 +51,23 @@ func (o *Options) Redis(def ...string) *RedisOptions {
 	o.StringVar(&r.sentinelFile, "redis-sentinel-password-file", "", "`FILE` with the Sentinels' password, which is not Redis' own")
 	o.BoolVar(&r.cluster, "redis-cluster", false, "the one address is that of a Cluster; several are, without --redis-master, anyway")
 	o.IntVar(&r.db, "redis-db", 0, "`number` of the database")
-	r.tls.add(o, "redis")
+	r.tls = o.ClientTLS("redis")
 	return r
 }
 
 // Given reports whether there is a Redis to connect to.
-func (r *RedisOptions) Given() bool { return len(*r.addrs) > 0 }
+func (r *Options) Given() bool { return len(*r.addrs) > 0 }
 
 // Addresses is where Redis is.
-func (r *RedisOptions) Addresses() []string { return slices.Clone(*r.addrs) }
+func (r *Options) Addresses() []string { return slices.Clone(*r.addrs) }
 
 // Build makes the client; it connects when it is first used.
-func (r *RedisOptions) Build() (redis.UniversalClient, error) {
+func (r *Options) Build() (redis.UniversalClient, error) {
 	password := func() (string, error) { return r.o.Secret("TALLYGATE_REDIS_PASSWORD", r.passwordFile) }
 	first, err := password()
 	sentinelSecret := func() (string, error) { return r.o.Secret("TALLYGATE_REDIS_SENTINEL_PASSWORD", r.sentinelFile) }
 	sentinels, serr := sentinelSecret()
-	t, terr := r.tls.build()
+	t, terr := r.tls.Build()
 	if err := errors.Join(err, serr, terr, r.validate()); err != nil {
 		return nil, err
 	}
@@ -78,12 +82,12 @@ func (r *RedisOptions) Build() (redis.UniversalClient, error) {
 		CredentialsProviderContext: func(context.Context) (string, string, error) {
 			secret, err := password()
 			if err != nil {
-				err = &Refusal{err}
+				err = &ops.Refusal{Err: err}
 			}
 			return r.user, secret, err
 		},
 		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := r.dial(ctx, network, address, t != nil)
+			conn, err := r.dial(ctx, network, address)
 			if err != nil || rotated == nil {
 				return conn, err
 			}
@@ -92,40 +96,36 @@ func (r *RedisOptions) Build() (redis.UniversalClient, error) {
 		// Only some services send notices of their maintenance; asking for them costs every connection a question.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	client.AddHook(redisAccess{&r.access})
+	client.AddHook(noteAccess{&r.access})
 	return client, nil
 }
 
-func (r *RedisOptions) dial(ctx context.Context, network, address string, secure bool) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+func (r *Options) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, ops.DialWithin)
 	defer cancel()
-	conn, err := (&net.Dialer{KeepAlive: redisKeepAlive}).DialContext(ctx, network, address)
-	if err != nil || !secure {
-		return conn, err
-	}
-	return r.tls.handshake(ctx, conn, address)
+	return r.tls.Dial(ctx, &net.Dialer{KeepAlive: keepAlive}, network, address)
 }
 
-// redisKeepAlive is that of the library's own connections.
-const redisKeepAlive = 5 * time.Minute
+// keepAlive is that of the library's own connections.
+const keepAlive = 5 * time.Minute
 
 // Ready returns why Redis does not let us in, once that has lasted.
-func (r *RedisOptions) Ready() error { return r.access.Ready("Redis") }
+func (r *Options) Ready() error { return r.access.Ready("Redis") }
 
-// WatchAccess says when Redis refuses us, and tries again meanwhile, until ctx ends.
-func (r *RedisOptions) WatchAccess(ctx context.Context, log *slog.Logger, client redis.UniversalClient) {
+// WatchAccess logs when Redis refuses us, and tries again meanwhile, until ctx ends.
+func (r *Options) WatchAccess(ctx context.Context, log *slog.Logger, client redis.UniversalClient) {
 	r.access.Run(ctx, "Redis", log, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, dialWithin)
+		ctx, cancel := context.WithTimeout(ctx, ops.DialWithin)
 		defer cancel()
-		return redisRefusal(client.Ping(ctx).Err())
+		return refusal(client.Ping(ctx).Err())
 	})
 }
 
-// redisAccess notes what each command says of whether Redis lets us in.
-type redisAccess struct{ access *Access }
+// noteAccess notes what each command says of whether Redis lets us in.
+type noteAccess struct{ access *ops.Access }
 
 // DialHook sees the connections to Redis, and not those to Sentinels, which have a client of their own.
-func (redisAccess) DialHook(next redis.DialHook) redis.DialHook {
+func (noteAccess) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := next(ctx, network, address)
 		return unlessSentinel(conn), err
@@ -133,36 +133,36 @@ func (redisAccess) DialHook(next redis.DialHook) redis.DialHook {
 }
 
 // ProcessHook looks at a command's end.
-func (h redisAccess) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h noteAccess) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		h.access.Note(redisRefusal(err))
+		h.access.Note(refusal(err))
 		return err
 	}
 }
 
 // ProcessPipelineHook looks at a pipeline's end.
-func (h redisAccess) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h noteAccess) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
-		h.access.Note(redisRefusal(err))
+		h.access.Note(refusal(err))
 		return err
 	}
 }
 
-// redisRefusal makes a Refusal of an error that says that Redis does not know us; any other answer of Redis' is nil, for it let us in.
-func redisRefusal(err error) error {
+// refusal makes a Refusal of an error that says that Redis does not know us; any other answer of Redis' is nil, for it let us in.
+func refusal(err error) error {
 	var answer redis.Error
 	switch {
 	case redis.IsAuthError(err):
-		return &Refusal{err}
+		return &ops.Refusal{Err: err}
 	case errors.As(err, &answer):
 		return nil
 	}
-	return asRefusal(err)
+	return ops.AsRefusal(err)
 }
 
-func (r *RedisOptions) validate() error {
+func (r *Options) validate() error {
 	var errs []error
 	isCluster := r.cluster || r.master == "" && len(*r.addrs) > 1
 	if r.cluster && r.master != "" {

@@ -1,4 +1,4 @@
-package ops
+package kafkaconn
 
 import (
 	"context"
@@ -15,22 +15,23 @@ import (
 	"github.com/segmentio/kafka-go/protocol/apiversions"
 	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
 	"github.com/segmentio/kafka-go/protocol/saslhandshake"
+
+	"github.com/tallygate/tallygate/internal/ops"
 )
 
-// dialWithin bounds how long a connection takes, with TLS and SASL.
-const dialWithin = 10 * time.Second
-
-// DialContext opens a connection to a broker, with TLS and SASL by what the files hold now: so they are read again at each connection,
-// by whichever library asks for it. The libraries themselves are told of neither. A broker that ends sessions after a while
-// (connections.max.reauth.ms) closes the connection then, and the library opens another.
+// DialContext opens a connection to a broker, with TLS and SASL by what the files hold now: so they are read again at each
+// connection, by whichever library asks for it. The libraries themselves are told of neither. A broker that ends sessions
+// after a while (connections.max.reauth.ms) closes the connection then, and the library opens another.
 func (k *Kafka) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	ctx, cancel := context.WithTimeout(ctx, ops.DialWithin)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, network, address)
-	if err != nil || k.TLS == nil && k.mechanism == "" {
-		return conn, err
+	conn, err := k.tls.Dial(ctx, new(net.Dialer), network, address)
+	if err == nil {
+		if err = k.introduce(ctx, conn); err != nil {
+			_ = conn.Close()
+			conn, err = nil, ops.AsRefusal(fmt.Errorf("authenticate at %s: %w", address, err))
+		}
 	}
-	conn, err = k.secure(ctx, conn, address)
 	k.access.Note(err)
 	return conn, err
 }
@@ -40,18 +41,16 @@ func (k *Kafka) Dial(network, address string) (net.Conn, error) {
 	return k.DialContext(context.Background(), network, address)
 }
 
-// secure closes the connection when it fails.
-func (k *Kafka) secure(ctx context.Context, conn net.Conn, address string) (_ net.Conn, err error) {
-	if k.TLS != nil {
-		if conn, err = k.tls.handshake(ctx, conn, address); err != nil {
-			return nil, err
-		}
+// introduce returns when the broker knows us, or why it does not take us.
+func (k *Kafka) introduce(ctx context.Context, conn net.Conn) (err error) {
+	if !k.tls.On() && k.mechanism == "" {
+		return nil
 	}
 	end, _ := ctx.Deadline()
 	_ = conn.SetDeadline(end)
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	if k.mechanism != "" {
-		err = k.authenticate(conn)
+		err = k.authenticate(ctx, conn)
 	} else {
 		// With TLS 1.3 a broker tells in its first answer whether it takes our certificate.
 		_, err = ask(conn, 0, &apiversions.Request{})
@@ -62,50 +61,34 @@ func (k *Kafka) secure(ctx context.Context, conn net.Conn, address string) (_ ne
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})
 	}
-	if err != nil {
-		_ = conn.Close()
-		return nil, asRefusal(fmt.Errorf("authenticate at %s: %w", address, err))
-	}
-	return conn, nil
+	return err
 }
 
 // authenticate is SASL by Kafka's protocol: SaslHandshake 1, then SaslAuthenticate 0.
 // https://kafka.apache.org/protocol#sasl_handshake
-func (k *Kafka) authenticate(conn net.Conn) error {
-	password, err := k.password()
+func (k *Kafka) authenticate(ctx context.Context, conn net.Conn) error {
+	mechanism, err := k.sasl()
 	if err != nil {
-		return &Refusal{err}
+		return &ops.Refusal{Err: err}
 	}
-	name := strings.ToUpper(k.mechanism)
+	name := mechanism.Name()
 	answer, err := ask(conn, 1, &saslhandshake.Request{Mechanism: name})
 	if err != nil {
 		return err
 	}
 	if hello := answer.(*saslhandshake.Response); hello.ErrorCode != 0 {
-		return &Refusal{fmt.Errorf("SASL %s: %w (it has %s)", name, kafka.Error(hello.ErrorCode), strings.Join(hello.Mechanisms, ", "))}
+		return &ops.Refusal{Err: fmt.Errorf("SASL %s: %w (it has %s)", name, kafka.Error(hello.ErrorCode), strings.Join(hello.Mechanisms, ", "))}
 	}
-	if k.mechanism == "plain" {
-		_, err := authRound(conn, []byte("\x00"+k.user+"\x00"+password))
-		return err
-	}
-	c := &scramClient{hash: scramHashes[k.mechanism]}
-	if err := c.Begin(k.user, password, ""); err != nil {
-		return &Refusal{err}
-	}
-	challenge := ""
-	for !c.Done() {
-		text, err := c.Step(challenge)
-		if err != nil {
-			return &Refusal{fmt.Errorf("SASL %s: %w", name, err)}
-		}
-		if c.Done() {
-			return nil
-		}
-		said, err := authRound(conn, []byte(text))
-		if err != nil {
+	conversation, part, err := mechanism.Start(ctx)
+	for done := false; err == nil && !done; {
+		var said []byte
+		if said, err = authRound(conn, part); err != nil {
 			return err
 		}
-		challenge = string(said)
+		done, part, err = conversation.Next(ctx, said)
+	}
+	if err != nil {
+		return &ops.Refusal{Err: fmt.Errorf("SASL %s: %w", name, err)}
 	}
 	return nil
 }
@@ -115,7 +98,7 @@ func authRound(conn net.Conn, part []byte) ([]byte, error) {
 	answer, err := ask(conn, 0, &saslauthenticate.Request{AuthBytes: part})
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, &Refusal{fmt.Errorf("the broker closed the connection, as some do for a wrong user or password: %w", err)}
+		return nil, &ops.Refusal{Err: fmt.Errorf("the broker closed the connection, as some do for a wrong user or password: %w", err)}
 	case err != nil:
 		return nil, err
 	}
@@ -123,7 +106,7 @@ func authRound(conn net.Conn, part []byte) ([]byte, error) {
 	if said.ErrorCode == 0 {
 		return said.AuthBytes, nil
 	}
-	return nil, &Refusal{fmt.Errorf("%w: %s", kafka.Error(said.ErrorCode), said.ErrorMessage)}
+	return nil, &ops.Refusal{Err: fmt.Errorf("%w: %s", kafka.Error(said.ErrorCode), said.ErrorMessage)}
 }
 
 // maxAuthAnswer bounds what an answer may have: whoever answers has not proved anything yet.
@@ -140,7 +123,7 @@ func ask(conn net.Conn, version int16, req protocol.Message) (protocol.Message, 
 // Ready returns why the brokers don't let us in, once that has lasted.
 func (k *Kafka) Ready() error { return k.access.Ready("Kafka") }
 
-// WatchAccess says when Kafka refuses us, and tries again meanwhile, until ctx ends.
+// WatchAccess logs when Kafka refuses us, and tries again meanwhile, until ctx ends.
 func (k *Kafka) WatchAccess(ctx context.Context, log *slog.Logger) {
 	k.access.Run(ctx, "Kafka", log, func(ctx context.Context) (err error) {
 		for _, broker := range k.Brokers {

@@ -1,4 +1,4 @@
-package ops
+package redisconn
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"sync/atomic"
+
+	"github.com/tallygate/tallygate/internal/ops"
 )
 
 // sentinelPassword lets Sentinels' password be read again at each connection. The library takes it only as a text, and sends that text whenever it
@@ -41,7 +43,7 @@ func (c *sentinelConn) Write(b []byte) (int, error) {
 	}
 	secret, err := c.password.read()
 	if err != nil {
-		return 0, fmt.Errorf("connect to a Sentinel: %w", &Refusal{err})
+		return 0, fmt.Errorf("connect to a Sentinel: %w", &ops.Refusal{Err: err})
 	}
 	if _, err := c.Conn.Write(bytes.ReplaceAll(b, c.password.token, bulk(secret))); err != nil {
 		return 0, err
