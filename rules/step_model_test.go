@@ -73,7 +73,7 @@ func (m *model) step(in Input) (repeat bool, late int, changes []verdict.Verdict
 	return false, late, changes
 }
 
-// judgeModel is 'When a verdict falls'.
+// judgeModel is 'When a verdict is issued'.
 func (l *modelLimit) judgeModel(in Input, n event.Decimal) *verdict.Verdict {
 	if n == 0 {
 		return nil // adds nothing
