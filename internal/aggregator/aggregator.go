@@ -21,6 +21,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
+	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 )
 
 // Program is the aggregator: counts, verdicts, the blocklist in Redis, and the
@@ -125,8 +126,8 @@ func (a *Program) count(ctx context.Context, agg *aggregate.Aggregator) error {
 // doesn't get done, the next owner's publisher reads from the topic.
 const lastVerdicts = 200 * time.Millisecond
 
-func (a *Program) publisher(partitions int32) (*blocklist.Publisher, error) {
-	return blocklist.NewPublisher(blocklist.PublisherConfig{
+func (a *Program) publisher(partitions int32) (*publish.Publisher, error) {
+	return publish.New(publish.Config{
 		Redis:       a.Redis,
 		Kafka:       a.Kafka.Brokers,
 		Transport:   a.Kafka.Transport(),
@@ -140,8 +141,8 @@ func (a *Program) publisher(partitions int32) (*blocklist.Publisher, error) {
 }
 
 // handover gives acknowledged verdicts to the publisher in the same process.
-type handover struct{ *blocklist.Publisher }
+type handover struct{ *publish.Publisher }
 
 func (h handover) Offer(partition int32, first, next int64, r aggregate.VerdictRecord) {
-	h.Publisher.Offer(partition, first, next, []blocklist.Record{{Offset: r.Offset, Key: r.Key, Value: r.Value, Time: r.At}})
+	h.Publisher.Offer(partition, first, next, []publish.Record{{Offset: r.Offset, Key: r.Key, Value: r.Value, Time: r.At}})
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
-	"github.com/tallygate/tallygate/pipeline/blocklist"
+	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 )
 
 // install creates topics under a prefix of the test's own, on a real Kafka.
@@ -63,7 +63,7 @@ func hasScratch(all map[string]sarama.TopicDetail, prefix string) bool {
 // The publisher writes what the doctor reads: here both are real.
 func TestTheBlocklist(t *testing.T) {
 	cfg := install(t)
-	pub, err := blocklist.NewPublisher(blocklist.PublisherConfig{
+	pub, err := publish.New(publish.Config{
 		Redis: cfg.Redis, Kafka: cfg.Kafka.Brokers, Topic: cfg.Prefix + ".verdicts", Partitions: 2, Prefix: cfg.Prefix,
 		PublishOnly: true, Logger: slog.New(slog.DiscardHandler),
 	})

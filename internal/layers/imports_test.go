@@ -23,7 +23,9 @@ var (
 	yaml       = "go.yaml.in/yaml/v4"
 	prometheus = "github.com/prometheus"
 	grpc       = "google.golang.org/grpc"
-	embedded   = []string{"github.com/twmb/franz-go/pkg/kfake", "github.com/alicebob/miniredis", "internal/devstack"}
+	// What speaks Kafka, and what only that needs: Kerberos and SCRAM.
+	kafkaClients = []string{goka, sarama, franz, kafkaGo, "github.com/jcmturner", "github.com/xdg-go"}
+	embedded     = []string{"github.com/twmb/franz-go/pkg/kfake", "github.com/alicebob/miniredis", "internal/devstack"}
 )
 
 // imports: beside the standard library, a package under folder imports these and nothing else.
@@ -61,11 +63,14 @@ var links = []struct {
 	{folder: "pipeline/enforce/client", only: []string{}},
 	{folder: "pipeline/enforce/grpclimit", never: []string{goka, yaml, redis, kafkaGo, prometheus}},
 	{folder: "pipeline/emit", never: []string{goka, franz, yaml, grpc, redis, prometheus}},
-	{folder: "pipeline/blocklist", never: []string{goka, franz, yaml, grpc}},
-	{folder: "internal/ops", never: []string{goka, sarama, franz, kafkaGo, redis, "pipeline"}},
+	{folder: "pipeline/blocklist", never: slices.Concat(kafkaClients, []string{yaml, grpc, prometheus})},
+	{folder: "pipeline/blocklist/publish", never: []string{goka, sarama, franz, yaml, grpc, prometheus}},
+	{folder: "internal/ops", never: slices.Concat(kafkaClients, []string{redis, "pipeline"})},
+	{folder: "internal/redisconn", never: kafkaClients},
+	{folder: "internal/decision", never: kafkaClients},
 	{folder: "windows", only: []string{"pipeline/event"}},
 	{folder: "cmd/aggregator", never: append([]string{grpc}, embedded...)},
-	{folder: "cmd/enforcer", never: append([]string{goka, franz}, embedded...)},
+	{folder: "cmd/enforcer", never: slices.Concat(kafkaClients, embedded)},
 }
 
 // importers: these may be imported, tests included, by packages in these folders only.
@@ -143,7 +148,7 @@ func TestImporters(t *testing.T) {
 // What is for tests is for tests.
 func TestTestHelpersStayInTests(t *testing.T) {
 	for _, p := range list(t) {
-		for _, helper := range []string{"internal/servers", "internal/testca"} {
+		for _, helper := range []string{"internal/servers", "internal/testca", "pipeline/blocklist/internal/rig"} {
 			if slices.Contains(p.Imports, module+"/"+helper) {
 				t.Errorf("%s imports %s outside its tests", p.ImportPath, helper)
 			}

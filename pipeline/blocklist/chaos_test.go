@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
+	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 )
 
 // TestChaosBetweenFeedAndRedis lets faults of the network and of Redis come at random for TALLYGATE_TEST_CHAOS (5s when it is
@@ -24,7 +26,7 @@ func TestChaosBetweenFeedAndRedis(t *testing.T) {
 	}
 	t.Setenv("TALLYGATE_TEST_SEED", strconv.FormatUint(seed, 10)) // the traffic's too
 	server := servers.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always", "--enable-debug-command", "yes")
-	s, calm := newWatchedStage(t, single(server.Addr()), func(c *PublisherConfig) { c.StreamLength = 200 })
+	s, calm := newWatchedStage(t, single(server.Addr()), func(c *publish.Config) { c.StreamLength = 200 })
 	r := rand.New(rand.NewPCG(seed, 3))
 	backup := s.snapshotOfRedis()
 	faults := []struct {
@@ -38,13 +40,13 @@ func TestChaosBetweenFeedAndRedis(t *testing.T) {
 		{"flushed", s.flush},
 		{"killed", func() { server.Kill(); server.Start() }},
 		{"asleep", func() { s.redis.Do(t.Context(), "DEBUG", "SLEEP", "0.7") }}, // it answers late, or too late
-		{"stream trimmed", func() { s.redis.XTrimMaxLen(t.Context(), shardKeys("tallygate", r.IntN(stageShards)).changes, 1) }},
-		{"stream lost", func() { s.redis.Del(t.Context(), shardKeys("tallygate", r.IntN(stageShards)).changes) }},
+		{"stream trimmed", func() { s.redis.XTrimMaxLen(t.Context(), layout.KeysOf("tallygate", r.IntN(stageShards)).Changes, 1) }},
+		{"stream lost", func() { s.redis.Del(t.Context(), layout.KeysOf("tallygate", r.IntN(stageShards)).Changes) }},
 		{"backed up", func() { backup = s.snapshotOfRedis() }},
 		{"restored", func() { backup() }},
 		{"all connections closed", func() { s.redis.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }},
 		{"another publisher", func() {
-			p, stop := s.kafka.publisher(s.redis, func(c *PublisherConfig) { c.Partitions, c.Shards = stagePartitions, stageShards })
+			p, stop := startPublisher(s.t, s.kafka, s.redis, func(c *publish.Config) { c.Partitions, c.Shards = stagePartitions, stageShards })
 			defer stop()
 			for partition := range int32(stagePartitions) {
 				p.Own(partition)

@@ -9,6 +9,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
+	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -52,12 +55,12 @@ var conformance = []struct {
 }{
 	{"a snapshot and then changes", func(s *stage, feed feedMaker) {
 		s.publisher(nil)
-		s.block(uids("before", 50)...)
+		s.block(rig.UIDs("before", 50)...)
 		s.clear("before1")
 		s.remove("before2", "never-there")
 		s.feed(feed)
 		s.inStep("after the snapshot")
-		s.block(uids("after", 50)...)
+		s.block(rig.UIDs("after", 50)...)
 		s.clear("before3", "after3")
 		s.block("before3", "before4")
 		s.remove("before5", "after5", "after5")
@@ -73,41 +76,41 @@ var conformance = []struct {
 		s.block("first")
 		s.inStep("before the gap")
 		s.whileBusy(func() {
-			s.block(uids("unseen", 20)...)
+			s.block(rig.UIDs("unseen", 20)...)
 			s.clear("first")
 			for shard := range stageShards {
-				k := shardKeys("tallygate", shard)
-				s.eventually("the changes are in Redis", func() bool { return s.redis.XLen(s.t.Context(), k.changes).Val() > 4 })
-				entries, err := s.redis.XRevRangeN(s.t.Context(), k.changes, "+", "-", 4).Result()
+				k := layout.KeysOf("tallygate", shard)
+				s.eventually("the changes are in Redis", func() bool { return s.redis.XLen(s.t.Context(), k.Changes).Val() > 4 })
+				entries, err := s.redis.XRevRangeN(s.t.Context(), k.Changes, "+", "-", 4).Result()
 				if err != nil {
 					s.t.Fatal(err)
 				}
-				s.redis.XDel(s.t.Context(), k.changes, entries[2].ID, entries[3].ID)
+				s.redis.XDel(s.t.Context(), k.Changes, entries[2].ID, entries[3].ID)
 			}
 		})
 	}},
 	{"the stream was trimmed", func(s *stage, feed feedMaker) {
 		s.publisher(nil)
 		s.feed(feed)
-		s.block(uids("old", 10)...)
+		s.block(rig.UIDs("old", 10)...)
 		s.inStep("before")
 		s.whileBusy(func() {
-			s.block(uids("unseen", 30)...)
+			s.block(rig.UIDs("unseen", 30)...)
 			s.clear("old1")
 			s.remove("old2")
 			s.reached()
 			for shard := range stageShards {
-				s.redis.XTrimMaxLen(s.t.Context(), shardKeys("tallygate", shard).changes, 2)
+				s.redis.XTrimMaxLen(s.t.Context(), layout.KeysOf("tallygate", shard).Changes, 2)
 			}
 		})
 	}},
 	{"another epoch", func(s *stage, feed feedMaker) {
 		s.publisher(nil)
 		s.feed(feed)
-		s.block(uids("kept", 30)...)
+		s.block(rig.UIDs("kept", 30)...)
 		s.inStep("before")
 		for range 3 { // the meta goes with the verdicts, and the stream stays
-			s.redis.Del(s.t.Context(), shardKeys("tallygate", 0).verdicts)
+			s.redis.Del(s.t.Context(), layout.KeysOf("tallygate", 0).Verdicts)
 			s.block("more")
 			s.inStep("in the new epoch")
 		}
@@ -115,10 +118,10 @@ var conformance = []struct {
 	{"everything is flushed", func(s *stage, feed feedMaker) {
 		s.publisher(nil)
 		s.feed(feed)
-		s.block(uids("kept", 200)...)
+		s.block(rig.UIDs("kept", 200)...)
 		s.inStep("before")
 		s.flush()
-		s.block(uids("meanwhile", 20)...)
+		s.block(rig.UIDs("meanwhile", 20)...)
 		s.remove("kept1")
 		s.inStep("when it is filled again")
 		s.flush()
@@ -126,25 +129,25 @@ var conformance = []struct {
 	{"a failover to a replica that has other changes under the same numbers", func(s *stage, feed feedMaker) {
 		_, stop := s.publisher(nil)
 		s.feed(feed)
-		s.block(uids("both", 20)...)
+		s.block(rig.UIDs("both", 20)...)
 		s.inStep("before")
 		failOver := s.snapshotOfRedis() // what the replica has
-		s.block(uids("lost with the primary", 20)...)
+		s.block(rig.UIDs("lost with the primary", 20)...)
 		s.remove("both1")
 		s.inStep("before the failover")
 		stop()
 		failOver()
-		s.block(uids("other", 60)...) // as many as were lost, and more
+		s.block(rig.UIDs("other", 60)...) // as many as were lost, and more
 		s.remove("both2")
 		s.publisher(nil)
 	}},
 	{"the same, and then silence", func(s *stage, feed feedMaker) {
 		_, stop := s.publisher(nil)
 		s.feed(feed)
-		s.block(uids("both", 20)...)
+		s.block(rig.UIDs("both", 20)...)
 		s.inStep("before")
 		failOver := s.snapshotOfRedis()
-		s.block(uids("lost with the primary", 20)...)
+		s.block(rig.UIDs("lost with the primary", 20)...)
 		s.inStep("before the failover")
 		stop()
 		failOver()
@@ -153,26 +156,26 @@ var conformance = []struct {
 	{"a restored backup, and nobody who fills it up", func(s *stage, feed feedMaker) {
 		_, stop := s.publisher(nil)
 		s.feed(feed)
-		s.block(uids("both", 20)...)
+		s.block(rig.UIDs("both", 20)...)
 		s.inStep("before")
 		restore := s.snapshotOfRedis()
-		s.block(uids("not in the backup", 20)...)
+		s.block(rig.UIDs("not in the backup", 20)...)
 		s.inStep("before it was restored")
 		stop()
 		restore()
-		s.sink.settle(s)
-		if got, want := s.sink.text(), text(s.truth); !slices.Equal(got, want) {
+		s.settle()
+		if got, want := s.sink.Text(), rig.Text(s.truth); !slices.Equal(got, want) {
 			s.t.Errorf("%d are held, want %d: Redis doesn't know of some yet", len(got), len(want))
 		}
 		s.publisher(nil)
 	}},
 	{"a slow consumer", func(s *stage, feed feedMaker) {
-		s.publisher(func(c *PublisherConfig) { c.StreamLength = 20 })
+		s.publisher(func(c *publish.Config) { c.StreamLength = 20 })
 		s.feed(feed)
 		for i := range 5 {
 			s.whileBusy(func() {
-				s.block(uids("a", 80)...)
-				s.clear(uids("a", 10*i)...)
+				s.block(rig.UIDs("a", 80)...)
+				s.clear(rig.UIDs("a", 10*i)...)
 				s.reached()
 			})
 		}
@@ -187,17 +190,17 @@ var conformance = []struct {
 		s.block("after")
 	}},
 	{"nothing comes through, and then it does", func(s *stage, feed feedMaker) {
-		s.publisher(func(c *PublisherConfig) { c.StreamLength = 100 })
+		s.publisher(func(c *publish.Config) { c.StreamLength = 100 })
 		s.feed(feed)
-		s.block(uids("before", 20)...)
+		s.block(rig.UIDs("before", 20)...)
 		s.inStep("before")
 		for _, fault := range []func(){s.network.Cut, s.network.Stall} {
 			fault()
-			s.block(uids("meanwhile", 150)...) // longer than the stream
+			s.block(rig.UIDs("meanwhile", 150)...) // longer than the stream
 			s.clear("before1", "meanwhile1")
 			s.remove("before2")
 			s.reached()
-			if !s.sink.has("uid=before3|r") {
+			if !s.sink.Has("uid=before3|r") {
 				s.t.Error("a block is gone while Redis is away")
 			}
 			s.network.Mend()
@@ -208,8 +211,8 @@ var conformance = []struct {
 		s.publisher(nil)
 		s.network.Slow(20 * time.Millisecond)
 		s.feed(feed)
-		s.block(uids("a", 50)...)
-		s.clear(uids("a", 20)...)
+		s.block(rig.UIDs("a", 50)...)
+		s.clear(rig.UIDs("a", 20)...)
 	}},
 	{"the publisher is dead", func(s *stage, feed feedMaker) {
 		_, stop := s.publisher(nil)
@@ -218,9 +221,9 @@ var conformance = []struct {
 		s.inStep("before")
 		stop()
 		dead := event.FromTime(time.Now())
-		s.sink.settle(s)
+		s.settle()
 		for shard := range stageShards {
-			if got := s.sink.appliedUpTo(shard); got > dead {
+			if got := s.sink.AppliedUpTo(shard); got > dead {
 				s.t.Errorf("shard %d is said to be in step up to %v after the publisher's end", shard, (got - dead).Duration())
 			}
 		}
@@ -230,18 +233,18 @@ var conformance = []struct {
 	{"publishers twice, and a paused one", func(s *stage, feed feedMaker) {
 		paused, stop := s.publisher(nil)
 		s.feed(feed)
-		s.block(uids("a", 20)...)
+		s.block(rig.UIDs("a", 20)...)
 		s.inStep("with one")
 		s.publisher(nil)
-		s.block(uids("b", 50)...)
-		s.clear(uids("a", 5)...)
+		s.block(rig.UIDs("b", 50)...)
+		s.clear(rig.UIDs("a", 5)...)
 		s.inStep("with both")
 		stop()
-		s.clear(uids("b", 50)...)
+		s.clear(rig.UIDs("b", 50)...)
 		s.inStep("without the first")
 		s.pubs = append(s.pubs, paused) // it wakes up with what it had, and its offers are old
-		start(s.t, paused.Run)
-		s.block(uids("c", 50)...)
+		rig.Start(s.t, paused.Run)
+		s.block(rig.UIDs("c", 50)...)
 	}},
 }
 
@@ -258,7 +261,7 @@ func (s *stage) reached() {
 	s.eventually("all is in Redis", func() bool {
 		for _, p := range s.pubs {
 			for _, partition := range p.Stats().Partitions {
-				if partition.Lag != 0 || partition.Reached != s.kafka.ends[partition.Partition] {
+				if partition.Lag != 0 || partition.Reached != s.kafka.Ends[partition.Partition] {
 					return false
 				}
 			}
@@ -269,11 +272,11 @@ func (s *stage) reached() {
 
 func (s *stage) eventually(what string, ok func() bool) {
 	s.t.Helper()
-	eventually(s.t, what, ok)
+	rig.Eventually(s.t, what, ok)
 }
 
 // settle waits until a feed would have noticed whatever there is to notice.
-func (m *memory) settle(s *stage) {
+func (s *stage) settle() {
 	s.t.Helper()
 	time.Sleep(20 * 50 * time.Millisecond) // twenty of its heartbeats
 }

@@ -1,5 +1,5 @@
-// Package blocklist carries verdicts from the verdict topic into Redis (Publisher), and from
-// Redis into the tables of enforcers (Feed).
+// Package blocklist keeps the tables of enforcers in step with the blocklist in Redis (Feed), and a copy of a table on disk
+// (Keeper). Package publish writes the blocklist.
 //
 // # Layout in Redis
 //
@@ -53,7 +53,7 @@
 //
 // # How it is written
 //
-// One script (apply.lua) applies a batch of one partition: the records between two offsets. It does so only
+// One script (internal/store/apply.lua) applies a batch of one partition: the records between two offsets. It does so only
 // if the batch begins at \0reached:P (absent is 0), else it writes nothing and returns what it has,
 // and the publisher goes on from there. So any number of publishers may run beside each other, paused ones included,
 // and a Redis that was flushed, restored or failed over is filled again by itself.

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/tallygate/tallygate/pipeline/blocklist"
+	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -27,7 +28,7 @@ func Example() {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
 
-	publisher, err := blocklist.NewPublisher(blocklist.PublisherConfig{Redis: client, Kafka: kafka.ListenAddrs(), Partitions: 1})
+	publisher, err := publish.New(publish.Config{Redis: client, Kafka: kafka.ListenAddrs(), Partitions: 1})
 	check(err)
 	feed, err := blocklist.NewFeed(blocklist.FeedConfig{Redis: client})
 	check(err)
@@ -47,7 +48,7 @@ func Example() {
 		APIs: []string{"search.*"}, Since: now, Until: now + event.Minute, Seq: 1,
 	}
 	publisher.Own(0)
-	publisher.Offer(0, 0, 1, []blocklist.Record{{
+	publisher.Offer(0, 0, 1, []publish.Record{{
 		Offset: 0, Key: verdict.AppendRecordKey(nil, &v), Value: verdict.AppendJSON(nil, &v), Time: now,
 	}})
 

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
+	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 )
 
 // TestRedisFaults lets traffic flow through a publisher and a feed while something happens to their Redis. Nobody is let go
@@ -86,7 +87,7 @@ func TestRedisFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dial, happens := fault(t)
-			s, calm := newWatchedStage(t, dial, func(c *PublisherConfig) { c.StreamLength = 100 })
+			s, calm := newWatchedStage(t, dial, func(c *publish.Config) { c.StreamLength = 100 })
 			for range 2 {
 				s.more()
 				happens(s)
@@ -118,8 +119,8 @@ func (s *stage) seqNow() int64 {
 // TestRedisIsFull: what is refused waits, what ran out is freed, and when there is memory again all goes on.
 func TestRedisIsFull(t *testing.T) {
 	server := servers.StartRedis(t)
-	var log lines
-	s, calm := newWatchedStage(t, single(server.Addr()), func(c *PublisherConfig) { c.Logger = log.logger() })
+	var log rig.Lines
+	s, calm := newWatchedStage(t, single(server.Addr()), func(c *publish.Config) { c.Logger = log.Logger() })
 	s.more()
 	set := func(maxmemory string) {
 		if err := s.redis.ConfigSet(context.Background(), "maxmemory", maxmemory).Err(); err != nil {
@@ -129,7 +130,7 @@ func TestRedisIsFull(t *testing.T) {
 	set("1")
 	s.eventually("the publisher says so", func() bool {
 		stats := s.pubs[0].Stats()
-		return stats.Failing && stats.Errors[TroubleMemory] > 10 && log.has("raise Redis' maxmemory")
+		return stats.Failing && stats.Errors[TroubleMemory] > 10 && log.Has("raise Redis' maxmemory")
 	})
 	published := s.seqNow()
 	s.eventually("verdicts go on falling", func() bool { return s.seqNow() > published+300 })
@@ -138,53 +139,28 @@ func TestRedisIsFull(t *testing.T) {
 	calm()
 	s.inStep("at the end")
 	s.tableEqualsTruth()
-	if n := log.count("is interrupted"); n != 1 {
+	if n := log.Count("is interrupted"); n != 1 {
 		t.Errorf("the outage was logged %d times, want once:\n%s", n, log.String())
 	}
-}
-
-// TestAFullRedisFreesWhatRanOut: a blocklist that has filled Redis all by itself gets out of it without anybody's help.
-func TestAFullRedisFreesWhatRanOut(t *testing.T) {
-	client := dial(t, servers.StartRedis(t).Addr())
-	kafka, sink := newBroker(t, 1), newMemory()
-	p, _ := kafka.publisher(client, func(c *PublisherConfig) { c.Grace = time.Millisecond })
-	p.Own(0)
-	startFeed(t, client, sink, nil)
-	var records []Record
-	for _, uid := range uids("long ", 20_000) {
-		records = append(records, record(block(uid, 1, 5*time.Second)))
-	}
-	offer(p, kafka, records...)
-	eventually(t, "all are in Redis", func() bool { return p.Stats().Partitions[0].Reached == int64(len(records)) })
-	used := client.InfoMap(t.Context(), "memory").Item("Memory", "used_memory")
-	if err := client.ConfigSet(t.Context(), "maxmemory", used).Err(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "Redis is full", func() bool {
-		offer(p, kafka, record(block("another", 2, time.Hour)))
-		return p.Stats().Errors[TroubleMemory] > 0
-	})
-	offer(p, kafka, record(block("last", 2, time.Hour)))
-	eventually(t, "room was made for the last one", func() bool { return sink.has("uid=last|r") && !p.Stats().Failing })
 }
 
 func TestAWrongPasswordAtTheStartIsRefused(t *testing.T) {
 	server := servers.StartRedis(t, "--requirepass", "right")
 	for _, password := range []string{"", "wrong"} {
-		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Password: password, MaintNotificationsConfig: noNotices})
+		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Password: password, MaintNotificationsConfig: rig.NoNotices})
 		defer client.Close()
-		p, err := NewPublisher(PublisherConfig{Redis: client, Kafka: []string{"127.0.0.1:1"}, Partitions: 1, Logger: quiet()})
+		p, err := publish.New(publish.Config{Redis: client, Kafka: []string{"127.0.0.1:1"}, Partitions: 1, Logger: rig.Quiet()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Run(t.Context()); !errors.Is(err, ErrAuth) {
 			t.Errorf("password %q: the publisher's Run returns %v, want ErrAuth", password, err)
 		}
-		feed, err := NewFeed(FeedConfig{Redis: client, Shards: 2, Logger: quiet()})
+		feed, err := NewFeed(FeedConfig{Redis: client, Shards: 2, Logger: rig.Quiet()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := feed.Run(t.Context(), newMemory()); !errors.Is(err, ErrAuth) {
+		if err := feed.Run(t.Context(), rig.NewMemory()); !errors.Is(err, ErrAuth) {
 			t.Errorf("password %q: the feed's Run returns %v, want ErrAuth", password, err)
 		}
 	}
@@ -193,19 +169,19 @@ func TestAWrongPasswordAtTheStartIsRefused(t *testing.T) {
 // TestThePasswordIsChanged while all runs, and then back: passwords are rotated.
 func TestThePasswordIsChanged(t *testing.T) {
 	server := servers.StartRedis(t)
-	admin := dial(t, server.Addr())
+	admin := rig.Dial(t, server.Addr())
 	if err := admin.Do(t.Context(), "ACL", "SETUSER", "tallygate", "on", ">first", "~*", "&*", "+@all").Err(); err != nil {
 		t.Fatal(err)
 	}
 	as := func(t testing.TB, network *servers.Network) redis.UniversalClient {
-		o := &redis.Options{Addr: server.Addr(), Username: "tallygate", Password: "first", MaintNotificationsConfig: noNotices}
+		o := &redis.Options{Addr: server.Addr(), Username: "tallygate", Password: "first", MaintNotificationsConfig: rig.NoNotices}
 		if network != nil {
 			o.Dialer = network.Dial
 		}
 		return closed(t, redis.NewClient(o))
 	}
-	var log lines
-	s, calm := newWatchedStage(t, as, func(c *PublisherConfig) { c.Logger = log.logger() })
+	var log rig.Lines
+	s, calm := newWatchedStage(t, as, func(c *publish.Config) { c.Logger = log.Logger() })
 	s.more()
 	change := func(from, to string) {
 		for _, args := range [][]any{{"ACL", "SETUSER", "tallygate", "<" + from, ">" + to}, {"CLIENT", "KILL", "USER", "tallygate"}} {
@@ -216,7 +192,7 @@ func TestThePasswordIsChanged(t *testing.T) {
 	}
 	change("first", "second")
 	s.eventually("it is said", func() bool {
-		return s.pubs[0].Stats().Errors[TroubleAuth] > 3 && log.has("check the user, the password") && log.has("WRONGPASS")
+		return s.pubs[0].Stats().Errors[TroubleAuth] > 3 && log.Has("check the user, the password") && log.Has("WRONGPASS")
 	})
 	change("second", "first")
 	s.more()

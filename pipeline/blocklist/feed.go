@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -77,7 +78,7 @@ func (c *FeedConfig) validate() error {
 	wrong(c.Heartbeat < 0, "Heartbeat is negative")
 	wrong(c.Block < time.Millisecond, "Block is %v, want at least 1ms", c.Block)
 	if c.Redis != nil {
-		errs = append(errs, primariesOnly(c.Redis))
+		errs = append(errs, layout.PrimariesOnly(c.Redis))
 		timeout := readTimeout(c.Redis)
 		wrong(timeout > 0 && timeout <= c.Block, "Block is %v, want less than the Redis client's ReadTimeout of %v", c.Block, timeout)
 	}
@@ -161,8 +162,8 @@ func (f *Feed) Stats() FeedStats {
 	s := f.stats
 	f.mu.Unlock()
 	if r := f.reader.Load(); r != nil {
-		s.Failing, s.LastErrAt, s.LastError = r.redis.state()
-		s.Errors, s.Refused = r.redis.errors(), f.Refused()
+		s.Failing, s.LastErrAt, s.LastError = r.redis.State()
+		s.Errors, s.Refused = r.redis.Errors(), f.Refused()
 	}
 	return s
 }

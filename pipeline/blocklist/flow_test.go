@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
+	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 // newWatchedStage is newStage with a table that is watched, a publisher, a feed, and traffic that flows until the test is over
 // or calm is called.
-func newWatchedStage(t *testing.T, dial dialer, change func(*PublisherConfig)) (s *stage, calm func()) {
+func newWatchedStage(t *testing.T, dial dialer, change func(*publish.Config)) (s *stage, calm func()) {
 	seed := rand.Uint64()
 	if n, err := strconv.ParseUint(os.Getenv("TALLYGATE_TEST_SEED"), 10, 64); err == nil {
 		seed = n
@@ -26,10 +28,10 @@ func newWatchedStage(t *testing.T, dial dialer, change func(*PublisherConfig)) (
 	s.watch = newWatch(t)
 	s.publisher(change)
 	s.feed(quickFeed)
-	stopWatch := start(t, s.watch.run)
+	stopWatch := rig.Start(t, s.watch.run)
 	t.Cleanup(func() { stopWatch(); t.Log(s.watch) })
 	r := rand.New(rand.NewPCG(seed, 2))
-	calm = start(t, func(ctx context.Context) error {
+	calm = rig.Start(t, func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			s.anything(r)
 			retry.Sleep(ctx, time.Duration(r.IntN(4))*time.Millisecond)
@@ -45,13 +47,13 @@ func (s *stage) anything(r *rand.Rand) {
 	s.seq++
 	switch n := r.IntN(10); {
 	case n < 4:
-		s.publish(uid, block(uid, s.seq, 50*time.Millisecond+rand.N(3*time.Second)), false)
+		s.publish(uid, rig.Block(uid, s.seq, 50*time.Millisecond+rand.N(3*time.Second)), false)
 	case n < 8:
-		s.publish(uid, block(uid, s.seq, time.Hour+rand.N(time.Hour)), false)
+		s.publish(uid, rig.Block(uid, s.seq, time.Hour+rand.N(time.Hour)), false)
 	case n < 9:
-		s.publish(uid, clearing(uid, s.seq), false)
+		s.publish(uid, rig.Clearing(uid, s.seq), false)
 	default:
-		s.publish(uid, block(uid, s.seq, 0), true)
+		s.publish(uid, rig.Block(uid, s.seq, 0), true)
 	}
 }
 
@@ -63,7 +65,7 @@ func (s *stage) tableEqualsTruth() {
 	for _, v := range all {
 		got[string(verdict.AppendRecordKey(nil, v))] = *v
 	}
-	if !slices.Equal(text(alive(got)), text(alive(s.truth))) {
+	if !slices.Equal(rig.Text(alive(got)), rig.Text(alive(s.truth))) {
 		s.t.Errorf("the table holds %d blocks that are not the %d published", len(alive(got)), len(alive(s.truth)))
 	}
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
@@ -18,18 +20,18 @@ func FuzzStreamEntry(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	r := newReader(FeedConfig{Shards: 1, Logger: quiet()})
+	r := newReader(FeedConfig{Shards: 1, Logger: rig.Quiet()})
 	m := newMember(&Feed{}, table, 1)
 	m.boxes[0].follows = true
 	r.list = []*member{m}
 	f.Fuzz(func(t *testing.T, id, predecessor, stamp, key, value, heartbeat string) {
 		s := r.shards[0]
-		s.place, s.complete = place{epoch: 7}, true
+		s.place, s.complete = layout.Place{Epoch: 7}, true
 		entry := redis.XMessage{ID: id, Values: map[string]any{"p": predecessor, "s": stamp, "k": key, "v": value, "h": heartbeat}}
 		err := s.take(t.Context(), []redis.XMessage{entry})
 		for m.boxes[0].next() {
 		}
-		if follows := (place{epoch: 7}).follows(id, predecessor); follows != (err == nil) || follows != (s.place == place{7, 1, stamp}) && follows {
+		if follows := (layout.Place{Epoch: 7}).Follows(id, predecessor); follows != (err == nil) || follows != (s.place == layout.Place{Epoch: 7, N: 1, Stamp: stamp}) && follows {
 			t.Errorf("it follows: %v; error %v, now at %+v", follows, err, s.place)
 		}
 	})

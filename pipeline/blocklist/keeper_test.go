@@ -12,6 +12,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -26,20 +27,20 @@ func kept(t *testing.T, file string) (table *enforce.Table, loaded Loaded, follo
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := NewKeeper(KeeperConfig{File: file, Table: table, Shards: stageShards, Logger: quiet()})
+	k, err := NewKeeper(KeeperConfig{File: file, Table: table, Shards: stageShards, Logger: rig.Quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if loaded, err = k.Load(); err != nil {
 		t.Fatal(err)
 	}
-	stops := []func(){start(t, k.Run)}
+	stops := []func(){rig.Start(t, k.Run)}
 	return table, loaded, func(s *stage) {
 			feed, err := quickFeed(s.redis)
 			if err != nil {
 				t.Fatal(err)
 			}
-			stops = append(stops, start(t, func(ctx context.Context) error { return feed.Run(ctx, k.Sink()) }))
+			stops = append(stops, rig.Start(t, func(ctx context.Context) error { return feed.Run(ctx, k.Sink()) }))
 		}, func() {
 			for _, stop := range stops {
 				stop()
@@ -53,20 +54,20 @@ func TestARestartWhileRedisIsAway(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "blocklist")
 	s := newStage(t, single(miniredis.RunT(t).Addr()))
 	s.publisher(nil)
-	s.block(uids("stays", 300)...)
-	s.block(uids("ends", 10)...)
-	s.publish("short", block("short", 1, 2*time.Second), false)
+	s.block(rig.UIDs("stays", 300)...)
+	s.block(rig.UIDs("ends", 10)...)
+	s.publish("short", rig.Block("short", 1, 2*time.Second), false)
 
 	table, loaded, follow, end := kept(t, file)
 	if loaded != (Loaded{}) {
 		t.Errorf("%+v was loaded, and there was no file", loaded)
 	}
 	follow(s)
-	eventually(t, "all are denied", func() bool { return table.Ready() && table.Len() >= 311 })
+	rig.Eventually(t, "all are denied", func() bool { return table.Ready() && table.Len() >= 311 })
 	end()
-	s.clear(uids("ends", 10)...)
+	s.clear(rig.UIDs("ends", 10)...)
 	s.block("new")
-	eventually(t, "one has run out", func() bool { return event.FromTime(time.Now()) > s.truth["uid=short|r"].Until })
+	rig.Eventually(t, "one has run out", func() bool { return event.FromTime(time.Now()) > s.truth["uid=short|r"].Until })
 
 	table, loaded, follow, end = kept(t, file)
 	defer end()
@@ -75,23 +76,23 @@ func TestARestartWhileRedisIsAway(t *testing.T) {
 	}
 	denied := func(uid string) bool { return !table.CheckAt(event.FromTime(time.Now()), "any", uid).Allowed }
 	stays := func() bool {
-		return !slices.ContainsFunc(uids("stays", 300), func(uid string) bool { return !denied(uid) })
+		return !slices.ContainsFunc(rig.UIDs("stays", 300), func(uid string) bool { return !denied(uid) })
 	}
 	if !stays() || !denied("ends1") || denied("short") || denied("new") {
 		t.Error("the table is not what the last one was, less what ran out")
 	}
 	follow(s)
-	eventually(t, "it is complete", func() bool {
+	rig.Eventually(t, "it is complete", func() bool {
 		if !stays() {
 			t.Fatal("somebody was let go")
 		}
-		return table.Ready() && denied("new") && !slices.ContainsFunc(uids("ends", 10), denied)
+		return table.Ready() && denied("new") && !slices.ContainsFunc(rig.UIDs("ends", 10), denied)
 	})
 }
 
 func TestADamagedCopyIsNotLoaded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "blocklist")
-	a, b := block("a", 1, time.Hour), block("b", 2, time.Hour)
+	a, b := rig.Block("a", 1, time.Hour), rig.Block("b", 2, time.Hour)
 	if err := writeCopy(file, "tallygate", 5, []*verdict.Verdict{&a, &b}); err != nil {
 		t.Fatal(err)
 	}

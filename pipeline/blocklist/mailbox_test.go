@@ -9,12 +9,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 // stubborn is a Sink whose Apply, once it is told to hang, doesn't return until hold is closed.
 type stubborn struct {
-	*memory
+	*rig.Memory
 	hold          chan struct{}
 	hang, hanging atomic.Bool
 }
@@ -24,43 +25,43 @@ func (s *stubborn) Apply(shard int, changes []verdict.Verdict) {
 		s.hanging.Store(true)
 		<-s.hold
 	}
-	s.memory.Apply(shard, changes)
+	s.Memory.Apply(shard, changes)
 }
 
 // TestASinkThatDoesNotReturnHoldsUpNoOther: sinks were told one after another, so one that hung stopped all feeds of its process.
 func TestASinkThatDoesNotReturnHoldsUpNoOther(t *testing.T) {
 	defer func(n int) { leastRoom = n }(leastRoom)
 	leastRoom = 50
-	onEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
-		kafka := newBroker(t, 1)
-		p, _ := kafka.publisher(client, nil)
+	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		kafka := rig.NewBroker(t, 1)
+		p, _ := startPublisher(t, kafka, client, nil)
 		p.Own(0)
-		slow, quick := &stubborn{memory: newMemory(), hold: make(chan struct{})}, newMemory()
+		slow, quick := &stubborn{Memory: rig.NewMemory(), hold: make(chan struct{})}, rig.NewMemory()
 		release := sync.OnceFunc(func() { close(slow.hold) })
 		slowFeed, _ := startFeed(t, client, slow, nil)
 		quickFeed, _ := startFeed(t, client, quick, nil)
 		t.Cleanup(release) // before the feeds are stopped: a test that fails must end, too
-		offer(p, kafka, record(block("a", 1, time.Hour)))
-		eventually(t, "both follow", func() bool { return slow.has("uid=a|r") && quick.has("uid=a|r") })
+		rig.Offer(p, kafka, rig.Record(rig.Block("a", 1, time.Hour)))
+		rig.Eventually(t, "both follow", func() bool { return slow.Has("uid=a|r") && quick.Has("uid=a|r") })
 
 		slow.hang.Store(true)
-		offer(p, kafka, record(block("b", 2, time.Hour)))
-		eventually(t, "one hangs", slow.hanging.Load)
+		rig.Offer(p, kafka, rig.Record(rig.Block("b", 2, time.Hour)))
+		rig.Eventually(t, "one hangs", slow.hanging.Load)
 		for i := range 100 { // more than wait for it
-			offer(p, kafka, record(block(fmt.Sprint(i), int64(i+3), time.Hour)))
-			eventually(t, "the other one has it", func() bool { return quick.has(fmt.Sprintf("uid=%d|r", i)) })
+			rig.Offer(p, kafka, rig.Record(rig.Block(fmt.Sprint(i), int64(i+3), time.Hour)))
+			rig.Eventually(t, "the other one has it", func() bool { return quick.Has(fmt.Sprintf("uid=%d|r", i)) })
 		}
-		offer(p, kafka, tombstone(block("a", 0, 0)))
-		eventually(t, "the other one has all", func() bool { return !quick.has("uid=a|r") })
-		late := newMemory()
+		rig.Offer(p, kafka, rig.Tombstone(rig.Block("a", 0, 0)))
+		rig.Eventually(t, "the other one has all", func() bool { return !quick.Has("uid=a|r") })
+		late := rig.NewMemory()
 		startFeed(t, client, late, nil)
-		eventually(t, "one that comes late has all", func() bool { return len(late.text()) == 101 })
-		eventually(t, "the slow one has lost its place", func() bool { return slowFeed.Stats().Lost == 1 })
+		rig.Eventually(t, "one that comes late has all", func() bool { return len(late.Text()) == 101 })
+		rig.Eventually(t, "the slow one has lost its place", func() bool { return slowFeed.Stats().Lost == 1 })
 		if s := slowFeed.Stats(); s.Snapshots != 1 {
 			t.Errorf("while it hangs: %+v, want no snapshot that waits for it", s)
 		}
 		release()
-		eventually(t, "it gets a snapshot when it returns", func() bool { return slowFeed.Stats().Snapshots == 2 && len(slow.text()) == 101 })
+		rig.Eventually(t, "it gets a snapshot when it returns", func() bool { return slowFeed.Stats().Snapshots == 2 && len(slow.Text()) == 101 })
 		if s := quickFeed.Stats(); s.Snapshots != 1 || s.Lost != 0 {
 			t.Errorf("the quick one: %+v, want nothing lost", s)
 		}

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
+	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
@@ -21,21 +24,21 @@ func BenchmarkSnapshot(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	client := dial(b, realRedis(b))
+	client := rig.Dial(b, rig.RealRedis(b))
 	used := func() int64 {
 		n, _ := strconv.ParseInt(client.InfoMap(b.Context(), "memory").Item("Memory", "used_memory"), 10, 64)
 		return n
 	}
-	s := &store{client: client, prefix: "tallygate", partitions: 1, shards: 1, streamLen: 1 << 16, grace: 1, beatMillis: 1000,
-		bad: func(_ Record, err error) { b.Error(err) }}
+	s := rig.NewStore(b, client)
+	s.StreamLength, s.Grace, s.BeatMillis = 1<<16, 1, 1000
 	empty, at := used(), int64(0)
 	write := func(ctx context.Context, n int) {
-		records := make([]Record, n)
+		records := make([]publish.Record, n)
 		for i := range records {
-			records[i] = record(block(fmt.Sprint((int(at)+i)*7919%entries), at+int64(i)+1, 24*time.Hour))
+			records[i] = rig.Record(rig.Block(fmt.Sprint((int(at)+i)*7919%entries), at+int64(i)+1, 24*time.Hour))
 		}
 		applied := records[0].Time + 1
-		if _, _, err := s.apply(ctx, batch{start: at, next: at + int64(n), applied: applied, records: records}); err != nil && ctx.Err() == nil {
+		if _, _, err := s.Apply(ctx, store.Batch{Start: at, Next: at + int64(n), Applied: applied, Records: records}); err != nil && ctx.Err() == nil {
 			b.Error(err)
 		}
 		at += int64(n)
@@ -44,7 +47,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		write(b.Context(), min(500, entries-int(at)))
 	}
 	filled := used()
-	stop := start(b, func(ctx context.Context) error {
+	stop := rig.Start(b, func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			write(ctx, 20)
 			retry.Sleep(ctx, 10*time.Millisecond)

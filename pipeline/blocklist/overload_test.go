@@ -14,6 +14,10 @@ import (
 
 	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
+	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -22,7 +26,7 @@ import (
 // flood writes verdicts to a blocklist of one partition, so many a second.
 type flood struct {
 	t       *testing.T
-	writes  *store
+	writes  *store.Store
 	uids    []string
 	at, seq int64
 	blocked map[string]bool
@@ -30,30 +34,30 @@ type flood struct {
 }
 
 // write applies a batch, however often Redis is away meanwhile.
-func (f *flood) write(records []Record) {
+func (f *flood) write(records []publish.Record) {
 	f.t.Helper()
 	next := f.at + int64(len(records))
-	eventually(f.t, "a batch is applied", func() bool {
-		b := batch{start: f.at, next: next, applied: event.FromTime(time.Now()), records: records}
-		reached, ok, err := f.writes.apply(context.Background(), b)
+	rig.Eventually(f.t, "a batch is applied", func() bool {
+		b := store.Batch{Start: f.at, Next: next, Applied: event.FromTime(time.Now()), Records: records}
+		reached, ok, err := f.writes.Apply(context.Background(), b)
 		return err == nil && (ok || reached == next) // reached: it was applied, and the answer was lost
 	})
 	f.at = next
 }
 
 // some are changes of random keys: most are blocked, a few cleared or removed.
-func (f *flood) some(n int) (records []Record) {
+func (f *flood) some(n int) (records []publish.Record) {
 	for range n {
 		uid := f.uids[f.r.IntN(len(f.uids))]
 		f.seq++
 		kind := f.r.IntN(10)
 		switch f.blocked[uid] = kind > 1; kind {
 		case 0:
-			records = append(records, record(clearing(uid, f.seq)))
+			records = append(records, rig.Record(rig.Clearing(uid, f.seq)))
 		case 1:
-			records = append(records, tombstone(block(uid, 0, 0)))
+			records = append(records, rig.Tombstone(rig.Block(uid, 0, 0)))
 		default:
-			records = append(records, record(block(uid, f.seq, time.Hour)))
+			records = append(records, rig.Record(rig.Block(uid, f.seq, time.Hour)))
 		}
 	}
 	return records
@@ -101,7 +105,7 @@ func TestFiftyFeedsDuringAFlood(t *testing.T) {
 		o.keys, o.streamLen = 100_000, 1<<16
 	}
 	server := servers.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
-	client := dial(t, server.Addr())
+	client := rig.Dial(t, server.Addr())
 	o.clients = func() redis.UniversalClient { return client }
 	o.run(t, server)
 }
@@ -114,18 +118,18 @@ func TestFeedsWithClientsOfTheirOwnDuringAFlood(t *testing.T) {
 		o.keys, o.tables, o.streamLen = 10_000, 50, 10_000
 	}
 	server := servers.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
-	o.clients = func() redis.UniversalClient { return dial(t, server.Addr()) }
+	o.clients = func() redis.UniversalClient { return rig.Dial(t, server.Addr()) }
 	o.run(t, server)
 }
 
 func (o *overload) run(t *testing.T, server *servers.RedisProc) {
-	f := &flood{t: t, uids: uids("u", o.keys), blocked: map[string]bool{}, r: rand.New(rand.NewPCG(1, 2))}
-	f.writes = &store{client: dial(t, server.Addr()), prefix: "tallygate", partitions: 1, shards: 1, streamLen: o.streamLen,
-		grace: event.Hour, beatMillis: 1000, bad: func(_ Record, err error) { t.Error(err) }}
+	f := &flood{t: t, uids: rig.UIDs("u", o.keys), blocked: map[string]bool{}, r: rand.New(rand.NewPCG(1, 2))}
+	f.writes = rig.NewStore(t, rig.Dial(t, server.Addr()))
+	f.writes.StreamLength, f.writes.BeatMillis = o.streamLen, 1000
 	for from := 0; from < o.keys; from += 500 {
-		var records []Record
+		var records []publish.Record
 		for _, uid := range f.uids[from:min(from+500, o.keys)] {
-			records = append(records, record(block(uid, 0, time.Hour)))
+			records = append(records, rig.Record(rig.Block(uid, 0, time.Hour)))
 			f.blocked[uid] = true
 		}
 		f.write(records)
@@ -138,7 +142,7 @@ func (o *overload) run(t *testing.T, server *servers.RedisProc) {
 	server.Start()
 	written += f.run(o.rate, o.length/4)
 	end, cpu := time.Now(), cpuTime()
-	beats := start(t, func(ctx context.Context) error {
+	beats := rig.Start(t, func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			f.write(nil)
 			retry.Sleep(ctx, time.Second)
@@ -147,7 +151,7 @@ func (o *overload) run(t *testing.T, server *servers.RedisProc) {
 	})
 	for _, table := range tables {
 		// By its heartbeats alone it may be before that: after a lost place it keeps what a snapshot lacks until there is a complete one.
-		eventually(t, "a table is in step", func() bool {
+		rig.Eventually(t, "a table is in step", func() bool {
 			return table.Ready() && time.Since(end) > table.Staleness() && f.differ(table) == 0
 		})
 	}
@@ -207,7 +211,7 @@ func (f *flood) differ(table *enforce.Table) (wrong int) {
 // compareRedis tells a mistake of the flood from one of the feeds.
 func (f *flood) compareRedis() {
 	f.t.Helper()
-	fields, err := f.writes.client.HGetAll(f.t.Context(), shardKeys("tallygate", 0).verdicts).Result()
+	fields, err := f.writes.Client.HGetAll(f.t.Context(), layout.KeysOf("tallygate", 0).Verdicts).Result()
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -226,7 +230,7 @@ func (f *flood) compareRedis() {
 // watchHeap looks at the heap until the returned function is called, which returns the most that it was.
 func watchHeap(t *testing.T) (peak func() int) {
 	most := 0
-	stop := start(t, func(ctx context.Context) error {
+	stop := rig.Start(t, func(ctx context.Context) error {
 		for ok := true; ok; ok = retry.Sleep(ctx, 50*time.Millisecond) {
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
@@ -240,41 +244,41 @@ func watchHeap(t *testing.T) (peak func() int) {
 // TestFeedsOfOneClientShareAReader: what is read is read once, whoever leads, and a feed that comes late or leaves early
 // changes nothing for the others.
 func TestFeedsOfOneClientShareAReader(t *testing.T) {
-	onEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
-		kafka := newBroker(t, 1)
-		p, _ := kafka.publisher(client, nil)
+	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		kafka := rig.NewBroker(t, 1)
+		p, _ := startPublisher(t, kafka, client, nil)
 		p.Own(0)
-		offer(p, kafka, record(block("0", 1, time.Hour)))
-		var sinks []*memory
+		rig.Offer(p, kafka, rig.Record(rig.Block("0", 1, time.Hour)))
+		var sinks []*rig.Memory
 		var stops []func()
 		var feeds []*Feed
 		for range 3 {
-			sinks = append(sinks, newMemory())
+			sinks = append(sinks, rig.NewMemory())
 			feed, stop := startFeed(t, client, sinks[len(sinks)-1], nil)
 			stops, feeds = append(stops, stop), append(feeds, feed)
 		}
-		has := func(sinks []*memory, uid string) func() bool {
+		has := func(sinks []*rig.Memory, uid string) func() bool {
 			return func() bool {
 				for _, s := range sinks {
-					if !s.has("uid=" + uid + "|r") {
+					if !s.Has("uid=" + uid + "|r") {
 						return false
 					}
 				}
 				return true
 			}
 		}
-		eventually(t, "all follow", has(sinks, "0"))
+		rig.Eventually(t, "all follow", has(sinks, "0"))
 		if feeds[0].reader.Load() != feeds[2].reader.Load() {
 			t.Error("each reads for itself")
 		}
 		stops[0]() // one of them led
-		held := sinks[0].text()
-		offer(p, kafka, record(block("1", 1, time.Hour)))
-		eventually(t, "the others go on", has(sinks[1:], "1"))
-		late := newMemory()
+		held := sinks[0].Text()
+		rig.Offer(p, kafka, rig.Record(rig.Block("1", 1, time.Hour)))
+		rig.Eventually(t, "the others go on", has(sinks[1:], "1"))
+		late := rig.NewMemory()
 		_, stopLate := startFeed(t, client, late, nil)
-		eventually(t, "one that comes late has all", func() bool { return has([]*memory{late}, "0")() && has([]*memory{late}, "1")() })
-		if got := sinks[0].text(); len(got) != len(held) {
+		rig.Eventually(t, "one that comes late has all", func() bool { return has([]*rig.Memory{late}, "0")() && has([]*rig.Memory{late}, "1")() })
+		if got := sinks[0].Text(); len(got) != len(held) {
 			t.Errorf("a sink whose feed has returned got %v", got)
 		}
 		for i, f := range feeds[1:] {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
+	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -22,7 +24,7 @@ var _ Sink = (*enforce.Table)(nil)
 // feeds, and then compares what the enforcer's table says with what was published.
 // TALLYGATE_TEST_SEED repeats a run's decisions.
 func TestAnythingGoes(t *testing.T) {
-	onEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
+	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		seed := rand.Uint64()
 		if s, err := strconv.ParseUint(os.Getenv("TALLYGATE_TEST_SEED"), 10, 64); err == nil {
 			seed = s
@@ -43,7 +45,7 @@ func TestAnythingGoes(t *testing.T) {
 					w.explain(table)
 				}
 			})
-			eventually(t, fmt.Sprintf("the %s running table has what was published (seed %d)", name, seed), func() bool { return w.equal(table) })
+			rig.Eventually(t, fmt.Sprintf("the %s running table has what was published (seed %d)", name, seed), func() bool { return w.equal(table) })
 		}
 	})
 }
@@ -52,9 +54,9 @@ type world struct {
 	t      *testing.T
 	r      *rand.Rand
 	client redis.UniversalClient
-	kafka  *broker
+	kafka  *rig.Broker
 
-	publishers [2]*Publisher
+	publishers [2]*publish.Publisher
 	stops      [2]func()
 	owner      [4]int
 	seq        int64
@@ -66,7 +68,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, client redis.UniversalClient, r *rand.Rand) *world {
-	w := &world{t: t, r: r, client: client, kafka: newBroker(t, 4), model: map[string]verdict.Verdict{}}
+	w := &world{t: t, r: r, client: client, kafka: rig.NewBroker(t, 4), model: map[string]verdict.Verdict{}}
 	for i := range w.publishers {
 		w.startPublisher(i)
 	}
@@ -97,7 +99,7 @@ func (w *world) follow() {
 }
 
 func (w *world) startPublisher(i int) {
-	w.publishers[i], w.stops[i] = w.kafka.publisher(w.client, func(c *PublisherConfig) {
+	w.publishers[i], w.stops[i] = startPublisher(w.t, w.kafka, w.client, func(c *publish.Config) {
 		c.Partitions, c.Shards, c.BatchSize, c.Buffer, c.StreamLength = 4, 2, 7, 20_000, 50
 	})
 }
@@ -109,7 +111,7 @@ func (w *world) own(partition, to int) {
 	}
 	w.owner[partition] = to
 	w.publishers[to].Own(int32(partition))
-	w.kafka.write(int32(partition), fence())
+	w.kafka.Write(int32(partition), rig.Fence())
 }
 
 func (w *world) step() {
@@ -142,26 +144,26 @@ func (w *world) step() {
 // publish writes some verdicts as the partition's owner, and offers them, mostly.
 func (w *world) publish() {
 	partition := w.r.IntN(4)
-	var records []Record
+	var records []publish.Record
 	for range 1 + w.r.IntN(20) {
 		uid := fmt.Sprintf("%d-%d", partition, w.r.IntN(60))
 		w.seq++
-		v := block(uid, w.seq, time.Hour+time.Duration(w.r.IntN(1000))*time.Second)
+		v := rig.Block(uid, w.seq, time.Hour+time.Duration(w.r.IntN(1000))*time.Second)
 		key := string(verdict.AppendRecordKey(nil, &v))
 		switch w.r.IntN(5) {
 		case 0:
-			v = clearing(uid, w.seq)
-			records = append(records, record(v))
+			v = rig.Clearing(uid, w.seq)
+			records = append(records, rig.Record(v))
 			delete(w.model, key)
 		case 1:
-			records = append(records, tombstone(v))
+			records = append(records, rig.Tombstone(v))
 			delete(w.model, key)
 		default:
-			records = append(records, record(v))
+			records = append(records, rig.Record(v))
 			w.model[key] = v
 		}
 	}
-	first, next, offered := w.kafka.write(int32(partition), records...)
+	first, next, offered := w.kafka.Write(int32(partition), records...)
 	if w.r.IntN(10) > 0 {
 		w.publishers[w.owner[partition]].Offer(int32(partition), first, next, offered)
 	}
@@ -173,7 +175,7 @@ func (w *world) equal(table *enforce.Table) bool {
 	for _, v := range all {
 		got[string(verdict.AppendRecordKey(nil, v))] = *v
 	}
-	if !slices.Equal(text(got), text(w.model)) || !table.Ready() {
+	if !slices.Equal(rig.Text(got), rig.Text(w.model)) || !table.Ready() {
 		return false
 	}
 	for partition := range 4 {

@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/internal/seldom"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/trouble"
 )
 
 // reader reads a blocklist for all feeds of this process that were given the same client and settings: each change is read once,
@@ -19,7 +21,7 @@ import (
 // another one's takes over where it was.
 type reader struct {
 	cfg      FeedConfig // the first feed's
-	redis    outages
+	redis    trouble.Outages
 	answered atomic.Bool   // Redis has answered, and didn't refuse the password
 	lead     chan struct{} // holds one element while a feed is the leader
 	failed   chan struct{} // closed when err is set
@@ -74,11 +76,11 @@ var readers = struct {
 
 func newReader(cfg FeedConfig) *reader {
 	r := &reader{
-		cfg: cfg, redis: outages{log: cfg.Logger, what: "following the blocklist in Redis", kind: troubleOf},
+		cfg: cfg, redis: trouble.Outages{Log: cfg.Logger, What: "following the blocklist in Redis", Kind: trouble.Of},
 		lead: make(chan struct{}, 1), failed: make(chan struct{}), refused: map[int]error{},
 	}
 	for shard := range cfg.Shards {
-		r.shards = append(r.shards, &shardFeed{r: r, shard: shard, keys: shardKeys(cfg.Prefix, shard), floor: 1})
+		r.shards = append(r.shards, &shardFeed{r: r, shard: shard, keys: layout.KeysOf(cfg.Prefix, shard), floor: 1})
 	}
 	return r
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/trouble"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -20,9 +22,9 @@ import (
 type shardFeed struct {
 	r     *reader
 	shard int
-	keys  keys
+	keys  layout.Keys
 
-	place    place
+	place    layout.Place
 	heard    time.Time    // when anything last came
 	suspect  bool         // the meta named another place, and nothing came since
 	follows  bool         // place means something: it is followed, and was not lost since
@@ -43,9 +45,9 @@ const readCount = 1000 // entries, or fields, of one reading
 
 // run returns when ctx ends, and with ErrAuth when Redis does not let it in.
 func (s *shardFeed) run(ctx context.Context) error {
-	defer s.r.redis.gone(int32(s.shard))
+	defer s.r.redis.Gone(int32(s.shard))
 	defer s.abandon()
-	pause := newPause()
+	pause := trouble.NewPause()
 	s.heard, s.suspect = time.Now(), false
 	for ctx.Err() == nil {
 		err := s.step(ctx)
@@ -124,9 +126,9 @@ func (s *shardFeed) lost(reason error) {
 	s.r.cfg.Logger.Warn("taking a new snapshot of the blocklist", "shard", s.shard, "reason", reason.Error())
 }
 
-func (s *shardFeed) failed(err error) { s.r.redis.failed(int32(s.shard), err) }
+func (s *shardFeed) failed(err error) { s.r.redis.Failed(int32(s.shard), err) }
 
-func (s *shardFeed) worked() { s.r.redis.worked(int32(s.shard)) }
+func (s *shardFeed) worked() { s.r.redis.Worked(int32(s.shard)) }
 
 // isComplete reports whether what is applied up to this moment may replace what the sinks have. A
 // publisher's clock may run behind this one for a while, and what is older adds to the sinks only.
@@ -141,7 +143,7 @@ func (s *shardFeed) take(ctx context.Context, entries []redis.XMessage) error {
 	out := &delivery{all: make([]verdict.Verdict, 0, len(entries))}
 	err := s.walk(&s.place, entries, func(c change) {
 		if s.scan != nil {
-			s.scan.change(c, s.place.n)
+			s.scan.change(c, s.place.N)
 		}
 		switch {
 		case c.key == "":
@@ -166,39 +168,39 @@ func (s *shardFeed) missed(ctx context.Context) error {
 	if !s.suspect && time.Since(s.heard) < 3*s.r.cfg.Heartbeat {
 		return nil
 	}
-	m, found, err := readMeta(ctx, s.r.cfg.Redis, s.keys)
+	m, found, err := layout.ReadMeta(ctx, s.r.cfg.Redis, s.keys)
 	switch {
 	case err != nil:
 		return err
 	case found && s.judge(m) != nil:
 		return fmt.Errorf("%w: %w", errLost, s.judge(m))
-	case found && m.place == s.place:
+	case found && m.Place == s.place:
 		s.heard, s.suspect = time.Now(), false
 		return nil
-	case found && m.epoch == s.place.epoch && m.n > s.place.n && !s.suspect:
+	case found && m.Epoch == s.place.Epoch && m.N > s.place.N && !s.suspect:
 		s.suspect = true
 		return nil
 	}
-	return fmt.Errorf("%w: it is %s, and the blocklist is at %s", errLost, s.place.id(), m.id())
+	return fmt.Errorf("%w: it is %s, and the blocklist is at %s", errLost, s.place.ID(), m.ID())
 }
 
 // read returns the stream's entries behind a place; none when nothing came within block.
 // A negative block doesn't wait.
-func (s *shardFeed) read(ctx context.Context, after place, block time.Duration) ([]redis.XMessage, error) {
+func (s *shardFeed) read(ctx context.Context, after layout.Place, block time.Duration) ([]redis.XMessage, error) {
 	args := []any{"xread", "count", readCount}
 	if block >= 0 {
 		args = append(args, "block", block.Milliseconds())
 	}
 	// XRead of the client would add ten seconds to the read timeout of a blocking command, and so take that
 	// long to notice a connection that is only half open.
-	cmd := redis.NewXStreamSliceCmd(ctx, append(args, "streams", s.keys.changes, after.id())...)
+	cmd := redis.NewXStreamSliceCmd(ctx, append(args, "streams", s.keys.Changes, after.ID())...)
 	cmd.SetFirstKeyPos(int8(len(args) + 1))
 	err := s.r.cfg.Redis.Process(ctx, cmd)
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", s.keys.changes, err)
+		return nil, fmt.Errorf("read %s: %w", s.keys.Changes, err)
 	}
 	if streams := cmd.Val(); len(streams) > 0 {
 		return streams[0].Messages, nil
@@ -215,17 +217,17 @@ type change struct {
 }
 
 // walk hands each entry on that follows at, and moves it along. It ends with errLost at one that doesn't follow.
-func (s *shardFeed) walk(at *place, entries []redis.XMessage, do func(change)) error {
+func (s *shardFeed) walk(at *layout.Place, entries []redis.XMessage, do func(change)) error {
 	for _, e := range entries {
 		text := func(field string) string {
 			v, _ := e.Values[field].(string)
 			return v
 		}
-		if !at.follows(e.ID, text("p")) {
-			return fmt.Errorf("%w: entry %s does not follow %s", errLost, e.ID, at.id())
+		if !at.Follows(e.ID, text("p")) {
+			return fmt.Errorf("%w: entry %s does not follow %s", errLost, e.ID, at.ID())
 		}
-		at.n++
-		at.stamp = text("s")
+		at.N++
+		at.Stamp = text("s")
 		c := change{key: text("k")}
 		if c.key == "" {
 			applied, _ := strconv.ParseInt(text("h"), 10, 64) // 0 for what a later version may add

@@ -2,7 +2,6 @@ package blocklist
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,11 +10,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/trouble"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
-
-var errNothing = errors.New("nothing was published there yet")
 
 // scan is a snapshot under way. Between the pages of the hash it is told all that the stream brings, so the stream need keep only
 // what comes while a page is read, however long the whole takes and however much is written meanwhile: a snapshot that
@@ -50,8 +49,8 @@ func (s *shardFeed) begin(ctx context.Context, next *scan) (err error) {
 	if _, err := s.meta(ctx, s.r.cfg.Redis); err != nil {
 		return err
 	}
-	if next.conn, next.done, err = oneConnection(ctx, s.r.cfg.Redis, s.keys.verdicts); err != nil {
-		return fmt.Errorf("connect to read %s: %w", s.keys.verdicts, err)
+	if next.conn, next.done, err = oneConnection(ctx, s.r.cfg.Redis, s.keys.Verdicts); err != nil {
+		return fmt.Errorf("connect to read %s: %w", s.keys.Verdicts, err)
 	}
 	before, err := s.meta(ctx, next.conn)
 	if err != nil {
@@ -59,7 +58,7 @@ func (s *shardFeed) begin(ctx context.Context, next *scan) (err error) {
 		return err
 	}
 	if !s.follows {
-		s.place = before.place
+		s.place = before.Place
 	}
 	if !s.complete { // then it is for all: who follows has had a part only
 		s.letWait()
@@ -94,7 +93,7 @@ func (s *shardFeed) goOn(ctx context.Context) error {
 		err = s.finish(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("take a snapshot of %s: %w", s.keys.verdicts, err)
+		return fmt.Errorf("take a snapshot of %s: %w", s.keys.Verdicts, err)
 	}
 	if !more {
 		s.abandon()
@@ -105,17 +104,17 @@ func (s *shardFeed) goOn(ctx context.Context) error {
 // page reads some of the hash. What changes meanwhile may be there as it was or as it is. Of what the stream said before, a page
 // is the later word, and of what it says after, the earlier: seq tells for verdicts, and removals come again.
 func (s *shardFeed) page(ctx context.Context) (more bool, err error) {
-	fields, next, err := s.scan.conn.HScan(ctx, s.keys.verdicts, s.scan.cursor, "", readCount).Result()
+	fields, next, err := s.scan.conn.HScan(ctx, s.keys.Verdicts, s.scan.cursor, "", readCount).Result()
 	if err != nil {
-		return false, fmt.Errorf("scan %s: %w", s.keys.verdicts, err)
+		return false, fmt.Errorf("scan %s: %w", s.keys.Verdicts, err)
 	}
 	for i := 0; i+1 < len(fields); i += 2 {
-		if strings.HasPrefix(fields[i], metaPrefix) {
+		if strings.HasPrefix(fields[i], layout.MetaPrefix) {
 			continue
 		}
 		v, err := verdict.Parse([]byte(fields[i+1]))
 		if err != nil {
-			s.r.skip(s.shard, s.keys.verdicts, err)
+			s.r.skip(s.shard, s.keys.Verdicts, err)
 			continue
 		}
 		s.scan.put(fields[i], v)
@@ -167,22 +166,22 @@ func (s *shardFeed) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if at := s.place; at.epoch != now.epoch || at.n > now.n || at.n == now.n && at.stamp != now.stamp {
-		return fmt.Errorf("%w: it is %s, and the blocklist is at another %s", errLost, at.id(), now.id())
+	if at := s.place; at.Epoch != now.Epoch || at.N > now.N || at.N == now.N && at.Stamp != now.Stamp {
+		return fmt.Errorf("%w: it is %s, and the blocklist is at another %s", errLost, at.ID(), now.ID())
 	}
-	if s.place.n < now.n {
+	if s.place.N < now.N {
 		another := false
 		err = s.drain(ctx, func(entries []redis.XMessage) bool {
-			another = another || slices.ContainsFunc(entries, func(e redis.XMessage) bool { return e.ID == now.id() && e.Values["s"] != now.stamp })
-			return len(entries) == 0 || s.place.n >= now.n
+			another = another || slices.ContainsFunc(entries, func(e redis.XMessage) bool { return e.ID == now.ID() && e.Values["s"] != now.Stamp })
+			return len(entries) == 0 || s.place.N >= now.N
 		})
 		switch {
 		case err != nil:
 			return err
 		case another:
-			return fmt.Errorf("%w: the stream has another %s", errLost, now.id())
-		case s.place.n < now.n:
-			return fmt.Errorf("%w: nothing follows %s, and the blocklist is at %s", errLost, s.place.id(), now.id())
+			return fmt.Errorf("%w: the stream has another %s", errLost, now.ID())
+		case s.place.N < now.N:
+			return fmt.Errorf("%w: nothing follows %s, and the blocklist is at %s", errLost, s.place.ID(), now.ID())
 		}
 	}
 	s.completed(now)
@@ -190,12 +189,12 @@ func (s *shardFeed) finish(ctx context.Context) error {
 }
 
 // completed notes that the scan has all, up to now at least.
-func (s *shardFeed) completed(now meta) {
-	applied, seen := now.applied, now.applied
-	if s.scan.at > now.n {
+func (s *shardFeed) completed(now layout.Meta) {
+	applied, seen := now.Applied, now.Applied
+	if s.scan.at > now.N {
 		applied, seen = s.scan.beat, s.scan.beat
-	} else if now.beat > 0 { // by a clock that is ahead it may lie in the future, long after the last beat
-		seen = min(seen, now.beat)
+	} else if now.Beat > 0 { // by a clock that is ahead it may lie in the future, long after the last beat
+		seen = min(seen, now.Beat)
 	}
 	s.complete = s.isComplete(applied)
 	s.follows, s.linked = true, false
@@ -217,22 +216,22 @@ func (s *shardFeed) serve(seen event.Micros) {
 }
 
 // meta reads the shard's meta; it is an error when there is none.
-func (s *shardFeed) meta(ctx context.Context, conn redis.Cmdable) (meta, error) {
-	m, found, err := readMeta(ctx, conn, s.keys)
+func (s *shardFeed) meta(ctx context.Context, conn redis.Cmdable) (layout.Meta, error) {
+	m, found, err := layout.ReadMeta(ctx, conn, s.keys)
 	if err != nil {
-		return meta{}, err
+		return layout.Meta{}, err
 	}
 	s.r.answered.Store(true)
 	if !found {
-		return meta{}, fmt.Errorf("%s: %w", s.keys.verdicts, errNothing)
+		return layout.Meta{}, fmt.Errorf("%s: %w", s.keys.Verdicts, trouble.ErrNothing)
 	}
 	return m, s.judge(m)
 }
 
 // judge refuses a blocklist of another number of shards.
-func (s *shardFeed) judge(m meta) (err error) {
-	if shards := max(s.r.cfg.Shards, 1); m.shards != 0 && m.shards != shards {
-		err = shardsDiffer(s.keys.verdicts, m.shards, shards)
+func (s *shardFeed) judge(m layout.Meta) (err error) {
+	if shards := max(s.r.cfg.Shards, 1); m.Shards != 0 && m.Shards != shards {
+		err = layout.ShardsDiffer(s.keys.Verdicts, m.Shards, shards)
 	}
 	s.r.refuse(s.shard, err)
 	return err

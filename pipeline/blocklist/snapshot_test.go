@@ -12,6 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
+	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -53,17 +57,15 @@ func TestASnapshotDuringARestart(t *testing.T) {
 		}
 		s := newStage(t, dial)
 		_, stop := s.publisher(nil)
-		s.block(uids("a", 5000)...)
+		s.block(rig.UIDs("a", 5000)...)
 		s.reached()
 		s.eventually("the shards are complete", func() bool { return s.complete() })
 		stop()
 		s.feed(quickFeed)
 		s.eventually("the scan was interrupted, and taken", func() bool {
-			s.sink.mu.Lock()
-			defer s.sink.mu.Unlock()
-			return restart.seen.Load() >= restart.n && s.sink.replaced >= stageShards
+			return restart.seen.Load() >= restart.n && s.sink.Replaced() >= stageShards
 		})
-		if got, want := len(s.sink.text()), len(s.truth); got != want {
+		if got, want := len(s.sink.Text()), len(s.truth); got != want {
 			t.Errorf("round %d: %d blocks are held, want all %d", round, got, want)
 		}
 	}
@@ -72,19 +74,20 @@ func TestASnapshotDuringARestart(t *testing.T) {
 // hand is a blocklist of one partition that a test writes by hand, and a feed that it moves by hand.
 type hand struct {
 	*stage
-	writes *store
+	writes *store.Store
 	at     int64 // the next offset
 	feed   *shardFeed
 	box    *mailbox
-	held   *memory
+	held   *rig.Memory
 }
 
 func newHand(t *testing.T) *hand { return newHandOn(t, miniredis.RunT(t).Addr()) }
 
 func newHandOn(t *testing.T, addr string) *hand {
-	h := &hand{stage: newStage(t, single(addr)), held: newMemory()}
-	h.writes = &store{client: h.redis, prefix: "tallygate", partitions: 1, shards: 1, streamLen: 100, bad: func(_ Record, err error) { t.Error(err) }}
-	f, err := NewFeed(FeedConfig{Redis: h.redis, Logger: quiet()})
+	h := &hand{stage: newStage(t, single(addr)), held: rig.NewMemory()}
+	h.writes = rig.NewStore(t, h.redis)
+	h.writes.StreamLength, h.writes.Grace, h.writes.BeatMillis = 100, 0, 0
+	f, err := NewFeed(FeedConfig{Redis: h.redis, Logger: rig.Quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,20 +99,20 @@ func newHandOn(t *testing.T, addr string) *hand {
 
 // blocks publishes blocks, and with them a heartbeat that says: up to now.
 func (h *hand) blocks(uids ...string) {
-	records := make([]Record, len(uids))
+	records := make([]publish.Record, len(uids))
 	for i, uid := range uids {
-		records[i] = record(block(uid, h.at+int64(i)+1, time.Hour))
+		records[i] = rig.Record(rig.Block(uid, h.at+int64(i)+1, time.Hour))
 	}
 	h.apply(event.FromTime(time.Now()), records...)
 }
 
-func (h *hand) apply(applied event.Micros, records ...Record) {
+func (h *hand) apply(applied event.Micros, records ...publish.Record) {
 	h.t.Helper()
-	b := batch{start: h.at, next: h.at + int64(len(records)), applied: applied, records: records}
-	if _, ok, err := h.writes.apply(h.t.Context(), b); err != nil || !ok {
+	b := store.Batch{Start: h.at, Next: h.at + int64(len(records)), Applied: applied, Records: records}
+	if _, ok, err := h.writes.Apply(h.t.Context(), b); err != nil || !ok {
 		h.t.Fatalf("not applied: %v", err)
 	}
-	h.at = b.next
+	h.at = b.Next
 }
 
 // follow takes what the stream has.
@@ -168,8 +171,8 @@ func TestABackupIsRestoredBeforeTheSnapshot(t *testing.T) {
 	h.blocks() // now it is complete
 	restore := h.snapshotOfRedis()
 	h.blocks("meanwhile")
-	if err := h.follow(); !errors.Is(err, errComplete) || !h.held.has("uid=meanwhile|r") {
-		t.Fatalf("what came by the stream: %v, %v", err, h.held.text())
+	if err := h.follow(); !errors.Is(err, errComplete) || !h.held.Has("uid=meanwhile|r") {
+		t.Fatalf("what came by the stream: %v, %v", err, h.held.Text())
 	}
 	restore()
 	if err := h.scan(); !errors.Is(err, errLost) {
@@ -182,8 +185,8 @@ func TestABackupIsRestoredBeforeTheSnapshot(t *testing.T) {
 		t.Errorf("when it is filled again: %v", err)
 	}
 	h.snapshot(true)
-	if len(h.held.text()) != 3 || len(h.held.dropped) > 0 {
-		t.Errorf("at the end: %v, dropped %v", h.held.text(), h.held.dropped)
+	if len(h.held.Text()) != 3 || len(h.held.Dropped()) > 0 {
+		t.Errorf("at the end: %v, dropped %v", h.held.Text(), h.held.Dropped())
 	}
 }
 
@@ -193,36 +196,36 @@ func TestARemovalDuringARefillIsAnOldOne(t *testing.T) {
 	h := newHand(t)
 	h.blocks("u", "v")
 	restore := h.snapshotOfRedis()
-	h.apply(0, tombstone(block("u", 0, 0)))
+	h.apply(0, rig.Tombstone(rig.Block("u", 0, 0)))
 	h.blocks("u")
 	h.snapshot(true)
 	restore()
 	h.feed.lost(errLost)
 	h.snapshot(false)
 	h.at = 2
-	h.apply(0, tombstone(block("u", 0, 0)), tombstone(block("v", 0, 0))) // the second is a new one
-	if err := h.follow(); err != nil || !h.held.has("uid=u|r") {
-		t.Fatalf("the old removal: %v, %v", err, h.held.text())
+	h.apply(0, rig.Tombstone(rig.Block("u", 0, 0)), rig.Tombstone(rig.Block("v", 0, 0))) // the second is a new one
+	if err := h.follow(); err != nil || !h.held.Has("uid=u|r") {
+		t.Fatalf("the old removal: %v, %v", err, h.held.Text())
 	}
 	h.blocks("u")
 	if err := h.follow(); !errors.Is(err, errComplete) {
 		t.Fatal(err)
 	}
 	h.snapshot(true)
-	if !h.held.has("uid=u|r") || h.held.has("uid=v|r") {
-		t.Errorf("at the end: %v", h.held.text())
+	if !h.held.Has("uid=u|r") || h.held.Has("uid=v|r") {
+		t.Errorf("at the end: %v", h.held.Text())
 	}
-	h.apply(0, tombstone(block("u", 0, 0)))
-	if err := h.follow(); err != nil || h.held.has("uid=u|r") {
-		t.Errorf("a removal when all is complete: %v, %v", err, h.held.text())
+	h.apply(0, rig.Tombstone(rig.Block("u", 0, 0)))
+	if err := h.follow(); err != nil || h.held.Has("uid=u|r") {
+		t.Errorf("a removal when all is complete: %v, %v", err, h.held.Text())
 	}
 }
 
 // complete reports whether Redis says that it has all partitions.
 func (s *stage) complete() bool {
 	for shard := range stageShards {
-		m, found, err := readMeta(context.Background(), s.redis, shardKeys("tallygate", shard))
-		if err != nil || !found || m.applied == 0 {
+		m, found, err := layout.ReadMeta(context.Background(), s.redis, layout.KeysOf("tallygate", shard))
+		if err != nil || !found || m.Applied == 0 {
 			return false
 		}
 	}
@@ -233,23 +236,23 @@ func (s *stage) complete() bool {
 // each next snapshot, for as long as much was written.
 func TestASnapshotWhileMoreIsWrittenThanTheStreamKeeps(t *testing.T) {
 	h := newHandOn(t, servers.StartRedis(t).Addr()) // miniredis has one page, however long
-	h.blocks(uids("a", 3*readCount)...)
-	h.blocks(uids("b", 3*readCount)...)
+	h.blocks(rig.UIDs("a", 3*readCount)...)
+	h.blocks(rig.UIDs("b", 3*readCount)...)
 	round := 0
 	h.redis.AddHook(&every{name: "hscan", do: func() {
 		round++
-		h.blocks(uids(fmt.Sprint("meanwhile", round, "-"), 90)...) // the stream keeps 100
-		h.apply(0, tombstone(block(fmt.Sprint("a", round), 0, 0)), record(clearing(fmt.Sprint("b", round), h.at+9)))
+		h.blocks(rig.UIDs(fmt.Sprint("meanwhile", round, "-"), 90)...) // the stream keeps 100
+		h.apply(0, rig.Tombstone(rig.Block(fmt.Sprint("a", round), 0, 0)), rig.Record(rig.Clearing(fmt.Sprint("b", round), h.at+9)))
 	}})
 	h.snapshot(true)
 	if round < 4 {
 		t.Fatalf("%d pages, want some", round)
 	}
-	if got, want := len(h.held.text()), 6*readCount+90*round-2*round; got != want || h.held.replaced != 1 {
-		t.Errorf("%d are held after %d snapshots, want %d", got, h.held.replaced, want)
+	if got, want := len(h.held.Text()), 6*readCount+90*round-2*round; got != want || h.held.Replaced() != 1 {
+		t.Errorf("%d are held after %d snapshots, want %d", got, h.held.Replaced(), want)
 	}
 	for i := 1; i <= round; i++ {
-		if h.held.has(fmt.Sprintf("uid=a%d|r", i)) || h.held.has(fmt.Sprintf("uid=b%d|r", i)) || !h.held.has(fmt.Sprintf("uid=meanwhile%d-89|r", i)) {
+		if h.held.Has(fmt.Sprintf("uid=a%d|r", i)) || h.held.Has(fmt.Sprintf("uid=b%d|r", i)) || !h.held.Has(fmt.Sprintf("uid=meanwhile%d-89|r", i)) {
 			t.Errorf("what happened before page %d is not held", i)
 		}
 	}

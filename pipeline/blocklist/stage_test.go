@@ -2,7 +2,6 @@ package blocklist
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,19 +11,17 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
+	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 // dialer makes a client of one Redis. With a network it connects through that, and notices soon when it hears nothing.
 type dialer func(t testing.TB, network *servers.Network) redis.UniversalClient
-
-// noNotices: to find out that a server has none, connections write a field of their client's options, and
-// those of Client.Conn do it under another lock.
-var noNotices = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 
 const impatience = 500 * time.Millisecond // of clients that connect through a network with faults
 
@@ -38,7 +35,7 @@ var shapes = []struct {
 	{"cluster", func(t *testing.T) dialer {
 		addrs := servers.StartRedisCluster(t, 3).Addrs()
 		return func(t testing.TB, network *servers.Network) redis.UniversalClient {
-			o := &redis.ClusterOptions{Addrs: addrs, MaintNotificationsConfig: noNotices}
+			o := &redis.ClusterOptions{Addrs: addrs, MaintNotificationsConfig: rig.NoNotices}
 			if network != nil {
 				o.Dialer, o.ReadTimeout, o.WriteTimeout = network.Dial, impatience, impatience
 			}
@@ -50,7 +47,7 @@ var shapes = []struct {
 
 func single(addr string) dialer {
 	return func(t testing.TB, network *servers.Network) redis.UniversalClient {
-		o := &redis.Options{Addr: addr, MaintNotificationsConfig: noNotices}
+		o := &redis.Options{Addr: addr, MaintNotificationsConfig: rig.NoNotices}
 		if network != nil {
 			o.Dialer, o.ReadTimeout, o.WriteTimeout = network.Dial, impatience, impatience
 		}
@@ -81,11 +78,11 @@ const (
 // stage is a blocklist of two shards with its publishers, and an enforcer that follows it through a network.
 type stage struct {
 	t       *testing.T
-	kafka   *broker
+	kafka   *rig.Broker
 	redis   redis.UniversalClient // not through the network
 	network *servers.Network
 	through redis.UniversalClient
-	pubs    []*Publisher // all are told of every verdict
+	pubs    []*publish.Publisher // all are told of every verdict
 	sink    *gated
 	watch   *watch // nil: nobody watches
 
@@ -98,8 +95,8 @@ type stage struct {
 }
 
 func newStage(t *testing.T, dial dialer) *stage {
-	s := &stage{t: t, kafka: newBroker(t, stagePartitions), redis: dial(t, nil), network: servers.NewNetwork(t),
-		sink: &gated{memory: newMemory()}, truth: map[string]verdict.Verdict{}, ended: map[string]bool{}}
+	s := &stage{t: t, kafka: rig.NewBroker(t, stagePartitions), redis: dial(t, nil), network: servers.NewNetwork(t),
+		sink: &gated{Memory: rig.NewMemory()}, truth: map[string]verdict.Verdict{}, ended: map[string]bool{}}
 	s.through = dial(t, s.network)
 	s.flush()
 	return s
@@ -107,16 +104,16 @@ func newStage(t *testing.T, dial dialer) *stage {
 
 func (s *stage) flush() {
 	s.t.Helper()
-	err := eachPrimary(context.Background(), s.redis, func(ctx context.Context, c redis.Cmdable) error { return c.FlushAll(ctx).Err() })
+	err := layout.EachPrimary(context.Background(), s.redis, func(ctx context.Context, c redis.Cmdable) error { return c.FlushAll(ctx).Err() })
 	if err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 // publisher adds a publisher of all partitions; the returned function stops it.
-func (s *stage) publisher(change func(*PublisherConfig)) (*Publisher, func()) {
+func (s *stage) publisher(change func(*publish.Config)) (*publish.Publisher, func()) {
 	s.t.Helper()
-	p, stop := s.kafka.publisher(s.redis, func(c *PublisherConfig) {
+	p, stop := startPublisher(s.t, s.kafka, s.redis, func(c *publish.Config) {
 		c.Partitions, c.Shards = stagePartitions, stageShards
 		if change != nil {
 			change(c)
@@ -128,7 +125,7 @@ func (s *stage) publisher(change func(*PublisherConfig)) (*Publisher, func()) {
 	s.pubs = append(s.pubs, p)
 	return p, func() {
 		stop()
-		s.pubs = slices.DeleteFunc(s.pubs, func(other *Publisher) bool { return other == p })
+		s.pubs = slices.DeleteFunc(s.pubs, func(other *publish.Publisher) bool { return other == p })
 	}
 }
 
@@ -142,7 +139,7 @@ func (s *stage) feed(newFeed feedMaker) {
 	if s.watch != nil {
 		sink = both{s.sink, s.watch.table}
 	}
-	start(s.t, func(ctx context.Context) error { return run.Run(ctx, sink) })
+	rig.Start(s.t, func(ctx context.Context) error { return run.Run(ctx, sink) })
 }
 
 func partitionOf(uid string) (partition int32) {
@@ -156,28 +153,28 @@ func partitionOf(uid string) (partition int32) {
 func (s *stage) block(uids ...string) {
 	for _, uid := range uids {
 		s.seq++
-		s.publish(uid, block(uid, s.seq, time.Hour), false)
+		s.publish(uid, rig.Block(uid, s.seq, time.Hour), false)
 	}
 }
 
 func (s *stage) clear(uids ...string) {
 	for _, uid := range uids {
 		s.seq++
-		s.publish(uid, clearing(uid, s.seq), false)
+		s.publish(uid, rig.Clearing(uid, s.seq), false)
 	}
 }
 
 func (s *stage) remove(uids ...string) {
 	for _, uid := range uids {
-		s.publish(uid, block(uid, s.seq, 0), true)
+		s.publish(uid, rig.Block(uid, s.seq, 0), true)
 	}
 }
 
 func (s *stage) publish(uid string, v verdict.Verdict, removed bool) {
 	s.t.Helper()
-	r, key := record(v), string(verdict.AppendRecordKey(nil, &v))
+	r, key := rig.Record(v), string(verdict.AppendRecordKey(nil, &v))
 	if removed {
-		r = tombstone(v)
+		r = rig.Tombstone(v)
 	}
 	s.mu.Lock()
 	s.published++
@@ -192,19 +189,10 @@ func (s *stage) publish(uid string, v verdict.Verdict, removed bool) {
 		s.watch.publish(uid, v, removed || v.State == verdict.Clear)
 	}
 	partition := partitionOf(uid)
-	first, next, offered := s.kafka.write(partition, r)
+	first, next, offered := s.kafka.Write(partition, r)
 	for _, p := range s.pubs {
 		p.Offer(partition, first, next, offered)
 	}
-}
-
-// uids are n names that begin with prefix.
-func uids(prefix string, n int) []string {
-	all := make([]string, n)
-	for i := range all {
-		all[i] = fmt.Sprint(prefix, i)
-	}
-	return all
 }
 
 // inStep waits until the enforcer has what was published, and says that it is up to now.
@@ -213,18 +201,16 @@ func (s *stage) inStep(when string) {
 	now := event.FromTime(time.Now())
 	s.t.Cleanup(func() {
 		if s.t.Failed() {
-			s.t.Logf("held %d, want %d; applied %v; publishers %+v", len(s.sink.text()), len(s.truth), s.sink.applied, s.stats())
+			s.t.Logf("held %d, want %d; publishers %+v", len(s.sink.Text()), len(s.truth), s.stats())
 		}
 	})
-	eventually(s.t, "the enforcer is in step "+when, func() bool {
+	rig.Eventually(s.t, "the enforcer is in step "+when, func() bool {
 		for shard := range stageShards {
-			if s.sink.appliedUpTo(shard) <= now {
+			if s.sink.AppliedUpTo(shard) <= now {
 				return false
 			}
 		}
-		s.sink.mu.Lock()
-		defer s.sink.mu.Unlock()
-		return slices.Equal(text(alive(s.sink.held)), text(alive(s.truth)))
+		return slices.Equal(rig.Text(alive(s.sink.Held())), rig.Text(alive(s.truth)))
 	})
 	s.nothingWasLost()
 	s.compareRedis()
@@ -238,7 +224,7 @@ func alive(held map[string]verdict.Verdict) map[string]verdict.Verdict {
 	return left
 }
 
-func (s *stage) stats() (all []PublisherStats) {
+func (s *stage) stats() (all []publish.Stats) {
 	for _, p := range s.pubs {
 		all = append(all, p.Stats())
 	}
@@ -248,9 +234,7 @@ func (s *stage) stats() (all []PublisherStats) {
 // nothingWasLost checks that the enforcer at no time gave up a block that nobody had ended.
 func (s *stage) nothingWasLost() {
 	s.t.Helper()
-	s.sink.mu.Lock()
-	defer s.sink.mu.Unlock()
-	for _, key := range s.sink.dropped {
+	for _, key := range s.sink.Dropped() {
 		if _, alive := alive(s.truth)[key]; !s.ended[key] && alive {
 			s.t.Errorf("%s was given up, though nobody had ended it", key)
 		}
@@ -262,12 +246,12 @@ func (s *stage) compareRedis() {
 	s.t.Helper()
 	got := map[string]verdict.Verdict{}
 	for shard := range stageShards {
-		fields, err := s.redis.HGetAll(s.t.Context(), shardKeys("tallygate", shard).verdicts).Result()
+		fields, err := s.redis.HGetAll(s.t.Context(), layout.KeysOf("tallygate", shard).Verdicts).Result()
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		for name, value := range fields {
-			if strings.HasPrefix(name, metaPrefix) {
+			if strings.HasPrefix(name, layout.MetaPrefix) {
 				continue
 			}
 			v, err := verdict.Parse([]byte(value))
@@ -279,7 +263,7 @@ func (s *stage) compareRedis() {
 			}
 		}
 	}
-	if !slices.Equal(text(alive(got)), text(alive(s.truth))) {
+	if !slices.Equal(rig.Text(alive(got)), rig.Text(alive(s.truth))) {
 		s.t.Errorf("Redis holds %d blocks that are not the %d published", len(got), len(s.truth))
 	}
 }
@@ -290,29 +274,29 @@ func (s *stage) snapshotOfRedis() (restore func()) {
 	ctx := context.Background()
 	var puts []func(redis.Pipeliner)
 	for shard := range stageShards {
-		k := shardKeys("tallygate", shard)
-		hash, err := s.redis.HGetAll(ctx, k.verdicts).Result()
+		k := layout.KeysOf("tallygate", shard)
+		hash, err := s.redis.HGetAll(ctx, k.Verdicts).Result()
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		scores, err := s.redis.ZRangeWithScores(ctx, k.expiry, 0, -1).Result()
+		scores, err := s.redis.ZRangeWithScores(ctx, k.Expiry, 0, -1).Result()
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		entries, err := s.redis.XRange(ctx, k.changes, "-", "+").Result()
+		entries, err := s.redis.XRange(ctx, k.Changes, "-", "+").Result()
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		puts = append(puts, func(p redis.Pipeliner) {
-			p.Del(ctx, k.verdicts, k.expiry, k.changes)
+			p.Del(ctx, k.Verdicts, k.Expiry, k.Changes)
 			if len(hash) > 0 {
-				p.HSet(ctx, k.verdicts, maps.Clone(hash))
+				p.HSet(ctx, k.Verdicts, maps.Clone(hash))
 			}
 			if len(scores) > 0 {
-				p.ZAdd(ctx, k.expiry, scores...)
+				p.ZAdd(ctx, k.Expiry, scores...)
 			}
 			for _, e := range entries {
-				p.XAdd(ctx, &redis.XAddArgs{Stream: k.changes, ID: e.ID, Values: e.Values})
+				p.XAdd(ctx, &redis.XAddArgs{Stream: k.Changes, ID: e.ID, Values: e.Values})
 			}
 		})
 	}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 )
 
 // selfSigned returns a certificate for 127.0.0.1, and a pool that trusts it.
@@ -81,53 +83,20 @@ func TestTroubleWithTLS(t *testing.T) {
 		"it is for another name":        {server(&tls.Config{Certificates: []tls.Certificate{certificate}}), &tls.Config{RootCAs: pool, ServerName: "redis.example"}, TroubleTLS},
 		"it wants one of ours":          {server(&tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}), trusted, TroubleTLS},
 		"it has no TLS":                 {withoutTLS(t), trusted, TroubleTLS},
-		"nobody is there":               {freeAddr(t), trusted, TroubleAway},
+		"nobody is there":               {rig.FreeAddr(t), trusted, TroubleAway},
 	} {
 		t.Run(about, func(t *testing.T) {
-			client := redis.NewClient(&redis.Options{Addr: c.addr, TLSConfig: c.client, MaxRetries: -1, MaintNotificationsConfig: noNotices})
+			client := redis.NewClient(&redis.Options{Addr: c.addr, TLSConfig: c.client, MaxRetries: -1, MaintNotificationsConfig: rig.NoNotices})
 			t.Cleanup(func() { _ = client.Close() })
-			log := &lines{}
-			feed, _ := startFeed(t, client, newMemory(), func(cfg *FeedConfig) { cfg.Logger = log.logger() })
-			eventually(t, "an error is counted", func() bool { return len(feed.Stats().Errors) > 0 })
+			log := &rig.Lines{}
+			feed, _ := startFeed(t, client, rig.NewMemory(), func(cfg *FeedConfig) { cfg.Logger = log.Logger() })
+			rig.Eventually(t, "an error is counted", func() bool { return len(feed.Stats().Errors) > 0 })
 			if s := feed.Stats(); s.Errors[c.want] == 0 || len(s.Errors) != 1 {
 				t.Errorf("counted as %v (%v), want %s", s.Errors, s.LastError, c.want)
 			}
-			if c.want == TroubleTLS != log.has("check the certificates") {
+			if c.want == TroubleTLS != log.Has("check the certificates") {
 				t.Errorf("the log: %s", log)
 			}
 		})
 	}
-}
-
-// TestAPublisherTellsThatRedisWasFlushed, not for each partition and attempt, and that it is filled again: it said nothing.
-func TestAPublisherTellsThatRedisWasFlushed(t *testing.T) {
-	onEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
-		log, kafka := &lines{}, newBroker(t, 3)
-		p, _ := kafka.publisher(client, func(c *PublisherConfig) { c.Partitions, c.Logger = 3, log.logger() })
-		for partition := range int32(3) {
-			p.Own(partition)
-			first, next, offered := kafka.write(partition, record(block("u", 1, time.Hour)))
-			p.Offer(partition, first, next, offered)
-		}
-		all := func() bool {
-			_, found, err := readMeta(t.Context(), client, shardKeys("tallygate", 0))
-			for _, s := range p.Stats().Partitions {
-				if s.Reached < 1 || s.Applied == 0 {
-					return false
-				}
-			}
-			return found && err == nil
-		}
-		eventually(t, "all are published", all)
-		if log.has("lost what it had") || p.Stats().Refills != 0 {
-			t.Fatalf("before: %s", log)
-		}
-		if err := client.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "it tells of all", func() bool { return p.Stats().Refills == 3 && log.has("filled again") && all() })
-		if log.count("lost what it had") > 3 {
-			t.Errorf("the log: %s", log)
-		}
-	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
-	"github.com/tallygate/tallygate/pipeline/blocklist"
+	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -107,7 +107,7 @@ func (s *source) flow(ctx context.Context, rate int, each time.Duration) (sent i
 
 // publish starts the publisher.
 func (s *source) publish(ctx context.Context, client *redis.Client) error {
-	p, err := blocklist.NewPublisher(blocklist.PublisherConfig{
+	p, err := publish.New(publish.Config{
 		Redis: client, Kafka: s.kafka, Topic: s.topic, Partitions: 1, Prefix: s.prefix, PublishOnly: true,
 	})
 	if err != nil {

@@ -1,16 +1,17 @@
-package blocklist
+package publish
 
 import (
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 // waiting is a Sink that tells when a verdict came.
 type waiting struct {
-	*memory
+	*rig.Memory
 	came chan int64
 }
 
@@ -22,15 +23,15 @@ func (w waiting) Apply(_ int, changes []verdict.Verdict) {
 
 // BenchmarkOfferToSink is the way of one verdict from its owner through a real Redis to an enforcer.
 func BenchmarkOfferToSink(b *testing.B) {
-	kafka, client := newBroker(b, 1), dial(b, realRedis(b))
-	p, _ := kafka.publisher(client, nil)
+	kafka, client := rig.NewBroker(b, 1), rig.Dial(b, rig.RealRedis(b))
+	p, _ := startPublisher(b, kafka, client, nil)
 	p.Own(0)
-	sink := waiting{newMemory(), make(chan int64, 1)}
-	startFeed(b, client, sink, nil)
-	eventually(b, "the feed follows", func() bool { return sink.appliedUpTo(0) > 0 })
+	sink := waiting{rig.NewMemory(), make(chan int64, 1)}
+	follow(b, client, sink, 1)
+	rig.Eventually(b, "the feed follows", func() bool { return sink.AppliedUpTo(0) > 0 })
 	seq := int64(0)
 	for b.Loop() {
-		r := record(block(fmt.Sprint(seq%1000), seq+1, time.Hour))
+		r := rig.Record(rig.Block(fmt.Sprint(seq%1000), seq+1, time.Hour))
 		r.Offset = seq
 		p.Offer(0, seq, seq+1, []Record{r})
 		if seq++; <-sink.came != seq {

@@ -1,4 +1,4 @@
-package blocklist
+package store_test
 
 import (
 	"fmt"
@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
 )
 
 // BenchmarkApply is what Redis takes to apply a verdict, in batches of some sizes, of keys
@@ -17,21 +20,21 @@ func BenchmarkApply(b *testing.B) {
 	for _, size := range []int{1, 10, 100, 500} {
 		for _, keys := range []string{"new", "known"} {
 			b.Run(fmt.Sprintf("%d-%s", size, keys), func(b *testing.B) {
-				client := dial(b, realRedis(b))
-				p, _ := newBroker(b, 1).publisher(client, nil)
+				client := rig.Dial(b, rig.RealRedis(b))
+				s := rig.NewStore(b, client)
 				next, before := int64(0), cpuOf(b, client)
 				for b.Loop() {
-					bt := batch{partition: 0, start: next, next: next + int64(size), applied: 1}
+					bt := store.Batch{Partition: 0, Start: next, Next: next + int64(size), Applied: 1}
 					for i := range size {
 						uid := next + int64(i)
 						if keys == "known" {
 							uid = int64(i)
 						}
-						r := record(block(fmt.Sprint(uid), next+int64(i)+1, time.Hour))
+						r := rig.Record(rig.Block(fmt.Sprint(uid), next+int64(i)+1, time.Hour))
 						r.Offset = next + int64(i)
-						bt.records = append(bt.records, r)
+						bt.Records = append(bt.Records, r)
 					}
-					if _, ok, err := p.store.apply(b.Context(), bt); err != nil || !ok {
+					if _, ok, err := s.Apply(b.Context(), bt); err != nil || !ok {
 						b.Fatal(ok, err)
 					}
 					next += int64(size)

@@ -1,4 +1,4 @@
-package blocklist
+package publish
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/trouble"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -15,7 +17,7 @@ type worker struct {
 	partition int32
 	offered   *offered
 
-	reached int64     // the offset to apply next; noOffset while unknown
+	reached int64     // the offset to apply next; store.NoOffset while unknown
 	behind  bool      // the topic must be read to its end first
 	beat    time.Time // the beat, a multiple of Heartbeat, in which it last wrote
 	checked time.Time // when the topic's end was last looked at
@@ -33,24 +35,24 @@ const endPause = 50 * time.Millisecond
 
 func newWorker(p *Publisher, partition int32) *worker {
 	return &worker{
-		p: p, partition: partition, offered: newOffered(), reached: noOffset,
-		current: PartitionStats{Partition: partition, Shard: p.store.shardOf(partition), Reached: noOffset},
+		p: p, partition: partition, offered: newOffered(), reached: store.NoOffset,
+		current: PartitionStats{Partition: partition, Shard: p.store.ShardOf(partition), Reached: store.NoOffset},
 	}
 }
 
 func (w *worker) run(ctx context.Context) {
-	defer w.p.kafka.gone(w.partition)
-	defer w.p.redis.gone(w.partition)
+	defer w.p.kafka.Gone(w.partition)
+	defer w.p.redis.Gone(w.partition)
 	defer w.p.refills.gone(w.partition)
-	pause := newPause()
+	pause := trouble.NewPause()
 	for ctx.Err() == nil {
 		err := w.step(ctx)
 		switch {
 		case err == nil:
-			w.p.kafka.worked(w.partition)
+			w.p.kafka.Worked(w.partition)
 			pause.Reset()
 		case ctx.Err() == nil:
-			w.p.kafka.failed(w.partition, err)
+			w.p.kafka.Failed(w.partition, err)
 			pause.Wait(ctx)
 		}
 	}
@@ -59,7 +61,7 @@ func (w *worker) run(ctx context.Context) {
 // step does what there is to do, or waits for it. Its errors are the topic's: while Redis is away, it
 // retries by itself.
 func (w *worker) step(ctx context.Context) error {
-	if w.reached == noOffset {
+	if w.reached == store.NoOffset {
 		if !w.ask(ctx) {
 			return nil
 		}
@@ -173,27 +175,27 @@ type written struct {
 func (w *worker) write(ctx context.Context, what written) {
 	records := what.records
 	for beat := true; beat || w.reached < what.end; beat = false {
-		b := batch{partition: w.partition, start: w.reached, next: what.end, applied: what.applied}
-		b.records = records[:min(len(records), w.p.cfg.BatchSize)]
-		if rest := records[len(b.records):]; len(rest) > 0 {
-			b.next, b.applied = rest[0].Offset, 0
+		b := store.Batch{Partition: w.partition, Start: w.reached, Next: what.end, Applied: what.applied}
+		b.Records = records[:min(len(records), w.p.cfg.BatchSize)]
+		if rest := records[len(b.Records):]; len(rest) > 0 {
+			b.Next, b.Applied = rest[0].Offset, 0
 		}
 		reached, ok := w.apply(ctx, b)
 		if ctx.Err() != nil {
 			return
 		}
-		if ok && b.applied > 0 {
-			w.beat = b.applied.Time().Truncate(w.p.cfg.Heartbeat)
+		if ok && b.Applied > 0 {
+			w.beat = b.Applied.Time().Truncate(w.p.cfg.Heartbeat)
 		}
-		if reached < b.start {
-			w.p.refills.began(w.partition, b.start, reached)
+		if reached < b.Start {
+			w.p.refills.began(w.partition, b.Start, reached)
 		}
-		w.behind = reached < b.start || what.partial && !ok
+		w.behind = reached < b.Start || what.partial && !ok
 		w.reached = reached
 		w.note(func(s *PartitionStats) {
 			s.Reached, s.Lag = reached, max(what.end-reached, 0)
-			if ok && b.applied > 0 {
-				s.Applied = b.applied
+			if ok && b.Applied > 0 {
+				s.Applied = b.Applied
 			} else if w.behind {
 				s.Applied = 0
 			}
@@ -209,7 +211,7 @@ func (w *worker) write(ctx context.Context, what written) {
 
 // ask finds out what Redis has reached. It is false when ctx ended.
 func (w *worker) ask(ctx context.Context) bool {
-	reached, _ := w.apply(ctx, batch{partition: w.partition, start: noOffset, next: noOffset})
+	reached, _ := w.apply(ctx, store.Batch{Partition: w.partition, Start: store.NoOffset, Next: store.NoOffset})
 	if ctx.Err() != nil {
 		return false
 	}
@@ -219,24 +221,24 @@ func (w *worker) ask(ctx context.Context) bool {
 }
 
 // apply retries until Redis answers or ctx ends.
-func (w *worker) apply(ctx context.Context, b batch) (reached int64, ok bool) {
-	pause := newPause()
+func (w *worker) apply(ctx context.Context, b store.Batch) (reached int64, ok bool) {
+	pause := trouble.NewPause()
 	for ctx.Err() == nil {
-		reached, ok, err := w.p.store.apply(ctx, b)
+		reached, ok, err := w.p.store.Apply(ctx, b)
 		if err == nil {
-			w.p.redis.worked(w.partition)
+			w.p.redis.Worked(w.partition)
 			w.note(func(s *PartitionStats) {
 				if ok {
 					s.Applies++
-				} else if b.start != noOffset {
+				} else if b.Start != store.NoOffset {
 					s.Refused++
 				}
 			})
 			return reached, ok
 		}
 		if ctx.Err() == nil {
-			w.p.redis.failed(w.partition, err)
-			if troubleOf(err) == TroubleMemory && w.madeRoom(ctx) {
+			w.p.redis.Failed(w.partition, err)
+			if trouble.Of(err) == trouble.Memory && w.madeRoom(ctx) {
 				continue
 			}
 			pause.Wait(ctx)
@@ -248,7 +250,7 @@ func (w *worker) apply(ctx context.Context, b batch) (reached int64, ok bool) {
 // madeRoom frees what a Redis without memory still holds of verdicts that ran out. Batches do that too, but not when
 // they are refused: without this a blocklist that has filled Redis by itself would never get out of it.
 func (w *worker) madeRoom(ctx context.Context) bool {
-	removed, err := w.p.store.sweep(ctx, w.partition)
+	removed, err := w.p.store.Sweep(ctx, w.partition)
 	return err == nil && removed > 0
 }
 

@@ -1,4 +1,6 @@
-package blocklist
+// Package publish carries verdicts from the verdict topic into the blocklist in Redis, which package blocklist describes and
+// follows.
+package publish
 
 import (
 	"cmp"
@@ -15,11 +17,18 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/tallygate/tallygate/internal/seldom"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/trouble"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// PublisherConfig says where a Publisher reads verdicts and where it writes them.
-type PublisherConfig struct {
+// Record is one record of the verdict topic: its Offset, Key and Value, and the broker's Time. An empty Value removes what
+// its Key names.
+type Record = store.Record
+
+// Config says where a Publisher reads verdicts and where it writes them.
+type Config struct {
 	// Redis is where the blocklist lives; required, and never one that writes to replicas. The
 	// caller closes it after Run has returned.
 	Redis redis.UniversalClient
@@ -55,7 +64,7 @@ type PublisherConfig struct {
 	Logger *slog.Logger
 }
 
-func (c *PublisherConfig) setDefaults() {
+func (c *Config) setDefaults() {
 	c.Topic = cmp.Or(c.Topic, "tallygate.verdicts")
 	c.Prefix = cmp.Or(c.Prefix, "tallygate")
 	c.Shards = cmp.Or(c.Shards, 1)
@@ -68,7 +77,7 @@ func (c *PublisherConfig) setDefaults() {
 	c.Transport = cmp.Or(c.Transport, &kafka.Transport{ClientID: "tallygate"})
 }
 
-func (c *PublisherConfig) validate() error {
+func (c *Config) validate() error {
 	var errs []error
 	wrong := func(bad bool, format string, args ...any) {
 		if bad {
@@ -83,19 +92,19 @@ func (c *PublisherConfig) validate() error {
 	wrong(c.Buffer < 0 || c.BatchSize < 0 || c.StreamLength < 0 || c.Grace < 0, "Buffer, BatchSize, StreamLength and Grace must not be negative")
 	wrong(c.Heartbeat < 10*time.Millisecond, "Heartbeat is %v, want at least 10ms", c.Heartbeat)
 	if c.Redis != nil {
-		errs = append(errs, primariesOnly(c.Redis))
+		errs = append(errs, layout.PrimariesOnly(c.Redis))
 	}
 	return errors.Join(errs...)
 }
 
-// Publisher tails the verdict topic into Redis, for the partitions it owns. Make it with NewPublisher.
+// Publisher copies the verdict topic into Redis, for the partitions it owns. Make it with New.
 // Its methods may be called by many goroutines, before, during and after Run.
 type Publisher struct {
-	cfg        PublisherConfig
-	store      *store
+	cfg        Config
+	store      *store.Store
 	topic      *topic
-	redis      outages
-	kafka      outages
+	redis      trouble.Outages
+	kafka      trouble.Outages
 	refills    refills
 	noVerdicts seldom.Line   // records that are no verdict
 	changed    chan struct{} // the set of owned partitions changed
@@ -104,8 +113,8 @@ type Publisher struct {
 	owned map[int32]*worker
 }
 
-// NewPublisher returns a Publisher that does nothing until Run.
-func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
+// New returns a Publisher that does nothing until Run.
+func New(cfg Config) (*Publisher, error) {
 	cfg.setDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -113,17 +122,17 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	p := &Publisher{
 		cfg:     cfg,
 		topic:   &topic{client: &kafka.Client{Addr: kafka.TCP(cfg.Kafka...), Transport: cfg.Transport}, name: cfg.Topic, turn: make(chan struct{}, 1)},
-		redis:   outages{log: cfg.Logger, what: "writing the blocklist to Redis", kind: troubleOf},
-		kafka:   outages{log: cfg.Logger, what: "reading the verdict topic"},
+		redis:   trouble.Outages{Log: cfg.Logger, What: "writing the blocklist to Redis", Kind: trouble.Of},
+		kafka:   trouble.Outages{Log: cfg.Logger, What: "reading the verdict topic"},
 		refills: refills{log: cfg.Logger},
 		changed: make(chan struct{}, 1),
 		owned:   map[int32]*worker{},
 	}
-	p.store = &store{
-		client: cfg.Redis, prefix: cfg.Prefix, partitions: cfg.Partitions, shards: cfg.Shards,
-		streamLen: cfg.StreamLength, grace: event.FromDuration(cfg.Grace),
-		beatMillis: cfg.Heartbeat.Milliseconds(),
-		bad: func(r Record, err error) {
+	p.store = &store.Store{
+		Client: cfg.Redis, Prefix: cfg.Prefix, Partitions: cfg.Partitions, Shards: cfg.Shards,
+		StreamLength: cfg.StreamLength, Grace: event.FromDuration(cfg.Grace),
+		BeatMillis: cfg.Heartbeat.Milliseconds(),
+		Bad: func(r Record, err error) {
 			if leftOut, due := p.noVerdicts.Due(); due {
 				cfg.Logger.Error("skipping a record of the verdict topic that is no verdict; further ones are left out for a minute",
 					"topic", cfg.Topic, "offset", r.Offset, "error", err, "left_out", leftOut)
@@ -181,8 +190,8 @@ func (p *Publisher) wake() {
 }
 
 // Run publishes until ctx ends, and then returns nil. While Redis or Kafka is away it retries; it
-// returns an error only when the first answer of Redis is that it refuses the user or the password (ErrAuth), that it
-// may evict entries (ErrEviction), or that it has a blocklist of another number of shards (ErrShards).
+// returns an error only when the first answer of Redis is that it refuses the user or the password (blocklist.ErrAuth), that
+// it may evict entries (ErrEviction), or that it has a blocklist of another number of shards (blocklist.ErrShards).
 func (p *Publisher) Run(ctx context.Context) error {
 	defer p.cfg.Transport.CloseIdleConnections()
 	if err := p.check(ctx); err != nil || ctx.Err() != nil {
@@ -216,14 +225,14 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-// PublisherStats is what a Publisher is doing.
-type PublisherStats struct {
+// Stats is what a Publisher is doing.
+type Stats struct {
 	Partitions []PartitionStats // those owned, in order
 	Failing    bool             // Redis or Kafka is away for at least one of them
 	LastError  error            // nil when there was none
 	LastErrAt  time.Time
-	Errors     map[Trouble]uint64 // attempts at Redis that failed
-	Refills    uint64             // partitions that Redis had less of than it had before, and that were read from the topic again
+	Errors     map[trouble.Kind]uint64 // attempts at Redis that failed
+	Refills    uint64                  // partitions that Redis had less of than it had before, and that were read from the topic again
 }
 
 // PartitionStats is how far one partition is.
@@ -239,17 +248,17 @@ type PartitionStats struct {
 }
 
 // Stats returns what the Publisher is doing now.
-func (p *Publisher) Stats() PublisherStats {
-	var s PublisherStats
+func (p *Publisher) Stats() Stats {
+	var s Stats
 	p.mu.Lock()
 	for _, w := range p.owned {
 		s.Partitions = append(s.Partitions, w.stats())
 	}
 	p.mu.Unlock()
 	slices.SortFunc(s.Partitions, func(a, b PartitionStats) int { return cmp.Compare(a.Partition, b.Partition) })
-	s.Errors, s.Refills = p.redis.errors(), p.refills.total()
-	for _, o := range []*outages{&p.redis, &p.kafka} {
-		failing, at, err := o.state()
+	s.Errors, s.Refills = p.redis.Errors(), p.refills.total()
+	for _, o := range []*trouble.Outages{&p.redis, &p.kafka} {
+		failing, at, err := o.State()
 		s.Failing = s.Failing || failing
 		if err != nil && at.After(s.LastErrAt) {
 			s.LastError, s.LastErrAt = err, at

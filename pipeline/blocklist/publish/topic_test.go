@@ -1,4 +1,4 @@
-package blocklist
+package publish
 
 import (
 	"context"
@@ -12,18 +12,21 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
 )
 
 func TestTransactionMarkersAreSkipped(t *testing.T) {
-	onEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
-		kafka, sink := newBroker(t, 1), newMemory()
-		tx, err := kgo.NewClient(kgo.SeedBrokers(kafka.addrs...), kgo.TransactionalID("a foreign writer"), kgo.DefaultProduceTopic(testTopic))
+	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		kafka, sink := rig.NewBroker(t, 1), rig.NewMemory()
+		tx, err := kgo.NewClient(kgo.SeedBrokers(kafka.Addrs...), kgo.TransactionalID("a foreign writer"), kgo.DefaultProduceTopic(rig.Topic))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer tx.Close()
 		for _, uid := range []string{"1", "2"} {
-			r := record(block(uid, 1, time.Hour))
+			r := rig.Record(rig.Block(uid, 1, time.Hour))
 			if err := tx.BeginTransaction(); err != nil {
 				t.Fatal(err)
 			}
@@ -34,51 +37,51 @@ func TestTransactionMarkersAreSkipped(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		p, _ := kafka.publisher(client, func(c *PublisherConfig) { c.PublishOnly = true })
-		startFeed(t, client, sink, nil)
-		eventually(t, "both are blocked", func() bool { return sink.has("uid=1|r") && sink.has("uid=2|r") })
-		eventually(t, "the end is reached, behind a marker", func() bool { return p.Stats().Partitions[0].Reached == 4 })
+		p, _ := startPublisher(t, kafka, client, func(c *Config) { c.PublishOnly = true })
+		follow(t, client, sink, 1)
+		rig.Eventually(t, "both are blocked", func() bool { return sink.Has("uid=1|r") && sink.Has("uid=2|r") })
+		rig.Eventually(t, "the end is reached, behind a marker", func() bool { return p.Stats().Partitions[0].Reached == 4 })
 	})
 }
 
 func TestALogThatHasDeletedItsBeginning(t *testing.T) {
-	onEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
-		kafka, sink := newBroker(t, 1), newMemory()
+	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		kafka, sink := rig.NewBroker(t, 1), rig.NewMemory()
 		for _, uid := range []string{"1", "2", "3"} {
-			kafka.write(0, record(block(uid, 1, time.Hour)))
+			kafka.Write(0, rig.Record(rig.Block(uid, 1, time.Hour)))
 		}
 		req := kmsg.NewPtrDeleteRecordsRequest()
 		topic := kmsg.NewDeleteRecordsRequestTopic()
-		topic.Topic = testTopic
+		topic.Topic = rig.Topic
 		partition := kmsg.NewDeleteRecordsRequestTopicPartition()
 		partition.Offset = 2
 		topic.Partitions = append(topic.Partitions, partition)
 		req.Topics = append(req.Topics, topic)
-		if _, err := req.RequestWith(t.Context(), kafka.client); err != nil {
+		if _, err := req.RequestWith(t.Context(), kafka.Client); err != nil {
 			t.Fatal(err)
 		}
-		p, _ := kafka.publisher(client, nil)
+		p, _ := startPublisher(t, kafka, client, nil)
 		p.Own(0)
-		startFeed(t, client, sink, nil)
-		eventually(t, "what is left is blocked", func() bool { return sink.has("uid=3|r") })
-		if got := sink.text(); len(got) != 1 {
+		follow(t, client, sink, 1)
+		rig.Eventually(t, "what is left is blocked", func() bool { return sink.Has("uid=3|r") })
+		if got := sink.Text(); len(got) != 1 {
 			t.Errorf("%v, want the third only", got)
 		}
 	})
 }
 
 func TestATopicThatWasRecreatedIsReported(t *testing.T) {
-	onEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
-		kafka, sink := newBroker(t, 1), newMemory()
-		kafka.write(0, record(block("1", 1, time.Hour)))
-		s := testStore(t, client)
-		if _, ok, err := s.apply(t.Context(), batch{start: 0, next: 1000}); err != nil || !ok {
+	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		kafka, sink := rig.NewBroker(t, 1), rig.NewMemory()
+		kafka.Write(0, rig.Record(rig.Block("1", 1, time.Hour)))
+		s := rig.NewStore(t, client)
+		if _, ok, err := s.Apply(t.Context(), store.Batch{Start: 0, Next: 1000}); err != nil || !ok {
 			t.Fatal(ok, err)
 		}
-		p, _ := kafka.publisher(client, nil)
+		p, _ := startPublisher(t, kafka, client, nil)
 		p.Own(0)
-		startFeed(t, client, sink, nil)
-		eventually(t, "it is reported", func() bool {
+		follow(t, client, sink, 1)
+		rig.Eventually(t, "it is reported", func() bool {
 			s := p.Stats()
 			return s.Failing && s.LastError != nil && strings.Contains(s.LastError.Error(), "delete the blocklist's keys")
 		})
@@ -87,20 +90,20 @@ func TestATopicThatWasRecreatedIsReported(t *testing.T) {
 		}
 		p.Disown(0)
 		p.Own(0)
-		eventually(t, "1 is blocked", func() bool { return sink.has("uid=1|r") && !p.Stats().Failing })
+		rig.Eventually(t, "1 is blocked", func() bool { return sink.Has("uid=1|r") && !p.Stats().Failing })
 	})
 }
 
 func TestKafkaIsAwayForAWhile(t *testing.T) {
-	client := dial(t, realRedis(t))
-	p, err := NewPublisher(PublisherConfig{
-		Redis: client, Kafka: []string{freeAddr(t)}, Partitions: 1, PublishOnly: true, Heartbeat: 50 * time.Millisecond, Logger: quiet(),
+	client := rig.Dial(t, rig.RealRedis(t))
+	p, err := New(Config{
+		Redis: client, Kafka: []string{rig.FreeAddr(t)}, Partitions: 1, PublishOnly: true, Heartbeat: 50 * time.Millisecond, Logger: rig.Quiet(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := start(t, p.Run)
-	eventually(t, "it is reported", func() bool { return p.Stats().Failing })
+	stop := rig.Start(t, p.Run)
+	rig.Eventually(t, "it is reported", func() bool { return p.Stats().Failing })
 	stop()
 	if applied := p.Stats().Partitions[0].Applied; applied != 0 {
 		t.Errorf("applied up to %d without having read anything", applied)
@@ -110,11 +113,11 @@ func TestKafkaIsAwayForAWhile(t *testing.T) {
 // TestPartitionsAreReadInTurns: kafka-go takes 64 KiB for each batch, and verdicts that fell one by one are a batch each. Four
 // partitions of 5,000 of them took a gigabyte when they were read at once.
 func TestPartitionsAreReadInTurns(t *testing.T) {
-	kafka := newBroker(t, 1)
-	kafka.write(0, record(block("42", 1, time.Hour)))
+	kafka := rig.NewBroker(t, 1)
+	kafka.Write(0, rig.Record(rig.Block("42", 1, time.Hour)))
 	transport := &kafkago.Transport{ClientID: t.Name()}
 	defer transport.CloseIdleConnections()
-	p, err := NewPublisher(PublisherConfig{Redis: dial(t, miniredis.RunT(t).Addr()), Kafka: kafka.addrs, Partitions: 1, Logger: quiet(), Transport: transport})
+	p, err := New(Config{Redis: rig.Dial(t, miniredis.RunT(t).Addr()), Kafka: kafka.Addrs, Partitions: 1, Logger: rig.Quiet(), Transport: transport})
 	if err != nil {
 		t.Fatal(err)
 	}

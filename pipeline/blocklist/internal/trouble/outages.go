@@ -1,0 +1,99 @@
+package trouble
+
+import (
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/retry"
+)
+
+// Outages counts errors, and logs the first one of each kind in an outage, and its end, however many workers meet it.
+type Outages struct {
+	Log  *slog.Logger
+	What string           // is interrupted, and goes on
+	Kind func(error) Kind // nil: all are of one kind
+
+	mu     sync.Mutex
+	down   map[int32]bool // the workers that are failing
+	empty  bool           // that nothing was published yet has been said
+	said   map[Kind]bool
+	counts map[Kind]uint64
+	last   error
+	lastAt time.Time
+}
+
+// Failed notes that a worker failed.
+func (o *Outages) Failed(who int32, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last, o.lastAt = err, time.Now()
+	if errors.Is(err, ErrNothing) { // Redis is there: the first publisher isn't yet
+		if !o.empty {
+			o.Log.Info(o.What+" has to wait", "reason", err.Error())
+		}
+		o.empty = true
+		return
+	}
+	if len(o.down) == 0 {
+		o.down, o.said = map[int32]bool{}, map[Kind]bool{}
+	}
+	o.down[who] = true
+	var kind Kind
+	if o.Kind != nil {
+		kind = o.Kind(err)
+	}
+	if o.counts == nil {
+		o.counts = map[Kind]uint64{}
+	}
+	o.counts[kind]++
+	if o.said[kind] {
+		return
+	}
+	o.said[kind] = true
+	log := o.Log
+	if advice := kind.advice(); advice != "" {
+		log = log.With("advice", advice)
+	}
+	log.Error(o.What+" is interrupted, will retry", "error", err)
+}
+
+// Worked notes that a worker succeeded.
+func (o *Outages) Worked(who int32) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.down[who] {
+		return
+	}
+	if delete(o.down, who); len(o.down) == 0 {
+		o.Log.Info(o.What + " goes on")
+	}
+}
+
+// Gone forgets a worker that stopped while it was failing.
+func (o *Outages) Gone(who int32) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.down, who)
+}
+
+// State returns whether a worker is failing now, and the latest error of any.
+func (o *Outages) State() (failing bool, at time.Time, last error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.down) > 0, o.lastAt, o.last
+}
+
+// Errors returns how many there were of each kind.
+func (o *Outages) Errors() map[Kind]uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return maps.Clone(o.counts)
+}
+
+// NewPause is what to wait between attempts at Redis, or at the verdict topic.
+func NewPause() *retry.Backoff {
+	return &retry.Backoff{Min: 50 * time.Millisecond, Max: 2 * time.Second, Spread: true}
+}

@@ -1,0 +1,76 @@
+// Package trouble tells what is the matter with Redis, in a word and with advice, and logs an outage once.
+package trouble
+
+import (
+	"crypto/tls"
+	"errors"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
+)
+
+// ErrAuth is the error when Redis refuses the user or the password from the beginning. Once it has answered, a refusal is
+// retried like any other trouble: passwords are changed.
+var ErrAuth = errors.New("blocklist: Redis refuses the user or the password")
+
+// ErrNothing is the error of a reader when no publisher has written anything yet.
+var ErrNothing = errors.New("nothing was published there yet")
+
+// Kind is what is the matter.
+type Kind string
+
+// The kinds.
+const (
+	Auth   Kind = "auth"        // it refuses the user, the password, or a command
+	Memory Kind = "memory"      // its memory is full, and it refuses to write
+	Other  Kind = "other"       // it answered with another error, such as that it is loading its data
+	TLS    Kind = "tls"         // it answered, and one side refuses the other's certificate or protocol
+	Shards Kind = "shards"      // what is there has another number of shards
+	Away   Kind = "unreachable" // it did not answer
+)
+
+// Of returns the kind of an error.
+func Of(err error) Kind {
+	var answer redis.Error
+	switch {
+	case errors.Is(err, layout.ErrShards):
+		return Shards
+	case redis.IsAuthError(err), redis.IsPermissionError(err):
+		return Auth
+	case redis.IsOOMError(err), strings.Contains(err.Error(), "OOM command not allowed"): // a script's line is before it
+		return Memory
+	case errors.As(err, &answer):
+		return Other
+	case isTLS(err):
+		return TLS
+	}
+	return Away
+}
+
+// isTLS reports whether a handshake failed. The alerts that the other side sends, such as that it wants a certificate, have no type
+// that is exported, and clients of Sentinel and Cluster hand on texts only.
+func isTLS(err error) bool {
+	var record tls.RecordHeaderError
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &record) || errors.As(err, &certificate) {
+		return true
+	}
+	return strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: ")
+}
+
+// advice says what to do about it; "" when waiting may be all.
+func (k Kind) advice() string {
+	switch k {
+	case Auth:
+		return "check the user, the password and the user's rights in Redis"
+	case TLS:
+		return "check the certificates: Redis' against the CA that is trusted here, its name, its end, and this program's own against Redis' CA; and whether that port has TLS"
+	case Shards:
+		return "give all programs the number of shards that the blocklist has"
+	case Memory:
+		return "raise Redis' maxmemory or move other data out of it; until then no new verdict reaches the enforcers, and none is lost"
+	}
+	return ""
+}
