@@ -82,7 +82,7 @@ var importers = []struct {
 	{"cmd", nil},
 	// Options for Kafka become SASL in one place. Beside it there are what applications give to an emitter, and to an aggregator.
 	{kafkaGo + "/sasl", []string{"internal/kafkaconn", "pipeline/emit", "internal/e2e"}},
-	{franz + "/pkg/sasl", []string{"pipeline/aggregate"}},
+	{franz + "/pkg/sasl", []string{"pipeline/aggregate", "pipeline/kafkalog"}},
 	{"github.com/xdg-go/scram", nil},
 }
 
