@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/seldom"
 )
 
@@ -140,25 +140,25 @@ func (g *Guard) Require(least Role, next http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		if err := g.notFromAPage(r); err != nil {
-			Problem(w, http.StatusForbidden, err.Error())
+			httpjson.Problem(w, http.StatusForbidden, err.Error())
 			return
 		}
 		id, err := g.identify(r)
 		switch {
 		case errors.Is(err, errNobody):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="tallygate"`)
-			Problem(w, http.StatusUnauthorized, err.Error())
+			httpjson.Problem(w, http.StatusUnauthorized, err.Error())
 			return
 		case err != nil:
-			Problem(w, http.StatusForbidden, err.Error())
+			httpjson.Problem(w, http.StatusForbidden, err.Error())
 			return
 		}
 		if err := id.May(least); err != nil {
-			Problem(w, http.StatusForbidden, err.Error())
+			httpjson.Problem(w, http.StatusForbidden, err.Error())
 			return
 		}
 		if err := jsonBody(r); err != nil {
-			Problem(w, http.StatusUnsupportedMediaType, err.Error())
+			httpjson.Problem(w, http.StatusUnsupportedMediaType, err.Error())
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(With(r.Context(), id)))
@@ -243,13 +243,4 @@ func (g *Guard) byCertificate(r *http.Request) (Identity, error) {
 		return Identity{}, errors.New("this client certificate has no name that could have a role")
 	}
 	return Identity{}, fmt.Errorf("no role is given to the client certificate of %s", strings.Join(names, ", "))
-}
-
-// Problem answers with RFC 9457's problem+json.
-func Problem(w http.ResponseWriter, status int, detail string) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{
-		"type": "about:blank", "title": http.StatusText(status), "status": status, "detail": detail,
-	})
 }

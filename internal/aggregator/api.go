@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 )
@@ -26,7 +27,7 @@ func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *rel
 	let("GET /v1/blocked", access.Viewer, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("unblock") { // the list is for `tallygate unblock` without a key: it is not begun by who may not
 			if err := access.From(r.Context()).May(access.Admin); err != nil {
-				access.Problem(w, http.StatusForbidden, err.Error())
+				httpjson.Problem(w, http.StatusForbidden, err.Error())
 				return
 			}
 		}

@@ -3,7 +3,6 @@ package aggregator
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/deadletter"
+	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -71,7 +70,7 @@ type resendAnswer struct {
 // serve is behind the guard: who asks may.
 func (s *resender) serve(w http.ResponseWriter, r *http.Request) {
 	if s.PublishOnly {
-		access.Problem(w, http.StatusNotImplemented, "this program was started with --publish-only: ask an aggregator that counts")
+		httpjson.Problem(w, http.StatusNotImplemented, "this program was started with --publish-only: ask an aggregator that counts")
 		return
 	}
 	select {
@@ -87,16 +86,16 @@ func (s *resender) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	said, err := resendQuery(r.URL.Query())
 	if err != nil {
-		access.Problem(w, http.StatusBadRequest, err.Error())
+		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	letters, err := readLetters(w, r)
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		access.Problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes: send fewer letters at once", tooLarge.Limit))
+		httpjson.Problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes: send fewer letters at once", tooLarge.Limit))
 		return
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		access.Problem(w, http.StatusRequestTimeout, fmt.Sprintf("the body did not come within %v, and others wait: send fewer letters at once", readWithin))
+		httpjson.Problem(w, http.StatusRequestTimeout, fmt.Sprintf("the body did not come within %v, and others wait: send fewer letters at once", readWithin))
 		return
 	}
 	var p *resendPlan
@@ -104,15 +103,14 @@ func (s *resender) serve(w http.ResponseWriter, r *http.Request) {
 		p, err = planResend(letters, said)
 	}
 	if err != nil {
-		access.Problem(w, http.StatusBadRequest, err.Error())
+		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	if status, err := s.do(r.Context(), p); err != nil {
 		notNow(w, status, err.Error())
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(p.answer) // a client that went away is no error of ours
+	httpjson.Reply(w, p.answer)
 }
 
 // notNow answers that it was not done, and, where nothing of it was, when it may be tried again.
@@ -120,7 +118,7 @@ func notNow(w http.ResponseWriter, status int, detail string) {
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}
-	access.Problem(w, status, detail)
+	httpjson.Problem(w, status, detail)
 }
 
 // resendQuery reads the parameters.

@@ -2,7 +2,6 @@ package aggregator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 )
 
@@ -117,19 +117,18 @@ func (r *reloader) publish(ctx context.Context) (aggregate.Reloaded, error) {
 // mistakes, 409 for one that is older than what the group runs.
 func (r *reloader) serve(w http.ResponseWriter, req *http.Request) {
 	if len(r.Config.RuleFile.Source) == 0 {
-		access.Problem(w, http.StatusNotImplemented, "this program was started without a rule file")
+		httpjson.Problem(w, http.StatusNotImplemented, "this program was started without a rule file")
 		return
 	}
 	done, err := r.publish(req.Context())
 	switch {
 	case err == nil:
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(done) // a client that went away is no error of ours
+		httpjson.Reply(w, done)
 	case errors.Is(err, aggregate.ErrRules):
-		access.Problem(w, http.StatusUnprocessableEntity, err.Error())
+		httpjson.Problem(w, http.StatusUnprocessableEntity, err.Error())
 	case errors.Is(err, aggregate.ErrOlderRules):
-		access.Problem(w, http.StatusConflict, err.Error())
+		httpjson.Problem(w, http.StatusConflict, err.Error())
 	default:
-		access.Problem(w, http.StatusServiceUnavailable, err.Error())
+		httpjson.Problem(w, http.StatusServiceUnavailable, err.Error())
 	}
 }

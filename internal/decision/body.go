@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/tallygate/tallygate/internal/httpjson"
 )
 
 // maxBody bounds a request's body, in bytes.
@@ -29,10 +31,10 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 		return true
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body: at most %d bytes are allowed", maxBody))
+		httpjson.Problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body: at most %d bytes are allowed", maxBody))
 		return false
 	}
-	problem(w, http.StatusBadRequest, "the body: "+mistake(err))
+	httpjson.Problem(w, http.StatusBadRequest, "the body: "+mistake(err))
 	return false
 }
 
@@ -52,18 +54,4 @@ func mistake(err error) string {
 		return "the JSON ends too early"
 	}
 	return strings.TrimPrefix(err.Error(), "json: ")
-}
-
-func reply(w http.ResponseWriter, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(body) // a client that went away is no error of ours
-}
-
-// problem answers with RFC 9457's problem+json.
-func problem(w http.ResponseWriter, status int, detail string) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{
-		"type": "about:blank", "title": http.StatusText(status), "status": status, "detail": detail,
-	})
 }

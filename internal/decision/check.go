@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -63,10 +64,10 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request) {
 	}
 	a, err := s.answer(&c)
 	if err != nil {
-		problem(w, http.StatusBadRequest, err.Error())
+		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	reply(w, a)
+	httpjson.Reply(w, a)
 }
 
 func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
@@ -77,7 +78,7 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(in.Checks) > maxChecks {
-		problem(w, http.StatusBadRequest, fmt.Sprintf("%d checks, at most %d in one request", len(in.Checks), maxChecks))
+		httpjson.Problem(w, http.StatusBadRequest, fmt.Sprintf("%d checks, at most %d in one request", len(in.Checks), maxChecks))
 		return
 	}
 	out := struct {
@@ -86,10 +87,10 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 	for i := range in.Checks {
 		a, err := s.answer(&in.Checks[i])
 		if err != nil {
-			problem(w, http.StatusBadRequest, fmt.Sprintf("checks[%d]: %v", i, err))
+			httpjson.Problem(w, http.StatusBadRequest, fmt.Sprintf("checks[%d]: %v", i, err))
 			return
 		}
 		out.Results[i] = a
 	}
-	reply(w, out)
+	httpjson.Reply(w, out)
 }

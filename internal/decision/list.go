@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -34,7 +35,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > maxPage {
-			problem(w, http.StatusBadRequest, fmt.Sprintf("limit=%s: 1 to %d", text, maxPage))
+			httpjson.Problem(w, http.StatusBadRequest, fmt.Sprintf("limit=%s: 1 to %d", text, maxPage))
 			return
 		}
 		limit = n
@@ -48,14 +49,14 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 		return
 	case <-patience.C:
 		w.Header().Set("Retry-After", "5")
-		problem(w, http.StatusServiceUnavailable, fmt.Sprintf("%d pages are being made already; ask again later", maxLists))
+		httpjson.Problem(w, http.StatusServiceUnavailable, fmt.Sprintf("%d pages are being made already; ask again later", maxLists))
 		return
 	}
 	page, next := s.cfg.Table.List(q.Get("prefix"), q.Get("cursor"), limit)
 	if page == nil {
 		page = []*verdict.Verdict{}
 	}
-	reply(w, struct {
+	httpjson.Reply(w, struct {
 		Verdicts []*verdict.Verdict `json:"verdicts"`
 		Cursor   string             `json:"cursor,omitempty"` // of the next page
 	}{page, next})

@@ -44,6 +44,7 @@ var imports = []struct {
 	{"pipeline/kafkalog", []string{"pipeline/kafkalog/record", franz, "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
 	{"pipeline/aggregate/shard", []string{"pipeline/aggregate/hotkeys", "pipeline/aggregate/state", "pipeline/event", "pipeline/kafkalog/record", "pipeline/verdict",
 		"rules", "internal/wire", "github.com/cespare/xxhash/v2"}},
+	{"internal/httpjson", nil},
 	{"internal/retry", nil},
 	{"internal/wire", nil},
 }

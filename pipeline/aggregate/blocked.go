@@ -2,7 +2,6 @@ package aggregate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -72,12 +72,12 @@ func (a *Aggregator) blockedQuery(q url.Values, partitions int32) (b blockedQuer
 func (a *Aggregator) ServeBlocked(w http.ResponseWriter, r *http.Request) {
 	found := a.found.Load()
 	if found == nil || !a.online.Load() {
-		problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
+		httpjson.Problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
 		return
 	}
 	q, err := a.blockedQuery(r.URL.Query(), found.Partitions)
 	if err != nil {
-		problem(w, http.StatusBadRequest, err.Error())
+		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	reply := blockedReply{Partitions: found.Partitions, Partition: q.partition}
@@ -86,12 +86,11 @@ func (a *Aggregator) ServeBlocked(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
 		a.forward(w, r, q.partition, a.peers.ask, nil)
 	case errors.Is(err, ErrNotOwner):
-		problem(w, http.StatusServiceUnavailable, "the partition is changing its owner: try again")
+		httpjson.Problem(w, http.StatusServiceUnavailable, "the partition is changing its owner: try again")
 	case err != nil:
-		problem(w, http.StatusInternalServerError, err.Error())
+		httpjson.Problem(w, http.StatusInternalServerError, err.Error())
 	default:
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(reply) // a client that went away is no error of ours
+		httpjson.Reply(w, reply)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -63,17 +64,17 @@ func (a *Aggregator) ServeCommand(w http.ResponseWriter, r *http.Request) {
 		c, err = req.command()
 	}
 	if err != nil {
-		problem(w, http.StatusBadRequest, err.Error())
+		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	actor := actorOf(r.Context())
 	if err := actor.may(c.Name); err != nil {
-		problem(w, http.StatusForbidden, err.Error())
+		httpjson.Problem(w, http.StatusForbidden, err.Error())
 		return
 	}
 	actor.sign(&c, req.By, req.OnBehalfOf)
 	if !a.online.Load() {
-		problem(w, http.StatusServiceUnavailable, "not connected to Kafka yet")
+		httpjson.Problem(w, http.StatusServiceUnavailable, "not connected to Kafka yet")
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), commandWithin)
@@ -83,16 +84,15 @@ func (a *Aggregator) ServeCommand(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
 		a.forward(w, r, a.Partition(c.Key), a.peers.command, body)
 	case errors.Is(err, ErrNotOwner):
-		problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: nothing was done, try again")
+		httpjson.Problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: nothing was done, try again")
 	case errors.Is(err, ErrCommand):
-		problem(w, http.StatusBadRequest, strings.TrimPrefix(err.Error(), ErrCommand.Error()+": "))
+		httpjson.Problem(w, http.StatusBadRequest, strings.TrimPrefix(err.Error(), ErrCommand.Error()+": "))
 	case err != nil:
-		problem(w, http.StatusGatewayTimeout, err.Error())
+		httpjson.Problem(w, http.StatusGatewayTimeout, err.Error())
 	default:
 		if done.Verdicts == nil {
 			done.Verdicts = []verdict.Verdict{}
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(done) // a client that went away is no error of ours
+		httpjson.Reply(w, done)
 	}
 }

@@ -1,7 +1,6 @@
 package aggregate
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -31,11 +31,11 @@ type explainReply struct {
 func (a *Aggregator) ServeExplain(w http.ResponseWriter, r *http.Request) {
 	key, api, err := explainQuery(r.URL.Query())
 	if err != nil {
-		problem(w, http.StatusBadRequest, err.Error())
+		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	if a.found.Load() == nil {
-		problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
+		httpjson.Problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
 		return
 	}
 	list, err := a.Explain(key, api, now())
@@ -44,18 +44,17 @@ func (a *Aggregator) ServeExplain(w http.ResponseWriter, r *http.Request) {
 		a.forward(w, r, a.Partition(key), a.peers.ask, nil)
 		return
 	case errors.Is(err, ErrNotOwner):
-		problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: try again")
+		httpjson.Problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: try again")
 		return
 	case err != nil:
-		problem(w, http.StatusInternalServerError, err.Error())
+		httpjson.Problem(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	reply := explainReply{Key: byName(key), Partition: a.Partition(key), Hot: a.heatOf(key), Rules: list}
 	if reply.Rules == nil {
 		reply.Rules = []rules.Explanation{}
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(reply) // a client that went away is no error of ours
+	httpjson.Reply(w, reply)
 }
 
 // explainQuery takes the dimensions of a key, sorted, and the api from a query.
@@ -100,22 +99,22 @@ func keyOf(named map[string]string) (key []event.Dim, err error) {
 func (a *Aggregator) forward(w http.ResponseWriter, r *http.Request, partition int32, client *http.Client, body []byte) {
 	to, err := a.owner(r.Context(), partition)
 	if err != nil {
-		problem(w, http.StatusServiceUnavailable, err.Error())
+		httpjson.Problem(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
 	req, err := a.peers.request(r.Context(), r.Method, to, r.URL.Path+"?"+r.URL.RawQuery, body)
 	if err != nil {
-		problem(w, http.StatusBadGateway, err.Error())
+		httpjson.Problem(w, http.StatusBadGateway, err.Error())
 		return
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		problem(w, http.StatusBadGateway, "ask the owner of the key: "+err.Error())
+		httpjson.Problem(w, http.StatusBadGateway, "ask the owner of the key: "+err.Error())
 		return
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusUnauthorized { // it is this instance that is not known there, not who asked
-		problem(w, http.StatusServiceUnavailable, "the owner of the key does not know this instance as a member of the group: nothing was done, try again")
+		httpjson.Problem(w, http.StatusServiceUnavailable, "the owner of the key does not know this instance as a member of the group: nothing was done, try again")
 		return
 	}
 	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
@@ -130,13 +129,4 @@ func byName(key []event.Dim) map[string]string {
 		out[d.Name] = d.Value
 	}
 	return out
-}
-
-// problem answers with RFC 9457's problem+json.
-func problem(w http.ResponseWriter, status int, detail string) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{
-		"type": "about:blank", "title": http.StatusText(status), "status": status, "detail": detail,
-	})
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -58,12 +59,12 @@ const (
 func (a *Aggregator) ServeHotKeys(w http.ResponseWriter, r *http.Request) {
 	limit, err := hotLimit(r)
 	if err != nil {
-		problem(w, http.StatusBadRequest, err.Error())
+		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	found := a.found.Load()
 	if found == nil {
-		problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
+		httpjson.Problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
 		return
 	}
 	reply := a.ownHeat()
@@ -71,8 +72,7 @@ func (a *Aggregator) ServeHotKeys(w http.ResponseWriter, r *http.Request) {
 		a.askOthers(r.Context(), found.Partitions, &reply)
 	}
 	reply.finish(limit)
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(reply) // a client that went away is no error of ours
+	httpjson.Reply(w, reply)
 }
 
 func hotLimit(r *http.Request) (int, error) {
