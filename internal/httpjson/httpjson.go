@@ -1,5 +1,5 @@
-// Package httpjson writes the JSON answers of the HTTP APIs. A client that went away is no error of ours, so nothing is
-// returned.
+// Package httpjson writes the JSON answers of the HTTP APIs. A client that went away is no error of
+// ours, so nothing is returned.
 package httpjson
 
 import (

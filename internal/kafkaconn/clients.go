@@ -16,11 +16,12 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
-// Sarama changes how a sarama configuration connects. Sarama itself is told of neither TLS nor SASL: both are done when a
-// connection is handed to it.
+// Sarama changes how a sarama configuration connects. Sarama itself is told of neither TLS nor
+// SASL: both are done when a connection is handed to it.
 func (k *Kafka) Sarama(s *sarama.Config) { s.Net.Proxy.Enable, s.Net.Proxy.Dialer = true, k }
 
-// Transport is one of kafka-go's that connects by the options. The caller closes its idle connections.
+// Transport is one of kafka-go's that connects by the options. The caller closes its idle
+// connections.
 func (k *Kafka) Transport() *kafka.Transport {
 	return &kafka.Transport{ClientID: "tallygate", Dial: k.DialContext, DialTimeout: ops.DialWithin}
 }
@@ -31,7 +32,8 @@ func (k *Kafka) Log(clientID string) kafkalog.Config {
 	return kafkalog.Config{Brokers: k.Brokers, ClientID: clientID, Dial: k.DialContext, PartitionBytes: atOnce}
 }
 
-// Emitter makes an emitter that connects by the options. Brokers, TLS and SASL of cfg are filled in here.
+// Emitter makes an emitter that connects by the options. Brokers, TLS and SASL of cfg are filled in
+// here.
 func (k *Kafka) Emitter(cfg emit.Config) (*emit.Emitter, error) {
 	cfg.Brokers = k.Brokers
 	var err error
@@ -62,8 +64,8 @@ func (k *Kafka) sasl() (sasl.Mechanism, error) {
 	return plain.Mechanism{Username: k.user, Password: password}, nil
 }
 
-// freshMechanism begins each conversation with the password as it is then. Emitters have it, since they open connections
-// by themselves.
+// freshMechanism begins each conversation with the password as it is then. Emitters have it, since
+// they open connections by themselves.
 type freshMechanism struct{ k *Kafka }
 
 // Name is the mechanism's.

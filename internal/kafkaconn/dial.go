@@ -19,9 +19,10 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
-// DialContext opens a connection to a broker, with TLS and SASL by what the files hold now: so they are read again at each
-// connection, by whichever library asks for it. The libraries themselves are told of neither. A broker that ends sessions
-// after a while (connections.max.reauth.ms) closes the connection then, and the library opens another.
+// DialContext opens a connection to a broker, with TLS and SASL by what the files hold now: so they
+// are read again at each connection, by whichever library asks for it. The libraries themselves are
+// told of neither. A broker that ends sessions after a while (connections.max.reauth.ms) closes the
+// connection then, and the library opens another.
 func (k *Kafka) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, ops.DialWithin)
 	defer cancel()

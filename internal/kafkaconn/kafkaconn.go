@@ -1,5 +1,6 @@
-// Package kafkaconn is the one place where the options for Kafka become the settings of what connects: sarama, kafka-go,
-// emitters, and the readers of package kafkalog. Whatever opens a connection through it has TLS and SASL by what the files hold at that moment.
+// Package kafkaconn is the one place where the options for Kafka become the settings of what
+// connects: sarama, kafka-go, emitters, and the readers of package kafkalog. Whatever opens a
+// connection through it has TLS and SASL by what the files hold at that moment.
 package kafkaconn
 
 import (
@@ -9,7 +10,8 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
-// Kafka is how to reach Kafka: the same for every client library. One that has nothing but Brokers connects in plain text.
+// Kafka is how to reach Kafka: the same for every client library. One that has nothing but Brokers
+// connects in plain text.
 type Kafka struct {
 	Brokers []string
 

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Refusal is why a server does not let us in, or we don't trust it: no waiting mends it, but other files do.
+// Refusal is why a server does not let us in, or we don't trust it: no waiting mends it, but other
+// files do.
 type Refusal struct{ Err error }
 
 // Error says what was refused.
@@ -21,7 +22,8 @@ func (r *Refusal) Error() string { return r.Err.Error() }
 // Unwrap returns Err.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// AsRefusal makes a Refusal of what TLS says about certificates; another error, such as of the network, stays what it is.
+// AsRefusal makes a Refusal of what TLS says about certificates; another error, such as of the
+// network, stays what it is.
 func AsRefusal(err error) error {
 	var (
 		alert   tls.AlertError
@@ -38,15 +40,16 @@ func AsRefusal(err error) error {
 	return err
 }
 
-// isRemoteAlert reports whether the other side ended TLS with an alert, as one does that does not take our certificate. crypto/tls has an
-// unexported error for it.
+// isRemoteAlert reports whether the other side ended TLS with an alert, as one does that does not
+// take our certificate. crypto/tls has an unexported error for it.
 func isRemoteAlert(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "remote error"
 }
 
-// Access is whether a server lets us in. The zero value is that it does. It is told of every attempt, and Run tries by itself while the
-// last one was refused, since whoever was refused may not come again.
+// Access is whether a server lets us in. The zero value is that it does. It is told of every
+// attempt, and Run tries by itself while the last one was refused, since whoever was refused may
+// not come again.
 type Access struct {
 	mu    sync.Mutex
 	since time.Time // of the first refusal since we were let in last; the zero time: there is none
@@ -54,8 +57,8 @@ type Access struct {
 	wake  chan struct{}
 }
 
-// How often a refused program tries by itself and says so, and how long it may be refused before it is not ready: a secret
-// that is changed at two places is wrong at one of them for a while.
+// How often a refused program tries by itself and says so, and how long it may be refused before it
+// is not ready: a secret that is changed at two places is wrong at one of them for a while.
 const (
 	accessTries = 2 * time.Second
 	accessSays  = time.Minute
@@ -101,7 +104,8 @@ func (a *Access) Ready(server string) error {
 	return fmt.Errorf("%s has refused us since %s: %w", server, since.UTC().Format(time.RFC3339), err)
 }
 
-// Run says what is refused, at once and then every minute, tries again meanwhile, and says when that was mended; until ctx ends.
+// Run says what is refused, at once and then every minute, tries again meanwhile, and says when
+// that was mended; until ctx ends.
 func (a *Access) Run(ctx context.Context, server string, log *slog.Logger, try func(context.Context) error) {
 	for {
 		_, refused, err := a.refused()

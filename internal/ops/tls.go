@@ -10,17 +10,20 @@ import (
 	"time"
 )
 
-// DialWithin bounds how long it may take to open a connection to a server, with TLS and all that proves who we are.
+// DialWithin bounds how long it may take to open a connection to a server, with TLS and all that
+// proves who we are.
 const DialWithin = 10 * time.Second
 
-// ClientTLSOptions are the options of TLS for connections to one kind of server. The zero value is without TLS.
+// ClientTLSOptions are the options of TLS for connections to one kind of server. The zero value is
+// without TLS.
 type ClientTLSOptions struct {
 	on            bool
 	name          string
 	ca, cert, key string
 }
 
-// ClientTLS adds the options of TLS for connections to a kind of server, whose name they begin with.
+// ClientTLS adds the options of TLS for connections to a kind of server, whose name they begin
+// with.
 func (o *Options) ClientTLS(name string) *ClientTLSOptions {
 	t := &ClientTLSOptions{name: name}
 	o.BoolVar(&t.on, name+"-tls", false, "connect with TLS")
@@ -33,8 +36,9 @@ func (o *Options) ClientTLS(name string) *ClientTLSOptions {
 // On reports whether there is TLS.
 func (t *ClientTLSOptions) On() bool { return t.on }
 
-// Build checks the options, and reads the files; nil is no TLS. Each handshake by what it returns reads our certificate
-// anew, but trusts the certificates that it was built with; Dial reads these again, too.
+// Build checks the options, and reads the files; nil is no TLS. Each handshake by what it returns
+// reads our certificate anew, but trusts the certificates that it was built with; Dial reads these
+// again, too.
 func (t *ClientTLSOptions) Build() (*tls.Config, error) {
 	if !t.on {
 		if t.ca != "" || t.cert != "" || t.key != "" {

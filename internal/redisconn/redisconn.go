@@ -1,5 +1,5 @@
-// Package redisconn turns the options for Redis into a client: of one server, of Sentinels or of a Cluster. Passwords and
-// certificates are read again at each connection.
+// Package redisconn turns the options for Redis into a client: of one server, of Sentinels or of a
+// Cluster. Passwords and certificates are read again at each connection.
 package redisconn
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
-// LogTo sends what the Redis library says by itself to log: otherwise it writes to standard error, past the log's format.
-// Whoever meets an outage logs it.
+// LogTo sends what the Redis library says by itself to log: otherwise it writes to standard error,
+// past the log's format. Whoever meets an outage logs it.
 func LogTo(log *slog.Logger) { redis.SetLogger(libraryLog{log}) }
 
 type libraryLog struct{ log *slog.Logger }
@@ -93,7 +93,8 @@ func (r *Options) Build() (redis.UniversalClient, error) {
 			}
 			return &sentinelConn{Conn: conn, password: rotated}, nil
 		},
-		// Only some services send notices of their maintenance; asking for them costs every connection a question.
+		// Only some services send notices of their maintenance; asking for them costs every
+		// connection a question.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	client.AddHook(noteAccess{&r.access})
@@ -124,7 +125,8 @@ func (r *Options) WatchAccess(ctx context.Context, log *slog.Logger, client redi
 // noteAccess notes what each command says of whether Redis lets us in.
 type noteAccess struct{ access *ops.Access }
 
-// DialHook sees the connections to Redis, and not those to Sentinels, which have a client of their own.
+// DialHook sees the connections to Redis, and not those to Sentinels, which have a client of their
+// own.
 func (noteAccess) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := next(ctx, network, address)
@@ -150,7 +152,8 @@ func (h noteAccess) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// refusal makes a Refusal of an error that says that Redis does not know us; any other answer of Redis' is nil, for it let us in.
+// refusal makes a Refusal of an error that says that Redis does not know us; any other answer of
+// Redis' is nil, for it let us in.
 func refusal(err error) error {
 	var answer redis.Error
 	switch {

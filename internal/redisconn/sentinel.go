@@ -10,8 +10,9 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
-// sentinelPassword lets Sentinels' password be read again at each connection. The library takes it only as a text, and sends that text whenever it
-// connects to one. It is given one that nobody else has, and a connection to a Sentinel sends what is in the file instead.
+// sentinelPassword lets Sentinels' password be read again at each connection. The library takes it
+// only as a text, and sends that text whenever it connects to one. It is given one that nobody else
+// has, and a connection to a Sentinel sends what is in the file instead.
 type sentinelPassword struct {
 	token []byte // as it is sent: a bulk string of RESP
 	read  func() (string, error)
@@ -31,8 +32,8 @@ type sentinelConn struct {
 	begun    atomic.Bool // what comes first, which has the password, is written
 }
 
-// Write writes the password where the token is. The library greets with it first, and says it once more to a server that does not know the greeting;
-// nothing that comes later has it.
+// Write writes the password where the token is. The library greets with it first, and says it once
+// more to a server that does not know the greeting; nothing that comes later has it.
 func (c *sentinelConn) Write(b []byte) (int, error) {
 	if c.begun.Load() {
 		return c.Conn.Write(b)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Sleep waits for d, and reports whether it passed: false is that ctx ended first. It does not wait when d is not positive.
+// Sleep waits for d, and reports whether it passed: false is that ctx ended first. It does not wait
+// when d is not positive.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -25,16 +26,18 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 // maxDoublings keeps After from an overflow; no pause is doubled as often.
 const maxDoublings = 16
 
-// After is how long to wait after so many failures in a row: least after the first, then twice as long each time, but not
-// longer than most.
+// After is how long to wait after so many failures in a row: least after the first, then twice as
+// long each time, but not longer than most.
 func After(failures int, least, most time.Duration) time.Duration {
 	return min(least<<min(max(failures-1, 0), maxDoublings), most)
 }
 
-// Spread draws a pause from the upper half of d: those who failed together do not come back together.
+// Spread draws a pause from the upper half of d: those who failed together do not come back
+// together.
 func Spread(d time.Duration) time.Duration { return d/2 + rand.N(d-d/2) }
 
-// Backoff is what to wait between attempts of one kind, one after another. Min and Max are required.
+// Backoff is what to wait between attempts of one kind, one after another. Min and Max are
+// required.
 type Backoff struct {
 	Min, Max time.Duration // as least and most of After
 	Spread   bool          // draw the pauses, where many may fail together
@@ -42,7 +45,8 @@ type Backoff struct {
 	failures int
 }
 
-// Wait waits after one more failure, and reports whether the pause passed: false is that ctx ended first.
+// Wait waits after one more failure, and reports whether the pause passed: false is that ctx ended
+// first.
 func (b *Backoff) Wait(ctx context.Context) bool {
 	b.failures++
 	d := After(b.failures, b.Min, b.Max)

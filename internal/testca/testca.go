@@ -116,7 +116,8 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Client is the TLS of a client that trusts the authority, with a certificate of this name; "" is without one.
+// Client is the TLS of a client that trusts the authority, with a certificate of this name; "" is
+// without one.
 func (a *Authority) Client(commonName string) *tls.Config {
 	a.t.Helper()
 	c := &tls.Config{RootCAs: a.Pool()}

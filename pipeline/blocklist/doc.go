@@ -1,5 +1,5 @@
-// Package blocklist keeps the tables of enforcers in step with the blocklist in Redis (Feed), and a copy of a table on disk
-// (Keeper). Package publish writes the blocklist.
+// Package blocklist keeps the tables of enforcers in step with the blocklist in Redis (Feed), and a
+// copy of a table on disk (Keeper). Package publish writes the blocklist.
 //
 // # Layout in Redis
 //
@@ -37,32 +37,36 @@
 // # How to read it
 //
 // Read from primaries only. Take a snapshot: read the meta, scan the hash (HSCAN), read the meta
-// again, all over one connection (a cursor means nothing to a server that was restarted or took over). After each page read
-// what the stream has, from EPOCH-N of the first reading on, and in the end up to N of the second, where of
-// two verdicts with one record key the greater seq holds: the stream may not have it later. Then follow the stream (XREAD). The
-// place is lost, and a new snapshot needed, when an entry's epoch is another one, its N is not the
-// next one or its p is not the stamp before: Redis answers XREAD from an id that was trimmed away
-// with the first survivor and without an error, and after a failover the same id may be
-// another entry. It is lost as well when nothing, heartbeats included, has come for three seconds
-// and the meta doesn't name the place any more. A snapshot is complete when \0applied is not
-// 0 and, after a lost place, not before the time of the loss: until then Redis may be being filled
-// again, so what the snapshot holds is added to what the reader had, and nothing is dropped.
+// again, all over one connection (a cursor means nothing to a server that was restarted or took
+// over). After each page read what the stream has, from EPOCH-N of the first reading on, and in the
+// end up to N of the second, where of two verdicts with one record key the greater seq holds: the
+// stream may not have it later. Then follow the stream (XREAD). The place is lost, and a new
+// snapshot needed, when an entry's epoch is another one, its N is not the next one or its p is not
+// the stamp before: Redis answers XREAD from an id that was trimmed away with the first survivor
+// and without an error, and after a failover the same id may be another entry. It is lost as well
+// when nothing, heartbeats included, has come for three seconds and the meta doesn't name the place
+// any more. A snapshot is complete when \0applied is not 0 and, after a lost place, not before the
+// time of the loss: until then Redis may be being filled again, so what the snapshot holds is added
+// to what the reader had, and nothing is dropped.
 //
-// A block is in force while since <= now < until. Nothing in the stream says that one ran out. Blocks
-// with mode shadow, states other than block, and verdicts whose apis don't cover the API don't deny.
+// A block is in force while since <= now < until. Nothing in the stream says that one ran out.
+// Blocks with mode shadow, states other than block, and verdicts whose apis don't cover the API
+// don't deny.
 //
 // # How it is written
 //
-// One script (internal/store/apply.lua) applies a batch of one partition: the records between two offsets. It does so only
-// if the batch begins at \0reached:P (absent is 0), else it writes nothing and returns what it has,
-// and the publisher goes on from there. So any number of publishers may run beside each other, paused ones included,
-// and a Redis that was flushed, restored or failed over is filled again by itself.
-// A verdict whose seq is not above that of the one held under its record key is ignored.
+// One script (internal/store/apply.lua) applies a batch of one partition: the records between two
+// offsets. It does so only if the batch begins at \0reached:P (absent is 0), else it writes nothing
+// and returns what it has, and the publisher goes on from there. So any number of publishers may
+// run beside each other, paused ones included, and a Redis that was flushed, restored or failed
+// over is filled again by itself. A verdict whose seq is not above that of the one held under its
+// record key is ignored.
 //
-// An entry stays until its until plus a grace of an hour has passed, and is then removed by the script, a few
-// at a time. It is never removed earlier than the verdict that it replaced would have been:
-// a clear, whose until is the moment of clearing, thus outlives the block that it ended, and that
-// block can't come back by being applied again. What is removed can come back only as something that
-// has run out long ago, which denies nothing and is removed again. A record without a value (a
-// tombstone of the topic) removes the entry at once. Notices (state warn) have record keys of their own.
+// An entry stays until its until plus a grace of an hour has passed, and is then removed by the
+// script, a few at a time. It is never removed earlier than the verdict that it replaced would have
+// been: a clear, whose until is the moment of clearing, thus outlives the block that it ended, and
+// that block can't come back by being applied again. What is removed can come back only as
+// something that has run out long ago, which denies nothing and is removed again. A record without
+// a value (a tombstone of the topic) removes the entry at once. Notices (state warn) have record
+// keys of their own.
 package blocklist

@@ -18,39 +18,45 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Sink is what a Feed keeps in step with the blocklist. Calls for one shard come one at a time and in order; those
-// for different shards may come at once. A verdict is named by its record key. A Sink that can lose verdicts by itself has also a
-// method SnapshotsWanted() uint64: when it returns another number than before, the feed takes a new snapshot of each shard.
+// Sink is what a Feed keeps in step with the blocklist. Calls for one shard come one at a time and
+// in order; those for different shards may come at once. A verdict is named by its record key. A
+// Sink that can lose verdicts by itself has also a method SnapshotsWanted() uint64: when it returns
+// another number than before, the feed takes a new snapshot of each shard.
 type Sink interface {
-	// Replace says that all is what the shard holds, and nothing else. The sink may keep it, and must not change it.
+	// Replace says that all is what the shard holds, and nothing else. The sink may keep it, and
+	// must not change it.
 	Replace(shard int, all []verdict.Verdict)
-	// Apply adds verdicts to the shard, in order; a clear ends the block under its record key. One whose
-	// seq is below that of the one held is older and changes nothing. The sink may keep them, and must not change them.
+	// Apply adds verdicts to the shard, in order; a clear ends the block under its record key. One
+	// whose seq is below that of the one held is older and changes nothing. The sink may keep them,
+	// and must not change them.
 	Apply(shard int, changes []verdict.Verdict)
 	// Remove takes the verdict with this record key out of the shard, whatever its seq.
 	Remove(shard int, recordKey []byte)
-	// Heartbeat says up to which moment the shard is in step, by the publishers' clocks, so it may lie in the future;
-	// math.MaxInt64 is for one that nothing has to keep in step.
+	// Heartbeat says up to which moment the shard is in step, by the publishers' clocks, so it may
+	// lie in the future; math.MaxInt64 is for one that nothing has to keep in step.
 	Heartbeat(shard int, applied event.Micros)
 }
 
 // FeedConfig says which blocklist a Feed follows.
 type FeedConfig struct {
-	// Redis is where the blocklist lives; required. It must read from primaries only, and
-	// its ReadTimeout must be longer than Block: a connection that is only half open is noticed after that.
-	// The caller closes it after Run has returned.
+	// Redis is where the blocklist lives; required. It must read from primaries only, and its
+	// ReadTimeout must be longer than Block: a connection that is only half open is noticed after
+	// that. The caller closes it after Run has returned.
 	Redis redis.UniversalClient
 	// Prefix begins the names of all keys in Redis; "" is tallygate.
 	Prefix string
-	// Shards is how many shards the blocklist has; 0 is 1. A blocklist that was written with another number is refused: see Refused.
+	// Shards is how many shards the blocklist has; 0 is 1. A blocklist that was written with
+	// another number is refused: see Refused.
 	Shards int
-	// Heartbeat is how often the publishers write one; 0 is 1 s. After three that didn't come the feed
-	// looks whether it has lost its place.
+	// Heartbeat is how often the publishers write one; 0 is 1 s. After three that didn't come the
+	// feed looks whether it has lost its place.
 	Heartbeat time.Duration
-	// Block is how long Redis holds a read when there is no change; 0 is 1 s. Run ends within that time.
+	// Block is how long Redis holds a read when there is no change; 0 is 1 s. Run ends within that
+	// time.
 	Block time.Duration
-	// Jitter is up to how long a feed that has lost its place waits before it takes a new snapshot, so that not
-	// all enforcers come at once; 0 is 1 s, negative is none. The table keeps enforcing meanwhile.
+	// Jitter is up to how long a feed that has lost its place waits before it takes a new snapshot,
+	// so that not all enforcers come at once; 0 is 1 s, negative is none. The table keeps enforcing
+	// meanwhile.
 	Jitter time.Duration
 	// Logger; nil is slog.Default().
 	Logger *slog.Logger
@@ -95,9 +101,11 @@ func readTimeout(client redis.UniversalClient) time.Duration {
 	return 0
 }
 
-// Feed keeps a Sink in step with the blocklist: a snapshot, then changes. Make it with NewFeed. Feeds of one process that have the same
-// Redis client and settings read once for all of them. Each tells its own sink, so one that takes its time holds up no other: when too much waits for
-// it (131,072 changes), it is told nothing until it returns, and then gets a snapshot. Run ends when the sink has returned.
+// Feed keeps a Sink in step with the blocklist: a snapshot, then changes. Make it with NewFeed.
+// Feeds of one process that have the same Redis client and settings read once for all of them. Each
+// tells its own sink, so one that takes its time holds up no other: when too much waits for it
+// (131,072 changes), it is told nothing until it returns, and then gets a snapshot. Run ends when
+// the sink has returned.
 type Feed struct {
 	cfg    FeedConfig
 	reader atomic.Pointer[reader] // the latest; nil before Run
@@ -128,9 +136,9 @@ func NewFeed(cfg FeedConfig) (*Feed, error) {
 	return &Feed{cfg: cfg}, nil
 }
 
-// Run keeps sink in step until ctx ends, and then returns nil. While Redis is away it retries, and sink
-// keeps what it has. It returns ErrAuth when the first answer of Redis is that it refuses the user or the password, and an error
-// at once when sink was made for another number of shards.
+// Run keeps sink in step until ctx ends, and then returns nil. While Redis is away it retries, and
+// sink keeps what it has. It returns ErrAuth when the first answer of Redis is that it refuses the
+// user or the password, and an error at once when sink was made for another number of shards.
 func (f *Feed) Run(ctx context.Context, sink Sink) error {
 	if err := f.fits(sink); err != nil {
 		return err
@@ -168,8 +176,9 @@ func (f *Feed) Stats() FeedStats {
 	return s
 }
 
-// Refused returns why what is in Redis is not followed, though Redis answers: ErrShards. nil when it is. While it is refused,
-// a program should call itself not ready: it misses a part of the blocked.
+// Refused returns why what is in Redis is not followed, though Redis answers: ErrShards. nil when
+// it is. While it is refused, a program should call itself not ready: it misses a part of the
+// blocked.
 func (f *Feed) Refused() error {
 	r := f.reader.Load()
 	if r == nil {
@@ -185,7 +194,8 @@ func (f *Feed) Refused() error {
 	return nil
 }
 
-// fits returns an error for a sink that has another number of shards: it would never be ready, or be told of some that it doesn't have.
+// fits returns an error for a sink that has another number of shards: it would never be ready, or
+// be told of some that it doesn't have.
 func (f *Feed) fits(sink Sink) error {
 	if s, ok := sink.(interface{ Shards() int }); ok && s.Shards() != f.cfg.Shards {
 		return fmt.Errorf("blocklist: the feed has %d shards and its table %d: give both Configs the blocklist's number", f.cfg.Shards, s.Shards())

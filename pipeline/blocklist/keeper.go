@@ -28,11 +28,11 @@ type Kept interface {
 
 // KeeperConfig says what a Keeper keeps, and where.
 type KeeperConfig struct {
-	// File is the path of the copy; required. Its folder must exist. The file is readable for its owner only,
-	// since it names users.
+	// File is the path of the copy; required. Its folder must exist. The file is readable for its
+	// owner only, since it names users.
 	File string
-	// Table is kept; required. It must have been made for one shard more than the blocklist has: what was loaded lives in
-	// that until Redis has confirmed it.
+	// Table is kept; required. It must have been made for one shard more than the blocklist has:
+	// what was loaded lives in that until Redis has confirmed it.
 	Table Kept
 	// Shards is how many shards the blocklist has; 0 is 1.
 	Shards int
@@ -44,8 +44,9 @@ type KeeperConfig struct {
 	Logger *slog.Logger
 }
 
-// Keeper keeps a copy of a table on disk, so that a service that starts while Redis is away enforces what it knew
-// last. Make it with NewKeeper, call Load, give the feed Sink, and Run it beside the feed.
+// Keeper keeps a copy of a table on disk, so that a service that starts while Redis is away
+// enforces what it knew last. Make it with NewKeeper, call Load, give the feed Sink, and Run it
+// beside the feed.
 type Keeper struct {
 	cfg KeeperConfig
 
@@ -79,8 +80,8 @@ type Loaded struct {
 	Age      time.Duration // since the moment up to which it was in step; 0 when there was no file
 }
 
-// Load puts the copy into the table; call it once, before the feed runs. That there is no file is no error. After an
-// error the table is as it was, and all else works.
+// Load puts the copy into the table; call it once, before the feed runs. That there is no file is
+// no error. After an error the table is as it was, and all else works.
 func (k *Keeper) Load() (Loaded, error) {
 	saved, err := readCopy(k.cfg.File, k.cfg.Prefix)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,8 +102,8 @@ func (k *Keeper) Load() (Loaded, error) {
 	return Loaded{len(saved.verdicts), max(event.FromTime(time.Now())-saved.applied, 0).Duration()}, nil
 }
 
-// Sink returns what the feed is to keep in step: the table, which drops what was loaded and is in no shard any more
-// as soon as all shards are complete.
+// Sink returns what the feed is to keep in step: the table, which drops what was loaded and is in
+// no shard any more as soon as all shards are complete.
 func (k *Keeper) Sink() Sink { return keptSink{k.cfg.Table, k} }
 
 type keptSink struct {
@@ -110,7 +111,8 @@ type keptSink struct {
 	k *Keeper
 }
 
-// Shards is how many the table has for the feed, if it says so: all but the one that is the keeper's.
+// Shards is how many the table has for the feed, if it says so: all but the one that is the
+// keeper's.
 func (s keptSink) Shards() int {
 	if t, ok := s.Sink.(interface{ Shards() int }); ok {
 		return t.Shards() - 1
@@ -142,8 +144,8 @@ func (s keptSink) Remove(shard int, key []byte) {
 	s.Sink.Remove(s.k.cfg.Shards, key)
 }
 
-// Run writes the copy every now and then until ctx ends, and once more then; it returns nil. A table that is not
-// complete is not written: the older copy is the better one.
+// Run writes the copy every now and then until ctx ends, and once more then; it returns nil. A
+// table that is not complete is not written: the older copy is the better one.
 func (k *Keeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(k.cfg.Every)
 	defer tick.Stop()

@@ -17,8 +17,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// The file of a copy: copyMagic; then, each led by its length as a uvarint: the blocklist's prefix, the moment up to which it
-// was in step (8 bytes, little-endian, µs), and the verdicts as JSON; at its end the CRC-32C of all before (4 bytes, little-endian).
+// The file of a copy: copyMagic; then, each led by its length as a uvarint: the blocklist's prefix,
+// the moment up to which it was in step (8 bytes, little-endian, µs), and the verdicts as JSON; at
+// its end the CRC-32C of all before (4 bytes, little-endian).
 const copyMagic = "tallygate blocklist 1\n"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -28,7 +29,8 @@ type tableCopy struct {
 	verdicts []verdict.Verdict // those that have not run out
 }
 
-// writeCopy replaces the file: whoever reads it finds the old one or the new one, also after a power cut.
+// writeCopy replaces the file: whoever reads it finds the old one or the new one, also after a
+// power cut.
 func writeCopy(path, prefix string, applied event.Micros, all []*verdict.Verdict) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // for its owner only
 	if err != nil {

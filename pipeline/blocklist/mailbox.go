@@ -9,8 +9,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// delivery is what one reading of the stream brings, or a snapshot. It is made once, for the sinks of all feeds of a reader; none
-// changes it.
+// delivery is what one reading of the stream brings, or a snapshot. It is made once, for the sinks
+// of all feeds of a reader; none changes it.
 type delivery struct {
 	steps   []step
 	all     []verdict.Verdict // of the steps
@@ -60,13 +60,15 @@ func (d *delivery) to(sink Sink, shard int) {
 	}
 }
 
-// leastRoom is how many changes a mailbox keeps at least before it counts as full: twice what the stream keeps by
-// default, some 60 MB at the most, which all that are behind share. A variable, so that a test need not write as many.
+// leastRoom is how many changes a mailbox keeps at least before it counts as full: twice what the
+// stream keeps by default, some 60 MB at the most, which all that are behind share. A variable, so
+// that a test need not write as many.
 var leastRoom = 1 << 17
 
-// mailbox is what the sink of one feed is still to be told of one shard. The reader puts things in without ever waiting, and a goroutine of the feed's own
-// Run takes them out: so sinks work on all cores, and one that takes its time, or never returns, holds up no other. When
-// more waits than there is room for, all of it is dropped, and the sink gets a snapshot once it has time.
+// mailbox is what the sink of one feed is still to be told of one shard. The reader puts things in
+// without ever waiting, and a goroutine of the feed's own Run takes them out: so sinks work on all
+// cores, and one that takes its time, or never returns, holds up no other. When more waits than
+// there is room for, all of it is dropped, and the sink gets a snapshot once it has time.
 type mailbox struct {
 	feed  *Feed
 	sink  Sink
@@ -88,7 +90,8 @@ func newMailbox(f *Feed, sink Sink, shard int) *mailbox {
 	return &mailbox{feed: f, sink: sink, shard: shard, wake: make(chan struct{}, 1), room: leastRoom}
 }
 
-// put hands on a change to a sink that follows. full says that there was no room, and so the sink has lost its place.
+// put hands on a change to a sink that follows. full says that there was no room, and so the sink
+// has lost its place.
 func (b *mailbox) put(d *delivery) (full bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -180,8 +183,8 @@ func (b *mailbox) next() bool {
 	return true
 }
 
-// pop takes out what came first, merged with what follows where that is much; nil when there is nothing, and then the sink is not
-// busy any more.
+// pop takes out what came first, merged with what follows where that is much; nil when there is
+// nothing, and then the sink is not busy any more.
 func (b *mailbox) pop() *delivery {
 	first := b.take()
 	switch len(first) {
@@ -193,7 +196,8 @@ func (b *mailbox) pop() *delivery {
 	return merge(first)
 }
 
-// take takes out what came first: a delivery, or, where much waits, all that is ahead of the next snapshot.
+// take takes out what came first: a delivery, or, where much waits, all that is ahead of the next
+// snapshot.
 func (b *mailbox) take() []*delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()

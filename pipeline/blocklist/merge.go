@@ -2,8 +2,9 @@ package blocklist
 
 import "github.com/tallygate/tallygate/pipeline/verdict"
 
-// mergeAt is how many changes are merged when they wait for a sink: a flood of changes is of few keys, and a table that is behind
-// need not go through all that each of them was. A variable, so that a test need not write as many.
+// mergeAt is how many changes are merged when they wait for a sink: a flood of changes is of few
+// keys, and a table that is behind need not go through all that each of them was. A variable, so
+// that a test need not write as many.
 var mergeAt = 8 * readCount
 
 // merged is what becomes of a record key by several changes, in their order.
@@ -13,8 +14,8 @@ type merged struct {
 	verdict verdict.Verdict
 }
 
-// merge makes one delivery of several changes' deliveries; a sink that is told it holds then what it would hold had it been told
-// all of them.
+// merge makes one delivery of several changes' deliveries; a sink that is told it holds then what
+// it would hold had it been told all of them.
 func merge(all []*delivery) *delivery {
 	out := &delivery{}
 	by := map[string]*merged{}

@@ -16,9 +16,10 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/trouble"
 )
 
-// reader reads a blocklist for all feeds of this process that were given the same client and settings: each change is read once,
-// and a snapshot serves all that wait for one. One of the feeds, the leader, has it run in its own Run; when that ends,
-// another one's takes over where it was.
+// reader reads a blocklist for all feeds of this process that were given the same client and
+// settings: each change is read once, and a snapshot serves all that wait for one. One of the
+// feeds, the leader, has it run in its own Run; when that ends, another one's takes over where it
+// was.
 type reader struct {
 	cfg      FeedConfig // the first feed's
 	redis    trouble.Outages
@@ -180,7 +181,8 @@ func (s *shardFeed) hand(d *delivery) {
 	})
 }
 
-// waiting reports whether a member waits for a snapshot of the shard: it is new, it was too slow, or its sink has asked for one.
+// waiting reports whether a member waits for a snapshot of the shard: it is new, it was too slow,
+// or its sink has asked for one.
 func (s *shardFeed) waiting() (some bool) {
 	s.each(func(b *mailbox) {
 		needs, asked := b.needs()
@@ -202,8 +204,8 @@ type turns struct {
 	moved  time.Time // when the holder last got on
 }
 
-// stuck is how long a scan may stand still, as when its server doesn't answer or a sink doesn't return, before others don't wait for it
-// any more.
+// stuck is how long a scan may stand still, as when its server doesn't answer or a sink doesn't
+// return, before others don't wait for it any more.
 const stuck = 5 * time.Second
 
 var scanning turns

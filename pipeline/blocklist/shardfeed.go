@@ -17,8 +17,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// shardFeed follows one shard, for all members of its reader. Its place is that of the last entry whose content those have who
-// follow, and the scan that is under way.
+// shardFeed follows one shard, for all members of its reader. Its place is that of the last entry
+// whose content those have who follow, and the scan that is under way.
 type shardFeed struct {
 	r     *reader
 	shard int
@@ -85,8 +85,8 @@ func (s *shardFeed) jitter(ctx context.Context) {
 // turnEvery is how often a scan that waits for its turn looks again.
 const turnEvery = 20 * time.Millisecond
 
-// step reads once: a page of the hash and what the stream has meanwhile, when somebody waits for a snapshot; else what the stream
-// brings.
+// step reads once: a page of the hash and what the stream has meanwhile, when somebody waits for a
+// snapshot; else what the stream brings.
 func (s *shardFeed) step(ctx context.Context) error {
 	if s.scan == nil && (!s.follows || s.waiting()) {
 		next := &scan{}
@@ -162,8 +162,8 @@ func (s *shardFeed) take(ctx context.Context, entries []redis.XMessage) error {
 	return err
 }
 
-// missed looks, when three heartbeats didn't come, whether the meta still names the feed's place. If it is ahead, the
-// stream is read once more before the place counts as lost.
+// missed looks, when three heartbeats didn't come, whether the meta still names the feed's place.
+// If it is ahead, the stream is read once more before the place counts as lost.
 func (s *shardFeed) missed(ctx context.Context) error {
 	if !s.suspect && time.Since(s.heard) < 3*s.r.cfg.Heartbeat {
 		return nil
@@ -191,8 +191,8 @@ func (s *shardFeed) read(ctx context.Context, after layout.Place, block time.Dur
 	if block >= 0 {
 		args = append(args, "block", block.Milliseconds())
 	}
-	// XRead of the client would add ten seconds to the read timeout of a blocking command, and so take that
-	// long to notice a connection that is only half open.
+	// XRead of the client would add ten seconds to the read timeout of a blocking command, and so
+	// take that long to notice a connection that is only half open.
 	cmd := redis.NewXStreamSliceCmd(ctx, append(args, "streams", s.keys.Changes, after.ID())...)
 	cmd.SetFirstKeyPos(int8(len(args) + 1))
 	err := s.r.cfg.Redis.Process(ctx, cmd)
@@ -216,7 +216,8 @@ type change struct {
 	applied event.Micros
 }
 
-// walk hands each entry on that follows at, and moves it along. It ends with errLost at one that doesn't follow.
+// walk hands each entry on that follows at, and moves it along. It ends with errLost at one that
+// doesn't follow.
 func (s *shardFeed) walk(at *layout.Place, entries []redis.XMessage, do func(change)) error {
 	for _, e := range entries {
 		text := func(field string) string {

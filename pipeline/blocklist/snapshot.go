@@ -16,9 +16,10 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// scan is a snapshot under way. Between the pages of the hash it is told all that the stream brings, so the stream need keep only
-// what comes while a page is read, however long the whole takes and however much is written meanwhile: a snapshot that
-// read the stream when it had the hash found it trimmed, took another one, and never got done while much was written.
+// scan is a snapshot under way. Between the pages of the hash it is told all that the stream
+// brings, so the stream need keep only what comes while a page is read, however long the whole
+// takes and however much is written meanwhile: a snapshot that read the stream when it had the hash
+// found it trimmed, took another one, and never got done while much was written.
 type scan struct {
 	conn   redis.Cmdable
 	done   func() // gives conn back
@@ -43,7 +44,8 @@ func (c *scan) used() {
 	}
 }
 
-// begin sets out for a snapshot. Unless a place is followed, the stream counts from what the meta say before the hash is read.
+// begin sets out for a snapshot. Unless a place is followed, the stream counts from what the meta
+// say before the hash is read.
 func (s *shardFeed) begin(ctx context.Context, next *scan) (err error) {
 	// The first question also makes a connection that the pool has at hand then.
 	if _, err := s.meta(ctx, s.r.cfg.Redis); err != nil {
@@ -80,13 +82,15 @@ func (s *shardFeed) abandon() {
 // readsPerPage bounds how often the stream is read behind a page of the hash.
 const readsPerPage = 3
 
-// goOn reads a page of the hash and then what the stream has, or, when all of the hash was read, hands the snapshot on.
+// goOn reads a page of the hash and then what the stream has, or, when all of the hash was read,
+// hands the snapshot on.
 func (s *shardFeed) goOn(ctx context.Context) error {
 	scanning.take(s.scan)
 	more, err := s.page(ctx)
 	switch {
 	case err == nil && more:
-		// Not until there is nothing left: while much is written that may never be, and the hash would have to wait for it.
+		// Not until there is nothing left: while much is written that may never be, and the hash
+		// would have to wait for it.
 		reads := 0
 		err = s.drain(ctx, func(entries []redis.XMessage) bool { reads++; return len(entries) < readCount || reads == readsPerPage })
 	case err == nil:
@@ -101,8 +105,9 @@ func (s *shardFeed) goOn(ctx context.Context) error {
 	return nil
 }
 
-// page reads some of the hash. What changes meanwhile may be there as it was or as it is. Of what the stream said before, a page
-// is the later word, and of what it says after, the earlier: seq tells for verdicts, and removals come again.
+// page reads some of the hash. What changes meanwhile may be there as it was or as it is. Of what
+// the stream said before, a page is the later word, and of what it says after, the earlier: seq
+// tells for verdicts, and removals come again.
 func (s *shardFeed) page(ctx context.Context) (more bool, err error) {
 	fields, next, err := s.scan.conn.HScan(ctx, s.keys.Verdicts, s.scan.cursor, "", readCount).Result()
 	if err != nil {
@@ -160,7 +165,8 @@ func (s *shardFeed) drain(ctx context.Context, enough func([]redis.XMessage) boo
 	return ctx.Err()
 }
 
-// finish follows the stream up to what the meta say now that the hash was read: then the scan has all. It ends with errLost when they don't follow the place.
+// finish follows the stream up to what the meta say now that the hash was read: then the scan has
+// all. It ends with errLost when they don't follow the place.
 func (s *shardFeed) finish(ctx context.Context) error {
 	now, err := s.meta(ctx, s.scan.conn)
 	if err != nil {
@@ -203,8 +209,9 @@ func (s *shardFeed) completed(now layout.Meta) {
 	s.worked()
 }
 
-// serve gives the snapshot to all who wait for one. A complete one replaces what they have. An incomplete one adds to it: the
-// blocklist is being filled again, and what is missing from it may well be in force.
+// serve gives the snapshot to all who wait for one. A complete one replaces what they have. An
+// incomplete one adds to it: the blocklist is being filled again, and what is missing from it may
+// well be in force.
 func (s *shardFeed) serve(seen event.Micros) {
 	all := make([]verdict.Verdict, 0, len(s.scan.all))
 	for _, v := range s.scan.all {
@@ -237,9 +244,10 @@ func (s *shardFeed) judge(m layout.Meta) (err error) {
 	return err
 }
 
-// oneConnection returns a connection to the server that has the key; what is asked over it fails once it is broken, and done
-// gives it back. A cursor means something to the process that gave it only: after a restart or a failover, a scan that
-// went on would miss entries, and nothing else would tell.
+// oneConnection returns a connection to the server that has the key; what is asked over it fails
+// once it is broken, and done gives it back. A cursor means something to the process that gave it
+// only: after a restart or a failover, a scan that went on would miss entries, and nothing else
+// would tell.
 func oneConnection(ctx context.Context, client redis.UniversalClient, key string) (conn redis.Cmdable, done func(), err error) {
 	var server *redis.Client
 	switch c := client.(type) {

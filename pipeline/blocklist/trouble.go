@@ -5,13 +5,14 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/trouble"
 )
 
-// ErrAuth is returned by the Run of a feed or a publisher whose Redis refuses its user or password from the beginning. Once
-// Redis has answered, a refusal is retried like any other trouble: passwords are changed.
+// ErrAuth is returned by the Run of a feed or a publisher whose Redis refuses its user or password
+// from the beginning. Once Redis has answered, a refusal is retried like any other trouble:
+// passwords are changed.
 var ErrAuth = trouble.ErrAuth
 
-// ErrShards is the error when the blocklist in Redis has another number of shards than a feed or a publisher was told. A
-// publisher would split it in two, and a feed would miss a part of the blocked: both refuse. A publisher that finds that at
-// its start returns it.
+// ErrShards is the error when the blocklist in Redis has another number of shards than a feed or a
+// publisher was told. A publisher would split it in two, and a feed would miss a part of the
+// blocked: both refuse. A publisher that finds that at its start returns it.
 var ErrShards = layout.ErrShards
 
 // Trouble is what is the matter with Redis.

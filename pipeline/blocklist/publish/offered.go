@@ -2,10 +2,10 @@ package publish
 
 import "sync"
 
-// offered is what the owner of a partition has handed over and the publisher has not applied yet: all
-// records of the offsets [first, next), which is one run without a gap. It is bounded: when it would
-// grow over its limit, or there is a gap before what comes, what it has is dropped, and the topic is
-// read instead.
+// offered is what the owner of a partition has handed over and the publisher has not applied yet:
+// all records of the offsets [first, next), which is one run without a gap. It is bounded: when it
+// would grow over its limit, or there is a gap before what comes, what it has is dropped, and the
+// topic is read instead.
 type offered struct {
 	mu          sync.Mutex
 	first, next int64

@@ -12,15 +12,16 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/trouble"
 )
 
-// nobody stands for the publisher itself among the partitions that an outage is about.
-const nobody = -1
+// noPartition stands for the publisher itself among the partitions that an outage is about.
+const noPartition = -1
 
-// ErrEviction is returned by a Publisher whose Redis may evict entries when its memory is full: blocked
-// users would be let through without a trace.
+// ErrEviction is returned by a Publisher whose Redis may evict entries when its memory is full:
+// blocked users would be let through without a trace.
 var ErrEviction = errors.New("blocklist: Redis' maxmemory-policy is not noeviction")
 
-// check waits for Redis to answer and returns ErrAuth when it refuses to, ErrEviction when it may evict, and ErrShards when what it has
-// is a blocklist of another number of shards. Managed services often hide the policy; then it says so and goes on.
+// check waits for Redis to answer and returns ErrAuth when it refuses to, ErrEviction when it may
+// evict, and ErrShards when what it has is a blocklist of another number of shards. Managed
+// services often hide the policy; then it says so and goes on.
 func (p *Publisher) check(ctx context.Context) error {
 	pause := trouble.NewPause()
 	for {
@@ -34,7 +35,7 @@ func (p *Publisher) check(ctx context.Context) error {
 		}
 		switch {
 		case err == nil:
-			p.redis.Worked(nobody)
+			p.redis.Worked(noPartition)
 			return nil
 		case ctx.Err() != nil:
 			return nil
@@ -43,7 +44,7 @@ func (p *Publisher) check(ctx context.Context) error {
 		case redis.IsAuthError(err):
 			return fmt.Errorf("%w: %w", trouble.ErrAuth, err)
 		}
-		p.redis.Failed(nobody, err)
+		p.redis.Failed(noPartition, err)
 		if !pause.Wait(ctx) {
 			return nil
 		}
@@ -61,7 +62,8 @@ func policyOf(ctx context.Context, client redis.Cmdable) error {
 	return nil
 }
 
-// mayNotRead reports whether Redis answered that this client may not use the command, or doesn't have it.
+// mayNotRead reports whether Redis answered that this client may not use the command, or doesn't
+// have it.
 func mayNotRead(err error) bool {
 	var answer redis.Error
 	if !errors.As(err, &answer) {

@@ -1,5 +1,5 @@
-// Package publish carries verdicts from the verdict topic into the blocklist in Redis, which package blocklist describes and
-// follows.
+// Package publish carries verdicts from the verdict topic into the blocklist in Redis, which
+// package blocklist describes and follows.
 package publish
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Record is one record of the verdict topic: its Offset, Key and Value, and the broker's Time. An empty Value removes what
-// its Key names.
+// Record is one record of the verdict topic: its Offset, Key and Value, and the broker's Time. An
+// empty Value removes what its Key names.
 type Record = store.Record
 
 // Config says where a Publisher reads verdicts and where it writes them.
@@ -42,13 +42,13 @@ type Config struct {
 	Partitions int32
 	// Prefix begins the names of all keys in Redis; "" is tallygate.
 	Prefix string
-	// Shards is how many shards the blocklist has; 0 is 1. All publishers and feeds must agree: whoever was told another number
-	// than the blocklist was written with refuses it.
+	// Shards is how many shards the blocklist has; 0 is 1. All publishers and feeds must agree: one
+	// with another number refuses the blocklist.
 	Shards int
 	// PublishOnly owns all partitions from the beginning, and reads nothing but the topic.
 	PublishOnly bool
-	// Buffer bounds the bytes of what was offered and is not applied, for each partition; 0 is
-	// 8 MiB. What doesn't fit is read from the topic.
+	// Buffer bounds the bytes that wait for Redis, for each partition; 0 is 8 MiB. Offers beyond it
+	// are dropped, and read from the topic.
 	Buffer int
 	// BatchSize is how many records one call of the script applies at most; 0 is 500.
 	BatchSize int
@@ -57,8 +57,8 @@ type Config struct {
 	StreamLength int64
 	// Grace is how long an entry stays in Redis after its until; 0 is 1 h.
 	Grace time.Duration
-	// Heartbeat is how often a shard's stream says up to when it is applied; 0 is 1 s. All publishers write at the same
-	// moments, the multiples of it by their clocks.
+	// Heartbeat is how often a shard's stream says up to which moment the shard is applied; 0 is
+	// 1 s. All publishers write at the multiples of it, by their clocks.
 	Heartbeat time.Duration
 	// Logger; nil is slog.Default().
 	Logger *slog.Logger
@@ -106,7 +106,7 @@ type Publisher struct {
 	redis      trouble.Outages
 	kafka      trouble.Outages
 	refills    refills
-	noVerdicts seldom.Line   // records that are no verdict
+	noVerdicts seldom.Line   // about malformed verdicts
 	changed    chan struct{} // the set of owned partitions changed
 
 	mu    sync.Mutex
@@ -161,8 +161,8 @@ func (p *Publisher) Own(partition int32) {
 	p.wake()
 }
 
-// Disown ends publishing a partition; what was offered and not applied is left to its next owner, who
-// reads it from the topic. It never blocks.
+// Disown ends publishing a partition. Its next owner reads from the topic what was offered and not
+// applied. It never blocks.
 func (p *Publisher) Disown(partition int32) {
 	p.mu.Lock()
 	delete(p.owned, partition)
@@ -170,9 +170,9 @@ func (p *Publisher) Disown(partition int32) {
 	p.wake()
 }
 
-// Offer hands over acknowledged records of a partition that this process owns: all verdicts
-// of the offsets [first, next). Offsets that are not in records are the owners' own records.
-// Offer never blocks. The publisher keeps records and what they refer to; the caller must not change them.
+// Offer hands over acknowledged records of a partition that this process owns: all verdicts of the
+// offsets [first, next). Offsets that are not in records are the owners' own records. Offer never
+// blocks. The publisher keeps records and what they refer to; the caller must not change them.
 func (p *Publisher) Offer(partition int32, first, next int64, records []Record) {
 	p.mu.Lock()
 	w := p.owned[partition]
@@ -190,8 +190,9 @@ func (p *Publisher) wake() {
 }
 
 // Run publishes until ctx ends, and then returns nil. While Redis or Kafka is away it retries; it
-// returns an error only when the first answer of Redis is that it refuses the user or the password (blocklist.ErrAuth), that
-// it may evict entries (ErrEviction), or that it has a blocklist of another number of shards (blocklist.ErrShards).
+// returns an error only when the first answer of Redis is that it refuses the user or the password
+// (blocklist.ErrAuth), that it may evict entries (ErrEviction), or that it has a blocklist of
+// another number of shards (blocklist.ErrShards).
 func (p *Publisher) Run(ctx context.Context) error {
 	defer p.cfg.Transport.CloseIdleConnections()
 	if err := p.check(ctx); err != nil || ctx.Err() != nil {
@@ -232,7 +233,7 @@ type Stats struct {
 	LastError  error            // nil when there was none
 	LastErrAt  time.Time
 	Errors     map[trouble.Kind]uint64 // attempts at Redis that failed
-	Refills    uint64                  // partitions that Redis had less of than it had before, and that were read from the topic again
+	Refills    uint64                  // partitions that Redis had lost, in part at least, and that were read again
 }
 
 // PartitionStats is how far one partition is.

@@ -47,7 +47,8 @@ func (f *refill) records() []Record {
 	return slices.SortedFunc(maps.Values(f.last), func(a, b Record) int { return cmp.Compare(a.Offset, b.Offset) })
 }
 
-// refills tells, once for all partitions, that Redis has less than it had, and that it has all again.
+// refills tells, once for all partitions, that Redis has less than it had, and that it has all
+// again.
 type refills struct {
 	log *slog.Logger
 

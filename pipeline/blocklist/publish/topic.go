@@ -26,15 +26,16 @@ type topic struct {
 	turn   chan struct{} // of whoever reads what is there already; nil: all do at once
 }
 
-// fetched is what one fetch brought: the records at offsets [from, next) that are not an owner's own.
+// fetched is what one fetch brought: the records at offsets [from, next) that are not an owner's
+// own.
 type fetched struct {
 	records []Record
 	next    int64
 	end     int64 // the partition's end: all acknowledged records lie below
 }
 
-// fetch reads from an offset on; it waits up to wait for something to be there. Offsets that the log
-// has deleted are passed over. It is an error when from lies behind the log's end.
+// fetch reads from an offset on; it waits up to wait for something to be there. Offsets that the
+// log has deleted are passed over. It is an error when from lies behind the log's end.
 func (t *topic) fetch(ctx context.Context, partition int32, from int64, wait time.Duration) (fetched, error) {
 	if wait == 0 && t.turn != nil {
 		// kafka-go takes 64 KiB for each batch, and where verdicts fell one by one each is one.
@@ -65,8 +66,8 @@ func (t *topic) fetch(ctx context.Context, partition int32, from int64, wait tim
 		return fetched{}, fmt.Errorf("fetch %s/%d: %w", t.name, partition, err)
 	}
 	if f.next == from && from < f.end {
-		// All that the batch had from here on was compacted away, and kafka-go doesn't tell where the
-		// batch ends. Broker and offset agree again at some offset soon.
+		// All that the batch had from here on was compacted away, and kafka-go doesn't tell where
+		// the batch ends. Broker and offset agree again at some offset soon.
 		f.next++
 	}
 	return f, nil

@@ -26,8 +26,9 @@ type worker struct {
 	current PartitionStats
 }
 
-// checkEvery is how often an owner looks whether the topic has more than it was offered. It has when the
-// owner was replaced and doesn't know yet: this bounds for how long such a one says that all is applied.
+// checkEvery is how often an owner looks whether the topic has more than it was offered. It has when
+// the owner was replaced and does not know it yet. So this bounds how long such an owner goes on
+// saying that all is applied.
 const checkEvery = 10 * time.Second
 
 // endPause is how long to wait for the log's end where a broker doesn't show it yet.
@@ -58,8 +59,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// step does what there is to do, or waits for it. Its errors are the topic's: while Redis is away, it
-// retries by itself.
+// step does what there is to do, or waits for it. Its errors are the topic's: while Redis is away,
+// it retries by itself.
 func (w *worker) step(ctx context.Context) error {
 	if w.reached == store.NoOffset {
 		if !w.ask(ctx) {
@@ -86,9 +87,10 @@ func (w *worker) step(ctx context.Context) error {
 	return nil
 }
 
-// due reports whether the worker has not written in the present beat. Beats begin at the same moments for all partitions,
-// wherever their publishers run: a shard is applied up to the earliest of its partitions' moments, and if each beat at
-// a moment of its own, enforcers would seem to be behind by up to a beat more. A clock that is set is no matter.
+// due reports whether the worker has not written in the present beat. Beats begin at the same
+// moments for all partitions, wherever their publishers run. A shard is applied up to the earliest
+// of its partitions' moments: if each partition had beats of its own, enforcers would seem to be
+// behind by up to one beat more. A clock that is set does no harm.
 func (w *worker) due() bool { return !w.beat.Equal(time.Now().Truncate(w.p.cfg.Heartbeat)) }
 
 // untilBeat is how long it is until the next beat; 0 when one is due.
@@ -128,9 +130,9 @@ func (w *worker) follow(ctx context.Context) error {
 	return nil
 }
 
-// catchUp reads the topic from what was reached to its end, at least to the offset atLeast, and then
-// applies each key's last record. It reads all before it writes anything, since a
-// block that was cleared long ago must not come back meanwhile.
+// catchUp reads the topic from what was reached to its end, at least to the offset atLeast, and
+// then applies each key's last record. It reads all before it writes anything, since a block that
+// was cleared long ago must not come back meanwhile.
 func (w *worker) catchUp(ctx context.Context, atLeast int64) error {
 	now := event.FromTime(time.Now())
 	refill := newRefill(w.reached == 0, now-event.FromDuration(w.p.cfg.Grace))
@@ -170,8 +172,9 @@ type written struct {
 	partial bool         // records that only matter where Redis holds something were left out
 }
 
-// write applies in batches. Where another publisher has been there, it goes on behind that. The worker falls behind when
-// Redis has less than it had, and when somebody wrote to a Redis that was thought to be empty.
+// write applies in batches. Where another publisher was first, it goes on behind that. The worker
+// falls behind when Redis has less than before, or when another publisher wrote to a Redis that this
+// one took for empty.
 func (w *worker) write(ctx context.Context, what written) {
 	records := what.records
 	for beat := true; beat || w.reached < what.end; beat = false {
@@ -247,8 +250,8 @@ func (w *worker) apply(ctx context.Context, b store.Batch) (reached int64, ok bo
 	return 0, false
 }
 
-// madeRoom frees what a Redis without memory still holds of verdicts that ran out. Batches do that too, but not when
-// they are refused: without this a blocklist that has filled Redis by itself would never get out of it.
+// madeRoom removes expired verdicts from a Redis without memory. Batches do that too, but not when
+// Redis refuses them: without this, a blocklist that filled Redis by itself would stay stuck.
 func (w *worker) madeRoom(ctx context.Context) bool {
 	removed, err := w.p.store.Sweep(ctx, w.partition)
 	return err == nil && removed > 0

@@ -1,5 +1,5 @@
-// Package layout is what those who write the blocklist and those who read it share: its keys in Redis, and what the hash
-// says about itself. The page of package blocklist describes all of it.
+// Package layout is what those who write the blocklist and those who read it share: its keys in
+// Redis, and what the hash says about itself. The page of package blocklist describes all of it.
 package layout
 
 import (
@@ -14,7 +14,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// ErrShards is the error when the blocklist in Redis has another number of shards than this program was told.
+// ErrShards is the error when the blocklist in Redis has another number of shards than this program
+// was told.
 var ErrShards = errors.New("blocklist: another number of shards")
 
 // ShardsDiffer is ErrShards with the numbers: that by a hash of the blocklist, and this program's.

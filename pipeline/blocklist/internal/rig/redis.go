@@ -19,8 +19,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// NoNotices: to find out that a server has none, connections write a field of their client's options, and
-// those of Client.Conn do it under another lock.
+// NoNotices: to find out that a server has none, connections write a field of their client's
+// options, and those of Client.Conn do it under another lock.
 var NoNotices = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 
 // OnEachRedis runs a test on miniredis and on a real Redis.
@@ -39,8 +39,9 @@ func Dial(t testing.TB, addr string) redis.UniversalClient {
 	return client
 }
 
-// RealRedis returns the address of an empty Redis that runs as long as the test: tests flush it, and change its settings, so it is not
-// that of TALLYGATE_TEST_REDIS, which other packages use at the same time.
+// RealRedis returns the address of an empty Redis that runs as long as the test: tests flush it,
+// and change its settings, so it is not that of TALLYGATE_TEST_REDIS, which other packages use at
+// the same time.
 func RealRedis(t testing.TB) string {
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -119,8 +120,8 @@ func CheckStream(t *testing.T, client redis.UniversalClient) []redis.XMessage {
 	return entries
 }
 
-// NewStore writes a blocklist of one partition, with a stream of 1,000 entries, a grace of an hour and no heartbeats but the
-// first. What is no verdict fails the test.
+// NewStore writes a blocklist of one partition, with a stream of 1,000 entries, a grace of an hour
+// and no heartbeats but the first. What is no verdict fails the test.
 func NewStore(t testing.TB, client redis.UniversalClient) *store.Store {
 	return &store.Store{
 		Client: client, Prefix: "tallygate", Partitions: 1, Shards: 1, StreamLength: 1000, Grace: event.Hour, BeatMillis: 1 << 40,

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Most is how large a test is that is n in size: a tenth of that, unless it runs on a real Redis that was started for it. In
-// miniredis each script takes a thousand times as long.
+// Most is how large a test is that is n in size: a tenth of that, unless it runs on a real Redis
+// that was started for it. In miniredis each script takes a thousand times as long.
 func Most(t *testing.T, n int) int {
 	if os.Getenv("TALLYGATE_TEST_REDIS") == "" || strings.HasSuffix(t.Name(), "/miniredis") {
 		return n / 10

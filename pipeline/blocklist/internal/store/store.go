@@ -1,4 +1,5 @@
-// Package store is the writing end of the blocklist: one script that applies a batch of one partition of the verdict topic.
+// Package store is the writing end of the blocklist: one script that applies a batch of one
+// partition of the verdict topic.
 package store
 
 import (
@@ -33,7 +34,8 @@ type Record struct {
 	Time       event.Micros // the broker's
 }
 
-// Batch is what one call of the script applies: the records of one partition at offsets [Start, Next).
+// Batch is what one call of the script applies: the records of one partition at offsets [Start,
+// Next).
 type Batch struct {
 	Partition   int32
 	Start, Next int64
@@ -59,13 +61,14 @@ type Store struct {
 	StreamLength int64
 	Grace        event.Micros
 	BeatMillis   int64                     // between two heartbeats of a shard
-	Bad          func(r Record, err error) // is told of what is no verdict
+	Bad          func(r Record, err error) // is told of malformed verdicts
 }
 
 // ShardOf returns the shard of a partition.
 func (s *Store) ShardOf(partition int32) int { return int(partition) % s.Shards }
 
-// Apply runs the script. When ok is false nothing was written, and reached is the offset to go on from.
+// Apply runs the script. When ok is false nothing was written, and reached is the offset to go on
+// from.
 func (s *Store) Apply(ctx context.Context, b Batch) (reached int64, ok bool, err error) {
 	shard := s.ShardOf(b.Partition)
 	k := layout.KeysOf(s.Prefix, shard)
@@ -126,8 +129,8 @@ func (s *Store) parseReply(b Batch, reply []any) (reached int64, ok bool, err er
 	return reached, reply[0] == int64(1), nil
 }
 
-// appendRecord appends a record's arguments. One that is no verdict is reported and left out: it must
-// not stop the ones behind it.
+// appendRecord appends a record's arguments. A malformed one is reported and left out: it must not
+// stop the ones behind it.
 func (s *Store) appendRecord(args []any, r Record) []any {
 	if len(r.Value) == 0 {
 		return append(args, r.Key, 0, 0, "")

@@ -10,7 +10,8 @@ import (
 	"github.com/tallygate/tallygate/internal/retry"
 )
 
-// Outages counts errors, and logs the first one of each kind in an outage, and its end, however many workers meet it.
+// Outages counts errors, and logs the first one of each kind in an outage, and its end, however
+// many workers meet it.
 type Outages struct {
 	Log  *slog.Logger
 	What string           // is interrupted, and goes on

@@ -1,4 +1,5 @@
-// Package trouble tells what is the matter with Redis, in a word and with advice, and logs an outage once.
+// Package trouble tells what is the matter with Redis, in a word and with advice, and logs an
+// outage once.
 package trouble
 
 import (
@@ -11,8 +12,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 )
 
-// ErrAuth is the error when Redis refuses the user or the password from the beginning. Once it has answered, a refusal is
-// retried like any other trouble: passwords are changed.
+// ErrAuth is the error when Redis refuses the user or the password from the beginning. Once it has
+// answered, a refusal is retried like any other trouble: passwords are changed.
 var ErrAuth = errors.New("blocklist: Redis refuses the user or the password")
 
 // ErrNothing is the error of a reader when no publisher has written anything yet.
@@ -49,8 +50,9 @@ func Of(err error) Kind {
 	return Away
 }
 
-// isTLS reports whether a handshake failed. The alerts that the other side sends, such as that it wants a certificate, have no type
-// that is exported, and clients of Sentinel and Cluster hand on texts only.
+// isTLS reports whether a handshake failed. The alerts that the other side sends, such as that it
+// wants a certificate, have no type that is exported, and clients of Sentinel and Cluster hand on
+// texts only.
 func isTLS(err error) bool {
 	var record tls.RecordHeaderError
 	var certificate *tls.CertificateVerificationError
