@@ -1,51 +1,31 @@
 package windows
 
-// Carry makes of a state of another Spec one of this, so that what was counted goes on: the two are
-// windows of one length and differ in Exact, Resolution and Refunds only, or not at all. The state is one
-// that the other's Check lets pass. Unlike Add it may allocate.
-//
-// Exact times go into their panes. What was in a pane gets the pane's last moment as its time: it never
-// counts too little, and at most one pane too long.
-func (s *Spec) Carry(state []byte, from *Spec) []byte {
-	switch {
-	case len(state) == 0 || s.Kind != Sliding:
-		return state
-	case s.Distinct:
-		if s.Exact && !from.Exact {
-			clampRecent(state)
-		}
-		return state
-	case s.Exact == from.Exact && s.Exact:
-		state, _ = s.trimExact(state)
-		return state
-	case s.Exact == from.Exact && s.Resolution == from.Resolution:
+// How one form of a sliding window's amounts goes on as the other. Times go into their panes; what
+// was in a pane gets the pane's end as its time, or the latest time when that is earlier.
+
+func (e exact) carry(s *Spec, state []byte, from *Spec) []byte {
+	if from.Exact {
+		state, _ = trimExact(s, state) // there may be other Refunds
 		return state
 	}
-	latest := getLatest(state)
-	parts := from.exactParts
-	if !from.Exact {
-		parts = func(state []byte) []part {
-			all := from.paneParts(state)
-			for i := range all {
-				all[i].at = min(all[i].at+from.Resolution, latest)
-			}
-			return all
-		}
-	}
-	carried := make([]byte, 0, len(state))
-	for _, p := range parts(state) {
-		carried, _ = s.Add(carried, p.at, p.n)
-	}
-	carried, _ = s.Add(carried, latest, 0)
-	return carried
+	return recount(e, s, make([]byte, 0, len(state)), endedParts(from, state), getLatest(state))
 }
 
-// clampRecent moves the times of values, which were those of panes' ends, to the latest time at most.
-func clampRecent(state []byte) {
-	latest := getLatest(state)
-	for i := range recentLen(state) {
-		if hash, when := recentAt(state, i); when > latest {
-			putRecent(state, i, hash, latest)
-		}
+func (p panes) carry(s *Spec, state []byte, from *Spec) []byte {
+	switch {
+	case from.Exact:
+		return recount(p, s, make([]byte, 0, len(state)), exactParts(state), getLatest(state))
+	case s.Resolution == from.Resolution:
+		return state
 	}
+	return recount(p, s, make([]byte, 0, len(state)), endedParts(from, state), getLatest(state))
+}
+
+// endedParts are panes' amounts at their ends.
+func endedParts(s *Spec, state []byte) []part {
+	parts, latest := paneParts(s, state), getLatest(state)
+	for i := range parts {
+		parts[i].at = min(parts[i].at+s.Resolution, latest)
+	}
+	return parts
 }

@@ -17,30 +17,30 @@ const (
 // A day, week, month or year starts at the first instant whose civil date is in it, and ends
 // where a later one starts: where clocks go back past midnight, what is repeated belongs to
 // the day that had begun already, and a date that was skipped has no window.
-func (s *Spec) civilWindow(at event.Micros) (start, end event.Micros) {
+func civilWindow(s *Spec, at event.Micros) (start, end event.Micros) {
 	sec := int64(floorDiv(at, event.Second))
 	var from, to int64
 	if s.Unit == Hour {
 		from, to = hourWindow(s.Zone, sec)
 	} else {
 		off, _ := offsetAt(s.Zone, sec)
-		unit := s.unitOf(floorDiv(sec+off, daySeconds))
-		from, to = s.unitStart(unit), s.unitStart(unit+1)
+		unit := unitOf(s, floorDiv(sec+off, daySeconds))
+		from, to = unitStart(s, unit), unitStart(s, unit+1)
 		for to <= sec {
 			unit++
-			from, to = to, s.unitStart(unit+1)
+			from, to = to, unitStart(s, unit+1)
 		}
 	}
 	return event.Micros(from) * event.Second, event.Micros(to) * event.Second
 }
 
 // unitOf numbers the unit that holds a day, which is counted from 1970-01-01.
-func (s *Spec) unitOf(day int64) int64 {
+func unitOf(s *Spec, day int64) int64 {
 	if s.Unit == Day {
 		return day
 	}
 	if s.Unit == Week {
-		return floorDiv(day-s.firstWeek(), 7)
+		return floorDiv(day-firstWeek(s), 7)
 	}
 	date := time.Unix(day*daySeconds, 0).UTC()
 	if s.Unit == Year {
@@ -50,12 +50,12 @@ func (s *Spec) unitOf(day int64) int64 {
 }
 
 // unitStart is the first instant whose civil date is in the unit or after it.
-func (s *Spec) unitStart(unit int64) int64 {
+func unitStart(s *Spec, unit int64) int64 {
 	switch s.Unit {
 	case Day:
 		return firstAt(s.Zone, unit*daySeconds)
 	case Week:
-		return firstAt(s.Zone, (unit*7+s.firstWeek())*daySeconds)
+		return firstAt(s.Zone, (unit*7+firstWeek(s))*daySeconds)
 	case Year:
 		return firstAt(s.Zone, time.Date(int(unit), time.January, 1, 0, 0, 0, 0, time.UTC).Unix())
 	default:
@@ -64,7 +64,7 @@ func (s *Spec) unitStart(unit int64) int64 {
 }
 
 // firstWeek is the first day at or after 1970-01-01, a Thursday, that starts a week.
-func (s *Spec) firstWeek() int64 {
+func firstWeek(s *Spec) int64 {
 	return (int64(s.WeekStarts) - int64(time.Thursday) + 7) % 7
 }
 

@@ -1,131 +1,108 @@
 package windows
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import (
+	"errors"
 
-// A distinct counter of windows that do not overlap has for its state the head and the frame,
-// the set of the window before as long as that is remembered, and the set of the current one.
+	"github.com/tallygate/tallygate/pipeline/event"
+)
 
-// AddValue counts a value of a Distinct Spec, of which hash stands for it, as Add counts an
-// amount. Added.Known tells that the value had been counted in the window it went into.
-func (s *Spec) AddValue(state []byte, at event.Micros, hash uint64) ([]byte, Added) {
-	at = clamp(at)
-	if s.Kind == Sliding {
-		return s.addRecent(state, at, hash)
-	}
-	if len(state) == 0 {
-		state = newHead(state, formatDistinct, at)
-		f := s.firstFrame(at)
-		state = append(putFrame(state, formatDistinct, &f, headBytes), 0)
-	}
-	f, body := readFrame(state)
-	cur := body
-	if f.hasBefore {
-		cur += readSize(state[body:])
-	}
-	had := f.hasBefore
-	to := s.place(&f, at)
-	var added Added
-	switch to {
-	case nowhere:
-		v := readSet(state[cur:])
-		return state, Added{Late: true, Count: v.count()}
-	case opens:
-		state = append(splice(state, body, cur, nil), 0)
-		cur = body + readSize(state[body:])
-	case opensAlone:
-		state, cur = append(state[:body], 0), body
-	case joins:
-		state, cur = s.joinSets(state, body, cur), body
-	case inCurrent:
-		if had && !f.hasBefore {
-			state, cur = splice(state, body, cur, nil), body
-		}
-	case inBefore:
-		added.Ended = true
-		if !had {
-			state = splice(state, body, body, emptySet[:])
-		}
-	case ownBefore:
-		added.Ended = true
-		state = splice(state, body, cur, emptySet[:])
-	}
-	into := cur
-	if added.Ended {
-		into = body
-	}
-	state, added.Known = s.addToSet(state, into, hash)
-	v := readSet(state[into:])
-	added.Count = v.count()
-	return putFrame(state, formatDistinct, &f, body), added
+// distinct counts the values in windows each of which begins where another ends, K says where. The
+// window directly before the current one is held until min(its length, Lateness) past its end.
+type distinct[K valueKind] struct{ values }
+
+// valueKind is the kind that counts amounts in the same windows.
+type valueKind interface {
+	validate(s *Spec) error
+	window(s *Spec, at event.Micros) (start, end event.Micros)
+	fits(s *Spec, latest, start, end event.Micros) bool // these may be the edges of the latest time's window
 }
 
-var emptySet = [1]byte{0}
-
-// readSize is how many bytes the set has that b begins with.
-func readSize(b []byte) int {
-	v := readSet(b)
-	return v.size
+func (distinct[K]) validate(s *Spec) error {
+	var k K
+	return k.validate(s)
 }
 
-// touchDistinct moves the latest time on without a value.
-func (s *Spec) touchDistinct(state []byte, at event.Micros) []byte {
-	if len(state) == 0 || at <= getLatest(state) {
-		return state
-	}
-	if s.Kind == Sliding {
-		putLatest(state, at)
-		return s.trimRecent(state)
-	}
-	f, body := readFrame(state)
-	cur := body
-	if f.hasBefore {
-		cur += readSize(state[body:])
-	}
-	had := f.hasBefore
-	switch s.place(&f, at) {
-	case opens:
-		state = append(splice(state, body, cur, nil), 0)
-	case opensAlone:
-		state = append(state[:body], 0)
-	default:
-		if had && !f.hasBefore {
-			state = splice(state, body, cur, nil)
-		}
-	}
-	return putFrame(state, formatDistinct, &f, body)
-}
-
-// distinctNow is the frame, and the current window's count.
-func distinctNow(state []byte) (f frame, count event.Decimal) {
-	f, body := readFrame(state)
-	if f.hasBefore {
-		body += readSize(state[body:])
-	}
-	v := readSet(state[body:])
-	return f, v.count()
-}
-
-func (s *Spec) countDistinctAt(state []byte, now event.Micros) event.Decimal {
-	if f, count := distinctNow(state); now < f.end {
-		return count
-	}
-	return 0
-}
-
-func (s *Spec) belowDistinct(state []byte, limit event.Decimal) event.Micros {
-	f, count := distinctNow(state)
-	if count < limit {
-		return f.latest
-	}
-	return f.end
-}
-
-func (s *Spec) checkDistinct(state []byte) error {
+func (distinct[K]) check(s *Spec, state []byte) error {
+	var k K
 	r := reader{rest: state}
-	f := r.frame(s)
-	if f.hasBefore {
-		r.set(s)
+	f := checkFrame(&r)
+	if r.err == nil && (!k.fits(s, f.latest, f.start, f.end) || f.hasBefore && (f.closed != f.start || f.latest >= f.start+s.Lateness)) {
+		r.fail(errTime)
 	}
-	r.set(s)
-	return r.end()
+	return checkValues(&r, s, &f)
 }
+
+func (distinct[K]) addValue(s *Spec, state []byte, at event.Micros, hash uint64) ([]byte, Added) {
+	if len(state) == 0 {
+		f := alignedFrame[K](s, at)
+		state = newValues(state, &f)
+	}
+	var c sets
+	c.read(state)
+	return putValue(s, state, &c, placeAligned[K](s, &c.frame, at), hash)
+}
+
+// add moves the latest time on without a value.
+func (distinct[K]) add(s *Spec, state []byte, at event.Micros, _ event.Decimal) ([]byte, Added) {
+	if len(state) == 0 {
+		return state, Added{Known: true}
+	}
+	var c sets
+	c.read(state)
+	if at <= c.latest {
+		return state, Added{Known: true, Count: c.current(state)}
+	}
+	return moveValues(state, &c, placeAligned[K](s, &c.frame, at))
+}
+
+func (distinct[K]) bounds(s *Spec, state []byte, now event.Micros) (from, to event.Micros) {
+	if from, to, ok := holdsNow(state, now); ok {
+		return from, to
+	}
+	var k K
+	return k.window(s, now)
+}
+
+func (distinct[K]) spent(s *Spec, state []byte) event.Micros {
+	f, _ := readFrame(state)
+	return f.end + min(f.end-f.start, s.Lateness)
+}
+
+// placeAligned says where an event goes, and moves the frame on.
+func placeAligned[K valueKind](s *Spec, f *frame, at event.Micros) place {
+	var k K
+	switch {
+	case at >= f.end:
+		old := *f
+		*f = alignedFrame[K](s, at)
+		if f.start == old.end && at < old.end+min(old.end-old.start, s.Lateness) {
+			f.hasBefore, f.before, f.closed = true, old.start, old.end
+			return opens
+		}
+		return opensAlone
+	case at >= f.start:
+		f.latest = max(f.latest, at)
+		if f.latest >= f.start+s.Lateness {
+			f.hasBefore = false
+		}
+		return inCurrent
+	case f.latest >= f.start+s.Lateness:
+		return nowhere
+	}
+	start, _ := k.window(s, f.start-1)
+	end := f.start // a state from elsewhere may begin where no unit does
+	if at < start || f.latest >= end+(end-start) {
+		return nowhere
+	}
+	f.hasBefore, f.before, f.closed = true, start, end
+	return inBefore
+}
+
+func alignedFrame[K valueKind](s *Spec, at event.Micros) frame {
+	var k K
+	f := frame{latest: at}
+	f.start, f.end = k.window(s, at)
+	return f
+}
+
+var errEstimate = errors.New("windows: only distinct values are estimated, and not in sliding windows")

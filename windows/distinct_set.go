@@ -26,6 +26,53 @@ type valueSet struct {
 	size   int // of all of it
 }
 
+// joinSets makes one set of the one at state[from:mid] and the one from mid to the end.
+func joinSets(state []byte, from, mid int, estimate bool) []byte {
+	var buf [setBytes]byte
+	other := buf[:copy(buf[:], state[mid:])]
+	state = state[:mid]
+	v, w := readSet(state[from:]), readSet(other)
+	switch {
+	case v.sketch != nil && w.sketch != nil:
+		mergeSketch(v.sketch, w.sketch)
+	case w.sketch != nil:
+		fillMore(w.sketch, v.hashes)
+		return append(state[:from], other[:w.size]...)
+	default:
+		for i := 0; i < len(w.hashes); i += hashBytes {
+			state, _ = addToSet(state, from, binary.LittleEndian.Uint64(w.hashes[i:]), estimate)
+		}
+	}
+	return state
+}
+
+// addToSet adds a value to the set that lies in state from from on. It tells whether the value
+// was there; of a sketch, whether it changed nothing. What is more than exact is estimated, or left out.
+func addToSet(state []byte, from int, hash uint64, estimate bool) (_ []byte, known bool) {
+	v := readSet(state[from:])
+	switch {
+	case v.sketch != nil:
+		return state, !sketchAdd(v.sketch, hash)
+	case hasHash(v.hashes, hash):
+		return state, true
+	case v.n < ExactDistinct, v.n == ExactDistinct && !estimate:
+		var buf [maxVarint + hashBytes]byte
+		end := from + v.size
+		state = splice(state, end, end, binary.LittleEndian.AppendUint64(buf[:0], hash))
+		was := v.size - len(v.hashes)
+		return splice(state, from, from+was, appendUvarint(buf[:0], uint64(v.n+1))), false
+	case !estimate:
+		return state, false // one above what is exact: it is over any limit
+	}
+	var buf [maxVarint + sketchBytes]byte
+	head := appendUvarint(buf[:0], isSketch)
+	sketch := buf[len(head) : len(head)+sketchBytes]
+	fillSketch(sketch, v.hashes)
+	raise(sketch, hash)
+	reestimate(sketch, ExactDistinct+1)
+	return splice(state, from, from+v.size, buf[:len(head)+sketchBytes]), false
+}
+
 // readSet reads the set that b begins with.
 func readSet(b []byte) valueSet {
 	n, size := uvarint(b)
@@ -52,61 +99,14 @@ func hasHash(hashes []byte, hash uint64) bool {
 	return false
 }
 
-// addToSet adds a value to the set that lies in state from from on. It tells whether the value
-// was there; of a sketch, whether it changed nothing.
-func (s *Spec) addToSet(state []byte, from int, hash uint64) (_ []byte, known bool) {
-	v := readSet(state[from:])
-	switch {
-	case v.sketch != nil:
-		return state, !sketchAdd(v.sketch, hash)
-	case hasHash(v.hashes, hash):
-		return state, true
-	case v.n < ExactDistinct, v.n == ExactDistinct && !s.Estimate:
-		var buf [maxVarint + hashBytes]byte
-		end := from + v.size
-		state = splice(state, end, end, binary.LittleEndian.AppendUint64(buf[:0], hash))
-		was := v.size - len(v.hashes)
-		return splice(state, from, from+was, appendUvarint(buf[:0], uint64(v.n+1))), false
-	case !s.Estimate:
-		return state, false // one above what is exact: it is over any limit
-	}
-	var buf [maxVarint + sketchBytes]byte
-	head := appendUvarint(buf[:0], isSketch)
-	sketch := buf[len(head) : len(head)+sketchBytes]
-	fillSketch(sketch, v.hashes)
-	raise(sketch, hash)
-	reestimate(sketch, ExactDistinct+1)
-	return splice(state, from, from+v.size, buf[:len(head)+sketchBytes]), false
-}
-
-// joinSets makes one set of the one at state[from:mid] and the one from mid to the end.
-func (s *Spec) joinSets(state []byte, from, mid int) []byte {
-	var buf [setBytes]byte
-	other := buf[:copy(buf[:], state[mid:])]
-	state = state[:mid]
-	v, w := readSet(state[from:]), readSet(other)
-	switch {
-	case v.sketch != nil && w.sketch != nil:
-		mergeSketch(v.sketch, w.sketch)
-	case w.sketch != nil:
-		fillMore(w.sketch, v.hashes)
-		return append(state[:from], other[:w.size]...)
-	default:
-		for i := 0; i < len(w.hashes); i += hashBytes {
-			state, _ = s.addToSet(state, from, binary.LittleEndian.Uint64(w.hashes[i:]))
-		}
-	}
-	return state
-}
-
-// set reads a set that may be anything.
-func (r *reader) set(s *Spec) {
+// checkSet reads a set that may be anything.
+func checkSet(r *reader, estimate bool) {
 	n := r.number(0, isSketch)
 	size := hashBytes * int(n)
 	switch {
-	case n == isSketch && s.Estimate:
+	case n == isSketch && estimate:
 		size = sketchBytes
-	case n > ExactDistinct && (s.Estimate || n > ExactDistinct+1):
+	case n > ExactDistinct && (estimate || n > ExactDistinct+1):
 		r.fail(errRange)
 		return
 	}

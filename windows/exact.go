@@ -7,52 +7,74 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// An exact counter's state is the head, then the times that were counted, newest first: the
-// difference to the newer one (to the latest time at first) in µs, doubled, plus 1 where more
-// than one unit follows, which is then a varint of its own.
+// exact counts a sliding window of whole numbers by the times themselves. Its state is the head, then
+// the times that were counted, newest first: the difference to the newer one (to the latest time at
+// first) in µs, doubled, plus 1 where more than one unit follows, which is then a varint of its own.
 //
-// As many of the newest times are kept as are needed for more than ExactLimit units: limits are at most
-// that, so these decide, and every count up to ExactLimit is exact. What is older is the tail, which says by how
-// much a count is greater. Its times stay, too, while they are at most tailTimes. When there are more, those of
-// one part of the window become one, with the newest one's time: a count is then never too little, and too much by at most
-// what came within a tailParts-th of the window before it. That bounds a state, whatever a key does.
-//
-// States without a tail have the format that they had before there were tails; what older programs
-// have dropped is not in their counts.
+// As many of the newest times are kept as are needed for more than ExactLimit units. Limits are at
+// most that, so these decide, and every count up to ExactLimit is exact. What is older is the tail:
+// see exact_tail.go.
+type exact struct {
+	slides
+	noValues
+	refunds
+}
 
 const (
-	tailTimes = 24
-	tailParts = 16
+	formatExact = 0x13
+	formatTail  = 0x23 // there is a tail; what older programs have dropped is not in their counts
 )
 
-const maxUnits = uint64(event.MaxDecimal / event.One)
-
-func readEntry(b []byte) (gap event.Micros, units uint64, size int) {
-	v, size := uvarint(b)
-	units = 1
-	if v&1 == 1 {
-		var n int
-		units, n = uvarint(b[size:])
-		size += n
-	}
-	return event.Micros(v >> 1), units, size
+// maxBytes: ExactLimit+1 times of one unit, one more on the way; every number of units takes the
+// place of a time, but for the oldest. The tail's times have any number of units.
+func (exact) maxBytes(s *Spec) int {
+	gap := len(appendUvarint(nil, uint64(s.Per)<<1|1))
+	return headBytes + (ExactLimit+2)*(gap+1) + 2*maxVarint + (spareTimes(s)+1+tailTimes)*(gap+maxVarint)
 }
 
-func appendEntry(b []byte, gap event.Micros, units uint64) []byte {
-	if units == 1 {
-		return appendUvarint(b, uint64(gap)<<1)
+func (exact) formats() (oldest, newest byte) { return formatExact, formatTail }
+
+func (exact) check(s *Spec, state []byte) error {
+	r := reader{rest: state}
+	r.head()
+	var age event.Micros
+	var count uint64
+	spare, tail := spareTimes(s), 0
+	for least := uint64(0); r.more(); least = 1 {
+		v := r.number(least<<1, math.MaxUint64)
+		units := uint64(1)
+		if v&1 == 1 {
+			units = r.number(2, maxUnits)
+		}
+		gap := event.Micros(v >> 1)
+		if count > ExactLimit {
+			if spare--; spare < 0 {
+				tail++
+			}
+		}
+		switch {
+		case r.err != nil:
+		case gap >= s.Per-age:
+			r.fail(errTime)
+		case tail > tailTimes, tail > 0 && state[0] == formatExact:
+			r.fail(errTrailing)
+		}
+		age += gap
+		count += units
 	}
-	b = appendUvarint(b, uint64(gap)<<1|1)
-	return appendUvarint(b, units)
+	if tail == 0 && state[0] == formatTail {
+		r.fail(errTruncated)
+	}
+	return r.end()
 }
 
-func (s *Spec) addExact(state []byte, at event.Micros, n event.Decimal) ([]byte, Added) {
+func (exact) add(s *Spec, state []byte, at event.Micros, n event.Decimal) ([]byte, Added) {
 	if len(state) == 0 {
 		state = newHead(state, formatExact, at)
 	}
 	latest := getLatest(state)
 	if at <= latest-s.Per {
-		return state, Added{Late: true, Count: s.countExact(state, 0)}
+		return state, Added{Late: true, Count: countExact(s, state, 0)}
 	}
 	if at > latest {
 		state = advanceExact(state, at-latest)
@@ -62,8 +84,77 @@ func (s *Spec) addExact(state []byte, at event.Micros, n event.Decimal) ([]byte,
 	if units := uint64(n / event.One); units > 0 {
 		state = insertExact(state, latest-at, units)
 	}
-	state, count := s.trimExact(state)
+	state, count := trimExact(s, state)
 	return state, Added{Count: count}
+}
+
+func (e exact) addSpent(s *Spec, state []byte, at event.Micros, n event.Decimal) (_ []byte, added Added, spent event.Micros, ok bool) {
+	state, added = e.add(s, state, at, n)
+	return state, added, e.spent(s, state), true
+}
+
+func (exact) countAt(s *Spec, state []byte, now event.Micros) event.Decimal {
+	return countExact(s, state, now-getLatest(state))
+}
+
+// below: the count stays at limit or more as long as the newest units that make it up
+// are in the window; the oldest of these leaves it Per after its time.
+func (exact) below(s *Spec, state []byte, limit event.Decimal) event.Micros {
+	latest := getLatest(state)
+	at := latest
+	var count uint64
+	for pos := headBytes; pos < len(state); {
+		gap, units, size := readEntry(state[pos:])
+		at -= gap
+		count += units
+		if unitsToDecimal(count) >= limit {
+			return at + s.Per
+		}
+		pos += size
+	}
+	return latest
+}
+
+func (exact) spent(s *Spec, state []byte) event.Micros {
+	latest := getLatest(state)
+	if len(state) == headBytes {
+		return latest
+	}
+	gap, _, _ := readEntry(state[headBytes:])
+	return latest - gap + s.Per
+}
+
+func (e exact) take(s *Spec, state []byte, at event.Micros, n event.Decimal) []byte {
+	parts := exactParts(state)
+	i := slices.IndexFunc(parts, func(p part) bool { return p.at == at })
+	if i < 0 {
+		i = mergedInto(s, parts, at)
+	}
+	if i < 0 {
+		return state
+	}
+	parts[i].n -= min(parts[i].n, n)
+	return recount(e, s, state, parts, getLatest(state))
+}
+
+func (exact) holds(s *Spec, state []byte, at event.Micros) bool { return at > getLatest(state)-s.Per }
+
+func (exact) empty(_ *Spec, state []byte, _ bool) []byte {
+	state[0] = formatExact // without a tail
+	return state[:headBytes]
+}
+
+// exactParts are the times that are kept, oldest first.
+func exactParts(state []byte) (parts []part) {
+	at := getLatest(state)
+	for pos := headBytes; pos < len(state); {
+		gap, units, size := readEntry(state[pos:])
+		at -= gap
+		parts = append(parts, part{at, unitsToDecimal(units)})
+		pos += size
+	}
+	slices.Reverse(parts)
+	return parts
 }
 
 // advanceExact widens the gap between the latest time and the newest entry.
@@ -97,10 +188,10 @@ func insertExact(state []byte, age event.Micros, units uint64) []byte {
 }
 
 // trimExact drops what slid out, merges a tail of too many times, and counts the rest.
-func (s *Spec) trimExact(state []byte) ([]byte, event.Decimal) {
+func trimExact(s *Spec, state []byte) ([]byte, event.Decimal) {
 	var age, tailAge event.Micros
 	var count uint64
-	tail, tailPos, spare := 0, 0, s.spareTimes()
+	tail, tailPos, spare := 0, 0, spareTimes(s)
 	for pos := headBytes; pos < len(state); {
 		gap, units, size := readEntry(state[pos:])
 		if age += gap; age >= s.Per {
@@ -122,63 +213,13 @@ func (s *Spec) trimExact(state []byte) ([]byte, event.Decimal) {
 		state[0] = formatTail
 	}
 	if tail > tailTimes {
-		state = s.mergeTail(state, tailPos, tailAge)
+		state = mergeTail(s, state, tailPos, tailAge)
 	}
 	return state, unitsToDecimal(count)
 }
 
-// mergeTail makes one of all times behind pos that are in one part; age is that of the entry before them.
-func (s *Spec) mergeTail(state []byte, pos int, age event.Micros) []byte {
-	var buf [(tailParts + 1) * 2 * maxVarint]byte
-	merged, latest := buf[:0], getLatest(state)
-	from := age
-	var first event.Micros // the age of the part's newest time
-	var sum uint64
-	for at := pos; at < len(state); {
-		gap, units, size := readEntry(state[at:])
-		age += gap
-		switch {
-		case sum > 0 && s.tailPart(latest-age) == s.tailPart(latest-first):
-			sum = min(sum+units, maxUnits)
-		default:
-			if sum > 0 {
-				merged, from = appendEntry(merged, first-from, sum), first
-			}
-			first, sum = age, units
-		}
-		at += size
-	}
-	return append(state[:pos], appendEntry(merged, first-from, sum)...)
-}
-
-// tailPart is which part of time a moment is in: a window covers, or touches, tailParts+1 of them at most.
-func (s *Spec) tailPart(at event.Micros) event.Micros {
-	length := (s.Per + tailParts - 1) / tailParts
-	part := at / length
-	if at%length < 0 {
-		part--
-	}
-	return part
-}
-
-// mergedInto is which part of a tail a time was merged into, -1 when it was not. The parts are oldest first.
-func (s *Spec) mergedInto(parts []part, at event.Micros) int {
-	i := slices.IndexFunc(parts, func(p part) bool { return p.at > at })
-	if i < 0 || s.tailPart(parts[i].at) != s.tailPart(at) {
-		return -1
-	}
-	var newer event.Decimal
-	for _, p := range parts[i+1:] {
-		newer = newer.Plus(p.n)
-	}
-	if newer <= ExactLimit*event.One {
-		return -1 // it is a time of its own
-	}
-	return i
-}
-
 // countExact counts what is in the window that ends past the latest time.
-func (s *Spec) countExact(state []byte, past event.Micros) event.Decimal {
+func countExact(s *Spec, state []byte, past event.Micros) event.Decimal {
 	age := past
 	var count uint64
 	for pos := headBytes; pos < len(state); {
@@ -190,84 +231,4 @@ func (s *Spec) countExact(state []byte, past event.Micros) event.Decimal {
 		pos += size
 	}
 	return unitsToDecimal(count)
-}
-
-// belowExact: the count stays at limit or more as long as the newest units that make it up
-// are in the window; the oldest of these leaves it Per after its time.
-func (s *Spec) belowExact(state []byte, limit event.Decimal) event.Micros {
-	latest := getLatest(state)
-	at := latest
-	var count uint64
-	for pos := headBytes; pos < len(state); {
-		gap, units, size := readEntry(state[pos:])
-		at -= gap
-		count += units
-		if unitsToDecimal(count) >= limit {
-			return at + s.Per
-		}
-		pos += size
-	}
-	return latest
-}
-
-func (s *Spec) spentExact(state []byte) event.Micros {
-	latest := getLatest(state)
-	if len(state) == headBytes {
-		return latest
-	}
-	gap, _, _ := readEntry(state[headBytes:])
-	return latest - gap + s.Per
-}
-
-func unitsToDecimal(units uint64) event.Decimal {
-	return event.Decimal(min(units, maxUnits)) * event.One
-}
-
-// maxBytesExact: ExactLimit+1 times of one unit, one more on the way; every number of units
-// takes the place of a time, but for the oldest. The tail's times have any number of units.
-func (s *Spec) maxBytesExact() int {
-	gap := len(appendUvarint(nil, uint64(s.Per)<<1|1))
-	return headBytes + (ExactLimit+2)*(gap+1) + 2*maxVarint + (s.spareTimes()+1+tailTimes)*(gap+maxVarint)
-}
-
-// spareTimes is how many times more are kept than are needed for ExactLimit+1 units.
-func (s *Spec) spareTimes() int {
-	if s.Refunds {
-		return Remembered
-	}
-	return 0
-}
-
-func (s *Spec) checkExact(state []byte) error {
-	r := reader{rest: state}
-	r.head()
-	var age event.Micros
-	var count uint64
-	spare, tail := s.spareTimes(), 0
-	for least := uint64(0); r.more(); least = 1 {
-		v := r.number(least<<1, math.MaxUint64)
-		units := uint64(1)
-		if v&1 == 1 {
-			units = r.number(2, maxUnits)
-		}
-		gap := event.Micros(v >> 1)
-		if count > ExactLimit {
-			if spare--; spare < 0 {
-				tail++
-			}
-		}
-		switch {
-		case r.err != nil:
-		case gap >= s.Per-age:
-			r.fail(errTime)
-		case tail > tailTimes, tail > 0 && state[0] == formatExact:
-			r.fail(errTrailing)
-		}
-		age += gap
-		count += units
-	}
-	if tail == 0 && state[0] == formatTail {
-		r.fail(errTruncated)
-	}
-	return r.end()
 }

@@ -44,17 +44,6 @@ func fillMore(sketch, hashes []byte) {
 	}
 }
 
-// raise puts a hash into its register.
-func raise(sketch []byte, hash uint64) bool {
-	register := &sketch[8+hash>>(64-sketchBits)]
-	rank := byte(min(bits.LeadingZeros64(hash<<sketchBits), ranks-1) + 1)
-	if rank <= *register {
-		return false
-	}
-	*register = rank
-	return true
-}
-
 // sketchAdd tells whether the value changed anything.
 func sketchAdd(sketch []byte, hash uint64) bool {
 	if !raise(sketch, hash) {
@@ -71,7 +60,17 @@ func mergeSketch(sketch, other []byte) {
 	reestimate(sketch, getEstimate(other))
 }
 
-func getEstimate(sketch []byte) uint64 { return binary.LittleEndian.Uint64(sketch) }
+func checkSketch(sketch []byte) bool {
+	if getEstimate(sketch) > 1<<62 {
+		return false
+	}
+	for _, v := range sketch[8:] {
+		if v > ranks {
+			return false
+		}
+	}
+	return true
+}
 
 func sketchCount(sketch []byte) event.Decimal {
 	return event.Decimal(min(getEstimate(sketch), maxUnits)) * event.One
@@ -82,6 +81,19 @@ func reestimate(sketch []byte, least uint64) {
 	was := max(getEstimate(sketch), least)
 	now := estimate(sketch[8:])
 	binary.LittleEndian.PutUint64(sketch, max(was, uint64(math.Round(min(now, 1<<62)))))
+}
+
+func getEstimate(sketch []byte) uint64 { return binary.LittleEndian.Uint64(sketch) }
+
+// raise puts a hash into its register.
+func raise(sketch []byte, hash uint64) bool {
+	register := &sketch[8+hash>>(64-sketchBits)]
+	rank := byte(min(bits.LeadingZeros64(hash<<sketchBits), ranks-1) + 1)
+	if rank <= *register {
+		return false
+	}
+	*register = rank
+	return true
 }
 
 func estimate(registerValues []byte) float64 {
@@ -129,16 +141,4 @@ func tau(x float64) float64 {
 			return z / 3
 		}
 	}
-}
-
-func checkSketch(sketch []byte) bool {
-	if getEstimate(sketch) > 1<<62 {
-		return false
-	}
-	for _, v := range sketch[8:] {
-		if v > ranks {
-			return false
-		}
-	}
-	return true
 }

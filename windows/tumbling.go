@@ -1,18 +1,66 @@
 package windows
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import (
+	"errors"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
 
 // A tumbling counter's state is the head, the current window's amount, and the amount of the
 // window before it unless that is zero. The window itself follows from the latest time.
-
-func (s *Spec) tumblingWindow(at event.Micros) (start, end event.Micros) {
-	start = floorDiv(at-s.Offset, s.Per)*s.Per + s.Offset
-	return start, start + s.Per
+type tumbling struct {
+	pairs[tumbling]
+	headed
 }
 
-func (s *Spec) readTumbling(state []byte) pair {
+const formatTumbling = 0x11
+
+func (tumbling) validate(s *Spec) error {
+	return errors.Join(checkSpan("lateness", s.Lateness, 0), checkSpan("per", s.Per, 1), checkSpan("offset", s.Offset, -MaxTime))
+}
+
+func (tumbling) maxBytes(*Spec) int { return headBytes + 2*maxVarint }
+
+func (tumbling) formats() (oldest, newest byte) { return formatTumbling, formatTumbling }
+
+func (t tumbling) check(s *Spec, state []byte) error {
+	r := reader{rest: state}
+	latest := r.head()
+	r.amount(0)
+	if r.more() {
+		r.amount(1)
+		if start, _ := t.window(s, latest); latest >= start+s.Lateness {
+			r.fail(errTime)
+		}
+	}
+	return r.end()
+}
+
+// addSpent adds to the current window; the one before it stays as it is.
+func (t tumbling) addSpent(s *Spec, state []byte, at event.Micros, n event.Decimal) (_ []byte, added Added, spent event.Micros, ok bool) {
+	latest := getLatest(state)
+	start, end := t.window(s, latest)
+	cur, size := readAmount(state[headBytes:])
+	rest := headBytes + size
+	count := cur + n
+	if at < start || at >= end || count < 0 || rest < len(state) && at >= start+s.Lateness {
+		return state, Added{}, 0, false
+	}
+	if at > latest {
+		putLatest(state, at)
+	}
+	if rest == len(state) {
+		state = appendAmount(state[:headBytes], count)
+	} else {
+		var buf [maxVarint]byte
+		state = splice(state, headBytes, rest, appendAmount(buf[:0], count))
+	}
+	return state, Added{Count: count}, end + min(s.Per, s.Lateness), true
+}
+
+func (t tumbling) read(s *Spec, state []byte) pair {
 	p := pair{latest: getLatest(state)}
-	p.start, p.end = s.tumblingWindow(p.latest)
+	p.start, p.end = t.window(s, p.latest)
 	var n int
 	p.cur, n = readAmount(state[headBytes:])
 	if rest := state[headBytes+n:]; len(rest) > 0 {
@@ -21,7 +69,7 @@ func (s *Spec) readTumbling(state []byte) pair {
 	return p
 }
 
-func writeTumbling(state []byte, p pair) []byte {
+func (tumbling) write(state []byte, p pair) []byte {
 	state = newHead(state, formatTumbling, p.latest)
 	state = appendAmount(state, p.cur)
 	if p.prev > 0 {
@@ -30,24 +78,12 @@ func writeTumbling(state []byte, p pair) []byte {
 	return state
 }
 
-func (s *Spec) checkTumbling(state []byte) error {
-	r := reader{rest: state}
-	latest := r.head()
-	r.amount(0)
-	if r.more() {
-		r.amount(1)
-		if start, _ := s.tumblingWindow(latest); latest >= start+s.Lateness {
-			r.fail(errTime)
-		}
-	}
-	return r.end()
+func (t tumbling) fits(s *Spec, latest, start, end event.Micros) bool {
+	from, to := t.window(s, latest)
+	return start == from && end == to
 }
 
-// floorDiv divides and rounds down, also below zero.
-func floorDiv[T ~int64](a, b T) T {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
+func (tumbling) window(s *Spec, at event.Micros) (start, end event.Micros) {
+	start = floorDiv(at-s.Offset, s.Per)*s.Per + s.Offset
+	return start, start + s.Per
 }

@@ -2,75 +2,72 @@
 //
 // It is pure: no I/O, no clock, no goroutine. Time is an argument, and a counter's state is
 // a short run of bytes that the caller keeps: what is in memory is what goes on the wire.
+//
+// The methods of Spec are what callers see. Each does what all kinds have in common, and leaves the
+// rest to the Spec's kind: see kind.go.
 package windows
 
 import (
-	"time"
+	"errors"
+	"fmt"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Kind is a kind of window.
-type Kind uint8
-
-// The kinds of windows.
-const (
-	Tumbling Kind = iota + 1 // [k·Per, (k+1)·Per), aligned to the Unix epoch plus Offset
-	Calendar                 // the civil Unit that holds the time, in Zone
-	Sliding                  // (t-Per, t]
-	Session                  // events less than Gap apart
-	Bucket                   // the generic cell rate algorithm: Limit per Per
-)
-
-// Unit is a civil unit of time.
-type Unit uint8
-
-// The civil units.
-const (
-	Hour Unit = iota + 1
-	Day
-	Week
-	Month
-	Year
-)
-
-// ExactLimit is the greatest limit up to which a sliding window of whole numbers keeps the
-// times themselves; above, and for sums, it keeps panes.
-const ExactLimit = 64
-
-// MaxPanes bounds Per/Resolution of a sliding window of panes.
-const MaxPanes = 3600
-
-// MaxTime bounds times and spans: what is later counts as MaxTime, what is earlier than
-// -MaxTime as that. It lies beyond the year 11000, and leaves room for sums of spans.
-const MaxTime event.Micros = 1 << 58
-
-// Spec says which window a counter covers. Make it with its fields and call Validate once;
-// it is immutable from then on and may be used by many goroutines.
-type Spec struct {
-	Kind       Kind
-	Per        event.Micros   // the length; unused by Calendar
-	Offset     event.Micros   // Tumbling: what the edges are shifted by
-	Unit       Unit           // Calendar
-	Zone       *time.Location // Calendar; nil is UTC
-	WeekStarts time.Weekday   // Calendar weeks; the zero value is Sunday, rules default to Monday
-	Exact      bool           // Sliding: keep the times; amounts are whole numbers, limits at most ExactLimit
-	Resolution event.Micros   // Sliding panes: a pane's length; 0 is Per/60 cut to whole µs, at least 1
-	Lateness   event.Micros   // how long at most the window before the current one is held
-	Gap        event.Micros   // Session
-	Limit      event.Decimal  // Bucket: so much drains in Per
-	Most       event.Decimal  // Bucket: the level at most, what is added beyond it is cut off; 0: any level
-	Distinct   bool           // count the values that AddValue is given, not amounts; not for Bucket
-	Estimate   bool           // Distinct, not Sliding: more than ExactDistinct values are estimated
-	Refunds    bool           // Take takes amounts back; an exact sliding window then keeps more times
+// Validate returns all that is wrong, joined, and sets what was left to its default:
+// Resolution and Zone. Fields that the Kind does not use are not looked at.
+func (s *Spec) Validate() error {
+	if s.Kind < Tumbling || int(s.Kind) >= len(kinds) {
+		return fmt.Errorf("windows: unknown kind %d", s.Kind)
+	}
+	k := s.kind()
+	var err error
+	switch {
+	case s.Distinct && kinds[s.Kind].values == nil:
+		err = fmt.Errorf("windows: a %v does not count distinct values", s.Kind)
+	case s.Estimate && !s.Distinct:
+		err = errEstimate
+	case s.Refunds && !k.refundable():
+		err = errors.New("windows: nothing is taken back from sessions, buckets and distinct values")
+	}
+	return errors.Join(err, k.validate(s))
 }
 
-// Added is what became of one amount.
-type Added struct {
-	Late  bool          // the event was older than what is held: it was counted nowhere
-	Ended bool          // it went into an ended window that is still held, not into the current one
-	Known bool          // of AddValue: the window it went into had the value
-	Count event.Decimal // of the window it went into, with it; when Late, of the current window
+// MaxBytes bounds the states that Add makes, with room for what it does on the way.
+func (s *Spec) MaxBytes() int { return s.kind().maxBytes(s) }
+
+// Check tells whether state, empty or from anywhere, is a state of this Spec: one that the
+// other methods can work on. States that Add made always are. Edges of a Calendar window that
+// other zone data gave are let pass: they hold until their window has ended.
+func (s *Spec) Check(state []byte) error {
+	if len(state) == 0 {
+		return nil
+	}
+	k := s.kind()
+	oldest, newest := k.formats()
+	if state[0]&kindBits == oldest&kindBits && state[0] > newest {
+		return fmt.Errorf("%w: format %#02x, this one reads %#02x", ErrNewer, state[0], newest)
+	}
+	if state[0] != oldest && state[0] != newest {
+		return fmt.Errorf("windows: state has format %#02x, not %#02x", state[0], oldest)
+	}
+	if err := k.check(s, state); err != nil {
+		return fmt.Errorf("windows: check state: %w", err)
+	}
+	return nil
+}
+
+// AddSpent is Add, and says too what Spent says of the state then.
+func (s *Spec) AddSpent(state []byte, at event.Micros, n event.Decimal) (_ []byte, added Added, spent event.Micros) {
+	k := s.kind()
+	if n > 0 && len(state) > 0 {
+		var ok bool
+		if state, added, spent, ok = k.addSpent(s, state, clamp(at), n); ok {
+			return state, added, spent
+		}
+	}
+	state, added = k.add(s, state, clamp(at), max(n, 0))
+	return state, added, s.Spent(state)
 }
 
 // Add counts n at the time at. A state of length 0 is an empty counter. The state may be
@@ -86,51 +83,23 @@ type Added struct {
 //
 // Of a Distinct Spec, Add only moves the latest time.
 func (s *Spec) Add(state []byte, at event.Micros, n event.Decimal) ([]byte, Added) {
-	at, n = clamp(at), max(n, 0)
-	switch {
-	case s.Distinct:
-		state = s.touchDistinct(state, at)
-		return state, Added{Known: true, Count: s.Count(state)}
-	case s.Kind == Session:
-		return s.addSession(state, at, n)
-	case s.Kind == Bucket:
-		return s.addBucket(state, at, n)
-	case s.Kind != Sliding:
-		return s.addPair(state, at, n)
-	case s.Exact:
-		return s.addExact(state, at, n)
-	default:
-		return s.addPanes(state, at, n)
-	}
+	return s.kind().add(s, state, clamp(at), max(n, 0))
 }
 
-// Latest is the greatest time that Add was given and counted, event.NoTime of an empty state.
-func (s *Spec) Latest(state []byte) event.Micros {
-	switch {
-	case len(state) == 0:
-		return event.NoTime
-	case s.Kind == Calendar && !s.Distinct:
-		return readCalendar(state).latest
-	default:
-		return getLatest(state)
-	}
+// AddValue counts a value of a Distinct Spec, of which hash stands for it, as Add counts an
+// amount. Added.Known tells that the value had been counted in the window it went into.
+func (s *Spec) AddValue(state []byte, at event.Micros, hash uint64) ([]byte, Added) {
+	return s.kind().addValue(s, state, clamp(at), hash)
 }
 
 // Count is the current window's count, judged at the latest time. A Bucket's is its level, rounded
 // up to a millionth.
 func (s *Spec) Count(state []byte) event.Decimal {
-	switch {
-	case len(state) == 0:
+	if len(state) == 0 {
 		return 0
-	case s.Distinct || s.Kind > Sliding:
-		return s.CountAt(state, s.Latest(state))
-	case s.Kind != Sliding:
-		return s.readPair(state).cur
-	case s.Exact:
-		return s.countExact(state, 0)
-	default:
-		return s.readPanes(state).total
 	}
+	k := s.kind()
+	return k.countAt(s, state, k.latest(state))
 }
 
 // CountAt is what the count is at now, which is not before the latest time, if nothing
@@ -139,48 +108,14 @@ func (s *Spec) CountAt(state []byte, now event.Micros) event.Decimal {
 	if len(state) == 0 {
 		return 0
 	}
-	now = max(clamp(now), s.Latest(state))
-	switch {
-	case s.Distinct && s.Kind == Sliding:
-		return unitsToDecimal(uint64(s.countRecent(state, now)))
-	case s.Distinct:
-		return s.countDistinctAt(state, now)
-	case s.Kind == Session:
-		return s.countSessionAt(state, now)
-	case s.Kind == Bucket:
-		return s.levelAt(state, now)
-	case s.Kind != Sliding:
-		return s.readPair(state).countAt(now)
-	case s.Exact:
-		return s.countExact(state, now-getLatest(state))
-	default:
-		return s.countPanesAt(state, now)
-	}
+	k := s.kind()
+	return k.countAt(s, state, max(clamp(now), k.latest(state)))
 }
 
 // Bounds is the window that CountAt speaks of: [from, to) of Tumbling, Calendar and Session, (from, to]
 // of Sliding; of a Bucket, from now to when it is empty.
 func (s *Spec) Bounds(state []byte, now event.Micros) (from, to event.Micros) {
-	now = max(clamp(now), s.Latest(state))
-	switch {
-	case s.Kind == Sliding:
-		return now - s.Per, now
-	case s.Kind == Bucket && len(state) > 0:
-		return now, max(now, s.emptyAt(state))
-	case s.Kind == Bucket:
-		return now, now
-	case len(state) == 0:
-	case s.Distinct || s.Kind == Session:
-		if f, _ := readFrame(state); now < f.end {
-			return f.start, f.end
-		}
-	default:
-		if p := s.readPair(state); now < p.end {
-			return p.start, p.end
-		}
-	}
-	f := s.firstFrame(now)
-	return f.start, f.end
+	return s.kind().bounds(s, state, max(clamp(now), s.Latest(state)))
 }
 
 // Below is the first moment, not before the latest time, from which the current window's
@@ -188,48 +123,62 @@ func (s *Spec) Bounds(state []byte, now event.Micros) (from, to event.Micros) {
 // for an exact sliding window. Of an empty state it is event.NoTime. For a Bucket limit is the
 // burst, at least 1, and the moment is when there is one token: the level is at most limit - 1.
 func (s *Spec) Below(state []byte, limit event.Decimal) event.Micros {
-	switch {
-	case len(state) == 0:
+	if len(state) == 0 {
 		return event.NoTime
-	case s.Distinct && s.Kind == Sliding:
-		return s.belowRecent(state, limit)
-	case s.Distinct:
-		return s.belowDistinct(state, limit)
-	case s.Kind == Session:
-		return s.belowSession(state, limit)
-	case s.Kind == Bucket:
-		return s.belowBucket(state, limit)
-	case s.Kind != Sliding:
-		return s.readPair(state).below(limit)
-	case s.Exact:
-		return s.belowExact(state, limit)
-	default:
-		return s.belowPanes(state, limit)
 	}
+	return s.kind().below(s, state, limit)
 }
 
 // Spent is the moment from which the state cannot matter any more: when no event is older
 // than that, an empty state gives the same counts from then on. It is not before the latest
 // time, and event.NoTime of an empty state.
 func (s *Spec) Spent(state []byte) event.Micros {
-	switch {
-	case len(state) == 0:
+	if len(state) == 0 {
 		return event.NoTime
-	case s.Distinct && s.Kind == Sliding:
-		return s.spentRecent(state)
-	case s.Distinct || s.Kind == Session:
-		f, _ := readFrame(state)
-		return s.spentFrame(&f)
-	case s.Kind == Bucket:
-		return s.emptyAt(state)
-	case s.Kind != Sliding:
-		return s.spentPair(s.readPair(state))
-	case s.Exact:
-		return s.spentExact(state)
-	default:
-		return s.spentPanes(state)
 	}
+	return s.kind().spent(s, state)
 }
 
-// clamp keeps a time where sums and differences with spans cannot overflow.
-func clamp(at event.Micros) event.Micros { return min(max(at, -MaxTime), MaxTime) }
+// Latest is the greatest time that Add was given and counted, event.NoTime of an empty state.
+func (s *Spec) Latest(state []byte) event.Micros {
+	if len(state) == 0 {
+		return event.NoTime
+	}
+	return s.kind().latest(state)
+}
+
+// Take takes n back from what an event at the time at counted, as far as that is held. It
+// moves no time: Add with an amount of 0 does. Unlike Add it may allocate.
+func (s *Spec) Take(state []byte, at event.Micros, n event.Decimal) []byte {
+	if !s.Refunds || len(state) == 0 || n <= 0 {
+		return state
+	}
+	return s.kind().take(s, state, clamp(at), n)
+}
+
+// Holds tells whether what an event at the time at counted is still in the window that it went
+// into, and that is held.
+func (s *Spec) Holds(state []byte, at event.Micros) bool {
+	return len(state) > 0 && s.kind().holds(s, state, clamp(at))
+}
+
+// Empty takes back all that is in the current window, or in the one before it.
+func (s *Spec) Empty(state []byte, before bool) []byte {
+	if len(state) == 0 {
+		return state
+	}
+	return s.kind().empty(s, state, before)
+}
+
+// Carry makes of a state of another Spec one of this, so that what was counted goes on. The two are
+// windows of one length and differ in Exact, Resolution and Refunds only, or not at all. The state is
+// one that the other's Check lets pass. Unlike Add it may allocate.
+//
+// Exact times go into their panes. What was in a pane gets the pane's last moment as its time: it
+// never counts too little, and at most one pane too long.
+func (s *Spec) Carry(state []byte, from *Spec) []byte {
+	if len(state) == 0 {
+		return state
+	}
+	return s.kind().carry(s, state, from)
+}

@@ -1,0 +1,85 @@
+package windows
+
+import (
+	"fmt"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// The kinds of windows.
+const (
+	Tumbling Kind = iota + 1 // [k·Per, (k+1)·Per), aligned to the Unix epoch plus Offset
+	Calendar                 // the civil Unit that holds the time, in Zone
+	Sliding                  // (t-Per, t]
+	Session                  // events less than Gap apart
+	Bucket                   // the generic cell rate algorithm: Limit per Per
+)
+
+// kinds is the table of all kinds, and the only place that tells them apart. A kind is one file, and
+// one line here.
+var kinds = [...]struct {
+	name    string
+	amounts kind
+	exact   kind // what counts amounts of an Exact Spec; nil: amounts does
+	values  kind // what counts distinct values; nil: nothing does
+}{
+	Tumbling: {name: "tumbling", amounts: tumbling{}, values: distinct[tumbling]{}},
+	Calendar: {name: "calendar", amounts: calendar{}, values: distinct[calendar]{}},
+	Sliding:  {name: "sliding", amounts: panes{}, exact: exact{}, values: recent{}},
+	Session:  {name: "session", amounts: session{}, values: sessionValues{}},
+	Bucket:   {name: "bucket", amounts: bucket{}},
+}
+
+// String is the kind's name in rule files.
+func (k Kind) String() string {
+	if int(k) >= len(kinds) || k < Tumbling {
+		return fmt.Sprintf("kind %d", uint8(k))
+	}
+	return kinds[k].name
+}
+
+// kind is what does the work for Specs of one kind. It is a type without a size: all it knows is in
+// the Spec and in the state. What several kinds have in common they embed: see common.go.
+//
+// States are well-formed. They are empty for add, addValue and bounds only. Times are clamped.
+type kind interface {
+	validate(s *Spec) error            // what is wrong with the fields that it uses; sets their defaults
+	refundable() bool                  // take takes amounts back
+	maxBytes(s *Spec) int              // see Spec.MaxBytes
+	formats() (oldest, newest byte)    // the first bytes of its states
+	check(s *Spec, state []byte) error // what is wrong with a state that may be anything behind its first byte
+
+	// add is Spec.Add, and addValue Spec.AddValue.
+	add(s *Spec, state []byte, at event.Micros, n event.Decimal) ([]byte, Added)
+	addValue(s *Spec, state []byte, at event.Micros, hash uint64) ([]byte, Added)
+
+	// addSpent is add and spent in one, of a positive amount and a state that is not empty. Most events
+	// are not older than the latest one, and fall into the current window: a kind can do that in one
+	// pass over the state, mostly in place. Where there is more to do it changes nothing and reports
+	// false, and add does all of it.
+	addSpent(s *Spec, state []byte, at event.Micros, n event.Decimal) (_ []byte, added Added, spent event.Micros, ok bool)
+
+	latest(state []byte) event.Micros
+	countAt(s *Spec, state []byte, now event.Micros) event.Decimal
+	bounds(s *Spec, state []byte, now event.Micros) (from, to event.Micros)
+	below(s *Spec, state []byte, limit event.Decimal) event.Micros
+	spent(s *Spec, state []byte) event.Micros
+
+	take(s *Spec, state []byte, at event.Micros, n event.Decimal) []byte
+	holds(s *Spec, state []byte, at event.Micros) bool
+	empty(s *Spec, state []byte, before bool) []byte
+	carry(s *Spec, state []byte, from *Spec) []byte
+}
+
+// kind looks the Spec's kind up. It is not kept in the Spec: a copy with other fields would keep it too.
+func (s *Spec) kind() kind {
+	k := &kinds[s.Kind]
+	switch {
+	case s.Distinct && k.values != nil:
+		return k.values
+	case s.Exact && k.exact != nil:
+		return k.exact
+	default:
+		return k.amounts
+	}
+}
