@@ -29,36 +29,45 @@ var spans = map[windows.Unit][2]event.Micros{
 }
 
 // calendar reads the fields of a calendar window; false when there is a mistake that leaves none.
-func (c *compiler) calendar(l *Limit, w, own windowFields) bool {
+func (c *compiler) calendar(o *object, l *Limit, w, own windowFields) bool {
+	if !c.needsPer(o, w) {
+		return false
+	}
 	s := &l.Window
-	name, ok := c.text(w.per, "per")
+	name, ok := c.text(w["per"], "per")
 	if !ok {
 		return false
 	}
 	s.Unit = units[name]
 	if s.Unit == 0 {
-		c.fail(w.per, unitHint(name), "per: a calendar window has a civil unit (%s), not %q",
+		c.fail(w["per"], unitHint(name), "per: a calendar window has a civil unit (%s), not %q",
 			strings.Join(unitNames, ", "), shortened(name))
 		return false
 	}
 	l.PerMin, l.PerMax = spans[s.Unit][0], spans[s.Unit][1]
 	s.Zone = time.UTC
-	if w.timezone != nil {
-		if zone := c.zone(w.timezone); zone != nil {
+	if w["timezone"] != nil {
+		if zone := c.zone(w["timezone"]); zone != nil {
 			s.Zone = zone
 		}
 	}
 	if s.Unit != windows.Week {
-		if own.weekStarts != nil {
-			c.fail(own.weekStarts, "it belongs to per: week", "a %s has no `week_starts`", name)
+		if own["week_starts"] != nil {
+			c.fail(own["week_starts"], "it belongs to per: week", "a %s has no `week_starts`", name)
 		}
 		return true
 	}
 	s.WeekStarts = time.Monday
-	if w.weekStarts != nil {
-		s.WeekStarts = c.weekStarts(w.weekStarts)
+	if w["week_starts"] != nil {
+		s.WeekStarts = c.weekStarts(w["week_starts"])
 	}
 	return true
+}
+
+func calendarHash(w *windows.Spec) string {
+	zone := w.Zone.String()
+	data, _ := windows.ZoneHash(zone) // the zone was loaded from there
+	return fmt.Sprintf("calendar %d %d %q %x", w.Unit, w.WeekStarts, zone, data)
 }
 
 func unitHint(per string) string {

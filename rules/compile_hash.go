@@ -44,14 +44,12 @@ func formerSections(l *Limit) (out []former) {
 			}
 		}
 	}
-	w := l.Window
-	if add(w); w.Kind == windows.Sliding && l.Rule.Count != CountSum {
-		w.Exact, w.Resolution = !w.Exact, 0
-		if !w.Exact {
-			w.Resolution = l.panes
-		}
-		if w.Validate() == nil {
-			add(w)
+	add(l.Window)
+	if former := windowKinds[l.Window.Kind].former; former != nil {
+		for _, w := range former(l) {
+			if w.Validate() == nil {
+				add(w)
+			}
 		}
 	}
 	return out
@@ -67,20 +65,7 @@ func sectionHashOf(l *Limit, w *windows.Spec) SectionHash {
 	if w.Refunds {
 		fmt.Fprint(h, "refunds\x00")
 	}
-	switch w.Kind {
-	case windows.Tumbling:
-		fmt.Fprintf(h, "tumbling %d %d", w.Per, w.Offset)
-	case windows.Sliding:
-		fmt.Fprintf(h, "sliding %d %t %d", w.Per, w.Exact, w.Resolution)
-	case windows.Session:
-		fmt.Fprintf(h, "session %d", w.Gap)
-	case windows.Bucket:
-		fmt.Fprintf(h, "bucket %d", w.Per) // the level goes on at another rate
-	case windows.Calendar:
-		zone := w.Zone.String()
-		data, _ := windows.ZoneHash(zone) // the zone was loaded from there
-		fmt.Fprintf(h, "calendar %d %d %q %x", w.Unit, w.WeekStarts, zone, data)
-	}
+	fmt.Fprint(h, windowKinds[w.Kind].hash(w))
 	return SectionHash(h.Sum(nil))
 }
 

@@ -77,7 +77,7 @@ func (c *compiler) limit(o *object, r *Rule, name string, w, own windowFields) {
 // addLimit adds a limit that was read to its rule and to the set.
 func (c *compiler) addLimit(o *object, l *Limit, w, own windowFields) {
 	if err := l.Window.Validate(); err != nil {
-		c.fail(cmp.Or(own.resolution, w.per), "", "%s", strings.ReplaceAll(err.Error(), "windows: ", ""))
+		c.fail(cmp.Or(own["resolution"], w["per"]), "", "%s", strings.ReplaceAll(err.Error(), "windows: ", ""))
 		return
 	}
 	l.Index = len(c.set.Limits)

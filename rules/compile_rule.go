@@ -22,9 +22,6 @@ type defaults struct {
 
 func standardDefaults() defaults { return defaults{key: []string{"uid"}} }
 
-// windowFieldNames are the fields that choose a window: of a rule, and of a stacked limit.
-var windowFieldNames = []string{"per", "window", "offset", "resolution", "timezone", "week_starts", "gap", "burst", "debt"}
-
 // readDefaults reads spec.defaults, so that a mistake in it is reported also without rules.
 func (c *compiler) readDefaults(n *yaml.Node) {
 	o, ok := c.object(n, "defaults", "key", "window", "mode", "timezone", "week_starts", "then")

@@ -8,7 +8,6 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/windows"
 )
 
 // maxTiers bounds how many predicates an event is asked for under one limit.
@@ -79,30 +78,19 @@ func (c *compiler) candidate(o *object, l *Limit) {
 	}
 }
 
-// ownCandidate makes a limit of its own of a candidate that can't share the live limit's counters: a bucket's,
-// since what is in a bucket depends on its rate, and one of panes beside exact times, or the other way
-// round, since it would change what the live limit counts.
+// ownCandidate makes a limit of its own of a candidate that can't share the live limit's counters: see
+// windowKind.candidate.
 func (c *compiler) ownCandidate(o *object, l *Limit, w, own windowFields) {
-	bucket := l.Window.Kind == windows.Bucket
-	otherKind := l.Window.Kind == windows.Sliding && l.isExact(l.Candidate) != l.Window.Exact
-	if l.Candidate == 0 || !bucket && !otherKind {
+	apart := windowKinds[l.Window.Kind].candidate
+	if l.Candidate == 0 || apart == nil {
 		return
 	}
 	try := &Limit{
 		Rule: l.Rule, Name: l.Name + candidateSuffix, Limit: l.Candidate, Shadow: true, Window: l.Window,
 		PerMin: l.PerMin, PerMax: l.PerMax, Debt: l.Debt, panes: l.panes,
 	}
-	switch {
-	case bucket:
-		if try.Window.Limit = l.Candidate; w.burst != nil {
-			try.Limit = l.Limit
-		}
-		try.bound()
-	case otherKind:
-		try.beside = l
-		if try.Window.Exact, try.Window.Resolution = !l.Window.Exact, 0; !try.Window.Exact {
-			try.Window.Resolution = l.panes
-		}
+	if !apart(l, try, w) {
+		return
 	}
 	l.Candidate = 0
 	c.addLimit(o, try, w, own)

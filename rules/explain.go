@@ -70,7 +70,7 @@ func (l *Limit) explain(x *extras, window []byte, dims []event.Dim, now event.Mi
 	e := Explanation{
 		Rule:    l.Name,
 		Public:  l.Rule.Public,
-		Window:  kindName(l.Window.Kind),
+		Window:  l.Window.Kind.String(),
 		Count:   l.Window.CountAt(window, now),
 		Tier:    l.tierNumber(x.tier),
 		FreesAt: event.NoTime,
@@ -83,12 +83,8 @@ func (l *Limit) explain(x *extras, window []byte, dims []event.Dim, now event.Mi
 	}
 	e.Estimated = l.Window.Estimate && e.Count > windows.ExactDistinct*event.One
 	e.From, e.Until = l.Window.Bounds(window, now)
-	full := e.Limit
-	if l.Window.Kind == windows.Bucket {
-		full -= event.One - 1 // below it there is a token
-	}
-	if e.Limit > 0 && e.Count >= full && len(window) > 0 {
-		e.FreesAt, e.Frees = l.Window.Below(window, e.Limit), freedBy[l.Window.Kind]
+	if e.Limit > 0 && e.Count >= l.Window.Full(e.Limit) && len(window) > 0 {
+		e.FreesAt, e.Frees = l.Window.Below(window, e.Limit), l.Window.Kind.Frees()
 	}
 	for _, s := range []*slot{&x.live, &x.try} {
 		if !s.had {
@@ -110,12 +106,6 @@ func (l *Limit) explain(x *extras, window []byte, dims []event.Dim, now event.Mi
 		}
 	}
 	return e
-}
-
-// freedBy says what lets a window's count fall.
-var freedBy = map[windows.Kind]string{
-	windows.Tumbling: "the window's end", windows.Calendar: "the window's end", windows.Session: "the session's end",
-	windows.Sliding: "events slide out", windows.Bucket: "the bucket drains",
 }
 
 // find returns the section of a limit; the zero one when there is none.

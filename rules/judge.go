@@ -72,13 +72,10 @@ func (l *Limit) quiet(added windows.Added) bool {
 
 // quietest is the greatest count that lets no verdict fall: see passes.
 func (l *Limit) quietest() event.Decimal {
-	switch {
-	case !l.Rule.Then.reached():
-		return l.Limit
-	case l.Window.Kind == windows.Bucket:
-		return l.Limit - event.One
+	if l.Rule.Then.reached() {
+		return l.Window.Full(l.Limit) - 1
 	}
-	return l.Limit - 1
+	return l.Limit
 }
 
 // isPlain reports whether an event without a block to look after only adds to a window.
@@ -141,13 +138,14 @@ func (l *Limit) follow(s *slot, f *facts) outcome {
 	return moved
 }
 
-// ahead rounds up a quota's end that moves. Each token moves a bucket's, by as much as a grain, until its debt is used
-// up. So a bucket's is rounded up to more where more is ahead, by an eighth of it at most. An end that moves faster than
-// time does all the same is not published each time: see Move.
+// ahead rounds up a quota's end that moves. Each token moves a bucket's, by as much as a grain, until
+// its debt is used up. So where a limit is a rate its end is rounded up to more where more is ahead, by
+// an eighth of it at most. An end that moves faster than time does all the same is not published each
+// time: see Move.
 func (l *Limit) ahead(until, latest event.Micros) event.Micros {
 	const share = 8
 	grain := l.Grain
-	for l.Window.Kind == windows.Bucket && grain > 0 && grain <= (until-latest)/share/2 {
+	for l.Window.Kind.HasRate() && grain > 0 && grain <= (until-latest)/share/2 {
 		grain *= 2
 	}
 	return roundUp(until, grain)
@@ -209,16 +207,12 @@ func (l *Limit) over(f *facts) (count event.Decimal, over bool) {
 	return count, l.passes(count, f.limit) && (!f.added.Ended || !l.Rule.Then.UntilReset)
 }
 
-// passes tells whether a count lets a verdict fall. A bucket's limit is reached when less than one
-// token is left.
+// passes tells whether a verdict is issued at a count: where the limit is reached, or exceeded.
 func (l *Limit) passes(count, limit event.Decimal) bool {
-	switch {
-	case !l.Rule.Then.reached():
-		return count > limit
-	case l.Window.Kind == windows.Bucket:
-		return count > limit-event.One
+	if l.Rule.Then.reached() {
+		return count >= l.Window.Full(limit)
 	}
-	return count >= limit
+	return count > limit
 }
 
 // limitOf is the limit of a tier, which is named by its id, 0 for none; limit 0 is unlimited. It

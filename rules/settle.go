@@ -3,7 +3,6 @@ package rules
 import (
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
-	"github.com/tallygate/tallygate/windows"
 )
 
 // settle judges p.window and p.extras of a limit by the i-th hit, and notes what is to be published.
@@ -156,7 +155,7 @@ func (p *Stepper) reset(l *Limit, f *facts) {
 	p.window = l.Window.Empty(p.window, ended)
 	kept := p.extras.remembered[:0]
 	for _, e := range p.extras.remembered {
-		if l.Window.Kind != windows.Sliding && (e.at < from) != ended {
+		if !l.Window.Kind.Slides() && (e.at < from) != ended {
 			kept = append(kept, e)
 		}
 	}
@@ -168,7 +167,7 @@ func (p *Stepper) reset(l *Limit, f *facts) {
 func (p *Stepper) warn(l *Limit, f *facts, in *Input, i int) {
 	x := &p.extras
 	from, to := l.Window.Bounds(p.window, f.latest)
-	if l.Window.Kind == windows.Sliding {
+	if l.Window.Kind.Slides() {
 		from, to = from+1, later(f.latest, l.Window.Per)
 	}
 	for len(x.warned) < len(l.Warn) {

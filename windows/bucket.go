@@ -18,7 +18,7 @@ import (
 // bits, and one of the upper ones unless they are zero.
 type bucket struct {
 	onlyHead
-	noValues
+	amounts
 	noRefunds
 	oneForm
 }
@@ -56,6 +56,11 @@ func (bucket) check(_ *Spec, state []byte) error {
 	return r.end()
 }
 
+func (b bucket) addSpent(s *Spec, state []byte, at event.Micros, n event.Decimal) (_ []byte, added Added, spent event.Micros, ok bool) {
+	state, added = b.add(s, state, at, n)
+	return state, added, b.spent(s, state), true
+}
+
 // add takes any late event: its arrival time is not after the theoretical one.
 func (bucket) add(s *Spec, state []byte, at event.Micros, n event.Decimal) ([]byte, Added) {
 	latest, debt := at, wide{}
@@ -68,11 +73,6 @@ func (bucket) add(s *Spec, state []byte, at event.Micros, n event.Decimal) ([]by
 	}
 	debt = bounded(s, debt.plus(product(uint64(n), uint64(s.Per))))
 	return writeBucket(state, latest, debt), Added{Count: level(s, debt)}
-}
-
-func (b bucket) addSpent(s *Spec, state []byte, at event.Micros, n event.Decimal) (_ []byte, added Added, spent event.Micros, ok bool) {
-	state, added = b.add(s, state, at, n)
-	return state, added, b.spent(s, state), true
 }
 
 func (bucket) countAt(s *Spec, state []byte, now event.Micros) event.Decimal {
@@ -88,7 +88,10 @@ func (b bucket) bounds(s *Spec, state []byte, now event.Micros) (from, to event.
 	return now, max(now, b.spent(s, state))
 }
 
-// below is when there is one token of a bucket that holds burst: when the level is at most burst - 1.
+// full: the level is above burst - 1, so that there is less than one token.
+func (bucket) full(burst event.Decimal) event.Decimal { return burst - event.One + 1 }
+
+// below is when there is one token.
 func (bucket) below(s *Spec, state []byte, burst event.Decimal) event.Micros {
 	latest, debt := readBucket(s, state)
 	debt = debt.minus(product(uint64(max(burst-event.One, 0)), uint64(s.Per)))

@@ -21,12 +21,19 @@ func (noAddSpent) addSpent(_ *Spec, state []byte, _ event.Micros, _ event.Decima
 	return state, Added{}, 0, false
 }
 
-// noValues: it counts amounts.
-type noValues struct{}
+// amounts: it counts amounts.
+type amounts struct{ fullAtLimit }
 
-func (noValues) addValue(*Spec, []byte, event.Micros, uint64) ([]byte, Added) {
+func (amounts) estimates() bool { return false }
+
+func (amounts) addValue(*Spec, []byte, event.Micros, uint64) ([]byte, Added) {
 	panic("windows: AddValue needs a Spec that is Distinct")
 }
+
+// fullAtLimit: there is no room for more at a count that is the limit.
+type fullAtLimit struct{}
+
+func (fullAtLimit) full(limit event.Decimal) event.Decimal { return limit }
 
 // noRefunds: nothing is taken back.
 type noRefunds struct{}

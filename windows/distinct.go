@@ -1,10 +1,6 @@
 package windows
 
-import (
-	"errors"
-
-	"github.com/tallygate/tallygate/pipeline/event"
-)
+import "github.com/tallygate/tallygate/pipeline/event"
 
 // distinct counts the values in windows each of which begins where another ends, K says where. The
 // window directly before the current one is held until min(its length, Lateness) past its end.
@@ -104,5 +100,3 @@ func alignedFrame[K valueKind](s *Spec, at event.Micros) frame {
 	f.start, f.end = k.window(s, at)
 	return f
 }
-
-var errEstimate = errors.New("windows: only distinct values are estimated, and not in sliding windows")

@@ -16,7 +16,7 @@ import (
 // see exact_tail.go.
 type exact struct {
 	slides
-	noValues
+	amounts
 	refunds
 }
 
@@ -68,6 +68,11 @@ func (exact) check(s *Spec, state []byte) error {
 	return r.end()
 }
 
+func (e exact) addSpent(s *Spec, state []byte, at event.Micros, n event.Decimal) (_ []byte, added Added, spent event.Micros, ok bool) {
+	state, added = e.add(s, state, at, n)
+	return state, added, e.spent(s, state), true
+}
+
 func (exact) add(s *Spec, state []byte, at event.Micros, n event.Decimal) ([]byte, Added) {
 	if len(state) == 0 {
 		state = newHead(state, formatExact, at)
@@ -86,11 +91,6 @@ func (exact) add(s *Spec, state []byte, at event.Micros, n event.Decimal) ([]byt
 	}
 	state, count := trimExact(s, state)
 	return state, Added{Count: count}
-}
-
-func (e exact) addSpent(s *Spec, state []byte, at event.Micros, n event.Decimal) (_ []byte, added Added, spent event.Micros, ok bool) {
-	state, added = e.add(s, state, at, n)
-	return state, added, e.spent(s, state), true
 }
 
 func (exact) countAt(s *Spec, state []byte, now event.Micros) event.Decimal {

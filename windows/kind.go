@@ -16,27 +16,45 @@ const (
 )
 
 // kinds is the table of all kinds, and the only place that tells them apart. A kind is one file, and
-// one line here.
+// one entry here.
 var kinds = [...]struct {
 	name    string
 	amounts kind
-	exact   kind // what counts amounts of an Exact Spec; nil: amounts does
-	values  kind // what counts distinct values; nil: nothing does
+	exact   kind   // what counts amounts of an Exact Spec; nil: amounts does
+	values  kind   // what counts distinct values; nil: nothing does
+	frees   string // see Kind.Frees
+	slides  bool   // see Kind.Slides
+	rate    bool   // see Kind.HasRate
 }{
-	Tumbling: {name: "tumbling", amounts: tumbling{}, values: distinct[tumbling]{}},
-	Calendar: {name: "calendar", amounts: calendar{}, values: distinct[calendar]{}},
-	Sliding:  {name: "sliding", amounts: panes{}, exact: exact{}, values: recent{}},
-	Session:  {name: "session", amounts: session{}, values: sessionValues{}},
-	Bucket:   {name: "bucket", amounts: bucket{}},
+	Tumbling: {name: "tumbling", amounts: tumbling{}, values: distinct[tumbling]{}, frees: "the window's end"},
+	Calendar: {name: "calendar", amounts: calendar{}, values: distinct[calendar]{}, frees: "the window's end"},
+	Sliding:  {name: "sliding", amounts: panes{}, exact: exact{}, values: recent{}, frees: "events slide out", slides: true},
+	Session:  {name: "session", amounts: session{}, values: sessionValues{}, frees: "the session's end"},
+	Bucket:   {name: "bucket", amounts: bucket{}, frees: "the bucket drains", rate: true},
 }
 
 // String is the kind's name in rule files.
 func (k Kind) String() string {
-	if int(k) >= len(kinds) || k < Tumbling {
+	if k.unknown() {
 		return fmt.Sprintf("kind %d", uint8(k))
 	}
 	return kinds[k].name
 }
+
+// CountsValues tells whether its Specs may be Distinct.
+func (k Kind) CountsValues() bool { return kinds[k].values != nil }
+
+// Frees says, in words, what lets a count fall.
+func (k Kind) Frees() string { return kinds[k].frees }
+
+// Slides tells whether windows overlap, so that there is no window before the current one.
+func (k Kind) Slides() bool { return kinds[k].slides }
+
+// HasRate tells whether a limit is a rate that the counter itself needs: Spec.Limit. When there is room
+// again each event puts off, by as much as it counts.
+func (k Kind) HasRate() bool { return kinds[k].rate }
+
+func (k Kind) unknown() bool { return k < Tumbling || int(k) >= len(kinds) }
 
 // kind is what does the work for Specs of one kind. It is a type without a size: all it knows is in
 // the Spec and in the state. What several kinds have in common they embed: see common.go.
@@ -44,7 +62,8 @@ func (k Kind) String() string {
 // States are well-formed. They are empty for add, addValue and bounds only. Times are clamped.
 type kind interface {
 	validate(s *Spec) error            // what is wrong with the fields that it uses; sets their defaults
-	refundable() bool                  // take takes amounts back
+	refundable() bool                  // see Spec.Refundable
+	estimates() bool                   // see Spec.Estimates
 	maxBytes(s *Spec) int              // see Spec.MaxBytes
 	formats() (oldest, newest byte)    // the first bytes of its states
 	check(s *Spec, state []byte) error // what is wrong with a state that may be anything behind its first byte
@@ -62,6 +81,7 @@ type kind interface {
 	latest(state []byte) event.Micros
 	countAt(s *Spec, state []byte, now event.Micros) event.Decimal
 	bounds(s *Spec, state []byte, now event.Micros) (from, to event.Micros)
+	full(limit event.Decimal) event.Decimal
 	below(s *Spec, state []byte, limit event.Decimal) event.Micros
 	spent(s *Spec, state []byte) event.Micros
 

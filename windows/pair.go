@@ -7,7 +7,7 @@ import "github.com/tallygate/tallygate/pipeline/event"
 // min(its length, Lateness) past its end.
 type pairs[K pairKind] struct {
 	refunds
-	noValues
+	amounts
 	oneForm
 }
 

@@ -11,7 +11,7 @@ import (
 // panes_form.go for its state.
 type panes struct {
 	slides
-	noValues
+	amounts
 	refunds
 }
 

@@ -2,7 +2,6 @@ package windows
 
 import (
 	"encoding/binary"
-	"errors"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -13,6 +12,7 @@ import (
 // slides out before the others.
 type recent struct {
 	slides
+	fullAtLimit
 	noAddSpent
 	noRefunds
 }
@@ -22,13 +22,7 @@ const (
 	recentBytes  = hashBytes + 8
 )
 
-func (r recent) validate(s *Spec) error {
-	err := r.slides.validate(s)
-	if s.Estimate {
-		err = errors.Join(err, errEstimate)
-	}
-	return err
-}
+func (recent) estimates() bool { return false }
 
 func (recent) maxBytes(*Spec) int { return headBytes + (ExactDistinct+1)*recentBytes }
 

@@ -10,7 +10,7 @@ import (
 // current session's amount, and the amount of the session before as long as that is remembered.
 type session struct {
 	headed
-	noValues
+	amounts
 	noRefunds
 	oneForm
 }
@@ -33,6 +33,11 @@ func (session) check(s *Spec, state []byte) error {
 		r.amount(0)
 	}
 	return r.end()
+}
+
+func (t session) addSpent(s *Spec, state []byte, at event.Micros, n event.Decimal) (_ []byte, added Added, spent event.Micros, ok bool) {
+	state, added = t.add(s, state, at, n)
+	return state, added, t.spent(s, state), true
 }
 
 func (session) add(s *Spec, state []byte, at event.Micros, n event.Decimal) ([]byte, Added) {
@@ -61,11 +66,6 @@ func (session) add(s *Spec, state []byte, at event.Micros, n event.Decimal) ([]b
 		added.Count = c.prev
 	}
 	return writeSessions(state, &c), added
-}
-
-func (t session) addSpent(s *Spec, state []byte, at event.Micros, n event.Decimal) (_ []byte, added Added, spent event.Micros, ok bool) {
-	state, added = t.add(s, state, at, n)
-	return state, added, t.spent(s, state), true
 }
 
 func (session) countAt(_ *Spec, state []byte, now event.Micros) event.Decimal {

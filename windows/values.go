@@ -7,12 +7,15 @@ import "github.com/tallygate/tallygate/pipeline/event"
 // set of the current one.
 type values struct {
 	headed
+	fullAtLimit
 	noAddSpent
 	noRefunds
 	oneForm
 }
 
 const formatDistinct = 0x17
+
+func (values) estimates() bool { return true }
 
 func (values) maxBytes(*Spec) int { return headBytes + frameVarint*maxVarint + 2*setBytes }
 

@@ -17,21 +17,26 @@ import (
 // Validate returns all that is wrong, joined, and sets what was left to its default:
 // Resolution and Zone. Fields that the Kind does not use are not looked at.
 func (s *Spec) Validate() error {
-	if s.Kind < Tumbling || int(s.Kind) >= len(kinds) {
+	if s.Kind.unknown() {
 		return fmt.Errorf("windows: unknown kind %d", s.Kind)
 	}
-	k := s.kind()
 	var err error
 	switch {
-	case s.Distinct && kinds[s.Kind].values == nil:
+	case s.Distinct && !s.Kind.CountsValues():
 		err = fmt.Errorf("windows: a %v does not count distinct values", s.Kind)
-	case s.Estimate && !s.Distinct:
-		err = errEstimate
-	case s.Refunds && !k.refundable():
+	case s.Estimate && !s.Estimates():
+		err = errors.New("windows: only distinct values are estimated, and not in sliding windows")
+	case s.Refunds && !s.Refundable():
 		err = errors.New("windows: nothing is taken back from sessions, buckets and distinct values")
 	}
-	return errors.Join(err, k.validate(s))
+	return errors.Join(err, s.kind().validate(s))
 }
+
+// Refundable tells whether Take takes amounts back from windows like this one.
+func (s *Spec) Refundable() bool { return s.kind().refundable() }
+
+// Estimates tells whether it counts distinct values, and may do so by Estimate.
+func (s *Spec) Estimates() bool { return s.kind().estimates() }
 
 // MaxBytes bounds the states that Add makes, with room for what it does on the way.
 func (s *Spec) MaxBytes() int { return s.kind().maxBytes(s) }
@@ -118,10 +123,14 @@ func (s *Spec) Bounds(state []byte, now event.Micros) (from, to event.Micros) {
 	return s.kind().bounds(s, state, max(clamp(now), s.Latest(state)))
 }
 
+// Full is the least count at which there is no room for one more under a limit: the limit itself. For a
+// Bucket limit is the burst, at least 1, and there is room while there is one token: while the level is
+// at most limit - 1.
+func (s *Spec) Full(limit event.Decimal) event.Decimal { return s.kind().full(limit) }
+
 // Below is the first moment, not before the latest time, from which the current window's
-// count is below limit if nothing more happens. The limit is positive, and at most ExactLimit
-// for an exact sliding window. Of an empty state it is event.NoTime. For a Bucket limit is the
-// burst, at least 1, and the moment is when there is one token: the level is at most limit - 1.
+// count is less than Full if nothing more happens. The limit is positive, and at most ExactLimit
+// for an exact sliding window. Of an empty state it is event.NoTime.
 func (s *Spec) Below(state []byte, limit event.Decimal) event.Micros {
 	if len(state) == 0 {
 		return event.NoTime

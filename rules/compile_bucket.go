@@ -1,0 +1,67 @@
+package rules
+
+import (
+	"cmp"
+	"regexp"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// bucket reads a bucket's rate, and how much it holds. What its level is compared with is the burst.
+func (c *compiler) bucket(o *object, l *Limit, w, _ windowFields) bool {
+	if !c.length(o, l, w) {
+		return false
+	}
+	l.Window.Limit = l.Limit
+	l.PerMax = maxSpan // an overdrawn bucket takes long to drain
+	if w["burst"] != nil {
+		l.Limit = c.number(w["burst"], "burst", l.Rule)
+	}
+	if l.Limit > 0 && l.Limit < event.One {
+		c.fail(cmp.Or(w["burst"], w["per"]), "as in burst: 1", "a bucket's burst is at least 1, not %v", l.Limit)
+	}
+	if !c.debt(l, w["debt"]) {
+		return false
+	}
+	l.bound()
+	return l.Limit > 0
+}
+
+// debt reads by how much a bucket may be overdrawn, in bursts.
+func (c *compiler) debt(l *Limit, n *yaml.Node) bool {
+	if l.Debt = event.One; n == nil {
+		return true
+	}
+	text, ok := c.text(n, "debt")
+	if !ok {
+		return false
+	}
+	var problem, hint string
+	if l.Debt = 0; !zeroNumber.MatchString(text) {
+		if l.Debt, problem, hint = parseNumber(yamlNumber(text)); problem != "" {
+			c.fail(n, hint, "debt: %s", problem)
+			return false
+		}
+	}
+	if l.Debt.Times(l.Limit) == 0 && !l.Rule.Then.reached() && !l.Rule.Then.None {
+		c.fail(n, "as in debt: 1, or at: reached", "debt: %s keeps the bucket's level from exceeding its burst, so that nothing would ever be blocked", text)
+		return false
+	}
+	return true
+}
+
+var zeroNumber = regexp.MustCompile(`^0+(\.0*)?$`)
+
+// bucketCandidate: what is in a bucket depends on its rate.
+func bucketCandidate(l, try *Limit, w windowFields) bool {
+	if try.Window.Limit = l.Candidate; w["burst"] != nil {
+		try.Limit = l.Limit
+	}
+	try.bound()
+	return true
+}
+
+// bound sets how far a bucket's level may go.
+func (l *Limit) bound() { l.Window.Most = l.Limit.Plus(l.Debt.Times(l.Limit)) }

@@ -1,0 +1,118 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/windows"
+)
+
+// windowKind is how one kind of window is read from a rule file. What its counters can do windows.Kind
+// and windows.Spec say.
+type windowKind struct {
+	fields []string // of a rule, besides `per` and `window`
+
+	// read reads the fields of a limit's window; false when there is a mistake that leaves none.
+	read func(c *compiler, o *object, l *Limit, w, own windowFields) bool
+
+	// hash is what gives the counters their meaning. They are called by it in states: counters with
+	// another text start empty.
+	hash func(w *windows.Spec) string
+
+	// former are other windows that the limit's counters may have been of, and that they are carried
+	// over from; nil: none.
+	former func(l *Limit) []windows.Spec
+
+	// candidate makes try a limit of its own of a candidate that can't share the live limit's counters,
+	// and tells whether it has to be; nil: it never has to.
+	candidate func(l, try *Limit, w windowFields) bool
+}
+
+// windowKinds is the table of all kinds, and the only place in this package that tells them apart.
+var windowKinds = [...]windowKind{
+	windows.Tumbling: {
+		fields: []string{"offset"},
+		read:   (*compiler).tumbling,
+		hash:   func(w *windows.Spec) string { return fmt.Sprintf("tumbling %d %d", w.Per, w.Offset) },
+	},
+	windows.Calendar: {
+		fields: []string{"timezone", "week_starts"},
+		read:   (*compiler).calendar,
+		hash:   calendarHash,
+	},
+	windows.Sliding: {
+		fields:    []string{"resolution"},
+		read:      (*compiler).sliding,
+		hash:      func(w *windows.Spec) string { return fmt.Sprintf("sliding %d %t %d", w.Per, w.Exact, w.Resolution) },
+		former:    slidingFormer,
+		candidate: slidingCandidate,
+	},
+	windows.Session: {
+		fields: []string{"gap"},
+		read:   (*compiler).session,
+		hash:   func(w *windows.Spec) string { return fmt.Sprintf("session %d", w.Gap) },
+	},
+	windows.Bucket: {
+		fields:    []string{"burst", "debt"},
+		read:      (*compiler).bucket,
+		hash:      func(w *windows.Spec) string { return fmt.Sprintf("bucket %d", w.Per) }, // the level goes on at another rate
+		candidate: bucketCandidate,
+	},
+}
+
+// windowFieldNames are the fields that choose a window: of a rule, and of a stacked limit.
+var windowFieldNames = func() []string {
+	names := []string{"per", "window"}
+	for kind := range eachKind {
+		for _, name := range windowKinds[kind].fields {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}()
+
+// eachKind goes through all kinds.
+func eachKind(yield func(windows.Kind) bool) {
+	for kind := windows.Tumbling; int(kind) < len(windowKinds) && yield(kind); kind++ {
+	}
+}
+
+func (c *compiler) tumbling(o *object, l *Limit, w, _ windowFields) bool {
+	if !c.length(o, l, w) {
+		return false
+	}
+	s := &l.Window
+	if w["offset"] != nil {
+		if offset, ok := c.duration(w["offset"], "offset"); ok {
+			if offset >= s.Per {
+				c.fail(w["offset"], "windows repeat every "+formatDuration(s.Per), "offset is shorter than per")
+			}
+			s.Offset = offset
+		}
+	}
+	const week = 7 * event.Day
+	if s.Per%week == 0 && s.Offset == 0 {
+		c.warn(w["per"], "offset: 4d starts them on Mondays, and window: calendar with per: week follows a timezone",
+			"%s tumbling windows start on Thursdays at 00:00 UTC", formatDuration(s.Per))
+	}
+	return true
+}
+
+// session reads a session's gap.
+func (c *compiler) session(o *object, l *Limit, w, own windowFields) bool {
+	if own["per"] != nil {
+		c.fail(own["per"], "a session ends `gap` after its last event", "a session window has no `per`")
+	}
+	if w["gap"] == nil {
+		if !o.has("gap") {
+			c.fail(o.node, "as in gap: 30m: events less than that apart are one session", "a session window needs `gap`")
+		}
+		return false
+	}
+	gap, ok := c.duration(w["gap"], "gap")
+	l.Window.Gap, l.PerMin, l.PerMax = gap, gap, gap
+	return ok
+}

@@ -1,0 +1,84 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/windows"
+)
+
+// sliding: the largest live limit that counts are compared with decides between times and panes. A
+// candidate does not: it is to change nothing.
+func (c *compiler) sliding(o *object, l *Limit, w, own windowFields) bool {
+	if !c.length(o, l, w) {
+		return false
+	}
+	s := &l.Window
+	s.Exact = l.isExact(l.largestLive())
+	if s.Distinct && l.largest() > windows.ExactDistinct*event.One {
+		c.fail(cmp.Or(o.get("limit"), o.node), "use window: tumbling or calendar, which estimate greater counts",
+			"a sliding window counts up to %d distinct values", windows.ExactDistinct)
+	}
+	if w["resolution"] != nil {
+		c.resolution(l, w["resolution"], own["resolution"] != nil)
+	}
+	return true
+}
+
+// resolution reads how long a sliding window's panes are. It is the limit's own when it was written for
+// no others.
+func (c *compiler) resolution(l *Limit, n *yaml.Node, own bool) {
+	s := &l.Window
+	panes := !s.Exact || l.Candidate > 0 && !l.isExact(l.Candidate)
+	resolution, ok := c.duration(n, "resolution")
+	switch {
+	case !ok:
+	case resolution > s.Per:
+		c.fail(n, "leave it out for a sixtieth of per", "resolution is at most per, %s", formatDuration(s.Per))
+	case panes && s.Per > windows.MaxPanes*resolution:
+		least := (s.Per + windows.MaxPanes*event.Second - 1) / (windows.MaxPanes * event.Second) * event.Second
+		c.fail(n, fmt.Sprintf("write %s or more, or leave it out for a sixtieth of per", formatDuration(least)),
+			"resolution: %s has more than %d panes of %s", formatDuration(s.Per), windows.MaxPanes, formatDuration(resolution))
+	case !s.Exact:
+		s.Resolution, l.panes = resolution, resolution
+	default:
+		if l.panes = resolution; !panes && own && l.Limit > 0 {
+			c.warn(n, "", "resolution changes nothing here: up to a limit of %d, a sliding window is exact", windows.ExactLimit)
+		}
+	}
+}
+
+// slidingCandidate: panes beside exact times, or the other way round, would change what the live limit
+// counts.
+func slidingCandidate(l, try *Limit, _ windowFields) bool {
+	if l.isExact(l.Candidate) == l.Window.Exact {
+		return false
+	}
+	try.beside, try.Window = l, l.otherForm()
+	return true
+}
+
+// slidingFormer: a limit that went from few to many, or back, counts on.
+func slidingFormer(l *Limit) []windows.Spec {
+	if l.Rule.Count == CountSum {
+		return nil
+	}
+	return []windows.Spec{l.otherForm()}
+}
+
+// otherForm is the limit's window by panes when it is exact, and the other way round.
+func (l *Limit) otherForm() windows.Spec {
+	w := l.Window
+	if w.Exact, w.Resolution = !w.Exact, 0; !w.Exact {
+		w.Resolution = l.panes
+	}
+	return w
+}
+
+// isExact reports whether times are kept for what is compared with a number.
+func (l *Limit) isExact(number event.Decimal) bool {
+	return l.Rule.Count != CountSum && l.Limit > 0 && number <= windows.ExactLimit*event.One
+}
