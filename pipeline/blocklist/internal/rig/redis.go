@@ -19,8 +19,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// NoNotices: to find out that a server has none, connections write a field of their client's
-// options, and those of Client.Conn do it under another lock.
+// NoNotices has clients ask for no notices of maintenance. To find out that a server has none,
+// connections write a field of their client's options, and those of Client.Conn do it under another
+// lock.
 var NoNotices = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 
 // OnEachRedis runs a test on miniredis and on a real Redis.
