@@ -67,12 +67,17 @@ func RealRedis(t testing.TB) string {
 func Contents(t *testing.T, client redis.UniversalClient) []string {
 	t.Helper()
 	k := layout.KeysOf("tallygate", 0)
-	fields, err := client.HGetAll(t.Context(), k.Verdicts).Result()
+	var hash *redis.MapStringStringCmd
+	var expiry *redis.StringSliceCmd
+	_, err := client.TxPipelined(t.Context(), func(p redis.Pipeliner) error { // both at one moment: somebody may be writing
+		hash, expiry = p.HGetAll(t.Context(), k.Verdicts), p.ZRange(t.Context(), k.Expiry, 0, -1)
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var lines, names []string
-	for name, value := range fields {
+	for name, value := range hash.Val() {
 		if name[0] == layout.MetaPrefix[0] {
 			continue
 		}
@@ -85,10 +90,7 @@ func Contents(t *testing.T, client redis.UniversalClient) []string {
 	}
 	slices.Sort(names)
 	slices.Sort(lines)
-	scored, err := client.ZRange(t.Context(), k.Expiry, 0, -1).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	scored := expiry.Val()
 	if slices.Sort(scored); !slices.Equal(names, scored) {
 		t.Errorf("the hash has %v, the sorted set %v", names, scored)
 	}
