@@ -140,7 +140,7 @@ func (b *blocks) inForce() []verdict.Verdict {
 	var list []verdict.Verdict
 	for _, record := range slices.Sorted(maps.Keys(b.latest)) {
 		v := b.latest[record]
-		if v.Since <= now && now < v.Until && (b.shadow || v.Mode == verdict.Enforce) {
+		if v.InForce(now) && (b.shadow || v.Mode == verdict.Enforce) {
 			list = append(list, v)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 func (e *Engine) Decide(ev *event.Event, at event.Micros) []*Held {
 	var out []*Held
 	for h := range e.about(ev) {
-		if h.inForce(at) && h.Covers(ev.API) {
+		if h.InForce(at) && h.Covers(ev.API) {
 			out = append(out, h)
 		}
 	}
@@ -26,7 +26,7 @@ func (e *Engine) Decide(ev *event.Event, at event.Micros) []*Held {
 // cover counts an event for the verdicts that it comes under.
 func (e *Engine) cover(ev *event.Event, at event.Micros) {
 	for h := range e.about(ev) {
-		if h.State == verdict.Block && h.inForce(at) && h.Covers(ev.API) {
+		if h.State == verdict.Block && h.InForce(at) && h.Covers(ev.API) {
 			h.Covered++
 		}
 	}
@@ -59,10 +59,6 @@ func (e *Engine) Held() iter.Seq[*Held] {
 			}
 		}
 	}
-}
-
-func (h *Held) inForce(at event.Micros) bool {
-	return h.State != verdict.Clear && h.Since <= at && at < h.Until
 }
 
 // keyOf writes the text of the event's key of some dimensions to e.key; false when the event

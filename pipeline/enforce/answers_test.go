@@ -17,7 +17,7 @@ var (
 	// noon is a whole second; the verdict ends 90.5 s later.
 	noon   = event.FromTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 	denial = Decision{At: noon, Until: noon + 90*event.Second + event.Second/2,
-		by: &reason{rule: "search-scraper-detector/burst", public: "searching", action: verdict.ActBlock, limit: 100 * event.One}}
+		by: &verdict.Verdict{Rule: "search-scraper-detector/burst", Public: "searching", Action: verdict.ActBlock, Limit: 100 * event.One}}
 )
 
 func TestAnswersCanBeChosen(t *testing.T) {
@@ -90,7 +90,7 @@ func TestDeniedCallersAreToldPublicNamesOnly(t *testing.T) {
 		{"that of a block by command", Answers{Rules: map[string]PublicRule{"manual": {Name: "blocked"}}}, "", "limit", ""},
 	} {
 		d := denial
-		d.by = &reason{rule: "card-testing-detector-v2", public: c.public, action: verdict.ActBlock, limit: 100 * event.One}
+		d.by = &verdict.Verdict{Rule: "card-testing-detector-v2", Public: c.public, Action: verdict.ActBlock, Limit: 100 * event.One}
 		w := httptest.NewRecorder()
 		c.answers.Write(w, httptest.NewRequest("GET", "/", nil), d, "uid=42")
 		var p Problem

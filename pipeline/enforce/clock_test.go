@@ -15,7 +15,7 @@ import (
 // An hour's block was lost for good when one sweep came while the clock was ahead.
 func TestAClockThatWasAheadLosesNoBlock(t *testing.T) {
 	for name, sweep := range map[string]func(*Table){
-		"within the grace": func(table *Table) { table.forget(now() + event.Hour - event.Minute) },
+		"within the grace": func(table *Table) { table.index.Sweep(now() + event.Hour - event.Minute) },
 		"two hours ahead, for one sweep": func(table *Table) {
 			table.steps.look(now()+2*event.Hour, time.Since(table.started))
 			table.sweep(now() + 2*event.Hour)

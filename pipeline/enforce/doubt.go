@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/pipeline/enforce/internal/index"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -93,7 +94,7 @@ func newDoubts(c *Config) doubts {
 			d.local = append(d.local, newLocalLimit(name, r, c.Instances))
 		}
 	}
-	slices.SortFunc(d.local, func(a, b *localLimit) int { return strings.Compare(a.reason.rule, b.reason.rule) })
+	slices.SortFunc(d.local, func(a, b *localLimit) int { return strings.Compare(a.verdict.Rule, b.verdict.Rule) })
 	return d
 }
 
@@ -118,7 +119,7 @@ func (d *doubts) closes(api string) bool {
 }
 
 // unavailable is why a check is denied that nobody can answer.
-var unavailable = reason{action: verdict.ActBlock}
+var unavailable = verdict.Verdict{Action: verdict.ActBlock}
 
 // Unavailable reports whether the check is denied only because the table is in doubt, and closed then: there is no verdict, it is
 // the service's trouble and not the caller's, and nobody knows until when. HTTP has 503 for that, without Retry-After.
@@ -130,16 +131,11 @@ func (t *Table) checkUnusual(mode uint32, api string, dims []event.Dim) Decision
 	if mode&modeOff != 0 {
 		return Decision{Allowed: true, At: at}
 	}
-	dims = canonical(dims)
-	var so judged
-	for _, k := range t.keys(dims) {
-		for i := range k.held {
-			h := &k.held[i]
-			if c := h.class; c.decides && h.inForce(at) && c.covers(api) && t.doubts.enforces(c.verdict.Rule) && so.yields(c, h.until) {
-				so.class, so.until = c, h.until
-			}
-		}
-	}
+	so := judged{enforces: t.doubts.enforces}
+	t.index.Each(dims, func(r index.Record) bool {
+		so.judge(r, at, 0, api)
+		return true
+	})
 	d := so.decision(at)
 	if !d.Allowed {
 		return d
@@ -149,7 +145,7 @@ func (t *Table) checkUnusual(mode uint32, api string, dims []event.Dim) Decision
 	}
 	for _, l := range t.doubts.local {
 		if wait, ok := l.take(event.FromDuration(time.Since(t.started))+1, api, dims); !ok { // at 0 every slot would be taken
-			return Decision{Until: at + wait, At: at, by: &l.reason}
+			return Decision{Until: at + wait, At: at, by: &l.verdict}
 		}
 	}
 	return d

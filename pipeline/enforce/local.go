@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tallygate/tallygate/pipeline/enforce/internal/index"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -15,11 +16,10 @@ import (
 // a bucket. It has its place in one of eight slots, so that it costs the same however many keys there are: where all are taken, it takes
 // that of the key whose bucket is full again first, which loses the least by it.
 type localLimit struct {
-	reason reason
-	apis   verdict.Verdict // of which only APIs is set
-	key    []string        // sorted
-	every  float64         // µs until a token is back
-	burst  float64         // tokens
+	verdict verdict.Verdict // what it denies by: the rule, its limit and APIs
+	key     []string        // sorted
+	every   float64         // µs until a token is back
+	burst   float64         // tokens
 
 	once   sync.Once
 	shards []localShard // made when the first token is taken: most limiters never are needed
@@ -46,10 +46,9 @@ type localKey struct {
 
 func newLocalLimit(name string, r RuleInDoubt, instances int) *localLimit {
 	l := &localLimit{
-		reason: reason{rule: name, action: verdict.ActBlock, limit: event.Decimal(r.Limit) * event.One},
-		apis:   verdict.Verdict{APIs: slices.Clone(r.APIs)},
-		key:    slices.Sorted(slices.Values(r.Key)),
-		burst:  float64(max(r.Limit/instances, 1)),
+		verdict: verdict.Verdict{Rule: name, Action: verdict.ActBlock, Limit: event.Decimal(r.Limit) * event.One, APIs: slices.Clone(r.APIs)},
+		key:     slices.Sorted(slices.Values(r.Key)),
+		burst:   float64(max(r.Limit/instances, 1)),
 	}
 	if len(l.key) == 0 {
 		l.key = []string{dimUID}
@@ -61,11 +60,10 @@ func newLocalLimit(name string, r RuleInDoubt, instances int) *localLimit {
 // take takes a token. ok is false when there is none before wait has passed. at is a time of the monotonic clock: the wall's may go back,
 // and whoever took tokens in a wrong hour would wait for it to come again.
 func (l *localLimit) take(at event.Micros, api string, dims []event.Dim) (wait event.Micros, ok bool) {
-	if len(dims) == 0 || !l.apis.Covers(api) {
+	if len(dims) == 0 || !l.verdict.Covers(api) {
 		return 0, true
 	}
-	q := query{dims: canonical(dims), addr: new(address)}
-	hash, ok := q.hash(&shape{names: l.key})
+	hash, ok := index.Hash(l.key, dims)
 	if !ok {
 		return 0, true
 	}

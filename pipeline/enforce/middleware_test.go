@@ -143,7 +143,7 @@ func TestMiddlewareNeedsSomeoneToCheck(t *testing.T) {
 func TestDeniedIsWellFormedWhateverTheRuleIsCalled(t *testing.T) {
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Length", "5")
-	d := Decision{Until: t0, At: t0, by: &reason{rule: "r", public: "a\"b\\c\né", action: verdict.ActThrottle}}
+	d := Decision{Until: t0, At: t0, by: &verdict.Verdict{Rule: "r", Public: "a\"b\\c\né", Action: verdict.ActThrottle}}
 	WriteDenied(w, httptest.NewRequest("HEAD", "/", nil), d)
 	if got, want := w.Header().Get("RateLimit"), `"a\"b\\c??";r=0;t=1`; got != want {
 		t.Errorf("RateLimit: %s, want %s", got, want)

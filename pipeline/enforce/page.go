@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/tallygate/tallygate/pipeline/enforce/internal/index"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -15,7 +16,7 @@ import (
 // page costs a walk over the whole table, in steps between which the feed goes on, and the memory of one page.
 func (t *Table) List(prefix, cursor string, limit int) (page []*verdict.Verdict, next string) {
 	p := pager{prefix: prefix, cursor: cursor, limit: limit, at: now()}
-	t.walkRecords(p.add, p.reset)
+	t.index.Walk(p.add, p.reset)
 	slices.SortFunc(p.found, func(a, b paged) int { return strings.Compare(a.name, b.name) })
 	if p.more && limit > 0 {
 		next = p.found[len(p.found)-1].name
@@ -36,7 +37,6 @@ type pager struct {
 
 	text []byte      // scratch
 	key  []event.Dim // scratch
-	list []held      // scratch
 }
 
 type paged struct {
@@ -57,20 +57,20 @@ func (p *pager) Pop() any {
 func (p *pager) reset() { p.found, p.more = nil, false }
 
 // add takes those verdicts of a record that belong on the page. For the others it makes nothing.
-func (p *pager) add(v *view, r record) {
-	p.key = v.shapes[r.shape].appendDims(p.key[:0], r.key)
+func (p *pager) add(r index.Record) {
+	p.key = r.AppendKey(p.key[:0])
 	n := 0
-	r.walk(func(h heading) {
-		if h.until > p.at {
-			p.consider(v, r, n, v.classes[h.class])
+	r.Each(func(c *index.Class, since, until event.Micros) {
+		if since <= p.at && p.at < until {
+			p.consider(r, n, c)
 		}
 		n++
 	})
 }
 
-// consider takes the nth verdict of a record, which is of class c, if it belongs on the page and is in force.
-func (p *pager) consider(v *view, r record, n int, c *class) {
-	named := verdict.Verdict{Key: p.key, Rule: c.verdict.Rule, State: c.verdict.State}
+// consider takes the nth verdict of a record, which is of class c, if it belongs on the page.
+func (p *pager) consider(r index.Record, n int, c *index.Class) {
+	named := verdict.Verdict{Key: p.key, Rule: c.Verdict.Rule, State: c.Verdict.State}
 	p.text = verdict.AppendRecordKey(p.text[:0], &named)
 	name := unsafe.String(unsafe.SliceData(p.text), len(p.text)) // lives until the next one
 	if name <= p.cursor || !strings.HasPrefix(name, p.prefix) {
@@ -81,24 +81,9 @@ func (p *pager) consider(v *view, r record, n int, c *class) {
 		p.more = true
 		return
 	}
-	p.list = r.appendList(p.list[:0], v.classes)
-	h := &p.list[n]
-	if !h.inForce(p.at) {
-		return
-	}
 	if full {
 		heap.Pop(p)
 		p.more = true
 	}
-	heap.Push(p, paged{strings.Clone(name), h.full(v.shapes[r.shape].dims(r.key))})
-}
-
-// appendDims appends the dimensions of a key of this shape. Their values are the key's own bytes.
-func (s *shape) appendDims(dst []event.Dim, key []byte) []event.Dim {
-	for _, name := range s.names {
-		var value []byte
-		value, key, _ = nextValue(key, len(s.names))
-		dst = append(dst, event.Dim{Name: name, Value: unsafe.String(unsafe.SliceData(value), len(value))})
-	}
-	return dst
+	heap.Push(p, paged{strings.Clone(name), r.Verdicts()[n]})
 }

@@ -84,3 +84,5 @@ func TestPagesAreTheWholeList(t *testing.T) {
 		}
 	})
 }
+
+func nameOf(v verdict.Verdict) string { return string(verdict.AppendRecordKey(nil, &v)) }

@@ -46,7 +46,7 @@ func TestNobodyIsSeenUnblocked(t *testing.T) {
 				case n%100 == 0:
 					table.Replace(0, all)
 				case n%70 == 0:
-					table.forget(t0)
+					table.index.Sweep(t0)
 				case n%11 == 0:
 					table.Remove(0, []byte(key(rand.IntN(always))+"|s"))
 				}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tallygate/tallygate/pipeline/enforce/internal/index"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -72,7 +73,7 @@ func (c *Config) validate() error {
 //
 // A user who is blocked by one rule takes about 27 bytes and the key's length.
 type Table struct {
-	view  atomic.Pointer[view]
+	index index.Index
 	clock atomic.Int64  // the coarse clock; 0 while Run isn't running
 	mode  atomic.Uint32 // what is unusual; 0: nothing
 	cfg   Config
@@ -90,14 +91,9 @@ type Table struct {
 	doubtTime      event.Micros // spent in doubt before that; under watching
 	toldOff        bool         // the log has been told that enforcement is off; under watching
 
-	size, bytes atomic.Int64 // verdicts held, and the memory they take
-	full        atomic.Bool
-	ready       atomic.Int32
-	applied     []atomic.Int64 // up to when each shard is in step
-
-	mu    sync.Mutex // held by whoever changes the table
-	store *store
-	had   []bool // which shards had a snapshot
+	ready   atomic.Int32
+	had     []atomic.Bool  // which shards had a snapshot
+	applied []atomic.Int64 // up to when each shard is in step
 }
 
 // NewTable returns an empty table. It works at once, but what has run out is forgotten only by Run; without that it is in doubt after
@@ -107,11 +103,9 @@ func NewTable(cfg Config) (*Table, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	t := &Table{cfg: cfg, born: now(), started: time.Now(), had: make([]bool, cfg.Shards), applied: make([]atomic.Int64, cfg.Shards)}
+	t := &Table{cfg: cfg, born: now(), started: time.Now(), had: make([]atomic.Bool, cfg.Shards), applied: make([]atomic.Int64, cfg.Shards)}
 	t.steps.wall = event.FromTime(t.started)
-	t.store = newStore(0, cfg.Causes)
-	t.store.out = &t.view
-	t.view.Store(t.store.view)
+	t.index.Init(cfg.Causes)
 	t.doubts = newDoubts(&cfg)
 	t.offByVariable = offByVariable()
 	t.lookForFile()
@@ -166,13 +160,13 @@ func (t *Table) coarse() (at, near event.Micros) {
 }
 
 // Len returns how many verdicts the table holds, those that have run out and are not swept yet included.
-func (t *Table) Len() int { return int(t.size.Load()) }
+func (t *Table) Len() int { return t.index.Len() }
 
 // Bytes returns how much memory the verdicts take.
-func (t *Table) Bytes() int { return int(t.bytes.Load()) }
+func (t *Table) Bytes() int { return t.index.Bytes() }
 
 // Full reports whether the latest verdict found no room: a table holds up to 8 GiB, which are more than a hundred million.
-func (t *Table) Full() bool { return t.full.Load() }
+func (t *Table) Full() bool { return t.index.Full() }
 
 // Shards returns how many shards it was made for.
 func (t *Table) Shards() int { return t.cfg.Shards }

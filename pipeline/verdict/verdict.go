@@ -60,3 +60,8 @@ type Cause struct {
 	Partition int32
 	Offset    int64
 }
+
+// InForce reports whether the verdict is in force at a moment.
+func (v *Verdict) InForce(at event.Micros) bool {
+	return v.State != Clear && v.Since <= at && at < v.Until
+}

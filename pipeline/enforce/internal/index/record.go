@@ -1,4 +1,4 @@
-package enforce
+package index
 
 import (
 	"encoding/binary"
@@ -37,17 +37,9 @@ const (
 	wideClass = 1<<(16-classShift) - 1
 	wide      = 255
 	headSize  = 2 + 8
-	keyAt     = 2 + headSize // where the key begins, unless the record is wide
+	headAt    = 2
+	keyAt     = headAt + headSize // where the key begins, unless the record is wide
 )
-
-// held is one verdict of a key.
-type held struct {
-	class        *class
-	until, since event.Micros
-	seq          int64
-	count        event.Decimal
-	cause        verdict.Cause
-}
 
 // record is what a record's beginning says.
 type record struct {
@@ -59,7 +51,7 @@ type record struct {
 
 // splitRecord reads a record's beginning. rec may go on behind the record.
 func splitRecord(rec []byte) (r record) {
-	r.shape, r.head = uint64(rec[0]), rec[2:keyAt:keyAt]
+	r.shape, r.head = uint64(rec[0]), rec[headAt:keyAt:keyAt]
 	n := uint64(rec[1])
 	r.tail = rec[keyAt:]
 	if r.shape == wide {
@@ -70,67 +62,23 @@ func splitRecord(rec []byte) (r record) {
 	return r
 }
 
-// uvarint returns the number that b begins with, and the rest. b is one of our own records.
-func uvarint(b []byte) (uint64, []byte) {
-	if b[0] < 0x80 {
-		return uint64(b[0]), b[1:]
+// walk calls do for each of a record's verdicts, and returns what follows the record. It looks at
+// no class, for the record may be one that was given up.
+func (r *record) walk(do func(heading)) (rest []byte) {
+	head, tail := r.head, r.tail
+	for {
+		h, b := readHead(head, tail)
+		do(h)
+		b = skipTail(h.flags, b)
+		if h.flags&flagMore == 0 {
+			return b
+		}
+		head, tail = b[:headSize], b[headSize:]
 	}
-	x, n := binary.Uvarint(b)
-	return x, b[n:]
-}
-
-func varint(b []byte) (int64, []byte) {
-	u, b := uvarint(b)
-	return int64(u>>1) ^ -int64(u&1), b
-}
-
-// heading is a verdict's head and until.
-type heading struct {
-	flags int
-	class uint64
-	until event.Micros
-}
-
-// readHead reads a verdict's head, and from its tail which class it has when the head has no room for it.
-func readHead(head, tail []byte) (h heading, rest []byte) {
-	n := uint64(binary.LittleEndian.Uint16(head))
-	h = heading{flags: int(n & (1<<classShift - 1)), class: n >> classShift, until: event.Micros(binary.LittleEndian.Uint64(head[2:]))}
-	if h.class == wideClass {
-		h.class, tail = uvarint(tail)
-	}
-	return h, tail
-}
-
-// read reads a verdict, and returns what follows it.
-func (h *held) read(classes []*class, head, tail []byte) (rest []byte, more bool) {
-	first, b := readHead(head, tail)
-	h.class, h.until = classes[first.class], first.until
-	duration := int64(h.class.duration)
-	if first.flags&flagDuration != 0 {
-		duration, b = varint(b)
-	}
-	h.since = h.until - event.Micros(duration)
-	h.seq, b = varint(b)
-	count, b := varint(b)
-	if first.flags&flagWhole != 0 {
-		count *= int64(event.One)
-	}
-	h.count = event.Decimal(count)
-	h.cause = verdict.Cause{}
-	if first.flags&flagCause != 0 {
-		var partition int64
-		partition, b = varint(b)
-		h.cause.Partition = int32(partition)
-		h.cause.Offset, b = varint(b)
-		var n uint64
-		n, b = uvarint(b)
-		h.cause.ID, b = string(b[:n]), b[n:]
-	}
-	return b, first.flags&flagMore != 0
 }
 
 // appendList appends a record's verdicts.
-func (r *record) appendList(dst []held, classes []*class) []held {
+func (r *record) appendList(dst []held, classes []*Class) []held {
 	head, tail := r.head, r.tail
 	for {
 		var h held
@@ -163,17 +111,41 @@ func appendRecord(dst []byte, shape uint64, key []byte, list []held) []byte {
 	return dst
 }
 
-func (h *held) flags() (flags uint64) {
-	if h.until-h.since != h.class.duration {
-		flags |= flagDuration
+// held is one verdict of a key.
+type held struct {
+	class        *Class
+	until, since event.Micros
+	seq          int64
+	count        event.Decimal
+	cause        verdict.Cause
+}
+
+// read reads a verdict, and returns what follows it.
+func (h *held) read(classes []*Class, head, tail []byte) (rest []byte, more bool) {
+	first, b := readHead(head, tail)
+	h.class, h.until = classes[first.class], first.until
+	duration := int64(h.class.Duration)
+	if first.flags&flagDuration != 0 {
+		duration, b = varint(b)
 	}
-	if h.cause != (verdict.Cause{}) {
-		flags |= flagCause
+	h.since = h.until - event.Micros(duration)
+	h.seq, b = varint(b)
+	count, b := varint(b)
+	if first.flags&flagWhole != 0 {
+		count *= int64(event.One)
 	}
-	if h.count%event.One == 0 {
-		flags |= flagWhole
+	h.count = event.Decimal(count)
+	h.cause = verdict.Cause{}
+	if first.flags&flagCause != 0 {
+		var partition int64
+		partition, b = varint(b)
+		h.cause.Partition = int32(partition)
+		h.cause.Offset, b = varint(b)
+		var n uint64
+		n, b = uvarint(b)
+		h.cause.ID, b = string(b[:n]), b[n:]
 	}
-	return flags
+	return b, first.flags&flagMore != 0
 }
 
 func (h *held) appendHead(dst []byte, more bool) []byte {
@@ -208,45 +180,42 @@ func (h *held) appendTail(dst []byte) []byte {
 	return dst
 }
 
-// appendKey appends a key's values as its record has them.
-func appendKey(dst []byte, key []event.Dim) []byte {
-	if len(key) == 1 {
-		return append(dst, key[0].Value...)
+func (h *held) flags() (flags uint64) {
+	if h.until-h.since != h.class.Duration {
+		flags |= flagDuration
 	}
-	for _, d := range key {
-		dst = binary.AppendUvarint(dst, uint64(len(d.Value)))
-		dst = append(dst, d.Value...)
+	if h.cause != (verdict.Cause{}) {
+		flags |= flagCause
 	}
-	return dst
+	if h.count%event.One == 0 {
+		flags |= flagWhole
+	}
+	return flags
 }
 
-// nextValue returns the next value of a key of n dimensions. ok is false when there is none, as in a record that was given up
-// whose shape's number another shape has now.
-func nextValue(key []byte, n int) (value, rest []byte, ok bool) {
-	if n == 1 {
-		return key, nil, true
-	}
-	length, size := binary.Uvarint(key)
-	if size <= 0 || length > uint64(len(key)-size) {
-		return nil, nil, false
-	}
-	end := size + int(length)
-	return key[size:end], key[end:], true
+// full returns the verdict itself.
+func (h *held) full(key []event.Dim) *verdict.Verdict {
+	v := h.class.Verdict
+	v.Key, v.Since, v.Until, v.Seq, v.Count, v.Cause = key, h.since, h.until, h.seq, h.count, h.cause
+	return &v
 }
 
-// walk calls do for each of a record's verdicts, and returns what follows the record. It looks at no class, for the record may
-// be one that was given up.
-func (r *record) walk(do func(heading)) (rest []byte) {
-	head, tail := r.head, r.tail
-	for {
-		h, b := readHead(head, tail)
-		do(h)
-		b = skipTail(h.flags, b)
-		if h.flags&flagMore == 0 {
-			return b
-		}
-		head, tail = b[:headSize], b[headSize:]
+// heading is a verdict's head and until.
+type heading struct {
+	flags int
+	class uint64
+	until event.Micros
+}
+
+// readHead reads a verdict's head, and from its tail which class it has when the head has no room
+// for it.
+func readHead(head, tail []byte) (h heading, rest []byte) {
+	n := uint64(binary.LittleEndian.Uint16(head))
+	h = heading{flags: int(n & (1<<classShift - 1)), class: n >> classShift, until: event.Micros(binary.LittleEndian.Uint64(head[2:]))}
+	if h.class == wideClass {
+		h.class, tail = uvarint(tail)
 	}
+	return h, tail
 }
 
 // skipTail returns what follows a verdict whose tail this is, without the class.
@@ -266,11 +235,17 @@ func skipTail(flags int, b []byte) []byte {
 	return b
 }
 
-func (h *held) inForce(at event.Micros) bool { return h.since <= at && at < h.until }
+// varint is uvarint for numbers that may be negative.
+func varint(b []byte) (int64, []byte) {
+	u, b := uvarint(b)
+	return int64(u>>1) ^ -int64(u&1), b
+}
 
-// full returns the verdict itself.
-func (h *held) full(key []event.Dim) *verdict.Verdict {
-	v := h.class.verdict
-	v.Key, v.Since, v.Until, v.Seq, v.Count, v.Cause = key, h.since, h.until, h.seq, h.count, h.cause
-	return &v
+// uvarint returns the number that b begins with, and the rest. b is one of our own records.
+func uvarint(b []byte) (uint64, []byte) {
+	if b[0] < 0x80 {
+		return uint64(b[0]), b[1:]
+	}
+	x, n := binary.Uvarint(b)
+	return x, b[n:]
 }

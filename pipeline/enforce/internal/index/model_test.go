@@ -1,9 +1,10 @@
-package enforce
+package index
 
 import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"strconv"
 	"testing"
@@ -12,11 +13,11 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// model is what a table of two shards holds, by record key.
+// model is what an index of two shards holds, by record key.
 type model struct {
-	r     *rand.Rand
-	table *Table
-	held  map[string]verdict.Verdict
+	r    *rand.Rand
+	x    *Index
+	held map[string]verdict.Verdict
 }
 
 // random returns a verdict on one of 3,000 keys of three shapes.
@@ -43,10 +44,8 @@ func (m *model) random() verdict.Verdict {
 
 func shardOf(v verdict.Verdict) int { return len(v.Key[0].Value) % 2 }
 
-func nameOf(v verdict.Verdict) string { return string(verdict.AppendRecordKey(nil, &v)) }
-
 func (m *model) apply(v verdict.Verdict) {
-	m.table.Apply(shardOf(v), []verdict.Verdict{v})
+	m.x.Apply(shardOf(v), []verdict.Verdict{v})
 	if old, ok := m.held[nameOf(v)]; ok && old.Seq > v.Seq {
 		return
 	}
@@ -56,7 +55,7 @@ func (m *model) apply(v verdict.Verdict) {
 }
 
 func (m *model) remove(v verdict.Verdict) {
-	m.table.Remove(shardOf(v), []byte(nameOf(v)))
+	m.x.Remove(shardOf(v), &verdict.RecordKey{Key: v.Key, Rule: v.Rule, Warn: v.State == verdict.Warn})
 	delete(m.held, nameOf(v))
 }
 
@@ -69,7 +68,7 @@ func (m *model) replace(shard int) {
 			m.held[nameOf(v)] = v
 		}
 	}
-	m.table.Replace(shard, all)
+	m.x.Replace(shard, all)
 }
 
 func (m *model) step() {
@@ -87,57 +86,59 @@ func (m *model) step() {
 	}
 }
 
-// TestAgainstAMap does random things to a table and to a map, and compares every answer.
-// TALLYGATE_TEST_SEED repeats a run.
-func TestAgainstAMap(t *testing.T) {
-	seed := testSeed(t)
-	table, err := NewTable(Config{Shards: 2, Causes: true})
-	if err != nil {
-		t.Fatal(err)
+// testSeed is TALLYGATE_TEST_SEED, or a new one; it is in the test's log either way.
+func testSeed(t *testing.T) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if s, err := strconv.ParseUint(os.Getenv("TALLYGATE_TEST_SEED"), 10, 64); err == nil {
+		seed = s
 	}
-	m := &model{r: rand.New(rand.NewPCG(seed, 0)), table: table, held: map[string]verdict.Verdict{}}
+	t.Logf("TALLYGATE_TEST_SEED=%d", seed)
+	return seed
+}
+
+// TestAgainstAMap does random things to an index and to a map, and compares all that they hold.
+func TestAgainstAMap(t *testing.T) {
+	m := &model{r: rand.New(rand.NewPCG(testSeed(t), 0)), x: newIndex(true), held: map[string]verdict.Verdict{}}
 	for i := range 30_000 {
 		m.step()
 		if i%5000 == 0 {
-			table.sweep(now())
-			m.compare(t, seed)
+			m.x.Sweep(t0)
+			m.compare(t)
 		}
 		probe := m.random()
-		want := false
+		want := 0
 		for _, rule := range []string{"a", "b"} {
 			probe.Rule = rule
-			_, ok := m.held[nameOf(probe)]
-			want = want || ok
+			if _, ok := m.held[nameOf(probe)]; ok {
+				want++
+			}
 		}
-		if got := !table.CheckDimsAt(t0, "x", probe.Key).Allowed; got != want {
-			t.Fatalf("seed %d: %v is denied: %v, want %v", seed, probe.Key, got, want)
+		if got := names(m.x, probe.Key...); len(got) != want {
+			t.Fatalf("%v has %q, want %d verdicts", probe.Key, got, want)
 		}
 	}
-	if table.Len() != len(m.held) {
-		t.Errorf("seed %d: %d verdicts, want %d", seed, table.Len(), len(m.held))
-	}
-	m.compare(t, seed)
+	m.compare(t)
 }
 
 // compare looks at everything that is held, to the last field.
-func (m *model) compare(t *testing.T, seed uint64) {
+func (m *model) compare(t *testing.T) {
 	t.Helper()
-	if err := m.table.store.check(); err != nil {
-		t.Fatalf("seed %d: %v", seed, err)
+	if err := verify(m.x); err != nil {
+		t.Fatal(err)
 	}
 	got := map[string]verdict.Verdict{}
-	m.table.all(func(key []event.Dim, list []held) {
-		for i := range list {
-			v := list[i].full(key)
+	m.x.Walk(func(r Record) {
+		for _, v := range r.Verdicts() {
 			got[nameOf(*v)] = *v
 		}
 	}, func() { clear(got) })
-	if len(got) != len(m.held) {
-		t.Fatalf("seed %d: %d verdicts, want %d", seed, len(got), len(m.held))
+	if len(got) != len(m.held) || m.x.Len() != len(m.held) {
+		t.Fatalf("%d verdicts are found, and %d counted; want %d", len(got), m.x.Len(), len(m.held))
 	}
 	for name, want := range m.held {
 		if !reflect.DeepEqual(got[name], want) {
-			t.Fatalf("seed %d: %s is\n%+v, want\n%+v", seed, name, got[name], want)
+			t.Fatalf("%s is\n%+v, want\n%+v", name, got[name], want)
 		}
 	}
 }
