@@ -201,7 +201,7 @@ func (g *Guard) identify(r *http.Request) (Identity, error) {
 // notFromPeer says that a claim is not believed: it may be an instance whose clock is wrong. Whoever reaches the API can claim, as often as he likes.
 func (g *Guard) notFromPeer(r *http.Request, err error) {
 	if leftOut, due := g.claims.Due(); due {
-		g.cfg.Logger.Warn("a request that claims to come from another instance was refused; further ones are left out for a minute",
+		g.cfg.Logger.Warn("refused a request that claims to come from another instance; further ones are not logged for a minute",
 			"address", r.RemoteAddr, "error", err, "left_out", leftOut)
 	}
 }

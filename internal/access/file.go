@@ -197,9 +197,9 @@ func (f *file) current() credentials {
 	if err := f.read(); errors.Is(err, errSame) {
 		return f.known
 	} else if err != nil {
-		f.log.Error("the file of --tokens changed, and is wrong; going on with what it was", "error", err)
+		f.log.Error("the --tokens file changed and is invalid; keeping the old credentials", "error", err)
 	} else {
-		f.log.Info("the file of --tokens was read again", "credentials", len(f.known))
+		f.log.Info("the --tokens file was reloaded", "credentials", len(f.known))
 	}
 	return f.known
 }

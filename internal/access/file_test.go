@@ -145,7 +145,7 @@ func TestTheFileIsFollowedWhenOnlyItsTextChanges(t *testing.T) {
 	if got, _ := ask(g, Viewer, bearer("other")); got != 200 {
 		t.Errorf("the one in its place gets %d", got)
 	}
-	if n := strings.Count(log.String(), "read again"); n != 1 {
+	if n := strings.Count(log.String(), "was reloaded"); n != 1 {
 		t.Errorf("one change is told %d times:\n%s", n, &log)
 	}
 }

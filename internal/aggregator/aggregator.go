@@ -100,7 +100,7 @@ func (a *Program) count(ctx context.Context, agg *aggregate.Aggregator) error {
 		return err
 	}
 	if err := a.Registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "tallygate_blocklist_refills_total", Help: "Partitions of which Redis lost verdicts, and that were filled again from the verdict topic.",
+		Name: "tallygate_blocklist_refills_total", Help: "Partitions whose verdicts Redis lost and that were refilled from the verdict topic.",
 	}, func() float64 { return float64(pub.Stats().Refills) })); err != nil {
 		return err
 	}

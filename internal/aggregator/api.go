@@ -84,9 +84,9 @@ func (a *Program) guard(agg *aggregate.Aggregator) (*access.Guard, error) {
 	}
 	switch {
 	case cfg.Open && !access.Loopback(cfg.Addr):
-		a.Log.Warn("--open-api: whoever reaches the API may block, unblock and forget users, and nobody proves who he is", "listen", cfg.Listen)
+		a.Log.Warn("--open-api: anyone who reaches the API may block, unblock and forget users, without credentials", "listen", cfg.Listen)
 	case cfg.Tokens != "" && !a.Config.AdvertiseTLS && !access.Loopback(cfg.Addr):
-		a.Log.Warn("tokens come to the API unencrypted: --tls-cert and --tls-key encrypt them", "listen", cfg.Listen)
+		a.Log.Warn("the API receives tokens unencrypted; set --tls-cert and --tls-key", "listen", cfg.Listen)
 	}
 	return guard, nil
 }
@@ -160,7 +160,7 @@ func (l *listeners) open(a *Program) error {
 	if t != nil {
 		a.Config.PeerTLS = l.tls.Peer(*l.peerCA)
 		if err := l.tls.CheckPeer(); err != nil {
-			a.Log.Warn("other instances will not answer this one: give it a certificate that is also good for clients", "error", err)
+			a.Log.Warn("other instances will not answer this one; give it a certificate that is also valid for clients", "error", err)
 		}
 	}
 	a.HTTP = ops.Guard(a.HTTP, *l.connections, t, "h2", "http/1.1")

@@ -31,7 +31,7 @@ func (a *Program) goOnWithGroup(path string, broken error) error {
 	}
 	file.Name = path // that is followed
 	a.Config.Rules, a.Config.RuleFile, a.broken = set, file, broken
-	a.Log.Error("the rule file is broken: going on with the rules that the group runs", "file", path, "version", version, "error", broken)
+	a.Log.Error("the rule file is broken; continuing with the group's rules", "file", path, "version", version, "error", broken)
 	return nil
 }
 
@@ -53,8 +53,8 @@ func newFileState(reg prometheus.Registerer, broken error) *fileState {
 		return g
 	}
 	f := &fileState{
-		ok:      gauge("rules_file_ok", "1 while this instance's rule file is good, 0 while it is broken and older rules are run."),
-		since:   gauge("rules_file_ok_since_timestamp_seconds", "Since when tallygate_rules_file_ok has been what it is."),
+		ok:      gauge("rules_file_ok", "1 while this instance's rule file is valid, 0 while it is broken and older rules apply."),
+		since:   gauge("rules_file_ok_since_timestamp_seconds", "Time at which tallygate_rules_file_ok last changed."),
 		is:      broken == nil,
 		started: broken,
 	}

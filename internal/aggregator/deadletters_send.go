@@ -93,7 +93,7 @@ func (s *resender) do(asked context.Context, p *resendPlan) (status int, err err
 	default:
 		return http.StatusGatewayTimeout, fmt.Errorf("it is not in the audit yet, and nothing was sent: %w", err)
 	}
-	s.Log.Info("dead letters are sent again", "by", access.From(asked).Name, "records", len(p.letters))
+	s.Log.Info("resending dead letters", "by", access.From(asked).Name, "records", len(p.letters))
 	return s.send(context.WithoutCancel(asked), p)
 }
 

@@ -68,7 +68,7 @@ func (r *reloader) run(ctx context.Context) error {
 			continue
 		}
 		said = err.Error()
-		r.Log.Error("the rule file changes nothing", "reason", why, "file", r.Config.RuleFile.Name, "retries", again, "error", err)
+		r.Log.Error("the rule file was not loaded", "reason", why, "file", r.Config.RuleFile.Name, "retries", again, "error", err)
 	}
 }
 

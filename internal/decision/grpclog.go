@@ -21,14 +21,14 @@ type grpcLog struct{ errors seldom.Line }
 
 func (l *grpcLog) failed(text string) {
 	if leftOut, due := l.errors.Due(); due {
-		slog.Warn("gRPC reports an error; further ones are left out for a minute", "error", strings.TrimSpace(text), "left_out", leftOut)
+		slog.Warn("gRPC reports an error; further ones are not logged for a minute", "error", strings.TrimSpace(text), "left_out", leftOut)
 	}
 }
 
 // debug formats only what is logged: gRPC tells of each connection.
 func (*grpcLog) debug(text func() string) {
 	if log := slog.Default(); log.Enabled(context.Background(), slog.LevelDebug) {
-		log.Debug("gRPC tells", "detail", strings.TrimSpace(text()))
+		log.Debug("message from gRPC", "detail", strings.TrimSpace(text()))
 	}
 }
 
@@ -49,7 +49,7 @@ func (l *grpcLog) Fatalf(format string, args ...any)   { l.fatal(fmt.Sprintf(for
 
 // fatal ends the process, as gRPC counts on.
 func (*grpcLog) fatal(text string) {
-	slog.Error("gRPC ends the program", "error", strings.TrimSpace(text))
+	slog.Error("gRPC aborts the program", "error", strings.TrimSpace(text))
 	os.Exit(1)
 }
 

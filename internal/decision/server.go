@@ -75,17 +75,17 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("decision: MaxStaleness is %v, want 0 or more", cfg.MaxStaleness)
 	}
 	s := &Server{cfg: cfg, checks: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tallygate_checks_total", Help: "Checks, by what the answer was: allowed, the action, or unavailable."}, []string{"result"})}
+		Name: "tallygate_checks_total", Help: "Checks by result: allowed, the action, or unavailable."}, []string{"result"})}
 	s.lists = make(chan struct{}, maxLists)
 	s.allow = s.checks.WithLabelValues("allowed")
 	s.rules = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tallygate_rule_checks_total", Help: "Checks that a rule's verdict decided, or in doubt its local limit."}, []string{"rule", "action"})
+		Name: "tallygate_rule_checks_total", Help: "Checks decided by a rule's verdict, or by its local limit while the table is stale."}, []string{"rule", "action"})
 	s.doubt = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "tallygate_checks_in_doubt_total", Help: "Checks that were answered while the table was in doubt."})
+		Name: "tallygate_checks_in_doubt_total", Help: "Checks answered while the table was stale."})
 	s.nobody = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "tallygate_checks_without_dimensions_total", Help: "Checks that said nothing of who asks: no uid, no address, no attribute."})
+		Name: "tallygate_checks_without_dimensions_total", Help: "Checks without any dimension: no uid, no address, no attribute."})
 	s.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tallygate_checks_refused_total", Help: "Checks that were denied since it is not clear who asks or for what, by reason."}, []string{"reason"})
+		Name: "tallygate_checks_refused_total", Help: "Checks denied because the caller or the API is ambiguous, by reason."}, []string{"reason"})
 	headers := cfg.Headers.WithDefaults() // once: what both say once of proxies is said once
 	var err, envoyErr error
 	s.proxy, err = forwardauth.New(forwardauth.Config{Decider: s, Headers: headers, Answers: cfg.Answers, AllowStatus: cfg.AllowStatus,
@@ -108,15 +108,15 @@ func (s *Server) register(reg prometheus.Registerer) error {
 	}
 	return errors.Join(
 		reg.Register(s.checks), reg.Register(s.rules), reg.Register(s.doubt), reg.Register(s.nobody), reg.Register(s.refused),
-		gauge("tallygate_enforcement_enabled", "1, or 0 while a kill switch lets everything through.",
+		gauge("tallygate_enforcement_enabled", "1 normally, 0 while a kill switch allows everything.",
 			func() float64 { return number(table.Enabled()) }),
-		gauge("tallygate_in_doubt", "1 before the first snapshot, and while the table is too far behind; else 0.",
+		gauge("tallygate_in_doubt", "1 while the table is stale: before the first snapshot, or too far behind; else 0.",
 			func() float64 { return number(table.InDoubt()) }),
-		reg.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tallygate_in_doubt_seconds_total", Help: "Time spent in doubt."},
+		reg.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tallygate_in_doubt_seconds_total", Help: "Time during which the table was stale."},
 			func() float64 { return table.DoubtTime().Seconds() })),
 		gauge("tallygate_blocklist_entries", "Verdicts in the table that have not ended.",
 			func() float64 { return float64(table.InForce()) }),
-		gauge("tallygate_blocklist_staleness_seconds", "How far the table is behind the verdict topic.",
+		gauge("tallygate_blocklist_staleness_seconds", "How far the table is behind the verdict topic, in seconds.",
 			func() float64 { return table.Staleness().Seconds() }),
 	)
 }

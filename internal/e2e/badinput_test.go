@@ -136,7 +136,7 @@ func TestBadInput(t *testing.T) {
 
 	r.compareGood(p, hostileCounts)
 	r.compareDeadLetters(bad)
-	if !p.Running() || p.cmd.Process.Pid != pid || strings.Contains(p.Logs(), "partition dies") || strings.Contains(p.Logs(), "session ended") {
+	if !p.Running() || p.cmd.Process.Pid != pid || strings.Contains(p.Logs(), "partition failed") || strings.Contains(p.Logs(), "session ended") {
 		t.Error("the aggregator did not live through it")
 	}
 	if status := p.Stop(); status != 0 {

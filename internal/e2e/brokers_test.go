@@ -23,7 +23,7 @@ func TestOneDeadBrokerOfThree(t *testing.T) {
 	r.shared(a, b)
 	w := r.watch()
 	ended := func() int {
-		return strings.Count(a.Logs(), "session ended, joining the group again") + strings.Count(b.Logs(), "session ended, joining the group again")
+		return strings.Count(a.Logs(), "session ended; joining the group again") + strings.Count(b.Logs(), "session ended; joining the group again")
 	}
 	for i, broker := range kafka.Nodes {
 		before := ended()

@@ -60,7 +60,7 @@ func TestTheSentinelsPasswordIsRotated(t *testing.T) {
 	put("hunter-2")
 	denied("2")
 	for _, p := range []*Process{a, guard} {
-		eventually(t, p.name+" says that it is let in", func() bool { return strings.Contains(p.Logs(), "Redis lets us in again") })
+		eventually(t, p.name+" says that it is let in", func() bool { return strings.Contains(p.Logs(), "Redis accepts us again") })
 		p.Ready()
 		if strings.Contains(p.Logs(), "hunter-") {
 			t.Errorf("the log of %s tells the password", p.name)

@@ -150,7 +150,7 @@ func (e *Program) answerHangups(ctx context.Context) {
 	for {
 		select {
 		case <-e.Hangup:
-			e.Log.Info("SIGHUP: going on; what changes in files of certificates and secrets is noticed without it")
+			e.Log.Info("SIGHUP ignored; changed certificate and secret files are noticed without it")
 		case <-ctx.Done():
 			return
 		}
@@ -195,9 +195,9 @@ func (e *Program) keeper(table *enforce.Table) (sink blocklist.Sink, run func(co
 	loaded, err := k.Load()
 	switch {
 	case err != nil:
-		e.Log.Error("starting without what was known last", "error", err)
+		e.Log.Error("starting without the last known blocklist", "error", err)
 	case loaded.Age > 0:
-		e.Log.Info("enforcing what was known last until Redis answers", "verdicts", loaded.Verdicts, "age_seconds", loaded.Age.Seconds())
+		e.Log.Info("enforcing the last known blocklist until Redis answers", "verdicts", loaded.Verdicts, "age_seconds", loaded.Age.Seconds())
 	}
 	return k.Sink(), k.Run, nil
 }

@@ -78,7 +78,7 @@ func TestTheLogTellsItsLife(t *testing.T) {
 	}
 	tells("enforcement is on again")
 	server.Close()
-	tells("following the blocklist in Redis is interrupted, will retry")
+	tells("following the blocklist in Redis is interrupted; retrying")
 	stop()
 	if s := <-status; s != ops.ExitOK {
 		t.Errorf("status %d", s)
@@ -95,7 +95,7 @@ func TestTheLogTellsWhyItEnds(t *testing.T) {
 	log := &said{}
 	status := Command(t.Context(), []string{"--redis", server.Addr(), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--grpc-listen", "none"},
 		io.Discard, log, func(string) string { return "" })
-	end := log.has(t, "the program ends")
+	end := log.has(t, "the program failed")
 	if status != ops.ExitError || end["level"] != "ERROR" || end["error"] == nil || end["status"] != 1.0 {
 		t.Errorf("status %d, %v", status, end)
 	}

@@ -102,7 +102,7 @@ func TestNotReadyWhileRedisRefusesAndNothingIsKnown(t *testing.T) {
 	server := miniredis.RunT(t) // nothing was published yet
 	log := &said{}
 	ready := saying(t, log, "--redis", server.Addr())
-	until(t, "Redis has answered", func() bool { return log.has(t, "following the blocklist in Redis has to wait") != nil })
+	until(t, "Redis has answered", func() bool { return log.has(t, "following the blocklist in Redis is waiting") != nil })
 	server.RequireAuth("another")
 	until(t, "it says that it is refused", func() bool {
 		status, body := ready()

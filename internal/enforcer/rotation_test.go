@@ -122,7 +122,7 @@ func TestARotatedPasswordIsTakenUp(t *testing.T) {
 		t.Errorf("the metrics do not tell that it is refused and in doubt:\n%s", page)
 	}
 	put("hunter-2\n")
-	eventually("it lets itself in again", func() bool { return log.has("Redis lets us in again") })
+	eventually("it lets itself in again", func() bool { return log.has("Redis accepts us again") })
 	servers.Blocklist(t, admin, "tallygate") // as a publisher would, so that it is in step
 	eventually("nothing is wrong any more", func() bool { return ready() == "200 ready\n" })
 	if log.has("hunter-") {

@@ -131,13 +131,13 @@ func (a *Access) wait(ctx context.Context, server string, log *slog.Logger, try 
 	for {
 		since, _, err := a.refused()
 		if err == nil {
-			log.Info(server+" lets us in again", "took_seconds", time.Since(first).Seconds())
+			log.Info(server+" accepts us again", "took_seconds", time.Since(first).Seconds())
 			return
 		}
 		first = since
 		if time.Since(said) >= accessSays {
 			said = time.Now()
-			log.Error(server+" refuses us: check user, password and certificates; their files are read again at each attempt", "error", err, "since", since)
+			log.Error(server+" refuses us; check user, password and certificates; each attempt reads their files again", "error", err, "since", since)
 		}
 		select {
 		case <-tick.C:

@@ -63,7 +63,7 @@ func TestRefusalsAreSaidEveryMinute(t *testing.T) {
 		}
 		let.Store(true)
 		time.Sleep(3 * time.Second)
-		if count("lets us in again") != 1 || a.Ready("Kafka") != nil {
+		if count("accepts us again") != 1 || a.Ready("Kafka") != nil {
 			t.Errorf("let in: %q, %v", said, a.Ready("Kafka"))
 		}
 		stop()

@@ -24,7 +24,7 @@ func (o *Options) WatchCertificates(reg prometheus.Registerer) error {
 	})
 	return reg.Register(&certificates{
 		files:   files,
-		expires: prometheus.NewDesc("tallygate_certificate_expiry_timestamp_seconds", "When the certificate of an option expires; 0 if its file cannot be read.", []string{"option"}, nil),
+		expires: prometheus.NewDesc("tallygate_certificate_expiry_timestamp_seconds", "Expiry time of the certificate of an option; 0 if its file cannot be read.", []string{"option"}, nil),
 	})
 }
 

@@ -30,7 +30,7 @@ func Live(ctx context.Context, log *slog.Logger, program string, about []any, ru
 	switch {
 	case err != nil:
 		status := exitStatus(err)
-		log.Error("the program ends", "error", err, "status", status, "ran_seconds", time.Since(began).Seconds())
+		log.Error("the program failed", "error", err, "status", status, "ran_seconds", time.Since(began).Seconds())
 		return status
 	case stopping.IsZero():
 		log.Info("stopped", "ran_seconds", time.Since(began).Seconds())

@@ -60,7 +60,7 @@ func NewRegistry(component string) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "tallygate_build_info", Help: "What is running; always 1.",
+		Name: "tallygate_build_info", Help: "Build information of the running program; always 1.",
 		ConstLabels: prometheus.Labels{"component": component, "version": Version(), "go": goVersion()},
 	})
 	info.Set(1)

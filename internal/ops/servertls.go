@@ -67,7 +67,7 @@ func (f *tlsFiles) current() *tls.Config {
 		if stamp := f.stamps(); stamp != f.stamp {
 			f.stamp = stamp
 			if c, err := f.read(); err != nil {
-				f.log.Error("the TLS files changed, and are wrong; going on with what they were", "error", err)
+				f.log.Error("the TLS files changed and are invalid; keeping the old ones", "error", err)
 			} else {
 				f.config = c
 			}

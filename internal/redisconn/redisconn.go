@@ -24,7 +24,7 @@ func LogTo(log *slog.Logger) { redis.SetLogger(libraryLog{log}) }
 type libraryLog struct{ log *slog.Logger }
 
 func (l libraryLog) Printf(ctx context.Context, format string, args ...any) {
-	l.log.DebugContext(ctx, "Redis' library tells", "detail", fmt.Sprintf(format, args...))
+	l.log.DebugContext(ctx, "message from the Redis library", "detail", fmt.Sprintf(format, args...))
 }
 
 // Options are the options that make a client.

@@ -128,7 +128,7 @@ func (a *Aggregator) Prepare(ctx context.Context) (partitions int32, err error) 
 		return 0, fmt.Errorf("prepare the topics: %w", err)
 	}
 	for _, advice := range found.Advice {
-		a.log.Warn("a topic's settings could be better", "advice", advice)
+		a.log.Warn("a topic has a setting that is not recommended", "advice", advice)
 	}
 	a.found.Store(found)
 	return found.Partitions, nil
@@ -167,7 +167,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		}
-		a.log.Error("the processor stopped, building a new one", "error", err, "retry_seconds", wait.Seconds())
+		a.log.Error("the processor stopped; building a new one", "error", err, "retry_seconds", wait.Seconds())
 		if !retry.Sleep(ctx, wait) {
 			return nil
 		}
@@ -216,7 +216,7 @@ func (a *Aggregator) close() {
 	for _, c := range []sarama.Client{a.clients.urgent, a.clients.bulk} {
 		if c != nil && !c.Closed() {
 			if err := c.Close(); err != nil {
-				a.log.Warn("close a Kafka connection", "error", err)
+				a.log.Warn("closing a Kafka connection failed", "error", err)
 			}
 		}
 	}
@@ -359,10 +359,12 @@ func (m *murmur2) BlockSize() int { return 4 }
 type gokaLogger struct{ log *slog.Logger }
 
 func (l gokaLogger) Printf(format string, args ...any) {
-	l.log.Debug("goka tells", "detail", fmt.Sprintf(format, args...))
+	l.log.Debug("message from goka", "detail", fmt.Sprintf(format, args...))
 }
-func (l gokaLogger) Print(args ...any)   { l.Println(args...) }
-func (l gokaLogger) Println(args ...any) { l.log.Debug("goka tells", "detail", fmt.Sprint(args...)) }
+func (l gokaLogger) Print(args ...any) { l.Println(args...) }
+func (l gokaLogger) Println(args ...any) {
+	l.log.Debug("message from goka", "detail", fmt.Sprint(args...))
+}
 
 // now is the moment for metrics and explanations; counting never asks for it.
 func now() event.Micros { return event.FromTime(time.Now()) }

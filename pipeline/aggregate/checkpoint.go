@@ -60,7 +60,7 @@ func (p *partition) lastCheckpoint() {
 		err = p.changelog.Flush(ctx)
 	}
 	if err != nil && p.ctx.Err() == nil {
-		p.log.Warn("the last checkpoint was not made, its events will be replayed", "error", err)
+		p.log.Warn("the last checkpoint failed; its events will be replayed", "error", err)
 	}
 }
 

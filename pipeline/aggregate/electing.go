@@ -21,7 +21,7 @@ func whileElecting(ctx context.Context, log *slog.Logger, try func() error) erro
 		if err == nil || !slices.Contains([]string{troubleLeader, troubleReplicas, troubleTimeout}, troubleOf(err)) || time.Now().After(deadline) {
 			return err
 		}
-		log.Warn("the start has to wait for Kafka", "error", err, "retry_seconds", wait.Seconds())
+		log.Warn("start delayed until Kafka is ready", "error", err, "retry_seconds", wait.Seconds())
 		if !retry.Sleep(ctx, wait) {
 			return err
 		}

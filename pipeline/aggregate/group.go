@@ -50,7 +50,7 @@ func (g *group) Consume(ctx context.Context, names []string, h sarama.ConsumerGr
 		case errors.Is(err, sarama.ErrClosedConsumerGroup):
 			return err
 		case err == nil && cause == nil:
-			g.agg.log.Info("the group rebalances")
+			g.agg.log.Info("the group is rebalancing")
 			if wait = minBackoff; time.Since(began) < minBackoff && !retry.Sleep(ctx, minBackoff) {
 				return nil
 			}
@@ -60,9 +60,9 @@ func (g *group) Consume(ctx context.Context, names []string, h sarama.ConsumerGr
 			wait = minBackoff
 		}
 		g.agg.metrics.kafkaError(errors.Join(err, cause))
-		what := "session ended, joining the group again"
+		what := "session ended; joining the group again"
 		if !joined {
-			what = "the group cannot be joined yet, trying again"
+			what = "cannot join the group yet; retrying"
 		}
 		g.agg.log.Error(what, "error", errors.Join(err, cause), "retry_seconds", wait.Seconds())
 		if !retry.Sleep(ctx, wait) {

@@ -135,7 +135,7 @@ func (j *heatJudge) line(h heat, sum float64, partitions int) (heatLine, bool) {
 		if j.names {
 			args = append(args, "key", string(k.Text))
 		}
-		return heatLine{"one key takes much of a partition: tallygate hot-keys names it", args}, true
+		return heatLine{"one key takes much of a partition; tallygate hot-keys names it", args}, true
 	}
 	if partitions < 2 || h.rate < j.rate {
 		return heatLine{}, false
@@ -144,7 +144,7 @@ func (j *heatJudge) line(h heat, sum float64, partitions int) (heatLine, bool) {
 	if h.rate < skewed*others {
 		return heatLine{}, false
 	}
-	return heatLine{"a partition gets far more than the others that this instance owns: see tallygate hot-keys",
+	return heatLine{"a partition gets far more events than this instance's other partitions; see tallygate hot-keys",
 		[]any{"partition", h.partition, "events_per_second", round(h.rate, 1), "mean_of_the_others", round(others, 1)}}, true
 }
 

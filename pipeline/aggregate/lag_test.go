@@ -181,7 +181,7 @@ func TestWhatNobodyOwnsHasALag(t *testing.T) {
 		n, s, ok := bad.lag(t)
 		return ok && n >= 70 && s > 1
 	})
-	eventually(t, "the log tells why", func() bool { return log.say("the group cannot be joined yet") })
+	eventually(t, "the log tells why", func() bool { return log.say("cannot join the group yet") })
 	if log.say("session ended") {
 		t.Error("the log tells of the end of a session that never began")
 	}

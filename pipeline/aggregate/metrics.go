@@ -75,8 +75,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tallygate_" + name, Help: help, Buckets: buckets}))
 	}
-	events := counters("events_total", "Events, by what became of them (counted, repeat, late and unknown_refund: once per key).", "result")
-	kafkaErrors := counters("kafka_errors_total", "Requests to Kafka that failed, and answers that refuse, by reason.", "reason")
+	events := counters("events_total", "Events by outcome (counted, repeat, late and unknown_refund: once per key).", "result")
+	kafkaErrors := counters("kafka_errors_total", "Failed requests to Kafka and refusals by Kafka, by reason.", "reason")
 	for _, t := range troubles { // all of them, so that a rate can be had from the beginning
 		kafkaErrors.WithLabelValues(t)
 	}
@@ -93,36 +93,36 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			producerRepeat: events.WithLabelValues("producer_repeat"),
 			deadLetter:     events.WithLabelValues("dead_letter"),
 		},
-		decodeErrors: counters("event_decode_errors_total", "Records that are not, or not only, events, by reason.", "reason"),
+		decodeErrors: counters("event_decode_errors_total", "Records that contain malformed events, by reason of the first mistake.", "reason"),
 		matches:      counters("rule_matches_total", "Events counted under a limit.", "rule"),
-		fuses:        counters("fuses_blown_total", "Fuses that have blown: a partition each, until the rules are loaded again.", "rule"),
-		rulesVersion: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: "tallygate_rules_version", Help: "The version of the group's rules that this instance runs; 0 for rules of its own."})),
-		rulesFailed:  counter("rules_failed_total", "Versions of the group's rules that this instance could not compile."),
-		notMatched:   counters("rule_skips_total", "Events that a rule could not judge, by reason.", "rule", "reason"),
-		verdictsOver: counter("verdicts_over_total", "Blocks that were over before they could be published, and were not."),
-		overtaken:    counter("verdicts_overtaken_total", "Moved ends of blocks that were not published, since they moved again or the block changed."),
+		fuses:        counters("fuses_blown_total", "Fuses blown, counted once per partition.", "rule"),
+		rulesVersion: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: "tallygate_rules_version", Help: "Version of the group's rules that this instance runs; 0 if it runs rules of its own."})),
+		rulesFailed:  counter("rules_failed_total", "Versions of the group's rules that failed to compile on this instance."),
+		notMatched:   counters("rule_skips_total", "Events that a rule could not evaluate, by reason.", "rule", "reason"),
+		verdictsOver: counter("verdicts_over_total", "Blocks not published because they had already ended."),
+		overtaken:    counter("verdicts_overtaken_total", "Moved ends of blocks not published because a newer change replaced them."),
 		verdictsOut:  counters("verdicts_total", "Verdicts published.", "rule", "state", "mode"),
-		checkpoints:  histogram("checkpoint_duration_seconds", "From a checkpoint's cut until its offsets are released.", prometheus.ExponentialBuckets(0.001, 2, 14)),
-		pauses:       histogram("checkpoint_pause_seconds", "How long a checkpoint, or the sweep behind it, kept a partition's events waiting at a time.", pauseBuckets),
-		lagging:      gauges("partition_lag", "Records of the event partition that are not counted yet, whoever owns it.", "partition"),
-		lagSeconds:   gauges("partition_lag_seconds", "How long ago all of the event partition was counted, or how old what was counted last is, whichever is more; 0 in step.", "partition"),
-		loopLag:      gauges("loop_lag", "Records that others forwarded to an owned partition, and that it has not counted yet.", "partition"),
-		loopSeconds:  gauges("loop_lag_seconds", "How old the forwarded event is that an owned partition counted last; 0 while none waits.", "partition"),
-		lastFetch:    gauges("last_fetch_timestamp_seconds", "When fetches of an owned partition were last answered, with records or without.", "partition"),
-		lastDurable:  gauges("last_checkpoint_timestamp_seconds", "When all that an owned partition had counted was last known to be durable.", "partition"),
+		checkpoints:  histogram("checkpoint_duration_seconds", "Seconds from a checkpoint's cut until its offsets are released.", prometheus.ExponentialBuckets(0.001, 2, 14)),
+		pauses:       histogram("checkpoint_pause_seconds", "Seconds that one slice of a checkpoint or sweep made a partition's events wait.", pauseBuckets),
+		lagging:      gauges("partition_lag", "Records of the event partition not counted yet, whichever instance owns it.", "partition"),
+		lagSeconds:   gauges("partition_lag_seconds", "Seconds since the event partition was last counted to its end, or the age of the last counted record, whichever is greater; 0 when caught up.", "partition"),
+		loopLag:      gauges("loop_lag", "Records forwarded to an owned partition and not counted yet.", "partition"),
+		loopSeconds:  gauges("loop_lag_seconds", "Age of the forwarded event that an owned partition counted last; 0 while none waits.", "partition"),
+		lastFetch:    gauges("last_fetch_timestamp_seconds", "Time of the last response to a fetch of an owned partition, with or without records.", "partition"),
+		lastDurable:  gauges("last_checkpoint_timestamp_seconds", "Time at which everything that an owned partition had counted was last known to be durable.", "partition"),
 		kafkaErrors:  kafkaErrors,
-		takeovers:    counters("takeovers_total", "How often this instance took the partition over.", "partition"),
-		failed:       counters("partition_failures_total", "How often an owned partition failed and was taken over again.", "partition"),
-		passedOver:   counter("records_unreadable_total", "Records, as offsets, that were passed over since nobody can read them."),
+		takeovers:    counters("takeovers_total", "Takeovers of the partition by this instance.", "partition"),
+		failed:       counters("partition_failures_total", "Failures of an owned partition; each is followed by a new takeover.", "partition"),
+		passedOver:   counter("records_unreadable_total", "Offsets skipped because their records are unreadable."),
 		keys:         gauges("state_keys", "Keys in memory.", "partition"),
-		stateBytes:   gauges("state_bytes", "Memory that the keys' states and their index take.", "partition"),
-		eventRates:   gauges("partition_events_per_second", "Events counted lately, one a key: about the last half minute.", "partition"),
-		toVerdict:    histogram("event_to_verdict_seconds", "From the event's broker time until its verdict is acknowledged.", verdictBuckets),
+		stateBytes:   gauges("state_bytes", "Memory used by the keys' states and their index.", "partition"),
+		eventRates:   gauges("partition_events_per_second", "Events per second over about the last 30 seconds; an event counts once per key.", "partition"),
+		toVerdict:    histogram("event_to_verdict_seconds", "Seconds from the event's broker time until Kafka acknowledges its verdict.", verdictBuckets),
 		forwarded:    counter("events_forwarded_total", "Events forwarded to the partition that owns one of their keys."),
-		droppedIPs:   counter("event_dropped_ips_total", "Events whose ip does not parse; they count without it."),
+		droppedIPs:   counter("event_dropped_ips_total", "Events with an invalid ip; they are counted without it."),
 		lost:         counter("records_lost_total", "Records deleted by retention before they were counted."),
-		swept:        counter("keys_swept_total", "Keys that fell silent and left."),
-		rulesDiffer:  register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: "tallygate_rules_differ", Help: "Members of the group that count by other rules than this one."})),
+		swept:        counter("keys_swept_total", "Idle keys evicted."),
+		rulesDiffer:  register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: "tallygate_rules_differ", Help: "Members of the group whose rules differ from this instance's."})),
 		owned:        register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: "tallygate_partitions_owned", Help: "Partitions that this instance owns."})),
 	}
 }

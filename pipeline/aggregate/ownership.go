@@ -92,7 +92,7 @@ func (o *ownership) run() {
 			o.session.end(fmt.Errorf("partition %d: %w", o.id, err))
 			return
 		}
-		o.agg.log.Error("partition failed, it is taken over again and its events are replayed", "partition", o.id, "error", err, "retry_seconds", wait.Seconds())
+		o.agg.log.Error("partition failed; taking it over again, its events will be replayed", "partition", o.id, "error", err, "retry_seconds", wait.Seconds())
 		if !o.pause(wait) {
 			return
 		}

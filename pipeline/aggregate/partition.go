@@ -119,7 +119,7 @@ func (p *partition) die(err error) {
 	}
 	p.cancel(err)
 	if endsSession(err) {
-		p.log.Error("partition failed, and the session ends with it", "error", err)
+		p.log.Error("partition failed; the session ends with it", "error", err)
 		p.session.end(fmt.Errorf("partition %d: %w", p.id, err))
 	}
 }
@@ -207,7 +207,7 @@ var errReleaseTook = fmt.Errorf("%w, but not in time", errClosed)
 func (p *partition) bound() {
 	late := time.AfterFunc(closeWithin, func() {
 		if p.ctx.Err() == nil {
-			p.log.Warn("the partition could not be released in good order in time, its events will be taken up again", "waited_seconds", closeWithin.Seconds())
+			p.log.Warn("the partition could not be released in time; its events will be replayed", "waited_seconds", closeWithin.Seconds())
 			p.cancel(errReleaseTook)
 		}
 	})

@@ -80,7 +80,7 @@ func (p *partition) rejudge(ctx context.Context, v *ruleVersion) error {
 	if err := p.shard.PassDone(v.forShard()); err != nil {
 		return err
 	}
-	p.log.Info("all keys are judged by the new rules", "version", v.number, "keys", changed, "took_seconds", time.Since(began).Seconds())
+	p.log.Info("all keys have been judged by the new rules", "version", v.number, "keys", changed, "took_seconds", time.Since(began).Seconds())
 	return p.perform()
 }
 

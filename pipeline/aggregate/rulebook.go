@@ -155,7 +155,7 @@ func (b *rulebook) run(ctx context.Context) {
 		switch err := b.refresh(ctx); {
 		case ctx.Err() != nil:
 		case err == nil && !said.IsZero():
-			b.log.Info("the topic of the rules is read again", "took_seconds", time.Since(since).Seconds())
+			b.log.Info("reading the rules topic again", "took_seconds", time.Since(since).Seconds())
 			since, said = time.Time{}, time.Time{}
 		case err == nil:
 			since = time.Time{}
@@ -163,7 +163,7 @@ func (b *rulebook) run(ctx context.Context) {
 			since = time.Now()
 		case time.Since(since) >= rulesPatience && time.Since(said) >= time.Minute:
 			said = time.Now()
-			b.log.Warn("the topic of the rules cannot be read: newer rules do not come until it can", "topic", b.agg.names.Rules, "error", err)
+			b.log.Warn("cannot read the rules topic; newer rules are not seen until it works again", "topic", b.agg.names.Rules, "error", err)
 		}
 	}
 }
@@ -338,11 +338,11 @@ func (b *rulebook) take(m *ruleRecordAt) {
 	if err != nil {
 		b.failed, b.why = number, r.refused(number, err)
 		b.agg.metrics.rulesFailed.Inc()
-		b.log.Error("the group's rules do not compile here, the old ones stay", "version", number, "error", b.why)
+		b.log.Error("the group's rules do not compile on this instance; keeping the old ones", "version", number, "error", b.why)
 		return
 	}
 	if len(set.Outdated) > 0 {
-		b.log.Warn("the group's rules have what a rule file may not have any more: it means what it meant; mend the file", "version", number, "file", r.File, "by", r.By, "error", set.Outdated)
+		b.log.Warn("the group's rules use syntax that rule files no longer allow; it keeps its meaning; fix the file", "version", number, "file", r.File, "by", r.By, "error", set.Outdated)
 	}
 	old := b.current.Load()
 	v := b.version(number, set)
@@ -351,7 +351,7 @@ func (b *rulebook) take(m *ruleRecordAt) {
 	if old.set.Hash == set.Hash {
 		return
 	}
-	b.log.Info("the group has other rules now", "version", number, "rule_set", r.Name, "file", r.File, "by", r.By, "rules", len(set.Rules))
+	b.log.Info("the group's rules have changed", "version", number, "rule_set", r.Name, "file", r.File, "by", r.By, "rules", len(set.Rules))
 	for _, p := range b.agg.owned() {
 		p.use(v)
 	}
@@ -391,7 +391,7 @@ func (p *partition) checkRules(countedBy int64) error {
 	case failed >= countedBy:
 		return fmt.Errorf("%w: the partition was counted by version %d of the rules: %w", errFatal, countedBy, why)
 	case p.agg.cfg.AcceptNewTopic:
-		p.log.Warn("the rules' versions start over", "version_before", countedBy, "version", have)
+		p.log.Warn("the versions of the rules start over", "version_before", countedBy, "version", have)
 		return nil
 	default:
 		return fmt.Errorf("%w: the partition was counted by version %d of the rules, and topic %s holds %d at most: it was created anew; start with --accept-new-topic to go on with its rules",

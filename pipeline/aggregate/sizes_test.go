@@ -83,7 +83,7 @@ func TestATopicThatTakesNoLargeRecords(t *testing.T) {
 		l.emit(900) // enough for verdicts
 		r.emitTo(r.names.Events, 0, "not an event, and far too long for a topic that takes so little: "+strings.Repeat("x", 200))
 		eventually(t, "it says which topic, and how to mend it", func() bool { return said.contains("level=ERROR", topic, "max.message.bytes") })
-		eventually(t, "it tries again", func() bool { return said.count("it is taken over again") >= 2 })
+		eventually(t, "it tries again", func() bool { return said.count("taking it over again") >= 2 })
 		r.set(topic, "max.message.bytes", "1048576")
 		l.counted(m)
 		l.emit(50)

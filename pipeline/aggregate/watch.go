@@ -96,7 +96,7 @@ func (a *Aggregator) newSession(s sarama.ConsumerGroupSession, end context.Cance
 	case a.fatal() != nil:
 		return nil, err
 	default:
-		a.log.Warn("no broker tells which topics there are: this session goes by what was told before joining", "error", err)
+		a.log.Warn("no broker lists the topics; this session uses the list from before joining", "error", err)
 		own = seen
 	}
 	return &session{ConsumerGroupSession: s, end: end, topics: own}, nil
@@ -149,9 +149,9 @@ func (a *Aggregator) compareRules() {
 	a.metrics.rulesDiffer.Set(float64(len(others)))
 	if now := strings.Join(others, ", "); now != a.rulesDiffer {
 		if a.rulesDiffer = now; now == "" {
-			a.log.Info("all members of the group count by the same rules again")
+			a.log.Info("all members of the group run the same rules again")
 			return
 		}
-		a.log.Error("other members of the group count by other rules: partitions that move lose counts; give all the same rule file", "members", now)
+		a.log.Error("other members of the group run different rules; partitions that move lose counts; give all members the same rule file", "members", now)
 	}
 }

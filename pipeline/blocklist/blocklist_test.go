@@ -140,7 +140,7 @@ func TestWhatIsNoVerdictIsSaidOnce(t *testing.T) {
 		startFeed(t, client, sink, func(c *FeedConfig) { c.Logger = following.Logger() })
 		rig.Eventually(t, "the feed has it", func() bool { return sink.Has("uid=a|r") })
 		for where, log := range map[string]*rig.Lines{"the publisher": &writing, "the feed": &following} {
-			if n := log.Count("that is no verdict"); n != 1 {
+			if n := log.Count("skipping a malformed"); n != 1 {
 				t.Errorf("%s says it %d times, want once:\n%s", where, n, log)
 			}
 		}

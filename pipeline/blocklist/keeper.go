@@ -156,7 +156,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if err := k.save(); err != nil {
-			k.cfg.Logger.Error("keeping a copy of the blocklist", "error", err)
+			k.cfg.Logger.Error("writing the copy of the blocklist failed", "error", err)
 		}
 	}
 	return nil

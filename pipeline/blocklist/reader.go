@@ -41,7 +41,7 @@ type reader struct {
 // skip says that an entry of the blocklist is no verdict, of however many there are once a minute.
 func (r *reader) skip(shard int, entry string, err error) {
 	if leftOut, due := r.noVerdicts.Due(); due {
-		r.cfg.Logger.Error("skipping an entry of the blocklist that is no verdict; further ones are left out for a minute",
+		r.cfg.Logger.Error("skipping a malformed entry of the blocklist; further ones are not logged for a minute",
 			"shard", shard, "entry", entry, "error", err, "left_out", leftOut)
 	}
 }
@@ -176,7 +176,7 @@ func (s *shardFeed) hand(d *delivery) {
 	s.each(func(b *mailbox) {
 		if b.put(d) {
 			b.feed.count(func(st *FeedStats) { st.Lost++ })
-			s.r.cfg.Logger.Warn("a table of verdicts takes changes in more slowly than they come; it gets a snapshot when it has time", "shard", s.shard)
+			s.r.cfg.Logger.Warn("a table of verdicts applies changes more slowly than they arrive; it will get a snapshot instead", "shard", s.shard)
 		}
 	})
 }
@@ -187,7 +187,7 @@ func (s *shardFeed) waiting() (some bool) {
 	s.each(func(b *mailbox) {
 		needs, asked := b.needs()
 		if asked {
-			s.r.cfg.Logger.Info("taking a new snapshot of the blocklist", "shard", s.shard, "reason", "the clock made a step")
+			s.r.cfg.Logger.Info("taking a new snapshot of the blocklist", "shard", s.shard, "reason", "the clock jumped")
 		}
 		some = some || needs
 	})

@@ -55,7 +55,7 @@ func (f *Fetcher) lose(r *Reader, why error) {
 	r.retryAt = time.Now().Add(backoff(r.failures))
 	if !r.logged && r.failures >= lasting {
 		r.logged = true
-		f.cfg.Logger.Warn("reading a partition is tried again", "topic", r.topic, "partition", r.partition, "error", why)
+		f.cfg.Logger.Warn("reading a partition failed; retrying", "topic", r.topic, "partition", r.partition, "error", why)
 	}
 	f.look()
 }
@@ -72,7 +72,7 @@ func (f *Fetcher) tell(r *Reader, why error) {
 func (f *Fetcher) answered(r *Reader, end int64) {
 	r.end, r.heard, r.trouble = end, time.Now(), nil
 	if r.logged {
-		f.cfg.Logger.Info("a partition is read again", "topic", r.topic, "partition", r.partition)
+		f.cfg.Logger.Info("reading a partition works again", "topic", r.topic, "partition", r.partition)
 	}
 	r.failures, r.logged = 0, false
 }

@@ -109,7 +109,7 @@ func (w *Writer) produce(ctx context.Context, b *sarama.RecordBatch, link *Link)
 			return ack{}, w.explain(ended(ctx, err))
 		}
 		if lasting(pause) && w.id.mayWarn() {
-			w.id.cfg.Log.Warn("what is sent to Kafka is not acknowledged: it is sent until it is", "topic", w.topic, "target_partition", w.partition, "error", err)
+			w.id.cfg.Log.Warn("Kafka has not acknowledged a record; retrying", "topic", w.topic, "target_partition", w.partition, "error", err)
 		}
 		// What it doesn't find the next attempt will say.
 		_ = link.refreshMetadata(ctx, w.topic)

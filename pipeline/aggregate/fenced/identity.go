@@ -215,7 +215,7 @@ func (id *Identity) again(ctx context.Context, pause *retry.Backoff, err error) 
 		return ended(ctx, err)
 	}
 	if lasting(pause) && id.mayWarn() {
-		id.cfg.Log.Warn("Kafka's transaction coordinator gives no producer id: it is asked until it does", "transactional_id", id.cfg.TransactionalID, "error", err)
+		id.cfg.Log.Warn("Kafka's transaction coordinator returns no producer id; retrying", "transactional_id", id.cfg.TransactionalID, "error", err)
 	}
 	// What it doesn't find it will say at the next attempt.
 	_ = id.cfg.Urgent.refreshCoordinator(ctx, id.cfg.TransactionalID)

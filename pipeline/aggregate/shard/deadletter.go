@@ -92,7 +92,7 @@ func (s *Shard) PassOver(src Source, next int64, bad Unreadable) (behind, record
 		reason = event.ReasonTooLarge
 	}
 	first := max(bad.First, next)
-	s.note(Error, "records that cannot be read are passed over: they are a range of offsets in the dead-letter topic",
+	s.note(Error, "skipping unreadable records; the dead-letter topic has the range of offsets",
 		"topic", s.cfg.Topics.of(src).Name, "first_offset", first, "last_offset", bad.Last, "reason", reason, "error", bad.Why)
 	headers := append(s.letterHeaders(src, reason, clip(bad.Detail), first), header("last-offset", bad.Last))
 	s.out.Aux = append(s.out.Aux, Aux{Topic: DeadLetters, Headers: headers, Reason: reason})

@@ -52,7 +52,7 @@ func (s *Shard) blowAgain(c *checkpoint) {
 	for _, r := range s.rules.Set.Rules {
 		if slices.Contains(c.Blown, r.Name) {
 			s.stepper.Fuses.Blow(r)
-			s.note(Warn, "the rule's fuse has blown under an owner before: it is in shadow mode here until the rules are loaded again", "rule", r.Name)
+			s.note(Warn, "the rule's fuse had blown under a previous owner; the rule stays in shadow mode here until changed rules are loaded", "rule", r.Name)
 		}
 	}
 }

@@ -148,7 +148,7 @@ func (s *Shard) Resume(f Found, clock Clock) (Resumed, error) {
 		return Resumed{}, err
 	}
 	if is := s.rules.hash(); c.Rules != "" && c.Rules != is {
-		s.note(Info, "this partition was last counted by another rule set: limits removed by the new rules are dropped, new limits start empty",
+		s.note(Info, "this partition was last counted by another rule set; limits removed by the new rules are dropped, new limits start empty",
 			"rules_hash", is, "rules_hash_before", c.Rules)
 	}
 	if err := s.restoreProducers(c); err != nil {
@@ -189,7 +189,7 @@ func (s *Shard) restoreProducers(c *checkpoint) error {
 	}
 	gone, err := s.producers.restore(c, s.restoring.parts)
 	if gone > 0 {
-		s.note(Warn, "the changelog lacks parts of the table of producers: what they sent twice may count twice", "parts", gone)
+		s.note(Warn, "the changelog lacks parts of the table of producers; records that they sent twice may count twice", "parts", gone)
 	}
 	return err
 }
@@ -205,7 +205,7 @@ func (s *Shard) checkOutputs(c *checkpoint, f Found) (seek bool, err error) {
 		return false, fmt.Errorf("%w: %s; start over under another --prefix, or delete %s and the blocklist in Redis too, and start with --accept-new-topic",
 			ErrFinal, why, s.cfg.Topics.Verdicts.Name)
 	default:
-		s.note(Warn, "starting over with what is left", "reason", why)
+		s.note(Warn, "starting over with the states that are left", "reason", why)
 		s.accepted = true
 	}
 	return c.Version > 0 || why != "", nil
@@ -348,7 +348,7 @@ func (s *Shard) Republish(clock Clock) error {
 		}
 	}
 	if n := len(leftovers); n > 0 {
-		s.note(Info, "published what the owner before had left unpublished", "keys", n)
+		s.note(Info, "published verdicts that the previous owner left unpublished", "keys", n)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (p *Publisher) check(ctx context.Context) error {
 	for {
 		err := layout.EachPrimary(ctx, p.cfg.Redis, policyOf)
 		if mayNotRead(err) {
-			p.cfg.Logger.Warn("can't read Redis' maxmemory-policy: make sure that it is noeviction", "error", err)
+			p.cfg.Logger.Warn("cannot read Redis' maxmemory-policy; make sure that it is noeviction", "error", err)
 			err = nil
 		}
 		if err == nil {

@@ -134,7 +134,7 @@ func New(cfg Config) (*Publisher, error) {
 		BeatMillis: cfg.Heartbeat.Milliseconds(),
 		Bad: func(r Record, err error) {
 			if leftOut, due := p.noVerdicts.Due(); due {
-				cfg.Logger.Error("skipping a record of the verdict topic that is no verdict; further ones are left out for a minute",
+				cfg.Logger.Error("skipping a malformed record of the verdict topic; further ones are not logged for a minute",
 					"topic", cfg.Topic, "offset", r.Offset, "error", err, "left_out", leftOut)
 			}
 		},
@@ -150,7 +150,7 @@ func New(cfg Config) (*Publisher, error) {
 // Own begins to publish a partition: what its topic has, and then what is offered. It never blocks.
 func (p *Publisher) Own(partition int32) {
 	if partition < 0 || partition >= p.cfg.Partitions {
-		p.cfg.Logger.Error("not publishing a partition that the configuration doesn't know", "partition", partition, "partitions", p.cfg.Partitions)
+		p.cfg.Logger.Error("not publishing a partition that is not in the configuration", "partition", partition, "partitions", p.cfg.Partitions)
 		return
 	}
 	p.mu.Lock()

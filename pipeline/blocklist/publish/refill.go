@@ -69,7 +69,7 @@ func (r *refills) began(partition int32, had, reached int64) {
 	r.count++
 	if len(r.running) == 0 {
 		r.running, r.records, r.since = map[int32]bool{}, 0, time.Now()
-		r.log.Warn("the blocklist in Redis lost what it had: it was flushed, restored, failed over or lost its memory; filling it again from the verdict topic",
+		r.log.Warn("the blocklist in Redis lost its contents (a flush, restore, failover or restart); refilling it from the verdict topic",
 			"partition", partition, "offset_before", had, "offset", reached)
 	}
 	r.running[partition] = true
@@ -83,7 +83,7 @@ func (r *refills) ended(partition int32, records int) {
 	}
 	r.records += records
 	if delete(r.running, partition); len(r.running) == 0 {
-		r.log.Info("the blocklist in Redis is filled again", "verdicts", r.records, "took_seconds", time.Since(r.since).Seconds())
+		r.log.Info("the blocklist in Redis is refilled", "verdicts", r.records, "took_seconds", time.Since(r.since).Seconds())
 	}
 }
 

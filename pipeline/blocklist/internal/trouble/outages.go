@@ -14,7 +14,7 @@ import (
 // many workers meet it.
 type Outages struct {
 	Log  *slog.Logger
-	What string           // is interrupted, and goes on
+	What string           // what the log names: "X is interrupted; retrying", "X works again"
 	Kind func(error) Kind // nil: all are of one kind
 
 	mu     sync.Mutex
@@ -33,7 +33,7 @@ func (o *Outages) Failed(who int32, err error) {
 	o.last, o.lastAt = err, time.Now()
 	if errors.Is(err, ErrNothing) { // Redis is there: the first publisher isn't yet
 		if !o.empty {
-			o.Log.Info(o.What+" has to wait", "reason", err.Error())
+			o.Log.Info(o.What+" is waiting", "reason", err.Error())
 		}
 		o.empty = true
 		return
@@ -58,7 +58,7 @@ func (o *Outages) Failed(who int32, err error) {
 	if advice := kind.advice(); advice != "" {
 		log = log.With("advice", advice)
 	}
-	log.Error(o.What+" is interrupted, will retry", "error", err)
+	log.Error(o.What+" is interrupted; retrying", "error", err)
 }
 
 // Worked notes that a worker succeeded.
@@ -69,7 +69,7 @@ func (o *Outages) Worked(who int32) {
 		return
 	}
 	if delete(o.down, who); len(o.down) == 0 {
-		o.Log.Info(o.What + " goes on")
+		o.Log.Info(o.What + " works again")
 	}
 }
 
