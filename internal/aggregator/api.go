@@ -84,7 +84,7 @@ func (a *Program) guard(agg *aggregate.Aggregator) (*access.Guard, error) {
 	}
 	switch {
 	case cfg.Open && !access.Loopback(cfg.Addr):
-		a.Log.Warn("--open-api: anyone who reaches the API may block, unblock and forget users, without credentials", "listen", cfg.Listen)
+		a.Log.Warn("--open-api: anyone who reaches the API may block, unblock and erase users, without credentials", "listen", cfg.Listen)
 	case cfg.Tokens != "" && !a.Config.AdvertiseTLS && !access.Loopback(cfg.Addr):
 		a.Log.Warn("the API receives tokens unencrypted; set --tls-cert and --tls-key", "listen", cfg.Listen)
 	}

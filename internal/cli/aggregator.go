@@ -19,7 +19,7 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
-// apiOptions say where an aggregator is, and who asks it.
+// apiOptions say where an aggregator is, and with which credentials to ask it.
 type apiOptions struct {
 	*ops.Options
 	addr, tokenFile, ca, cert, key string
@@ -35,7 +35,7 @@ func addAPI(o *ops.Options) *apiOptions {
 	return a
 }
 
-// api is an aggregator's API.
+// api is a client of an aggregator's HTTP API.
 type api struct {
 	base, token string
 	client      http.Client
@@ -45,12 +45,12 @@ const (
 	askWithin     = 10 * time.Second
 	commandWithin = 40 * time.Second // longer than aggregators wait
 
-	// expectBytes is from how many bytes on a body waits until the aggregator wants it: it may refuse it unread, and a
-	// connection that is closed meanwhile would lose the answer.
+	// expectBytes is the size from which on a body waits for "100 Continue": the aggregator may refuse it
+	// unread, and to close the connection during the transfer would lose the response.
 	expectBytes = 64 << 10
 )
 
-// open reads the files; nothing is asked yet.
+// open reads the files. It sends no request.
 func (o *apiOptions) open() (*api, error) {
 	base := o.addr
 	if !strings.Contains(base, "://") {
@@ -67,13 +67,13 @@ func (o *apiOptions) open() (*api, error) {
 	if err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
-	t, err := o.tls()
+	tlsConfig, err := o.tls()
 	if err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
 	a := &api{base: strings.TrimSuffix(base, "/"), token: token}
-	a.client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: t, MaxIdleConnsPerHost: atOnce, ExpectContinueTimeout: time.Second}
-	a.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for this one
+	a.client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig, MaxIdleConnsPerHost: atOnce, ExpectContinueTimeout: time.Second}
+	a.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for this host
 	return a, nil
 }
 
@@ -85,7 +85,7 @@ func (o *apiOptions) tls() (*tls.Config, error) {
 			return nil, fmt.Errorf("read --ca: %w", err)
 		}
 		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--ca %s: no PEM certificate in it", o.ca)
+			return nil, fmt.Errorf("--ca %s contains no PEM certificate", o.ca)
 		}
 	}
 	if (o.cert == "") != (o.key == "") {
@@ -101,7 +101,7 @@ func (o *apiOptions) tls() (*tls.Config, error) {
 	return c, nil
 }
 
-// get asks for a path, and turns problem+json into an error.
+// get requests a path, and turns problem+json into an error.
 func (a *api) get(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
@@ -117,7 +117,7 @@ func (a *api) post(ctx context.Context, path string, body any) ([]byte, error) {
 	return a.postRaw(ctx, path, text)
 }
 
-// postRaw sends what is JSON. An answer that refuses it may come before all of it was sent.
+// postRaw sends JSON text. A response that refuses it may come before all of it was sent.
 func (a *api) postRaw(ctx context.Context, path string, text []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandWithin)
 	defer cancel()
@@ -138,11 +138,11 @@ func (a *api) do(ctx context.Context, method, path string, body []byte) ([]byte,
 	if a.token != "" {
 		req.Header.Set("Authorization", "Bearer "+a.token)
 	}
-	return answerOf(a.client.Do(req))
+	return readResponse(a.client.Do(req))
 }
 
-// answerOf is an aggregator's answer; what it says is wrong is an error.
-func answerOf(resp *http.Response, err error) ([]byte, error) {
+// readResponse returns the body of a response with status 200; any other status is a refusal.
+func readResponse(resp *http.Response, err error) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask the aggregator (--aggregator): %w", err)
 	}
@@ -150,7 +150,7 @@ func answerOf(resp *http.Response, err error) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read the aggregator's answer: %w", err)
+		return nil, fmt.Errorf("read the aggregator's response: %w", err)
 	case resp.StatusCode == http.StatusOK:
 		return body, nil
 	}
@@ -161,19 +161,19 @@ func answerOf(resp *http.Response, err error) ([]byte, error) {
 	var problem struct{ Detail string }
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized:
-		refused.detail = "the aggregator wants a credential that it knows: a token in TALLYGATE_TOKEN or --token-file, or --cert and --key"
+		refused.detail = "the aggregator requires a credential that it knows: a token in TALLYGATE_TOKEN or --token-file, or --cert and --key"
 	case json.Unmarshal(body, &problem) == nil && problem.Detail != "":
 		refused.detail = problem.Detail
 	default:
-		refused.detail = fmt.Sprintf("the aggregator answers %s: %.200s", resp.Status, body)
+		refused.detail = fmt.Sprintf("the aggregator responds %s: %.200s", resp.Status, body)
 	}
 	return nil, refused
 }
 
-// refusal is an answer that says what is wrong.
+// refusal is a response that says what is wrong.
 type refusal struct {
 	status int
-	after  time.Duration // when it may be tried again; 0: it does not say
+	after  time.Duration // how long to wait before another attempt; 0 if it does not say
 	detail string
 }
 

@@ -57,7 +57,7 @@ func TestTokenAndTLS(t *testing.T) {
 		return status, out.String()
 	}
 	letter := write("letter", `{"value":"{}"}`)
-	for _, command := range []string{"explain uid=42", "hot-keys", "block uid=42 --for 1h --reason x", "unblock uid=42 --reason x", "unblock --all --reason x", "forget uid=42 --reason x", "dead-letters --send " + letter} {
+	for _, command := range []string{"explain uid=42", "hot-keys", "block uid=42 --for 1h --reason x", "unblock uid=42 --reason x", "unblock --all --reason x", "erase uid=42 --reason x", "dead-letters --send " + letter} {
 		args := append(strings.Fields(command), "--aggregator", srv.URL, "--ca", ca)
 		if status, said := run(env("good"), args...); status != 0 {
 			t.Errorf("%s, a token in the environment: %d %s", command, status, said)

@@ -20,9 +20,10 @@ import (
 )
 
 const auditUsage = `
-tallygate audit shows what was: every verdict, every command and every blown fuse, who, when and why, in the order
-of their times; all of them, or those that concern keys with these dimensions. A command that names no key
-concerns all. Times are RFC 3339, a date (its start in UTC), or a span back from now: 90m, 36h, 7d.
+tallygate audit lists past verdicts, commands, blown fuses and dead letters that were sent again: who,
+when and why, in the order of their times. KEY selects those that concern keys with these
+dimensions; an entry that names no key concerns all. A time is RFC 3339, a date (its start in UTC),
+or a span back from now: 90m, 36h, 7d.
 
   tallygate audit uid=42
   tallygate audit uid=42 --from 2d --to 24h
@@ -32,13 +33,13 @@ concerns all. Times are RFC 3339, a date (its start in UTC), or a span back from
 const (
 	defaultSpan = 24 * time.Hour
 
-	// Records are found by the brokers' time, entries by their own: an instance's clock may be
-	// this much ahead of a broker's, and an entry this much late.
+	// Records are found by the brokers' time, and entries have their own: an instance's clock may be
+	// this much ahead of a broker's, and an entry may arrive this late.
 	auditAhead = time.Minute
 	auditLate  = 10 * time.Minute
 )
 
-// audit is what is asked for.
+// audit is one run of the command.
 type audit struct {
 	key      keyFilter
 	rule     string
@@ -52,20 +53,20 @@ type audit struct {
 // entry is a line of the audit topic. Every type has type, at and by.
 type entry struct {
 	Type    string
-	At      event.Micros // NoTime: it does not say
+	At      event.Micros // NoTime if absent
 	By      string
-	For     string           // on whose behalf, as By says
+	For     string           // on whose behalf, according to By
 	Verdict *verdict.Verdict // of a verdict
 
-	// Of a command. Other types may have a key and a rule too, and then they are found by them.
+	// Of a command. Entries of other types are found by their key and rule, too.
 	Command, Rule, Reason string
 	Key                   []event.Dim
 	Until                 event.Micros
-	Keys                  int // that it was carried out on, when that is not Key alone
+	Keys                  int // how many it concerned, if not Key alone
 }
 
-// parseEntry is strict with a verdict only: what other types have in these fields may be
-// anything, and is shown all the same.
+// parseEntry is strict with verdicts only: an entry of another type is shown whatever its fields
+// have.
 func parseEntry(data []byte) (*entry, error) {
 	var w struct {
 		Type, At, By, Verdict, Command, Rule, Reason, Key, Until, Keys json.RawMessage
@@ -80,7 +81,7 @@ func parseEntry(data []byte) (*entry, error) {
 		to   any
 	}{{w.Type, &e.Type}, {w.At, &e.At}, {w.By, &e.By}, {w.For, &e.For}, {w.Command, &e.Command}, {w.Rule, &e.Rule}, {w.Reason, &e.Reason}, {w.Until, &e.Until}, {w.Keys, &e.Keys}} {
 		if len(f.from) > 0 {
-			_ = json.Unmarshal(f.from, f.to) // else it stays as it is
+			_ = json.Unmarshal(f.from, f.to) // a field of another type counts as absent
 		}
 	}
 	if e.Type == "verdict" {
@@ -93,7 +94,7 @@ func parseEntry(data []byte) (*entry, error) {
 	return e, nil
 }
 
-// parseEntryKey takes a key as an object or as a record key's text; nil is none.
+// parseEntryKey parses a key, written as an object or as a record key's text. Nil is no key.
 func parseEntryKey(data json.RawMessage) (key []event.Dim) {
 	var text string
 	var dims map[string]string
@@ -109,33 +110,32 @@ func parseEntryKey(data json.RawMessage) (key []event.Dim) {
 	return key
 }
 
-// Audit is `tallygate audit`.
-func Audit(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
-	o := ops.NewOptions("tallygate audit", auditUsage, stdout, getenv)
+// listAudit is `tallygate audit`.
+func listAudit(ctx context.Context, c *call) error {
+	o := c.options(auditUsage)
 	kafka := kafkaconn.NewOptions(o)
 	prefix := o.String("prefix", "tallygate", "`name` that all topics begin with")
-	a := audit{from: moment{time.Now().Add(-defaultSpan).UTC()}, out: bufio.NewWriterSize(stdout, 64<<10)}
+	a := audit{from: moment{time.Now().Add(-defaultSpan).UTC()}, out: bufio.NewWriterSize(c.stdout, 64<<10)}
 	o.StringVar(&a.rule, "rule", "", "only what concerns this `rule`, or one of its limits")
 	o.Var(&a.from, "from", "the first `moment`: a time, a date, or a span back (default 24h)")
 	o.Var(&a.to, "to", "the `moment` before which entries are shown; now by default")
 	asJSON := o.Bool("json", false, "write the entries as the topic has them, one a line")
-	err := o.Parse(args)
-	if err == nil {
-		a.key, err = parseKeyFilter(o.Args())
-		if !a.to.IsZero() && !a.from.Before(a.to.Time) {
-			err = errors.Join(err, errors.New("--from is not before --to"))
-		}
-		k, kafkaErr := kafka.Build()
-		if err = errors.Join(err, kafkaErr); err != nil {
-			err = &ops.UsageError{Err: err}
-		} else {
-			if !*asJSON {
-				a.table = tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-			}
-			err = a.show(ctx, k, *prefix+".audit", stderr)
-		}
+	if err := o.Parse(c.args); err != nil {
+		return err
 	}
-	return ops.Exit(stderr, "tallygate audit", err)
+	var err error
+	a.key, err = parseKeyFilter(o.Args())
+	if !a.to.IsZero() && !a.from.Before(a.to.Time) {
+		err = errors.Join(err, errors.New("--from is not before --to"))
+	}
+	k, kafkaErr := kafka.Build()
+	if err = errors.Join(err, kafkaErr); err != nil {
+		return &ops.UsageError{Err: err}
+	}
+	if !*asJSON {
+		a.table = tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	}
+	return a.show(ctx, k, *prefix+".audit", c.stderr)
 }
 
 func (a *audit) show(ctx context.Context, k *kafkaconn.Kafka, topic string, stderr io.Writer) error {
@@ -149,7 +149,7 @@ func (a *audit) show(ctx context.Context, k *kafkaconn.Kafka, topic string, stde
 	}
 	defer log.Close()
 	err = a.copy(ctx, log, func(partition int32, offset int64, err error) {
-		if a.bad++; a.bad <= maxToldBad {
+		if a.bad++; a.bad <= maxShownBad {
 			fmt.Fprintf(stderr, "%s/%d@%d: %v\n", topic, partition, offset, err)
 		}
 	})
@@ -163,7 +163,7 @@ func (a *audit) show(ctx context.Context, k *kafkaconn.Kafka, topic string, stde
 		return fmt.Errorf("%s cannot be read", plural(a.bad, "record"))
 	}
 	if a.shown == 0 && a.table != nil {
-		fmt.Fprintln(stderr, nothingSince("such entry", a.from.Time))
+		fmt.Fprintln(stderr, nothingSince("entry", a.from.Time))
 	}
 	return nil
 }
@@ -203,10 +203,10 @@ func (a *audit) wants(e *entry) bool {
 	if at.Before(a.from.Time) || !a.to.IsZero() && !at.Before(a.to.Time) {
 		return false
 	}
-	return (len(e.Key) == 0 || a.key.takes(e.Key)) && (e.Rule == "" || ruleIs(e.Rule, a.rule))
+	return (len(e.Key) == 0 || a.key.matches(e.Key)) && (e.Rule == "" || ruleIs(e.Rule, a.rule))
 }
 
-// tableRows is after how many rows a table's columns are set anew: an attack has millions.
+// tableRows is how many rows are aligned together: a table may have millions.
 const tableRows = 1000
 
 func (a *audit) write(e *entry, raw []byte) error {
@@ -231,7 +231,7 @@ func (a *audit) write(e *entry, raw []byte) error {
 	return err
 }
 
-// describe tells an entry in words. One of a type that this program does not know is told as it is.
+// describe puts an entry into words. One of an unknown type is shown as it is.
 func (e *entry) describe(raw []byte) (what, key, rule, why string) {
 	key, rule = event.FormatKey(e.Key), cell(e.Rule, 128)
 	switch e.Type {
@@ -239,19 +239,21 @@ func (e *entry) describe(raw []byte) (what, key, rule, why string) {
 		v := e.Verdict
 		return verdictText(v), key, rule, fmt.Sprintf("%s of %s, by event %s", v.Count, v.Limit, causeText(v))
 	case "command":
-		what = cell(e.Command, 64)
+		if what = cell(e.Command, 64); what == "forget" {
+			what = "erase" // as the command line calls it
+		}
 		switch {
 		case e.Until != event.NoTime:
 			what += " until " + clock(e.Until)
 		case e.Command == "exempt":
-			what += " no more"
+			what += " ended"
 		}
 		if e.Keys > 1 {
 			what += fmt.Sprintf(", %d keys", e.Keys)
 		}
 		return what, key, rule, cell(e.Reason, 400)
 	case "fuse":
-		return "fuse has blown", key, rule, cell(e.Reason, 400)
+		return "fuse blown", key, rule, cell(e.Reason, 400)
 	case "dead-letters":
 		if what, why, ok := resentText(raw); ok {
 			return what, key, rule, why
@@ -260,7 +262,7 @@ func (e *entry) describe(raw []byte) (what, key, rule, why string) {
 	return orDash(cell(e.Type, 64)), key, rule, cell(string(raw), 2000)
 }
 
-// resentText tells of dead letters that were sent again: which records', and how many events they have.
+// resentText describes dead letters that were sent again: how many events, and of which records.
 func resentText(raw []byte) (what, why string, ok bool) {
 	var r struct {
 		Letters, Events int
@@ -277,10 +279,10 @@ func resentText(raw []byte) (what, why string, ok bool) {
 	}
 	why = plural(r.Events, "event")
 	if r.Now {
-		why += " without their own times"
+		why += " without their times"
 	}
 	for i, at := range r.Records {
-		if i == toldRecords {
+		if i == shownRecords {
 			why += fmt.Sprintf(", and %d more", len(r.Records)-i)
 			break
 		}
@@ -289,13 +291,13 @@ func resentText(raw []byte) (what, why string, ok bool) {
 			why += fmt.Sprintf(" to %d", at.LastOffset)
 		}
 	}
-	return "sends " + plural(r.Letters, "dead letter"), why, true
+	return "send " + plural(r.Letters, "dead letter") + " again", why, true
 }
 
-// toldRecords is of how many partitions a table says which records were sent again.
-const toldRecords = 8
+// shownRecords is of how many partitions a table says which records were sent again.
+const shownRecords = 8
 
-// who is who gave a command, and for whom: the first is known, the second is what the first says.
+// who says who gave a command, and for whom: the former was authenticated, the latter is a claim.
 func (e *entry) who() string {
 	who := cell(e.By, 128)
 	if e.For != "" {

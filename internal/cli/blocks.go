@@ -23,9 +23,9 @@ import (
 )
 
 const blocksUsage = `
-tallygate blocks lists what is in force now, by this machine's clock: all verdicts, or those whose
-key has these dimensions. uid=42 also finds keys of several dimensions. It reads the verdict
-topic, which is the truth, and asks neither Redis nor an aggregator. Notices are no blocks.
+tallygate blocks lists the verdicts in force, by this machine's clock: all of them, or those whose
+key has these dimensions. uid=42 also finds keys with more dimensions. It reads the verdict topic,
+which is authoritative, and asks neither Redis nor an aggregator. Notices are left out.
 
   tallygate blocks
   tallygate blocks uid=42
@@ -33,7 +33,7 @@ topic, which is the truth, and asks neither Redis nor an aggregator. Notices are
   tallygate blocks --count --shadow
 `
 
-// blocks is what is asked for, and what was found.
+// blocks is one run of the command.
 type blocks struct {
 	key    keyFilter
 	rule   string
@@ -42,31 +42,32 @@ type blocks struct {
 	bad    int
 }
 
-// Blocks is `tallygate blocks`.
-func Blocks(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
-	o := ops.NewOptions("tallygate blocks", blocksUsage, stdout, getenv)
+// listBlocks is `tallygate blocks`.
+func listBlocks(ctx context.Context, c *call) error {
+	o := c.options(blocksUsage)
 	kafka := kafkaconn.NewOptions(o)
 	prefix := o.String("prefix", "tallygate", "`name` that all topics begin with")
-	rule := o.String("rule", "", "only verdicts of this `rule`, or of one of its limits")
-	shadow := o.Bool("shadow", false, "those in shadow mode too, which deny nothing")
+	b := blocks{latest: map[string]verdict.Verdict{}}
+	o.StringVar(&b.rule, "rule", "", "only verdicts of this `rule`, or of one of its limits")
+	o.BoolVar(&b.shadow, "shadow", false, "those in shadow mode too, which deny nothing")
 	count := o.Bool("count", false, "only how many there are, by rule")
 	asJSON := o.Bool("json", false, "write JSON, an object a line: a verdict, or a rule's numbers")
-	b := blocks{latest: map[string]verdict.Verdict{}}
-	err := o.Parse(args)
-	if err == nil {
-		b.rule, b.shadow = *rule, *shadow
-		b.key, err = parseKeyFilter(o.Args())
-		k, kafkaErr := kafka.Build()
-		if err = errors.Join(err, kafkaErr); err != nil {
-			err = &ops.UsageError{Err: err}
-		} else if err = b.read(ctx, k, *prefix+".verdicts", stderr, *asJSON); err == nil {
-			err = b.write(stdout, *count, *asJSON)
-		}
+	if err := o.Parse(c.args); err != nil {
+		return err
 	}
-	return ops.Exit(stderr, "tallygate blocks", err)
+	var err error
+	b.key, err = parseKeyFilter(o.Args())
+	k, kafkaErr := kafka.Build()
+	if err = errors.Join(err, kafkaErr); err != nil {
+		return &ops.UsageError{Err: err}
+	}
+	if err = b.read(ctx, k, *prefix+".verdicts", c.stderr, *asJSON); err != nil {
+		return err
+	}
+	return b.write(c.stdout, *count, *asJSON)
 }
 
-// read takes the latest verdict of each record key.
+// read keeps the latest verdict of each record key.
 func (b *blocks) read(ctx context.Context, k *kafkaconn.Kafka, topic string, stderr io.Writer, quiet bool) error {
 	log, err := kafkalog.OpenMerge(ctx, k.Log("tallygate-blocks"), topic, time.Time{}, time.Time{})
 	if err != nil {
@@ -96,17 +97,17 @@ func (b *blocks) read(ctx context.Context, k *kafkaconn.Kafka, topic string, std
 			offset, err = rec.Offset, b.take(rec, now)
 		}
 		if err != nil {
-			if b.bad++; b.bad <= maxToldBad {
+			if b.bad++; b.bad <= maxShownBad {
 				say.Line("%s/%d@%d: %s", topic, partition, offset, strings.ReplaceAll(err.Error(), "\n", "; "))
 			}
 		}
 	}
 }
 
-// maxToldBad is how many records that cannot be read are told one by one.
-const maxToldBad = 20
+// maxShownBad is how many unreadable records are listed one by one.
+const maxShownBad = 20
 
-// take keeps what may be in force. What is over before the first record was read stays over.
+// take keeps a verdict that may be in force. One that had ended when reading began is dropped.
 func (b *blocks) take(m *kafkalog.Record, now event.Micros) error {
 	if len(m.Key) == 0 || verdict.OwnRecord(m.Key) {
 		return nil
@@ -115,7 +116,7 @@ func (b *blocks) take(m *kafkalog.Record, now event.Micros) error {
 	if err != nil {
 		return err
 	}
-	if key.Warn || !ruleIs(key.Rule, b.rule) || !b.key.takes(key.Key) {
+	if key.Warn || !ruleIs(key.Rule, b.rule) || !b.key.matches(key.Key) {
 		return nil
 	}
 	if len(m.Value) == 0 {
@@ -124,7 +125,7 @@ func (b *blocks) take(m *kafkalog.Record, now event.Micros) error {
 	}
 	v, err := verdict.Parse(m.Value)
 	if err != nil {
-		return err // the one before it stays: it is the last that we understand
+		return err // the previous one stays: it is the last that can be read
 	}
 	if v.State == verdict.Block && v.Until > now {
 		b.latest[string(m.Key)] = v
@@ -169,7 +170,7 @@ func (b *blocks) write(stdout io.Writer, count, asJSON bool) error {
 		return fmt.Errorf("write the blocks: %w", err)
 	}
 	if b.bad > 0 {
-		return fmt.Errorf("the list may not be whole: %s cannot be read", plural(b.bad, "record"))
+		return fmt.Errorf("the list may be incomplete: %s cannot be read", plural(b.bad, "record"))
 	}
 	return nil
 }
@@ -189,7 +190,7 @@ func (b *blocks) writeTable(out io.Writer, list []verdict.Verdict) error {
 	return w.Flush()
 }
 
-// actionText is the action, and that it is not carried out in shadow mode.
+// actionText is the action; in shadow mode it is not carried out.
 func actionText(v *verdict.Verdict) string {
 	if v.Mode == verdict.Shadow {
 		return v.Action.String() + " (shadow)"

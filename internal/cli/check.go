@@ -1,7 +1,8 @@
-// Package cli is the tallygate tool's commands: one file each.
+// Package cli implements the commands of the tallygate tool, one file each. main.go has their table.
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,14 +16,15 @@ import (
 )
 
 const checkUsage = `
-tallygate check tells whether rule files are good, and every mistake in them at once. A
-folder stands for the .yaml and .yml files in it, without _test.yaml. The exit status is 0 if all are good, else 1.
+tallygate check validates rule files, and reports all mistakes at once. A folder stands for
+the .yaml and .yml files in it, except those that end in _test. The exit status is 0 if all files
+are valid, else 1.
 
   tallygate check rules.yaml
   tallygate check --json deploy/rules
 `
 
-// checked is what is said of one file.
+// checked is the result of one file.
 type checked struct {
 	File        string          `json:"file"`
 	OK          bool            `json:"ok"`
@@ -35,32 +37,32 @@ type checked struct {
 	Warnings    []rules.Warning `json:"warnings,omitempty"`
 }
 
-// Check is `tallygate check`.
-func Check(args []string, stdout, stderr io.Writer, getenv func(string) string) int {
-	o := ops.NewOptions("tallygate check", checkUsage, stdout, getenv)
-	asJSON := o.Bool("json", false, "write the result as JSON, an object a file")
-	if err := o.Parse(args); err != nil {
-		return ops.Exit(stderr, "tallygate check", err)
+// check is `tallygate check`.
+func check(_ context.Context, c *call) error {
+	o := c.options(checkUsage)
+	asJSON := o.Bool("json", false, "write the result as JSON, one object per file")
+	if err := o.Parse(c.args); err != nil {
+		return err
 	}
 	if o.NArg() == 0 {
-		return ops.Exit(stderr, "tallygate check", &ops.UsageError{Err: errors.New("which files? For example: tallygate check rules.yaml")})
+		return &ops.UsageError{Err: errors.New("name the files. For example: tallygate check rules.yaml")}
 	}
 	files, err := input.Files(o.Args(), isRuleFile, ".yaml file")
 	if err != nil {
-		return ops.Exit(stderr, "tallygate check", err)
+		return err
 	}
-	status := ops.ExitOK
+	status := exitStatus(ops.ExitOK)
 	for _, f := range files {
-		c := checkFile(f)
-		if !c.OK {
+		result := checkFile(f)
+		if !result.OK {
 			status = ops.ExitError
 		}
-		c.write(stdout, stderr, *asJSON)
+		result.write(c.stdout, c.stderr, *asJSON)
 	}
 	return status
 }
 
-// isRuleFile tells by its name whether a file in a folder holds rules: tests are beside them.
+// isRuleFile reports by its name whether a file of a folder holds rules. Test files lie beside them.
 func isRuleFile(name string) bool {
 	base, yml := strings.CutSuffix(name, ".yml")
 	if !yml {
@@ -89,13 +91,13 @@ func checkFile(path string) checked {
 	if c.MaxState, c.MaxStateKey = set.LargestState(); c.MaxState > rules.MaxStateBytes {
 		c.Errors = wholeFile(path,
 			fmt.Sprintf("a key of %s can have %d bytes of state, at most %d are allowed", strings.Join(c.MaxStateKey, ", "), c.MaxState, rules.MaxStateBytes),
-			"use fewer limits a key, or longer panes (resolution)")
+			"use fewer limits per key, or longer panes (resolution)")
 	}
 	c.OK = len(c.Errors) == 0
 	return c
 }
 
-// wholeFile is a mistake that has no place of its own.
+// wholeFile is a mistake that concerns the whole file.
 func wholeFile(path, message, hint string) []*rules.Error {
 	return []*rules.Error{{File: path, Line: 1, Column: 1, Message: message, Hint: hint}}
 }
@@ -112,7 +114,7 @@ func (c checked) write(stdout, stderr io.Writer, asJSON bool) {
 	for _, w := range c.Warnings {
 		fmt.Fprintln(stderr, w.String())
 	}
-	fmt.Fprintf(stdout, "%s: good: %s, %s, at most %d bytes of state a key\n",
+	fmt.Fprintf(stdout, "%s: valid: %s, %s, at most %d bytes of state per key\n",
 		c.File, plural(c.Rules, "rule"), plural(c.Limits, "limit"), c.MaxState)
 }
 

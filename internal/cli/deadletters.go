@@ -22,32 +22,33 @@ import (
 )
 
 const deadLettersUsage = `
-tallygate dead-letters lists the records that are no events, or of which some elements are none, and
-why. With --send it has an aggregator send what has been mended: it takes the objects that --json wrote, with their
-value mended, or the headers that made the record a CloudEvent. Where the API asks for credentials this needs
-the role admin. --direct sends straight to Kafka, for who may write there.
+tallygate dead-letters lists the records that are malformed, or that contain malformed events, and
+says why. With --send it has an aggregator send corrected ones again: FILE has the objects that --json
+wrote, with a corrected value, or with corrected headers if the record was a CloudEvent. Where the
+API asks for credentials, this needs the role admin. --direct sends straight to Kafka, if you may
+write there.
 
   tallygate dead-letters
   tallygate dead-letters --from 7d --reason no-api
-  tallygate dead-letters --json > letters.ndjson     then mend each value in the file, and
+  tallygate dead-letters --json > letters.ndjson     then correct each value in the file, and
   tallygate dead-letters --send letters.ndjson
 
-Of an array only the elements that were bad are sent, those that index names: the good ones have counted.
-Leave the others in their places; or take index out, and all of the value is sent. A value that was
-cut is not sent: put the whole one there, and take cut_from out. Events that are older than an
-aggregator's max_lateness (1h by default) count nowhere: --now lets them count when they arrive.
-An event that is sent twice counts once while its key remembers its id (64 of them, for 10 minutes, by default);
-one without an id gets its record's place as its id. So send again what an error names, not all of the file.
+Of an array only the elements that index names are sent: the others were valid, and have counted.
+Leave those in their places; or remove index, and the whole value is sent. A value that was cut is
+not sent: insert the whole value, and remove cut_from. Events older than an aggregator's max_lateness
+(1h by default) are counted only with --now. An event that is sent twice counts once while its key
+remembers its id (by default 64 ids, for 10 minutes); one without an id gets its record's place as its
+id. So after an error send again the lines that it names, not the whole file.
 `
 
-// recordOf is where a letter's record was, for a terminal.
+// recordOf is the place of a letter's record, for a terminal.
 func recordOf(p deadletter.Place) string {
 	return fmt.Sprintf("%s/%d@%d", cell(p.Topic, 249), p.Partition, p.Offset)
 }
 
-// DeadLetters is `tallygate dead-letters`.
-func DeadLetters(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
-	o := ops.NewOptions("tallygate dead-letters", deadLettersUsage, stdout, getenv)
+// deadLetters is `tallygate dead-letters`.
+func deadLetters(ctx context.Context, c *call) error {
+	o := c.options(deadLettersUsage)
 	kafka := kafkaconn.NewOptions(o)
 	prefix := o.String("prefix", "tallygate", "`name` that all topics begin with")
 	var from moment
@@ -55,56 +56,57 @@ func DeadLetters(ctx context.Context, args []string, stdin io.Reader, stdout, st
 	reason := o.String("reason", "", "only those with this `reason`, such as not-json")
 	asJSON := o.Bool("json", false, "write JSON, an object a line; with --send the summary")
 	send := o.String("send", "", "send what has been mended: `FILE` with objects as --json writes them, - for standard input")
-	r := resend{stdout: stdout, stderr: stderr}
+	r := resend{stdout: c.stdout, stderr: c.stderr}
 	o.BoolVar(&r.now, "now", false, "with --send: without their own time, so that they count when they arrive")
 	direct := o.Bool("direct", false, "with --send: straight to Kafka, which needs the right to write there, and is not in the audit")
 	by := o.String("by", operator(), "with --send: who sends, for the audit; where you show a token or a certificate, for whom; a `name`")
 	at := addAPI(o)
-	err := o.ParseOnly(args)
+	err := o.ParseOnly(c.args)
 	switch {
 	case err != nil:
+		return err
 	case *send == "" && (r.now || *direct):
-		err = &ops.UsageError{Err: errors.New("--now and --direct go with --send")}
+		return &ops.UsageError{Err: errors.New("--now and --direct go with --send")}
 	case *send != "" && (*reason != "" || !from.IsZero()):
-		err = &ops.UsageError{Err: errors.New("--send takes all of its file: --from and --reason are for the list")}
-	case passedOver(o, *send != "", *direct) != nil:
-		err = &ops.UsageError{Err: passedOver(o, *send != "", *direct)}
-	case *send != "":
+		return &ops.UsageError{Err: errors.New("--send takes all of its file: --from and --reason are for the list")}
+	}
+	if err := unusedOption(o, *send != "", *direct); err != nil {
+		return &ops.UsageError{Err: err}
+	}
+	if *send != "" {
 		r.json = *asJSON
 		if *direct {
 			r.to, err = newDirect(kafka, *prefix, &r)
 		} else {
 			r.to, err = newAsked(at, *by, &r)
 		}
-		if err == nil {
-			err = r.file(ctx, *send, stdin)
+		if err != nil {
+			return err
 		}
-	default:
-		if from.IsZero() {
-			from.Time = time.Now().Add(-defaultSpan).UTC()
-		}
-		var k *kafkaconn.Kafka
-		if k, err = kafka.Build(); err != nil {
-			err = &ops.UsageError{Err: err}
-		} else {
-			err = listDeadLetters(ctx, k, *prefix+".dead-letters", from.Time, *reason, *asJSON, stdout, stderr)
-		}
+		return r.file(ctx, *send, c.stdin)
 	}
-	return ops.Exit(stderr, "tallygate dead-letters", err)
+	if from.IsZero() {
+		from.Time = time.Now().Add(-defaultSpan).UTC()
+	}
+	k, err := kafka.Build()
+	if err != nil {
+		return &ops.UsageError{Err: err}
+	}
+	return listDeadLetters(ctx, k, *prefix+".dead-letters", from.Time, *reason, *asJSON, c.stdout, c.stderr)
 }
 
-// passedOver is an error for an option of the command line that would change nothing: who names a Kafka or an aggregator
-// means that one, and not another one that happens to be the default.
-func passedOver(o *ops.Options, send, direct bool) (err error) {
+// unusedOption is an error for an option of the command line that would have no effect. Whoever names
+// a Kafka or an aggregator means that one, and not the default of the other.
+func unusedOption(o *ops.Options, send, direct bool) (err error) {
 	o.Visit(func(f *flag.Flag) {
 		switch f.Name {
 		case "aggregator", "token-file", "ca", "cert", "key", "by":
 			if !send || direct {
-				err = fmt.Errorf("--%s is for --send without --direct: nothing else asks an aggregator", f.Name)
+				err = fmt.Errorf("--%s is for --send without --direct: only that asks an aggregator", f.Name)
 			}
 		default:
 			if send && !direct && (f.Name == "prefix" || strings.HasPrefix(f.Name, "kafka")) {
-				err = fmt.Errorf("--%s is for the list, or goes with --send --direct: an aggregator, which --aggregator names, sends to its own Kafka", f.Name)
+				err = fmt.Errorf("--%s is for the list, or for --send --direct: with --send alone, the aggregator that --aggregator names sends to its own Kafka", f.Name)
 			}
 		}
 	})
@@ -145,12 +147,12 @@ func listDeadLetters(ctx context.Context, k *kafkaconn.Kafka, topic string, from
 	}
 	err = errors.Join(err, out.Flush())
 	if err == nil && len(seen) == 0 && !asJSON {
-		fmt.Fprintln(stderr, nothingSince("such dead letter", from))
+		fmt.Fprintln(stderr, nothingSince("dead letter", from))
 	}
 	return err
 }
 
-// readDeadLetter takes what the headers say; numbers that are none stay 0.
+// readDeadLetter reads the headers. A malformed number is 0.
 func readDeadLetter(rec *kafkalog.Record) deadletter.Letter {
 	d := deadletter.Letter{At: event.FromTime(rec.Time())}
 	for headers := rec.Headers; ; {
@@ -191,7 +193,7 @@ func readDeadLetter(rec *kafkalog.Record) deadletter.Letter {
 	return d
 }
 
-// textOrBytes is how JSON has a value: as a string, if it is UTF-8.
+// textOrBytes returns a value as JSON has it: a string if it is UTF-8, else bytes.
 func textOrBytes(value []byte) (text *string, raw []byte) {
 	if !utf8.Valid(value) {
 		return nil, value
@@ -200,7 +202,7 @@ func textOrBytes(value []byte) (text *string, raw []byte) {
 	return &s, nil
 }
 
-// deadLetterTable returns what writes a row, and for nil the rest of the table.
+// deadLetterTable returns a function that writes a row, or flushes the table if the letter is nil.
 func deadLetterTable(out io.Writer) func(*deadletter.Letter) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	rows := 0

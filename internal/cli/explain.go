@@ -19,14 +19,14 @@ import (
 )
 
 const explainUsage = `
-tallygate explain shows what a key has counted under every rule, and why it is blocked. Any
-aggregator may be asked: the one that owns the key answers.
+tallygate explain shows what a key has counted under every rule, and why it is blocked. Ask any
+aggregator: the one that owns the key answers.
 
   tallygate explain uid=42
   tallygate explain uid=42 attrs.campaign=summer --api ad.select
 `
 
-// explainAnswer is what an aggregator answers.
+// explainAnswer is the response of GET /v1/explain.
 type explainAnswer struct {
 	Key       map[string]string   `json:"key"`
 	Partition int32               `json:"partition"`
@@ -34,58 +34,58 @@ type explainAnswer struct {
 	Rules     []rules.Explanation `json:"rules"`
 }
 
-// Explain is `tallygate explain`.
-func Explain(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
-	o := ops.NewOptions("tallygate explain", explainUsage, stdout, getenv)
+// explain is `tallygate explain`.
+func explain(ctx context.Context, c *call) error {
+	o := c.options(explainUsage)
 	at := addAPI(o)
 	api := o.String("api", "", "only the rules that concern this `API`")
 	asJSON := o.Bool("json", false, "write the aggregator's answer as it is")
-	if err := o.Parse(args); err != nil {
-		return ops.Exit(stderr, "tallygate explain", err)
+	if err := o.Parse(c.args); err != nil {
+		return err
 	}
 	q, err := keyQuery(o.Args())
 	if err != nil {
-		return ops.Exit(stderr, "tallygate explain", &ops.UsageError{Err: err})
+		return &ops.UsageError{Err: err}
 	}
 	if *api != "" {
 		q.Set("api", *api)
 	}
 	aggregator, err := at.open()
 	if err != nil {
-		return ops.Exit(stderr, "tallygate explain", err)
+		return err
 	}
 	defer aggregator.client.CloseIdleConnections()
 	body, err := aggregator.get(ctx, "/v1/explain?"+q.Encode())
 	if err != nil {
-		return ops.Exit(stderr, "tallygate explain", err)
+		return err
 	}
 	if *asJSON {
-		_, err = stdout.Write(body)
-		return ops.Exit(stderr, "tallygate explain", err)
+		_, err = c.stdout.Write(body)
+		return err
 	}
 	var a explainAnswer
 	if err := json.Unmarshal(body, &a); err != nil {
-		return ops.Exit(stderr, "tallygate explain", fmt.Errorf("read the aggregator's answer: %w", err))
+		return fmt.Errorf("read the aggregator's response: %w", err)
 	}
-	return ops.Exit(stderr, "tallygate explain", a.write(stdout))
+	return a.write(c.stdout)
 }
 
-// keyQuery takes a key's dimensions, and writes them as keys have them.
+// keyQuery parses the dimensions of one key into their canonical form.
 func keyQuery(args []string) (url.Values, error) {
 	q := url.Values{}
 	for _, a := range args {
 		dim, value, ok := strings.Cut(a, "=")
 		switch {
 		case !ok || dim == "" || value == "":
-			return nil, fmt.Errorf("%q is no key: dimension=value, such as uid=42", a)
+			return nil, fmt.Errorf("%q is not a key: write dimension=value, such as uid=42", a)
 		case dim == "api":
-			return nil, fmt.Errorf("api is no dimension: --api %s", value)
+			return nil, fmt.Errorf("api is not a dimension: use --api %s", value)
 		case q.Has(dim):
-			return nil, fmt.Errorf("%s is given twice: one key at a time", dim)
+			return nil, fmt.Errorf("%s is given twice: name one key at a time", dim)
 		}
 		d, err := event.NewDim(dim, value)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no key: %w", a, err)
+			return nil, fmt.Errorf("%q is not a key: %w", a, err)
 		}
 		q.Set(dim, d.Value)
 	}
@@ -125,7 +125,7 @@ func countText(e *rules.Explanation) string {
 	return e.Count.String()
 }
 
-// limitText is the limit, and which tier gives it.
+// limitText is the limit, with the tier that sets it.
 func limitText(e *rules.Explanation) string {
 	text := e.Limit.String()
 	switch {
@@ -140,7 +140,7 @@ func limitText(e *rules.Explanation) string {
 	return text
 }
 
-// standing says what is in force, what ends it, and since when.
+// standing describes the verdict in force: what ends it, and since when it holds.
 func standing(e *rules.Explanation) string {
 	var parts []string
 	frees := ""
@@ -165,7 +165,7 @@ func standing(e *rules.Explanation) string {
 		parts = append(parts, "exempt")
 	}
 	text := cmp.Or(strings.Join(parts, ", "), "-")
-	if e.Mode == verdict.Shadow || e.Verdict != nil && e.Verdict.Mode == verdict.Shadow { // the latter alone: a fuse has blown
+	if e.Mode == verdict.Shadow || e.Verdict != nil && e.Verdict.Mode == verdict.Shadow { // the verdict alone: its fuse has blown
 		text += " (shadow)"
 	}
 	return text

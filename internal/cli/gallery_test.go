@@ -57,7 +57,7 @@ func TestGalleryDoesWhatItsTestsExpect(t *testing.T) {
 		tests := strings.TrimSuffix(path, ".yaml") + "_test.yaml"
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			status := ruletest.Command([]string{tests}, &stdout, &stderr, func(string) string { return "" })
+			status := ruletest.Command(t.Context(), []string{tests}, nil, &stdout, &stderr, func(string) string { return "" })
 			if status != 0 || strings.Contains(stdout.String(), "no test reaches") {
 				t.Errorf("exit status %d\n%s%s", status, &stdout, &stderr)
 			}

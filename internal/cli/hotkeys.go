@@ -7,19 +7,18 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 const hotKeysUsage = `
-tallygate hot-keys shows which keys take much of their partition, and what each partition has
-to do: about the last half minute. Any aggregator may be asked: it asks the others.
+tallygate hot-keys lists the keys that take much of their partition, and the load of each
+partition, over about the last half minute. Ask any aggregator: it asks the others.
 
   tallygate hot-keys
   tallygate hot-keys --limit 100 --json
 `
 
-// hotAnswer is what an aggregator answers.
+// hotAnswer is the response of GET /v1/hot-keys.
 type hotAnswer struct {
 	Partitions []struct {
 		Partition       int32   `json:"partition"`
@@ -38,39 +37,39 @@ type hotAnswer struct {
 	} `json:"missing"`
 }
 
-// keyHeat is what a key takes of its partition.
+// keyHeat is a key's share of its partition's load.
 type keyHeat struct {
 	Share           float64 `json:"share"`
 	EventsPerSecond float64 `json:"events_per_second"`
 }
 
-// HotKeys is `tallygate hot-keys`.
-func HotKeys(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
-	o := ops.NewOptions("tallygate hot-keys", hotKeysUsage, stdout, getenv)
+// hotKeys is `tallygate hot-keys`.
+func hotKeys(ctx context.Context, c *call) error {
+	o := c.options(hotKeysUsage)
 	at := addAPI(o)
 	limit := o.Int("limit", 20, "`number` of keys to show at most")
 	asJSON := o.Bool("json", false, "write the aggregator's answer as it is")
-	if err := o.ParseOnly(args); err != nil {
-		return ops.Exit(stderr, "tallygate hot-keys", err)
+	if err := o.ParseOnly(c.args); err != nil {
+		return err
 	}
 	aggregator, err := at.open()
 	if err != nil {
-		return ops.Exit(stderr, "tallygate hot-keys", err)
+		return err
 	}
 	defer aggregator.client.CloseIdleConnections()
 	body, err := aggregator.get(ctx, fmt.Sprintf("/v1/hot-keys?limit=%d", *limit))
 	if err != nil {
-		return ops.Exit(stderr, "tallygate hot-keys", err)
+		return err
 	}
 	if *asJSON {
-		_, err = stdout.Write(body)
-		return ops.Exit(stderr, "tallygate hot-keys", err)
+		_, err = c.stdout.Write(body)
+		return err
 	}
 	var a hotAnswer
 	if err := json.Unmarshal(body, &a); err != nil {
-		return ops.Exit(stderr, "tallygate hot-keys", fmt.Errorf("read the aggregator's answer: %w", err))
+		return fmt.Errorf("read the aggregator's response: %w", err)
 	}
-	return ops.Exit(stderr, "tallygate hot-keys", a.write(stdout))
+	return a.write(c.stdout)
 }
 
 func (a *hotAnswer) write(out io.Writer) error {

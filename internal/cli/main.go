@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"text/tabwriter"
 
 	"github.com/tallygate/tallygate/internal/dev"
 	"github.com/tallygate/tallygate/internal/doctor"
@@ -11,70 +14,116 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/internal/ruletest"
+	"github.com/tallygate/tallygate/rules"
 )
 
-const mainUsage = `tallygate is the tool of Tallygate, the engine for asynchronous business limits.
+// Command is a row of the table of commands. The help, the suggestion for an unknown command and
+// the list in docs/reference.md come from it.
+type Command struct {
+	Name    string
+	Args    string // as the help shows them; "" if it takes options only
+	Summary string // what it does, without a full stop
 
-  tallygate dev          run everything in one process, with sample rules and traffic
-  tallygate check FILE…  is a rule file good?
-  tallygate schema       the JSON Schema of rule files, for editors
-  tallygate test FILE…   do rules do what their tests expect?
-  tallygate replay FILE… who would new rules have blocked?
-  tallygate explain KEY  what has a key counted, and why is it blocked?
-  tallygate blocks       what is in force now?
-  tallygate audit        what was: every verdict and command, who, when and why
-  tallygate dead-letters what was no event; send again what has been mended
-  tallygate hot-keys     which keys take much of their partition?
-  tallygate block, unblock, reset, exempt, forget KEY
-                         overrule the rules for a key
-  tallygate emit FILE    send an access log, or events, to Kafka
-  tallygate doctor       what is wrong with Kafka, Redis and all in between, and what to do?
-  tallygate version
+	old string // a former name that is still accepted; "" if there is none
+	run func(ctx context.Context, c *call) error
+}
 
-Each tells more with --help. The programs of a real installation are aggregator and enforcer.
-`
+// Commands returns the table, in the order of the help.
+func Commands() []Command {
+	return []Command{
+		{Name: "dev", Summary: "run the whole engine in one process, with sample rules and traffic", run: program(dev.Command)},
+		{Name: "check", Args: "FILE…", Summary: "validate rule files", run: check},
+		{Name: "schema", Summary: "print the JSON Schema of rule files, for editors", run: schema},
+		{Name: "test", Args: "FILE…", Summary: "run the tests of rules", run: program(ruletest.Command)},
+		{Name: "replay", Args: "FILE…|-|kafka:TOPIC", Summary: "show what new rules would have blocked", run: program(replay.Command)},
+		{Name: "explain", Args: "KEY…", Summary: "show what a key has counted, and why it is blocked", run: explain},
+		{Name: "blocks", Args: "[KEY…]", Summary: "list the verdicts in force", run: listBlocks},
+		{Name: "audit", Args: "[KEY…]", Summary: "list past verdicts and commands: who, when and why", run: listAudit},
+		{Name: "dead-letters", Summary: "list malformed events, or send corrected ones again", run: deadLetters},
+		{Name: "hot-keys", Summary: "list the keys that take much of their partition", run: hotKeys},
+		{Name: "block", Args: "KEY…", Summary: "block a key for a time", run: override{usage: blockUsage, lasts: true}.run},
+		{Name: "unblock", Args: "[KEY…]", Summary: "end the blocks of a key, of a rule, or all of them", run: override{usage: unblockUsage, rule: true, many: true}.run},
+		{Name: "reset", Args: "KEY…", Summary: "end a key's blocks and count it from zero", run: override{usage: resetUsage, rule: true}.run},
+		{Name: "exempt", Args: "KEY…", Summary: "exempt a key from rules for a time", run: override{usage: exemptUsage, lasts: true, rule: true}.run},
+		{Name: "erase", Args: "KEY…", Summary: "erase all that was counted for a key, and its verdicts", old: "forget", run: override{usage: eraseUsage, sent: "forget"}.run},
+		{Name: "emit", Args: "FILE|-", Summary: "send an access log, or a file of events, to Kafka", run: program(emitcmd.Command)},
+		{Name: "doctor", Summary: "check Kafka, Redis and the group, and say how to fix what is wrong", run: program(doctor.Command)},
+		{Name: "version", Summary: "print the version", run: version},
+	}
+}
+
+// call is one run of a command: its arguments, its streams and its environment.
+type call struct {
+	name           string // such as "tallygate check"
+	args           []string
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	getenv         func(string) string
+}
+
+// options returns the command's options; usage is the help in front of them.
+func (c *call) options(usage string) *ops.Options {
+	return ops.NewOptions(c.name, usage, c.stdout, c.getenv)
+}
+
+// exitStatus is the error of a command that has already written what went wrong.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// program adapts a command that is a package of its own.
+func program(run func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int) func(context.Context, *call) error {
+	return func(ctx context.Context, c *call) error {
+		return exitStatus(run(ctx, c.args, c.stdin, c.stdout, c.stderr, c.getenv))
+	}
+}
+
+func version(_ context.Context, c *call) error {
+	_, err := fmt.Fprintln(c.stdout, ops.Version())
+	return err
+}
 
 // Main runs a command and returns the exit status.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
 	if len(args) == 0 {
-		fmt.Fprint(stderr, mainUsage)
+		writeHelp(stderr)
 		return ops.ExitUsage
 	}
-	switch name, rest := args[0], args[1:]; name {
-	case "dev":
-		return dev.Command(ctx, rest, stdin, stdout, stderr, getenv)
-	case "check":
-		return Check(rest, stdout, stderr, getenv)
-	case "schema":
-		return Schema(rest, stdout, stderr, getenv)
-	case "test":
-		return ruletest.Command(rest, stdout, stderr, getenv)
-	case "replay":
-		return replay.Command(ctx, rest, stdin, stdout, stderr, getenv)
-	case "block", "unblock", "reset", "exempt", "forget":
-		return KeyCommand(ctx, keyCommands[name], rest, stdin, stdout, stderr, getenv)
-	case "explain":
-		return Explain(ctx, rest, stdout, stderr, getenv)
-	case "blocks":
-		return Blocks(ctx, rest, stdout, stderr, getenv)
-	case "audit":
-		return Audit(ctx, rest, stdout, stderr, getenv)
-	case "dead-letters":
-		return DeadLetters(ctx, rest, stdin, stdout, stderr, getenv)
-	case "hot-keys":
-		return HotKeys(ctx, rest, stdout, stderr, getenv)
-	case "emit":
-		return emitcmd.Run(ctx, rest, stdin, stdout, stderr, getenv)
-	case "doctor":
-		return doctor.Command(ctx, rest, stdout, stderr, getenv)
-	case "version", "--version", "-version":
-		fmt.Fprintln(stdout, ops.Version())
-		return ops.ExitOK
+	name := args[0]
+	switch name {
 	case "help", "--help", "-help", "-h":
-		fmt.Fprint(stdout, mainUsage)
+		writeHelp(stdout)
 		return ops.ExitOK
-	default:
-		fmt.Fprintf(stderr, "tallygate: there is no command %q\n\n%s", name, mainUsage)
-		return ops.ExitUsage
+	case "--version", "-version":
+		name = "version"
 	}
+	var names []string
+	for _, cmd := range Commands() {
+		if cmd.old == name {
+			fmt.Fprintf(stderr, "tallygate: %s is called %s now\n", name, cmd.Name)
+			name = cmd.Name
+		}
+		if cmd.Name == name {
+			c := &call{name: "tallygate " + name, args: args[1:], stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv}
+			err := cmd.run(ctx, c)
+			if status, ok := errors.AsType[exitStatus](err); ok {
+				return int(status)
+			}
+			return ops.Exit(stderr, c.name, err)
+		}
+		names = append(names, cmd.Name)
+	}
+	fmt.Fprintf(stderr, "tallygate: unknown command %q%s\n\n", name, rules.DidYouMean(name, names))
+	writeHelp(stderr)
+	return ops.ExitUsage
+}
+
+func writeHelp(out io.Writer) {
+	fmt.Fprint(out, "Tallygate enforces business limits: it counts events by rules, and blocks keys that exceed a limit.\n\n")
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, c := range Commands() {
+		fmt.Fprintf(w, "  tallygate %s\t%s\n", strings.TrimSpace(c.Name+" "+c.Args), c.Summary)
+	}
+	_ = w.Flush() // a closed pipe ends the process anyway
+	fmt.Fprint(out, "\nEach command explains itself with --help. A production installation runs the programs aggregator and enforcer.\n")
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// keyFilter is what dimensions of a key must be; those that it does not name may be anything.
+// keyFilter is the dimensions that a key must have. It may have others.
 type keyFilter map[string]string
 
-// parseKeyFilter takes KEY… arguments, none of them too.
+// parseKeyFilter parses KEY… arguments. Without any it accepts every key.
 func parseKeyFilter(args []string) (keyFilter, error) {
 	f := keyFilter{}
 	if len(args) == 0 {
@@ -26,7 +26,7 @@ func parseKeyFilter(args []string) (keyFilter, error) {
 	var err error
 	for _, a := range args {
 		if strings.HasPrefix(a, "api=") {
-			return nil, errors.New("api is no dimension: a key has uid, ip, ip/64 or attrs.NAME")
+			return nil, errors.New("api is not a dimension: a key has uid, ip, ip/64 or attrs.NAME")
 		}
 	}
 	if q, err = keyQuery(args); err != nil {
@@ -38,7 +38,7 @@ func parseKeyFilter(args []string) (keyFilter, error) {
 	return f, nil
 }
 
-func (f keyFilter) takes(key []event.Dim) bool {
+func (f keyFilter) matches(key []event.Dim) bool {
 	found := 0
 	for _, d := range key {
 		if want, ok := f[d.Name]; ok && want == d.Value {
@@ -48,18 +48,17 @@ func (f keyFilter) takes(key []event.Dim) bool {
 	return found == len(f)
 }
 
-// ruleIs reports whether a verdict's rule is the one asked for: its name, or that of the rule
-// whose limit it is.
-func ruleIs(rule, asked string) bool {
-	return asked == "" || rule == asked || strings.HasPrefix(rule, asked+"/")
+// ruleIs reports whether rule, as verdicts have it, is the wanted rule or one of its limits.
+func ruleIs(rule, want string) bool {
+	return want == "" || rule == want || strings.HasPrefix(rule, want+"/")
 }
 
-// moment is an option that is a point in time: as such, or as a span back from now.
+// moment is an option that is a point in time, or a span back from now.
 type moment struct{ time.Time }
 
 func (m *moment) String() string { return "" }
 
-// Set takes RFC 3339, a date (in UTC), or a span such as 90m, 36h or 7d.
+// Set accepts RFC 3339, a date (in UTC), or a span such as 90m, 36h or 7d.
 func (m *moment) Set(text string) error {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -82,8 +81,8 @@ func (m *moment) Set(text string) error {
 	return nil
 }
 
-// cell makes what others wrote fit for a table on a terminal: on one line, without control
-// characters, and cut when it is longer than most.
+// cell makes foreign text safe for a table on a terminal: one line, no control characters, and at
+// most so many characters.
 func cell(text string, most int) string {
 	var b strings.Builder
 	for n := 0; text != ""; n++ {
@@ -112,7 +111,7 @@ func orDash(text string) string {
 	return text
 }
 
-// nothingSince says what was not found, and how to look further.
+// nothingSince says what was not found, and how to look further back.
 func nothingSince(what string, from time.Time) string {
 	return fmt.Sprintf("no %s since %s; --from 30d looks further back", what, from.Format(time.RFC3339))
 }

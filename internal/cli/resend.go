@@ -19,10 +19,10 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// sendPatience is how long Kafka may take for what is sent.
-const sendPatience = 30 * time.Second
+// sendTimeout is how long Kafka may take to acknowledge an event.
+const sendTimeout = 30 * time.Second
 
-// resend is `tallygate dead-letters --send`.
+// resend is one run of `tallygate dead-letters --send`.
 type resend struct {
 	to             letterSender
 	now            bool
@@ -34,22 +34,22 @@ type resend struct {
 	sum   resent
 }
 
-// letterSender sends the letters of a file: it tells resend what came of each.
+// letterSender sends the letters of a file, and reports each to resend.
 type letterSender interface {
-	// letter takes the n-th line. l is what it says, if it is a letter. An error ends it all.
+	// letter sends the n-th line, whose content is l. An error ends the run.
 	letter(ctx context.Context, n int, line []byte, l *deadletter.Letter) error
 
-	// finish returns when all is sent.
+	// finish returns when everything has been sent.
 	finish(ctx context.Context) error
 }
 
-// resent is the summary.
+// resent is the summary, as --json has it.
 type resent struct {
-	Records int `json:"records"` // of which something was sent
+	Records int `json:"records"` // with at least one event sent
 	Events  int `json:"events"`
-	Refused int `json:"refused"` // lines that are not sent
-	Repeats int `json:"repeats"` // lines of a record that an earlier line has sent
-	Dropped int `json:"dropped"` // events that Kafka did not take
+	Refused int `json:"refused"` // lines that were not sent
+	Repeats int `json:"repeats"` // lines whose record an earlier line has sent
+	Dropped int `json:"dropped"` // events that Kafka did not accept
 }
 
 func (r *resend) file(ctx context.Context, name string, stdin io.Reader) error {
@@ -99,7 +99,7 @@ func (r *resend) copy(ctx context.Context, in io.Reader) error {
 	return ctx.Err()
 }
 
-// sent notes that so many events of a line were sent.
+// sent records that the events of a line were sent.
 func (r *resend) sent(n int, place deadletter.Place, events int) {
 	if place.Known() {
 		r.lines[place] = n
@@ -115,19 +115,19 @@ func (r *resend) refused(n int, err error) {
 
 func (r *resend) repeats(n, earlier int) {
 	r.sum.Repeats++
-	fmt.Fprintf(r.stderr, "line %d is the record of line %d again: passed over\n", n, earlier)
+	fmt.Fprintf(r.stderr, "line %d repeats the record of line %d: skipped\n", n, earlier)
 }
 
 func (r *resend) summary() error {
 	if r.json {
 		return json.NewEncoder(r.stdout).Encode(r.sum)
 	}
-	_, err := fmt.Fprintf(r.stdout, "%s of %s sent, %s refused, %s passed over\n", plural(r.sum.Events-r.sum.Dropped, "event"), plural(r.sum.Records, "record"),
+	_, err := fmt.Fprintf(r.stdout, "%s of %s sent, %s refused, %s skipped\n", plural(r.sum.Events-r.sum.Dropped, "event"), plural(r.sum.Records, "record"),
 		plural(r.sum.Refused, "line"), plural(r.sum.Repeats, "repeat"))
 	return err
 }
 
-// direct sends straight to Kafka.
+// direct sends letters straight to Kafka.
 type direct struct {
 	*resend
 	emitter *emit.Emitter
@@ -145,7 +145,7 @@ func newDirect(kafka *kafkaconn.Options, prefix string, r *resend) (letterSender
 	d.emitter, err = k.Emitter(emit.Config{
 		Prefix: prefix, ClientID: "tallygate-dead-letters", AsIs: true,
 		OnDrop: func(drop emit.Drop) {
-			if drop.Reason != emit.Invalid { // that one the line is refused for
+			if drop.Reason != emit.Invalid { // the line is refused for it
 				d.dropped.Add(int64(drop.Events))
 				d.why.Store(fmt.Sprint(drop.Reason))
 			}
@@ -160,7 +160,7 @@ func newDirect(kafka *kafkaconn.Options, prefix string, r *resend) (letterSender
 func (d *direct) letter(ctx context.Context, n int, _ []byte, l *deadletter.Letter) error {
 	events, err := l.Events(&d.decoder, d.now)
 	for i := 0; err == nil && i < len(events); i++ {
-		sending, cancel := context.WithTimeout(ctx, sendPatience)
+		sending, cancel := context.WithTimeout(ctx, sendTimeout)
 		if err = d.emitter.EmitWait(sending, events[i]); err != nil {
 			err = fmt.Errorf("send event %d: %w", i, err)
 		}
@@ -174,9 +174,9 @@ func (d *direct) letter(ctx context.Context, n int, _ []byte, l *deadletter.Lett
 	return nil
 }
 
-// finish sends what was read, also when ctx ended the reading.
+// finish sends what was read, also if ctx ended the reading.
 func (d *direct) finish(ctx context.Context) error {
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendPatience)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout)
 	defer cancel()
 	err := d.emitter.Close(closing)
 	if d.sum.Dropped = int(d.dropped.Load()); d.sum.Dropped > 0 {

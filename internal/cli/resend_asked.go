@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	// batchBytes is how much a request has, if it has more than one letter.
+	// batchBytes is the size of a request with more than one letter.
 	batchBytes = 256 << 10
 
-	// busyPatience is how long an aggregator may send the letters of others before it is given up.
-	busyPatience = time.Minute
+	// busyTimeout is how long an aggregator may be busy with another request of this kind.
+	busyTimeout = time.Minute
 )
 
-// asked has an aggregator send the letters, many at once.
+// asked has an aggregator send the letters, in batches.
 type asked struct {
 	*resend
 	api  *api
 	path string
 
 	body       bytes.Buffer
-	lines      []int // of the letters in body
+	lines      []int // numbers of the lines in body
 	places     []deadletter.Place
-	partitions map[deadletter.Place]bool // that these are about; offsets are 0
+	partitions map[deadletter.Place]bool // of the letters in body; offsets are 0
 	failed     bool
 }
 
@@ -66,7 +66,7 @@ func (a *asked) letter(ctx context.Context, n int, line []byte, l *deadletter.Le
 	return nil
 }
 
-// finish sends the rest. Who has interrupted it wants no more to be sent.
+// finish sends the rest, unless the run was interrupted.
 func (a *asked) finish(ctx context.Context) error {
 	defer a.api.client.CloseIdleConnections()
 	if ctx.Err() != nil || a.failed {
@@ -75,7 +75,7 @@ func (a *asked) finish(ctx context.Context) error {
 	return a.flush(ctx)
 }
 
-// lettersAnswer is what POST /v1/dead-letters answers.
+// lettersAnswer is the response of POST /v1/dead-letters.
 type lettersAnswer struct {
 	Letters []struct {
 		Sent    *int   `json:"sent"`
@@ -84,7 +84,7 @@ type lettersAnswer struct {
 	} `json:"letters"`
 }
 
-// flush sends what was gathered, and takes the answer for each letter.
+// flush sends the batch, and reports each letter.
 func (a *asked) flush(ctx context.Context) error {
 	if len(a.lines) == 0 {
 		return nil
@@ -92,7 +92,7 @@ func (a *asked) flush(ctx context.Context) error {
 	answer, err := a.ask(ctx)
 	if err != nil {
 		a.failed = true
-		return fmt.Errorf("send lines %d to %d of %s, and those behind them: %w", a.lines[0], a.lines[len(a.lines)-1], a.name, err)
+		return fmt.Errorf("send lines %d to %d of %s, and the lines after them: %w", a.lines[0], a.lines[len(a.lines)-1], a.name, err)
 	}
 	for i, l := range answer.Letters {
 		switch n := a.lines[i]; {
@@ -110,10 +110,10 @@ func (a *asked) flush(ctx context.Context) error {
 	return nil
 }
 
-// ask waits while the aggregator serves somebody else. Once a request is under way, its answer is waited for also when ctx
-// ends: only it says what was sent.
+// ask waits while the aggregator serves another caller. Once a request is under way, it waits for the
+// response even if ctx ends: only that says what was sent.
 func (a *asked) ask(ctx context.Context) (*lettersAnswer, error) {
-	for until := time.Now().Add(busyPatience); ; {
+	for until := time.Now().Add(busyTimeout); ; {
 		text, err := a.api.postRaw(context.WithoutCancel(ctx), a.path, a.body.Bytes())
 		refused, ok := errors.AsType[*refusal](err)
 		switch {
@@ -123,7 +123,7 @@ func (a *asked) ask(ctx context.Context) (*lettersAnswer, error) {
 			}
 			continue
 		case ok && refused.status == http.StatusNotFound:
-			return nil, fmt.Errorf("this aggregator does not send dead letters, since it is of an older version: --direct sends straight to Kafka: %w", err)
+			return nil, fmt.Errorf("this aggregator is of an older version, and cannot send dead letters: --direct sends straight to Kafka: %w", err)
 		case ok:
 			return nil, err
 		case err != nil:
@@ -131,10 +131,10 @@ func (a *asked) ask(ctx context.Context) (*lettersAnswer, error) {
 		}
 		var answer lettersAnswer
 		if err := json.Unmarshal(text, &answer); err != nil {
-			return nil, fmt.Errorf("read the aggregator's answer: %w", err)
+			return nil, fmt.Errorf("read the aggregator's response: %w", err)
 		}
 		if len(answer.Letters) != len(a.lines) {
-			return nil, fmt.Errorf("the aggregator's answer is about %d letters, and it was asked for %d", len(answer.Letters), len(a.lines))
+			return nil, fmt.Errorf("the aggregator's response is about %d letters, want %d", len(answer.Letters), len(a.lines))
 		}
 		return &answer, nil
 	}

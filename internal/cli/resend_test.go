@@ -131,8 +131,8 @@ func TestADeadLetterIsMendedSentAndCountedOnce(t *testing.T) {
 				t.Errorf("%d are counted, want the good one, the two mended ones, and one more", n)
 			}
 			out, _ := in.run(t, 0, "", "audit")
-			if !strings.Contains(out, "sends 1 dead letter") || !strings.Contains(out, "alice") || !strings.Contains(out, "2 events, "+in.prefix+".events/1@0\n") ||
-				!strings.Contains(out, "2 events without their own times, ") || strings.Count(out, "dead letter") != 3 {
+			if !strings.Contains(out, "send 1 dead letter again") || !strings.Contains(out, "alice") || !strings.Contains(out, "2 events, "+in.prefix+".events/1@0\n") ||
+				!strings.Contains(out, "2 events without their times, ") || strings.Count(out, "dead letter") != 3 {
 				t.Errorf("the audit:\n%s", out)
 			}
 		})
@@ -196,8 +196,8 @@ func TestAFileIsSentInRequestsThatAreTaken(t *testing.T) {
 	if want := "[1000 1000 501 1 1 1 100 100 50]"; fmt.Sprint(letters) != want {
 		t.Errorf("requests of %v letters, want %s", letters, want)
 	}
-	if status != 1 || !strings.HasPrefix(out, "2504 events of 2504 records sent, 251 lines refused, 1 repeat passed over") ||
-		!strings.Contains(errs, "line 2502 is the record of line 8 again: passed over") || !strings.Contains(errs, "-:2503: no object as --json writes it") ||
+	if status != 1 || !strings.HasPrefix(out, "2504 events of 2504 records sent, 251 lines refused, 1 repeat skipped") ||
+		!strings.Contains(errs, "line 2502 repeats the record of line 8: skipped") || !strings.Contains(errs, "-:2503: no object as --json writes it") ||
 		!strings.Contains(errs, "-:2508: it is bad") || !strings.Contains(errs, "-:2757: it is bad") {
 		t.Errorf("%d %s%.2000s", status, out, errs)
 	}
@@ -226,19 +226,19 @@ func TestWhatAnAggregatorAnswersToLetters(t *testing.T) {
 		}
 	}
 	for want, serve := range map[string]http.HandlerFunc{
-		"since it is of an older version: --direct sends straight to Kafka":  http.NotFound,
-		"this needs the role admin, and vera has the role viewer":            answers(403, `{"detail":"this needs the role admin, and vera has the role viewer"}`),
-		"a token in TALLYGATE_TOKEN or --token-file":                         answers(401, ""),
-		"0 of 1 events were sent in time":                                    answers(504, `{"detail":"0 of 1 events were sent in time"}`),
-		"the aggregator's answer is about 2 letters, and it was asked for 1": answers(200, `{"letters":[{"sent":1},{"sent":1}]}`),
-		"read the aggregator's answer":                                       answers(200, `<html>`),
-		"the aggregator answers 500 Internal Server Error: oh":               answers(500, `oh`),
+		"is of an older version, and cannot send dead letters: --direct sends": http.NotFound,
+		"this needs the role admin, and vera has the role viewer":              answers(403, `{"detail":"this needs the role admin, and vera has the role viewer"}`),
+		"a token in TALLYGATE_TOKEN or --token-file":                           answers(401, ""),
+		"0 of 1 events were sent in time":                                      answers(504, `{"detail":"0 of 1 events were sent in time"}`),
+		"the aggregator's response is about 2 letters, want 1":                 answers(200, `{"letters":[{"sent":1},{"sent":1}]}`),
+		"read the aggregator's response":                                       answers(200, `<html>`),
+		"the aggregator responds 500 Internal Server Error: oh":                answers(500, `oh`),
 		"EOF (--direct sends straight to Kafka, without an aggregator)": func(http.ResponseWriter, *http.Request) {
 			panic(http.ErrAbortHandler)
 		},
 	} {
 		status, out, errs := sender(t, one+letterOf(2, 0, strings.Repeat("x", 300<<10)), serve)
-		if status != 1 || !strings.HasPrefix(out, "0 events of 0 records sent") || !strings.Contains(errs, "send lines 1 to 1 of -, and those behind them: ") || !strings.Contains(errs, want) {
+		if status != 1 || !strings.HasPrefix(out, "0 events of 0 records sent") || !strings.Contains(errs, "send lines 1 to 1 of -, and the lines after them: ") || !strings.Contains(errs, want) {
 			t.Errorf("want %q: %d %s%s", want, status, out, errs)
 		}
 	}

@@ -1,10 +1,9 @@
 package cli
 
 import (
+	"context"
 	_ "embed"
 	"io"
-
-	"github.com/tallygate/tallygate/internal/ops"
 )
 
 // RuleSchema is the JSON Schema of rule files.
@@ -13,7 +12,7 @@ import (
 var RuleSchema string
 
 const schemaUsage = `
-tallygate schema prints the JSON Schema of rule files, with which editors complete and check
+tallygate schema prints the JSON Schema of rule files. Editors use it to complete and check rules
 while you type.
 
   tallygate schema > ruleset.v1.schema.json
@@ -22,12 +21,11 @@ Then begin a rule file with:
 
   # yaml-language-server: $schema=./ruleset.v1.schema.json`
 
-// Schema is `tallygate schema`.
-func Schema(args []string, stdout, stderr io.Writer, getenv func(string) string) int {
-	o := ops.NewOptions("tallygate schema", schemaUsage, stdout, getenv)
-	err := o.ParseOnly(args)
-	if err == nil {
-		_, err = io.WriteString(stdout, RuleSchema)
+// schema is `tallygate schema`.
+func schema(_ context.Context, c *call) error {
+	if err := c.options(schemaUsage).ParseOnly(c.args); err != nil {
+		return err
 	}
-	return ops.Exit(stderr, "tallygate schema", err)
+	_, err := io.WriteString(c.stdout, RuleSchema)
+	return err
 }

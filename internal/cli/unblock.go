@@ -16,21 +16,21 @@ import (
 	"github.com/tallygate/tallygate/internal/input"
 )
 
-// blockedAnswer is a page of what GET /v1/blocked answers of a partition.
+// blockedAnswer is the response of GET /v1/blocked: one page of a partition.
 type blockedAnswer struct {
 	Partitions int `json:"partitions"`
 	Keys       []struct {
 		Key   map[string]string `json:"key"`
 		Rules []string          `json:"rules"`
 	} `json:"keys"`
-	Next string `json:"next"` // "" behind the last page
+	Next string `json:"next"` // "" on the last page
 }
 
-// atOnce is how many commands are on their way at a time.
+// atOnce is how many commands are in flight at most.
 const atOnce = 32
 
-// unblockMany ends what a rule, or any, has in force, for all keys: it counts them, asks, and gives each the
-// command. It goes through the pages twice, so that it never has more than one in memory.
+// unblockMany ends the verdicts of a rule, or of any rule, for all keys: it counts the keys, asks, and
+// sends the command for each. It reads the pages twice, and so keeps one of them in memory.
 func (k *keyCommand) unblockMany(ctx context.Context) error {
 	n := 0
 	err := k.eachPage(ctx, func(a *blockedAnswer) error {
@@ -40,16 +40,16 @@ func (k *keyCommand) unblockMany(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	what := "anything has blocked"
+	what := plural(n, "blocked key")
 	if k.body.Rule != "" {
-		what = k.body.Rule + " has blocked"
+		what = plural(n, "key") + " blocked by " + k.body.Rule
 	}
-	fmt.Fprintf(k.stderr, "%s that %s\n", plural(n, "key"), what)
+	fmt.Fprintln(k.stderr, what)
 	if n == 0 {
 		return nil
 	}
 	if !k.yes {
-		fmt.Fprint(k.stderr, "unblock them? (yes/no) ")
+		fmt.Fprint(k.stderr, "Unblock them? (yes/no) ")
 		if err := k.confirmed(ctx); err != nil {
 			return err
 		}
@@ -61,9 +61,9 @@ func (k *keyCommand) unblockMany(ctx context.Context) error {
 		return k.unblockPage(ctx, a, &done)
 	})
 	say.Finish()
-	n = max(n, int(found.Load())) // meanwhile others may have come
-	if _, told := fmt.Fprintf(k.stdout, "%d of %s unblocked\n", done.Load(), plural(n, "key")); told != nil {
-		err = errors.Join(err, told)
+	n = max(n, int(found.Load())) // there may be more of them now
+	if _, writeErr := fmt.Fprintf(k.stdout, "%d of %s unblocked\n", done.Load(), plural(n, "key")); writeErr != nil {
+		err = errors.Join(err, writeErr)
 	}
 	return err
 }
@@ -85,11 +85,12 @@ func (k *keyCommand) unblockPage(ctx context.Context, a *blockedAnswer, done *at
 	return g.Wait()
 }
 
-// confirmed waits for a yes. A read from a terminal cannot be broken off: on Ctrl-C it is left to the process' end.
+// confirmed waits for a yes. A read from a terminal cannot be interrupted: after Ctrl-C it is left
+// running until the process ends.
 func (k *keyCommand) confirmed(ctx context.Context) error {
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(k.stdin).ReadString('\n') // no answer is none
+		line, _ := bufio.NewReader(k.stdin).ReadString('\n') // the end of the input is no yes
 		answer <- line
 	}()
 	select {
@@ -97,18 +98,18 @@ func (k *keyCommand) confirmed(ctx context.Context) error {
 		if strings.TrimSpace(line) == "yes" {
 			return nil
 		}
-		return errors.New("nothing was done: answer yes, or give --yes")
+		return errors.New("nothing was done: answer yes, or use --yes")
 	case <-ctx.Done():
 		fmt.Fprintln(k.stderr)
 		return errors.New("nothing was done: interrupted")
 	}
 }
 
-// eachPage asks for what is blocked in every partition, page by page.
+// eachPage reads the blocked keys of every partition, page by page.
 func (k *keyCommand) eachPage(ctx context.Context, do func(*blockedAnswer) error) error {
 	for partition, of := 0, 1; partition < of; partition++ {
 		for after := ""; ; {
-			q := url.Values{"unblock": {"all"}, "partition": {strconv.Itoa(partition)}} // refused at once to who may not
+			q := url.Values{"unblock": {"all"}, "partition": {strconv.Itoa(partition)}} // checks the role before the first command
 			if k.body.Rule != "" {
 				q.Set("rule", k.body.Rule)
 			}
@@ -117,11 +118,11 @@ func (k *keyCommand) eachPage(ctx context.Context, do func(*blockedAnswer) error
 			}
 			text, err := k.api.get(ctx, "/v1/blocked?"+q.Encode())
 			if err != nil {
-				return fmt.Errorf("find what is blocked in partition %d: %w", partition, err)
+				return fmt.Errorf("list the blocked keys of partition %d: %w", partition, err)
 			}
 			var a blockedAnswer
 			if err := json.Unmarshal(text, &a); err != nil {
-				return fmt.Errorf("read the aggregator's answer: %w", err)
+				return fmt.Errorf("read the aggregator's response: %w", err)
 			}
 			of = a.Partitions
 			if err := do(&a); err != nil {

@@ -165,7 +165,7 @@ func TestDev(t *testing.T) {
 	var out, errs bytes.Buffer
 	eventually(t, "all five are counted", func() bool { // the verdict fell at the fourth
 		out.Reset()
-		if status := cli.Explain(t.Context(), []string{why[1], "--aggregator", why[2]}, &out, &errs, noEnv); status != 0 {
+		if status := cli.Main(t.Context(), []string{"explain", why[1], "--aggregator", why[2]}, strings.NewReader(""), &out, &errs, noEnv); status != 0 {
 			t.Fatalf("explain ends with %d: %s", status, &errs)
 		}
 		return regexp.MustCompile(`(?m)^logins +5 +3 .*block until .*, by event 42-3, over the limit until `).Match(out.Bytes())

@@ -32,7 +32,7 @@ and deletes it again; --no-write only looks. The exit status is 0 if nothing fai
 const name = "tallygate doctor"
 
 // Command is `tallygate doctor`: it returns the exit status.
-func Command(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
+func Command(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
 	c, err := parse(args, stdout, getenv)
 	if err != nil {
 		return ops.Exit(stderr, name, err)

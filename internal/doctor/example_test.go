@@ -11,7 +11,7 @@ import (
 )
 
 func ExampleCommand() {
-	status := doctor.Command(context.Background(), []string{"--kafka", "127.0.0.1:1", "--no-write"}, io.Discard, os.Stderr, os.Getenv)
+	status := doctor.Command(context.Background(), []string{"--kafka", "127.0.0.1:1", "--no-write"}, nil, io.Discard, os.Stderr, os.Getenv)
 	fmt.Println(status)
 	// Output: 1
 }

@@ -85,7 +85,7 @@ func wants(t *testing.T, r *Report, name string, s Status, texts ...string) {
 func run(t *testing.T, env map[string]string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	status = Command(t.Context(), args, &out, &err, func(name string) string { return env[name] })
+	status = Command(t.Context(), args, nil, &out, &err, func(name string) string { return env[name] })
 	return status, out.String(), err.String()
 }
 

@@ -56,10 +56,10 @@ type options struct {
 	file     string
 }
 
-// Run is the command: `tallygate emit args…`. It returns the exit status: 0 when all that was
+// Command is `tallygate emit`. It returns the exit status: 0 when all that was
 // read is in Kafka (skipped lines aside), 2 for wrong options, 1 for the rest. When ctx ends
 // it stops reading and sends what it has read.
-func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
+func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
 	o, err := parse(args, stdout, getenv)
 	if err == nil {
 		err = run(ctx, o, stdin, stdout, stderr)

@@ -43,7 +43,7 @@ func newCommand(t *testing.T) *command {
 }
 
 func (c *command) run(ctx context.Context, stdin io.Reader, args ...string) int {
-	return Run(ctx, args, stdin, &c.stdout, &c.stderr, func(name string) string { return c.env[name] })
+	return Command(ctx, args, stdin, &c.stdout, &c.stderr, func(name string) string { return c.env[name] })
 }
 
 // output may be written and read by several goroutines.

@@ -2,6 +2,7 @@ package layers
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -40,10 +41,36 @@ func helpOfPrograms(t *testing.T) string {
 func helpOfAll(t *testing.T) string {
 	t.Helper()
 	var help strings.Builder
-	for _, command := range []string{"dev", "block", "unblock", "reset", "exempt", "forget", "check", "test", "replay", "explain", "blocks", "audit", "dead-letters", "hot-keys", "doctor", "emit"} {
-		cli.Main(t.Context(), []string{command, "--help"}, strings.NewReader(""), &help, io.Discard, func(string) string { return "" })
+	for _, command := range cli.Commands() {
+		cli.Main(t.Context(), []string{command.Name, "--help"}, strings.NewReader(""), &help, io.Discard, func(string) string { return "" })
 	}
 	return helpOfPrograms(t) + help.String()
+}
+
+// The reference's list of commands is that of the tool's table: each row links the section about it.
+func TestTheReferenceListsEveryCommand(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs/reference.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := regexp.MustCompile(`(?m)^### (tallygate .+)$`).FindAllStringSubmatch(string(page), -1)
+	var list strings.Builder
+	for _, c := range cli.Commands() {
+		anchor := ""
+		for _, s := range sections {
+			if words := strings.FieldsFunc(s[1], func(r rune) bool { return r == ' ' || r == ',' }); slices.Contains(words, c.Name) {
+				anchor = anchorOf(s[1])
+			}
+		}
+		if anchor == "" {
+			t.Errorf("docs/reference.md has no section about tallygate %s", c.Name)
+		}
+		text := strings.ReplaceAll(strings.TrimSpace("tallygate "+c.Name+" "+c.Args), "|", `\|`)
+		fmt.Fprintf(&list, "| [`%s`](#%s) | %s |\n", text, anchor, c.Summary)
+	}
+	if !strings.Contains(string(page), "| command | what it does |\n|---|---|\n"+list.String()+"\n") {
+		t.Errorf("the list of commands in docs/reference.md is not this one:\n%s", list.String())
+	}
 }
 
 // Every option that --help tells of is in the reference.

@@ -1,6 +1,7 @@
 package ruletest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ type options struct {
 
 // Command is `tallygate test args…`. It returns the exit status: 0 when all tests pass, 1 when
 // one does not or a file is wrong, 2 for wrong options.
-func Command(args []string, stdout, stderr io.Writer, getenv func(string) string) int {
+func Command(_ context.Context, args []string, _ io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
 	o, err := parse(args, stdout, getenv)
 	if err == nil {
 		err = o.runAll(stdout)

@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/user"
+	"strings"
+
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// override is one of the commands that overrule the rules for a key.
+type override struct {
+	usage string
+	sent  string // its name in the HTTP API; "" if that is the command's
+	lasts bool   // it takes --for
+	rule  bool   // it takes --rule
+	many  bool   // it takes --all and --yes: without a key it concerns every blocked key
+}
+
+const (
+	blockUsage = `
+tallygate block blocks a key for a time, whatever it has counted, for all APIs. The verdict's rule
+is called manual.
+
+  tallygate block uid=42 --for 2h --reason "stolen card, ticket 123"
+` + afterUsage
+
+	unblockUsage = `
+tallygate unblock ends the verdicts in force for a key. Its counters stay: the next event may
+trigger another verdict, unless you reset or exempt the key. With --rule or --all and no key it
+unblocks every key that the rule, or any rule, has blocked: it says how many, and asks first.
+
+  tallygate unblock uid=42 --reason "called support"
+  tallygate unblock uid=42 --rule search-combined --reason "a bug in the app"
+  tallygate unblock --rule search-combined --reason "a bad rule went out"
+` + afterUsage
+
+	resetUsage = `
+tallygate reset ends the verdicts in force for a key, and sets its counters to zero.
+
+  tallygate reset uid=42 --reason "called support"
+` + afterUsage
+
+	exemptUsage = `
+tallygate exempt exempts a key from rules for a time, and ends the verdicts in force: the key is
+counted, and not judged. A key with a uid also covers keys that contain this uid and more
+dimensions. --for 0 ends an exemption.
+
+  tallygate exempt uid=42 --for 7d --reason "load test"
+` + afterUsage
+
+	eraseUsage = `
+tallygate erase ends the verdicts in force for a key, and erases its counters and its verdicts. A key
+with a uid also covers keys that contain this uid and more dimensions. Any other key, such as
+ip=203.0.113.9, covers itself only: name each. Events and the audit stay until Kafka deletes them by
+age.
+
+  tallygate erase uid=42 --reason "deletion request 77"
+` + afterUsage
+
+	afterUsage = `
+Ask any aggregator: the one that owns the key carries the command out. When the exit status is 0, it
+is durable, published, and in the audit with who, when and why.`
+)
+
+// commandBody is the body of POST /v1/commands.
+type commandBody struct {
+	Command string            `json:"command"`
+	Key     map[string]string `json:"key"`
+	Rule    string            `json:"rule,omitempty"`
+	For     string            `json:"for,omitempty"`
+	Reason  string            `json:"reason"`
+	By      string            `json:"by"`
+}
+
+// commandResult is its response.
+type commandResult struct {
+	ID        string            `json:"id"`
+	Partition int32             `json:"partition"`
+	Keys      int               `json:"keys"`
+	Verdicts  []verdict.Verdict `json:"verdicts"`
+}
+
+// run is `tallygate block`, unblock, reset, exempt and erase.
+func (v override) run(ctx context.Context, c *call) error {
+	o := c.options(v.usage)
+	k := keyCommand{override: v, stdin: c.stdin, stdout: c.stdout, stderr: c.stderr}
+	at := addAPI(o)
+	o.StringVar(&k.body.Reason, "reason", "", "why, for the audit; `text`, required")
+	o.StringVar(&k.body.By, "by", operator(), "who gives the command, for the audit; where you show a token or a certificate, for whom; a `name`")
+	o.BoolVar(&k.json, "json", false, "write the aggregator's answer as it is")
+	if v.lasts {
+		o.StringVar(&k.body.For, "for", "", "`time` that it lasts, such as 30m, 2h or 7d; required")
+	}
+	if v.rule {
+		o.StringVar(&k.body.Rule, "rule", "", "only this `rule`, or rule/limit")
+	}
+	if v.many {
+		o.BoolVar(&k.all, "all", false, "every key that is blocked; without a key")
+		o.BoolVar(&k.yes, "yes", false, "don't ask")
+	}
+	if err := o.Parse(c.args); err != nil {
+		return err
+	}
+	var err error
+	if k.api, err = at.open(); err != nil {
+		return err
+	}
+	defer k.api.client.CloseIdleConnections()
+	k.body.Command = cmp.Or(v.sent, strings.TrimPrefix(c.name, "tallygate "))
+	return k.send(ctx, o.Args())
+}
+
+// operator names who runs the command, as far as the machine knows.
+func operator() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}
+
+// keyCommand is one run of an override.
+type keyCommand struct {
+	override
+	stdin          io.Reader
+	stdout, stderr io.Writer
+
+	api      *api
+	body     commandBody
+	json     bool
+	all, yes bool
+}
+
+func (k *keyCommand) send(ctx context.Context, args []string) error {
+	if k.body.Reason == "" {
+		return &ops.UsageError{Err: errors.New("say why: --reason TEXT is kept in the audit")}
+	}
+	if k.lasts && k.body.For == "" {
+		return &ops.UsageError{Err: errors.New("say for how long: --for TIME, such as 30m, 2h or 7d")}
+	}
+	if _, err := rules.ParseDuration(k.body.For); k.lasts && err != nil {
+		return &ops.UsageError{Err: fmt.Errorf("--for: %w", err)}
+	}
+	if len(args) == 0 && k.many && (k.all || k.body.Rule != "") {
+		return k.unblockMany(ctx)
+	}
+	if k.all {
+		return &ops.UsageError{Err: errors.New("--all is every key: name none")}
+	}
+	q, err := keyQuery(args)
+	if err != nil {
+		return &ops.UsageError{Err: err}
+	}
+	k.body.Key = flat(q)
+	answer, err := k.api.post(ctx, "/v1/commands", k.body)
+	if err != nil {
+		return err
+	}
+	if k.json {
+		_, err = k.stdout.Write(answer)
+		return err
+	}
+	var result commandResult
+	if err := json.Unmarshal(answer, &result); err != nil {
+		return fmt.Errorf("read the aggregator's response: %w", err)
+	}
+	return k.write(&result)
+}
+
+func flat(q url.Values) map[string]string {
+	out := map[string]string{}
+	for name, values := range q {
+		out[name] = values[0]
+	}
+	return out
+}
+
+// shownVerdicts is how many verdicts are listed: a user may have thousands of keys.
+const shownVerdicts = 20
+
+// write says what the command has changed.
+func (k *keyCommand) write(result *commandResult) error {
+	if k.sent == "forget" {
+		if _, err := fmt.Fprintf(k.stdout, "%s erased (command %s)\n", plural(result.Keys, "key"), result.ID); err != nil {
+			return err
+		}
+	} else if len(result.Verdicts) == 0 {
+		_, err := fmt.Fprintf(k.stdout, "done; nothing was in force (command %s)\n", result.ID)
+		return err
+	}
+	for i, v := range result.Verdicts {
+		if i == shownVerdicts {
+			_, err := fmt.Fprintf(k.stdout, "and at least %d more: tallygate audit lists them all\n", len(result.Verdicts)-i)
+			return err
+		}
+		line := fmt.Sprintf("%s of %s ends now", v.Rule, event.FormatKey(v.Key))
+		if v.State != verdict.Clear {
+			line = fmt.Sprintf("%s: %s until %s", event.FormatKey(v.Key), v.Action, clock(v.Until))
+		}
+		if _, err := fmt.Fprintln(k.stdout, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
