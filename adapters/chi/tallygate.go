@@ -1,7 +1,7 @@
 // Package tallygate names chi's routes for the middleware of package enforce, which is chi's as it is:
 //
 //	router := chi.NewRouter()
-//	router.Use(enforce.Middleware(table, enforce.Options{UID: user, API: tallygate.TemplateAPI(router)}))
+//	router.Use(httplimit.Middleware(table, httplimit.Options{UID: user, API: tallygate.TemplateAPI(router)}))
 package tallygate
 
 import (
@@ -9,11 +9,11 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
 // TemplateAPI names an API by the route that the router will find for it: GET /orders/{id} is get.orders.id. Middleware that
-// is given to With, or to a route's own router, can use enforce.PatternAPI as well.
+// is given to With, or to a route's own router, can use httplimit.PatternAPI as well.
 func TemplateAPI(routes chi.Routes) func(*http.Request) string {
 	return func(r *http.Request) string {
 		path := r.URL.RawPath
@@ -25,8 +25,8 @@ func TemplateAPI(routes chi.Routes) func(*http.Request) string {
 			template = routes.Find(chi.NewRouteContext(), http.MethodGet, path)
 		}
 		if template != "" {
-			return enforce.TemplateAPI(r.Method, template)
+			return httplimit.TemplateAPI(r.Method, template)
 		}
-		return enforce.RouteAPI(r)
+		return httplimit.RouteAPI(r)
 	}
 }

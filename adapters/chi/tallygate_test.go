@@ -10,6 +10,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -24,17 +25,17 @@ func TestRoutesAreNamed(t *testing.T) {
 		Rule: "orders-detector", Public: "order", Key: []event.Dim{{Name: "uid", Value: "42"}}, Action: verdict.ActBlock,
 		APIs: []string{"get.v1.orders.id"}, Since: at, Until: at + event.Hour,
 	}})
-	user := enforce.Header("X-User")
+	user := httplimit.Header("X-User")
 	ok := func(http.ResponseWriter, *http.Request) {}
 	router := chi.NewRouter()
-	router.Use(middleware.GetHead, enforce.Middleware(table, enforce.Options{UID: user, API: TemplateAPI(router)}))
+	router.Use(middleware.GetHead, httplimit.Middleware(table, httplimit.Options{UID: user, API: TemplateAPI(router)}))
 	router.Route("/v1", func(r chi.Router) {
 		r.Get("/orders/{id}", ok)
 		r.Get("/orders", ok)
 	})
 	inner := ""
 	router.With(func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { inner = enforce.PatternAPI(r); next.ServeHTTP(w, r) })
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { inner = httplimit.PatternAPI(r); next.ServeHTTP(w, r) })
 	}).Get("/users/{id}", ok)
 	for _, c := range []struct {
 		method, path, user string

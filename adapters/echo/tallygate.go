@@ -8,17 +8,18 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
 type contextKey struct{}
 
 // Middleware lets requests through to the next handler unless a verdict denies them. Options.API is TemplateAPI unless
 // it is set. What earlier handlers have put into echo's context is there for Value.
-func Middleware(table *enforce.Table, options enforce.Options) (echo.MiddlewareFunc, error) {
+func Middleware(table *enforce.Table, options httplimit.Options) (echo.MiddlewareFunc, error) {
 	if options.API == nil {
 		options.API = TemplateAPI
 	}
-	gate, err := enforce.NewGate(table, options)
+	gate, err := httplimit.NewGate(table, options)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func Middleware(table *enforce.Table, options enforce.Options) (echo.MiddlewareF
 
 // Value returns what an earlier handler has put into echo's context with Set; "" when it is no string.
 func Value(key string) func(*http.Request) string {
-	return enforce.Context(contextKey{}, func(c echo.Context) string {
+	return httplimit.Context(contextKey{}, func(c echo.Context) string {
 		text, _ := c.Get(key).(string)
 		return text
 	})
@@ -52,7 +53,7 @@ func Value(key string) func(*http.Request) string {
 func TemplateAPI(r *http.Request) string {
 	c, ok := r.Context().Value(contextKey{}).(echo.Context)
 	if !ok || c.Path() == "" {
-		return enforce.RouteAPI(r)
+		return httplimit.RouteAPI(r)
 	}
-	return enforce.TemplateAPI(r.Method, c.Path())
+	return httplimit.TemplateAPI(r.Method, c.Path())
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -28,7 +29,7 @@ func TestMiddleware(t *testing.T) {
 		APIs: []string{"get.orders.id"}, Since: at, Until: at + event.Hour,
 	}})
 	var emitted events
-	limit, err := Middleware(table, enforce.Options{UID: Value("user"), Events: &emitted})
+	limit, err := Middleware(table, httplimit.Options{UID: Value("user"), Events: &emitted})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,11 +58,11 @@ func TestMiddleware(t *testing.T) {
 		if w := send(c.path, c.user); w.Code != c.code {
 			t.Errorf("%s by %s: %d, want %d", c.path, c.user, w.Code, c.code)
 		}
-		if len(emitted) != 1 || emitted[0].API != c.api || emitted[0].UID != c.user || emitted[0].Outcome != enforce.OutcomeOf(c.code) {
+		if len(emitted) != 1 || emitted[0].API != c.api || emitted[0].UID != c.user || emitted[0].Outcome != httplimit.OutcomeOf(c.code) {
 			t.Errorf("%s by %s: %+v", c.path, c.user, emitted)
 		}
 	}
-	if _, err := Middleware(table, enforce.Options{}); err == nil {
+	if _, err := Middleware(table, httplimit.Options{}); err == nil {
 		t.Error("no error for options that name nobody")
 	}
 }

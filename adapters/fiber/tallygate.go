@@ -13,10 +13,11 @@ import (
 	"github.com/gofiber/fiber/v3"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Options are as in enforce.Options, for fiber's context instead of http.Request. At least one of UID, IP and Attrs is required.
+// Options are as in httplimit.Options, for fiber's context instead of http.Request. At least one of UID, IP and Attrs is required.
 type Options struct {
 	UID, IP func(fiber.Ctx) string
 	Attrs   map[string]func(fiber.Ctx) string
@@ -26,7 +27,7 @@ type Options struct {
 	// MaxDelay is how long a request waits for the end of a verdict whose action is throttle, and MaxDelayed how many may wait at once.
 	MaxDelay   time.Duration
 	MaxDelayed int
-	Events     enforce.Emitter
+	Events     httplimit.Emitter
 }
 
 // Middleware lets requests through to the next handler unless a verdict denies them.
@@ -48,7 +49,7 @@ func Middleware(table *enforce.Table, o Options) (fiber.Handler, error) {
 	}
 	return func(c fiber.Ctx) error {
 		began, api, dims := time.Now(), strings.Clone(o.API(c)), o.dims(c)
-		if slices.ContainsFunc(dims, func(d event.Dim) bool { return d.Value == enforce.Ambiguous }) {
+		if slices.ContainsFunc(dims, func(d event.Dim) bool { return d.Value == httplimit.Ambiguous }) {
 			return fiber.NewError(fiber.StatusBadRequest, "It is not clear who sends this request: a header that says so has several values.")
 		}
 		d := throttle.Await(c.Context(), table.CheckDims(api, dims), api, dims)
@@ -87,7 +88,7 @@ func (o *Options) dims(c fiber.Ctx) (dims []event.Dim) {
 	return dims
 }
 
-// Header returns the value of a header field; several are enforce.Ambiguous, and such a request is refused with 400. Take care that
+// Header returns the value of a header field; several are httplimit.Ambiguous, and such a request is refused with 400. Take care that
 // clients cannot set it.
 func Header(name string) func(fiber.Ctx) string {
 	return func(c fiber.Ctx) string {
@@ -97,7 +98,7 @@ func Header(name string) func(fiber.Ctx) string {
 		case 1:
 			return string(values[0])
 		default:
-			return enforce.Ambiguous
+			return httplimit.Ambiguous
 		}
 	}
 }
@@ -116,7 +117,7 @@ func (o *Options) deny(c fiber.Ctx, d enforce.Decision) error {
 }
 
 func happened(api string, dims []event.Dim, began time.Time, status int) event.Event {
-	e := event.Event{API: api, Outcome: enforce.OutcomeOf(status), Time: event.FromTime(began), Cost: event.One}
+	e := event.Event{API: api, Outcome: httplimit.OutcomeOf(status), Time: event.FromTime(began), Cost: event.One}
 	for _, d := range dims {
 		switch d.Name {
 		case "uid":
@@ -137,9 +138,9 @@ func happened(api string, dims []event.Dim, began time.Time, status int) event.E
 
 // RouteAPI names an API by the method and the first two segments of the path, as the client wrote it: with UnescapePath, c.Path has
 // been decoded, and would be decoded twice.
-func RouteAPI(c fiber.Ctx) string { return enforce.PathAPI(c.Method(), c.OriginalURL()) }
+func RouteAPI(c fiber.Ctx) string { return httplimit.PathAPI(c.Method(), c.OriginalURL()) }
 
 // TemplateAPI names an API by its route: GET /orders/:id is get.orders.id. Fiber knows a request's route only in that route's own handlers:
 //
 //	app.Get("/orders/:id", limit, handler)
-func TemplateAPI(c fiber.Ctx) string { return enforce.TemplateAPI(c.Method(), c.Route().Path) }
+func TemplateAPI(c fiber.Ctx) string { return httplimit.TemplateAPI(c.Method(), c.Route().Path) }

@@ -11,6 +11,7 @@ import (
 	"github.com/gofiber/fiber/v3"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -69,7 +70,7 @@ func TestMiddleware(t *testing.T) {
 		if resp := send(c.path, c.user); resp.StatusCode != c.code {
 			t.Errorf("%s by %s: %d, want %d", c.path, c.user, resp.StatusCode, c.code)
 		}
-		if len(emitted) != 1 || emitted[0].API != c.api || emitted[0].UID != c.user || emitted[0].Outcome != enforce.OutcomeOf(c.code) || emitted[0].Validate() != nil {
+		if len(emitted) != 1 || emitted[0].API != c.api || emitted[0].UID != c.user || emitted[0].Outcome != httplimit.OutcomeOf(c.code) || emitted[0].Validate() != nil {
 			t.Errorf("%s by %s: %+v", c.path, c.user, emitted)
 		}
 	}

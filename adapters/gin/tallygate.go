@@ -8,17 +8,18 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
 type contextKey struct{}
 
 // Middleware lets requests through to the next handlers unless a verdict denies them. Options.API is TemplateAPI unless
 // it is set. What earlier handlers have put into gin's context is there for Value.
-func Middleware(table *enforce.Table, options enforce.Options) (gin.HandlerFunc, error) {
+func Middleware(table *enforce.Table, options httplimit.Options) (gin.HandlerFunc, error) {
 	if options.API == nil {
 		options.API = TemplateAPI
 	}
-	gate, err := enforce.NewGate(table, options)
+	gate, err := httplimit.NewGate(table, options)
 	if err != nil {
 		return nil, err
 	}
@@ -44,14 +45,14 @@ func Middleware(table *enforce.Table, options enforce.Options) (gin.HandlerFunc,
 
 // Value returns what an earlier handler has put into gin's context with Set; "" when it is no string.
 func Value(key string) func(*http.Request) string {
-	return enforce.Context(contextKey{}, func(c *gin.Context) string { return c.GetString(key) })
+	return httplimit.Context(contextKey{}, func(c *gin.Context) string { return c.GetString(key) })
 }
 
 // TemplateAPI names an API by its route: GET /orders/:id is get.orders.id.
 func TemplateAPI(r *http.Request) string {
 	c, ok := r.Context().Value(contextKey{}).(*gin.Context)
 	if !ok || c.FullPath() == "" {
-		return enforce.RouteAPI(r)
+		return httplimit.RouteAPI(r)
 	}
-	return enforce.TemplateAPI(r.Method, c.FullPath())
+	return httplimit.TemplateAPI(r.Method, c.FullPath())
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
 func main() {
@@ -82,14 +83,14 @@ func newTable() (*enforce.Table, error) {
 }
 
 // guard limits, answers and emits.
-func guard(table *enforce.Table, mux *http.ServeMux, emitter enforce.Emitter) http.Handler {
-	limit := enforce.Middleware(table, enforce.Options{
-		UID: enforce.Header("X-User"), // a real service asks its authentication: enforce.ContextValue
-		IP:  enforce.ClientIP(netip.MustParsePrefix("10.0.0.0/8")),
-		API: enforce.Named(map[string]string{
+func guard(table *enforce.Table, mux *http.ServeMux, emitter httplimit.Emitter) http.Handler {
+	limit := httplimit.Middleware(table, httplimit.Options{
+		UID: httplimit.Header("X-User"), // a real service asks its authentication: httplimit.ContextValue
+		IP:  httplimit.ClientIP(netip.MustParsePrefix("10.0.0.0/8")),
+		API: httplimit.Named(map[string]string{
 			"get.search.query": "search.query",
 			"post.orders":      "order.create",
-		}, enforce.MuxAPI(mux)),
+		}, httplimit.MuxAPI(mux)),
 		Answers: enforce.Answers{Rules: map[string]enforce.PublicRule{
 			"search-combined": {Name: "searches", Messages: map[string]string{
 				"":   "Too many searches. Try again in {seconds} s.",

@@ -14,7 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
 // nginxNames answers each exact location with the name that all ways to it have.
@@ -56,7 +56,7 @@ func TestNamesAgreeWithNginx(t *testing.T) {
 			return
 		}
 		reached++
-		if got := enforce.PathAPI(method, target); got != want {
+		if got := httplimit.PathAPI(method, target); got != want {
 			t.Fatalf("%s %q reaches %s, and its name is %s", method, target, want, got)
 		}
 	}

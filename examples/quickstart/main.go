@@ -21,6 +21,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -70,7 +71,7 @@ func newTable(ctx context.Context, redisAddr string) *enforce.Table {
 
 // limited answers 429, from memory, to those who may not use the API now.
 func limited(table *enforce.Table, api string, next http.Handler) http.Handler {
-	return enforce.Middleware(table, enforce.Options{
+	return httplimit.Middleware(table, httplimit.Options{
 		UID: user,
 		API: func(*http.Request) string { return api },
 	})(next)

@@ -24,6 +24,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
 func main() {
@@ -105,5 +106,5 @@ func user(r *http.Request) string { return r.Header.Get("X-User") }
 
 // limited answers 429, from memory, to those who may not use the API now.
 func (s *shop) limited(api func(*http.Request) string, next http.HandlerFunc) http.Handler {
-	return enforce.Middleware(s.table, enforce.Options{UID: user, API: api})(next)
+	return httplimit.Middleware(s.table, httplimit.Options{UID: user, API: api})(next)
 }

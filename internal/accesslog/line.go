@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -44,7 +44,7 @@ func (p *parser) parse(line []byte, format Format) (event.Event, error) {
 		return event.Event{}, err
 	}
 	e := event.Event{
-		UID: event.CanonicalUID(r.user), API: enforce.PathAPI(r.method, r.target), Outcome: outcome(r.status),
+		UID: event.CanonicalUID(r.user), API: httplimit.PathAPI(r.method, r.target), Outcome: outcome(r.status),
 		Time: r.time, BrokerTime: event.NoTime, Cost: event.One,
 	}
 	if ip, err := netip.ParseAddr(r.client); err == nil && ip.Zone() == "" {

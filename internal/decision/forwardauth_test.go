@@ -11,6 +11,7 @@ import (
 	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -152,7 +153,7 @@ func TestForwardAuthDeniesAsTheMiddlewareDoes(t *testing.T) {
 	r := newRig(t).blocks(block("search-combined", "uid", "42", func(v *verdict.Verdict) { v.Public = "searches" }))
 	got := r.ask("X-Tallygate-Uid: 42", "X-Tallygate-Api: search.query")
 
-	guarded := enforce.Middleware(r.table, enforce.Options{UID: func(*http.Request) string { return "42" }})(http.NotFoundHandler())
+	guarded := httplimit.Middleware(r.table, httplimit.Options{UID: func(*http.Request) string { return "42" }})(http.NotFoundHandler())
 	w := httptest.NewRecorder()
 	guarded.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/search/query", nil))
 	want := w.Result()

@@ -11,14 +11,14 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
 // However a client writes a blocked path, every protocol denies it: GET /search was 429, and GET /%73earch and HEAD /search were 200.
 func TestNoSpellingOfAPathEvadesABlock(t *testing.T) {
 	r := newRig(t).blocks(block("r", "uid", "42", only("get.search")))
 	conn, _ := r.grpc(always)
-	guarded := enforce.Middleware(r.table, enforce.Options{UID: func(*http.Request) string { return "42" }})(http.NotFoundHandler())
+	guarded := httplimit.Middleware(r.table, httplimit.Options{UID: func(*http.Request) string { return "42" }})(http.NotFoundHandler())
 	for _, request := range []string{"GET /search", "HEAD /search", "GET /%73earch", "GET //search/", "GET /./search", "GET /x/../search", "GET /x/%2e%2e/Search",
 		"GET /search;a=1", "GET /x%2f..%2fsearch?q=1", "GET /search#top", "GET /%73earch#/../x"} {
 		method, target, _ := strings.Cut(request, " ")

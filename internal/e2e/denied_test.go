@@ -19,6 +19,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -89,7 +90,7 @@ func (r *rig) guardedApp() string {
 	var g errgroup.Group
 	g.Go(func() error { return table.Run(ctx) })
 	g.Go(func() error { return feed.Run(ctx, table) })
-	guard := enforce.Middleware(table, enforce.Options{
+	guard := httplimit.Middleware(table, httplimit.Options{
 		UID: func(r *http.Request) string { return r.Header.Get("User") },
 		API: func(*http.Request) string { return "search.query" },
 	})

@@ -17,7 +17,7 @@ import (
 	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
-	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
 const usage = `
@@ -154,7 +154,7 @@ func proxyOptions(o *ops.Options, c *decision.Config) {
 	o.StringVar((*string)(&c.Headers.Repeated), "repeated-headers", "refuse", "which of several `values` of one of these headers counts: refuse (none: the request is denied with 400), first or last")
 	o.Func("trusted-proxies", "`NETWORK,…` of your own proxies, such as 10.0.0.0/8: in a list of addresses they are passed over, and none of theirs is a client's", func(text string) error {
 		nets, err := networks(text)
-		c.Headers.Proxies = enforce.NewProxies(nets...)
+		c.Headers.Proxies = httplimit.NewProxies(nets...)
 		return err
 	})
 	o.BoolVar(&c.RequireDimensions, "require-dimensions", false, "deny checks that say nothing of who asks (no uid, no address, no attribute), with 400; no verdict could deny them")

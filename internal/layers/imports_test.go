@@ -59,6 +59,7 @@ var links = []struct {
 	{folder: "pipeline/event", only: []string{}},
 	{folder: "pipeline/verdict", only: []string{"pipeline/event"}},
 	{folder: "pipeline/enforce", only: []string{"pipeline/enforce/internal", "pipeline/event", "pipeline/verdict"}},
+	{folder: "pipeline/enforce/httplimit", only: []string{"pipeline/enforce", "pipeline/event", "pipeline/verdict"}},
 	{folder: "pipeline/enforce/forwardauth", only: []string{"pipeline/enforce", "pipeline/event", "pipeline/verdict"}},
 	{folder: "pipeline/enforce/envoylimit", never: []string{goka, kafkaGo, yaml, redis, prometheus}},
 	{folder: "pipeline/enforce/client", only: []string{}},

@@ -119,9 +119,8 @@ func TestStatusTypeAndTitleCanBeChosen(t *testing.T) {
 	}
 	for status, good := range map[int]bool{0: true, 400: true, 429: true, 499: true, 200: false, 399: false, 500: false, -1: false} {
 		a := Answers{Status: status}
-		_, err := NewGate(newTable(t), Options{UID: Header("X-User"), Answers: a})
-		if (a.Validate() == nil) != good || (err == nil) != good {
-			t.Errorf("status %d: %v, and of a gate %v", status, a.Validate(), err)
+		if (a.Validate() == nil) != good {
+			t.Errorf("status %d: %v", status, a.Validate())
 		}
 	}
 	if a := (Answers{UnavailableStatus: 200}); a.Validate() == nil {
@@ -156,5 +155,18 @@ func TestRetryAfterIsNeverEarly(t *testing.T) {
 		if back := noon + event.Micros(d.RetryAfter())*event.Second; back < d.Until || back-d.Until >= event.Second {
 			t.Errorf("%d µs left: back after %d s", left, d.RetryAfter())
 		}
+	}
+}
+
+func TestDeniedIsWellFormedWhateverTheRuleIsCalled(t *testing.T) {
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Length", "5")
+	d := Decision{Until: t0, At: t0, by: &verdict.Verdict{Rule: "r", Public: "a\"b\\c\né", Action: verdict.ActThrottle}}
+	WriteDenied(w, httptest.NewRequest("HEAD", "/", nil), d)
+	if got, want := w.Header().Get("RateLimit"), `"a\"b\\c??";r=0;t=1`; got != want {
+		t.Errorf("RateLimit: %s, want %s", got, want)
+	}
+	if w.Header().Get("RateLimit-Policy") != "" || w.Header().Get("Content-Length") != "" || w.Body.Len() != 0 {
+		t.Errorf("headers %v, %d bytes, want no policy for a block without a limit, and no body for HEAD", w.Header(), w.Body.Len())
 	}
 }

@@ -1,8 +1,6 @@
 package enforce
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -79,43 +77,6 @@ func TestInDoubtLocalLimitsCountTheCanonicalForm(t *testing.T) {
 	}
 	if d := table.Check("search", "a\xfeb"); d.Allowed { // the same user, as events have it
 		t.Error("the second is let through")
-	}
-}
-
-func TestAttributesThatTheGateAddsAreRefused(t *testing.T) {
-	for _, name := range []string{"status", "latency_ms"} {
-		o := Options{UID: byHeader, Attrs: map[string]func(*http.Request) string{name: byHeader}, Events: &events{}}
-		if _, err := NewGate(newTable(t), o); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// A gate's event and its check are about the same key, and no header makes the event invalid.
-func TestGatesEmitAndCheckTheSame(t *testing.T) {
-	var sent events
-	table := newTable(t)
-	o := Options{UID: byHeader, Attrs: map[string]func(*http.Request) string{"device": Header("X-Device")}, API: func(*http.Request) string { return "search" }, Events: &sent}
-	h := Middleware(table, o)(ok)
-	r := httptest.NewRequest(http.MethodGet, "/search", nil)
-	r.Header.Set("X-User", "a\xffb")
-	r.Header.Set("X-Device", strings.Repeat("d", 70<<10))
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	if len(sent) != 1 || w.Code != http.StatusOK {
-		t.Fatalf("%d, %d events", w.Code, len(sent))
-	}
-	e := sent[0]
-	e.Canonicalize()
-	if err := e.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	device, _ := e.Dim("attrs.device")
-	table.Replace(0, []verdict.Verdict{block("r", event.FormatKey([]event.Dim{{Name: "attrs.device", Value: device}, {Name: "uid", Value: e.UID}}),
-		func(v *verdict.Verdict) { v.Since, v.Until = now(), now()+event.Hour })})
-	w = httptest.NewRecorder()
-	if h.ServeHTTP(w, r); w.Code != http.StatusTooManyRequests {
-		t.Errorf("%d", w.Code)
 	}
 }
 

@@ -205,8 +205,9 @@ func (t *Table) CheckDimsAt(at event.Micros, api string, dims []event.Dim) Decis
 	return so.decision(at)
 }
 
-// known reports whether a check of these dimensions could be anything but allowed, whatever the API.
-func (t *Table) known(dims []event.Dim) (found bool) {
+// MayDeny reports whether CheckDims could deny these dimensions for any API. It saves middlewares the
+// name of the API for keys without a verdict, as nearly all are.
+func (t *Table) MayDeny(dims []event.Dim) (found bool) {
 	if t.mode.Load() != 0 {
 		return true
 	}

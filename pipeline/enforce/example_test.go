@@ -2,11 +2,7 @@ package enforce_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"net/netip"
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
@@ -43,31 +39,6 @@ func ExampleTable() {
 	// false
 	// true
 	// false search-combined search block
-}
-
-func ExampleMiddleware() {
-	table, err := enforce.NewTable(enforce.Config{})
-	if err != nil {
-		panic(err)
-	}
-	table.Replace(0, overLimit())
-
-	limit := enforce.Middleware(table, enforce.Options{
-		UID: func(r *http.Request) string { user, _, _ := r.BasicAuth(); return user },
-		API: func(r *http.Request) string { return "search.query" },
-	})
-	handler := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "found") }))
-
-	for _, user := range []string{"41", "42"} {
-		r := httptest.NewRequest("GET", "/search?q=x", nil)
-		r.SetBasicAuth(user, "secret")
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, r)
-		fmt.Printf("%s %d %q\n", user, w.Code, w.Header().Get("RateLimit-Policy"))
-	}
-	// Output:
-	// 41 200 ""
-	// 42 429 "\"search\";q=100"
 }
 
 // Before the first snapshot logins are closed, and searches have a limiter of their own.
@@ -107,37 +78,4 @@ func ExampleTable_SetEnabled() {
 	// false
 	// true
 	// false
-}
-
-func ExampleClientIP() {
-	ip := enforce.ClientIP(netip.MustParsePrefix("10.0.0.0/8"))
-	r := httptest.NewRequest("GET", "/", nil)
-	r.RemoteAddr = "10.0.0.1:4711"
-	r.Header.Set("X-Forwarded-For", "127.0.0.1, 203.0.113.9") // the client sent the first, our proxy added the second
-	fmt.Println(ip(r))
-	// Output: 203.0.113.9
-}
-
-func ExampleAnswers() {
-	table, err := enforce.NewTable(enforce.Config{})
-	if err != nil {
-		panic(err)
-	}
-	table.Replace(0, overLimit())
-	limit := enforce.Middleware(table, enforce.Options{
-		UID: enforce.Header("X-User"), API: enforce.Named(map[string]string{"get.search": "search.query"}, enforce.RouteAPI),
-		Answers: enforce.Answers{Rules: map[string]enforce.PublicRule{"search-combined": {
-			Name:     "searches",
-			Messages: map[string]string{"": "Too many searches.", "de": "Zu viele Suchen."},
-		}}},
-	})
-	r := httptest.NewRequest("GET", "/search", nil)
-	r.Header.Set("X-User", "42")
-	r.Header.Set("Accept-Language", "de-CH, en;q=0.5")
-	w := httptest.NewRecorder()
-	limit(http.NotFoundHandler()).ServeHTTP(w, r)
-	var p enforce.Problem
-	_ = json.Unmarshal(w.Body.Bytes(), &p)
-	fmt.Println(w.Code, p.Rule, p.Detail)
-	// Output: 429 searches Zu viele Suchen.
 }

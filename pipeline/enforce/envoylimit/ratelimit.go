@@ -17,6 +17,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -98,7 +99,7 @@ func (s *Server) read(descriptor *ratelimitv3.RateLimitDescriptor) (api string, 
 		}
 	}
 	if api == "" && path != "" {
-		api = enforce.PathAPI(cmp.Or(method, http.MethodGet), path)
+		api = httplimit.PathAPI(cmp.Or(method, http.MethodGet), path)
 	}
 	slices.SortFunc(dims, func(a, b event.Dim) int { return strings.Compare(a.Name, b.Name) })
 	return api, dims

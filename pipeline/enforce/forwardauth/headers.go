@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -28,7 +28,7 @@ type Headers struct {
 	Repeated Repeated
 
 	// Proxies are your own proxies, of which no address is a client's; nil is none.
-	Proxies *enforce.Proxies
+	Proxies *httplimit.Proxies
 }
 
 // The headers in which proxies name the original request: nginx by convention, Traefik, Caddy and APISIX by
@@ -45,7 +45,7 @@ func (h Headers) WithDefaults() Headers {
 	h.IP = cmp.Or(h.IP, "X-Tallygate-Ip")
 	h.API = cmp.Or(h.API, "X-Tallygate-Api")
 	h.AttrPrefix = http.CanonicalHeaderKey(cmp.Or(h.AttrPrefix, "X-Tallygate-Attr-"))
-	h.Proxies = cmp.Or(h.Proxies, enforce.NewProxies())
+	h.Proxies = cmp.Or(h.Proxies, httplimit.NewProxies())
 	return h
 }
 
@@ -64,13 +64,13 @@ func (h Headers) Read(header http.Header) (api string, dims []event.Dim, err err
 	return api, dims, err
 }
 
-// ReadFor is Read where the original request's method and its target, as enforce.PathAPI takes it, are known otherwise.
+// ReadFor is Read where the original request's method and its target, as httplimit.PathAPI takes it, are known otherwise.
 func (h Headers) ReadFor(header http.Header, method, path string) (api string, dims []event.Dim, err error) {
 	if api, err = h.Repeated.pick(h.API, header.Values(h.API)); err != nil {
 		return "", nil, err
 	}
 	if api == "" {
-		api = enforce.PathAPI(method, path)
+		api = httplimit.PathAPI(method, path)
 	}
 	dims, err = h.dims(header)
 	return api, dims, err
@@ -107,12 +107,12 @@ func (h Headers) dims(header http.Header) (dims []event.Dim, err error) {
 // taken together: a client that adds a method of another kind than its proxy's names another request, too.
 func (h Headers) original(header http.Header) (api string, err error) {
 	if h.Method != "" || h.Path != "" {
-		method, err := h.agreed(header, h.Method, MethodHeaders, http.MethodGet, func(m string) string { return enforce.PathAPI(m, "/") })
+		method, err := h.agreed(header, h.Method, MethodHeaders, http.MethodGet, func(m string) string { return httplimit.PathAPI(m, "/") })
 		if err != nil {
 			return "", err
 		}
-		path, err := h.agreed(header, h.Path, PathHeaders, "/", func(p string) string { return enforce.PathAPI(http.MethodGet, p) })
-		return enforce.PathAPI(method, path), err
+		path, err := h.agreed(header, h.Path, PathHeaders, "/", func(p string) string { return httplimit.PathAPI(http.MethodGet, p) })
+		return httplimit.PathAPI(method, path), err
 	}
 	named := ""
 	for i, usual := range MethodHeaders {
@@ -124,20 +124,20 @@ func (h Headers) original(header http.Header) (api string, err error) {
 		if err != nil {
 			return "", err
 		}
-		path, err := h.agreed(header, "", paths, "", func(p string) string { return enforce.PathAPI(http.MethodGet, p) })
+		path, err := h.agreed(header, "", paths, "", func(p string) string { return httplimit.PathAPI(http.MethodGet, p) })
 		if err != nil {
 			return "", err
 		}
 		if method == "" && path == "" {
 			continue
 		}
-		api := enforce.PathAPI(method, path)
+		api := httplimit.PathAPI(method, path)
 		if api != named && named != "" {
 			return "", disagree(strings.Join(slices.Concat(MethodHeaders, PathHeaders), ", "))
 		}
 		named = api
 	}
-	return cmp.Or(named, enforce.PathAPI(http.MethodGet, "/")), nil
+	return cmp.Or(named, httplimit.PathAPI(http.MethodGet, "/")), nil
 }
 
 // agreed is the value of the header, or, when it has no name, of the usual ones, which must mean the same.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -103,7 +103,7 @@ func TestHeadersThatDisagreeAreRefused(t *testing.T) {
 
 // An address of a proxy is no key: all share it.
 func TestAddressesOfProxies(t *testing.T) {
-	h := forwardauth.Headers{Proxies: enforce.NewProxies(netip.MustParsePrefix("10.0.0.0/8"))}.WithDefaults()
+	h := forwardauth.Headers{Proxies: httplimit.NewProxies(netip.MustParsePrefix("10.0.0.0/8"))}.WithDefaults()
 	for list, want := range map[string]string{
 		"203.0.113.9": "203.0.113.9", "198.51.100.1, 203.0.113.9, 10.0.0.2, 10.0.0.1:80": "203.0.113.9", "10.0.0.2, 10.0.0.1": "", "": "", "x, 10.0.0.1": "",
 	} {

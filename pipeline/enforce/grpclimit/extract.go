@@ -9,10 +9,10 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
-// Metadata returns what the client sent under a name; several values are enforce.Ambiguous, and such a call is refused. Take care that the
+// Metadata returns what the client sent under a name; several values are httplimit.Ambiguous, and such a call is refused. Take care that the
 // client could not choose it.
 func Metadata(name string) func(context.Context) string {
 	return func(ctx context.Context) string {
@@ -22,7 +22,7 @@ func Metadata(name string) func(context.Context) string {
 		case 1:
 			return values[0]
 		default:
-			return enforce.Ambiguous
+			return httplimit.Ambiguous
 		}
 	}
 }
@@ -54,10 +54,10 @@ func PeerIP(ctx context.Context) string {
 	return host
 }
 
-// ClientIP is enforce.ClientIP for calls: the connection's other end, or, when that is one of these proxies, the right-most address of
+// ClientIP is httplimit.ClientIP for calls: the connection's other end, or, when that is one of these proxies, the right-most address of
 // the metadata x-forwarded-for that is none of them. When they name nobody else it is absent, which is said once in the log.
 func ClientIP(proxies ...netip.Prefix) func(context.Context) string {
-	known := enforce.NewProxies(proxies...)
+	known := httplimit.NewProxies(proxies...)
 	return func(ctx context.Context) string {
 		var hops []string
 		if len(proxies) > 0 {

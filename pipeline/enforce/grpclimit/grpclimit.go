@@ -21,10 +21,11 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Options says how a call tells who does what, as enforce.Options does for HTTP. At least one of UID, IP and Attrs is required.
+// Options says how a call tells who does what, as httplimit.Options does for HTTP. At least one of UID, IP and Attrs is required.
 type Options struct {
 	// UID returns the user, after your authentication; "" is nobody.
 	UID func(context.Context) string
@@ -44,7 +45,7 @@ type Options struct {
 	Logged func(ctx context.Context, fullMethod string, d enforce.Decision)
 	// Events, if set, gets an event for each call that was let through, when it has ended: the outcome by its code, as
 	// OutcomeOf has it, and the attributes code and latency_ms.
-	Events enforce.Emitter
+	Events httplimit.Emitter
 }
 
 // Limiter has the interceptors.
@@ -98,7 +99,7 @@ func (l *Limiter) Stream(server any, stream grpc.ServerStream, info *grpc.Stream
 
 func (l *Limiter) enter(ctx context.Context, method string) (done func(error), err error) {
 	dims, api := l.dims(ctx), l.o.API(method)
-	if slices.ContainsFunc(dims, func(d event.Dim) bool { return d.Value == enforce.Ambiguous }) {
+	if slices.ContainsFunc(dims, func(d event.Dim) bool { return d.Value == httplimit.Ambiguous }) {
 		return nil, status.Error(codes.InvalidArgument, "it is not clear who sends this call: what says so has several values")
 	}
 	d := l.throttle.Await(ctx, l.table.CheckDims(api, dims), api, dims)

@@ -1,4 +1,4 @@
-package enforce
+package httplimit
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -50,9 +51,11 @@ func TestEachActionIsCarriedOut(t *testing.T) {
 		until("logged", verdict.ActLog, time.Hour), until("throttled", verdict.ActThrottle, time.Hour),
 	})
 	var logged []string
-	o := Options{UID: byHeader, Logged: func(r *http.Request, d Decision) { logged = append(logged, byHeader(r)+" "+d.Rule()) }}
+	o := Options{UID: byHeader, Logged: func(r *http.Request, d enforce.Decision) { logged = append(logged, byHeader(r)+" "+d.Rule()) }}
 	plain := Middleware(table, o)(ok)
-	o.Challenge = func(w http.ResponseWriter, _ *http.Request, _ Decision) { w.WriteHeader(http.StatusUnauthorized) }
+	o.Challenge = func(w http.ResponseWriter, _ *http.Request, _ enforce.Decision) {
+		w.WriteHeader(http.StatusUnauthorized)
+	}
 	asking := Middleware(table, o)(ok)
 	for user, want := range map[string][2]int{
 		"blocked": {429, 429}, "challenged": {429, 401}, "logged": {200, 200}, "throttled": {429, 429}, "nobody": {200, 200},
@@ -68,7 +71,7 @@ func TestEachActionIsCarriedOut(t *testing.T) {
 
 func TestThrottledRequestsWaitForANearEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := running(t, Config{})
+		table := running(t)
 		h := Middleware(table, Options{UID: byHeader, MaxDelay: 2 * time.Second, MaxDelayed: 1})(ok)
 		table.Replace(0, []verdict.Verdict{until("near", verdict.ActThrottle, 1500*time.Millisecond), until("far", verdict.ActThrottle, 2500*time.Millisecond)})
 
@@ -115,7 +118,7 @@ func TestThrottledRequestsWaitForANearEnd(t *testing.T) {
 
 func TestTheMiddlewareEmitsWhatHappened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := running(t, Config{})
+		table := running(t)
 		table.Replace(0, []verdict.Verdict{until("blocked", verdict.ActBlock, time.Hour)})
 		var got events
 		o := Options{
@@ -172,7 +175,7 @@ func TestTheMiddlewareEmitsWhatHappened(t *testing.T) {
 func TestAPartitionKeyIsOfTheKeyThatIsOver(t *testing.T) {
 	table := newTable(t)
 	table.Replace(0, []verdict.Verdict{until("42", verdict.ActBlock, time.Hour)})
-	h := Middleware(table, Options{UID: byHeader, IP: ClientIP(), Answers: Answers{PartitionKey: []byte("secret")}})(ok)
+	h := Middleware(table, Options{UID: byHeader, IP: ClientIP(), Answers: enforce.Answers{PartitionKey: []byte("secret")}})(ok)
 	if got := get(h, "42").Header().Get("RateLimit"); !strings.HasSuffix(got, ";pk=:sdKGtRbfqOAt:") {
 		t.Errorf("RateLimit: %s", got)
 	}
@@ -183,9 +186,9 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 	for i := range maxDims {
 		many[strings.Repeat("a", i+1)] = Constant("x")
 	}
-	_, err := NewGate(newTable(t), Options{Attrs: many, MaxDelayed: -1})
-	if err == nil || strings.Count(err.Error(), "\n") != 2 {
-		t.Errorf("error %v, want three lines", err)
+	_, err := NewGate(newTable(t), Options{Attrs: many, MaxDelayed: -1, Answers: enforce.Answers{Status: 200}})
+	if err == nil || strings.Count(err.Error(), "\n") != 3 {
+		t.Errorf("error %v, want four lines", err)
 	}
 }
 
@@ -196,25 +199,39 @@ func TestAGateNeedsATable(t *testing.T) {
 	}
 }
 
-// The time that a request waits is the machine's own: when the wall's clock goes back meanwhile, the verdict ends later, not the wait.
-func TestAWaitIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		table := running(t, Config{})
-		table.Replace(0, []verdict.Verdict{until("42", verdict.ActThrottle, time.Second)})
-		dims := []event.Dim{{Name: "uid", Value: "42"}}
-		d := table.CheckDims("a", dims)
-		go func() { // each end is another second away
-			for n := range 100 {
-				time.Sleep(900 * time.Millisecond)
-				v := until("42", verdict.ActThrottle, time.Second)
-				v.Seq = int64(n) + 2
-				table.Apply(0, []verdict.Verdict{v})
-			}
-		}()
-		began := time.Now()
-		if got := table.Await(t.Context(), d, 5*time.Second, "a", dims); got.Allowed || time.Since(began) > 5*time.Second {
-			t.Errorf("allowed: %v after %v, want a denial within 5 s", got.Allowed, time.Since(began))
+func TestAttributesThatTheGateAddsAreRefused(t *testing.T) {
+	for _, name := range []string{"status", "latency_ms"} {
+		o := Options{UID: byHeader, Attrs: map[string]func(*http.Request) string{name: byHeader}, Events: &events{}}
+		if _, err := NewGate(newTable(t), o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
 		}
-		time.Sleep(2 * time.Minute)
-	})
+	}
+}
+
+// A gate's event and its check are about the same key, and no header makes the event invalid.
+func TestGatesEmitAndCheckTheSame(t *testing.T) {
+	var sent events
+	table := newTable(t)
+	o := Options{UID: byHeader, Attrs: map[string]func(*http.Request) string{"device": Header("X-Device")}, API: func(*http.Request) string { return "search" }, Events: &sent}
+	h := Middleware(table, o)(ok)
+	r := httptest.NewRequest(http.MethodGet, "/search", nil)
+	r.Header.Set("X-User", "a\xffb")
+	r.Header.Set("X-Device", strings.Repeat("d", 70<<10))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if len(sent) != 1 || w.Code != http.StatusOK {
+		t.Fatalf("%d, %d events", w.Code, len(sent))
+	}
+	e := sent[0]
+	e.Canonicalize()
+	if err := e.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	device, _ := e.Dim("attrs.device")
+	table.Replace(0, []verdict.Verdict{block("r", event.FormatKey([]event.Dim{{Name: "attrs.device", Value: device}, {Name: "uid", Value: e.UID}}),
+		func(v *verdict.Verdict) { v.Since, v.Until = now(), now()+event.Hour })})
+	w = httptest.NewRecorder()
+	if h.ServeHTTP(w, r); w.Code != http.StatusTooManyRequests {
+		t.Errorf("%d", w.Code)
+	}
 }

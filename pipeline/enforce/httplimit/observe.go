@@ -1,4 +1,4 @@
-package enforce
+package httplimit
 
 import (
 	"bufio"
@@ -11,26 +11,24 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// ownAttrs are the attributes that a gate gives to events by itself.
-var ownAttrs = [...]string{"status", "latency_ms"}
-
 // Passage is a request between Enter and Done.
 type Passage struct{ entered *entered }
 
-// entered is what an event is made of when the request is answered.
+// entered is what an event is made of after the response.
 type entered struct {
-	gate  *Gate
+	o     *Options
 	r     *http.Request
-	api   string // of the check and of the event: a router may change what names the request
+	api   string // of the check and the event: a router may change what the name is made of
 	began time.Time
 	dims  []event.Dim
 }
 
-func (g *Gate) passage(r *http.Request, api string, dims []event.Dim) *entered {
-	return &entered{gate: g, r: r, api: api, began: time.Now(), dims: append([]event.Dim(nil), dims...)}
+func newEntered(o *Options, r *http.Request, api string, dims []event.Dim) *entered {
+	return &entered{o: o, r: r, api: api, began: time.Now(), dims: append([]event.Dim(nil), dims...)}
 }
 
-// Done emits the request's event, if the Gate emits. status is that of the answer; 0 is 200, as net/http has it.
+// Done emits the request's event, if the gate emits any. status is the response's; 0 is 200, as in
+// net/http.
 func (p Passage) Done(status int) {
 	if p.entered == nil {
 		return
@@ -38,7 +36,7 @@ func (p Passage) Done(status int) {
 	if status == 0 {
 		status = http.StatusOK
 	}
-	g, latency := p.entered.gate, time.Since(p.entered.began)
+	o, latency := p.entered.o, time.Since(p.entered.began)
 	e := event.Event{
 		API: p.entered.api, Outcome: OutcomeOf(status), Time: event.FromTime(p.entered.began), Cost: event.One,
 		Attrs: make([]event.Attr, 0, len(p.entered.dims)+2),
@@ -56,15 +54,15 @@ func (p Passage) Done(status int) {
 		}
 	}
 	e.Attrs = append(e.Attrs,
-		event.Attr{Name: ownAttrs[0], Value: event.NumberValue(event.Decimal(status) * event.One)},
-		event.Attr{Name: ownAttrs[1], Value: event.NumberValue(event.Decimal(latency.Microseconds()) * event.One / 1000)})
-	if g.o.Event == nil || g.o.Event(p.entered.r, &e) {
-		g.o.Events.Emit(e)
+		event.Attr{Name: gateAttrs[0], Value: event.NumberValue(event.Decimal(status) * event.One)},
+		event.Attr{Name: gateAttrs[1], Value: event.NumberValue(event.Decimal(latency.Microseconds()) * event.One / 1000)})
+	if o.Event == nil || o.Event(p.entered.r, &e) {
+		o.Events.Emit(e)
 	}
 }
 
-// OutcomeOf is how a status ends: success below 400, denied for 401, 403 and 429, failure otherwise, as in events made from
-// access logs.
+// OutcomeOf is the outcome of a status: success below 400, denied for 401, 403 and 429, failure
+// otherwise. Events made from access logs have the same outcomes.
 func OutcomeOf(status int) string {
 	switch {
 	case status < 400:
@@ -75,13 +73,13 @@ func OutcomeOf(status int) string {
 	return "failure"
 }
 
-// statusWriter remembers the answer's status.
+// statusWriter remembers the response's status.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
 }
 
-// result returns the status; a handler that panicked before it answered has failed.
+// result returns the status; a handler that panics before it responds has failed.
 func (w *statusWriter) result(finished bool) int {
 	if !finished && w.status == 0 {
 		return http.StatusInternalServerError
@@ -90,7 +88,7 @@ func (w *statusWriter) result(finished bool) int {
 }
 
 func (w *statusWriter) WriteHeader(status int) {
-	if w.status == 0 && status >= 200 { // 1xx are not the answer, but for 101, behind which there is none
+	if w.status == 0 && status >= 200 { // a 1xx precedes the response, but for 101, which is final
 		w.status = status
 	} else if status == http.StatusSwitchingProtocols {
 		w.status = status
@@ -105,7 +103,7 @@ func (w *statusWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// ReadFrom keeps what the server's own writer can do: send a file without copying it.
+// ReadFrom lets the server's writer send a file without copying it.
 func (w *statusWriter) ReadFrom(r io.Reader) (int64, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK

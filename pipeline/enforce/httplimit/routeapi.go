@@ -1,4 +1,4 @@
-package enforce
+package httplimit
 
 import (
 	"net/http"
@@ -7,8 +7,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// TemplateAPI names an API by its method and all of its route's template, as ServeMux, chi, gin, echo and fiber write it:
-// GET /orders/{id}/items and /orders/:id/items are get.orders.id.items. A wildcard without a name, and a host, are left out. HEAD is GET.
+// TemplateAPI names an API by its method and its route's whole template, in the syntax of ServeMux,
+// chi, gin, echo or fiber: GET /orders/{id}/items and /orders/:id/items are get.orders.id.items.
+// Hosts and unnamed wildcards are left out. HEAD is GET.
 func TemplateAPI(method, template string) string {
 	if before, path, ok := strings.Cut(template, " "); ok { // ServeMux has the method in it
 		method, template = before, strings.TrimSpace(path)
@@ -28,8 +29,9 @@ func TemplateAPI(method, template string) string {
 	return string(name)
 }
 
-// PatternAPI names a request's API by the pattern that a ServeMux, or chi, has found for it: for middleware within the router, and for
-// Middleware whose next handler is the ServeMux itself, which it asks first. Where no pattern is known it is RouteAPI.
+// PatternAPI names a request's API by the pattern that a ServeMux, or chi, found for it. Use it for
+// middleware inside the router, or for Middleware directly around a ServeMux: that asks the mux
+// first. Without a pattern it is RouteAPI.
 func PatternAPI(r *http.Request) string {
 	if r.Pattern == "" {
 		return RouteAPI(r)
@@ -37,7 +39,8 @@ func PatternAPI(r *http.Request) string {
 	return TemplateAPI(r.Method, r.Pattern)
 }
 
-// MuxAPI is PatternAPI for middleware that has other handlers between itself and the ServeMux, which finds the pattern only later.
+// MuxAPI is PatternAPI for middleware that has other handlers between itself and the ServeMux. It
+// asks the mux for the pattern in advance.
 func MuxAPI(mux *http.ServeMux) func(*http.Request) string {
 	return func(r *http.Request) string {
 		if _, pattern := mux.Handler(r); pattern != "" {
@@ -47,7 +50,8 @@ func MuxAPI(mux *http.ServeMux) func(*http.Request) string {
 	}
 }
 
-// Named gives names to APIs, by those that of returns: get.orders.id is order.read. One that has no name keeps its own.
+// Named renames the APIs that of returns: get.orders.id to order.read, say. APIs that are not in
+// names keep theirs.
 func Named(names map[string]string, of func(*http.Request) string) func(*http.Request) string {
 	return func(r *http.Request) string {
 		api := of(r)

@@ -1,4 +1,4 @@
-package enforce
+package httplimit
 
 import (
 	"fmt"
@@ -6,23 +6,23 @@ import (
 	"strconv"
 )
 
-// Ambiguous is what Header, Cookie and HeaderIP return for a request that has several values where one is to say who or what it is: a client
-// would choose one of them, by adding it before or behind that of a proxy. A Gate refuses the request with 400. No value that
-// a client can send is equal to it.
+// Ambiguous is what Header, Cookie and HeaderIP return for a request with several values where one
+// must identify it. A client could otherwise choose its identity by adding a value before or after
+// the proxy's. A Gate refuses the request with 400. No client can send a value equal to Ambiguous.
 const Ambiguous = "\x00ambiguous"
 
-// Header returns the value of a header field; several are Ambiguous. Take care that clients cannot set it: the proxy in front removes it
-// from what they send.
+// Header returns the value of a header field; several are Ambiguous. Make sure that clients cannot
+// set it: the proxy in front must remove it from their requests.
 func Header(name string) func(*http.Request) string {
 	return header(name, func([]string) string { return Ambiguous })
 }
 
-// FirstHeader is Header where of several values the first is right, since your proxies put theirs in front.
+// FirstHeader is Header for proxies that put their value first: it returns the first of several.
 func FirstHeader(name string) func(*http.Request) string {
 	return header(name, func(values []string) string { return values[0] })
 }
 
-// LastHeader is Header where of several values the last is right, since your proxies put theirs behind.
+// LastHeader is Header for proxies that put their value last: it returns the last of several.
 func LastHeader(name string) func(*http.Request) string {
 	return header(name, func(values []string) string { return values[len(values)-1] })
 }
@@ -41,8 +41,8 @@ func header(name string, several func([]string) string) func(*http.Request) stri
 	}
 }
 
-// Cookie returns the value of a cookie; several different ones are Ambiguous. Clients choose theirs, so it is for values that your
-// service signed and verified.
+// Cookie returns the value of a cookie; several different ones are Ambiguous. Clients choose their
+// cookies: use only values that your service signs and verifies.
 func Cookie(name string) func(*http.Request) string {
 	return func(r *http.Request) string {
 		value := ""
@@ -56,16 +56,17 @@ func Cookie(name string) func(*http.Request) string {
 	}
 }
 
-// ContextValue returns what an earlier middleware has put into the request's context under key: a verified token's subject, the
-// session's user. A string, an integer and a fmt.Stringer have a text; anything else is absent. For a claim within a value,
-// such as a whole token, use Context.
+// ContextValue returns what an earlier middleware put into the request's context under key, such as
+// a verified token's subject. It reads strings, integers and fmt.Stringers; other types are absent.
+// For a part of a value, such as one claim of a token, use Context.
 func ContextValue(key any) func(*http.Request) string {
 	return func(r *http.Request) string { return text(r.Context().Value(key)) }
 }
 
-// Context returns what of makes of the value in the request's context under key; it is absent when it has another type.
+// Context applies of to the value in the request's context under key. A value of another type is
+// absent.
 //
-//	UID: enforce.Context(tokenKey{}, func(t *jwt.Token) string { return t.Subject() })
+//	UID: httplimit.Context(tokenKey{}, func(t *jwt.Token) string { return t.Subject() })
 func Context[V any](key any, of func(V) string) func(*http.Request) string {
 	return func(r *http.Request) string {
 		v, ok := r.Context().Value(key).(V)
@@ -76,7 +77,8 @@ func Context[V any](key any, of func(V) string) func(*http.Request) string {
 	}
 }
 
-// Constant is the same for every request: the region a service runs in, for a rule whose key has attrs.region.
+// Constant returns the same value for every request, such as the service's region, for a rule whose
+// key has attrs.region.
 func Constant(value string) func(*http.Request) string {
 	return func(*http.Request) string { return value }
 }

@@ -1,4 +1,4 @@
-package enforce
+package httplimit
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -31,9 +32,6 @@ func TestPathAPI(t *testing.T) {
 	}
 }
 
-// forHeader identifies users by a header, as tests may.
-func forHeader(r *http.Request) string { return r.Header.Get("X-User") }
-
 func TestMiddlewareDenies(t *testing.T) {
 	table := newTable(t)
 	table.Replace(0, []verdict.Verdict{block("search/burst", "uid=42", func(v *verdict.Verdict) {
@@ -41,7 +39,7 @@ func TestMiddlewareDenies(t *testing.T) {
 		v.APIs, v.Since, v.Until = []string{"get.search.*"}, 0, now()+5*event.Minute-event.Millisecond
 	})})
 	passed := 0
-	handler := Middleware(table, Options{UID: forHeader})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed++ }))
+	handler := Middleware(table, Options{UID: byHeader})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed++ }))
 	send := func(method, path, user string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, path, nil)
 		r.Header.Set("X-User", user)
@@ -73,7 +71,7 @@ func TestMiddlewareDenies(t *testing.T) {
 		t.Fatal(err)
 	}
 	for member, value := range map[string]any{
-		"type": quotaExceeded, "status": 429.0, "rule": "searches", "retry_after": 300.0, "action": "block",
+		"type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "status": 429.0, "rule": "searches", "retry_after": 300.0, "action": "block",
 		"detail": `The limit of "searches" was exceeded; try again in 300 s.`,
 	} {
 		if body[member] != value {
@@ -105,8 +103,11 @@ func TestMiddlewareOptions(t *testing.T) {
 	denied := ""
 	options := Options{
 		IP: header("IP"), Attrs: map[string]func(*http.Request) string{"device": header("Device")},
-		API:    func(*http.Request) string { return "login" },
-		Denied: func(w http.ResponseWriter, _ *http.Request, d Decision) { denied = d.Rule(); w.WriteHeader(418) },
+		API: func(*http.Request) string { return "login" },
+		Denied: func(w http.ResponseWriter, _ *http.Request, d enforce.Decision) {
+			denied = d.Rule()
+			w.WriteHeader(418)
+		},
 	}
 	send := func(ip, device string) int {
 		r := httptest.NewRequest("GET", "/", nil)
@@ -140,15 +141,18 @@ func TestMiddlewareNeedsSomeoneToCheck(t *testing.T) {
 	Middleware(newTable(t), Options{})
 }
 
-func TestDeniedIsWellFormedWhateverTheRuleIsCalled(t *testing.T) {
+func TestMiddlewareAddsNoAllocation(t *testing.T) {
+	table := newTable(t)
+	table.Replace(0, []verdict.Verdict{block("r", "uid=42", nil)})
+	handler := Middleware(table, Options{
+		UID:   func(r *http.Request) string { return r.Header.Get("X-User") },
+		IP:    func(*http.Request) string { return "192.0.2.1" },
+		Attrs: map[string]func(*http.Request) string{"device": func(*http.Request) string { return "d" }},
+	})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	r := httptest.NewRequest("GET", "/orders/1", nil)
+	r.Header.Set("X-User", "nobody")
 	w := httptest.NewRecorder()
-	w.Header().Set("Content-Length", "5")
-	d := Decision{Until: t0, At: t0, by: &verdict.Verdict{Rule: "r", Public: "a\"b\\c\né", Action: verdict.ActThrottle}}
-	WriteDenied(w, httptest.NewRequest("HEAD", "/", nil), d)
-	if got, want := w.Header().Get("RateLimit"), `"a\"b\\c??";r=0;t=1`; got != want {
-		t.Errorf("RateLimit: %s, want %s", got, want)
-	}
-	if w.Header().Get("RateLimit-Policy") != "" || w.Header().Get("Content-Length") != "" || w.Body.Len() != 0 {
-		t.Errorf("headers %v, %d bytes, want no policy for a block without a limit, and no body for HEAD", w.Header(), w.Body.Len())
+	if n := testing.AllocsPerRun(1000, func() { handler.ServeHTTP(w, r) }); n != 0 {
+		t.Errorf("%v allocations a request without a verdict, want none", n)
 	}
 }

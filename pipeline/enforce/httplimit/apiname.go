@@ -1,4 +1,4 @@
-package enforce
+package httplimit
 
 import (
 	"net/http"
@@ -12,25 +12,28 @@ import (
 func RouteAPI(r *http.Request) string {
 	path := r.URL.Path
 	if raw, _, fragment := strings.Cut(r.URL.RawPath, "#"); fragment && r.URL.Path == percentDecoded(r.URL.RawPath) {
-		path = percentDecoded(raw) // net/http takes a '#' that nobody encoded for one of the path, most servers do not
+		path = percentDecoded(raw) // net/http keeps a bare '#' in the path; most servers do not
 	}
 	return apiOf(r.Method, path)
 }
 
-// PathAPI names an API by a method and a request's target as the client wrote it: a path, percent-encoded, with or without a query, or
-// a whole URL. All ways of writing one path have one name, in this order:
+// PathAPI names an API by a method and a request's target as the client wrote it: a percent-encoded
+// path, with or without a query, or a whole URL. All spellings of one path have one name, made in
+// this order:
 //
-//   - a scheme and a host in front, and what follows ? or #, are dropped; the target of CONNECT has no path;
-//   - percent-encoded bytes are decoded, once; a % that encodes nothing stays;
-//   - the path is split at each /, also at one that was encoded, and each segment is cut at its first ';';
-//   - segments that are empty or '.' are dropped, and '..' takes the one before it away;
-//   - HEAD is GET, and so is no method at all.
+//   - a leading scheme and host, and everything from ? or # on, are dropped; the target of CONNECT
+//     has no path;
+//   - percent-encoded bytes are decoded once; a % that encodes nothing stays;
+//   - the path is split at each /, encoded ones included, and each segment is cut at its first ';';
+//   - empty segments and '.' are dropped, and '..' removes the segment before it;
+//   - HEAD is GET, and so is an empty method.
 //
-// The name is the method and the first two segments, with dots in between, in lower case. What is not a letter or digit of ASCII
-// becomes '-', and the whole is cut to 128 bytes.
+// The name is the method and the first two segments, joined by dots, in lower case. Other characters
+// than ASCII letters and digits become '-', and the whole is cut to 128 bytes.
 //
-// Names of events made from access logs are made by the same function, so that what is counted is what is checked. A router that
-// reads a path otherwise (net/http's does not resolve an encoded '..') may reach another handler: MuxAPI and PatternAPI name that one.
+// Events made from access logs are named by the same function, so counts and checks agree. A router
+// that reads paths differently may reach another handler; net/http's does not resolve an encoded
+// '..'. MuxAPI and PatternAPI name the handler that is reached.
 func PathAPI(method, target string) string {
 	path := targetPath(target)
 	if path != "" && path[0] != '/' && strings.EqualFold(method, http.MethodConnect) {
@@ -39,7 +42,8 @@ func PathAPI(method, target string) string {
 	return apiOf(method, percentDecoded(path))
 }
 
-// targetPath is what of a request's target is its path. RFC 9112 has four forms of a target: a path, a URL, HOST:PORT and *.
+// targetPath returns the path of a request's target. RFC 9112 has four forms of a target: a path, a
+// URL, HOST:PORT and *.
 func targetPath(target string) string {
 	if i := strings.IndexAny(target, "?#"); i >= 0 {
 		target = target[:i]
@@ -58,7 +62,8 @@ func targetPath(target string) string {
 	return rest
 }
 
-// percentDecoded undoes percent-encoding, once. Without any it is the path itself, and nothing is allocated.
+// percentDecoded undoes percent-encoding once. A path without any is returned as it is, without an
+// allocation.
 func percentDecoded(path string) string {
 	first := strings.IndexByte(path, '%')
 	if first < 0 {
@@ -88,9 +93,9 @@ func unhex(c byte) int {
 	return -1
 }
 
-// apiOf makes the name of a method and a decoded path.
+// apiOf names a method and a decoded path.
 func apiOf(method, path string) string {
-	var kept [2]string // the first two segments; those behind them are counted only, since '..' may come
+	var kept [2]string // the first two segments; later ones are only counted, as '..' may follow
 	depth := 0
 	for segment := range strings.SplitSeq(path, "/") {
 		if i := strings.IndexByte(segment, ';'); i >= 0 {
@@ -115,7 +120,7 @@ func apiOf(method, path string) string {
 	return string(name)
 }
 
-// appendMethod folds HEAD into GET: it asks for the same, without the body.
+// appendMethod folds HEAD into GET: both ask for the same resource.
 func appendMethod(name []byte, method string) []byte {
 	if method == "" || strings.EqualFold(method, http.MethodHead) {
 		method = http.MethodGet
@@ -123,7 +128,8 @@ func appendMethod(name []byte, method string) []byte {
 	return appendSegment(name, method)
 }
 
-// appendSegment appends text as names have it, a byte for each character, up to the length that a name may have.
+// appendSegment appends text in a name's alphabet, one byte per character, up to a name's greatest
+// length.
 func appendSegment(name []byte, text string) []byte {
 	for _, c := range text {
 		switch {
@@ -141,7 +147,7 @@ func appendSegment(name []byte, text string) []byte {
 	return name
 }
 
-// appendByte keeps to the length that a name may have.
+// appendByte appends c unless the name has its greatest length.
 func appendByte(name []byte, c byte) []byte {
 	if len(name) == event.MaxAPI {
 		return name

@@ -1,4 +1,4 @@
-package enforce
+package httplimit
 
 import (
 	"log/slog"
@@ -10,18 +10,20 @@ import (
 	"sync"
 )
 
-// Proxies are the networks of your own proxies. An address in them is never a client's: as a key it would be one that all share, and a
-// verdict on it would deny everyone. Make it with NewProxies; it is safe for use by many goroutines.
+// Proxies are the networks of your own proxies. An address in them is never a client's: all clients
+// would share that key, and a verdict on it would deny everyone. Make it with NewProxies. Its methods
+// may be called by many goroutines.
 type Proxies struct {
-	nets []netip.Prefix
-	told sync.Once
+	nets   []netip.Prefix
+	warned sync.Once
 }
 
 // NewProxies returns the proxies in these networks.
 func NewProxies(nets ...netip.Prefix) *Proxies { return &Proxies{nets: nets} }
 
-// Client returns the client's address from those that a request came from, with or without ports, the last one being the nearest: the
-// right-most that is none of the proxies. It is "" when that is no address, or when all are proxies, which is said once in the log.
+// Client returns the client's address: of the addresses that a request passed, with or without
+// ports and nearest last, the right-most that is not a proxy. It is "" when that is not an address,
+// or when all are proxies; the latter is logged once.
 func (p *Proxies) Client(hops []string) string {
 	for _, hop := range slices.Backward(hops) {
 		if text, ip, ok := parseHop(strings.TrimSpace(hop)); !ok || !p.has(ip) {
@@ -29,7 +31,7 @@ func (p *Proxies) Client(hops []string) string {
 		}
 	}
 	if len(hops) > 0 {
-		p.tell(hops[0])
+		p.warn(hops[0])
 	}
 	return ""
 }
@@ -38,31 +40,34 @@ func (p *Proxies) has(ip netip.Addr) bool {
 	return slices.ContainsFunc(p.nets, func(net netip.Prefix) bool { return net.Contains(ip) })
 }
 
-// tell says once that a proxy names no client. It is a mistake in its configuration, or it asks for itself, such as for its health checks.
-func (p *Proxies) tell(address string) {
-	p.told.Do(func() {
+// warn logs once that a proxy names no client. Either its configuration is wrong, or the request is
+// its own, such as a health check.
+func (p *Proxies) warn(address string) {
+	p.warned.Do(func() {
 		slog.Warn("a trusted proxy names no client, so this request has no address; further ones are not logged: check which header it sets", "address", address)
 	})
 }
 
-// ClientIP returns the client's address: the connection's other end, or, when that is one of these proxies, the address
-// that they name in X-Forwarded-For. Each proxy adds to the right where its request came from, and what stands further left is only
-// what a client claims. So it is the right-most address that is none of the proxies; a spoofed one lies left of it. When
-// they name no address there, or something that is none, or only each other, it is absent: a proxy's own would be a key that all share.
+// ClientIP returns the client's address: the connection's peer, or, when that is one of these
+// proxies, the address that they name in X-Forwarded-For. Each proxy appends the address that its
+// request came from; everything further left is only a client's claim. So the result is the
+// right-most address that is not a proxy: a spoofed one stands left of it. It is absent when there is
+// no such address, as all clients would share a proxy's own as their key.
 //
-// Name every proxy that adds to the field, and none that passes on what it was sent. A connection
-// that has no address, as on a Unix socket, comes from a proxy, if there are any.
+// List every proxy that appends to the field, and none that passes it on unchanged. A connection
+// without an address, such as a Unix socket's, counts as a proxy's, if there are any.
 func ClientIP(proxies ...netip.Prefix) func(*http.Request) string {
 	return forwardedIP("X-Forwarded-For", proxies, func(p *Proxies, values []string) string { return p.Client(splitList(values)) })
 }
 
-// ForwardedIP is ClientIP with the parameter for of RFC 7239's field Forwarded. Use the one that your proxies set: the other
-// is passed on as the client sent it.
+// ForwardedIP is ClientIP with the parameter for of RFC 7239's field Forwarded. Use the field that
+// your proxies set: they forward the other unchanged, so clients can forge it.
 func ForwardedIP(proxies ...netip.Prefix) func(*http.Request) string {
 	return forwardedIP("Forwarded", proxies, func(p *Proxies, values []string) string { return p.Client(splitForwarded(values)) })
 }
 
-// HeaderIP is ClientIP with a field in which the proxy names the client alone, such as X-Real-Ip. With several values it is Ambiguous.
+// HeaderIP is ClientIP with a field in which the proxy names only the client, such as X-Real-Ip.
+// Several values are Ambiguous.
 func HeaderIP(name string, proxies ...netip.Prefix) func(*http.Request) string {
 	return forwardedIP(http.CanonicalHeaderKey(name), proxies, func(p *Proxies, values []string) string {
 		if len(values) > 1 {
@@ -81,14 +86,15 @@ func forwardedIP(header string, nets []netip.Prefix, client func(*Proxies, []str
 		}
 		values := r.Header[header]
 		if len(values) == 0 {
-			proxies.tell(r.RemoteAddr)
+			proxies.warn(r.RemoteAddr)
 			return ""
 		}
 		return client(proxies, values)
 	}
 }
 
-// parseHop reads an address with or without a port, an IPv6 one also in brackets. Text is "" when it is none.
+// parseHop reads an address with or without a port; IPv6 may have brackets. text is "" when s is not
+// an address.
 func parseHop(s string) (text string, ip netip.Addr, ok bool) {
 	if host, _, err := net.SplitHostPort(s); err == nil {
 		s = host
@@ -102,7 +108,7 @@ func parseHop(s string) (text string, ip netip.Addr, ok bool) {
 	return s, ip.Unmap().WithZone(""), true
 }
 
-// splitList splits the fields of a list, of which there may be several.
+// splitList splits a list that may span several fields.
 func splitList(values []string) []string {
 	if len(values) == 1 {
 		return strings.Split(values[0], ",")
@@ -110,8 +116,8 @@ func splitList(values []string) []string {
 	return strings.Split(strings.Join(values, ","), ",")
 }
 
-// splitForwarded returns the for of each element; "" when one has none. When a quote is left open, which only a client can have
-// done, to swallow what the proxies add, quotes count for nothing, and nor do elements without a for.
+// splitForwarded returns the for of each element, or "" if it has none. Only a client leaves a quote
+// open, to hide what the proxies append. Then quotes are ignored, and so are elements without a for.
 func splitForwarded(values []string) []string {
 	all := strings.Join(values, ",")
 	elements, closed := splitQuoted(all, ',')
@@ -135,7 +141,7 @@ func splitForwarded(values []string) []string {
 	return hops
 }
 
-// splitQuoted splits outside of quotes; closed is whether the last of them is.
+// splitQuoted splits outside of quotes; closed reports whether the last quote is closed.
 func splitQuoted(s string, separator byte) (parts []string, closed bool) {
 	start, quoted := 0, false
 	for i := 0; i < len(s); i++ {

@@ -1,0 +1,177 @@
+package httplimit
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// Middleware calls the next handler for each request that no verdict denies. It panics when the
+// table is nil or the options are invalid: such a service would never deny anything. NewGate
+// returns an error instead.
+func Middleware(table *enforce.Table, options Options) func(http.Handler) http.Handler {
+	g, err := NewGate(table, options)
+	if err != nil {
+		panic(err)
+	}
+	return g.Handler
+}
+
+// Gate is what middleware for any router shares. Adapters call Enter before a request and Done
+// after it; Handler does both for net/http. Its methods may be called by many goroutines.
+type Gate struct {
+	table    *enforce.Table
+	o        Options
+	attrs    []attr
+	throttle *enforce.Throttle
+}
+
+type attr struct {
+	dim string
+	of  func(*http.Request) string
+}
+
+// NewGate returns a gate, or an error for a nil table and invalid options.
+func NewGate(table *enforce.Table, options Options) (*Gate, error) {
+	options.setDefaults()
+	throttle, err := enforce.NewThrottle(table, options.MaxDelay, options.MaxDelayed)
+	if err := errors.Join(options.validate(), err); err != nil {
+		return nil, err
+	}
+	g := &Gate{table: table, o: options, throttle: throttle}
+	for name, of := range options.Attrs {
+		g.attrs = append(g.attrs, attr{"attrs." + name, of})
+	}
+	return g, nil
+}
+
+// Handler returns a handler that calls next for allowed requests. When next is a ServeMux,
+// Options.API already sees the Request.Pattern that the mux will find.
+func (g *Gate) Handler(next http.Handler) http.Handler {
+	api := g.o.API
+	if mux, ok := next.(interface {
+		Handler(*http.Request) (http.Handler, string)
+	}); ok {
+		api = func(r *http.Request) string {
+			_, r.Pattern = mux.Handler(r) // as the mux itself does, only earlier
+			return g.o.API(r)
+		}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, ok := g.enter(w, r, api)
+		switch {
+		case !ok:
+		case p.entered == nil:
+			next.ServeHTTP(w, r)
+		default:
+			sw, finished := &statusWriter{ResponseWriter: w}, false
+			defer func() { p.Done(sw.result(finished)) }() // also when the handler panics
+			next.ServeHTTP(sw, r)
+			finished = true
+		}
+	})
+}
+
+// Enter decides on a request. When ok is false, the response is already written. Otherwise the
+// caller handles the request and then calls the Passage's Done.
+func (g *Gate) Enter(w http.ResponseWriter, r *http.Request) (p Passage, ok bool) {
+	return g.enter(w, r, g.o.API)
+}
+
+func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.Request) string) (p Passage, ok bool) {
+	var space [maxDims]event.Dim
+	dims, api := g.dims(space[:0], r), ""
+	if ambiguous(dims) {
+		g.o.Refused(w, r)
+		return p, false
+	}
+	if g.o.Events != nil {
+		if api = nameOf(r); api == Ambiguous {
+			g.o.Refused(w, r)
+			return p, false
+		}
+		p.entered = newEntered(&g.o, r, api, dims)
+	}
+	// Nearly no key has a verdict, and without one the API need not be known.
+	if !g.table.MayDeny(dims) {
+		return p, true
+	}
+	if g.o.Events == nil {
+		if api = nameOf(r); api == Ambiguous {
+			g.o.Refused(w, r)
+			return p, false
+		}
+	}
+	d := g.table.CheckDims(api, dims)
+	if d.Action() == verdict.ActThrottle && !d.Allowed {
+		d = g.throttle.Await(r.Context(), d, api, append([]event.Dim(nil), dims...))
+	}
+	if d.Allowed {
+		if d.Rule() != "" && g.o.Logged != nil {
+			g.o.Logged(r, d)
+		}
+		return p, true
+	}
+	g.deny(w, r, d, api, append([]event.Dim(nil), dims...))
+	if g.o.EmitDenied {
+		p.Done(http.StatusTooManyRequests) // whatever the response's status: the outcome is denied
+	}
+	return p, false
+}
+
+func (g *Gate) dims(dims []event.Dim, r *http.Request) []event.Dim {
+	if g.o.UID != nil {
+		dims = appendDim(dims, dimUID, g.o.UID(r))
+	}
+	if g.o.IP != nil {
+		dims = appendDim(dims, dimIP, g.o.IP(r))
+	}
+	for i := range g.attrs {
+		dims = appendDim(dims, g.attrs[i].dim, g.attrs[i].of(r))
+	}
+	return dims
+}
+
+func ambiguous(dims []event.Dim) bool {
+	for i := range dims {
+		if dims[i].Value == Ambiguous {
+			return true
+		}
+	}
+	return false
+}
+
+func appendDim(dims []event.Dim, name, value string) []event.Dim {
+	if value == "" {
+		return dims
+	}
+	return append(dims, event.Dim{Name: name, Value: value})
+}
+
+func (g *Gate) deny(w http.ResponseWriter, r *http.Request, d enforce.Decision, api string, dims []event.Dim) {
+	switch {
+	case d.Action() == verdict.ActChallenge && g.o.Challenge != nil:
+		g.o.Challenge(w, r, d)
+	case g.o.Denied != nil:
+		g.o.Denied(w, r, d)
+	default:
+		key := ""
+		if len(g.o.Answers.PartitionKey) > 0 {
+			key = keyOf(g.table, d, api, dims)
+		}
+		g.o.Answers.Write(w, r, d, key)
+	}
+}
+
+// keyOf returns the text of the key whose verdict decided; "" when the table no longer has it.
+func keyOf(table *enforce.Table, d enforce.Decision, api string, dims []event.Dim) string {
+	for _, v := range table.VerdictsAt(d.At, api, dims) {
+		if v.Rule == d.Rule() && v.Until == d.Until {
+			return v.KeyText()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,58 @@
+package httplimit
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func now() event.Micros { return event.FromTime(time.Now()) }
+
+func newTable(t testing.TB) *enforce.Table {
+	t.Helper()
+	table, err := enforce.NewTable(enforce.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// running makes a table and runs it until the test ends.
+func running(t *testing.T) *enforce.Table {
+	t.Helper()
+	table := newTable(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- table.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return table
+}
+
+// block is a verdict on a key such as "uid=42", for an hour from now.
+func block(rule, key string, change func(*verdict.Verdict)) verdict.Verdict {
+	dims, err := event.ParseKey([]byte(key))
+	if err != nil {
+		panic(err)
+	}
+	v := verdict.Verdict{
+		Rule: rule, Key: dims, Action: verdict.ActBlock, APIs: []string{"*"},
+		Limit: 100 * event.One, Since: now(), Until: now() + event.Hour, Seq: 1,
+	}
+	if change != nil {
+		change(&v)
+	}
+	return v
+}

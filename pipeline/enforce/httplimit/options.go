@@ -1,0 +1,102 @@
+package httplimit
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Options configures Middleware. At least one of UID, IP and Attrs is required. None has a default:
+// a header that clients can set does not identify them.
+type Options struct {
+	// UID returns the user, as your authentication found it; "" is unknown. Header, Cookie and
+	// ContextValue make such functions.
+	UID func(*http.Request) string
+	// IP returns the client's address, without a port; "" is unknown. ClientIP makes such a
+	// function.
+	IP func(*http.Request) string
+	// Attrs returns attributes by name, for rules whose key has attrs.NAME; "" is absent. The names
+	// status and latency_ms are refused: the gate adds these attributes to events itself.
+	Attrs map[string]func(*http.Request) string
+	// API names what the request does, such as order.create; nil is RouteAPI. It is called at most
+	// once, before the next handler, and both the check and the event use its result. Without
+	// Events it is called only for keys that have a verdict.
+	API func(*http.Request) string
+
+	// Answers configures responses to denied requests.
+	Answers enforce.Answers
+	// Denied responds to denied requests; nil is Answers.Write. Answers.PublicName is the rule's
+	// name that callers may see.
+	Denied func(http.ResponseWriter, *http.Request, enforce.Decision)
+	// Challenge responds to requests whose verdict's action is challenge; nil is Denied.
+	Challenge func(http.ResponseWriter, *http.Request, enforce.Decision)
+	// Refused responds to requests for which one of these functions returned Ambiguous; nil is
+	// enforce.WriteRefused.
+	Refused func(http.ResponseWriter, *http.Request)
+	// Logged is called for requests that are allowed by a verdict whose action is log; nil is no
+	// call.
+	Logged func(*http.Request, enforce.Decision)
+	// MaxDelay is how long a request waits for the end of a verdict whose action is throttle. 0 is
+	// 1 s, and a negative value never waits. A request whose verdict ends later is denied at once.
+	MaxDelay time.Duration
+	// MaxDelayed is how many requests may wait at once; 0 is 1,000. More are denied.
+	MaxDelayed int
+
+	// Events, if set, gets an event for each allowed request after its response: who, what, the
+	// outcome of OutcomeOf, and the attributes status and latency_ms. An emit.Emitter is one.
+	Events Emitter
+	// EmitDenied also emits an event for each request that is denied here, with the outcome denied.
+	// Rules count these events unless they match outcomes.
+	EmitDenied bool
+	// Event may complete or change an event before it is emitted; nil changes nothing. It returns
+	// false to drop the event.
+	Event func(*http.Request, *event.Event) bool
+}
+
+// Emitter sends events. Emit must not block.
+type Emitter interface {
+	Emit(event.Event) bool
+}
+
+const (
+	dimUID = "uid"
+	dimIP  = "ip"
+
+	maxDims = 16 // of a request
+)
+
+// gateAttrs are the attributes that a gate adds to events.
+var gateAttrs = [...]string{"status", "latency_ms"}
+
+func (o *Options) setDefaults() {
+	if o.API == nil {
+		o.API = RouteAPI
+	}
+	if o.Refused == nil {
+		o.Refused = enforce.WriteRefused
+	}
+}
+
+func (o *Options) validate() error {
+	var errs []error
+	if o.UID == nil && o.IP == nil && len(o.Attrs) == 0 {
+		errs = append(errs, errors.New("httplimit: at least one of Options.UID, IP and Attrs is needed"))
+	}
+	if len(o.Attrs) > maxDims-2 {
+		errs = append(errs, fmt.Errorf("httplimit: Options.Attrs has %d, want at most %d", len(o.Attrs), maxDims-2))
+	}
+	for name, of := range o.Attrs {
+		if of == nil || name == "" {
+			errs = append(errs, fmt.Errorf("httplimit: Options.Attrs[%q] needs a name and a function", name))
+		}
+		if slices.Contains(gateAttrs[:], name) {
+			errs = append(errs, fmt.Errorf("httplimit: Options.Attrs[%q]: the gate adds this attribute to its events itself: choose another name", name))
+		}
+	}
+	return errors.Join(append(errs, o.Answers.Validate())...)
+}
