@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Network is the way between a client and its servers, which a test can cut, stall and slow down. Give its Dial to the
+// Network is the way between a client and its servers, which a test can cut, stall, mute and slow down. Give its Dial to the
 // client: whatever address the client comes to know, such as from a Cluster or a Sentinel, is reached through it, by
 // a TCP proxy for each.
 type Network struct {
@@ -30,6 +30,7 @@ type Network struct {
 type pair struct {
 	client, server net.Conn
 	dead           atomic.Bool // what comes is swallowed, both ways
+	muted          atomic.Bool // only what the server sends is swallowed
 }
 
 // NewNetwork returns a network without faults, which ends with the test.
@@ -136,7 +137,7 @@ func (n *Network) forward(p *pair, dst, src net.Conn) {
 				return
 			}
 		}
-		if p.dead.Load() {
+		if p.dead.Load() || src == p.server && p.muted.Load() {
 			continue
 		}
 		if _, err := dst.Write(buf[:size]); err != nil {
@@ -163,6 +164,16 @@ func (n *Network) Stall() {
 	n.stalled = true
 	for p := range n.pairs {
 		p.dead.Store(true)
+	}
+}
+
+// Mute leaves the connections half open: requests arrive, and what the servers answer is swallowed.
+// New connections work.
+func (n *Network) Mute() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for p := range n.pairs {
+		p.muted.Store(true)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
@@ -178,4 +179,20 @@ func TestHeartbeatsSayWhatIsApplied(t *testing.T) {
 			t.Errorf("applied up to %v after partition 0 lost its publisher at %v", got, settled)
 		}
 	})
+}
+
+// A server that takes requests on a connection and no longer answers, without closing it, is given up.
+func TestAConnectionThatIsHalfOpen(t *testing.T) {
+	addr, network := rig.RealRedis(t), servers.NewNetwork(t)
+	through := redis.NewClient(&redis.Options{Addr: addr, Dialer: network.Dial, ReadTimeout: 300 * time.Millisecond, MaintNotificationsConfig: rig.NoNotices})
+	t.Cleanup(func() { _ = through.Close() })
+	kafka, sink := rig.NewBroker(t, 1), rig.NewMemory()
+	p, _ := startPublisher(t, kafka, rig.Dial(t, addr), nil)
+	p.Own(0)
+	startFeed(t, through, sink, nil)
+	rig.Offer(p, kafka, rig.Record(rig.Block("1", 1, time.Hour)))
+	rig.Eventually(t, "1 is blocked", func() bool { return sink.Has("uid=1|r") })
+	network.Mute()
+	rig.Offer(p, kafka, rig.Record(rig.Block("2", 1, time.Hour)))
+	rig.Eventually(t, "2 is blocked", func() bool { return sink.Has("uid=2|r") })
 }

@@ -253,3 +253,33 @@ func TestConfigReportsAllErrors(t *testing.T) {
 		}
 	}
 }
+
+// Redis carries out what it gets on a half-open connection, and its answer is lost: the publisher sends the same again on
+// another one, and each verdict is in the stream once.
+func TestAConnectionThatIsHalfOpen(t *testing.T) {
+	addr, network := rig.RealRedis(t), servers.NewNetwork(t)
+	through := redis.NewClient(&redis.Options{Addr: addr, Dialer: network.Dial, ReadTimeout: 300 * time.Millisecond, MaintNotificationsConfig: rig.NoNotices})
+	t.Cleanup(func() { _ = through.Close() })
+	kafka, client := rig.NewBroker(t, 1), rig.Dial(t, addr)
+	p, _ := startPublisher(t, kafka, through, nil)
+	p.Own(0)
+	for i, uid := range []string{"1", "2", "3"} {
+		if i > 0 {
+			network.Mute()
+		}
+		rig.Offer(p, kafka, rig.Record(rig.Block(uid, 1, time.Hour)))
+		rig.Eventually(t, uid+" is published", func() bool { return p.Stats().Partitions[0].Reached == int64(i+1) })
+	}
+	if got := rig.Contents(t, client); len(got) != 3 {
+		t.Errorf("Redis has %v, want three verdicts", got)
+	}
+	var sent []any
+	for _, entry := range rig.CheckStream(t, client) {
+		if key := entry.Values["k"]; key != nil { // else it is a heartbeat
+			sent = append(sent, key)
+		}
+	}
+	if want := "[uid=1|r uid=2|r uid=3|r]"; fmt.Sprint(sent) != want {
+		t.Errorf("the stream has %v, want %s", sent, want)
+	}
+}
