@@ -152,7 +152,7 @@ func newDirect(kafka *kafkaconn.Options, prefix string, r *resend) (letterSender
 		},
 	})
 	if err != nil {
-		return nil, &ops.UsageError{Err: err}
+		return nil, err
 	}
 	return d, nil
 }

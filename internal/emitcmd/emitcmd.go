@@ -125,7 +125,7 @@ func run(ctx context.Context, o *options, stdin io.Reader, stdout, stderr io.Wri
 		OnDrop: say.drop,
 	})
 	if err != nil {
-		return &ops.UsageError{Err: err}
+		return err
 	}
 	started := time.Now()
 	s := sender{options: o, emitter: emitter, say: say, reader: accesslog.NewReader(in, o.format)}

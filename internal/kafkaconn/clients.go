@@ -33,7 +33,8 @@ func (k *Kafka) Log(clientID string) kafkalog.Config {
 }
 
 // Emitter makes an emitter that connects by the options. Brokers, TLS and SASL of cfg are filled in
-// here.
+// here. An error is an ops.UsageError if cfg is wrong; a file that has become unreadable since Build is
+// none.
 func (k *Kafka) Emitter(cfg emit.Config) (*emit.Emitter, error) {
 	cfg.Brokers = k.Brokers
 	var err error
@@ -46,7 +47,11 @@ func (k *Kafka) Emitter(cfg emit.Config) (*emit.Emitter, error) {
 		}
 		cfg.SASL = freshMechanism{k}
 	}
-	return emit.New(cfg)
+	e, err := emit.New(cfg)
+	if err != nil {
+		return nil, &ops.UsageError{Err: err}
+	}
+	return e, nil
 }
 
 // sasl is the mechanism with the password as it is now.

@@ -43,11 +43,17 @@ func NewOptions(o *ops.Options) *Options {
 	return k
 }
 
-// Build checks the options, and that the files that they name can be read.
+// Build checks the options, and reads the files that they name.
 func (o *Options) Build() (*Kafka, error) {
+	k := &Kafka{Brokers: *o.brokers, tls: *o.tls, mechanism: o.mechanism, user: o.user, password: o.password}
 	_, tlsErr := o.tls.Build()
 	_, saslErr := o.password()
-	return &Kafka{Brokers: *o.brokers, tls: *o.tls, mechanism: o.mechanism, user: o.user, password: o.password}, errors.Join(tlsErr, saslErr)
+	if saslErr == nil && o.mechanism != "" {
+		if _, saslErr = k.sasl(); saslErr != nil { // SCRAM does not allow every character
+			saslErr = fmt.Errorf("--kafka-sasl %s: %w", o.mechanism, saslErr)
+		}
+	}
+	return k, errors.Join(tlsErr, saslErr)
 }
 
 // password checks the SASL options, and reads the password.

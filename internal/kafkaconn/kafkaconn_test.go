@@ -106,6 +106,7 @@ func TestWrongOptions(t *testing.T) {
 		{password, "--kafka-sasl gssapi", "plain, scram-sha-256 or scram-sha-512"},
 		{password, "--kafka-sasl plain", "--kafka-sasl needs --kafka-user"},
 		{nil, "--kafka-sasl plain --kafka-user u", "the password in TALLYGATE_KAFKA_PASSWORD"},
+		{env{"TALLYGATE_KAFKA_PASSWORD": "hush\a"}, "--kafka-sasl scram-sha-256 --kafka-user u", "--kafka-sasl scram-sha-256: "},
 		{nil, "--kafka-user u", "need --kafka-sasl"},
 		{nil, "--kafka-sasl plain --kafka-user u --kafka-password-file /there/is/none", "read a secret"},
 	} {
@@ -114,6 +115,28 @@ func TestWrongOptions(t *testing.T) {
 		} else if strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: the error tells the password", c.args)
 		}
+	}
+}
+
+// A wrong configuration is the user's mistake (exit status 2). A file that has gone since the options were checked is not.
+func TestWhatIsWrongWithAnEmitter(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("hush\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--kafka", "nowhere", "--kafka-sasl", "plain", "--kafka-user", "u", "--kafka-password-file", file}
+	k, err := build(t, nil, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Emitter(emit.Config{}); ops.Exit(io.Discard, "test", err) != ops.ExitUsage {
+		t.Errorf("an address without a port: %v", err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Emitter(emit.Config{}); ops.Exit(io.Discard, "test", err) != ops.ExitError {
+		t.Errorf("a password file that has gone: %v", err)
 	}
 }
 
