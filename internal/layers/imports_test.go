@@ -41,7 +41,7 @@ var imports = []struct {
 		"github.com/rivo/uniseg"}}, // how wide a line is, for the caret below it
 	{"pipeline/emit", []string{"pipeline/event", "internal/retry", kafkaGo}},
 	{"pipeline/kafkalog/record", nil},
-	{"pipeline/kafkalog", []string{"pipeline/kafkalog/record", franz, "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
+	{"pipeline/kafkalog", []string{"pipeline/kafkalog/record", "internal/retry", franz, "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
 	{"pipeline/aggregate/shard", []string{"pipeline/aggregate/hotkeys", "pipeline/aggregate/state", "pipeline/event", "pipeline/kafkalog/record", "pipeline/verdict",
 		"rules", "internal/wire", "github.com/cespare/xxhash/v2"}},
 	{"internal/httpjson", nil},
@@ -62,7 +62,7 @@ var links = []struct {
 	{folder: "pipeline/enforce/httplimit", only: []string{"pipeline/enforce", "pipeline/event", "pipeline/verdict"}},
 	{folder: "pipeline/enforce/forwardauth", only: []string{"pipeline/enforce", "pipeline/event", "pipeline/verdict"}},
 	{folder: "pipeline/enforce/envoylimit", never: []string{goka, kafkaGo, yaml, redis, prometheus}},
-	{folder: "pipeline/enforce/client", only: []string{}},
+	{folder: "pipeline/enforce/client", only: []string{"internal/retry"}},
 	{folder: "pipeline/enforce/grpclimit", never: []string{goka, yaml, redis, kafkaGo, prometheus}},
 	{folder: "pipeline/emit", never: []string{goka, franz, yaml, grpc, redis, prometheus}},
 	{folder: "pipeline/blocklist", never: slices.Concat(kafkaClients, []string{yaml, grpc, prometheus})},

@@ -23,13 +23,14 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// maxDoublings keeps After from an overflow; no pause is doubled as often.
-const maxDoublings = 16
-
 // After is how long to wait after so many failures in a row: least after the first, then twice as
 // long each time, but not longer than most.
 func After(failures int, least, most time.Duration) time.Duration {
-	return min(least<<min(max(failures-1, 0), maxDoublings), most)
+	for d := least; ; d *= 2 {
+		if failures--; failures <= 0 || d >= most {
+			return min(d, most)
+		}
+	}
 }
 
 // Spread draws a pause from the upper half of d: those who failed together do not come back
@@ -45,16 +46,19 @@ type Backoff struct {
 	failures int
 }
 
-// Wait waits after one more failure, and reports whether the pause passed: false is that ctx ended
-// first.
-func (b *Backoff) Wait(ctx context.Context) bool {
+// Next notes one more failure, and returns how long to wait.
+func (b *Backoff) Next() time.Duration {
 	b.failures++
 	d := After(b.failures, b.Min, b.Max)
 	if b.Spread {
 		d = Spread(d)
 	}
-	return Sleep(ctx, d)
+	return d
 }
+
+// Wait waits after one more failure, and reports whether the pause passed: false is that ctx ended
+// first.
+func (b *Backoff) Wait(ctx context.Context) bool { return Sleep(ctx, b.Next()) }
 
 // Failures is how many there were in a row.
 func (b *Backoff) Failures() int { return b.failures }

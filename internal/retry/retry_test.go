@@ -15,6 +15,9 @@ func TestPausesDouble(t *testing.T) {
 			t.Errorf("after %d failures %d, want %d", failures, got, want)
 		}
 	}
+	if got := After(100, 1, time.Hour); got != time.Hour {
+		t.Errorf("from a nanosecond to %v, want an hour", got)
+	}
 }
 
 // TestPausesGrowAndDiffer: a thousand enforcers that lost the same Redis must not come back in step.

@@ -158,7 +158,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	wg.Go(func() { a.watchLag(sideCtx) })
 	wg.Go(func() { a.book.run(sideCtx) })
 
-	wait := minBackoff
+	pause := retry.Backoff{Min: minBackoff, Max: maxBackoff}
 	for {
 		err := a.runProcessor(ctx)
 		switch {
@@ -167,11 +167,11 @@ func (a *Aggregator) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		}
+		wait := pause.Next()
 		a.log.Error("the processor stopped; building a new one", "error", err, "retry_seconds", wait.Seconds())
 		if !retry.Sleep(ctx, wait) {
 			return nil
 		}
-		wait = min(2*wait, maxBackoff)
 	}
 }
 

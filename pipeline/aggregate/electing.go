@@ -16,11 +16,13 @@ const electionPatience = time.Minute
 // at which there is no Kafka, is returned at once: whoever starts a program is to see it.
 func whileElecting(ctx context.Context, log *slog.Logger, try func() error) error {
 	deadline := time.Now().Add(electionPatience)
-	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
+	pause := retry.Backoff{Min: minBackoff, Max: maxBackoff}
+	for {
 		err := try()
 		if err == nil || !slices.Contains([]string{troubleLeader, troubleReplicas, troubleTimeout}, troubleOf(err)) || time.Now().After(deadline) {
 			return err
 		}
+		wait := pause.Next()
 		log.Warn("start delayed until Kafka is ready", "error", err, "retry_seconds", wait.Seconds())
 		if !retry.Sleep(ctx, wait) {
 			return err

@@ -10,6 +10,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/lovoo/goka/storage"
 
+	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
@@ -78,20 +79,22 @@ func (o *ownership) Close() error {
 // run takes the partition over again and again, until it is closed or the session is over.
 func (o *ownership) run() {
 	defer close(o.done)
-	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
+	pause := retry.Backoff{Min: minBackoff, Max: maxBackoff}
+	for {
 		began := time.Now()
 		err := o.once()
 		if err == nil || o.session.Context().Err() != nil {
 			return
 		}
 		if time.Since(began) > time.Minute {
-			wait = minBackoff
+			pause.Reset()
 		}
 		o.agg.metrics.failed.WithLabelValues(label(o.id)).Inc()
 		if endsSession(err) {
 			o.session.end(fmt.Errorf("partition %d: %w", o.id, err))
 			return
 		}
+		wait := pause.Next()
 		o.agg.log.Error("partition failed; taking it over again, its events will be replayed", "partition", o.id, "error", err, "retry_seconds", wait.Seconds())
 		if !o.pause(wait) {
 			return

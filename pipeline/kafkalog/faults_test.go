@@ -236,16 +236,3 @@ func TestABrokerIsKilled(t *testing.T) {
 		r.Close()
 	}
 }
-
-// backoff grows, is never nothing, and never more than it may be.
-func TestBackoff(t *testing.T) {
-	for failures := range 100 {
-		d := backoff(failures)
-		if d < minBackoff/2 || d > maxBackoff {
-			t.Errorf("%v after %d failures", d, failures)
-		}
-	}
-	if backoff(50) < maxBackoff/2 {
-		t.Error("it does not grow")
-	}
-}

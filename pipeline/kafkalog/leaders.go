@@ -3,12 +3,13 @@ package kafkalog
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tallygate/tallygate/internal/retry"
 )
 
 const (
@@ -18,15 +19,6 @@ const (
 	// lasting is how many failures in a row the log tells of: they take some two seconds. A leader that moves costs fewer.
 	lasting = 6
 )
-
-// backoff is how long to wait after so many failures: half of it by chance.
-func backoff(failures int) time.Duration {
-	d := maxBackoff
-	if shift := failures - 1; shift < 6 {
-		d = min(maxBackoff, minBackoff<<max(0, shift))
-	}
-	return d/2 + rand.N(d/2)
-}
 
 // due returns the readers whose leader is to be found now, or how long there is nothing to do.
 func (f *Fetcher) due(now time.Time) (due []*Reader, wait time.Duration) {
@@ -52,7 +44,7 @@ func (f *Fetcher) lose(r *Reader, why error) {
 	r.failures++
 	r.trouble = why
 	f.tell(r, why)
-	r.retryAt = time.Now().Add(backoff(r.failures))
+	r.retryAt = time.Now().Add(retry.Spread(retry.After(r.failures, minBackoff, maxBackoff)))
 	if !r.logged && r.failures >= lasting {
 		r.logged = true
 		f.cfg.Logger.Warn("reading a partition failed; retrying", "topic", r.topic, "partition", r.partition, "error", why)

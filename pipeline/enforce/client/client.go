@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/retry"
 )
 
 // Config says how a Transport behaves. Its zero value is good.
@@ -123,11 +125,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return resp, nil //nolint:nilerr // the response is the better answer
 		}
 		drain(resp.Body)
-		if err := sleep(r, wait); err != nil {
+		if !retry.Sleep(r.Context(), wait) {
 			if next.Body != nil {
 				_ = next.Body.Close()
 			}
-			return nil, err
+			return nil, r.Context().Err()
 		}
 		r = next
 	}
@@ -141,11 +143,7 @@ func (t *Transport) wait(resp *http.Response, try int) (d time.Duration, ok bool
 		}
 		return after + upTo(t.cfg.Spread), true
 	}
-	most := t.cfg.Backoff
-	for range try - 1 {
-		most = min(2*most, t.cfg.MaxBackoff)
-	}
-	return most/2 + upTo(most/2), true
+	return retry.Spread(retry.After(try, t.cfg.Backoff, t.cfg.MaxBackoff)), true
 }
 
 func upTo(d time.Duration) time.Duration {
@@ -207,17 +205,6 @@ func drain(body io.ReadCloser) {
 	_ = body.Close()
 }
 
-func sleep(r *http.Request, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-r.Context().Done():
-		return r.Context().Err()
-	case <-timer.C:
-		return nil
-	}
-}
-
 // save adds to the budget what a request is worth.
 func (t *Transport) save() {
 	t.mu.Lock()
@@ -251,10 +238,10 @@ func (t *Transport) take(r *http.Request) error {
 	if !ok {
 		return ErrQuota
 	}
-	if wait <= 0 {
+	if !retry.Sleep(r.Context(), wait) {
 		return r.Context().Err()
 	}
-	return sleep(r, wait)
+	return nil
 }
 
 // reserve takes room in the quota, and returns how long to wait for it.
