@@ -82,9 +82,9 @@ var importers = []struct {
 }{
 	{goka, []string{"pipeline/aggregate"}},
 	{"cmd", nil},
-	// Options for Kafka become SASL in one place. Beside it there are what applications give to an emitter, and to an aggregator.
+	// Options for Kafka become SASL in one place. Beside it there is what applications give to an emitter.
 	{kafkaGo + "/sasl", []string{"internal/kafkaconn", "pipeline/emit", "internal/e2e"}},
-	{franz + "/pkg/sasl", []string{"pipeline/aggregate", "pipeline/kafkalog"}},
+	{franz + "/pkg/sasl", nil},
 	{"github.com/xdg-go/scram", nil},
 }
 

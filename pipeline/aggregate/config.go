@@ -52,7 +52,8 @@ type Config struct {
 	HotRate    float64 // and at least this many of them a second; 0 is 100
 	LogHotKeys bool    // the log names such keys; without it, it names their dimensions only
 
-	// Kafka changes the connection's settings, such as TLS and SASL; nil changes nothing.
+	// Kafka changes the settings of connections; nil changes nothing. TLS and SASL are done by a
+	// Net.Proxy.Dialer: not only sarama connects.
 	Kafka func(*sarama.Config)
 
 	// PeerTLS gives the settings by which other instances' APIs are asked, when they speak TLS, for each

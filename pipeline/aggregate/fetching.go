@@ -2,16 +2,10 @@ package aggregate
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 
 	"github.com/IBM/sarama"
-	"github.com/twmb/franz-go/pkg/sasl"
-	"github.com/twmb/franz-go/pkg/sasl/oauth"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
@@ -35,11 +29,8 @@ func (c Config) fetching() (kafkalog.Config, error) {
 		MaxBatch:       c.MaxBatchBytes,
 		Logger:         c.Logger,
 	}
-	if s.Net.TLS.Enable {
-		f.TLS = s.Net.TLS.Config
-		if f.TLS == nil {
-			f.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
+	if s.Net.TLS.Enable || s.Net.SASL.Enable {
+		return f, errors.New("Config.Kafka sets Net.TLS or Net.SASL: set a Net.Proxy.Dialer that does both, since not only sarama connects")
 	}
 	if s.Net.Proxy.Enable {
 		dialer := s.Net.Proxy.Dialer
@@ -47,35 +38,5 @@ func (c Config) fetching() (kafkalog.Config, error) {
 			return dialer.Dial(network, address)
 		}
 	}
-	var err error
-	if s.Net.SASL.Enable {
-		f.SASL, err = mechanism(s)
-	}
-	return f, err
-}
-
-// mechanism is SASL as sarama is told to do it.
-func mechanism(s *sarama.Config) (sasl.Mechanism, error) {
-	c := s.Net.SASL
-	switch c.Mechanism {
-	case sarama.SASLTypePlaintext, "":
-		return plain.Auth{Zid: c.AuthIdentity, User: c.User, Pass: c.Password}.AsMechanism(), nil
-	case sarama.SASLTypeSCRAMSHA256:
-		return scram.Auth{Zid: c.SCRAMAuthzID, User: c.User, Pass: c.Password}.AsSha256Mechanism(), nil
-	case sarama.SASLTypeSCRAMSHA512:
-		return scram.Auth{Zid: c.SCRAMAuthzID, User: c.User, Pass: c.Password}.AsSha512Mechanism(), nil
-	case sarama.SASLTypeOAuth:
-		if c.TokenProvider == nil {
-			return nil, errors.New("SASL by OAUTHBEARER: no token provider")
-		}
-		return oauth.Oauth(func(context.Context) (oauth.Auth, error) {
-			token, err := c.TokenProvider.Token()
-			if err != nil {
-				return oauth.Auth{}, fmt.Errorf("get a token for Kafka: %w", err)
-			}
-			return oauth.Auth{Zid: c.AuthIdentity, Token: token.Token, Extensions: token.Extensions}, nil
-		}), nil
-	default:
-		return nil, fmt.Errorf("SASL mechanism %s: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER", c.Mechanism)
-	}
+	return f, nil
 }

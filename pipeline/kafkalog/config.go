@@ -3,7 +3,6 @@ package kafkalog
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/sasl"
 )
 
 // Config says what a Fetcher connects to, and how much it reads at once.
@@ -19,11 +17,9 @@ type Config struct {
 	Brokers  []string // bootstrap addresses, host:port; required
 	ClientID string   // "" is tallygate
 
-	TLS         *tls.Config    // nil: no TLS
-	SASL        sasl.Mechanism // nil: no SASL
-	Dial        Dial           // nil is net.Dialer's; TLS is added to it
-	DialTimeout time.Duration  // 0 is 10 s
-	ReadTimeout time.Duration  // for an answer, beyond what the broker may wait; 0 is 15 s
+	Dial        Dial          // opens connections, with TLS and SASL done; nil is net.Dialer's, in plain text
+	DialTimeout time.Duration // 0 is 10 s
+	ReadTimeout time.Duration // for a response, beyond what the broker may wait; 0 is 15 s
 
 	Uncommitted bool // also records of transactions that were aborted, or have not ended
 
@@ -116,36 +112,15 @@ func (c Config) options() []kgo.Opt {
 		kgo.FetchMaxBytes(min(c.ResponseBytes, c.MaxResponse)), // asked for by nobody, but checked
 		kgo.DisableClientMetrics(),
 	}
-	if c.SASL != nil {
-		opts = append(opts, kgo.SASL(c.SASL))
-	}
 	if c.Dial != nil {
 		return append(opts, kgo.Dialer(c.dial))
 	}
-	opts = append(opts, kgo.DialTimeout(c.DialTimeout))
-	if c.TLS != nil {
-		opts = append(opts, kgo.DialTLSConfig(c.TLS))
-	}
-	return opts
+	return append(opts, kgo.DialTimeout(c.DialTimeout))
 }
 
-// dial is Dial with TLS on it.
+// dial is Dial within DialTimeout.
 func (c Config) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
 	defer cancel()
-	conn, err := c.Dial(ctx, network, address)
-	if err != nil || c.TLS == nil {
-		return conn, err
-	}
-	settings := c.TLS.Clone()
-	if settings.ServerName == "" {
-		if settings.ServerName, _, err = net.SplitHostPort(address); err != nil {
-			return nil, errors.Join(err, conn.Close())
-		}
-	}
-	secure := tls.Client(conn, settings)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return secure, nil
+	return c.Dial(ctx, network, address)
 }
