@@ -56,12 +56,12 @@ func parse(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func
 	s := &settings{out: stdout}
 	o := ops.NewOptions("tallygate dev", usage, stdout, getenv)
 	rulesFile := o.String("rules", "", "rule `FILE` (default: the sample rules)")
-	input := o.String("input", "", "`FILE` to replay once: an access log or NDJSON, also gzipped; - for standard input; none for no traffic (default: a sample log, again and again)")
-	speed := o.Float64("speed", -1, "how many times `faster` than its own time the input is replayed; 0: as fast as it goes (default 600 for the sample log, 1 for yours)")
+	input := o.String("input", "", "`FILE` to replay once: an access log or NDJSON, also gzipped; - for standard input; none for no traffic (default: a sample log, repeated)")
+	speed := o.Float64("speed", -1, "how many times `faster` than its own time the input is replayed; 0: as fast as possible (default 600 for the sample log, 1 for yours)")
 	o.Lookup("speed").DefValue = ""
 	o.StringVar(&s.kafka, "kafka", "", "Kafka's `HOST:PORT,…` (default: an embedded one)")
 	o.StringVar(&s.rds, "redis", "", "Redis' `HOST:PORT,…` (default: an embedded one)")
-	o.StringVar(&s.listen, "listen", "127.0.0.1:8080", "the decision server on `HOST:PORT`; the aggregator has the port after it, and gRPC the next. With port 0, this and all that is embedded listens on any free ports")
+	o.StringVar(&s.listen, "listen", "127.0.0.1:8080", "the decision server on `HOST:PORT`; the aggregator has the port after it, and gRPC the next. With port 0, this and everything embedded listens on any free port")
 	o.StringVar(&s.prefix, "prefix", "tallygate", "`name` that topics, group and Redis keys begin with")
 	level := o.String("log-level", "error", "`level` of the engine's own log: debug, info, warn or error")
 	if err := o.ParseOnly(args); err != nil {

@@ -59,19 +59,19 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	rds, logs := redisconn.NewOptions(o, "127.0.0.1:6379"), o.Log()
 	e := &Program{}
 	proxyOptions(o, &e.Config)
-	answers := o.String("answers", "", "`FILE` in YAML that says how those are answered whom a proxy asked about: status, type, title, messages, and what rules are called; read at start")
+	answers := o.String("answers", "", "`FILE` in YAML with the responses to denied requests of proxies: status, type, title, messages, public names of rules; read at start")
 	l := listenOptions(o)
 	o.StringVar(&e.Prefix, "prefix", "tallygate", "`name` that the Redis keys begin with")
 	instance := o.String("instance-id", "", "`name` of this instance in its log")
-	o.String("kafka", "", "not used, since the enforcer reads Redis alone; accepted so that `both` programs can be started with the same options")
+	o.String("kafka", "", "not used: the enforcer reads Redis only; accepted so that `both` programs can be started with the same options")
 	o.IntVar(&e.Shards, "shards", 1, "`number` of shards of the blocklist, as the aggregators have it")
-	o.DurationVar(&e.Config.MaxStaleness, "max-staleness", defaultMaxStaleness, "`time` that the blocklist may be behind before it is in doubt; more than the aggregators' --session-timeout and what a takeover needs")
-	o.DurationVar(&e.DrainDelay, "drain-delay", 0, "`time` for which it goes on answering after SIGTERM, while /readyz and gRPC's health say no, so that load balancers turn away first")
-	o.StringVar(&e.Snapshot, "snapshot", "", "`FILE` that a copy of the table is kept in, to enforce it after a start while Redis is away")
-	o.StringVar(&e.Access.Tokens, "tokens", "", "`FILE` that gives roles to tokens and client certificates, as the aggregator's: who lists the blocklist must be a viewer; read again when it changes")
+	o.DurationVar(&e.Config.MaxStaleness, "max-staleness", defaultMaxStaleness, "`time` that the blocklist may be behind before it is stale; must be more than the aggregators' --session-timeout plus a takeover")
+	o.DurationVar(&e.DrainDelay, "drain-delay", 0, "`time` to keep answering after SIGTERM, while /readyz and gRPC's health report not ready, so that load balancers stop sending requests first")
+	o.StringVar(&e.Snapshot, "snapshot", "", "`FILE` for a copy of the table, to enforce it after a start while Redis is away")
+	o.StringVar(&e.Access.Tokens, "tokens", "", "`FILE` that gives roles to tokens and client certificates, as for the aggregator: listing the blocklist needs the role viewer; reloaded when it changes")
 	o.BoolVar(&e.Config.NoList, "no-blocklist", false, "don't serve /v1/blocklist")
 	doubt := addDoubt(o, &e.Doubt)
-	o.StringVar(&e.OffFile, "off-file", "", "`FILE` that lets everything through while it exists; so does TALLYGATE_ENFORCE=off")
+	o.StringVar(&e.OffFile, "off-file", "", "`FILE` that turns enforcement off while it exists; so does TALLYGATE_ENFORCE=off")
 	if err := o.ParseOnly(args); err != nil {
 		return nil, err
 	}
@@ -110,9 +110,9 @@ type listeners struct {
 func listenOptions(o *ops.Options) *listeners {
 	return &listeners{
 		http:        o.String("listen", "127.0.0.1:8080", "HTTP API on `HOST:PORT` or unix:PATH: /v1/check, /v1/check/batch, /v1/forward-auth, /v1/ext-authz/, /v1/blocklist, /healthz, /readyz"),
-		grpc:        o.String("grpc-listen", "127.0.0.1:8082", "gRPC on `HOST:PORT` or unix:PATH: Envoy's RateLimitService and ext_authz, health, reflection; none for none"),
+		grpc:        o.String("grpc-listen", "127.0.0.1:8082", "gRPC on `HOST:PORT` or unix:PATH: Envoy's RateLimitService and ext_authz, health, reflection; none turns it off"),
 		metrics:     o.String("metrics-listen", "127.0.0.1:9090", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private"),
-		connections: o.Int("max-connections", 10_000, "`number` of connections that each of --listen and --grpc-listen has open at once; further ones wait"),
+		connections: o.Int("max-connections", 10_000, "`number` of connections that each of --listen and --grpc-listen keeps open at once; further ones wait"),
 		tls:         o.ServerTLS(),
 	}
 }
@@ -147,19 +147,19 @@ func (l *listeners) open(e *Program) error {
 func proxyOptions(o *ops.Options, c *decision.Config) {
 	o.StringVar(&c.Headers.UID, "uid-header", "X-Tallygate-Uid", "`header` with the uid, for forward-auth")
 	o.StringVar(&c.Headers.IP, "ip-header", "X-Tallygate-Ip", "`header` with the client's address, for forward-auth")
-	o.StringVar(&c.Headers.API, "api-header", "X-Tallygate-Api", "`header` with the API, for forward-auth; without it the API is method and path")
+	o.StringVar(&c.Headers.API, "api-header", "X-Tallygate-Api", "`header` with the API, for forward-auth; without it the API is named after method and path")
 	o.StringVar(&c.Headers.AttrPrefix, "attr-prefix", "X-Tallygate-Attr-", "`prefix` of headers with attributes, for forward-auth")
-	o.StringVar(&c.Headers.Method, "method-header", "", "`header` with the original method, for forward-auth (default: X-Forwarded-Method and X-Original-Method, which must agree); name the one that your proxy sets, and nothing else is believed")
+	o.StringVar(&c.Headers.Method, "method-header", "", "`header` with the original method, for forward-auth (default: X-Forwarded-Method and X-Original-Method, which must agree); name the one that your proxy sets, then no other is read")
 	o.StringVar(&c.Headers.Path, "path-header", "", "`header` with the original path, for forward-auth (default: X-Forwarded-Uri, X-Original-Uri and X-Original-Url, which must agree)")
-	o.StringVar((*string)(&c.Headers.Repeated), "repeated-headers", "refuse", "which of several `values` of one of these headers counts: refuse (none: the request is denied with 400), first or last")
-	o.Func("trusted-proxies", "`NETWORK,…` of your own proxies, such as 10.0.0.0/8: in a list of addresses they are passed over, and none of theirs is a client's", func(text string) error {
+	o.StringVar((*string)(&c.Headers.Repeated), "repeated-headers", "refuse", "which of several `values` of one of these headers counts: first, last, or refuse (none: the request is denied with 400)")
+	o.Func("trusted-proxies", "`NETWORK,…` of your own proxies, such as 10.0.0.0/8: in a list of addresses they are skipped, so that none of them counts as a client", func(text string) error {
 		nets, err := networks(text)
 		c.Headers.Proxies = httplimit.NewProxies(nets...)
 		return err
 	})
-	o.BoolVar(&c.RequireDimensions, "require-dimensions", false, "deny checks that say nothing of who asks (no uid, no address, no attribute), with 400; no verdict could deny them")
-	o.IntVar(&c.AllowStatus, "allow-status", http.StatusNoContent, "`status` by which forward-auth lets through: 204 or 200")
-	c.Entries = o.Table("rls-entries", "`NAME=MEANING,…`: what entries of rate limit descriptors are, if not uid, ip, api, method, path or attrs.NAME by name")
+	o.BoolVar(&c.RequireDimensions, "require-dimensions", false, "deny checks without any dimension (no uid, no address, no attribute) with 400; no verdict could deny them")
+	o.IntVar(&c.AllowStatus, "allow-status", http.StatusNoContent, "`status` by which forward-auth allows: 204 or 200")
+	c.Entries = o.Table("rls-entries", "`NAME=MEANING,…`: meanings of entries of rate limit descriptors whose names are not uid, ip, api, method, path or attrs.NAME")
 }
 
 // networks reads addresses and networks, separated by commas.

@@ -28,9 +28,9 @@ type doubtOptions struct {
 }
 
 func addDoubt(o *ops.Options, into *Doubt) *doubtOptions {
-	o.TextVar(&into.Do, "in-doubt", enforce.LastKnown, "`answer` before the first snapshot, and when it is further behind than --max-staleness: last-known, open, closed or local")
-	o.IntVar(&into.Instances, "instances", 1, "`number` of enforcers that share the load, for local limits in doubt")
-	return &doubtOptions{into, o.Table("in-doubt-rules", "`RULE=ANSWER,…`: what holds for single rules in doubt: open, last-known, 'closed API …' or 'local LIMIT/TIME API … by DIMENSION …'")}
+	o.TextVar(&into.Do, "in-doubt", enforce.LastKnown, "`answer` while the blocklist is stale (before the first snapshot, or further behind than --max-staleness): last-known, open, closed or local")
+	o.IntVar(&into.Instances, "instances", 1, "`number` of enforcers that share the load, for local limits while the blocklist is stale")
+	return &doubtOptions{into, o.Table("in-doubt-rules", "`RULE=ANSWER,…`: answers for single rules while the blocklist is stale: open, last-known, 'closed API …' or 'local LIMIT/TIME API … by DIMENSION …'")}
 }
 
 func (o *doubtOptions) build() error {

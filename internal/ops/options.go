@@ -33,7 +33,7 @@ func NewOptions(name, usage string, out io.Writer, getenv func(string) string) *
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
 	o := &Options{FlagSet: fs, getenv: getenv}
-	o.config = fs.String("config", "", "`FILE` in YAML with options by these names")
+	o.config = fs.String("config", "", "`FILE` in YAML with these options by name")
 	o.help = func() {
 		fmt.Fprintln(out, strings.TrimSpace(usage))
 		fmt.Fprintln(out, "\nOptions (each also as TALLYGATE_NAME in the environment, or as name: value in the --config file):")

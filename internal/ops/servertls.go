@@ -17,9 +17,9 @@ type ServerTLSOptions struct{ cert, key, clientCA string }
 // ServerTLS adds the options of TLS for listeners.
 func (o *Options) ServerTLS() *ServerTLSOptions {
 	s := &ServerTLSOptions{}
-	o.StringVar(&s.cert, "tls-cert", "", "`FILE` with the server's PEM certificate: the API is served with TLS; read again when it changes")
+	o.StringVar(&s.cert, "tls-cert", "", "`FILE` with the server's PEM certificate, to serve the API with TLS; reloaded when it changes")
 	o.StringVar(&s.key, "tls-key", "", "`FILE` with the certificate's key")
-	o.StringVar(&s.clientCA, "tls-client-ca", "", "`FILE` with PEM certificates: only clients with a certificate that one of them signed are answered")
+	o.StringVar(&s.clientCA, "tls-client-ca", "", "`FILE` with PEM certificates: clients need a certificate that one of them signed")
 	return s
 }
 

@@ -49,7 +49,7 @@ func NewOptions(o *ops.Options, def ...string) *Options {
 	o.StringVar(&r.master, "redis-master", "", "`name` of the master that the Sentinels watch")
 	o.StringVar(&r.sentinelUser, "redis-sentinel-user", "", "`user` at the Sentinels; the password is in TALLYGATE_REDIS_SENTINEL_PASSWORD or in --redis-sentinel-password-file")
 	o.StringVar(&r.sentinelFile, "redis-sentinel-password-file", "", "`FILE` with the Sentinels' password, which is not Redis' own")
-	o.BoolVar(&r.cluster, "redis-cluster", false, "the one address is that of a Cluster; several are, without --redis-master, anyway")
+	o.BoolVar(&r.cluster, "redis-cluster", false, "the single address is that of a Cluster; several addresses without --redis-master always are")
 	o.IntVar(&r.db, "redis-db", 0, "`number` of the database")
 	r.tls = o.ClientTLS("redis")
 	return r
