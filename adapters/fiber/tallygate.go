@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -64,7 +63,8 @@ func Middleware(table *enforce.Table, o Options) (fiber.Handler, error) {
 			} else if err != nil {
 				status = fiber.StatusInternalServerError
 			}
-			o.Events.Emit(happened(api, dims, began, status))
+			o.Events.Emit(httplimit.EventOf(api, dims, began, httplimit.OutcomeOf(status),
+				event.Attr{Name: "status", Value: event.NumberValue(event.Decimal(status) * event.One)}))
 		}
 		return err
 	}, nil
@@ -114,26 +114,6 @@ func (o *Options) deny(c fiber.Ctx, d enforce.Decision) error {
 	}
 	c.Set("Content-Type", "application/problem+json")
 	return c.Status(status).Send(body)
-}
-
-func happened(api string, dims []event.Dim, began time.Time, status int) event.Event {
-	e := event.Event{API: api, Outcome: httplimit.OutcomeOf(status), Time: event.FromTime(began), Cost: event.One}
-	for _, d := range dims {
-		switch d.Name {
-		case "uid":
-			e.UID = d.Value
-		case "ip":
-			if ip, err := netip.ParseAddr(d.Value); err == nil {
-				e.IP = ip.Unmap().WithZone("")
-			}
-		default:
-			e.Attrs = append(e.Attrs, event.Attr{Name: strings.TrimPrefix(d.Name, "attrs."), Value: event.StringValue(d.Value)})
-		}
-	}
-	e.Attrs = append(e.Attrs,
-		event.Attr{Name: "status", Value: event.NumberValue(event.Decimal(status) * event.One)},
-		event.Attr{Name: "latency_ms", Value: event.NumberValue(event.Decimal(time.Since(began).Microseconds()) * event.One / 1000)})
-	return e
 }
 
 // RouteAPI names an API by the method and the first two segments of the path, as the client wrote it: with UnescapePath, c.Path has

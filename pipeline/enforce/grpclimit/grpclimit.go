@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -163,24 +162,8 @@ func (l *Limiter) denied(ctx context.Context, d enforce.Decision) error {
 }
 
 func (l *Limiter) emit(api string, dims []event.Dim, began time.Time, err error) {
-	e := event.Event{API: api, Outcome: OutcomeOf(status.Code(err)), Time: event.FromTime(began), Cost: event.One}
-	for _, d := range dims {
-		switch d.Name {
-		case "uid":
-			e.UID = d.Value
-		case "ip":
-			if ip, err := netip.ParseAddr(d.Value); err == nil {
-				e.IP = ip.Unmap().WithZone("")
-			}
-		default:
-			e.Attrs = append(e.Attrs, event.Attr{Name: strings.TrimPrefix(d.Name, "attrs."), Value: event.StringValue(d.Value)})
-		}
-	}
-	latency := event.Decimal(time.Since(began).Microseconds()) * event.One / 1000
-	e.Attrs = append(e.Attrs,
-		event.Attr{Name: "code", Value: event.StringValue(status.Code(err).String())},
-		event.Attr{Name: "latency_ms", Value: event.NumberValue(latency)})
-	l.o.Events.Emit(e)
+	code := status.Code(err)
+	l.o.Events.Emit(httplimit.EventOf(api, dims, began, OutcomeOf(code), event.Attr{Name: "code", Value: event.StringValue(code.String())}))
 }
 
 // OutcomeOf is how a code ends: success for OK, denied for PERMISSION_DENIED, UNAUTHENTICATED and RESOURCE_EXHAUSTED, failure otherwise.

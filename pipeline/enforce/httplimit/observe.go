@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -36,12 +37,23 @@ func (p Passage) Done(status int) {
 	if status == 0 {
 		status = http.StatusOK
 	}
-	o, latency := p.entered.o, time.Since(p.entered.began)
-	e := event.Event{
-		API: p.entered.api, Outcome: OutcomeOf(status), Time: event.FromTime(p.entered.began), Cost: event.One,
-		Attrs: make([]event.Attr, 0, len(p.entered.dims)+2),
+	o := p.entered.o
+	e := EventOf(p.entered.api, p.entered.dims, p.entered.began, OutcomeOf(status),
+		event.Attr{Name: attrStatus, Value: event.NumberValue(event.Decimal(status) * event.One)})
+	if o.Event == nil || o.Event(p.entered.r, &e) {
+		o.Events.Emit(e)
 	}
-	for _, d := range p.entered.dims {
+}
+
+// EventOf returns the event of a request that has ended: who sent it, what it did, when it began, how
+// it ended, and how long it took (the attribute latency_ms). result is an attribute that says more of
+// its end, such as the status. Its UID, IP and attributes are the dimensions that were checked.
+func EventOf(api string, dims []event.Dim, began time.Time, outcome string, result event.Attr) event.Event {
+	e := event.Event{
+		API: api, Outcome: outcome, Time: event.FromTime(began), Cost: event.One,
+		Attrs: make([]event.Attr, 0, len(dims)+2),
+	}
+	for _, d := range dims {
 		switch d.Name {
 		case dimUID:
 			e.UID = d.Value
@@ -50,15 +62,12 @@ func (p Passage) Done(status int) {
 				e.IP = ip.Unmap().WithZone("")
 			}
 		default:
-			e.Attrs = append(e.Attrs, event.Attr{Name: d.Name[len("attrs."):], Value: event.StringValue(d.Value)})
+			e.Attrs = append(e.Attrs, event.Attr{Name: strings.TrimPrefix(d.Name, "attrs."), Value: event.StringValue(d.Value)})
 		}
 	}
-	e.Attrs = append(e.Attrs,
-		event.Attr{Name: gateAttrs[0], Value: event.NumberValue(event.Decimal(status) * event.One)},
-		event.Attr{Name: gateAttrs[1], Value: event.NumberValue(event.Decimal(latency.Microseconds()) * event.One / 1000)})
-	if o.Event == nil || o.Event(p.entered.r, &e) {
-		o.Events.Emit(e)
-	}
+	latency := event.Decimal(time.Since(began).Microseconds()) * event.One / 1000
+	e.Attrs = append(e.Attrs, result, event.Attr{Name: attrLatency, Value: event.NumberValue(latency)})
+	return e
 }
 
 // OutcomeOf is the outcome of a status: success below 400, denied for 401, 403 and 429, failure

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
@@ -70,8 +69,11 @@ const (
 	maxDims = 16 // of a request
 )
 
-// gateAttrs are the attributes that a gate adds to events.
-var gateAttrs = [...]string{"status", "latency_ms"}
+// Attributes that a gate adds to events.
+const (
+	attrStatus  = "status"
+	attrLatency = "latency_ms"
+)
 
 func (o *Options) setDefaults() {
 	if o.API == nil {
@@ -94,7 +96,7 @@ func (o *Options) validate() error {
 		if of == nil || name == "" {
 			errs = append(errs, fmt.Errorf("httplimit: Options.Attrs[%q] needs a name and a function", name))
 		}
-		if slices.Contains(gateAttrs[:], name) {
+		if name == attrStatus || name == attrLatency {
 			errs = append(errs, fmt.Errorf("httplimit: Options.Attrs[%q]: the gate adds this attribute to its events itself: choose another name", name))
 		}
 	}
