@@ -19,7 +19,7 @@ type topic struct {
 	name      string
 	log       *kafkalog.Merge
 	decoder   event.Decoder
-	sequences map[producer]uint64 // the last ones
+	repeats   map[int32]*shard.Repeats // by partition
 	headers   []event.Header
 	events    []event.Event
 	bad       []event.BadEvent
@@ -29,20 +29,13 @@ type topic struct {
 	record    Record
 }
 
-// producer is an emitter's instance, and the partition that it wrote to.
-type producer struct {
-	partition int32 // that the record is in
-	from      int32 // that it was sent to: another one where a mirror has merged several
-	instance  string
-}
-
 // Topic is the events of a topic, from its start to where it ends now.
 func Topic(ctx context.Context, k *kafkaconn.Kafka, name string) (Source, error) {
 	log, err := kafkalog.OpenMerge(ctx, k.Log("tallygate-replay"), name, time.Time{}, time.Time{})
 	if err != nil {
 		return nil, err
 	}
-	return &topic{name: name, log: log, sequences: map[producer]uint64{}}, nil
+	return &topic{name: name, log: log, repeats: map[int32]*shard.Repeats{}}, nil
 }
 
 func (t *topic) Total() (int64, bool) { return t.log.Total(), false }
@@ -64,7 +57,7 @@ func (t *topic) Next(ctx context.Context) (*Record, error) {
 		if t.next < len(t.events) {
 			t.next++
 			t.record = Record{
-				Event: t.events[t.next-1], Broker: event.FromTime(m.Time()),
+				Event: t.events[t.next-1], Broker: shard.BrokerTime(m),
 				Cause: verdict.Cause{Partition: t.partition, Offset: m.Offset},
 			}
 			return &t.record, nil
@@ -77,16 +70,12 @@ func (t *topic) Next(ctx context.Context) (*Record, error) {
 
 // repeated reports whether an emitter's retry put the record into the log a second time.
 func (t *topic) repeated(rec *kafkalog.Record) bool {
-	instance, from, seq := shard.Sender(rec.Headers, t.partition)
-	if len(instance) == 0 || seq == 0 {
-		return false
+	seen := t.repeats[t.partition]
+	if seen == nil {
+		seen = shard.NewRepeats(t.partition)
+		t.repeats[t.partition] = seen
 	}
-	p := producer{partition: t.partition, from: from, instance: string(instance)}
-	if seq <= t.sequences[p] {
-		return true
-	}
-	t.sequences[p] = seq
-	return false
+	return seen.Has(rec)
 }
 
 // advance decodes the next record.

@@ -42,9 +42,9 @@ func (s *Shard) Record(src Source, rec *record.Record, clock Clock) error {
 
 // inputRecord applies what a producer sent: an event, several, or something else.
 func (s *Shard) inputRecord(rec *record.Record) {
-	broker := brokerTime(rec)
+	broker := BrokerTime(rec)
 	s.broker, s.last[Input] = max(s.broker, broker), broker
-	if s.repeated(rec, broker) {
+	if s.producers.has(rec) {
 		s.tally.ProducerRepeat++
 		return
 	}
@@ -63,9 +63,9 @@ func (s *Shard) inputRecord(rec *record.Record) {
 	}
 }
 
-// brokerTime is a record's time; event.NoTime when it has none, as its producer may leave it out
+// BrokerTime is a record's time; event.NoTime when it has none, as its producer may leave it out
 // where the topic takes the producer's.
-func brokerTime(rec *record.Record) event.Micros {
+func BrokerTime(rec *record.Record) event.Micros {
 	const none = -1
 	if rec.Timestamp == none {
 		return event.NoTime
@@ -86,9 +86,9 @@ func CloudEvents(dst []event.Header, headers record.Headers) []event.Header {
 	}
 }
 
-// Sender is what an emitter says of a record by its headers: its instance, the partition that it sent the record to, and the
+// senderOf is what an emitter says of a record by its headers: its instance, the partition that it sent the record to, and the
 // record's number there. No instance or 0 is what does not come from an emitter. Without a partition it is the one that the record is in.
-func Sender(headers record.Headers, partition int32) (instance []byte, to int32, seq uint64) {
+func senderOf(headers record.Headers, partition int32) (instance []byte, to int32, seq uint64) {
 	to = partition
 	for {
 		key, value, ok := headers.Next()
@@ -108,10 +108,20 @@ func Sender(headers record.Headers, partition int32) (instance []byte, to int32,
 	}
 }
 
-// repeated reports whether an emitter's retry put this record into the log a second time.
-func (s *Shard) repeated(rec *record.Record, broker event.Micros) bool {
-	instance, to, seq := Sender(rec.Headers, s.cfg.ID)
-	return len(instance) > 0 && seq > 0 && s.producers.repeated(instance, to, seq, broker)
+// Repeats finds the records that an emitter's retry put into a partition's log twice, as its Shard does: for those who
+// read the log otherwise. Make it with NewRepeats.
+type Repeats struct{ producers producers }
+
+// NewRepeats knows no emitter of the partition yet.
+func NewRepeats(partition int32) *Repeats { return &Repeats{producers{own: partition}} }
+
+// Has notes a record, and reports whether it was seen before. Records come in the order of the log.
+func (r *Repeats) Has(rec *record.Record) bool { return r.producers.has(rec) }
+
+// has is Repeats.Has.
+func (s *producers) has(rec *record.Record) bool {
+	instance, to, seq := senderOf(rec.Headers, s.own)
+	return len(instance) > 0 && seq > 0 && s.repeated(instance, to, seq, BrokerTime(rec))
 }
 
 // Event takes in an event that is in no record, as from an access log. Its number takes the offset's place: each is greater than the one before.
