@@ -104,7 +104,7 @@ func Header(name string) func(fiber.Ctx) string {
 }
 
 func (o *Options) deny(c fiber.Ctx, d enforce.Decision) error {
-	status, header, problem := o.Answers.Denial(d, enforce.Asked{Languages: c.Get("Accept-Language")})
+	status, header, problem := o.Answers.Denial(d, enforce.DenialContext{Languages: c.Get("Accept-Language")})
 	for name := range header {
 		c.Set(name, header.Get(name))
 	}

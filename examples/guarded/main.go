@@ -71,10 +71,10 @@ func run(ctx context.Context, listen, kafka, redisAddr string) error {
 // newTable holds the blocklist. When it cannot know, orders are closed, and searches have a limit of their own.
 func newTable() (*enforce.Table, error) {
 	return enforce.NewTable(enforce.Config{
-		InDoubt:      enforce.LastKnown,
+		OnStale:      enforce.LastKnown,
 		MaxStaleness: 30 * time.Second,
 		Instances:    10,
-		Rules: map[string]enforce.RuleInDoubt{
+		Rules: map[string]enforce.RuleOnStale{
 			"orders":          {Do: enforce.Closed, APIs: []string{"order.*"}},
 			"search-combined": {Do: enforce.Local, APIs: []string{"search.*"}, Limit: 100, Per: time.Minute},
 		},

@@ -90,7 +90,7 @@ func newDoubtfulRig(t *testing.T, c decision.Config) *rig {
 	return decide(t, "/healthz", &enforcer.Program{
 		Config: c,
 		Redis:  redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()}),
-		Doubt:  enforcer.Doubt{Rules: map[string]enforce.RuleInDoubt{"orders": {Do: enforce.Closed, APIs: []string{"get.orders"}}}},
+		Doubt:  enforcer.Doubt{Rules: map[string]enforce.RuleOnStale{"orders": {Do: enforce.Closed, APIs: []string{"get.orders"}}}},
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 // doubtful is a decision server that never had a blocklist, and is closed then but for login.
 func doubtful(t *testing.T) *rig {
 	t.Helper()
-	table, err := enforce.NewTable(enforce.Config{InDoubt: enforce.Closed, Rules: map[string]enforce.RuleInDoubt{"logins": {APIs: []string{"login"}}}})
+	table, err := enforce.NewTable(enforce.Config{OnStale: enforce.Closed, Rules: map[string]enforce.RuleOnStale{"logins": {APIs: []string{"login"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestClosedInDoubtOverGRPC(t *testing.T) {
 
 // Of a verdict and a doubt about two descriptors, the answer is about the verdict: it says when.
 func TestAVerdictIsAnsweredBeforeADoubt(t *testing.T) {
-	table, err := enforce.NewTable(enforce.Config{InDoubt: enforce.Closed})
+	table, err := enforce.NewTable(enforce.Config{OnStale: enforce.Closed})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestMetricsOfDoubtAndOff(t *testing.T) {
 	ask("42", "login")
 	wantMetrics("in doubt", map[string]float64{"tallygate_in_doubt": 1, "tallygate_checks_in_doubt_total": 2, "tallygate_enforcement_enabled": 1})
 	r.blocks(block("searches", "uid", "42", only("search.query")))
-	for r.table.InDoubt() { // until Run has begun
+	for r.table.Stale() { // until Run has begun
 		runtime.Gosched()
 	}
 	ask("42", "search.query")

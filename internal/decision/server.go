@@ -111,9 +111,9 @@ func (s *Server) register(reg prometheus.Registerer) error {
 		gauge("tallygate_enforcement_enabled", "1 normally, 0 while a kill switch allows everything.",
 			func() float64 { return number(table.Enabled()) }),
 		gauge("tallygate_in_doubt", "1 while the table is stale: before the first snapshot, or too far behind; else 0.",
-			func() float64 { return number(table.InDoubt()) }),
+			func() float64 { return number(table.Stale()) }),
 		reg.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tallygate_in_doubt_seconds_total", Help: "Time during which the table was stale."},
-			func() float64 { return table.DoubtTime().Seconds() })),
+			func() float64 { return table.StaleTime().Seconds() })),
 		gauge("tallygate_blocklist_entries", "Verdicts in the table that have not ended.",
 			func() float64 { return float64(table.InForce()) }),
 		gauge("tallygate_blocklist_staleness_seconds", "How far the table is behind the verdict topic, in seconds.",
@@ -134,7 +134,7 @@ func (s *Server) CheckDims(api string, dims []event.Dim) enforce.Decision {
 	if len(dims) == 0 {
 		s.nobody.Inc()
 	}
-	if s.cfg.Table.InDoubt() {
+	if s.cfg.Table.Stale() {
 		s.doubt.Inc()
 	}
 	switch {

@@ -230,7 +230,7 @@ in-doubt-rules:
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := Doubt{Do: enforce.Open, Instances: 10, Rules: map[string]enforce.RuleInDoubt{
+	want := Doubt{Do: enforce.Open, Instances: 10, Rules: map[string]enforce.RuleOnStale{
 		"orders":   {Do: enforce.Closed, APIs: []string{"order.*", "cart.checkout"}},
 		"searches": {Do: enforce.Local, APIs: []string{"search.*"}, Limit: 100, Per: time.Minute},
 		"signups":  {Do: enforce.Local, APIs: []string{"signup"}, Key: []string{"ip/64", "attrs.device"}, Limit: 3, Per: time.Hour},

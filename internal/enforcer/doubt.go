@@ -16,8 +16,8 @@ import (
 // Doubt is what the program answers before the first snapshot, and while the blocklist is further behind than
 // Config.MaxStaleness. The zero value enforces what was known last.
 type Doubt struct {
-	Do        enforce.InDoubt
-	Rules     map[string]enforce.RuleInDoubt // what holds for single rules instead
+	Do        enforce.OnStale
+	Rules     map[string]enforce.RuleOnStale // what holds for single rules instead
 	Instances int                            // how many decision servers share the load, and so a local limit; 0 is 1
 }
 
@@ -38,7 +38,7 @@ func (o *doubtOptions) build() error {
 		return &ops.UsageError{Err: fmt.Errorf("--instances %d: want at least 1", o.into.Instances)}
 	}
 	var errs []error
-	o.into.Rules = map[string]enforce.RuleInDoubt{}
+	o.into.Rules = map[string]enforce.RuleOnStale{}
 	for _, name := range slices.Sorted(maps.Keys(o.rules)) {
 		r, err := parseRuleInDoubt(o.rules[name])
 		if err != nil {
@@ -53,7 +53,7 @@ func (o *doubtOptions) build() error {
 }
 
 // parseRuleInDoubt reads words: the answer; LIMIT/TIME, if it is local; APIs; and, behind "by", dimensions.
-func parseRuleInDoubt(text string) (r enforce.RuleInDoubt, err error) {
+func parseRuleInDoubt(text string) (r enforce.RuleOnStale, err error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
 		return r, errors.New("want open, last-known, closed or local")

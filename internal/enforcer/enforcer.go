@@ -61,7 +61,7 @@ func (e *Program) Run(ctx context.Context) error {
 	}
 	table, err := enforce.NewTable(enforce.Config{
 		Shards: shards, Causes: true, MaxStaleness: e.Config.MaxStaleness, OffFile: e.OffFile,
-		InDoubt: e.Doubt.Do, Rules: e.Doubt.Rules, Instances: e.Doubt.Instances, Logger: e.Log,
+		OnStale: e.Doubt.Do, Rules: e.Doubt.Rules, Instances: e.Doubt.Instances, Logger: e.Log,
 	})
 	if err != nil {
 		return &ops.UsageError{Err: err}

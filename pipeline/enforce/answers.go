@@ -18,40 +18,34 @@ import (
 // quotaExceeded is the problem type of draft-ietf-httpapi-ratelimit-headers-11, section 5.1.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// unnamed stands for a rule that has no public name where a field must name something.
-const unnamed = "limit"
-
-// Answers says how those are answered who are denied. The zero value is good. None of it has a rule's own name: see Decision.Rule.
+// Answers configures responses to denied requests. The zero value is ready to use. No response contains
+// a rule's internal name: see Decision.Rule.
 type Answers struct {
-	// Status answers those whom a verdict denies; 0 is 429. Only 4xx: proxies take others for permissions, or for failures.
+	// Status is the response's status when a verdict denies; 0 is 429. It must be 4xx: proxies take
+	// other statuses for permissions or failures.
 	Status int
-	// Type and Title are those of the Problem; "" is the quota-exceeded of draft-ietf-httpapi-ratelimit-headers-11.
+	// Type and Title are those of the Problem; "" is quota-exceeded of
+	// draft-ietf-httpapi-ratelimit-headers-11.
 	Type, Title string
-	// NoRateLimit leaves out the fields RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11).
+	// NoRateLimit omits the fields RateLimit and RateLimit-Policy of
+	// draft-ietf-httpapi-ratelimit-headers-11.
 	NoRateLimit bool
-	// XRateLimit adds the three fields that came before: X-RateLimit-Limit, X-RateLimit-Remaining, which is 0, and
-	// X-RateLimit-Reset, in seconds since the Unix epoch, rounded up.
+	// XRateLimit adds the three older fields: X-RateLimit-Limit, X-RateLimit-Remaining, which is 0,
+	// and X-RateLimit-Reset, in seconds since the Unix epoch, rounded up.
 	XRateLimit bool
-	// Rules are the public sides of rules, by their names; what is named rule/limit has that of its rule if it has none of its own.
-	// A rule that is not in it shows the public name that its verdicts have, or none.
+	// Rules is what callers are told of rules, by the rules' internal names. A limit, whose name is
+	// rule/limit, falls back to its rule's entry. Other rules show their verdicts' public name.
 	Rules map[string]PublicRule
-	// Messages are what is said of rules without messages of their own, as in PublicRule.
+	// Messages are for rules without messages of their own, as in PublicRule.
 	Messages map[string]string
-	// PartitionKey is a secret. If set, the RateLimit fields have a parameter pk that tells a client which of its keys is
-	// over the limit: the first 9 bytes of the HMAC-SHA256 of the key's text, which nobody without the secret can compute or invert.
+	// PartitionKey is a secret. If set, the RateLimit fields have a parameter pk that tells a client
+	// which of its keys is over the limit: the first 9 bytes of the HMAC-SHA256 of the key's text.
+	// Nobody can compute or invert it without the secret.
 	PartitionKey []byte
-	// UnavailableStatus answers those who are denied only because nobody knows: see Decision.Unavailable. 0 is 503; 429 is for proxies
-	// that take a 5xx for a failure of ours, behind which they may let the request through.
+	// UnavailableStatus is the response's status when the table is stale and fails closed: see
+	// Decision.Unavailable. 0 is 503. Use 429 for proxies that take a 5xx for a failure of the
+	// service, and may let the request through.
 	UnavailableStatus int
-}
-
-// PublicRule is what callers are told of a rule.
-type PublicRule struct {
-	// Name is what the rule is called; "" is the public name that its verdicts have, or none.
-	Name string
-	// Messages are by language tag, such as de or pt-BR; "" is the language of those who ask for none of the others.
-	// {rule}, which is "limit" for a rule without a public name, and {seconds} are replaced. The request's Accept-Language chooses.
-	Messages map[string]string
 }
 
 // Problem is the body of a denied request's answer: application/problem+json, RFC 9457.
@@ -67,15 +61,15 @@ type Problem struct {
 	Policies   []string `json:"violated-policies,omitempty"`
 }
 
-// Asked is who is denied, as far as the answer goes.
-type Asked struct {
+// DenialContext is what Denial needs to know of a denied request.
+type DenialContext struct {
 	Languages string // the request's Accept-Language
-	Key       string // the text of the key that is over the limit, for PartitionKey; "" is unknown
+	Key       string // the text of the key over the limit, for PartitionKey; "" is unknown
 }
 
-// Denial is the answer to a check that d denies: a status, header fields, and what the body says. It is for those who answer
-// by other means than an http.ResponseWriter.
-func (a *Answers) Denial(d Decision, asked Asked) (status int, header http.Header, body Problem) {
+// Denial returns the response to a denied check: status, header fields and body. It is for callers
+// that respond by other means than an http.ResponseWriter.
+func (a *Answers) Denial(d Decision, to DenialContext) (status int, header http.Header, body Problem) {
 	header = http.Header{}
 	header.Set("Cache-Control", "no-store")
 	if d.Unavailable() {
@@ -87,8 +81,8 @@ func (a *Answers) Denial(d Decision, asked Asked) (status int, header http.Heade
 	header.Set("Retry-After", strconv.FormatInt(seconds, 10))
 	public := a.public(d)
 	policy := cmp.Or(public.Name, unnamed)
-	a.rateLimit(header, policy, d, asked)
-	detail, language := public.message(a.Messages, asked.Languages, seconds)
+	a.rateLimit(header, policy, d, to)
+	detail, language := public.message(a.Messages, to.Languages, seconds)
 	if language != "" {
 		header.Set("Content-Language", language)
 	}
@@ -106,14 +100,14 @@ func (a *Answers) Denial(d Decision, asked Asked) (status int, header http.Heade
 	}
 }
 
-func (a *Answers) rateLimit(h http.Header, name string, d Decision, asked Asked) {
+func (a *Answers) rateLimit(h http.Header, name string, d Decision, to DenialContext) {
 	seconds := d.RetryAfter()
 	limit := min(int64(d.Limit()/event.One), maxSFInteger)
 	if !a.NoRateLimit {
 		pk := ""
-		if len(a.PartitionKey) > 0 && asked.Key != "" {
+		if len(a.PartitionKey) > 0 && to.Key != "" {
 			mac := hmac.New(sha256.New, a.PartitionKey)
-			mac.Write([]byte(asked.Key))
+			mac.Write([]byte(to.Key))
 			pk = ";pk=:" + base64.StdEncoding.EncodeToString(mac.Sum(nil)[:9]) + ":"
 		}
 		h.Set("RateLimit", fmt.Sprintf("%s;r=0;t=%d%s", sfString(name), min(seconds, maxSFInteger), pk))
@@ -128,10 +122,11 @@ func (a *Answers) rateLimit(h http.Header, name string, d Decision, asked Asked)
 	}
 }
 
-// Write answers a request that d denies: with Status, or 503 when d is Unavailable. Retry-After is in whole seconds, rounded
-// up: a client that keeps to it finds the verdict over. With 503 there is none, since nobody knows.
+// Write responds to a request that d denies: with Status, or with UnavailableStatus when d is
+// Unavailable. Retry-After is in whole seconds, rounded up, so the verdict has ended when a client
+// honors it. An unavailable response has none, because the end is unknown.
 func (a *Answers) Write(w http.ResponseWriter, r *http.Request, d Decision, key string) {
-	_, header, body := a.Denial(d, Asked{Languages: r.Header.Get("Accept-Language"), Key: key})
+	_, header, body := a.Denial(d, DenialContext{Languages: r.Header.Get("Accept-Language"), Key: key})
 	h := w.Header()
 	for name, values := range header {
 		h[name] = values
@@ -139,7 +134,7 @@ func (a *Answers) Write(w http.ResponseWriter, r *http.Request, d Decision, key 
 	problem(w, r, body)
 }
 
-// WriteRefused answers a request of which it is not clear who sent it or what it asks for: 400, with a Problem.
+// WriteRefused responds with 400 and a Problem to a request that does not say clearly who sent it.
 func WriteRefused(w http.ResponseWriter, r *http.Request) {
 	RefusedBecause(w, r, "It is not clear who sends this request: a header that says so has several values.")
 }
@@ -152,21 +147,21 @@ func RefusedBecause(w http.ResponseWriter, r *http.Request, detail string) {
 
 func problem(w http.ResponseWriter, r *http.Request, body Problem) {
 	w.Header().Set("Content-Type", "application/problem+json")
-	w.Header().Del("Content-Length") // of the answer that would have been
+	w.Header().Del("Content-Length") // of the response that the handler began
 	w.WriteHeader(body.Status)
 	if r.Method != http.MethodHead {
-		_ = json.NewEncoder(w).Encode(body) // the client left: there is nobody to tell
+		_ = json.NewEncoder(w).Encode(body) // fails only when the client has left
 	}
 }
 
 // WriteDenied is Write of the zero Answers.
 func WriteDenied(w http.ResponseWriter, r *http.Request, d Decision) { new(Answers).Write(w, r, d, "") }
 
-// PublicName returns what those whom d denies are told the rule is called; "" is nothing. It is for those who answer by other means
-// than Denial.
+// PublicName returns the name of d's rule that callers may see; "" is none. It is for callers that don't
+// use Denial.
 func (a *Answers) PublicName(d Decision) string { return a.public(d).Name }
 
-// public returns what is told of the rule that decides.
+// public returns what callers are told of the deciding rule.
 func (a *Answers) public(d Decision) PublicRule {
 	p, ok := a.Rules[d.Rule()]
 	if !ok {
@@ -192,7 +187,7 @@ func (a *Answers) Validate() error {
 // maxSFInteger is the greatest integer of a structured field, RFC 9651, section 3.3.1.
 const maxSFInteger = 999_999_999_999_999
 
-// sfString writes s as a string of a structured field. Those hold printable ASCII only; anything else becomes '?'.
+// sfString writes s as a string of a structured field. Characters other than printable ASCII become '?'.
 func sfString(s string) string {
 	out := []byte{'"'}
 	for _, c := range s {

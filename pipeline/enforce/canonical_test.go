@@ -65,8 +65,8 @@ func TestVerdictsOnLongValuesAreHeldInTheirCanonicalForm(t *testing.T) {
 	}
 }
 
-func TestInDoubtLocalLimitsCountTheCanonicalForm(t *testing.T) {
-	table, err := NewTable(Config{MaxStaleness: time.Second, InDoubt: Local, Rules: map[string]RuleInDoubt{
+func TestLocalLimitsOfAStaleTableCountTheCanonicalForm(t *testing.T) {
+	table, err := NewTable(Config{MaxStaleness: time.Second, OnStale: Local, Rules: map[string]RuleOnStale{
 		"r": {Do: Local, APIs: []string{"search"}, Limit: 1, Per: time.Hour},
 	}})
 	if err != nil {

@@ -17,13 +17,13 @@ func TestAClockThatWasAheadLosesNoBlock(t *testing.T) {
 	for name, sweep := range map[string]func(*Table){
 		"within the grace": func(table *Table) { table.index.Sweep(now() + event.Hour - event.Minute) },
 		"two hours ahead, for one sweep": func(table *Table) {
-			table.steps.look(now()+2*event.Hour, time.Since(table.started))
+			table.steps.observe(now()+2*event.Hour, time.Since(table.started))
 			table.sweep(now() + 2*event.Hour)
 		},
 		"two hours ahead, and nobody looked before": func(table *Table) { table.sweep(now() + 2*event.Hour) },
 		"a day ahead, before it is believed": func(table *Table) {
 			for mono := time.Second; mono < believedAfter; mono += 30 * time.Second {
-				table.steps.look(now()+event.Day+event.FromDuration(mono), mono)
+				table.steps.observe(now()+event.Day+event.FromDuration(mono), mono)
 				table.sweep(now() + event.Day + event.FromDuration(mono))
 			}
 		},
@@ -73,7 +73,7 @@ func TestStepsOfTheClock(t *testing.T) {
 		look := func(step time.Duration) time.Duration {
 			mono += time.Second
 			wall += event.Second + event.FromDuration(step)
-			s.look(wall, mono)
+			s.observe(wall, mono)
 			return (wall - s.believed()).Duration()
 		}
 		look(0)
@@ -90,32 +90,32 @@ func TestStepsOfTheClock(t *testing.T) {
 		}
 	}
 	s := steps{wall: now()}
-	s.look(s.wall+event.Hour, time.Second)
-	s.look(s.wall-event.Hour, 2*time.Second)
+	s.observe(s.wall+event.Hour, time.Second)
+	s.observe(s.wall-event.Hour, 2*time.Second)
 	if s.ahead > event.Minute || s.count.Load() != 2 {
 		t.Errorf("there and back: %v not believed, %d steps, want about 0, and 2", s.ahead.Duration(), s.count.Load())
 	}
 }
 
-// A table that nobody runs neither swept nor noticed that it was behind, without a word.
-func TestATableThatNobodyRunsIsInDoubt(t *testing.T) {
+// Without Run a table neither swept nor noticed that it was behind, and did not say so.
+func TestATableWithoutRunBecomesStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		table, err := NewTable(Config{InDoubt: Closed, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		table, err := NewTable(Config{OnStale: Closed, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
 		table.Replace(0, nil)
 		table.Heartbeat(0, now())
-		if d := table.Check("a", "7"); table.InDoubt() || !d.Allowed || log.Len() > 0 {
-			t.Errorf("at once: in doubt %v, %+v, log %s", table.InDoubt(), d, &log)
+		if d := table.Check("a", "7"); table.Stale() || !d.Allowed || log.Len() > 0 {
+			t.Errorf("at once: stale %v, %+v, log %s", table.Stale(), d, &log)
 		}
 		time.Sleep(runWithin + time.Second)
 		for range 3 {
 			table.Check("a", "7")
 		}
-		if d := table.Check("a", "7"); !table.InDoubt() || d.Allowed || !d.Unavailable() {
-			t.Errorf("in doubt: %v, %+v, want it in doubt and closed", table.InDoubt(), d)
+		if d := table.Check("a", "7"); !table.Stale() || d.Allowed || !d.Unavailable() {
+			t.Errorf("stale: %v, %+v, want it stale and closed", table.Stale(), d)
 		}
 		if strings.Count(log.String(), "Table.Run") != 1 {
 			t.Errorf("the log is %q, want Table.Run in it once", &log)
@@ -123,14 +123,14 @@ func TestATableThatNobodyRunsIsInDoubt(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		table := running(t, Config{InDoubt: Closed, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		table := running(t, Config{OnStale: Closed, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		table.Replace(0, []verdict.Verdict{})
 		synctest.Wait()
 		for range 20 {
 			table.Heartbeat(0, now())
 			time.Sleep(time.Second)
-			if !table.Check("a", "7").Allowed || table.InDoubt() {
-				t.Error("in doubt while it runs")
+			if !table.Check("a", "7").Allowed || table.Stale() {
+				t.Error("stale while it runs")
 			}
 		}
 		if log.Len() > 0 {

@@ -42,10 +42,10 @@ func ExampleTable() {
 }
 
 // Before the first snapshot logins are closed, and searches have a limiter of their own.
-func ExampleRuleInDoubt() {
+func ExampleRuleOnStale() {
 	table, err := enforce.NewTable(enforce.Config{
 		Instances: 10,
-		Rules: map[string]enforce.RuleInDoubt{
+		Rules: map[string]enforce.RuleOnStale{
 			"logins":          {Do: enforce.Closed, APIs: []string{"login"}},
 			"search-combined": {Do: enforce.Local, APIs: []string{"search.*"}, Limit: 20, Per: time.Minute},
 		},

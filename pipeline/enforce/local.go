@@ -9,20 +9,21 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// localLimit stands in for a rule while the table is in doubt: a bucket for each key, as GCRA (ITU-T I.371) has it. It takes a lock,
-// which other checks don't, but one of 64, and holds it for as long as it takes to look at eight numbers.
+// localLimit replaces a rule while the table is stale: a bucket per key, by GCRA (ITU-T I.371). It
+// takes a lock, which other checks don't, but only one of 64, and only to compare eight numbers.
 //
-// A key is known by its hash, which nobody can compute who doesn't know the process's own seed; two keys with the same 64 bits share
-// a bucket. It has its place in one of eight slots, so that it costs the same however many keys there are: where all are taken, it takes
-// that of the key whose bucket is full again first, which loses the least by it.
+// A key is known by its hash, which cannot be computed without the process's seed. Two keys with the
+// same 64 bits share a bucket. A key has its place in one of eight slots, so the cost is the same
+// for any number of keys. When all eight are taken, it replaces the key whose bucket is full again
+// first, which loses the least.
 type localLimit struct {
-	verdict verdict.Verdict // what it denies by: the rule, its limit and APIs
+	verdict verdict.Verdict // the deciding one of its denials: the rule, its limit and APIs
 	key     []string        // sorted
 	every   float64         // µs until a token is back
 	burst   float64         // tokens
 
 	once   sync.Once
-	shards []localShard // made when the first token is taken: most limiters never are needed
+	shards []localShard // made for the first token: most limiters are never needed
 }
 
 const (
@@ -32,19 +33,20 @@ const (
 	maxLocalKeys = localShards * localSets * localWays // bounds a limiter's memory: 2 MiB
 )
 
-// localShard is a part of the keys.
+// localShard holds the buckets of a part of the keys.
 type localShard struct {
 	mu   sync.Mutex
 	sets [localSets][localWays]localKey
 }
 
-// localKey is when a key's bucket is full again, in µs of the table's monotonic clock. One that is full by now is free for others.
+// localKey is when a key's bucket is full again, in µs of the table's monotonic clock. A slot whose
+// bucket is full is free for another key.
 type localKey struct {
 	hash uint64
 	full event.Micros
 }
 
-func newLocalLimit(name string, r RuleInDoubt, instances int) *localLimit {
+func newLocalLimit(name string, r RuleOnStale, instances int) *localLimit {
 	l := &localLimit{
 		verdict: verdict.Verdict{Rule: name, Action: verdict.ActBlock, Limit: event.Decimal(r.Limit) * event.One, APIs: slices.Clone(r.APIs)},
 		key:     slices.Sorted(slices.Values(r.Key)),
@@ -57,8 +59,8 @@ func newLocalLimit(name string, r RuleInDoubt, instances int) *localLimit {
 	return l
 }
 
-// take takes a token. ok is false when there is none before wait has passed. at is a time of the monotonic clock: the wall's may go back,
-// and whoever took tokens in a wrong hour would wait for it to come again.
+// take takes a token. ok is false when there is none until wait has passed. at is a time of the
+// monotonic clock: the wall clock may be set back, and keys would wait for the same hour again.
 func (l *localLimit) take(at event.Micros, api string, dims []event.Dim) (wait event.Micros, ok bool) {
 	if len(dims) == 0 || !l.verdict.Covers(api) {
 		return 0, true
@@ -68,7 +70,7 @@ func (l *localLimit) take(at event.Micros, api string, dims []event.Dim) (wait e
 		return 0, true
 	}
 	l.once.Do(func() { l.shards = make([]localShard, localShards) })
-	// The sum of several hashes is not spread well over its bits.
+	// The bits of several hashes' sum are not evenly distributed.
 	spread := hash * 0x9E3779B97F4A7C15
 	shard := &l.shards[spread>>58]
 	shard.mu.Lock()
@@ -85,7 +87,7 @@ func (l *localLimit) take(at event.Micros, api string, dims []event.Dim) (wait e
 	return full - at + event.Micros(l.every) - event.Micros(l.burst*l.every), false
 }
 
-// slotFor returns the slot of the key with this hash, or the one that it is to take.
+// slotFor returns the slot of the key with this hash, or else the slot to replace.
 func slotFor(set *[localWays]localKey, hash uint64) *localKey {
 	first := &set[0]
 	for i := range set {

@@ -12,8 +12,9 @@ import (
 )
 
 // List returns up to limit verdicts in force whose record keys begin with prefix and come after
-// cursor, in the order of their record keys; all of them when limit is negative. next is the cursor of the next page, "" when there is none. A
-// page costs a walk over the whole table, in steps between which the feed goes on, and the memory of one page.
+// cursor, in the order of their record keys; all of them when limit is negative. next is the cursor
+// of the next page, "" when there is none. A page costs the memory of one page and a walk over the
+// whole table, in steps between which the feed continues.
 func (t *Table) List(prefix, cursor string, limit int) (page []*verdict.Verdict, next string) {
 	p := pager{prefix: prefix, cursor: cursor, limit: limit, at: now()}
 	t.index.Walk(p.add, p.reset)
@@ -27,13 +28,14 @@ func (t *Table) List(prefix, cursor string, limit int) (page []*verdict.Verdict,
 	return page, next
 }
 
-// pager gathers a page: as a heap, the verdict with the last name on top, so that it goes when one comes that belongs before it.
+// pager collects a page as a heap. The verdict with the last name is on top, so it is replaced when one
+// that belongs before it is found.
 type pager struct {
 	prefix, cursor string
 	limit          int
 	at             event.Micros
 	found          []paged
-	more           bool // something came that is behind the page
+	more           bool // there are verdicts after the page
 
 	text []byte      // scratch
 	key  []event.Dim // scratch
@@ -56,7 +58,7 @@ func (p *pager) Pop() any {
 
 func (p *pager) reset() { p.found, p.more = nil, false }
 
-// add takes those verdicts of a record that belong on the page. For the others it makes nothing.
+// add takes the verdicts of a record that belong on the page. For others it allocates nothing.
 func (p *pager) add(r index.Record) {
 	p.key = r.AppendKey(p.key[:0])
 	n := 0
@@ -72,7 +74,7 @@ func (p *pager) add(r index.Record) {
 func (p *pager) consider(r index.Record, n int, c *index.Class) {
 	named := verdict.Verdict{Key: p.key, Rule: c.Verdict.Rule, State: c.Verdict.State}
 	p.text = verdict.AppendRecordKey(p.text[:0], &named)
-	name := unsafe.String(unsafe.SliceData(p.text), len(p.text)) // lives until the next one
+	name := unsafe.String(unsafe.SliceData(p.text), len(p.text)) // valid until the next one
 	if name <= p.cursor || !strings.HasPrefix(name, p.prefix) {
 		return
 	}

@@ -11,16 +11,17 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Throttle carries the action throttle out: requests wait for the end of the verdict that slows them down, not for long, and not many at
-// once. It is what middlewares are made of; make it with NewThrottle.
+// Throttle carries out the action throttle: requests wait for the end of their verdict, for a limited
+// time and a limited number at once. Middlewares use it. Make it with NewThrottle; its methods may be
+// called by many goroutines.
 type Throttle struct {
 	table   *Table
 	most    time.Duration
 	waiting chan struct{} // one for each request that waits
 }
 
-// NewThrottle returns a Throttle for a table. delay is how long a request waits at most; 0 is 1 s, negative is no time. delayed is
-// how many may wait at once; 0 is 1,000.
+// NewThrottle returns a Throttle for a table. delay is how long a request waits at most: 0 is 1 s, and
+// a negative value never waits. delayed is how many may wait at once; 0 is 1,000.
 func NewThrottle(table *Table, delay time.Duration, delayed int) (*Throttle, error) {
 	if table == nil {
 		return nil, errNoTable
@@ -33,9 +34,9 @@ func NewThrottle(table *Table, delay time.Duration, delayed int) (*Throttle, err
 
 var errNoTable = errors.New("enforce: the table is nil: make it with NewTable")
 
-// Await waits when d is a denial whose action is throttle and the verdict ends soon enough, and returns the answer to a check then.
-// Any other decision is returned as it is, and so is d when the verdict ends later, when too many wait, and when ctx ends before.
-// It may keep dims while it waits.
+// Await waits for the end of d's verdict, if d is a denial whose action is throttle, and checks again.
+// It returns d itself when it is any other decision, when its verdict ends too late, when too many
+// wait, or when ctx ends first. dims must not change while it waits.
 func (t *Throttle) Await(ctx context.Context, d Decision, api string, dims []event.Dim) Decision {
 	if d.Allowed || d.Action() != verdict.ActThrottle || t.most < 0 {
 		return d
@@ -49,8 +50,8 @@ func (t *Throttle) Await(ctx context.Context, d Decision, api string, dims []eve
 	}
 }
 
-// Await is Throttle.Await without a bound on how many wait: for those who have one. The time is bounded by the monotonic clock,
-// whatever happens to the wall's.
+// Await is Throttle.Await without a bound on how many wait, for callers that have their own. The
+// monotonic clock bounds the time, whatever happens to the wall clock.
 func (t *Table) Await(ctx context.Context, d Decision, most time.Duration, api string, dims []event.Dim) Decision {
 	deadline := time.Now().Add(most)
 	for !d.Allowed && d.Action() == verdict.ActThrottle {

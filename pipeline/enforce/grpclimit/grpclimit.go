@@ -135,7 +135,7 @@ func (l *Limiter) dims(ctx context.Context) (dims []event.Dim) {
 
 // denied is the call's end. Its details are of package google.rpc, as gRPC clients and proxies know them.
 func (l *Limiter) denied(ctx context.Context, d enforce.Decision) error {
-	_, header, body := l.o.Answers.Denial(d, enforce.Asked{Languages: FirstMetadata("accept-language")(ctx)})
+	_, header, body := l.o.Answers.Denial(d, enforce.DenialContext{Languages: FirstMetadata("accept-language")(ctx)})
 	if d.Unavailable() {
 		return status.Error(codes.Unavailable, body.Detail)
 	}

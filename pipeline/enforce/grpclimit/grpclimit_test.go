@@ -174,8 +174,8 @@ func TestARuleWithoutAPublicNameIsNotNamed(t *testing.T) {
 	}
 }
 
-func TestUnavailableInDoubt(t *testing.T) {
-	table, err := enforce.NewTable(enforce.Config{InDoubt: enforce.Closed})
+func TestUnavailableWhenStale(t *testing.T) {
+	table, err := enforce.NewTable(enforce.Config{OnStale: enforce.Closed})
 	if err != nil {
 		t.Fatal(err)
 	}

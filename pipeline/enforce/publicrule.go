@@ -8,7 +8,21 @@ import (
 	"strings"
 )
 
-// message returns what to say, in a language that is asked for, and its tag; otherwise is for rules without messages.
+// unnamed replaces the name of a rule without a public name, where a field requires one.
+const unnamed = "limit"
+
+// PublicRule is what callers are told of a rule.
+type PublicRule struct {
+	// Name is the rule's name; "" is the public name that its verdicts have, or none.
+	Name string
+	// Messages are by language tag, such as de or pt-BR; "" is the default language. The request's
+	// Accept-Language chooses. {rule} and {seconds} are replaced; {rule} is "limit" for a rule
+	// without a public name.
+	Messages map[string]string
+}
+
+// message returns the message in the best requested language, and its tag. otherwise is for rules
+// without messages.
 func (p *PublicRule) message(otherwise map[string]string, languages string, seconds int64) (text, tag string) {
 	messages := p.Messages
 	if len(messages) == 0 {
@@ -25,9 +39,10 @@ func (p *PublicRule) message(otherwise map[string]string, languages string, seco
 	return strings.NewReplacer("{rule}", cmp.Or(p.Name, unnamed), "{seconds}", strconv.FormatInt(seconds, 10)).Replace(text), tag
 }
 
-// choose returns the tag of the messages that fits best what Accept-Language asks for, by RFC 4647's lookup; "" when none fits.
+// choose returns the tag of the messages that fits Accept-Language best, by RFC 4647's lookup; "" when
+// none fits.
 func choose(messages map[string]string, languages string) string {
-	if len(messages) == 0 || len(languages) > 1024 { // longer is no person's wish
+	if len(messages) == 0 || len(languages) > 1024 { // no browser sends a longer one
 		return ""
 	}
 	type wish struct {

@@ -60,21 +60,21 @@ func answers(table *Table) string {
 	return strings.Join(all, " ")
 }
 
-func TestWhatIsAnsweredInDoubt(t *testing.T) {
-	open := map[string]RuleInDoubt{"search": {Do: Open}}
+func TestAnswersOfAStaleTable(t *testing.T) {
+	open := map[string]RuleOnStale{"search": {Do: Open}}
 	for _, c := range []struct {
 		name           string
 		cfg            Config
 		before, behind string // before the first snapshot, and when the table has fallen behind
 	}{
 		{"last known", Config{}, "- - - - -", "orders search/burst - - -"},
-		{"open", Config{InDoubt: Open}, "- - - - -", "- - - - -"},
-		{"closed", Config{InDoubt: Closed}, "503 503 503 503 503", "orders search/burst 503 503 503"},
+		{"open", Config{OnStale: Open}, "- - - - -", "- - - - -"},
+		{"closed", Config{OnStale: Closed}, "503 503 503 503 503", "orders search/burst 503 503 503"},
 		{"a rule is open", Config{Rules: open}, "- - - - -", "orders - - - -"},
-		{"a rule is known, others open", Config{InDoubt: Open, Rules: map[string]RuleInDoubt{"search": {}}}, "- - - - -", "- search/burst - - -"},
-		{"a rule is closed", Config{Rules: map[string]RuleInDoubt{"orders": {Do: Closed, APIs: []string{"order.*"}}}},
+		{"a rule is known, others open", Config{OnStale: Open, Rules: map[string]RuleOnStale{"search": {}}}, "- - - - -", "- search/burst - - -"},
+		{"a rule is closed", Config{Rules: map[string]RuleOnStale{"orders": {Do: Closed, APIs: []string{"order.*"}}}},
 			"503 - 503 - -", "orders search/burst 503 - -"},
-		{"all closed but what a rule is about", Config{InDoubt: Closed, Rules: map[string]RuleInDoubt{"search": {APIs: []string{"search.*"}}}},
+		{"all closed but what a rule is about", Config{OnStale: Closed, Rules: map[string]RuleOnStale{"search": {APIs: []string{"search.*"}}}},
 			"503 - 503 - 503", "orders search/burst 503 - 503"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -97,11 +97,11 @@ func TestWhatIsAnsweredInDoubt(t *testing.T) {
 				}
 				time.Sleep(30 * time.Millisecond)
 				synctest.Wait()
-				if got := answers(table); got != c.behind || !table.InDoubt() {
-					t.Errorf("further behind: %s, in doubt %v, want %s", got, table.InDoubt(), c.behind)
+				if got := answers(table); got != c.behind || !table.Stale() {
+					t.Errorf("further behind: %s, stale %v, want %s", got, table.Stale(), c.behind)
 				}
 				table.Heartbeat(0, now())
-				if got := answers(table); got != certain || table.InDoubt() {
+				if got := answers(table); got != certain || table.Stale() {
 					t.Errorf("in step again: %s, want %s", got, certain)
 				}
 			})
@@ -109,16 +109,16 @@ func TestWhatIsAnsweredInDoubt(t *testing.T) {
 	}
 }
 
-// Doubt is timed whatever it changes: from the start to the first snapshot, and again from when the table is too far behind.
-func TestHowLongItWasInDoubt(t *testing.T) {
-	for _, cfg := range []Config{{}, {InDoubt: Closed}} {
+// A table is stale from the start to the first snapshot, and while it is too far behind, whatever the policy.
+func TestStaleTime(t *testing.T) {
+	for _, cfg := range []Config{{}, {OnStale: Closed}} {
 		synctest.Test(t, func(t *testing.T) {
 			table := running(t, cfg)
-			spent := func(when string, doubtful bool, want time.Duration) {
+			spent := func(when string, stale bool, want time.Duration) {
 				t.Helper()
 				synctest.Wait()
-				if got := table.DoubtTime(); (got-want).Abs() > 100*time.Millisecond || table.InDoubt() != doubtful {
-					t.Errorf("%s: %v in doubt, now: %v; want %v and %v", when, got, table.InDoubt(), want, doubtful)
+				if got := table.StaleTime(); (got-want).Abs() > 100*time.Millisecond || table.Stale() != stale {
+					t.Errorf("%s: %v stale, now: %v; want %v and %v", when, got, table.Stale(), want, stale)
 				}
 			}
 			time.Sleep(7 * time.Second)
@@ -138,7 +138,7 @@ func TestHowLongItWasInDoubt(t *testing.T) {
 // Of 100 a minute, each of ten instances grants 10 at once, and then one every 6 s.
 func TestALocalLimitStandsIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := running(t, Config{Instances: 10, InDoubt: Local, Rules: map[string]RuleInDoubt{
+		table := running(t, Config{Instances: 10, OnStale: Local, Rules: map[string]RuleOnStale{
 			"search": {Do: Local, APIs: []string{"search.*"}, Key: []string{"uid"}, Limit: 100, Per: time.Minute},
 			"signup": {Do: Local, APIs: []string{"signup"}, Key: []string{"ip/64"}, Limit: 1, Per: time.Hour},
 		}})
@@ -174,14 +174,14 @@ func TestALocalLimitStandsIn(t *testing.T) {
 		table.Replace(0, blockedNow())
 		table.Heartbeat(0, now())
 		if ok, _ := granted(25); ok != 25 {
-			t.Errorf("%d of 25 granted when not in doubt", ok)
+			t.Errorf("%d of 25 granted when not stale", ok)
 		}
 	})
 }
 
 // Past its bound each new key cost a look at all of them, under one lock: 2 ms. Twenty thousand keys took most of a minute.
 func TestALocalLimitIsBounded(t *testing.T) {
-	l := newLocalLimit("r", RuleInDoubt{APIs: []string{"*"}, Limit: 1, Per: 24 * time.Hour}, 1)
+	l := newLocalLimit("r", RuleOnStale{APIs: []string{"*"}, Limit: 1, Per: 24 * time.Hour}, 1)
 	take := func(uid string) bool {
 		_, ok := l.take(1, "a", []event.Dim{{Name: "uid", Value: uid}})
 		return ok
@@ -205,7 +205,7 @@ func TestALocalLimitIsBounded(t *testing.T) {
 
 // Two ways to write a value are one key, as in verdicts.
 func TestALocalLimitCountsCanonicalValues(t *testing.T) {
-	l := newLocalLimit("r", RuleInDoubt{APIs: []string{"*"}, Limit: 1, Per: time.Hour}, 1)
+	l := newLocalLimit("r", RuleOnStale{APIs: []string{"*"}, Limit: 1, Per: time.Hour}, 1)
 	for i, uid := range []string{"a\xff", "a\xfe"} {
 		if _, ok := l.take(1, "a", []event.Dim{{Name: "uid", Value: uid}}); ok != (i == 0) {
 			t.Errorf("%q: granted %v", uid, ok)
@@ -215,7 +215,7 @@ func TestALocalLimitCountsCanonicalValues(t *testing.T) {
 
 // A flood of keys that come once doesn't wash out those that are over their limit.
 func TestAFloodOfKeysLeavesTheWorstInPlace(t *testing.T) {
-	l := newLocalLimit("r", RuleInDoubt{APIs: []string{"*"}, Limit: 100, Per: time.Hour}, 1)
+	l := newLocalLimit("r", RuleOnStale{APIs: []string{"*"}, Limit: 100, Per: time.Hour}, 1)
 	worst := []event.Dim{{Name: "uid", Value: "worst"}}
 	for range 100 {
 		l.take(1, "a", worst)
@@ -229,7 +229,7 @@ func TestAFloodOfKeysLeavesTheWorstInPlace(t *testing.T) {
 }
 
 func BenchmarkLocalLimitBeyondItsBound(b *testing.B) {
-	l := newLocalLimit("r", RuleInDoubt{APIs: []string{"*"}, Limit: 1, Per: 24 * time.Hour}, 1)
+	l := newLocalLimit("r", RuleOnStale{APIs: []string{"*"}, Limit: 1, Per: 24 * time.Hour}, 1)
 	uids := make([]string, 2*maxLocalKeys)
 	for i := range uids {
 		uids[i] = strconv.Itoa(i)
@@ -246,7 +246,7 @@ func TestKillSwitches(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "off")
 	blocked := func(table *Table) bool { return !table.Check("order.create", "42").Allowed }
 	synctest.Test(t, func(t *testing.T) {
-		table := running(t, Config{OffFile: file, InDoubt: Closed})
+		table := running(t, Config{OffFile: file, OnStale: Closed})
 		table.Replace(0, blockedNow())
 		table.Heartbeat(0, now())
 		steps := []struct {
@@ -257,10 +257,10 @@ func TestKillSwitches(t *testing.T) {
 			{"on", func() {}, true},
 			{"switched off", func() { table.SetEnabled(false) }, false},
 			{"switched on", func() { table.SetEnabled(true) }, true},
-			{"the file is there", func() { _ = os.WriteFile(file, nil, 0o600); time.Sleep(fileEvery + 50*time.Millisecond) }, false},
+			{"the file exists", func() { _ = os.WriteFile(file, nil, 0o600); time.Sleep(offFileEvery + 50*time.Millisecond) }, false},
 			{"both", func() { table.SetEnabled(false) }, false},
 			{"the file only", func() { table.SetEnabled(true) }, false},
-			{"the file is gone", func() { _ = os.Remove(file); time.Sleep(fileEvery + 50*time.Millisecond) }, true},
+			{"the file is gone", func() { _ = os.Remove(file); time.Sleep(offFileEvery + 50*time.Millisecond) }, true},
 		}
 		for _, step := range steps {
 			step.do()
@@ -280,22 +280,22 @@ func TestKillSwitches(t *testing.T) {
 
 func TestConfigsThatMakeNoSense(t *testing.T) {
 	_, err := NewTable(Config{
-		Shards: -1, InDoubt: 9, MaxStaleness: -1, Instances: -1,
-		Rules: map[string]RuleInDoubt{"a": {Do: Closed}, "b": {Do: Local, APIs: []string{"x"}, Key: []string{"ip", "user"}}},
+		Shards: -1, OnStale: 9, MaxStaleness: -1, Instances: -1,
+		Rules: map[string]RuleOnStale{"a": {Do: Closed}, "b": {Do: Local, APIs: []string{"x"}, Key: []string{"ip", "user"}}},
 	})
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, part := range []string{"Shards", "InDoubt is 9", "MaxStaleness", "Instances", `Rules["a"].APIs`, `Rules["b"] has Limit 0`, `Rules["b"].Key has "user"`} {
+	for _, part := range []string{"Shards", "OnStale is 9", "MaxStaleness", "Instances", `Rules["a"].APIs`, `Rules["b"] has Limit 0`, `Rules["b"].Key has "user"`} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not in: %v", part, err)
 		}
 	}
 }
 
-func TestNamesOfDoubt(t *testing.T) {
+func TestNamesOfOnStale(t *testing.T) {
 	for d := LastKnown; d <= Local; d++ {
-		var back InDoubt
+		var back OnStale
 		text, err := d.MarshalText()
 		if err := back.UnmarshalText(text); err != nil || back != d {
 			t.Errorf("%v is read as %v, %v", d, back, err)
@@ -304,7 +304,7 @@ func TestNamesOfDoubt(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if new(InDoubt).UnmarshalText([]byte("maybe")) == nil || InDoubt(9).String() != "unknown(9)" {
+	if new(OnStale).UnmarshalText([]byte("maybe")) == nil || OnStale(9).String() != "unknown(9)" {
 		t.Error("what is no name is one")
 	}
 }

@@ -1,0 +1,67 @@
+package enforce
+
+import (
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// Decision is the answer to a check. It is four words, so that it is returned in registers: a larger
+// one would be half the time of a check that finds nothing, as nearly all do.
+type Decision struct {
+	Allowed bool             // false when a verdict denies; one whose action is log allows
+	Until   event.Micros     // when the deciding verdict ends; 0 without one
+	At      event.Micros     // the time for which the check was answered
+	by      *verdict.Verdict // the deciding verdict, without key and times; nil: there is none
+}
+
+// unavailable stands for the missing verdict of a check that is denied because the table is stale.
+var unavailable = verdict.Verdict{Action: verdict.ActBlock}
+
+// Rule returns the deciding verdict's rule; "" without one. It is for logs and metrics. Callers may
+// see only Public: a rule's name may say what it looks for.
+func (d Decision) Rule() string {
+	if d.by == nil {
+		return ""
+	}
+	return d.by.Rule
+}
+
+// Public returns the rule's name that callers may see; "" when no verdict decides or the rule has no
+// public name.
+func (d Decision) Public() string {
+	if d.by == nil {
+		return ""
+	}
+	return d.by.Public
+}
+
+// Action returns the deciding verdict's action; log without one.
+func (d Decision) Action() verdict.Action {
+	if d.by == nil {
+		return verdict.ActLog
+	}
+	return d.by.Action
+}
+
+// Limit returns the rule's limit; 0 when it has none, as a block by command.
+func (d Decision) Limit() event.Decimal {
+	if d.by == nil {
+		return 0
+	}
+	return d.by.Limit
+}
+
+// RetryAfter returns the whole seconds, rounded up, until the deciding verdict ends; 0 when the
+// check was allowed or is Unavailable.
+func (d Decision) RetryAfter() int64 {
+	if d.Allowed || d.Unavailable() {
+		return 0
+	}
+	left := d.Until - d.At
+	return int64(max(left-1, 0)/event.Second) + 1
+}
+
+// Unavailable reports whether the check is denied only because the table is stale and fails closed:
+// no verdict denies it, the fault is the service's, and its end is unknown. In HTTP it is 503
+// without Retry-After.
+func (d Decision) Unavailable() bool { return d.by == &unavailable }
