@@ -68,7 +68,7 @@ func run(ctx context.Context, listen, kafka, redisAddr string) error {
 	return err
 }
 
-// newTable holds the blocklist. When it cannot know, orders are closed, and searches have a limit of their own.
+// newTable makes the table. While it is stale, orders fail closed and searches have a local limit.
 func newTable() (*enforce.Table, error) {
 	return enforce.NewTable(enforce.Config{
 		OnStale:      enforce.LastKnown,

@@ -40,7 +40,7 @@ func (o *doubtOptions) build() error {
 	var errs []error
 	o.into.Rules = map[string]enforce.RuleOnStale{}
 	for _, name := range slices.Sorted(maps.Keys(o.rules)) {
-		r, err := parseRuleInDoubt(o.rules[name])
+		r, err := parseRuleOnStale(o.rules[name])
 		if err != nil {
 			errs = append(errs, fmt.Errorf("--in-doubt-rules: %s=%s: %w", name, o.rules[name], err))
 		}
@@ -52,8 +52,8 @@ func (o *doubtOptions) build() error {
 	return nil
 }
 
-// parseRuleInDoubt reads words: the answer; LIMIT/TIME, if it is local; APIs; and, behind "by", dimensions.
-func parseRuleInDoubt(text string) (r enforce.RuleOnStale, err error) {
+// parseRuleOnStale reads words: the answer; LIMIT/TIME, if it is local; APIs; and, behind "by", dimensions.
+func parseRuleOnStale(text string) (r enforce.RuleOnStale, err error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
 		return r, errors.New("want open, last-known, closed or local")
