@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/wire"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -108,27 +109,18 @@ func decodeCopy(b []byte, prefix string) (tableCopy, error) {
 	if !bytes.Equal(checksum(sum), sumOf) {
 		return tableCopy{}, errBadCopy
 	}
-	rest = rest[len(copyMagic):]
-	next := func() []byte {
-		n, size := binary.Uvarint(rest)
-		if size <= 0 || n > uint64(len(rest)-size) {
-			return nil
-		}
-		field := rest[size : size+int(n)]
-		rest = rest[size+int(n):]
-		return field
-	}
-	if of := string(next()); of != prefix {
+	fields := wire.Reader{Buf: rest[len(copyMagic):]}
+	if of := string(fields.Bytes()); of != prefix {
 		return tableCopy{}, fmt.Errorf("it is a copy of the blocklist %.60q, not of %q", of, prefix)
 	}
-	applied := next()
+	applied := fields.Bytes()
 	if len(applied) != 8 {
 		return tableCopy{}, errBadCopy
 	}
 	c := tableCopy{applied: event.Micros(binary.LittleEndian.Uint64(applied))}
 	now := event.FromTime(time.Now())
-	for len(rest) > 0 {
-		v, err := verdict.Parse(next())
+	for len(fields.Buf) > 0 {
+		v, err := verdict.Parse(fields.Bytes())
 		if err != nil {
 			return tableCopy{}, fmt.Errorf("%w: %w", errBadCopy, err)
 		}

@@ -1,4 +1,4 @@
-// Package fetch reads partitions of Kafka topics as record batches, and lets whoever wants their
+// Package kafkalog reads partitions of Kafka topics as record batches, and lets whoever wants their
 // records walk them where they are, without an object for each. Reading so takes a quarter of the CPU
 // time that sarama's consumer does.
 //

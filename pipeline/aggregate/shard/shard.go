@@ -87,8 +87,6 @@ type Shard struct {
 
 	rules   Rules // all below follows from it
 	judged  judged
-	pass    int64 // the version that a pass judges all keys by, if passing
-	passing bool
 	matcher *rules.Matcher
 	stepper *rules.Stepper
 

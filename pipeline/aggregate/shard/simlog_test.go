@@ -1,8 +1,6 @@
 package shard
 
 import (
-	"bytes"
-
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 )
@@ -60,14 +58,4 @@ func (l *simLog) record(offset int64, rec *record.Record) bool {
 	e := &l.entries[offset]
 	*rec = record.Record{Offset: offset, Timestamp: e.at.Time().UnixMilli(), Key: e.key, Value: e.value, Headers: e.headers}
 	return !e.gone
-}
-
-// last is the newest record of a key; nil when there is none, or it is a tombstone.
-func (l *simLog) last(key []byte) []byte {
-	for i := len(l.entries) - 1; i >= 0; i-- {
-		if e := &l.entries[i]; !e.gone && bytes.Equal(e.key, key) {
-			return e.value
-		}
-	}
-	return nil
 }

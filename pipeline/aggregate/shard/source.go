@@ -3,6 +3,7 @@ package shard
 // Source is one of the two topics that a partition's events come from.
 type Source uint8
 
+// The two sources.
 const (
 	Input   Source = iota // the event topic's partition
 	Loop                  // the repartition topic: what other partitions forwarded
