@@ -70,6 +70,7 @@ var links = []struct {
 	{folder: "internal/ops", never: slices.Concat(kafkaClients, []string{redis, "pipeline"})},
 	{folder: "internal/redisconn", never: kafkaClients},
 	{folder: "internal/decision", never: kafkaClients},
+	{folder: "pipeline/aggregate/owner", never: []string{goka, kafkaGo, grpc, redis}},
 	{folder: "windows", only: []string{"pipeline/event"}},
 	{folder: "cmd/aggregator", never: append([]string{grpc}, embedded...)},
 	{folder: "cmd/enforcer", never: slices.Concat(kafkaClients, embedded)},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -32,11 +33,12 @@ type Aggregator struct {
 	metrics *metrics
 
 	found   atomic.Pointer[topics.Layout] // what the topics are; set once they are checked
+	env     owner.Env                     // what partitions share; set before Run's first session
 	clients clients
 	online  atomic.Bool // clients are there
 	links   links
-	side    *sideWriter
-	bundles shelf
+	aux     *owner.Aux
+	bundles inFlight
 	members members
 	peers   *peers
 	fetcher *kafkalog.Fetcher // of the group's claims
@@ -51,8 +53,8 @@ type Aggregator struct {
 	stopped atomic.Pointer[error] // why this instance may not go on
 
 	mu      sync.RWMutex
-	session *session // nil between sessions
-	parts   map[int32]*partition
+	session *owner.Session // nil between sessions
+	parts   map[int32]*owner.Partition
 	owns    map[int32]*ownership
 }
 
@@ -83,7 +85,7 @@ func New(cfg Config) (*Aggregator, error) {
 		log:     cfg.Logger,
 		names:   topics.NamesOf(cfg.Prefix),
 		metrics: newMetrics(cfg.Registry),
-		parts:   map[int32]*partition{},
+		parts:   map[int32]*owner.Partition{},
 		owns:    map[int32]*ownership{},
 		listing: make(chan struct{}, blockedAtOnce),
 	}
@@ -104,9 +106,6 @@ func New(cfg Config) (*Aggregator, error) {
 	a.book = newRulebook(a)
 	return a, nil
 }
-
-// errFatal is wrapped by errors that joining the group again cannot cure.
-var errFatal = errors.New("aggregate: this instance cannot go on")
 
 // Prepare creates the topics that are missing, checks the others, and returns how many
 // partitions there are. Run calls it when nobody has.
@@ -152,7 +151,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stopSide()
-	wg.Go(func() { a.side.run(sideCtx) })
+	wg.Go(func() { a.aux.Run(sideCtx) })
 	wg.Go(func() { a.watchHeat(sideCtx) })
 	wg.Go(func() { a.watch(sideCtx) })
 	wg.Go(func() { a.watchLag(sideCtx) })
@@ -182,7 +181,7 @@ func (a *Aggregator) open(ctx context.Context) error {
 	var err error
 	for _, c := range []*sarama.Client{&a.clients.urgent, &a.clients.bulk} {
 		cfg := a.cfg.sarama()
-		cfg.Producer.MaxMessageBytes = sideBatch(a.found.Load()) // fenced writers have their own bound
+		cfg.Producer.MaxMessageBytes = owner.AuxBatchOf(a.found.Load()) // fenced writers have their own bound
 		if *c, err = sarama.NewClient(a.cfg.Brokers, cfg); err != nil {
 			a.close()
 			return fmt.Errorf("connect to Kafka at %v: %w", a.cfg.Brokers, err)
@@ -198,14 +197,32 @@ func (a *Aggregator) open(ctx context.Context) error {
 	}
 	a.links = links{fenced.NewLink(a.clients.urgent), fenced.NewLink(a.clients.bulk)}
 	if err = whileElecting(ctx, a.log, func() error { return a.book.start(ctx) }); err == nil {
-		a.side, err = newSideWriter(a.clients.bulk, a.metrics.kafkaError)
+		a.aux, err = owner.NewAux(a.clients.bulk, a.metrics.kafkaError)
 	}
 	if err != nil {
 		a.close()
 		return err
 	}
+	a.env = a.partitionEnv()
 	a.online.Store(true)
 	return nil
+}
+
+// partitionEnv is what the partitions share, once the topics are known.
+func (a *Aggregator) partitionEnv() owner.Env {
+	found := a.found.Load()
+	return owner.Env{
+		Names: a.names, Partitions: found.Partitions,
+		Client: a.clients.bulk, Urgent: a.links.urgent, Bulk: a.links.bulk, Claims: a.fetcher, Logs: a.logs, Aux: a.aux,
+		Rules: a.book, Published: a.cfg.Published, Metrics: a.metrics.partitions, Log: a.log,
+		Instance:      a.instance(),
+		ProducerTimes: a.cfg.BrokerTime == brokerTimeCreate, AcceptNewTopic: a.cfg.AcceptNewTopic,
+		MaxDeadLetter:   owner.DeadLetterOf(found),
+		CheckpointEvery: a.cfg.CheckpointEvery,
+		OnKafkaError:    a.metrics.kafkaError,
+		Fail:            a.fail,
+		Closed:          a.remove,
+	}
 }
 
 func (a *Aggregator) close() {
@@ -264,41 +281,42 @@ func (a *Aggregator) gokaClients() []goka.ProcessorOption {
 // process is goka's callback: it is called by one goroutine a partition.
 func (a *Aggregator) process(_ goka.Context, msg any) {
 	b := msg.(*bundle)
-	b.part.process(b)
+	b.of.Process(&b.Bundle)
 }
 
 // begin notes the session that partitions are opened in from now on; nil ends it.
-func (a *Aggregator) begin(s *session) {
+func (a *Aggregator) begin(s *owner.Session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.session = s
 }
 
 // enter puts a partition on the list, in the place of one that has failed.
-func (a *Aggregator) enter(p *partition) {
+func (a *Aggregator) enter(p *owner.Partition) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.parts[p.id] = p
+	a.parts[p.ID()] = p
 }
 
-func (a *Aggregator) partition(id int32) *partition {
+func (a *Aggregator) partition(id int32) *owner.Partition {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.parts[id]
 }
 
-// forget takes a closed partition out of the list, unless a newer one has its place.
-func (a *Aggregator) forget(p *partition) {
+// remove takes a closed partition out of the list, unless a newer one has its place.
+func (a *Aggregator) remove(p *owner.Partition) {
+	a.metrics.notOwned(p.ID())
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.parts[p.id] == p {
-		delete(a.parts, p.id)
+	if a.parts[p.ID()] == p {
+		delete(a.parts, p.ID())
 	}
 }
 
 // fail notes an error that this instance cannot go on after, and returns it.
 func (a *Aggregator) fail(err error) error {
-	err = fmt.Errorf("%w: %w", errFatal, err)
+	err = fmt.Errorf("%w: %w", owner.ErrFatal, err)
 	a.stopped.CompareAndSwap(nil, &err)
 	return *a.stopped.Load()
 }
@@ -321,13 +339,13 @@ func (a *Aggregator) Ready() error {
 	now := time.Now()
 	for _, id := range a.session.Claims()[a.names.Events] {
 		p := a.parts[id]
-		if p == nil || !p.opened.Load() || p.ctx.Err() != nil {
+		if p == nil || !p.Live() {
 			if o := a.owns[id]; o != nil && o.failure() != nil {
 				return fmt.Errorf("partition %d failed, and is taken over again: %w", id, o.failure())
 			}
 			return fmt.Errorf("partition %d is not recovered yet", id)
 		}
-		if err := p.unanswered(now); err != nil {
+		if err := p.Unanswered(now); err != nil {
 			return err
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tallygate/tallygate/internal/httpjson"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -56,7 +56,7 @@ func (a *Aggregator) blockedQuery(q url.Values, partitions int32) (b blockedQuer
 		return b, fmt.Errorf("which partition? 0 to %d", partitions-1)
 	}
 	b = blockedQuery{partition: int32(n), rule: q.Get("rule"), limit: blockedLimit, after: q.Get("after")}
-	if b.rule != "" && !a.book.current.Load().set.Names(b.rule) {
+	if b.rule != "" && !a.book.Current().Set.Names(b.rule) {
 		return b, noRule(b.rule)
 	}
 	if text := q.Get("limit"); text != "" {
@@ -98,7 +98,7 @@ func (a *Aggregator) ServeBlocked(w http.ResponseWriter, r *http.Request) {
 // same for every owner: whoever goes on behind a page misses no key that was there all the time.
 func (a *Aggregator) blocked(ctx context.Context, q blockedQuery, at event.Micros) (page []blockedKey, next string, err error) {
 	p := a.partition(q.partition)
-	if p == nil || !p.opened.Load() || p.ctx.Err() != nil {
+	if p == nil || !p.Live() {
 		return nil, "", fmt.Errorf("%w: partition %d", ErrNotOwner, q.partition)
 	}
 	select { // not around a question that is passed on: two instances would wait for each other
@@ -114,12 +114,12 @@ func (a *Aggregator) blocked(ctx context.Context, q blockedQuery, at event.Micro
 	}
 	for looks := blockedLooks; part < shard.Parts; part++ {
 		for {
-			keys, more := p.keysBehind(part, next, looks)
+			keys, more := keysBehind(p, part, next, looks)
 			for left := keys; len(left) > 0; {
 				if err := ctx.Err(); err != nil {
 					return nil, "", err
 				}
-				n, err := p.blockedSome(left, &q, at, &page)
+				n, err := q.some(p, left, at, &page)
 				if err != nil {
 					return nil, "", err
 				}
@@ -141,10 +141,9 @@ func (a *Aggregator) blocked(ctx context.Context, q blockedQuery, at event.Micro
 
 // keysBehind copies the keys of a part of the table that are next behind one, at most so many; more tells
 // that there are others.
-func (p *partition) keysBehind(part int, behind string, most int) (keys [][]byte, more bool) {
-	p.lock()
-	defer p.mu.Unlock()
-	return p.shard.KeysBehind(part, behind, most)
+func keysBehind(p *owner.Partition, part int, behind string, most int) (keys [][]byte, more bool) {
+	p.View(func(s *shard.Shard, _ *owner.Rules) { keys, more = s.KeysBehind(part, behind, most) })
+	return keys, more
 }
 
 // ruleOf is the rule that a limit's name belongs to.
@@ -153,32 +152,34 @@ func ruleOf(limit string) string {
 	return rule
 }
 
-// blockedSome looks at the first of the keys for as long as events may be kept waiting.
-func (p *partition) blockedSome(keys [][]byte, q *blockedQuery, at event.Micros, out *[]blockedKey) (n int, err error) {
-	p.lock()
-	defer p.mu.Unlock()
-	for began := time.Now(); n < len(keys) && len(*out) < q.limit && (n == 0 || time.Since(began) < sliceTime); n++ {
-		state, err := p.shard.State(keys[n])
-		if err != nil {
-			return n, err
-		}
-		if state == nil {
-			continue // it left meanwhile
+// some looks at the first of the keys for as long as events may be kept waiting, and returns how many these were.
+func (q *blockedQuery) some(p *owner.Partition, keys [][]byte, at event.Micros, out *[]blockedKey) (n int, err error) {
+	p.ViewSome(func(s *shard.Shard, v *owner.Rules) bool {
+		if n == len(keys) || len(*out) == q.limit || err != nil {
+			return false
 		}
 		var by []string
-		for _, e := range p.rules.set.Explain(state, keys[n], at, "") {
-			if e.Verdict != nil && e.Verdict.Mode == verdict.Enforce && (q.rule == "" || q.rule == e.Rule || q.rule == ruleOf(e.Rule)) {
-				by = append(by, e.Rule)
-			}
+		if by, err = q.rulesOf(s, v, keys[n], at); err == nil && len(by) > 0 {
+			var dims []event.Dim
+			dims, err = event.ParseKey(keys[n])
+			*out = append(*out, blockedKey{Key: byName(dims), Rules: by})
 		}
-		if len(by) == 0 {
-			continue
-		}
-		dims, err := event.ParseKey(keys[n])
-		if err != nil {
-			return n, err
-		}
-		*out = append(*out, blockedKey{Key: byName(dims), Rules: slices.Compact(by)})
+		n++
+		return true
+	})
+	return n, err
+}
+
+// rulesOf are the limits that block a key, of those that are asked for.
+func (q *blockedQuery) rulesOf(s *shard.Shard, v *owner.Rules, key []byte, at event.Micros) (by []string, err error) {
+	state, err := s.State(key)
+	if err != nil || state == nil { // it left meanwhile
+		return nil, err
 	}
-	return n, nil
+	for _, e := range v.Set.Explain(state, key, at, "") {
+		if e.Verdict != nil && e.Verdict.Mode == verdict.Enforce && (q.rule == "" || q.rule == e.Rule || q.rule == ruleOf(e.Rule)) {
+			by = append(by, e.Rule)
+		}
+	}
+	return slices.Compact(by), nil
 }

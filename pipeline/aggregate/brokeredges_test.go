@@ -120,7 +120,7 @@ func compactionDuringRecovery(t *testing.T, r *rig) {
 		l.emit(5000)
 		l.counted(m)
 		for _, p := range m.owned() {
-			p.die(errors.New("killed by the test"))
+			p.Fail(errors.New("killed by the test"))
 		}
 	}
 	l.counted(m)

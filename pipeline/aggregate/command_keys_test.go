@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -67,10 +68,10 @@ func (r *rig) crash(m *member) {
 	r.t.Helper()
 	before := m.owned()
 	for _, p := range before {
-		p.die(errors.New("killed by the test"))
+		p.Fail(errors.New("killed by the test"))
 	}
 	eventually(r.t, "it has taken its partitions over anew", func() bool {
-		return m.Ready() == nil && !slices.ContainsFunc(m.owned(), func(p *partition) bool { return slices.Contains(before, p) })
+		return m.Ready() == nil && !slices.ContainsFunc(m.owned(), func(p *owner.Partition) bool { return slices.Contains(before, p) })
 	})
 }
 

@@ -30,18 +30,15 @@ func TestACommandThatIsInterruptedIsGivenAgain(t *testing.T) {
 			failed <- err
 		}()
 		for halfDone := false; !halfDone; {
-			p.commands.mu.Lock()
-			for _, w := range p.commands.wait {
-				halfDone = w.left < campaigns
-			}
-			p.commands.mu.Unlock()
+			left, ok := p.InFlight()
+			halfDone = ok && left < campaigns
 			select {
 			case err := <-failed:
 				t.Fatalf("the command is done before it could be interrupted: %v", err)
 			default:
 			}
 		}
-		p.die(errors.New("killed by the test"))
+		p.Fail(errors.New("killed by the test"))
 		err := <-failed
 		if err == nil || told.FindStringSubmatch(err.Error()) == nil {
 			t.Fatalf("an interrupted command: %v", err)
@@ -51,7 +48,7 @@ func TestACommandThatIsInterruptedIsGivenAgain(t *testing.T) {
 			t.Errorf("it is done on %d of %d keys", n, campaigns+1)
 		}
 		t.Log(err)
-		eventually(t, "it is taken over", func() bool { q := m.partition(p.id); return q != nil && q != p && q.opened.Load() })
+		eventually(t, "it is taken over", func() bool { q := m.partition(p.ID()); return q != nil && q != p && q.Opened() })
 		r.quiet(m) // what no checkpoint covers is counted anew, and a command behind which it came would not hold for it
 		eventually(t, "it is given again", func() bool {
 			_, err := m.Command(t.Context(), Command{Name: "forget", Key: uidKey("u1"), Reason: "a test", By: "tester"})

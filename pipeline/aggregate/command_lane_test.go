@@ -99,7 +99,7 @@ func TestCommandsInAFlood(t *testing.T) {
 		r.flood(ip, n)
 		p := m.partition(partitionOfIP(ip))
 		other := netip.MustParseAddr(ip).Next()
-		for partitionOfIP(other.String()) != p.id {
+		for partitionOfIP(other.String()) != p.ID() {
 			other = other.Next()
 		}
 		behind := ipKey(other.String())
@@ -109,12 +109,12 @@ func TestCommandsInAFlood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.emitTo(r.names.Loop, p.id, loopCommand+string(older))
-		late := p.lateness(began)
+		r.emitTo(r.names.Loop, p.ID(), loopCommand+string(older))
+		late := p.Lateness(began)
 		if _, err := m.Command(within(t, commandWithin), Command{Name: "block", Key: ipKey(ip), For: time.Hour, Reason: "a test"}); err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("answered after %v; %s when it was given, %s afterwards", time.Since(began), late, p.lateness(time.Now()))
+		t.Logf("answered after %v; %s when it was given, %s afterwards", time.Since(began), late, p.Lateness(time.Now()))
 		eventually(t, "the one behind the flood is carried out", func() bool {
 			e, err := m.Explain(behind, "", now())
 			return err == nil && slices.ContainsFunc(e, func(e rules.Explanation) bool { return e.Verdict != nil })

@@ -41,7 +41,7 @@ func TestCommands(t *testing.T) {
 	everyKafkaShows(t, "a command clears, blocks, resets or exempts, and is in the audit", func(t *testing.T, r *rig) {
 		m := r.start(compile(t, yearly))
 		r.ready(m)
-		do := func(c Command) Commanded {
+		do := func(c Command) CommandResult {
 			t.Helper()
 			c.Reason, c.By = "a test", "tester"
 			done, err := m.Command(t.Context(), c)

@@ -13,10 +13,10 @@ import (
 	"github.com/lovoo/goka"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
-	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -72,20 +72,10 @@ type Config struct {
 }
 
 // Published follows the verdict partitions that this instance owns.
-type Published interface {
-	Own(partition int32)
-	Disown(partition int32)
-	Offer(partition int32, first, next int64, rec VerdictRecord)
-}
+type Published = owner.Published
 
 // VerdictRecord is an acknowledged record of the verdict topic.
-type VerdictRecord struct {
-	Offset  int64
-	Key     []byte
-	Value   []byte       // nil: the key was forgotten
-	At      event.Micros // when it was acknowledged
-	Verdict verdict.Verdict
-}
+type VerdictRecord = owner.VerdictRecord
 
 func (c Config) withDefaults() Config {
 	c.Prefix = cmp.Or(c.Prefix, "tallygate")
@@ -183,8 +173,8 @@ func (c Config) sarama() *sarama.Config {
 	s.Producer.RequiredAcks = sarama.WaitForAll
 	s.Producer.Return.Successes = true
 	s.Producer.Return.Errors = true
-	s.Producer.MaxMessageBytes = maxSideBatch
-	s.Producer.Retry.Max, s.Producer.Retry.Backoff = sideRetries, 250*time.Millisecond
+	s.Producer.MaxMessageBytes = owner.AuxBatch
+	s.Producer.Retry.Max, s.Producer.Retry.Backoff = owner.AuxRetries, 250*time.Millisecond
 	s.Producer.Flush.Frequency = 5 * time.Millisecond
 	s.Producer.Partitioner = sarama.NewHashPartitioner
 	s.Metadata.Retry.Max = 4 // joining, and building anew, are tried for ever above

@@ -15,6 +15,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -144,7 +145,7 @@ func TestKilledPartitions(t *testing.T) {
 			r.emit(events...)
 			for _, p := range m.owned() {
 				if rng.IntN(2) == 0 {
-					go p.die(fmt.Errorf("killed by the test"))
+					go p.Fail(fmt.Errorf("killed by the test"))
 				}
 			}
 		}
@@ -328,9 +329,7 @@ func TestKeysThatFellSilentLeave(t *testing.T) {
 		r.emit(events...) // at once: the first must not leave before the last has come
 		keys := func() (n int) {
 			for _, p := range m.owned() {
-				p.lock()
-				n += p.shard.Keys()
-				p.mu.Unlock()
+				p.View(func(s *shard.Shard, _ *owner.Rules) { n += s.Keys() })
 			}
 			return n
 		}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
@@ -29,24 +31,21 @@ func (a *Aggregator) Partition(key []event.Dim) int32 {
 func (a *Aggregator) Explain(key []event.Dim, api string, now event.Micros) ([]rules.Explanation, error) {
 	id := a.Partition(key)
 	p := a.partition(id)
-	if p == nil || !p.opened.Load() || p.ctx.Err() != nil {
+	if p == nil || !p.Live() {
 		return nil, fmt.Errorf("%w: partition %d", ErrNotOwner, id)
 	}
 	text := event.AppendKey(nil, key)
-	state, stepper, err := p.toExplain(text, key)
+	var state []byte // a copy; nil when there is none
+	var stepper *rules.Stepper
+	var err error
+	p.View(func(s *shard.Shard, _ *owner.Rules) {
+		stepper = s.Explainer(key)
+		state, err = s.State(text)
+	})
 	if err != nil {
 		return nil, err
 	}
 	return stepper.Explain(state, text, now, api), nil
-}
-
-// toExplain copies a key's state, nil when there is none, and what explains it: the rules that it is counted by, and
-// the exemptions that hold for it.
-func (p *partition) toExplain(text []byte, key []event.Dim) ([]byte, *rules.Stepper, error) {
-	p.lock()
-	defer p.mu.Unlock()
-	state, err := p.shard.State(text)
-	return state, p.shard.Explainer(key), err
 }
 
 // Owner returns the advertised address of the instance that owns a partition, as the group's
@@ -56,15 +55,15 @@ func (a *Aggregator) Owner(ctx context.Context, partition int32) (string, error)
 	return o.addr, err
 }
 
-func (a *Aggregator) owner(ctx context.Context, partition int32) (owner, error) {
+func (a *Aggregator) owner(ctx context.Context, partition int32) (address, error) {
 	owners, err := a.owners()
 	if err != nil {
-		return owner{}, err
+		return address{}, err
 	}
 	if o, ok := owners[partition]; ok {
 		return o, cmp.Or(o.err, ctx.Err())
 	}
-	return owner{}, fmt.Errorf("partition %d has no owner at the moment: the group rebalances, or no instance runs", partition)
+	return address{}, fmt.Errorf("partition %d has no owner at the moment: the group rebalances, or no instance runs", partition)
 }
 
 // memberAge is how long an answer about the group's members is good for: one who asks for
@@ -122,20 +121,20 @@ func describeGroup(admin sarama.ClusterAdmin, name string) ([]*sarama.GroupDescr
 	return groups, nil
 }
 
-// owner is where a partition's owner is reached, or why it is not.
-type owner struct {
+// address is where a partition's owner is reached, or why it is not.
+type address struct {
 	addr string
 	tls  bool
 	err  error
 }
 
 // owners are the owners of all partitions that have one, as the group's coordinator knows them.
-func (a *Aggregator) owners() (map[int32]owner, error) {
+func (a *Aggregator) owners() (map[int32]address, error) {
 	groups, err := a.members.describe(a, memberAge)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the group's members: %w", err)
 	}
-	all := map[int32]owner{}
+	all := map[int32]address{}
 	for _, g := range groups {
 		for _, m := range g.Members {
 			assigned, err := m.GetMemberAssignment()
@@ -155,10 +154,10 @@ func (a *Aggregator) owners() (map[int32]owner, error) {
 			}
 			for _, id := range assigned.Topics[a.names.Events] {
 				if is.Advertise == "" {
-					all[id] = owner{err: fmt.Errorf("partition %d belongs to %s at %s, which advertises no address: start it with --advertise", id, m.ClientId, m.ClientHost)}
+					all[id] = address{err: fmt.Errorf("partition %d belongs to %s at %s, which advertises no address: start it with --advertise", id, m.ClientId, m.ClientHost)}
 					continue
 				}
-				all[id] = owner{addr: is.Advertise, tls: is.TLS}
+				all[id] = address{addr: is.Advertise, tls: is.TLS}
 			}
 		}
 	}

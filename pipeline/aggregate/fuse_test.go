@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -37,9 +39,7 @@ func TestABlownFuseStaysBlown(t *testing.T) {
 // blown counts the partitions with a blown fuse.
 func (r *rig) blown(m *member) (n int) {
 	for _, p := range m.owned() {
-		p.lock()
-		n += len(p.shard.BlownRules())
-		p.mu.Unlock()
+		p.View(func(s *shard.Shard, _ *owner.Rules) { n += len(s.BlownRules()) })
 	}
 	return n
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -113,13 +114,13 @@ func (h *handler) Setup(s sarama.ConsumerGroupSession) error {
 		return err
 	}
 	h.agg.begin(own)
-	return h.ConsumerGroupHandler.Setup(mute{s})
+	return h.ConsumerGroupHandler.Setup(noCommit{s})
 }
 
 func (h *handler) Cleanup(s sarama.ConsumerGroupSession) error {
 	defer h.agg.begin(nil)
 	defer h.agg.bundles.clear()
-	return h.ConsumerGroupHandler.Cleanup(mute{s})
+	return h.ConsumerGroupHandler.Cleanup(noCommit{s})
 }
 
 // ConsumeClaim hands goka what is read of a partition, from where its checkpoint says. Of sarama's
@@ -137,74 +138,51 @@ func (h *handler) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerG
 		defer close(out)
 		o.feed(ctx, c, out)
 	})
-	err := h.ConsumerGroupHandler.ConsumeClaim(mute{s}, bundledClaim{c, out})
+	err := h.ConsumerGroupHandler.ConsumeClaim(noCommit{s}, bundledClaim{c, out})
 	cancel()
 	wg.Wait()
 	return err
 }
 
-// session is the group session that partitions were opened in.
-type session struct {
-	sarama.ConsumerGroupSession
-	end    context.CancelCauseFunc // ends it: all partitions are released and taken over anew
-	topics map[string]topics.Topic // as they were when it began
-}
+// noCommit is a session whose offsets goka cannot move: only a checkpoint may.
+type noCommit struct{ sarama.ConsumerGroupSession }
 
-// mute is a session whose offsets goka cannot move: only a checkpoint may.
-type mute struct{ sarama.ConsumerGroupSession }
-
-func (mute) MarkOffset(string, int32, int64, string)     {}
-func (mute) MarkMessage(*sarama.ConsumerMessage, string) {}
-func (mute) ResetOffset(string, int32, int64, string)    {}
-func (m mute) Commit()                                   {}
+func (noCommit) MarkOffset(string, int32, int64, string)     {}
+func (noCommit) MarkMessage(*sarama.ConsumerMessage, string) {}
+func (noCommit) ResetOffset(string, int32, int64, string)    {}
+func (noCommit) Commit()                                     {}
 
 // bundleSize is how many records goka is handed as one message, if there are so many: then it
 // costs next to nothing. A record batch that has more stays whole.
 const bundleSize = 256
 
-// bundle is records of one claim, in order.
+// bundle is records of one claim, and whose they are.
 type bundle struct {
-	part    *partition
-	source  shard.Source
-	batches []kafkalog.Batch
-	place   int64 // behind the bundle, and all that nobody is to see
+	owner.Bundle
+	of *owner.Partition
 }
 
-// next reads the next record; false after the last. Behind an error, a *kafkalog.Unreadable, it goes on.
-func (b *bundle) next(rec *kafkalog.Record) (ok bool, err error) {
-	for len(b.batches) > 0 {
-		if ok, err = b.batches[0].Next(rec); ok {
-			return true, nil
-		}
-		b.batches = b.batches[1:]
-		if err != nil {
-			return false, err
-		}
-	}
-	return false, nil
-}
-
-// shelf holds what has been handed to goka and not yet come out of its codec.
-type shelf struct {
+// inFlight holds what has been handed to goka and not yet come out of its codec.
+type inFlight struct {
 	byID sync.Map
 	last atomic.Uint64
 }
 
-func (s *shelf) put(b *bundle) (id uint64) {
-	id = s.last.Add(1)
-	s.byID.Store(id, b)
+func (f *inFlight) put(b *bundle) (id uint64) {
+	id = f.last.Add(1)
+	f.byID.Store(id, b)
 	return id
 }
 
-func (s *shelf) clear() { s.byID.Clear() }
+func (f *inFlight) clear() { f.byID.Clear() }
 
 type bundler struct {
-	part   *partition
+	part   *owner.Partition
 	reader *kafkalog.Reader
 	claim  sarama.ConsumerGroupClaim
 	source shard.Source
 	out    chan *sarama.ConsumerMessage
-	shelf  *shelf
+	flight *inFlight
 	sent   int64 // the place behind what was handed over
 }
 
@@ -220,29 +198,29 @@ func (c bundledClaim) Messages() <-chan *sarama.ConsumerMessage { return c.out }
 func (b *bundler) run(ctx context.Context) error {
 	var chunk kafkalog.Chunk
 	for {
-		next := &bundle{part: b.part, source: b.source}
+		next := &bundle{of: b.part, Bundle: owner.Bundle{Source: b.source}}
 		for records := 0; records < bundleSize; {
 			batch, ok, err := chunk.Next()
-			next.place = max(next.place, chunk.Place())
+			next.Place = max(next.Place, chunk.Place())
 			if err == nil && !ok {
 				// What holds nothing but markers moves the place all the same.
-				if chunk, ok, err = b.more(ctx, next.place <= b.sent); ok {
+				if chunk, ok, err = b.more(ctx, next.Place <= b.sent); ok {
 					continue
 				}
 			}
-			if err != nil && next.place <= b.sent {
+			if err != nil && next.Place <= b.sent {
 				return err
 			}
 			if !ok { // after an error, too: what is here comes first, and the error comes again
 				break
 			}
 			records += batch.Len()
-			next.batches = append(next.batches, batch)
+			next.Batches = append(next.Batches, batch)
 		}
 		if err := b.send(ctx, next); err != nil {
 			return err
 		}
-		b.sent = next.place
+		b.sent = next.Place
 	}
 }
 
@@ -258,7 +236,7 @@ func (b *bundler) more(ctx context.Context, wait bool) (kafkalog.Chunk, bool, er
 // send hands a bundle over as a message that has its number.
 func (b *bundler) send(ctx context.Context, next *bundle) error {
 	m := &sarama.ConsumerMessage{Topic: b.claim.Topic(), Partition: b.claim.Partition(),
-		Value: binary.BigEndian.AppendUint64(nil, b.shelf.put(next))}
+		Value: binary.BigEndian.AppendUint64(nil, b.flight.put(next))}
 	select {
 	case b.out <- m:
 		return nil
@@ -268,12 +246,12 @@ func (b *bundler) send(ctx context.Context, next *bundle) error {
 }
 
 // bundleCodec turns a bundle's message back into the bundle.
-type bundleCodec struct{ shelf *shelf }
+type bundleCodec struct{ flight *inFlight }
 
 func (c bundleCodec) Decode(data []byte) (any, error) {
-	b, ok := c.shelf.byID.LoadAndDelete(binary.BigEndian.Uint64(data))
+	b, ok := c.flight.byID.LoadAndDelete(binary.BigEndian.Uint64(data))
 	if !ok {
-		return nil, errors.New("aggregate: a bundle that is not there")
+		return nil, errors.New("aggregate: unknown bundle id")
 	}
 	return b, nil
 }

@@ -70,8 +70,8 @@ func TestAGroupsRulesThatAFileMayNotHaveAnyMore(t *testing.T) {
 		one.end(t)
 		r.ready(two)
 		eventually(t, "the newer one counts alone", counted(5, two))
-		if v := two.book.current.Load(); v.number != 1 || len(v.set.Outdated) != 1 || !strings.Contains(v.set.Outdated.Error(), `text stands in quotes: "42"`) {
-			t.Errorf("it runs version %d, of which it tells %v", v.number, v.set.Outdated)
+		if v := two.book.Current(); v.Number != 1 || len(v.Set.Outdated) != 1 || !strings.Contains(v.Set.Outdated.Error(), `text stands in quotes: "42"`) {
+			t.Errorf("it runs version %d, of which it tells %v", v.Number, v.Set.Outdated)
 		}
 
 		var mistakes rules.Errors
@@ -122,11 +122,11 @@ func TestAGroupsRulesThatDoNotCompileHere(t *testing.T) {
 		mended, newer := withRules(t, ruleFile(7, 20))
 		three := r.start(mended, newer)
 		r.ready(three)
-		if v := three.book.current.Load(); v.number != 3 || r.count("u1", "steady", three) != event.One {
-			t.Errorf("with a newer file it runs version %d, and u1 has counted %v", v.number, r.count("u1", "steady", three))
+		if v := three.book.Current(); v.Number != 3 || r.count("u1", "steady", three) != event.One {
+			t.Errorf("with a newer file it runs version %d, and u1 has counted %v", v.Number, r.count("u1", "steady", three))
 		}
 		r.publishAs("another-aggregator", bad) // while it runs
-		eventually(t, "it has met it", func() bool { failed, _ := three.book.failedAt(); return failed == 4 })
+		eventually(t, "it has met it", func() bool { failed, _ := three.book.FailedAt(); return failed == 4 })
 		r.emit(hit("u1", "a"))
 		eventually(t, "it counts on", func() bool { return r.count("u1", "steady", three) == 2*event.One })
 		if done, err := three.Reload(t.Context(), ruleFile(7, 20)); err != nil || done.Version != 5 {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/hotkeys"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -34,22 +36,23 @@ type heat struct {
 	keys      []hotkeys.Key // with at least the share that was asked for, the hottest first
 }
 
-// heat looks at a partition's sketch.
-func (p *partition) heat(at event.Micros, share float64) heat {
-	p.lock()
-	defer p.mu.Unlock()
-	hot := p.shard.Hot()
-	hot.Tick(at)
-	return heat{p.id, hot.Rate(at), hot.Hot(at, share)}
+// heatOf looks at a partition's sketch.
+func heatOf(p *owner.Partition, at event.Micros, share float64) (h heat) {
+	p.View(func(s *shard.Shard, _ *owner.Rules) {
+		hot := s.Hot()
+		hot.Tick(at)
+		h = heat{p.ID(), hot.Rate(at), hot.Hot(at, share)}
+	})
+	return h
 }
 
 // heats looks at every partition that this instance owns, in order.
 func (a *Aggregator) heats(at event.Micros, share float64) []heat {
-	parts := slices.DeleteFunc(a.owned(), func(p *partition) bool { return !p.opened.Load() || p.ctx.Err() != nil })
-	slices.SortFunc(parts, func(x, y *partition) int { return cmp.Compare(x.id, y.id) })
+	parts := slices.DeleteFunc(a.owned(), func(p *owner.Partition) bool { return !p.Live() })
+	slices.SortFunc(parts, func(x, y *owner.Partition) int { return cmp.Compare(x.ID(), y.ID()) })
 	list := make([]heat, len(parts))
 	for i, p := range parts {
-		list[i] = p.heat(at, share)
+		list[i] = heatOf(p, at, share)
 	}
 	return list
 }

@@ -113,7 +113,7 @@ func (a *Aggregator) askOthers(ctx context.Context, partitions int32, reply *hot
 		for _, p := range reply.Partitions {
 			mine[p.Partition] = true
 		}
-		others := map[string]owner{}
+		others := map[string]address{}
 		for id, o := range owners {
 			if !mine[id] && o.addr != "" {
 				others[o.addr] = o
@@ -151,7 +151,7 @@ func (a *Aggregator) askOthers(ctx context.Context, partitions int32, reply *hot
 }
 
 // askHeat asks another instance for what it knows itself.
-func (a *Aggregator) askHeat(ctx context.Context, of owner) (reply hotReply, err error) {
+func (a *Aggregator) askHeat(ctx context.Context, of address) (reply hotReply, err error) {
 	req, err := a.peers.request(ctx, http.MethodGet, of, fmt.Sprintf("/v1/hot-keys?limit=%d", maxHotKeys), nil)
 	if err != nil {
 		return reply, err
@@ -199,11 +199,11 @@ func (r *hotReply) finish(limit int) {
 // heatOf is what a key takes of its partition, if that is much; else nil.
 func (a *Aggregator) heatOf(key []event.Dim) *keyHeat {
 	p := a.partition(a.Partition(key))
-	if p == nil {
+	if p == nil || !p.Opened() {
 		return nil
 	}
 	text := event.FormatKey(key)
-	for _, k := range p.heat(now(), shownShare).keys {
+	for _, k := range heatOf(p, now(), shownShare).keys {
 		if string(k.Text) == text {
 			return &keyHeat{round(k.Share, 1000), round(k.Rate, 10)}
 		}

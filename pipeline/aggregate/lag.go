@@ -9,15 +9,12 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 const (
-	// answerWithin is how long an owned partition may go without an answer to its fetches until the
-	// instance is not ready. Brokers answer ten times a second, also when there is nothing.
-	answerWithin = 5 * time.Second
-
 	lagEvery = 500 * time.Millisecond
 
 	// askLagEvery is how often Kafka is asked for all partitions' ends and the group's offsets.
@@ -148,7 +145,7 @@ func (l *lags) tell(t offsetsTold) {
 	}
 	for id, next := range t.counted {
 		s := &l.of[id]
-		if p := l.agg.partition(id); p != nil && p.opened.Load() {
+		if p := l.agg.partition(id); p != nil && p.Opened() {
 			s.mark = -1
 			continue
 		}
@@ -170,14 +167,14 @@ func (l *lags) show(now time.Time) {
 	for id := range l.of {
 		s := &l.of[id]
 		oldest := event.NoTime
-		if p := l.agg.partition(int32(id)); p != nil && p.opened.Load() {
-			oldest = p.stand(s)
-			m.lastFetch.WithLabelValues(label(p.id)).Set(seconds(p.heard()))
-			forwards := p.backlog(shard.Loop, now)
-			m.loopLag.WithLabelValues(label(p.id)).Set(float64(forwards.records))
-			m.loopSeconds.WithLabelValues(label(p.id)).Set(forwards.behind.Seconds())
-			if p.ctx.Err() != nil { // it was closed meanwhile
-				m.notOwned(p.id)
+		if p := l.agg.partition(int32(id)); p != nil && p.Opened() {
+			oldest = s.owned(p.Standing())
+			m.lastFetch.WithLabelValues(label(p.ID())).Set(seconds(p.Heard()))
+			forwards := p.Backlog(shard.Loop, now)
+			m.loopLag.WithLabelValues(label(p.ID())).Set(float64(forwards.Records))
+			m.loopSeconds.WithLabelValues(label(p.ID())).Set(forwards.Behind.Seconds())
+			if p.Err() != nil { // it was closed meanwhile
+				m.notOwned(p.ID())
 			}
 		}
 		if s.end < 0 {
@@ -196,26 +193,18 @@ func (l *lags) show(now time.Time) {
 	}
 }
 
-func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
-
-// stand says how far an owned partition is, and the broker time of what was counted last.
-func (p *partition) stand(s *standing) (last event.Micros) {
-	// The answer first: what it says is the end was there before what is counted is looked at.
-	r := p.readers[shard.Input].Load()
-	p.lock()
-	next, last := p.shard.Next(shard.Input), p.shard.Last(shard.Input)
-	p.mu.Unlock()
-	if r != nil {
-		is := r.Progress()
-		if is.End >= 0 && is.At.After(s.endAt) {
-			s.end, s.endAt = is.End, is.At
+// owned takes in how far a partition is that this instance owns, and returns the broker time of what was counted last.
+func (s *standing) owned(is owner.Standing) (last event.Micros) {
+	if is.End >= 0 {
+		if is.EndAt.After(s.endAt) {
+			s.end, s.endAt = is.End, is.EndAt
 		}
-		if is.End >= 0 && next >= is.End {
-			s.inStepAt = latest(s.inStepAt, is.At)
+		if is.Next >= is.End {
+			s.inStepAt = latest(s.inStepAt, is.EndAt)
 		}
 	}
-	s.next = next
-	return last
+	s.next = is.Next
+	return is.Last
 }
 
 func latest(a, b time.Time) time.Time {
@@ -223,36 +212,4 @@ func latest(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// heard is when the partition's fetches were last answered, both of them.
-func (p *partition) heard() time.Time {
-	at := time.Now()
-	for l := range p.readers {
-		if r := p.readers[l].Load(); r == nil {
-			at = p.openedAt
-		} else if is := r.Progress(); is.At.Before(at) {
-			at = is.At
-		}
-	}
-	return at
-}
-
-// unanswered returns an error when a fetch of the partition has had no answer for too long.
-func (p *partition) unanswered(now time.Time) error {
-	for l := range p.readers {
-		topic, since, why := p.topicOf(shard.Source(l)), p.openedAt, errors.New("it is not asked for yet")
-		if r := p.readers[l].Load(); r != nil {
-			is := r.Progress()
-			since, why = is.At, is.Err
-		}
-		if quiet := now.Sub(since); quiet > answerWithin {
-			err := fmt.Errorf("nothing is read of %s/%d for %v", topic, p.id, quiet.Round(time.Second))
-			if why != nil {
-				err = fmt.Errorf("%w: %w", err, why)
-			}
-			return err
-		}
-	}
-	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -46,7 +47,7 @@ func (r *rig) behind(m *member, reason string, records float64) {
 	eventually(r.t, "it is told that nothing is counted", func() bool {
 		n, s, ok := m.lag(r.t)
 		failed, _ := m.sample(r.t, "tallygate_kafka_errors_total", "reason="+reason)
-		return ok && n >= records && s > answerWithin.Seconds() && m.Ready() != nil && failed > 0
+		return ok && n >= records && s > owner.AnswerWithin.Seconds() && m.Ready() != nil && failed > 0
 	})
 }
 

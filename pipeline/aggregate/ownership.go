@@ -11,8 +11,8 @@ import (
 	"github.com/lovoo/goka/storage"
 
 	"github.com/tallygate/tallygate/internal/retry"
-	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
-	"github.com/tallygate/tallygate/pipeline/kafkalog"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 )
 
 // ownership is a partition for as long as a session has it; goka takes it for the partition's
@@ -21,15 +21,15 @@ import (
 type ownership struct {
 	agg     *Aggregator
 	id      int32
-	session *session
+	session *owner.Session
 	stop    chan struct{} // closed by Close
 	done    chan struct{} // closed when run has returned
 	began   bool          // run was started
 
 	mu     sync.Mutex
-	live   *partition    // taken over and not failed; nil when there is none
-	failed error         // why the last one failed; nil before the first, and while one is live
-	change chan struct{} // closed when live changes
+	live   *owner.Partition // taken over and not failed; nil when there is none
+	failed error            // why the last one failed; nil before the first, and while one is live
+	change chan struct{}    // closed when live changes
 }
 
 // newOwnership is goka's storage builder.
@@ -90,8 +90,8 @@ func (o *ownership) run() {
 			pause.Reset()
 		}
 		o.agg.metrics.failed.WithLabelValues(label(o.id)).Inc()
-		if endsSession(err) {
-			o.session.end(fmt.Errorf("partition %d: %w", o.id, err))
+		if owner.EndsSession(err) {
+			o.session.End(fmt.Errorf("partition %d: %w", o.id, err))
 			return
 		}
 		wait := pause.Next()
@@ -100,7 +100,7 @@ func (o *ownership) run() {
 			return
 		}
 		if err := o.sameTopics(); err != nil {
-			o.session.end(err)
+			o.session.End(err)
 			return
 		}
 	}
@@ -108,32 +108,25 @@ func (o *ownership) run() {
 
 // once takes the partition over and has it until it fails. It returns nil when it was closed.
 func (o *ownership) once() error {
-	p := newPartition(o.agg, o.id, o.session)
+	p := owner.New(&o.agg.env, o.id, o.session)
 	o.agg.enter(p)
 	err := p.Open()
 	if err == nil {
 		o.set(p, nil)
 		select {
-		case <-p.ctx.Done():
+		case <-p.Done():
 		case <-o.stop:
 		}
 	}
-	_ = p.Close()
+	p.Close()
 	if err == nil {
-		err = context.Cause(p.ctx)
+		err = p.Err()
 	}
-	if errors.Is(err, errClosed) {
+	if errors.Is(err, owner.ErrReleased) {
 		err = nil
 	}
 	o.set(nil, err)
 	return err
-}
-
-// endsSession reports whether an error is not its partition's alone: another owner has the
-// partition, so this instance may have been replaced in the group; the topics are others; or the
-// instance cannot go on.
-func endsSession(err error) bool {
-	return errors.Is(err, errFatal) || errors.Is(err, fenced.ErrFenced) || errors.Is(err, kafkalog.ErrTopicChanged)
 }
 
 // sameTopics returns an error when the topics are no longer those of the session. What nobody tells now,
@@ -146,7 +139,7 @@ func (o *ownership) sameTopics() error {
 	if err != nil {
 		return nil
 	}
-	return sameTopics(o.session.topics, have)
+	return sameTopics(o.session.Topics, have)
 }
 
 // pause returns false when the partition is not wanted any more.
@@ -162,7 +155,7 @@ func (o *ownership) pause(d time.Duration) bool {
 	return false
 }
 
-func (o *ownership) set(p *partition, failed error) {
+func (o *ownership) set(p *owner.Partition, failed error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.live, o.failed = p, failed
@@ -171,7 +164,7 @@ func (o *ownership) set(p *partition, failed error) {
 }
 
 // present waits until the partition is taken over, and returns nil when ctx ends first.
-func (o *ownership) present(ctx context.Context) *partition {
+func (o *ownership) present(ctx context.Context) *owner.Partition {
 	for {
 		o.mu.Lock()
 		p, change := o.live, o.change
@@ -179,7 +172,7 @@ func (o *ownership) present(ctx context.Context) *partition {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if p != nil && p.ctx.Err() == nil {
+		if p != nil && p.Err() == nil {
 			return p
 		}
 		select {
@@ -204,21 +197,24 @@ func (o *ownership) feed(ctx context.Context, claim sarama.ConsumerGroupClaim, o
 		if p == nil {
 			return
 		}
-		p.feed(ctx, claim, out)
+		o.agg.feed(ctx, p, claim, out)
 	}
 }
 
 // feed reads a claim until ctx or the partition ends.
-func (p *partition) feed(ctx context.Context, claim sarama.ConsumerGroupClaim, out chan *sarama.ConsumerMessage) {
+func (a *Aggregator) feed(ctx context.Context, p *owner.Partition, claim sarama.ConsumerGroupClaim, out chan *sarama.ConsumerMessage) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(p.ctx, cancel)()
-	src := p.sourceOf(claim.Topic())
-	reader := p.read(src)
+	defer context.AfterFunc(p.Context(), cancel)()
+	src := shard.Input
+	if claim.Topic() == a.names.Loop {
+		src = shard.Loop
+	}
+	reader := p.Read(src)
 	defer reader.Close()
-	b := &bundler{part: p, reader: reader, claim: claim, source: src, out: out, shelf: &p.agg.bundles, sent: reader.Progress().Next}
+	b := &bundler{part: p, reader: reader, claim: claim, source: src, out: out, flight: &a.bundles, sent: reader.Progress().Next}
 	if err := b.run(ctx); ctx.Err() == nil {
-		p.die(fmt.Errorf("read %s/%d: %w", claim.Topic(), p.id, err))
+		p.Fail(fmt.Errorf("read %s/%d: %w", claim.Topic(), p.ID(), err))
 	}
 }
 

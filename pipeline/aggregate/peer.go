@@ -87,7 +87,7 @@ func newPeers(cfg *Config) (*peers, error) {
 }
 
 // request is one that is passed on to another instance on behalf of ctx's actor.
-func (p *peers) request(ctx context.Context, method string, to owner, pathAndQuery string, body []byte) (*http.Request, error) {
+func (p *peers) request(ctx context.Context, method string, to address, pathAndQuery string, body []byte) (*http.Request, error) {
 	scheme := "http://"
 	if to.tls {
 		scheme = "https://"

@@ -192,7 +192,7 @@ func refusesForged(t *testing.T, passed *http.Request, to *asking, all []*asking
 	}
 	signed := func(by *asking, change func(*http.Request)) (*http.Request, []byte) { // by a member, and then changed
 		body := []byte(`{"command":"block","for":"1h","key":{"uid":"1"},"reason":"a test"}`)
-		req, err := by.peers.request(WithActor(t.Context(), Actor{Name: "x"}), http.MethodPost, owner{addr: to.cfg.Advertise}, "/v1/commands?", body)
+		req, err := by.peers.request(WithActor(t.Context(), Actor{Name: "x"}), http.MethodPost, address{addr: to.cfg.Advertise}, "/v1/commands?", body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +266,7 @@ func FuzzPeer(f *testing.F) {
 		f.Fatal(err)
 	}
 	a := &Aggregator{cfg: Config{Advertise: "a:1"}, peers: p}
-	req, err := p.request(f.Context(), http.MethodGet, owner{addr: "a:1"}, "/v1/explain?uid=1", nil)
+	req, err := p.request(f.Context(), http.MethodGet, address{addr: "a:1"}, "/v1/explain?uid=1", nil)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -140,7 +140,7 @@ func TestABombAndACrash(t *testing.T) {
 			r.appendRaw(r.names.Events, event.Partition([]byte("u1"), rigPartitions), bomb(t, 2, 20<<20))
 			l.emit(60)
 			for _, p := range m.owned() {
-				p.die(errors.New("killed by the test"))
+				p.Fail(errors.New("killed by the test"))
 			}
 		}
 		r.ready(m)

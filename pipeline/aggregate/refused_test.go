@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -93,7 +94,7 @@ func nothingHangs(t *testing.T, r *rig, m *member, topic string) {
 			r.count(uid, "per-year", m)
 		}
 		for _, p := range m.owned() {
-			p.use(m.book.current.Load())
+			p.Use(m.book.Current())
 		}
 	}()
 	select {
@@ -160,10 +161,8 @@ func (r *rig) stuck(m *member) bool {
 	places := func() map[int32]int64 {
 		waiting := map[int32]int64{}
 		for _, p := range m.owned() {
-			if p.backlog(shard.Input, time.Now()).records > 0 || p.backlog(shard.Loop, time.Now()).records > 0 {
-				p.lock()
-				waiting[p.id] = p.shard.Next(shard.Input) + p.shard.Next(shard.Loop)
-				p.mu.Unlock()
+			if p.Backlog(shard.Input, time.Now()).Records > 0 || p.Backlog(shard.Loop, time.Now()).Records > 0 {
+				p.View(func(s *shard.Shard, _ *owner.Rules) { waiting[p.ID()] = s.Next(shard.Input) + s.Next(shard.Loop) })
 			}
 		}
 		return waiting

@@ -13,6 +13,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -138,9 +139,8 @@ func TestAnInterruptedPassGoesOn(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		settled := func(m *member) bool {
 			for _, p := range m.owned() {
-				p.lock()
-				all := p.shard.AllJudged()
-				p.mu.Unlock()
+				all := false
+				p.View(func(s *shard.Shard, _ *owner.Rules) { all = s.AllJudged() })
 				if !all {
 					return false
 				}
@@ -154,10 +154,10 @@ func TestAnInterruptedPassGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the pass is under way", func() bool {
-			return slices.ContainsFunc(m.owned(), func(p *partition) bool {
-				p.lock()
-				defer p.mu.Unlock()
-				return p.shard.JudgedParts() > 0
+			return slices.ContainsFunc(m.owned(), func(p *owner.Partition) bool {
+				begun := false
+				p.View(func(s *shard.Shard, _ *owner.Rules) { begun = s.JudgedParts() > 0 })
+				return begun
 			})
 		})
 		m.end(t)
@@ -298,10 +298,10 @@ func TestWhatIsInForceIsWhatTheLastRulesSay(t *testing.T) {
 		for _, limit := range []int{100, 0, limit} { // the rule is away until nobody knows of it any more
 			reload(limit)
 			eventually(t, "all passes are through", func() bool {
-				return !slices.ContainsFunc(m.owned(), func(p *partition) bool {
-					p.lock()
-					defer p.mu.Unlock()
-					return !p.shard.AllJudged() || p.rules != m.book.current.Load()
+				return !slices.ContainsFunc(m.owned(), func(p *owner.Partition) bool {
+					judged := false
+					p.View(func(s *shard.Shard, v *owner.Rules) { judged = s.AllJudged() && v == m.book.Current() })
+					return !judged
 				})
 			})
 		}

@@ -40,6 +40,7 @@ func TestAReleaseDuringACheckpointLosesNothing(t *testing.T) {
 	eventually(t, "all are counted", func() bool { return counted(m) == len(users) })
 
 	var refused atomic.Bool
+	var refusals atomic.Int64 // of states
 	refused.Store(true)
 	k.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive,staticcheck // kfake's order
 		k.KeepControl()
@@ -57,21 +58,24 @@ func TestAReleaseDuringACheckpointLosesNothing(t *testing.T) {
 			resp.Topics = append(resp.Topics, topic)
 			hit = hit || t.Topic == r.names.Table
 		}
-		return resp, nil, hit && refused.Load()
+		if hit = hit && refused.Load(); hit {
+			refusals.Add(1)
+		}
+		return resp, nil, hit
 	})
 	id := event.Partition([]byte(users[0]), rigPartitions)
-	p := m.partition(id)
+	own, before := m.ownership(id), refusals.Load()
 	for node := range int32(2) {
 		if err := k.MoveTopicPartition(r.names.Events, id, node); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.emit(hit(users[0], "other"))
-	eventually(t, "a checkpoint waits for the changelog", func() bool { return len(p.checkpointing) == 1 && p.changelog.Queued() > 0 })
+	eventually(t, "a checkpoint waits for the changelog", func() bool { return refusals.Load() > before })
 	m.stop()
-	<-p.working.Done()
+	<-own.session.Context().Done()
 	select {
-	case <-p.stop: // it is released, and its last checkpoint is due
+	case <-own.stop: // it is released, and its last checkpoint is due
 	case <-time.After(time.Second): // the release waits for the checkpoint
 	}
 	refused.Store(false)

@@ -57,7 +57,7 @@ func (a *Aggregator) AuditResent(ctx context.Context, r Resent) (id string, err 
 	if err != nil {
 		return "", fmt.Errorf("audit record: %w", err)
 	}
-	if err := a.side.sendAndWait(ctx, a.names.Audit, []byte(resentType), value); err != nil {
+	if err := a.aux.SendAndWait(ctx, a.names.Audit, []byte(resentType), value); err != nil {
 		return "", fmt.Errorf("write to the audit: %w", err)
 	}
 	return line.ID, nil

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -69,20 +69,13 @@ type rulebook struct {
 	agg     *Aggregator
 	log     *slog.Logger
 	topic   string
-	current atomic.Pointer[ruleVersion]
+	current atomic.Pointer[owner.Rules]
 
 	mu     sync.Mutex // held while reading the topic or publishing
 	next   int64      // the first offset of the topic that was not read; -1 before the first reading
 	newest *ruleRecord
 	failed int64 // the newest version that this instance could not compile; it is not tried again
 	why    error // it could not
-}
-
-// ruleVersion is a version of the rules, ready to count by.
-type ruleVersion struct {
-	number  int64 // 0: a set that is not in the topic
-	set     *rules.Set
-	matches []prometheus.Counter // by limit
 }
 
 // ruleRecord is a record of the rules topic.
@@ -131,16 +124,19 @@ func newRulebook(a *Aggregator) *rulebook {
 	return b
 }
 
-func (b *rulebook) version(number int64, set *rules.Set) *ruleVersion {
-	return &ruleVersion{number: number, set: set, matches: b.agg.metrics.matchesOf(set)}
+func (b *rulebook) version(number int64, set *rules.Set) *owner.Rules {
+	return &owner.Rules{Number: number, Set: set, Matches: b.agg.metrics.partitions.MatchesOf(set)}
 }
 
-// shared reports whether the rules go through the topic.
-func (b *rulebook) shared() bool { return len(b.agg.cfg.RuleFile.Source) > 0 }
+// Shared reports whether the rules go through the topic.
+func (b *rulebook) Shared() bool { return len(b.agg.cfg.RuleFile.Source) > 0 }
+
+// Current is the version that this instance runs.
+func (b *rulebook) Current() *owner.Rules { return b.current.Load() }
 
 // run follows the topic until ctx ends.
 func (b *rulebook) run(ctx context.Context) {
-	if !b.shared() {
+	if !b.Shared() {
 		return
 	}
 	tick := time.NewTicker(rulesEvery)
@@ -152,7 +148,7 @@ func (b *rulebook) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		switch err := b.refresh(ctx); {
+		switch err := b.Refresh(ctx); {
 		case ctx.Err() != nil:
 		case err == nil && !said.IsZero():
 			b.log.Info("reading the rules topic again", "took_seconds", time.Since(since).Seconds())
@@ -170,7 +166,7 @@ func (b *rulebook) run(ctx context.Context) {
 
 // start reads what the group runs, and publishes this instance's own file if that is newer.
 func (b *rulebook) start(ctx context.Context) error {
-	if !b.shared() {
+	if !b.Shared() {
 		return nil
 	}
 	_, err := b.reload(ctx, b.agg.cfg.RuleFile)
@@ -219,12 +215,12 @@ func (b *rulebook) reload(ctx context.Context, file RuleFile) (Reloaded, error) 
 }
 
 func (b *rulebook) now(changed bool) Reloaded {
-	return Reloaded{Version: b.current.Load().number, Changed: changed}
+	return Reloaded{Version: b.current.Load().Number, Changed: changed}
 }
 
 // settled is an error while the newest version is one that this instance could not compile.
 func (b *rulebook) settled() error {
-	switch v := b.current.Load().number; {
+	switch v := b.current.Load().Number; {
 	case b.failed <= v:
 		return nil
 	case v == 0:
@@ -256,8 +252,8 @@ func (r *ruleRecord) ruleFile() RuleFile {
 	return f
 }
 
-// failedAt is the newest version that does not compile here, and why; 0 when there is none.
-func (b *rulebook) failedAt() (int64, error) {
+// FailedAt is the newest version that does not compile here, and why; 0 when there is none.
+func (b *rulebook) FailedAt() (int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.failed, b.why
@@ -282,9 +278,9 @@ func (b *rulebook) publish(ctx context.Context, r ruleRecord) error {
 	return ctx.Err()
 }
 
-// refresh makes sure that this instance runs the newest version there is.
-func (b *rulebook) refresh(ctx context.Context) error {
-	if !b.shared() {
+// Refresh makes sure that this instance runs the newest version there is.
+func (b *rulebook) Refresh(ctx context.Context) error {
+	if !b.Shared() {
 		return nil
 	}
 	b.mu.Lock()
@@ -348,20 +344,20 @@ func (b *rulebook) take(m *ruleRecordAt) {
 	v := b.version(number, set)
 	b.current.Store(v)
 	b.agg.metrics.rulesVersion.Set(float64(number))
-	if old.set.Hash == set.Hash {
+	if old.Set.Hash == set.Hash {
 		return
 	}
 	b.log.Info("the group's rules have changed", "version", number, "rule_set", r.Name, "file", r.File, "by", r.By, "rules", len(set.Rules))
 	for _, p := range b.agg.owned() {
-		p.use(v)
+		p.Use(v)
 	}
 }
 
 // owned lists the partitions of this instance.
-func (a *Aggregator) owned() []*partition {
+func (a *Aggregator) owned() []*owner.Partition {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	out := make([]*partition, 0, len(a.parts))
+	out := make([]*owner.Partition, 0, len(a.parts))
 	for _, p := range a.parts {
 		out = append(out, p)
 	}
@@ -372,29 +368,11 @@ func (a *Aggregator) owned() []*partition {
 // changes nothing: the error is ErrRules then, and rules.Errors. One that is older than what the group runs
 // changes nothing either (ErrOlderRules).
 func (a *Aggregator) Reload(ctx context.Context, file RuleFile) (Reloaded, error) {
-	if !a.book.shared() {
+	if !a.book.Shared() {
 		return Reloaded{}, ErrRulesFixed
 	}
 	if !a.online.Load() {
 		return Reloaded{}, ErrNotConnected
 	}
 	return a.book.reload(ctx, file)
-}
-
-// checkRules refuses to go on under older rules than the partition was counted by last: the
-// newest version was read before, so it does not compile here, or its topic is another one.
-func (p *partition) checkRules(countedBy int64) error {
-	failed, why := p.agg.book.failedAt()
-	switch have := p.rules.number; {
-	case countedBy <= have || !p.agg.book.shared():
-		return nil
-	case failed >= countedBy:
-		return fmt.Errorf("%w: the partition was counted by version %d of the rules: %w", errFatal, countedBy, why)
-	case p.agg.cfg.AcceptNewTopic:
-		p.log.Warn("the versions of the rules start over", "version_before", countedBy, "version", have)
-		return nil
-	default:
-		return fmt.Errorf("%w: the partition was counted by version %d of the rules, and topic %s holds %d at most: it was created anew; start with --accept-new-topic to go on with its rules",
-			errFatal, countedBy, p.agg.names.Rules, have)
-	}
 }

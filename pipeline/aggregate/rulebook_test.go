@@ -44,7 +44,7 @@ func withRules(t *testing.T, f RuleFile) (*rules.Set, func(*Config)) {
 }
 
 func (m *member) limitOf(t *testing.T, rule string) event.Decimal {
-	for _, l := range m.book.current.Load().set.Limits {
+	for _, l := range m.book.Current().Set.Limits {
 		if l.Name == rule {
 			return l.Limit
 		}
@@ -196,7 +196,7 @@ func TestRulesThatDoNotCompileHere(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the newer instance runs the new version", func() bool { return two.limitOf(t, "moving") == 6*event.One })
-		eventually(t, "the older one has met it", func() bool { failed, _ := one.book.failedAt(); return failed > 0 })
+		eventually(t, "the older one has met it", func() bool { failed, _ := one.book.FailedAt(); return failed > 0 })
 		if got := one.limitOf(t, "moving"); got != 5*event.One {
 			t.Errorf("the older instance runs a limit of %v, want 5 as before", got)
 		}

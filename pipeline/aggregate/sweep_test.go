@@ -7,7 +7,6 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -36,10 +35,8 @@ func (r *rig) emitAt(at time.Time, partition int32, value string) {
 func (m *member) sweepAll(t *testing.T) {
 	t.Helper()
 	for _, p := range m.owned() {
-		for range 2 * sweepAll {
-			if err := p.sweep(p.ctx); err != nil {
-				t.Fatal(errors.Join(err, p.ctx.Err()))
-			}
+		if err := p.SweepAll(t.Context()); err != nil {
+			t.Fatal(errors.Join(err, p.Err()))
 		}
 	}
 }
@@ -58,7 +55,7 @@ func TestARecordFromTheFutureSweepsNobody(t *testing.T) {
 		id := event.Partition([]byte("u1"), rigPartitions)
 		r.emitAt(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), id, `{"uid":"prophet","api":"a"}`)
 		for range 2 {
-			eventually(t, "the future is counted", func() bool { return m.partition(id).begin(shard.Input) == 4 })
+			eventually(t, "the future is counted", func() bool { return m.partition(id).Standing().Next == 4 })
 			m.sweepAll(t)
 			if n := r.count("u1", "hourly", m); n != 3*event.One {
 				t.Errorf("u1 has counted %v, want 3", n)
@@ -82,7 +79,7 @@ func TestStateKeysFollowTheSweep(t *testing.T) {
 		}
 		keys := func() (n float64) {
 			for _, p := range m.owned() {
-				n += m.counterOf(t, "tallygate_state_keys", p.label())
+				n += m.counterOf(t, "tallygate_state_keys", label(p.ID()))
 			}
 			return n
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -107,14 +108,13 @@ func (r *rig) quiet(ms ...*member) {
 		done := 0
 		for _, m := range ms {
 			for _, p := range m.owned() {
-				if !p.opened.Load() || p.ctx.Err() != nil {
+				if !p.Opened() || p.Err() != nil {
 					return false
 				}
-				p.lock()
-				next := []int64{p.shard.Next(shard.Input), p.shard.Next(shard.Loop)}
-				p.mu.Unlock()
+				var next []int64
+				p.View(func(s *shard.Shard, _ *owner.Rules) { next = []int64{s.Next(shard.Input), s.Next(shard.Loop)} })
 				for l, topic := range []string{r.names.Events, r.names.Loop} {
-					if end, err := r.client.GetOffset(topic, p.id, sarama.OffsetNewest); err != nil || next[l] < r.lastRecord(topic, p.id, end) {
+					if end, err := r.client.GetOffset(topic, p.ID(), sarama.OffsetNewest); err != nil || next[l] < r.lastRecord(topic, p.ID(), end) {
 						return false
 					}
 				}
@@ -188,7 +188,7 @@ func TestARecreatedTopicIsRefusedThenAccepted(t *testing.T) {
 		l.emit(150) // fewer than before: offsets below those of the old topic
 		l.counted(m)
 		for _, p := range m.owned() {
-			p.die(fmt.Errorf("killed by the test")) // and it outlives a crash
+			p.Fail(fmt.Errorf("killed by the test")) // and it outlives a crash
 		}
 		l.emit(30)
 		l.counted(m)

@@ -11,6 +11,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
@@ -49,12 +50,12 @@ func (a *Aggregator) watchTopics() {
 	a.mu.RUnlock()
 	have, err := a.look()
 	if err == nil && s != nil {
-		err = sameTopics(s.topics, have)
+		err = sameTopics(s.Topics, have)
 	} else if a.fatal() == nil {
 		return // Kafka is away, or the topics are looked at when a session begins
 	}
 	if err != nil && s != nil {
-		s.end(err)
+		s.End(err)
 	}
 }
 
@@ -89,7 +90,7 @@ func sameTopics(were, have map[string]topics.Topic) error {
 // newSession notes what the topics are: partitions that are taken over in it rely on that. Where
 // nobody tells right now, they are what they were when the group was joined, a moment ago: watch
 // ends the session if that is not so.
-func (a *Aggregator) newSession(s sarama.ConsumerGroupSession, end context.CancelCauseFunc, seen map[string]topics.Topic) (*session, error) {
+func (a *Aggregator) newSession(s sarama.ConsumerGroupSession, end context.CancelCauseFunc, seen map[string]topics.Topic) (*owner.Session, error) {
 	own, err := a.ownTopics()
 	switch {
 	case err == nil:
@@ -99,7 +100,7 @@ func (a *Aggregator) newSession(s sarama.ConsumerGroupSession, end context.Cance
 		a.log.Warn("no broker lists the topics; this session uses the list from before joining", "error", err)
 		own = seen
 	}
-	return &session{ConsumerGroupSession: s, end: end, topics: own}, nil
+	return &owner.Session{ConsumerGroupSession: s, End: end, Topics: own}, nil
 }
 
 // ownTopics looks for the topics that cannot be replaced by another of the same name in silence.
@@ -126,7 +127,7 @@ func (a *Aggregator) rulesHash() string { return hex.EncodeToString(a.cfg.Rules.
 //
 // Rules that go through the rules topic are the same, but for a moment.
 func (a *Aggregator) compareRules() {
-	if a.book.shared() {
+	if a.book.Shared() {
 		return
 	}
 	groups, err := a.members.describe(a, memberAge)
@@ -154,4 +155,9 @@ func (a *Aggregator) compareRules() {
 		}
 		a.log.Error("other members of the group run different rules; partitions that move lose counts; give all members the same rule file", "members", now)
 	}
+}
+
+// ownTopics are those that cannot be replaced by another of the same name in silence.
+func ownTopics(n topics.Names) []string {
+	return []string{n.Events, n.Loop, n.Table, n.Verdicts}
 }

@@ -1,4 +1,4 @@
-package aggregate
+package owner
 
 import (
 	"context"
@@ -22,42 +22,42 @@ func (p *fakeProducer) Successes() <-chan *sarama.ProducerMessage { return p.goo
 func (p *fakeProducer) Errors() <-chan *sarama.ProducerError      { return p.bad }
 func (p *fakeProducer) AsyncClose()                               { close(p.good); close(p.bad) }
 
-func sideTest(t *testing.T) (*sideWriter, *fakeProducer) {
+func auxTest(t *testing.T) (*Aux, *fakeProducer) {
 	f := &fakeProducer{input: make(chan *sarama.ProducerMessage), good: make(chan *sarama.ProducerMessage), bad: make(chan *sarama.ProducerError)}
-	s := &sideWriter{producer: f, onError: func(error) {}, work: make(chan struct{}, 1)}
+	s := &Aux{producer: f, onError: func(error) {}, work: make(chan struct{}, 1)}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); s.run(ctx) }()
+	go func() { defer close(done); s.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-done })
 	return s, f
 }
 
-func sideMessage(ticket *sideTicket, size int) *sarama.ProducerMessage {
-	return &sarama.ProducerMessage{Topic: "audit", Value: sarama.ByteEncoder(make([]byte, size)), Metadata: ticket.send()}
+func auxMessage(open *ticket, size int) *sarama.ProducerMessage {
+	return &sarama.ProducerMessage{Topic: "audit", Value: sarama.ByteEncoder(make([]byte, size)), Metadata: open.send()}
 }
 
-// The lock of a partition is held while something is sent aside. A topic that takes nothing once kept it
+// The lock of a partition is held while something is sent as auxiliary output. A topic that takes nothing once kept it
 // until it did.
-func TestSendingAsideNeverBlocks(t *testing.T) {
+func TestAuxiliaryOutputNeverBlocks(t *testing.T) {
 	t.Parallel()
-	s, f := sideTest(t)
-	var ticket sideTicket
+	s, f := auxTest(t)
+	var open ticket
 	const n = 1000
 	for range n { // nothing takes any of it
-		s.send(sideMessage(&ticket, sideRoomBytes/n))
+		s.send(auxMessage(&open, auxRoomBytes/n))
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if !s.full() || s.waitRoom(t.Context(), ended) {
+	if !s.full() || s.awaitRoom(ended) {
 		t.Fatal("there is room for more than there should be")
 	}
 	waited := make(chan bool)
-	go func() { waited <- s.waitRoom(t.Context(), t.Context()) }()
-	gen := ticket.cut()
+	go func() { waited <- s.awaitRoom(t.Context()) }()
+	gen := open.cut()
 	for range n {
 		f.good <- <-f.input
 	}
-	if err := ticket.wait(t.Context(), gen); err != nil {
+	if err := open.wait(t.Context(), gen); err != nil {
 		t.Error(err)
 	}
 	if !<-waited || s.bytes.Load() != 0 {
@@ -68,20 +68,20 @@ func TestSendingAsideNeverBlocks(t *testing.T) {
 // What a topic refuses for now is sent until it is taken, and what it refuses for good ends the partition.
 func TestWhatIsRefusedForNowIsSentAgain(t *testing.T) {
 	t.Parallel()
-	s, f := sideTest(t)
-	var ticket sideTicket
-	s.send(sideMessage(&ticket, 10))
-	gen := ticket.cut()
+	s, f := auxTest(t)
+	var open ticket
+	s.send(auxMessage(&open, 10))
+	gen := open.cut()
 	for _, err := range []error{sarama.ErrNotEnoughReplicas, fmt.Errorf("dial: %w", errors.New("connection refused"))} {
 		f.bad <- &sarama.ProducerError{Msg: <-f.input, Err: err}
 	}
 	f.good <- <-f.input
-	if err := ticket.wait(t.Context(), gen); err != nil {
+	if err := open.wait(t.Context(), gen); err != nil {
 		t.Error(err)
 	}
-	s.send(sideMessage(&ticket, 10))
+	s.send(auxMessage(&open, 10))
 	f.bad <- &sarama.ProducerError{Msg: <-f.input, Err: sarama.ErrMessageSizeTooLarge}
-	if err := ticket.wait(t.Context(), ticket.cut()); !errors.Is(err, sarama.ErrMessageSizeTooLarge) {
+	if err := open.wait(t.Context(), open.cut()); !errors.Is(err, sarama.ErrMessageSizeTooLarge) {
 		t.Errorf("too large: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package aggregate
+package owner
 
 import (
 	"context"
@@ -10,15 +10,17 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
-// sideWriter writes what counts do not depend on: dead letters and audit records. They may
-// repeat after a crash, but a checkpoint waits for them, so none is lost.
+// Aux writes auxiliary output, which counts do not depend on: dead letters and audit records. They
+// may repeat after a crash, but a checkpoint waits for them, so none is lost.
 //
 // To send never blocks: verdicts' acknowledgements and the holder of a partition's lock do so. What
 // bounds the queue is that partitions stop between two events, without their lock, while it is full.
-type sideWriter struct {
+type Aux struct {
 	producer sarama.AsyncProducer
 	onError  func(error)  // is told of each attempt that failed; it must not block
 	bytes    atomic.Int64 // that are not acknowledged
@@ -33,57 +35,86 @@ type sideWriter struct {
 }
 
 const (
-	// sideRoomBytes is how much may wait for the audit and the dead-letter topic.
-	sideRoomBytes = 32 << 20
+	// auxRoomBytes is how much may wait for the audit and the dead-letter topic.
+	auxRoomBytes = 32 << 20
 
-	// sideRetries is how often sarama tries by itself: for each partition that it writes to it keeps a list
+	// AuxRetries is how often sarama tries by itself: for each partition that it writes to it keeps a list
 	// of so many entries of 32 bytes. What fails then is queued here again.
-	sideRetries = 8
-	sidePause   = time.Second
+	AuxRetries = 8
+	auxPause   = time.Second
+
+	// auxEndsWithin is how long Run takes at most behind the end of its context.
+	auxEndsWithin = 5 * time.Second
 )
 
-func newSideWriter(c sarama.Client, onError func(error)) (*sideWriter, error) {
+// AuxBatch bounds an auxiliary batch, and maxDeadLetter how much of a record goes to the dead-letter topic,
+// where the topics take that much.
+const (
+	AuxBatch      = 832 << 10
+	maxDeadLetter = 768 << 10
+
+	// letterRoom is what a dead letter needs beside its value: headers, a key, the batch around it.
+	letterRoom = 16 << 10
+)
+
+// AuxBatchOf is how large a batch of auxiliary output the topics take, in bytes: one that is larger than one of
+// them allows would be refused, and nothing counted any more.
+func AuxBatchOf(l *topics.Layout) int {
+	n := AuxBatch
+	for _, topic := range []string{l.Names.DeadLetters, l.Names.Audit} {
+		if most := l.MaxBytes[topic]; most > 0 {
+			n = min(n, most)
+		}
+	}
+	return n
+}
+
+// DeadLetterOf is how many bytes of a record a dead letter may have, where the topics are such.
+func DeadLetterOf(l *topics.Layout) int { return min(maxDeadLetter, AuxBatchOf(l)-letterRoom) }
+
+// NewAux makes a writer on a client of Kafka. OnError is told of each attempt that failed; it must not block.
+func NewAux(c sarama.Client, onError func(error)) (*Aux, error) {
 	p, err := sarama.NewAsyncProducerFromClient(c)
 	if err != nil {
 		return nil, fmt.Errorf("start the dead-letter and audit producer: %w", err)
 	}
-	return &sideWriter{producer: p, onError: onError, work: make(chan struct{}, 1)}, nil
+	return &Aux{producer: p, onError: onError, work: make(chan struct{}, 1)}, nil
 }
 
-// send queues a message whose Metadata is a sideMark.
-func (s *sideWriter) send(m *sarama.ProducerMessage) {
-	s.bytes.Add(sideBytes(m))
+// send queues a message whose Metadata is a ticketMark.
+func (s *Aux) send(m *sarama.ProducerMessage) {
+	s.bytes.Add(auxBytes(m))
 	s.mu.Lock()
 	s.queue = append(s.queue, m)
 	s.mu.Unlock()
 	s.wake()
 }
 
-// sendAndWait sends a record ahead of all that is queued, and waits until it is durable. It is for few: what
+// SendAndWait sends a record ahead of all that is queued, and waits until it is durable. It is for few: what
 // somebody waits for, while an attack's verdicts fill the queue.
-func (s *sideWriter) sendAndWait(ctx context.Context, topic string, key, value []byte) error {
-	var ticket sideTicket
-	m := &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(value), Metadata: ticket.send()}
+func (s *Aux) SendAndWait(ctx context.Context, topic string, key, value []byte) error {
+	var t ticket
+	m := &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(value), Metadata: t.send()}
 	if key != nil {
 		m.Key = sarama.ByteEncoder(key)
 	}
-	s.bytes.Add(sideBytes(m))
+	s.bytes.Add(auxBytes(m))
 	s.mu.Lock()
 	s.ahead = append(s.ahead, m)
 	s.mu.Unlock()
 	s.wake()
-	return ticket.wait(ctx, 0)
+	return t.wait(ctx, 0)
 }
 
-func (s *sideWriter) wake() {
+func (s *Aux) wake() {
 	select {
 	case s.work <- struct{}{}:
 	default:
 	}
 }
 
-// sideBytes is about what a message takes in memory.
-func sideBytes(m *sarama.ProducerMessage) int64 {
+// auxBytes is about what a message takes in memory.
+func auxBytes(m *sarama.ProducerMessage) int64 {
 	n := 256 + m.Value.Length()
 	if m.Key != nil {
 		n += m.Key.Length()
@@ -94,10 +125,10 @@ func sideBytes(m *sarama.ProducerMessage) int64 {
 	return int64(n)
 }
 
-func (s *sideWriter) full() bool { return s.bytes.Load() >= sideRoomBytes }
+func (s *Aux) full() bool { return s.bytes.Load() >= auxRoomBytes }
 
-// waitRoom waits while the queue is full; it is false when one of the contexts ends first.
-func (s *sideWriter) waitRoom(a, b context.Context) bool {
+// awaitRoom waits while the queue is full; it is false when ctx ends first.
+func (s *Aux) awaitRoom(ctx context.Context) bool {
 	for s.full() {
 		s.mu.Lock()
 		if s.room == nil {
@@ -110,9 +141,7 @@ func (s *sideWriter) waitRoom(a, b context.Context) bool {
 		}
 		select {
 		case <-room:
-		case <-a.Done():
-			return false
-		case <-b.Done():
+		case <-ctx.Done():
 			return false
 		}
 	}
@@ -120,8 +149,8 @@ func (s *sideWriter) waitRoom(a, b context.Context) bool {
 }
 
 // done tells a message's partition that it is through, or cannot be sent.
-func (s *sideWriter) done(m *sarama.ProducerMessage, err error) {
-	s.bytes.Add(-sideBytes(m))
+func (s *Aux) done(m *sarama.ProducerMessage, err error) {
+	s.bytes.Add(-auxBytes(m))
 	if !s.full() {
 		s.mu.Lock()
 		if s.room != nil {
@@ -130,11 +159,11 @@ func (s *sideWriter) done(m *sarama.ProducerMessage, err error) {
 		}
 		s.mu.Unlock()
 	}
-	m.Metadata.(sideMark).acked(err)
+	m.Metadata.(ticketMark).acked(err)
 }
 
-// run sends what is queued until ctx ends, then what is left, and returns.
-func (s *sideWriter) run(ctx context.Context) {
+// Run sends what is queued until ctx ends, then what is left, and returns.
+func (s *Aux) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for m := range s.producer.Successes() {
@@ -145,7 +174,7 @@ func (s *sideWriter) run(ctx context.Context) {
 		for e := range s.producer.Errors() {
 			s.onError(e.Err)
 			if !s.again(e) {
-				s.done(e.Msg, explainSide(e))
+				s.done(e.Msg, explainAux(e))
 			}
 		}
 	})
@@ -159,7 +188,7 @@ func (s *sideWriter) run(ctx context.Context) {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	last, stop := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
+	last, stop := context.WithTimeout(context.WithoutCancel(ctx), auxEndsWithin)
 	defer stop()
 	s.pass(last)
 	s.producer.AsyncClose()
@@ -175,12 +204,12 @@ func (s *sideWriter) run(ctx context.Context) {
 }
 
 // pass hands over all that is queued, after a pause if some of it has failed before.
-func (s *sideWriter) pass(ctx context.Context) {
+func (s *Aux) pass(ctx context.Context) {
 	s.mu.Lock()
 	failed, closed := s.failed, s.closed
 	s.failed = false
 	s.mu.Unlock()
-	if failed && !closed && !retry.Sleep(ctx, sidePause) {
+	if failed && !closed && !retry.Sleep(ctx, auxPause) {
 		return
 	}
 	for {
@@ -205,7 +234,7 @@ func (s *sideWriter) pass(ctx context.Context) {
 const takeAtOnce = 256
 
 // take takes what is to be sent next, and tells where from.
-func (s *sideWriter) take() (some []*sarama.ProducerMessage, of *[]*sarama.ProducerMessage) {
+func (s *Aux) take() (some []*sarama.ProducerMessage, of *[]*sarama.ProducerMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of = &s.queue
@@ -221,7 +250,7 @@ func (s *sideWriter) take() (some []*sarama.ProducerMessage, of *[]*sarama.Produ
 }
 
 // again queues a message that could not be sent for now.
-func (s *sideWriter) again(e *sarama.ProducerError) bool {
+func (s *Aux) again(e *sarama.ProducerError) bool {
 	m := e.Msg
 	fresh := &sarama.ProducerMessage{Topic: m.Topic, Key: m.Key, Value: m.Value, Headers: m.Headers, Timestamp: m.Timestamp, Metadata: m.Metadata}
 	s.mu.Lock()
@@ -256,7 +285,7 @@ func passes(err error) bool {
 	return !errors.Is(err, sarama.ErrClosedClient) && !errors.Is(err, sarama.ErrShuttingDown)
 }
 
-func explainSide(e *sarama.ProducerError) error {
+func explainAux(e *sarama.ProducerError) error {
 	err := fmt.Errorf("append to %s: %w", e.Msg.Topic, e.Err)
 	if errors.Is(e.Err, sarama.ErrMessageSizeTooLarge) {
 		err = fmt.Errorf("%w: raise the topic's max.message.bytes", err)

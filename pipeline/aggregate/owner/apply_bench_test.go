@@ -1,8 +1,9 @@
-package aggregate
+package owner
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -30,10 +31,10 @@ func TestApplyWithoutKafka(t *testing.T) {
 	t.Parallel()
 	p := lonePartition(t)
 	for _, records := range benchRecords(1<<10, 10) {
-		p.process(&bundle{batches: []kafkalog.Batch{kafkalog.Of(records...)}})
+		p.Process(&Bundle{Batches: []kafkalog.Batch{kafkalog.Of(records...)}})
 	}
-	if p.ctx.Err() != nil || p.shard.Keys() == 0 {
-		t.Errorf("%d keys: %v", p.shard.Keys(), context.Cause(p.ctx))
+	if p.Err() != nil || p.core.shard.Keys() == 0 {
+		t.Errorf("%d keys: %v", p.core.shard.Keys(), p.Err())
 	}
 }
 
@@ -48,12 +49,12 @@ func benchmarkApply(b *testing.B, perRecord int) {
 				records[i].Offset += further
 				records[i].Timestamp += further * 3 / 1000
 			}
-			p.process(&bundle{batches: []kafkalog.Batch{kafkalog.Of(records...)}})
+			p.Process(&Bundle{Batches: []kafkalog.Batch{kafkalog.Of(records...)}})
 		}
 	}
 	apply(0)
-	if p.ctx.Err() != nil {
-		b.Fatal(context.Cause(p.ctx))
+	if p.Err() != nil {
+		b.Fatal(p.Err())
 	}
 	b.ResetTimer()
 	events := 0
@@ -61,12 +62,12 @@ func benchmarkApply(b *testing.B, perRecord int) {
 		apply(benchEvents)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(events), "ns/event")
-	b.ReportMetric(float64(p.shard.Bytes())/float64(p.shard.Keys()), "B/key")
+	b.ReportMetric(float64(p.core.shard.Bytes())/float64(p.core.shard.Keys()), "B/key")
 }
 
 // lonePartition is the only one there is, with no Kafka behind it.
-func lonePartition(tb testing.TB) *partition {
-	src, err := os.ReadFile("../../internal/bench/throughput/rules.yaml")
+func lonePartition(tb testing.TB) *Partition {
+	src, err := os.ReadFile("../../../internal/bench/throughput/rules.yaml")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -77,24 +78,27 @@ func lonePartition(tb testing.TB) *partition {
 	for _, l := range set.Limits {
 		l.Limit = event.MaxDecimal // no verdict: there is no changelog to write through to
 	}
-	a, err := New(Config{Brokers: []string{"nowhere:9092"}, Rules: set})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	a.found.Store(&topics.Layout{Partitions: 1})
-	p := newPartition(a, 0, &session{ConsumerGroupSession: idleSession{ctx: context.Background()}, end: func(error) {}})
-	p.beginWith(a.book.version(0, set))
-	a.metrics.opened(p)
+	env := loneEnv()
+	p := New(env, 0, &Session{ConsumerGroupSession: aSession{ctx: context.Background()}, End: func(error) {}})
+	p.core.begin(&Rules{Set: set, Matches: env.Metrics.MatchesOf(set)})
+	env.Metrics.opened(0, 0)
 	return p
 }
 
-// idleSession is one in which nothing happens.
-type idleSession struct {
+func loneEnv() *Env {
+	return &Env{
+		Names: topics.NamesOf("lone"), Partitions: 1, Metrics: NewMetrics(nil), Log: slog.Default(), Instance: "lone",
+		Fail: func(err error) error { return fmt.Errorf("%w: %w", ErrFatal, err) },
+	}
+}
+
+// aSession is one in which nothing happens.
+type aSession struct {
 	sarama.ConsumerGroupSession
 	ctx context.Context
 }
 
-func (s idleSession) Context() context.Context { return s.ctx }
+func (s aSession) Context() context.Context { return s.ctx }
 
 func benchRecords(events, perRecord int) (bundles [][]kafkalog.Record) {
 	const uids = 1_000_000
@@ -123,8 +127,8 @@ func benchRecords(events, perRecord int) (bundles [][]kafkalog.Record) {
 		if perRecord > 1 {
 			value = append(value, ']')
 		}
-		if n := len(bundles); n == 0 || len(bundles[n-1]) == bundleSize {
-			bundles = append(bundles, make([]kafkalog.Record, 0, bundleSize))
+		if n := len(bundles); n == 0 || len(bundles[n-1]) == 256 {
+			bundles = append(bundles, make([]kafkalog.Record, 0, 256))
 		}
 		last := &bundles[len(bundles)-1]
 		*last = append(*last, kafkalog.Record{Offset: int64(i), Timestamp: now + int64(i)*3/1000, Value: value})

@@ -1,0 +1,201 @@
+package owner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
+)
+
+const (
+	// sliceTime is how long a checkpoint keeps events waiting at a time, sliceBytes how much
+	// it queues before it waits for the changelog.
+	sliceTime  = 500 * time.Microsecond
+	sliceBytes = 128 << 10
+
+	// lookEvery is after how many states a slice looks at the clock, which costs half a copy.
+	lookEvery = 16
+
+	// sweepAll is in how many checkpoints a sweep comes round.
+	sweepAll = 300
+)
+
+// closeWithin bounds the last checkpoint: whoever waits for a partition that is released, or for
+// a process that was told to stop, does not wait for a Kafka that is away. The events are
+// replayed by the next owner.
+const closeWithin = 5 * time.Second
+
+// checkpoints makes what was processed durable, in slices between events.
+type checkpoints struct {
+	*core
+	out  *outbox
+	ends *ends
+	turn chan struct{} // holds one: the regular checkpoints, and the last, take turns
+}
+
+// run makes one every so often, until the partition is closed or fails.
+func (k *checkpoints) run() error {
+	tick := time.NewTicker(k.env.CheckpointEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-k.stop:
+			return nil
+		case <-k.ctx.Done():
+			return nil
+		}
+		if err := k.make(k.ctx); err != nil {
+			return k.ended(fmt.Errorf("checkpoint: %w", err))
+		}
+		if err := k.sweep(k.ctx); err != nil {
+			return k.ended(fmt.Errorf("sweep: %w", err))
+		}
+	}
+}
+
+// last makes the last one, and publishes the ends that wait.
+func (k *checkpoints) last() {
+	ctx, cancel := context.WithTimeout(k.ctx, closeWithin)
+	defer cancel()
+	_, err := k.ends.publish(ctx, true)
+	if err == nil {
+		err = k.make(ctx)
+	}
+	if err == nil { // a checkpoint with nothing new leaves the tombstones of a sweep in the queue
+		err = k.out.changelog.Flush(ctx)
+	}
+	if err != nil && k.ctx.Err() == nil {
+		k.log.Warn("the last checkpoint failed; its events will be replayed", "error", err)
+	}
+}
+
+// make makes durable what was processed up to now, then releases its offsets to the group.
+func (k *checkpoints) make(ctx context.Context) error {
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	began := time.Now()
+	k.lockTimed()
+	cut, err := k.shard.BeginCheckpoint()
+	var before sent
+	if cut != nil {
+		before = k.out.cut()
+	}
+	k.unlockTimed()
+	if err != nil {
+		return err
+	}
+	if cut == nil {
+		k.durable()
+		return nil
+	}
+	if err := k.copyCut(ctx, cut); err != nil {
+		return err
+	}
+	if err := k.out.flush(ctx, before); err != nil {
+		return err
+	}
+	if err := k.out.timed(func() error { return k.shard.EndCheckpoint(cut) }); err != nil {
+		return err
+	}
+	if err := k.out.changelog.Flush(ctx); err != nil {
+		return err
+	}
+	err = k.out.timed(func() error {
+		k.shard.Covered(cut)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for src := range shard.Sources {
+		k.session.MarkOffset(k.topicOf(src), k.id, cut.Covers(src), "")
+	}
+	k.durable()
+	k.env.Metrics.checkpoints.Observe(time.Since(began).Seconds())
+	k.lockTimed()
+	keys, size := k.shard.Keys(), k.shard.Bytes()
+	k.unlockTimed()
+	k.env.Metrics.holds(k.id, keys, size)
+	return nil
+}
+
+// durable notes that all that was counted is.
+func (k *checkpoints) durable() {
+	if k.ctx.Err() == nil {
+		k.env.Metrics.durable(k.id)
+	}
+}
+
+// copyCut queues the changed states, and the table of producers, in slices between events.
+func (k *checkpoints) copyCut(ctx context.Context, cut *shard.Cut) error {
+	for more := true; more; {
+		if err := k.out.changelog.WaitBelow(ctx, sliceBytes); err != nil {
+			return err
+		}
+		err := k.out.timed(func() error {
+			began, size := time.Now(), 0
+			for n := 1; more && size < sliceBytes && (n%lookEvery != 0 || time.Since(began) < sliceTime); n++ {
+				var bytes int
+				bytes, more = k.shard.CopyNext(cut)
+				size += bytes
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for part := range shard.ProducerParts {
+		if err := k.out.changelog.WaitBelow(ctx, sliceBytes); err != nil {
+			return err
+		}
+		err := k.out.timed(func() error {
+			k.shard.ProducerPart(part, k.clock())
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepAll lets all idle keys go, at once.
+func (k *checkpoints) sweepAll(ctx context.Context) error {
+	for range 2 * sweepAll { // a slice may be cut short
+		if err := k.sweep(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep lets idle keys go, a part of them after each checkpoint.
+func (k *checkpoints) sweep(ctx context.Context) error {
+	if err := k.out.changelog.WaitBelow(ctx, sliceBytes); err != nil {
+		return err
+	}
+	evicted := 0
+	err := k.out.timed(func() error {
+		clock := k.clock()
+		for began, left := time.Now(), k.shard.Keys()/sweepAll+shard.SweepKeys; left > 0 && time.Since(began) < sliceTime; left -= shard.SweepKeys {
+			n, err := k.shard.Sweep(clock)
+			if err != nil {
+				return err
+			}
+			evicted += n
+		}
+		if evicted > 0 {
+			k.env.Metrics.holds(k.id, k.shard.Keys(), k.shard.Bytes()) // on a quiet partition no checkpoint does
+		}
+		return nil
+	})
+	k.env.Metrics.swept.Add(float64(evicted))
+	return err
+}

@@ -1,0 +1,139 @@
+package owner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// commands carries operators' commands out between two events. Its exported methods are a Partition's, and
+// may be called by any goroutine.
+type commands struct {
+	*core
+	out      *outbox
+	progress *progress
+}
+
+// CarryOut puts a command into the audit, gives it on all of its keys, and returns when what it did is
+// durable and published. Behind an error it may have taken effect on some of the keys.
+func (c *commands) CarryOut(ctx context.Context, rec *shard.CommandRecord) (CommandResult, error) {
+	at := c.time()
+	if err := c.audit(ctx, rec, at); err != nil {
+		return CommandResult{}, c.notYet(ctx, rec, "it is not in the audit yet, and nothing was done", err)
+	}
+	keys := rec.AllKeys()
+	done := c.out.waits.await(rec.ID, len(keys))
+	defer c.out.waits.remove(rec.ID)
+	for left := keys; len(left) > 0; {
+		n, err := c.some(rec, left, at)
+		if err != nil && c.ctx.Err() != nil {
+			return CommandResult{}, c.changedOwner(rec)
+		}
+		if err != nil {
+			return CommandResult{}, err
+		}
+		if left = left[n:]; len(left) > 0 && c.out.changelog.AwaitRoom(ctx) != nil {
+			return CommandResult{}, c.notYet(ctx, rec, fmt.Sprintf("it was carried out on %d of %d keys: give it again, which does the rest", len(keys)-len(left), len(keys)), ctx.Err())
+		}
+	}
+	select {
+	case so := <-done:
+		return so, nil
+	case <-c.ctx.Done():
+		return CommandResult{}, c.changedOwner(rec)
+	case <-ctx.Done():
+		return CommandResult{}, c.notYet(ctx, rec, "it is not acknowledged yet, and may still take effect", ctx.Err())
+	}
+}
+
+// KeysWith returns the partition's keys that have a key's dimensions, the key itself first, whether or not
+// it is there. It looks in slices between events.
+func (c *commands) KeysWith(key string) ([]string, error) {
+	dims, err := event.ParseKey([]byte(key))
+	if err != nil {
+		return nil, err
+	}
+	var each [][]byte // name=value, as keys' texts have it
+	for _, d := range dims {
+		each = append(each, event.AppendDim(nil, d.Name, d.Value))
+	}
+	out := []string{key}
+	for part := range shard.Parts {
+		out = c.keysOf(part, each, out)
+	}
+	return out, nil
+}
+
+func (c *commands) keysOf(part int, dims [][]byte, out []string) []string {
+	c.lock()
+	defer c.mu.Unlock()
+	return c.shard.KeysWith(out, part, dims, out[0])
+}
+
+// InFlight is on how many keys commands are not done yet, and ok whether there are commands at all.
+func (c *commands) InFlight() (keys int, ok bool) { return c.out.waits.open() }
+
+// time is the time that a command has: a broker's, as far as its acknowledgements tell, and no earlier
+// than what is counted.
+func (c *commands) time() event.Micros {
+	c.lock()
+	defer c.mu.Unlock()
+	clock := c.clock() // the broker's is known since the fence
+	return max(clock.Broker, c.shard.Time(clock))
+}
+
+// some carries a command out on the first of the keys, for as long as events may be kept waiting, and
+// returns how many these were.
+func (c *commands) some(rec *shard.CommandRecord, keys []string, at event.Micros) (n int, err error) {
+	c.lock()
+	defer c.mu.Unlock()
+	if c.working.Err() != nil {
+		return 0, c.changedOwner(rec)
+	}
+	for began := time.Now(); n < len(keys) && (n == 0 || time.Since(began) < sliceTime); n++ {
+		if err = c.shard.Command(rec, keys[n], at); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = c.out.perform()
+	}
+	if err != nil {
+		c.fail(c.ended(err))
+	}
+	return n, err
+}
+
+// audit puts a command into the audit, and waits until it is durable there.
+func (c *commands) audit(ctx context.Context, rec *shard.CommandRecord, at event.Micros) error {
+	line, err := rec.AuditLine(at)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	return c.env.Aux.SendAndWait(ctx, c.env.Names.Audit, []byte(rec.Key), line)
+}
+
+// changedOwner says how far a command is whose partition has ended here. Nobody goes on with it: the next owner knows of the
+// events, and not of commands.
+func (c *commands) changedOwner(rec *shard.CommandRecord) error {
+	keys := len(rec.AllKeys())
+	if keys == 1 {
+		return fmt.Errorf("partition %d changed its owner: look whether the command took effect, or give it again", c.id)
+	}
+	return fmt.Errorf("partition %d changed its owner: the command is durable on %d of %d keys, and may be on more: give it again, which does the rest",
+		c.id, keys-c.out.waits.left(rec.ID, keys), keys)
+}
+
+// notYet says how far a command is that was not done in time, and how late its partition is.
+func (c *commands) notYet(ctx context.Context, rec *shard.CommandRecord, far string, err error) error {
+	if c.ctx.Err() != nil && ctx.Err() == nil {
+		return c.changedOwner(rec)
+	}
+	return fmt.Errorf("the command waits for Kafka: %s; %s: %w", far, c.progress.Lateness(time.Now()), err)
+}

@@ -1,0 +1,151 @@
+package owner
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// core is what the parts of a Partition share: the shard, the lock around it, and the partition's end.
+type core struct {
+	env *Env
+	log *slog.Logger
+	id  int32
+
+	session *Session
+	ctx     context.Context // ends when the partition fails or is closed
+	working context.Context // ends with ctx, and when the session is over: no event is applied any more
+	cancel  context.CancelCauseFunc
+	wg      sync.WaitGroup // of all of the partition's goroutines
+	stop    chan struct{}  // closed by Close: the last checkpoint is due
+
+	opened   atomic.Bool
+	openedAt time.Time // set before opened is
+
+	mu      sync.Mutex
+	waiting atomic.Int32 // how many others wait for mu while the partition's goroutine has it
+	held    time.Time    // since when lockTimed has mu
+	shard   *shard.Shard // under mu, as what follows
+	rules   *Rules       // that the shard counts by
+
+	brokers brokerClock
+}
+
+func newCore(env *Env, id int32, s *Session) *core {
+	// Not the session's context: it ends before the last checkpoint.
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(s.Context()))
+	working, rest := context.WithCancel(ctx)
+	atEnd := context.AfterFunc(s.Context(), rest)
+	context.AfterFunc(ctx, func() { atEnd() })
+	return &core{
+		env:     env,
+		log:     env.Log.With("partition", id),
+		id:      id,
+		session: s,
+		ctx:     ctx,
+		working: working,
+		cancel:  cancel,
+		stop:    make(chan struct{}),
+	}
+}
+
+// begin makes the shard, with the rules that a takeover goes by. Until it is over the partition keeps them.
+func (c *core) begin(v *Rules) {
+	c.lock()
+	defer c.mu.Unlock()
+	c.rules, c.shard = v, shard.New(c.shardConfig(), v.forShard())
+}
+
+// shardConfig is the partition's as its shard is told.
+func (c *core) shardConfig() shard.Config {
+	topic := func(name string) shard.Topic {
+		id := c.session.Topics[name].ID // as it was when the session began
+		return shard.Topic{Name: name, ID: base64.RawURLEncoding.EncodeToString(id[:])}
+	}
+	names := c.env.Names
+	return shard.Config{
+		ID: c.id, Of: c.env.Partitions,
+		Topics:         shard.Topics{Events: topic(names.Events), Loop: topic(names.Loop), Table: topic(names.Table), Verdicts: topic(names.Verdicts)},
+		ProducerTimes:  c.env.ProducerTimes,
+		AcceptNewTopic: c.env.AcceptNewTopic,
+		MaxDeadLetter:  c.env.MaxDeadLetter,
+		Instance:       c.env.Instance,
+		Seed:           rand.Uint64(),
+	}
+}
+
+// goes runs f in a goroutine of the partition, which fails with what f returns.
+func (c *core) goes(f func() error) {
+	c.wg.Go(func() { c.fail(c.ended(f())) })
+}
+
+// fail ends the partition: what was not durable is replayed by whoever takes it over, which is
+// this instance again, unless the error is one that ends the session.
+func (c *core) fail(err error) {
+	if err == nil || c.ctx.Err() != nil {
+		return
+	}
+	if isFinal(err) {
+		err = c.env.Fail(fmt.Errorf("partition %d: %w", c.id, err))
+	}
+	c.cancel(err)
+	if EndsSession(err) {
+		c.log.Error("partition failed; the session ends with it", "error", err)
+		c.session.End(fmt.Errorf("partition %d: %w", c.id, err))
+	}
+}
+
+// ended leaves out the error of a goroutine that was told to end.
+func (c *core) ended(err error) error {
+	if c.ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// lock is for all but the partition's own goroutine, which lets others in between events
+// when it sees that they wait.
+func (c *core) lock() {
+	c.waiting.Add(1)
+	c.mu.Lock()
+	c.waiting.Add(-1)
+}
+
+// lockTimed is lock for checkpoints: unlockTimed says in a metric how long it took.
+func (c *core) lockTimed() {
+	c.lock()
+	c.held = time.Now()
+}
+
+func (c *core) unlockTimed() {
+	pause := time.Since(c.held)
+	c.mu.Unlock()
+	c.env.Metrics.pauses.Observe(pause.Seconds())
+}
+
+// clock is what time it is.
+func (c *core) clock() shard.Clock {
+	is := shard.Clock{Local: now(), Broker: event.NoTime}
+	if at, ok := c.brokers.now(); ok {
+		is.Broker = at
+	}
+	return is
+}
+
+// tally adds what the shard has tallied to the metrics. The partition is locked.
+func (c *core) tally() { c.env.Metrics.tell(c.shard.Tally(), c.rules) }
+
+func (c *core) topicOf(src shard.Source) string {
+	if src == shard.Loop {
+		return c.env.Names.Loop
+	}
+	return c.env.Names.Events
+}

@@ -1,0 +1,133 @@
+package owner
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
+	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
+)
+
+// intake feeds the shard with records. Only process is for the partition's own goroutine.
+type intake struct {
+	*core
+	out         *outbox
+	checkpoints *checkpoints
+	ends        *ends
+	record      record.Record // under mu
+}
+
+// process applies a bundle's records, and lets others in between them.
+func (i *intake) process(b *Bundle) {
+	defer i.panicked()
+	i.mu.Lock()
+	for more := true; more; {
+		if i.waiting.Load() > 0 || i.out.crowded() {
+			full := i.out.takeFull()
+			i.mu.Unlock()
+			i.out.awaitRoom(full)
+			runtime.Gosched()
+			i.mu.Lock()
+		}
+		if err := i.out.takeAcks(); err != nil {
+			i.fail(i.ended(err))
+			break
+		}
+		if i.working.Err() != nil {
+			break // failed or released: whoever takes over reads it again
+		}
+		if e := b.epoch(); e > i.shard.Epoch(b.Source) && !i.enterEpoch(b.Source, e) {
+			break // the checkpoint failed, or the partition is released
+		}
+		var err error
+		if more, err = i.apply(b); err != nil {
+			i.fail(i.ended(err))
+			break
+		}
+	}
+	i.tally()
+	i.mu.Unlock()
+}
+
+// applyAtOnce is how many records may keep others waiting that none of the rules counts.
+const applyAtOnce = 256
+
+// apply applies the first of a bundle's records, until enough is gathered, and reports whether
+// there may be more.
+func (i *intake) apply(b *Bundle) (more bool, err error) {
+	s, rec, clock := i.shard, &i.record, i.clock()
+	next := s.Next(b.Source)
+	for n := 0; n < applyAtOnce && !s.Gathered() && (n == 0 || !i.out.auxFull()); n++ {
+		if b.epoch() > s.Epoch(b.Source) { // first a checkpoint
+			more = true
+			break
+		}
+		more, err = b.next(rec)
+		if bad, ok := errors.AsType[*kafkalog.Unreadable](err); ok {
+			next = i.passOver(b.Source, next, bad)
+			more = true
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		if !more {
+			next = max(next, b.Place)
+			break
+		}
+		if rec.Offset < next {
+			s.Replayed()
+			continue
+		}
+		if err := s.Record(b.Source, rec, clock); err != nil {
+			return false, err
+		}
+		if err := i.out.perform(); err != nil {
+			return false, err
+		}
+		next = rec.Offset + 1
+	}
+	if err := s.Step(b.Source, next, clock); err != nil {
+		return false, err
+	}
+	i.ends.wake()
+	return more, i.out.perform()
+}
+
+// enterEpoch makes a checkpoint durable that names the epoch of what comes next, without the lock meanwhile. It
+// reports false when that failed: nothing of the epoch may be counted then. The partition is locked.
+//
+// The checkpoint goes on when the session ends meanwhile: one at the release could not make up for it.
+func (i *intake) enterEpoch(src shard.Source, epoch int32) bool {
+	i.shard.EnterEpoch(src, epoch)
+	i.mu.Unlock()
+	err := i.checkpoints.make(i.ctx)
+	i.mu.Lock()
+	if err != nil && i.ctx.Err() == nil {
+		i.fail(fmt.Errorf("note that leader epoch %d of %s begins: %w", epoch, i.topicOf(src), err))
+	}
+	return err == nil && i.working.Err() == nil
+}
+
+// passOver goes on behind records that nobody can read, now or later.
+func (i *intake) passOver(src shard.Source, next int64, bad *kafkalog.Unreadable) (behind int64) {
+	behind, records := i.shard.PassOver(src, next, shard.Unreadable{
+		First: bad.First, Last: bad.Last, TooLarge: errors.Is(bad.Err, kafkalog.ErrTooLarge), Why: bad.Err, Detail: bad.Error(),
+	})
+	i.env.Metrics.passedOver.Add(float64(records))
+	return behind
+}
+
+// panicked ends the instance when an event made it panic. goka would recover from that, and
+// everything would wait for the lock without a word.
+func (i *intake) panicked() {
+	r := recover()
+	if r == nil {
+		return
+	}
+	i.fail(fmt.Errorf("%w: panic: %v\n%s", ErrFatal, r, debug.Stack()))
+	i.mu.Unlock() // what is half done stays in memory: nothing is written after the end
+}

@@ -1,0 +1,110 @@
+package owner
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// judging goes through all keys by rules that have changed, in slices between events.
+type judging struct {
+	*core
+	out     *outbox
+	passing *Rules // that a pass judges all keys by; nil while there is none. Under mu
+}
+
+// use makes the partition count by a version of the rules from its next event on, and judges
+// the keys that it has by them. One that is not open yet takes the newest version when it is.
+func (j *judging) use(v *Rules) {
+	j.lock()
+	defer j.mu.Unlock()
+	if !j.opened.Load() || v.Number < j.rules.Number || j.ctx.Err() != nil {
+		return
+	}
+	if v != j.rules {
+		j.tally()
+		j.rules = v
+		err := j.shard.Use(v.forShard())
+		if err == nil {
+			err = j.out.perform()
+		}
+		if err != nil {
+			j.fail(j.ended(fmt.Errorf("note that the rules have changed: %w", err)))
+			return
+		}
+	}
+	j.all()
+}
+
+// all judges every key by the present rules, in the background, if that was not done. The
+// partition is locked.
+func (j *judging) all() {
+	v := j.rules
+	if j.shard.AllJudged() || j.passing == v {
+		return
+	}
+	j.passing = v
+	j.goes(func() error { return j.pass(j.ctx, v) })
+}
+
+// pass goes through the keys.
+func (j *judging) pass(ctx context.Context, v *Rules) error {
+	began, changed := time.Now(), 0
+	for {
+		keys, more := j.next(v)
+		if !more {
+			break
+		}
+		for len(keys) > 0 {
+			if err := j.out.changelog.WaitBelow(ctx, sliceBytes); err != nil {
+				return err
+			}
+			n, c, err := j.some(keys, v)
+			if err != nil || n == 0 {
+				return err
+			}
+			keys, changed = keys[n:], changed+c
+		}
+		j.partDone(v)
+	}
+	j.lock()
+	defer j.mu.Unlock()
+	if j.rules != v {
+		return nil // its own pass sees all keys
+	}
+	j.passing = nil
+	if err := j.shard.PassDone(v.forShard()); err != nil {
+		return err
+	}
+	j.log.Info("all keys have been judged by the new rules", "version", v.Number, "keys", changed, "took_seconds", time.Since(began).Seconds())
+	return j.out.perform()
+}
+
+// next copies some keys that the pass has not been through; false after the last, and when there are newer rules.
+func (j *judging) next(v *Rules) (keys [][]byte, more bool) {
+	j.lock()
+	defer j.mu.Unlock()
+	return j.shard.NextToJudge(v.forShard())
+}
+
+func (j *judging) partDone(v *Rules) {
+	j.lock()
+	defer j.mu.Unlock()
+	j.shard.PartJudged(v.forShard())
+}
+
+// some judges the first of the keys for as long as events may be kept waiting, and
+// returns how many these were, 0 when there are newer rules, and how many verdicts changed.
+func (j *judging) some(keys [][]byte, v *Rules) (n, changed int, err error) {
+	j.lock()
+	defer j.mu.Unlock()
+	clock := j.clock()
+	for began := time.Now(); j.rules == v && n < len(keys) && (n == 0 || time.Since(began) < sliceTime); n++ {
+		c, err := j.shard.Judge(keys[n], clock)
+		if err != nil {
+			return n, changed, err
+		}
+		changed += c
+	}
+	return n, changed, j.out.perform()
+}

@@ -1,0 +1,294 @@
+package owner
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
+)
+
+// outbox carries out what the shard asks for, and tells it what has become durable. It waits for nothing
+// while the partition is locked.
+type outbox struct {
+	*core
+	identity  *fenced.Identity
+	changelog *fenced.Writer
+	verdicts  *fenced.Writer
+	expired   []int64 // producer ids of earlier owners that are no more
+
+	loops   map[int32]*fenced.Writer // by target partition; under mu, as what follows
+	full    []*fenced.Writer         // that have more queued than they should, see enqueue
+	offered int64                    // verdict records below are with Env.Published
+	aux     ticket
+	acks    acks
+	waits   waits
+}
+
+func newOutbox(c *core) *outbox {
+	return &outbox{core: c, loops: map[int32]*fenced.Writer{}, acks: acks{wake: make(chan struct{}, 1)}}
+}
+
+// fencedConfig says as whom the partition's owner writes.
+func (o *outbox) fencedConfig() fenced.Config {
+	return fenced.Config{
+		Urgent:          o.env.Urgent,
+		Bulk:            o.env.Bulk,
+		Log:             o.log,
+		OnError:         o.env.OnKafkaError,
+		TransactionalID: fmt.Sprintf("%s-%d", o.env.Names.Group, o.id),
+	}
+}
+
+// run lets the writers write, and the shard know of it, until the partition ends.
+func (o *outbox) run() {
+	o.goes(func() error { return o.changelog.Run(o.ctx) })
+	o.goes(func() error { return o.verdicts.Run(o.ctx) })
+	o.goes(o.acknowledge)
+}
+
+// perform does what the shard has asked for since it was called last. The partition is locked.
+func (o *outbox) perform() error {
+	e := o.shard.Effects()
+	if e.Empty() {
+		return nil
+	}
+	defer e.Reset()
+	for i := range e.States {
+		a := &e.States[i]
+		if err := o.enqueue(o.changelog, fenced.Record{Key: a.Key, Value: a.Value}, a.Urgent, o.acknowledged(a)); err != nil {
+			return err
+		}
+	}
+	for i := range e.Forwards {
+		f := &e.Forwards[i]
+		if err := o.enqueue(o.loopWriter(f.To), fenced.Record{Value: f.Value}, true, nil); err != nil {
+			return err
+		}
+	}
+	o.env.Metrics.forwarded.Add(float64(len(e.Forwards)))
+	for i := range e.Aux {
+		o.sendAux(&e.Aux[i])
+	}
+	for i := range e.Verdicts {
+		a := &e.Verdicts[i]
+		if err := o.enqueue(o.verdicts, fenced.Record{Key: a.Key, Value: a.Value}, a.Urgent, o.acknowledged(a)); err != nil {
+			return err
+		}
+	}
+	o.tell(e)
+	return nil
+}
+
+// tell hands on what others are to know: the blocklist's publisher, who waits for a command, metrics and the log.
+func (o *outbox) tell(e *shard.Effects) {
+	for i := range e.Published {
+		is := &e.Published[i]
+		o.env.Metrics.published(is)
+		o.offer(VerdictRecord{is.Offset, is.Key, is.Value, is.At, is.Verdict})
+	}
+	for i := range e.Done {
+		d := &e.Done[i]
+		o.waits.done(d.ID, d.Had, d.Verdicts)
+	}
+	for i := range e.Blown {
+		o.env.Metrics.fuses.WithLabelValues(e.Blown[i].Rule).Inc()
+	}
+	for i := range e.Skipped {
+		o.env.Metrics.skipped(e.Skipped[i])
+	}
+	for _, n := range e.Notes {
+		o.log.Log(o.ctx, [...]slog.Level{shard.Info: slog.LevelInfo, shard.Warn: slog.LevelWarn, shard.Error: slog.LevelError}[n.Level], n.Text, n.Args...)
+	}
+}
+
+// own tells the publisher that the partition is ours. What is below end it reads by itself.
+func (o *outbox) own(end int64) {
+	o.offered = end
+	if pub := o.env.Published; pub != nil {
+		pub.Own(o.id)
+	}
+}
+
+// offer hands an acknowledged record to the publisher.
+func (o *outbox) offer(r VerdictRecord) {
+	if pub := o.env.Published; pub != nil {
+		pub.Offer(o.id, o.offered, r.Offset+1, r)
+	}
+	o.offered = r.Offset + 1
+}
+
+// sendAux stamps a record for topics that don't by themselves. A time that brokers think is in
+// the future they refuse, so it should be theirs; the zero time is now.
+func (o *outbox) sendAux(a *shard.Aux) {
+	topic := o.env.Names.Audit
+	if a.Topic == shard.DeadLetters {
+		topic = o.env.Names.DeadLetters
+		o.env.Metrics.deadLetter(a.Reason)
+	}
+	m := &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(a.Value), Timestamp: a.At, Metadata: o.aux.send()}
+	if a.Key != nil {
+		m.Key = sarama.ByteEncoder(a.Key)
+	}
+	for _, h := range a.Headers {
+		m.Headers = append(m.Headers, sarama.RecordHeader(h))
+	}
+	o.env.Aux.send(m)
+}
+
+// enqueue appends a record under the partition's lock, without waiting: whoever waits for the lock is not
+// to wait for a topic that takes no appends. Where too much is queued then, no more events are applied
+// until there is room again.
+func (o *outbox) enqueue(w *fenced.Writer, rec fenced.Record, urgent bool, done fenced.Done) error {
+	full, err := w.Enqueue(rec, urgent, done)
+	if full && !slices.Contains(o.full, w) {
+		o.full = append(o.full, w)
+	}
+	return err
+}
+
+// crowded reports whether too much is queued for another event to be applied. The partition is locked.
+func (o *outbox) crowded() bool { return len(o.full) > 0 || o.auxFull() }
+
+// auxFull reports whether so much waits for the audit and the dead-letter topic that nothing may add to it.
+func (o *outbox) auxFull() bool { return o.env.Aux != nil && o.env.Aux.full() }
+
+// takeFull takes the writers that have too much queued. The partition is locked.
+func (o *outbox) takeFull() (full []*fenced.Writer) {
+	full, o.full = o.full, nil
+	return full
+}
+
+// awaitRoom waits until these writers have room, and auxiliary output does, or the partition works no more. Without the lock.
+func (o *outbox) awaitRoom(full []*fenced.Writer) {
+	for _, w := range full {
+		if w.AwaitRoom(o.working) != nil {
+			return
+		}
+	}
+	if o.auxFull() {
+		o.env.Aux.awaitRoom(o.working)
+	}
+}
+
+// loopWriter is the writer to a partition of the repartition topic. The partition is locked.
+func (o *outbox) loopWriter(target int32) *fenced.Writer {
+	w := o.loops[target]
+	if w == nil {
+		w = o.identity.NewWriter(o.env.Names.Loop, target)
+		o.loops[target] = w
+		o.goes(func() error { return o.runLoop(w, target) })
+	}
+	return w
+}
+
+// runLoop fences a loop partition before the first forward there, then lets the writer write.
+func (o *outbox) runLoop(w *fenced.Writer, target int32) error {
+	for _, pid := range o.expired {
+		if _, err := fenced.FenceOld(o.ctx, o.fencedConfig(), o.env.Names.Loop, target, pid); err != nil {
+			return err
+		}
+	}
+	if _, err := w.Fence(o.ctx); err != nil {
+		return err
+	}
+	return w.Run(o.ctx)
+}
+
+// acknowledged is what a writer calls when an append is durable; nil when nobody is to know. What an error means, its Run says.
+func (o *outbox) acknowledged(a *shard.Append) fenced.Done {
+	if a.Ack == nil && !a.Urgent {
+		return nil
+	}
+	ack := a.Ack
+	return func(offset int64, at time.Time, err error) {
+		if err != nil {
+			return
+		}
+		o.brokers.appended(at)
+		if ack != nil {
+			o.acks.add(acked{ack, offset})
+		}
+	}
+}
+
+// acknowledge tells the shard of acknowledgements while no events do.
+func (o *outbox) acknowledge() error {
+	for {
+		select {
+		case <-o.acks.wake:
+		case <-o.ctx.Done():
+			return nil
+		}
+		if !o.acks.some.Load() {
+			continue // the partition's goroutine took them
+		}
+		if err := o.settleAcks(); err != nil {
+			return err
+		}
+	}
+}
+
+// settleAcks is takeAcks for who has not the lock.
+func (o *outbox) settleAcks() error {
+	o.lock()
+	defer o.mu.Unlock()
+	return o.takeAcks()
+}
+
+// takeAcks tells the shard what was acknowledged. The partition is locked.
+func (o *outbox) takeAcks() error {
+	if !o.acks.some.Load() {
+		return nil
+	}
+	clock := o.clock()
+	for _, a := range o.acks.take() {
+		o.shard.Acked(a.of, a.offset, clock)
+	}
+	return o.perform()
+}
+
+// timed calls f with the partition locked, and carries out what it asked for.
+func (o *outbox) timed(f func() error) error {
+	o.lockTimed()
+	defer o.unlockTimed()
+	if err := f(); err != nil {
+		return err
+	}
+	return o.perform()
+}
+
+// sent is what was asked for up to a moment, but for states and verdicts.
+type sent struct {
+	loops map[int32]*fenced.Writer
+	aux   int
+}
+
+// cut is what was asked for up to now. The partition is locked, and what the cut before named is durable.
+func (o *outbox) cut() sent { return sent{maps.Clone(o.loops), o.aux.cut()} }
+
+// flush waits until all that was asked for before is acknowledged: states, the verdicts that these acknowledgements
+// ask for, forwards to other partitions, auxiliary output.
+func (o *outbox) flush(ctx context.Context, s sent) error {
+	if err := o.changelog.Flush(ctx); err != nil {
+		return err
+	}
+	if err := o.settleAcks(); err != nil {
+		return err
+	}
+	if err := o.verdicts.Flush(ctx); err != nil {
+		return err
+	}
+	for _, w := range s.loops {
+		if err := w.Flush(ctx); err != nil {
+			return err
+		}
+	}
+	return o.aux.wait(ctx, s.aux)
+}

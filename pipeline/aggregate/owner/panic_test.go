@@ -1,0 +1,39 @@
+package owner
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
+)
+
+// A panic in the midst of an event used to leave the partition locked: goka recovers from it,
+// and the instance stood still, ready and without a word.
+func TestPanicEndsTheInstance(t *testing.T) {
+	env := loneEnv()
+	var why error
+	env.Fail = func(err error) error {
+		why = fmt.Errorf("%w: %w", ErrFatal, err)
+		return why
+	}
+	ctx, end := context.WithCancelCause(t.Context())
+	p := New(env, 0, &Session{ConsumerGroupSession: aSession{ctx: ctx}, End: end})
+	p.Process(&Bundle{Batches: []kafkalog.Batch{kafkalog.Of(kafkalog.Record{Value: []byte(`{"uid":"u","api":"a"}`)})}}) // it has no rules yet
+	if why == nil || !strings.Contains(why.Error(), "panic") {
+		t.Errorf("the instance's end: %v", why)
+	}
+	if p.Err() == nil || ctx.Err() == nil {
+		t.Error("the partition, or the session, lives on")
+	}
+	seen := make(chan struct{})
+	go p.View(func(*shard.Shard, *Rules) { close(seen) })
+	select {
+	case <-seen:
+	case <-time.After(time.Minute):
+		t.Error("the partition is still locked")
+	}
+}

@@ -1,0 +1,148 @@
+package owner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
+)
+
+// takeover makes this instance a partition's only writer, and recovers what its owners before have
+// left: it fences them, reads the changelog, and finds where to go on. From the fence record on, the
+// broker refuses what any of them still sends; what it had accepted earlier lies below the fence, and
+// is read.
+type takeover struct {
+	*core
+	out *outbox
+
+	old   map[int64]fenced.FenceRecord // the newest fence of each producer id that is not ours
+	start int64                        // of the changelog
+	next  int64                        // where reading it goes on
+
+	// What it found, for the partition.
+	startsOver bool // a checkpoint is due before the first event
+	seeks      bool // the claims start where the shard goes on; else there is no checkpoint, and they start at the topics' start
+}
+
+func newTakeover(c *core, out *outbox) *takeover {
+	return &takeover{core: c, out: out, old: map[int64]fenced.FenceRecord{}}
+}
+
+func (t *takeover) run(ctx context.Context) error {
+	id, err := fenced.Acquire(ctx, t.out.fencedConfig())
+	if err != nil {
+		return fmt.Errorf("get a producer epoch: %w", err)
+	}
+	names := t.env.Names
+	t.out.identity = id
+	t.out.changelog = id.NewWriter(names.Table, t.id)
+	t.out.verdicts = id.NewWriter(names.Verdicts, t.id)
+	fence, at, err := t.out.changelog.FenceAt(ctx)
+	if err != nil {
+		return fmt.Errorf("fence the changelog: %w", err)
+	}
+	t.brokers.appended(at)
+	if _, err := t.out.verdicts.Fence(ctx); err != nil {
+		return fmt.Errorf("fence the verdicts: %w", err)
+	}
+	if err := t.read(ctx, fence); err != nil {
+		return err
+	}
+	if err := t.fenceExpired(ctx); err != nil {
+		return err
+	}
+	if err := t.resume(); err != nil {
+		return err
+	}
+	end, err := t.env.Client.GetOffset(names.Verdicts, t.id, sarama.OffsetNewest)
+	if err != nil {
+		return fmt.Errorf("find the end of the verdicts: %w", err)
+	}
+	t.out.own(end)
+	t.lock()
+	defer t.mu.Unlock()
+	if err := t.shard.Republish(t.clock()); err != nil {
+		return err
+	}
+	return t.out.perform()
+}
+
+// read applies the changelog's records up to the one at offset through.
+func (t *takeover) read(ctx context.Context, through int64) error {
+	topic := t.env.Names.Table
+	if through < t.next { // a fence that an earlier takeover has left
+		return nil
+	}
+	if t.next == 0 {
+		oldest, err := t.env.Client.GetOffset(topic, t.id, sarama.OffsetOldest)
+		if err != nil {
+			return fmt.Errorf("find the start of the changelog: %w", err)
+		}
+		t.next, t.start = oldest, oldest
+	}
+	err := t.env.Logs.Scan(ctx, topic, t.session.Topics[topic].ID, t.id, t.next, through+1, func(rec *kafkalog.Record) error {
+		if err := t.apply(rec); err != nil {
+			return fmt.Errorf("changelog record %s/%d at %d: %w", topic, t.id, rec.Offset, err)
+		}
+		t.next = rec.Offset + 1
+		return nil
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("read the changelog: %w", err)
+	}
+	return nil
+}
+
+func (t *takeover) apply(rec *kafkalog.Record) error {
+	if !fenced.IsFence(rec.Key) {
+		return t.shard.Load(rec.Offset, rec.Key, rec.Value)
+	}
+	f, err := fenced.ParseFence(rec.Value)
+	if err != nil {
+		return err
+	}
+	if f.ProducerID != t.out.identity.ProducerID() {
+		t.old[f.ProducerID] = f
+	} else {
+		t.brokers.appended(rec.Time()) // in the end our own, from a moment ago
+	}
+	return nil
+}
+
+// fenceExpired refuses owners whose producer ids are no more: the coordinator has forgotten
+// them, or their epochs were used up. Ours is another one, and its epoch says nothing about
+// theirs. What they still got in is read.
+func (t *takeover) fenceExpired(ctx context.Context) error {
+	for _, pid := range slices.Sorted(maps.Keys(t.old)) {
+		if f := t.old[pid]; !f.ShutOut() {
+			// Were it our successor's, who was given another id while we were taking over, it
+			// would be refused for ever.
+			if err := t.out.identity.Refresh(ctx); err != nil {
+				return fmt.Errorf("make sure that this is the newest owner: %w", err)
+			}
+		}
+		// Also when an owner before has done so: brokers forget within a day.
+		for _, topic := range []string{t.env.Names.Verdicts, t.env.Names.Table} {
+			fence, err := fenced.FenceOld(ctx, t.out.fencedConfig(), topic, t.id, pid)
+			if err != nil {
+				return fmt.Errorf("fence the owner with the expired producer id %d: %w", pid, err)
+			}
+			if topic != t.env.Names.Table {
+				continue
+			}
+			if err := t.read(ctx, fence); err != nil {
+				return err
+			}
+		}
+		t.out.expired = append(t.out.expired, pid)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package owner
+
+import (
+	"sync"
+
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// waits are the commands that somebody of this process waits for. The zero value is ready to use.
+type waits struct {
+	mu sync.Mutex
+	by map[string]*wait // by the command's id
+}
+
+// wait is a command, until it is done with all of its keys.
+type wait struct {
+	left int
+	so   CommandResult
+	ch   chan CommandResult
+}
+
+// CommandResult is what came of a command.
+type CommandResult struct {
+	Keys     int // that had a state
+	Verdicts []verdict.Verdict
+}
+
+func (s *waits) await(id string, keys int) <-chan CommandResult {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by == nil {
+		s.by = map[string]*wait{}
+	}
+	w := &wait{left: keys, ch: make(chan CommandResult, 1)}
+	s.by[id] = w
+	return w.ch
+}
+
+func (s *waits) remove(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.by, id)
+}
+
+// left is on how many of its keys a command is not done yet; of one that nobody waits for it is all of them.
+func (s *waits) left(id string, keys int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.by[id]; w != nil {
+		return w.left
+	}
+	return keys
+}
+
+// open is on how many keys commands are not done yet, and ok whether there are any.
+func (s *waits) open() (keys int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.by {
+		keys += w.left
+	}
+	return keys, len(s.by) > 0
+}
+
+// done tells that a command is done with one of its keys.
+func (s *waits) done(id string, had bool, vs []verdict.Verdict) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.by[id]
+	if w == nil {
+		return
+	}
+	if had {
+		w.so.Keys++
+	}
+	w.so.Verdicts = append(w.so.Verdicts, vs...)
+	if w.left--; w.left == 0 {
+		w.ch <- w.so
+		delete(s.by, id)
+	}
+}
