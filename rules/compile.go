@@ -5,12 +5,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // What a rule file says at its top.
@@ -27,9 +27,6 @@ const (
 	maxRecentIDs       = 1024
 )
 
-// maxSpan bounds every duration in a rule file.
-const maxSpan = 3660 * event.Day
-
 // Compile turns a rule file's YAML into a Set. file is its name in errors; nothing is read
 // from it. The error is an Errors: every mistake there is, in the order of the file.
 //
@@ -37,6 +34,10 @@ const maxSpan = 3660 * event.Day
 func Compile(file string, src []byte) (*Set, error) {
 	return CompileWith(file, src, func(string) ([]byte, error) { return nil, errNoFiles })
 }
+
+// ParseDuration reads a Prometheus duration, such as 30s, 1h30m or 7d: whole numbers with the units
+// y (365d), w, d, h, m, s and ms, from long to short. 0 needs no unit.
+func ParseDuration(s string) (event.Micros, error) { return scalar.ParseDuration(s) }
 
 // noRules is the name of the set without rules, which no file has: it is no good name.
 const noRules = "(none)"
@@ -58,7 +59,7 @@ func CompileWith(file string, src []byte, read func(name string) ([]byte, error)
 func newCompiler(file string, src []byte, read func(name string) ([]byte, error)) *compiler {
 	return &compiler{
 		src: newSource(file, src), read: read, defaults: standardDefaults(),
-		names: map[string]int{}, zones: map[string]*time.Location{}, glued: map[*yaml.Node]bool{},
+		names: map[string]int{}, zones: scalar.Zones{}, glued: map[*yaml.Node]bool{},
 	}
 }
 
@@ -104,7 +105,7 @@ type compiler struct {
 	names     map[string]int // names of rules, and the lines they are on
 	nodes     int            // YAML nodes read so far
 	exempt    int            // exemptions read so far
-	zones     map[string]*time.Location
+	zones     scalar.Zones
 	glued     map[*yaml.Node]bool // mappings with a field whose colon has no blank behind it
 }
 
@@ -207,9 +208,9 @@ func (c *compiler) recentIDs(n *yaml.Node) {
 	}
 	if n := o.get("count"); n != nil {
 		if s, ok := c.text(n, "count"); ok {
-			count, err := strconv.Atoi(yamlNumber(s))
+			count, err := strconv.Atoi(scalar.PlainNumber(s))
 			if err != nil || count < 0 || count > maxRecentIDs {
-				c.fail(n, "", "count is a whole number from 0 to %d, not %q", maxRecentIDs, shortened(s))
+				c.fail(n, "", "count is a whole number from 0 to %d, not %q", maxRecentIDs, scalar.Shortened(s))
 			}
 			c.set.RecentIDs = count
 		}
@@ -236,14 +237,14 @@ func (c *compiler) duration(n *yaml.Node, what string) (event.Micros, bool) {
 	if !ok {
 		return 0, false
 	}
-	d, err := ParseDuration(s)
+	d, err := scalar.ParseDuration(s)
 	switch {
 	case err != nil:
-		c.fail(n, durationHint(s), "%s: %v", what, err)
+		c.fail(n, scalar.DurationHint(s), "%s: %v", what, err)
 	case d == 0:
 		c.fail(n, "", "%s must be longer than zero", what)
-	case d > maxSpan:
-		c.fail(n, "", "%s is too long: at most %s", what, formatDuration(maxSpan))
+	case d > scalar.MaxSpan:
+		c.fail(n, "", "%s is too long: at most %s", what, scalar.FormatDuration(scalar.MaxSpan))
 	default:
 		return d, true
 	}
@@ -262,7 +263,7 @@ func (c *compiler) name(n *yaml.Node, what string) (string, bool) {
 		return "", false
 	}
 	if !validName.MatchString(s) {
-		c.fail(n, nameHint(s), "%s has 1 to 64 of a-z, 0-9 and `-`, not %q", what, shortened(s))
+		c.fail(n, nameHint(s), "%s has 1 to 64 of a-z, 0-9 and `-`, not %q", what, scalar.Shortened(s))
 		return "", false
 	}
 	return s, true

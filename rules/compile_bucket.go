@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // bucket reads a bucket's rate, and how much it holds. What its level is compared with is the burst.
@@ -15,7 +16,7 @@ func (c *compiler) bucket(o *object, l *Limit, w, _ windowFields) bool {
 		return false
 	}
 	l.Window.Limit = l.Limit
-	l.PerMax = maxSpan // an overdrawn bucket takes long to drain
+	l.PerMax = scalar.MaxSpan // an overdrawn bucket takes long to drain
 	if w["burst"] != nil {
 		l.Limit = c.number(w["burst"], "burst", l.Rule)
 	}
@@ -40,7 +41,7 @@ func (c *compiler) debt(l *Limit, n *yaml.Node) bool {
 	}
 	var problem, hint string
 	if l.Debt = 0; !zeroNumber.MatchString(text) {
-		if l.Debt, problem, hint = parseNumber(yamlNumber(text)); problem != "" {
+		if l.Debt, problem, hint = scalar.ParseNumber(scalar.PlainNumber(text)); problem != "" {
 			c.fail(n, hint, "debt: %s", problem)
 			return false
 		}

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 	"github.com/tallygate/tallygate/windows"
 )
 
@@ -41,7 +42,7 @@ func (c *compiler) calendar(o *object, l *Limit, w, own windowFields) bool {
 	s.Unit = units[name]
 	if s.Unit == 0 {
 		c.fail(w["per"], unitHint(name), "per: a calendar window has a civil unit (%s), not %q",
-			strings.Join(unitNames, ", "), shortened(name))
+			strings.Join(unitNames, ", "), scalar.Shortened(name))
 		return false
 	}
 	l.PerMin, l.PerMax = spans[s.Unit][0], spans[s.Unit][1]
@@ -71,10 +72,10 @@ func calendarHash(w *windows.Spec) string {
 }
 
 func unitHint(per string) string {
-	if unit := closest(per, unitNames); unit != "" {
+	if unit := scalar.Closest(per, unitNames); unit != "" {
 		return fmt.Sprintf("did you mean %s?", unit)
 	}
-	d, err := ParseDuration(per)
+	d, err := scalar.ParseDuration(per)
 	if err != nil {
 		return ""
 	}
@@ -106,65 +107,14 @@ func (c *compiler) zone(n *yaml.Node) *time.Location {
 	if !ok {
 		return nil
 	}
-	zone := c.loadZone(name)
+	zone := c.zones.Load(name)
 	if zone == nil || name == "" {
 		c.fail(n, "a timezone is an IANA name such as Asia/Shanghai or UTC",
-			"there is no timezone %q%s", shortened(name), c.zoneMeant(name))
+			"there is no timezone %q%s", scalar.Shortened(name), c.zones.Meant(name))
 		return nil
 	}
-	if doubt, hint := zoneDoubt(name); doubt != "" {
+	if doubt, hint := scalar.ZoneDoubt(name); doubt != "" {
 		c.warn(n, hint, "%s", doubt)
 	}
 	return zone
 }
-
-// loadZone keeps what it has loaded: finding a zone takes a walk through the database.
-func (c *compiler) loadZone(name string) *time.Location {
-	zone, known := c.zones[name]
-	if !known {
-		zone, _ = windows.LoadZone(name)
-		c.zones[name] = zone
-	}
-	return zone
-}
-
-// zoneMeant guesses the zone from the spelling, or from the city alone.
-func (c *compiler) zoneMeant(name string) string {
-	if meant := foreignZone(name); meant != "" {
-		return "; did you mean " + meant + "?"
-	}
-	spelled := []rune(strings.ToLower(strings.TrimSpace(strings.ReplaceAll(name, " ", "_"))))
-	for i := range spelled {
-		if i == 0 || spelled[i-1] == '/' || spelled[i-1] == '_' {
-			spelled[i] = []rune(strings.ToUpper(string(spelled[i])))[0]
-		}
-	}
-	for _, guess := range []string{string(spelled), strings.ToUpper(name)} {
-		if len(guess) > 2 && guess != "UTC" && c.loadZone(guess) != nil {
-			return fmt.Sprintf("; did you mean %q?", guess)
-		}
-	}
-	for _, known := range commonZones {
-		_, city, _ := strings.Cut(known, "/")
-		if closest(name, []string{known, city}) != "" {
-			return fmt.Sprintf("; did you mean %q?", known)
-		}
-	}
-	return ""
-}
-
-// commonZones are what a misspelt zone is compared with.
-var commonZones = strings.Fields(`UTC
-	Africa/Cairo Africa/Johannesburg Africa/Lagos Africa/Nairobi
-	America/Argentina/Buenos_Aires America/Bogota America/Chicago America/Denver America/Lima
-	America/Los_Angeles America/Mexico_City America/New_York America/Phoenix America/Santiago
-	America/Sao_Paulo America/Toronto America/Vancouver
-	Asia/Bangkok Asia/Dhaka Asia/Dubai Asia/Ho_Chi_Minh Asia/Hong_Kong Asia/Istanbul Asia/Jakarta
-	Asia/Jerusalem Asia/Karachi Asia/Kolkata Asia/Kuala_Lumpur Asia/Manila Asia/Riyadh Asia/Seoul
-	Asia/Shanghai Asia/Singapore Asia/Taipei Asia/Tehran Asia/Tokyo
-	Atlantic/Reykjavik Australia/Brisbane Australia/Melbourne Australia/Perth Australia/Sydney
-	Europe/Amsterdam Europe/Athens Europe/Berlin Europe/Brussels Europe/Bucharest Europe/Budapest
-	Europe/Copenhagen Europe/Dublin Europe/Helsinki Europe/Istanbul Europe/Kyiv Europe/Lisbon
-	Europe/London Europe/Madrid Europe/Moscow Europe/Oslo Europe/Paris Europe/Prague Europe/Rome
-	Europe/Stockholm Europe/Vienna Europe/Warsaw Europe/Zurich
-	Pacific/Auckland Pacific/Honolulu`)

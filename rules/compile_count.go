@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // count reads what a rule counts.
@@ -42,7 +44,7 @@ func (c *compiler) sum(n *yaml.Node, r *Rule) {
 	case attr && name != "":
 		r.Count, r.Attr = CountSum, name
 	default:
-		c.fail(n, "what can be summed is cost, and an attribute as attrs.NAME", "%q can't be summed", shortened(what))
+		c.fail(n, "what can be summed is cost, and an attribute as attrs.NAME", "%q can't be summed", scalar.Shortened(what))
 	}
 }
 
@@ -57,7 +59,7 @@ func (c *compiler) distinct(n *yaml.Node, r *Rule) {
 		r.Count, r.Field = CountDistinct, what
 	default:
 		c.fail(n, "what can be told apart is api, ip, uid, and an attribute as attrs.NAME", "distinct values of %q can't be counted%s",
-			shortened(what), didYouMean(what, distinctFields))
+			scalar.Shortened(what), scalar.DidYouMean(what, distinctFields))
 	}
 	if ok && slices.Contains(r.Shape.dims(), what) {
 		c.fail(n, "", "%s is a dimension of the key: it has one value for each key", what)

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // maxExempt bounds how many exemptions a set has.
@@ -58,13 +59,13 @@ func (c *compiler) exemption(n *yaml.Node, r *Rule) (e Exemption, ok bool) {
 		case name == "expires":
 			at, err := event.ParseMicros(text)
 			if err != nil {
-				c.fail(p.value, "as in 2026-12-01T00:00:00Z", "expires: %q is not an RFC 3339 time", shortened(text))
+				c.fail(p.value, "as in 2026-12-01T00:00:00Z", "expires: %q is not an RFC 3339 time", scalar.Shortened(text))
 				ok = false
 			}
 			e.Expires = at
 		case !event.IsDim(name):
-			c.fail(p.key, "an exemption has dimensions such as uid, reason and expires", "%q is no dimension%s", shortened(name),
-				didYouMean(name, []string{"uid", "ip", "ip/64", "reason", "expires"}))
+			c.fail(p.key, "an exemption has dimensions such as uid, reason and expires", "%q is no dimension%s", scalar.Shortened(name),
+				scalar.DidYouMean(name, []string{"uid", "ip", "ip/64", "reason", "expires"}))
 			ok = false
 		case r != nil && !slices.Contains(r.Shape.dims(), name):
 			c.fail(p.key, "the rule counts by "+strings.Join(r.Shape.dims(), ", "), "%s is no dimension of the rule's key", name)
@@ -111,7 +112,7 @@ func (c *compiler) exemptFile(n *yaml.Node, r *Rule) []Exemption {
 	if !known {
 		var err error
 		if src, err = c.read(name); err != nil {
-			c.fail(n, "", "read exemptions from %s: %v", shortened(name), err)
+			c.fail(n, "", "read exemptions from %s: %v", scalar.Shortened(name), err)
 			return nil
 		}
 		c.set.Files[name] = src

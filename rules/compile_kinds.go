@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 	"github.com/tallygate/tallygate/windows"
 )
 
@@ -88,7 +89,7 @@ func (c *compiler) tumbling(o *object, l *Limit, w, _ windowFields) bool {
 	if w["offset"] != nil {
 		if offset, ok := c.duration(w["offset"], "offset"); ok {
 			if offset >= s.Per {
-				c.fail(w["offset"], "windows repeat every "+formatDuration(s.Per), "offset is shorter than per")
+				c.fail(w["offset"], "windows repeat every "+scalar.FormatDuration(s.Per), "offset is shorter than per")
 			}
 			s.Offset = offset
 		}
@@ -96,7 +97,7 @@ func (c *compiler) tumbling(o *object, l *Limit, w, _ windowFields) bool {
 	const week = 7 * event.Day
 	if s.Per%week == 0 && s.Offset == 0 {
 		c.warn(w["per"], "offset: 4d starts them on Mondays, and window: calendar with per: week follows a timezone",
-			"%s tumbling windows start on Thursdays at 00:00 UTC", formatDuration(s.Per))
+			"%s tumbling windows start on Thursdays at 00:00 UTC", scalar.FormatDuration(s.Per))
 	}
 	return true
 }

@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // minGrain is the least time between two publications of one verdict that moves.
@@ -111,7 +112,7 @@ func (c *compiler) number(n *yaml.Node, what string, r *Rule) event.Decimal {
 		c.fail(n, "an unlimited tier is written {when: …, unlimited: true}", "%s: a number, not %q", what, s)
 		return 0
 	}
-	d, problem, hint := parseNumber(yamlNumber(s))
+	d, problem, hint := scalar.ParseNumber(scalar.PlainNumber(s))
 	switch {
 	case problem != "":
 		c.fail(n, hint, "%s: %s", what, problem)

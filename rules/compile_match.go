@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // apiWeight is a name or pattern of APIs, and how much an event of them weighs.
@@ -88,7 +89,7 @@ func (c *compiler) apiWeights(n *yaml.Node) []apiWeight {
 		if !ok || !isText {
 			continue
 		}
-		weight, problem, hint := parseNumber(yamlNumber(s))
+		weight, problem, hint := scalar.ParseNumber(scalar.PlainNumber(s))
 		switch {
 		case problem != "":
 			c.fail(p.value, hint, "a weight is a whole number of at least 1: %s", problem)
@@ -127,7 +128,7 @@ func (c *compiler) pattern(n *yaml.Node) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	problem, hint := apiMistake(s)
+	problem, hint := scalar.APIMistake(s)
 	switch {
 	case s == "":
 		c.fail(n, "", "an API's name is empty")
@@ -138,7 +139,7 @@ func (c *compiler) pattern(n *yaml.Node) (string, bool) {
 	case problem != "":
 		return s, c.refuse(c.errorAt(n, hint, problem))
 	default:
-		if problem, hint := unlikelyAPI(s); problem != "" {
+		if problem, hint := scalar.UnlikelyAPI(s); problem != "" {
 			c.warn(n, hint, "%s", problem)
 		}
 		return s, true

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // defaults are what spec.defaults gives to rules that don't say otherwise.
@@ -131,11 +132,11 @@ func (c *compiler) dims(n *yaml.Node) []string {
 		case !ok:
 			return nil
 		case !event.IsDim(dim):
-			guess := didYouMean(dim, []string{"uid", "ip", "ip/64"})
-			if meant := dimensionWords[folded(dim)]; meant != "" {
+			guess := scalar.DidYouMean(dim, []string{"uid", "ip", "ip/64"})
+			if meant := dimensionWords[scalar.Folded(dim)]; meant != "" {
 				guess = fmt.Sprintf("; did you mean %q?", meant)
 			}
-			c.fail(item, "dimensions are uid, ip, ip/64 and, for an attribute, attrs.NAME", "%q is no dimension%s", shortened(dim), guess)
+			c.fail(item, "dimensions are uid, ip, ip/64 and, for an attribute, attrs.NAME", "%q is no dimension%s", scalar.Shortened(dim), guess)
 			return nil
 		case slices.Contains(out, dim):
 			c.fail(item, "leave one of them out", "the dimension %q is given twice", dim)

@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 	"github.com/tallygate/tallygate/windows"
 )
 
@@ -37,11 +38,11 @@ func (c *compiler) resolution(l *Limit, n *yaml.Node, own bool) {
 	switch {
 	case !ok:
 	case resolution > s.Per:
-		c.fail(n, "leave it out for a sixtieth of per", "resolution is at most per, %s", formatDuration(s.Per))
+		c.fail(n, "leave it out for a sixtieth of per", "resolution is at most per, %s", scalar.FormatDuration(s.Per))
 	case panes && s.Per > windows.MaxPanes*resolution:
 		least := (s.Per + windows.MaxPanes*event.Second - 1) / (windows.MaxPanes * event.Second) * event.Second
-		c.fail(n, fmt.Sprintf("write %s or more, or leave it out for a sixtieth of per", formatDuration(least)),
-			"resolution: %s has more than %d panes of %s", formatDuration(s.Per), windows.MaxPanes, formatDuration(resolution))
+		c.fail(n, fmt.Sprintf("write %s or more, or leave it out for a sixtieth of per", scalar.FormatDuration(least)),
+			"resolution: %s has more than %d panes of %s", scalar.FormatDuration(s.Per), windows.MaxPanes, scalar.FormatDuration(resolution))
 	case !s.Exact:
 		s.Resolution, l.panes = resolution, resolution
 	default:

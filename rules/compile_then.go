@@ -7,6 +7,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // maxSteps bounds escalate and warn.
@@ -76,9 +77,9 @@ func (c *compiler) block(n *yaml.Node, r *Rule) {
 	case !ok:
 	case s == untilReset:
 		r.Then.UntilReset = true
-	case digits(s) == 0:
-		c.fail(n, "a duration such as 5m, or until-reset", "block: %q is no duration%s", shortened(s),
-			didYouMean(s, []string{untilReset}))
+	case scalar.Digits(s) == 0:
+		c.fail(n, "a duration such as 5m, or until-reset", "block: %q is no duration%s", scalar.Shortened(s),
+			scalar.DidYouMean(s, []string{untilReset}))
 	default:
 		var d event.Micros
 		if d, ok = c.duration(n, "block"); ok {

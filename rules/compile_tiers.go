@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // maxTiers bounds how many predicates an event is asked for under one limit.
@@ -59,7 +60,7 @@ func (c *compiler) candidate(o *object, l *Limit) {
 		return
 	}
 	if n.Kind == yaml.ScalarNode {
-		c.fail(n, "write candidate: {limit: "+shortened(n.Value)+"}", "candidate is a mapping, not %s", describe(n))
+		c.fail(n, "write candidate: {limit: "+scalar.Shortened(n.Value)+"}", "candidate is a mapping, not %s", describe(n))
 		return
 	}
 	co, ok := c.object(n, "candidate", "limit")
@@ -116,7 +117,7 @@ func (c *compiler) percentage(n *yaml.Node, what string) (share event.Decimal, t
 		return 0, "", false
 	}
 	number, isShare := strings.CutSuffix(text, "%")
-	d, problem, _ := parseNumber(number)
+	d, problem, _ := scalar.ParseNumber(number)
 	if problem == "" && strings.Trim(number, "0123456789.") != "" {
 		problem = "a suffix"
 	}
@@ -130,7 +131,7 @@ func (c *compiler) percentage(n *yaml.Node, what string) (share event.Decimal, t
 		default:
 			hint = fmt.Sprintf("did you mean %v%%?", d*hundred)
 		}
-		c.fail(n, hint, "%s: %q is not a percentage", what, shortened(text))
+		c.fail(n, hint, "%s: %q is not a percentage", what, scalar.Shortened(text))
 	case d > hundred*event.One:
 		c.fail(n, "it is a share, of at most 100%", "%s: %s is more than all", what, text)
 	case d%hundred != 0:

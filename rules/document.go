@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // Document is a YAML file beside rule files, such as one of tests, whose mistakes are told as those of rule files are: all of
@@ -104,9 +105,9 @@ func (d *Document) Duration(n *yaml.Node, what string) (event.Micros, bool) {
 	if !ok {
 		return 0, false
 	}
-	span, err := ParseDuration(s)
+	span, err := scalar.ParseDuration(s)
 	if err != nil {
-		d.c.fail(n, durationHint(s), "%s: %v", what, err)
+		d.c.fail(n, scalar.DurationHint(s), "%s: %v", what, err)
 	}
 	return span, err == nil
 }
@@ -144,7 +145,7 @@ func (d *Document) Attrs(n *yaml.Node) (out []event.Attr) {
 }
 
 // DidYouMean returns `; did you mean "x"?` for the candidate that a word is probably a slip of, or nothing.
-func DidYouMean(word string, candidates []string) string { return didYouMean(word, candidates) }
+func DidYouMean(word string, candidates []string) string { return scalar.DidYouMean(word, candidates) }
 
 // OneOf lists words for a hint, shortened when there are many.
 func OneOf(words []string) string {

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // fromOthers is the page that says how limits of others are written here.
@@ -46,7 +48,7 @@ func foreign(root *yaml.Node) string {
 		return fmt.Sprintf("this is %s, not a rule file; %s#%s says how to write it here", what, fromOthers, section)
 	}
 	switch {
-	case anyOf("spec", "apiVersion") && (has["kind"] == nil || has["kind"].Value == kind || closest(has["kind"].Value, []string{kind}) != ""):
+	case anyOf("spec", "apiVersion") && (has["kind"] == nil || has["kind"].Value == kind || scalar.Closest(has["kind"].Value, []string{kind}) != ""):
 		return "" // ours, perhaps with mistakes
 	case anyOf("leakspeed", "groupby") || allOf("type", "filter") || allOf("type", "capacity"):
 		return is("a scenario of CrowdSec", "crowdsec")
@@ -62,7 +64,7 @@ func foreign(root *yaml.Node) string {
 		return "this is a file of tests, not a rule file: `tallygate test` runs it"
 	case allOf("apiVersion", "kind"):
 		return fmt.Sprintf("this is a %s of Kubernetes, not a rule file: a rule file begins with `apiVersion: %s` and `kind: %s`, and may be the data of a ConfigMap",
-			shortened(has["kind"].Value), apiVersion, kind)
+			scalar.Shortened(has["kind"].Value), apiVersion, kind)
 	case anyOf("_format_version"):
 		return is("a configuration of Kong", "")
 	case anyOf("http", "routers") && !anyOf("rules"):

@@ -4,9 +4,8 @@ import (
 	"hash/maphash"
 	"slices"
 
-	"github.com/expr-lang/expr/vm"
-
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/when"
 )
 
 // Why a rule that otherwise matches did not count an event.
@@ -30,7 +29,7 @@ type ruleMatch struct {
 	apis     []apiWeight
 	outcomes []string // any of them; none: every outcome
 	attrs    []attrMatch
-	when     *predicate // nil: always
+	when     *when.Predicate // nil: always
 }
 
 // attrMatch is an attribute that has one of some values.
@@ -91,8 +90,7 @@ type Matcher struct {
 	event uint64 // counts Match calls: tells what in keys is of the current one
 	text  []byte // of an address
 
-	vm  vm.VM
-	env whenEnv
+	predicates *when.Evaluator
 }
 
 // apiSlots is how many APIs' rules a Matcher remembers; names that share a slot take turns.
@@ -115,13 +113,21 @@ type shapeKey struct {
 
 // NewMatcher returns a Matcher for the set.
 func (s *Set) NewMatcher() *Matcher {
+	predicates := when.NewEvaluator()
+	for _, r := range s.Rules {
+		predicates.Know(r.match.when)
+		for _, l := range r.Limits {
+			for i := range l.Tiers {
+				predicates.Know(l.Tiers[i].when)
+			}
+		}
+	}
 	return &Matcher{
-		set:   s,
-		seed:  maphash.MakeSeed(),
-		cache: make([]apiSlot, apiSlots),
-		keys:  make([]shapeKey, len(s.Shapes)),
-		vm:    vm.VM{MemoryBudget: whenMemory},
-		env:   newWhenEnv(s.Rules),
+		set:        s,
+		seed:       maphash.MakeSeed(),
+		cache:      make([]apiSlot, apiSlots),
+		keys:       make([]shapeKey, len(s.Shapes)),
+		predicates: predicates,
 	}
 }
 
@@ -194,7 +200,7 @@ func (m *Matcher) begin() {
 	}
 	m.event++
 	m.Skipped, m.used, m.works = m.Skipped[:0], m.used[:0], m.works[:0]
-	m.env.filled = false
+	m.predicates.Next()
 }
 
 // rules returns the rules that count an API's events.
@@ -213,15 +219,10 @@ func (m *Matcher) holds(r *Rule, e *event.Event, at event.Micros) bool {
 }
 
 // eval evaluates a predicate of a rule; one that fails does not hold.
-func (m *Matcher) eval(r *Rule, p *predicate, e *event.Event, at event.Micros) bool {
-	if !m.env.filled {
-		m.env.fill(e, at)
-	}
-	result, err := m.vm.Run(p.program, m.env.vars)
-	holds, isBool := result.(bool)
-	if err != nil || !isBool {
+func (m *Matcher) eval(r *Rule, p *when.Predicate, e *event.Event, at event.Micros) bool {
+	holds, ok := m.predicates.Holds(p, e, at)
+	if !ok {
 		m.Skipped = append(m.Skipped, Skip{Rule: r, Reason: SkipWhen})
-		return false
 	}
 	return holds
 }

@@ -11,6 +11,7 @@ package rules
 import (
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules/when"
 	"github.com/tallygate/tallygate/windows"
 )
 
@@ -108,7 +109,7 @@ func (t *Then) reached() bool { return t.At == AtReached || t.At == AtDefault &&
 // Tier is a limit for some events' keys.
 type Tier struct {
 	Limit event.Decimal // 0: unlimited
-	when  *predicate
+	when  *when.Predicate
 	text  string // of the predicate
 	id    uint64 // a hash of the text: what states know the tier by
 }

@@ -3,6 +3,8 @@ package rules
 import (
 	"slices"
 	"strings"
+
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // synonym is a field that another limiter has, and what it is here.
@@ -78,32 +80,23 @@ func (s synonym) here(known []string) string {
 
 // valueWords are values that people write, by field, and what they are here.
 var valueWords = map[string]map[string]string{
-	"window": values(
+	"window": scalar.Words(
 		"rolling sliding", "moving sliding", "slidingwindow sliding", "slidinglog sliding", "slidingwindowlog sliding", "hopping sliding",
 		"fixed tumbling", "fixedwindow tumbling", "static tumbling", "aligned tumbling",
 		"tokenbucket bucket", "leakybucket bucket", "leaky bucket", "token bucket", "gcra bucket", "rate bucket", "bandwidth bucket",
 		"civil calendar", "natural calendar", "day calendar", "daily calendar", "month calendar", "inactivity session", "idle session"),
-	"mode": values(
+	"mode": scalar.Words(
 		"dryrun shadow", "monitor shadow", "monitoring shadow", "observe shadow", "audit shadow", "log shadow", "test shadow", "simulation shadow", "report shadow",
 		"reportonly shadow", "warn shadow", "off shadow", "disabled shadow", "true enforce", "on enforce", "active enforce", "live enforce", "enabled enforce", "enforced enforce",
 		"enforcing enforce", "block enforce"),
-	"action": values(
+	"action": scalar.Words(
 		"ban block", "deny block", "reject block", "drop block", "forbid block", "refuse block", "429 block", "403 block", "captcha challenge", "mfa challenge",
 		"delay throttle", "slow throttle", "slowdown throttle", "queue throttle", "tarpit throttle", "ratelimit throttle", "alert log", "report log", "monitor log", "notify log",
 		"allow log", "none log"),
-	"at":      values("over exceeded", "above exceeded", "> exceeded", ">= reached", "equal reached", "full reached"),
-	"too_old": values("discard drop", "ignore drop", "reject drop", "brokertime now", "count now"),
-}
-
-func values(pairs ...string) map[string]string {
-	out := map[string]string{}
-	for _, pair := range pairs {
-		word, ours, _ := strings.Cut(pair, " ")
-		out[word] = ours
-	}
-	return out
+	"at":      scalar.Words("over exceeded", "above exceeded", "> exceeded", ">= reached", "equal reached", "full reached"),
+	"too_old": scalar.Words("discard drop", "ignore drop", "reject drop", "brokertime now", "count now"),
 }
 
 // dimensionWords are names of dimensions that people write.
-var dimensionWords = values("user uid", "customer uid", "account uid", "client uid", "subject uid", "address ip", "addr ip", "clientip ip", "remoteaddr ip",
+var dimensionWords = scalar.Words("user uid", "customer uid", "account uid", "client uid", "subject uid", "address ip", "addr ip", "clientip ip", "remoteaddr ip",
 	"sourceip ip", "ipaddress ip", "ipv6 ip/64", "network ip/64", "subnet ip/64", "campaign attrs.campaign", "session attrs.session", "tenant attrs.tenant")

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // elsewhere says where fields belong that are often written in another place.
@@ -106,23 +108,23 @@ func (c *compiler) object(n *yaml.Node, what string, known ...string) (*object, 
 
 func (c *compiler) unknownField(o *object, key *yaml.Node, known []string) {
 	o.spoilt[key.Value] = true
-	if s, ok := fieldWords[folded(key.Value)]; ok {
+	if s, ok := fieldWords[scalar.Folded(key.Value)]; ok {
 		if meant := s.here(known); meant != "" {
 			o.spoilt[meant] = true
 			hint := s.write
-			if closest(key.Value, known) == meant {
+			if scalar.Closest(key.Value, known) == meant {
 				hint = "" // no other word, but a slip
 			}
 			c.fail(key, hint, "unknown field %q; did you mean %q?", key.Value, meant)
 			return
 		}
 		inRule := slices.Contains(known, "match") || slices.Contains(known, "api") || slices.Contains(known, "block")
-		if inRule && closest(key.Value, known) == "" && elsewhere[key.Value] == "" {
+		if inRule && scalar.Closest(key.Value, known) == "" && elsewhere[key.Value] == "" {
 			c.fail(key, s.write, "unknown field %q", key.Value)
 			return
 		}
 	}
-	if meant := closest(key.Value, known); meant != "" {
+	if meant := scalar.Closest(key.Value, known); meant != "" {
 		o.spoilt[meant] = true
 		c.fail(key, "", "unknown field %q; did you mean %q?", key.Value, meant)
 		return
@@ -203,11 +205,11 @@ func (c *compiler) word(n *yaml.Node, what string, words ...string) (string, boo
 	if len(words) == 1 {
 		hint = "this version knows " + words[0]
 	}
-	guess := didYouMean(s, words)
-	if meant := valueWords[what][folded(s)]; meant != "" {
+	guess := scalar.DidYouMean(s, words)
+	if meant := valueWords[what][scalar.Folded(s)]; meant != "" {
 		guess = fmt.Sprintf("; did you mean %q?", meant)
 	}
-	c.fail(n, hint, "%s %q is not known%s", what, shortened(s), guess)
+	c.fail(n, hint, "%s %q is not known%s", what, scalar.Shortened(s), guess)
 	return "", false
 }
 

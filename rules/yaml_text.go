@@ -8,6 +8,8 @@ import (
 	"unicode"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // isInvisible reports characters that nobody sees in a file, and that make a name another one.
@@ -118,7 +120,7 @@ func (s *source) behindSyntax(before int) *Error {
 			}
 		}
 		if m := gluedLine.FindStringSubmatch(code); m != nil && slices.Contains(allFields, m[2]) {
-			return s.errorAt(i+1, len([]rune(m[1]))+len(m[2])+1, gluedMessage, fmt.Sprintf("write %s: %s", m[2], shortened(strings.TrimSpace(m[3]))))
+			return s.errorAt(i+1, len([]rune(m[1]))+len(m[2])+1, gluedMessage, fmt.Sprintf("write %s: %s", m[2], scalar.Shortened(strings.TrimSpace(m[3]))))
 		}
 	}
 	return nil
@@ -138,7 +140,7 @@ func glued(n *yaml.Node) (name, rest string, ok bool) {
 // failGlued reports such a name where it is.
 func (c *compiler) failGlued(n *yaml.Node, name, rest string) {
 	rest, _, _ = strings.Cut(rest, " ")
-	e := c.errorAt(n, fmt.Sprintf("write %s: %s", name, shortened(rest)), gluedMessage)
+	e := c.errorAt(n, fmt.Sprintf("write %s: %s", name, scalar.Shortened(rest)), gluedMessage)
 	e.Column += len(name)
 	c.errs = append(c.errs, e)
 }

@@ -1,4 +1,4 @@
-package rules
+package when
 
 import (
 	"errors"
@@ -10,10 +10,12 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/file"
+
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
-// whenWords are words of other languages, in lower case, and how predicates write them.
-var whenWords = map[string]string{
+// words are words of other languages, in lower case, and how predicates write them.
+var words = map[string]string{
 	"and": "and", "or": "or", "not": "not", "in": "in", "xor": "!=", "null": "nil", "none": "nil", "undefined": "nil", "nan": "nil",
 	"true": "true", "false": "false", "yes": "true", "no": "false", "is": "==", "eq": "==", "equals": "==", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<=",
 	"like": "contains, startsWith, endsWith or matches", "matches": "matches", "regex": "matches", "regexp": "matches", "rlike": "matches", "contains": "contains",
@@ -23,15 +25,15 @@ var whenWords = map[string]string{
 	"attributes": "attrs", "attr": "attrs", "labels": "attrs", "tags": "attrs",
 }
 
-// whenOperators are operators of other languages.
-var whenOperators = []struct{ other, ours string }{
+// operators are operators of other languages.
+var operators = []struct{ other, ours string }{
 	{"===", "=="}, {"!==", "!="}, {"<>", "!="}, {"=~", "matches"}, {"!~", "not matches"}, {"=", "=="}, {"&", "and"}, {"|", "or"}, {"~", "matches"},
 }
 
 var firstWord, lastWord = regexp.MustCompile(`^[A-Za-z_]+`), regexp.MustCompile(`[A-Za-z_]+\s*$`)
 
-// whenMistake takes expr's error apart: what it says, at which character of source, and what may have been meant.
-func whenMistake(err error, source string) (message string, at int, hint string) {
+// mistakeOf takes expr's error apart: what it says, at which character of source, and what may have been meant.
+func mistakeOf(err error, source string) (message string, at int, hint string) {
 	var mistake *file.Error
 	if !errors.As(err, &mistake) {
 		return err.Error(), 0, "a predicate says yes or no, as in cost > 10"
@@ -57,12 +59,12 @@ func whenMistake(err error, source string) (message string, at int, hint string)
 // unknownName guesses what was meant by a name that there is not. What is compared with something stands
 // before the operator, and is rather an attribute than text without quotes.
 func unknownName(name, behind string) (guess, hint string) {
-	names := slices.Sorted(maps.Keys(whenTypes))
+	names := slices.Sorted(maps.Keys(variables))
 	there := "there are " + strings.Join(names, ", ")
-	if ours := whenWords[strings.ToLower(name)]; ours != "" {
+	if ours := words[strings.ToLower(name)]; ours != "" {
 		return fmt.Sprintf("; did you mean %s?", ours), there + "; an attribute is attrs." + name
 	}
-	if guess := didYouMean(name, names); guess != "" || strings.ContainsAny(behind[:min(len(behind), 1)], "=!<>") {
+	if guess := scalar.DidYouMean(name, names); guess != "" || strings.ContainsAny(behind[:min(len(behind), 1)], "=!<>") {
 		return guess, there + "; an attribute is attrs." + name
 	}
 	return "", "text stands in quotes: " + strconv.Quote(name) + "; an attribute is attrs." + name + "; else " + there
@@ -88,7 +90,7 @@ func foreignWord(source string, at int) string {
 	at = min(max(at, 0), len(text))
 	before, after := string(text[:at]), string(text[at:])
 	for _, word := range []string{firstWord.FindString(after), strings.TrimSpace(lastWord.FindString(before))} {
-		ours := whenWords[strings.ToLower(word)]
+		ours := words[strings.ToLower(word)]
 		switch {
 		case ours == "" || ours == word:
 		case strings.EqualFold(ours, word):
@@ -99,7 +101,7 @@ func foreignWord(source string, at int) string {
 	}
 	from := len(strings.TrimRight(before, "=!<>~&|"))
 	operator := source[from:]
-	for _, o := range whenOperators {
+	for _, o := range operators {
 		if strings.HasPrefix(operator, o.other) {
 			if o.other == "=" {
 				return "equality is =="

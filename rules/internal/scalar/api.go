@@ -1,4 +1,4 @@
-package rules
+package scalar
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ var (
 	asRegexp  = regexp.MustCompile(`[\^|\\()\[\]?]|\$$|\.\+|^\.\*`)
 )
 
-// apiMistake says what keeps a text from being an API's name or a pattern of names, and what to write
+// APIMistake says what keeps a text from being an API's name or a pattern of names, and what to write
 // instead; "" when it is one.
-func apiMistake(s string) (problem, hint string) {
+func APIMistake(s string) (problem, hint string) {
 	switch {
 	case strings.Contains(s, "**"):
 		return fmt.Sprintf("the pattern %q has `**`", s), "one `*` as the last character takes all that follows, dots too"
@@ -65,8 +65,8 @@ func regexpHint(s string) string {
 // methods are what names of requests begin with.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
-// unlikely says of a name that events may have, if someone gives it to them, and that is probably another's.
-func unlikelyAPI(s string) (problem, hint string) {
+// UnlikelyAPI says of a name that events may have, if someone gives it to them, what name was probably meant.
+func UnlikelyAPI(s string) (problem, hint string) {
 	first, _, _ := strings.Cut(s, ".")
 	switch {
 	case strings.HasPrefix(s, "/"):

@@ -1,4 +1,4 @@
-package rules
+package scalar
 
 import (
 	"errors"
@@ -8,6 +8,9 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
+
+// MaxSpan bounds every duration in a rule file.
+const MaxSpan = 3660 * event.Day
 
 // durationUnits are Prometheus' units, in the order in which a duration may name them.
 var durationUnits = []struct {
@@ -38,7 +41,7 @@ func ParseDuration(s string) (event.Micros, error) {
 	var sum event.Micros
 	units := durationUnits
 	for rest := s; rest != ""; {
-		number := rest[:digits(rest)]
+		number := rest[:Digits(rest)]
 		rest = rest[len(number):]
 		unit := rest[:letters(rest)]
 		rest = rest[len(unit):]
@@ -64,8 +67,8 @@ func ParseDuration(s string) (event.Micros, error) {
 	return sum, nil
 }
 
-// formatDuration is ParseDuration's inverse, cut to milliseconds.
-func formatDuration(d event.Micros) string {
+// FormatDuration is ParseDuration's inverse, cut to milliseconds.
+func FormatDuration(d event.Micros) string {
 	var b strings.Builder
 	for _, u := range durationUnits {
 		if u.name == "y" || u.name == "w" && d%u.span != 0 {
@@ -87,7 +90,7 @@ func formatDuration(d event.Micros) string {
 func inOrder(s string) string {
 	var sum event.Micros
 	for rest := s; rest != ""; {
-		part := rest[:digits(rest)+letters(rest[digits(rest):])]
+		part := rest[:Digits(rest)+letters(rest[Digits(rest):])]
 		d, err := ParseDuration(part)
 		if part == "" || err != nil || sum > math.MaxInt64-d {
 			return ""
@@ -97,10 +100,11 @@ func inOrder(s string) string {
 	if _, err := ParseDuration(s); err == nil {
 		return ""
 	}
-	return formatDuration(sum)
+	return FormatDuration(sum)
 }
 
-func digits(s string) int {
+// Digits counts the digits that a text begins with.
+func Digits(s string) int {
 	return len(s) - len(strings.TrimLeft(s, "0123456789"))
 }
 

@@ -1,23 +1,23 @@
-package rules
+package when
 
 import (
 	"fmt"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/expr-lang/expr/ast"
+
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // restriction walks a predicate's syntax tree before it is compiled. It refuses what is not a
 // pure function of the event (what asks the clock or the machine, or has a map's order), and loops
 // in loops, which could take hours over a few hundred bytes; it puts in what is known beforehand.
 type restriction struct {
-	zone    func(name string) *time.Location
-	meant   func(zone string) string // a guess at one that there is not
-	inline  bool                     // replace attributes by their variables
-	attrs   []string                 // the attributes that are named
-	problem string                   // the first one
+	zones   Zones
+	inline  bool     // replace attributes by their variables
+	attrs   []string // the attributes that are named
+	problem string   // the first one
 	hint    string
 	at      int // in characters
 
@@ -156,12 +156,12 @@ func (v *restriction) builtin(node *ast.Node, n *ast.BuiltinNode) {
 			v.refuse(n, "timezone() takes a name in quotes", "")
 			return
 		}
-		zone := v.zone(name.Value)
+		zone := v.zones.Load(name.Value)
 		if zone == nil {
-			v.refuse(name, fmt.Sprintf("there is no timezone %q%s", shortened(name.Value), v.meant(name.Value)), "")
+			v.refuse(name, fmt.Sprintf("there is no timezone %q%s", scalar.Shortened(name.Value), v.zones.Meant(name.Value)), "")
 			return
 		}
-		if doubt, hint := zoneDoubt(name.Value); doubt != "" {
+		if doubt, hint := scalar.ZoneDoubt(name.Value); doubt != "" {
 			v.typed.warn(name, hint, doubt)
 		}
 		ast.Patch(node, &ast.ConstantNode{Value: zone})

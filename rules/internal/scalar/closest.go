@@ -1,34 +1,36 @@
-package rules
+// Package scalar reads what rule files write as one value: durations, numbers, names of APIs and of time
+// zones. For one that it can't read it guesses what was meant.
+package scalar
 
 import (
 	"fmt"
 	"strings"
 )
 
-// didYouMean returns `; did you mean "x"?` for the candidate that word is probably a slip
+// DidYouMean returns `; did you mean "x"?` for the candidate that word is probably a slip
 // of, or nothing.
-func didYouMean(word string, candidates []string) string {
-	if best := closest(word, candidates); best != "" {
+func DidYouMean(word string, candidates []string) string {
+	if best := Closest(word, candidates); best != "" {
 		return fmt.Sprintf("; did you mean %q?", best)
 	}
 	return ""
 }
 
-// closest returns the candidate nearest to word by edit distance, unless all are too far
+// Closest returns the candidate nearest to word by edit distance, unless all are too far
 // away. Case, '-' and '_' don't count.
-func closest(word string, candidates []string) string {
+func Closest(word string, candidates []string) string {
 	const longest = 64 // a longer word is no slip of the pen
 	if len(word) > longest {
 		return ""
 	}
-	w := folded(word)
+	w := Folded(word)
 	best, bestDistance := "", 1+min(len(w)/3, 3)
 	if len(w) == 3 || len(w) == 4 {
 		bestDistance = 2
 	}
 	for _, candidate := range candidates {
-		d := editDistance(w, folded(candidate))
-		if len(w) >= 3 && strings.HasPrefix(folded(candidate), w) {
+		d := editDistance(w, Folded(candidate))
+		if len(w) >= 3 && strings.HasPrefix(Folded(candidate), w) {
 			d = min(d, 1) // an abbreviation
 		}
 		if d < bestDistance {
@@ -38,7 +40,8 @@ func closest(word string, candidates []string) string {
 	return best
 }
 
-func folded(s string) string {
+// Folded is a word in lower case, without '-' and '_'.
+func Folded(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' {
 			return -1
@@ -70,4 +73,14 @@ func editDistance(a, b string) int {
 		before, last, row = last, row, make([]int, len(b)+1)
 	}
 	return last[len(b)]
+}
+
+// Words reads pairs of a word that people write, folded, and what it is here.
+func Words(pairs ...string) map[string]string {
+	out := map[string]string{}
+	for _, pair := range pairs {
+		word, ours, _ := strings.Cut(pair, " ")
+		out[word] = ours
+	}
+	return out
 }

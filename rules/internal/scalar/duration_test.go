@@ -1,4 +1,4 @@
-package rules
+package scalar
 
 import (
 	"errors"
@@ -53,8 +53,8 @@ func TestParseDuration(t *testing.T) {
 func TestDurationsReadAsTheyAreWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := event.Micros(rapid.Int64Range(1, 1<<40).Draw(t, "milliseconds")) * event.Millisecond
-		if got, err := ParseDuration(formatDuration(d)); got != d || err != nil {
-			t.Fatalf("%d is written %s and read %d, %v", d, formatDuration(d), got, err)
+		if got, err := ParseDuration(FormatDuration(d)); got != d || err != nil {
+			t.Fatalf("%d is written %s and read %d, %v", d, FormatDuration(d), got, err)
 		}
 	})
 }
@@ -65,7 +65,7 @@ func TestParseNumber(t *testing.T) {
 		"1GiB": "1073741824", "0.000001": "0.000001", "0.5Ki": "512", "9000G": "9000000000000", "100B": "100",
 		"1.0000000": "1", "0.0000001k": "0.0001",
 	} {
-		got, problem, _ := parseNumber(text)
+		got, problem, _ := ParseNumber(text)
 		if got.String() != want || problem != "" {
 			t.Errorf("%s: %s, %s", text, got, problem)
 		}
@@ -74,7 +74,7 @@ func TestParseNumber(t *testing.T) {
 		"", "0", "0.0", "-1", "+1", "1.", ".5", "1..2", "1.2.3", "1e3", "0x10", "1_000", "1,000", "1K", "1m", "1 k", "ten",
 		"0.0000001", "9000.1G", "9000000000001", "1T", "1Bk", "99999999999999999999999999999999999999999999",
 	} {
-		if got, problem, _ := parseNumber(text); problem == "" {
+		if got, problem, _ := ParseNumber(text); problem == "" {
 			t.Errorf("%q: %s", text, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package rules
+package scalar
 
 import (
 	"fmt"
@@ -18,9 +18,9 @@ var suffixes = map[string]int64{
 	"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30,
 }
 
-// parseNumber reads a positive number of at most MaxLimit, such as 100, 1.5k or 1MiB. When
+// ParseNumber reads a positive number of at most MaxLimit, such as 100, 1.5k or 1MiB. When
 // it is none, problem says why and hint what may have been meant.
-func parseNumber(s string) (n event.Decimal, problem, hint string) {
+func ParseNumber(s string) (n event.Decimal, problem, hint string) {
 	const longest = 40
 	cut := len(s) - len(strings.TrimLeft(s, "0123456789."))
 	number, suffix := s[:cut], s[cut:]
@@ -28,11 +28,11 @@ func parseNumber(s string) (n event.Decimal, problem, hint string) {
 	factor, ok := suffixes[strings.TrimSuffix(suffix, "B")]
 	switch {
 	case strings.HasPrefix(s, "-"):
-		return 0, fmt.Sprintf("%s is negative", shortened(s)), ""
+		return 0, fmt.Sprintf("%s is negative", Shortened(s)), ""
 	case whole == "" || point && (fraction == "" || strings.Contains(fraction, ".")) || len(s) > longest:
-		return 0, fmt.Sprintf("%q is not a number", shortened(s)), "write it as 100, 100k or 1MiB"
+		return 0, fmt.Sprintf("%q is not a number", Shortened(s)), "write it as 100, 100k or 1MiB"
 	case !ok:
-		return 0, fmt.Sprintf("%q is not a number", shortened(s)), numberHint(number, suffix)
+		return 0, fmt.Sprintf("%q is not a number", Shortened(s)), numberHint(number, suffix)
 	}
 	millionths, _ := new(big.Int).SetString(whole+fraction, 10)
 	millionths.Mul(millionths, big.NewInt(factor))
@@ -57,10 +57,10 @@ var (
 	openEnded   = regexp.MustCompile(`^([0-9]+\.|\.[0-9]+)$`)
 )
 
-// yamlNumber writes what YAML reads as a number, and editors with it, in plain decimals: 1_000, 0x10, 1e3, .5, +5.
+// PlainNumber writes what YAML reads as a number, and editors with it, in plain decimals: 1_000, 0x10, 1e3, .5, +5.
 // Any other text it returns as it is.
-func yamlNumber(s string) string {
-	if unsigned, ok := strings.CutPrefix(s, "+"); ok && digits(unsigned) > 0 {
+func PlainNumber(s string) string {
+	if unsigned, ok := strings.CutPrefix(s, "+"); ok && Digits(unsigned) > 0 {
 		s = unsigned
 	}
 	if head := underscored.FindString(s); head != "" {
@@ -97,7 +97,8 @@ func numberHint(number, suffix string) string {
 	return "write it as 100, 100k or 1MiB"
 }
 
-func shortened(s string) string {
+// Shortened is a text as messages quote it, without what is far behind.
+func Shortened(s string) string {
 	const most = 40
 	if r := []rune(s); len(r) > most {
 		return string(r[:most]) + "…"

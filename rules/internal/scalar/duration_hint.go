@@ -1,4 +1,4 @@
-package rules
+package scalar
 
 import (
 	"fmt"
@@ -10,19 +10,19 @@ import (
 )
 
 // durationWords are units that people write, in lower case, and what they are here.
-var durationWords = values("s s", "sec s", "secs s", "second s", "seconds s", "m m", "mn m", "min m", "mins m", "minute m", "minutes m", "h h", "hr h", "hrs h", "hour h",
+var durationWords = Words("s s", "sec s", "secs s", "second s", "seconds s", "m m", "mn m", "min m", "mins m", "minute m", "minutes m", "h h", "hr h", "hrs h", "hour h",
 	"hours h", "d d", "day d", "days d", "w w", "wk w", "week w", "weeks w", "y y", "yr y", "year y", "years y", "ms ms", "msec ms", "millis ms", "millisecond ms", "milliseconds ms")
 
 // wholeDurations are words that stand for a duration.
-var wholeDurations = values("minute 1m", "minutely 1m", "hour 1h", "hourly 1h", "day 1d", "daily 1d", "week 7d", "weekly 7d", "month 30d", "monthly 30d", "year 365d", "yearly 365d")
+var wholeDurations = Words("minute 1m", "minutely 1m", "hour 1h", "hourly 1h", "day 1d", "daily 1d", "week 7d", "weekly 7d", "month 30d", "monthly 30d", "year 365d", "yearly 365d")
 
 var (
 	durationPart = regexp.MustCompile(`^(\d+(?:[.,]\d+)?)([A-Za-zµ]*)`)
 	isoDuration  = regexp.MustCompile(`^P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?$`)
 )
 
-// durationHint guesses what was meant by a duration that does not parse.
-func durationHint(s string) string {
+// DurationHint guesses what was meant by a duration that does not parse.
+func DurationHint(s string) string {
 	plain := strings.NewReplacer(" ", "", ",", "", "and", "", "_", "").Replace(strings.TrimSpace(s))
 	if strings.Contains(s, ",") && !strings.Contains(s, ", ") {
 		plain = strings.ReplaceAll(strings.ReplaceAll(s, " ", ""), ",", ".")
@@ -43,7 +43,7 @@ func durationHint(s string) string {
 		}
 		return "did you mean " + b.String() + "?"
 	}
-	if lower != "" && digits(lower) == len(lower) {
+	if lower != "" && Digits(lower) == len(lower) {
 		return fmt.Sprintf("did you mean %ss?", lower)
 	}
 	return partsHint(plain)
@@ -51,7 +51,7 @@ func durationHint(s string) string {
 
 // partsHint adds up numbers with units, also fractions and units that have other names here.
 func partsHint(s string) string {
-	if m := durationPart.FindStringSubmatch(s); m != nil && m[0] == s && digits(m[1]) == len(m[1]) && durationWords[strings.ToLower(m[2])] != "" && m[2] != "M" {
+	if m := durationPart.FindStringSubmatch(s); m != nil && m[0] == s && Digits(m[1]) == len(m[1]) && durationWords[strings.ToLower(m[2])] != "" && m[2] != "M" {
 		return "did you mean " + m[1] + durationWords[strings.ToLower(m[2])] + "?"
 	}
 	sum := new(big.Rat)
@@ -78,8 +78,8 @@ func partsHint(s string) string {
 		sum.Add(sum, number.Mul(number, new(big.Rat).SetInt64(int64(durationUnits[unit].span))))
 	}
 	sum.Quo(sum, new(big.Rat).SetInt64(int64(event.Millisecond)))
-	if !sum.IsInt() || sum.Sign() == 0 || !sum.Num().IsInt64() || sum.Num().Int64() > int64(maxSpan/event.Millisecond) {
+	if !sum.IsInt() || sum.Sign() == 0 || !sum.Num().IsInt64() || sum.Num().Int64() > int64(MaxSpan/event.Millisecond) {
 		return ""
 	}
-	return "did you mean " + formatDuration(event.Micros(sum.Num().Int64())*event.Millisecond) + "?"
+	return "did you mean " + FormatDuration(event.Micros(sum.Num().Int64())*event.Millisecond) + "?"
 }

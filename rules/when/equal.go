@@ -1,4 +1,4 @@
-package rules
+package when
 
 import (
 	"net/netip"
@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
+
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // equality refuses what is never equal. With `!=` it would hold for every event, which is as wrong;
@@ -97,7 +99,7 @@ func (v *typeCheck) membership(n *ast.BinaryNode) {
 			case l&k != 0:
 				v.constant(n, n.Left, item)
 			case l == isCivil && k == isNumber:
-				v.fail(n.Left, civilHint(n.Left)+", as in int("+written(n.Left)+") in "+shortened(list.String()),
+				v.fail(n.Left, civilHint(n.Left)+", as in int("+written(n.Left)+") in "+scalar.Shortened(list.String()),
 					written(n.Left)+" is a day or a month, and no number: it is in no list of numbers")
 				return
 			default:
@@ -151,7 +153,7 @@ func (v *typeCheck) constant(n *ast.BinaryNode, variable, value ast.Node) {
 			v.address(value, text.Value)
 		}
 	case isVariable(variable, "api"):
-		problem, hint := apiMistake(text.Value)
+		problem, hint := scalar.APIMistake(text.Value)
 		if problem == "" && strings.Contains(text.Value, "*") {
 			problem, hint = "patterns belong to match: "+strconv.Quote(text.Value)+" is no API's name", "write match: {api: "+strconv.Quote(text.Value)+"}"
 		}
@@ -174,7 +176,7 @@ func (v *typeCheck) address(at ast.Node, text string) {
 			hint = "write ip startsWith " + strconv.Quote(beginning)
 		}
 	}
-	v.fail(at, hint, "ip is one address, as text, and never equal to "+strconv.Quote(shortened(text)))
+	v.fail(at, hint, "ip is one address, as text, and never equal to "+strconv.Quote(scalar.Shortened(text)))
 }
 
 // networkBeginning is how all addresses of an IPv4 network begin, and no others; "" when there is no such text.

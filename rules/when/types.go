@@ -1,4 +1,4 @@
-package rules
+package when
 
 import (
 	"reflect"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/expr-lang/expr/ast"
+
+	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // kinds is a set of what a value can be. expr knows the type of uid, ip and attributes only when a predicate
@@ -51,8 +53,8 @@ func (k kinds) String() string {
 	}
 }
 
-// whenKinds are what the variables of predicates can be.
-var whenKinds = map[string]kinds{
+// variableKinds are what the variables of predicates can be.
+var variableKinds = map[string]kinds{
 	"id": isText, "api": isText, "outcome": isText, "cost": isNumber, "time": isMoment, "attrs": isCollection,
 	"uid": isText | isNil, "ip": isText | isNil,
 }
@@ -63,13 +65,7 @@ type typeCheck struct {
 	lets  map[string]ast.Node                // variables of the predicate's own; nil: of several values
 	lists map[*ast.BinaryNode]*ast.ArrayNode // what stood behind `in` before it was made a constant
 
-	mistakes []typeMistake
-}
-
-type typeMistake struct {
-	at            int // in characters
-	message, hint string
-	warning       bool // it works, and is probably not what was meant
+	mistakes []Mistake
 }
 
 func (v *typeCheck) note(n ast.Node) {
@@ -89,15 +85,15 @@ func (v *typeCheck) note(n ast.Node) {
 }
 
 func (v *typeCheck) fail(n ast.Node, hint, message string) {
-	v.mistakes = append(v.mistakes, typeMistake{at: n.Location().From, message: message, hint: hint})
+	v.mistakes = append(v.mistakes, Mistake{At: n.Location().From, Message: "when: " + message, Hint: hint, Severity: Never})
 }
 
 func (v *typeCheck) warn(n ast.Node, hint, message string) {
-	v.mistakes = append(v.mistakes, typeMistake{at: n.Location().From, message: message, hint: hint, warning: true})
+	v.mistakes = append(v.mistakes, Mistake{At: n.Location().From, Message: "when: " + message, Hint: hint, Severity: Doubt})
 }
 
 // finish looks at the whole tree.
-func (v *typeCheck) finish() []typeMistake {
+func (v *typeCheck) finish() []Mistake {
 	for _, n := range v.nodes {
 		switch n := n.(type) {
 		case *ast.BinaryNode:
@@ -117,8 +113,8 @@ func (v *typeCheck) finish() []typeMistake {
 	if len(v.nodes) > 0 {
 		v.yesOrNo(v.nodes[len(v.nodes)-1])
 	}
-	slices.SortStableFunc(v.mistakes, func(a, b typeMistake) int { return a.at - b.at })
-	return slices.CompactFunc(v.mistakes, func(a, b typeMistake) bool { return a == b })
+	slices.SortStableFunc(v.mistakes, func(a, b Mistake) int { return a.At - b.At })
+	return slices.CompactFunc(v.mistakes, func(a, b Mistake) bool { return a == b })
 }
 
 // of returns what a node's value can be.
@@ -152,7 +148,7 @@ func (v *typeCheck) of(n ast.Node) kinds {
 }
 
 func (v *typeCheck) variable(n *ast.IdentifierNode) kinds {
-	if k, ok := whenKinds[n.Value]; ok {
+	if k, ok := variableKinds[n.Value]; ok {
 		return k
 	}
 	if value := v.lets[n.Value]; value != nil {
@@ -205,7 +201,7 @@ func written(n ast.Node) string {
 	if c, ok := n.(*ast.ChainNode); ok {
 		n = c.Node
 	}
-	return shortened(n.String())
+	return scalar.Shortened(n.String())
 }
 
 // member refuses what looks for something in an attribute, or in another value that has nothing in it.

@@ -1,9 +1,12 @@
-package rules
+package scalar
 
 import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
+
+	"github.com/tallygate/tallygate/windows"
 )
 
 var (
@@ -54,8 +57,8 @@ func foreignZone(name string) string {
 	return ""
 }
 
-// zoneDoubt says of a zone that there is what people take for something else.
-func zoneDoubt(name string) (problem, hint string) {
+// ZoneDoubt says of a zone that people take for another one what it really is.
+func ZoneDoubt(name string) (problem, hint string) {
 	if m := invertedZone.FindStringSubmatch(name); m != nil {
 		where, other := "behind", "-"
 		if m[1] == "-" {
@@ -72,3 +75,57 @@ func zoneDoubt(name string) (problem, hint string) {
 	}
 	return "", ""
 }
+
+// Zones keeps the zones that were loaded: finding one takes a walk through the database.
+type Zones map[string]*time.Location
+
+// Load returns a zone; nil when there is none of that name.
+func (z Zones) Load(name string) *time.Location {
+	zone, known := z[name]
+	if !known {
+		zone, _ = windows.LoadZone(name)
+		z[name] = zone
+	}
+	return zone
+}
+
+// Meant guesses the zone from the spelling, or from the city alone.
+func (z Zones) Meant(name string) string {
+	if meant := foreignZone(name); meant != "" {
+		return "; did you mean " + meant + "?"
+	}
+	spelled := []rune(strings.ToLower(strings.TrimSpace(strings.ReplaceAll(name, " ", "_"))))
+	for i := range spelled {
+		if i == 0 || spelled[i-1] == '/' || spelled[i-1] == '_' {
+			spelled[i] = []rune(strings.ToUpper(string(spelled[i])))[0]
+		}
+	}
+	for _, guess := range []string{string(spelled), strings.ToUpper(name)} {
+		if len(guess) > 2 && guess != "UTC" && z.Load(guess) != nil {
+			return fmt.Sprintf("; did you mean %q?", guess)
+		}
+	}
+	for _, known := range commonZones {
+		_, city, _ := strings.Cut(known, "/")
+		if Closest(name, []string{known, city}) != "" {
+			return fmt.Sprintf("; did you mean %q?", known)
+		}
+	}
+	return ""
+}
+
+// commonZones are what a misspelt zone is compared with.
+var commonZones = strings.Fields(`UTC
+	Africa/Cairo Africa/Johannesburg Africa/Lagos Africa/Nairobi
+	America/Argentina/Buenos_Aires America/Bogota America/Chicago America/Denver America/Lima
+	America/Los_Angeles America/Mexico_City America/New_York America/Phoenix America/Santiago
+	America/Sao_Paulo America/Toronto America/Vancouver
+	Asia/Bangkok Asia/Dhaka Asia/Dubai Asia/Ho_Chi_Minh Asia/Hong_Kong Asia/Istanbul Asia/Jakarta
+	Asia/Jerusalem Asia/Karachi Asia/Kolkata Asia/Kuala_Lumpur Asia/Manila Asia/Riyadh Asia/Seoul
+	Asia/Shanghai Asia/Singapore Asia/Taipei Asia/Tehran Asia/Tokyo
+	Atlantic/Reykjavik Australia/Brisbane Australia/Melbourne Australia/Perth Australia/Sydney
+	Europe/Amsterdam Europe/Athens Europe/Berlin Europe/Brussels Europe/Bucharest Europe/Budapest
+	Europe/Copenhagen Europe/Dublin Europe/Helsinki Europe/Istanbul Europe/Kyiv Europe/Lisbon
+	Europe/London Europe/Madrid Europe/Moscow Europe/Oslo Europe/Paris Europe/Prague Europe/Rome
+	Europe/Stockholm Europe/Vienna Europe/Warsaw Europe/Zurich
+	Pacific/Auckland Pacific/Honolulu`)
