@@ -11,19 +11,20 @@ import (
 )
 
 // bucket reads a bucket's rate, and how much it holds. What its level is compared with is the burst.
-func (c *compiler) bucket(o *object, l *Limit, w, _ windowFields) bool {
-	if !c.length(o, l, w) {
+func (c *limitReader) bucket() bool {
+	if !c.length() {
 		return false
 	}
+	l, w := c.l, c.w
 	l.Window.Limit = l.Limit
 	l.PerMax = scalar.MaxSpan // an overdrawn bucket takes long to drain
 	if w["burst"] != nil {
 		l.Limit = c.number(w["burst"], "burst", l.Rule)
 	}
 	if l.Limit > 0 && l.Limit < event.One {
-		c.fail(cmp.Or(w["burst"], w["per"]), "as in burst: 1", "a bucket's burst is at least 1, not %v", l.Limit)
+		c.Fail(cmp.Or(w["burst"], w["per"]), "as in burst: 1", "a bucket's burst is at least 1, not %v", l.Limit)
 	}
-	if !c.debt(l, w["debt"]) {
+	if !c.debt(w["debt"]) {
 		return false
 	}
 	l.bound()
@@ -31,23 +32,24 @@ func (c *compiler) bucket(o *object, l *Limit, w, _ windowFields) bool {
 }
 
 // debt reads by how much a bucket may be overdrawn, in bursts.
-func (c *compiler) debt(l *Limit, n *yaml.Node) bool {
+func (c *limitReader) debt(n *yaml.Node) bool {
+	l := c.l
 	if l.Debt = event.One; n == nil {
 		return true
 	}
-	text, ok := c.text(n, "debt")
+	text, ok := c.Text(n, "debt")
 	if !ok {
 		return false
 	}
 	var problem, hint string
 	if l.Debt = 0; !zeroNumber.MatchString(text) {
 		if l.Debt, problem, hint = scalar.ParseNumber(scalar.PlainNumber(text)); problem != "" {
-			c.fail(n, hint, "debt: %s", problem)
+			c.Fail(n, hint, "debt: %s", problem)
 			return false
 		}
 	}
 	if l.Debt.Times(l.Limit) == 0 && !l.Rule.Then.reached() && !l.Rule.Then.None {
-		c.fail(n, "as in debt: 1, or at: reached", "debt: %s keeps the bucket's level from exceeding its burst, so that nothing would ever be blocked", text)
+		c.Fail(n, "as in debt: 1, or at: reached", "debt: %s keeps the bucket's level from exceeding its burst, so that nothing would ever be blocked", text)
 		return false
 	}
 	return true

@@ -30,18 +30,19 @@ var spans = map[windows.Unit][2]event.Micros{
 }
 
 // calendar reads the fields of a calendar window; false when there is a mistake that leaves none.
-func (c *compiler) calendar(o *object, l *Limit, w, own windowFields) bool {
-	if !c.needsPer(o, w) {
+func (c *limitReader) calendar() bool {
+	if !c.needsPer() {
 		return false
 	}
+	l, w, own := c.l, c.w, c.own
 	s := &l.Window
-	name, ok := c.text(w["per"], "per")
+	name, ok := c.Text(w["per"], "per")
 	if !ok {
 		return false
 	}
 	s.Unit = units[name]
 	if s.Unit == 0 {
-		c.fail(w["per"], unitHint(name), "per: a calendar window has a civil unit (%s), not %q",
+		c.Fail(w["per"], unitHint(name), "per: a calendar window has a civil unit (%s), not %q",
 			strings.Join(unitNames, ", "), scalar.Shortened(name))
 		return false
 	}
@@ -54,7 +55,7 @@ func (c *compiler) calendar(o *object, l *Limit, w, own windowFields) bool {
 	}
 	if s.Unit != windows.Week {
 		if own["week_starts"] != nil {
-			c.fail(own["week_starts"], "it belongs to per: week", "a %s has no `week_starts`", name)
+			c.Fail(own["week_starts"], "it belongs to per: week", "a %s has no `week_starts`", name)
 		}
 		return true
 	}
@@ -92,7 +93,7 @@ func (c *compiler) weekStarts(n *yaml.Node) time.Weekday {
 	for day := range 7 {
 		names = append(names, strings.ToLower(time.Weekday(day).String()))
 	}
-	word, _ := c.word(n, "week_starts", names...)
+	word, _ := c.Word(n, "week_starts", names...)
 	for day, name := range names {
 		if word == name {
 			return time.Weekday(day)
@@ -103,18 +104,18 @@ func (c *compiler) weekStarts(n *yaml.Node) time.Weekday {
 
 // zone reads a time zone; nil when there is none of that name.
 func (c *compiler) zone(n *yaml.Node) *time.Location {
-	name, ok := c.text(n, "timezone")
+	name, ok := c.Text(n, "timezone")
 	if !ok {
 		return nil
 	}
 	zone := c.zones.Load(name)
 	if zone == nil || name == "" {
-		c.fail(n, "a timezone is an IANA name such as Asia/Shanghai or UTC",
+		c.Fail(n, "a timezone is an IANA name such as Asia/Shanghai or UTC",
 			"there is no timezone %q%s", scalar.Shortened(name), c.zones.Meant(name))
 		return nil
 	}
 	if doubt, hint := scalar.ZoneDoubt(name); doubt != "" {
-		c.warn(n, hint, "%s", doubt)
+		c.Warn(n, hint, "%s", doubt)
 	}
 	return zone
 }

@@ -1,68 +1,66 @@
 package rules
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/tallygate/tallygate/rules/document"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
 // count reads what a rule counts.
-func (c *compiler) count(n *yaml.Node, r *Rule) {
+func (c *ruleReader) count(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode {
 		hint := "leave count out to count events, or write count: {sum: attrs.NAME} or count: {distinct: attrs.NAME}"
-		c.fail(n, hint, "count is a mapping, not %s", describe(n))
+		c.Fail(n, hint, "count is a mapping, not %s", document.Describe(n))
 		return
 	}
-	o, ok := c.object(n, "count", "sum", "distinct")
+	o, ok := countPlace.object(c.File, n)
 	if !ok {
 		return
 	}
-	sum, distinct := o.get("sum"), o.get("distinct")
+	sum, distinct := o.Get("sum"), o.Get("distinct")
 	switch {
 	case sum != nil && distinct != nil:
-		c.fail(distinct, "write a rule for each", "count has `sum` or `distinct`, not both")
-	case distinct != nil:
-		c.distinct(distinct, r)
-	case sum != nil:
-		c.sum(sum, r)
-	case len(o.spoilt) == 0 && !o.merged:
-		c.fail(o.node, "write {sum: attrs.NAME}, {sum: cost} or {distinct: attrs.NAME}", "count needs `sum` or `distinct`")
+		c.Fail(distinct, "write a rule for each", "count has `sum` or `distinct`, not both")
+	case sum == nil && distinct == nil && o.Sound():
+		c.Fail(o.Node, "write {sum: attrs.NAME}, {sum: cost} or {distinct: attrs.NAME}", "count needs `sum` or `distinct`")
+	default:
+		countPlace.read(c, o)
 	}
 }
 
-func (c *compiler) sum(n *yaml.Node, r *Rule) {
-	what, ok := c.text(n, "sum")
+func (c *ruleReader) sum(n *yaml.Node) {
+	what, ok := c.Text(n, "sum")
 	name, attr := strings.CutPrefix(what, "attrs.")
 	switch {
 	case !ok:
 	case what == "cost":
-		r.Count = CountSum
+		c.r.Count = CountSum
 	case attr && name != "":
-		r.Count, r.Attr = CountSum, name
+		c.r.Count, c.r.Attr = CountSum, name
 	default:
-		c.fail(n, "what can be summed is cost, and an attribute as attrs.NAME", "%q can't be summed", scalar.Shortened(what))
+		c.Fail(n, "what can be summed is cost, and an attribute as attrs.NAME", "%q can't be summed", scalar.Shortened(what))
 	}
 }
 
-func (c *compiler) distinct(n *yaml.Node, r *Rule) {
-	what, ok := c.text(n, "distinct")
+func (c *ruleReader) distinct(n *yaml.Node) {
+	what, ok := c.Text(n, "distinct")
 	name, attr := strings.CutPrefix(what, "attrs.")
 	switch {
 	case !ok:
 	case attr && name != "":
-		r.Count, r.Attr = CountDistinct, name
+		c.r.Count, c.r.Attr = CountDistinct, name
 	case slices.Contains(distinctFields, what):
-		r.Count, r.Field = CountDistinct, what
+		c.r.Count, c.r.Field = CountDistinct, what
 	default:
-		c.fail(n, "what can be told apart is api, ip, uid, and an attribute as attrs.NAME", "distinct values of %q can't be counted%s",
+		c.Fail(n, "what can be told apart is api, ip, uid, and an attribute as attrs.NAME", "distinct values of %q can't be counted%s",
 			scalar.Shortened(what), scalar.DidYouMean(what, distinctFields))
 	}
-	if ok && slices.Contains(r.Shape.dims(), what) {
-		c.fail(n, "", "%s is a dimension of the key: it has one value for each key", what)
+	if ok && slices.Contains(c.r.Shape.dims(), what) {
+		c.Fail(n, "", "%s is a dimension of the key: it has one value for each key", what)
 	}
 }
 
@@ -77,27 +75,9 @@ func (k *KeyShape) dims() []string {
 }
 
 // refunds reads whether a rule remembers its events.
-func (c *compiler) refunds(o *object, r *Rule) {
-	n := o.get("refunds")
-	if n == nil {
-		return
+func (c *ruleReader) refunds(n *yaml.Node) {
+	c.r.Refunds = c.Bool(n, "refunds")
+	if c.r.Refunds && c.r.Count == CountDistinct {
+		c.Fail(n, "only counts and sums can be taken back: leave `refunds` out", "distinct values have no refunds")
 	}
-	r.Refunds = c.boolean(n, "refunds")
-	if r.Refunds && r.Count == CountDistinct {
-		c.fail(n, "only counts and sums can be taken back: leave `refunds` out", "distinct values have no refunds")
-	}
-}
-
-// boolean reads true or false.
-func (c *compiler) boolean(n *yaml.Node, what string) bool {
-	s, ok := c.text(n, what)
-	if ok && n.ShortTag() != "!!bool" {
-		hint := fmt.Sprintf("write %s: true", what)
-		if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
-			hint += ", without quotes"
-		}
-		c.fail(n, hint, "%s is true or false, not %s", what, describe(n))
-		return false
-	}
-	return ok && strings.EqualFold(s, "true")
 }

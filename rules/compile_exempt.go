@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/document"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
@@ -20,20 +21,20 @@ var errNoFiles = errors.New("no other files are read here")
 // exemptions reads a list of keys that are not judged, or names the file that holds one. r is nil
 // for the set's own list.
 func (c *compiler) exemptions(n *yaml.Node, r *Rule) (out []Exemption) {
-	if n.Kind == yaml.ScalarNode && !isNull(n) {
+	if n.Kind == yaml.ScalarNode && !document.IsNull(n) {
 		return c.exemptFile(n, r)
 	}
 	if n.Kind != yaml.SequenceNode {
-		c.fail(n, "as in exempt: [{uid: 42, reason: load test, expires: 2026-12-01T00:00:00Z}] or exempt: vip.yaml",
-			"exempt is a list or a file's name, not %s", describe(n))
+		c.Fail(n, "as in exempt: [{uid: 42, reason: load test, expires: 2026-12-01T00:00:00Z}] or exempt: vip.yaml",
+			"exempt is a list or a file's name, not %s", document.Describe(n))
 		return nil
 	}
-	for _, item := range c.items(n) {
+	for _, item := range c.Items(n) {
 		if e, ok := c.exemption(item, r); ok {
 			out = append(out, e)
 		}
 		if c.exempt++; c.exempt == maxExempt+1 {
-			c.fail(item, "match them by an attribute, with `when`", "there are more than %d exemptions", maxExempt)
+			c.Fail(item, "match them by an attribute, with `when`", "there are more than %d exemptions", maxExempt)
 		}
 		if c.exempt > maxExempt {
 			return out
@@ -44,14 +45,14 @@ func (c *compiler) exemptions(n *yaml.Node, r *Rule) (out []Exemption) {
 
 // exemption reads one of them: dimensions and their values, reason and expires.
 func (c *compiler) exemption(n *yaml.Node, r *Rule) (e Exemption, ok bool) {
-	pairs, ok := c.pairs(n, "an exemption")
+	pairs, ok := c.Pairs(n, "an exemption")
 	if !ok {
 		return e, false
 	}
 	e.Expires = event.NoTime
 	for _, p := range pairs {
-		text, isText := c.text(p.value, p.key.Value)
-		switch name := p.key.Value; {
+		text, isText := c.Text(p.Value, p.Key.Value)
+		switch name := p.Key.Value; {
 		case !isText:
 			ok = false
 		case name == "reason":
@@ -59,34 +60,34 @@ func (c *compiler) exemption(n *yaml.Node, r *Rule) (e Exemption, ok bool) {
 		case name == "expires":
 			at, err := event.ParseMicros(text)
 			if err != nil {
-				c.fail(p.value, "as in 2026-12-01T00:00:00Z", "expires: %q is not an RFC 3339 time", scalar.Shortened(text))
+				c.Fail(p.Value, "as in 2026-12-01T00:00:00Z", "expires: %q is not an RFC 3339 time", scalar.Shortened(text))
 				ok = false
 			}
 			e.Expires = at
 		case !event.IsDim(name):
-			c.fail(p.key, "an exemption has dimensions such as uid, reason and expires", "%q is no dimension%s", scalar.Shortened(name),
+			c.Fail(p.Key, "an exemption has dimensions such as uid, reason and expires", "%q is no dimension%s", scalar.Shortened(name),
 				scalar.DidYouMean(name, []string{"uid", "ip", "ip/64", "reason", "expires"}))
 			ok = false
 		case r != nil && !slices.Contains(r.Shape.dims(), name):
-			c.fail(p.key, "the rule counts by "+strings.Join(r.Shape.dims(), ", "), "%s is no dimension of the rule's key", name)
+			c.Fail(p.Key, "the rule counts by "+strings.Join(r.Shape.dims(), ", "), "%s is no dimension of the rule's key", name)
 			ok = false
-		case strings.HasPrefix(name, "attrs.") && !c.plainNumber(p.value, name):
+		case strings.HasPrefix(name, "attrs.") && !c.PlainNumber(p.Value, name):
 			ok = false
 		default:
-			d, err := dimValue(name, p.value)
+			d, err := dimValue(name, p.Value)
 			if err != nil {
 				hint := ""
-				if _, err := netip.ParsePrefix(p.value.Value); name == "ip" && err == nil {
+				if _, err := netip.ParsePrefix(p.Value.Value); name == "ip" && err == nil {
 					hint = "an exemption is of one address, or, for a rule with key: ip/64, of one network such as 2001:db8::/64"
 				}
-				c.fail(p.value, hint, "%v", err)
+				c.Fail(p.Value, hint, "%v", err)
 				ok = false
 			}
 			e.Key = append(e.Key, d)
 		}
 	}
 	if ok && (len(e.Key) == 0 || e.Reason == "") {
-		c.fail(n, "as in {uid: 42, reason: load test}", "an exemption names a key and a reason")
+		c.Fail(n, "as in {uid: 42, reason: load test}", "an exemption names a key and a reason")
 		return e, false
 	}
 	slices.SortFunc(e.Key, func(a, b event.Dim) int { return strings.Compare(a.Name, b.Name) })
@@ -97,14 +98,14 @@ func (c *compiler) exemption(n *yaml.Node, r *Rule) (e Exemption, ok bool) {
 func dimValue(name string, n *yaml.Node) (event.Dim, error) {
 	value := n.Value
 	if strings.HasPrefix(name, "attrs.") {
-		value = valueText(n)
+		value = document.ValueText(n)
 	}
 	return event.NewDim(name, value)
 }
 
 // exemptFile reads exemptions from another file: a list of them.
 func (c *compiler) exemptFile(n *yaml.Node, r *Rule) []Exemption {
-	name, ok := c.text(n, "exempt")
+	name, ok := c.Text(n, "exempt")
 	if !ok {
 		return nil
 	}
@@ -112,24 +113,20 @@ func (c *compiler) exemptFile(n *yaml.Node, r *Rule) []Exemption {
 	if !known {
 		var err error
 		if src, err = c.read(name); err != nil {
-			c.fail(n, "", "read exemptions from %s: %v", scalar.Shortened(name), err)
+			c.Fail(n, "", "read exemptions from %s: %v", scalar.Shortened(name), err)
 			return nil
 		}
 		c.set.Files[name] = src
 	}
-	main := c.src
-	c.src = newSource(name, src)
-	defer func() { c.src = main }()
-	root, bad := parseYAML(src, c.src)
-	switch {
-	case bad != nil:
-		c.errs = append(c.errs, bad)
-		return nil
-	case root.Kind != yaml.SequenceNode:
-		c.fail(root, "as in `- {uid: 42, reason: load test}`, a line each", "a file of exemptions holds a list of them")
-		return nil
-	}
-	return c.exemptions(root, r)
+	var out []Exemption
+	c.Include(name, src, func(root *yaml.Node) {
+		if root.Kind != yaml.SequenceNode {
+			c.Fail(root, "as in `- {uid: 42, reason: load test}`, a line each", "a file of exemptions holds a list of them")
+			return
+		}
+		out = c.exemptions(root, r)
+	})
+	return out
 }
 
 // exemptAll hands the set's own exemptions to the rules whose keys have their dimensions.
@@ -143,7 +140,7 @@ func (c *compiler) exemptAll(n *yaml.Node) {
 			}
 		}
 		if !used {
-			c.warn(n, "", "no rule counts by %s", event.FormatKey(e.Key))
+			c.Warn(n, "", "no rule counts by %s", event.FormatKey(e.Key))
 		}
 	}
 }

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
@@ -12,10 +11,11 @@ import (
 // windowKind is how one kind of window is read from a rule file. What its counters can do windows.Kind
 // and windows.Spec say.
 type windowKind struct {
+	doc    string   // half a sentence
 	fields []string // of a rule, besides `per` and `window`
 
 	// read reads the fields of a limit's window; false when there is a mistake that leaves none.
-	read func(c *compiler, o *object, l *Limit, w, own windowFields) bool
+	read func(c *limitReader) bool
 
 	// hash is what gives the counters their meaning. They are called by it in states: counters with
 	// another text start empty.
@@ -33,47 +33,39 @@ type windowKind struct {
 // windowKinds is the table of all kinds, and the only place in this package that tells them apart.
 var windowKinds = [...]windowKind{
 	windows.Tumbling: {
+		doc:    "aligned to the Unix epoch plus `offset`",
 		fields: []string{"offset"},
-		read:   (*compiler).tumbling,
+		read:   (*limitReader).tumbling,
 		hash:   func(w *windows.Spec) string { return fmt.Sprintf("tumbling %d %d", w.Per, w.Offset) },
 	},
 	windows.Calendar: {
+		doc:    "the civil hour, day, week, month or year",
 		fields: []string{"timezone", "week_starts"},
-		read:   (*compiler).calendar,
+		read:   (*limitReader).calendar,
 		hash:   calendarHash,
 	},
 	windows.Sliding: {
+		doc:       "the last `per`, at every event",
 		fields:    []string{"resolution"},
-		read:      (*compiler).sliding,
+		read:      (*limitReader).sliding,
 		hash:      func(w *windows.Spec) string { return fmt.Sprintf("sliding %d %t %d", w.Per, w.Exact, w.Resolution) },
 		former:    slidingFormer,
 		candidate: slidingCandidate,
 	},
 	windows.Session: {
+		doc:    "events less than `gap` apart",
 		fields: []string{"gap"},
-		read:   (*compiler).session,
+		read:   (*limitReader).session,
 		hash:   func(w *windows.Spec) string { return fmt.Sprintf("session %d", w.Gap) },
 	},
 	windows.Bucket: {
+		doc:       "`limit` per `per`, `burst` at once",
 		fields:    []string{"burst", "debt"},
-		read:      (*compiler).bucket,
+		read:      (*limitReader).bucket,
 		hash:      func(w *windows.Spec) string { return fmt.Sprintf("bucket %d", w.Per) }, // the level goes on at another rate
 		candidate: bucketCandidate,
 	},
 }
-
-// windowFieldNames are the fields that choose a window: of a rule, and of a stacked limit.
-var windowFieldNames = func() []string {
-	names := []string{"per", "window"}
-	for kind := range eachKind {
-		for _, name := range windowKinds[kind].fields {
-			if !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-	}
-	return names
-}()
 
 // eachKind goes through all kinds.
 func eachKind(yield func(windows.Kind) bool) {
@@ -81,39 +73,40 @@ func eachKind(yield func(windows.Kind) bool) {
 	}
 }
 
-func (c *compiler) tumbling(o *object, l *Limit, w, _ windowFields) bool {
-	if !c.length(o, l, w) {
+func (c *limitReader) tumbling() bool {
+	if !c.length() {
 		return false
 	}
-	s := &l.Window
+	s, w := &c.l.Window, c.w
 	if w["offset"] != nil {
 		if offset, ok := c.duration(w["offset"], "offset"); ok {
 			if offset >= s.Per {
-				c.fail(w["offset"], "windows repeat every "+scalar.FormatDuration(s.Per), "offset is shorter than per")
+				c.Fail(w["offset"], "windows repeat every "+scalar.FormatDuration(s.Per), "offset is shorter than per")
 			}
 			s.Offset = offset
 		}
 	}
 	const week = 7 * event.Day
 	if s.Per%week == 0 && s.Offset == 0 {
-		c.warn(w["per"], "offset: 4d starts them on Mondays, and window: calendar with per: week follows a timezone",
+		c.Warn(w["per"], "offset: 4d starts them on Mondays, and window: calendar with per: week follows a timezone",
 			"%s tumbling windows start on Thursdays at 00:00 UTC", scalar.FormatDuration(s.Per))
 	}
 	return true
 }
 
 // session reads a session's gap.
-func (c *compiler) session(o *object, l *Limit, w, own windowFields) bool {
-	if own["per"] != nil {
-		c.fail(own["per"], "a session ends `gap` after its last event", "a session window has no `per`")
+func (c *limitReader) session() bool {
+	if c.own["per"] != nil {
+		c.Fail(c.own["per"], "a session ends `gap` after its last event", "a session window has no `per`")
 	}
-	if w["gap"] == nil {
-		if !o.has("gap") {
-			c.fail(o.node, "as in gap: 30m: events less than that apart are one session", "a session window needs `gap`")
+	if c.w["gap"] == nil {
+		if !c.o.Has("gap") {
+			c.Fail(c.o.Node, "as in gap: 30m: events less than that apart are one session", "a session window needs `gap`")
 		}
 		return false
 	}
-	gap, ok := c.duration(w["gap"], "gap")
+	gap, ok := c.duration(c.w["gap"], "gap")
+	l := c.l
 	l.Window.Gap, l.PerMin, l.PerMax = gap, gap, gap
 	return ok
 }

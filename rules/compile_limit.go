@@ -7,46 +7,58 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/rules/internal/scalar"
+	"github.com/tallygate/tallygate/rules/document"
 )
 
 // minGrain is the least time between two publications of one verdict that moves.
 const minGrain = 100 * event.Millisecond
 
+// limitReader reads one limit and its window.
+type limitReader struct {
+	*compiler
+	l      *Limit
+	o      *document.Object // the limit as it is written, or the rule
+	w, own windowFields     // own are those that were written for it, and not for several
+}
+
 // limits reads a rule's limit, or its stacked limits.
-func (c *compiler) limits(o *object, r *Rule) {
-	inherited := windowFieldsOf(o)
-	stacked := o.get("limits")
+func (c *ruleReader) limits() {
+	inherited := windowFieldsOf(c.o)
+	stacked := c.o.Get("limits")
 	if stacked == nil {
-		if !o.has("limits") {
-			c.required(o, "a rule", "limit")
-			c.limit(o, r, r.Name, inherited.or(c.defaults.window), inherited)
+		if !c.o.Has("limits") {
+			if !c.o.Has("limit") {
+				c.Fail(c.o.Node, "", "a rule needs `limit`")
+			}
+			c.limit(c.o, c.r.Name, inherited.or(c.defaults.window), inherited)
 		}
 		return
 	}
-	for _, name := range []string{"limit", "tiers", "candidate"} {
-		if n := o.get(name); n != nil {
-			c.fail(n, "put it into the list too", "a rule has `%s` or `limits`, not both", name)
+	for _, f := range limitFields {
+		if n := c.o.Get(f.name); n != nil {
+			c.Fail(n, "put it into the list too", "a rule has `%s` or `limits`, not both", f.name)
 		}
 	}
 	if stacked.Kind != yaml.SequenceNode || len(stacked.Content) == 0 {
-		c.fail(stacked, "as in limits: [{name: burst, limit: 5, per: 1s}, …]", "limits is a list of limits, not %s", emptyOr(stacked))
+		c.Fail(stacked, "as in limits: [{name: burst, limit: 5, per: 1s}, …]", "limits is a list of limits, not %s", emptyOr(stacked))
 		return
 	}
 	names := map[string]int{}
-	for _, n := range c.items(stacked) {
-		lo, ok := c.object(n, "a limit", append([]string{"name", "limit", "tiers", "candidate"}, windowFieldNames...)...)
+	for _, n := range c.Items(stacked) {
+		o, ok := limitPlace.object(c.File, n)
 		if !ok {
 			continue
 		}
-		c.required(lo, "a limit", "name", "limit")
-		name, ok := c.name(lo.get("name"), "a limit's name")
+		if !o.Has("limit") {
+			c.Fail(o.Node, "", "a limit needs `limit`")
+		}
+		name, ok := c.compiler.name(o.Get("name"), "a limit's name")
 		if line, twice := names[name]; ok && twice {
-			c.fail(lo.get("name"), "", "this rule has a limit named %q already, on line %d", name, line)
+			c.Fail(o.Get("name"), "", "this rule has a limit named %q already, on line %d", name, line)
 		}
 		names[name] = n.Line
-		own := windowFieldsOf(lo)
-		c.limit(lo, r, r.Name+"/"+name, own.or(inherited).or(c.defaults.window), own)
+		own := windowFieldsOf(o)
+		c.limit(o, c.r.Name+"/"+name, own.or(inherited).or(c.defaults.window), own)
 	}
 }
 
@@ -54,84 +66,51 @@ func emptyOr(n *yaml.Node) string {
 	if n.Kind == yaml.SequenceNode {
 		return "an empty list"
 	}
-	return describe(n)
+	return document.Describe(n)
 }
 
-// limit reads one limit and its window. own are the fields that were written for it, and not
-// for several.
-func (c *compiler) limit(o *object, r *Rule, name string, w, own windowFields) {
-	before := len(c.errs)
-	l := &Limit{Rule: r, Name: name}
-	if n := o.get("limit"); n != nil {
-		l.Limit = c.limitNumber(n, r)
+// limit reads one limit.
+func (c *ruleReader) limit(o *document.Object, name string, w, own windowFields) {
+	before := c.Mistakes()
+	lr := &limitReader{compiler: c.compiler, l: &Limit{Rule: c.r, Name: name, Warn: c.r.warn}, o: o, w: w, own: own}
+	readFields(limitFields, lr, o)
+	if lr.window() && c.Mistakes() == before && lr.l.Limit != 0 {
+		lr.add(lr.l)
+		lr.ownCandidate()
 	}
-	c.tiers(o, l)
-	c.candidate(o, l)
-	l.Warn = r.warn
-	if !c.window(o, l, w, own) || len(c.errs) > before || l.Limit == 0 {
-		return
-	}
-	c.addLimit(o, l, w, own)
-	c.ownCandidate(o, l, w, own)
 }
 
-// addLimit adds a limit that was read to its rule and to the set.
-func (c *compiler) addLimit(o *object, l *Limit, w, own windowFields) {
+// add adds a limit that was read to its rule and to the set.
+func (c *limitReader) add(l *Limit) {
 	if err := l.Window.Validate(); err != nil {
-		c.fail(cmp.Or(own["resolution"], w["per"]), "", "%s", strings.ReplaceAll(err.Error(), "windows: ", ""))
+		c.Fail(cmp.Or(c.own["resolution"], c.w["per"]), "", "%s", strings.ReplaceAll(err.Error(), "windows: ", ""))
 		return
 	}
 	l.Index = len(c.set.Limits)
 	l.Grain = max(l.PerMin/60, minGrain)
 	l.Hash = sectionHash(l)
-	if other := c.set.byHash[l.Hash]; other != nil && len(c.errs) == 0 {
-		c.fail(o.node, "rename one of them", "the counters of %q and %q have one name in the state", l.Name, other.Name)
+	if other := c.set.byHash[l.Hash]; other != nil && c.Mistakes() == 0 {
+		c.Fail(c.o.Node, "rename one of them", "the counters of %q and %q have one name in the state", l.Name, other.Name)
 	}
 	c.set.byHash[l.Hash] = l
 	l.formers = formerSections(l)
 	for _, f := range l.formers {
 		c.set.byHash[f.hash] = l
 	}
-	c.warnHeavy(o, l)
+	c.warnHeavy(l)
 	r := l.Rule
 	r.Limits = append(r.Limits, l)
 	c.set.Limits = append(c.set.Limits, l)
 }
 
-func (c *compiler) limitNumber(n *yaml.Node, r *Rule) event.Decimal {
-	return c.number(n, "limit", r)
-}
-
-// number reads what a rule's counts are compared with.
-func (c *compiler) number(n *yaml.Node, what string, r *Rule) event.Decimal {
-	s, ok := c.text(n, what)
-	if !ok {
-		return 0
-	}
-	if s == "unlimited" {
-		c.fail(n, "an unlimited tier is written {when: …, unlimited: true}", "%s: a number, not %q", what, s)
-		return 0
-	}
-	d, problem, hint := scalar.ParseNumber(scalar.PlainNumber(s))
-	switch {
-	case problem != "":
-		c.fail(n, hint, "%s: %s", what, problem)
-		return 0
-	case r.Count != CountSum && !d.Whole():
-		c.fail(n, "only the limit of a sum may be a fraction", "%s: events are counted in whole numbers, not %s", what, s)
-		return 0
-	}
-	return d
-}
-
 // warnHeavy warns of an API of which a single event is over the limit.
-func (c *compiler) warnHeavy(o *object, l *Limit) {
+func (c *limitReader) warnHeavy(l *Limit) {
 	if l.Rule.Count != CountEvents {
 		return
 	}
 	for _, a := range l.Rule.match.apis {
 		if event.One.TimesInt(a.weight) > l.Limit && !l.Shadow {
-			c.warn(o.get("limit"), "", "one event of %s weighs %d, more than the limit", a.pattern, a.weight)
+			c.Warn(c.o.Get("limit"), "", "one event of %s weighs %d, more than the limit", a.pattern, a.weight)
 			return
 		}
 	}

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"cmp"
 	"fmt"
 
 	"go.yaml.in/yaml/v4"
@@ -13,41 +12,42 @@ import (
 
 // sliding: the largest live limit that counts are compared with decides between times and panes. A
 // candidate does not: it is to change nothing.
-func (c *compiler) sliding(o *object, l *Limit, w, own windowFields) bool {
-	if !c.length(o, l, w) {
+func (c *limitReader) sliding() bool {
+	if !c.length() {
 		return false
 	}
+	l := c.l
 	s := &l.Window
 	s.Exact = l.isExact(l.largestLive())
 	if s.Distinct && l.largest() > windows.ExactDistinct*event.One {
-		c.fail(cmp.Or(o.get("limit"), o.node), "use window: tumbling or calendar, which estimate greater counts",
+		c.Fail(c.o.At("limit"), "use window: tumbling or calendar, which estimate greater counts",
 			"a sliding window counts up to %d distinct values", windows.ExactDistinct)
 	}
-	if w["resolution"] != nil {
-		c.resolution(l, w["resolution"], own["resolution"] != nil)
+	if n := c.w["resolution"]; n != nil {
+		c.resolution(n)
 	}
 	return true
 }
 
-// resolution reads how long a sliding window's panes are. It is the limit's own when it was written for
-// no others.
-func (c *compiler) resolution(l *Limit, n *yaml.Node, own bool) {
+// resolution reads how long a sliding window's panes are.
+func (c *limitReader) resolution(n *yaml.Node) {
+	l := c.l
 	s := &l.Window
 	panes := !s.Exact || l.Candidate > 0 && !l.isExact(l.Candidate)
 	resolution, ok := c.duration(n, "resolution")
 	switch {
 	case !ok:
 	case resolution > s.Per:
-		c.fail(n, "leave it out for a sixtieth of per", "resolution is at most per, %s", scalar.FormatDuration(s.Per))
+		c.Fail(n, "leave it out for a sixtieth of per", "resolution is at most per, %s", scalar.FormatDuration(s.Per))
 	case panes && s.Per > windows.MaxPanes*resolution:
 		least := (s.Per + windows.MaxPanes*event.Second - 1) / (windows.MaxPanes * event.Second) * event.Second
-		c.fail(n, fmt.Sprintf("write %s or more, or leave it out for a sixtieth of per", scalar.FormatDuration(least)),
+		c.Fail(n, fmt.Sprintf("write %s or more, or leave it out for a sixtieth of per", scalar.FormatDuration(least)),
 			"resolution: %s has more than %d panes of %s", scalar.FormatDuration(s.Per), windows.MaxPanes, scalar.FormatDuration(resolution))
 	case !s.Exact:
 		s.Resolution, l.panes = resolution, resolution
 	default:
-		if l.panes = resolution; !panes && own && l.Limit > 0 {
-			c.warn(n, "", "resolution changes nothing here: up to a limit of %d, a sliding window is exact", windows.ExactLimit)
+		if l.panes = resolution; !panes && c.own["resolution"] != nil && l.Limit > 0 {
+			c.Warn(n, "", "resolution changes nothing here: up to a limit of %d, a sliding window is exact", windows.ExactLimit)
 		}
 	}
 }

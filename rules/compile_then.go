@@ -1,12 +1,14 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules/document"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
@@ -14,164 +16,143 @@ import (
 const maxSteps = 32
 
 // then reads what follows.
-func (c *compiler) then(rule *object, r *Rule) {
-	r.Then.Action = verdict.ActBlock
-	n := rule.get("then")
-	if n == nil {
-		n = c.defaults.then
-	}
-	if n == nil || rule.spoilt["then"] {
-		if r.Then.None = rule.has("warn"); !rule.has("then") && !r.Then.None {
-			c.fail(rule.node, "as in then: {block: 5m} or then: {block: until-reset}", "a rule needs `then`")
+func (c *ruleReader) then() {
+	t := &c.r.Then
+	t.Action = verdict.ActBlock
+	n := cmp.Or(c.o.Get("then"), c.defaults.then)
+	if n == nil || c.o.Spoilt("then") {
+		if t.None = c.o.Has("warn"); !c.o.Has("then") && !t.None {
+			c.Fail(c.o.Node, "as in then: {block: 5m} or then: {block: until-reset}", "a rule needs `then`")
 		}
 		return
 	}
-	o, ok := c.object(n, "then", "block", "escalate", "forget", "extend", "reset", "at", "action", "apis")
+	o, ok := thenPlace.object(c.File, n)
 	if !ok {
 		return
 	}
-	if n := o.get("action"); n != nil {
-		r.Then.Action = c.action(n)
+	if t.None = !o.Has("block") && !o.Has("escalate") && c.o.Has("warn"); !t.None {
+		c.howLong(o)
 	}
-	if n := o.get("apis"); n != nil {
-		r.APIs = nil
-		for _, p := range c.apiList(n, "apis") {
-			r.APIs = append(r.APIs, p.pattern)
-		}
-	}
-	c.howLong(o, rule, r)
-	c.thenFlags(o, r)
-}
-
-// howLong reads how long a verdict holds: block or escalate.
-func (c *compiler) howLong(o, rule *object, r *Rule) {
-	block, escalate := o.get("block"), o.get("escalate")
-	switch {
-	case block != nil && escalate != nil:
-		c.fail(escalate, "the first step is the first block", "then has `block` or `escalate`, not both")
-	case block != nil:
-		c.block(block, r)
-	case escalate != nil:
-		c.escalate(escalate, r)
-	case o.has("block") || o.has("escalate"):
-	case rule.has("warn"):
-		r.Then.None = true
-	default:
-		c.fail(o.node, "as in then: {block: 5m} or then: {block: until-reset}", "then needs `block`")
-	}
-	forget := o.get("forget")
+	forget, escalate := o.Get("forget"), o.Get("escalate")
 	switch {
 	case forget != nil && escalate == nil:
-		c.fail(forget, "", "`forget` belongs to `escalate`")
-	case forget != nil:
-		r.Then.Forget, _ = c.duration(forget, "forget")
-	case escalate != nil && !o.has("forget"):
-		c.fail(o.node, "as in forget: 7d: after that the next verdict is a first one again", "`escalate` needs `forget`")
+		c.Fail(forget, "", "`forget` belongs to `escalate`")
+	case escalate != nil && !o.Has("forget"):
+		c.Fail(o.Node, "as in forget: 7d: after that the next verdict is a first one again", "`escalate` needs `forget`")
+	}
+	thenPlace.read(c, o)
+}
+
+// howLong reports when it is not said how long a verdict holds, by block or escalate, or said twice.
+func (c *ruleReader) howLong(o *document.Object) {
+	switch {
+	case o.Get("block") != nil && o.Get("escalate") != nil:
+		c.Fail(o.Get("escalate"), "the first step is the first block", "then has `block` or `escalate`, not both")
+	case !o.Has("block") && !o.Has("escalate"):
+		c.Fail(o.Node, "as in then: {block: 5m} or then: {block: until-reset}", "then needs `block`")
 	}
 }
 
-func (c *compiler) block(n *yaml.Node, r *Rule) {
+func (c *ruleReader) block(n *yaml.Node) {
 	const untilReset = "until-reset"
-	s, ok := c.text(n, "block")
+	s, ok := c.Text(n, "block")
 	switch {
 	case !ok:
 	case s == untilReset:
-		r.Then.UntilReset = true
+		c.r.Then.UntilReset = true
 	case scalar.Digits(s) == 0:
-		c.fail(n, "a duration such as 5m, or until-reset", "block: %q is no duration%s", scalar.Shortened(s),
+		c.Fail(n, "a duration such as 5m, or until-reset", "block: %q is no duration%s", scalar.Shortened(s),
 			scalar.DidYouMean(s, []string{untilReset}))
 	default:
 		var d event.Micros
 		if d, ok = c.duration(n, "block"); ok {
-			r.Then.Steps = []event.Micros{d}
+			c.r.Then.Steps = []event.Micros{d}
 		}
 	}
 }
 
-func (c *compiler) escalate(n *yaml.Node, r *Rule) {
+func (c *ruleReader) escalate(n *yaml.Node) {
 	if n.Kind != yaml.SequenceNode {
-		c.fail(n, "as in escalate: [1m, 10m, 1d]", "escalate is a list of durations, not %s", describe(n))
+		c.Fail(n, "as in escalate: [1m, 10m, 1d]", "escalate is a list of durations, not %s", document.Describe(n))
 		return
 	}
-	r.Then.Escalates = true
-	for _, item := range c.oneOrMore(n, "escalate") {
+	c.r.Then.Escalates = true
+	for _, item := range c.OneOrMore(n, "escalate") {
 		if d, ok := c.duration(item, "escalate"); ok {
-			r.Then.Steps = append(r.Then.Steps, d)
+			c.r.Then.Steps = append(c.r.Then.Steps, d)
 		}
 	}
-	if len(r.Then.Steps) > maxSteps {
-		c.fail(n, "", "escalate has %d steps, and may have %d", len(r.Then.Steps), maxSteps)
-	}
-}
-
-// thenFlags reads extend, reset and at.
-func (c *compiler) thenFlags(o *object, r *Rule) {
-	for name, flag := range map[string]*bool{"extend": &r.Then.Extend, "reset": &r.Then.Reset} {
-		n := o.get(name)
-		if n == nil {
-			continue
-		}
-		*flag = c.boolean(n, name)
-		if *flag && (r.Then.UntilReset || r.Then.None) {
-			c.fail(n, "as in block: 5m; a quota ends with its window", "`%s` is for penalties only", name)
-		}
-	}
-	if n := o.get("at"); n != nil {
-		switch word, _ := c.word(n, "at", "reached", "exceeded"); word {
-		case "reached":
-			r.Then.At = AtReached
-		case "exceeded":
-			r.Then.At = AtExceeded
-		}
+	if len(c.r.Then.Steps) > maxSteps {
+		c.Fail(n, "", "escalate has %d steps, and may have %d", len(c.r.Then.Steps), maxSteps)
 	}
 }
 
-func (c *compiler) action(n *yaml.Node) verdict.Action {
-	switch word, _ := c.word(n, "action", "block", "challenge", "throttle", "log"); word {
+// penaltyOnly reads a flag that quotas don't have.
+func (c *ruleReader) penaltyOnly(n *yaml.Node, name string) bool {
+	flag := c.Bool(n, name)
+	if flag && (c.r.Then.UntilReset || c.r.Then.None) {
+		c.Fail(n, "as in block: 5m; a quota ends with its window", "`%s` is for penalties only", name)
+	}
+	return flag
+}
+
+func (c *ruleReader) at(n *yaml.Node) {
+	switch word, _ := c.Word(n, "at", "reached", "exceeded"); word {
+	case "reached":
+		c.r.Then.At = AtReached
+	case "exceeded":
+		c.r.Then.At = AtExceeded
+	}
+}
+
+func (c *ruleReader) action(n *yaml.Node) {
+	switch word, _ := c.Word(n, "action", "block", "challenge", "throttle", "log"); word {
 	case "challenge":
-		return verdict.ActChallenge
+		c.r.Then.Action = verdict.ActChallenge
 	case "throttle":
-		return verdict.ActThrottle
+		c.r.Then.Action = verdict.ActThrottle
 	case "log":
-		return verdict.ActLog
-	}
-	return verdict.ActBlock
-}
-
-// notices reads warn, which stands beside then.
-func (c *compiler) notices(o *object, r *Rule) {
-	if n := o.get("warn"); n != nil {
-		r.warn = c.warnSteps(n)
+		c.r.Then.Action = verdict.ActLog
 	}
 }
 
-func (c *compiler) warnSteps(n *yaml.Node) (steps []WarnStep) {
-	for _, item := range c.oneOrMore(n, "warn") {
+// covers reads which APIs a verdict covers.
+func (c *ruleReader) covers(n *yaml.Node) {
+	c.r.APIs = nil
+	for _, p := range c.apiList(n, "apis") {
+		c.r.APIs = append(c.r.APIs, p.pattern)
+	}
+}
+
+// warn reads the notices on the way to a limit.
+func (c *ruleReader) warn(n *yaml.Node) {
+	var steps []WarnStep
+	for _, item := range c.OneOrMore(n, "warn") {
 		share, text, ok := c.percentage(item, "warn")
 		switch {
 		case !ok:
 		case slices.ContainsFunc(steps, func(s WarnStep) bool { return s.Share == share }):
-			c.fail(item, "leave one of them out", "%s is given twice", text)
+			c.Fail(item, "leave one of them out", "%s is given twice", text)
 		default:
 			steps = append(steps, WarnStep{Text: text, Share: share})
 		}
 	}
 	if len(steps) > maxSteps {
-		c.fail(n, "", "warn has %d steps, and may have %d", len(steps), maxSteps)
+		c.Fail(n, "", "warn has %d steps, and may have %d", len(steps), maxSteps)
 	}
 	slices.SortFunc(steps, func(a, b WarnStep) int { return int(a.Share - b.Share) })
-	return steps
+	c.r.warn = steps
 }
 
 // fuse reads the share of a partition's keys that a rule may block.
-func (c *compiler) fuse(o *object, r *Rule) {
-	n := o.get("fuse")
+func (c *ruleReader) fuse() {
+	n := c.o.Get("fuse")
 	if n == nil {
 		return
 	}
 	share, _, ok := c.percentage(n, "fuse")
-	if ok && r.Then.None {
-		c.fail(n, "leave `fuse` out, or give the rule a `then`", "a rule that blocks nothing needs no fuse")
+	if ok && c.r.Then.None {
+		c.Fail(n, "leave `fuse` out, or give the rule a `then`", "a rule that blocks nothing needs no fuse")
 	}
-	r.Fuse = share
+	c.r.Fuse = share
 }

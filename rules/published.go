@@ -7,18 +7,8 @@ import "strings"
 // program that refused it could not take over the group's counts. Set.Outdated says what it is.
 func CompilePublished(file string, src []byte, read func(name string) ([]byte, error)) (*Set, error) {
 	c := newCompiler(file, src, read)
-	c.published = true
-	return c.compile(src)
-}
-
-// refuse reports a mistake of which it is known what it means, and that older programs accepted.
-func (c *compiler) refuse(mistakes ...*Error) (accepted bool) {
-	if c.published {
-		c.outdated = append(c.outdated, mistakes...)
-		return true
-	}
-	c.errs = append(c.errs, mistakes...)
-	return len(mistakes) == 0
+	c.Accept = true
+	return c.compile()
 }
 
 // isOnceAccepted reports whether an API's name, which is none, was accepted before: no event has it.

@@ -45,13 +45,13 @@ type scenarioStep struct {
 	line    string
 	verb    string // at or explain
 	moment  event.Micros
-	fields  []field
+	fields  []stepField
 	rest    string // of a record or a change
 	want    []string
 	lineNum int
 }
 
-type field struct{ name, value string }
+type stepField struct{ name, value string }
 
 func parseScenario(text string) (*scenario, error) {
 	sc := &scenario{zone: time.UTC, start: event.NoTime}
@@ -128,7 +128,7 @@ func (sc *scenario) parseStep(line string) (scenarioStep, error) {
 		if !ok {
 			return step, fmt.Errorf("%q is not name=value", word)
 		}
-		step.fields = append(step.fields, field{name, value})
+		step.fields = append(step.fields, stepField{name, value})
 	}
 	return step, nil
 }
@@ -162,7 +162,7 @@ func (step *scenarioStep) parseEvent() (repeated, error) {
 	return r, nil
 }
 
-func (r *repeated) set(f field) (err error) {
+func (r *repeated) set(f stepField) (err error) {
 	e := &r.event
 	switch f.name {
 	case "uid":

@@ -1,81 +1,65 @@
 package rules
 
 import (
-	"slices"
 	"strings"
 
+	"github.com/tallygate/tallygate/rules/document"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
-
-// synonym is a field that another limiter has, and what it is here.
-type synonym struct {
-	fields []string // what it may be, by what stands where it was written
-	write  string   // how to write it
-}
 
 // fieldWords are fields that people write, folded, and what they are here.
 var fieldWords = table([]struct {
 	words string
-	synonym
+	document.Synonym
 }{
-	{"tz zone tzinfo location", synonym{[]string{"timezone"}, "as in timezone: Asia/Shanghai"}},
-	{"groupby by dimension dimensions keys group partitionby subject identifier uniquekey scope", synonym{[]string{"key"}, "as in key: uid"}},
-	{"filter condition where if expression expr predicate", synonym{[]string{"when", "match"}, "as in match: {api: login} and when: cost > 1"}},
-	{"algorithm strategy windowtype type behavior", synonym{[]string{"window", "action"}, "as in window: sliding"}},
-	{"rolling slidingwindow", synonym{[]string{"window"}, "write window: sliding"}},
-	{"fixed fixedwindow", synonym{[]string{"window"}, "write window: tumbling"}},
-	{"tokenbucket leakybucket leaky gcra", synonym{[]string{"window"}, "write window: bucket"}},
-	{"interval period duration windowsize timewindow every unit within timeframe", synonym{[]string{"per", "block"}, "as in per: 1m"}},
-	{"threshold max maximum rate requests maxrequests requestsperunit permits tokens", synonym{[]string{"limit"}, "as in limit: 100 and per: 1m"}},
-	{"capacity maxburst burstsize bucketsize", synonym{[]string{"burst", "limit"}, "as in window: bucket, limit: 100, per: 1m, burst: 20"}},
-	{"leakspeed refill refillrate drain", synonym{[]string{"per"}, "a bucket drains at limit per per: one in 600ms is limit: 100 and per: 1m"}},
-	{"overdraft overdraw", synonym{[]string{"debt"}, "as in debt: 1"}},
-	{"timeout ban bantime banduration blockfor blockduration blocktime penalty cooldown jail lockout ttl expire", synonym{[]string{"block"}, "write then: {block: 5m}"}},
-	{"captcha challenge", synonym{[]string{"action"}, "write then: {block: 5m, action: challenge}"}},
-	{"deny reject drop", synonym{[]string{"block"}, "write then: {block: 5m}"}},
-	{"actions onexceed decision remediation consequence", synonym{[]string{"action", "then"}, "as in then: {block: 5m, action: block}"}},
-	{"dryrun shadow shadowmode simulation simulate monitor observe enforce enforced test", synonym{[]string{"mode"}, "write mode: shadow, or mode: enforce"}},
-	{"enabled disabled active", synonym{[]string{"mode"}, "a rule that is not wanted is left out; with mode: shadow it denies nothing"}},
-	{"whitelist allowlist ignore exclude except bypass skip", synonym{[]string{"exempt"}, "as in exempt: [{uid: 42, reason: load test}]"}},
-	{"endpoint endpoints path paths route routes resource resources url urls service method apis", synonym{[]string{"api", "apis", "match"}, "as in match: {api: search.query}"}},
-	{"status result response", synonym{[]string{"outcome"}, "as in match: {api: login, outcome: failure}"}},
-	{"attributes labels tags attr meta", synonym{[]string{"attrs"}, "as in match: {api: login, attrs: {plan: pro}}"}},
-	{"steps backoff progressive", synonym{[]string{"escalate"}, "as in then: {escalate: [1m, 10m, 1d], forget: 7d}"}},
-	{"notify alert alerts warning warnings notice", synonym{[]string{"warn"}, "as in warn: [50%, 80%]"}},
-	{"title", synonym{[]string{"name"}, ""}},
-	{"description desc comment note notes", synonym{nil, "write a comment: # and the text"}},
-	{"priority order weightoforder", synonym{nil, "rules have no order: the strongest action decides"}},
-	{"idle inactivity sessiontimeout", synonym{[]string{"gap"}, "as in window: session and gap: 30m"}},
-	{"uniq cardinality distinctcount", synonym{[]string{"distinct"}, "as in count: {distinct: attrs.device}"}},
-	{"total sumof amount", synonym{[]string{"sum"}, "as in count: {sum: attrs.bytes}"}},
-	{"weight weights cost", synonym{[]string{"sum"}, "weights stand with the APIs, as in match: {api: {order.create: 5}}; sums are count: {sum: cost}"}},
-	{"plans levels overrides", synonym{[]string{"tiers"}, `as in tiers: [{when: 'attrs.plan == "pro"', limit: 100}]`}},
-	{"canary trial", synonym{[]string{"candidate"}, "as in candidate: {limit: 50}"}},
-	{"killswitch circuitbreaker maxshare", synonym{[]string{"fuse"}, "as in fuse: 5%"}},
-	{"user userid client account", synonym{[]string{"uid", "key"}, "as in key: uid, or {uid: 42} in an exemption"}},
+	{"tz zone tzinfo location", document.Synonym{Fields: []string{"timezone"}, Write: "as in timezone: Asia/Shanghai"}},
+	{"groupby by dimension dimensions keys group partitionby subject identifier uniquekey scope", document.Synonym{Fields: []string{"key"}, Write: "as in key: uid"}},
+	{"filter condition where if expression expr predicate", document.Synonym{Fields: []string{"when", "match"}, Write: "as in match: {api: login} and when: cost > 1"}},
+	{"algorithm strategy windowtype type behavior", document.Synonym{Fields: []string{"window", "action"}, Write: "as in window: sliding"}},
+	{"rolling slidingwindow", document.Synonym{Fields: []string{"window"}, Write: "write window: sliding"}},
+	{"fixed fixedwindow", document.Synonym{Fields: []string{"window"}, Write: "write window: tumbling"}},
+	{"tokenbucket leakybucket leaky gcra", document.Synonym{Fields: []string{"window"}, Write: "write window: bucket"}},
+	{"interval period duration windowsize timewindow every unit within timeframe", document.Synonym{Fields: []string{"per", "block"}, Write: "as in per: 1m"}},
+	{"threshold max maximum rate requests maxrequests requestsperunit permits tokens", document.Synonym{Fields: []string{"limit"}, Write: "as in limit: 100 and per: 1m"}},
+	{"capacity maxburst burstsize bucketsize", document.Synonym{Fields: []string{"burst", "limit"}, Write: "as in window: bucket, limit: 100, per: 1m, burst: 20"}},
+	{"leakspeed refill refillrate drain", document.Synonym{Fields: []string{"per"}, Write: "a bucket drains at limit per per: one in 600ms is limit: 100 and per: 1m"}},
+	{"overdraft overdraw", document.Synonym{Fields: []string{"debt"}, Write: "as in debt: 1"}},
+	{"timeout ban bantime banduration blockfor blockduration blocktime penalty cooldown jail lockout ttl expire", document.Synonym{Fields: []string{"block"}, Write: "write then: {block: 5m}"}},
+	{"captcha challenge", document.Synonym{Fields: []string{"action"}, Write: "write then: {block: 5m, action: challenge}"}},
+	{"deny reject drop", document.Synonym{Fields: []string{"block"}, Write: "write then: {block: 5m}"}},
+	{"actions onexceed decision remediation consequence", document.Synonym{Fields: []string{"action", "then"}, Write: "as in then: {block: 5m, action: block}"}},
+	{"dryrun shadow shadowmode simulation simulate monitor observe enforce enforced test", document.Synonym{Fields: []string{"mode"}, Write: "write mode: shadow, or mode: enforce"}},
+	{"enabled disabled active", document.Synonym{Fields: []string{"mode"}, Write: "a rule that is not wanted is left out; with mode: shadow it denies nothing"}},
+	{"whitelist allowlist ignore exclude except bypass skip", document.Synonym{Fields: []string{"exempt"}, Write: "as in exempt: [{uid: 42, reason: load test}]"}},
+	{"endpoint endpoints path paths route routes resource resources url urls service method apis", document.Synonym{Fields: []string{"api", "apis", "match"}, Write: "as in match: {api: search.query}"}},
+	{"status result response", document.Synonym{Fields: []string{"outcome"}, Write: "as in match: {api: login, outcome: failure}"}},
+	{"attributes labels tags attr meta", document.Synonym{Fields: []string{"attrs"}, Write: "as in match: {api: login, attrs: {plan: pro}}"}},
+	{"steps backoff progressive", document.Synonym{Fields: []string{"escalate"}, Write: "as in then: {escalate: [1m, 10m, 1d], forget: 7d}"}},
+	{"notify alert alerts warning warnings notice", document.Synonym{Fields: []string{"warn"}, Write: "as in warn: [50%, 80%]"}},
+	{"title", document.Synonym{Fields: []string{"name"}, Write: ""}},
+	{"description desc comment note notes", document.Synonym{Write: "write a comment: # and the text"}},
+	{"priority order weightoforder", document.Synonym{Write: "rules have no order: the strongest action decides"}},
+	{"idle inactivity sessiontimeout", document.Synonym{Fields: []string{"gap"}, Write: "as in window: session and gap: 30m"}},
+	{"uniq cardinality distinctcount", document.Synonym{Fields: []string{"distinct"}, Write: "as in count: {distinct: attrs.device}"}},
+	{"total sumof amount", document.Synonym{Fields: []string{"sum"}, Write: "as in count: {sum: attrs.bytes}"}},
+	{"weight weights cost", document.Synonym{Fields: []string{"sum"}, Write: "weights stand with the APIs, as in match: {api: {order.create: 5}}; sums are count: {sum: cost}"}},
+	{"plans levels overrides", document.Synonym{Fields: []string{"tiers"}, Write: `as in tiers: [{when: 'attrs.plan == "pro"', limit: 100}]`}},
+	{"canary trial", document.Synonym{Fields: []string{"candidate"}, Write: "as in candidate: {limit: 50}"}},
+	{"killswitch circuitbreaker maxshare", document.Synonym{Fields: []string{"fuse"}, Write: "as in fuse: 5%"}},
+	{"user userid client account", document.Synonym{Fields: []string{"uid", "key"}, Write: "as in key: uid, or {uid: 42} in an exemption"}},
 })
 
 func table(rows []struct {
 	words string
-	synonym
-}) map[string]synonym {
-	out := map[string]synonym{}
+	document.Synonym
+}) map[string]document.Synonym {
+	out := map[string]document.Synonym{}
 	for _, row := range rows {
 		for word := range strings.FieldsSeq(row.words) {
-			out[word] = row.synonym
+			out[word] = row.Synonym
 		}
 	}
 	return out
-}
-
-// here is the field that a synonym is among those that may stand in one place; "" when none of them may.
-func (s synonym) here(known []string) string {
-	for _, field := range s.fields {
-		if slices.Contains(known, field) {
-			return field
-		}
-	}
-	return ""
 }
 
 // valueWords are values that people write, by field, and what they are here.
@@ -100,3 +84,48 @@ var valueWords = map[string]map[string]string{
 // dimensionWords are names of dimensions that people write.
 var dimensionWords = scalar.Words("user uid", "customer uid", "account uid", "client uid", "subject uid", "address ip", "addr ip", "clientip ip", "remoteaddr ip",
 	"sourceip ip", "ipaddress ip", "ipv6 ip/64", "network ip/64", "subnet ip/64", "campaign attrs.campaign", "session attrs.session", "tenant attrs.tenant")
+
+// vocabulary is what rule files say. Its fields are those of the table, and those of files of tests.
+var vocabulary = func() *document.Vocabulary {
+	v := &document.Vocabulary{
+		Empty:      "the file holds no rule set",
+		EmptyHint:  "a rule set begins with `apiVersion: tallygate.dev/v1` and `kind: RuleSet`",
+		SecondHint: "one file holds one RuleSet: put the other into a file of its own",
+		Foreign:    foreignText,
+		Fields:     strings.Fields("uid ip rule_files tests start events expect id cost times every arrives verdict rule until since"),
+		Places:     map[string]string{},
+		Examples:   map[string]string{},
+		Synonyms:   fieldWords,
+		Values:     valueWords,
+	}
+	called := map[string][]string{}
+	for _, p := range allPlaces {
+		v.Examples[p.what] = p.example
+		for _, f := range p.fields {
+			v.Fields = append(v.Fields, f.name)
+			if p.called != "" {
+				called[f.name] = append(called[f.name], p.called)
+			}
+		}
+	}
+	for name, places := range called {
+		if len(places) <= 2 { // more are no hint
+			v.Places[name] = strings.Join(places, " or ")
+		}
+	}
+	return v
+}()
+
+// ParseDocument reads a file beside rule files, such as one of tests, whose mistakes are told as those of
+// rule files are. what says in errors what the file is, such as "a file of tests".
+func ParseDocument(file string, src []byte, what string) (*document.File, error) {
+	words := *vocabulary
+	words.Empty, words.EmptyHint = "the file is empty: "+what+" is expected", ""
+	words.SecondHint = what + " is one document: put the other into a file of its own"
+	f := document.New(file, src, &words)
+	if !f.Parse(src) {
+		return nil, f.Err()
+	}
+	f.FindInvisible()
+	return f, nil
+}

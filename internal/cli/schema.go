@@ -2,14 +2,9 @@ package cli
 
 import (
 	"context"
-	_ "embed"
-	"io"
-)
 
-// RuleSchema is the JSON Schema of rule files.
-//
-//go:embed ruleset.v1.schema.json
-var RuleSchema string
+	"github.com/tallygate/tallygate/rules"
+)
 
 const schemaUsage = `
 tallygate schema prints the JSON Schema of rule files. Editors use it to complete and check rules
@@ -26,6 +21,6 @@ func schema(_ context.Context, c *call) error {
 	if err := c.options(schemaUsage).ParseOnly(c.args); err != nil {
 		return err
 	}
-	_, err := io.WriteString(c.stdout, RuleSchema)
+	_, err := c.stdout.Write(rules.Schema())
 	return err
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 )
 
 func ruleSchema(t *testing.T) *jsonschema.Schema {
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(RuleSchema))
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(rules.Schema()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/rules/document"
 )
 
 // File is one file of tests.
@@ -22,8 +23,8 @@ type File struct {
 	RuleFiles []string // as they are to be opened
 	Tests     []Test
 
-	doc       *rules.Document // for mistakes that are found when the rules are known
-	ruleFiles []*yaml.Node    // where RuleFiles are written
+	doc       *document.File // for mistakes that are found when the rules are known
+	ruleFiles []*yaml.Node   // where RuleFiles are written
 }
 
 // Test is one story.
@@ -75,7 +76,7 @@ func Load(path string) (*File, error) {
 	if isRuleSet(doc.Root) {
 		return nil, fmt.Errorf("%s: this is a rule file: `tallygate check` looks at it; a file of tests has rule_files and tests", path)
 	}
-	fields, ok := doc.Fields(doc.Root, "a file of tests", "rule_files", "tests")
+	fields, ok := doc.Object(doc.Root, "a file of tests", "rule_files", "tests")
 	if !ok {
 		return nil, doc.Err()
 	}
@@ -101,7 +102,7 @@ func isRuleSet(root *yaml.Node) bool {
 	return false
 }
 
-func (f *File) readRuleFiles(fields rules.Fields) {
+func (f *File) readRuleFiles(fields *document.Object) {
 	if n := fields.Get("rule_files"); n != nil {
 		for _, item := range f.doc.List(n, "rule_files") {
 			if name, ok := f.doc.Text(item, "a rule file's name"); ok {
@@ -122,7 +123,7 @@ const defaultStart = "2026-01-05T00:00:00Z"
 // test reads one test. names has those of the tests before it, and their lines.
 func (f *File) test(n *yaml.Node, names map[string]int) Test {
 	t := Test{Line: n.Line, Zone: time.UTC}
-	fields, ok := f.doc.Fields(n, "a test", "name", "start", "events", "expect")
+	fields, ok := f.doc.Object(n, "a test", "name", "start", "events", "expect")
 	if !ok {
 		return t
 	}

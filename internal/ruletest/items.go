@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/rules/document"
 )
 
 // maxTimes bounds how many events one line may stand for.
@@ -16,9 +17,9 @@ const maxTimes = 1_000_000
 
 // reader reads the items of a test.
 type reader struct {
-	doc   *rules.Document
-	start event.Micros // of the test
-	item  rules.Fields // that is read
+	doc   *document.File
+	start event.Micros     // of the test
+	item  *document.Object // that is read
 }
 
 func (r *reader) text(name string) string {
@@ -82,7 +83,7 @@ func (r *reader) who() event.Event {
 func (r *reader) events(n *yaml.Node) []Event {
 	before := r.doc.Mistakes()
 	var ok bool
-	if r.item, ok = r.doc.Fields(n, "an event", "at", "uid", "ip", "api", "outcome", "id", "cost", "refunds", "attrs", "times", "every", "arrives"); !ok {
+	if r.item, ok = r.doc.Object(n, "an event", "at", "uid", "ip", "api", "outcome", "id", "cost", "refunds", "attrs", "times", "every", "arrives"); !ok {
 		return nil
 	}
 	e := Event{Event: r.who(), Line: n.Line}
@@ -137,7 +138,7 @@ func (r *reader) times() (n int, every event.Micros) {
 		}
 	}
 	if at := r.item.Get("every"); at != nil {
-		every, _ = r.doc.Duration(at, "every")
+		every, _ = r.doc.Span(at, "every")
 	}
 	return n, every
 }
@@ -147,7 +148,7 @@ var wants = []string{"none", "block", "challenge", "throttle", "log", "warn"}
 // expect reads one item of expect.
 func (r *reader) expect(n *yaml.Node) Expect {
 	var ok bool
-	r.item, ok = r.doc.Fields(n, "an expectation", "at", "uid", "ip", "api", "attrs", "verdict", "rule", "mode", "until", "since", "count", "limit")
+	r.item, ok = r.doc.Object(n, "an expectation", "at", "uid", "ip", "api", "attrs", "verdict", "rule", "mode", "until", "since", "count", "limit")
 	if !ok {
 		return Expect{Line: n.Line}
 	}

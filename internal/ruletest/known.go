@@ -6,6 +6,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/rules/document"
 )
 
 // verify looks at what expectations say of the rules. An expectation of no verdict by a rule that there is not, or for a
@@ -43,10 +44,10 @@ func (s *Suite) verifyRule(x *Expect, shapes map[string]*rules.KeyShape, names [
 			}
 		}
 		if len(own) > 0 {
-			doc.Fail(x.rule, "verdicts of it are called "+rules.OneOf(own), "the rule %q has several limits", x.Rule)
+			doc.Fail(x.rule, "verdicts of it are called "+document.OneOf(own), "the rule %q has several limits", x.Rule)
 			return
 		}
-		doc.Fail(x.rule, "verdicts are called "+rules.OneOf(names), "there is no rule %q%s", x.Rule, rules.DidYouMean(x.Rule, names))
+		doc.Fail(x.rule, "verdicts are called "+document.OneOf(names), "there is no rule %q%s", x.Rule, document.DidYouMean(x.Rule, names))
 		return
 	}
 	missing := slices.DeleteFunc(slices.Clone(shape.Dims), func(name string) bool { return replay.Dimension(&x.Who, name) != "" })

@@ -1,47 +1,24 @@
-package rules
+package document
 
 import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/tallygate/tallygate/rules/when"
 	"go.yaml.in/yaml/v4"
 )
 
-// when compiles a predicate; nil when there is a mistake in it.
-func (c *compiler) when(n *yaml.Node) *when.Predicate {
-	source, ok := c.text(n, "when")
-	if !ok {
-		return nil
-	}
-	p, mistakes := when.Compile(source, c.zones)
-	for _, m := range mistakes {
-		if m.Severity == when.Syntax && n.Style == 0 && strings.Contains(c.src.line(n.Line), " #") {
-			m.Hint = "in YAML, a # behind a blank begins a comment: put the predicate into quotes"
-		}
-		e := c.errorInside(n, m.At, m.Hint, m.Message)
-		switch m.Severity {
-		case when.Refused, when.Syntax:
-			c.errs = append(c.errs, e)
-		case when.Doubt:
-			c.warned = append(c.warned, e)
-		case when.Never:
-			if !c.refuse(e) {
-				p = nil
-			}
-		}
-	}
-	return p
-}
-
-func (c *compiler) errorInside(n *yaml.Node, at int, hint, message string) *Error {
-	e := c.errorAt(n, hint, message)
-	if line, column, ok := c.src.inside(n, at); ok {
-		e.Line, e.Column, e.SourceLine = line, column, c.src.line(line)
+// Inside is a mistake at a character of a scalar's text, which is not reported yet.
+func (f *File) Inside(n *yaml.Node, at int, hint, message string) *Error {
+	e := f.At(n, hint, message)
+	if line, column, ok := f.src.inside(n, at); ok {
+		e.Line, e.Column, e.SourceLine = line, column, f.src.line(line)
 	}
 	return e
 }
+
+// HasComment reports whether a comment stands on the line on which a scalar begins.
+func (f *File) HasComment(n *yaml.Node) bool { return strings.Contains(f.src.line(n.Line), " #") }
 
 // inside finds the place in the file of the at-th character of a scalar's text. YAML folds and
 // strips only blanks, so the other characters are walked side by side; where they differ, as

@@ -1,4 +1,4 @@
-package rules
+package document
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 )
 
-// Bounds on what a rule file may be. Rule files are written by people: these only keep a
+// Bounds on what a file may be. Files are written by people: these only keep a
 // hostile one from costing more than a moment.
 const (
 	maxSource = 1 << 20 // bytes
@@ -20,41 +20,8 @@ const (
 	maxNodes  = 1 << 19 // YAML nodes that are read, those behind aliases each time
 )
 
-// source is a rule file's text, for quoting lines of it in errors.
-type source struct {
-	file  string
-	lines []string
-}
-
-// newSource splits src as YAML does: at LF, CR, CRLF, NEL, LS and PS.
-func newSource(file string, src []byte) *source {
-	text := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n").
-		Replace(strings.TrimPrefix(string(src), "\ufeff"))
-	return &source{file: file, lines: strings.Split(text, "\n")}
-}
-
-func (s *source) line(n int) string {
-	if n < 1 || n > len(s.lines) {
-		return ""
-	}
-	return s.lines[n-1]
-}
-
-func (s *source) errorAt(line, column int, message, hint string) *Error {
-	return &Error{
-		File: s.file, Line: line, Column: column,
-		Message: message, Hint: hint, SourceLine: s.line(line),
-	}
-}
-
-// Messages of parseYAML that are told otherwise of files that hold no rules.
-const (
-	noRuleSet      = "the file holds no rule set"
-	secondDocument = "a second YAML document"
-)
-
-// parseYAML returns the root node of a file that holds exactly one document.
-func parseYAML(src []byte, at *source) (*yaml.Node, *Error) {
+// parse returns the root node of a file that holds exactly one document.
+func parse(src []byte, at *source, words *Vocabulary) (*yaml.Node, *Error) {
 	if err := checkText(src, at); err != nil {
 		return nil, err
 	}
@@ -65,26 +32,21 @@ func parseYAML(src []byte, at *source) (*yaml.Node, *Error) {
 	}
 	var document yaml.Node
 	if err := loader.Load(&document); errors.Is(err, io.EOF) {
-		return nil, emptyFile(at)
+		return nil, at.errorAt(1, 1, words.Empty, words.EmptyHint)
 	} else if err != nil {
-		return nil, syntaxError(err, at)
+		return nil, syntaxError(err, at, words)
 	}
 	var second yaml.Node
 	if err := loader.Load(&second); err == nil {
 		return nil, at.errorAt(max(second.Line, 1), max(second.Column, 1),
-			secondDocument, "one file holds one RuleSet: put the other into a file of its own")
+			"a second YAML document", words.SecondHint)
 	} else if !errors.Is(err, io.EOF) {
-		return nil, syntaxError(err, at)
+		return nil, syntaxError(err, at, words)
 	}
-	if len(document.Content) == 0 || isNull(document.Content[0]) {
-		return nil, emptyFile(at)
+	if len(document.Content) == 0 || IsNull(document.Content[0]) {
+		return nil, at.errorAt(1, 1, words.Empty, words.EmptyHint)
 	}
 	return document.Content[0], nil
-}
-
-func emptyFile(at *source) *Error {
-	return at.errorAt(1, 1, noRuleSet,
-		"a rule set begins with `apiVersion: tallygate.dev/v1` and `kind: RuleSet`")
 }
 
 // checkText refuses what YAML would refuse without saying where.
@@ -109,15 +71,15 @@ func checkText(src []byte, at *source) *Error {
 }
 
 // syntaxError turns the YAML package's error into ours.
-func syntaxError(err error, at *source) *Error {
+func syntaxError(err error, at *source, words *Vocabulary) *Error {
 	load, ok := errors.AsType[*yaml.LoadError](err)
 	if !ok {
 		return at.errorAt(1, 1, err.Error(), "")
 	}
-	if what := foreignText(at.lines); what != "" {
+	if what := words.Foreign(at.lines); what != "" {
 		return &Error{File: at.file, Line: 1, Column: 1, Message: what}
 	}
-	if cause := at.behindSyntax(load.Mark.Line); cause != nil {
+	if cause := at.behindSyntax(load.Mark.Line, words); cause != nil {
 		return cause
 	}
 	mark := load.Mark

@@ -1,4 +1,4 @@
-package rules
+package document
 
 import (
 	"fmt"
@@ -93,16 +93,11 @@ func (s *source) find(n *yaml.Node, r rune) (line, column int) {
 	return 0, 0
 }
 
-// allFields are the names of all fields, in any place.
-var allFields = strings.Fields(`apiVersion kind metadata spec defaults rules max_lateness too_old recent_ids exempt name key match when count refunds limit limits
-	tiers candidate then warn mode fuse per window offset resolution timezone week_starts gap burst debt api outcome attrs sum distinct block escalate forget extend reset
-	at action apis unlimited reason expires for uid ip public rule_files tests start events expect id cost times every arrives verdict rule until since`)
-
 var gluedLine = regexp.MustCompile(`^(\s*(?:- +)*(?:\{ *)?)([A-Za-z_]+):([^\s:/].*)$`)
 
 // behindSyntax looks for what YAML reports at another line, or as something else: characters that nobody sees,
 // and colons without a blank behind them. nil when there is neither.
-func (s *source) behindSyntax(before int) *Error {
+func (s *source) behindSyntax(before int, words *Vocabulary) *Error {
 	for i, line := range s.lines {
 		if before > 0 && i >= before {
 			break
@@ -119,7 +114,7 @@ func (s *source) behindSyntax(before int) *Error {
 				return s.errorAt(i+1, column, message, hint)
 			}
 		}
-		if m := gluedLine.FindStringSubmatch(code); m != nil && slices.Contains(allFields, m[2]) {
+		if m := gluedLine.FindStringSubmatch(code); m != nil && slices.Contains(words.Fields, m[2]) {
 			return s.errorAt(i+1, len([]rune(m[1]))+len(m[2])+1, gluedMessage, fmt.Sprintf("write %s: %s", m[2], scalar.Shortened(strings.TrimSpace(m[3]))))
 		}
 	}
@@ -128,19 +123,19 @@ func (s *source) behindSyntax(before int) *Error {
 
 const gluedMessage = "there is no blank behind the colon, so that YAML sees no field here"
 
-// glued takes a name apart that was written without a blank behind its colon.
-func glued(n *yaml.Node) (name, rest string, ok bool) {
+// gluedField takes a name apart that was written without a blank behind its colon.
+func (f *File) gluedField(n *yaml.Node) (name, rest string, ok bool) {
 	if n.Kind != yaml.ScalarNode || n.Style != 0 {
 		return "", "", false
 	}
 	name, rest, ok = strings.Cut(n.Value, ":")
-	return name, rest, ok && rest != "" && !strings.HasPrefix(rest, " ") && slices.Contains(allFields, name)
+	return name, rest, ok && rest != "" && !strings.HasPrefix(rest, " ") && slices.Contains(f.words.Fields, name)
 }
 
 // failGlued reports such a name where it is.
-func (c *compiler) failGlued(n *yaml.Node, name, rest string) {
+func (f *File) failGlued(n *yaml.Node, name, rest string) {
 	rest, _, _ = strings.Cut(rest, " ")
-	e := c.errorAt(n, fmt.Sprintf("write %s: %s", name, scalar.Shortened(rest)), gluedMessage)
+	e := f.At(n, fmt.Sprintf("write %s: %s", name, scalar.Shortened(rest)), gluedMessage)
 	e.Column += len(name)
-	c.errs = append(c.errs, e)
+	f.Report(e)
 }

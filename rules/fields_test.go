@@ -1,0 +1,103 @@
+package rules
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const rulesPage = "../docs/rules.md"
+
+// The page's tables of fields are made of the table of fields: `go test ./rules -run Tables -rewrite` writes them.
+func TestTablesOfThePage(t *testing.T) {
+	page, err := os.ReadFile(rulesPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(page)
+	for name, table := range map[string]string{
+		"file": fieldTable(
+			fieldRows("", filePlace.docs()[:2]), fieldRows("metadata.", metadataPlace.docs()), fieldRows("spec.", specPlace.docs())),
+		"rule": fieldTable(fieldRows("", rulePlace.docs())),
+	} {
+		begin := fmt.Sprintf("<!-- fields of a %s: written by a test of package rules -->\n", name)
+		before, rest, found := strings.Cut(got, begin)
+		_, after, ended := strings.Cut(rest, "<!-- end -->")
+		if !found || !ended {
+			t.Fatalf("%s has no %q with an end", rulesPage, begin)
+		}
+		got = before + begin + table + "<!-- end -->" + after
+	}
+	if got == string(page) {
+		return
+	}
+	if !*rewrite {
+		t.Fatalf("%s is not what the table of fields says (-rewrite writes it)", rulesPage)
+	}
+	if err := os.WriteFile(rulesPage, []byte(got), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fieldTable(rows ...string) string {
+	return "\n| field | meaning |\n|---|---|\n" + strings.Join(rows, "") + "\n"
+}
+
+func fieldRows(prefix string, fields []fieldDoc) string {
+	var b strings.Builder
+	for _, f := range fields {
+		doc := f.doc
+		if f.required {
+			doc = "required; " + doc
+		}
+		fmt.Fprintf(&b, "| `%s%s` | %s |\n", prefix, f.name, doc)
+	}
+	return b.String()
+}
+
+// Whoever looks for a field finds it on the page.
+func TestThePageNamesEachField(t *testing.T) {
+	page, err := os.ReadFile(rulesPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range allPlaces {
+		for _, f := range p.fields {
+			if !regexp.MustCompile("[`.{ ]" + f.name + "[`:.]").Match(page) {
+				t.Errorf("%s has no `%s` of %s", rulesPage, f.name, p.what)
+			}
+		}
+	}
+}
+
+// Each field has a value that the schema knows, and each window field is one that some kind has.
+func TestTheTableOfFieldsIsWhole(t *testing.T) {
+	var schema struct {
+		Defs map[string]any `json:"$defs"`
+	}
+	if err := json.NewDecoder(bytes.NewReader(Schema())).Decode(&schema); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range allPlaces {
+		for _, f := range p.fields {
+			if f.doc == "" || f.name == "" {
+				t.Errorf("%s: the field %q has no sentence", p.what, f.name)
+			}
+			if f.schema[0] != '{' && schema.Defs[f.schema] == nil {
+				t.Errorf("%s: the schema has no definition %q, of `%s`", p.what, f.schema, f.name)
+			}
+		}
+	}
+	for kind := range eachKind {
+		for _, name := range windowKinds[kind].fields {
+			if !slices.Contains(windowFieldNames, name) {
+				t.Errorf("windowDocs has no `%s`, which %v windows have", name, kind)
+			}
+		}
+	}
+}
