@@ -14,7 +14,7 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/internal/ruletest"
-	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/rules/document"
 )
 
 // Command is a row of the table of commands. The help, the suggestion for an unknown command and
@@ -113,7 +113,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		}
 		names = append(names, cmd.Name)
 	}
-	fmt.Fprintf(stderr, "tallygate: unknown command %q%s\n\n", name, rules.DidYouMean(name, names))
+	fmt.Fprintf(stderr, "tallygate: unknown command %q%s\n\n", name, document.DidYouMean(name, names))
 	writeHelp(stderr)
 	return ops.ExitUsage
 }
