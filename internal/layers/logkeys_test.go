@@ -166,7 +166,7 @@ var begins = map[string]int{
 }
 
 // leavesNotes is how a shard, which knows no log, has its owner write a line: a level, the message, and keys and values.
-const leavesNotes = "(*" + module + "/pipeline/aggregate/shard.Shard).note"
+const leavesNotes = "(*" + module + "/pipeline/aggregate/shard.base).note"
 
 func (l *logCalls) look(info *types.Info, call *ast.CallExpr) {
 	selector, ok := call.Fun.(*ast.SelectorExpr)

@@ -142,7 +142,7 @@ const spaceBytes = 64 << 10
 
 // stateRecord copies a key's state, with its unpublished verdicts, into a changelog record. Its
 // memory is taken off space, which is renewed when it does not suffice.
-func (s *Shard) stateRecord(space *[]byte, ref state.Ref) Append {
+func (s *issuing) stateRecord(space *[]byte, ref state.Ref) Append {
 	key, raw := s.table.Key(ref), s.table.Block(ref)
 	pending := s.moved.of(key, s.issued.of(key))
 	need := len(key) + wireBytes(pending, raw)
@@ -163,7 +163,7 @@ const SweepKeys = 64
 
 // Sweep looks at the next SweepKeys keys, and lets those leave that are idle: their state matters to no event that may
 // still come, and their applied offsets to no replay. It returns how many left.
-func (s *Shard) Sweep(clock Clock) (evicted int, err error) {
+func (s *judging) Sweep(clock Clock) (evicted int, err error) {
 	if s.broker == event.NoTime {
 		return 0, nil
 	}
@@ -187,7 +187,7 @@ func (s *Shard) Sweep(clock Clock) (evicted int, err error) {
 }
 
 // durable reports whether a durable checkpoint covers all that a block has seen.
-func (s *Shard) durable(b block) bool {
+func (s *issuing) durable(b block) bool {
 	for src, a := range b.applied {
 		if a.next > s.covered[src] {
 			return false

@@ -40,12 +40,12 @@ func (c *CommandRecord) AllKeys() []string {
 
 // Command carries a command out on one of its keys, at a broker's time. What was applied to the key stays as it is: which events
 // are in its state does not change, and what of its loop is still to come is counted behind the command.
-func (s *Shard) Command(c *CommandRecord, key string, at event.Micros) error {
+func (s *intake) Command(c *CommandRecord, key string, at event.Micros) error {
 	return s.commandKey(c, key, s.commandOn(c, key, at, s.next[Input]), nil)
 }
 
 // commandOn is what a command does to one of its keys.
-func (s *Shard) commandOn(c *CommandRecord, key string, at event.Micros, offset int64) rules.Command {
+func (s *intake) commandOn(c *CommandRecord, key string, at event.Micros, offset int64) rules.Command {
 	cmd := rules.Command{
 		Kind: CommandKinds[c.Command], Rule: c.Rule, At: at, Until: at + c.For,
 		Cause: verdict.Cause{ID: c.ID, Partition: s.cfg.ID, Offset: offset},
@@ -58,7 +58,7 @@ func (s *Shard) commandOn(c *CommandRecord, key string, at event.Micros, offset 
 
 // commandRecord carries out a command from the loop topic, where older programs put them, on each of its keys once: the
 // key's applied offset tells. Its time is the broker's.
-func (s *Shard) commandRecord(rec *record.Record, clock Clock) error {
+func (s *intake) commandRecord(rec *record.Record, clock Clock) error {
 	if err := s.stepGathered(clock); err != nil { // events ahead of it come first
 		return err
 	}
@@ -88,7 +88,7 @@ func (s *Shard) commandRecord(rec *record.Record, clock Clock) error {
 }
 
 // commandKey carries out a command on one key. place is its own in the loop, nil when it did not come that way.
-func (s *Shard) commandKey(c *CommandRecord, name string, cmd rules.Command, place *applied) error {
+func (s *intake) commandKey(c *CommandRecord, name string, cmd rules.Command, place *applied) error {
 	key := []byte(name)
 	var b block
 	ref, known := s.table.Get(key)
@@ -126,7 +126,7 @@ func (s *Shard) commandKey(c *CommandRecord, name string, cmd rules.Command, pla
 
 // erased are the record keys of all that may be in the verdict topic about a key: of what its
 // rules are now, and of what was in force.
-func (s *Shard) erased(key []byte, changes []verdict.Verdict) [][]byte {
+func (s *judging) erased(key []byte, changes []verdict.Verdict) [][]byte {
 	out := s.rules.Set.RecordKeys(key)
 	for i := range changes {
 		if !s.rules.Set.Names(changes[i].Rule) {

@@ -23,7 +23,7 @@ const (
 
 // deadLetter keeps a record that contains invalid events, as it came, with why and from
 // where. Its valid events count all the same.
-func (s *Shard) deadLetter(src Source, rec *record.Record, bad []event.BadEvent, err error) {
+func (s *base) deadLetter(src Source, rec *record.Record, bad []event.BadEvent, err error) {
 	reason, detail := reasonOf(bad, err)
 	headers := append(s.letterHeaders(src, reason, detail, rec.Offset), ownIndexes(bad)...)
 	value, key := rec.Value, rec.Key
@@ -38,7 +38,7 @@ func (s *Shard) deadLetter(src Source, rec *record.Record, bad []event.BadEvent,
 }
 
 // letterHeaders are those that every dead letter has.
-func (s *Shard) letterHeaders(src Source, reason, detail string, offset int64) []Header {
+func (s *base) letterHeaders(src Source, reason, detail string, offset int64) []Header {
 	return []Header{
 		{[]byte("reason"), []byte(reason)},
 		{[]byte("detail"), []byte(detail)},
@@ -83,7 +83,7 @@ type Unreadable struct {
 
 // PassOver goes on behind records that nobody can read, and keeps where they are as a dead
 // letter: the range of their offsets, and why. It returns the first offset behind them, and how many were passed over.
-func (s *Shard) PassOver(src Source, next int64, bad Unreadable) (behind, records int64) {
+func (s *base) PassOver(src Source, next int64, bad Unreadable) (behind, records int64) {
 	if bad.Last < next {
 		return next, 0
 	}
@@ -128,6 +128,6 @@ func appendOwnHeaders(dst []Header, own record.Headers, most int) (headers []Hea
 }
 
 // note leaves a line for the log.
-func (s *Shard) note(level Level, text string, args ...any) {
+func (s *base) note(level Level, text string, args ...any) {
 	s.out.Notes = append(s.out.Notes, Note{level, text, args})
 }

@@ -67,13 +67,13 @@ func (x *exemptions) about(key []event.Dim, f func(rules.Exemptions) bool) {
 }
 
 // noteExemptions follows the exemptions in a key's state.
-func (s *Shard) noteExemptions(key, state []byte) {
+func (s *judging) noteExemptions(key, state []byte) {
 	s.exempt.note(key, state)
 	s.useExemptions()
 }
 
 // useExemptions has the stepper ask only where there is something to find: to ask costs every judged event.
-func (s *Shard) useExemptions() {
+func (s *judging) useExemptions() {
 	s.stepper.Exempt = nil
 	if len(s.exempt.byKey) > 0 {
 		s.stepper.Exempt = s.exempt.spare

@@ -21,7 +21,7 @@ type fuseAudit struct {
 }
 
 // blown says wherever people look that a rule has gone to shadow mode by itself.
-func (s *Shard) blown(r *rules.Rule, clock Clock) error {
+func (s *judging) blown(r *rules.Rule, clock Clock) error {
 	const reason = "the rule would block more keys than its fuse lets it: it is in shadow mode here until the rules are loaded again"
 	s.out.Blown = append(s.out.Blown, Blown{r.Name, s.table.Len()})
 	s.note(Error, reason, "rule", r.Name, "keys", s.table.Len())
@@ -35,7 +35,7 @@ func (s *Shard) blown(r *rules.Rule, clock Clock) error {
 
 // BlownRules are the rules whose fuses have blown, for the checkpoint. What a crash loses of it comes back
 // by itself: the states say which keys are blocked, and the next block is one too many again.
-func (s *Shard) BlownRules() (names []string) {
+func (s *judging) BlownRules() (names []string) {
 	for _, r := range s.rules.Set.Rules {
 		if s.stepper.Fuses.Blown(r) {
 			names = append(names, r.Name)
@@ -45,7 +45,7 @@ func (s *Shard) BlownRules() (names []string) {
 }
 
 // blowAgain blows the fuses that an owner before has seen blow, if the rules are still the same.
-func (s *Shard) blowAgain(c *checkpoint) {
+func (s *judging) blowAgain(c *checkpoint) {
 	if c.RulesAt != s.rules.Number || c.Rules != s.rules.hash() {
 		return
 	}
@@ -58,7 +58,7 @@ func (s *Shard) blowAgain(c *checkpoint) {
 }
 
 // noteBlocks tells the rules' fuses which keys are blocked.
-func (s *Shard) noteBlocks() error {
+func (s *judging) noteBlocks() error {
 	if s.stepper.Fuses == nil {
 		return nil
 	}

@@ -48,7 +48,7 @@ func (g *gathered) reset() {
 }
 
 // stepGathered makes the steps, in the order in which they were gathered.
-func (s *Shard) stepGathered(clock Clock) error {
+func (s *intake) stepGathered(clock Clock) error {
 	g := &s.gathered
 	s.table.Warm(g.hashes)
 	key, hit := 0, 0

@@ -20,7 +20,7 @@ type decoders struct {
 }
 
 // decodeRecord decodes a record behind those that are gathered.
-func (s *Shard) decodeRecord(d *event.Decoder, value []byte, headers []event.Header, key []byte) ([]event.Event, error) {
+func (s *intake) decodeRecord(d *event.Decoder, value []byte, headers []event.Header, key []byte) ([]event.Event, error) {
 	decode := d.DecodeMore
 	if len(s.gathered.steps) == 0 {
 		decode = d.Decode
@@ -32,7 +32,7 @@ func (s *Shard) decodeRecord(d *event.Decoder, value []byte, headers []event.Hea
 
 // Record takes in the next record of a source. What it counts is gathered until Step; the record may be dropped
 // when the effects are carried out.
-func (s *Shard) Record(src Source, rec *record.Record, clock Clock) error {
+func (s *intake) Record(src Source, rec *record.Record, clock Clock) error {
 	if src == Loop {
 		return s.loopRecord(rec, clock)
 	}
@@ -41,7 +41,7 @@ func (s *Shard) Record(src Source, rec *record.Record, clock Clock) error {
 }
 
 // inputRecord applies what a producer sent: an event, several, or something else.
-func (s *Shard) inputRecord(rec *record.Record) {
+func (s *intake) inputRecord(rec *record.Record) {
 	broker := BrokerTime(rec)
 	s.broker, s.last[Input] = max(s.broker, broker), broker
 	if s.producers.has(rec) {
@@ -125,14 +125,14 @@ func (s *producers) has(rec *record.Record) bool {
 }
 
 // Event takes in an event that is in no record, as from an access log. Its number takes the offset's place: each is greater than the one before.
-func (s *Shard) Event(e *event.Event, number int64, broker event.Micros, cause verdict.Cause) {
+func (s *intake) Event(e *event.Event, number int64, broker event.Micros, cause verdict.Cause) {
 	s.broker = max(s.broker, broker)
 	s.inputEvent(e, nil, applied{number + 1, 0}, broker, cause)
 }
 
 // inputEvent gathers the steps of the keys that this partition owns, and forwards the event, once
 // each, to the partitions that own the others: raw, as it came, unless it is part of a CloudEvent.
-func (s *Shard) inputEvent(e *event.Event, raw []byte, place applied, broker event.Micros, cause verdict.Cause) {
+func (s *intake) inputEvent(e *event.Event, raw []byte, place applied, broker event.Micros, cause verdict.Cause) {
 	at, ok := s.rules.Set.EventTime(e, broker)
 	switch {
 	case ok:
@@ -169,7 +169,7 @@ func (s *Shard) inputEvent(e *event.Event, raw []byte, place applied, broker eve
 
 // loopRecord counts an event that another partition forwarded, unless it has come before: an
 // owner forwards again after a crash, in the same order.
-func (s *Shard) loopRecord(rec *record.Record, clock Clock) error {
+func (s *intake) loopRecord(rec *record.Record, clock Clock) error {
 	if isOwnerRecord(rec.Key) {
 		return nil
 	}
@@ -216,7 +216,7 @@ func (s *Shard) loopRecord(rec *record.Record, clock Clock) error {
 // isOwnerRecord reports whether a record of this key is an owner's own, such as a fence record.
 func isOwnerRecord(key []byte) bool { return len(key) > 0 && key[0] == 0 }
 
-func (s *Shard) match(e *event.Event, at event.Micros) []rules.Work {
+func (s *intake) match(e *event.Event, at event.Micros) []rules.Work {
 	works := s.matcher.Match(e, at)
 	s.out.Skipped = append(s.out.Skipped, s.matcher.Skipped...)
 	if len(works) == 0 {
@@ -225,4 +225,4 @@ func (s *Shard) match(e *event.Event, at event.Micros) []rules.Work {
 	return works
 }
 
-func (s *Shard) owner(w *rules.Work) int32 { return int32(w.Hash&0x7fffffff) % s.cfg.Of }
+func (s *intake) owner(w *rules.Work) int32 { return int32(w.Hash&0x7fffffff) % s.cfg.Of }

@@ -92,12 +92,12 @@ func lastOfEach(changes []verdict.Verdict) []verdict.Verdict {
 }
 
 // issue writes a key's state through with the verdicts that changed, outside any checkpoint.
-func (s *Shard) issue(ref state.Ref, changes []verdict.Verdict, broker event.Micros) {
+func (s *issuing) issue(ref state.Ref, changes []verdict.Verdict, broker event.Micros) {
 	s.issueThen(ref, changes, broker, nil, nil)
 }
 
 // issueThen is issue; behind the verdicts the record keys of erase get tombstones, and then done is told.
-func (s *Shard) issueThen(ref state.Ref, changes []verdict.Verdict, broker event.Micros, erase [][]byte, done *Done) {
+func (s *issuing) issueThen(ref state.Ref, changes []verdict.Verdict, broker event.Micros, erase [][]byte, done *Done) {
 	key := string(s.table.Key(ref))
 	s.overtake(key, changes, len(erase) > 0)
 	if len(changes) > 1 {
@@ -118,7 +118,7 @@ func (s *Shard) issueThen(ref state.Ref, changes []verdict.Verdict, broker event
 }
 
 // Acked takes in that an append with this Ack is durable at an offset.
-func (s *Shard) Acked(a *Ack, offset int64, clock Clock) {
+func (s *issuing) Acked(a *Ack, offset int64, clock Clock) {
 	switch {
 	case a.is != nil:
 		if s.issued.remove(a.key, a.is) {
@@ -137,7 +137,7 @@ func (s *Shard) Acked(a *Ack, offset int64, clock Clock) {
 }
 
 // stateDurable publishes what a state record at an offset has made durable.
-func (s *Shard) stateDurable(a *Ack, seq int64, clock Clock) {
+func (s *issuing) stateDurable(a *Ack, seq int64, clock Clock) {
 	for _, is := range a.verdicts {
 		is.seq, is.v.Seq = seq, seq
 		if a.done != nil {
@@ -163,7 +163,7 @@ func (s *Shard) stateDurable(a *Ack, seq int64, clock Clock) {
 }
 
 // publish asks for a durable verdict in the verdict topic and in the audit.
-func (s *Shard) publish(key string, is *issued, done *Done, clock Clock) {
+func (s *issuing) publish(key string, is *issued, done *Done, clock Clock) {
 	rec := Append{Key: verdict.AppendRecordKey(nil, &is.v), Value: verdict.AppendJSON(nil, &is.v), Urgent: true}
 	s.out.Aux = append(s.out.Aux, Aux{Topic: Audit, Key: rec.Key, Value: appendAudit(nil, clock.Local, s.by, rec.Value)})
 	rec.Ack = &Ack{key: key, is: is, done: done, record: rec}
@@ -171,7 +171,7 @@ func (s *Shard) publish(key string, is *issued, done *Done, clock Clock) {
 }
 
 // erase asks for a tombstone in the verdict topic.
-func (s *Shard) erase(recordKey []byte, done *Done) {
+func (s *issuing) erase(recordKey []byte, done *Done) {
 	rec := Append{Key: recordKey, Urgent: true}
 	rec.Ack = &Ack{erased: true, done: done, record: rec}
 	s.out.Verdicts = append(s.out.Verdicts, rec)

@@ -95,7 +95,7 @@ func unhex(dst []byte, text string) error {
 // restoreJudged takes over what the last checkpoint says. One that says nothing is of an older
 // program, or was never written: then every limit may have been judged by another set, and was if the
 // checkpoint's set was another one.
-func (s *Shard) restoreJudged(c *checkpoint) error {
+func (s *judging) restoreJudged(c *checkpoint) error {
 	if c.Judged != nil {
 		j, err := c.Judged.judged()
 		if err != nil {
@@ -115,7 +115,7 @@ func (s *Shard) restoreJudged(c *checkpoint) error {
 
 // noteJudged repeats the last checkpoint with what is judged now, ahead of all states that follow in
 // the changelog. Where there is no checkpoint yet nothing is known to have been judged.
-func (s *Shard) noteJudged() error {
+func (s *judging) noteJudged() error {
 	if s.lastCheckpoint == nil {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (s *Shard) noteJudged() error {
 
 // appendCheckpoint asks for a checkpoint record with what is judged at this place of the changelog, be
 // it that of the states at the checkpoint's cut or not.
-func (s *Shard) appendCheckpoint(body []byte) error {
+func (s *judging) appendCheckpoint(body []byte) error {
 	by, err := json.Marshal(s.judged.record())
 	if err != nil {
 		return err

@@ -212,7 +212,7 @@ func (m *movedEnds) take(key string, now event.Micros, all bool) (vs []verdict.V
 }
 
 // holdBack takes those out of changes that wait.
-func (s *Shard) holdBack(key []byte, changes []verdict.Verdict, moves []rules.Move, clock Clock) []verdict.Verdict {
+func (s *issuing) holdBack(key []byte, changes []verdict.Verdict, moves []rules.Move, clock Clock) []verdict.Verdict {
 	if len(moves) == 0 || clock.Broker == event.NoTime {
 		return changes
 	}
@@ -229,7 +229,7 @@ func (s *Shard) holdBack(key []byte, changes []verdict.Verdict, moves []rules.Mo
 }
 
 // overtake lets what waits of a key give way to what goes out.
-func (s *Shard) overtake(key string, changes []verdict.Verdict, erased bool) {
+func (s *issuing) overtake(key string, changes []verdict.Verdict, erased bool) {
 	if s.moved.n == 0 {
 		return
 	}
@@ -244,13 +244,13 @@ func (s *Shard) overtake(key string, changes []verdict.Verdict, erased bool) {
 }
 
 // EndsWaiting is how many ends of blocks have moved and wait to be published.
-func (s *Shard) EndsWaiting() int { return s.moved.waiting }
+func (s *issuing) EndsWaiting() int { return s.moved.waiting }
 
 // EndsDue returns the keys of which PublishEnds has something to publish now, or of all ends that wait.
-func (s *Shard) EndsDue(all bool, clock Clock) []string { return s.moved.due(clock.Broker, all) }
+func (s *issuing) EndsDue(all bool, clock Clock) []string { return s.moved.due(clock.Broker, all) }
 
 // PublishEnds publishes the ends of a key's blocks that are due, which may be fewer than when somebody looked.
-func (s *Shard) PublishEnds(key string, all bool, clock Clock) {
+func (s *issuing) PublishEnds(key string, all bool, clock Clock) {
 	changes := s.moved.take(key, clock.Broker, all)
 	ref, known := s.table.Get([]byte(key))
 	if len(changes) == 0 || !known {

@@ -12,7 +12,7 @@ import (
 // force is kept. state is the key's from before the step; in it what is left out is in force as if it had
 // been published, and ends by itself. Where events have their producers' times, what is over was perhaps
 // over when it was sent: a backlog of ours cannot be told from history, and all is published.
-func (s *Shard) worthPublishing(changes []verdict.Verdict, state, key []byte, step *gatheredStep, clock Clock) []verdict.Verdict {
+func (s *judging) worthPublishing(changes []verdict.Verdict, state, key []byte, step *gatheredStep, clock Clock) []verdict.Verdict {
 	if len(changes) == 0 || clock.Broker == event.NoTime || s.cfg.ProducerTimes {
 		return changes
 	}
@@ -32,7 +32,7 @@ func (s *Shard) worthPublishing(changes []verdict.Verdict, state, key []byte, st
 }
 
 // inForce is what a limit has in force for a key at a time.
-func (s *Shard) inForce(state, key []byte, at event.Micros, limit string) *verdict.Verdict {
+func (s *judging) inForce(state, key []byte, at event.Micros, limit string) *verdict.Verdict {
 	if len(state) == 0 {
 		return nil
 	}

@@ -32,7 +32,7 @@ const ProducerParts = producerParts
 
 // ProducerPart asks for part i of the table of producers to be written, if it had changed at the last cut. It is called for
 // each part between BeginCheckpoint and EndCheckpoint.
-func (s *Shard) ProducerPart(i int, clock Clock) {
+func (s *intake) ProducerPart(i int, clock Clock) {
 	part := &s.producers.parts[i]
 	if !part.due {
 		return

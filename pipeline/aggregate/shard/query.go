@@ -16,7 +16,7 @@ const Parts = state.Parts
 func PartOf(key []byte) int { return state.PartOf(key) }
 
 // State copies a key's state; nil when there is none.
-func (s *Shard) State(key []byte) ([]byte, error) {
+func (s *issuing) State(key []byte) ([]byte, error) {
 	ref, ok := s.table.Get(key)
 	if !ok {
 		return nil, nil
@@ -26,7 +26,7 @@ func (s *Shard) State(key []byte) ([]byte, error) {
 }
 
 // Explainer is what explains a key's state: the rules that it is counted by, and the exemptions that hold for it.
-func (s *Shard) Explainer(key []event.Dim) *rules.Stepper {
+func (s *judging) Explainer(key []event.Dim) *rules.Stepper {
 	stepper := s.rules.Set.NewStepper()
 	var given []rules.Exemptions
 	s.exempt.about(key, func(x rules.Exemptions) bool {
@@ -40,13 +40,13 @@ func (s *Shard) Explainer(key []event.Dim) *rules.Stepper {
 }
 
 // KeysBehind copies at most so many keys of a part, behind one of them; "" is before the first.
-func (s *Shard) KeysBehind(part int, behind string, most int) (keys [][]byte, more bool) {
+func (s *issuing) KeysBehind(part int, behind string, most int) (keys [][]byte, more bool) {
 	return s.table.Behind(part, []byte(behind), most)
 }
 
 // KeysWith appends the keys of a part that have all of these dimensions, each written name=value, in the order of their
 // names, but for the key not.
-func (s *Shard) KeysWith(dst []string, part int, dims [][]byte, not string) []string {
+func (s *issuing) KeysWith(dst []string, part int, dims [][]byte, not string) []string {
 	for ref := range s.table.Part(part) {
 		if key := s.table.Key(ref); hasAll(key, dims) && string(key) != not {
 			dst = append(dst, string(key))

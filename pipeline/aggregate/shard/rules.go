@@ -9,7 +9,7 @@ import (
 // Use makes the shard count by a version of the rules from its next event on. Ahead of the first state by these rules it
 // asks for a record that says so: after a crash right behind it, also under the rules from before, all keys are judged.
 // A pass over all keys is due after it: see NextToJudge.
-func (s *Shard) Use(r Rules) error {
+func (s *judging) Use(r Rules) error {
 	if r == s.rules {
 		return nil
 	}
@@ -19,7 +19,7 @@ func (s *Shard) Use(r Rules) error {
 	return s.noteJudged()
 }
 
-func (s *Shard) setRules(r Rules) {
+func (s *judging) setRules(r Rules) {
 	s.tally.Matches = make([]uint64, len(r.Set.Limits))
 	s.rules, s.matcher, s.stepper = r, r.Set.NewMatcher(), r.Set.NewStepper()
 	s.stepper.Fuses = r.Set.NewFuses()
@@ -27,15 +27,15 @@ func (s *Shard) setRules(r Rules) {
 }
 
 // AllJudged reports whether all keys are judged by the present rules.
-func (s *Shard) AllJudged() bool { return s.judged.done == judgedAll }
+func (s *judging) AllJudged() bool { return s.judged.done == judgedAll }
 
 // JudgedParts is how many of Parts the present pass, or the last, has been through.
-func (s *Shard) JudgedParts() int { return s.judged.done }
+func (s *judging) JudgedParts() int { return s.judged.done }
 
 // NextToJudge copies the keys of the first part of the table that the pass by a version of the rules has not been through;
 // false after the last, and when there are newer rules. Keys that come meanwhile are counted by the new rules
 // already. A pass that an owner before has begun goes on where it was.
-func (s *Shard) NextToJudge(r Rules) (keys [][]byte, more bool) {
+func (s *judging) NextToJudge(r Rules) (keys [][]byte, more bool) {
 	if s.rules != r || s.judged.done == judgedAll {
 		return nil, false
 	}
@@ -46,14 +46,14 @@ func (s *Shard) NextToJudge(r Rules) (keys [][]byte, more bool) {
 }
 
 // PartJudged notes that the pass is through the keys that NextToJudge returned last.
-func (s *Shard) PartJudged(r Rules) {
+func (s *judging) PartJudged(r Rules) {
 	if s.rules == r {
 		s.judged.done++
 	}
 }
 
 // PassDone notes that the pass is through all keys.
-func (s *Shard) PassDone(r Rules) error {
+func (s *judging) PassDone(r Rules) error {
 	if s.rules != r {
 		return nil // its own pass sees all keys
 	}
@@ -62,7 +62,7 @@ func (s *Shard) PassDone(r Rules) error {
 }
 
 // Judge judges a key by the present rules, and returns how many verdicts changed.
-func (s *Shard) Judge(key []byte, clock Clock) (changed int, err error) {
+func (s *judging) Judge(key []byte, clock Clock) (changed int, err error) {
 	ref, ok := s.table.Get(key)
 	if !ok {
 		return 0, nil // it left meanwhile

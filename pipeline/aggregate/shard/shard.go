@@ -57,90 +57,106 @@ type Rules struct {
 func (r *Rules) hash() string { return hex.EncodeToString(r.Set.Hash[:]) }
 
 // Shard is one partition's counting. Make it with New.
+//
+// It is built in layers, each of which calls only those below it: base, issuing, judging, intake, and
+// Shard itself, which has what a takeover and a checkpoint see of all of them.
 type Shard struct {
+	intake
+
+	accepted  bool  // offsets have started over, and no checkpoint says so yet
+	start     int64 // of the changelog
+	cutting   bool  // a checkpoint has begun, and is not covered
+	restoring *restoring
+}
+
+// base is how far the shard is, and what it asks for.
+type base struct {
 	cfg   Config
 	by    []byte // cfg.Instance as a JSON string
 	out   Effects
 	tally Tally
 
-	table       *state.Table
 	next        [Sources]int64        // the first offset that is not processed
 	covered     [Sources]int64        // the first offset that the last durable checkpoint does not cover
 	broker      event.Micros          // the greatest broker time seen
 	last        [Sources]event.Micros // the broker time of the last record of the input; of the loop that of the event forwarded last
-	origins     map[int32]seen        // of forwarded events, by their partition
 	epochs      Epochs                // of the leaders that took what is counted
 	epochsNoted Epochs                // as the last durable checkpoint has them
-	producers   producers
-	exempt      exemptions // that commands gave
-	issued      issuedVerdicts
-	moved       movedEnds
-	hot         *hotkeys.Sketch
+}
 
-	generation uint32 // how often the input's offsets have started over
-	accepted   bool   // they have, and no checkpoint says so yet
-	start      int64  // of the changelog
-	cutting    bool   // a checkpoint has begun, and is not covered
+// issuing has the keys' states, and the verdicts on their way out.
+type issuing struct {
+	base
+	table  *state.Table
+	issued issuedVerdicts
+	moved  movedEnds
+}
 
-	lastCheckpoint []byte // the last checkpoint record that was asked for, without what is judged
-	restoring      *restoring
+// judging has the rules, and which of them the keys are judged by.
+type judging struct {
+	issuing
+	exempt exemptions // that commands gave
 
 	rules   Rules // all below follows from it
 	judged  judged
 	matcher *rules.Matcher
 	stepper *rules.Stepper
 
+	lastCheckpoint []byte // the last checkpoint record that was asked for, without what is judged
+	scratch        []byte // a block in the making
+}
+
+// intake takes events and commands in, each once on each key.
+type intake struct {
+	judging
+	origins    map[int32]seen // of forwarded events, by their partition
+	producers  producers
+	generation uint32 // how often the input's offsets have started over
+	hot        *hotkeys.Sketch
+
 	decode   decoders
 	gathered gathered
-	scratch  []byte  // a block in the making
 	targets  []int32 // of an event's forwards
 }
 
 // New returns an empty shard that counts by these rules.
 func New(cfg Config, r Rules) *Shard {
-	s := &Shard{
-		cfg:       cfg,
-		by:        jsonString(cfg.Instance),
-		table:     state.New(),
-		origins:   map[int32]seen{},
-		producers: producers{own: cfg.ID},
-		broker:    event.NoTime,
-		last:      [Sources]event.Micros{event.NoTime, event.NoTime},
-
-		epochs:      noEpochs,
-		epochsNoted: noEpochs,
-		issued:      issuedVerdicts{},
-		hot:         hotkeys.New(cfg.Seed),
-		restoring:   &restoring{leftovers: map[string]leftover{}, parts: map[string][]byte{}},
+	s := &Shard{restoring: &restoring{leftovers: map[string]leftover{}, parts: map[string][]byte{}}}
+	s.base = base{
+		cfg: cfg, by: jsonString(cfg.Instance),
+		broker: event.NoTime, last: [Sources]event.Micros{event.NoTime, event.NoTime},
+		epochs: noEpochs, epochsNoted: noEpochs,
 	}
+	s.table, s.issued = state.New(), issuedVerdicts{}
+	s.origins, s.producers, s.hot = map[int32]seen{}, producers{own: cfg.ID}, hotkeys.New(cfg.Seed)
 	s.setRules(r)
 	s.judged = judgedBy(r.Set) // nothing is there yet
 	return s
 }
 
 // Effects is what the calls since the last Reset of it ask for.
-func (s *Shard) Effects() *Effects { return &s.out }
+func (s *base) Effects() *Effects { return &s.out }
 
 // Tally is what has become of events. Its owner sets it to zero when it has looked.
-func (s *Shard) Tally() *Tally { return &s.tally }
+func (s *base) Tally() *Tally { return &s.tally }
 
 // Rules is the version that the shard counts by.
-func (s *Shard) Rules() Rules { return s.rules }
+func (s *judging) Rules() Rules { return s.rules }
 
 // Keys is how many keys there are.
-func (s *Shard) Keys() int { return s.table.Len() }
+func (s *issuing) Keys() int { return s.table.Len() }
 
 // Bytes is how much memory the keys take.
-func (s *Shard) Bytes() int64 { return s.table.Bytes() }
+func (s *issuing) Bytes() int64 { return s.table.Bytes() }
 
 // Next is the first offset of a source that is not processed.
-func (s *Shard) Next(src Source) int64 { return s.next[src] }
+func (s *base) Next(src Source) int64 { return s.next[src] }
 
 // Last is the broker time of the last record of the input, and of the loop that of the event that was forwarded last.
-func (s *Shard) Last(src Source) event.Micros { return s.last[src] }
+func (s *base) Last(src Source) event.Micros { return s.last[src] }
 
 // Behind says where a reader of a source begins, and which leader took what lies below.
-func (s *Shard) Behind(src Source) (next int64, epoch int32) {
+func (s *base) Behind(src Source) (next int64, epoch int32) {
 	if s.next[src] <= s.epochs.From[src] { // nothing of that epoch was counted
 		return s.next[src], NoEpoch
 	}
@@ -148,17 +164,17 @@ func (s *Shard) Behind(src Source) (next int64, epoch int32) {
 }
 
 // Epoch is the leader epoch that a source is in.
-func (s *Shard) Epoch(src Source) int32 { return s.epochs.Is[src] }
+func (s *base) Epoch(src Source) int32 { return s.epochs.Is[src] }
 
 // EnterEpoch notes that what comes next of a source was taken by another leader. A checkpoint is due before that.
-func (s *Shard) EnterEpoch(src Source, epoch int32) {
+func (s *base) EnterEpoch(src Source, epoch int32) {
 	s.epochs.Is[src], s.epochs.From[src] = epoch, s.next[src]
 }
 
 // Hot is the sketch of keys that get many events.
-func (s *Shard) Hot() *hotkeys.Sketch { return s.hot }
+func (s *intake) Hot() *hotkeys.Sketch { return s.hot }
 
 // Time is the latest broker time that is counted: keys are swept, and judged besides events, by it. This machine's clock bounds
 // it: one record from the future, of a producer or a broker whose clock was ahead, must not end other keys'
 // windows. One that is behind only keeps keys for longer.
-func (s *Shard) Time(c Clock) event.Micros { return min(s.broker, c.Local) }
+func (s *base) Time(c Clock) event.Micros { return min(s.broker, c.Local) }

@@ -5,10 +5,10 @@ import (
 )
 
 // Gathered reports whether so much is gathered that Step is due.
-func (s *Shard) Gathered() bool { return len(s.gathered.steps) >= gatherAtOnce }
+func (s *intake) Gathered() bool { return len(s.gathered.steps) >= gatherAtOnce }
 
 // Step applies what is gathered. What lies below next of the source is processed then.
-func (s *Shard) Step(src Source, next int64, clock Clock) error {
+func (s *intake) Step(src Source, next int64, clock Clock) error {
 	if err := s.stepGathered(clock); err != nil {
 		return err
 	}
@@ -18,7 +18,7 @@ func (s *Shard) Step(src Source, next int64, clock Clock) error {
 }
 
 // Replayed notes a record that was read and is below what is processed.
-func (s *Shard) Replayed() { s.tally.Replayed++ }
+func (s *base) Replayed() { s.tally.Replayed++ }
 
 // Stepped is what became of an event on one of its keys. It holds until Trace returns.
 type Stepped struct {
@@ -29,7 +29,7 @@ type Stepped struct {
 
 // step applies an event to one key's state, once: what is at or below the place that was applied last is in it
 // already.
-func (s *Shard) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) error {
+func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) error {
 	s.hot.Touch(w.Key)
 	var b block
 	ref, known := s.table.Find(hash, w.Key)
