@@ -1,4 +1,4 @@
-// Package emitcmd is the command `tallygate emit`: access logs and files of events into Kafka.
+// Package emitcmd implements `tallygate emit`, which sends access logs and files of events to Kafka.
 package emitcmd
 
 import (
@@ -18,32 +18,32 @@ import (
 
 const usage = `Usage: tallygate emit [options] FILE|-
 
-Sends events to the topic that the aggregator counts: one event for each line of FILE, or of
-standard input for -. A gzip-compressed file is read as it is.
+Sends events to the topic that the aggregators count: one event per line of FILE, or of standard
+input for -. Gzip-compressed files are read directly.
 
-Formats (each line is recognized by itself unless --format names one):
+Formats (detected per line unless --format names one):
   combined, common   an access log of Apache, nginx and others. The uid is the authenticated
                      user, else the client's address; the api is the method and the path's
                      first two segments: "GET /Images/ks-logo.gif" is get.images.ks-logo-gif.
-  ndjson             one event's JSON a line:
+  ndjson             one JSON object per line:
                      {"uid": "42", "api": "order.create", "outcome": "success"}
 
-A line that is no event is reported with its number and skipped. Nothing is dropped: while
-Kafka is slower than the file, the command waits. Interrupt it (Ctrl-C), and what was read is
-still sent. A log line's id is a hash of the line, so sending a file again within minutes
-counts nothing twice.
+A malformed line is reported with its number, and skipped. No event is dropped: while Kafka is
+slower than the file, the command waits. After an interrupt (Ctrl-C), it still sends what it has
+read. The id of a log line's event is a hash of the line, so the events of a file that is sent again
+within minutes are not counted twice.
 
-An event keeps its own time. An aggregator counts none that is older than its max_lateness
-(1h by default) when it arrives: send an old log with --now.
+An event keeps its own time. An aggregator does not count events that are older than its
+max_lateness (1h by default) on arrival: send an old log with --now.
 
 Examples:
-  tallygate emit --now access.log.1.gz             an old log, as if it happened now
-  tallygate emit -f /var/log/nginx/access.log      what comes, through log rotation
+  tallygate emit --now access.log.1.gz             an old log, as if it were new
+  tallygate emit -f /var/log/nginx/access.log      new lines, through log rotation
   tallygate emit --rate 100 --now access.log       a hundred events a second
   echo '{"uid":"42","api":"login"}' | tallygate emit -
   tallygate emit --json events.ndjson | jq .events`
 
-// options are what the command line, the environment and the config file say.
+// options are those of the command line, the environment and the config file.
 type options struct {
 	kafka    *kafkaconn.Kafka
 	prefix   string
@@ -56,9 +56,9 @@ type options struct {
 	file     string
 }
 
-// Command is `tallygate emit`. It returns the exit status: 0 when all that was
-// read is in Kafka (skipped lines aside), 2 for wrong options, 1 for the rest. When ctx ends
-// it stops reading and sends what it has read.
+// Command is `tallygate emit`. It returns the exit status: 0 if all that was read is
+// in Kafka (skipped lines aside), 2 for wrong options, 1 for other errors. When ctx ends it stops
+// reading, and sends what it has read.
 func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
 	o, err := parse(args, stdout, getenv)
 	if err == nil {
@@ -92,9 +92,9 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 	}
 	switch {
 	case len(files) == 0:
-		errs = append(errs, errors.New("which file? Give its name, or - for standard input; --help tells more"))
+		errs = append(errs, errors.New("name the file, or - for standard input; --help shows more"))
 	case len(files) > 1:
-		errs = append(errs, fmt.Errorf("one file at a time, got %d: cat them into `tallygate emit -`", len(files)))
+		errs = append(errs, fmt.Errorf("got %d files, want one: pipe several through `cat … | tallygate emit -`", len(files)))
 	default:
 		o.file = files[0]
 	}

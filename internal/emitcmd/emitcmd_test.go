@@ -165,7 +165,7 @@ func TestACompressedLogWithBadLines(t *testing.T) {
 		t.Errorf("summary %q", out)
 	}
 	lines := strings.Split(strings.TrimSpace(c.stderr.String()), "\n")
-	if len(lines) != 21 || !strings.HasPrefix(lines[0], path+":2: ") || !strings.HasSuffix(lines[20], "5 more lines are no events") {
+	if len(lines) != 21 || !strings.HasPrefix(lines[0], path+":2: ") || !strings.HasSuffix(lines[20], "5 more malformed lines") {
 		t.Errorf("errors:\n%s", c.stderr.String())
 	}
 	ids := map[string]bool{}
@@ -284,8 +284,8 @@ func TestWrongUse(t *testing.T) {
 		code int
 		told string
 	}{
-		{[]string{}, 2, "which file?"},
-		{[]string{"a", "b"}, 2, "one file at a time"},
+		{[]string{}, 2, "name the file,"},
+		{[]string{"a", "b"}, 2, "got 2 files, want one"},
 		{[]string{"--format", "xml", path}, 2, `unknown format "xml"`},
 		{[]string{"--rate", "-1", path}, 2, "--rate"},
 		{[]string{path, "--wat"}, 2, "wat"},
@@ -294,7 +294,7 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"--patience", "0s", path}, 2, "--patience"},
 		{[]string{path + ".nix"}, 1, "no such file"},
 		{[]string{t.TempDir()}, 1, "is a directory"},
-		{[]string{path}, 1, "no line is an event"},
+		{[]string{path}, 1, "no valid event"},
 	} {
 		c := newCommand(t)
 		code := c.run(t.Context(), strings.NewReader(""), test.args...)

@@ -10,10 +10,10 @@ import (
 	"github.com/tallygate/tallygate/internal/retry"
 )
 
-// follower reads a file that grows, from its start, as `tail -F` does: by name. When another
-// file has taken the name (rotation), it reads the old one to its end and goes on with the
-// new one; when the file got shorter (truncation), it starts over. It asks the file system
-// every so often: notifications don't exist on network file systems.
+// follower reads a growing file from its start, by name, as `tail -F` does. When another file has taken
+// the name (rotation), it reads the old one to its end and continues with the new one. When the file
+// got shorter (truncation), it starts over. It polls the file system: network file systems have no
+// notifications.
 type follower struct {
 	ctx    context.Context
 	path   string
@@ -21,7 +21,7 @@ type follower struct {
 	file   *os.File
 	offset int64
 	last   byte // the last byte that was read
-	moved  bool // another file had the name when we last looked
+	moved  bool // another file had the name at the last look
 }
 
 func newFollower(ctx context.Context, path string, every time.Duration) (*follower, error) {
@@ -34,7 +34,7 @@ func newFollower(ctx context.Context, path string, every time.Duration) (*follow
 
 func (f *follower) Close() error { return f.file.Close() }
 
-// Read implements io.Reader. It waits for more where the file ends; io.EOF is ctx's end.
+// Read implements io.Reader. At the end of the file it waits for more. It returns io.EOF when ctx ends.
 func (f *follower) Read(p []byte) (int, error) {
 	for f.ctx.Err() == nil {
 		n, err := f.file.Read(p)
@@ -51,7 +51,7 @@ func (f *follower) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		if fresh && f.last != 0 && f.last != '\n' {
-			// The old end's last line was cut off: it must not run into the next one.
+			// The old file's last line is incomplete: it must not run into the next one.
 			f.last = '\n'
 			p[0] = '\n'
 			return 1, nil
@@ -64,7 +64,7 @@ func (f *follower) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// renew is called at the end of the file. It reports whether there is a start to read from.
+// renew is called at the end of the file. It reports whether to read from a new start.
 func (f *follower) renew() (fresh bool, err error) {
 	now, err := os.Stat(f.path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -78,7 +78,7 @@ func (f *follower) renew() (fresh bool, err error) {
 	}
 	switch {
 	case !os.SameFile(now, ours) && !f.moved:
-		f.moved = true // its writer may still have the old file open: read on once more
+		f.moved = true // its writer may still have the old file open: read once more
 		return false, nil
 	case !os.SameFile(now, ours):
 		return f.reopen()

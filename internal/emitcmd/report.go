@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	maxLines = 20        // bad lines that are told one by one
-	lateness = time.Hour // the aggregator's max_lateness, unless it was told another
+	maxLines = 20        // malformed lines that are listed one by one
+	lateness = time.Hour // the default max_lateness of aggregators
 )
 
-// reporter tells the user what happens, on standard error: one line each.
+// reporter tells the user of problems on standard error, one line each.
 type reporter struct {
 	*input.Progress
 	name    string
 	bad     int
 	old     bool
-	trouble string
+	failure string // the last one told
 }
 
 func newReporter(o *options, in *input.Input, out io.Writer) *reporter {
@@ -35,10 +35,10 @@ func newReporter(o *options, in *input.Input, out io.Writer) *reporter {
 	return &reporter{Progress: input.NewProgress(out, in.Name, total, true, in.Done), name: in.Name}
 }
 
-// finish takes the bar away and tells what was only counted.
+// finish removes the progress bar, and reports what was only counted.
 func (r *reporter) finish() {
 	if more := r.bad - maxLines; more > 0 {
-		r.Line("%s: %d more lines are no events", r.name, more)
+		r.Line("%s: %d more malformed lines", r.name, more)
 	}
 	r.Finish()
 }
@@ -49,20 +49,20 @@ func (r *reporter) skipped(line int, err error) {
 	}
 }
 
-// age warns of the first event that an aggregator will not count.
+// age warns of the first event that is too old to be counted.
 func (r *reporter) age(line int, t time.Time) {
 	if r.old || time.Since(t) <= lateness {
 		return
 	}
 	r.old = true
-	r.Line("%s:%d: warning: this event is of %s. An aggregator counts no event that is older than its max_lateness (%v by default) when it arrives; --now sends events without their time",
+	r.Line("%s:%d: warning: this event is of %s. Aggregators do not count events older than max_lateness (%v by default); --now sends events without their time",
 		r.name, line, t.Format(time.RFC3339), lateness)
 }
 
-// stalled tells of each trouble with Kafka once.
+// stalled reports why Kafka acknowledges nothing, each reason once.
 func (r *reporter) stalled(err error) {
-	if text := err.Error(); text != r.trouble {
-		r.trouble = text
+	if text := err.Error(); text != r.failure {
+		r.failure = text
 		hint := ""
 		if errors.Is(err, kafka.UnknownTopicOrPartition) {
 			hint = " (the aggregator creates its topics when it starts)"
@@ -71,23 +71,23 @@ func (r *reporter) stalled(err error) {
 	}
 }
 
-// drop is called for events that are lost: only by Kafka's refusal, or at the end.
+// drop is called for events that are lost: Kafka has refused them, or they are left at the end.
 func (r *reporter) drop(d emit.Drop) {
 	if d.Reason == emit.Refused {
 		r.Line("Kafka refuses %d events: %v", d.Events, d.Err)
 	}
 }
 
-// summary is what --json prints.
+// summary is the output of --json.
 type summary struct {
-	Events  uint64  `json:"events"`  // that Kafka acknowledged
-	Skipped int     `json:"skipped"` // lines that are no events
-	Dropped uint64  `json:"dropped"` // events that are not in Kafka
+	Events  uint64  `json:"events"`  // acknowledged by Kafka
+	Skipped int     `json:"skipped"` // malformed lines
+	Dropped uint64  `json:"dropped"` // events that did not reach Kafka
 	Seconds float64 `json:"seconds"`
 	Rate    float64 `json:"events_per_second"`
 }
 
-// summarize prints the last line. Its error is what the numbers say is wrong.
+// summarize prints the summary. It returns an error if events were refused, or no line was valid.
 func summarize(out io.Writer, o *options, stats emit.Stats, skipped int, took time.Duration) error {
 	s := summary{
 		Events: stats.Emitted, Skipped: skipped,
@@ -107,7 +107,7 @@ func summarize(out io.Writer, o *options, stats emit.Stats, skipped int, took ti
 	case stats.Dropped[emit.Refused] > 0:
 		return fmt.Errorf("kafka refused %d events", stats.Dropped[emit.Refused])
 	case skipped > 0 && stats.Emitted == 0 && s.Dropped == 0:
-		return errors.New("no line is an event: is --format right? --help shows the formats")
+		return errors.New("no valid event: check --format; --help shows the formats")
 	}
 	return nil
 }

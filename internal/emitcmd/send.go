@@ -14,7 +14,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// sender moves events from the reader to Kafka.
+// sender sends the reader's events to Kafka.
 type sender struct {
 	*options
 	emitter *emit.Emitter
@@ -23,8 +23,8 @@ type sender struct {
 	skipped int
 }
 
-// send returns when the input has ended, or ctx, and what was read is acknowledged; or when
-// Kafka acknowledged nothing for as long as the options' patience.
+// send returns when the input or ctx has ended and what was read is acknowledged, or when Kafka has
+// acknowledged nothing for as long as --patience.
 func (s *sender) send(ctx context.Context) error {
 	patience := newPatience(s.emitter, s.patience, s.say)
 	defer patience.stop()
@@ -62,7 +62,7 @@ func (s *sender) copy(ctx, sending context.Context) error {
 			s.say.age(line, e.Time.Time())
 		}
 		if err := pace.wait(ctx); err != nil {
-			return nil // interrupted: what was read before is sent
+			return nil // interrupted: send what was read before
 		}
 		if err := s.emitter.EmitWait(sending, e); sending.Err() != nil {
 			return context.Cause(sending)
@@ -78,7 +78,7 @@ func (s *sender) skip(line int, err error) {
 	s.say.skipped(line, err)
 }
 
-// pacer lets at most rate events a second through.
+// pacer limits the rate of events per second; 0 is no limit.
 type pacer struct {
 	rate float64
 	next time.Time
@@ -89,7 +89,7 @@ func (p *pacer) wait(ctx context.Context) error {
 		return nil
 	}
 	now := time.Now()
-	if p.next.Before(now.Add(-time.Second)) { // at the start, or after a pause: no catching up
+	if p.next.Before(now.Add(-time.Second)) { // at the start, or after a pause: do not catch up
 		p.next = now
 	}
 	wait := p.next.Sub(now)
@@ -100,12 +100,12 @@ func (p *pacer) wait(ctx context.Context) error {
 	return nil
 }
 
-// patience watches that Kafka acknowledges something while events wait. It tells the user
-// what is wrong, and ends ctx when that has lasted too long.
+// patience watches whether Kafka acknowledges anything while events wait. It tells the user what is
+// wrong, and ends ctx when that has lasted too long.
 type patience struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	ends   chan struct{} // closed when patience may end
+	ends   chan struct{} // closed when the time limit applies
 	once   sync.Once
 	done   sync.WaitGroup
 }
@@ -117,7 +117,7 @@ func newPatience(e *emit.Emitter, limit time.Duration, say *reporter) *patience 
 	return p
 }
 
-// mayEnd starts the clock.
+// mayEnd starts the time limit.
 func (p *patience) mayEnd() { p.once.Do(func() { close(p.ends) }) }
 
 func (p *patience) stop() {

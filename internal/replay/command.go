@@ -22,19 +22,19 @@ import (
 const usage = `
 Usage: tallygate replay --rules FILE [--against FILE] [options] FILE…|-|kafka:TOPIC
 
-Counts what has happened by rules that are not live yet, and tells who would have been blocked.
-It goes by the events' own times, as fast as it can, and writes nothing anywhere.
+Counts past events by rules that are not live yet, and shows who would have been blocked. It goes by
+the events' own times, as fast as it can, and writes nothing anywhere.
 
-What is replayed is an access log, a file of events (one JSON object a line; with broker_time, if
-it has one), compressed or not, several of them in their order, standard input for -, or a Kafka
-topic up to where it ends now. With --against, the same events are also counted by other rules, such as those
-that are live: it tells who is blocked newly, and who no longer.
+The input is access logs or files of events (one JSON object per line, optionally with broker_time),
+compressed or not, in the given order; standard input for -; or a Kafka topic up to its current
+end. With --against, the same events are also counted by other rules, such as the live ones, to show
+who is newly blocked, and who no longer.
 
   tallygate replay --rules new.yaml access.log.1.gz
   tallygate replay --rules new.yaml --against rules.yaml kafka:tallygate.events
   tallygate replay --rules new.yaml --json events.ndjson | jq 'select(.state == "block")'`
 
-// options are what the command line says.
+// options are the parsed command line.
 type options struct {
 	rules, against *rules.Set
 	kafka          *kafkaconn.Kafka
@@ -43,8 +43,8 @@ type options struct {
 	names          []string
 }
 
-// Command is `tallygate replay args…`. It returns the exit status: 0 when all was read, whoever
-// is blocked; 2 for wrong options or rules, 1 for the rest.
+// Command is `tallygate replay`. It returns the exit status: 0 if everything was read, 2 for wrong
+// options or rules, 1 for other errors.
 func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
 	o, err := parse(args, stdout, getenv)
 	if err == nil {
@@ -74,7 +74,7 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 		errs = append(errs, fmt.Errorf("--format: %w", err))
 	}
 	if *file == "" {
-		errs = append(errs, errors.New("which rules? --rules FILE"))
+		errs = append(errs, errors.New("name the rules: --rules FILE"))
 	} else if o.rules, err = compile(*file); err != nil {
 		errs = append(errs, err)
 	}
@@ -84,14 +84,14 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 		}
 	}
 	if len(o.names) == 0 {
-		errs = append(errs, errors.New("what is to be replayed? A file, - for standard input, or kafka:TOPIC; --help tells more"))
+		errs = append(errs, errors.New("name what to replay: a file, - for standard input, or kafka:TOPIC; --help shows more"))
 	}
 	for _, name := range o.names {
 		if name == "kafka:" {
-			errs = append(errs, errors.New("which topic? For example: kafka:tallygate.events"))
+			errs = append(errs, errors.New("name the topic. For example: kafka:tallygate.events"))
 		}
 		if strings.HasPrefix(name, "kafka:") && len(o.names) > 1 {
-			errs = append(errs, errors.New("a topic is replayed alone"))
+			errs = append(errs, errors.New("a topic cannot be combined with other inputs"))
 			break
 		}
 	}
@@ -132,7 +132,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		p.old = newRun(o.against)
 	}
 	if o.json {
-		p.tell = p.writeJSON
+		p.report = p.writeJSON
 	}
 	started := time.Now()
 	err = p.play(ctx)
@@ -143,21 +143,21 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	return p.summary(ctx.Err() != nil, time.Since(started), o.json)
 }
 
-// player moves events from the source through the engines.
+// player feeds the events of the source to the engines.
 type player struct {
 	source   Source
 	say      *input.Progress
 	now, old *run // old: nil without --against
 	out      *bufio.Writer
-	tell     func(*verdict.Verdict) error // nil: verdicts are only summed up
+	report   func(*verdict.Verdict) error // nil: verdicts are only counted
 	line     []byte
 	bad      int
 }
 
-// maxBad is how many bad lines are told one by one.
+// maxBad is how many malformed events are listed one by one.
 const maxBad = 20
 
-// play ends at the source's end, or with ctx.
+// play returns at the end of the source, or when ctx ends.
 func (p *player) play(ctx context.Context) error {
 	for ctx.Err() == nil {
 		rec, err := p.source.Next(ctx)
@@ -178,16 +178,16 @@ func (p *player) play(ctx context.Context) error {
 			p.old.apply(rec)
 		}
 		for i := range p.now.out.Changes {
-			if p.tell == nil {
+			if p.report == nil {
 				break
 			}
-			if err := p.tell(&p.now.out.Changes[i]); err != nil {
+			if err := p.report(&p.now.out.Changes[i]); err != nil {
 				return err
 			}
 		}
 	}
 	if more := p.bad - maxBad; more > 0 {
-		p.say.Line("%d more are no events", more)
+		p.say.Line("%d more malformed events", more)
 	}
 	p.now.tally.Bad = p.bad
 	return ctx.Err()
@@ -223,7 +223,7 @@ func (p *player) summary(interrupted bool, took time.Duration, asJSON bool) erro
 		return fmt.Errorf("write the summary: %w", err)
 	}
 	if s.Events == 0 && s.Bad > 0 && !interrupted {
-		return errors.New("nothing of it is an event: is --format right? --help shows the formats")
+		return errors.New("no valid event: check --format; --help shows the formats")
 	}
 	return nil
 }

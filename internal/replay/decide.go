@@ -10,8 +10,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Decide returns the verdicts that are in force at a moment for whom an event is about, and
-// that cover its API: the one that decides first, shadow ones and notices last.
+// Decide returns the verdicts in force at a moment that concern the event's keys and cover its API:
+// the deciding one first, shadow verdicts and notices last.
 func (e *Engine) Decide(ev *event.Event, at event.Micros) []*Held {
 	var out []*Held
 	for h := range e.about(ev) {
@@ -23,7 +23,7 @@ func (e *Engine) Decide(ev *event.Event, at event.Micros) []*Held {
 	return out
 }
 
-// cover counts an event for the verdicts that it comes under.
+// cover counts an event for the verdicts that cover it.
 func (e *Engine) cover(ev *event.Event, at event.Micros) {
 	for h := range e.about(ev) {
 		if h.State == verdict.Block && h.InForce(at) && h.Covers(ev.API) {
@@ -32,7 +32,7 @@ func (e *Engine) cover(ev *event.Event, at event.Micros) {
 	}
 }
 
-// about iterates over the last verdicts on the event's keys.
+// about iterates over the last verdicts of the event's keys.
 func (e *Engine) about(ev *event.Event) iter.Seq[*Held] {
 	return func(yield func(*Held) bool) {
 		for i := range e.shapes {
@@ -48,7 +48,7 @@ func (e *Engine) about(ev *event.Event) iter.Seq[*Held] {
 	}
 }
 
-// Held iterates over the last verdict of every limit and key that got one, in no order.
+// Held iterates over the last verdict of every limit and key that has one, in no order.
 func (e *Engine) Held() iter.Seq[*Held] {
 	return func(yield func(*Held) bool) {
 		for _, list := range e.held {
@@ -61,8 +61,8 @@ func (e *Engine) Held() iter.Seq[*Held] {
 	}
 }
 
-// keyOf writes the text of the event's key of some dimensions to e.key; false when the event
-// lacks one.
+// keyOf writes the text of the event's key with these dimensions to e.key. It returns false if the
+// event lacks one.
 func (e *Engine) keyOf(ev *event.Event, dims []string) bool {
 	e.key = e.key[:0]
 	for _, name := range dims {
@@ -75,7 +75,7 @@ func (e *Engine) keyOf(ev *event.Event, dims []string) bool {
 	return true
 }
 
-// Dimension returns the event's value of a dimension, "" when it has none.
+// Dimension returns the event's value of a dimension, "" if it has none.
 func Dimension(ev *event.Event, name string) string {
 	switch name {
 	case "uid":

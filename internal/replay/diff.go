@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Diff is who is hit by one rule set and not by another. Shadow verdicts hit too: that is
-// what they are for.
+// Diff compares the keys that two rule sets hit: those that get a verdict. Shadow verdicts count,
+// too.
 type Diff struct {
 	Newly    int        `json:"newly"`     // keys that only the new rules hit
 	NoLonger int        `json:"no_longer"` // keys that only the old rules hit
@@ -19,7 +19,7 @@ type Diff struct {
 // RuleDiff is the same for the limits of one name.
 type RuleDiff struct {
 	Rule        string `json:"rule"`
-	Verdicts    int    `json:"verdicts"` // that fell
+	Verdicts    int    `json:"verdicts"` // issued
 	OldVerdicts int    `json:"old_verdicts"`
 	Newly       int    `json:"newly"`     // keys
 	NoLonger    int    `json:"no_longer"` // keys
@@ -58,7 +58,7 @@ func (r *run) verdicts(rule string) int {
 	return 0
 }
 
-// perRule is the keys that each limit hit.
+// perRule returns the keys that each limit hit.
 func perRule(keys map[string]*KeyTally) map[string]map[string]*KeyTally {
 	out := map[string]map[string]*KeyTally{}
 	for key, k := range keys {
@@ -72,7 +72,7 @@ func perRule(keys map[string]*KeyTally) map[string]map[string]*KeyTally {
 	return out
 }
 
-// without is what a has and b has not.
+// without returns the entries of a whose keys b lacks.
 func without(a, b map[string]*KeyTally) map[string]*KeyTally {
 	out := map[string]*KeyTally{}
 	for key, k := range a {

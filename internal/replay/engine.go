@@ -1,9 +1,9 @@
 // Package replay counts events by a rule set in memory, as an aggregator would: the same rules,
 // the same steps, no Kafka and no clock. Nothing is written anywhere.
 //
-// What comes out is what the live pipeline gives for the same events with the same broker
-// times in the same order per key. Only fuses look at more than a key: live ones at the keys of
-// a partition that have not fallen silent, here at all keys that have come.
+// For the same events with the same broker times, in the same order per key, the verdicts are those
+// of the live pipeline. Only fuses look at more than one key: live ones at the active keys of a
+// partition, here at all keys so far.
 package replay
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Engine holds what every key has counted: a shard of an aggregator that owns all keys, and whose topics take all at
-// once. It is for one goroutine.
+// Engine counts all keys: it is a shard of an aggregator that owns every key, and whose topics
+// acknowledge everything at once. It is for one goroutine.
 type Engine struct {
 	Set *rules.Set
 
@@ -24,41 +24,41 @@ type Engine struct {
 	number int64 // of the next event
 	offset int64 // of the last record in the shard's changelog
 	out    *Outcome
-	kept   func(shard.Append) // gets the shard's states, where somebody wants to go on from them
+	kept   func(shard.Append) // receives the states that the shard writes; nil in production
 
 	held   map[string][]*Held // by the key's text
 	shapes []shape            // by rules.KeyShape.Index
 	key    []byte
 }
 
-// shape is how keys of some dimensions are asked about.
+// shape is the dimensions that keys of some rules have.
 type shape struct {
 	dims []string
-	used bool // a verdict fell on a key of it
+	used bool // a key of it got a verdict
 }
 
 // Held is the last verdict of one limit on one key.
 type Held struct {
 	verdict.Verdict
 	Key     string // the key's text
-	Falls   int    // how often it fell; moved ends are not counted
-	Covered int    // events that came while it was in force, and which it covers
+	Issued  int    // how many of the limit the key got; moved ends are not counted
+	Covered int    // events that it covered while it was in force
 }
 
-// Outcome is what became of one event. Its slices hold until the next Apply.
+// Outcome is the outcome of one event. Its slices are valid until the next Apply.
 type Outcome struct {
-	At      event.Micros      // the time it counts at
-	TooOld  bool              // it counts nowhere
-	NoTime  bool              // neither the event nor its record has a time: it counts nowhere
-	Hits    []*rules.Limit    // that it counts under, repeats too
-	Tiers   []int             // of each hit: the number of the tier that holds, from 1; 0: none
-	Repeats int               // keys that have counted its id before
-	Late    int               // limits whose window is over
-	Unknown int               // keys that remember no event of the name that it takes back
+	At      event.Micros      // the time at which it counts
+	TooOld  bool              // it is not counted
+	NoTime  bool              // neither the event nor its record has a time: it is not counted
+	Hits    []*rules.Limit    // that count it, repeats included
+	Tiers   []int             // of each hit: the number of the tier that applies, from 1; 0 if none
+	Repeats int               // keys that counted its id before
+	Late    int               // limits whose window had ended
+	Unknown int               // keys that do not remember the event that it refunds
 	Skipped []rules.Skip      // rules that could not count it
 	Changes []verdict.Verdict // in order
-	Fell    []bool            // of each change: it is a new verdict, not a moved one
-	Blown   []*rules.Rule     // rules whose fuse this event blew: they are in shadow mode from here on
+	Issued  []bool            // of each change: it is a new verdict, not a moved end
+	Blown   []*rules.Rule     // rules whose fuse this event blew: they are in shadow mode from now on
 }
 
 // New returns an empty Engine.
@@ -71,13 +71,13 @@ func New(set *rules.Set) *Engine {
 	return e
 }
 
-// Keys is how many keys have a state.
+// Keys returns how many keys have a state.
 func (e *Engine) Keys() int { return e.shard.Keys() }
 
-// Apply counts one event; broker is when the broker saw it, NoTime when that is not known.
-// Cause says where it came from.
+// Apply counts one event. broker is when the broker saw it, NoTime if that is unknown. cause says
+// where it came from.
 func (e *Engine) Apply(ev *event.Event, broker event.Micros, cause verdict.Cause, out *Outcome) {
-	*out = Outcome{Hits: out.Hits[:0], Tiers: out.Tiers[:0], Changes: out.Changes[:0], Fell: out.Fell[:0]}
+	*out = Outcome{Hits: out.Hits[:0], Tiers: out.Tiers[:0], Changes: out.Changes[:0], Issued: out.Issued[:0]}
 	at, ok := e.Set.EventTime(ev, broker)
 	out.At = at
 	if !ok {
@@ -87,21 +87,21 @@ func (e *Engine) Apply(ev *event.Event, broker event.Micros, cause verdict.Cause
 	}
 	e.cover(ev, at)
 	e.out, cause.ID = out, ev.ID
-	clock := shard.Clock{Local: max(at, broker), Broker: event.NoTime} // what is over by now is history, and is told all the same
+	clock := shard.Clock{Local: max(at, broker), Broker: event.NoTime} // a verdict that has ended by now is reported all the same
 	e.shard.Event(ev, e.number, broker, cause)
 	e.number++
 	sound(e.shard.Step(shard.Input, e.number, clock))
 	e.acknowledge(clock)
 }
 
-// sound panics where a state that was written to memory just now cannot be read.
+// sound panics if a state that was just written to memory cannot be read.
 func sound(err error) {
 	if err != nil {
 		panic(fmt.Errorf("replay: %w", err))
 	}
 }
 
-// stepped notes what became of the event on one of its keys.
+// stepped records the outcome of the event on one of its keys.
 func (e *Engine) stepped(s *shard.Stepped) {
 	out, res := e.out, s.Result
 	for _, h := range s.Hits {
@@ -119,7 +119,7 @@ func (e *Engine) stepped(s *shard.Stepped) {
 	}
 }
 
-// acknowledge tells the shard that all it asked for is durable, and keeps what it has published then.
+// acknowledge tells the shard that its effects are durable, and keeps the verdicts that it publishes.
 func (e *Engine) acknowledge(clock shard.Clock) {
 	asked := e.shard.Effects()
 	e.out.Skipped = append(e.out.Skipped[:0], asked.Skipped...)
@@ -129,10 +129,10 @@ func (e *Engine) acknowledge(clock shard.Clock) {
 		}
 	}
 	for _, a := range asked.States {
-		e.offset++ // the verdicts' seq
+		e.offset++ // becomes the verdicts' seq
 		e.shard.Acked(a.Ack, e.offset, clock)
 	}
-	for i, a := range asked.Verdicts { // that those made durable
+	for i, a := range asked.Verdicts { // that became durable with the states
 		e.shard.Acked(a.Ack, int64(i), clock)
 	}
 	for i := range asked.Published {
@@ -144,13 +144,13 @@ func (e *Engine) acknowledge(clock shard.Clock) {
 // hold keeps a verdict as its limit's last one on the key.
 func (e *Engine) hold(v *verdict.Verdict) {
 	h := e.find(string(event.AppendKey(nil, v.Key)), v)
-	fell := v.State != verdict.Clear && (h.Falls == 0 || h.Since != v.Since || h.State == verdict.Clear)
-	if fell {
-		h.Falls++
+	issued := v.State != verdict.Clear && (h.Issued == 0 || h.Since != v.Since || h.State == verdict.Clear)
+	if issued {
+		h.Issued++
 	}
 	h.Verdict = *v
 	e.out.Changes = append(e.out.Changes, *v)
-	e.out.Fell = append(e.out.Fell, fell)
+	e.out.Issued = append(e.out.Issued, issued)
 }
 
 func (e *Engine) find(key string, v *verdict.Verdict) *Held {

@@ -123,8 +123,8 @@ spec:
 		e.Apply(&event.Event{UID: "u", API: api, Cost: event.One, Time: start + event.Micros(i)*event.Minute, BrokerTime: event.NoTime}, event.NoTime, verdict.Cause{}, &out)
 	}
 	for h := range e.Held() {
-		if h.Covered != 2 || h.Falls != 1 {
-			t.Errorf("%d events are covered by %d verdicts, want 2 by 1", h.Covered, h.Falls)
+		if h.Covered != 2 || h.Issued != 1 {
+			t.Errorf("%d events are covered by %d verdicts, want 2 by 1", h.Covered, h.Issued)
 		}
 	}
 	who := event.Event{UID: "u", API: "ad.select"}

@@ -13,38 +13,38 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// write tells a person what a replay came to.
+// write writes the summary for people.
 func (s *summaryObject) write(out io.Writer) error {
 	w := &printer{w: out}
 	if s.Interrupted {
-		w.line("Interrupted: this is what was read until then.")
+		w.line("Interrupted: the summary covers what was read until then.")
 	}
 	w.line("%s events in %v (%s a second), %s to %s", number(s.Events), time.Duration(s.Seconds*1e9).Round(time.Millisecond),
 		number(int(float64(s.Events)/max(s.Seconds, 1e-9))), clock(s.From), clock(s.To))
 	s.notes(w)
-	w.line("%s keys counted, %s of them over a limit; %s verdicts fell, and %s events (%s) came while one was in force",
+	w.line("%s keys counted, %s of them over a limit; %s verdicts issued, %s events (%s) covered by a verdict in force",
 		number(s.Keys), number(s.Blocked), number(s.Verdicts), number(s.Covered), share(s.Covered, s.Events))
 	s.rules(w)
 	s.chart(w)
-	keys(w, "The keys that were hit most", s.Top)
+	keys(w, "Keys with the most covered events", s.Top)
 	if s.Against != nil {
 		s.Against.write(w)
 	}
 	return w.err
 }
 
-// notes tells what did not count, if there is any.
+// notes lists what was not counted, if anything.
 func (s *summaryObject) notes(w *printer) {
 	for _, n := range []struct {
 		count int
 		what  string
 	}{
-		{s.Bad, "are no events"},
-		{s.TooOld, "were older than max_lateness when they arrived, and count nowhere"},
-		{s.NoTime, "have no time, neither their own nor a broker's, and count nowhere"},
-		{s.Unmatched, "match no rule"},
-		{s.Repeats, "have an id that was counted before"},
-		{s.Late, "times an event came too late for its window"},
+		{s.Bad, "malformed events"},
+		{s.TooOld, "events older than max_lateness on arrival: not counted"},
+		{s.NoTime, "events without a time, their own or a broker's: not counted"},
+		{s.Unmatched, "events that match no rule"},
+		{s.Repeats, "events with an id that was counted before"},
+		{s.Late, "times that an event was too late for its window"},
 	} {
 		if n.count > 0 {
 			w.line("  %s %s", number(n.count), n.what)
@@ -65,10 +65,10 @@ func (s *summaryObject) rules(w *printer) {
 	w.table(rows)
 	for _, r := range s.Rules {
 		for _, reason := range slices.Sorted(maps.Keys(r.Skipped)) {
-			w.line("  %s: %s events were not counted: %s", r.Rule, number(r.Skipped[reason]), reason)
+			w.line("  %s: %s events not counted: %s", r.Rule, number(r.Skipped[reason]), reason)
 		}
 		if r.Blown != event.NoTime {
-			w.line("  %s: the fuse blew at %s; its verdicts are shadow ones from there on", r.Rule, clock(r.Blown))
+			w.line("  %s: the fuse blew at %s; later verdicts are in shadow mode", r.Rule, clock(r.Blown))
 		}
 		if r.Warnings > 0 {
 			w.line("  %s: %s notices", r.Rule, number(r.Warnings))
@@ -81,7 +81,7 @@ const (
 	bars       = " ▁▂▃▄▅▆▇█"
 )
 
-// chart draws the verdicts of each rule over time, an hour or a multiple of it a column.
+// chart draws the verdicts of each rule over time. A column is an hour, or a multiple of one.
 func (s *summaryObject) chart(w *printer) {
 	if s.Verdicts == 0 {
 		return
@@ -96,7 +96,7 @@ func (s *summaryObject) chart(w *printer) {
 	for _, r := range s.Rules {
 		wide = max(wide, len(r.Rule))
 	}
-	w.line("\nVerdicts, a column for each %s from %s", hours(step), clock(first))
+	w.line("\nVerdicts per %s from %s", hours(step), clock(first))
 	for _, r := range s.Rules {
 		if r.Verdicts == 0 {
 			continue
@@ -105,12 +105,12 @@ func (s *summaryObject) chart(w *printer) {
 		for _, h := range r.PerHour {
 			columns[min(max(int((h.Hour-first)/step), 0), width-1)] += h.Verdicts
 		}
-		most := slices.Max(columns)
+		peak := slices.Max(columns)
 		var line strings.Builder
 		for _, n := range columns {
-			line.WriteRune([]rune(bars)[(n*8+most-1)/most])
+			line.WriteRune([]rune(bars)[(n*8+peak-1)/peak])
 		}
-		w.line("  %-*s %s at most %s", wide, r.Rule, line.String(), number(most))
+		w.line("  %-*s %s at most %s", wide, r.Rule, line.String(), number(peak))
 	}
 }
 
@@ -135,13 +135,13 @@ func keys(w *printer, title string, list []KeyTally) {
 }
 
 func (d *Diff) write(w *printer) {
-	w.line("\nAgainst the old rules: %s keys are hit newly, %s no longer, %s by both", number(d.Newly), number(d.NoLonger), number(d.Both))
+	w.line("\nCompared with the old rules: %s keys are hit by the new rules only, %s by the old ones only, %s by both", number(d.Newly), number(d.NoLonger), number(d.Both))
 	rows := [][]string{{"RULE", "VERDICTS", "BEFORE", "KEYS NEWLY", "KEYS NO LONGER"}}
 	for _, r := range d.Rules {
 		rows = append(rows, []string{r.Rule, number(r.Verdicts), number(r.OldVerdicts), number(r.Newly), number(r.NoLonger)})
 	}
 	w.table(rows)
-	keys(w, "Hit newly", d.TopNewly)
+	keys(w, "Newly hit", d.TopNewly)
 	keys(w, "No longer hit", d.TopGone)
 }
 
@@ -178,7 +178,7 @@ func (p *printer) note(err error) {
 	}
 }
 
-// number writes a count with its thousands apart.
+// number writes a count with thousands separators.
 func number(n int) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {

@@ -14,49 +14,49 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Record is one event and where it came from. The event holds until the next one is read.
+// Record is one event, and where it came from. It is valid until the next one is read.
 type Record struct {
 	event.Event
-	Broker event.Micros // NoTime: the event's own time is taken as it is
+	Broker event.Micros // NoTime: unknown; the event's own time is used
 	Cause  verdict.Cause
 }
 
-// Source is what is replayed. Next gives io.EOF at the end, and a *BadRecord for what is no
-// event: call it again.
+// Source is what is replayed. Next returns io.EOF at the end, and a *BadRecord for a malformed
+// event: then call it again.
 type Source interface {
 	Next(ctx context.Context) (*Record, error)
-	Total() (size int64, bytes bool) // how much there is; 0 when unknown
-	Done() int64                     // how much of it has been read; safe to call at any time
+	Total() (size int64, bytes bool) // 0 if unknown
+	Done() int64                     // how much of it has been read; safe for concurrent use
 	Close() error
 }
 
-// BadRecord is something that is no event.
+// BadRecord is a malformed event.
 type BadRecord struct {
 	Where string // FILE:LINE, or TOPIC/PARTITION@OFFSET
 	Err   error
 }
 
-// Error says what is wrong where.
+// Error says what is wrong, and where.
 func (e *BadRecord) Error() string { return fmt.Sprintf("%s: %v", e.Where, e.Err) }
 
 // Unwrap returns Err.
 func (e *BadRecord) Unwrap() error { return e.Err }
 
-// files reads files, one after the other.
+// files reads files, one after another.
 type files struct {
 	names  []string
 	stdin  io.Reader
 	format accesslog.Format
 	total  int64
 
-	before atomic.Int64 // bytes of the files that have been read whole
+	before atomic.Int64 // bytes of the files that were read to their end
 	in     atomic.Pointer[input.Input]
 	reader *accesslog.Reader
 	record Record
 }
 
-// Files is the events of files, in their order: access logs, or a JSON object a line; "-" is
-// standard input. A name that is no file shows at once.
+// Files reads the events of files in their order: access logs, or one JSON object per line. "-" is
+// standard input. A file that does not exist is an error at once.
 func Files(names []string, stdin io.Reader, format accesslog.Format) (Source, error) {
 	f := &files{names: names, stdin: stdin, format: format}
 	for _, name := range names {
@@ -112,8 +112,8 @@ func (f *files) Next(ctx context.Context) (*Record, error) {
 	}
 }
 
-// open goes on with the next file. Lines that are alike in two access logs are two events, as
-// they are in one.
+// open opens the next file. Identical lines of two access logs are two events, as they are in one
+// log.
 func (f *files) open(ctx context.Context) error {
 	if len(f.names) == 0 || ctx.Err() != nil {
 		return io.EOF

@@ -9,49 +9,49 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Tally is what a replay comes to.
+// Tally is the result of a replay: counts of events, keys and verdicts.
 type Tally struct {
 	Events    int          `json:"events"`
-	Bad       int          `json:"bad"`       // lines or records that are no events
+	Bad       int          `json:"bad"`       // malformed lines and records
 	TooOld    int          `json:"too_old"`   // older than max_lateness when the broker saw them
 	Unmatched int          `json:"unmatched"` // that no rule counts
-	Repeats   int          `json:"repeats"`   // that a key has counted before, by their id
-	Late      int          `json:"late"`      // limits whose window was over
+	Repeats   int          `json:"repeats"`   // events whose id a key has counted before
+	Late      int          `json:"late"`      // limits whose window had ended
 	NoTime    int          `json:"no_time"`   // with neither a time nor a broker time
 	From      event.Micros `json:"from"`      // the earliest and the latest event time; null without events
 	To        event.Micros `json:"to"`
-	Keys      int          `json:"keys"` // that have counted something
+	Keys      int          `json:"keys"` // keys with a counter
 
-	Verdicts int         `json:"verdicts"` // that fell
-	Blocked  int         `json:"blocked"`  // keys on which a verdict fell
-	Covered  int         `json:"covered"`  // events that came under a verdict
+	Verdicts int         `json:"verdicts"` // issued
+	Blocked  int         `json:"blocked"`  // keys that got a verdict
+	Covered  int         `json:"covered"`  // events covered by a verdict in force
 	Rules    []RuleTally `json:"rules"`    // each limit, in the rule file's order, then candidates
 	Top      []KeyTally  `json:"top"`      // the keys with the most covered events
 }
 
-// RuleTally is what became of one limit.
+// RuleTally is the result of one limit.
 type RuleTally struct {
 	Rule     string         `json:"rule"`
 	Mode     verdict.Mode   `json:"mode"`
 	Counted  int            `json:"counted"`    // events that it counted
 	Skipped  map[string]int `json:"skipped"`    // events that it could not count, by reason
-	Verdicts int            `json:"verdicts"`   // that fell
+	Verdicts int            `json:"verdicts"`   // issued
 	Warnings int            `json:"warnings"`   // notices
-	Keys     int            `json:"keys"`       // on which they fell
-	Covered  int            `json:"covered"`    // events that came while it was in force
-	PerHour  []HourTally    `json:"per_hour"`   // verdicts that fell, by the hour of their event, without empty hours
-	Blown    event.Micros   `json:"fuse_blown"` // when its rule's fuse blew: its verdicts are shadow ones from there on; null when it is whole
+	Keys     int            `json:"keys"`       // that got them
+	Covered  int            `json:"covered"`    // events covered by a verdict in force
+	PerHour  []HourTally    `json:"per_hour"`   // verdicts by the hour of their event, without empty hours
+	Blown    event.Micros   `json:"fuse_blown"` // when its rule's fuse blew: later verdicts are in shadow mode; null if it did not
 
 	hours map[event.Micros]int
 }
 
-// HourTally is how many verdicts fell in one hour.
+// HourTally is how many verdicts were issued in one hour.
 type HourTally struct {
 	Hour     event.Micros `json:"hour"`
 	Verdicts int          `json:"verdicts"`
 }
 
-// KeyTally is one key that was hit.
+// KeyTally is one key that got verdicts.
 type KeyTally struct {
 	Key      string   `json:"key"`
 	Verdicts int      `json:"verdicts"`
@@ -59,10 +59,10 @@ type KeyTally struct {
 	Rules    []string `json:"rules"`
 }
 
-// topKeys is how many keys a Tally names.
+// topKeys is how many keys a Tally lists.
 const topKeys = 10
 
-// run is one rule set's part of a replay.
+// run replays with one rule set.
 type run struct {
 	engine *Engine
 	tally  Tally
@@ -79,7 +79,7 @@ func newRun(set *rules.Set) *run {
 	return r
 }
 
-// rule is the place of a limit's tally.
+// rule returns the index of a limit's tally, and adds one if needed.
 func (r *run) rule(name string, mode verdict.Mode) int {
 	i, ok := r.byRule[name]
 	if !ok {
@@ -90,7 +90,7 @@ func (r *run) rule(name string, mode verdict.Mode) int {
 	return i
 }
 
-// apply counts an event and notes what became of it.
+// apply counts an event, and adds its outcome to the tally.
 func (r *run) apply(rec *Record) {
 	t, out := &r.tally, &r.out
 	r.engine.Apply(&rec.Event, rec.Broker, rec.Cause, out)
@@ -127,13 +127,13 @@ func (r *run) apply(rec *Record) {
 		}
 	}
 	for i := range out.Changes {
-		if v := &out.Changes[i]; out.Fell[i] {
-			r.fell(v, out.At)
+		if v := &out.Changes[i]; out.Issued[i] {
+			r.issued(v, out.At)
 		}
 	}
 }
 
-func (r *run) fell(v *verdict.Verdict, at event.Micros) {
+func (r *run) issued(v *verdict.Verdict, at event.Micros) {
 	rt := &r.tally.Rules[r.rule(v.Rule, v.Mode)]
 	if v.State == verdict.Warn {
 		rt.Warnings++
@@ -148,7 +148,7 @@ func (r *run) fell(v *verdict.Verdict, at event.Micros) {
 	rt.hours[hour]++
 }
 
-// finish sums up.
+// finish completes the tally.
 func (r *run) finish() *Tally {
 	t := &r.tally
 	t.Keys = r.engine.Keys()
@@ -175,7 +175,7 @@ func (r *run) finish() *Tally {
 	return t
 }
 
-// hits are the keys on which a verdict fell.
+// hits returns the keys that got a verdict.
 func (r *run) hits() map[string]*KeyTally {
 	keys := map[string]*KeyTally{}
 	for h := range r.engine.Held() {
@@ -187,14 +187,14 @@ func (r *run) hits() map[string]*KeyTally {
 			k = &KeyTally{Key: h.Key}
 			keys[h.Key] = k
 		}
-		k.Verdicts += h.Falls
+		k.Verdicts += h.Issued
 		k.Covered += h.Covered
 		k.Rules = append(k.Rules, h.Rule)
 	}
 	return keys
 }
 
-// top is the keys that were hit most, most first.
+// top returns the keys with the most covered events, the most first.
 func top(keys map[string]*KeyTally) []KeyTally {
 	all := make([]KeyTally, 0, len(keys))
 	for _, k := range keys {

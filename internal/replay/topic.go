@@ -13,8 +13,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// topic is an event topic, up to where it ended at the start, its partitions merged by their records'
-// broker times.
+// topic is an event topic up to its end at the start of the replay, with its partitions merged by the
+// broker times of their records.
 type topic struct {
 	name      string
 	log       *kafkalog.Merge
@@ -29,7 +29,7 @@ type topic struct {
 	record    Record
 }
 
-// Topic is the events of a topic, from its start to where it ends now.
+// Topic reads the events of a topic from its start to its current end.
 func Topic(ctx context.Context, k *kafkaconn.Kafka, name string) (Source, error) {
 	log, err := kafkalog.OpenMerge(ctx, k.Log("tallygate-replay"), name, time.Time{}, time.Time{})
 	if err != nil {

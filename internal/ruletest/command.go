@@ -17,9 +17,9 @@ import (
 const usage = `
 Usage: tallygate test [options] FILE…
 
-Runs the tests of rules: events on a timeline, and what is expected to be in force. Time is what a
-test says, so a test of a month takes no time. A folder stands for the files in it whose names
-end in _test.yaml or _test.yml. The exit status is 0 if all tests pass, else 1.
+Runs the tests of rules: events on a timeline, and the verdicts expected to be in force. Time is
+simulated, so a test may span a month. A folder stands for the files in it whose names end in
+_test.yaml or _test.yml. The exit status is 0 if all tests pass, else 1.
 
   rule_files: [rules.yaml]
   tests:
@@ -35,7 +35,7 @@ Examples:
   tallygate test rules_test.yaml
   tallygate test --run midnight --junit report.xml deploy/rules`
 
-// options are what the command line says.
+// options are the parsed command line.
 type options struct {
 	run   *regexp.Regexp
 	junit string
@@ -43,8 +43,8 @@ type options struct {
 	files []string
 }
 
-// Command is `tallygate test args…`. It returns the exit status: 0 when all tests pass, 1 when
-// one does not or a file is wrong, 2 for wrong options.
+// Command is `tallygate test`. It returns the exit status: 0 if all tests pass, 1 if one fails or a
+// file is invalid, 2 for wrong options.
 func Command(_ context.Context, args []string, _ io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
 	o, err := parse(args, stdout, getenv)
 	if err == nil {
@@ -67,7 +67,7 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 		return nil, &ops.UsageError{Err: fmt.Errorf("--run: %w", err)}
 	}
 	if flags.NArg() == 0 {
-		return nil, &ops.UsageError{Err: errors.New("which files? For example: tallygate test rules_test.yaml")}
+		return nil, &ops.UsageError{Err: errors.New("name the files. For example: tallygate test rules_test.yaml")}
 	}
 	o.files, err = input.Files(flags.Args(), isTestFile, "file that ends in _test.yaml")
 	return &o, err
@@ -77,15 +77,15 @@ func isTestFile(name string) bool {
 	return strings.HasSuffix(name, "_test.yaml") || strings.HasSuffix(name, "_test.yml")
 }
 
-// errFailed is told by what was printed before.
+// errFailed sums up the failures, which were printed before.
 var errFailed = errors.New("not all tests pass")
 
-// FileResult is what became of a file's tests.
+// FileResult is the result of a file's tests.
 type FileResult struct {
 	File    string
-	Err     error // the file is wrong: nothing of it ran
+	Err     error // the file is invalid: no test ran
 	Results []Result
-	Missed  []Unreached // when all tests of the file ran
+	Missed  []Unreached // if all tests of the file ran
 	Took    time.Duration
 }
 
@@ -123,7 +123,7 @@ func (o *options) runAll(stdout io.Writer) error {
 	case failed > 0:
 		return fmt.Errorf("%w: %d failed", errFailed, failed)
 	case total == 0:
-		return fmt.Errorf("no test's name matches --run %s", o.run)
+		return fmt.Errorf("no test name matches --run %s", o.run)
 	}
 	return nil
 }
@@ -182,9 +182,9 @@ func (r *FileResult) write(out io.Writer) error {
 	return err
 }
 
-// text is a failure over several lines.
+// text describes the failure in several lines.
 func (f *Failure) text() string {
-	return fmt.Sprintf("%s\n- %s   (expected)\n+ %s   (is in force)\n%s", f.What, f.Want, f.Got, strings.Join(f.Story, "\n"))
+	return fmt.Sprintf("%s\n- %s   (expected)\n+ %s   (in force)\n%s", f.What, f.Want, f.Got, strings.Join(f.Story, "\n"))
 }
 
 func indent(s string) string { return "  " + strings.ReplaceAll(s, "\n", "\n  ") }
@@ -197,7 +197,7 @@ type resultObject struct {
 	Name     string          `json:"name,omitempty"`
 	Line     int             `json:"line,omitempty"`
 	OK       bool            `json:"ok"`
-	Error    string          `json:"error,omitempty"` // the file is wrong: nothing of it ran
+	Error    string          `json:"error,omitempty"` // the file is invalid: no test ran
 	Failures []failureObject `json:"failures,omitempty"`
 }
 
@@ -212,7 +212,7 @@ type failureObject struct {
 // unreachedObject follows a file's tests in --json.
 type unreachedObject struct {
 	File      string   `json:"file"`
-	Unreached []string `json:"unreached"` // names of what no test reaches
+	Unreached []string `json:"unreached"` // limits, candidates and tiers that no test reaches
 }
 
 func (r *FileResult) writeJSON(out io.Writer) error {

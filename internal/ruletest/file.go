@@ -1,5 +1,5 @@
-// Package ruletest runs the tests of rules: events on a timeline, and what is expected to be in
-// force at moments of it. Time is what the test says; nothing waits.
+// Package ruletest runs the tests of rules: events on a timeline, and the verdicts expected to be in
+// force at moments of it. Time is simulated; nothing waits.
 package ruletest
 
 import (
@@ -20,18 +20,18 @@ import (
 // File is one file of tests.
 type File struct {
 	Path      string
-	RuleFiles []string // as they are to be opened
+	RuleFiles []string // paths to open
 	Tests     []Test
 
-	doc       *document.File // for mistakes that are found when the rules are known
-	ruleFiles []*yaml.Node   // where RuleFiles are written
+	doc       *document.File // for mistakes that only show with the rules
+	ruleFiles []*yaml.Node   // the places of RuleFiles
 }
 
-// Test is one story.
+// Test is one test: a timeline, and its expectations.
 type Test struct {
 	Name   string
 	Line   int
-	Zone   *time.Location // in which its times are shown
+	Zone   *time.Location // for the times in its output
 	Events []Event        // in the order in which the broker sees them
 	Expect []Expect       // in their order in the file
 }
@@ -43,26 +43,27 @@ type Event struct {
 	Line   int
 }
 
-// Expect is what should be in force at a moment.
+// Expect is an expectation: the verdict in force at a moment.
 type Expect struct {
 	Line   int
 	At     event.Micros
 	Who    event.Event // its dimensions and the API
 	Want   string      // none, block, challenge, throttle, log or warn
-	Rule   string      // "": whichever decides
-	Shadow bool        // a shadow verdict is wanted
+	Rule   string      // "": the deciding verdict of any rule
+	Shadow bool        // a shadow verdict is expected
 	Until  event.Micros
 	Since  event.Micros
 	Count  string
 	Limit  string
 
-	rule *yaml.Node // where Rule is written
+	rule *yaml.Node // the place of Rule
 }
 
 const whatFile = "a file of tests, with rule_files and tests,"
 
-// Load reads a file of tests. Its error tells every mistake in it, as those of rule files are told. A file that is YAML is
-// returned also with mistakes, so that NewSuite can tell those that only show beside its rules.
+// Load reads a file of tests. Its error lists all mistakes, in the form of those of rule files. A file
+// that is valid YAML is returned also with mistakes, so that NewSuite can add those that only show
+// with its rules.
 func Load(path string) (*File, error) {
 	src, err := os.ReadFile(path)
 	if err != nil {
@@ -74,7 +75,7 @@ func Load(path string) (*File, error) {
 	}
 	f := &File{Path: path, doc: doc}
 	if isRuleSet(doc.Root) {
-		return nil, fmt.Errorf("%s: this is a rule file: `tallygate check` looks at it; a file of tests has rule_files and tests", path)
+		return nil, fmt.Errorf("%s: this is a rule file: use `tallygate check`; a file of tests has rule_files and tests", path)
 	}
 	fields, ok := doc.Object(doc.Root, "a file of tests", "rule_files", "tests")
 	if !ok {
@@ -88,7 +89,7 @@ func Load(path string) (*File, error) {
 		}
 	}
 	if len(f.Tests) == 0 && (fields.Get("tests") == nil || len(fields.Get("tests").Content) == 0) {
-		doc.Fail(fields.At("tests"), "as in tests: [{name: …, events: […], expect: […]}]", "there are no tests")
+		doc.Fail(fields.At("tests"), "for example tests: [{name: …, events: […], expect: […]}]", "there are no tests")
 	}
 	return f, doc.Err()
 }
@@ -114,13 +115,13 @@ func (f *File) readRuleFiles(fields *document.Object) {
 			return
 		}
 	}
-	f.doc.Fail(fields.At("rule_files"), "as in rule_files: [rules.yaml], relative to this file", "rule_files is absent: name the rules that are tested")
+	f.doc.Fail(fields.At("rule_files"), "for example rule_files: [rules.yaml], relative to this file", "rule_files is missing: name the rules to test")
 }
 
-// defaultStart is when a test begins that does not say: a Monday.
+// defaultStart is when a test without a start begins: a Monday.
 const defaultStart = "2026-01-05T00:00:00Z"
 
-// test reads one test. names has those of the tests before it, and their lines.
+// test reads one test. names has the names of earlier tests, with their lines.
 func (f *File) test(n *yaml.Node, names map[string]int) Test {
 	t := Test{Line: n.Line, Zone: time.UTC}
 	fields, ok := f.doc.Object(n, "a test", "name", "start", "events", "expect")
@@ -131,7 +132,7 @@ func (f *File) test(n *yaml.Node, names map[string]int) Test {
 	t.Name = r.text("name")
 	switch line, twice := names[t.Name]; {
 	case t.Name == "" && (!fields.Has("name") || fields.Get("name") != nil):
-		f.doc.Fail(fields.At("name"), "as in name: three orders, then no more", "the test has no name")
+		f.doc.Fail(fields.At("name"), "for example name: three orders, then no more", "the test has no name")
 	case twice && t.Name != "":
 		f.doc.Fail(fields.At("name"), "", "a test named %q is already on line %d", t.Name, line)
 	default:
@@ -140,7 +141,7 @@ func (f *File) test(n *yaml.Node, names map[string]int) Test {
 	began := cmp.Or(r.text("start"), defaultStart)
 	start, err := time.Parse(time.RFC3339Nano, began)
 	if err != nil {
-		f.doc.Fail(fields.At("start"), "as in 2026-11-21T10:00:00+08:00", "start: %q is not a time", began)
+		f.doc.Fail(fields.At("start"), "for example 2026-11-21T10:00:00+08:00", "start: %q is not a time", began)
 		start, _ = time.Parse(time.RFC3339Nano, defaultStart)
 	}
 	t.Zone, r.start = start.Location(), event.FromTime(start)
@@ -157,7 +158,7 @@ func (f *File) test(n *yaml.Node, names map[string]int) Test {
 			t.Expect = append(t.Expect, r.expect(n))
 		}
 	case expect != nil || !fields.Has("expect"):
-		f.doc.Fail(fields.At("expect"), "as in expect: [{at: 1m, uid: u1, api: login, verdict: block}]", "the test %q expects nothing", t.Name)
+		f.doc.Fail(fields.At("expect"), "for example expect: [{at: 1m, uid: u1, api: login, verdict: block}]", "the test %q expects nothing", t.Name)
 	}
 	slices.SortStableFunc(t.Events, func(a, b Event) int { return cmp.Compare(a.Broker, b.Broker) })
 	return t

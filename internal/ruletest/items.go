@@ -19,7 +19,7 @@ const maxTimes = 1_000_000
 type reader struct {
 	doc   *document.File
 	start event.Micros     // of the test
-	item  *document.Object // that is read
+	item  *document.Object // the one being read
 }
 
 func (r *reader) text(name string) string {
@@ -47,7 +47,7 @@ func (r *reader) moment(name string, absent event.Micros) event.Micros {
 	}
 	t, err := event.ParseMicros(s)
 	if err != nil {
-		r.fail(name, "a span is as in 90s, 2m or 1d, a time as in 2026-11-22T00:00:00+08:00", "%s: %q is neither a span since the start nor a time", name, s)
+		r.fail(name, "a span is for example 90s, 2m or 1d, a time 2026-11-22T00:00:00+08:00", "%s: %q is neither a span since the start nor a time", name, s)
 		return absent
 	}
 	return t
@@ -58,18 +58,18 @@ func (r *reader) who() event.Event {
 	e := event.Event{UID: r.text("uid"), API: r.text("api"), Cost: event.One, Time: event.NoTime, BrokerTime: event.NoTime}
 	switch {
 	case !r.item.Has("api"):
-		r.fail("api", "as in api: order.create", "api is absent")
+		r.fail("api", "for example api: order.create", "api is missing")
 	case strings.Contains(e.API, "*"):
-		r.fail("api", "name one that the pattern matches", "api: %q is a pattern, and an event has a name", e.API)
+		r.fail("api", "use a name that the pattern matches", "api: %q is a pattern; an event needs a name", e.API)
 	}
 	if len(e.UID) > event.MaxUID {
-		r.fail("uid", "name a shorter one: a longer one is counted under its hash", "uid has %d bytes, and may have %d", len(e.UID), event.MaxUID)
+		r.fail("uid", "use a shorter one: a longer one is counted under its hash", "uid has %d bytes; at most %d are allowed", len(e.UID), event.MaxUID)
 		e.UID = ""
 	}
 	if ip := r.text("ip"); ip != "" {
 		addr, err := netip.ParseAddr(ip)
 		if err != nil {
-			r.fail("ip", "as in 192.0.2.1 or 2001:db8::1", "ip: %q is no IPv4 or IPv6 address", ip)
+			r.fail("ip", "for example 192.0.2.1 or 2001:db8::1", "ip: %q is not an IPv4 or IPv6 address", ip)
 		}
 		e.IP = addr.Unmap().WithZone("")
 	}
@@ -79,7 +79,7 @@ func (r *reader) who() event.Event {
 	return e
 }
 
-// events reads one item of events: times events, every so far apart.
+// events reads one item of events: it stands for `times` events, `every` apart.
 func (r *reader) events(n *yaml.Node) []Event {
 	before := r.doc.Mistakes()
 	var ok bool
@@ -91,11 +91,11 @@ func (r *reader) events(n *yaml.Node) []Event {
 	if cost := r.text("cost"); cost != "" {
 		var err error
 		if e.Cost, err = event.ParseDecimal(cost); err != nil {
-			r.fail("cost", "as in cost: 2.5", "cost: %q is no number", cost)
+			r.fail("cost", "for example cost: 2.5", "cost: %q is not a number", cost)
 		}
 	}
 	if e.Cost < 0 && !r.item.Has("refunds") {
-		r.fail("cost", "as in refunds: o1, the id of the event that it takes back", "a negative cost needs refunds")
+		r.fail("cost", "for example refunds: o1, the id of the event that it takes back", "a negative cost needs refunds")
 	}
 	e.Time = r.moment("at", r.start)
 	e.Broker = r.moment("arrives", e.Time)
@@ -115,7 +115,7 @@ func (r *reader) events(n *yaml.Node) []Event {
 	return out
 }
 
-// valid reports what an event can't have: such an event would not be counted, or under another value.
+// valid reports values that an event cannot have: it would not be counted, or under another value.
 func (r *reader) valid(e *event.Event) {
 	err := e.Validate()
 	if err == nil {
@@ -133,7 +133,7 @@ func (r *reader) times() (n int, every event.Micros) {
 	if s := r.text("times"); s != "" {
 		var err error
 		if n, err = strconv.Atoi(s); err != nil || n < 1 || n > maxTimes {
-			r.fail("times", "", "times is a whole number from 1 to %d, not %q", maxTimes, s)
+			r.fail("times", "", "times: %[2]q is not a whole number from 1 to %[1]d", maxTimes, s)
 			n = 1
 		}
 	}
@@ -168,12 +168,12 @@ func (r *reader) expect(n *yaml.Node) Expect {
 		x.Shadow = mode == "shadow"
 	}
 	if len(dims(&x.Who)) == 0 && !r.item.Has("uid") && !r.item.Has("ip") && !r.item.Has("attrs") {
-		r.doc.Fail(n, "as in uid: u1", "the expectation is about nobody: it names no uid, ip or attrs")
+		r.doc.Fail(n, "for example uid: u1", "the expectation names no uid, ip or attrs")
 	}
 	if x.Want == "none" {
 		for _, name := range []string{"until", "since", "count", "limit"} {
 			if r.item.Get(name) != nil {
-				r.fail(name, "leave it out, or name the verdict that is expected", "where no verdict is expected there is no `%s`", name)
+				r.fail(name, "leave it out, or name the verdict that is expected", "`%s` needs an expected verdict", name)
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func (r *reader) decimal(name string) string {
 	}
 	d, err := event.ParseDecimal(s)
 	if err != nil {
-		r.fail(name, "", "%s: %q is no number", name, s)
+		r.fail(name, "", "%s: %q is not a number", name, s)
 	}
 	return d.String()
 }

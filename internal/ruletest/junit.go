@@ -56,7 +56,7 @@ func (r *FileResult) junit() junitSuite {
 	if r.Err != nil {
 		s.Tests, s.Errors = 1, 1
 		s.Cases = []junitCase{{Name: "load", Class: class, File: r.File, Time: "0",
-			Error: &junitFailure{Message: "the file is wrong", Text: r.Err.Error()}}}
+			Error: &junitFailure{Message: "the file is invalid", Text: r.Err.Error()}}}
 		return s
 	}
 	for _, res := range r.Results {

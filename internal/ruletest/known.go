@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/rules/document"
 )
 
-// verify looks at what expectations say of the rules. An expectation of no verdict by a rule that there is not, or for a
+// verify checks the expectations against the rules. To expect no verdict of an unknown rule, or for a
 // key that the rule does not count by, would always hold.
 func (s *Suite) verify() {
 	shapes := map[string]*rules.KeyShape{}
@@ -37,22 +37,22 @@ func (s *Suite) verifyRule(x *Expect, shapes map[string]*rules.KeyShape, names [
 	}
 	doc, shape := s.File.doc, shapes[x.Rule]
 	if shape == nil {
-		var own []string // of a list of limits each has a name of its own
+		var own []string // each entry of limits has a name of its own
 		for _, name := range names {
 			if strings.HasPrefix(name, x.Rule+"/") {
 				own = append(own, name)
 			}
 		}
 		if len(own) > 0 {
-			doc.Fail(x.rule, "verdicts of it are called "+document.OneOf(own), "the rule %q has several limits", x.Rule)
+			doc.Fail(x.rule, "their verdicts have the names "+document.OneOf(own), "the rule %q has several limits", x.Rule)
 			return
 		}
-		doc.Fail(x.rule, "verdicts are called "+document.OneOf(names), "there is no rule %q%s", x.Rule, document.DidYouMean(x.Rule, names))
+		doc.Fail(x.rule, "verdicts have the names "+document.OneOf(names), "unknown rule %q%s", x.Rule, document.DidYouMean(x.Rule, names))
 		return
 	}
 	missing := slices.DeleteFunc(slices.Clone(shape.Dims), func(name string) bool { return replay.Dimension(&x.Who, name) != "" })
 	if len(missing) > 0 {
-		doc.Fail(x.rule, "name the key that is meant", "%s counts by %s, and the expectation names no %s", x.Rule,
+		doc.Fail(x.rule, "add the missing dimensions", "%s counts by %s, but the expectation names no %s", x.Rule,
 			strings.Join(shape.Dims, ", "), strings.Join(missing, ", "))
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Reach is how far tests get: which limits and candidates let a verdict fall, and which tiers hold for an event. A
-// notice is a verdict where nothing else can fall.
+// Reach is the coverage of tests: which limits and candidates issued a verdict, and which tiers
+// applied to an event. For limits that only warn a notice counts as a verdict.
 type Reach struct {
 	limits  []*rules.Limit // in the order of the rule files
 	counted map[*rules.Limit]bool
 	tiers   map[tier]bool
-	fell    map[string]bool // by the verdict's name
+	issued  map[string]bool // by the verdict's name
 	notices map[string]bool // limits that only warn
 }
 
@@ -23,14 +23,14 @@ type tier struct {
 	number int
 }
 
-// Unreached is what no test reaches, and why.
+// Unreached is a limit, candidate or tier that no test reaches, and why.
 type Unreached struct {
-	Name string // a limit's, a candidate's, or a limit's and the number of a tier: exports tier 2
+	Name string // such as exports, exports/candidate or exports tier 2
 	Why  string
 }
 
 func newReach() Reach {
-	return Reach{counted: map[*rules.Limit]bool{}, tiers: map[tier]bool{}, fell: map[string]bool{}, notices: map[string]bool{}}
+	return Reach{counted: map[*rules.Limit]bool{}, tiers: map[tier]bool{}, issued: map[string]bool{}, notices: map[string]bool{}}
 }
 
 func (r *Reach) add(set *rules.Set) {
@@ -40,36 +40,36 @@ func (r *Reach) add(set *rules.Set) {
 	}
 }
 
-// note adds what came of an event.
+// note adds the outcome of an event.
 func (r *Reach) note(out *replay.Outcome) {
 	for i, l := range out.Hits {
 		r.counted[l] = true
 		r.tiers[tier{l, out.Tiers[i]}] = true
 	}
 	for i, v := range out.Changes {
-		if out.Fell[i] && (v.State != verdict.Warn || r.notices[v.Rule]) {
-			r.fell[v.Rule] = true
+		if out.Issued[i] && (v.State != verdict.Warn || r.notices[v.Rule]) {
+			r.issued[v.Rule] = true
 		}
 	}
 }
 
-// unreached lists what no test reached, in the order of the rule files.
+// unreached lists what no test reaches, in the order of the rule files.
 func (r *Reach) unreached() (list []Unreached) {
 	for _, l := range r.limits {
 		candidate := l.CandidateName()
 		switch {
 		case !r.counted[l]:
-			list = append(list, Unreached{l.Name, "counts no event"})
+			list = append(list, Unreached{l.Name, "no event is counted"})
 			continue
-		case !r.fell[l.Name]:
-			list = append(list, Unreached{l.Name, "counts events, but no verdict of it falls"})
+		case !r.issued[l.Name]:
+			list = append(list, Unreached{l.Name, "events are counted, but no verdict is issued"})
 		}
-		if candidate != "" && !r.fell[candidate] {
-			list = append(list, Unreached{candidate, "counts events, but no verdict of it falls"})
+		if candidate != "" && !r.issued[candidate] {
+			list = append(list, Unreached{candidate, "events are counted, but no verdict is issued"})
 		}
 		for i := range l.Tiers {
 			if !r.tiers[tier{l, i + 1}] {
-				list = append(list, Unreached{fmt.Sprintf("%s tier %d", l.Name, i+1), fmt.Sprintf("no event is in it: %s", l.Tiers[i].When())})
+				list = append(list, Unreached{fmt.Sprintf("%s tier %d", l.Name, i+1), fmt.Sprintf("it applies to no event: %s", l.Tiers[i].When())})
 			}
 		}
 	}

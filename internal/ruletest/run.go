@@ -14,7 +14,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Result is what became of one test.
+// Result is the result of one test.
 type Result struct {
 	Test     *Test
 	Failures []Failure
@@ -24,9 +24,9 @@ type Result struct {
 // Failure is one expectation that did not hold.
 type Failure struct {
 	Line      int
-	What      string   // the moment and whom it is about
+	What      string   // the moment, the key and the API
 	Want, Got string   // in the same words
-	Story     []string // what happened to the keys until then, and where they stand
+	Story     []string // the verdicts on the keys until then, and their counts
 }
 
 // Suite is the rules of one file of tests, compiled.
@@ -36,14 +36,15 @@ type Suite struct {
 	sets  []*rules.Set
 }
 
-// NewSuite compiles a file's rules. Its error tells every mistake in them and in the file, those that Load told included.
+// NewSuite compiles a file's rules. Its error lists all mistakes in them and in the file, including
+// those of Load.
 func NewSuite(f *File) (*Suite, error) {
 	s := &Suite{File: f, Reach: newReach()}
 	var errs []error
 	for i, path := range f.RuleFiles {
 		src, err := os.ReadFile(path)
 		if err != nil {
-			f.doc.Fail(f.ruleFiles[i], "it is relative to this file", "rule_files: %v", err)
+			f.doc.Fail(f.ruleFiles[i], "the path is relative to this file", "rule_files: %v", err)
 			continue
 		}
 		set, err := rules.CompileWith(path, src, input.Beside(path))
@@ -81,7 +82,7 @@ func (s *Suite) Run(t *Test) Result {
 		}
 		failures[i] = p.judge(&t.Expect[i])
 	}
-	for ; next < len(t.Events); next++ { // for what the tests reach
+	for ; next < len(t.Events); next++ { // for the coverage
 		p.apply(&t.Events[next])
 	}
 	r := Result{Test: t, Took: time.Since(began)}
@@ -93,7 +94,7 @@ func (s *Suite) Run(t *Test) Result {
 	return r
 }
 
-// play is one test on stage.
+// play is one run of a test.
 type play struct {
 	suite   *Suite
 	test    *Test
@@ -110,7 +111,7 @@ func (p *play) apply(e *Event) {
 	}
 }
 
-// judge returns nil when the expectation holds.
+// judge returns nil if the expectation holds.
 func (p *play) judge(x *Expect) *Failure {
 	var best *replay.Held
 	for _, engine := range p.engines {
@@ -127,7 +128,7 @@ func (p *play) judge(x *Expect) *Failure {
 	return &Failure{Line: x.Line, What: p.what(x), Want: want, Got: got, Story: p.story(x)}
 }
 
-// about reports whether a verdict in force is of the kind that is expected.
+// about reports whether the expectation concerns a verdict in force.
 func (x *Expect) about(h *replay.Held) bool {
 	switch {
 	case x.Rule != "" && h.Rule != x.Rule:
@@ -140,7 +141,7 @@ func (x *Expect) about(h *replay.Held) bool {
 	return (h.Mode == verdict.Shadow) == x.Shadow
 }
 
-// want and got write a verdict in the same words, with what the expectation names.
+// want and got describe a verdict in the same words, with the fields that the expectation names.
 func (x *Expect) want(p *play) string {
 	if x.Want == "none" {
 		return "none"
@@ -167,14 +168,14 @@ func (p *play) got(x *Expect, h *replay.Held) string {
 	if h.State == verdict.Warn {
 		y.Want = "warn"
 	}
-	surprise := x.Want == "none"
-	if x.Rule != "" || surprise {
+	unexpected := x.Want == "none"
+	if x.Rule != "" || unexpected {
 		y.Rule = h.Rule
 	}
-	if x.Since != event.NoTime || surprise {
+	if x.Since != event.NoTime || unexpected {
 		y.Since = h.Since
 	}
-	if x.Until != event.NoTime || surprise {
+	if x.Until != event.NoTime || unexpected {
 		y.Until = h.Until
 	}
 	if x.Count != "" {

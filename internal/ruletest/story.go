@@ -10,12 +10,12 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// what says when and about whom an expectation is.
+// what describes the expectation's moment, key and API.
 func (p *play) what(x *Expect) string {
 	return fmt.Sprintf("at %s, %s: %s", p.clock(x.At), event.FormatKey(dims(&x.Who)), x.Who.API)
 }
 
-// dims are all dimensions that an expectation names.
+// dims returns the dimensions that an expectation names.
 func dims(e *event.Event) []event.Dim {
 	var out []event.Dim
 	add := func(name string) {
@@ -31,15 +31,15 @@ func dims(e *event.Event) []event.Dim {
 	return out
 }
 
-// maxStory is how many verdict changes a failure tells of, the latest ones.
+// maxStory is how many verdict changes a failure shows: the latest ones.
 const maxStory = 8
 
-// story tells what happened to the keys of an expectation, and where they stand.
+// story lists the verdict changes on the keys of an expectation, and their counts.
 func (p *play) story(x *Expect) []string {
 	var out []string
 	for _, v := range p.changes {
 		if concerns(&v, &x.Who) {
-			out = append(out, p.tell(&v))
+			out = append(out, p.describe(&v))
 		}
 	}
 	if n := len(out) - maxStory; n > 0 {
@@ -47,21 +47,21 @@ func (p *play) story(x *Expect) []string {
 	}
 	for _, engine := range p.engines {
 		for _, shape := range engine.Set.Shapes {
-			out = append(out, p.stand(engine, shape.Dims, x)...)
+			out = append(out, p.counts(engine, shape.Dims, x)...)
 		}
 	}
 	if len(out) == 0 {
-		out = append(out, "no rule counts or covers this API for such a key")
+		out = append(out, "no rule counts this API by these dimensions, or blocks it")
 	}
 	return out
 }
 
-// concerns reports whether a verdict's key is one of whom the expectation is about.
+// concerns reports whether a verdict's key is one of the event's keys.
 func concerns(v *verdict.Verdict, who *event.Event) bool {
 	return !slices.ContainsFunc(v.Key, func(d event.Dim) bool { return replay.Dimension(who, d.Name) != d.Value })
 }
 
-func (p *play) tell(v *verdict.Verdict) string {
+func (p *play) describe(v *verdict.Verdict) string {
 	kind := v.State.String()
 	if v.State == verdict.Block {
 		kind = v.Action.String()
@@ -76,8 +76,8 @@ func (p *play) tell(v *verdict.Verdict) string {
 		p.clock(v.Since), kind, v.Rule, event.FormatKey(v.Key), p.clock(v.Until), v.Count, v.Limit, v.Cause.Offset)
 }
 
-// stand tells what a key has counted at the expectation's moment.
-func (p *play) stand(engine *replay.Engine, names []string, x *Expect) (out []string) {
+// counts lists what a key has counted at the expectation's moment.
+func (p *play) counts(engine *replay.Engine, names []string, x *Expect) (out []string) {
 	var key []event.Dim
 	for _, name := range names {
 		v := replay.Dimension(&x.Who, name)
@@ -96,7 +96,7 @@ func (p *play) stand(engine *replay.Engine, names []string, x *Expect) (out []st
 	return out
 }
 
-// clock writes a time in the test's zone, "" for none.
+// clock formats a time in the test's zone; "" is none.
 func (p *play) clock(m event.Micros) string {
 	if m == event.NoTime {
 		return ""
