@@ -13,7 +13,7 @@ import (
 //
 // It is checkSlow for the usual case, written out: see package index.
 func (t *Table) Check(api, uid string) Decision {
-	user := index.UserOf(uid)
+	user, n := index.UserOf(uid), len(uid)
 	if t.mode.Load() != 0 || !user.Plain(uid) {
 		return t.checkSlow(api, uid)
 	}
@@ -24,10 +24,17 @@ func (t *Table) Check(api, uid string) Decision {
 			if !ok {
 				return t.checkSlow(api, uid)
 			}
-			if !rec.Is(uid, user) {
+			if !rec.Fits(n) {
 				if rec.Wide() {
 					return t.checkSlow(api, uid)
 				}
+				continue
+			}
+			if n >= 8 && n <= 16 {
+				if !rec.Is(n, user) {
+					continue
+				}
+			} else if rec.UID(n) != uid {
 				continue
 			}
 			c, until, differs, ok := v.Only(rec)
@@ -36,7 +43,7 @@ func (t *Table) Check(api, uid string) Decision {
 			}
 			duration := c.Duration
 			if differs {
-				duration = rec.Duration(len(uid))
+				duration = rec.Duration(n)
 			}
 			at, near := t.coarse()
 			if until-duration > at || at+near >= until || !c.Decides || !c.CoversSurely(api) && !c.Covers(api) {

@@ -27,13 +27,13 @@
 // enforce.Table.Check is User, then Record.Each for a record of one verdict, in pieces that the
 // compiler inlines:
 //
-//	user := UserOf(uid)                                  // its hash; user.Plain(uid): it is a usual uid
+//	user, n := UserOf(uid), len(uid)                     // its hash; user.Plain(uid): it is a usual uid
 //	v := x.View()
 //	for p := v.Start(user); ; p = v.Next(p) {            // from bucket to bucket; nearly always there is one
 //		for s := p.Slots(user); s != 0; s = s.Rest() {   // those with the hash's tag; nearly always 0 or 1
 //			rec, ok := x.At(v, p, s)                     // !ok: the view changed; use User
-//			if rec.Is(uid, user) {
-//				c, until, own, ok := v.Only(rec)         // !ok: several verdicts; use User
+//			if rec.Fits(n) && rec.UID(n) == uid {        // of 8 to 16 bytes rec.Is(n, user) is faster
+//				c, until, differs, ok := v.Only(rec)     // !ok: several verdicts; use User
 //				…
 //			}
 //		}
@@ -44,6 +44,7 @@
 //
 // So a check that finds nothing, as nearly all do, takes about as long as a read of a bare map that
 // finds nothing. As a function of this package the loop costs one call more: a fifth of that.
+// One function for Fits, Is and UID joins their branches, and a hit costs 5% more.
 //
 // # How it lies in memory
 //

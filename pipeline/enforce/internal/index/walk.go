@@ -7,9 +7,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// What follows is Find for a user, in pieces that the compiler inlines into enforce.Table.Check:
-// see the package's doc. As one function it is a call more, and that is a fifth of the time of a
-// check that finds nothing, as nearly all do.
+// What follows is Index.User in pieces that the compiler inlines into enforce.Table.Check: see the
+// package's doc. As one function it costs a call more, a fifth of the time of a check that finds
+// nothing, as nearly all do.
 
 // Place is where a walk is.
 type Place struct {
@@ -44,9 +44,8 @@ func (p Place) Slots(u User) Slots { return Slots(candidates(p.word, tagOf(u.has
 // Rest returns the slots without the first.
 func (s Slots) Rest() Slots { return s & (s - 1) }
 
-// Raw is a record that is read without a look at the chunk's bounds, which nearly doubled the time
-// of a hit. It is read only where a Record would be, and only as far as what was read of it says
-// that it goes.
+// Raw is a record that is read without checking the chunk's bounds, which nearly doubled the time of
+// a hit. It is read only where a Record would be, and only as far as its own lengths allow.
 type Raw struct{ start unsafe.Pointer }
 
 // At returns the record of the first of these slots. ok is false when v is not the index's view any
@@ -59,24 +58,23 @@ func (x *Index) At(v *View, p Place, s Slots) (r Raw, ok bool) {
 	return Raw{unsafe.Add(v.starts[ref>>offsetBits].start, int(ref&offsetMask)*refUnit)}, true
 }
 
-// Wide reports whether the record is one of those that Is doesn't know.
+// Wide reports whether the record is one of those that Fits doesn't know.
 func (r Raw) Wide() bool { return *(*byte)(r.start) == wide }
 
-// Is reports whether the record is this user's.
-func (r Raw) Is(uid string, u User) bool {
-	n := len(uid)
-	if r.uint16(0) != uint16(n)<<8|shapeUID {
-		return false
-	}
-	if n >= 8 && n <= 16 {
-		return r.uint64(keyAt) == u.first && r.uint64(keyAt+n-8) == u.last
-	}
-	return unsafe.String((*byte)(unsafe.Add(r.start, keyAt)), n) == uid
+// Fits reports whether the record is of a user whose uid has n bytes.
+func (r Raw) Fits(n int) bool { return r.uint16(0) == uint16(n)<<8|shapeUID }
+
+// Is reports whether the record is this user's, whose uid has n bytes, from 8 to 16, and fits.
+func (r Raw) Is(n int, u User) bool {
+	return r.uint64(keyAt) == u.first && r.uint64(keyAt+n-8) == u.last
 }
 
-// Only returns the record's only verdict. own reports whether its duration is not the class's: see
-// Raw.Duration. ok is false when there are several verdicts, or more classes than fit.
-func (v *View) Only(r Raw) (c *Class, until event.Micros, own, ok bool) {
+// UID returns the user's uid, of n bytes, which fits.
+func (r Raw) UID(n int) string { return unsafe.String((*byte)(unsafe.Add(r.start, keyAt)), n) }
+
+// Only returns the record's only verdict. differs reports whether its duration is not the class's:
+// see Raw.Duration. ok is false when there are several verdicts, or more classes than fit.
+func (v *View) Only(r Raw) (c *Class, until event.Micros, differs, ok bool) {
 	head := r.uint16(headAt)
 	if head&flagMore != 0 || head>>classShift == wideClass {
 		return nil, 0, false, false
@@ -84,7 +82,7 @@ func (v *View) Only(r Raw) (c *Class, until event.Micros, own, ok bool) {
 	return v.classes[head>>classShift], event.Micros(r.uint64(headAt + 2)), head&flagDuration != 0, true
 }
 
-// Duration returns that of a record's only verdict that has its own. The user has n bytes.
+// Duration returns the duration of a record's only verdict that differs. The uid has n bytes.
 func (r Raw) Duration(n int) event.Micros {
 	var u uint64
 	for i := 0; ; i++ {

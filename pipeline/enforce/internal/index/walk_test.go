@@ -18,7 +18,7 @@ type inForce struct {
 
 // byPieces is a check of one user, written out as in the package's doc. ok is false when only User can tell.
 func byPieces(x *Index, uid string) (found []inForce, ok bool) {
-	user := UserOf(uid)
+	user, n := UserOf(uid), len(uid)
 	if !user.Plain(uid) {
 		return nil, false
 	}
@@ -29,19 +29,26 @@ func byPieces(x *Index, uid string) (found []inForce, ok bool) {
 			if !ok {
 				return nil, false
 			}
-			if !rec.Is(uid, user) {
+			if !rec.Fits(n) {
 				if rec.Wide() {
 					return nil, false
 				}
 				continue
 			}
-			c, until, own, ok := v.Only(rec)
+			if n >= 8 && n <= 16 {
+				if !rec.Is(n, user) {
+					continue
+				}
+			} else if rec.UID(n) != uid {
+				continue
+			}
+			c, until, differs, ok := v.Only(rec)
 			if !ok {
 				return nil, false
 			}
 			duration := c.Duration
-			if own {
-				duration = rec.Duration(len(uid))
+			if differs {
+				duration = rec.Duration(n)
 			}
 			return []inForce{{c.Verdict.Rule, until - duration, until}}, true
 		}
@@ -112,7 +119,7 @@ func TestPiecesNoticeAnotherView(t *testing.T) {
 	user, v := UserOf("42"), x.View()
 	p := v.Start(user)
 	if _, ok := x.At(v, p, p.Slots(user)); !ok {
-		t.Fatal("the record is not found in the index's own view")
+		t.Fatal("the record is not found in the index's differs view")
 	}
 	x.Apply(0, []verdict.Verdict{block("another", "uid=42", nil)})
 	if _, ok := x.At(v, p, p.Slots(user)); ok {
