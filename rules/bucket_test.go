@@ -7,6 +7,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
 const hotBucket = `
@@ -77,11 +78,11 @@ func TestABucketsEndIsNeverEarly(t *testing.T) {
 }
 
 func sectionOf(t tester, set *Set, state []byte) []byte {
-	k, err := readState(state)
+	k, err := keystate.Read(state)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	_, window, ok := set.NewStepper().find(&k, set.Limits[0]).parts()
+	_, window, ok := set.NewStepper().find(&k, set.Limits[0]).Parts()
 	if !ok {
 		t.Fatalf("no section")
 	}

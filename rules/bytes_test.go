@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
 	"github.com/tallygate/tallygate/windows"
 )
 
@@ -33,14 +34,14 @@ func TestBytesByWindow(t *testing.T) {
 			for i := range events {
 				state, _ = p.Step(nil, state, Input{Key: []byte("uid=42"), At: noon + event.Micros(i)*event.Minute, Hits: []Hit{{Limit: set.Limits[0], Amount: c.amount}}})
 			}
-			k, err := readState(state)
+			k, err := keystate.Read(state)
 			if err != nil {
 				t.Fatal(err)
 			}
 			name := fmt.Sprintf("%s, %d events", c.name, events)
-			t.Logf("%s: %d bytes", name, len(k.sections))
-			if len(k.sections) > c.most[events] {
-				t.Errorf("%s: %d bytes, at most %d are promised", name, len(k.sections), c.most[events])
+			t.Logf("%s: %d bytes", name, len(k.Sections))
+			if len(k.Sections) > c.most[events] {
+				t.Errorf("%s: %d bytes, at most %d are promised", name, len(k.Sections), c.most[events])
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
 const carriedRules = `
@@ -77,7 +78,7 @@ func TestCountsGoOnThroughChanges(t *testing.T) {
 			if rapid.Bool().Draw(t, "change") {
 				k.change(rapid.SampledFrom(sets).Draw(t, "set"), now)
 			}
-			if err := CheckState(k.state); err != nil {
+			if err := keystate.Check(k.state); err != nil {
 				t.Fatal(err)
 			}
 			if err := k.set.CheckWindows(k.state); err != nil {

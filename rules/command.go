@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
 // CommandKind is what a command does.
@@ -37,19 +38,19 @@ var manualLimit = &Limit{Name: ManualRule, Rule: &Rule{Name: ManualRule, APIs: [
 func (p *Stepper) Command(dst, state, key []byte, cmd Command) ([]byte, Result) {
 	old := p.begin(state)
 	cmd.At = min(max(cmd.At, event.MinTime), event.MaxTime)
-	latest := old.latest
+	latest := old.Latest
 	if latest == event.NoTime {
 		latest = cmd.At
 	}
 	start := len(dst)
-	res := Result{SpentAt: max(latest, p.ids.spent(old.ids, old.latest))}
-	dst = appendHeader(dst, latest)
-	dst = p.ids.appendTo(dst, old.ids, old.latest, latest, 0, false)
+	res := Result{SpentAt: max(latest, p.ids.Spent(old.IDs, old.Latest))}
+	dst = keystate.AppendHeader(dst, latest)
+	dst = p.ids.AppendTo(dst, old.IDs, old.Latest, latest, 0, false)
 	moment := max(cmd.At, latest)
 	p.commandOwn(&cmd, key, moment)
-	dst = p.own.appendSection(dst)
-	res.SpentAt = max(res.SpentAt, p.own.spent())
-	dst = p.each(dst, &old, key, latest, &res, func(dst []byte, sec rawSection, l *Limit) []byte {
+	dst = p.own.AppendSection(dst)
+	res.SpentAt = max(res.SpentAt, p.own.Spent())
+	dst = p.each(dst, &old, key, latest, &res, func(dst []byte, sec keystate.Section, l *Limit) []byte {
 		if cmd.Kind == CommandBlock || cmd.Rule != "" && cmd.Rule != l.Rule.Name && cmd.Rule != l.Name {
 			return p.keep(dst, sec, l, key, latest, &res)
 		}
@@ -57,11 +58,11 @@ func (p *Stepper) Command(dst, state, key []byte, cmd Command) ([]byte, Result) 
 		p.clearAll(l, window, key, moment)
 		if cmd.Kind == CommandReset || cmd.Kind == CommandForget {
 			if l.beside != nil && cmd.Kind == CommandReset {
-				return appendParts(dst, l.Hash, nil, nil) // or it would begin with the live limit's counts again
+				return keystate.AppendSection(dst, l.Hash, nil, nil) // or it would begin with the live limit's counts again
 			}
 			return dst
 		}
-		res.SpentAt = max(res.SpentAt, p.extras.spent(l), l.Window.Spent(window))
+		res.SpentAt = max(res.SpentAt, l.spent(&p.extras), l.Window.Spent(window))
 		return p.appendSection(dst, l.Hash, window)
 	})
 	if cmd.Kind == CommandForget {
@@ -75,57 +76,57 @@ func (p *Stepper) Command(dst, state, key []byte, cmd Command) ([]byte, Result) 
 
 // commandOwn is what a command does to what the key has of its own.
 func (p *Stepper) commandOwn(cmd *Command, key []byte, moment event.Micros) {
-	m := &p.own.manual
-	p.own.any = true
+	m := &p.own.Manual
+	p.own.Any = true
 	all := cmd.Rule == "" || cmd.Rule == ManualRule
 	switch cmd.Kind {
 	case CommandBlock:
 		until := max(cmd.Until, moment)
-		m.had, m.block = true, block{since: moment, until: until, name: []byte(ManualRule), partition: cmd.Cause.Partition, offset: cmd.Cause.Offset, id: []byte(cmd.Cause.ID)}
-		p.changes = append(p.changes, m.block.verdict(manualLimit, p.key(key)))
+		m.Had, m.Block = true, keystate.Block{Since: moment, Until: until, Name: []byte(ManualRule), Partition: cmd.Cause.Partition, Offset: cmd.Cause.Offset, ID: []byte(cmd.Cause.ID)}
+		p.changes = append(p.changes, manualLimit.verdictOf(&m.Block, p.key(key)))
 		p.order = append(p.order, -1)
 	case CommandExempt:
 		p.exemptOwn(cmd, moment)
 		fallthrough
 	case CommandUnblock, CommandReset, CommandForget:
-		if m.had && all && moment < m.block.until {
+		if m.Had && all && moment < m.Block.Until {
 			p.clear(manualLimit, m, nil, key, moment, -1)
 		}
 		if all {
-			m.had = false
+			m.Had = false
 		}
 		if cmd.Kind == CommandForget {
-			p.own.clear()
+			p.own.Clear()
 		}
 	}
 }
 
 // exemptOwn adds, changes or ends an exemption of the key.
 func (p *Stepper) exemptOwn(cmd *Command, moment event.Micros) {
-	kept := p.own.exempt[:0]
-	for _, e := range p.own.exempt {
-		if string(e.rule) != cmd.Rule && e.until > moment {
+	kept := p.own.Exempt[:0]
+	for _, e := range p.own.Exempt {
+		if string(e.Rule) != cmd.Rule && e.Until > moment {
 			kept = append(kept, e)
 		}
 	}
-	if cmd.Until > moment && len(kept) < maxOwnExempt {
-		kept = append(kept, ownExemption{cmd.Until, []byte(cmd.Rule)})
+	if cmd.Until > moment && len(kept) < keystate.MaxExemptions {
+		kept = append(kept, keystate.Exemption{Until: cmd.Until, Rule: []byte(cmd.Rule)})
 	}
-	p.own.exempt = kept
+	p.own.Exempt = kept
 }
 
 // each appends the sections of the set's limits as f does; others as keep does.
-func (p *Stepper) each(dst []byte, old *keyState, key []byte, latest event.Micros, res *Result, f func([]byte, rawSection, *Limit) []byte) []byte {
-	for sections := old.sections; len(sections) > 0; {
-		sec, rest, ok := cutSection(sections)
+func (p *Stepper) each(dst []byte, old *keystate.Key, key []byte, latest event.Micros, res *Result, f func([]byte, keystate.Section, *Limit) []byte) []byte {
+	for sections := old.Sections; len(sections) > 0; {
+		sec, rest, ok := keystate.Cut(sections)
 		if !ok {
 			break // not reached with a checked state
 		}
 		sections = rest
-		sec.version = old.version
+		sec.Version = old.Version
 		l, sec := p.limitOfSection(sec)
 		switch {
-		case sec.hash() == ownHash:
+		case sec.Hash() == keystate.KeyHash:
 		case l == nil:
 			p.retire(sec, key, latest)
 		default:
@@ -137,18 +138,18 @@ func (p *Stepper) each(dst []byte, old *keyState, key []byte, latest event.Micro
 
 // clearAll clears what a limit has in force.
 func (p *Stepper) clearAll(l *Limit, window, key []byte, moment event.Micros) {
-	for _, s := range []*slot{&p.extras.live, &p.extras.try} {
-		if s.had && moment < s.block.until {
+	for _, s := range []*keystate.Slot{&p.extras.Live, &p.extras.Candidate} {
+		if s.Had && moment < s.Block.Until {
 			p.clear(l, s, window, key, moment, l.Index)
-			s.had, s.ended = false, moment
+			s.Had, s.Ended = false, moment
 		}
-		s.over()
+		s.Over()
 	}
 	p.Fuses.forget(l.Rule, key)
 }
 
 // clear publishes the end of a block that is in force.
-func (p *Stepper) clear(l *Limit, s *slot, window, key []byte, moment event.Micros, order int) {
+func (p *Stepper) clear(l *Limit, s *keystate.Slot, window, key []byte, moment event.Micros, order int) {
 	f := facts{window: window, latest: moment}
 	p.publish(l, s, &f, cleared, key, order)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules/document"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
@@ -53,7 +54,7 @@ const noRules = "(none)"
 func None() *Set {
 	return &Set{
 		Name: noRules, MaxLateness: defaultMaxLateness, RecentIDs: defaultRecentIDs, RecentFor: defaultRecentFor,
-		Files: map[string][]byte{}, byHash: map[SectionHash]*Limit{}, Hash: setHash(nil, nil),
+		Files: map[string][]byte{}, byHash: map[keystate.SectionHash]*Limit{}, Hash: setHash(nil, nil),
 	}
 }
 

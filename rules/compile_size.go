@@ -2,6 +2,7 @@ package rules
 
 import (
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
 	"github.com/tallygate/tallygate/windows"
 )
 
@@ -28,7 +29,7 @@ func (s *Set) LargestState() (bytes int, dims []string) {
 		sizes[l.Rule.Shape.Index] += l.largestSection()
 	}
 	for i, size := range sizes {
-		size += headerBytes + idsBytes + s.RecentIDs*idBytes
+		size += keystate.HeaderBytes + idsBytes + s.RecentIDs*idBytes
 		if size > bytes {
 			bytes, dims = size, s.Shapes[i].Dims
 		}
@@ -56,7 +57,7 @@ func (l *Limit) largestSection() int {
 		size += varintBytes + 8*len(l.Warn)
 	}
 	if l.Rule.Refunds {
-		size += varintBytes + windows.Remembered*rememberedBytes
+		size += varintBytes + windows.Remembered*keystate.RememberedBytes
 	}
 	return size
 }

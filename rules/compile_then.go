@@ -9,11 +9,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules/document"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
-
-// maxSteps bounds escalate and warn.
-const maxSteps = 32
 
 // then reads what follows.
 func (c *ruleReader) then() {
@@ -82,8 +80,8 @@ func (c *ruleReader) escalate(n *yaml.Node) {
 			c.r.Then.Steps = append(c.r.Then.Steps, d)
 		}
 	}
-	if len(c.r.Then.Steps) > maxSteps {
-		c.Fail(n, "", "escalate has %d steps, and may have %d", len(c.r.Then.Steps), maxSteps)
+	if len(c.r.Then.Steps) > keystate.MaxSteps {
+		c.Fail(n, "", "escalate has %d steps, and may have %d", len(c.r.Then.Steps), keystate.MaxSteps)
 	}
 }
 
@@ -137,8 +135,8 @@ func (c *ruleReader) warn(n *yaml.Node) {
 			steps = append(steps, WarnStep{Text: text, Share: share})
 		}
 	}
-	if len(steps) > maxSteps {
-		c.Fail(n, "", "warn has %d steps, and may have %d", len(steps), maxSteps)
+	if len(steps) > keystate.MaxSteps {
+		c.Fail(n, "", "warn has %d steps, and may have %d", len(steps), keystate.MaxSteps)
 	}
 	slices.SortFunc(steps, func(a, b WarnStep) int { return int(a.Share - b.Share) })
 	c.r.warn = steps

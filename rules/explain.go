@@ -5,6 +5,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
 	"github.com/tallygate/tallygate/windows"
 )
 
@@ -45,11 +46,11 @@ func (p *Stepper) Explain(state, key []byte, now event.Micros, api string) []Exp
 	}
 	k := p.begin(state)
 	var out []Explanation
-	if m := &p.own.manual; m.had && m.block.since <= now && now < m.block.until {
-		v := m.block.verdict(manualLimit, dims)
+	if m := &p.own.Manual; m.Had && m.Block.Since <= now && now < m.Block.Until {
+		v := manualLimit.verdictOf(&m.Block, dims)
 		out = append(out, Explanation{
 			Rule: ManualRule, From: v.Since, Until: v.Until, FreesAt: event.NoTime, Frees: "the command's end",
-			Latest: k.latest, Counted: event.NoTime, Verdict: &v,
+			Latest: k.Latest, Counted: event.NoTime, Verdict: &v,
 		})
 	}
 	for _, l := range p.set.Limits {
@@ -58,7 +59,7 @@ func (p *Stepper) Explain(state, key []byte, now event.Micros, api string) []Exp
 		}
 		window := p.take(p.find(&k, l))
 		e := l.explain(&p.extras, window, dims, now)
-		e.Latest = k.latest
+		e.Latest = k.Latest
 		p.dims = dims
 		e.Exempt = p.spared(l, key, now)
 		out = append(out, e)
@@ -66,18 +67,18 @@ func (p *Stepper) Explain(state, key []byte, now event.Micros, api string) []Exp
 	return out
 }
 
-func (l *Limit) explain(x *extras, window []byte, dims []event.Dim, now event.Micros) Explanation {
+func (l *Limit) explain(x *keystate.Extras, window []byte, dims []event.Dim, now event.Micros) Explanation {
 	e := Explanation{
 		Rule:    l.Name,
 		Public:  l.Rule.Public,
 		Window:  l.Window.Kind.String(),
 		Count:   l.Window.CountAt(window, now),
-		Tier:    l.tierNumber(x.tier),
+		Tier:    l.tierNumber(x.Tier),
 		FreesAt: event.NoTime,
 		Mode:    l.Rule.Mode,
 		Counted: l.Window.Latest(window),
 	}
-	e.Limit, _ = l.limitOf(x.tier)
+	e.Limit, _ = l.limitOf(x.Tier)
 	if l.Shadow {
 		e.Mode = verdict.Shadow
 	}
@@ -86,18 +87,18 @@ func (l *Limit) explain(x *extras, window []byte, dims []event.Dim, now event.Mi
 	if e.Limit > 0 && e.Count >= l.Window.Full(e.Limit) && len(window) > 0 {
 		e.FreesAt, e.Frees = l.Window.Below(window, e.Limit), l.Window.Kind.Frees()
 	}
-	for _, s := range []*slot{&x.live, &x.try} {
-		if !s.had {
+	for _, s := range []*keystate.Slot{&x.Live, &x.Candidate} {
+		if !s.Had {
 			continue
 		}
-		if id := string(s.block.id); id != "" && !slices.Contains(e.Events, id) {
+		if id := string(s.Block.ID); id != "" && !slices.Contains(e.Events, id) {
 			e.Events = append(e.Events, id)
 		}
-		if s.block.since > now || now >= s.block.until {
+		if s.Block.Since > now || now >= s.Block.Until {
 			continue
 		}
-		v := s.block.verdict(l, dims)
-		if s == &x.try {
+		v := l.verdictOf(&s.Block, dims)
+		if s == &x.Candidate {
 			e.Candidate = &v
 			continue
 		}
@@ -109,19 +110,19 @@ func (l *Limit) explain(x *extras, window []byte, dims []event.Dim, now event.Mi
 }
 
 // find returns the section of a limit; the zero one when there is none.
-func (p *Stepper) find(k *keyState, l *Limit) rawSection {
-	for rest := k.sections; len(rest) > 0; {
-		sec, next, ok := cutSection(rest)
+func (p *Stepper) find(k *keystate.Key, l *Limit) keystate.Section {
+	for rest := k.Sections; len(rest) > 0; {
+		sec, next, ok := keystate.Cut(rest)
 		if !ok {
 			break
 		}
-		if rest = next; p.set.byHash[sec.hash()] == l {
-			sec.version = k.version
+		if rest = next; p.set.byHash[sec.Hash()] == l {
+			sec.Version = k.Version
 			_, sec = p.limitOfSection(sec)
 			return sec
 		}
 	}
-	return rawSection{}
+	return keystate.Section{}
 }
 
 // fits reports whether dims are the shape's.

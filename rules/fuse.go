@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
 // fuseLeast is how many keys a rule may block whatever their share.
@@ -63,10 +64,10 @@ func (p *Stepper) NoteState(state, key []byte) {
 	}
 	old := p.begin(state)
 	var res Result
-	p.each(nil, &old, key, old.latest, &res, func(_ []byte, sec rawSection, l *Limit) []byte {
+	p.each(nil, &old, key, old.Latest, &res, func(_ []byte, sec keystate.Section, l *Limit) []byte {
 		p.take(sec)
-		if b := &p.extras.live.block; p.extras.live.had && !b.shadow {
-			p.Fuses.Note(l.Rule, key, b.until)
+		if b := &p.extras.Live.Block; p.extras.Live.Had && !b.Shadow {
+			p.Fuses.Note(l.Rule, key, b.Until)
 		}
 		return nil
 	})

@@ -5,6 +5,8 @@ import (
 	"math/bits"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
 	"github.com/tallygate/tallygate/windows"
 )
 
@@ -49,8 +51,8 @@ type facts struct {
 // comes without its cause, which is the event.
 //
 // All the world knows of a block is what was published, so that is what in force means.
-func (l *Limit) judge(s *slot, f *facts) outcome {
-	if s.had && f.latest < s.block.until {
+func (l *Limit) judge(s *keystate.Slot, f *facts) outcome {
+	if s.Had && f.latest < s.Block.Until {
 		return l.holds(s, f)
 	}
 	if !f.adds || f.spared || f.limit == 0 || l.Rule.Then.None {
@@ -84,7 +86,7 @@ func (l *Limit) isPlain() bool {
 }
 
 // holds goes on with a block that is in force.
-func (l *Limit) holds(s *slot, f *facts) outcome {
+func (l *Limit) holds(s *keystate.Slot, f *facts) outcome {
 	t := &l.Rule.Then
 	switch {
 	case f.spared || t.None:
@@ -92,11 +94,11 @@ func (l *Limit) holds(s *slot, f *facts) outcome {
 	case t.UntilReset:
 		return l.follow(s, f)
 	case t.Extend && f.counts:
-		if until := later(f.at, t.step(s.steps)); until > s.block.until {
-			s.block.until = roundUp(until, l.grain(s))
-			s.block.count = l.Window.Count(f.window)
+		if until := keystate.Later(f.at, t.step(s.Steps)); until > s.Block.Until {
+			s.Block.Until = roundUp(until, l.grain(s))
+			s.Block.Count = l.Window.Count(f.window)
 			if f.limit > 0 { // under an unlimited tier the limit that it fell by stays
-				s.block.limit = f.limit
+				s.Block.Limit = f.limit
 			}
 			return moved
 		}
@@ -105,9 +107,9 @@ func (l *Limit) holds(s *slot, f *facts) outcome {
 }
 
 // grain is what the end of a block that moves is rounded up to, and how often it need be published.
-func (l *Limit) grain(s *slot) event.Micros {
+func (l *Limit) grain(s *keystate.Slot) event.Micros {
 	if t := &l.Rule.Then; !t.UntilReset {
-		return max(t.step(s.steps)/60, minGrain)
+		return max(t.step(s.Steps)/60, minGrain)
 	}
 	return l.Grain
 }
@@ -115,26 +117,26 @@ func (l *Limit) grain(s *slot) event.Micros {
 // follow moves a quota's end when the window's is later than what was published, up to a
 // multiple of the grain: a steady flood moves it once a grain, and no block ends early. An end
 // that a refund, a tier or another limit made earlier is published as it is.
-func (l *Limit) follow(s *slot, f *facts) outcome {
+func (l *Limit) follow(s *keystate.Slot, f *facts) outcome {
 	until := f.latest
 	if f.limit > 0 {
 		until = l.Window.Below(f.window, f.limit)
 	}
-	b := &s.block
+	b := &s.Block
 	switch {
-	case until > b.until:
-		b.until = l.ahead(until, f.latest)
-	case until == b.until: // the next judgement is to see that the limit changed, if it did
-		b.limit = cmp.Or(f.limit, b.limit)
+	case until > b.Until:
+		b.Until = l.ahead(until, f.latest)
+	case until == b.Until: // the next judgement is to see that the limit changed, if it did
+		b.Limit = cmp.Or(f.limit, b.Limit)
 		return held
-	case !f.took && b.limit == f.limit && !(f.changed && l.ahead(until, f.latest) < b.until):
+	case !f.took && b.Limit == f.limit && !(f.changed && l.ahead(until, f.latest) < b.Until):
 		return held // what was published is rounded up
-	case until <= max(f.latest, b.since): // it may have fallen past the latest time: see Rejudge
+	case until <= max(f.latest, b.Since): // it may have fallen past the latest time: see Rejudge
 		return cleared
 	default:
-		b.until = until
+		b.Until = until
 	}
-	b.count, b.limit = l.Window.Count(f.window), cmp.Or(f.limit, b.limit)
+	b.Count, b.Limit = l.Window.Count(f.window), cmp.Or(f.limit, b.Limit)
 	return moved
 }
 
@@ -152,34 +154,34 @@ func (l *Limit) ahead(until, latest event.Micros) event.Micros {
 }
 
 // fall makes a new block.
-func (l *Limit) fall(s *slot, f *facts, count event.Decimal) {
+func (l *Limit) fall(s *keystate.Slot, f *facts, count event.Decimal) {
 	t := &l.Rule.Then
-	s.over()
-	s.had, s.block = true, block{since: f.latest, count: count, limit: f.limit}
+	s.Over()
+	s.Had, s.Block = true, keystate.Block{Since: f.latest, Count: count, Limit: f.limit}
 	if t.UntilReset {
-		s.block.until = l.Window.Below(f.window, f.limit)
+		s.Block.Until = l.Window.Below(f.window, f.limit)
 		return
 	}
 	if t.Escalates {
-		s.climb(l, f)
+		l.climb(s, f)
 	}
-	s.block.until = later(f.latest, t.step(s.steps))
+	s.Block.Until = keystate.Later(f.latest, t.step(s.Steps))
 }
 
 // settle drops a block that is over, and lets the escalation know of its end. A pass drops none: it goes by the partition's time, and
 // by the key's own, which is behind that, the block may be in force still. A late event would be blocked once more.
-func (s *slot) settle(out outcome, t *Then, f *facts) {
+func (t *Then) settle(s *keystate.Slot, out outcome, f *facts) {
 	switch {
-	case out == none && f.pass && s.had:
+	case out == none && f.pass && s.Had:
 	case out == none:
-		s.over()
+		s.Over()
 	case out == cleared:
-		s.had, s.ended = false, f.latest
+		s.Had, s.Ended = false, f.latest
 	default:
-		s.lasts()
+		s.Lasts()
 	}
 	if !t.Escalates {
-		s.steps, s.ended = 0, 0
+		s.Steps, s.Ended = 0, 0
 	}
 }
 
@@ -252,4 +254,62 @@ func passesStep(count, limit, share event.Decimal) bool {
 	aHi, aLo := bits.Mul64(uint64(count), uint64(event.One))
 	bHi, bLo := bits.Mul64(uint64(limit), uint64(share))
 	return aHi > bHi || aHi == bHi && aLo >= bLo
+}
+
+// spent is when the extras no longer matter; NoTime when they don't.
+func (l *Limit) spent(x *keystate.Extras) event.Micros {
+	at := event.NoTime
+	for _, s := range []*keystate.Slot{&x.Live, &x.Candidate} {
+		if s.Had {
+			at = max(at, s.Block.Until)
+		}
+		if s.Steps > 0 {
+			at = max(at, keystate.Later(s.LastEnd(), l.Rule.Then.Forget))
+		}
+	}
+	for _, since := range x.Warned {
+		if since != event.NoTime {
+			at = max(at, keystate.Later(since, l.PerMax))
+		}
+	}
+	return at
+}
+
+// verdictOf is a block as the world sees it. The key's dimensions are shared.
+func (l *Limit) verdictOf(b *keystate.Block, key []event.Dim) verdict.Verdict {
+	v := verdict.Verdict{
+		Rule:   string(b.Name),
+		Public: l.Rule.Public,
+		Key:    key,
+		State:  verdict.Block,
+		Action: l.Rule.Then.Action,
+		APIs:   l.Rule.APIs,
+		Count:  b.Count,
+		Limit:  b.Limit,
+		Since:  b.Since,
+		Until:  b.Until,
+		Cause:  verdict.Cause{ID: string(b.ID), Partition: b.Partition, Offset: b.Offset},
+	}
+	switch {
+	case len(b.Name) == 0: // of version 1
+		v.Rule, v.Mode = l.Name, l.Rule.Mode
+	case b.Shadow:
+		v.Mode = verdict.Shadow
+	}
+	return v
+}
+
+// roundUp returns the first multiple of grain, since the epoch, that is not before at.
+func roundUp(at, grain event.Micros) event.Micros {
+	if grain <= 1 {
+		return at
+	}
+	over := at % grain
+	if over < 0 {
+		over += grain
+	}
+	if over == 0 {
+		return at
+	}
+	return keystate.Later(at, grain-over)
 }

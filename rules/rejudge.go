@@ -1,6 +1,9 @@
 package rules
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import (
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
+)
 
 // JudgedBy is a hash of all that a limit's counts are judged by. The zero value stands for several
 // limits, one after the other: some keys were judged by one of them, some by another.
@@ -12,7 +15,7 @@ var JudgedByNone = JudgedBy{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 // Judged says by what the counts of limits were judged last. Those of limits that are not in it were never
 // judged.
-type Judged map[SectionHash]JudgedBy
+type Judged map[keystate.SectionHash]JudgedBy
 
 // Judged says by what the set judges each of its limits' counts.
 func (s *Set) Judged() Judged {
@@ -70,17 +73,17 @@ func (p *Stepper) AfterJudged(was Judged, doubted bool) {
 // It is called once for each key and change. The state is as for Step. Without changes the caller need not keep the one returned.
 func (p *Stepper) Rejudge(dst, state, key []byte, at event.Micros) ([]byte, Result) {
 	old := p.begin(state)
-	if old.latest == event.NoTime {
+	if old.Latest == event.NoTime {
 		return append(dst, state...), Result{SpentAt: event.NoTime}
 	}
-	at = max(at, old.latest)
-	res := Result{SpentAt: max(old.latest, p.ids.spent(old.ids, old.latest))}
-	dst = appendHeader(dst, old.latest)
-	dst = p.ids.appendTo(dst, old.ids, old.latest, old.latest, 0, false)
-	dst = p.own.appendSection(dst)
-	res.SpentAt = max(res.SpentAt, p.own.spent())
+	at = max(at, old.Latest)
+	res := Result{SpentAt: max(old.Latest, p.ids.Spent(old.IDs, old.Latest))}
+	dst = keystate.AppendHeader(dst, old.Latest)
+	dst = p.ids.AppendTo(dst, old.IDs, old.Latest, old.Latest, 0, false)
+	dst = p.own.AppendSection(dst)
+	res.SpentAt = max(res.SpentAt, p.own.Spent())
 	in := Input{Key: key}
-	dst = p.each(dst, &old, key, at, &res, func(dst []byte, sec rawSection, l *Limit) []byte {
+	dst = p.each(dst, &old, key, at, &res, func(dst []byte, sec keystate.Section, l *Limit) []byte {
 		p.window = append(p.window[:0], p.take(sec)...)
 		changed := p.changed != nil && p.changed[l.Index]
 		p.rejudge(l, &in, at, changed, changed && p.doubted[l.Index], &res)
@@ -94,23 +97,23 @@ func (p *Stepper) Rejudge(dst, state, key []byte, at event.Micros) ([]byte, Resu
 
 // rejudged appends the section that was judged.
 func (p *Stepper) rejudged(dst []byte, l *Limit, res *Result) []byte {
-	res.SpentAt = max(res.SpentAt, p.extras.spent(l), l.Window.Spent(p.window))
+	res.SpentAt = max(res.SpentAt, l.spent(&p.extras), l.Window.Spent(p.window))
 	return p.appendSection(dst, l.Hash, p.window)
 }
 
 // tryAnew judges candidates with counters of their own that the key has none of yet: they begin with what the live limit has counted,
 // and that may be over. One that is not over begins with the key's next event, with the same counts.
-func (p *Stepper) tryAnew(dst []byte, old *keyState, in *Input, at event.Micros, res *Result) []byte {
+func (p *Stepper) tryAnew(dst []byte, old *keystate.Key, in *Input, at event.Micros, res *Result) []byte {
 	for _, l := range p.set.Limits {
-		if l.beside == nil || len(p.find(old, l).raw) > 0 {
+		if l.beside == nil || len(p.find(old, l).Raw) > 0 {
 			continue
 		}
 		sec := p.begun(l, old)
-		if len(sec.raw) == 0 {
+		if len(sec.Raw) == 0 {
 			continue
 		}
 		p.window = append(p.window[:0], p.take(sec)...)
-		if p.rejudge(l, in, at, true, false, res); p.extras.live.had {
+		if p.rejudge(l, in, at, true, false, res); p.extras.Live.Had {
 			dst = p.rejudged(dst, l, res)
 		}
 	}
@@ -120,21 +123,21 @@ func (p *Stepper) tryAnew(dst []byte, old *keyState, in *Input, at event.Micros,
 // rejudge judges p.window and p.extras. A limit that has changed issues what it would have issued, unless it is doubted that it has.
 func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted bool, res *Result) {
 	x := &p.extras
-	limit, known := l.limitOf(x.tier)
+	limit, known := l.limitOf(x.Tier)
 	if !known {
 		return
 	}
 	issues := changed && (!doubted || l.Rule.Then.UntilReset)
 	f := facts{
-		window: p.window, latest: at, at: at, limit: limit, adds: issues && !(x.live.had && at < x.live.block.until),
+		window: p.window, latest: at, at: at, limit: limit, adds: issues && !(x.Live.Had && at < x.Live.Block.Until),
 		spared: p.spared(l, in.Key, at), changed: changed, pass: true,
 	}
 	f.added.Count = l.Window.CountAt(p.window, at)
-	if changed && p.wouldNotFall(l, &x.live, &f) {
-		p.publish(l, &x.live, &f, cleared, in.Key, l.Index)
+	if changed && p.wouldNotFall(l, &x.Live, &f) {
+		p.publish(l, &x.Live, &f, cleared, in.Key, l.Index)
 		p.Fuses.forget(l.Rule, in.Key)
-		x.live.takeBack(l, &f)
-	} else if p.decide(l, &x.live, &f, in, l.Index, res) == fell && l.Rule.Then.Reset {
+		l.withdraw(&x.Live, &f)
+	} else if p.decide(l, &x.Live, &f, in, l.Index, res) == fell && l.Rule.Then.Reset {
 		defer p.reset(l, &f) // the candidate is judged by the same counts
 	}
 	if l.Candidate == 0 {
@@ -142,18 +145,18 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted
 		return
 	}
 	try := f
-	try.limit, try.adds = l.Candidate, issues && !(x.try.had && at < x.try.block.until)
-	if changed && p.wouldNotFall(l, &x.try, &try) {
-		p.publish(l, &x.try, &try, cleared, in.Key, l.Index)
-		x.try.takeBack(l, &try)
+	try.limit, try.adds = l.Candidate, issues && !(x.Candidate.Had && at < x.Candidate.Block.Until)
+	if changed && p.wouldNotFall(l, &x.Candidate, &try) {
+		p.publish(l, &x.Candidate, &try, cleared, in.Key, l.Index)
+		l.withdraw(&x.Candidate, &try)
 		return
 	}
-	p.tryOut(l, &x.try, &try, in, l.Index)
+	p.tryOut(l, &x.Candidate, &try, in, l.Index)
 }
 
 // wouldNotFall reports whether a penalty is in force that the limit as it is now would not have let
 // fall, neither by what it was published with nor by what there is now.
-func (p *Stepper) wouldNotFall(l *Limit, s *slot, f *facts) bool {
-	return s.had && f.latest < s.block.until && !l.Rule.Then.UntilReset &&
-		(f.limit == 0 || !l.passes(max(s.block.count, f.added.Count), f.limit))
+func (p *Stepper) wouldNotFall(l *Limit, s *keystate.Slot, f *facts) bool {
+	return s.Had && f.latest < s.Block.Until && !l.Rule.Then.UntilReset &&
+		(f.limit == 0 || !l.passes(max(s.Block.Count, f.added.Count), f.limit))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
 const beforeChange = `
@@ -242,31 +243,31 @@ spec:
 func TestStatesOfVersion1AreRead(t *testing.T) {
 	set := compiled(t, beforeChange)
 	state := counted6(t, set)
-	k, err := readState(state)
+	k, err := keystate.Read(state)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v1 := append([]byte{1}, state[1:len(state)-len(k.sections)]...)
+	v1 := append([]byte{1}, state[1:len(state)-len(k.Sections)]...)
 	p := set.NewStepper()
-	for rest := k.sections; len(rest) > 0; {
-		sec, _, window, more, err := k.nextSection(rest)
+	for rest := k.Sections; len(rest) > 0; {
+		sec, _, window, more, err := k.NextSection(rest)
 		if err != nil {
 			t.Fatal(err)
 		}
 		rest = more
 		p.take(sec)
-		b := &p.extras.live.block
+		b := &p.extras.Live.Block
 		var block []byte
-		if p.extras.live.had {
-			block = b.append(nil)
-			block = block[:len(block)-5-1-len(b.name)] // without face, shadow and name
+		if p.extras.Live.Had {
+			block = b.Append(nil)
+			block = block[:len(block)-5-1-len(b.Name)] // without face, shadow and name
 		}
-		hash := sec.hash()
+		hash := sec.Hash()
 		v1 = append(v1, hash[:]...)
 		v1 = append(v1, byte((len(block)+len(window))<<1|bit(len(block) > 0)))
 		v1 = append(append(v1, block...), window...)
 	}
-	if err := CheckState(v1); err != nil {
+	if err := keystate.Check(v1); err != nil {
 		t.Fatal(err)
 	}
 	if err := set.CheckWindows(v1); err != nil {
@@ -275,7 +276,7 @@ func TestStatesOfVersion1AreRead(t *testing.T) {
 	// The penalty is in force there too; the quota goes on; nothing falls twice.
 	in := Input{Key: []byte("uid=42"), At: noon + event.Minute, Hits: unitHits(set.Limits[0], set.Limits[1])}
 	next, res := p.Step(nil, v1, in)
-	if len(res.Changes) > 0 || CheckState(next) != nil || next[0] != stateVersion {
+	if len(res.Changes) > 0 || CheckState(next) != nil || next[0] != keystate.Version {
 		t.Errorf("%q, %v", sentences(res.Changes), CheckState(next))
 	}
 	if x := set.Explain(next, in.Key, in.At, "")[1]; x.Verdict == nil || x.Verdict.Rule != "penalty" || x.Count != 7*event.One {

@@ -11,6 +11,7 @@ package rules
 import (
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
 	"github.com/tallygate/tallygate/rules/when"
 	"github.com/tallygate/tallygate/windows"
 )
@@ -125,7 +126,7 @@ type WarnStep struct {
 
 // SectionHash names a limit's counters in a key's state: of the limit's name, window, key and
 // count, so that a changed rule starts empty, and only it.
-type SectionHash [6]byte
+type SectionHash = keystate.SectionHash
 
 // Limit is one limit of a rule: what a verdict is about.
 type Limit struct {

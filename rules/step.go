@@ -7,6 +7,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
 // Stepper steps keys' states by one Set. It keeps buffers between steps, so each goroutine
@@ -20,18 +21,18 @@ type Stepper struct {
 	Fuses *Fuses
 
 	set     *Set
-	ids     idRules
+	ids     keystate.IDRules
 	changed []bool // of the set's limits: they judge otherwise than those of the set before
 	doubted []bool // of the set's limits: they may have changed, or their keys may have been judged
 
-	window  []byte      // the window of a hit that is judged
-	extras  extras      // of a section that is judged
-	own     keyExtras   // of the key
-	parts   []byte      // extras on the wire
-	cause   []byte      // the id of the event
-	name    []byte      // of a candidate's verdict
-	met     []bool      // which hits have had a section
-	dims    []event.Dim // of the event's key, once they are needed
+	window  []byte              // the window of a hit that is judged
+	extras  keystate.Extras     // of a section that is judged
+	own     keystate.KeySection // of the key
+	parts   []byte              // extras on the wire
+	cause   []byte              // the id of the event
+	name    []byte              // of a candidate's verdict
+	met     []bool              // which hits have had a section
+	dims    []event.Dim         // of the event's key, once they are needed
 	changes []verdict.Verdict
 	moves   []Move // of the changes
 	order   []int  // of each change: its hit
@@ -39,7 +40,7 @@ type Stepper struct {
 
 // NewStepper returns a Stepper for the set.
 func (s *Set) NewStepper() *Stepper {
-	return &Stepper{set: s, ids: idRules{most: s.RecentIDs, age: s.RecentFor}}
+	return &Stepper{set: s, ids: keystate.IDRules{Most: s.RecentIDs, Age: s.RecentFor}}
 }
 
 // Step counts one event for one key: it reads the key's state (length 0: a new key),
@@ -50,11 +51,11 @@ func (s *Set) NewStepper() *Stepper {
 func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 	old := p.begin(state)
 	in.At = min(max(in.At, event.MinTime), event.MaxTime)
-	latest := max(old.latest, in.At)
+	latest := max(old.Latest, in.At)
 	var id uint64
 	if in.ID != "" {
 		id = xxhash.Sum64String(in.ID)
-		if p.ids.seen(old.ids, id, old.latest, latest) {
+		if p.ids.Seen(old.IDs, id, old.Latest, latest) {
 			return append(dst, state...), Result{Repeat: true, SpentAt: p.spent(old)}
 		}
 	}
@@ -63,11 +64,11 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 			return append(dst, state...), Result{Unknown: !known, SpentAt: p.spent(old)}
 		}
 	}
-	dst = appendHeader(dst, latest)
-	dst = p.ids.appendTo(dst, old.ids, old.latest, latest, id, in.ID != "")
-	res := Result{SpentAt: max(latest, p.ids.spent(old.ids, old.latest))}
-	if in.ID != "" && p.ids.most > 0 {
-		res.SpentAt = later(latest, p.ids.age)
+	dst = keystate.AppendHeader(dst, latest)
+	dst = p.ids.AppendTo(dst, old.IDs, old.Latest, latest, id, in.ID != "")
+	res := Result{SpentAt: max(latest, p.ids.Spent(old.IDs, old.Latest))}
+	if in.ID != "" && p.ids.Most > 0 {
+		res.SpentAt = keystate.Later(latest, p.ids.Age)
 	}
 	dst = p.stepSections(dst, &old, &in, latest, &res)
 	p.sortChanges()
@@ -76,18 +77,18 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 }
 
 // begin takes a state apart, and forgets the step before.
-func (p *Stepper) begin(state []byte) (old keyState) {
+func (p *Stepper) begin(state []byte) (old keystate.Key) {
 	p.changes, p.moves, p.order, p.dims = p.changes[:0], p.moves[:0], p.order[:0], nil
-	if p.own.any {
-		p.own.clear()
+	if p.own.Any {
+		p.own.Clear()
 	}
 	var err error
-	if old, err = readState(state); err != nil {
-		old = keyState{latest: event.NoTime} // not reached with a checked state
+	if old, err = keystate.Read(state); err != nil {
+		old = keystate.Key{Latest: event.NoTime} // not reached with a checked state
 	}
-	if len(old.sections) > len(ownHash) && SectionHash(old.sections) == ownHash {
-		if sec, _, ok := cutSection(old.sections); ok && p.own.read(sec.body) != nil {
-			p.own.clear() // not reached with a checked state
+	if len(old.Sections) > len(keystate.KeyHash) && SectionHash(old.Sections) == keystate.KeyHash {
+		if sec, _, ok := keystate.Cut(old.Sections); ok && p.own.Read(sec.Body) != nil {
+			p.own.Clear() // not reached with a checked state
 		}
 	}
 	return old
@@ -95,25 +96,25 @@ func (p *Stepper) begin(state []byte) (old keyState) {
 
 // stepSections appends the old sections, those that were hit with the event in them, and
 // then new ones for the limits that the key meets for the first time.
-func (p *Stepper) stepSections(dst []byte, old *keyState, in *Input, latest event.Micros, res *Result) []byte {
+func (p *Stepper) stepSections(dst []byte, old *keystate.Key, in *Input, latest event.Micros, res *Result) []byte {
 	p.met = append(p.met[:0], make([]bool, len(in.Hits))...)
 	next := 0 // most likely: sections and hits tend to be in one order
-	for sections := old.sections; len(sections) > 0; {
-		sec, rest, ok := cutSection(sections)
+	for sections := old.Sections; len(sections) > 0; {
+		sec, rest, ok := keystate.Cut(sections)
 		if !ok {
 			break // not reached with a checked state
 		}
 		sections = rest
-		sec.version = old.version
+		sec.Version = old.Version
 		i := next
-		if i >= len(in.Hits) || in.Hits[i].Limit.Hash != sec.hash() {
-			i = hitOf(in.Hits, sec.hash(), next)
+		if i >= len(in.Hits) || in.Hits[i].Limit.Hash != sec.Hash() {
+			i = hitOf(in.Hits, sec.Hash(), next)
 		}
 		var l *Limit
 		if i < 0 {
-			hash := sec.hash()
-			if l, sec = p.limitOfSection(sec); sec.hash() != hash {
-				i = hitOf(in.Hits, sec.hash(), next)
+			hash := sec.Hash()
+			if l, sec = p.limitOfSection(sec); sec.Hash() != hash {
+				i = hitOf(in.Hits, sec.Hash(), next)
 			}
 		}
 		if i >= 0 {
@@ -133,21 +134,21 @@ func (p *Stepper) stepSections(dst []byte, old *keyState, in *Input, latest even
 
 // keep appends a section of a limit that was not hit. One that no limit of the set has, l is nil then, is
 // dropped; what it had in force is cleared.
-func (p *Stepper) keep(dst []byte, sec rawSection, l *Limit, key []byte, latest event.Micros, res *Result) []byte {
-	if sec.hash() == ownHash {
+func (p *Stepper) keep(dst []byte, sec keystate.Section, l *Limit, key []byte, latest event.Micros, res *Result) []byte {
+	if sec.Hash() == keystate.KeyHash {
 		return p.keepOwn(dst, sec, latest, res)
 	}
 	switch {
 	case l == nil:
 		p.retire(sec, key, latest)
 		return dst
-	case sec.hasExtra() && sec.version < stateVersion:
+	case sec.HasExtra() && sec.Version < keystate.Version:
 		window := p.take(sec)
 		res.outlive(l, sec, latest)
 		return p.appendSection(dst, l.Hash, window)
 	}
 	res.outlive(l, sec, latest)
-	return append(dst, sec.raw...)
+	return append(dst, sec.Raw...)
 }
 
 // hitOf returns the place of a section's hit, or -1. It looks from a place on, and around.
@@ -171,31 +172,31 @@ const growth = 64
 // hit appends a section, empty for a limit that the key had not met, with the i-th hit's amount
 // added to its window, and judges it. The window is stepped where it is appended; where there is
 // nothing besides it, and nothing to judge, that is all.
-func (p *Stepper) hit(dst []byte, sec rawSection, in *Input, i int, latest event.Micros, res *Result) []byte {
+func (p *Stepper) hit(dst []byte, sec keystate.Section, in *Input, i int, latest event.Micros, res *Result) []byte {
 	l := in.Hits[i].Limit
 	start := len(dst)
-	if !l.plain || sec.hasExtra() {
+	if !l.plain || sec.HasExtra() {
 		return p.judgeHit(dst, sec, in, i, latest, res)
 	}
-	dst = slices.Grow(dst, sectionHeadBytes+len(sec.body)+growth)
+	dst = slices.Grow(dst, keystate.MaxHead+len(sec.Body)+growth)
 	dst = append(append(dst, l.Hash[:]...), 0) // most bodies' lengths take one byte
 	body := len(dst)
-	dst = append(dst, sec.body...)
+	dst = append(dst, sec.Body...)
 	window, added, spent := l.Window.AddSpent(dst[body:], in.At, in.Hits[i].Amount)
 	switch {
 	case added.Late:
 		res.Late++
 		res.SpentAt = max(res.SpentAt, spent)
-		return append(dst[:start], sec.raw...)
+		return append(dst[:start], sec.Raw...)
 	case !l.quiet(added):
 		return p.judgeHit(dst[:start], sec, in, i, latest, res)
 	}
 	res.SpentAt = max(res.SpentAt, spent)
-	return closeSection(dst[:body], window)
+	return keystate.CloseSection(dst[:body], window)
 }
 
 // judgeHit is hit for a section with more than a window, or whose verdict may change.
-func (p *Stepper) judgeHit(dst []byte, sec rawSection, in *Input, i int, latest event.Micros, res *Result) []byte {
+func (p *Stepper) judgeHit(dst []byte, sec keystate.Section, in *Input, i int, latest event.Micros, res *Result) []byte {
 	l, hit := in.Hits[i].Limit, &in.Hits[i]
 	x := &p.extras
 	p.window = append(p.window[:0], p.take(sec)...)
@@ -212,28 +213,28 @@ func (p *Stepper) judgeHit(dst []byte, sec rawSection, in *Input, i int, latest 
 			return p.keepHit(dst, sec, l, latest, res)
 		}
 		if in.At >= was {
-			x.tier = l.tierID(hit.Tier)
+			x.Tier = l.tierID(hit.Tier)
 		}
 		if l.Rule.Refunds && in.ID != "" {
-			x.remembered = x.remembered.remember(l, p.window, remembered{
-				id: xxhash.Sum64String(in.ID), at: in.At, amount: hit.Amount, cost: hit.Cost,
+			x.Remembered = x.Remembered.Remember(&l.Window, p.window, keystate.Remembered{
+				ID: xxhash.Sum64String(in.ID), At: in.At, Amount: hit.Amount, Cost: hit.Cost,
 			})
 		}
 	}
 	f.window, f.latest = p.window, l.Window.Latest(p.window)
-	f.limit, _ = l.limitOf(x.tier)
+	f.limit, _ = l.limitOf(x.Tier)
 	same := p.settle(l, &f, in, i, res)
-	res.SpentAt = max(res.SpentAt, x.spent(l), l.Window.Spent(p.window))
-	if same && sec.version == stateVersion {
-		extra, _, _ := sec.parts()
-		return appendParts(dst, l.Hash, extra, p.window)
+	res.SpentAt = max(res.SpentAt, l.spent(x), l.Window.Spent(p.window))
+	if same && sec.Version == keystate.Version {
+		extra, _, _ := sec.Parts()
+		return keystate.AppendSection(dst, l.Hash, extra, p.window)
 	}
 	return p.appendSection(dst, l.Hash, p.window)
 }
 
 // keepHit keeps a section that the event did not change.
-func (p *Stepper) keepHit(dst []byte, sec rawSection, l *Limit, latest event.Micros, res *Result) []byte {
-	if len(sec.raw) == 0 {
+func (p *Stepper) keepHit(dst []byte, sec keystate.Section, l *Limit, latest event.Micros, res *Result) []byte {
+	if len(sec.Raw) == 0 {
 		return dst
 	}
 	return p.keep(dst, sec, l, nil, latest, res)
@@ -261,19 +262,19 @@ func (p *Stepper) sortChanges() {
 }
 
 // spent is when a whole state no longer matters.
-func (p *Stepper) spent(k keyState) event.Micros {
-	res := Result{SpentAt: p.ids.spent(k.ids, k.latest)}
-	for rest := k.sections; len(rest) > 0; {
-		sec, more, ok := cutSection(rest)
+func (p *Stepper) spent(k keystate.Key) event.Micros {
+	res := Result{SpentAt: p.ids.Spent(k.IDs, k.Latest)}
+	for rest := k.Sections; len(rest) > 0; {
+		sec, more, ok := keystate.Cut(rest)
 		if !ok {
 			break
 		}
 		rest = more
-		sec.version = k.version
-		if sec.hash() == ownHash {
-			p.keepOwn(nil, sec, k.latest, &res)
+		sec.Version = k.Version
+		if sec.Hash() == keystate.KeyHash {
+			p.keepOwn(nil, sec, k.Latest, &res)
 		} else if l, sec := p.limitOfSection(sec); l != nil {
-			res.outlive(l, sec, k.latest)
+			res.outlive(l, sec, k.Latest)
 		}
 	}
 	return res.SpentAt
@@ -282,18 +283,18 @@ func (p *Stepper) spent(k keyState) event.Micros {
 // outlive moves SpentAt to when the limit's section no longer matters, if that is later. A
 // window is looked into only if it may be: no window matters for longer than two of its
 // lengths behind the key's latest time.
-func (r *Result) outlive(l *Limit, sec rawSection, latest event.Micros) {
-	window := sec.body
-	if sec.hasExtra() {
-		var x extras
-		extra, rest, ok := sec.parts()
-		if !ok || x.read(extra, sec.version) != nil {
+func (r *Result) outlive(l *Limit, sec keystate.Section, latest event.Micros) {
+	window := sec.Body
+	if sec.HasExtra() {
+		var x keystate.Extras
+		extra, rest, ok := sec.Parts()
+		if !ok || x.Read(extra, sec.Version) != nil {
 			return // not reached with a checked state
 		}
-		r.SpentAt = max(r.SpentAt, x.spent(l))
+		r.SpentAt = max(r.SpentAt, l.spent(&x))
 		window = rest
 	}
-	if later(latest, 2*l.PerMax) > r.SpentAt {
+	if keystate.Later(latest, 2*l.PerMax) > r.SpentAt {
 		r.SpentAt = max(r.SpentAt, l.Window.Spent(window))
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
 	"github.com/tallygate/tallygate/windows"
 )
 
@@ -144,20 +145,20 @@ func (s *Set) bare(changes []verdict.Verdict) (out []bareVerdict) {
 
 func compareCounts(t tester, set *Set, m *model, state []byte, i int) {
 	t.Helper()
-	k, err := readState(state)
+	k, err := keystate.Read(state)
 	if err != nil {
 		t.Fatalf("step %d: %v", i, err)
 	}
-	if k.latest != m.latest {
-		t.Fatalf("step %d: the latest time is %v, want %v", i, k.latest.Time(), m.latest.Time())
+	if k.Latest != m.latest {
+		t.Fatalf("step %d: the latest time is %v, want %v", i, k.Latest.Time(), m.latest.Time())
 	}
-	for rest := k.sections; len(rest) > 0; {
-		sec, _, window, more, err := k.nextSection(rest)
+	for rest := k.Sections; len(rest) > 0; {
+		sec, _, window, more, err := k.NextSection(rest)
 		if err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
 		rest = more
-		l := m.limits[set.byHash[sec.hash()]]
+		l := m.limits[set.byHash[sec.Hash()]]
 		if got, want := l.Window.Count(window), l.count(l.latest); got != want {
 			t.Fatalf("step %d, %s: the count is %d, want %d", i, l.Name, got, want)
 		}
@@ -208,9 +209,9 @@ func zone(t testing.TB, name string) *time.Location {
 // handmadeSet is a set of limits that were not compiled: those of one key shape, uid.
 func handmadeSet(t testing.TB, limits ...*Limit) *Set {
 	t.Helper()
-	set := &Set{Shapes: []*KeyShape{{Dims: []string{"uid"}, HasUID: true}}, Limits: limits, byHash: map[SectionHash]*Limit{}}
+	set := &Set{Shapes: []*KeyShape{{Dims: []string{"uid"}, HasUID: true}}, Limits: limits, byHash: map[keystate.SectionHash]*Limit{}}
 	for i, l := range limits {
-		l.Index, l.Hash = i, SectionHash{byte(i), 1, 2, 3, 4, 5}
+		l.Index, l.Hash = i, keystate.SectionHash{byte(i), 1, 2, 3, 4, 5}
 		l.Rule.Shape, l.Rule.Limits = set.Shapes[0], []*Limit{l}
 		if l.PerMax = l.Window.Per; l.Window.Kind == windows.Calendar {
 			l.PerMax = spans[l.Window.Unit][1]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
 	"github.com/tallygate/tallygate/windows"
 )
 
@@ -143,17 +144,17 @@ func TestSectionsOfRemovedLimitsAreDropped(t *testing.T) {
 	state, _ = set.NewStepper().Step(nil, state, in)
 
 	var got []byte
-	k, err := readState(state)
+	k, err := keystate.Read(state)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for rest := k.sections; len(rest) > 0; {
-		sec, more, ok := cutSection(rest)
+	for rest := k.Sections; len(rest) > 0; {
+		sec, more, ok := keystate.Cut(rest)
 		if !ok {
 			t.Fatal("a section is cut off")
 		}
 		rest = more
-		got = append(got, sec.hash()[0])
+		got = append(got, sec.Hash()[0])
 	}
 	if want := []byte{0, 2, 3, 4}; !bytes.Equal(got, want) {
 		t.Errorf("sections %v, want %v: without the removed one, in their old order", got, want)
@@ -194,7 +195,7 @@ func TestLateEventsAreCountedAsLate(t *testing.T) {
 func TestCheckStateKnowsVersions(t *testing.T) {
 	set := fiveLimits(t)
 	state, _ := set.NewStepper().Step(nil, nil, Input{Key: []byte("uid=42"), At: noon, ID: "a", Hits: unitHits(set.Limits...)})
-	if err := errors.Join(CheckState(nil), CheckState(state), set.CheckWindows(state)); err != nil {
+	if err := errors.Join(CheckState(nil), keystate.Check(state), set.CheckWindows(state)); err != nil {
 		t.Errorf("a good state: %v", err)
 	}
 	newer := bytes.Clone(state)
@@ -203,11 +204,11 @@ func TestCheckStateKnowsVersions(t *testing.T) {
 		t.Errorf("a state of a newer version: %v, want ErrNewerState", err)
 	}
 	for n := 1; n < len(state); n++ {
-		whole := CheckState(state[:n]) == nil // cut between two sections
+		whole := keystate.Check(state[:n]) == nil // cut between two sections
 		if whole && set.CheckWindows(state[:n]) != nil {
 			t.Errorf("the first %d bytes pass as a state, but their windows don't", n)
 		}
-		if err := CheckState(state[:n]); errors.Is(err, ErrNewerState) {
+		if err := keystate.Check(state[:n]); errors.Is(err, ErrNewerState) {
 			t.Errorf("the first %d bytes are said to be of a newer version", n)
 		}
 	}

@@ -1,4 +1,4 @@
-package rules
+package keystate
 
 import (
 	"encoding/binary"
@@ -25,7 +25,7 @@ type recentIDs struct {
 func readIDs(b []byte) (ids recentIDs, rest []byte, err error) {
 	count, n := binary.Uvarint(b)
 	if n <= 0 {
-		return ids, nil, fmt.Errorf("%w: no count of ids", errState)
+		return ids, nil, fmt.Errorf("%w: no count of ids", ErrMalformed)
 	}
 	b = b[n:]
 	if count == 0 {
@@ -33,14 +33,14 @@ func readIDs(b []byte) (ids recentIDs, rest []byte, err error) {
 	}
 	size, n := binary.Uvarint(b)
 	if n <= 0 || count > uint64(len(b)-n)/8 || size > uint64(len(b)-n)-8*count {
-		return ids, nil, fmt.Errorf("%w: the ids are cut off", errState)
+		return ids, nil, fmt.Errorf("%w: the ids are cut off", ErrMalformed)
 	}
 	b = b[n:]
 	ids.hashes, b = b[:8*count], b[8*count:]
 	r := varints{b: b[:size]}
 	ids.first, ids.last = r.uvarint(), r.uvarint()
 	if r.bad {
-		return ids, nil, fmt.Errorf("%w: the ids' times are cut off", errState)
+		return ids, nil, fmt.Errorf("%w: the ids' times are cut off", ErrMalformed)
 	}
 	ids.gaps = r.b
 	return ids, b[size:], nil
@@ -62,7 +62,7 @@ func (r recentIDs) check(latest event.Micros) error {
 		age -= gap
 	}
 	if gaps.bad || len(gaps.b) > 0 || age != r.last || r.first > uint64(latest-event.MinTime) {
-		return fmt.Errorf("%w: the ids' times", errState)
+		return fmt.Errorf("%w: the ids' times", ErrMalformed)
 	}
 	return nil
 }
@@ -107,27 +107,27 @@ func (r recentIDs) aged(by event.Micros) recentIDs {
 	return r
 }
 
-// idRules say which ids a key remembers.
-type idRules struct {
-	most int
-	age  event.Micros
+// IDRules say which ids a key remembers.
+type IDRules struct {
+	Most int
+	Age  event.Micros
 }
 
 // young reports whether an id of this stamp still counts as seen.
-func (ru idRules) young(stamp, latest event.Micros) bool { return latest-stamp < ru.age }
+func (ru IDRules) young(stamp, latest event.Micros) bool { return latest-stamp < ru.Age }
 
-// seen reports whether an event of this id would be a repeat. The key's latest time was
+// Seen reports whether an event of this id would be a repeat. The key's latest time was
 // before; with the event it is latest.
-func (ru idRules) seen(r recentIDs, hash uint64, before, latest event.Micros) bool {
+func (ru IDRules) Seen(r recentIDs, hash uint64, before, latest event.Micros) bool {
 	i := r.find(hash)
 	return i >= 0 && ru.young(r.stamp(i, before), latest)
 }
 
-// appendTo appends the ids to dst, without those that are too old or too many. When add is
+// AppendTo appends the ids to dst, without those that are too old or too many. When add is
 // true, hash comes behind them.
-func (ru idRules) appendTo(dst []byte, r recentIDs, before, latest event.Micros, hash uint64, add bool) []byte {
-	room := ru.most
-	if add = add && ru.most > 0 && ru.age > 0; add {
+func (ru IDRules) AppendTo(dst []byte, r recentIDs, before, latest event.Micros, hash uint64, add bool) []byte {
+	room := ru.Most
+	if add = add && ru.Most > 0 && ru.Age > 0; add {
 		room--
 	}
 	drop := r.len() - room
@@ -173,13 +173,13 @@ func (r recentIDs) appendSizes(dst []byte, count int, last uint64, gaps int) []b
 	return binary.AppendUvarint(dst, uint64(uvarintLen(r.first)+uvarintLen(last)+gaps))
 }
 
-// spent is when the last of the ids no longer counts as seen, for a key whose latest time
+// Spent is when the last of the ids no longer counts as seen, for a key whose latest time
 // is latest.
-func (ru idRules) spent(r recentIDs, latest event.Micros) event.Micros {
+func (ru IDRules) Spent(r recentIDs, latest event.Micros) event.Micros {
 	if r.len() == 0 {
 		return latest
 	}
-	return max(latest, later(latest-event.Micros(r.last), ru.age))
+	return max(latest, Later(latest-event.Micros(r.last), ru.Age))
 }
 
 func uvarintLen(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }

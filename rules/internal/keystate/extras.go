@@ -1,0 +1,181 @@
+package keystate
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Extras are what a section has besides its window; most have none. On the wire:
+//
+//	flags       1 byte: which of these there are
+//	block       the live verdict, see block
+//	escalation  how many verdicts there were, a uvarint, and the last one's end, 8 bytes
+//	block       the candidate's
+//	escalation  the candidate's
+//	tier        uvarint: the key's, see Tier.id
+//	warned      uvarint count; when each step's last notice was given, 8 bytes, 0: never
+//	remembered  to the end, see memory
+type Extras struct {
+	Live, Candidate Slot
+	Tier            uint64 // Tier.id
+	Warned          []event.Micros
+	Remembered      memory
+}
+
+// Slot is where a verdict stands.
+//
+// A slot's ended is when the last verdict ends, which under escalate says what the next one is. While a block holds that was given
+// once more for what an earlier one was given for, it stays the earlier one's end: so it lies before the block's beginning, and tells
+// that the block has climbed no step.
+type Slot struct {
+	Had   bool
+	Block Block
+	Steps uint64       // verdicts so far, under escalate
+	Ended event.Micros // when the last of them ends
+}
+
+// MaxSteps bounds how many steps a limit escalates by, or warns at.
+const MaxSteps = 32
+
+const (
+	hasLive byte = 1 << iota
+	hasLiveSteps
+	hasTry
+	hasTrySteps
+	hasTier
+	hasWarned
+	hasMemory
+)
+
+// Clear empties x, and keeps its memory.
+func (x *Extras) Clear() {
+	*x = Extras{Warned: x.Warned[:0], Remembered: x.Remembered[:0]}
+}
+
+// Read takes the extras of a section; of version 1 they are a block.
+func (x *Extras) Read(b []byte, version byte) error {
+	x.Clear()
+	r := varints{b: b}
+	if version == 1 {
+		x.Live.Had, x.Live.Block = true, r.block(1)
+		return r.end("a block is cut off")
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	flags := b[0]
+	r.b = b[1:]
+	x.Live.read(&r, flags&hasLive != 0, flags&hasLiveSteps != 0)
+	x.Candidate.read(&r, flags&hasTry != 0, flags&hasTrySteps != 0)
+	if flags&hasTier != 0 {
+		x.Tier = r.uvarint()
+	}
+	if flags&hasWarned != 0 {
+		for n := min(r.uvarint(), MaxSteps); n > 0 && !r.bad; n-- {
+			x.Warned = append(x.Warned, event.Micros(r.fixed()))
+		}
+	}
+	if flags&hasMemory != 0 {
+		x.Remembered = x.Remembered.read(&r)
+	}
+	return r.end("what a section remembers is cut off")
+}
+
+func (s *Slot) read(r *varints, had, escalates bool) {
+	if s.Had = had; had {
+		s.Block = r.block(Version)
+	}
+	if escalates {
+		s.Steps, s.Ended = r.uvarint(), event.Micros(r.fixed())
+	}
+}
+
+// end reports whether all was read, and no more.
+func (r *varints) end(what string) error {
+	if r.bad || len(r.b) > 0 {
+		return fmt.Errorf("%w: %s", ErrMalformed, what)
+	}
+	return nil
+}
+
+// Append appends the extras; nothing when there are none.
+func (x *Extras) Append(dst []byte) []byte {
+	var flags byte
+	for _, f := range []struct {
+		there bool
+		flag  byte
+	}{
+		{x.Live.Had, hasLive}, {x.Live.Steps > 0, hasLiveSteps}, {x.Candidate.Had, hasTry}, {x.Candidate.Steps > 0, hasTrySteps},
+		{x.Tier > 0, hasTier}, {len(x.Warned) > 0, hasWarned}, {len(x.Remembered) > 0, hasMemory},
+	} {
+		if f.there {
+			flags |= f.flag
+		}
+	}
+	if flags == 0 {
+		return dst
+	}
+	dst = append(dst, flags)
+	dst = x.Candidate.append(x.Live.append(dst))
+	if x.Tier > 0 {
+		dst = binary.AppendUvarint(dst, x.Tier)
+	}
+	if len(x.Warned) > 0 {
+		dst = binary.AppendUvarint(dst, uint64(len(x.Warned)))
+		for _, at := range x.Warned {
+			dst = binary.LittleEndian.AppendUint64(dst, uint64(at))
+		}
+	}
+	if len(x.Remembered) > 0 {
+		dst = x.Remembered.append(dst)
+	}
+	return dst
+}
+
+func (s *Slot) append(dst []byte) []byte {
+	if s.Had {
+		dst = s.Block.Append(dst)
+	}
+	if s.Steps > 0 {
+		dst = binary.AppendUvarint(dst, s.Steps)
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(s.Ended))
+	}
+	return dst
+}
+
+// check reports what no extras have.
+func (x *Extras) check() error {
+	for _, s := range []*Slot{&x.Live, &x.Candidate} {
+		if err := s.Block.check(); s.Had && err != nil {
+			return err
+		}
+	}
+	return x.Remembered.check()
+}
+
+// Climbed reports whether the block that holds has taken a step.
+func (s *Slot) Climbed() bool { return s.Ended >= s.Block.Since }
+
+// Lasts notes the end of a block that holds.
+func (s *Slot) Lasts() {
+	if s.Climbed() {
+		s.Ended = s.Block.Until
+	}
+}
+
+// Over notes the end of a block that has run out.
+func (s *Slot) Over() {
+	if s.Had {
+		s.Ended, s.Had = max(s.Ended, s.Block.Until), false
+	}
+}
+
+// LastEnd is when the last verdict ends.
+func (s *Slot) LastEnd() event.Micros {
+	if s.Had {
+		return max(s.Ended, s.Block.Until)
+	}
+	return s.Ended
+}

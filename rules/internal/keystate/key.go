@@ -1,0 +1,77 @@
+package keystate
+
+import (
+	"encoding/binary"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// KeyHash is of no limit: it names the section of what a key itself has.
+var KeyHash SectionHash
+
+// KeySection are what commands gave to a key. On the wire a uvarint 1 and a block when it was blocked by
+// a command, or 0; then of each exemption its end, 8 bytes, and the rule's name, "" for all rules.
+type KeySection struct {
+	Manual Slot
+	Exempt []Exemption
+	Any    bool // something was read or written since it was last cleared
+}
+
+// Exemption is one that a command gave to the key.
+type Exemption struct {
+	Until event.Micros
+	Rule  []byte
+}
+
+// MaxExemptions bounds how many exemptions a key has of its own.
+const MaxExemptions = 64
+
+// Clear empties x, and keeps its memory.
+func (x *KeySection) Clear() { *x = KeySection{Exempt: x.Exempt[:0]} }
+
+// Read takes the section's body.
+func (x *KeySection) Read(b []byte) error {
+	x.Clear()
+	x.Any = true
+	r := varints{b: b}
+	if x.Manual.Had = r.uvarint() == 1; x.Manual.Had {
+		x.Manual.Block = r.block(Version)
+	}
+	for len(r.b) > 0 && !r.bad && len(x.Exempt) < MaxExemptions {
+		x.Exempt = append(x.Exempt, Exemption{event.Micros(r.fixed()), r.text()})
+	}
+	if err := r.end("what a key has is cut off"); err != nil || !x.Manual.Had {
+		return err
+	}
+	return x.Manual.Block.check()
+}
+
+// AppendSection appends the section; nothing when the key has nothing of its own.
+func (x *KeySection) AppendSection(dst []byte) []byte {
+	if !x.Manual.Had && len(x.Exempt) == 0 {
+		return dst
+	}
+	body := []byte{0}
+	if x.Manual.Had {
+		body = x.Manual.Block.Append([]byte{1})
+	}
+	for _, e := range x.Exempt {
+		body = binary.LittleEndian.AppendUint64(body, uint64(e.Until))
+		body = appendText(body, e.Rule)
+	}
+	dst = append(dst, KeyHash[:]...)
+	dst = binary.AppendUvarint(dst, uint64(len(body))<<1)
+	return append(dst, body...)
+}
+
+// Spent is when nothing of it matters any more.
+func (x *KeySection) Spent() event.Micros {
+	at := event.NoTime
+	if x.Manual.Had {
+		at = x.Manual.Block.Until
+	}
+	for _, e := range x.Exempt {
+		at = max(at, e.Until)
+	}
+	return at
+}
