@@ -43,7 +43,7 @@ public class Emit {
     System.out.println("wrote " + sent.size() + " events");
   }
 
-  // event is one action as JSON. The id makes it itself: sent twice, it counts once. (The
+  // event is one action as JSON. The id identifies it: sent twice, it counts once. (The
   // uid of a real application goes through a JSON library.)
   static String event(String uid) {
     return """

@@ -1,5 +1,5 @@
-// Command guarded is a service with everything the enforcer has: one middleware in front of all routes, which limits, answers
-// and emits. Start `tallygate dev` first:
+// Command guarded shows everything that the enforcer offers: one middleware in front of all routes
+// limits, answers and emits. Start `tallygate dev` first:
 //
 //	go run ./examples/guarded
 //	for i in 1 2 3 4 5 6 7 8; do curl -i -H 'X-User: 42' localhost:8000/search/shoes; sleep 0.2; done

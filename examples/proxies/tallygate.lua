@@ -1,4 +1,4 @@
--- http-request lua.tallygate asks the decision server, and answers for it those whom it denies.
+-- http-request lua.tallygate asks the decision server, and passes its denials to the client.
 -- While it is away, txn.tallygate is "away", and the configuration decides.
 local url = "http://127.0.0.1:8080/v1/forward-auth"
 
@@ -8,7 +8,7 @@ core.register_action("tallygate", { "http-req" }, function(txn)
     ["x-original-uri"] = { txn.sf:pathq() },
     ["x-tallygate-ip"] = { txn.sf:src() },
   }
-  local user = txn.sf:req_hdr("x-user") -- what your authentication says
+  local user = txn.sf:req_hdr("x-user") -- from your authentication
   if user ~= "" then
     headers["x-tallygate-uid"] = { user }
   end
@@ -19,8 +19,8 @@ core.register_action("tallygate", { "http-req" }, function(txn)
   end
   local kind = (answer.headers["content-type"] or {})[0]
   local reasons = { [400] = "Bad Request", [429] = "Too Many Requests", [503] = "Service Unavailable" }
-  local reason = reasons[answer.status] or (answer.status >= 400 and answer.status < 500 and "Denied") -- what --answers says
-  if not reason or kind ~= "application/problem+json" then -- HAProxy's own 503 has another
+  local reason = reasons[answer.status] or (answer.status >= 400 and answer.status < 500 and "Denied") -- a status from --answers
+  if not reason or kind ~= "application/problem+json" then -- HAProxy's own 503 has another type
     txn:set_var("txn.tallygate", "away")
     return
   end

@@ -1,4 +1,4 @@
-// Command shop is a shop of two services, search and orders, that have nothing in common but Kafka and Redis. Start
+// Command shop is a shop of two services, search and orders, that share only Kafka and Redis. Start
 // `tallygate dev --rules examples/shop/rules.yaml --input none`, then both:
 //
 //	go run ./examples/shop --service search --listen 127.0.0.1:8001

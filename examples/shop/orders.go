@@ -8,15 +8,16 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// credit is what everybody can pay.
+// credit is the amount that every user can pay.
 const credit = 1000
 
-// orders takes orders. Whether one counts is known only when it is through: what can't be paid doesn't.
+// orders takes orders. Whether an order counts is known only at its end: one that cannot be paid does
+// not count.
 func orders(s *shop) http.Handler {
 	discounted := func(r *http.Request) bool { return r.URL.Query().Get("discounted") == "true" }
 	api := func(r *http.Request) string {
 		if discounted(r) {
-			return "order.discount" // what the rule's verdict is about
+			return "order.discount" // the API that the rule's verdict covers
 		}
 		return "order.create"
 	}

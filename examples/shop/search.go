@@ -7,7 +7,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// search finds and suggests; both count against one limit.
+// search serves search and suggest; both count under one limit.
 func search(s *shop) http.Handler {
 	answering := func(api, answer string) http.Handler {
 		return s.limited(func(*http.Request) string { return api }, func(w http.ResponseWriter, r *http.Request) {
