@@ -50,7 +50,7 @@ type blockedQuery struct {
 	after     string // the page before's next; "" is the first page
 }
 
-func (a *Aggregator) blockedQuery(q url.Values, partitions int32) (b blockedQuery, err error) {
+func (a *api) blockedQuery(q url.Values, partitions int32) (b blockedQuery, err error) {
 	n, err := strconv.ParseInt(q.Get("partition"), 10, 32)
 	if err != nil || n < 0 || int32(n) >= partitions {
 		return b, fmt.Errorf("which partition? 0 to %d", partitions-1)
@@ -69,7 +69,7 @@ func (a *Aggregator) blockedQuery(q url.Values, partitions int32) (b blockedQuer
 
 // ServeBlocked answers GET /v1/blocked?partition=0[&rule=…][&limit=…][&after=…]: a page of the keys of a partition
 // that have something in force, of any rule or of one; from the instance that owns the partition.
-func (a *Aggregator) ServeBlocked(w http.ResponseWriter, r *http.Request) {
+func (a *api) ServeBlocked(w http.ResponseWriter, r *http.Request) {
 	found := a.found.Load()
 	if found == nil || !a.online.Load() {
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
@@ -96,7 +96,7 @@ func (a *Aggregator) ServeBlocked(w http.ResponseWriter, r *http.Request) {
 
 // blocked makes a page. It looks through the partition in slices between events, in the order of the keys' hashes, which is the
 // same for every owner: whoever goes on behind a page misses no key that was there all the time.
-func (a *Aggregator) blocked(ctx context.Context, q blockedQuery, at event.Micros) (page []blockedKey, next string, err error) {
+func (a *api) blocked(ctx context.Context, q blockedQuery, at event.Micros) (page []blockedKey, next string, err error) {
 	p := a.partition(q.partition)
 	if p == nil || !p.Live() {
 		return nil, "", fmt.Errorf("%w: partition %d", ErrNotOwner, q.partition)

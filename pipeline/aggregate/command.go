@@ -79,7 +79,7 @@ var ErrCommand = errors.New("aggregate: not a command")
 // owner changes the key's state between two events and writes it through, with the marks that it has, so that no crash
 // carries it out twice. When it returns an error that is not ErrCommand or ErrNotOwner, the command may
 // have taken effect, of forget and exempt on some of the keys: it can be given again.
-func (a *Aggregator) Command(ctx context.Context, c Command) (CommandResult, error) {
+func (a *api) Command(ctx context.Context, c Command) (CommandResult, error) {
 	if err := c.validate(); err != nil {
 		return CommandResult{}, fmt.Errorf("%w: %w", ErrCommand, err)
 	}

@@ -51,7 +51,7 @@ func (r *commandRequest) command() (c Command, err error) {
 
 // ServeCommand answers POST /v1/commands: carried out by this instance if it owns the key, else
 // by the one that does.
-func (a *Aggregator) ServeCommand(w http.ResponseWriter, r *http.Request) {
+func (a *api) ServeCommand(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommandBody))
 	var req commandRequest
 	if err == nil {

@@ -21,14 +21,14 @@ import (
 var ErrNotOwner = errors.New("aggregate: another instance owns the key")
 
 // Partition is the partition that owns a key.
-func (a *Aggregator) Partition(key []event.Dim) int32 {
+func (a *instance) Partition(key []event.Dim) int32 {
 	return partitionOf(key, a.found.Load().Partitions)
 }
 
 // Explain tells, for every rule that counts by these dimensions, how much the key has
 // counted at the moment now and which verdict is in force. With an api, only the rules that
 // concern it. The dimensions are sorted by name.
-func (a *Aggregator) Explain(key []event.Dim, api string, now event.Micros) ([]rules.Explanation, error) {
+func (a *api) Explain(key []event.Dim, api string, now event.Micros) ([]rules.Explanation, error) {
 	id := a.Partition(key)
 	p := a.partition(id)
 	if p == nil || !p.Live() {
@@ -50,12 +50,12 @@ func (a *Aggregator) Explain(key []event.Dim, api string, now event.Micros) ([]r
 
 // Owner returns the advertised address of the instance that owns a partition, as the group's
 // coordinator knows it.
-func (a *Aggregator) Owner(ctx context.Context, partition int32) (string, error) {
+func (a *instance) Owner(ctx context.Context, partition int32) (string, error) {
 	o, err := a.owner(ctx, partition)
 	return o.addr, err
 }
 
-func (a *Aggregator) owner(ctx context.Context, partition int32) (address, error) {
+func (a *instance) owner(ctx context.Context, partition int32) (address, error) {
 	owners, err := a.owners()
 	if err != nil {
 		return address{}, err
@@ -79,7 +79,7 @@ type members struct {
 }
 
 // describe returns an answer that is at most this old.
-func (s *members) describe(a *Aggregator, age time.Duration) ([]*sarama.GroupDescription, error) {
+func (s *members) describe(a *instance, age time.Duration) ([]*sarama.GroupDescription, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.at) < age {
@@ -129,7 +129,7 @@ type address struct {
 }
 
 // owners are the owners of all partitions that have one, as the group's coordinator knows them.
-func (a *Aggregator) owners() (map[int32]address, error) {
+func (a *instance) owners() (map[int32]address, error) {
 	groups, err := a.members.describe(a, memberAge)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the group's members: %w", err)

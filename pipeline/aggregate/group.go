@@ -28,7 +28,7 @@ import (
 //   - sarama makes objects of every record; group reads batches by itself.
 type group struct {
 	sarama.ConsumerGroup
-	agg    *Aggregator
+	agg    *instance
 	client sarama.Client
 }
 
@@ -100,7 +100,7 @@ const (
 // handler wraps goka's handler for one session.
 type handler struct {
 	sarama.ConsumerGroupHandler
-	agg  *Aggregator
+	agg  *instance
 	end  context.CancelCauseFunc
 	seen map[string]topics.Topic // the topics, right before joining
 

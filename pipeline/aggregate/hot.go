@@ -47,7 +47,7 @@ func heatOf(p *owner.Partition, at event.Micros, share float64) (h heat) {
 }
 
 // heats looks at every partition that this instance owns, in order.
-func (a *Aggregator) heats(at event.Micros, share float64) []heat {
+func (a *instance) heats(at event.Micros, share float64) []heat {
 	parts := slices.DeleteFunc(a.owned(), func(p *owner.Partition) bool { return !p.Live() })
 	slices.SortFunc(parts, func(x, y *owner.Partition) int { return cmp.Compare(x.ID(), y.ID()) })
 	list := make([]heat, len(parts))
@@ -59,7 +59,7 @@ func (a *Aggregator) heats(at event.Micros, share float64) []heat {
 
 // watchHeat lets the sketches decay, keeps the partitions' rates as metrics, and logs what
 // is hot, until ctx ends.
-func (a *Aggregator) watchHeat(ctx context.Context) {
+func (a *watching) watchHeat(ctx context.Context) {
 	judge := heatJudge{share: a.cfg.HotShare, rate: a.cfg.HotRate, names: a.cfg.LogHotKeys}
 	tick := time.NewTicker(hotEvery)
 	defer tick.Stop()

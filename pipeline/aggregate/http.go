@@ -28,7 +28,7 @@ type explainReply struct {
 
 // ServeExplain answers GET /v1/explain?uid=42[&api=…]: from this instance if it owns the key,
 // else from the one that does.
-func (a *Aggregator) ServeExplain(w http.ResponseWriter, r *http.Request) {
+func (a *api) ServeExplain(w http.ResponseWriter, r *http.Request) {
 	key, api, err := explainQuery(r.URL.Query())
 	if err != nil {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
@@ -96,7 +96,7 @@ func keyOf(named map[string]string) (key []event.Dim, err error) {
 }
 
 // forward asks the partition's owner what this instance was asked, and hands on its answer.
-func (a *Aggregator) forward(w http.ResponseWriter, r *http.Request, partition int32, client *http.Client, body []byte) {
+func (a *api) forward(w http.ResponseWriter, r *http.Request, partition int32, client *http.Client, body []byte) {
 	to, err := a.owner(r.Context(), partition)
 	if err != nil {
 		httpjson.Problem(w, http.StatusServiceUnavailable, err.Error())

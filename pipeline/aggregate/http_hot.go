@@ -56,7 +56,7 @@ const (
 
 // ServeHotKeys answers GET /v1/hot-keys[?limit=]: every partition's rate and the hottest keys,
 // from all instances of the group, whichever one is asked.
-func (a *Aggregator) ServeHotKeys(w http.ResponseWriter, r *http.Request) {
+func (a *api) ServeHotKeys(w http.ResponseWriter, r *http.Request) {
 	limit, err := hotLimit(r)
 	if err != nil {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
@@ -88,10 +88,10 @@ func hotLimit(r *http.Request) (int, error) {
 }
 
 // ownHeat is what this instance knows: of the partitions that it owns.
-func (a *Aggregator) ownHeat() hotReply {
+func (a *api) ownHeat() hotReply {
 	var reply hotReply
 	for _, h := range a.heats(now(), shownShare) {
-		reply.Partitions = append(reply.Partitions, hotPartition{Partition: h.partition, Owner: cmp.Or(a.cfg.Advertise, a.instance()), EventsPerSecond: round(h.rate, 10)})
+		reply.Partitions = append(reply.Partitions, hotPartition{Partition: h.partition, Owner: cmp.Or(a.cfg.Advertise, a.name()), EventsPerSecond: round(h.rate, 10)})
 		for _, k := range h.keys {
 			dims, err := event.ParseKey(k.Text)
 			if err != nil {
@@ -105,7 +105,7 @@ func (a *Aggregator) ownHeat() hotReply {
 }
 
 // askOthers adds what the other instances know, and which partitions nobody answered for.
-func (a *Aggregator) askOthers(ctx context.Context, partitions int32, reply *hotReply) {
+func (a *api) askOthers(ctx context.Context, partitions int32, reply *hotReply) {
 	why := map[string]error{} // by address
 	owners, err := a.owners()
 	if err == nil {
@@ -151,7 +151,7 @@ func (a *Aggregator) askOthers(ctx context.Context, partitions int32, reply *hot
 }
 
 // askHeat asks another instance for what it knows itself.
-func (a *Aggregator) askHeat(ctx context.Context, of address) (reply hotReply, err error) {
+func (a *api) askHeat(ctx context.Context, of address) (reply hotReply, err error) {
 	req, err := a.peers.request(ctx, http.MethodGet, of, fmt.Sprintf("/v1/hot-keys?limit=%d", maxHotKeys), nil)
 	if err != nil {
 		return reply, err
@@ -197,7 +197,7 @@ func (r *hotReply) finish(limit int) {
 }
 
 // heatOf is what a key takes of its partition, if that is much; else nil.
-func (a *Aggregator) heatOf(key []event.Dim) *keyHeat {
+func (a *api) heatOf(key []event.Dim) *keyHeat {
 	p := a.partition(a.Partition(key))
 	if p == nil || !p.Opened() {
 		return nil

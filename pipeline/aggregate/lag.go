@@ -37,14 +37,14 @@ type standing struct {
 
 // lags follows all partitions of the event topic. Its methods are for one goroutine, but told.
 type lags struct {
-	agg *Aggregator
+	agg *instance
 	of  []standing
 }
 
 // watchLag shows until ctx ends how far each partition is counted, whoever owns it. What this instance
 // owns it knows; of the others it goes by what the group has committed.
-func (a *Aggregator) watchLag(ctx context.Context) {
-	l := &lags{agg: a, of: make([]standing, a.found.Load().Partitions)}
+func (a *watching) watchLag(ctx context.Context) {
+	l := &lags{agg: a.instance, of: make([]standing, a.found.Load().Partitions)}
 	for i := range l.of {
 		l.of[i] = standing{end: -1, mark: -1, inStepAt: time.Now()}
 	}
@@ -73,7 +73,7 @@ type offsetsTold struct {
 }
 
 // askOffsets asks for every partition's end and for what the group has committed of it.
-func (a *Aggregator) askOffsets(ctx context.Context) offsetsTold {
+func (a *watching) askOffsets(ctx context.Context) offsetsTold {
 	ctx, cancel := context.WithTimeout(ctx, 2*askLagEvery)
 	defer cancel()
 	t := offsetsTold{at: time.Now()}
@@ -90,7 +90,7 @@ func (a *Aggregator) askOffsets(ctx context.Context) offsetsTold {
 }
 
 // committedOffsets are the group's of the event topic, -1 where there is none.
-func (a *Aggregator) committedOffsets() (map[int32]int64, error) {
+func (a *watching) committedOffsets() (map[int32]int64, error) {
 	admin, err := sarama.NewClusterAdminFromClient(a.clients.bulk)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the group's offsets: %w", err)
@@ -117,7 +117,7 @@ func (a *Aggregator) committedOffsets() (map[int32]int64, error) {
 }
 
 // startsOfUncommitted puts the logs' starts where the group has committed nothing.
-func (a *Aggregator) startsOfUncommitted(ctx context.Context, counted map[int32]int64) error {
+func (a *watching) startsOfUncommitted(ctx context.Context, counted map[int32]int64) error {
 	for _, offset := range counted {
 		if offset >= 0 {
 			continue

@@ -61,7 +61,7 @@ func (m membership) Config() *sarama.Config {
 const forever = 1 << 62
 
 // newGroup joins nothing yet: Consume does.
-func (a *Aggregator) newGroup(brokers []string, id string, cfg *sarama.Config) (sarama.ConsumerGroup, error) {
+func (a *instance) newGroup(brokers []string, id string, cfg *sarama.Config) (sarama.ConsumerGroup, error) {
 	client, err := sarama.NewClient(brokers, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kafka at %v: %w", brokers, err)

@@ -19,7 +19,7 @@ import (
 // storage. It takes the partition over in the background, and once more, with backoff, each time
 // that it fails: the session and all other partitions go on meanwhile.
 type ownership struct {
-	agg     *Aggregator
+	agg     *instance
 	id      int32
 	session *owner.Session
 	stop    chan struct{} // closed by Close
@@ -33,7 +33,7 @@ type ownership struct {
 }
 
 // newOwnership is goka's storage builder.
-func (a *Aggregator) newOwnership(_ string, id int32) (storage.Storage, error) {
+func (a *instance) newOwnership(_ string, id int32) (storage.Storage, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.session == nil {
@@ -48,7 +48,7 @@ func (a *Aggregator) newOwnership(_ string, id int32) (storage.Storage, error) {
 }
 
 // ownership is this instance's of a partition; nil when it has none.
-func (a *Aggregator) ownership(id int32) *ownership {
+func (a *instance) ownership(id int32) *ownership {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.owns[id]
@@ -202,7 +202,7 @@ func (o *ownership) feed(ctx context.Context, claim sarama.ConsumerGroupClaim, o
 }
 
 // feed reads a claim until ctx or the partition ends.
-func (a *Aggregator) feed(ctx context.Context, p *owner.Partition, claim sarama.ConsumerGroupClaim, out chan *sarama.ConsumerMessage) {
+func (a *instance) feed(ctx context.Context, p *owner.Partition, claim sarama.ConsumerGroupClaim, out chan *sarama.ConsumerMessage) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.Context(), cancel)()

@@ -120,7 +120,7 @@ func digest(b []byte) []byte {
 
 // Peer tells on whose behalf another instance of the group has passed r on. ok false: r does not claim to come from
 // one. An error: it does, and is not believed.
-func (a *Aggregator) Peer(r *http.Request) (actor Actor, ok bool, err error) {
+func (a *api) Peer(r *http.Request) (actor Actor, ok bool, err error) {
 	given := r.Header.Values(peerHeader)
 	if len(given) == 0 {
 		return Actor{}, false, nil
@@ -135,7 +135,7 @@ func (a *Aggregator) Peer(r *http.Request) (actor Actor, ok bool, err error) {
 	if err := a.checkClaim(c, r); err != nil {
 		return Actor{}, false, err
 	}
-	if !a.members.hasKey(a, c.Key) {
+	if !a.members.hasKey(a.instance, c.Key) {
 		return Actor{}, false, errors.New("no member of the group has its key: it may have joined just now")
 	}
 	if r.Method != http.MethodGet && !a.peers.first(signature) {
@@ -166,7 +166,7 @@ func parsePeer(text string) (c peerClaim, signature string, err error) {
 }
 
 // checkClaim compares what was signed with what came.
-func (a *Aggregator) checkClaim(c peerClaim, r *http.Request) error {
+func (a *api) checkClaim(c peerClaim, r *http.Request) error {
 	if c.To != a.cfg.Advertise || c.Method != r.Method || !bytes.Equal(c.URI, digest([]byte(r.RequestURI))) {
 		return fmt.Errorf("it was signed for another request, or another instance: %.200q", c.To)
 	}
@@ -203,7 +203,7 @@ func (p *peers) first(signature string) bool {
 
 // hasKey reports whether a member of the group has this public key. One that is not known may have joined just
 // now, so the coordinator is asked once more.
-func (s *members) hasKey(a *Aggregator, key string) bool {
+func (s *members) hasKey(a *instance, key string) bool {
 	for _, age := range []time.Duration{memberAge, peerAgain} {
 		groups, err := s.describe(a, age)
 		if err != nil {

@@ -46,7 +46,7 @@ const resentType = "dead-letters"
 
 // AuditResent puts into the audit that ctx's actor sends dead letters again, and returns when it is durable there. What
 // is sent then is the caller's to do.
-func (a *Aggregator) AuditResent(ctx context.Context, r Resent) (id string, err error) {
+func (a *api) AuditResent(ctx context.Context, r Resent) (id string, err error) {
 	if !a.online.Load() {
 		return "", ErrNotConnected
 	}

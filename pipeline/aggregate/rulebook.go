@@ -66,7 +66,7 @@ type Reloaded struct {
 // one, so that all instances agree which is newer, and of two that are published at once the later
 // one holds.
 type rulebook struct {
-	agg     *Aggregator
+	agg     *instance
 	log     *slog.Logger
 	topic   string
 	current atomic.Pointer[owner.Rules]
@@ -118,7 +118,7 @@ const (
 	rulesWithin = 20 * time.Second
 )
 
-func newRulebook(a *Aggregator) *rulebook {
+func newRulebook(a *instance) *rulebook {
 	b := &rulebook{agg: a, log: a.log, topic: a.names.Rules, next: -1}
 	b.current.Store(b.version(0, a.cfg.Rules))
 	return b
@@ -203,7 +203,7 @@ func (b *rulebook) reload(ctx context.Context, file RuleFile) (Reloaded, error) 
 	}
 	err = b.publish(ctx, ruleRecord{
 		Format: ruleRecordFormat, Hash: hash, Name: set.Name, File: file.Name, Modified: file.Modified.UTC(),
-		By: b.agg.instance(), At: time.Now().UTC(), Source: string(file.Source), Files: set.Files,
+		By: b.agg.name(), At: time.Now().UTC(), Source: string(file.Source), Files: set.Files,
 	})
 	if err == nil {
 		err = b.read(ctx)
@@ -354,7 +354,7 @@ func (b *rulebook) take(m *ruleRecordAt) {
 }
 
 // owned lists the partitions of this instance.
-func (a *Aggregator) owned() []*owner.Partition {
+func (a *instance) owned() []*owner.Partition {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	out := make([]*owner.Partition, 0, len(a.parts))
@@ -367,7 +367,7 @@ func (a *Aggregator) owned() []*owner.Partition {
 // Reload makes a changed rule file the next version of the group's rules. A file with mistakes
 // changes nothing: the error is ErrRules then, and rules.Errors. One that is older than what the group runs
 // changes nothing either (ErrOlderRules).
-func (a *Aggregator) Reload(ctx context.Context, file RuleFile) (Reloaded, error) {
+func (a *api) Reload(ctx context.Context, file RuleFile) (Reloaded, error) {
 	if !a.book.Shared() {
 		return Reloaded{}, ErrRulesFixed
 	}

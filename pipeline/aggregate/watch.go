@@ -24,7 +24,7 @@ const (
 
 // watch looks until ctx ends whether the topics are still those that the session began with,
 // and whether all members count by the same rules.
-func (a *Aggregator) watch(ctx context.Context) {
+func (a *watching) watch(ctx context.Context) {
 	var rulesAt time.Time
 	for retry.Sleep(ctx, watchTopicsEvery) {
 		looked := make(chan struct{})
@@ -44,7 +44,7 @@ func (a *Aggregator) watch(ctx context.Context) {
 }
 
 // watchTopics ends the session when a topic is another one than when it began.
-func (a *Aggregator) watchTopics() {
+func (a *watching) watchTopics() {
 	a.mu.RLock()
 	s := a.session
 	a.mu.RUnlock()
@@ -61,7 +61,7 @@ func (a *Aggregator) watchTopics() {
 
 // look asks for the topics. A partition count that is not what it was is the instance's end:
 // keys would be apart from their states.
-func (a *Aggregator) look() (map[string]topics.Topic, error) {
+func (a *instance) look() (map[string]topics.Topic, error) {
 	have, err := topics.Look(a.clients.bulk, a.cfg.Prefix)
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func sameTopics(were, have map[string]topics.Topic) error {
 // newSession notes what the topics are: partitions that are taken over in it rely on that. Where
 // nobody tells right now, they are what they were when the group was joined, a moment ago: watch
 // ends the session if that is not so.
-func (a *Aggregator) newSession(s sarama.ConsumerGroupSession, end context.CancelCauseFunc, seen map[string]topics.Topic) (*owner.Session, error) {
+func (a *instance) newSession(s sarama.ConsumerGroupSession, end context.CancelCauseFunc, seen map[string]topics.Topic) (*owner.Session, error) {
 	own, err := a.ownTopics()
 	switch {
 	case err == nil:
@@ -104,7 +104,7 @@ func (a *Aggregator) newSession(s sarama.ConsumerGroupSession, end context.Cance
 }
 
 // ownTopics looks for the topics that cannot be replaced by another of the same name in silence.
-func (a *Aggregator) ownTopics() (map[string]topics.Topic, error) {
+func (a *instance) ownTopics() (map[string]topics.Topic, error) {
 	have, err := a.look()
 	if err != nil {
 		return nil, fmt.Errorf("look at the topics: %w", err)
@@ -120,17 +120,17 @@ func (a *Aggregator) ownTopics() (map[string]topics.Topic, error) {
 	return own, nil
 }
 
-func (a *Aggregator) rulesHash() string { return hex.EncodeToString(a.cfg.Rules.Hash[:]) }
+func (a *instance) rulesHash() string { return hex.EncodeToString(a.cfg.Rules.Hash[:]) }
 
 // compareRules says so when members count by other rules than this one: a partition that moves
 // between them loses the counts of limits that the other one does not know.
 //
 // Rules that go through the rules topic are the same, but for a moment.
-func (a *Aggregator) compareRules() {
+func (a *watching) compareRules() {
 	if a.book.Shared() {
 		return
 	}
-	groups, err := a.members.describe(a, memberAge)
+	groups, err := a.members.describe(a.instance, memberAge)
 	if err != nil {
 		return // Kafka is away, which others say
 	}

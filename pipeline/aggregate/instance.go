@@ -1,0 +1,206 @@
+package aggregate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
+)
+
+// instance is what all parts of an Aggregator share: its connections, the session that it is in, and
+// the partitions that it owns.
+type instance struct {
+	cfg     Config
+	log     *slog.Logger
+	names   topics.Names
+	metrics *metrics
+
+	found   atomic.Pointer[topics.Layout] // what the topics are; set once they are checked
+	env     owner.Env                     // what partitions share; set before Run's first session
+	clients clients
+	online  atomic.Bool // clients are there
+	links   links
+	aux     *owner.Aux
+	bundles inFlight
+	members members
+	peers   *peers
+	fetcher *kafkalog.Fetcher // of the group's claims
+	logs    *kafkalog.Fetcher // of changelogs and rules: no claim waits for these
+	reading []func()          // stop them
+	book    *rulebook
+
+	stopped atomic.Pointer[error] // why this instance may not go on
+
+	mu      sync.RWMutex
+	session *owner.Session // nil between sessions
+	parts   map[int32]*owner.Partition
+	owns    map[int32]*ownership
+}
+
+// clients are the connections of all partitions. A broker works on one request a connection
+// at a time, so what must not wait has one of its own: verdicts and the states that they
+// wait for (urgent) do not stand behind checkpoints (bulk).
+type clients struct {
+	urgent, bulk sarama.Client
+}
+
+// links are the clients that write, as the writers share them.
+type links struct{ urgent, bulk *fenced.Link }
+
+// Prepare creates the topics that are missing, checks the others, and returns how many
+// partitions there are. Run calls it when nobody has.
+func (a *instance) Prepare(ctx context.Context) (partitions int32, err error) {
+	if a.found.Load() != nil {
+		return a.found.Load().Partitions, nil
+	}
+	var found *topics.Layout
+	err = whileElecting(ctx, a.log, func() error {
+		found, err = topics.Ensure(ctx, a.cfg.Brokers, a.cfg.sarama(), topics.Config{
+			Prefix:       a.cfg.Prefix,
+			Partitions:   a.cfg.Partitions,
+			Replication:  a.cfg.Replication,
+			ProducerTime: a.cfg.BrokerTime == brokerTimeCreate,
+		})
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("prepare the topics: %w", err)
+	}
+	for _, advice := range found.Advice {
+		a.log.Warn("a topic has a setting that is not recommended", "advice", advice)
+	}
+	a.found.Store(found)
+	return found.Partitions, nil
+}
+
+// Publish sets Config.Published. It is for those who need to know the number of partitions
+// first; call it before Run.
+func (a *instance) Publish(to Published) { a.cfg.Published = to }
+
+func (a *instance) open(ctx context.Context) error {
+	if _, err := a.Prepare(ctx); err != nil {
+		return err
+	}
+	var err error
+	for _, c := range []*sarama.Client{&a.clients.urgent, &a.clients.bulk} {
+		cfg := a.cfg.sarama()
+		cfg.Producer.MaxMessageBytes = owner.AuxBatchOf(a.found.Load()) // fenced writers have their own bound
+		if *c, err = sarama.NewClient(a.cfg.Brokers, cfg); err != nil {
+			a.close()
+			return fmt.Errorf("connect to Kafka at %v: %w", a.cfg.Brokers, err)
+		}
+	}
+	for _, f := range []*kafkalog.Fetcher{a.fetcher, a.logs} {
+		stop, err := f.Start()
+		if err != nil {
+			a.close()
+			return err
+		}
+		a.reading = append(a.reading, stop)
+	}
+	a.links = links{fenced.NewLink(a.clients.urgent), fenced.NewLink(a.clients.bulk)}
+	if err = whileElecting(ctx, a.log, func() error { return a.book.start(ctx) }); err == nil {
+		a.aux, err = owner.NewAux(a.clients.bulk, a.metrics.kafkaError)
+	}
+	if err != nil {
+		a.close()
+		return err
+	}
+	a.env = a.partitionEnv()
+	a.online.Store(true)
+	return nil
+}
+
+// partitionEnv is what the partitions share, once the topics are known.
+func (a *instance) partitionEnv() owner.Env {
+	found := a.found.Load()
+	return owner.Env{
+		Names: a.names, Partitions: found.Partitions,
+		Client: a.clients.bulk, Urgent: a.links.urgent, Bulk: a.links.bulk, Claims: a.fetcher, Logs: a.logs, Aux: a.aux,
+		Rules: a.book, Published: a.cfg.Published, Metrics: a.metrics.partitions, Log: a.log,
+		Instance:      a.name(),
+		ProducerTimes: a.cfg.BrokerTime == brokerTimeCreate, AcceptNewTopic: a.cfg.AcceptNewTopic,
+		MaxDeadLetter:   owner.DeadLetterOf(found),
+		CheckpointEvery: a.cfg.CheckpointEvery,
+		OnKafkaError:    a.metrics.kafkaError,
+		Fail:            a.fail,
+		Closed:          a.remove,
+	}
+}
+
+func (a *instance) close() {
+	a.peers.transport.CloseIdleConnections()
+	for _, stop := range a.reading {
+		stop()
+	}
+	for _, c := range []sarama.Client{a.clients.urgent, a.clients.bulk} {
+		if c != nil && !c.Closed() {
+			if err := c.Close(); err != nil {
+				a.log.Warn("closing a Kafka connection failed", "error", err)
+			}
+		}
+	}
+}
+
+// begin notes the session that partitions are opened in from now on; nil ends it.
+func (a *instance) begin(s *owner.Session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.session = s
+}
+
+// enter puts a partition on the list, in the place of one that has failed.
+func (a *instance) enter(p *owner.Partition) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.parts[p.ID()] = p
+}
+
+func (a *instance) partition(id int32) *owner.Partition {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.parts[id]
+}
+
+// remove takes a closed partition out of the list, unless a newer one has its place.
+func (a *instance) remove(p *owner.Partition) {
+	a.metrics.notOwned(p.ID())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.parts[p.ID()] == p {
+		delete(a.parts, p.ID())
+	}
+}
+
+// fail notes an error that this instance cannot go on after, and returns it.
+func (a *instance) fail(err error) error {
+	err = fmt.Errorf("%w: %w", owner.ErrFatal, err)
+	a.stopped.CompareAndSwap(nil, &err)
+	return *a.stopped.Load()
+}
+
+func (a *instance) fatal() error {
+	if err := a.stopped.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// now is the moment for metrics and explanations; counting never asks for it.
+func now() event.Micros { return event.FromTime(time.Now()) }
+
+// instance is how this aggregator calls itself in the audit topic.
+func (a *instance) name() string {
+	return cmp.Or(a.cfg.InstanceID, a.cfg.Advertise, "aggregator")
+}

@@ -1,0 +1,91 @@
+package aggregate
+
+import (
+	"context"
+	"fmt"
+	"hash"
+	"log/slog"
+
+	"github.com/IBM/sarama"
+	"github.com/lovoo/goka"
+	"github.com/lovoo/goka/storage"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// runProcessor runs one goka processor until it ends: one runs only once.
+func (a *Aggregator) runProcessor(ctx context.Context) error {
+	codec := bundleCodec{&a.bundles}
+	graph := goka.DefineGroup(goka.Group(a.names.Group),
+		goka.Input(goka.Stream(a.names.Events), codec, a.process),
+		goka.Loop(codec, a.process),
+		goka.Persist(rawCodec{}),
+	)
+	p, err := goka.NewProcessor(a.cfg.Brokers, graph, append(a.gokaClients(),
+		goka.WithLogger(gokaLogger{a.log}),
+		goka.WithHasher(newMurmur2),
+		goka.WithNilHandling(goka.NilProcess),
+		goka.WithPartitionChannelSize(2),
+		goka.WithStorageBuilder(a.newOwnership),
+		goka.WithUpdateCallback(func(goka.UpdateContext, storage.Storage, string, []byte) error { return nil }),
+	)...)
+	if err != nil {
+		return fmt.Errorf("build the processor: %w", err)
+	}
+	return p.Run(ctx)
+}
+
+// gokaClients are how goka connects. Each client has settings of its own: goka's builders write into those that they
+// are given, while clients that were built before still connect, in the background, to brokers of the cluster.
+func (a *instance) gokaClients() []goka.ProcessorOption {
+	tables := func(brokers []string) (goka.TopicManager, error) {
+		return goka.TopicManagerBuilderWithConfig(a.cfg.sarama(), goka.NewTopicManagerConfig())(brokers)
+	}
+	return []goka.ProcessorOption{
+		goka.WithClientID(a.cfg.sarama().ClientID),
+		goka.WithConsumerSaramaBuilder(goka.SaramaConsumerBuilderWithConfig(a.cfg.sarama())),
+		goka.WithProducerBuilder(goka.ProducerBuilderWithConfig(a.cfg.sarama())),
+		goka.WithTopicManagerBuilder(settledTables(tables)), // it is called twice
+		goka.WithConsumerGroupBuilder(func(brokers []string, id, _ string) (sarama.ConsumerGroup, error) {
+			return a.newGroup(brokers, id, a.cfg.sarama())
+		}),
+	}
+}
+
+// process is goka's callback: it is called by one goroutine a partition.
+func (a *Aggregator) process(_ goka.Context, msg any) {
+	b := msg.(*bundle)
+	b.of.Process(&b.Bundle)
+}
+
+// rawCodec is for the table, which goka neither reads nor writes.
+type rawCodec struct{}
+
+func (rawCodec) Encode(v any) ([]byte, error)    { return v.([]byte), nil }
+func (rawCodec) Decode(data []byte) (any, error) { return data, nil }
+
+// murmur2 makes goka hash keys as Kafka's Java client does.
+type murmur2 struct{ key []byte }
+
+func newMurmur2() hash.Hash32 { return &murmur2{} }
+
+func (m *murmur2) Write(b []byte) (int, error) { m.key = append(m.key, b...); return len(b), nil }
+func (m *murmur2) Sum32() uint32               { return event.Murmur2(m.key) & 0x7fffffff }
+func (m *murmur2) Sum(b []byte) []byte {
+	s := m.Sum32()
+	return append(b, byte(s>>24), byte(s>>16), byte(s>>8), byte(s))
+}
+func (m *murmur2) Reset()         { m.key = m.key[:0] }
+func (m *murmur2) Size() int      { return 4 }
+func (m *murmur2) BlockSize() int { return 4 }
+
+// gokaLogger shows what goka says to those who debug; what matters is logged by us.
+type gokaLogger struct{ log *slog.Logger }
+
+func (l gokaLogger) Printf(format string, args ...any) {
+	l.log.Debug("message from goka", "detail", fmt.Sprintf(format, args...))
+}
+func (l gokaLogger) Print(args ...any) { l.Println(args...) }
+func (l gokaLogger) Println(args ...any) {
+	l.log.Debug("message from goka", "detail", fmt.Sprint(args...))
+}
