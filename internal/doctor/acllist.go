@@ -10,11 +10,11 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
-// grant is what a principal must be allowed on one resource of Kafka's.
+// grant is the rights that a principal needs on one resource of Kafka.
 type grant struct {
 	kind     sarama.AclResourceType // topic, group, transactional id or cluster
 	name     string
-	prefixed bool // name is the beginning of names
+	prefixed bool // name is a prefix
 	ops      []sarama.AclOperation
 }
 
@@ -26,10 +26,10 @@ const (
 	describeConfigs = sarama.AclOperationDescribeConfigs
 )
 
-// aggregatorGrants are all that an aggregator needs, publisher included. Read and Write imply
-// Describe. No right on the cluster is among them: who may write to a topic may write there
-// with a producer id. Create is needed for as long as a topic is missing, and Write on the events for dead letters that are
-// sent again.
+// aggregatorGrants are all rights that an aggregator needs, its publisher included. Read and Write imply
+// Describe. There is no right on the cluster: the right to write to a topic includes writing with a
+// producer id. Create is needed while a topic is missing, and Write on the events to send dead letters
+// again.
 func aggregatorGrants(n topics.Names) []grant {
 	topic := func(name string, ops ...sarama.AclOperation) grant {
 		return grant{sarama.AclResourceTopic, name, false, append(ops, describeConfigs, create)}
@@ -47,12 +47,12 @@ func transactionalGrant(n topics.Names) grant {
 	return grant{sarama.AclResourceTransactionalID, n.Group + "-", true, []sarama.AclOperation{write}}
 }
 
-// scratchGrant is what trying the fence needs, beside the aggregator's transactional ids.
+// scratchGrant is what the test of fencing needs, in addition to the aggregator's transactional ids.
 func scratchGrant(n topics.Names) grant {
 	return grant{sarama.AclResourceTopic, n.Group + ".doctor-", true, []sarama.AclOperation{create, remove, read, write}}
 }
 
-// brokerGrant is what reading the brokers' settings needs.
+// brokerGrant is needed to read the brokers' settings.
 func brokerGrant() grant {
 	return grant{sarama.AclResourceCluster, "", false, []sarama.AclOperation{describeConfigs}}
 }
@@ -68,7 +68,7 @@ func producerGrants(n topics.Names) []grant {
 	return []grant{{sarama.AclResourceTopic, n.Events, false, []sarama.AclOperation{write}}}
 }
 
-// command is the grant as Kafka's own tool makes it.
+// command is the command line that creates the grant with Kafka's own tool.
 func (g grant) command(bootstrap, principal string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "kafka-acls.sh --bootstrap-server %s --add --allow-principal '%s'", bootstrap, strings.ReplaceAll(principal, "'", `'\''`))
@@ -97,7 +97,7 @@ func (e *examination) aclCommand(g grant) string {
 	return g.command(strings.Join(e.cfg.Kafka.Brokers, ","), anyPrincipal)
 }
 
-// writeACLs lists the commands that give each program all it needs, and nothing else.
+// writeACLs lists the commands that give each program the rights that it needs, and no others.
 func writeACLs(w io.Writer, bootstrap, prefix, principal string) {
 	n := topics.NamesOf(prefix)
 	list := func(title string, principal string, grants ...grant) {

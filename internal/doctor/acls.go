@@ -10,15 +10,15 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// untold is how brokers leave authorized operations out.
+// untold is the value of authorized operations that a broker leaves out.
 const untold = math.MinInt32
 
-// checkACLs asks what this principal may do, and asks for nothing else: the transactional id is tried
-// with a request that no broker can grant.
+// checkACLs queries the rights of this principal. It changes nothing: the transactional id is tested with
+// a request that no broker can grant.
 func (e *examination) checkACLs(context.Context) outcome {
 	allowed, err := e.topicRights()
 	if err != nil {
-		return found(fail("acls", "", "ask for the rights on topics: %v", err))
+		return found(fail("acls", "", "query the rights on topics: %v", err))
 	}
 	var results []Result
 	told := false
@@ -45,17 +45,17 @@ func (e *examination) checkACLs(context.Context) outcome {
 	case len(results) > 0:
 		return found(worst(results)...)
 	case !told && e.layout != nil && len(e.layout.Topics) > 0:
-		return found(skip("acls", "the brokers don't tell what this principal may do; `tallygate doctor --acls` lists what it must"))
+		return found(skip("acls", "the brokers do not return the rights of this principal; `tallygate doctor --acls` lists what it needs"))
 	}
 	if e.layout != nil && len(e.layout.Missing) > 0 {
-		return found(ok("acls", "this principal may create the topics that are missing; what it may do there is seen later"))
+		return found(ok("acls", "this principal may create the missing topics; its rights on them can be checked later"))
 	}
-	return found(ok("acls", "this principal may do all that an aggregator does"))
+	return found(ok("acls", "this principal has all rights of an aggregator"))
 }
 
 func (e *examination) lacking(g grant, missing []sarama.AclOperation) Result {
 	var ops []string
-	status := Warn // without a right to look, or to send dead letters again, the aggregator runs
+	status := Warn // the aggregator also runs without the right to describe, or to send dead letters again
 	for _, op := range missing {
 		ops = append(ops, op.String())
 		if op != describeConfigs && (op != write || g.name != e.names.Events) {
@@ -80,10 +80,10 @@ func kindName(k sarama.AclResourceType) string {
 	return "the topic"
 }
 
-// rights are what may be done on a topic.
+// rights are the operations allowed on a topic.
 type rights struct {
 	bits int32
-	told bool // else nobody knows
+	told bool // false: unknown
 	err  sarama.KError
 }
 
@@ -109,7 +109,7 @@ func (e *examination) topicRights() (map[string]rights, error) {
 
 func (e *examination) missingOnTopic(g grant, allowed map[string]rights) (missing []sarama.AclOperation, err error) {
 	r := allowed[g.name]
-	if r.err == sarama.ErrUnknownTopicOrPartition { // only making it can be tried
+	if r.err == sarama.ErrUnknownTopicOrPartition { // only its creation can be tested
 		err := e.admin.CreateTopic(g.name, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, true)
 		if refused(err) {
 			return []sarama.AclOperation{create}, nil
@@ -117,7 +117,7 @@ func (e *examination) missingOnTopic(g grant, allowed map[string]rights) (missin
 		return nil, nil
 	}
 	for _, op := range g.ops {
-		// Once the topic is there nobody needs to create it.
+		// An existing topic needs no right to create it.
 		if r.lacks(op) && (op != create || r.err == sarama.ErrTopicAuthorizationFailed) {
 			missing = append(missing, op)
 		}
@@ -147,8 +147,8 @@ func (e *examination) missingOnGroup(g grant) ([]sarama.AclOperation, error) {
 	return nil, err
 }
 
-// missingOnTransactionalID asks for the producer id of partition 0's owner with a timeout that
-// is none, and a producer that isn't there: brokers look at the rights first, and then refuse.
+// missingOnTransactionalID requests the producer id of partition 0's owner with an invalid timeout and an
+// unknown producer: brokers check the rights first, and then refuse.
 func (e *examination) missingOnTransactionalID(g grant) ([]sarama.AclOperation, error) {
 	id := g.name + "0"
 	b, err := e.client.TransactionCoordinator(id)

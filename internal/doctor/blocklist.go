@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	beatWarn = 3 * time.Second  // enforcers look for another place after that
-	beatFail = 10 * time.Second // long after that
+	beatWarn = 3 * time.Second  // after that enforcers reconnect
+	beatFail = 10 * time.Second // far beyond that
 )
 
-// checkBlocklist compares what Redis has of the verdict topic with the topic's end, by the
-// blocklist's documented layout (package blocklist).
+// checkBlocklist compares the verdicts in Redis with the end of the verdict topic, by the blocklist's
+// documented layout (package blocklist).
 func (e *examination) checkBlocklist(ctx context.Context) outcome {
 	topic := e.names.Verdicts
 	if e.layout != nil && !e.exists(topic) {
 		return found(skip("blocklist", "there is no %s yet", topic))
 	}
-	// What Redis has is compared with an end from before, and one from after it was read: verdicts go on coming.
+	// Verdicts keep coming: Redis is compared with an end from before it is read, and one from after.
 	before, err := e.ends(topic)
 	if err != nil {
 		return found(fail("blocklist", "", "the end of the verdicts cannot be read: %v", err))
@@ -47,16 +47,16 @@ func (e *examination) checkBlocklist(ctx context.Context) outcome {
 		results = append(results, e.judgeShard(s, before, after)...)
 	}
 	if len(results) == 0 {
-		upTo := "in step with the verdicts"
+		upTo := "in sync with the verdict topic"
 		if e.layout == nil {
-			upTo = "not compared with the verdicts: the topics could not be read"
+			upTo = "not compared with the verdict topic, which could not be read"
 		}
 		results = []Result{ok("blocklist", "%s, %s, last heartbeat %v ago", plural(int(entries), "verdict"), upTo, beat.Round(100*time.Millisecond))}
 	}
 	return found(worst(results)...)
 }
 
-// ends is empty while the topics are not known.
+// ends is empty while the topics are unknown.
 func (e *examination) ends(topic string) (map[int32]int64, error) {
 	if e.layout == nil {
 		return nil, nil
@@ -64,17 +64,17 @@ func (e *examination) ends(topic string) (map[int32]int64, error) {
 	return e.offsets(topic, e.layout.Topics[topic].Partitions, sarama.OffsetNewest)
 }
 
-// shard is what Redis says of one shard.
+// shard is the state of one shard in Redis.
 type shard struct {
 	number    int
-	published bool // something was ever written
-	of        int  // how many shards the blocklist has, by what publishers wrote; 0: they are older, and didn't
+	published bool // it was written at least once
+	of        int  // how many shards the blocklist has, according to its publishers; 0 if they are older, and do not say
 	entries   int64
 	beat      time.Duration // since the latest heartbeat
 	reached   map[int32]int64
 }
 
-// gap is a partition of the verdict topic that Redis and Kafka disagree about.
+// gap is a partition of the verdict topic of which Redis and Kafka differ.
 type gap struct {
 	partition      int32
 	reached, ended int64
@@ -132,26 +132,26 @@ func (e *examination) judgeShard(s *shard, before, after map[int32]int64) (resul
 			beyond = append(beyond, gap{p, at, after[p]})
 		}
 	}
-	const start = "start an aggregator with --redis, or one with --publish-only; do --redis, --prefix and --shards name the same blocklist as theirs?"
+	const start = "start an aggregator with --redis, or one with --publish-only; check that --redis, --prefix and --shards are theirs"
 	switch {
 	case !s.published && len(missing) > 0:
-		return []Result{fail("blocklist", start, "shard %d: nothing was ever written there, and there are verdicts: nobody is blocked", s.number)}
+		return []Result{fail("blocklist", start, "shard %d: it was never written, but there are verdicts: nobody is blocked", s.number)}
 	case !s.published:
-		return []Result{warn("blocklist", start, "shard %d: nothing was ever written there; enforcers are not ready before that", s.number)}
+		return []Result{warn("blocklist", start, "shard %d: it was never written; enforcers are not ready until then", s.number)}
 	case s.of != 0 && s.of != e.cfg.Shards:
-		return []Result{fail("blocklist", fmt.Sprintf("give all programs --shards %d; or, to have %d, stop them all, delete the keys of all %d shards, and start them with --shards %[2]d: they are filled again", s.of, e.cfg.Shards, s.of),
-			"shard %d: the blocklist has %s, and --shards is %d: publishers and enforcers with this number refuse it", s.number, plural(s.of, "shard"), e.cfg.Shards)}
+		return []Result{fail("blocklist", fmt.Sprintf("give all programs --shards %d; or, to have %d, stop them all, delete the keys of all %d shards, and start them with --shards %[2]d: the blocklist is then rebuilt", s.of, e.cfg.Shards, s.of),
+			"shard %d: the blocklist has %s, and --shards is %d: publishers and enforcers with this number refuse the blocklist", s.number, plural(s.of, "shard"), e.cfg.Shards)}
 	case s.beat > beatFail:
-		results = append(results, fail("blocklist", start, "shard %d: the last heartbeat was %v ago: no publisher runs, and new blocks don't arrive", s.number, s.beat.Round(time.Second)))
+		results = append(results, fail("blocklist", start, "shard %d: the last heartbeat was %v ago: no publisher runs, and new blocks do not arrive", s.number, s.beat.Round(time.Second)))
 	case s.beat > beatWarn:
-		results = append(results, warn("blocklist", "look again; if it stays, look into the publishers' logs", "shard %d: the last heartbeat was %v ago", s.number, s.beat.Round(time.Second)))
+		results = append(results, warn("blocklist", "check again; if it persists, see the publishers' logs", "shard %d: the last heartbeat was %v ago", s.number, s.beat.Round(time.Second)))
 	}
 	if len(beyond) > 0 {
-		results = append(results, fail("blocklist", fmt.Sprintf("if it was: delete the blocklist's keys, and it is filled anew: DEL {%[1]s:%[2]d}:verdicts {%[1]s:%[2]d}:expiry {%[1]s:%[2]d}:changes", e.cfg.Prefix, s.number),
+		results = append(results, fail("blocklist", fmt.Sprintf("if so, delete the blocklist's keys, and it is rebuilt: DEL {%[1]s:%[2]d}:verdicts {%[1]s:%[2]d}:expiry {%[1]s:%[2]d}:changes", e.cfg.Prefix, s.number),
 			"shard %d is beyond the end of %s in partition %s: the topic was recreated or truncated, or Redis belongs to another cluster", s.number, e.names.Verdicts, some(beyond)))
 	}
 	if len(missing) > 0 {
-		results = append(results, warn("blocklist", "look again: a few verdicts may be under way; if it stays, look into the publishers' logs",
+		results = append(results, warn("blocklist", "check again: a few verdicts may be in flight; if it persists, see the publishers' logs",
 			"shard %d lacks verdicts of partition %s", s.number, some(missing)))
 	}
 	return results

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// A fence lasts for as long as brokers remember the producer; owners that could not write for
-	// twelve of their hourly heartbeats take themselves for replaced.
+	// A fence lasts as long as brokers remember the producer. An owner that cannot write for twelve of
+	// its hourly heartbeats treats itself as replaced.
 	minProducerExpiry = 12 * time.Hour
 	// Owners renew their epoch daily.
 	minTransactionalExpiry = 24 * time.Hour
@@ -20,26 +20,26 @@ const (
 
 func (e *examination) checkBrokerSettings(context.Context) outcome {
 	var results []Result
-	told := map[string]bool{}
+	seen := map[string]bool{}
 	for _, b := range e.brokers {
 		settings, err := e.brokerSettings(b)
 		switch {
 		case refused(err):
 			return found(warn("kafka-settings", e.aclCommand(brokerGrant()),
-				"the brokers' settings may not be read: make sure that producer.id.expiration.ms is more than 12 hours and transactional.id.expiration.ms more than a day"))
+				"no right to read the brokers' settings: make sure that producer.id.expiration.ms is more than 12 hours and transactional.id.expiration.ms more than a day"))
 		case err != nil:
-			return found(fail("kafka-settings", "", "broker %d does not tell its settings: %v", b.ID(), err))
+			return found(fail("kafka-settings", "", "the settings of broker %d cannot be read: %v", b.ID(), err))
 		}
 		for name := range settings {
-			told[name] = true
+			seen[name] = true
 		}
 		results = append(results, e.judgeBroker(b.ID(), settings)...)
 	}
-	if len(results) == 0 && len(told) == 0 {
-		return found(skip("kafka-settings", "the brokers don't tell their settings"))
+	if len(results) == 0 && len(seen) == 0 {
+		return found(skip("kafka-settings", "the brokers do not return their settings"))
 	}
 	if len(results) == 0 {
-		results = []Result{ok("kafka-settings", "producer ids are remembered for long enough")}
+		results = []Result{ok("kafka-settings", "producer ids are kept long enough")}
 	}
 	return found(worst(results)...)
 }
@@ -68,15 +68,15 @@ func (e *examination) brokerSettings(b *sarama.Broker) (map[string]string, error
 func (e *examination) judgeBroker(id int32, settings map[string]string) (results []Result) {
 	expiry := func(name string, least time.Duration, why string) {
 		ms, err := strconv.ParseInt(settings[name], 10, 64)
-		if err != nil || time.Duration(ms)*time.Millisecond > least { // absent from older brokers, where it is a week
+		if err != nil || time.Duration(ms)*time.Millisecond > least { // older brokers have no such setting: there it is a week
 			return
 		}
 		results = append(results, fail("kafka-settings",
 			fmt.Sprintf("set %s=%d in the brokers' server.properties, and restart them one by one", name, 2*least.Milliseconds()),
-			"broker %d: %s is %s, more than %s is needed: %s", id, name, human(time.Duration(ms)*time.Millisecond), human(least), why))
+			"broker %d: %s is %s, want more than %s: %s", id, name, human(time.Duration(ms)*time.Millisecond), human(least), why))
 	}
-	expiry("producer.id.expiration.ms", minProducerExpiry, "a broker forgets whom a fence shuts out, and which batch it has already")
-	expiry("transactional.id.expiration.ms", minTransactionalExpiry, "owners lose their producer id")
+	expiry("producer.id.expiration.ms", minProducerExpiry, "after that a broker accepts a fenced owner again, and repeated batches")
+	expiry("transactional.id.expiration.ms", minTransactionalExpiry, "after that owners lose their producer id")
 	for _, name := range []string{"transaction.state.log.replication.factor", "offsets.topic.replication.factor"} {
 		if n, err := strconv.Atoi(settings[name]); err == nil && n < 3 && len(e.brokers) >= 3 {
 			topic := "__consumer_offsets"
@@ -85,7 +85,7 @@ func (e *examination) judgeBroker(id int32, settings map[string]string) (results
 			}
 			results = append(results, warn("kafka-settings",
 				fmt.Sprintf("raise it before %s is created, or reassign that topic's partitions to three replicas (kafka-reassign-partitions.sh)", topic),
-				"broker %d: %s is %d: with that broker down, no owner takes over", id, name, n))
+				"broker %d: %s is %d: while that broker is down, partitions cannot be taken over", id, name, n))
 		}
 	}
 	return results

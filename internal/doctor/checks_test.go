@@ -49,7 +49,7 @@ func TestAPrincipalThatMayNotUseItsTransactionalIDs(t *testing.T) {
 	})
 	r := examine(t, Config{Kafka: brokers(k.ListenAddrs()...)})
 	wants(t, r, "acls", Fail, "may not Write the transactional ids tallygate-*", "--operation Write --transactional-id tallygate- --resource-pattern-type prefixed")
-	wants(t, r, "fencing", Warn, "not tried")
+	wants(t, r, "fencing", Warn, "not tested")
 }
 
 func TestMembersWithOtherRules(t *testing.T) {
@@ -77,7 +77,7 @@ func TestRulesAgainstTheTopics(t *testing.T) {
 	r := examine(t, Config{Kafka: brokers(s.Kafka...), Prefix: "short", Rules: writeFile(t, goodRules)})
 	wants(t, r, "retention", Fail, "short.verdicts keeps records for 1h0m0s, 2d is needed", "rule search", "--entity-name short.verdicts --add-config 'retention.ms=172800000'")
 	wants(t, r, "retention", Warn, "short.events", "never counted")
-	wants(t, r, "state-size", OK, "short-table takes 2097152")
+	wants(t, r, "state-size", OK, "short-table allows 2097152")
 
 	r = examine(t, Config{Kafka: brokers("127.0.0.1:1"), Rules: writeFile(t, "nonsense")})
 	wants(t, r, "rules", Fail, "rules.yaml:1:1", "tallygate check")

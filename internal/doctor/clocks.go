@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// clock is a machine's clock against this one's.
+// clock is the offset of a machine's clock from this machine's.
 type clock struct {
 	name  string
 	ahead time.Duration
-	doubt time.Duration // how much of it the way there may explain
+	doubt time.Duration // the error of the measurement: half the round trip
 }
 
 const (
@@ -18,11 +18,11 @@ const (
 	clockFail = time.Minute
 )
 
-// checkClocks compares all clocks that were seen. Windows go by the brokers' time, blocks end by
-// the enforcers'.
+// checkClocks compares all clocks that were read. Windows use the brokers' clocks; blocks end by the
+// enforcers'.
 func (e *examination) checkClocks(context.Context) outcome {
 	if len(e.clocks) == 0 {
-		return found(skip("clocks", "neither Redis nor, on a scratch topic, Kafka told the time"))
+		return found(skip("clocks", "no clock could be read: neither Redis's nor, on a scratch topic, the brokers'"))
 	}
 	clocks := append([]clock{{name: "this machine"}}, e.clocks...)
 	first, last := clocks[0], clocks[0]
@@ -35,7 +35,7 @@ func (e *examination) checkClocks(context.Context) outcome {
 		}
 	}
 	apart := last.ahead - first.ahead
-	const fix = "let all machines keep their time by NTP (chrony, systemd-timesyncd)"
+	const fix = "synchronize all machines by NTP (chrony, systemd-timesyncd)"
 	switch sure := apart - first.doubt - last.doubt; {
 	case sure > clockFail:
 		return found(fail("clocks", fix, "%s is %v ahead of %s: windows and blocks end at the wrong time", last.name, apart.Round(time.Millisecond), first.name))

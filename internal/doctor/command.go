@@ -17,16 +17,16 @@ import (
 )
 
 const usage = `
-tallygate doctor tells what is wrong with Kafka, its topics and rights, with Redis, the clocks,
-the aggregators' group and the blocklist, before it hurts, and what to do about it. Run it with
-an aggregator's options and credentials, before the first start and whenever something is odd.
+tallygate doctor checks Kafka, its topics and rights, Redis, the clocks, the aggregators' group and
+the blocklist, and says how to fix what is wrong. Run it with an aggregator's options and
+credentials: before the first start, and whenever something looks wrong.
 
   tallygate doctor --kafka kafka:9092 --redis redis:6379 --rules rules.yaml
   tallygate doctor --json | jq '.results[] | select(.status == "fail")'
   tallygate doctor --acls --principal User:tallygate
 
-To prove that brokers refuse an owner that was replaced, it creates a topic PREFIX.doctor-RANDOM,
-and deletes it again; --no-write only looks. The exit status is 0 if nothing failed, else 1.
+To test that brokers refuse an owner that was replaced, it creates a topic PREFIX.doctor-RANDOM, and
+deletes it afterwards. With --no-write it only reads. The exit status is 0 if nothing failed, else 1.
 `
 
 const name = "tallygate doctor"
@@ -41,7 +41,7 @@ func Command(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 		writeACLs(stdout, strings.Join(c.Kafka.Brokers, ","), c.Prefix, c.principal)
 		return ops.ExitOK
 	}
-	logging.Disable() // go-redis would tell of every attempt on standard error
+	logging.Disable() // go-redis logs every attempt to standard error
 	report, err := c.examine(ctx, stdout)
 	if c.Redis != nil {
 		err = errors.Join(err, c.Redis.Close())

@@ -77,7 +77,7 @@ func TestJSONIsForPrograms(t *testing.T) {
 	if status != 1 || r.Well || len(r.Results) < 15 {
 		t.Errorf("exit status %d, %+v", status, r)
 	}
-	wants(t, &r, "redis", Fail, "127.0.0.1:2", "is --redis right")
+	wants(t, &r, "redis", Fail, "127.0.0.1:2", "check --redis")
 	wants(t, &r, "kafka", OK, s.Kafka[0])
 }
 

@@ -1,10 +1,10 @@
-// Package doctor tells what is wrong with the Kafka and the Redis that Tallygate is to run
-// on, before it hurts, and what to do about it.
+// Package doctor finds what is wrong with the Kafka and the Redis of an installation, and says how to
+// fix it.
 //
-// A check is a method of examination. Most only look. Two write, unless they are told not to: the fence
-// is tried on a scratch topic PREFIX.doctor-RANDOM under the transactional id
-// PREFIX-doctor-RANDOM, and the rights in Redis, where they cannot be asked for, on scratch
-// keys that begin with {PREFIX:0}:doctor-. Topic and keys are deleted again.
+// A check is a method of examination. Most only read. Two write, unless Config.NoWrite forbids it: one
+// tests fencing on a scratch topic PREFIX.doctor-RANDOM under the transactional id
+// PREFIX-doctor-RANDOM; one tests the rights in Redis, where they cannot be queried, on scratch keys
+// that begin with {PREFIX:0}:doctor-. Topic and keys are deleted afterwards.
 package doctor
 
 import (
@@ -25,19 +25,19 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Config says what is examined.
+// Config says what to examine.
 type Config struct {
 	Kafka        *kafkaconn.Kafka      // required
-	Redis        redis.UniversalClient // nil: not examined; the caller closes it
+	Redis        redis.UniversalClient // nil: skipped; the caller closes it
 	Prefix       string                // of all names; "" is tallygate
 	Shards       int                   // of the blocklist; 0 is 1
-	ProducerTime bool                  // events may carry their producers' time
+	ProducerTime bool                  // records of events carry their producers' time
 	Rules        string                // a rule file; "" for none
-	NoWrite      bool                  // look only: no scratch topic, no scratch keys
-	Timeout      time.Duration         // of each check, as far as it waits for a server; 0 is 5 s
+	NoWrite      bool                  // only read: no scratch topic, no scratch keys
+	Timeout      time.Duration         // how long a check waits for a server; 0 is 5 s
 
-	SessionTimeout time.Duration // that aggregators have; 0 is 10 s
-	MaxStaleness   time.Duration // that enforcers have; 0 is 30 s
+	SessionTimeout time.Duration // of the aggregators; 0 is 10 s
+	MaxStaleness   time.Duration // of the enforcers; 0 is 30 s
 }
 
 func (c Config) withDefaults() Config {
@@ -55,10 +55,10 @@ func (c Config) validate() error {
 		errs = append(errs, errors.New("no Kafka brokers"))
 	}
 	if c.Shards < 1 {
-		errs = append(errs, fmt.Errorf("%d shards: at least 1", c.Shards))
+		errs = append(errs, fmt.Errorf("%d shards: want at least 1", c.Shards))
 	}
 	if c.Timeout < 100*time.Millisecond {
-		errs = append(errs, fmt.Errorf("a timeout of %v: at least 100ms", c.Timeout))
+		errs = append(errs, fmt.Errorf("a timeout of %v: want at least 100ms", c.Timeout))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("doctor: %w", err)
@@ -66,33 +66,33 @@ func (c Config) validate() error {
 	return nil
 }
 
-// examination is one run. Its checks write to it only through outcome.keep: a check that took
-// too long may still be running.
+// examination is one run. Checks change it only through outcome.keep: a check that timed out may
+// still be running.
 type examination struct {
 	cfg    Config
 	names  topics.Names
-	random string // ends the names of everything that is made for the occasion
+	random string // suffix of the names of scratch topics and keys
 
-	client  sarama.Client // nil while Kafka is not reached
+	client  sarama.Client // nil until Kafka is reached
 	admin   sarama.ClusterAdmin
 	brokers []*sarama.Broker
-	layout  *topics.State // nil while the topics are not known
+	layout  *topics.State // nil until the topics are known
 	redisUp bool
-	set     *rules.Set // nil without rules, or with wrong ones
+	set     *rules.Set // nil without rules, or if they are invalid
 	clocks  []clock
 }
 
-// outcome is what a check found, and what the checks behind it need.
+// outcome is the result of a check, and what later checks need of it.
 type outcome struct {
 	results []Result
-	keep    func() // hands over to the examination; nil for nothing
-	drop    func() // instead of keep, when nobody waits any more
+	keep    func() // stores in the examination what later checks need; may be nil
+	drop    func() // called instead of keep after a timeout; may be nil
 }
 
 func found(results ...Result) outcome { return outcome{results: results} }
 
-// check is one of the examination's. patience multiplies the timeout for one that asks
-// several times.
+// check is one check of the examination. patience multiplies the timeout for a check that sends
+// several requests.
 type check struct {
 	name     string
 	needs    need
@@ -132,8 +132,8 @@ func (e *examination) checks() []check {
 	}
 }
 
-// Run examines, tells every result as soon as it is there, and returns all. When ctx ends, what is left
-// counts as failed.
+// Run runs all checks. It calls tell with each result as soon as it is known, and returns the report.
+// When ctx ends, the remaining checks fail.
 func Run(ctx context.Context, cfg Config, tell func(Result)) (*Report, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -162,7 +162,7 @@ func (e *examination) perform(ctx context.Context, c check) []Result {
 	limit := time.Duration(c.patience) * e.cfg.Timeout
 	out, answered := e.await(ctx, c, limit)
 	if !answered {
-		return []Result{fail(c.name, "is the server overloaded, or the network slow? --timeout allows more", "no answer within %v", limit)}
+		return []Result{fail(c.name, "check the server's load and the network, or raise --timeout", "no response within %v", limit)}
 	}
 	if out.keep != nil {
 		out.keep()
@@ -170,8 +170,8 @@ func (e *examination) perform(ctx context.Context, c check) []Result {
 	return out.results
 }
 
-// await runs a check, and waits for it a little longer than the limit, so that it can tidy up.
-// Neither sarama nor go-redis always heeds a context: one that goes on by itself is left alone.
+// await runs a check, and waits a little longer than the limit, so that the check can clean up. sarama
+// and go-redis do not always honor a context: a check that continues after that is abandoned.
 func (e *examination) await(ctx context.Context, c check, limit time.Duration) (out outcome, answered bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -202,7 +202,7 @@ func (e *examination) await(ctx context.Context, c check, limit time.Duration) (
 	}
 }
 
-// lacks says why a check cannot be made; "" if it can.
+// lacks says why a check cannot run; "" if it can.
 func (e *examination) lacks(n need) string {
 	switch {
 	case n&(needsKafka|needsTopics) != 0 && e.client == nil:
@@ -219,16 +219,16 @@ func (e *examination) lacks(n need) string {
 
 func (e *examination) close() {
 	if e.client != nil {
-		_ = e.client.Close() // there is nothing left to lose
+		_ = e.client.Close() // nothing is buffered
 	}
 }
 
-// kafkaCommand is one of Kafka's own tools with the address that was given.
+// kafkaCommand is a command line for one of Kafka's own tools.
 func (e *examination) kafkaCommand(tool, format string, args ...any) string {
 	return fmt.Sprintf("%s --bootstrap-server %s %s", tool, strings.Join(e.cfg.Kafka.Brokers, ","), fmt.Sprintf(format, args...))
 }
 
-// exists reports whether the topic does, as far as is known.
+// exists reports whether a topic is known to exist.
 func (e *examination) exists(topic string) bool {
 	if e.layout == nil {
 		return false

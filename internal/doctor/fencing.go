@@ -15,11 +15,10 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
-const fencingFix = "the engine counts exactly once only where brokers refuse an owner that was replaced: use Apache Kafka 2.8 or later, " +
-	"or a compatible broker that does; until then one paused aggregator can undo what its successor counted"
+const fencingFix = "exactly-once counting needs brokers that refuse an owner that was replaced: use Apache Kafka 2.8 or later, " +
+	"or a compatible broker; otherwise a paused aggregator can overwrite what its successor counted"
 
-// trial is the fence tried out on a scratch topic with a partition on as many brokers as
-// there are.
+// trial is a test of fencing on a scratch topic, with a partition on as many brokers as possible.
 type trial struct {
 	e      *examination
 	topic  string
@@ -28,11 +27,11 @@ type trial struct {
 	doubt  []time.Duration
 }
 
-// checkFencing plays a takeover: the older of two owners of one transactional id must be refused
-// once the newer one has appended its fence record, and a repetition must not be appended twice.
+// checkFencing simulates a takeover. Of two owners of one transactional id, the older must be refused
+// once the newer has appended its fence record; and a repeated batch must not be appended twice.
 func (e *examination) checkFencing(ctx context.Context) outcome {
 	if e.cfg.NoWrite {
-		return found(skip("fencing", "--no-write: trying it needs a scratch topic"))
+		return found(skip("fencing", "--no-write: the test needs a scratch topic"))
 	}
 	t := &trial{e: e, topic: e.cfg.Prefix + ".doctor-" + e.random, config: fenced.Config{
 		TransactionalID: e.cfg.Prefix + "-doctor-" + e.random, Urgent: fenced.NewLink(e.client),
@@ -40,7 +39,7 @@ func (e *examination) checkFencing(ctx context.Context) outcome {
 	}}
 	err := t.create()
 	if refused(err) {
-		return found(warn("fencing", e.aclCommand(scratchGrant(e.names)), "not tried: the scratch topic %s may not be created: %v", t.topic, err))
+		return found(warn("fencing", e.aclCommand(scratchGrant(e.names)), "not tested: no right to create the scratch topic %s: %v", t.topic, err))
 	}
 	if err != nil {
 		return found(fail("fencing", "", "create the scratch topic %s: %v", t.topic, err))
@@ -66,31 +65,31 @@ func (t *trial) create() error {
 	return t.e.admin.CreateTopic(t.topic, detail, false)
 }
 
-// run also says what time it was at the brokers.
+// run also returns the clocks of the brokers.
 func (t *trial) run(ctx context.Context) ([]Result, []clock) {
 	accepted, err := t.takeOver(ctx)
 	switch {
 	case refused(err):
-		return []Result{warn("fencing", t.e.aclCommand(t.refusedGrant(err)), "not tried: %v", err)}, nil
+		return []Result{warn("fencing", t.e.aclCommand(t.refusedGrant(err)), "not tested: %v", err)}, nil
 	case errors.Is(err, errNoFence):
 		return []Result{fail("fencing", fencingFix, "%v", err)}, nil
 	case err != nil:
 		return []Result{fail("fencing", "", "not proven: %v", err)}, nil
 	}
 	if err := t.repeat(ctx, accepted); err != nil {
-		return []Result{fail("fencing", fencingFix, "a repetition: %v", err)}, nil
+		return []Result{fail("fencing", fencingFix, "a repeated batch: %v", err)}, nil
 	}
 	clocks, err := t.readBack(ctx)
 	switch {
 	case refused(err):
-		return []Result{warn("fencing", t.e.aclCommand(scratchGrant(t.e.names)), "brokers refuse an owner that was replaced; that nothing of it is in the log was not proven: %v", err)}, nil
+		return []Result{warn("fencing", t.e.aclCommand(scratchGrant(t.e.names)), "brokers refuse an owner that was replaced; whether its records stayed out of the log was not tested: %v", err)}, nil
 	case err != nil:
 		return []Result{fail("fencing", fencingFix, "%v", err)}, nil
 	}
-	return []Result{ok("fencing", "an owner that was replaced is refused, and a repetition keeps its offset")}, clocks
+	return []Result{ok("fencing", "an owner that was replaced is refused, and a repeated batch is appended once")}, clocks
 }
 
-// refusedGrant is what the principal lacks.
+// refusedGrant is the right that the principal lacks.
 func (t *trial) refusedGrant(err error) grant {
 	if errors.Is(err, sarama.ErrTransactionalIDAuthorizationFailed) {
 		return transactionalGrant(t.e.names)
@@ -98,9 +97,9 @@ func (t *trial) refusedGrant(err error) grant {
 	return scratchGrant(t.e.names)
 }
 
-var errNoFence = errors.New("these brokers don't fence")
+var errNoFence = errors.New("these brokers do not fence")
 
-// takeOver returns the new owner.
+// takeOver tests a takeover, and returns the new owner.
 func (t *trial) takeOver(ctx context.Context) (*fenced.Identity, error) {
 	older, err := fenced.Acquire(ctx, t.config)
 	if err != nil {
@@ -140,8 +139,8 @@ func (t *trial) takeOver(ctx context.Context) (*fenced.Identity, error) {
 	return newer, nil
 }
 
-// repeat appends a batch twice with one sequence number. FenceOld does: its epoch is the
-// greatest there is, and its sequence always 0.
+// repeat appends a batch twice with one sequence number, by FenceOld: its epoch is the greatest
+// possible, and its sequence is always 0.
 func (t *trial) repeat(ctx context.Context, owner *fenced.Identity) error {
 	for p := range t.sent {
 		first, err := fenced.FenceOld(ctx, t.config, t.topic, int32(p), owner.ProducerID())
@@ -159,7 +158,7 @@ func (t *trial) repeat(ctx context.Context, owner *fenced.Identity) error {
 	return nil
 }
 
-// readBack looks for what must not be in the log, and takes the brokers' times from it.
+// readBack checks the log for records that must not be there, and reads the brokers' clocks from it.
 func (t *trial) readBack(ctx context.Context) ([]clock, error) {
 	logs, stop, err := kafkalog.Open(t.e.cfg.Kafka.Log("tallygate-doctor"))
 	if err != nil {
@@ -172,9 +171,9 @@ func (t *trial) readBack(ctx context.Context) ([]clock, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the scratch topic: %w", err)
 		}
-		const records = 4 // the older owner's two, the newer one's, and the repeated one once
+		const records = 4 // two of the older owner, one of the newer, and the repeated one once
 		if len(times) != records {
-			return nil, fmt.Errorf("%d records are in the log where %d should be", len(times), records)
+			return nil, fmt.Errorf("the log has %d records, want %d", len(times), records)
 		}
 		leader, err := t.e.client.Leader(t.topic, int32(p))
 		if err != nil {
@@ -188,7 +187,7 @@ func (t *trial) readBack(ctx context.Context) ([]clock, error) {
 	return clocks, nil
 }
 
-// times are those of a partition's records.
+// times returns the times of a partition's records.
 func (t *trial) times(ctx context.Context, logs *kafkalog.Fetcher, partition int32) (times []time.Time, err error) {
 	end, err := t.e.client.GetOffset(t.topic, partition, sarama.OffsetNewest)
 	if err != nil {

@@ -19,8 +19,8 @@ const (
 	lateFail = 5 * time.Minute
 )
 
-// checkGroup looks who counts, and how far behind. Checkpoints commit once a second, so some lag is
-// always there: what matters is how long an event waits.
+// checkGroup checks which aggregators run, and how far they are behind. Checkpoints commit once a
+// second, so there is always some lag: what matters is how long an event waits.
 func (e *examination) checkGroup(context.Context) outcome {
 	groups, err := e.admin.DescribeConsumerGroups([]string{e.names.Group})
 	if err != nil || len(groups) != 1 {
@@ -35,7 +35,7 @@ func (e *examination) checkGroup(context.Context) outcome {
 	}
 	lag, err := e.lag()
 	if err != nil {
-		return found(fail("group", "", "how far the group is cannot be read: %v", err))
+		return found(fail("group", "", "the lag of the group cannot be read: %v", err))
 	}
 	results := e.judgeMembers(g, lag)
 	if r, late := lag.judge(); late {
@@ -55,7 +55,7 @@ func (e *examination) judgeMembers(g *sarama.GroupDescription, lag *lag) []Resul
 	case len(g.Members) == 0:
 		return []Result{warn("group", start, "no aggregator has run in the group %s yet (%s)", g.GroupId, lag)}
 	case g.State != "Stable":
-		return []Result{warn("group", "look again in a few seconds", "the group %s with %s is in state %s", g.GroupId, plural(len(g.Members), "member"), g.State)}
+		return []Result{warn("group", "check again in a few seconds", "the group %s with %s is in state %s", g.GroupId, plural(len(g.Members), "member"), g.State)}
 	}
 	assigned := map[int32]bool{}
 	ruleSets := map[string][]string{} // the members, by their sets' hashes
@@ -66,7 +66,7 @@ func (e *examination) judgeMembers(g *sarama.GroupDescription, lag *lag) []Resul
 		}
 		a, err := m.GetMemberAssignment()
 		if err != nil || a == nil {
-			return []Result{fail("group", "does another program use this group?", "the assignment of member %s at %s cannot be read: %v", m.ClientId, m.ClientHost, err)}
+			return []Result{fail("group", "make sure that no other program uses this group", "the assignment of member %s at %s cannot be read: %v", m.ClientId, m.ClientHost, err)}
 		}
 		for _, p := range a.Topics[e.names.Events] {
 			assigned[p] = true
@@ -79,13 +79,13 @@ func (e *examination) judgeMembers(g *sarama.GroupDescription, lag *lag) []Resul
 		}
 	}
 	if len(orphans) > 0 {
-		return []Result{fail("group", "does another program use this group? Stop it, and restart the aggregators",
-			"nobody of %s has partition %s of %s", plural(len(g.Members), "member"), some(orphans), e.names.Events)}
+		return []Result{fail("group", "if another program uses this group, stop it; then restart the aggregators",
+			"none of %s owns partition %s of %s", plural(len(g.Members), "member"), some(orphans), e.names.Events)}
 	}
 	return judgeRules(ruleSets)
 }
 
-// judgeRules warns of members that count by different rules.
+// judgeRules warns if members count by different rules.
 func judgeRules(ruleSets map[string][]string) []Result {
 	if len(ruleSets) < 2 {
 		return nil
@@ -96,10 +96,10 @@ func judgeRules(ruleSets map[string][]string) []Result {
 	}
 	slices.Sort(sets)
 	return []Result{warn("group", "give all aggregators the same rule file",
-		"members count by different rules (%s): a partition that moves between them loses the counts of limits that its new owner does not know", strings.Join(sets, "; "))}
+		"members count by different rules (%s): when a partition moves between them, it loses the counts of limits that its new owner does not have", strings.Join(sets, "; "))}
 }
 
-// lag is how far the group is behind the events.
+// lag is how far the group is behind.
 type lag struct {
 	partitions int
 	started    bool // something was ever committed
@@ -107,11 +107,11 @@ type lag struct {
 	total      int64
 }
 
-// behind is a partition with events that are not counted yet.
+// behind is a partition with uncounted events.
 type behind struct {
 	partition int32
 	events    int64
-	waited    time.Duration // at least; 0, 30 s or 5 min
+	waited    time.Duration // a lower bound: 0, 30 s or 5 min
 }
 
 func (b behind) String() string { return fmt.Sprintf("%d (%d events)", b.partition, b.events) }
@@ -135,7 +135,7 @@ func (l *lag) judge() (Result, bool) {
 	if len(late) == 0 {
 		return Result{}, false
 	}
-	r := warn("group", "start more aggregators, at most one a partition, or look for what holds them up (tallygate_checkpoint_duration_seconds, their logs)",
+	r := warn("group", "start more aggregators, at most one per partition, or find what delays them (tallygate_checkpoint_duration_seconds, their logs)",
 		"events have waited for more than %v in partition %s", waited, some(late))
 	if waited >= lateFail {
 		r.Status = Fail
@@ -143,7 +143,7 @@ func (l *lag) judge() (Result, bool) {
 	return r, true
 }
 
-// lag compares what is committed with the partition's end, and with the first event of some
+// lag compares the committed offsets with the ends of the partitions, and with the offsets of some
 // time ago.
 func (e *examination) lag() (*lag, error) {
 	topic := e.names.Events
@@ -178,7 +178,7 @@ func (e *examination) lag() (*lag, error) {
 		}
 		b := behind{partition: p, events: end - next}
 		for i, d := range []time.Duration{lateWarn, lateFail} {
-			// No offset: all events are older than that.
+			// No offset: all events are older.
 			if first := at[2+i][p]; first < 0 || next < first {
 				b.waited = d
 			}
@@ -188,8 +188,8 @@ func (e *examination) lag() (*lag, error) {
 	return l, nil
 }
 
-// offsets returns, by partition, the offset of a moment, or sarama's OffsetOldest or
-// OffsetNewest.
+// offsets returns, by partition, the offset at a time in Unix milliseconds, or at sarama's OffsetOldest
+// or OffsetNewest.
 func (e *examination) offsets(topic string, n int32, when int64) (map[int32]int64, error) {
 	ask := map[int32]int64{}
 	for p := range n {

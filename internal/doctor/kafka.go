@@ -18,7 +18,7 @@ func (e *examination) sarama() *sarama.Config {
 	s := sarama.NewConfig()
 	s.Version = sarama.V2_8_0_0
 	s.ClientID = e.cfg.Prefix + "-doctor"
-	// Together less than a check's timeout, so that most errors say what it was that took so long.
+	// Together less than a check's timeout, so that most errors name what took so long.
 	s.Net.DialTimeout = e.cfg.Timeout * 2 / 5
 	s.Net.ReadTimeout, s.Net.WriteTimeout = e.cfg.Timeout/2, e.cfg.Timeout/2
 	s.Metadata.Retry.Max, s.Admin.Retry.Max = 1, 1
@@ -28,7 +28,7 @@ func (e *examination) sarama() *sarama.Config {
 	return s
 }
 
-// reachKafka connects, and then to every broker under the address that it advertises.
+// reachKafka connects to Kafka, and then to every broker at the address that it advertises.
 func (e *examination) reachKafka(context.Context) outcome {
 	addrs := strings.Join(e.cfg.Kafka.Brokers, ",")
 	client, err := sarama.NewClient(e.cfg.Kafka.Brokers, e.sarama())
@@ -45,7 +45,7 @@ func (e *examination) reachKafka(context.Context) outcome {
 	slices.SortFunc(brokers, func(a, b *sarama.Broker) int { return int(a.ID() - b.ID()) })
 	results, reached := e.reachBrokers(brokers)
 	if len(results) == 0 {
-		controller := "no controller is known"
+		controller := "no controller known"
 		if b, err := client.Controller(); err == nil {
 			controller = fmt.Sprintf("controller %d", b.ID())
 		}
@@ -75,7 +75,7 @@ func (e *examination) reachBrokers(brokers []*sarama.Broker) (unreachable []Resu
 			continue
 		}
 		unreachable = append(unreachable, fail("kafka",
-			"start it, or mend the broker's advertised.listeners: every client connects to the address that is set there",
+			"start the broker, or fix its advertised.listeners: every client connects to the address set there",
 			"broker %d cannot be reached at %s, which it advertises: %v", b.ID(), b.Addr(), errs[i]))
 	}
 	return unreachable, reached
@@ -83,19 +83,19 @@ func (e *examination) reachBrokers(brokers []*sarama.Broker) (unreachable []Resu
 
 func reachFix(err error) string {
 	if _, isNet := errors.AsType[net.Error](err); isNet || errors.Is(err, sarama.ErrOutOfBrokers) {
-		return "is --kafka right, Kafka up, the port open from here? A listener with TLS or SASL needs --kafka-tls or --kafka-sasl"
+		return "check --kafka, that Kafka runs, and that its port is open from here; a listener with TLS or SASL needs --kafka-tls or --kafka-sasl"
 	}
 	return "see --kafka-tls, --kafka-sasl, --kafka-user"
 }
 
-// api is a request that must be known in at least this version.
+// api is a request that brokers must support in at least this version.
 type api struct {
 	key     int16
 	version int16
 	what    string
 }
 
-// requiredAPIs are what the aggregator cannot do without; all of them came with Kafka 2.8 or earlier.
+// requiredAPIs are the requests that the aggregator needs. Kafka 2.8 has all of them.
 var requiredAPIs = []api{
 	{0, 8, "Produce v8 (reasons of refusals)"},
 	{1, 4, "Fetch v4 (record batches)"},
@@ -114,7 +114,7 @@ func (e *examination) checkVersions(context.Context) outcome {
 			err = sarama.KError(resp.ErrorCode)
 		}
 		if err != nil {
-			results = append(results, fail("kafka-version", "", "broker %d does not tell its versions: %v", b.ID(), err))
+			results = append(results, fail("kafka-version", "", "the versions of broker %d cannot be read: %v", b.ID(), err))
 			continue
 		}
 		guess := guessVersion(resp.ApiKeys)
@@ -128,7 +128,7 @@ func (e *examination) checkVersions(context.Context) outcome {
 		return found(results...)
 	}
 	if len(guesses) > 1 {
-		return found(warn("kafka-version", "finish the upgrade: features are those of the oldest broker", "brokers have different versions: %s", describe(guesses)))
+		return found(warn("kafka-version", "finish the upgrade: the oldest broker determines the features", "brokers have different versions: %s", describe(guesses)))
 	}
 	return found(ok("kafka-version", "%s", describe(guesses)))
 }
@@ -155,8 +155,8 @@ func missingAPIs(keys []sarama.ApiVersionsResponseKey) (missing []string) {
 	return missing
 }
 
-// guessVersion tells Kafka's version from the requests that it knows: it says it nowhere. Other brokers know
-// some of many versions.
+// guessVersion derives Kafka's version from the requests that it supports, since no response has it.
+// Other brokers support a mix of versions.
 func guessVersion(keys []sarama.ApiVersionsResponseKey) string {
 	r := kmsg.NewPtrApiVersionsResponse()
 	for _, k := range keys {
@@ -171,5 +171,5 @@ func guessVersion(keys []sarama.ApiVersionsResponseKey) string {
 	if strings.HasPrefix(guess, "at least v") {
 		return "Kafka, " + guess
 	}
-	return "no version of Apache Kafka, with all requests that are needed"
+	return "not a known version of Apache Kafka, but all required requests are supported"
 }

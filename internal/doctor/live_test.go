@@ -38,7 +38,7 @@ func TestRealServers(t *testing.T) {
 	wants(t, r, "clocks", OK, "broker 1", "Redis")
 	wants(t, r, "redis-rights", OK, "ACL DRYRUN")
 	wants(t, r, "group", Warn, "no aggregator has run")
-	wants(t, r, "blocklist", Warn, "nothing was ever written")
+	wants(t, r, "blocklist", Warn, "it was never written")
 
 	admin, err := sarama.NewClusterAdmin(cfg.Kafka.Brokers, sarama.NewConfig())
 	if err != nil {
@@ -73,7 +73,7 @@ func TestTheBlocklist(t *testing.T) {
 	until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	verdict := `{"rule":"r","key":{"uid":"42"},"state":"block","mode":"enforce","action":"block","apis":["*"],"count":2,"limit":1,"since":"2026-01-01T00:00:00Z","until":"` + until + `","seq":1}`
 	produce(t, cfg, verdict)
-	wants(t, examine(t, cfg), "blocklist", Fail, "nothing was ever written there, and there are verdicts")
+	wants(t, examine(t, cfg), "blocklist", Fail, "it was never written, but there are verdicts")
 
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -82,7 +82,7 @@ func TestTheBlocklist(t *testing.T) {
 		e := &examination{cfg: cfg.withDefaults(), names: topics.NamesOf(cfg.Prefix)}
 		return e.checkBlocklist(t.Context()).results[0].Status == OK
 	})
-	wants(t, examine(t, cfg), "blocklist", OK, "1 verdict, in step", "last heartbeat")
+	wants(t, examine(t, cfg), "blocklist", OK, "1 verdict, in sync", "last heartbeat")
 	stop()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
@@ -202,9 +202,9 @@ func TestABrokerWithWrongSettingsAndRights(t *testing.T) {
 	wants(t, r, "acls", Fail, "may not Write the topic tallygate-table", "--allow-principal 'User:NAME' --operation Write --topic tallygate-table")
 	wants(t, r, "acls", Fail, "may not Read the group tallygate")
 	wants(t, r, "acls", Warn, "may not Write the topic tallygate.events", "--allow-principal 'User:NAME' --operation Write --topic tallygate.events")
-	wants(t, r, "kafka-settings", Warn, "may not be read", "--operation DescribeConfigs --cluster")
+	wants(t, r, "kafka-settings", Warn, "no right to read", "--operation DescribeConfigs --cluster")
 	wants(t, r, "acls", Fail, "may not Write the transactional ids tallygate-*")
-	wants(t, r, "fencing", Warn, "not tried", "--operation Write --transactional-id tallygate-")
+	wants(t, r, "fencing", Warn, "not tested", "--operation Write --transactional-id tallygate-")
 }
 
 func failed(r *Report, name string) (n int) {
@@ -279,7 +279,7 @@ func TestAUserOfRedisWithFewRights(t *testing.T) {
 	r := run()
 	wants(t, r, "redis-version", Skipped)
 	wants(t, r, "redis-role", Skipped)
-	wants(t, r, "redis-policy", Warn, "may not be read")
+	wants(t, r, "redis-policy", Warn, "no right to read")
 	wants(t, r, "redis-rights", Fail, "may not use xread, eval", "+hset")
 
 	set("~{tallygate:*", "+@all", "-@dangerous", "+info")

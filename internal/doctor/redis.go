@@ -12,13 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// eachPrimary calls do for every primary of a Cluster, or for the one server there is.
+// eachPrimary calls do for every primary of a Cluster, or for the single server.
 func (e *examination) eachPrimary(ctx context.Context, do func(ctx context.Context, name string, c redis.Cmdable) error) error {
 	cluster, isCluster := e.cfg.Redis.(*redis.ClusterClient)
 	if !isCluster {
 		return do(ctx, "Redis", e.cfg.Redis)
 	}
-	var mu sync.Mutex // one at a time: what do notes needs no lock of its own
+	var mu sync.Mutex // one at a time, so that do needs no lock
 	return cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -34,7 +34,7 @@ func (e *examination) reachRedis(ctx context.Context) outcome {
 	var clocks []clock
 	primaries := 0
 	err := e.eachPrimary(ctx, func(ctx context.Context, name string, c redis.Cmdable) error {
-		if err := c.Ping(ctx).Err(); err != nil { // the first question also connects
+		if err := c.Ping(ctx).Err(); err != nil { // the first command also connects
 			return err
 		}
 		primaries++
@@ -47,14 +47,14 @@ func (e *examination) reachRedis(ctx context.Context) outcome {
 		return nil
 	})
 	if err == nil && primaries == 0 {
-		err = fmt.Errorf("the Cluster names no primary")
+		err = fmt.Errorf("the Cluster has no primary")
 	}
 	if err != nil {
 		return found(fail("redis", redisFix(err), "cannot reach it: %v", err))
 	}
-	detail := "it answers"
+	detail := "reachable"
 	if primaries > 1 {
-		detail = plural(primaries, "primary node") + " answer"
+		detail = plural(primaries, "primary node") + " reachable"
 	}
 	return outcome{results: []Result{ok("redis", "%s", detail)}, keep: func() {
 		e.redisUp = true
@@ -67,16 +67,16 @@ func redisFix(err error) string {
 	case strings.HasPrefix(text, "NOAUTH"), strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOPERM"):
 		return "see --redis-user, --redis-password-file and TALLYGATE_REDIS_PASSWORD"
 	case strings.HasPrefix(text, "MOVED"), strings.Contains(text, "cluster support disabled"):
-		return "is it a Cluster? --redis-cluster, or all nodes in --redis"
+		return "if it is a Cluster, use --redis-cluster, or list all nodes in --redis"
 	}
-	return "is --redis right, Redis up, the port open from here? A listener with TLS needs --redis-tls"
+	return "check --redis, that Redis runs, and that its port is open from here; a listener with TLS needs --redis-tls"
 }
 
-// info is a section of INFO, by name; empty where it may not be read.
+// info returns a section of INFO; empty without the right to read it.
 func info(ctx context.Context, c redis.Cmdable, section string) (map[string]string, error) {
 	text, err := c.Info(ctx, section).Result()
 	if err != nil {
-		if _, answered := err.(redis.Error); answered { //nolint:errorlint // an answer is never wrapped
+		if _, answered := err.(redis.Error); answered { //nolint:errorlint // an error reply is never wrapped
 			return nil, nil
 		}
 		return nil, err
@@ -116,7 +116,7 @@ func (e *examination) checkRedisVersion(ctx context.Context) outcome {
 	case len(results) > 0:
 		return found(results...)
 	case len(versions) == 0:
-		return found(skip("redis-version", "it may not be read (INFO): make sure that it is 6.2 or later"))
+		return found(skip("redis-version", "no right to read it (INFO): make sure that it is 6.2 or later"))
 	default:
 		return found(ok("redis-version", "%s", strings.Join(versions, ", ")))
 	}
@@ -132,7 +132,7 @@ func atLeastVersion(version string, major, minor int) bool {
 	return err == nil && (a > major || a == major && b >= minor)
 }
 
-// checkRole refuses replicas: they are behind, and can't be written.
+// checkRole refuses replicas: they are behind, and cannot be written.
 func (e *examination) checkRole(ctx context.Context) outcome {
 	var results []Result
 	known := false
@@ -144,8 +144,8 @@ func (e *examination) checkRole(ctx context.Context) outcome {
 		known = true
 		switch {
 		case fields["role"] != "master":
-			results = append(results, fail("redis-role", fmt.Sprintf("give its primary: --redis %s:%s, or the Sentinels with --redis-master", fields["master_host"], fields["master_port"]),
-				"%s is a replica: it can't be written, and enforcers that read it would be behind", name))
+			results = append(results, fail("redis-role", fmt.Sprintf("use its primary: --redis %s:%s, or the Sentinels with --redis-master", fields["master_host"], fields["master_port"]),
+				"%s is a replica: it cannot be written, and enforcers that read it would be behind", name))
 		case fields["loading"] == "1" || fields["master_sync_in_progress"] == "1":
 			results = append(results, warn("redis-role", "wait", "%s is loading its data", name))
 		}
@@ -157,7 +157,7 @@ func (e *examination) checkRole(ctx context.Context) outcome {
 	case len(results) > 0:
 		return found(results...)
 	case !known:
-		return found(skip("redis-role", "it may not be read (INFO): make sure that it is no replica"))
+		return found(skip("redis-role", "no right to read it (INFO): make sure that it is not a replica"))
 	}
 	return found(ok("redis-role", "primary"))
 }

@@ -27,7 +27,7 @@ func (e *examination) checkPolicy(ctx context.Context) outcome {
 		known = known || policy != ""
 		if policy != "" && policy != "noeviction" {
 			results = append(results, fail("redis-policy", "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf (or in the service's settings)",
-				"%s: maxmemory-policy is %s: when its memory is full, who is blocked is let through without a trace", name, policy))
+				"%s: maxmemory-policy is %s: when its memory is full, blocks are lost silently", name, policy))
 		}
 		if r, full := fullness(name, memory); full {
 			results = append(results, r)
@@ -40,19 +40,19 @@ func (e *examination) checkPolicy(ctx context.Context) outcome {
 	case len(results) > 0:
 		return found(worst(results)...)
 	case !known:
-		return found(warn("redis-policy", "look in the service's settings", "maxmemory-policy may not be read: make sure that it is noeviction"))
+		return found(warn("redis-policy", "check the service's settings", "no right to read maxmemory-policy: make sure that it is noeviction"))
 	}
 	return found(ok("redis-policy", "noeviction"))
 }
 
-// fullness warns from 80% on: without eviction a full Redis refuses new blocks.
+// fullness warns from 80% on: a full Redis without eviction refuses new blocks.
 func fullness(name string, memory map[string]string) (Result, bool) {
 	used, _ := strconv.ParseInt(memory["used_memory"], 10, 64)
 	most, _ := strconv.ParseInt(memory["maxmemory"], 10, 64)
 	if most <= 0 || used*100 < most*80 {
 		return Result{}, false
 	}
-	r := warn("redis-policy", "raise maxmemory, or move other data out of this Redis", "%s uses %d of %d bytes: full, it refuses new blocks", name, used, most)
+	r := warn("redis-policy", "raise maxmemory, or move other data out of this Redis", "%s uses %d of %d bytes: when it is full, it refuses new blocks", name, used, most)
 	if used >= most {
 		r.Status = Fail
 	}

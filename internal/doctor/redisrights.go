@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// scriptCommands are what publishers use, nearly all of it inside their script, which runs with its caller's
-// rights. In this order they find what they ask for.
+// scriptCommands are the commands of publishers, nearly all inside their script, which runs with its
+// caller's rights. In this order each finds the data that it reads.
 var scriptCommands = [][]any{
 	{"time"},
 	{"hset", hashKey, "f", "1"}, {"hget", hashKey, "f"}, {"hmget", hashKey, "f"},
@@ -22,18 +22,18 @@ var scriptCommands = [][]any{
 	{"hdel", hashKey, "f"}, {"zrem", setKey, "m"}, {"del", streamKey},
 }
 
-// feedCommands are what enforcers and services use that follow the blocklist: they only read.
+// feedCommands are the commands of enforcers and of services that follow the blocklist: they only read.
 var feedCommands = [][]any{
 	{"hmget", hashKey, "f"}, {"hscan", hashKey, "0"}, {"xread", "count", "1", "streams", streamKey, "0-0"},
 }
 
-// doctorCommands are what this command asks beside these, by the names that rights have.
+// doctorCommands are what this command uses in addition, as ACL rules name them.
 var doctorCommands = []string{"ping", "hlen", "info", "config|get", "acl|whoami", "acl|dryrun"}
 
-// clusterCommands are what any client of a Cluster asks.
+// clusterCommands are the commands of any client of a Cluster.
 var clusterCommands = []string{"command", "cluster|slots", "cluster|shards"}
 
-// rightsOf names the commands, each once.
+// rightsOf returns the names of the commands, each once.
 func rightsOf(lists ...[][]any) (names []string) {
 	for _, c := range slices.Concat(lists...) {
 		if name := fmt.Sprint(c[0]); !slices.Contains(names, name) {
@@ -43,8 +43,8 @@ func rightsOf(lists ...[][]any) (names []string) {
 	return names
 }
 
-// redisUser is the line that makes a user of Redis with these rights and no others; keys is "~" for those who write, and "%R~",
-// which Redis has since 7.0, for those who only read.
+// redisUser is the command that creates a Redis user with these rights only. keys is "~" for writers, and
+// "%R~", since Redis 7.0, for readers.
 func redisUser(user, prefix, keys string, names []string) string {
 	return fmt.Sprintf("ACL SETUSER %s reset on >PASSWORD %s{%s:* +%s", user, keys, prefix, strings.Join(names, " +"))
 }
@@ -57,11 +57,11 @@ const (
 	streamKey keyName = "changes"
 )
 
-// checkRights asks with ACL DRYRUN, or tries the commands where that is not to be had.
+// checkRights queries the rights by ACL DRYRUN, or tries the commands if that is not available.
 func (e *examination) checkRights(ctx context.Context) outcome {
 	tag := fmt.Sprintf("{%s:0}:", e.cfg.Prefix)
 	user, err := e.cfg.Redis.Do(ctx, "acl", "whoami").Text()
-	how := "asked by ACL DRYRUN"
+	how := "by ACL DRYRUN"
 	var denied []string
 	if err == nil {
 		denied, err = e.tryCommands(ctx, tag, func(ctx context.Context, args []any) error {
@@ -74,12 +74,12 @@ func (e *examination) checkRights(ctx context.Context) outcome {
 	}
 	if err != nil && (hidden(err) || isAnswer(err)) {
 		if e.cfg.NoWrite {
-			return found(skip("redis-rights", "ACL DRYRUN may not be used, and --no-write forbids to try"))
+			return found(skip("redis-rights", "no right to use ACL DRYRUN, and --no-write forbids to try the commands"))
 		}
 		how = "tried on scratch keys"
 		tag += "doctor-" + e.random + ":"
 		denied, err = e.tryCommands(ctx, tag, func(ctx context.Context, args []any) error { return e.cfg.Redis.Do(ctx, args...).Err() })
-		e.cfg.Redis.Del(context.WithoutCancel(ctx), tag+string(hashKey), tag+string(setKey), tag+string(streamKey)) // mostly gone already
+		e.cfg.Redis.Del(context.WithoutCancel(ctx), tag+string(hashKey), tag+string(setKey), tag+string(streamKey)) // the commands deleted most of them
 	}
 	if err != nil {
 		return found(fail("redis-rights", "", "%v", err))
@@ -90,7 +90,7 @@ func (e *examination) checkRights(ctx context.Context) outcome {
 	return found(ok("redis-rights", "all commands of publisher and feed are allowed (%s)", how))
 }
 
-// tryCommands returns the names of those that are denied. The error is of a first command that says nothing about rights.
+// tryCommands returns the names of the denied commands. Its error is the first that is not about rights.
 func (e *examination) tryCommands(ctx context.Context, tag string, try func(context.Context, []any) error) (denied []string, err error) {
 	for _, template := range slices.Concat(feedCommands, scriptCommands) {
 		args := make([]any, len(template))
@@ -103,7 +103,7 @@ func (e *examination) tryCommands(ctx context.Context, tag string, try func(cont
 		switch err := try(ctx, args); {
 		case err == nil, errors.Is(err, redis.Nil), strings.HasPrefix(err.Error(), "NOSCRIPT"):
 		case strings.HasPrefix(err.Error(), "NOPERM") && strings.Contains(err.Error(), "'acl"):
-			return nil, err // it is the question that is not allowed
+			return nil, err // the query itself is denied
 		case strings.HasPrefix(err.Error(), "NOPERM"), strings.Contains(strings.ToLower(err.Error()), "no permissions"):
 			denied = append(denied, fmt.Sprint(args[0]))
 		default:
@@ -118,7 +118,7 @@ func isAnswer(err error) bool {
 	return yes
 }
 
-// aclSetUser is what a user of Redis' needs.
+// aclSetUser is the command that gives a Redis user all rights that are needed.
 func (e *examination) aclSetUser(user string) string {
 	if user == "" {
 		user = "NAME"

@@ -11,13 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Status is how one thing is.
+// Status is the state of one thing.
 type Status string
 
 // The values of Status.
 const (
 	OK      Status = "ok"
-	Warn    Status = "warn" // works, and could hurt
+	Warn    Status = "warn" // works, but is a risk
 	Fail    Status = "fail" // does not work, or loses data
 	Skipped Status = "skipped"
 )
@@ -27,10 +27,10 @@ type Result struct {
 	Name   string `json:"name"` // of the check: stable, for programs
 	Status Status `json:"status"`
 	Detail string `json:"detail"`
-	Fix    string `json:"fix,omitempty"` // what to do, one step a line; often a command
+	Fix    string `json:"fix,omitempty"` // what to do, one step per line; often a command
 }
 
-// Report is all of it.
+// Report is the result of a run.
 type Report struct {
 	Well    bool     `json:"well"` // nothing failed
 	Results []Result `json:"results"`
@@ -52,7 +52,7 @@ const (
 	indent    = 6 + nameWidth + 1
 )
 
-// writeResult writes a line for people, and below it what to do.
+// writeResult writes one line for people, and below it what to do.
 func writeResult(w io.Writer, r Result) {
 	hang := "\n" + strings.Repeat(" ", indent)
 	fmt.Fprintf(w, "%-5s %-*s %s\n", marks[r.Status], nameWidth, r.Name, strings.ReplaceAll(r.Detail, "\n", hang))
@@ -88,7 +88,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// human writes long times in days, as rules do.
+// human formats long durations in days, as rules do.
 func human(d time.Duration) string {
 	if d >= day && d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)
@@ -96,7 +96,7 @@ func human(d time.Duration) string {
 	return d.String()
 }
 
-// some lists a few of many.
+// some lists the first few of many.
 func some[T any](all []T) string {
 	const few = 5
 	var parts []string
@@ -110,7 +110,7 @@ func some[T any](all []T) string {
 	return strings.Join(parts, ", ")
 }
 
-// refused reports whether Kafka answered that this principal may not.
+// refused reports whether Kafka denied this principal a right.
 func refused(err error) bool {
 	for _, e := range []error{
 		sarama.ErrTopicAuthorizationFailed, sarama.ErrGroupAuthorizationFailed, sarama.ErrClusterAuthorizationFailed,
@@ -123,7 +123,7 @@ func refused(err error) bool {
 	return false
 }
 
-// hidden reports whether Redis answered that this user may not use a command, or that it has none of that name.
+// hidden reports whether Redis denied this user a command, or does not know it.
 func hidden(err error) bool {
 	var answer redis.Error
 	if !errors.As(err, &answer) {

@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// checkRules compiles the file, and looks whether a key's state may become too large.
+// checkRules compiles the rule file, and checks the largest state of a key.
 func (e *examination) checkRules(context.Context) outcome {
 	if e.cfg.Rules == "" {
 		return found(skip("rules", "no --rules was given"))
@@ -25,12 +25,12 @@ func (e *examination) checkRules(context.Context) outcome {
 	keep := func() { e.set = set }
 	size, dims := set.LargestState()
 	if size > rules.MaxStateBytes {
-		return outcome{keep: keep, results: []Result{fail("rules", "use fewer limits a key, or longer panes (resolution)",
+		return outcome{keep: keep, results: []Result{fail("rules", "use fewer limits per key, or longer panes (resolution)",
 			"%s: a key of %s may need %d bytes of state, at most %d are allowed", e.cfg.Rules, some(dims), size, rules.MaxStateBytes)}}
 	}
-	results := []Result{ok("rules", "%s: %s, at most %d bytes of state a key", e.cfg.Rules, plural(len(set.Rules), "rule"), size)}
+	results := []Result{ok("rules", "%s: %s, at most %d bytes of state per key", e.cfg.Rules, plural(len(set.Rules), "rule"), size)}
 	if n := len(set.Warnings); n > 0 {
-		results = []Result{warn("rules", "tallygate check "+e.cfg.Rules, "%s: good, with %s", e.cfg.Rules, fmt.Sprint(plural(n, "warning")))}
+		results = []Result{warn("rules", "tallygate check "+e.cfg.Rules, "%s: valid, with %s", e.cfg.Rules, fmt.Sprint(plural(n, "warning")))}
 	}
 	return outcome{results: results, keep: keep}
 }

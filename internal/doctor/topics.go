@@ -21,12 +21,12 @@ func (e *examination) checkTopics(context.Context) outcome {
 	}
 	keep := func() { e.layout = state }
 	if len(state.Topics) == 0 {
-		create := "start an aggregator, which creates them; where it may not:"
+		create := "start an aggregator, which creates them; if it has no right to:"
 		for _, f := range state.Missing {
 			create += "\n" + f.Mend
 		}
 		return outcome{keep: keep, results: []Result{warn("topics", create,
-			"there is no topic of prefix %q yet; is it the right --prefix?", e.cfg.Prefix)}}
+			"there are no topics with prefix %q yet; check --prefix", e.cfg.Prefix)}}
 	}
 	var results []Result
 	for _, f := range state.Faults {
@@ -37,15 +37,16 @@ func (e *examination) checkTopics(context.Context) outcome {
 		}
 	}
 	for _, f := range state.Missing {
-		results = append(results, warn("topics", "the next aggregator that starts creates it; or: "+f.Mend, "%s", f.Text))
+		results = append(results, warn("topics", "an aggregator creates it when it starts; or: "+f.Mend, "%s", f.Text))
 	}
 	if len(results) == 0 {
-		results = []Result{ok("topics", "%d topics of prefix %q, %s each where keys must meet", len(state.Topics), e.cfg.Prefix, plural(int(state.Partitions), "partition"))}
+		results = []Result{ok("topics", "%d topics with prefix %q; co-partitioned topics have %s each", len(state.Topics), e.cfg.Prefix, plural(int(state.Partitions), "partition"))}
 	}
 	return outcome{results: worst(results), keep: keep}
 }
 
-// checkReplication tells whether the topics would survive a broker's end, and all replicas are in step.
+// checkReplication checks that the topics survive the loss of a broker, and that all replicas are in
+// sync.
 func (e *examination) checkReplication(context.Context) outcome {
 	var results []Result
 	var single []string
@@ -60,11 +61,11 @@ func (e *examination) checkReplication(context.Context) outcome {
 		}
 		if len(t.Leaderless) > 0 {
 			results = append(results, fail("replication", "start the brokers that hold it: "+e.kafkaCommand("kafka-topics.sh", "--describe --topic %s --unavailable-partitions", name),
-				"%s: nobody leads partition %s: it can be neither written nor read", name, some(t.Leaderless)))
+				"%s: partition %s has no leader: it can be neither written nor read", name, some(t.Leaderless)))
 		}
 		if len(t.Behind) > 0 {
 			results = append(results, warn("replication", e.kafkaCommand("kafka-topics.sh", "--describe --topic %s --under-replicated-partitions", name),
-				"%s: replicas of partition %s are behind: is a broker down or slow?", name, some(t.Behind)))
+				"%s: replicas of partition %s are behind: a broker may be down or slow", name, some(t.Behind)))
 		}
 		if t.Replication < 3 && name != e.names.DeadLetters {
 			single = append(single, fmt.Sprintf("%s (%d)", name, t.Replication))
@@ -75,12 +76,12 @@ func (e *examination) checkReplication(context.Context) outcome {
 		if len(e.brokers) >= 3 {
 			fix = "reassign the partitions to three replicas (kafka-reassign-partitions.sh), and then set min.insync.replicas=2"
 		}
-		results = append(results, warn("replication", fix, "fewer than three replicas: %s: losing one broker stops the engine or loses what it counted", some(single)))
+		results = append(results, warn("replication", fix, "fewer than three replicas: %s: losing one broker stops the engine, or loses its counts", some(single)))
 	}
 	if len(results) == 0 && least == 0 {
 		results = []Result{skip("replication", "there are no topics yet")}
 	} else if len(results) == 0 {
-		results = []Result{ok("replication", "%d replicas at least, all in step", least)}
+		results = []Result{ok("replication", "at least %d replicas, all in sync", least)}
 	}
 	return found(worst(results)...)
 }
@@ -88,10 +89,10 @@ func (e *examination) checkReplication(context.Context) outcome {
 const (
 	day               = 24 * time.Hour
 	minEventRetention = day
-	keyRoom           = 64 << 10 // of a table record, for its key and the batch around it
+	keyRoom           = 64 << 10 // in a table record, for its key and its batch
 )
 
-// checkRetention compares how long records stay with how long they matter.
+// checkRetention compares how long records are kept with how long they are needed.
 func (e *examination) checkRetention(context.Context) outcome {
 	var results []Result
 	short := func(topic string, least time.Duration, status Status, why string) {
@@ -101,13 +102,13 @@ func (e *examination) checkRetention(context.Context) outcome {
 				fmt.Sprintf("%s keeps records for %s, %s is needed: %s", topic, human(have), human(least), why), e.alter(topic, "retention.ms", least.Milliseconds())})
 		}
 	}
-	short(e.names.Events, minEventRetention, Warn, "events that wait for longer, while no aggregator runs, are never counted")
+	short(e.names.Events, minEventRetention, Warn, "events that wait longer than that, while no aggregator runs, are never counted")
 	longest, rule := longestBlock(e.set)
-	short(e.names.Verdicts, longest, Fail, fmt.Sprintf("a block of rule %s would vanish before its end, when the blocklist is built anew", rule))
+	short(e.names.Verdicts, longest, Fail, fmt.Sprintf("when the blocklist is rebuilt, a block of rule %s would be lost before it ends", rule))
 	for _, topic := range []string{e.names.Events, e.names.Loop, e.names.Verdicts} {
 		if n, err := strconv.ParseInt(e.layout.Topics[topic].Settings["retention.bytes"], 10, 64); err == nil && n >= 0 {
 			results = append(results, warn("retention", e.alter(topic, "retention.bytes", -1),
-				"%s: retention.bytes is %d: a burst deletes records before their time", topic, n))
+				"%s: retention.bytes is %d: a burst may delete records too early", topic, n))
 		}
 	}
 	if len(results) > 0 {
@@ -116,22 +117,22 @@ func (e *examination) checkRetention(context.Context) outcome {
 	have, limited := e.retention(e.names.Verdicts)
 	switch {
 	case e.layout.Topics[e.names.Verdicts].Settings == nil:
-		return found(skip("retention", "the settings of %s are not known", e.names.Verdicts))
+		return found(skip("retention", "the settings of %s are unknown", e.names.Verdicts))
 	case !limited:
-		return found(ok("retention", "verdicts are kept for ever"))
+		return found(ok("retention", "verdicts are kept forever"))
 	case e.set == nil:
-		return found(ok("retention", "verdicts are kept for %s; --rules compares that with the longest block", human(have)))
+		return found(ok("retention", "verdicts are kept for %s; use --rules to compare that with the longest block", human(have)))
 	}
 	return found(ok("retention", "verdicts are kept for %s, the longest block is %s (rule %s)", human(have), human(longest), rule))
 }
 
-// retention is false for a topic without a limit, and for one that is not known.
+// retention returns false for a topic without a limit, and for an unknown one.
 func (e *examination) retention(topic string) (time.Duration, bool) {
 	ms, err := strconv.ParseInt(e.layout.Topics[topic].Settings["retention.ms"], 10, 64)
 	if err != nil || ms < 0 {
 		return 0, false
 	}
-	const most = 100 * 365 * day // beyond what a Duration can say in milliseconds times a million
+	const most = 100 * 365 * day // a longer one might overflow a Duration
 	return time.Duration(min(ms, most.Milliseconds())) * time.Millisecond, true
 }
 
@@ -139,7 +140,7 @@ func (e *examination) alter(topic, key string, value int64) string {
 	return e.kafkaCommand("kafka-configs.sh", "--alter --entity-type topics --entity-name %s --add-config '%s=%d'", topic, key, value)
 }
 
-// longestBlock is how long a verdict of the set may hold, as far as one event can make it.
+// longestBlock is how long a verdict of the set may last, as issued by one event.
 func longestBlock(set *rules.Set) (time.Duration, string) {
 	var longest event.Micros
 	name := ""
@@ -158,19 +159,19 @@ func longestBlock(set *rules.Set) (time.Duration, string) {
 	return time.Duration(longest) * time.Microsecond, name
 }
 
-// checkStateSize compares what a key of the rules may need with what the table's records may have.
+// checkStateSize compares the largest state of a key with the size limit of the table's records.
 func (e *examination) checkStateSize(context.Context) outcome {
 	limit, err := strconv.ParseInt(e.layout.Topics[e.names.Table].Settings["max.message.bytes"], 10, 64)
 	switch {
 	case e.set == nil:
-		return found(skip("state-size", "--rules compares the largest state of a key with what %s takes", e.names.Table))
+		return found(skip("state-size", "use --rules to compare the largest state of a key with the limit of %s", e.names.Table))
 	case err != nil:
-		return found(skip("state-size", "the settings of %s are not known", e.names.Table))
+		return found(skip("state-size", "the settings of %s are unknown", e.names.Table))
 	}
 	size, dims := e.set.LargestState()
 	if need := int64(size + keyRoom); need > limit {
 		return found(fail("state-size", e.alter(e.names.Table, "max.message.bytes", max(2<<20, need)),
-			"a key of %s may need %d bytes of state, and %s refuses records above %d: its partition would stop", some(dims), size, e.names.Table, limit))
+			"a key of %s may need %d bytes of state, but %s refuses records above %d bytes: its partition would stop", some(dims), size, e.names.Table, limit))
 	}
-	return found(ok("state-size", "a key needs at most %d bytes, %s takes %d", size, e.names.Table, limit))
+	return found(ok("state-size", "a key needs at most %d bytes, %s allows %d", size, e.names.Table, limit))
 }
