@@ -18,8 +18,8 @@ import (
 // quotaExceeded is the problem type of draft-ietf-httpapi-ratelimit-headers-11, section 5.1.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// Answers configures responses to denied requests. The zero value is ready to use. No response contains
-// a rule's internal name: see Decision.Rule.
+// Answers configures responses to denied requests. The zero value is ready to use. No response
+// contains a rule's internal name: see Decision.Rule.
 type Answers struct {
 	// Status is the response's status when a verdict denies; 0 is 429. It must be 4xx: proxies take
 	// other statuses for permissions or failures.
@@ -38,9 +38,9 @@ type Answers struct {
 	Rules map[string]PublicRule
 	// Messages are for rules without messages of their own, as in PublicRule.
 	Messages map[string]string
-	// PartitionKey is a secret. If set, the RateLimit fields have a parameter pk that tells a client
-	// which of its keys is over the limit: the first 9 bytes of the HMAC-SHA256 of the key's text.
-	// Nobody can compute or invert it without the secret.
+	// PartitionKey is a secret. If set, the RateLimit fields have a parameter pk that tells a
+	// client which of its keys is over the limit: the first 9 bytes of the HMAC-SHA256 of the key's
+	// text. Nobody can compute or invert it without the secret.
 	PartitionKey []byte
 	// UnavailableStatus is the response's status when the table is stale and fails closed: see
 	// Decision.Unavailable. 0 is 503. Use 429 for proxies that take a 5xx for a failure of the
@@ -157,8 +157,8 @@ func problem(w http.ResponseWriter, r *http.Request, body Problem) {
 // WriteDenied is Write of the zero Answers.
 func WriteDenied(w http.ResponseWriter, r *http.Request, d Decision) { new(Answers).Write(w, r, d, "") }
 
-// PublicName returns the name of d's rule that callers may see; "" is none. It is for callers that don't
-// use Denial.
+// PublicName returns the name of d's rule that callers may see; "" is none. It is for callers that
+// don't use Denial.
 func (a *Answers) PublicName(d Decision) string { return a.public(d).Name }
 
 // public returns what callers are told of the deciding rule.
@@ -187,7 +187,8 @@ func (a *Answers) Validate() error {
 // maxSFInteger is the greatest integer of a structured field, RFC 9651, section 3.3.1.
 const maxSFInteger = 999_999_999_999_999
 
-// sfString writes s as a string of a structured field. Characters other than printable ASCII become '?'.
+// sfString writes s as a string of a structured field. Characters other than printable ASCII become
+// '?'.
 func sfString(s string) string {
 	out := []byte{'"'}
 	for _, c := range s {

@@ -7,9 +7,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Replace makes all the verdicts of a shard, and drops its others. A concurrent check sees each key's
-// verdicts either as they were or as they are, and verdicts that stay are in force throughout. The
-// cost depends on the shard's size, whatever the number of others.
+// Replace makes all the verdicts of a shard, and drops its others. A concurrent check sees each
+// key's verdicts either as they were or as they are, and verdicts that stay are in force
+// throughout. The cost depends on the shard's size, whatever the number of others.
 func (t *Table) Replace(shard int, all []verdict.Verdict) {
 	t.touch()
 	t.index.Replace(shard, all)
@@ -36,8 +36,8 @@ func (t *Table) Remove(shard int, recordKey []byte) {
 // always is the Heartbeat of a shard that needs nothing to keep it in step.
 const always event.Micros = math.MaxInt64
 
-// Heartbeat notes up to which moment a shard is in step. A moment in the future counts as now, since
-// a publisher's clock may be ahead.
+// Heartbeat notes up to which moment a shard is in step. A moment in the future counts as now,
+// since a publisher's clock may be ahead.
 func (t *Table) Heartbeat(shard int, applied event.Micros) {
 	if applied != always {
 		applied = min(applied, now())

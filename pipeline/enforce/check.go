@@ -57,8 +57,8 @@ func (t *Table) Check(api, uid string) Decision {
 	}
 }
 
-// checkSlow is Check for rare cases: several verdicts, one that doesn't cover the API, the last second
-// of one, a uid that is very long or not ASCII, and every mode but 0.
+// checkSlow is Check for rare cases: several verdicts, one that doesn't cover the API, the last
+// second of one, a uid that is very long or not ASCII, and every mode but 0.
 func (t *Table) checkSlow(api, uid string) Decision {
 	uid = event.CanonicalUID(uid)
 	if mode := t.mode.Load(); mode != 0 {
@@ -95,8 +95,8 @@ func (t *Table) checkInMode(mode uint32, api string, dims []event.Dim) Decision 
 	return t.policy.deny(d, time.Since(t.started), api, dims)
 }
 
-// CheckAt is what the table's verdicts say at a moment, also while the table is stale or enforcement
-// is off.
+// CheckAt is what the table's verdicts say at a moment, also while the table is stale or
+// enforcement is off.
 func (t *Table) CheckAt(at event.Micros, api, uid string) Decision {
 	return t.CheckDimsAt(at, api, []event.Dim{{Name: dimUID, Value: uid}})
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Decision is the answer to a check. It is four words, so that it is returned in registers: a larger
-// one would be half the time of a check that finds nothing, as nearly all do.
+// Decision is the answer to a check. It is four words, so that it is returned in registers: a
+// larger one would be half the time of a check that finds nothing, as nearly all do.
 type Decision struct {
 	Allowed bool             // false when a verdict denies; one whose action is log allows
 	Until   event.Micros     // when the deciding verdict ends; 0 without one
@@ -26,8 +26,8 @@ func (d Decision) Rule() string {
 	return d.by.Rule
 }
 
-// Public returns the rule's name that callers may see; "" when no verdict decides or the rule has no
-// public name.
+// Public returns the rule's name that callers may see; "" when no verdict decides or the rule has
+// no public name.
 func (d Decision) Public() string {
 	if d.by == nil {
 		return ""

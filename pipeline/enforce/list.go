@@ -8,8 +8,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Verdicts returns all verdicts in force for someone with these dimensions and this API, shadow ones
-// and notices included. The verdict that would decide comes first.
+// Verdicts returns all verdicts in force for someone with these dimensions and this API, shadow
+// ones and notices included. The verdict that would decide comes first.
 func (t *Table) Verdicts(api string, dims []event.Dim) []*verdict.Verdict {
 	return t.VerdictsAt(t.Now(), api, dims)
 }
@@ -29,8 +29,9 @@ func (t *Table) VerdictsAt(at event.Micros, api string, dims []event.Dim) []*ver
 	return all
 }
 
-// InForce returns how many verdicts have not ended; Len also counts ended ones that are not swept yet.
-// It walks over the whole table, in steps between which the feed continues: some 30 ms for a million.
+// InForce returns how many verdicts have not ended; Len also counts ended ones that are not swept
+// yet. It walks over the whole table, in steps between which the feed continues: some 30 ms for a
+// million.
 func (t *Table) InForce() int { return t.inForce(now()) }
 
 func (t *Table) inForce(at event.Micros) (count int) {

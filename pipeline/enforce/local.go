@@ -12,10 +12,10 @@ import (
 // localLimit replaces a rule while the table is stale: a bucket per key, by GCRA (ITU-T I.371). It
 // takes a lock, which other checks don't, but only one of 64, and only to compare eight numbers.
 //
-// A key is known by its hash, which cannot be computed without the process's seed. Two keys with the
-// same 64 bits share a bucket. A key has its place in one of eight slots, so the cost is the same
-// for any number of keys. When all eight are taken, it replaces the key whose bucket is full again
-// first, which loses the least.
+// A key is known by its hash, which cannot be computed without the process's seed. Two keys with
+// the same 64 bits share a bucket. A key has its place in one of eight slots, so the cost is the
+// same for any number of keys. When all eight are taken, it replaces the key whose bucket is full
+// again first, which loses the least.
 type localLimit struct {
 	verdict verdict.Verdict // the deciding one of its denials: the rule, its limit and APIs
 	key     []string        // sorted

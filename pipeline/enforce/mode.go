@@ -23,9 +23,9 @@ const (
 	runWithin = 10 * time.Second
 )
 
-// SetEnabled turns enforcement off or on. While it is off every check is allowed, and the table stays
-// in step. Enforcement is on when none of three switches is off: this one, the environment variable
-// TALLYGATE_ENFORCE=off, which NewTable reads, and Config.OffFile.
+// SetEnabled turns enforcement off or on. While it is off every check is allowed, and the table
+// stays in step. Enforcement is on when none of three switches is off: this one, the environment
+// variable TALLYGATE_ENFORCE=off, which NewTable reads, and Config.OffFile.
 func (t *Table) SetEnabled(on bool) {
 	t.off.Store(!on)
 	t.updateMode()

@@ -15,8 +15,8 @@ const (
 	dimNet = "ip/64"
 )
 
-// OnStale is how checks are answered while the table is stale: before the first snapshot, while it is
-// further behind than Config.MaxStaleness, and when Run was not called.
+// OnStale is how checks are answered while the table is stale: before the first snapshot, while it
+// is further behind than Config.MaxStaleness, and when Run was not called.
 type OnStale uint8
 
 const (
@@ -30,8 +30,8 @@ const (
 	Local
 )
 
-// RuleOnStale replaces Config.OnStale for one rule. The aggregator's rules don't reach applications,
-// so Closed and Local need to know here what the rule is about.
+// RuleOnStale replaces Config.OnStale for one rule. The aggregator's rules don't reach
+// applications, so Closed and Local need to know here what the rule is about.
 type RuleOnStale struct {
 	// Do is how checks are answered. Open ignores the rule's verdicts. Closed denies the APIs.
 	Do OnStale

@@ -28,8 +28,8 @@ func (t *Table) List(prefix, cursor string, limit int) (page []*verdict.Verdict,
 	return page, next
 }
 
-// pager collects a page as a heap. The verdict with the last name is on top, so it is replaced when one
-// that belongs before it is found.
+// pager collects a page as a heap. The verdict with the last name is on top, so it is replaced when
+// one that belongs before it is found.
 type pager struct {
 	prefix, cursor string
 	limit          int

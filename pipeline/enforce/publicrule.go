@@ -39,8 +39,8 @@ func (p *PublicRule) message(otherwise map[string]string, languages string, seco
 	return strings.NewReplacer("{rule}", cmp.Or(p.Name, unnamed), "{seconds}", strconv.FormatInt(seconds, 10)).Replace(text), tag
 }
 
-// choose returns the tag of the messages that fits Accept-Language best, by RFC 4647's lookup; "" when
-// none fits.
+// choose returns the tag of the messages that fits Accept-Language best, by RFC 4647's lookup; ""
+// when none fits.
 func choose(messages map[string]string, languages string) string {
 	if len(messages) == 0 || len(languages) > 1024 { // no browser sends a longer one
 		return ""

@@ -54,7 +54,8 @@ func (t *Table) Run(ctx context.Context) error {
 	}
 }
 
-// sweep frees verdicts that ended more than the grace ago, by the wall time as far as it is believed.
+// sweep frees verdicts that ended more than the grace ago, by the wall time as far as it is
+// believed.
 func (t *Table) sweep(at event.Micros) {
 	t.index.Sweep(min(at, t.steps.believed()) - event.FromDuration(t.cfg.Grace))
 }

@@ -40,8 +40,8 @@ func newStalePolicy(always OnStale, rules map[string]RuleOnStale, instances int)
 // matters reports whether the policy changes any answer of a stale table.
 func (p *stalePolicy) matters() bool { return p.always != LastKnown || len(p.rules) > 0 }
 
-// enforces reports whether a rule's verdicts count. A rule's policy also holds for its limits, which
-// are named rule/limit.
+// enforces reports whether a rule's verdicts count. A rule's policy also holds for its limits,
+// which are named rule/limit.
 func (p *stalePolicy) enforces(rule string) bool {
 	do, ok := p.rules[rule]
 	if !ok {

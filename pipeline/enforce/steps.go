@@ -11,9 +11,9 @@ import (
 func now() event.Micros { return event.FromTime(time.Now()) }
 
 // steps compares the wall clock with the monotonic one. The wall clock may be wrong for a while:
-// before NTP sets it, when somebody does, when a machine wakes up. Checks use it all the same, since
-// until is wall time. But verdicts that it ends are forgotten only when it is believed, and those
-// that a wrong clock made the table forget are fetched again.
+// before NTP sets it, when somebody does, when a machine wakes up. Checks use it all the same,
+// since until is wall time. But verdicts that it ends are forgotten only when it is believed, and
+// those that a wrong clock made the table forget are fetched again.
 type steps struct {
 	count atomic.Uint64 // steps so far, either way
 

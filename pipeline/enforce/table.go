@@ -13,14 +13,15 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Config configures a Table's clock and housekeeping, and what it answers while it is stale. The zero
-// value is ready to use.
+// Config configures a Table's clock and housekeeping, and what it answers while it is stale. The
+// zero value is ready to use.
 type Config struct {
-	// Shards is the blocklist's number of shards; 0 is 1. The table is ready after a snapshot of each.
+	// Shards is the blocklist's number of shards; 0 is 1. The table is ready after a snapshot of
+	// each.
 	Shards int
 	// Resolution is how often Run updates the coarse clock that checks use; 0 is 20 ms. Within a
-	// second of a verdict's beginning or end, checks use the system's clock: verdicts are enforced to
-	// the microsecond, unless Run is held up for more than that second.
+	// second of a verdict's beginning or end, checks use the system's clock: verdicts are enforced
+	// to the microsecond, unless Run is held up for more than that second.
 	Resolution time.Duration
 	// Sweep is how often Run frees the memory of ended verdicts; 0 is 30 s.
 	Sweep time.Duration
@@ -31,9 +32,9 @@ type Config struct {
 	// bytes an entry, and the event's id. Checks don't need it.
 	Causes bool
 
-	// OnStale is how checks are answered while the table is stale; the zero value is LastKnown. It is
-	// stale before the first snapshot and while it is further behind than MaxStaleness. Run is what
-	// notices that: ten seconds after NewTable the table is also stale until Run is called.
+	// OnStale is how checks are answered while the table is stale; the zero value is LastKnown. It
+	// is stale before the first snapshot and while it is further behind than MaxStaleness. Run is
+	// what notices that: ten seconds after NewTable the table is also stale until Run is called.
 	OnStale OnStale
 	// MaxStaleness is how far the table may be behind without being stale; 0 is 1 minute.
 	MaxStaleness time.Duration
@@ -41,8 +42,8 @@ type Config struct {
 	Rules map[string]RuleOnStale
 	// Instances is how many processes share the load, and thus each local limit; 0 is 1.
 	Instances int
-	// OffFile is a file that turns all enforcement off while it exists; "" is none. Run looks for it
-	// once a second.
+	// OffFile is a file that turns all enforcement off while it exists; "" is none. Run looks for
+	// it once a second.
 	OffFile string
 	// Logger logs when enforcement is turned off and on, and, once, that Run was not called; nil is
 	// slog.Default().
@@ -133,7 +134,7 @@ func (t *Table) Staleness() time.Duration {
 	return max(now()-least, 0).Duration()
 }
 
-// SnapshotsWanted grows when the table needs a snapshot of each shard although it lost no change: the
-// wall clock made a step, and verdicts that a wrong clock ended may be in force. A feed takes a
+// SnapshotsWanted grows when the table needs a snapshot of each shard although it lost no change:
+// the wall clock made a step, and verdicts that a wrong clock ended may be in force. A feed takes a
 // snapshot each time the number changes.
 func (t *Table) SnapshotsWanted() uint64 { return t.steps.count.Load() }

@@ -11,17 +11,17 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Throttle carries out the action throttle: requests wait for the end of their verdict, for a limited
-// time and a limited number at once. Middlewares use it. Make it with NewThrottle; its methods may be
-// called by many goroutines.
+// Throttle carries out the action throttle: requests wait for the end of their verdict, for a
+// limited time and a limited number at once. Middlewares use it. Make it with NewThrottle; its
+// methods may be called by many goroutines.
 type Throttle struct {
 	table   *Table
 	most    time.Duration
 	waiting chan struct{} // one for each request that waits
 }
 
-// NewThrottle returns a Throttle for a table. delay is how long a request waits at most: 0 is 1 s, and
-// a negative value never waits. delayed is how many may wait at once; 0 is 1,000.
+// NewThrottle returns a Throttle for a table. delay is how long a request waits at most: 0 is 1 s,
+// and a negative value never waits. delayed is how many may wait at once; 0 is 1,000.
 func NewThrottle(table *Table, delay time.Duration, delayed int) (*Throttle, error) {
 	if table == nil {
 		return nil, errNoTable
@@ -34,9 +34,9 @@ func NewThrottle(table *Table, delay time.Duration, delayed int) (*Throttle, err
 
 var errNoTable = errors.New("enforce: the table is nil: make it with NewTable")
 
-// Await waits for the end of d's verdict, if d is a denial whose action is throttle, and checks again.
-// It returns d itself when it is any other decision, when its verdict ends too late, when too many
-// wait, or when ctx ends first. dims must not change while it waits.
+// Await waits for the end of d's verdict, if d is a denial whose action is throttle, and checks
+// again. It returns d itself when it is any other decision, when its verdict ends too late, when
+// too many wait, or when ctx ends first. dims must not change while it waits.
 func (t *Throttle) Await(ctx context.Context, d Decision, api string, dims []event.Dim) Decision {
 	if d.Allowed || d.Action() != verdict.ActThrottle || t.most < 0 {
 		return d

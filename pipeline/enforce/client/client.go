@@ -1,6 +1,7 @@
-// Package client is the other side: an http.RoundTripper that does as it is told when a service says 429 or 503. It waits for
-// Retry-After, or with exponential backoff and jitter, within a budget and the request's deadline, and can keep to a quota by itself,
-// so that it isn't told. It links nothing but the standard library.
+// Package client is an http.RoundTripper that honors Retry-After. After a 429 or 503 it waits for
+// that time, or backs off exponentially with jitter, within a budget and the request's deadline. It
+// can also keep to a quota, so that requests are not denied at all. It links only the standard
+// library.
 package client
 
 import (
@@ -18,32 +19,34 @@ import (
 	"github.com/tallygate/tallygate/internal/retry"
 )
 
-// Config says how a Transport behaves. Its zero value is good.
+// Config configures a Transport. The zero value is ready to use.
 type Config struct {
 	// Base sends the requests; nil is http.DefaultTransport.
 	Base http.RoundTripper
-	// Tries is how often a request is sent at most; 0 is 4, 1 is never again.
+	// Tries is how often a request is sent at most; 0 is 4, and 1 never retries.
 	Tries int
-	// Statuses are tried again; nil is 429 and 503. Others, and errors of the connection, are returned as they are. A 429 says that the
-	// request was refused. After any other status it may have been carried out all the same, so it is sent again only if that
-	// changes nothing: when its method is idempotent (GET, HEAD, OPTIONS, TRACE, PUT, DELETE), or it has an Idempotency-Key.
+	// Statuses are retried; nil is 429 and 503. Others, and errors of the connection, are returned.
+	// A 429 means that the request was refused. After any other status it may have been carried
+	// out, so it is retried only if its method is idempotent (GET, HEAD, OPTIONS, TRACE, PUT,
+	// DELETE) or it has an Idempotency-Key.
 	Statuses []int
-	// Backoff is the wait before the second try when the service named none; it doubles from try to try, up to MaxBackoff, and the wait
-	// is a random part of it between a half and the whole. 0 is 200 ms.
+	// Backoff is the wait before the first retry without a Retry-After; 0 is 200 ms. It doubles
+	// with each retry, up to MaxBackoff. The actual wait is random, from half of it to all of it.
 	Backoff time.Duration
 	// MaxBackoff bounds it; 0 is 30 s.
 	MaxBackoff time.Duration
-	// MaxRetryAfter is the longest Retry-After that is waited for; a response that names a longer one is returned. 0 is 1 minute.
+	// MaxRetryAfter is the longest Retry-After to wait for; 0 is 1 minute. A response with a longer
+	// one is returned.
 	MaxRetryAfter time.Duration
-	// Spread is up to how much a wait for Retry-After is made longer at random, so that not all who were told the same moment
-	// come back in it; 0 is 100 ms, negative is none.
+	// Spread is the greatest random addition to a Retry-After, so that not all clients return at
+	// the same moment; 0 is 100 ms, and a negative value adds nothing.
 	Spread time.Duration
-	// Budget bounds what all retries of this Transport add to its requests, so that they don't keep down a service that is
-	// overloaded: each request adds so many of a retry, and each retry takes one. 0 is 0.1, negative is no bound. Saved are at
-	// most 10, and as many are there at first.
+	// Budget bounds the retries of this Transport per request, so that they don't overload a
+	// service further: each request adds this part of a retry, and each retry takes one. 0 is 0.1,
+	// and a negative value is no bound. It holds 10 at most, and 10 at the start.
 	Budget float64
-	// Quota is how many requests may be sent per Per, tries included; further ones wait. 0 is no bound. Burst of them may be sent
-	// at once; 0 is Quota.
+	// Quota is how many requests, retries included, may be sent per Per; more of them wait. 0 is no
+	// bound. Burst of them may be sent at once; 0 is Quota.
 	Quota int
 	Per   time.Duration
 	Burst int
@@ -100,9 +103,10 @@ func New(cfg Config) (*Transport, error) {
 	return &Transport{cfg: cfg, budget: maxBudget}, nil
 }
 
-// RoundTrip sends a request, and sends it again as long as the service asks for that, and everything allows it: the tries, the budget,
-// the request's deadline, its method, and its body, which must have a GetBody (http.NewRequest sets it for those in memory). Else it
-// returns the response as it came, so the caller sees the 429.
+// RoundTrip sends a request, and retries it as long as the service asks for that and everything
+// allows it: the tries, the budget, the request's deadline, its method and its body. A body must
+// have a GetBody, which http.NewRequest sets for bodies in memory. Otherwise it returns the last
+// response.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.save()
 	for try := 1; ; try++ {
@@ -165,13 +169,13 @@ func retryAfter(resp *http.Response) (time.Duration, bool) {
 	return 0, false
 }
 
-// inTime reports whether the request's deadline lets it wait so long.
+// inTime reports whether the request's deadline allows the wait.
 func inTime(r *http.Request, wait time.Duration) bool {
 	deadline, ok := r.Context().Deadline()
 	return !ok || time.Until(deadline) > wait
 }
 
-// repeatable reports whether a request that was answered with this status can be sent again, and may be.
+// repeatable reports whether a request can be sent again after this status.
 func repeatable(r *http.Request, status int) bool {
 	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
 		return false
@@ -186,7 +190,7 @@ func repeatable(r *http.Request, status int) bool {
 	return false
 }
 
-// again is the request anew, with its body from the beginning.
+// again returns a copy of the request with its body from the beginning.
 func again(r *http.Request) (*http.Request, error) {
 	next := r.Clone(r.Context())
 	if r.GetBody != nil {
@@ -199,20 +203,20 @@ func again(r *http.Request) (*http.Request, error) {
 	return next, nil
 }
 
-// drain reads what is left of a short body, so that the connection can be used again.
+// drain reads the rest of a short body, so that the connection can be reused.
 func drain(body io.ReadCloser) {
 	_, _ = io.CopyN(io.Discard, body, 64<<10)
 	_ = body.Close()
 }
 
-// save adds to the budget what a request is worth.
+// save adds a request's part to the budget.
 func (t *Transport) save() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.budget = min(t.budget+t.cfg.Budget, maxBudget)
 }
 
-// spend takes a retry out of the budget, if there is one.
+// spend takes a retry from the budget, if it has one.
 func (t *Transport) spend() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -226,10 +230,10 @@ func (t *Transport) spend() bool {
 	return true
 }
 
-// ErrQuota says that a request would have had to wait for the Transport's own quota until after its deadline.
+// ErrQuota is returned when a request would wait for the Transport's quota beyond its deadline.
 var ErrQuota = errors.New("client: the quota leaves no room before the request's deadline")
 
-// take waits until the quota has room, as GCRA does.
+// take waits for room in the quota, by GCRA.
 func (t *Transport) take(r *http.Request) error {
 	if t.cfg.Quota == 0 {
 		return r.Context().Err()

@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
-// answer is an HTTP answer that goes out in a message: what enforce.Answers gives elsewhere.
+// answer is an HTTP response that is sent within a message. enforce.Answers writes to it.
 type answer struct {
 	header http.Header
 	status int
@@ -26,5 +26,5 @@ func (a *answer) Header() http.Header         { return a.header }
 func (a *answer) WriteHeader(status int)      { a.status = status }
 func (a *answer) Write(p []byte) (int, error) { return a.body.Write(p) }
 
-// names are those of its headers, in order.
+// names returns the names of its headers, in order.
 func (a *answer) names() []string { return slices.Sorted(maps.Keys(a.header)) }

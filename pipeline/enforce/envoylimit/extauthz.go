@@ -19,12 +19,13 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Check implements ext_authz v3. Who asks is in the request's headers as in forward-auth, and the API is made of
-// its method and path unless a header names it. context_extensions, which a route's configuration sets and no
-// client can, win: api, uid, ip, attrs.NAME. Without any address there, it is the one that Envoy takes for the
-// client's. A request of which it is not clear who sends it is refused with 400: see
-// forwardauth.Refusal. Envoy denies by any status but OK, so who is denied in doubt gets 503 whatever failure_mode_allow says: that is for
-// when nobody answers.
+// Check implements ext_authz v3. The request's headers identify the client, as in forward-auth. The
+// API is made of method and path unless a header names it. context_extensions override both: api,
+// uid, ip, attrs.NAME; only a route's configuration can set them. Without an address there, it is
+// the one that Envoy takes for the client's. A request that does not say clearly who sent it is
+// refused with 400: see forwardauth.Refusal. Envoy denies by any status but OK, so a stale table
+// that fails closed answers 503, whatever failure_mode_allow says: that is for the case without any
+// answer.
 func (s *Server) Check(_ context.Context, req *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	r := req.GetAttributes().GetRequest().GetHttp()
 	header := headerOf(r)
@@ -65,7 +66,7 @@ func (s *Server) Check(_ context.Context, req *authv3.CheckRequest) (*authv3.Che
 	return deniedResponse(status, a), nil
 }
 
-// refuse denies a request of which it is not clear who sends it or what it asks for.
+// refuse denies a request that does not say clearly who sent it or what it asks for.
 func (s *Server) refuse(r *authv3.AttributeContext_HttpRequest, header http.Header, why *forwardauth.Refusal) *authv3.CheckResponse {
 	s.refused(why)
 	a := &answer{header: http.Header{}}
@@ -84,7 +85,7 @@ func deniedResponse(status *rpcstatus.Status, a *answer) *authv3.CheckResponse {
 	return &authv3.CheckResponse{Status: status, HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: out}}
 }
 
-// headerOf is the request's header, in whichever of its two forms Envoy was told to send it.
+// headerOf returns the request's header, in either of the two forms in which Envoy may send it.
 func headerOf(r *authv3.AttributeContext_HttpRequest) http.Header {
 	header := make(http.Header, len(r.GetHeaders()))
 	for name, value := range r.GetHeaders() {

@@ -24,14 +24,15 @@ import (
 // maxDescriptors bounds a request; Envoy sends a handful.
 const maxDescriptors = 1000
 
-// ShouldRateLimit implements RateLimitService v3. Each descriptor is one check, and has its status: OVER_LIMIT when
-// a verdict denies. The answer is OVER_LIMIT when one of them is, with the headers and the body of
-// Config.Answers for the one that ends last. Nothing is counted here: hits_addend and limits that the
-// request names have no effect, events count.
+// ShouldRateLimit implements RateLimitService v3. Each descriptor is one check with a status of its
+// own: OVER_LIMIT when a verdict denies. The response is OVER_LIMIT when one of them is. Its
+// headers and body are those of Config.Answers for the verdict that ends last. Nothing is counted
+// here: hits_addend and the request's limits have no effect, only events count.
 //
-// What is denied in doubt is OVER_LIMIT too, without any time: the protocol has no other denial. An error would leave the answer to Envoy's
-// failure_mode_deny, which lets through by default, and is about all requests, where closed may be said of a rule. A descriptor without any
-// dimension is OVER_LIMIT, too, where they are required.
+// A stale table that fails closed is OVER_LIMIT too, without a duration: the protocol has no other
+// denial. An error would leave the decision to Envoy's failure_mode_deny. That allows by default,
+// and holds for all requests, while single rules can fail closed. Where dimensions are required, a
+// descriptor without any is also OVER_LIMIT.
 func (s *Server) ShouldRateLimit(_ context.Context, req *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
 	if n := len(req.GetDescriptors()); n > maxDescriptors {
 		return nil, status.Errorf(codes.InvalidArgument, "%d descriptors, at most %d in one request", n, maxDescriptors)
@@ -53,7 +54,7 @@ func (s *Server) ShouldRateLimit(_ context.Context, req *rlsv3.RateLimitRequest)
 		}
 		d := s.decider.CheckDims(api, dims)
 		out.Statuses[i] = s.status(d)
-		if !d.Allowed && (!over || d.Until > worst.Until) { // in doubt it is 0
+		if !d.Allowed && (!over || d.Until > worst.Until) { // 0 when unavailable
 			over, out.OverallCode, worst = true, rlsv3.RateLimitResponse_OVER_LIMIT, d
 		}
 	}
@@ -75,7 +76,8 @@ func (s *Server) ShouldRateLimit(_ context.Context, req *rlsv3.RateLimitRequest)
 	return out, nil
 }
 
-// read returns what a descriptor asks. Of entries with the same meaning, the first holds: they are Envoy's configuration, and no client adds one.
+// read returns what a descriptor asks. Of entries with the same meaning the first counts: they are
+// Envoy's configuration, and clients cannot add any.
 func (s *Server) read(descriptor *ratelimitv3.RateLimitDescriptor) (api string, dims []event.Dim) {
 	var method, path string
 	for _, e := range descriptor.GetEntries() {
@@ -121,7 +123,8 @@ func (s *Server) status(d enforce.Decision) *rlsv3.RateLimitResponse_DescriptorS
 		out.DurationUntilReset = &durationpb.Duration{Seconds: seconds}
 	}
 	if limit := d.Limit(); limit > 0 { // a block by command has no limit
-		// Envoy shows the name to callers. The unit is unknown here: a verdict doesn't say what its window was.
+		// Envoy shows the name to callers. The unit is unknown here: a verdict doesn't have its
+		// window.
 		out.CurrentLimit = &rlsv3.RateLimitResponse_RateLimit{
 			Name: s.answers.PublicName(d), RequestsPerUnit: uint32(min(int64(limit/event.One), math.MaxUint32)),
 		}

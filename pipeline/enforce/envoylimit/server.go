@@ -15,26 +15,27 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
 )
 
-// Config says what a Server answers from.
+// Config configures a Server.
 type Config struct {
 	Decider forwardauth.Decider // required; *enforce.Table is one
 
-	// Headers name who asks, for ext_authz: the same as for forward-auth. The method and the path are the
-	// request's own, so Method and Path are not used.
+	// Headers identify the client for ext_authz, as for forward-auth. Method and Path are not used:
+	// Envoy sends the request's method and path.
 	Headers forwardauth.Headers
 
-	// Entries say what the entries of a rate limit descriptor are, by their keys: "uid", "ip", "api",
-	// "attrs.NAME", or "method" and "path", of which the API is made where none is given. These names stand for
-	// themselves, and remote_address, which Envoy calls the client's address, is "ip". Other entries are
-	// ignored; one that is mapped to "" is, too.
+	// Entries maps the keys of a rate limit descriptor's entries to their meanings: "uid", "ip",
+	// "api", "attrs.NAME", or "method" and "path", of which the API is made if no entry is "api".
+	// These names mean themselves, and remote_address, Envoy's name of the client's address, is
+	// "ip". Other entries, and those mapped to "", are ignored.
 	Entries map[string]string
 
-	// RequireDimensions denies what says nothing of who asks: no verdict could. Of a rate limit request that is each such descriptor.
+	// RequireDimensions denies requests that don't identify anyone: no verdict could. In a rate
+	// limit request that concerns each such descriptor.
 	RequireDimensions bool
-	// Answers says how those who are denied are answered. RateLimitService has no way to say Answers.Status, so Envoy's
-	// own (rate_limited_status, 429) holds there.
+	// Answers configures responses to denied requests. RateLimitService has no field for
+	// Answers.Status, so Envoy uses its rate_limited_status, 429.
 	Answers enforce.Answers
-	// Refused is told of each question that is refused; nil is nobody.
+	// Refused is called for each refused request; nil is no call.
 	Refused func(*forwardauth.Refusal)
 }
 

@@ -1,4 +1,5 @@
-// Package forwardauth answers proxies that ask over HTTP before they let a request through: nginx's
-// auth_request, ForwardAuth of Traefik and of APISIX, forward_auth of Caddy, and Envoy's ext_authz. Who asks,
-// and for what, is in headers that the proxy sets. It links the standard library and the enforcer only.
+// Package forwardauth answers proxies that ask over HTTP whether to allow a request: nginx's
+// auth_request, ForwardAuth of Traefik and APISIX, Caddy's forward_auth, and Envoy's ext_authz.
+// Headers that the proxy sets say who sent the request and what it asks for. The package links only
+// the standard library and the enforcer.
 package forwardauth

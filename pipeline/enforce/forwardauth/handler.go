@@ -16,25 +16,27 @@ type Decider interface {
 	CheckDims(api string, dims []event.Dim) enforce.Decision
 }
 
-// Config says what a Handler answers from.
+// Config configures a Handler.
 type Config struct {
 	Decider Decider // required
 	Headers Headers // where the proxy says who asks; the zero value has the usual names
 
-	// AllowStatus lets a request through: 204 (also 0) or 200, for proxies that want exactly that.
+	// AllowStatus allows a request: 204 (also 0), or 200 for proxies that require it.
 	AllowStatus int
 
-	// RequireDimensions refuses questions that say nothing of who asks: no verdict could deny them.
+	// RequireDimensions refuses requests that don't identify anyone: no verdict could deny them.
 	RequireDimensions bool
-	// Answers says how those who are denied are answered. A question with denied=403 gets that status whatever Answers.Status is.
+	// Answers configures responses to denied requests. The query denied=403 overrides
+	// Answers.Status.
 	Answers enforce.Answers
-	// Refused is told of each question that is refused; nil is nobody.
+	// Refused is called for each refused request; nil is no call.
 	Refused func(*Refusal)
 }
 
-// Handler answers a proxy's questions: with AllowStatus, or as Config.Answers says. A question whose query has
-// denied=403 (or 401) gets that status instead, with the same headers and body: nginx's auth_request
-// takes no other. A question that is refused gets 400: see Refusal. 503, which is when nobody knows, stays what it is: nginx denies by 500 then, and not as if the caller were over a limit.
+// Handler answers a proxy's requests: with AllowStatus, or as Config.Answers says. With the query
+// denied=403 (or 401) a denial has that status, and the same headers and body: nginx's auth_request
+// accepts no other. Refused requests get 400: see Refusal. A stale table that fails closed still
+// answers 503: nginx then denies with 500, not as if the client were over a limit.
 type Handler struct {
 	cfg Config
 }
@@ -75,10 +77,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.cfg.Answers.Write(w, r, d, "")
 }
 
-// ExtAuthz answers Envoy's ext_authz over HTTP, which sends the original request's method and, behind
-// prefix, its path, and which lets through by exactly 200. Serve it without a ServeMux in front: that redirects
-// paths such as //search, and to Envoy a redirect is a denial. A 5xx is none: failure_mode_allow decides then, as when nobody
-// answers. So who is denied in doubt gets 429 here, without Retry-After.
+// ExtAuthz answers Envoy's ext_authz over HTTP. Envoy sends the original request's method and,
+// after prefix, its path, and allows only by 200. Don't put a ServeMux in front: it redirects paths
+// such as
+// //search, and Envoy takes a redirect for a denial. Envoy takes a 5xx for a failure, which
+// failure_mode_allow may allow. So a stale table that fails closed answers 429, without
+// Retry-After.
 func (h *Handler) ExtAuthz(prefix string) http.Handler {
 	prefix = strings.TrimSuffix(prefix, "/")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -102,7 +106,7 @@ func (h *Handler) ExtAuthz(prefix string) http.Handler {
 	})
 }
 
-// refused answers a question that has no answer.
+// refused answers a refused request.
 func (h *Handler) refused(w http.ResponseWriter, r *http.Request, dims []event.Dim, err error) bool {
 	if err == nil && h.cfg.RequireDimensions && len(dims) == 0 {
 		err = RequireDimensions()
@@ -118,7 +122,7 @@ func (h *Handler) refused(w http.ResponseWriter, r *http.Request, dims []event.D
 	return true
 }
 
-// restated answers with another status.
+// restated replaces the status.
 type restated struct {
 	http.ResponseWriter
 	status int

@@ -11,35 +11,36 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Headers are the names of the headers in which a proxy says who asks and for what. The proxy must set or
-// strip each of them: one that a client can set is not who it is.
+// Headers are the names of the headers in which a proxy says who sent a request and what it asks
+// for. The proxy must set or remove each of them: clients could otherwise forge it.
 type Headers struct {
 	UID        string // "" is X-Tallygate-Uid
 	IP         string // "" is X-Tallygate-Ip; of a list of addresses, the last is the one that the proxy itself saw
 	API        string // "" is X-Tallygate-Api
 	AttrPrefix string // before an attribute's name, which is in lower case; "" is X-Tallygate-Attr-
 
-	// Method and Path name the original request, from which the API is made when the header API is absent;
-	// Path may hold a whole URL. Name those that your proxy sets: nothing else is believed then. "" is all that proxies use, MethodHeaders
-	// and PathHeaders, and a question in which two of these name different requests is refused.
+	// Method and Path have the original request, of which the API is made when the header API is
+	// absent; Path may hold a whole URL. Set the names that your proxy uses: only these are
+	// believed. "" is all that proxies use, MethodHeaders and PathHeaders; a request in which two
+	// of these differ is refused.
 	Method, Path string
 
-	// Repeated says which of several values of one header counts; "" is none: such a question is refused.
+	// Repeated says which of several values of a header counts; "" is none: the request is refused.
 	Repeated Repeated
 
-	// Proxies are your own proxies, of which no address is a client's; nil is none.
+	// Proxies are your own proxies, whose addresses are never a client's; nil is none.
 	Proxies *httplimit.Proxies
 }
 
-// The headers in which proxies name the original request: nginx by convention, Traefik, Caddy and APISIX by
-// themselves, and ingress-nginx with a whole URL. A client can send those that its proxy doesn't set:
-// Headers.Method and Path name the ones to trust.
+// The headers in which proxies name the original request: nginx by convention, Traefik, Caddy and
+// APISIX by default, and ingress-nginx with a whole URL. A client can send those that its proxy
+// doesn't set. Headers.Method and Path name the ones to trust.
 var (
 	MethodHeaders = []string{"X-Forwarded-Method", "X-Original-Method"}
 	PathHeaders   = []string{"X-Forwarded-Uri", "X-Original-Uri", "X-Original-Url"}
 )
 
-// WithDefaults returns h with a name for each header.
+// WithDefaults returns h with the default names of unset headers.
 func (h Headers) WithDefaults() Headers {
 	h.UID = cmp.Or(h.UID, "X-Tallygate-Uid")
 	h.IP = cmp.Or(h.IP, "X-Tallygate-Ip")
@@ -52,7 +53,8 @@ func (h Headers) WithDefaults() Headers {
 // Validate returns what is wrong with h.
 func (h Headers) Validate() error { return h.Repeated.validate() }
 
-// Read returns what the headers of a proxy's question say. The error is a *Refusal. h is one that WithDefaults returned.
+// Read returns what the headers of a proxy's request say. The error is a *Refusal. h must come from
+// WithDefaults.
 func (h Headers) Read(header http.Header) (api string, dims []event.Dim, err error) {
 	if api, err = h.Repeated.pick(h.API, header.Values(h.API)); err == nil && api == "" {
 		api, err = h.original(header)
@@ -64,7 +66,8 @@ func (h Headers) Read(header http.Header) (api string, dims []event.Dim, err err
 	return api, dims, err
 }
 
-// ReadFor is Read where the original request's method and its target, as httplimit.PathAPI takes it, are known otherwise.
+// ReadFor is Read for an original request whose method and target are known otherwise. The target
+// is as in httplimit.PathAPI.
 func (h Headers) ReadFor(header http.Header, method, path string) (api string, dims []event.Dim, err error) {
 	if api, err = h.Repeated.pick(h.API, header.Values(h.API)); err != nil {
 		return "", nil, err
@@ -103,8 +106,9 @@ func (h Headers) dims(header http.Header) (dims []event.Dim, err error) {
 	return dims, nil
 }
 
-// original names the original request by the headers for its method and path. Where several are believed, each kind of proxy's headers are
-// taken together: a client that adds a method of another kind than its proxy's names another request, too.
+// original names the original request by the headers for its method and path. If several are
+// believed, the headers of each kind of proxy are read together: a client that adds the method
+// header of another kind of proxy names another request, too.
 func (h Headers) original(header http.Header) (api string, err error) {
 	if h.Method != "" || h.Path != "" {
 		method, err := h.agreed(header, h.Method, MethodHeaders, http.MethodGet, func(m string) string { return httplimit.PathAPI(m, "/") })
@@ -140,7 +144,8 @@ func (h Headers) original(header http.Header) (api string, err error) {
 	return cmp.Or(named, httplimit.PathAPI(http.MethodGet, "/")), nil
 }
 
-// agreed is the value of the header, or, when it has no name, of the usual ones, which must mean the same.
+// agreed returns the header's value. Without a name it is the value of the usual headers, which
+// must mean the same.
 func (h Headers) agreed(from http.Header, name string, usual []string, otherwise string, meaning func(string) string) (string, error) {
 	if name != "" {
 		value, err := h.Repeated.pick(name, from.Values(name))
@@ -164,7 +169,8 @@ func disagree(headers string) *Refusal {
 	return &Refusal{HeadersDisagree, "Two of these headers name different requests, and only one of them is the proxy's: " + headers + "."}
 }
 
-// Address is the client's address in a list as X-Forwarded-For has it: the last that is none of Proxies, written as keys have it.
+// Address is the client's address in a list as X-Forwarded-For has it: the last that is none of
+// Proxies, written as keys have it.
 func (h Headers) Address(list string) string {
 	if list == "" {
 		return ""
@@ -172,8 +178,8 @@ func (h Headers) Address(list string) string {
 	return Address(h.Proxies.Client(strings.Split(list, ",")))
 }
 
-// Address is the last address of a list as X-Forwarded-For has it, without its port, written as keys have it;
-// "" when that is none: what is no address is absent, as in events.
+// Address is the last address of a list as X-Forwarded-For has it, without its port, written as
+// keys have it; "" when that is none: what is no address is absent, as in events.
 func Address(text string) string {
 	if i := strings.LastIndexByte(text, ','); i >= 0 {
 		text = text[i+1:]

@@ -2,18 +2,18 @@ package forwardauth
 
 import "fmt"
 
-// Reason is why a question is refused, as a metric's label has it.
+// Reason is why a request is refused, as in a metric's label.
 type Reason string
 
 // The reasons.
 const (
-	RepeatedHeader  Reason = "repeated_header"  // a header that is to have one value has several
+	RepeatedHeader  Reason = "repeated_header"  // a header that must have one value has several
 	HeadersDisagree Reason = "headers_disagree" // two headers name different requests
-	NoDimensions    Reason = "no_dimensions"    // nothing says who asks, though that is required
+	NoDimensions    Reason = "no_dimensions"    // nothing identifies the client, and that is required
 )
 
-// Refusal is a question that has no answer, since it is not clear who asks or for what. The request is denied: a client may have sent the
-// header that makes it unclear.
+// Refusal is the error of a request that does not say clearly who sent it or what it asks for. It
+// is denied: a client may have sent the header that makes it unclear.
 type Refusal struct {
 	Reason Reason
 	Detail string
@@ -21,20 +21,20 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Detail }
 
-// RequireDimensions refuses a question that says nothing of who asks. No verdict could deny it: most often a header is named otherwise in the
-// proxy's configuration than in that of the decision server.
+// RequireDimensions refuses a request that doesn't identify anyone. No verdict could deny it. Most
+// often the proxy's configuration and the decision server's name a header differently.
 func RequireDimensions() *Refusal {
 	return &Refusal{NoDimensions, "Nothing says who sends this request: no uid, no address and no attribute."}
 }
 
-// Repeated says which of several values of one header counts.
+// Repeated says which of several values of a header counts.
 type Repeated string
 
 // The choices.
 const (
-	RefuseRepeated Repeated = "refuse" // none, also "": the question is refused, since a client may have added a value of its own
-	FirstRepeated  Repeated = "first"  // for proxies that put their value in front of what clients send
-	LastRepeated   Repeated = "last"   // for proxies that put their value behind it
+	RefuseRepeated Repeated = "refuse" // none, also "": a client may have added a value
+	FirstRepeated  Repeated = "first"  // for proxies that put their value first
+	LastRepeated   Repeated = "last"   // for proxies that put their value last
 )
 
 func (r Repeated) validate() error {

@@ -12,8 +12,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
-// Metadata returns what the client sent under a name; several values are httplimit.Ambiguous, and such a call is refused. Take care that the
-// client could not choose it.
+// Metadata returns the value of a metadata key; several are httplimit.Ambiguous, and the call is
+// refused. Make sure that clients cannot choose it.
 func Metadata(name string) func(context.Context) string {
 	return func(ctx context.Context) string {
 		switch values := metadata.ValueFromIncomingContext(ctx, name); len(values) {
@@ -27,7 +27,8 @@ func Metadata(name string) func(context.Context) string {
 	}
 }
 
-// FirstMetadata is Metadata where of several values the first is right, since your proxies put theirs in front.
+// FirstMetadata is Metadata for proxies that put their value first: it returns the first of
+// several.
 func FirstMetadata(name string) func(context.Context) string {
 	return func(ctx context.Context) string {
 		if values := metadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
@@ -37,7 +38,7 @@ func FirstMetadata(name string) func(context.Context) string {
 	}
 }
 
-// LastMetadata is Metadata where of several values the last is right, since your proxies put theirs behind.
+// LastMetadata is Metadata for proxies that put their value last: it returns the last of several.
 func LastMetadata(name string) func(context.Context) string {
 	return func(ctx context.Context) string {
 		if values := metadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
@@ -47,15 +48,16 @@ func LastMetadata(name string) func(context.Context) string {
 	}
 }
 
-// PeerIP is the address of the connection's other end: the client's, if there is no proxy in between. Behind one it is the proxy's, a key
-// that all clients share, and a verdict on it denies everyone: use ClientIP there.
+// PeerIP returns the address of the connection's peer. Behind a proxy use ClientIP: the peer is the
+// proxy, all clients share that key, and a verdict on it denies everyone.
 func PeerIP(ctx context.Context) string {
 	host, _ := peerHost(ctx)
 	return host
 }
 
-// ClientIP is httplimit.ClientIP for calls: the connection's other end, or, when that is one of these proxies, the right-most address of
-// the metadata x-forwarded-for that is none of them. When they name nobody else it is absent, which is said once in the log.
+// ClientIP is httplimit.ClientIP for calls: the connection's peer, or, when that is one of these
+// proxies, the right-most address in the metadata x-forwarded-for that is not a proxy. Without one
+// it is absent, and that is logged once.
 func ClientIP(proxies ...netip.Prefix) func(context.Context) string {
 	known := httplimit.NewProxies(proxies...)
 	return func(ctx context.Context) string {
@@ -72,7 +74,7 @@ func ClientIP(proxies ...netip.Prefix) func(context.Context) string {
 	}
 }
 
-// peerHost is the connection's other end; ok is false when it has no address.
+// peerHost returns the connection's peer; ok is false when it has no address.
 func peerHost(ctx context.Context) (host string, ok bool) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

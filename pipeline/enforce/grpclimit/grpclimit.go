@@ -1,7 +1,7 @@
-// Package grpclimit puts a table in front of a gRPC server. A call that a verdict denies ends with RESOURCE_EXHAUSTED, and
-// says in google.rpc.RetryInfo when to come back, and in google.rpc.ErrorInfo by which rule, if that has a public name. One that is denied only because
-// the table is in doubt ends with UNAVAILABLE, and one of which it is not clear who sends it, since what says so has several values, with
-// INVALID_ARGUMENT.
+// Package grpclimit puts an enforce.Table in front of a gRPC server. A call that a verdict denies
+// ends with RESOURCE_EXHAUSTED. google.rpc.RetryInfo says when to retry, and google.rpc.ErrorInfo
+// names the rule, if it has a public name. A call that is denied because the table is stale ends
+// with UNAVAILABLE, and one whose metadata does not say clearly who sent it with INVALID_ARGUMENT.
 package grpclimit
 
 import (
@@ -24,26 +24,29 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Options says how a call tells who does what, as httplimit.Options does for HTTP. At least one of UID, IP and Attrs is required.
+// Options configures a Limiter, as httplimit.Options does for HTTP. At least one of UID, IP and
+// Attrs is required.
 type Options struct {
-	// UID returns the user, after your authentication; "" is nobody.
+	// UID returns the user, as your authentication found it; "" is unknown.
 	UID func(context.Context) string
-	// IP returns the client's address; "" is unknown. ClientIP makes such a function; without a proxy in front, PeerIP is one.
+	// IP returns the client's address; "" is unknown. ClientIP makes such a function; without a
+	// proxy in front, PeerIP is one.
 	IP func(context.Context) string
-	// Attrs returns attributes by their names, for rules whose key has attrs.NAME; "" is absent.
+	// Attrs returns attributes by name, for rules whose key has attrs.NAME; "" is absent.
 	Attrs map[string]func(context.Context) string
 	// API names a method; nil is MethodAPI.
 	API func(fullMethod string) string
-	// Answers are the names and messages of rules that callers are told.
+	// Answers has the names and messages of rules that callers are told.
 	Answers enforce.Answers
-	// MaxDelay is how long a call waits for the end of a verdict whose action is throttle; 0 is 1 s, negative is no time.
+	// MaxDelay is how long a call waits for the end of a verdict whose action is throttle. 0 is 1
+	// s, and a negative value never waits.
 	MaxDelay time.Duration
-	// MaxDelayed is how many calls may wait at once; 0 is 1,000. Further ones are denied.
+	// MaxDelayed is how many calls may wait at once; 0 is 1,000. More are denied.
 	MaxDelayed int
-	// Logged is told of calls that pass by a verdict whose action is log; nil is nobody.
+	// Logged is called for calls that are allowed by a verdict whose action is log; nil is no call.
 	Logged func(ctx context.Context, fullMethod string, d enforce.Decision)
-	// Events, if set, gets an event for each call that was let through, when it has ended: the outcome by its code, as
-	// OutcomeOf has it, and the attributes code and latency_ms.
+	// Events, if set, gets an event for each allowed call after its end: the outcome of OutcomeOf,
+	// and the attributes code and latency_ms.
 	Events httplimit.Emitter
 }
 
@@ -54,7 +57,7 @@ type Limiter struct {
 	throttle *enforce.Throttle
 }
 
-// New checks the options, and that there is a table.
+// New returns a Limiter, or an error for a nil table and invalid options.
 func New(table *enforce.Table, o Options) (*Limiter, error) {
 	throttle, err := enforce.NewThrottle(table, o.MaxDelay, o.MaxDelayed)
 	if o.UID == nil && o.IP == nil && len(o.Attrs) == 0 {
@@ -85,7 +88,7 @@ func (l *Limiter) Unary(ctx context.Context, request any, info *grpc.UnaryServer
 	return answer, err
 }
 
-// Stream is a grpc.StreamServerInterceptor. A stream is one call, whatever is sent on it.
+// Stream is a grpc.StreamServerInterceptor. A stream is one call, whatever it carries.
 func (l *Limiter) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	done, err := l.enter(stream.Context(), info.FullMethod)
 	if err != nil {
@@ -133,7 +136,8 @@ func (l *Limiter) dims(ctx context.Context) (dims []event.Dim) {
 	return dims
 }
 
-// denied is the call's end. Its details are of package google.rpc, as gRPC clients and proxies know them.
+// denied returns the error that ends a call. Its details are of package google.rpc, which gRPC
+// clients and proxies know.
 func (l *Limiter) denied(ctx context.Context, d enforce.Decision) error {
 	_, header, body := l.o.Answers.Denial(d, enforce.DenialContext{Languages: FirstMetadata("accept-language")(ctx)})
 	if d.Unavailable() {
@@ -166,7 +170,8 @@ func (l *Limiter) emit(api string, dims []event.Dim, began time.Time, err error)
 	l.o.Events.Emit(httplimit.EventOf(api, dims, began, OutcomeOf(code), event.Attr{Name: "code", Value: event.StringValue(code.String())}))
 }
 
-// OutcomeOf is how a code ends: success for OK, denied for PERMISSION_DENIED, UNAUTHENTICATED and RESOURCE_EXHAUSTED, failure otherwise.
+// OutcomeOf is the outcome of a code: success for OK, denied for PERMISSION_DENIED, UNAUTHENTICATED
+// and RESOURCE_EXHAUSTED, failure otherwise.
 func OutcomeOf(code codes.Code) string {
 	switch code {
 	case codes.OK:
@@ -177,7 +182,8 @@ func OutcomeOf(code codes.Code) string {
 	return "failure"
 }
 
-// MethodAPI is a method's full name in lower case and with dots: /shop.v1.Orders/Create is shop.v1.orders.create.
+// MethodAPI is a method's full name in lower case and with dots: /shop.v1.Orders/Create is
+// shop.v1.orders.create.
 func MethodAPI(fullMethod string) string {
 	api := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", "."))
 	return api[:min(len(api), event.MaxAPI)]

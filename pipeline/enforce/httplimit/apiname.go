@@ -7,8 +7,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// RouteAPI names a request's API by its method and the first two segments of its path: GET /Images/ks-logo.gif?x=1 is
-// get.images.ks-logo-gif. It is PathAPI, from the path that net/http has decoded.
+// RouteAPI names a request's API by its method and the first two segments of its path: GET
+// /Images/ks-logo.gif?x=1 is get.images.ks-logo-gif. It is PathAPI, from the path that net/http has
+// decoded.
 func RouteAPI(r *http.Request) string {
 	path := r.URL.Path
 	if raw, _, fragment := strings.Cut(r.URL.RawPath, "#"); fragment && r.URL.Path == percentDecoded(r.URL.RawPath) {
@@ -28,8 +29,8 @@ func RouteAPI(r *http.Request) string {
 //   - empty segments and '.' are dropped, and '..' removes the segment before it;
 //   - HEAD is GET, and so is an empty method.
 //
-// The name is the method and the first two segments, joined by dots, in lower case. Other characters
-// than ASCII letters and digits become '-', and the whole is cut to 128 bytes.
+// The name is the method and the first two segments, joined by dots, in lower case. Other
+// characters than ASCII letters and digits become '-', and the whole is cut to 128 bytes.
 //
 // Events made from access logs are named by the same function, so counts and checks agree. A router
 // that reads paths differently may reach another handler; net/http's does not resolve an encoded

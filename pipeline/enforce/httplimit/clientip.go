@@ -11,8 +11,8 @@ import (
 )
 
 // Proxies are the networks of your own proxies. An address in them is never a client's: all clients
-// would share that key, and a verdict on it would deny everyone. Make it with NewProxies. Its methods
-// may be called by many goroutines.
+// would share that key, and a verdict on it would deny everyone. Make it with NewProxies. Its
+// methods may be called by many goroutines.
 type Proxies struct {
 	nets   []netip.Prefix
 	warned sync.Once
@@ -51,8 +51,8 @@ func (p *Proxies) warn(address string) {
 // ClientIP returns the client's address: the connection's peer, or, when that is one of these
 // proxies, the address that they name in X-Forwarded-For. Each proxy appends the address that its
 // request came from; everything further left is only a client's claim. So the result is the
-// right-most address that is not a proxy: a spoofed one stands left of it. It is absent when there is
-// no such address, as all clients would share a proxy's own as their key.
+// right-most address that is not a proxy: a spoofed one stands left of it. It is absent when there
+// is no such address, as all clients would share a proxy's own as their key.
 //
 // List every proxy that appends to the field, and none that passes it on unchanged. A connection
 // without an address, such as a Unix socket's, counts as a proxy's, if there are any.
@@ -93,8 +93,8 @@ func forwardedIP(header string, nets []netip.Prefix, client func(*Proxies, []str
 	}
 }
 
-// parseHop reads an address with or without a port; IPv6 may have brackets. text is "" when s is not
-// an address.
+// parseHop reads an address with or without a port; IPv6 may have brackets. text is "" when s is
+// not an address.
 func parseHop(s string) (text string, ip netip.Addr, ok bool) {
 	if host, _, err := net.SplitHostPort(s); err == nil {
 		s = host
@@ -116,8 +116,9 @@ func splitList(values []string) []string {
 	return strings.Split(strings.Join(values, ","), ",")
 }
 
-// splitForwarded returns the for of each element, or "" if it has none. Only a client leaves a quote
-// open, to hide what the proxies append. Then quotes are ignored, and so are elements without a for.
+// splitForwarded returns the for of each element, or "" if it has none. Only a client leaves a
+// quote open, to hide what the proxies append. Then quotes are ignored, and so are elements without
+// a for.
 func splitForwarded(values []string) []string {
 	all := strings.Join(values, ",")
 	elements, closed := splitQuoted(all, ',')

@@ -45,9 +45,10 @@ func (p Passage) Done(status int) {
 	}
 }
 
-// EventOf returns the event of a request that has ended: who sent it, what it did, when it began, how
-// it ended, and how long it took (the attribute latency_ms). result is an attribute that says more of
-// its end, such as the status. Its UID, IP and attributes are the dimensions that were checked.
+// EventOf returns the event of a request that has ended: who sent it, what it did, when it began,
+// how it ended, and how long it took (the attribute latency_ms). result is an attribute that says
+// more of its end, such as the status. Its UID, IP and attributes are the dimensions that were
+// checked.
 func EventOf(api string, dims []event.Dim, began time.Time, outcome string, result event.Attr) event.Event {
 	e := event.Event{
 		API: api, Outcome: outcome, Time: event.FromTime(began), Cost: event.One,
