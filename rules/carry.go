@@ -102,3 +102,19 @@ func (s *Set) CheckWindows(state []byte) error {
 	}
 	return nil
 }
+
+// find returns the section of a limit; the zero one when there is none.
+func (p *Stepper) find(k *keystate.Key, l *Limit) keystate.Section {
+	for rest := k.Sections; len(rest) > 0; {
+		sec, next, ok := keystate.Cut(rest)
+		if !ok {
+			break
+		}
+		if rest = next; p.set.byHash[sec.Hash()] == l {
+			sec.Version = k.Version
+			_, sec = p.limitOfSection(sec)
+			return sec
+		}
+	}
+	return keystate.Section{}
+}

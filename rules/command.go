@@ -27,9 +27,6 @@ type Command struct {
 	Cause verdict.Cause
 }
 
-// ManualRule is what a verdict by command is called. No rule has that name.
-const ManualRule = "manual"
-
 // manualLimit stands for it.
 var manualLimit = &Limit{Name: ManualRule, Rule: &Rule{Name: ManualRule, APIs: []string{"*"}, Then: Then{Action: verdict.ActBlock}}}
 
@@ -152,4 +149,20 @@ func (p *Stepper) clearAll(l *Limit, window, key []byte, moment event.Micros) {
 func (p *Stepper) clear(l *Limit, s *keystate.Slot, window, key []byte, moment event.Micros, order int) {
 	f := facts{window: window, latest: moment}
 	p.publish(l, s, &f, cleared, key, order)
+}
+
+// NoteState tells the Stepper's fuses of all that a key's state has in force: after a takeover.
+func (p *Stepper) NoteState(state, key []byte) {
+	if p.Fuses == nil {
+		return
+	}
+	old := p.begin(state)
+	var res Result
+	p.each(nil, &old, key, old.Latest, &res, func(_ []byte, sec keystate.Section, l *Limit) []byte {
+		p.take(sec)
+		if b := &p.extras.Live.Block; p.extras.Live.Had && !b.Shadow {
+			p.Fuses.Note(l.Rule, key, b.Until)
+		}
+		return nil
+	})
 }

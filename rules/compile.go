@@ -1,29 +1,11 @@
 package rules
 
 import (
-	"strconv"
-
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules/document"
-	"github.com/tallygate/tallygate/rules/internal/keystate"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
-)
-
-// What a rule file says at its top.
-const (
-	apiVersion = "tallygate.dev/v1"
-	kind       = "RuleSet"
-)
-
-type (
-	// Error is one mistake in a rule file.
-	Error = document.Error
-	// Errors is every mistake of one file, in the order of the file.
-	Errors = document.Errors
-	// Warning is something in a rule file that is allowed and probably not what was meant.
-	Warning = document.Warning
 )
 
 // Settings of a set that doesn't say otherwise.
@@ -54,26 +36,13 @@ const noRules = "(none)"
 func None() *Set {
 	return &Set{
 		Name: noRules, MaxLateness: defaultMaxLateness, RecentIDs: defaultRecentIDs, RecentFor: defaultRecentFor,
-		Files: map[string][]byte{}, byHash: map[keystate.SectionHash]*Limit{}, Hash: setHash(nil, nil),
+		Files: map[string][]byte{}, byHash: map[SectionHash]*Limit{}, Hash: setHash(nil, nil),
 	}
 }
 
 // CompileWith is Compile for sources that name other files, which read gets, each once.
 func CompileWith(file string, src []byte, read func(name string) ([]byte, error)) (*Set, error) {
 	return newCompiler(file, src, read).compile()
-}
-
-// compiler carries one file through Compile.
-type compiler struct {
-	*document.File
-	source   []byte
-	read     func(name string) ([]byte, error)
-	set      *Set
-	defaults defaults
-
-	names  map[string]int // names of rules, and the lines they are on
-	exempt int            // exemptions read so far
-	zones  scalar.Zones
 }
 
 func newCompiler(file string, src []byte, read func(name string) ([]byte, error)) *compiler {
@@ -93,34 +62,32 @@ func (c *compiler) compile() (*Set, error) {
 		return nil, Errors{{File: c.Name, Line: 1, Column: 1, Message: what}}
 	}
 	c.FindInvisible()
-	if o, ok := filePlace.object(c.File, c.Root); ok {
-		filePlace.read(c, o)
+	if o, ok := filePlace.inside(c, c.File, c.Root); ok && o.Get("spec") != nil {
+		c.spec(o.Get("spec"))
 	}
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
 	c.set.Hash = setHash(c.source, c.set.Files)
-	c.set.index = newAPIIndex(c.set.Rules)
+	c.set.index = indexAPIs(c.set.Rules)
 	c.set.finish()
 	c.set.Warnings, c.set.Outdated = c.Warnings(), c.Outdated()
 	return c.set, nil
 }
 
-func (c *compiler) metadata(n *yaml.Node) {
-	if o, ok := metadataPlace.object(c.File, n); ok {
-		metadataPlace.read(c, o)
-	}
-}
-
 func (c *compiler) spec(n *yaml.Node) {
-	if o, ok := specPlace.object(c.File, n); ok {
-		specPlace.read(c, o)
+	o, ok := specPlace.inside(c, c.File, n)
+	if !ok {
+		return
 	}
-}
-
-func (c *compiler) maxLateness(n *yaml.Node) {
-	if d, ok := c.duration(n, "max_lateness"); ok {
-		c.set.MaxLateness = d
+	if n := o.Get("defaults"); n != nil {
+		c.readDefaults(n)
+	}
+	if n := o.Get("rules"); n != nil {
+		c.rules(n)
+	}
+	if n := o.Get("exempt"); n != nil {
+		c.exemptAll(n)
 	}
 }
 
@@ -137,26 +104,4 @@ func (c *compiler) rules(n *yaml.Node) {
 		c.rule(item)
 	}
 	c.Rule = ""
-}
-
-func (c *compiler) recentIDs(n *yaml.Node) {
-	if o, ok := recentIDsPlace.object(c.File, n); ok {
-		recentIDsPlace.read(c, o)
-	}
-}
-
-func (c *compiler) recentCount(n *yaml.Node) {
-	if s, ok := c.Text(n, "count"); ok {
-		count, err := strconv.Atoi(scalar.PlainNumber(s))
-		if err != nil || count < 0 || count > maxRecentIDs {
-			c.Fail(n, "", "count is a whole number from 0 to %d, not %q", maxRecentIDs, scalar.Shortened(s))
-		}
-		c.set.RecentIDs = count
-	}
-}
-
-func (c *compiler) recentFor(n *yaml.Node) {
-	if d, ok := c.duration(n, "for"); ok {
-		c.set.RecentFor = d
-	}
 }

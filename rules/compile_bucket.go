@@ -18,13 +18,13 @@ func (c *limitReader) bucket() bool {
 	l, w := c.l, c.w
 	l.Window.Limit = l.Limit
 	l.PerMax = scalar.MaxSpan // an overdrawn bucket takes long to drain
-	if w["burst"] != nil {
-		l.Limit = c.number(w["burst"], "burst", l.Rule)
+	if w.get("burst") != nil {
+		l.Limit = c.number(w.get("burst"), "burst", l.Rule)
 	}
 	if l.Limit > 0 && l.Limit < event.One {
-		c.Fail(cmp.Or(w["burst"], w["per"]), "as in burst: 1", "a bucket's burst is at least 1, not %v", l.Limit)
+		c.Fail(cmp.Or(w.get("burst"), w.get("per")), "as in burst: 1", "a bucket's burst is at least 1, not %v", l.Limit)
 	}
-	if !c.debt(w["debt"]) {
+	if !c.debt(w.get("debt")) {
 		return false
 	}
 	l.bound()
@@ -59,7 +59,7 @@ var zeroNumber = regexp.MustCompile(`^0+(\.0*)?$`)
 
 // bucketCandidate: what is in a bucket depends on its rate.
 func bucketCandidate(l, try *Limit, w windowFields) bool {
-	if try.Window.Limit = l.Candidate; w["burst"] != nil {
+	if try.Window.Limit = l.Candidate; w.get("burst") != nil {
 		try.Limit = l.Limit
 	}
 	try.bound()

@@ -36,32 +36,32 @@ func (c *limitReader) calendar() bool {
 	}
 	l, w, own := c.l, c.w, c.own
 	s := &l.Window
-	name, ok := c.Text(w["per"], "per")
+	name, ok := c.Text(w.get("per"), "per")
 	if !ok {
 		return false
 	}
 	s.Unit = units[name]
 	if s.Unit == 0 {
-		c.Fail(w["per"], unitHint(name), "per: a calendar window has a civil unit (%s), not %q",
+		c.Fail(w.get("per"), unitHint(name), "per: a calendar window has a civil unit (%s), not %q",
 			strings.Join(unitNames, ", "), scalar.Shortened(name))
 		return false
 	}
 	l.PerMin, l.PerMax = spans[s.Unit][0], spans[s.Unit][1]
 	s.Zone = time.UTC
-	if w["timezone"] != nil {
-		if zone := c.zone(w["timezone"]); zone != nil {
+	if w.get("timezone") != nil {
+		if zone := c.zone(w.get("timezone")); zone != nil {
 			s.Zone = zone
 		}
 	}
 	if s.Unit != windows.Week {
-		if own["week_starts"] != nil {
-			c.Fail(own["week_starts"], "it belongs to per: week", "a %s has no `week_starts`", name)
+		if own.get("week_starts") != nil {
+			c.Fail(own.get("week_starts"), "it belongs to per: week", "a %s has no `week_starts`", name)
 		}
 		return true
 	}
 	s.WeekStarts = time.Monday
-	if w["week_starts"] != nil {
-		s.WeekStarts = c.weekStarts(w["week_starts"])
+	if w.get("week_starts") != nil {
+		s.WeekStarts = c.weekStarts(w.get("week_starts"))
 	}
 	return true
 }

@@ -11,13 +11,13 @@ import (
 )
 
 // count reads what a rule counts.
-func (c *ruleReader) count(n *yaml.Node) {
+func (c *ruleReader) count(n *yaml.Node, in *place[*ruleReader]) {
 	if n.Kind == yaml.ScalarNode {
 		hint := "leave count out to count events, or write count: {sum: attrs.NAME} or count: {distinct: attrs.NAME}"
 		c.Fail(n, hint, "count is a mapping, not %s", document.Describe(n))
 		return
 	}
-	o, ok := countPlace.object(c.File, n)
+	o, ok := in.object(c.File, n)
 	if !ok {
 		return
 	}
@@ -28,7 +28,7 @@ func (c *ruleReader) count(n *yaml.Node) {
 	case sum == nil && distinct == nil && o.Sound():
 		c.Fail(o.Node, "write {sum: attrs.NAME}, {sum: cost} or {distinct: attrs.NAME}", "count needs `sum` or `distinct`")
 	default:
-		countPlace.read(c, o)
+		in.read(c, o)
 	}
 }
 
@@ -66,13 +66,6 @@ func (c *ruleReader) distinct(n *yaml.Node) {
 
 // distinctFields are what can be counted besides attributes.
 var distinctFields = []string{"api", "ip", "uid"}
-
-func (k *KeyShape) dims() []string {
-	if k == nil {
-		return nil
-	}
-	return k.Dims
-}
 
 // refunds reads whether a rule remembers its events.
 func (c *ruleReader) refunds(n *yaml.Node) {

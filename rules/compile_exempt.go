@@ -144,7 +144,3 @@ func (c *compiler) exemptAll(n *yaml.Node) {
 		}
 	}
 }
-
-func (k *KeyShape) hasAll(key []event.Dim) bool {
-	return !slices.ContainsFunc(key, func(d event.Dim) bool { return !slices.Contains(k.Dims, d.Name) })
-}

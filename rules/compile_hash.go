@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/windows"
 )
@@ -25,13 +26,6 @@ func setHash(src []byte, files map[string][]byte) [32]byte {
 // sectionHash is of all that gives a limit's counters their meaning. The limit's number is
 // not in it, so that a changed limit is judged against the counters there are.
 func sectionHash(l *Limit) SectionHash { return sectionHashOf(l, &l.Window) }
-
-// former is a name that a limit's counters may have in a state, of a time when the rule had another
-// number, tiers or refunds, and the window that they are of then.
-type former struct {
-	hash   SectionHash
-	window windows.Spec
-}
 
 // formerSections are those of which the counters are carried over: a sliding window's exact times, or its
 // panes, and both with refunds or without.
@@ -105,4 +99,17 @@ func faceHash(l *Limit, shadow bool) uint32 {
 		fmt.Fprintf(h, " public %q", l.Rule.Public)
 	}
 	return binary.LittleEndian.Uint32(h.Sum(nil)) | 1
+}
+
+// indexAPIs makes what finds the rules that count an API's events.
+func indexAPIs(rules []*Rule) *apiIndex[*Rule] {
+	ix := newAPIIndex[*Rule]()
+	for _, r := range rules {
+		for place, a := range r.match.apis {
+			entry := apiEntry[*Rule]{rule: r, order: r.Index, weight: a.weight, place: place, apiOnly: r.match.apiOnly()}
+			entry.unit, _ = countAmount(event.One, a.weight)
+			ix.add(a.pattern, entry)
+		}
+	}
+	return ix
 }

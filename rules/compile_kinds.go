@@ -2,9 +2,12 @@ package rules
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/rules/internal/scalar"
 	"github.com/tallygate/tallygate/windows"
 )
 
@@ -73,40 +76,72 @@ func eachKind(yield func(windows.Kind) bool) {
 	}
 }
 
-func (c *limitReader) tumbling() bool {
-	if !c.length() {
-		return false
-	}
-	s, w := &c.l.Window, c.w
-	if w["offset"] != nil {
-		if offset, ok := c.duration(w["offset"], "offset"); ok {
-			if offset >= s.Per {
-				c.Fail(w["offset"], "windows repeat every "+scalar.FormatDuration(s.Per), "offset is shorter than per")
-			}
-			s.Offset = offset
+// window reads the fields of a limit's window; false when there is a mistake that leaves none.
+func (c *limitReader) window() bool {
+	s := &c.l.Window
+	s.Kind, s.Lateness = windows.Sliding, c.set.MaxLateness
+	if n := c.w.get("window"); n != nil {
+		kind, ok := c.windowKind(n)
+		if !ok {
+			return false
 		}
+		s.Kind = kind
 	}
-	const week = 7 * event.Day
-	if s.Per%week == 0 && s.Offset == 0 {
-		c.Warn(w["per"], "offset: 4d starts them on Mondays, and window: calendar with per: week follows a timezone",
-			"%s tumbling windows start on Thursdays at 00:00 UTC", scalar.FormatDuration(s.Per))
-	}
-	return true
+	s.Refunds = c.l.Rule.Refunds && c.l.Rule.Count != CountDistinct
+	c.inapplicable()
+	c.countable()
+	return windowKinds[s.Kind].read(c)
 }
 
-// session reads a session's gap.
-func (c *limitReader) session() bool {
-	if c.own["per"] != nil {
-		c.Fail(c.own["per"], "a session ends `gap` after its last event", "a session window has no `per`")
+func (c *compiler) windowKind(n *yaml.Node) (windows.Kind, bool) {
+	var names []string
+	for kind := range eachKind {
+		names = append(names, kind.String())
 	}
-	if c.w["gap"] == nil {
-		if !c.o.Has("gap") {
-			c.Fail(c.o.Node, "as in gap: 30m: events less than that apart are one session", "a session window needs `gap`")
+	word, ok := c.Word(n, "window", names...)
+	for kind := range eachKind {
+		if ok && word == kind.String() {
+			return kind, true
 		}
-		return false
 	}
-	gap, ok := c.duration(c.w["gap"], "gap")
-	l := c.l
-	l.Window.Gap, l.PerMin, l.PerMax = gap, gap, gap
-	return ok
+	return 0, false
+}
+
+// inapplicable reports fields that the window does not have.
+func (c *limitReader) inapplicable() {
+	kind := c.l.Window.Kind
+	of := map[string][]string{}
+	for other := range eachKind {
+		for _, name := range windowKinds[other].fields {
+			of[name] = append(of[name], other.String())
+		}
+	}
+	for name, kinds := range of {
+		if n := c.own.get(name); n != nil && !slices.Contains(kinds, kind.String()) {
+			c.Fail(n, "it belongs to window: "+strings.Join(kinds, " and "), "a %v window has no `%s`", kind, name)
+		}
+	}
+}
+
+// countable reports counts and fields that a window can't have.
+func (c *limitReader) countable() {
+	l, o := c.l, c.o
+	s, r := &l.Window, l.Rule
+	distinct, rate := r.Count == CountDistinct, s.Kind.HasRate()
+	switch {
+	case r.Refunds && !s.Refundable():
+		c.Fail(o.Node, "use tumbling, calendar or sliding", "a %v window has no refunds", s.Kind)
+	case distinct && !s.Kind.CountsValues():
+		c.Fail(o.Node, "use another window", "a %v can't count distinct values", s.Kind)
+	case rate && len(l.Tiers) > 0:
+		c.Fail(o.Get("tiers"), "write a rule for each tier, with `when`", "a %v has no `tiers`", s.Kind)
+	case rate && len(l.Warn) > 0:
+		c.Fail(o.Node, "use another window, or a `candidate` with a lower limit", "a %v has no `warn`", s.Kind)
+	}
+	s.Distinct = distinct
+	s.Estimate = distinct && s.Estimates() && l.largest() > windows.ExactDistinct*event.One
+	if s.Estimate {
+		c.Warn(o.At("limit"), "", "above %d distinct values the count is an estimate (HyperLogLog): two of three are within %.1f%%, 19 of 20 within %.1f%%",
+			windows.ExactDistinct, 100*windows.SketchError, 200*windows.SketchError)
+	}
 }

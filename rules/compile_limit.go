@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -10,27 +11,16 @@ import (
 	"github.com/tallygate/tallygate/rules/document"
 )
 
-// minGrain is the least time between two publications of one verdict that moves.
-const minGrain = 100 * event.Millisecond
-
-// limitReader reads one limit and its window.
-type limitReader struct {
-	*compiler
-	l      *Limit
-	o      *document.Object // the limit as it is written, or the rule
-	w, own windowFields     // own are those that were written for it, and not for several
-}
-
 // limits reads a rule's limit, or its stacked limits.
 func (c *ruleReader) limits() {
-	inherited := windowFieldsOf(c.o)
+	inherited := windowFields{c.o}
 	stacked := c.o.Get("limits")
 	if stacked == nil {
 		if !c.o.Has("limits") {
 			if !c.o.Has("limit") {
 				c.Fail(c.o.Node, "", "a rule needs `limit`")
 			}
-			c.limit(c.o, c.r.Name, inherited.or(c.defaults.window), inherited)
+			c.limit(c.o, c.r.Name, slices.Concat(inherited, c.defaults.window), inherited)
 		}
 		return
 	}
@@ -57,8 +47,8 @@ func (c *ruleReader) limits() {
 			c.Fail(o.Get("name"), "", "this rule has a limit named %q already, on line %d", name, line)
 		}
 		names[name] = n.Line
-		own := windowFieldsOf(o)
-		c.limit(o, c.r.Name+"/"+name, own.or(inherited).or(c.defaults.window), own)
+		own := windowFields{o}
+		c.limit(o, c.r.Name+"/"+name, slices.Concat(own, inherited, c.defaults.window), own)
 	}
 }
 
@@ -83,7 +73,7 @@ func (c *ruleReader) limit(o *document.Object, name string, w, own windowFields)
 // add adds a limit that was read to its rule and to the set.
 func (c *limitReader) add(l *Limit) {
 	if err := l.Window.Validate(); err != nil {
-		c.Fail(cmp.Or(c.own["resolution"], c.w["per"]), "", "%s", strings.ReplaceAll(err.Error(), "windows: ", ""))
+		c.Fail(cmp.Or(c.own.get("resolution"), c.w.get("per")), "", "%s", strings.ReplaceAll(err.Error(), "windows: ", ""))
 		return
 	}
 	l.Index = len(c.set.Limits)
@@ -114,4 +104,22 @@ func (c *limitReader) warnHeavy(l *Limit) {
 			return
 		}
 	}
+}
+
+// ownCandidate makes a limit of its own of a candidate that can't share the live limit's counters: see
+// windowKind.candidate.
+func (c *limitReader) ownCandidate() {
+	l, apart := c.l, windowKinds[c.l.Window.Kind].candidate
+	if l.Candidate == 0 || apart == nil {
+		return
+	}
+	try := &Limit{
+		Rule: l.Rule, Name: l.Name + candidateSuffix, Limit: l.Candidate, Shadow: true, Window: l.Window,
+		PerMin: l.PerMin, PerMax: l.PerMax, Debt: l.Debt, panes: l.panes,
+	}
+	if !apart(l, try, c.w) {
+		return
+	}
+	l.Candidate = 0
+	c.add(try)
 }

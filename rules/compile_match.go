@@ -13,22 +13,16 @@ import (
 	"github.com/tallygate/tallygate/rules/when"
 )
 
-// apiWeight is a name or pattern of APIs, and how much an event of them weighs.
-type apiWeight struct {
-	pattern string
-	weight  int64
-}
-
 // match reads which events a rule counts.
-func (c *ruleReader) match(n *yaml.Node) {
-	o, _ := matchPlace.objectAnd(c.File, n, func(p document.Pair) bool {
+func (c *ruleReader) match(n *yaml.Node, in *place[*ruleReader]) {
+	o, _ := in.objectAnd(c.File, n, func(p document.Pair) bool {
 		name, attr := strings.CutPrefix(p.Key.Value, "attrs.")
 		if attr = attr && name != ""; attr {
 			c.matchAttr(p, name)
 		}
 		return attr
 	})
-	matchPlace.read(c, o)
+	in.read(c, o)
 }
 
 func (c *ruleReader) matchAPI(n *yaml.Node) {

@@ -2,48 +2,16 @@ package rules
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules/document"
-	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
-// defaults are what spec.defaults gives to rules that don't say otherwise.
-type defaults struct {
-	key    []string
-	mode   verdict.Mode
-	then   *yaml.Node
-	window windowFields
-}
-
 func standardDefaults() defaults { return defaults{key: []string{"uid"}} }
-
-// readDefaults reads spec.defaults, so that a mistake in it is reported also without rules.
-func (c *compiler) readDefaults(n *yaml.Node) {
-	o, ok := defaultsPlace.object(c.File, n)
-	if !ok {
-		return
-	}
-	defaultsPlace.read(c, o)
-	if n := o.Get("then"); n != nil {
-		(&ruleReader{compiler: c, r: &Rule{}, o: o}).then()
-		c.defaults.then = n
-	}
-	c.defaults.window = windowFieldsOf(o)
-}
-
-// ruleReader reads one rule.
-type ruleReader struct {
-	*compiler
-	r *Rule
-	o *document.Object // the rule as it is written
-}
 
 // rule reads one rule and adds it, with its limits, to the set.
 func (c *compiler) rule(n *yaml.Node) {
@@ -77,60 +45,6 @@ func nameOf(n *yaml.Node) string {
 	return ""
 }
 
-func (c *ruleReader) name(n *yaml.Node) {
-	name, ok := c.compiler.name(n, "a rule's name")
-	if !ok {
-		return
-	}
-	if c.r.Name = name; name == ManualRule {
-		c.Fail(n, "give the rule another name", "%q is what verdicts by command are called", ManualRule)
-	}
-	if line, twice := c.names[name]; twice {
-		c.Fail(n, "give one of them another name: a rule's counters are kept under its name", "a rule named %q is already on line %d", name, line)
-		return
-	}
-	c.names[name] = n.Line
-}
-
-func (c *ruleReader) key(n *yaml.Node) { c.r.Shape = c.shape(c.dims(n)) }
-
-// dims reads the dimensions of a key, sorted; nil when there is a mistake.
-func (c *compiler) dims(n *yaml.Node) []string {
-	var out []string
-	for _, item := range c.OneOrMore(n, "key") {
-		dim, ok := c.Text(item, "a key's dimension")
-		switch {
-		case !ok:
-			return nil
-		case !event.IsDim(dim):
-			guess := scalar.DidYouMean(dim, []string{"uid", "ip", "ip/64"})
-			if meant := dimensionWords[scalar.Folded(dim)]; meant != "" {
-				guess = fmt.Sprintf("; did you mean %q?", meant)
-			}
-			c.Fail(item, "dimensions are uid, ip, ip/64 and, for an attribute, attrs.NAME", "%q is no dimension%s", scalar.Shortened(dim), guess)
-			return nil
-		case slices.Contains(out, dim):
-			c.Fail(item, "leave one of them out", "the dimension %q is given twice", dim)
-			return nil
-		}
-		out = append(out, dim)
-	}
-	slices.Sort(out)
-	return out
-}
-
-// shape returns the set's shape of these dimensions.
-func (c *compiler) shape(dims []string) *KeyShape {
-	for _, s := range c.set.Shapes {
-		if slices.Equal(s.Dims, dims) {
-			return s
-		}
-	}
-	s := &KeyShape{Dims: dims, HasUID: slices.Contains(dims, "uid"), Index: len(c.set.Shapes)}
-	c.set.Shapes = append(c.set.Shapes, s)
-	return s
-}
-
 // warnPartial warns that a check, which knows the API but not the outcome or the attributes,
 // blocks more than what the rule counts.
 func (c *ruleReader) warnPartial() {
@@ -145,4 +59,68 @@ func (c *ruleReader) warnPartial() {
 	}
 	c.Warn(o.At("then"), "name what is to be blocked in then: {apis: […]}, when it is something else",
 		"the rule counts only some events of %s, but blocks all of it", strings.Join(r.APIs, ", "))
+}
+
+// readDefaults reads spec.defaults, so that a mistake in it is reported also without rules.
+func (c *compiler) readDefaults(n *yaml.Node) {
+	o, ok := defaultsPlace.inside(c, c.File, n)
+	if !ok {
+		return
+	}
+	if n := o.Get("then"); n != nil {
+		(&ruleReader{compiler: c, r: &Rule{}, o: o}).then()
+		c.defaults.then = n
+	}
+	c.defaults.window = windowFields{o}
+}
+
+// then reads what follows.
+func (c *ruleReader) then() {
+	t := &c.r.Then
+	t.Action = verdict.ActBlock
+	n := cmp.Or(c.o.Get("then"), c.defaults.then)
+	if n == nil || c.o.Spoilt("then") {
+		if t.None = c.o.Has("warn"); !c.o.Has("then") && !t.None {
+			c.Fail(c.o.Node, "as in then: {block: 5m} or then: {block: until-reset}", "a rule needs `then`")
+		}
+		return
+	}
+	o, ok := thenPlace.object(c.File, n)
+	if !ok {
+		return
+	}
+	if t.None = !o.Has("block") && !o.Has("escalate") && c.o.Has("warn"); !t.None {
+		c.howLong(o)
+	}
+	forget, escalate := o.Get("forget"), o.Get("escalate")
+	switch {
+	case forget != nil && escalate == nil:
+		c.Fail(forget, "", "`forget` belongs to `escalate`")
+	case escalate != nil && !o.Has("forget"):
+		c.Fail(o.Node, "as in forget: 7d: after that the next verdict is a first one again", "`escalate` needs `forget`")
+	}
+	thenPlace.read(c, o)
+}
+
+// howLong reports when it is not said how long a verdict holds, by block or escalate, or said twice.
+func (c *ruleReader) howLong(o *document.Object) {
+	switch {
+	case o.Get("block") != nil && o.Get("escalate") != nil:
+		c.Fail(o.Get("escalate"), "the first step is the first block", "then has `block` or `escalate`, not both")
+	case !o.Has("block") && !o.Has("escalate"):
+		c.Fail(o.Node, "as in then: {block: 5m} or then: {block: until-reset}", "then needs `block`")
+	}
+}
+
+// fuse reads the share of a partition's keys that a rule may block.
+func (c *ruleReader) fuse() {
+	n := c.o.Get("fuse")
+	if n == nil {
+		return
+	}
+	share, _, ok := c.percentage(n, "fuse")
+	if ok && c.r.Then.None {
+		c.Fail(n, "leave `fuse` out, or give the rule a `then`", "a rule that blocks nothing needs no fuse")
+	}
+	c.r.Fuse = share
 }

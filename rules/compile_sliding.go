@@ -23,7 +23,7 @@ func (c *limitReader) sliding() bool {
 		c.Fail(c.o.At("limit"), "use window: tumbling or calendar, which estimate greater counts",
 			"a sliding window counts up to %d distinct values", windows.ExactDistinct)
 	}
-	if n := c.w["resolution"]; n != nil {
+	if n := c.w.get("resolution"); n != nil {
 		c.resolution(n)
 	}
 	return true
@@ -46,7 +46,7 @@ func (c *limitReader) resolution(n *yaml.Node) {
 	case !s.Exact:
 		s.Resolution, l.panes = resolution, resolution
 	default:
-		if l.panes = resolution; !panes && c.own["resolution"] != nil && l.Limit > 0 {
+		if l.panes = resolution; !panes && c.own.get("resolution") != nil && l.Limit > 0 {
 			c.Warn(n, "", "resolution changes nothing here: up to a limit of %d, a sliding window is exact", windows.ExactLimit)
 		}
 	}

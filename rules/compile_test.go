@@ -11,7 +11,6 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
-	"github.com/tallygate/tallygate/rules/internal/keystate"
 	"github.com/tallygate/tallygate/windows"
 )
 
@@ -108,7 +107,7 @@ func TestAWholeSet(t *testing.T) {
 
 // What gives counters their meaning is in their name; nothing else is.
 func TestSectionHash(t *testing.T) {
-	hash := func(fields string) keystate.SectionHash {
+	hash := func(fields string) SectionHash {
 		set := compileRules(t, "    - {"+fields+"}\n")
 		return set.Limits[0].Hash
 	}
@@ -122,7 +121,7 @@ func TestSectionHash(t *testing.T) {
 			t.Errorf("another hash: %s", same)
 		}
 	}
-	seen := map[keystate.SectionHash]string{}
+	seen := map[SectionHash]string{}
 	for _, fields := range []string{
 		base,
 		strings.Replace(base, "name: r", "name: s", 1),

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"cmp"
 	"slices"
 
 	"go.yaml.in/yaml/v4"
@@ -12,44 +11,6 @@ import (
 	"github.com/tallygate/tallygate/rules/internal/keystate"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
-
-// then reads what follows.
-func (c *ruleReader) then() {
-	t := &c.r.Then
-	t.Action = verdict.ActBlock
-	n := cmp.Or(c.o.Get("then"), c.defaults.then)
-	if n == nil || c.o.Spoilt("then") {
-		if t.None = c.o.Has("warn"); !c.o.Has("then") && !t.None {
-			c.Fail(c.o.Node, "as in then: {block: 5m} or then: {block: until-reset}", "a rule needs `then`")
-		}
-		return
-	}
-	o, ok := thenPlace.object(c.File, n)
-	if !ok {
-		return
-	}
-	if t.None = !o.Has("block") && !o.Has("escalate") && c.o.Has("warn"); !t.None {
-		c.howLong(o)
-	}
-	forget, escalate := o.Get("forget"), o.Get("escalate")
-	switch {
-	case forget != nil && escalate == nil:
-		c.Fail(forget, "", "`forget` belongs to `escalate`")
-	case escalate != nil && !o.Has("forget"):
-		c.Fail(o.Node, "as in forget: 7d: after that the next verdict is a first one again", "`escalate` needs `forget`")
-	}
-	thenPlace.read(c, o)
-}
-
-// howLong reports when it is not said how long a verdict holds, by block or escalate, or said twice.
-func (c *ruleReader) howLong(o *document.Object) {
-	switch {
-	case o.Get("block") != nil && o.Get("escalate") != nil:
-		c.Fail(o.Get("escalate"), "the first step is the first block", "then has `block` or `escalate`, not both")
-	case !o.Has("block") && !o.Has("escalate"):
-		c.Fail(o.Node, "as in then: {block: 5m} or then: {block: until-reset}", "then needs `block`")
-	}
-}
 
 func (c *ruleReader) block(n *yaml.Node) {
 	const untilReset = "until-reset"
@@ -140,17 +101,4 @@ func (c *ruleReader) warn(n *yaml.Node) {
 	}
 	slices.SortFunc(steps, func(a, b WarnStep) int { return int(a.Share - b.Share) })
 	c.r.warn = steps
-}
-
-// fuse reads the share of a partition's keys that a rule may block.
-func (c *ruleReader) fuse() {
-	n := c.o.Get("fuse")
-	if n == nil {
-		return
-	}
-	share, _, ok := c.percentage(n, "fuse")
-	if ok && c.r.Then.None {
-		c.Fail(n, "leave `fuse` out, or give the rule a `then`", "a rule that blocks nothing needs no fuse")
-	}
-	c.r.Fuse = share
 }

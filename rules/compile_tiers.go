@@ -4,7 +4,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules/document"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
@@ -13,18 +12,18 @@ import (
 const maxTiers = 32
 
 // tiers reads a limit's tiers.
-func (c *limitReader) tiers(n *yaml.Node) {
+func (c *limitReader) tiers(n *yaml.Node, in *place[*limitReader]) {
 	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 || len(n.Content) > maxTiers {
 		c.Fail(n, `as in tiers: [{when: 'attrs.plan == "pro"', limit: 100}]`, "tiers is a list of up to %d tiers, not %s", maxTiers, emptyOr(n))
 		return
 	}
 	for _, item := range c.Items(n) {
-		to, ok := tierPlace.object(c.File, item)
+		to, ok := in.object(c.File, item)
 		if !ok {
 			continue
 		}
 		if !to.Has("when") {
-			c.Fail(item, tierPlace.example, "a tier needs `when`: for which events it is")
+			c.Fail(item, in.example, "a tier needs `when`: for which events it is")
 		}
 		var tier Tier
 		if n := to.Get("when"); n != nil {
@@ -48,12 +47,12 @@ func (c *limitReader) tiers(n *yaml.Node) {
 }
 
 // candidate reads the limit that is tried beside the live one.
-func (c *limitReader) candidate(n *yaml.Node) {
+func (c *limitReader) candidate(n *yaml.Node, in *place[*limitReader]) {
 	if n.Kind == yaml.ScalarNode {
 		c.Fail(n, "write candidate: {limit: "+scalar.Shortened(n.Value)+"}", "candidate is a mapping, not %s", document.Describe(n))
 		return
 	}
-	o, ok := candidatePlace.object(c.File, n)
+	o, ok := in.object(c.File, n)
 	if !ok {
 		return
 	}
@@ -67,34 +66,4 @@ func (c *limitReader) candidate(n *yaml.Node) {
 	if l.Rule.Then.None {
 		c.Fail(n, "give the rule a `then`", "a rule that lets no verdict fall has nothing to try")
 	}
-}
-
-// ownCandidate makes a limit of its own of a candidate that can't share the live limit's counters: see
-// windowKind.candidate.
-func (c *limitReader) ownCandidate() {
-	l, apart := c.l, windowKinds[c.l.Window.Kind].candidate
-	if l.Candidate == 0 || apart == nil {
-		return
-	}
-	try := &Limit{
-		Rule: l.Rule, Name: l.Name + candidateSuffix, Limit: l.Candidate, Shadow: true, Window: l.Window,
-		PerMin: l.PerMin, PerMax: l.PerMax, Debt: l.Debt, panes: l.panes,
-	}
-	if !apart(l, try, c.w) {
-		return
-	}
-	l.Candidate = 0
-	c.add(try)
-}
-
-// largest is the greatest number that the limit's counts are compared with.
-func (l *Limit) largest() event.Decimal { return max(l.largestLive(), l.Candidate) }
-
-// largestLive is the same without the candidate's.
-func (l *Limit) largestLive() event.Decimal {
-	most := l.Limit
-	for _, t := range l.Tiers {
-		most = max(most, t.Limit)
-	}
-	return most
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -120,4 +121,21 @@ func (c *compiler) number(n *yaml.Node, what string, r *Rule) event.Decimal {
 		return 0
 	}
 	return d
+}
+
+// spanIf sets a span to a duration, unless that is a mistake.
+func (c *compiler) spanIf(n *yaml.Node, what string, span *event.Micros) {
+	if d, ok := c.duration(n, what); ok {
+		*span = d
+	}
+}
+
+func (c *compiler) recentCount(n *yaml.Node) {
+	if s, ok := c.Text(n, "count"); ok {
+		count, err := strconv.Atoi(scalar.PlainNumber(s))
+		if err != nil || count < 0 || count > maxRecentIDs {
+			c.Fail(n, "", "count is a whole number from 0 to %d, not %q", maxRecentIDs, scalar.Shortened(s))
+		}
+		c.set.RecentIDs = count
+	}
 }

@@ -109,27 +109,6 @@ func (l *Limit) explain(x *keystate.Extras, window []byte, dims []event.Dim, now
 	return e
 }
 
-// find returns the section of a limit; the zero one when there is none.
-func (p *Stepper) find(k *keystate.Key, l *Limit) keystate.Section {
-	for rest := k.Sections; len(rest) > 0; {
-		sec, next, ok := keystate.Cut(rest)
-		if !ok {
-			break
-		}
-		if rest = next; p.set.byHash[sec.Hash()] == l {
-			sec.Version = k.Version
-			_, sec = p.limitOfSection(sec)
-			return sec
-		}
-	}
-	return keystate.Section{}
-}
-
-// fits reports whether dims are the shape's.
-func (k *KeyShape) fits(dims []event.Dim) bool {
-	return slices.EqualFunc(k.Dims, dims, func(name string, d event.Dim) bool { return name == d.Name })
-}
-
 // concerns reports whether the rule counts api, or its verdicts cover it.
 func (r *Rule) concerns(api string) bool {
 	covers := func(pattern string) bool { return verdict.MatchAPI(pattern, api) }

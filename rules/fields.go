@@ -4,93 +4,7 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v4"
-
-	"github.com/tallygate/tallygate/rules/document"
 )
-
-// field is one field of rule files: a line in the table below. What may be written, the messages about
-// what may not, the JSON Schema and the tables in docs/rules.md all come from there.
-type field[R any] struct {
-	fieldDoc
-
-	// read reads the field's value; nil where the reader of the whole mapping does.
-	read func(reader R, n *yaml.Node)
-}
-
-// fieldDoc is what is known of a field without reading one.
-type fieldDoc struct {
-	name     string
-	schema   string // what its value is: a definition of the schema, or one of its own as JSON
-	doc      string // one sentence, in Markdown
-	required bool
-}
-
-// place is a mapping in a rule file. Its fields are read in their order.
-type place[R any] struct {
-	placeDoc
-	fields []field[R]
-}
-
-// placeDoc is what is known of a place without reading one.
-type placeDoc struct {
-	what    string // what messages call it
-	called  string // where messages say that a field belongs; "" where another place says it
-	example string // how to write one
-	missing string // a hint for one without a field that is required
-	doc     string // one sentence
-	schema  string // members of its schema besides its fields, as JSON
-}
-
-// docs are the fields that may stand in a place.
-func (p *place[R]) docs() []fieldDoc { return docsOf(p.fields) }
-
-func docsOf[R any](fields []field[R]) []fieldDoc {
-	out := make([]fieldDoc, len(fields))
-	for i := range fields {
-		out[i] = fields[i].fieldDoc
-	}
-	return out
-}
-
-// unread are fields that another reader reads.
-func unread[R any](docs []fieldDoc) []field[R] {
-	out := make([]field[R], len(docs))
-	for i := range docs {
-		out[i].fieldDoc = docs[i]
-	}
-	return out
-}
-
-// object returns the mapping that stands in a place, and reports what is missing in it, or unknown.
-func (p *place[R]) object(f *document.File, n *yaml.Node) (*document.Object, bool) {
-	return p.objectAnd(f, n, func(document.Pair) bool { return false })
-}
-
-// objectAnd is object for a place with more than fields: see document.File.ObjectAnd.
-func (p *place[R]) objectAnd(f *document.File, n *yaml.Node, other func(document.Pair) bool) (*document.Object, bool) {
-	names := make([]string, len(p.fields))
-	for i := range p.fields {
-		names[i] = p.fields[i].name
-	}
-	o, ok := f.ObjectAnd(n, p.what, other, names...)
-	for i := range p.fields {
-		if d := &p.fields[i]; ok && d.required && !o.Has(d.name) {
-			f.Fail(o.Node, p.missing, "%s needs `%s`", p.what, d.name)
-		}
-	}
-	return o, ok
-}
-
-// read reads the fields that are there.
-func (p *place[R]) read(reader R, o *document.Object) { readFields(p.fields, reader, o) }
-
-func readFields[R any](fields []field[R], reader R, o *document.Object) {
-	for i := range fields {
-		if n := o.Get(fields[i].name); n != nil && fields[i].read != nil {
-			fields[i].read(reader, n)
-		}
-	}
-}
 
 // allPlaces are the places of rule files, by what their schema is called.
 var allPlaces = []struct {
@@ -122,8 +36,8 @@ var filePlace = place[*compiler]{
 	fields: []field[*compiler]{
 		{fieldDoc{"apiVersion", `{"const": "tallygate.dev/v1"}`, "`tallygate.dev/v1`", true}, func(c *compiler, n *yaml.Node) { c.Word(n, "apiVersion", apiVersion) }},
 		{fieldDoc{"kind", `{"const": "RuleSet"}`, "`RuleSet`", true}, func(c *compiler, n *yaml.Node) { c.Word(n, "kind", kind) }},
-		{fieldDoc{"metadata", "metadata", "the set's `name`", true}, (*compiler).metadata},
-		{fieldDoc{"spec", "spec", "what the set says", true}, (*compiler).spec},
+		{fieldDoc{"metadata", "metadata", "the set's `name`", true}, func(c *compiler, n *yaml.Node) { metadataPlace.inside(c, c.File, n) }},
+		{fieldDoc{"spec", "spec", "what the set says", true}, nil},
 	},
 }
 
@@ -134,19 +48,20 @@ var metadataPlace = place[*compiler]{
 	},
 }
 
+// What the set says of all rules is read before them: see compiler.spec.
 var specPlace = place[*compiler]{
 	placeDoc: placeDoc{what: "spec", called: "spec"},
 	fields: []field[*compiler]{
-		{fieldDoc{"max_lateness", "duration", "an event older than this before its broker time is too old; default `1h`", false}, (*compiler).maxLateness},
+		{fieldDoc{"max_lateness", "duration", "an event older than this before its broker time is too old; default `1h`", false}, func(c *compiler, n *yaml.Node) { c.spanIf(n, "max_lateness", &c.set.MaxLateness) }},
 		{fieldDoc{"too_old", `{"enum": ["drop", "now"]}`, "`drop` (default): such an event counts in a metric only; `now`: it gets its broker time", false},
 			func(c *compiler, n *yaml.Node) {
 				word, _ := c.Word(n, "too_old", "drop", "now")
 				c.set.TooOldNow = word == "now"
 			}},
-		{fieldDoc{"recent_ids", "recent_ids", "`{count: 64, for: 10m}`: how many event ids a key remembers (0 to 1,024), and for how long", false}, (*compiler).recentIDs},
-		{fieldDoc{"defaults", "defaults", "`key`, `window`, `mode`, `timezone`, `week_starts`, `then` for rules that do not set them", false}, (*compiler).readDefaults},
-		{fieldDoc{"rules", `{"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/rule"}}`, "the list of rules", true}, (*compiler).rules},
-		{fieldDoc{"exempt", "exempt", "keys that are [exempt](#exempt) from every rule that counts by their dimensions", false}, (*compiler).exemptAll},
+		{fieldDoc{"recent_ids", "recent_ids", "`{count: 64, for: 10m}`: how many event ids a key remembers (0 to 1,024), and for how long", false}, func(c *compiler, n *yaml.Node) { recentIDsPlace.inside(c, c.File, n) }},
+		{fieldDoc{"defaults", "defaults", "`key`, `window`, `mode`, `timezone`, `week_starts`, `then` for rules that do not set them", false}, nil},
+		{fieldDoc{"rules", `{"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/rule"}}`, "the list of rules", true}, nil},
+		{fieldDoc{"exempt", "exempt", "keys that are [exempt](#exempt) from every rule that counts by their dimensions", false}, nil},
 	},
 }
 
@@ -154,7 +69,7 @@ var recentIDsPlace = place[*compiler]{
 	placeDoc: placeDoc{what: "recent_ids", example: "as in recent_ids: {count: 64, for: 10m}"},
 	fields: []field[*compiler]{
 		{fieldDoc{"count", "ids", "how many event ids a key remembers", false}, (*compiler).recentCount},
-		{fieldDoc{"for", "duration", "for how long", false}, (*compiler).recentFor},
+		{fieldDoc{"for", "duration", "for how long", false}, func(c *compiler, n *yaml.Node) { c.spanIf(n, "for", &c.set.RecentFor) }},
 	},
 }
 
@@ -184,9 +99,9 @@ var rulePlace = place[*ruleReader]{
 		{fieldDoc{"public", "name", "the rule's name in answers to denied callers: [public names](#public-names); default: none", false},
 			func(c *ruleReader, n *yaml.Node) { c.r.Public, _ = c.compiler.name(n, "a rule's public name") }},
 		{keyDoc, (*ruleReader).key},
-		{fieldDoc{"match", "match", "which events", true}, (*ruleReader).match},
+		{fieldDoc{"match", "match", "which events", true}, func(c *ruleReader, n *yaml.Node) { c.match(n, &matchPlace) }},
 		{fieldDoc{"when", "when", "a predicate that must hold, too", false}, func(c *ruleReader, n *yaml.Node) { c.r.match.when = c.when(n) }},
-		{fieldDoc{"count", "count", "what to add up; default: 1 per event × weight × cost", false}, (*ruleReader).count},
+		{fieldDoc{"count", "count", "what to add up; default: 1 per event × weight × cost", false}, func(c *ruleReader, n *yaml.Node) { c.count(n, &countPlace) }},
 		{fieldDoc{"refunds", `{"type": "boolean"}`, "`true`: the rule remembers events, so that later ones can [take them back](#refunds)", false}, (*ruleReader).refunds},
 		{limitDoc, nil},
 		{fieldDoc{"limits", `{"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/limit"}}`,
@@ -249,8 +164,8 @@ var thenPlace = place[*ruleReader]{
 // are read by the window's kind.
 var limitFields = []field[*limitReader]{
 	{limitDoc, func(c *limitReader, n *yaml.Node) { c.l.Limit = c.number(n, "limit", c.l.Rule) }},
-	{tiersDoc, (*limitReader).tiers},
-	{candidateDoc, (*limitReader).candidate},
+	{tiersDoc, func(c *limitReader, n *yaml.Node) { c.tiers(n, &tierPlace) }},
+	{candidateDoc, func(c *limitReader, n *yaml.Node) { c.candidate(n, &candidatePlace) }},
 }
 
 var limitPlace = place[*compiler]{
@@ -308,14 +223,6 @@ var (
 		{"debt", "debt", "`bucket`: by how many times its burst it may be overdrawn; default 1", false},
 	}
 )
-
-// windowFieldNames are the names of windowDocs.
-var windowFieldNames = func() (names []string) {
-	for _, d := range windowDocs {
-		names = append(names, d.name)
-	}
-	return names
-}()
 
 // An exemption has dimensions, too.
 var exemptionPlace = placeDoc{

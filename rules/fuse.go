@@ -4,7 +4,6 @@ import (
 	"math/bits"
 
 	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
 // fuseLeast is how many keys a rule may block whatever their share.
@@ -55,22 +54,6 @@ func (f *Fuses) Note(r *Rule, key []byte, until event.Micros) {
 		u.until = map[string]event.Micros{}
 	}
 	u.until[string(key)] = max(u.until[string(key)], until)
-}
-
-// NoteState tells the Stepper's fuses of all that a key's state has in force: after a takeover.
-func (p *Stepper) NoteState(state, key []byte) {
-	if p.Fuses == nil {
-		return
-	}
-	old := p.begin(state)
-	var res Result
-	p.each(nil, &old, key, old.Latest, &res, func(_ []byte, sec keystate.Section, l *Limit) []byte {
-		p.take(sec)
-		if b := &p.extras.Live.Block; p.extras.Live.Had && !b.Shadow {
-			p.Fuses.Note(l.Rule, key, b.Until)
-		}
-		return nil
-	})
 }
 
 func (f *Fuses) forget(r *Rule, key []byte) {

@@ -12,14 +12,15 @@ import (
 
 // apiIndex finds the rules that count an API's events: exact names in a map, patterns in a
 // trie over dotted segments. What it costs depends on the name, not on how many rules there are.
-type apiIndex struct {
-	exact map[string][]apiEntry
-	root  apiNode
+type apiIndex[R comparable] struct {
+	exact map[string][]apiEntry[R]
+	root  apiNode[R]
 }
 
 // apiEntry is one name or pattern of one rule.
-type apiEntry struct {
-	rule   *Rule
+type apiEntry[R comparable] struct {
+	rule   R   // whose it is
+	order  int // of the rule
 	weight int64
 	rank   int // its length; an exact name's is above all
 	place  int // in the rule, to decide between patterns of one length
@@ -29,11 +30,11 @@ type apiEntry struct {
 }
 
 // apiNode is where the patterns are that begin with the same segments.
-type apiNode struct {
-	here    []apiEntry          // patterns that end here
-	literal map[string]*apiNode // next segments without `*`
-	wild    headed[*apiNode]    // next segments with one
-	tails   headed[[]apiEntry]  // patterns that end with `*` in the next segment
+type apiNode[R comparable] struct {
+	here    []apiEntry[R]          // patterns that end here
+	literal map[string]*apiNode[R] // next segments without `*`
+	wild    headed[*apiNode[R]]    // next segments with one
+	tails   headed[[]apiEntry[R]]  // patterns that end with `*` in the next segment
 }
 
 // headed finds glob patterns by what stands before their first `*`.
@@ -47,24 +48,19 @@ type headedItem[T any] struct {
 	item T
 }
 
-func newAPIIndex(rules []*Rule) *apiIndex {
-	ix := &apiIndex{exact: map[string][]apiEntry{}}
-	for _, r := range rules {
-		for place, a := range r.match.apis {
-			entry := apiEntry{rule: r, weight: a.weight, rank: len(a.pattern), place: place, apiOnly: r.match.apiOnly()}
-			entry.unit, _ = countAmount(event.One, a.weight)
-			if strings.Contains(a.pattern, "*") {
-				ix.root.add(a.pattern, entry)
-				continue
-			}
-			entry.rank = math.MaxInt
-			ix.exact[a.pattern] = append(ix.exact[a.pattern], entry)
-		}
+func newAPIIndex[R comparable]() *apiIndex[R] { return &apiIndex[R]{exact: map[string][]apiEntry[R]{}} }
+
+// add adds a name or a pattern.
+func (ix *apiIndex[R]) add(pattern string, entry apiEntry[R]) {
+	if entry.rank = len(pattern); strings.Contains(pattern, "*") {
+		ix.root.add(pattern, entry)
+		return
 	}
-	return ix
+	entry.rank = math.MaxInt
+	ix.exact[pattern] = append(ix.exact[pattern], entry)
 }
 
-func (n *apiNode) add(pattern string, entry apiEntry) {
+func (n *apiNode[R]) add(pattern string, entry apiEntry[R]) {
 	segment, rest, more := strings.Cut(pattern, ".")
 	switch {
 	case !more && strings.HasSuffix(segment, "*"):
@@ -73,15 +69,15 @@ func (n *apiNode) add(pattern string, entry apiEntry) {
 	case strings.Contains(segment, "*"):
 		next := n.wild.item(segment)
 		if *next == nil {
-			*next = &apiNode{}
+			*next = &apiNode[R]{}
 		}
 		(*next).addRest(rest, more, entry)
 	default:
 		next := n.literal[segment]
 		if next == nil {
-			next = &apiNode{}
+			next = &apiNode[R]{}
 			if n.literal == nil {
-				n.literal = map[string]*apiNode{}
+				n.literal = map[string]*apiNode[R]{}
 			}
 			n.literal[segment] = next
 		}
@@ -89,7 +85,7 @@ func (n *apiNode) add(pattern string, entry apiEntry) {
 	}
 }
 
-func (n *apiNode) addRest(rest string, more bool, entry apiEntry) {
+func (n *apiNode[R]) addRest(rest string, more bool, entry apiEntry[R]) {
 	if more {
 		n.add(rest, entry)
 		return
@@ -99,7 +95,7 @@ func (n *apiNode) addRest(rest string, more bool, entry apiEntry) {
 
 // find appends what matches a name from its given segment on. No node is visited twice: the
 // dots of a name and a pattern align in one way only.
-func (n *apiNode) find(dst []apiEntry, name string) []apiEntry {
+func (n *apiNode[R]) find(dst []apiEntry[R], name string) []apiEntry[R] {
 	for _, length := range n.tails.lengths {
 		if length > len(name) {
 			break
@@ -127,7 +123,7 @@ func (n *apiNode) find(dst []apiEntry, name string) []apiEntry {
 	return dst
 }
 
-func (n *apiNode) findRest(dst []apiEntry, rest string, more bool) []apiEntry {
+func (n *apiNode[R]) findRest(dst []apiEntry[R], rest string, more bool) []apiEntry[R] {
 	if more {
 		return n.find(dst, rest)
 	}
@@ -156,16 +152,16 @@ func (h *headed[T]) item(glob string) *T {
 
 // find appends one entry for each rule that counts this API's events, in the order of the
 // rules: the entry whose weight wins.
-func (ix *apiIndex) find(dst []apiEntry, api string) []apiEntry {
+func (ix *apiIndex[R]) find(dst []apiEntry[R], api string) []apiEntry[R] {
 	dst = append(dst, ix.exact[api]...)
 	dst = ix.root.find(dst, api)
-	slices.SortFunc(dst, compareEntries)
-	return slices.CompactFunc(dst, func(a, b apiEntry) bool { return a.rule == b.rule })
+	slices.SortFunc(dst, compareEntries[R])
+	return slices.CompactFunc(dst, func(a, b apiEntry[R]) bool { return a.rule == b.rule })
 }
 
-func compareEntries(a, b apiEntry) int {
+func compareEntries[R comparable](a, b apiEntry[R]) int {
 	return cmp.Or(
-		cmp.Compare(a.rule.Index, b.rule.Index),
+		cmp.Compare(a.order, b.order),
 		cmp.Compare(b.rank, a.rank),
 		cmp.Compare(a.place, b.place),
 	)

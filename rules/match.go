@@ -1,42 +1,10 @@
 package rules
 
 import (
-	"hash/maphash"
 	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/rules/when"
 )
-
-// Why a rule that otherwise matches did not count an event.
-const (
-	SkipWhen     = "when_failed"  // the predicate failed, or was not a boolean
-	SkipFraction = "fraction"     // weight × cost is no whole number
-	SkipAbsent   = "absent"       // the event lacks what is summed or told apart
-	SkipNumber   = "not_a_number" // the attribute that is summed is no number
-	SkipNegative = "negative"     // the attribute that is summed is negative
-	SkipKey      = "key_too_long" // its key's text would be longer than event.MaxKey
-)
-
-// Skip is a rule that did not count an event, for a reason that someone should know of.
-type Skip struct {
-	Rule   *Rule
-	Reason string // one of the Skip constants
-}
-
-// ruleMatch is which events a rule counts; all of it must hold.
-type ruleMatch struct {
-	apis     []apiWeight
-	outcomes []string // any of them; none: every outcome
-	attrs    []attrMatch
-	when     *when.Predicate // nil: always
-}
-
-// attrMatch is an attribute that has one of some values.
-type attrMatch struct {
-	name   string
-	values []string
-}
 
 // apiOnly reports whether the API decides alone.
 func (rm *ruleMatch) apiOnly() bool {
@@ -73,62 +41,6 @@ func (s *Set) EventTime(e *event.Event, broker event.Micros) (at event.Micros, o
 		return broker, true
 	}
 	return e.Time, false
-}
-
-// Matcher finds what events mean for keys. It keeps buffers between events, so that it
-// allocates nothing but what `when` predicates need; each goroutine has one of its own.
-type Matcher struct {
-	// Skipped are the rules that the last Match left out although they are for such events.
-	Skipped []Skip
-
-	set   *Set
-	seed  maphash.Seed
-	cache []apiSlot // by a hash of the API's name
-	keys  []shapeKey
-	used  []*shapeKey // those that the current event has hits under
-	works []Work
-	event uint64 // counts Match calls: tells what in keys is of the current one
-	text  []byte // of an address
-
-	predicates *when.Evaluator
-}
-
-// apiSlots is how many APIs' rules a Matcher remembers; names that share a slot take turns.
-const apiSlots = 1024
-
-// apiSlot remembers which rules count one API's events.
-type apiSlot struct {
-	api   []byte
-	rules []apiEntry
-}
-
-// shapeKey is the current event's key of one shape.
-type shapeKey struct {
-	event uint64 // the Matcher's, when this was made
-	there bool   // the event has all dimensions
-	long  bool   // it has, and the key is too long
-	text  []byte
-	hits  []Hit
-}
-
-// NewMatcher returns a Matcher for the set.
-func (s *Set) NewMatcher() *Matcher {
-	predicates := when.NewEvaluator()
-	for _, r := range s.Rules {
-		predicates.Know(r.match.when)
-		for _, l := range r.Limits {
-			for i := range l.Tiers {
-				predicates.Know(l.Tiers[i].when)
-			}
-		}
-	}
-	return &Matcher{
-		set:        s,
-		seed:       maphash.MakeSeed(),
-		cache:      make([]apiSlot, apiSlots),
-		keys:       make([]shapeKey, len(s.Shapes)),
-		predicates: predicates,
-	}
 }
 
 // Match returns what an event means: for each key that it counts under, the limits and
@@ -174,63 +86,4 @@ func (m *Matcher) Match(e *event.Event, at event.Micros) []Work {
 		}
 	}
 	return m.finish(e)
-}
-
-// use notes that the event has hits under a rule's key.
-func (m *Matcher) use(r *Rule, key *shapeKey) {
-	if len(key.hits) == 0 {
-		m.used = append(m.used, key)
-		m.works = append(m.works, Work{Shape: r.Shape, Key: key.text})
-	}
-}
-
-func (m *Matcher) finish(e *event.Event) []Work {
-	for i := range m.works {
-		w := &m.works[i]
-		w.Hits = m.used[i].hits
-		w.Hash = hashOf(e, w)
-	}
-	return m.works
-}
-
-// begin forgets the last event.
-func (m *Matcher) begin() {
-	for _, key := range m.used {
-		key.hits = key.hits[:0]
-	}
-	m.event++
-	m.Skipped, m.used, m.works = m.Skipped[:0], m.used[:0], m.works[:0]
-	m.predicates.Next()
-}
-
-// rules returns the rules that count an API's events.
-func (m *Matcher) rules(api string) []apiEntry {
-	slot := &m.cache[maphash.String(m.seed, api)%apiSlots]
-	if string(slot.api) != api || slot.rules == nil {
-		slot.api = append(slot.api[:0], api...)
-		slot.rules = m.set.index.find(slot.rules[:0], api)
-	}
-	return slot.rules
-}
-
-// holds evaluates a rule's `when` for the event.
-func (m *Matcher) holds(r *Rule, e *event.Event, at event.Micros) bool {
-	return r.match.when == nil || m.eval(r, r.match.when, e, at)
-}
-
-// eval evaluates a predicate of a rule; one that fails does not hold.
-func (m *Matcher) eval(r *Rule, p *when.Predicate, e *event.Event, at event.Micros) bool {
-	holds, ok := m.predicates.Holds(p, e, at)
-	if !ok {
-		m.Skipped = append(m.Skipped, Skip{Rule: r, Reason: SkipWhen})
-	}
-	return holds
-}
-
-// hashOf is what the partition of a Work's key follows from.
-func hashOf(e *event.Event, w *Work) uint32 {
-	if !w.Shape.HasUID {
-		return event.Murmur2(w.Key)
-	}
-	return event.Murmur2(e.UID)
 }

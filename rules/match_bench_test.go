@@ -64,8 +64,8 @@ func BenchmarkIndex(b *testing.B) {
 				r.match.apis = []apiWeight{{fmt.Sprintf(api, i), 1}, {[]string{"order.create", "order.*", "ord*.create", "x"}[min(i, 3)], 1}}
 				rules = append(rules, r)
 			}
-			ix := newAPIIndex(rules)
-			var found []apiEntry
+			ix := indexAPIs(rules)
+			var found []apiEntry[*Rule]
 			b.ReportAllocs()
 			for b.Loop() {
 				found = ix.find(found[:0], "order.create")

@@ -31,13 +31,3 @@ func (m *Matcher) refund(e *event.Event) []Work {
 	}
 	return m.finish(e)
 }
-
-// tier is the number of the first tier of the limit whose predicate holds for the event.
-func (m *Matcher) tier(l *Limit, e *event.Event, at event.Micros) int {
-	for i := range l.Tiers {
-		if m.eval(l.Rule, l.Tiers[i].when, e, at) {
-			return i + 1
-		}
-	}
-	return 0
-}

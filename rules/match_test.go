@@ -139,7 +139,7 @@ func TestIndexIsAsALinearSearch(t *testing.T) {
 			}
 			rules = append(rules, r)
 		}
-		m := (&Set{Rules: rules, index: newAPIIndex(rules)}).NewMatcher()
+		m := (&Set{Rules: rules, index: indexAPIs(rules)}).NewMatcher()
 		for _, api := range rapid.SliceOfN(name, 1, 5).Draw(t, "apis") {
 			var got []string
 			for _, entry := range m.rules(api) {

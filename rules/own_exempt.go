@@ -15,7 +15,7 @@ type Exemptions []keystate.Exemption
 // nil when there are none, as in nearly all states. They share no memory with it.
 func ExemptionsOf(state []byte) Exemptions {
 	k, err := keystate.Read(state)
-	if err != nil || len(k.Sections) <= len(keystate.KeyHash) || keystate.SectionHash(k.Sections) != keystate.KeyHash {
+	if err != nil || len(k.Sections) <= len(keystate.KeyHash) || SectionHash(k.Sections) != keystate.KeyHash {
 		return nil
 	}
 	var x keystate.KeySection

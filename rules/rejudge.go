@@ -5,17 +5,13 @@ import (
 	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
-// JudgedBy is a hash of all that a limit's counts are judged by. The zero value stands for several
-// limits, one after the other: some keys were judged by one of them, some by another.
-type JudgedBy [8]byte
-
 // JudgedByNone stands for a limit that nothing was judged by for a while: a set without it came in between. Keys that had no event
 // then have its counts still, of which it is not known which have let a penalty fall.
 var JudgedByNone = JudgedBy{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 // Judged says by what the counts of limits were judged last. Those of limits that are not in it were never
 // judged.
-type Judged map[keystate.SectionHash]JudgedBy
+type Judged map[SectionHash]JudgedBy
 
 // Judged says by what the set judges each of its limits' counts.
 func (s *Set) Judged() Judged {

@@ -9,8 +9,11 @@
 package rules
 
 import (
+	"slices"
+
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules/document"
 	"github.com/tallygate/tallygate/rules/internal/keystate"
 	"github.com/tallygate/tallygate/rules/when"
 	"github.com/tallygate/tallygate/windows"
@@ -36,7 +39,7 @@ type Set struct {
 	Warnings []Warning // what is allowed and probably not meant, in the order of the file
 
 	byHash map[SectionHash]*Limit
-	index  *apiIndex
+	index  *apiIndex[*Rule]
 }
 
 // KeyShape is a set of dimensions to count by. All rules of one shape share one state a key.
@@ -204,3 +207,74 @@ type Move struct {
 	From  event.Micros // the end that it had
 	Grain event.Micros // there need not be more than one publication in that time
 }
+
+// ruleMatch is which events a rule counts; all of it must hold.
+type ruleMatch struct {
+	apis     []apiWeight
+	outcomes []string // any of them; none: every outcome
+	attrs    []attrMatch
+	when     *when.Predicate // nil: always
+}
+
+// attrMatch is an attribute that has one of some values.
+type attrMatch struct {
+	name   string
+	values []string
+}
+
+// apiWeight is a name or pattern of APIs, and how much an event of them weighs.
+type apiWeight struct {
+	pattern string
+	weight  int64
+}
+
+// former is a name that a limit's counters may have in a state, of a time when the rule had another
+// number, tiers or refunds, and the window that they are of then.
+type former struct {
+	hash   SectionHash
+	window windows.Spec
+}
+
+func (k *KeyShape) dims() []string {
+	if k == nil {
+		return nil
+	}
+	return k.Dims
+}
+
+func (k *KeyShape) hasAll(key []event.Dim) bool {
+	return !slices.ContainsFunc(key, func(d event.Dim) bool { return !slices.Contains(k.Dims, d.Name) })
+}
+
+// fits reports whether dims are the shape's.
+func (k *KeyShape) fits(dims []event.Dim) bool {
+	return slices.EqualFunc(k.Dims, dims, func(name string, d event.Dim) bool { return name == d.Name })
+}
+
+// largest is the greatest number that the limit's counts are compared with.
+func (l *Limit) largest() event.Decimal { return max(l.largestLive(), l.Candidate) }
+
+// largestLive is the same without the candidate's.
+func (l *Limit) largestLive() event.Decimal {
+	most := l.Limit
+	for _, t := range l.Tiers {
+		most = max(most, t.Limit)
+	}
+	return most
+}
+
+// ManualRule is what a verdict by command is called. No rule has that name.
+const ManualRule = "manual"
+
+type (
+	// Error is one mistake in a rule file.
+	Error = document.Error
+	// Errors is every mistake of one file, in the order of the file.
+	Errors = document.Errors
+	// Warning is something in a rule file that is allowed and probably not what was meant.
+	Warning = document.Warning
+)
+
+// JudgedBy is a hash of all that a limit's counts are judged by. The zero value stands for several
+// limits, one after the other: some keys were judged by one of them, some by another.
+type JudgedBy [8]byte

@@ -128,14 +128,6 @@ func (p *Stepper) publish(l *Limit, s *keystate.Slot, f *facts, out outcome, key
 	p.order = append(p.order, i)
 }
 
-// key returns the dimensions of the key, which are parsed once a step.
-func (p *Stepper) key(key []byte) []event.Dim {
-	if p.dims == nil {
-		p.dims, _ = event.ParseKey(key) // a key that the Matcher made is well-formed
-	}
-	return p.dims
-}
-
 // spared reports whether the key is exempt under a limit.
 func (p *Stepper) spared(l *Limit, key []byte, at event.Micros) bool {
 	switch {

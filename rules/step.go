@@ -6,42 +6,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
-
-// Stepper steps keys' states by one Set. It keeps buffers between steps, so each goroutine
-// has one of its own.
-type Stepper struct {
-	// Exempt, unless it is nil, says which keys are exempt besides those that the set and their own
-	// states say: key's dimensions are sorted, at is its latest time.
-	Exempt func(l *Limit, key []event.Dim, at event.Micros) bool
-
-	// Fuses, unless it is nil, puts rules that would block too many keys into shadow mode.
-	Fuses *Fuses
-
-	set     *Set
-	ids     keystate.IDRules
-	changed []bool // of the set's limits: they judge otherwise than those of the set before
-	doubted []bool // of the set's limits: they may have changed, or their keys may have been judged
-
-	window  []byte              // the window of a hit that is judged
-	extras  keystate.Extras     // of a section that is judged
-	own     keystate.KeySection // of the key
-	parts   []byte              // extras on the wire
-	cause   []byte              // the id of the event
-	name    []byte              // of a candidate's verdict
-	met     []bool              // which hits have had a section
-	dims    []event.Dim         // of the event's key, once they are needed
-	changes []verdict.Verdict
-	moves   []Move // of the changes
-	order   []int  // of each change: its hit
-}
-
-// NewStepper returns a Stepper for the set.
-func (s *Set) NewStepper() *Stepper {
-	return &Stepper{set: s, ids: keystate.IDRules{Most: s.RecentIDs, Age: s.RecentFor}}
-}
 
 // Step counts one event for one key: it reads the key's state (length 0: a new key),
 // appends the state with the event in it to dst, and says what changed. dst and state must not
@@ -74,24 +40,6 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 	p.sortChanges()
 	res.Changes, res.Moves = p.changes, p.moves
 	return dst, res
-}
-
-// begin takes a state apart, and forgets the step before.
-func (p *Stepper) begin(state []byte) (old keystate.Key) {
-	p.changes, p.moves, p.order, p.dims = p.changes[:0], p.moves[:0], p.order[:0], nil
-	if p.own.Any {
-		p.own.Clear()
-	}
-	var err error
-	if old, err = keystate.Read(state); err != nil {
-		old = keystate.Key{Latest: event.NoTime} // not reached with a checked state
-	}
-	if len(old.Sections) > len(keystate.KeyHash) && SectionHash(old.Sections) == keystate.KeyHash {
-		if sec, _, ok := keystate.Cut(old.Sections); ok && p.own.Read(sec.Body) != nil {
-			p.own.Clear() // not reached with a checked state
-		}
-	}
-	return old
 }
 
 // stepSections appends the old sections, those that were hit with the event in them, and
@@ -149,20 +97,6 @@ func (p *Stepper) keep(dst []byte, sec keystate.Section, l *Limit, key []byte, l
 	}
 	res.outlive(l, sec, latest)
 	return append(dst, sec.Raw...)
-}
-
-// hitOf returns the place of a section's hit, or -1. It looks from a place on, and around.
-func hitOf(hits []Hit, hash SectionHash, from int) int {
-	for n := range hits {
-		i := from + n
-		if i >= len(hits) {
-			i -= len(hits)
-		}
-		if hits[i].Limit.Hash == hash {
-			return i
-		}
-	}
-	return -1
 }
 
 // growth is about the most that a window's state grows by at one event: with that much room no
@@ -248,17 +182,6 @@ func (p *Stepper) add(f *facts, l *Limit, hit *Hit, at event.Micros) {
 		return
 	}
 	p.window, f.added = l.Window.Add(p.window, at, hit.Amount)
-}
-
-// sortChanges puts the changes into the order of their hits: that of sections depends on
-// what the key met first.
-func (p *Stepper) sortChanges() {
-	for i := 1; i < len(p.order); i++ {
-		for j := i; j > 0 && p.order[j] < p.order[j-1]; j-- {
-			p.order[j], p.order[j-1] = p.order[j-1], p.order[j]
-			p.changes[j], p.changes[j-1] = p.changes[j-1], p.changes[j]
-		}
-	}
 }
 
 // spent is when a whole state no longer matters.

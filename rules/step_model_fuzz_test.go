@@ -209,9 +209,9 @@ func zone(t testing.TB, name string) *time.Location {
 // handmadeSet is a set of limits that were not compiled: those of one key shape, uid.
 func handmadeSet(t testing.TB, limits ...*Limit) *Set {
 	t.Helper()
-	set := &Set{Shapes: []*KeyShape{{Dims: []string{"uid"}, HasUID: true}}, Limits: limits, byHash: map[keystate.SectionHash]*Limit{}}
+	set := &Set{Shapes: []*KeyShape{{Dims: []string{"uid"}, HasUID: true}}, Limits: limits, byHash: map[SectionHash]*Limit{}}
 	for i, l := range limits {
-		l.Index, l.Hash = i, keystate.SectionHash{byte(i), 1, 2, 3, 4, 5}
+		l.Index, l.Hash = i, SectionHash{byte(i), 1, 2, 3, 4, 5}
 		l.Rule.Shape, l.Rule.Limits = set.Shapes[0], []*Limit{l}
 		if l.PerMax = l.Window.Per; l.Window.Kind == windows.Calendar {
 			l.PerMax = spans[l.Window.Unit][1]
