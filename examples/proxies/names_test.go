@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
@@ -39,7 +40,7 @@ http {
 // Whatever reaches the same location of nginx has the same name, however it is written.
 func TestNamesAgreeWithNginx(t *testing.T) {
 	path := program(t, "nginx")
-	r, dir := &rig{t: t, proxy: freeAddr(t)}, t.TempDir()
+	r, dir := &rig{t: t, proxy: servers.FreeAddr(t)}, t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "main.conf"), fmt.Appendf(nil, nginxNames, r.proxy), 0o600); err != nil {
 		t.Fatal(err)
 	}

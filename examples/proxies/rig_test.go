@@ -97,7 +97,7 @@ func newDoubtfulRig(t *testing.T, c decision.Config) *rig {
 // decide starts an app and the decision server, and waits until the server is up by this page.
 func decide(t *testing.T, up string, e *enforcer.Program) *rig {
 	t.Helper()
-	r := &rig{t: t, proxy: freeAddr(t)}
+	r := &rig{t: t, proxy: servers.FreeAddr(t)}
 	r.app = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if r.URL.Path == "/forbidden" {
@@ -279,14 +279,4 @@ func (r *rig) eventually(what string, ok func() bool) {
 			r.t.Fatalf("never: %s", what)
 		}
 	}
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -95,12 +94,7 @@ type started struct {
 // start runs the program with these options until the test ends, and returns when it is ready.
 func start(t *testing.T, args []string) *started {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &started{url: "http://" + l.Addr().String(), log: &said{}}
-	_ = l.Close()
+	s := &started{url: "http://" + servers.FreeAddr(t), log: &said{}}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan int, 1)
 	go func() {

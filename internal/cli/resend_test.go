@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -27,12 +26,7 @@ import (
 // counting starts an aggregator that counts all events of a uid, and returns where its API is.
 func counting(t *testing.T, brokers []string, prefix string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_ = l.Close()
+	addr := servers.FreeAddr(t)
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(rules, []byte(countsAll), 0o600); err != nil {
 		t.Fatal(err)

@@ -148,7 +148,7 @@ func startPrometheus(t *testing.T, path string, targets ...string) *prometheus {
 			t.Fatal(err)
 		}
 	}
-	p := &prometheus{t: t, url: "http://" + freeAddr(t)}
+	p := &prometheus{t: t, url: "http://" + servers.FreeAddr(t)}
 	log := &logBuffer{}
 	cmd := exec.Command(path, "--config.file", filepath.Join(folder, "prometheus.yml"), "--storage.tsdb.path", filepath.Join(folder, "data"),
 		"--web.listen-address", strings.TrimPrefix(p.url, "http://"), "--log.level", "warn")

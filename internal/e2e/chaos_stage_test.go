@@ -104,7 +104,7 @@ func (s *stage) startKafka(t *testing.T) (ways []gates, brokers []string) {
 			g := newGate(t, true)
 			way = append(way, g)
 			// Where nobody else looks for a port.
-			behind[i] = append(behind[i], servers.Listener{Addr: strings.Replace(freeAddr(t), "127.0.0.1", "127.0.0.2", 1), Proxy: g.addr})
+			behind[i] = append(behind[i], servers.Listener{Addr: strings.Replace(servers.FreeAddr(t), "127.0.0.1", "127.0.0.2", 1), Proxy: g.addr})
 		}
 		ways = append(ways, way)
 	}

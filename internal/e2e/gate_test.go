@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/servers"
 )
 
 // gate is the network between one program and one server: a TCP proxy that can be cut, held up
@@ -40,7 +42,7 @@ type link struct {
 // newGate listens. Nothing passes before lead.
 func newGate(t *testing.T, kafka bool) *gate {
 	t.Helper()
-	l, err := net.Listen("tcp", freeAddr(t))
+	l, err := net.Listen("tcp", servers.FreeAddr(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -197,7 +198,7 @@ func (w *watcher) stop() []string {
 func TestExitStatuses(t *testing.T) {
 	r := newRig(t, first)
 	good := []string{"--kafka", r.brokers[0], "--redis", r.redisAddr, "--rules", r.rules, "--prefix", r.prefix,
-		"--listen", freeAddr(t), "--metrics-listen", "127.0.0.1:0"}
+		"--listen", servers.FreeAddr(t), "--metrics-listen", "127.0.0.1:0"}
 	for _, c := range []struct {
 		name, program string
 		args          []string
@@ -207,12 +208,12 @@ func TestExitStatuses(t *testing.T) {
 		{"unknown flag", "aggregator", []string{"--no-such-flag"}, 2},
 		{"wrong value", "aggregator", append([]string{"--checkpoint-every", "soon"}, good...), 2},
 		{"value out of bounds", "aggregator", append([]string{"--session-timeout", "1ms"}, good...), 2},
-		{"no rules", "aggregator", []string{"--kafka", r.brokers[0], "--listen", freeAddr(t)}, 2},
+		{"no rules", "aggregator", []string{"--kafka", r.brokers[0], "--listen", servers.FreeAddr(t)}, 2},
 		{"no rule file", "aggregator", append(good[:len(good):len(good)], "--rules", "/nonexistent.yaml"), 2},
 		{"wrong rules", "aggregator", append(good[:len(good):len(good)], "--rules", "rig_test.go"), 2},
 		{"taken port", "aggregator", append(good[:len(good):len(good)], "--listen", r.brokers[0]), 1},
 		{"unknown flag", "enforcer", []string{"--no-such-flag"}, 2},
-		{"wrong value", "enforcer", []string{"--shards", "-3", "--listen", freeAddr(t), "--grpc-listen", "none", "--metrics-listen", "127.0.0.1:0"}, 2},
+		{"wrong value", "enforcer", []string{"--shards", "-3", "--listen", servers.FreeAddr(t), "--grpc-listen", "none", "--metrics-listen", "127.0.0.1:0"}, 2},
 	} {
 		t.Run(c.program+"/"+c.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), within)

@@ -2,10 +2,7 @@ package e2e
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,9 +10,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/servers"
 )
 
 // within is how long anything may take that has to happen. It is for a machine with other
@@ -43,7 +43,7 @@ type Process struct {
 // newProcess prepares a program with an HTTP API on a port of its own.
 func newProcess(t *testing.T, name, path string, args ...string) *Process {
 	t.Helper()
-	addr, metrics := freeAddr(t), freeAddr(t)
+	addr, metrics := servers.FreeAddr(t), servers.FreeAddr(t)
 	p := &Process{t: t, name: name, path: path, addr: addr, metrics: metrics, log: &logBuffer{}, races: filepath.Join(t.TempDir(), "race"),
 		args: append([]string{"--listen", addr, "--metrics-listen", metrics}, args...)}
 	t.Cleanup(func() {
@@ -81,7 +81,7 @@ func (p *Process) dataRaces() (reports []string) {
 // Start starts the program; Ready waits for it.
 func (p *Process) Start() *Process {
 	p.t.Helper()
-	cmd := exec.Command(p.path, p.args...)
+	cmd := exec.Command(p.build(), p.args...)
 	cmd.Stdout, cmd.Stderr = p.log, p.log
 	cmd.Env = append(os.Environ(), "TALLYGATE_GRPC_LISTEN=none", // its usual port may be another test's
 		"GORACE="+os.Getenv("GORACE")+" log_path="+p.races)
@@ -95,6 +95,22 @@ func (p *Process) Start() *Process {
 		close(exited)
 	}()
 	return p
+}
+
+// older is an aggregator of another build, such as of the commit before; "" is none. With it every second start
+// of an aggregator, in any test, is of that build: partitions move back and forth between the two.
+var older = os.Getenv("TALLYGATE_TEST_OLDER")
+
+// starts counts those of aggregators.
+var starts atomic.Int64
+
+// build is the program to start.
+func (p *Process) build() string {
+	if older == "" || filepath.Base(p.path) != "aggregator" || starts.Add(1)%2 == 0 {
+		return p.path
+	}
+	p.t.Logf("%s is of the other build", p.name)
+	return older
 }
 
 // Ready waits until /readyz says so.
@@ -202,28 +218,6 @@ func get(url string) (status int, body []byte) {
 		return 0, []byte(err.Error())
 	}
 	return resp.StatusCode, body
-}
-
-// given are the addresses that freeAddr has returned.
-var given sync.Map
-
-// freeAddr returns an address that nobody listens on. It stays free while the program that has it is being
-// restarted: its range is below that of outgoing connections, between those of the servers' scripts
-// (15000 to 21999) and of a Redis Cluster's bus, and no address is returned twice.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 22000+rand.IntN(3000))
-		if _, taken := given.LoadOrStore(addr, true); taken {
-			continue
-		}
-		if l, err := net.Listen("tcp", addr); err == nil {
-			_ = l.Close()
-			return addr
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 // eventually waits for a condition.

@@ -13,7 +13,7 @@ import (
 // writes them in one of the next version. The source is changed for that build only.
 func newer(t *testing.T) string {
 	t.Helper()
-	const file = "../../pipeline/aggregate/block.go"
+	const file = "../../pipeline/aggregate/shard/block.go"
 	src, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,17 +20,6 @@ import (
 )
 
 var refusals = regexp.MustCompile(`\ntallygate_feed_errors_total\{reason="auth"\} [1-9]`)
-
-// freeAddr returns an address that nobody listens on.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 // logLines collects a program's log.
 type logLines struct {
@@ -74,7 +62,7 @@ func TestARotatedPasswordIsTakenUp(t *testing.T) {
 	password("hunter-1")
 	put("hunter-1\n")
 	servers.Blocklist(t, admin, "tallygate")
-	addr, metrics := freeAddr(t), freeAddr(t)
+	addr, metrics := servers.FreeAddr(t), servers.FreeAddr(t)
 	log := &logLines{}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan int, 1)

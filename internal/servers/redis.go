@@ -54,8 +54,11 @@ func (c *RedisCluster) Addrs() (addrs []string) {
 
 // portWithBus returns a port that is free, as is the one 10,000 above it, on which the nodes of a Cluster talk.
 func portWithBus(t testing.TB) int {
-	for range 100 {
+	for range 1000 {
 		port := 15000 + rand.IntN(7000)
+		if _, taken := given.LoadOrStore(port, true); taken {
+			continue
+		}
 		if free(port) && free(port+10000) {
 			return port
 		}

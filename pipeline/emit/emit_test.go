@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -121,15 +121,7 @@ func TestSeveralEventsInOneRecord(t *testing.T) {
 }
 
 func TestEventsQueueUpWhileThereIsNoBroker(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-
+	port := servers.FreePorts(t, 1)[0]
 	e := start(t, place{[]string{fmt.Sprintf("127.0.0.1:%d", port)}, topic}, nil)
 	for n := range 3000 {
 		if !e.Emit(numbered(fmt.Sprintf("user-%d", n%7), n)) {
