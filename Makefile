@@ -6,7 +6,7 @@ RUN  ?= .run
 LINT := go tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 30s
 
-.PHONY: help test race lint check e2e chaos soak kafka-up kafka-down compose-check fuzz bench adapters cover
+.PHONY: help test race lint check e2e chaos soak kafka-up kafka-down compose-check fuzz bench adapters cover mutants
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -68,3 +68,8 @@ adapters: ## the middleware for gin, echo, fiber and chi, each a module of its o
 
 cover: ## the fast suite's coverage, by function, in cover.out
 	go test -coverpkg=./... -coverprofile=cover.out ./... && go tool cover -func=cover.out | tail -1
+
+MUTATED = ./windows ./rules/... ./pipeline/aggregate/shard ./pipeline/enforce/internal/index ./pipeline/kafkalog
+
+mutants: ## would tests notice a mistake? make mutants PKG=./windows N=150 SEED=1; N=0 is all
+	go run ./scripts/mutants -n $(or $(N),50) -seed $(or $(SEED),0) $(or $(PKG),$(MUTATED))
