@@ -26,6 +26,7 @@ import (
 // flood writes verdicts to a blocklist of one partition, so many a second.
 type flood struct {
 	t       *testing.T
+	redis   redis.UniversalClient
 	writes  *store.Store
 	uids    []string
 	at, seq int64
@@ -123,8 +124,8 @@ func TestFeedsWithClientsOfTheirOwnDuringAFlood(t *testing.T) {
 }
 
 func (o *overload) run(t *testing.T, server *servers.RedisProc) {
-	f := &flood{t: t, uids: rig.UIDs("u", o.keys), blocked: map[string]bool{}, r: rand.New(rand.NewPCG(1, 2))}
-	f.writes = rig.NewStore(t, rig.Dial(t, server.Addr()))
+	f := &flood{t: t, redis: rig.Dial(t, server.Addr()), uids: rig.UIDs("u", o.keys), blocked: map[string]bool{}, r: rand.New(rand.NewPCG(1, 2))}
+	f.writes = rig.NewStore(t, f.redis)
 	f.writes.StreamLength, f.writes.BeatMillis = o.streamLen, 1000
 	for from := 0; from < o.keys; from += 500 {
 		var records []publish.Record
@@ -211,7 +212,7 @@ func (f *flood) differ(table *enforce.Table) (wrong int) {
 // compareRedis tells a mistake of the flood from one of the feeds.
 func (f *flood) compareRedis() {
 	f.t.Helper()
-	fields, err := f.writes.Client.HGetAll(f.t.Context(), layout.KeysOf("tallygate", 0).Verdicts).Result()
+	fields, err := f.redis.HGetAll(f.t.Context(), layout.KeysOf("tallygate", 0).Verdicts).Result()
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -77,8 +77,13 @@ type Meta struct {
 	Shards  int          // how many the blocklist has; 0: its publishers are older, and don't say
 }
 
+// HashReader is what ReadMeta needs of a client.
+type HashReader interface {
+	HMGet(ctx context.Context, key string, fields ...string) *redis.SliceCmd
+}
+
 // ReadMeta reads a shard's meta; found is false when nothing was ever written there.
-func ReadMeta(ctx context.Context, client redis.Cmdable, k Keys) (m Meta, found bool, err error) {
+func ReadMeta(ctx context.Context, client HashReader, k Keys) (m Meta, found bool, err error) {
 	fields, err := client.HMGet(ctx, k.Verdicts, MetaEpoch, MetaN, MetaStamp, MetaApplied, MetaBeat, MetaShards).Result()
 	if err != nil {
 		return Meta{}, false, fmt.Errorf("read the meta of %s: %w", k.Verdicts, err)

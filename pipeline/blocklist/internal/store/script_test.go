@@ -157,11 +157,12 @@ func TestANewEpochIsAlwaysGreater(t *testing.T) {
 }
 
 func TestARecordThatIsNoVerdictStopsNothing(t *testing.T) {
-	s := rig.NewStore(t, rig.Dial(t, rig.RealRedis(t)))
+	client := rig.Dial(t, rig.RealRedis(t))
+	s := rig.NewStore(t, client)
 	skipped := 0
 	s.Bad = func(store.Record, error) { skipped++ }
 	put(t, s, store.Record{Key: []byte("uid=1|r"), Value: []byte("{")}, rig.Record(rig.Block("2", 1, time.Hour)))
-	if got := rig.Contents(t, s.Client); skipped != 1 || !slices.Equal(got, []string{"uid=2|r block 1"}) {
+	if got := rig.Contents(t, client); skipped != 1 || !slices.Equal(got, []string{"uid=2|r block 1"}) {
 		t.Errorf("%v, %d skipped, want the second record and one skipped", got, skipped)
 	}
 }
