@@ -150,7 +150,7 @@ func (e *bookEvent) back(cost event.Decimal, whole bool) event.Decimal {
 
 func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took, exempt bool) (changes []bookChange) {
 	t, then := l.Window.Latest(l.window), &l.Rule.Then
-	live := l.Limit.Limit
+	live := l.Limit.threshold()
 	if l.tier > 0 {
 		live = l.Tiers[l.tier-1].Limit
 	}

@@ -31,7 +31,7 @@ func TestAFloodOfABucketMovesItsEndOnceAGrain(t *testing.T) {
 			for _, v := range res.Changes {
 				published, until = published+1, v.Until
 			}
-			if exact := l.Window.Below(sectionOf(t, set, state), l.Limit); published > 0 && until < exact {
+			if exact := l.Window.Below(sectionOf(t, set, state), l.threshold()); published > 0 && until < exact {
 				t.Fatalf("%d a second, at %v: blocked until %v, which is before %v", rate, at-noon, until, exact)
 			}
 		}
@@ -47,7 +47,7 @@ func TestABucketsEndIsNeverEarly(t *testing.T) {
 	set := compiled(t, hotBucket)
 	rapid.Check(t, func(t *rapid.T) {
 		l := set.Limits[0]
-		l.Limit = event.Decimal(rapid.IntRange(1, 200).Draw(t, "burst")) * event.One
+		l.Burst = event.Decimal(rapid.IntRange(1, 200).Draw(t, "burst")) * event.One
 		l.Debt = event.Decimal(rapid.IntRange(0, 3_000_000).Draw(t, "debt"))
 		l.bound()
 		set.finish()
@@ -66,7 +66,7 @@ func TestABucketsEndIsNeverEarly(t *testing.T) {
 				continue
 			}
 			window := sectionOf(t, set, state)
-			exact := l.Window.Below(window, l.Limit)
+			exact := l.Window.Below(window, l.threshold())
 			if late := (exact-at)/8 + l.Grain; block.Until < exact || len(res.Changes) > 0 && block.Until > exact+late {
 				t.Fatalf("at %v: until %v, exactly %v", at, block.Until, exact)
 			}

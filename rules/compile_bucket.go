@@ -16,19 +16,19 @@ func (c *limitReader) bucket() bool {
 		return false
 	}
 	l, w := c.l, c.w
-	l.Window.Limit = l.Limit
+	l.Window.Limit, l.Burst = l.Limit, l.Limit
 	l.PerMax = scalar.MaxSpan // an overdrawn bucket takes long to drain
 	if w.get("burst") != nil {
-		l.Limit = c.number(w.get("burst"), "burst", l.Rule)
+		l.Burst = c.number(w.get("burst"), "burst", l.Rule)
 	}
-	if l.Limit > 0 && l.Limit < event.One {
-		c.Fail(cmp.Or(w.get("burst"), w.get("per")), "as in burst: 1", "a bucket's burst is at least 1, not %v", l.Limit)
+	if l.Burst > 0 && l.Burst < event.One {
+		c.Fail(cmp.Or(w.get("burst"), w.get("per")), "as in burst: 1", "a bucket's burst is at least 1, not %v", l.Burst)
 	}
 	if !c.debt(w.get("debt")) {
 		return false
 	}
 	l.bound()
-	return l.Limit > 0
+	return l.Burst > 0
 }
 
 // debt reads by how much a bucket may be overdrawn, in bursts.
@@ -48,7 +48,7 @@ func (c *limitReader) debt(n *yaml.Node) bool {
 			return false
 		}
 	}
-	if l.Debt.Times(l.Limit) == 0 && !l.Rule.Then.reached() && !l.Rule.Then.None {
+	if l.Debt.Times(l.Burst) == 0 && !l.Rule.Then.reached() && !l.Rule.Then.None {
 		c.Fail(n, "as in debt: 1, or at: reached", "debt: %s keeps the bucket's level from exceeding its burst, so that nothing would ever be blocked", text)
 		return false
 	}
@@ -59,12 +59,12 @@ var zeroNumber = regexp.MustCompile(`^0+(\.0*)?$`)
 
 // bucketCandidate: what is in a bucket depends on its rate.
 func bucketCandidate(l, try *Limit, w windowFields) bool {
-	if try.Window.Limit = l.Candidate; w.get("burst") != nil {
-		try.Limit = l.Limit
+	if try.Window.Limit, try.Burst = l.Candidate, l.Candidate; w.get("burst") != nil {
+		try.Burst = l.Burst
 	}
 	try.bound()
 	return true
 }
 
 // bound sets how far a bucket's level may go.
-func (l *Limit) bound() { l.Window.Most = l.Limit.Plus(l.Debt.Times(l.Limit)) }
+func (l *Limit) bound() { l.Window.Most = l.Burst.Plus(l.Debt.Times(l.Burst)) }

@@ -78,7 +78,7 @@ func (s *Set) finish() {
 func judgedHash(l *Limit) JudgedBy {
 	h := sha256.New()
 	t := &l.Rule.Then
-	fmt.Fprintf(h, "%d %d %d %t %t %t %v %d\x00", l.Limit, l.Candidate, l.Window.Limit, t.None, t.UntilReset, t.reached(), t.Steps, l.Rule.Mode)
+	fmt.Fprintf(h, "%d %d %d %t %t %t %v %d\x00", l.threshold(), l.Candidate, l.Window.Limit, t.None, t.UntilReset, t.reached(), t.Steps, l.Rule.Mode)
 	if l.Window.Most > 0 {
 		fmt.Fprintf(h, "most %d\x00", l.Window.Most)
 	}

@@ -99,7 +99,7 @@ func (c *limitReader) warnHeavy(l *Limit) {
 		return
 	}
 	for _, a := range l.Rule.match.apis {
-		if event.One.TimesInt(a.weight) > l.Limit && !l.Shadow {
+		if event.One.TimesInt(a.weight) > l.threshold() && !l.Shadow {
 			c.Warn(c.o.Get("limit"), "", "one event of %s weighs %d, more than the limit", a.pattern, a.weight)
 			return
 		}

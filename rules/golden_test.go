@@ -51,7 +51,7 @@ func describeLimits(b *strings.Builder, set *Set) {
 		fmt.Fprintf(b, "%s: %x, judged %x, faces %08x\n ", l.Name, l.Hash, l.judged, l.faces)
 		window(&l.Window)
 		fmt.Fprintf(b, "  limit %d debt %d candidate %d shadow %t per %d to %d grain %d plain %t quiet to %d panes %d\n",
-			l.Limit, l.Debt, l.Candidate, l.Shadow, l.PerMin, l.PerMax, l.Grain, l.plain, l.quietTo, l.panes)
+			l.threshold(), l.Debt, l.Candidate, l.Shadow, l.PerMin, l.PerMax, l.Grain, l.plain, l.quietTo, l.panes)
 		for _, f := range l.formers {
 			fmt.Fprintf(b, "  was %x ", f.hash)
 			window(&f.window)

@@ -49,9 +49,9 @@ func (l *Limit) quiet(added windows.Added) bool {
 // quietest is the greatest count that lets no verdict fall: see passes.
 func (l *Limit) quietest() event.Decimal {
 	if l.Rule.Then.reached() {
-		return l.Window.Full(l.Limit) - 1
+		return l.Window.Full(l.threshold()) - 1
 	}
-	return l.Limit
+	return l.threshold()
 }
 
 // isPlain reports whether an event without a block to look after only adds to a window.
@@ -195,14 +195,14 @@ func (l *Limit) passes(count, limit event.Decimal) bool {
 // is not known when the rule has no such tier any more.
 func (l *Limit) limitOf(tier uint64) (limit event.Decimal, known bool) {
 	if tier == 0 {
-		return l.Limit, true
+		return l.threshold(), true
 	}
 	for i := range l.Tiers {
 		if l.Tiers[i].id == tier {
 			return l.Tiers[i].Limit, true
 		}
 	}
-	return l.Limit, false
+	return l.threshold(), false
 }
 
 // tierID is what a Hit's tier is called in states.

@@ -57,10 +57,10 @@ func TestAChangedWindowStartsEmpty(t *testing.T) {
 func TestQuietIsWhatLetsNothingFall(t *testing.T) {
 	set := compiled(t, bookRules)
 	for _, l := range set.Limits {
-		for count := l.Limit - 2*event.One; count <= l.Limit+2*event.One; count += event.One / 2 {
+		for count := l.threshold() - 2*event.One; count <= l.threshold()+2*event.One; count += event.One / 2 {
 			for _, c := range []event.Decimal{count - 1, count, count + 1} {
-				if l.quiet(windows.Added{Count: c}) == l.passes(c, l.Limit) {
-					t.Errorf("%s: a count of %v is quiet, and passes %v", l.Name, c, l.Limit)
+				if l.quiet(windows.Added{Count: c}) == l.passes(c, l.threshold()) {
+					t.Errorf("%s: a count of %v is quiet, and passes %v", l.Name, c, l.threshold())
 				}
 			}
 		}

@@ -136,7 +136,8 @@ type Limit struct {
 	Index  int
 	Rule   *Rule
 	Name   string        // rule, or rule/limit for a stacked one
-	Limit  event.Decimal // what its counts are compared with: a bucket's burst
+	Limit  event.Decimal // as it is written; of a bucket: the rate, so much in Window.Per
+	Burst  event.Decimal // of a bucket: so much at once; 0 of other windows
 	Debt   event.Decimal // of a bucket: by how many bursts it may be overdrawn
 	Window windows.Spec
 
@@ -251,12 +252,20 @@ func (k *KeyShape) fits(dims []event.Dim) bool {
 	return slices.EqualFunc(k.Dims, dims, func(name string, d event.Dim) bool { return name == d.Name })
 }
 
+// threshold is what the limit's counts are compared with where no tier holds: a bucket's level with its burst.
+func (l *Limit) threshold() event.Decimal {
+	if l.Burst > 0 {
+		return l.Burst
+	}
+	return l.Limit
+}
+
 // largest is the greatest number that the limit's counts are compared with.
 func (l *Limit) largest() event.Decimal { return max(l.largestLive(), l.Candidate) }
 
 // largestLive is the same without the candidate's.
 func (l *Limit) largestLive() event.Decimal {
-	most := l.Limit
+	most := l.threshold()
 	for _, t := range l.Tiers {
 		most = max(most, t.Limit)
 	}
