@@ -12,7 +12,7 @@ type CommandKind uint8
 // What commands do to one key. A command is about one rule, or one limit (rule/limit), or about all.
 const (
 	CommandBlock   CommandKind = iota + 1 // block the key, whatever it counted, from At until Until: a verdict named ManualRule
-	CommandUnblock                        // clear what is in force; what was counted stays, so the next event may let another fall
+	CommandUnblock                        // clear what is in force; what was counted stays, so the next event may trigger another verdict
 	CommandReset                          // clear what is in force, and forget what was counted
 	CommandExempt                         // clear what is in force, and judge nothing until Until; an Until that is over ends an exemption
 	CommandForget                         // clear what is in force, and forget all of the key; the state is empty then
@@ -45,8 +45,8 @@ func (p *Stepper) Command(dst, state, key []byte, cmd Command) ([]byte, Result) 
 	dst = p.ids.AppendTo(dst, old.IDs, old.Latest, latest, 0, false)
 	moment := max(cmd.At, latest)
 	p.commandOwn(&cmd, key, moment)
-	dst = p.own.AppendSection(dst)
-	res.SpentAt = max(res.SpentAt, p.own.Spent())
+	dst = p.keySection.AppendSection(dst)
+	res.SpentAt = max(res.SpentAt, p.keySection.Spent())
 	dst = p.each(dst, &old, key, latest, &res, func(dst []byte, sec keystate.Section, l *Limit) []byte {
 		if cmd.Kind == CommandBlock || cmd.Rule != "" && cmd.Rule != l.Rule.Name && cmd.Rule != l.Name {
 			return p.keep(dst, sec, l, key, latest, &res)
@@ -73,8 +73,8 @@ func (p *Stepper) Command(dst, state, key []byte, cmd Command) ([]byte, Result) 
 
 // commandOwn is what a command does to what the key has of its own.
 func (p *Stepper) commandOwn(cmd *Command, key []byte, moment event.Micros) {
-	m := &p.own.Manual
-	p.own.Any = true
+	m := &p.keySection.Manual
+	p.keySection.Any = true
 	all := cmd.Rule == "" || cmd.Rule == ManualRule
 	switch cmd.Kind {
 	case CommandBlock:
@@ -93,15 +93,15 @@ func (p *Stepper) commandOwn(cmd *Command, key []byte, moment event.Micros) {
 			m.Had = false
 		}
 		if cmd.Kind == CommandForget {
-			p.own.Clear()
+			p.keySection.Clear()
 		}
 	}
 }
 
 // exemptOwn adds, changes or ends an exemption of the key.
 func (p *Stepper) exemptOwn(cmd *Command, moment event.Micros) {
-	kept := p.own.Exempt[:0]
-	for _, e := range p.own.Exempt {
+	kept := p.keySection.Exempt[:0]
+	for _, e := range p.keySection.Exempt {
 		if string(e.Rule) != cmd.Rule && e.Until > moment {
 			kept = append(kept, e)
 		}
@@ -109,7 +109,7 @@ func (p *Stepper) exemptOwn(cmd *Command, moment event.Micros) {
 	if cmd.Until > moment && len(kept) < keystate.MaxExemptions {
 		kept = append(kept, keystate.Exemption{Until: cmd.Until, Rule: []byte(cmd.Rule)})
 	}
-	p.own.Exempt = kept
+	p.keySection.Exempt = kept
 }
 
 // each appends the sections of the set's limits as f does; others as keep does.

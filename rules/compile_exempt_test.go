@@ -10,11 +10,11 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// spared compiles a rule that counts by a key and exempts some, and asks for one.
-func spared(t *testing.T, key, exempt string, dims ...event.Dim) bool {
+// isExempt compiles a rule that counts by a key and exempts some, and asks for one.
+func isExempt(t *testing.T, key, exempt string, dims ...event.Dim) bool {
 	t.Helper()
 	set := compileRules(t, fmt.Sprintf("    - {name: a, key: %s, match: {api: x}, limit: 5, per: 1h, exempt: [%s], then: {block: 1m}}\n", key, exempt))
-	return set.Rules[0].spared.spares(dims, noon)
+	return set.Rules[0].exemptKeys.covers(dims, noon)
 }
 
 func TestExemptionsAreComparedAsKeysAre(t *testing.T) {
@@ -35,7 +35,7 @@ func TestExemptionsAreComparedAsKeysAre(t *testing.T) {
 		{"[uid, ip]", `{uid: 2, reason: r}`, []event.Dim{{Name: "ip", Value: "192.0.2.1"}, {Name: "uid", Value: "2"}}, true},
 		{"[uid, ip]", `{uid: 2, ip: 192.0.2.1, reason: r}`, []event.Dim{{Name: "ip", Value: "192.0.2.2"}, {Name: "uid", Value: "2"}}, false},
 	} {
-		if got := spared(t, tt.key, tt.exempt, tt.dims...); got != tt.want {
+		if got := isExempt(t, tt.key, tt.exempt, tt.dims...); got != tt.want {
 			t.Errorf("%s, exempt %s, key %v: %v, want %v", tt.key, tt.exempt, tt.dims, got, tt.want)
 		}
 	}
@@ -64,7 +64,7 @@ func TestExemptionsFromAFile(t *testing.T) {
 		t.Errorf("%d reads, files %v", reads, set.Files)
 	}
 	uid := []event.Dim{{Name: "uid", Value: "1"}}
-	if !set.Rules[0].spared.spares(uid, noon) || set.Rules[1].spared != nil {
+	if !set.Rules[0].exemptKeys.covers(uid, noon) || set.Rules[1].exemptKeys != nil {
 		t.Errorf("%+v %+v", set.Rules[0].exempt, set.Rules[1].exempt)
 	}
 	other, err := CompileWith("rules.yaml", []byte(fromFile), read("- {uid: 2, reason: a friend}\n"))

@@ -66,11 +66,11 @@ func sectionHashOf(l *Limit, w *windows.Spec) SectionHash {
 // finish makes what follows from the rules as a whole.
 func (s *Set) finish() {
 	for _, r := range s.Rules {
-		r.spared = newExemptIndex(r.exempt)
+		r.exemptKeys = newExemptIndex(r.exempt)
 	}
 	for _, l := range s.Limits {
 		l.plain, l.quietTo = l.isPlain(), l.quietest()
-		l.judged, l.faces = judgedHash(l), [2]uint32{faceHash(l, false), faceHash(l, true)}
+		l.judged, l.displayHashes = judgedHash(l), [2]uint32{displayHash(l, false), displayHash(l, true)}
 	}
 }
 
@@ -91,8 +91,8 @@ func judgedHash(l *Limit) JudgedBy {
 	return JudgedBy(h.Sum(nil))
 }
 
-// faceHash is of what a verdict shows besides its numbers and times; never 0.
-func faceHash(l *Limit, shadow bool) uint32 {
+// displayHash is of what a verdict shows besides its numbers and times; never 0.
+func displayHash(l *Limit, shadow bool) uint32 {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %d %t %q", l.Name, l.Rule.Then.Action, shadow || l.Shadow || l.Rule.Mode == verdict.Shadow, l.Rule.APIs)
 	if l.Rule.Public != "" {

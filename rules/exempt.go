@@ -47,8 +47,8 @@ func newExemptIndex(all []Exemption) *exemptIndex {
 	return x
 }
 
-// spares tells whether a key, its dimensions sorted, is exempt at a time.
-func (x *exemptIndex) spares(key []event.Dim, at event.Micros) bool {
+// covers tells whether a key, its dimensions sorted, is exempt at a time.
+func (x *exemptIndex) covers(key []event.Dim, at event.Micros) bool {
 	if x == nil {
 		return false
 	}

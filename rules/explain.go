@@ -21,12 +21,12 @@ type Explanation struct {
 	From      event.Micros     `json:"from"`                // what the window covers: from From
 	Until     event.Micros     `json:"until"`               // until before Until
 	FreesAt   event.Micros     `json:"frees_at"`            // when the count falls below the limit; NoTime when it is below
-	Frees     string           `json:"frees,omitempty"`     // what ends what is in force, or lets the count fall
+	Frees     string           `json:"frees,omitempty"`     // what ends what is in force, or what lowers the count
 	Exempt    bool             `json:"exempt,omitempty"`    // counted, not judged
 	Mode      verdict.Mode     `json:"mode"`
 	Latest    event.Micros     `json:"latest"`              // the key's latest event, of whatever rule; NoTime when it had none
 	Counted   event.Micros     `json:"counted"`             // the latest event that this limit counted
-	Events    []string         `json:"events,omitempty"`    // ids of events that let its verdicts fall
+	Events    []string         `json:"events,omitempty"`    // ids of the events that triggered its verdicts
 	Verdict   *verdict.Verdict `json:"verdict"`             // what is in force, without Seq; nil when nothing is
 	Candidate *verdict.Verdict `json:"candidate,omitempty"` // the same of its candidate
 }
@@ -46,7 +46,7 @@ func (p *Stepper) Explain(state, key []byte, now event.Micros, api string) []Exp
 	}
 	k := p.begin(state)
 	var out []Explanation
-	if m := &p.own.Manual; m.Had && m.Block.Since <= now && now < m.Block.Until {
+	if m := &p.keySection.Manual; m.Had && m.Block.Since <= now && now < m.Block.Until {
 		v := manualLimit.verdictOf(&m.Block, dims)
 		out = append(out, Explanation{
 			Rule: ManualRule, From: v.Since, Until: v.Until, FreesAt: event.NoTime, Frees: "the command's end",
@@ -61,7 +61,7 @@ func (p *Stepper) Explain(state, key []byte, now event.Micros, api string) []Exp
 		e := l.explain(&p.extras, window, dims, now)
 		e.Latest = k.Latest
 		p.dims = dims
-		e.Exempt = p.spared(l, key, now)
+		e.Exempt = p.isExempt(l, key, now)
 		out = append(out, e)
 	}
 	return out

@@ -12,7 +12,7 @@ const (
 	none    outcome = iota // there is no block
 	held                   // a block is in force, as it was
 	moved                  // it is to be published again
-	fell                   // a new one
+	issued                 // a new one
 	cleared                // it ended before its end
 )
 
@@ -23,10 +23,10 @@ type facts struct {
 	latest  event.Micros  // when it judges: the limit's latest time
 	at      event.Micros  // the event's own time
 	limit   event.Decimal // 0: unlimited
-	adds    bool          // the event added something: a verdict may fall
+	adds    bool          // the event added something: a verdict may be issued
 	counts  bool          // it was counted: a penalty may be extended
 	took    bool          // it took something back
 	changed bool          // the limit judges otherwise than before, such as at a bucket's other rate
-	spared  bool          // the key is exempt
+	exempt  bool          // the key is exempt
 	pass    bool          // a pass over changed rules judges, and no event
 }

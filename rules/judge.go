@@ -21,7 +21,7 @@ func (l *Limit) CandidateName() string {
 // candidateSuffix is what the verdicts of a candidate are called behind the limit's name.
 const candidateSuffix = "/candidate"
 
-// judge brings a verdict up to date with the window that an event went into. A block that falls
+// judge brings a verdict up to date with the window that an event went into. A block that is issued
 // comes without its cause, which is the event.
 //
 // All the world knows of a block is what was published, so that is what in force means.
@@ -29,24 +29,24 @@ func (l *Limit) judge(s *keystate.Slot, f *facts) outcome {
 	if s.Had && f.latest < s.Block.Until {
 		return l.holds(s, f)
 	}
-	if !f.adds || f.spared || f.limit == 0 || l.Rule.Then.None {
+	if !f.adds || f.exempt || f.limit == 0 || l.Rule.Then.None {
 		return none
 	}
 	count, over := l.over(f)
 	if !over {
 		return none
 	}
-	l.fall(s, f, count)
-	return fell
+	l.issue(s, f, count)
+	return issued
 }
 
-// quiet reports whether a hit under a plain limit that has no block lets none fall either, so that
+// quiet reports whether a hit under a plain limit that has no block triggers none, so that
 // there is nothing to judge: most events are such.
 func (l *Limit) quiet(added windows.Added) bool {
 	return added.Count <= l.quietTo && !added.Ended
 }
 
-// quietest is the greatest count that lets no verdict fall: see passes.
+// quietest is the greatest count that triggers no verdict: see passes.
 func (l *Limit) quietest() event.Decimal {
 	if l.Rule.Then.reached() {
 		return l.Window.Full(l.threshold()) - 1
@@ -63,7 +63,7 @@ func (l *Limit) isPlain() bool {
 func (l *Limit) holds(s *keystate.Slot, f *facts) outcome {
 	t := &l.Rule.Then
 	switch {
-	case f.spared || t.None:
+	case f.exempt || t.None:
 		return cleared
 	case t.UntilReset:
 		return l.follow(s, f)
@@ -71,7 +71,7 @@ func (l *Limit) holds(s *keystate.Slot, f *facts) outcome {
 		if until := keystate.Later(f.at, t.step(s.Steps)); until > s.Block.Until {
 			s.Block.Until = roundUp(until, l.grain(s))
 			s.Block.Count = l.Window.Count(f.window)
-			if f.limit > 0 { // under an unlimited tier the limit that it fell by stays
+			if f.limit > 0 { // under an unlimited tier the limit that it issued by stays
 				s.Block.Limit = f.limit
 			}
 			return moved
@@ -127,8 +127,8 @@ func (l *Limit) ahead(until, latest event.Micros) event.Micros {
 	return roundUp(until, grain)
 }
 
-// fall makes a new block.
-func (l *Limit) fall(s *keystate.Slot, f *facts, count event.Decimal) {
+// issue makes a new block.
+func (l *Limit) issue(s *keystate.Slot, f *facts, count event.Decimal) {
 	t := &l.Rule.Then
 	s.Over()
 	s.Had, s.Block = true, keystate.Block{Since: f.latest, Count: count, Limit: f.limit}
@@ -176,7 +176,7 @@ func (t *Then) Longest() (longest event.Micros) {
 }
 
 // over tells whether the limit is reached or exceeded, and by which count: that of the window which
-// the event went into. So a late event that went into an ended window lets no verdict fall for the
+// the event went into. So a late event that went into an ended window triggers no verdict for the
 // current one, to which it added nothing; and none of a quota, which would already be over.
 func (l *Limit) over(f *facts) (count event.Decimal, over bool) {
 	count = f.added.Count

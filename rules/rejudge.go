@@ -6,7 +6,7 @@ import (
 )
 
 // JudgedByNone stands for a limit that nothing was judged by for a while: a set without it came in between. Keys that had no event
-// then have its counts still, of which it is not known which have let a penalty fall.
+// then have its counts still, and nobody knows which of them a penalty was issued for.
 var JudgedByNone = JudgedBy{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 // Judged says by what the counts of limits were judged last. Those of limits that are not in it were never
@@ -61,7 +61,7 @@ func (p *Stepper) AfterJudged(was Judged, doubted bool) {
 }
 
 // Rejudge judges what a key has counted by changed rules, at a time that is not before its latest
-// event. It lets verdicts fall and clears them as the new limits have it: a quota that is not
+// event. It issues verdicts and clears them as the new limits have it: a quota that is not
 // reached any more, a penalty whose count would not have been over, what a rule had in force that
 // is gone, and of keys that are exempt now. What looks different (mode, action, APIs, public name) is
 // published again. A key whose tier is not known any more waits for its next event.
@@ -76,8 +76,8 @@ func (p *Stepper) Rejudge(dst, state, key []byte, at event.Micros) ([]byte, Resu
 	res := Result{SpentAt: max(old.Latest, p.ids.Spent(old.IDs, old.Latest))}
 	dst = keystate.AppendHeader(dst, old.Latest)
 	dst = p.ids.AppendTo(dst, old.IDs, old.Latest, old.Latest, 0, false)
-	dst = p.own.AppendSection(dst)
-	res.SpentAt = max(res.SpentAt, p.own.Spent())
+	dst = p.keySection.AppendSection(dst)
+	res.SpentAt = max(res.SpentAt, p.keySection.Spent())
 	in := Input{Key: key}
 	dst = p.each(dst, &old, key, at, &res, func(dst []byte, sec keystate.Section, l *Limit) []byte {
 		p.window = append(p.window[:0], p.take(sec)...)
@@ -126,14 +126,14 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted
 	issues := changed && (!doubted || l.Rule.Then.UntilReset)
 	f := facts{
 		window: p.window, latest: at, at: at, limit: limit, adds: issues && !(x.Live.Had && at < x.Live.Block.Until),
-		spared: p.spared(l, in.Key, at), changed: changed, pass: true,
+		exempt: p.isExempt(l, in.Key, at), changed: changed, pass: true,
 	}
 	f.added.Count = l.Window.CountAt(p.window, at)
-	if changed && p.wouldNotFall(l, &x.Live, &f) {
+	if changed && p.wouldNotIssue(l, &x.Live, &f) {
 		p.publish(l, &x.Live, &f, cleared, in.Key, l.Index)
 		p.Fuses.forget(l.Rule, in.Key)
 		l.withdraw(&x.Live, &f)
-	} else if p.decide(l, &x.Live, &f, in, l.Index, res) == fell && l.Rule.Then.Reset {
+	} else if p.decide(l, &x.Live, &f, in, l.Index, res) == issued && l.Rule.Then.Reset {
 		defer p.reset(l, &f) // the candidate is judged by the same counts
 	}
 	if l.Candidate == 0 {
@@ -142,7 +142,7 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted
 	}
 	try := f
 	try.limit, try.adds = l.Candidate, issues && !(x.Candidate.Had && at < x.Candidate.Block.Until)
-	if changed && p.wouldNotFall(l, &x.Candidate, &try) {
+	if changed && p.wouldNotIssue(l, &x.Candidate, &try) {
 		p.publish(l, &x.Candidate, &try, cleared, in.Key, l.Index)
 		l.withdraw(&x.Candidate, &try)
 		return
@@ -150,9 +150,9 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted
 	p.tryOut(l, &x.Candidate, &try, in, l.Index)
 }
 
-// wouldNotFall reports whether a penalty is in force that the limit as it is now would not have let
-// fall, neither by what it was published with nor by what there is now.
-func (p *Stepper) wouldNotFall(l *Limit, s *keystate.Slot, f *facts) bool {
+// wouldNotIssue reports whether a penalty is in force that the limit as it is now would not have
+// issued, neither by what it was published with nor by what there is now.
+func (p *Stepper) wouldNotIssue(l *Limit, s *keystate.Slot, f *facts) bool {
 	return s.Had && f.latest < s.Block.Until && !l.Rule.Then.UntilReset &&
 		(f.limit == 0 || !l.passes(max(s.Block.Count, f.added.Count), f.limit))
 }

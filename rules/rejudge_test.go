@@ -145,8 +145,8 @@ func TestAChangedPublicNameIsPublishedAgain(t *testing.T) {
 func TestRulesWithoutAPublicNameShowTheSameFace(t *testing.T) {
 	l := compiled(t, beforeChange).Limits[1]
 	h := sha256.Sum256([]byte(`"penalty" 3 false ["x"]`))
-	if want := binary.LittleEndian.Uint32(h[:]) | 1; l.faces[0] != want {
-		t.Errorf("it is %x, want %x", l.faces[0], want)
+	if want := binary.LittleEndian.Uint32(h[:]) | 1; l.displayHashes[0] != want {
+		t.Errorf("it is %x, want %x", l.displayHashes[0], want)
 	}
 }
 

@@ -67,10 +67,10 @@ type Rule struct {
 	Limits []*Limit
 	Fuse   event.Decimal // the share of a partition's keys that it may block; 0: any
 
-	match  ruleMatch // api weights, outcome, attrs, when
-	warn   []WarnStep
-	exempt []Exemption
-	spared *exemptIndex // nil: nobody is exempt
+	match      ruleMatch // api weights, outcome, attrs, when
+	warn       []WarnStep
+	exempt     []Exemption
+	exemptKeys *exemptIndex // of exempt; nil when there are none
 }
 
 // CountKind is what a rule counts.
@@ -91,7 +91,7 @@ type Then struct {
 	Escalates  bool           // each new verdict takes the next step
 	Forget     event.Micros   // Escalates: so long past the last verdict's end the next one is a first one
 	Extend     bool           // a penalty: every event under it moves its end
-	Reset      bool           // a penalty: the window is emptied when it falls
+	Reset      bool           // a penalty: the window is emptied when it is issued
 	At         At
 	Action     verdict.Action
 }
@@ -99,7 +99,7 @@ type Then struct {
 // At says how far a count must get for a verdict.
 type At uint8
 
-// A quota falls when the limit is reached, a penalty when it is exceeded, unless the rule says
+// A quota is issued when the limit is reached, a penalty when it is exceeded, unless the rule says
 // otherwise.
 const (
 	AtDefault At = iota
@@ -107,7 +107,7 @@ const (
 	AtExceeded
 )
 
-// reached tells whether the limit itself lets the verdict fall.
+// reached tells whether the limit itself triggers the verdict.
 func (t *Then) reached() bool { return t.At == AtReached || t.At == AtDefault && t.UntilReset }
 
 // Tier is a limit for some events' keys.
@@ -155,10 +155,10 @@ type Limit struct {
 	formers []former     // see formerSections
 	panes   event.Micros // how long a sliding window's panes are, or were
 
-	plain   bool          // see isPlain
-	quietTo event.Decimal // see quietest
-	judged  JudgedBy      // another one asks for judging the counts again
-	faces   [2]uint32     // of what a verdict shows besides numbers: as it is, and in shadow mode
+	plain         bool          // see isPlain
+	quietTo       event.Decimal // see quietest
+	judged        JudgedBy      // another one asks for judging the counts again
+	displayHashes [2]uint32     // of what a verdict shows besides numbers: as it is, and in shadow mode
 }
 
 // Work is what one event means for one key.

@@ -10,7 +10,7 @@ import (
 // It reports whether the extras of a plain limit are as they were.
 func (p *Stepper) settle(l *Limit, f *facts, in *Input, i int, res *Result) (same bool) {
 	x := &p.extras
-	f.spared = p.spared(l, in.Key, f.latest)
+	f.exempt = p.isExempt(l, in.Key, f.latest)
 	changes := len(p.changes)
 	out := p.decide(l, &x.Live, f, in, i, res)
 	if l.plain && out == held && len(p.changes) == changes && !x.Candidate.Had {
@@ -23,12 +23,12 @@ func (p *Stepper) settle(l *Limit, f *facts, in *Input, i int, res *Result) (sam
 	} else {
 		p.dropCandidate(l, f, in, i)
 	}
-	if out == fell && l.Rule.Then.Reset {
+	if out == issued && l.Rule.Then.Reset {
 		p.reset(l, f)
 	}
 	if len(l.Warn) == 0 {
 		x.Warned = x.Warned[:0]
-	} else if f.adds && !f.added.Ended && !f.spared && f.limit > 0 && !x.Live.Had {
+	} else if f.adds && !f.added.Ended && !f.exempt && f.limit > 0 && !x.Live.Had {
 		p.warn(l, f, in, i)
 	}
 	return false
@@ -36,20 +36,20 @@ func (p *Stepper) settle(l *Limit, f *facts, in *Input, i int, res *Result) (sam
 
 // decide judges the live limit.
 func (p *Stepper) decide(l *Limit, s *keystate.Slot, f *facts, in *Input, i int, res *Result) outcome {
-	until, looked := s.Block.Until, s.Block.Display
+	until, shown := s.Block.Until, s.Block.Display
 	out := l.judge(s, f)
-	if out == fell {
+	if out == issued {
 		p.setCause(&s.Block, in)
 	}
 	if out != none && out != cleared {
 		shadow := p.shadow(l)
-		if (out == fell || out == moved) && !shadow && p.Fuses.blows(l.Rule, in.Key, s.Block.Until, f.latest, in.Active) {
+		if (out == issued || out == moved) && !shadow && p.Fuses.blows(l.Rule, in.Key, s.Block.Until, f.latest, in.Active) {
 			shadow = true
 			res.Blown = append(res.Blown, l.Rule)
 		}
-		if face := l.faces[bit(shadow)]; out != held || s.Block.Display != 0 && s.Block.Display != face {
-			s.Block.Display, s.Block.Shadow, s.Block.Name = face, shadow, append(s.Block.Name[:0:0], l.Name...)
-			if face == looked {
+		if display := l.displayHashes[bit(shadow)]; out != held || s.Block.Display != 0 && s.Block.Display != display {
+			s.Block.Display, s.Block.Shadow, s.Block.Name = display, shadow, append(s.Block.Name[:0:0], l.Name...)
+			if display == shown {
 				p.noteMove(l, s, out, until)
 			}
 			p.publish(l, s, f, out, in.Key, i)
@@ -68,10 +68,10 @@ func (p *Stepper) tryOut(l *Limit, s *keystate.Slot, f *facts, in *Input, i int)
 	until := s.Block.Until
 	out := l.judge(s, f)
 	switch out {
-	case fell:
+	case issued:
 		p.setCause(&s.Block, in)
 		p.name = append(append(p.name[:0], l.Name...), candidateSuffix...)
-		s.Block.Display, s.Block.Shadow, s.Block.Name = l.faces[1], true, p.name
+		s.Block.Display, s.Block.Shadow, s.Block.Name = l.displayHashes[1], true, p.name
 		p.publish(l, s, f, out, in.Key, i)
 	case moved, cleared:
 		p.noteMove(l, s, out, until)
@@ -128,14 +128,14 @@ func (p *Stepper) publish(l *Limit, s *keystate.Slot, f *facts, out outcome, key
 	p.order = append(p.order, i)
 }
 
-// spared reports whether the key is exempt under a limit.
-func (p *Stepper) spared(l *Limit, key []byte, at event.Micros) bool {
+// isExempt reports whether the key is exempt under a limit.
+func (p *Stepper) isExempt(l *Limit, key []byte, at event.Micros) bool {
 	switch {
-	case l.Rule.spared == nil && p.Exempt == nil && len(p.own.Exempt) == 0:
+	case l.Rule.exemptKeys == nil && p.Exempt == nil && len(p.keySection.Exempt) == 0:
 		return false
-	case l.Rule.spared != nil && l.Rule.spared.spares(p.key(key), at):
+	case l.Rule.exemptKeys != nil && l.Rule.exemptKeys.covers(p.key(key), at):
 		return true
-	case Exemptions(p.own.Exempt).Spare(l, at):
+	case Exemptions(p.keySection.Exempt).Spare(l, at):
 		return true
 	}
 	return p.Exempt != nil && p.Exempt(l, p.key(key), at)

@@ -45,7 +45,7 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 // stepSections appends the old sections, those that were hit with the event in them, and
 // then new ones for the limits that the key meets for the first time.
 func (p *Stepper) stepSections(dst []byte, old *keystate.Key, in *Input, latest event.Micros, res *Result) []byte {
-	p.met = append(p.met[:0], make([]bool, len(in.Hits))...)
+	p.seen = append(p.seen[:0], make([]bool, len(in.Hits))...)
 	next := 0 // most likely: sections and hits tend to be in one order
 	for sections := old.Sections; len(sections) > 0; {
 		sec, rest, ok := keystate.Cut(sections)
@@ -66,14 +66,14 @@ func (p *Stepper) stepSections(dst []byte, old *keystate.Key, in *Input, latest 
 			}
 		}
 		if i >= 0 {
-			p.met[i], next = true, i+1
+			p.seen[i], next = true, i+1
 			dst = p.hit(dst, sec, in, i, latest, res)
 			continue
 		}
 		dst = p.keep(dst, sec, l, in.Key, latest, res)
 	}
-	for i, met := range p.met {
-		if !met {
+	for i, seen := range p.seen {
+		if !seen {
 			dst = p.hit(dst, p.begun(in.Hits[i].Limit, old), in, i, latest, res)
 		}
 	}

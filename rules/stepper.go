@@ -21,17 +21,17 @@ type Stepper struct {
 	changed []bool // of the set's limits: they judge otherwise than those of the set before
 	doubted []bool // of the set's limits: they may have changed, or their keys may have been judged
 
-	window  []byte              // the window of a hit that is judged
-	extras  keystate.Extras     // of a section that is judged
-	own     keystate.KeySection // of the key
-	parts   []byte              // extras on the wire
-	cause   []byte              // the id of the event
-	name    []byte              // of a candidate's verdict
-	met     []bool              // which hits have had a section
-	dims    []event.Dim         // of the event's key, once they are needed
-	changes []verdict.Verdict
-	moves   []Move // of the changes
-	order   []int  // of each change: its hit
+	window     []byte              // the window of a hit that is judged
+	extras     keystate.Extras     // of a section that is judged
+	keySection keystate.KeySection // what commands gave to the key
+	parts      []byte              // extras on the wire
+	cause      []byte              // the id of the event
+	name       []byte              // of a candidate's verdict
+	seen       []bool              // which hits have had a section
+	dims       []event.Dim         // of the event's key, once they are needed
+	changes    []verdict.Verdict
+	moves      []Move // of the changes
+	order      []int  // of each change: its hit
 }
 
 // NewStepper returns a Stepper for the set.
@@ -42,16 +42,16 @@ func (s *Set) NewStepper() *Stepper {
 // begin takes a state apart, and forgets the step before.
 func (p *Stepper) begin(state []byte) (old keystate.Key) {
 	p.changes, p.moves, p.order, p.dims = p.changes[:0], p.moves[:0], p.order[:0], nil
-	if p.own.Any {
-		p.own.Clear()
+	if p.keySection.Any {
+		p.keySection.Clear()
 	}
 	var err error
 	if old, err = keystate.Read(state); err != nil {
 		old = keystate.Key{Latest: event.NoTime} // not reached with a checked state
 	}
 	if len(old.Sections) > len(keystate.KeyHash) && SectionHash(old.Sections) == keystate.KeyHash {
-		if sec, _, ok := keystate.Cut(old.Sections); ok && p.own.Read(sec.Body) != nil {
-			p.own.Clear() // not reached with a checked state
+		if sec, _, ok := keystate.Cut(old.Sections); ok && p.keySection.Read(sec.Body) != nil {
+			p.keySection.Clear() // not reached with a checked state
 		}
 	}
 	return old
@@ -72,7 +72,7 @@ func hitOf(hits []Hit, hash SectionHash, from int) int {
 }
 
 // sortChanges puts the changes into the order of their hits: that of sections depends on
-// what the key met first.
+// which limit counted the key first.
 func (p *Stepper) sortChanges() {
 	for i := 1; i < len(p.order); i++ {
 		for j := i; j > 0 && p.order[j] < p.order[j-1]; j-- {
@@ -100,7 +100,7 @@ func (p *Stepper) appendSection(dst []byte, hash SectionHash, window []byte) []b
 
 // keepOwn appends the key's own section, unless all of it is over.
 func (p *Stepper) keepOwn(dst []byte, sec keystate.Section, latest event.Micros, res *Result) []byte {
-	spent := p.own.Spent()
+	spent := p.keySection.Spent()
 	if latest >= spent {
 		return dst
 	}

@@ -39,6 +39,11 @@ var imports = []struct {
 	{"rules", []string{"windows", "pipeline/event", "pipeline/verdict",
 		"github.com/expr-lang/expr", yaml, "github.com/cespare/xxhash/v2",
 		"github.com/rivo/uniseg"}}, // how wide a line is, for the caret below it
+	// What rules are read with, and states' bytes, know no rules.
+	{"rules/document", []string{"pipeline/event", "rules/internal/scalar", yaml, "github.com/rivo/uniseg"}},
+	{"rules/when", []string{"pipeline/event", "rules/internal/scalar", "github.com/expr-lang/expr"}},
+	{"rules/internal/scalar", []string{"pipeline/event", "windows"}},
+	{"rules/internal/keystate", []string{"pipeline/event", "windows"}},
 	{"pipeline/emit", []string{"pipeline/event", "internal/retry", kafkaGo}},
 	{"pipeline/kafkalog/record", nil},
 	{"pipeline/kafkalog", []string{"pipeline/kafkalog/record", "internal/retry", franz, "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},

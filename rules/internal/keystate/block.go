@@ -16,10 +16,10 @@ import (
 //	until      uvarint: less since
 //	count      uvarint: when it was published
 //	limit      uvarint: that it was judged by
-//	partition  varint: of the event that let it fall
+//	partition  varint: of the event that triggered it
 //	offset     varint
 //	id         uvarint length, bytes
-//	face       4 bytes: Limit.faces; 0 when it is not known
+//	display    4 bytes: a hash of what the verdict shows besides numbers; 0 when it is not known
 //	shadow     1 byte
 //	name       uvarint length, bytes: of the verdict, so that it can be cleared when no rule has the name
 //
