@@ -1,8 +1,10 @@
 package windows_test
 
 import (
+	"encoding/binary"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -270,4 +272,28 @@ func compareBuckets(t *testing.T, data []byte) {
 		now = max(now, o.latest)
 	}
 	compareSpent(t, script{spec: spec, steps: steps}, state, data[head:])
+}
+
+// An empty bucket is its head, and nothing is owed beyond where sums saturate.
+func TestABucketsDebtHasOneForm(t *testing.T) {
+	c := newCounter(t, bucketOf(event.One, event.Second))
+	c.counts(at("2026-11-21T10:00:00Z"), 0, 0)
+	most := binary.AppendUvarint(nil, 1<<62)
+	for _, debt := range [][]byte{{0}, append([]byte{1}, most...)} {
+		if err := c.spec.Check(slices.Concat(c.state, debt)); err == nil {
+			t.Errorf("a debt of % x is one", debt)
+		}
+	}
+	if err := c.spec.Check(slices.Concat(c.state, []byte{0}, most)); err != nil {
+		t.Errorf("where sums saturate: %v", err)
+	}
+}
+
+func TestTheSmallestGreatestLevelBoundsABucket(t *testing.T) {
+	spec := bucketOf(event.One, event.Second)
+	spec.Most = 1 // a millionth
+	c := newCounter(t, spec)
+	if got := c.add(at("2026-11-21T10:00:00Z"), 5).Count; got != 1 {
+		t.Errorf("the level is %v, want a millionth", got)
+	}
 }

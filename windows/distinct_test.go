@@ -1,6 +1,7 @@
 package windows_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/fnv"
 	"math"
@@ -345,5 +346,26 @@ func TestAddValueAllocatesNothing(t *testing.T) {
 		if allocs > 1 { // hashOf's
 			t.Errorf("%s: %v allocations", name, allocs)
 		}
+	}
+}
+
+// A state whose latest time is where its window ends is none.
+func TestTheLatestTimeIsInTheCurrentWindow(t *testing.T) {
+	c := newCounter(t, distinctly(perMinute()))
+	start := at("2026-11-21T10:00:00Z")
+	c.state, _ = c.spec.AddValue(c.state, start, hashOf(1))
+	const past, length = 9, 10 // where they are in the state
+	minute := binary.AppendUvarint(nil, uint64(event.Minute))
+	for at, isState := range map[event.Micros]bool{event.Minute - 1: true, event.Minute: false} {
+		state := []byte{c.state[0]}
+		state = binary.LittleEndian.AppendUint64(state, uint64(start+at))
+		state = binary.AppendUvarint(state, uint64(at))
+		state = append(state, c.state[length:]...)
+		if err := c.spec.Check(state); (err == nil) != isState {
+			t.Errorf("%v past the window's start: %v", at.Duration(), err)
+		}
+	}
+	if c.state[past] != 0 || !bytes.HasPrefix(c.state[length:], minute) {
+		t.Errorf("the state has another form: % x", c.state[:length+len(minute)])
 	}
 }

@@ -26,12 +26,11 @@ const (
 // estimates are that close, 19 of 20 twice as close.
 const SketchError = 0.01625
 
-// fillSketch makes a sketch of exact hashes.
+// fillSketch makes a sketch of exact hashes. That what was counted exactly stays counted is for
+// the caller to see to.
 func fillSketch(sketch, hashes []byte) {
 	clear(sketch)
 	fillMore(sketch, hashes)
-	// What was counted exactly stays counted.
-	binary.LittleEndian.PutUint64(sketch, max(getEstimate(sketch), uint64(len(hashes)/hashBytes)))
 }
 
 func fillMore(sketch, hashes []byte) {

@@ -149,3 +149,15 @@ func TestEmptyEmptiesOneWindow(t *testing.T) {
 		}
 	}
 }
+
+// The first moment of the window before is in it, and the last one of the window before that is not.
+func TestTakeKnowsWhereTheWindowBeforeBegins(t *testing.T) {
+	c := newCounter(t, refundable(perMinute()))
+	start := at("2026-11-21T10:00:00Z")
+	c.counts(start, 5, 5)
+	c.counts(start+event.Minute, 1, 1)
+	c.state = c.spec.Take(c.state, start-tick, event.One)
+	c.countsEnded(start, 0, 5)
+	c.state = c.spec.Take(c.state, start, event.One)
+	c.countsEnded(start, 0, 4)
+}

@@ -171,3 +171,14 @@ func TestTimesBeyondMaxTimeCountAsMaxTime(t *testing.T) {
 		}
 	}
 }
+
+// A window ends where the next one begins: its end is not in it.
+func TestAtItsEndAWindowIsTheNextOne(t *testing.T) {
+	c := newCounter(t, perMinute())
+	start := at("2026-11-21T10:00:00Z")
+	c.counts(start, 1, 1)
+	end := start + event.Minute
+	if from, to := c.spec.Bounds(c.state, end); from != end || to != end+event.Minute {
+		t.Errorf("at its end it is %v to %v", from.Time(), to.Time())
+	}
+}

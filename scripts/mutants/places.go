@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -81,6 +82,13 @@ func mutantsOf(path, file string) ([]*mutant, error) {
 		}
 	}
 	slices.SortStableFunc(f.found, func(a, b *mutant) int { return a.from - b.from })
+	seen := map[string]int{}
+	for _, m := range f.found {
+		key := m.key()
+		if seen[key]++; seen[key] > 1 {
+			m.fn += fmt.Sprintf("#%d", seen[key]) // the same change for the second time in a function
+		}
+	}
 	return f.found, nil
 }
 
