@@ -67,7 +67,7 @@ func addToSet(state []byte, from int, hash uint64, estimate bool) (_ []byte, kno
 	var buf [maxVarint + sketchBytes]byte
 	head := appendUvarint(buf[:0], isSketch)
 	sketch := buf[len(head) : len(head)+sketchBytes]
-	fillSketch(sketch, v.hashes)
+	fillMore(sketch, v.hashes)
 	raise(sketch, hash)
 	reestimate(sketch, ExactDistinct+1)
 	return splice(state, from, from+v.size, buf[:len(head)+sketchBytes]), false

@@ -351,21 +351,21 @@ func TestAddValueAllocatesNothing(t *testing.T) {
 
 // A state whose latest time is where its window ends is none.
 func TestTheLatestTimeIsInTheCurrentWindow(t *testing.T) {
-	c := newCounter(t, distinctly(perMinute()))
 	start := at("2026-11-21T10:00:00Z")
-	c.state, _ = c.spec.AddValue(c.state, start, hashOf(1))
-	const past, length = 9, 10 // where they are in the state
-	minute := binary.AppendUvarint(nil, uint64(event.Minute))
-	for at, isState := range map[event.Micros]bool{event.Minute - 1: true, event.Minute: false} {
-		state := []byte{c.state[0]}
-		state = binary.LittleEndian.AppendUint64(state, uint64(start+at))
-		state = binary.AppendUvarint(state, uint64(at))
-		state = append(state, c.state[length:]...)
-		if err := c.spec.Check(state); (err == nil) != isState {
-			t.Errorf("%v past the window's start: %v", at.Duration(), err)
+	for name, spec := range map[string]windows.Spec{
+		"tumbling": perMinute(), "calendar": civil(windows.Hour, "UTC"), "session": perSession(event.Minute, event.Hour),
+	} {
+		c := newCounter(t, distinctly(spec))
+		c.state, _ = c.spec.AddValue(c.state, start, hashOf(1))
+		from, end := c.spec.Bounds(c.state, start)
+		const length = 10 // where it is in the state, behind a byte of how far the latest time is past the start
+		if !bytes.HasPrefix(c.state[length-1:], binary.AppendUvarint([]byte{0}, uint64(end-from))) {
+			t.Fatalf("%s: the state has another form: % x", name, c.state)
 		}
-	}
-	if c.state[past] != 0 || !bytes.HasPrefix(c.state[length:], minute) {
-		t.Errorf("the state has another form: % x", c.state[:length+len(minute)])
+		state := binary.LittleEndian.AppendUint64([]byte{c.state[0]}, uint64(end))
+		state = binary.AppendUvarint(state, uint64(end-from))
+		if err := c.spec.Check(append(state, c.state[length:]...)); err == nil {
+			t.Errorf("%s: its latest time is its window's end", name)
+		}
 	}
 }

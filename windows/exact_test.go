@@ -1,7 +1,9 @@
 package windows_test
 
 import (
+	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -148,4 +150,16 @@ func TestSlidingExactWithoutAmountsIsSpent(t *testing.T) {
 	c.isSpent(7 + event.Second)
 	c.counts(8+event.Second, 0, 0)
 	c.isSpent(8 + event.Second)
+}
+
+// What happened a whole window before the latest time has slid out, and is in no state.
+func TestAnExactStateHasNothingThatSlidOut(t *testing.T) {
+	c := newCounter(t, exactly(event.Minute))
+	c.counts(at("2026-11-21T10:00:00Z"), 0, 0)
+	for age, isState := range map[event.Micros]bool{event.Minute - tick: true, event.Minute: false} {
+		state := binary.AppendUvarint(slices.Clone(c.state), uint64(age)<<1)
+		if err := c.spec.Check(state); (err == nil) != isState {
+			t.Errorf("an event %v before the latest time: %v", age.Duration(), err)
+		}
+	}
 }

@@ -26,13 +26,7 @@ const (
 // estimates are that close, 19 of 20 twice as close.
 const SketchError = 0.01625
 
-// fillSketch makes a sketch of exact hashes. That what was counted exactly stays counted is for
-// the caller to see to.
-func fillSketch(sketch, hashes []byte) {
-	clear(sketch)
-	fillMore(sketch, hashes)
-}
-
+// fillMore puts exact hashes into a sketch.
 func fillMore(sketch, hashes []byte) {
 	changed := false
 	for i := 0; i < len(hashes); i += hashBytes {
