@@ -27,6 +27,11 @@ type Stepped struct {
 	Result *rules.Result
 }
 
+// trace tells Config.Trace of a step. It has a copy of the result: step's own would be in the heap, traced or not.
+func (s *intake) trace(w *rules.Work, res rules.Result) {
+	s.cfg.Trace(&Stepped{Shape: w.Shape, Hits: w.Hits, Result: &res})
+}
+
 // step applies an event to one key's state, once: what is at or below the place that was applied last is in it
 // already.
 func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) error {
@@ -54,7 +59,7 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 	}
 	s.tally.stepped(w, &res)
 	if s.cfg.Trace != nil {
-		s.cfg.Trace(&Stepped{Shape: w.Shape, Hits: w.Hits, Result: &res})
+		s.trace(w, res)
 	}
 	if res.Repeat || res.Unknown {
 		return nil
