@@ -189,3 +189,39 @@ func TestVerdictsOnNobodyAreLeftOut(t *testing.T) {
 		}
 	}
 }
+
+// An index that grows key by key makes its buckets anew for a sixteenth more than it holds.
+func TestAnIndexGrows(t *testing.T) {
+	x := newIndex(false)
+	before := len(x.View().buckets)
+	for i, v := range users("u", 5000) {
+		x.Apply(0, []verdict.Verdict{v})
+		got := len(x.View().buckets)
+		if want := bucketsFor(i + i/16); got != before && (got < want || got > 2*want+8) {
+			t.Fatalf("%d buckets made for %d keys, want %d", got, i, want)
+		}
+		before = got
+	}
+}
+
+// Numbers of classes and shapes that nothing has are used again, the first ones too.
+func TestNumbersAreUsedAgain(t *testing.T) {
+	x := newIndex(false)
+	end := t0 + event.Minute
+	later := func(v *verdict.Verdict) { v.Until, v.Since = end+event.Minute, v.Since+event.Minute }
+	x.Apply(0, []verdict.Verdict{
+		block("ends", "attrs.a=1", nil), block("stays", "attrs.b=1", later),
+	})
+	x.Sweep(end)
+	x.Apply(0, []verdict.Verdict{block("comes", "attrs.c=1", later)})
+	v := x.View()
+	if len(v.classes) != 2 || v.classes[0].Verdict.Rule != "comes" || v.classes[1].Verdict.Rule != "stays" {
+		t.Errorf("%d classes, want the new one in the place of the first", len(v.classes))
+	}
+	if len(v.shapes) != 3 || v.shapes[1].names[0] != "attrs.c" || v.shapes[2].names[0] != "attrs.b" {
+		t.Errorf("%d shapes, want the new one in the place of the first after uid's", len(v.shapes))
+	}
+	if err := verify(x); err != nil {
+		t.Error(err)
+	}
+}
