@@ -14,8 +14,8 @@ type events []event.Event
 
 func (e *events) Emit(ev event.Event) bool { *e = append(*e, ev); return true }
 
-// What the page shows: one middleware that limits by business names, answers in the caller's language, emits, and is
-// closed for orders until it knows.
+// What the page shows: one middleware that limits by business names, answers in the caller's
+// language, emits, and is closed for orders until it knows.
 func TestGuard(t *testing.T) {
 	table, err := newTable()
 	if err != nil {

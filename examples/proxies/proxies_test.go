@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// recipe is how one proxy is run, and what of its configuration makes it deny while the decision server is away.
+// recipe is how one proxy is run, and what of its configuration makes it deny while the decision
+// server is away.
 type recipe struct {
 	program  string
 	file     string
@@ -45,13 +46,15 @@ var recipes = map[string]recipe{
 	"envoy-ext-authz-http": only429(envoy("envoy-ext-authz-http.yaml", "failure_mode_allow: true", "failure_mode_allow: false", http.StatusServiceUnavailable)),
 }
 
-// only429 is for those who take a 5xx of the decision server for its failure, or have no other denial than this.
+// only429 is for those who take a 5xx of the decision server for its failure, or have no other
+// denial than this.
 func only429(c recipe) recipe {
 	c.doubt = http.StatusTooManyRequests
 	return c
 }
 
-// nginxMain is what /etc/nginx/nginx.conf does around conf.d, with everything in a folder of the test's.
+// nginxMain is what /etc/nginx/nginx.conf does around conf.d, with everything in a folder of the
+// test's.
 const nginxMain = `daemon off; pid nginx.pid; worker_processes 1;
 events {}
 http {
@@ -77,8 +80,8 @@ func (c recipe) run(r *rig, changes ...string) {
 	r.start(dir, path, c.args(dir, file)...)
 }
 
-// Behind every proxy, who is blocked gets 429 and is told when to come back; others get to the app. With the decision
-// server away, the proxy does what its configuration says.
+// Behind every proxy, who is blocked gets 429 and is told when to come back; others get to the app.
+// With the decision server away, the proxy does what its configuration says.
 func TestProxies(t *testing.T) {
 	for name, c := range recipes {
 		t.Run(name, func(t *testing.T) {

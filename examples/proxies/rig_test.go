@@ -1,4 +1,5 @@
-// Package proxies drives real proxies, with the configurations of this folder, against the decision server.
+// Package proxies drives real proxies, with the configurations of this folder, against the decision
+// server.
 package proxies
 
 import (
@@ -161,8 +162,8 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-// config writes a file of this folder into dir, with the rig's addresses for the usual ones, and with changes (pairs
-// of old and new, each of which must be there).
+// config writes a file of this folder into dir, with the rig's addresses for the usual ones, and
+// with changes (pairs of old and new, each of which must be there).
 func (r *rig) config(dir, name string, changes ...string) string {
 	r.t.Helper()
 	src, err := os.ReadFile(name)
@@ -188,7 +189,8 @@ func (r *rig) config(dir, name string, changes ...string) string {
 	return path
 }
 
-// start starts a proxy that runs in the foreground, and returns when it listens. It ends with the test.
+// start starts a proxy that runs in the foreground, and returns when it listens. It ends with the
+// test.
 func (r *rig) start(dir, program string, args ...string) {
 	r.t.Helper()
 	cmd := exec.Command(program, args...)

@@ -11,8 +11,8 @@ import (
 // credit is the amount that every user can pay.
 const credit = 1000
 
-// orders takes orders. Whether an order counts is known only at its end: one that cannot be paid does
-// not count.
+// orders takes orders. Whether an order counts is known only at its end: one that cannot be paid
+// does not count.
 func orders(s *shop) http.Handler {
 	discounted := func(r *http.Request) bool { return r.URL.Query().Get("discounted") == "true" }
 	api := func(r *http.Request) string {

@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 
 const patience = time.Minute
 
-// town is an installation: an aggregator with the shop's rules, and both services, each with an address.
+// town is an installation: an aggregator with the shop's rules, and both services, each with an
+// address.
 type town struct {
 	t      *testing.T
 	shops  map[string]string
@@ -94,8 +95,8 @@ func (town *town) eventually(what string, ok func() bool) {
 	}
 }
 
-// Searching and suggesting count together; discounts count by outcome, and deny orders with a discount only, in the
-// service that takes them.
+// Searching and suggesting count together; discounts count by outcome, and deny orders with a
+// discount only, in the service that takes them.
 func TestShop(t *testing.T) {
 	stack, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{}) // it ends after its users
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package access says who may ask an HTTP API for what: by tokens and client certificates that a
-// file gives roles, or, without any, by where the API is served. It also refuses what a web page
-// has a browser send.
+// Package access decides who may use an HTTP API: by roles that a file gives to tokens and client
+// certificates, or, without any, by the address that serves the API. It also refuses requests that
+// a web page makes a browser send.
 package access
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/tallygate/tallygate/internal/seldom"
 )
 
-// Role is what somebody may do. Each may do what those before it may.
+// Role is what a caller may do. Each role includes those before it.
 type Role int
 
 // The roles. None may do nothing.
@@ -49,14 +49,15 @@ type Identity struct {
 	Role Role
 }
 
-// Config configures a Guard. The zero value lets nobody in, unless Addr is loopback.
+// Config configures a Guard. The zero value admits no caller, unless Addr is loopback.
 type Config struct {
-	// Tokens is the file that gives roles to tokens and certificates; "" is none. It is read again when it
-	// changes, also through a symlink somewhere in its path. While it is wrong, what it was last goes on.
+	// Tokens is the file that gives roles to tokens and certificates; "" is none. It is reloaded
+	// when it changes, also through a symlink somewhere in its path. While it is invalid, the
+	// previous contents apply.
 	Tokens string
 
-	// Certificates: the listener's TLS answers only clients whose certificate its CA has signed. Without Tokens,
-	// these are viewers; else they are what the file makes of their names.
+	// Certificates: the listener's TLS answers only clients whose certificate its CA has signed.
+	// Without Tokens, these are viewers; else they are what the file makes of their names.
 	Certificates bool
 
 	Open   bool     // without credentials, everybody who reaches the API may do everything
@@ -64,14 +65,14 @@ type Config struct {
 	Listen string   // the same as the operator wrote it, HOST:PORT; its host is one that requests may name
 	Name   string   // another HOST:PORT by which requests may come, such as through a proxy on this machine; "" is none
 
-	// Peer tells whether a request comes from another instance of this program, and on whose behalf; nil is never.
-	// ok false: it does not claim to.
+	// Peer tells whether a request comes from another instance of this program, and on whose
+	// behalf; nil is never. ok false: it does not claim to.
 	Peer func(*http.Request) (id Identity, ok bool, err error)
 
 	Logger *slog.Logger // nil is slog.Default()
 }
 
-// Guard lets those in who may.
+// Guard admits callers with a sufficient role. Make it with New.
 type Guard struct {
 	cfg         Config
 	file        *file // nil: none
@@ -85,7 +86,7 @@ func New(cfg Config) (*Guard, error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	g := &Guard{cfg: cfg, local: Loopback(cfg.Addr), credentials: cfg.Tokens != "" || cfg.Certificates}
 	if cfg.Open && g.credentials {
-		return nil, errors.New("--open-api asks nobody for credentials: leave it out, or --tokens and --tls-client-ca")
+		return nil, errors.New("--open-api requires no credentials: remove it, or --tokens and --tls-client-ca")
 	}
 	if cfg.Tokens != "" {
 		var err error
@@ -99,8 +100,8 @@ func New(cfg Config) (*Guard, error) {
 // Credentials reports whether somebody must show any.
 func (g *Guard) Credentials() bool { return g.credentials }
 
-// Exposed is an error where the API would be served to others than this machine's users, who need no credentials, and
-// nobody has said that this is meant.
+// Exposed returns an error if the API would be served without credentials beyond this machine, and
+// no option allows that.
 func (g *Guard) Exposed() error {
 	if g.credentials || g.local || g.cfg.Open {
 		return nil
@@ -133,8 +134,9 @@ func With(ctx context.Context, id Identity) context.Context {
 	return context.WithValue(ctx, contextKey{}, id)
 }
 
-// Require serves next to those whose role is at least this one. Others get 401 without a credential, and 403 with
-// one that may less; what a web page may have sent gets 403, and a body that is not JSON by its type 415.
+// Require serves next to those whose role is at least this one. Others get 401 without a
+// credential, and 403 with an insufficient role. Requests that a web page may have sent get 403; a
+// body whose type is not JSON gets 415.
 func (g *Guard) Require(least Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -165,7 +167,7 @@ func (g *Guard) Require(least Role, next http.Handler) http.Handler {
 	})
 }
 
-// May is an error for those whose role is too small.
+// May returns an error if the caller's role is not sufficient.
 func (id Identity) May(least Role) error {
 	if id.Role >= least {
 		return nil
@@ -173,7 +175,8 @@ func (id Identity) May(least Role) error {
 	return fmt.Errorf("this needs the role %s, and %s has the role %s", least, cmp.Or(id.Name, "who asks"), id.Role)
 }
 
-// errNobody says that a request has no credential that is known. It is the same whatever is wrong with one.
+// errNobody says that a request has no credential that is known. It is the same whatever is wrong
+// with one.
 var errNobody = errors.New("this needs a credential: Authorization: Bearer TOKEN, or a client certificate where the server asks for one")
 
 // identify is who sent a request. A credential that is shown decides, also where none is needed.
@@ -198,7 +201,8 @@ func (g *Guard) identify(r *http.Request) (Identity, error) {
 	return g.byCertificate(r)
 }
 
-// notFromPeer says that a claim is not believed: it may be an instance whose clock is wrong. Whoever reaches the API can claim, as often as he likes.
+// notFromPeer logs a rejected claim: it may be an instance whose clock is wrong. It logs at most
+// once a minute, because anyone who reaches the API can make such claims.
 func (g *Guard) notFromPeer(r *http.Request, err error) {
 	if leftOut, due := g.claims.Due(); due {
 		g.cfg.Logger.Warn("refused a request that claims to come from another instance; further ones are not logged for a minute",

@@ -62,7 +62,8 @@ func guard(t *testing.T, cfg Config) *Guard {
 	return g
 }
 
-// ask sends a request to what needs a role, and returns the answer's status, and who the handler was told asks.
+// ask sends a request to what needs a role, and returns the answer's status, and who the handler
+// was told asks.
 func ask(g *Guard, least Role, change ...func(*http.Request)) (int, string) {
 	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:8081/v1/explain?uid=1", nil)
 	for _, c := range change {
@@ -204,8 +205,8 @@ func TestWithoutCredentials(t *testing.T) {
 	}
 }
 
-// No request that a page has a browser send passes: not from another site, not from this machine's other ports, not by a name that
-// was made to point here.
+// No request that a page has a browser send passes: not from another site, not from this machine's
+// other ports, not by a name that was made to point here.
 func TestWebPagesAreRefused(t *testing.T) {
 	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
 	local := guard(t, Config{Addr: loopback, Listen: "this-machine:8081", Name: "10.7.0.1:18081"})

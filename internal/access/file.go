@@ -51,7 +51,7 @@ func parse(src []byte) (credentials, error) {
 		return nil, errors.New(quoted.ReplaceAllString(err.Error(), "…"))
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, errors.New("it has more than one document, or ends in what is no YAML; one list has all entries")
+		return nil, errors.New("it has more than one document, or does not end as YAML; put all entries into one list")
 	}
 	var out credentials
 	var errs []error
@@ -60,9 +60,9 @@ func parse(src []byte) (credentials, error) {
 		switch {
 		case err != nil:
 		case slices.ContainsFunc(out, func(o credential) bool { return c.hash != nil && bytes.Equal(o.hash, c.hash) }):
-			err = errors.New("its sha256 is another entry's, too")
+			err = errors.New("another entry has the same sha256")
 		case slices.ContainsFunc(out, func(o credential) bool { return c.certificate != "" && o.certificate == c.certificate }):
-			err = errors.New("its certificate is another entry's, too")
+			err = errors.New("another entry has the same certificate")
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("entry %d (%s): %w", i+1, e.Name, err))
@@ -147,8 +147,8 @@ type file struct {
 	known credentials
 }
 
-// clockGrain is how far apart two changes are that surely have different times: of those of one moment a file system
-// may keep one time, and all files of one token have the same size.
+// clockGrain is the interval after which two changes surely have different times. Within it a file
+// system may keep the same time for both, and all files of one token have the same size.
 const clockGrain = 2 * time.Second
 
 func openFile(path string, log *slog.Logger) (*file, error) {
@@ -185,8 +185,8 @@ func (f *file) read() error {
 	return nil
 }
 
-// current is what the file says now: who was taken out of it is refused from the next request on. A file that is
-// away, or wrong, changes nothing, and is told in the log once.
+// current returns the file's present contents: a credential that was removed is refused from the
+// next request on. A missing or invalid file changes nothing, and is logged once.
 func (f *file) current() credentials {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// A file is followed, also through a link in its path; while it is wrong or away, what it was goes on.
+// A file is followed, also through a link in its path; while it is wrong or away, what it was goes
+// on.
 func TestTheFileIsFollowed(t *testing.T) {
 	mount := t.TempDir()
 	path := filepath.Join(mount, "tokens.yaml")
@@ -82,8 +83,8 @@ func TestMistakesInTheFile(t *testing.T) {
 		`[{name: x, role: admin}]`:                                                                      "a token's sha256 or a certificate's name",
 		`[{name: x, role: admin, sha256: s3cr3t-t0}]`:                                                   "64 hexadecimal digits",
 		`[{name: x, role: admin, sha256: ` + hashOf("") + `}]`:                                          "empty token",
-		`[{name: x, role: admin, sha256: ` + good + `}, {name: y, role: viewer, sha256: ` + good + `}]`: "entry 2 (y): its sha256 is another",
-		`[{name: x, role: admin, certificate: c}, {name: y, role: viewer, certificate: c}]`:             "its certificate is another",
+		`[{name: x, role: admin, sha256: ` + good + `}, {name: y, role: viewer, sha256: ` + good + `}]`: "entry 2 (y): another entry has the same sha256",
+		`[{name: x, role: admin, certificate: c}, {name: y, role: viewer, certificate: c}]`:             "another entry has the same certificate",
 		`[{name: x, role: root, sha256: ` + good + `}, {name: y, role: viewer, sha256: "00"}]`:          "entry 2",
 	} {
 		_, err := New(Config{Tokens: tokens(t, text), Addr: loopback})

@@ -11,31 +11,34 @@ import (
 	"strings"
 )
 
-// notFromAPage refuses what a page in a browser may have sent. Such requests come from a machine that reaches the
-// API, whoever wrote the page, so that being reachable on loopback only is no defence: they name a foreign Origin, or, when
-// the page's own name was made to point here (DNS rebinding), a foreign Host.
+// notFromAPage refuses requests that a page in a browser may have sent. Such requests come from a
+// machine that reaches the API, whoever wrote the page. So serving on loopback only is no defence.
+// They carry a foreign Origin or, if the page's own name was made to point here (DNS rebinding), a
+// foreign Host.
 func (g *Guard) notFromAPage(r *http.Request) error {
-	// Without credentials the name that a request was sent to is all that tells a rebound name from a known one.
+	// Without credentials the name that a request was sent to is all that tells a rebound name from
+	// a known one.
 	if !g.credentials && g.local && !g.ours(r.Host) {
 		return fmt.Errorf("the host %.100q is not one that this API is served under: use localhost, a loopback address, or what --listen says (for an aggregator, also --advertise)", r.Host)
 	}
-	// Where anybody may ask and under any name, not even a page of the same name may: nobody knows whose it is.
+	// If everyone may ask, under any host name, even a page of the same name may not: its owner is
+	// unknown.
 	anyPage := !g.credentials && !g.local
 	for _, origin := range r.Header.Values("Origin") {
 		if anyPage || !sameOrigin(origin, r.Host) {
-			return fmt.Errorf("requests of web pages are refused, and this one is of %.100q", origin)
+			return fmt.Errorf("requests from web pages are refused, and this one comes from %.100q", origin)
 		}
 	}
 	for _, site := range r.Header.Values("Sec-Fetch-Site") {
 		if site != "none" && (anyPage || site != "same-origin") {
-			return fmt.Errorf("requests of web pages are refused, and this one is %.100q", site)
+			return fmt.Errorf("requests from web pages are refused, and this one is %.100q", site)
 		}
 	}
 	return nil
 }
 
-// ours reports whether a Host header names this machine's loopback, or what the operator says that it is called. The port may be another: a
-// tunnel's.
+// ours reports whether a Host header names this machine's loopback, or a name that the operator
+// configured. The port may differ, as with a tunnel.
 func (g *Guard) ours(host string) bool {
 	if _, unix := g.cfg.Addr.(*net.UnixAddr); unix {
 		return true // no browser gets there
@@ -66,9 +69,9 @@ func sameOrigin(origin, host string) bool {
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)
 }
 
-// jsonBody refuses a body that does not say that it is JSON: a page may have a browser send others anywhere
-// without asking first. An instance of an older version sends what it passes on without a type, but with a
-// header that no page may set unasked.
+// jsonBody refuses a body that does not say that it is JSON: a page may have a browser send others
+// anywhere without asking first. An instance of an older version sends what it passes on without a
+// type, but with a header that no page may set unasked.
 func jsonBody(r *http.Request) error {
 	if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
 		return nil

@@ -233,7 +233,8 @@ func realIDs(t *testing.T) (ids []string) {
 	}
 }
 
-// Equal lines are told apart by how many came before, as long as they stand less than a generation apart.
+// Equal lines are told apart by how many came before, as long as they stand less than a generation
+// apart.
 func TestRepeats(t *testing.T) {
 	const generation = 100
 	r, again := newRepeats(generation), newRepeats(generation)

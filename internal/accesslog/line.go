@@ -172,8 +172,8 @@ func splitRequest(s string) (method, target string, ok bool) {
 	return method, target, ok && isMethod(method) && target != ""
 }
 
-// isMethod reports whether s is a method's name: letters, and '-' as in M-SEARCH. What port scanners
-// and TLS clients send to a plain port is not.
+// isMethod reports whether s is a method's name: letters, and '-' as in M-SEARCH. What port
+// scanners and TLS clients send to a plain port is not.
 func isMethod(s string) bool {
 	for i := range len(s) {
 		if c := s[i] | 0x20; (c < 'a' || c > 'z') && (s[i] != '-' || i == 0) {

@@ -79,9 +79,9 @@ func (r *Reader) Reset(in io.Reader) {
 // Skipped is how many lines so far were not events.
 func (r *Reader) Skipped() int { return r.skipped }
 
-// Next returns the next event and its line's number. The event holds until the next call: Clone keeps
-// it. A *LineError is one line that is not an event, counted and passed: call Next again. io.EOF is
-// the end; any other error is the input's. Empty lines are passed silently.
+// Next returns the next event and its line's number. The event holds until the next call: Clone
+// keeps it. A *LineError is one line that is not an event, counted and passed: call Next again.
+// io.EOF is the end; any other error is the input's. Empty lines are passed silently.
 func (r *Reader) Next() (event.Event, int, error) {
 	for {
 		text, err := r.readLine()
@@ -115,7 +115,7 @@ func (r *Reader) parse(text []byte) (event.Event, error) {
 	return e, nil
 }
 
-var errNotOne = errors.New("more or less than one event: write one object a line")
+var errNotOne = errors.New("not exactly one event: write one object per line")
 
 func (r *Reader) parseJSON(text []byte) (event.Event, error) {
 	var err error

@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 )
 
-// repeats counts equal lines, in bounded memory: when the newer generation is full, the older one is
-// forgotten. Equal lines have one timestamp, so they stand close together in a log.
+// repeats counts equal lines, in bounded memory: when the newer generation is full, the older one
+// is forgotten. Equal lines have one timestamp, so they stand close together in a log.
 type repeats struct {
 	newer, older map[uint64]uint32
 	generation   int // how many lines each holds

@@ -155,7 +155,8 @@ func audited(t *testing.T, brokers []string, prefix string) string {
 	return all.String()
 }
 
-// Without credentials the API is this machine's programs' alone: on no other address, and for no page in a browser.
+// Without credentials the API is this machine's programs' alone: on no other address, and for no
+// page in a browser.
 func TestLoopbackWithoutCredentials(t *testing.T) {
 	rules := rulesFile(t, someRules)
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
@@ -220,8 +221,8 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// Two instances with one file of tokens: each role may what it may at either of them, and what is passed on keeps who
-// gave it. So it is with certificates, and without any token.
+// Two instances with one file of tokens: each role may what it may at either of them, and what is
+// passed on keeps who gave it. So it is with certificates, and without any token.
 func TestRolesAcrossInstances(t *testing.T) {
 	ca := testca.New(t)
 	shown := func(role string) *tls.Config { return ca.Client(role + ".example.com") }

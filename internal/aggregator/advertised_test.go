@@ -8,7 +8,8 @@ import (
 	"github.com/tallygate/tallygate/internal/devstack"
 )
 
-// Where a proxy on the same machine takes what others send, they name the address that --advertise says.
+// Where a proxy on the same machine takes what others send, they name the address that --advertise
+// says.
 func TestOthersAskLoopbackByTheAdvertisedName(t *testing.T) {
 	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
 	if err != nil {

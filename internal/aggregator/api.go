@@ -50,7 +50,8 @@ func asActor(serve http.HandlerFunc) http.Handler {
 	})
 }
 
-// roleFor is the role that a command needs: what erases counts for good needs more than what can be taken back.
+// roleFor is the role that a command needs: what erases counts for good needs more than what can be
+// taken back.
 func roleFor(command string) access.Role {
 	if command == "forget" {
 		return access.Admin
@@ -71,7 +72,7 @@ func (a *Program) guard(agg *aggregate.Aggregator) (*access.Guard, error) {
 		}
 		role, _ := access.ParseRole(actor.Role)
 		if actor.Name == "" && guard.Credentials() {
-			return access.Identity{}, false, errors.New("the other instance asks nobody for credentials: give all the same --tokens")
+			return access.Identity{}, false, errors.New("the other instance requires no credentials: give all instances the same --tokens")
 		}
 		return access.Identity{Name: actor.Name, Role: role}, true, nil
 	}

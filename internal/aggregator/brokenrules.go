@@ -15,8 +15,8 @@ import (
 // askGroupWithin bounds how long a start with a broken rule file waits for Kafka.
 const askGroupWithin = 30 * time.Second
 
-// goOnWithGroup makes an instance whose own rule file is broken start with the rules that its group runs.
-// Where there are none it returns what is wrong with the file.
+// goOnWithGroup makes an instance whose own rule file is broken start with the rules that its group
+// runs. Where there are none it returns what is wrong with the file.
 func (a *Program) goOnWithGroup(path string, broken error) error {
 	cfg := a.Config
 	cfg.Brokers, cfg.Kafka, cfg.Logger, cfg.Compile = a.Kafka.Brokers, a.Kafka.Sarama, a.Log, compileFile
@@ -35,7 +35,7 @@ func (a *Program) goOnWithGroup(path string, broken error) error {
 	return nil
 }
 
-// fileState is what became of the rule file.
+// fileState is the state of this instance's rule file: valid or broken.
 type fileState struct {
 	ok, since prometheus.Gauge
 
@@ -80,9 +80,9 @@ func (f *fileState) note(good bool) {
 	}
 }
 
-// ready is an error until an instance that started with a broken file has read a good one: a rollout
-// stops there, while those that run keep answering whatever happens to their files. It does not say what is
-// wrong with the file, since anybody may ask.
+// ready is an error until an instance that started with a broken file has read a good one: a
+// rollout stops there, while those that run keep answering whatever happens to their files. It does
+// not say what is wrong with the file, since anybody may ask.
 func (f *fileState) ready() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

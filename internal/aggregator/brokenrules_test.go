@@ -18,8 +18,8 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
-// A restart with a broken rule file goes on with what the group runs. It is unready for that reason only, and
-// says so, until the file is good.
+// A restart with a broken rule file goes on with what the group runs. It is unready for that reason
+// only, and says so, until the file is good.
 func TestABrokenRuleFileAtTheStart(t *testing.T) {
 	servers, err := devstack.Start(t.Context(), devstack.Config{})
 	if err != nil {
@@ -97,8 +97,8 @@ func get(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// What an older program published, and a file may not have any more, is good for going on with: also where this instance's own file
-// is the same.
+// What an older program published, and a file may not have any more, is good for going on with:
+// also where this instance's own file is the same.
 func TestAGroupsRulesThatAFileMayNotHaveAnyMore(t *testing.T) {
 	servers, err := devstack.Start(t.Context(), devstack.Config{})
 	if err != nil {

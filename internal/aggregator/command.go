@@ -105,7 +105,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		keep(err)
 	}
 	if *partitions < 0 || *partitions > math.MaxInt32 || *replication < 0 || *replication > math.MaxInt16 {
-		keep(fmt.Errorf("--partitions %d and --replication %d: numbers that Kafka knows", *partitions, *replication))
+		keep(fmt.Errorf("--partitions %d and --replication %d: want numbers that Kafka accepts", *partitions, *replication))
 	}
 	c.Partitions, c.Replication = int32(*partitions), int16(*replication)
 	if a.PublishOnly && a.Redis == nil {

@@ -79,7 +79,8 @@ func TestPublicOptions(t *testing.T) {
 	}
 }
 
-// Where others reach an instance: at what it was told to listen on, but all interfaces are no address.
+// Where others reach an instance: at what it was told to listen on, but all interfaces are no
+// address.
 func TestAdvertised(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {

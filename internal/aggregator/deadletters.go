@@ -19,23 +19,24 @@ import (
 )
 
 const (
-	// readWithin is how long a request may take to come: meanwhile nobody else's is looked at.
+	// readWithin is how long a request's body may take to arrive: other requests wait meanwhile.
 	readWithin = 10 * time.Second
 
-	// auditWithin and sendWithin are how long Kafka may take for the audit, and then for the events. All together is less
-	// than what the listener gives an answer.
+	// auditWithin and sendWithin are how long Kafka may take for the audit, and then for the
+	// events. All together is less than what the listener gives an answer.
 	auditWithin = 5 * time.Second
 	sendWithin  = 12 * time.Second
 
-	// stopWithin is how long what is in the audit may still take to be sent when the program was told to stop.
+	// stopWithin is how long what is in the audit may still take to be sent when the program was
+	// told to stop.
 	stopWithin = 5 * time.Second
 
 	maxResendBody = deadletter.MaxBytes + 64<<10
 	maxBy         = 256 // bytes
 )
 
-// resender answers POST /v1/dead-letters: it sends again what has been mended. One request is served at a time, with what
-// it has in memory.
+// resender answers POST /v1/dead-letters: it sends fixed events again. One request is served at a
+// time, with what it has in memory.
 type resender struct {
 	*Program
 	agg  *aggregate.Aggregator
@@ -95,7 +96,7 @@ func (s *resender) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		httpjson.Problem(w, http.StatusRequestTimeout, fmt.Sprintf("the body did not come within %v, and others wait: send fewer letters at once", readWithin))
+		httpjson.Problem(w, http.StatusRequestTimeout, fmt.Sprintf("the body did not arrive within %v, and others wait: send fewer letters at once", readWithin))
 		return
 	}
 	var p *resendPlan
@@ -152,8 +153,8 @@ type resendPlan struct {
 	answer  resendAnswer
 }
 
-// planResend looks at each letter. What is sent of them is not kept: the letters, as they came, are all that a
-// request takes in memory.
+// planResend looks at each letter. What is sent of them is not kept: the letters, as they came, are
+// all that a request takes in memory.
 func planResend(letters [][]byte, said aggregate.Resent) (*resendPlan, error) {
 	p := &resendPlan{said: said}
 	earlier := map[deadletter.Place]int{}
@@ -194,8 +195,8 @@ func planResend(letters [][]byte, said aggregate.Resent) (*resendPlan, error) {
 	return p, nil
 }
 
-// letter puts a letter to those that are sent, and returns how many events it has; or of which earlier letter it is a
-// repeat, or why it is refused.
+// letter puts a letter to those that are sent, and returns how many events it has; or of which
+// earlier letter it is a repeat, or why it is refused.
 func (p *resendPlan) letter(d *event.Decoder, text []byte, earlier map[deadletter.Place]int) (events, of int, err error) {
 	l, err := deadletter.Parse(text)
 	if err != nil {

@@ -65,17 +65,18 @@ func arrayOf(body []byte) (letters [][]byte, err error) {
 	}
 	if err == nil && len(letters) <= deadletter.MaxLetters {
 		if _, err = d.Token(); err == nil && d.InputOffset() < int64(len(body)) {
-			err = errors.New("something follows the array")
+			err = errors.New("there is more after the array")
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the body is no array of letters: %w", err)
+		return nil, fmt.Errorf("the body is not an array of letters: %w", err)
 	}
 	return letters, nil
 }
 
-// do puts into the audit what is sent, sends it, and returns when Kafka has all of it; else which status tells why not.
-// Who does not wait for the answer has his letters sent all the same: the audit says that they are.
+// do puts into the audit what is sent, sends it, and returns when Kafka has all of it; else which
+// status tells why not. Who does not wait for the answer has his letters sent all the same: the
+// audit says that they are.
 func (s *resender) do(asked context.Context, p *resendPlan) (status int, err error) {
 	if len(p.letters) == 0 {
 		return 0, nil
@@ -116,19 +117,20 @@ func (s *resender) send(ctx context.Context, p *resendPlan) (status int, err err
 	}
 	switch {
 	case errors.Is(err, kafka.TopicAuthorizationFailed):
-		return http.StatusBadGateway, fmt.Errorf("%d of %d events were sent: aggregators need Write on %s.events for this, `tallygate doctor --acls` tells how to allow it: %w",
+		return http.StatusBadGateway, fmt.Errorf("%d of %d events were sent: aggregators need Write on %s.events for this, `tallygate doctor --acls` prints the command that allows it: %w",
 			stats.Emitted, p.answer.Events, s.Config.Prefix, err)
 	case stats.Dropped[emit.Refused] > 0:
-		return http.StatusBadGateway, fmt.Errorf("%d of %d events were sent, %d are refused, and would be again: %w",
+		return http.StatusBadGateway, fmt.Errorf("%d of %d events were sent, %d are refused, and would be refused again: %w",
 			stats.Emitted, p.answer.Events, stats.Dropped[emit.Refused], seen.first())
 	case err != nil:
-		return http.StatusGatewayTimeout, fmt.Errorf("%d of %d events were sent in time, and others may be in Kafka as well: send these letters again, what has counted counts no second time while its key remembers its id: %w",
+		return http.StatusGatewayTimeout, fmt.Errorf("%d of %d events were sent in time, and others may be in Kafka as well: send these letters again; an event does not count twice while its key remembers its id: %w",
 			stats.Emitted, p.answer.Events, err)
 	}
 	return 0, nil
 }
 
-// closeUnlessForbidden waits until Kafka has what was emitted, but not for a right that somebody has to give first.
+// closeUnlessForbidden waits until Kafka has what was emitted, but not for a right that somebody
+// has to give first.
 func closeUnlessForbidden(ctx context.Context, out *emit.Emitter) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -164,8 +166,8 @@ func emitAll(ctx context.Context, out *emit.Emitter, p *resendPlan) error {
 	return nil
 }
 
-// emitter makes one for a request: so it is known when what it was given is sent, and what Kafka did not take in time is
-// not sent later, unasked.
+// emitter makes one for a request: so it is known when what it was given is sent, and what Kafka
+// did not take in time is not sent later, unasked.
 func (s *resender) emitter() (*emit.Emitter, *drops, error) {
 	var seen drops
 	out, err := s.Kafka.Emitter(emit.Config{

@@ -53,7 +53,8 @@ func embedded(t *testing.T) []string {
 
 var auditID = regexp.MustCompile(`"(id|at)":"[^"]+"`)
 
-// What is sent counts, and counts once: also when it is sent again, by another instance, with its own time or without.
+// What is sent counts, and counts once: also when it is sent again, by another instance, with its
+// own time or without.
 func TestDeadLettersAreSentAndCountOnce(t *testing.T) {
 	for _, k := range []struct {
 		name  string
@@ -70,7 +71,7 @@ func TestDeadLettersAreSentAndCountOnce(t *testing.T) {
 				mended(9, `{"api":"a","uid":"1"}`),
 			}
 			lines, array := strings.Join(letters, "\n\n")+"\n", "["+strings.Join(letters, ",")+"]"
-			want := `{"id":"","records":3,"events":5,"refused":1,"repeats":1,"letters":[{"sent":3},{"refused":"still no event: `
+			want := `{"id":"","records":3,"events":5,"refused":1,"repeats":1,"letters":[{"sent":3},{"refused":"still malformed: `
 			for i, body := range []string{lines, array, lines} {
 				query := []string{"?by=alice", "?by=alice&on_behalf_of=bob", "?now=true"}[i]
 				status, said := two[i%2].ask("", http.MethodPost, deadLetters+query, body)
@@ -146,8 +147,8 @@ func TestWhoMaySendDeadLetters(t *testing.T) {
 	}
 }
 
-// A request that is none is refused, and what is no letter is told beside those that are sent. Nothing is in the audit that was
-// not sent.
+// A request that is none is refused, and what is no letter is told beside those that are sent.
+// Nothing is in the audit that was not sent.
 func TestLettersThatAreNone(t *testing.T) {
 	brokers := embedded(t)
 	p := began(t, brokers, "none", nil)
@@ -164,9 +165,9 @@ func TestLettersThatAreNone(t *testing.T) {
 		{"", "", 400, "which letters?"},
 		{"", " \n\n ", 400, "which letters?"},
 		{"", "[]", 400, "which letters?"},
-		{"", "[" + good, 400, "no array of letters"},
-		{"", "[" + good + "] 17", 400, "something follows the array"},
-		{"", "[" + good + ",]", 400, "no array of letters"},
+		{"", "[" + good, 400, "not an array of letters"},
+		{"", "[" + good + "] 17", 400, "there is more after the array"},
+		{"", "[" + good + ",]", 400, "not an array of letters"},
 		{"", strings.Repeat("1\n", 1001), 400, "more than 1000 letters"},
 		{"", "[" + strings.Repeat("1,", 1000) + "1]", 400, "more than 1000 letters"},
 		{"", strings.Join(far, "\n"), 400, "records of 101 partitions"},
@@ -177,7 +178,7 @@ func TestLettersThatAreNone(t *testing.T) {
 		{"?by=" + strings.Repeat("b", 257), good, 400, "by has 257 bytes"},
 		{"", "no JSON\n{}", 200, `{"refused":"no object as --json writes it: invalid character 'o' in literal null (expecting 'u')"},{"refused":"it has no value"}`},
 		{"", "[17,null]", 200, `{"records":0,"events":0,"refused":2,"repeats":0,"letters":[{"refused":`},
-		{"", `{"topic":"a b","value":"{}"}`, 200, "no topic of Kafka's"},
+		{"", `{"topic":"a b","value":"{}"}`, 200, "not a valid name of a topic"},
 		{"", strings.Repeat("1\n", 1000), 200, `"refused":1000,`},
 	} {
 		status, said := p.ask("", http.MethodPost, deadLetters+c.query, c.body)
@@ -202,8 +203,8 @@ func (s *resender) tells(t *testing.T, status int, says string) {
 	}
 }
 
-// While the letters of one request are read and sent, another one is told to come again. One whose letters don't come is
-// given up.
+// While the letters of one request are read and sent, another one is told to come again. One whose
+// letters don't come is given up.
 func TestDeadLettersAreSentOneRequestAtATime(t *testing.T) {
 	p := began(t, embedded(t), "one", nil)
 	begin := func() (rest io.WriteCloser, answer chan string) {
@@ -222,7 +223,8 @@ func TestDeadLettersAreSentOneRequestAtATime(t *testing.T) {
 		return writer, answer
 	}
 	other := func() (status int, retry string) {
-		// One that is refused for its query: it is served in no time, so that the one that is to be held comes between two.
+		// One that is refused for its query: it is served in no time, so that the one that is to be
+		// held comes between two.
 		req, err := http.NewRequest(http.MethodPost, p.url+deadLetters+"?who=me", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
@@ -263,7 +265,7 @@ func TestDeadLettersAreSentOneRequestAtATime(t *testing.T) {
 	rest, answer = held()
 	defer rest.Close()
 	eventually(t, "it is given up", func() bool { status, _ := other(); return status == http.StatusBadRequest })
-	if got := <-answer; !strings.HasPrefix(got, "408") || !strings.Contains(got, "did not come within 10s") {
+	if got := <-answer; !strings.HasPrefix(got, "408") || !strings.Contains(got, "did not arrive within 10s") {
 		t.Errorf("one that does not come: %s", got)
 	}
 }
@@ -284,7 +286,8 @@ func set(t *testing.T, brokers []string, topic, name, value string) {
 	}
 }
 
-// What the audit does not take is not sent; what the event topic does not take is told, and how much it has taken.
+// What the audit does not take is not sent; what the event topic does not take is told, and how
+// much it has taken.
 func TestDeadLettersThatKafkaRefuses(t *testing.T) {
 	brokers, group := servers.Kafka(t), servers.Name(t)
 	names := topics.NamesOf(group)
@@ -303,7 +306,8 @@ func TestDeadLettersThatKafkaRefuses(t *testing.T) {
 	})
 }
 
-// A stop waits for what Kafka has not taken yet, but not for longer than it may; and says that it is not sent.
+// A stop waits for what Kafka has not taken yet, but not for longer than it may; and says that it
+// is not sent.
 func TestAStopWhileDeadLettersAreSent(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	s := newResender(ctx, &Program{Kafka: &kafkaconn.Kafka{Brokers: []string{"127.0.0.1:1"}}, Log: slog.New(slog.DiscardHandler)}, nil)

@@ -21,8 +21,8 @@ import (
 	"github.com/tallygate/tallygate/internal/testca"
 )
 
-// Whatever is sent to its listeners, an aggregator goes on answering those who may ask, and in the end it stops as it
-// should.
+// Whatever is sent to its listeners, an aggregator goes on answering those who may ask, and in the
+// end it stops as it should.
 func TestHostileClients(t *testing.T) {
 	seed, _ := strconv.ParseUint(os.Getenv("TALLYGATE_TEST_SEED"), 10, 64)
 	seed = cmp.Or(seed, rand.Uint64())

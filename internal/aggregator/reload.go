@@ -31,8 +31,9 @@ type reloader struct {
 }
 
 // run follows the file, those that it names, and SIGHUP, until ctx ends. A file that is replaced
-// through a symlink somewhere in its path, as Kubernetes does, is another file. What could not be published,
-// since Kafka is away, is tried again; so is the file at the start, which may have changed since it was read.
+// through a symlink somewhere in its path, as Kubernetes does, is another file. What could not be
+// published, since Kafka is away, is tried again; so is the file at the start, which may have
+// changed since it was read.
 func (r *reloader) run(ctx context.Context) error {
 	hup := r.Hangup
 	if hup == nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/tallygate/tallygate/internal/servers"
 )
 
-// Both passwords are changed at the servers, then in their files: meanwhile the aggregator is not ready, and says by whom it is refused; then
-// it goes on by itself, and everything is counted.
+// Both passwords are changed at the servers, then in their files: meanwhile the aggregator is not
+// ready, and says by whom it is refused; then it goes on by itself, and everything is counted.
 func TestRotatedPasswordsAreTakenUp(t *testing.T) {
 	kafka, rds := servers.StartSCRAMKafka(t), servers.StartRedis(t)
 	kafka.Password("tallygate", "old-kafka")

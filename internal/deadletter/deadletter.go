@@ -1,5 +1,5 @@
-// Package deadletter is a dead letter as JSON has it, and which events of it are sent again once it is mended. The tool
-// and the aggregators decide this by the same code.
+// Package deadletter has the JSON form of a dead letter, and decides which of its events are sent
+// again after a fix. The tool and the aggregators share this code.
 package deadletter
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// What may be sent at once. The tool makes its requests so, and an aggregator refuses what is more.
+// Limits of one request. The tool keeps to them, and an aggregator refuses more.
 const (
 	MaxBytes   = 16 << 20 // a letter's JSON: a record of 2 MiB, each of its bytes written as \u0000
 	MaxLetters = 1000     // in a request
@@ -28,7 +28,7 @@ type Place struct {
 	Offset    int64  `json:"offset"`
 }
 
-// Known reports whether it says where.
+// Known reports whether the place is known.
 func (p Place) Known() bool { return p.Topic != "" }
 
 // maxTopic is how long Kafka lets a topic's name be.
@@ -42,20 +42,22 @@ func (p Place) check() error {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r))
 	}
 	if len(p.Topic) > maxTopic || strings.ContainsFunc(p.Topic, odd) {
-		return fmt.Errorf("topic %.260q: no topic of Kafka's is called so", p.Topic)
+		return fmt.Errorf("topic %.260q: not a valid name of a topic", p.Topic)
 	}
 	if p.Partition < 0 || p.Offset < 0 {
-		return fmt.Errorf("partition %d, offset %d: no record is there", p.Partition, p.Offset)
+		return fmt.Errorf("partition %d, offset %d: no record can be there", p.Partition, p.Offset)
 	}
 	return nil
 }
 
-// eventID names one event of a record for good, so that it counts once however often the letter is sent.
+// eventID names one event of a record for good, so that it counts once however often the letter is
+// sent.
 func (p Place) eventID(index int) string {
 	return fmt.Sprintf("%s/%d@%d#%d", p.Topic, p.Partition, p.Offset, index)
 }
 
-// Letter is a dead letter as `tallygate dead-letters --json` writes it, and as it is read when it is to be sent.
+// Letter is a dead letter as `tallygate dead-letters --json` writes it, and as it is read when it
+// is to be sent.
 type Letter struct {
 	At     event.Micros `json:"at"`
 	Reason string       `json:"reason"`
@@ -77,8 +79,8 @@ type Header struct {
 	Value64 []byte  `json:"value_base64,omitempty"` // when it is no UTF-8
 }
 
-// Parse reads a letter's JSON. A field that no letter has is a mistake: without its index, say, all of an array would be
-// sent, with the elements that have counted.
+// Parse reads a letter's JSON. A field that no letter has is a mistake: without its index, say, all
+// of an array would be sent, with the elements that have counted.
 func Parse(text []byte) (Letter, error) {
 	var l Letter
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -86,7 +88,7 @@ func Parse(text []byte) (Letter, error) {
 	err := d.Decode(&l)
 	if err == nil {
 		if _, end := d.Token(); !errors.Is(end, io.EOF) {
-			err = errors.New("something follows it")
+			err = errors.New("there is more after it")
 		}
 	}
 	if err != nil {
@@ -95,10 +97,11 @@ func Parse(text []byte) (Letter, error) {
 	return l, nil
 }
 
-// Events are those of the letter that are to be sent, or why none is. Of an array they are the elements that were
-// bad, since the others have counted. One without an id gets the record's place and its own as its id: so it counts
-// once, also when the letter is sent again since an answer was lost. With now they have no time of their own, and the
-// ids are the same: who sends with it what came too late has not been counted, and what was counted is a repeat.
+// Events returns the letter's events to send, or an error. Of an array these are the malformed
+// elements, because the others have counted. An event without an id gets one from the record's
+// place and its index. So it counts once, even if the letter is sent again after a lost answer.
+// With now, the events have no time of their own; the ids are the same. An event that was too late
+// then counts, and an event that has counted is a repeat.
 //
 // The events are good until d is used again.
 func (l *Letter) Events(d *event.Decoder, now bool) ([]event.Event, error) {
@@ -115,7 +118,7 @@ func (l *Letter) Events(d *event.Decoder, now bool) ([]event.Event, error) {
 	}
 	events, err := d.Decode(value, headers, nil, nil)
 	if err != nil {
-		return nil, fmt.Errorf("still no event: %w", err)
+		return nil, fmt.Errorf("still malformed: %w", err)
 	}
 	for i := range events {
 		e := &events[i]

@@ -30,7 +30,8 @@ func sent(text string, now bool) (list []string, err error) {
 
 const place = `"topic":"shop.events","partition":3,"offset":118,`
 
-// An event without an id gets one that is the same each time that its letter is sent, and no other event's.
+// An event without an id gets one that is the same each time that its letter is sent, and no other
+// event's.
 func TestWhatIsSentHasAnID(t *testing.T) {
 	three := `"value":"[{\"api\":\"a\",\"uid\":\"1\"},{\"api\":\"a\",\"uid\":\"2\",\"id\":\"own\"},{\"api\":\"a\",\"uid\":\"3\",\"time\":1}]"}`
 	long := strings.Repeat("t", 249)
@@ -72,21 +73,21 @@ func TestWhatIsNotSent(t *testing.T) {
 		`17`:                                 "no object as --json writes it",
 		`{`:                                  "no object as --json writes it",
 		`{"indx":[0],` + value:               `unknown field "indx"`,
-		`{` + value + `{}`:                   "something follows it",
+		`{` + value + `{}`:                   "there is more after it",
 		`{"offset":"1",` + value:             "no object as --json writes it",
 		`{` + place[:len(place)-1] + `}`:     "it has no value",
 		`{"value":"","value_base64":"AA=="}`: "which of them?",
-		`{"value":"{}"}`:                     "still no event",
-		`{"value":""}`:                       "still no event",
+		`{"value":"{}"}`:                     "still malformed",
+		`{"value":""}`:                       "still malformed",
 		`{"cut_from":9,` + value:             "cut from 9 bytes",
 		`{"headers_cut":2,` + value:          "2 headers of the record missing",
 		`{"index":[0,2],` + value:            "index names element 2 of an array that has 2",
 		`{"index":[-2],` + value:             "index names element -2",
 		`{"index":[1,0,1],` + value:          "index names element 1 twice",
-		`{"topic":"a b",` + value:            "no topic of Kafka's",
-		`{"topic":"` + strings.Repeat("t", 250) + `",` + value: "no topic of Kafka's",
-		`{"topic":"t","partition":-1,` + value:                 "no record is there",
-		`{"topic":"t","offset":-1,` + value:                    "no record is there",
+		`{"topic":"a b",` + value:            "not a valid name of a topic",
+		`{"topic":"` + strings.Repeat("t", 250) + `",` + value: "not a valid name of a topic",
+		`{"topic":"t","partition":-1,` + value:                 "no record can be there",
+		`{"topic":"t","offset":-1,` + value:                    "no record can be there",
 	} {
 		if got, err := sent(letter, false); err == nil || !strings.Contains(err.Error(), want) || got != nil {
 			t.Errorf("%.100s: %q, %v, want %q", letter, got, err, want)

@@ -41,11 +41,11 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 // mistake is a decoding error in the words of JSON instead of Go's.
 func mistake(err error) string {
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Sprintf("no JSON at byte %d: %v", e.Offset, e)
+		return fmt.Sprintf("invalid JSON at byte %d: %v", e.Offset, e)
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		field := cmp.Or(e.Field, "the whole")
-		return fmt.Sprintf("%s: a JSON %s is not what belongs here", field, e.Value)
+		return fmt.Sprintf("%s: a JSON %s is not allowed here", field, e.Value)
 	}
 	switch {
 	case errors.Is(err, io.EOF):

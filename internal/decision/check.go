@@ -13,8 +13,8 @@ import (
 // maxChecks is how many checks a batch may have.
 const maxChecks = 1000
 
-// query is one check: may whoever has these dimensions do this now? Fields that it doesn't
-// have are refused: a check for "user" that silently lets everyone through helps nobody.
+// query is one check: may the caller with these dimensions do this now? Unknown fields are refused:
+// a check for "user" would otherwise silently allow everyone.
 type query struct {
 	UID   uid              `json:"uid"`
 	IP    string           `json:"ip"`

@@ -43,8 +43,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Services and operators get the rule's name, with what their own callers may be told beside it; proxies' callers get the latter only,
-// or what the server was told to answer.
+// Services and operators get the rule's name, with what their own callers may be told beside it;
+// proxies' callers get the latter only, or what the server was told to answer.
 func TestCheckHasThePublicNameBesideTheRules(t *testing.T) {
 	named := block("card-testing-detector-v2/burst", "uid", "42", func(v *verdict.Verdict) { v.Public = "payments" })
 	nameless := block("card-testing-detector-v2", "uid", "43")
@@ -189,17 +189,17 @@ func TestWrongBodies(t *testing.T) {
 	for body, what := range map[string]string{
 		``:                                  "the body: it is empty",
 		`{"uid": "42"`:                      "the body: the JSON ends too early",
-		`uid=42`:                            "the body: no JSON at byte 1",
-		`[]`:                                "a JSON array is not what belongs here",
-		`{"api": 5}`:                        "api: a JSON number is not what belongs here",
+		`uid=42`:                            "the body: invalid JSON at byte 1",
+		`[]`:                                "a JSON array is not allowed here",
+		`{"api": 5}`:                        "api: a JSON number is not allowed here",
 		`{"api": "a"} {"api": "b"}`:         "more than one JSON value",
-		`{"api": "a"} x`:                    "the body: no JSON",
+		`{"api": "a"} x`:                    "the body: invalid JSON",
 		`{"uid": "42"}`:                     "api is required",
 		`{"api": "a", "user": "42"}`:        `unknown field "user"`,
-		`{"api": "a", "ip": "localhost"}`:   `ip "localhost" is no IPv4 or IPv6 address`,
+		`{"api": "a", "ip": "localhost"}`:   `ip "localhost" is not an IPv4 or IPv6 address`,
 		`{"api": "a", "attrs": {"x": [1]}}`: "an attribute is a string, a number or a boolean",
 		`{"api": "a", "attrs": {"x": {}}}`:  "an attribute is a string, a number or a boolean",
-		`{"api": "a", "attrs": {"x": 1e9999999999}}`: "a number beyond all bounds",
+		`{"api": "a", "attrs": {"x": 1e9999999999}}`: "a number out of range",
 		`{"api": "a", "attrs": ["x"]}`:               "attrs: a JSON array",
 	} {
 		wantProblem(t, body, r.post("/v1/check", body), http.StatusBadRequest, what)

@@ -28,7 +28,7 @@ func (v *value) UnmarshalJSON(data []byte) error {
 	default:
 		text, ok := event.CanonicalNumber(string(data))
 		if !ok {
-			return fmt.Errorf("attribute %.40s: a number beyond all bounds", data)
+			return fmt.Errorf("attribute %.40s: a number out of range", data)
 		}
 		*v = value(text)
 	}
@@ -70,7 +70,7 @@ func (c *query) dims() ([]event.Dim, error) {
 	if c.IP != "" {
 		ip, err := netip.ParseAddr(c.IP)
 		if err != nil {
-			return nil, fmt.Errorf("ip %q is no IPv4 or IPv6 address", c.IP)
+			return nil, fmt.Errorf("ip %q is not an IPv4 or IPv6 address", c.IP)
 		}
 		out = append(out, event.Dim{Name: "ip", Value: ip.Unmap().WithZone("").String()})
 	}

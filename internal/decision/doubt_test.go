@@ -34,7 +34,8 @@ func doubtful(t *testing.T) *rig {
 	return newRigOf(t, table)
 }
 
-// What is denied since nobody knows is denied by each protocol, in its own words, and none says when it is over.
+// What is denied since nobody knows is denied by each protocol, in its own words, and none says
+// when it is over.
 func TestClosedInDoubtOverHTTP(t *testing.T) {
 	r := doubtful(t)
 	for path, status := range map[string]int{

@@ -86,9 +86,9 @@ func TestForwardAuthByOriginalRequest(t *testing.T) {
 	}
 }
 
-// With the settings that their recipes name, Traefik and APISIX are understood as they ask, and what a client adds to
-// the headers that they always set changes nothing. Traefik's request is that of its ForwardAuth with trustForwardHeader
-// false, APISIX's that of its forward-auth plugin.
+// With the settings that their recipes name, Traefik and APISIX are understood as they ask, and
+// what a client adds to the headers that they always set changes nothing. Traefik's request is that
+// of its ForwardAuth with trustForwardHeader false, APISIX's that of its forward-auth plugin.
 func TestForwardAuthAsTraefikAndAPISIXAsk(t *testing.T) {
 	r := newRig(t, func(c *decision.Config) {
 		c.Headers = forwardauth.Headers{UID: "X-User", IP: "X-Forwarded-For", Method: "X-Forwarded-Method", Path: "X-Forwarded-Uri"}
@@ -112,7 +112,8 @@ func TestForwardAuthAsTraefikAndAPISIXAsk(t *testing.T) {
 	}
 }
 
-// Without any setting, a client gains nothing by the headers of another kind of proxy than its own, whichever that is.
+// Without any setting, a client gains nothing by the headers of another kind of proxy than its own,
+// whichever that is.
 func TestHeadersThatDisagreeAreDenied(t *testing.T) {
 	r := newRig(t).blocks(block("r", "uid", "42", only("post.orders")))
 	for about, headers := range map[string][]string{

@@ -21,8 +21,8 @@ const (
 	window     = 64 << 10  // bytes; it is what bounds the memory of a connection that sends nonsense
 )
 
-// GRPC returns a gRPC server with Envoy's two services, health by ready, and reflection. When ctx ends, those who
-// watch its health are told: they would hold up its stop.
+// GRPC returns a gRPC server with Envoy's two services, health by ready, and reflection. When ctx
+// ends, those who watch its health are told: they would hold up its stop.
 func (s *Server) GRPC(ctx context.Context, ready func() error) *grpc.Server {
 	g := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams),

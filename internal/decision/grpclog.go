@@ -15,8 +15,9 @@ import (
 // gRPC's logger is the process's, and may be set only before gRPC does anything.
 func init() { grpclog.SetLoggerV2(&grpcLog{}) }
 
-// grpcLog sends what gRPC says by itself to the program's log: it writes text to standard error otherwise. Most of its errors are of what a client did,
-// as often as it likes, so that they are said seldom; its warnings and what it tells are for who debugs.
+// grpcLog sends gRPC's own messages to the program's log; gRPC would otherwise write text to
+// standard error. Clients cause most of its errors, as often as they like, so errors are logged at
+// most once a minute. Warnings and information are logged at debug level.
 type grpcLog struct{ errors seldom.Line }
 
 func (l *grpcLog) failed(text string) {

@@ -30,7 +30,8 @@ func (b *lockedBuffer) lines() []string {
 	return strings.SplitAfter(strings.TrimSuffix(b.text.String(), "\n"), "\n")
 }
 
-// TestGRPCLogsIntoTheLog: its errors were text on standard error, beside a log of JSON, as many as a client liked.
+// TestGRPCLogsIntoTheLog: its errors were text on standard error, beside a log of JSON, as many as
+// a client liked.
 func TestGRPCLogsIntoTheLog(t *testing.T) {
 	var out lockedBuffer
 	log, err := ops.NewLogger(&out, "info", "json")

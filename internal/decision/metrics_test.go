@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Metrics tell that enforcement is off, or in doubt and for how long, and what was answered by which rule. None names a user.
+// Metrics tell that enforcement is off, or in doubt and for how long, and what was answered by
+// which rule. None names a user.
 func TestMetricsOfDoubtAndOff(t *testing.T) {
 	r := doubtful(t)
 	ask := func(uid, api string) { _ = r.check(`{"uid": "` + uid + `", "api": "` + api + `"}`) }

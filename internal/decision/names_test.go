@@ -14,7 +14,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
-// However a client writes a blocked path, every protocol denies it: GET /search was 429, and GET /%73earch and HEAD /search were 200.
+// However a client writes a blocked path, every protocol denies it: GET /search was 429, and GET
+// /%73earch and HEAD /search were 200.
 func TestNoSpellingOfAPathEvadesABlock(t *testing.T) {
 	r := newRig(t).blocks(block("r", "uid", "42", only("get.search")))
 	conn, _ := r.grpc(always)

@@ -27,7 +27,8 @@ func (r *rig) wantMetrics(lines ...string) {
 	}
 }
 
-// checkOf asks ext_authz over gRPC with these headers, each of which may be there several times, and returns the status of a denial.
+// checkOf asks ext_authz over gRPC with these headers, each of which may be there several times,
+// and returns the status of a denial.
 func (r *rig) checkOf(client authv3.AuthorizationClient, headers ...string) int {
 	r.t.Helper()
 	h := &authv3.AttributeContext_HttpRequest{Method: "GET", Path: "/search", HeaderMap: &corev3.HeaderMap{}}

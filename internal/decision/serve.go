@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// drainWithin is how long calls under way may take once the server was told to stop.
+// drainWithin is how long current calls may take after the server was told to stop.
 const drainWithin = 10 * time.Second
 
 // ServeGRPC answers on l until ctx ends, then lets what is under way finish, for ten seconds.

@@ -29,21 +29,22 @@ type Config struct {
 	// 200, for proxies that want exactly that.
 	AllowStatus int
 
-	// RequireDimensions refuses checks that say nothing of who asks: no verdict could deny them.
+	// RequireDimensions refuses checks without any dimension: no verdict could deny them.
 	RequireDimensions bool
 
-	// Answers says how proxies' callers are answered who are denied.
+	// Answers configures responses to denied requests of proxies. The zero value is ready to use.
 	Answers enforce.Answers
 
-	// MaxStaleness is how far behind the blocklist may be before Table is in doubt: what Table was made with. 0 is that of
-	// enforce.Config. The server is ready either way.
+	// MaxStaleness is how far behind the blocklist may be before Table is in doubt: what Table was
+	// made with. 0 is that of enforce.Config. The server is ready either way.
 	MaxStaleness time.Duration
 
-	// Refused says why the blocklist in Redis can't be followed as it is, such as that it has another number of shards; nil,
-	// or returning nil: it can. The server is not ready then, whatever it has.
+	// Refused returns why the blocklist in Redis cannot be followed, such as another number of
+	// shards. The server is then not ready. nil, or returning nil, means that it can be followed.
 	Refused func() error
 
-	// Guard lets those in who may list the blocklist, viewers; nil is for servers that nobody else reaches: everybody may.
+	// Guard admits callers that may list the blocklist: viewers. nil admits everybody: use it only
+	// for servers that are not reachable from outside.
 	Guard *access.Guard
 	// NoList serves no GET /v1/blocklist at all.
 	NoList bool
@@ -158,9 +159,10 @@ func (s *Server) countRefused(r *forwardauth.Refusal) {
 	s.refused.WithLabelValues(string(r.Reason)).Inc()
 }
 
-// Ready returns nil when the table has had its first snapshot, however long ago: what the server knows, it enforces. How far it is
-// behind is a metric, and what it answers then is the table's policy. If every enforcer called itself not ready at
-// once because an aggregator or Redis is away, that would take all services behind them away, too.
+// Ready returns nil once the table has had its first snapshot, however long ago: the server
+// enforces what it has. Its staleness is a metric, and Config.OnStale of the table decides what it
+// answers then. If every enforcer became unready because an aggregator or Redis is away, all
+// services behind them would fail, too.
 func (s *Server) Ready() error {
 	if s.cfg.Refused != nil {
 		if err := s.cfg.Refused(); err != nil {
@@ -176,8 +178,8 @@ func (s *Server) Ready() error {
 // extAuthz is where Envoy's HTTP ext_authz asks; behind it comes the original path.
 const extAuthz = "/v1/ext-authz"
 
-// Handler adds the public API to mux, and returns what is to be served: mux, and ext_authz in front of it, where
-// paths are left as they are.
+// Handler adds the public API to mux, and returns what is to be served: mux, and ext_authz in front
+// of it, where paths are left as they are.
 func (s *Server) Handler(mux *http.ServeMux) http.Handler {
 	mux.HandleFunc("POST /v1/check", s.check)
 	mux.HandleFunc("POST /v1/check/batch", s.batch)

@@ -142,7 +142,7 @@ func TestDev(t *testing.T) {
 	r := start(t, nil, "--rules", file(t, "rules.yaml", threeLogins), "--input", file(t, "events.ndjson", logins(5, "42")), "--speed", "0")
 	r.sees(`^Traffic: 5 events of .*events.ndjson, as fast as it goes\.$`)
 	r.sees(`^[0-9:]{8}  block +uid=42 +logins +4 of 3, until [0-9:]{8}$`)
-	r.sees(`the input is through$`)
+	r.sees(`the input has ended$`)
 	try := r.sees(`try it:  curl -i (http://\S+) -H 'X-Tallygate-Uid: (\S+)' -H 'X-Tallygate-Api: (\S+)'$`)
 
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, try[1], nil)
@@ -199,7 +199,7 @@ func TestDevWithoutTraffic(t *testing.T) {
 	if err := em.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	r.sees(`-- 4 events \([01]/s\), 1 keys, 1 in force; verdicts fall [0-9.]+ ms after their events$`)
+	r.sees(`-- 4 events \([01]/s\), 1 keys, 1 in force; verdict latency [0-9.]+ ms$`)
 	r.ends()
 }
 
@@ -215,7 +215,7 @@ func TestDevFromStandardInput(t *testing.T) {
 	_, _ = io.WriteString(pipe, logins(4, "43"))
 	r.sees(`block +uid=43 +logins`)
 	_ = pipe.Close()
-	r.sees(`the input is through`)
+	r.sees(`the input has ended`)
 	r.ends()
 }
 

@@ -15,9 +15,10 @@ import (
 	"github.com/tallygate/tallygate/testdata"
 )
 
-// sample is the log that dev replays when no other is given. All its requests bear a time
-// within the sixth minute of an hour: replayed as they are, they would come in a burst of a
-// tenth of a second every six seconds, with nothing in between. So each of these minutes is stretched over its hour.
+// sample is the log that dev replays when no other is given. All its requests bear a time within
+// the sixth minute of an hour: replayed as they are, they would come in a burst of a tenth of a
+// second every six seconds, with nothing in between. So each of these minutes is stretched over its
+// hour.
 func sample() ([]event.Event, error) {
 	events, _, err := readAll(bytes.NewReader(testdata.AccessLog))
 	if err != nil {
@@ -39,7 +40,7 @@ func readFile(path string) (events []event.Event, skipped string, err error) {
 	}
 	defer f.Close()
 	if events, skipped, err = readAll(f); err == nil && len(events) == 0 {
-		err = errors.New("no event in it")
+		err = errors.New("it has no valid event")
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", path, err)
@@ -47,7 +48,8 @@ func readFile(path string) (events []event.Event, skipped string, err error) {
 	return events, skipped, nil
 }
 
-// readAll reads events, sorted by time: logs are often not. skipped says what are no events.
+// readAll reads events and sorts them by time: logs are often unsorted. skipped describes malformed
+// lines.
 func readAll(in io.Reader) (events []event.Event, skipped string, err error) {
 	if in, err = accesslog.Unpack(in); err != nil {
 		return nil, "", err
@@ -59,7 +61,7 @@ func readAll(in io.Reader) (events []event.Event, skipped string, err error) {
 			break
 		}
 		if _, ok := errors.AsType[*accesslog.LineError](err); ok {
-			skipped = fmt.Sprintf("%d of its lines are no events, the last: %v", r.Skipped(), err)
+			skipped = fmt.Sprintf("%d of its lines are malformed, the last: %v", r.Skipped(), err)
 			continue
 		}
 		if err != nil {
@@ -71,8 +73,8 @@ func readAll(in io.Reader) (events []event.Event, skipped string, err error) {
 	return events, skipped, nil
 }
 
-// readStream hands on events as they come, until the stream or ctx ends. A read that waits, as
-// on a terminal, can't be interrupted: it is left behind.
+// readStream passes on events as they arrive, until the stream or ctx ends. A read that waits, as
+// on a terminal, cannot be interrupted: its goroutine is left behind.
 func readStream(ctx context.Context, in io.Reader, do func(context.Context, event.Event) error, say func(string)) error {
 	type line struct {
 		event event.Event

@@ -15,8 +15,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// screen shows verdicts as they fall, as one more enforcer would learn of them, and a summary
-// every few seconds.
+// screen shows verdicts as they are issued, as another enforcer would get them, and a summary every
+// few seconds.
 type screen struct {
 	out       io.Writer
 	registry  *prometheus.Registry
@@ -40,8 +40,8 @@ type shown struct {
 const (
 	summaryEvery = 5 * time.Second
 
-	// staleAfter is how far behind a blocklist is that deserves a word: heartbeats alone make
-	// for one second.
+	// staleAfter is the staleness from which on the summary mentions it: heartbeats alone cause one
+	// second.
 	staleAfter = 5 * time.Second
 
 	clockTime = "15:04:05"
@@ -63,7 +63,7 @@ func (s *screen) Replace(_ int, all []verdict.Verdict) {
 	}
 }
 
-// Apply shows verdicts that fall.
+// Apply shows new verdicts.
 func (s *screen) Apply(_ int, changes []verdict.Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *screen) summary(at event.Micros) string {
 	text := fmt.Sprintf("%.0f events (%.0f/s), %.0f keys, %d in force",
 		is["tallygate_events_total"], since("tallygate_events_total")/summaryEvery.Seconds(), is["tallygate_state_keys"], s.inForce(at))
 	if n := since(toVerdict + countOf); n > 0 {
-		text += fmt.Sprintf("; verdicts fall %.1f ms after their events", 1000*since(toVerdict)/n)
+		text += fmt.Sprintf("; verdict latency %.1f ms", 1000*since(toVerdict)/n)
 	}
 	if behind := is["tallygate_blocklist_staleness_seconds"]; behind > staleAfter.Seconds() {
 		text += fmt.Sprintf("; the blocklist is %.0f s behind", behind)

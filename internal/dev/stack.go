@@ -71,8 +71,8 @@ func (s *stack) listenAll() (err error) {
 	return err
 }
 
-// commandHost is where the aggregator listens: who reaches it may command, and there are no credentials here, so that it is
-// loopback, whatever host the decision server has.
+// commandHost is the host on which the aggregator listens: loopback, whatever the decision server's
+// host is. Anyone who reaches it may give commands, and there are no credentials here.
 func commandHost(addr net.Addr, host string) string {
 	if access.Loopback(addr) {
 		return host

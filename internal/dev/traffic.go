@@ -98,7 +98,7 @@ func (s *stack) send(ctx context.Context, to *screen) error {
 			return err
 		}
 		if !s.traffic.forever {
-			to.say("the input is through")
+			to.say("the input has ended")
 			return nil
 		}
 	}

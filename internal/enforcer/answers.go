@@ -12,7 +12,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
-// answersFile is what --answers names, in YAML: how those are answered whom a proxy asked about.
+// answersFile is the YAML of --answers: the responses to denied requests of proxies.
 type answersFile struct {
 	Status            int                   `yaml:"status"`
 	Type              string                `yaml:"type"`
@@ -55,7 +55,7 @@ func parseAnswers(src []byte) (a enforce.Answers, err error) {
 		return a, err
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return a, errors.New("something follows behind its one document")
+		return a, errors.New("there is more after its first document")
 	}
 	a = enforce.Answers{
 		Status: f.Status, Type: f.Type, Title: f.Title, UnavailableStatus: f.UnavailableStatus,

@@ -66,7 +66,7 @@ func TestAnswersThatAreWrong(t *testing.T) {
 		"unavailable-status: 200":    "from 400 to 599",
 		"statsu: 429":                "statsu",
 		"rules: {a: searches}":       "answers.yaml",
-		"status: 429\n---\ntitle: a": "one document",
+		"status: 429\n---\ntitle: a": "first document",
 		"rate-limit: maybe":          "answers.yaml",
 	} {
 		if a, err := answersOf(t, text); err == nil || !strings.Contains(err.Error(), says) {

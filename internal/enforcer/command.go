@@ -28,9 +28,10 @@ that don't link the enforcer themselves and for proxies, whether someone may do 
   curl -s localhost:8080/v1/check -d '{"uid": "42", "api": "search.query"}'
 `
 
-// defaultMaxStaleness is more than an aggregator that was killed costs: its partitions wait for the group's session timeout, 10 s, then
-// for the group to settle and the new owners to read their state, a few seconds a million keys. A heartbeat says that
-// all partitions are applied only when they have owners again.
+// defaultMaxStaleness is more than the outage that a killed aggregator causes. Its partitions wait
+// for the group's session timeout, 10 s, then for the rebalance, and for the new owners to read
+// their state, a few seconds per million keys. Heartbeats report progress only when all partitions
+// have owners again.
 const defaultMaxStaleness = 30 * time.Second
 
 // Command is cmd/enforcer: it returns the exit status.
@@ -143,7 +144,7 @@ func (l *listeners) open(e *Program) error {
 	return nil
 }
 
-// proxyOptions adds what proxies say, and how they want to be answered.
+// proxyOptions adds the options for requests of proxies and for the answers to them.
 func proxyOptions(o *ops.Options, c *decision.Config) {
 	o.StringVar(&c.Headers.UID, "uid-header", "X-Tallygate-Uid", "`header` with the uid, for forward-auth")
 	o.StringVar(&c.Headers.IP, "ip-header", "X-Tallygate-Ip", "`header` with the client's address, for forward-auth")
@@ -170,7 +171,7 @@ func networks(text string) (all []netip.Prefix, err error) {
 		if err != nil {
 			ip, ipErr := netip.ParseAddr(part)
 			if ipErr != nil {
-				return nil, fmt.Errorf("%q is no network, such as 10.0.0.0/8, and no address", part)
+				return nil, fmt.Errorf("%q is neither a network, such as 10.0.0.0/8, nor an address", part)
 			}
 			net = netip.PrefixFrom(ip, ip.BitLen())
 		}

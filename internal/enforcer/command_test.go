@@ -69,7 +69,8 @@ func TestPublicOptions(t *testing.T) {
 	}
 }
 
-// The program answers on one port, tells its metrics on another, and ends with 0 when it is told to.
+// The program answers on one port, tells its metrics on another, and ends with 0 when it is told
+// to.
 func TestProgram(t *testing.T) {
 	server := miniredis.RunT(t)
 	e, err := parse([]string{"--redis", server.Addr(), "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--log-level", "error"},

@@ -13,8 +13,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
-// Doubt is what the program answers before the first snapshot, and while the blocklist is further behind than
-// Config.MaxStaleness. The zero value enforces what was known last.
+// Doubt is what the program answers before the first snapshot, and while the blocklist is further
+// behind than Config.MaxStaleness. The zero value enforces what was known last.
 type Doubt struct {
 	Do        enforce.OnStale
 	Rules     map[string]enforce.RuleOnStale // what holds for single rules instead
@@ -52,7 +52,8 @@ func (o *doubtOptions) build() error {
 	return nil
 }
 
-// parseRuleOnStale reads words: the answer; LIMIT/TIME, if it is local; APIs; and, behind "by", dimensions.
+// parseRuleOnStale reads words: the answer; LIMIT/TIME, if it is local; APIs; and, behind "by",
+// dimensions.
 func parseRuleOnStale(text string) (r enforce.RuleOnStale, err error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
@@ -64,7 +65,7 @@ func parseRuleOnStale(text string) (r enforce.RuleOnStale, err error) {
 	words = words[1:]
 	if r.Do == enforce.Local {
 		if len(words) == 0 {
-			return r, errors.New("want the limit behind local, as in 100/1m")
+			return r, errors.New("want the limit after local, as in 100/1m")
 		}
 		limit, per, _ := strings.Cut(words[0], "/")
 		r.Limit, err = strconv.Atoi(limit)

@@ -38,8 +38,8 @@ func TestSIGHUPEndsNothing(t *testing.T) {
 	s.stop()
 }
 
-// Told to stop, the program first says that it is not ready, and goes on answering for the delay; then what is under
-// way finishes. All of it on Unix sockets.
+// Told to stop, the program first says that it is not ready, and goes on answering for the delay;
+// then what is under way finishes. All of it on Unix sockets.
 func TestDrain(t *testing.T) {
 	server, dir := miniredis.RunT(t), t.TempDir()
 	web, rpc := filepath.Join(dir, "http.sock"), filepath.Join(dir, "grpc.sock")

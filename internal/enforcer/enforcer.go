@@ -117,8 +117,9 @@ func (e *Program) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// ready returns why the program is not. With a snapshot it is, also while Redis refuses it: it denies what it knows, and its staleness tells the
-// rest. All enforcers are refused at once when a password is rotated wrongly, and would take every service behind them out of rotation.
+// ready returns why the program is not. With a snapshot it is, also while Redis refuses it: it
+// denies what it knows, and its staleness tells the rest. All enforcers are refused at once when a
+// password is rotated wrongly, and would take every service behind them out of rotation.
 func (e *Program) ready(server *decision.Server) error {
 	if e.draining.Load() {
 		return errors.New("it was told to stop")
@@ -182,8 +183,9 @@ func (e *Program) serve(ctx, working context.Context, server *decision.Server, r
 	return g.Wait()
 }
 
-// keeper loads the copy of the table, and returns what the feed fills and what keeps the copy. Without an option for it
-// that is the table itself, and nothing. A copy that can't be read is told and left alone: the feed has what is right.
+// keeper loads the copy of the table, and returns what the feed fills and what keeps the copy.
+// Without an option for it that is the table itself, and nothing. A copy that can't be read is told
+// and left alone: the feed has what is right.
 func (e *Program) keeper(table *enforce.Table) (sink blocklist.Sink, run func(context.Context) error, err error) {
 	if e.Snapshot == "" {
 		return table, func(context.Context) error { return nil }, nil

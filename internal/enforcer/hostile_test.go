@@ -32,7 +32,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// asProgram makes this test binary the enforcer itself: with it in the environment, TestMain runs Command.
+// asProgram makes this test binary the enforcer itself: with it in the environment, TestMain runs
+// Command.
 const asProgram = "TALLYGATE_TEST_AS_ENFORCER"
 
 // maxMemory bounds what the attacks may make an enforcer take, in bytes.
@@ -54,8 +55,9 @@ func dial(ctx context.Context, addr string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: time.Second}).DialContext(ctx, network, addr)
 }
 
-// Whatever is sent to any listener, the program lives, its memory stays bounded, a client that behaves gets its
-// answers, and in the end it stops as it should. TALLYGATE_TEST_HOSTILE is for how long (3 s).
+// Whatever is sent to any listener, the program lives, its memory stays bounded, a client that
+// behaves gets its answers, and in the end it stops as it should. TALLYGATE_TEST_HOSTILE is for how
+// long (3 s).
 func TestHostileClients(t *testing.T) {
 	length, err := time.ParseDuration(cmp.Or(os.Getenv("TALLYGATE_TEST_HOSTILE"), "3s"))
 	if err != nil {

@@ -42,7 +42,8 @@ func (s *said) has(t *testing.T, msg string) (last map[string]any) {
 	return last
 }
 
-// TestTheLogTellsItsLife: start, ready, the switch, an outage of Redis and the stop, and every line has the schema.
+// TestTheLogTellsItsLife: start, ready, the switch, an outage of Redis and the stop, and every line
+// has the schema.
 func TestTheLogTellsItsLife(t *testing.T) {
 	server := miniredis.RunT(t)
 	off := filepath.Join(t.TempDir(), "off")

@@ -61,8 +61,9 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestStaysReadyWhileRedisIsAway: /readyz of all enforcers turned 503 when Redis, or one aggregator, was away for longer than
-// --max-staleness, and took every service behind them out of rotation.
+// TestStaysReadyWhileRedisIsAway: /readyz of all enforcers turned 503 when Redis, or one
+// aggregator, was away for longer than --max-staleness, and took every service behind them out of
+// rotation.
 func TestStaysReadyWhileRedisIsAway(t *testing.T) {
 	server := miniredis.RunT(t)
 	publish(t, server.Addr())
@@ -89,7 +90,7 @@ func TestNotReadyWithAnotherNumberOfShards(t *testing.T) {
 	ready := running(t, "--redis", server.Addr())
 	until(t, "it says why it is not ready", func() bool {
 		status, body := ready()
-		return status == http.StatusServiceUnavailable && strings.Contains(body, "another number of shards") && strings.Contains(body, "there are 2")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "another number of shards") && strings.Contains(body, "says 2")
 	})
 	if err := client.HSet(t.Context(), key, "\x00shards", 1).Err(); err != nil {
 		t.Fatal(err)

@@ -39,8 +39,9 @@ func (l *logLines) has(part string) bool {
 	return strings.Contains(l.text.String(), part)
 }
 
-// Redis' password is changed, then the file: meanwhile the enforcer, which has a snapshot, stays ready and says what is wrong; then it follows the
-// blocklist again by itself. A password that was rotated wrongly took every enforcer out of rotation, and the services behind them.
+// Redis' password is changed, then the file: meanwhile the enforcer, which has a snapshot, stays
+// ready and says what is wrong; then it follows the blocklist again by itself. A password that was
+// rotated wrongly took every enforcer out of rotation, and the services behind them.
 func TestARotatedPasswordIsTakenUp(t *testing.T) {
 	rds := servers.StartRedis(t)
 	admin := redis.NewClient(&redis.Options{Addr: rds.Addr()})

@@ -17,8 +17,8 @@ import (
 	"github.com/tallygate/tallygate/internal/testca"
 )
 
-// With mutual TLS, neither listener answers a client without a certificate, nor one that speaks no TLS; the metrics
-// are not there.
+// With mutual TLS, neither listener answers a client without a certificate, nor one that speaks no
+// TLS; the metrics are not there.
 func TestMutualTLSOnBothListeners(t *testing.T) {
 	ca := testca.New(t)
 	cert, key := ca.Files("enforcer")

@@ -33,8 +33,8 @@ func (k *Kafka) Log(clientID string) kafkalog.Config {
 }
 
 // Emitter makes an emitter that connects by the options. Brokers, TLS and SASL of cfg are filled in
-// here. An error is an ops.UsageError if cfg is wrong; a file that has become unreadable since Build is
-// none.
+// here. An error is an ops.UsageError if cfg is wrong; a file that has become unreadable since
+// Build is none.
 func (k *Kafka) Emitter(cfg emit.Config) (*emit.Emitter, error) {
 	cfg.Brokers = k.Brokers
 	var err error

@@ -67,7 +67,8 @@ func isRefusal(err error) bool {
 	return ok
 }
 
-// Without options for them there is neither TLS nor SASL, and what sarama is told is a configuration that it takes.
+// Without options for them there is neither TLS nor SASL, and what sarama is told is a
+// configuration that it takes.
 func TestPlainText(t *testing.T) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "tallygate.events"))
 	if err != nil {
@@ -118,7 +119,8 @@ func TestWrongOptions(t *testing.T) {
 	}
 }
 
-// A wrong configuration is the user's mistake (exit status 2). A file that has gone since the options were checked is not.
+// A wrong configuration is the user's mistake (exit status 2). A file that has gone since the
+// options were checked is not.
 func TestWhatIsWrongWithAnEmitter(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte("hush\n"), 0o600); err != nil {
@@ -148,7 +150,8 @@ func TestMistakesAreJoined(t *testing.T) {
 	}
 }
 
-// Certificates of both sides are replaced while the program runs: what it trusts, and what it shows.
+// Certificates of both sides are replaced while the program runs: what it trusts, and what it
+// shows.
 func TestKafkaCertificatesAreReadAtEachConnection(t *testing.T) {
 	var serving atomic.Pointer[tls.Config]
 	rotate := func(ca *testca.Authority) {
@@ -214,7 +217,8 @@ func TestKafkaCertificatesAreReadAtEachConnection(t *testing.T) {
 	}
 }
 
-// Each mechanism lets in by the password that the file has at that moment, and a wrong one is told from a network's trouble.
+// Each mechanism lets in by the password that the file has at that moment, and a wrong one is told
+// from a network's trouble.
 func TestKafkaPasswordsAreReadAtEachConnection(t *testing.T) {
 	for mechanism, name := range map[string]string{"plain": "PLAIN", "scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512"} {
 		t.Run(mechanism, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Refusal is why a server does not let us in, or we don't trust it: no waiting mends it, but other
-// files do.
+// Refusal is why a server does not accept us, or why we do not trust it. Waiting does not fix it;
+// other files do.
 type Refusal struct{ Err error }
 
 // Error says what was refused.

@@ -14,7 +14,8 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
-// What a program says while it is refused: at once, then each minute, and when that is over. It is ready for a grace, and when it is let in.
+// What a program says while it is refused: at once, then each minute, and when that is over. It is
+// ready for a grace, and when it is let in.
 func TestRefusalsAreSaidEveryMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a ops.Access

@@ -13,8 +13,8 @@ import (
 )
 
 // WatchCertificates registers a metric of when the certificates expire that the options name, each
-// by its option. The files are read at each scrape, so that a renewed one shows. One that cannot be read
-// has expired, as far as the metric tells: at 0.
+// by its option. The files are read at each scrape, so that a renewed one shows. One that cannot be
+// read has expired, as far as the metric tells: at 0.
 func (o *Options) WatchCertificates(reg prometheus.Registerer) error {
 	files := map[string]string{}
 	o.VisitAll(func(f *flag.Flag) {
@@ -45,7 +45,8 @@ func (c *certificates) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// readCertificate reads a PEM file's first certificate, which is the one that is shown; those that signed it follow.
+// readCertificate reads a PEM file's first certificate, which is the one that is shown; those that
+// signed it follow.
 func readCertificate(path string) (*x509.Certificate, error) {
 	rest, err := os.ReadFile(path)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 // programs have sections of their own in a config file, for what only one of them is to be given.
 var programs = []string{"aggregator", "enforcer", "tallygate"}
 
-// readFile takes from a config file what is not given yet, and returns every mistake in it. One file
-// serves all programs: options of others are passed over, and a program's own section goes before
-// what stands outside of all sections.
+// readFile takes from a config file what is not given yet, and returns every mistake in it. One
+// file serves all programs: options of others are passed over, and a program's own section goes
+// before what stands outside of all sections.
 func (o *Options) readFile(path string, given map[string]bool) error {
 	src, err := os.ReadFile(path)
 	if err != nil {
@@ -54,8 +54,8 @@ func (o *Options) readFile(path string, given map[string]bool) error {
 	return errors.Join(append(errs, o.setEntries(path, common, given, true))...)
 }
 
-// setEntries sets the options of a section, if it is this program's, or only looks whether some program
-// has them.
+// setEntries sets the options of a section, if it is this program's, or only looks whether some
+// program has them.
 func (o *Options) setEntries(path string, entries []*yaml.Node, given map[string]bool, ours bool) error {
 	var errs []error
 	seen := map[string]int{}

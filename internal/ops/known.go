@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// bothPrograms are the options of aggregator and enforcer, sorted. A test compares it with what their
-// helps say.
+// bothPrograms are the options of aggregator and enforcer, sorted. A test compares it with what
+// their helps say.
 var bothPrograms = strings.Fields(`
 accept-new-topic advertise allow-status answers api-header attr-prefix broker-time checkpoint-every
 drain-delay grpc-listen hot-key-rate hot-key-share in-doubt in-doubt-rules instance-id instances
@@ -19,8 +19,8 @@ require-dimensions rls-entries rules session-timeout shards snapshot tls-cert tl
 tokens trusted-proxies uid-header
 `)
 
-// KnownOption reports whether aggregator or enforcer has an option of that name: then it may be in any
-// config file.
+// KnownOption reports whether aggregator or enforcer has an option of that name: then it may be in
+// any config file.
 func KnownOption(name string) bool {
 	_, known := slices.BinarySearch(bothPrograms, name)
 	return known

@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// Live runs a program whose options are right, and returns its exit status. The log says that it starts, with what; that
-// it was told to stop; and how it ended: an error ends in the log too, since where there is a log nobody reads a terminal.
-// Libraries that have no logger of their own write to the same log.
+// Live runs a program whose options are right, and returns its exit status. The log says that it
+// starts, with what; that it was told to stop; and how it ended: an error ends in the log too,
+// since where there is a log nobody reads a terminal. Libraries that have no logger of their own
+// write to the same log.
 func Live(ctx context.Context, log *slog.Logger, program string, about []any, run func(context.Context) error) int {
 	slog.SetDefault(log)
 	log.Info("starting", append([]any{"program", program, "program_version", Version()}, about...)...)
@@ -62,8 +63,8 @@ const (
 	notReadyAgain = time.Minute            // between two lines while a program is not ready
 )
 
-// LogReady says in the log when a program becomes ready, and when it no longer is, with the reason; while it is not, again each
-// minute. It returns when ctx ends.
+// LogReady says in the log when a program becomes ready, and when it no longer is, with the reason;
+// while it is not, again each minute. It returns when ctx ends.
 func LogReady(ctx context.Context, log *slog.Logger, ready func() error) {
 	tick := time.NewTicker(readyEvery)
 	defer tick.Stop()

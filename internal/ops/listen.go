@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Listen opens a listener on HOST:PORT or unix:PATH, or says which option is to be changed. The socket that a
-// killed process left at PATH is replaced; one that somebody answers on is not.
+// Listen opens a listener on HOST:PORT or unix:PATH, or says which option is to be changed. The
+// socket that a killed process left at PATH is replaced; one that somebody answers on is not.
 func Listen(option, addr string) (net.Listener, error) {
 	l, err := listen(addr)
 	if err != nil {
@@ -46,8 +46,9 @@ func listen(addr string) (net.Listener, error) {
 	return net.Listen("unix", path)
 }
 
-// Guard bounds how many connections l has open at once; further ones wait to be accepted. On TCP it wraps them in
-// TLS, with these protocols, unless t is nil: a Unix socket is guarded by its file's rights.
+// Guard bounds how many connections l has open at once; further ones wait to be accepted. On TCP it
+// wraps them in TLS, with these protocols, unless t is nil: a Unix socket is guarded by its file's
+// rights.
 func Guard(l net.Listener, connections int, t *tls.Config, protocols ...string) net.Listener {
 	if connections > 0 {
 		l = netutil.LimitListener(l, connections)

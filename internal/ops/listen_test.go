@@ -17,7 +17,8 @@ import (
 	"github.com/tallygate/tallygate/internal/testca"
 )
 
-// A socket that a killed process left is taken over; one that is in use, or a file that is no socket, is not.
+// A socket that a killed process left is taken over; one that is in use, or a file that is no
+// socket, is not.
 func TestListenOnAUnixSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tallygate.sock")
 	l, err := ops.Listen("listen", "unix:"+path)

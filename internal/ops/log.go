@@ -29,7 +29,8 @@ func (l *LogOptions) Build(out io.Writer) (*slog.Logger, error) {
 	return NewLogger(out, l.level, l.format)
 }
 
-// NewLogger makes a logger from what --log-level and --log-format say. Its lines have the log's schema, whoever writes them.
+// NewLogger makes a logger from what --log-level and --log-format say. Its lines have the log's
+// schema, whoever writes them.
 func NewLogger(out io.Writer, level, format string) (*slog.Logger, error) {
 	var least slog.Level
 	if err := least.UnmarshalText([]byte(level)); err != nil {
@@ -45,7 +46,8 @@ func NewLogger(out io.Writer, level, format string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log-format %q: json or text", format)
 }
 
-// schema is a handler that gives every line the log's schema (docs/reference.md), whatever a caller or a library writes:
+// schema is a handler that gives every line the log's schema (docs/reference.md), whatever a caller
+// or a library writes:
 //
 //   - A line is flat. Names are in small letters, digits and _, and no name is there twice: the last value is what counts.
 //   - A time span is a number of seconds, and its name ends in _seconds.

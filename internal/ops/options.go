@@ -59,7 +59,7 @@ func (o *Options) Parse(args []string) error {
 		o.help()
 		return err
 	} else if err != nil {
-		return &UsageError{fmt.Errorf("%w; --help tells what there is", err)}
+		return &UsageError{fmt.Errorf("%w; --help lists the options", err)}
 	}
 	given := map[string]bool{}
 	o.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -90,7 +90,7 @@ func (o *Options) ParseOnly(args []string) error {
 		return err
 	}
 	if len(o.args) > 0 {
-		return &UsageError{fmt.Errorf("%q is no option, and %s takes options only; --help tells what there is", o.args[0], o.Name())}
+		return &UsageError{fmt.Errorf("%q is not an option, and %s takes only options; --help lists them", o.args[0], o.Name())}
 	}
 	return nil
 }

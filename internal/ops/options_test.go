@@ -108,8 +108,8 @@ partitions: 3
 		`c.yaml:7:1: option "partitions" is in line 4 already`)
 }
 
-// One file serves all programs: each takes its own section first, then what stands outside, and passes
-// over what is another's.
+// One file serves all programs: each takes its own section first, then what stands outside, and
+// passes over what is another's.
 func TestOneFileForAllPrograms(t *testing.T) {
 	path := write(t, "all.yaml", `redis: [r:1]
 session-timeout: 10s
@@ -165,7 +165,7 @@ func TestWrongFlags(t *testing.T) {
 	for _, args := range [][]string{{"--nosuch"}, {"--partitions", "many"}, {"--partitions"}, {"stray"}} {
 		o := ops.NewOptions("test", "", io.Discard, env{}.get)
 		o.Int("partitions", 1, "")
-		wantUsage(t, o.ParseOnly(args), "--help tells what there is")
+		wantUsage(t, o.ParseOnly(args), "--help lists")
 	}
 	o := ops.NewOptions("test", "", io.Discard, env{"TALLYGATE_PARTITIONS": "many"}.get)
 	o.Int("partitions", 1, "")

@@ -10,9 +10,10 @@ import (
 // AsksClients reports whether only clients with a certificate are answered.
 func (s *ServerTLSOptions) AsksClients() bool { return s.clientCA != "" }
 
-// Peer returns how a program asks others that are served as it is: it shows the certificate that it serves with, and
-// trusts those of the file ca; without one the system's, those of the client CA, and what is in its own certificate's
-// file, which the others may have, too. The files are read at each call, so that what was rotated is used.
+// Peer returns how a program asks others that are served as it is: it shows the certificate that it
+// serves with, and trusts those of the file ca; without one the system's, those of the client CA,
+// and what is in its own certificate's file, which the others may have, too. The files are read at
+// each call, so that what was rotated is used.
 func (s *ServerTLSOptions) Peer(ca string) func() (*tls.Config, error) {
 	o := *s
 	return func() (*tls.Config, error) {
@@ -45,8 +46,8 @@ func (s *ServerTLSOptions) Peer(ca string) func() (*tls.Config, error) {
 	}
 }
 
-// CheckPeer tells why another program that is served alike would not answer this one. It is an error only where clients
-// are asked for certificates.
+// CheckPeer tells why another program that is served alike would not answer this one. It is an
+// error only where clients are asked for certificates.
 func (s *ServerTLSOptions) CheckPeer() error {
 	if s.clientCA == "" {
 		return nil

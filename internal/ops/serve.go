@@ -16,8 +16,8 @@ import (
 // drainWithin is how long requests under way may take once the process was told to stop.
 const drainWithin = 10 * time.Second
 
-// Serve answers on l until ctx ends, then lets what is under way finish, for ten seconds. tune changes
-// the server before it starts.
+// Serve answers on l until ctx ends, then lets what is under way finish, for ten seconds. tune
+// changes the server before it starts.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, tune ...func(*http.Server)) error {
 	s := &http.Server{
 		Handler:           h,
@@ -46,8 +46,9 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, tune ...func(*ht
 	return nil
 }
 
-// MetricsHandler serves /metrics, Go's profiles, and the same Health as the API's listener: for a listener that the
-// public does not reach. A probe asks there where the API's listener wants a client certificate.
+// MetricsHandler serves /metrics, Go's profiles, and the same Health as the API's listener: for a
+// listener that the public does not reach. A probe asks there where the API's listener wants a
+// client certificate.
 func MetricsHandler(reg *prometheus.Registry, ready func() error, but ...func() error) http.Handler {
 	mux := http.NewServeMux()
 	Health(mux, ready, but...)
@@ -58,7 +59,8 @@ func MetricsHandler(reg *prometheus.Registry, ready func() error, but ...func() 
 	return mux
 }
 
-// Health answers /healthz, always, and /readyz by what ready returns. A program that is ready says there, too, what is wrong by but.
+// Health answers /healthz, always, and /readyz by what ready returns. A program that is ready says
+// there, too, what is wrong by but.
 func Health(mux *http.ServeMux, ready func() error, but ...func() error) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
@@ -77,6 +79,6 @@ func Health(mux *http.ServeMux, ready func() error, but ...func() error) {
 	})
 }
 
-// Public bounds how long an answer may take, as profiles and other long ones would not have it: a client that
-// doesn't read must not hold a connection.
+// Public bounds how long an answer may take, as profiles and other long ones would not have it: a
+// client that doesn't read must not hold a connection.
 func Public(s *http.Server) { s.WriteTimeout = 30 * time.Second }

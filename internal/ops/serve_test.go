@@ -93,7 +93,8 @@ func TestListenNamesTheOption(t *testing.T) {
 	}
 }
 
-// Metrics and profiles are on a listener of their own, and health is on both: a probe has no client certificate.
+// Metrics and profiles are on a listener of their own, and health is on both: a probe has no client
+// certificate.
 func TestHealthAndMetrics(t *testing.T) {
 	var ready atomic.Bool
 	mux := http.NewServeMux()

@@ -23,8 +23,8 @@ func (o *Options) ServerTLS() *ServerTLSOptions {
 	return s
 }
 
-// Build reads the files; nil is no TLS. What it returns reads them again when they change; while they are wrong,
-// it says so in the log, and goes on with what it had.
+// Build reads the files; nil is no TLS. What it returns reads them again when they change; while
+// they are wrong, it says so in the log, and goes on with what it had.
 func (s *ServerTLSOptions) Build(log *slog.Logger) (*tls.Config, error) {
 	if s.cert == "" && s.key == "" && s.clientCA == "" {
 		return nil, nil //nolint:nilnil // no TLS is a choice

@@ -21,7 +21,7 @@ func TestACommandThatIsInterruptedIsGivenAgain(t *testing.T) {
 			list = append(list, fmt.Sprintf("c%d", i))
 		}
 		p := m.partition(m.Partition(uidKey("u1")))
-		told := regexp.MustCompile(`is durable on (\d+) of 3001 keys, and may be on more: give it again`)
+		told := regexp.MustCompile(`is durable on (\d+) of 3001 keys, and may be on more: repeat it`)
 		r.emit(shown("u1", list...)...)
 		eventually(t, "all are counted", func() bool { return r.count("u1", "per-year", m) >= campaigns*1_000_000 })
 		failed := make(chan error, 1)

@@ -198,7 +198,7 @@ func TestCommandsOverHTTP(t *testing.T) {
 			`{"command":"unblok","key":{"uid":"u"},"reason":"r"}`:                                    "there is no command",
 			`{"command":"unblock","key":{"user":"u"},"reason":"r"}`:                                  "dimensions are",
 			`{"command":"unblock","key":{"ip":"1.2.3"},"reason":"r"}`:                                "not an address",
-			`{"command":"unblock","key":{` + longKey() + `},"reason":"r"}`:                           "no key is that long",
+			`{"command":"unblock","key":{` + longKey() + `},"reason":"r"}`:                           "the key is too long",
 			`{"command":"unblock","reason":"r"}`:                                                     "needs a key",
 			`{"command":"block","key":{"uid":"u"},"for":"tomorrow","reason":"r"}`:                    "tomorrow",
 			`{"command":"block","key":{"uid":"u"},"for":"1y","reason":"r"}`:                          "at most",

@@ -142,7 +142,7 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("record batches of up to %d bytes, decompressed: at least %d, which a batch of %d events takes", c.MaxBatchBytes, leastMaxBatch, event.MaxArray))
 	}
 	if !(c.HotShare <= 1) || !(c.HotRate >= 0) { // NaN is neither
-		errs = append(errs, fmt.Errorf("a hot key's share of %v and %v events a second: a share up to 1, and not less than no events", c.HotShare, c.HotRate))
+		errs = append(errs, fmt.Errorf("a hot key's share of %v and %v events a second: want a share of at most 1, and a rate of at least 0", c.HotShare, c.HotRate))
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("aggregator: %w", errors.Join(errs...))

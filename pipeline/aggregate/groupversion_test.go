@@ -103,7 +103,7 @@ func TestAGroupsRulesThatDoNotCompileHere(t *testing.T) {
 		told := func(what string, err error) {
 			t.Helper()
 			for _, part := range []string{
-				"version 2 of the group's rules", "another-aggregator", ruleDay.Add(10 * time.Minute).Format(time.RFC3339), "rules.yaml:7:41", `did you mean "limit"?`, "mend the rule file, touch it",
+				"version 2 of the group's rules", "another-aggregator", ruleDay.Add(10 * time.Minute).Format(time.RFC3339), "rules.yaml:7:41", `did you mean "limit"?`, "fix the rule file, touch it",
 			} {
 				if err == nil || !strings.Contains(err.Error(), part) {
 					t.Errorf("%s: %v, without %q", what, err, part)

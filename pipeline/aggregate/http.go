@@ -90,7 +90,7 @@ func keyOf(named map[string]string) (key []event.Dim, err error) {
 		key = append(key, d)
 	}
 	if n := len(event.AppendKey(nil, key)); n > event.MaxKey {
-		return nil, fmt.Errorf("no key is that long: its text would have %d bytes, at most %d", n, event.MaxKey)
+		return nil, fmt.Errorf("the key is too long: its text would have %d bytes, at most %d", n, event.MaxKey)
 	}
 	return key, nil
 }

@@ -150,14 +150,14 @@ func parsePeer(text string) (c peerClaim, signature string, err error) {
 	claim, err := base64.RawURLEncoding.DecodeString(first)
 	sig, sigErr := base64.RawURLEncoding.DecodeString(second)
 	if err = errors.Join(err, sigErr); err != nil || len(text) > maxPeerText {
-		return c, "", errors.New("its signature is not one")
+		return c, "", errors.New("its signature is malformed")
 	}
 	if err := json.Unmarshal(claim, &c); err != nil {
-		return c, "", errors.New("what it claims is not readable")
+		return c, "", errors.New("its claims are not readable")
 	}
 	key, err := base64.RawURLEncoding.DecodeString(c.Key)
 	if err != nil || len(key) != ed25519.PublicKeySize {
-		return c, "", errors.New("its key is not one")
+		return c, "", errors.New("its key is malformed")
 	}
 	if !ed25519.Verify(key, append([]byte(peerContext), claim...), sig) {
 		return c, "", errors.New("its signature is wrong")

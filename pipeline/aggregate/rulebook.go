@@ -238,7 +238,7 @@ func (r *ruleRecord) refused(version int64, err error) error {
 		of = fmt.Sprintf("version %d of the group's rules", version)
 	}
 	return fmt.Errorf("%s does not compile here: %w\n"+
-		"if this program is older than the one that published it, start that version or a newer one; else mend the rule file, touch it, so that it is the newer one, and start this again, or let an instance that runs publish it",
+		"if this program is older than the one that published it, start that version or a newer one; otherwise fix the rule file, touch it so that it is newer, and start this program again, or let a running instance publish it",
 		of, err)
 }
 

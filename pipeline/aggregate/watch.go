@@ -69,7 +69,7 @@ func (a *instance) look() (map[string]topics.Topic, error) {
 	want := a.found.Load().Partitions
 	for _, name := range ownTopics(a.names) {
 		if t, ok := have[name]; ok && t.Partitions != want {
-			return nil, a.fail(fmt.Errorf("topic %s has %d partitions, and its keys were counted in %d: events would be apart from their states; %s",
+			return nil, a.fail(fmt.Errorf("topic %s has %d partitions, and its keys were counted in %d: events would not reach their states; %s",
 				name, t.Partitions, want, topics.Migration(a.cfg.Prefix, max(t.Partitions, want))))
 		}
 	}

@@ -120,7 +120,8 @@ func TestConfigReportsAllErrors(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoVerdictIsSaidOnce: a client that fills the topic, or Redis, with anything at all does not fill the log.
+// TestWhatIsNoVerdictIsSaidOnce: a client that fills the topic, or Redis, with anything at all does
+// not fill the log.
 func TestWhatIsNoVerdictIsSaidOnce(t *testing.T) {
 	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		kafka, sink := rig.NewBroker(t, 1), rig.NewMemory()

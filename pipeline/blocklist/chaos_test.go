@@ -13,8 +13,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 )
 
-// TestChaosBetweenFeedAndRedis lets faults of the network and of Redis come at random for TALLYGATE_TEST_CHAOS (5s when it is
-// not set), while verdicts fall, end and run out. TALLYGATE_TEST_SEED draws the same faults and verdicts again.
+// TestChaosBetweenFeedAndRedis lets faults of the network and of Redis come at random for
+// TALLYGATE_TEST_CHAOS (5s when it is not set), while verdicts fall, end and run out.
+// TALLYGATE_TEST_SEED draws the same faults and verdicts again.
 func TestChaosBetweenFeedAndRedis(t *testing.T) {
 	length, err := time.ParseDuration(cmp.Or(os.Getenv("TALLYGATE_TEST_CHAOS"), "5s"))
 	if err != nil {

@@ -21,7 +21,7 @@
 //	               since the Unix epoch; 0 or absent while one of them is being filled for the first time
 //	\0reached:P    the offset of partition P of the verdict topic to apply next
 //	\0applied:P    as \0applied, for partition P alone
-//	\0shards       how many shards there are; absent when only older programs wrote. Whoever was told another number refuses
+//	\0shards       how many shards there are; absent when only older programs wrote. A program with another number refuses
 //	\0beat         when the latest heartbeat was written, in milliseconds of the server's clock
 //
 // The stream's ids are EPOCH-N, where N counts from 1 without a gap. Each entry has the fields
@@ -37,17 +37,17 @@
 // # How to read it
 //
 // Read from primaries only. Take a snapshot: read the meta, scan the hash (HSCAN), read the meta
-// again, all over one connection (a cursor means nothing to a server that was restarted or took
-// over). After each page read what the stream has, from EPOCH-N of the first reading on, and in the
-// end up to N of the second, where of two verdicts with one record key the greater seq holds: the
-// stream may not have it later. Then follow the stream (XREAD). The place is lost, and a new
-// snapshot needed, when an entry's epoch is another one, its N is not the next one or its p is not
-// the stamp before: Redis answers XREAD from an id that was trimmed away with the first survivor
-// and without an error, and after a failover the same id may be another entry. It is lost as well
-// when nothing, heartbeats included, has come for three seconds and the meta doesn't name the place
-// any more. A snapshot is complete when \0applied is not 0 and, after a lost place, not before the
-// time of the loss: until then Redis may be being filled again, so what the snapshot holds is added
-// to what the reader had, and nothing is dropped.
+// again. Use one connection for all of it: a cursor means nothing to a server that restarted or
+// took over. After each page, read the stream's new entries: from EPOCH-N of the first reading on,
+// and at the end up to N of the second. The stream may not have them later. Of two verdicts with
+// one record key, the one with the greater seq counts. Then follow the stream (XREAD). A reader has
+// lost its place, and needs a new snapshot, when an entry's epoch differs, when its N is not the
+// next, or when its p is not the previous stamp. Redis answers XREAD from a trimmed id with the
+// first entry that is left, without an error; and after a failover the same id may be another
+// entry. A reader has also lost its place when nothing, not even a heartbeat, came for three
+// seconds and the meta no longer names the place. A snapshot is complete when \0applied is not 0
+// and, after a lost place, not before the time of the loss. Until then Redis may be in the middle
+// of a refill: add what the snapshot holds to what the reader had, and drop nothing.
 //
 // A block is in force while since <= now < until. Nothing in the stream says that one ran out.
 // Blocks with mode shadow, states other than block, and verdicts whose apis don't cover the API
@@ -56,17 +56,17 @@
 // # How it is written
 //
 // One script (internal/store/apply.lua) applies a batch of one partition: the records between two
-// offsets. It does so only if the batch begins at \0reached:P (absent is 0), else it writes nothing
-// and returns what it has, and the publisher goes on from there. So any number of publishers may
-// run beside each other, paused ones included, and a Redis that was flushed, restored or failed
-// over is filled again by itself. A verdict whose seq is not above that of the one held under its
-// record key is ignored.
+// offsets. It does so only if the batch begins at \0reached:P (absent is 0). Otherwise it writes
+// nothing and returns the value that it has, and the publisher continues from there. So any number
+// of publishers may run side by side, even paused ones, and a Redis that was flushed, restored or
+// failed over is refilled. The script ignores a verdict whose seq is not above the one stored under
+// its record key.
 //
-// An entry stays until its until plus a grace of an hour has passed, and is then removed by the
-// script, a few at a time. It is never removed earlier than the verdict that it replaced would have
-// been: a clear, whose until is the moment of clearing, thus outlives the block that it ended, and
-// that block can't come back by being applied again. What is removed can come back only as
-// something that has run out long ago, which denies nothing and is removed again. A record without
-// a value (a tombstone of the topic) removes the entry at once. Notices (state warn) have record
-// keys of their own.
+// The script removes an entry when its until plus a grace of an hour has passed, a few entries at a
+// time. It never removes an entry earlier than it would have removed the verdict that the entry
+// replaced. So a clear, whose until is the moment of clearing, outlives the block that it ended,
+// and a repeated application cannot bring that block back. A removed entry can come back only long
+// after its end: it then denies nothing, and is removed again. A record without a value (a
+// tombstone of the topic) removes the entry at once. Notices (state warn) have record keys of their
+// own.
 package blocklist

@@ -13,8 +13,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 )
 
-// TestRedisFaults lets traffic flow through a publisher and a feed while something happens to their Redis. Nobody is let go
-// too early or held too long meanwhile, and afterwards Redis and the table have what was published.
+// TestRedisFaults lets traffic flow through a publisher and a feed while something happens to their
+// Redis. Nobody is let go too early or held too long meanwhile, and afterwards Redis and the table
+// have what was published.
 func TestRedisFaults(t *testing.T) {
 	for name, fault := range map[string]func(t *testing.T) (dial dialer, happens func(s *stage)){
 		"killed, and empty when it comes back": func(t *testing.T) (dialer, func(*stage)) {
@@ -116,7 +117,8 @@ func (s *stage) seqNow() int64 {
 	return int64(s.published)
 }
 
-// TestRedisIsFull: what is refused waits, what ran out is freed, and when there is memory again all goes on.
+// TestRedisIsFull: what is refused waits, what ran out is freed, and when there is memory again all
+// goes on.
 func TestRedisIsFull(t *testing.T) {
 	server := servers.StartRedis(t)
 	var log rig.Lines

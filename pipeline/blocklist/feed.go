@@ -23,17 +23,17 @@ import (
 // Sink that can lose verdicts by itself has also a method SnapshotsWanted() uint64: when it returns
 // another number than before, the feed takes a new snapshot of each shard.
 type Sink interface {
-	// Replace says that all is what the shard holds, and nothing else. The sink may keep it, and
+	// Replace sets the shard's contents to all. The sink may keep it, and
 	// must not change it.
 	Replace(shard int, all []verdict.Verdict)
 	// Apply adds verdicts to the shard, in order; a clear ends the block under its record key. One
-	// whose seq is below that of the one held is older and changes nothing. The sink may keep them,
-	// and must not change them.
+	// whose seq is below the stored one is older and changes nothing. The sink may keep them, and
+	// must not change them.
 	Apply(shard int, changes []verdict.Verdict)
 	// Remove takes the verdict with this record key out of the shard, whatever its seq.
 	Remove(shard int, recordKey []byte)
-	// Heartbeat says up to which moment the shard is in step, by the publishers' clocks, so it may
-	// lie in the future; math.MaxInt64 is for one that nothing has to keep in step.
+	// Heartbeat tells up to which moment the shard is in step. It is by the publishers' clocks, so
+	// it may be in the future. math.MaxInt64 means that the shard needs no updates.
 	Heartbeat(shard int, applied event.Micros)
 }
 
@@ -45,17 +45,17 @@ type FeedConfig struct {
 	Redis redis.UniversalClient
 	// Prefix begins the names of all keys in Redis; "" is tallygate.
 	Prefix string
-	// Shards is how many shards the blocklist has; 0 is 1. A blocklist that was written with
-	// another number is refused: see Refused.
+	// Shards is how many shards the blocklist has; 0 is 1. The feed refuses a blocklist with
+	// another number: see Refused.
 	Shards int
-	// Heartbeat is how often the publishers write one; 0 is 1 s. After three that didn't come the
-	// feed looks whether it has lost its place.
+	// Heartbeat is the publishers' interval between heartbeats; 0 is 1 s. When three are missing,
+	// the feed checks whether it has lost its place.
 	Heartbeat time.Duration
 	// Block is how long Redis holds a read when there is no change; 0 is 1 s. Run ends within that
 	// time.
 	Block time.Duration
-	// Jitter is up to how long a feed that has lost its place waits before it takes a new snapshot,
-	// so that not all enforcers come at once; 0 is 1 s, negative is none. The table keeps enforcing
+	// Jitter is the longest wait of a feed that has lost its place before its new snapshot, so that
+	// enforcers spread their snapshots; 0 is 1 s, negative is none. The table keeps enforcing
 	// meanwhile.
 	Jitter time.Duration
 	// Logger; nil is slog.Default().
@@ -103,9 +103,9 @@ func readTimeout(client redis.UniversalClient) time.Duration {
 
 // Feed keeps a Sink in step with the blocklist: a snapshot, then changes. Make it with NewFeed.
 // Feeds of one process that have the same Redis client and settings read once for all of them. Each
-// tells its own sink, so one that takes its time holds up no other: when too much waits for it
-// (131,072 changes), it is told nothing until it returns, and then gets a snapshot. Run ends when
-// the sink has returned.
+// calls its own sink, so a slow sink does not delay the others. When too much waits for a sink
+// (131,072 changes), the feed drops it, and gives the sink a snapshot once it returns. Run ends
+// when the sink has returned.
 type Feed struct {
 	cfg    FeedConfig
 	reader atomic.Pointer[reader] // the latest; nil before Run
@@ -137,8 +137,8 @@ func NewFeed(cfg FeedConfig) (*Feed, error) {
 }
 
 // Run keeps sink in step until ctx ends, and then returns nil. While Redis is away it retries, and
-// sink keeps what it has. It returns ErrAuth when the first answer of Redis is that it refuses the
-// user or the password, and an error at once when sink was made for another number of shards.
+// sink keeps what it has. It returns ErrAuth if Redis' first answer refuses the user or the
+// password. It returns an error at once if sink was made for another number of shards.
 func (f *Feed) Run(ctx context.Context, sink Sink) error {
 	if err := f.fits(sink); err != nil {
 		return err
@@ -176,9 +176,9 @@ func (f *Feed) Stats() FeedStats {
 	return s
 }
 
-// Refused returns why what is in Redis is not followed, though Redis answers: ErrShards. nil when
-// it is. While it is refused, a program should call itself not ready: it misses a part of the
-// blocked.
+// Refused returns why the feed does not follow the blocklist although Redis answers: ErrShards; nil
+// if it does follow. Meanwhile a program should report that it is not ready: it misses some of the
+// blocks.
 func (f *Feed) Refused() error {
 	r := f.reader.Load()
 	if r == nil {

@@ -102,8 +102,8 @@ func TestSnapshotsWhileChangesFlow(t *testing.T) {
 	})
 }
 
-// TestARedisThatWasRestoredFromABackup checks that a feed never gives up a block because Redis doesn't
-// know of it yet.
+// TestARedisThatWasRestoredFromABackup checks that a feed never gives up a block because Redis
+// doesn't know of it yet.
 func TestARedisThatWasRestoredFromABackup(t *testing.T) {
 	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		kafka, sink := rig.NewBroker(t, 1), rig.NewMemory()
@@ -181,7 +181,8 @@ func TestHeartbeatsSayWhatIsApplied(t *testing.T) {
 	})
 }
 
-// A server that takes requests on a connection and no longer answers, without closing it, is given up.
+// A server that takes requests on a connection and no longer answers, without closing it, is given
+// up.
 func TestAConnectionThatIsHalfOpen(t *testing.T) {
 	addr, network := rig.RealRedis(t), servers.NewNetwork(t)
 	through := redis.NewClient(&redis.Options{Addr: addr, Dialer: network.Dial, ReadTimeout: 300 * time.Millisecond, MaintNotificationsConfig: rig.NoNotices})

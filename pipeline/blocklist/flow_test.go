@@ -16,8 +16,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// newWatchedStage is newStage with a table that is watched, a publisher, a feed, and traffic that flows until the test is over
-// or calm is called.
+// newWatchedStage is newStage with a table that is watched, a publisher, a feed, and traffic that
+// flows until the test is over or calm is called.
 func newWatchedStage(t *testing.T, dial dialer, change func(*publish.Config)) (s *stage, calm func()) {
 	seed := rand.Uint64()
 	if n, err := strconv.ParseUint(os.Getenv("TALLYGATE_TEST_SEED"), 10, 64); err == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
-// Whatever an entry of the stream holds, it is taken or passed over, and the feed moves on exactly when the entry
-// follows.
+// Whatever an entry of the stream holds, it is taken or passed over, and the feed moves on exactly
+// when the entry follows.
 func FuzzStreamEntry(f *testing.F) {
 	f.Add("7-1", "", "a", "uid=42|r", `{"rule":"r","key":{"uid":"42"},"state":"block","mode":"enforce","action":"block","apis":["*"],"count":6,"limit":5,"since":"2026-11-21T10:00:00Z","until":"2099-11-21T10:05:00Z","seq":1}`, "")
 	f.Add("7-1", "", "a", "", "", "1795272298355000")

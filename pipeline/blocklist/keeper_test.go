@@ -48,8 +48,9 @@ func kept(t *testing.T, file string) (table *enforce.Table, loaded Loaded, follo
 		}
 }
 
-// TestARestartWhileRedisIsAway: the enforcer denies what it knew. When Redis is back, what ended meanwhile goes, and
-// nothing else does at any moment, though the shards become complete one after the other.
+// TestARestartWhileRedisIsAway: the enforcer denies what it knew. When Redis is back, what ended
+// meanwhile goes, and nothing else does at any moment, though the shards become complete one after
+// the other.
 func TestARestartWhileRedisIsAway(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "blocklist")
 	s := newStage(t, single(miniredis.RunT(t).Addr()))

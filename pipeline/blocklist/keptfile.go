@@ -85,7 +85,7 @@ func syncFolder(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-var errBadCopy = errors.New("the file is damaged, or none of ours")
+var errBadCopy = errors.New("the file is damaged, or not a copy of a blocklist")
 
 func readCopy(path, prefix string) (tableCopy, error) {
 	b, err := os.ReadFile(path)

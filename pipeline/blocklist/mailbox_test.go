@@ -28,7 +28,8 @@ func (s *stubborn) Apply(shard int, changes []verdict.Verdict) {
 	s.Memory.Apply(shard, changes)
 }
 
-// TestASinkThatDoesNotReturnHoldsUpNoOther: sinks were told one after another, so one that hung stopped all feeds of its process.
+// TestASinkThatDoesNotReturnHoldsUpNoOther: sinks were told one after another, so one that hung
+// stopped all feeds of its process.
 func TestASinkThatDoesNotReturnHoldsUpNoOther(t *testing.T) {
 	defer func(n int) { leastRoom = n }(leastRoom)
 	leastRoom = 50
@@ -68,7 +69,8 @@ func TestASinkThatDoesNotReturnHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestASnapshotInAMailboxIsTheOnlyOne: another scan waits until all have taken the last one out, or left.
+// TestASnapshotInAMailboxIsTheOnlyOne: another scan waits until all have taken the last one out, or
+// left.
 func TestASnapshotInAMailboxIsTheOnlyOne(t *testing.T) {
 	h := newHand(t)
 	h.blocks("a")

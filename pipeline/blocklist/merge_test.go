@@ -12,7 +12,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// changesOf are deliveries of random changes of a few keys, as a stream has them: the seqs of a key grow, except behind a removal.
+// changesOf are deliveries of random changes of a few keys, as a stream has them: the seqs of a key
+// grow, except behind a removal.
 func changesOf(r *rand.Rand, deliveries int) (out []*delivery) {
 	seqs := map[string]int64{}
 	for n := range deliveries {
@@ -38,7 +39,8 @@ func changesOf(r *rand.Rand, deliveries int) (out []*delivery) {
 	return out
 }
 
-// However far behind a sink is, it holds afterwards what it would hold had it been told each change.
+// However far behind a sink is, it holds afterwards what it would hold had it been told each
+// change.
 func TestMergedChangesSayTheSame(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -80,7 +82,8 @@ func (s *told) Replace(shard int, all []verdict.Verdict) {
 	s.Memory.Replace(shard, all)
 }
 
-// A table that a flood has left behind is told the last of each key, up to the next snapshot, which has its place among the changes.
+// A table that a flood has left behind is told the last of each key, up to the next snapshot, which
+// has its place among the changes.
 func TestAMailboxMergesWhatIsMuch(t *testing.T) {
 	defer func(n int) { mergeAt = n }(mergeAt)
 	mergeAt = 100

@@ -17,8 +17,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
-// BenchmarkSnapshot takes a snapshot of TALLYGATE_TEST_ENTRIES verdicts (10,000 when it is not set) from a real Redis into an
-// enforcer's table, while verdicts go on changing: the time until the table is ready, and what an entry takes in both.
+// BenchmarkSnapshot takes a snapshot of TALLYGATE_TEST_ENTRIES verdicts (10,000 when it is not set)
+// from a real Redis into an enforcer's table, while verdicts go on changing: the time until the
+// table is ready, and what an entry takes in both.
 func BenchmarkSnapshot(b *testing.B) {
 	entries, err := strconv.Atoi(cmp.Or(os.Getenv("TALLYGATE_TEST_ENTRIES"), "10000"))
 	if err != nil {

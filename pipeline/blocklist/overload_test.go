@@ -96,10 +96,11 @@ func overloadLength(t *testing.T) time.Duration {
 	return length
 }
 
-// TestFiftyFeedsDuringAFlood: 10,000 verdicts a second for TALLYGATE_TEST_OVERLOAD (4s when it is not set); fifty tables begin to
-// follow in the middle, later Redis is killed, and all are in step within ten seconds after the end. With 65,536 entries in the
-// stream, a burst trimmed it faster than snapshots finished: all lost their place again and again, and after ten minutes they
-// were still stale, at 3.8 GB. A short run has a stream that is as much shorter.
+// TestFiftyFeedsDuringAFlood: 10,000 verdicts a second for TALLYGATE_TEST_OVERLOAD (4s when it is
+// not set); fifty tables begin to follow in the middle, later Redis is killed, and all are in step
+// within ten seconds after the end. With 65,536 entries in the stream, a burst trimmed it faster
+// than snapshots finished: all lost their place again and again, and after ten minutes they were
+// still stale, at 3.8 GB. A short run has a stream that is as much shorter.
 func TestFiftyFeedsDuringAFlood(t *testing.T) {
 	o := overload{rate: 10_000, keys: 10_000, tables: 50, streamLen: 2_000, length: overloadLength(t)}
 	if o.length > time.Minute {
@@ -111,8 +112,8 @@ func TestFiftyFeedsDuringAFlood(t *testing.T) {
 	o.run(t, server)
 }
 
-// TestFeedsWithClientsOfTheirOwnDuringAFlood: each reads for itself, as processes do, so two cores take fewer verdicts a second; but
-// they take their snapshots one after another.
+// TestFeedsWithClientsOfTheirOwnDuringAFlood: each reads for itself, as processes do, so two cores
+// take fewer verdicts a second; but they take their snapshots one after another.
 func TestFeedsWithClientsOfTheirOwnDuringAFlood(t *testing.T) {
 	o := overload{rate: 500, keys: 1_000, tables: 10, streamLen: 500, length: overloadLength(t) / 2}
 	if o.length > 10*time.Second {
@@ -151,7 +152,8 @@ func (o *overload) run(t *testing.T, server *servers.RedisProc) {
 		return nil
 	})
 	for _, table := range tables {
-		// By its heartbeats alone it may be before that: after a lost place it keeps what a snapshot lacks until there is a complete one.
+		// By its heartbeats alone it may be before that: after a lost place it keeps what a
+		// snapshot lacks until there is a complete one.
 		rig.Eventually(t, "a table is in step", func() bool {
 			return table.Ready() && time.Since(end) > table.Staleness() && f.differ(table) == 0
 		})
@@ -171,13 +173,15 @@ func (o *overload) run(t *testing.T, server *servers.RedisProc) {
 	if took > 10*time.Second && o.length > time.Minute {
 		t.Errorf("it took %v until all were in step, want 10s at most", took)
 	}
-	// A verdict of a snapshot takes some 600 bytes; the collector lets the heap grow to twice what lives.
+	// A verdict of a snapshot takes some 600 bytes; the collector lets the heap grow to twice what
+	// lives.
 	if limit := 2 * (bytes + o.keys*600 + 64<<20); heap > limit {
 		t.Errorf("the heap grew to %d MiB, want %d at most: one snapshot at a time", heap>>20, limit>>20)
 	}
 }
 
-// cpuTime is what this process has used of the processors, which other load changes less than the time on the clock.
+// cpuTime is what this process has used of the processors, which other load changes less than the
+// time on the clock.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -228,7 +232,8 @@ func (f *flood) compareRedis() {
 	}
 }
 
-// watchHeap looks at the heap until the returned function is called, which returns the most that it was.
+// watchHeap looks at the heap until the returned function is called, which returns the most that it
+// was.
 func watchHeap(t *testing.T) (peak func() int) {
 	most := 0
 	stop := rig.Start(t, func(ctx context.Context) error {
@@ -242,8 +247,8 @@ func watchHeap(t *testing.T) (peak func() int) {
 	return func() int { stop(); return most }
 }
 
-// TestFeedsOfOneClientShareAReader: what is read is read once, whoever leads, and a feed that comes late or leaves early
-// changes nothing for the others.
+// TestFeedsOfOneClientShareAReader: what is read is read once, whoever leads, and a feed that comes
+// late or leaves early changes nothing for the others.
 func TestFeedsOfOneClientShareAReader(t *testing.T) {
 	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		kafka := rig.NewBroker(t, 1)

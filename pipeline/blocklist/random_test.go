@@ -20,9 +20,9 @@ import (
 
 var _ Sink = (*enforce.Table)(nil)
 
-// TestAnythingGoes lets two instances own four partitions by turns, flushes Redis, loses offers, restarts publishers and
-// feeds, and then compares what the enforcer's table says with what was published.
-// TALLYGATE_TEST_SEED repeats a run's decisions.
+// TestAnythingGoes lets two instances own four partitions by turns, flushes Redis, loses offers,
+// restarts publishers and feeds, and then compares what the enforcer's table says with what was
+// published. TALLYGATE_TEST_SEED repeats a run's decisions.
 func TestAnythingGoes(t *testing.T) {
 	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		seed := rand.Uint64()

@@ -38,7 +38,7 @@ type reader struct {
 	refused map[int]error // by shard
 }
 
-// skip says that an entry of the blocklist is no verdict, of however many there are once a minute.
+// skip logs a malformed entry of the blocklist, at most once a minute.
 func (r *reader) skip(shard int, entry string, err error) {
 	if leftOut, due := r.noVerdicts.Due(); due {
 		r.cfg.Logger.Error("skipping a malformed entry of the blocklist; further ones are not logged for a minute",

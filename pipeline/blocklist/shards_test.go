@@ -15,8 +15,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
-// TestAFeedOfAnotherNumberOfShardsRefuses: publishers had two and a feed one. Half of the blocked passed, and the table was ready and
-// seemed a second behind.
+// TestAFeedOfAnotherNumberOfShardsRefuses: publishers had two and a feed one. Half of the blocked
+// passed, and the table was ready and seemed a second behind.
 func TestAFeedOfAnotherNumberOfShardsRefuses(t *testing.T) {
 	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		kafka := rig.NewBroker(t, 2)
@@ -34,7 +34,7 @@ func TestAFeedOfAnotherNumberOfShardsRefuses(t *testing.T) {
 			feed, stop := startFeed(t, client, wrong, func(c *FeedConfig) { c.Shards = shards })
 			rig.Eventually(t, "it refuses", func() bool { return errors.Is(feed.Refused(), ErrShards) })
 			s := feed.Stats()
-			if text := s.Refused.Error(); !strings.Contains(text, "there are 2") || !s.Failing || s.Errors[TroubleShards] == 0 {
+			if text := s.Refused.Error(); !strings.Contains(text, "says 2") || !s.Failing || s.Errors[TroubleShards] == 0 {
 				t.Errorf("a feed of %d shards: %s, %+v", shards, text, s)
 			}
 			if stop(); wrong.Replaced() > 0 || len(wrong.Text()) > 0 {
@@ -47,7 +47,8 @@ func TestAFeedOfAnotherNumberOfShardsRefuses(t *testing.T) {
 	})
 }
 
-// TestABlocklistThatDoesNotSayItsShards was written by an older program: it is taken as it is until a publisher says how many there are.
+// TestABlocklistThatDoesNotSayItsShards was written by an older program: it is taken as it is until
+// a publisher says how many there are.
 func TestABlocklistThatDoesNotSayItsShards(t *testing.T) {
 	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		kafka, sink, k := rig.NewBroker(t, 1), rig.NewMemory(), layout.KeysOf("tallygate", 0)

@@ -42,8 +42,9 @@ func (b *between) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestASnapshotDuringARestart: a cursor of HSCAN means something to the process that gave it only. One that restarted
-// from its append-only file has the same meta, and a scan that went on in it missed entries: the table dropped them.
+// TestASnapshotDuringARestart: a cursor of HSCAN means something to the process that gave it only.
+// One that restarted from its append-only file has the same meta, and a scan that went on in it
+// missed entries: the table dropped them.
 func TestASnapshotDuringARestart(t *testing.T) {
 	server := servers.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 	for round := range 3 {
@@ -71,7 +72,8 @@ func TestASnapshotDuringARestart(t *testing.T) {
 	}
 }
 
-// hand is a blocklist of one partition that a test writes by hand, and a feed that it moves by hand.
+// hand is a blocklist of one partition that a test writes by hand, and a feed that it moves by
+// hand.
 type hand struct {
 	*stage
 	writes *store.Store
@@ -159,9 +161,10 @@ func (h *hand) snapshot(complete bool) {
 	}
 }
 
-// TestABackupIsRestoredBeforeTheSnapshot: a feed that had lost its place was told by a heartbeat that the blocklist was complete
-// again. Before it looked, a backup was restored that was complete as of the loss, but had not all that the feed had
-// followed meanwhile; and the feed let go whoever was not in it.
+// TestABackupIsRestoredBeforeTheSnapshot: a feed that had lost its place was told by a heartbeat
+// that the blocklist was complete again. Before it looked, a backup was restored that was complete
+// as of the loss, but had not all that the feed had followed meanwhile; and the feed let go whoever
+// was not in it.
 func TestABackupIsRestoredBeforeTheSnapshot(t *testing.T) {
 	h := newHand(t)
 	h.blocks("before")
@@ -190,8 +193,9 @@ func TestABackupIsRestoredBeforeTheSnapshot(t *testing.T) {
 	}
 }
 
-// TestARemovalDuringARefillIsAnOldOne: what removes an entry has no seq. While the blocklist is filled again, it may be older than the
-// block that the feed has, and is followed by that; and the feed let the user go meanwhile.
+// TestARemovalDuringARefillIsAnOldOne: what removes an entry has no seq. While the blocklist is
+// filled again, it may be older than the block that the feed has, and is followed by that; and the
+// feed let the user go meanwhile.
 func TestARemovalDuringARefillIsAnOldOne(t *testing.T) {
 	h := newHand(t)
 	h.blocks("u", "v")
@@ -232,8 +236,9 @@ func (s *stage) complete() bool {
 	return true
 }
 
-// TestASnapshotWhileMoreIsWrittenThanTheStreamKeeps: the stream was read when the hash had been, and what it had lost by then was lost; so was
-// each next snapshot, for as long as much was written.
+// TestASnapshotWhileMoreIsWrittenThanTheStreamKeeps: the stream was read when the hash had been,
+// and what it had lost by then was lost; so was each next snapshot, for as long as much was
+// written.
 func TestASnapshotWhileMoreIsWrittenThanTheStreamKeeps(t *testing.T) {
 	h := newHandOn(t, servers.StartRedis(t).Addr()) // miniredis has one page, however long
 	h.blocks(rig.UIDs("a", 3*readCount)...)

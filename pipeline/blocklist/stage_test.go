@@ -20,7 +20,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// dialer makes a client of one Redis. With a network it connects through that, and notices soon when it hears nothing.
+// dialer makes a client of one Redis. With a network it connects through that, and notices soon
+// when it hears nothing.
 type dialer func(t testing.TB, network *servers.Network) redis.UniversalClient
 
 const impatience = 500 * time.Millisecond // of clients that connect through a network with faults
@@ -75,7 +76,8 @@ const (
 	stageShards     = 2
 )
 
-// stage is a blocklist of two shards with its publishers, and an enforcer that follows it through a network.
+// stage is a blocklist of two shards with its publishers, and an enforcer that follows it through a
+// network.
 type stage struct {
 	t       *testing.T
 	kafka   *rig.Broker

@@ -62,7 +62,8 @@ func withoutTLS(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestTroubleWithTLS was counted as a Redis that is unreachable, and operators looked at the network.
+// TestTroubleWithTLS was counted as a Redis that is unreachable, and operators looked at the
+// network.
 func TestTroubleWithTLS(t *testing.T) {
 	certificate, pool := selfSigned(t)
 	server := func(c *tls.Config) string {

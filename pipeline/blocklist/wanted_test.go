@@ -19,7 +19,8 @@ type forgetful struct {
 
 func (f *forgetful) SnapshotsWanted() uint64 { return f.wanted.Load() }
 
-// A table whose clock was ahead has forgotten what it took for over: nothing in the stream brings that back.
+// A table whose clock was ahead has forgotten what it took for over: nothing in the stream brings
+// that back.
 func TestASinkThatForgotSomethingGetsASnapshot(t *testing.T) {
 	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		kafka, sink := rig.NewBroker(t, 1), &forgetful{Memory: rig.NewMemory()}

@@ -39,8 +39,8 @@ func (w both) Heartbeat(shard int, applied event.Micros) {
 	w.b.Heartbeat(shard, applied)
 }
 
-// watch asks an enforcer's table about users all the time, and checks that nobody is let go before the until of a
-// block that the table had, and that nobody is denied by one that is over.
+// watch asks an enforcer's table about users all the time, and checks that nobody is let go before
+// the until of a block that the table had, and that nobody is denied by one that is over.
 type watch struct {
 	t     testing.TB
 	table *enforce.Table

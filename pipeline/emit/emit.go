@@ -44,9 +44,9 @@ type Emitter struct {
 
 // New starts an Emitter. It needs no broker yet: events queue up until one answers.
 //
-// It starts the background goroutines itself, unlike this project's servers, whose Run is
-// called by the program that owns them: an application adds this SDK with one line and an
-// Emitter that nobody runs would fill up and drop. Close ends them all.
+// It starts the background goroutines itself, unlike this project's servers, whose Run is called by
+// the program that owns them: an application adds this SDK with one line, and an Emitter without a
+// running Run would fill up and drop. Close ends them all.
 func New(cfg Config) (*Emitter, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -77,10 +77,10 @@ func New(cfg Config) (*Emitter, error) {
 // answer, since what is dropped is counted in Stats and told to Config.OnDrop.
 //
 // It never blocks, whatever the broker does, and allocates nothing of its own. The caller may
-// change the event and its Attrs as soon as Emit returns. BrokerTime is not sent. An event
-// without a Time counts at the time at which the broker appends it, which is later than now
-// while the broker is away: set Time where that matters. Texts are sent in their canonical form: those that are too long
-// are shortened, see event.CanonicalUID and event.CanonicalText, and the event stays.
+// change the event and its Attrs as soon as Emit returns. BrokerTime is not sent. An event without
+// a Time counts at the time at which the broker appends it, which is later than now while the
+// broker is away: set Time where that matters. Texts are sent in their canonical form: those that
+// are too long are shortened, see event.CanonicalUID and event.CanonicalText, and the event stays.
 func (e *Emitter) Emit(ev event.Event) bool {
 	return e.offer(&ev, true) == nil
 }
@@ -90,9 +90,9 @@ var ErrClosed = errors.New("emit: the emitter is closed")
 
 var errQueueFull = errors.New("emit: the queue is full")
 
-// EmitWait is Emit for programs that must not drop, such as one that sends a file: while the
-// queue is full it waits, until ctx ends. It returns nil when the event is queued, what is
-// wrong with an event that is invalid (counted as dropped), ErrClosed, or ctx's error.
+// EmitWait is Emit for programs that must not drop, such as one that sends a file: while the queue
+// is full it waits, until ctx ends. It returns nil when the event is queued, an error that
+// describes an invalid event (counted as dropped), ErrClosed, or ctx's error.
 func (e *Emitter) EmitWait(ctx context.Context, ev event.Event) error {
 	err := e.offer(&ev, false)
 	if !errors.Is(err, errQueueFull) {

@@ -184,7 +184,8 @@ func grow(t *testing.T, c *kfake.Cluster, partitions int32) {
 	}
 }
 
-// Values that are too long, or no UTF-8, discard no event, and the record is where the aggregator looks for its uid.
+// Values that are too long, or no UTF-8, discard no event, and the record is where the aggregator
+// looks for its uid.
 func TestOversizedAndInvalidValuesAreSentInTheirCanonicalForm(t *testing.T) {
 	everywhere(t, 4, func(t *testing.T, p place) {
 		e := start(t, p, nil)

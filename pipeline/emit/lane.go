@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// fill is how much waits in a lane, as the sender sees it without the lane's lock.
+// fill is how much waits in a lane, as the sender sees it without taking the lane's lock.
 type fill int32
 
 const (

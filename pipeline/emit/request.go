@@ -19,7 +19,7 @@ type request struct {
 	size    int
 }
 
-// answer is what became of one batch.
+// answer is the result of one batch.
 type answer struct {
 	err error // nil when it is acknowledged
 	cut bool  // the connection, not the broker, gave the answer: the batch may have arrived
@@ -122,9 +122,9 @@ func (s *sender) advance(box *outbox) {
 // again has the same batch sent once more, later. That may put it into the log twice, the
 // second time perhaps behind newer ones; the consumer knows it by its sequences.
 //
-// There is no last attempt: what does not concern the records themselves (a broker that is
-// away, no rights, too few replicas) can be mended while they wait, and a full queue is the
-// limit that the application chose.
+// There is no last attempt: errors that do not concern the records themselves (a broker that is
+// away, missing rights, too few replicas) can be fixed while they wait. A full queue is the limit
+// that the application chose.
 func (s *sender) again(box *outbox, a answer, now time.Time) {
 	if box.attempts == 0 {
 		s.failing++

@@ -20,7 +20,7 @@ func (r Reason) String() string {
 	return [...]string{"invalid", "queue_full", "closed", "refused", "undelivered"}[r]
 }
 
-// Drop tells of events that will not be sent.
+// Drop describes events that will not be sent.
 type Drop struct {
 	Reason Reason
 	Events int

@@ -4,10 +4,10 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// plain reports whether a canonical event, encoded in size bytes, is valid at first sight. It accepts
-// nearly all that event.Validate accepts and nothing that it refuses, but allocates nothing and
-// does not encode the event a second time; what is not plain goes to Validate, which also
-// finds the words for what is wrong.
+// plain reports whether a canonical event, encoded in size bytes, is valid at first sight. It
+// accepts nearly all that event.Validate accepts and nothing that it refuses, but allocates nothing
+// and does not encode the event a second time; what is not plain goes to Validate, which also finds
+// the words for what is wrong.
 func plain(e *event.Event, size int) bool {
 	if e.API == "" || e.Cost < 0 || size > event.MaxBytes || len(e.Attrs) > event.MaxAttrs ||
 		!plainText(e.API, event.MaxAPI) || !plainText(e.UID, event.MaxUID) ||

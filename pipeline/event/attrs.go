@@ -37,8 +37,8 @@ func (d *Decoder) readAttrs() bool {
 	return ok
 }
 
-// badValue is the Kind of an attribute that is none. It takes its place among the others, so that there are never more mistakes than
-// places; the event that has one at its end is not an event.
+// badValue is the Kind of an attribute that is none. It takes its place among the others, so that
+// there are never more mistakes than places; the event that has one at its end is not an event.
 const badValue Kind = 0xff
 
 // setAttr sets one attribute. One that is null or "" is absent.

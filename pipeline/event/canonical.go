@@ -7,11 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// Each value has one canonical form: what is counted under it, blocked by it, checked and commanded is the same text, whoever wrote it
-// and however. The Decoder gives events in this form, emit sends it, NewDim and CanonicalDim make it of what was asked.
+// Each value has one canonical form: what is counted under it, blocked by it, checked and commanded
+// is the same text, whoever wrote it and however. The Decoder gives events in this form, emit sends
+// it, NewDim and CanonicalDim make it of what was asked.
 //
-// A value that is too long is not a reason to discard an event, since whoever controls one value could go uncounted then: it
-// is shortened. What is left has the SHA-256 of the whole in it, so that two values stay two.
+// A value that is too long is not a reason to discard an event, since whoever controls one value
+// could go uncounted then: it is shortened. What is left has the SHA-256 of the whole in it, so
+// that two values stay two.
 const (
 	hashSize = 2 * sha256.Size
 
@@ -26,8 +28,9 @@ func CanonicalNumber(s string) (text string, ok bool) {
 	return text, ok
 }
 
-// CanonicalUID returns a uid as events and keys have it. Each byte that is no UTF-8 becomes U+FFFD. One that has more than MaxUID
-// bytes then becomes "sha256-" and the 64 hexadecimal digits of its SHA-256. It allocates only when it changes something.
+// CanonicalUID returns a uid as events and keys have it. Each byte that is no UTF-8 becomes U+FFFD.
+// One that has more than MaxUID bytes then becomes "sha256-" and the 64 hexadecimal digits of its
+// SHA-256. It allocates only when it changes something.
 func CanonicalUID(uid string) string {
 	if len(uid) <= MaxUID && isASCII(uid) {
 		return uid
@@ -38,14 +41,16 @@ func CanonicalUID(uid string) string {
 	return uidPrefix + hashText(uid)
 }
 
-// CanonicalText returns an attribute's value, or an outcome, as events and keys have it. Each byte that is no UTF-8 becomes U+FFFD.
-// When its JSON then takes more than MaxText bytes (a quote and a backslash take two, a control character six), it is
-// cut behind a whole character, and "~sha256-" and the 64 hexadecimal digits of the SHA-256 of all of it follow, MaxText bytes
-// together at most. It allocates only when it changes something.
+// CanonicalText returns an attribute's value, or an outcome, as events and keys have it. Each byte
+// that is no UTF-8 becomes U+FFFD. When its JSON then takes more than MaxText bytes (a quote and a
+// backslash take two, a control character six), it is cut behind a whole character, and "~sha256-"
+// and the 64 hexadecimal digits of the SHA-256 of all of it follow, MaxText bytes together at most.
+// It allocates only when it changes something.
 func CanonicalText(s string) string { return cutText(s, MaxText) }
 
-// CanonicalDim returns a dimension's value as the keys of events have it; "" when no key can have it. Unlike NewDim it does not say
-// why. It allocates nothing for a uid and attributes that are canonical, and for an address in an IPv4 one's only form.
+// CanonicalDim returns a dimension's value as the keys of events have it; "" when no key can have
+// it. Unlike NewDim it does not say why. It allocates nothing for a uid and attributes that are
+// canonical, and for an address in an IPv4 one's only form.
 func CanonicalDim(name, value string) string {
 	switch name {
 	case "uid":
@@ -60,7 +65,8 @@ func CanonicalDim(name, value string) string {
 	return CanonicalText(value)
 }
 
-// canonicalID is an event's id, or refunds: one that is too long becomes the first 32 hexadecimal digits of its SHA-256.
+// canonicalID is an event's id, or refunds: one that is too long becomes the first 32 hexadecimal
+// digits of its SHA-256.
 func canonicalID(id string) string {
 	if id = validText(id); len(id) <= MaxID {
 		return id
@@ -84,7 +90,8 @@ func (e *Event) IsCanonical() bool {
 	return true
 }
 
-// fits reports whether s is UTF-8 and, up to so many bytes, surely short enough; else it looks whether its JSON is.
+// fits reports whether s is UTF-8 and, up to so many bytes, surely short enough; else it looks
+// whether its JSON is.
 func fits(s string, limit, surely int) bool {
 	if len(s) > limit || !isASCII(s) && !utf8.ValidString(s) {
 		return false
@@ -92,8 +99,9 @@ func fits(s string, limit, surely int) bool {
 	return len(s) <= surely || jsonLen(s) <= limit
 }
 
-// Canonicalize gives e's texts their canonical form, so that an event is not discarded for a value that is too long. It shares no
-// changed memory with what e was copied from: Attrs are copied before one is changed.
+// Canonicalize gives e's texts their canonical form, so that an event is not discarded for a value
+// that is too long. It shares no changed memory with what e was copied from: Attrs are copied
+// before one is changed.
 func (e *Event) Canonicalize() {
 	e.UID, e.ID, e.Refunds, e.Outcome = CanonicalUID(e.UID), canonicalID(e.ID), canonicalID(e.Refunds), CanonicalText(e.Outcome)
 	copied := false
@@ -110,7 +118,8 @@ func (e *Event) Canonicalize() {
 	}
 }
 
-// canonicalValue cuts a value. What was cut is a string: a number of a thousand digits is nothing to calculate with.
+// canonicalValue cuts a value. What was cut is a string: a number of a thousand digits is nothing
+// to calculate with.
 func canonicalValue(v Value) Value {
 	if text := CanonicalText(v.Text); text != v.Text {
 		return Value{Kind: String, Text: text}

@@ -11,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// strangeText draws texts as callers may have them: long ones, ones with escapes, and bytes that are no UTF-8.
+// strangeText draws texts as callers may have them: long ones, ones with escapes, and bytes that
+// are no UTF-8.
 var strangeText = rapid.Custom(func(t *rapid.T) string {
 	part := rapid.SampledFrom([]string{"a", "漢", "é", "\xff", "\xed\xa0\x80", "\xc3", "\n", `"`, `\`, "\x00", "~sha256-", "\uFFFD", "😀"})
 	s := strings.Join(rapid.SliceOfN(part, 0, 12).Draw(t, "parts"), "")

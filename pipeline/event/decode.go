@@ -55,9 +55,9 @@ func (b *BadEvent) Unwrap() error { return b.Err }
 
 // Decoder turns records into events. The zero value is ready; it is for one goroutine.
 //
-// What it returns lives in two places: strings that JSON wrote without escapes are the
-// record's own memory, all else (Attrs, other strings, Bad) is the Decoder's and holds until its next Decode.
-// So the record must not change while its events are in use, and Clone makes an event that stays.
+// What it returns lives in two places: strings that JSON wrote without escapes are the record's own
+// memory, all else (Attrs, other strings, Bad) is the Decoder's and holds until its next Decode. So
+// the record must not change while its events are in use, and Clone makes an event that stays.
 type Decoder struct {
 	// Bad is what of the last record is not an event, in the record's order.
 	Bad []BadEvent
@@ -105,8 +105,8 @@ func (d *Decoder) Decode(value []byte, headers []Header, key []byte, dst []Event
 	return d.DecodeMore(value, headers, key, dst)
 }
 
-// DecodeMore is Decode, but for Bad: the events of earlier calls stay valid, until the next Decode. So
-// the events of several records can be looked at together.
+// DecodeMore is Decode, but for Bad: the events of earlier calls stay valid, until the next Decode.
+// So the events of several records can be looked at together.
 func (d *Decoder) DecodeMore(value []byte, headers []Header, key []byte, dst []Event) ([]Event, error) {
 	_ = key
 	d.Bad, d.body, d.spans = d.Bad[:0], value, d.spans[:0]
@@ -132,8 +132,9 @@ func (d *Decoder) DecodeMore(value []byte, headers []Header, key []byte, dst []E
 	return dst, errors.Join(errs...)
 }
 
-// Raw returns the JSON of the i-th event that the last call decoded, as it came, in the record's own memory: decoded by itself
-// it is the same event. It is nil for CloudEvents, of which only a part is the event.
+// Raw returns the JSON of the i-th event that the last call decoded, as it came, in the record's
+// own memory: decoded by itself it is the same event. It is nil for CloudEvents, of which only a
+// part is the event.
 func (d *Decoder) Raw(i int) []byte {
 	if d.mode != plain {
 		return nil

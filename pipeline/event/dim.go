@@ -17,11 +17,11 @@ func IsDim(name string) bool {
 }
 
 // NewDim returns a dimension as the keys of events have it: an address in its one form, an IPv4 one
-// also where it is written as an IPv6 one, of ip/64 the network that an address is in, and long values as CanonicalUID and
-// CanonicalText have them. An error says what no key has.
+// also where it is written as an IPv6 one, of ip/64 the network that an address is in, and long
+// values as CanonicalUID and CanonicalText have them. An error says what no key has.
 func NewDim(name, value string) (Dim, error) {
 	if !IsDim(name) {
-		return Dim{}, fmt.Errorf("%.80q is no dimension: dimensions are uid, ip, ip/64 and attrs.NAME", name)
+		return Dim{}, fmt.Errorf("%.80q is not a dimension: dimensions are uid, ip, ip/64 and attrs.NAME", name)
 	}
 	value, err := dimValue(name, value)
 	if err != nil {

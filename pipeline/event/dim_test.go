@@ -21,8 +21,8 @@ func TestDimensionsAreAsEventsHaveThem(t *testing.T) {
 		{"ip/64", "2001:db8::/48", "", "neither an IPv4 address nor a network"},
 		{"attrs.device", "d 1", "d 1", ""},
 		{"attrs.device", "", "", "attrs.device: it is empty"},
-		{"attrs.", "x", "", `"attrs." is no dimension`},
-		{"user", "42", "", `"user" is no dimension: dimensions are uid, ip, ip/64 and attrs.NAME`},
+		{"attrs.", "x", "", `"attrs." is not a dimension`},
+		{"user", "42", "", `"user" is not a dimension: dimensions are uid, ip, ip/64 and attrs.NAME`},
 	} {
 		d, err := NewDim(tt.name, tt.value)
 		switch {

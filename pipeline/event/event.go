@@ -57,8 +57,8 @@ const (
 	MaxText       = 1024 // bytes of an attribute's value, and of the outcome, in JSON; a longer one is cut: CanonicalText
 	MaxAttrs      = 32
 
-	// maxAttrName is MaxText for an attribute's name. With these bounds the JSON of an event whose texts are canonical never
-	// exceeds MaxBytes.
+	// maxAttrName is MaxText for an attribute's name. With these bounds the JSON of an event whose
+	// texts are canonical never exceeds MaxBytes.
 	maxAttrName = 256
 )
 

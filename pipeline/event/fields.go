@@ -40,14 +40,15 @@ func (m *mistake) bad(index int, raw []byte) BadEvent {
 		Err: fmt.Errorf("%s: at byte %d: %s", m.reason, m.at, m.why)}
 }
 
-// mistake notes what is wrong with a field whose earlier mistake was forgiven. So there is one a field and an attribute at most, and a
-// look through them takes the same time however long the event is.
+// mistake notes what is wrong with a field whose earlier mistake was forgiven. So there is one a
+// field and an attribute at most, and a look through them takes the same time however long the
+// event is.
 func (d *Decoder) mistake(f field, attr, reason string, at int, why string) {
 	d.wrong = append(d.wrong, mistake{f, attr, reason, at, why})
 }
 
-// tooLarge reports whether what was read of the current element is more than an event may have: it is not one, and what is in the rest
-// of it does not matter.
+// tooLarge reports whether what was read of the current element is more than an event may have: it
+// is not one, and what is in the rest of it does not matter.
 func (d *Decoder) tooLarge() bool { return d.scan.i-d.start > MaxBytes }
 
 func (d *Decoder) failed(f field) bool {

@@ -69,14 +69,15 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Decoding takes time in proportion to the bytes: at most so much a byte. On an idle machine it is some 20 ns for the worst that is
-// known; what is quadratic takes microseconds.
+// Decoding takes time in proportion to the bytes: at most so much a byte. On an idle machine it is
+// some 20 ns for the worst that is known; what is quadratic takes microseconds.
 const (
 	decodeBudget     = time.Microsecond
 	decodeBudgetOnce = 2 * time.Millisecond // for what does not depend on the size
 )
 
-// inTime fails when the fastest of some attempts is over the budget: one may have had to wait for the processor.
+// inTime fails when the fastest of some attempts is over the budget: one may have had to wait for
+// the processor.
 func inTime(t *testing.T, d *Decoder, value []byte, headers []Header) {
 	t.Helper()
 	budget := decodeBudgetOnce + time.Duration(len(value))*decodeBudget
@@ -91,7 +92,8 @@ func inTime(t *testing.T, d *Decoder, value []byte, headers []Header) {
 	t.Fatalf("decoding %d bytes takes %v, more than %v: %.200q", len(value), took, budget, value)
 }
 
-// What a record holds decides nothing about how long it takes: it is decoded under its partition's lock.
+// What a record holds decides nothing about how long it takes: it is decoded under its partition's
+// lock.
 func TestDecodingTakesTimeInProportion(t *testing.T) {
 	const size = 405 << 10
 	fill := func(head, tail string, item func(i int) string) string {

@@ -10,7 +10,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew from what the code does")
 
-// goldenCase is one record in testdata/decode.txt, of its comments and headers, and of what becomes of it.
+// goldenCase is one record in testdata/decode.txt, of its comments and headers, and of what becomes
+// of it.
 type goldenCase struct {
 	comment []string
 	headers []Header

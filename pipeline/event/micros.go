@@ -152,8 +152,8 @@ func daysIn(year, month int) int {
 	return 31
 }
 
-// daysSinceEpoch counts from 1970-01-01 to a civil date (the proleptic Gregorian calendar), by Howard
-// Hinnant's days_from_civil: years begin in March, eras of 400 years are all alike.
+// daysSinceEpoch counts from 1970-01-01 to a civil date (the proleptic Gregorian calendar), by
+// Howard Hinnant's days_from_civil: years begin in March, eras of 400 years are all alike.
 func daysSinceEpoch(year, month, day int) int {
 	if month <= 2 {
 		year--

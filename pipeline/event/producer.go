@@ -7,8 +7,9 @@ import "encoding/binary"
 // before the retry is through: per partition and instance, what is not above the highest
 // sequence seen is a repeat. Sequences start at 1 and may have gaps.
 //
-// The partition is the one that the producer sent to. A mirror may merge several into one, where their
-// sequences would be taken for one another's; without the header it is the one that the record is in.
+// The partition is the one that the producer sent to. A mirror may merge several into one, where
+// their sequences would be taken for one another's; without the header it is the one that the
+// record is in.
 const (
 	HeaderInstance  = "tg-i" // names the producer's instance: any bytes, new at each start
 	HeaderSequence  = "tg-s" // the record's sequence on its partition: 8 bytes, big-endian
@@ -20,8 +21,8 @@ func AppendPartition(dst []byte, partition int32) []byte {
 	return binary.BigEndian.AppendUint32(dst, uint32(partition))
 }
 
-// ParsePartition reads the value of a HeaderPartition; it is false for any value that AppendPartition
-// does not write for a partition of 0 or more.
+// ParsePartition reads the value of a HeaderPartition; it is false for any value that
+// AppendPartition does not write for a partition of 0 or more.
 func ParsePartition(value []byte) (partition int32, ok bool) {
 	if len(value) != 4 {
 		return 0, false

@@ -7,8 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Validate returns all that keeps e from being an event, joined; nil when its wire form
-// decodes to the same event. It is for those who send: what Decode returned is valid, and Canonicalize shortens what is too long.
+// Validate returns all that keeps e from being an event, joined; nil when its wire form decodes to
+// the same event. It is for those who send: what Decode returned is valid, and Canonicalize
+// shortens what is too long.
 func (e *Event) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("event: "+format, args...)) }
@@ -69,7 +70,7 @@ func (e *Event) validateAttrs() error {
 			errs = append(errs, fmt.Errorf("event: attribute %.80q has %d bytes of JSON, at most %d are allowed", a.Name, n, MaxText))
 		}
 		if !a.Value.wellFormed() {
-			errs = append(errs, fmt.Errorf("event: attribute %q is no %v in its canonical form: make it with NumberValue or BoolValue", a.Name, a.Value.Kind))
+			errs = append(errs, fmt.Errorf("event: attribute %q is not a %v in canonical form: make it with NumberValue or BoolValue", a.Name, a.Value.Kind))
 		}
 	}
 	return errors.Join(errs...)

@@ -23,9 +23,9 @@ type Batch struct {
 	bad   *Unreadable // the rest of it, or all
 }
 
-// Unreadable is the error for records that arrived as they were sent, and that nobody can read: they
-// decompress to more than Config.MaxBatch, or their fields contradict each other. Reading them again
-// brings the same, so whoever reads may go on behind them.
+// Unreadable is the error for records that arrived as they were sent, and that nobody can read:
+// they decompress to more than Config.MaxBatch, or their fields contradict each other. Reading them
+// again brings the same, so whoever reads may go on behind them.
 type Unreadable struct {
 	First, Last int64 // the offsets, both of them among those that cannot be read
 	Bytes       int   // of their batch, as it was sent
@@ -81,7 +81,7 @@ func (b *Batch) Next(rec *Record) (ok bool, err error) {
 			break
 		}
 		if b.left == 1 && n < len(b.raw) {
-			b.spoil(fmt.Errorf("%d bytes behind its last record", len(b.raw)-n))
+			b.spoil(fmt.Errorf("%d bytes after its last record", len(b.raw)-n))
 			break
 		}
 		b.raw, b.common.Past = b.raw[n:], rec.Offset
@@ -132,8 +132,8 @@ const (
 )
 
 var (
-	// ErrCorrupt is wrapped by the error for a batch that is not what its leader took: a disk's or a
-	// connection's matter. It may be whole at the next attempt.
+	// ErrCorrupt is wrapped by the error for a batch that is not what its leader took: a disk's or
+	// a connection's matter. It may be whole at the next attempt.
 	ErrCorrupt = errors.New("kafkalog: a batch is corrupt")
 
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)

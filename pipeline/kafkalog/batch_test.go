@@ -76,7 +76,8 @@ func TestJavasSnappyComesInBlocks(t *testing.T) {
 	}
 }
 
-// The first batch begins below what was asked for; compaction leaves gaps, and batches with nothing in them.
+// The first batch begins below what was asked for; compaction leaves gaps, and batches with nothing
+// in them.
 func TestOffsetsThatAreNotThere(t *testing.T) {
 	wire := slices.Concat(
 		made{first: 10, records: []kmsg.Record{value("a"), value("b"), value("c")}}.bytes(t),
@@ -148,8 +149,8 @@ func TestAFlippedBitIsNoticed(t *testing.T) {
 	}
 }
 
-// After a broken batch nothing comes, not even when asked again: what lies behind it would be counted
-// ahead of it.
+// After a broken batch nothing comes, not even when asked again: what lies behind it would be
+// counted ahead of it.
 func TestNothingComesAfterABrokenBatch(t *testing.T) {
 	good := made{first: 1, records: []kmsg.Record{value("a")}}.bytes(t)
 	broken := made{first: 2, attributes: codecGzip, records: []kmsg.Record{value("b")}}.bytes(t)

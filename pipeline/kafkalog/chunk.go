@@ -30,8 +30,8 @@ type Chunk struct {
 	ongoing []int64                                              // producers of those that have begun
 }
 
-// Place is the offset behind all that Next has gone through: what it returned, and what it passed over
-// since nobody is to see it, such as the markers of transactions and those that were aborted.
+// Place is the offset behind all that Next has gone through: what it returned, and what it passed
+// over since nobody is to see it, such as the markers of transactions and those that were aborted.
 func (c *Chunk) Place() int64 { return c.place }
 
 // Next returns the next batch with something in it; false after the last. After an error it

@@ -31,16 +31,16 @@ type Config struct {
 	MaxResponse    int32         // a larger response is refused; 0 is 100 MiB
 	MaxBatch       int           // what a batch may decompress to; 0 is DefaultMaxBatch
 
-	// OnError is told of each attempt that failed, also of those that are made again at once. It must not
-	// block, nor call the Fetcher. Nil for nobody.
+	// OnError is told of each attempt that failed, also of those that are made again at once. It
+	// must not block, nor call the Fetcher. Nil for nobody.
 	OnError func(topic string, partition int32, err error)
 
 	Logger *slog.Logger // nil is slog.Default()
 }
 
-// DefaultMaxBatch is eight times what the event topic takes of a compressed batch by default. Events in JSON
-// compress to a fifth or a tenth, and producers close a batch at a mebibyte or so before compression;
-// what is far beyond that was made to be.
+// DefaultMaxBatch is eight times what the event topic takes of a compressed batch by default.
+// Events in JSON compress to a fifth or a tenth, and producers close a batch at a mebibyte or so
+// before compression; what is far beyond that was made to be.
 const DefaultMaxBatch = 16 << 20
 
 // Dial opens a connection.

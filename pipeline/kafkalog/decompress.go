@@ -126,7 +126,8 @@ func (u *unpacker) unzstd(src []byte) (dst []byte, err error) {
 	return dst, err
 }
 
-// widest is the largest window of zstd's levels, which the highest asks for however short the batch is.
+// widest is the largest window of zstd's levels, which the highest asks for however short the batch
+// is.
 const widest = 128 << 20
 
 // wide is held while a window has memory of its own: there is one of these at a time.

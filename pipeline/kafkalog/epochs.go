@@ -10,9 +10,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Offsets alone do not tell a log from one that was cut and has grown again. Every batch has the epoch
-// of the leader that took it, and leaders know where each epoch ends in their log: what was read of an
-// epoch beyond its end is no longer there (KIP-320).
+// Offsets alone do not tell a log from one that was cut and has grown again. Every batch has the
+// epoch of the leader that took it, and leaders know where each epoch ends in their log: what was
+// read of an epoch beyond its end is no longer there (KIP-320).
 
 // EpochEnd is where an epoch ends in a partition's log.
 type EpochEnd struct {
@@ -43,7 +43,7 @@ func endOfEpoch(ctx context.Context, client *kgo.Client, topic string, partition
 	req.Topics = []kmsg.OffsetForLeaderEpochRequestTopic{{Topic: topic, Partitions: []kmsg.OffsetForLeaderEpochRequestTopicPartition{p}}}
 	resp, err := req.RequestWith(ctx, client)
 	if err == nil && (len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1) {
-		err = errors.New("the broker says nothing of the partition")
+		err = errors.New("the broker's answer lacks the partition")
 	}
 	if err == nil {
 		err = kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)

@@ -18,7 +18,8 @@ import (
 	"github.com/tallygate/tallygate/internal/servers"
 )
 
-// Whatever a broker refuses that may pass is asked for again, and nothing is left out or comes twice.
+// Whatever a broker refuses that may pass is asked for again, and nothing is left out or comes
+// twice.
 func TestWhatABrokerRefusesIsAskedForAgain(t *testing.T) {
 	for _, code := range []*kerr.Error{
 		kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.ReplicaNotAvailable, kerr.UnknownTopicOrPartition,
@@ -129,8 +130,8 @@ func TestAPartitionMoves(t *testing.T) {
 	}
 }
 
-// A topic of the same name is another one: its records are not taken for the old one's, also by a broker
-// that is asked for topics by their names.
+// A topic of the same name is another one: its records are not taken for the old one's, also by a
+// broker that is asked for topics by their names.
 func TestATopicIsCreatedAnew(t *testing.T) {
 	old := kversion.Stable()
 	old.SetMaxKeyVersion(int16(kmsg.Fetch), 12)

@@ -11,8 +11,8 @@ import (
 )
 
 // Fetcher reads for all its readers. There is one request at a time on its way to each broker, for
-// all partitions there of which not enough is held ready: a broker works on one request a connection,
-// and a partition that waits for records must not hold up another one's.
+// all partitions there of which not enough is held ready: a broker works on one request a
+// connection, and a partition that waits for records must not hold up another one's.
 type Fetcher struct {
 	cfg  Config
 	lost chan struct{} // holds one: a reader's leader is to be found
@@ -39,8 +39,8 @@ func (n *node) signal() {
 	}
 }
 
-// startTogether is how long a new reader waits for others that begin now: what is asked for first has
-// them all, and nobody waits until a broker has waited for records of another one's.
+// startTogether is how long a new reader waits for others that begin now: what is asked for first
+// has them all, and nobody waits until a broker has waited for records of another one's.
 const startTogether = 10 * time.Millisecond
 
 // New checks cfg. Nothing is connected before Start.
@@ -103,8 +103,8 @@ func (f *Fetcher) Read(topic string, id [16]byte, partition int32, from int64) *
 	return f.ReadBehind(topic, id, partition, from, noEpoch)
 }
 
-// ReadBehind is Read where it is known which leader took what lies right below from, by its epoch. The
-// reader fails with ErrCut when the log has lost that, whatever was appended in its place.
+// ReadBehind is Read where it is known which leader took what lies right below from, by its epoch.
+// The reader fails with ErrCut when the log has lost that, whatever was appended in its place.
 func (f *Fetcher) ReadBehind(topic string, id [16]byte, partition int32, from int64, epoch int32) *Reader {
 	r := &Reader{
 		fetcher: f, topic: topic, id: id, partition: partition, next: from,

@@ -41,7 +41,8 @@ func FuzzBatch(f *testing.F) {
 				t.Errorf("place %d, and from %d on was asked for", c.Place(), from)
 			}
 			runtime.ReadMemStats(&after)
-			// Every batch has a header's length at least, and gets twice what it may become while its memory grows.
+			// Every batch has a header's length at least, and gets twice what it may become while
+			// its memory grows.
 			if grown, bound := after.TotalAlloc-before.TotalAlloc, uint64(32<<20+whole/batchHeader*4*most); grown > bound {
 				t.Errorf("%d bytes took %d bytes of memory", whole, grown)
 			}

@@ -16,7 +16,8 @@ const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 2 * time.Second
 
-	// lasting is how many failures in a row the log tells of: they take some two seconds. A leader that moves costs fewer.
+	// lasting is how many failures in a row the log tells of: they take some two seconds. A leader
+	// that moves costs fewer.
 	lasting = 6
 )
 
@@ -59,8 +60,8 @@ func (f *Fetcher) tell(r *Reader, why error) {
 	}
 }
 
-// answered notes that a broker has given what was asked for, if only the partition's end. The fetcher is
-// locked.
+// answered notes that a broker has given what was asked for, if only the partition's end. The
+// fetcher is locked.
 func (f *Fetcher) answered(r *Reader, end int64) {
 	r.end, r.heard, r.trouble = end, time.Now(), nil
 	if r.logged {
@@ -94,8 +95,8 @@ func (f *Fetcher) findLeaders(ctx context.Context, client *kgo.Client, due []*Re
 	return f.assign(due, f.followAll(ctx, client, due, topics, err))
 }
 
-// followAll notes the readers' leaders, and asks those that are new whether the log was cut. It returns
-// why a reader has none.
+// followAll notes the readers' leaders, and asks those that are new whether the log was cut. It
+// returns why a reader has none.
 func (f *Fetcher) followAll(ctx context.Context, client *kgo.Client, due []*Reader, topics map[string]*kmsg.MetadataResponseTopic, err error) map[*Reader]error {
 	failed := map[*Reader]error{}
 	var doubts []doubt

@@ -34,8 +34,8 @@ func lz4Frames(t *testing.T, raw []byte) (frames [][]byte) {
 	return append(frames, linkedFrame(raw))
 }
 
-// linkedFrame is a frame whose blocks refer to the ones before, as no Go writer makes them: each is one
-// match, of bytes that lie in the block before, and literals where there is no such match.
+// linkedFrame is a frame whose blocks refer to the ones before, as no Go writer makes them: each is
+// one match, of bytes that lie in the block before, and literals where there is no such match.
 func linkedFrame(raw []byte) []byte {
 	const block = 64 << 10
 	out := binary.LittleEndian.AppendUint32(nil, lz4Magic)

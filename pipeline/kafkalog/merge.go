@@ -17,8 +17,8 @@ import (
 // silence is how long Kafka may not answer while there are records.
 const silence = 30 * time.Second
 
-// Merge reads a topic from one moment to another, once: its partitions merged by their records' times, each in the
-// log's order. All but Done is for one goroutine.
+// Merge reads a topic from one moment to another, once: its partitions merged by their records'
+// times, each in the log's order. All but Done is for one goroutine.
 type Merge struct {
 	fetcher *Fetcher
 	topic   string
@@ -45,9 +45,10 @@ func OpenMerge(ctx context.Context, cfg Config, topic string, from, to time.Time
 	return m, nil
 }
 
-// Merge begins with the first record at a time or later, the zero time being the log's start; brokers look it up. It ends before the
-// first record at another time, the zero time being where the partitions end now. Where records have their producers' times,
-// whose order is not the log's, each partition ends at its first record of that time or later.
+// Merge begins with the first record at a time or later, the zero time being the log's start;
+// brokers look it up. It ends before the first record at another time, the zero time being where
+// the partitions end now. Where records have their producers' times, whose order is not the log's,
+// each partition ends at its first record of that time or later.
 func (f *Fetcher) Merge(ctx context.Context, topic string, from, to time.Time) (*Merge, error) {
 	partitions, err := f.partitions(ctx, topic)
 	if err != nil {
@@ -131,8 +132,9 @@ func (m *Merge) Close() {
 	}
 }
 
-// Next returns the next record and its partition, or io.EOF behind the last one. The record struct is in use until the next call; what
-// its slices point to stays. Behind an *Unreadable it goes on when it is called again.
+// Next returns the next record and its partition, or io.EOF behind the last one. The record struct
+// is in use until the next call; what its slices point to stays. Behind an *Unreadable it goes on
+// when it is called again.
 func (m *Merge) Next(ctx context.Context) (partition int32, rec *Record, err error) {
 	for _, p := range m.coming { // all of them at once
 		p.open()
@@ -243,7 +245,7 @@ func (p *mergePart) nextBatch(ctx context.Context) error {
 	case errors.Is(err, ErrOutOfRange):
 		return p.deleted(ctx, err)
 	case err != nil && ctx.Err() == nil && waits.Err() != nil:
-		return errors.Join(errors.New("no record comes, and there is one"), p.reader.Progress().Err)
+		return errors.Join(errors.New("no record arrives, although there is one"), p.reader.Progress().Err)
 	}
 	return err
 }

@@ -239,8 +239,9 @@ func TestNoSuchTopic(t *testing.T) {
 	})
 }
 
-// A compacted topic has gaps, also at the ends of batches, and batches of which nothing is left: Kafka keeps
-// the last one of each idempotent producer, empty. The latest record of each key is there all the same.
+// A compacted topic has gaps, also at the ends of batches, and batches of which nothing is left:
+// Kafka keeps the last one of each idempotent producer, empty. The latest record of each key is
+// there all the same.
 func TestACompactedTopic(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a broker")

@@ -16,8 +16,8 @@ const (
 	atStart = -2
 )
 
-// Ends asks where a topic's partitions end: at their high watermarks, whatever transactions are open below.
-// What it learned comes with an error, too. It waits until Start was called.
+// Ends asks where a topic's partitions end: at their high watermarks, whatever transactions are
+// open below. What it learned comes with an error, too. It waits until Start was called.
 func (f *Fetcher) Ends(ctx context.Context, topic string, partitions int32) (map[int32]int64, error) {
 	return f.listOffsets(ctx, topic, partitions, atEnd, uncommitted)
 }
@@ -27,8 +27,8 @@ func (f *Fetcher) Starts(ctx context.Context, topic string, partitions int32) (m
 	return f.listOffsets(ctx, topic, partitions, atStart, uncommitted)
 }
 
-// offsets are those of the first records at a time, -1 where none is that late, or the bounds of what this Fetcher reads: where
-// the first transaction begins that is still open, it ends.
+// offsets are those of the first records at a time, -1 where none is that late, or the bounds of
+// what this Fetcher reads: where the first transaction begins that is still open, it ends.
 func (f *Fetcher) offsets(ctx context.Context, topic string, partitions int32, at int64) (map[int32]int64, error) {
 	return f.listOffsets(ctx, topic, partitions, at, f.cfg.isolation())
 }

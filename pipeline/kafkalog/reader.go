@@ -11,8 +11,8 @@ var (
 	// ErrOutOfRange is wrapped by a reader's error when the log does not have its offset.
 	ErrOutOfRange = errors.New("kafkalog: there is no such offset")
 
-	// ErrCut is wrapped by a reader's error when the log was cut below its offset, and may have grown
-	// again: another replica leads, or a disk came back without its end.
+	// ErrCut is wrapped by a reader's error when the log was cut below its offset, and may have
+	// grown again: another replica leads, or a disk came back without its end.
 	ErrCut = errors.New("kafkalog: the log was cut")
 
 	// ErrTopicChanged is wrapped by a reader's error when its topic was created anew.

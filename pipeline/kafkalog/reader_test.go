@@ -24,7 +24,8 @@ type plainRecord struct {
 	Headers    []string
 }
 
-// Whatever library wrote a record, and however it compressed it, a reader has what sarama's consumer has.
+// Whatever library wrote a record, and however it compressed it, a reader has what sarama's
+// consumer has.
 func TestReadsWhatSaramaReads(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		for _, stamp := range []string{"CreateTime", "LogAppendTime"} {
@@ -226,8 +227,8 @@ func TestReadsWhatIsCommitted(t *testing.T) {
 	})
 }
 
-// Many partitions are read at once; one that nobody takes from holds up no other, and no more of it is
-// read than fits.
+// Many partitions are read at once; one that nobody takes from holds up no other, and no more of it
+// is read than fits.
 func TestAReaderThatStandsStillHoldsUpNobody(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		c := client(t, brokers)

@@ -4,9 +4,9 @@ import (
 	"context"
 )
 
-// Scan reads a partition from one offset up to another, which is not read, and calls each with every record, in order. A
-// record is in use until each returns. It waits for records that are not there yet. An error is each's, an
-// *Unreadable, ctx's, or one that reading again does not cure.
+// Scan reads a partition from one offset up to another, which is not read, and calls each with
+// every record, in order. A record is in use until each returns. It waits for records that are not
+// there yet. An error is each's, an *Unreadable, ctx's, or one that reading again does not cure.
 func (f *Fetcher) Scan(ctx context.Context, topic string, id [16]byte, partition int32, from, to int64, each func(*Record) error) error {
 	if from >= to {
 		return nil

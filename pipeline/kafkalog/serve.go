@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// waitBesideFull is how long a broker may wait for partitions that have nothing, while another one
-	// is not asked for because enough of it is here: it may be needed soon.
+	// waitBesideFull is how long a broker may wait for partitions that have nothing, while another
+	// one is not asked for because enough of it is here: it may be needed soon.
 	waitBesideFull = 10 * time.Millisecond
 
 	// leastBytes is how little is asked for where answers don't come in time.
@@ -119,7 +119,7 @@ func (f *Fetcher) take(n *node, asked []question, resp *kmsg.FetchResponse) {
 		}
 		p := part(resp, r)
 		if p == nil {
-			f.lose(r, fmt.Errorf("read from broker %d: it says nothing of the partition", n.id))
+			f.lose(r, fmt.Errorf("read from broker %d: its answer lacks the partition", n.id))
 			continue
 		}
 		switch err := kerr.ErrorForCode(p.ErrorCode); {
@@ -164,7 +164,7 @@ func (f *Fetcher) give(r *Reader, from int64, p *kmsg.FetchResponseTopicPartitio
 		f.grow(r, has.cut)
 		return
 	case has.whole > 0 && has.next <= from:
-		f.lose(r, fmt.Errorf("asked for offset %d, got what lies below", from))
+		f.lose(r, fmt.Errorf("asked for offset %d, got only records below it", from))
 		return
 	}
 	f.answered(r, p.HighWatermark)

@@ -39,7 +39,8 @@ func readOver(t *testing.T, c *Chunk) (records []Record, bad []*Unreadable) {
 	}
 }
 
-// A batch that unpacks to more than is allowed is passed over as a range of offsets, and what is behind it is read.
+// A batch that unpacks to more than is allowed is passed over as a range of offsets, and what is
+// behind it is read.
 func TestABombIsARangeOfOffsets(t *testing.T) {
 	const most = 1 << 20
 	for name, codec := range codecs {
@@ -64,8 +65,8 @@ func TestABombIsARangeOfOffsets(t *testing.T) {
 	}
 }
 
-// A window is what a decompressor must remember, not what comes out: producers at zstd's highest levels ask for
-// more than a batch may become.
+// A window is what a decompressor must remember, not what comes out: producers at zstd's highest
+// levels ask for more than a batch may become.
 func TestALargeWindowIsNoBomb(t *testing.T) {
 	var raw strings.Builder
 	w, err := zstd.NewWriter(&raw, zstd.WithWindowSize(128<<20), zstd.WithEncoderConcurrency(1))
@@ -89,8 +90,8 @@ func TestALargeWindowIsNoBomb(t *testing.T) {
 	}
 }
 
-// Of a batch whose records contradict each other, the rest is a range of offsets: from the first record that cannot
-// be read on.
+// Of a batch whose records contradict each other, the rest is a range of offsets: from the first
+// record that cannot be read on.
 func TestRecordsThatContradictTheirBatch(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil  func(b *kmsg.RecordBatch, deltas []int32)
@@ -133,7 +134,8 @@ func TestThePlaceMovesBehindMarkers(t *testing.T) {
 	}
 }
 
-// A batch whose last offset is damaged is called corrupt. It was asked for again and again, and nobody told why.
+// A batch whose last offset is damaged is called corrupt. It was asked for again and again, and
+// nobody told why.
 func TestADamagedLastOffsetIsCalledCorrupt(t *testing.T) {
 	for name, damage := range map[string]func(wire []byte) []byte{
 		"and the checksum tells": func(wire []byte) []byte { wire[atLastDelta] ^= 0x80; return wire },

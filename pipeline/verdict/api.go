@@ -3,8 +3,8 @@ package verdict
 import "strings"
 
 // MatchAPI reports whether pattern names api. A '*' stands for any number of characters, none
-// included, of one dotted segment; as the pattern's last character it takes all that follows, dots too.
-// So up.* names up.a and up.a.b but not up, and *.get names a.get but not a.b.get.
+// included, of one dotted segment; as the pattern's last character it takes all that follows, dots
+// too. So up.* names up.a and up.a.b but not up, and *.get names a.get but not a.b.get.
 func MatchAPI(pattern, api string) bool {
 	if strings.IndexByte(pattern, '*') < 0 {
 		return pattern == api

@@ -8,8 +8,9 @@ import (
 )
 
 // parseKnown reads what AppendJSON writes, byte for byte, ten times as fast as encoding/json. It
-// gives up on anything else, be it white space, an escape, another order or a mistake: parseAny then
-// reads it, or says what is wrong. Snapshots are long, and nearly all of their verdicts are our own.
+// gives up on anything else, be it white space, an escape, another order or a mistake: parseAny
+// then reads it, or says what is wrong. Snapshots are long, and nearly all of their verdicts are
+// our own.
 func parseKnown(text string) (v Verdict, ok bool) {
 	c := cursor{rest: text, ok: true}
 	c.skip(`{"rule":"`)

@@ -6,16 +6,17 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Stronger reports whether a wins over b where both cover a request and are in force. It is the one definition of which
-// verdict decides: enforcers, replays and rule tests name the same one.
+// Stronger reports whether a wins over b where both cover a request and are in force. It is the one
+// definition of which verdict decides: enforcers, replays and rule tests name the same one.
 func Stronger(a, b *Verdict) bool { return Compare(a, b) < 0 }
 
-// Compare orders verdicts on one request, the strongest first: those that decide, then blocks in shadow mode, then
-// notices; among these the stronger action, then the later until. The rule's name makes the order total.
+// Compare orders verdicts on one request, the strongest first: those that decide, then blocks in
+// shadow mode, then notices; among these the stronger action, then the later until. The rule's name
+// makes the order total.
 func Compare(a, b *Verdict) int { return CompareUntil(a, a.Until, b, b.Until) }
 
-// CompareUntil is Compare for verdicts whose until is given beside them. Enforcers keep one Verdict for all keys of a
-// rule, and an until for each key.
+// CompareUntil is Compare for verdicts whose until is given beside them. Enforcers keep one Verdict
+// for all keys of a rule, and an until for each key.
 func CompareUntil(a *Verdict, aUntil event.Micros, b *Verdict, bUntil event.Micros) int {
 	if c := cmp.Compare(a.rank(), b.rank()); c != 0 {
 		return c

@@ -54,7 +54,7 @@ type Verdict struct {
 	Cause  Cause
 }
 
-// Cause is the event that let a verdict fall.
+// Cause is the event that triggered a verdict.
 type Cause struct {
 	ID        string
 	Partition int32

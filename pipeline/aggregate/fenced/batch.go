@@ -168,7 +168,7 @@ func (w *Writer) read(resp *sarama.ProduceResponse) (ack, error) {
 	switch {
 	case err == nil && block.Offset < 0, block.Err == sarama.ErrDuplicateSequenceNumber:
 		// In the log, but where? Whoever takes the partition over reads it there.
-		return ack{}, fmt.Errorf("%w: the batch is in the log, at an offset that the broker did not tell", errAnswer)
+		return ack{}, fmt.Errorf("%w: the batch is in the log, at an unknown offset", errAnswer)
 	case err == nil:
 		return ack{block.Offset, block.Timestamp}, nil
 	case block.Err == sarama.ErrMessageSizeTooLarge || block.Err == sarama.ErrMessageSetSizeTooLarge:

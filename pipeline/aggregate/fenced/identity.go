@@ -26,7 +26,7 @@ const (
 	refreshPause   = 5 * time.Second
 )
 
-var errTooLong = errors.New("it would have held up the writers for too long")
+var errTooLong = errors.New("it would have delayed the writers for too long")
 
 // stamp is what a batch carries to say who sent it.
 type stamp struct {

@@ -19,7 +19,7 @@ func FenceOld(ctx context.Context, cfg Config, topic string, partition int32, ol
 		return 0, err
 	}
 	if oldProducerID < 0 {
-		return 0, fmt.Errorf("fence the old producer id: %d is none", oldProducerID)
+		return 0, fmt.Errorf("fence the old producer id: %d is not a producer id", oldProducerID)
 	}
 	old := stamp{oldProducerID, shutOut}
 	id := newIdentity(cfg, old)

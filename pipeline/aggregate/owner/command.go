@@ -36,7 +36,7 @@ func (c *commands) CarryOut(ctx context.Context, rec *shard.CommandRecord) (Comm
 			return CommandResult{}, err
 		}
 		if left = left[n:]; len(left) > 0 && c.out.changelog.AwaitRoom(ctx) != nil {
-			return CommandResult{}, c.notYet(ctx, rec, fmt.Sprintf("it was carried out on %d of %d keys: give it again, which does the rest", len(keys)-len(left), len(keys)), ctx.Err())
+			return CommandResult{}, c.notYet(ctx, rec, fmt.Sprintf("it was carried out on %d of %d keys: repeat it to do the rest", len(keys)-len(left), len(keys)), ctx.Err())
 		}
 	}
 	select {
@@ -124,9 +124,9 @@ func (c *commands) audit(ctx context.Context, rec *shard.CommandRecord, at event
 func (c *commands) changedOwner(rec *shard.CommandRecord) error {
 	keys := len(rec.AllKeys())
 	if keys == 1 {
-		return fmt.Errorf("partition %d changed its owner: look whether the command took effect, or give it again", c.id)
+		return fmt.Errorf("partition %d changed its owner: check whether the command took effect, or repeat it", c.id)
 	}
-	return fmt.Errorf("partition %d changed its owner: the command is durable on %d of %d keys, and may be on more: give it again, which does the rest",
+	return fmt.Errorf("partition %d changed its owner: the command is durable on %d of %d keys, and may be on more: repeat it to do the rest",
 		c.id, keys-c.out.waits.left(rec.ID, keys), keys)
 }
 

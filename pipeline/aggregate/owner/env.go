@@ -85,7 +85,7 @@ type VerdictRecord struct {
 }
 
 // ErrFatal is wrapped by errors that joining the group again cannot cure.
-var ErrFatal = errors.New("aggregate: this instance cannot go on")
+var ErrFatal = errors.New("aggregate: this instance cannot continue")
 
 // ErrReleased is why a partition ended that was released in good order.
 var ErrReleased = errors.New("aggregate: the partition was released")

@@ -120,7 +120,7 @@ func (p *progress) Unanswered(now time.Time) error {
 			since, why = is.At, is.Err
 		}
 		if quiet := now.Sub(since); quiet > AnswerWithin {
-			err := fmt.Errorf("nothing is read of %s/%d for %v", topic, p.id, quiet.Round(time.Second))
+			err := fmt.Errorf("nothing was read from %s/%d for %v", topic, p.id, quiet.Round(time.Second))
 			if why != nil {
 				err = fmt.Errorf("%w: %w", err, why)
 			}

@@ -100,7 +100,7 @@ func (t *takeover) checkRules(countedBy int64) error {
 		t.log.Warn("the versions of the rules start over", "version_before", countedBy, "version", have)
 		return nil
 	default:
-		return fmt.Errorf("%w: the partition was counted by version %d of the rules, and topic %s holds %d at most: it was created anew; start with --accept-new-topic to go on with its rules",
+		return fmt.Errorf("%w: the partition was counted by version %d of the rules, and topic %s holds %d at most: it was created anew; start with --accept-new-topic to continue with its rules",
 			ErrFatal, countedBy, t.env.Names.Rules, have)
 	}
 }

@@ -22,7 +22,7 @@ type fuseAudit struct {
 
 // blown says wherever people look that a rule has gone to shadow mode by itself.
 func (s *judging) blown(r *rules.Rule, clock Clock) error {
-	const reason = "the rule would block more keys than its fuse lets it: it is in shadow mode here until the rules are loaded again"
+	const reason = "the rule would block more keys than its fuse allows; it is in shadow mode here until changed rules are loaded"
 	s.out.Blown = append(s.out.Blown, Blown{r.Name, s.table.Len()})
 	s.note(Error, reason, "rule", r.Name, "keys", s.table.Len())
 	line, err := json.Marshal(fuseAudit{"fuse", clock.Local, s.cfg.Instance, r.Name, s.cfg.ID, s.table.Len(), reason})

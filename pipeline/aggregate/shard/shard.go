@@ -11,7 +11,7 @@ import (
 )
 
 // ErrFinal is wrapped by errors that taking the partition over again cannot cure.
-var ErrFinal = errors.New("shard: trying again does not help")
+var ErrFinal = errors.New("shard: retrying does not help")
 
 // Config is a shard's settings.
 type Config struct {

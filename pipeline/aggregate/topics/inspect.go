@@ -20,7 +20,7 @@ func (f Fault) String() string {
 	if f.Mend == "" {
 		return f.Text
 	}
-	return f.Text + "; to mend it: " + f.Mend
+	return f.Text + "; to fix it: " + f.Mend
 }
 
 func split(faults []Fault) (must []error, should []string) {

@@ -13,8 +13,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 )
 
-// TestPartitionsOfOneShardBeatTogether: when each partition wrote at a moment of its own, the shard seemed to be
-// behind by up to a beat more than it was.
+// TestPartitionsOfOneShardBeatTogether: when each partition wrote at a moment of its own, the shard
+// seemed to be behind by up to a beat more than it was.
 func TestPartitionsOfOneShardBeatTogether(t *testing.T) {
 	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		for _, publishOnly := range []bool{false, true} {

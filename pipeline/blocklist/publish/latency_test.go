@@ -21,7 +21,8 @@ func (w waiting) Apply(_ int, changes []verdict.Verdict) {
 	}
 }
 
-// BenchmarkOfferToSink is the way of one verdict from its owner through a real Redis to an enforcer.
+// BenchmarkOfferToSink is the way of one verdict from its owner through a real Redis to an
+// enforcer.
 func BenchmarkOfferToSink(b *testing.B) {
 	kafka, client := rig.NewBroker(b, 1), rig.Dial(b, rig.RealRedis(b))
 	p, _ := startPublisher(b, kafka, client, nil)

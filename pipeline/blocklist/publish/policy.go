@@ -16,12 +16,12 @@ import (
 const noPartition = -1
 
 // ErrEviction is returned by a Publisher whose Redis may evict entries when its memory is full:
-// blocked users would be let through without a trace.
+// blocked users would get through, and nothing would show it.
 var ErrEviction = errors.New("blocklist: Redis' maxmemory-policy is not noeviction")
 
-// check waits for Redis to answer and returns ErrAuth when it refuses to, ErrEviction when it may
-// evict, and ErrShards when what it has is a blocklist of another number of shards. Managed
-// services often hide the policy; then it says so and goes on.
+// check waits until Redis answers. It returns ErrAuth if Redis refuses, ErrEviction if it may
+// evict, and ErrShards if its blocklist has another number of shards. Managed services often hide
+// the policy; then check logs that and continues.
 func (p *Publisher) check(ctx context.Context) error {
 	pause := trouble.NewPause()
 	for {

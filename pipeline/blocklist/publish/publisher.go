@@ -23,14 +23,14 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Record is one record of the verdict topic: its Offset, Key and Value, and the broker's Time. An
-// empty Value removes what its Key names.
+// Record is a record of the verdict topic: Offset, Key, Value, and the broker's Time. An empty
+// Value removes the entry of its Key.
 type Record = store.Record
 
 // Config says where a Publisher reads verdicts and where it writes them.
 type Config struct {
-	// Redis is where the blocklist lives; required, and never one that writes to replicas. The
-	// caller closes it after Run has returned.
+	// Redis holds the blocklist; required. It must write to primaries. The caller closes it after
+	// Run has returned.
 	Redis redis.UniversalClient
 	// Kafka lists brokers as host:port; required.
 	Kafka []string
@@ -45,7 +45,8 @@ type Config struct {
 	// Shards is how many shards the blocklist has; 0 is 1. All publishers and feeds must agree: one
 	// with another number refuses the blocklist.
 	Shards int
-	// PublishOnly owns all partitions from the beginning, and reads nothing but the topic.
+	// PublishOnly makes the publisher own all partitions from the beginning, and read only the
+	// topic.
 	PublishOnly bool
 	// Buffer bounds the bytes that wait for Redis, for each partition; 0 is 8 MiB. Offers beyond it
 	// are dropped, and read from the topic.
@@ -147,7 +148,8 @@ func New(cfg Config) (*Publisher, error) {
 	return p, nil
 }
 
-// Own begins to publish a partition: what its topic has, and then what is offered. It never blocks.
+// Own starts publishing a partition: first the topic's records, then the offered ones. It never
+// blocks.
 func (p *Publisher) Own(partition int32) {
 	if partition < 0 || partition >= p.cfg.Partitions {
 		p.cfg.Logger.Error("not publishing a partition that is not in the configuration", "partition", partition, "partitions", p.cfg.Partitions)
@@ -161,8 +163,8 @@ func (p *Publisher) Own(partition int32) {
 	p.wake()
 }
 
-// Disown ends publishing a partition. Its next owner reads from the topic what was offered and not
-// applied. It never blocks.
+// Disown stops publishing a partition. Its next owner reads records that were offered but not
+// applied from the topic. It never blocks.
 func (p *Publisher) Disown(partition int32) {
 	p.mu.Lock()
 	delete(p.owned, partition)
@@ -189,9 +191,9 @@ func (p *Publisher) wake() {
 	}
 }
 
-// Run publishes until ctx ends, and then returns nil. While Redis or Kafka is away it retries; it
-// returns an error only when the first answer of Redis is that it refuses the user or the password
-// (blocklist.ErrAuth), that it may evict entries (ErrEviction), or that it has a blocklist of
+// Run publishes until ctx ends, and then returns nil. While Redis or Kafka is away it retries. It
+// returns an error only if Redis' first answer refuses the user or the password
+// (blocklist.ErrAuth), shows that it may evict entries (ErrEviction), or shows a blocklist with
 // another number of shards (blocklist.ErrShards).
 func (p *Publisher) Run(ctx context.Context) error {
 	defer p.cfg.Transport.CloseIdleConnections()

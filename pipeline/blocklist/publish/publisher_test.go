@@ -119,7 +119,8 @@ func TestAPolicyThatEvictsIsRefused(t *testing.T) {
 	}
 }
 
-// TestAPublisherOfAnotherNumberOfShardsRefuses at its start, and writes nothing when it finds out later.
+// TestAPublisherOfAnotherNumberOfShardsRefuses at its start, and writes nothing when it finds out
+// later.
 func TestAPublisherOfAnotherNumberOfShardsRefuses(t *testing.T) {
 	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		kafka, k := rig.NewBroker(t, 2), layout.KeysOf("tallygate", 0)
@@ -133,7 +134,7 @@ func TestAPublisherOfAnotherNumberOfShardsRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := other.Run(t.Context()); !errors.Is(err, blocklist.ErrShards) || !strings.Contains(err.Error(), "there are 2, and this program was told 1") {
+		if err := other.Run(t.Context()); !errors.Is(err, blocklist.ErrShards) || !strings.Contains(err.Error(), "says 2, and this program was started with 1") {
 			t.Errorf("at the start: %v", err)
 		}
 		client.FlushAll(t.Context())
@@ -142,7 +143,8 @@ func TestAPublisherOfAnotherNumberOfShardsRefuses(t *testing.T) {
 			late.Own(1)
 			return len(late.Stats().Partitions) == 1 && late.Stats().Partitions[0].Applies > 0
 		})
-		// Another program's, in one command: between a flush and its first write this one would be there again.
+		// Another program's, in one command: between a flush and its first write this one would be
+		// there again.
 		if err := client.HSet(t.Context(), k.Verdicts, layout.MetaShards, 2).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +156,8 @@ func TestAPublisherOfAnotherNumberOfShardsRefuses(t *testing.T) {
 	})
 }
 
-// TestAPublisherTellsThatRedisWasFlushed, not for each partition and attempt, and that it is filled again: it said nothing.
+// TestAPublisherTellsThatRedisWasFlushed, not for each partition and attempt, and that it is filled
+// again: it said nothing.
 func TestAPublisherTellsThatRedisWasFlushed(t *testing.T) {
 	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		log, kafka := &rig.Lines{}, rig.NewBroker(t, 3)
@@ -187,9 +190,9 @@ func TestAPublisherTellsThatRedisWasFlushed(t *testing.T) {
 	})
 }
 
-// TestTwoFillAnEmptyRedisAtOnce: one publisher read the topic before a block was removed and one after, which
-// therefore leaves the block and its removal out. When the first one's batch gets there first, the second must not
-// go on with what it has: the removal would be lost.
+// TestTwoFillAnEmptyRedisAtOnce: one publisher read the topic before a block was removed and one
+// after, which therefore leaves the block and its removal out. When the first one's batch gets
+// there first, the second must not go on with what it has: the removal would be lost.
 func TestTwoFillAnEmptyRedisAtOnce(t *testing.T) {
 	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		kafka, s := rig.NewBroker(t, 1), rig.NewStore(t, client)
@@ -220,7 +223,8 @@ func TestTwoFillAnEmptyRedisAtOnce(t *testing.T) {
 	})
 }
 
-// TestAFullRedisFreesWhatRanOut: a blocklist that has filled Redis all by itself gets out of it without anybody's help.
+// TestAFullRedisFreesWhatRanOut: a blocklist that has filled Redis all by itself gets out of it
+// without anybody's help.
 func TestAFullRedisFreesWhatRanOut(t *testing.T) {
 	client := rig.Dial(t, servers.StartRedis(t).Addr())
 	kafka, sink := rig.NewBroker(t, 1), rig.NewMemory()
@@ -254,8 +258,8 @@ func TestConfigReportsAllErrors(t *testing.T) {
 	}
 }
 
-// Redis carries out what it gets on a half-open connection, and its answer is lost: the publisher sends the same again on
-// another one, and each verdict is in the stream once.
+// Redis carries out what it gets on a half-open connection, and its answer is lost: the publisher
+// sends the same again on another one, and each verdict is in the stream once.
 func TestAConnectionThatIsHalfOpen(t *testing.T) {
 	addr, network := rig.RealRedis(t), servers.NewNetwork(t)
 	through := redis.NewClient(&redis.Options{Addr: addr, Dialer: network.Dial, ReadTimeout: 300 * time.Millisecond, MaintNotificationsConfig: rig.NoNotices})

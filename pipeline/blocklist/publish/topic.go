@@ -34,11 +34,12 @@ type fetched struct {
 	end     int64 // the partition's end: all acknowledged records lie below
 }
 
-// fetch reads from an offset on; it waits up to wait for something to be there. Offsets that the
-// log has deleted are passed over. It is an error when from lies behind the log's end.
+// fetch reads from an offset on; it waits up to wait for something to be there. It skips offsets
+// that the log has deleted. It is an error if from is past the log's end.
 func (t *topic) fetch(ctx context.Context, partition int32, from int64, wait time.Duration) (fetched, error) {
 	if wait == 0 && t.turn != nil {
-		// kafka-go takes 64 KiB for each batch, and where verdicts fell one by one each is one.
+		// kafka-go allocates 64 KiB per batch, and verdicts that were issued one by one are a batch
+		// each.
 		select {
 		case t.turn <- struct{}{}:
 			defer func() { <-t.turn }()

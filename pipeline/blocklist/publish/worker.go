@@ -26,9 +26,9 @@ type worker struct {
 	current PartitionStats
 }
 
-// checkEvery is how often an owner looks whether the topic has more than it was offered. It has when
-// the owner was replaced and does not know it yet. So this bounds how long such an owner goes on
-// saying that all is applied.
+// checkEvery is how often an owner checks whether the topic has more than it was offered. That
+// happens when the owner was replaced and does not know it yet. So this limits how long such an
+// owner keeps reporting that everything is applied.
 const checkEvery = 10 * time.Second
 
 // endPause is how long to wait for the log's end where a broker doesn't show it yet.
@@ -149,7 +149,8 @@ func (w *worker) catchUp(ctx context.Context, atLeast int64) error {
 		next = f.next
 		w.note(func(s *PartitionStats) { s.Lag = max(f.end-w.reached, 0) })
 		if next == f.end && next < end {
-			// The log's end as this broker sees it lies before what was acknowledged: not for long.
+			// This broker's view of the log's end is behind an acknowledged record; it catches up
+			// soon.
 			if !retry.Sleep(ctx, endPause) {
 				return nil
 			}
@@ -172,9 +173,9 @@ type written struct {
 	partial bool         // records that only matter where Redis holds something were left out
 }
 
-// write applies in batches. Where another publisher was first, it goes on behind that. The worker
-// falls behind when Redis has less than before, or when another publisher wrote to a Redis that this
-// one took for empty.
+// write applies in batches. If another publisher was faster, it continues after that one's batch.
+// The worker falls behind when Redis has less than before, or when another publisher wrote to a
+// Redis that this one considered empty.
 func (w *worker) write(ctx context.Context, what written) {
 	records := what.records
 	for beat := true; beat || w.reached < what.end; beat = false {

@@ -1,5 +1,6 @@
-// Package record is one record of a partition of Kafka as it is in its batch, undecoded as far as nobody asks. It is
-// apart from what reads batches, so that those who count records link no Kafka client.
+// Package record is one record of a partition of Kafka as it is in its batch, undecoded as far as
+// nobody asks. It is apart from what reads batches, so that those who count records link no Kafka
+// client.
 package record
 
 import (

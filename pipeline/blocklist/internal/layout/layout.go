@@ -1,5 +1,5 @@
-// Package layout is what those who write the blocklist and those who read it share: its keys in
-// Redis, and what the hash says about itself. The page of package blocklist describes all of it.
+// Package layout is shared by writers and readers of the blocklist: its keys in Redis, and its meta
+// fields. The doc comment of package blocklist describes all of it.
 package layout
 
 import (
@@ -14,13 +14,13 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// ErrShards is the error when the blocklist in Redis has another number of shards than this program
-// was told.
+// ErrShards is the error when the blocklist in Redis has another number of shards than this
+// program's configuration.
 var ErrShards = errors.New("blocklist: another number of shards")
 
 // ShardsDiffer is ErrShards with the numbers: that by a hash of the blocklist, and this program's.
 func ShardsDiffer(hash string, there, here int) error {
-	return fmt.Errorf("%w: by %s there are %d, and this program was told %d", ErrShards, hash, there, here)
+	return fmt.Errorf("%w: %s says %d, and this program was started with %d", ErrShards, hash, there, here)
 }
 
 // The fields of the hash that are not verdicts begin with MetaPrefix.
@@ -69,7 +69,7 @@ func parseID(id string) (epoch, n uint64, err error) {
 	return epoch, n, nil
 }
 
-// Meta is what the hash says about itself.
+// Meta has the meta fields of the hash.
 type Meta struct {
 	Place
 	Applied event.Micros // 0: a partition is being filled for the first time
@@ -82,11 +82,11 @@ type HashReader interface {
 	HMGet(ctx context.Context, key string, fields ...string) *redis.SliceCmd
 }
 
-// ReadMeta reads a shard's meta; found is false when nothing was ever written there.
+// ReadMeta reads a shard's meta fields; found is false if nothing was ever written there.
 func ReadMeta(ctx context.Context, client HashReader, k Keys) (m Meta, found bool, err error) {
 	fields, err := client.HMGet(ctx, k.Verdicts, MetaEpoch, MetaN, MetaStamp, MetaApplied, MetaBeat, MetaShards).Result()
 	if err != nil {
-		return Meta{}, false, fmt.Errorf("read the meta of %s: %w", k.Verdicts, err)
+		return Meta{}, false, fmt.Errorf("read the metadata of %s: %w", k.Verdicts, err)
 	}
 	if fields[0] == nil {
 		return Meta{}, false, nil
@@ -97,13 +97,13 @@ func ReadMeta(ctx context.Context, client HashReader, k Keys) (m Meta, found boo
 	}
 	m.Stamp = text(2)
 	if m.Epoch, m.N, err = parseID(text(0) + "-" + text(1)); err != nil {
-		return Meta{}, false, fmt.Errorf("read the meta of %s: %w", k.Verdicts, err)
+		return Meta{}, false, fmt.Errorf("read the metadata of %s: %w", k.Verdicts, err)
 	}
 	numbers := [3]int64{}
 	for i, name := range []string{"applied", "beat", "shards"} {
 		if s := text(3 + i); s != "" {
 			if numbers[i], err = strconv.ParseInt(s, 10, 64); err != nil {
-				return Meta{}, false, fmt.Errorf("read the meta of %s: %s: %w", k.Verdicts, name, err)
+				return Meta{}, false, fmt.Errorf("read the metadata of %s: %s: %w", k.Verdicts, name, err)
 			}
 		}
 	}
@@ -111,7 +111,8 @@ func ReadMeta(ctx context.Context, client HashReader, k Keys) (m Meta, found boo
 	return m, true, nil
 }
 
-// PrimariesOnly refuses clients that are set to read from replicas, as far as that can be seen.
+// PrimariesOnly refuses clients that are configured to read from replicas, as far as that is
+// visible.
 func PrimariesOnly(client redis.UniversalClient) error {
 	if c, ok := client.(*redis.ClusterClient); ok {
 		if o := c.Options(); o.ReadOnly || o.RouteByLatency || o.RouteRandomly {

@@ -17,7 +17,7 @@ import (
 var ErrAuth = errors.New("blocklist: Redis refuses the user or the password")
 
 // ErrNothing is the error of a reader when no publisher has written anything yet.
-var ErrNothing = errors.New("nothing was published there yet")
+var ErrNothing = errors.New("nothing has been published there yet")
 
 // Kind is what is the matter.
 type Kind string
