@@ -302,7 +302,7 @@ func TestDeadLettersThatKafkaRefuses(t *testing.T) {
 	large := mended(3, fmt.Sprintf(`{"api":"a","uid":"4","attrs":{"x":"%x"}}`, sha256.Sum256(nil))) + "\n" + mended(4, fmt.Sprintf(`{"api":"a","uid":"4","attrs":{"x":"%x%x","y":"%x"}}`, sha512.Sum512([]byte("x")), sha256.Sum256([]byte("y")), sha512.Sum512([]byte("z"))))
 	eventually(t, "the event topic takes short events only", func() bool {
 		status, said := p.ask("", http.MethodPost, deadLetters, large)
-		return status == http.StatusBadGateway && strings.Contains(said, "1 of 2 events were sent, 1 are refused, and would be again: ") && strings.Contains(said, "Message Size Too Large")
+		return status == http.StatusBadGateway && strings.Contains(said, "1 of 2 events were sent, 1 are refused, and would be refused again: ") && strings.Contains(said, "Message Size Too Large")
 	})
 }
 

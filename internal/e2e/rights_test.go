@@ -117,7 +117,7 @@ func deadLettersAreSent(t *testing.T, r *rig, a, guard *Process, application sas
 	}
 	eventually(t, "an aggregator that may not write says so", func() bool {
 		out, err := send()
-		return err != nil && strings.Contains(out, "aggregators need Write on "+r.names.Events+" for this, `tallygate doctor --acls` tells how")
+		return err != nil && strings.Contains(out, "aggregators need Write on "+r.names.Events+" for this, `tallygate doctor --acls` prints the command that allows it")
 	})
 }
 
