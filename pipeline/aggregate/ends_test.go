@@ -1,7 +1,9 @@
 package aggregate
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -52,5 +54,50 @@ func TestAnEndThatWaitsIsPublished(t *testing.T) {
 		until = flood("u3")
 		m.end(t)
 		published("u3", until)
+	})
+}
+
+// An end that waits is published at a stop, also where a checkpoint has just covered all that was counted: then the
+// last checkpoint has nothing to wait for. The end was left to the next owner.
+func TestAnEndIsPublishedAtAStopBehindACheckpoint(t *testing.T) {
+	everyKafka(t, func(t *testing.T, r *rig) {
+		set := compile(t, hourlyBucket)
+		for n := range 5 {
+			m := r.start(set, func(c *Config) { c.CheckpointEvery = 10 * time.Millisecond })
+			r.ready(m)
+			uid := fmt.Sprintf("u%d", n)
+			key := []event.Dim{{Name: "uid", Value: uid}}
+			var es []*event.Event
+			for range 150 {
+				es = append(es, hit(uid, "a"))
+			}
+			r.emit(es...)
+			var want event.Micros
+			eventually(t, "the flood is counted", func() bool {
+				x, err := m.Explain(key, "", now())
+				if err != nil || x[0].Verdict == nil {
+					return false
+				}
+				want = x[0].Verdict.Until
+				return x[0].Count > 119*event.One
+			})
+			durable := func() float64 {
+				return m.counterOf(t, "tallygate_last_checkpoint_timestamp_seconds", label(m.Partition(key)))
+			}
+			for range 2 { // the second checkpoint begins behind the flood
+				was := durable()
+				eventually(t, "there is a checkpoint", func() bool { return durable() > was })
+			}
+			m.end(t)
+			var until event.Micros
+			for _, v := range r.verdicts() {
+				if v.KeyText() == "uid="+uid {
+					until = v.Until
+				}
+			}
+			if until < want {
+				t.Errorf("a block is published until %v, and is until %v", until, want)
+			}
+		}
 	})
 }

@@ -63,8 +63,8 @@ func (k *checkpoints) last() {
 	if err == nil {
 		err = k.make(ctx)
 	}
-	if err == nil { // a checkpoint with nothing new leaves the tombstones of a sweep in the queue
-		err = k.out.changelog.Flush(ctx)
+	if err == nil { // a checkpoint with nothing new waits neither for the ends, nor for the tombstones of a sweep
+		err = k.out.flushVerdicts(ctx)
 	}
 	if err != nil && k.ctx.Err() == nil {
 		k.log.Warn("the last checkpoint failed; its events will be replayed", "error", err)

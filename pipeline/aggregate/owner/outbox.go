@@ -276,13 +276,7 @@ func (o *outbox) cut() sent { return sent{maps.Clone(o.loops), o.aux.cut()} }
 // flush waits until all that was asked for before is acknowledged: states, the verdicts that these acknowledgements
 // ask for, forwards to other partitions, auxiliary output.
 func (o *outbox) flush(ctx context.Context, s sent) error {
-	if err := o.changelog.Flush(ctx); err != nil {
-		return err
-	}
-	if err := o.settleAcks(); err != nil {
-		return err
-	}
-	if err := o.verdicts.Flush(ctx); err != nil {
+	if err := o.flushVerdicts(ctx); err != nil {
 		return err
 	}
 	for _, w := range s.loops {
@@ -291,4 +285,16 @@ func (o *outbox) flush(ctx context.Context, s sent) error {
 		}
 	}
 	return o.aux.wait(ctx, s.aux)
+}
+
+// flushVerdicts waits until the states that were asked for before are acknowledged, and the verdicts that these
+// acknowledgements ask for.
+func (o *outbox) flushVerdicts(ctx context.Context) error {
+	if err := o.changelog.Flush(ctx); err != nil {
+		return err
+	}
+	if err := o.settleAcks(); err != nil {
+		return err
+	}
+	return o.verdicts.Flush(ctx)
 }
