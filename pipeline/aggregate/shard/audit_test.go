@@ -9,7 +9,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// A line of the audit topic is what encoding/json reads and writes, whatever the instance is called.
+// A line of the audit topic is what encoding/json reads and writes, whatever the instance is
+// called.
 func TestAuditLine(t *testing.T) {
 	v := verdict.Verdict{Rule: "r", Key: []event.Dim{{Name: "uid", Value: "a\"<&>"}}, APIs: []string{"x.*"},
 		Count: 3 * event.One, Limit: 2 * event.One, Since: 1_700_000_000_123_456, Until: 1_700_000_060_000_000, Seq: 7}

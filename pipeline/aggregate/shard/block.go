@@ -9,8 +9,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// A key's block, in memory: version, the two applied offsets, when its state is spent, and the state
-// that package rules keeps. Its form in the changelog has the key's unpublished verdicts in
+// A key's block, in memory: version, the two applied offsets, when its state is spent, and the
+// state that package rules keeps. Its form in the changelog has the key's unpublished verdicts in
 // front (see wire.go).
 const blockVersion = 1
 

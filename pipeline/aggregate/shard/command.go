@@ -16,12 +16,13 @@ var CommandKinds = map[string]rules.CommandKind{
 	"exempt": rules.CommandExempt, "forget": rules.CommandForget,
 }
 
-// CommandRecord is a command as it is carried out, and as older programs sent it through the loop topic.
+// CommandRecord is a command as it is carried out, and as older programs sent it through the loop
+// topic.
 type CommandRecord struct {
 	ID      string       `json:"id"`
 	Command string       `json:"command"`
 	Key     string       `json:"key"`            // its text
-	Keys    []string     `json:"keys,omitempty"` // that it is carried out on, when that is not Key alone
+	Keys    []string     `json:"keys,omitempty"` // all keys, when they are not Key alone
 	Rule    string       `json:"rule,omitempty"`
 	For     event.Micros `json:"for_us,omitempty"`
 	Reason  string       `json:"reason"`
@@ -38,8 +39,9 @@ func (c *CommandRecord) AllKeys() []string {
 	return []string{c.Key}
 }
 
-// Command carries a command out on one of its keys, at a broker's time. What was applied to the key stays as it is: which events
-// are in its state does not change, and what of its loop is still to come is counted behind the command.
+// Command carries a command out on one of its keys, at a broker's time. What was applied to the key
+// stays as it is: which events are in its state does not change, and what of its loop is still to
+// come is counted behind the command.
 func (s *intake) Command(c *CommandRecord, key string, at event.Micros) error {
 	return s.commandKey(c, key, s.commandOn(c, key, at, s.next[Input]), nil)
 }
@@ -51,13 +53,14 @@ func (s *intake) commandOn(c *CommandRecord, key string, at event.Micros, offset
 		Cause: verdict.Cause{ID: c.ID, Partition: s.cfg.ID, Offset: offset},
 	}
 	if cmd.Kind == rules.CommandExempt && key != c.Key {
-		cmd.Kind = rules.CommandUnblock // that it is exempt, the state of the command's own key says
+		// That it is exempt is in the state of the command's own key.
+		cmd.Kind = rules.CommandUnblock
 	}
 	return cmd
 }
 
-// commandRecord carries out a command from the loop topic, where older programs put them, on each of its keys once: the
-// key's applied offset tells. Its time is the broker's.
+// commandRecord carries out a command from the loop topic, where older programs put them, on each
+// of its keys once: the key's applied offset tells. Its time is the broker's.
 func (s *intake) commandRecord(rec *record.Record, clock Clock) error {
 	if err := s.stepGathered(clock); err != nil { // events ahead of it come first
 		return err
@@ -87,7 +90,8 @@ func (s *intake) commandRecord(rec *record.Record, clock Clock) error {
 	return nil
 }
 
-// commandKey carries out a command on one key. place is its own in the loop, nil when it did not come that way.
+// commandKey carries out a command on one key. place is its own in the loop, nil when it did not
+// come that way.
 func (s *intake) commandKey(c *CommandRecord, name string, cmd rules.Command, place *applied) error {
 	key := []byte(name)
 	var b block

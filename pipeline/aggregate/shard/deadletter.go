@@ -73,7 +73,7 @@ func reasonOf(bad []event.BadEvent, err error) (reason, detail string) {
 // clip cuts what a dead letter's header says.
 func clip(detail string) string { return detail[:min(len(detail), maxDetail)] }
 
-// Unreadable is a range of offsets that nobody can read, now or later.
+// Unreadable is a range of offsets that cannot be read, now or later.
 type Unreadable struct {
 	First, Last int64
 	TooLarge    bool  // it decompresses to more than is allowed
@@ -81,8 +81,9 @@ type Unreadable struct {
 	Detail      string
 }
 
-// PassOver goes on behind records that nobody can read, and keeps where they are as a dead
-// letter: the range of their offsets, and why. It returns the first offset behind them, and how many were passed over.
+// PassOver goes on behind records that cannot be read, and keeps where they are as a dead letter:
+// the range of their offsets, and why. It returns the first offset behind them, and how many were
+// passed over.
 func (s *base) PassOver(src Source, next int64, bad Unreadable) (behind, records int64) {
 	if bad.Last < next {
 		return next, 0
@@ -99,8 +100,9 @@ func (s *base) PassOver(src Source, next int64, bad Unreadable) (behind, records
 	return bad.Last + 1, bad.Last + 1 - first
 }
 
-// appendOwnHeaders appends the headers that a record had itself, up to so many bytes, and returns how many these are: first those that
-// make it a CloudEvent, for without them its value is not the event. What finds no room is counted in headers-cut.
+// appendOwnHeaders appends the headers that a record had itself, up to so many bytes, and returns
+// how many these are: first those that make it a CloudEvent, for without them its value is not the
+// event. What finds no room is counted in headers-cut.
 func appendOwnHeaders(dst []Header, own record.Headers, most int) (headers []Header, size int) {
 	cut := 0
 	for _, cloud := range []bool{true, false} {
@@ -125,9 +127,4 @@ func appendOwnHeaders(dst []Header, own record.Headers, most int) (headers []Hea
 		dst = append(dst, header("headers-cut", int64(cut)))
 	}
 	return dst, size
-}
-
-// note leaves a line for the log.
-func (s *base) note(level Level, text string, args ...any) {
-	s.out.Notes = append(s.out.Notes, Note{level, text, args})
 }

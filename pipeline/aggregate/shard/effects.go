@@ -11,11 +11,11 @@ import (
 // Clock is what time it is, as a shard's owner tells it.
 type Clock struct {
 	Local  event.Micros // this machine's
-	Broker event.Micros // the brokers', as far as acknowledgements tell; event.NoTime before the first
+	Broker event.Micros // of the last acknowledgement; event.NoTime before the first
 }
 
-// Effects is what a shard asks of its owner. Each list is to be carried out in its order; the lists do not depend on each
-// other, but a checkpoint waits for all of them.
+// Effects is what a shard asks of its owner. Each list is to be carried out in its order; the lists
+// do not depend on each other, but a checkpoint waits for all of them.
 type Effects struct {
 	States    []Append    // to the partition's changelog
 	Verdicts  []Append    // to its partition of the verdict topic
@@ -31,8 +31,20 @@ type Effects struct {
 // Append is a record for a topic that only this partition's owner writes.
 type Append struct {
 	Key, Value []byte // no value: a tombstone
-	Urgent     bool   // somebody waits for it
+	Urgent     bool   // it is not to wait for a full batch
 	Ack        *Ack   // what to tell Acked when it is durable; nil for nothing
+}
+
+// Ack is what the acknowledgement of an Append means to the shard. Owners hand it back to Acked,
+// and nothing else.
+type Ack struct {
+	key      string
+	verdicts []*issued // that are durable with it, and to be published then
+	erase    [][]byte  // record keys that get a tombstone in the verdict topic behind them
+	is       *issued   // that is published with it
+	erased   bool      // it is a tombstone
+	record   Append    // of is, or the tombstone
+	done     *Done     // the command that is done when all is acknowledged
 }
 
 // Forward is an event for another partition, as a record's value.

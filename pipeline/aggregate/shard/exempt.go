@@ -7,9 +7,9 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// exemptions are those that commands gave to keys with a uid. They hold for every key that has the same
-// dimensions, and maybe others, as in a rule file; all of these are in one partition. Where they are kept is the
-// states of the keys that the commands named: this only finds them.
+// exemptions are those that commands gave to keys with a uid. They hold for every key that has the
+// same dimensions, and maybe others, as in a rule file; all of these are in one partition. Where
+// they are kept is the states of the keys that the commands named: this only finds them.
 type exemptions struct {
 	byKey   map[string]rules.Exemptions // by a key's text
 	choices [][]string                  // the choices of dimensions that keys in it have, or had
@@ -41,8 +41,8 @@ func (x *exemptions) note(key, state []byte) {
 
 func (x *exemptions) forget(key []byte) { delete(x.byKey, string(key)) }
 
-// spare reports whether a key, its dimensions sorted, is exempt under a limit at a time.
-func (x *exemptions) spare(l *rules.Limit, key []event.Dim, at event.Micros) (yes bool) {
+// exempts reports whether a key, its dimensions sorted, is exempt under a limit at a time.
+func (x *exemptions) exempts(l *rules.Limit, key []event.Dim, at event.Micros) (yes bool) {
 	x.about(key, func(given rules.Exemptions) bool {
 		yes = given.Spare(l, at)
 		return !yes
@@ -63,20 +63,6 @@ func (x *exemptions) about(key []event.Dim, f func(rules.Exemptions) bool) {
 		if given := x.byKey[string(text)]; len(given) > 0 && !f(given) {
 			return
 		}
-	}
-}
-
-// noteExemptions follows the exemptions in a key's state.
-func (s *judging) noteExemptions(key, state []byte) {
-	s.exempt.note(key, state)
-	s.useExemptions()
-}
-
-// useExemptions has the stepper ask only where there is something to find: to ask costs every judged event.
-func (s *judging) useExemptions() {
-	s.stepper.Exempt = nil
-	if len(s.exempt.byKey) > 0 {
-		s.stepper.Exempt = s.exempt.spare
 	}
 }
 

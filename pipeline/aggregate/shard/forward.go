@@ -43,13 +43,14 @@ func isCommand(value []byte) bool {
 	return len(value) > 1 && value[0] == loopVersion && value[1] == loopKindCommand
 }
 
-// appendForward appends a forward of an event in its own JSON, which is never longer than what an event may have: its texts
-// are canonical.
+// appendForward appends a forward of an event in its own JSON, which is never longer than what an
+// event may have: its texts are canonical.
 func appendForward(dst []byte, from origin, broker event.Micros, e *event.Event) []byte {
 	return event.AppendJSON(appendOrigin(dst, from, broker), e)
 }
 
-// appendForwardRaw appends a forward of an event as it came. So it is what was decoded here, whatever its JSON is like, and no longer.
+// appendForwardRaw appends a forward of an event as it came. So it is what was decoded here,
+// whatever its JSON is like, and no longer.
 func appendForwardRaw(dst []byte, from origin, broker event.Micros, raw []byte) []byte {
 	return append(appendOrigin(dst, from, broker), raw...)
 }

@@ -33,8 +33,9 @@ func (s *judging) blown(r *rules.Rule, clock Clock) error {
 	return nil
 }
 
-// BlownRules are the rules whose fuses have blown, for the checkpoint. What a crash loses of it comes back
-// by itself: the states say which keys are blocked, and the next block is one too many again.
+// BlownRules are the rules whose fuses have blown, for the checkpoint. What a crash loses of it
+// comes back by itself: the states say which keys are blocked, and the next block is one too many
+// again.
 func (s *judging) BlownRules() (names []string) {
 	for _, r := range s.rules.Set.Rules {
 		if s.stepper.Fuses.Blown(r) {

@@ -46,20 +46,3 @@ func (g *gathered) add(w *rules.Work, s gatheredStep) {
 func (g *gathered) reset() {
 	g.steps, g.hashes, g.keys, g.hits = g.steps[:0], g.hashes[:0], g.keys[:0], g.hits[:0]
 }
-
-// stepGathered makes the steps, in the order in which they were gathered.
-func (s *intake) stepGathered(clock Clock) error {
-	g := &s.gathered
-	s.table.Warm(g.hashes)
-	key, hit := 0, 0
-	for i := range g.steps {
-		next := &g.steps[i]
-		w := rules.Work{Shape: next.shape, Key: g.keys[key:next.key], Hits: g.hits[hit:next.hit]}
-		key, hit = next.key, next.hit
-		if err := s.step(g.hashes[i], &w, next, clock); err != nil {
-			return err
-		}
-	}
-	g.reset()
-	return nil
-}

@@ -7,31 +7,10 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 	"github.com/tallygate/tallygate/pipeline/verdict"
-	"github.com/tallygate/tallygate/rules"
 )
 
-// decoders are the shard's own. What they returned is in use until the next record that finds
-// nothing gathered.
-type decoders struct {
-	input, loop event.Decoder
-	headers     []event.Header
-	events      []event.Event
-	droppedIPs  uint64 // of input, as far as the tally knows
-}
-
-// decodeRecord decodes a record behind those that are gathered.
-func (s *intake) decodeRecord(d *event.Decoder, value []byte, headers []event.Header, key []byte) ([]event.Event, error) {
-	decode := d.DecodeMore
-	if len(s.gathered.steps) == 0 {
-		decode = d.Decode
-	}
-	events, err := decode(value, headers, key, s.decode.events[:0])
-	s.decode.events = events
-	return events, err
-}
-
-// Record takes in the next record of a source. What it counts is gathered until Step; the record may be dropped
-// when the effects are carried out.
+// Record takes in the next record of a source. What it counts is gathered until Step; the record
+// may be dropped when the effects are carried out.
 func (s *intake) Record(src Source, rec *record.Record, clock Clock) error {
 	if src == Loop {
 		return s.loopRecord(rec, clock)
@@ -63,16 +42,6 @@ func (s *intake) inputRecord(rec *record.Record) {
 	}
 }
 
-// BrokerTime is a record's time; event.NoTime when it has none, as its producer may leave it out
-// where the topic takes the producer's.
-func BrokerTime(rec *record.Record) event.Micros {
-	const none = -1
-	if rec.Timestamp == none {
-		return event.NoTime
-	}
-	return event.FromTime(rec.Time())
-}
-
 // CloudEvents appends those of a record's headers that make it a CloudEvent.
 func CloudEvents(dst []event.Header, headers record.Headers) []event.Header {
 	for {
@@ -86,45 +55,8 @@ func CloudEvents(dst []event.Header, headers record.Headers) []event.Header {
 	}
 }
 
-// senderOf is what an emitter says of a record by its headers: its instance, the partition that it sent the record to, and the
-// record's number there. No instance or 0 is what does not come from an emitter. Without a partition it is the one that the record is in.
-func senderOf(headers record.Headers, partition int32) (instance []byte, to int32, seq uint64) {
-	to = partition
-	for {
-		key, value, ok := headers.Next()
-		if !ok {
-			return instance, to, seq
-		}
-		switch string(key) {
-		case event.HeaderInstance:
-			instance = value
-		case event.HeaderSequence:
-			seq, _ = event.ParseSequence(value)
-		case event.HeaderPartition:
-			if named, ok := event.ParsePartition(value); ok {
-				to = named
-			}
-		}
-	}
-}
-
-// Repeats finds the records that an emitter's retry put into a partition's log twice, as its Shard does: for those who
-// read the log otherwise. Make it with NewRepeats.
-type Repeats struct{ producers producers }
-
-// NewRepeats knows no emitter of the partition yet.
-func NewRepeats(partition int32) *Repeats { return &Repeats{producers{own: partition}} }
-
-// Has notes a record, and reports whether it was seen before. Records come in the order of the log.
-func (r *Repeats) Has(rec *record.Record) bool { return r.producers.has(rec) }
-
-// has is Repeats.Has.
-func (s *producers) has(rec *record.Record) bool {
-	instance, to, seq := senderOf(rec.Headers, s.own)
-	return len(instance) > 0 && seq > 0 && s.repeated(instance, to, seq, BrokerTime(rec))
-}
-
-// Event takes in an event that is in no record, as from an access log. Its number takes the offset's place: each is greater than the one before.
+// Event takes in an event that is in no record, as from an access log. Its number takes the
+// offset's place: each is greater than the one before.
 func (s *intake) Event(e *event.Event, number int64, broker event.Micros, cause verdict.Cause) {
 	s.broker = max(s.broker, broker)
 	s.inputEvent(e, nil, applied{number + 1, 0}, broker, cause)
@@ -215,14 +147,3 @@ func (s *intake) loopRecord(rec *record.Record, clock Clock) error {
 
 // isOwnerRecord reports whether a record of this key is an owner's own, such as a fence record.
 func isOwnerRecord(key []byte) bool { return len(key) > 0 && key[0] == 0 }
-
-func (s *intake) match(e *event.Event, at event.Micros) []rules.Work {
-	works := s.matcher.Match(e, at)
-	s.out.Skipped = append(s.out.Skipped, s.matcher.Skipped...)
-	if len(works) == 0 {
-		s.tally.Unmatched++
-	}
-	return works
-}
-
-func (s *intake) owner(w *rules.Work) int32 { return int32(w.Hash&0x7fffffff) % s.cfg.Of }

@@ -20,8 +20,9 @@ import (
 
 var update = flag.Bool("update", false, "write what the interaction tests see into their pages")
 
-// TestInteractions plays the pages of testdata: each is a story of owners, logs and crashes. A page is blocks of a command, with
-// lines of input below it if it needs any, then ----, then what is seen, up to an empty line. TESTDATA.md has the commands.
+// TestInteractions plays the pages of testdata: each is a story of owners, logs and crashes. A page
+// is blocks of a command, with lines of input below it if it needs any, then ----, then what is
+// seen, up to an empty line. TESTDATA.md has the commands.
 func TestInteractions(t *testing.T) {
 	pages, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(pages) == 0 {

@@ -2,101 +2,33 @@ package shard
 
 import (
 	"encoding/json"
-	"slices"
-	"strings"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/state"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// A verdict and its state live and die together: the state is written first, with the verdict
-// in it marked unpublished. Only when that is durable does the verdict go out, with the
-// record's offset as its seq; once it is out too, the key's next write drops the mark.
-
-// issuedVerdicts are the verdicts between the two acknowledgements, by key, oldest first.
-type issuedVerdicts map[string][]*issued
-
-type issued struct {
-	unpublished
-	v      verdict.Verdict
-	broker event.Micros // of the event that caused it
+// issuing has the keys' states, and the verdicts on their way out.
+type issuing struct {
+	base
+	table  *state.Table
+	issued issuedVerdicts
+	moved  movedEnds
 }
 
-// of returns a key's unpublished verdicts, oldest first.
-func (m issuedVerdicts) of(key []byte) []unpublished {
-	list := m[string(key)]
-	if len(list) == 0 {
-		return nil
-	}
-	out := make([]unpublished, len(list))
-	for i, is := range list {
-		out[i] = is.unpublished
-	}
-	return out
-}
+// Keys is how many keys there are.
+func (s *issuing) Keys() int { return s.table.Len() }
 
-// remove reports whether it was the key's last one.
-func (m issuedVerdicts) remove(key string, is *issued) (last bool) {
-	list := m[key]
-	if i := slices.Index(list, is); i >= 0 {
-		list = slices.Delete(list, i, i+1)
-	}
-	if len(list) > 0 {
-		m[key] = list
-		return false
-	}
-	delete(m, key)
-	return true
-}
-
-// Ack is what the acknowledgement of an Append means to the shard. Owners hand it back to Acked, and nothing else.
-type Ack struct {
-	key      string
-	verdicts []*issued // that are durable with it, and to be published then
-	erase    [][]byte  // record keys that get a tombstone in the verdict topic behind them
-	is       *issued   // that is published with it
-	erased   bool      // it is a tombstone
-	record   Append    // of is, or the tombstone
-	done     *Done     // the command that is done when all is acknowledged
-}
-
-// cloneVerdict copies what a Step's result shares with its buffers.
-func cloneVerdict(v *verdict.Verdict) verdict.Verdict {
-	c := *v
-	c.Key = make([]event.Dim, len(v.Key))
-	for i, d := range v.Key {
-		c.Key[i] = event.Dim{Name: strings.Clone(d.Name), Value: strings.Clone(d.Value)}
-	}
-	c.APIs = slices.Clone(v.APIs)
-	c.Cause.ID = strings.Clone(v.Cause.ID)
-	return c
-}
-
-// lastOfEach leaves out what is replaced at once, as where a rule's window is another one and its first event is over the limit:
-// what the old one had in force is cleared, and a block is issued. Both would have one seq, and readers keep what came first.
-// Notices are each of their own.
-func lastOfEach(changes []verdict.Verdict) []verdict.Verdict {
-	replaced := func(i int) bool {
-		return changes[i].State != verdict.Warn && slices.ContainsFunc(changes[i+1:], func(v verdict.Verdict) bool {
-			return v.State != verdict.Warn && v.Rule == changes[i].Rule
-		})
-	}
-	kept := changes[:0:0]
-	for i := range changes {
-		if !replaced(i) {
-			kept = append(kept, changes[i])
-		}
-	}
-	return kept
-}
+// Bytes is how much memory the keys take.
+func (s *issuing) Bytes() int64 { return s.table.Bytes() }
 
 // issue writes a key's state through with the verdicts that changed, outside any checkpoint.
 func (s *issuing) issue(ref state.Ref, changes []verdict.Verdict, broker event.Micros) {
 	s.issueThen(ref, changes, broker, nil, nil)
 }
 
-// issueThen is issue; behind the verdicts the record keys of erase get tombstones, and then done is told.
+// issueThen is issue; behind the verdicts the record keys of erase get tombstones, and then done is
+// told.
 func (s *issuing) issueThen(ref state.Ref, changes []verdict.Verdict, broker event.Micros, erase [][]byte, done *Done) {
 	key := string(s.table.Key(ref))
 	s.overtake(key, changes, len(erase) > 0)
@@ -115,6 +47,42 @@ func (s *issuing) issueThen(ref state.Ref, changes []verdict.Verdict, broker eve
 	s.table.Copied(ref)
 	rec.Urgent, rec.Ack = true, &Ack{key: key, verdicts: list, erase: erase, done: done}
 	s.out.States = append(s.out.States, rec)
+}
+
+// overtake lets what waits of a key give way to what goes out.
+func (s *issuing) overtake(key string, changes []verdict.Verdict, erased bool) {
+	if s.moved.n == 0 {
+		return
+	}
+	if erased {
+		s.moved.forget(key)
+	}
+	for i := range changes {
+		if s.moved.overtaken(key, &changes[i]) {
+			s.tally.Overtaken++
+		}
+	}
+}
+
+// spaceBytes is how much memory is taken at a time for the copies of a checkpoint.
+const spaceBytes = 64 << 10
+
+// stateRecord copies a key's state, with its unpublished verdicts, into a changelog record. Its
+// memory is taken off space, which is renewed when it does not suffice.
+func (s *issuing) stateRecord(space *[]byte, ref state.Ref) Append {
+	key, raw := s.table.Key(ref), s.table.Block(ref)
+	pending := s.moved.of(key, s.issued.of(key))
+	need := len(key) + wireBytes(pending, raw)
+	if cap(*space)-len(*space) < need {
+		*space = make([]byte, 0, max(need, cap(*space)))
+	}
+	start := len(*space)
+	buf := (*space)[start : start : start+need]
+	buf = append(buf, key...)
+	buf = appendWire(buf, pending, raw)
+	*space = (*space)[:start+need]
+	k := len(key)
+	return Append{Key: buf[:k:k], Value: buf[k:]}
 }
 
 // Acked takes in that an append with this Ack is durable at an offset.
@@ -144,7 +112,8 @@ func (s *issuing) stateDurable(a *Ack, seq int64, clock Clock) {
 			a.done.Verdicts = append(a.done.Verdicts, is.v)
 		}
 	}
-	left := len(a.verdicts) + len(a.erase) // done goes with the last of them: they go out over one writer, in order
+	// done goes with the last of them: one writer appends them, in order.
+	left := len(a.verdicts) + len(a.erase)
 	then := func() *Done {
 		if left--; left > 0 {
 			return nil

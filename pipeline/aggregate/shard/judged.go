@@ -2,7 +2,6 @@ package shard
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 
@@ -10,9 +9,9 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// judged says by what a partition's keys were judged last. It is durable with the states: from
-// the moment at which other rules come into force until a pass has judged all keys by them, the changed
-// limits are judged by nobody knows what.
+// judged says by what a partition's keys were judged last. It is durable with the states: from the
+// moment at which other rules come into force until a pass has judged all keys by them, it is
+// unknown by what the changed limits are judged.
 type judged struct {
 	pass    [32]byte // the hash of the set that the last pass, or the present one, judges by
 	done    int      // how many parts of the table it has been through; judgedAll: all
@@ -89,48 +88,5 @@ func unhex(dst []byte, text string) error {
 		return fmt.Errorf("checkpoint record: what was judged: %q is no hash of %d bytes", text, len(dst))
 	}
 	copy(dst, b)
-	return nil
-}
-
-// restoreJudged takes over what the last checkpoint says. One that says nothing is of an older
-// program, or was never written: then every limit may have been judged by another set, and was if the
-// checkpoint's set was another one.
-func (s *judging) restoreJudged(c *checkpoint) error {
-	if c.Judged != nil {
-		j, err := c.Judged.judged()
-		if err != nil {
-			return err
-		}
-		s.judged = j
-	} else if s.table.Len() > 0 {
-		s.judged = judged{pass: s.rules.Set.Hash, limits: s.rules.Set.Judged(), doubted: c.Rules == "" || c.Rules == s.rules.hash()}
-		for hash := range s.judged.limits {
-			s.judged.limits[hash] = rules.JudgedBy{}
-		}
-	}
-	s.judged.change(s.rules.Set)
-	s.stepper.AfterJudged(s.judged.limits, s.judged.doubted)
-	return nil
-}
-
-// noteJudged repeats the last checkpoint with what is judged now, ahead of all states that follow in
-// the changelog. Where there is no checkpoint yet nothing is known to have been judged.
-func (s *judging) noteJudged() error {
-	if s.lastCheckpoint == nil {
-		return nil
-	}
-	return s.appendCheckpoint(s.lastCheckpoint)
-}
-
-// appendCheckpoint asks for a checkpoint record with what is judged at this place of the changelog, be
-// it that of the states at the checkpoint's cut or not.
-func (s *judging) appendCheckpoint(body []byte) error {
-	by, err := json.Marshal(s.judged.record())
-	if err != nil {
-		return err
-	}
-	value := append(append([]byte(`{"judged":`), by...), ',')
-	s.out.States = append(s.out.States, Append{Key: []byte(CheckpointKey), Value: append(value, body[1:]...), Urgent: true}) // without its brace
-	s.lastCheckpoint = body
 	return nil
 }

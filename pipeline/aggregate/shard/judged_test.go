@@ -10,9 +10,9 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Whatever changes while passes begin, go on in another process and are through: a limit that is taken for
-// judged by the present set was judged by it, and by nothing since, in every part of the table
-// that the pass does not come to any more or has still to come to.
+// Whatever changes while passes begin, go on in another process and are through: a limit that is
+// taken for judged by the present set was judged by it, and by nothing since, in every part of the
+// table that the pass does not come to any more or has still to come to.
 func TestWhatIsTakenForJudgedIs(t *testing.T) {
 	t.Parallel()
 	sets := judgedSets(t)

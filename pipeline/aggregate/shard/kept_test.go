@@ -64,7 +64,8 @@ func TestACommandExemptsTheKeyThatItNames(t *testing.T) {
 	}
 }
 
-// An end that moves soon after another waits. Before any record has a time there is none to wait for.
+// An end that moves soon after another waits. Before any record has a time there is none to wait
+// for.
 func TestAnEndThatMovesSoonAgainWaits(t *testing.T) {
 	s := oneLimit(t)
 	at := now()
@@ -92,7 +93,8 @@ func TestATakeoverKnowsTheEpochsOfItsCheckpoint(t *testing.T) {
 	}
 }
 
-// The checkpoint record holds few producers itself. What an older program reads stays as it is up to that.
+// The checkpoint record holds few producers itself. What an older program reads stays as it is up
+// to that.
 func TestACheckpointHolds64ProducersItself(t *testing.T) {
 	p := &producers{}
 	for i := range inlineProducers + 1 {

@@ -8,17 +8,21 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// movedEnds are the ends of blocks that moved on and wait to be published. A flood moves an end at each event: a
-// bucket's by a token, a sliding window's by what slides out next. All that matters of them to an enforcer is the
-// newest, and that not before the end that it knows draws near. So publication goes by time:
+// movedEnds are the ends of blocks that moved on and wait to be published. A flood moves an end at
+// each event: a bucket's by a token, a sliding window's by what slides out next. All that matters
+// of them to an enforcer is the newest, and that not before the end that it knows draws near. So
+// publication goes by time:
 //
 //   - at most once a grain, which is a sixtieth of the window;
-//   - but before the end that was published comes within a margin of half a grain, or half a second;
-//   - and as soon as nothing has moved it for a second: what a flood has come to is known when it is over.
+//   - but before the end that was published comes within a margin of half a grain, or half a
+//     second;
+//   - and as soon as nothing has moved it for a second: what a flood has come to is known when it
+//     is over.
 //
-// What rules make of events does not depend on it: a state has the newest end at once, and a block is in force until
-// then. An end that waits is in each record of its key's state as a verdict that is not published yet, so that the next
-// owner publishes it; so does this one before it lets the partition go.
+// What rules make of events does not depend on it: a state has the newest end at once, and a block
+// is in force until then. An end that waits is in each record of its key's state as a verdict that
+// is not published yet, so that the next owner publishes it; so does this one before it lets the
+// partition go.
 //
 // Time is an argument: it is the broker's.
 type movedEnds struct {
@@ -51,7 +55,7 @@ func (e *movedEnd) due() event.Micros {
 	return min(e.next, e.last+quietAfter, e.told-max(e.grain/2, leastMargin))
 }
 
-// isDue is also true when the clock was set back: nobody knows how late it is.
+// isDue is also true when the clock was set back: it is unknown how late it is.
 func (e *movedEnd) isDue(now event.Micros) bool { return now >= e.due() || now < e.last }
 
 // published notes that an end goes out.
@@ -59,7 +63,8 @@ func (e *movedEnd) published(now event.Micros) {
 	e.told, e.next, e.v = e.v.Until, now+e.grain, nil
 }
 
-// keep takes in an end that has moved, and reports whether it waits; else it is to be published now.
+// keep takes in an end that has moved, and reports whether it waits; else it is to be published
+// now.
 func (m *movedEnds) keep(key string, v *verdict.Verdict, mv *rules.Move, now event.Micros) (waits bool) {
 	e := m.find(key, v.Rule)
 	if e != nil && e.v == nil && now >= e.next {
@@ -152,7 +157,8 @@ func (m *movedEnds) remove(key string, e *movedEnd) {
 	m.byKey[key] = slices.Delete(ends, i, i+1)
 }
 
-// overtaken drops the end that waits when another verdict in its place goes out, and says whether there was one.
+// overtaken drops the end that waits when another verdict in its place goes out, and says whether
+// there was one.
 func (m *movedEnds) overtaken(key string, v *verdict.Verdict) bool {
 	e := m.find(key, v.Rule)
 	if e == nil || v.State == verdict.Warn || e.v == nil && v.State == verdict.Block && v.Until == e.told {
@@ -183,14 +189,15 @@ func (m *movedEnds) of(key []byte, pending []unpublished) []unpublished {
 	return pending
 }
 
-// due are the keys of which an end is due, all that wait when asked for all. When an end was published
-// last is forgotten when it no longer matters.
+// due are the keys of which an end is due, all that wait when asked for all. When an end was
+// published last is forgotten when it no longer matters.
 func (m *movedEnds) due(now event.Micros, all bool) (keys []string) {
 	for key, ends := range m.byKey {
 		if slices.ContainsFunc(ends, func(e *movedEnd) bool { return e.v != nil && (all || e.isDue(now)) }) {
 			keys = append(keys, key)
 		}
-		for i := len(ends) - 1; i >= 0; i-- { // backward: what is removed moves those behind it only
+		// Backward: what is removed moves those behind it only.
+		for i := len(ends) - 1; i >= 0; i-- {
 			if e := ends[i]; e.v == nil && now >= e.next {
 				m.remove(key, e)
 			}
@@ -209,53 +216,4 @@ func (m *movedEnds) take(key string, now event.Micros, all bool) (vs []verdict.V
 		}
 	}
 	return vs
-}
-
-// holdBack takes those out of changes that wait.
-func (s *issuing) holdBack(key []byte, changes []verdict.Verdict, moves []rules.Move, clock Clock) []verdict.Verdict {
-	if len(moves) == 0 || clock.Broker == event.NoTime {
-		return changes
-	}
-	return slices.DeleteFunc(changes, func(v verdict.Verdict) bool {
-		i := slices.IndexFunc(moves, func(m rules.Move) bool { return m.Rule == v.Rule })
-		if i < 0 || v.State != verdict.Block {
-			return false
-		}
-		if e := s.moved.find(string(key), v.Rule); e != nil && e.v != nil {
-			s.tally.Overtaken++
-		}
-		return s.moved.keep(string(key), &v, &moves[i], clock.Broker)
-	})
-}
-
-// overtake lets what waits of a key give way to what goes out.
-func (s *issuing) overtake(key string, changes []verdict.Verdict, erased bool) {
-	if s.moved.n == 0 {
-		return
-	}
-	if erased {
-		s.moved.forget(key)
-	}
-	for i := range changes {
-		if s.moved.overtaken(key, &changes[i]) {
-			s.tally.Overtaken++
-		}
-	}
-}
-
-// EndsWaiting is how many ends of blocks have moved and wait to be published.
-func (s *issuing) EndsWaiting() int { return s.moved.waiting }
-
-// EndsDue returns the keys of which PublishEnds has something to publish now, or of all ends that wait.
-func (s *issuing) EndsDue(all bool, clock Clock) []string { return s.moved.due(clock.Broker, all) }
-
-// PublishEnds publishes the ends of a key's blocks that are due, which may be fewer than when somebody looked.
-func (s *issuing) PublishEnds(key string, all bool, clock Clock) {
-	changes := s.moved.take(key, clock.Broker, all)
-	ref, known := s.table.Get([]byte(key))
-	if len(changes) == 0 || !known {
-		return
-	}
-	// Not the event's broker time: how long it waited on purpose is no latency.
-	s.issue(ref, changes, event.NoTime)
 }

@@ -32,8 +32,8 @@ type follower struct {
 	state     []byte
 	now       event.Micros
 	published map[string]verdict.Verdict
-	falls     int
-	moves     map[string]int // since the block fell, by rule
+	issued    int
+	moves     map[string]int // since the block, by rule
 }
 
 func follow(set *rules.Set, from event.Micros) *follower {
@@ -70,7 +70,7 @@ func (f *follower) publish(v *verdict.Verdict) {
 	if before, ok := f.published[v.Rule]; ok && before.Since == v.Since {
 		f.moves[v.Rule]++
 	} else {
-		f.falls, f.moves[v.Rule] = f.falls+1, 0
+		f.issued, f.moves[v.Rule] = f.issued+1, 0
 	}
 	f.published[v.Rule] = cloneVerdict(v)
 }
@@ -99,8 +99,9 @@ func (f *follower) inForce() (vs []verdict.Verdict) {
 	return vs
 }
 
-// Whatever the window and whenever events come: no block ends early, what is published of one that moves is at
-// most one end a grain, or a second where events are that rare, but for the first ones, and once it is quiet the last end is published.
+// Whatever the window and whenever events come: no block ends early, what is published of one that
+// moves is at most one end a grain, or a second where events are that rare, but for the first ones,
+// and once it is quiet the last end is published.
 func TestMovedEndsArePublishedOnceAGrain(t *testing.T) {
 	for name, rule := range movingEnds {
 		t.Run(name, func(t *testing.T) {
@@ -145,26 +146,27 @@ func TestMovedEndsArePublishedOnceAGrain(t *testing.T) {
 	}
 }
 
-// The flood that published at each event: 33 verdicts of one key in its first second. Where a grain is longer than a second,
-// an end that a flood moves more rarely is published when it has stood for one.
+// The flood that published at each event: 33 verdicts of one key in its first second. Where a grain
+// is longer than a second, an end that a flood moves more rarely is published when it has stood for
+// one.
 func TestAFloodPublishesOnceAGrain(t *testing.T) {
 	for name, grain := range map[string]event.Micros{"bucket": event.Second, "exact times": event.Second, "hourly bucket": event.Minute} {
 		set := compile(t, "  rules: ["+movingEnds[name]+"]")
 		for _, rate := range []event.Micros{10, 100, 1000, 10_000} {
-			f := follow(set, 1_795_000_000*event.Second) // where a multiple of the grain is, matters
-			for f.falls == 0 {
+			f := follow(set, 1_795_000_000*event.Second) // its place in the grain matters
+			for f.issued == 0 {
 				f.until(f.now + event.Second/rate)
 				f.event()
 			}
-			fell := f.now
-			for f.now < fell+30*event.Second {
+			blocked := f.now
+			for f.now < blocked+30*event.Second {
 				f.until(f.now + event.Second/rate)
 				f.event()
-				if n := f.falls + f.moves["r"]; n > 2+int((f.now-fell)/min(grain, quietAfter)) {
-					t.Fatalf("%s, %d a second: %d publications after %v", name, rate, n, (f.now - fell).Duration())
+				if n := f.issued + f.moves["r"]; n > 2+int((f.now-blocked)/min(grain, quietAfter)) {
+					t.Fatalf("%s, %d a second: %d publications after %v", name, rate, n, (f.now - blocked).Duration())
 				}
 			}
-			if n, most := f.falls+f.moves["r"], 6+int(30*event.Second/grain); n < 2 || n > most {
+			if n, most := f.issued+f.moves["r"], 6+int(30*event.Second/grain); n < 2 || n > most {
 				t.Errorf("%s, %d a second: %d publications in all, want 2 to %d", name, rate, n, most)
 			}
 		}

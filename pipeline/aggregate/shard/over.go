@@ -9,9 +9,10 @@ import (
 
 // worthPublishing leaves out the blocks that are over already: behind a backlog they would only
 // make it longer. What was published before must not outlive them: a block that ends one that is in
-// force is kept. state is the key's from before the step; in it what is left out is in force as if it had
-// been published, and ends by itself. Where events have their producers' times, what is over was perhaps
-// over when it was sent: a backlog of ours cannot be told from history, and all is published.
+// force is kept. state is the key's from before the step; in it what is left out is in force as if
+// it had been published, and ends by itself. Where events have their producers' times, what is over
+// was perhaps over when it was sent: a backlog of ours cannot be told from history, and all is
+// published.
 func (s *judging) worthPublishing(changes []verdict.Verdict, state, key []byte, step *gatheredStep, clock Clock) []verdict.Verdict {
 	if len(changes) == 0 || clock.Broker == event.NoTime || s.cfg.ProducerTimes {
 		return changes

@@ -3,7 +3,6 @@ package shard
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -13,13 +12,13 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// producers are the emitters whose records a partition has seen. Each heads its records with its instance
-// and a sequence per partition: the partition keeps the last one, and so drops exactly what a retry put into the
-// log twice.
+// producers are the emitters whose records a partition has seen. Each heads its records with its
+// instance and a sequence per partition: the partition keeps the last one, and so drops exactly
+// what a retry put into the log twice.
 //
-// It is parted by a hash of the name, so that a checkpoint writes what has changed, in records of at most
-// 50 KB (see producerlog.go). Each part forgets what was silent for longest when it is full: to look one
-// up, and to forget one, takes the same however many there are.
+// It is parted by a hash of the name, so that a checkpoint writes what has changed, in records of
+// at most 50 KB (see producerlog.go). Each part forgets what was silent for longest when it is
+// full: to look one up, and to forget one, takes the same however many there are.
 type producers struct {
 	own   int32 // the partition
 	parts [producerParts]producerPart
@@ -31,8 +30,8 @@ const (
 	forgetProducers = event.Day // a retry is minutes late at most
 )
 
-// producerName is an emitter's instance, and the partition that it sent to: a mirror may merge several
-// partitions into one, and each has sequences of its own.
+// producerName is an emitter's instance, and the partition that it sent to: a mirror may merge
+// several partitions into one, and each has sequences of its own.
 type producerName struct {
 	instance [16]byte
 	from     int32
@@ -94,7 +93,15 @@ func (s *producers) repeated(instance []byte, from int32, seq uint64, broker eve
 	return false
 }
 
-// add makes a row for a name, in place of the one that was silent for longest when the part is full.
+// keepCopy keeps a part as it was at the cut, before it changes.
+func (p *producerPart) keepCopy() {
+	if p.due && p.copied == nil {
+		p.copied = p.append(nil, event.NoTime)
+	}
+}
+
+// add makes a row for a name, in place of the one that was silent for longest when the part is
+// full.
 func (p *producerPart) add(name producerName) (i uint16) {
 	if p.index == nil {
 		p.index, p.newest, p.oldest = map[producerName]uint16{}, noRow, noRow
@@ -148,86 +155,6 @@ func (p *producerPart) all(yield func(*usedRow) bool) {
 	}
 }
 
-// inlineProducers is how many rows a checkpoint record holds itself, as those of older programs do.
-const inlineProducers = 64
-
-// cut says in a checkpoint what is known at this moment. What has changed and is too much for its record
-// is written by write, before the checkpoint.
-func (s *producers) cut(c *checkpoint) {
-	if rows, ok := s.inline(); ok {
-		c.Producers = rows
-		return
-	}
-	c.ProducerParts = make([]uint64, producerParts)
-	for i := range s.parts {
-		p := &s.parts[i]
-		if p.changed {
-			p.changed, p.due = false, true
-			p.version++
-		}
-		c.ProducerParts[i] = p.version
-	}
-}
-
-// inline returns all rows, if they are few and sent to this partition; in hexadecimal, since instances are
-// any bytes, and JSON's strings are not.
-func (s *producers) inline() (map[string]producerRow, bool) {
-	n := 0
-	for i := range s.parts {
-		if n += len(s.parts[i].rows); n > inlineProducers {
-			return nil, false
-		}
-	}
-	out := make(map[string]producerRow, n)
-	for i := range s.parts {
-		for r := range s.parts[i].all {
-			if r.name.from != s.own {
-				return nil, false
-			}
-			out[hex.EncodeToString(r.name.instance[:])] = r.producerRow
-		}
-	}
-	return out, true
-}
-
-// restore takes over what a checkpoint says, and the records of parts that it refers to, by their keys. It
-// returns how many of these are gone, as when records of the changelog were deleted.
-func (s *producers) restore(c *checkpoint, written map[string][]byte) (gone int, err error) {
-	for text, row := range c.Producers {
-		instance, err := hex.DecodeString(text)
-		if err != nil {
-			return 0, fmt.Errorf("checkpoint record: producer %q: %w", text, err)
-		}
-		s.put(producerName{instanceName(instance), s.own}, row)
-	}
-	if c.ProducerParts != nil && len(c.ProducerParts) != producerParts {
-		return 0, fmt.Errorf("%w: a checkpoint with %d parts of producers", ErrNewerFormat, len(c.ProducerParts))
-	}
-	for i := range s.parts {
-		p := &s.parts[i]
-		for _, value := range [][]byte{written[partKey(i, 0)], written[partKey(i, 1)]} {
-			version, rows, err := readPart(value)
-			switch {
-			case value == nil:
-			case err != nil:
-				return 0, fmt.Errorf("part %d of the producers: %w", i, err)
-			case c.ProducerParts == nil: // of a cut without a checkpoint, or of before there were few: to be replaced
-				p.version, p.changed = max(p.version, version), true
-			case version == c.ProducerParts[i]:
-				for j := range rows {
-					s.put(rows[j].name, rows[j].producerRow)
-				}
-				p.version, p.changed = version, false
-			}
-		}
-		if c.ProducerParts != nil && p.version != c.ProducerParts[i] {
-			p.version = c.ProducerParts[i]
-			gone++
-		}
-	}
-	return gone, nil
-}
-
 func (s *producers) put(name producerName, row producerRow) {
 	p := &s.parts[name.part()]
 	if _, known := p.index[name]; !known {
@@ -236,8 +163,8 @@ func (s *producers) put(name producerName, row producerRow) {
 	}
 }
 
-// A part on the wire: its format, its version, and the rows, that which was silent for longest first:
-// 16 bytes of name, the partition that it sent to, the sequence, when it was seen.
+// A part on the wire: its format, its version, and the rows, that which was silent for longest
+// first: 16 bytes of name, the partition that it sent to, the sequence, when it was seen.
 const partFormat = 1
 
 var errPart = errors.New("is not well-formed")

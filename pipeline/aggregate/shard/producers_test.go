@@ -95,8 +95,8 @@ func TestProducersOfOlderCheckpointsAreRead(t *testing.T) {
 	}
 }
 
-// 50,000 emitters at the same time: repeats of all of them are recognized, also by the next owner, and a
-// checkpoint writes no more than what has changed.
+// 50,000 emitters at the same time: repeats of all of them are recognized, also by the next owner,
+// and a checkpoint writes no more than what has changed.
 func TestFiftyThousandEmitters(t *testing.T) { // alone: it counts allocations
 	const n = 50_000
 	w, s := writtenProducers{parts: map[string][]byte{}}, &producers{}
@@ -131,8 +131,8 @@ func TestFiftyThousandEmitters(t *testing.T) { // alone: it counts allocations
 	}
 }
 
-// The table against a map, with takeovers at any moment: also when a crash left a cut's records without its
-// checkpoint, and when records came between the cut and its records.
+// The table against a map, with takeovers at any moment: also when a crash left a cut's records
+// without its checkpoint, and when records came between the cut and its records.
 func TestProducersAgainstAMap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -194,7 +194,8 @@ func TestProducersAgainstAMap(t *testing.T) {
 	})
 }
 
-// A record costs the same however many emitters there are, also where some are forgotten for others.
+// A record costs the same however many emitters there are, also where some are forgotten for
+// others.
 func BenchmarkProducers(b *testing.B) {
 	for _, n := range []int{10, 4_000, 50_000, 200_000} {
 		b.Run(fmt.Sprintf("emitters=%d", n), func(b *testing.B) {

@@ -9,7 +9,8 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Parts is in how many parts the keys lie; PartOf says in which one a key does. Their order in a part is the same for every owner.
+// Parts is in how many parts the keys lie; PartOf says in which one a key does. Their order in a
+// part is the same for every owner.
 const Parts = state.Parts
 
 // PartOf is the part of a key.
@@ -25,7 +26,8 @@ func (s *issuing) State(key []byte) ([]byte, error) {
 	return append([]byte(nil), b.state...), err
 }
 
-// Explainer is what explains a key's state: the rules that it is counted by, and the exemptions that hold for it.
+// Explainer is what explains a key's state: the rules that it is counted by, and the exemptions
+// that hold for it.
 func (s *judging) Explainer(key []event.Dim) *rules.Stepper {
 	stepper := s.rules.Set.NewStepper()
 	var given []rules.Exemptions
@@ -44,8 +46,8 @@ func (s *issuing) KeysBehind(part int, behind string, most int) (keys [][]byte, 
 	return s.table.Behind(part, []byte(behind), most)
 }
 
-// KeysWith appends the keys of a part that have all of these dimensions, each written name=value, in the order of their
-// names, but for the key not.
+// KeysWith appends the keys of a part that have all of these dimensions, each written name=value,
+// in the order of their names, but for the key not.
 func (s *issuing) KeysWith(dst []string, part int, dims [][]byte, not string) []string {
 	for ref := range s.table.Part(part) {
 		if key := s.table.Key(ref); hasAll(key, dims) && string(key) != not {
@@ -55,8 +57,9 @@ func (s *issuing) KeysWith(dst []string, part int, dims [][]byte, not string) []
 	return dst
 }
 
-// hasAll reports whether a key's text has all of the dimensions, each written name=value, in the order of their names.
-// A uid is the last one, of dims and of any key that has it: most keys are told by that.
+// hasAll reports whether a key's text has all of the dimensions, each written name=value, in the
+// order of their names. A uid is the last one, of dims and of any key that has it: most keys are
+// told by that.
 func hasAll(key []byte, dims [][]byte) bool {
 	if !bytes.HasSuffix(key, dims[len(dims)-1]) {
 		return false

@@ -4,11 +4,13 @@ import (
 	"errors"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
 )
 
-// Use makes the shard count by a version of the rules from its next event on. Ahead of the first state by these rules it
-// asks for a record that says so: after a crash right behind it, also under the rules from before, all keys are judged.
-// A pass over all keys is due after it: see NextToJudge.
+// Use makes the shard count by a version of the rules from its next event on. Ahead of the first
+// state by these rules it asks for a record that says so: after a crash right behind it, also under
+// the rules from before, all keys are judged. A pass over all keys is due after it: see
+// NextToJudge.
 func (s *judging) Use(r Rules) error {
 	if r == s.rules {
 		return nil
@@ -19,22 +21,16 @@ func (s *judging) Use(r Rules) error {
 	return s.noteJudged()
 }
 
-func (s *judging) setRules(r Rules) {
-	s.tally.Matches = make([]uint64, len(r.Set.Limits))
-	s.rules, s.matcher, s.stepper = r, r.Set.NewMatcher(), r.Set.NewStepper()
-	s.stepper.Fuses = r.Set.NewFuses()
-	s.useExemptions()
-}
-
 // AllJudged reports whether all keys are judged by the present rules.
 func (s *judging) AllJudged() bool { return s.judged.done == judgedAll }
 
 // JudgedParts is how many of Parts the present pass, or the last, has been through.
 func (s *judging) JudgedParts() int { return s.judged.done }
 
-// NextToJudge copies the keys of the first part of the table that the pass by a version of the rules has not been through;
-// false after the last, and when there are newer rules. Keys that come meanwhile are counted by the new rules
-// already. A pass that an owner before has begun goes on where it was.
+// NextToJudge copies the keys of the first part of the table that the pass by a version of the
+// rules has not been through; false after the last, and when there are newer rules. Keys that come
+// meanwhile are counted by the new rules already. A pass that an owner before has begun goes on
+// where it was.
 func (s *judging) NextToJudge(r Rules) (keys [][]byte, more bool) {
 	if s.rules != r || s.judged.done == judgedAll {
 		return nil, false
@@ -84,4 +80,25 @@ func (s *judging) Judge(key []byte, clock Clock) (changed int, err error) {
 		}
 	}
 	return len(res.Changes), nil
+}
+
+// restoreJudged takes over what the last checkpoint says. One that says nothing is of an older
+// program, or was never written: then every limit may have been judged by another set, and was if
+// the checkpoint's set was another one.
+func (s *judging) restoreJudged(c *checkpoint) error {
+	if c.Judged != nil {
+		j, err := c.Judged.judged()
+		if err != nil {
+			return err
+		}
+		s.judged = j
+	} else if s.table.Len() > 0 {
+		s.judged = judged{pass: s.rules.Set.Hash, limits: s.rules.Set.Judged(), doubted: c.Rules == "" || c.Rules == s.rules.hash()}
+		for hash := range s.judged.limits {
+			s.judged.limits[hash] = rules.JudgedBy{}
+		}
+	}
+	s.judged.change(s.rules.Set)
+	s.stepper.AfterJudged(s.judged.limits, s.judged.doubted)
+	return nil
 }

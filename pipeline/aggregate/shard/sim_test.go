@@ -58,7 +58,7 @@ type simGroup struct {
 
 	input, loop, table, verdicts [simPartitions]*simLog
 
-	dies, replaced, reloads int // of 1000 steps: each simulation has its own mix
+	crashes, replaced, reloads int // of 1000 steps: each simulation has its own mix
 
 	epochs   [simPartitions]int
 	owners   [simPartitions]*simOwner
@@ -69,7 +69,8 @@ type simGroup struct {
 	emitters [simEmitters]simEmitter
 }
 
-// simEmitter numbers its records by partition, and sends the last one again where the answer was lost.
+// simEmitter numbers its records by partition, and sends the last one again where the answer was
+// lost.
 type simEmitter struct {
 	seq  [simPartitions]uint64
 	last []simEntry
@@ -79,7 +80,7 @@ func newSimGroup(t testing.TB, seed uint64, sets []Rules) *simGroup {
 	w := &simGroup{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), now: event.FromTime(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)),
 		sets: sets, counts: map[string]int64{}}
 	w.rules = Rules{Number: 1, Set: sets[0].Set}
-	w.dies, w.replaced, w.reloads = w.rng.IntN(4), w.rng.IntN(4), w.rng.IntN(6)
+	w.crashes, w.replaced, w.reloads = w.rng.IntN(4), w.rng.IntN(4), w.rng.IntN(6)
 	for p := range int32(simPartitions) {
 		w.input[p], w.loop[p], w.table[p], w.verdicts[p] = &simLog{}, &simLog{}, &simLog{}, &simLog{}
 	}
@@ -132,7 +133,7 @@ func (w *simGroup) step() {
 	switch {
 	case happens(200):
 		w.emit()
-	case happens(w.dies):
+	case happens(w.crashes):
 		w.owners[p] = w.takeOver(int32(p))
 	case happens(w.replaced): // and goes on
 		w.zombies = append(w.zombies, w.owners[p])
@@ -205,8 +206,8 @@ func (w *simGroup) compareCount(limitAndKey string, want int64) {
 	}
 }
 
-// compareVerdicts compares what a partition's states have in force with what is published of them. Each published verdict is
-// of a state that is in the changelog: none is an orphan.
+// compareVerdicts compares what a partition's states have in force with what is published of them.
+// Each published verdict is of a state that is in the changelog: none is an orphan.
 func (w *simGroup) compareVerdicts(o *simOwner) {
 	log := w.verdicts[o.id]
 	published := map[string]verdict.Verdict{}
@@ -255,8 +256,8 @@ func (w *simGroup) compareVerdicts(o *simOwner) {
 	}
 }
 
-// TestSimulation: whatever is killed, replaced or reloaded between any two steps, each event counts once, and what is in force is
-// what is published.
+// TestSimulation: whatever is killed, replaced or reloaded between any two steps, each event counts
+// once, and what is in force is what is published.
 func TestSimulation(t *testing.T) {
 	sets := make([]Rules, len(simRules))
 	for i, src := range simRules {

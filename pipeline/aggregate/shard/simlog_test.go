@@ -5,8 +5,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 )
 
-// simLog is a partition of a topic, in memory. It refuses what an owner appends whose epoch is not the newest of its
-// producer id, as Kafka does.
+// simLog is a partition of a topic, in memory. It refuses what an owner appends whose epoch is not
+// the newest of its producer id, as Kafka does.
 type simLog struct {
 	entries []simEntry // an entry's offset is its place
 	epochs  map[int32]int

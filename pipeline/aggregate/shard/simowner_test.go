@@ -9,8 +9,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 )
 
-// simOwner owns a partition in a simulation, and takes its time: between any two of its steps it may crash, or be
-// replaced without knowing it.
+// simOwner owns a partition in a simulation, and takes its time: between any two of its steps it
+// may crash, or be replaced without knowing it.
 type simOwner struct {
 	w     *simGroup
 	id    int32
@@ -107,7 +107,8 @@ func (w *simGroup) begin(id int32) *simOwner {
 	return o
 }
 
-// apply reads some records of a source, as many as an owner reads without letting go of its partition.
+// apply reads some records of a source, as many as an owner reads without letting go of its
+// partition.
 func (o *simOwner) apply(src Source, most int) (any bool) {
 	any = o.step(src, most)
 	o.collect()
@@ -135,7 +136,8 @@ func (o *simOwner) step(src Source, most int) (any bool) {
 	return any
 }
 
-// send appends the oldest of what waits for a log, of the state records, the verdicts, or the forwards to a partition.
+// send appends the oldest of what waits for a log, of the state records, the verdicts, or the
+// forwards to a partition.
 func (o *simOwner) send(which int) (any bool) {
 	switch {
 	case which == 0 && len(o.states) > 0:

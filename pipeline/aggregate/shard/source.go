@@ -10,8 +10,8 @@ const (
 	Sources               // how many there are
 )
 
-// applied is the place of the last event that was applied: what is at or below it is skipped. The zero value is below
-// every event.
+// applied is the place of the last event that was applied: what is at or below it is skipped. The
+// zero value is below every event.
 type applied struct {
 	next  int64 // the record's offset plus one
 	index int   // of the event in its record
@@ -25,21 +25,24 @@ func (a applied) covers(offset int64, index int) bool {
 // NoEpoch is where it is not known which leader took a source's last record.
 const NoEpoch int32 = -1
 
-// Epochs are the leader epochs that a partition is in. A log that was cut and has grown again has other records at offsets that
-// were counted: offsets do not tell, epochs do (KIP-320). The checkpoint names the epoch of the leader that took what
-// was counted last. Keys' applied offsets may be ahead of the checkpoint; for them to be of the epoch that it names, too,
-// there is a checkpoint between the last event of an epoch and the first of the next.
+// Epochs are the leader epochs that a partition is in. A log that was cut and has grown again has
+// other records at offsets that were counted: offsets do not tell, epochs do (KIP-320). The
+// checkpoint names the epoch of the leader that took what was counted last. Keys' applied offsets
+// may be ahead of the checkpoint; for them to be of the epoch that it names, too, there is a
+// checkpoint between the last event of an epoch and the first of the next.
 type Epochs struct {
 	Is   [Sources]int32 `json:"is"`   // NoEpoch where it is not known
-	From [Sources]int64 `json:"from"` // where the partition came to it: what it counted from there on is of that epoch
+	From [Sources]int64 `json:"from"` // what was counted from there on is of Is
 }
 
 var noEpochs = Epochs{Is: [Sources]int32{NoEpoch, NoEpoch}}
 
 // EpochEnd is where a leader epoch ends in a partition's log.
 type EpochEnd struct {
-	Known bool  // false: not asked, or the broker does not say
-	Epoch int32 // the one that was asked for or, where the log has nothing of that, the one before it; -1: none
+	Known bool // false: not asked, or the broker does not say
+	// Epoch is the one that was asked for or, where the log has nothing of that, the one before
+	// it; -1 is none.
+	Epoch int32
 	End   int64 // the first offset behind it; -1 when the leader does not know
 }
 

@@ -17,23 +17,25 @@ func (s *intake) Step(src Source, next int64, clock Clock) error {
 	return nil
 }
 
-// Replayed notes a record that was read and is below what is processed.
-func (s *base) Replayed() { s.tally.Replayed++ }
-
-// Stepped is what became of an event on one of its keys. It holds until Trace returns.
-type Stepped struct {
-	Shape  *rules.KeyShape
-	Hits   []rules.Hit // the limits that count it
-	Result *rules.Result
+// stepGathered makes the steps, in the order in which they were gathered.
+func (s *intake) stepGathered(clock Clock) error {
+	g := &s.gathered
+	s.table.Warm(g.hashes)
+	key, hit := 0, 0
+	for i := range g.steps {
+		next := &g.steps[i]
+		w := rules.Work{Shape: next.shape, Key: g.keys[key:next.key], Hits: g.hits[hit:next.hit]}
+		key, hit = next.key, next.hit
+		if err := s.step(g.hashes[i], &w, next, clock); err != nil {
+			return err
+		}
+	}
+	g.reset()
+	return nil
 }
 
-// trace tells Config.Trace of a step. It has a copy of the result: step's own would be in the heap, traced or not.
-func (s *intake) trace(w *rules.Work, res rules.Result) {
-	s.cfg.Trace(&Stepped{Shape: w.Shape, Hits: w.Hits, Result: &res})
-}
-
-// step applies an event to one key's state, once: what is at or below the place that was applied last is in it
-// already.
+// step applies an event to one key's state, once: what is at or below the place that was applied
+// last is in it already.
 func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) error {
 	s.hot.Touch(w.Key)
 	var b block
@@ -76,4 +78,10 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 		s.issue(ref, changes, g.broker)
 	}
 	return nil
+}
+
+// trace tells Config.Trace of a step. It has a copy of the result: step's own would be in the heap,
+// traced or not.
+func (s *intake) trace(w *rules.Work, res rules.Result) {
+	s.cfg.Trace(&Stepped{Shape: w.Shape, Hits: w.Hits, Result: &res})
 }

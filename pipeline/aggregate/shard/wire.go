@@ -2,7 +2,6 @@ package shard
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/tallygate/tallygate/internal/wire"
@@ -11,9 +10,6 @@ import (
 // What a key's changelog record holds: a version, the verdicts that were not yet published
 // when it was written, and the block as it is in memory.
 const wireVersion = 1
-
-// ErrNewerFormat says that a record is of a format that this program does not know.
-var ErrNewerFormat = errors.New("shard: written by a newer program")
 
 // unpublished is a verdict whose publication has not been acknowledged.
 type unpublished struct {
@@ -58,8 +54,8 @@ func decodeWire(src []byte) (pending []unpublished, block []byte, err error) {
 	return pending, r.Buf, nil
 }
 
-// ParseState reads a key's record of the changelog: how many verdicts it has that were not published when it was written,
-// and the state that package rules keeps.
+// ParseState reads a key's record of the changelog: how many verdicts it has that were not
+// published when it was written, and the state that package rules keeps.
 func ParseState(value []byte) (unpublished int, state []byte, err error) {
 	pending, raw, err := decodeWire(value)
 	if err != nil {

@@ -1,0 +1,47 @@
+package shard
+
+import (
+	"github.com/tallygate/tallygate/rules"
+)
+
+// Config is a shard's settings.
+type Config struct {
+	ID, Of int32 // the partition, and how many there are
+	Topics Topics
+
+	// ProducerTimes says that the event topic has its producers' times: a block that is over by the
+	// broker's clock was perhaps over when its event was sent, and is published all the same.
+	ProducerTimes bool
+	// AcceptNewTopic lets the partition go on where a topic is another one, or was cut.
+	AcceptNewTopic bool
+	// MaxDeadLetter is how many bytes of a record go into a dead letter.
+	MaxDeadLetter int
+	// Instance is this program's name in audit records.
+	Instance string
+	// Seed is of the sample that finds hot keys.
+	Seed uint64
+	// Trace is told what became of each event on each of its keys. Nil is for no trace.
+	Trace func(*Stepped)
+}
+
+// Topics are those that a checkpoint speaks of.
+type Topics struct{ Events, Loop, Table, Verdicts Topic }
+
+// Topic is a topic and Kafka's id of it: no other topic of the same name will ever have it.
+type Topic struct{ Name, ID string }
+
+func (t *Topics) all() [4]Topic { return [4]Topic{t.Events, t.Loop, t.Table, t.Verdicts} }
+
+func (t *Topics) of(src Source) Topic {
+	if src == Loop {
+		return t.Loop
+	}
+	return t.Events
+}
+
+// Stepped is what became of an event on one of its keys. It holds until Trace returns.
+type Stepped struct {
+	Shape  *rules.KeyShape
+	Hits   []rules.Hit // the limits that count it
+	Result *rules.Result
+}

@@ -1,0 +1,45 @@
+package shard
+
+import (
+	"fmt"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// restoring is what a takeover keeps of the changelog beside the keys.
+type restoring struct {
+	checkpoint *checkpoint // the last one
+	leftovers  map[string]leftover
+	parts      map[string][]byte // of the table of producers, by key
+}
+
+// leftover is what a key's last record says of verdicts that were not yet published.
+type leftover struct {
+	offset   int64 // of that record: the seq of those without one
+	verdicts []unpublished
+}
+
+// issued are the verdicts to publish once more.
+func (l *leftover) issued() ([]*issued, error) {
+	var list []*issued
+	newest := map[string]int{}
+	for _, u := range l.verdicts {
+		v, err := verdict.Parse(u.body)
+		if err != nil {
+			return nil, fmt.Errorf("unpublished verdict in the changelog at %d: %w", l.offset, err)
+		}
+		if v.Seq = u.seq; u.seq < 0 {
+			v.Seq = l.offset
+		}
+		is := &issued{unpublished: unpublished{v.Seq, u.body}, v: v, broker: event.NoTime}
+		record := string(verdict.AppendRecordKey(nil, &v))
+		if i, ok := newest[record]; ok {
+			list[i] = is
+			continue
+		}
+		newest[record] = len(list)
+		list = append(list, is)
+	}
+	return list, nil
+}

@@ -1,0 +1,97 @@
+package shard
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/tallygate/tallygate/rules"
+)
+
+// Load takes in a record of the changelog, in their order; it keeps copies only. Fence records are
+// the owner's own matter; it skips them.
+func (s *Shard) Load(offset int64, key, value []byte) error {
+	r := s.restoring
+	switch {
+	case isOwnerRecord(key):
+		return s.loadOwnerRecord(key, value)
+	case value == nil:
+		s.table.Delete(key)
+		s.exempt.forget(key)
+		delete(r.leftovers, string(key))
+		return nil
+	}
+	pending, raw, err := decodeWire(value)
+	if err != nil {
+		return err
+	}
+	b, err := decodeBlock(raw)
+	if err != nil {
+		return err
+	}
+	err = rules.CheckState(b.state)
+	if err == nil {
+		err = s.rules.Set.CheckWindows(b.state)
+	}
+	if err != nil {
+		return fmt.Errorf("state of a key: %w", err)
+	}
+	s.table.Load(key, raw)
+	s.exempt.note(key, b.state)
+	if len(pending) > 0 {
+		for i := range pending {
+			pending[i].body = bytes.Clone(pending[i].body)
+		}
+		r.leftovers[string(key)] = leftover{offset, pending}
+	} else if len(r.leftovers) > 0 {
+		delete(r.leftovers, string(key))
+	}
+	return nil
+}
+
+func (s *Shard) loadOwnerRecord(key, value []byte) error {
+	switch {
+	case string(key) == CheckpointKey:
+		c, err := decodeCheckpoint(value)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrFinal, err) // trying again reads the same
+		}
+		s.restoring.checkpoint = c
+	case isPart(key):
+		s.restoring.parts[string(key)] = bytes.Clone(value)
+	}
+	return nil
+}
+
+// Restored is what the changelog's last checkpoint says, for an owner who asks Kafka what Resume
+// must know.
+type Restored struct {
+	Checkpoint bool          // there is one
+	Rules      int64         // the version that was counted by
+	Epoch      [Sources]bool // Found.EpochEnd is needed, of:
+	Of         [Sources]int32
+}
+
+// Restored is what was loaded so far.
+func (s *Shard) Restored() Restored {
+	c := s.restoring.checkpoint
+	if c == nil {
+		return Restored{}
+	}
+	r := Restored{Checkpoint: true, Rules: c.RulesAt}
+	for src := range Sources {
+		t := s.cfg.Topics.of(src)
+		if c.Epochs != nil && c.Epochs.Is[src] != NoEpoch && c.Topics[t.Name] == t.ID {
+			r.Epoch[src], r.Of[src] = true, c.Epochs.Is[src]
+		}
+	}
+	return r
+}
+
+// Found is what the owner found in Kafka at a takeover.
+type Found struct {
+	ChangelogStart int64
+	Oldest, Newest [Sources]int64    // where the sources begin and end
+	EpochEnd       [Sources]EpochEnd // where the epochs of Restored end
+	Committed      int64             // the group's offset of the input; -1 is none
+	Rules          error             // why the rules are older than those that it was counted by
+}
