@@ -1,8 +1,6 @@
 package enforce
 
 import (
-	"math"
-
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -11,18 +9,16 @@ import (
 // key's verdicts either as they were or as they are, and verdicts that stay are in force
 // throughout. The cost depends on the shard's size, whatever the number of others.
 func (t *Table) Replace(shard int, all []verdict.Verdict) {
-	t.touch()
+	t.clock.touch()
 	t.index.Replace(shard, all)
-	if t.had[shard].CompareAndSwap(false, true) {
-		t.ready.Add(1)
-	}
-	t.updateMode()
+	t.mode.progress.snapshot(shard)
+	t.mode.update()
 }
 
 // Apply adds verdicts to a shard, in order. A clear ends the block of its key and rule. A verdict
 // whose seq is below that of the one held is ignored.
 func (t *Table) Apply(shard int, changes []verdict.Verdict) {
-	t.touch()
+	t.clock.touch()
 	t.index.Apply(shard, changes)
 }
 
@@ -33,15 +29,9 @@ func (t *Table) Remove(shard int, recordKey []byte) {
 	}
 }
 
-// always is the Heartbeat of a shard that needs nothing to keep it in step.
-const always event.Micros = math.MaxInt64
-
 // Heartbeat notes up to which moment a shard is in step. A moment in the future counts as now,
 // since a publisher's clock may be ahead.
 func (t *Table) Heartbeat(shard int, applied event.Micros) {
-	if applied != always {
-		applied = min(applied, now())
-	}
-	t.applied[shard].Store(int64(applied))
-	t.updateMode()
+	t.mode.progress.heartbeat(shard, applied)
+	t.mode.update()
 }

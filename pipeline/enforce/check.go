@@ -14,7 +14,7 @@ import (
 // It is checkSlow for the usual case, written out: see package index.
 func (t *Table) Check(api, uid string) Decision {
 	user, n := index.UserOf(uid), len(uid)
-	if t.mode.Load() != 0 || !user.Plain(uid) {
+	if t.mode.bits.Load() != 0 || !user.Plain(uid) {
 		return t.checkSlow(api, uid)
 	}
 	v := t.index.View()
@@ -45,14 +45,14 @@ func (t *Table) Check(api, uid string) Decision {
 			if differs {
 				duration = rec.Duration(n)
 			}
-			at, near := t.coarse()
+			at, near := t.clock.read()
 			if until-duration > at || at+near >= until || !c.Decides || !c.CoversSurely(api) && !c.Covers(api) {
 				return t.checkSlow(api, uid)
 			}
 			return Decision{Allowed: c.Logs, Until: until, At: at, by: &c.Verdict}
 		}
 		if p.Last() {
-			return Decision{Allowed: true, At: t.Now()}
+			return Decision{Allowed: true, At: t.clock.now()}
 		}
 	}
 }
@@ -61,10 +61,10 @@ func (t *Table) Check(api, uid string) Decision {
 // second of one, a uid that is very long or not ASCII, and every mode but 0.
 func (t *Table) checkSlow(api, uid string) Decision {
 	uid = event.CanonicalUID(uid)
-	if mode := t.mode.Load(); mode != 0 {
+	if mode := t.mode.bits.Load(); mode != 0 {
 		return t.checkInMode(mode, api, []event.Dim{{Name: dimUID, Value: uid}})
 	}
-	at, near := t.coarse()
+	at, near := t.clock.read()
 	r, found := t.index.User(uid)
 	if !found {
 		return Decision{Allowed: true, At: at}
@@ -79,7 +79,7 @@ func (t *Table) checkSlow(api, uid string) Decision {
 
 // checkInMode is a check while the table is stale or enforcement is off.
 func (t *Table) checkInMode(mode uint32, api string, dims []event.Dim) Decision {
-	at := t.systemTime()
+	at := t.clock.system()
 	if mode&modeOff != 0 {
 		return Decision{Allowed: true, At: at}
 	}
@@ -92,7 +92,7 @@ func (t *Table) checkInMode(mode uint32, api string, dims []event.Dim) Decision 
 	if !d.Allowed {
 		return d
 	}
-	return t.policy.deny(d, time.Since(t.started), api, dims)
+	return t.policy.deny(d, time.Since(t.mode.started), api, dims)
 }
 
 // CheckAt is what the table's verdicts say at a moment, also while the table is stale or
@@ -104,11 +104,11 @@ func (t *Table) CheckAt(at event.Micros, api, uid string) Decision {
 // CheckDims reports whether someone with these dimensions may use the API now. They are uid, ip and
 // attrs.NAME, each at most once; ip/64 follows from ip.
 func (t *Table) CheckDims(api string, dims []event.Dim) Decision {
-	if mode := t.mode.Load(); mode != 0 {
+	if mode := t.mode.bits.Load(); mode != 0 {
 		return t.checkInMode(mode, api, slices.Clone(dims))
 	}
 	var j judged
-	at, near := t.coarse()
+	at, near := t.clock.read()
 	t.index.Each(dims, func(r index.Record) bool {
 		if near > 0 {
 			if j.judge(r, at, near, api); j.class == nil && !j.near {
@@ -135,7 +135,7 @@ func (t *Table) CheckDimsAt(at event.Micros, api string, dims []event.Dim) Decis
 // MayDeny reports whether CheckDims could deny these dimensions for any API. With it a middleware
 // need not name the API of keys without a verdict, as nearly all are.
 func (t *Table) MayDeny(dims []event.Dim) (found bool) {
-	if t.mode.Load() != 0 {
+	if t.mode.bits.Load() != 0 {
 		return true
 	}
 	t.index.Each(dims, func(index.Record) bool {

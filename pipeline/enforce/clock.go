@@ -1,7 +1,7 @@
 package enforce
 
 import (
-	"time"
+	"sync/atomic"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -10,38 +10,37 @@ import (
 // coarse one.
 const nearly = event.Second
 
-// Now returns the time that checks use: at most Config.Resolution behind the system's clock.
-func (t *Table) Now() event.Micros {
-	if c := t.clock.Load(); c != 0 {
-		return event.Micros(c)
-	}
-	return t.systemTime()
+// clock is the time that checks use.
+type clock struct {
+	coarse  atomic.Int64 // the time that Run stores; 0 while Run isn't running
+	without func()       // is called when a check finds no coarse time
 }
 
-// coarse returns the time that checks use, and how near to it they use the system's clock instead.
-func (t *Table) coarse() (at, near event.Micros) {
-	if c := t.clock.Load(); c != 0 {
-		return event.Micros(c), nearly
+// now returns the time: at most Config.Resolution behind the system's clock.
+func (c *clock) now() event.Micros {
+	if at := c.coarse.Load(); at != 0 {
+		return event.Micros(at)
 	}
-	return t.systemTime(), 0
+	return c.system()
 }
 
-// systemTime is the time for checks that don't use Run's clock.
-func (t *Table) systemTime() event.Micros {
-	t.checkRan()
+// read returns the time, and how near to it checks use the system's clock instead.
+func (c *clock) read() (at, near event.Micros) {
+	if at := c.coarse.Load(); at != 0 {
+		return event.Micros(at), nearly
+	}
+	return c.system(), 0
+}
+
+// system is the time for checks that don't use Run's clock.
+func (c *clock) system() event.Micros {
+	c.without()
 	return now()
 }
 
-// touch updates the coarse clock, so that a verdict that arrives is in force at once.
-func (t *Table) touch() {
-	if c := t.clock.Load(); c != 0 {
-		t.clock.CompareAndSwap(c, int64(now()))
+// touch updates the coarse time, so that a verdict that arrives is in force at once.
+func (c *clock) touch() {
+	if at := c.coarse.Load(); at != 0 {
+		c.coarse.CompareAndSwap(at, int64(now()))
 	}
-}
-
-// observeClocks returns the wall time, and notes whether that clock made a step.
-func (t *Table) observeClocks() event.Micros {
-	at := time.Now()
-	t.steps.observe(event.FromTime(at), at.Sub(t.started))
-	return event.FromTime(at)
 }

@@ -12,26 +12,31 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
+// sweep is what Run does every Config.Sweep, at this time by the wall clock.
+func sweep(table *Table, at event.Micros) {
+	table.index.Sweep(table.steps.over(at, table.cfg.Grace))
+}
+
 // An hour's block was lost for good when one sweep came while the clock was ahead.
 func TestAClockThatWasAheadLosesNoBlock(t *testing.T) {
-	for name, sweep := range map[string]func(*Table){
+	for name, look := range map[string]func(*Table){
 		"within the grace": func(table *Table) { table.index.Sweep(now() + event.Hour - event.Minute) },
 		"two hours ahead, for one sweep": func(table *Table) {
-			table.steps.observe(now()+2*event.Hour, time.Since(table.started))
-			table.sweep(now() + 2*event.Hour)
+			table.steps.observe(now()+2*event.Hour, time.Since(table.mode.started))
+			sweep(table, now()+2*event.Hour)
 		},
-		"two hours ahead, and nobody looked before": func(table *Table) { table.sweep(now() + 2*event.Hour) },
+		"two hours ahead, and nobody looked before": func(table *Table) { sweep(table, now()+2*event.Hour) },
 		"a day ahead, before it is believed": func(table *Table) {
 			for mono := time.Second; mono < believedAfter; mono += 30 * time.Second {
 				table.steps.observe(now()+event.Day+event.FromDuration(mono), mono)
-				table.sweep(now() + event.Day + event.FromDuration(mono))
+				sweep(table, now()+event.Day+event.FromDuration(mono))
 			}
 		},
 	} {
 		table := newTable(t)
 		table.Replace(0, blockedNow())
 		table.Heartbeat(0, now())
-		sweep(table)
+		look(table)
 		if table.Check("order.create", "42").Allowed || table.Len() != 2 {
 			t.Errorf("%s: let through, with %d of 2 verdicts", name, table.Len())
 		}
@@ -45,9 +50,9 @@ func TestASnapshotKeepsWhatIsOverByTheClock(t *testing.T) {
 		"changes":    func(table *Table) { table.Apply(0, blockedNow()) },
 	} {
 		table := newTable(t)
-		table.clock.Store(int64(now() + event.Day))
+		table.clock.coarse.Store(int64(now() + event.Day))
 		put(table)
-		table.clock.Store(int64(now()))
+		table.clock.coarse.Store(int64(now()))
 		if table.Check("order.create", "42").Allowed {
 			t.Errorf("%s: let through when the clock is right", name)
 		}

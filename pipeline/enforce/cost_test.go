@@ -28,7 +28,7 @@ func filled(tb testing.TB) *Table {
 			tb.Error(err)
 		}
 	})
-	for table.clock.Load() == 0 {
+	for table.clock.coarse.Load() == 0 {
 	}
 	return table
 }

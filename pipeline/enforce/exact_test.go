@@ -24,7 +24,7 @@ func TestWhatDoesNotFitInARecordsHead(t *testing.T) {
 	for i := range wideClass + 10 {
 		table.Apply(0, []verdict.Verdict{block("c", fmt.Sprintf("uid=%d", i), func(v *verdict.Verdict) { v.Limit = event.Decimal(i + 1) })})
 	}
-	table.clock.Store(int64(t0))
+	table.clock.coarse.Store(int64(t0))
 	for i, uid := range []string{long, long[:255], "0", strconv.Itoa(wideClass - 1), strconv.Itoa(wideClass), strconv.Itoa(wideClass + 9)} {
 		if d := table.Check("a", uid); d.Allowed {
 			t.Errorf("user %d is let through", i)
@@ -52,11 +52,11 @@ func TestEndsAreExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(t)
 		at := now()
-		table.clock.Store(int64(at))
+		table.clock.coarse.Store(int64(at))
 		table.Apply(0, []verdict.Verdict{block("r", "uid=42", func(v *verdict.Verdict) {
 			v.Since, v.Until = at+200*event.Millisecond, at+900*event.Millisecond
 		})})
-		table.clock.Store(int64(at)) // nobody moves it
+		table.clock.coarse.Store(int64(at)) // nobody moves it
 		dims := []event.Dim{{Name: "uid", Value: "42"}}
 		for _, step := range []struct {
 			sleep   time.Duration

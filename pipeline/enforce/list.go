@@ -32,10 +32,10 @@ func (t *Table) VerdictsAt(at event.Micros, api string, dims []event.Dim) []*ver
 // InForce returns how many verdicts have not ended; Len also counts ended ones that are not swept
 // yet. It walks over the whole table, in steps between which the feed continues: some 30 ms for a
 // million.
-func (t *Table) InForce() int { return t.inForce(now()) }
+func (t *Table) InForce() int { return inForce(&t.index, now()) }
 
-func (t *Table) inForce(at event.Micros) (count int) {
-	t.index.Walk(func(r index.Record) {
+func inForce(x *index.Index, at event.Micros) (count int) {
+	x.Walk(func(r index.Record) {
 		r.Each(func(_ *index.Class, _, until event.Micros) {
 			if at < until {
 				count++

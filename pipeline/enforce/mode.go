@@ -1,122 +1,88 @@
 package enforce
 
 import (
-	"os"
-	"strings"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Bits of Table.mode. 0 is the fast path of checks.
+// Bits of mode. 0 is the fast path of checks.
 const (
 	modeOff   = 1 << iota // checks are allowed
 	modeStale             // the policy for a stale table changes answers
 )
 
-const (
-	// offVariable, set to off, turns enforcement off from the start.
-	offVariable = "TALLYGATE_ENFORCE"
-	// offFileEvery is how often Run looks for Config.OffFile.
-	offFileEvery = time.Second
-	// runWithin is how long after NewTable the table may be used without Run.
-	runWithin = 10 * time.Second
-)
+// runWithin is how long after NewTable the table may be used without Run.
+const runWithin = 10 * time.Second
 
-// SetEnabled turns enforcement off or on. While it is off every check is allowed, and the table
-// stays in step. Enforcement is on when none of three switches is off: this one, the environment
-// variable TALLYGATE_ENFORCE=off, which NewTable reads, and Config.OffFile.
-func (t *Table) SetEnabled(on bool) {
-	t.off.Store(!on)
-	t.updateMode()
+// mode is how checks are answered, and what decides that: the switches, and how stale the table is.
+type mode struct {
+	bits atomic.Uint32 // modeOff, modeStale
+
+	switches switches
+	progress progress
+	most     time.Duration // Config.MaxStaleness
+	policy   bool          // a policy changes answers of a stale table
+	log      *slog.Logger
+
+	started           time.Time   // with the monotonic clock
+	ran, loggedNotRun atomic.Bool // Run was called; the log says that it wasn't
+
+	mu         sync.Mutex   // held while the mode is found out
+	staleSince atomic.Int64 // since when the table is stale; 0: it isn't. Changed under mu
+	staleTime  event.Micros // spent stale before that; under mu
 }
 
-// Enabled reports whether verdicts are enforced: none of the switches is off.
-func (t *Table) Enabled() bool { return t.mode.Load()&modeOff == 0 }
-
-// Stale reports whether the table is stale. Config.OnStale and Config.Rules say how checks are
-// answered meanwhile.
-func (t *Table) Stale() bool {
-	t.checkRan()
-	return t.staleSince.Load() != 0
+func (m *mode) init(cfg *Config, policy bool) {
+	m.started, m.most, m.policy, m.log = time.Now(), cfg.MaxStaleness, policy, cfg.Logger
+	m.progress.init(cfg.Shards)
+	m.switches.init(cfg.OffFile, cfg.Logger)
+	m.update()
 }
 
-// StaleTime returns for how long altogether the table has been stale since NewTable.
-func (t *Table) StaleTime() time.Duration {
-	t.modeMu.Lock()
-	defer t.modeMu.Unlock()
-	spent := t.staleTime
-	if since := event.Micros(t.staleSince.Load()); since != 0 {
-		spent += max(now()-since, 0)
+// update finds out the mode.
+func (m *mode) update() {
+	m.mu.Lock() // so that no older mode is stored over a newer one
+	defer m.mu.Unlock()
+	bits := uint32(0)
+	if m.switches.off() {
+		bits |= modeOff
 	}
-	return spent.Duration()
-}
-
-// updateMode finds out the table's mode.
-func (t *Table) updateMode() {
-	t.modeMu.Lock() // so that no older mode is stored over a newer one
-	defer t.modeMu.Unlock()
-	mode := uint32(0)
-	why := t.whyOff()
-	if why != "" {
-		mode |= modeOff
-	}
-	t.logOff(why)
-	stale, since := t.notRun() || !t.Ready() || t.Staleness() > t.cfg.MaxStaleness, event.Micros(t.staleSince.Load())
+	stale, since := m.notRun() || !m.progress.complete() || m.progress.behind() > m.most, event.Micros(m.staleSince.Load())
 	switch {
 	case stale && since == 0:
-		t.staleSince.Store(int64(now()))
+		m.staleSince.Store(int64(now()))
 	case !stale && since != 0:
-		t.staleTime += max(now()-since, 0)
-		t.staleSince.Store(0)
+		m.staleTime += max(now()-since, 0)
+		m.staleSince.Store(0)
 	}
-	if stale && t.policy.matters() {
-		mode |= modeStale
+	if stale && m.policy {
+		bits |= modeStale
 	}
-	t.mode.Store(mode)
+	m.bits.Store(bits)
 }
-
-// whyOff returns what turns enforcement off; "" is nothing.
-func (t *Table) whyOff() string {
-	switch {
-	case t.offByVariable:
-		return offVariable + "=off"
-	case t.offByFile.Load():
-		return "the file exists: " + t.cfg.OffFile
-	case t.off.Load():
-		return "SetEnabled"
-	}
-	return ""
-}
-
-// logOff logs when enforcement is turned off or on. modeMu is held.
-func (t *Table) logOff(why string) {
-	switch {
-	case why != "" && !t.loggedOff:
-		t.cfg.Logger.Warn("enforcement is off: every check is allowed", "reason", why)
-	case why == "" && t.loggedOff:
-		t.cfg.Logger.Info("enforcement is on again")
-	}
-	t.loggedOff = why != ""
-}
-
-// statOffFile looks for Config.OffFile.
-func (t *Table) statOffFile() {
-	if t.cfg.OffFile != "" {
-		_, err := os.Stat(t.cfg.OffFile)
-		t.offByFile.Store(err == nil)
-	}
-}
-
-func offByVariable() bool { return strings.EqualFold(strings.TrimSpace(os.Getenv(offVariable)), "off") }
 
 // checkRan makes the table stale when Run was not called in time, and logs that once.
-func (t *Table) checkRan() {
-	if t.notRun() && t.loggedNotRun.CompareAndSwap(false, true) {
-		t.cfg.Logger.Error("the table of verdicts is not run: ended verdicts stay in memory, and it cannot notice that it falls behind. Call Table.Run beside the feed")
-		t.updateMode()
+func (m *mode) checkRan() {
+	if m.notRun() && m.loggedNotRun.CompareAndSwap(false, true) {
+		m.log.Error("the table of verdicts is not run: ended verdicts stay in memory, and it cannot notice that it falls behind. Call Table.Run beside the feed")
+		m.update()
 	}
 }
 
 // notRun reports whether Run was not called in time.
-func (t *Table) notRun() bool { return !t.ran.Load() && time.Since(t.started) > runWithin }
+func (m *mode) notRun() bool { return !m.ran.Load() && time.Since(m.started) > runWithin }
+
+// spentStale is Table.StaleTime.
+func (m *mode) spentStale() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	spent := m.staleTime
+	if since := event.Micros(m.staleSince.Load()); since != 0 {
+		spent += max(now()-since, 0)
+	}
+	return spent.Duration()
+}

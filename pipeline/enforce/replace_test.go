@@ -114,7 +114,7 @@ func TestAHeartbeatFromTheFutureHidesNothing(t *testing.T) {
 		if got := table.Staleness(); got != 5*time.Minute {
 			t.Errorf("staleness %v five minutes after the last heartbeat", got)
 		}
-		table.updateMode()
+		table.mode.update()
 		if !table.Stale() {
 			t.Error("not stale five minutes after the last heartbeat")
 		}
@@ -132,7 +132,7 @@ func TestInForceCountsWhatHasNotEnded(t *testing.T) {
 	}
 	table.Apply(0, []verdict.Verdict{block("s", "uid=u0", func(v *verdict.Verdict) { v.Since, v.Until = at-second, at+3*event.Hour })})
 	for hours, want := range []int{20_001, 10_001, 1, 0} {
-		if got := table.inForce(at + event.Micros(hours)*event.Hour); got != want {
+		if got := inForce(&table.index, at+event.Micros(hours)*event.Hour); got != want {
 			t.Errorf("after %d h: %d in force, want %d", hours, got, want)
 		}
 	}

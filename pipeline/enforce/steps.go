@@ -15,7 +15,8 @@ func now() event.Micros { return event.FromTime(time.Now()) }
 // since until is wall time. But verdicts that it ends are forgotten only when it is believed, and
 // those that a wrong clock made the table forget are fetched again.
 type steps struct {
-	count atomic.Uint64 // steps so far, either way
+	count   atomic.Uint64 // steps so far, either way
+	started time.Time     // when the table was made, with the monotonic clock
 
 	mu    sync.Mutex
 	wall  event.Micros // both clocks when last observed
@@ -31,6 +32,21 @@ const (
 	// back is believed at once.
 	believedAfter = 10 * time.Minute
 )
+
+func (s *steps) init(started time.Time) { s.started, s.wall = started, event.FromTime(started) }
+
+// look returns the wall time, and notes whether that clock made a step.
+func (s *steps) look() event.Micros {
+	at := time.Now()
+	s.observe(event.FromTime(at), at.Sub(s.started))
+	return event.FromTime(at)
+}
+
+// over returns the time until which verdicts must have ended to be freed: the grace ago, as far as
+// the wall time is believed.
+func (s *steps) over(at event.Micros, grace time.Duration) event.Micros {
+	return min(at, s.believed()) - event.FromDuration(grace)
+}
 
 // observe compares the two clocks. mono is the time since the table was made.
 func (s *steps) observe(wall event.Micros, mono time.Duration) {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/enforce/internal/index"
@@ -82,27 +80,29 @@ func (c *Config) validate() error {
 //
 // A user who is blocked by one rule takes about 27 bytes and the key's length.
 type Table struct {
+	// What the fast path of a check reads is together, in one cache line: mode begins with its bits.
 	index index.Index
-	clock atomic.Int64  // the coarse clock; 0 while Run isn't running
-	mode  atomic.Uint32 // modeOff, modeStale; 0 is the fast path of checks
-	cfg   Config
-	born  event.Micros
+	clock clock
+	mode  mode
 
-	started           time.Time // with the monotonic clock
-	steps             steps
-	ran, loggedNotRun atomic.Bool // Run was called; the log says that it wasn't
+	cfg    Config
+	policy stalePolicy
+	steps  steps
+}
 
-	policy         stalePolicy
-	offByVariable  bool
-	off, offByFile atomic.Bool
-	modeMu         sync.Mutex   // held while the mode is found out
-	staleSince     atomic.Int64 // since when the table is stale; 0: it isn't. Changed under modeMu
-	staleTime      event.Micros // spent stale before that; under modeMu
-	loggedOff      bool         // the log says that enforcement is off; under modeMu
-
-	ready   atomic.Int32
-	had     []atomic.Bool  // which shards had a snapshot
-	applied []atomic.Int64 // up to when each shard is in step
+// NewTable returns an empty table. It can be used at once. Only Run frees ended verdicts: call it
+// within ten seconds, or the table is stale.
+func NewTable(cfg Config) (*Table, error) {
+	cfg.setDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	t := &Table{cfg: cfg, policy: newStalePolicy(cfg.OnStale, cfg.Rules, cfg.Instances)}
+	t.index.Init(cfg.Causes)
+	t.mode.init(&t.cfg, t.policy.matters())
+	t.clock.without = t.mode.checkRan
+	t.steps.init(t.mode.started)
+	return t, nil
 }
 
 // Len returns how many verdicts the table holds, including ended ones that are not swept yet.
@@ -118,21 +118,36 @@ func (t *Table) Full() bool { return t.index.Full() }
 // Shards returns the number of shards in its Config.
 func (t *Table) Shards() int { return t.cfg.Shards }
 
+// Now returns the time that checks use: at most Config.Resolution behind the system's clock.
+func (t *Table) Now() event.Micros { return t.clock.now() }
+
 // Ready reports whether the table has had a complete snapshot of every shard.
-func (t *Table) Ready() bool { return int(t.ready.Load()) == t.cfg.Shards }
+func (t *Table) Ready() bool { return t.mode.progress.complete() }
 
 // Staleness returns how far the table is behind the blocklist: the time since all shards were last
 // known to be in step, or since NewTable if a shard never was.
-func (t *Table) Staleness() time.Duration {
-	least := event.Micros(t.applied[0].Load())
-	for i := range t.applied {
-		least = min(least, event.Micros(t.applied[i].Load()))
-	}
-	if least == 0 {
-		least = t.born
-	}
-	return max(now()-least, 0).Duration()
+func (t *Table) Staleness() time.Duration { return t.mode.progress.behind() }
+
+// Stale reports whether the table is stale. Config.OnStale and Config.Rules say how checks are
+// answered meanwhile.
+func (t *Table) Stale() bool {
+	t.mode.checkRan()
+	return t.mode.staleSince.Load() != 0
 }
+
+// StaleTime returns for how long altogether the table has been stale since NewTable.
+func (t *Table) StaleTime() time.Duration { return t.mode.spentStale() }
+
+// SetEnabled turns enforcement off or on. While it is off every check is allowed, and the table
+// stays in step. Enforcement is on when none of three switches is off: this one, the environment
+// variable TALLYGATE_ENFORCE=off, which NewTable reads, and Config.OffFile.
+func (t *Table) SetEnabled(on bool) {
+	t.mode.switches.call.Store(!on)
+	t.mode.update()
+}
+
+// Enabled reports whether verdicts are enforced: none of the switches is off.
+func (t *Table) Enabled() bool { return t.mode.bits.Load()&modeOff == 0 }
 
 // SnapshotsWanted grows when the table needs a snapshot of each shard although it lost no change:
 // the wall clock made a step, and verdicts that a wrong clock ended may be in force. A feed takes a
