@@ -25,8 +25,9 @@ lint: ## formatting, vet and the linters of .golangci.yml
 check: ## all that CI runs
 	bash .ci/run
 
-# The longest package is first, so that others run beside it. windows and rules have no goroutine that could race.
-RACED = ./internal/e2e $$(go list ./... | grep -vE '/(internal/e2e|windows|rules)$$')
+# The longest package is first, so that others run beside it. Pure packages, and tests that only read
+# the repository, have no goroutine that could race: the fast suite has run them.
+RACED = ./internal/e2e $$(go list ./... | grep -vE '/(internal/(e2e|layers)|windows|rules|rules/.*|pipeline/aggregate/shard|scripts/.*)$$')
 
 e2e: kafka-up ## tests of all that has goroutines, race detector on, on real Kafka and Redis
 	@TALLYGATE_TEST_KAFKA=127.0.0.1:$$(<$(RUN)/kafka/port) TALLYGATE_TEST_REDIS=127.0.0.1:$$(<$(RUN)/redis/port) \
