@@ -15,7 +15,7 @@ const untold = math.MinInt32
 
 // checkACLs queries the rights of this principal. It changes nothing: the transactional id is tested with
 // a request that no broker can grant.
-func (e *examination) checkACLs(context.Context) outcome {
+func (e *examination) checkACLs(ctx context.Context) outcome {
 	allowed, err := e.topicRights()
 	if err != nil {
 		return found(fail("acls", "", "query the rights on topics: %v", err))
@@ -30,7 +30,7 @@ func (e *examination) checkACLs(context.Context) outcome {
 			missing, err = e.missingOnTopic(g, allowed)
 			told = told || allowed[g.name].told
 		case sarama.AclResourceGroup:
-			missing, err = e.missingOnGroup(g)
+			missing, err = e.missingOnGroup(ctx, g)
 		case sarama.AclResourceTransactionalID:
 			missing, err = e.missingOnTransactionalID(g)
 		}
@@ -125,26 +125,45 @@ func (e *examination) missingOnTopic(g grant, allowed map[string]rights) (missin
 	return missing, nil
 }
 
-func (e *examination) missingOnGroup(g grant) ([]sarama.AclOperation, error) {
-	b, err := e.client.Coordinator(g.name)
-	if err == nil {
-		var resp *sarama.DescribeGroupsResponse
-		resp, err = b.DescribeGroups(&sarama.DescribeGroupsRequest{Version: 4, Groups: []string{g.name}, IncludeAuthorizedOperations: true})
-		if err == nil && len(resp.Groups) == 1 {
-			group := resp.Groups[0]
-			if err = nil; group.Err != sarama.ErrNoError {
-				err = group.Err
-			}
-			r := rights{bits: group.AuthorizedOperations, told: group.AuthorizedOperations != untold && group.AuthorizedOperations != 0}
-			if err == nil && r.lacks(read) {
-				return g.ops, nil
-			}
+func (e *examination) missingOnGroup(ctx context.Context, g grant) (missing []sarama.AclOperation, err error) {
+	err = e.whileLoading(ctx, func() error {
+		group, err := e.describeGroup(g.name)
+		if err != nil {
+			return err
 		}
-	}
+		r := rights{bits: group.AuthorizedOperations, told: group.AuthorizedOperations != untold && group.AuthorizedOperations != 0}
+		if r.lacks(read) {
+			missing = g.ops
+		}
+		return nil
+	})
 	if refused(err) {
 		return g.ops, nil
 	}
-	return nil, err
+	return missing, err
+}
+
+// describeGroup returns a group with the rights on it.
+func (e *examination) describeGroup(name string) (*sarama.GroupDescription, error) {
+	b, err := e.client.Coordinator(name)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := b.DescribeGroups(&sarama.DescribeGroupsRequest{Version: 4, Groups: []string{name}, IncludeAuthorizedOperations: true})
+	if err != nil {
+		return nil, err
+	}
+	if len(resp.Groups) != 1 {
+		return nil, fmt.Errorf("broker %d returned %d groups for one", b.ID(), len(resp.Groups))
+	}
+	group := resp.Groups[0]
+	if group.Err == sarama.ErrNotCoordinatorForConsumer {
+		_ = e.client.RefreshCoordinator(name)
+	}
+	if group.Err != sarama.ErrNoError {
+		return nil, group.Err
+	}
+	return group, nil
 }
 
 // missingOnTransactionalID requests the producer id of partition 0's owner with an invalid timeout and an

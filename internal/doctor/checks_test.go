@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,39 @@ func TestAPrincipalThatMayNotUseItsTransactionalIDs(t *testing.T) {
 	r := examine(t, Config{Kafka: brokers(k.ListenAddrs()...)})
 	wants(t, r, "acls", Fail, "may not Write the transactional ids tallygate-*", "--operation Write --transactional-id tallygate- --resource-pattern-type prefixed")
 	wants(t, r, "fencing", Warn, "not tested")
+}
+
+// Behind a broker's start, its groups are not loaded at once.
+func TestACoordinatorThatLoads(t *testing.T) {
+	t.Parallel()
+	k, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	loading := []int16{kerr.CoordinatorLoadInProgress.Code, kerr.CoordinatorNotAvailable.Code, kerr.NotCoordinator.Code}
+	left := slices.Clone(loading)
+	k.ControlKey(int16(kmsg.DescribeGroups), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		if len(left) == 0 {
+			left = slices.Clone(loading) // for the next check
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
+		group := kmsg.NewDescribeGroupsResponseGroup()
+		group.Group, group.ErrorCode = req.(*kmsg.DescribeGroupsRequest).Groups[0], left[0]
+		resp.Groups = append(resp.Groups, group)
+		left = left[1:]
+		return resp, nil, true
+	})
+	ensure(t, k.ListenAddrs(), topics.Config{Prefix: "tallygate", Partitions: 1})
+	r := examine(t, Config{Kafka: brokers(k.ListenAddrs()...)})
+	wants(t, r, "group", Warn, "no aggregator has run in the group tallygate yet")
+	for _, got := range r.Results {
+		if got.Name == "acls" && got.Status == Fail {
+			t.Errorf("the rights are %+v", got)
+		}
+	}
 }
 
 func TestMembersWithOtherRules(t *testing.T) {

@@ -21,14 +21,17 @@ const (
 
 // checkGroup checks which aggregators run, and how far they are behind. Checkpoints commit once a
 // second, so there is always some lag: what matters is how long an event waits.
-func (e *examination) checkGroup(context.Context) outcome {
-	groups, err := e.admin.DescribeConsumerGroups([]string{e.names.Group})
-	if err != nil || len(groups) != 1 {
+func (e *examination) checkGroup(ctx context.Context) outcome {
+	var g *sarama.GroupDescription
+	err := e.whileLoading(ctx, func() (err error) {
+		g, err = e.describeGroup(e.names.Group)
+		return err
+	})
+	switch {
+	case errors.Is(err, sarama.ErrGroupIDNotFound):
+		g = &sarama.GroupDescription{GroupId: e.names.Group}
+	case err != nil:
 		return found(fail("group", "see acls", "the group %s cannot be read: %v", e.names.Group, err))
-	}
-	g := groups[0]
-	if g.Err != sarama.ErrNoError && g.Err != sarama.ErrGroupIDNotFound {
-		return found(fail("group", "see acls", "the group %s cannot be read: %v", e.names.Group, g.Err))
 	}
 	if !e.exists(e.names.Events) {
 		return found(skip("group", "there is no %s yet", e.names.Events))
