@@ -94,11 +94,11 @@ func same(a, b []os.FileInfo) bool {
 	})
 }
 
-func (r *reloader) publish(ctx context.Context) (aggregate.Reloaded, error) {
+func (r *reloader) publish(ctx context.Context) (aggregate.ReloadResult, error) {
 	_, file, named, err := readRules(r.Config.RuleFile.Name)
 	r.file.note(err == nil)
 	if err != nil {
-		return aggregate.Reloaded{}, fmt.Errorf("%w: %w", aggregate.ErrRules, err)
+		return aggregate.ReloadResult{}, fmt.Errorf("%w: %w", aggregate.ErrRules, err)
 	}
 	r.mu.Lock()
 	r.named = named

@@ -5,19 +5,20 @@ import (
 	"context"
 )
 
-// Actor is who asks an instance's API, as the one who serves the API has found out.
+// Actor is the authenticated caller of an instance's API. The zero value is an anonymous caller who
+// may do everything.
 type Actor struct {
-	Name string // of the credential; "" where none is needed
-	Role string // passed on to the key's owner with the name
+	Name string // of the credential; "" if none is required
+	Role string // forwarded to the key's owner with the name
 
-	// May is an error when the actor may not give a command of this name; nil allows all.
+	// May returns an error if the actor may not give the named command. Nil allows all.
 	May func(command string) error
 }
 
 type actorKey struct{}
 
-// WithActor is a context for the Serve methods, in which actor asks. Without one, nobody is known, and everything is
-// allowed.
+// WithActor returns a context that makes actor the caller of the Serve methods. Without one the
+// caller is anonymous and may do everything.
 func WithActor(ctx context.Context, actor Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
@@ -34,11 +35,11 @@ func (a *Actor) may(command string) error {
 	return a.May(command)
 }
 
-// sign puts into c who gives it.
+// sign sets who gives the command c.
 func (a *Actor) sign(c *Command, by, onBehalfOf string) { c.By, c.OnBehalfOf = a.who(by, onBehalfOf) }
 
-// who is who does something, and for whom, for the audit. What a caller says of himself is believed only where
-// nobody needs a credential.
+// who returns who does something and on whose behalf, for the audit. The names that a caller states
+// are believed only if no credential is required.
 func (a *Actor) who(by, onBehalfOf string) (string, string) {
 	if a.Name == "" {
 		return by, onBehalfOf

@@ -13,26 +13,28 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
-// Aggregator is one member of the group. Make it with New and call Run once.
+// Aggregator is one member of the group. Make it with New, and call Run once. All its methods may
+// be called by any goroutine.
 type Aggregator struct {
 	*instance
 	*api
 	watching watching
 }
 
-// api is what the instance answers, and does on demand. Where another one owns the key, it asks that one.
+// api answers the HTTP API and carries out what operators ask for. If another instance owns the
+// key, it asks that one.
 type api struct {
 	*instance
-	listing chan struct{} // holds one for each page of what is blocked that is made
+	listing chan struct{} // holds one for each page of blocked keys that is being made
 }
 
-// watching keeps an eye on the group and on Kafka, for metrics and the log.
+// watching observes the group and Kafka, for metrics and the log.
 type watching struct {
 	*instance
-	rulesDiffer string // the members with other rules, as last logged
+	rulesDiffer string // the members with different rules, as last logged
 }
 
-// New checks cfg. Nothing is connected before Run.
+// New checks cfg. It connects to nothing: Run does.
 func New(cfg Config) (*Aggregator, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -71,8 +73,8 @@ func New(cfg Config) (*Aggregator, error) {
 	}, nil
 }
 
-// Run joins the group and works until ctx ends; then all that was counted is durable, and
-// the partitions are released. It returns nil after ctx has ended.
+// Run joins the group and counts until ctx ends. It then makes durable what was counted, releases
+// the partitions, and returns nil.
 func (a *Aggregator) Run(ctx context.Context) error {
 	if err := a.open(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -108,8 +110,8 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	}
 }
 
-// Ready returns nil when this instance is a member of the group and every partition that it
-// was given is recovered, and read: Kafka answers what it is asked for, if only that there is nothing.
+// Ready returns nil if this instance is a member of the group, and each of its partitions is
+// recovered and being read: Kafka answers its fetches, even if only with "no records".
 func (a *Aggregator) Ready() error {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

@@ -17,37 +17,38 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// blockedReply is what GET /v1/blocked answers.
+// blockedReply is the answer to GET /v1/blocked.
 type blockedReply struct {
-	Partitions int32        `json:"partitions"` // how many there are
+	Partitions int32        `json:"partitions"` // of the topic
 	Partition  int32        `json:"partition"`
 	Keys       []blockedKey `json:"keys"`
-	Next       string       `json:"next,omitempty"` // what the next page comes after; "" behind the last
+	Next       string       `json:"next,omitempty"` // the next page's after; "" on the last page
 }
 
-// blockedKey is a key that has something in force.
+// blockedKey is a key with a verdict in force.
 type blockedKey struct {
 	Key   map[string]string `json:"key"`
 	Rules []string          `json:"rules"`
 }
 
 const (
-	blockedLimit    = 1000 // keys of a page, by default
+	blockedLimit    = 1000 // default number of keys per page
 	maxBlockedLimit = 10_000
 
-	// blockedLooks is how many keys of the partition a page looks at, at most: so many are copied for it.
+	// blockedLooks is how many keys of the partition a page examines at most. It bounds the copies
+	// that a page makes.
 	blockedLooks = 16 << 10
 
-	// blockedAtOnce is how many pages an instance makes at once.
+	// blockedAtOnce is how many pages an instance makes at the same time.
 	blockedAtOnce = 4
 )
 
-// blockedQuery is what a page is asked for by.
+// blockedQuery holds the parameters of one page.
 type blockedQuery struct {
 	partition int32
 	rule      string // "" is any
 	limit     int
-	after     string // the page before's next; "" is the first page
+	after     string // next of the previous page; "" is the first page
 }
 
 func (a *api) blockedQuery(q url.Values, partitions int32) (b blockedQuery, err error) {
@@ -67,8 +68,9 @@ func (a *api) blockedQuery(q url.Values, partitions int32) (b blockedQuery, err 
 	return b, nil
 }
 
-// ServeBlocked answers GET /v1/blocked?partition=0[&rule=…][&limit=…][&after=…]: a page of the keys of a partition
-// that have something in force, of any rule or of one; from the instance that owns the partition.
+// ServeBlocked answers GET /v1/blocked?partition=0[&rule=…][&limit=…][&after=…] with one page of
+// the partition's keys that have a verdict in force, of any rule or of one. The instance that owns
+// the partition answers.
 func (a *api) ServeBlocked(w http.ResponseWriter, r *http.Request) {
 	found := a.found.Load()
 	if found == nil || !a.online.Load() {
@@ -94,14 +96,15 @@ func (a *api) ServeBlocked(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// blocked makes a page. It looks through the partition in slices between events, in the order of the keys' hashes, which is the
-// same for every owner: whoever goes on behind a page misses no key that was there all the time.
+// blocked makes a page. It examines the partition in slices between events, in the order of the
+// keys' hashes. That order is the same for every owner: a caller who continues after a page misses
+// no key that was there all the time.
 func (a *api) blocked(ctx context.Context, q blockedQuery, at event.Micros) (page []blockedKey, next string, err error) {
 	p := a.partition(q.partition)
 	if p == nil || !p.Live() {
 		return nil, "", fmt.Errorf("%w: partition %d", ErrNotOwner, q.partition)
 	}
-	select { // not around a question that is passed on: two instances would wait for each other
+	select { // not around a forwarded request: two instances would wait for each other
 	case a.listing <- struct{}{}:
 		defer func() { <-a.listing }()
 	case <-ctx.Done():
@@ -139,20 +142,20 @@ func (a *api) blocked(ctx context.Context, q blockedQuery, at event.Micros) (pag
 	return page, "", nil
 }
 
-// keysBehind copies the keys of a part of the table that are next behind one, at most so many; more tells
-// that there are others.
+// keysBehind copies at most so many keys of a part of the table, those that follow one. more
+// reports whether others follow.
 func keysBehind(p *owner.Partition, part int, behind string, most int) (keys [][]byte, more bool) {
 	p.View(func(s *shard.Shard, _ *owner.Rules) { keys, more = s.KeysBehind(part, behind, most) })
 	return keys, more
 }
 
-// ruleOf is the rule that a limit's name belongs to.
+// ruleOf returns the rule that a limit belongs to, by the limit's name.
 func ruleOf(limit string) string {
 	rule, _, _ := strings.Cut(limit, "/")
 	return rule
 }
 
-// some looks at the first of the keys for as long as events may be kept waiting, and returns how many these were.
+// some examines the first of the keys, for as long as events may be delayed, and returns how many.
 func (q *blockedQuery) some(p *owner.Partition, keys [][]byte, at event.Micros, out *[]blockedKey) (n int, err error) {
 	p.ViewSome(func(s *shard.Shard, v *owner.Rules) bool {
 		if n == len(keys) || len(*out) == q.limit || err != nil {
@@ -170,10 +173,10 @@ func (q *blockedQuery) some(p *owner.Partition, keys [][]byte, at event.Micros, 
 	return n, err
 }
 
-// rulesOf are the limits that block a key, of those that are asked for.
+// rulesOf returns the limits that block a key, if the query asks for them.
 func (q *blockedQuery) rulesOf(s *shard.Shard, v *owner.Rules, key []byte, at event.Micros) (by []string, err error) {
 	state, err := s.State(key)
-	if err != nil || state == nil { // it left meanwhile
+	if err != nil || state == nil { // evicted meanwhile
 		return nil, err
 	}
 	for _, e := range v.Set.Explain(state, key, at, "") {

@@ -33,8 +33,8 @@ func (l *lines) say(s string) bool {
 	return strings.Contains(l.all.String(), s)
 }
 
-// A batch that arrives broken is not counted, nor what follows it; the log says where it is. When it can be read,
-// every event is counted once.
+// A batch that arrives broken is not counted, nor what follows it; the log says where it is. When
+// it can be read, every event is counted once.
 func TestABrokenBatchIsNotCounted(t *testing.T) {
 	t.Parallel()
 	k, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -100,7 +100,8 @@ func TestABrokenBatchIsNotCounted(t *testing.T) {
 	eventually(t, "it is still so", counted(20))
 }
 
-// broken answers a fetch of each of a topic's partitions with a batch whose checksum is wrong, of others with nothing.
+// broken answers a fetch of each of a topic's partitions with a batch whose checksum is wrong, of
+// others with nothing.
 func broken(req *kmsg.FetchRequest, id [16]byte) *kmsg.FetchResponse {
 	resp := req.ResponseKind().(*kmsg.FetchResponse)
 	for _, t := range req.Topics {

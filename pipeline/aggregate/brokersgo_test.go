@@ -51,8 +51,9 @@ func (c *cutting) hangUp(addr string) {
 	delete(c.conns, addr)
 }
 
-// Each of three brokers dies and comes back, and others lead and coordinate meanwhile, while two members count, and are
-// asked. Nothing is lost or doubled; and the race detector sees what we, goka and sarama do with connections that end.
+// Each of three brokers dies and comes back, and others lead and coordinate meanwhile, while two
+// members count, and are asked. Nothing is lost or doubled; and the race detector sees what we,
+// goka and sarama do with connections that end.
 func TestBrokersComeAndGo(t *testing.T) {
 	t.Parallel()
 	rng := testSeed(t)

@@ -20,27 +20,29 @@ import (
 type Command struct {
 	Name   string        // block, unblock, reset, exempt or forget
 	Key    []event.Dim   // sorted by name
-	Rule   string        // of unblock, reset and exempt: the rule or limit; "" is all
-	For    time.Duration // of block and exempt: how long; of exempt 0 ends an exemption
+	Rule   string        // for unblock, reset and exempt: the rule or limit; "" is all
+	For    time.Duration // for block and exempt: how long; 0 ends an exemption
 	Reason string
 	By     string // who gave it
 
-	OnBehalfOf string // for whom, as that one says; "" is nobody else
+	OnBehalfOf string // for whom, as By states; "" is By
 }
 
-// CommandResult is what a command did, once that is durable and published.
+// CommandResult is what a command did. It is durable and published.
 type CommandResult struct {
-	ID        string            `json:"id"`
-	Partition int32             `json:"partition"`
-	Keys      int               `json:"keys"`     // that had a state: of forget those that were erased
-	Verdicts  []verdict.Verdict `json:"verdicts"` // that it published, maxToldVerdicts at most; those that were cleared, too
+	ID        string `json:"id"`
+	Partition int32  `json:"partition"`
+	Keys      int    `json:"keys"` // that had a state; for forget, those erased
+
+	// Verdicts are those that it published, cleared ones too: at most maxToldVerdicts.
+	Verdicts []verdict.Verdict `json:"verdicts"`
 }
 
 // maxToldVerdicts bounds an answer: a user may have thousands of keys.
 const maxToldVerdicts = 1000
 
-// maxCommandFor is how long a block or an exemption may last: what is in force for longer than the verdict
-// topic keeps its records would be lost with a Redis that is filled anew.
+// maxCommandFor bounds a block or an exemption. A verdict in force for longer than the verdict
+// topic keeps records would be lost when Redis is refilled.
 const maxCommandFor = 90 * 24 * time.Hour
 
 func (c *Command) validate() error {
@@ -71,14 +73,18 @@ func (c *Command) validate() error {
 	return errors.Join(errs...)
 }
 
-// ErrCommand says that a command is wrong.
+// ErrCommand is wrapped by errors that say what is wrong with a command.
 var ErrCommand = errors.New("aggregate: not a command")
 
-// Command carries a command out on a key that this instance owns, and returns when it is in the audit, and what it
-// did is durable and published. It stands behind no event that waits to be counted: the audit has it, and then the
-// owner changes the key's state between two events and writes it through, with the marks that it has, so that no crash
-// carries it out twice. When it returns an error that is not ErrCommand or ErrNotOwner, the command may
-// have taken effect, of forget and exempt on some of the keys: it can be given again.
+// Command carries out a command on a key that this instance owns. It returns when the command is in
+// the audit, and its effects are durable and published.
+//
+// A command does not wait behind events that are to be counted. First it goes to the audit. Then
+// the owner changes the key's state between two events, and writes it through with its applied
+// offsets, so that no crash carries it out twice.
+//
+// After an error other than ErrCommand and ErrNotOwner the command may have taken effect; forget
+// and exempt may have on some of the keys. It is safe to repeat.
 func (a *api) Command(ctx context.Context, c Command) (CommandResult, error) {
 	if err := c.validate(); err != nil {
 		return CommandResult{}, fmt.Errorf("%w: %w", ErrCommand, err)
@@ -108,7 +114,7 @@ func (a *api) Command(ctx context.Context, c Command) (CommandResult, error) {
 	if err != nil {
 		return CommandResult{}, err
 	}
-	// What came up between looking and the command.
+	// Keys created between the lookup and the command.
 	later, err := p.KeysWith(rec.Key)
 	if later = without(later, found); err == nil && len(later) > 0 {
 		rec.Keys = later
@@ -117,7 +123,7 @@ func (a *api) Command(ctx context.Context, c Command) (CommandResult, error) {
 	return done, err
 }
 
-// carryOut carries a command out on its keys, and adds what came of it.
+// carryOut carries out a command on its keys, and adds its results.
 func (r *CommandResult) carryOut(ctx context.Context, p *owner.Partition, rec *shard.CommandRecord) error {
 	so, err := p.CarryOut(ctx, rec)
 	r.Keys += so.Keys
@@ -126,7 +132,7 @@ func (r *CommandResult) carryOut(ctx context.Context, p *owner.Partition, rec *s
 	return err
 }
 
-// knowsRule refuses a name that no rule has: nothing would come of it, and nobody would notice.
+// knowsRule refuses a name that no rule has. The command would do nothing, silently.
 func knowsRule(p *owner.Partition, name string) (err error) {
 	p.View(func(_ *shard.Shard, v *owner.Rules) {
 		if name != "" && !v.Set.Names(name) {
@@ -140,8 +146,8 @@ func noRule(name string) error {
 	return fmt.Errorf("no rule, and no limit as rule/limit, is called %q", name)
 }
 
-// wide reports whether a command is about all keys that have its dimensions, and maybe others. With a uid
-// among them they are all in one partition; without, they are spread over all.
+// wide reports whether a command concerns all keys that contain its dimensions. With a uid they are
+// all in one partition; without, they are spread over all.
 func (c *Command) wide() bool {
 	kind := shard.CommandKinds[c.Name]
 	return hasUID(c.Key) && (kind == rules.CommandForget || kind == rules.CommandExempt && c.For > 0)
@@ -151,7 +157,7 @@ func hasUID(key []event.Dim) bool {
 	return slices.ContainsFunc(key, func(d event.Dim) bool { return d.Name == "uid" })
 }
 
-// without returns what is in list and not in other.
+// without returns the elements of list that are not in other.
 func without(list, other []string) []string {
 	known := make(map[string]bool, len(other))
 	for _, key := range other {

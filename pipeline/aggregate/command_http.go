@@ -24,7 +24,7 @@ type commandRequest struct {
 	For     string            `json:"for"` // a duration as in rules: 30m, 7d
 	Reason  string            `json:"reason"`
 
-	// Who gives it, and for whom, as the caller says: see Actor.sign.
+	// By and OnBehalfOf are as the caller states: see Actor.sign.
 	By         string `json:"by"`
 	OnBehalfOf string `json:"on_behalf_of"`
 }
@@ -49,8 +49,8 @@ func (r *commandRequest) command() (c Command, err error) {
 	return c, c.validate()
 }
 
-// ServeCommand answers POST /v1/commands: carried out by this instance if it owns the key, else
-// by the one that does.
+// ServeCommand answers POST /v1/commands. This instance carries the command out if it owns the key;
+// else the owner does.
 func (a *api) ServeCommand(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommandBody))
 	var req commandRequest

@@ -75,7 +75,8 @@ func (r *rig) crash(m *member) {
 	})
 }
 
-// Whoever asks to be forgotten is: in all keys that name the user, in the verdict topic, and after a crash.
+// Whoever asks to be forgotten is: in all keys that name the user, in the verdict topic, and after
+// a crash.
 func TestForgetErasesEveryKeyOfAUser(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		never := func(c *Config) { c.CheckpointEvery = time.Hour }
@@ -115,7 +116,8 @@ func TestForgetErasesEveryKeyOfAUser(t *testing.T) {
 		}
 		r.crash(m)
 		erased("after a crash")
-		// A new owner publishes once more what may not have been published, and erases it again behind that.
+		// A new owner publishes once more what may not have been published, and erases it again
+		// behind that.
 		eventually(t, "the verdict topic does not name u1", func() bool { return len(r.namedIn("uid=u1")) == 0 })
 		if got := len(r.inForceOn("attrs.campaign=hot&uid=u11")); got != 2 {
 			t.Errorf("of u11, who was not forgotten, %d verdicts are in force, want 2", got)
@@ -146,7 +148,8 @@ func (r *rig) inForceOn(key string) map[string]verdict.Verdict {
 	return last
 }
 
-// namedIn lists the record keys of the verdict topic whose last record says something about keys with a dimension.
+// namedIn lists the record keys of the verdict topic whose last record says something about keys
+// with a dimension.
 func (r *rig) namedIn(dim string) (list []string) {
 	last := map[string]bool{}
 	for p := range int32(rigPartitions) {
@@ -162,7 +165,8 @@ func (r *rig) namedIn(dim string) (list []string) {
 	return list
 }
 
-// A user who is exempt is so in all keys that name the user, as in a rule file, also in those that come later.
+// A user who is exempt is so in all keys that name the user, as in a rule file, also in those that
+// come later.
 func TestAnExemptionByCommandHoldsForKeysWithMoreDimensions(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, byCampaign), func(c *Config) { c.CheckpointEvery = time.Hour })

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// An owner that ends in the middle of a command of many keys leaves it half done, and says so, of how many keys, and that it must be
-// given again; then all is done.
+// An owner that ends in the middle of a command of many keys leaves it half done, and says so, of
+// how many keys, and that it must be given again; then all is done.
 func TestACommandThatIsInterruptedIsGivenAgain(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, byCampaign), func(c *Config) { c.CheckpointEvery = time.Hour })

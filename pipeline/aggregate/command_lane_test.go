@@ -27,8 +27,9 @@ func partitionOfIP(ip string) int32 {
 	return event.Partition([]byte(event.FormatKey(ipKey(ip))), rigPartitions)
 }
 
-// Whatever waits in a partition's loop, a command does not. It stood behind all that other partitions
-// had forwarded, and was answered with 504. Here nothing of the loop moves: a transaction is open in it.
+// Whatever waits in a partition's loop, a command does not. It stood behind all that other
+// partitions had forwarded, and was answered with 504. Here nothing of the loop moves: a
+// transaction is open in it.
 func TestCommandsPassWhatOthersForward(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		const ip = "192.0.2.1"
@@ -88,8 +89,9 @@ func TestCommandsPassWhatOthersForward(t *testing.T) {
 	})
 }
 
-// A flood from one address is forwarded to one partition. A command on that address is answered while the flood is
-// counted; one that stood behind it, as those of older programs do, is not. TALLYGATE_TEST_FLOOD=400000 has a flood of that size.
+// A flood from one address is forwarded to one partition. A command on that address is answered
+// while the flood is counted; one that stood behind it, as those of older programs do, is not.
+// TALLYGATE_TEST_FLOOD=400000 has a flood of that size.
 func TestCommandsInAFlood(t *testing.T) {
 	n := sized(t, "TALLYGATE_TEST_FLOOD", 5_000)
 	everyKafka(t, func(t *testing.T, r *rig) {

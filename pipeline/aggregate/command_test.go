@@ -138,7 +138,8 @@ func TestACommandIsCarriedOutOnce(t *testing.T) {
 	})
 }
 
-// A program of a version before put commands into the loop: what it left there is carried out, once.
+// A program of a version before put commands into the loop: what it left there is carried out,
+// once.
 func TestCommandsInTheLoopAreCarriedOutOnce(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, yearly), func(c *Config) { c.CheckpointEvery = time.Hour })
@@ -257,7 +258,8 @@ func TestBlocked(t *testing.T) {
 	})
 }
 
-// blockedList asks for pages until the last, and returns the keys' texts; limit 0 asks for none in particular.
+// blockedList asks for pages until the last, and returns the keys' texts; limit 0 asks for none in
+// particular.
 func (r *rig) blockedList(m *member, rule string, limit int) (keys []string) {
 	r.t.Helper()
 	for id := range rigPartitions {

@@ -20,55 +20,71 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Config says what an Aggregator reads, counts by and writes.
+// Config configures an Aggregator. Brokers and Rules are required; the zero value of every other
+// field is its default.
 type Config struct {
 	Brokers []string   // bootstrap addresses, host:port; required
 	Rules   *rules.Set // required
 
-	// RuleFile is what Rules was compiled from. With it the rules are the group's: the newest
-	// version in the rules topic is what all instances run, and Reload publishes another.
-	// Without it Rules is fixed.
+	// RuleFile is the source of Rules. If it is set, the group shares its rules: every instance
+	// runs the newest version in the rules topic, and Reload publishes another. Otherwise Rules
+	// never changes.
 	RuleFile RuleFile
-	Compile  func(RuleFile) (*rules.Set, error) // nil is rules.CompileWith, or CompilePublished, with the RuleFile's Beside
+
+	// Compile turns a RuleFile into a set. Nil is rules.CompileWith, or CompilePublished if the
+	// file is Published, with the RuleFile's Beside.
+	Compile func(RuleFile) (*rules.Set, error)
 
 	Prefix      string // of all topics, the group and the transactional ids; "" is tallygate
 	Partitions  int32  // of the topics, when they are created; 0 is what exists, or 12
-	Replication int16  // of the topics, when they are created; 0 is 3, or the number of brokers if that is less
-	BrokerTime  string // "append" (also ""): events must carry the broker's append time; "create": the producer's time is taken
+	Replication int16  // the same; 0 is 3, or the number of brokers if that is less
 
-	InstanceID     string        // static membership under this name; "" for none
-	Advertise      string        // host:port where other instances reach this one's HTTP API; "" for nowhere
-	AdvertiseTLS   bool          // that API speaks TLS
-	SessionTimeout time.Duration // without a heartbeat for this long, an instance's partitions go to others; 0 is 10 s
-	AcceptNewTopic bool          // go on although a topic was recreated: its records are counted from its start
+	// BrokerTime says which time of an event's record counts. BrokerTimeAppend, also "": the
+	// broker's, and the topic must set it. BrokerTimeCreate: the producer's.
+	BrokerTime string
+
+	InstanceID   string // static membership under this name; "" for none
+	Advertise    string // host:port where other instances reach this one's HTTP API; "" for nowhere
+	AdvertiseTLS bool   // that API speaks TLS
+
+	// SessionTimeout is how long an instance may send no heartbeat before its partitions move to
+	// other instances. 0 is 10 s.
+	SessionTimeout time.Duration
+
+	// AcceptNewTopic continues although a topic was recreated: its records are counted from its
+	// start.
+	AcceptNewTopic bool
 
 	CheckpointEvery time.Duration // 0 is 1 s
 
-	// MaxBatchBytes is what a record batch may decompress to. A larger one is passed over, as a range of offsets
-	// in the dead-letter topic. 0 is kafkalog.DefaultMaxBatch, 16 MiB.
+	// MaxBatchBytes bounds what a record batch may decompress to. A larger one is skipped, and
+	// recorded as a range of offsets in the dead-letter topic. 0 is kafkalog.DefaultMaxBatch, 16
+	// MiB.
 	MaxBatchBytes int
 
-	HotShare   float64 // the log tells of a key with this share of its partition's events; 0 is 0.1, negative tells of none
-	HotRate    float64 // and at least this many of them a second; 0 is 100
-	LogHotKeys bool    // the log names such keys; without it, it names their dimensions only
+	// A key is logged as hot if it has HotShare of its partition's events, and HotRate of them a
+	// second. HotShare 0 is 0.1, and a negative one logs none; HotRate 0 is 100.
+	HotShare, HotRate float64
 
-	// Kafka changes the settings of connections; nil changes nothing. TLS and SASL are done by a
-	// Net.Proxy.Dialer: not only sarama connects.
+	LogHotKeys bool // log hot keys themselves, not only their dimensions
+
+	// Kafka changes the settings of connections. Nil changes nothing. Set TLS and SASL by a
+	// Net.Proxy.Dialer, because not only sarama connects.
 	Kafka func(*sarama.Config)
 
-	// PeerTLS gives the settings by which other instances' APIs are asked, when they speak TLS, for each
-	// connection anew. Nil trusts the system's authorities, and shows no certificate.
+	// PeerTLS returns the client settings for other instances' APIs that speak TLS, anew for each
+	// connection. Nil trusts the system's authorities, and shows no certificate.
 	PeerTLS func() (*tls.Config, error)
 
-	// Published is told of every acknowledged verdict, in the order of the partition's
-	// offsets: [first, next) holds the records and nothing else that matters. It must not
-	// block. Nil for nobody.
+	// Published receives every acknowledged verdict, in the order of the partition's offsets.
+	// [first, next) holds the record, and nothing else that matters. It must not block. Nil
+	// receives nothing.
 	Published Published
 
 	Registry prometheus.Registerer // nil registers no metrics
 	Logger   *slog.Logger          // nil is slog.Default()
 
-	peerKey string // by which the group's members know this one
+	peerKey string // the public key by which other members recognize this instance
 }
 
 // Published follows the verdict partitions that this instance owns.
@@ -89,7 +105,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// leastMaxBatch is what a record of the largest array of events takes, with what is around it.
+// leastMaxBatch is the size of the record with the largest array of events, with its batch.
 const leastMaxBatch = 2 << 20
 
 // The values of Config.BrokerTime.
@@ -98,8 +114,8 @@ const (
 	brokerTimeCreate = "create"
 )
 
-// member is what the others are told. Of rules that can change nothing is said: all run the
-// newest version.
+// member is what this instance tells the other members. It says nothing about rules that can
+// change: all run the newest version.
 func (c Config) member() topics.Member {
 	m := topics.Member{Advertise: c.Advertise, TLS: c.AdvertiseTLS, Key: c.peerKey}
 	if len(c.RuleFile.Source) == 0 {
@@ -177,7 +193,7 @@ func (c Config) sarama() *sarama.Config {
 	s.Producer.Retry.Max, s.Producer.Retry.Backoff = owner.AuxRetries, 250*time.Millisecond
 	s.Producer.Flush.Frequency = 5 * time.Millisecond
 	s.Producer.Partitioner = sarama.NewHashPartitioner
-	s.Metadata.Retry.Max = 4 // joining, and building anew, are tried for ever above
+	s.Metadata.Retry.Max = 4 // joining and rebuilding are retried without end, above this layer
 	if c.Kafka != nil {
 		c.Kafka(s)
 	}

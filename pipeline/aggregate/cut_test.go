@@ -14,8 +14,8 @@ import (
 	"github.com/tallygate/tallygate/internal/servers"
 )
 
-// Event partitions that come back from an older copy, and grow again beyond what was counted: their new events
-// have offsets that were counted. 200 of 600 were never counted, and nobody said so.
+// Event partitions that come back from an older copy, and grow again beyond what was counted: their
+// new events have offsets that were counted. 200 of 600 were never counted, and nobody said so.
 func TestALogThatWasCutAndGrewAgain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a broker")

@@ -9,11 +9,12 @@ import (
 	"github.com/tallygate/tallygate/internal/retry"
 )
 
-// electionPatience is how long a start waits for leaders, as while brokers are restarted one by one.
+// electionPatience is how long a start waits for leaders, such as while brokers restart one by one.
 const electionPatience = time.Minute
 
-// whileElecting tries again what failed because a partition has no leader, or another one. Any other error, such as for an address
-// at which there is no Kafka, is returned at once: whoever starts a program is to see it.
+// whileElecting retries what failed because a partition has no leader, or a new one. It returns any
+// other error at once, such as for an address without Kafka, because whoever starts a program must
+// see it.
 func whileElecting(ctx context.Context, log *slog.Logger, try func() error) error {
 	deadline := time.Now().Add(electionPatience)
 	pause := retry.Backoff{Min: minBackoff, Max: maxBackoff}

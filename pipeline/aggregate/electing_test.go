@@ -9,8 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// An instance that was started while the rules' partition changed its leader ended at once, and so did a command that reads the
-// group's rules. Who stops and starts brokers one by one would start aggregators beside them for nothing.
+// An instance that was started while the rules' partition changed its leader ended at once, and so
+// did a command that reads the group's rules. Who stops and starts brokers one by one would start
+// aggregators beside them for nothing.
 func TestAStartDuringAnElection(t *testing.T) {
 	t.Parallel()
 	k, err := kfake.NewCluster(kfake.NumBrokers(1))

@@ -10,7 +10,8 @@ import (
 
 const hourlyBucket = "\n  rules: [{name: r, match: {api: \"*\"}, window: bucket, limit: 60, per: 1h, then: {block: until-reset}}]"
 
-// An end that waits is published when it is quiet, before its owner stops, and by the next owner after a crash.
+// An end that waits is published when it is quiet, before its owner stops, and by the next owner
+// after a crash.
 func TestAnEndThatWaitsIsPublished(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, hourlyBucket)
@@ -57,8 +58,8 @@ func TestAnEndThatWaitsIsPublished(t *testing.T) {
 	})
 }
 
-// An end that waits is published at a stop, also where a checkpoint has just covered all that was counted: then the
-// last checkpoint has nothing to wait for. The end was left to the next owner.
+// An end that waits is published at a stop, also where a checkpoint has just covered all that was
+// counted: then the last checkpoint has nothing to wait for. The end was left to the next owner.
 func TestAnEndIsPublishedAtAStopBehindACheckpoint(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, hourlyBucket)

@@ -17,17 +17,17 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// ErrNotOwner says that another instance owns the key's partition; Owner tells which.
+// ErrNotOwner says that another instance owns the key's partition. Owner tells which.
 var ErrNotOwner = errors.New("aggregate: another instance owns the key")
 
-// Partition is the partition that owns a key.
+// Partition returns the partition that owns a key.
 func (a *instance) Partition(key []event.Dim) int32 {
 	return partitionOf(key, a.found.Load().Partitions)
 }
 
-// Explain tells, for every rule that counts by these dimensions, how much the key has
-// counted at the moment now and which verdict is in force. With an api, only the rules that
-// concern it. The dimensions are sorted by name.
+// Explain returns, for every rule that counts by these dimensions, the key's count at now and the
+// verdict in force. With an api, it returns only the rules that apply to it. The dimensions must be
+// sorted by name.
 func (a *api) Explain(key []event.Dim, api string, now event.Micros) ([]rules.Explanation, error) {
 	id := a.Partition(key)
 	p := a.partition(id)
@@ -66,9 +66,9 @@ func (a *instance) owner(ctx context.Context, partition int32) (address, error) 
 	return address{}, fmt.Errorf("partition %d has no owner at the moment: the group rebalances, or no instance runs", partition)
 }
 
-// memberAge is how long an answer about the group's members is good for: one who asks for
-// many keys asks the coordinator once. A question to an owner that was replaced meanwhile is
-// refused there, and can be asked again.
+// memberAge is how long an answer about the group's members is valid: one who asks for many keys
+// asks the coordinator once. An owner that was replaced meanwhile refuses the question, and it can
+// be repeated.
 const memberAge = time.Second
 
 // members is the group as the coordinator last described it.
@@ -78,7 +78,7 @@ type members struct {
 	groups []*sarama.GroupDescription
 }
 
-// describe returns an answer that is at most this old.
+// describe returns the group, by an answer that is at most this old.
 func (s *members) describe(a *instance, age time.Duration) ([]*sarama.GroupDescription, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +94,8 @@ func (s *members) describe(a *instance, age time.Duration) ([]*sarama.GroupDescr
 	}
 	groups, err := describeGroup(admin, a.names.Group)
 	if err != nil {
-		// sarama goes on asking the coordinator that it remembers, also when another broker has taken
-		// its place.
+		// sarama continues to ask the coordinator that it remembers, even after another broker has
+		// replaced it.
 		if err := a.clients.bulk.RefreshCoordinator(a.names.Group); err != nil {
 			return nil, err
 		}
@@ -107,7 +107,7 @@ func (s *members) describe(a *instance, age time.Duration) ([]*sarama.GroupDescr
 	return groups, err
 }
 
-// describeGroup returns the group, or the error that its coordinator answered.
+// describeGroup returns the group, or the error that its coordinator answered with.
 func describeGroup(admin sarama.ClusterAdmin, name string) ([]*sarama.GroupDescription, error) {
 	groups, err := admin.DescribeConsumerGroups([]string{name})
 	if err != nil {
@@ -121,14 +121,14 @@ func describeGroup(admin sarama.ClusterAdmin, name string) ([]*sarama.GroupDescr
 	return groups, nil
 }
 
-// address is where a partition's owner is reached, or why it is not.
+// address is where a partition's owner can be reached, or why it cannot.
 type address struct {
 	addr string
 	tls  bool
 	err  error
 }
 
-// owners are the owners of all partitions that have one, as the group's coordinator knows them.
+// owners returns the owner of each partition that has one, as the group's coordinator knows them.
 func (a *instance) owners() (map[int32]address, error) {
 	groups, err := a.members.describe(a, memberAge)
 	if err != nil {

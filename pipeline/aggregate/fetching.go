@@ -10,8 +10,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
-// fetching are the settings of what reads the claims: those of sarama's connections and consumer,
-// so that there is one place to set them.
+// fetching returns the settings for reading claims. They are those of sarama's connections and
+// consumer, so that there is one place to set them.
 func (c Config) fetching() (kafkalog.Config, error) {
 	s := c.sarama()
 	f := kafkalog.Config{

@@ -17,8 +17,8 @@ const perIPAndUID = `
     - {name: per-ip-device, key: [attrs.device], match: {api: a.b}, limit: 1000000, per: year, window: calendar, then: {block: until-reset}}
 `
 
-// An event counts under each of its keys, whoever owns them: what is forwarded is what was counted, and no second limit on its
-// size applies.
+// An event counts under each of its keys, whoever owns them: what is forwarded is what was counted,
+// and no second limit on its size applies.
 func TestForwardedEventsCountWhereverTheirKeysAre(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, perIPAndUID))

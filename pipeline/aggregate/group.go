@@ -20,19 +20,19 @@ import (
 
 // group is the consumer group as goka sees it. It changes four things:
 //
-//   - goka waits 5 s after every session that ends; group joins again by itself.
-//   - goka commits what its callbacks have seen; group lets only checkpoints commit, and
-//     starts every claim where the partition's checkpoint says.
-//   - goka costs more per message than the rest of the path; group hands it one message per
-//     bundle of records.
-//   - sarama makes objects of every record; group reads batches by itself.
+//   - goka waits 5 s after every session; group rejoins by itself.
+//   - goka commits what its callbacks have seen; group lets only checkpoints commit, and starts
+//     every claim where the partition's checkpoint ends.
+//   - goka costs more per message than the rest of the path; group hands it one message per bundle
+//     of records.
+//   - sarama allocates objects for every record; group reads batches by itself.
 type group struct {
 	sarama.ConsumerGroup
 	agg    *instance
 	client sarama.Client
 }
 
-// Consume returns when ctx ends, or for an error that joining again cannot cure.
+// Consume returns when ctx ends, or for an error that rejoining cannot fix.
 func (g *group) Consume(ctx context.Context, names []string, h sarama.ConsumerGroupHandler) error {
 	wait := minBackoff
 	for {
@@ -75,9 +75,9 @@ func (g *group) Consume(ctx context.Context, names []string, h sarama.ConsumerGr
 	}
 }
 
-// join takes part in one session. It looks at the topics first: a member that cannot do that yet
-// stays out, since each one that joins makes all others give up what they have for a moment. It
-// returns whether the session began.
+// join takes part in one session. It checks the topics first, and stays out of the group if it
+// cannot: each member that joins makes all others give up their partitions for a moment. joined
+// reports whether the session began.
 func (g *group) join(ctx context.Context, names []string, h sarama.ConsumerGroupHandler, end context.CancelCauseFunc) (joined bool, err error) {
 	seen, err := g.agg.ownTopics()
 	if err != nil {
@@ -92,8 +92,8 @@ const (
 	minBackoff = 200 * time.Millisecond
 	maxBackoff = 10 * time.Second
 
-	// maxJoinBackoff is for a member that is in no session, and disturbs nobody by trying: where the
-	// group's coordinator has died, the next one is elected within seconds.
+	// maxJoinBackoff applies while this member is in no session, because its attempts disturb no
+	// other. If the group's coordinator fails, the next one is elected within seconds.
 	maxJoinBackoff = 2 * time.Second
 )
 
@@ -102,7 +102,7 @@ type handler struct {
 	sarama.ConsumerGroupHandler
 	agg  *instance
 	end  context.CancelCauseFunc
-	seen map[string]topics.Topic // the topics, right before joining
+	seen map[string]topics.Topic // the topics right before joining
 
 	joined bool // the session has begun
 }
@@ -123,11 +123,11 @@ func (h *handler) Cleanup(s sarama.ConsumerGroupSession) error {
 	return h.ConsumerGroupHandler.Cleanup(noCommit{s})
 }
 
-// ConsumeClaim hands goka what is read of a partition, from where its checkpoint says. Of sarama's
-// claim nothing is read: see membership.
+// ConsumeClaim hands goka what is read of a partition, from where its checkpoint ends. Nothing is
+// read from sarama's claim: see membership.
 func (h *handler) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
 	o := h.agg.ownership(c.Partition())
-	if o == nil { // the session has ended before it was opened
+	if o == nil { // the session ended before the partition was opened
 		return nil
 	}
 	ctx, cancel := context.WithCancel(s.Context())
@@ -152,17 +152,17 @@ func (noCommit) MarkMessage(*sarama.ConsumerMessage, string) {}
 func (noCommit) ResetOffset(string, int32, int64, string)    {}
 func (noCommit) Commit()                                     {}
 
-// bundleSize is how many records goka is handed as one message, if there are so many: then it
-// costs next to nothing. A record batch that has more stays whole.
+// bundleSize is how many records goka receives as one message, if so many are there. At this size
+// goka costs next to nothing. A larger record batch stays whole.
 const bundleSize = 256
 
-// bundle is records of one claim, and whose they are.
+// bundle is records of one claim, with their partition.
 type bundle struct {
 	owner.Bundle
 	of *owner.Partition
 }
 
-// inFlight holds what has been handed to goka and not yet come out of its codec.
+// inFlight holds the bundles that were handed to goka and have not yet come out of its codec.
 type inFlight struct {
 	byID sync.Map
 	last atomic.Uint64
@@ -183,7 +183,7 @@ type bundler struct {
 	source shard.Source
 	out    chan *sarama.ConsumerMessage
 	flight *inFlight
-	sent   int64 // the place behind what was handed over
+	sent   int64 // the offset after the last bundle
 }
 
 type bundledClaim struct {
@@ -193,8 +193,8 @@ type bundledClaim struct {
 
 func (c bundledClaim) Messages() <-chan *sarama.ConsumerMessage { return c.out }
 
-// run fills bundles with the batches that are there, and waits only for a bundle's first. It
-// returns the error after which nothing more can be read, or ctx's.
+// run fills bundles with the batches that are there, and waits only for the first of a bundle. It
+// returns ctx's error, or the error after which nothing more can be read.
 func (b *bundler) run(ctx context.Context) error {
 	var chunk kafkalog.Chunk
 	for {
@@ -203,7 +203,7 @@ func (b *bundler) run(ctx context.Context) error {
 			batch, ok, err := chunk.Next()
 			next.Place = max(next.Place, chunk.Place())
 			if err == nil && !ok {
-				// What holds nothing but markers moves the place all the same.
+				// Batches with nothing but markers move the place all the same.
 				if chunk, ok, err = b.more(ctx, next.Place <= b.sent); ok {
 					continue
 				}
@@ -211,7 +211,7 @@ func (b *bundler) run(ctx context.Context) error {
 			if err != nil && next.Place <= b.sent {
 				return err
 			}
-			if !ok { // after an error, too: what is here comes first, and the error comes again
+			if !ok { // also after an error: send what is here first, and the error comes again
 				break
 			}
 			records += batch.Len()
@@ -224,7 +224,7 @@ func (b *bundler) run(ctx context.Context) error {
 	}
 }
 
-// more takes what has come, and waits for it if there is nothing else to do.
+// more takes what has arrived, and waits for it only if wait is set.
 func (b *bundler) more(ctx context.Context, wait bool) (kafkalog.Chunk, bool, error) {
 	if !wait {
 		return b.reader.Poll()
@@ -233,7 +233,7 @@ func (b *bundler) more(ctx context.Context, wait bool) (kafkalog.Chunk, bool, er
 	return c, err == nil, err
 }
 
-// send hands a bundle over as a message that has its number.
+// send hands over a bundle as a message that holds its id.
 func (b *bundler) send(ctx context.Context, next *bundle) error {
 	m := &sarama.ConsumerMessage{Topic: b.claim.Topic(), Partition: b.claim.Partition(),
 		Value: binary.BigEndian.AppendUint64(nil, b.flight.put(next))}

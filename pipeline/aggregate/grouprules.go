@@ -14,14 +14,14 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// ErrNoGroupRules says that nobody has published rules for the group yet.
+// ErrNoGroupRules says that no rules have been published for the group yet.
 var ErrNoGroupRules = errors.New("aggregate: the group has no rules yet")
 
-// GroupRules reads the newest version of the rules that the group of cfg runs, for an instance whose own
-// file is broken. Of cfg only what is about Kafka, the prefix and Compile matter.
+// GroupRules reads the newest version of the rules that the group of cfg runs, for an instance
+// whose own file is broken. It uses only Compile, the prefix and what is about Kafka.
 func GroupRules(ctx context.Context, cfg Config) (set *rules.Set, file RuleFile, version int64, err error) {
 	cfg = cfg.withDefaults()
-	cfg.RuleFile.Source = []byte("the group's") // what members tell each other is not looked at
+	cfg.RuleFile.Source = []byte("the group's") // member metadata is not used here
 	s := cfg.sarama()
 	s.Metadata.AllowAutoTopicCreation = false
 	client, err := sarama.NewClient(cfg.Brokers, s)
@@ -85,7 +85,8 @@ func newestRules(ctx context.Context, client sarama.Client, logs *kafkalog.Fetch
 	return r, m.offset + 1, nil
 }
 
-// readRules returns the last record that holds rules at offsets [from, end), as a copy; nil for none.
+// readRules returns a copy of the last record that holds rules at offsets [from, end), or nil if
+// there is none.
 func readRules(ctx context.Context, logs *kafkalog.Fetcher, topic string, from, end int64) (last *ruleRecordAt, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rulesWithin)
 	defer cancel()

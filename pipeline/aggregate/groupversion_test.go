@@ -13,7 +13,8 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// outdatedFile is a version of the file that a program of a version before accepted, and a file may not be now.
+// outdatedFile is a version of the file that a program of a version before accepted, and a file may
+// not be now.
 func outdatedFile(limit, minutes int) RuleFile {
 	f := ruleFile(limit, minutes)
 	f.Source = []byte(strings.ReplaceAll(string(f.Source), `match: {api: "*"}, limit: 1000000`, `match: {api: "*"}, when: uid != 42, limit: 1000000`))
@@ -37,8 +38,9 @@ func (r *rig) publishAs(by string, f RuleFile) {
 	r.sendAll([]*sarama.ProducerMessage{{Topic: r.names.Rules, Partition: 0, Key: sarama.StringEncoder(ruleRecordKey), Value: sarama.ByteEncoder(value)}})
 }
 
-// A group runs a version that today's compiler refuses in a file. A newer program takes it over as it is, beside older ones and alone,
-// and all counts go on; a file like that is refused as any other.
+// A group runs a version that today's compiler refuses in a file. A newer program takes it over as
+// it is, beside older ones and alone, and all counts go on; a file like that is refused as any
+// other.
 func TestAGroupsRulesThatAFileMayNotHaveAnyMore(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		old := outdatedFile(1000, 10)
@@ -86,8 +88,9 @@ func TestAGroupsRulesThatAFileMayNotHaveAnyMore(t *testing.T) {
 	})
 }
 
-// What has no meaning here is not taken over. Nobody goes on with an earlier version, though the topic may have one, and the operator
-// is told which version it is, where it is wrong, and what to do.
+// What has no meaning here is not taken over. Nobody goes on with an earlier version, though the
+// topic may have one, and the operator is told which version it is, where it is wrong, and what to
+// do.
 func TestAGroupsRulesThatDoNotCompileHere(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))

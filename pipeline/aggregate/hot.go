@@ -13,30 +13,30 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Hot keys: what takes much of a partition cannot be helped by more partitions, and slows all
-// that share one with it. So it is to be seen: by those who ask (http_hot.go), and in the log.
-// Never in metrics, whose labels are no place for keys.
+// Hot keys. More partitions do not help against a key that takes much of one, and it slows every
+// key in the same partition. So operators can see it: on request (http_hot.go), and in the log.
+// Metrics never name it, because a label must not hold a key.
 
 const (
-	// shownShare is from which share on a key is shown to those who ask.
+	// shownShare is the share of a partition from which a key is shown on request.
 	shownShare = 0.005
 
-	// skewed is how many times the mean of the others a partition must have to be told of.
+	// skewed is how many times the mean of the others a partition needs to be logged.
 	skewed = 3
 
-	hotEvery  = time.Second  // between two looks
-	hotQuiet  = event.Minute // between two lines about the same partition
-	hotWarmup = 10 * event.Second
+	hotEvery  = time.Second       // between two checks
+	hotQuiet  = event.Minute      // between two log lines about the same partition
+	hotWarmup = 10 * event.Second // after a takeover, before the first line
 )
 
-// heat is what one partition has had lately.
+// heat is the recent load of one partition.
 type heat struct {
 	partition int32
-	rate      float64       // events a second, one a key
-	keys      []hotkeys.Key // with at least the share that was asked for, the hottest first
+	rate      float64       // per second; an event counts once per key
+	keys      []hotkeys.Key // with at least the requested share, the hottest first
 }
 
-// heatOf looks at a partition's sketch.
+// heatOf reads a partition's sketch.
 func heatOf(p *owner.Partition, at event.Micros, share float64) (h heat) {
 	p.View(func(s *shard.Shard, _ *owner.Rules) {
 		hot := s.Hot()
@@ -46,7 +46,7 @@ func heatOf(p *owner.Partition, at event.Micros, share float64) (h heat) {
 	return h
 }
 
-// heats looks at every partition that this instance owns, in order.
+// heats reads the sketches of all partitions that this instance owns, in order.
 func (a *instance) heats(at event.Micros, share float64) []heat {
 	parts := slices.DeleteFunc(a.owned(), func(p *owner.Partition) bool { return !p.Live() })
 	slices.SortFunc(parts, func(x, y *owner.Partition) int { return cmp.Compare(x.ID(), y.ID()) })
@@ -57,8 +57,8 @@ func (a *instance) heats(at event.Micros, share float64) []heat {
 	return list
 }
 
-// watchHeat lets the sketches decay, keeps the partitions' rates as metrics, and logs what
-// is hot, until ctx ends.
+// watchHeat makes the sketches decay, keeps the partitions' rates as metrics, and logs hot keys,
+// until ctx ends.
 func (a *watching) watchHeat(ctx context.Context) {
 	judge := heatJudge{share: a.cfg.HotShare, rate: a.cfg.HotRate, names: a.cfg.LogHotKeys}
 	tick := time.NewTicker(hotEvery)
@@ -80,13 +80,13 @@ func (a *watching) watchHeat(ctx context.Context) {
 	}
 }
 
-// heatJudge decides what is worth a line in the log.
+// heatJudge decides what to log.
 type heatJudge struct {
 	share, rate float64
-	names       bool // the log may have keys
+	names       bool // keys may be logged
 
-	owned map[int32]event.Micros // since when
-	said  map[int32]event.Micros // the last line about a partition
+	owned map[int32]event.Micros // since when each partition is owned
+	said  map[int32]event.Micros // when each was logged last
 }
 
 type heatLine struct {
@@ -94,8 +94,8 @@ type heatLine struct {
 	args []any
 }
 
-// lines returns at most one line a partition, and one a minute. What was taken over just now
-// is left alone: its first seconds, when it catches up, tell nothing.
+// lines returns at most one line per partition and minute. It skips partitions taken over just now:
+// while they catch up, their rates mean nothing.
 func (j *heatJudge) lines(at event.Micros, list []heat) []heatLine {
 	if j.owned == nil {
 		j.owned, j.said = map[int32]event.Micros{}, map[int32]event.Micros{}
@@ -151,7 +151,7 @@ func (j *heatJudge) line(h heat, sum float64, partitions int) (heatLine, bool) {
 		[]any{"partition", h.partition, "events_per_second", round(h.rate, 1), "mean_of_the_others", round(others, 1)}}, true
 }
 
-// dimensions returns what a key is made of, without saying whose it is.
+// dimensions returns the names of a key's dimensions, without their values.
 func dimensions(text []byte) string {
 	dims, err := event.ParseKey(text)
 	if err != nil {
@@ -164,5 +164,5 @@ func dimensions(text []byte) string {
 	return strings.Join(names, "&")
 }
 
-// round cuts a number for people to its first places: to whole ones of 1/parts.
+// round rounds a number for display to a multiple of 1/parts.
 func round(f, parts float64) float64 { return float64(int64(f*parts+0.5)) / parts }

@@ -14,20 +14,20 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// forwardedHeader marks a question that another instance has passed on: it is not passed on
-// again, so that two instances that disagree about an owner don't ask each other forever.
+// forwardedHeader marks a request that another instance forwarded. It is not forwarded again, so
+// that two instances that disagree about an owner do not ask each other without end.
 const forwardedHeader = "X-Tallygate-Forwarded"
 
-// explainReply is what GET /v1/explain answers.
+// explainReply is the answer to GET /v1/explain.
 type explainReply struct {
 	Key       map[string]string   `json:"key"`
 	Partition int32               `json:"partition"`
-	Hot       *keyHeat            `json:"hot,omitempty"` // when it takes much of its partition
+	Hot       *keyHeat            `json:"hot,omitempty"` // if it takes much of its partition
 	Rules     []rules.Explanation `json:"rules"`
 }
 
-// ServeExplain answers GET /v1/explain?uid=42[&api=…]: from this instance if it owns the key,
-// else from the one that does.
+// ServeExplain answers GET /v1/explain?uid=42[&api=…]: from this instance if it owns the key, else
+// from the owner.
 func (a *api) ServeExplain(w http.ResponseWriter, r *http.Request) {
 	key, api, err := explainQuery(r.URL.Query())
 	if err != nil {
@@ -57,7 +57,7 @@ func (a *api) ServeExplain(w http.ResponseWriter, r *http.Request) {
 	httpjson.Reply(w, reply)
 }
 
-// explainQuery takes the dimensions of a key, sorted, and the api from a query.
+// explainQuery reads the dimensions of a key, sorted, and the api from a query.
 func explainQuery(q url.Values) (key []event.Dim, api string, err error) {
 	named := map[string]string{}
 	for name, values := range q {
@@ -80,7 +80,7 @@ func explainQuery(q url.Values) (key []event.Dim, api string, err error) {
 	return key, api, err
 }
 
-// keyOf is the key that events with these dimensions count under, sorted by name.
+// keyOf returns the key that events with these dimensions count under, sorted by name.
 func keyOf(named map[string]string) (key []event.Dim, err error) {
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		d, err := event.NewDim(name, named[name])
@@ -95,7 +95,7 @@ func keyOf(named map[string]string) (key []event.Dim, err error) {
 	return key, nil
 }
 
-// forward asks the partition's owner what this instance was asked, and hands on its answer.
+// forward sends the request to the partition's owner, and passes on its answer.
 func (a *api) forward(w http.ResponseWriter, r *http.Request, partition int32, client *http.Client, body []byte) {
 	to, err := a.owner(r.Context(), partition)
 	if err != nil {
@@ -113,16 +113,16 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, partition int32, c
 		return
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusUnauthorized { // it is this instance that is not known there, not who asked
+	if resp.StatusCode == http.StatusUnauthorized { // of this instance, not of the caller
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the owner of the key does not know this instance as a member of the group: nothing was done, try again")
 		return
 	}
 	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
 	w.WriteHeader(resp.StatusCode)
-	_, _ = io.Copy(w, io.LimitReader(resp.Body, 8<<20)) // the client sees a reply that is cut
+	_, _ = io.Copy(w, io.LimitReader(resp.Body, 8<<20)) // the client notices a truncated reply
 }
 
-// byName is a key as JSON has it.
+// byName returns a key in the form that JSON has.
 func byName(key []event.Dim) map[string]string {
 	out := make(map[string]string, len(key))
 	for _, d := range key {

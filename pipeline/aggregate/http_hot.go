@@ -16,19 +16,19 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// hotReply is what GET /v1/hot-keys answers.
+// hotReply is the answer to GET /v1/hot-keys.
 type hotReply struct {
 	Partitions []hotPartition `json:"partitions"`        // in order
 	Keys       []hotKey       `json:"keys"`              // the busiest first
-	Missing    []hotMissing   `json:"missing,omitempty"` // partitions that nobody answered for
+	Missing    []hotMissing   `json:"missing,omitempty"` // partitions without an answer
 }
 
-// hotPartition is how much a partition has to do.
+// hotPartition is the load of a partition.
 type hotPartition struct {
 	Partition       int32   `json:"partition"`
 	Owner           string  `json:"owner"`
 	EventsPerSecond float64 `json:"events_per_second"`
-	Share           float64 `json:"share"` // of what all partitions that answered have
+	Share           float64 `json:"share"` // of all partitions that answered
 }
 
 // hotKey is a key that takes much of its partition.
@@ -38,7 +38,7 @@ type hotKey struct {
 	keyHeat
 }
 
-// keyHeat is how much a key takes.
+// keyHeat is the load of a key.
 type keyHeat struct {
 	Share           float64 `json:"share"` // of its partition's events
 	EventsPerSecond float64 `json:"events_per_second"`
@@ -54,8 +54,8 @@ const (
 	maxHotKeys     = 1000
 )
 
-// ServeHotKeys answers GET /v1/hot-keys[?limit=]: every partition's rate and the hottest keys,
-// from all instances of the group, whichever one is asked.
+// ServeHotKeys answers GET /v1/hot-keys[?limit=] with the rate of every partition and the hottest
+// keys. Any instance answers for the whole group.
 func (a *api) ServeHotKeys(w http.ResponseWriter, r *http.Request) {
 	limit, err := hotLimit(r)
 	if err != nil {
@@ -87,7 +87,7 @@ func hotLimit(r *http.Request) (int, error) {
 	return n, nil
 }
 
-// ownHeat is what this instance knows: of the partitions that it owns.
+// ownHeat is the part of the answer about this instance's own partitions.
 func (a *api) ownHeat() hotReply {
 	var reply hotReply
 	for _, h := range a.heats(now(), shownShare) {
@@ -104,7 +104,7 @@ func (a *api) ownHeat() hotReply {
 	return reply
 }
 
-// askOthers adds what the other instances know, and which partitions nobody answered for.
+// askOthers adds the answers of the other instances, and the partitions without an answer.
 func (a *api) askOthers(ctx context.Context, partitions int32, reply *hotReply) {
 	why := map[string]error{} // by address
 	owners, err := a.owners()
@@ -150,7 +150,7 @@ func (a *api) askOthers(ctx context.Context, partitions int32, reply *hotReply) 
 	}
 }
 
-// askHeat asks another instance for what it knows itself.
+// askHeat asks another instance about its own partitions.
 func (a *api) askHeat(ctx context.Context, of address) (reply hotReply, err error) {
 	req, err := a.peers.request(ctx, http.MethodGet, of, fmt.Sprintf("/v1/hot-keys?limit=%d", maxHotKeys), nil)
 	if err != nil {
@@ -170,8 +170,8 @@ func (a *api) askHeat(ctx context.Context, of address) (reply hotReply, err erro
 	return reply, nil
 }
 
-// finish orders a reply, cuts it, and says what part of all each partition has. While
-// partitions move, two instances may both answer for one.
+// finish sorts and truncates a reply, and sets the partitions' shares. While partitions move, two
+// instances may both answer for one.
 func (r *hotReply) finish(limit int) {
 	slices.SortStableFunc(r.Partitions, func(x, y hotPartition) int {
 		return cmp.Or(cmp.Compare(x.Partition, y.Partition), cmp.Compare(y.EventsPerSecond, x.EventsPerSecond))

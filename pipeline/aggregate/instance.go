@@ -18,18 +18,18 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
-// instance is what all parts of an Aggregator share: its connections, the session that it is in, and
-// the partitions that it owns.
+// instance is what all parts of an Aggregator share: connections, the current session, and the
+// owned partitions.
 type instance struct {
 	cfg     Config
 	log     *slog.Logger
 	names   topics.Names
 	metrics *metrics
 
-	found   atomic.Pointer[topics.Layout] // what the topics are; set once they are checked
-	env     owner.Env                     // what partitions share; set before Run's first session
+	found   atomic.Pointer[topics.Layout] // set once the topics are checked
+	env     owner.Env                     // shared by partitions; set before Run's first session
 	clients clients
-	online  atomic.Bool // clients are there
+	online  atomic.Bool // clients are set
 	links   links
 	aux     *owner.Aux
 	bundles inFlight
@@ -37,29 +37,29 @@ type instance struct {
 	peers   *peers
 	fetcher *kafkalog.Fetcher // of the group's claims
 	logs    *kafkalog.Fetcher // of changelogs and rules: no claim waits for these
-	reading []func()          // stop them
+	reading []func()          // stop fetcher and logs
 	book    *rulebook
 
-	stopped atomic.Pointer[error] // why this instance may not go on
+	stopped atomic.Pointer[error] // why this instance cannot continue; nil while it can
 
-	mu      sync.RWMutex
+	mu      sync.RWMutex   // guards what follows; see the package comment for the order of locks
 	session *owner.Session // nil between sessions
 	parts   map[int32]*owner.Partition
 	owns    map[int32]*ownership
 }
 
-// clients are the connections of all partitions. A broker works on one request a connection
-// at a time, so what must not wait has one of its own: verdicts and the states that they
-// wait for (urgent) do not stand behind checkpoints (bulk).
+// clients are the connections of all partitions. A broker handles one request per connection at a
+// time. So verdicts, and the states that they wait for (urgent), have a connection of their own and
+// do not wait behind checkpoints (bulk).
 type clients struct {
 	urgent, bulk sarama.Client
 }
 
-// links are the clients that write, as the writers share them.
+// links are the clients that write, shared by the writers.
 type links struct{ urgent, bulk *fenced.Link }
 
-// Prepare creates the topics that are missing, checks the others, and returns how many
-// partitions there are. Run calls it when nobody has.
+// Prepare creates missing topics, checks the others, and returns the number of partitions. Call it
+// before Run to know that number; Run calls it otherwise.
 func (a *instance) Prepare(ctx context.Context) (partitions int32, err error) {
 	if a.found.Load() != nil {
 		return a.found.Load().Partitions, nil
@@ -84,8 +84,8 @@ func (a *instance) Prepare(ctx context.Context) (partitions int32, err error) {
 	return found.Partitions, nil
 }
 
-// Publish sets Config.Published. It is for those who need to know the number of partitions
-// first; call it before Run.
+// Publish sets Config.Published, for callers who first need the number of partitions. Call it
+// before Run.
 func (a *instance) Publish(to Published) { a.cfg.Published = to }
 
 func (a *instance) open(ctx context.Context) error {
@@ -95,7 +95,8 @@ func (a *instance) open(ctx context.Context) error {
 	var err error
 	for _, c := range []*sarama.Client{&a.clients.urgent, &a.clients.bulk} {
 		cfg := a.cfg.sarama()
-		cfg.Producer.MaxMessageBytes = owner.AuxBatchOf(a.found.Load()) // fenced writers have their own bound
+		// Only auxiliary output: fenced writers have their own bound.
+		cfg.Producer.MaxMessageBytes = owner.AuxBatchOf(a.found.Load())
 		if *c, err = sarama.NewClient(a.cfg.Brokers, cfg); err != nil {
 			a.close()
 			return fmt.Errorf("connect to Kafka at %v: %w", a.cfg.Brokers, err)
@@ -122,7 +123,7 @@ func (a *instance) open(ctx context.Context) error {
 	return nil
 }
 
-// partitionEnv is what the partitions share, once the topics are known.
+// partitionEnv returns what the partitions share, once the topics are known.
 func (a *instance) partitionEnv() owner.Env {
 	found := a.found.Load()
 	return owner.Env{
@@ -153,14 +154,14 @@ func (a *instance) close() {
 	}
 }
 
-// begin notes the session that partitions are opened in from now on; nil ends it.
+// begin sets the session that partitions are opened in from now on; nil ends it.
 func (a *instance) begin(s *owner.Session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.session = s
 }
 
-// enter puts a partition on the list, in the place of one that has failed.
+// enter puts a partition on the list, in place of one that has failed.
 func (a *instance) enter(p *owner.Partition) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -173,7 +174,7 @@ func (a *instance) partition(id int32) *owner.Partition {
 	return a.parts[id]
 }
 
-// remove takes a closed partition out of the list, unless a newer one has its place.
+// remove takes a closed partition off the list, unless a newer one has its place.
 func (a *instance) remove(p *owner.Partition) {
 	a.metrics.notOwned(p.ID())
 	a.mu.Lock()
@@ -183,7 +184,7 @@ func (a *instance) remove(p *owner.Partition) {
 	}
 }
 
-// fail notes an error that this instance cannot go on after, and returns it.
+// fail notes an error after which this instance cannot continue, and returns it.
 func (a *instance) fail(err error) error {
 	err = fmt.Errorf("%w: %w", owner.ErrFatal, err)
 	a.stopped.CompareAndSwap(nil, &err)
@@ -197,10 +198,10 @@ func (a *instance) fatal() error {
 	return nil
 }
 
-// now is the moment for metrics and explanations; counting never asks for it.
+// now is the time for metrics and explanations. Counting never uses it.
 func now() event.Micros { return event.FromTime(time.Now()) }
 
-// instance is how this aggregator calls itself in the audit topic.
+// name is how this instance calls itself in the audit topic.
 func (a *instance) name() string {
 	return cmp.Or(a.cfg.InstanceID, a.cfg.Advertise, "aggregator")
 }

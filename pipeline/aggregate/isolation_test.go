@@ -11,8 +11,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// A partition that fails again and again is taken over again and again. The session goes on, and all other
-// partitions count as if nothing were.
+// A partition that fails again and again is taken over again and again. The session goes on, and
+// all other partitions count as if nothing were.
 func TestAFailingPartitionDisturbsNoOther(t *testing.T) {
 	t.Parallel()
 	k, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -87,7 +87,8 @@ func TestAFailingPartitionDisturbsNoOther(t *testing.T) {
 	}
 }
 
-// brokenAlone answers a fetch of one partition with a batch whose checksum is wrong, and of others with nothing.
+// brokenAlone answers a fetch of one partition with a batch whose checksum is wrong, and of others
+// with nothing.
 func brokenAlone(req *kmsg.FetchRequest, id [16]byte, sick int32) *kmsg.FetchResponse {
 	var alone kmsg.FetchRequest = *req
 	alone.Topics = nil

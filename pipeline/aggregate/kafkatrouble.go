@@ -18,10 +18,10 @@ import (
 const (
 	troubleAuth     = "auth"     // user, password, certificate or rights
 	troubleCorrupt  = "corrupt"  // a batch's checksum is wrong
-	troubleCut      = "cut"      // the log lacks what was read of it
+	troubleCut      = "cut"      // the log has lost records that were read
 	troubleFenced   = "fenced"   // another owner has the partition
-	troubleLeader   = "leader"   // nobody leads, or somebody else: an election
-	troubleReplicas = "replicas" // fewer in sync than the topic asks for
+	troubleLeader   = "leader"   // no leader, or a new one: an election
+	troubleReplicas = "replicas" // fewer in sync than the topic requires
 	troubleTimeout  = "timeout"
 	troubleAway     = "unreachable"
 	troubleOther    = "other"
@@ -31,7 +31,7 @@ var troubles = []string{
 	troubleAuth, troubleCorrupt, troubleCut, troubleFenced, troubleLeader, troubleReplicas, troubleTimeout, troubleAway, troubleOther,
 }
 
-// troubleOf says in a word what is wrong with Kafka.
+// troubleOf returns the reason that an error counts under.
 func troubleOf(err error) string {
 	switch {
 	case anyOf(err, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,

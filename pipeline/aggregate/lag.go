@@ -17,32 +17,33 @@ import (
 const (
 	lagEvery = 500 * time.Millisecond
 
-	// askLagEvery is how often Kafka is asked for all partitions' ends and the group's offsets.
+	// askLagEvery is how often Kafka is asked for the partitions' ends and the group's offsets.
 	askLagEvery = 3 * time.Second
 
-	// freshAnswer is how old an answer may be for a partition of which all is counted to be said to be
-	// in step, and not some tenths of a second behind.
+	// freshAnswer is how old Kafka's answer may be for a fully counted partition to be shown as
+	// caught up, and not as some tenths of a second behind.
 	freshAnswer = 2 * time.Second
 )
 
-// standing is how far a partition of the event topic is counted, by anyone.
+// standing is how far a partition of the event topic is counted, whichever instance owns it.
 type standing struct {
-	end      int64     // of the partition, as last told; -1: never
-	endAt    time.Time // when
-	next     int64     // the first offset that is not counted, as far as is known
-	inStepAt time.Time // when all that was there is known to have been counted
-	mark     int64     // an end that was told at markAt, for partitions of others
+	end      int64     // of the partition, as Kafka last answered; -1: never
+	endAt    time.Time // when it answered
+	next     int64     // the first offset not counted, as far as is known
+	inStepAt time.Time // when the partition was last known to be fully counted
+	mark     int64     // an end that Kafka told at markAt, for partitions of others
 	markAt   time.Time
 }
 
-// lags follows all partitions of the event topic. Its methods are for one goroutine, but told.
+// lags follows all partitions of the event topic. Its methods are for one goroutine.
 type lags struct {
 	agg *instance
 	of  []standing
 }
 
-// watchLag shows until ctx ends how far each partition is counted, whoever owns it. What this instance
-// owns it knows; of the others it goes by what the group has committed.
+// watchLag shows until ctx ends how far each partition is counted, whichever instance owns it. It
+// knows the partitions that this instance owns; for the others it uses the group's committed
+// offsets.
 func (a *watching) watchLag(ctx context.Context) {
 	l := &lags{agg: a.instance, of: make([]standing, a.found.Load().Partitions)}
 	for i := range l.of {
@@ -53,7 +54,7 @@ func (a *watching) watchLag(ctx context.Context) {
 	for retry.Sleep(ctx, lagEvery) {
 		if !asking && time.Since(askedAt) >= askLagEvery {
 			asking, askedAt = true, time.Now()
-			go func() { told <- a.askOffsets(ctx) }() // nobody waits for a Kafka that is away
+			go func() { told <- a.askOffsets(ctx) }() // do not wait for an unreachable Kafka
 		}
 		select {
 		case t := <-told:
@@ -65,14 +66,14 @@ func (a *watching) watchLag(ctx context.Context) {
 	}
 }
 
-// offsetsTold is what Kafka says of all partitions.
+// offsetsTold is Kafka's answer about all partitions.
 type offsetsTold struct {
-	at             time.Time // when it was asked
+	at             time.Time // of the question
 	ends, counted  map[int32]int64
 	endsErr, group error
 }
 
-// askOffsets asks for every partition's end and for what the group has committed of it.
+// askOffsets asks for every partition's end and the group's committed offset.
 func (a *watching) askOffsets(ctx context.Context) offsetsTold {
 	ctx, cancel := context.WithTimeout(ctx, 2*askLagEvery)
 	defer cancel()
@@ -89,7 +90,7 @@ func (a *watching) askOffsets(ctx context.Context) offsetsTold {
 	return t
 }
 
-// committedOffsets are the group's of the event topic, -1 where there is none.
+// committedOffsets returns the group's offsets of the event topic, -1 where there is none.
 func (a *watching) committedOffsets() (map[int32]int64, error) {
 	admin, err := sarama.NewClusterAdminFromClient(a.clients.bulk)
 	if err != nil {
@@ -104,7 +105,7 @@ func (a *watching) committedOffsets() (map[int32]int64, error) {
 		err = offsets.Err
 	}
 	if err != nil {
-		_ = a.clients.bulk.RefreshCoordinator(a.names.Group) // the one that sarama remembers may be gone
+		_ = a.clients.bulk.RefreshCoordinator(a.names.Group) // sarama may remember one that is gone
 		return nil, fmt.Errorf("ask for the group's offsets: %w", err)
 	}
 	out := map[int32]int64{}
@@ -116,7 +117,7 @@ func (a *watching) committedOffsets() (map[int32]int64, error) {
 	return out, nil
 }
 
-// startsOfUncommitted puts the logs' starts where the group has committed nothing.
+// startsOfUncommitted fills in the logs' starts where the group has committed nothing.
 func (a *watching) startsOfUncommitted(ctx context.Context, counted map[int32]int64) error {
 	for _, offset := range counted {
 		if offset >= 0 {
@@ -136,7 +137,7 @@ func (a *watching) startsOfUncommitted(ctx context.Context, counted map[int32]in
 	return nil
 }
 
-// tell takes what Kafka says.
+// tell takes in Kafka's answer.
 func (l *lags) tell(t offsetsTold) {
 	for id, end := range t.ends {
 		if s := &l.of[id]; end >= 0 && t.at.After(s.endAt) {
@@ -173,7 +174,7 @@ func (l *lags) show(now time.Time) {
 			forwards := p.Backlog(shard.Loop, now)
 			m.loopLag.WithLabelValues(label(p.ID())).Set(float64(forwards.Records))
 			m.loopSeconds.WithLabelValues(label(p.ID())).Set(forwards.Behind.Seconds())
-			if p.Err() != nil { // it was closed meanwhile
+			if p.Err() != nil { // closed meanwhile
 				m.notOwned(p.ID())
 			}
 		}
@@ -193,7 +194,8 @@ func (l *lags) show(now time.Time) {
 	}
 }
 
-// owned takes in how far a partition is that this instance owns, and returns the broker time of what was counted last.
+// owned takes in how far a partition of this instance is counted, and returns the broker time of
+// the record counted last.
 func (s *standing) owned(is owner.Standing) (last event.Micros) {
 	if is.End >= 0 {
 		if is.EndAt.After(s.endAt) {

@@ -41,7 +41,8 @@ func (r *rig) inStep(m *member) {
 	})
 }
 
-// behind waits until it is told that counting has stopped: in records, in seconds, by a reason, and by readiness.
+// behind waits until it is told that counting has stopped: in records, in seconds, by a reason, and
+// by readiness.
 func (r *rig) behind(m *member, reason string, records float64) {
 	r.t.Helper()
 	eventually(r.t, "it is told that nothing is counted", func() bool {
@@ -98,7 +99,8 @@ func TestWhatIsRefusedIsNoLagOfZero(t *testing.T) {
 	r.inStep(m)
 }
 
-// Events of a transaction that is open wait for its end: that is lag. When it has ended, its marker is none.
+// Events of a transaction that is open wait for its end: that is lag. When it has ended, its marker
+// is none.
 func TestAnOpenTransactionIsLag(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, yearly))
@@ -136,7 +138,8 @@ func TestAnOpenTransactionIsLag(t *testing.T) {
 	})
 }
 
-// Every instance tells of every partition, also of those that others own, and of those that nobody owns.
+// Every instance tells of every partition, also of those that others own, and of those that nobody
+// owns.
 func TestEveryPartitionHasALag(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)

@@ -10,20 +10,21 @@ import (
 	"github.com/lovoo/goka"
 )
 
-// membership is the client of the consumer group. sarama reads every partition that the group is
-// given, as soon as it is; membership has it read from a broker to which there is no connection, so
-// that it fails at once and brings nothing. The group's claims are read by package fetch.
+// membership is the client of the consumer group. sarama starts to read every partition that the
+// group is given. membership names a broker without a connection as its leader, so that reading
+// fails at once and costs nothing. Package kafkalog reads the claims.
 type membership struct{ sarama.Client }
 
-// nobody is never connected. It is not there for questions: only consumers ask who leads.
-var nobody = sarama.NewBroker("")
+// unreachable is never connected. Only consumers ask for leaders, so that other requests do not
+// meet it.
+var unreachable = sarama.NewBroker("")
 
-// LeaderAndEpoch tells a consumer whom to read from.
+// LeaderAndEpoch tells a consumer which broker to read from.
 func (membership) LeaderAndEpoch(string, int32) (*sarama.Broker, int32, error) {
-	return nobody, -1, nil
+	return unreachable, -1, nil
 }
 
-// GetOffset tells a consumer of a log that has all offsets: where a claim starts its partition knows.
+// GetOffset describes a log that has every offset: the partition itself knows where a claim starts.
 func (membership) GetOffset(_ string, _ int32, at int64) (int64, error) {
 	if at == sarama.OffsetNewest {
 		return math.MaxInt64, nil
@@ -31,10 +32,11 @@ func (membership) GetOffset(_ string, _ int32, at int64) (int64, error) {
 	return 0, nil
 }
 
-// settledEnd is where goka's topic manager says that every table ends: where their storages are.
+// settledEnd is where goka's topic manager says that every table ends, which is where each storage
+// is.
 const settledEnd = 1
 
-// settledTables makes goka's topic managers say that there is nothing of a table to load.
+// settledTables makes goka's topic managers say that a table has nothing to load.
 func settledTables(build goka.TopicManagerBuilder) goka.TopicManagerBuilder {
 	return func(brokers []string) (goka.TopicManager, error) {
 		m, err := build(brokers)
@@ -51,16 +53,17 @@ func (settled) GetOffset(_ string, _ int32, at int64) (int64, error) {
 	return 0, nil
 }
 
-// Config is the client's, but sarama gives up reading until the claim ends.
+// Config returns the client's configuration, changed so that sarama does not retry reading before
+// the claim ends.
 func (m membership) Config() *sarama.Config {
 	c := *m.Client.Config()
-	c.Consumer.Retry.BackoffFunc = func(int) time.Duration { return forever }
+	c.Consumer.Retry.BackoffFunc = func(int) time.Duration { return noRetry }
 	return &c
 }
 
-const forever = 1 << 62
+const noRetry = 1 << 62
 
-// newGroup joins nothing yet: Consume does.
+// newGroup connects, but does not join: Consume does.
 func (a *instance) newGroup(brokers []string, id string, cfg *sarama.Config) (sarama.ConsumerGroup, error) {
 	client, err := sarama.NewClient(brokers, cfg)
 	if err != nil {

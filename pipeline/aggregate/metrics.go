@@ -10,7 +10,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 )
 
-// metrics are the aggregator's. Labels are rules, partitions and reasons: never a key.
+// metrics are the aggregator's. Labels are rules, partitions and reasons, and never keys.
 type metrics struct {
 	partitions *owner.Metrics
 
@@ -30,7 +30,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	r := owner.Registry{Registerer: reg}
 	kafkaErrors := r.Counters("kafka_errors_total", "Failed requests to Kafka and refusals by Kafka, by reason.", "reason")
-	for _, t := range troubles { // all of them, so that a rate can be had from the beginning
+	for _, t := range troubles { // all reasons from the start, so that rates are defined
 		kafkaErrors.WithLabelValues(t)
 	}
 	return &metrics{
@@ -51,14 +51,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 
 func label(partition int32) string { return strconv.Itoa(int(partition)) }
 
-// notOwned takes back what is told of a partition's reading while it is owned.
+// notOwned removes the series about reading a partition that this instance no longer owns.
 func (m *metrics) notOwned(partition int32) {
 	for _, v := range []*prometheus.GaugeVec{m.lastFetch, m.loopLag, m.loopSeconds} {
 		v.DeleteLabelValues(label(partition))
 	}
 }
 
-// heats shows the partitions' rates, in place of those that were shown last.
+// heats shows the partitions' rates, in place of those shown last.
 func (m *metrics) heats(list, last []heat) {
 	for _, h := range last {
 		if !slices.ContainsFunc(list, func(now heat) bool { return now.partition == h.partition }) {

@@ -55,7 +55,8 @@ func lateness(t *testing.T, reg *prometheus.Registry) (count uint64, sum float64
 	return 0, 0
 }
 
-// sample is the value of a counter or gauge of the member's with these labels, NAME=VALUE; false when there is none.
+// sample is the value of a counter or gauge of the member's with these labels, NAME=VALUE; false
+// when there is none.
 func (m *member) sample(t *testing.T, name string, labels ...string) (value float64, ok bool) {
 	t.Helper()
 	all, err := m.cfg.Registry.(*prometheus.Registry).Gather()

@@ -15,9 +15,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 )
 
-// ownership is a partition for as long as a session has it; goka takes it for the partition's
-// storage. It takes the partition over in the background, and once more, with backoff, each time
-// that it fails: the session and all other partitions go on meanwhile.
+// ownership is a partition for as long as a session has it. goka uses it as the partition's
+// storage. It takes the partition over in the background, and again with backoff each time that the
+// partition fails. Meanwhile the session and all other partitions continue.
 type ownership struct {
 	agg     *instance
 	id      int32
@@ -27,8 +27,8 @@ type ownership struct {
 	began   bool          // run was started
 
 	mu     sync.Mutex
-	live   *owner.Partition // taken over and not failed; nil when there is none
-	failed error            // why the last one failed; nil before the first, and while one is live
+	live   *owner.Partition // taken over and not failed; nil if there is none
+	failed error            // why the last one failed; nil before that, and while one is live
 	change chan struct{}    // closed when live changes
 }
 
@@ -47,7 +47,7 @@ func (a *instance) newOwnership(_ string, id int32) (storage.Storage, error) {
 	return o, nil
 }
 
-// ownership is this instance's of a partition; nil when it has none.
+// ownership returns this instance's ownership of a partition, or nil.
 func (a *instance) ownership(id int32) *ownership {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -55,14 +55,14 @@ func (a *instance) ownership(id int32) *ownership {
 }
 
 // Open starts to take the partition over. It does not wait: a partition that cannot be taken over
-// does not hold up the others.
+// does not delay the others.
 func (o *ownership) Open() error {
 	o.began = true
 	go o.run()
 	return nil
 }
 
-// Close gives the partition up, with all that was counted made durable if that is possible in time.
+// Close gives the partition up. It makes durable what was counted, if that is possible in time.
 func (o *ownership) Close() error {
 	close(o.stop)
 	if o.began {
@@ -76,7 +76,7 @@ func (o *ownership) Close() error {
 	return nil
 }
 
-// run takes the partition over again and again, until it is closed or the session is over.
+// run takes the partition over again and again, until it is closed or the session ends.
 func (o *ownership) run() {
 	defer close(o.done)
 	pause := retry.Backoff{Min: minBackoff, Max: maxBackoff}
@@ -106,7 +106,7 @@ func (o *ownership) run() {
 	}
 }
 
-// once takes the partition over and has it until it fails. It returns nil when it was closed.
+// once takes the partition over and keeps it until it fails. It returns nil if it was closed.
 func (o *ownership) once() error {
 	p := owner.New(&o.agg.env, o.id, o.session)
 	o.agg.enter(p)
@@ -129,8 +129,8 @@ func (o *ownership) once() error {
 	return err
 }
 
-// sameTopics returns an error when the topics are no longer those of the session. What nobody tells now,
-// the next attempt to take the partition over finds out.
+// sameTopics returns an error if the topics are no longer those of the session. If Kafka does not
+// answer now, the next takeover finds out.
 func (o *ownership) sameTopics() error {
 	have, err := o.agg.look()
 	if o.agg.fatal() != nil {
@@ -142,7 +142,7 @@ func (o *ownership) sameTopics() error {
 	return sameTopics(o.session.Topics, have)
 }
 
-// pause returns false when the partition is not wanted any more.
+// pause waits. It returns false if the partition is no longer wanted.
 func (o *ownership) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -163,7 +163,7 @@ func (o *ownership) set(p *owner.Partition, failed error) {
 	o.change = make(chan struct{})
 }
 
-// present waits until the partition is taken over, and returns nil when ctx ends first.
+// present waits until the partition is taken over. It returns nil if ctx ends first.
 func (o *ownership) present(ctx context.Context) *owner.Partition {
 	for {
 		o.mu.Lock()
@@ -183,14 +183,14 @@ func (o *ownership) present(ctx context.Context) *owner.Partition {
 	}
 }
 
-// failure is why the partition is not there; nil while it is, or is taken over for the first time.
+// failure is why the partition is not there. It is nil while it is, and during the first takeover.
 func (o *ownership) failure() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.failed
 }
 
-// feed reads a claim for one partition after the other, from where each of them begins, until ctx ends.
+// feed reads a claim for one partition after the other, from where each begins, until ctx ends.
 func (o *ownership) feed(ctx context.Context, claim sarama.ConsumerGroupClaim, out chan *sarama.ConsumerMessage) {
 	for {
 		p := o.present(ctx)
@@ -218,9 +218,9 @@ func (a *instance) feed(ctx context.Context, p *owner.Partition, claim sarama.Co
 	}
 }
 
-// What goka asks of a storage. A partition recovers by itself, so goka finds nothing to load: its topic
-// manager says that the table ends where this storage is (see settledTable). Nothing is read or written
-// through goka.
+// The methods of goka's storage. A partition recovers by itself, so goka finds nothing to load: its
+// topic manager says that the table ends where this storage is (see settledTables). goka reads and
+// writes nothing here.
 
 func (o *ownership) GetOffset(int64) (int64, error)      { return settledEnd - 1, nil }
 func (o *ownership) SetOffset(int64) error               { return nil }

@@ -20,22 +20,23 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
-// An instance that passes a request on to the key's owner proves who it is, and says who asked it: it signs the
-// request by a key that it made at its start, and whose public half is in its user data as a member of the group. So whoever
-// Kafka lets into the group is believed, and nobody else; such a one could own the partition itself. There is no secret to be
-// given to all instances, and it is the same with tokens, certificates or neither.
+// An instance that forwards a request to the key's owner proves who it is, and names the caller. It
+// signs the request with a key that it made at its start; the public half is in its user data as a
+// member of the group. So an owner trusts exactly those that Kafka lets into the group, and each of
+// these could own the partition itself. No secret has to be given to all instances, and it works
+// the same with tokens, certificates or neither.
 
 // peerHeader carries a peerClaim and its signature, both in base64, with a dot between them.
 const peerHeader = "X-Tallygate-Peer"
 
 const (
-	peerContext = "tallygate peer 1\x00" // what is signed begins with it: a signature for something else is none
-	peerClock   = time.Minute            // by which the clocks of two instances may differ
-	peerAgain   = 100 * time.Millisecond // between two questions for the group's members, for keys that are not known
+	peerContext = "tallygate peer 1\x00" // signed text begins with it, so no other signature fits
+	peerClock   = time.Minute            // the largest difference of two instances' clocks
+	peerAgain   = 100 * time.Millisecond // between two questions about members with unknown keys
 	maxPeerText = 8 << 10
 )
 
-// peerClaim is what an instance says of a request that it passes on.
+// peerClaim is what an instance states about a request that it forwards.
 type peerClaim struct {
 	Key    string `json:"key"` // its public key
 	To     string `json:"to"`  // the address that the request goes to
@@ -52,10 +53,10 @@ type peers struct {
 	private      ed25519.PrivateKey
 	public       string
 	transport    *http.Transport
-	ask, command *http.Client // questions are answered from memory, commands wait for Kafka
+	ask, command *http.Client // questions are answered from memory; commands wait for Kafka
 
 	mu   sync.Mutex
-	seen map[string]time.Time // signatures of requests that change something, until they are too old
+	seen map[string]time.Time // signatures of changing requests, until these expire
 }
 
 func newPeers(cfg *Config) (*peers, error) {
@@ -80,13 +81,14 @@ func newPeers(cfg *Config) (*peers, error) {
 		IdleConnTimeout:     time.Minute,
 		MaxIdleConnsPerHost: 16,
 	}
-	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // an owner redirects nobody
+	// An owner never redirects.
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	p.ask = &http.Client{Timeout: 5 * time.Second, Transport: p.transport, CheckRedirect: stay}
 	p.command = &http.Client{Timeout: commandWithin + 5*time.Second, Transport: p.transport, CheckRedirect: stay}
 	return p, nil
 }
 
-// request is one that is passed on to another instance on behalf of ctx's actor.
+// request makes a request to another instance on behalf of ctx's actor.
 func (p *peers) request(ctx context.Context, method string, to address, pathAndQuery string, body []byte) (*http.Request, error) {
 	scheme := "http://"
 	if to.tls {
@@ -118,8 +120,8 @@ func digest(b []byte) []byte {
 	return sum[:]
 }
 
-// Peer tells on whose behalf another instance of the group has passed r on. ok false: r does not claim to come from
-// one. An error: it does, and is not believed.
+// Peer returns the actor on whose behalf another instance of the group has forwarded r. ok is false
+// if r does not claim to be forwarded. An error says why the claim is not believed.
 func (a *api) Peer(r *http.Request) (actor Actor, ok bool, err error) {
 	given := r.Header.Values(peerHeader)
 	if len(given) == 0 {
@@ -144,7 +146,7 @@ func (a *api) Peer(r *http.Request) (actor Actor, ok bool, err error) {
 	return Actor{Name: c.Name, Role: c.Role}, true, nil
 }
 
-// parsePeer takes a header whose signature is right by the key that it names, whosever that is.
+// parsePeer parses a header, and verifies its signature by the key that it names, whosever that is.
 func parsePeer(text string) (c peerClaim, signature string, err error) {
 	first, second, _ := strings.Cut(text, ".")
 	claim, err := base64.RawURLEncoding.DecodeString(first)
@@ -165,7 +167,7 @@ func parsePeer(text string) (c peerClaim, signature string, err error) {
 	return c, string(sig), nil
 }
 
-// checkClaim compares what was signed with what came.
+// checkClaim compares what was signed with the request that arrived.
 func (a *api) checkClaim(c peerClaim, r *http.Request) error {
 	if c.To != a.cfg.Advertise || c.Method != r.Method || !bytes.Equal(c.URI, digest([]byte(r.RequestURI))) {
 		return fmt.Errorf("it was signed for another request, or another instance: %.200q", c.To)
@@ -184,7 +186,8 @@ func (a *api) checkClaim(c peerClaim, r *http.Request) error {
 	return nil
 }
 
-// first notes a signature, and reports whether it is new. It was checked, so that only members of the group add any.
+// first notes a signature, and reports whether it is new. The signature was verified before, so
+// that only members of the group add any.
 func (p *peers) first(signature string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,8 +204,8 @@ func (p *peers) first(signature string) bool {
 	return true
 }
 
-// hasKey reports whether a member of the group has this public key. One that is not known may have joined just
-// now, so the coordinator is asked once more.
+// hasKey reports whether a member of the group has this public key. A member with an unknown key
+// may have joined just now, so the coordinator is asked once more.
 func (s *members) hasKey(a *instance, key string) bool {
 	for _, age := range []time.Duration{memberAge, peerAgain} {
 		groups, err := s.describe(a, age)

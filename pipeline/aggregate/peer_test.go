@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// asking is an instance behind a front that knows who asks: other instances by their signature, others by a header.
+// asking is an instance behind a front that knows who asks: other instances by their signature,
+// others by a header.
 type asking struct {
 	*member
 	server *httptest.Server
@@ -89,8 +90,9 @@ func answer(t *testing.T, req *http.Request) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-// Whichever instance is asked, the audit has the credential's name, and beside it whom it speaks for; what an
-// instance passes on counts once, at one place, as it was sent, and from a member of the group only.
+// Whichever instance is asked, the audit has the credential's name, and beside it whom it speaks
+// for; what an instance passes on counts once, at one place, as it was sent, and from a member of
+// the group only.
 func TestCommandsCarryWhoGaveThem(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		two := []*asking{r.startAsking(), r.startAsking()}

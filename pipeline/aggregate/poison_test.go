@@ -18,7 +18,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// bomb is a record batch of these many records, of which the first has a value of size bytes, compressed with zstd.
+// bomb is a record batch of these many records, of which the first has a value of size bytes,
+// compressed with zstd.
 func bomb(t *testing.T, records int32, size int) []byte {
 	t.Helper()
 	var raw bytes.Buffer
@@ -80,8 +81,9 @@ func (r *rig) appendRaw(topic string, partition int32, wire []byte) (offset int6
 	return resp.Topics[0].Partitions[0].BaseOffset
 }
 
-// One batch of 28 KB that unpacks to 257 MiB stopped every partition of its instance until retention deleted it.
-// It is a dead letter now, what is behind it is counted, and a restart changes nothing.
+// One batch of 28 KB that unpacks to 257 MiB stopped every partition of its instance until
+// retention deleted it. It is a dead letter now, what is behind it is counted, and a restart
+// changes nothing.
 func TestABombStopsNoPartition(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)
@@ -129,7 +131,8 @@ func TestABombStopsNoPartition(t *testing.T) {
 	})
 }
 
-// Killed behind a bomb and before a checkpoint covers it, the partition comes to the same once more.
+// Killed behind a bomb and before a checkpoint covers it, the partition comes to the same once
+// more.
 func TestABombAndACrash(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, byIPAndUID))

@@ -13,7 +13,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// runProcessor runs one goka processor until it ends: one runs only once.
+// runProcessor runs one goka processor until it ends. A processor runs only once.
 func (a *Aggregator) runProcessor(ctx context.Context) error {
 	codec := bundleCodec{&a.bundles}
 	graph := goka.DefineGroup(goka.Group(a.names.Group),
@@ -35,8 +35,8 @@ func (a *Aggregator) runProcessor(ctx context.Context) error {
 	return p.Run(ctx)
 }
 
-// gokaClients are how goka connects. Each client has settings of its own: goka's builders write into those that they
-// are given, while clients that were built before still connect, in the background, to brokers of the cluster.
+// gokaClients configures how goka connects. Each client has its own settings: goka's builders write
+// into those that they are given, while clients built earlier still connect in the background.
 func (a *instance) gokaClients() []goka.ProcessorOption {
 	tables := func(brokers []string) (goka.TopicManager, error) {
 		return goka.TopicManagerBuilderWithConfig(a.cfg.sarama(), goka.NewTopicManagerConfig())(brokers)
@@ -52,7 +52,7 @@ func (a *instance) gokaClients() []goka.ProcessorOption {
 	}
 }
 
-// process is goka's callback: it is called by one goroutine a partition.
+// process is goka's callback. One goroutine per partition calls it.
 func (a *Aggregator) process(_ goka.Context, msg any) {
 	b := msg.(*bundle)
 	b.of.Process(&b.Bundle)
@@ -79,7 +79,7 @@ func (m *murmur2) Reset()         { m.key = m.key[:0] }
 func (m *murmur2) Size() int      { return 4 }
 func (m *murmur2) BlockSize() int { return 4 }
 
-// gokaLogger shows what goka says to those who debug; what matters is logged by us.
+// gokaLogger writes goka's messages at debug level. This package logs what matters.
 type gokaLogger struct{ log *slog.Logger }
 
 func (l gokaLogger) Printf(format string, args ...any) {

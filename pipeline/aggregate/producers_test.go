@@ -20,7 +20,8 @@ func numbered(partition int32, instance string, from int32, seq uint64, uid stri
 	return &sarama.ProducerMessage{Partition: partition, Value: sarama.ByteEncoder(event.AppendJSON(nil, hit(uid, "a"))), Headers: headers}
 }
 
-// Thousands of emitters with long names, all of whose records come twice, the second time under another owner.
+// Thousands of emitters with long names, all of whose records come twice, the second time under
+// another owner.
 func TestThousandsOfEmittersWithLongNames(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		const emitters = 6000

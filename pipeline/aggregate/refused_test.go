@@ -14,8 +14,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// refuse has a topic take no appends, where one of three brokers is down. It needs as many: of one replica nobody
-// can ask for more, since Kafka takes min.insync.replicas for no more than the replicas that there are.
+// refuse has a topic take no appends, where one of three brokers is down. It needs as many: of one
+// replica nobody can ask for more, since Kafka takes min.insync.replicas for no more than the
+// replicas that there are.
 func (r *rig) refuse(topic string) {
 	r.t.Helper()
 	if err := r.client.RefreshMetadata(); err != nil { // who leads
@@ -36,9 +37,9 @@ func (r *rig) refused(m *member) {
 // take has it take them again.
 func (r *rig) take(topic string) { r.set(topic, "min.insync.replicas", "2") }
 
-// While a topic takes no appends, whatever is asked of a partition is answered: only events wait. A stop
-// comes to its end, and what was not acknowledged is counted once by the next owner. Where it is the
-// audit, not even events wait.
+// While a topic takes no appends, whatever is asked of a partition is answered: only events wait. A
+// stop comes to its end, and what was not acknowledged is counted once by the next owner. Where it
+// is the audit, not even events wait.
 func TestNothingHangsWhileATopicTakesNoAppends(t *testing.T) {
 	t.Parallel() // it mostly waits
 	kafka := servers.StartKafkaCluster(t, 3, nil)
@@ -111,8 +112,8 @@ func nothingHangs(t *testing.T, r *rig, m *member, topic string) {
 	m.end(t)
 }
 
-// nothingWaits: events are counted and verdicts published while the audit topic takes nothing; when it does
-// again, it has all of them.
+// nothingWaits: events are counted and verdicts published while the audit topic takes nothing; when
+// it does again, it has all of them.
 func nothingWaits(t *testing.T, r *rig, m *member, topic string) {
 	const users = 2000
 	r.refuse(topic)
@@ -140,7 +141,8 @@ func (r *rig) audited() int {
 	return len(lines)
 }
 
-// padded are n of the load's events that take some KB each, and are counted by another partition too.
+// padded are n of the load's events that take some KB each, and are counted by another partition
+// too.
 func padded(l *load, n int) (events []*event.Event) {
 	for range n {
 		e := hit(fmt.Sprintf("u%d", l.next%l.uids), "a.b")
@@ -155,8 +157,8 @@ func padded(l *load, n int) (events []*event.Event) {
 	return events
 }
 
-// stuck reports whether some partition does not get on, though there are events for it: two looks, a while apart,
-// find the same.
+// stuck reports whether some partition does not get on, though there are events for it: two looks,
+// a while apart, find the same.
 func (r *rig) stuck(m *member) bool {
 	places := func() map[int32]int64 {
 		waiting := map[int32]int64{}

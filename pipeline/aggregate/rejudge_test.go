@@ -78,8 +78,8 @@ func (r *rig) run(f RuleFile) *member {
 	return m
 }
 
-// A file that changed while nobody ran is judged as one that changes under a running aggregator is: a
-// penalty ends that the new limit would not have issued, and one that it would have is issued.
+// A file that changed while nobody ran is judged as one that changes under a running aggregator is:
+// a penalty ends that the new limit would not have issued, and one that it would have is issued.
 func TestLimitsChangedWhileNobodyRanAreJudged(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.run(weekFile(1, 0))
@@ -103,8 +103,8 @@ func TestLimitsChangedWhileNobodyRanAreJudged(t *testing.T) {
 	})
 }
 
-// Above 64 a sliding window keeps panes instead of times, under another name. What it goes on from is judged by the
-// new limit all the same, under a running aggregator and after a restart.
+// Above 64 a sliding window keeps panes instead of times, under another name. What it goes on from
+// is judged by the new limit all the same, under a running aggregator and after a restart.
 func TestLimitsThatKeepSomethingElseAreJudged(t *testing.T) {
 	daily := func(limit, minutes int) RuleFile {
 		f := weekFile(limit, minutes)
@@ -252,8 +252,8 @@ func TestCheckpointsWithoutWhatWasJudgedAreJudgedOnce(t *testing.T) {
 	})
 }
 
-// Whatever befalls the passes (reloads that follow one another, a rule that goes and comes back, owners that die), what is in force in
-// the end is what the last rules say of the counts.
+// Whatever befalls the passes (reloads that follow one another, a rule that goes and comes back,
+// owners that die), what is in force in the end is what the last rules say of the counts.
 func TestWhatIsInForceIsWhatTheLastRulesSay(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		seed := rand.Uint64()

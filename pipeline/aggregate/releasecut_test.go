@@ -12,9 +12,10 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// The session ends while a partition waits for the checkpoint that is due before the first event of another leader's. That checkpoint
-// had taken the changed states, and gave up; the one at the release found none, and said that all was in the changelog. The next
-// owner lacked what had been counted since the checkpoint before.
+// The session ends while a partition waits for the checkpoint that is due before the first event of
+// another leader's. That checkpoint had taken the changed states, and gave up; the one at the
+// release found none, and said that all was in the changelog. The next owner lacked what had been
+// counted since the checkpoint before.
 func TestAReleaseDuringACheckpointLosesNothing(t *testing.T) {
 	t.Parallel()
 	k, err := kfake.NewCluster(kfake.NumBrokers(2))

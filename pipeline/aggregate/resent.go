@@ -9,30 +9,30 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Resent is what somebody is about to send again of the dead letters, for the audit.
+// Resent describes dead letters that are about to be sent again, for the audit.
 type Resent struct {
-	By, OnBehalfOf  string // as the caller says; a known actor's name is By all the same
-	Now             bool   // without their own times
+	By, OnBehalfOf  string // as the caller states; an authenticated actor's name replaces By
+	Now             bool   // their own times are dropped
 	Letters, Events int
 	Records         []ResentRecords
 }
 
-// ResentRecords are those of one partition that the letters are about.
+// ResentRecords are the original records of one partition that the letters are about.
 type ResentRecords struct {
 	Topic      string `json:"topic"`
 	Partition  int32  `json:"partition"`
 	Letters    int    `json:"letters"`
 	Offset     int64  `json:"offset"`      // the first
-	LastOffset int64  `json:"last_offset"` // letters of this partition lie between the two, maybe with gaps
+	LastOffset int64  `json:"last_offset"` // the last; there may be gaps in between
 }
 
-// resentAudit is that in the audit topic.
+// resentAudit is its entry in the audit topic.
 type resentAudit struct {
 	Type string       `json:"type"`
 	At   event.Micros `json:"at"`
 	By   string       `json:"by"`
 
-	OnBehalfOf string `json:"on_behalf_of,omitempty"` // as By says
+	OnBehalfOf string `json:"on_behalf_of,omitempty"` // as By states
 
 	Letters int             `json:"letters"`
 	Events  int             `json:"events"`
@@ -41,11 +41,12 @@ type resentAudit struct {
 	ID      string          `json:"id"`
 }
 
-// resentType is the type of such an entry, and its record's key: so all of them are in their order.
+// resentType is the type of such an entry, and the key of its record, which keeps all of them in
+// order.
 const resentType = "dead-letters"
 
-// AuditResent puts into the audit that ctx's actor sends dead letters again, and returns when it is durable there. What
-// is sent then is the caller's to do.
+// AuditResent records in the audit that ctx's actor sends dead letters again, and returns when that
+// is durable. The caller then sends them.
 func (a *api) AuditResent(ctx context.Context, r Resent) (id string, err error) {
 	if !a.online.Load() {
 		return "", ErrNotConnected

@@ -21,16 +21,17 @@ import (
 
 // RuleFile is a rule set as an operator wrote it.
 type RuleFile struct {
-	Name     string    // the file's, for people
+	Name     string    // of the file, for messages
 	Source   []byte    // YAML
 	Modified time.Time // when it was last changed
 
-	// Files are those that the source names, such as one with exemptions. Nil leaves it to Compile
-	// to read them.
+	// Files are the files that the source names, such as one with exemptions. If it is nil, Compile
+	// reads them.
 	Files map[string][]byte
 
-	// Published says that it is a version of the rules that a group runs: Compile should accept what it can that a file may not
-	// have any more, as rules.CompilePublished does, or this instance cannot take over what the group has counted.
+	// Published marks a version of the rules that a group runs. Compile should accept as much as it
+	// can that rule files may no longer contain, as rules.CompilePublished does. Otherwise this
+	// instance cannot take over what the group has counted.
 	Published bool
 }
 
@@ -45,26 +46,26 @@ func (f RuleFile) Beside(name string) ([]byte, error) {
 // ErrOlderRules says that a rule file is older than the set that the group runs.
 var ErrOlderRules = errors.New("aggregate: the rule file is older than the rules that the group runs")
 
-// ErrRulesFixed says that there is no rule file to reload, and ErrNotConnected that there is no
-// Kafka yet to publish it to: that can be tried again.
+// ErrRulesFixed says that there is no rule file to reload. ErrNotConnected says that Kafka is not
+// connected yet: try again.
 var (
 	ErrRulesFixed   = errors.New("aggregate: the rules are fixed: there is no Config.RuleFile")
 	ErrNotConnected = errors.New("aggregate: not connected to Kafka yet")
 )
 
-// ErrRules is wrapped around what is wrong with a rule file: trying it again changes nothing.
+// ErrRules is wrapped by errors that say what is wrong with a rule file. Trying the same file again
+// changes nothing.
 var ErrRules = errors.New("aggregate: the rule file is refused")
 
-// Reloaded says what became of a rule file.
-type Reloaded struct {
-	Version int64 `json:"version"` // that this instance runs now
+// ReloadResult is the outcome of a reload.
+type ReloadResult struct {
+	Version int64 `json:"version"` // the version that this instance runs now
 	Changed bool  `json:"changed"` // the file was published as this version
 }
 
-// rulebook keeps this instance at the newest version of the group's rule set. All versions go
-// through one partition of a compacted topic: a version's number is its offset there, plus
-// one, so that all instances agree which is newer, and of two that are published at once the later
-// one holds.
+// rulebook keeps this instance at the newest version of the group's rules. All versions go through
+// one partition of a compacted topic, and a version's number is its offset there plus one. So all
+// instances agree which version is newer, and of two published at once the later one applies.
 type rulebook struct {
 	agg     *instance
 	log     *slog.Logger
@@ -72,10 +73,10 @@ type rulebook struct {
 	current atomic.Pointer[owner.Rules]
 
 	mu     sync.Mutex // held while reading the topic or publishing
-	next   int64      // the first offset of the topic that was not read; -1 before the first reading
+	next   int64      // the first offset of the topic not read yet; -1 at first
 	newest *ruleRecord
-	failed int64 // the newest version that this instance could not compile; it is not tried again
-	why    error // it could not
+	failed int64 // the newest version that this instance could not compile; not tried again
+	why    error // failed did not compile
 }
 
 // ruleRecord is a record of the rules topic.
@@ -89,10 +90,10 @@ type ruleRecord struct {
 	At       time.Time `json:"at"`
 	Source   string    `json:"source"`
 
-	Files map[string][]byte `json:"files,omitempty"` // that the source names; in base64
+	Files map[string][]byte `json:"files,omitempty"` // named by the source; in base64
 }
 
-// ruleRecordAt is a ruleRecord as it is in the topic.
+// ruleRecordAt is a ruleRecord as the topic holds it.
 type ruleRecordAt struct {
 	offset int64
 	value  []byte
@@ -110,11 +111,11 @@ const (
 	ruleRecordKey    = "rules"
 	ruleRecordFormat = 1
 
-	// rulesEvery is how often the topic is looked at for a newer version.
+	// rulesEvery is how often to look for a newer version.
 	rulesEvery = time.Second
-	// rulesPatience is how long that may fail before the log tells of it, which it then does each minute.
+	// rulesPatience is how long that may fail before it is logged, and then each minute.
 	rulesPatience = 5 * time.Second
-	// rulesWithin is how long the records that the topic promises may take.
+	// rulesWithin bounds reading the records that the topic should hold.
 	rulesWithin = 20 * time.Second
 )
 
@@ -131,7 +132,7 @@ func (b *rulebook) version(number int64, set *rules.Set) *owner.Rules {
 // Shared reports whether the rules go through the topic.
 func (b *rulebook) Shared() bool { return len(b.agg.cfg.RuleFile.Source) > 0 }
 
-// Current is the version that this instance runs.
+// Current returns the version that this instance runs.
 func (b *rulebook) Current() *owner.Rules { return b.current.Load() }
 
 // run follows the topic until ctx ends.
@@ -141,7 +142,7 @@ func (b *rulebook) run(ctx context.Context) {
 	}
 	tick := time.NewTicker(rulesEvery)
 	defer tick.Stop()
-	var since, said time.Time // of an outage, and of the line about it
+	var since, said time.Time // start of an outage; last log line about it
 	for {
 		select {
 		case <-tick.C:
@@ -164,7 +165,7 @@ func (b *rulebook) run(ctx context.Context) {
 	}
 }
 
-// start reads what the group runs, and publishes this instance's own file if that is newer.
+// start reads the group's rules, and publishes this instance's own file if it is newer.
 func (b *rulebook) start(ctx context.Context) error {
 	if !b.Shared() {
 		return nil
@@ -182,17 +183,17 @@ func (b *rulebook) start(ctx context.Context) error {
 	return err
 }
 
-// reload publishes a file as the next version, unless the group runs it already or runs a
-// newer one.
-func (b *rulebook) reload(ctx context.Context, file RuleFile) (Reloaded, error) {
+// reload publishes a file as the next version, unless the group runs it already or runs a newer
+// one.
+func (b *rulebook) reload(ctx context.Context, file RuleFile) (ReloadResult, error) {
 	set, err := b.agg.cfg.compile(file)
 	if err != nil {
-		return Reloaded{}, fmt.Errorf("%w: %w", ErrRules, err) // whole: the old set stays
+		return ReloadResult{}, fmt.Errorf("%w: %w", ErrRules, err) // the old set stays
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.read(ctx); err != nil {
-		return Reloaded{}, err
+		return ReloadResult{}, err
 	}
 	hash := hex.EncodeToString(set.Hash[:])
 	if n := b.newest; n != nil && n.Hash == hash {
@@ -209,16 +210,16 @@ func (b *rulebook) reload(ctx context.Context, file RuleFile) (Reloaded, error) 
 		err = b.read(ctx)
 	}
 	if err != nil {
-		return Reloaded{}, err
+		return ReloadResult{}, err
 	}
 	return b.now(true), b.settled()
 }
 
-func (b *rulebook) now(changed bool) Reloaded {
-	return Reloaded{Version: b.current.Load().Number, Changed: changed}
+func (b *rulebook) now(changed bool) ReloadResult {
+	return ReloadResult{Version: b.current.Load().Number, Changed: changed}
 }
 
-// settled is an error while the newest version is one that this instance could not compile.
+// settled returns an error while the newest version is one that this instance could not compile.
 func (b *rulebook) settled() error {
 	switch v := b.current.Load().Number; {
 	case b.failed <= v:
@@ -230,8 +231,8 @@ func (b *rulebook) settled() error {
 	}
 }
 
-// refused says that a published version does not compile here, and what to do. No older version takes its place: what was
-// counted since belongs to this one, and would be lost.
+// refused says that a published version does not compile here, and what to do. No older version
+// replaces it: what was counted since belongs to this one, and would be lost.
 func (r *ruleRecord) refused(version int64, err error) error {
 	of := fmt.Sprintf("version %d of the group's rules, which %s published from %s of %s,", version, r.By, r.File, r.Modified.UTC().Format(time.RFC3339))
 	if r.Source == "" {
@@ -242,8 +243,8 @@ func (r *ruleRecord) refused(version int64, err error) error {
 		of, err)
 }
 
-// ruleFile is the file as it was published. What it names is in there, and is not read from this
-// machine's disk.
+// ruleFile returns the file as it was published. The files that it names come with it, and are not
+// read from this machine's disk.
 func (r *ruleRecord) ruleFile() RuleFile {
 	f := RuleFile{Name: r.File, Source: []byte(r.Source), Modified: r.Modified, Files: r.Files, Published: true}
 	if f.Files == nil {
@@ -252,7 +253,7 @@ func (r *ruleRecord) ruleFile() RuleFile {
 	return f
 }
 
-// FailedAt is the newest version that does not compile here, and why; 0 when there is none.
+// FailedAt returns the newest version that does not compile here, and why; 0 if there is none.
 func (b *rulebook) FailedAt() (int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -278,7 +279,7 @@ func (b *rulebook) publish(ctx context.Context, r ruleRecord) error {
 	return ctx.Err()
 }
 
-// Refresh makes sure that this instance runs the newest version there is.
+// Refresh makes sure that this instance runs the newest version.
 func (b *rulebook) Refresh(ctx context.Context) error {
 	if !b.Shared() {
 		return nil
@@ -288,7 +289,7 @@ func (b *rulebook) Refresh(ctx context.Context) error {
 	return b.read(ctx)
 }
 
-// read reads the topic up to its end, and takes the last version over.
+// read reads the topic up to its end, and takes over the last version. The caller holds mu.
 func (b *rulebook) read(ctx context.Context) error {
 	client := b.agg.clients.bulk
 	end, err := client.GetOffset(b.topic, 0, sarama.OffsetNewest)
@@ -321,8 +322,8 @@ func (b *rulebook) read(ctx context.Context) error {
 	return nil
 }
 
-// take makes a record's rules the ones to count by. Rules that this program does not
-// understand leave the old ones in place, and are told.
+// take makes a record's rules the current ones. If this program does not understand them, it keeps
+// the old ones and logs why.
 func (b *rulebook) take(m *ruleRecordAt) {
 	number := m.offset + 1
 	r, err := m.parse()
@@ -353,7 +354,7 @@ func (b *rulebook) take(m *ruleRecordAt) {
 	}
 }
 
-// owned lists the partitions of this instance.
+// owned returns the partitions of this instance.
 func (a *instance) owned() []*owner.Partition {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -365,14 +366,14 @@ func (a *instance) owned() []*owner.Partition {
 }
 
 // Reload makes a changed rule file the next version of the group's rules. A file with mistakes
-// changes nothing: the error is ErrRules then, and rules.Errors. One that is older than what the group runs
+// changes nothing: the error wraps ErrRules and rules.Errors. A file older than the group's rules
 // changes nothing either (ErrOlderRules).
-func (a *api) Reload(ctx context.Context, file RuleFile) (Reloaded, error) {
+func (a *api) Reload(ctx context.Context, file RuleFile) (ReloadResult, error) {
 	if !a.book.Shared() {
-		return Reloaded{}, ErrRulesFixed
+		return ReloadResult{}, ErrRulesFixed
 	}
 	if !a.online.Load() {
-		return Reloaded{}, ErrNotConnected
+		return ReloadResult{}, ErrNotConnected
 	}
 	return a.book.reload(ctx, file)
 }

@@ -88,8 +88,8 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// A raised limit clears what the old one let fall, and a lowered one lets verdicts fall, without
-// an event; so does the removal of a rule clear what it had in force. So it is when the rules changed
+// A raised limit clears what the old one let fall, and a lowered one lets verdicts fall, without an
+// event; so does the removal of a rule clear what it had in force. So it is when the rules changed
 // while nobody ran.
 func TestChangedLimitsAreJudgedAtOnce(t *testing.T) {
 	everyKafkaShows(t, "a changed limit is judged against the counters there are by a background pass within 10 s, and clears or lets fall verdicts", func(t *testing.T, r *rig) {

@@ -31,8 +31,8 @@ func (u *inUse) Dial(network, addr string) (net.Conn, error) {
 	return net.Dial(network, addr)
 }
 
-// goka's builders write into the settings that they are given. A client that has these already reads them in the
-// background, where there are several brokers: that was a data race.
+// goka's builders write into the settings that they are given. A client that has these already
+// reads them in the background, where there are several brokers: that was a data race.
 func TestSettingsThatAreInUseDoNotChange(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startKfake(t))

@@ -8,8 +8,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Where a rule's old window has something in force and its first event in the new one is over the limit, a clear and a block fall at
-// once. Of two verdicts with one record key and one seq Redis keeps the first: so the block alone is published.
+// Where a rule's old window has something in force and its first event in the new one is over the
+// limit, a clear and a block fall at once. Of two verdicts with one record key and one seq Redis
+// keeps the first: so the block alone is published.
 func TestNoTwoVerdictsOfOneRecordKeyHaveOneSeq(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		tried := func(candidate, minutes int) RuleFile {

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// watchTopicsEvery is shorter than sarama waits before it reads on where a topic of the same
-	// name is there again: its records must not be taken for those of the old one.
+	// watchTopicsEvery is shorter than sarama waits before it reads on in a recreated topic of the
+	// same name. Records of the new topic must not be taken for those of the old one.
 	watchTopicsEvery = time.Second
 	watchRulesEvery  = 10 * time.Second
 )
 
-// watch looks until ctx ends whether the topics are still those that the session began with,
-// and whether all members count by the same rules.
+// watch checks until ctx ends whether the topics are still those of the session's beginning, and
+// whether all members count by the same rules.
 func (a *watching) watch(ctx context.Context) {
 	var rulesAt time.Time
 	for retry.Sleep(ctx, watchTopicsEvery) {
 		looked := make(chan struct{})
-		go func() { // nobody waits for a Kafka that is away
+		go func() { // do not wait for an unreachable Kafka
 			defer close(looked)
 			if a.watchTopics(); time.Since(rulesAt) > watchRulesEvery {
 				rulesAt = time.Now()
@@ -43,7 +43,7 @@ func (a *watching) watch(ctx context.Context) {
 	}
 }
 
-// watchTopics ends the session when a topic is another one than when it began.
+// watchTopics ends the session if a topic is no longer the one that it began with.
 func (a *watching) watchTopics() {
 	a.mu.RLock()
 	s := a.session
@@ -52,15 +52,15 @@ func (a *watching) watchTopics() {
 	if err == nil && s != nil {
 		err = sameTopics(s.Topics, have)
 	} else if a.fatal() == nil {
-		return // Kafka is away, or the topics are looked at when a session begins
+		return // Kafka does not answer, or there is no session: its beginning checks the topics
 	}
 	if err != nil && s != nil {
 		s.End(err)
 	}
 }
 
-// look asks for the topics. A partition count that is not what it was is the instance's end:
-// keys would be apart from their states.
+// look describes the topics. A changed partition count is fatal for the instance: events would no
+// longer reach the states of their keys.
 func (a *instance) look() (map[string]topics.Topic, error) {
 	have, err := topics.Look(a.clients.bulk, a.cfg.Prefix)
 	if err != nil {
@@ -76,8 +76,8 @@ func (a *instance) look() (map[string]topics.Topic, error) {
 	return have, nil
 }
 
-// sameTopics returns an error when one of the topics is another one. One that is not there may
-// be unknown to a broker that has just started; who reads and writes it finds out.
+// sameTopics returns an error if one of the topics was replaced by another. A missing one may be
+// unknown to a broker that has just started; its readers and writers find out.
 func sameTopics(were, have map[string]topics.Topic) error {
 	for name, was := range were {
 		if is, ok := have[name]; ok && is.ID != was.ID {
@@ -87,9 +87,9 @@ func sameTopics(were, have map[string]topics.Topic) error {
 	return nil
 }
 
-// newSession notes what the topics are: partitions that are taken over in it rely on that. Where
-// nobody tells right now, they are what they were when the group was joined, a moment ago: watch
-// ends the session if that is not so.
+// newSession notes what the topics are, because partitions taken over in the session rely on it. If
+// no broker answers now, they are what they were a moment ago, when the group was joined: watch
+// ends the session if that is wrong.
 func (a *instance) newSession(s sarama.ConsumerGroupSession, end context.CancelCauseFunc, seen map[string]topics.Topic) (*owner.Session, error) {
 	own, err := a.ownTopics()
 	switch {
@@ -103,7 +103,7 @@ func (a *instance) newSession(s sarama.ConsumerGroupSession, end context.CancelC
 	return &owner.Session{ConsumerGroupSession: s, End: end, Topics: own}, nil
 }
 
-// ownTopics looks for the topics that cannot be replaced by another of the same name in silence.
+// ownTopics describes the topics that must not be replaced unnoticed by others of the same name.
 func (a *instance) ownTopics() (map[string]topics.Topic, error) {
 	have, err := a.look()
 	if err != nil {
@@ -122,17 +122,17 @@ func (a *instance) ownTopics() (map[string]topics.Topic, error) {
 
 func (a *instance) rulesHash() string { return hex.EncodeToString(a.cfg.Rules.Hash[:]) }
 
-// compareRules says so when members count by other rules than this one: a partition that moves
+// compareRules logs whether members count by other rules than this instance: a partition that moves
 // between them loses the counts of limits that the other one does not know.
 //
-// Rules that go through the rules topic are the same, but for a moment.
+// Rules from the rules topic differ only for a moment.
 func (a *watching) compareRules() {
 	if a.book.Shared() {
 		return
 	}
 	groups, err := a.members.describe(a.instance, memberAge)
 	if err != nil {
-		return // Kafka is away, which others say
+		return // Kafka does not answer, which others log
 	}
 	var others []string
 	for _, g := range groups {
@@ -157,7 +157,7 @@ func (a *watching) compareRules() {
 	}
 }
 
-// ownTopics are those that cannot be replaced by another of the same name in silence.
+// ownTopics are the topics that must not be replaced unnoticed by others of the same name.
 func ownTopics(n topics.Names) []string {
 	return []string{n.Events, n.Loop, n.Table, n.Verdicts}
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 )
 
-// acks are acknowledgements on their way from the writers' goroutines to the shard: a writer does not wait for the
-// partition's lock.
+// acks are acknowledgements on their way from the writers' goroutines to the shard. A writer does
+// not wait for the partition's lock.
 type acks struct {
 	mu   sync.Mutex
 	list []acked
 	some atomic.Bool
-	wake chan struct{} // holds one while some came
+	wake chan struct{} // holds one after some have arrived
 }
 
 type acked struct {

@@ -16,49 +16,52 @@ import (
 )
 
 // Aux writes auxiliary output, which counts do not depend on: dead letters and audit records. They
-// may repeat after a crash, but a checkpoint waits for them, so none is lost.
+// may repeat after a crash, but none is lost, because a checkpoint waits for them.
 //
-// To send never blocks: verdicts' acknowledgements and the holder of a partition's lock do so. What
-// bounds the queue is that partitions stop between two events, without their lock, while it is full.
+// Sending never blocks, because the caller holds a partition's lock or reports a verdict's
+// acknowledgement. The queue stays bounded because partitions stop between two events, without
+// their lock, while it is full. An Aux may be used by any goroutine; Run is called once.
 type Aux struct {
 	producer sarama.AsyncProducer
-	onError  func(error)  // is told of each attempt that failed; it must not block
-	bytes    atomic.Int64 // that are not acknowledged
+	onError  func(error)  // called for each failed attempt; must not block
+	bytes    atomic.Int64 // not acknowledged
 
 	mu     sync.Mutex
 	queue  []*sarama.ProducerMessage // oldest first
-	ahead  []*sarama.ProducerMessage // that go before the queue
-	failed bool                      // some of these could not be sent: wait before the next attempt
+	ahead  []*sarama.ProducerMessage // sent before the queue
+	failed bool                      // some could not be sent: wait before the next attempt
 	closed bool
 	work   chan struct{} // tells run that something is queued
-	room   chan struct{} // closed when there is room again; nil while nobody waits
+	room   chan struct{} // closed when there is room again; nil while none waits
 }
 
 const (
 	// auxRoomBytes is how much may wait for the audit and the dead-letter topic.
 	auxRoomBytes = 32 << 20
 
-	// AuxRetries is how often sarama tries by itself: for each partition that it writes to it keeps a list
-	// of so many entries of 32 bytes. What fails then is queued here again.
+	// AuxRetries is how often sarama retries by itself. It keeps a list of so many entries of 32
+	// bytes for each partition that it writes to. A message that fails after that is queued here
+	// again.
 	AuxRetries = 8
 	auxPause   = time.Second
 
-	// auxEndsWithin is how long Run takes at most behind the end of its context.
+	// auxEndsWithin is how long Run may take after its context has ended.
 	auxEndsWithin = 5 * time.Second
 )
 
-// AuxBatch bounds an auxiliary batch, and maxDeadLetter how much of a record goes to the dead-letter topic,
-// where the topics take that much.
+// AuxBatch bounds an auxiliary batch, and maxDeadLetter how much of a record goes to the
+// dead-letter topic, where the topics take that much.
 const (
 	AuxBatch      = 832 << 10
 	maxDeadLetter = 768 << 10
 
-	// letterRoom is what a dead letter needs beside its value: headers, a key, the batch around it.
+	// letterRoom is what a dead letter needs beside its value: headers, a key, and the batch around
+	// it.
 	letterRoom = 16 << 10
 )
 
-// AuxBatchOf is how large a batch of auxiliary output the topics take, in bytes: one that is larger than one of
-// them allows would be refused, and nothing counted any more.
+// AuxBatchOf returns the largest batch of auxiliary output, in bytes, that all its topics take. A
+// larger one would be refused, and counting would stop.
 func AuxBatchOf(l *topics.Layout) int {
 	n := AuxBatch
 	for _, topic := range []string{l.Names.DeadLetters, l.Names.Audit} {
@@ -69,10 +72,12 @@ func AuxBatchOf(l *topics.Layout) int {
 	return n
 }
 
-// DeadLetterOf is how many bytes of a record a dead letter may have, where the topics are such.
+// DeadLetterOf returns how many bytes of a record a dead letter may hold, given the topics'
+// settings.
 func DeadLetterOf(l *topics.Layout) int { return min(maxDeadLetter, AuxBatchOf(l)-letterRoom) }
 
-// NewAux makes a writer on a client of Kafka. OnError is told of each attempt that failed; it must not block.
+// NewAux makes a writer on a client of Kafka. It calls onError for each failed attempt; onError
+// must not block.
 func NewAux(c sarama.Client, onError func(error)) (*Aux, error) {
 	p, err := sarama.NewAsyncProducerFromClient(c)
 	if err != nil {
@@ -90,8 +95,8 @@ func (s *Aux) send(m *sarama.ProducerMessage) {
 	s.wake()
 }
 
-// SendAndWait sends a record ahead of all that is queued, and waits until it is durable. It is for few: what
-// somebody waits for, while an attack's verdicts fill the queue.
+// SendAndWait sends a record ahead of the queue, and waits until it is durable. Use it for few
+// records: those that a caller waits for while an attack's verdicts fill the queue.
 func (s *Aux) SendAndWait(ctx context.Context, topic string, key, value []byte) error {
 	var t ticket
 	m := &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(value), Metadata: t.send()}
@@ -113,7 +118,7 @@ func (s *Aux) wake() {
 	}
 }
 
-// auxBytes is about what a message takes in memory.
+// auxBytes estimates what a message takes in memory.
 func auxBytes(m *sarama.ProducerMessage) int64 {
 	n := 256 + m.Value.Length()
 	if m.Key != nil {
@@ -127,7 +132,7 @@ func auxBytes(m *sarama.ProducerMessage) int64 {
 
 func (s *Aux) full() bool { return s.bytes.Load() >= auxRoomBytes }
 
-// awaitRoom waits while the queue is full; it is false when ctx ends first.
+// awaitRoom waits while the queue is full. It returns false if ctx ends first.
 func (s *Aux) awaitRoom(ctx context.Context) bool {
 	for s.full() {
 		s.mu.Lock()
@@ -136,7 +141,7 @@ func (s *Aux) awaitRoom(ctx context.Context) bool {
 		}
 		room := s.room
 		s.mu.Unlock()
-		if !s.full() { // it was emptied before room was there to be closed
+		if !s.full() { // emptied before room was made
 			break
 		}
 		select {
@@ -148,7 +153,7 @@ func (s *Aux) awaitRoom(ctx context.Context) bool {
 	return true
 }
 
-// done tells a message's partition that it is through, or cannot be sent.
+// done tells a message's partition that the message is durable, or cannot be sent.
 func (s *Aux) done(m *sarama.ProducerMessage, err error) {
 	s.bytes.Add(-auxBytes(m))
 	if !s.full() {
@@ -197,7 +202,7 @@ func (s *Aux) Run(ctx context.Context) {
 		wg.Wait()
 		close(sent)
 	}()
-	select { // without Kafka it would try on; what is not sent, no checkpoint covers
+	select { // without Kafka it would not end; no checkpoint covers what is not sent
 	case <-sent:
 	case <-last.Done():
 	}
@@ -230,10 +235,10 @@ func (s *Aux) pass(ctx context.Context) {
 	}
 }
 
-// takeAtOnce is how many of the queue may be in front of what goes ahead of it.
+// takeAtOnce is how much of the queue may precede a record that goes ahead of it.
 const takeAtOnce = 256
 
-// take takes what is to be sent next, and tells where from.
+// take takes the messages to send next, and returns the list that they come from.
 func (s *Aux) take() (some []*sarama.ProducerMessage, of *[]*sarama.ProducerMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,12 +276,13 @@ var passing = []sarama.KError{
 	sarama.ErrInvalidMessage, sarama.ErrKafkaStorageError, sarama.ErrThrottlingQuotaExceeded,
 }
 
-// passes reports whether an error can pass: it is an answer that says so, or no answer came.
+// passes reports whether an error may be temporary: its answer is one of passing, or there was no
+// answer.
 func passes(err error) bool {
 	if code, ok := errors.AsType[sarama.KError](err); ok {
 		return slices.Contains(passing, code)
 	}
-	if _, ok := errors.AsType[sarama.ConfigurationError](err); ok { // too large, by our own settings
+	if _, ok := errors.AsType[sarama.ConfigurationError](err); ok { // too large for our settings
 		return false
 	}
 	if _, ok := errors.AsType[sarama.PacketEncodingError](err); ok {

@@ -36,8 +36,8 @@ func auxMessage(open *ticket, size int) *sarama.ProducerMessage {
 	return &sarama.ProducerMessage{Topic: "audit", Value: sarama.ByteEncoder(make([]byte, size)), Metadata: open.send()}
 }
 
-// The lock of a partition is held while something is sent as auxiliary output. A topic that takes nothing once kept it
-// until it did.
+// The lock of a partition is held while something is sent as auxiliary output. A topic that takes
+// nothing once kept it until it did.
 func TestAuxiliaryOutputNeverBlocks(t *testing.T) {
 	t.Parallel()
 	s, f := auxTest(t)
@@ -65,7 +65,8 @@ func TestAuxiliaryOutputNeverBlocks(t *testing.T) {
 	}
 }
 
-// What a topic refuses for now is sent until it is taken, and what it refuses for good ends the partition.
+// What a topic refuses for now is sent until it is taken, and what it refuses for good ends the
+// partition.
 func TestWhatIsRefusedForNowIsSentAgain(t *testing.T) {
 	t.Parallel()
 	s, f := auxTest(t)

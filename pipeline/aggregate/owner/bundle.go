@@ -5,14 +5,15 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
-// Bundle is records of one source, in order.
+// Bundle holds records of one source, in order.
 type Bundle struct {
 	Source  shard.Source
 	Batches []kafkalog.Batch
-	Place   int64 // behind the bundle, and all that nobody is to see
+	Place   int64 // the offset after the bundle, and after markers that follow it
 }
 
-// next reads the next record; false after the last. Behind an error, a *kafkalog.Unreadable, it goes on.
+// next reads the next record, and returns false after the last. After an error, a
+// *kafkalog.Unreadable, it continues.
 func (b *Bundle) next(rec *kafkalog.Record) (ok bool, err error) {
 	for len(b.Batches) > 0 {
 		if ok, err = b.Batches[0].Next(rec); ok {
@@ -26,7 +27,7 @@ func (b *Bundle) next(rec *kafkalog.Record) (ok bool, err error) {
 	return false, nil
 }
 
-// epoch is that of the batch that the next record is of; shard.NoEpoch after the last.
+// epoch returns the leader epoch of the next record's batch, or shard.NoEpoch after the last.
 func (b *Bundle) epoch() int32 {
 	for len(b.Batches) > 0 && b.Batches[0].Len() == 0 {
 		b.Batches = b.Batches[1:]

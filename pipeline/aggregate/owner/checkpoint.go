@@ -9,32 +9,31 @@ import (
 )
 
 const (
-	// sliceTime is how long a checkpoint keeps events waiting at a time, sliceBytes how much
-	// it queues before it waits for the changelog.
+	// sliceTime is how long a checkpoint delays events at a time. sliceBytes is how much it queues
+	// before it waits for the changelog.
 	sliceTime  = 500 * time.Microsecond
 	sliceBytes = 128 << 10
 
-	// lookEvery is after how many states a slice looks at the clock, which costs half a copy.
+	// lookEvery is after how many states a slice reads the clock, which costs half a copy.
 	lookEvery = 16
 
-	// sweepAll is in how many checkpoints a sweep comes round.
+	// sweepAll is after how many checkpoints a sweep has seen every key.
 	sweepAll = 300
 )
 
-// closeWithin bounds the last checkpoint: whoever waits for a partition that is released, or for
-// a process that was told to stop, does not wait for a Kafka that is away. The events are
-// replayed by the next owner.
+// closeWithin bounds the last checkpoint. Whoever waits for a released partition, or for a process
+// that was told to stop, does not wait for an unreachable Kafka. The next owner replays the events.
 const closeWithin = 5 * time.Second
 
-// checkpoints makes what was processed durable, in slices between events.
+// checkpoints makes processed events durable, in slices between events.
 type checkpoints struct {
 	*core
 	out  *outbox
 	ends *ends
-	turn chan struct{} // holds one: the regular checkpoints, and the last, take turns
+	turn chan struct{} // holds one: regular checkpoints and the last one take turns
 }
 
-// run makes one every so often, until the partition is closed or fails.
+// run makes a checkpoint at every interval, until the partition is closed or fails.
 func (k *checkpoints) run() error {
 	tick := time.NewTicker(k.env.CheckpointEvery)
 	defer tick.Stop()
@@ -55,7 +54,7 @@ func (k *checkpoints) run() error {
 	}
 }
 
-// last makes the last one, and publishes the ends that wait.
+// last publishes the waiting ends of blocks, and makes the last checkpoint.
 func (k *checkpoints) last() {
 	ctx, cancel := context.WithTimeout(k.ctx, closeWithin)
 	defer cancel()
@@ -63,7 +62,7 @@ func (k *checkpoints) last() {
 	if err == nil {
 		err = k.make(ctx)
 	}
-	if err == nil { // a checkpoint with nothing new waits neither for the ends, nor for the tombstones of a sweep
+	if err == nil { // a checkpoint with nothing new waits for neither ends nor tombstones
 		err = k.out.flushVerdicts(ctx)
 	}
 	if err != nil && k.ctx.Err() == nil {
@@ -71,7 +70,7 @@ func (k *checkpoints) last() {
 	}
 }
 
-// make makes durable what was processed up to now, then releases its offsets to the group.
+// make makes durable what was processed until now, then releases its offsets to the group.
 func (k *checkpoints) make(ctx context.Context) error {
 	select {
 	case k.turn <- struct{}{}:
@@ -125,14 +124,14 @@ func (k *checkpoints) make(ctx context.Context) error {
 	return nil
 }
 
-// durable notes that all that was counted is.
+// durable notes that everything counted is durable.
 func (k *checkpoints) durable() {
 	if k.ctx.Err() == nil {
 		k.env.Metrics.durable(k.id)
 	}
 }
 
-// copyCut queues the changed states, and the table of producers, in slices between events.
+// copyCut queues the changed states and the table of producers, in slices between events.
 func (k *checkpoints) copyCut(ctx context.Context, cut *shard.Cut) error {
 	for more := true; more; {
 		if err := k.out.changelog.WaitBelow(ctx, sliceBytes); err != nil {
@@ -166,7 +165,7 @@ func (k *checkpoints) copyCut(ctx context.Context, cut *shard.Cut) error {
 	return nil
 }
 
-// sweepAll lets all idle keys go, at once.
+// sweepAll evicts all idle keys at once.
 func (k *checkpoints) sweepAll(ctx context.Context) error {
 	for range 2 * sweepAll { // a slice may be cut short
 		if err := k.sweep(ctx); err != nil {
@@ -176,7 +175,7 @@ func (k *checkpoints) sweepAll(ctx context.Context) error {
 	return nil
 }
 
-// sweep lets idle keys go, a part of them after each checkpoint.
+// sweep evicts idle keys, a part of them after each checkpoint.
 func (k *checkpoints) sweep(ctx context.Context) error {
 	if err := k.out.changelog.WaitBelow(ctx, sliceBytes); err != nil {
 		return err
@@ -192,7 +191,8 @@ func (k *checkpoints) sweep(ctx context.Context) error {
 			evicted += n
 		}
 		if evicted > 0 {
-			k.env.Metrics.holds(k.id, k.shard.Keys(), k.shard.Bytes()) // on a quiet partition no checkpoint does
+			// A quiet partition has no checkpoint that sets it.
+			k.env.Metrics.holds(k.id, k.shard.Keys(), k.shard.Bytes())
 		}
 		return nil
 	})

@@ -7,15 +7,16 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// brokerClock knows by how much a broker's clock is ahead of this machine's, from when it says that it has
-// appended a record. Verdicts go by brokers' clocks, so this machine's alone does not tell which are over.
+// brokerClock knows by how much a broker's clock is ahead of this machine's, from the times at
+// which brokers append records. Verdicts use brokers' time, so this machine's clock alone cannot
+// tell which have ended. The zero value assumes that the clocks agree.
 type brokerClock struct {
 	known atomic.Bool
 	ahead atomic.Int64 // microseconds
 }
 
-// appended takes in an acknowledgement; of a topic without LogAppendTime it has no time, and the clocks are
-// taken to agree.
+// appended takes in the time of an acknowledgement. A topic without LogAppendTime has none; the
+// clocks are then assumed to agree.
 func (c *brokerClock) appended(at time.Time) {
 	if !at.IsZero() {
 		c.ahead.Store(time.Until(at).Microseconds())
@@ -23,10 +24,10 @@ func (c *brokerClock) appended(at time.Time) {
 	c.known.Store(true)
 }
 
-// now is the broker's time; ok is false before the first acknowledgement.
+// now returns the broker's time. ok is false before the first acknowledgement.
 func (c *brokerClock) now() (at event.Micros, ok bool) {
 	return now() + event.Micros(c.ahead.Load()), c.known.Load()
 }
 
-// now is the moment for metrics, and for clocks that are corrected; counting never asks for it.
+// now is the time for metrics, and for clocks that are corrected. Counting never uses it.
 func now() event.Micros { return event.FromTime(time.Now()) }

@@ -9,16 +9,16 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// commands carries operators' commands out between two events. Its exported methods are a Partition's, and
-// may be called by any goroutine.
+// commands carries out operators' commands between two events. Its exported methods are a
+// Partition's, and may be called by any goroutine.
 type commands struct {
 	*core
 	out      *outbox
 	progress *progress
 }
 
-// CarryOut puts a command into the audit, gives it on all of its keys, and returns when what it did is
-// durable and published. Behind an error it may have taken effect on some of the keys.
+// CarryOut puts a command into the audit, applies it to all of its keys, and returns when its
+// effects are durable and published. After an error it may have taken effect on some of the keys.
 func (c *commands) CarryOut(ctx context.Context, rec *shard.CommandRecord) (CommandResult, error) {
 	at := c.time()
 	if err := c.audit(ctx, rec, at); err != nil {
@@ -49,14 +49,14 @@ func (c *commands) CarryOut(ctx context.Context, rec *shard.CommandRecord) (Comm
 	}
 }
 
-// KeysWith returns the partition's keys that have a key's dimensions, the key itself first, whether or not
-// it is there. It looks in slices between events.
+// KeysWith returns the partition's keys that contain the dimensions of key. The first one is key
+// itself, even if it has no state. It searches in slices between events.
 func (c *commands) KeysWith(key string) ([]string, error) {
 	dims, err := event.ParseKey([]byte(key))
 	if err != nil {
 		return nil, err
 	}
-	var each [][]byte // name=value, as keys' texts have it
+	var each [][]byte // name=value, as in keys' texts
 	for _, d := range dims {
 		each = append(each, event.AppendDim(nil, d.Name, d.Value))
 	}
@@ -73,20 +73,21 @@ func (c *commands) keysOf(part int, dims [][]byte, out []string) []string {
 	return c.shard.KeysWith(out, part, dims, out[0])
 }
 
-// InFlight is on how many keys commands are not done yet, and ok whether there are commands at all.
+// InFlight returns on how many keys commands are not done yet. ok reports whether there are
+// commands.
 func (c *commands) InFlight() (keys int, ok bool) { return c.out.waits.open() }
 
-// time is the time that a command has: a broker's, as far as its acknowledgements tell, and no earlier
-// than what is counted.
+// time returns the time of a command: a broker's, as far as acknowledgements tell it, but not
+// earlier than what is counted.
 func (c *commands) time() event.Micros {
 	c.lock()
 	defer c.mu.Unlock()
-	clock := c.clock() // the broker's is known since the fence
+	clock := c.clock() // the fence's acknowledgement told the broker's
 	return max(clock.Broker, c.shard.Time(clock))
 }
 
-// some carries a command out on the first of the keys, for as long as events may be kept waiting, and
-// returns how many these were.
+// some applies a command to the first of the keys, for as long as events may be delayed, and
+// returns to how many.
 func (c *commands) some(rec *shard.CommandRecord, keys []string, at event.Micros) (n int, err error) {
 	c.lock()
 	defer c.mu.Unlock()
@@ -119,8 +120,8 @@ func (c *commands) audit(ctx context.Context, rec *shard.CommandRecord, at event
 	return c.env.Aux.SendAndWait(ctx, c.env.Names.Audit, []byte(rec.Key), line)
 }
 
-// changedOwner says how far a command is whose partition has ended here. Nobody goes on with it: the next owner knows of the
-// events, and not of commands.
+// changedOwner says how far a command is whose partition has ended here. The next owner knows of
+// the events, but not of commands, and does not continue it.
 func (c *commands) changedOwner(rec *shard.CommandRecord) error {
 	keys := len(rec.AllKeys())
 	if keys == 1 {

@@ -14,7 +14,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// core is what the parts of a Partition share: the shard, the lock around it, and the partition's end.
+// core is what the parts of a Partition share: the shard, its lock, and the partition's end.
 type core struct {
 	env *Env
 	log *slog.Logger
@@ -22,7 +22,7 @@ type core struct {
 
 	session *Session
 	ctx     context.Context // ends when the partition fails or is closed
-	working context.Context // ends with ctx, and when the session is over: no event is applied any more
+	working context.Context // ends with ctx or the session; then no event is applied
 	cancel  context.CancelCauseFunc
 	wg      sync.WaitGroup // of all of the partition's goroutines
 	stop    chan struct{}  // closed by Close: the last checkpoint is due
@@ -31,9 +31,9 @@ type core struct {
 	openedAt time.Time // set before opened is
 
 	mu      sync.Mutex
-	waiting atomic.Int32 // how many others wait for mu while the partition's goroutine has it
-	held    time.Time    // since when lockTimed has mu
-	shard   *shard.Shard // under mu, as what follows
+	waiting atomic.Int32 // how many others wait for mu while the partition's goroutine holds it
+	held    time.Time    // since when lockTimed holds mu
+	shard   *shard.Shard // under mu, like rules
 	rules   *Rules       // that the shard counts by
 
 	brokers brokerClock
@@ -57,14 +57,15 @@ func newCore(env *Env, id int32, s *Session) *core {
 	}
 }
 
-// begin makes the shard, with the rules that a takeover goes by. Until it is over the partition keeps them.
+// begin makes the shard, with the rules for the takeover. The partition keeps them until that is
+// over.
 func (c *core) begin(v *Rules) {
 	c.lock()
 	defer c.mu.Unlock()
 	c.rules, c.shard = v, shard.New(c.shardConfig(), v.forShard())
 }
 
-// shardConfig is the partition's as its shard is told.
+// shardConfig is the configuration of the partition's shard.
 func (c *core) shardConfig() shard.Config {
 	topic := func(name string) shard.Topic {
 		id := c.session.Topics[name].ID // as it was when the session began
@@ -82,13 +83,13 @@ func (c *core) shardConfig() shard.Config {
 	}
 }
 
-// goes runs f in a goroutine of the partition, which fails with what f returns.
+// goes runs f in a goroutine of the partition. The partition fails if f returns an error.
 func (c *core) goes(f func() error) {
 	c.wg.Go(func() { c.fail(c.ended(f())) })
 }
 
-// fail ends the partition: what was not durable is replayed by whoever takes it over, which is
-// this instance again, unless the error is one that ends the session.
+// fail ends the partition. The next owner replays what was not durable. That is this instance
+// again, unless the error ends the session.
 func (c *core) fail(err error) {
 	if err == nil || c.ctx.Err() != nil {
 		return
@@ -103,7 +104,7 @@ func (c *core) fail(err error) {
 	}
 }
 
-// ended leaves out the error of a goroutine that was told to end.
+// ended drops the error of a goroutine that was told to end.
 func (c *core) ended(err error) error {
 	if c.ctx.Err() != nil {
 		return nil
@@ -111,15 +112,15 @@ func (c *core) ended(err error) error {
 	return err
 }
 
-// lock is for all but the partition's own goroutine, which lets others in between events
-// when it sees that they wait.
+// lock is for all but the partition's own goroutine, which makes room between events if it sees
+// that others wait.
 func (c *core) lock() {
 	c.waiting.Add(1)
 	c.mu.Lock()
 	c.waiting.Add(-1)
 }
 
-// lockTimed is lock for checkpoints: unlockTimed says in a metric how long it took.
+// lockTimed is lock for checkpoints. unlockTimed observes in a metric how long the lock was held.
 func (c *core) lockTimed() {
 	c.lock()
 	c.held = time.Now()
@@ -131,7 +132,7 @@ func (c *core) unlockTimed() {
 	c.env.Metrics.pauses.Observe(pause.Seconds())
 }
 
-// clock is what time it is.
+// clock returns the current time by both clocks.
 func (c *core) clock() shard.Clock {
 	is := shard.Clock{Local: now(), Broker: event.NoTime}
 	if at, ok := c.brokers.now(); ok {
@@ -140,7 +141,7 @@ func (c *core) clock() shard.Clock {
 	return is
 }
 
-// tally adds what the shard has tallied to the metrics. The partition is locked.
+// tally adds the shard's tally to the metrics. The partition is locked.
 func (c *core) tally() { c.env.Metrics.tell(c.shard.Tally(), c.rules) }
 
 func (c *core) topicOf(src shard.Source) string {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// lookAtEnds is how often there is a look at ends of blocks that moved and wait to be published.
+// lookAtEnds is how often to check moved ends of blocks that wait to be published.
 const lookAtEnds = 50 * time.Millisecond
 
 // ends publishes ends of blocks that moved.
 type ends struct {
 	*core
 	out  *outbox
-	some chan struct{} // holds one when ends begin to wait
+	some chan struct{} // holds one after ends began to wait
 }
 
 // wake tells run that ends wait. The partition is locked.
@@ -26,7 +26,7 @@ func (n *ends) wake() {
 	}
 }
 
-// run publishes ends that moved when they are due. It sleeps while none waits.
+// run publishes moved ends when they are due. It sleeps while none waits.
 func (n *ends) run() error {
 	for {
 		select {
@@ -52,7 +52,8 @@ func (n *ends) run() error {
 	}
 }
 
-// publish publishes what is due, or all that waits, in slices between events. It reports whether more waits.
+// publish publishes the ends that are due, or all that wait, in slices between events. It reports
+// whether more wait.
 func (n *ends) publish(ctx context.Context, all bool) (more bool, err error) {
 	n.lock()
 	clock := n.clock()

@@ -18,57 +18,64 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Env is what all partitions of an instance share. It does not change once one was made.
+// Env is what all partitions of an instance share. It does not change after the first partition was
+// made.
 type Env struct {
 	Names      topics.Names
 	Partitions int32 // how many there are, owned or not
 
-	Client       sarama.Client // asks for offsets
-	Urgent, Bulk *fenced.Link  // write: verdicts and the states that they wait for, and all else
-	Claims       *kafkalog.Fetcher
-	Logs         *kafkalog.Fetcher // of changelogs: no claim waits for these
-	Aux          *Aux
-	Rules        Rulebook
-	Published    Published // nil for nobody
-	Metrics      *Metrics
-	Log          *slog.Logger
+	Client    sarama.Client     // asks for offsets
+	Urgent    *fenced.Link      // writes verdicts, and the states that they wait for
+	Bulk      *fenced.Link      // writes everything else
+	Claims    *kafkalog.Fetcher // reads the sources
+	Logs      *kafkalog.Fetcher // reads changelogs: no claim waits for these
+	Aux       *Aux
+	Rules     Rulebook
+	Published Published // nil: verdicts are not followed
+	Metrics   *Metrics
+	Log       *slog.Logger
 
-	Instance        string // how this one calls itself in the audit topic
-	ProducerTimes   bool   // the time of an event's record is the producer's, not the broker's
-	AcceptNewTopic  bool   // go on although a topic was created anew
-	MaxDeadLetter   int    // bytes of a record that go to the dead-letter topic
+	Instance        string // the instance's name in the audit topic
+	ProducerTimes   bool   // record times are the producers', not the broker's
+	AcceptNewTopic  bool   // continue although a topic was recreated
+	MaxDeadLetter   int    // bytes of a record that a dead letter may hold
 	CheckpointEvery time.Duration
 
-	OnKafkaError func(error)       // is told of each request that failed; it must not block
-	Fail         func(error) error // notes an error after which the instance cannot go on, and returns it with ErrFatal
-	Closed       func(*Partition)  // is told of each partition that was closed
+	OnKafkaError func(error)      // called for each failed request; must not block
+	Closed       func(*Partition) // called for each partition that was closed
+
+	// Fail notes an error after which the instance cannot continue, and returns it with ErrFatal.
+	// It is called with a partition's lock held, and must not block.
+	Fail func(error) error
 }
 
 // Session is the group session that a partition is owned in.
 type Session struct {
 	sarama.ConsumerGroupSession
-	End    context.CancelCauseFunc // ends it: all partitions are released, and taken over anew
+	End    context.CancelCauseFunc // ends it: all partitions are released and taken over again
 	Topics map[string]topics.Topic // as they were when it began
 }
 
-// Rulebook knows the newest version of the rules. Its methods may be called by any goroutine.
+// Rulebook knows the newest version of the rules. Its methods may be called by any goroutine,
+// without a partition's lock.
 type Rulebook interface {
-	Refresh(ctx context.Context) error // no version that is in the topic now is newer than Current then
-	Current() *Rules
-	Shared() bool                         // the versions go through a topic
+	Refresh(ctx context.Context) error    // makes Current the newest version in the topic
+	Current() *Rules                      // never nil
+	Shared() bool                         // versions go through a topic
 	FailedAt() (version int64, why error) // the newest that does not compile here; 0 for none
 }
 
-// Rules is a version of the rules, ready to count by.
+// Rules is a version of the rules, ready for counting. It does not change.
 type Rules struct {
-	Number  int64 // 0: a set that is not in the topic
+	Number  int64 // 0: the set is not from the topic
 	Set     *rules.Set
 	Matches []prometheus.Counter // by limit
 }
 
 func (v *Rules) forShard() shard.Rules { return shard.Rules{Number: v.Number, Set: v.Set} }
 
-// Published follows the verdict partitions that this instance owns.
+// Published follows the verdict partitions that this instance owns. Offer is called with the
+// partition's lock held: none of the methods may block.
 type Published interface {
 	Own(partition int32)
 	Disown(partition int32)
@@ -84,20 +91,21 @@ type VerdictRecord struct {
 	Verdict verdict.Verdict
 }
 
-// ErrFatal is wrapped by errors that joining the group again cannot cure.
+// ErrFatal is wrapped by errors that rejoining the group cannot fix.
 var ErrFatal = errors.New("aggregate: this instance cannot continue")
 
-// ErrReleased is why a partition ended that was released in good order.
+// ErrReleased is the cause if a partition was released normally.
 var ErrReleased = errors.New("aggregate: the partition was released")
 
-// EndsSession reports whether an error is not its partition's alone: another owner has the
-// partition, so this instance may have been replaced in the group; the topics are others; or the
-// instance cannot go on.
+// EndsSession reports whether an error concerns more than its partition: another owner has the
+// partition, so the group may have replaced this instance; a topic was replaced; or the instance
+// cannot continue.
 func EndsSession(err error) bool {
 	return errors.Is(err, ErrFatal) || errors.Is(err, fenced.ErrFenced) || errors.Is(err, kafkalog.ErrTopicChanged)
 }
 
-// isFinal reports whether an error is the instance's end: the next takeover would meet it again.
+// isFinal reports whether an error ends the instance, because every other takeover would meet it
+// again.
 func isFinal(err error) bool {
 	for _, final := range []error{ErrFatal, shard.ErrFinal, shard.ErrNewerFormat, rules.ErrNewerState} {
 		if errors.Is(err, final) {

@@ -11,7 +11,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 )
 
-// intake feeds the shard with records. Only process is for the partition's own goroutine.
+// intake feeds the shard with records. Only the partition's own goroutine calls process.
 type intake struct {
 	*core
 	out         *outbox
@@ -20,7 +20,7 @@ type intake struct {
 	record      record.Record // under mu
 }
 
-// process applies a bundle's records, and lets others in between them.
+// process applies a bundle's records, and makes room for other goroutines in between.
 func (i *intake) process(b *Bundle) {
 	defer i.panicked()
 	i.mu.Lock()
@@ -37,10 +37,10 @@ func (i *intake) process(b *Bundle) {
 			break
 		}
 		if i.working.Err() != nil {
-			break // failed or released: whoever takes over reads it again
+			break // failed or released: the next owner reads it again
 		}
 		if e := b.epoch(); e > i.shard.Epoch(b.Source) && !i.enterEpoch(b.Source, e) {
-			break // the checkpoint failed, or the partition is released
+			break // the checkpoint failed, or the partition was released
 		}
 		var err error
 		if more, err = i.apply(b); err != nil {
@@ -52,16 +52,16 @@ func (i *intake) process(b *Bundle) {
 	i.mu.Unlock()
 }
 
-// applyAtOnce is how many records may keep others waiting that none of the rules counts.
+// applyAtOnce is how many records that no rule counts may delay other goroutines.
 const applyAtOnce = 256
 
-// apply applies the first of a bundle's records, until enough is gathered, and reports whether
+// apply applies the first of a bundle's records, until enough are gathered. It reports whether
 // there may be more.
 func (i *intake) apply(b *Bundle) (more bool, err error) {
 	s, rec, clock := i.shard, &i.record, i.clock()
 	next := s.Next(b.Source)
 	for n := 0; n < applyAtOnce && !s.Gathered() && (n == 0 || !i.out.auxFull()); n++ {
-		if b.epoch() > s.Epoch(b.Source) { // first a checkpoint
+		if b.epoch() > s.Epoch(b.Source) { // a checkpoint comes first
 			more = true
 			break
 		}
@@ -97,10 +97,12 @@ func (i *intake) apply(b *Bundle) (more bool, err error) {
 	return more, i.out.perform()
 }
 
-// enterEpoch makes a checkpoint durable that names the epoch of what comes next, without the lock meanwhile. It
-// reports false when that failed: nothing of the epoch may be counted then. The partition is locked.
+// enterEpoch makes a checkpoint durable that names the leader epoch of the next records. It gives
+// up the lock meanwhile. It returns false if that failed: then nothing of the epoch may be counted.
+// The partition is locked.
 //
-// The checkpoint goes on when the session ends meanwhile: one at the release could not make up for it.
+// The checkpoint continues even if the session ends meanwhile: one at the release could not replace
+// it.
 func (i *intake) enterEpoch(src shard.Source, epoch int32) bool {
 	i.shard.EnterEpoch(src, epoch)
 	i.mu.Unlock()
@@ -112,7 +114,7 @@ func (i *intake) enterEpoch(src shard.Source, epoch int32) bool {
 	return err == nil && i.working.Err() == nil
 }
 
-// passOver goes on behind records that nobody can read, now or later.
+// passOver continues after records that can never be read.
 func (i *intake) passOver(src shard.Source, next int64, bad *kafkalog.Unreadable) (behind int64) {
 	behind, records := i.shard.PassOver(src, next, shard.Unreadable{
 		First: bad.First, Last: bad.Last, TooLarge: errors.Is(bad.Err, kafkalog.ErrTooLarge), Why: bad.Err, Detail: bad.Error(),
@@ -121,13 +123,13 @@ func (i *intake) passOver(src shard.Source, next int64, bad *kafkalog.Unreadable
 	return behind
 }
 
-// panicked ends the instance when an event made it panic. goka would recover from that, and
-// everything would wait for the lock without a word.
+// panicked ends the instance if an event made it panic. goka would recover from the panic, and
+// everything would wait for the lock, silently.
 func (i *intake) panicked() {
 	r := recover()
 	if r == nil {
 		return
 	}
 	i.fail(fmt.Errorf("%w: panic: %v\n%s", ErrFatal, r, debug.Stack()))
-	i.mu.Unlock() // what is half done stays in memory: nothing is written after the end
+	i.mu.Unlock() // half-done changes stay in memory: nothing is written after the end
 }

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// judging goes through all keys by rules that have changed, in slices between events.
+// judging evaluates all keys by changed rules, in slices between events.
 type judging struct {
 	*core
 	out     *outbox
-	passing *Rules // that a pass judges all keys by; nil while there is none. Under mu
+	passing *Rules // of the running pass over all keys; nil if there is none. Under mu
 }
 
-// use makes the partition count by a version of the rules from its next event on, and judges
-// the keys that it has by them. One that is not open yet takes the newest version when it is.
+// use makes the partition count by a version of the rules from its next event on, and evaluates its
+// keys by them. A partition that is not open yet takes the newest version when it opens.
 func (j *judging) use(v *Rules) {
 	j.lock()
 	defer j.mu.Unlock()
@@ -36,7 +36,7 @@ func (j *judging) use(v *Rules) {
 	j.all()
 }
 
-// all judges every key by the present rules, in the background, if that was not done. The
+// all evaluates every key by the current rules in the background, unless that was done. The
 // partition is locked.
 func (j *judging) all() {
 	v := j.rules
@@ -70,7 +70,7 @@ func (j *judging) pass(ctx context.Context, v *Rules) error {
 	j.lock()
 	defer j.mu.Unlock()
 	if j.rules != v {
-		return nil // its own pass sees all keys
+		return nil // the newer version's pass sees all keys
 	}
 	j.passing = nil
 	if err := j.shard.PassDone(v.forShard()); err != nil {
@@ -80,7 +80,8 @@ func (j *judging) pass(ctx context.Context, v *Rules) error {
 	return j.out.perform()
 }
 
-// next copies some keys that the pass has not been through; false after the last, and when there are newer rules.
+// next copies some keys that the pass has not seen. It returns false after the last, and if there
+// are newer rules.
 func (j *judging) next(v *Rules) (keys [][]byte, more bool) {
 	j.lock()
 	defer j.mu.Unlock()
@@ -93,8 +94,8 @@ func (j *judging) partDone(v *Rules) {
 	j.shard.PartJudged(v.forShard())
 }
 
-// some judges the first of the keys for as long as events may be kept waiting, and
-// returns how many these were, 0 when there are newer rules, and how many verdicts changed.
+// some evaluates the first of the keys, for as long as events may be delayed. It returns how many,
+// 0 if there are newer rules, and how many verdicts changed.
 func (j *judging) some(keys [][]byte, v *Rules) (n, changed int, err error) {
 	j.lock()
 	defer j.mu.Unlock()

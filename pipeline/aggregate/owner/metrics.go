@@ -11,7 +11,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Metrics are the partitions'. Labels are rules, partitions and reasons: never a key.
+// Metrics are the partitions'. Labels are rules, partitions and reasons, and never keys.
 type Metrics struct {
 	events       eventResults
 	decodeErrors *prometheus.CounterVec
@@ -36,20 +36,20 @@ type Metrics struct {
 	owned        prometheus.Gauge
 }
 
-// eventResults are what can become of an event. One event may have several keys: counted,
-// repeat, late and unknown refunds are per key.
+// eventResults are the outcomes of an event. An event may have several keys: counted, repeat, late
+// and unknown refund are per key.
 type eventResults struct {
 	counted, unmatched, repeat, late, tooOld, noTime, unknownRefund, replayed, producerRepeat, deadLetter prometheus.Counter
 }
 
-// verdictBuckets are fine where verdicts are when all is well, and have 5 and 25 ms among them.
-// The broker's time is in whole milliseconds, so that finer ones would tell nothing.
+// verdictBuckets are fine in the range of normal latencies, and include 5 and 25 ms. The broker's
+// time has whole milliseconds, so that finer buckets would show nothing.
 var verdictBuckets = []float64{.001, .002, .003, .004, .005, .0075, .01, .015, .02, .025, .035, .05, .075, .1, .15, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// pauseBuckets tell slices that go as planned from what events would feel.
+// pauseBuckets distinguish slices of the planned length from those that delay events.
 var pauseBuckets = []float64{50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3}
 
-// NewMetrics registers the metrics; nil registers none.
+// NewMetrics registers the metrics. With nil it registers none.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	r := Registry{reg}
 	events := r.Counters("events_total", "Events by outcome (counted, repeat, late and unknown_refund: once per key).", "result")
@@ -106,18 +106,18 @@ func (m *Metrics) closed(id int32, opened bool) {
 	}
 }
 
-// durable notes that all that a partition has counted is.
+// durable notes that everything that a partition has counted is durable.
 func (m *Metrics) durable(id int32) {
 	m.lastDurable.WithLabelValues(label(id)).Set(float64(time.Now().UnixMilli()) / 1000)
 }
 
-// holds shows how much a partition has in memory.
+// holds shows how much a partition holds in memory.
 func (m *Metrics) holds(id int32, keys int, size int64) {
 	m.keys.WithLabelValues(label(id)).Set(float64(keys))
 	m.stateBytes.WithLabelValues(label(id)).Set(float64(size))
 }
 
-// MatchesOf are the counters of a set's limits, by their index.
+// MatchesOf returns the counters of a set's limits, by their index.
 func (m *Metrics) MatchesOf(set *rules.Set) []prometheus.Counter {
 	out := make([]prometheus.Counter, len(set.Limits))
 	for i, l := range set.Limits {
@@ -126,8 +126,8 @@ func (m *Metrics) MatchesOf(set *rules.Set) []prometheus.Counter {
 	return out
 }
 
-// tell adds what a partition's shard has tallied since it was asked last, and takes it out of the tally: a counter
-// that several processors write to costs more than a step's arithmetic.
+// tell adds the tally of a partition's shard to the counters, and clears it. A counter that several
+// processors write to costs more than a step's arithmetic, so the shard has its own.
 func (m *Metrics) tell(t *shard.Tally, v *Rules) {
 	add := func(c prometheus.Counter, n *uint64) {
 		if *n > 0 {
@@ -166,6 +166,7 @@ func (m *Metrics) published(is *shard.Published) {
 	}
 	m.verdictsOut.WithLabelValues(is.Verdict.Rule, is.Verdict.State.String(), is.Verdict.Mode.String()).Inc()
 	if is.Broker != event.NoTime {
-		m.toVerdict.Observe(max(0, now()-is.Broker).Duration().Seconds()) // a broker's clock may be ahead
+		// A broker's clock may be ahead.
+		m.toVerdict.Observe(max(0, now()-is.Broker).Duration().Seconds())
 	}
 }

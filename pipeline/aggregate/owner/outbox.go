@@ -14,18 +14,18 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 )
 
-// outbox carries out what the shard asks for, and tells it what has become durable. It waits for nothing
-// while the partition is locked.
+// outbox carries out the shard's effects, and tells it what has become durable. It waits for
+// nothing while the partition is locked.
 type outbox struct {
 	*core
 	identity  *fenced.Identity
 	changelog *fenced.Writer
 	verdicts  *fenced.Writer
-	expired   []int64 // producer ids of earlier owners that are no more
+	expired   []int64 // producer ids of earlier owners, expired at the coordinator
 
-	loops   map[int32]*fenced.Writer // by target partition; under mu, as what follows
-	full    []*fenced.Writer         // that have more queued than they should, see enqueue
-	offered int64                    // verdict records below are with Env.Published
+	loops   map[int32]*fenced.Writer // by target partition; under mu, like full and offered
+	full    []*fenced.Writer         // with more queued than their bound, see enqueue
+	offered int64                    // Env.Published has the verdict records below this offset
 	aux     ticket
 	acks    acks
 	waits   waits
@@ -35,7 +35,7 @@ func newOutbox(c *core) *outbox {
 	return &outbox{core: c, loops: map[int32]*fenced.Writer{}, acks: acks{wake: make(chan struct{}, 1)}}
 }
 
-// fencedConfig says as whom the partition's owner writes.
+// fencedConfig says under which identity the owner writes.
 func (o *outbox) fencedConfig() fenced.Config {
 	return fenced.Config{
 		Urgent:          o.env.Urgent,
@@ -46,14 +46,14 @@ func (o *outbox) fencedConfig() fenced.Config {
 	}
 }
 
-// run lets the writers write, and the shard know of it, until the partition ends.
+// run starts the writers, and tells the shard of acknowledgements, until the partition ends.
 func (o *outbox) run() {
 	o.goes(func() error { return o.changelog.Run(o.ctx) })
 	o.goes(func() error { return o.verdicts.Run(o.ctx) })
 	o.goes(o.acknowledge)
 }
 
-// perform does what the shard has asked for since it was called last. The partition is locked.
+// perform carries out what the shard has asked for since the last call. The partition is locked.
 func (o *outbox) perform() error {
 	e := o.shard.Effects()
 	if e.Empty() {
@@ -86,7 +86,8 @@ func (o *outbox) perform() error {
 	return nil
 }
 
-// tell hands on what others are to know: the blocklist's publisher, who waits for a command, metrics and the log.
+// tell informs others: the blocklist's publisher, callers that wait for a command, metrics and the
+// log.
 func (o *outbox) tell(e *shard.Effects) {
 	for i := range e.Published {
 		is := &e.Published[i]
@@ -108,7 +109,7 @@ func (o *outbox) tell(e *shard.Effects) {
 	}
 }
 
-// own tells the publisher that the partition is ours. What is below end it reads by itself.
+// own tells the publisher that the partition is owned here. It reads verdicts below end by itself.
 func (o *outbox) own(end int64) {
 	o.offered = end
 	if pub := o.env.Published; pub != nil {
@@ -124,8 +125,8 @@ func (o *outbox) offer(r VerdictRecord) {
 	o.offered = r.Offset + 1
 }
 
-// sendAux stamps a record for topics that don't by themselves. A time that brokers think is in
-// the future they refuse, so it should be theirs; the zero time is now.
+// sendAux sets a record's time, for topics that do not set it themselves. Brokers refuse a time
+// that is in their future, so it should be theirs; the zero time means now.
 func (o *outbox) sendAux(a *shard.Aux) {
 	topic := o.env.Names.Audit
 	if a.Topic == shard.DeadLetters {
@@ -142,9 +143,9 @@ func (o *outbox) sendAux(a *shard.Aux) {
 	o.env.Aux.send(m)
 }
 
-// enqueue appends a record under the partition's lock, without waiting: whoever waits for the lock is not
-// to wait for a topic that takes no appends. Where too much is queued then, no more events are applied
-// until there is room again.
+// enqueue appends a record under the partition's lock, without waiting, so that others do not wait
+// for a topic that takes no appends. If too much is queued then, no more events are applied until
+// there is room.
 func (o *outbox) enqueue(w *fenced.Writer, rec fenced.Record, urgent bool, done fenced.Done) error {
 	full, err := w.Enqueue(rec, urgent, done)
 	if full && !slices.Contains(o.full, w) {
@@ -153,19 +154,20 @@ func (o *outbox) enqueue(w *fenced.Writer, rec fenced.Record, urgent bool, done 
 	return err
 }
 
-// crowded reports whether too much is queued for another event to be applied. The partition is locked.
+// crowded reports whether too much is queued to apply another event. The partition is locked.
 func (o *outbox) crowded() bool { return len(o.full) > 0 || o.auxFull() }
 
-// auxFull reports whether so much waits for the audit and the dead-letter topic that nothing may add to it.
+// auxFull reports whether the queue for the audit and the dead-letter topic is full.
 func (o *outbox) auxFull() bool { return o.env.Aux != nil && o.env.Aux.full() }
 
-// takeFull takes the writers that have too much queued. The partition is locked.
+// takeFull takes the writers with too much queued. The partition is locked.
 func (o *outbox) takeFull() (full []*fenced.Writer) {
 	full, o.full = o.full, nil
 	return full
 }
 
-// awaitRoom waits until these writers have room, and auxiliary output does, or the partition works no more. Without the lock.
+// awaitRoom waits until these writers and Aux have room, or the partition stops working. The
+// partition is not locked.
 func (o *outbox) awaitRoom(full []*fenced.Writer) {
 	for _, w := range full {
 		if w.AwaitRoom(o.working) != nil {
@@ -177,7 +179,7 @@ func (o *outbox) awaitRoom(full []*fenced.Writer) {
 	}
 }
 
-// loopWriter is the writer to a partition of the repartition topic. The partition is locked.
+// loopWriter returns the writer to a partition of the repartition topic. The partition is locked.
 func (o *outbox) loopWriter(target int32) *fenced.Writer {
 	w := o.loops[target]
 	if w == nil {
@@ -188,7 +190,8 @@ func (o *outbox) loopWriter(target int32) *fenced.Writer {
 	return w
 }
 
-// runLoop fences a loop partition before the first forward there, then lets the writer write.
+// runLoop fences a partition of the repartition topic before the first forward to it, then runs the
+// writer.
 func (o *outbox) runLoop(w *fenced.Writer, target int32) error {
 	for _, pid := range o.expired {
 		if _, err := fenced.FenceOld(o.ctx, o.fencedConfig(), o.env.Names.Loop, target, pid); err != nil {
@@ -201,7 +204,8 @@ func (o *outbox) runLoop(w *fenced.Writer, target int32) error {
 	return w.Run(o.ctx)
 }
 
-// acknowledged is what a writer calls when an append is durable; nil when nobody is to know. What an error means, its Run says.
+// acknowledged returns the function that a writer calls when an append is durable; nil if there is
+// nothing to do then. It ignores errors, because the writer's Run returns them.
 func (o *outbox) acknowledged(a *shard.Append) fenced.Done {
 	if a.Ack == nil && !a.Urgent {
 		return nil
@@ -218,7 +222,7 @@ func (o *outbox) acknowledged(a *shard.Append) fenced.Done {
 	}
 }
 
-// acknowledge tells the shard of acknowledgements while no events do.
+// acknowledge tells the shard of acknowledgements while no events arrive.
 func (o *outbox) acknowledge() error {
 	for {
 		select {
@@ -235,7 +239,7 @@ func (o *outbox) acknowledge() error {
 	}
 }
 
-// settleAcks is takeAcks for who has not the lock.
+// settleAcks is takeAcks for callers without the lock.
 func (o *outbox) settleAcks() error {
 	o.lock()
 	defer o.mu.Unlock()
@@ -254,7 +258,7 @@ func (o *outbox) takeAcks() error {
 	return o.perform()
 }
 
-// timed calls f with the partition locked, and carries out what it asked for.
+// timed calls f with the partition locked, and carries out the effects.
 func (o *outbox) timed(f func() error) error {
 	o.lockTimed()
 	defer o.unlockTimed()
@@ -264,17 +268,18 @@ func (o *outbox) timed(f func() error) error {
 	return o.perform()
 }
 
-// sent is what was asked for up to a moment, but for states and verdicts.
+// sent is the output up to a moment, except states and verdicts.
 type sent struct {
 	loops map[int32]*fenced.Writer
 	aux   int
 }
 
-// cut is what was asked for up to now. The partition is locked, and what the cut before named is durable.
+// cut returns the output up to now. The partition is locked, and everything of the previous cut is
+// durable.
 func (o *outbox) cut() sent { return sent{maps.Clone(o.loops), o.aux.cut()} }
 
-// flush waits until all that was asked for before is acknowledged: states, the verdicts that these acknowledgements
-// ask for, forwards to other partitions, auxiliary output.
+// flush waits until everything up to the cut is acknowledged: states, the verdicts that these
+// acknowledgements trigger, forwards to other partitions, and auxiliary output.
 func (o *outbox) flush(ctx context.Context, s sent) error {
 	if err := o.flushVerdicts(ctx); err != nil {
 		return err
@@ -287,8 +292,8 @@ func (o *outbox) flush(ctx context.Context, s sent) error {
 	return o.aux.wait(ctx, s.aux)
 }
 
-// flushVerdicts waits until the states that were asked for before are acknowledged, and the verdicts that these
-// acknowledgements ask for.
+// flushVerdicts waits until the states asked for so far are acknowledged, and the verdicts that
+// these acknowledgements trigger.
 func (o *outbox) flushVerdicts(ctx context.Context) error {
 	if err := o.changelog.Flush(ctx); err != nil {
 		return err

@@ -8,8 +8,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 )
 
-// Partition is one owned partition, from takeover to release, or until it fails. Make it with New, call
-// Open, then Process from one goroutine; Close it once, also after Open has failed.
+// Partition is one owned partition, from takeover to release or failure. Make it with New, call
+// Open, then Process from one goroutine. Call Close once, also after Open has failed. All other
+// methods may be called by any goroutine.
 type Partition struct {
 	core *core
 	*progress
@@ -33,12 +34,12 @@ func New(env *Env, id int32, s *Session) *Partition {
 	return p
 }
 
-// Open takes the partition over: new epoch, fence records, recovery up to the fence.
+// Open takes the partition over: a new producer epoch, fence records, and recovery up to the fence.
 func (p *Partition) Open() error {
 	began, c := time.Now(), p.core
 	release := context.AfterFunc(c.session.Context(), func() { c.cancel(ErrReleased) })
 	t := newTakeover(c, p.out)
-	err := c.env.Rules.Refresh(c.ctx) // no older version than any checkpoint's
+	err := c.env.Rules.Refresh(c.ctx) // at least as new as any checkpoint's
 	if err == nil {
 		c.begin(c.env.Rules.Current())
 		err = t.run(c.ctx)
@@ -53,7 +54,8 @@ func (p *Partition) Open() error {
 	}
 	p.out.run()
 	if t.startsOver {
-		// Before the first event: an owner after a crash would drop the marks once more.
+		// Before the first event: after a crash, the next owner would drop the applied offsets
+		// again.
 		if err := p.checkpoints.make(c.ctx); err != nil {
 			err = fmt.Errorf("take over partition %d: note that offsets start over: %w", c.id, err)
 			c.cancel(err)
@@ -67,7 +69,7 @@ func (p *Partition) Open() error {
 	}
 	c.env.Metrics.opened(c.id, keys)
 	context.AfterFunc(c.session.Context(), p.bound)
-	release() // from here on Close ends it, and the state is read and written with the lock
+	release() // from here on Close ends it, and the shard is used under the lock
 	c.goes(p.checkpoints.run)
 	c.goes(p.ends.run)
 	c.goes(func() error { return p.out.identity.Run(c.ctx) })
@@ -87,22 +89,23 @@ func (p *Partition) keysAndNext() (keys int, next [shard.Sources]int64) {
 	return p.core.shard.Keys(), next
 }
 
-// seek notes with the group where the claims start: right after what the checkpoint covers, whatever
-// offset it has. Where there is no checkpoint the group is left without an offset: one that is there
-// tells that a checkpoint was.
+// seek tells the group where the claims start: right after what the checkpoint covers, whatever the
+// group has committed. Without a checkpoint the group gets no offset, because an offset means that
+// there was one.
 func (p *Partition) seek(next [shard.Sources]int64) {
 	c := p.core
 	for src := range shard.Sources {
-		c.session.ResetOffset(c.topicOf(src), c.id, next[src], "") // sarama moves a mark back by the one,
-		c.session.MarkOffset(c.topicOf(src), c.id, next[src], "")  // and forward by the other
+		// sarama moves a mark back by the first call, and forward by the second.
+		c.session.ResetOffset(c.topicOf(src), c.id, next[src], "")
+		c.session.MarkOffset(c.topicOf(src), c.id, next[src], "")
 	}
 }
 
-// errReleaseTook is why a partition ended that could not be released in good order in time.
+// errReleaseTook is the cause if a partition could not be released in time.
 var errReleaseTook = fmt.Errorf("%w, but not in time", ErrReleased)
 
-// bound ends the partition when it is still there some time after its session: whoever waits for
-// it does not wait for a Kafka that takes no appends.
+// bound ends the partition some time after its session, so that a release does not wait for a Kafka
+// that takes no appends.
 func (p *Partition) bound() {
 	c := p.core
 	late := time.AfterFunc(closeWithin, func() {
@@ -114,14 +117,14 @@ func (p *Partition) bound() {
 	context.AfterFunc(c.ctx, func() { late.Stop() })
 }
 
-// Close makes everything durable, if that is still ours to do, and ends the partition.
+// Close makes everything durable, if the partition is still owned here, and ends it.
 func (p *Partition) Close() {
 	c := p.core
 	close(c.stop)
 	if c.opened.Load() {
 		p.checkpoints.last()
 	}
-	c.lock() // nothing new begins from here on
+	c.lock() // no goroutine starts from here on
 	c.cancel(ErrReleased)
 	c.mu.Unlock()
 	c.wg.Wait()
@@ -141,38 +144,40 @@ func (p *Partition) Opened() bool { return p.core.opened.Load() }
 // Live reports whether the partition was taken over, and has neither failed nor been closed.
 func (p *Partition) Live() bool { return p.Opened() && p.core.ctx.Err() == nil }
 
-// Done is closed when the partition fails or is closed; Err says why then: ErrReleased if all is well.
+// Done is closed when the partition fails or is closed. Err then says why: ErrReleased if it was
+// released normally.
 func (p *Partition) Done() <-chan struct{} { return p.core.ctx.Done() }
 
-// Err is why the partition has ended; nil while it has not.
+// Err is why the partition has ended; nil until then.
 func (p *Partition) Err() error { return context.Cause(p.core.ctx) }
 
-// Fail ends the partition for an error: it can be taken over again, also by this instance.
+// Fail ends the partition for an error. It can be taken over again, also by this instance.
 func (p *Partition) Fail(err error) { p.core.fail(err) }
 
 // Context ends with the partition.
 func (p *Partition) Context() context.Context { return p.core.ctx }
 
-// Use makes the partition count by a version of the rules from its next event on, and judges
-// the keys that it has by them. One that is not open yet takes the newest version when it is.
+// Use makes the partition count by a version of the rules from its next event on, and evaluates its
+// keys by them. A partition that is not open yet takes the newest version when it opens.
 func (p *Partition) Use(v *Rules) { p.judging.use(v) }
 
-// SweepAll lets all idle keys go at once. By itself a partition looks at a part of them after each checkpoint.
+// SweepAll evicts all idle keys at once. By itself a partition checks a part of them after each
+// checkpoint.
 func (p *Partition) SweepAll(ctx context.Context) error { return p.checkpoints.sweepAll(ctx) }
 
-// Process applies a bundle's records. It is for the partition's own goroutine.
+// Process applies a bundle's records. Only the partition's own goroutine may call it.
 func (p *Partition) Process(b *Bundle) { p.intake.process(b) }
 
-// View calls f with the shard, and the rules that it counts by, while no event is applied. It must be short, keep
-// neither, and change nothing.
+// View calls f with the shard and its rules, while no event is applied. f must be short, must keep
+// neither, and must not change them.
 func (p *Partition) View(f func(*shard.Shard, *Rules)) {
 	p.core.lock()
 	defer p.core.mu.Unlock()
 	f(p.core.shard, p.core.rules)
 }
 
-// ViewSome is View for those who look at many keys: it calls f again and again, for as long as events may be kept
-// waiting, and until f returns false.
+// ViewSome is View for callers that examine many keys. It calls f repeatedly, until f returns false
+// or events have been delayed for long enough.
 func (p *Partition) ViewSome(f func(*shard.Shard, *Rules) bool) {
 	p.core.lock()
 	defer p.core.mu.Unlock()

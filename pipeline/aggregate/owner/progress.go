@@ -12,18 +12,18 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
-// AnswerWithin is how long an owned partition may go without an answer to its fetches until the
-// instance is not ready. Brokers answer ten times a second, also when there is nothing.
+// AnswerWithin is how long the fetches of an owned partition may stay unanswered before the
+// instance is not ready. Brokers answer ten times a second, even without records.
 const AnswerWithin = 5 * time.Second
 
-// progress reads the sources, and tells how far they are counted. Its exported methods are a Partition's,
-// and may be called by any goroutine.
+// progress reads the sources, and knows how far they are counted. Its exported methods are a
+// Partition's, and may be called by any goroutine.
 type progress struct {
 	*core
 	readers [shard.Sources]atomic.Pointer[kafkalog.Reader]
 }
 
-// Read begins to read a source, from where it goes on. The caller closes the reader.
+// Read starts to read a source, from where counting continues. The caller closes the reader.
 func (p *progress) Read(src shard.Source) *kafkalog.Reader {
 	topic := p.topicOf(src)
 	p.lock()
@@ -37,10 +37,10 @@ func (p *progress) Read(src shard.Source) *kafkalog.Reader {
 // Backlog is what waits to be counted from a source of an owned partition.
 type Backlog struct {
 	Records int64
-	Behind  time.Duration // how old what was counted last is; 0 where nothing waits
+	Behind  time.Duration // age of the record counted last; 0 if none waits
 }
 
-// Backlog tells what waits of a source, as far as Kafka's last answer says.
+// Backlog returns what waits to be counted from a source, according to Kafka's last answer.
 func (p *progress) Backlog(src shard.Source, at time.Time) Backlog {
 	r := p.readers[src].Load()
 	next, last := p.counted(src)
@@ -49,7 +49,7 @@ func (p *progress) Backlog(src shard.Source, at time.Time) Backlog {
 	}
 	b := Backlog{Records: max(0, r.Progress().End-next)}
 	if b.Records > 0 {
-		since := p.openedAt // nothing was counted yet
+		since := p.openedAt // nothing is counted yet
 		if last != event.NoTime {
 			since = last.Time()
 		}
@@ -64,7 +64,7 @@ func (p *progress) counted(src shard.Source) (next int64, last event.Micros) {
 	return p.shard.Next(src), p.shard.Last(src)
 }
 
-// Lateness says for people how late the partition counts.
+// Lateness describes for operators how late the partition counts.
 func (p *progress) Lateness(at time.Time) string {
 	var late []string
 	for src, what := range []string{shard.Input: "its events", shard.Loop: "what others forward to it"} {
@@ -80,15 +80,16 @@ func (p *progress) Lateness(at time.Time) string {
 
 // Standing is how far the event partition is counted here.
 type Standing struct {
-	End   int64     // of the partition, as Kafka last told; -1: never
-	EndAt time.Time // when
-	Next  int64     // the first offset that is not counted
+	End   int64     // of the partition, as Kafka last answered; -1: never
+	EndAt time.Time // when it answered
+	Next  int64     // the first offset not counted
 	Last  event.Micros
 }
 
-// Standing tells how far the event partition is, and the broker time of what was counted last.
+// Standing returns how far the event partition is counted, and the broker time of the record
+// counted last.
 func (p *progress) Standing() Standing {
-	// The answer first: what it says is the end was there before what is counted is looked at.
+	// Kafka's answer first: its end then is not newer than the count that it is compared with.
 	s := Standing{End: -1}
 	if r := p.readers[shard.Input].Load(); r != nil {
 		is := r.Progress()
@@ -98,7 +99,7 @@ func (p *progress) Standing() Standing {
 	return s
 }
 
-// Heard is when the partition's fetches were last answered, both of them.
+// Heard is when both of the partition's fetches had last been answered.
 func (p *progress) Heard() time.Time {
 	at := time.Now()
 	for src := range p.readers {
@@ -111,7 +112,7 @@ func (p *progress) Heard() time.Time {
 	return at
 }
 
-// Unanswered returns an error when a fetch of the partition has had no answer for too long.
+// Unanswered returns an error if a fetch of the partition has had no answer for too long.
 func (p *progress) Unanswered(now time.Time) error {
 	for src := range p.readers {
 		topic, since, why := p.topicOf(shard.Source(src)), p.openedAt, errors.New("it is not asked for yet")

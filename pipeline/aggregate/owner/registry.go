@@ -6,7 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Registry makes metrics and registers them, under names that begin with tallygate_. The zero value registers none.
+// Registry makes metrics and registers them, under names that begin with tallygate_. The zero value
+// registers none.
 type Registry struct{ prometheus.Registerer }
 
 // Counter makes a counter without labels.
@@ -34,8 +35,8 @@ func (r Registry) Histogram(name, help string, buckets []float64) prometheus.His
 	return register(r, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tallygate_" + name, Help: help, Buckets: buckets}))
 }
 
-// register returns the collector that is registered under c's name: c, unless an earlier
-// Aggregator of the same process has registered its own.
+// register returns the collector registered under c's name. That is c, unless an earlier Aggregator
+// of the same process has registered its own.
 func register[C prometheus.Collector](r Registry, c C) C {
 	if r.Registerer == nil {
 		return c

@@ -10,7 +10,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 )
 
-// resume finds where to go on in both sources. Recovery is through; nobody else has the shard yet.
+// resume determines where to continue in both sources. Recovery is complete, and no other goroutine
+// uses the shard yet.
 func (t *takeover) resume() error {
 	is := t.shard.Restored()
 	found := shard.Found{ChangelogStart: t.start, Committed: -1, Rules: t.checkRules(is.Rules)}
@@ -36,7 +37,8 @@ func (t *takeover) resume() error {
 	return t.out.perform()
 }
 
-// findEnds asks where a source's topic begins and ends, and where the leader epoch ends that was counted last.
+// findEnds asks where a source's topic begins and ends, and where the leader epoch counted last
+// ends.
 func (t *takeover) findEnds(src shard.Source, is shard.Restored, found *shard.Found) (err error) {
 	topic := t.topicOf(src)
 	if found.Oldest[src], err = t.env.Client.GetOffset(topic, t.id, sarama.OffsetOldest); err != nil {
@@ -56,8 +58,8 @@ func (t *takeover) findEnds(src shard.Source, is shard.Restored, found *shard.Fo
 	return err
 }
 
-// committed is the offset of the event partition that the group has committed, -1 if none.
-// Only checkpoints commit.
+// committed returns the group's offset of the event partition, -1 if there is none. Only
+// checkpoints commit.
 func (t *takeover) committed() (int64, error) {
 	admin, err := sarama.NewClusterAdminFromClient(t.env.Client)
 	if err != nil {
@@ -67,7 +69,7 @@ func (t *takeover) committed() (int64, error) {
 		return admin.ListConsumerGroupOffsets(t.env.Names.Group, map[string][]int32{t.env.Names.Events: {t.id}})
 	}
 	offsets, err := ask()
-	if err != nil { // the coordinator that sarama remembers may be gone
+	if err != nil { // sarama may remember a coordinator that is gone
 		_ = t.env.Client.RefreshCoordinator(t.env.Names.Group)
 		offsets, err = ask()
 	}
@@ -87,8 +89,9 @@ func (t *takeover) committed() (int64, error) {
 	}
 }
 
-// checkRules refuses to go on under older rules than the partition was counted by last: the
-// newest version was read before, so it does not compile here, or its topic is another one.
+// checkRules refuses to continue under older rules than those that the partition was last counted
+// by. The newest version was read before. So that one does not compile here, or the topic was
+// recreated.
 func (t *takeover) checkRules(countedBy int64) error {
 	failed, why := t.env.Rules.FailedAt()
 	switch have := t.rules.Number; {

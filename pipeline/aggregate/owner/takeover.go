@@ -12,21 +12,21 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
-// takeover makes this instance a partition's only writer, and recovers what its owners before have
-// left: it fences them, reads the changelog, and finds where to go on. From the fence record on, the
-// broker refuses what any of them still sends; what it had accepted earlier lies below the fence, and
-// is read.
+// takeover makes this instance the partition's only writer, and recovers what earlier owners have
+// left: it fences them, reads the changelog, and determines where to continue. From the fence
+// record on, the broker refuses what they still send. What it had accepted earlier lies below the
+// fence, and is read.
 type takeover struct {
 	*core
 	out *outbox
 
-	old   map[int64]fenced.FenceRecord // the newest fence of each producer id that is not ours
+	old   map[int64]fenced.FenceRecord // the newest fence of each other producer id
 	start int64                        // of the changelog
-	next  int64                        // where reading it goes on
+	next  int64                        // the first changelog offset not read
 
-	// What it found, for the partition.
+	// Results, for the partition.
 	startsOver bool // a checkpoint is due before the first event
-	seeks      bool // the claims start where the shard goes on; else there is no checkpoint, and they start at the topics' start
+	seeks      bool // claims start where the shard continues; else at the topics' start
 }
 
 func newTakeover(c *core, out *outbox) *takeover {
@@ -75,7 +75,7 @@ func (t *takeover) run(ctx context.Context) error {
 // read applies the changelog's records up to the one at offset through.
 func (t *takeover) read(ctx context.Context, through int64) error {
 	topic := t.env.Names.Table
-	if through < t.next { // a fence that an earlier takeover has left
+	if through < t.next { // a fence that an earlier takeover left
 		return nil
 	}
 	if t.next == 0 {
@@ -112,24 +112,24 @@ func (t *takeover) apply(rec *kafkalog.Record) error {
 	if f.ProducerID != t.out.identity.ProducerID() {
 		t.old[f.ProducerID] = f
 	} else {
-		t.brokers.appended(rec.Time()) // in the end our own, from a moment ago
+		t.brokers.appended(rec.Time()) // the last one is this owner's, from a moment ago
 	}
 	return nil
 }
 
-// fenceExpired refuses owners whose producer ids are no more: the coordinator has forgotten
-// them, or their epochs were used up. Ours is another one, and its epoch says nothing about
-// theirs. What they still got in is read.
+// fenceExpired fences owners whose producer ids have expired: the coordinator has forgotten them,
+// or their epochs were used up. The epoch of a new producer id does not fence an old one. What
+// these owners still appended is read.
 func (t *takeover) fenceExpired(ctx context.Context) error {
 	for _, pid := range slices.Sorted(maps.Keys(t.old)) {
 		if f := t.old[pid]; !f.ShutOut() {
-			// Were it our successor's, who was given another id while we were taking over, it
-			// would be refused for ever.
+			// It may belong to a successor, which got another id during this takeover. Fencing it
+			// would lock that one out for good.
 			if err := t.out.identity.Refresh(ctx); err != nil {
 				return fmt.Errorf("make sure that this is the newest owner: %w", err)
 			}
 		}
-		// Also when an owner before has done so: brokers forget within a day.
+		// Even if an earlier owner has done so: brokers forget it within a day.
 		for _, topic := range []string{t.env.Names.Verdicts, t.env.Names.Table} {
 			fence, err := fenced.FenceOld(ctx, t.out.fencedConfig(), topic, t.id, pid)
 			if err != nil {

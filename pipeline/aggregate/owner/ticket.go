@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// ticket counts the auxiliary records of a partition that are not acknowledged: those sent
-// before the last cut, and those after it.
+// ticket counts the auxiliary records of a partition that are not acknowledged: those sent before
+// the last cut, and those after it. The zero value is ready to use.
 type ticket struct {
 	mu    sync.Mutex
 	open  [2]int64
-	gen   int // what is sent now belongs to open[gen]
+	gen   int // new records count in open[gen]
 	err   error
-	moved chan struct{} // closed at the next acknowledgement; nil when nobody waits
+	moved chan struct{} // closed at the next acknowledgement; nil while none waits
 }
 
-// ticketMark comes back with an acknowledgement.
+// ticketMark is attached to a record, and returns with its acknowledgement.
 type ticketMark struct {
 	ticket *ticket
 	gen    int
@@ -28,7 +28,8 @@ func (t *ticket) send() ticketMark {
 	return ticketMark{t, t.gen}
 }
 
-// cut starts a new generation. The one before the last must have been waited for.
+// cut starts a new generation, and returns the old one. The generation before that must be
+// acknowledged.
 func (t *ticket) cut() (gen int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -50,7 +51,7 @@ func (m ticketMark) acked(err error) {
 	}
 }
 
-// wait returns when all of a generation is acknowledged.
+// wait returns when a generation is acknowledged.
 func (t *ticket) wait(ctx context.Context, gen int) error {
 	for {
 		t.mu.Lock()

@@ -6,20 +6,20 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// waits are the commands that somebody of this process waits for. The zero value is ready to use.
+// waits are the commands that callers in this process wait for. The zero value is ready to use.
 type waits struct {
 	mu sync.Mutex
 	by map[string]*wait // by the command's id
 }
 
-// wait is a command, until it is done with all of its keys.
+// wait is a command that is not done with all of its keys.
 type wait struct {
 	left int
 	so   CommandResult
 	ch   chan CommandResult
 }
 
-// CommandResult is what came of a command.
+// CommandResult is the effect of a command.
 type CommandResult struct {
 	Keys     int // that had a state
 	Verdicts []verdict.Verdict
@@ -42,7 +42,8 @@ func (s *waits) remove(id string) {
 	delete(s.by, id)
 }
 
-// left is on how many of its keys a command is not done yet; of one that nobody waits for it is all of them.
+// left returns on how many of its keys a command is not done yet; if no caller waits for it, that
+// is all keys.
 func (s *waits) left(id string, keys int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +53,7 @@ func (s *waits) left(id string, keys int) int {
 	return keys
 }
 
-// open is on how many keys commands are not done yet, and ok whether there are any.
+// open returns on how many keys commands are not done yet. ok reports whether there are commands.
 func (s *waits) open() (keys int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +63,7 @@ func (s *waits) open() (keys int, ok bool) {
 	return keys, len(s.by) > 0
 }
 
-// done tells that a command is done with one of its keys.
+// done notes that a command is done with one of its keys.
 func (s *waits) done(id string, had bool, vs []verdict.Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
