@@ -23,7 +23,7 @@ func (e *examination) checkTopics(context.Context) outcome {
 	if len(state.Topics) == 0 {
 		create := "start an aggregator, which creates them; if it has no right to:"
 		for _, f := range state.Missing {
-			create += "\n" + f.Mend
+			create += "\n" + f.Fix
 		}
 		return outcome{keep: keep, results: []Result{warn("topics", create,
 			"there are no topics with prefix %q yet; check --prefix", e.cfg.Prefix)}}
@@ -31,13 +31,13 @@ func (e *examination) checkTopics(context.Context) outcome {
 	var results []Result
 	for _, f := range state.Faults {
 		if f.Must {
-			results = append(results, fail("topics", f.Mend, "%s", f.Text))
+			results = append(results, fail("topics", f.Fix, "%s", f.Text))
 		} else {
-			results = append(results, warn("topics", f.Mend, "%s", f.Text))
+			results = append(results, warn("topics", f.Fix, "%s", f.Text))
 		}
 	}
 	for _, f := range state.Missing {
-		results = append(results, warn("topics", "an aggregator creates it when it starts; or: "+f.Mend, "%s", f.Text))
+		results = append(results, warn("topics", "an aggregator creates it when it starts; or: "+f.Fix, "%s", f.Text))
 	}
 	if len(results) == 0 {
 		results = []Result{ok("topics", "%d topics with prefix %q; co-partitioned topics have %s each", len(state.Topics), e.cfg.Prefix, plural(int(state.Partitions), "partition"))}

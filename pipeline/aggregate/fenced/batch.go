@@ -8,17 +8,17 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// produceVersion is the oldest with reasons beside the error codes.
+// produceVersion is the oldest version with reasons beside the error codes.
 const produceVersion = 8
 
-// silentBeats is after how many missed heartbeats a writer takes itself for replaced. A broker
-// that has forgotten the producer id knows neither who fenced it nor which batch it has
-// already: a batch in doubt that is sent again would be in the log twice.
+// silentBeats is after how many missed heartbeats a writer assumes that it was replaced. A broker
+// that has forgotten the producer id no longer knows who fenced it, nor which batch it has already.
+// A batch that is sent again after a lost answer would then be in the log twice.
 const silentBeats = 12
 
-// send appends a batch, behind a fence record if the stamp is new; an empty batch is a fence
-// record alone. It returns when the batch is acknowledged, or when it never will be: after an
-// error the sequence is in doubt, and the writer must not send again. The caller holds the slot.
+// send appends a batch, preceded by a fence record if the stamp is new; an empty batch is a fence
+// record alone. It returns when the batch is acknowledged, or when it never will be. After an error
+// the sequence is unknown, and the writer must not send again. The caller holds the slot.
 func (w *Writer) send(ctx context.Context, batch []entry, link *Link) (ack, error) {
 	for {
 		if err := w.id.batches.Acquire(ctx, 1); err != nil {
@@ -27,7 +27,7 @@ func (w *Writer) send(ctx context.Context, batch []entry, link *Link) (ack, erro
 		used, full, a, err := w.sendOnce(ctx, batch, link)
 		w.id.batches.Release(1)
 		if !full {
-			w.id.dieIfFenced(err)
+			w.id.endIfFenced(err)
 			return a, err
 		}
 		if err := w.id.refreshFrom(ctx, used); err != nil {
@@ -36,7 +36,7 @@ func (w *Writer) send(ctx context.Context, batch []entry, link *Link) (ack, erro
 	}
 }
 
-// sendOnce reports full, and sends nothing, when the stamp's sequence has no room left.
+// sendOnce reports full, and sends nothing, if the stamp's sequence has no room left.
 func (w *Writer) sendOnce(ctx context.Context, batch []entry, link *Link) (used stamp, full bool, a ack, err error) {
 	s, err := w.id.current()
 	if err != nil {
@@ -45,7 +45,7 @@ func (w *Writer) sendOnce(ctx context.Context, batch []entry, link *Link) (used 
 	if s != w.stamp {
 		w.stamp, w.seq, w.fenced = s, 0, false
 	}
-	// 1: the fence record. Another one would not make room for a batch that is too long.
+	// 1 is the fence record's. A new epoch would not make room for a batch that is too long.
 	if w.seq > 1 && int(w.seq)+max(1, len(batch)) > int(w.id.cfg.MaxSequence) {
 		return s, true, ack{}, nil
 	}
@@ -68,8 +68,8 @@ func (w *Writer) appendFence(ctx context.Context, s stamp) (ack, error) {
 	return a, err
 }
 
-// encode fills the writer's one batch. sarama compresses it when it is first sent and keeps
-// the outcome, so that every attempt sends the same bytes.
+// encode fills the writer's one batch. sarama compresses it when it is first sent and keeps the
+// result, so that every attempt sends the same bytes.
 func (w *Writer) encode(batch []entry) *sarama.RecordBatch {
 	w.recs, w.ptrs = w.recs[:0], w.ptrs[:0]
 	for i := range batch {
@@ -111,7 +111,7 @@ func (w *Writer) produce(ctx context.Context, b *sarama.RecordBatch, link *Link)
 		if lasting(pause) && w.id.mayWarn() {
 			w.id.cfg.Log.Warn("Kafka has not acknowledged a record; retrying", "topic", w.topic, "target_partition", w.partition, "error", err)
 		}
-		// What it doesn't find the next attempt will say.
+		// The next attempt reports what it does not find.
 		_ = link.refreshMetadata(ctx, w.topic)
 	}
 }
@@ -120,14 +120,15 @@ func (w *Writer) explain(err error) error {
 	return fmt.Errorf("append to %s/%d as producer %d epoch %d: %w", w.topic, w.partition, w.stamp.pid, w.stamp.epoch, err)
 }
 
-// attempt sends a batch once. The send itself is waited for (sarama bounds it by its dial
-// and write timeouts), since it reads the records' bytes; the answer is not, once ctx ends.
+// attempt sends a batch once. It waits for sending to end even after ctx, because sarama reads the
+// records' bytes; sarama bounds that by its dial and write timeouts. It does not wait for the
+// answer after ctx.
 func (w *Writer) attempt(ctx context.Context, b *sarama.RecordBatch, link *Link) (ack, error) {
 	c, err := link.leader(ctx, w.topic, w.partition)
 	if err != nil {
 		return ack{}, err
 	}
-	// Right before the wire: an owner that sleeps from here on wakes up with a connection that
+	// Right before sending: an owner that is suspended after this wakes up with a connection that
 	// the broker has closed.
 	if err := w.checkSilence(); err != nil {
 		return ack{}, err
@@ -140,7 +141,7 @@ func (w *Writer) attempt(ctx context.Context, b *sarama.RecordBatch, link *Link)
 		resp *sarama.ProduceResponse
 		err  error
 	}
-	answered := make(chan result, 1) // sarama calls back even if nobody waits any more
+	answered := make(chan result, 1) // sarama calls back even if none waits any more
 	err = c.broker.AsyncProduce(req, func(resp *sarama.ProduceResponse, err error) { answered <- result{resp, err} })
 	if err == nil {
 		select {
@@ -167,7 +168,7 @@ func (w *Writer) read(resp *sarama.ProduceResponse) (ack, error) {
 	err := answer(block.Err, retriableProduce)
 	switch {
 	case err == nil && block.Offset < 0, block.Err == sarama.ErrDuplicateSequenceNumber:
-		// In the log, but where? Whoever takes the partition over reads it there.
+		// In the log, at an unknown offset. The next owner reads it there.
 		return ack{}, fmt.Errorf("%w: the batch is in the log, at an unknown offset", errAnswer)
 	case err == nil:
 		return ack{block.Offset, block.Timestamp}, nil
@@ -179,7 +180,7 @@ func (w *Writer) read(resp *sarama.ProduceResponse) (ack, error) {
 	return ack{}, err
 }
 
-// acknowledged moves the sequence on behind a batch of n records.
+// acknowledged advances the sequence after a batch of n records.
 func (w *Writer) acknowledged(a ack, n int) error {
 	if a.offset < w.lowest {
 		return fmt.Errorf("%w: appended at offset %d after %d, so the log was truncated or the topic created anew",
@@ -197,8 +198,8 @@ func (w *Writer) acknowledged(a ack, n int) error {
 	return nil
 }
 
-// checkSilence asks how long nobody has confirmed that the owner is one: to this writer, or, if
-// it has never appended, to any of the identity's.
+// checkSilence returns an error if no broker has confirmed the ownership for too long: to this
+// writer or, if it has never appended, to any of the identity's.
 func (w *Writer) checkSilence() error {
 	w.mu.Lock()
 	last := w.lastAppend

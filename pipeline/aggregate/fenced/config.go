@@ -1,14 +1,17 @@
-// Package fenced writes to Kafka as the one owner of a partition.
+// Package fenced writes to Kafka as the only owner of a partition.
 //
-// Whoever takes a partition over gets an Identity: the producer id of the transactional id
-// "<group>-<partition>", with an epoch above that of every earlier owner. No transaction is
-// ever begun. Each topic-partition that the owner writes to has a Writer of its own, whose
-// first record is a fence record: from that append on the partition's leader refuses every
-// batch of an older epoch, also of an owner that was paused and does not know that it was
-// replaced. What the leader accepted from it earlier lies below the fence record's offset.
+// Each new owner of a partition gets an Identity: the producer id of the transactional id
+// "<group>-<partition>", with an epoch above that of every earlier owner. It never begins a
+// transaction. Each topic-partition that the owner writes to has its own Writer, whose first record
+// is a fence record. From that append on, the partition's leader refuses every batch of an older
+// epoch, even from an owner that was paused and does not know that it was replaced. What the leader
+// accepted from it earlier lies below the fence record's offset.
 //
-// A Writer has one batch in flight and numbers its records, so that a batch that is sent
-// again after a lost answer is in the log once, and its offsets are exact.
+// A Writer has one batch in flight and numbers its records. So a batch that is sent again after a
+// lost answer is in the log once, and its offsets are exact.
+//
+// Lock order: a Writer's slot, the Identity's batches, then the mu of either, never both. Callbacks
+// run without a mu.
 package fenced
 
 import (
@@ -21,50 +24,50 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Config says who writes, over which connections, and within which bounds.
+// Config configures an owner: its name, its connections and its bounds.
 type Config struct {
 	// TransactionalID names the ownership: "<group>-<partition>". Required.
 	TransactionalID string
 
-	// Urgent carries batches with urgent records, fences and the calls to the coordinator;
-	// Bulk carries the rest. A broker works on one request per connection, so they should
-	// be of two clients. Urgent is required; Bulk is Urgent when nil.
+	// Urgent carries batches with urgent records, fences and requests to the coordinator. Bulk
+	// carries the rest. A broker handles one request per connection at a time, so they should
+	// belong to two clients. Urgent is required; a nil Bulk is Urgent.
 	Urgent, Bulk *Link
 
-	// BatchBytes bounds a batch, before compression; a single larger record goes alone.
-	// Zero is 256 KiB.
+	// BatchBytes bounds a batch before compression. A single larger record goes alone. Zero is 256
+	// KiB.
 	BatchBytes int
 
-	// QueueBytes bounds what waits in a writer's queue: Append blocks above it. Urgent
-	// records have as much again, so that they never wait for room behind bulk. Zero is 1 MiB.
+	// QueueBytes bounds a writer's queue: Append blocks above it. Urgent records may use as much
+	// again, so that they never wait for room behind bulk. Zero is 1 MiB.
 	QueueBytes int
 
-	// HeartbeatEvery is after how long without an append a writer repeats its fence record,
-	// so that brokers don't forget the producer (producer.id.expiration.ms, a day). A writer
-	// that could append nothing for twelve times as long takes itself for replaced: that must
-	// be less than what brokers remember. Zero is an hour.
+	// HeartbeatEvery is after how long without an append a writer repeats its fence record, so that
+	// brokers do not forget the producer (producer.id.expiration.ms, a day). A writer that could
+	// append nothing for twelve times as long assumes that it was replaced. That must be less than
+	// what brokers remember. Zero is an hour.
 	HeartbeatEvery time.Duration
 
 	// RefreshEvery is how often Identity.Run renews the producer id's epoch, so that the
-	// coordinator doesn't forget it (transactional.id.expiration.ms, a week). Zero is a day.
+	// coordinator does not forget it (transactional.id.expiration.ms, a week). Zero is a day.
 	RefreshEvery time.Duration
 
-	// MaxSequence is the record count of one epoch and partition at which the epoch is
-	// renewed: sequences must not wrap. Zero is 2^30.
+	// MaxSequence is the number of records of one epoch and partition after which the epoch is
+	// renewed, because sequences must not wrap. Zero is 2^30.
 	MaxSequence int32
 
 	// Codec compresses batches. Zero is lz4.
 	Codec sarama.CompressionCodec
 
-	// RequestTimeout is how long a leader waits for its replicas before it answers that it
-	// timed out. It should be below the clients' Net.ReadTimeout. Zero is 10 s.
+	// RequestTimeout is how long a leader waits for its replicas before it answers with a timeout.
+	// It should be below the clients' Net.ReadTimeout. Zero is 10 s.
 	RequestTimeout time.Duration
 
-	// OnError is told of every attempt that failed, also of those that are made again. It must not block.
-	// Nil is nobody.
+	// OnError is called for every failed attempt, also if it is repeated. It must not block. Nil is
+	// not called.
 	OnError func(error)
 
-	// Log gets what is tried again and why. Nil is slog.Default().
+	// Log receives what is retried and why. Nil is slog.Default().
 	Log *slog.Logger
 }
 

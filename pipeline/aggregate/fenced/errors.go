@@ -14,11 +14,11 @@ import (
 // ErrFenced says that another owner has taken the partition over, or may have.
 var ErrFenced = errors.New("fenced: another owner has taken this partition over")
 
-// errAnswer is a broker's refusal that trying again cannot mend.
+// errAnswer is a broker's refusal that retrying cannot fix.
 var errAnswer = errors.New("the broker refused")
 
-// retriableProduce are the answers after which the same batch may be sent again. After any
-// other one the log's state is not what the writer thinks, or nobody can mend it in time.
+// retriableProduce are the answers after which the same batch may be sent again. After any other,
+// the log's state is not what the writer assumes, or it cannot be fixed in time.
 var retriableProduce = []sarama.KError{
 	sarama.ErrUnknownTopicOrPartition, sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition,
 	sarama.ErrRequestTimedOut, sarama.ErrBrokerNotAvailable, sarama.ErrReplicaNotAvailable,
@@ -51,8 +51,8 @@ func answer(code sarama.KError, retriable []sarama.KError) error {
 	return fmt.Errorf("%w: %w", errAnswer, code)
 }
 
-// final reports whether trying again is useless. Errors that did not come as an answer are
-// of the connection, and say nothing about whether the request arrived.
+// final reports whether retrying is useless. Errors that are not answers concern the connection,
+// and do not tell whether the request arrived.
 func final(err error) bool {
 	if errors.Is(err, ErrFenced) || errors.Is(err, errAnswer) || errors.Is(err, sarama.ErrClosedClient) {
 		return true
@@ -67,8 +67,7 @@ func final(err error) bool {
 		errors.Is(err, sarama.ErrTransactionalIDAuthorizationFailed)
 }
 
-// ended is the error of attempts that are over, the last of which returned err: because ctx
-// ended, or because err is final.
+// ended is the error after the last attempt, which returned err: either ctx ended, or err is final.
 func ended(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil || errors.Is(err, cause) {
@@ -77,10 +76,11 @@ func ended(ctx context.Context, err error) error {
 	return fmt.Errorf("%w (last: %w)", cause, err)
 }
 
-// newPause is what to wait between attempts.
+// newPause returns the backoff between attempts.
 func newPause() *retry.Backoff {
 	return &retry.Backoff{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}
 }
 
-// lasting is true once attempts have failed for some seconds: a leader or a coordinator that moves takes that long.
+// lasting reports whether attempts have failed for some seconds. A moving leader or coordinator
+// takes that long.
 func lasting(pause *retry.Backoff) bool { return pause.Failures() >= 8 }

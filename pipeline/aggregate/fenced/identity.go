@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// maxWriters bounds the batches of one identity that may be in flight: a refresh takes all.
+// maxWriters bounds the batches of one identity in flight. A refresh takes all units.
 const maxWriters = 1 << 30
 
-// transactionTimeout must be given and is never used: no transaction is begun.
+// transactionTimeout is required by Kafka and never used: no transaction is begun.
 const transactionTimeout = time.Minute
 
-// A refresh holds all writers up. It does so for no longer than it must wait for the batches
-// in flight and for the coordinator's answer, and then lets them go on before it tries again.
+// A refresh stops all writers, but only for as long as it waits for the batches in flight and for
+// the coordinator's answer. It then lets them continue before it retries.
 const (
 	batchPatience  = 200 * time.Millisecond
 	answerPatience = 2 * time.Second
@@ -28,39 +28,39 @@ const (
 
 var errTooLong = errors.New("it would have delayed the writers for too long")
 
-// stamp is what a batch carries to say who sent it.
+// stamp identifies the sender of a batch.
 type stamp struct {
 	pid   int64
 	epoch int16
 }
 
-// noStamp asks for a producer id without having one.
+// noStamp requests a new producer id.
 var noStamp = stamp{-1, -1}
 
-// Identity is one owner's claim to its partition: a producer id and an epoch, shared by the
-// owner's writers. It may be used by many goroutines.
+// Identity is one owner's claim to its partition: a producer id and an epoch, shared by the owner's
+// writers. It may be used by many goroutines.
 type Identity struct {
 	cfg Config
 
-	// Every batch holds one unit while it is in flight; a refresh holds all, so that no
-	// batch of the old epoch is under way when the epoch changes.
+	// Every batch holds one unit while it is in flight. A refresh holds all, so that no batch of
+	// the old epoch is in flight when the epoch changes.
 	batches *semaphore.Weighted
 
 	mu    sync.Mutex
 	stamp stamp
-	since time.Time // when the stamp was given
+	since time.Time // when the stamp was issued
 	heard time.Time // when a broker last acknowledged a batch of any writer
-	err   error     // why it is dead
-	died  chan struct{}
+	err   error     // why it has ended
+	ended chan struct{}
 
-	warned time.Time // when the log last told of what is tried again
+	warned time.Time // when retries were last logged
 }
 
-// warnEvery is how often the log tells of what is tried again, for all writers of an owner together: it has one for every
-// partition that it forwards to, and one broker's end makes them all try again.
+// warnEvery is how often retries are logged, for all writers of an owner together. It has one for
+// every partition that it forwards to, and one failed broker makes them all retry.
 const warnEvery = 10 * time.Second
 
-// mayWarn reports whether the log may tell of it now.
+// mayWarn reports whether retries may be logged now.
 func (id *Identity) mayWarn() bool {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -71,9 +71,9 @@ func (id *Identity) mayWarn() bool {
 	return true
 }
 
-// Acquire takes the ownership of cfg.TransactionalID: it asks the coordinator for the
-// producer id with the next epoch, and tries again until ctx ends. It does not fence anyone
-// yet: a Writer's Fence does, topic-partition by topic-partition.
+// Acquire takes the ownership of cfg.TransactionalID. It asks the coordinator for the producer id
+// with the next epoch, and retries until ctx ends. It does not fence earlier owners yet: a Writer's
+// Fence does, for each topic-partition.
 func Acquire(ctx context.Context, cfg Config) (*Identity, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -94,10 +94,10 @@ func Acquire(ctx context.Context, cfg Config) (*Identity, error) {
 }
 
 func newIdentity(cfg Config, s stamp) *Identity {
-	return &Identity{cfg: cfg, batches: semaphore.NewWeighted(maxWriters), stamp: s, since: time.Now(), died: make(chan struct{})}
+	return &Identity{cfg: cfg, batches: semaphore.NewWeighted(maxWriters), stamp: s, since: time.Now(), ended: make(chan struct{})}
 }
 
-// ProducerID is the owner's, the same for as long as the identity lives.
+// ProducerID returns the owner's producer id, which never changes.
 func (id *Identity) ProducerID() int64 {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -111,7 +111,7 @@ func (id *Identity) Epoch() int16 {
 	return id.stamp.epoch
 }
 
-// Run refreshes the identity every Config.RefreshEvery until ctx ends or the identity dies,
+// Run refreshes the identity every Config.RefreshEvery until ctx ends or the identity was fenced,
 // and returns the cause.
 func (id *Identity) Run(ctx context.Context) error {
 	t := time.NewTicker(id.cfg.RefreshEvery)
@@ -122,7 +122,7 @@ func (id *Identity) Run(ctx context.Context) error {
 			if err := id.Refresh(ctx); err != nil {
 				return err
 			}
-		case <-id.died:
+		case <-id.ended:
 			_, err := id.current()
 			return err
 		case <-ctx.Done():
@@ -131,12 +131,12 @@ func (id *Identity) Run(ctx context.Context) error {
 	}
 }
 
-// Refresh renews the epoch, between the batches of all writers: each of them then starts its
-// sequence at 0 and appends a fence record before anything else. It tries again until ctx
-// ends. ErrFenced means that the coordinator knows a newer owner: the identity is dead.
+// Refresh renews the epoch, between the batches of all writers. Each of them then starts its
+// sequence at 0, and first appends a fence record. It retries until ctx ends. ErrFenced means that
+// the coordinator knows a newer owner: the identity has ended.
 //
-// It names the owner's producer id and epoch (KIP-360), so that the coordinator refuses an
-// owner that was replaced. The plain call that Acquire makes would fence the successor.
+// The request names the owner's producer id and epoch (KIP-360), so that the coordinator refuses an
+// owner that was replaced. The plain request that Acquire makes would fence the successor.
 func (id *Identity) Refresh(ctx context.Context) error {
 	s, err := id.current()
 	if err != nil {
@@ -145,7 +145,7 @@ func (id *Identity) Refresh(ctx context.Context) error {
 	return id.refreshFrom(ctx, s)
 }
 
-// refreshFrom does nothing when somebody else has refreshed from old already.
+// refreshFrom does nothing if another goroutine has refreshed from old already.
 func (id *Identity) refreshFrom(ctx context.Context, old stamp) error {
 	pause := newPause()
 	for {
@@ -162,9 +162,9 @@ func (id *Identity) refreshFrom(ctx context.Context, old stamp) error {
 	}
 }
 
-// tryRefresh holds the writers up for one call only. An answer that was lost does no harm:
-// the old epoch stays good in the logs until a fence record has the new one, and the
-// coordinator takes the same call again as a repetition.
+// tryRefresh stops the writers for one request only. A lost answer does no harm: the old epoch
+// stays valid in the logs until a fence record has the new one, and the coordinator accepts the
+// same request again as a repetition.
 func (id *Identity) tryRefresh(ctx context.Context, old stamp) error {
 	c, err := id.cfg.Urgent.coordinator(ctx, id.cfg.TransactionalID)
 	if err != nil {
@@ -190,13 +190,12 @@ func (id *Identity) tryRefresh(ctx context.Context, old stamp) error {
 		id.stamp, id.since = s, time.Now()
 		id.mu.Unlock()
 	}
-	id.dieIfFenced(err)
+	id.endIfFenced(err)
 	return err
 }
 
-// holdWriters waits until no batch is in flight, and lets none start. A batch that is being
-// sent again and again to one dead broker must not hold up the writers to all others, so it
-// doesn't wait for long.
+// holdWriters waits until no batch is in flight, and lets none start. It does not wait for long: a
+// batch that is retried against one failed broker must not stop the writers to all others.
 func (id *Identity) holdWriters(ctx context.Context) error {
 	patient, cancel := context.WithTimeoutCause(ctx, batchPatience, errTooLong)
 	defer cancel()
@@ -206,7 +205,7 @@ func (id *Identity) holdWriters(ctx context.Context) error {
 	return nil
 }
 
-// again waits before the next call, or says why there is none.
+// again waits before the next request, or returns why there is none.
 func (id *Identity) again(ctx context.Context, pause *retry.Backoff, err error) error {
 	if ctx.Err() == nil {
 		id.cfg.OnError(err)
@@ -217,7 +216,7 @@ func (id *Identity) again(ctx context.Context, pause *retry.Backoff, err error) 
 	if lasting(pause) && id.mayWarn() {
 		id.cfg.Log.Warn("Kafka's transaction coordinator returns no producer id; retrying", "transactional_id", id.cfg.TransactionalID, "error", err)
 	}
-	// What it doesn't find it will say at the next attempt.
+	// The next attempt reports what it does not find.
 	_ = id.cfg.Urgent.refreshCoordinator(ctx, id.cfg.TransactionalID)
 	return nil
 }
@@ -245,7 +244,7 @@ func (id *Identity) initProducerID(ctx context.Context, c lease, own stamp) (sta
 	if err := answer(resp.Err, retriableInit); err != nil {
 		return stamp{}, err
 	}
-	if resp.Version < 3 { // sarama has lowered it: a refresh would become a plain call
+	if resp.Version < 3 { // sarama has lowered it: a refresh would become a plain request
 		return stamp{}, fmt.Errorf("%w: the broker's InitProducerId has version %d, at least 3 is needed", errAnswer, resp.Version)
 	}
 	return stamp{resp.ProducerID, resp.ProducerEpoch}, nil
@@ -257,7 +256,7 @@ func (id *Identity) current() (stamp, error) {
 	return id.stamp, id.err
 }
 
-func (id *Identity) dieIfFenced(err error) {
+func (id *Identity) endIfFenced(err error) {
 	if !errors.Is(err, ErrFenced) {
 		return
 	}
@@ -265,12 +264,12 @@ func (id *Identity) dieIfFenced(err error) {
 	defer id.mu.Unlock()
 	if id.err == nil {
 		id.err = err
-		close(id.died)
+		close(id.ended)
 	}
 }
 
-// elapsed is the time since t by whichever clock says more: the monotonic one stands still
-// while the machine is suspended, and the wall clock may be set back.
+// elapsed is the time since t, by the clock that shows more. The monotonic clock stops while the
+// machine is suspended, and the wall clock may be set back.
 func elapsed(t time.Time) time.Duration {
 	return max(time.Since(t), time.Now().Round(0).Sub(t.Round(0)))
 }

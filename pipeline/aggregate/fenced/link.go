@@ -7,9 +7,9 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Link is a sarama client that many writers share. It closes a broken connection once,
-// however many writers saw it break: a broker that sarama hands out is shared, and closing
-// it again would break the connection that another writer has already opened anew.
+// Link is a sarama client that many writers share. It closes a broken connection once, however many
+// writers noticed. sarama shares a broker's connection: closing it again would break the one that
+// another writer has already reopened.
 //
 // It does not own the client: close that after the writers have returned.
 type Link struct {
@@ -23,11 +23,11 @@ type Link struct {
 type conn struct {
 	broker *sarama.Broker
 
-	mu  sync.Mutex // held while one is being closed, so that nobody begins to use it
+	mu  sync.Mutex // held while one is being closed, so that no writer begins to use it
 	gen int
 }
 
-// lease is one connection to a broker, told from its successors by gen.
+// lease is one connection to a broker; gen distinguishes it from its successors.
 type lease struct {
 	*conn
 	gen int
@@ -38,12 +38,12 @@ func NewLink(client sarama.Client) *Link {
 	return &Link{client: client, conns: make(map[int32]*conn)}
 }
 
-// open waits for a connection to the broker that find returns. Calls of sarama that connect
-// or wait for an answer ignore contexts; when ctx ends first, they run into their own
-// timeouts in the background.
+// open waits for a connection to the broker that find returns. sarama's calls that connect, or wait
+// for an answer, ignore contexts. If ctx ends first, they run into their own timeouts in the
+// background.
 func (l *Link) open(ctx context.Context, find func() (*sarama.Broker, error)) (lease, error) {
 	return await(ctx, func() (lease, error) {
-		b, err := find() // opens it, too
+		b, err := find() // also opens it
 		if err != nil {
 			return lease{}, err
 		}
@@ -78,14 +78,14 @@ func (l *Link) current(b *sarama.Broker) lease {
 	return lease{c, c.gen}
 }
 
-// giveUp closes a connection that failed, unless that has been done already. sarama opens
-// the broker again when it is next asked for it.
+// giveUp closes a failed connection, unless that was done already. sarama opens the broker again
+// when it is next asked for it.
 func (c lease) giveUp(ctx context.Context) {
 	_, _ = await(ctx, func() (struct{}, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.conn.gen == c.gen {
-			_ = c.broker.Close() // an error says that it was closed already
+			_ = c.broker.Close() // an error means that it was closed already
 			c.conn.gen++
 		}
 		return struct{}{}, nil

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// FenceOld shuts a producer id out of a topic-partition for good, and returns the offset of
-// the record that did it: recovery must go up to there. A takeover needs it when the last
-// fence record names another producer id than its own, since epochs only fence their own id:
-// the coordinator has forgotten the old one, or its epochs were used up.
+// FenceOld excludes a producer id from a topic-partition for good. It returns the offset of its
+// fence record, up to which recovery must read. A takeover needs it if the last fence record names
+// another producer id than its own, because epochs fence only their own id: the coordinator has
+// forgotten the old id, or its epochs were used up.
 //
-// It fences with the greatest epoch there is instead of the next one: the old owner may have
-// been given the next one before it was paused, and the id is never used again. The caller must
-// be sure that the id is not its successor's: Identity.Refresh tells.
+// It fences with the greatest possible epoch instead of the next one. The old owner may have
+// received the next one before it was paused, and the id is never used again. The caller must be
+// sure that the id is not its successor's: Identity.Refresh tells.
 func FenceOld(ctx context.Context, cfg Config, topic string, partition int32, oldProducerID int64) (offset int64, err error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {

@@ -6,18 +6,20 @@ import (
 	"time"
 )
 
-// recordOverhead is about what a record takes beside its key and value.
+// recordOverhead estimates what a record takes beside its key and value.
 const recordOverhead = 16
 
-// Append queues rec behind all that was appended before. It blocks only while the queue is
-// full. An urgent record's batch is cut behind it and goes over Config.Urgent.
+// Append queues rec after all earlier records. It blocks only while the queue is full. A batch ends
+// after its last urgent record, and goes over Config.Urgent.
 //
-// done, if not nil, is called exactly once unless Append returns an error: in the order of
-// the Appends, from the goroutine of Run, with the record's offset and the time at which the
-// broker appended it (zero unless the topic has LogAppendTime; the owner's own time when a
-// topic without it answers a repetition), or with the error that killed the writer; it is
-// then unknown whether the record is in the log. done must not block, and must not Append to
-// this writer. rec's bytes belong to the writer until done returns, or Flush if it is nil.
+// done, if not nil, is called exactly once unless Append returns an error: in the order of the
+// Appends, from the goroutine of Run. It receives the record's offset and the time at which the
+// broker appended it. The time is zero unless the topic has LogAppendTime; if a topic without it
+// answers a repetition, it is the owner's own. Or done receives the error that ended the writer;
+// then it is unknown whether the record is in the log. done must not block, and must not Append to
+// this writer.
+//
+// rec's bytes belong to the writer until done returns, or Flush if done is nil.
 func (w *Writer) Append(ctx context.Context, rec Record, urgent bool, done Done) error {
 	e := entry{rec: rec, size: rec.size(), urgent: urgent, done: done}
 	room := w.room(urgent)
@@ -41,8 +43,8 @@ func (w *Writer) Append(ctx context.Context, rec Record, urgent bool, done Done)
 	}
 }
 
-// Enqueue is Append for those who must not wait: it queues rec however much is queued, and reports
-// whether that is more than should be. Before the next records AwaitRoom is due then.
+// Enqueue is Append for callers that must not wait. It queues rec whatever is queued, and reports
+// whether the queue is over its bound. Then call AwaitRoom before the next records.
 func (w *Writer) Enqueue(rec Record, urgent bool, done Done) (full bool, err error) {
 	w.mu.Lock()
 	if w.err != nil {
@@ -56,12 +58,12 @@ func (w *Writer) Enqueue(rec Record, urgent bool, done Done) (full bool, err err
 	return full, nil
 }
 
-// AwaitRoom waits until no more is queued than Append takes without waiting.
+// AwaitRoom waits until the queue is within its bound.
 func (w *Writer) AwaitRoom(ctx context.Context) error {
 	return w.WaitBelow(ctx, w.id.cfg.QueueBytes)
 }
 
-// room is how much may be queued.
+// room is how many bytes may be queued.
 func (w *Writer) room(urgent bool) int {
 	if urgent {
 		return 2 * w.id.cfg.QueueBytes
@@ -76,19 +78,19 @@ func (w *Writer) add(e entry) {
 	w.appended++
 }
 
-// Queued is how many bytes were appended and are not acknowledged.
+// Queued returns how many bytes were appended and are not acknowledged.
 func (w *Writer) Queued() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.bytes
 }
 
-// WaitBelow waits until at most that many bytes are queued.
+// WaitBelow waits until at most so many bytes are queued.
 func (w *Writer) WaitBelow(ctx context.Context, bytes int) error {
 	return w.wait(ctx, func() bool { return w.bytes <= bytes })
 }
 
-// Flush waits until all that was appended before it is acknowledged and its dones returned.
+// Flush waits until everything appended before is acknowledged and its dones have returned.
 func (w *Writer) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	target := w.appended
@@ -115,8 +117,8 @@ func (w *Writer) wait(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// nextBatch moves the head of the queue to the batch in flight: up to BatchBytes, cut behind
-// the last urgent record in it.
+// nextBatch makes the head of the queue the batch in flight: up to BatchBytes, ending with the last
+// urgent record within that.
 func (w *Writer) nextBatch() (batch []entry, urgent bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +148,8 @@ func (w *Writer) nextBatch() (batch []entry, urgent bool, err error) {
 	return w.batch, lastUrgent >= 0, nil
 }
 
-// finish tells a batch's records what became of them. They count as queued until then.
+// finish reports the outcome of a batch to its records' dones. The records count as queued until
+// then.
 func (w *Writer) finish(batch []entry, a ack, err error) {
 	size := 0
 	for i := range batch {
@@ -168,9 +171,9 @@ func (w *Writer) finish(batch []entry, a ack, err error) {
 	w.announce()
 }
 
-// die makes err the writer's end, unless it has one, tells it to all that is queued, and
-// returns the end.
-func (w *Writer) die(err error) error {
+// end makes err the writer's end, unless it has one, reports it to everything queued, and returns
+// the end.
+func (w *Writer) end(err error) error {
 	w.mu.Lock()
 	if w.err == nil {
 		w.err = err
@@ -199,7 +202,7 @@ func (w *Writer) changing() <-chan struct{} {
 	return w.changed
 }
 
-// announce wakes all who wait for a change. w.mu must be held.
+// announce wakes all goroutines that wait for a change. w.mu must be held.
 func (w *Writer) announce() {
 	if w.changed != nil {
 		close(w.changed)

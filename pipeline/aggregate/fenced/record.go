@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// fencePrefix begins the keys of fence records. Each producer id has a key of its own, so that
-// compaction never lets one owner's record replace that of another, which is still to be shut
-// out. Consumers skip every key that IsOwnerRecord.
+// fencePrefix begins the keys of fence records. Each producer id has its own key, so that
+// compaction never replaces the record of an owner that is still to be fenced by that of another.
+// Consumers skip every key that IsOwnerRecord.
 const fencePrefix = "\x00fence"
 
 // shutOut is the epoch of a producer id that is never used again.
@@ -22,17 +22,17 @@ type FenceRecord struct {
 	TransactionalID string    `json:"id"`
 	ProducerID      int64     `json:"pid"`
 	Epoch           int16     `json:"epoch"`
-	At              time.Time `json:"at"` // by the owner's clock; for people to read
+	At              time.Time `json:"at"` // by the owner's clock; for operators
 }
 
-// ShutOut reports whether the record shuts its producer id out for good: see FenceOld.
+// ShutOut reports whether the record excludes its producer id for good: see FenceOld.
 func (f FenceRecord) ShutOut() bool { return f.Epoch == shutOut }
 
-// IsFence reports whether a record of this key is a fence record.
+// IsFence reports whether a record with this key is a fence record.
 func IsFence(key []byte) bool { return bytes.HasPrefix(key, []byte(fencePrefix)) }
 
-// IsOwnerRecord reports whether a record of this key is an owner's own: a fence, or whatever
-// else its owner keeps there under a key that begins with NUL.
+// IsOwnerRecord reports whether a record with this key is the owner's own: a fence record, or
+// whatever else it keeps under a key that begins with NUL.
 func IsOwnerRecord(key []byte) bool { return len(key) > 0 && key[0] == 0 }
 
 // ParseFence reads the value of a record whose key IsFence.

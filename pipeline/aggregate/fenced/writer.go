@@ -9,34 +9,34 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Writer appends to one topic-partition, in the order of its Appends, one batch in flight.
-// An identity has at most one writer per topic-partition. Its methods may be called by many
+// Writer appends to one topic-partition, in the order of its Appends, with one batch in flight. An
+// identity has at most one writer per topic-partition. Its methods may be called by many
 // goroutines.
 type Writer struct {
 	id        *Identity
 	topic     string
 	partition int32
 
-	// slot is held by whoever sends; it guards the fields up to the blank line.
+	// slot is held while sending. It guards the fields up to the blank line.
 	slot   chan struct{}
-	stamp  stamp // of which the sequence is
+	stamp  stamp // that seq counts for
 	seq    int32 // of the next record
 	fenced bool  // a fence record of this stamp is in the log
-	lowest int64 // an append that lands below it went to another log
+	lowest int64 // an append at an offset below it went to another log
 	recs   []sarama.Record
 	ptrs   []*sarama.Record
 
 	mu         sync.Mutex
 	queue      []entry // from head on
 	head       int
-	batch      []entry // what Run has in flight
+	batch      []entry // in flight
 	bytes      int     // of queue and batch
-	appended   uint64  // records that Append took
+	appended   uint64  // records taken by Append
 	finished   uint64  // of these, those whose done has returned
 	lastAppend time.Time
 	running    bool
-	err        error         // why the writer is dead
-	changed    chan struct{} // closed at the next change; nil when nobody waits
+	err        error         // why the writer has ended
+	changed    chan struct{} // closed at the next change; nil while none waits
 	work       chan struct{} // tells Run that something is queued
 }
 
@@ -48,17 +48,17 @@ type entry struct {
 	done   Done
 }
 
-// Done is told what became of a record: see Append.
+// Done receives the outcome of a record: see Append.
 type Done func(offset int64, at time.Time, err error)
 
-// ack is where a batch went.
+// ack is where a batch was appended.
 type ack struct {
 	offset int64 // of its first record
 	at     time.Time
 }
 
-// NewWriter returns the owner's writer to a topic-partition. Nothing is sent before Fence or
-// Run. A writer that died stays dead: take the partition over anew.
+// NewWriter returns the owner's writer to a topic-partition. It sends nothing before Fence or Run.
+// A writer that has ended cannot be used again: take the partition over again.
 func (id *Identity) NewWriter(topic string, partition int32) *Writer {
 	return &Writer{
 		id: id, topic: topic, partition: partition,
@@ -66,16 +66,16 @@ func (id *Identity) NewWriter(topic string, partition int32) *Writer {
 	}
 }
 
-// Fence appends a fence record and returns its offset: from then on no older owner appends
-// here. At a takeover it comes first, so that recovery can stop at that offset. Without it,
-// the writer fences by itself before its first record. An error kills the writer, since the
-// record may or may not be in the log.
+// Fence appends a fence record and returns its offset. From then on no older owner can append here.
+// A takeover calls it first, so that recovery can stop at that offset. Without it, the writer
+// fences before its first record. An error ends the writer, because the record may or may not be in
+// the log.
 func (w *Writer) Fence(ctx context.Context) (offset int64, err error) {
 	offset, _, err = w.FenceAt(ctx)
 	return offset, err
 }
 
-// FenceAt is Fence that also tells the broker's time; zero where the topic takes the producer's.
+// FenceAt is Fence that also returns the broker's time; zero if the topic uses the producer's.
 func (w *Writer) FenceAt(ctx context.Context) (offset int64, at time.Time, err error) {
 	if err := w.take(ctx); err != nil {
 		return 0, at, err
@@ -86,14 +86,14 @@ func (w *Writer) FenceAt(ctx context.Context) (offset int64, at time.Time, err e
 	}
 	a, err := w.send(ctx, nil, w.id.cfg.Urgent)
 	if err != nil {
-		return 0, at, w.die(err)
+		return 0, at, w.end(err)
 	}
 	return a.offset, a.at, nil
 }
 
-// Run sends what is appended until ctx ends or the writer dies, and returns the cause. What
-// was not acknowledged by then gets that error, too; whether it is in the log is unknown.
-// A writer runs once.
+// Run sends what is appended until ctx ends or the writer fails, and returns the cause. Records not
+// acknowledged by then receive that error too; it is unknown whether they are in the log. A writer
+// runs once.
 func (w *Writer) Run(ctx context.Context) error {
 	w.mu.Lock()
 	if w.running {
@@ -107,19 +107,19 @@ func (w *Writer) Run(ctx context.Context) error {
 	defer heartbeat.Stop()
 	for {
 		if err := w.drain(ctx); err != nil {
-			return w.die(err)
+			return w.end(err)
 		}
 		heartbeat.Reset(w.untilHeartbeat())
 		select {
 		case <-w.work:
 		case <-heartbeat.C:
-		case <-w.id.died:
+		case <-w.id.ended:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// drain sends batch after batch until nothing is queued, and a heartbeat when one is due.
+// drain sends batch after batch until nothing is queued, and a heartbeat if one is due.
 func (w *Writer) drain(ctx context.Context) error {
 	for {
 		if err := w.take(ctx); err != nil {
@@ -133,7 +133,7 @@ func (w *Writer) drain(ctx context.Context) error {
 	}
 }
 
-// sendNext reports false when there was nothing to send.
+// sendNext returns false if there was nothing to send.
 func (w *Writer) sendNext(ctx context.Context) (bool, error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
@@ -157,8 +157,8 @@ func (w *Writer) sendNext(ctx context.Context) (bool, error) {
 	return true, err
 }
 
-// untilHeartbeat is what is left of HeartbeatEvery. A writer that never appended has nothing
-// that a broker could forget.
+// untilHeartbeat is the rest of HeartbeatEvery. Brokers have nothing to forget about a writer that
+// never appended.
 func (w *Writer) untilHeartbeat() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,7 +168,7 @@ func (w *Writer) untilHeartbeat() time.Duration {
 	return w.id.cfg.HeartbeatEvery - elapsed(w.lastAppend)
 }
 
-// Err is why the writer is dead, nil while it lives.
+// Err is why the writer has ended; nil while it has not.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

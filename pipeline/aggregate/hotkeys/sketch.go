@@ -1,10 +1,10 @@
 // Package hotkeys finds the keys that take much of a stream, in bounded memory and for a few
-// nanoseconds an event.
+// nanoseconds per event.
 //
-// It is Space-Saving (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and
-// Top-k Elements in Data Streams, 2005) over a sample of the stream, with counts that decay:
-// a key that takes more than 1/64 of the sampled weight is always among those kept, and what
-// is told of it is never more than it had in the sample. Nothing here reads a clock.
+// It is Space-Saving (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k
+// Elements in Data Streams, 2005) over a sample of the stream, with counts that decay. A key with
+// more than 1/64 of the sampled weight is always among those kept. A reported share is never more
+// than the key had in the sample. Nothing here reads a clock.
 package hotkeys
 
 import (
@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// Kept is how many keys a Sketch keeps.
-	Kept = 64
+	// Slots is how many keys a Sketch keeps.
+	Slots = 64
 
-	// HalfLife is after how long an event counts half. What was a minute ago counts an eighth.
+	// HalfLife is after how long an event counts half. After a minute it counts an eighth.
 	HalfLife = 20 * event.Second
 
-	// maxKey bounds what is kept of a key. A longer one counts in the total only.
+	// maxKey bounds the kept keys, in bytes. A longer key counts in the total only.
 	maxKey = 1 << 10
 
-	// busy and idle are between how many samples a Tick the sampling keeps to: enough to
-	// tell a tenth from a ninth within seconds, few enough to cost nothing.
+	// busy and idle bound the samples per Tick: enough to distinguish a tenth from a ninth within
+	// seconds, and few enough to cost nothing.
 	busy, idle = 128, 32
 
 	maxStride = 1 << 16
@@ -37,43 +37,43 @@ const (
 // Sketch follows one stream. Make it with New. It is not safe for concurrent use.
 type Sketch struct {
 	skip   int // events to go until the next sample
-	stride int // mean distance of samples, which is each one's weight
+	stride int // mean distance of samples, and the weight of each
 	rng    uint64
 	taken  int // samples since the last Tick
 
 	// A key had at least count-over of the sample, and at most count.
 	seed   maphash.Seed
-	prints [Kept]uint64 // hashes of the keys, 0 where there is none
-	keys   [Kept][]byte
-	count  [Kept]float64
-	over   [Kept]float64
+	prints [Slots]uint64 // hashes of the keys; 0 is a free slot
+	keys   [Slots][]byte
+	count  [Slots]float64
+	over   [Slots]float64
 	total  float64 // decayed weight of all events
 
 	began, ticked event.Micros // NoTime before the first Tick
 }
 
-// Key is a key and how much of the stream it has.
+// Key is a key with its part of the stream.
 type Key struct {
 	Text  []byte  // a copy
-	Share float64 // of the stream's events, from 0 to 1; rather too little than too much
-	Rate  float64 // events a second
+	Share float64 // of the stream's events, from 0 to 1; never too high for the sample
+	Rate  float64 // events per second
 }
 
-// New returns an empty Sketch; what it draws follows from the seed.
+// New returns an empty Sketch. The seed determines its random choices.
 func New(seed uint64) *Sketch {
 	return &Sketch{stride: 1, rng: seed | 1, seed: maphash.MakeSeed(), began: event.NoTime, ticked: event.NoTime}
 }
 
-// Touch counts one event of a key. It is small enough to be inlined: all but a few calls
-// only count down.
+// Touch counts one event of a key. It is small enough to be inlined: all but a few calls only count
+// down.
 func (s *Sketch) Touch(key []byte) {
 	if s.skip--; s.skip < 0 {
 		s.sample(key)
 	}
 }
 
-// sample counts an event for all those since the last sample. The distance to the next is
-// drawn: with a fixed one a stream that repeats itself would show the same keys for ever.
+// sample counts an event for all events since the last sample. The distance to the next is random:
+// with a fixed one, a periodic stream would always show the same keys.
 func (s *Sketch) sample(key []byte) {
 	weight := float64(s.stride)
 	s.total += weight
@@ -109,15 +109,14 @@ func (s *Sketch) put(key []byte, weight float64) {
 	s.count[least], s.over[least] = lowest+weight, lowest
 }
 
-// Tick lets what was counted decay up to the moment now. It is to be called about once a
-// second; the more often, the more is sampled.
+// Tick makes counts decay up to now. Call it about once a second; more calls sample more.
 func (s *Sketch) Tick(now event.Micros) {
 	if s.ticked == event.NoTime {
 		s.began, s.ticked = now, now
 		return
 	}
 	if now <= s.ticked {
-		return // a clock that was set back
+		return // the clock was set back
 	}
 	f := keeps(now - s.ticked)
 	s.ticked = now
@@ -133,14 +132,14 @@ func (s *Sketch) Tick(now event.Micros) {
 	s.taken = 0
 }
 
-// keeps is what is left of a count after some time.
+// keeps is the remaining part of a count after some time.
 func keeps(d event.Micros) float64 { return math.Exp2(-float64(d) / float64(HalfLife)) }
 
-// Rate returns how many events a second there were lately.
+// Rate returns the recent number of events per second.
 func (s *Sketch) Rate(now event.Micros) float64 { return s.total * s.perSecond(now) }
 
-// perSecond is what turns a decayed weight into events a second: a steady stream of one a
-// second weighs the integral of keeps over its age.
+// perSecond turns a decayed weight into events per second: a steady stream of one per second weighs
+// the integral of keeps over its age.
 func (s *Sketch) perSecond(now event.Micros) float64 {
 	if s.began == event.NoTime || now <= s.began {
 		return 0

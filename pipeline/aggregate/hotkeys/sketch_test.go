@@ -60,7 +60,7 @@ func TestAgainstExactCounts(t *testing.T) {
 				large++
 			}
 			// The sample's spread, and what a key is told less for having come late.
-			if spread := 5*math.Sqrt(share/1500) + 1.0/Kept; share > 0.03 && math.Abs(got-share) > spread {
+			if spread := 5*math.Sqrt(share/1500) + 1.0/Slots; share > 0.03 && math.Abs(got-share) > spread {
 				t.Errorf("seed %d: %s has %.3f, told is %.3f", seed, key, share, got)
 			}
 			if got > share+5*math.Sqrt(max(share, 0.01)/1500) {

@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// PartOf is the part of a table that a key is in.
+// PartOf returns the part of a table that a key is in.
 func PartOf(key []byte) int { return int(Hash(key) >> (64 - subBits)) }
 
-// Behind copies the keys of a part that come next behind one, in the order of their hashes and then of
-// their texts: at most so many, and more tells whether there are others. The empty key is in front of all;
-// one of another part is taken by its hash, too.
+// Behind copies the keys of a part that follow a key, in the order of their hashes and then of
+// their texts. It returns at most so many; more reports whether others follow. The empty key
+// precedes all. A key of another part is compared by its hash, too.
 func (t *Table) Behind(part int, key []byte, most int) (keys [][]byte, more bool) {
 	var list nearest
 	after := ranked{Hash(key), key}
@@ -46,7 +46,7 @@ func (r ranked) compare(o ranked) int {
 	return cmp.Or(cmp.Compare(r.hash, o.hash), bytes.Compare(r.key, o.key))
 }
 
-// nearest is a heap whose first is the one that is farthest behind.
+// nearest is a heap with the last key of the order on top.
 type nearest []ranked
 
 func (n nearest) Len() int           { return len(n) }

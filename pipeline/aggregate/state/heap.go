@@ -2,9 +2,9 @@ package state
 
 import "math/bits"
 
-// heap hands out chunks of a few dozen sizes, cut from slabs. A Ref is 6 bits of size class
-// and 26 bits of chunk number, from 1. A size of which there are 2^26-1 chunks lends from the next
-// larger one: Refs of 8 bytes would take 4 more for each key of every table.
+// heap allocates chunks of a few dozen sizes, cut from slabs. A Ref is 6 bits of size class and 26
+// bits of chunk number, from 1. A size with 2^26-1 chunks borrows from the next larger one: Refs of
+// 8 bytes would take 4 more for each key of every table.
 type heap struct {
 	classes [64]class
 	bytes   int64
@@ -47,7 +47,7 @@ func sizeOf(class int) int {
 func (h *heap) alloc(n int) (Ref, []byte) {
 	k := classOf(n)
 	for h.classes[k].full(h.most) {
-		k++ // to the last class it would take petabytes
+		k++ // reaching the last class would take petabytes
 	}
 	c := &h.classes[k]
 	size := sizeOf(k)
@@ -97,8 +97,8 @@ func (h *heap) live(ref Ref) bool {
 	return h.classes[ref>>numberBits].alive[num/64]&(1<<(num%64)) != 0
 }
 
-// fits reports whether n bytes belong into ref's chunk: they do not when a block has shrunk
-// so much that a chunk of half the size would do.
+// fits reports whether n bytes belong into ref's chunk. They do not if the block has shrunk so much
+// that half the size would do.
 func (h *heap) fits(ref Ref, n int) bool {
 	size := sizeOf(int(ref >> numberBits))
 	return n <= size && (n*2 > size || size <= 64)

@@ -1,9 +1,9 @@
-// Package state holds the blocks of a partition's keys in memory: one contiguous run of bytes
-// a key, in slabs, found through an open-addressing index. The collector sees a few large
+// Package state holds the blocks of a partition's keys in memory: one contiguous run of bytes per
+// key, in slabs, found through an open-addressing index. The garbage collector sees a few large
 // byte slices, whatever the number of keys.
 //
-// A Table also keeps track of which blocks changed since they were last copied, so that a
-// checkpoint costs what changed. It is not safe for concurrent use.
+// A Table also tracks which blocks have changed since they were last copied, so that a checkpoint
+// costs as much as has changed. It is not safe for concurrent use.
 package state
 
 import (
@@ -14,18 +14,18 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// The index is split into sub-tables by the hash's highest bits: each grows by itself, so
-// that no insertion pays for rehashing a million keys at once.
+// The index is split into sub-tables by the hash's highest bits. Each grows by itself, so that no
+// insertion pays for rehashing a million keys at once.
 const (
 	subBits   = 6
 	subTables = 1 << subBits
 	minSlots  = 16
 )
 
-// Ref names a key's chunk. It is valid until the key is stored anew or deleted.
+// Ref names a key's chunk. It is valid until the key is stored again or deleted.
 type Ref uint32
 
-// slot is one place of the index: the hash's low 32 bits, and the chunk; ref 0 is free.
+// slot is one place of the index: the hash's low 32 bits and the chunk. Ref 0 is free.
 type slot struct {
 	hash uint32
 	ref  Ref
@@ -43,8 +43,8 @@ type Table struct {
 	len    int
 	gen    uint8      // the generation that new changes belong to: 1 or 2
 	dirty  [3][]Ref   // by generation; index 0 is unused
-	cursor sweepPlace // where the next Sweep goes on
-	warmed byte       // what Warm read, so that it is not left out as unused
+	cursor sweepPlace // where the next Sweep continues
+	warmed byte       // what Warm read, so that the compiler keeps the reads
 }
 
 type sweepPlace struct{ sub, slot int }
@@ -55,7 +55,7 @@ func New() *Table { return &Table{gen: 1, heap: heap{most: mostChunks}} }
 // Len is the number of keys.
 func (t *Table) Len() int { return t.len }
 
-// Bytes is the memory that the blocks' slabs and the index take.
+// Bytes is the memory of the blocks' slabs and the index.
 func (t *Table) Bytes() int64 {
 	n := t.heap.bytes
 	for i := range t.subs {
@@ -64,7 +64,7 @@ func (t *Table) Bytes() int64 {
 	return n
 }
 
-// Hash is what keys are found by.
+// Hash is the hash that keys are found by.
 func Hash(key []byte) uint64 { return xxhash.Sum64(key) }
 
 // Get returns the key's chunk.
@@ -79,13 +79,13 @@ func (t *Table) Find(hash uint64, key []byte) (Ref, bool) {
 	return sub.slots[i].ref, true
 }
 
-// warmAtOnce is how many keys' memory is asked for before the first of it is needed. A core has a
-// dozen or two of such requests under way.
+// warmAtOnce is how many keys' memory is requested before the first of it is needed. A core has a
+// dozen or two of such requests in flight.
 const warmAtOnce = 32
 
 // Warm reads a little of what is stored under each of the hashes, so that it is in the processor's
-// cache when it is wanted. Nothing depends on it, but time: one after the other, each key would
-// wait for memory twice, for the index and for its chunk; here the waits overlap.
+// cache when it is needed. It affects only time: one after the other, each key would wait for
+// memory twice, for the index and for its chunk. Here the waits overlap.
 func (t *Table) Warm(hashes []uint64) {
 	var refs [warmAtOnce]Ref
 	for len(hashes) > 0 {
@@ -103,7 +103,7 @@ func (t *Table) Warm(hashes []uint64) {
 	}
 }
 
-// guess is the chunk that is most likely the hash's: the keys are not compared.
+// guess is the chunk that most likely belongs to the hash. It does not compare keys.
 func (t *Table) guess(hash uint64) Ref {
 	sub := &t.subs[hash>>(64-subBits)]
 	if len(sub.slots) == 0 {
@@ -117,14 +117,14 @@ func (t *Table) guess(hash uint64) Ref {
 	}
 }
 
-// Block returns the bytes stored at ref. They may be read until the next Set or Delete.
+// Block returns the bytes stored at ref. They are valid until the next Set or Delete.
 func (t *Table) Block(ref Ref) []byte {
 	c := t.heap.chunk(ref)
 	k := keyLen(c)
 	return c[headerLen+k : headerLen+k+blockLen(c)]
 }
 
-// Key returns the key stored at ref, under the same terms as Block.
+// Key returns the key stored at ref, valid as long as Block's bytes.
 func (t *Table) Key(ref Ref) []byte {
 	c := t.heap.chunk(ref)
 	return c[headerLen : headerLen+keyLen(c)]
@@ -137,7 +137,7 @@ func (t *Table) Set(key, block []byte) Ref {
 	return ref
 }
 
-// Add is Set for a key that is known not to be there, and whose Hash is known.
+// Add is Set for a key that is known to be absent, with its Hash.
 func (t *Table) Add(hash uint64, key, block []byte) Ref {
 	ref := t.add(hash, key, block)
 	t.changed(ref, t.heap.chunk(ref))
@@ -163,7 +163,7 @@ func (t *Table) Replace(ref Ref, key, block []byte) Ref {
 	return ref
 }
 
-// Load stores block under key as it was read from the changelog: unchanged.
+// Load stores block under key as read from the changelog: unchanged.
 func (t *Table) Load(key, block []byte) { t.put(Hash(key), key, block) }
 
 func (t *Table) add(hash uint64, key, block []byte) Ref {
@@ -202,7 +202,7 @@ func (t *Table) put(hash uint64, key, block []byte) Ref {
 	return next
 }
 
-// Delete removes the key. A key that is deleted is no longer among the changed ones.
+// Delete removes the key, also from the changed ones.
 func (t *Table) Delete(key []byte) {
 	sub, i, ok := t.find(Hash(key), key)
 	if !ok {
@@ -213,7 +213,7 @@ func (t *Table) Delete(key []byte) {
 	sub.remove(i)
 }
 
-// Copied tells that the block at ref was copied: it is unchanged again.
+// Copied notes that the block at ref was copied: it is unchanged again.
 func (t *Table) Copied(ref Ref) { t.heap.chunk(ref)[offGen] = 0 }
 
 // Touch marks the key changed, if it is there.
@@ -225,10 +225,10 @@ func (t *Table) Touch(key []byte) {
 	t.changed(ref, t.heap.chunk(ref))
 }
 
-// Parts is how many parts a table has.
+// Parts is the number of parts of a table.
 const Parts = subTables
 
-// Part iterates over the blocks of one of the parts. The table must not change meanwhile.
+// Part iterates over the blocks of one part. The table must not change meanwhile.
 func (t *Table) Part(i int) iter.Seq[Ref] {
 	return func(yield func(Ref) bool) {
 		for _, s := range t.subs[i].slots {
@@ -239,27 +239,27 @@ func (t *Table) Part(i int) iter.Seq[Ref] {
 	}
 }
 
-// Cut ends a generation of changes: what is changed now is in the returned Cut, what changes
-// from now on is in the next one. The Cut before must have been read to its end.
+// Cut ends a generation of changes. The returned Cut has the blocks changed until now; later
+// changes belong to the next one. The previous Cut must have been read to its end.
 func (t *Table) Cut() *Cut {
 	c := &Cut{table: t, gen: t.gen}
 	t.gen = 3 - t.gen
 	return c
 }
 
-// Cut is the blocks that were changed at one moment. Blocks that change while it is read are
-// read in their newest form, once.
+// Cut is the blocks that had changed at one moment. A block that changes while the Cut is read is
+// read once, in its newest form.
 type Cut struct {
 	table *Table
 	gen   uint8
 	next  int
 }
 
-// Len is how many blocks are left to read, at most.
+// Len returns how many blocks are left to read, at most.
 func (c *Cut) Len() int { return len(c.table.dirty[c.gen]) - c.next }
 
-// Next returns a changed block that was not read yet, and takes it to be copied. ok is false
-// at the end.
+// Next returns a changed block that was not read yet, and treats it as copied. ok is false at the
+// end.
 func (c *Cut) Next() (ref Ref, ok bool) {
 	t := c.table
 	for list := &t.dirty[c.gen]; c.next < len(*list); {
@@ -277,11 +277,11 @@ func (c *Cut) Next() (ref Ref, ok bool) {
 	return 0, false
 }
 
-// Dirty is the number of changes noted since the last Cut; a key may be in it twice.
+// Dirty returns the number of changes noted since the last Cut; a key may be counted twice.
 func (t *Table) Dirty() int { return len(t.dirty[t.gen]) }
 
-// Sweep visits up to n places of the index, going on where the last call ended, and yields
-// the keys there. The caller may not change the table until it has returned.
+// Sweep visits up to n places of the index, continuing where the last call ended, and yields their
+// keys. The table must not change until it has returned.
 func (t *Table) Sweep(n int) iter.Seq[Ref] {
 	return func(yield func(Ref) bool) {
 		for ; n > 0; n-- {
@@ -298,7 +298,7 @@ func (t *Table) Sweep(n int) iter.Seq[Ref] {
 	}
 }
 
-// All yields every key, in no order. The caller may not change the table meanwhile.
+// All yields every key, in no order. The table must not change meanwhile.
 func (t *Table) All() iter.Seq[Ref] {
 	return func(yield func(Ref) bool) {
 		for i := range t.subs {
@@ -356,8 +356,8 @@ func (s *subTable) place(n slot) {
 	s.slots[i] = n
 }
 
-// remove frees place i and closes the gap, so that probes need no tombstones
-// (Knuth, TAOCP vol. 3, 6.4, algorithm R).
+// remove frees place i and closes the gap, so that probes need no tombstones (Knuth, TAOCP vol. 3,
+// 6.4, algorithm R).
 func (s *subTable) remove(i int) {
 	mask := len(s.slots) - 1
 	s.used--
@@ -378,7 +378,7 @@ func (s *subTable) remove(i int) {
 	}
 }
 
-// A chunk is: generation (1 byte), key length (2), block length (4), key, block.
+// A chunk holds: generation (1 byte), key length (2), block length (4), key, block.
 const (
 	offGen    = 0
 	headerLen = 7

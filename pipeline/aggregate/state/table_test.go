@@ -17,9 +17,9 @@ func TestClassesHoldWhatTheySay(t *testing.T) {
 	}
 }
 
-// A map and a set of changed keys are the model. In half of the runs sizes are used up: what has no room left
-// among its own takes a larger chunk. (Beyond 2^26 chunks of a size, names of chunks once ran into
-// those of the next one.)
+// A map and a set of changed keys are the model. In half of the runs sizes are used up: what has no
+// room left among its own takes a larger chunk. (Beyond 2^26 chunks of a size, names of chunks once
+// ran into those of the next one.)
 func TestTableAgainstMap(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -11,16 +11,16 @@ import (
 )
 
 // hedgeAfter is how long a broker may take before the next one is asked as well. It only has to be
-// well below a group's session timeout: the first answer counts, whoever gives it.
+// well below a group's session timeout: the first answer counts, from whichever broker.
 const hedgeAfter = 300 * time.Millisecond
 
-// askAny asks one broker after the other what each of them can answer, and returns the first
-// answer. A broker that is gone, or that hangs, costs a moment and no failure; when none that is
-// known answers, the list of brokers is refreshed (by the bootstrap addresses too), and all are
-// asked once more. Several questions may be on their way at once: each makes a request of its own.
+// askAny asks one broker after the other a question that each can answer, and returns the first
+// answer. A broker that is gone, or that hangs, costs a moment but is no failure. If no known
+// broker answers, askAny refreshes the list of brokers, also from the bootstrap addresses, and asks
+// all once more. Several questions may be in flight at once, and each makes its own request.
 //
 // sarama's admin client sends such questions to the broker that it has cached as the controller,
-// and goes on doing so after that broker has died.
+// even after that broker has failed.
 func askAny[T any](client sarama.Client, question func(*sarama.Broker) (T, error)) (T, error) {
 	answer, err := askKnown(client, question)
 	if err == nil {
@@ -32,8 +32,8 @@ func askAny[T any](client sarama.Client, question func(*sarama.Broker) (T, error
 	return askKnown(client, question)
 }
 
-// askKnown asks the brokers of the client's list. Whoever has not answered when another did is
-// left to its own timeouts.
+// askKnown asks the brokers of the client's list. Those that have not answered when another did run
+// into their own timeouts.
 func askKnown[T any](client sarama.Client, question func(*sarama.Broker) (T, error)) (T, error) {
 	type reply struct {
 		answer T
@@ -53,7 +53,7 @@ func askKnown[T any](client sarama.Client, question func(*sarama.Broker) (T, err
 		select {
 		case <-next.C:
 			if asked == len(brokers) {
-				continue // the last one has no deadline but its own
+				continue // the last one has only its own deadline
 			}
 			go func(b *sarama.Broker) {
 				answer, err := askOne(client, b, question)
@@ -82,8 +82,8 @@ func askOne[T any](client sarama.Client, b *sarama.Broker, question func(*sarama
 	}
 	answer, err := question(b)
 	if err != nil {
-		// sarama closes broken connections itself, but goes on using one whose answer timed out,
-		// and that fails for ever.
+		// sarama closes broken connections itself, but continues to use one whose answer timed
+		// out, which never works again.
 		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 			_ = b.Close()
 		}
@@ -92,7 +92,7 @@ func askOne[T any](client sarama.Client, b *sarama.Broker, question func(*sarama
 	return answer, nil
 }
 
-// metadataOf returns what some living broker knows of the topics.
+// metadataOf returns what some reachable broker knows of the topics.
 func metadataOf(client sarama.Client, names []string) ([]*sarama.TopicMetadata, error) {
 	resp, err := askAny(client, func(b *sarama.Broker) (*sarama.MetadataResponse, error) {
 		return b.GetMetadata(sarama.NewMetadataRequest(client.Config().Version, names))
@@ -103,10 +103,11 @@ func metadataOf(client sarama.Client, names []string) ([]*sarama.TopicMetadata, 
 	return resp.Topics, nil
 }
 
-// settingsOf returns the settings of topics, as some living broker knows them.
+// settingsOf returns the settings of topics, as some reachable broker knows them.
 func settingsOf(client sarama.Client, names []string) ([]*sarama.ResourceResponse, error) {
 	resp, err := askAny(client, func(b *sarama.Broker) (*sarama.DescribeConfigsResponse, error) {
-		req := &sarama.DescribeConfigsRequest{Version: 2} // one for each: sarama notes the broker's version in it
+		// One per broker: sarama notes the broker's version in it.
+		req := &sarama.DescribeConfigsRequest{Version: 2}
 		for _, name := range names {
 			req.Resources = append(req.Resources, &sarama.ConfigResource{Type: sarama.TopicResource, Name: name})
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// partitions decides how many there are: as many as most of the topics have whose partitions go
-// together, whatever the setting says.
+// partitions decides the number of partitions: that of most of the topics which must have the same
+// number, whatever the setting says.
 func (e *ensurer) partitions(have map[string]found) (n int32, advice []string) {
 	together := []string{e.names.Events, e.names.Table, e.names.Loop, e.names.Verdicts}
 	with, of := map[int32]int{}, ""
@@ -35,10 +35,10 @@ func (e *ensurer) partitions(have map[string]found) (n int32, advice []string) {
 	return n, advice
 }
 
-// checkPartitions finds counts that differ: keys would be apart from their states.
+// checkPartitions finds counts that differ: events would not reach the states of their keys.
 func (e *ensurer) checkPartitions(specs []spec, have map[string]found) (faults []Fault) {
-	fault := func(s spec, mend, format string, args ...any) {
-		faults = append(faults, Fault{Topic: s.name, Must: true, Text: fmt.Sprintf(format, args...), Mend: mend})
+	fault := func(s spec, fix, format string, args ...any) {
+		faults = append(faults, Fault{Topic: s.name, Must: true, Text: fmt.Sprintf(format, args...), Fix: fix})
 	}
 	for _, s := range specs {
 		t, ok := have[s.name]
@@ -58,7 +58,7 @@ func (e *ensurer) checkPartitions(specs []spec, have map[string]found) (faults [
 	return faults
 }
 
-// Migration tells how to get to another number of partitions.
+// Migration describes how to change the number of partitions.
 func Migration(prefix string, partitions int32) string {
 	next := prefix + "2"
 	return fmt.Sprintf("migrate to %d partitions: "+
@@ -68,8 +68,8 @@ func Migration(prefix string, partitions int32) string {
 		"4. stop them and delete the topics of %s", partitions, next, partitions, next, next, prefix)
 }
 
-// checkSettings compares the settings of what exists with what must and what should be, and
-// returns them by topic.
+// checkSettings compares the settings of existing topics with those that are required and
+// recommended. It also returns them by topic.
 func (e *ensurer) checkSettings(specs []spec, have map[string]found) (faults []Fault, all map[string]map[string]string, err error) {
 	var names []string
 	for _, s := range specs {
@@ -111,13 +111,13 @@ func (e *ensurer) compare(s spec, t found, is map[string]string) (faults []Fault
 			continue
 		}
 		value := c.value
-		if c.key == "min.insync.replicas" { // of the topic that is there, not of a new one
+		if c.key == "min.insync.replicas" { // of the existing topic, not of a new one
 			value = fmt.Sprint(wantInSync(t.replication))
 		}
 		faults = append(faults, Fault{
 			Topic: s.name, Must: c.must,
 			Text: fmt.Sprintf("%s: %s is %s: %s", s.name, c.key, have, c.why),
-			Mend: e.alterCommand(s.name, c.key, value),
+			Fix: e.alterCommand(s.name, c.key, value),
 		})
 	}
 	return faults

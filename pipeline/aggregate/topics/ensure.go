@@ -21,7 +21,7 @@ type found struct {
 	partitions  int32
 	replication int16
 	ready       bool    // every partition has a leader
-	behind      []int32 // partitions with a replica that is not in step
+	behind      []int32 // partitions with a replica that is not in sync
 	leaderless  []int32
 }
 
@@ -35,10 +35,10 @@ type ensurer struct {
 	admin  sarama.ClusterAdmin
 }
 
-// Ensure creates the topics that are missing and waits until all brokers know them. It
-// changes nothing that exists: what must be mended there comes back as one error, topic by
-// topic, with the command to mend it; what only should be is Layout.Advice. Several processes
-// may call it at once. conf.Version must be at least 2.8.0.
+// Ensure creates the missing topics and waits until all brokers know them. It changes no existing
+// topic. A wrong required setting is part of the returned error, topic by topic, with the command
+// that fixes it; a wrong recommended one is in Layout.Advice. Several processes may call it at
+// once. conf.Version must be at least 2.8.0.
 func Ensure(ctx context.Context, addrs []string, conf *sarama.Config, cfg Config) (*Layout, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -149,7 +149,7 @@ func toFound(metadata []*sarama.TopicMetadata) (map[string]found, error) {
 	return have, nil
 }
 
-// create makes what is missing. One that another process makes first is as good.
+// create creates the missing topics. One that another process creates first is as good.
 func (e *ensurer) create(ctx context.Context, specs []spec, have map[string]found) error {
 	var errs []error
 	for _, s := range specs {
@@ -171,18 +171,18 @@ func (e *ensurer) create(ctx context.Context, specs []spec, have map[string]foun
 	return errors.Join(errs...)
 }
 
-// controllerTries is how many controllers are asked to create a topic: the next one is elected
-// within seconds.
+// controllerTries is how many controllers are asked to create a topic. After a failure the next one
+// is elected within seconds.
 const controllerTries = 20
 
-// createOne asks the controller. sarama remembers who that is, also when it has died.
+// createOne asks the controller. sarama remembers which broker that is, even after it has failed.
 func (e *ensurer) createOne(ctx context.Context, name string, detail *sarama.TopicDetail) error {
 	for try := 1; ; try++ {
 		err := e.admin.CreateTopic(name, detail, false)
 		if _, answered := errors.AsType[*sarama.TopicError](err); err == nil || answered || try == controllerTries {
 			return err
 		}
-		_, _ = e.client.RefreshController() // what is wrong now the next try says
+		_, _ = e.client.RefreshController() // the next attempt reports errors
 		if !retry.Sleep(ctx, time.Duration(try)*pollEvery) {
 			return errors.Join(context.Cause(ctx), err)
 		}
@@ -215,7 +215,7 @@ func (e *ensurer) everywhere() (have map[string]found, missing string, err error
 		}
 		resp, err := b.GetMetadata(sarama.NewMetadataRequest(e.conf.Version, e.names.All()))
 		if err != nil {
-			_ = b.Close() // its error says that it was closed already
+			_ = b.Close() // an error means that it was closed already
 			return nil, "", fmt.Errorf("ask broker %s for its topics: %w", b.Addr(), err)
 		}
 		if have, err = toFound(resp.Topics); err != nil {

@@ -8,19 +8,19 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Fault is something about a topic that is not as it should be.
+// Fault is a topic's setting or state that is not as it should be.
 type Fault struct {
 	Topic string
 	Must  bool   // Ensure refuses it; else it only advises
-	Text  string // what is wrong, and what comes of it
-	Mend  string // the command that mends it, or what to do; "" when nothing is known
+	Text  string // what is wrong, and its consequence
+	Fix   string // the command that fixes it, or what to do; "" if unknown
 }
 
 func (f Fault) String() string {
-	if f.Mend == "" {
+	if f.Fix == "" {
 		return f.Text
 	}
-	return f.Text + "; to fix it: " + f.Mend
+	return f.Text + "; to fix it: " + f.Fix
 }
 
 func split(faults []Fault) (must []error, should []string) {
@@ -34,27 +34,27 @@ func split(faults []Fault) (must []error, should []string) {
 	return must, should
 }
 
-// Topic is one that exists.
+// Topic is an existing topic.
 type Topic struct {
 	ID          sarama.Uuid
 	Partitions  int32
 	Replication int16
-	Behind      []int32           // partitions with a replica that is not in step
+	Behind      []int32           // partitions with a replica that is not in sync
 	Leaderless  []int32           // partitions that can be neither written nor read
-	Settings    map[string]string // nil when they may not be read
+	Settings    map[string]string // nil if this client may not read them
 }
 
-// State is what Check found.
+// State is the result of Check.
 type State struct {
 	Names      Names
-	Partitions int32            // how many events, loop, table and verdicts have, or would get
+	Partitions int32            // that events, loop, table and verdicts have, or would get
 	Topics     map[string]Topic // those that exist, by name
 	Missing    []Fault          // those that Ensure would create, in the order of Names.All
 	Faults     []Fault
 }
 
-// Check looks at the topics as Ensure does, and neither creates nor changes anything. conf
-// bounds how long it takes.
+// Check examines the topics as Ensure does, but creates and changes nothing. conf bounds how long
+// it takes.
 func Check(addrs []string, conf *sarama.Config, cfg Config) (*State, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -87,13 +87,13 @@ func Check(addrs []string, conf *sarama.Config, cfg Config) (*State, error) {
 			continue
 		}
 		i := slices.IndexFunc(specs, func(s spec) bool { return s.name == name })
-		s.Missing = append(s.Missing, Fault{Topic: name, Text: fmt.Sprintf("there is no topic %s", name), Mend: e.createCommand(specs[i])})
+		s.Missing = append(s.Missing, Fault{Topic: name, Text: fmt.Sprintf("there is no topic %s", name), Fix: e.createCommand(specs[i])})
 	}
 	return s, nil
 }
 
-// Look returns the topics of a prefix that exist, without their settings. Any living broker
-// answers; it is asked over the client's connections, and the client stays open.
+// Look returns the existing topics of a prefix, without their settings. Any reachable broker
+// answers. It uses the client's connections, and leaves the client open.
 func Look(client sarama.Client, prefix string) (map[string]Topic, error) {
 	metadata, err := metadataOf(client, NamesOf(prefix).All())
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 type spec struct {
 	name       string
 	partitions int32
-	exactly    bool // the partition count must be this one; else at least this one
+	exactly    bool // the partition count must be this; else at least this
 	settings   []setting
 }
 
@@ -20,8 +20,8 @@ type setting struct {
 	key   string
 	value string // what a new topic gets
 	fits  func(have string, t found) bool
-	must  bool   // refuse to start if it doesn't fit; else advise
-	why   string // what happens if it doesn't fit
+	must  bool   // refuse to start if it does not fit; else advise
+	why   string // the consequence if it does not fit
 }
 
 const (
@@ -62,7 +62,7 @@ func (c Config) specs(partitions int32, replication int16) []spec {
 		}, asAdvice(safe))},
 		{n.Loop, partitions, true, slices.Concat([]setting{stamped,
 			{"cleanup.policy", "delete", lacks("compact"), true, "forwarded events would vanish before they are counted"},
-			{"retention.ms", millis(c.LoopRetention), forever(minLoopRetention), true, "forwarded events that wait for longer are lost"},
+			{"retention.ms", millis(c.LoopRetention), atLeastOrNone(minLoopRetention), true, "forwarded events that wait for longer are lost"},
 			{"max.message.bytes", strconv.Itoa(maxLoopRecord), atLeast(minLoopRecord), true, "forwards would be refused"},
 		}, safe)},
 		{n.Table, partitions, true, slices.Concat([]setting{stamped,
@@ -72,7 +72,7 @@ func (c Config) specs(partitions int32, replication int16) []spec {
 		}, safe)},
 		{n.Verdicts, partitions, true, slices.Concat([]setting{stamped,
 			{"cleanup.policy", "compact,delete", has("compact"), true, "verdicts in force would vanish with the older ones"},
-			{"retention.ms", millis(c.VerdictRetention), forever(c.VerdictRetention), false, "blocks that last longer vanish"},
+			{"retention.ms", millis(c.VerdictRetention), atLeastOrNone(c.VerdictRetention), false, "blocks that last longer vanish"},
 			{"segment.bytes", strconv.Itoa(tableSegment), atMost(64 << 20), false, "a blocklist that is built anew reads several times as much"},
 			{"max.message.bytes", strconv.Itoa(maxVerdictRecord), atLeast(minVerdictRecord), true, "verdicts would be refused"},
 		}, safe)},
@@ -131,8 +131,8 @@ func atMost(n int64) func(string, found) bool {
 	return func(have string, _ found) bool { return number(have) <= n }
 }
 
-// forever is at least d, or no limit.
-func forever(d time.Duration) func(string, found) bool {
+// atLeastOrNone accepts a duration of at least d, or no limit.
+func atLeastOrNone(d time.Duration) func(string, found) bool {
 	return func(have string, _ found) bool { return have == "-1" || number(have) >= d.Milliseconds() }
 }
 
@@ -144,7 +144,7 @@ func policies(list string) []string {
 	return p
 }
 
-// number is 0 for what is none.
+// number returns 0 if s is not a number.
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package topics creates the engine's Kafka topics before anything uses them, and checks
-// those that exist.
+// Package topics creates the engine's Kafka topics before they are used, and checks existing ones.
 //
-// Members of one group that start together for the first time would race on goka's own
-// creation of them, and goka's settings lose data.
+// goka would create them itself, but members of a group that start together for the first time
+// would race, and goka's settings lose data.
 package topics
 
 import (
@@ -17,17 +16,17 @@ import (
 
 // Names are the topics and the consumer group of one prefix.
 type Names struct {
-	Events      string // what applications emit
-	Loop        string // what one partition's owner forwards to another; goka's name for it
-	Table       string // the changelog of the states; goka's name for it
-	Verdicts    string // compacted: the truth about verdicts
+	Events      string // emitted by applications
+	Loop        string // events forwarded between owners; the name is goka's
+	Table       string // the changelog of the states; the name is goka's
+	Verdicts    string // compacted: the source of truth for verdicts
 	Audit       string // every verdict and command
-	Rules       string // the rule sets, by version
-	DeadLetters string // records that are no events
+	Rules       string // versions of the rules
+	DeadLetters string // malformed records
 	Group       string // the consumer group
 }
 
-// NamesOf returns the names that go with a prefix, such as "tallygate".
+// NamesOf returns the names for a prefix, such as "tallygate".
 func NamesOf(prefix string) Names {
 	return Names{
 		Events: prefix + ".events", Loop: prefix + "-loop", Table: prefix + "-table",
@@ -36,52 +35,53 @@ func NamesOf(prefix string) Names {
 	}
 }
 
-// All lists the topics.
+// All returns the topics.
 func (n Names) All() []string {
 	return []string{n.Events, n.Loop, n.Table, n.Verdicts, n.Audit, n.Rules, n.DeadLetters}
 }
 
-// Config says how topics are called and created. What exists keeps its settings.
+// Config configures the names and creation of topics. Existing topics keep their settings. The zero
+// value is ready to use.
 type Config struct {
-	// Prefix of all names. Zero is "tallygate".
+	// Prefix begins all names. Zero is "tallygate".
 	Prefix string
 
-	// Partitions of new topics: events, loop, table, verdicts, audit and dead letters. Their
-	// number can never be changed later; if some of the first four exist, all get as many
-	// as most of them have. Zero is 12.
+	// Partitions is the number for new topics: events, loop, table, verdicts, audit and dead
+	// letters. It can never be changed later. If some of the first four exist, all get as many as
+	// most of them have. Zero is 12.
 	Partitions int32
 
-	// Replication is the replication factor of new topics. Zero is 3, or as many brokers as
-	// there are.
+	// Replication is the replication factor of new topics. Zero is 3, or the number of brokers if
+	// that is less.
 	Replication int16
 
-	// ProducerTime leaves the producers' timestamps on events. Without it they must carry the
+	// ProducerTime keeps the producers' timestamps on events. Otherwise events must carry the
 	// broker's time of arrival, which no producer can forge.
 	ProducerTime bool
 
 	// How long new topics keep records. Zero is 7 days for events and the loop, 90 days for
-	// verdicts, 30 for the audit and 14 for dead letters. Verdicts must be kept for longer
-	// than the longest block.
+	// verdicts, 30 for the audit and 14 for dead letters. Verdicts must be kept for longer than the
+	// longest block.
 	EventRetention, LoopRetention, VerdictRetention, AuditRetention, DeadLetterRetention time.Duration
 }
 
-// Layout is what there is, once the missing topics have been created.
+// Layout describes the topics once the missing ones have been created.
 type Layout struct {
 	Names      Names
 	Partitions int32
 
-	// IDs are the topics' ids, by name, never zero: they tell a topic from one of the same
-	// name that was created later.
+	// IDs are the topics' ids by name, never zero. They distinguish a topic from a later one of the
+	// same name.
 	IDs map[string]sarama.Uuid
 
-	// MaxBytes is each topic's max.message.bytes, by name; 0 where it may not be read.
+	// MaxBytes is each topic's max.message.bytes by name; 0 if this client may not read it.
 	MaxBytes map[string]int
 
-	// Advice says which settings are worse than they should be, and how to mend them.
+	// Advice lists the settings that are worse than recommended, and how to fix them.
 	Advice []string
 }
 
-// defaultPartitions is how many there are when nobody says.
+// defaultPartitions applies if Config sets no number.
 const defaultPartitions = 12
 
 const day = 24 * time.Hour
@@ -96,7 +96,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// maxName is Kafka's bound on a topic's name.
+// maxName is Kafka's bound on the length of a topic's name.
 const maxName = 249
 
 func (c Config) validate() error {
