@@ -66,8 +66,8 @@ func TestCountsAndVerdicts(t *testing.T) {
 	})
 }
 
-// An instance that is told to stop while Kafka is away stops all the same: what it could not
-// make durable is taken up again by the next.
+// An instance that is told to stop stops even without Kafka. The next one replays what it could not
+// make durable.
 func TestStopsWithoutKafka(t *testing.T) {
 	t.Parallel()
 	s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})

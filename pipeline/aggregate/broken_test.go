@@ -33,8 +33,8 @@ func (l *lines) say(s string) bool {
 	return strings.Contains(l.all.String(), s)
 }
 
-// A batch that arrives broken is not counted, nor what follows it; the log says where it is. When
-// it can be read, every event is counted once.
+// A corrupt batch is not counted, nor what follows it, and the log says where it is. Once it can be
+// read, every event is counted once.
 func TestABrokenBatchIsNotCounted(t *testing.T) {
 	t.Parallel()
 	k, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -69,12 +69,12 @@ func TestABrokenBatchIsNotCounted(t *testing.T) {
 		}
 	}
 	eventually(t, "all are counted", counted(10))
-	var mended atomic.Bool
+	var repaired atomic.Bool
 	id := k.TopicInfo(r.names.Events).TopicID
 	k.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive,staticcheck // kfake's order
 		k.KeepControl()
 		fetch := req.(*kmsg.FetchRequest)
-		if mended.Load() || !slices.ContainsFunc(fetch.Topics, func(t kmsg.FetchRequestTopic) bool { return t.TopicID == id }) {
+		if repaired.Load() || !slices.ContainsFunc(fetch.Topics, func(t kmsg.FetchRequestTopic) bool { return t.TopicID == id }) {
 			return nil, nil, false
 		}
 		return broken(fetch, id), nil, true
@@ -84,7 +84,7 @@ func TestABrokenBatchIsNotCounted(t *testing.T) {
 	if counted(20)() {
 		t.Error("events behind a broken batch are counted")
 	}
-	mended.Store(true)
+	repaired.Store(true)
 	eventually(t, "they are counted", counted(20))
 	if log.say("session ended") {
 		t.Error("the session ended, and with it every partition of the instance")
@@ -100,8 +100,8 @@ func TestABrokenBatchIsNotCounted(t *testing.T) {
 	eventually(t, "it is still so", counted(20))
 }
 
-// broken answers a fetch of each of a topic's partitions with a batch whose checksum is wrong, of
-// others with nothing.
+// broken answers a fetch with a batch whose checksum is wrong, for each partition of a topic. For
+// others it answers with nothing.
 func broken(req *kmsg.FetchRequest, id [16]byte) *kmsg.FetchResponse {
 	resp := req.ResponseKind().(*kmsg.FetchResponse)
 	for _, t := range req.Topics {

@@ -15,8 +15,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Takeovers at the edges of what a broker remembers, on one of the test's own whose coordinator
-// forgets transactional ids after six seconds, and which compacts at once.
+// Takeovers at the limits of what a broker remembers, on a broker of the test's own. Its
+// coordinator forgets transactional ids after six seconds, and it compacts at once.
 func TestTakeoversAtTheEdges(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -42,9 +42,9 @@ func (r *rig) compactAtOnce(topic string) {
 	}
 }
 
-// The owner before last sleeps, its producer id expires, the last owner crashed before it could
-// shut that out, and compaction cleaned the log: when the sleeper wakes up, nobody takes
-// anything from it, also not where it has never written.
+// The last owner but one is paused, its producer id expires, the last owner crashed before it could
+// fence that id, and compaction cleaned the log. When the paused owner wakes up, every partition
+// refuses it, also those that it has never written to.
 func zombieOfAnExpiredID(t *testing.T, r *rig) {
 	set := compile(t, byIPAndUID)
 	m := r.start(set)
@@ -60,7 +60,7 @@ func zombieOfAnExpiredID(t *testing.T, r *rig) {
 	r.fence(asleep)
 	var last *fenced.Identity
 	eventually(t, "the transactional id is forgotten", func() bool {
-		time.Sleep(6500 * time.Millisecond) // each question keeps it for as long
+		time.Sleep(6500 * time.Millisecond) // each request renews it for as long
 		last = r.owner(0)
 		return last.ProducerID() != zombie.ProducerID()
 	})
@@ -76,12 +76,12 @@ func zombieOfAnExpiredID(t *testing.T, r *rig) {
 			}
 		}
 		time.Sleep(100 * time.Millisecond)
-		return n <= 4 // of all those in closed segments one is left
+		return n <= 4 // one is left of those in closed segments
 	})
 
 	m = r.start(set)
 	r.ready(m)
-	l.emit(300) // forwards to all partitions, too
+	l.emit(300) // also forwards to all partitions
 	l.counted(m)
 	for _, w := range []*fenced.Writer{asleep, zombie.NewWriter(r.names.Verdicts, 0), zombie.NewWriter(r.names.Loop, ownerOf("10.0.0.0")),
 		zombie.NewWriter(r.names.Loop, ownerOf("10.0.0.3"))} {
@@ -137,7 +137,7 @@ func compactionDuringRecovery(t *testing.T, r *rig) {
 	}
 }
 
-// Somebody's transactions end in markers, which take offsets and are no records: also at the
+// Other producers' transactions end in markers, which take offsets and are no records, even at the
 // very ends of logs.
 func transactionMarkers(t *testing.T, r *rig) {
 	set := compile(t, byIPAndUID)
@@ -162,7 +162,7 @@ func transactionMarkers(t *testing.T, r *rig) {
 	l.counted(m)
 }
 
-// transaction writes events in a transaction, and to the owners' topics what nobody reads.
+// transaction writes events in a transaction, and records without readers to the owners' topics.
 func (l *load) transaction(t *testing.T, end kgo.TransactionEndTry) {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(l.r.brokers...), kgo.TransactionalID(l.r.names.Group+"-foreign"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -195,7 +195,7 @@ func (l *load) transaction(t *testing.T, end kgo.TransactionEndTry) {
 	}
 }
 
-// The broker dies between an owner's fence and the end of its recovery.
+// The broker crashes between an owner's fence and the end of its recovery.
 func crashDuringTakeover(t *testing.T, r *rig, broker *servers.KafkaProc) {
 	set := compile(t, byIPAndUID)
 	m := r.start(set)

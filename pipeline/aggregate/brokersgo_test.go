@@ -13,10 +13,10 @@ import (
 	"github.com/tallygate/tallygate/internal/servers"
 )
 
-// cutting is a network in which brokers die: their connections break, and no other is opened.
+// cutting is a network in which brokers fail: their connections break, and no other is opened.
 type cutting struct {
 	mu    sync.Mutex
-	dead  string // the address of the one that is dead
+	dead  string // the address of the failed broker
 	conns map[string][]net.Conn
 }
 
@@ -33,7 +33,7 @@ func (c *cutting) Dial(network, addr string) (net.Conn, error) {
 	return conn, err
 }
 
-// kill lets a broker die; "" brings the one that is dead back.
+// kill makes a broker fail; "" brings the failed one back.
 func (c *cutting) kill(addr string) {
 	c.mu.Lock()
 	c.dead = addr
@@ -51,9 +51,9 @@ func (c *cutting) hangUp(addr string) {
 	delete(c.conns, addr)
 }
 
-// Each of three brokers dies and comes back, and others lead and coordinate meanwhile, while two
-// members count, and are asked. Nothing is lost or doubled; and the race detector sees what we,
-// goka and sarama do with connections that end.
+// Each of three brokers fails and comes back, and others lead and coordinate meanwhile, while two
+// members count and answer. Nothing is lost or doubled, and the race detector checks how this
+// package, goka and sarama use connections that end.
 func TestBrokersComeAndGo(t *testing.T) {
 	t.Parallel()
 	rng := testSeed(t)
@@ -63,7 +63,7 @@ func TestBrokersComeAndGo(t *testing.T) {
 	}
 	t.Cleanup(k.Close)
 	r := newRig(t, k.ListenAddrs())
-	own := &cutting{conns: map[string][]net.Conn{}} // nobody is dead to the rig's producer
+	own := &cutting{conns: map[string][]net.Conn{}} // the rig's producer reaches every broker
 	r.sendOver(own)
 	set := compile(t, byIPAndUID)
 	cut := &cutting{conns: map[string][]net.Conn{}}
@@ -77,11 +77,11 @@ func TestBrokersComeAndGo(t *testing.T) {
 	for id, addr := range k.ListenAddrs() {
 		cut.kill(addr)
 		l.emit(50)
-		pause(rng, 300) // its connections are gone before anybody says so
+		pause(rng, 300) // its connections break before its successor is elected
 		if err := k.RemoveNode(int32(id)); err != nil {
 			t.Fatal(err)
 		}
-		own.hangUp(addr) // kfake leaves them open, and a broker that is gone leads nothing
+		own.hangUp(addr) // kfake leaves them open, but a failed broker leads nothing
 		k.RehashCoordinators()
 		askOwners(a, b)
 		l.emit(50)
@@ -97,8 +97,8 @@ func TestBrokersComeAndGo(t *testing.T) {
 	l.counted(a, b)
 }
 
-// sendOver gives the rig a producer over this network that tries until brokers are back, and whose
-// repeats Kafka takes once.
+// sendOver gives the rig a producer over this network. It retries until brokers are back, and Kafka
+// drops its repeats.
 func (r *rig) sendOver(network *cutting) {
 	r.t.Helper()
 	cfg := *r.client.Config()
@@ -115,7 +115,7 @@ func (r *rig) sendOver(network *cutting) {
 
 func pause(rng *rand.Rand, most int) { time.Sleep(time.Duration(rng.IntN(most)) * time.Millisecond) }
 
-// askOwners lets members ask who owns what, whatever comes of it.
+// askOwners makes members ask for owners, and ignores the answers.
 func askOwners(ms ...*member) {
 	for _, m := range ms {
 		go func() { _, _ = m.owners() }()

@@ -15,9 +15,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// shiftC shifts a program's wall clock by CLOCK_SHIFT seconds. Go programs don't ask the C
-// library for the time, Java's do: so it is the broker whose clock is moved, and this process,
-// with its aggregator and its producers, that is a day off.
+// shiftC shifts a program's wall clock by CLOCK_SHIFT seconds. Go programs do not ask the C library
+// for the time, but Java's do. So the broker's clock is moved, and this process, with its
+// aggregator and producers, is a day off.
 const shiftC = `
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -42,7 +42,7 @@ int gettimeofday(struct timeval *tv, void *tz) {
 }
 `
 
-// kafkaAt starts a broker whose clock is off by so much.
+// kafkaAt starts a broker whose clock is shifted by so much.
 func kafkaAt(t *testing.T, shift time.Duration) *servers.KafkaProc {
 	t.Helper()
 	if testing.Short() {
@@ -76,8 +76,8 @@ const hourAndDay = `
       then: {block: 2h}
 `
 
-// An aggregator and its producers whose clocks are a day off, either way. What counts is the
-// broker's time: verdicts lie in its day, whatever the event claims. Dead letters get through.
+// An aggregator and its producers whose clocks are a day off, in either direction. The broker's
+// time counts: verdicts lie in its day, whatever the event claims. Dead letters are still accepted.
 func TestAWrongClock(t *testing.T) {
 	t.Parallel()
 	for name, shift := range map[string]time.Duration{"a day behind": 24 * time.Hour, "a day ahead": -24 * time.Hour} {
@@ -85,7 +85,8 @@ func TestAWrongClock(t *testing.T) {
 			t.Parallel()
 			broker := kafkaAt(t, shift)
 			r := newRig(t, []string{broker.Addr()})
-			r.create(r.names.DeadLetters, "CreateTime") // as the first versions made it: the broker refuses tomorrow's records
+			// As the first versions created it: the broker refuses tomorrow's records.
+			r.create(r.names.DeadLetters, "CreateTime")
 			m := r.start(compile(t, hourAndDay))
 			r.ready(m)
 			for range 6 {
@@ -96,7 +97,7 @@ func TestAWrongClock(t *testing.T) {
 			}
 			r.emitTo(r.names.Events, 0, "not an event")
 			counted := 6 * event.One
-			if shift > 0 { // older than max_lateness: said, and counted nowhere
+			if shift > 0 { // older than max_lateness: reported, and counted nowhere
 				counted = 0
 			}
 			eventually(t, "events count by the broker's time", func() bool {
@@ -120,7 +121,7 @@ func TestAWrongClock(t *testing.T) {
 				}
 			}
 			m.end(t)
-			m = r.start(compile(t, hourAndDay)) // nothing was swept
+			m = r.start(compile(t, hourAndDay)) // nothing was evicted
 			r.ready(m)
 			if n := r.countAt("u1", "per-year", m, shift); n != 6*event.One {
 				t.Errorf("after a restart u1 has %v", n)
@@ -129,7 +130,7 @@ func TestAWrongClock(t *testing.T) {
 	}
 }
 
-// countAt explains as somebody whose clock is right.
+// countAt explains for a caller whose clock is right.
 func (r *rig) countAt(uid, rule string, m *member, shift time.Duration) event.Decimal {
 	list, err := m.Explain([]event.Dim{{Name: "uid", Value: uid}}, "", event.FromTime(time.Now().Add(shift)))
 	if err != nil {
@@ -143,8 +144,8 @@ func (r *rig) countAt(uid, rule string, m *member, shift time.Duration) event.De
 	return -1
 }
 
-// With broker_time: create, the producers' clocks are what counts. Kafka refuses one that is
-// far ahead; one that is a day behind counts in yesterday.
+// With broker_time: create, the producers' clocks count. Kafka refuses one that is far ahead; one
+// that is a day behind counts in yesterday.
 func TestAProducersClockWhereItIsTrusted(t *testing.T) {
 	onKafka(t, func(t *testing.T, r *rig) {
 		r.create(r.names.Events, "CreateTime")

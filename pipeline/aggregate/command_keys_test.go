@@ -47,7 +47,7 @@ func campaignKey(uid, campaign string) []event.Dim {
 	return []event.Dim{{Name: "attrs.campaign", Value: campaign}, {Name: "uid", Value: uid}}
 }
 
-// standing is where a key stands under a rule's first limit.
+// standing is a key's explanation under a rule's first limit.
 func (r *rig) standing(m *member, key []event.Dim, rule string) rules.Explanation {
 	r.t.Helper()
 	list, err := m.Explain(key, "", now())
@@ -75,8 +75,8 @@ func (r *rig) crash(m *member) {
 	})
 }
 
-// Whoever asks to be forgotten is: in all keys that name the user, in the verdict topic, and after
-// a crash.
+// Forgetting a user erases every key that names the user, also from the verdict topic, and the keys
+// stay erased after a crash.
 func TestForgetErasesEveryKeyOfAUser(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		never := func(c *Config) { c.CheckpointEvery = time.Hour }
@@ -116,8 +116,7 @@ func TestForgetErasesEveryKeyOfAUser(t *testing.T) {
 		}
 		r.crash(m)
 		erased("after a crash")
-		// A new owner publishes once more what may not have been published, and erases it again
-		// behind that.
+		// A new owner republishes what may not have been published, and then erases it again.
 		eventually(t, "the verdict topic does not name u1", func() bool { return len(r.namedIn("uid=u1")) == 0 })
 		if got := len(r.inForceOn("attrs.campaign=hot&uid=u11")); got != 2 {
 			t.Errorf("of u11, who was not forgotten, %d verdicts are in force, want 2", got)
@@ -148,8 +147,8 @@ func (r *rig) inForceOn(key string) map[string]verdict.Verdict {
 	return last
 }
 
-// namedIn lists the record keys of the verdict topic whose last record says something about keys
-// with a dimension.
+// namedIn lists the record keys of the verdict topic whose last record concerns keys with a
+// dimension.
 func (r *rig) namedIn(dim string) (list []string) {
 	last := map[string]bool{}
 	for p := range int32(rigPartitions) {
@@ -165,8 +164,8 @@ func (r *rig) namedIn(dim string) (list []string) {
 	return list
 }
 
-// A user who is exempt is so in all keys that name the user, as in a rule file, also in those that
-// come later.
+// An exempt user is exempt in all keys that name the user, as in a rule file, and also in keys
+// created later.
 func TestAnExemptionByCommandHoldsForKeysWithMoreDimensions(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, byCampaign), func(c *Config) { c.CheckpointEvery = time.Hour })
@@ -210,7 +209,7 @@ func TestAnExemptionByCommandHoldsForKeysWithMoreDimensions(t *testing.T) {
 	})
 }
 
-// A name that no rule has is a mistake that must not pass for success.
+// A command on an unknown rule is an error, not a success.
 func TestCommandsOnRulesThatThereAreNot(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, byCampaign))
@@ -229,7 +228,7 @@ func TestCommandsOnRulesThatThereAreNot(t *testing.T) {
 	})
 }
 
-// Asked for an address in whatever spelling, the key is that of its events.
+// In whatever spelling an address is given, the key is that of its events.
 func TestKeysThatAreAskedForAreThoseOfEvents(t *testing.T) {
 	key, api, err := explainQuery(url.Values{"ip": {"::FFFF:192.0.2.1"}, "ip/64": {"2001:DB8::7:1"}, "api": {"search"}})
 	if text := event.FormatKey(key); err != nil || api != "search" || text != "ip=192.0.2.1&ip/64=2001%3Adb8%3A%3A%2F64" {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// An owner that ends in the middle of a command of many keys leaves it half done, and says so, of
-// how many keys, and that it must be given again; then all is done.
+// An owner that ends in the middle of a command of many keys leaves it half done. It reports of how
+// many keys, and that it must be repeated; the repetition does the rest.
 func TestACommandThatIsInterruptedIsGivenAgain(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, byCampaign), func(c *Config) { c.CheckpointEvery = time.Hour })
@@ -49,7 +49,10 @@ func TestACommandThatIsInterruptedIsGivenAgain(t *testing.T) {
 		}
 		t.Log(err)
 		eventually(t, "it is taken over", func() bool { q := m.partition(p.ID()); return q != nil && q != p && q.Opened() })
-		r.quiet(m) // what no checkpoint covers is counted anew, and a command behind which it came would not hold for it
+		// Events that no checkpoint covers are counted again, and then a command that came before
+		// them
+		// would not apply to them.
+		r.quiet(m)
 		eventually(t, "it is given again", func() bool {
 			_, err := m.Command(t.Context(), Command{Name: "forget", Key: uidKey("u1"), Reason: "a test", By: "tester"})
 			return err == nil

@@ -27,7 +27,7 @@ func partitionOfIP(ip string) int32 {
 	return event.Partition([]byte(event.FormatKey(ipKey(ip))), rigPartitions)
 }
 
-// Whatever waits in a partition's loop, a command does not. It stood behind all that other
+// A command does not wait for a partition's loop. It once stood behind everything that other
 // partitions had forwarded, and was answered with 504. Here nothing of the loop moves: a
 // transaction is open in it.
 func TestCommandsPassWhatOthersForward(t *testing.T) {
@@ -90,8 +90,8 @@ func TestCommandsPassWhatOthersForward(t *testing.T) {
 }
 
 // A flood from one address is forwarded to one partition. A command on that address is answered
-// while the flood is counted; one that stood behind it, as those of older programs do, is not.
-// TALLYGATE_TEST_FLOOD=400000 has a flood of that size.
+// while the flood is counted; one that stands behind it, as those of older programs do, is not.
+// TALLYGATE_TEST_FLOOD=400000 sets the size of the flood.
 func TestCommandsInAFlood(t *testing.T) {
 	n := sized(t, "TALLYGATE_TEST_FLOOD", 5_000)
 	everyKafka(t, func(t *testing.T, r *rig) {
@@ -127,7 +127,7 @@ func TestCommandsInAFlood(t *testing.T) {
 	})
 }
 
-// flood emits n events of an address, of many users, a hundred a record.
+// flood emits n events of an address, of many users, a hundred per record.
 func (r *rig) flood(ip string, n int) {
 	r.t.Helper()
 	var msgs []*sarama.ProducerMessage
@@ -140,12 +140,12 @@ func (r *rig) flood(ip string, n int) {
 		}
 		msgs = append(msgs, &sarama.ProducerMessage{Topic: r.names.Events, Partition: int32(i / 100 % rigPartitions), Value: sarama.StringEncoder("[" + strings.Join(list, ",") + "]")})
 	}
-	for part := range slices.Chunk(msgs, 200) { // or a batch is larger than the topic takes
+	for part := range slices.Chunk(msgs, 200) { // otherwise a batch is larger than the topic takes
 		r.sendAll(part)
 	}
 }
 
-// sized is a test's size: what the environment says, or the default.
+// sized is a test's size: from the environment, or the default.
 func sized(t *testing.T, env string, def int) int {
 	t.Helper()
 	text := os.Getenv(env)

@@ -20,7 +20,8 @@ import (
 
 func uidKey(uid string) []event.Dim { return []event.Dim{{Name: "uid", Value: uid}} }
 
-// inForce is the last verdict of each rule on a user that is in force, by the verdict topic.
+// inForce returns the last verdict of each rule on a user that is in force, according to the
+// verdict topic.
 func (r *rig) inForce(uid string) map[string]verdict.Verdict {
 	last := map[string]verdict.Verdict{}
 	for _, v := range r.verdicts() {
@@ -36,7 +37,7 @@ func (r *rig) inForce(uid string) map[string]verdict.Verdict {
 	return last
 }
 
-// Each command does what it says, and returns once its verdict is in the topic.
+// Each command does what it should, and returns once its verdict is in the topic.
 func TestCommands(t *testing.T) {
 	everyKafkaShows(t, "a command clears, blocks, resets or exempts, and is in the audit", func(t *testing.T, r *rig) {
 		m := r.start(compile(t, yearly))
@@ -106,7 +107,7 @@ func (r *rig) commandsAudited() (list []string) {
 			}
 		}
 	}
-	// By time: they are spread over partitions.
+	// Sorted by time: they are spread over partitions.
 	for i, line := range list {
 		if strings.HasPrefix(line, "block") {
 			list[0], list[i] = list[i], list[0]
@@ -115,7 +116,7 @@ func (r *rig) commandsAudited() (list []string) {
 	return list
 }
 
-// A command is carried out once, and keeps its place among the events that are read again.
+// A command is carried out once, and keeps its place among the events that are replayed.
 func TestACommandIsCarriedOutOnce(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		never := func(c *Config) { c.CheckpointEvery = time.Hour }
@@ -138,7 +139,7 @@ func TestACommandIsCarriedOutOnce(t *testing.T) {
 	})
 }
 
-// A program of a version before put commands into the loop: what it left there is carried out,
+// A previous version of the program put commands into the loop. What it left there is carried out
 // once.
 func TestCommandsInTheLoopAreCarriedOutOnce(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
@@ -162,7 +163,7 @@ func TestCommandsInTheLoopAreCarriedOutOnce(t *testing.T) {
 	})
 }
 
-// Whichever instance is asked, the one that owns the key does it.
+// Whichever instance is asked, the owner of the key carries the command out.
 func TestCommandsOverHTTP(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		servers := make([]*httptest.Server, 2)
@@ -215,7 +216,7 @@ func TestCommandsOverHTTP(t *testing.T) {
 	})
 }
 
-// longKey has more dimensions, each as long as one can be, than a key has room for.
+// longKey has more dimensions, each of the greatest length, than fit into a key.
 func longKey() string {
 	var dims []string
 	for i := range 20 {
@@ -224,7 +225,7 @@ func longKey() string {
 	return strings.Join(dims, ",")
 }
 
-// What is blocked can be listed by rule, for those who lift it all.
+// Blocked keys can be listed by rule, for operators who lift all its blocks.
 func TestBlocked(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, yearly))
@@ -258,8 +259,7 @@ func TestBlocked(t *testing.T) {
 	})
 }
 
-// blockedList asks for pages until the last, and returns the keys' texts; limit 0 asks for none in
-// particular.
+// blockedList asks for all pages, and returns the keys' texts. Limit 0 sends no limit.
 func (r *rig) blockedList(m *member, rule string, limit int) (keys []string) {
 	r.t.Helper()
 	for id := range rigPartitions {
@@ -297,7 +297,7 @@ func (r *rig) blockedList(m *member, rule string, limit int) (keys []string) {
 	return keys
 }
 
-// A fuse puts its rule into shadow mode, and says so in the audit.
+// A fuse puts its rule into shadow mode, and records that in the audit.
 func TestAFuseBlows(t *testing.T) {
 	everyKafkaShows(t, "fuse: the rule goes to shadow there by itself, says so (log, metric, audit)", func(t *testing.T, r *rig) {
 		m := r.start(compile(t, strings.Replace(yearly, "limit: 5", "limit: 1\n      fuse: 5%", 1)))

@@ -14,8 +14,8 @@ import (
 	"github.com/tallygate/tallygate/internal/servers"
 )
 
-// Event partitions that come back from an older copy, and grow again beyond what was counted: their
-// new events have offsets that were counted. 200 of 600 were never counted, and nobody said so.
+// Event partitions are restored from an older copy, and grow again beyond what was counted. Their
+// new events have offsets that were counted. Once, 200 of 600 were never counted, silently.
 func TestALogThatWasCutAndGrewAgain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a broker")
@@ -63,7 +63,7 @@ func TestALogThatWasCutAndGrewAgain(t *testing.T) {
 	l.stays(m)
 	m.end(t)
 
-	// The same under an owner that lives on: it stops, instead of reading on at the same offset.
+	// The same under a running owner: it stops, instead of reading on at the same offset.
 	m = r.start(set, said.into)
 	r.ready(m)
 	l.emit(300)
@@ -87,7 +87,7 @@ func (r *rig) ended(m *member) error {
 	}
 }
 
-// copyPartitions copies partitions' folders over those that are there.
+// copyPartitions copies partitions' folders over existing ones.
 func copyPartitions(t *testing.T, from, to, pattern string) {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(from, pattern))

@@ -19,7 +19,7 @@ import (
 type disk struct {
 	t     *testing.T
 	dir   string
-	small bool // a file system of its own; else the broker's files are kept from growing
+	small bool // a file system of its own; else the size of the broker's files is bounded
 }
 
 // newDisk mounts a small file system, where that is allowed.
@@ -56,7 +56,7 @@ func (d *disk) fill(broker *servers.KafkaProc) {
 	}
 }
 
-// free makes room again. A broker that was kept from growing is not any more once it starts.
+// free makes room again. A broker with bounded files is unbounded after its next start.
 func (d *disk) free() {
 	if d.small {
 		if err := os.Remove(d.ballast()); err != nil {
@@ -65,8 +65,8 @@ func (d *disk) free() {
 	}
 }
 
-// The broker's disk is full in the middle of the work: the broker gives up, as Kafka does. When
-// there is room again and it is back, everything that it has acknowledged is counted once.
+// The broker's disk fills up while it works, and the broker gives up, as Kafka does. When it is
+// back with room, everything that it has acknowledged is counted once.
 func TestADiskThatIsFull(t *testing.T) {
 	t.Parallel() // it mostly waits
 	if testing.Short() {
@@ -79,7 +79,7 @@ func TestADiskThatIsFull(t *testing.T) {
 	m := r.start(compile(t, byIPAndUID))
 	r.ready(m)
 	l := r.load()
-	l.uids = 400 // few enough events each for all their ids to be remembered: retries may repeat them
+	l.uids = 400 // few events each, so that all ids are remembered: retries may repeat them
 	l.emit(600)
 	l.counted(m)
 	acknowledged := 0

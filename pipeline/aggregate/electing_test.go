@@ -9,9 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// An instance that was started while the rules' partition changed its leader ended at once, and so
-// did a command that reads the group's rules. Who stops and starts brokers one by one would start
-// aggregators beside them for nothing.
+// Once, an instance that was started while the rules' partition changed its leader ended at once,
+// and so did a command that reads the group's rules. An operator who restarts brokers one by one
+// could not start aggregators meanwhile.
 func TestAStartDuringAnElection(t *testing.T) {
 	t.Parallel()
 	k, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -44,7 +44,7 @@ func TestAStartDuringAnElection(t *testing.T) {
 	}
 }
 
-// refuseOffsets answers so many questions for a topic's offsets with an error.
+// refuseOffsets answers so many requests for a topic's offsets with an error.
 func refuseOffsets(k *kfake.Cluster, topic string, why *kerr.Error, times int32) *atomic.Int32 {
 	left := new(atomic.Int32)
 	left.Store(times)

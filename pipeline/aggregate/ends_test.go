@@ -10,7 +10,7 @@ import (
 
 const hourlyBucket = "\n  rules: [{name: r, match: {api: \"*\"}, window: bucket, limit: 60, per: 1h, then: {block: until-reset}}]"
 
-// An end that waits is published when it is quiet, before its owner stops, and by the next owner
+// A waiting end is published when its key is quiet, before its owner stops, and by the next owner
 // after a crash.
 func TestAnEndThatWaitsIsPublished(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
@@ -41,7 +41,7 @@ func TestAnEndThatWaitsIsPublished(t *testing.T) {
 			})
 			return until
 		}
-		published := func(uid string, want event.Micros) { // which a few of its last events may have moved on
+		published := func(uid string, want event.Micros) { // its last events may have moved it on
 			t.Helper()
 			eventually(t, "the last end is published", func() bool { _, until := last(uid); return until >= want })
 			if n, _ := last(uid); n > 5 {
@@ -58,8 +58,8 @@ func TestAnEndThatWaitsIsPublished(t *testing.T) {
 	})
 }
 
-// An end that waits is published at a stop, also where a checkpoint has just covered all that was
-// counted: then the last checkpoint has nothing to wait for. The end was left to the next owner.
+// A waiting end is published at a stop, even if a checkpoint has just covered everything counted.
+// The last checkpoint has then nothing to wait for, and the end was once left to the next owner.
 func TestAnEndIsPublishedAtAStopBehindACheckpoint(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, hourlyBucket)
@@ -86,7 +86,7 @@ func TestAnEndIsPublishedAtAStopBehindACheckpoint(t *testing.T) {
 				at, _ := m.sample(t, "tallygate_last_checkpoint_timestamp_seconds", "partition="+label(m.Partition(key)))
 				return at // 0 before the first
 			}
-			for range 2 { // the second checkpoint begins behind the flood
+			for range 2 { // the second checkpoint begins after the flood
 				was := durable()
 				eventually(t, "there is a checkpoint", func() bool { return durable() > was })
 			}

@@ -22,7 +22,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// testSeed is printed, and taken from TALLYGATE_TEST_SEED to run a failure again.
+// testSeed prints a seed; TALLYGATE_TEST_SEED sets it, to repeat a failure.
 func testSeed(t *testing.T) *rand.Rand {
 	seed := rand.Uint64()
 	if s := os.Getenv("TALLYGATE_TEST_SEED"); s != "" {
@@ -68,8 +68,8 @@ func (r *rig) countIP(ip, rule string, ms ...*member) event.Decimal {
 	return -1
 }
 
-// Events whose producer chose partitions of its own, and rules by ip, are counted by the
-// partition that owns the key, once, also when the owner is stopped in between.
+// Events whose producer chose its own partitions, and rules by ip, are counted once by the
+// partition that owns the key, even if the owner is stopped in between.
 func TestForwardedEventsCountOnce(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		rng := testSeed(t)
@@ -89,7 +89,7 @@ func TestForwardedEventsCountOnce(t *testing.T) {
 					Value: sarama.ByteEncoder(event.AppendJSON(nil, e))})
 			}
 			r.sendAll(msgs)
-			if round%2 == 0 { // stopped with forwards under way
+			if round%2 == 0 { // stopped with forwards in flight
 				m.end(t)
 				m = r.start(set)
 				r.ready(m)
@@ -126,8 +126,8 @@ func TestForwardedEventsCountOnce(t *testing.T) {
 	})
 }
 
-// A partition that is killed, without a last checkpoint, is recovered from what is durable,
-// and its events are taken up again: nothing is lost or doubled.
+// A partition that is killed without a last checkpoint is recovered from what is durable, and its
+// events are replayed: nothing is lost or doubled.
 func TestKilledPartitions(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		rng := testSeed(t)
@@ -191,7 +191,7 @@ func TestRepeatsOfAnEmittersRecordsAreDropped(t *testing.T) {
 		r.sendAll([]*sarama.ProducerMessage{record(1), record(2), record(2), record(1), record(2), record(3)})
 		eventually(t, "three are counted", func() bool { return r.count("u1", "per-year", m) == 3*event.One })
 		m.end(t)
-		m = r.start(set) // what was seen outlives the owner
+		m = r.start(set) // event ids survive the owner
 		r.ready(m)
 		r.sendAll([]*sarama.ProducerMessage{record(3), record(4), record(2)})
 		eventually(t, "a fourth is counted", func() bool { return r.count("u1", "per-year", m) == 4*event.One })
@@ -210,7 +210,8 @@ func TestDeadLettersSayWhyAndWhere(t *testing.T) {
 		for _, b := range bad {
 			msgs = append(msgs, &sarama.ProducerMessage{Topic: r.names.Events, Partition: 1, Value: sarama.StringEncoder(b)})
 		}
-		msgs = append(msgs, &sarama.ProducerMessage{Topic: r.names.Events, Partition: 1}) // a null value
+		// A null value.
+		msgs = append(msgs, &sarama.ProducerMessage{Topic: r.names.Events, Partition: 1})
 		r.sendAll(msgs)
 		r.emit(hit("u1", "x.y"), hit("__offset", "x.y"))
 		eventually(t, "the good ones are counted", func() bool {
@@ -326,7 +327,7 @@ func TestKeysThatFellSilentLeave(t *testing.T) {
 		for _, uid := range uids(200) {
 			events = append(events, hit(uid, "x.y"))
 		}
-		r.emit(events...) // at once: the first must not leave before the last has come
+		r.emit(events...) // at once: the first must not expire before the last has come
 		keys := func() (n int) {
 			for _, p := range m.owned() {
 				p.View(func(s *shard.Shard, _ *owner.Rules) { n += s.Keys() })
@@ -335,7 +336,7 @@ func TestKeysThatFellSilentLeave(t *testing.T) {
 		}
 		eventually(t, "the keys are there", func() bool { return keys() == 200 })
 		eventually(t, "the silent keys have left", func() bool {
-			for p := range int32(rigPartitions) { // the broker's time goes on with the traffic of others
+			for p := range int32(rigPartitions) { // others' traffic advances the broker's time
 				r.sendAll([]*sarama.ProducerMessage{{Topic: r.names.Events, Partition: p, Value: sarama.StringEncoder(`{"api":"anonymous"}`)}})
 			}
 			return keys() == 0
@@ -367,8 +368,7 @@ func (r *rig) recreate(topic string, settings map[string]*string) {
 	})
 }
 
-// A topic that was created anew has other records at the same offsets: nothing may be
-// skipped in silence.
+// A recreated topic has other records at the same offsets: nothing may be skipped silently.
 func TestRecreatedTopicIsRefused(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
@@ -386,8 +386,8 @@ func TestRecreatedTopicIsRefused(t *testing.T) {
 	})
 }
 
-// Without the changelog, verdicts would start over with numbers below those that are in
-// Redis, and be ignored there.
+// Without the changelog, verdicts would start over with numbers below those in Redis, which would
+// ignore them.
 func TestRecreatedChangelogIsRefused(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
@@ -404,7 +404,7 @@ func TestRecreatedChangelogIsRefused(t *testing.T) {
 	})
 }
 
-// refuses starts a member that must end and name the topic and the way out.
+// refuses starts a member that must end, and must name the topic and the fix.
 func (r *rig) refuses(set *rules.Set, topic string) {
 	r.t.Helper()
 	m := r.start(set)

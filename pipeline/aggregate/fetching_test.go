@@ -21,8 +21,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
-// What reads claims connects as sarama does: by the options of the program, with TLS and every SASL
-// mechanism that these know.
+// The reader of claims connects as sarama does: by the options of the program, with TLS and every
+// SASL mechanism that these support.
 func TestClaimsAreReadWithTLSAndSASL(t *testing.T) {
 	s := httptest.NewTLSServer(nil)
 	s.Close()
@@ -98,7 +98,7 @@ func readOne(t *testing.T, cfg kafkalog.Config, topic string) (value string) {
 	return value
 }
 
-// Who sets sarama up by Config.Kafka gets the same for claims, or is told what does not go.
+// Settings in Config.Kafka apply to the reader of claims too; those that cannot are an error.
 func TestClaimsAreReadAsSaramaIsToldTo(t *testing.T) {
 	with := func(change func(*sarama.Config)) (kafkalog.Config, error) {
 		return Config{Brokers: []string{"nowhere:9092"}, Rules: compile(t, yearly), Kafka: change}.withDefaults().fetching()

@@ -15,8 +15,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// What a newer program might write: each of its records is of today's form, but for one
-// version. An older program refuses it, says so, and leaves everything as it is.
+// What a newer program might write: each of its records has today's form, except for one version.
+// An older program refuses it, says so, and leaves everything as it is.
 func TestWhatANewerProgramWroteIsRefused(t *testing.T) {
 	newer := map[string]func(t *testing.T, state []byte) fenced.Record{
 		"record":     func(_ *testing.T, state []byte) fenced.Record { state[0]++; return stateOf(state) },
@@ -106,12 +106,12 @@ func (r *rig) appendAsOwner(topic string, partition int32, rec fenced.Record) {
 	})
 }
 
-// asOwner is what an aggregator takes a partition over with.
+// asOwner is the configuration by which an aggregator takes a partition over.
 func (r *rig) asOwner(partition int32) fenced.Config {
 	return fenced.Config{TransactionalID: fmt.Sprintf("%s-%d", r.names.Group, partition), Urgent: fenced.NewLink(r.client)}
 }
 
-// kept are a changelog's records, fences aside.
+// kept returns a changelog's records without fences.
 func (r *rig) kept(id int32) []*sarama.ConsumerMessage {
 	return slices.DeleteFunc(r.records(r.names.Table, id), func(m *sarama.ConsumerMessage) bool { return fenced.IsFence(m.Key) })
 }
@@ -120,7 +120,7 @@ func sameRecord(a, b *sarama.ConsumerMessage) bool {
 	return a.Offset == b.Offset && bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value)
 }
 
-// A forward in a newer form is no dead letter: the program that can read it will.
+// A forward in a newer form is not a dead letter: the program that can read it will read it.
 func TestANewerForwardIsRefused(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)
@@ -128,7 +128,8 @@ func TestANewerForwardIsRefused(t *testing.T) {
 		r.ready(m)
 		e := hit("u1", "a.b")
 		e.IP = ipOf(1)
-		forward := append([]byte{1, 9, 1, 7, 0, 0}, event.AppendJSON(nil, e)...) // 9: a kind that this program does not know
+		// 9: a kind that this program does not know.
+		forward := append([]byte{1, 9, 1, 7, 0, 0}, event.AppendJSON(nil, e)...)
 		r.emitTo(r.names.Loop, 2, string(forward))
 		eventually(t, "it refuses", func() bool { return m.fatal() != nil })
 		m.end(t)
@@ -144,7 +145,7 @@ func TestANewerForwardIsRefused(t *testing.T) {
 	})
 }
 
-// A fence record as the first version wrote it. It must be read for ever.
+// A fence record as the first version wrote it. Every later version must read it.
 func TestTheFirstFencesAreRead(t *testing.T) {
 	if f, err := fenced.ParseFence([]byte(`{"id":"g-0","pid":3,"epoch":4,"at":"2026-11-21T10:00:00Z"}`)); !fenced.IsFence([]byte("\x00fence")) ||
 		err != nil || f != (fenced.FenceRecord{TransactionalID: "g-0", ProducerID: 3, Epoch: 4, At: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}) {

@@ -17,8 +17,8 @@ const perIPAndUID = `
     - {name: per-ip-device, key: [attrs.device], match: {api: a.b}, limit: 1000000, per: year, window: calendar, then: {block: until-reset}}
 `
 
-// An event counts under each of its keys, whoever owns them: what is forwarded is what was counted,
-// and no second limit on its size applies.
+// An event counts under each of its keys, whichever partition owns them. It is forwarded as it was
+// counted, without a second limit on its size.
 func TestForwardedEventsCountWhereverTheirKeysAre(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, perIPAndUID))
@@ -67,7 +67,7 @@ func TestForwardedEventsCountWhereverTheirKeysAre(t *testing.T) {
 	})
 }
 
-// A dead letter has the headers of its record, so that a CloudEvent in them can be sent again.
+// A dead letter has its record's headers, so that a CloudEvent in them can be sent again.
 func TestDeadLettersKeepTheirHeaders(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, perIPAndUID))

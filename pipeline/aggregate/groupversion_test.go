@@ -13,20 +13,20 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// outdatedFile is a version of the file that a program of a version before accepted, and a file may
-// not be now.
+// outdatedFile is a version of the file that a previous version of the program accepted, and that
+// this one refuses as a file.
 func outdatedFile(limit, minutes int) RuleFile {
 	f := ruleFile(limit, minutes)
 	f.Source = []byte(strings.ReplaceAll(string(f.Source), `match: {api: "*"}, limit: 1000000`, `match: {api: "*"}, when: uid != 42, limit: 1000000`))
 	return f
 }
 
-// elder is an older program: it knows of no comparison that never holds.
+// elder is an older program: it does not detect comparisons that are always false.
 func elder(c *Config) {
 	c.Compile = func(f RuleFile) (*rules.Set, error) { return rules.CompilePublished(f.Name, f.Source, f.Beside) }
 }
 
-// publishAs appends a version of the rules as another program has it.
+// publishAs appends a version of the rules as another program would.
 func (r *rig) publishAs(by string, f RuleFile) {
 	r.t.Helper()
 	value, err := json.Marshal(ruleRecord{
@@ -39,8 +39,8 @@ func (r *rig) publishAs(by string, f RuleFile) {
 }
 
 // A group runs a version that today's compiler refuses in a file. A newer program takes it over as
-// it is, beside older ones and alone, and all counts go on; a file like that is refused as any
-// other.
+// it is, beside older programs and alone, and all counts continue. It still refuses a file like
+// that.
 func TestAGroupsRulesThatAFileMayNotHaveAnyMore(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		old := outdatedFile(1000, 10)
@@ -63,7 +63,7 @@ func TestAGroupsRulesThatAFileMayNotHaveAnyMore(t *testing.T) {
 		}
 		eventually(t, "an older program counts", counted(3, one))
 
-		good, file := withRules(t, ruleFile(1000, 0)) // mended, and changed before the group's was
+		good, file := withRules(t, ruleFile(1000, 0)) // fixed, and older than the group's
 		two := r.start(good, file)
 		r.ready(one, two)
 		eventually(t, "they share the partitions", func() bool { return len(one.owned()) == rigPartitions/2 && len(two.owned()) == rigPartitions/2 })
@@ -81,16 +81,16 @@ func TestAGroupsRulesThatAFileMayNotHaveAnyMore(t *testing.T) {
 			t.Errorf("a file like that: %v", err)
 		}
 		if done, err := two.Reload(t.Context(), ruleFile(1000, 30)); err != nil || !done.Changed || done.Version != 2 {
-			t.Errorf("the mended file: %+v, %v", done, err)
+			t.Errorf("the fixed file: %+v, %v", done, err)
 		}
 		r.emitEach(uids(20), 1)
 		eventually(t, "no count is lost", counted(6, two))
 	})
 }
 
-// What has no meaning here is not taken over. Nobody goes on with an earlier version, though the
-// topic may have one, and the operator is told which version it is, where it is wrong, and what to
-// do.
+// Rules without a meaning here are not taken over. No instance continues with an earlier version,
+// even if the topic has one. The operator is told which version it is, where it is wrong, and what
+// to do.
 func TestAGroupsRulesThatDoNotCompileHere(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
@@ -113,7 +113,7 @@ func TestAGroupsRulesThatDoNotCompileHere(t *testing.T) {
 				}
 			}
 		}
-		for range 2 { // a supervisor starts it again
+		for range 2 { // a supervisor restarts it
 			two := r.start(set, file)
 			err := <-two.done
 			two.done <- err
@@ -122,8 +122,8 @@ func TestAGroupsRulesThatDoNotCompileHere(t *testing.T) {
 		_, _, _, err := GroupRules(t.Context(), Config{Brokers: r.brokers, Prefix: r.names.Group})
 		told("a start with a broken file", err)
 
-		mended, newer := withRules(t, ruleFile(7, 20))
-		three := r.start(mended, newer)
+		fixed, newer := withRules(t, ruleFile(7, 20))
+		three := r.start(fixed, newer)
 		r.ready(three)
 		if v := three.book.Current(); v.Number != 3 || r.count("u1", "steady", three) != event.One {
 			t.Errorf("with a newer file it runs version %d, and u1 has counted %v", v.Number, r.count("u1", "steady", three))

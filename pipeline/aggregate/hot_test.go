@@ -15,8 +15,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// One user makes half of all events. Whichever instance is asked, it tells who, of what
-// partition, and what each partition has; and explain says it of that user.
+// One user makes half of all events. Every instance names the user, the user's partition, and the
+// load of each partition; explain shows it for that user.
 func TestHotKeysAreSeenFromEveryInstance(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		ms := r.two(compile(t, yearly))
@@ -58,7 +58,7 @@ func TestHotKeysAreSeenFromEveryInstance(t *testing.T) {
 	})
 }
 
-// What an instance that does not answer has is said to be missing, and why.
+// Partitions of an instance that does not answer are reported as missing, with the reason.
 func TestHotKeysSayWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startKfake(t))
@@ -66,18 +66,19 @@ func TestHotKeysSayWhatIsMissing(t *testing.T) {
 	silent := r.start(compile(t, yearly))
 	r.ready(m, silent)
 	eventually(t, "the two share the partitions", func() bool { return sharing(m, silent) })
-	missing := func(asked *member, why string) func() bool { // what else is said while the group rebalances once more is right, too
+	// Other reasons are right too, while the group rebalances once more.
+	missing := func(asked *member, why string) func() bool {
 		return func() bool {
 			list := hotKeys(t, asked, "").Missing
 			return len(list) == rigPartitions/2 && !slices.ContainsFunc(list, func(p hotMissing) bool { return !strings.Contains(p.Reason, why) })
 		}
 	}
 	eventually(t, "the partitions of the silent one are missing", missing(m, "advertises no address"))
-	eventually(t, "nobody answers where the other one says it is", missing(silent, "ask its owner"))
+	eventually(t, "no instance answers at the advertised address", missing(silent, "ask its owner"))
 }
 
-// An instance that only publishes, or has just been started, knows the topics and has no
-// connection to ask for owners by: questions used to panic.
+// An instance that only publishes, or has just started, knows the topics but has no connection to
+// ask for owners. Requests once panicked there.
 func TestQuestionsBeforeTheConnection(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startKfake(t))
@@ -98,7 +99,7 @@ func TestQuestionsBeforeTheConnection(t *testing.T) {
 
 func ask(handler http.HandlerFunc, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	handler(w, httptest.NewRequest(http.MethodGet, path, nil)) //nolint:noctx // it is answered at once
+	handler(w, httptest.NewRequest(http.MethodGet, path, nil)) //nolint:noctx // answered at once
 	return w
 }
 
@@ -119,7 +120,7 @@ func TestWhatTheLogTellsOfHeat(t *testing.T) {
 	for _, c := range []struct {
 		about string
 		list  []heat
-		want  []string // the partitions told of, and in which words
+		want  []string // the partitions reported, and in which words
 	}{
 		{"nothing", even, nil},
 		{"one key", []heat{even[0], hot(1, 1100, 0.2), even[2]}, []string{"1 one key"}},

@@ -11,8 +11,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// A partition that fails again and again is taken over again and again. The session goes on, and
-// all other partitions count as if nothing were.
+// A partition that fails repeatedly is taken over repeatedly. The session continues, and all other
+// partitions count normally.
 func TestAFailingPartitionDisturbsNoOther(t *testing.T) {
 	t.Parallel()
 	k, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -28,13 +28,13 @@ func TestAFailingPartitionDisturbsNoOther(t *testing.T) {
 	m.mu.RUnlock()
 	sick := event.Partition([]byte("u0"), rigPartitions)
 	id := k.TopicInfo(r.names.Events).TopicID
-	var mended atomic.Bool
+	var repaired atomic.Bool
 	k.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive,staticcheck // kfake's order
 		k.KeepControl()
 		fetch := req.(*kmsg.FetchRequest)
 		for _, t := range fetch.Topics {
 			for _, p := range t.Partitions {
-				if t.TopicID == id && p.Partition == sick && !mended.Load() {
+				if t.TopicID == id && p.Partition == sick && !repaired.Load() {
 					return brokenAlone(fetch, id, sick), nil, true
 				}
 			}
@@ -78,7 +78,7 @@ func TestAFailingPartitionDisturbsNoOther(t *testing.T) {
 			t.Errorf("partition %d was taken over %v times", id, n)
 		}
 	}
-	mended.Store(true)
+	repaired.Store(true)
 	eventually(t, "the partition counts", counted(true))
 	m.mu.RLock()
 	defer m.mu.RUnlock()

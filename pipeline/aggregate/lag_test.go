@@ -19,7 +19,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// lag is what the metrics say of all partitions together; false while one of them is not there.
+// lag returns the metrics of all partitions together; false while one of them is missing.
 func (m *member) lag(t *testing.T) (records, seconds float64, ok bool) {
 	t.Helper()
 	for id := range int32(rigPartitions) {
@@ -41,8 +41,8 @@ func (r *rig) inStep(m *member) {
 	})
 }
 
-// behind waits until it is told that counting has stopped: in records, in seconds, by a reason, and
-// by readiness.
+// behind waits until the member reports that counting has stopped: in records, in seconds, by a
+// reason, and by readiness.
 func (r *rig) behind(m *member, reason string, records float64) {
 	r.t.Helper()
 	eventually(r.t, "it is told that nothing is counted", func() bool {
@@ -52,7 +52,7 @@ func (r *rig) behind(m *member, reason string, records float64) {
 	})
 }
 
-// Fetches that are refused are no partition that is in step. It said lag 0, and was ready.
+// A partition whose fetches are refused is not caught up. Once, it showed lag 0 and was ready.
 func TestWhatIsRefusedIsNoLagOfZero(t *testing.T) {
 	t.Parallel()
 	k, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -99,8 +99,7 @@ func TestWhatIsRefusedIsNoLagOfZero(t *testing.T) {
 	r.inStep(m)
 }
 
-// Events of a transaction that is open wait for its end: that is lag. When it has ended, its marker
-// is none.
+// Events of an open transaction wait for its end: that is lag. Its end marker is not.
 func TestAnOpenTransactionIsLag(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, yearly))
@@ -138,8 +137,7 @@ func TestAnOpenTransactionIsLag(t *testing.T) {
 	})
 }
 
-// Every instance tells of every partition, also of those that others own, and of those that nobody
-// owns.
+// Every instance shows every partition, also those that others own, and those without an owner.
 func TestEveryPartitionHasALag(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)
@@ -162,8 +160,8 @@ func TestEveryPartitionHasALag(t *testing.T) {
 	})
 }
 
-// An instance that owns nothing tells that nobody counts.
-func TestWhatNobodyOwnsHasALag(t *testing.T) {
+// An instance that owns nothing shows that no partition is counted.
+func TestUnownedPartitionsHaveALag(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startKfake(t))
 	set := compile(t, byIPAndUID)
@@ -175,7 +173,7 @@ func TestWhatNobodyOwnsHasALag(t *testing.T) {
 	r.inStep(m)
 	m.end(t)
 	l.emit(70)
-	// Its session never begins: the group takes no one.
+	// Its session never begins: the group admits no member.
 	log := &lines{}
 	bad := r.start(set, func(c *Config) {
 		c.Kafka = func(s *sarama.Config) { s.Consumer.Group.Session.Timeout = 24 * time.Hour }

@@ -8,9 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The histogram of how late verdicts are has each verdict once, and a time that can be: at
-// least 0, and at most what passed meanwhile. One that a takeover publishes again is not late
-// by what the takeover took.
+// The histogram of verdict latency has each verdict once, with a possible time: at least 0, and at
+// most the time that has passed. A verdict republished by a takeover is not late by the duration of
+// the takeover.
 func TestEventToVerdictSeconds(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
@@ -34,7 +34,7 @@ func TestEventToVerdictSeconds(t *testing.T) {
 		}
 		m.end(t)
 		if n, _ := lateness(t, reg); n != users {
-			t.Errorf("%d verdicts are measured, %d fell", n, users)
+			t.Errorf("%d verdicts are measured, %d were issued", n, users)
 		}
 	})
 }

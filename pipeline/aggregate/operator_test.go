@@ -6,8 +6,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// What kafka-consumer-groups.sh does to the group while nobody runs: where counting goes on the
-// checkpoints know, not the group.
+// What kafka-consumer-groups.sh does to a stopped group: checkpoints decide where counting
+// continues, not the group.
 func TestTheGroupsOffsetsDoNotMatter(t *testing.T) {
 	moves := map[string]func(r *rig){
 		"to the earliest": func(r *rig) { r.commit(sarama.OffsetOldest) },
@@ -45,8 +45,8 @@ func TestTheGroupsOffsetsDoNotMatter(t *testing.T) {
 	}
 }
 
-// commit moves the group's offsets of both topics; sarama.OffsetOldest and OffsetNewest are
-// where each partition begins and ends.
+// commit moves the group's offsets of both topics. sarama.OffsetOldest and OffsetNewest are where
+// each partition begins and ends.
 func (r *rig) commit(to int64) {
 	r.t.Helper()
 	if err := r.client.RefreshCoordinator(r.names.Group); err != nil {

@@ -14,8 +14,9 @@ const aSecond = `
     - {name: long, match: {api: long}, limit: 2, per: 1h, then: {block: 1h}}
 `
 
-// Behind a backlog a block of a second is found when it is over. It is counted, and not published;
-// one that is still in force is. So it is right from the first event after a start.
+// After a backlog, a block of one second is found when it has ended. It is counted but not
+// published; one still in force is published. So verdicts are right from the first event after a
+// start.
 func TestBlocksThatAreOverAreNotPublished(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, aSecond)

@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// asking is an instance behind a front that knows who asks: other instances by their signature,
-// others by a header.
+// asking is an instance behind a front that authenticates callers: other instances by their
+// signature, others by a header.
 type asking struct {
 	*member
 	server *httptest.Server
 
 	mu     sync.Mutex
-	passed []*http.Request // on by others, with their bodies, as they came
+	passed []*http.Request // forwarded by others, as they arrived, with bodies
 }
 
 func (r *rig) startAsking(change ...func(*Config)) *asking {
@@ -90,9 +90,9 @@ func answer(t *testing.T, req *http.Request) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-// Whichever instance is asked, the audit has the credential's name, and beside it whom it speaks
-// for; what an instance passes on counts once, at one place, as it was sent, and from a member of
-// the group only.
+// Whichever instance is asked, the audit has the credential's name, and on whose behalf it acts. A
+// forwarded request counts once, at one instance, as it was sent, and only if a member of the group
+// sent it.
 func TestCommandsCarryWhoGaveThem(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		two := []*asking{r.startAsking(), r.startAsking()}
@@ -108,7 +108,8 @@ func TestCommandsCarryWhoGaveThem(t *testing.T) {
 				{"", `"by":"dave"`, `"by":"dave","command"`},
 			} {
 				body := fmt.Sprintf(`{"command":"unblock","key":{"uid":%q},"reason":"a test",%s}`, uid, c.body)
-				eventually(t, uid+" is unblocked", func() bool { // the group may be changing still: a command that is not answered may count
+				// The group may still rebalance: an unanswered command may count.
+				eventually(t, uid+" is unblocked", func() bool {
 					status, _ := two[i%2].command(t, c.actor, body)
 					return status == http.StatusOK
 				})
@@ -145,7 +146,8 @@ func TestCommandsCarryWhoGaveThem(t *testing.T) {
 	})
 }
 
-// An instance that is back under its name, without a rebalance, has a new key: the others know it.
+// An instance that returns under its name, without a rebalance, has a new key, and the others
+// accept it.
 func TestARestartedInstanceIsKnown(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		named := func(name string) func(*Config) {
@@ -172,7 +174,7 @@ func TestARestartedInstanceIsKnown(t *testing.T) {
 	})
 }
 
-// refusesForged sends what a member has passed on again, as somebody who saw it would.
+// refusesForged sends a forwarded request again, as someone who observed it could.
 func refusesForged(t *testing.T, passed *http.Request, to *asking, all []*asking) {
 	t.Helper()
 	text := passed.Header.Get(peerHeader)
@@ -181,7 +183,7 @@ func refusesForged(t *testing.T, passed *http.Request, to *asking, all []*asking
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := func(change func(*peerClaim)) string { // a claim by a key of one's own
+	own := func(change func(*peerClaim)) string { // a claim signed by a foreign key
 		first, _, _ := strings.Cut(text, ".")
 		claim, _ := base64.RawURLEncoding.DecodeString(first)
 		var c peerClaim
@@ -192,7 +194,8 @@ func refusesForged(t *testing.T, passed *http.Request, to *asking, all []*asking
 		claim, _ = json.Marshal(c)
 		return base64.RawURLEncoding.EncodeToString(claim) + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(private, append([]byte(peerContext), claim...)))
 	}
-	signed := func(by *asking, change func(*http.Request)) (*http.Request, []byte) { // by a member, and then changed
+	// Signed by a member, then changed.
+	signed := func(by *asking, change func(*http.Request)) (*http.Request, []byte) {
 		body := []byte(`{"command":"block","for":"1h","key":{"uid":"1"},"reason":"a test"}`)
 		req, err := by.peers.request(WithActor(t.Context(), Actor{Name: "x"}), http.MethodPost, address{addr: to.cfg.Advertise}, "/v1/commands?", body)
 		if err != nil {
@@ -261,7 +264,7 @@ func refusesForged(t *testing.T, passed *http.Request, to *asking, all []*asking
 	}
 }
 
-// Whatever comes in the header, an instance that is in no group believes it of nobody.
+// Whatever the header holds, an instance that is in no group trusts it from no caller.
 func FuzzPeer(f *testing.F) {
 	p, err := newPeers(&Config{})
 	if err != nil {

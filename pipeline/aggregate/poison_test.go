@@ -18,7 +18,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// bomb is a record batch of these many records, of which the first has a value of size bytes,
+// bomb is a record batch of so many records, of which the first has a value of size bytes,
 // compressed with zstd.
 func bomb(t *testing.T, records int32, size int) []byte {
 	t.Helper()
@@ -50,10 +50,10 @@ func bomb(t *testing.T, records int32, size int) []byte {
 	return wire
 }
 
-// appendRaw appends a batch as it is.
+// appendRaw appends a batch unchanged.
 func (r *rig) appendRaw(topic string, partition int32, wire []byte) (offset int64) {
 	r.t.Helper()
-	// Once: a broker that unpacks a bomb may answer late, and would have it twice.
+	// Without retries: a broker that decompresses a bomb may answer late, and would have it twice.
 	c, err := kgo.NewClient(kgo.SeedBrokers(r.brokers...), kgo.RequestRetries(0), kgo.RequestTimeoutOverhead(2*time.Minute))
 	if err != nil {
 		r.t.Fatal(err)
@@ -81,9 +81,9 @@ func (r *rig) appendRaw(topic string, partition int32, wire []byte) (offset int6
 	return resp.Topics[0].Partitions[0].BaseOffset
 }
 
-// One batch of 28 KB that unpacks to 257 MiB stopped every partition of its instance until
-// retention deleted it. It is a dead letter now, what is behind it is counted, and a restart
-// changes nothing.
+// One batch of 28 KB that decompresses to 257 MiB once stopped every partition of its instance,
+// until retention deleted it. Now it is a dead letter, the records after it are counted, and a
+// restart changes nothing.
 func TestABombStopsNoPartition(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)
@@ -131,8 +131,8 @@ func TestABombStopsNoPartition(t *testing.T) {
 	})
 }
 
-// Killed behind a bomb and before a checkpoint covers it, the partition comes to the same once
-// more.
+// After a crash between a bomb and the checkpoint that covers it, the partition reaches the same
+// state again.
 func TestABombAndACrash(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, byIPAndUID))
@@ -149,7 +149,7 @@ func TestABombAndACrash(t *testing.T) {
 		r.ready(m)
 		l.counted(m)
 		l.stays(m)
-		// The last one may still be under way. Each is as often there as its bomb was read.
+		// The last one may still be in flight. Each is there as often as its bomb was read.
 		eventually(t, "each bomb has its dead letter", func() bool { return r.letters() >= 3 })
 		if n := r.letters(); n > 12 {
 			t.Errorf("%d dead letters of three bombs", n)
@@ -157,7 +157,7 @@ func TestABombAndACrash(t *testing.T) {
 	})
 }
 
-// The batch's compression is no bomb's: as much as producers send in a batch is counted.
+// A large batch is not a bomb: as much as producers send in a batch is counted.
 func TestALargeBatchIsCounted(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, yearly))

@@ -20,7 +20,7 @@ func numbered(partition int32, instance string, from int32, seq uint64, uid stri
 	return &sarama.ProducerMessage{Partition: partition, Value: sarama.ByteEncoder(event.AppendJSON(nil, hit(uid, "a"))), Headers: headers}
 }
 
-// Thousands of emitters with long names, all of whose records come twice, the second time under
+// Thousands of emitters with long names, all of whose records arrive twice, the second time under
 // another owner.
 func TestThousandsOfEmittersWithLongNames(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
@@ -59,8 +59,8 @@ const yearlyHigh = `
     - {name: per-year, match: {api: "*"}, limit: 1000000, per: year, window: calendar, then: {block: until-reset}}
 `
 
-// A mirror merges two partitions of an emitter's into one: nothing of it is taken for a repeat, and
-// repeats still are.
+// A mirror merges two partitions of an emitter into one: none of its records is taken for a repeat,
+// and repeats still are.
 func TestPartitionsMergedByAMirror(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, yearlyHigh))

@@ -14,9 +14,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// refuse has a topic take no appends, where one of three brokers is down. It needs as many: of one
-// replica nobody can ask for more, since Kafka takes min.insync.replicas for no more than the
-// replicas that there are.
+// refuse makes a topic refuse appends while one of three brokers is down. It needs three, because
+// Kafka bounds min.insync.replicas by the number of replicas.
 func (r *rig) refuse(topic string) {
 	r.t.Helper()
 	if err := r.client.RefreshMetadata(); err != nil { // who leads
@@ -34,12 +33,12 @@ func (r *rig) refused(m *member) {
 	})
 }
 
-// take has it take them again.
+// take makes it accept them again.
 func (r *rig) take(topic string) { r.set(topic, "min.insync.replicas", "2") }
 
-// While a topic takes no appends, whatever is asked of a partition is answered: only events wait. A
-// stop comes to its end, and what was not acknowledged is counted once by the next owner. Where it
-// is the audit, not even events wait.
+// While a topic takes no appends, a partition still answers every question: only events wait. A
+// stop ends in time, and the next owner counts once what was not acknowledged. If it is the audit
+// topic, not even events wait.
 func TestNothingHangsWhileATopicTakesNoAppends(t *testing.T) {
 	t.Parallel() // it mostly waits
 	kafka := servers.StartKafkaCluster(t, 3, nil)
@@ -56,13 +55,13 @@ func TestNothingHangsWhileATopicTakesNoAppends(t *testing.T) {
 		{name: "dead letters", rules: byIPAndUID, topic: func(n *topics.Names) string { return n.DeadLetters }, test: nothingHangs},
 		{name: "audit", rules: yearly, topic: func(n *topics.Names) string { return n.Audit }, test: nothingWaits},
 	}
-	for i := range cases { // topics are made while all brokers are there
+	for i := range cases { // topics are created while all brokers run
 		c := &cases[i]
 		c.r = newRig(t, kafka.Addrs())
 		c.m = c.r.start(compile(t, c.rules))
 		c.r.ready(c.m)
 	}
-	kafka.Nodes[2].Stop() // not killed: the others would take it for alive for some seconds
+	kafka.Nodes[2].Stop() // not killed: the others would believe it alive for some seconds
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			c.r.t = t
@@ -76,7 +75,7 @@ func nothingHangs(t *testing.T, r *rig, m *member, topic string) {
 	l := r.load()
 	l.emit(60)
 	waits := topic == r.names.Loop || topic == r.names.DeadLetters
-	for range 6 { // more than writers queue
+	for range 6 { // more than the writers' queues hold
 		r.emit(padded(l, 1000)...)
 	}
 	if topic == r.names.DeadLetters {
@@ -112,8 +111,8 @@ func nothingHangs(t *testing.T, r *rig, m *member, topic string) {
 	m.end(t)
 }
 
-// nothingWaits: events are counted and verdicts published while the audit topic takes nothing; when
-// it does again, it has all of them.
+// nothingWaits checks that events are counted and verdicts published while the audit topic takes
+// nothing. When it does again, it receives all records.
 func nothingWaits(t *testing.T, r *rig, m *member, topic string) {
 	const users = 2000
 	r.refuse(topic)
@@ -129,7 +128,7 @@ func nothingWaits(t *testing.T, r *rig, m *member, topic string) {
 	eventually(t, "the audit has all of them", func() bool { return r.audited() == users })
 }
 
-// audited is of how many keys the audit has something.
+// audited is the number of keys with an audit record.
 func (r *rig) audited() int {
 	r.t.Helper()
 	lines := map[string]bool{}
@@ -141,8 +140,7 @@ func (r *rig) audited() int {
 	return len(lines)
 }
 
-// padded are n of the load's events that take some KB each, and are counted by another partition
-// too.
+// padded returns n of the load's events of some KB each, which another partition counts too.
 func padded(l *load, n int) (events []*event.Event) {
 	for range n {
 		e := hit(fmt.Sprintf("u%d", l.next%l.uids), "a.b")
@@ -157,8 +155,8 @@ func padded(l *load, n int) (events []*event.Event) {
 	return events
 }
 
-// stuck reports whether some partition does not get on, though there are events for it: two looks,
-// a while apart, find the same.
+// stuck reports whether some partition makes no progress although it has events: two checks, a
+// while apart, find the same.
 func (r *rig) stuck(m *member) bool {
 	places := func() map[int32]int64 {
 		waiting := map[int32]int64{}

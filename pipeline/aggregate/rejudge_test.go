@@ -33,7 +33,7 @@ spec:
 	return f
 }
 
-// blockedAndCleared counts the keys by what the verdict topic says of them last.
+// blockedAndCleared counts the keys by their last verdict in the topic.
 func (r *rig) blockedAndCleared() (blocked, cleared int) {
 	last := map[string]verdict.State{}
 	for _, v := range r.verdicts() {
@@ -49,7 +49,7 @@ func (r *rig) blockedAndCleared() (blocked, cleared int) {
 	return blocked, cleared
 }
 
-// emitEach emits n events for each of the users, a hundred events a record.
+// emitEach emits n events for each user, a hundred events per record.
 func (r *rig) emitEach(users []string, n int) {
 	r.t.Helper()
 	byPartition := map[int32][]string{}
@@ -78,9 +78,9 @@ func (r *rig) run(f RuleFile) *member {
 	return m
 }
 
-// A file that changed while nobody ran is judged as one that changes under a running aggregator is:
-// a penalty ends that the new limit would not have issued, and one that it would have is issued.
-func TestLimitsChangedWhileNobodyRanAreJudged(t *testing.T) {
+// A file that changed while no aggregator ran is judged like one that changes under a running one.
+// A penalty that the new limit would not have issued ends, and one that it would have is issued.
+func TestLimitsChangedWhileStoppedAreJudged(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.run(weekFile(1, 0))
 		r.emitEach(uids(50), 2)
@@ -103,8 +103,9 @@ func TestLimitsChangedWhileNobodyRanAreJudged(t *testing.T) {
 	})
 }
 
-// Above 64 a sliding window keeps panes instead of times, under another name. What it goes on from
-// is judged by the new limit all the same, under a running aggregator and after a restart.
+// Above 64 a sliding window keeps panes instead of times, under another name. The new limit is
+// still judged against the counts that it continues from, under a running aggregator and after a
+// restart.
 func TestLimitsThatKeepSomethingElseAreJudged(t *testing.T) {
 	daily := func(limit, minutes int) RuleFile {
 		f := weekFile(limit, minutes)
@@ -132,8 +133,8 @@ func TestLimitsThatKeepSomethingElseAreJudged(t *testing.T) {
 	})
 }
 
-// A pass that a stop, a takeover or a reload interrupts goes on: the checkpoint tells that it was
-// not through. TALLYGATE_TEST_REJUDGE=60000 has it with that many keys.
+// A pass that a stop, a takeover or a reload interrupts continues: the checkpoint records that it
+// was not complete. TALLYGATE_TEST_REJUDGE=60000 runs it with so many keys.
 func TestAnInterruptedPassGoesOn(t *testing.T) {
 	users := sized(t, "TALLYGATE_TEST_REJUDGE", 12_000)
 	everyKafka(t, func(t *testing.T, r *rig) {
@@ -168,7 +169,7 @@ func TestAnInterruptedPassGoesOn(t *testing.T) {
 		t.Logf("a clean stop came when %d of %d users were cleared; %v after the next start all were judged", cleared, users, time.Since(began))
 		eventually(t, "all of them are cleared", func() bool { _, cleared := r.blockedAndCleared(); return cleared == users })
 
-		// A limit that was a mistake, and is taken back while its pass runs.
+		// A wrong limit is reverted while its pass runs.
 		for i, limit := range []int{1, 100} {
 			if _, err := m.Reload(t.Context(), weekFile(limit, 2+i)); err != nil {
 				t.Fatal(err)
@@ -179,8 +180,8 @@ func TestAnInterruptedPassGoesOn(t *testing.T) {
 	})
 }
 
-// A crash right behind a change leaves states that the new rules have changed. Whoever comes next,
-// with the old rules, must not take them for judged by these.
+// A crash right after a change leaves states that the new rules have changed. The next owner, with
+// the old rules, must not treat them as judged by these.
 func TestAChangeIsNotedAheadOfItsStates(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		slow := func(c *Config) { c.CheckpointEvery = 100 * time.Hour } // none but the last
@@ -219,7 +220,7 @@ func (r *rig) takeAway() {
 	}
 }
 
-// A checkpoint of the version before says nothing of what was judged. Its keys are judged once.
+// A checkpoint of the previous version does not tell what was judged. Its keys are judged once.
 func TestCheckpointsWithoutWhatWasJudgedAreJudgedOnce(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.run(weekFile(1, 0))
@@ -252,8 +253,8 @@ func TestCheckpointsWithoutWhatWasJudgedAreJudgedOnce(t *testing.T) {
 	})
 }
 
-// Whatever befalls the passes (reloads that follow one another, a rule that goes and comes back,
-// owners that die), what is in force in the end is what the last rules say of the counts.
+// Whatever interrupts the passes (several reloads, a rule that is removed and restored, failing
+// owners), the verdicts in force at the end are those of the last rules and the counts.
 func TestWhatIsInForceIsWhatTheLastRulesSay(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		seed := rand.Uint64()
@@ -295,7 +296,8 @@ func TestWhatIsInForceIsWhatTheLastRulesSay(t *testing.T) {
 			}
 		}
 		const limit = 2
-		for _, limit := range []int{100, 0, limit} { // the rule is away until nobody knows of it any more
+		// 0 removes the rule, until every pass is through.
+		for _, limit := range []int{100, 0, limit} {
 			reload(limit)
 			eventually(t, "all passes are through", func() bool {
 				return !slices.ContainsFunc(m.owned(), func(p *owner.Partition) bool {

@@ -13,9 +13,9 @@ import (
 )
 
 // The session ends while a partition waits for the checkpoint that is due before the first event of
-// another leader's. That checkpoint had taken the changed states, and gave up; the one at the
-// release found none, and said that all was in the changelog. The next owner lacked what had been
-// counted since the checkpoint before.
+// another leader epoch. That checkpoint once took the changed states, and gave up. The one at the
+// release found none, and declared everything durable. The next owner lacked what had been counted
+// since the last complete checkpoint.
 func TestAReleaseDuringACheckpointLosesNothing(t *testing.T) {
 	t.Parallel()
 	k, err := kfake.NewCluster(kfake.NumBrokers(2))
@@ -76,7 +76,7 @@ func TestAReleaseDuringACheckpointLosesNothing(t *testing.T) {
 	m.stop()
 	<-own.session.Context().Done()
 	select {
-	case <-own.stop: // it is released, and its last checkpoint is due
+	case <-own.stop: // released: its last checkpoint is due
 	case <-time.After(time.Second): // the release waits for the checkpoint
 	}
 	refused.Store(false)
@@ -84,7 +84,7 @@ func TestAReleaseDuringACheckpointLosesNothing(t *testing.T) {
 
 	m = r.start(set, once)
 	r.ready(m)
-	users = users[1:] // of the first, another event came
+	users = users[1:] // the first has one more event
 	r.inStep(m)
 	if n := counted(m); n != len(users) {
 		t.Errorf("of %d users the next owner has counted %d", len(users), n)

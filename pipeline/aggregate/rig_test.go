@@ -28,8 +28,8 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// TestMain looks for leaks for a while: where Kafka went away, sarama gives its last question
-// up only after its retries.
+// TestMain looks for leaks for a while: after Kafka stops, sarama gives up its last request only
+// after its retries.
 func TestMain(m *testing.M) {
 	status := m.Run()
 	meter := goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")
@@ -46,8 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// everyKafka runs a test on the embedded Kafka and, where the environment names one, on a
-// real one.
+// everyKafka runs a test on the embedded Kafka, and on a real one if the environment names it.
 func everyKafka(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Parallel() // they wait more than they work
 	t.Run("kfake", func(t *testing.T) {
@@ -62,13 +61,13 @@ func everyKafkaShows(t *testing.T, sentence string, test func(t *testing.T, r *r
 	t.Run(sentence, func(t *testing.T) { everyKafka(t, test) })
 }
 
-// rig is a Kafka, a prefix of the test's own, and the means to look into both.
+// rig is a Kafka, a prefix of the test's own, and the means to inspect both.
 type rig struct {
 	t       *testing.T
 	brokers []string
 	names   topics.Names
 	client  sarama.Client
-	fetch   sarama.Client // of its own: a fetch that waits holds up its connection
+	fetch   sarama.Client // of its own: a waiting fetch blocks its connection
 	send    sarama.SyncProducer
 }
 
@@ -178,7 +177,7 @@ func (r *rig) two(set *rules.Set) []*member {
 	return ms
 }
 
-// sharing reports whether members that are ready have equally many partitions.
+// sharing reports whether members that are ready own equally many partitions.
 func sharing(ms ...*member) bool {
 	for _, m := range ms {
 		m.mu.RLock()
@@ -194,7 +193,8 @@ func sharing(ms ...*member) bool {
 // startKfake starts an embedded Kafka for one test.
 func startKfake(t *testing.T) []string {
 	t.Helper()
-	s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{}) // outlives the members, which cleanups end
+	// It outlives the members, which cleanups end.
+	s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func (r *rig) count(uid, rule string, ms ...*member) event.Decimal {
 	return -1
 }
 
-// records reads a partition from its start to its present end.
+// records reads a partition from its start to its current end.
 func (r *rig) records(topic string, partition int32) []*sarama.ConsumerMessage {
 	r.t.Helper()
 	oldest, err := r.client.GetOffset(topic, partition, sarama.OffsetOldest)
@@ -316,8 +316,8 @@ func (r *rig) records(topic string, partition int32) []*sarama.ConsumerMessage {
 	return out
 }
 
-// verdicts reads the verdict topic: every verdict, in the order of its partition. Of keys that were
-// forgotten there are none.
+// verdicts reads the verdict topic: every verdict, in the order of its partition. Erased keys have
+// none.
 func (r *rig) verdicts() []verdict.Verdict {
 	r.t.Helper()
 	var out []verdict.Verdict
@@ -365,7 +365,7 @@ func ipOf(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8)
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// emitTo sends values as they are.
+// emitTo sends values unchanged.
 func (r *rig) emitTo(topic string, partition int32, values ...string) {
 	r.t.Helper()
 	var msgs []*sarama.ProducerMessage

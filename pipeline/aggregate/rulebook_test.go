@@ -53,8 +53,8 @@ func (m *member) limitOf(t *testing.T, rule string) event.Decimal {
 	return 0
 }
 
-// A changed file becomes the next version, which every instance runs, at once or within a
-// second; counters that it does not change go on.
+// A changed file becomes the next version, which every instance runs, at once or within a second.
+// Unchanged counters continue.
 func TestReload(t *testing.T) {
 	everyKafkaShows(t, "a valid file is published as the next version to the rules topic, and all run its latest; what is unchanged keeps its counters", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
@@ -88,11 +88,11 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// A raised limit clears what the old one let fall, and a lowered one lets verdicts fall, without an
-// event; so does the removal of a rule clear what it had in force. So it is when the rules changed
-// while nobody ran.
+// A raised limit clears what the old one issued, and a lowered one issues verdicts, without an
+// event. The removal of a rule clears what it had in force. The same happens if the rules changed
+// while no aggregator ran.
 func TestChangedLimitsAreJudgedAtOnce(t *testing.T) {
-	everyKafkaShows(t, "a changed limit is judged against the counters there are by a background pass within 10 s, and clears or lets fall verdicts", func(t *testing.T, r *rig) {
+	everyKafkaShows(t, "a changed limit is judged against the counters there are by a background pass within 10 s, and clears or issues verdicts", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(3, 0))
 		m := r.start(set, file)
 		r.ready(m)
@@ -137,8 +137,8 @@ func TestChangedLimitsAreJudgedAtOnce(t *testing.T) {
 	})
 }
 
-// A file with mistakes, or one that is older than what the group runs, changes nothing and
-// says why. An instance that starts with an older file runs the group's rules.
+// A file with mistakes, or one that is older than the group's rules, changes nothing and says why.
+// An instance that starts with an older file runs the group's rules.
 func TestReloadThatChangesNothing(t *testing.T) {
 	everyKafkaShows(t, "a set with any error is refused whole, and the old set stays; a file older than the topic's latest is ignored and reported", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 10))
@@ -210,8 +210,8 @@ func TestRulesThatDoNotCompileHere(t *testing.T) {
 	})
 }
 
-// A rules topic that was created anew is not taken for an old one: the partitions know by
-// which version they were counted.
+// A recreated rules topic is not taken for the old one: the partitions know by which version they
+// were counted.
 func TestRulesTopicCreatedAnew(t *testing.T) {
 	everyKafkaShows(t, "a partition never opens under a version older than its last checkpoint's", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
@@ -258,8 +258,8 @@ func (r *rig) drop(topic string) {
 	})
 }
 
-// Many reloads while events flow, a third of them broken, from two instances that see
-// their files at different moments: what no version changes is counted exactly.
+// Many reloads while events flow, a third of them broken, from two instances that see their files
+// at different moments: what no version changes is counted exactly.
 func TestReloadUnderLoad(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		seed := rand.Uint64()
@@ -285,7 +285,8 @@ func TestReloadUnderLoad(t *testing.T) {
 		for i := range reloads {
 			f := ruleFile(1000+i, 1+i)
 			if rnd.IntN(3) == 0 {
-				f.Source = append(f.Source[:rnd.IntN(len(f.Source))], "\n- ]"...) // wherever it is cut, it does not compile
+				// Cut anywhere, it does not compile.
+				f.Source = append(f.Source[:rnd.IntN(len(f.Source))], "\n- ]"...)
 			}
 			_, _ = ms[rnd.IntN(2)].Reload(t.Context(), f) // broken ones change nothing
 			if i == reloads/2 {

@@ -20,8 +20,8 @@ const addresses = `
       then: {block: until-reset}
 `
 
-// Events that lie in their topic for a while before anybody forwards them: their verdicts speak of
-// when they came, not of when they were forwarded.
+// Events wait in their topic before they are forwarded. Their verdicts use the time of arrival, not
+// of forwarding.
 func TestForwardsKeepTheirBrokerTime(t *testing.T) {
 	everyKafkaShows(t, "what is forwarded keeps its first broker time", func(t *testing.T, r *rig) {
 		set := compile(t, addresses)
@@ -87,7 +87,7 @@ const skipping = `
       then: {block: until-reset}
 `
 
-// What counts nowhere is told of in a metric: why, and under which rule.
+// Events that count nowhere appear in a metric, with the reason and the rule.
 func TestWhatCountsNowhereIsInAMetric(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		m := r.start(compile(t, skipping))
@@ -118,8 +118,8 @@ func TestWhatCountsNowhereIsInAMetric(t *testing.T) {
 	})
 }
 
-// labelled is a counter's value that has all these as its labels' values, in any order; 0 when
-// there is none.
+// labelled returns the value of a counter that has all these label values, in any order; 0 if there
+// is none.
 func (m *member) labelled(t *testing.T, name string, values ...string) float64 {
 	t.Helper()
 	families, err := m.cfg.Registry.(*prometheus.Registry).Gather()

@@ -18,7 +18,7 @@ type inUse struct {
 	first map[string]any // what the first connection found
 }
 
-// Dial fails the test when the settings are others than at the first connection.
+// Dial fails the test if the settings differ from those of the first connection.
 func (u *inUse) Dial(network, addr string) (net.Conn, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -31,8 +31,8 @@ func (u *inUse) Dial(network, addr string) (net.Conn, error) {
 	return net.Dial(network, addr)
 }
 
-// goka's builders write into the settings that they are given. A client that has these already
-// reads them in the background, where there are several brokers: that was a data race.
+// goka's builders write into the settings that they are given. With several brokers, a client that
+// already has these settings reads them in the background: that was a data race.
 func TestSettingsThatAreInUseDoNotChange(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startKfake(t))

@@ -66,8 +66,8 @@ func (r *rig) set(topic, key, value string) {
 	})
 }
 
-// A topic that suddenly takes only small records stops its partitions, which say why and try
-// again; when it is mended, everything is counted once.
+// A topic that suddenly takes only small records stops its partitions, which say why and retry.
+// Once the setting is fixed, everything is counted once.
 func TestATopicThatTakesNoLargeRecords(t *testing.T) {
 	eachTopic(t, func(t *testing.T, r *rig, topic string) {
 		if topic == r.names.Events {
@@ -82,7 +82,7 @@ func TestATopicThatTakesNoLargeRecords(t *testing.T) {
 		r.set(topic, "max.message.bytes", "120")
 		l.emit(900) // enough for verdicts
 		r.emitTo(r.names.Events, 0, "not an event, and far too long for a topic that takes so little: "+strings.Repeat("x", 200))
-		eventually(t, "it says which topic, and how to mend it", func() bool { return said.contains("level=ERROR", topic, "max.message.bytes") })
+		eventually(t, "it says which topic, and how to fix it", func() bool { return said.contains("level=ERROR", topic, "max.message.bytes") })
 		eventually(t, "it tries again", func() bool { return said.count("taking it over again") >= 2 })
 		r.set(topic, "max.message.bytes", "1048576")
 		l.counted(m)
@@ -92,7 +92,7 @@ func TestATopicThatTakesNoLargeRecords(t *testing.T) {
 	})
 }
 
-// Dead letters are cut to what their topic takes, also when many come at once.
+// Dead letters are truncated to what their topic takes, even if many come at once.
 func TestDeadLettersAreCutToFitTheirTopic(t *testing.T) {
 	onKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)

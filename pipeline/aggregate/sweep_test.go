@@ -10,7 +10,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// createTime makes the event topic one of the producers' times, however far in the future they are.
+// createTime makes the event topic use the producers' times, however far in the future they are.
 func (r *rig) createTime() {
 	r.t.Helper()
 	admin, err := sarama.NewClusterAdminFromClient(r.client)
@@ -26,7 +26,7 @@ func (r *rig) createTime() {
 	}
 }
 
-// emitAt sends an event with a record time of the producer's.
+// emitAt sends an event with the producer's record time.
 func (r *rig) emitAt(at time.Time, partition int32, value string) {
 	r.t.Helper()
 	r.sendAll([]*sarama.ProducerMessage{{Topic: r.names.Events, Partition: partition, Value: sarama.StringEncoder(value), Timestamp: at}})
@@ -41,9 +41,9 @@ func (m *member) sweepAll(t *testing.T) {
 	}
 }
 
-// One record from the year 2100 once ended the daily counts of everyone in its partition, and again
-// after a restart.
-func TestARecordFromTheFutureSweepsNobody(t *testing.T) {
+// One record from the year 2100 once ended the daily counts of every key in its partition, and
+// again after a restart.
+func TestARecordFromTheFutureEvictsNoKey(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		r.createTime()
 		set := compile(t, hourAndDay)

@@ -20,13 +20,13 @@ import (
 // truncated and grown, under a running aggregator and between two. Nothing is skipped in
 // silence.
 
-// onKafka runs a test of what only the real Kafka does, beside others.
+// onKafka runs a test that needs a real Kafka, in parallel with others.
 func onKafka(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Parallel()
 	test(t, newRig(t, servers.Kafka(t)))
 }
 
-// topicSettings are those without which a topic would be refused for another reason.
+// topicSettings are the settings without which a topic would be refused for another reason.
 func (r *rig) topicSettings(topic string) map[string]*string {
 	s := map[string]*string{"message.timestamp.type": ptr("LogAppendTime"), "max.message.bytes": ptr("2097152")}
 	switch topic {
@@ -76,7 +76,7 @@ func (l *load) counted(ms ...*member) {
 	eventually(l.r.t, "all is counted once", func() bool { return l.differences(ms...) == "" })
 }
 
-// differences describes the first that it finds; "" is none.
+// differences describes the first difference; "" is none.
 func (l *load) differences(ms ...*member) string {
 	for uid, n := range l.byUID {
 		if got := l.r.count(uid, "per-year", ms...); got != event.Decimal(n)*event.One {
@@ -91,8 +91,8 @@ func (l *load) differences(ms ...*member) string {
 	return ""
 }
 
-// stays checks, once the members have made checkpoints of all that is there, that nothing
-// has been counted beyond what is expected.
+// stays checks, once the members have made checkpoints of everything, that nothing has been counted
+// beyond what is expected.
 func (l *load) stays(ms ...*member) {
 	l.r.t.Helper()
 	l.r.quiet(ms...)
@@ -125,7 +125,7 @@ func (r *rig) quiet(ms ...*member) {
 	})
 }
 
-// lastRecord is where processing stands once all is: a log's end, unless it holds nothing.
+// lastRecord is where processing stands when it is done: a log's end, unless it holds nothing.
 func (r *rig) lastRecord(topic string, id int32, end int64) int64 {
 	if oldest, err := r.client.GetOffset(topic, id, sarama.OffsetOldest); err != nil || oldest == end {
 		return 0
@@ -133,7 +133,7 @@ func (r *rig) lastRecord(topic string, id int32, end int64) int64 {
 	return end
 }
 
-// counterOf reads a counter or a gauge of the member's; its label, if it has one, has that value.
+// counterOf reads a counter or a gauge of the member's with this label value, if it has a label.
 func (m *member) counterOf(t *testing.T, name string, label ...string) float64 {
 	t.Helper()
 	families, err := m.cfg.Registry.(*prometheus.Registry).Gather()
@@ -165,8 +165,8 @@ func eachTopic(t *testing.T, test func(t *testing.T, r *rig, topic string)) {
 	}
 }
 
-// A topic that was created anew has other records at the same offsets. It is refused until
-// somebody accepts it, and then goes on for good.
+// A recreated topic has other records at the same offsets. It is refused until an operator accepts
+// it, and then continues for good.
 func TestARecreatedTopicIsRefusedThenAccepted(t *testing.T) {
 	eachTopic(t, func(t *testing.T, r *rig, topic string) {
 		set := compile(t, byIPAndUID)
@@ -180,15 +180,15 @@ func TestARecreatedTopicIsRefusedThenAccepted(t *testing.T) {
 		r.refuses(set, topic)
 		m = r.start(set, accept)
 		r.ready(m)
-		l.counted(m) // of a new table too: the events are all there still
+		l.counted(m) // also with a new table: all events are still there
 		m.end(t)
 
-		m = r.start(set) // that it was accepted is noted, even if nothing was counted since
+		m = r.start(set) // the acceptance is durable, even if nothing was counted since
 		r.ready(m)
 		l.emit(150) // fewer than before: offsets below those of the old topic
 		l.counted(m)
 		for _, p := range m.owned() {
-			p.Fail(fmt.Errorf("killed by the test")) // and it outlives a crash
+			p.Fail(fmt.Errorf("killed by the test")) // and it survives a crash
 		}
 		l.emit(30)
 		l.counted(m)
@@ -196,8 +196,7 @@ func TestARecreatedTopicIsRefusedThenAccepted(t *testing.T) {
 	})
 }
 
-// The aggregator does not read on in a topic that is another one, however many records that
-// already has.
+// The aggregator does not read on in a recreated topic, however many records that already has.
 func TestATopicRecreatedUnderARunningAggregatorIsRefused(t *testing.T) {
 	eachTopic(t, func(t *testing.T, r *rig, topic string) {
 		set := compile(t, byIPAndUID)
@@ -222,8 +221,8 @@ func TestATopicRecreatedUnderARunningAggregatorIsRefused(t *testing.T) {
 	})
 }
 
-// Forwards of an event topic that is no more still wait in the loop when the new one's come:
-// these have lower origins, and are no repeats.
+// Forwards of a deleted event topic still wait in the loop when those of the new one arrive. These
+// have lower origins, and are not repeats.
 func TestForwardsOfANewEventTopicAreNoRepeats(t *testing.T) {
 	onKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)
@@ -233,7 +232,7 @@ func TestForwardsOfANewEventTopicAreNoRepeats(t *testing.T) {
 		l.emit(60)
 		l.counted(m)
 		m.end(t)
-		from := int32(2) // an owner that got its forwards out and was stopped
+		from := int32(2) // an owner that sent its forwards and was stopped
 		owner := ownerOf("10.0.9.9")
 		for i := range 5 {
 			e := hit("u1", "a.b")
@@ -256,7 +255,7 @@ func ownerOf(ip string) int32 {
 	return partitionOf([]event.Dim{{Name: "ip", Value: ip}}, rigPartitions)
 }
 
-// deleteRecords deletes a topic's records up to their ends, or as many of each partition.
+// deleteRecords deletes a topic's records up to their ends, or at most so many of each partition.
 func (r *rig) deleteRecords(topic string, most int64) (deleted int64) {
 	r.t.Helper()
 	admin, err := sarama.NewClusterAdminFromClient(r.client)
@@ -313,7 +312,7 @@ func TestATruncatedEventTopicIsCountedOnAndTheLossIsSaid(t *testing.T) {
 	})
 }
 
-// The same, said once, where nothing is emitted any more.
+// The same loss is reported once where nothing is emitted any more.
 func TestALossIsSaidOnce(t *testing.T) {
 	onKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
@@ -345,7 +344,7 @@ func TestATruncatedLoopIsCountedOnAndTheLossIsSaid(t *testing.T) {
 		l.counted(m)
 		m.end(t)
 		var waiting []*sarama.ProducerMessage
-		for i := range 9 { // forwards that nobody has counted
+		for i := range 9 { // forwards that were not counted
 			e := hit("u1", "a.b")
 			e.IP = ipOf(1)
 			value := forwarded(1, int64(1000+i), e)
@@ -364,7 +363,7 @@ func TestATruncatedLoopIsCountedOnAndTheLossIsSaid(t *testing.T) {
 	})
 }
 
-// Compaction leaves a log's start where it is. A changelog that begins later has lost states.
+// Compaction does not move the start of a log. A changelog that begins later has lost states.
 func TestATruncatedChangelogIsRefusedThenAccepted(t *testing.T) {
 	onKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
@@ -388,8 +387,8 @@ func TestATruncatedChangelogIsRefusedThenAccepted(t *testing.T) {
 		}
 		r.set(r.names.Table, "cleanup.policy", "delete")
 		eventually(t, "the policy is known", func() bool { return admin.DeleteRecords(r.names.Table, map[int32]int64{0: 0}) == nil })
-		r.deleteRecords(r.names.Table, 3)                 // the last checkpoint is there still
-		r.set(r.names.Table, "cleanup.policy", "compact") // and known: the start looks at it
+		r.deleteRecords(r.names.Table, 3)                 // the last checkpoint is still there
+		r.set(r.names.Table, "cleanup.policy", "compact") // and known: the start checks it
 		r.refuses(set, r.names.Table)
 		m = r.start(set, accept)
 		r.ready(m)
@@ -400,7 +399,7 @@ func TestATruncatedChangelogIsRefusedThenAccepted(t *testing.T) {
 	})
 }
 
-// Verdicts are deleted by age in any case: what is in Redis stays, and new ones go on.
+// Verdicts are deleted by age in any case: what is in Redis stays, and new ones continue.
 func TestATruncatedVerdictTopicIsWrittenOn(t *testing.T) {
 	onKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
@@ -437,7 +436,7 @@ func TestATruncatedVerdictTopicIsWrittenOn(t *testing.T) {
 	})
 }
 
-// uidBeside returns what makes of uid another one in the same partition.
+// uidBeside returns a suffix that makes of uid another one in the same partition.
 func uidBeside(uid string) string {
 	for i := 0; ; i++ {
 		if s := fmt.Sprint(i); event.Partition([]byte(uid+"-"+s), rigPartitions) == event.Partition([]byte(uid), rigPartitions) {
@@ -446,8 +445,8 @@ func uidBeside(uid string) string {
 	}
 }
 
-// More partitions would tear keys from their states: that is refused at once, also by an
-// aggregator that runs, with the way to get them.
+// More partitions would separate keys from their states. That is refused at once, also by a running
+// aggregator, with the way to get them.
 func TestATopicThatHasGrownIsRefused(t *testing.T) {
 	eachTopic(t, func(t *testing.T, r *rig, topic string) {
 		set := compile(t, byIPAndUID)

@@ -8,9 +8,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Where a rule's old window has something in force and its first event in the new one is over the
-// limit, a clear and a block fall at once. Of two verdicts with one record key and one seq Redis
-// keeps the first: so the block alone is published.
+// A rule's old window has a verdict in force, and its first event in the new window is over the
+// limit: a clear and a block are issued at once. Of two verdicts with one record key and one seq,
+// Redis keeps the first. So only the block is published.
 func TestNoTwoVerdictsOfOneRecordKeyHaveOneSeq(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		tried := func(candidate, minutes int) RuleFile {
@@ -29,7 +29,8 @@ func TestNoTwoVerdictsOfOneRecordKeyHaveOneSeq(t *testing.T) {
 			return n
 		}
 		eventually(t, "all are over the candidate", func() bool { return verdicts("20") == 4 })
-		if _, err := m.Reload(t.Context(), tried(68, 1)); err != nil { // panes as well, which are the live limit's
+		// Panes as well, which are the live limit's.
+		if _, err := m.Reload(t.Context(), tried(68, 1)); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "all are over the other candidate", func() bool { return verdicts("68") == 4 })

@@ -6,8 +6,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Members with different rule files say so, as long as both are there. Neither is refused: a
-// rolling restart with a new file must pass through it.
+// Members with different rule files say so, as long as both run. Neither is refused: a rolling
+// restart with a new file must pass through this state.
 func TestMembersWithOtherRulesAreNamed(t *testing.T) {
 	onKafka(t, func(t *testing.T, r *rig) {
 		a := r.start(compile(t, yearly), func(c *Config) { c.Advertise = "a:1" })
@@ -20,7 +20,7 @@ func TestMembersWithOtherRulesAreNamed(t *testing.T) {
 			eventually(t, "each knows that another one differs", func() bool { return m.counterOf(t, "tallygate_rules_differ") == 1 })
 		}
 		addr, err := "", error(nil)
-		for p := range int32(rigPartitions) { // what members tell of their rules is no part of their addresses
+		for p := range int32(rigPartitions) { // a member's rules are not part of its address
 			if addr, err = a.Owner(t.Context(), p); err == nil && addr != "a:1" && addr != "b:1" {
 				t.Errorf("partition %d is at %q", p, addr)
 			}

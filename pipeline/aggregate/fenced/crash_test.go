@@ -50,7 +50,7 @@ func TestFencesOutliveTheBroker(t *testing.T) {
 	// It would not know a batch again either, when the same is sent after the crash.
 	c.expireProducers(t, sarama.IncrementalAlterConfigsOperationDelete)
 
-	// The broker dies in the middle of the work of the next owner, who has more patience.
+	// The broker crashes while the next owner works, which has more patience.
 	_, w := fence(c.config(t, nil), 0)
 	start(t, w.Run)
 	check := appendOverACrash(t, w, broker)

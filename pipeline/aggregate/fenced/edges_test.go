@@ -54,7 +54,7 @@ func (c cluster) acquireAnother(t *testing.T, cfg Config, than *Identity) *Ident
 	return id
 }
 
-// The epochs of another id fence nobody: the successor shuts the old one out, and what was
+// The epochs of another id fence no owner: the successor shuts the old one out, and what was
 // accepted until then lies below.
 func anotherProducerID(t *testing.T, c cluster) {
 	ctx := patient(t)
@@ -230,7 +230,7 @@ func TestRefreshUnderLoadBesideAZombie(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := stop(); !errors.Is(err, context.Canceled) {
-		t.Fatal("the identity died:", err)
+		t.Fatal("the identity ended:", err)
 	}
 	t.Logf("%d records, %d epochs, %d refusals", told+3000, id.Epoch()-first, refused.Load())
 }

@@ -58,7 +58,7 @@ func TestARefreshWaitsForTheBatchesInFlight(t *testing.T) {
 		got := appendAll(t, w, 3000)
 		eventually(t, "the identity was refreshed twice", func() bool { return id.Epoch() > first+1 })
 		if err := stop(); !errors.Is(err, context.Canceled) {
-			t.Fatal("the identity died:", err)
+			t.Fatal("the identity ended:", err)
 		}
 		got.check(t, c.log(t))
 	})

@@ -17,16 +17,16 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// BenchmarkApply applies bundles of records to one partition without Kafka: decode, match, step. A
-// million uids, half of the events zipf-distributed, five limits an event: the throughput
-// benchmark's load. The events come in rounds, so look at ns/event.
+// BenchmarkApply applies bundles of records to one partition without Kafka: decode, match, step. It
+// has a million uids, half of the events zipf-distributed, and five limits per event, which is the
+// load of the throughput benchmark. The events come in rounds, so look at ns/event.
 func BenchmarkApply(b *testing.B) {
 	for _, perRecord := range []int{1, 100} {
 		b.Run(fmt.Sprintf("per-record=%d", perRecord), func(b *testing.B) { benchmarkApply(b, perRecord) })
 	}
 }
 
-// What the benchmark does works.
+// The benchmark works.
 func TestApplyWithoutKafka(t *testing.T) {
 	t.Parallel()
 	p := lonePartition(t)
@@ -65,7 +65,7 @@ func benchmarkApply(b *testing.B, perRecord int) {
 	b.ReportMetric(float64(p.core.shard.Bytes())/float64(p.core.shard.Keys()), "B/key")
 }
 
-// lonePartition is the only one there is, with no Kafka behind it.
+// lonePartition is the only partition, without Kafka behind it.
 func lonePartition(tb testing.TB) *Partition {
 	src, err := os.ReadFile("../../../internal/bench/throughput/rules.yaml")
 	if err != nil {

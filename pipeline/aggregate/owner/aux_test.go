@@ -11,7 +11,7 @@ import (
 
 // fakeProducer hands the test what is sent.
 type fakeProducer struct {
-	sarama.AsyncProducer // of which the writer uses no more
+	sarama.AsyncProducer // the writer uses nothing else of it
 	input                chan *sarama.ProducerMessage
 	good                 chan *sarama.ProducerMessage
 	bad                  chan *sarama.ProducerError
@@ -36,14 +36,14 @@ func auxMessage(open *ticket, size int) *sarama.ProducerMessage {
 	return &sarama.ProducerMessage{Topic: "audit", Value: sarama.ByteEncoder(make([]byte, size)), Metadata: open.send()}
 }
 
-// The lock of a partition is held while something is sent as auxiliary output. A topic that takes
-// nothing once kept it until it did.
+// A partition's lock is held while auxiliary output is sent. A topic that took nothing once kept it
+// locked.
 func TestAuxiliaryOutputNeverBlocks(t *testing.T) {
 	t.Parallel()
 	s, f := auxTest(t)
 	var open ticket
 	const n = 1000
-	for range n { // nothing takes any of it
+	for range n { // nothing is taken
 		s.send(auxMessage(&open, auxRoomBytes/n))
 	}
 	ended, end := context.WithCancel(t.Context())
@@ -65,7 +65,7 @@ func TestAuxiliaryOutputNeverBlocks(t *testing.T) {
 	}
 }
 
-// What a topic refuses for now is sent until it is taken, and what it refuses for good ends the
+// What a topic refuses temporarily is sent until it is taken. What it refuses for good ends the
 // partition.
 func TestWhatIsRefusedForNowIsSentAgain(t *testing.T) {
 	t.Parallel()

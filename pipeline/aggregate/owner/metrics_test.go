@@ -9,7 +9,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// A broker whose clock is ahead does not make verdicts early, nor does what was recovered count.
+// A broker's clock that is ahead does not make latencies negative, and recovered verdicts do not
+// count.
 func TestLatenessIsNeverNegative(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := NewMetrics(reg)

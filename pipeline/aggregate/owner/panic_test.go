@@ -11,8 +11,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
-// A panic in the midst of an event used to leave the partition locked: goka recovers from it,
-// and the instance stood still, ready and without a word.
+// A panic during an event once left the partition locked: goka recovers from it, and the instance
+// stood still, ready and silent.
 func TestPanicEndsTheInstance(t *testing.T) {
 	env := loneEnv()
 	var why error
@@ -22,7 +22,8 @@ func TestPanicEndsTheInstance(t *testing.T) {
 	}
 	ctx, end := context.WithCancelCause(t.Context())
 	p := New(env, 0, &Session{ConsumerGroupSession: aSession{ctx: ctx}, End: end})
-	p.Process(&Bundle{Batches: []kafkalog.Batch{kafkalog.Of(kafkalog.Record{Value: []byte(`{"uid":"u","api":"a"}`)})}}) // it has no rules yet
+	// The partition has no rules yet.
+	p.Process(&Bundle{Batches: []kafkalog.Batch{kafkalog.Of(kafkalog.Record{Value: []byte(`{"uid":"u","api":"a"}`)})}})
 	if why == nil || !strings.Contains(why.Error(), "panic") {
 		t.Errorf("the instance's end: %v", why)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// brokenDialer is the network of one client, in which brokers die or hang.
+// brokenDialer is the network of one client, in which brokers fail or hang.
 type brokenDialer struct {
 	mu    sync.Mutex
 	dead  map[string]bool // refuse connections, and lose those they have
@@ -108,15 +108,15 @@ func brokenClient(t *testing.T) (*brokenDialer, sarama.Client, cluster) {
 	return d, client, c
 }
 
-// Whichever of three brokers dies or hangs, the cached controller too, the two others tell what
+// Whichever of three brokers fails or hangs, even the cached controller, the other two answer which
 // topics there are, and at once.
 func TestAnyLivingBrokerTellsTheTopics(t *testing.T) {
-	for _, fault := range []string{"dies", "hangs"} {
+	for _, fault := range []string{"fails", "hangs"} {
 		t.Run(fault, func(t *testing.T) {
 			for i := range 3 {
 				d, client, c := brokenClient(t)
 				victim := c.addrs[i]
-				if fault == "dies" {
+				if fault == "fails" {
 					d.kill(victim)
 				} else {
 					d.hang(victim)
@@ -152,9 +152,9 @@ func TestNoLivingBrokerIsAnErrorThatNamesThem(t *testing.T) {
 	}
 }
 
-// A controller that dies before the first topic is created does not keep the topics from being
-// created: the next controller is asked.
-func TestTopicsAreCreatedWhenTheControllerHasDied(t *testing.T) {
+// A controller that fails before the first topic is created does not prevent their creation: the
+// next controller is asked.
+func TestTopicsAreCreatedAfterTheControllerFailed(t *testing.T) {
 	d, client, c := brokenClient(t)
 	admin, err := sarama.NewClusterAdminFromClient(client)
 	if err != nil {
@@ -166,7 +166,7 @@ func TestTopicsAreCreatedWhenTheControllerHasDied(t *testing.T) {
 	}
 	e := &ensurer{cfg: Config{Prefix: c.prefix}.withDefaults(), names: NamesOf(c.prefix), addrs: c.addrs, conf: client.Config(), client: client, admin: admin}
 	d.kill(cached.Addr())
-	d.patience = 3 // kfake elects nobody else, so that the same one comes back
+	d.patience = 3 // kfake elects no other, so the same one comes back
 	if err := e.createOne(t.Context(), "tg.more", &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}); err != nil {
 		t.Fatal(err)
 	}

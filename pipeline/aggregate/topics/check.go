@@ -117,7 +117,7 @@ func (e *ensurer) compare(s spec, t found, is map[string]string) (faults []Fault
 		faults = append(faults, Fault{
 			Topic: s.name, Must: c.must,
 			Text: fmt.Sprintf("%s: %s is %s: %s", s.name, c.key, have, c.why),
-			Fix: e.alterCommand(s.name, c.key, value),
+			Fix:  e.alterCommand(s.name, c.key, value),
 		})
 	}
 	return faults

@@ -236,7 +236,7 @@ func TestWhatOnlyShouldBeIsAdvice(t *testing.T) {
 		c.create(t, n.Table, 2, map[string]string{"cleanup.policy": "compact", "segment.bytes": "1073741824"})
 		l, err := c.ensure(t, Config{ProducerTime: true})
 		if err != nil || strings.Contains(strings.Join(l.Advice, "\n"), "cannot be changed") {
-			t.Fatal("a count that nobody asked for is missed:", l, err)
+			t.Fatal("a count without a setting is advised against:", l, err)
 		}
 		l, err = c.ensure(t, Config{ProducerTime: true, Partitions: 12})
 		if err != nil {
