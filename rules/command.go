@@ -9,7 +9,8 @@ import (
 // CommandKind is what a command does.
 type CommandKind uint8
 
-// What commands do to one key. A command is about one rule, or one limit (rule/limit), or about all.
+// What commands do to one key. A command is about one rule, or one limit (rule/limit), or about
+// all.
 const (
 	CommandBlock   CommandKind = iota + 1 // block the key, whatever it counted, from At until Until: a verdict named ManualRule
 	CommandUnblock                        // clear what is in force; what was counted stays, so the next event may trigger another verdict
@@ -80,10 +81,10 @@ func (p *Stepper) commandOwn(cmd *Command, key []byte, moment event.Micros) {
 	case CommandBlock:
 		until := max(cmd.Until, moment)
 		m.Had, m.Block = true, keystate.Block{Since: moment, Until: until, Name: []byte(ManualRule), Partition: cmd.Cause.Partition, Offset: cmd.Cause.Offset, ID: []byte(cmd.Cause.ID)}
-		p.changes = append(p.changes, manualLimit.verdictOf(&m.Block, p.key(key)))
-		p.order = append(p.order, -1)
+		v := manualLimit.verdictOf(&m.Block, p.key(key))
+		p.change(&v, -1)
 	case CommandExempt:
-		p.exemptOwn(cmd, moment)
+		p.exemptOwn(cmd.Rule, cmd.Until, moment)
 		fallthrough
 	case CommandUnblock, CommandReset, CommandForget:
 		if m.Had && all && moment < m.Block.Until {
@@ -96,20 +97,6 @@ func (p *Stepper) commandOwn(cmd *Command, key []byte, moment event.Micros) {
 			p.keySection.Clear()
 		}
 	}
-}
-
-// exemptOwn adds, changes or ends an exemption of the key.
-func (p *Stepper) exemptOwn(cmd *Command, moment event.Micros) {
-	kept := p.keySection.Exempt[:0]
-	for _, e := range p.keySection.Exempt {
-		if string(e.Rule) != cmd.Rule && e.Until > moment {
-			kept = append(kept, e)
-		}
-	}
-	if cmd.Until > moment && len(kept) < keystate.MaxExemptions {
-		kept = append(kept, keystate.Exemption{Until: cmd.Until, Rule: []byte(cmd.Rule)})
-	}
-	p.keySection.Exempt = kept
 }
 
 // each appends the sections of the set's limits as f does; others as keep does.
@@ -143,12 +130,6 @@ func (p *Stepper) clearAll(l *Limit, window, key []byte, moment event.Micros) {
 		s.Over()
 	}
 	p.Fuses.forget(l.Rule, key)
-}
-
-// clear publishes the end of a block that is in force.
-func (p *Stepper) clear(l *Limit, s *keystate.Slot, window, key []byte, moment event.Micros, order int) {
-	f := facts{window: window, latest: moment}
-	p.publish(l, s, &f, cleared, key, order)
 }
 
 // NoteState tells the Stepper's fuses of all that a key's state has in force: after a takeover.

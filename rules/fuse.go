@@ -9,9 +9,9 @@ import (
 // fuseLeast is how many keys a rule may block whatever their share.
 const fuseLeast = 20
 
-// Fuses keep, for one partition, count of the keys that each rule with a fuse blocks, and put a rule
-// that would block too many into shadow mode, for good: a set that is loaded anew has new ones.
-// A nil *Fuses never does. It is the owner's: only its Stepper calls it while it steps.
+// Fuses keep, for one partition, count of the keys that each rule with a fuse blocks, and put a
+// rule that would block too many into shadow mode, for good: a set that is loaded anew has new
+// ones. A nil *Fuses never does. It is the owner's: only its Stepper calls it while it steps.
 type Fuses struct {
 	rules []fuse // by Rule.Index
 }
@@ -44,7 +44,8 @@ func (f *Fuses) Blow(r *Rule) {
 	}
 }
 
-// Note tells of a key that a rule blocks until some time, as its state says: after a takeover, of all.
+// Note tells of a key that a rule blocks until some time, as its state says: after a takeover, of
+// all.
 func (f *Fuses) Note(r *Rule, key []byte, until event.Micros) {
 	if f == nil || r.Fuse == 0 {
 		return
@@ -62,8 +63,8 @@ func (f *Fuses) forget(r *Rule, key []byte) {
 	}
 }
 
-// blows notes a block, and decides whether it is one too many: with it the rule would block more than
-// its share of the active keys, and at least fuseLeast.
+// blows notes a block, and decides whether it is one too many: with it the rule would block more
+// than its share of the active keys, and at least fuseLeast.
 func (f *Fuses) blows(r *Rule, key []byte, until, now event.Micros, active int) bool {
 	if f == nil || r.Fuse == 0 || f.rules[r.Index].blown {
 		return false

@@ -114,10 +114,10 @@ func (l *Limit) follow(s *keystate.Slot, f *facts) outcome {
 	return moved
 }
 
-// ahead rounds up a quota's end that moves. Each token moves a bucket's, by as much as a grain, until
-// its debt is used up. So where a limit is a rate its end is rounded up to more where more is ahead, by
-// an eighth of it at most. An end that moves faster than time does all the same is not published each
-// time: see Move.
+// ahead rounds up a quota's end that moves. Each token moves a bucket's, by as much as a grain,
+// until its debt is used up. So where a limit is a rate its end is rounded up to more where more is
+// ahead, by an eighth of it at most. An end that moves faster than time does all the same is not
+// published each time: see Move.
 func (l *Limit) ahead(until, latest event.Micros) event.Micros {
 	const share = 8
 	grain := l.Grain
@@ -142,8 +142,9 @@ func (l *Limit) issue(s *keystate.Slot, f *facts, count event.Decimal) {
 	s.Block.Until = keystate.Later(f.latest, t.step(s.Steps))
 }
 
-// settle drops a block that is over, and lets the escalation know of its end. A pass drops none: it goes by the partition's time, and
-// by the key's own, which is behind that, the block may be in force still. A late event would be blocked once more.
+// settle drops a block that is over, and lets the escalation know of its end. A pass drops none: it
+// goes by the partition's time, and by the key's own, which is behind that, the block may be in
+// force still. A late event would be blocked once more.
 func (t *Then) settle(s *keystate.Slot, out outcome, f *facts) {
 	switch {
 	case out == none && f.pass && s.Had:

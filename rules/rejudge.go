@@ -5,12 +5,13 @@ import (
 	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
-// JudgedByNone stands for a limit that nothing was judged by for a while: a set without it came in between. Keys that had no event
-// then have its counts still, and nobody knows which of them a penalty was issued for.
+// JudgedByNone stands for a limit that nothing was judged by for a while: a set without it came in
+// between. Keys that had no event then have its counts still, and nobody knows which of them a
+// penalty was issued for.
 var JudgedByNone = JudgedBy{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// Judged says by what the counts of limits were judged last. Those of limits that are not in it were never
-// judged.
+// Judged says by what the counts of limits were judged last. Those of limits that are not in it
+// were never judged.
 type Judged map[SectionHash]JudgedBy
 
 // Judged says by what the set judges each of its limits' counts.
@@ -22,9 +23,10 @@ func (s *Set) Judged() Judged {
 	return out
 }
 
-// Since says by what those counts were judged that the set's limits go on from, under the names that they have in
-// this set: a limit whose sliding window keeps something else now goes on under another name. Where counts may be of
-// several names that were judged differently, it is the zero JudgedBy; of limits that was knows nothing of, nothing.
+// Since says by what those counts were judged that the set's limits go on from, under the names
+// that they have in this set: a limit whose sliding window keeps something else now goes on under
+// another name. Where counts may be of several names that were judged differently, it is the zero
+// JudgedBy; of limits that was knows nothing of, nothing.
 func (s *Set) Since(was Judged) Judged {
 	out := make(Judged, len(s.Limits))
 	for _, l := range s.Limits {
@@ -48,8 +50,8 @@ func (s *Set) Since(was Judged) Judged {
 func (p *Stepper) After(old *Set) { p.AfterJudged(old.Judged(), false) }
 
 // AfterJudged is After for states of which it is known by what their counts were judged last. When
-// doubted, that may have been the Stepper's own set: then Rejudge ends what it would not have issued, and issues
-// quotas, but no penalty; one that was served would be issued again.
+// doubted, that may have been the Stepper's own set: then Rejudge ends what it would not have
+// issued, and issues quotas, but no penalty; one that was served would be issued again.
 func (p *Stepper) AfterJudged(was Judged, doubted bool) {
 	p.changed, p.doubted = make([]bool, len(p.set.Limits)), make([]bool, len(p.set.Limits))
 	since := p.set.Since(was)
@@ -61,12 +63,13 @@ func (p *Stepper) AfterJudged(was Judged, doubted bool) {
 }
 
 // Rejudge judges what a key has counted by changed rules, at a time that is not before its latest
-// event. It issues verdicts and clears them as the new limits have it: a quota that is not
-// reached any more, a penalty whose count would not have been over, what a rule had in force that
-// is gone, and of keys that are exempt now. What looks different (mode, action, APIs, public name) is
+// event. It issues verdicts and clears them as the new limits have it: a quota that is not reached
+// any more, a penalty whose count would not have been over, what a rule had in force that is gone,
+// and of keys that are exempt now. What looks different (mode, action, APIs, public name) is
 // published again. A key whose tier is not known any more waits for its next event.
 //
-// It is called once for each key and change. The state is as for Step. Without changes the caller need not keep the one returned.
+// It is called once for each key and change. The state is as for Step. Without changes the caller
+// need not keep the one returned.
 func (p *Stepper) Rejudge(dst, state, key []byte, at event.Micros) ([]byte, Result) {
 	old := p.begin(state)
 	if old.Latest == event.NoTime {
@@ -91,14 +94,9 @@ func (p *Stepper) Rejudge(dst, state, key []byte, at event.Micros) ([]byte, Resu
 	return dst, res
 }
 
-// rejudged appends the section that was judged.
-func (p *Stepper) rejudged(dst []byte, l *Limit, res *Result) []byte {
-	res.SpentAt = max(res.SpentAt, l.spent(&p.extras), l.Window.Spent(p.window))
-	return p.appendSection(dst, l.Hash, p.window)
-}
-
-// tryAnew judges candidates with counters of their own that the key has none of yet: they begin with what the live limit has counted,
-// and that may be over. One that is not over begins with the key's next event, with the same counts.
+// tryAnew judges candidates with counters of their own that the key has none of yet: they begin
+// with what the live limit has counted, and that may be over. One that is not over begins with the
+// key's next event, with the same counts.
 func (p *Stepper) tryAnew(dst []byte, old *keystate.Key, in *Input, at event.Micros, res *Result) []byte {
 	for _, l := range p.set.Limits {
 		if l.beside == nil || len(p.find(old, l).Raw) > 0 {
@@ -116,7 +114,8 @@ func (p *Stepper) tryAnew(dst []byte, old *keystate.Key, in *Input, at event.Mic
 	return dst
 }
 
-// rejudge judges p.window and p.extras. A limit that has changed issues what it would have issued, unless it is doubted that it has.
+// rejudge judges p.window and p.extras. A limit that has changed issues what it would have issued,
+// unless it is doubted that it has.
 func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted bool, res *Result) {
 	x := &p.extras
 	limit, known := l.limitOf(x.Tier)
@@ -129,7 +128,7 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted
 		exempt: p.isExempt(l, in.Key, at), changed: changed, pass: true,
 	}
 	f.added.Count = l.Window.CountAt(p.window, at)
-	if changed && p.wouldNotIssue(l, &x.Live, &f) {
+	if changed && wouldNotIssue(l, &x.Live, &f) {
 		p.publish(l, &x.Live, &f, cleared, in.Key, l.Index)
 		p.Fuses.forget(l.Rule, in.Key)
 		l.withdraw(&x.Live, &f)
@@ -142,7 +141,7 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted
 	}
 	try := f
 	try.limit, try.adds = l.Candidate, issues && !(x.Candidate.Had && at < x.Candidate.Block.Until)
-	if changed && p.wouldNotIssue(l, &x.Candidate, &try) {
+	if changed && wouldNotIssue(l, &x.Candidate, &try) {
 		p.publish(l, &x.Candidate, &try, cleared, in.Key, l.Index)
 		l.withdraw(&x.Candidate, &try)
 		return
@@ -152,7 +151,7 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted
 
 // wouldNotIssue reports whether a penalty is in force that the limit as it is now would not have
 // issued, neither by what it was published with nor by what there is now.
-func (p *Stepper) wouldNotIssue(l *Limit, s *keystate.Slot, f *facts) bool {
+func wouldNotIssue(l *Limit, s *keystate.Slot, f *facts) bool {
 	return s.Had && f.latest < s.Block.Until && !l.Rule.Then.UntilReset &&
 		(f.limit == 0 || !l.passes(max(s.Block.Count, f.added.Count), f.limit))
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
-// settle judges p.window and p.extras of a limit by the i-th hit, and notes what is to be published.
-// It reports whether the extras of a plain limit are as they were.
+// settle judges p.window and p.extras of a limit by the i-th hit, and notes what is to be
+// published. It reports whether the extras of a plain limit are as they were.
 func (p *Stepper) settle(l *Limit, f *facts, in *Input, i int, res *Result) (same bool) {
 	x := &p.extras
 	f.exempt = p.isExempt(l, in.Key, f.latest)
@@ -81,13 +81,6 @@ func (p *Stepper) tryOut(l *Limit, s *keystate.Slot, f *facts, in *Input, i int)
 	l.Rule.Then.settle(s, out, f)
 }
 
-// noteMove notes of a block whose end was another that this is all that has changed.
-func (p *Stepper) noteMove(l *Limit, s *keystate.Slot, out outcome, until event.Micros) {
-	if out == moved && s.Block.Until > until {
-		p.moves = append(p.moves, Move{Rule: string(s.Block.Name), From: until, Grain: l.grain(s)})
-	}
-}
-
 // dropCandidate clears what a candidate has in force that is gone.
 func (p *Stepper) dropCandidate(l *Limit, f *facts, in *Input, i int) {
 	s := &p.extras.Candidate
@@ -95,11 +88,6 @@ func (p *Stepper) dropCandidate(l *Limit, f *facts, in *Input, i int) {
 		p.publish(l, s, f, cleared, in.Key, i)
 	}
 	*s = keystate.Slot{}
-}
-
-func (p *Stepper) setCause(b *keystate.Block, in *Input) {
-	p.cause = append(p.cause[:0], in.Cause.ID...)
-	b.ID, b.Partition, b.Offset = p.cause, in.Cause.Partition, in.Cause.Offset
 }
 
 // shadow reports whether a limit's verdicts are not enforced.
@@ -114,20 +102,6 @@ func bit(b bool) int {
 	return 0
 }
 
-// publish notes what became of a block as a change.
-func (p *Stepper) publish(l *Limit, s *keystate.Slot, f *facts, out outcome, key []byte, i int) {
-	v := l.verdictOf(&s.Block, p.key(key))
-	if out == cleared {
-		moment := max(f.latest, v.Since)
-		v.State, v.Since, v.Until, v.Count = verdict.Clear, moment, moment, l.Window.Count(f.window)
-		if f.limit > 0 {
-			v.Limit = f.limit
-		}
-	}
-	p.changes = append(p.changes, v)
-	p.order = append(p.order, i)
-}
-
 // isExempt reports whether the key is exempt under a limit.
 func (p *Stepper) isExempt(l *Limit, key []byte, at event.Micros) bool {
 	switch {
@@ -139,20 +113,6 @@ func (p *Stepper) isExempt(l *Limit, key []byte, at event.Micros) bool {
 		return true
 	}
 	return p.Exempt != nil && p.Exempt(l, p.key(key), at)
-}
-
-// reset empties the window that was judged, and forgets what it counted.
-func (p *Stepper) reset(l *Limit, f *facts) {
-	ended := f.added.Ended
-	from, _ := l.Window.Bounds(p.window, f.latest)
-	p.window = l.Window.Empty(p.window, ended)
-	kept := p.extras.Remembered[:0]
-	for _, e := range p.extras.Remembered {
-		if !l.Window.Kind.Slides() && (e.At < from) != ended {
-			kept = append(kept, e)
-		}
-	}
-	p.extras.Remembered = kept
 }
 
 // warn gives a notice for each step of the limit that the count has got to, once a window; in a
@@ -179,55 +139,8 @@ func (p *Stepper) warn(l *Limit, f *facts, in *Input, i int) {
 		if p.shadow(l) {
 			v.Mode = verdict.Shadow
 		}
-		p.changes = append(p.changes, v)
-		p.order = append(p.order, i)
+		p.change(&v, i)
 	}
-}
-
-// takeBack takes a refund out of p.window. One that takes nothing changes nothing, not even the
-// latest time, and it returns false: no event of that name is remembered, it has left its window,
-// or nothing is left of it to take.
-func (p *Stepper) takeBack(l *Limit, hit *Hit, at event.Micros) bool {
-	window, e, back := p.refundOf(l, hit, at)
-	if back == 0 {
-		return false
-	}
-	e.Taken += back
-	p.window = l.Window.Take(window, e.At, back)
-	return true
-}
-
-// refundOf finds the event that a refund names and what it takes back of it, and moves p.window on
-// to the refund's time. Nothing else changes.
-func (p *Stepper) refundOf(l *Limit, hit *Hit, at event.Micros) (window []byte, e *keystate.Remembered, back event.Decimal) {
-	window, _ = l.Window.Add(p.window, at, 0)
-	if e = p.extras.Remembered.Find(&l.Window, window, hit.Value); e != nil {
-		back = e.Back(hit.Cost, l.Rule.Count == CountEvents)
-	}
-	return window, e, back
-}
-
-// refunds reports whether any limit remembers the event that a refund names, and whether the refund
-// takes anything back of it under any limit, as of its time.
-func (p *Stepper) refunds(old keystate.Key, hits []Hit, at event.Micros) (known, takes bool) {
-	for rest := old.Sections; len(rest) > 0; {
-		sec, more, ok := keystate.Cut(rest)
-		if !ok {
-			break
-		}
-		rest = more
-		sec.Version = old.Version
-		_, sec = p.limitOfSection(sec)
-		i := hitOf(hits, sec.Hash(), 0)
-		if i < 0 || !sec.HasExtra() {
-			continue
-		}
-		p.window = append(p.window[:0], p.take(sec)...)
-		window, e, back := p.refundOf(hits[i].Limit, &hits[i], at)
-		p.window = window
-		known, takes = known || e != nil, takes || back > 0
-	}
-	return known, takes
 }
 
 // retire clears what a limit had in force that is no more in the set.
@@ -245,7 +158,6 @@ func (p *Stepper) retire(sec keystate.Section, key []byte, latest event.Micros) 
 		v := gone.verdictOf(b, p.key(key))
 		moment := max(latest, v.Since)
 		v.State, v.Since, v.Until = verdict.Clear, moment, moment
-		p.changes = append(p.changes, v)
-		p.order = append(p.order, -1)
+		p.change(&v, -1)
 	}
 }

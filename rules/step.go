@@ -80,8 +80,8 @@ func (p *Stepper) stepSections(dst []byte, old *keystate.Key, in *Input, latest 
 	return dst
 }
 
-// keep appends a section of a limit that was not hit. One that no limit of the set has, l is nil then, is
-// dropped; what it had in force is cleared.
+// keep appends a section of a limit that was not hit. One that no limit of the set has, l is nil
+// then, is dropped; what it had in force is cleared.
 func (p *Stepper) keep(dst []byte, sec keystate.Section, l *Limit, key []byte, latest event.Micros, res *Result) []byte {
 	if sec.Hash() == keystate.KeyHash {
 		return p.keepOwn(dst, sec, latest, res)
@@ -172,52 +172,4 @@ func (p *Stepper) keepHit(dst []byte, sec keystate.Section, l *Limit, latest eve
 		return dst
 	}
 	return p.keep(dst, sec, l, nil, latest, res)
-}
-
-// add counts the event in p.window.
-func (p *Stepper) add(f *facts, l *Limit, hit *Hit, at event.Micros) {
-	if l.Rule.Count == CountDistinct {
-		p.window, f.added = l.Window.AddValue(p.window, at, hit.Value)
-		f.adds, f.counts = !f.added.Known, true
-		return
-	}
-	p.window, f.added = l.Window.Add(p.window, at, hit.Amount)
-}
-
-// spent is when a whole state no longer matters.
-func (p *Stepper) spent(k keystate.Key) event.Micros {
-	res := Result{SpentAt: p.ids.Spent(k.IDs, k.Latest)}
-	for rest := k.Sections; len(rest) > 0; {
-		sec, more, ok := keystate.Cut(rest)
-		if !ok {
-			break
-		}
-		rest = more
-		sec.Version = k.Version
-		if sec.Hash() == keystate.KeyHash {
-			p.keepOwn(nil, sec, k.Latest, &res)
-		} else if l, sec := p.limitOfSection(sec); l != nil {
-			res.outlive(l, sec, k.Latest)
-		}
-	}
-	return res.SpentAt
-}
-
-// outlive moves SpentAt to when the limit's section no longer matters, if that is later. A
-// window is looked into only if it may be: no window matters for longer than two of its
-// lengths behind the key's latest time.
-func (r *Result) outlive(l *Limit, sec keystate.Section, latest event.Micros) {
-	window := sec.Body
-	if sec.HasExtra() {
-		var x keystate.Extras
-		extra, rest, ok := sec.Parts()
-		if !ok || x.Read(extra, sec.Version) != nil {
-			return // not reached with a checked state
-		}
-		r.SpentAt = max(r.SpentAt, l.spent(&x))
-		window = rest
-	}
-	if keystate.Later(latest, 2*l.PerMax) > r.SpentAt {
-		r.SpentAt = max(r.SpentAt, l.Window.Spent(window))
-	}
 }

@@ -8,18 +8,6 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Inside is a mistake at a character of a scalar's text, which is not reported yet.
-func (f *File) Inside(n *yaml.Node, at int, hint, message string) *Error {
-	e := f.At(n, hint, message)
-	if line, column, ok := f.src.inside(n, at); ok {
-		e.Line, e.Column, e.SourceLine = line, column, f.src.line(line)
-	}
-	return e
-}
-
-// HasComment reports whether a comment stands on the line on which a scalar begins.
-func (f *File) HasComment(n *yaml.Node) bool { return strings.Contains(f.src.line(n.Line), " #") }
-
 // inside finds the place in the file of the at-th character of a scalar's text. YAML folds and
 // strips only blanks, so the other characters are walked side by side; where they differ, as
 // after an escape, there is no telling.

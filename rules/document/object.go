@@ -76,7 +76,8 @@ func (f *File) Pairs(n *yaml.Node, what string) ([]Pair, bool) {
 	return out, true
 }
 
-// Object reads a mapping with known fields; unknown ones are mistakes. It is false for what is no mapping.
+// Object reads a mapping with known fields; unknown ones are mistakes. It is false for what is no
+// mapping.
 func (f *File) Object(n *yaml.Node, what string, known ...string) (*Object, bool) {
 	return f.ObjectAnd(n, what, func(Pair) bool { return false }, known...)
 }
@@ -132,20 +133,6 @@ func (f *File) unknownField(o *Object, key *yaml.Node, known []string) {
 	f.Fail(key, "the fields here are "+strings.Join(known, ", "), "unknown field %q", key.Value)
 }
 
-// resolve follows an alias, and counts what is read: nil when it is too much.
-func (f *File) resolve(n *yaml.Node) *yaml.Node {
-	if f.nodes++; f.nodes > maxNodes {
-		if f.nodes == maxNodes+1 {
-			f.Fail(n, "use fewer aliases, or several rule sets", "the file is too large with its aliases written out")
-		}
-		return nil
-	}
-	for n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	return n
-}
-
 // List returns a list's values, aliases resolved; what is no list is a mistake.
 func (f *File) List(n *yaml.Node, what string) []*yaml.Node {
 	if n.Kind != yaml.SequenceNode {
@@ -178,26 +165,6 @@ func (f *File) OneOrMore(n *yaml.Node, what string) []*yaml.Node {
 	return f.Items(n)
 }
 
-func isMerge(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!merge" }
-
-// IsNull reports whether a value is absent, as behind `field:`.
-func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
-
-// Describe says what a node is, for "… is a mapping, not …".
-func Describe(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case IsNull(n):
-		return "nothing"
-	case len(n.Value) > 40:
-		return "a text"
-	}
-	return fmt.Sprintf("%q", n.Value)
-}
-
 // OneOf lists words for a hint, shortened when there are many.
 func OneOf(words []string) string {
 	const most = 8
@@ -207,5 +174,23 @@ func OneOf(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// DidYouMean returns `; did you mean "x"?` for the candidate that a word is probably a slip of, or nothing.
+// DidYouMean returns `; did you mean "x"?` for the candidate that a word is probably a slip of, or
+// nothing.
 func DidYouMean(word string, candidates []string) string { return scalar.DidYouMean(word, candidates) }
+
+// gluedField takes a name apart that was written without a blank behind its colon.
+func (f *File) gluedField(n *yaml.Node) (name, rest string, ok bool) {
+	if n.Kind != yaml.ScalarNode || n.Style != 0 {
+		return "", "", false
+	}
+	name, rest, ok = strings.Cut(n.Value, ":")
+	return name, rest, ok && rest != "" && !strings.HasPrefix(rest, " ") && slices.Contains(f.words.Fields, name)
+}
+
+// failGlued reports such a name where it is.
+func (f *File) failGlued(n *yaml.Node, name, rest string) {
+	rest, _, _ = strings.Cut(rest, " ")
+	e := f.At(n, fmt.Sprintf("write %s: %s", name, scalar.Shortened(rest)), gluedMessage)
+	e.Column += len(name)
+	f.Report(e)
+}

@@ -34,8 +34,9 @@ func describeInvisible(r rune) (message, hint string) {
 	return fmt.Sprintf("an invisible character (%U)", r), `remove it; where it is meant, write it as "\u` + strings.ToLower(fmt.Sprintf("%04x", r)) + `" in double quotes`
 }
 
-// invisible reports what nobody sees in names and values, and, to mend them, takes it out of them, so that it is told once. What is written
-// as an escape is meant; reasons and comments are for people.
+// invisible reports what nobody sees in names and values, and, to mend them, takes it out of them,
+// so that it is told once. What is written as an escape is meant; reasons and comments are for
+// people.
 func (s *source) invisible(n *yaml.Node, mend bool) (found []*Error) {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -95,8 +96,8 @@ func (s *source) find(n *yaml.Node, r rune) (line, column int) {
 
 var gluedLine = regexp.MustCompile(`^(\s*(?:- +)*(?:\{ *)?)([A-Za-z_]+):([^\s:/].*)$`)
 
-// behindSyntax looks for what YAML reports at another line, or as something else: characters that nobody sees,
-// and colons without a blank behind them. nil when there is neither.
+// behindSyntax looks for what YAML reports at another line, or as something else: characters that
+// nobody sees, and colons without a blank behind them. nil when there is neither.
 func (s *source) behindSyntax(before int, words *Vocabulary) *Error {
 	for i, line := range s.lines {
 		if before > 0 && i >= before {
@@ -122,20 +123,3 @@ func (s *source) behindSyntax(before int, words *Vocabulary) *Error {
 }
 
 const gluedMessage = "there is no blank behind the colon, so that YAML sees no field here"
-
-// gluedField takes a name apart that was written without a blank behind its colon.
-func (f *File) gluedField(n *yaml.Node) (name, rest string, ok bool) {
-	if n.Kind != yaml.ScalarNode || n.Style != 0 {
-		return "", "", false
-	}
-	name, rest, ok = strings.Cut(n.Value, ":")
-	return name, rest, ok && rest != "" && !strings.HasPrefix(rest, " ") && slices.Contains(f.words.Fields, name)
-}
-
-// failGlued reports such a name where it is.
-func (f *File) failGlued(n *yaml.Node, name, rest string) {
-	rest, _, _ = strings.Cut(rest, " ")
-	e := f.At(n, fmt.Sprintf("write %s: %s", name, scalar.Shortened(rest)), gluedMessage)
-	e.Column += len(name)
-	f.Report(e)
-}

@@ -22,7 +22,8 @@ type Synonym struct {
 	Write  string   // how to write it
 }
 
-// here is the field that a synonym is among those that may stand in one place; "" when none of them may.
+// here is the field that a synonym is among those that may stand in one place; "" when none of them
+// may.
 func (s Synonym) here(known []string) string {
 	for _, field := range s.Fields {
 		if slices.Contains(known, field) {

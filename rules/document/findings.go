@@ -1,0 +1,90 @@
+package document
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Findings are what is wrong in a File so far, or probably wrong.
+type Findings struct {
+	Rule string // the rule that is being read: its mistakes name it
+
+	// Accept is for a file that an older program accepted: what has a meaning, and is refused
+	// since it is nearly always a mistake, is Outdated and no mistake.
+	Accept bool
+
+	src      *source
+	errs     Errors
+	warned   Errors
+	outdated Errors
+}
+
+// Fail reports a mistake at a node. hint says what to write instead, or is "".
+func (f *Findings) Fail(n *yaml.Node, hint, format string, args ...any) {
+	f.Report(f.At(n, hint, fmt.Sprintf(format, args...)))
+}
+
+// Warn reports what is allowed but probably not meant.
+func (f *Findings) Warn(n *yaml.Node, hint, format string, args ...any) {
+	f.Doubt(f.At(n, hint, fmt.Sprintf(format, args...)))
+}
+
+// Report reports a mistake.
+func (f *Findings) Report(e *Error) { f.errs = append(f.errs, e) }
+
+// Doubt reports what is allowed but probably not meant.
+func (f *Findings) Doubt(e *Error) { f.warned = append(f.warned, e) }
+
+// Refuse reports mistakes of which it is known what they mean: see Accept.
+func (f *Findings) Refuse(mistakes ...*Error) (accepted bool) {
+	if f.Accept {
+		f.outdated = append(f.outdated, mistakes...)
+		return true
+	}
+	f.errs = append(f.errs, mistakes...)
+	return len(mistakes) == 0
+}
+
+// At is a mistake at a node, which is not reported yet.
+func (f *Findings) At(n *yaml.Node, hint, message string) *Error {
+	e := f.src.errorAt(n.Line, n.Column, message, hint)
+	e.Rule = f.Rule
+	return e
+}
+
+// Inside is a mistake at a character of a scalar's text, which is not reported yet.
+func (f *Findings) Inside(n *yaml.Node, at int, hint, message string) *Error {
+	e := f.At(n, hint, message)
+	if line, column, ok := f.src.inside(n, at); ok {
+		e.Line, e.Column, e.SourceLine = line, column, f.src.line(line)
+	}
+	return e
+}
+
+// HasComment reports whether a comment stands on the line on which a scalar begins.
+func (f *Findings) HasComment(n *yaml.Node) bool { return strings.Contains(f.src.line(n.Line), " #") }
+
+// Mistakes is how many were reported so far.
+func (f *Findings) Mistakes() int { return len(f.errs) }
+
+// Err is an Errors of every mistake so far, in the order of the file; nil when there is none.
+func (f *Findings) Err() error {
+	if len(f.errs) == 0 {
+		return nil
+	}
+	return f.errs.sorted()
+}
+
+// Outdated is what was accepted, in the order of the file.
+func (f *Findings) Outdated() Errors { return f.outdated.sorted() }
+
+// Warnings is what was warned of, in the order of the file.
+func (f *Findings) Warnings() []Warning {
+	var out []Warning
+	for _, w := range f.warned.sorted() {
+		out = append(out, Warning(*w))
+	}
+	return out
+}
