@@ -56,6 +56,12 @@ func TestGoodRuleFiles(t *testing.T) {
 	}
 }
 
+// topTest is the name of the test function.
+func topTest(t *testing.T) string {
+	name, _, _ := strings.Cut(t.Name(), "/")
+	return name
+}
+
 // golden compares with a file; text that is empty has none.
 func golden(t *testing.T, path, got string) {
 	t.Helper()
@@ -74,6 +80,6 @@ func golden(t *testing.T, path, got string) {
 		t.Fatal(err)
 	}
 	if string(want) != got {
-		t.Errorf("%s differs (-rewrite writes it)\n--- want\n%s--- got\n%s", path, want, got)
+		t.Errorf("%s differs; if it should, write it: go test ./rules -run %s -rewrite\n--- want\n%s--- got\n%s", path, topTest(t), want, got)
 	}
 }

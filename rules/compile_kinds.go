@@ -70,6 +70,18 @@ var windowKinds = [...]windowKind{
 	},
 }
 
+// refundable are the kinds of which amounts can be taken back, in words.
+func refundable() string {
+	var names []string
+	for kind := range eachKind {
+		if (&windows.Spec{Kind: kind}).Refundable() {
+			names = append(names, kind.String())
+		}
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
 // eachKind goes through all kinds.
 func eachKind(yield func(windows.Kind) bool) {
 	for kind := windows.Tumbling; int(kind) < len(windowKinds) && yield(kind); kind++ {
@@ -130,7 +142,7 @@ func (c *limitReader) countable() {
 	distinct, rate := r.Count == CountDistinct, s.Kind.HasRate()
 	switch {
 	case r.Refunds && !s.Refundable():
-		c.Fail(o.Node, "use tumbling, calendar or sliding", "a %v window has no refunds", s.Kind)
+		c.Fail(o.Node, "use "+refundable(), "a %v window has no refunds", s.Kind)
 	case distinct && !s.Kind.CountsValues():
 		c.Fail(o.Node, "use another window", "a %v can't count distinct values", s.Kind)
 	case rate && len(l.Tiers) > 0:

@@ -65,13 +65,8 @@ func (c *ruleReader) at(n *yaml.Node) {
 }
 
 func (c *ruleReader) action(n *yaml.Node) {
-	switch word, _ := c.Word(n, "action", "block", "challenge", "throttle", "log"); word {
-	case "challenge":
-		c.r.Then.Action = verdict.ActChallenge
-	case "throttle":
-		c.r.Then.Action = verdict.ActThrottle
-	case "log":
-		c.r.Then.Action = verdict.ActLog
+	if word, ok := c.Word(n, "action", verdict.ActionNames()...); ok {
+		c.r.Then.Action, _ = verdict.ParseAction(word) // it is one of the names
 	}
 }
 

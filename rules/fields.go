@@ -155,7 +155,7 @@ var thenPlace = place[*ruleReader]{
 		{fieldDoc{"reset", `{"type": "boolean"}`, "a penalty: the window is emptied when the verdict is issued", false},
 			func(c *ruleReader, n *yaml.Node) { c.r.Then.Reset = c.penaltyOnly(n, "reset") }},
 		{fieldDoc{"at", `{"enum": ["reached", "exceeded"]}`, "when the verdict is issued; default: a quota when the limit is reached, a penalty when it is exceeded", false}, (*ruleReader).at},
-		{fieldDoc{"action", `{"enum": ["block", "challenge", "throttle", "log"]}`, "what an enforcer does; default `block`", false}, (*ruleReader).action},
+		{fieldDoc{"action", "action", "what an enforcer does; default `block`", false}, (*ruleReader).action},
 		{fieldDoc{"apis", "patterns", "what the verdict covers; default: what the rule matches", false}, (*ruleReader).covers},
 	},
 }
@@ -205,22 +205,22 @@ var (
 	thenDoc      = fieldDoc{"then", "then", "what follows; required, unless there is `warn`", false}
 )
 
-// Fields of windows. Which kinds have them windowKinds says.
+// Fields of windows. windowKinds says which kinds have them, and docs and schema get it from there.
 var (
 	windowDoc     = fieldDoc{"window", "window", "the kind of [window](#windows); default `sliding`", false}
-	timezoneDoc   = fieldDoc{"timezone", `{"type": "string", "minLength": 1}`, "`calendar`: an IANA zone, such as `Asia/Shanghai`; default UTC", false}
-	weekStartsDoc = fieldDoc{"week_starts", "weekday", "`calendar`, weeks: the first day; default `monday`", false}
+	timezoneDoc   = fieldDoc{"timezone", `{"type": "string", "minLength": 1}`, "an IANA zone, such as `Asia/Shanghai`; default UTC", false}
+	weekStartsDoc = fieldDoc{"week_starts", "weekday", "the first day of a `week`; default `monday`", false}
 
 	windowDocs = []fieldDoc{
 		{"per", "per", "how long the window is: a duration, or for `calendar` a unit", false},
 		windowDoc,
-		{"offset", "duration", "`tumbling`: moves the edges", false},
+		{"offset", "duration", "moves the edges", false},
 		timezoneDoc,
 		weekStartsDoc,
-		{"resolution", "duration", "`sliding`: how long panes are; default `per/60`", false},
-		{"gap", "duration", "`session`: events this far apart belong to different sessions", false},
-		{"burst", "number", "`bucket`: how many at once; default `limit`", false},
-		{"debt", "debt", "`bucket`: by how many times its burst it may be overdrawn; default 1", false},
+		{"resolution", "duration", "how long panes are; default `per/60`", false},
+		{"gap", "duration", "events this far apart belong to different sessions", false},
+		{"burst", "number", "how many at once; default `limit`", false},
+		{"debt", "debt", "by how many times its burst it may be overdrawn; default 1", false},
 	}
 )
 

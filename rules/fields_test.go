@@ -37,7 +37,7 @@ func TestTablesOfThePage(t *testing.T) {
 		return
 	}
 	if !*rewrite {
-		t.Fatalf("%s is not what the table of fields says (-rewrite writes it)", rulesPage)
+		t.Fatalf("the tables in %s are not those of rules/fields.go; write them: go test ./rules -run Tables -rewrite", rulesPage)
 	}
 	if err := os.WriteFile(rulesPage, []byte(got), 0o600); err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func fieldTable(rows ...string) string {
 func fieldRows(prefix string, fields []fieldDoc) string {
 	var b strings.Builder
 	for _, f := range fields {
-		doc := f.doc
+		doc := f.sentence()
 		if f.required {
 			doc = "required; " + doc
 		}
@@ -69,7 +69,7 @@ func TestThePageNamesEachField(t *testing.T) {
 	for _, p := range allPlaces {
 		for _, f := range p.fields {
 			if !regexp.MustCompile("[`.{ ]" + f.name + "[`:.]").Match(page) {
-				t.Errorf("%s has no `%s` of %s", rulesPage, f.name, p.what)
+				t.Errorf("%s does not name `%s` of %s; its tables: go test ./rules -run Tables -rewrite", rulesPage, f.name, p.what)
 			}
 		}
 	}

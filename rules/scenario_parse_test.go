@@ -137,7 +137,11 @@ func (sc *scenario) parseMoment(s string) (event.Micros, error) {
 	if d, err := time.ParseDuration(s); err == nil {
 		return sc.start + event.FromDuration(d), nil
 	}
-	return event.ParseMicros(s)
+	at, err := event.ParseMicros(s)
+	if err != nil {
+		return 0, fmt.Errorf("%q is neither a span since the start, such as 90s or 720h, nor a time such as 2026-11-21T10:00:00Z", s)
+	}
+	return at, nil
 }
 
 // repeated is an event line taken apart: the event, and how often it comes.

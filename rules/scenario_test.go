@@ -59,7 +59,8 @@ func playScenario(t *testing.T, file string, line int, text string) string {
 			t.Fatalf("%s:%d: %v", file, line+step.lineNum, err)
 		}
 		if diff := cmp.Diff(step.want, got); diff != "" && !*rewrite {
-			t.Errorf("%s:%d: %s\n(- expected, + happened)\n%s", file, line+step.lineNum, step.line, diff)
+			t.Errorf("%s:%d: %s\n(- expected, + happened; if it should happen, write it: go test ./rules -run %s -rewrite)\n%s",
+				file, line+step.lineNum, step.line, topTest(t), diff)
 		}
 		for _, line := range slices.Concat(step.before, []string{step.line}) {
 			out += line + "\n"

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 // Schema returns the JSON Schema of rule files, for editors. It is made of the table of fields. It can't
@@ -16,7 +19,7 @@ func Schema() []byte {
 	b.WriteString(`{"$schema": "https://json-schema.org/draft/2020-12/schema",
 		"$id": "https://tallygate.dev/schema/ruleset.v1.schema.json", "title": "Tallygate rule set", `)
 	writePlace(&b, filePlace.placeDoc, filePlace.docs())
-	b.WriteString(`, "$defs": {` + definitions + `, "window": ` + windowSchema())
+	b.WriteString(`, "$defs": {` + definitions + `, "window": ` + windowSchema() + `, "action": ` + actionSchema())
 	for _, p := range allPlaces[1:] {
 		fmt.Fprintf(&b, `, %q: {`, p.schema)
 		writePlace(&b, p.placeDoc, p.fields)
@@ -61,7 +64,7 @@ func (f *fieldDoc) jsonSchema() string {
 	if members[0] != '{' {
 		members = `{"$ref": "#/$defs/` + members + `"}`
 	}
-	return members[:len(members)-1] + `, "description": ` + strconv.Quote(markdownLink.ReplaceAllString(f.doc, "$1")) + "}"
+	return members[:len(members)-1] + `, "description": ` + strconv.Quote(markdownLink.ReplaceAllString(f.sentence(), "$1")) + "}"
 }
 
 // windowSchema is the schema of a window's kind.
@@ -72,6 +75,25 @@ func windowSchema() string {
 		docs = append(docs, fmt.Sprintf("%v: %s.", kind, windowKinds[kind].doc))
 	}
 	return `{"enum": [` + strings.Join(names, ", ") + `], "description": ` + strconv.Quote(strings.Join(docs, " ")) + "}"
+}
+
+// actionSchema is the schema of what an enforcer does.
+func actionSchema() string {
+	return `{"enum": ["` + strings.Join(verdict.ActionNames(), `", "`) + `"]}`
+}
+
+// sentence is what pages and schema say of a field; of a window's field, also which kinds have it.
+func (f *fieldDoc) sentence() string {
+	var kinds []string
+	for kind := range eachKind {
+		if slices.Contains(windowKinds[kind].fields, f.name) {
+			kinds = append(kinds, "`"+kind.String()+"`")
+		}
+	}
+	if len(kinds) == 0 {
+		return f.doc
+	}
+	return strings.Join(kinds, ", ") + ": " + f.doc
 }
 
 // definitions are what fields' values may be.

@@ -44,7 +44,7 @@ func (k Kind) String() string {
 // CountsValues tells whether its Specs may be Distinct.
 func (k Kind) CountsValues() bool { return kinds[k].values != nil }
 
-// Frees says, in words, what lets a count fall.
+// Frees says, in words, what lowers a count.
 func (k Kind) Frees() string { return kinds[k].frees }
 
 // Slides tells whether windows overlap, so that there is no window before the current one.

@@ -27,7 +27,7 @@ func (s *Spec) Validate() error {
 	case s.Estimate && !s.Estimates():
 		err = errors.New("windows: only distinct values are estimated, and not in sliding windows")
 	case s.Refunds && !s.Refundable():
-		err = errors.New("windows: nothing is taken back from sessions, buckets and distinct values")
+		err = fmt.Errorf("windows: nothing is taken back from a %v, nor from distinct values", s.Kind)
 	}
 	return errors.Join(err, s.kind().validate(s))
 }

@@ -2,10 +2,12 @@ package layers
 
 import (
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +44,42 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		}
 	})
 }
+
+// Pages name files and folders that are there. Decisions and measurements are of their time.
+func TestPagesNameFilesThatAreThere(t *testing.T) {
+	var paths []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && (d.Name() == ".git" || d.Name() == ".run") {
+			return filepath.SkipDir
+		}
+		path, _ = filepath.Rel(root, path)
+		paths = append(paths, "/"+path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	eachPage(t, func(page, text string) {
+		if strings.HasPrefix(page, "docs/adr/") || page == "docs/measured.md" {
+			return
+		}
+		for _, m := range codePath.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			found++
+			want := regexp.MustCompile("/" + strings.ReplaceAll(regexp.QuoteMeta(m[1]), `\*`, `[^/]*`) + "$")
+			if !slices.ContainsFunc(paths, want.MatchString) {
+				t.Errorf("%s names `%s`, which is not there", page, m[1])
+			}
+		}
+	})
+	if found < 50 {
+		t.Errorf("%d paths found", found)
+	}
+}
+
+// codePath is a path in code: one of a Go file, or one that begins with a folder of this repository.
+var codePath = regexp.MustCompile(
+	"`((?:[a-z0-9_*]+/)*[a-z0-9_*]+\\.go|(?:windows|rules|pipeline|internal|cmd|bench|examples|clients|adapters|deploy|scripts|tools)/[a-z0-9_*/.-]*[a-z0-9_*-])`")
 
 func follow(from, to string) error {
 	target, anchor, _ := strings.Cut(to, "#")

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/tallygate/tallygate/internal/cli"
 	"github.com/tallygate/tallygate/internal/enforcer"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/rules"
 )
 
 var option = regexp.MustCompile(`(?m)^  (--[a-z-]+)`)
@@ -63,13 +65,32 @@ func TestTheReferenceListsEveryCommand(t *testing.T) {
 			}
 		}
 		if anchor == "" {
-			t.Errorf("docs/reference.md has no section about tallygate %s", c.Name)
+			t.Fatalf("add a section to docs/reference.md, ### tallygate %s; this test then prints the list of commands", c.Name)
 		}
 		text := strings.ReplaceAll(strings.TrimSpace("tallygate "+c.Name+" "+c.Args), "|", `\|`)
 		fmt.Fprintf(&list, "| [`%s`](#%s) | %s |\n", text, anchor, c.Summary)
 	}
 	if !strings.Contains(string(page), "| command | what it does |\n|---|---|\n"+list.String()+"\n") {
-		t.Errorf("the list of commands in docs/reference.md is not this one:\n%s", list.String())
+		t.Errorf("replace the list of commands in docs/reference.md by this one:\n%s", list.String())
+	}
+}
+
+// The reference says what each field of an explanation means.
+func TestTheReferenceExplainsExplanations(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs/reference.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n### GET /v1/explain\n")
+	section, _, _ = strings.Cut(section, "\n### ")
+	var rows strings.Builder // the first cell of each row
+	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \|`).FindAllStringSubmatch(section, -1) {
+		rows.WriteString(row[1] + "\n")
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[rules.Explanation]()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); !strings.Contains(rows.String(), "`"+name+"`") {
+			t.Errorf("docs/reference.md, GET /v1/explain: add a row for `%s`", name)
+		}
 	}
 }
 

@@ -2,12 +2,14 @@ package ruletest
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/rules/document"
 )
@@ -143,7 +145,8 @@ func (r *reader) times() (n int, every event.Micros) {
 	return n, every
 }
 
-var wants = []string{"none", "block", "challenge", "throttle", "log", "warn"}
+// wants is what an expectation may say: the actions, a notice, or none of them.
+var wants = slices.Concat([]string{"none"}, verdict.ActionNames(), []string{"warn"})
 
 // expect reads one item of expect.
 func (r *reader) expect(n *yaml.Node) Expect {
@@ -161,7 +164,7 @@ func (r *reader) expect(n *yaml.Node) Expect {
 	if at := r.item.Get("verdict"); at != nil {
 		x.Want, _ = r.doc.Word(at, "verdict", wants...)
 	} else if !r.item.Has("verdict") {
-		r.fail("verdict", "verdict is one of none, block, challenge, throttle, log, warn", "an expectation needs `verdict`")
+		r.fail("verdict", "verdict is one of "+strings.Join(wants, ", "), "an expectation needs `verdict`")
 	}
 	if at := r.item.Get("mode"); at != nil {
 		mode, _ := r.doc.Word(at, "mode", "enforce", "shadow")

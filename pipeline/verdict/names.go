@@ -3,9 +3,8 @@ package verdict
 import "fmt"
 
 var (
-	stateNames  = [...]string{Block: "block", Clear: "clear", Warn: "warn"}
-	modeNames   = [...]string{Enforce: "enforce", Shadow: "shadow"}
-	actionNames = [...]string{ActLog: "log", ActThrottle: "throttle", ActChallenge: "challenge", ActBlock: "block"}
+	stateNames = [...]string{Block: "block", Clear: "clear", Warn: "warn"}
+	modeNames  = [...]string{Enforce: "enforce", Shadow: "shadow"}
 )
 
 // String returns the state's name on the wire: block, clear or warn.
@@ -13,9 +12,6 @@ func (s State) String() string { return name(stateNames[:], int(s)) }
 
 // String returns the mode's name on the wire: enforce or shadow.
 func (m Mode) String() string { return name(modeNames[:], int(m)) }
-
-// String returns the action's name on the wire: log, throttle, challenge or block.
-func (a Action) String() string { return name(actionNames[:], int(a)) }
 
 // ParseState is the inverse of State.String.
 func ParseState(s string) (State, error) {
@@ -29,20 +25,11 @@ func ParseMode(s string) (Mode, error) {
 	return Mode(i), err
 }
 
-// ParseAction is the inverse of Action.String.
-func ParseAction(s string) (Action, error) {
-	i, err := parseName("action", actionNames[:], s)
-	return Action(i), err
-}
-
 // MarshalText makes a state a string in JSON.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // MarshalText makes a mode a string in JSON.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
-
-// MarshalText makes an action a string in JSON.
-func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
 func (s *State) UnmarshalText(text []byte) (err error) {
@@ -53,12 +40,6 @@ func (s *State) UnmarshalText(text []byte) (err error) {
 // UnmarshalText reads what MarshalText wrote.
 func (m *Mode) UnmarshalText(text []byte) (err error) {
 	*m, err = ParseMode(string(text))
-	return err
-}
-
-// UnmarshalText reads what MarshalText wrote.
-func (a *Action) UnmarshalText(text []byte) (err error) {
-	*a, err = ParseAction(string(text))
 	return err
 }
 

@@ -24,18 +24,6 @@ const (
 	Shadow       // counted and shown, never enforced
 )
 
-// Action is what an enforcer does with a request that a verdict covers. A greater Action is
-// a stronger one.
-type Action uint8
-
-// The actions, weakest first.
-const (
-	ActLog Action = iota
-	ActThrottle
-	ActChallenge
-	ActBlock
-)
-
 // Verdict is one decision about one key by one rule.
 type Verdict struct {
 	Rule   string      // the rule's name, or rule/limit, or rule/candidate: for operators and services
