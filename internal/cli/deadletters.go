@@ -55,7 +55,7 @@ func deadLetters(ctx context.Context, c *call) error {
 	o.Var(&from, "from", "the first `moment`: a time, a date, or a span back (default 24h)")
 	reason := o.String("reason", "", "only those with this `reason`, such as not-json")
 	asJSON := o.Bool("json", false, "write JSON, an object a line; with --send the summary")
-	send := o.String("send", "", "send what has been mended: `FILE` with objects as --json writes them, - for standard input")
+	send := o.String("send", "", "send fixed letters: `FILE` with objects as --json writes them, - for standard input")
 	r := resend{stdout: c.stdout, stderr: c.stderr}
 	o.BoolVar(&r.now, "now", false, "with --send: without their own time, so that they count when they arrive")
 	direct := o.Bool("direct", false, "with --send: straight to Kafka, which needs the right to write there, and is not in the audit")

@@ -72,7 +72,7 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*comman
 	o.BoolVar(&c.NoWrite, "no-write", false, "only look: no scratch topic in Kafka, no scratch keys in Redis")
 	o.DurationVar(&c.Timeout, "timeout", 5*time.Second, "`time` that a check waits for a server; some ask up to four times")
 	o.DurationVar(&c.SessionTimeout, "session-timeout", 10*time.Second, "`time` without a heartbeat after which partitions go to others, as the aggregators have it")
-	o.DurationVar(&c.MaxStaleness, "max-staleness", 30*time.Second, "`time` that the blocklist may be behind before it is in doubt, as the enforcers have it")
+	o.DurationVar(&c.MaxStaleness, "max-staleness", 30*time.Second, "`time` that the blocklist may be behind before it is stale, as the enforcers have it")
 	o.BoolVar(&c.json, "json", false, "write the result as one JSON object")
 	o.BoolVar(&c.acls, "acls", false, "only print what each program must be allowed, as kafka-acls.sh commands and ACL SETUSER lines; nothing is connected")
 	o.StringVar(&c.principal, "principal", "User:tallygate", "`principal` of the aggregators, for --acls")
