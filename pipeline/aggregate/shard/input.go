@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 
@@ -146,4 +147,4 @@ func (s *intake) loopRecord(rec *record.Record, clock Clock) error {
 }
 
 // isOwnerRecord reports whether a record of this key is an owner's own, such as a fence record.
-func isOwnerRecord(key []byte) bool { return len(key) > 0 && key[0] == 0 }
+func isOwnerRecord(key []byte) bool { return bytes.HasPrefix(key, []byte{0}) }

@@ -2,7 +2,8 @@ package shard
 
 import (
 	"bufio"
-	"cmp"
+	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -15,14 +16,13 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
-	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 var update = flag.Bool("update", false, "write what the interaction tests see into their pages")
 
 // TestInteractions plays the pages of testdata: each is a story of owners, logs and crashes. A page
 // is blocks of a command, with lines of input below it if it needs any, then ----, then what is
-// seen, up to an empty line. TESTDATA.md has the commands.
+// seen, up to an empty line. Each method named play… says what its command is.
 func TestInteractions(t *testing.T) {
 	pages, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(pages) == 0 {
@@ -75,7 +75,7 @@ type stage struct {
 
 // newStageGroup is a group without owners.
 func newStageGroup(t *testing.T) *simGroup {
-	w := &simGroup{t: t, now: event.FromTime(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)), counts: map[string]int64{}}
+	w := &simGroup{t: t, now: event.FromTime(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)), cfg: simConfig, found: simFound}
 	for p := range int32(simPartitions) {
 		w.input[p], w.loop[p], w.table[p], w.verdicts[p] = &simLog{}, &simLog{}, &simLog{}, &simLog{}
 	}
@@ -83,7 +83,7 @@ func newStageGroup(t *testing.T) *simGroup {
 }
 
 func (s *stage) say(format string, args ...any) {
-	s.said = append(s.said, fmt.Sprintf(format, args...))
+	s.said = append(s.said, strings.Split(fmt.Sprintf(format, args...), "\n")...)
 }
 
 // play carries a command out, and returns what is seen.
@@ -93,6 +93,8 @@ func (s *stage) play(words, input []string) []string {
 		"rules": s.playRules, "event": s.playEvent, "takeover": s.playTakeover, "read": s.playRead, "append": s.playAppend, "ack": s.playAck,
 		"checkpoint": s.playCheckpoint, "crash": s.playCrash, "reload": s.playReload, "judge": s.playJudge, "command": s.playCommand,
 		"counts": s.playCounts, "published": s.playPublished, "later": s.playLater,
+		"config": s.playConfig, "found": s.playFound, "topic": s.playTopic, "raw": s.playRaw, "cut": s.playCut, "epoch": s.playEpoch,
+		"unreadable": s.playUnreadable, "sweep": s.playSweep, "ends": s.playEnds,
 	}
 	play := commands[words[0]]
 	if play == nil {
@@ -117,7 +119,11 @@ func (s *stage) owner(name string) *simOwner {
 func (s *stage) asked(o *simOwner) {
 	e := o.s.Effects()
 	for _, a := range e.States {
-		s.say("wants %s", describeState(a.Key, a.Value))
+		urgently := ""
+		if a.Urgent {
+			urgently = " at once"
+		}
+		s.say("wants%s %s", urgently, describeState(a.Key, a.Value))
 	}
 	for _, f := range e.Forwards {
 		from, _, body, err := decodeForward(f.Value)
@@ -128,9 +134,7 @@ func (s *stage) asked(o *simOwner) {
 		s.say("wants %s", describeVerdict(a.Key, a.Value))
 	}
 	for _, a := range e.Aux {
-		if a.Topic == DeadLetters {
-			s.say("wants a dead letter: %s", a.Reason)
-		}
+		s.sayAux(&a)
 	}
 	for _, p := range e.Published {
 		s.say("knows as published: %s", describeVerdict(p.Key, p.Value))
@@ -138,56 +142,16 @@ func (s *stage) asked(o *simOwner) {
 	for _, d := range e.Done {
 		s.say("command %s is done", d.ID)
 	}
+	for _, b := range e.Blown {
+		s.say("fuse of %s has blown, of %d keys", b.Rule, b.Keys)
+	}
+	for _, skip := range e.Skipped {
+		s.say("skips rule %s: %s", skip.Rule.Name, skip.Reason)
+	}
 	for _, n := range e.Notes {
-		s.say("notes: %s", n.Text)
+		s.say("%s: %s%s", []string{"info", "warning", "error"}[n.Level], n.Text, describeArgs(n.Args))
 	}
 	o.collect()
-}
-
-func describeState(key, value []byte) string {
-	switch {
-	case string(key) == CheckpointKey:
-		c, err := decodeCheckpoint(value)
-		if err != nil {
-			return err.Error()
-		}
-		return fmt.Sprintf("checkpoint: next %d and %d, judged %d of %d", c.Next[Input], c.Next[Loop], c.Judged.Done, Parts)
-	case isOwnerRecord(key):
-		return fmt.Sprintf("%q", key)
-	case value == nil:
-		return fmt.Sprintf("tombstone of %s", key)
-	}
-	pending, raw, err := decodeWire(value)
-	if err != nil {
-		return err.Error()
-	}
-	b, err := decodeBlock(raw)
-	if err != nil {
-		return err.Error()
-	}
-	text := fmt.Sprintf("state of %s, applied %d and %d", key, b.applied[Input].next, b.applied[Loop].next)
-	for _, u := range pending {
-		v, err := verdict.Parse(u.body)
-		if err != nil {
-			return err.Error()
-		}
-		text += fmt.Sprintf(", unpublished: %s of %s", v.State, v.Rule)
-	}
-	return text
-}
-
-func describeVerdict(key, value []byte) string {
-	if isOwnerRecord(key) {
-		return "a fence"
-	}
-	if value == nil {
-		return fmt.Sprintf("tombstone of %s", key)
-	}
-	v, err := verdict.Parse(value)
-	if err != nil {
-		return err.Error()
-	}
-	return fmt.Sprintf("%s of %s on %s, seq %d", v.State, v.Rule, v.KeyText(), v.Seq)
 }
 
 func (s *stage) number(text string) int {
@@ -207,30 +171,52 @@ func (s *stage) playRules(_, input []string) {
 func (s *stage) playEvent(args, _ []string) {
 	e := simEntry{at: s.now}
 	p := s.number(args[0])
-	fields, headers := []string{}, [][]byte{}
+	fields, headers, times := []string{}, [][]byte{}, 1
 	for _, a := range args[1:] {
 		name, value, _ := strings.Cut(a, "=")
 		switch name {
+		case "times": // in place of % stands the how manieth it is
+			times = s.number(value)
 		case "emitter":
 			headers = append(headers, []byte(event.HeaderInstance), []byte(value))
+		case "sent-to":
+			headers = append(headers, []byte(event.HeaderPartition), event.AppendPartition(nil, int32(s.number(value))))
 		case "seq":
 			headers = append(headers, []byte(event.HeaderSequence), event.AppendSequence(nil, uint64(s.number(value))))
+		case "cost":
+			fields = append(fields, fmt.Sprintf("%q:%s", name, value))
 		default:
 			fields = append(fields, fmt.Sprintf("%q:%q", name, value))
 		}
 	}
 	e.value, e.headers = []byte("{"+strings.Join(fields, ",")+"}"), record.HeadersOf(headers...)
-	offset, _ := s.input[p].append(-1, 0, e)
-	s.say("input %d at %d", p, offset)
+	for i := range times {
+		one := e
+		one.value = bytes.ReplaceAll(e.value, []byte("%"), strconv.AppendInt(nil, int64(i), 10))
+		s.input[p].append(-1, 0, one)
+	}
+	if last := s.input[p].end() - 1; times > 1 {
+		s.say("input %d at %d to %d", p, last-int64(times)+1, last)
+	} else {
+		s.say("input %d at %d", p, last)
+	}
 }
 
 // takeover PARTITION NAME
 func (s *stage) playTakeover(args, _ []string) {
 	id := int32(s.number(args[0]))
 	s.epochs[id]++
-	o := s.begin(id)
+	o, err := s.tryBegin(id)
+	if err != nil {
+		s.say("refused: %v", err)
+		if errors.Is(err, ErrFinal) {
+			s.say("and another takeover is refused, too")
+		}
+		return
+	}
 	s.named[args[1]] = o
 	s.say("epoch %d, goes on at %d and %d", o.epoch, o.s.Next(Input), o.s.Next(Loop))
+	s.sayResumed(o)
 	s.asked(o)
 }
 
@@ -242,15 +228,13 @@ func (s *stage) playRead(args, _ []string) {
 		most = s.number(args[2])
 	}
 	was := *o.s.Tally()
-	if !o.step(s.source(args[1]), most) {
+	switch any, err := o.step(s.source(args[1]), most); {
+	case err != nil:
+		s.say("fails: %v", err)
+	case !any:
 		s.say("no record")
 	}
-	if n := o.s.Tally().Replayed - was.Replayed; n > 0 {
-		s.say("skips %d that it has applied", n)
-	}
-	if n := o.s.Tally().ProducerRepeat - was.ProducerRepeat; n > 0 {
-		s.say("skips %d that an emitter has sent again", n)
-	}
+	s.sayTally(&was, o.s.Tally())
 	s.asked(o)
 }
 
@@ -303,6 +287,7 @@ func (s *stage) playCheckpoint(args, _ []string) {
 		}
 		if o.phase == idle {
 			s.say("next %d and %d are covered", o.s.covered[Input], o.s.covered[Loop])
+			s.sayCheckpoint(o.id)
 			return
 		}
 	}
@@ -338,17 +323,6 @@ func (s *stage) playJudge(args, _ []string) {
 	s.asked(o)
 }
 
-// command NAME COMMAND KEY
-func (s *stage) playCommand(args, _ []string) {
-	o := s.owner(args[0])
-	c := CommandRecord{ID: "c1", Command: args[1], Key: args[2], Reason: "a test", By: "tester"}
-	if args[1] == "block" {
-		c.For = event.Hour
-	}
-	o.must(o.s.Command(&c, c.Key, s.now))
-	s.asked(o)
-}
-
 // counts NAME: of each key and limit.
 func (s *stage) playCounts(args, _ []string) {
 	o := s.owner(args[0])
@@ -357,12 +331,17 @@ func (s *stage) playCounts(args, _ []string) {
 		for _, key := range keys {
 			state, err := o.s.State(key)
 			o.must(err)
-			for _, e := range o.s.Rules().Set.Explain(state, key, s.now, "") {
-				blocked := ""
+			dims, err := event.ParseKey(key)
+			o.must(err)
+			for _, e := range o.s.Explainer(dims).Explain(state, key, s.now, "") {
+				more := ""
 				if e.Verdict != nil {
-					blocked = ", " + e.Verdict.State.String()
+					more = ", " + kindOf(e.Verdict)
 				}
-				s.say("%s of %s: %v of %v%s", e.Rule, key, e.Count, e.Limit, blocked)
+				if e.Exempt {
+					more += ", exempt"
+				}
+				s.say("%s of %s: %v of %v%s", e.Rule, key, e.Count, e.Limit, more)
 			}
 		}
 	}
@@ -374,14 +353,4 @@ func (s *stage) playPublished(args, _ []string) {
 	for offset, e := range s.verdicts[s.number(args[0])].entries {
 		s.say("%d: %s", offset, describeVerdict(e.key, e.value))
 	}
-}
-
-// later DURATION
-func (s *stage) playLater(args, _ []string) {
-	d, err := time.ParseDuration(args[0])
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.now += event.FromDuration(d)
-	s.say("it is %v", cmp.Or(s.now, 0))
 }

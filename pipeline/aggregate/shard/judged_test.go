@@ -1,8 +1,11 @@
 package shard
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -88,3 +91,58 @@ func reread(t *rapid.T, j *judged) judged {
 	}
 	return out
 }
+
+// A limit whose window keeps something else now goes on under another name: what it was judged by
+// is known under that.
+func TestALimitIsKnownToBeJudgedUnderItsNewName(t *testing.T) {
+	sets, renamed := judgedSets(t), 0
+	for _, before := range sets {
+		for _, after := range sets {
+			j := judgedBy(before)
+			j.change(after)
+			for hash, by := range after.Judged() {
+				was, known := after.Since(before.Judged())[hash]
+				if _, same := before.Judged()[hash]; known && !same && was == by {
+					renamed++
+				}
+				if got, has := j.limits[hash]; !has || (got == by) != (known && was == by) {
+					t.Errorf("a limit that was judged by %x (%t) and is to be by %x is taken for %x (%t)", was, known, by, got, has)
+				}
+			}
+		}
+	}
+	if renamed == 0 {
+		t.Error("no limit goes on under another name")
+	}
+}
+
+// What a checkpoint says of it comes back as it was, and what it cannot have said is an error.
+func TestWhatIsJudgedComesBack(t *testing.T) {
+	want := judgedBy(judgedSets(t)[0])
+	want.done, want.doubted = 7, true
+	got, err := want.record().judged()
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	hash := strings.Repeat("00", 32)
+	for name, r := range map[string]judgedRecord{
+		"no pass":    {Pass: ""},
+		"odd pass":   {Pass: hash[1:]},
+		"long pass":  {Pass: hash + "00"},
+		"no hex":     {Pass: "x" + hash[1:]},
+		"odd limit":  {Pass: hash, Limits: map[string]string{"00": hash}},
+		"odd judged": {Pass: hash, Limits: map[string]string{hexOf(rules.SectionHash{}): "0"}},
+	} {
+		if _, err := r.judged(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	for done, want := range map[int]int{-1: 0, 0: 0, judgedAll: judgedAll, judgedAll + 1: judgedAll} {
+		r := judgedRecord{Pass: hash, Done: done}
+		if got, err := r.judged(); err != nil || got.done != want {
+			t.Errorf("%d parts: %d, %v, want %d", done, got.done, err, want)
+		}
+	}
+}
+
+func hexOf(h rules.SectionHash) string { return hex.EncodeToString(h[:]) }

@@ -1,9 +1,12 @@
 package shard
 
 import (
+	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -105,5 +108,105 @@ func TestACheckpointHolds64ProducersItself(t *testing.T) {
 	}
 	if _, inline := p.inline(); inline {
 		t.Errorf("%d producers are in the record", inlineProducers+1)
+	}
+}
+
+// A pass by rules that are not in force any more judges nothing, and says nothing of the one that
+// is due.
+func TestAPassByOlderRulesEnds(t *testing.T) {
+	s := oneLimit(t)
+	s.Event(&event.Event{UID: "u1", API: "a", Time: event.NoTime, Cost: event.One}, 0, now(), verdict.Cause{})
+	clock := Clock{Local: now(), Broker: event.NoTime}
+	if err := s.Step(Input, 1, clock); err != nil {
+		t.Fatal(err)
+	}
+	older, newer := s.Rules(), Rules{Number: 2, Set: compile(t, "  rules: ["+movingEnds["panes"]+"]")}
+	if err := s.Use(newer); err != nil {
+		t.Fatal(err)
+	}
+	if keys, more := s.NextToJudge(older); keys != nil || more {
+		t.Errorf("it goes on with %q", keys)
+	}
+	s.PartJudged(older)
+	if err := s.PassDone(older); err != nil || s.AllJudged() || s.JudgedParts() != 0 {
+		t.Errorf("%v; %d parts are judged", err, s.JudgedParts())
+	}
+	found := 0
+	for part := range Parts {
+		keys, more := s.NextToJudge(newer)
+		if !more {
+			t.Fatalf("it ends at part %d", part)
+		}
+		for _, key := range keys {
+			if found++; PartOf(key) != part {
+				t.Errorf("%s is in part %d, and not in %d", key, PartOf(key), part)
+			}
+		}
+		s.PartJudged(newer)
+	}
+	if _, more := s.NextToJudge(newer); more || !s.AllJudged() || found != 1 {
+		t.Errorf("it does not end behind the last part; %d keys", found)
+	}
+	if n, err := s.Judge([]byte("uid=gone"), clock); n != 0 || err != nil {
+		t.Errorf("a key that has left: %d, %v", n, err)
+	}
+}
+
+// An event that has no time, in a record that has none, counts nowhere.
+func TestAnEventWithoutAnyTime(t *testing.T) {
+	s := oneLimit(t)
+	clock := Clock{Local: now(), Broker: event.NoTime}
+	for offset, stamp := range []int64{-1, clock.Local.Time().UnixMilli()} {
+		rec := record.Record{Offset: int64(offset), Timestamp: stamp, Value: []byte(`{"uid":"u1","api":"a"}`)}
+		if err := s.Record(Input, &rec, clock); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Step(Input, int64(offset)+1, clock); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.tally.NoTime != 1 || s.tally.Counted != 1 || s.Last(Input) != event.Micros(clock.Local.Time().UnixMilli())*event.Millisecond {
+		t.Errorf("%+v, the last one at %v", s.tally, s.Last(Input))
+	}
+	if s.Replayed(); s.tally.Replayed != 1 {
+		t.Errorf("%d were read again, want 1", s.tally.Replayed)
+	}
+}
+
+// What a checkpoint covers is known as soon as it has begun.
+func TestACheckpointKnowsWhatItCovers(t *testing.T) {
+	s := oneLimit(t)
+	if err := s.Step(Loop, 7, Clock{Local: now()}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.BeginCheckpoint()
+	if err != nil || c.Covers(Input) != 0 || c.Covers(Loop) != 7 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if _, err := s.BeginCheckpoint(); !errors.Is(err, ErrTorn) {
+		t.Errorf("another one begins behind its cut: %v", err)
+	}
+	s.Covered(c)
+	if c, err := s.BeginCheckpoint(); c != nil || err != nil {
+		t.Errorf("there is nothing new: %+v, %v", c, err)
+	}
+}
+
+// Each list of effects is one to carry out.
+func TestEffectsAreEmptyOnlyWithoutAny(t *testing.T) {
+	var e Effects
+	if !e.Empty() {
+		t.Error("there is something in none")
+	}
+	lists := reflect.ValueOf(&e).Elem()
+	for i := range lists.NumField() {
+		list := lists.Field(i)
+		list.Set(reflect.MakeSlice(list.Type(), 1, 1))
+		if e.Empty() {
+			t.Errorf("%s: there is nothing", lists.Type().Field(i).Name)
+		}
+		if e.Reset(); list.Len() != 0 {
+			t.Errorf("%s is not reset", lists.Type().Field(i).Name)
+		}
 	}
 }

@@ -195,8 +195,8 @@ func TestEndsThatMoveAreBounded(t *testing.T) {
 	if !m.keep("more", &v, &mv, at) || m.n != mostMoved || m.waiting != 1 {
 		t.Errorf("%d ends are known, %d wait", m.n, m.waiting)
 	}
-	if m.due(at+event.Hour, false); m.n != 1 {
-		t.Errorf("%d ends are still known", m.n)
+	if m.due(at+event.Hour, false); m.n != 1 || len(m.byKey) != 1 {
+		t.Errorf("%d ends of %d keys are still known", m.n, len(m.byKey))
 	}
 }
 
@@ -224,5 +224,41 @@ func TestAStateHasTheEndThatWaits(t *testing.T) {
 	s.overtake(followed, []verdict.Verdict{v}, false)
 	if got := waits(); len(got) > 0 {
 		t.Errorf("the block was cleared, and the state has %v", got)
+	}
+}
+
+// An end that moves when the last one was published long ago goes out at once, as the first did.
+// One that draws near goes out, too, though the last was not long ago.
+func TestWhenAnEndThatMovesWaits(t *testing.T) {
+	at := now()
+	for name, tt := range map[string]struct {
+		after event.Micros // the time between two moves
+		known event.Micros // how far the known end is then
+		waits bool
+	}{
+		"soon":                          {event.Second, event.Hour, true},
+		"just before the grain is over": {event.Minute - 1, event.Hour, true},
+		"a grain later":                 {event.Minute, event.Hour, true},
+		"the known end is near":         {event.Second, 30 * event.Second, false},
+		"it is not as near":             {event.Second, 30*event.Second + 1, true},
+	} {
+		var m movedEnds
+		v := verdict.Verdict{Rule: "r", State: verdict.Block, Until: at + 2*event.Hour}
+		mv := rules.Move{Rule: "r", From: at + tt.after + tt.known, Grain: event.Minute}
+		if !m.keep("uid=1", &v, &mv, at) || m.waiting != 1 {
+			t.Fatalf("%s: the first does not wait", name)
+		}
+		m.tell(m.find("uid=1", "r"), at) // it is published
+		m.find("uid=1", "r").told = mv.From
+		if got := m.keep("uid=1", &v, &mv, at+tt.after); got != tt.waits {
+			t.Errorf("%s: it waits: %t", name, got)
+		}
+		e := m.find("uid=1", "r")
+		if e == nil || (m.waiting == 1) != tt.waits || (e.v != nil) != tt.waits || m.n != 1 {
+			t.Fatalf("%s: %+v, %d wait, %d are known", name, e, m.waiting, m.n)
+		}
+		if !tt.waits && (e.told != v.Until || e.next != at+tt.after+event.Minute) {
+			t.Errorf("%s: known is %v, and the next may be told at %v", name, e.told, e.next)
+		}
 	}
 }

@@ -44,7 +44,7 @@ func (s *Shard) resumeSource(src Source, c *checkpoint, f Found) error {
 	next, was := c.Next[src], c.Topics[t.Name]
 	oldest, newest := f.Oldest[src], f.Newest[src]
 	end, cut := int64(0), false
-	if c.Version > 0 && was == t.ID {
+	if was == t.ID {
 		end, cut = s.cutAt(src, c, f.EpochEnd[src])
 	}
 	switch {

@@ -119,13 +119,10 @@ func (p *producerPart) add(name producerName) (i uint16) {
 	return i
 }
 
+// unlink takes a row out of the list. It is not the newest.
 func (p *producerPart) unlink(i uint16) {
 	r := &p.rows[i]
-	if r.newer == noRow {
-		p.newest = r.older
-	} else {
-		p.rows[r.newer].older = r.older
-	}
+	p.rows[r.newer].older = r.older
 	if r.older == noRow {
 		p.oldest = r.newer
 	} else {

@@ -217,3 +217,61 @@ func BenchmarkProducers(b *testing.B) {
 }
 
 // numbered is a record as an emitter sends it.
+
+// inOnePart are so many emitters whose rows are in one part.
+func inOnePart(most int) (names [][]byte) {
+	for n := 0; len(names) < most; n++ {
+		if name := (producerName{instance: instanceName(instanceOf(n))}); name.part() == 0 {
+			names = append(names, instanceOf(n))
+		}
+	}
+	return names
+}
+
+// A part that is full forgets the emitter that was silent for longest, and no other.
+func TestAFullPartForgetsTheMostSilent(t *testing.T) {
+	names := inOnePart(maxPartRows + 1)
+	s := &producers{}
+	for _, name := range names[:maxPartRows] {
+		s.repeated(name, 0, 5, 0)
+	}
+	for _, again := range []int{0, 0, 2, maxPartRows - 1} { // the oldest, the newest, one in the middle
+		s.repeated(names[again], 0, 6, 0)
+	}
+	s.repeated(names[maxPartRows], 0, 5, 0)
+	if n := len(s.parts[0].rows); n != maxPartRows {
+		t.Errorf("%d rows", n)
+	}
+	for i, name := range names {
+		if _, known := s.parts[0].index[producerName{instance: instanceName(name)}]; known == (i == 1) {
+			t.Errorf("emitter %d is known: %t", i, known)
+		}
+	}
+	var order [][16]byte
+	for r := range s.parts[0].all {
+		order = append(order, r.name.instance)
+	}
+	if n := len(order); n != maxPartRows || order[0] != [16]byte(names[3]) || order[n-1] != [16]byte(names[maxPartRows]) || order[n-2] != [16]byte(names[maxPartRows-1]) {
+		t.Errorf("%d rows, not in the order of their use", n)
+	}
+}
+
+// A takeover says how many parts of the table the changelog has lost.
+func TestLostPartsOfProducersAreTold(t *testing.T) {
+	for gone := range 3 {
+		s := oneLimit(t)
+		c := &checkpoint{Version: checkpointVersion, ProducerParts: make([]uint64, producerParts)}
+		for i := range gone {
+			c.ProducerParts[i] = 7
+		}
+		if err := s.restoreProducers(c); err != nil {
+			t.Fatal(err)
+		}
+		if told := len(s.out.Notes) > 0; told != (gone > 0) {
+			t.Errorf("%d parts are lost: told %t", gone, told)
+		}
+		if gone > 0 && s.producers.parts[gone-1].version != 7 {
+			t.Errorf("a part that is lost has version %d: its next record would take the place of one that is newer", s.producers.parts[gone-1].version)
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package shard
 
 import (
-	"github.com/tallygate/tallygate/pipeline/event"
+	"maps"
+	"slices"
+
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -69,7 +71,6 @@ func (s *Shard) remember(c *checkpoint) (err error) {
 }
 
 func (s *Shard) restore(c *checkpoint, clock Clock) {
-	s.broker = event.NoTime
 	if c.Version > 0 {
 		s.broker = min(c.Broker, clock.Local)
 	}
@@ -99,7 +100,8 @@ func (s *Shard) restoreProducers(c *checkpoint) error {
 func (s *Shard) Republish(clock Clock) error {
 	leftovers := s.restoring.leftovers
 	s.restoring = nil
-	for key, l := range leftovers {
+	for _, key := range slices.Sorted(maps.Keys(leftovers)) {
+		l := leftovers[key]
 		list, err := l.issued()
 		if err != nil {
 			return err

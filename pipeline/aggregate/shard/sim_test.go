@@ -29,6 +29,11 @@ const (
 
 var simTopics = Topics{Events: Topic{"events", "e"}, Loop: Topic{"loop", "l"}, Table: Topic{"table", "t"}, Verdicts: Topic{"verdicts", "v"}}
 
+var (
+	simConfig = Config{Of: simPartitions, Topics: simTopics, MaxDeadLetter: 1 << 20, Instance: "sim", Seed: 1}
+	simFound  = Found{Committed: -1}
+)
+
 // simRules are versions of one rule set: limits change, a rule goes and comes back.
 var simRules = []string{`
   rules:
@@ -55,6 +60,8 @@ type simGroup struct {
 	rng   *rand.Rand
 	steps int
 	now   event.Micros
+	cfg   Config // of the owners to come, their partition aside
+	found Found  // what they find, the ends of the logs aside
 
 	input, loop, table, verdicts [simPartitions]*simLog
 
@@ -78,7 +85,7 @@ type simEmitter struct {
 
 func newSimGroup(t testing.TB, seed uint64, sets []Rules) *simGroup {
 	w := &simGroup{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), now: event.FromTime(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)),
-		sets: sets, counts: map[string]int64{}}
+		cfg: simConfig, found: simFound, sets: sets, counts: map[string]int64{}}
 	w.rules = Rules{Number: 1, Set: sets[0].Set}
 	w.crashes, w.replaced, w.reloads = w.rng.IntN(4), w.rng.IntN(4), w.rng.IntN(6)
 	for p := range int32(simPartitions) {

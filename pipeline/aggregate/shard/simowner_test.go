@@ -16,8 +16,10 @@ type simOwner struct {
 	id    int32
 	epoch int
 	s     *Shard
-	dead  bool
-	torn  bool // it makes no checkpoint any more
+
+	resumed Resumed
+	dead    bool
+	torn    bool // it makes no checkpoint any more
 
 	// What the shard asked for and is not in the logs yet, in order.
 	states, verdicts []Append
@@ -65,7 +67,7 @@ func (o *simOwner) collect() {
 	o.asked[0] += len(e.States)
 	o.asked[1] += len(e.Verdicts)
 	for _, a := range e.Aux {
-		if a.Topic == DeadLetters {
+		if a.Topic == DeadLetters && o.w.rng != nil {
 			o.w.fail("a dead letter: %s", a.Value)
 		}
 	}
@@ -90,33 +92,47 @@ func (w *simGroup) takeOver(id int32) *simOwner {
 
 // begin makes an owner of the newest epoch; what its shard asks for is not collected yet.
 func (w *simGroup) begin(id int32) *simOwner {
+	o, err := w.tryBegin(id)
+	o.must(err)
+	return o
+}
+
+// tryBegin is begin; it may find that the partition cannot go on.
+func (w *simGroup) tryBegin(id int32) (*simOwner, error) {
 	o := &simOwner{w: w, id: id, epoch: w.epochs[id], forwards: map[int32][][]byte{}, fenced: map[int32]bool{}}
 	w.table[id].fence(id, o.epoch, w.now)
 	w.verdicts[id].fence(id, o.epoch, w.now)
-	o.s = New(Config{ID: id, Of: simPartitions, Topics: simTopics, MaxDeadLetter: 1 << 20, Instance: "sim", Seed: 1}, w.rules)
+	cfg := w.cfg
+	cfg.ID = id
+	o.s = New(cfg, w.rules)
 	for offset, e := range w.table[id].entries {
-		if !e.gone && string(e.key) != "\x00fence" {
-			o.must(o.s.Load(int64(offset), e.key, e.value))
+		if e.gone {
+			continue
+		}
+		if err := o.s.Load(int64(offset), e.key, e.value); err != nil {
+			return o, err
 		}
 	}
-	found := Found{Committed: -1}
+	found := w.found
 	found.Newest[Input], found.Newest[Loop] = w.input[id].end(), w.loop[id].end()
-	_, err := o.s.Resume(found, o.clock())
-	o.must(err)
-	o.must(o.s.Republish(o.clock()))
-	return o
+	var err error
+	if o.resumed, err = o.s.Resume(found, o.clock()); err != nil {
+		return o, err
+	}
+	return o, o.s.Republish(o.clock())
 }
 
 // apply reads some records of a source, as many as an owner reads without letting go of its
 // partition.
 func (o *simOwner) apply(src Source, most int) (any bool) {
-	any = o.step(src, most)
+	any, err := o.step(src, most)
+	o.must(err)
 	o.collect()
 	return any
 }
 
 // step is apply; what its shard asks for is not collected yet.
-func (o *simOwner) step(src Source, most int) (any bool) {
+func (o *simOwner) step(src Source, most int) (any bool, err error) {
 	log := o.w.input[o.id]
 	if src == Loop {
 		log = o.w.loop[o.id]
@@ -125,15 +141,17 @@ func (o *simOwner) step(src Source, most int) (any bool) {
 	for ; most > 0 && next < log.end() && !o.s.Gathered(); most-- {
 		var rec record.Record
 		if log.record(next, &rec) {
-			o.must(o.s.Record(src, &rec, o.clock()))
+			if err := o.s.Record(src, &rec, o.clock()); err != nil {
+				return any, err
+			}
 		}
 		next++
 		any = true
 	}
 	if any {
-		o.must(o.s.Step(src, next, o.clock()))
+		err = o.s.Step(src, next, o.clock())
 	}
-	return any
+	return any, err
 }
 
 // send appends the oldest of what waits for a log, of the state records, the verdicts, or the

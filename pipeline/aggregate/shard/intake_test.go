@@ -1,0 +1,90 @@
+package shard
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// What records are decoded into is used again once their events are counted: however many there
+// are, they take no more memory.
+func TestDecodedRecordsTakeNoMoreMemory(t *testing.T) { // alone: it counts bytes
+	s := New(Config{Of: 1, Topics: simTopics}, Rules{Set: compile(t, "  rules: ["+movingEnds["bucket"]+"]")})
+	value, clock := []byte(`{"uid":"u","api":"a\u0062","attrs":{"a":1,"b":"\u0062","c":"x"}}`), Clock{Local: now(), Broker: event.NoTime}
+	next := int64(0)
+	read := func(records int) (bytes uint64) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range records {
+			if err := s.Record(Input, &record.Record{Offset: next, Timestamp: clock.Local.Time().UnixMilli(), Value: value}, clock); err != nil {
+				t.Fatal(err)
+			}
+			next++
+			if err := s.Step(Input, next, clock); err != nil {
+				t.Fatal(err)
+			}
+			s.out.Reset()
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	read(1000)
+	const records = 10_000
+	if n := read(records); n > 10*records {
+		t.Errorf("%d records took %d bytes", records, n)
+	}
+}
+
+// An event of an access log is in no record: its number takes the place of an offset.
+func TestEventsWithoutRecords(t *testing.T) {
+	set := compile(t, `
+  rules:
+    - {name: r, match: {api: "*"}, limit: 2, per: 1h, window: tumbling, then: {block: until-reset}}`)
+	var traced []string
+	s := New(Config{ID: 3, Of: 1, Topics: simTopics, Trace: func(x *Stepped) {
+		traced = append(traced, fmt.Sprint(len(x.Hits), x.Hits[0].Limit.Name, len(x.Result.Changes)))
+	}}, Rules{Set: set})
+	s.cfg.ID = 0
+	at := now()
+	clock := Clock{Local: at, Broker: event.NoTime}
+	for _, number := range []int64{0, 1, 1, 2} { // the second of 1 is a repeat
+		s.Event(&event.Event{UID: "u", API: "a", Time: event.NoTime, Cost: event.One}, number, at, verdict.Cause{Offset: 70 + number})
+		if err := s.Step(Input, number+1, clock); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.tally.Counted != 3 || s.tally.Replayed != 1 || s.tally.Matches[0] != 3 {
+		t.Errorf("%+v, want 3 that count, and one that was there before", s.tally)
+	}
+	if got := fmt.Sprint(traced); got != "[1r0 1r1 1r0]" {
+		t.Errorf("told of %s", got)
+	}
+	if len(s.out.States) != 1 || len(s.out.States[0].Ack.verdicts) != 1 || s.out.States[0].Ack.verdicts[0].v.Cause.Offset != 71 {
+		t.Errorf("the verdict is %+v, want one that event 71 has caused", s.out.States)
+	}
+	if got := s.Time(clock); got != at || s.Keys() != 1 || s.Bytes() <= 0 {
+		t.Errorf("the time is %v, want %v; %d keys of %d bytes", got, at, s.Keys(), s.Bytes())
+	}
+	s.Hot().Tick(at)
+	if hot := s.Hot().Hot(at, 0); len(hot) != 1 {
+		t.Errorf("hot keys: %+v", hot)
+	}
+}
+
+// One from the future moves no time beyond this machine's clock.
+func TestTimeIsBoundedByTheClock(t *testing.T) {
+	s := oneLimit(t)
+	at := now()
+	clock := Clock{Local: at, Broker: event.NoTime}
+	s.Event(&event.Event{UID: "u", API: "a", Time: event.NoTime, Cost: event.One}, 0, at+event.Hour, verdict.Cause{})
+	if err := s.Step(Input, 1, clock); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Time(Clock{Local: at + event.Day}); got != at {
+		t.Errorf("the time is %v, want %v", got, at)
+	}
+}
