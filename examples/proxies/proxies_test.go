@@ -21,8 +21,8 @@ type recipe struct {
 	args     func(dir, file string) []string
 	closed   []string // changes to the file, as pairs of old and new
 	down     int      // the status then
-	misnamed []string // a change to the file by which nothing says any more who asks; nil: something always does
-	doubt    int      // the status of what is closed in doubt; 0 is 503
+	misnamed []string // a change to the file by which the caller is no longer identified; nil: it always is
+	stale    int      // the status of a rule that is closed while the blocklist is stale; 0 is 503
 }
 
 func envoy(file, open, closed string, down int) recipe {
@@ -49,7 +49,7 @@ var recipes = map[string]recipe{
 // only429 is for those who take a 5xx of the decision server for its failure, or have no other
 // denial than this.
 func only429(c recipe) recipe {
-	c.doubt = http.StatusTooManyRequests
+	c.stale = http.StatusTooManyRequests
 	return c
 }
 
@@ -128,14 +128,14 @@ func TestProxies(t *testing.T) {
 					}
 				})
 			}
-			t.Run("in doubt", func(t *testing.T) {
+			t.Run("stale", func(t *testing.T) {
 				r := newDoubtfulRig(t, runsWith(t, c.file))
 				c.run(r)
 				if a := r.ask(http.MethodGet, "/search", "X-User: 43"); a.status != http.StatusOK {
 					t.Errorf("what isn't closed: %+v", a)
 				}
 				a := r.ask(http.MethodGet, "/orders", "X-User: 43")
-				if a.status != cmp.Or(c.doubt, http.StatusServiceUnavailable) || a.header.Get("Retry-After")+a.header.Get("RateLimit") != "" {
+				if a.status != cmp.Or(c.stale, http.StatusServiceUnavailable) || a.header.Get("Retry-After")+a.header.Get("RateLimit") != "" {
 					t.Errorf("what is closed, behind a proxy that is open: %+v", a)
 				}
 			})

@@ -89,9 +89,9 @@ func newRig(t *testing.T, c decision.Config) *rig {
 func newDoubtfulRig(t *testing.T, c decision.Config) *rig {
 	t.Helper()
 	return decide(t, "/healthz", &enforcer.Program{
-		Config: c,
-		Redis:  redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()}),
-		Doubt:  enforcer.Doubt{Rules: map[string]enforce.RuleOnStale{"orders": {Do: enforce.Closed, APIs: []string{"get.orders"}}}},
+		Config:  c,
+		Redis:   redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()}),
+		OnStale: enforcer.OnStale{Rules: map[string]enforce.RuleOnStale{"orders": {Do: enforce.Closed, APIs: []string{"get.orders"}}}},
 	})
 }
 

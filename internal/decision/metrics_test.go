@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// Metrics tell that enforcement is off, or in doubt and for how long, and what was answered by
-// which rule. None names a user.
-func TestMetricsOfDoubtAndOff(t *testing.T) {
-	r := doubtful(t)
+// Metrics show that enforcement is off, or that the table is stale and for how long, and what was
+// answered by which rule. None names a user.
+func TestMetricsOfStaleAndOff(t *testing.T) {
+	r := neverFed(t)
 	ask := func(uid, api string) { _ = r.check(`{"uid": "` + uid + `", "api": "` + api + `"}`) }
 	wantMetrics := func(when string, want map[string]float64) {
 		t.Helper()
@@ -22,7 +22,7 @@ func TestMetricsOfDoubtAndOff(t *testing.T) {
 	}
 	ask("42", "search.query")
 	ask("42", "login")
-	wantMetrics("in doubt", map[string]float64{"tallygate_in_doubt": 1, "tallygate_checks_in_doubt_total": 2, "tallygate_enforcement_enabled": 1})
+	wantMetrics("stale", map[string]float64{"tallygate_in_doubt": 1, "tallygate_checks_in_doubt_total": 2, "tallygate_enforcement_enabled": 1})
 	r.blocks(block("searches", "uid", "42", only("search.query")))
 	for r.table.Stale() { // until Run has begun
 		runtime.Gosched()

@@ -18,7 +18,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Config says what a Server answers from.
+// Config configures a Server.
 type Config struct {
 	Table *enforce.Table // required
 
@@ -35,7 +35,7 @@ type Config struct {
 	// Answers configures responses to denied requests of proxies. The zero value is ready to use.
 	Answers enforce.Answers
 
-	// MaxStaleness is how far behind the blocklist may be before Table is in doubt: what Table was
+	// MaxStaleness is how far behind the blocklist may be before Table is stale: what Table was
 	// made with. 0 is that of enforce.Config. The server is ready either way.
 	MaxStaleness time.Duration
 
@@ -43,7 +43,7 @@ type Config struct {
 	// shards. The server is then not ready. nil, or returning nil, means that it can be followed.
 	Refused func() error
 
-	// Guard admits callers that may list the blocklist: viewers. nil admits everybody: use it only
+	// Guard admits callers that may list the blocklist: viewers. nil admits every caller: use it only
 	// for servers that are not reachable from outside.
 	Guard *access.Guard
 	// NoList serves no GET /v1/blocklist at all.
@@ -60,10 +60,10 @@ type Server struct {
 	checks *prometheus.CounterVec
 	allow  prometheus.Counter
 	rules  *prometheus.CounterVec
-	doubt  prometheus.Counter
+	stale  prometheus.Counter
 	lists  chan struct{} // one for each page of the blocklist that is being made
 
-	nobody  prometheus.Counter
+	noDims  prometheus.Counter
 	refused *prometheus.CounterVec
 }
 
@@ -81,9 +81,9 @@ func New(cfg Config) (*Server, error) {
 	s.allow = s.checks.WithLabelValues("allowed")
 	s.rules = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tallygate_rule_checks_total", Help: "Checks decided by a rule's verdict, or by its local limit while the table is stale."}, []string{"rule", "action"})
-	s.doubt = prometheus.NewCounter(prometheus.CounterOpts{
+	s.stale = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tallygate_checks_in_doubt_total", Help: "Checks answered while the table was stale."})
-	s.nobody = prometheus.NewCounter(prometheus.CounterOpts{
+	s.noDims = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tallygate_checks_without_dimensions_total", Help: "Checks without any dimension: no uid, no address, no attribute."})
 	s.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tallygate_checks_refused_total", Help: "Checks denied because the caller or the API is ambiguous, by reason."}, []string{"reason"})
@@ -108,7 +108,7 @@ func (s *Server) register(reg prometheus.Registerer) error {
 		return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
 	return errors.Join(
-		reg.Register(s.checks), reg.Register(s.rules), reg.Register(s.doubt), reg.Register(s.nobody), reg.Register(s.refused),
+		reg.Register(s.checks), reg.Register(s.rules), reg.Register(s.stale), reg.Register(s.noDims), reg.Register(s.refused),
 		gauge("tallygate_enforcement_enabled", "1 normally, 0 while a kill switch allows everything.",
 			func() float64 { return number(table.Enabled()) }),
 		gauge("tallygate_in_doubt", "1 while the table is stale: before the first snapshot, or too far behind; else 0.",
@@ -133,10 +133,10 @@ func number(is bool) float64 {
 func (s *Server) CheckDims(api string, dims []event.Dim) enforce.Decision {
 	d := s.cfg.Table.CheckDims(api, dims)
 	if len(dims) == 0 {
-		s.nobody.Inc()
+		s.noDims.Inc()
 	}
 	if s.cfg.Table.Stale() {
-		s.doubt.Inc()
+		s.stale.Inc()
 	}
 	switch {
 	case d.Unavailable():
@@ -154,7 +154,7 @@ func (s *Server) CheckDims(api string, dims []event.Dim) enforce.Decision {
 // countRefused counts a check that never came to a decision.
 func (s *Server) countRefused(r *forwardauth.Refusal) {
 	if r.Reason == forwardauth.NoDimensions {
-		s.nobody.Inc()
+		s.noDims.Inc()
 	}
 	s.refused.WithLabelValues(string(r.Reason)).Inc()
 }

@@ -71,7 +71,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	o.StringVar(&e.Snapshot, "snapshot", "", "`FILE` for a copy of the table, to enforce it after a start while Redis is away")
 	o.StringVar(&e.Access.Tokens, "tokens", "", "`FILE` that gives roles to tokens and client certificates, as for the aggregator: listing the blocklist needs the role viewer; reloaded when it changes")
 	o.BoolVar(&e.Config.NoList, "no-blocklist", false, "don't serve /v1/blocklist")
-	doubt := addDoubt(o, &e.Doubt)
+	stale := addOnStale(o, &e.OnStale)
 	o.StringVar(&e.OffFile, "off-file", "", "`FILE` that turns enforcement off while it exists; so does TALLYGATE_ENFORCE=off")
 	if err := o.ParseOnly(args); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		err = &ops.UsageError{Err: err}
 	} else if e.Config.Answers, err = readAnswers(*answers); err != nil {
 		err = &ops.UsageError{Err: err}
-	} else if err = doubt.build(); err == nil {
+	} else if err = stale.build(); err == nil {
 		err = l.open(e)
 	}
 	if err != nil {

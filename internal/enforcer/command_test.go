@@ -217,7 +217,7 @@ func TestWrongConfig(t *testing.T) {
 	}
 }
 
-// What holds for single rules in doubt is an option, in a file as well as on the command line.
+// What holds for single rules while the table is stale is an option, in a file as well as on the command line.
 func TestInDoubtByRule(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "enforcer.yaml")
 	if err := os.WriteFile(file, []byte(`
@@ -231,7 +231,7 @@ in-doubt-rules:
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := Doubt{Do: enforce.Open, Instances: 10, Rules: map[string]enforce.RuleOnStale{
+	want := OnStale{Do: enforce.Open, Instances: 10, Rules: map[string]enforce.RuleOnStale{
 		"orders":   {Do: enforce.Closed, APIs: []string{"order.*", "cart.checkout"}},
 		"searches": {Do: enforce.Local, APIs: []string{"search.*"}, Limit: 100, Per: time.Minute},
 		"signups":  {Do: enforce.Local, APIs: []string{"signup"}, Key: []string{"ip/64", "attrs.device"}, Limit: 3, Per: time.Hour},
@@ -246,14 +246,14 @@ in-doubt-rules:
 		if err != nil {
 			t.Fatalf("%s: %v", about, err)
 		}
-		if !reflect.DeepEqual(e.Doubt, want) {
-			t.Errorf("%s: %+v, want %+v", about, e.Doubt, want)
+		if !reflect.DeepEqual(e.OnStale, want) {
+			t.Errorf("%s: %+v, want %+v", about, e.OnStale, want)
 		}
 		_, _, _ = e.HTTP.Close(), e.Metrics.Close(), e.Redis.Close()
 	}
 }
 
-// What it answers in doubt, and the file that turns it off, are options.
+// What it answers while the table is stale, and the file that turns it off, are options.
 func TestInDoubtAndOff(t *testing.T) {
 	server := miniredis.RunT(t) // without a blocklist: there is never a snapshot
 	off := filepath.Join(t.TempDir(), "off")

@@ -30,7 +30,7 @@ import (
 // server on it.
 type Program struct {
 	Config      decision.Config // Table is made by Run
-	Doubt       Doubt
+	OnStale     OnStale
 	Access      access.Config // who may list the blocklist; where it is served is filled in by Run
 	OffFile     string        // turns enforcement off while it exists; "": none
 	Redis       redis.UniversalClient
@@ -44,7 +44,7 @@ type Program struct {
 	Registry    *prometheus.Registry
 	Log         *slog.Logger
 
-	Hangup <-chan os.Signal // SIGHUPs, which change nothing; nil: nobody asks for them
+	Hangup <-chan os.Signal // SIGHUPs, which change nothing; nil: none are delivered
 
 	// DrainDelay is how long it goes on answering, but calls itself not ready, after it was
 	// told to stop; 0 is not at all. Then what is under way may finish.
@@ -61,7 +61,7 @@ func (e *Program) Run(ctx context.Context) error {
 	}
 	table, err := enforce.NewTable(enforce.Config{
 		Shards: shards, Causes: true, MaxStaleness: e.Config.MaxStaleness, OffFile: e.OffFile,
-		OnStale: e.Doubt.Do, Rules: e.Doubt.Rules, Instances: e.Doubt.Instances, Logger: e.Log,
+		OnStale: e.OnStale.Do, Rules: e.OnStale.Rules, Instances: e.OnStale.Instances, Logger: e.Log,
 	})
 	if err != nil {
 		return &ops.UsageError{Err: err}

@@ -13,27 +13,27 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
-// Doubt is what the program answers before the first snapshot, and while the blocklist is further
+// OnStale configures what the program answers before the first snapshot, and while the blocklist is further
 // behind than Config.MaxStaleness. The zero value enforces what was known last.
-type Doubt struct {
+type OnStale struct {
 	Do        enforce.OnStale
 	Rules     map[string]enforce.RuleOnStale // what holds for single rules instead
 	Instances int                            // how many decision servers share the load, and so a local limit; 0 is 1
 }
 
-// doubtOptions are the options that Doubt is made of.
-type doubtOptions struct {
-	into  *Doubt
+// onStaleOptions are the options that OnStale is made of.
+type onStaleOptions struct {
+	into  *OnStale
 	rules ops.Table
 }
 
-func addDoubt(o *ops.Options, into *Doubt) *doubtOptions {
+func addOnStale(o *ops.Options, into *OnStale) *onStaleOptions {
 	o.TextVar(&into.Do, "in-doubt", enforce.LastKnown, "`answer` while the blocklist is stale (before the first snapshot, or further behind than --max-staleness): last-known, open, closed or local")
 	o.IntVar(&into.Instances, "instances", 1, "`number` of enforcers that share the load, for local limits while the blocklist is stale")
-	return &doubtOptions{into, o.Table("in-doubt-rules", "`RULE=ANSWER,…`: answers for single rules while the blocklist is stale: open, last-known, 'closed API …' or 'local LIMIT/TIME API … by DIMENSION …'")}
+	return &onStaleOptions{into, o.Table("in-doubt-rules", "`RULE=ANSWER,…`: answers for single rules while the blocklist is stale: open, last-known, 'closed API …' or 'local LIMIT/TIME API … by DIMENSION …'")}
 }
 
-func (o *doubtOptions) build() error {
+func (o *onStaleOptions) build() error {
 	if o.into.Instances < 1 {
 		return &ops.UsageError{Err: fmt.Errorf("--instances %d: want at least 1", o.into.Instances)}
 	}

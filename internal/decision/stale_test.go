@@ -17,8 +17,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// doubtful is a decision server that never had a blocklist, and is closed then but for login.
-func doubtful(t *testing.T) *rig {
+// neverFed is a decision server that never had a blocklist, and is closed then but for login.
+func neverFed(t *testing.T) *rig {
 	t.Helper()
 	table, err := enforce.NewTable(enforce.Config{OnStale: enforce.Closed, Rules: map[string]enforce.RuleOnStale{"logins": {APIs: []string{"login"}}}})
 	if err != nil {
@@ -26,7 +26,7 @@ func doubtful(t *testing.T) *rig {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = table.Run(ctx) }) // a table that nobody runs stays in doubt
+	running.Go(func() { _ = table.Run(ctx) }) // a table without Run stays stale
 	t.Cleanup(func() {
 		stop()
 		running.Wait()
@@ -34,10 +34,10 @@ func doubtful(t *testing.T) *rig {
 	return newRigOf(t, table)
 }
 
-// What is denied since nobody knows is denied by each protocol, in its own words, and none says
-// when it is over.
-func TestClosedInDoubtOverHTTP(t *testing.T) {
-	r := doubtful(t)
+// Each protocol denies what is closed while the table is stale, in its own words, and none says when
+// that ends.
+func TestClosedWhileStaleOverHTTP(t *testing.T) {
+	r := neverFed(t)
 	for path, status := range map[string]int{
 		"/v1/forward-auth": 503, "/v1/forward-auth?denied=403": 503, "/v1/forward-auth?denied=401": 503,
 		"/v1/ext-authz/x": 429, // to Envoy a 5xx is a failure of ours, and may let through
@@ -62,8 +62,8 @@ func TestClosedInDoubtOverHTTP(t *testing.T) {
 	}
 }
 
-func TestClosedInDoubtOverGRPC(t *testing.T) {
-	r := doubtful(t)
+func TestClosedWhileStaleOverGRPC(t *testing.T) {
+	r := neverFed(t)
 	conn, _ := r.grpc(always)
 	limit, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(within(t), rateLimit("42"))
 	if err != nil || limit.GetOverallCode() != rlsv3.RateLimitResponse_OVER_LIMIT {
@@ -95,8 +95,9 @@ func TestClosedInDoubtOverGRPC(t *testing.T) {
 	}
 }
 
-// Of a verdict and a doubt about two descriptors, the answer is about the verdict: it says when.
-func TestAVerdictIsAnsweredBeforeADoubt(t *testing.T) {
+// If one descriptor has a verdict and the other is denied because the table is stale, the answer is
+// about the verdict: it says when it ends.
+func TestAVerdictIsAnsweredBeforeStaleness(t *testing.T) {
 	table, err := enforce.NewTable(enforce.Config{OnStale: enforce.Closed})
 	if err != nil {
 		t.Fatal(err)
