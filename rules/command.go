@@ -34,7 +34,8 @@ var manualLimit = &Limit{Name: ManualRule, Rule: &Rule{Name: ManualRule, APIs: [
 // Command applies a command to a key's state, as Step applies an event. It counts nothing, and
 // moves no time.
 func (p *Stepper) Command(dst, state, key []byte, cmd Command) ([]byte, Result) {
-	old := p.begin(state)
+	p.begin()
+	old := p.read(state)
 	cmd.At = min(max(cmd.At, event.MinTime), event.MaxTime)
 	latest := old.Latest
 	if latest == event.NoTime {
@@ -137,7 +138,8 @@ func (p *Stepper) NoteState(state, key []byte) {
 	if p.Fuses == nil {
 		return
 	}
-	old := p.begin(state)
+	p.begin()
+	old := p.read(state)
 	var res Result
 	p.each(nil, &old, key, old.Latest, &res, func(_ []byte, sec keystate.Section, l *Limit) []byte {
 		p.take(sec)

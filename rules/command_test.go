@@ -70,7 +70,7 @@ func TestACommandOnAKeyWithoutAState(t *testing.T) {
 		t.Errorf("%+v", x[0])
 	}
 	state, _ = p.Step(nil, state, Input{Key: key, At: noon + event.Hour, Hits: unitHits(set.Limits[0])})
-	if p.begin(state); p.keySection.Manual.Had {
+	if p.read(state); p.keySection.Manual.Had {
 		t.Error("the block is kept when it is over")
 	}
 }

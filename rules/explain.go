@@ -44,7 +44,8 @@ func (p *Stepper) Explain(state, key []byte, now event.Micros, api string) []Exp
 	if err != nil {
 		return nil
 	}
-	k := p.begin(state)
+	p.begin()
+	k := p.read(state)
 	var out []Explanation
 	if m := &p.keySection.Manual; m.Had && m.Block.Since <= now && now < m.Block.Until {
 		v := manualLimit.verdictOf(&m.Block, dims)

@@ -71,7 +71,8 @@ func (p *Stepper) AfterJudged(was Judged, doubted bool) {
 // It is called once for each key and change. The state is as for Step. Without changes the caller
 // need not keep the one returned.
 func (p *Stepper) Rejudge(dst, state, key []byte, at event.Micros) ([]byte, Result) {
-	old := p.begin(state)
+	p.begin()
+	old := p.read(state)
 	if old.Latest == event.NoTime {
 		return append(dst, state...), Result{SpentAt: event.NoTime}
 	}

@@ -15,7 +15,8 @@ import (
 //
 // Nothing is allocated but room in dst and what changes, and limits with more than a window, need.
 func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
-	old := p.begin(state)
+	p.begin()
+	old := p.read(state)
 	in.At = min(max(in.At, event.MinTime), event.MaxTime)
 	latest := max(old.Latest, in.At)
 	var id uint64

@@ -32,9 +32,3 @@ type Stepper struct {
 func (s *Set) NewStepper() *Stepper {
 	return &Stepper{sections: sections{set: s, ids: keystate.IDRules{Most: s.RecentIDs, Age: s.RecentFor}}}
 }
-
-// begin takes a state apart, and forgets the step before.
-func (p *Stepper) begin(state []byte) (old keystate.Key) {
-	p.report.begin()
-	return p.read(state)
-}
