@@ -289,6 +289,17 @@ func TestABucketsDebtHasOneForm(t *testing.T) {
 	}
 }
 
+// The greatest amounts there are do not add up to less.
+func TestABucketsDebtSaturates(t *testing.T) {
+	c := newCounter(t, bucketOf(event.One, windows.MaxTime))
+	for range 100 {
+		c.state, _ = c.spec.Add(c.state, 0, event.MaxDecimal)
+		if err := c.spec.Check(c.state); err != nil || c.spec.Count(c.state) != event.MaxDecimal {
+			t.Fatalf("the level is %v: %v", c.spec.Count(c.state), err)
+		}
+	}
+}
+
 func TestTheSmallestGreatestLevelBoundsABucket(t *testing.T) {
 	spec := bucketOf(event.One, event.Second)
 	spec.Most = 1 // a millionth

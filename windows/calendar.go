@@ -55,7 +55,7 @@ func (calendar) check(s *Spec, state []byte) error {
 	}
 	switch {
 	case r.err != nil:
-	case start < -MaxTime-length || start > MaxTime, past >= length, start+past != clamp(start+past):
+	case past >= length, start+past != clamp(start+past):
 		return errTime
 	case prev && past >= s.Lateness:
 		return errTime

@@ -87,7 +87,7 @@ func checkFrame(r *reader) (f frame) {
 		f.closed = f.start - (apart - 1)
 		f.before = f.closed - span(1)
 	}
-	if r.err == nil && (f.start < -2*MaxTime || past >= length) {
+	if r.err == nil && past >= length {
 		r.fail(errTime)
 	}
 	return f

@@ -88,5 +88,4 @@ func (r *reader) fail(err error) {
 	if r.err == nil {
 		r.err = err
 	}
-	r.rest = nil
 }

@@ -120,7 +120,7 @@ func sigma(x float64) float64 {
 }
 
 func tau(x float64) float64 {
-	if x == 0 || x == 1 {
+	if x == 0 {
 		return 0
 	}
 	y, z := 1.0, 1-x

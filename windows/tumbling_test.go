@@ -148,8 +148,37 @@ func TestAnEmptyCounterSaysNothing(t *testing.T) {
 		if spec.Count(nil) != 0 || spec.CountAt(nil, 5) != 0 {
 			t.Errorf("%s: it counts", name)
 		}
+		if from, to := spec.Bounds(nil, 5); from > 5 || to < 5 {
+			t.Errorf("%s: its window at 5 is %d to %d", name, from, to)
+		}
+		if got := spec.Carry(nil, &spec); len(got) > 0 {
+			t.Errorf("%s: it goes on as % x", name, got)
+		}
 		if spec.Below(nil, event.One) != event.NoTime || spec.Spent(nil) != event.NoTime {
 			t.Errorf("%s: it ends", name)
+		}
+	}
+}
+
+// A millionth is the least amount there is, and counts as any other.
+func TestAMillionthCounts(t *testing.T) {
+	start := at("2026-11-21T00:00:00Z")
+	for _, spec := range []windows.Spec{perMinute(), civil(windows.Hour, "UTC"), inPanes(event.Minute, 0)} {
+		c := newCounter(t, refundable(spec))
+		c.state, _ = c.spec.Add(c.state, start, 1)
+		c.state = c.spec.Take(c.state, start, 1)
+		if got := c.spec.Count(c.state); got != 0 {
+			t.Errorf("%v: %v is left of a millionth that was taken back", spec.Kind, got)
+		}
+	}
+	for _, spec := range []windows.Spec{perMinute(), civil(windows.Hour, "UTC")} {
+		spec.Lateness = event.Hour
+		c := newCounter(t, spec)
+		_, end := c.spec.Bounds(nil, start)
+		c.state, _ = c.spec.Add(c.state, start, 1)
+		c.counts(end, 1, 1)
+		if got := c.add(start, 1); got != (windows.Added{Ended: true, Count: event.One + 1}) {
+			t.Errorf("%v: the window before has %+v", spec.Kind, got)
 		}
 	}
 }

@@ -13,10 +13,11 @@ func product(a, b uint64) wide {
 	return wide{hi, lo}
 }
 
+// plus saturates at wideMax. Both are less than twice that, so that no sum overflows.
 func (w wide) plus(x wide) wide {
 	lo, carry := bits.Add64(w.lo, x.lo, 0)
-	hi, over := bits.Add64(w.hi, x.hi, carry)
-	if sum := (wide{hi, lo}); over == 0 && sum.less(wideMax) {
+	hi, _ := bits.Add64(w.hi, x.hi, carry)
+	if sum := (wide{hi, lo}); sum.less(wideMax) {
 		return sum
 	}
 	return wideMax
