@@ -31,3 +31,17 @@ func TestAnEmptySlotIsNoCandidate(t *testing.T) {
 		}
 	}
 }
+
+// A writer that counted wrongly stops: it does not look for room for ever.
+func TestBucketsWithoutRoomPanic(t *testing.T) {
+	l := make(buckets, 2)
+	for i := range len(l) * slotsPerBucket {
+		l.insert(rand.Uint64(), uint32(i))
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a key was added where there was no room")
+		}
+	}()
+	l.insert(rand.Uint64(), 0)
+}

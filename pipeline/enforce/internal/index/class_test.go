@@ -1,8 +1,10 @@
 package index
 
 import (
+	"reflect"
 	"testing"
 
+	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -10,12 +12,40 @@ import (
 func TestCoversAsVerdictsDo(t *testing.T) {
 	for _, apis := range [][]string{
 		{"*"}, {"a.*"}, {"a"}, {"a.b", "c.*"}, {"a.*", "c.*"}, {"a.*.c"}, {"*.c", "d"}, {"a.*", "a.b.*"}, {"a.b.*", "a.*"}, {"a.b*", "*"}, {},
+		{"a.long-name.*"}, {"abcdefg.*"}, {"abcdef.*"},
 	} {
 		v := verdict.Verdict{APIs: apis}
 		c := newClass(0, 0, &v, "")
-		for _, api := range []string{"a", "a.b", "a.b.c", "a.x.c", "c", "c.d", "d", "x.c", "", "a.b.long-name", "c.long-name", "long.name.c"} {
+		for _, api := range []string{"a", "a.b", "a.b.c", "a.x.c", "c", "c.d", "d", "x.c", "", "a.b.long-name", "c.long-name", "long.name.c",
+			"a.long-name.b", "a.long-names", "abcdefg.h", "abcdefg", "abcdefgh.i", "abcdef.g", "abcdeg.h"} {
 			if got, want := c.Covers(api), v.Covers(api); got != want || c.CoversSurely(api) && !want {
 				t.Errorf("%q covers %q: %v, surely %v, want %v", apis, api, got, c.CoversSurely(api), want)
+			}
+		}
+	}
+}
+
+// Verdicts that differ in one thing that classes have are of two classes: else one would be read
+// as the other.
+func TestVerdictsOfTwoClasses(t *testing.T) {
+	first := block("r", "uid=1", nil)
+	for what, change := range map[string]func(*verdict.Verdict){
+		"rule":   func(v *verdict.Verdict) { v.Rule = "s" },
+		"public": func(v *verdict.Verdict) { v.Public = "p" },
+		"state":  func(v *verdict.Verdict) { v.State = verdict.Warn },
+		"mode":   func(v *verdict.Verdict) { v.Mode = verdict.Shadow },
+		"action": func(v *verdict.Verdict) { v.Action = verdict.ActThrottle },
+		"apis":   func(v *verdict.Verdict) { v.APIs = []string{"a"} },
+		"limit":  func(v *verdict.Verdict) { v.Limit += event.One },
+		"step":   func(v *verdict.Verdict) { v.Step = "x2" },
+	} {
+		other := block("r", "uid=2", change)
+		x := newIndex(false)
+		x.Apply(0, []verdict.Verdict{first, other})
+		for _, want := range []verdict.Verdict{first, other} {
+			r, found := x.User(want.Key[0].Value)
+			if !found || !reflect.DeepEqual(*r.Verdicts()[0], want) {
+				t.Errorf("two that differ in %s: %+v is not found as it was put", what, want)
 			}
 		}
 	}

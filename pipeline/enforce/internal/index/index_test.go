@@ -108,6 +108,16 @@ func TestWalksEndInAnIndexThatIsFlaggedAllOver(t *testing.T) {
 	if _, found := x.User("42"); !found {
 		t.Error("a user's record is not found")
 	}
+	// The last bucket that walks come to is before the one that they begin in.
+	b, slot, _ := x.w.find(v.shapes[shapeUID], []event.Dim{uid("42")})
+	hash := UserOf("42").hash
+	last := &v.buckets[(v.buckets.place(hash)+uint64(len(v.buckets))-1)%uint64(len(v.buckets))]
+	last.refs[0].Store(b.refs[slot].Load())
+	last.setTag(0, tagOf(hash))
+	b.setTag(slot, 0)
+	if found, ok := byPieces(x, "42"); len(names(x, uid("42"))) != 1 || len(byUser(x, "42")) != 1 || !ok || len(found) != 1 {
+		t.Error("a record in the walk's last bucket is not found")
+	}
 	x.Apply(0, []verdict.Verdict{block("r", "uid=43", nil)}) // the writer's walk, which makes the buckets anew
 	if err := verify(x); err != nil {
 		t.Error(err)

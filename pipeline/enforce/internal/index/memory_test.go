@@ -56,8 +56,8 @@ func TestAFullIndexKeepsWhatItHas(t *testing.T) {
 	for ; !x.Full(); n++ {
 		x.Apply(0, []verdict.Verdict{block("r", fmt.Sprintf("uid=%d", n), nil)})
 	}
-	if x.Len() != n-1 || n < 100 {
-		t.Errorf("%d verdicts of %d", x.Len(), n)
+	if x.Len() != n-1 || n < 100 || len(x.w.arena.data) != maxChunks {
+		t.Errorf("%d verdicts of %d in %d chunks, want all but one in %d", x.Len(), n, len(x.w.arena.data), maxChunks)
 	}
 	for i := range n - 1 {
 		if _, found := x.User(strconv.Itoa(i)); !found {

@@ -82,6 +82,90 @@ func TestTheChunkWithTheMostGarbage(t *testing.T) {
 	}
 }
 
+// Of the garbage as much is left as an eighth of what is held, beside one chunk, to the byte.
+func TestHowMuchGarbageIsLeft(t *testing.T) {
+	for live, want := range map[int]int{22: -1, 20: 0} {
+		a := arena{data: [][]byte{make([]byte, 24), make([]byte, 16)}, use: []use{{live: live - 16}, {live: 16}}, head: 1, size: 40, live: live}
+		if got := a.worst(); got != want {
+			t.Errorf("%d of 40 bytes are held, and the chunk to vacate is %d, want %d", live, got, want)
+		}
+	}
+}
+
+// A large chunk goes with its last record, also where it is the only one; a small one stays.
+func TestTheLastChunk(t *testing.T) {
+	for size, want := range map[int]bool{minChunk: false, 2 * minChunk: true} {
+		a := arena{head: -1}
+		if a.spare() {
+			t.Error("an arena without chunks has one to spare")
+		}
+		if a.open(size); a.spare() != want {
+			t.Errorf("a chunk of %d bytes, none of them held, is to spare: %v, want %v", size, a.spare(), want)
+		}
+	}
+}
+
+// A whole count, as nearly all are, is written in units: a hundred takes two bytes, not five.
+func TestWholeCountsAreShort(t *testing.T) {
+	size := func(count event.Decimal) int {
+		v := block("r", "uid=1", nil)
+		h := held{class: newClass(0, 0, &v, ""), since: v.Since, until: v.Until, count: count}
+		return len(appendRecord(nil, shapeUID, []byte("1"), []held{h}))
+	}
+	if whole, half := size(100*event.One), size(100*event.One+event.One/2); whole != size(0)+1 || half != size(0)+3 {
+		t.Errorf("100 takes %d bytes more than 0, and 100.5 takes %d, want 1 and 3", whole-size(0), half-size(0))
+	}
+}
+
+// Buckets are made anew with a quarter more, until chance flags few enough of them; here all keys
+// belong to the first one.
+func TestMoreBucketsWhereManyOverflow(t *testing.T) {
+	x := newIndex(false)
+	var all []verdict.Verdict
+	for n := 0; len(all) < 60*slotsPerBucket; n++ {
+		if name := strconv.Itoa(n); UserOf(name).hash>>55 == 0 { // the first of up to 512 buckets
+			all = append(all, block("r", "uid="+name, nil))
+		}
+	}
+	x.Apply(0, all)
+	x.w.resize(len(all))
+	if got, want := len(x.View().buckets), 249; got != want { // 101, 127, 159, 199
+		t.Errorf("%d buckets, want %d: of these 59 may be flagged, of 219 not", got, want)
+	}
+	if err := verify(x); err != nil {
+		t.Error(err)
+	}
+	x.w.flagged = len(x.View().buckets) // the next key floods it
+	x.Apply(0, users("one-more", 1))
+	if got, want := len(x.View().buckets), 264; got != want { // 107 for a sixteenth more, 134, 168, 211
+		t.Errorf("%d buckets for a key more, want %d", got, want)
+	}
+}
+
+// A walk over many buckets goes in steps, and begins again when it finds others in their place.
+func TestAWalkOverMany(t *testing.T) {
+	x := newIndex(false)
+	const many = 40_000
+	x.Replace(0, users("u", many))
+	seen, again, moves := 0, 0, 0
+	walk := func(do func()) {
+		x.Walk(func(Record) { seen++; do() }, func() { seen = 0; again++ })
+	}
+	if walk(func() {}); seen != many || again != 1 {
+		t.Errorf("%d records of %d, begun %d times, want all, at once", seen, many, again)
+	}
+	again = 0
+	walk(func() {
+		if moves == 0 {
+			moves++
+			x.w.resize(2 * many)
+		}
+	})
+	if seen != many || again != 2 {
+		t.Errorf("%d records of %d, begun %d times, want all, and twice, since the buckets were made anew", seen, many, again)
+	}
+}
+
 // A snapshot makes room for all that it brings at once, and for nothing that it replaces.
 func TestRoomForASnapshot(t *testing.T) {
 	x := newIndex(false)
