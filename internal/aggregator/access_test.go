@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testca"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
@@ -26,34 +26,16 @@ import (
 type program struct {
 	*Program
 	t      *testing.T
-	said   *said
+	said   *testrun.Output
 	client *http.Client
 	url    string
 	stop   context.CancelFunc
 }
 
-// said is a log that may be read while it is written.
-type said struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // began starts one on any port; with client it speaks TLS, and is asked so.
 func began(t *testing.T, brokers []string, prefix string, client *tls.Config, args ...string) *program {
 	t.Helper()
-	p := &program{t: t, said: &said{}}
+	p := &program{t: t, said: &testrun.Output{}}
 	args = append([]string{"--kafka", strings.Join(brokers, ","), "--prefix", prefix, "--partitions", "4", "--rules", rulesFile(t, someRules),
 		"--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--log-level", "warn"}, args...)
 	var err error
@@ -82,7 +64,7 @@ func began(t *testing.T, brokers []string, prefix string, client *tls.Config, ar
 			t.Error(err)
 		}
 	})
-	eventually(t, "the aggregator is ready, by its metrics listener", func() bool {
+	testrun.Eventually(t, "the aggregator is ready, by its metrics listener", func() bool {
 		resp, err := http.Get("http://" + p.Metrics.Addr().String() + "/readyz")
 		if err != nil {
 			return false
@@ -200,7 +182,7 @@ func TestLoopbackWithoutCredentials(t *testing.T) {
 	if got, said := p.ask("", http.MethodGet, "/healthz", "", func(r *http.Request) { r.Host = "10.0.0.1" }); got != 200 {
 		t.Errorf("a probe: %d %s", got, said)
 	}
-	eventually(t, "by is what the caller says", func() bool {
+	testrun.Eventually(t, "by is what the caller says", func() bool {
 		return strings.Contains(audited(t, kafka.Kafka, "loopback"), `"by":"alice","command":"block"`)
 	})
 }
@@ -292,14 +274,14 @@ func rolesAcross(t *testing.T, brokers []string, prefix string, client *tls.Conf
 					}
 					continue
 				}
-				eventually(t, about, func() bool { // the group may be changing still
+				testrun.Eventually(t, about, func() bool { // the group may be changing still
 					got, _ := try(p, role, c.method, c.path, c.body)
 					return got == http.StatusOK
 				})
 			}
 		}
 	}
-	eventually(t, "the audit has the credentials' names", func() bool {
+	testrun.Eventually(t, "the audit has the credentials' names", func() bool {
 		all := audited(t, brokers, group)
 		for _, uid := range []string{"a", "b", "c"} {
 			for i := range two {

@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // A restart with a broken rule file goes on with what the group runs. It is unready for that reason
@@ -37,17 +37,9 @@ func TestABrokenRuleFileAtTheStart(t *testing.T) {
 
 	p := mustParse(t, none, args...)
 	p.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	testrun.Start(t, p.Run)
 	api, metrics := "http://"+p.HTTP.Addr().String(), "http://"+p.Metrics.Addr().String()+"/metrics"
-	eventually(t, "it is unready for the rules only", func() bool {
+	testrun.Eventually(t, "it is unready for the rules only", func() bool {
 		status, text := get(t, api+"/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(text, "rule file is broken")
 	})
@@ -64,15 +56,15 @@ func TestABrokenRuleFileAtTheStart(t *testing.T) {
 	if err := os.Chtimes(broken, later, later); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the mended file is published", func() bool { return limit(api) == "9" })
-	eventually(t, "it is ready", func() bool { status, _ := get(t, api+"/readyz"); return status == http.StatusOK })
+	testrun.Eventually(t, "the mended file is published", func() bool { return limit(api) == "9" })
+	testrun.Eventually(t, "it is ready", func() bool { status, _ := get(t, api+"/readyz"); return status == http.StatusOK })
 	if _, text := get(t, metrics); !strings.Contains(text, "\ntallygate_rules_file_ok 1\n") {
 		t.Error("the metrics say that the file is still broken")
 	}
 	if err := os.WriteFile(broken, []byte("rules: ["), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a file that breaks later is said", func() bool {
+	testrun.Eventually(t, "a file that breaks later is said", func() bool {
 		_, text := get(t, metrics)
 		return strings.Contains(text, "\ntallygate_rules_file_ok 0\n")
 	})
@@ -113,11 +105,9 @@ func TestAGroupsRulesThatAFileMayNotHaveAnyMore(t *testing.T) {
 	p := mustParse(t, none, "--kafka", servers.Kafka[0], "--partitions", "1", "--prefix", "reload", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
 		"--rules", rulesFile(t, outdated))
 	p.Log = slog.New(slog.NewTextHandler(&log, nil))
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
+	stop := testrun.Start(t, p.Run)
 	api := "http://" + p.HTTP.Addr().String()
-	eventually(t, "it is unready for the rules only", func() bool {
+	testrun.Eventually(t, "it is unready for the rules only", func() bool {
 		status, text := get(t, api+"/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(text, "rule file is broken")
 	})
@@ -125,9 +115,6 @@ func TestAGroupsRulesThatAFileMayNotHaveAnyMore(t *testing.T) {
 		t.Errorf("it counts by a limit of %s, want the group's 8", got)
 	}
 	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
 	if says := log.String(); !strings.Contains(says, "version=2") || !strings.Contains(says, "text stands in quotes") {
 		t.Errorf("the log says neither which version nor what to write: %s", says)
 	}

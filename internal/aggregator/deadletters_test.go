@@ -20,6 +20,7 @@ import (
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
@@ -88,7 +89,7 @@ func TestDeadLettersAreSentAndCountOnce(t *testing.T) {
 			}
 			for uid, want := range map[string]int{"1": 4, "2": 2, "3": 4} { // that of no record has no id, and counts each time
 				last := -1
-				eventually(t, fmt.Sprintf("uid %s has counted %d", uid, want), func() bool { last = two[0].counts(uid); return last >= want })
+				testrun.Eventually(t, fmt.Sprintf("uid %s has counted %d", uid, want), func() bool { last = two[0].counts(uid); return last >= want })
 				if last != want {
 					t.Errorf("uid %s has counted %d, want %d", uid, last, want)
 				}
@@ -243,7 +244,7 @@ func TestDeadLettersAreSentOneRequestAtATime(t *testing.T) {
 	}
 	held := func() (rest io.WriteCloser, answer chan string) {
 		rest, answer = begin()
-		eventually(t, "a second request is told to wait", func() bool {
+		testrun.Eventually(t, "a second request is told to wait", func() bool {
 			select {
 			case got := <-answer: // the second one came first
 				if !strings.HasPrefix(got, "429") {
@@ -264,7 +265,7 @@ func TestDeadLettersAreSentOneRequestAtATime(t *testing.T) {
 	}
 	rest, answer = held()
 	defer rest.Close()
-	eventually(t, "it is given up", func() bool { status, _ := other(); return status == http.StatusBadRequest })
+	testrun.Eventually(t, "it is given up", func() bool { status, _ := other(); return status == http.StatusBadRequest })
 	if got := <-answer; !strings.HasPrefix(got, "408") || !strings.Contains(got, "did not arrive within 10s") {
 		t.Errorf("one that does not come: %s", got)
 	}
@@ -293,14 +294,14 @@ func TestDeadLettersThatKafkaRefuses(t *testing.T) {
 	names := topics.NamesOf(group)
 	p := began(t, brokers, group, nil)
 	set(t, brokers, names.Audit, "max.message.bytes", "120")
-	eventually(t, "the audit takes nothing", func() bool {
+	testrun.Eventually(t, "the audit takes nothing", func() bool {
 		status, said := p.ask("", http.MethodPost, deadLetters, mended(1, `{"api":"a","uid":"1"}`))
 		return status == http.StatusGatewayTimeout && strings.Contains(said, "it is not in the audit yet, and nothing was sent: ") && strings.Contains(said, "raise the topic's max.message.bytes")
 	})
 	set(t, brokers, names.Audit, "max.message.bytes", "1048576")
 	set(t, brokers, names.Events, "max.message.bytes", "300")
 	large := mended(3, fmt.Sprintf(`{"api":"a","uid":"4","attrs":{"x":"%x"}}`, sha256.Sum256(nil))) + "\n" + mended(4, fmt.Sprintf(`{"api":"a","uid":"4","attrs":{"x":"%x%x","y":"%x"}}`, sha512.Sum512([]byte("x")), sha256.Sum256([]byte("y")), sha512.Sum512([]byte("z"))))
-	eventually(t, "the event topic takes short events only", func() bool {
+	testrun.Eventually(t, "the event topic takes short events only", func() bool {
 		status, said := p.ask("", http.MethodPost, deadLetters, large)
 		return status == http.StatusBadGateway && strings.Contains(said, "1 of 2 events were sent, 1 are refused, and would be refused again: ") && strings.Contains(said, "Message Size Too Large")
 	})

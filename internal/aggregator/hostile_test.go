@@ -2,7 +2,6 @@ package aggregator
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -10,8 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,14 +16,13 @@ import (
 
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/testca"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // Whatever is sent to its listeners, an aggregator goes on answering those who may ask, and in the
 // end it stops as it should.
 func TestHostileClients(t *testing.T) {
-	seed, _ := strconv.ParseUint(os.Getenv("TALLYGATE_TEST_SEED"), 10, 64)
-	seed = cmp.Or(seed, rand.Uint64())
-	t.Logf("TALLYGATE_TEST_SEED=%d", seed)
+	seed := testrun.Seed(t)
 	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)

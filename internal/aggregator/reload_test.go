@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 )
 
@@ -73,7 +73,7 @@ func TestRuleFileIsFollowed(t *testing.T) {
 	api := running(t, servers.Kafka, path)
 	limitIs := func(t *testing.T, want string) {
 		t.Helper()
-		eventually(t, "the limit is "+want, func() bool { return limit(api) == want })
+		testrun.Eventually(t, "the limit is "+want, func() bool { return limit(api) == want })
 	}
 	limitIs(t, "5")
 	t.Run("a change of the file (also through Kubernetes' symlink)", func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestFilesThatTheRulesNameAreFollowed(t *testing.T) {
 	}
 	api := running(t, servers.Kafka, path)
 	write("exempt.yaml", "[{uid: 1, reason: a test}]\n")
-	eventually(t, "the exemption is the second version", func() bool { return post(t, api) == `200 {"version":2,"changed":false}` })
+	testrun.Eventually(t, "the exemption is the second version", func() bool { return post(t, api) == `200 {"version":2,"changed":false}` })
 }
 
 // running starts an aggregator and returns where its API is.
@@ -154,17 +154,9 @@ func running(t *testing.T, brokers []string, path string) string {
 	if err := p.loadRules(path); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	testrun.Start(t, p.Run)
 	api := "http://" + listener.Addr().String()
-	eventually(t, "the aggregator is ready", func() bool {
+	testrun.Eventually(t, "the aggregator is ready", func() bool {
 		resp, err := http.Get(api + "/readyz")
 		if err != nil {
 			return false
@@ -202,13 +194,4 @@ func post(t *testing.T, api string) string {
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body)
 	return fmt.Sprintf("%d %s", resp.StatusCode, strings.TrimSpace(string(body)))
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(60 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/logline"
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // Both passwords are changed at the servers, then in their files: meanwhile the aggregator is not
@@ -57,28 +58,28 @@ func TestRotatedPasswordsAreTakenUp(t *testing.T) {
 		return slices.ContainsFunc(fields, func(field string) bool { return strings.Contains(field, "uid=1") })
 	}
 	hit()
-	eventually(t, "the event is counted", func() bool { return counted(api.url) == "1" })
+	testrun.Eventually(t, "the event is counted", func() bool { return counted(api.url) == "1" })
 
 	kafka.Password("tallygate", "new-kafka")
 	kafka.Stop()
 	kafka.Start()
-	eventually(t, "it says that Kafka refuses it, and is not ready", func() bool {
+	testrun.Eventually(t, "it says that Kafka refuses it, and is not ready", func() bool {
 		return strings.Contains(api.ready(), "503 Kafka has refused us since") && strings.Contains(api.log.String(), "Kafka refuses us")
 	})
 	put("kafka", "new-kafka\n")
-	eventually(t, "it is ready with Kafka's new password", func() bool { return strings.HasPrefix(api.ready(), "200") })
+	testrun.Eventually(t, "it is ready with Kafka's new password", func() bool { return strings.HasPrefix(api.ready(), "200") })
 	hit()
-	eventually(t, "the next event is counted", func() bool { return counted(api.url) == "2" })
+	testrun.Eventually(t, "the next event is counted", func() bool { return counted(api.url) == "2" })
 
 	redisPassword("new-redis")
 	hit()
-	eventually(t, "it says that Redis refuses it, and is not ready", func() bool {
+	testrun.Eventually(t, "it says that Redis refuses it, and is not ready", func() bool {
 		return strings.Contains(api.ready(), "503 Redis has refused us since") && strings.Contains(api.log.String(), "Redis refuses us")
 	})
 	put("redis", "new-redis\n")
-	eventually(t, "it is ready with Redis' new password", func() bool { return strings.HasPrefix(api.ready(), "200") })
-	eventually(t, "the verdict is in Redis", blocked)
-	eventually(t, "all is counted once", func() bool { return counted(api.url) == "3" })
+	testrun.Eventually(t, "it is ready with Redis' new password", func() bool { return strings.HasPrefix(api.ready(), "200") })
+	testrun.Eventually(t, "the verdict is in Redis", blocked)
+	testrun.Eventually(t, "all is counted once", func() bool { return counted(api.url) == "3" })
 	for _, secret := range []string{"old-kafka", "new-kafka", "old-redis", "new-redis"} {
 		if strings.Contains(api.log.String(), secret) {
 			t.Errorf("the log tells %s", secret)
@@ -88,13 +89,13 @@ func TestRotatedPasswordsAreTakenUp(t *testing.T) {
 
 type started struct {
 	url string
-	log *said
+	log *testrun.Output
 }
 
 // start runs the program with these options until the test ends, and returns when it is ready.
 func start(t *testing.T, args []string) *started {
 	t.Helper()
-	s := &started{url: "http://" + servers.FreeAddr(t), log: &said{}}
+	s := &started{url: "http://" + servers.FreeAddr(t), log: &testrun.Output{}}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan int, 1)
 	go func() {
@@ -114,7 +115,7 @@ func start(t *testing.T, args []string) *started {
 			t.Error(err)
 		}
 	})
-	eventually(t, "the aggregator is ready", func() bool { return strings.HasPrefix(s.ready(), "200") })
+	testrun.Eventually(t, "the aggregator is ready", func() bool { return strings.HasPrefix(s.ready(), "200") })
 	return s
 }
 

@@ -1,39 +1,21 @@
 package decision_test
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	"google.golang.org/grpc/grpclog"
 
 	"github.com/tallygate/tallygate/internal/logline"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
-
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) lines() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.SplitAfter(strings.TrimSuffix(b.text.String(), "\n"), "\n")
-}
 
 // TestGRPCLogsIntoTheLog: its errors were text on standard error, beside a log of JSON, as many as
 // a client liked.
 func TestGRPCLogsIntoTheLog(t *testing.T) {
-	var out lockedBuffer
+	var out testrun.Output
 	log, err := ops.NewLogger(&out, "info", "json")
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +29,7 @@ func TestGRPCLogsIntoTheLog(t *testing.T) {
 		component.Warning("not told")
 		component.Info("not told")
 	}
-	lines := out.lines()
+	lines := strings.SplitAfter(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if len(lines) != 1 {
 		t.Fatalf("%d lines: %.300q", len(lines), lines)
 	}

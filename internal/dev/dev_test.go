@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/cli"
 	"github.com/tallygate/tallygate/internal/dev"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -29,28 +29,10 @@ func TestMain(m *testing.M) {
 
 const within = time.Minute
 
-// output is what dev writes.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // running is a `tallygate dev` inside of this process.
 type running struct {
 	t           *testing.T
-	screen, log output
+	screen, log testrun.Output
 	stop        context.CancelFunc
 	status      chan int
 }
@@ -151,7 +133,7 @@ func TestDev(t *testing.T) {
 	}
 	req.Header.Set("X-Tallygate-Uid", try[2])
 	req.Header.Set("X-Tallygate-Api", try[3])
-	eventually(t, "a request is denied", func() bool { // the screen may be ahead of the decision server
+	testrun.Eventually(t, "a request is denied", func() bool { // the screen may be ahead of the decision server
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -163,7 +145,7 @@ func TestDev(t *testing.T) {
 
 	why := r.sees(`and why: tallygate explain (uid=42) --aggregator (\S+)$`)
 	var out, errs bytes.Buffer
-	eventually(t, "all five are counted", func() bool { // the verdict fell at the fourth
+	testrun.Eventually(t, "all five are counted", func() bool { // the verdict fell at the fourth
 		out.Reset()
 		if status := cli.Main(t.Context(), []string{"explain", why[1], "--aggregator", why[2]}, strings.NewReader(""), &out, &errs, noEnv); status != 0 {
 			t.Fatalf("explain ends with %d: %s", status, &errs)
@@ -257,13 +239,4 @@ func get(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	return string(body)
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(within); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }

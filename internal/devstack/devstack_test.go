@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallygate/tallygate/internal/devstack"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 func TestMain(m *testing.M) {
@@ -70,7 +71,7 @@ func TestTheContextEndsTheStack(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	eventually(t, "both ports are closed", func() bool { return !answers(s.Kafka[0]) && !answers(s.Redis) })
+	testrun.Eventually(t, "both ports are closed", func() bool { return !answers(s.Kafka[0]) && !answers(s.Redis) })
 	s.Close() // twice does no harm
 }
 
@@ -89,7 +90,7 @@ func TestRedisKeepsTime(t *testing.T) {
 	}
 
 	rdb.Set(ctx, "short", "1", 20*time.Millisecond)
-	eventually(t, "the key expires", func() bool { return rdb.Exists(ctx, "short").Val() == 0 })
+	testrun.Eventually(t, "the key expires", func() bool { return rdb.Exists(ctx, "short").Val() == 0 })
 
 	policy := rdb.ConfigGet(ctx, "maxmemory-policy")
 	if policy.Val()["maxmemory-policy"] != "noeviction" {

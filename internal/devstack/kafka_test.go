@@ -11,6 +11,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // What the engine asks of Kafka. Each promise is kept by the embedded broker and, where one
@@ -308,7 +309,7 @@ func (w writer) init(txn string) *sarama.InitProducerIDResponse {
 		req.TransactionalID = &txn
 	}
 	var id *sarama.InitProducerIDResponse
-	eventually(w.t, "a producer id is given", func() bool { // its coordinator may still load
+	testrun.Eventually(w.t, "a producer id is given", func() bool { // its coordinator may still load
 		b, err := w.client.Controller()
 		if txn != "" {
 			b, err = w.client.TransactionCoordinator(txn)
@@ -345,7 +346,7 @@ func (w writer) write(id *sarama.InitProducerIDResponse, sequence int32, value s
 		FirstSequence: sequence, FirstTimestamp: now, MaxTimestamp: now,
 		Records: []*sarama.Record{{Key: []byte("k"), Value: []byte(value)}}})
 	var block *sarama.ProduceResponseBlock
-	eventually(w.t, "the leader answers", func() bool { // it may be a moment behind the topic's creation
+	testrun.Eventually(w.t, "the leader answers", func() bool { // it may be a moment behind the topic's creation
 		b, err := w.client.Leader(w.topic, 0)
 		if err != nil {
 			return false

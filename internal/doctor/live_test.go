@@ -10,6 +10,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 )
@@ -45,7 +46,7 @@ func TestRealServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = admin.Close() }()
-	eventually(t, "the scratch topic is gone", func() bool {
+	testrun.Eventually(t, "the scratch topic is gone", func() bool {
 		all, err := admin.ListTopics()
 		return err == nil && len(all) > 0 && !hasScratch(all, cfg.Prefix)
 	})
@@ -78,7 +79,7 @@ func TestTheBlocklist(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- pub.Run(ctx) }()
-	eventually(t, "the blocklist is in step", func() bool {
+	testrun.Eventually(t, "the blocklist is in step", func() bool {
 		e := &examination{cfg: cfg.withDefaults(), names: topics.NamesOf(cfg.Prefix)}
 		return e.checkBlocklist(t.Context()).results[0].Status == OK
 	})
@@ -142,7 +143,7 @@ func TestTheGroup(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- g.Consume(ctx, []string{cfg.Prefix + ".events"}, member{}) }()
-	eventually(t, "the member has its partitions", func() bool {
+	testrun.Eventually(t, "the member has its partitions", func() bool {
 		r, err := Run(t.Context(), Config{Kafka: cfg.Kafka, Prefix: cfg.Prefix, NoWrite: true}, func(Result) {})
 		if err != nil {
 			t.Fatal(err)
@@ -194,7 +195,7 @@ func TestABrokerWithWrongSettingsAndRights(t *testing.T) {
 	wants(t, r, "fencing", OK)
 
 	deny(t, k.Addr())
-	eventually(t, "the rights are taken away", func() bool {
+	testrun.Eventually(t, "the rights are taken away", func() bool {
 		r, err := Run(t.Context(), Config{Kafka: brokers(k.Addr()), NoWrite: true}, func(Result) {})
 		return err == nil && !r.Well && failed(r, "acls") == 3
 	})

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/IBM/sarama"
 	"github.com/redis/go-redis/v9"
@@ -116,16 +115,6 @@ func golden(t *testing.T, file, text string) {
 	}
 	if text != string(want) {
 		t.Errorf("not as in %s (-rewrite accepts it):\n%s", path, text)
-	}
-}
-
-// eventually waits for a condition, for as long as a slow machine may need.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("never:", what)
-		}
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 
 // gate is the network between one program and one server: a TCP proxy that can be cut, held up
 // and slowed, and that knows Kafka's requests when it is told to, so that a test can act at a
-// moment of the protocol.
+// moment of the protocol. Clients in the test's own process use servers.Network instead, which says
+// why there are two.
 type gate struct {
 	addr   string // where the program finds the server
 	target string

@@ -7,10 +7,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // binDir is where the programs are built, once, by the first test that needs one.
@@ -82,15 +82,4 @@ func program(t *testing.T, name string) string {
 }
 
 // newRand returns the test's source of chance. TALLYGATE_TEST_SEED runs it again.
-func newRand(t *testing.T) *rand.Rand {
-	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("TALLYGATE_TEST_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("TALLYGATE_TEST_SEED=%s: %v", text, err)
-		}
-	}
-	t.Logf("TALLYGATE_TEST_SEED=%d runs this again", seed)
-	return rand.New(rand.NewPCG(seed, 1))
-}
+func newRand(t *testing.T) *rand.Rand { return rand.New(rand.NewPCG(testrun.Seed(t), 1)) }

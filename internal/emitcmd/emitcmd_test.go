@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -28,7 +28,7 @@ const topic = "tallygate.events"
 // command is one call of the command, on an in-process Kafka.
 type command struct {
 	kafka          *kfake.Cluster
-	stdout, stderr output
+	stdout, stderr testrun.Output
 	env            map[string]string
 }
 
@@ -44,24 +44,6 @@ func newCommand(t *testing.T) *command {
 
 func (c *command) run(ctx context.Context, stdin io.Reader, args ...string) int {
 	return Command(ctx, args, stdin, &c.stdout, &c.stderr, func(name string) string { return c.env[name] })
-}
-
-// output may be written and read by several goroutines.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
 }
 
 // events are all that is in the topic.
@@ -96,15 +78,6 @@ func (c *command) count(topic string) (n int64) {
 		n += p.HighWatermark
 	}
 	return n
-}
-
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("still not so: %s", what)
-		}
-	}
 }
 
 func write(t *testing.T, name, text string) string {
@@ -216,16 +189,16 @@ func TestFollowingThroughRotationUntilInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	exit := make(chan int)
 	go func() { exit <- c.run(ctx, nil, "-f", path) }()
-	eventually(t, "two events", func() bool { return c.count(topic) == 2 })
+	testrun.Eventually(t, "two events", func() bool { return c.count(topic) == 2 })
 
 	appendTo(t, path, logLine(now, "/c"))
-	eventually(t, "three events", func() bool { return c.count(topic) == 3 })
+	testrun.Eventually(t, "three events", func() bool { return c.count(topic) == 3 })
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Fatal(err)
 	}
 	appendTo(t, path+".1", logLine(now, "/late"))
 	appendTo(t, path, logLine(now, "/d"))
-	eventually(t, "five events", func() bool { return c.count(topic) == 5 })
+	testrun.Eventually(t, "five events", func() bool { return c.count(topic) == 5 })
 
 	interrupt()
 	if code := <-exit; code != 0 {
@@ -246,7 +219,7 @@ func TestInterruptionSendsWhatWasRead(t *testing.T) {
 	if _, err := io.WriteString(feed, `{"uid":"42","api":"a.b"}`+"\n"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "one event", func() bool { return c.count(topic) == 1 })
+	testrun.Eventually(t, "one event", func() bool { return c.count(topic) == 1 })
 	interrupt()
 	if code := <-exit; code != 0 {
 		t.Errorf("exit status %d: %s", code, c.stderr.String())

@@ -7,11 +7,13 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // following reads a followed file in the background.
 type following struct {
-	got  output
+	got  testrun.Output
 	end  context.CancelFunc
 	done sync.WaitGroup
 	err  error
@@ -41,7 +43,7 @@ func follow(t *testing.T, path string) *following {
 
 func (r *following) want(t *testing.T, text string) {
 	t.Helper()
-	eventually(t, "the follower reads "+text, func() bool { return r.got.String() == text })
+	testrun.Eventually(t, "the follower reads "+text, func() bool { return r.got.String() == text })
 }
 
 func TestFollowingAFileThatGrows(t *testing.T) {

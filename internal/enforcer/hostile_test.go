@@ -28,6 +28,7 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testca"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -63,9 +64,7 @@ func TestHostileClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed, _ := strconv.ParseUint(os.Getenv("TALLYGATE_TEST_SEED"), 10, 64)
-	seed = cmp.Or(seed, rand.Uint64())
-	t.Logf("TALLYGATE_TEST_SEED=%d", seed)
+	seed := testrun.Seed(t)
 	rds := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: rds.Addr()})
 	defer func() { _ = client.Close() }()

@@ -1,37 +1,26 @@
 package enforcer
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
+	"strings"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/tallygate/tallygate/internal/logline"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
-type said struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (s *said) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all.Write(b)
-}
+type said struct{ testrun.Output }
 
 // has returns the last line with this msg; nil when there is none.
 func (s *said) has(t *testing.T, msg string) (last map[string]any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for line := range bytes.Lines(s.all.Bytes()) {
-		values, err := logline.Parse(line)
+	for line := range strings.Lines(s.String()) {
+		values, err := logline.Parse([]byte(line))
 		if err != nil {
 			t.Fatalf("%v: %s", err, line)
 		}
@@ -56,7 +45,7 @@ func TestTheLogTellsItsLife(t *testing.T) {
 	}()
 	tells := func(msg string) {
 		t.Helper()
-		until(t, "the log says "+msg, func() bool { return log.has(t, msg) != nil })
+		testrun.Eventually(t, "the log says "+msg, func() bool { return log.has(t, msg) != nil })
 	}
 	tells("starting")
 	start := log.has(t, "starting")
@@ -85,7 +74,7 @@ func TestTheLogTellsItsLife(t *testing.T) {
 		t.Errorf("status %d", s)
 	}
 	if log.has(t, "stopping")["reason"] == nil || log.has(t, "stopped")["took_seconds"] == nil {
-		t.Errorf("the end: %s", &log.all)
+		t.Errorf("the end: %s", log)
 	}
 }
 

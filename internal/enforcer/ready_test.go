@@ -11,6 +11,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // running starts the program, and returns how to ask whether it is ready.
@@ -52,15 +54,6 @@ func saying(t *testing.T, log io.Writer, args ...string) (ready func() (int, str
 	}
 }
 
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("after a minute it is still not so that %s", what)
-		}
-	}
-}
-
 // TestStaysReadyWhileRedisIsAway: /readyz of all enforcers turned 503 when Redis, or one
 // aggregator, was away for longer than --max-staleness, and took every service behind them out of
 // rotation.
@@ -68,7 +61,7 @@ func TestStaysReadyWhileRedisIsAway(t *testing.T) {
 	server := miniredis.RunT(t)
 	publish(t, server.Addr())
 	ready := running(t, "--redis", server.Addr(), "--max-staleness", "1ms")
-	until(t, "it is ready", func() bool { status, _ := ready(); return status == http.StatusOK })
+	testrun.Eventually(t, "it is ready", func() bool { status, _ := ready(); return status == http.StatusOK })
 	server.Close()
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if status, body := ready(); status != http.StatusOK {
@@ -88,14 +81,14 @@ func TestNotReadyWithAnotherNumberOfShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	ready := running(t, "--redis", server.Addr())
-	until(t, "it says why it is not ready", func() bool {
+	testrun.Eventually(t, "it says why it is not ready", func() bool {
 		status, body := ready()
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "another number of shards") && strings.Contains(body, "says 2")
 	})
 	if err := client.HSet(t.Context(), key, "\x00shards", 1).Err(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it is ready", func() bool { status, _ := ready(); return status == http.StatusOK })
+	testrun.Eventually(t, "it is ready", func() bool { status, _ := ready(); return status == http.StatusOK })
 }
 
 // TestNotReadyWhileRedisRefusesAndNothingIsKnown, and it says why.
@@ -103,9 +96,9 @@ func TestNotReadyWhileRedisRefusesAndNothingIsKnown(t *testing.T) {
 	server := miniredis.RunT(t) // nothing was published yet
 	log := &said{}
 	ready := saying(t, log, "--redis", server.Addr())
-	until(t, "Redis has answered", func() bool { return log.has(t, "following the blocklist in Redis is waiting") != nil })
+	testrun.Eventually(t, "Redis has answered", func() bool { return log.has(t, "following the blocklist in Redis is waiting") != nil })
 	server.RequireAuth("another")
-	until(t, "it says that it is refused", func() bool {
+	testrun.Eventually(t, "it says that it is refused", func() bool {
 		status, body := ready()
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "Redis has refused us since") && strings.Contains(body, "has not been read yet")
 	})

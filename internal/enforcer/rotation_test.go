@@ -1,7 +1,6 @@
 package enforcer
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -10,34 +9,16 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 var refusals = regexp.MustCompile(`\ntallygate_feed_errors_total\{reason="auth"\} [1-9]`)
-
-// logLines collects a program's log.
-type logLines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logLines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logLines) has(part string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.text.String(), part)
-}
 
 // Redis' password is changed, then the file: meanwhile the enforcer, which has a snapshot, stays
 // ready and says what is wrong; then it follows the blocklist again by itself. A password that was
@@ -64,7 +45,7 @@ func TestARotatedPasswordIsTakenUp(t *testing.T) {
 	put("hunter-1\n")
 	servers.Blocklist(t, admin, "tallygate")
 	addr, metrics := servers.FreeAddr(t), servers.FreeAddr(t)
-	log := &logLines{}
+	log := &testrun.Output{}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan int, 1)
 	go func() {
@@ -74,7 +55,7 @@ func TestARotatedPasswordIsTakenUp(t *testing.T) {
 	t.Cleanup(func() {
 		stop()
 		if status := <-ended; status != 0 || t.Failed() {
-			t.Errorf("it ended with %d:\n%s", status, log.text.String())
+			t.Errorf("it ended with %d:\n%s", status, log)
 		}
 	})
 	get := func(url string) string {
@@ -102,7 +83,7 @@ func TestARotatedPasswordIsTakenUp(t *testing.T) {
 		if strings.HasPrefix(now, "503") {
 			t.Fatal(now)
 		}
-		return strings.HasPrefix(now, "200 ready\nbut Redis has refused us since") && strings.Contains(now, "WRONGPASS") && log.has("Redis refuses us")
+		return strings.HasPrefix(now, "200 ready\nbut Redis has refused us since") && strings.Contains(now, "WRONGPASS") && log.Has("Redis refuses us")
 	})
 	if on := get(metrics + "/readyz"); !strings.Contains(on, "but Redis has refused us since") {
 		t.Errorf("a probe of the metrics listener gets %s", on)
@@ -111,10 +92,10 @@ func TestARotatedPasswordIsTakenUp(t *testing.T) {
 		t.Errorf("the metrics do not tell that it is refused and in doubt:\n%s", page)
 	}
 	put("hunter-2\n")
-	eventually("it lets itself in again", func() bool { return log.has("Redis accepts us again") })
+	eventually("it lets itself in again", func() bool { return log.Has("Redis accepts us again") })
 	servers.Blocklist(t, admin, "tallygate") // as a publisher would, so that it is in step
 	eventually("nothing is wrong any more", func() bool { return ready() == "200 ready\n" })
-	if log.has("hunter-") {
+	if log.Has("hunter-") {
 		t.Error("the log tells the password")
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -58,7 +59,7 @@ func replayEqualsLive(t *testing.T, brokers []string) {
 			t.Error(err)
 		}
 	}()
-	eventually(t, "the aggregator is ready", func() bool { return agg.Ready() == nil })
+	testrun.Eventually(t, "the aggregator is ready", func() bool { return agg.Ready() == nil })
 
 	transport := &kafka.Transport{}
 	defer transport.CloseIdleConnections()
@@ -82,7 +83,7 @@ func replayEqualsLive(t *testing.T, brokers []string) {
 		}
 		events = events[len(batch):]
 	}
-	eventually(t, "all is counted", func() bool { return countedLive(agg, counts) })
+	testrun.Eventually(t, "all is counted", func() bool { return countedLive(agg, counts) })
 
 	live := verdicts(t, brokers, prefix+".verdicts")
 	played, engine := replayed(t, brokers, prefix+".events")
@@ -207,13 +208,4 @@ func replayed(t *testing.T, brokers []string, topic string) (map[string]verdict.
 		}
 	}
 	return last, e
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(60 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }

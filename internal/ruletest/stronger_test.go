@@ -3,12 +3,12 @@ package ruletest
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/replay"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -18,14 +18,7 @@ import (
 // A rule test and a replay name the verdict that the enforcer names, whatever verdicts are in force on a request. A rule
 // test that looked at two rule files named that of the first file where two ended at the same moment.
 func TestRuleTestsNameWhatTheEnforcerNames(t *testing.T) {
-	seed := rand.Uint64()
-	if s := os.Getenv("TALLYGATE_TEST_SEED"); s != "" {
-		if _, err := fmt.Sscan(s, &seed); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("TALLYGATE_TEST_SEED=%d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(testrun.Seed(t), 0))
 	decided := map[string]int{}
 	for range 20 {
 		compareWinners(t, r, decided)

@@ -9,9 +9,13 @@ import (
 	"time"
 )
 
-// Network is the way between a client and its servers, which a test can cut, stall, mute and slow down. Give its Dial to the
-// client: whatever address the client comes to know, such as from a Cluster or a Sentinel, is reached through it, by
-// a TCP proxy for each.
+// Network is the way between a client and its servers, which a test can cut, stall, mute and slow
+// down. Give its Dial to the client: whatever address the client comes to know, such as from a
+// Cluster or a Sentinel, is reached through it, by a TCP proxy for each.
+//
+// The gate of internal/e2e is another proxy, for another job: it is one fixed address for a process
+// that has no Dial to give away, it holds bytes back and loses none, and it knows Kafka's requests. A
+// Network loses what it stalls, as a broken route does.
 type Network struct {
 	t       testing.TB
 	ctx     context.Context
@@ -29,7 +33,7 @@ type Network struct {
 // pair is one connection: its client's side and its server's.
 type pair struct {
 	client, server net.Conn
-	dead           atomic.Bool // what comes is swallowed, both ways
+	stalled        atomic.Bool // what comes is swallowed, both ways
 	muted          atomic.Bool // only what the server sends is swallowed
 }
 
@@ -107,7 +111,7 @@ func (n *Network) join(client net.Conn, addr string) {
 		p.close()
 		return
 	}
-	p.dead.Store(n.stalled)
+	p.stalled.Store(n.stalled)
 	n.pairs[p] = struct{}{}
 	n.mu.Unlock()
 	var both sync.WaitGroup
@@ -137,7 +141,7 @@ func (n *Network) forward(p *pair, dst, src net.Conn) {
 				return
 			}
 		}
-		if p.dead.Load() || src == p.server && p.muted.Load() {
+		if p.stalled.Load() || src == p.server && p.muted.Load() {
 			continue
 		}
 		if _, err := dst.Write(buf[:size]); err != nil {
@@ -146,7 +150,7 @@ func (n *Network) forward(p *pair, dst, src net.Conn) {
 	}
 }
 
-// Cut closes all connections, and each new one at once, until Mend.
+// Cut closes all connections, and each new one at once, until Heal.
 func (n *Network) Cut() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -156,14 +160,14 @@ func (n *Network) Cut() {
 	}
 }
 
-// Stall swallows what the connections carry, without closing them, and so with new ones until Mend: both sides wait. A
-// connection that was stalled never works again.
+// Stall swallows what the connections carry, without closing them, and so with new ones until Heal:
+// both sides wait. A connection that was stalled never works again.
 func (n *Network) Stall() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.stalled = true
 	for p := range n.pairs {
-		p.dead.Store(true)
+		p.stalled.Store(true)
 	}
 }
 
@@ -177,15 +181,15 @@ func (n *Network) Mute() {
 	}
 }
 
-// Slow makes every packet wait, until Mend.
+// Slow makes every packet wait, until Heal.
 func (n *Network) Slow(delay time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.delay = delay
 }
 
-// Mend ends all faults, for connections made from now on.
-func (n *Network) Mend() {
+// Heal ends all faults, for connections made from now on.
+func (n *Network) Heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cut, n.stalled, n.delay = false, false, 0

@@ -99,7 +99,7 @@ func TestANetworkWithFaults(t *testing.T) {
 	if err := ask(dial(), 50*time.Millisecond); !timeout(err) {
 		t.Errorf("a new one: %v, want a timeout", err)
 	}
-	n.Mend()
+	n.Heal()
 	if err := ask(c, 50*time.Millisecond); !timeout(err) {
 		t.Errorf("one that was stalled: %v, want a timeout", err)
 	}
@@ -114,7 +114,7 @@ func TestANetworkWithFaults(t *testing.T) {
 	if err := ask(dial(), time.Minute); err == nil || timeout(err) {
 		t.Errorf("a new one: %v, want that it is closed", err)
 	}
-	n.Mend()
+	n.Heal()
 	n.Slow(30 * time.Millisecond)
 	if began := time.Now(); ask(dial(), time.Minute) != nil || time.Since(began) < 60*time.Millisecond {
 		t.Errorf("a slow network took %v there and back", time.Since(began))

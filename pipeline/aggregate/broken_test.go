@@ -4,34 +4,15 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
-
-// lines are what was logged.
-type lines struct {
-	mu  sync.Mutex
-	all strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(b)
-}
-
-func (l *lines) say(s string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.all.String(), s)
-}
 
 // A corrupt batch is not counted, nor what follows it, and the log says where it is. Once it can be
 // read, every event is counted once.
@@ -44,7 +25,7 @@ func TestABrokenBatchIsNotCounted(t *testing.T) {
 	t.Cleanup(k.Close)
 	r := newRig(t, k.ListenAddrs())
 	set := compile(t, yearly)
-	log := &lines{}
+	log := &testrun.Output{}
 	start := func() *member {
 		return r.start(set, func(c *Config) {
 			c.BrokerTime = "create"
@@ -79,18 +60,18 @@ func TestABrokenBatchIsNotCounted(t *testing.T) {
 		}
 		return broken(fetch, id), nil, true
 	})
-	eventually(t, "a broken batch arrives", func() bool { return log.say("a batch is corrupt") })
+	eventually(t, "a broken batch arrives", func() bool { return log.Has("a batch is corrupt") })
 	r.emit(events...)
 	if counted(20)() {
 		t.Error("events behind a broken batch are counted")
 	}
 	repaired.Store(true)
 	eventually(t, "they are counted", counted(20))
-	if log.say("session ended") {
+	if log.Has("session ended") {
 		t.Error("the session ended, and with it every partition of the instance")
 	}
 	for _, want := range []string{"partition failed", "a batch is corrupt", r.names.Events + "/"} {
-		if !log.say(want) {
+		if !log.Has(want) {
 			t.Errorf("the log does not say %q", want)
 		}
 	}

@@ -7,13 +7,13 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
@@ -22,19 +22,8 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// testSeed prints a seed; TALLYGATE_TEST_SEED sets it, to repeat a failure.
-func testSeed(t *testing.T) *rand.Rand {
-	seed := rand.Uint64()
-	if s := os.Getenv("TALLYGATE_TEST_SEED"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seed = n
-	}
-	t.Logf("seed %d: run again with TALLYGATE_TEST_SEED=%d", seed, seed)
-	return rand.New(rand.NewPCG(seed, 7))
-}
+// chance prints its seed; TALLYGATE_TEST_SEED sets it, to repeat a failure.
+func chance(t *testing.T) *rand.Rand { return rand.New(rand.NewPCG(testrun.Seed(t), 7)) }
 
 const byIPAndUID = `
   rules:
@@ -72,7 +61,7 @@ func (r *rig) countIP(ip, rule string, ms ...*member) event.Decimal {
 // partition that owns the key, even if the owner is stopped in between.
 func TestForwardedEventsCountOnce(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		rng := testSeed(t)
+		rng := chance(t)
 		set := compile(t, byIPAndUID)
 		m := r.start(set)
 		r.ready(m)
@@ -130,7 +119,7 @@ func TestForwardedEventsCountOnce(t *testing.T) {
 // events are replayed: nothing is lost or doubled.
 func TestKilledPartitions(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		rng := testSeed(t)
+		rng := chance(t)
 		set := compile(t, yearly)
 		m := r.start(set)
 		r.ready(m)

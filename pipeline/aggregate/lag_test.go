@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -174,7 +175,7 @@ func TestUnownedPartitionsHaveALag(t *testing.T) {
 	m.end(t)
 	l.emit(70)
 	// Its session never begins: the group admits no member.
-	log := &lines{}
+	log := &testrun.Output{}
 	bad := r.start(set, func(c *Config) {
 		c.Kafka = func(s *sarama.Config) { s.Consumer.Group.Session.Timeout = 24 * time.Hour }
 		c.Logger = slog.New(slog.NewTextHandler(log, nil))
@@ -183,8 +184,8 @@ func TestUnownedPartitionsHaveALag(t *testing.T) {
 		n, s, ok := bad.lag(t)
 		return ok && n >= 70 && s > 1
 	})
-	eventually(t, "the log tells why", func() bool { return log.say("cannot join the group yet") })
-	if log.say("session ended") {
+	eventually(t, "the log tells why", func() bool { return log.Has("cannot join the group yet") })
+	if log.Has("session ended") {
 		t.Error("the log tells of the end of a session that never began")
 	}
 }

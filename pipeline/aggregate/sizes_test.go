@@ -3,30 +3,19 @@ package aggregate
 import (
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // logged collects what a member logs.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
+type logged struct{ testrun.Output }
 
 func (l *logged) contains(parts ...string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
+	for line := range strings.Lines(l.String()) {
 		found := 0
 		for _, p := range parts {
 			if strings.Contains(line, p) {
@@ -41,9 +30,7 @@ func (l *logged) contains(parts ...string) bool {
 }
 
 func (l *logged) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), part)
+	return strings.Count(l.String(), part)
 }
 
 // into makes a member log there.

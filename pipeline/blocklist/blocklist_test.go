@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
@@ -24,13 +25,13 @@ func TestAnOfferedVerdictReachesTheEnforcer(t *testing.T) {
 		startFeed(t, client, sink, nil)
 
 		rig.Offer(p, kafka, rig.Fence(), rig.Record(rig.Block("42", 1, time.Hour)))
-		rig.Eventually(t, "42 is blocked", func() bool { return sink.Has("uid=42|r") })
+		testrun.Eventually(t, "42 is blocked", func() bool { return sink.Has("uid=42|r") })
 
 		rig.Offer(p, kafka, rig.Record(rig.Clearing("42", 2)))
-		rig.Eventually(t, "42 is cleared", func() bool { return !sink.Has("uid=42|r") })
+		testrun.Eventually(t, "42 is cleared", func() bool { return !sink.Has("uid=42|r") })
 
 		before := sink.AppliedUpTo(0)
-		rig.Eventually(t, "heartbeats go on", func() bool { return sink.AppliedUpTo(0) > before })
+		testrun.Eventually(t, "heartbeats go on", func() bool { return sink.AppliedUpTo(0) > before })
 	})
 }
 
@@ -49,14 +50,14 @@ func TestAFlushedRedisIsFilledAgainAndNobodyGetsThrough(t *testing.T) {
 		p.Own(0)
 		p.Own(1)
 		startFeed(t, client, sink, nil)
-		rig.Eventually(t, "all are blocked", func() bool { return slices.Equal(sink.Text(), want) })
+		testrun.Eventually(t, "all are blocked", func() bool { return slices.Equal(sink.Text(), want) })
 
 		for range 3 {
 			before := sink.Replaced()
 			if err := client.FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
-			rig.Eventually(t, "a complete snapshot was taken", func() bool { return sink.Replaced() > before })
+			testrun.Eventually(t, "a complete snapshot was taken", func() bool { return sink.Replaced() > before })
 			if got := sink.Text(); !slices.Equal(got, want) {
 				t.Fatalf("after a flush %d verdicts are held, want %d", len(got), len(want))
 			}
@@ -78,7 +79,7 @@ func TestRedisComesBack(t *testing.T) {
 	p.Own(0)
 	startFeed(t, client, sink, nil)
 	rig.Offer(p, kafka, rig.Record(rig.Block("1", 1, time.Hour)))
-	rig.Eventually(t, "1 is blocked", func() bool { return sink.Has("uid=1|r") })
+	testrun.Eventually(t, "1 is blocked", func() bool { return sink.Has("uid=1|r") })
 
 	// All clients are thrown out while verdicts flow.
 	for i := range 20 {
@@ -87,7 +88,7 @@ func TestRedisComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rig.Eventually(t, "all are blocked", func() bool { return len(sink.Text()) == 20 })
+	testrun.Eventually(t, "all are blocked", func() bool { return len(sink.Text()) == 20 })
 }
 
 func TestNoticesHaveAKeyOfTheirOwn(t *testing.T) {
@@ -99,7 +100,7 @@ func TestNoticesHaveAKeyOfTheirOwn(t *testing.T) {
 		warn := rig.Block("1", 1, time.Hour)
 		warn.State, warn.Step = verdict.Warn, "50%"
 		rig.Offer(p, kafka, rig.Record(warn), rig.Record(rig.Block("1", 2, time.Hour)))
-		rig.Eventually(t, "both are held", func() bool { return sink.Has("uid=1|r") && sink.Has("uid=1|r|warn") })
+		testrun.Eventually(t, "both are held", func() bool { return sink.Has("uid=1|r") && sink.Has("uid=1|r|warn") })
 	})
 }
 
@@ -125,22 +126,22 @@ func TestConfigReportsAllErrors(t *testing.T) {
 func TestWhatIsNoVerdictIsSaidOnce(t *testing.T) {
 	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		kafka, sink := rig.NewBroker(t, 1), rig.NewMemory()
-		var writing, following rig.Lines
+		var writing, following testrun.Output
 		p, _ := startPublisher(t, kafka, client, func(c *publish.Config) { c.Logger = writing.Logger() })
 		p.Own(0)
 		for i := range 100 {
 			rig.Offer(p, kafka, publish.Record{Key: fmt.Append(nil, "uid=", i, "|r"), Value: []byte("{")})
 		}
 		rig.Offer(p, kafka, rig.Record(rig.Block("a", 1, time.Hour)))
-		rig.Eventually(t, "the verdict behind them is in Redis", func() bool { return slices.Contains(rig.Contents(t, client), "uid=a|r block 1") })
+		testrun.Eventually(t, "the verdict behind them is in Redis", func() bool { return slices.Contains(rig.Contents(t, client), "uid=a|r block 1") })
 		for i := range 100 {
 			if err := client.HSet(t.Context(), layout.KeysOf("tallygate", 0).Verdicts, fmt.Sprint("uid=", i, "|r"), "{").Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		startFeed(t, client, sink, func(c *FeedConfig) { c.Logger = following.Logger() })
-		rig.Eventually(t, "the feed has it", func() bool { return sink.Has("uid=a|r") })
-		for where, log := range map[string]*rig.Lines{"the publisher": &writing, "the feed": &following} {
+		testrun.Eventually(t, "the feed has it", func() bool { return sink.Has("uid=a|r") })
+		for where, log := range map[string]*testrun.Output{"the publisher": &writing, "the feed": &following} {
 			if n := log.Count("skipping a malformed"); n != 1 {
 				t.Errorf("%s says it %d times, want once:\n%s", where, n, log)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 )
@@ -21,10 +22,7 @@ func TestChaosBetweenFeedAndRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed := rand.Uint64()
-	if n, err := strconv.ParseUint(os.Getenv("TALLYGATE_TEST_SEED"), 10, 64); err == nil {
-		seed = n
-	}
+	seed := testrun.Seed(t)
 	t.Setenv("TALLYGATE_TEST_SEED", strconv.FormatUint(seed, 10)) // the traffic's too
 	server := servers.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always", "--enable-debug-command", "yes")
 	s, calm := newWatchedStage(t, single(server.Addr()), func(c *publish.Config) { c.StreamLength = 200 })
@@ -36,7 +34,7 @@ func TestChaosBetweenFeedAndRedis(t *testing.T) {
 	}{
 		{"cut", s.network.Cut},
 		{"stalled", s.network.Stall},
-		{"half open", func() { s.network.Stall(); s.network.Mend() }},
+		{"half open", func() { s.network.Stall(); s.network.Heal() }},
 		{"slow", func() { s.network.Slow(rand.N(30 * time.Millisecond)) }},
 		{"flushed", s.flush},
 		{"killed", func() { server.Kill(); server.Start() }},
@@ -63,14 +61,14 @@ func TestChaosBetweenFeedAndRedis(t *testing.T) {
 		f.do()
 		pause(r)
 		if r.IntN(2) == 0 {
-			s.network.Mend()
+			s.network.Heal()
 		}
 		if r.IntN(10) == 0 { // now and then all is well for a while
-			s.network.Mend()
+			s.network.Heal()
 			s.more()
 		}
 	}
-	s.network.Mend()
+	s.network.Heal()
 	calm()
 	s.inStep("at the end")
 	s.tableEqualsTruth()

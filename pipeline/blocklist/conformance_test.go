@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
@@ -186,7 +187,7 @@ var conformance = []struct {
 		s.block("before")
 		s.inStep("before")
 		s.network.Stall()
-		s.network.Mend() // new connections work, old ones are dead
+		s.network.Heal() // new connections work, old ones are dead
 		s.block("after")
 	}},
 	{"nothing comes through, and then it does", func(s *stage, feed feedMaker) {
@@ -203,7 +204,7 @@ var conformance = []struct {
 			if !s.sink.Has("uid=before3|r") {
 				s.t.Error("a block is gone while Redis is away")
 			}
-			s.network.Mend()
+			s.network.Heal()
 			s.inStep("when it comes through again")
 		}
 	}},
@@ -243,7 +244,7 @@ var conformance = []struct {
 		s.clear(rig.UIDs("b", 50)...)
 		s.inStep("without the first")
 		s.pubs = append(s.pubs, paused) // it wakes up with what it had, and its offers are old
-		rig.Start(s.t, paused.Run)
+		testrun.Start(s.t, paused.Run)
 		s.block(rig.UIDs("c", 50)...)
 	}},
 }
@@ -272,7 +273,7 @@ func (s *stage) reached() {
 
 func (s *stage) eventually(what string, ok func() bool) {
 	s.t.Helper()
-	rig.Eventually(s.t, what, ok)
+	testrun.Eventually(s.t, what, ok)
 }
 
 // settle waits until a feed would have noticed whatever there is to notice.

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 )
@@ -61,7 +62,7 @@ func TestRedisFaults(t *testing.T) {
 			return single(servers.StartRedis(t).Addr()), func(s *stage) {
 				s.network.Stall()
 				s.more()
-				s.network.Mend()
+				s.network.Heal()
 			}
 		},
 		"unreachable for everybody": func(t *testing.T) (dialer, func(*stage)) {
@@ -79,8 +80,8 @@ func TestRedisFaults(t *testing.T) {
 					s.network.Cut()
 					published := s.seqNow()
 					s.eventually("verdicts went on falling", func() bool { return s.seqNow() > published+100 })
-					s.network.Mend()
-					network.Mend()
+					s.network.Heal()
+					network.Heal()
 				}
 			}
 		},
@@ -121,7 +122,7 @@ func (s *stage) seqNow() int64 {
 // goes on.
 func TestRedisIsFull(t *testing.T) {
 	server := servers.StartRedis(t)
-	var log rig.Lines
+	var log testrun.Output
 	s, calm := newWatchedStage(t, single(server.Addr()), func(c *publish.Config) { c.Logger = log.Logger() })
 	s.more()
 	set := func(maxmemory string) {
@@ -182,7 +183,7 @@ func TestThePasswordIsChanged(t *testing.T) {
 		}
 		return closed(t, redis.NewClient(o))
 	}
-	var log rig.Lines
+	var log testrun.Output
 	s, calm := newWatchedStage(t, as, func(c *publish.Config) { c.Logger = log.Logger() })
 	s.more()
 	change := func(from, to string) {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
@@ -40,20 +41,20 @@ func TestAFeedThatTheStreamWasTrimmedUnderTakesASnapshot(t *testing.T) {
 		client.AddHook(&every{name: "xread", do: func() { gate.Lock(); defer gate.Unlock() }})
 		feed, _ := startFeed(t, client, sink, nil)
 		rig.Offer(p, kafka, rig.Record(rig.Block("0", 1, time.Hour)))
-		rig.Eventually(t, "the feed follows", func() bool { return sink.Has("uid=0|r") })
+		testrun.Eventually(t, "the feed follows", func() bool { return sink.Has("uid=0|r") })
 
 		gate.Lock() // the service doesn't get to read
 		for i := range 100 {
 			rig.Offer(p, kafka, rig.Record(rig.Block(fmt.Sprint(i), int64(i+2), time.Hour)))
 		}
-		rig.Eventually(t, "all are in Redis", func() bool { return p.Stats().Partitions[0].Reached == 101 })
+		testrun.Eventually(t, "all are in Redis", func() bool { return p.Stats().Partitions[0].Reached == 101 })
 		if err := client.XTrimMaxLen(t.Context(), "{tallygate:0}:changes", 3).Err(); err != nil {
 			t.Fatal(err)
 		}
 		gate.Unlock()
 
-		rig.Eventually(t, "all are blocked", func() bool { return len(sink.Text()) == 100 })
-		rig.Eventually(t, "a second snapshot was taken", func() bool { return feed.Stats().Snapshots == 2 && feed.Stats().Lost == 1 })
+		testrun.Eventually(t, "all are blocked", func() bool { return len(sink.Text()) == 100 })
+		testrun.Eventually(t, "a second snapshot was taken", func() bool { return feed.Stats().Snapshots == 2 && feed.Stats().Lost == 1 })
 	})
 }
 
@@ -97,7 +98,7 @@ func TestSnapshotsWhileChangesFlow(t *testing.T) {
 		}
 		want := model.Text()
 		for i, sink := range sinks {
-			rig.Eventually(t, fmt.Sprintf("feed %d has what was published", i), func() bool { return slices.Equal(sink.Text(), want) })
+			testrun.Eventually(t, fmt.Sprintf("feed %d has what was published", i), func() bool { return slices.Equal(sink.Text(), want) })
 		}
 	})
 }
@@ -111,14 +112,14 @@ func TestARedisThatWasRestoredFromABackup(t *testing.T) {
 		p.Own(0)
 		feed, _ := startFeed(t, client, sink, nil)
 		rig.Offer(p, kafka, rig.Record(rig.Block("old", 1, time.Hour)))
-		rig.Eventually(t, "it is blocked", func() bool { return sink.Has("uid=old|r") })
+		testrun.Eventually(t, "it is blocked", func() bool { return sink.Has("uid=old|r") })
 		k := layout.KeysOf("tallygate", 0)
 		backup, err := client.HGetAll(t.Context(), k.Verdicts).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
 		rig.Offer(p, kafka, rig.Record(rig.Block("new", 1, time.Hour)))
-		rig.Eventually(t, "it is blocked, too", func() bool { return sink.Has("uid=new|r") })
+		testrun.Eventually(t, "it is blocked, too", func() bool { return sink.Has("uid=new|r") })
 
 		stop() // no publisher repairs it for now
 		flush := func() {
@@ -128,13 +129,13 @@ func TestARedisThatWasRestoredFromABackup(t *testing.T) {
 		}
 		flush()
 		client.HSet(t.Context(), k.Verdicts, maps.Clone(backup))
-		rig.Eventually(t, "the feed has looked", func() bool { return feed.Stats().Partial > 0 })
+		testrun.Eventually(t, "the feed has looked", func() bool { return feed.Stats().Partial > 0 })
 		if got := len(sink.Text()); got != 2 {
 			t.Errorf("%d are blocked, want both", got)
 		}
 		p2, _ := startPublisher(t, kafka, client, nil)
 		p2.Own(0)
-		rig.Eventually(t, "a complete snapshot was taken", func() bool { return feed.Stats().Snapshots == 2 })
+		testrun.Eventually(t, "a complete snapshot was taken", func() bool { return feed.Stats().Snapshots == 2 })
 		if got := len(sink.Text()); got != 2 || len(sink.Dropped()) > 0 {
 			t.Errorf("%d are blocked, want both; dropped %v meanwhile", got, sink.Dropped())
 		}
@@ -149,12 +150,12 @@ func TestAFeedWaitsUntilEveryPartitionWasFilled(t *testing.T) {
 		p, _ := startPublisher(t, kafka, client, func(c *publish.Config) { c.Partitions = 2 })
 		feed, _ := startFeed(t, client, sink, nil)
 		p.Own(0)
-		rig.Eventually(t, "what there is is enforced", func() bool { return sink.Has("uid=0|r") })
+		testrun.Eventually(t, "what there is is enforced", func() bool { return sink.Has("uid=0|r") })
 		if s := feed.Stats(); s.Snapshots != 0 || sink.AppliedUpTo(0) != 0 {
 			t.Errorf("complete snapshots %d, applied %d, want none before partition 1 has a publisher", s.Snapshots, sink.AppliedUpTo(0))
 		}
 		p.Own(1)
-		rig.Eventually(t, "the snapshot is complete", func() bool { return feed.Stats().Snapshots == 1 && sink.Has("uid=1|r") })
+		testrun.Eventually(t, "the snapshot is complete", func() bool { return feed.Stats().Snapshots == 1 && sink.Has("uid=1|r") })
 	})
 }
 
@@ -167,10 +168,10 @@ func TestHeartbeatsSayWhatIsApplied(t *testing.T) {
 		b.Own(1)
 		startFeed(t, client, sink, nil)
 		begun := event.FromTime(time.Now())
-		rig.Eventually(t, "both are applied", func() bool { return sink.AppliedUpTo(0) > begun })
+		testrun.Eventually(t, "both are applied", func() bool { return sink.AppliedUpTo(0) > begun })
 		stopA() // then the shard grows stale, though b goes on
 		settled := event.FromTime(time.Now())
-		rig.Eventually(t, "heartbeats go on", func() bool {
+		testrun.Eventually(t, "heartbeats go on", func() bool {
 			m, _, err := layout.ReadMeta(context.Background(), client, layout.KeysOf("tallygate", 0))
 			s, _ := client.HGet(context.Background(), "{tallygate:0}:verdicts", layout.MetaApplied+":1").Int64()
 			return err == nil && m.Applied > 0 && event.Micros(s) > settled+200*event.Millisecond
@@ -192,8 +193,8 @@ func TestAConnectionThatIsHalfOpen(t *testing.T) {
 	p.Own(0)
 	startFeed(t, through, sink, nil)
 	rig.Offer(p, kafka, rig.Record(rig.Block("1", 1, time.Hour)))
-	rig.Eventually(t, "1 is blocked", func() bool { return sink.Has("uid=1|r") })
+	testrun.Eventually(t, "1 is blocked", func() bool { return sink.Has("uid=1|r") })
 	network.Mute()
 	rig.Offer(p, kafka, rig.Record(rig.Block("2", 1, time.Hour)))
-	rig.Eventually(t, "2 is blocked", func() bool { return sink.Has("uid=2|r") })
+	testrun.Eventually(t, "2 is blocked", func() bool { return sink.Has("uid=2|r") })
 }

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -19,19 +18,15 @@ import (
 // newWatchedStage is newStage with a table that is watched, a publisher, a feed, and traffic that
 // flows until the test is over or calm is called.
 func newWatchedStage(t *testing.T, dial dialer, change func(*publish.Config)) (s *stage, calm func()) {
-	seed := rand.Uint64()
-	if n, err := strconv.ParseUint(os.Getenv("TALLYGATE_TEST_SEED"), 10, 64); err == nil {
-		seed = n
-	}
-	t.Logf("TALLYGATE_TEST_SEED=%d", seed)
+	seed := testrun.Seed(t)
 	s = newStage(t, dial)
 	s.watch = newWatch(t)
 	s.publisher(change)
 	s.feed(quickFeed)
-	stopWatch := rig.Start(t, s.watch.run)
+	stopWatch := testrun.Start(t, s.watch.run)
 	t.Cleanup(func() { stopWatch(); t.Log(s.watch) })
 	r := rand.New(rand.NewPCG(seed, 2))
-	calm = rig.Start(t, func(ctx context.Context) error {
+	calm = testrun.Start(t, func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			s.anything(r)
 			retry.Sleep(ctx, time.Duration(r.IntN(4))*time.Millisecond)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -34,13 +35,13 @@ func kept(t *testing.T, file string) (table *enforce.Table, loaded Loaded, follo
 	if loaded, err = k.Load(); err != nil {
 		t.Fatal(err)
 	}
-	stops := []func(){rig.Start(t, k.Run)}
+	stops := []func(){testrun.Start(t, k.Run)}
 	return table, loaded, func(s *stage) {
 			feed, err := quickFeed(s.redis)
 			if err != nil {
 				t.Fatal(err)
 			}
-			stops = append(stops, rig.Start(t, func(ctx context.Context) error { return feed.Run(ctx, k.Sink()) }))
+			stops = append(stops, testrun.Start(t, func(ctx context.Context) error { return feed.Run(ctx, k.Sink()) }))
 		}, func() {
 			for _, stop := range stops {
 				stop()
@@ -64,11 +65,11 @@ func TestARestartWhileRedisIsAway(t *testing.T) {
 		t.Errorf("%+v was loaded, and there was no file", loaded)
 	}
 	follow(s)
-	rig.Eventually(t, "all are denied", func() bool { return table.Ready() && table.Len() >= 311 })
+	testrun.Eventually(t, "all are denied", func() bool { return table.Ready() && table.Len() >= 311 })
 	end()
 	s.clear(rig.UIDs("ends", 10)...)
 	s.block("new")
-	rig.Eventually(t, "one has run out", func() bool { return event.FromTime(time.Now()) > s.truth["uid=short|r"].Until })
+	testrun.Eventually(t, "one has run out", func() bool { return event.FromTime(time.Now()) > s.truth["uid=short|r"].Until })
 
 	table, loaded, follow, end = kept(t, file)
 	defer end()
@@ -83,7 +84,7 @@ func TestARestartWhileRedisIsAway(t *testing.T) {
 		t.Error("the table is not what the last one was, less what ran out")
 	}
 	follow(s)
-	rig.Eventually(t, "it is complete", func() bool {
+	testrun.Eventually(t, "it is complete", func() bool {
 		if !stays() {
 			t.Fatal("somebody was let go")
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -43,26 +44,26 @@ func TestASinkThatDoesNotReturnHoldsUpNoOther(t *testing.T) {
 		quickFeed, _ := startFeed(t, client, quick, nil)
 		t.Cleanup(release) // before the feeds are stopped: a test that fails must end, too
 		rig.Offer(p, kafka, rig.Record(rig.Block("a", 1, time.Hour)))
-		rig.Eventually(t, "both follow", func() bool { return slow.Has("uid=a|r") && quick.Has("uid=a|r") })
+		testrun.Eventually(t, "both follow", func() bool { return slow.Has("uid=a|r") && quick.Has("uid=a|r") })
 
 		slow.hang.Store(true)
 		rig.Offer(p, kafka, rig.Record(rig.Block("b", 2, time.Hour)))
-		rig.Eventually(t, "one hangs", slow.hanging.Load)
+		testrun.Eventually(t, "one hangs", slow.hanging.Load)
 		for i := range 100 { // more than wait for it
 			rig.Offer(p, kafka, rig.Record(rig.Block(fmt.Sprint(i), int64(i+3), time.Hour)))
-			rig.Eventually(t, "the other one has it", func() bool { return quick.Has(fmt.Sprintf("uid=%d|r", i)) })
+			testrun.Eventually(t, "the other one has it", func() bool { return quick.Has(fmt.Sprintf("uid=%d|r", i)) })
 		}
 		rig.Offer(p, kafka, rig.Tombstone(rig.Block("a", 0, 0)))
-		rig.Eventually(t, "the other one has all", func() bool { return !quick.Has("uid=a|r") })
+		testrun.Eventually(t, "the other one has all", func() bool { return !quick.Has("uid=a|r") })
 		late := rig.NewMemory()
 		startFeed(t, client, late, nil)
-		rig.Eventually(t, "one that comes late has all", func() bool { return len(late.Text()) == 101 })
-		rig.Eventually(t, "the slow one has lost its place", func() bool { return slowFeed.Stats().Lost == 1 })
+		testrun.Eventually(t, "one that comes late has all", func() bool { return len(late.Text()) == 101 })
+		testrun.Eventually(t, "the slow one has lost its place", func() bool { return slowFeed.Stats().Lost == 1 })
 		if s := slowFeed.Stats(); s.Snapshots != 1 {
 			t.Errorf("while it hangs: %+v, want no snapshot that waits for it", s)
 		}
 		release()
-		rig.Eventually(t, "it gets a snapshot when it returns", func() bool { return slowFeed.Stats().Snapshots == 2 && len(slow.Text()) == 101 })
+		testrun.Eventually(t, "it gets a snapshot when it returns", func() bool { return slowFeed.Stats().Snapshots == 2 && len(slow.Text()) == 101 })
 		if s := quickFeed.Stats(); s.Snapshots != 1 || s.Lost != 0 {
 			t.Errorf("the quick one: %+v, want nothing lost", s)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 )
@@ -25,7 +26,7 @@ func startPublisher(t testing.TB, kafka *rig.Broker, client redis.UniversalClien
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p, rig.Start(t, p.Run)
+	return p, testrun.Start(t, p.Run)
 }
 
 func startFeed(t testing.TB, client redis.UniversalClient, sink Sink, change func(*FeedConfig)) (*Feed, func()) {
@@ -38,5 +39,5 @@ func startFeed(t testing.TB, client redis.UniversalClient, sink Sink, change fun
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f, rig.Start(t, func(ctx context.Context) error { return f.Run(ctx, sink) })
+	return f, testrun.Start(t, func(ctx context.Context) error { return f.Run(ctx, sink) })
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
@@ -48,7 +49,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		write(b.Context(), min(500, entries-int(at)))
 	}
 	filled := used()
-	stop := rig.Start(b, func(ctx context.Context) error {
+	stop := testrun.Start(b, func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			write(ctx, 20)
 			retry.Sleep(ctx, 10*time.Millisecond)

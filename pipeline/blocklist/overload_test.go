@@ -14,6 +14,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
@@ -38,7 +39,7 @@ type flood struct {
 func (f *flood) write(records []publish.Record) {
 	f.t.Helper()
 	next := f.at + int64(len(records))
-	rig.Eventually(f.t, "a batch is applied", func() bool {
+	testrun.Eventually(f.t, "a batch is applied", func() bool {
 		b := store.Batch{Start: f.at, Next: next, Applied: event.FromTime(time.Now()), Records: records}
 		reached, ok, err := f.writes.Apply(context.Background(), b)
 		return err == nil && (ok || reached == next) // reached: it was applied, and the answer was lost
@@ -144,7 +145,7 @@ func (o *overload) run(t *testing.T, server *servers.RedisProc) {
 	server.Start()
 	written += f.run(o.rate, o.length/4)
 	end, cpu := time.Now(), cpuTime()
-	beats := rig.Start(t, func(ctx context.Context) error {
+	beats := testrun.Start(t, func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			f.write(nil)
 			retry.Sleep(ctx, time.Second)
@@ -154,7 +155,7 @@ func (o *overload) run(t *testing.T, server *servers.RedisProc) {
 	for _, table := range tables {
 		// By its heartbeats alone it may be before that: after a lost place it keeps what a
 		// snapshot lacks until there is a complete one.
-		rig.Eventually(t, "a table is in step", func() bool {
+		testrun.Eventually(t, "a table is in step", func() bool {
 			return table.Ready() && time.Since(end) > table.Staleness() && f.differ(table) == 0
 		})
 	}
@@ -236,7 +237,7 @@ func (f *flood) compareRedis() {
 // was.
 func watchHeap(t *testing.T) (peak func() int) {
 	most := 0
-	stop := rig.Start(t, func(ctx context.Context) error {
+	stop := testrun.Start(t, func(ctx context.Context) error {
 		for ok := true; ok; ok = retry.Sleep(ctx, 50*time.Millisecond) {
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
@@ -273,17 +274,17 @@ func TestFeedsOfOneClientShareAReader(t *testing.T) {
 				return true
 			}
 		}
-		rig.Eventually(t, "all follow", has(sinks, "0"))
+		testrun.Eventually(t, "all follow", has(sinks, "0"))
 		if feeds[0].reader.Load() != feeds[2].reader.Load() {
 			t.Error("each reads for itself")
 		}
 		stops[0]() // one of them led
 		held := sinks[0].Text()
 		rig.Offer(p, kafka, rig.Record(rig.Block("1", 1, time.Hour)))
-		rig.Eventually(t, "the others go on", has(sinks[1:], "1"))
+		testrun.Eventually(t, "the others go on", has(sinks[1:], "1"))
 		late := rig.NewMemory()
 		_, stopLate := startFeed(t, client, late, nil)
-		rig.Eventually(t, "one that comes late has all", func() bool { return has([]*rig.Memory{late}, "0")() && has([]*rig.Memory{late}, "1")() })
+		testrun.Eventually(t, "one that comes late has all", func() bool { return has([]*rig.Memory{late}, "0")() && has([]*rig.Memory{late}, "1")() })
 		if got := sinks[0].Text(); len(got) != len(held) {
 			t.Errorf("a sink whose feed has returned got %v", got)
 		}

@@ -3,14 +3,13 @@ package blocklist
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 	"github.com/tallygate/tallygate/pipeline/enforce"
@@ -25,12 +24,7 @@ var _ Sink = (*enforce.Table)(nil)
 // published. TALLYGATE_TEST_SEED repeats a run's decisions.
 func TestAnythingGoes(t *testing.T) {
 	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
-		seed := rand.Uint64()
-		if s, err := strconv.ParseUint(os.Getenv("TALLYGATE_TEST_SEED"), 10, 64); err == nil {
-			seed = s
-		}
-		t.Logf("TALLYGATE_TEST_SEED=%d", seed)
-		w := newWorld(t, client, rand.New(rand.NewPCG(seed, 1)))
+		w := newWorld(t, client, rand.New(rand.NewPCG(testrun.Seed(t), 1)))
 		for range 400 {
 			w.step()
 		}
@@ -45,7 +39,7 @@ func TestAnythingGoes(t *testing.T) {
 					w.explain(table)
 				}
 			})
-			rig.Eventually(t, fmt.Sprintf("the %s running table has what was published (seed %d)", name, seed), func() bool { return w.equal(table) })
+			testrun.Eventually(t, "the "+name+" running table has what was published", func() bool { return w.equal(table) })
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
@@ -28,11 +29,11 @@ func TestAFeedOfAnotherNumberOfShardsRefuses(t *testing.T) {
 		}
 		right := rig.NewMemory()
 		ok, _ := startFeed(t, client, right, func(c *FeedConfig) { c.Shards = 2 })
-		rig.Eventually(t, "the feed of two shards follows", func() bool { return ok.Stats().Snapshots == 2 && right.Has("uid=u|r") })
+		testrun.Eventually(t, "the feed of two shards follows", func() bool { return ok.Stats().Snapshots == 2 && right.Has("uid=u|r") })
 		for _, shards := range []int{1, 3} {
 			wrong := rig.NewMemory()
 			feed, stop := startFeed(t, client, wrong, func(c *FeedConfig) { c.Shards = shards })
-			rig.Eventually(t, "it refuses", func() bool { return errors.Is(feed.Refused(), ErrShards) })
+			testrun.Eventually(t, "it refuses", func() bool { return errors.Is(feed.Refused(), ErrShards) })
 			s := feed.Stats()
 			if text := s.Refused.Error(); !strings.Contains(text, "says 2") || !s.Failing || s.Errors[TroubleShards] == 0 {
 				t.Errorf("a feed of %d shards: %s, %+v", shards, text, s)
@@ -55,17 +56,17 @@ func TestABlocklistThatDoesNotSayItsShards(t *testing.T) {
 		p, stop := startPublisher(t, kafka, client, nil)
 		p.Own(0)
 		rig.Offer(p, kafka, rig.Record(rig.Block("u", 1, time.Hour)))
-		rig.Eventually(t, "it is published, and complete", func() bool {
+		testrun.Eventually(t, "it is published, and complete", func() bool {
 			m, found, err := layout.ReadMeta(t.Context(), client, k)
 			return err == nil && found && m.Shards == 1 && m.Applied > 0 && client.HExists(t.Context(), k.Verdicts, "uid=u|r").Val()
 		})
 		stop()
 		client.HDel(t.Context(), k.Verdicts, layout.MetaShards)
 		feed, _ := startFeed(t, client, sink, nil)
-		rig.Eventually(t, "the feed follows", func() bool { return sink.Has("uid=u|r") && feed.Refused() == nil })
+		testrun.Eventually(t, "the feed follows", func() bool { return sink.Has("uid=u|r") && feed.Refused() == nil })
 		next, _ := startPublisher(t, kafka, client, nil)
 		next.Own(0)
-		rig.Eventually(t, "it says so", func() bool { return client.HGet(t.Context(), k.Verdicts, layout.MetaShards).Val() == "1" })
+		testrun.Eventually(t, "it says so", func() bool { return client.HGet(t.Context(), k.Verdicts, layout.MetaShards).Val() == "1" })
 	})
 }
 

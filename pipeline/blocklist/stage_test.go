@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
@@ -141,7 +142,7 @@ func (s *stage) feed(newFeed feedMaker) {
 	if s.watch != nil {
 		sink = both{s.sink, s.watch.table}
 	}
-	rig.Start(s.t, func(ctx context.Context) error { return run.Run(ctx, sink) })
+	testrun.Start(s.t, func(ctx context.Context) error { return run.Run(ctx, sink) })
 }
 
 func partitionOf(uid string) (partition int32) {
@@ -206,7 +207,7 @@ func (s *stage) inStep(when string) {
 			s.t.Logf("held %d, want %d; publishers %+v", len(s.sink.Text()), len(s.truth), s.stats())
 		}
 	})
-	rig.Eventually(s.t, "the enforcer is in step "+when, func() bool {
+	testrun.Eventually(s.t, "the enforcer is in step "+when, func() bool {
 		for shard := range stageShards {
 			if s.sink.AppliedUpTo(shard) <= now {
 				return false

@@ -15,6 +15,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 )
 
@@ -84,14 +86,14 @@ func TestTroubleWithTLS(t *testing.T) {
 		"it is for another name":        {server(&tls.Config{Certificates: []tls.Certificate{certificate}}), &tls.Config{RootCAs: pool, ServerName: "redis.example"}, TroubleTLS},
 		"it wants one of ours":          {server(&tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}), trusted, TroubleTLS},
 		"it has no TLS":                 {withoutTLS(t), trusted, TroubleTLS},
-		"nobody is there":               {rig.FreeAddr(t), trusted, TroubleAway},
+		"nobody is there":               {servers.FreeAddr(t), trusted, TroubleAway},
 	} {
 		t.Run(about, func(t *testing.T) {
 			client := redis.NewClient(&redis.Options{Addr: c.addr, TLSConfig: c.client, MaxRetries: -1, MaintNotificationsConfig: rig.NoNotices})
 			t.Cleanup(func() { _ = client.Close() })
-			log := &rig.Lines{}
+			log := &testrun.Output{}
 			feed, _ := startFeed(t, client, rig.NewMemory(), func(cfg *FeedConfig) { cfg.Logger = log.Logger() })
-			rig.Eventually(t, "an error is counted", func() bool { return len(feed.Stats().Errors) > 0 })
+			testrun.Eventually(t, "an error is counted", func() bool { return len(feed.Stats().Errors) > 0 })
 			if s := feed.Stats(); s.Errors[c.want] == 0 || len(s.Errors) != 1 {
 				t.Errorf("counted as %v (%v), want %s", s.Errors, s.LastError, c.want)
 			}

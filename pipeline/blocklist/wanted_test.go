@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -29,15 +30,15 @@ func TestASinkThatForgotSomethingGetsASnapshot(t *testing.T) {
 		feed, _ := startFeed(t, client, sink, nil)
 		v := rig.Block("42", 1, time.Hour)
 		rig.Offer(p, kafka, rig.Record(v))
-		rig.Eventually(t, "the feed follows", func() bool { return sink.Has("uid=42|r") })
+		testrun.Eventually(t, "the feed follows", func() bool { return sink.Has("uid=42|r") })
 
 		for n := range uint64(2) {
 			sink.Remove(0, verdict.AppendRecordKey(nil, &v))
 			sink.wanted.Add(1)
-			rig.Eventually(t, "it is blocked again", func() bool { return sink.Has("uid=42|r") })
-			rig.Eventually(t, "another snapshot was taken", func() bool { return feed.Stats().Snapshots == n+2 && feed.Stats().Lost == 0 })
+			testrun.Eventually(t, "it is blocked again", func() bool { return sink.Has("uid=42|r") })
+			testrun.Eventually(t, "another snapshot was taken", func() bool { return feed.Stats().Snapshots == n+2 && feed.Stats().Lost == 0 })
 		}
 		rig.Offer(p, kafka, rig.Record(rig.Block("43", 2, time.Hour)))
-		rig.Eventually(t, "the feed goes on", func() bool { return sink.Has("uid=43|r") })
+		testrun.Eventually(t, "the feed goes on", func() bool { return sink.Has("uid=43|r") })
 	})
 }

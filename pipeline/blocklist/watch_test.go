@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/retry"
-	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -65,7 +65,7 @@ func newWatch(t testing.TB) *watch {
 		t.Fatal(err)
 	}
 	w := &watch{t: t, table: table, users: map[string]*watchedUser{}}
-	rig.Start(t, table.Run)
+	testrun.Start(t, table.Run)
 	return w
 }
 

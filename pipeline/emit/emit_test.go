@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -73,7 +74,7 @@ func TestOneGoroutinesEventsOfOneUserKeepTheirOrder(t *testing.T) {
 func TestAnonymousEventsTakeTurns(t *testing.T) {
 	everywhere(t, 4, func(t *testing.T, p place) {
 		e := start(t, p, nil)
-		eventually(t, "the first event is through", func() bool {
+		testrun.Eventually(t, "the first event is through", func() bool {
 			e.Emit(event.Event{API: "warm.up"})
 			return e.Stats().Emitted > 0
 		})
@@ -128,16 +129,16 @@ func TestEventsQueueUpWhileThereIsNoBroker(t *testing.T) {
 			t.Fatal("dropped")
 		}
 	}
-	eventually(t, "the trouble shows", func() bool { return e.Stats().LastError != nil })
+	testrun.Eventually(t, "the trouble shows", func() bool { return e.Stats().LastError != nil })
 	if s := e.Stats(); s.Queued != 3000 || s.Emitted != 0 {
 		t.Fatalf("stats %+v", s)
 	}
 
 	_, p := fake(t, 3, kfake.Ports(port))
-	eventually(t, "all is sent", func() bool { return e.Stats().Emitted == 3000 })
+	testrun.Eventually(t, "all is sent", func() bool { return e.Stats().Emitted == 3000 })
 	events, _ := consume(t, readLog(t, p))
 	wantNumbered(t, events, 3000)
-	eventually(t, "the trouble is over", func() bool { return e.Stats().LastError == nil })
+	testrun.Eventually(t, "the trouble is over", func() bool { return e.Stats().LastError == nil })
 }
 
 func TestATopicMayComeLater(t *testing.T) {
@@ -145,20 +146,20 @@ func TestATopicMayComeLater(t *testing.T) {
 	p.topic = "later"
 	e := start(t, p, nil)
 	e.Emit(numbered("u1", 0))
-	eventually(t, "the trouble shows", func() bool { return e.Stats().LastError != nil })
+	testrun.Eventually(t, "the trouble shows", func() bool { return e.Stats().LastError != nil })
 	if err := c.CreateTopic("later", 2, nil); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is sent", func() bool { return e.Stats().Emitted == 1 })
+	testrun.Eventually(t, "it is sent", func() bool { return e.Stats().Emitted == 1 })
 }
 
 func TestATopicMayGrow(t *testing.T) {
 	c, p := fake(t, 1)
 	e := start(t, p, nil)
 	e.Emit(numbered("u", 0))
-	eventually(t, "it is sent", func() bool { return e.Stats().Emitted == 1 })
+	testrun.Eventually(t, "it is sent", func() bool { return e.Stats().Emitted == 1 })
 	grow(t, c, 4)
-	eventually(t, "all partitions get events", func() bool {
+	testrun.Eventually(t, "all partitions get events", func() bool {
 		for n := range 8 {
 			e.Emit(event.Event{API: "a.b", ID: fmt.Sprint(n)})
 		}
@@ -378,7 +379,7 @@ func TestCloseWhileOthersEmitLosesNothingThatWasTaken(t *testing.T) {
 				}
 			})
 		}
-		eventually(t, "events flow", func() bool { return e.Stats().Emitted > 100 })
+		testrun.Eventually(t, "events flow", func() bool { return e.Stats().Emitted > 100 })
 		closeNow(t, e)
 		wg.Wait()
 		events, _ := consume(t, readLog(t, p))

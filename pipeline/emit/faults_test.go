@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -112,7 +113,7 @@ func TestSlowAnswersAreSentAgain(t *testing.T) {
 	})
 	e := start(t, p, func(c *emit.Config) { c.RequestTimeout = 50 * time.Millisecond })
 	e.Emit(numbered("u1", 0))
-	eventually(t, "it is sent again", func() bool { return e.Stats().Retries > 0 })
+	testrun.Eventually(t, "it is sent again", func() bool { return e.Stats().Retries > 0 })
 	for n := 1; n < 500; n++ {
 		e.Emit(numbered("u1", n))
 	}

@@ -93,16 +93,6 @@ func closeNow(t testing.TB, e *emit.Emitter) {
 	}
 }
 
-// eventually waits until the condition holds.
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("still not so: %s", what)
-		}
-	}
-}
-
 // logged is one record as the broker has it.
 type logged struct {
 	key, value string

@@ -12,6 +12,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/emit"
 )
 
@@ -56,7 +57,7 @@ func TestTLSAndSASL(t *testing.T) {
 
 			e = with("mistyped")
 			e.Emit(numbered("u1", 0))
-			eventually(t, "the trouble shows", func() bool { return e.Stats().LastError != nil })
+			testrun.Eventually(t, "the trouble shows", func() bool { return e.Stats().LastError != nil })
 			if err := e.Stats().LastError; strings.Contains(err.Error(), "mistyped") {
 				t.Errorf("the error shows the password: %v", err)
 			}

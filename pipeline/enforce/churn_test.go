@@ -11,20 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
-
-// testSeed is TALLYGATE_TEST_SEED, or a new one; it is in the test's log either way.
-func testSeed(t *testing.T) uint64 {
-	t.Helper()
-	seed := rand.Uint64()
-	if s, err := strconv.ParseUint(os.Getenv("TALLYGATE_TEST_SEED"), 10, 64); err == nil {
-		seed = s
-	}
-	t.Logf("TALLYGATE_TEST_SEED=%d", seed)
-	return seed
-}
 
 // watched is what a reader does; a watchdog looks whether it goes on.
 type watched struct {
@@ -59,7 +49,7 @@ func TestChecksEndWhateverChanges(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("TALLYGATE_TEST_CHURN")); err == nil {
 		changes = n
 	}
-	r := rand.New(rand.NewPCG(testSeed(t), 0))
+	r := rand.New(rand.NewPCG(testrun.Seed(t), 0))
 	table := newTable(t)
 	all := []*watched{{}, {}, {}}
 	var running sync.WaitGroup

@@ -1,10 +1,10 @@
 package enforce
 
 import (
-	"context"
 	"strconv"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -19,15 +19,7 @@ func filled(tb testing.TB) *Table {
 		all[i] = block("r", "uid=u"+strconv.Itoa(i), func(v *verdict.Verdict) { v.Since = 0 })
 	}
 	table.Replace(0, all)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- table.Run(ctx) }()
-	tb.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			tb.Error(err)
-		}
-	})
+	testrun.Start(tb, table.Run)
 	for table.clock.coarse.Load() == 0 {
 	}
 	return table

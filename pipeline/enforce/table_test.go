@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"context"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -223,9 +223,7 @@ func TestShardsAreReplacedApart(t *testing.T) {
 func TestRunKeepsTheClockAndSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- table.Run(ctx) }()
+		stop := testrun.Start(t, table.Run)
 		for i := range 1000 {
 			v := block("r", fmt.Sprintf("uid=%d", i), nil)
 			v.Since = event.FromTime(time.Now())
@@ -251,10 +249,7 @@ func TestRunKeepsTheClockAndSweeps(t *testing.T) {
 		if table.Len() != 0 || table.Bytes() > 8<<10 {
 			t.Errorf("%d verdicts in %d bytes after a sweep, want none in few", table.Len(), table.Bytes())
 		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		stop()
 		if table.clock.coarse.Load() != 0 {
 			t.Error("the coarse clock stands still after Run, and is still used")
 		}

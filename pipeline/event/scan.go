@@ -9,6 +9,9 @@ import (
 // same values: bytes that are no UTF-8 and halves of surrogate pairs become U+FFFD. (A refusal
 // would let whoever controls one byte of an attribute keep an event from being counted.)
 //
+// It is the only scanner of JSON. verdict.Parse needs none: it compares a text with the one form that
+// verdicts are written in, and leaves every other to encoding/json.
+//
 // Strings without escapes are pieces of the text itself; the others are built in buf.
 type scanner struct {
 	s     string

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // Whatever a broker refuses that may pass is asked for again, and nothing is left out or comes
@@ -149,7 +150,7 @@ func TestATopicIsCreatedAnew(t *testing.T) {
 			if err := k.DeleteTopic(topic); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the reader finds out", func() bool {
+			testrun.Eventually(t, "the reader finds out", func() bool {
 				f.mu.Lock()
 				defer f.mu.Unlock()
 				return r.failures > 0
@@ -166,15 +167,6 @@ func TestATopicIsCreatedAnew(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
 	}
 }
 
@@ -201,12 +193,12 @@ func TestTheNetworkFails(t *testing.T) {
 			} else {
 				network.Stall()
 			}
-			eventually(t, "the fetcher finds out", func() bool {
+			testrun.Eventually(t, "the fetcher finds out", func() bool {
 				f.mu.Lock()
 				defer f.mu.Unlock()
 				return slices.ContainsFunc(f.readers, func(r *Reader) bool { return r.failures > 0 })
 			})
-			network.Mend()
+			network.Heal()
 		}
 		for p, r := range readers {
 			got[p] = append(got[p], take(t, r, rounds*each-len(got[p]))...)

@@ -10,6 +10,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // A broker of the test's own that forgets idle producers after three seconds, and later is killed.
@@ -39,7 +40,7 @@ func TestFencesOutliveTheBroker(t *testing.T) {
 	owner, beating := fence(cfg, 0)
 	start(t, beating.Run)
 
-	eventually(t, "the idle producer is forgotten, the owner is not", func() bool {
+	testrun.Eventually(t, "the idle producer is forgotten, the owner is not", func() bool {
 		known := c.producers(t)
 		return !slices.Contains(known, idle.ProducerID()) && slices.Contains(known, owner.ProducerID())
 	})

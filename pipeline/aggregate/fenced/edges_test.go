@@ -14,6 +14,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // forgetful is a broker of the test's own, whose coordinator forgets transactional ids after a
@@ -46,7 +47,7 @@ func TestAfterLongSilence(t *testing.T) {
 func (c cluster) acquireAnother(t *testing.T, cfg Config, than *Identity) *Identity {
 	t.Helper()
 	var id *Identity
-	eventually(t, "the transactional id is forgotten", func() bool {
+	testrun.Eventually(t, "the transactional id is forgotten", func() bool {
 		time.Sleep(1500 * time.Millisecond) // each question keeps it for another second
 		id = c.acquire(t, cfg)
 		return id.ProducerID() != than.ProducerID()
@@ -107,7 +108,7 @@ func (c cluster) sameTransactionalID(t *testing.T, of *Identity) *Identity {
 func refreshOfAForgottenID(t *testing.T, c cluster) {
 	cfg := c.config(t, nil)
 	id := c.acquire(t, cfg)
-	eventually(t, "the refresh is refused", func() bool {
+	testrun.Eventually(t, "the refresh is refused", func() bool {
 		time.Sleep(1500 * time.Millisecond)
 		err := id.Refresh(patient(t))
 		if err != nil && !errors.Is(err, ErrFenced) {
@@ -143,7 +144,7 @@ func appendOfAForgottenProducer(t *testing.T, c cluster) {
 			t.Fatal(err)
 		}
 		if round == 0 {
-			eventually(t, "the leader has forgotten the producer", func() bool { return !slices.Contains(c.producers(t), id.ProducerID()) })
+			testrun.Eventually(t, "the leader has forgotten the producer", func() bool { return !slices.Contains(c.producers(t), id.ProducerID()) })
 		}
 	}
 	records := data(c.log(t))
@@ -247,7 +248,7 @@ func TestALateWriterIsNoZombie(t *testing.T) {
 			t.Fatal(err)
 		}
 		start(t, w.Run)
-		eventually(t, "the refresh is long ago", func() bool { return elapsed(id.since) > silentBeats*cfg.HeartbeatEvery })
+		testrun.Eventually(t, "the refresh is long ago", func() bool { return elapsed(id.since) > silentBeats*cfg.HeartbeatEvery })
 		if _, err := late.Fence(patient(t)); err != nil {
 			t.Fatal(err)
 		}

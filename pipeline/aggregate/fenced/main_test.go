@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 func TestMain(m *testing.M) {
@@ -71,7 +72,7 @@ func (c cluster) createTopic(t *testing.T, config map[string]*string) {
 	}
 	t.Cleanup(func() { _ = c.admin(t).DeleteTopic(c.topic) })
 	client := c.client(t, nil)
-	eventually(t, "the topic has its leaders", func() bool {
+	testrun.Eventually(t, "the topic has its leaders", func() bool {
 		_, err0 := client.GetOffset(c.topic, 0, sarama.OffsetNewest)
 		_, err1 := client.GetOffset(c.topic, 1, sarama.OffsetNewest)
 		return err0 == nil && err1 == nil
@@ -183,15 +184,6 @@ func patient(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	for deadline := time.Now().Add(3 * time.Minute); !ok(); {
-		if time.Now().After(deadline) {
-			t.Fatal("waited in vain until", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }
 
 func rec(key string) Record { return Record{Key: []byte(key), Value: []byte("value of " + key)} }

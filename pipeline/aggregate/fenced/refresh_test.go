@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 func TestAnEpochIsRenewedBeforeItsSequenceEnds(t *testing.T) {
@@ -56,7 +58,7 @@ func TestARefreshWaitsForTheBatchesInFlight(t *testing.T) {
 		first := id.Epoch()
 		stop := start(t, id.Run)
 		got := appendAll(t, w, 3000)
-		eventually(t, "the identity was refreshed twice", func() bool { return id.Epoch() > first+1 })
+		testrun.Eventually(t, "the identity was refreshed twice", func() bool { return id.Epoch() > first+1 })
 		if err := stop(); !errors.Is(err, context.Canceled) {
 			t.Fatal("the identity ended:", err)
 		}
@@ -87,7 +89,7 @@ func TestARefreshGivesWayToTheOtherWriters(t *testing.T) {
 		}
 	}
 	id.batches.Release(1)
-	eventually(t, "the identity is refreshed", func() bool { return id.Epoch() == before+1 })
+	testrun.Eventually(t, "the identity is refreshed", func() bool { return id.Epoch() == before+1 })
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +113,7 @@ func TestAnIdleWriterSendsHeartbeats(t *testing.T) {
 			}
 			return n
 		}
-		eventually(t, "two heartbeats", func() bool { return end(0) >= 3 })
+		testrun.Eventually(t, "two heartbeats", func() bool { return end(0) >= 3 })
 		for _, m := range c.log(t) {
 			if _, err := ParseFence([]byte(m.value)); !IsFence([]byte(m.key)) || err != nil {
 				t.Fatalf("a heartbeat is %+v, %v", m, err)

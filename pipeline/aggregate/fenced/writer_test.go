@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // told collects what the dones of a writer were told.
@@ -191,7 +193,7 @@ func TestATopicThatWasCreatedAnewIsTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	admin := c.admin(t)
-	eventually(t, "the topic can be created again", func() bool {
+	testrun.Eventually(t, "the topic can be created again", func() bool {
 		return admin.CreateTopic(c.topic, &sarama.TopicDetail{NumPartitions: 2, ReplicationFactor: 1}, false) == nil
 	})
 	err := w.Append(ctx, rec("late"), true, nil)

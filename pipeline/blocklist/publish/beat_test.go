@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 )
@@ -39,7 +40,7 @@ func beatsTogether(t *testing.T, client redis.UniversalClient, publishOnly bool)
 	}
 	var behind []time.Duration
 	var seen int64
-	rig.Eventually(t, "heartbeats are fresh", func() bool {
+	testrun.Eventually(t, "heartbeats are fresh", func() bool {
 		meta, err := client.HMGet(t.Context(), layout.KeysOf(prefix, 0).Verdicts, "\x00beat", layout.MetaApplied).Result()
 		if err != nil {
 			t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -29,7 +30,7 @@ func BenchmarkOfferToSink(b *testing.B) {
 	p.Own(0)
 	sink := waiting{rig.NewMemory(), make(chan int64, 1)}
 	follow(b, client, sink, 1)
-	rig.Eventually(b, "the feed follows", func() bool { return sink.AppliedUpTo(0) > 0 })
+	testrun.Eventually(b, "the feed follows", func() bool { return sink.AppliedUpTo(0) > 0 })
 	seq := int64(0)
 	for b.Loop() {
 		r := rig.Record(rig.Block(fmt.Sprint(seq%1000), seq+1, time.Hour))

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 )
@@ -25,7 +26,7 @@ func startPublisher(t testing.TB, kafka *rig.Broker, client redis.UniversalClien
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p, rig.Start(t, p.Run)
+	return p, testrun.Start(t, p.Run)
 }
 
 // follow has a sink follow what is published.
@@ -37,5 +38,5 @@ func follow(t testing.TB, client redis.UniversalClient, sink blocklist.Sink, sha
 	if err != nil {
 		t.Fatal(err)
 	}
-	rig.Start(t, func(ctx context.Context) error { return f.Run(ctx, sink) })
+	testrun.Start(t, func(ctx context.Context) error { return f.Run(ctx, sink) })
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
@@ -24,12 +25,12 @@ func TestOnlyTheTopicIsNeeded(t *testing.T) {
 		kafka.Write(0, rig.Fence(), rig.Record(rig.Block("before", 1, time.Hour)))
 		startPublisher(t, kafka, client, func(c *Config) { c.PublishOnly, c.Partitions, c.Shards = true, 2, 2 })
 		follow(t, client, sink, 2)
-		rig.Eventually(t, "the old one is blocked", func() bool { return sink.Has("uid=before|r") })
+		testrun.Eventually(t, "the old one is blocked", func() bool { return sink.Has("uid=before|r") })
 
 		kafka.Write(1, rig.Record(rig.Block("after", 1, time.Hour)))
-		rig.Eventually(t, "the new one is blocked", func() bool { return sink.Has("uid=after|r") })
+		testrun.Eventually(t, "the new one is blocked", func() bool { return sink.Has("uid=after|r") })
 		kafka.Write(1, rig.Tombstone(rig.Block("after", 1, time.Hour)))
-		rig.Eventually(t, "a tombstone removes it", func() bool { return !sink.Has("uid=after|r") })
+		testrun.Eventually(t, "a tombstone removes it", func() bool { return !sink.Has("uid=after|r") })
 	})
 }
 
@@ -48,17 +49,17 @@ func TestPublishersCompete(t *testing.T) {
 			b.Offer(0, from, to, records)
 			first = [3]any{from, to, records}
 		}
-		rig.Eventually(t, "all are blocked", func() bool { return len(sink.Text()) == 20 })
+		testrun.Eventually(t, "all are blocked", func() bool { return len(sink.Text()) == 20 })
 
 		stopA() // paused
 		p, next, r := kafka.Write(0, rig.Record(rig.Block("0", 100, 2*time.Hour)))
 		b.Offer(0, p, next, r)
-		rig.Eventually(t, "the second goes on", func() bool { return sink.Seq("uid=0|r") == 100 })
+		testrun.Eventually(t, "the second goes on", func() bool { return sink.Seq("uid=0|r") == 100 })
 
 		again, _ := startPublisher(t, kafka, client, nil) // wakes up with old offers
 		again.Own(0)
 		again.Offer(0, first[0].(int64), first[1].(int64), first[2].([]Record))
-		rig.Eventually(t, "the old one has caught up", func() bool {
+		testrun.Eventually(t, "the old one has caught up", func() bool {
 			s := again.Stats()
 			return s.Partitions[0].Reached == next && s.Partitions[0].Applied > 0
 		})
@@ -77,8 +78,8 @@ func TestOffersThatDontFitAreReadFromTheTopic(t *testing.T) {
 			rig.Offer(p, kafka, rig.Record(rig.Block(fmt.Sprint(i), 1, time.Hour)), rig.Record(rig.Block(fmt.Sprint(i, "b"), 1, time.Hour)), rig.Fence())
 		}
 		follow(t, client, sink, 1)
-		rig.Eventually(t, "all are blocked", func() bool { return len(sink.Text()) == 600 })
-		rig.Eventually(t, "nothing is left", func() bool { return p.Stats().Partitions[0].Lag == 0 })
+		testrun.Eventually(t, "all are blocked", func() bool { return len(sink.Text()) == 600 })
+		testrun.Eventually(t, "nothing is left", func() bool { return p.Stats().Partitions[0].Lag == 0 })
 	})
 }
 
@@ -89,7 +90,7 @@ func TestAnOwnerLeavesAndReturns(t *testing.T) {
 		p, _ := startPublisher(t, kafka, client, nil)
 		p.Own(0)
 		rig.Offer(p, kafka, rig.Record(rig.Block("1", 1, time.Hour)))
-		rig.Eventually(t, "1 is blocked", func() bool { return sink.Has("uid=1|r") })
+		testrun.Eventually(t, "1 is blocked", func() bool { return sink.Has("uid=1|r") })
 		p.Disown(0)
 		from, next, records := kafka.Write(0, rig.Record(rig.Block("2", 1, time.Hour)))
 		p.Offer(0, from, next, records)
@@ -99,7 +100,7 @@ func TestAnOwnerLeavesAndReturns(t *testing.T) {
 		kafka.Write(0, rig.Fence())
 		p.Own(0)
 		rig.Offer(p, kafka, rig.Record(rig.Block("3", 1, time.Hour)))
-		rig.Eventually(t, "2 and 3 are blocked", func() bool { return sink.Has("uid=2|r") && sink.Has("uid=3|r") })
+		testrun.Eventually(t, "2 and 3 are blocked", func() bool { return sink.Has("uid=2|r") && sink.Has("uid=3|r") })
 	})
 }
 
@@ -128,7 +129,7 @@ func TestAPublisherOfAnotherNumberOfShardsRefuses(t *testing.T) {
 		one := func(c *Config) { c.Partitions = 2 }
 		p, stop := startPublisher(t, kafka, client, two)
 		p.Own(0)
-		rig.Eventually(t, "there are two", func() bool { return client.HGet(t.Context(), k.Verdicts, layout.MetaShards).Val() == "2" })
+		testrun.Eventually(t, "there are two", func() bool { return client.HGet(t.Context(), k.Verdicts, layout.MetaShards).Val() == "2" })
 		stop()
 		other, err := New(Config{Redis: client, Kafka: kafka.Addrs, Partitions: 2, Logger: rig.Quiet()})
 		if err != nil {
@@ -139,7 +140,7 @@ func TestAPublisherOfAnotherNumberOfShardsRefuses(t *testing.T) {
 		}
 		client.FlushAll(t.Context())
 		late, _ := startPublisher(t, kafka, client, one) // nothing is there yet
-		rig.Eventually(t, "it runs", func() bool {
+		testrun.Eventually(t, "it runs", func() bool {
 			late.Own(1)
 			return len(late.Stats().Partitions) == 1 && late.Stats().Partitions[0].Applies > 0
 		})
@@ -149,7 +150,7 @@ func TestAPublisherOfAnotherNumberOfShardsRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		held := client.HGetAll(t.Context(), k.Verdicts).Val()
-		rig.Eventually(t, "it says why it is stuck", func() bool { return late.Stats().Errors[blocklist.TroubleShards] > 0 && late.Stats().Failing })
+		testrun.Eventually(t, "it says why it is stuck", func() bool { return late.Stats().Errors[blocklist.TroubleShards] > 0 && late.Stats().Failing })
 		if now := client.HGetAll(t.Context(), k.Verdicts).Val(); len(now) != len(held) || now[layout.MetaN] != held[layout.MetaN] {
 			t.Errorf("it wrote: %v, and there was %v", now, held)
 		}
@@ -160,7 +161,7 @@ func TestAPublisherOfAnotherNumberOfShardsRefuses(t *testing.T) {
 // again: it said nothing.
 func TestAPublisherTellsThatRedisWasFlushed(t *testing.T) {
 	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
-		log, kafka := &rig.Lines{}, rig.NewBroker(t, 3)
+		log, kafka := &testrun.Output{}, rig.NewBroker(t, 3)
 		p, _ := startPublisher(t, kafka, client, func(c *Config) { c.Partitions, c.Logger = 3, log.Logger() })
 		for partition := range int32(3) {
 			p.Own(partition)
@@ -176,14 +177,14 @@ func TestAPublisherTellsThatRedisWasFlushed(t *testing.T) {
 			}
 			return found && err == nil
 		}
-		rig.Eventually(t, "all are published", all)
+		testrun.Eventually(t, "all are published", all)
 		if log.Has("lost its contents") || p.Stats().Refills != 0 {
 			t.Fatalf("before: %s", log)
 		}
 		if err := client.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		rig.Eventually(t, "it tells of all", func() bool { return p.Stats().Refills == 3 && log.Has("is refilled") && all() })
+		testrun.Eventually(t, "it tells of all", func() bool { return p.Stats().Refills == 3 && log.Has("is refilled") && all() })
 		if log.Count("lost its contents") > 3 {
 			t.Errorf("the log: %s", log)
 		}
@@ -236,17 +237,17 @@ func TestAFullRedisFreesWhatRanOut(t *testing.T) {
 		records = append(records, rig.Record(rig.Block(uid, 1, 5*time.Second)))
 	}
 	rig.Offer(p, kafka, records...)
-	rig.Eventually(t, "all are in Redis", func() bool { return p.Stats().Partitions[0].Reached == int64(len(records)) })
+	testrun.Eventually(t, "all are in Redis", func() bool { return p.Stats().Partitions[0].Reached == int64(len(records)) })
 	used := client.InfoMap(t.Context(), "memory").Item("Memory", "used_memory")
 	if err := client.ConfigSet(t.Context(), "maxmemory", used).Err(); err != nil {
 		t.Fatal(err)
 	}
-	rig.Eventually(t, "Redis is full", func() bool {
+	testrun.Eventually(t, "Redis is full", func() bool {
 		rig.Offer(p, kafka, rig.Record(rig.Block("another", 2, time.Hour)))
 		return p.Stats().Errors[blocklist.TroubleMemory] > 0
 	})
 	rig.Offer(p, kafka, rig.Record(rig.Block("last", 2, time.Hour)))
-	rig.Eventually(t, "room was made for the last one", func() bool { return sink.Has("uid=last|r") && !p.Stats().Failing })
+	testrun.Eventually(t, "room was made for the last one", func() bool { return sink.Has("uid=last|r") && !p.Stats().Failing })
 }
 
 func TestConfigReportsAllErrors(t *testing.T) {
@@ -272,7 +273,7 @@ func TestAConnectionThatIsHalfOpen(t *testing.T) {
 			network.Mute()
 		}
 		rig.Offer(p, kafka, rig.Record(rig.Block(uid, 1, time.Hour)))
-		rig.Eventually(t, uid+" is published", func() bool { return p.Stats().Partitions[0].Reached == int64(i+1) })
+		testrun.Eventually(t, uid+" is published", func() bool { return p.Stats().Partitions[0].Reached == int64(i+1) })
 	}
 	if got := rig.Contents(t, client); len(got) != 3 {
 		t.Errorf("Redis has %v, want three verdicts", got)

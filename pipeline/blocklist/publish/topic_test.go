@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
 )
@@ -39,8 +41,8 @@ func TestTransactionMarkersAreSkipped(t *testing.T) {
 		}
 		p, _ := startPublisher(t, kafka, client, func(c *Config) { c.PublishOnly = true })
 		follow(t, client, sink, 1)
-		rig.Eventually(t, "both are blocked", func() bool { return sink.Has("uid=1|r") && sink.Has("uid=2|r") })
-		rig.Eventually(t, "the end is reached, behind a marker", func() bool { return p.Stats().Partitions[0].Reached == 4 })
+		testrun.Eventually(t, "both are blocked", func() bool { return sink.Has("uid=1|r") && sink.Has("uid=2|r") })
+		testrun.Eventually(t, "the end is reached, behind a marker", func() bool { return p.Stats().Partitions[0].Reached == 4 })
 	})
 }
 
@@ -63,7 +65,7 @@ func TestALogThatHasDeletedItsBeginning(t *testing.T) {
 		p, _ := startPublisher(t, kafka, client, nil)
 		p.Own(0)
 		follow(t, client, sink, 1)
-		rig.Eventually(t, "what is left is blocked", func() bool { return sink.Has("uid=3|r") })
+		testrun.Eventually(t, "what is left is blocked", func() bool { return sink.Has("uid=3|r") })
 		if got := sink.Text(); len(got) != 1 {
 			t.Errorf("%v, want the third only", got)
 		}
@@ -81,7 +83,7 @@ func TestATopicThatWasRecreatedIsReported(t *testing.T) {
 		p, _ := startPublisher(t, kafka, client, nil)
 		p.Own(0)
 		follow(t, client, sink, 1)
-		rig.Eventually(t, "it is reported", func() bool {
+		testrun.Eventually(t, "it is reported", func() bool {
 			s := p.Stats()
 			return s.Failing && s.LastError != nil && strings.Contains(s.LastError.Error(), "delete the blocklist's keys")
 		})
@@ -90,20 +92,20 @@ func TestATopicThatWasRecreatedIsReported(t *testing.T) {
 		}
 		p.Disown(0)
 		p.Own(0)
-		rig.Eventually(t, "1 is blocked", func() bool { return sink.Has("uid=1|r") && !p.Stats().Failing })
+		testrun.Eventually(t, "1 is blocked", func() bool { return sink.Has("uid=1|r") && !p.Stats().Failing })
 	})
 }
 
 func TestKafkaIsAwayForAWhile(t *testing.T) {
 	client := rig.Dial(t, rig.RealRedis(t))
 	p, err := New(Config{
-		Redis: client, Kafka: []string{rig.FreeAddr(t)}, Partitions: 1, PublishOnly: true, Heartbeat: 50 * time.Millisecond, Logger: rig.Quiet(),
+		Redis: client, Kafka: []string{servers.FreeAddr(t)}, Partitions: 1, PublishOnly: true, Heartbeat: 50 * time.Millisecond, Logger: rig.Quiet(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := rig.Start(t, p.Run)
-	rig.Eventually(t, "it is reported", func() bool { return p.Stats().Failing })
+	stop := testrun.Start(t, p.Run)
+	testrun.Eventually(t, "it is reported", func() bool { return p.Stats().Failing })
 	stop()
 	if applied := p.Stats().Partitions[0].Applied; applied != 0 {
 		t.Errorf("applied up to %d without having read anything", applied)

@@ -1,12 +1,12 @@
 package httplimit
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -29,15 +29,7 @@ func newTable(t testing.TB) *enforce.Table {
 func running(t *testing.T) *enforce.Table {
 	t.Helper()
 	table := newTable(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- table.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	testrun.Start(t, table.Run)
 	return table
 }
 

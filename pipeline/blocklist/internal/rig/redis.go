@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -51,7 +53,7 @@ func RealRedis(t testing.TB) string {
 		}
 		t.Skip("redis-server is not installed")
 	}
-	addr := FreeAddr(t)
+	addr := servers.FreeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
 	cmd := exec.Command(binary, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir())
 	if err := cmd.Start(); err != nil {
@@ -59,7 +61,7 @@ func RealRedis(t testing.TB) string {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	client := Dial(t, addr)
-	Eventually(t, "redis-server answers", func() bool { return client.Ping(context.Background()).Err() == nil })
+	testrun.Eventually(t, "redis-server answers", func() bool { return client.Ping(context.Background()).Err() == nil })
 	return addr
 }
 

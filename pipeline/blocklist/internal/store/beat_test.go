@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -51,7 +52,7 @@ func TestAHeartbeatComesWithTheLastPartition(t *testing.T) {
 			t.Errorf("the first heartbeat says %d, want %d as soon as all partitions are filled", last(), now)
 		}
 		for range 3 {
-			rig.Eventually(t, "a heartbeat comes with partition 1", func() bool {
+			testrun.Eventually(t, "a heartbeat comes with partition 1", func() bool {
 				now += event.FromDuration(beat)
 				time.Sleep(beat) // as the publishers do; Redis' clock goes by itself
 				apply(0)
@@ -60,7 +61,7 @@ func TestAHeartbeatComesWithTheLastPartition(t *testing.T) {
 			})
 		}
 		all := now
-		rig.Eventually(t, "there are heartbeats though partition 1 stands still", func() bool {
+		testrun.Eventually(t, "there are heartbeats though partition 1 stands still", func() bool {
 			before := len(beats(t, client))
 			now += event.FromDuration(beat)
 			apply(0)

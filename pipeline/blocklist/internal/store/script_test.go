@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
@@ -113,7 +114,7 @@ func TestTheScriptRemovesWhatRanOutBitByBit(t *testing.T) {
 		if got := len(rig.Contents(t, client)); got != len(records)+1 {
 			t.Fatalf("%d verdicts, want %d", got, len(records)+1)
 		}
-		rig.Eventually(t, "all but one are gone", func() bool {
+		testrun.Eventually(t, "all but one are gone", func() bool {
 			put(t, s)
 			return slices.Equal(rig.Contents(t, client), []string{"uid=stays|r block 1"})
 		})

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"strconv"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -86,20 +86,9 @@ func (m *model) step() {
 	}
 }
 
-// testSeed is TALLYGATE_TEST_SEED, or a new one; it is in the test's log either way.
-func testSeed(t *testing.T) uint64 {
-	t.Helper()
-	seed := rand.Uint64()
-	if s, err := strconv.ParseUint(os.Getenv("TALLYGATE_TEST_SEED"), 10, 64); err == nil {
-		seed = s
-	}
-	t.Logf("TALLYGATE_TEST_SEED=%d", seed)
-	return seed
-}
-
 // TestAgainstAMap does random things to an index and to a map, and compares all that they hold.
 func TestAgainstAMap(t *testing.T) {
-	m := &model{r: rand.New(rand.NewPCG(testSeed(t), 0)), x: newIndex(true), held: map[string]verdict.Verdict{}}
+	m := &model{r: rand.New(rand.NewPCG(testrun.Seed(t), 0)), x: newIndex(true), held: map[string]verdict.Verdict{}}
 	for i := range 30_000 {
 		m.step()
 		if i%5000 == 0 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -69,7 +70,7 @@ func byUser(x *Index, uid string) (found []inForce) {
 
 // The pieces find what User finds, and leave to it only what is rare.
 func TestPiecesFindWhatUserFinds(t *testing.T) {
-	r := rand.New(rand.NewPCG(testSeed(t), 2))
+	r := rand.New(rand.NewPCG(testrun.Seed(t), 2))
 	x := newIndex(false)
 	text := func(n int) string {
 		b := make([]byte, n)
