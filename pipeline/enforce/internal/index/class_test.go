@@ -25,6 +25,15 @@ func TestCoversAsVerdictsDo(t *testing.T) {
 	}
 }
 
+// A prefix of up to eight bytes, as most have, is decided without a call.
+func TestCoversSurely(t *testing.T) {
+	for pattern, api := range map[string]string{"*": "order.create", "order.*": "order.create", "abcdef.*": "abcdef.g", "abcdefg.*": "abcdefg.h"} {
+		if c := newClass(0, 0, &verdict.Verdict{APIs: []string{pattern}}, ""); !c.CoversSurely(api) {
+			t.Errorf("%s does not surely cover %s", pattern, api)
+		}
+	}
+}
+
 // Verdicts that differ in one thing that classes have are of two classes: else one would be read
 // as the other.
 func TestVerdictsOfTwoClasses(t *testing.T) {

@@ -149,12 +149,10 @@ func (x *Index) find(v *View, s *shape, q *query) (r Record, ok bool) {
 	if !ok {
 		return Record{}, true
 	}
-	tag := tagOf(hash)
-	for i, left := v.buckets.place(hash), len(v.buckets); ; {
-		b := &v.buckets[i]
-		word := b.tags.Load()
-		for m := candidates(word, tag); m != 0; m &= m - 1 {
-			ref := b.refs[slotOf(m)].Load()
+	u := User{hash: hash}
+	for p := v.Start(u); ; p = v.Next(p) {
+		for slots := p.Slots(u); slots != 0; slots = slots.Rest() {
+			ref := v.buckets[p.at].refs[slotOf(uint64(slots))].Load()
 			if x.View() != v {
 				return Record{}, false
 			}
@@ -163,11 +161,8 @@ func (x *Index) find(v *View, s *shape, q *query) (r Record, ok bool) {
 				return Record{v, data}, true
 			}
 		}
-		if left--; word&overflowed == 0 || left == 0 {
+		if p.Last() {
 			return Record{}, true
-		}
-		if i++; i == uint64(len(v.buckets)) {
-			i = 0
 		}
 	}
 }

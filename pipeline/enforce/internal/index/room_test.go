@@ -73,6 +73,10 @@ func TestTheChunkWithTheMostGarbage(t *testing.T) {
 	if got := a.worst(); got != 2 {
 		t.Errorf("the worst is %d, want 2", got)
 	}
+	if a.head = 0; a.worst() != 4 {
+		t.Errorf("the worst is %d when the newest has number 0, want 4", a.worst())
+	}
+	a.head = 4
 	a.free(2)
 	if a.data[2] != nil || a.size != 4*minChunk {
 		t.Errorf("%d bytes after a chunk was given up", a.size)

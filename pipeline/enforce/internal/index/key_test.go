@@ -1,0 +1,44 @@
+package index
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+func TestHashOfAKey(t *testing.T) {
+	dims := []event.Dim{uid("42"), {Name: dimIP, Value: "2001:db8::7"}, {Name: "attrs.a", Value: "1"}}
+	hash := func(names ...string) uint64 {
+		h, ok := Hash(names, dims)
+		if !ok {
+			t.Errorf("%q has no hash", names)
+		}
+		return h
+	}
+	if hash("attrs.a", "uid") == hash("uid") || hash("ip") == hash("ip/64") || hash("uid") != hash("uid") {
+		t.Error("two keys have one hash, or one has two")
+	}
+	for _, names := range [][]string{{"attrs.b"}, {"attrs.b", "uid"}} {
+		if _, ok := Hash(names, dims); ok {
+			t.Errorf("%q has a hash without attrs.b", names)
+		}
+	}
+}
+
+// Whoever asks keeps the dimensions as they were.
+func TestCanonicalDimensionsAreACopy(t *testing.T) {
+	long := strings.Repeat("x", 2000)
+	dims := []event.Dim{uid(long), {Name: "attrs.a", Value: long}, {Name: "attrs.b", Value: "1"}}
+	was := slices.Clone(dims)
+	got := canonical(dims)
+	if !slices.Equal(dims, was) {
+		t.Error("the caller's dimensions were changed")
+	}
+	for i, d := range got {
+		if want := event.CanonicalDim(d.Name, was[i].Value); d.Value != want || i < 2 && d.Value == long {
+			t.Errorf("%s is %.20q…, want %.20q…", d.Name, d.Value, want)
+		}
+	}
+}
