@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/pipeline/enforce/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -88,32 +88,18 @@ func TestChecksEndWhateverChanges(t *testing.T) {
 	running.Wait()
 }
 
-// churn adds and clears verdicts of a table of 2 to 100 entries, half of the time 20 to 33: with those eight buckets overflow
-// most often.
+// churn adds and clears verdicts of a small table.
 func churn(t *testing.T, r *rand.Rand, table *Table, changes int, done *atomic.Int64) {
-	var held []verdict.Verdict
-	for n, size := 0, 2; n < changes; n++ {
-		if n%1000 == 0 {
-			if size = 2 + r.IntN(99); r.IntN(2) == 0 {
-				size = 20 + r.IntN(14)
-			}
-		}
-		v := block("r", "uid=churn"+strconv.Itoa(n), nil)
-		if i := r.IntN(len(held) + 1); i < len(held) && (len(held) >= size || r.IntN(8) == 0) {
-			v = held[i]
-			v.State = verdict.Clear
-			held = slices.Delete(held, i, i+1)
-		} else {
-			held = append(held, v)
-		}
-		table.Apply(0, []verdict.Verdict{v})
+	c := rig.Churn{R: r, Since: t0}
+	for range changes {
+		table.Apply(0, []verdict.Verdict{c.Next()})
 		if !table.Check("a", "nobody").Allowed {
 			t.Error("nobody is denied")
 			return
 		}
 		done.Add(1)
 	}
-	if table.Len() != len(held) {
-		t.Errorf("%d verdicts, want %d", table.Len(), len(held))
+	if table.Len() != len(c.Held) {
+		t.Errorf("%d verdicts, want %d", table.Len(), len(c.Held))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/pipeline/enforce/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -48,18 +49,7 @@ func newTable(t testing.TB) *Table {
 
 // block is a verdict on a key such as "uid=42", from t0 for a minute.
 func block(rule, key string, change func(*verdict.Verdict)) verdict.Verdict {
-	dims, err := event.ParseKey([]byte(key))
-	if err != nil {
-		panic(err)
-	}
-	v := verdict.Verdict{
-		Rule: rule, Key: dims, Action: verdict.ActBlock, APIs: []string{"*"},
-		Limit: 100 * event.One, Since: t0, Until: t0 + event.Minute, Seq: 1,
-	}
-	if change != nil {
-		change(&v)
-	}
-	return v
+	return rig.Block(rule, key, t0, t0+event.Minute, change)
 }
 
 func TestAVerdictIsInForceFromSinceUntilUntil(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -35,16 +36,5 @@ func running(t *testing.T) *enforce.Table {
 
 // block is a verdict on a key such as "uid=42", for an hour from now.
 func block(rule, key string, change func(*verdict.Verdict)) verdict.Verdict {
-	dims, err := event.ParseKey([]byte(key))
-	if err != nil {
-		panic(err)
-	}
-	v := verdict.Verdict{
-		Rule: rule, Key: dims, Action: verdict.ActBlock, APIs: []string{"*"},
-		Limit: 100 * event.One, Since: now(), Until: now() + event.Hour, Seq: 1,
-	}
-	if change != nil {
-		change(&v)
-	}
-	return v
+	return rig.Block(rule, key, now(), now()+event.Hour, change)
 }

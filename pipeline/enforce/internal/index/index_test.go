@@ -2,13 +2,13 @@ package index
 
 import (
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/pipeline/enforce/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -128,30 +128,14 @@ func TestWalksEndInAnIndexThatIsFlaggedAllOver(t *testing.T) {
 	}
 }
 
-// One insert could flag the last two buckets that were not flagged. Small indexes are kept under
-// churn, half of the time with 20 to 33 entries: with those eight buckets overflow most often.
+// One insert could flag the last two buckets that were not flagged.
 func TestInvariantsUnderChurn(t *testing.T) {
-	seed := testrun.Seed(t)
-	r := rand.New(rand.NewPCG(seed, 0))
+	c := rig.Churn{R: rand.New(rand.NewPCG(testrun.Seed(t), 0)), Since: t0}
 	x := newIndex(false)
-	var held []verdict.Verdict
-	for n, size := 0, 2; n < 30_000; n++ {
-		if n%1000 == 0 {
-			if size = 2 + r.IntN(99); r.IntN(2) == 0 {
-				size = 20 + r.IntN(14)
-			}
-		}
-		v := block("r", "uid=churn"+strconv.Itoa(n), nil)
-		if i := r.IntN(len(held) + 1); i < len(held) && (len(held) >= size || r.IntN(8) == 0) {
-			v = held[i]
-			v.State = verdict.Clear
-			held = slices.Delete(held, i, i+1)
-		} else {
-			held = append(held, v)
-		}
-		x.Apply(0, []verdict.Verdict{v})
-		if err := verify(x); err != nil || x.Len() != len(held) {
-			t.Fatalf("after %d changes: %v, %d verdicts, want %d", n+1, err, x.Len(), len(held))
+	for n := range 30_000 {
+		x.Apply(0, []verdict.Verdict{c.Next()})
+		if err := verify(x); err != nil || x.Len() != len(c.Held) {
+			t.Fatalf("after %d changes: %v, %d verdicts, want %d", n+1, err, x.Len(), len(c.Held))
 		}
 	}
 }
