@@ -109,12 +109,16 @@ func TestTheLastChunk(t *testing.T) {
 	}
 }
 
-// A whole count, as nearly all are, is written in units: a hundred takes two bytes, not five.
-func TestWholeCountsAreShort(t *testing.T) {
+// Behind its key a usual record has two bytes: the sequence number and the count. A duration is
+// written when it is not the class's, and a whole count is in units: a hundred takes two bytes.
+func TestUsualRecordsAreShort(t *testing.T) {
 	size := func(count event.Decimal) int {
 		v := block("r", "uid=1", nil)
 		h := held{class: newClass(0, 0, &v, ""), since: v.Since, until: v.Until, count: count}
 		return len(appendRecord(nil, shapeUID, []byte("1"), []held{h}))
+	}
+	if got, want := size(0), keyAt+1+2; got != want {
+		t.Errorf("a record of a key of one byte has %d bytes, want %d", got, want)
 	}
 	if whole, half := size(100*event.One), size(100*event.One+event.One/2); whole != size(0)+1 || half != size(0)+3 {
 		t.Errorf("100 takes %d bytes more than 0, and 100.5 takes %d, want 1 and 3", whole-size(0), half-size(0))
