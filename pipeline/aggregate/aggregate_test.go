@@ -22,8 +22,7 @@ const yearly = `
 
 func TestCountsAndVerdicts(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		m := r.start(compile(t, yearly))
-		r.ready(m)
+		m := r.begin(compile(t, yearly))
 		var events []*event.Event
 		for i := range 200 {
 			for range i%10 + 1 {
@@ -53,8 +52,7 @@ func TestCountsAndVerdicts(t *testing.T) {
 		}
 		m.end(t)
 
-		m = r.start(compile(t, yearly))
-		r.ready(m)
+		m = r.begin(compile(t, yearly))
 		for i, uid := range uids(200) {
 			if got := r.count(uid, "per-year", m); got != event.Decimal(i%10+1)*event.One {
 				t.Fatalf("after a restart %s has %v", uid, got)
@@ -76,8 +74,7 @@ func TestStopsWithoutKafka(t *testing.T) {
 	}
 	defer s.Close()
 	r := newRig(t, s.Kafka)
-	m := r.start(compile(t, yearly))
-	r.ready(m)
+	m := r.begin(compile(t, yearly))
 	r.emit(hit("u1", "x.y"))
 	eventually(t, "it is counted", func() bool { return r.count("u1", "per-year", m) == event.One })
 	r.emit(hit("u1", "x.y"))

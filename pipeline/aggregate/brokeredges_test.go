@@ -47,11 +47,7 @@ func (r *rig) compactAtOnce(topic string) {
 // refuses it, also those that it has never written to.
 func zombieOfAnExpiredID(t *testing.T, r *rig) {
 	set := compile(t, byIPAndUID)
-	m := r.start(set)
-	r.ready(m)
-	l := r.load()
-	l.emit(100)
-	l.counted(m)
+	m, l := r.counting(set, 100)
 	m.end(t)
 	r.compactAtOnce(r.names.Table)
 
@@ -79,8 +75,7 @@ func zombieOfAnExpiredID(t *testing.T, r *rig) {
 		return n <= 4 // one is left of those in closed segments
 	})
 
-	m = r.start(set)
-	r.ready(m)
+	m = r.begin(set)
 	l.emit(300) // also forwards to all partitions
 	l.counted(m)
 	for _, w := range []*fenced.Writer{asleep, zombie.NewWriter(r.names.Verdicts, 0), zombie.NewWriter(r.names.Loop, ownerOf("10.0.0.0")),
@@ -111,8 +106,7 @@ func (r *rig) fence(w *fenced.Writer) {
 // Owners read a changelog while it is being compacted under them.
 func compactionDuringRecovery(t *testing.T, r *rig) {
 	set := compile(t, byIPAndUID)
-	m := r.start(set)
-	r.ready(m)
+	m := r.begin(set)
 	r.compactAtOnce(r.names.Table)
 	l := r.load()
 	l.uids = 1500
@@ -125,8 +119,7 @@ func compactionDuringRecovery(t *testing.T, r *rig) {
 	}
 	l.counted(m)
 	m.end(t)
-	m = r.start(set)
-	r.ready(m)
+	m = r.begin(set)
 	l.stays(m)
 	end, err := r.client.GetOffset(r.names.Table, 0, sarama.OffsetNewest)
 	if err != nil {
@@ -141,24 +134,18 @@ func compactionDuringRecovery(t *testing.T, r *rig) {
 // very ends of logs.
 func transactionMarkers(t *testing.T, r *rig) {
 	set := compile(t, byIPAndUID)
-	m := r.start(set)
-	r.ready(m)
-	l := r.load()
-	l.emit(100)
-	l.counted(m)
+	m, l := r.counting(set, 100)
 	m.end(t)
 	for range 2 {
 		l.transaction(t, kgo.TryCommit)
 		l.transaction(t, kgo.TryAbort)
-		m = r.start(set)
-		r.ready(m)
+		m = r.begin(set)
 		l.counted(m)
 		l.emit(30)
 		l.counted(m)
 		m.end(t)
 	}
-	m = r.start(set)
-	r.ready(m)
+	m = r.begin(set)
 	l.counted(m)
 }
 
@@ -198,8 +185,7 @@ func (l *load) transaction(t *testing.T, end kgo.TransactionEndTry) {
 // The broker crashes between an owner's fence and the end of its recovery.
 func crashDuringTakeover(t *testing.T, r *rig, broker *servers.KafkaProc) {
 	set := compile(t, byIPAndUID)
-	m := r.start(set)
-	r.ready(m)
+	m := r.begin(set)
 	l := r.load()
 	l.uids = 2000
 	l.emit(12_000)

@@ -87,8 +87,7 @@ func TestAWrongClock(t *testing.T) {
 			r := newRig(t, []string{broker.Addr()})
 			// As the first versions created it: the broker refuses tomorrow's records.
 			r.create(r.names.DeadLetters, "CreateTime")
-			m := r.start(compile(t, hourAndDay))
-			r.ready(m)
+			m := r.begin(compile(t, hourAndDay))
 			for range 6 {
 				r.emit(hit("u1", "a.b")) // at the broker's time
 				e := hit("u2", "a.b")
@@ -149,8 +148,7 @@ func (r *rig) countAt(uid, rule string, m *member, shift time.Duration) event.De
 func TestAProducersClockWhereItIsTrusted(t *testing.T) {
 	onKafka(t, func(t *testing.T, r *rig) {
 		r.create(r.names.Events, "CreateTime")
-		m := r.start(compile(t, hourAndDay), func(c *Config) { c.BrokerTime = brokerTimeCreate })
-		r.ready(m)
+		m := r.begin(compile(t, hourAndDay), func(c *Config) { c.BrokerTime = brokerTimeCreate })
 		send := func(uid string, at time.Time) error {
 			_, _, err := r.send.SendMessage(&sarama.ProducerMessage{Topic: r.names.Events, Partition: event.Partition([]byte(uid), rigPartitions),
 				Value: sarama.StringEncoder(`{"uid":"` + uid + `","api":"a.b"}`), Timestamp: at})

@@ -80,8 +80,7 @@ func (r *rig) crash(m *member) {
 func TestForgetErasesEveryKeyOfAUser(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		never := func(c *Config) { c.CheckpointEvery = time.Hour }
-		m := r.start(compile(t, byCampaign), never)
-		r.ready(m)
+		m := r.begin(compile(t, byCampaign), never)
 		const campaigns = 150
 		for i := range campaigns {
 			r.emit(shown("u1", fmt.Sprintf("c&%d", i))...)
@@ -168,8 +167,7 @@ func (r *rig) namedIn(dim string) (list []string) {
 // created later.
 func TestAnExemptionByCommandHoldsForKeysWithMoreDimensions(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		m := r.start(compile(t, byCampaign), func(c *Config) { c.CheckpointEvery = time.Hour })
-		r.ready(m)
+		m := r.begin(compile(t, byCampaign), func(c *Config) { c.CheckpointEvery = time.Hour })
 		r.emit(shown("u1", "a", "a", "a", "a")...)
 		r.emit(shown("u2", "a", "a", "a", "a")...)
 		eventually(t, "both are blocked", func() bool {
@@ -212,8 +210,7 @@ func TestAnExemptionByCommandHoldsForKeysWithMoreDimensions(t *testing.T) {
 // A command on an unknown rule is an error, not a success.
 func TestCommandsOnRulesThatThereAreNot(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		m := r.start(compile(t, byCampaign))
-		r.ready(m)
+		m := r.begin(compile(t, byCampaign))
 		for rule, ok := range map[string]bool{"": true, "manual": true, "per-campaign": true, "per-campaign/all": true, "per-camp": false, "all": false} {
 			_, err := m.Command(t.Context(), Command{Name: "unblock", Key: uidKey("u1"), Rule: rule, Reason: "a test"})
 			if ok != (err == nil) || !ok && (!errors.Is(err, ErrCommand) || !strings.Contains(err.Error(), rule)) {

@@ -13,8 +13,7 @@ import (
 // many keys, and that it must be repeated; the repetition does the rest.
 func TestACommandThatIsInterruptedIsGivenAgain(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		m := r.start(compile(t, byCampaign), func(c *Config) { c.CheckpointEvery = time.Hour })
-		r.ready(m)
+		m := r.begin(compile(t, byCampaign), func(c *Config) { c.CheckpointEvery = time.Hour })
 		const campaigns = 3000
 		var list []string
 		for i := range campaigns {

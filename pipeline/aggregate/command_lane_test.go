@@ -33,8 +33,7 @@ func partitionOfIP(ip string) int32 {
 func TestCommandsPassWhatOthersForward(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		const ip = "192.0.2.1"
-		m := r.start(compile(t, byIPAndUID))
-		r.ready(m)
+		m := r.begin(compile(t, byIPAndUID))
 		target := partitionOfIP(ip)
 		c, err := kgo.NewClient(kgo.SeedBrokers(r.brokers...), kgo.TransactionalID(r.names.Group+"-other"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 		if err != nil {
@@ -96,8 +95,7 @@ func TestCommandsInAFlood(t *testing.T) {
 	n := sized(t, "TALLYGATE_TEST_FLOOD", 5_000)
 	everyKafka(t, func(t *testing.T, r *rig) {
 		const ip = "192.0.2.1"
-		m := r.start(compile(t, byIPAndUID), func(c *Config) { c.CheckpointEvery = time.Second })
-		r.ready(m)
+		m := r.begin(compile(t, byIPAndUID), func(c *Config) { c.CheckpointEvery = time.Second })
 		r.flood(ip, n)
 		p := m.partition(partitionOfIP(ip))
 		other := netip.MustParseAddr(ip).Next()

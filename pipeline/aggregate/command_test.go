@@ -40,8 +40,7 @@ func (r *rig) inForce(uid string) map[string]verdict.Verdict {
 // Each command does what it should, and returns once its verdict is in the topic.
 func TestCommands(t *testing.T) {
 	everyKafkaShows(t, "a command clears, blocks, resets or exempts, and is in the audit", func(t *testing.T, r *rig) {
-		m := r.start(compile(t, yearly))
-		r.ready(m)
+		m := r.begin(compile(t, yearly))
 		do := func(c Command) CommandResult {
 			t.Helper()
 			c.Reason, c.By = "a test", "tester"
@@ -120,8 +119,7 @@ func (r *rig) commandsAudited() (list []string) {
 func TestACommandIsCarriedOutOnce(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		never := func(c *Config) { c.CheckpointEvery = time.Hour }
-		one := r.start(compile(t, yearly), never)
-		r.ready(one)
+		one := r.begin(compile(t, yearly), never)
 		for range 4 {
 			r.emit(hit("u1", "a"))
 		}
@@ -143,8 +141,7 @@ func TestACommandIsCarriedOutOnce(t *testing.T) {
 // once.
 func TestCommandsInTheLoopAreCarriedOutOnce(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		m := r.start(compile(t, yearly), func(c *Config) { c.CheckpointEvery = time.Hour })
-		r.ready(m)
+		m := r.begin(compile(t, yearly), func(c *Config) { c.CheckpointEvery = time.Hour })
 		for range 4 {
 			r.emit(hit("u1", "a"))
 		}
@@ -228,8 +225,7 @@ func longKey() string {
 // Blocked keys can be listed by rule, for operators who lift all its blocks.
 func TestBlocked(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		m := r.start(compile(t, yearly))
-		r.ready(m)
+		m := r.begin(compile(t, yearly))
 		for range 5 {
 			for _, uid := range uids(10) {
 				r.emit(hit(uid, "a"))
@@ -300,8 +296,7 @@ func (r *rig) blockedList(m *member, rule string, limit int) (keys []string) {
 // A fuse puts its rule into shadow mode, and records that in the audit.
 func TestAFuseBlows(t *testing.T) {
 	everyKafkaShows(t, "fuse: the rule goes to shadow there by itself, says so (log, metric, audit)", func(t *testing.T, r *rig) {
-		m := r.start(compile(t, strings.Replace(yearly, "limit: 5", "limit: 1\n      fuse: 5%", 1)))
-		r.ready(m)
+		r.begin(compile(t, strings.Replace(yearly, "limit: 5", "limit: 1\n      fuse: 5%", 1)))
 		var events []*event.Event
 		for _, uid := range uids(400) {
 			events = append(events, hit(uid, "a"))

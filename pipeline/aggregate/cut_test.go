@@ -26,11 +26,7 @@ func TestALogThatWasCutAndGrewAgain(t *testing.T) {
 	r := newRig(t, []string{k.Addr()})
 	set := compile(t, byIPAndUID)
 	said := &logged{}
-	m := r.start(set, said.into)
-	r.ready(m)
-	l := r.load()
-	l.emit(200)
-	l.counted(m)
+	m, l := r.counting(set, 200, said.into)
 	m.end(t)
 	copied := t.TempDir()
 	restart := func(between func()) {
@@ -45,8 +41,7 @@ func TestALogThatWasCutAndGrewAgain(t *testing.T) {
 	}
 	restore := func() { copyPartitions(t, copied, data, r.names.Events+"-*") }
 	restart(func() { copyPartitions(t, data, copied, r.names.Events+"-*") })
-	m = r.start(set, said.into)
-	r.ready(m)
+	m = r.begin(set, said.into)
 	l.emit(400)
 	l.counted(m)
 	m.end(t)
@@ -57,15 +52,13 @@ func TestALogThatWasCutAndGrewAgain(t *testing.T) {
 	if err := r.ended(m); err == nil || !strings.Contains(err.Error(), "was cut") || !strings.Contains(err.Error(), "--accept-new-topic") {
 		t.Fatalf("it ended with: %v", err)
 	}
-	m = r.start(set, said.into, func(c *Config) { c.AcceptNewTopic = true })
-	r.ready(m)
+	m = r.begin(set, said.into, func(c *Config) { c.AcceptNewTopic = true })
 	l.counted(m)
 	l.stays(m)
 	m.end(t)
 
 	// The same under a running owner: it stops, instead of reading on at the same offset.
-	m = r.start(set, said.into)
-	r.ready(m)
+	m = r.begin(set, said.into)
 	l.emit(300)
 	l.counted(m)
 	restart(restore)

@@ -76,8 +76,7 @@ func TestADiskThatIsFull(t *testing.T) {
 	d := newDisk(t)
 	broker := servers.StartKafka(t, map[string]string{"log.index.size.max.bytes": "65536"}, "KAFKA_DATA="+d.dir)
 	r := newRig(t, []string{broker.Addr()})
-	m := r.start(compile(t, byIPAndUID))
-	r.ready(m)
+	m := r.begin(compile(t, byIPAndUID))
 	l := r.load()
 	l.uids = 400 // few events each, so that all ids are remembered: retries may repeat them
 	l.emit(600)

@@ -22,8 +22,7 @@ func TestAStartDuringAnElection(t *testing.T) {
 	r := newRig(t, k.ListenAddrs())
 	set, file := withRules(t, ruleFile(5, 0))
 	created := func(c *Config) { c.BrokerTime = "create" }
-	first := r.start(set, file, created)
-	r.ready(first)
+	first := r.begin(set, file, created)
 	first.end(t)
 
 	for name, test := range map[string]func(t *testing.T){

@@ -15,8 +15,7 @@ const hourlyBucket = "\n  rules: [{name: r, match: {api: \"*\"}, window: bucket,
 func TestAnEndThatWaitsIsPublished(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, hourlyBucket)
-		m := r.start(set)
-		r.ready(m)
+		m := r.begin(set)
 		last := func(uid string) (n int, until event.Micros) {
 			for _, v := range r.verdicts() {
 				if v.KeyText() == "uid="+uid {
@@ -64,8 +63,7 @@ func TestAnEndIsPublishedAtAStopBehindACheckpoint(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, hourlyBucket)
 		for n := range 5 {
-			m := r.start(set, func(c *Config) { c.CheckpointEvery = 10 * time.Millisecond })
-			r.ready(m)
+			m := r.begin(set, func(c *Config) { c.CheckpointEvery = 10 * time.Millisecond })
 			uid := fmt.Sprintf("u%d", n)
 			key := []event.Dim{{Name: "uid", Value: uid}}
 			var es []*event.Event

@@ -63,8 +63,7 @@ func TestForwardedEventsCountOnce(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		rng := chance(t)
 		set := compile(t, byIPAndUID)
-		m := r.start(set)
-		r.ready(m)
+		m := r.begin(set)
 		perUID, perIP := map[string]int{}, map[string]int{}
 		for round := range 4 {
 			var msgs []*sarama.ProducerMessage
@@ -80,8 +79,7 @@ func TestForwardedEventsCountOnce(t *testing.T) {
 			r.sendAll(msgs)
 			if round%2 == 0 { // stopped with forwards in flight
 				m.end(t)
-				m = r.start(set)
-				r.ready(m)
+				m = r.begin(set)
 			}
 		}
 		eventually(t, "all is counted once", func() bool {
@@ -121,8 +119,7 @@ func TestKilledPartitions(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		rng := chance(t)
 		set := compile(t, yearly)
-		m := r.start(set)
-		r.ready(m)
+		m := r.begin(set)
 		want := map[string]int{}
 		for range 5 {
 			var events []*event.Event
@@ -168,8 +165,7 @@ func TestKilledPartitions(t *testing.T) {
 func TestRepeatsOfAnEmittersRecordsAreDropped(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
-		m := r.start(set)
-		r.ready(m)
+		m := r.begin(set)
 		record := func(seq uint64) *sarama.ProducerMessage {
 			return &sarama.ProducerMessage{Topic: r.names.Events, Partition: event.Partition([]byte("u1"), rigPartitions),
 				Value: sarama.StringEncoder(`{"uid":"u1","api":"a.b"}`), Headers: []sarama.RecordHeader{
@@ -191,8 +187,7 @@ func TestRepeatsOfAnEmittersRecordsAreDropped(t *testing.T) {
 
 func TestDeadLettersSayWhyAndWhere(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		m := r.start(compile(t, yearly))
-		r.ready(m)
+		m := r.begin(compile(t, yearly))
 		bad := []string{"", "{", "nonsense", `{"api":""}`, `{"uid":"u1","api":"x","cost":-1}`, `[{"api":"x","uid":"u1"},{"uid":7}]`,
 			`{"uid":"u1","api":"` + strings.Repeat("x", 300) + `"}`, strings.Repeat("[", 100_000)}
 		var msgs []*sarama.ProducerMessage
@@ -237,8 +232,7 @@ func encoded(e sarama.Encoder) ([]byte, error) {
 // and the verdict's seq is the state record's offset.
 func TestSeqIsTheOffsetOfTheStateThatMadeTheVerdictDurable(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		m := r.start(compile(t, yearly))
-		r.ready(m)
+		r.begin(compile(t, yearly))
 		for range 5 {
 			r.emit(hit("u1", "x.y"), hit("u2", "x.y"))
 		}
@@ -310,8 +304,7 @@ const shortLived = `
 func TestKeysThatFellSilentLeave(t *testing.T) {
 	everyKafkaShows(t, "sweeps go by the partition's greatest broker time", func(t *testing.T, r *rig) {
 		set := compile(t, shortLived)
-		m := r.start(set)
-		r.ready(m)
+		m := r.begin(set)
 		var events []*event.Event
 		for _, uid := range uids(200) {
 			events = append(events, hit(uid, "x.y"))
@@ -331,8 +324,7 @@ func TestKeysThatFellSilentLeave(t *testing.T) {
 			return keys() == 0
 		})
 		m.end(t)
-		m = r.start(set)
-		r.ready(m)
+		m = r.begin(set)
 		if n := keys(); n != 0 {
 			t.Fatalf("%d keys came back after a restart", n)
 		}
@@ -361,15 +353,13 @@ func (r *rig) recreate(topic string, settings map[string]*string) {
 func TestRecreatedTopicIsRefused(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
-		m := r.start(set)
-		r.ready(m)
+		m := r.begin(set)
 		r.emit(hit("u1", "x.y"), hit("u1", "x.y"), hit("u1", "x.y"))
 		eventually(t, "three are counted", func() bool { return r.count("u1", "per-year", m) == 3*event.One })
 		m.end(t)
 		r.recreate(r.names.Events, map[string]*string{"message.timestamp.type": ptr("LogAppendTime"), "max.message.bytes": ptr("2097152")})
 		r.refuses(set, r.names.Events)
-		m = r.start(set, func(c *Config) { c.AcceptNewTopic = true })
-		r.ready(m)
+		m = r.begin(set, func(c *Config) { c.AcceptNewTopic = true })
 		r.emit(hit("u1", "x.y"))
 		eventually(t, "the count goes on", func() bool { return r.count("u1", "per-year", m) == 4*event.One })
 	})
@@ -380,15 +370,13 @@ func TestRecreatedTopicIsRefused(t *testing.T) {
 func TestRecreatedChangelogIsRefused(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
-		m := r.start(set)
-		r.ready(m)
+		m := r.begin(set)
 		r.emit(hit("u1", "x.y"))
 		eventually(t, "one is counted", func() bool { return r.count("u1", "per-year", m) == event.One })
 		m.end(t)
 		r.recreate(r.names.Table, map[string]*string{"cleanup.policy": ptr("compact"), "max.message.bytes": ptr("2097152")})
 		r.refuses(set, r.names.Table)
-		m = r.start(set, func(c *Config) { c.AcceptNewTopic = true })
-		r.ready(m)
+		m = r.begin(set, func(c *Config) { c.AcceptNewTopic = true })
 		eventually(t, "the events that are there are counted anew", func() bool { return r.count("u1", "per-year", m) == event.One })
 	})
 }

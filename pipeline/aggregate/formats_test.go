@@ -29,8 +29,7 @@ func TestWhatANewerProgramWroteIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			everyKafka(t, func(t *testing.T, r *rig) {
 				set := compile(t, yearly)
-				m := r.start(set)
-				r.ready(m)
+				m := r.begin(set)
 				r.emit(hit("u1", "a.b"), hit("u1", "a.b"))
 				eventually(t, "two are counted", func() bool { return r.count("u1", "per-year", m) == 2*event.One })
 				m.end(t)
@@ -124,8 +123,7 @@ func sameRecord(a, b *sarama.ConsumerMessage) bool {
 func TestANewerForwardIsRefused(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)
-		m := r.start(set)
-		r.ready(m)
+		m := r.begin(set)
 		e := hit("u1", "a.b")
 		e.IP = ipOf(1)
 		// 9: a kind that this program does not know.

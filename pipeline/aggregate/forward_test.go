@@ -21,8 +21,7 @@ const perIPAndUID = `
 // counted, without a second limit on its size.
 func TestForwardedEventsCountWhereverTheirKeysAre(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		m := r.start(compile(t, perIPAndUID))
-		r.ready(m)
+		m := r.begin(compile(t, perIPAndUID))
 		escapes, invalid, long := strings.Repeat(`\n`, 12<<10), strings.Repeat("\xff", 24<<10), strings.Repeat("d", 10<<10)
 		plain := func(uid, more string) string {
 			return fmt.Sprintf(`{"api":"a.b","uid":%q,"ip":"10.0.0.1","attrs":{"device":"%s","note":"%s"},"x":"%s"}`, uid, long, more, more[:4<<10])
@@ -70,8 +69,7 @@ func TestForwardedEventsCountWhereverTheirKeysAre(t *testing.T) {
 // A dead letter has its record's headers, so that a CloudEvent in them can be sent again.
 func TestDeadLettersKeepTheirHeaders(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		m := r.start(compile(t, perIPAndUID))
-		r.ready(m)
+		r.begin(compile(t, perIPAndUID))
 		header := func(key, value string) sarama.RecordHeader {
 			return sarama.RecordHeader{Key: []byte(key), Value: []byte(value)}
 		}

@@ -13,8 +13,7 @@ import (
 func TestABlownFuseStaysBlown(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, strings.Replace(yearly, "limit: 5", "limit: 1\n      fuse: 5%", 1))
-		m := r.start(set)
-		r.ready(m)
+		m := r.begin(set)
 		var events []*event.Event
 		for _, uid := range uids(400) {
 			events = append(events, hit(uid, "a"))
@@ -22,14 +21,12 @@ func TestABlownFuseStaysBlown(t *testing.T) {
 		r.emit(events...)
 		eventually(t, "all fuses have blown", func() bool { return r.blown(m) == rigPartitions })
 		m.end(t)
-		m = r.start(set)
-		r.ready(m)
+		m = r.begin(set)
 		if got := r.blown(m); got != rigPartitions {
 			t.Errorf("under the next owner %d fuses have blown, want %d", got, rigPartitions)
 		}
 		m.end(t)
-		m = r.start(compile(t, strings.Replace(yearly, "limit: 5", "limit: 1\n      fuse: 6%", 1)))
-		r.ready(m)
+		m = r.begin(compile(t, strings.Replace(yearly, "limit: 5", "limit: 1\n      fuse: 6%", 1)))
 		if got := r.blown(m); got != 0 {
 			t.Errorf("by other rules %d fuses have blown, want none", got)
 		}

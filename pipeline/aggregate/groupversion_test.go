@@ -48,8 +48,7 @@ func TestAGroupsRulesThatAFileMayNotHaveAnyMore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		one := r.start(set, elder, func(c *Config) { c.RuleFile = old })
-		r.ready(one)
+		one := r.begin(set, elder, func(c *Config) { c.RuleFile = old })
 		r.emitEach(uids(20), 3)
 		counted := func(n int, ms ...*member) func() bool {
 			return func() bool {
@@ -94,8 +93,7 @@ func TestAGroupsRulesThatAFileMayNotHaveAnyMore(t *testing.T) {
 func TestAGroupsRulesThatDoNotCompileHere(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
-		one := r.start(set, file)
-		r.ready(one)
+		one := r.begin(set, file)
 		r.emit(hit("u1", "a"))
 		eventually(t, "it is counted", func() bool { return r.count("u1", "steady", one) == event.One })
 		one.end(t)
@@ -123,8 +121,7 @@ func TestAGroupsRulesThatDoNotCompileHere(t *testing.T) {
 		told("a start with a broken file", err)
 
 		fixed, newer := withRules(t, ruleFile(7, 20))
-		three := r.start(fixed, newer)
-		r.ready(three)
+		three := r.begin(fixed, newer)
 		if v := three.book.Current(); v.Number != 3 || r.count("u1", "steady", three) != event.One {
 			t.Errorf("with a newer file it runs version %d, and u1 has counted %v", v.Number, r.count("u1", "steady", three))
 		}

@@ -21,8 +21,7 @@ func TestAFailingPartitionDisturbsNoOther(t *testing.T) {
 	}
 	t.Cleanup(k.Close)
 	r := newRig(t, k.ListenAddrs())
-	m := r.start(compile(t, yearly), func(c *Config) { c.BrokerTime = "create" })
-	r.ready(m)
+	m := r.begin(compile(t, yearly), func(c *Config) { c.BrokerTime = "create" })
 	m.mu.RLock()
 	began := m.session
 	m.mu.RUnlock()

@@ -62,8 +62,7 @@ func TestWhatIsRefusedIsNoLagOfZero(t *testing.T) {
 	}
 	t.Cleanup(k.Close)
 	r := newRig(t, k.ListenAddrs())
-	m := r.start(compile(t, byIPAndUID), func(c *Config) { c.BrokerTime = "create" })
-	r.ready(m)
+	m := r.begin(compile(t, byIPAndUID), func(c *Config) { c.BrokerTime = "create" })
 	l := r.load()
 	l.emit(40)
 	l.counted(m)
@@ -103,8 +102,7 @@ func TestWhatIsRefusedIsNoLagOfZero(t *testing.T) {
 // Events of an open transaction wait for its end: that is lag. Its end marker is not.
 func TestAnOpenTransactionIsLag(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		m := r.start(compile(t, yearly))
-		r.ready(m)
+		m := r.begin(compile(t, yearly))
 		c, err := kgo.NewClient(kgo.SeedBrokers(r.brokers...), kgo.TransactionalID(r.names.Group+"-producer"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 		if err != nil {
 			t.Fatal(err)
@@ -166,11 +164,7 @@ func TestUnownedPartitionsHaveALag(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startKfake(t))
 	set := compile(t, byIPAndUID)
-	m := r.start(set)
-	r.ready(m)
-	l := r.load()
-	l.emit(100)
-	l.counted(m)
+	m, l := r.counting(set, 100)
 	r.inStep(m)
 	m.end(t)
 	l.emit(70)

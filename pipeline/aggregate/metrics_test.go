@@ -15,8 +15,7 @@ func TestEventToVerdictSeconds(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
 		reg := prometheus.NewRegistry()
-		m := r.start(set, func(c *Config) { c.Registry = reg })
-		r.ready(m)
+		m := r.begin(set, func(c *Config) { c.Registry = reg })
 		began := time.Now()
 		const users = 50
 		for _, uid := range uids(users) {

@@ -20,8 +20,7 @@ const aSecond = `
 func TestBlocksThatAreOverAreNotPublished(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, aSecond)
-		m := r.start(set)
-		r.ready(m)
+		m := r.begin(set)
 		m.end(t)
 		emit := func(api string) {
 			for _, uid := range uids(10) {
@@ -32,8 +31,7 @@ func TestBlocksThatAreOverAreNotPublished(t *testing.T) {
 		emit("long")
 		emitted := time.Now()
 		eventually(t, "the short blocks would be over", func() bool { return time.Since(emitted) > 2*time.Second })
-		m = r.start(set)
-		r.ready(m)
+		m = r.begin(set)
 		eventually(t, "those that are still in force are published", func() bool { return len(r.verdicts()) >= 10 })
 		for _, uid := range uids(10) { // all is counted
 			eventually(t, "the events of "+uid+" are counted", func() bool {

@@ -87,8 +87,7 @@ func (r *rig) appendRaw(topic string, partition int32, wire []byte) (offset int6
 func TestABombStopsNoPartition(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)
-		m := r.start(set)
-		r.ready(m)
+		m := r.begin(set)
 		l := r.load()
 		l.emit(50)
 		id := event.Partition([]byte("u0"), rigPartitions)
@@ -121,8 +120,7 @@ func TestABombStopsNoPartition(t *testing.T) {
 		}
 		m.end(t)
 		l.emit(50)
-		m = r.start(set)
-		r.ready(m)
+		m = r.begin(set)
 		l.counted(m)
 		l.stays(m)
 		if n := r.letters(); n != 1 {
@@ -135,8 +133,7 @@ func TestABombStopsNoPartition(t *testing.T) {
 // state again.
 func TestABombAndACrash(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		m := r.start(compile(t, byIPAndUID))
-		r.ready(m)
+		m := r.begin(compile(t, byIPAndUID))
 		l := r.load()
 		for range 3 {
 			l.emit(60)
@@ -160,8 +157,7 @@ func TestABombAndACrash(t *testing.T) {
 // A large batch is not a bomb: as much as producers send in a batch is counted.
 func TestALargeBatchIsCounted(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		m := r.start(compile(t, yearly))
-		r.ready(m)
+		m := r.begin(compile(t, yearly))
 		var raw []byte
 		const n = 10
 		for i := range int32(n) {

@@ -26,8 +26,7 @@ func TestThousandsOfEmittersWithLongNames(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		const emitters = 6000
 		set := compile(t, yearlyHigh)
-		m := r.start(set)
-		r.ready(m)
+		m := r.begin(set)
 		send := func(seq uint64) {
 			var msgs []*sarama.ProducerMessage
 			for i := range emitters {
@@ -45,8 +44,7 @@ func TestThousandsOfEmittersWithLongNames(t *testing.T) {
 		send(1)
 		eventually(t, "all are counted", counted(emitters))
 		m.end(t)
-		m = r.start(set)
-		r.ready(m)
+		m = r.begin(set)
 		send(1)
 		send(2)
 		eventually(t, "the second ones are counted once", counted(2*emitters))
@@ -63,8 +61,7 @@ const yearlyHigh = `
 // and repeats still are.
 func TestPartitionsMergedByAMirror(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		m := r.start(compile(t, yearlyHigh))
-		r.ready(m)
+		m := r.begin(compile(t, yearlyHigh))
 		id := event.Partition([]byte("u1"), rigPartitions)
 		var msgs []*sarama.ProducerMessage
 		for seq := range uint64(50) {

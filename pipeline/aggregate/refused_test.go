@@ -104,8 +104,7 @@ func nothingHangs(t *testing.T, r *rig, m *member, topic string) {
 	}
 	m.end(t)
 	r.take(topic)
-	m = r.start(compile(t, byIPAndUID))
-	r.ready(m)
+	m = r.begin(compile(t, byIPAndUID))
 	l.counted(m)
 	l.stays(m)
 	m.end(t)

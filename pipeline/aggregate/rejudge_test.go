@@ -73,8 +73,7 @@ func (r *rig) emitEach(users []string, n int) {
 func (r *rig) run(f RuleFile) *member {
 	r.t.Helper()
 	set, file := withRules(r.t, f)
-	m := r.start(set, file)
-	r.ready(m)
+	m := r.begin(set, file)
 	return m
 }
 
@@ -186,13 +185,11 @@ func TestAChangeIsNotedAheadOfItsStates(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		slow := func(c *Config) { c.CheckpointEvery = 100 * time.Hour } // none but the last
 		set, file := withRules(t, weekFile(100, 0))
-		m := r.start(set, file)
-		r.ready(m)
+		m := r.begin(set, file)
 		r.emitEach(uids(50), 2)
 		eventually(t, "they are counted", func() bool { return r.count("u0", "weekly", m) == 2*event.One })
 		m.end(t)
-		m = r.start(set, file, slow)
-		r.ready(m)
+		m = r.begin(set, file, slow)
 		if _, err := m.Reload(t.Context(), weekFile(1, 1)); err != nil {
 			t.Fatal(err)
 		}

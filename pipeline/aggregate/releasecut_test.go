@@ -26,8 +26,7 @@ func TestAReleaseDuringACheckpointLosesNothing(t *testing.T) {
 	r := newRig(t, k.ListenAddrs())
 	once := func(c *Config) { c.BrokerTime, c.CheckpointEvery = "create", time.Hour }
 	set := compile(t, yearly)
-	m := r.start(set, once)
-	r.ready(m)
+	m := r.begin(set, once)
 	users := uids(24_000) // more states than a checkpoint copies at a time
 	r.emitEach(users, 1)
 	counted := func(m *member) (n int) {
@@ -82,8 +81,7 @@ func TestAReleaseDuringACheckpointLosesNothing(t *testing.T) {
 	refused.Store(false)
 	m.end(t)
 
-	m = r.start(set, once)
-	r.ready(m)
+	m = r.begin(set, once)
 	users = users[1:] // the first has one more event
 	r.inStep(m)
 	if n := counted(m); n != len(users) {

@@ -209,6 +209,14 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	testrun.Eventually(t, what, ok)
 }
 
+// begin starts a member and waits until it is ready.
+func (r *rig) begin(set *rules.Set, change ...func(*Config)) *member {
+	r.t.Helper()
+	m := r.start(set, change...)
+	r.ready(m)
+	return m
+}
+
 func (r *rig) ready(ms ...*member) {
 	r.t.Helper()
 	for _, m := range ms {

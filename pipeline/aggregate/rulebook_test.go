@@ -58,8 +58,7 @@ func (m *member) limitOf(t *testing.T, rule string) event.Decimal {
 func TestReload(t *testing.T) {
 	everyKafkaShows(t, "a valid file is published as the next version to the rules topic, and all run its latest; what is unchanged keeps its counters", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
-		one := r.start(set, file)
-		r.ready(one)
+		one := r.begin(set, file)
 		two := r.start(set, file)
 		r.ready(one, two)
 		for range 3 {
@@ -94,8 +93,7 @@ func TestReload(t *testing.T) {
 func TestChangedLimitsAreJudgedAtOnce(t *testing.T) {
 	everyKafkaShows(t, "a changed limit is judged against the counters there are by a background pass within 10 s, and clears or issues verdicts", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(3, 0))
-		m := r.start(set, file)
-		r.ready(m)
+		m := r.begin(set, file)
 		r.emit(hit("u1", "a"), hit("u1", "a"), hit("u1", "a"), hit("u2", "a"))
 		last := func(uid string) string {
 			says := "nothing"
@@ -123,8 +121,7 @@ func TestChangedLimitsAreJudgedAtOnce(t *testing.T) {
 		m.end(t)
 
 		set, file = withRules(t, ruleFile(9, 3))
-		m = r.start(set, file)
-		r.ready(m)
+		m = r.begin(set, file)
 		eventually(t, "a limit of 9 that came with a restart clears both", func() bool { return last("u1") == "clear" && last("u2") == "clear" })
 		reload(1, 4)
 		eventually(t, "a limit of 1 blocks both", func() bool { return last("u1") == "block" && last("u2") == "block" })
@@ -142,8 +139,7 @@ func TestChangedLimitsAreJudgedAtOnce(t *testing.T) {
 func TestReloadThatChangesNothing(t *testing.T) {
 	everyKafkaShows(t, "a set with any error is refused whole, and the old set stays; a file older than the topic's latest is ignored and reported", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 10))
-		one := r.start(set, file)
-		r.ready(one)
+		one := r.begin(set, file)
 		broken := RuleFile{Name: "rules.yaml", Source: []byte(strings.ReplaceAll(ruleText(7), "limit:", "limt:")), Modified: ruleDay.Add(time.Hour)}
 		var mistakes rules.Errors
 		if _, err := one.Reload(t.Context(), broken); !errors.As(err, &mistakes) || len(mistakes) < 2 {
@@ -164,8 +160,7 @@ func TestReloadThatChangesNothing(t *testing.T) {
 		one.end(t)
 		two.end(t)
 		newer, newerFile := withRules(t, ruleFile(6, 20))
-		three := r.start(newer, newerFile)
-		r.ready(three)
+		three := r.begin(newer, newerFile)
 		if got := three.limitOf(t, "moving"); got != 6*event.One {
 			t.Errorf("an instance with a newer file runs a limit of %v, want its 6", got)
 		}
@@ -188,8 +183,7 @@ func TestRulesThatDoNotCompileHere(t *testing.T) {
 				return rules.CompileWith(f.Name, f.Source, f.Beside)
 			}
 		}
-		one := r.start(set, elder)
-		r.ready(one)
+		one := r.begin(set, elder)
 		two := r.start(set, file)
 		r.ready(one, two)
 		if _, err := two.Reload(t.Context(), ruleFile(6, 1)); err != nil {
@@ -215,8 +209,7 @@ func TestRulesThatDoNotCompileHere(t *testing.T) {
 func TestRulesTopicCreatedAnew(t *testing.T) {
 	everyKafkaShows(t, "a partition never opens under a version older than its last checkpoint's", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
-		one := r.start(set, file)
-		r.ready(one)
+		one := r.begin(set, file)
 		for i := range 4 {
 			if _, err := one.Reload(t.Context(), ruleFile(10+i, 1+i)); err != nil {
 				t.Fatal(err)
@@ -233,8 +226,7 @@ func TestRulesTopicCreatedAnew(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "--accept-new-topic") {
 			t.Fatalf("with a new rules topic: %v", err)
 		}
-		three := r.start(set, file, func(c *Config) { c.AcceptNewTopic = true })
-		r.ready(three)
+		three := r.begin(set, file, func(c *Config) { c.AcceptNewTopic = true })
 		if got := r.count("u1", "steady", three); got != event.One {
 			t.Errorf("u1 has counted %v, want 1", got)
 		}

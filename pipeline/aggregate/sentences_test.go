@@ -40,8 +40,7 @@ func TestForwardsKeepTheirBrokerTime(t *testing.T) {
 				came[place(p, rec.Offset)] = event.FromTime(rec.Timestamp)
 			}
 		}
-		m = r.start(set)
-		r.ready(m)
+		m = r.begin(set)
 		eventually(t, "every address has its verdict", func() bool { return len(r.verdicts()) == n })
 		forwarded := 0
 		for p := range int32(rigPartitions) {
@@ -90,8 +89,7 @@ const skipping = `
 // Events that count nowhere appear in a metric, with the reason and the rule.
 func TestWhatCountsNowhereIsInAMetric(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
-		m := r.start(compile(t, skipping))
-		r.ready(m)
+		m := r.begin(compile(t, skipping))
 		p := event.Partition([]byte("u1"), rigPartitions)
 		r.emitTo(r.names.Events, p, `{"uid":"u1","api":"fraction","cost":0.5}`, `{"uid":"u1","api":"predicate","attrs":{"n":"x"}}`,
 			`{"uid":"u1","api":"return","cost":-1,"refunds":"nosuch"}`)

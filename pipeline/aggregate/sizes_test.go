@@ -61,8 +61,7 @@ func TestATopicThatTakesNoLargeRecords(t *testing.T) {
 			topic = r.names.DeadLetters
 		}
 		said := &logged{}
-		m := r.start(compile(t, byIPAndUID), said.into)
-		r.ready(m)
+		m := r.begin(compile(t, byIPAndUID), said.into)
 		l := r.load()
 		l.emit(100)
 		l.counted(m)
@@ -83,8 +82,7 @@ func TestATopicThatTakesNoLargeRecords(t *testing.T) {
 func TestDeadLettersAreCutToFitTheirTopic(t *testing.T) {
 	onKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
-		m := r.start(set)
-		r.ready(m)
+		m := r.begin(set)
 		m.end(t)
 		const most = 150 << 10
 		r.set(r.names.DeadLetters, "max.message.bytes", "153600")
@@ -95,8 +93,7 @@ func TestDeadLettersAreCutToFitTheirTopic(t *testing.T) {
 			r.emitTo(r.names.Events, 0, bad[:100_000])
 		}
 		r.emit(hit("u1", "a.b"))
-		m = r.start(set)
-		r.ready(m)
+		m = r.begin(set)
 		eventually(t, "the good one is counted", func() bool { return r.count("u1", "per-year", m) == event.One })
 		eventually(t, "all bad ones are kept", func() bool { return r.letters() == 21 })
 		for p := range int32(rigPartitions) {

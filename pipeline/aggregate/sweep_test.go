@@ -48,8 +48,7 @@ func TestARecordFromTheFutureEvictsNoKey(t *testing.T) {
 		r.createTime()
 		set := compile(t, hourAndDay)
 		trusting := func(c *Config) { c.BrokerTime = brokerTimeCreate }
-		m := r.start(set, trusting)
-		r.ready(m)
+		m := r.begin(set, trusting)
 		r.emit(hit("u1", "a"), hit("u1", "a"), hit("u1", "a"))
 		eventually(t, "three are counted", func() bool { return r.count("u1", "hourly", m) == 3*event.One })
 		id := event.Partition([]byte("u1"), rigPartitions)
@@ -61,8 +60,7 @@ func TestARecordFromTheFutureEvictsNoKey(t *testing.T) {
 				t.Errorf("u1 has counted %v, want 3", n)
 			}
 			m.end(t)
-			m = r.start(set, trusting)
-			r.ready(m)
+			m = r.begin(set, trusting)
 		}
 	})
 }
@@ -71,8 +69,7 @@ func TestARecordFromTheFutureEvictsNoKey(t *testing.T) {
 func TestStateKeysFollowTheSweep(t *testing.T) {
 	everyKafka(t, func(t *testing.T, r *rig) {
 		r.createTime()
-		m := r.start(compile(t, shortLived), func(c *Config) { c.BrokerTime = brokerTimeCreate })
-		r.ready(m)
+		m := r.begin(compile(t, shortLived), func(c *Config) { c.BrokerTime = brokerTimeCreate })
 		now := time.Now()
 		for _, uid := range uids(40) {
 			r.emitAt(now.Add(-time.Minute), 0, `{"uid":"`+uid+`","api":"a"}`)

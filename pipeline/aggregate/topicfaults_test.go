@@ -53,6 +53,15 @@ func (r *rig) load() *load {
 	return &load{r: r, uids: 17, byUID: map[string]int{}, byIP: map[string]int{}}
 }
 
+// counting begins a member, which has counted the first n events of a load.
+func (r *rig) counting(set *rules.Set, n int, change ...func(*Config)) (*member, *load) {
+	r.t.Helper()
+	m, l := r.begin(set, change...), r.load()
+	l.emit(n)
+	l.counted(m)
+	return m, l
+}
+
 // emit sends n more events, a third of which another partition counts, too.
 func (l *load) emit(n int) {
 	var events []*event.Event
@@ -170,16 +179,11 @@ func eachTopic(t *testing.T, test func(t *testing.T, r *rig, topic string)) {
 func TestARecreatedTopicIsRefusedThenAccepted(t *testing.T) {
 	eachTopic(t, func(t *testing.T, r *rig, topic string) {
 		set := compile(t, byIPAndUID)
-		m := r.start(set)
-		r.ready(m)
-		l := r.load()
-		l.emit(300)
-		l.counted(m)
+		m, l := r.counting(set, 300)
 		m.end(t)
 		r.recreate(topic, r.topicSettings(topic))
 		r.refuses(set, topic)
-		m = r.start(set, accept)
-		r.ready(m)
+		m = r.begin(set, accept)
 		l.counted(m) // also with a new table: all events are still there
 		m.end(t)
 
@@ -200,11 +204,7 @@ func TestARecreatedTopicIsRefusedThenAccepted(t *testing.T) {
 func TestATopicRecreatedUnderARunningAggregatorIsRefused(t *testing.T) {
 	eachTopic(t, func(t *testing.T, r *rig, topic string) {
 		set := compile(t, byIPAndUID)
-		m := r.start(set)
-		r.ready(m)
-		l := r.load()
-		l.emit(100)
-		l.counted(m)
+		m, _ := r.counting(set, 100)
 		r.recreate(topic, r.topicSettings(topic))
 		var more []*sarama.ProducerMessage
 		for p := range int32(rigPartitions) { // at once more than there were
@@ -226,11 +226,7 @@ func TestATopicRecreatedUnderARunningAggregatorIsRefused(t *testing.T) {
 func TestForwardsOfANewEventTopicAreNoRepeats(t *testing.T) {
 	onKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)
-		m := r.start(set)
-		r.ready(m)
-		l := r.load()
-		l.emit(60)
-		l.counted(m)
+		m, l := r.counting(set, 60)
 		m.end(t)
 		from := int32(2) // an owner that sent its forwards and was stopped
 		owner := ownerOf("10.0.9.9")
@@ -242,8 +238,7 @@ func TestForwardsOfANewEventTopicAreNoRepeats(t *testing.T) {
 			r.sendAll([]*sarama.ProducerMessage{{Topic: r.names.Loop, Partition: owner, Value: sarama.ByteEncoder(value)}})
 		}
 		r.recreate(r.names.Events, r.topicSettings(r.names.Events))
-		m = r.start(set, accept)
-		r.ready(m)
+		m = r.begin(set, accept)
 		l.counted(m)
 		l.emit(300)
 		l.counted(m)
@@ -282,11 +277,7 @@ const all = 1 << 60
 func TestATruncatedEventTopicIsCountedOnAndTheLossIsSaid(t *testing.T) {
 	onKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)
-		m := r.start(set)
-		r.ready(m)
-		l := r.load()
-		l.emit(100)
-		l.counted(m)
+		m, l := r.counting(set, 100)
 		r.deleteRecords(r.names.Events, all) // all of them counted: no loss
 		l.emit(50)
 		l.counted(m)
@@ -294,8 +285,7 @@ func TestATruncatedEventTopicIsCountedOnAndTheLossIsSaid(t *testing.T) {
 		lost := r.load()
 		lost.emit(70)
 		r.deleteRecords(r.names.Events, all)
-		m = r.start(set)
-		r.ready(m)
+		m = r.begin(set)
 		if n := m.counterOf(t, "tallygate_records_lost_total"); n != 70 {
 			t.Errorf("%v records are said to be lost, want 70", n)
 		}
@@ -303,8 +293,7 @@ func TestATruncatedEventTopicIsCountedOnAndTheLossIsSaid(t *testing.T) {
 		l.emit(40)
 		l.counted(m)
 		m.end(t)
-		m = r.start(set)
-		r.ready(m)
+		m = r.begin(set)
 		l.stays(m)
 		if n := m.counterOf(t, "tallygate_records_lost_total"); n != 0 {
 			t.Errorf("%v records are said to be lost once more", n)
@@ -316,16 +305,14 @@ func TestATruncatedEventTopicIsCountedOnAndTheLossIsSaid(t *testing.T) {
 func TestALossIsSaidOnce(t *testing.T) {
 	onKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
-		m := r.start(set)
-		r.ready(m)
+		m := r.begin(set)
 		r.emit(hit("u1", "a.b"))
 		eventually(t, "one is counted", func() bool { return r.count("u1", "per-year", m) == event.One })
 		m.end(t)
 		r.emit(hit("u1", "a.b"), hit("u1", "a.b"))
 		r.deleteRecords(r.names.Events, all)
 		for i, want := range []float64{2, 0} {
-			m = r.start(set)
-			r.ready(m)
+			m = r.begin(set)
 			if n := m.counterOf(t, "tallygate_records_lost_total"); n != want {
 				t.Errorf("start %d: %v records are said to be lost, want %v", i+1, n, want)
 			}
@@ -337,11 +324,7 @@ func TestALossIsSaidOnce(t *testing.T) {
 func TestATruncatedLoopIsCountedOnAndTheLossIsSaid(t *testing.T) {
 	onKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)
-		m := r.start(set)
-		r.ready(m)
-		l := r.load()
-		l.emit(100)
-		l.counted(m)
+		m, l := r.counting(set, 100)
 		m.end(t)
 		var waiting []*sarama.ProducerMessage
 		for i := range 9 { // forwards that were not counted
@@ -352,8 +335,7 @@ func TestATruncatedLoopIsCountedOnAndTheLossIsSaid(t *testing.T) {
 		}
 		r.sendAll(waiting)
 		r.deleteRecords(r.names.Loop, all)
-		m = r.start(set)
-		r.ready(m)
+		m = r.begin(set)
 		if n := m.counterOf(t, "tallygate_records_lost_total"); n != 9 {
 			t.Errorf("%v records are said to be lost, want 9", n)
 		}
@@ -367,15 +349,13 @@ func TestATruncatedLoopIsCountedOnAndTheLossIsSaid(t *testing.T) {
 func TestATruncatedChangelogIsRefusedThenAccepted(t *testing.T) {
 	onKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
-		m := r.start(set)
-		r.ready(m)
+		m := r.begin(set)
 		for _, uid := range uids(40) {
 			r.emit(hit(uid, "a.b"))
 		}
 		r.quiet(m)
 		m.end(t)
-		m = r.start(set)
-		r.ready(m)
+		m = r.begin(set)
 		for range 3 {
 			r.emit(hit("u1", "a.b"))
 		}
@@ -390,11 +370,9 @@ func TestATruncatedChangelogIsRefusedThenAccepted(t *testing.T) {
 		r.deleteRecords(r.names.Table, 3)                 // the last checkpoint is still there
 		r.set(r.names.Table, "cleanup.policy", "compact") // and known: the start checks it
 		r.refuses(set, r.names.Table)
-		m = r.start(set, accept)
-		r.ready(m)
+		m = r.begin(set, accept)
 		m.end(t)
-		m = r.start(set)
-		r.ready(m)
+		m = r.begin(set)
 		eventually(t, "u1 has four still", func() bool { return r.count("u1", "per-year", m) == 4*event.One })
 	})
 }
@@ -403,8 +381,7 @@ func TestATruncatedChangelogIsRefusedThenAccepted(t *testing.T) {
 func TestATruncatedVerdictTopicIsWrittenOn(t *testing.T) {
 	onKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
-		m := r.start(set)
-		r.ready(m)
+		m := r.begin(set)
 		block := func(uid string) verdict.Verdict {
 			for range 5 {
 				r.emit(hit(uid, "a.b"))
@@ -427,8 +404,7 @@ func TestATruncatedVerdictTopicIsWrittenOn(t *testing.T) {
 		}
 		m.end(t)
 		r.deleteRecords(r.names.Verdicts, all)
-		m = r.start(set)
-		r.ready(m)
+		m = r.begin(set)
 		block("u2")
 		if n := r.count("u1", "per-year", m); n != 5*event.One {
 			t.Errorf("u1 has %v", n)
@@ -450,11 +426,7 @@ func uidBeside(uid string) string {
 func TestATopicThatHasGrownIsRefused(t *testing.T) {
 	eachTopic(t, func(t *testing.T, r *rig, topic string) {
 		set := compile(t, byIPAndUID)
-		m := r.start(set)
-		r.ready(m)
-		l := r.load()
-		l.emit(100)
-		l.counted(m)
+		m, _ := r.counting(set, 100)
 		admin, err := sarama.NewClusterAdminFromClient(r.client)
 		if err != nil {
 			t.Fatal(err)

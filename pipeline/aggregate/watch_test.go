@@ -10,8 +10,7 @@ import (
 // restart with a new file must pass through this state.
 func TestMembersWithOtherRulesAreNamed(t *testing.T) {
 	onKafka(t, func(t *testing.T, r *rig) {
-		a := r.start(compile(t, yearly), func(c *Config) { c.Advertise = "a:1" })
-		r.ready(a)
+		a := r.begin(compile(t, yearly), func(c *Config) { c.Advertise = "a:1" })
 		r.emit(hit("u1", "a.b"))
 		eventually(t, "one is counted", func() bool { return r.count("u1", "per-year", a) == event.One })
 		b := r.start(compile(t, byIPAndUID), func(c *Config) { c.Advertise = "b:1" })
