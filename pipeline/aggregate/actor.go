@@ -35,9 +35,6 @@ func (a *Actor) may(command string) error {
 	return a.May(command)
 }
 
-// sign sets who gives the command c.
-func (a *Actor) sign(c *Command, by, onBehalfOf string) { c.By, c.OnBehalfOf = a.who(by, onBehalfOf) }
-
 // who returns who does something and on whose behalf, for the audit. The names that a caller states
 // are believed only if no credential is required.
 func (a *Actor) who(by, onBehalfOf string) (string, string) {

@@ -21,19 +21,6 @@ type Aggregator struct {
 	watching watching
 }
 
-// api answers the HTTP API and carries out what operators ask for. If another instance owns the
-// key, it asks that one.
-type api struct {
-	*instance
-	listing chan struct{} // holds one for each page of blocked keys that is being made
-}
-
-// watching observes the group and Kafka, for metrics and the log.
-type watching struct {
-	*instance
-	rulesDiffer string // the members with different rules, as last logged
-}
-
 // New checks cfg. It connects to nothing: Run does.
 func New(cfg Config) (*Aggregator, error) {
 	cfg = cfg.withDefaults()

@@ -153,10 +153,6 @@ func (c *Command) wide() bool {
 	return hasUID(c.Key) && (kind == rules.CommandForget || kind == rules.CommandExempt && c.For > 0)
 }
 
-func hasUID(key []event.Dim) bool {
-	return slices.ContainsFunc(key, func(d event.Dim) bool { return d.Name == "uid" })
-}
-
 // without returns the elements of list that are not in other.
 func without(list, other []string) []string {
 	known := make(map[string]bool, len(other))

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -24,15 +23,10 @@ type commandRequest struct {
 	For     string            `json:"for"` // a duration as in rules: 30m, 7d
 	Reason  string            `json:"reason"`
 
-	// By and OnBehalfOf are as the caller states: see Actor.sign.
+	// By and OnBehalfOf are as the caller states: see Actor.who.
 	By         string `json:"by"`
 	OnBehalfOf string `json:"on_behalf_of"`
 }
-
-const (
-	maxCommandBody = 64 << 10
-	commandWithin  = 20 * time.Second
-)
 
 func (r *commandRequest) command() (c Command, err error) {
 	c = Command{Name: r.Command, Rule: r.Rule, Reason: r.Reason}
@@ -72,7 +66,7 @@ func (a *api) ServeCommand(w http.ResponseWriter, r *http.Request) {
 		httpjson.Problem(w, http.StatusForbidden, err.Error())
 		return
 	}
-	actor.sign(&c, req.By, req.OnBehalfOf)
+	c.By, c.OnBehalfOf = actor.who(req.By, req.OnBehalfOf)
 	if !a.online.Load() {
 		httpjson.Problem(w, http.StatusServiceUnavailable, "not connected to Kafka yet")
 		return

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"time"
 
@@ -85,6 +86,30 @@ type Config struct {
 	Logger   *slog.Logger          // nil is slog.Default()
 
 	peerKey string // the public key by which other members recognize this instance
+}
+
+// RuleFile is a rule set as an operator wrote it.
+type RuleFile struct {
+	Name     string    // of the file, for messages
+	Source   []byte    // YAML
+	Modified time.Time // when it was last changed
+
+	// Files are the files that the source names, such as one with exemptions. If it is nil, Compile
+	// reads them.
+	Files map[string][]byte
+
+	// Published marks a version of the rules that a group runs. Compile should accept as much as it
+	// can that rule files may no longer contain, as rules.CompilePublished does. Otherwise this
+	// instance cannot take over what the group has counted.
+	Published bool
+}
+
+// Beside returns one of Files.
+func (f RuleFile) Beside(name string) ([]byte, error) {
+	if b, ok := f.Files[name]; ok {
+		return b, nil
+	}
+	return nil, fs.ErrNotExist
 }
 
 // Published follows the verdict partitions that this instance owns.
@@ -198,16 +223,4 @@ func (c Config) sarama() *sarama.Config {
 		c.Kafka(s)
 	}
 	return s
-}
-
-// partitionOf returns the partition that owns a key: its uid's if it has one, else its text's.
-func partitionOf(key []event.Dim, partitions int32) int32 {
-	var text []byte
-	for _, d := range key {
-		if d.Name == "uid" {
-			return event.Partition([]byte(d.Value), partitions)
-		}
-		text = event.AppendDim(text, d.Name, d.Value)
-	}
-	return event.Partition(text, partitions)
 }

@@ -9,6 +9,15 @@ import (
 	"github.com/tallygate/tallygate/internal/retry"
 )
 
+const (
+	minBackoff = 200 * time.Millisecond
+	maxBackoff = 10 * time.Second
+
+	// maxJoinBackoff applies while this member is in no session, because its attempts disturb no
+	// other. If the group's coordinator fails, the next one is elected within seconds.
+	maxJoinBackoff = 2 * time.Second
+)
+
 // electionPatience is how long a start waits for leaders, such as while brokers restart one by one.
 const electionPatience = time.Minute
 
@@ -20,7 +29,7 @@ func whileElecting(ctx context.Context, log *slog.Logger, try func() error) erro
 	pause := retry.Backoff{Min: minBackoff, Max: maxBackoff}
 	for {
 		err := try()
-		if err == nil || !slices.Contains([]string{troubleLeader, troubleReplicas, troubleTimeout}, troubleOf(err)) || time.Now().After(deadline) {
+		if err == nil || !slices.Contains([]string{reasonLeader, reasonReplicas, reasonTimeout}, reasonOf(err)) || time.Now().After(deadline) {
 			return err
 		}
 		wait := pause.Next()

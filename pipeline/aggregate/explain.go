@@ -1,29 +1,13 @@
 package aggregate
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"time"
-
-	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
-	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
-
-// ErrNotOwner says that another instance owns the key's partition. Owner tells which.
-var ErrNotOwner = errors.New("aggregate: another instance owns the key")
-
-// Partition returns the partition that owns a key.
-func (a *instance) Partition(key []event.Dim) int32 {
-	return partitionOf(key, a.found.Load().Partitions)
-}
 
 // Explain returns, for every rule that counts by these dimensions, the key's count at now and the
 // verdict in force. With an api, it returns only the rules that apply to it. The dimensions must be
@@ -46,120 +30,4 @@ func (a *api) Explain(key []event.Dim, api string, now event.Micros) ([]rules.Ex
 		return nil, err
 	}
 	return stepper.Explain(state, text, now, api), nil
-}
-
-// Owner returns the advertised address of the instance that owns a partition, as the group's
-// coordinator knows it.
-func (a *instance) Owner(ctx context.Context, partition int32) (string, error) {
-	o, err := a.owner(ctx, partition)
-	return o.addr, err
-}
-
-func (a *instance) owner(ctx context.Context, partition int32) (address, error) {
-	owners, err := a.owners()
-	if err != nil {
-		return address{}, err
-	}
-	if o, ok := owners[partition]; ok {
-		return o, cmp.Or(o.err, ctx.Err())
-	}
-	return address{}, fmt.Errorf("partition %d has no owner at the moment: the group rebalances, or no instance runs", partition)
-}
-
-// memberAge is how long an answer about the group's members is valid: one who asks for many keys
-// asks the coordinator once. An owner that was replaced meanwhile refuses the question, and it can
-// be repeated.
-const memberAge = time.Second
-
-// members is the group as the coordinator last described it.
-type members struct {
-	mu     sync.Mutex
-	at     time.Time
-	groups []*sarama.GroupDescription
-}
-
-// describe returns the group, by an answer that is at most this old.
-func (s *members) describe(a *instance, age time.Duration) ([]*sarama.GroupDescription, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if time.Since(s.at) < age {
-		return s.groups, nil
-	}
-	if !a.online.Load() {
-		return nil, errors.New("this instance is not connected: it has just been started, or only publishes")
-	}
-	admin, err := sarama.NewClusterAdminFromClient(a.clients.bulk)
-	if err != nil {
-		return nil, err
-	}
-	groups, err := describeGroup(admin, a.names.Group)
-	if err != nil {
-		// sarama continues to ask the coordinator that it remembers, even after another broker has
-		// replaced it.
-		if err := a.clients.bulk.RefreshCoordinator(a.names.Group); err != nil {
-			return nil, err
-		}
-		groups, err = describeGroup(admin, a.names.Group)
-	}
-	if err == nil {
-		s.at, s.groups = time.Now(), groups
-	}
-	return groups, err
-}
-
-// describeGroup returns the group, or the error that its coordinator answered with.
-func describeGroup(admin sarama.ClusterAdmin, name string) ([]*sarama.GroupDescription, error) {
-	groups, err := admin.DescribeConsumerGroups([]string{name})
-	if err != nil {
-		return nil, err
-	}
-	for _, g := range groups {
-		if !errors.Is(g.Err, sarama.ErrNoError) {
-			return nil, g.Err
-		}
-	}
-	return groups, nil
-}
-
-// address is where a partition's owner can be reached, or why it cannot.
-type address struct {
-	addr string
-	tls  bool
-	err  error
-}
-
-// owners returns the owner of each partition that has one, as the group's coordinator knows them.
-func (a *instance) owners() (map[int32]address, error) {
-	groups, err := a.members.describe(a, memberAge)
-	if err != nil {
-		return nil, fmt.Errorf("ask for the group's members: %w", err)
-	}
-	all := map[int32]address{}
-	for _, g := range groups {
-		for _, m := range g.Members {
-			assigned, err := m.GetMemberAssignment()
-			if err != nil {
-				return nil, fmt.Errorf("read the assignment of member %s: %w", m.MemberId, err)
-			}
-			if assigned == nil {
-				continue
-			}
-			meta, err := m.GetMemberMetadata()
-			if err != nil {
-				return nil, fmt.Errorf("read the metadata of member %s: %w", m.MemberId, err)
-			}
-			var is topics.Member
-			if meta != nil {
-				is = topics.ParseMember(meta.UserData)
-			}
-			for _, id := range assigned.Topics[a.names.Events] {
-				if is.Advertise == "" {
-					all[id] = address{err: fmt.Errorf("partition %d belongs to %s at %s, which advertises no address: start it with --advertise", id, m.ClientId, m.ClientHost)}
-					continue
-				}
-				all[id] = address{addr: is.Advertise, tls: is.TLS}
-			}
-		}
-	}
-	return all, nil
 }

@@ -1,7 +1,6 @@
 package aggregate
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -83,18 +82,4 @@ func newestRules(ctx context.Context, client sarama.Client, logs *kafkalog.Fetch
 		return r, 0, fmt.Errorf("rules record at %d: %w", m.offset, err)
 	}
 	return r, m.offset + 1, nil
-}
-
-// readRules returns a copy of the last record that holds rules at offsets [from, end), or nil if
-// there is none.
-func readRules(ctx context.Context, logs *kafkalog.Fetcher, topic string, from, end int64) (last *ruleRecordAt, err error) {
-	ctx, cancel := context.WithTimeout(ctx, rulesWithin)
-	defer cancel()
-	err = logs.Scan(ctx, topic, [16]byte{}, 0, from, end, func(rec *kafkalog.Record) error {
-		if string(rec.Key) == ruleRecordKey {
-			last = &ruleRecordAt{rec.Offset, bytes.Clone(rec.Value)}
-		}
-		return nil
-	})
-	return last, err
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -77,6 +78,18 @@ func (a *watching) watchHeat(ctx context.Context) {
 		for _, line := range judge.lines(at, list) {
 			a.log.Warn(line.what, line.args...)
 		}
+	}
+}
+
+// heats shows the partitions' rates, in place of those shown last.
+func (m *metrics) heats(list, last []heat) {
+	for _, h := range last {
+		if !slices.ContainsFunc(list, func(now heat) bool { return now.partition == h.partition }) {
+			m.eventRates.DeleteLabelValues(strconv.Itoa(int(h.partition)))
+		}
+	}
+	for _, h := range list {
+		m.eventRates.WithLabelValues(strconv.Itoa(int(h.partition))).Set(round(h.rate, 10))
 	}
 }
 

@@ -2,21 +2,13 @@ package aggregate
 
 import (
 	"errors"
-	"fmt"
-	"io"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
-
-// forwardedHeader marks a request that another instance forwarded. It is not forwarded again, so
-// that two instances that disagree about an owner do not ask each other without end.
-const forwardedHeader = "X-Tallygate-Forwarded"
 
 // explainReply is the answer to GET /v1/explain.
 type explainReply struct {
@@ -78,55 +70,4 @@ func explainQuery(q url.Values) (key []event.Dim, api string, err error) {
 	}
 	key, err = keyOf(named)
 	return key, api, err
-}
-
-// keyOf returns the key that events with these dimensions count under, sorted by name.
-func keyOf(named map[string]string) (key []event.Dim, err error) {
-	for _, name := range slices.Sorted(maps.Keys(named)) {
-		d, err := event.NewDim(name, named[name])
-		if err != nil {
-			return nil, err
-		}
-		key = append(key, d)
-	}
-	if n := len(event.AppendKey(nil, key)); n > event.MaxKey {
-		return nil, fmt.Errorf("the key is too long: its text would have %d bytes, at most %d", n, event.MaxKey)
-	}
-	return key, nil
-}
-
-// forward sends the request to the partition's owner, and passes on its answer.
-func (a *api) forward(w http.ResponseWriter, r *http.Request, partition int32, client *http.Client, body []byte) {
-	to, err := a.owner(r.Context(), partition)
-	if err != nil {
-		httpjson.Problem(w, http.StatusServiceUnavailable, err.Error())
-		return
-	}
-	req, err := a.peers.request(r.Context(), r.Method, to, r.URL.Path+"?"+r.URL.RawQuery, body)
-	if err != nil {
-		httpjson.Problem(w, http.StatusBadGateway, err.Error())
-		return
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		httpjson.Problem(w, http.StatusBadGateway, "ask the owner of the key: "+err.Error())
-		return
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusUnauthorized { // of this instance, not of the caller
-		httpjson.Problem(w, http.StatusServiceUnavailable, "the owner of the key does not know this instance as a member of the group: nothing was done, try again")
-		return
-	}
-	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
-	w.WriteHeader(resp.StatusCode)
-	_, _ = io.Copy(w, io.LimitReader(resp.Body, 8<<20)) // the client notices a truncated reply
-}
-
-// byName returns a key in the form that JSON has.
-func byName(key []event.Dim) map[string]string {
-	out := make(map[string]string, len(key))
-	for _, d := range key {
-		out[d.Name] = d.Value
-	}
-	return out
 }

@@ -3,6 +3,7 @@ package aggregate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -46,6 +47,19 @@ type instance struct {
 	session *owner.Session // nil between sessions
 	parts   map[int32]*owner.Partition
 	owns    map[int32]*ownership
+}
+
+// api answers the HTTP API and carries out what operators ask for. If another instance owns the
+// key, it asks that one.
+type api struct {
+	*instance
+	listing chan struct{} // holds one for each page of blocked keys that is being made
+}
+
+// watching observes the group and Kafka, for metrics and the log.
+type watching struct {
+	*instance
+	rulesDiffer string // the members with different rules, as last logged
 }
 
 // clients are the connections of all partitions. A broker handles one request per connection at a
@@ -154,6 +168,9 @@ func (a *instance) close() {
 	}
 }
 
+// ErrNotOwner says that another instance owns the key's partition. Owner tells which.
+var ErrNotOwner = errors.New("aggregate: another instance owns the key")
+
 // begin sets the session that partitions are opened in from now on; nil ends it.
 func (a *instance) begin(s *owner.Session) {
 	a.mu.Lock()
@@ -182,6 +199,17 @@ func (a *instance) remove(p *owner.Partition) {
 	if a.parts[p.ID()] == p {
 		delete(a.parts, p.ID())
 	}
+}
+
+// owned returns the partitions of this instance.
+func (a *instance) owned() []*owner.Partition {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	out := make([]*owner.Partition, 0, len(a.parts))
+	for _, p := range a.parts {
+		out = append(out, p)
+	}
+	return out
 }
 
 // fail notes an error after which this instance cannot continue, and returns it.

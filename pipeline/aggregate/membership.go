@@ -1,8 +1,6 @@
 package aggregate
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"time"
 
@@ -62,19 +60,3 @@ func (m membership) Config() *sarama.Config {
 }
 
 const noRetry = 1 << 62
-
-// newGroup connects, but does not join: Consume does.
-func (a *instance) newGroup(brokers []string, id string, cfg *sarama.Config) (sarama.ConsumerGroup, error) {
-	client, err := sarama.NewClient(brokers, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("connect to Kafka at %v: %w", brokers, err)
-	}
-	g, err := sarama.NewConsumerGroupFromClient(id, membership{client})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("set up the consumer group: %w", err), client.Close())
-	}
-	return &group{ConsumerGroup: g, agg: a, client: client}, nil
-}
-
-// Close leaves the group and closes its connections.
-func (g *group) Close() error { return errors.Join(g.ConsumerGroup.Close(), g.client.Close()) }

@@ -1,7 +1,6 @@
 package aggregate
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
@@ -30,7 +29,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	r := owner.Registry{Registerer: reg}
 	kafkaErrors := r.Counters("kafka_errors_total", "Failed requests to Kafka and refusals by Kafka, by reason.", "reason")
-	for _, t := range troubles { // all reasons from the start, so that rates are defined
+	for _, t := range reasons { // all reasons from the start, so that rates are defined
 		kafkaErrors.WithLabelValues(t)
 	}
 	return &metrics{
@@ -58,18 +57,6 @@ func (m *metrics) notOwned(partition int32) {
 	}
 }
 
-// heats shows the partitions' rates, in place of those shown last.
-func (m *metrics) heats(list, last []heat) {
-	for _, h := range last {
-		if !slices.ContainsFunc(list, func(now heat) bool { return now.partition == h.partition }) {
-			m.eventRates.DeleteLabelValues(strconv.Itoa(int(h.partition)))
-		}
-	}
-	for _, h := range list {
-		m.eventRates.WithLabelValues(strconv.Itoa(int(h.partition))).Set(round(h.rate, 10))
-	}
-}
-
-func (m *metrics) kafkaError(err error) { m.kafkaErrors.WithLabelValues(troubleOf(err)).Inc() }
+func (m *metrics) kafkaError(err error) { m.kafkaErrors.WithLabelValues(reasonOf(err)).Inc() }
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }

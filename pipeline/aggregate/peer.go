@@ -10,14 +10,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
 // An instance that forwards a request to the key's owner proves who it is, and names the caller. It
@@ -29,11 +26,20 @@ import (
 // peerHeader carries a peerClaim and its signature, both in base64, with a dot between them.
 const peerHeader = "X-Tallygate-Peer"
 
+// forwardedHeader marks a request that another instance forwarded. It is not forwarded again, so
+// that two instances that disagree about an owner do not ask each other without end.
+const forwardedHeader = "X-Tallygate-Forwarded"
+
 const (
 	peerContext = "tallygate peer 1\x00" // signed text begins with it, so no other signature fits
 	peerClock   = time.Minute            // the largest difference of two instances' clocks
 	peerAgain   = 100 * time.Millisecond // between two questions about members with unknown keys
 	maxPeerText = 8 << 10
+)
+
+const (
+	maxCommandBody = 64 << 10 // of a request that gives a command
+	commandWithin  = 20 * time.Second
 )
 
 // peerClaim is what an instance states about a request that it forwards.
@@ -120,32 +126,6 @@ func digest(b []byte) []byte {
 	return sum[:]
 }
 
-// Peer returns the actor on whose behalf another instance of the group has forwarded r. ok is false
-// if r does not claim to be forwarded. An error says why the claim is not believed.
-func (a *api) Peer(r *http.Request) (actor Actor, ok bool, err error) {
-	given := r.Header.Values(peerHeader)
-	if len(given) == 0 {
-		return Actor{}, false, nil
-	}
-	if len(given) > 1 {
-		return Actor{}, false, errors.New("it has several signatures")
-	}
-	c, signature, err := parsePeer(given[0])
-	if err != nil {
-		return Actor{}, false, err
-	}
-	if err := a.checkClaim(c, r); err != nil {
-		return Actor{}, false, err
-	}
-	if !a.members.hasKey(a.instance, c.Key) {
-		return Actor{}, false, errors.New("no member of the group has its key: it may have joined just now")
-	}
-	if r.Method != http.MethodGet && !a.peers.first(signature) {
-		return Actor{}, false, errors.New("it was sent before")
-	}
-	return Actor{Name: c.Name, Role: c.Role}, true, nil
-}
-
 // parsePeer parses a header, and verifies its signature by the key that it names, whosever that is.
 func parsePeer(text string) (c peerClaim, signature string, err error) {
 	first, second, _ := strings.Cut(text, ".")
@@ -167,25 +147,6 @@ func parsePeer(text string) (c peerClaim, signature string, err error) {
 	return c, string(sig), nil
 }
 
-// checkClaim compares what was signed with the request that arrived.
-func (a *api) checkClaim(c peerClaim, r *http.Request) error {
-	if c.To != a.cfg.Advertise || c.Method != r.Method || !bytes.Equal(c.URI, digest([]byte(r.RequestURI))) {
-		return fmt.Errorf("it was signed for another request, or another instance: %.200q", c.To)
-	}
-	if off := time.Since(time.UnixMilli(c.At)); off.Abs() > peerClock {
-		return fmt.Errorf("it was signed %v ago by the clock of its instance: keep clocks by NTP", off.Round(time.Millisecond))
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxCommandBody))
-	if err != nil {
-		return fmt.Errorf("read its body: %w", err)
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	if !bytes.Equal(digest(body), c.Body) {
-		return errors.New("another body was signed")
-	}
-	return nil
-}
-
 // first notes a signature, and reports whether it is new. The signature was verified before, so
 // that only members of the group add any.
 func (p *peers) first(signature string) bool {
@@ -202,24 +163,4 @@ func (p *peers) first(signature string) bool {
 	}
 	p.seen[signature] = now
 	return true
-}
-
-// hasKey reports whether a member of the group has this public key. A member with an unknown key
-// may have joined just now, so the coordinator is asked once more.
-func (s *members) hasKey(a *instance, key string) bool {
-	for _, age := range []time.Duration{memberAge, peerAgain} {
-		groups, err := s.describe(a, age)
-		if err != nil {
-			return false
-		}
-		for _, g := range groups {
-			for _, m := range g.Members {
-				meta, err := m.GetMemberMetadata()
-				if err == nil && meta != nil && topics.ParseMember(meta.UserData).Key == key {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }

@@ -14,11 +14,11 @@ import (
 )
 
 // runProcessor runs one goka processor until it ends. A processor runs only once.
-func (a *Aggregator) runProcessor(ctx context.Context) error {
+func (a *instance) runProcessor(ctx context.Context) error {
 	codec := bundleCodec{&a.bundles}
 	graph := goka.DefineGroup(goka.Group(a.names.Group),
-		goka.Input(goka.Stream(a.names.Events), codec, a.process),
-		goka.Loop(codec, a.process),
+		goka.Input(goka.Stream(a.names.Events), codec, process),
+		goka.Loop(codec, process),
 		goka.Persist(rawCodec{}),
 	)
 	p, err := goka.NewProcessor(a.cfg.Brokers, graph, append(a.gokaClients(),
@@ -53,7 +53,7 @@ func (a *instance) gokaClients() []goka.ProcessorOption {
 }
 
 // process is goka's callback. One goroutine per partition calls it.
-func (a *Aggregator) process(_ goka.Context, msg any) {
+func process(_ goka.Context, msg any) {
 	b := msg.(*bundle)
 	b.of.Process(&b.Bundle)
 }

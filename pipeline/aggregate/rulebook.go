@@ -1,12 +1,12 @@
 package aggregate
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -16,32 +16,9 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 	"github.com/tallygate/tallygate/rules"
 )
-
-// RuleFile is a rule set as an operator wrote it.
-type RuleFile struct {
-	Name     string    // of the file, for messages
-	Source   []byte    // YAML
-	Modified time.Time // when it was last changed
-
-	// Files are the files that the source names, such as one with exemptions. If it is nil, Compile
-	// reads them.
-	Files map[string][]byte
-
-	// Published marks a version of the rules that a group runs. Compile should accept as much as it
-	// can that rule files may no longer contain, as rules.CompilePublished does. Otherwise this
-	// instance cannot take over what the group has counted.
-	Published bool
-}
-
-// Beside returns one of Files.
-func (f RuleFile) Beside(name string) ([]byte, error) {
-	if b, ok := f.Files[name]; ok {
-		return b, nil
-	}
-	return nil, fs.ErrNotExist
-}
 
 // ErrOlderRules says that a rule file is older than the set that the group runs.
 var ErrOlderRules = errors.New("aggregate: the rule file is older than the rules that the group runs")
@@ -354,17 +331,6 @@ func (b *rulebook) take(m *ruleRecordAt) {
 	}
 }
 
-// owned returns the partitions of this instance.
-func (a *instance) owned() []*owner.Partition {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	out := make([]*owner.Partition, 0, len(a.parts))
-	for _, p := range a.parts {
-		out = append(out, p)
-	}
-	return out
-}
-
 // Reload makes a changed rule file the next version of the group's rules. A file with mistakes
 // changes nothing: the error wraps ErrRules and rules.Errors. A file older than the group's rules
 // changes nothing either (ErrOlderRules).
@@ -376,4 +342,18 @@ func (a *api) Reload(ctx context.Context, file RuleFile) (ReloadResult, error) {
 		return ReloadResult{}, ErrNotConnected
 	}
 	return a.book.reload(ctx, file)
+}
+
+// readRules returns a copy of the last record that holds rules at offsets [from, end), or nil if
+// there is none.
+func readRules(ctx context.Context, logs *kafkalog.Fetcher, topic string, from, end int64) (last *ruleRecordAt, err error) {
+	ctx, cancel := context.WithTimeout(ctx, rulesWithin)
+	defer cancel()
+	err = logs.Scan(ctx, topic, [16]byte{}, 0, from, end, func(rec *kafkalog.Record) error {
+		if string(rec.Key) == ruleRecordKey {
+			last = &ruleRecordAt{rec.Offset, bytes.Clone(rec.Value)}
+		}
+		return nil
+	})
+	return last, err
 }

@@ -16,49 +16,49 @@ import (
 
 // The reasons of tallygate_kafka_errors_total.
 const (
-	troubleAuth     = "auth"     // user, password, certificate or rights
-	troubleCorrupt  = "corrupt"  // a batch's checksum is wrong
-	troubleCut      = "cut"      // the log has lost records that were read
-	troubleFenced   = "fenced"   // another owner has the partition
-	troubleLeader   = "leader"   // no leader, or a new one: an election
-	troubleReplicas = "replicas" // fewer in sync than the topic requires
-	troubleTimeout  = "timeout"
-	troubleAway     = "unreachable"
-	troubleOther    = "other"
+	reasonAuth     = "auth"     // user, password, certificate or rights
+	reasonCorrupt  = "corrupt"  // a batch's checksum is wrong
+	reasonCut      = "cut"      // the log has lost records that were read
+	reasonFenced   = "fenced"   // another owner has the partition
+	reasonLeader   = "leader"   // no leader, or a new one: an election
+	reasonReplicas = "replicas" // fewer in sync than the topic requires
+	reasonTimeout  = "timeout"
+	reasonAway     = "unreachable"
+	reasonOther    = "other"
 )
 
-var troubles = []string{
-	troubleAuth, troubleCorrupt, troubleCut, troubleFenced, troubleLeader, troubleReplicas, troubleTimeout, troubleAway, troubleOther,
+var reasons = []string{
+	reasonAuth, reasonCorrupt, reasonCut, reasonFenced, reasonLeader, reasonReplicas, reasonTimeout, reasonAway, reasonOther,
 }
 
-// troubleOf returns the reason that an error counts under.
-func troubleOf(err error) string {
+// reasonOf returns the reason that an error counts under.
+func reasonOf(err error) string {
 	switch {
 	case anyOf(err, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
 		kerr.TransactionalIDAuthorizationFailed, kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism,
 		sarama.ErrTopicAuthorizationFailed, sarama.ErrGroupAuthorizationFailed, sarama.ErrClusterAuthorizationFailed,
 		sarama.ErrTransactionalIDAuthorizationFailed, sarama.ErrSASLAuthenticationFailed, sarama.ErrUnsupportedSASLMechanism),
 		isTLS(err):
-		return troubleAuth
+		return reasonAuth
 	case anyOf(err, kafkalog.ErrCorrupt, kerr.CorruptMessage, sarama.ErrInvalidMessage):
-		return troubleCorrupt
+		return reasonCorrupt
 	case anyOf(err, kafkalog.ErrCut, kafkalog.ErrOutOfRange, kafkalog.ErrTopicChanged):
-		return troubleCut
+		return reasonCut
 	case errors.Is(err, fenced.ErrFenced):
-		return troubleFenced
+		return reasonFenced
 	case anyOf(err, kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend, sarama.ErrNotEnoughReplicas, sarama.ErrNotEnoughReplicasAfterAppend):
-		return troubleReplicas
+		return reasonReplicas
 	case anyOf(err, kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.FencedLeaderEpoch, kerr.UnknownLeaderEpoch, kerr.UnknownTopicOrPartition,
 		kerr.ReplicaNotAvailable, kerr.OffsetNotAvailable, kerr.UnknownTopicID, sarama.ErrNotLeaderForPartition, sarama.ErrLeaderNotAvailable,
 		sarama.ErrFencedLeaderEpoch, sarama.ErrUnknownLeaderEpoch, sarama.ErrUnknownTopicOrPartition, sarama.ErrReplicaNotAvailable,
 		sarama.ErrNotCoordinatorForConsumer, sarama.ErrConsumerCoordinatorNotAvailable):
-		return troubleLeader
+		return reasonLeader
 	case isTimeout(err):
-		return troubleTimeout
+		return reasonTimeout
 	case anyOf(err, sarama.ErrOutOfBrokers, sarama.ErrNotConnected, sarama.ErrBrokerNotAvailable), isNetwork(err):
-		return troubleAway
+		return reasonAway
 	}
-	return troubleOther
+	return reasonOther
 }
 
 func anyOf(err error, targets ...error) bool {
