@@ -15,7 +15,7 @@ import (
 )
 
 // TestChaosBetweenFeedAndRedis lets faults of the network and of Redis come at random for
-// TALLYGATE_TEST_CHAOS (5s when it is not set), while verdicts fall, end and run out.
+// TALLYGATE_TEST_CHAOS (5s when it is not set), while verdicts are issued, end and expire.
 // TALLYGATE_TEST_SEED draws the same faults and verdicts again.
 func TestChaosBetweenFeedAndRedis(t *testing.T) {
 	length, err := time.ParseDuration(cmp.Or(os.Getenv("TALLYGATE_TEST_CHAOS"), "5s"))
@@ -38,7 +38,8 @@ func TestChaosBetweenFeedAndRedis(t *testing.T) {
 		{"slow", func() { s.network.Slow(rand.N(30 * time.Millisecond)) }},
 		{"flushed", s.flush},
 		{"killed", func() { server.Kill(); server.Start() }},
-		{"asleep", func() { s.redis.Do(t.Context(), "DEBUG", "SLEEP", "0.7") }}, // it answers late, or too late
+		// It answers late, or too late.
+		{"asleep", func() { s.redis.Do(t.Context(), "DEBUG", "SLEEP", "0.7") }},
 		{"stream trimmed", func() { s.redis.XTrimMaxLen(t.Context(), layout.KeysOf("tallygate", r.IntN(stageShards)).Changes, 1) }},
 		{"stream lost", func() { s.redis.Del(t.Context(), layout.KeysOf("tallygate", r.IntN(stageShards)).Changes) }},
 		{"backed up", func() { backup = s.snapshotOfRedis() }},

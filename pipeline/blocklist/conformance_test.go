@@ -154,7 +154,7 @@ var conformance = []struct {
 		failOver()
 		s.publisher(nil)
 	}},
-	{"a restored backup, and nobody who fills it up", func(s *stage, feed feedMaker) {
+	{"a restored backup without a publisher", func(s *stage, feed feedMaker) {
 		_, stop := s.publisher(nil)
 		s.feed(feed)
 		s.block(rig.UIDs("both", 20)...)
@@ -187,7 +187,7 @@ var conformance = []struct {
 		s.block("before")
 		s.inStep("before")
 		s.network.Stall()
-		s.network.Heal() // new connections work, old ones are dead
+		s.network.Heal() // new connections work, old ones are broken
 		s.block("after")
 	}},
 	{"nothing comes through, and then it does", func(s *stage, feed feedMaker) {

@@ -7,7 +7,7 @@
 // of the verdict topic modulo the number of shards (one by default, more for Redis Cluster).
 //
 //	{PREFIX:SHARD}:verdicts   hash: record key of the verdict -> the verdict's JSON; and the meta
-//	{PREFIX:SHARD}:expiry     sorted set: record key -> until + grace, in microseconds since the Unix epoch
+//	{PREFIX:SHARD}:expiry     sorted set: record key -> until + grace, in µs since the Unix epoch
 //	{PREFIX:SHARD}:changes    stream of changes
 //
 // PREFIX is tallygate by default and SHARD a decimal number from 0. The meta are the fields of the
@@ -18,10 +18,11 @@
 //	\0n            the number of the latest entry of the stream
 //	\0stamp        that entry's stamp
 //	\0applied      up to which time all partitions of the shard have been applied, in microseconds
-//	               since the Unix epoch; 0 or absent while one of them is being filled for the first time
+//	               since the Unix epoch; 0 or absent until each was filled for the first time
 //	\0reached:P    the offset of partition P of the verdict topic to apply next
 //	\0applied:P    as \0applied, for partition P alone
-//	\0shards       how many shards there are; absent when only older programs wrote. A program with another number refuses
+//	\0shards       how many shards there are; absent when only older programs wrote. A program
+//	               with another number refuses
 //	\0beat         when the latest heartbeat was written, in milliseconds of the server's clock
 //
 // The stream's ids are EPOCH-N, where N counts from 1 without a gap. Each entry has the fields

@@ -15,7 +15,7 @@ import (
 )
 
 // TestRedisFaults lets traffic flow through a publisher and a feed while something happens to their
-// Redis. Nobody is let go too early or held too long meanwhile, and afterwards Redis and the table
+// Redis. No user is let go too early or held too long meanwhile, and afterwards Redis and the table
 // have what was published.
 func TestRedisFaults(t *testing.T) {
 	for name, fault := range map[string]func(t *testing.T) (dial dialer, happens func(s *stage)){
@@ -133,7 +133,7 @@ func TestRedisIsFull(t *testing.T) {
 	set("1")
 	s.eventually("the publisher says so", func() bool {
 		stats := s.pubs[0].Stats()
-		return stats.Failing && stats.Errors[TroubleMemory] > 10 && log.Has("raise Redis' maxmemory")
+		return stats.Failing && stats.Errors[ErrorMemory] > 10 && log.Has("raise Redis' maxmemory")
 	})
 	published := s.seqNow()
 	s.eventually("verdicts go on falling", func() bool { return s.seqNow() > published+300 })
@@ -195,7 +195,7 @@ func TestThePasswordIsChanged(t *testing.T) {
 	}
 	change("first", "second")
 	s.eventually("it is said", func() bool {
-		return s.pubs[0].Stats().Errors[TroubleAuth] > 3 && log.Has("check the user, the password") && log.Has("WRONGPASS")
+		return s.pubs[0].Stats().Errors[ErrorAuth] > 3 && log.Has("check the user, the password") && log.Has("WRONGPASS")
 	})
 	change("second", "first")
 	s.more()

@@ -123,8 +123,9 @@ type FeedStats struct {
 	Failing   bool   // Redis is away for at least one shard
 	LastError error  // nil when there was none
 	LastErrAt time.Time
-	Errors    map[Trouble]uint64 // attempts that failed
-	Refused   error              // why what is in Redis is not followed (ErrShards); nil when it is
+	Errors    map[ErrorKind]uint64 // attempts that failed
+	// Why what is in Redis is not followed (ErrShards); nil when it is.
+	Refused error
 }
 
 // NewFeed returns a Feed that does nothing until Run.

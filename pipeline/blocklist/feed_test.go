@@ -194,7 +194,7 @@ func TestAConnectionThatIsHalfOpen(t *testing.T) {
 	startFeed(t, through, sink, nil)
 	rig.Offer(p, kafka, rig.Record(rig.Block("1", 1, time.Hour)))
 	testrun.Eventually(t, "1 is blocked", func() bool { return sink.Has("uid=1|r") })
-	network.Mute()
+	network.DropReplies()
 	rig.Offer(p, kafka, rig.Record(rig.Block("2", 1, time.Hour)))
 	testrun.Eventually(t, "2 is blocked", func() bool { return sink.Has("uid=2|r") })
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Kept is a table of which a Keeper keeps a copy; an enforce.Table is one.
-type Kept interface {
+// Snapshotter is a table that a Keeper can copy; an enforce.Table is one.
+type Snapshotter interface {
 	Sink
 	// List returns the verdicts in force, all of them when limit is negative.
 	List(prefix, cursor string, limit int) (page []*verdict.Verdict, next string)
@@ -33,7 +33,7 @@ type KeeperConfig struct {
 	File string
 	// Table is kept; required. It must have been made for one shard more than the blocklist has:
 	// what was loaded lives in that until Redis has confirmed it.
-	Table Kept
+	Table Snapshotter
 	// Shards is how many shards the blocklist has; 0 is 1.
 	Shards int
 	// Prefix is that of the blocklist; "" is tallygate. The copy of another one is not loaded.

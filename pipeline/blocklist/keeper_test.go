@@ -19,7 +19,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-var _ Kept = (*enforce.Table)(nil)
+var _ Snapshotter = (*enforce.Table)(nil)
 
 // kept starts an enforcer that keeps a copy; the returned functions start its feed, and end it.
 func kept(t *testing.T, file string) (table *enforce.Table, loaded Loaded, follow func(s *stage), end func()) {
@@ -86,7 +86,7 @@ func TestARestartWhileRedisIsAway(t *testing.T) {
 	follow(s)
 	testrun.Eventually(t, "it is complete", func() bool {
 		if !stays() {
-			t.Fatal("somebody was let go")
+			t.Fatal("a block was lost")
 		}
 		return table.Ready() && denied("new") && !slices.ContainsFunc(rig.UIDs("ends", 10), denied)
 	})

@@ -75,8 +75,9 @@ type mailbox struct {
 	shard int
 	wake  chan struct{} // holds one element when something was put in
 
-	mu      sync.Mutex
-	follows bool   // it has had, or will take out, a snapshot, and gets what changes; else it waits for one
+	mu sync.Mutex
+	// It has had, or will take out, a snapshot, and gets what changes; else it waits for one.
+	follows bool
 	asked   uint64 // the sink's SnapshotsWanted before the latest snapshot
 	queue   []*delivery
 	changes int // in queue

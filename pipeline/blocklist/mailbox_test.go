@@ -93,7 +93,7 @@ func TestASnapshotInAMailboxIsTheOnlyOne(t *testing.T) {
 	h.box.close()
 	next := &scan{}
 	if !scanning.take(next) {
-		t.Error("no scan may begin though nobody has the snapshot any more")
+		t.Error("no scan may begin though the snapshot is unused")
 	}
 	scanning.release(next)
 }

@@ -42,7 +42,8 @@ func (f *flood) write(records []publish.Record) {
 	testrun.Eventually(f.t, "a batch is applied", func() bool {
 		b := store.Batch{Start: f.at, Next: next, Applied: event.FromTime(time.Now()), Records: records}
 		reached, ok, err := f.writes.Apply(context.Background(), b)
-		return err == nil && (ok || reached == next) // reached: it was applied, and the answer was lost
+		// Reached: it was applied, and the answer was lost.
+		return err == nil && (ok || reached == next)
 	})
 	f.at = next
 }
@@ -300,7 +301,7 @@ func TestFeedsOfOneClientShareAReader(t *testing.T) {
 		readers.Lock()
 		defer readers.Unlock()
 		if len(readers.by) != 0 {
-			t.Errorf("%d readers are left when nobody reads", len(readers.by))
+			t.Errorf("%d readers are left without feeds", len(readers.by))
 		}
 	})
 }

@@ -131,7 +131,8 @@ func (w *world) step() {
 		w.stopFeed()
 		w.follow()
 	default:
-		time.Sleep(time.Duration(w.r.IntN(20)) * time.Millisecond) // not to wait for anything: it lets things get done
+		// Not to wait for anything: it lets things get done.
+		time.Sleep(time.Duration(w.r.IntN(20)) * time.Millisecond)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/internal/seldom"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
-	"github.com/tallygate/tallygate/pipeline/blocklist/internal/trouble"
 )
 
 // reader reads a blocklist for all feeds of this process that were given the same client and
@@ -22,7 +22,7 @@ import (
 // was.
 type reader struct {
 	cfg      FeedConfig // the first feed's
-	redis    trouble.Outages
+	redis    failure.Outages
 	answered atomic.Bool   // Redis has answered, and didn't refuse the password
 	lead     chan struct{} // holds one element while a feed is the leader
 	failed   chan struct{} // closed when err is set
@@ -77,7 +77,7 @@ var readers = struct {
 
 func newReader(cfg FeedConfig) *reader {
 	r := &reader{
-		cfg: cfg, redis: trouble.Outages{Log: cfg.Logger, What: "following the blocklist in Redis", Kind: trouble.Of},
+		cfg: cfg, redis: failure.Outages{Log: cfg.Logger, What: "following the blocklist in Redis", Kind: failure.Of},
 		lead: make(chan struct{}, 1), failed: make(chan struct{}), refused: map[int]error{},
 	}
 	for shard := range cfg.Shards {

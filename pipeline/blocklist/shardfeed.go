@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
-	"github.com/tallygate/tallygate/pipeline/blocklist/internal/trouble"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -30,8 +30,9 @@ type shardFeed struct {
 	follows  bool         // place means something: it is followed, and was not lost since
 	complete bool         // who follows has had a complete snapshot, and nothing was lost since
 	floor    event.Micros // a snapshot is complete when it is applied up to this moment
-	linked   bool         // since the floor the stream was followed to place: a snapshot must come behind that
-	scan     *scan        // under way; nil: none is
+	// Since the floor the stream was followed to place: a snapshot must come behind that.
+	linked bool
+	scan   *scan // under way; nil: none is
 }
 
 var (
@@ -47,7 +48,7 @@ const readCount = 1000 // entries, or fields, of one reading
 func (s *shardFeed) run(ctx context.Context) error {
 	defer s.r.redis.Gone(int32(s.shard))
 	defer s.abandon()
-	pause := trouble.NewPause()
+	pause := failure.NewPause()
 	s.heard, s.suspect = time.Now(), false
 	for ctx.Err() == nil {
 		err := s.step(ctx)
@@ -85,7 +86,7 @@ func (s *shardFeed) jitter(ctx context.Context) {
 // turnEvery is how often a scan that waits for its turn looks again.
 const turnEvery = 20 * time.Millisecond
 
-// step reads once: a page of the hash and what the stream has meanwhile, when somebody waits for a
+// step reads once: a page of the hash and what the stream has meanwhile, when a feed waits for a
 // snapshot; else what the stream brings.
 func (s *shardFeed) step(ctx context.Context) error {
 	if s.scan == nil && (!s.follows || s.waiting()) {
@@ -117,7 +118,8 @@ func (s *shardFeed) step(ctx context.Context) error {
 // lost notes that what the sinks have need not be in the blocklist any more.
 func (s *shardFeed) lost(reason error) {
 	s.each(func(b *mailbox) {
-		if b.letWait() || s.linked { // linked: they wait for the snapshot that was to follow, and followed until then
+		// Linked: they wait for the snapshot that was to follow, and followed until then.
+		if b.letWait() || s.linked {
 			b.feed.count(func(st *FeedStats) { st.Lost++ })
 		}
 	})
@@ -148,7 +150,9 @@ func (s *shardFeed) take(ctx context.Context, entries []redis.XMessage) error {
 		switch {
 		case c.key == "":
 			out.applied = c.applied
-		case c.blocks || s.complete: // else a removal may be older than what the sinks have, which they can't tell; the next snapshot does
+		case c.blocks || s.complete:
+			// Before that a removal may be older than what the sinks have, which they cannot tell.
+			// The next snapshot removes it.
 			out.add(c)
 		}
 	})

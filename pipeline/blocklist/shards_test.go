@@ -35,7 +35,7 @@ func TestAFeedOfAnotherNumberOfShardsRefuses(t *testing.T) {
 			feed, stop := startFeed(t, client, wrong, func(c *FeedConfig) { c.Shards = shards })
 			testrun.Eventually(t, "it refuses", func() bool { return errors.Is(feed.Refused(), ErrShards) })
 			s := feed.Stats()
-			if text := s.Refused.Error(); !strings.Contains(text, "says 2") || !s.Failing || s.Errors[TroubleShards] == 0 {
+			if text := s.Refused.Error(); !strings.Contains(text, "says 2") || !s.Failing || s.Errors[ErrorShards] == 0 {
 				t.Errorf("a feed of %d shards: %s, %+v", shards, text, s)
 			}
 			if stop(); wrong.Replaced() > 0 || len(wrong.Text()) > 0 {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
-	"github.com/tallygate/tallygate/pipeline/blocklist/internal/trouble"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -29,7 +29,8 @@ type scan struct {
 	beat event.Micros
 	at   uint64
 
-	users atomic.Int32 // who reads or still has to take it in; when there is none, another scan may begin
+	// Who reads or still has to take it in; when there is none, another scan may begin.
+	users atomic.Int32
 }
 
 // used notes that one of its users is done. Nothing happens to nil.
@@ -199,7 +200,7 @@ func (s *shardFeed) completed(now layout.Meta) {
 	applied, seen := now.Applied, now.Applied
 	if s.scan.at > now.N {
 		applied, seen = s.scan.beat, s.scan.beat
-	} else if now.Beat > 0 { // by a clock that is ahead it may lie in the future, long after the last beat
+	} else if now.Beat > 0 { // a clock may be ahead, so it may be in the future
 		seen = min(seen, now.Beat)
 	}
 	s.complete = s.isComplete(applied)
@@ -230,7 +231,7 @@ func (s *shardFeed) meta(ctx context.Context, conn redis.Cmdable) (layout.Meta, 
 	}
 	s.r.answered.Store(true)
 	if !found {
-		return layout.Meta{}, fmt.Errorf("%s: %w", s.keys.Verdicts, trouble.ErrNothing)
+		return layout.Meta{}, fmt.Errorf("%s: %w", s.keys.Verdicts, failure.ErrNothing)
 	}
 	return m, s.judge(m)
 }

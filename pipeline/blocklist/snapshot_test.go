@@ -207,7 +207,8 @@ func TestARemovalDuringARefillIsAnOldOne(t *testing.T) {
 	h.feed.lost(errLost)
 	h.snapshot(false)
 	h.at = 2
-	h.apply(0, rig.Tombstone(rig.Block("u", 0, 0)), rig.Tombstone(rig.Block("v", 0, 0))) // the second is a new one
+	// The second is a new one.
+	h.apply(0, rig.Tombstone(rig.Block("u", 0, 0)), rig.Tombstone(rig.Block("v", 0, 0)))
 	if err := h.follow(); err != nil || !h.held.Has("uid=u|r") {
 		t.Fatalf("the old removal: %v, %v", err, h.held.Text())
 	}

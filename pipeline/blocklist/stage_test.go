@@ -87,7 +87,7 @@ type stage struct {
 	through redis.UniversalClient
 	pubs    []*publish.Publisher // all are told of every verdict
 	sink    *gated
-	watch   *watch // nil: nobody watches
+	watch   *watch // nil: no checks
 
 	mu    sync.Mutex
 	truth map[string]verdict.Verdict // what must be held
@@ -234,12 +234,12 @@ func (s *stage) stats() (all []publish.Stats) {
 	return all
 }
 
-// nothingWasLost checks that the enforcer at no time gave up a block that nobody had ended.
+// nothingWasLost checks that the enforcer at no time gave up a block that had not been ended.
 func (s *stage) nothingWasLost() {
 	s.t.Helper()
 	for _, key := range s.sink.Dropped() {
 		if _, alive := alive(s.truth)[key]; !s.ended[key] && alive {
-			s.t.Errorf("%s was given up, though nobody had ended it", key)
+			s.t.Errorf("%s was given up, though it had not been ended", key)
 		}
 	}
 }

@@ -39,8 +39,8 @@ func (w both) Heartbeat(shard int, applied event.Micros) {
 	w.b.Heartbeat(shard, applied)
 }
 
-// watch asks an enforcer's table about users all the time, and checks that nobody is let go before
-// the until of a block that the table had, and that nobody is denied by one that is over.
+// watch asks an enforcer's table about users all the time, and checks that no user is let go before
+// the until of a block that the table had, and that none is denied by one that has ended.
 type watch struct {
 	t     testing.TB
 	table *enforce.Table
@@ -115,7 +115,7 @@ func (w *watch) ask(r *rand.Rand) {
 		u.held = 0
 	case d.Allowed:
 	case !slices.Contains(u.published, d.Until):
-		w.t.Errorf("%s is denied until %v, which nobody has published", uid, d.Until)
+		w.t.Errorf("%s is denied until %v, which was not published", uid, d.Until)
 	default:
 		w.denied++
 		w.longest = max(w.longest, (now - d.Until).Duration())

@@ -58,7 +58,8 @@ func beatsTogether(t *testing.T, client redis.UniversalClient, publishOnly bool)
 			return false
 		}
 		latest := slices.Sorted(slices.Values(behind[len(behind)-5:]))
-		return latest[2] < beat/2 // the median: with beats of their own it was three quarters of a beat
+		// The median: with beats of their own it was three quarters of a beat.
+		return latest[2] < beat/2
 	})
 	stop()
 }

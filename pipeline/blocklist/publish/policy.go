@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
-	"github.com/tallygate/tallygate/pipeline/blocklist/internal/trouble"
 )
 
 // noPartition stands for the publisher itself among the partitions that an outage is about.
@@ -23,7 +23,7 @@ var ErrEviction = errors.New("blocklist: Redis' maxmemory-policy is not noevicti
 // evict, and ErrShards if its blocklist has another number of shards. Managed services often hide
 // the policy; then check logs that and continues.
 func (p *Publisher) check(ctx context.Context) error {
-	pause := trouble.NewPause()
+	pause := failure.NewPause()
 	for {
 		err := layout.EachPrimary(ctx, p.cfg.Redis, policyOf)
 		if mayNotRead(err) {
@@ -42,7 +42,7 @@ func (p *Publisher) check(ctx context.Context) error {
 		case errors.Is(err, ErrEviction), errors.Is(err, layout.ErrShards):
 			return err
 		case redis.IsAuthError(err):
-			return fmt.Errorf("%w: %w", trouble.ErrAuth, err)
+			return fmt.Errorf("%w: %w", failure.ErrAuth, err)
 		}
 		p.redis.Failed(noPartition, err)
 		if !pause.Wait(ctx) {

@@ -17,9 +17,9 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/tallygate/tallygate/internal/seldom"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
-	"github.com/tallygate/tallygate/pipeline/blocklist/internal/trouble"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -104,8 +104,8 @@ type Publisher struct {
 	cfg        Config
 	store      *store.Store
 	topic      *topic
-	redis      trouble.Outages
-	kafka      trouble.Outages
+	redis      failure.Outages
+	kafka      failure.Outages
 	refills    refills
 	noVerdicts seldom.Line   // about malformed verdicts
 	changed    chan struct{} // the set of owned partitions changed
@@ -123,8 +123,8 @@ func New(cfg Config) (*Publisher, error) {
 	p := &Publisher{
 		cfg:     cfg,
 		topic:   &topic{client: &kafka.Client{Addr: kafka.TCP(cfg.Kafka...), Transport: cfg.Transport}, name: cfg.Topic, turn: make(chan struct{}, 1)},
-		redis:   trouble.Outages{Log: cfg.Logger, What: "writing the blocklist to Redis", Kind: trouble.Of},
-		kafka:   trouble.Outages{Log: cfg.Logger, What: "reading the verdict topic"},
+		redis:   failure.Outages{Log: cfg.Logger, What: "writing the blocklist to Redis", Kind: failure.Of},
+		kafka:   failure.Outages{Log: cfg.Logger, What: "reading the verdict topic"},
 		refills: refills{log: cfg.Logger},
 		changed: make(chan struct{}, 1),
 		owned:   map[int32]*worker{},
@@ -234,20 +234,22 @@ type Stats struct {
 	Failing    bool             // Redis or Kafka is away for at least one of them
 	LastError  error            // nil when there was none
 	LastErrAt  time.Time
-	Errors     map[trouble.Kind]uint64 // attempts at Redis that failed
-	Refills    uint64                  // partitions that Redis had lost, in part at least, and that were read again
+	Errors     map[failure.Kind]uint64 // attempts at Redis that failed
+	// Partitions that Redis had lost, in part at least, and that were read again.
+	Refills uint64
 }
 
 // PartitionStats is how far one partition is.
 type PartitionStats struct {
 	Partition int32
 	Shard     int
-	Reached   int64        // the offset to apply next; -1 while unknown
-	Lag       int64        // offsets that are known to be acknowledged and are not applied yet
-	Applied   event.Micros // up to when it has been applied, by this process's clock; 0 while behind
-	Applies   uint64       // batches that Redis took
-	Refused   uint64       // batches that began elsewhere than Redis had reached
-	Dropped   uint64       // offered records that were dropped, to be read from the topic
+	Reached   int64 // the offset to apply next; -1 while unknown
+	Lag       int64 // offsets that are known to be acknowledged and are not applied yet
+	// Up to when it has been applied, by this process's clock; 0 while behind.
+	Applied event.Micros
+	Applies uint64 // batches that Redis took
+	Refused uint64 // batches that began elsewhere than Redis had reached
+	Dropped uint64 // offered records that were dropped, to be read from the topic
 }
 
 // Stats returns what the Publisher is doing now.
@@ -260,7 +262,7 @@ func (p *Publisher) Stats() Stats {
 	p.mu.Unlock()
 	slices.SortFunc(s.Partitions, func(a, b PartitionStats) int { return cmp.Compare(a.Partition, b.Partition) })
 	s.Errors, s.Refills = p.redis.Errors(), p.refills.total()
-	for _, o := range []*trouble.Outages{&p.redis, &p.kafka} {
+	for _, o := range []*failure.Outages{&p.redis, &p.kafka} {
 		failing, at, err := o.State()
 		s.Failing = s.Failing || failing
 		if err != nil && at.After(s.LastErrAt) {

@@ -150,7 +150,7 @@ func TestAPublisherOfAnotherNumberOfShardsRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		held := client.HGetAll(t.Context(), k.Verdicts).Val()
-		testrun.Eventually(t, "it says why it is stuck", func() bool { return late.Stats().Errors[blocklist.TroubleShards] > 0 && late.Stats().Failing })
+		testrun.Eventually(t, "it says why it is stuck", func() bool { return late.Stats().Errors[blocklist.ErrorShards] > 0 && late.Stats().Failing })
 		if now := client.HGetAll(t.Context(), k.Verdicts).Val(); len(now) != len(held) || now[layout.MetaN] != held[layout.MetaN] {
 			t.Errorf("it wrote: %v, and there was %v", now, held)
 		}
@@ -225,7 +225,7 @@ func TestTwoFillAnEmptyRedisAtOnce(t *testing.T) {
 }
 
 // TestAFullRedisFreesWhatRanOut: a blocklist that has filled Redis all by itself gets out of it
-// without anybody's help.
+// without help.
 func TestAFullRedisFreesWhatRanOut(t *testing.T) {
 	client := rig.Dial(t, servers.StartRedis(t).Addr())
 	kafka, sink := rig.NewBroker(t, 1), rig.NewMemory()
@@ -244,7 +244,7 @@ func TestAFullRedisFreesWhatRanOut(t *testing.T) {
 	}
 	testrun.Eventually(t, "Redis is full", func() bool {
 		rig.Offer(p, kafka, rig.Record(rig.Block("another", 2, time.Hour)))
-		return p.Stats().Errors[blocklist.TroubleMemory] > 0
+		return p.Stats().Errors[blocklist.ErrorMemory] > 0
 	})
 	rig.Offer(p, kafka, rig.Record(rig.Block("last", 2, time.Hour)))
 	testrun.Eventually(t, "room was made for the last one", func() bool { return sink.Has("uid=last|r") && !p.Stats().Failing })
@@ -270,7 +270,7 @@ func TestAConnectionThatIsHalfOpen(t *testing.T) {
 	p.Own(0)
 	for i, uid := range []string{"1", "2", "3"} {
 		if i > 0 {
-			network.Mute()
+			network.DropReplies()
 		}
 		rig.Offer(p, kafka, rig.Record(rig.Block(uid, 1, time.Hour)))
 		testrun.Eventually(t, uid+" is published", func() bool { return p.Stats().Partitions[0].Reached == int64(i+1) })

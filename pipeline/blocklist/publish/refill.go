@@ -14,8 +14,9 @@ import (
 
 // refill keeps the last record of each key.
 type refill struct {
-	last   map[string]Record
-	empty  bool         // Redis holds nothing of this partition: removals, and what ran out, can be left out
+	last map[string]Record
+	// Redis holds nothing of this partition: removals, and what ran out, can be left out.
+	empty  bool
 	before event.Micros // what ended before this moment ran out
 }
 

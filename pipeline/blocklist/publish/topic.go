@@ -150,7 +150,8 @@ func closeBytes(b kafka.Bytes) {
 
 func (f *fetched) add(r Record) {
 	f.next = r.Offset + 1
-	if len(r.Key) > 0 && !verdict.OwnRecord(r.Key) { // a transaction marker's key begins with NUL, too
+	// A transaction marker's key begins with NUL, too.
+	if len(r.Key) > 0 && !verdict.OwnRecord(r.Key) {
 		f.records = append(f.records, r)
 	}
 }

@@ -112,9 +112,9 @@ func TestKafkaIsAwayForAWhile(t *testing.T) {
 	}
 }
 
-// TestPartitionsAreReadInTurns: kafka-go takes 64 KiB for each batch, and verdicts that fell one by
-// one are a batch each. Four partitions of 5,000 of them took a gigabyte when they were read at
-// once.
+// TestPartitionsAreReadInTurns: kafka-go takes 64 KiB for each batch, and verdicts that were issued
+// one by one are a batch each. Four partitions of 5,000 of them took a gigabyte when they were read
+// at once.
 func TestPartitionsAreReadInTurns(t *testing.T) {
 	kafka := rig.NewBroker(t, 1)
 	kafka.Write(0, rig.Record(rig.Block("42", 1, time.Hour)))

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
-	"github.com/tallygate/tallygate/pipeline/blocklist/internal/trouble"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -45,7 +45,7 @@ func (w *worker) run(ctx context.Context) {
 	defer w.p.kafka.Gone(w.partition)
 	defer w.p.redis.Gone(w.partition)
 	defer w.p.refills.gone(w.partition)
-	pause := trouble.NewPause()
+	pause := failure.NewPause()
 	for ctx.Err() == nil {
 		err := w.step(ctx)
 		switch {
@@ -168,13 +168,14 @@ func (w *worker) catchUp(ctx context.Context, atLeast int64) error {
 // written is what there is to apply from what was reached on.
 type written struct {
 	records []Record
-	end     int64        // the offset behind them
-	applied event.Micros // up to when the partition has been applied then; 0 when end is not its end
-	partial bool         // records that only matter where Redis holds something were left out
+	end     int64 // the offset behind them
+	// Up to when the partition has been applied then; 0 when end is not its end.
+	applied event.Micros
+	partial bool // records that only matter where Redis holds something were left out
 }
 
 // write applies in batches. If another publisher was faster, it continues after that one's batch.
-// The worker falls behind when Redis has less than before, or when another publisher wrote to a
+// The worker is behind when Redis has less than before, or when another publisher wrote to a
 // Redis that this one considered empty.
 func (w *worker) write(ctx context.Context, what written) {
 	records := what.records
@@ -226,7 +227,7 @@ func (w *worker) ask(ctx context.Context) bool {
 
 // apply retries until Redis answers or ctx ends.
 func (w *worker) apply(ctx context.Context, b store.Batch) (reached int64, ok bool) {
-	pause := trouble.NewPause()
+	pause := failure.NewPause()
 	for ctx.Err() == nil {
 		reached, ok, err := w.p.store.Apply(ctx, b)
 		if err == nil {
@@ -242,7 +243,7 @@ func (w *worker) apply(ctx context.Context, b store.Batch) (reached int64, ok bo
 		}
 		if ctx.Err() == nil {
 			w.p.redis.Failed(w.partition, err)
-			if trouble.Of(err) == trouble.Memory && w.madeRoom(ctx) {
+			if failure.Of(err) == failure.Memory && w.madeRoom(ctx) {
 				continue
 			}
 			pause.Wait(ctx)

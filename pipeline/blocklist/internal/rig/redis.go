@@ -71,7 +71,8 @@ func Contents(t *testing.T, client redis.UniversalClient) []string {
 	k := layout.KeysOf("tallygate", 0)
 	var hash *redis.MapStringStringCmd
 	var expiry *redis.StringSliceCmd
-	_, err := client.TxPipelined(t.Context(), func(p redis.Pipeliner) error { // both at one moment: somebody may be writing
+	// At one moment: a publisher may be writing.
+	_, err := client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
 		hash, expiry = p.HGetAll(t.Context(), k.Verdicts), p.ZRange(t.Context(), k.Expiry, 0, -1)
 		return nil
 	})

@@ -77,7 +77,8 @@ func TestTheScriptKeepsTheNewest(t *testing.T) {
 				t.Errorf("step %d: %q, want %q", i, got, step.want)
 			}
 		}
-		if n := len(rig.CheckStream(t, client)); n != 5 { // four changes, and one heartbeat of the first batch
+		// Four changes, and one heartbeat of the first batch.
+		if n := len(rig.CheckStream(t, client)); n != 5 {
 			t.Errorf("%d entries in the stream, want 5", n)
 		}
 	})

@@ -39,8 +39,9 @@ type Record struct {
 type Batch struct {
 	Partition   int32
 	Start, Next int64
-	Applied     event.Micros // up to when the partition is applied then; 0 when the batch doesn't reach its end
-	Records     []Record
+	// Up to when the partition is applied then; 0 when the batch doesn't reach its end.
+	Applied event.Micros
+	Records []Record
 }
 
 // NoOffset as a batch's Start only asks what has been reached.
@@ -52,8 +53,8 @@ const (
 	argsPerRecord   = 4
 )
 
-// Client is what a Store needs of a client of Redis. It is small on purpose: a package that uses one of
-// go-redis' own types for it takes fifteen times as long to compile.
+// Client is what a Store needs of a client of Redis. It is small on purpose: a package that uses
+// one of go-redis' own types for it takes fifteen times as long to compile.
 type Client interface {
 	redis.Scripter
 	layout.HashReader

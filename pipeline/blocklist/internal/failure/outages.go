@@ -1,4 +1,4 @@
-package trouble
+package failure
 
 import (
 	"errors"

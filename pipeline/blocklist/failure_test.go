@@ -80,13 +80,13 @@ func TestTroubleWithTLS(t *testing.T) {
 	for about, c := range map[string]struct {
 		addr   string
 		client *tls.Config
-		want   Trouble
+		want   ErrorKind
 	}{
-		"nobody trusts the certificate": {server(&tls.Config{Certificates: []tls.Certificate{certificate}}), &tls.Config{}, TroubleTLS},
-		"it is for another name":        {server(&tls.Config{Certificates: []tls.Certificate{certificate}}), &tls.Config{RootCAs: pool, ServerName: "redis.example"}, TroubleTLS},
-		"it wants one of ours":          {server(&tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}), trusted, TroubleTLS},
-		"it has no TLS":                 {withoutTLS(t), trusted, TroubleTLS},
-		"nobody is there":               {servers.FreeAddr(t), trusted, TroubleAway},
+		"the certificate is not trusted": {server(&tls.Config{Certificates: []tls.Certificate{certificate}}), &tls.Config{}, ErrorTLS},
+		"it is for another name":         {server(&tls.Config{Certificates: []tls.Certificate{certificate}}), &tls.Config{RootCAs: pool, ServerName: "redis.example"}, ErrorTLS},
+		"it wants one of ours":           {server(&tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}), trusted, ErrorTLS},
+		"it has no TLS":                  {withoutTLS(t), trusted, ErrorTLS},
+		"no server":                      {servers.FreeAddr(t), trusted, ErrorAway},
 	} {
 		t.Run(about, func(t *testing.T) {
 			client := redis.NewClient(&redis.Options{Addr: c.addr, TLSConfig: c.client, MaxRetries: -1, MaintNotificationsConfig: rig.NoNotices})
@@ -97,7 +97,7 @@ func TestTroubleWithTLS(t *testing.T) {
 			if s := feed.Stats(); s.Errors[c.want] == 0 || len(s.Errors) != 1 {
 				t.Errorf("counted as %v (%v), want %s", s.Errors, s.LastError, c.want)
 			}
-			if c.want == TroubleTLS != log.Has("check the certificates") {
+			if c.want == ErrorTLS != log.Has("check the certificates") {
 				t.Errorf("the log: %s", log)
 			}
 		})

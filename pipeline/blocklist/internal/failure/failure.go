@@ -1,6 +1,6 @@
-// Package trouble tells what is the matter with Redis, in a word and with advice, and logs an
+// Package failure tells what is wrong with Redis, in a word and with advice, and logs an
 // outage once.
-package trouble
+package failure
 
 import (
 	"crypto/tls"
@@ -13,21 +13,23 @@ import (
 )
 
 // ErrAuth is the error when Redis refuses the user or the password from the beginning. Once it has
-// answered, a refusal is retried like any other trouble: passwords are changed.
+// answered, a refusal is retried like any other error: passwords are changed.
 var ErrAuth = errors.New("blocklist: Redis refuses the user or the password")
 
 // ErrNothing is the error of a reader when no publisher has written anything yet.
 var ErrNothing = errors.New("nothing has been published there yet")
 
-// Kind is what is the matter.
+// Kind is what is wrong.
 type Kind string
 
 // The kinds.
 const (
-	Auth   Kind = "auth"        // it refuses the user, the password, or a command
-	Memory Kind = "memory"      // its memory is full, and it refuses to write
-	Other  Kind = "other"       // it answered with another error, such as that it is loading its data
-	TLS    Kind = "tls"         // it answered, and one side refuses the other's certificate or protocol
+	Auth   Kind = "auth"   // it refuses the user, the password, or a command
+	Memory Kind = "memory" // its memory is full, and it refuses to write
+	// It answered with another error, such as that it is loading its data.
+	Other Kind = "other"
+	// It answered, and one side refuses the other's certificate or protocol.
+	TLS    Kind = "tls"
 	Shards Kind = "shards"      // what is there has another number of shards
 	Away   Kind = "unreachable" // it did not answer
 )
@@ -40,7 +42,8 @@ func Of(err error) Kind {
 		return Shards
 	case redis.IsAuthError(err), redis.IsPermissionError(err):
 		return Auth
-	case redis.IsOOMError(err), strings.Contains(err.Error(), "OOM command not allowed"): // a script's line is before it
+	case redis.IsOOMError(err), strings.Contains(err.Error(), "OOM command not allowed"):
+		// A script's error begins with its line.
 		return Memory
 	case errors.As(err, &answer):
 		return Other

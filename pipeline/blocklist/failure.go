@@ -1,0 +1,34 @@
+package blocklist
+
+import (
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/failure"
+	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
+)
+
+// ErrAuth is returned by the Run of a feed or a publisher whose Redis refuses its user or password
+// from the beginning. Once Redis has answered, a refusal is retried like any other error:
+// passwords are changed.
+var ErrAuth = failure.ErrAuth
+
+// ErrShards is the error when the blocklist in Redis has another number of shards than a feed or a
+// publisher was told. A publisher would split it in two, and a feed would miss a part of the
+// blocked: both refuse. A publisher that finds that at its start returns it.
+var ErrShards = layout.ErrShards
+
+// ErrorKind is what is the matter with Redis.
+type ErrorKind = failure.Kind
+
+// The kinds of ErrorKind.
+const (
+	ErrorAuth   = failure.Auth   // it refuses the user, the password, or a command
+	ErrorMemory = failure.Memory // its memory is full, and it refuses to write
+	// It answered with another error, such as that it is loading its data.
+	ErrorOther = failure.Other
+	// It answered, and one side refuses the other's certificate or protocol.
+	ErrorTLS    = failure.TLS
+	ErrorShards = failure.Shards // what is there has another number of shards
+	ErrorAway   = failure.Away   // it did not answer
+)
+
+// ErrorKinds are all kinds of ErrorKind.
+var ErrorKinds = []ErrorKind{ErrorAuth, ErrorMemory, ErrorTLS, ErrorShards, ErrorOther, ErrorAway}
