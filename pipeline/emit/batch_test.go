@@ -78,7 +78,8 @@ func TestDividingABatchKeepsEverything(t *testing.T) {
 
 // With the partitions known, as without (see TestEmitAllocatesNothing), Emit allocates nothing.
 func TestRoutedEmitAllocatesNothing(t *testing.T) {
-	e, err := New(Config{Brokers: []string{"127.0.0.1:1"}}) // nobody is there: the lanes are ours
+	// No broker: only the test uses the lanes.
+	e, err := New(Config{Brokers: []string{"127.0.0.1:1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// broadcast wakes everyone who waits. It costs one atomic read while nobody does.
+// broadcast wakes all waiting goroutines. It costs one atomic read while there are none.
 type broadcast struct {
 	waiting atomic.Int32
 	mu      sync.Mutex

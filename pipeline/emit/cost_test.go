@@ -62,7 +62,8 @@ func TestImports(t *testing.T) {
 				t.Errorf("links %s", dep)
 			}
 		}
-		own := []string{"pipeline/emit", "pipeline/event", "internal/retry"} // the last is a page of the standard library's
+		// The last is a page of the standard library's.
+		own := []string{"pipeline/emit", "pipeline/event", "internal/retry"}
 		if _, path, ok := strings.Cut(strings.TrimSpace(dep), "tallygate/tallygate/"); ok && !slices.Contains(own, path) {
 			t.Errorf("links %s", dep)
 		}

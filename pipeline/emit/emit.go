@@ -120,7 +120,7 @@ func (e *Emitter) Close(ctx context.Context) error {
 	e.closed.Store(true)
 	e.closing.Do(func() {
 		e.room.broadcast()
-		e.poke()
+		e.wakeSender()
 	})
 	select {
 	case <-e.done:
@@ -176,12 +176,12 @@ func (e *Emitter) offer(ev *event.Event, final bool) error {
 	// closed first and nothing reserved then, so no event is left behind.
 	if e.closed.Load() {
 		e.unreserve(1, cost)
-		e.poke()
+		e.wakeSender()
 		e.drop(Drop{Reason: Closed, Events: 1})
 		return ErrClosed
 	}
 	if e.route(key, value, cost) {
-		e.poke()
+		e.wakeSender()
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func (e *Emitter) unreserve(events int, cost int64) {
 	e.room.broadcast()
 }
 
-func (e *Emitter) poke() {
+func (e *Emitter) wakeSender() {
 	select {
 	case e.wake <- struct{}{}:
 	default:

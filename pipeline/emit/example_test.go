@@ -73,7 +73,8 @@ func ExampleEmitter_EmitWait() {
 }
 
 func ExampleEmitter_Stats() {
-	emitter, err := emit.New(emit.Config{Brokers: []string{"127.0.0.1:1"}, MaxEvents: 1}) // nobody is there
+	// No broker.
+	emitter, err := emit.New(emit.Config{Brokers: []string{"127.0.0.1:1"}, MaxEvents: 1})
 	if err != nil {
 		log.Fatal(err)
 	}

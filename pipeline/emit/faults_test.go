@@ -85,7 +85,7 @@ func TestConnectionsThatDieLoseNothing(t *testing.T) {
 	c.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		if n := requests.Add(1); n%4 == 2 && n < 40 {
-			return nil, errors.New("the connection dies"), true
+			return nil, errors.New("the connection breaks"), true
 		}
 		return nil, nil, false
 	})

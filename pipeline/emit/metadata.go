@@ -74,7 +74,8 @@ func (s *sender) leaders(ctx context.Context) ([]int, error) {
 		leaders[i] = -1
 	}
 	for _, p := range topic.Partitions {
-		if p.Leader.Host != "" && p.ID < len(leaders) { // without a leader kafka-go gives a zero Broker
+		// Without a leader kafka-go gives a zero Broker.
+		if p.Leader.Host != "" && p.ID < len(leaders) {
 			leaders[p.ID] = p.Leader.ID
 		}
 	}

@@ -49,8 +49,9 @@ func (s *sender) produce(ctx context.Context, r *request) []answer {
 		}
 	}
 	res, err := s.transport.RoundTrip(ctx, kafka.TCP(s.cfg.Brokers...), &produce.Request{
-		Acks:    int16(kafka.RequireAll),
-		Timeout: int32((s.cfg.RequestTimeout * 3 / 4).Milliseconds()), // so that the broker answers first
+		Acks: int16(kafka.RequireAll),
+		// So that the broker answers first.
+		Timeout: int32((s.cfg.RequestTimeout * 3 / 4).Milliseconds()),
 		Topics:  []produce.RequestTopic{{Topic: s.cfg.Topic, Partitions: partitions}},
 	})
 	answers := make([]answer, len(r.batches))

@@ -62,7 +62,7 @@ func TestTLSAndSASL(t *testing.T) {
 				t.Errorf("the error shows the password: %v", err)
 			}
 			if e.Stats().Queued != 1 {
-				t.Error("dropped, though the password may be mended")
+				t.Error("dropped, though the password may be fixed")
 			}
 		})
 	}

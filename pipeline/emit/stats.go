@@ -7,11 +7,13 @@ type Reason uint8
 
 // The reasons.
 const (
-	Invalid     Reason = iota // it is no event: see event.Event's Validate; or it is over 64 KiB
-	QueueFull                 // MaxEvents or MaxBytes were waiting already
-	Closed                    // Close had been called
-	Refused                   // the broker refuses this record (too large, by policy, …) and always will
-	Undelivered               // Close's context ended first; it may have reached the broker all the same
+	Invalid   Reason = iota // it is no event: see event.Event's Validate; or it is over 64 KiB
+	QueueFull               // MaxEvents or MaxBytes were waiting already
+	Closed                  // Close had been called
+	// The broker refuses this record (too large, by policy, …) and always will.
+	Refused
+	// Close's context ended first; it may have reached the broker all the same.
+	Undelivered
 	reasons
 )
 
