@@ -294,18 +294,18 @@ func rolesAcross(t *testing.T, brokers []string, prefix string, client *tls.Conf
 		}
 		return true
 	})
-	nobody := *two[0]
+	stranger := *two[0]
 	transport := &http.Transport{}
 	if client != nil {
 		transport.TLSClientConfig = &tls.Config{RootCAs: client.RootCAs}
 	}
 	defer transport.CloseIdleConnections()
-	nobody.client = &http.Client{Transport: transport}
+	stranger.client = &http.Client{Transport: transport}
 	want := http.StatusUnauthorized
 	if client != nil {
 		want = 0 // the handshake fails
 	}
-	if got, said := nobody.ask("", http.MethodGet, "/v1/explain?uid=1", ""); got != want {
+	if got, said := stranger.ask("", http.MethodGet, "/v1/explain?uid=1", ""); got != want {
 		t.Errorf("without a credential: %d %s", got, said)
 	}
 }

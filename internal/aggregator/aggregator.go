@@ -1,5 +1,5 @@
-// Package aggregator is the aggregator program as a function: cmd/aggregator and `tallygate
-// dev` run it.
+// Package aggregator is the aggregator program as a function: cmd/aggregator and `tallygate dev`
+// run it.
 package aggregator
 
 import (
@@ -24,23 +24,24 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
 )
 
-// Program is the aggregator: counts, verdicts, the blocklist in Redis, and the
-// HTTP API.
+// Program is the aggregator: counts, verdicts, the blocklist in Redis, and the HTTP API. Set its
+// fields, then call Run once.
 type Program struct {
 	Config      aggregate.Config
 	Kafka       *kafkaconn.Kafka
 	Redis       redis.UniversalClient // nil: verdicts go to their topic only
-	RedisAccess *redisconn.Options    // what Redis was made of; nil: whether it lets us in is not watched
+	RedisAccess *redisconn.Options    // the options of Redis; nil: its refusals are not watched
 	Shards      int                   // of the blocklist; 0 is 1
-	PublishOnly bool                  // no counting: the verdict topic into Redis, for a region of its own
+	// No counting, only the verdict topic into Redis, as for another region.
+	PublishOnly bool
 	HTTP        net.Listener
-	Access      access.Config // who may ask HTTP for what; where it is served and by whom is filled in by Run
+	Access      access.Config // who may use the HTTP API; Run fills in where it is served
 	Metrics     net.Listener  // nil: none
 	Registry    *prometheus.Registry
 	Log         *slog.Logger
-	Hangup      <-chan os.Signal // SIGHUPs; nil: Run asks for them when it follows a rule file
+	Hangup      <-chan os.Signal // SIGHUPs; nil: Run subscribes if it follows a rule file
 
-	broken error // why the rule file could not be used at the start; nil when it could
+	broken error // why the rule file could not be used at the start; nil if it could
 }
 
 // Run works until ctx ends.
@@ -73,7 +74,7 @@ func (a *Program) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// refused returns which server does not let us in.
+// refused returns which server refuses the program.
 func (a *Program) refused() error {
 	if a.RedisAccess == nil {
 		return a.Kafka.Ready()
@@ -81,12 +82,12 @@ func (a *Program) refused() error {
 	return errors.Join(a.Kafka.Ready(), a.RedisAccess.Ready())
 }
 
-// count runs the publisher beside the aggregator, and stops it after the aggregator's last
-// verdicts are with it.
+// count runs the publisher beside the aggregator, and stops it after it has received the
+// aggregator's last verdicts.
 func (a *Program) count(ctx context.Context, agg *aggregate.Aggregator) error {
 	partitions, err := agg.Prepare(ctx)
 	if err != nil || ctx.Err() != nil {
-		return ops.UnlessEnded(ctx, err)
+		return ops.IgnoreCanceled(ctx, err)
 	}
 	if a.Redis == nil {
 		return agg.Run(ctx)
@@ -96,7 +97,7 @@ func (a *Program) count(ctx context.Context, agg *aggregate.Aggregator) error {
 		return err
 	}
 	if err := redisconn.CountErrors(a.Registry, "tallygate_publish_errors_total", "Failed attempts to write the blocklist to Redis.",
-		func() map[blocklist.Trouble]uint64 { return pub.Stats().Errors }); err != nil {
+		func() map[blocklist.ErrorKind]uint64 { return pub.Stats().Errors }); err != nil {
 		return err
 	}
 	if err := a.Registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -105,25 +106,25 @@ func (a *Program) count(ctx context.Context, agg *aggregate.Aggregator) error {
 		return err
 	}
 	if a.PublishOnly {
-		return ops.UnlessEnded(ctx, pub.Run(ctx))
+		return ops.IgnoreCanceled(ctx, pub.Run(ctx))
 	}
 	agg.Publish(handover{pub})
 	pctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, gctx := errgroup.WithContext(pctx)
-	g.Go(func() error { return ops.UnlessEnded(pctx, pub.Run(gctx)) })
+	g.Go(func() error { return ops.IgnoreCanceled(pctx, pub.Run(gctx)) })
 	g.Go(func() error {
 		defer time.AfterFunc(lastVerdicts, stop)
 		actx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		context.AfterFunc(gctx, cancel) // the publisher's end is ours
+		context.AfterFunc(gctx, cancel) // the publisher's end ends the aggregator
 		return agg.Run(actx)
 	})
 	return g.Wait()
 }
 
-// lastVerdicts is how long the publisher goes on after the last verdict was made. What it
-// doesn't get done, the next owner's publisher reads from the topic.
+// lastVerdicts is how long the publisher continues after the last verdict was issued. The next
+// owner's publisher reads the rest from the topic.
 const lastVerdicts = 200 * time.Millisecond
 
 func (a *Program) publisher(partitions int32) (*publish.Publisher, error) {

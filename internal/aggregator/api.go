@@ -15,7 +15,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 )
 
-// api is what the HTTP listener serves, each part to those who may ask for it.
+// api is the handler of the HTTP listener, each part for the callers that may use it.
 func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *reloader, letters *resender, ready func() error) http.Handler {
 	mux := http.NewServeMux()
 	ops.Health(mux, ready)
@@ -25,7 +25,8 @@ func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *rel
 	let("GET /v1/explain", access.Viewer, agg.ServeExplain)
 	let("GET /v1/hot-keys", access.Viewer, agg.ServeHotKeys)
 	let("GET /v1/blocked", access.Viewer, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Has("unblock") { // the list is for `tallygate unblock` without a key: it is not begun by who may not
+		// The list is for `tallygate unblock` without a key: who may not unblock does not start.
+		if r.URL.Query().Has("unblock") {
 			if err := access.From(r.Context()).May(access.Admin); err != nil {
 				httpjson.Problem(w, http.StatusForbidden, err.Error())
 				return
@@ -39,7 +40,7 @@ func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *rel
 	return mux
 }
 
-// asActor tells the aggregator who asks.
+// asActor tells the aggregator who the caller is.
 func asActor(serve http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := access.From(r.Context())
@@ -50,8 +51,8 @@ func asActor(serve http.HandlerFunc) http.Handler {
 	})
 }
 
-// roleFor is the role that a command needs: what erases counts for good needs more than what can be
-// taken back.
+// roleFor returns the role that a command needs: one that erases counts for good needs more than
+// one that can be reverted.
 func roleFor(command string) access.Role {
 	if command == "forget" {
 		return access.Admin
@@ -59,11 +60,12 @@ func roleFor(command string) access.Role {
 	return access.Operator
 }
 
-// guard says who may ask the API, or why it may not be served as it was asked for.
+// guard says who may use the API, or why it may not be served as configured.
 func (a *Program) guard(agg *aggregate.Aggregator) (*access.Guard, error) {
 	cfg := a.Access
 	cfg.Logger, cfg.Addr = a.Log, a.HTTP.Addr()
-	cfg.Listen, cfg.Name = cmp.Or(cfg.Listen, cfg.Addr.String()), a.Config.Advertise // other instances ask by that name
+	// Other instances use that name.
+	cfg.Listen, cfg.Name = cmp.Or(cfg.Listen, cfg.Addr.String()), a.Config.Advertise
 	var guard *access.Guard
 	cfg.Peer = func(r *http.Request) (access.Identity, bool, error) {
 		actor, ok, err := agg.Peer(r)
@@ -92,7 +94,7 @@ func (a *Program) guard(agg *aggregate.Aggregator) (*access.Guard, error) {
 	return guard, nil
 }
 
-// serveHTTP has g serve the API, and what is private beside it.
+// serveHTTP makes g serve the API, and the private listener beside it.
 func (a *Program) serveHTTP(ctx context.Context, g *errgroup.Group, agg *aggregate.Aggregator, again *reloader) error {
 	guard, err := a.guard(agg)
 	if err != nil {
@@ -110,7 +112,7 @@ func (a *Program) serveHTTP(ctx context.Context, g *errgroup.Group, agg *aggrega
 	letters := newResender(ctx, a, agg)
 	handler := a.api(agg, guard, again, letters, ready)
 	g.Go(func() error {
-		defer letters.wait() // Serve cuts off who takes too long, and does not wait for him
+		defer letters.wait() // Serve cuts off slow requests without waiting for them
 		return ops.Serve(ctx, a.HTTP, handler, ops.Public)
 	})
 	if a.Metrics != nil {
@@ -119,7 +121,7 @@ func (a *Program) serveHTTP(ctx context.Context, g *errgroup.Group, agg *aggrega
 	return nil
 }
 
-// listeners are the options that say where and how the program is reached, and who may ask the API.
+// listeners are the options that say where and how the program is reached, and who may use the API.
 type listeners struct {
 	listen, metrics *string
 	connections     *int
@@ -139,7 +141,7 @@ func listenOptions(o *ops.Options, c *access.Config) *listeners {
 	}
 }
 
-// open listens, and has other instances asked as this one is.
+// open listens, and configures how to ask other instances, which are served like this one.
 func (l *listeners) open(a *Program) error {
 	t, err := l.tls.Build(a.Log)
 	if *l.connections < 1 {

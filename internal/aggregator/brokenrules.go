@@ -15,8 +15,8 @@ import (
 // askGroupWithin bounds how long a start with a broken rule file waits for Kafka.
 const askGroupWithin = 30 * time.Second
 
-// goOnWithGroup makes an instance whose own rule file is broken start with the rules that its group
-// runs. Where there are none it returns what is wrong with the file.
+// goOnWithGroup makes an instance with a broken rule file start with the rules that its group runs.
+// If there are none, it returns what is wrong with the file.
 func (a *Program) goOnWithGroup(path string, broken error) error {
 	cfg := a.Config
 	cfg.Brokers, cfg.Kafka, cfg.Logger, cfg.Compile = a.Kafka.Brokers, a.Kafka.Sarama, a.Log, compileFile
@@ -29,7 +29,7 @@ func (a *Program) goOnWithGroup(path string, broken error) error {
 	case err != nil:
 		return errors.Join(broken, fmt.Errorf("ask for the rules that the group runs: %w", err))
 	}
-	file.Name = path // that is followed
+	file.Name = path // the followed file
 	a.Config.Rules, a.Config.RuleFile, a.broken = set, file, broken
 	a.Log.Error("the rule file is broken; continuing with the group's rules", "file", path, "version", version, "error", broken)
 	return nil
@@ -41,14 +41,14 @@ type fileState struct {
 
 	mu      sync.Mutex
 	is      bool
-	started error // why this instance has never had a good file; nil when it has
+	started error // why this instance has never had a good file; nil if it had one
 }
 
 func newFileState(reg prometheus.Registerer, broken error) *fileState {
 	gauge := func(name, help string) prometheus.Gauge {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "tallygate_" + name, Help: help})
 		if reg != nil {
-			_ = reg.Register(g) // refused only where a test starts a program twice
+			_ = reg.Register(g) // refused only if a test starts a program twice
 		}
 		return g
 	}
@@ -67,7 +67,7 @@ func (f *fileState) show() {
 	f.since.Set(float64(time.Now().UnixMilli()) / 1000)
 }
 
-// note takes in whether the file was good when it was last read.
+// note records whether the file was good when it was last read.
 func (f *fileState) note(good bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,9 +80,9 @@ func (f *fileState) note(good bool) {
 	}
 }
 
-// ready is an error until an instance that started with a broken file has read a good one: a
-// rollout stops there, while those that run keep answering whatever happens to their files. It does
-// not say what is wrong with the file, since anybody may ask.
+// ready is an error until an instance that started with a broken file has read a good one. A
+// rollout stops there, while running instances continue to answer whatever happens to their files.
+// It does not say what is wrong with the file, because every caller may ask.
 func (f *fileState) ready() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

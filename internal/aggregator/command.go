@@ -30,7 +30,7 @@ with the same options: they share the partitions. See also: tallygate check, tal
 // Command is cmd/aggregator: it returns the exit status.
 func Command(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
 	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP) // unasked for it ends a program: while it starts, and a publisher without rules
+	signal.Notify(hangup, syscall.SIGHUP) // by default it ends the program, also while it starts
 	defer signal.Stop(hangup)
 	a, err := parse(args, stdout, stderr, getenv)
 	if err != nil {
@@ -46,7 +46,7 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer, geten
 	})
 }
 
-// about is what the log says of the program when it starts.
+// about returns what the log says about the program when it starts.
 func (a *Program) about() []any {
 	c := &a.Config
 	about := []any{"kafka", a.Kafka.Brokers, "prefix", c.Prefix, "advertise", c.Advertise}
@@ -135,8 +135,8 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	return a, nil
 }
 
-// advertised is where others reach what was told to listen: all interfaces are no address, so
-// this machine's name stands for them.
+// advertised returns where others reach this listener. "All interfaces" is not an address, so this
+// machine's name replaces it.
 func advertised(listen string, addr net.Addr) (string, error) {
 	_, port, err := net.SplitHostPort(addr.String())
 	if err != nil {

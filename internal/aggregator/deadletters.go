@@ -23,20 +23,20 @@ const (
 	readWithin = 10 * time.Second
 
 	// auditWithin and sendWithin are how long Kafka may take for the audit, and then for the
-	// events. All together is less than what the listener gives an answer.
+	// events. Together with readWithin they are less than the listener allows for an answer.
 	auditWithin = 5 * time.Second
 	sendWithin  = 12 * time.Second
 
-	// stopWithin is how long what is in the audit may still take to be sent when the program was
-	// told to stop.
+	// stopWithin is how long events that are in the audit may still take to be sent after the
+	// program was told to stop.
 	stopWithin = 5 * time.Second
 
 	maxResendBody = deadletter.MaxBytes + 64<<10
 	maxBy         = 256 // bytes
 )
 
-// resender answers POST /v1/dead-letters: it sends fixed events again. One request is served at a
-// time, with what it has in memory.
+// resender answers POST /v1/dead-letters: it sends fixed events again. It serves one request at a
+// time, because it holds that in memory.
 type resender struct {
 	*Program
 	agg  *aggregate.Aggregator
@@ -48,27 +48,27 @@ func newResender(ctx context.Context, a *Program, agg *aggregate.Aggregator) *re
 	return &resender{Program: a, agg: agg, ctx: ctx, slot: make(chan struct{}, 1)}
 }
 
-// wait returns when no request is served any more, and lets no other one begin.
+// wait returns when no request is being served, and lets no other start.
 func (s *resender) wait() { s.slot <- struct{}{} }
 
-// letterAnswer is what came of one letter.
+// letterAnswer is the outcome of one letter.
 type letterAnswer struct {
-	Sent    *int   `json:"sent,omitempty"`    // so many events
+	Sent    *int   `json:"sent,omitempty"`    // number of events
 	Refused string `json:"refused,omitempty"` // why it was not sent
-	Repeat  int    `json:"repeat,omitempty"`  // of the letter of this number, from 1
+	Repeat  int    `json:"repeat,omitempty"`  // the number of the letter that it repeats, from 1
 }
 
 // resendAnswer is the answer to a request.
 type resendAnswer struct {
-	ID      string         `json:"id,omitempty"` // the audit's; none when nothing was sent
-	Records int            `json:"records"`      // whose letters were sent
+	ID      string         `json:"id,omitempty"` // in the audit; none if nothing was sent
+	Records int            `json:"records"`      // records whose letters were sent
 	Events  int            `json:"events"`
 	Refused int            `json:"refused"`
 	Repeats int            `json:"repeats"`
 	Letters []letterAnswer `json:"letters"` // in the request's order
 }
 
-// serve is behind the guard: who asks may.
+// serve runs after the guard: the caller is authorized.
 func (s *resender) serve(w http.ResponseWriter, r *http.Request) {
 	if s.PublishOnly {
 		httpjson.Problem(w, http.StatusNotImplemented, "this program was started with --publish-only: ask an aggregator that counts")
@@ -114,7 +114,7 @@ func (s *resender) serve(w http.ResponseWriter, r *http.Request) {
 	httpjson.Reply(w, p.answer)
 }
 
-// notNow answers that it was not done, and, where nothing of it was, when it may be tried again.
+// notNow answers that it was not done, and, if nothing of it was, when to try again.
 func notNow(w http.ResponseWriter, status int, detail string) {
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
@@ -146,15 +146,15 @@ func resendQuery(q url.Values) (said aggregate.Resent, err error) {
 	return said, nil
 }
 
-// resendPlan is what is to be sent, once all letters were looked at.
+// resendPlan is what to send, once all letters were checked.
 type resendPlan struct {
 	letters []*deadletter.Letter // that are sent
 	said    aggregate.Resent
 	answer  resendAnswer
 }
 
-// planResend looks at each letter. What is sent of them is not kept: the letters, as they came, are
-// all that a request takes in memory.
+// planResend checks each letter. It does not keep the events: the letters, as they came, are all
+// that a request takes in memory.
 func planResend(letters [][]byte, said aggregate.Resent) (*resendPlan, error) {
 	p := &resendPlan{said: said}
 	earlier := map[deadletter.Place]int{}
@@ -195,8 +195,8 @@ func planResend(letters [][]byte, said aggregate.Resent) (*resendPlan, error) {
 	return p, nil
 }
 
-// letter puts a letter to those that are sent, and returns how many events it has; or of which
-// earlier letter it is a repeat, or why it is refused.
+// letter adds a letter to those that are sent, and returns its number of events. Or it returns
+// which earlier letter it repeats, or why it is refused.
 func (p *resendPlan) letter(d *event.Decoder, text []byte, earlier map[deadletter.Place]int) (events, of int, err error) {
 	l, err := deadletter.Parse(text)
 	if err != nil {

@@ -23,10 +23,11 @@ import (
 
 // readLetters reads a request's letters: a line each, or an array of them.
 func readLetters(w http.ResponseWriter, r *http.Request) (letters [][]byte, err error) {
-	conn := http.NewResponseController(w) // not all kinds of connections have deadlines; then the server's holds
+	conn := http.NewResponseController(w) // without deadlines, the server's apply
 	_ = conn.SetReadDeadline(time.Now().Add(readWithin))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxResendBody))
-	_ = conn.SetReadDeadline(time.Time{}) // else it would end the request's context while Kafka is waited for
+	// Otherwise it would end the request's context during the wait for Kafka.
+	_ = conn.SetReadDeadline(time.Time{})
 	if err != nil {
 		return nil, fmt.Errorf("read the body: %w", err)
 	}
@@ -53,7 +54,7 @@ func readLetters(w http.ResponseWriter, r *http.Request) (letters [][]byte, err 
 	return letters, nil
 }
 
-// arrayOf returns an array's elements, and one more than may be sent at most.
+// arrayOf returns an array's elements, at most one more than may be sent.
 func arrayOf(body []byte) (letters [][]byte, err error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	_, err = d.Token() // the bracket
@@ -74,9 +75,9 @@ func arrayOf(body []byte) (letters [][]byte, err error) {
 	return letters, nil
 }
 
-// do puts into the audit what is sent, sends it, and returns when Kafka has all of it; else which
-// status tells why not. Who does not wait for the answer has his letters sent all the same: the
-// audit says that they are.
+// do records in the audit what is sent, sends it, and returns when Kafka has all of it; else the
+// status that says why not. If the caller does not wait for the answer, the letters are sent all
+// the same, because the audit says so.
 func (s *resender) do(asked context.Context, p *resendPlan) (status int, err error) {
 	if len(p.letters) == 0 {
 		return 0, nil
@@ -98,7 +99,7 @@ func (s *resender) do(asked context.Context, p *resendPlan) (status int, err err
 	return s.send(context.WithoutCancel(asked), p)
 }
 
-// send gives the events to an emitter of their own, which says when Kafka has them.
+// send gives the events to their own emitter, which reports when Kafka has them.
 func (s *resender) send(ctx context.Context, p *resendPlan) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sendWithin)
 	defer cancel()
@@ -113,7 +114,7 @@ func (s *resender) send(ctx context.Context, p *resendPlan) (status int, err err
 	}
 	stats := out.Stats()
 	if last := stats.LastError; err != nil && last != nil && !errors.Is(err, kafka.TopicAuthorizationFailed) {
-		err = last // rather than that the time was over
+		err = last // rather than the timeout
 	}
 	switch {
 	case errors.Is(err, kafka.TopicAuthorizationFailed):
@@ -129,8 +130,8 @@ func (s *resender) send(ctx context.Context, p *resendPlan) (status int, err err
 	return 0, nil
 }
 
-// closeUnlessForbidden waits until Kafka has what was emitted, but not for a right that somebody
-// has to give first.
+// closeUnlessForbidden waits until Kafka has what was emitted, but not for a right that an operator
+// has to grant first.
 func closeUnlessForbidden(ctx context.Context, out *emit.Emitter) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -166,8 +167,8 @@ func emitAll(ctx context.Context, out *emit.Emitter, p *resendPlan) error {
 	return nil
 }
 
-// emitter makes one for a request: so it is known when what it was given is sent, and what Kafka
-// did not take in time is not sent later, unasked.
+// emitter makes an emitter for one request. So it is known when its events are sent, and events
+// that Kafka did not take in time are not sent later.
 func (s *resender) emitter() (*emit.Emitter, *drops, error) {
 	var seen drops
 	out, err := s.Kafka.Emitter(emit.Config{
@@ -177,7 +178,7 @@ func (s *resender) emitter() (*emit.Emitter, *drops, error) {
 	return out, &seen, err
 }
 
-// drops keeps why the first event was refused.
+// drops keeps the reason why the first event was refused.
 type drops struct {
 	mu  sync.Mutex
 	err error

@@ -27,8 +27,8 @@ import (
 
 const deadLetters = "/v1/dead-letters"
 
-// mended is a dead letter of the record at an offset, with that value.
-func mended(offset int, value string) string {
+// fixed is a dead letter of the record at an offset, with that value.
+func fixed(offset int, value string) string {
 	return fmt.Sprintf(`{"at":"2026-11-21T10:00:00Z","reason":"no-api","detail":"x","topic":"shop.events","partition":1,"offset":%d,"value":%q}`, offset, value)
 }
 
@@ -65,11 +65,11 @@ func TestDeadLettersAreSentAndCountOnce(t *testing.T) {
 			brokers, group := k.start(t), servers.Name(t)
 			two := []*program{began(t, brokers, group, nil), began(t, brokers, group, nil)}
 			letters := []string{
-				mended(7, `[{"api":"a","uid":"1"},{"api":"a","uid":"1"},{"api":"a","uid":"2","id":"x"}]`),
-				mended(8, `{"uid":"1"}`),
-				mended(7, `{"api":"a","uid":"1"}`),
+				fixed(7, `[{"api":"a","uid":"1"},{"api":"a","uid":"1"},{"api":"a","uid":"2","id":"x"}]`),
+				fixed(8, `{"uid":"1"}`),
+				fixed(7, `{"api":"a","uid":"1"}`),
 				`{"value":"{\"api\":\"a\",\"uid\":\"3\"}"}`,
-				mended(9, `{"api":"a","uid":"1"}`),
+				fixed(9, `{"api":"a","uid":"1"}`),
 			}
 			lines, array := strings.Join(letters, "\n\n")+"\n", "["+strings.Join(letters, ",")+"]"
 			want := `{"id":"","records":3,"events":5,"refused":1,"repeats":1,"letters":[{"sent":3},{"refused":"still malformed: `
@@ -83,11 +83,12 @@ func TestDeadLettersAreSentAndCountOnce(t *testing.T) {
 			}
 			// One more behind them: when it is counted, so are they.
 			for uid := range 3 {
-				if status, said := two[0].ask("", http.MethodPost, deadLetters, mended(100+uid, fmt.Sprintf(`{"api":"a","uid":"%d"}`, uid+1))); status != http.StatusOK {
+				if status, said := two[0].ask("", http.MethodPost, deadLetters, fixed(100+uid, fmt.Sprintf(`{"api":"a","uid":"%d"}`, uid+1))); status != http.StatusOK {
 					t.Fatalf("%d %s", status, said)
 				}
 			}
-			for uid, want := range map[string]int{"1": 4, "2": 2, "3": 4} { // that of no record has no id, and counts each time
+			// That of no record has no id, and counts each time.
+			for uid, want := range map[string]int{"1": 4, "2": 2, "3": 4} {
 				last := -1
 				testrun.Eventually(t, fmt.Sprintf("uid %s has counted %d", uid, want), func() bool { last = two[0].counts(uid); return last >= want })
 				if last != want {
@@ -113,7 +114,7 @@ func TestDeadLettersAreSentAndCountOnce(t *testing.T) {
 func TestWhoMaySendDeadLetters(t *testing.T) {
 	brokers := embedded(t)
 	p := began(t, brokers, "who", nil, "--tokens", staff(t))
-	letter := mended(1, `{"api":"a","uid":"1"}`)
+	letter := fixed(1, `{"api":"a","uid":"1"}`)
 	header := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
@@ -124,7 +125,7 @@ func TestWhoMaySendDeadLetters(t *testing.T) {
 		says   string
 	}{
 		{"", func(*http.Request) {}, 401, "credential"},
-		{"nobody", func(*http.Request) {}, 401, "credential"},
+		{"no credential", func(*http.Request) {}, 401, "credential"},
 		{"viewer", func(*http.Request) {}, 403, "needs the role admin, and the-viewer has the role viewer"},
 		{"operator", func(*http.Request) {}, 403, "needs the role admin, and the-operator has the role operator"},
 		{"admin", header("Origin", "http://evil.example"), 403, "web pages"},
@@ -138,7 +139,7 @@ func TestWhoMaySendDeadLetters(t *testing.T) {
 		}
 	}
 	if all := audited(t, brokers, "who"); all != "" {
-		t.Errorf("the audit of what nobody did:\n%s", all)
+		t.Errorf("the audit of refused requests:\n%s", all)
 	}
 	if status, said := p.ask("admin", http.MethodPost, deadLetters+"?by=alice", letter); status != http.StatusOK {
 		t.Errorf("an admin: %d %s", status, said)
@@ -153,7 +154,7 @@ func TestWhoMaySendDeadLetters(t *testing.T) {
 func TestLettersThatAreNone(t *testing.T) {
 	brokers := embedded(t)
 	p := began(t, brokers, "none", nil)
-	good := mended(1, `{"api":"a","uid":"1"}`)
+	good := fixed(1, `{"api":"a","uid":"1"}`)
 	far := make([]string, 101)
 	for i := range far {
 		far[i] = strings.Replace(good, `"partition":1`, fmt.Sprintf(`"partition":%d`, i), 1)
@@ -218,7 +219,7 @@ func TestDeadLettersAreSentOneRequestAtATime(t *testing.T) {
 			})
 			answer <- fmt.Sprint(status, said)
 		}()
-		if _, err := io.WriteString(writer, mended(1, `{"api":"a","uid":"1"}`)); err != nil {
+		if _, err := io.WriteString(writer, fixed(1, `{"api":"a","uid":"1"}`)); err != nil {
 			t.Fatal(err)
 		}
 		return writer, answer
@@ -312,7 +313,7 @@ func TestDeadLettersThatKafkaRefuses(t *testing.T) {
 func TestAStopWhileDeadLettersAreSent(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	s := newResender(ctx, &Program{Kafka: &kafkaconn.Kafka{Brokers: []string{"127.0.0.1:1"}}, Log: slog.New(slog.DiscardHandler)}, nil)
-	p, err := planResend([][]byte{[]byte(mended(1, `{"api":"a","uid":"1"}`))}, aggregate.Resent{})
+	p, err := planResend([][]byte{[]byte(fixed(1, `{"api":"a","uid":"1"}`))}, aggregate.Resent{})
 	if err != nil {
 		t.Fatal(err)
 	}

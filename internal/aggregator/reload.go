@@ -17,10 +17,10 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 )
 
-// lookEvery is how often the rule file is looked at for a change.
+// lookEvery is how often to check the rule file for a change.
 const lookEvery = time.Second
 
-// reloader publishes the rule file again when it has changed, or when it is told to.
+// reloader publishes the rule file again when it has changed, or on request.
 type reloader struct {
 	*Program
 	agg  *aggregate.Aggregator
@@ -30,10 +30,10 @@ type reloader struct {
 	named []string // the files that the rule file names, as paths
 }
 
-// run follows the file, those that it names, and SIGHUP, until ctx ends. A file that is replaced
-// through a symlink somewhere in its path, as Kubernetes does, is another file. What could not be
-// published, since Kafka is away, is tried again; so is the file at the start, which may have
-// changed since it was read.
+// run follows the file, the files that it names, and SIGHUP, until ctx ends. A file that is
+// replaced through a symlink in its path, as Kubernetes does, counts as changed. What could not be
+// published without Kafka is retried. So is the file at the start, which may have changed since it
+// was read.
 func (r *reloader) run(ctx context.Context) error {
 	hup := r.Hangup
 	if hup == nil {
@@ -54,7 +54,7 @@ func (r *reloader) run(ctx context.Context) error {
 		case <-tick.C:
 			is, err := r.look()
 			if err != nil || !again && same(was, is) {
-				continue // a file that is away for a moment is about to be replaced
+				continue // a file that is missing for a moment is being replaced
 			}
 			if !same(was, is) {
 				was, said = is, ""
@@ -73,7 +73,7 @@ func (r *reloader) run(ctx context.Context) error {
 	}
 }
 
-// look returns what the rule file and the files that it names are.
+// look returns the state of the rule file and the files that it names.
 func (r *reloader) look() ([]os.FileInfo, error) {
 	r.mu.Lock()
 	paths := append([]string{r.Config.RuleFile.Name}, r.named...)
@@ -114,8 +114,8 @@ func (r *reloader) publish(ctx context.Context) (aggregate.ReloadResult, error) 
 	return done, err
 }
 
-// serve answers POST /-/reload: 200 with the version that runs now; 422 for a file with
-// mistakes, 409 for one that is older than what the group runs.
+// serve answers POST /-/reload: 200 with the version that runs now; 422 for a file with mistakes;
+// 409 for one that is older than the group's rules.
 func (r *reloader) serve(w http.ResponseWriter, req *http.Request) {
 	if len(r.Config.RuleFile.Source) == 0 {
 		httpjson.Problem(w, http.StatusNotImplemented, "this program was started without a rule file")

@@ -20,8 +20,8 @@ func LoadRules(path string) (*rules.Set, aggregate.RuleFile, error) {
 	return set, file, err
 }
 
-// readRules reads and compiles a rule file, with the files that it names, and returns these as
-// paths. It was changed when the last of them was.
+// readRules reads and compiles a rule file with the files that it names. It returns these as paths.
+// The time of change is that of the newest.
 func readRules(path string) (set *rules.Set, file aggregate.RuleFile, named []string, err error) {
 	if file, err = readOne(path); err != nil {
 		return nil, file, nil, err
@@ -67,14 +67,14 @@ func readOne(path string) (aggregate.RuleFile, error) {
 	return file, nil
 }
 
-// CompileRules is rules.Compile for those who run the set: one whose keys can have more state
-// than fits is refused.
+// CompileRules is rules.Compile for programs that run the set: it refuses a set whose keys can have
+// more state than fits.
 func CompileRules(path string, src []byte) (*rules.Set, error) {
 	return compileFile(aggregate.RuleFile{Name: path, Source: src})
 }
 
-// compileFile reads the files that the rules name from beside their own, unless they came with
-// it.
+// compileFile reads the files that the rules name from their folder, unless they came with the
+// rules.
 func compileFile(f aggregate.RuleFile) (*rules.Set, error) {
 	beside := f.Beside
 	if f.Files == nil {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Refusal is why a server does not accept us, or why we do not trust it. Waiting does not fix it;
-// other files do.
+// Refusal is why a server refuses this program, or why the program does not trust the server.
+// Waiting does not fix it; other files do.
 type Refusal struct{ Err error }
 
 // Error says what was refused.
@@ -47,12 +47,12 @@ func isRemoteAlert(err error) bool {
 	return ok && op.Op == "remote error"
 }
 
-// Access is whether a server lets us in. The zero value is that it does. It is told of every
-// attempt, and Run tries by itself while the last one was refused, since whoever was refused may
-// not come again.
+// Access is whether a server admits this program. The zero value says that it does. Note is called
+// with every attempt. While the last one was refused, Run retries by itself, because the caller may
+// not try again.
 type Access struct {
 	mu    sync.Mutex
-	since time.Time // of the first refusal since we were let in last; the zero time: there is none
+	since time.Time // of the first refusal since the last success; zero: there is none
 	err   error
 	wake  chan struct{}
 }
@@ -65,7 +65,7 @@ const (
 	accessGrace = 5 * time.Second
 )
 
-// Note tells of an attempt: nil is that we were let in. What is no Refusal says nothing of that.
+// Note records an attempt; nil is a success. An error that is not a Refusal changes nothing.
 func (a *Access) Note(err error) {
 	var refused *Refusal
 	a.mu.Lock()
@@ -95,7 +95,7 @@ func (a *Access) refused() (since time.Time, next <-chan struct{}, err error) {
 	return a.since, a.woken(), a.err
 }
 
-// Ready returns why we are not let in, once that has lasted.
+// Ready returns why the server refuses the program, once that has lasted.
 func (a *Access) Ready(server string) error {
 	since, _, err := a.refused()
 	if err == nil || time.Since(since) < accessGrace {
@@ -104,8 +104,8 @@ func (a *Access) Ready(server string) error {
 	return fmt.Errorf("%s has refused us since %s: %w", server, since.UTC().Format(time.RFC3339), err)
 }
 
-// Run says what is refused, at once and then every minute, tries again meanwhile, and says when
-// that was mended; until ctx ends.
+// Run logs a refusal, at once and then every minute, retries meanwhile, and logs when it is over;
+// until ctx ends.
 func (a *Access) Run(ctx context.Context, server string, log *slog.Logger, try func(context.Context) error) {
 	for {
 		_, refused, err := a.refused()
@@ -123,7 +123,7 @@ func (a *Access) Run(ctx context.Context, server string, log *slog.Logger, try f
 	}
 }
 
-// wait returns when we are let in again.
+// wait returns when the server admits the program again.
 func (a *Access) wait(ctx context.Context, server string, log *slog.Logger, try func(context.Context) error) {
 	tick := time.NewTicker(accessTries)
 	defer tick.Stop()

@@ -12,9 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// WatchCertificates registers a metric of when the certificates expire that the options name, each
-// by its option. The files are read at each scrape, so that a renewed one shows. One that cannot be
-// read has expired, as far as the metric tells: at 0.
+// WatchCertificates registers a metric of when the certificates named by options expire, by option.
+// It reads the files at each scrape, so that renewed ones show. A certificate that cannot be read
+// shows as expired, at 0.
 func (o *Options) WatchCertificates(reg prometheus.Registerer) error {
 	files := map[string]string{}
 	o.VisitAll(func(f *flag.Flag) {

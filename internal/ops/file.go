@@ -14,9 +14,9 @@ import (
 // programs have sections of their own in a config file, for what only one of them is to be given.
 var programs = []string{"aggregator", "enforcer", "tallygate"}
 
-// readFile takes from a config file what is not given yet, and returns every mistake in it. One
-// file serves all programs: options of others are passed over, and a program's own section goes
-// before what stands outside of all sections.
+// readFile takes options that are not given yet from a config file, and returns every mistake in
+// it. One file serves all programs: options of others are skipped, and a program's own section
+// takes precedence over entries outside of sections.
 func (o *Options) readFile(path string, given map[string]bool) error {
 	src, err := os.ReadFile(path)
 	if err != nil {

@@ -10,10 +10,9 @@ import (
 	"time"
 )
 
-// Live runs a program whose options are right, and returns its exit status. The log says that it
-// starts, with what; that it was told to stop; and how it ended: an error ends in the log too,
-// since where there is a log nobody reads a terminal. Libraries that have no logger of their own
-// write to the same log.
+// Live runs a program whose options are valid, and returns its exit status. It logs the start with
+// its settings, the request to stop, and the end. An error is logged too, because programs with a
+// log have no terminal. Libraries without a logger of their own write to the same log.
 func Live(ctx context.Context, log *slog.Logger, program string, about []any, run func(context.Context) error) int {
 	slog.SetDefault(log)
 	log.Info("starting", append([]any{"program", program, "program_version", Version()}, about...)...)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Listen opens a listener on HOST:PORT or unix:PATH, or says which option is to be changed. The
-// socket that a killed process left at PATH is replaced; one that somebody answers on is not.
+// Listen opens a listener on HOST:PORT or unix:PATH, or says which option to change. It replaces
+// the socket that a killed process left at PATH, but not one that still answers.
 func Listen(option, addr string) (net.Listener, error) {
 	l, err := listen(addr)
 	if err != nil {

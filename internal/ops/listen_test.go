@@ -32,7 +32,7 @@ func TestListenOnAUnixSocket(t *testing.T) {
 	_ = l.Close()
 	l, err = ops.Listen("listen", "unix:"+path)
 	if err != nil {
-		t.Fatalf("a socket that nobody answers on: %v", err)
+		t.Fatalf("a socket without a listener: %v", err)
 	}
 	_ = l.Close()
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {

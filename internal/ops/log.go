@@ -49,10 +49,12 @@ func NewLogger(out io.Writer, level, format string) (*slog.Logger, error) {
 // schema is a handler that gives every line the log's schema (docs/reference.md), whatever a caller
 // or a library writes:
 //
-//   - A line is flat. Names are in small letters, digits and _, and no name is there twice: the last value is what counts.
+//   - A line is flat. Names consist of small letters, digits and _, and no name is there twice: the
+//     last value counts.
 //   - A time span is a number of seconds, and its name ends in _seconds.
 //   - An error is text in one line, and its name is error. Several are joined.
-//   - Other values are text, numbers, true or false, and lists of text. Text is one line of at most maxLogText bytes.
+//   - Other values are text, numbers, true or false, and lists of text. Text is one line of at most
+//     maxLogText bytes.
 //
 // It gathers attributes itself: package slog writes a name as often as it is given.
 type schema struct {
@@ -141,7 +143,8 @@ func inSchema(name string, v slog.Value) (string, slog.Value, bool) {
 	case slog.KindInt64, slog.KindUint64:
 		return name, v, true
 	case slog.KindFloat64:
-		return name, v, !math.IsNaN(v.Float64()) && !math.IsInf(v.Float64(), 0) // JSON has no number for these
+		// JSON has no number for these.
+		return name, v, !math.IsNaN(v.Float64()) && !math.IsInf(v.Float64(), 0)
 	}
 	if text := strings.TrimSuffix(name, seconds); text != name { // it is no number
 		name = snake(text)

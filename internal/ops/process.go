@@ -38,8 +38,9 @@ func Exit(stderr io.Writer, command string, err error) int {
 	return exitStatus(err)
 }
 
-// UnlessEnded leaves out the error of what was told to stop.
-func UnlessEnded(ctx context.Context, err error) error {
+// IgnoreCanceled returns err, or nil if ctx has ended: the error of a task that was told to stop is
+// expected.
+func IgnoreCanceled(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}

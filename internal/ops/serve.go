@@ -16,7 +16,7 @@ import (
 // drainWithin is how long requests under way may take once the process was told to stop.
 const drainWithin = 10 * time.Second
 
-// Serve answers on l until ctx ends, then lets what is under way finish, for ten seconds. tune
+// Serve answers on l until ctx ends, then lets current requests finish, for ten seconds. tune
 // changes the server before it starts.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, tune ...func(*http.Server)) error {
 	s := &http.Server{
@@ -36,7 +36,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, tune ...func(*ht
 		dctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainWithin)
 		defer cancel()
 		if s.Shutdown(dctx) != nil {
-			_ = s.Close() // who takes longer is cut off
+			_ = s.Close() // longer requests are cut off
 		}
 	})
 	if err := s.Serve(l); stop() {
@@ -59,8 +59,8 @@ func MetricsHandler(reg *prometheus.Registry, ready func() error, but ...func() 
 	return mux
 }
 
-// Health answers /healthz, always, and /readyz by what ready returns. A program that is ready says
-// there, too, what is wrong by but.
+// Health answers /healthz always, and /readyz by what ready returns. There a ready program also
+// reports the error of but.
 func Health(mux *http.ServeMux, ready func() error, but ...func() error) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
@@ -79,6 +79,6 @@ func Health(mux *http.ServeMux, ready func() error, but ...func() error) {
 	})
 }
 
-// Public bounds how long an answer may take, as profiles and other long ones would not have it: a
-// client that doesn't read must not hold a connection.
+// Public bounds how long an answer may take: a client that does not read must not hold a
+// connection. Profiles and other long answers need more.
 func Public(s *http.Server) { s.WriteTimeout = 30 * time.Second }

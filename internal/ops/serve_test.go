@@ -139,11 +139,11 @@ func TestHealthAndMetrics(t *testing.T) {
 func TestUnlessEnded(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	broken := errors.New("broken")
-	if err := ops.UnlessEnded(ctx, broken); !errors.Is(err, broken) {
+	if err := ops.IgnoreCanceled(ctx, broken); !errors.Is(err, broken) {
 		t.Error("an error of what runs is lost")
 	}
 	cancel()
-	if err := ops.UnlessEnded(ctx, broken); err != nil {
+	if err := ops.IgnoreCanceled(ctx, broken); err != nil {
 		t.Error("what was told to stop may say so")
 	}
 }

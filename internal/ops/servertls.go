@@ -23,8 +23,8 @@ func (o *Options) ServerTLS() *ServerTLSOptions {
 	return s
 }
 
-// Build reads the files; nil is no TLS. What it returns reads them again when they change; while
-// they are wrong, it says so in the log, and goes on with what it had.
+// Build reads the files; nil is no TLS. The configuration reads them again when they change. While
+// they are wrong, it logs that and keeps the previous ones.
 func (s *ServerTLSOptions) Build(log *slog.Logger) (*tls.Config, error) {
 	if s.cert == "" && s.key == "" && s.clientCA == "" {
 		return nil, nil //nolint:nilnil // no TLS is a choice
@@ -56,7 +56,7 @@ type tlsFiles struct {
 	looked time.Time
 }
 
-// lookEvery bounds how often handshakes look at the files.
+// lookEvery bounds how often handshakes check the files.
 const lookEvery = time.Second
 
 func (f *tlsFiles) current() *tls.Config {
@@ -99,7 +99,7 @@ func (f *tlsFiles) read() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read --tls-client-ca: %w", err)
 	}
-	c.SessionTicketsDisabled = true // a session that is taken up again would not be asked for its certificate
+	c.SessionTicketsDisabled = true // a resumed session would not be asked for its certificate
 	c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 	if !c.ClientCAs.AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("--tls-client-ca %s: no PEM certificate in it", f.clientCA)
