@@ -10,11 +10,11 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// maxChecks is how many checks a batch may have.
+// maxChecks is the largest number of checks in a batch.
 const maxChecks = 1000
 
 // query is one check: may the caller with these dimensions do this now? Unknown fields are refused:
-// a check for "user" would otherwise silently allow everyone.
+// a check for "user" would otherwise silently allow every caller.
 type query struct {
 	UID   uid              `json:"uid"`
 	IP    string           `json:"ip"`
@@ -22,17 +22,19 @@ type query struct {
 	Attrs map[string]value `json:"attrs"`
 }
 
-// answer is what a query is answered with.
+// answer is the answer to a query.
 type answer struct {
-	Allowed    bool               `json:"allowed"`
-	Action     string             `json:"action,omitempty"`
-	Rule       string             `json:"rule,omitempty"`   // for logs: the service's own callers are told Public
-	Public     string             `json:"public,omitempty"` // the rule's public name
-	Until      string             `json:"until,omitempty"`
-	RetryAfter int64              `json:"retry_after,omitempty"` // whole seconds, rounded up
-	InDoubt    bool               `json:"in_doubt,omitempty"`    // no verdict denies it, but nobody knows
-	Verdicts   []*verdict.Verdict `json:"verdicts"`              // all in force, shadow ones too
-	Staleness  string             `json:"staleness"`
+	Allowed bool   `json:"allowed"`
+	Action  string `json:"action,omitempty"`
+	// For logs: show Public to the service's callers.
+	Rule       string `json:"rule,omitempty"`
+	Public     string `json:"public,omitempty"` // the rule's public name
+	Until      string `json:"until,omitempty"`
+	RetryAfter int64  `json:"retry_after,omitempty"` // whole seconds, rounded up
+	// No verdict denies it, but the blocklist is stale.
+	InDoubt   bool               `json:"in_doubt,omitempty"`
+	Verdicts  []*verdict.Verdict `json:"verdicts"` // all in force, shadow ones too
+	Staleness string             `json:"staleness"`
 }
 
 func (s *Server) answer(c *query) (answer, error) {

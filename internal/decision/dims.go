@@ -12,7 +12,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// value is an attribute as keys compare it: the text of a string, a number or a boolean.
+// value is an attribute in the form that keys compare: the text of a string, a number or a boolean.
 type value string
 
 func (v *value) UnmarshalJSON(data []byte) error {
@@ -56,7 +56,7 @@ func (u *uid) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// dims are the check's dimensions, sorted by name; what is empty is absent.
+// dims returns the check's dimensions, sorted by name. Empty ones are absent.
 func (c *query) dims() ([]event.Dim, error) {
 	if c.API == "" {
 		return nil, errors.New("api is required")

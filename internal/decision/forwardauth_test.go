@@ -47,10 +47,11 @@ func TestForwardAuthByHeaders(t *testing.T) {
 		"X-Tallygate-Uid: 42|X-Tallygate-Api: order.create": 204,
 		"X-Tallygate-Uid: 43|X-Tallygate-Api: search.query": 204,
 		"X-Tallygate-Ip: 203.0.113.9":                       429,
-		"X-Tallygate-Ip: unix:":                             204, // as in events: no address is none
-		"X-Tallygate-Attr-Device: d1":                       429,
-		"X-Tallygate-Attr-Device: d2":                       204,
-		"X-Other: 42":                                       204,
+		// As in events: no address is none.
+		"X-Tallygate-Ip: unix:":       204,
+		"X-Tallygate-Attr-Device: d1": 429,
+		"X-Tallygate-Attr-Device: d2": 204,
+		"X-Other: 42":                 204,
 	} {
 		if resp := r.ask(strings.Split(headers, "|")...); resp.StatusCode != status {
 			t.Errorf("%s: %s, want %d", headers, resp.Status, status)

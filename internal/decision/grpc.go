@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	maxMessage = 128 << 10 // bytes; ext_authz sends all headers, of which Envoy takes 60 KiB
+	maxMessage = 128 << 10 // bytes; ext_authz sends all headers, up to 60 KiB from Envoy
 	maxHeaders = 32 << 10  // bytes, of a call itself
 	maxStreams = 256       // at once, on one connection
-	window     = 64 << 10  // bytes; it is what bounds the memory of a connection that sends nonsense
+	window     = 64 << 10  // bytes; bounds the memory of a connection that sends garbage
 )
 
 // GRPC returns a gRPC server with Envoy's two services, health by ready, and reflection. When ctx
-// ends, those who watch its health are told: they would hold up its stop.
+// ends, it tells those who watch its health, because they would delay its stop.
 func (s *Server) GRPC(ctx context.Context, ready func() error) *grpc.Server {
 	g := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams),
@@ -37,14 +37,14 @@ func (s *Server) GRPC(ctx context.Context, ready func() error) *grpc.Server {
 	return g
 }
 
-// health is gRPC's health service, of which each answer is what ready says at that moment.
+// health is gRPC's health service. Each answer is what ready returns at that moment.
 type health struct {
 	grpc_health_v1.UnimplementedHealthServer
 	ready func() error
 	ended <-chan struct{}
 }
 
-// healthNames are the services that have a health; "" is the server's.
+// healthNames are the services with a health; "" is the server's.
 var healthNames = []string{"", rlsv3.RateLimitService_ServiceDesc.ServiceName, authv3.Authorization_ServiceDesc.ServiceName}
 
 func (h *health) status(service string) (grpc_health_v1.HealthCheckResponse_ServingStatus, bool) {
@@ -68,7 +68,7 @@ func (h *health) Check(_ context.Context, req *grpc_health_v1.HealthCheckRequest
 	return &grpc_health_v1.HealthCheckResponse{Status: now}, nil
 }
 
-// watchEvery is how often a Watch looks whether something changed.
+// watchEvery is how often a Watch checks for changes.
 const watchEvery = 250 * time.Millisecond
 
 // Watch implements the health service.

@@ -15,11 +15,11 @@ const (
 	maxPage     = 1000 // verdicts
 	defaultPage = 100
 
-	maxLists   = 2               // pages that are made at once: each is a walk over the whole table
-	listWithin = 5 * time.Second // a page that can't be begun by then is refused
+	maxLists   = 2               // pages made at once: each walks the whole table
+	listWithin = 5 * time.Second // a page that cannot start by then is refused
 )
 
-// lister serves the blocklist to those who may see it: all that is in force, and so who is blocked.
+// lister serves the blocklist to those who may see it: everything in force, and so who is blocked.
 func (s *Server) lister() http.Handler {
 	list := http.Handler(http.HandlerFunc(s.list))
 	if s.cfg.Guard != nil {
@@ -28,7 +28,7 @@ func (s *Server) lister() http.Handler {
 	return list
 }
 
-// list answers what is in force, ordered by record key, a page at a time.
+// list answers with what is in force, ordered by record key, one page at a time.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	limit := defaultPage

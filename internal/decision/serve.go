@@ -12,12 +12,12 @@ import (
 // drainWithin is how long current calls may take after the server was told to stop.
 const drainWithin = 10 * time.Second
 
-// ServeGRPC answers on l until ctx ends, then lets what is under way finish, for ten seconds.
+// ServeGRPC answers on l until ctx ends, then lets current calls finish, for ten seconds.
 func ServeGRPC(ctx context.Context, l net.Listener, s *grpc.Server) error {
 	drained := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(drained)
-		cut := time.AfterFunc(drainWithin, s.Stop) // who takes longer is cut off
+		cut := time.AfterFunc(drainWithin, s.Stop) // longer calls are cut off
 		defer cut.Stop()
 		s.GracefulStop()
 	})

@@ -1,5 +1,5 @@
-// Package decision is the decision server: one table, asked over HTTP and gRPC by programs that
-// don't link the enforcer, and by proxies.
+// Package decision is the decision server: one table, asked over HTTP and gRPC by proxies and by
+// programs that do not link the enforcer.
 package decision
 
 import (
@@ -22,11 +22,11 @@ import (
 type Config struct {
 	Table *enforce.Table // required
 
-	Headers forwardauth.Headers // in which a proxy names who asks and for what
-	Entries map[string]string   // what entries of rate limit descriptors are: see envoylimit.Config
+	Headers forwardauth.Headers // in which a proxy names the caller and the API
+	Entries map[string]string   // the meaning of rate limit descriptors: see envoylimit.Config
 
-	// AllowStatus is what forward-auth answers to let a request through: 204 (also 0) or
-	// 200, for proxies that want exactly that.
+	// AllowStatus is the status with which forward-auth lets a request through: 204 (also 0), or
+	// 200 for proxies that require exactly that.
 	AllowStatus int
 
 	// RequireDimensions refuses checks without any dimension: no verdict could deny them.
@@ -87,7 +87,7 @@ func New(cfg Config) (*Server, error) {
 		Name: "tallygate_checks_without_dimensions_total", Help: "Checks without any dimension: no uid, no address, no attribute."})
 	s.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tallygate_checks_refused_total", Help: "Checks denied because the caller or the API is ambiguous, by reason."}, []string{"reason"})
-	headers := cfg.Headers.WithDefaults() // once: what both say once of proxies is said once
+	headers := cfg.Headers.WithDefaults() // once: both would log the same hint about proxies
 	var err, envoyErr error
 	s.proxy, err = forwardauth.New(forwardauth.Config{Decider: s, Headers: headers, Answers: cfg.Answers, AllowStatus: cfg.AllowStatus,
 		RequireDimensions: cfg.RequireDimensions, Refused: s.countRefused})
@@ -129,7 +129,7 @@ func number(is bool) float64 {
 	return 0
 }
 
-// CheckDims is the one decision that all protocols give.
+// CheckDims is the one decision that all protocols answer with.
 func (s *Server) CheckDims(api string, dims []event.Dim) enforce.Decision {
 	d := s.cfg.Table.CheckDims(api, dims)
 	if len(dims) == 0 {
@@ -151,7 +151,7 @@ func (s *Server) CheckDims(api string, dims []event.Dim) enforce.Decision {
 	return d
 }
 
-// countRefused counts a check that never came to a decision.
+// countRefused counts a check that led to no decision.
 func (s *Server) countRefused(r *forwardauth.Refusal) {
 	if r.Reason == forwardauth.NoDimensions {
 		s.noDims.Inc()
@@ -160,7 +160,7 @@ func (s *Server) countRefused(r *forwardauth.Refusal) {
 }
 
 // Ready returns nil once the table has had its first snapshot, however long ago: the server
-// enforces what it has. Its staleness is a metric, and Config.OnStale of the table decides what it
+// enforces what it has. Its staleness is a metric, and Config.OnStale of the table decides its
 // answers then. If every enforcer became unready because an aggregator or Redis is away, all
 // services behind them would fail, too.
 func (s *Server) Ready() error {
@@ -175,11 +175,11 @@ func (s *Server) Ready() error {
 	return nil
 }
 
-// extAuthz is where Envoy's HTTP ext_authz asks; behind it comes the original path.
+// extAuthz is the path for Envoy's HTTP ext_authz, followed by the original path.
 const extAuthz = "/v1/ext-authz"
 
-// Handler adds the public API to mux, and returns what is to be served: mux, and ext_authz in front
-// of it, where paths are left as they are.
+// Handler adds the public API to mux. It returns the handler to serve: mux, preceded by ext_authz,
+// which needs unchanged paths.
 func (s *Server) Handler(mux *http.ServeMux) http.Handler {
 	mux.HandleFunc("POST /v1/check", s.check)
 	mux.HandleFunc("POST /v1/check/batch", s.batch)

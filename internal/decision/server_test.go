@@ -116,6 +116,6 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	if _, err := decision.New(decision.Config{Table: r.table, Registry: r.registry}); err == nil {
-		t.Error("two servers share a registry, and nobody says so")
+		t.Error("two servers share a registry without an error")
 	}
 }

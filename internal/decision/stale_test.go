@@ -73,7 +73,8 @@ func TestClosedWhileStaleOverGRPC(t *testing.T) {
 		t.Errorf("its status is %v", s)
 	}
 	var p enforce.Problem
-	if err := json.Unmarshal(limit.GetRawBody(), &p); err != nil || p.Status != 429 || p.RetryAfter != 0 { // which is the answer's
+	// Which is the answer's.
+	if err := json.Unmarshal(limit.GetRawBody(), &p); err != nil || p.Status != 429 || p.RetryAfter != 0 {
 		t.Errorf("its body is %s", limit.GetRawBody())
 	}
 	for _, h := range limit.GetResponseHeadersToAdd() {

@@ -28,7 +28,7 @@ replaced by one of yours.
   tallygate dev --kafka localhost:9092 --redis localhost:6379 --input none
 `
 
-// settings are what the command line says.
+// settings are the options of the command line.
 type settings struct {
 	rules      *rules.Set
 	ruleFile   aggregate.RuleFile // of --rules

@@ -24,7 +24,8 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")) // sarama's metrics have one for good
+		// Sarama's metrics have one for good.
+		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }
 
 const within = time.Minute
@@ -181,7 +182,8 @@ func TestDevWithoutTraffic(t *testing.T) {
 	if err := em.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	// Where all this takes long, the line with the latency may be written before the key is counted.
+	// Where all this takes long, the line with the latency may be written before the key is
+	// counted.
 	r.sees(`; verdict latency [0-9.]+ ms`)
 	r.sees(`-- 4 events \([01]/s\), 1 keys, 1 in force`)
 	r.ends()
@@ -203,7 +205,7 @@ func TestDevFromStandardInput(t *testing.T) {
 	r.ends()
 }
 
-// Nobody needs to send anything for Ctrl-C to work.
+// Ctrl-C works without any input.
 func TestDevStopsWhileItsInputWaits(t *testing.T) {
 	t.Parallel()
 	in, pipe := io.Pipe()

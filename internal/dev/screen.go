@@ -15,8 +15,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// screen shows verdicts as they are issued, as another enforcer would get them, and a summary every
-// few seconds.
+// screen shows verdicts as they are issued, as another enforcer would receive them, and a summary
+// every few seconds.
 type screen struct {
 	out       io.Writer
 	registry  *prometheus.Registry
@@ -29,7 +29,7 @@ type screen struct {
 	last  map[string]float64
 }
 
-// shown is what matters of a verdict once it was shown.
+// shown is the part of a verdict that matters after it was shown.
 type shown struct {
 	seq          int64
 	state        verdict.State
@@ -52,7 +52,7 @@ func newScreen(out io.Writer, registry *prometheus.Registry, decisions, api stri
 		shown: map[string]shown{}, last: map[string]float64{}}
 }
 
-// Replace is called with each snapshot of the blocklist. It also has what ended a while ago.
+// Replace is called with each snapshot of the blocklist, which also has verdicts that have ended.
 func (s *screen) Replace(_ int, all []verdict.Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,11 +74,11 @@ func (s *screen) Apply(_ int, changes []verdict.Verdict) {
 	}
 }
 
-// Remove and Heartbeat are nothing to look at.
+// Remove and Heartbeat show nothing.
 func (*screen) Remove(int, []byte)          {}
 func (*screen) Heartbeat(int, event.Micros) {}
 
-// isNew notes a verdict, and reports whether it is more than one whose end has moved.
+// isNew notes a verdict, and reports whether it is new and not just one whose end has moved.
 func (s *screen) isNew(v *verdict.Verdict) bool {
 	key := string(verdict.AppendRecordKey(nil, v))
 	last, ok := s.shown[key]
@@ -108,7 +108,7 @@ func (s *screen) show(v *verdict.Verdict) {
 // plain is what needs no quotes in a shell.
 var plain = regexp.MustCompile(`^[A-Za-z0-9._:@-]+$`)
 
-// tryIt tells how to see the block from outside, when one line can.
+// tryIt prints how to see the block from outside, if one line can.
 func (s *screen) tryIt(v *verdict.Verdict) {
 	if len(v.Key) != 1 || v.Key[0].Name != "uid" || !plain.MatchString(v.Key[0].Value) || len(v.APIs) == 0 {
 		return
@@ -139,7 +139,7 @@ func (s *screen) summaries(ctx context.Context) error {
 	}
 }
 
-// summary says what happened since the last one.
+// summary describes what happened since the last one.
 func (s *screen) summary(at event.Micros) string {
 	is := s.gather()
 	s.mu.Lock()
@@ -177,11 +177,11 @@ const (
 	countOf   = ":count"
 )
 
-// gather sums every metric over its labels; of the events, those that were counted. A
-// histogram is its sum, and its count under the name with countOf behind it.
+// gather sums every metric over its labels; for events, only those counted. A histogram is its sum,
+// and its count under the name followed by countOf.
 func (s *screen) gather() map[string]float64 {
 	sums := map[string]float64{}
-	families, _ := s.registry.Gather() // what can't be gathered is not shown
+	families, _ := s.registry.Gather() // metrics that cannot be gathered are not shown
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == "tallygate_events_total" && m.GetLabel()[0].GetValue() != "counted" {

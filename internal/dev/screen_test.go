@@ -22,7 +22,7 @@ func verdictOf(uid string, seq int64, since, until event.Micros) verdict.Verdict
 		APIs: []string{"a.*"}, Count: 4 * event.One, Limit: 3 * event.One, Since: since, Until: until, Seq: seq}
 }
 
-// A block is shown once, however often its end moves, and again when it falls anew.
+// A block is shown once, however often its end moves, and again when it is issued again.
 func TestScreenShowsAVerdictOnce(t *testing.T) {
 	s, out := testScreen()
 	at := now()
@@ -33,7 +33,7 @@ func TestScreenShowsAVerdictOnce(t *testing.T) {
 		}
 	}
 	s.Apply(0, []verdict.Verdict{verdictOf("1", 1, at, at+event.Minute)})
-	lines(1, "it falls")
+	lines(1, "it is issued")
 	s.Apply(0, []verdict.Verdict{verdictOf("1", 2, at, at+2*event.Minute)})
 	lines(1, "its end moves")
 	s.Replace(0, []verdict.Verdict{verdictOf("1", 2, at, at+2*event.Minute)})
@@ -50,7 +50,7 @@ func TestScreenShowsAVerdictOnce(t *testing.T) {
 		t.Errorf("a clear is not shown, or %d are in force", s.inForce(at))
 	}
 	s.Apply(0, []verdict.Verdict{verdictOf("1", 4, at+event.Second, at+event.Minute)})
-	lines(2, "it falls again")
+	lines(2, "it is issued again")
 	if strings.Count(out.String(), "try it") != 1 {
 		t.Errorf("the curl line is not there once:\n%s", out)
 	}
@@ -69,7 +69,7 @@ func TestScreenLeavesOutThePast(t *testing.T) {
 	}
 	s.inForce(at + 2*event.Hour)
 	if len(s.shown) != 0 {
-		t.Errorf("%d are remembered for ever", len(s.shown))
+		t.Errorf("%d are never forgotten", len(s.shown))
 	}
 }
 

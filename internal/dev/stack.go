@@ -27,7 +27,7 @@ type stack struct {
 	*settings
 	kafka    *kafkaconn.Kafka
 	redis    redis.UniversalClient
-	embedded []string // what of it is
+	embedded []string // the embedded parts
 	registry *prometheus.Registry
 
 	decisions, api, calls, metrics net.Listener
@@ -47,8 +47,8 @@ func (s *settings) run(ctx context.Context) error {
 	return st.work(ctx)
 }
 
-// listenAll opens the decision server's port, and the others beside it: where one is taken,
-// any other will do.
+// listenAll opens the decision server's port and the others beside it. If one of these is taken,
+// any other port is used.
 func (s *stack) listenAll() (err error) {
 	if s.decisions, err = ops.Listen("listen", s.listen); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (s *stack) listenAll() (err error) {
 }
 
 // commandHost is the host on which the aggregator listens: loopback, whatever the decision server's
-// host is. Anyone who reaches it may give commands, and there are no credentials here.
+// host is. Every caller there may give commands, without credentials.
 func commandHost(addr net.Addr, host string) string {
 	if access.Loopback(addr) {
 		return host
@@ -80,7 +80,7 @@ func commandHost(addr net.Addr, host string) string {
 	return "127.0.0.1"
 }
 
-// port is the usual port, or 0 for any when those were asked for.
+// port is the usual port, or 0 for any if free ports were requested.
 func (s *stack) port(usual int) int {
 	if strings.HasSuffix(s.listen, ":0") {
 		return 0
@@ -96,13 +96,14 @@ func listenNear(host string, port int) (net.Listener, error) {
 	return l, nil
 }
 
-// connect starts the servers that are not given; stop ends them and the connections.
+// connect starts the servers that are not given. stop ends them and the connections.
 func (s *stack) connect(ctx context.Context) (stop func(), err error) {
 	kafka, rds := s.settings.kafka, s.rds
 	stopServers := func() {}
 	if kafka == "" || rds == "" {
 		cfg := devstack.Config{KafkaPort: free(s.port(9092)), RedisPort: free(s.port(6379))}
-		servers, err := devstack.Start(context.WithoutCancel(ctx), cfg) // they end after their users
+		// They end after their clients.
+		servers, err := devstack.Start(context.WithoutCancel(ctx), cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -118,12 +119,12 @@ func (s *stack) connect(ctx context.Context) (stop func(), err error) {
 	s.redis = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: strings.Split(rds, ",")})
 	s.rds = rds
 	return func() {
-		_ = s.redis.Close() // nothing is lost with it
+		_ = s.redis.Close() // nothing is lost
 		stopServers()
 	}, nil
 }
 
-// free returns port if nobody listens on it, else 0 for any.
+// free returns port if no program listens on it, else 0 for any.
 func free(port int) int {
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
@@ -148,10 +149,10 @@ func (s *stack) work(ctx context.Context) error {
 	s.banner()
 	g.Go(func() error { return counting.Run(gctx) })
 	g.Go(func() error { return deciding.Run(gctx) })
-	g.Go(func() error { return ops.UnlessEnded(gctx, feed.Run(gctx, screen)) })
+	g.Go(func() error { return ops.IgnoreCanceled(gctx, feed.Run(gctx, screen)) })
 	g.Go(func() error { return screen.summaries(gctx) })
 	if s.traffic != nil {
-		g.Go(func() error { return ops.UnlessEnded(gctx, s.send(gctx, screen)) })
+		g.Go(func() error { return ops.IgnoreCanceled(gctx, s.send(gctx, screen)) })
 	}
 	if err := g.Wait(); err != nil {
 		return err

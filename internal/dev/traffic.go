@@ -14,19 +14,19 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// traffic is events to replay as if they happened now: their own times give the pace, the
-// broker's are what is counted by.
+// traffic is events to replay as if they happened now. Their own times set the pace; the broker's
+// times are counted.
 type traffic struct {
 	name    string
-	speed   float64       // 0: as fast as it goes
+	speed   float64       // 0: as fast as possible
 	events  []event.Event // sorted by time; nil for a stream
-	skipped string        // what the input has that are no events
-	forever bool
+	skipped string        // describes malformed lines of the input
+	endless bool
 	stream  io.Reader // instead of events
 }
 
-// newTraffic reads an input, all of it unless it is a stream; nil when there is to be none. A
-// speed below 0 is the input's own.
+// newTraffic reads an input, all of it unless it is a stream; nil if there is none. A speed below 0
+// is the input's own.
 func newTraffic(input string, speed float64, stdin io.Reader) (*traffic, error) {
 	t := &traffic{name: input, speed: speed}
 	if speed < 0 {
@@ -40,7 +40,7 @@ func newTraffic(input string, speed float64, stdin io.Reader) (*traffic, error) 
 		t.name, t.stream = "standard input", stdin
 		return t, nil
 	case "":
-		t.name, t.forever = "a public web server's", true
+		t.name, t.endless = "a public web server's", true
 		if speed < 0 {
 			t.speed = sampleSpeed
 		}
@@ -53,7 +53,7 @@ func newTraffic(input string, speed float64, stdin io.Reader) (*traffic, error) 
 	return t, nil
 }
 
-// String says what the traffic is, for people.
+// String describes the traffic for people.
 func (t *traffic) String() string {
 	if t == nil {
 		return "none; emit some of your own"
@@ -66,7 +66,7 @@ func (t *traffic) String() string {
 		return fmt.Sprintf("events from %s, %s", t.name, pace)
 	}
 	what := "events of " + t.name
-	if t.forever {
+	if t.endless {
 		what = "requests of a public web server in four days"
 	}
 	text := fmt.Sprintf("%d %s, %s", len(t.events), what, pace)
@@ -76,7 +76,7 @@ func (t *traffic) String() string {
 	return text
 }
 
-// send replays the traffic until it is through or ctx ends.
+// send replays the traffic until its end or ctx's.
 func (s *stack) send(ctx context.Context, to *screen) error {
 	em, err := s.kafka.Emitter(emit.Config{Prefix: s.prefix})
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *stack) send(ctx context.Context, to *screen) error {
 		if err := p.play(ctx, s.traffic); err != nil {
 			return err
 		}
-		if !s.traffic.forever {
+		if !s.traffic.endless {
 			to.say("the input has ended")
 			return nil
 		}
@@ -128,7 +128,7 @@ func (p *player) play(ctx context.Context, t *traffic) error {
 	return nil
 }
 
-// emit sends the event when its time has come; its error is ctx's. One that can't be sent is said.
+// emit sends the event when it is due. Its error is ctx's. It prints an event that cannot be sent.
 func (p *player) emit(ctx context.Context, e event.Event) error {
 	if p.speed > 0 && e.Time != event.NoTime {
 		if p.first == event.NoTime {
@@ -149,7 +149,7 @@ func (p *player) emit(ctx context.Context, e event.Event) error {
 	return nil
 }
 
-// again makes the ids of a later round other ones than those of the first.
+// again changes the ids in each round after the first.
 func (p *player) again(id string) string {
 	if p.round == 1 || id == "" {
 		return id

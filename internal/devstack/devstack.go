@@ -4,7 +4,7 @@
 // Kafka is franz-go's kfake: the protocol, groups, idempotence and compaction are there, one
 // broker serves them from memory. Redis is miniredis. Neither keeps anything after Close.
 //
-// What is unlike the real ones:
+// Differences from the real ones:
 //   - An owner's InitProducerID fences the older epoch at once, where Kafka waits for the
 //     first record of the new one; and a zombie that refreshes its producer id gets an epoch
 //     above its successor's, where Kafka refuses. Only Kafka proves the fence.
@@ -25,7 +25,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Config says where a Stack listens. The zero value is good: free ports.
+// Config says where a Stack listens. The zero value is ready to use: free ports.
 type Config struct {
 	KafkaPort int // on 127.0.0.1; 0 is a free one
 	RedisPort int // on 127.0.0.1; 0 is a free one
@@ -71,7 +71,7 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 	return s, nil
 }
 
-// Close stops both servers and drops what they held. Clients see their connections end.
+// Close stops both servers and drops their data. Clients see their connections end.
 func (s *Stack) Close() {
 	s.forget()
 	s.stop()
@@ -84,8 +84,8 @@ func (s *Stack) stop() {
 	})
 }
 
-// minSession is the shortest session timeout that group members may ask for: a killed member
-// is to be noticed in seconds.
+// minSession is the shortest session timeout that group members may request: tests must notice a
+// killed member within seconds.
 const minSession = time.Second
 
 func startKafka(port int) (*kfake.Cluster, error) {

@@ -83,7 +83,7 @@ func topicsHaveConfigs(t *testing.T, brokers []string, topic string) {
 	}
 	missing, err := a.DescribeTopics([]string{topic + "-none"})
 	if err != nil || missing[0].Err != sarama.ErrUnknownTopicOrPartition {
-		t.Errorf("a topic that nobody created: %+v (%v)", missing[0], err)
+		t.Errorf("an unknown topic: %+v (%v)", missing[0], err)
 	}
 }
 
@@ -206,7 +206,7 @@ func repeatedSequence(t *testing.T, brokers []string, topic string) {
 	}
 }
 
-// A killed member's partitions are somebody else's after a session timeout of one second.
+// A killed member's partitions move to another after a session timeout of one second.
 func TestShortSessions(t *testing.T) {
 	s := start(t)
 	createTopic(t, s.Kafka, "short", 2, nil)

@@ -43,7 +43,7 @@ func (s *stamper) control(req kmsg.Request) (kmsg.Response, error, bool) { //nol
 		}
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
-			// What can't be read stays as it is, and the broker says what is wrong with it.
+			// What cannot be read stays unchanged, and the broker reports what is wrong.
 			if stamped, err := s.stamp(p.Records, now); err == nil {
 				p.Records = stamped
 			}

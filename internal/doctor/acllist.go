@@ -26,10 +26,10 @@ const (
 	describeConfigs = sarama.AclOperationDescribeConfigs
 )
 
-// aggregatorGrants are all rights that an aggregator needs, its publisher included. Read and Write imply
-// Describe. There is no right on the cluster: the right to write to a topic includes writing with a
-// producer id. Create is needed while a topic is missing, and Write on the events to send dead letters
-// again.
+// aggregatorGrants are all rights that an aggregator needs, its publisher included. Read and Write
+// imply Describe. There is no right on the cluster: the right to write to a topic includes writing
+// with a producer id. Create is needed while a topic is missing, and Write on the events to send
+// dead letters again.
 func aggregatorGrants(n topics.Names) []grant {
 	topic := func(name string, ops ...sarama.AclOperation) grant {
 		return grant{sarama.AclResourceTopic, name, false, append(ops, describeConfigs, create)}
@@ -47,7 +47,8 @@ func transactionalGrant(n topics.Names) grant {
 	return grant{sarama.AclResourceTransactionalID, n.Group + "-", true, []sarama.AclOperation{write}}
 }
 
-// scratchGrant is what the test of fencing needs, in addition to the aggregator's transactional ids.
+// scratchGrant is what the test of fencing needs, in addition to the aggregator's transactional
+// ids.
 func scratchGrant(n topics.Names) grant {
 	return grant{sarama.AclResourceTopic, n.Group + ".doctor-", true, []sarama.AclOperation{create, remove, read, write}}
 }

@@ -13,8 +13,8 @@ import (
 // untold is the value of authorized operations that a broker leaves out.
 const untold = math.MinInt32
 
-// checkACLs queries the rights of this principal. It changes nothing: the transactional id is tested with
-// a request that no broker can grant.
+// checkACLs queries the rights of this principal. It changes nothing: the transactional id is
+// tested with a request that no broker can grant.
 func (e *examination) checkACLs(ctx context.Context) outcome {
 	allowed, err := e.topicRights()
 	if err != nil {
@@ -55,7 +55,8 @@ func (e *examination) checkACLs(ctx context.Context) outcome {
 
 func (e *examination) lacking(g grant, missing []sarama.AclOperation) Result {
 	var ops []string
-	status := Warn // the aggregator also runs without the right to describe, or to send dead letters again
+	// The aggregator also runs without the right to describe, or to send dead letters again.
+	status := Warn
 	for _, op := range missing {
 		ops = append(ops, op.String())
 		if op != describeConfigs && (op != write || g.name != e.names.Events) {
@@ -166,8 +167,8 @@ func (e *examination) describeGroup(name string) (*sarama.GroupDescription, erro
 	return group, nil
 }
 
-// missingOnTransactionalID requests the producer id of partition 0's owner with an invalid timeout and an
-// unknown producer: brokers check the rights first, and then refuse.
+// missingOnTransactionalID requests the producer id of partition 0's owner with an invalid timeout
+// and an unknown producer: brokers check the rights first, and then refuse.
 func (e *examination) missingOnTransactionalID(g grant) ([]sarama.AclOperation, error) {
 	id := g.name + "0"
 	b, err := e.client.TransactionCoordinator(id)

@@ -17,14 +17,15 @@ const (
 	beatFail = 10 * time.Second // far beyond that
 )
 
-// checkBlocklist compares the verdicts in Redis with the end of the verdict topic, by the blocklist's
-// documented layout (package blocklist).
+// checkBlocklist compares the verdicts in Redis with the end of the verdict topic, by the
+// blocklist's documented layout (package blocklist).
 func (e *examination) checkBlocklist(ctx context.Context) outcome {
 	topic := e.names.Verdicts
 	if e.layout != nil && !e.exists(topic) {
 		return found(skip("blocklist", "there is no %s yet", topic))
 	}
-	// Verdicts keep coming: Redis is compared with an end from before it is read, and one from after.
+	// Verdicts keep coming: Redis is compared with an end from before it is read, and one from
+	// after.
 	before, err := e.ends(topic)
 	if err != nil {
 		return found(fail("blocklist", "", "the end of the verdicts cannot be read: %v", err))
@@ -68,10 +69,12 @@ func (e *examination) ends(topic string) (map[int32]int64, error) {
 type shard struct {
 	number    int
 	published bool // it was written at least once
-	of        int  // how many shards the blocklist has, according to its publishers; 0 if they are older, and do not say
-	entries   int64
-	beat      time.Duration // since the latest heartbeat
-	reached   map[int32]int64
+	// How many shards the blocklist has, according to its publishers; 0 if they are older, and do
+	// not say.
+	of      int
+	entries int64
+	beat    time.Duration // since the latest heartbeat
+	reached map[int32]int64
 }
 
 // gap is a partition of the verdict topic of which Redis and Kafka differ.
@@ -117,7 +120,8 @@ func (e *examination) readShard(ctx context.Context, number int, topicPartitions
 	beat, _ := strconv.ParseInt(value["\x00beat"], 10, 64)
 	s.beat = max(0, now.Val().Sub(time.UnixMilli(beat)))
 	for _, p := range partitions {
-		s.reached[p], _ = strconv.ParseInt(value[fmt.Sprintf("\x00reached:%d", p)], 10, 64) // absent is 0
+		// Absent is 0.
+		s.reached[p], _ = strconv.ParseInt(value[fmt.Sprintf("\x00reached:%d", p)], 10, 64)
 	}
 	return s, nil
 }
@@ -135,7 +139,7 @@ func (e *examination) judgeShard(s *shard, before, after map[int32]int64) (resul
 	const start = "start an aggregator with --redis, or one with --publish-only; check that --redis, --prefix and --shards are theirs"
 	switch {
 	case !s.published && len(missing) > 0:
-		return []Result{fail("blocklist", start, "shard %d: it was never written, but there are verdicts: nobody is blocked", s.number)}
+		return []Result{fail("blocklist", start, "shard %d: it was never written, but there are verdicts: no request is blocked", s.number)}
 	case !s.published:
 		return []Result{warn("blocklist", start, "shard %d: it was never written; enforcers are not ready until then", s.number)}
 	case s.of != 0 && s.of != e.cfg.Shards:

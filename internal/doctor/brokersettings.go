@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// A fence lasts as long as brokers remember the producer. An owner that cannot write for twelve of
-	// its hourly heartbeats treats itself as replaced.
+	// A fence lasts as long as brokers remember the producer. An owner that cannot write for twelve
+	// of its hourly heartbeats treats itself as replaced.
 	minProducerExpiry = 12 * time.Hour
 	// Owners renew their epoch daily.
 	minTransactionalExpiry = 24 * time.Hour
@@ -68,7 +68,8 @@ func (e *examination) brokerSettings(b *sarama.Broker) (map[string]string, error
 func (e *examination) judgeBroker(id int32, settings map[string]string) (results []Result) {
 	expiry := func(name string, least time.Duration, why string) {
 		ms, err := strconv.ParseInt(settings[name], 10, 64)
-		if err != nil || time.Duration(ms)*time.Millisecond > least { // older brokers have no such setting: there it is a week
+		// Older brokers have no such setting: there it is a week.
+		if err != nil || time.Duration(ms)*time.Millisecond > least {
 			return
 		}
 		results = append(results, fail("kafka-settings",

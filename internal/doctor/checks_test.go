@@ -16,7 +16,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
-// A broker that gives every owner a producer id of its own fences nobody.
+// A broker that gives every owner a producer id of its own fences no owner.
 func TestABrokerThatDoesNotFence(t *testing.T) {
 	t.Parallel()
 	k, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -214,8 +214,8 @@ func TestAnInterruptedExaminationTidiesUp(t *testing.T) {
 	deleted := make(chan struct{})
 	k.ControlKey(int16(kmsg.InitProducerID), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		k.KeepControl()
-		// The check of rights, which may run beside the one of the fence, asks with a producer id that nobody has. The fence's has
-		// its scratch topic by then.
+		// The check of rights, which may run beside the one of the fence, uses an unknown producer
+		// id. The fence's has its scratch topic by then.
 		if req.(*kmsg.InitProducerIDRequest).ProducerID != math.MaxInt64 {
 			interrupt()
 		}
@@ -238,7 +238,8 @@ func TestAnInterruptedExaminationTidiesUp(t *testing.T) {
 	}
 }
 
-// TestStalenessOutlastsATakeover: with both at 10 s, as they were delivered, the end of one aggregator put all enforcers in doubt.
+// TestStalenessOutlastsATakeover: with both at 10 s, as they were delivered, the end of one
+// aggregator made all enforcers stale.
 func TestStalenessOutlastsATakeover(t *testing.T) {
 	for _, c := range []struct {
 		timeout, tolerated time.Duration

@@ -8,9 +8,9 @@ import (
 
 // clock is the offset of a machine's clock from this machine's.
 type clock struct {
-	name  string
-	ahead time.Duration
-	doubt time.Duration // the error of the measurement: half the round trip
+	name   string
+	ahead  time.Duration
+	margin time.Duration // the error of the measurement: half the round trip
 }
 
 const (
@@ -18,8 +18,8 @@ const (
 	clockFail = time.Minute
 )
 
-// checkClocks compares all clocks that were read. Windows use the brokers' clocks; blocks end by the
-// enforcers'.
+// checkClocks compares all clocks that were read. Windows use the brokers' clocks; blocks end by
+// the enforcers'.
 func (e *examination) checkClocks(context.Context) outcome {
 	if len(e.clocks) == 0 {
 		return found(skip("clocks", "no clock could be read: neither Redis's nor, on a scratch topic, the brokers'"))
@@ -36,7 +36,7 @@ func (e *examination) checkClocks(context.Context) outcome {
 	}
 	apart := last.ahead - first.ahead
 	const fix = "synchronize all machines by NTP (chrony, systemd-timesyncd)"
-	switch sure := apart - first.doubt - last.doubt; {
+	switch sure := apart - first.margin - last.margin; {
 	case sure > clockFail:
 		return found(fail("clocks", fix, "%s is %v ahead of %s: windows and blocks end at the wrong time", last.name, apart.Round(time.Millisecond), first.name))
 	case sure > clockWarn:

@@ -1,10 +1,10 @@
-// Package doctor finds what is wrong with the Kafka and the Redis of an installation, and says how to
-// fix it.
+// Package doctor finds what is wrong with the Kafka and the Redis of an installation, and says how
+// to fix it.
 //
-// A check is a method of examination. Most only read. Two write, unless Config.NoWrite forbids it: one
-// tests fencing on a scratch topic PREFIX.doctor-RANDOM under the transactional id
-// PREFIX-doctor-RANDOM; one tests the rights in Redis, where they cannot be queried, on scratch keys
-// that begin with {PREFIX:0}:doctor-. Topic and keys are deleted afterwards.
+// A check is a method of examination. Most only read. Two write, unless Config.NoWrite forbids it:
+// one tests fencing on a scratch topic PREFIX.doctor-RANDOM under the transactional id
+// PREFIX-doctor-RANDOM; one tests the rights in Redis, where they cannot be queried, on scratch
+// keys that begin with {PREFIX:0}:doctor-. Topic and keys are deleted afterwards.
 package doctor
 
 import (
@@ -132,8 +132,8 @@ func (e *examination) checks() []check {
 	}
 }
 
-// Run runs all checks. It calls tell with each result as soon as it is known, and returns the report.
-// When ctx ends, the remaining checks fail.
+// Run runs all checks. It calls tell with each result as soon as it is known, and returns the
+// report. When ctx ends, the remaining checks fail.
 func Run(ctx context.Context, cfg Config, tell func(Result)) (*Report, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -170,8 +170,9 @@ func (e *examination) perform(ctx context.Context, c check) []Result {
 	return out.results
 }
 
-// await runs a check, and waits a little longer than the limit, so that the check can clean up. sarama
-// and go-redis do not always honor a context: a check that continues after that is abandoned.
+// await runs a check, and waits a little longer than the limit, so that the check can clean up.
+// sarama and go-redis do not always honor a context: a check that continues after that is
+// abandoned.
 func (e *examination) await(ctx context.Context, c check, limit time.Duration) (out outcome, answered bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

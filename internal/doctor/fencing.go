@@ -24,11 +24,12 @@ type trial struct {
 	topic  string
 	config fenced.Config
 	sent   []time.Time // per partition: about when its first record was appended, by our clock
-	doubt  []time.Duration
+	margin []time.Duration
 }
 
-// checkFencing simulates a takeover. Of two owners of one transactional id, the older must be refused
-// once the newer has appended its fence record; and a repeated batch must not be appended twice.
+// checkFencing simulates a takeover. Of two owners of one transactional id, the older must be
+// refused once the newer has appended its fence record; and a repeated batch must not be appended
+// twice.
 func (e *examination) checkFencing(ctx context.Context) outcome {
 	if e.cfg.NoWrite {
 		return found(skip("fencing", "--no-write: the test needs a scratch topic"))
@@ -61,7 +62,7 @@ func (t *trial) create() error {
 	for k, v := range settings {
 		detail.ConfigEntries[k] = &v
 	}
-	t.sent, t.doubt = make([]time.Time, detail.NumPartitions), make([]time.Duration, detail.NumPartitions)
+	t.sent, t.margin = make([]time.Time, detail.NumPartitions), make([]time.Duration, detail.NumPartitions)
 	return t.e.admin.CreateTopic(t.topic, detail, false)
 }
 
@@ -115,8 +116,8 @@ func (t *trial) takeOver(ctx context.Context) (*fenced.Identity, error) {
 		if _, err := replaced[p].Fence(ctx); err != nil {
 			return nil, err
 		}
-		t.doubt[p] = time.Since(before) / 2
-		t.sent[p] = before.Add(t.doubt[p])
+		t.margin[p] = time.Since(before) / 2
+		t.sent[p] = before.Add(t.margin[p])
 	}
 	newer, err := fenced.Acquire(ctx, t.config)
 	if err != nil {
@@ -158,7 +159,8 @@ func (t *trial) repeat(ctx context.Context, owner *fenced.Identity) error {
 	return nil
 }
 
-// readBack checks the log for records that must not be there, and reads the brokers' clocks from it.
+// readBack checks the log for records that must not be there, and reads the brokers' clocks from
+// it.
 func (t *trial) readBack(ctx context.Context) ([]clock, error) {
 	logs, stop, err := kafkalog.Open(t.e.cfg.Kafka.Log("tallygate-doctor"))
 	if err != nil {
@@ -181,7 +183,7 @@ func (t *trial) readBack(ctx context.Context) ([]clock, error) {
 		}
 		name := fmt.Sprintf("broker %d", leader.ID())
 		if !slices.ContainsFunc(clocks, func(c clock) bool { return c.name == name }) {
-			clocks = append(clocks, clock{name, times[1].Sub(t.sent[p]), t.doubt[p] + time.Millisecond})
+			clocks = append(clocks, clock{name, times[1].Sub(t.sent[p]), t.margin[p] + time.Millisecond})
 		}
 	}
 	return clocks, nil

@@ -191,8 +191,8 @@ func (e *examination) lag() (*lag, error) {
 	return l, nil
 }
 
-// offsets returns, by partition, the offset at a time in Unix milliseconds, or at sarama's OffsetOldest
-// or OffsetNewest.
+// offsets returns, by partition, the offset at a time in Unix milliseconds, or at sarama's
+// OffsetOldest or OffsetNewest.
 func (e *examination) offsets(topic string, n int32, when int64) (map[int32]int64, error) {
 	ask := map[int32]int64{}
 	for p := range n {

@@ -155,8 +155,8 @@ func missingAPIs(keys []sarama.ApiVersionsResponseKey) (missing []string) {
 	return missing
 }
 
-// guessVersion derives Kafka's version from the requests that it supports, since no response has it.
-// Other brokers support a mix of versions.
+// guessVersion derives Kafka's version from the requests that it supports, since no response has
+// it. Other brokers support a mix of versions.
 func guessVersion(keys []sarama.ApiVersionsResponseKey) string {
 	r := kmsg.NewPtrApiVersionsResponse()
 	for _, k := range keys {

@@ -217,7 +217,8 @@ func failed(r *Report, name string) (n int) {
 	return n
 }
 
-// deny takes the rights to write states, to send dead letters again, to be in the group and to own partitions.
+// deny takes the rights to write states, to send dead letters again, to be in the group and to own
+// partitions.
 func deny(t *testing.T, addr string) {
 	t.Helper()
 	conf := sarama.NewConfig()

@@ -70,7 +70,8 @@ func examine(t *testing.T, cfg Config) *Report {
 
 func brokers(addrs ...string) *kafkaconn.Kafka { return &kafkaconn.Kafka{Brokers: addrs} }
 
-// wants fails the test unless a result of this name and status says all of texts, in its detail or its fix.
+// wants fails the test unless a result of this name and status says all of texts, in its detail or
+// its fix.
 func wants(t *testing.T, r *Report, name string, s Status, texts ...string) {
 	t.Helper()
 	if !slices.ContainsFunc(r.Results, func(x Result) bool {

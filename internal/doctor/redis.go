@@ -41,8 +41,8 @@ func (e *examination) reachRedis(ctx context.Context) outcome {
 		before := time.Now()
 		now, err := c.Time(ctx).Result()
 		if err == nil {
-			doubt := time.Since(before) / 2
-			clocks = append(clocks, clock{name, now.Sub(before.Add(doubt)), doubt})
+			margin := time.Since(before) / 2
+			clocks = append(clocks, clock{name, now.Sub(before.Add(margin)), margin})
 		}
 		return nil
 	})

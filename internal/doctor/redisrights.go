@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// scriptCommands are the commands of publishers, nearly all inside their script, which runs with its
-// caller's rights. In this order each finds the data that it reads.
+// scriptCommands are the commands of publishers, nearly all inside their script, which runs with
+// its caller's rights. In this order each finds the data that it reads.
 var scriptCommands = [][]any{
 	{"time"},
 	{"hset", hashKey, "f", "1"}, {"hget", hashKey, "f"}, {"hmget", hashKey, "f"},
@@ -22,7 +22,8 @@ var scriptCommands = [][]any{
 	{"hdel", hashKey, "f"}, {"zrem", setKey, "m"}, {"del", streamKey},
 }
 
-// feedCommands are the commands of enforcers and of services that follow the blocklist: they only read.
+// feedCommands are the commands of enforcers and of services that follow the blocklist: they only
+// read.
 var feedCommands = [][]any{
 	{"hmget", hashKey, "f"}, {"hscan", hashKey, "0"}, {"xread", "count", "1", "streams", streamKey, "0-0"},
 }
@@ -43,8 +44,8 @@ func rightsOf(lists ...[][]any) (names []string) {
 	return names
 }
 
-// redisUser is the command that creates a Redis user with these rights only. keys is "~" for writers, and
-// "%R~", since Redis 7.0, for readers.
+// redisUser is the command that creates a Redis user with these rights only. keys is "~" for
+// writers, and "%R~", since Redis 7.0, for readers.
 func redisUser(user, prefix, keys string, names []string) string {
 	return fmt.Sprintf("ACL SETUSER %s reset on >PASSWORD %s{%s:* +%s", user, keys, prefix, strings.Join(names, " +"))
 }
@@ -79,7 +80,8 @@ func (e *examination) checkRights(ctx context.Context) outcome {
 		how = "tried on scratch keys"
 		tag += "doctor-" + e.random + ":"
 		denied, err = e.tryCommands(ctx, tag, func(ctx context.Context, args []any) error { return e.cfg.Redis.Do(ctx, args...).Err() })
-		e.cfg.Redis.Del(context.WithoutCancel(ctx), tag+string(hashKey), tag+string(setKey), tag+string(streamKey)) // the commands deleted most of them
+		// The commands deleted most of them.
+		e.cfg.Redis.Del(context.WithoutCancel(ctx), tag+string(hashKey), tag+string(setKey), tag+string(streamKey))
 	}
 	if err != nil {
 		return found(fail("redis-rights", "", "%v", err))
@@ -90,7 +92,8 @@ func (e *examination) checkRights(ctx context.Context) outcome {
 	return found(ok("redis-rights", "all commands of publisher and feed are allowed (%s)", how))
 }
 
-// tryCommands returns the names of the denied commands. Its error is the first that is not about rights.
+// tryCommands returns the names of the denied commands. Its error is the first that is not about
+// rights.
 func (e *examination) tryCommands(ctx context.Context, tag string, try func(context.Context, []any) error) (denied []string, err error) {
 	for _, template := range slices.Concat(feedCommands, scriptCommands) {
 		args := make([]any, len(template))

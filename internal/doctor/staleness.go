@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// takeoverTime is how long a takeover may take after the session timeout: the group rebalances, and new
-// owners read some million keys.
+// takeoverTime is how long a takeover may take after the session timeout: the group rebalances, and
+// new owners read some million keys.
 const takeoverTime = 10 * time.Second
 
-// checkStaleness compares --max-staleness with the outage that the failure of one aggregator causes: its
-// partitions have no publisher until the session timeout has passed and others have taken them over.
+// checkStaleness compares --max-staleness with the outage that the failure of one aggregator
+// causes: its partitions have no publisher until the session timeout has passed and others have
+// taken them over.
 func (e *examination) checkStaleness(context.Context) outcome {
 	const fix = "raise the enforcers' --max-staleness above the aggregators' --session-timeout plus a takeover; give doctor the values of the programs"
 	tolerated, timeout := e.cfg.MaxStaleness, e.cfg.SessionTimeout

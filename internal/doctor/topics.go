@@ -45,8 +45,8 @@ func (e *examination) checkTopics(context.Context) outcome {
 	return outcome{results: worst(results), keep: keep}
 }
 
-// checkReplication checks that the topics survive the loss of a broker, and that all replicas are in
-// sync.
+// checkReplication checks that the topics survive the loss of a broker, and that all replicas are
+// in sync.
 func (e *examination) checkReplication(context.Context) outcome {
 	var results []Result
 	var single []string
@@ -119,7 +119,7 @@ func (e *examination) checkRetention(context.Context) outcome {
 	case e.layout.Topics[e.names.Verdicts].Settings == nil:
 		return found(skip("retention", "the settings of %s are unknown", e.names.Verdicts))
 	case !limited:
-		return found(ok("retention", "verdicts are kept forever"))
+		return found(ok("retention", "verdicts are kept without limit"))
 	case e.set == nil:
 		return found(ok("retention", "verdicts are kept for %s; use --rules to compare that with the longest block", human(have)))
 	}

@@ -20,8 +20,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// What an operator is told when Kafka gives nothing, when Redis refuses an enforcer, when the rule file is broken and when nobody is left: a Prometheus with
-// deploy/alerts.yaml, whose waits are short here, scrapes the programs and has the documented alerts. What passes is counted.
+// What an operator is told when Kafka gives nothing, when Redis refuses an enforcer, when the rule
+// file is broken and when no instance is left: a Prometheus with deploy/alerts.yaml, whose waits
+// are short here, scrapes the programs and has the documented alerts. What passes is counted.
 func TestPrometheusHasTheAlerts(t *testing.T) {
 	path := servers.Program(t, "prometheus")
 	kafka := servers.StartKafka(t, map[string]string{
@@ -128,7 +129,8 @@ var (
 	limits = regexp.MustCompile(`(_seconds\)+) > [0-9]+`)
 )
 
-// startPrometheus starts one with deploy/alerts.yaml, in which nothing waits and what may be late is so after 4 s.
+// startPrometheus starts one with deploy/alerts.yaml, in which nothing waits and what may be late
+// is so after 4 s.
 func startPrometheus(t *testing.T, path string, targets ...string) *prometheus {
 	t.Helper()
 	rules, err := os.ReadFile("../../deploy/alerts.yaml")

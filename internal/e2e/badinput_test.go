@@ -103,7 +103,7 @@ func manyAttrs(n int) string {
 var strangeUIDs = []string{"__offset", "\x00", "\x00checkpoint", "\x00fence", "a\r\nb", "a|b", "a=b&c=d", "%00", "漢字", " ", "null",
 	"*", "{x}", strings.Repeat("u", 256)}
 
-// Records that are no events, or hardly, disturb nobody: the good ones among them count, the
+// Malformed records disturb no other: the good ones among them count, the
 // bad ones are dead letters, and the aggregator goes on.
 func TestBadInput(t *testing.T) {
 	t.Parallel() // it waits more than it works

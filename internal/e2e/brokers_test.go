@@ -8,8 +8,8 @@ import (
 	"github.com/tallygate/tallygate/internal/servers"
 )
 
-// One broker of three dies, each in its turn: it leads partitions, coordinates the group, or is the
-// controller that clients remember. The two others have all the data, and no instance loses its
+// One broker of three fails, each in its turn: it leads partitions, coordinates the group, or is
+// the controller that clients remember. The two others have all the data, and no instance loses its
 // place for longer than an election takes.
 func TestOneDeadBrokerOfThree(t *testing.T) {
 	t.Parallel() // it mostly waits
@@ -33,7 +33,8 @@ func TestOneDeadBrokerOfThree(t *testing.T) {
 		t.Logf("broker %d of 3 is dead: the last verdict came after %v, and %d sessions have failed",
 			i+1, time.Since(began).Round(time.Millisecond), ended()-before)
 		w.worst()
-		if failed := ended() - before; failed > 2 { // each instance's, when the coordinator has died
+		// Each instance's, when the coordinator has failed.
+		if failed := ended() - before; failed > 2 {
 			t.Errorf("broker %d of 3 is dead, and %d sessions have failed", i+1, failed)
 		}
 		kafka.Start(broker)

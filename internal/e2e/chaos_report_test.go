@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// tally is what became of all faults, over all runs.
+// tally is the outcome of all faults, over all runs.
 type tally struct {
 	runs, events, differences int
 	order                     []string

@@ -101,7 +101,7 @@ const briefSpec = `  max_lateness: 1s
 `
 
 // drawRules writes a list of rules: the fixed ones, with limits of chance, and some of those that
-// let verdicts fall and end within seconds.
+// issue and end verdicts within seconds.
 func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 	between := func(least, most int) int { return least + rnd.IntN(most-least+1) }
 	seconds := func(least, most int) string { return fmt.Sprintf("%ds", between(least, most)) }

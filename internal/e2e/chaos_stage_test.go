@@ -55,7 +55,7 @@ type guard struct {
 // sessionTimeout is short, since a plan waits for many to pass.
 const sessionTimeout = 3 * time.Second
 
-// newStage starts the servers, then all programs at once: nobody has made the topics.
+// newStage starts the servers, then all programs at once: no topics exist.
 func newStage(t *testing.T, p *plan) *stage {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -103,7 +103,7 @@ func (s *stage) startKafka(t *testing.T) (ways []gates, brokers []string) {
 		for i := range behind {
 			g := newGate(t, true)
 			way = append(way, g)
-			// Where nobody else looks for a port.
+			// In a range without other servers.
 			behind[i] = append(behind[i], servers.Listener{Addr: strings.Replace(servers.FreeAddr(t), "127.0.0.1", "127.0.0.2", 1), Proxy: g.addr})
 		}
 		ways = append(ways, way)
@@ -150,7 +150,7 @@ func (s *stage) start() time.Duration {
 	return time.Since(began)
 }
 
-// firstStart stands for what every plan begins with: nobody has made the topics yet.
+// firstStart stands for what every plan begins with: no topics exist yet.
 func firstStart(aggregators int) *fault {
 	name := "first start, alone with a publisher"
 	if aggregators > 1 {
@@ -195,8 +195,8 @@ func (s *stage) allReady() {
 	}
 }
 
-// mayWait fails the test when a fault is being healed: what it waits for may be broken still, by the
-// fault beside it.
+// mayWait fails the test when a fault is being healed: what it waits for may be broken still, by
+// the fault beside it.
 func (s *stage) mayWait() {
 	s.t.Helper()
 	if s.healing {
@@ -211,13 +211,13 @@ func (m *member) awaitReady() {
 	m.Process.awaitReady()
 }
 
-// born starts an enforcer; die kills it.
+// born starts an enforcer; kill kills it.
 func (g *guard) born() {
 	g.Start()
 	g.life.Add(1)
 }
 
-func (g *guard) die() {
+func (g *guard) kill() {
 	g.life.Add(1)
 	g.Kill()
 }

@@ -48,7 +48,8 @@ func TestChaos(t *testing.T) {
 	if len(from) == 0 {
 		t.Fatalf("no fault matches %q", chaos.only)
 	}
-	servers.Kafka(t) // without them the test is skipped here, under a name that does not change with the seed
+	// Without them the test is skipped here, under a name that does not change with the seed.
+	servers.Kafka(t)
 	servers.Redis(t)
 	events, uids, seed := chaos.events, chaos.uids, chaos.seed
 	if events == 0 {
@@ -145,8 +146,8 @@ func (s *stage) compareAll() {
 	s.caughtUp()
 	m := newModel(s.rig)
 	m.forgets = s.plan.brief
-	if m.events < s.plan.events*6/10 || len(m.fell) == 0 {
-		t.Errorf("the model has %d events and %d verdicts: too few to prove anything", m.events, len(m.fell))
+	if m.events < s.plan.events*6/10 || len(m.issued) == 0 {
+		t.Errorf("the model has %d events and %d verdicts: too few to prove anything", m.events, len(m.issued))
 	}
 	var ps []*Process
 	for _, member := range s.members {
@@ -171,7 +172,8 @@ func (s *stage) compareAll() {
 	s.lookout.judge(topic)
 }
 
-// tellLost helps to find what was not counted, or twice: records of many events, all of whose users have a wrong count.
+// tellLost helps to find what was not counted, or twice: records of many events, all of whose users
+// have a wrong count.
 func (s *stage) tellLost(uids map[string]bool) {
 	var decoder event.Decoder
 	for p := range s.partitions {

@@ -101,7 +101,7 @@ func (w *lookout) follow(ctx context.Context, pc sarama.PartitionConsumer) {
 				continue
 			}
 			if v, err := verdict.Parse(m.Value); err == nil {
-				w.fell(string(m.Key), &v)
+				w.noteVerdict(string(m.Key), &v)
 			}
 		case <-ctx.Done():
 			return
@@ -109,7 +109,7 @@ func (w *lookout) follow(ctx context.Context, pc sarama.PartitionConsumer) {
 	}
 }
 
-func (w *lookout) fell(key string, v *verdict.Verdict) {
+func (w *lookout) noteVerdict(key string, v *verdict.Verdict) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch k := w.watched[key]; {
@@ -120,7 +120,7 @@ func (w *lookout) fell(key string, v *verdict.Verdict) {
 	}
 }
 
-// queryOf asks as somebody who has the key.
+// queryOf is a check by a caller with the key.
 func queryOf(v *verdict.Verdict) json.RawMessage {
 	q := struct {
 		UID   string            `json:"uid,omitempty"`

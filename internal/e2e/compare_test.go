@@ -235,9 +235,10 @@ func (m *model) compareVerdicts(r *rig) published {
 	return got
 }
 
-// lastAreOut reports whether ends that moved, which wait for a second when all is counted, are published.
+// lastAreOut reports whether ends that moved, which wait for a second when all is counted, are
+// published.
 func (m *model) lastAreOut(got published) bool {
-	for key, want := range m.fell {
+	for key, want := range m.issued {
 		if m.comparable(key) && m.compareHistory(key, got.all[key], want) != nil {
 			return false
 		}
@@ -248,7 +249,7 @@ func (m *model) lastAreOut(got published) bool {
 func (m *model) compareTopic(r *rig, got published) {
 	r.t.Helper()
 	d := differencesOf("verdict topic")
-	for key, want := range m.fell {
+	for key, want := range m.issued {
 		if !m.comparable(key) {
 			continue
 		}
@@ -258,7 +259,7 @@ func (m *model) compareTopic(r *rig, got published) {
 		}
 	}
 	for key := range got.all {
-		if m.fell[key] == nil && m.comparable(key) {
+		if m.issued[key] == nil && m.comparable(key) {
 			d.add("%s: %s, the model has none", key, got.last[key])
 		}
 	}
@@ -278,7 +279,7 @@ func (m *model) compareHistory(key string, got, want []verdict.Verdict) error {
 	case len(got) == 0:
 		return fmt.Errorf("none, not %s", asModel(due[len(due)-1]))
 	case m.states[text].mixed:
-		return nil // which event let it fall depends on how partitions interleave
+		return nil // the triggering event depends on how partitions interleave
 	}
 	if last := asModel(got[len(got)-1]); !slices.ContainsFunc(want[max(len(due)-1, 0):], func(v verdict.Verdict) bool { return asModel(v) == last }) {
 		return fmt.Errorf("the last is %s\n   not %s", last, asModel(want[len(want)-1]))

@@ -69,7 +69,7 @@ func TestEmittedToDenied(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("emitted -> denied: median %v, worst %v of %d", took[len(took)/2], took[len(took)-1], len(took))
-	decisions(t, server, "user 7", "somebody else")
+	decisions(t, server, "user 7", "another user")
 	runsOut(t, e, server)
 }
 
@@ -178,7 +178,7 @@ func runsOut(t *testing.T, e *emit.Emitter, server *Process) {
 		e.Emit(event.Event{UID: "greedy", API: "download"})
 	}
 	began := time.Now()
-	eventually(t, "the penalty falls", func() bool { return !allowed() })
+	eventually(t, "the penalty is issued", func() bool { return !allowed() })
 	eventually(t, "the penalty ends", allowed)
 	if d := time.Since(began); d < 2*time.Second || d > 8*time.Second {
 		t.Errorf("a penalty of 3s lasted %v", d)

@@ -123,7 +123,7 @@ func (r *rig) again(m *sarama.ConsumerMessage) *sarama.ProducerMessage {
 	return out
 }
 
-// clones are the same records: a producer notes in each what became of it.
+// clones are the same records: a producer notes its outcome in each.
 func clones(msgs []*sarama.ProducerMessage) []*sarama.ProducerMessage {
 	out := make([]*sarama.ProducerMessage, len(msgs))
 	for i, m := range msgs {

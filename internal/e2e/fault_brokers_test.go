@@ -10,7 +10,8 @@ import (
 	"github.com/tallygate/tallygate/internal/servers"
 )
 
-// brokersFaults befall some of three brokers. Topics have three replicas, of which two must be in step.
+// brokersFaults befall some of three brokers. Topics have three replicas, of which two must be in
+// step.
 func brokersFaults() []*fault {
 	return []*fault{
 		{kind: ofKafka, name: "a partition's leader killed", brokers: 3, strike: oneOf(leads)},
@@ -157,7 +158,8 @@ func (s *stage) reassign(rnd *rand.Rand, then func()) (heal func()) {
 	return func() {}
 }
 
-// movedAtStop moves leaders, and has an aggregator stop when it meets their new epochs: each asks for a checkpoint of its own.
+// movedAtStop moves leaders, and has an aggregator stop when it meets their new epochs: each asks
+// for a checkpoint of its own.
 func movedAtStop(s *stage, rnd *rand.Rand) (heal func()) {
 	return s.reassign(rnd, func() {
 		m := s.pick(rnd)

@@ -17,7 +17,7 @@ func enforcerFaults() []*fault {
 
 func enforcerKilled(s *stage, rnd *rand.Rand) (heal func()) {
 	g := s.guard(rnd)
-	g.die()
+	g.kill()
 	pause(rnd, 0, 2*time.Second)
 	return g.born
 }

@@ -42,7 +42,7 @@ func brokerStopped(s *stage, rnd *rand.Rand) (heal func()) {
 }
 
 // foreignRecords come from a producer that hashes by crc32, of uids of its own: the order of
-// events that come from several partitions is nobody's.
+// events that come from several partitions is undefined.
 func foreignRecords(s *stage, rnd *rand.Rand) (heal func()) {
 	g := s.traffic(rnd, max(s.plan.uids/20, 10), "f")
 	g.n = s.foreign

@@ -64,7 +64,8 @@ func primaryKilled(s *stage, rnd *rand.Rand) (heal func()) {
 	return primary.Start // Sentinels make it follow the other one
 }
 
-// primaryPaused wakes the old primary up when another has its place: it still takes itself for the primary.
+// primaryPaused wakes the old primary up when another has its place: it still takes itself for the
+// primary.
 func primaryPaused(s *stage, rnd *rand.Rand) (heal func()) {
 	primary, replica := s.primary()
 	pid := primary.Pid()

@@ -50,7 +50,8 @@ func parseRequest(frame []byte) (*kafkaRequest, error) {
 		version:     int16(binary.BigEndian.Uint16(frame[6:])),
 		correlation: int32(binary.BigEndian.Uint32(frame[8:])),
 	}
-	client := max(int(int16(binary.BigEndian.Uint16(frame[12:]))), 0) // the client id's length; -1 for none
+	// The client id's length; -1 for none.
+	client := max(int(int16(binary.BigEndian.Uint16(frame[12:]))), 0)
 	if len(frame) < 14+client {
 		return nil, errFrame
 	}

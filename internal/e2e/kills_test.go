@@ -122,8 +122,8 @@ func exactlyOnce(r *rig, ps ...*Process) {
 	r.caughtUp()
 
 	m := newModel(r)
-	if m.events < scaled(190_000) || len(m.fell) < scaled(5000) {
-		t.Errorf("the model has %d events and %d verdicts: too few to prove anything", m.events, len(m.fell))
+	if m.events < scaled(190_000) || len(m.issued) < scaled(5000) {
+		t.Errorf("the model has %d events and %d verdicts: too few to prove anything", m.events, len(m.issued))
 	}
 	m.compareCounters(t, m.keys(), ps...)
 	newNaive(r).compare(t, "yearly-utc", "bytes-utc", ps...)
@@ -175,7 +175,8 @@ func killRepeatedly(t *testing.T, rnd *rand.Rand, n int, ps []*Process) {
 	}
 }
 
-// compare asks for every uid and compares two of its counts, of the rules that are named. It returns the uids that differ.
+// compare asks for every uid and compares two of its counts, of the rules that are named. It
+// returns the uids that differ.
 func (n *naive) compare(t *testing.T, costs, sums string, ps ...*Process) (differ map[string]bool) {
 	t.Helper()
 	differ = map[string]bool{}

@@ -142,7 +142,7 @@ func (w *watcher) follow(ctx context.Context, pc sarama.PartitionConsumer) {
 		select {
 		case m := <-pc.Messages():
 			if !verdict.OwnRecord(m.Key) {
-				w.fell(m)
+				w.noteVerdict(m)
 			}
 		case <-ctx.Done():
 			return
@@ -150,7 +150,7 @@ func (w *watcher) follow(ctx context.Context, pc sarama.PartitionConsumer) {
 	}
 }
 
-func (w *watcher) fell(m *sarama.ConsumerMessage) {
+func (w *watcher) noteVerdict(m *sarama.ConsumerMessage) {
 	v, err := verdict.Parse(m.Value)
 	if err != nil {
 		w.t.Errorf("verdict %s: %v", m.Value, err)

@@ -23,14 +23,16 @@ type model struct {
 	decoder event.Decoder
 	forgets bool // keys that nothing is held of may have left the engine
 
-	seen   map[string]bool              // emitters' instances and sequences, by partition
-	newest map[string]uint64            // of each emitter, by partition
-	behind []string                     // records that came for the first time behind a newer one of their emitter
-	states map[string]*keyState         // by key text
-	ids    map[string]bool              // of all events: the model does without the rules' memory of them
+	seen   map[string]bool   // emitters' instances and sequences, by partition
+	newest map[string]uint64 // of each emitter, by partition
+	// Records that came for the first time behind a newer one of their emitter.
+	behind []string
+	states map[string]*keyState // by key text
+	// Of all events: the model does without the rules' memory of them.
+	ids    map[string]bool
 	again  int                          // events whose id had come before
 	events int                          // that are not too old, nor had come before
-	fell   map[string][]verdict.Verdict // all verdicts of a record key, in order
+	issued map[string][]verdict.Verdict // all verdicts of a record key, in order
 }
 
 // keyState is a key and what it has counted.
@@ -38,14 +40,14 @@ type keyState struct {
 	dims  []event.Dim
 	raw   []byte
 	from  int32 // the partition that its first event came from
-	mixed bool  // others came from elsewhere: nobody knows in which order the engine saw them
+	mixed bool  // others came from elsewhere, in an order that only the engine knows
 }
 
 // newModel reads the event topic. Partitions are interleaved as the broker got their records.
 func newModel(r *rig) *model {
 	r.t.Helper()
 	m := &model{set: r.set, matcher: r.set.NewMatcher(), stepper: r.set.NewStepper(),
-		seen: map[string]bool{}, newest: map[string]uint64{}, ids: map[string]bool{}, states: map[string]*keyState{}, fell: map[string][]verdict.Verdict{}}
+		seen: map[string]bool{}, newest: map[string]uint64{}, ids: map[string]bool{}, states: map[string]*keyState{}, issued: map[string][]verdict.Verdict{}}
 	parts := make([][]*sarama.ConsumerMessage, r.partitions)
 	for p := range r.partitions {
 		r.records(r.names.Events, p, func(rec *sarama.ConsumerMessage) { parts[p] = append(parts[p], rec) })
@@ -63,7 +65,7 @@ func newModel(r *rig) *model {
 		m.record(parts[next][0])
 		parts[next] = parts[next][1:]
 	}
-	r.t.Logf("the model has %d events, %d keys, and %d keys and rules with verdicts", m.events, len(m.states), len(m.fell))
+	r.t.Logf("the model has %d events, %d keys, and %d keys and rules with verdicts", m.events, len(m.states), len(m.issued))
 	return m
 }
 
@@ -97,7 +99,8 @@ func (m *model) record(rec *sarama.ConsumerMessage) {
 	}
 }
 
-// inOrder notes a record that came behind a newer one of its emitter: the engine takes it for a repeat, and it counts nowhere.
+// inOrder notes a record that came behind a newer one of its emitter: the engine takes it for a
+// repeat, and it counts nowhere.
 func (m *model) inOrder(rec *sarama.ConsumerMessage) {
 	seq, _ := event.ParseSequence([]byte(header(rec, event.HeaderSequence)))
 	from := fmt.Sprintf("%d/%x", rec.Partition, header(rec, event.HeaderInstance))
@@ -135,20 +138,21 @@ func (m *model) step(w *rules.Work, e *event.Event, at event.Micros, cause verdi
 		v := res.Changes[i]
 		v.Key, v.APIs = slices.Clone(v.Key), slices.Clone(v.APIs)
 		key := string(verdict.AppendRecordKey(nil, &v))
-		m.fell[key] = append(m.fell[key], v)
+		m.issued[key] = append(m.issued[key], v)
 	}
 }
 
 // last returns the latest verdict of every record key.
 func (m *model) last() map[string]verdict.Verdict {
-	out := make(map[string]verdict.Verdict, len(m.fell))
-	for key, all := range m.fell {
+	out := make(map[string]verdict.Verdict, len(m.issued))
+	for key, all := range m.issued {
 		out[key] = all[len(all)-1]
 	}
 	return out
 }
 
-// orderly reports whether the order of events, of a minute or two, makes no difference under a limit in the end.
+// orderly reports whether the order of events, of a minute or two, makes no difference under a
+// limit in the end.
 func (m *model) orderly(limit string) bool {
 	for _, l := range m.set.Limits {
 		if l.Name == limit {

@@ -31,7 +31,7 @@ func (p *Process) ended() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Two instances of one name would throw each other out forever.
+// Two instances of one name would evict each other without end.
 func TestDuplicateInstanceID(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	r := newRig(t, searches)

@@ -24,7 +24,7 @@ func TestServersCrash(t *testing.T) {
 	emitted := inBackground(func() { r.emitSlowly(g, scaled(60_000), 150*time.Millisecond, back, 1, 30) })
 	time.Sleep(time.Duration(500+rnd.IntN(2000)) * time.Millisecond) // a moment of chance
 	redis.Kill()
-	time.Sleep(time.Duration(rnd.IntN(1000)) * time.Millisecond) // verdicts fall meanwhile
+	time.Sleep(time.Duration(rnd.IntN(1000)) * time.Millisecond) // verdicts are issued meanwhile
 	redis.Start()
 	kafka.Kill()
 	time.Sleep(time.Duration(rnd.IntN(1000)) * time.Millisecond) // an outage

@@ -89,7 +89,8 @@ func (r *rig) putByCRC32(seed uint64, n int) {
 	}
 }
 
-// compareTens finds the tenth event's verdict of every uid that had so many, from the owner's partition.
+// compareTens finds the tenth event's verdict of every uid that had so many, from the owner's
+// partition.
 func (r *rig) compareTens(n *naive) {
 	r.t.Helper()
 	got := readVerdicts(r)

@@ -60,8 +60,8 @@ func newProcess(t *testing.T, name, path string, args ...string) *Process {
 	return p
 }
 
-// dataRaces are the race detector's reports, of all runs of the program. Each run has a file of its own: in the log, other
-// lines would stand among a report's.
+// dataRaces are the race detector's reports, of all runs of the program. Each run has a file of its
+// own: in the log, other lines would stand among a report's.
 func (p *Process) dataRaces() (reports []string) {
 	p.t.Helper()
 	files, err := filepath.Glob(p.races + ".*")
@@ -83,7 +83,8 @@ func (p *Process) Start() *Process {
 	p.t.Helper()
 	cmd := exec.Command(p.build(), p.args...)
 	cmd.Stdout, cmd.Stderr = p.log, p.log
-	cmd.Env = append(os.Environ(), "TALLYGATE_GRPC_LISTEN=none", // its usual port may be another test's
+	// Its usual port may be another test's.
+	cmd.Env = append(os.Environ(), "TALLYGATE_GRPC_LISTEN=none",
 		"GORACE="+os.Getenv("GORACE")+" log_path="+p.races)
 	if err := cmd.Start(); err != nil {
 		p.t.Fatalf("start %s: %v", p.name, err)
@@ -97,8 +98,9 @@ func (p *Process) Start() *Process {
 	return p
 }
 
-// older is an aggregator of another build, such as of the commit before; "" is none. With it every second start
-// of an aggregator, in any test, is of that build: partitions move back and forth between the two.
+// older is an aggregator of another build, such as of the commit before; "" is none. With it every
+// second start of an aggregator, in any test, is of that build: partitions move back and forth
+// between the two.
 var older = os.Getenv("TALLYGATE_TEST_OLDER")
 
 // starts counts those of aggregators.

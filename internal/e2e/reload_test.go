@@ -64,7 +64,8 @@ func (v *versions) reload() {
 	src := ruleSet(unchanged + changing(10+v.rnd.IntN(60), v.n))
 	broken := v.rnd.IntN(3) == 0
 	if broken {
-		src = append(src[:v.rnd.IntN(len(src))], "\n- ]"...) // wherever it is cut, it does not compile
+		// Wherever it is cut, it does not compile.
+		src = append(src[:v.rnd.IntN(len(src))], "\n- ]"...)
 		v.broken++
 	} else {
 		v.good = src
@@ -94,17 +95,20 @@ func (v *versions) write(i int, src []byte) {
 	}
 }
 
-// tell is one of the three ways to have a file read: SIGHUP, a request, or to wait until it is seen.
+// tell is one of the three ways to have a file read: SIGHUP, a request, or to wait until it is
+// seen.
 func (v *versions) tell(i int, broken bool) {
 	v.t.Helper()
 	switch p := v.ps[i]; v.rnd.IntN(3) {
 	case 0:
-		if status, _ := get(p.url("/healthz")); status != 0 { // in its first milliseconds a signal ends any program
+		// In its first milliseconds a signal ends any program.
+		if status, _ := get(p.url("/healthz")); status != 0 {
 			p.Signal(syscall.SIGHUP)
 		}
 	case 1:
 		status, body := post(p.url("/-/reload"))
-		known := status == 0 || status == http.StatusServiceUnavailable // it was killed, or is starting
+		// It was killed, or is starting.
+		known := status == 0 || status == http.StatusServiceUnavailable
 		if broken {
 			known = known || status == http.StatusUnprocessableEntity
 		} else {
@@ -119,8 +123,8 @@ func (v *versions) tell(i int, broken bool) {
 	}
 }
 
-// kill kills an instance and starts it again. Where its file is broken it goes on with the group's rules,
-// is not ready and says why, until somebody has mended the file.
+// kill kills an instance and starts it again. Where its file is broken it goes on with the group's
+// rules, is not ready and says why, until the file is fixed.
 func (v *versions) kill(i int) {
 	v.t.Helper()
 	p := v.ps[i]
@@ -146,7 +150,8 @@ func (v *versions) kill(i int) {
 	})
 }
 
-// settle writes a last version into both files, whose limit nobody reaches, and waits until both run it.
+// settle writes a last version into both files, whose limit is never reached, and waits until both
+// run it.
 func (v *versions) settle() {
 	v.t.Helper()
 	last := ruleSet(unchanged + moving(1_000_000))
@@ -171,8 +176,9 @@ func (v *versions) settle() {
 }
 
 // A hundred reloads, every third of a broken file, by two instances whose files change at different
-// moments and which are killed in between, while events flow: the counters and verdicts of the rules
-// that no version changes are the model's, and those of a rule whose limit alone changes count all.
+// moments and which are killed in between, while events flow: the counters and verdicts of the
+// rules that no version changes are the model's, and those of a rule whose limit alone changes
+// count all.
 func TestReloadUnderLoad(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	r := newRig(t, unchanged)
@@ -213,8 +219,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 
 	m := newModel(r)
-	if m.events < events*9/10 || len(m.fell) < events/100 {
-		t.Errorf("the model has %d events and %d verdicts: too few to prove anything", m.events, len(m.fell))
+	if m.events < events*9/10 || len(m.issued) < events/100 {
+		t.Errorf("the model has %d events and %d verdicts: too few to prove anything", m.events, len(m.issued))
 	}
 	m.compareUnchanged(t, v.ps...)
 	newNaive(r).compare(t, "moving", "bytes", v.ps...)

@@ -168,7 +168,8 @@ func (r *rig) end(topic string, partition int32) (end int64) {
 }
 
 // caughtUp waits until checkpoints cover all that is in the event topic, then all that was
-// forwarded: from then on, every verdict is out too, but for ends that moved within the last second.
+// forwarded: from then on, every verdict is out too, but for ends that moved within the last
+// second.
 func (r *rig) caughtUp() {
 	r.t.Helper()
 	began := time.Now()
@@ -231,8 +232,8 @@ func (r *rig) records(topic string, partition int32, with func(m *sarama.Consume
 	}
 }
 
-// patient is a producer that goes on while leaders move, and puts each record into the log once. A log that is cut it
-// does not survive.
+// patient is a producer that goes on while leaders move, and puts each record into the log once. A
+// log that is cut it does not survive.
 func (r *rig) patient() sarama.SyncProducer {
 	r.t.Helper()
 	cfg := saramaConfig()

@@ -17,8 +17,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// With exactly the rights that `tallygate doctor --acls` lists, all programs do their work, and nothing
-// that they ask for is refused.
+// With exactly the rights that `tallygate doctor --acls` lists, all programs do their work, and
+// nothing that they ask for is refused.
 func TestRightsThatAreEnough(t *testing.T) {
 	sasl := strings.Replace(servers.FreeAddr(t), "127.0.0.1", "127.0.0.2", 1)
 	kafka := servers.StartKafka(t, map[string]string{
@@ -75,14 +75,16 @@ func TestRightsThatAreEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, entry := range denied {
-		if text := strings.ToLower(strings.Join(strings.Fields(redisText(entry)), " ")); !strings.Contains(text, "client|") { // names that libraries give connections
+		// Names that libraries give connections.
+		if text := strings.ToLower(strings.Join(strings.Fields(redisText(entry)), " ")); !strings.Contains(text, "client|") {
 			t.Errorf("Redis refused %s", text)
 		}
 	}
 }
 
-// deadLettersAreSent has an application emit what is no event, and the tool, whose principal may not write, have the aggregator
-// send it mended: who is in it is denied. Without the right to write the aggregator says which it lacks.
+// deadLettersAreSent has an application emit what is no event, and the tool, whose principal may
+// not write, have the aggregator send it fixed: its user is denied. Without the right to write the
+// aggregator says which it lacks.
 func deadLettersAreSent(t *testing.T, r *rig, a, guard *Process, application sasl.Mechanism, kafkaAs func(string) []string) {
 	t.Helper()
 	transport := &kafka.Transport{SASL: application}

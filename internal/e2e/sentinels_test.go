@@ -13,8 +13,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// The Sentinels' password is changed, then another Redis becomes the primary, then the file is changed: publisher and feed, which cannot ask where the
-// primary is meanwhile and say so, follow by themselves. They had read that password only at their start.
+// The Sentinels' password is changed, then another Redis becomes the primary, then the file is
+// changed: publisher and feed, which cannot ask where the primary is meanwhile and say so, follow
+// by themselves. They had read that password only at their start.
 func TestTheSentinelsPasswordIsRotated(t *testing.T) {
 	watched := servers.StartRedisSentinel(t, 1)
 	admin := redis.NewClient(&redis.Options{Addr: watched.Addrs()[0]})
@@ -35,7 +36,8 @@ func TestTheSentinelsPasswordIsRotated(t *testing.T) {
 	}
 	password("hunter-1")
 	put("hunter-1")
-	r := newRigOn(t, servers.Kafka(t), watched.Replica.Addr(), searches) // the one that is there in the end
+	// The one that is there in the end.
+	r := newRigOn(t, servers.Kafka(t), watched.Replica.Addr(), searches)
 	by := []string{"--redis", strings.Join(watched.Addrs(), ","), "--redis-master", servers.Master, "--redis-sentinel-user", "watcher", "--redis-sentinel-password-file", file}
 	a := r.aggregator("a", by...).Start().Ready()
 	guard := newProcess(t, "enforcer", program(t, "enforcer"), append(by, "--prefix", r.prefix)...).Start().Ready()

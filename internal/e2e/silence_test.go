@@ -62,7 +62,8 @@ func TestSilentKeysThroughKills(t *testing.T) {
 	r.caughtUp()
 	m := newModel(r)
 	r.compareRedis(m.compareVerdicts(r))
-	time.Sleep(2500 * time.Millisecond) // let the last keys fall silent too, and a checkpoint or two pass
+	// Let the last keys fall silent too, and a checkpoint or two pass.
+	time.Sleep(2500 * time.Millisecond)
 	d := differencesOf("counts of silent keys")
 	explain(t, m.keys(), func(key string, reply explainReply) {
 		for _, e := range reply.list {

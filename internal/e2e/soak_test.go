@@ -58,8 +58,8 @@ type soak struct {
 }
 
 // A steady load with users that come and go, and every minute a reload, commands, a killed and a
-// restarted aggregator, a flood, a stop of Kafka and a restarted enforcer: nothing grows, every feed
-// comes back into step, and in the end every count is the model's.
+// restarted aggregator, a flood, a stop of Kafka and a restarted enforcer: nothing grows, every
+// feed comes back into step, and in the end every count is the model's.
 func TestSoak(t *testing.T) {
 	t.Parallel() // it mostly waits
 	s := newSoak(t)
@@ -200,7 +200,7 @@ func (s *soak) publishRules() {
 	}
 }
 
-// command blocks somebody, waits until both enforcers deny, and lets go again.
+// command blocks a user, waits until both enforcers deny, and unblocks again.
 func (s *soak) command() {
 	s.t.Helper()
 	s.commanded++
@@ -258,8 +258,8 @@ func (s *soak) compare() {
 	s.caughtUp()
 	m := newModel(s.rig)
 	m.forgets = true
-	if m.events < 1000 || len(m.fell) < 100 {
-		t.Errorf("the model has %d events and %d verdicts: too few to prove anything", m.events, len(m.fell))
+	if m.events < 1000 || len(m.issued) < 100 {
+		t.Errorf("the model has %d events and %d verdicts: too few to prove anything", m.events, len(m.issued))
 	}
 	m.compareUnchanged(t, s.members...)
 	topic := readVerdicts(s.rig)
@@ -296,7 +296,8 @@ func (s *series) note(at time.Duration, name string, value, slack float64) {
 	s.at[name], s.slack[name] = append(s.at[name], point{at, value}), slack
 }
 
-// readMetrics is a program's page, with the labels of each metric added up. One that does not answer has none.
+// readMetrics is a program's page, with the labels of each metric added up. One that does not
+// answer has none.
 func readMetrics(p *Process) map[string]float64 {
 	out := map[string]float64{}
 	status, body := get("http://" + p.metrics + "/metrics")
@@ -320,7 +321,8 @@ const mebibyte = 1 << 20
 // sample notes what everything takes now.
 func (s *soak) sample(at time.Duration) {
 	for _, p := range slices.Concat(s.members, s.guards) {
-		_, _ = get("http://" + p.metrics + "/debug/pprof/heap?gc=1") // what a snapshot leaves behind is no growth
+		// What a snapshot leaves behind is no growth.
+		_, _ = get("http://" + p.metrics + "/debug/pprof/heap?gc=1")
 		m := readMetrics(p)
 		if m["go_goroutines"] == 0 {
 			continue // it is being restarted
@@ -335,8 +337,8 @@ func (s *soak) sample(at time.Duration) {
 			s.series.note(at, p.name+": verdicts in the table", m["tallygate_blocklist_entries"], 2000)
 		}
 	}
-	// Ended ones stay for a grace of an hour, so that the hash grows for so long. What is past that is to be gone, but
-	// for what a batch more would take with it.
+	// Ended ones stay for a grace of an hour, so that the hash grows for so long. What is past that
+	// is to be gone, but for what a batch more would take with it.
 	past := strconv.FormatInt(time.Now().Add(-time.Minute).UnixMicro(), 10)
 	late, err := s.redis.ZCount(s.t.Context(), s.shardKey("expiry"), "-inf", past).Result()
 	if err == nil {
@@ -359,7 +361,8 @@ func mean(all []point, from, to float64) float64 {
 	return sum / float64(max(n, 1))
 }
 
-// growing lists what is more by a third, and by its slack, in the last quarter than in the second one.
+// growing lists what is more by a third, and by its slack, in the last quarter than in the second
+// one.
 func (s *series) growing() (out []string) {
 	for _, name := range s.names {
 		start, end := mean(s.at[name], 0.25, 0.5), mean(s.at[name], 0.75, 1)

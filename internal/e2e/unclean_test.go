@@ -10,9 +10,9 @@ import (
 	"github.com/tallygate/tallygate/internal/servers"
 )
 
-// A replica that lacks events which were counted becomes the leader, and the log grows beyond where it
-// was: the aggregator stops and says so, and when an operator accepts the loss it counts what is new,
-// and nothing twice.
+// A replica that lacks events which were counted becomes the leader, and the log grows beyond where
+// it was: the aggregator stops and says so, and when an operator accepts the loss it counts what is
+// new, and nothing twice.
 func TestUncleanElectionIsSaid(t *testing.T) {
 	t.Parallel() // it mostly waits
 	kafka := servers.StartKafkaCluster(t, 3, nil)
@@ -51,7 +51,8 @@ func TestUncleanElectionIsSaid(t *testing.T) {
 	a.args = append(a.args, "--accept-new-topic")
 	a.Start().Ready()
 	r.caughtUp()
-	// Of each uid: two that both had, two that were lost after they had been counted, and the new ones.
+	// Of each uid: two that both had, two that were lost after they had been counted, and the new
+	// ones.
 	total := strconv.FormatInt(4+(r.end(r.names.Events, 0)-200)/100, 10)
 	d := differencesOf("counts")
 	explain(t, uidKeys("u0", "u50", "u99"), func(key string, reply explainReply) {

@@ -33,7 +33,7 @@ func TestZombie(t *testing.T) {
 		sleeper.Signal(syscall.SIGSTOP)
 		began := time.Now()
 		r.ownsAll(other)
-		t.Logf("sleep %d: %s has all partitions %v after %s fell asleep", i+1, other.name, time.Since(began).Round(time.Millisecond), sleeper.name)
+		t.Logf("sleep %d: %s has all partitions %v after %s was paused", i+1, other.name, time.Since(began).Round(time.Millisecond), sleeper.name)
 		time.Sleep(time.Duration(rnd.Int64N(int64(time.Second)))) // the other makes its own records
 		sleeper.Signal(syscall.SIGCONT)
 		if !sleeper.Running() {

@@ -29,7 +29,7 @@ type publicRule struct {
 	Messages map[string]string `yaml:"messages"`
 }
 
-// readAnswers reads the file; without one, "", answers are as they are by default.
+// readAnswers reads the file. Without a file, "", it returns the default answers.
 func readAnswers(path string) (enforce.Answers, error) {
 	if path == "" {
 		return enforce.Answers{}, nil

@@ -37,7 +37,7 @@ const defaultMaxStaleness = 30 * time.Second
 // Command is cmd/enforcer: it returns the exit status.
 func Command(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
 	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP) // unasked for it ends a program at once, without a drain
+	signal.Notify(hangup, syscall.SIGHUP) // by default it ends the program at once, without a drain
 	defer signal.Stop(hangup)
 	e, err := parse(args, stdout, stderr, getenv)
 	if err != nil {
@@ -49,7 +49,7 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer, geten
 	})
 }
 
-// about is what the log says of the program when it starts.
+// about returns what the log says about the program when it starts.
 func (e *Program) about() []any {
 	about := []any{"redis", e.RedisAccess.Addresses(), "prefix", e.Prefix, "shards", e.Shards}
 	return append(about, ops.Listening(map[string]net.Listener{"listen": e.HTTP, "grpc_listen": e.GRPC, "metrics_listen": e.Metrics})...)

@@ -190,7 +190,7 @@ func publish(t *testing.T, addr string) {
 	}
 }
 
-// A wrong password is said at once, instead of being tried for ever.
+// A wrong password is reported at once, instead of being retried without end.
 func TestWrongPassword(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.RequireAuth("right")

@@ -95,7 +95,8 @@ func TestDrain(t *testing.T) {
 		return
 	default:
 	}
-	if got := status("/v1/forward-auth"); got != http.StatusNoContent && got != 0 { // 0: the delay is over
+	// 0: the delay is over.
+	if got := status("/v1/forward-auth"); got != http.StatusNoContent && got != 0 {
 		t.Errorf("forward-auth in the delay: %d", got)
 	}
 	if healthy() {

@@ -1,5 +1,4 @@
-// Package enforcer is the enforcer program as a function: cmd/enforcer and `tallygate dev`
-// run it.
+// Package enforcer is the enforcer program as a function: cmd/enforcer and `tallygate dev` run it.
 package enforcer
 
 import (
@@ -26,18 +25,18 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
-// Program is the enforcer: a table in step with the blocklist, and the decision
-// server on it.
+// Program is the enforcer: a table that follows the blocklist, and the decision server on it. Set
+// its fields, then call Run once.
 type Program struct {
 	Config      decision.Config // Table is made by Run
 	OnStale     OnStale
 	Access      access.Config // who may list the blocklist; where it is served is filled in by Run
 	OffFile     string        // turns enforcement off while it exists; "": none
 	Redis       redis.UniversalClient
-	RedisAccess *redisconn.Options // what Redis was made of; nil: whether it lets us in is not watched
+	RedisAccess *redisconn.Options // the options of Redis; nil: its refusals are not watched
 	Prefix      string
 	Shards      int
-	Snapshot    string // the file that a copy of the table is kept in; "" is none
+	Snapshot    string // the file with a copy of the table; "" is none
 	HTTP        net.Listener
 	GRPC        net.Listener // nil: none
 	Metrics     net.Listener // nil: none
@@ -46,8 +45,8 @@ type Program struct {
 
 	Hangup <-chan os.Signal // SIGHUPs, which change nothing; nil: none are delivered
 
-	// DrainDelay is how long it goes on answering, but calls itself not ready, after it was
-	// told to stop; 0 is not at all. Then what is under way may finish.
+	// DrainDelay is how long the program continues to answer after it was told to stop, while it
+	// reports that it is not ready; 0 is not at all. Then current requests may finish.
 	DrainDelay time.Duration
 
 	draining atomic.Bool
@@ -57,7 +56,7 @@ type Program struct {
 func (e *Program) Run(ctx context.Context) error {
 	shards := e.Shards
 	if e.Snapshot != "" {
-		shards = max(shards, 1) + 1 // one is the keeper's
+		shards = max(shards, 1) + 1 // one belongs to the keeper
 	}
 	table, err := enforce.NewTable(enforce.Config{
 		Shards: shards, Causes: true, MaxStaleness: e.Config.MaxStaleness, OffFile: e.OffFile,
@@ -79,7 +78,7 @@ func (e *Program) Run(ctx context.Context) error {
 		return &ops.UsageError{Err: err}
 	}
 	if err := redisconn.CountErrors(e.Registry, "tallygate_feed_errors_total", "Failed attempts to follow the blocklist in Redis.",
-		func() map[blocklist.Trouble]uint64 { return feed.Stats().Errors }); err != nil {
+		func() map[blocklist.ErrorKind]uint64 { return feed.Stats().Errors }); err != nil {
 		return err
 	}
 	sink, keep, err := e.keeper(table)
@@ -90,8 +89,8 @@ func (e *Program) Run(ctx context.Context) error {
 	working, done := context.WithCancel(context.WithoutCancel(ctx))
 	defer done()
 	g, working := errgroup.WithContext(working)
-	g.Go(func() error { return ops.UnlessEnded(working, table.Run(working)) })
-	g.Go(func() error { return ops.UnlessEnded(working, feed.Run(working, sink)) })
+	g.Go(func() error { return ops.IgnoreCanceled(working, table.Run(working)) })
+	g.Go(func() error { return ops.IgnoreCanceled(working, feed.Run(working, sink)) })
 	g.Go(func() error { return keep(working) })
 	g.Go(func() error { e.answerHangups(working); return nil })
 	ready := func() error { return e.ready(server) }
@@ -104,7 +103,7 @@ func (e *Program) Run(ctx context.Context) error {
 	if e.Metrics != nil {
 		g.Go(func() error { return ops.Serve(working, e.Metrics, ops.MetricsHandler(e.Registry, ready, e.refused)) })
 	}
-	watched, unwatch := context.WithCancel(working) // until it is told to stop, or a part of it fails
+	watched, unwatch := context.WithCancel(working) // until it is told to stop, or a part fails
 	defer context.AfterFunc(ctx, unwatch)()
 	g.Go(func() error {
 		ops.LogReady(watched, e.Log, ready)
@@ -117,9 +116,9 @@ func (e *Program) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// ready returns why the program is not. With a snapshot it is, also while Redis refuses it: it
-// denies what it knows, and its staleness tells the rest. All enforcers are refused at once when a
-// password is rotated wrongly, and would take every service behind them out of rotation.
+// ready returns why the program is not ready. With a snapshot it is ready, even while Redis refuses
+// it: it denies what it knows, and its staleness shows the rest. A wrong password rotation affects
+// all enforcers at once, and would take every service behind them out of rotation.
 func (e *Program) ready(server *decision.Server) error {
 	if e.draining.Load() {
 		return errors.New("it was told to stop")
@@ -130,7 +129,7 @@ func (e *Program) ready(server *decision.Server) error {
 	return nil
 }
 
-// refused returns why Redis does not let us in, once that has lasted.
+// refused returns why Redis refuses the program, once that has lasted.
 func (e *Program) refused() error {
 	if e.RedisAccess == nil {
 		return nil
@@ -138,7 +137,7 @@ func (e *Program) refused() error {
 	return e.RedisAccess.Ready()
 }
 
-// guard says who may list the blocklist: without credentials, whoever reaches it on loopback.
+// guard says who may list the blocklist: without credentials, every caller on loopback.
 func (e *Program) guard() (*access.Guard, error) {
 	cfg := e.Access
 	cfg.Logger, cfg.Addr = e.Log, e.HTTP.Addr()
@@ -146,7 +145,7 @@ func (e *Program) guard() (*access.Guard, error) {
 	return access.New(cfg)
 }
 
-// answerHangups goes on at each SIGHUP: there is no file that only a signal would have read again.
+// answerHangups continues after each SIGHUP: no file is read only on a signal.
 func (e *Program) answerHangups(ctx context.Context) {
 	for {
 		select {
@@ -183,9 +182,9 @@ func (e *Program) serve(ctx, working context.Context, server *decision.Server, r
 	return g.Wait()
 }
 
-// keeper loads the copy of the table, and returns what the feed fills and what keeps the copy.
-// Without an option for it that is the table itself, and nothing. A copy that can't be read is told
-// and left alone: the feed has what is right.
+// keeper loads the copy of the table. It returns what the feed fills, and what writes the copy.
+// Without an option for the copy, these are the table itself and nil. A copy that cannot be read is
+// logged and ignored: the feed replaces it.
 func (e *Program) keeper(table *enforce.Table) (sink blocklist.Sink, run func(context.Context) error, err error) {
 	if e.Snapshot == "" {
 		return table, func(context.Context) error { return nil }, nil

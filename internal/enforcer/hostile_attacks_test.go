@@ -77,7 +77,7 @@ func attackHTTP1(ctx context.Context, r *rand.Rand, at target) {
 		sent = post + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body)) + body
 	case 8: // noise
 		sent = string(noise(r, 1+r.IntN(100_000)))
-	case 9: // many requests, whose answers nobody reads
+	case 9: // many requests, whose answers are not read
 		sent = strings.Repeat("GET "+path[:min(len(path), 200)]+" HTTP/1.1\r\nHost: x\r\n\r\n", 500)
 		_, _ = io.WriteString(c, sent)
 		<-time.After(time.Duration(r.IntN(1000)) * time.Millisecond)

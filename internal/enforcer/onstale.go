@@ -52,7 +52,7 @@ func (o *onStaleOptions) build() error {
 	return nil
 }
 
-// parseRuleOnStale reads words: the answer; LIMIT/TIME, if it is local; APIs; and, behind "by",
+// parseRuleOnStale parses words: the answer; LIMIT/TIME if it is local; APIs; and, after "by",
 // dimensions.
 func parseRuleOnStale(text string) (r enforce.RuleOnStale, err error) {
 	words := strings.Fields(text)

@@ -89,7 +89,7 @@ func TestARotatedPasswordIsTakenUp(t *testing.T) {
 		t.Errorf("a probe of the metrics listener gets %s", on)
 	}
 	if page := get(metrics + "/metrics"); !refusals.MatchString(page) || !strings.Contains(page, "\ntallygate_in_doubt 1\n") {
-		t.Errorf("the metrics do not tell that it is refused and in doubt:\n%s", page)
+		t.Errorf("the metrics do not tell that it is refused and stale:\n%s", page)
 	}
 	put("hunter-2\n")
 	eventually("it lets itself in again", func() bool { return log.Has("Redis accepts us again") })

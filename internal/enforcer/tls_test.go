@@ -51,9 +51,10 @@ func TestMutualTLSOnBothListeners(t *testing.T) {
 	}
 	web := e.HTTP.Addr().String()
 	for about, c := range map[string]struct{ got, want int }{
-		"a known client":        {ask(known, "https://"+web+"/v1/forward-auth"), http.StatusNoContent},
-		"one without":           {ask(unknown, "https://"+web+"/v1/forward-auth"), 0},
-		"plain HTTP":            {ask(nil, "http://"+web+"/v1/forward-auth"), http.StatusBadRequest}, // what net/http says to it
+		"a known client": {ask(known, "https://"+web+"/v1/forward-auth"), http.StatusNoContent},
+		"one without":    {ask(unknown, "https://"+web+"/v1/forward-auth"), 0},
+		// What net/http says to it.
+		"plain HTTP":            {ask(nil, "http://"+web+"/v1/forward-auth"), http.StatusBadRequest},
 		"metrics by the public": {ask(known, "https://"+web+"/metrics"), http.StatusNotFound},
 		"a probe at metrics":    {ask(nil, "http://"+e.Metrics.Addr().String()+"/healthz"), http.StatusOK},
 		"profiles":              {ask(known, "https://"+web+"/debug/pprof/"), http.StatusNotFound},

@@ -58,7 +58,8 @@ type Outcome struct {
 	Skipped []rules.Skip      // rules that could not count it
 	Changes []verdict.Verdict // in order
 	Issued  []bool            // of each change: it is a new verdict, not a moved end
-	Blown   []*rules.Rule     // rules whose fuse this event blew: they are in shadow mode from now on
+	// Rules whose fuse this event blew: they are in shadow mode from now on.
+	Blown []*rules.Rule
 }
 
 // New returns an empty Engine.
@@ -87,7 +88,8 @@ func (e *Engine) Apply(ev *event.Event, broker event.Micros, cause verdict.Cause
 	}
 	e.cover(ev, at)
 	e.out, cause.ID = out, ev.ID
-	clock := shard.Clock{Local: max(at, broker), Broker: event.NoTime} // a verdict that has ended by now is reported all the same
+	// A verdict that has ended by now is reported all the same.
+	clock := shard.Clock{Local: max(at, broker), Broker: event.NoTime}
 	e.shard.Event(ev, e.number, broker, cause)
 	e.number++
 	sound(e.shard.Step(shard.Input, e.number, clock))
@@ -119,7 +121,8 @@ func (e *Engine) stepped(s *shard.Stepped) {
 	}
 }
 
-// acknowledge tells the shard that its effects are durable, and keeps the verdicts that it publishes.
+// acknowledge tells the shard that its effects are durable, and keeps the verdicts that it
+// publishes.
 func (e *Engine) acknowledge(clock shard.Clock) {
 	asked := e.shard.Effects()
 	e.out.Skipped = append(e.out.Skipped[:0], asked.Skipped...)

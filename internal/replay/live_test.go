@@ -181,7 +181,8 @@ func readAll(t *testing.T, brokers []string, topic string, partition int, do fun
 	}
 }
 
-// replayed is the last verdict of each user's record key by a replay of the topic, and what counted it.
+// replayed is the last verdict of each user's record key by a replay of the topic, and what counted
+// it.
 func replayed(t *testing.T, brokers []string, topic string) (map[string]verdict.Verdict, *Engine) {
 	t.Helper()
 	src, err := Topic(t.Context(), &kafkaconn.Kafka{Brokers: brokers}, topic)

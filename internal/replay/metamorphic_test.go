@@ -30,7 +30,7 @@ func TestSameEventsSameVerdicts(t *testing.T) {
 	events := traffic(seed, 4000)
 	wantLast, wantStand := counted(New(compiled(t)), events)
 	if len(wantLast) < 10 {
-		t.Fatalf("only %d verdicts fell: the traffic is too thin to show anything", len(wantLast))
+		t.Fatalf("only %d verdicts were issued: the traffic is too thin to show anything", len(wantLast))
 	}
 	same := func(t *testing.T, want, last map[string]verdict.Verdict, stand []rules.Explanation) {
 		t.Helper()
@@ -56,7 +56,8 @@ func TestSameEventsSameVerdicts(t *testing.T) {
 	for _, partitions := range []int32{1, 2, 5, 16} {
 		t.Run(fmt.Sprintf("from %d partitions", partitions), func(t *testing.T) {
 			uid := func(last map[string]verdict.Verdict) map[string]verdict.Verdict {
-				out := map[string]verdict.Verdict{} // keys of addresses have no fixed order over partitions
+				// Keys of addresses have no fixed order over partitions.
+				out := map[string]verdict.Verdict{}
 				for k, v := range last {
 					if strings.HasPrefix(k, "uid=") {
 						out[k] = v
@@ -105,8 +106,8 @@ func TestSameEventsSameVerdicts(t *testing.T) {
 	})
 }
 
-// interleaved is events as they come from so many partitions: each one's in order, one partition far
-// ahead of another.
+// interleaved is events as they come from so many partitions: each one's in order, one partition
+// far ahead of another.
 func interleaved(r *rand.Rand, events []event.Event, partitions int32) (out []event.Event) {
 	parts := make([][]event.Event, partitions)
 	for _, e := range events {
@@ -202,8 +203,8 @@ spec:
 `
 
 // Events that come late, each by a time of its own up to half an hour, count as if they had come in
-// order: every count is the same, and so is every quota of a fixed window that is in force. So is who ever got
-// a penalty; not when it began: a penalty falls when its last event comes.
+// order: every count is the same, and so is every quota of a fixed window that is in force. So is
+// who ever got a penalty; not when it began: a penalty is issued when its last event arrives.
 func TestShuffledWithinTheLateness(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -240,8 +241,8 @@ func TestShuffledWithinTheLateness(t *testing.T) {
 	}
 }
 
-// inAnyOrder leaves of explanations what the order of events has no part in: the counts and windows, and which
-// quotas of fixed windows are in force until when.
+// inAnyOrder leaves of explanations what the order of events has no part in: the counts and
+// windows, and which quotas of fixed windows are in force until when.
 func inAnyOrder(set *rules.Set, list []rules.Explanation) (out []string) {
 	for i, e := range list {
 		line := fmt.Sprintf("%d %s: %v of %v, %v to %v, below it at %v", i, e.Rule, e.Count, e.Limit, e.From, e.Until, e.FreesAt)
@@ -257,7 +258,7 @@ func limitOf(set *rules.Set, name string) *rules.Limit {
 	return set.Limits[slices.IndexFunc(set.Limits, func(l *rules.Limit) bool { return l.Name == name })]
 }
 
-// penalised are the keys on which a penalty of a fixed window fell.
+// penalised are the keys with a penalty of a fixed window.
 func penalised(last map[string]verdict.Verdict) (out []string) {
 	for key, v := range last {
 		if v.Rule == "hour-penalty" {

@@ -11,16 +11,17 @@ import (
 
 // Tally is the result of a replay: counts of events, keys and verdicts.
 type Tally struct {
-	Events    int          `json:"events"`
-	Bad       int          `json:"bad"`       // malformed lines and records
-	TooOld    int          `json:"too_old"`   // older than max_lateness when the broker saw them
-	Unmatched int          `json:"unmatched"` // that no rule counts
-	Repeats   int          `json:"repeats"`   // events whose id a key has counted before
-	Late      int          `json:"late"`      // limits whose window had ended
-	NoTime    int          `json:"no_time"`   // with neither a time nor a broker time
-	From      event.Micros `json:"from"`      // the earliest and the latest event time; null without events
-	To        event.Micros `json:"to"`
-	Keys      int          `json:"keys"` // keys with a counter
+	Events    int `json:"events"`
+	Bad       int `json:"bad"`       // malformed lines and records
+	TooOld    int `json:"too_old"`   // older than max_lateness when the broker saw them
+	Unmatched int `json:"unmatched"` // that no rule counts
+	Repeats   int `json:"repeats"`   // events whose id a key has counted before
+	Late      int `json:"late"`      // limits whose window had ended
+	NoTime    int `json:"no_time"`   // with neither a time nor a broker time
+	// The earliest and the latest event time; null without events.
+	From event.Micros `json:"from"`
+	To   event.Micros `json:"to"`
+	Keys int          `json:"keys"` // keys with a counter
 
 	Verdicts int         `json:"verdicts"` // issued
 	Blocked  int         `json:"blocked"`  // keys that got a verdict
@@ -33,14 +34,16 @@ type Tally struct {
 type RuleTally struct {
 	Rule     string         `json:"rule"`
 	Mode     verdict.Mode   `json:"mode"`
-	Counted  int            `json:"counted"`    // events that it counted
-	Skipped  map[string]int `json:"skipped"`    // events that it could not count, by reason
-	Verdicts int            `json:"verdicts"`   // issued
-	Warnings int            `json:"warnings"`   // notices
-	Keys     int            `json:"keys"`       // that got them
-	Covered  int            `json:"covered"`    // events covered by a verdict in force
-	PerHour  []HourTally    `json:"per_hour"`   // verdicts by the hour of their event, without empty hours
-	Blown    event.Micros   `json:"fuse_blown"` // when its rule's fuse blew: later verdicts are in shadow mode; null if it did not
+	Counted  int            `json:"counted"`  // events that it counted
+	Skipped  map[string]int `json:"skipped"`  // events that it could not count, by reason
+	Verdicts int            `json:"verdicts"` // issued
+	Warnings int            `json:"warnings"` // notices
+	Keys     int            `json:"keys"`     // that got them
+	Covered  int            `json:"covered"`  // events covered by a verdict in force
+	// Verdicts by the hour of their event, without empty hours.
+	PerHour []HourTally `json:"per_hour"`
+	// When its rule's fuse blew: later verdicts are in shadow mode; null if it did not.
+	Blown event.Micros `json:"fuse_blown"`
 
 	hours map[event.Micros]int
 }

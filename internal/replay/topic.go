@@ -13,8 +13,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// topic is an event topic up to its end at the start of the replay, with its partitions merged by the
-// broker times of their records.
+// topic is an event topic up to its end at the start of the replay, with its partitions merged by
+// the broker times of their records.
 type topic struct {
 	name      string
 	log       *kafkalog.Merge

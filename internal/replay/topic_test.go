@@ -75,7 +75,8 @@ func testTopic(t *testing.T, brokers []string) {
 	if err := w.WriteMessages(t.Context(), late); err != nil {
 		t.Fatal(err)
 	}
-	got, broker := map[string][]string{}, event.NoTime // by partition: records of one millisecond have no order over several
+	// By partition: records of one millisecond have no order over several.
+	got, broker := map[string][]string{}, event.NoTime
 	for {
 		rec, err := src.Next(t.Context())
 		if bad, ok := errors.AsType[*BadRecord](err); ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Blocklist writes a whole blocklist of one shard into a Redis, as a publisher that has applied the verdict topic
-// to its end would, for tests of what reads it.
+// Blocklist writes a whole blocklist of one shard into a Redis, as a publisher that has applied the
+// verdict topic to its end would, for tests of what reads it.
 func Blocklist(t testing.TB, client redis.UniversalClient, prefix string, all ...verdict.Verdict) {
 	t.Helper()
 	now := event.FromTime(time.Now())

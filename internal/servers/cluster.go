@@ -89,7 +89,7 @@ func (c *KafkaCluster) Addrs() (addrs []string) {
 	return addrs
 }
 
-// nodePorts are different ports that nobody listens on.
+// nodePorts are different free ports.
 func nodePorts(t testing.TB, n int) (ports []int) {
 	t.Helper()
 	for range n {

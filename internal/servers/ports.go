@@ -11,9 +11,9 @@ import (
 // given are the ports that this process was given.
 var given sync.Map
 
-// FreePorts returns different ports that nobody listens on. They stay free while the program that has them is being
-// restarted: their range is below that of outgoing connections, between those of the servers' scripts
-// (15000 to 21999) and of a Redis Cluster's bus, and none is returned twice.
+// FreePorts returns different free ports. They stay free while their program restarts: their range
+// is below that of outgoing connections, between those of the servers' scripts (15000 to 21999) and
+// of a Redis Cluster's bus, and none is returned twice.
 func FreePorts(t testing.TB, n int) (ports []int) {
 	t.Helper()
 	for range 1000 * n {

@@ -171,13 +171,13 @@ func (n *Network) Stall() {
 	}
 }
 
-// Mute leaves the connections half open: requests arrive, and what the servers answer is swallowed.
-// New connections work.
-func (n *Network) Mute() {
+// DropReplies leaves the connections half open: requests arrive, and replies are dropped. New
+// connections work.
+func (n *Network) DropReplies() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for p := range n.pairs {
-		p.muted.Store(true)
+		p.repliesDropped.Store(true)
 	}
 }
 

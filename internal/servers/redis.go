@@ -13,10 +13,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisCluster is a Redis Cluster of the test's own: primaries only, with the slots shared among them evenly.
+// RedisCluster is a Redis Cluster of the test's own: primaries only, with the slots shared among
+// them evenly.
 type RedisCluster struct{ Nodes []*RedisProc }
 
-// StartRedisCluster starts a Cluster, and returns when all its nodes know each other. It takes some 3 s.
+// StartRedisCluster starts a Cluster, and returns when all its nodes know each other. It takes some
+// 3 s.
 func StartRedisCluster(t testing.TB, nodes int, args ...string) *RedisCluster {
 	t.Helper()
 	Redis(t)
@@ -52,7 +54,8 @@ func (c *RedisCluster) Addrs() (addrs []string) {
 	return addrs
 }
 
-// portWithBus returns a port that is free, as is the one 10,000 above it, on which the nodes of a Cluster talk.
+// portWithBus returns a port that is free, as is the one 10,000 above it, on which the nodes of a
+// Cluster talk.
 func portWithBus(t testing.TB) int {
 	for range 1000 {
 		port := 15000 + rand.IntN(7000)
@@ -75,7 +78,8 @@ func free(port int) bool {
 	return l.Close() == nil
 }
 
-// RedisSentinel is a primary with one replica, and the Sentinels that watch them under the name Master.
+// RedisSentinel is a primary with one replica, and the Sentinels that watch them under the name
+// Master.
 type RedisSentinel struct {
 	Primary, Replica *RedisProc
 	Sentinels        []*RedisProc
@@ -84,8 +88,8 @@ type RedisSentinel struct {
 // Master is what Sentinels call the primary that they watch.
 const Master = "tallygate"
 
-// StartRedisSentinel starts them, and returns when the replica is in step and all Sentinels know it and each other.
-// A primary that is gone is replaced after some 2 s.
+// StartRedisSentinel starts them, and returns when the replica is in step and all Sentinels know it
+// and each other. A primary that is gone is replaced after some 2 s.
 func StartRedisSentinel(t testing.TB, sentinels int, args ...string) *RedisSentinel {
 	t.Helper()
 	s := &RedisSentinel{Primary: StartRedis(t, args...)}
@@ -124,7 +128,7 @@ func (s *RedisSentinel) Addrs() (addrs []string) {
 	return addrs
 }
 
-// CutReplica parts the replica from its primary: it falls behind, and stays so.
+// CutReplica disconnects the replica from its primary for good: it becomes stale.
 func (s *RedisSentinel) CutReplica() {
 	s.Primary.t.Helper()
 	s.Primary.do("ACL", "SETUSER", "replica", "off")

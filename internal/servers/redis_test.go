@@ -105,7 +105,7 @@ func TestANetworkWithFaults(t *testing.T) {
 	}
 	c = dial()
 	if err := ask(c, time.Minute); err != nil {
-		t.Errorf("after it was mended: %v", err)
+		t.Errorf("after the repair: %v", err)
 	}
 	n.Cut()
 	if err := ask(c, time.Minute); err == nil || timeout(err) {

@@ -9,13 +9,14 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// SCRAMKafka is a broker of the test's own that asks for a password (SCRAM-SHA-512) on one more listener.
+// SCRAMKafka is a broker of the test's own that asks for a password (SCRAM-SHA-512) on one more
+// listener.
 type SCRAMKafka struct {
 	*KafkaProc
 	Secured string // host:port of that listener
 }
 
-// StartSCRAMKafka starts one, which knows nobody yet.
+// StartSCRAMKafka starts one, without users yet.
 func StartSCRAMKafka(t testing.TB) *SCRAMKafka {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -32,7 +33,7 @@ func StartSCRAMKafka(t testing.TB) *SCRAMKafka {
 	return &SCRAMKafka{p, addr}
 }
 
-// Password gives a user a password, instead of any before. Connections that there are stay.
+// Password sets the password of a user. Existing connections stay.
 func (k *SCRAMKafka) Password(user, password string) {
 	k.t.Helper()
 	cfg := sarama.NewConfig()

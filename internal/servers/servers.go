@@ -1,11 +1,11 @@
-// Package servers finds the real Kafka and Redis that tests run against, and starts others
-// for the tests that stop and kill theirs.
+// Package servers finds the real Kafka and Redis that tests run against, and starts others for the
+// tests that stop and kill theirs.
 //
 // The shared ones come from the environment:
 //
 //	TALLYGATE_TEST_KAFKA    host:port,…  (make kafka-up prints it)
 //	TALLYGATE_TEST_REDIS    host:port
-//	TALLYGATE_TEST_REQUIRE  1: a test that finds no server, or not a program that it needs, fails instead of being skipped
+//	TALLYGATE_TEST_REQUIRE  1: a test without its server or program fails instead of being skipped
 package servers
 
 import (
@@ -40,7 +40,8 @@ func shared(t testing.TB, variable string) string {
 	return addr
 }
 
-// Program returns the path of a program that not every machine has, such as promtool, or skips the test when it is not installed.
+// Program returns the path of a program that not every machine has, such as promtool. It skips the
+// test if the program is not installed.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -77,8 +78,8 @@ func Name(t testing.TB) string {
 	return name
 }
 
-// DropTopics deletes the topics whose names begin with prefix when the test ends. What it
-// can't delete it logs: names are unique, so that what is left disturbs nobody.
+// DropTopics deletes the topics whose names begin with prefix when the test ends. It logs what it
+// cannot delete: names are unique, so that leftovers do no harm.
 func DropTopics(t testing.TB, brokers []string, prefix string) {
 	t.Helper()
 	t.Cleanup(func() {

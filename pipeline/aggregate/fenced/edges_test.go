@@ -81,7 +81,8 @@ func anotherProducerID(t *testing.T, c cluster) {
 	if err != nil || through <= late {
 		t.Fatalf("the old id is shut out at %d, %v: not behind its last record at %d", through, err, late)
 	}
-	if _, err := FenceOld(ctx, cfg, c.topic, 1, zombie.ProducerID()); err != nil { // where it was never before
+	// Where it was never before.
+	if _, err := FenceOld(ctx, cfg, c.topic, 1, zombie.ProducerID()); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range []*Writer{asleep, elsewhere} {
@@ -172,7 +173,8 @@ func TestSequencesDoNotWrap(t *testing.T) {
 			id := c.acquire(t, cfg)
 			first := id.Epoch()
 			w := id.NewWriter(c.topic, 0)
-			w.stamp, _ = id.current() // a leader takes any first sequence of a producer that it doesn't know
+			// A leader takes any first sequence of a producer that it doesn't know.
+			w.stamp, _ = id.current()
 			w.seq = tc.first
 			start(t, w.Run)
 			got := appendAll(t, w, 2000)

@@ -141,7 +141,8 @@ func TestFenceOldShutsAProducerIDOutForGood(t *testing.T) {
 		if _, err := w.Fence(ctx); !errors.Is(err, ErrFenced) {
 			t.Fatalf("the old owner appended: %v", err)
 		}
-		again, err := FenceOld(ctx, cfg, c.topic, 0, zombie.ProducerID()) // the takeover before crashed here
+		// The takeover before crashed here.
+		again, err := FenceOld(ctx, cfg, c.topic, 0, zombie.ProducerID())
 		if err != nil || again != first {
 			t.Fatalf("a second FenceOld returned %d, %v, want %d as the first", again, err, first)
 		}
