@@ -78,7 +78,7 @@ func (s *resender) serve(w http.ResponseWriter, r *http.Request) {
 	case s.slot <- struct{}{}:
 		defer func() { <-s.slot }()
 	default:
-		notNow(w, http.StatusTooManyRequests, "dead letters of somebody else are being sent: nothing was done, try again")
+		notNow(w, http.StatusTooManyRequests, "another request is sending dead letters: nothing was done, try again")
 		return
 	}
 	if s.ctx.Err() != nil {

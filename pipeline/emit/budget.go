@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // budget counts the events and bytes that wait, in one word: events above, bytes in the low
 // 40 bits. With two counters a caller that finds no room would for a moment hold a place
-// that is not its own, and another one, who then finds none either, might wait for it forever.
+// that is not its own, and another one, who then finds none either, might wait for it without end.
 type budget struct{ word atomic.Uint64 }
 
 const (
