@@ -56,7 +56,7 @@ func TestABrokenRuleFileAtTheStart(t *testing.T) {
 	if err := os.Chtimes(broken, later, later); err != nil {
 		t.Fatal(err)
 	}
-	testrun.Eventually(t, "the mended file is published", func() bool { return limit(api) == "9" })
+	testrun.Eventually(t, "the fixed file is published", func() bool { return limit(api) == "9" })
 	testrun.Eventually(t, "it is ready", func() bool { status, _ := get(t, api+"/readyz"); return status == http.StatusOK })
 	if _, text := get(t, metrics); !strings.Contains(text, "\ntallygate_rules_file_ok 1\n") {
 		t.Error("the metrics say that the file is still broken")

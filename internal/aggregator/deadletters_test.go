@@ -296,12 +296,12 @@ func TestDeadLettersThatKafkaRefuses(t *testing.T) {
 	p := began(t, brokers, group, nil)
 	set(t, brokers, names.Audit, "max.message.bytes", "120")
 	testrun.Eventually(t, "the audit takes nothing", func() bool {
-		status, said := p.ask("", http.MethodPost, deadLetters, mended(1, `{"api":"a","uid":"1"}`))
+		status, said := p.ask("", http.MethodPost, deadLetters, fixed(1, `{"api":"a","uid":"1"}`))
 		return status == http.StatusGatewayTimeout && strings.Contains(said, "it is not in the audit yet, and nothing was sent: ") && strings.Contains(said, "raise the topic's max.message.bytes")
 	})
 	set(t, brokers, names.Audit, "max.message.bytes", "1048576")
 	set(t, brokers, names.Events, "max.message.bytes", "300")
-	large := mended(3, fmt.Sprintf(`{"api":"a","uid":"4","attrs":{"x":"%x"}}`, sha256.Sum256(nil))) + "\n" + mended(4, fmt.Sprintf(`{"api":"a","uid":"4","attrs":{"x":"%x%x","y":"%x"}}`, sha512.Sum512([]byte("x")), sha256.Sum256([]byte("y")), sha512.Sum512([]byte("z"))))
+	large := fixed(3, fmt.Sprintf(`{"api":"a","uid":"4","attrs":{"x":"%x"}}`, sha256.Sum256(nil))) + "\n" + fixed(4, fmt.Sprintf(`{"api":"a","uid":"4","attrs":{"x":"%x%x","y":"%x"}}`, sha512.Sum512([]byte("x")), sha256.Sum256([]byte("y")), sha512.Sum512([]byte("z"))))
 	testrun.Eventually(t, "the event topic takes short events only", func() bool {
 		status, said := p.ask("", http.MethodPost, deadLetters, large)
 		return status == http.StatusBadGateway && strings.Contains(said, "1 of 2 events were sent, 1 are refused, and would be refused again: ") && strings.Contains(said, "Message Size Too Large")

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Network is the way between a client and its servers, which a test can cut, stall, mute and slow
-// down. Give its Dial to the client: whatever address the client comes to know, such as from a
-// Cluster or a Sentinel, is reached through it, by a TCP proxy for each.
+// Network is the network between a client and its servers. A test can cut it, stall it, drop replies
+// and slow it down. Give its Dial to the client. Every address that the client learns, such as from a
+// Cluster or a Sentinel, is reached through it, by one TCP proxy each.
 //
 // The gate of internal/e2e is another proxy, for another job: it is one fixed address for a process
 // that has no Dial to give away, it holds bytes back and loses none, and it knows Kafka's requests. A
@@ -33,8 +33,8 @@ type Network struct {
 // pair is one connection: its client's side and its server's.
 type pair struct {
 	client, server net.Conn
-	stalled        atomic.Bool // what comes is swallowed, both ways
-	muted          atomic.Bool // only what the server sends is swallowed
+	stalled        atomic.Bool // what comes is dropped, both ways
+	repliesDropped atomic.Bool // only what the server sends is dropped
 }
 
 // NewNetwork returns a network without faults, which ends with the test.
@@ -141,7 +141,7 @@ func (n *Network) forward(p *pair, dst, src net.Conn) {
 				return
 			}
 		}
-		if p.stalled.Load() || src == p.server && p.muted.Load() {
+		if p.stalled.Load() || src == p.server && p.repliesDropped.Load() {
 			continue
 		}
 		if _, err := dst.Write(buf[:size]); err != nil {
@@ -160,7 +160,7 @@ func (n *Network) Cut() {
 	}
 }
 
-// Stall swallows what the connections carry, without closing them, and so with new ones until Heal:
+// Stall drops what the connections carry, without closing them, and so with new ones until Heal:
 // both sides wait. A connection that was stalled never works again.
 func (n *Network) Stall() {
 	n.mu.Lock()

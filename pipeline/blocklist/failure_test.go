@@ -64,9 +64,9 @@ func withoutTLS(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestTroubleWithTLS was counted as a Redis that is unreachable, and operators looked at the
+// TestErrorsOfTLS was counted as a Redis that is unreachable, and operators looked at the
 // network.
-func TestTroubleWithTLS(t *testing.T) {
+func TestErrorsOfTLS(t *testing.T) {
 	certificate, pool := selfSigned(t)
 	server := func(c *tls.Config) string {
 		s := miniredis.NewMiniRedis()

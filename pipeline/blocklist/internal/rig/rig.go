@@ -18,5 +18,5 @@ func Most(t *testing.T, n int) int {
 	return n
 }
 
-// Quiet is a log that nobody reads.
+// Quiet is a log that discards its lines.
 func Quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
