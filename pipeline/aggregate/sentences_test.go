@@ -40,7 +40,7 @@ func TestForwardsKeepTheirBrokerTime(t *testing.T) {
 				came[place(p, rec.Offset)] = event.FromTime(rec.Timestamp)
 			}
 		}
-		m = r.begin(set)
+		r.begin(set)
 		eventually(t, "every address has its verdict", func() bool { return len(r.verdicts()) == n })
 		forwarded := 0
 		for p := range int32(rigPartitions) {
