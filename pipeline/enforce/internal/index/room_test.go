@@ -2,6 +2,7 @@ package index
 
 import (
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"testing"
 	"unsafe"
@@ -304,7 +305,12 @@ func TestNumbersAreUsedAgain(t *testing.T) {
 	x.Apply(0, []verdict.Verdict{
 		block("ends", "attrs.a=1", nil), block("stays", "attrs.b=1", later),
 	})
+	was := x.View()
+	classes, shapes := slices.Clone(was.classes), slices.Clone(was.shapes)
 	x.Sweep(end)
+	if !slices.Equal(was.classes, classes) || !slices.Equal(was.shapes, shapes) {
+		t.Error("what a reader may still see was changed")
+	}
 	x.Apply(0, []verdict.Verdict{block("comes", "attrs.c=1", later)})
 	v := x.View()
 	if len(v.classes) != 2 || v.classes[0].Verdict.Rule != "comes" || v.classes[1].Verdict.Rule != "stays" {
