@@ -3,6 +3,7 @@ package index
 import (
 	"reflect"
 	"testing"
+	"unsafe"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -56,6 +57,17 @@ func TestVerdictsOfTwoClasses(t *testing.T) {
 			if !found || !reflect.DeepEqual(*r.Verdicts()[0], want) {
 				t.Errorf("two that differ in %s: %+v is not found as it was put", what, want)
 			}
+		}
+	}
+}
+
+// A class outlives the verdicts that it was made for, and would keep all of a snapshot in memory.
+func TestAClassKeepsNothingOfAVerdict(t *testing.T) {
+	v := verdict.Verdict{Rule: "rule", Public: "public", Step: "step", APIs: []string{"order.*"}}
+	c := newClass(0, 0, &v, "").Verdict
+	for _, both := range [][2]string{{c.Rule, v.Rule}, {c.Public, v.Public}, {c.Step, v.Step}, {c.APIs[0], v.APIs[0]}} {
+		if both[0] != both[1] || unsafe.StringData(both[0]) == unsafe.StringData(both[1]) {
+			t.Errorf("%q is %q, or the same memory", both[0], both[1])
 		}
 	}
 }

@@ -84,6 +84,9 @@ func TestWhatNothingHasIsGivenUp(t *testing.T) {
 	if v := x.View(); len(v.shapes) != 301 || len(v.classes) != classes+1 || len(x.w.interned) != classes+1 {
 		t.Fatalf("%d shapes, %d classes of which %d are known; want 301, uid's among them, and %d", len(v.shapes), len(v.classes), len(x.w.interned), classes+1)
 	}
+	if _, ok := byPieces(x, strconv.Itoa(classes-1)); ok {
+		t.Error("the pieces read a class whose number does not fit into a record's head")
+	}
 	x.Sweep(t0 + event.Hour)
 	v := x.View()
 	if x.Len() != 0 || x.Bytes() > minChunk+minBuckets*bucketBytes || len(x.w.interned) != 0 || len(v.shapes) != 1 || len(v.buckets) != minBuckets {
