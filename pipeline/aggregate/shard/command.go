@@ -108,7 +108,6 @@ func (s *intake) commandKey(c *CommandRecord, name string, cmd rules.Command, pl
 	}
 	had := len(b.state) > 0
 	next, res := s.stepper.Command(append(s.scratch[:0], blockHeaderSpace[:]...), b.state, key, cmd)
-	s.scratch = next
 	s.noteExemptions(key, next[len(blockHeaderSpace):])
 	b.spent = res.SpentAt
 	if place != nil {

@@ -115,7 +115,7 @@ const (
 
 // Empty reports whether there is nothing to carry out.
 func (e *Effects) Empty() bool {
-	return len(e.States)+len(e.Verdicts)+len(e.Forwards)+len(e.Aux)+len(e.Published)+len(e.Done)+len(e.Blown)+len(e.Skipped)+len(e.Notes) == 0
+	return max(len(e.States), len(e.Verdicts), len(e.Forwards), len(e.Aux), len(e.Published), len(e.Done), len(e.Blown), len(e.Skipped), len(e.Notes)) == 0
 }
 
 // Reset empties all lists, for what comes next; it keeps their memory.

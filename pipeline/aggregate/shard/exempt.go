@@ -60,7 +60,7 @@ func (x *exemptions) about(key []event.Dim, f func(rules.Exemptions) bool) {
 				text = event.AppendDim(text, d.Name, d.Value)
 			}
 		}
-		if given := x.byKey[string(text)]; len(given) > 0 && !f(given) {
+		if given, known := x.byKey[string(text)]; known && !f(given) {
 			return
 		}
 	}

@@ -31,13 +31,11 @@ func (s *intake) inputRecord(rec *record.Record) {
 	d := &s.decode
 	d.headers = CloudEvents(d.headers[:0], rec.Headers)
 	events, err := s.decodeRecord(&d.input, rec.Value, d.headers, rec.Key)
-	if err != nil || len(d.input.Bad) > 0 {
+	if err != nil {
 		s.deadLetter(Input, rec, d.input.Bad, err)
 	}
-	if n := d.input.DroppedIPs; n > d.droppedIPs {
-		s.tally.DroppedIPs += n - d.droppedIPs
-		d.droppedIPs = n
-	}
+	s.tally.DroppedIPs += d.input.DroppedIPs - d.droppedIPs
+	d.droppedIPs = d.input.DroppedIPs
 	for i := range events {
 		s.inputEvent(&events[i], d.input.Raw(i), applied{rec.Offset + 1, i}, broker, verdict.Cause{ID: events[i].ID, Partition: s.cfg.ID, Offset: rec.Offset})
 	}

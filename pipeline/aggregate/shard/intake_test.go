@@ -3,6 +3,7 @@ package shard
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -66,6 +67,10 @@ func TestEventsWithoutRecords(t *testing.T) {
 	if len(s.out.States) != 1 || len(s.out.States[0].Ack.verdicts) != 1 || s.out.States[0].Ack.verdicts[0].v.Cause.Offset != 71 {
 		t.Errorf("the verdict is %+v, want one that event 71 has caused", s.out.States)
 	}
+	ref, _ := s.table.Get([]byte("uid=u"))
+	if b, err := decodeBlock(s.table.Block(ref)); err != nil || b.applied != [Sources]applied{{3, 0}, {}} {
+		t.Errorf("applied is %v, %v", b.applied, err)
+	}
 	if got := s.Time(clock); got != at || s.Keys() != 1 || s.Bytes() <= 0 {
 		t.Errorf("the time is %v, want %v; %d keys of %d bytes", got, at, s.Keys(), s.Bytes())
 	}
@@ -86,5 +91,51 @@ func TestTimeIsBoundedByTheClock(t *testing.T) {
 	}
 	if got := s.Time(Clock{Local: at + event.Day}); got != at {
 		t.Errorf("the time is %v, want %v", got, at)
+	}
+}
+
+// A step is due when as many events are gathered as are worth it.
+func TestWhenAStepIsDue(t *testing.T) {
+	s := oneLimit(t)
+	for n := range gatherAtOnce + 1 {
+		if got := s.Gathered(); got != (n == gatherAtOnce) {
+			t.Errorf("%d events are gathered, a step is due: %t", n, got)
+		}
+		s.Event(&event.Event{UID: "u", API: "a", Time: event.NoTime, Cost: event.One}, int64(n), now(), verdict.Cause{})
+	}
+}
+
+// A dead letter's key and value are cut beyond their bounds, and not at them.
+func TestDeadLettersAreCutAtTheirBounds(t *testing.T) {
+	for _, tt := range []struct {
+		value, key int
+		cut        bool
+	}{{100, maxDeadLetterKey, false}, {101, 1, true}, {1, maxDeadLetterKey + 1, true}} {
+		s := New(Config{Of: 1, MaxDeadLetter: 100}, Rules{Set: compile(t, "  rules: ["+movingEnds["bucket"]+"]")})
+		s.deadLetter(Input, &record.Record{Key: make([]byte, tt.key), Value: make([]byte, tt.value)}, nil, errBlock)
+		a := s.out.Aux[0]
+		cut := slices.ContainsFunc(a.Headers, func(h Header) bool { return string(h.Key) == "cut-from" && string(h.Value) == fmt.Sprint(tt.value) })
+		if cut != tt.cut || len(a.Value) != min(tt.value, 100) || len(a.Key) != min(tt.key, maxDeadLetterKey) {
+			t.Errorf("%d bytes of key and %d of value: it has %d and %d, cut: %t", tt.key, tt.value, len(a.Key), len(a.Value), cut)
+		}
+	}
+}
+
+// What a forward has counted is applied at its place in the loop topic: states have it in that
+// form.
+func TestAForwardIsAppliedAtItsPlace(t *testing.T) {
+	s := oneLimit(t)
+	at := now()
+	clock := Clock{Local: at, Broker: event.NoTime}
+	rec := record.Record{Offset: 8, Value: appendForwardRaw(nil, origin{partition: 2, offset: 4, index: 3}, at, []byte(`{"uid":"u","api":"a"}`))}
+	if err := s.Record(Loop, &rec, clock); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Step(Loop, 9, clock); err != nil {
+		t.Fatal(err)
+	}
+	ref, _ := s.table.Get([]byte("uid=u"))
+	if b, err := decodeBlock(s.table.Block(ref)); err != nil || b.applied != [Sources]applied{{}, {9, 0}} || s.Last(Loop) != at {
+		t.Errorf("applied is %v, %v; the last one is of %v", b.applied, err, s.Last(Loop))
 	}
 }

@@ -140,7 +140,7 @@ func (s *stage) asked(o *simOwner) {
 		s.say("knows as published: %s", describeVerdict(p.Key, p.Value))
 	}
 	for _, d := range e.Done {
-		s.say("command %s is done", d.ID)
+		s.say("command %s is done, had a state: %t", d.ID, d.Had)
 	}
 	for _, b := range e.Blown {
 		s.say("fuse of %s has blown, of %d keys", b.Rule, b.Keys)

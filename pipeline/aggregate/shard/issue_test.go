@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -19,6 +20,29 @@ func TestLastOfEach(t *testing.T) {
 		got = append(got, v.Rule+" "+v.State.String())
 	}
 	if want := "[b clear a warn a warn a block c clear]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}
+
+// A verdict that a key's state has unpublished has the number of that state's record, or the one
+// that it was published with before. Of several on one record key the newest stands for all.
+func TestLeftoversHaveTheirNumbers(t *testing.T) {
+	body := func(rule string, state verdict.State) []byte {
+		v := verdict.Verdict{Rule: rule, State: state, Key: []event.Dim{{Name: "uid", Value: "u1"}}}
+		return verdict.AppendJSON(nil, &v)
+	}
+	l := leftover{offset: 7, verdicts: []unpublished{
+		{0, body("a", verdict.Block)}, {5, body("b", verdict.Block)}, {-1, body("a", verdict.Clear)}, {0, body("c", verdict.Block)},
+	}}
+	list, err := l.issued()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, is := range list {
+		got = append(got, fmt.Sprint(is.v.Rule, " ", is.v.State, " ", is.v.Seq, " ", is.seq))
+	}
+	if want := "[a clear 7 7 b block 5 5 c block 0 0]"; fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)
 	}
 }

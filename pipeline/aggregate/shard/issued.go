@@ -36,10 +36,7 @@ func (m issuedVerdicts) of(key []byte) []unpublished {
 
 // remove reports whether it was the key's last one.
 func (m issuedVerdicts) remove(key string, is *issued) (last bool) {
-	list := m[key]
-	if i := slices.Index(list, is); i >= 0 {
-		list = slices.Delete(list, i, i+1)
-	}
+	list := slices.DeleteFunc(m[key], func(x *issued) bool { return x == is })
 	if len(list) > 0 {
 		m[key] = list
 		return false

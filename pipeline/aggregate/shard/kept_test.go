@@ -176,6 +176,7 @@ func TestAnEventWithoutAnyTime(t *testing.T) {
 // What a checkpoint covers is known as soon as it has begun.
 func TestACheckpointKnowsWhatItCovers(t *testing.T) {
 	s := oneLimit(t)
+	s.Event(&event.Event{UID: "u1", API: "a", Time: event.NoTime, Cost: event.One}, 0, now(), verdict.Cause{})
 	if err := s.Step(Loop, 7, Clock{Local: now()}); err != nil {
 		t.Fatal(err)
 	}
@@ -185,6 +186,18 @@ func TestACheckpointKnowsWhatItCovers(t *testing.T) {
 	}
 	if _, err := s.BeginCheckpoint(); !errors.Is(err, ErrTorn) {
 		t.Errorf("another one begins behind its cut: %v", err)
+	}
+	for copied := 0; ; copied++ {
+		n, more := s.CopyNext(c)
+		if !more {
+			if copied != 1 {
+				t.Errorf("%d states are copied, want 1", copied)
+			}
+			break
+		}
+		if rec := s.out.States[len(s.out.States)-1]; n != len(rec.Key)+len(rec.Value) {
+			t.Errorf("%d bytes of %s", n, rec.Key)
+		}
 	}
 	s.Covered(c)
 	if c, err := s.BeginCheckpoint(); c != nil || err != nil {
@@ -208,5 +221,28 @@ func TestEffectsAreEmptyOnlyWithoutAny(t *testing.T) {
 		if e.Reset(); list.Len() != 0 {
 			t.Errorf("%s is not reset", lists.Type().Field(i).Name)
 		}
+	}
+}
+
+// What publishes nothing leaves nothing behind, as the end of a key that has left.
+func TestNothingIsPublishedOfNothing(t *testing.T) {
+	s := oneLimit(t)
+	clock := Clock{Local: now(), Broker: now()}
+	if err := s.Command(&CommandRecord{Command: "reset", Key: followed}, followed, clock.Broker); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.issued) != 0 {
+		t.Errorf("%d keys have verdicts", len(s.issued))
+	}
+	s.out.Reset()
+	s.PublishEnds(followed, true, clock)
+	v := verdict.Verdict{Rule: "r", State: verdict.Block, Until: clock.Broker + event.Hour}
+	s.moved.keep("uid=gone", &v, &rules.Move{Rule: "r", From: clock.Broker + event.Minute, Grain: event.Second}, clock.Broker)
+	if s.EndsWaiting() != 1 {
+		t.Error("the end does not wait")
+	}
+	s.PublishEnds("uid=gone", true, clock)
+	if !s.out.Empty() {
+		t.Errorf("%+v", s.out)
 	}
 }

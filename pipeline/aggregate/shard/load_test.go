@@ -3,6 +3,7 @@ package shard
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,8 +114,11 @@ func TestRecordsThatAreCutShort(t *testing.T) {
 	if n, rest, err := ParseState(append(state, "abc"...)); n != 1 || string(rest) != "abc" || err != nil {
 		t.Errorf("a state: %d unpublished, %q, %v", n, rest, err)
 	}
-	if most := wireBytes([]unpublished{{seq: 300, body: []byte("{}")}}, block); most < len(state) || most > len(state)+40 {
-		t.Errorf("room for %d bytes, and %d are needed", most, len(state))
+	for _, n := range []int{0, 1, 20} {
+		pending := slices.Repeat([]unpublished{{seq: 1 << 62, body: []byte("{}")}}, n)
+		if most, need := wireBytes(pending, block), len(appendWire(nil, pending, block)); most < need || most > need+10*(n+1) {
+			t.Errorf("%d verdicts: room for %d bytes, and %d are needed", n, most, need)
+		}
 	}
 	s := &producers{}
 	s.repeated(instanceOf(1), 300, 1<<40, 1<<50)

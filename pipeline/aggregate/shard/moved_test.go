@@ -195,7 +195,7 @@ func TestEndsThatMoveAreBounded(t *testing.T) {
 	if !m.keep("more", &v, &mv, at) || m.n != mostMoved || m.waiting != 1 {
 		t.Errorf("%d ends are known, %d wait", m.n, m.waiting)
 	}
-	if m.due(at+event.Hour, false); m.n != 1 || len(m.byKey) != 1 {
+	if m.due(at+event.Second, false); m.n != 1 || len(m.byKey) != 1 {
 		t.Errorf("%d ends of %d keys are still known", m.n, len(m.byKey))
 	}
 }
@@ -259,6 +259,38 @@ func TestWhenAnEndThatMovesWaits(t *testing.T) {
 		}
 		if !tt.waits && (e.told != v.Until || e.next != at+tt.after+event.Minute) {
 			t.Errorf("%s: known is %v, and the next may be told at %v", name, e.told, e.next)
+		}
+	}
+}
+
+// A verdict takes the place of an end that waits, and of what is known of the one that was
+// published; a warning does not, nor the end itself.
+func TestWhatTakesThePlaceOfAnEnd(t *testing.T) {
+	at := now()
+	for name, tt := range map[string]struct {
+		waits     bool
+		v         verdict.Verdict
+		gaveWay   bool
+		forgotten bool
+	}{
+		"a block":                {true, verdict.Verdict{Rule: "r", State: verdict.Block, Until: at}, true, true},
+		"a clear":                {true, verdict.Verdict{Rule: "r", State: verdict.Clear}, true, true},
+		"a warning":              {true, verdict.Verdict{Rule: "r", State: verdict.Warn}, false, false},
+		"another rule's":         {true, verdict.Verdict{Rule: "s", State: verdict.Clear}, false, false},
+		"the known end, waiting": {true, verdict.Verdict{Rule: "r", State: verdict.Block, Until: at + event.Hour}, true, true},
+		"the known end":          {false, verdict.Verdict{Rule: "r", State: verdict.Block, Until: at + event.Hour}, false, false},
+		"another end":            {false, verdict.Verdict{Rule: "r", State: verdict.Block, Until: at + event.Hour + 1}, false, true},
+		"a clear behind it":      {false, verdict.Verdict{Rule: "r", State: verdict.Clear, Until: at + event.Hour}, false, true},
+		"a warning behind it":    {false, verdict.Verdict{Rule: "r", State: verdict.Warn, Until: at}, false, false},
+	} {
+		var m movedEnds
+		e := &movedEnd{rule: "r", told: at + event.Hour}
+		m.add("uid=1", e)
+		if tt.waits {
+			m.waits(e, &verdict.Verdict{Rule: "r"})
+		}
+		if got := m.overtaken("uid=1", &tt.v); got != tt.gaveWay || (m.n == 0) != tt.forgotten {
+			t.Errorf("%s: it gave way: %t, is forgotten: %t", name, got, m.n == 0)
 		}
 	}
 }

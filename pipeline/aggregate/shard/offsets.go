@@ -119,7 +119,7 @@ func (s *Shard) reached(src Source) int64 {
 // cutAt finds whether the log has lost what was counted of it, and from which offset on.
 func (s *Shard) cutAt(src Source, c *checkpoint, is EpochEnd) (at int64, cut bool) {
 	if !is.Known || c.Epochs == nil {
-		return 0, false
+		return at, false
 	}
 	epoch, from := c.Epochs.Is[src], c.Epochs.From[src]
 	reached := max(c.Next[src], s.reached(src))

@@ -275,3 +275,20 @@ func TestLostPartsOfProducersAreTold(t *testing.T) {
 		}
 	}
 }
+
+// A checkpoint writes the parts of the table that have changed since the one before.
+func TestWhatHasNotChangedIsNotWritten(t *testing.T) {
+	w, s := writtenProducers{parts: map[string][]byte{}}, &producers{}
+	for _, name := range inOnePart(inlineProducers + 1) {
+		s.repeated(name, 0, 1, 0)
+	}
+	for i, want := range []int{1, 0, 0} {
+		if n := w.write(t, s, 0); n != want {
+			t.Errorf("checkpoint %d writes %d parts, want %d", i, n, want)
+		}
+	}
+	s.repeated(instanceOf(0), 0, 2, 0)
+	if n := w.write(t, s, 0); n != 1 {
+		t.Errorf("one emitter has sent, and %d parts are written", n)
+	}
+}

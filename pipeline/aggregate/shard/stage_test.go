@@ -36,7 +36,7 @@ func describeState(key, value []byte) string {
 	if err != nil {
 		return err.Error()
 	}
-	text := fmt.Sprintf("state of %s, applied %d and %d", key, b.applied[Input].next, b.applied[Loop].next)
+	text := fmt.Sprintf("state of %s, applied %s and %s", key, describePlace(b.applied[Input]), describePlace(b.applied[Loop]))
 	for _, u := range pending {
 		v, err := verdict.Parse(u.body)
 		if err != nil {
@@ -45,6 +45,13 @@ func describeState(key, value []byte) string {
 		text += fmt.Sprintf(", unpublished: %s of %s", kindOf(&v), v.Rule)
 	}
 	return text
+}
+
+func describePlace(a applied) string {
+	if a.index == 0 {
+		return fmt.Sprint(a.next)
+	}
+	return fmt.Sprintf("%d.%d", a.next, a.index)
 }
 
 func describeVerdict(key, value []byte) string {
@@ -91,7 +98,7 @@ func describeCheckpoint(c *checkpoint) string {
 func (s *stage) sayCheckpoint(id int32) {
 	for _, e := range slices.Backward(s.table[id].entries) {
 		if string(e.key) == CheckpointKey {
-			if _, more, ok := strings.Cut(describeState(e.key, e.value), fmt.Sprintf("judged %d of %d, ", Parts, Parts)); ok {
+			if _, more, ok := strings.Cut(describeState(e.key, e.value), fmt.Sprintf(" of %d, ", Parts)); ok {
 				s.say("  %s", more)
 			}
 			return
@@ -245,10 +252,12 @@ func (s *stage) playCut(args, _ []string) {
 	s.say("ends at %d", log.end())
 }
 
-// epoch NAME input|loop EPOCH: another leader has taken what comes next.
+// epoch NAME input|loop [EPOCH]: another leader has taken what comes next.
 func (s *stage) playEpoch(args, _ []string) {
 	o, src := s.owner(args[0]), s.source(args[1])
-	o.s.EnterEpoch(src, int32(s.number(args[2])))
+	if len(args) > 2 {
+		o.s.EnterEpoch(src, int32(s.number(args[2])))
+	}
 	next, behind := o.s.Behind(src)
 	s.say("in epoch %d; what lies below %d is of epoch %d", o.s.Epoch(src), next, behind)
 }
