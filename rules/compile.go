@@ -47,7 +47,6 @@ func CompileWith(file string, src []byte, read func(name string) ([]byte, error)
 
 func newCompiler(file string, src []byte, read func(name string) ([]byte, error)) *compiler {
 	set := None()
-	set.Name, set.Hash = "", [32]byte{}
 	return &compiler{
 		File: document.New(file, src, vocabulary), source: src, read: read, set: set,
 		defaults: standardDefaults(), names: map[string]int{}, zones: scalar.Zones{},

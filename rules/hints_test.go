@@ -16,6 +16,7 @@ func TestHintsKnowWhatWasMeant(t *testing.T) {
 	}{
 		{"per: 1m", "per: 1h 30m", 9, "did you mean 1h30m?"},
 		{"per: 1m", "per: 1mn", 9, "did you mean 1m?"},
+		{"per: 1m", "per: 90min", 9, "did you mean 90m?"},
 		{"per: 1m", "per: 0.5h", 9, "did you mean 30m?"},
 		{"per: 1m", "per: 1.5h", 9, "did you mean 1h30m?"},
 		{"per: 1m", "per: 1M", 9, "a minute is 1m; a month"},
@@ -47,6 +48,8 @@ func TestHintsKnowWhatWasMeant(t *testing.T) {
 		{"{api: x}", `{api: ".*"}`, 7, `"*"`},
 		{"{api: x}", `{api: "search.[a-z]+"}`, 7, "regular expression"},
 		{"{api: x}", `{api: a|b}`, 7, "[a, b]"},
+		{"{api: x}", `{api: "(a|)"}`, 7, "stands for what is left of a segment"},
+		{"{api: x}", `{api: "a|b[0-9]+"}`, 7, "stands for what is left of a segment"},
 		{"{api: x}", `{api: GET /search}`, 7, "get.search"},
 		{"{api: x}", `{api: x, attrs.zip: 01234}`, 7, `"01234"`},
 		{"{api: x}", `{api: x, attrs: {zip: [08]}}`, 7, `"08"`},

@@ -54,6 +54,19 @@ func TestDistinctCountsEachValueOncePerWindow(t *testing.T) {
 	}
 }
 
+// The window before begins where it says: what came then is in it, and a microsecond before is late.
+func TestTheFirstMomentOfTheWindowBeforeIsInIt(t *testing.T) {
+	spec := distinctly(perMinute())
+	start := at("2026-11-21T10:00:00Z")
+	state, _ := spec.AddValue(nil, start+event.Minute, 1)
+	if _, added := spec.AddValue(slices.Clone(state), start-tick, 2); !added.Late {
+		t.Errorf("before it: %+v", added)
+	}
+	if _, added := spec.AddValue(state, start, 2); added != (windows.Added{Ended: true, Count: event.One}) {
+		t.Errorf("at its beginning: %+v", added)
+	}
+}
+
 // A value that comes again slides out later.
 func TestAValueStaysUntilItsLastEventSlidesOut(t *testing.T) {
 	c := newCounter(t, distinctly(exactly(event.Minute)))

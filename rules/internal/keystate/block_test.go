@@ -24,3 +24,30 @@ func TestBlocksComeBackAsTheyWere(t *testing.T) {
 		}
 	}
 }
+
+// Whatever is broken of what a section keeps is found, also behind what is sound.
+func TestChecksLookAtAllThatASectionKeeps(t *testing.T) {
+	const at = event.Micros(1_790_000_000_000_000)
+	sound := Slot{Had: true, Block: Block{Since: at, Until: at}}
+	ended := Slot{Had: true, Block: Block{Since: at, Until: at - 1}}
+	for name, x := range map[string]*Extras{
+		"the live block":      {Live: ended},
+		"the candidate's":     {Live: sound, Candidate: ended},
+		"a remembered event":  {Live: sound, Remembered: memory{{At: at, Amount: 1, Taken: 2}}},
+		"a count below zero":  {Live: Slot{Had: true, Block: Block{Since: at, Until: at, Count: -1}}},
+		"a limit below zero":  {Live: Slot{Had: true, Block: Block{Since: at, Until: at, Limit: -1}}},
+		"an amount below 0":   {Remembered: memory{{At: at, Amount: -1, Taken: -1}}},
+		"a cost below 0":      {Remembered: memory{{At: at, Cost: -1}}},
+		"something taken < 0": {Remembered: memory{{At: at, Taken: -1}}},
+		"a time too early":    {Remembered: memory{{At: event.MinTime - 1}}},
+		"a time too late":     {Remembered: memory{{At: event.MaxTime + 1}}},
+	} {
+		if x.check() == nil {
+			t.Errorf("%s is let pass", name)
+		}
+	}
+	whole := Extras{Live: sound, Candidate: sound, Remembered: memory{{At: event.MinTime, Amount: 1, Taken: 1}, {At: event.MaxTime}}}
+	if err := whole.check(); err != nil {
+		t.Error(err)
+	}
+}
