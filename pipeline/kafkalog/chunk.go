@@ -93,7 +93,7 @@ func (c *Chunk) skip(e entry) bool {
 // key is a version and a type.
 func isAbort(e entry) bool {
 	var rec Record
-	if e.count() < 1 || e.attributes()&codecMask != codecNone {
+	if e.attributes()&codecMask != codecNone {
 		return false
 	}
 	_, err := rec.Decode(e[batchHeader:], &record.Batch{Past: -1, Last: math.MaxInt64})

@@ -74,7 +74,7 @@ func refuse(req *kmsg.FetchRequest, code int16) *kmsg.FetchResponse {
 	return resp
 }
 
-// Answers that make no sense are no answers.
+// Answers that make no sense are no answers, but attempts that failed.
 func TestAnswersThatMakeNoSense(t *testing.T) {
 	for name, answer := range map[string]func(*kmsg.FetchRequest) *kmsg.FetchResponse{
 		"nothing": func(req *kmsg.FetchRequest) *kmsg.FetchResponse { return req.ResponseKind().(*kmsg.FetchResponse) },
@@ -99,9 +99,14 @@ func TestAnswersThatMakeNoSense(t *testing.T) {
 			k.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive,staticcheck // kfake's order
 				return answer(req.(*kmsg.FetchRequest)), nil, true
 			})
-			r := run(t, Config{Brokers: k.ListenAddrs()}).Read(topic, [16]byte{}, 0, 0)
+			var told atomic.Int32
+			f := run(t, Config{Brokers: k.ListenAddrs(), OnError: func(string, int32, error) { told.Add(1) }})
+			r := f.Read(topic, [16]byte{}, 0, 0)
 			defer r.Close()
 			inOrder(t, take(t, r, 10), 10)
+			if told.Load() == 0 {
+				t.Error("no attempt has failed")
+			}
 		})
 	}
 }

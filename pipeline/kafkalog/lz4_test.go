@@ -56,10 +56,10 @@ func linkedFrame(raw []byte) []byte {
 func linkedBlock(before, piece []byte) []byte {
 	const literals = 12
 	n := len(piece) - literals
-	if n < 20 || len(before) < 1000 {
+	if n < 20 {
 		return nil
 	}
-	for distance := 1; distance <= 1000; distance++ {
+	for distance := 1; distance <= min(1000, len(before)); distance++ {
 		from := before[len(before)-distance:]
 		same := true
 		for i := range n {
@@ -83,4 +83,47 @@ func linkedBlock(before, piece []byte) []byte {
 		return append(out, piece[n:]...)
 	}
 	return nil
+}
+
+// A block may refer to the first byte of the one before, also where both are compressed, and where
+// there was no room for the second at first.
+func TestLinkedBlocksReachBackToTheFirstByte(t *testing.T) {
+	first := make([]byte, 250)
+	for i := range first {
+		first[i] = byte(i)
+	}
+	literals := append([]byte{0xf0, byte(len(first) - 15)}, first...) // a block of nothing else
+	again := linkedBlock(first, first)                                // the same 250 bytes, the last 12 as literals
+	frame := binary.LittleEndian.AppendUint32(nil, lz4Magic)
+	frame = append(frame, lz4Version, 4<<4, 0)
+	for _, block := range [][]byte{literals, again} {
+		frame = append(binary.LittleEndian.AppendUint32(frame, uint32(len(block))), block...)
+	}
+	frame = append(frame, 0, 0, 0, 0)
+	for _, room := range []int{1, 300, 1000} {
+		if got, ok := unlz4(frame, room, 1000); !ok || !bytes.Equal(got, append(first, first...)) {
+			t.Errorf("room for %d: %d bytes of 500, %t", room, len(got), ok)
+		}
+	}
+}
+
+// What is none of the frames that are known is left to the usual reader.
+func TestOtherLZ4FramesAreRefused(t *testing.T) {
+	raw := []byte("one, two, three")
+	for name, change := range map[string]func(frame []byte){
+		"another magic number": func(frame []byte) { frame[0] ^= 1 },
+		"another version":      func(frame []byte) { frame[4] ^= 0b11000000 },
+		"a dictionary":         func(frame []byte) { frame[4] |= 1 },
+		"a reserved flag":      func(frame []byte) { frame[4] |= 2 },
+		"a block size of none": func(frame []byte) { frame[5] = 3 << 4 },
+	} {
+		frame := linkedFrame(raw)
+		if got, ok := unlz4(frame, 100, 100); !ok || !bytes.Equal(got, raw) {
+			t.Fatalf("the frame itself: %q, %t", got, ok)
+		}
+		change(frame)
+		if got, ok := unlz4(frame, 100, 100); ok {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
 }

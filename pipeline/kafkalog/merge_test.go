@@ -166,7 +166,7 @@ func TestMergedValuesStay(t *testing.T) {
 	})
 }
 
-// The context ends what waits, and Close may follow.
+// The context ends what waits, and Close may follow. Nothing is read after it.
 func TestClosedInBetween(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		c, f := client(t, brokers), run(t, Config{Brokers: brokers})
@@ -179,6 +179,9 @@ func TestClosedInBetween(t *testing.T) {
 			t.Errorf("%v, %v", rec, err)
 		}
 		m.Close()
+		if _, rec, err := m.Next(t.Context()); !errors.Is(err, io.EOF) {
+			t.Errorf("after Close: %v, %v", rec, err)
+		}
 	})
 }
 
@@ -217,6 +220,9 @@ func TestMergePassesOverWhatCannotBeRead(t *testing.T) {
 			}
 			if u, is := errors.AsType[*Unreadable](err); is {
 				bad = append(bad, u)
+				if m.Done() != u.Last+1 {
+					t.Errorf("%d offsets are done when %d cannot be read", m.Done(), u.Last)
+				}
 				continue
 			}
 			if err != nil {

@@ -45,6 +45,11 @@ func TestScanReadsBetweenOffsets(t *testing.T) {
 		if !errors.Is(err, why) || n != 3 {
 			t.Errorf("%d records, and then %v", n, err)
 		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(f.readers) > 0 {
+			t.Errorf("%d readers go on reading", len(f.readers))
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package kafkalog
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strings"
@@ -87,6 +88,28 @@ func TestALargeWindowIsNoBomb(t *testing.T) {
 	got, err := (&unpacker{most: 1 << 20}).unpack(codecZstd, []byte(raw.String()))
 	if err != nil || len(got) != 40_000 {
 		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// A batch of nothing says nothing of how well the next one is compressed.
+func TestTheBatchAfterAnEmptyOne(t *testing.T) {
+	u := &unpacker{most: 1 << 20}
+	if got, err := u.unpack(codecZstd, nil); err != nil || len(got) > 0 {
+		t.Fatal(got, err)
+	}
+	want := []byte(strings.Repeat("an event, ", 1000))
+	if got, err := u.unpack(codecZstd, pack(t, codecZstd, want)); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// A bound of a few bytes is a bound as others.
+func TestABoundOfAFewBytes(t *testing.T) {
+	for name, codec := range codecs {
+		u := &unpacker{most: 20}
+		if got, err := u.unpack(int(codec), pack(t, int(codec), []byte("a few"))); err != nil || string(got) != "a few" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
 	}
 }
 
