@@ -6,7 +6,7 @@ RUN  ?= .run
 LINT := go tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 30s
 
-.PHONY: help test race lint check e2e chaos soak kafka-up kafka-down compose-check fuzz bench adapters cover mutants
+.PHONY: help test race lint check e2e chaos soak kafka-up kafka-down compose-check fuzz bench adapters cover mutants measured
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -60,6 +60,9 @@ fuzz: ## each fuzz target for FUZZTIME (default 30s)
 
 bench: ## every benchmark, six times, for benchstat: go tool -modfile=tools/go.mod benchstat OLD NEW
 	go test -run '^$$' -bench . -benchmem -count 6 ./...
+
+measured: ## docs/measured.md and README's table, from the benchmarks: make measured ONLY=micro,latency QUICK=1
+	go run ./internal/bench/measured -only '$(ONLY)' $(if $(QUICK),-quick)
 
 bench-%: ## bench-throughput, -latency, -enforce, -decision, beside what others use: pass ARGS=…; see scripts/bench.sh
 	RUN=$(RUN) scripts/bench.sh $* $(ARGS)

@@ -10,7 +10,8 @@ import (
 )
 
 // What a limit takes of each key's state, by its window and by how many events the key had, a
-// minute apart: the table in docs/measured.md. The key's own share, header and no ids, is left out.
+// minute apart: the table in docs/internals/measurements.md. The key's own share, header and no ids, is
+// left out.
 func TestBytesByWindow(t *testing.T) {
 	shanghai := zone(t, "Asia/Shanghai")
 	for _, c := range []struct {

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # The decision server under load, beside a Redis script per check and envoyproxy/ratelimit, on one machine in one run:
 #
-#   bench-decision.sh [ROUNDS [SECONDS]]     (default 3 rounds of 4 seconds each)
+#   bench-decision.sh [--lines] [ROUNDS [SECONDS]]     (default 3 rounds of 4 seconds each)
+#
+# With --lines it also prints results in Go's benchmark format.
 #
 # What each is asked: may this one user do this now? The decision server has 100,000 other users blocked. Every load is 32
 # connections; rounds are interleaved, and medians shown. Needs wrk, h2load (Debian: wrk, nghttp2-client), redis.
@@ -9,7 +11,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly rounds=${1:-3} seconds=${2:-4} connections=32
+lines=
+if [[ ${1:-} == --lines ]]; then lines=1; shift; fi
+readonly lines rounds=${1:-3} seconds=${2:-4} connections=32
 work=$(mktemp -d)
 readonly work
 pids=()
@@ -150,4 +154,7 @@ median() { sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 cut -f1 "$work/results" | awk '!seen[$0]++' | while read -r name; do
   mine() { awk -F'\t' -v name="$name" -v f="$1" '$1 == name { print $f }' "$work/results" | median; }
   printf '%-40s %12s %10s %14s\n' "$name" "$(mine 2)" "$(mine 3)" "$(mine 4)"
+  if [[ $lines ]]; then
+    printf 'BenchmarkDecision/%s %s %s CPU-µs/check %s checks/s %s p99-ms\n' "${name//[ ,]/_}" "$rounds" "$(mine 4)" "$(mine 2)" "$(mine 3)"
+  fi
 done

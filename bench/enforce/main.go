@@ -30,10 +30,14 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
+// lines is whether results are printed in Go's benchmark format, too.
+var lines bool
+
 func main() {
 	sizes := flag.String("sizes", "1000,100000,10000000", "how many are blocked")
 	rounds := flag.Int("rounds", 9, "measurements of each, of which the median counts")
 	redisAddr := flag.String("redis", "", "where a Redis for this is; its database 15 is emptied. Without it Redis is left out")
+	flag.BoolVar(&lines, "lines", false, "also print results in Go's benchmark format")
 	only := flag.Bool("only", false, "measure nothing but the table and the bare map")
 	flag.Parse()
 	var client *redis.Client
@@ -82,7 +86,7 @@ func measure(size, rounds int, client *redis.Client, only bool) error {
 				if !hit {
 					asked = others
 				}
-				c := condition{asked: asked, cold: cold, cores: cores}
+				c := condition{asked: asked, blocked: size, cold: cold, cores: cores}
 				report(c, hit, peers, rounds)
 			}
 		}
@@ -93,9 +97,10 @@ func measure(size, rounds int, client *redis.Client, only bool) error {
 
 // condition is under which a peer is measured.
 type condition struct {
-	asked []string
-	cold  bool
-	cores int
+	asked   []string
+	blocked int
+	cold    bool
+	cores   int
 }
 
 // report measures all peers in turn, as often as rounds says, and prints their medians.
@@ -108,13 +113,18 @@ func report(c condition, hit bool, peers []peer, rounds int) {
 		runtime.GC() // what sync.Map and others left
 	}
 	label := map[bool]string{false: "miss", true: "hit"}[hit] + map[bool]string{false: " hot", true: " cold"}[c.cold]
+	line := fmt.Sprintf("BenchmarkAsk/blocked=%d/cores=%d/%s %d", c.blocked, c.cores, strings.ReplaceAll(label, " ", "-"), rounds)
 	fmt.Printf("%-22s", fmt.Sprintf("%s, cores: %d", label, c.cores))
 	base := median(times[0])
 	for i := range peers {
 		m := median(times[i])
 		fmt.Printf("%20s", fmt.Sprintf("%.1f (%.2f)", m, m/base))
+		line += fmt.Sprintf(" %.1f %s-ns", m, strings.ReplaceAll(peers[i].name, " ", "-"))
 	}
 	fmt.Println()
+	if lines {
+		fmt.Println(line)
+	}
 }
 
 func median(list []float64) float64 {

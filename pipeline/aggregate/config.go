@@ -191,7 +191,8 @@ func (c Config) validate() error {
 	return nil
 }
 
-// sarama returns the settings of every connection. The numbers were measured: see docs/measured.md.
+// sarama returns the settings of every connection. The numbers were measured: see
+// docs/internals/measurements.md.
 func (c Config) sarama() *sarama.Config {
 	s := goka.DefaultConfig()
 	s.Version = sarama.V2_8_0_0

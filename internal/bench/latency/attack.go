@@ -78,4 +78,7 @@ func (b *bench) reportAttack() {
 	fmt.Printf("    from its event over the limit to denied  %s\n", quantiles(attackers))
 	fmt.Printf("    other users meanwhile (%d)  %s\n", len(meanwhile), quantiles(meanwhile))
 	fmt.Printf("    other users before and after (%d)  %s\n", len(otherwise), quantiles(otherwise))
+	name := fmt.Sprintf("Attack/attackers=%d/", b.attack)
+	b.line(name+"attackers", attackers)
+	b.line(name+"others-meanwhile", meanwhile)
 }

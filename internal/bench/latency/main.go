@@ -40,6 +40,7 @@ type settings struct {
 	attack       int    // uids that go over their limit within a second; 0 for none
 	hits         int    // events of each of them
 	profile      string // file for a CPU profile of the aggregator
+	lines        bool   // also print results in Go's benchmark format
 	args         []string
 }
 
@@ -59,6 +60,7 @@ func main() {
 	flag.IntVar(&s.attack, "attack", 0, "`uids` that go over their limit within a second, in the middle of each run")
 	flag.IntVar(&s.hits, "hits", 5, "events that each of them sends in that second; the third is over the limit")
 	flag.StringVar(&s.profile, "cpuprofile", "", "write a CPU profile of the aggregator's first 4 s under measurement, or under attack, to this `FILE`")
+	flag.BoolVar(&s.lines, "lines", false, "also print results in Go's benchmark format")
 	args := flag.String("aggregator-args", "", "more `options` of the aggregator")
 	flag.Parse()
 	s.args = strings.Fields(*args)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,13 +23,15 @@ func (b *bench) report(ctx context.Context, before histogram, redis redisStats) 
 	fmt.Printf("%6d events/s of other traffic: %s\n", b.rate, quantiles(took))
 	if b.attack > 0 {
 		b.reportAttack()
+	} else {
+		b.line(fmt.Sprintf("Denial/rate=%d", b.rate), took)
 	}
 	all, err := b.ways(ctx)
 	if err != nil {
 		return fmt.Errorf("read where the time went: %w", err)
 	}
 	for _, k := range []kind{measured, attacker} {
-		printStages(k, slices.DeleteFunc(slices.Clone(all), func(w *way) bool { return w.kind != k }))
+		b.printStages(k, slices.DeleteFunc(slices.Clone(all), func(w *way) bool { return w.kind != k }))
 	}
 	if err := b.reportRedis(ctx, redis); err != nil {
 		return err
@@ -38,6 +41,14 @@ func (b *bench) report(ctx context.Context, before histogram, redis redisStats) 
 		return err
 	}
 	return agree(after.minus(before), all)
+}
+
+// line prints a sorted list in Go's benchmark format, if it is asked for.
+func (b *bench) line(name string, sorted []time.Duration) {
+	if b.lines && len(sorted) > 0 {
+		ms := func(q float64) float64 { return quantile(sorted, q).Seconds() * 1e3 }
+		fmt.Printf("Benchmark%s %d %.2f p50-ms %.2f p90-ms %.2f p99-ms %.2f p99.9-ms\n", name, len(sorted), ms(0.5), ms(0.9), ms(0.99), ms(0.999))
+	}
 }
 
 // quantiles is a sorted list for people.
@@ -74,7 +85,7 @@ var stages = []stage{
 // printStages prints the mean of each stage, of all events and of the slowest hundredth, and
 // its own 99th percentile. Kafka keeps whole milliseconds: single values are that coarse, but
 // not their means.
-func printStages(k kind, ways []*way) {
+func (b *bench) printStages(k kind, ways []*way) {
 	if len(ways) == 0 {
 		return
 	}
@@ -89,6 +100,10 @@ func printStages(k kind, ways []*way) {
 		tail := mean(all[len(all)-len(slow):])
 		avg := mean(all)
 		slices.Sort(all)
+		if b.lines && b.attack == 0 {
+			fmt.Printf("BenchmarkStage/rate=%d/%s %d %.2f mean-ms %.2f p99-ms\n", b.rate, strings.ReplaceAll(name, " ", "_"), len(all),
+				avg.Seconds()*1e3, quantile(all, 0.99).Seconds()*1e3)
+		}
 		fmt.Printf("  %-38s %10v %10v %22v\n", name, avg.Round(10*time.Microsecond), quantile(all, 0.99), tail.Round(10*time.Microsecond))
 	}
 	for _, s := range stages {

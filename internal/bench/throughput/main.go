@@ -38,6 +38,7 @@ type bench struct {
 	dir        string
 	cpuprofile string
 	restart    bool
+	lines      bool // also print results in Go's benchmark format
 }
 
 func main() {
@@ -53,6 +54,7 @@ func main() {
 	flag.DurationVar(&b.checkpoint, "checkpoint-every", time.Second, "the aggregator's checkpoint interval")
 	flag.StringVar(&b.cpuprofile, "cpuprofile", "", "write the last run's CPU profile of the aggregator to this `FILE`")
 	flag.BoolVar(&b.restart, "recovery", false, "start the aggregator again after each run, and measure its recovery")
+	flag.BoolVar(&b.lines, "lines", false, "also print results in Go's benchmark format")
 	runs := flag.Int("runs", 3, "interleaved repeats")
 	flag.Parse()
 	b.brokers = strings.Split(*kafka, ",")
@@ -98,6 +100,10 @@ func (b *bench) all(runs int) error {
 		}
 		ratios = append(ratios, agg.perCPU()/bare.perCPU())
 		fmt.Printf("run %d  bare sarama %s   aggregator %s   ratio per CPU-second %.2f\n", run+1, bare, agg, agg.perCPU()/bare.perCPU())
+		if b.lines {
+			fmt.Printf("BenchmarkBareConsumer/per-record=%d %s\n", b.perRecord, bare.line())
+			fmt.Printf("BenchmarkAggregator/per-record=%d %s %.2f ×bare-consumer\n", b.perRecord, agg.line(), bare.perCPU()/agg.perCPU())
+		}
 		sizes, err := b.sizes(prefix)
 		if err != nil {
 			return err
@@ -112,6 +118,9 @@ func (b *bench) all(runs int) error {
 			return fmt.Errorf("recovery: %w", err)
 		}
 		fmt.Println("      ", r)
+		if b.lines {
+			fmt.Println(r.line())
+		}
 	}
 	slices.Sort(ratios)
 	fmt.Printf("median ratio per CPU-second: %.2f\n", ratios[len(ratios)/2])
@@ -130,6 +139,11 @@ func (r result) perCPU() float64 { return float64(r.events) / r.cpu.Seconds() }
 
 func (r result) String() string {
 	return fmt.Sprintf("%7.0f/s %7.0f/CPU-s%s", float64(r.events)/r.wall.Seconds(), r.perCPU(), r.note)
+}
+
+// line is a result in Go's benchmark format, behind the benchmark's name.
+func (r result) line() string {
+	return fmt.Sprintf("%d %.3f CPU-µs/event %.0f events/s", r.events, 1e6/r.perCPU(), float64(r.events)/r.wall.Seconds())
 }
 
 // produce makes the topic and fills it.

@@ -26,6 +26,12 @@ func (r recovered) String() string {
 		r.keys, r.slowest.Round(time.Millisecond), r.owned.Round(time.Millisecond), r.cpu.Round(10*time.Millisecond))
 }
 
+// line is the recovery as a line of Go's benchmark format.
+func (r recovered) line() string {
+	return fmt.Sprintf("BenchmarkRecovery %d %.3f CPU-µs/key %.2f CPU-s %.2f s-slowest-partition %.2f s-until-all-owned",
+		r.keys, r.cpu.Seconds()*1e6/float64(max(r.keys, 1)), r.cpu.Seconds(), r.slowest.Seconds(), r.owned.Seconds())
+}
+
 // recovery starts the program again, on the changelog that the run before has left.
 func (b *bench) recovery(prefix string) (recovered, error) {
 	metrics := freeAddr()
@@ -61,15 +67,15 @@ func (b *bench) takeovers(logs io.Reader) (r recovered, err error) {
 	left := b.partitions
 	for s := bufio.NewScanner(logs); left > 0 && s.Scan(); {
 		var line struct {
-			Msg  string        `json:"msg"`
-			Keys int           `json:"keys"`
-			Took time.Duration `json:"took"`
+			Msg  string  `json:"msg"`
+			Keys int     `json:"keys"`
+			Took float64 `json:"took_seconds"`
 		}
 		if json.Unmarshal(s.Bytes(), &line) != nil || line.Msg != "partition taken over" {
 			continue
 		}
 		r.keys += line.Keys
-		r.slowest = max(r.slowest, line.Took)
+		r.slowest = max(r.slowest, time.Duration(line.Took*float64(time.Second)))
 		left--
 	}
 	if left > 0 {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -56,12 +57,21 @@ func benchmarkApply(b *testing.B, perRecord int) {
 	if p.Err() != nil {
 		b.Fatal(p.Err())
 	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
 	b.ResetTimer()
 	events := 0
 	for ; events < b.N; events += benchEvents {
 		apply(benchEvents)
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(events), "ns/event")
+	b.StopTimer()
+	runtime.ReadMemStats(&after)
+	// An op is an event, also where b.N is less than what is applied at once.
+	each := func(total uint64) float64 { return float64(total) / float64(events) }
+	b.ReportMetric(each(uint64(b.Elapsed().Nanoseconds())), "ns/op")
+	b.ReportMetric(each(uint64(b.Elapsed().Nanoseconds())), "ns/event")
+	b.ReportMetric(each(after.TotalAlloc-before.TotalAlloc), "B/op")
+	b.ReportMetric(each(after.Mallocs-before.Mallocs), "allocs/op")
 	b.ReportMetric(float64(p.core.shard.Bytes())/float64(p.core.shard.Keys()), "B/key")
 }
 
