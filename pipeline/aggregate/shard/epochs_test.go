@@ -23,6 +23,7 @@ func TestWhereALogWasCut(t *testing.T) {
 		"the log has no epochs, and more":  {next: 20, is: EpochEnd{true, -1, 30}},
 		"the log has no epochs, and less":  {next: 20, is: EpochEnd{true, -1, 9}, at: 9, cut: true},
 		"the leader does not know":         {next: 20, is: EpochEnd{true, 4, -1}},
+		"the log is empty":                 {next: 20, is: EpochEnd{true, 4, 0}, at: 0, cut: true},
 		"nothing counted: all is there":    {next: 10, is: EpochEnd{true, 4, 10}},
 		"nothing counted: one is gone":     {next: 10, is: EpochEnd{true, 4, 9}, at: 9, cut: true},
 		"nothing counted, and not known":   {next: 10, is: EpochEnd{true, 4, -1}},

@@ -33,6 +33,9 @@ func TestACommandIsDoneWithTheLastThatItPublishes(t *testing.T) {
 			t.Errorf("publication %d carries the answer: %t", i, !last)
 		}
 	}
+	if n := len(s.out.Aux); n != 2 || s.out.Aux[0].Topic != Audit || s.out.Aux[1].Topic != Audit {
+		t.Errorf("%d lines for the audit, want one of each verdict", n)
+	}
 	if len(s.out.Verdicts) != 3 || len(s.out.Done) != 0 {
 		t.Fatalf("%d publications, want 3; answered already: %v", len(s.out.Verdicts), s.out.Done)
 	}
