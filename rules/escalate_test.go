@@ -82,6 +82,19 @@ func TestAReloadAndItsRevertClimbNoStep(t *testing.T) {
 			g.limit(5, 5)
 			g.limit(3, 5)
 		}, []string{"5m0s block for 1m0s", "5m0s clear for 0s", "5m0s block for 1m0s", "5m0s clear for 0s", "5m0s block for 1m0s"}},
+		{"lowered at the moment at which a penalty ends, and reverted", func(g *guesser) {
+			g.events(0, 0, 0, 0, 0, 0)
+			g.limit(9, 1)
+			g.limit(5, 1)
+			g.limit(9, 1)
+			g.events(3, 3, 3, 3)
+		}, []string{"0s block for 1m0s", "1m0s block for 1m0s", "1m0s clear for 0s", "3m0s block for 10m0s"}},
+		{"the last event came when the penalty ended", func(g *guesser) {
+			g.events(0, 0, 0, 0, 0, 0)
+			g.limit(9, 1)
+			g.events(1)
+			g.limit(5, 2)
+		}, []string{"0s block for 1m0s", "2m0s block for 1m0s"}},
 		{"what a mistake let fall is no first one", func(g *guesser) {
 			g.events(0, 0, 0, 0)
 			g.limit(3, 5)
@@ -227,5 +240,39 @@ func TestARuleThatComesBackIsJudged(t *testing.T) {
 		if diff := cmp.Diff(want, sentences(res.Changes)); diff != "" {
 			t.Errorf("%s (- want)\n%s", name, diff)
 		}
+	}
+}
+
+// A step is kept until forget has passed since the last verdict's end, and not at that moment.
+func TestAStepIsForgottenAtItsMoment(t *testing.T) {
+	set := compiled(t, strings.Replace(escalating, "forget: 7d", "forget: 2h", 1))
+	for after, want := range map[event.Micros]event.Micros{2*event.Hour - 1: 10 * event.Minute, 2 * event.Hour: event.Minute} {
+		p, key := set.NewStepper(), []byte("uid=42")
+		over := []Hit{{Limit: set.Limits[0], Amount: 6 * event.One}}
+		state, res := p.Step(nil, nil, Input{Key: key, At: noon, Hits: over})
+		at := res.Changes[0].Until + after
+		_, res = p.Step(nil, state, Input{Key: key, At: at, Hits: over})
+		if len(res.Changes) != 1 || res.Changes[0].Until-at != want {
+			t.Errorf("after %v: %q, want a block of %v", after.Duration(), sentences(res.Changes), want.Duration())
+		}
+	}
+}
+
+// A pass that issues a penalty once the steps are forgotten issues a first one: the next is a second.
+func TestAPassThatIssuesAFirstStepIsCounted(t *testing.T) {
+	rules := strings.NewReplacer("per: 1h", "per: 1d", "forget: 7d", "forget: 1h").Replace(escalating)
+	strict, lax := compiled(t, rules), compiled(t, strings.Replace(rules, "limit: 5", "limit: 9", 1))
+	key := []byte("uid=42")
+	hits := func(set *Set, n event.Decimal) []Hit { return []Hit{{Limit: set.Limits[0], Amount: n * event.One}} }
+	state, _ := strict.NewStepper().Step(nil, nil, Input{Key: key, At: noon, Hits: hits(strict, 6)})
+	p := strict.NewStepper()
+	p.After(lax)
+	state, res := p.Rejudge(nil, state, key, noon+2*event.Hour)
+	if len(res.Changes) != 1 || res.Changes[0].Until-res.Changes[0].Since != event.Minute {
+		t.Fatalf("%q, want a block of 1m", sentences(res.Changes))
+	}
+	_, res = p.Step(nil, state, Input{Key: key, At: noon + 2*event.Hour + 5*event.Minute, Hits: hits(strict, 1)})
+	if len(res.Changes) != 1 || res.Changes[0].Until-res.Changes[0].Since != 10*event.Minute {
+		t.Errorf("%q, want a block of 10m", sentences(res.Changes))
 	}
 }

@@ -25,9 +25,6 @@ func Closest(word string, candidates []string) string {
 	}
 	w := Folded(word)
 	best, bestDistance := "", 1+min(len(w)/3, 3)
-	if len(w) == 3 || len(w) == 4 {
-		bestDistance = 2
-	}
 	for _, candidate := range candidates {
 		d := editDistance(w, Folded(candidate))
 		if len(w) >= 3 && strings.HasPrefix(Folded(candidate), w) {

@@ -79,3 +79,12 @@ func TestParseNumber(t *testing.T) {
 		}
 	}
 }
+
+// Units that are out of order are sorted; what is longer than any duration is not guessed.
+func TestDurationsOutOfOrder(t *testing.T) {
+	for text, want := range map[string]string{"30m1h": "1h30m", "1h1h": "2h", "300d292471y": "", "200000y200000y": "", "1h30m": ""} {
+		if got := inOrder(text); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
