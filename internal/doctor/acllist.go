@@ -94,7 +94,7 @@ func (g grant) command(bootstrap, principal string) string {
 
 const anyPrincipal = "User:NAME"
 
-func (e *examination) aclCommand(g grant) string {
+func (e *kafkaSide) aclCommand(g grant) string {
 	return g.command(strings.Join(e.cfg.Kafka.Brokers, ","), anyPrincipal)
 }
 

@@ -15,7 +15,7 @@ const untold = math.MinInt32
 
 // checkACLs queries the rights of this principal. It changes nothing: the transactional id is
 // tested with a request that no broker can grant.
-func (e *examination) checkACLs(ctx context.Context) outcome {
+func (e *kafkaSide) checkACLs(ctx context.Context) outcome {
 	allowed, err := e.topicRights()
 	if err != nil {
 		return found(fail("acls", "", "query the rights on topics: %v", err))
@@ -53,7 +53,7 @@ func (e *examination) checkACLs(ctx context.Context) outcome {
 	return found(ok("acls", "this principal has all rights of an aggregator"))
 }
 
-func (e *examination) lacking(g grant, missing []sarama.AclOperation) Result {
+func (e *kafkaSide) lacking(g grant, missing []sarama.AclOperation) Result {
 	var ops []string
 	// The aggregator also runs without the right to describe, or to send dead letters again.
 	status := Warn
@@ -90,7 +90,7 @@ type rights struct {
 
 func (r rights) lacks(op sarama.AclOperation) bool { return r.told && r.bits&(1<<op) == 0 }
 
-func (e *examination) topicRights() (map[string]rights, error) {
+func (e *kafkaSide) topicRights() (map[string]rights, error) {
 	req := sarama.NewMetadataRequest(sarama.V2_8_0_0, e.names.All())
 	req.IncludeTopicAuthorizedOperations = true
 	resp, err := e.brokers[0].GetMetadata(req)
@@ -108,7 +108,7 @@ func (e *examination) topicRights() (map[string]rights, error) {
 	return all, nil
 }
 
-func (e *examination) missingOnTopic(g grant, allowed map[string]rights) (missing []sarama.AclOperation, err error) {
+func (e *kafkaSide) missingOnTopic(g grant, allowed map[string]rights) (missing []sarama.AclOperation, err error) {
 	r := allowed[g.name]
 	if r.err == sarama.ErrUnknownTopicOrPartition { // only its creation can be tested
 		err := e.admin.CreateTopic(g.name, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, true)
@@ -126,7 +126,7 @@ func (e *examination) missingOnTopic(g grant, allowed map[string]rights) (missin
 	return missing, nil
 }
 
-func (e *examination) missingOnGroup(ctx context.Context, g grant) (missing []sarama.AclOperation, err error) {
+func (e *kafkaSide) missingOnGroup(ctx context.Context, g grant) (missing []sarama.AclOperation, err error) {
 	err = e.whileLoading(ctx, func() error {
 		group, err := e.describeGroup(g.name)
 		if err != nil {
@@ -145,7 +145,7 @@ func (e *examination) missingOnGroup(ctx context.Context, g grant) (missing []sa
 }
 
 // describeGroup returns a group with the rights on it.
-func (e *examination) describeGroup(name string) (*sarama.GroupDescription, error) {
+func (e *kafkaSide) describeGroup(name string) (*sarama.GroupDescription, error) {
 	b, err := e.client.Coordinator(name)
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (e *examination) describeGroup(name string) (*sarama.GroupDescription, erro
 
 // missingOnTransactionalID requests the producer id of partition 0's owner with an invalid timeout
 // and an unknown producer: brokers check the rights first, and then refuse.
-func (e *examination) missingOnTransactionalID(g grant) ([]sarama.AclOperation, error) {
+func (e *kafkaSide) missingOnTransactionalID(g grant) ([]sarama.AclOperation, error) {
 	id := g.name + "0"
 	b, err := e.client.TransactionCoordinator(id)
 	if err == nil {

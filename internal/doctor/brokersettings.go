@@ -18,7 +18,7 @@ const (
 	minTransactionalExpiry = 24 * time.Hour
 )
 
-func (e *examination) checkBrokerSettings(context.Context) outcome {
+func (e *kafkaSide) checkBrokerSettings(context.Context) outcome {
 	var results []Result
 	seen := map[string]bool{}
 	for _, b := range e.brokers {
@@ -44,7 +44,7 @@ func (e *examination) checkBrokerSettings(context.Context) outcome {
 	return found(worst(results)...)
 }
 
-func (e *examination) brokerSettings(b *sarama.Broker) (map[string]string, error) {
+func (e *kafkaSide) brokerSettings(b *sarama.Broker) (map[string]string, error) {
 	answers, err := e.admin.DescribeConfigs([]*sarama.ConfigResource{{
 		Type: sarama.BrokerResource, Name: strconv.Itoa(int(b.ID())),
 		ConfigNames: []string{"producer.id.expiration.ms", "transactional.id.expiration.ms",
@@ -65,7 +65,7 @@ func (e *examination) brokerSettings(b *sarama.Broker) (map[string]string, error
 	return settings, nil
 }
 
-func (e *examination) judgeBroker(id int32, settings map[string]string) (results []Result) {
+func (e *kafkaSide) judgeBroker(id int32, settings map[string]string) (results []Result) {
 	expiry := func(name string, least time.Duration, why string) {
 		ms, err := strconv.ParseInt(settings[name], 10, 64)
 		// Older brokers have no such setting: there it is a week.

@@ -175,7 +175,7 @@ func TestClocks(t *testing.T) {
 }
 
 func TestBrokerSettings(t *testing.T) {
-	e := &examination{brokers: make([]*sarama.Broker, 3)}
+	e := &kafkaSide{brokers: make([]*sarama.Broker, 3)}
 	if r := e.judgeBroker(1, map[string]string{"producer.id.expiration.ms": "86400000", "transactional.id.expiration.ms": "604800000", "offsets.topic.replication.factor": "3"}); len(r) != 0 {
 		t.Errorf("good settings: %+v", r)
 	}
@@ -245,7 +245,7 @@ func TestStalenessOutlastsATakeover(t *testing.T) {
 		timeout, tolerated time.Duration
 		want               Status
 	}{{0, 0, OK}, {10 * time.Second, 10 * time.Second, Fail}, {10 * time.Second, 15 * time.Second, Warn}, {45 * time.Second, 0, Fail}, {6 * time.Second, 16 * time.Second, OK}} {
-		e := &examination{cfg: Config{SessionTimeout: c.timeout, MaxStaleness: c.tolerated}.withDefaults()}
+		e := &examination{kafkaSide: kafkaSide{cfg: Config{SessionTimeout: c.timeout, MaxStaleness: c.tolerated}.withDefaults()}}
 		if r := e.checkStaleness(t.Context()).results; len(r) != 1 || r[0].Status != c.want {
 			t.Errorf("%v and %v: %+v, want %s", c.timeout, c.tolerated, r, c.want)
 		}

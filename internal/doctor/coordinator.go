@@ -13,7 +13,7 @@ import (
 // whileLoading tries again while a coordinator is elected or loads what it coordinates, as after
 // a broker's start. It gives up within half of a check's timeout, so that the error names what
 // took so long.
-func (e *examination) whileLoading(ctx context.Context, try func() error) error {
+func (e *kafkaSide) whileLoading(ctx context.Context, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.Timeout/2)
 	defer cancel()
 	pause := retry.Backoff{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}

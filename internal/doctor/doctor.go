@@ -69,17 +69,23 @@ func (c Config) validate() error {
 // examination is one run. Checks change it only through outcome.keep: a check that timed out may
 // still be running.
 type examination struct {
+	kafkaSide
+
+	redisUp bool
+	clocks  []clock
+}
+
+// kafkaSide is what is known of Kafka, and the checks that need no more.
+type kafkaSide struct {
 	cfg    Config
 	names  topics.Names
-	random string // suffix of the names of scratch topics and keys
+	random string     // suffix of the names of scratch topics and keys
+	set    *rules.Set // nil without rules, or if they are invalid
 
 	client  sarama.Client // nil until Kafka is reached
 	admin   sarama.ClusterAdmin
 	brokers []*sarama.Broker
 	layout  *topics.State // nil until the topics are known
-	redisUp bool
-	set     *rules.Set // nil without rules, or if they are invalid
-	clocks  []clock
 }
 
 // outcome is the result of a check, and what later checks need of it.
@@ -139,7 +145,7 @@ func Run(ctx context.Context, cfg Config, tell func(Result)) (*Report, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	e := &examination{cfg: cfg, names: topics.NamesOf(cfg.Prefix), random: strings.ToLower(rand.Text()[:10])}
+	e := &examination{kafkaSide: kafkaSide{cfg: cfg, names: topics.NamesOf(cfg.Prefix), random: strings.ToLower(rand.Text()[:10])}}
 	defer e.close()
 	report := &Report{}
 	for _, c := range e.checks() {
@@ -225,12 +231,12 @@ func (e *examination) close() {
 }
 
 // kafkaCommand is a command line for one of Kafka's own tools.
-func (e *examination) kafkaCommand(tool, format string, args ...any) string {
+func (e *kafkaSide) kafkaCommand(tool, format string, args ...any) string {
 	return fmt.Sprintf("%s --bootstrap-server %s %s", tool, strings.Join(e.cfg.Kafka.Brokers, ","), fmt.Sprintf(format, args...))
 }
 
 // exists reports whether a topic is known to exist.
-func (e *examination) exists(topic string) bool {
+func (e *kafkaSide) exists(topic string) bool {
 	if e.layout == nil {
 		return false
 	}

@@ -21,7 +21,7 @@ const (
 
 // checkGroup checks which aggregators run, and how far they are behind. Checkpoints commit once a
 // second, so there is always some lag: what matters is how long an event waits.
-func (e *examination) checkGroup(ctx context.Context) outcome {
+func (e *kafkaSide) checkGroup(ctx context.Context) outcome {
 	var g *sarama.GroupDescription
 	err := e.whileLoading(ctx, func() (err error) {
 		g, err = e.describeGroup(e.names.Group)
@@ -50,7 +50,7 @@ func (e *examination) checkGroup(ctx context.Context) outcome {
 	return found(worst(results)...)
 }
 
-func (e *examination) judgeMembers(g *sarama.GroupDescription, lag *lag) []Result {
+func (e *kafkaSide) judgeMembers(g *sarama.GroupDescription, lag *lag) []Result {
 	const start = "start an aggregator"
 	switch {
 	case len(g.Members) == 0 && lag.started:
@@ -148,7 +148,7 @@ func (l *lag) judge() (Result, bool) {
 
 // lag compares the committed offsets with the ends of the partitions, and with the offsets of some
 // time ago.
-func (e *examination) lag() (*lag, error) {
+func (e *kafkaSide) lag() (*lag, error) {
 	topic := e.names.Events
 	n := e.layout.Topics[topic].Partitions
 	partitions := make([]int32, n)
@@ -193,7 +193,7 @@ func (e *examination) lag() (*lag, error) {
 
 // offsets returns, by partition, the offset at a time in Unix milliseconds, or at sarama's
 // OffsetOldest or OffsetNewest.
-func (e *examination) offsets(topic string, n int32, when int64) (map[int32]int64, error) {
+func (e *kafkaSide) offsets(topic string, n int32, when int64) (map[int32]int64, error) {
 	ask := map[int32]int64{}
 	for p := range n {
 		ask[p] = when

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
-func (e *examination) sarama() *sarama.Config {
+func (e *kafkaSide) sarama() *sarama.Config {
 	s := sarama.NewConfig()
 	s.Version = sarama.V2_8_0_0
 	s.ClientID = e.cfg.Prefix + "-doctor"
@@ -29,7 +29,7 @@ func (e *examination) sarama() *sarama.Config {
 }
 
 // reachKafka connects to Kafka, and then to every broker at the address that it advertises.
-func (e *examination) reachKafka(context.Context) outcome {
+func (e *kafkaSide) reachKafka(context.Context) outcome {
 	addrs := strings.Join(e.cfg.Kafka.Brokers, ",")
 	client, err := sarama.NewClient(e.cfg.Kafka.Brokers, e.sarama())
 	if err != nil {
@@ -58,7 +58,7 @@ func (e *examination) reachKafka(context.Context) outcome {
 	return outcome{results: results, drop: drop, keep: func() { e.client, e.admin, e.brokers = client, admin, reached }}
 }
 
-func (e *examination) reachBrokers(brokers []*sarama.Broker) (unreachable []Result, reached []*sarama.Broker) {
+func (e *kafkaSide) reachBrokers(brokers []*sarama.Broker) (unreachable []Result, reached []*sarama.Broker) {
 	errs := make([]error, len(brokers))
 	var wg sync.WaitGroup
 	for i, b := range brokers {
@@ -105,7 +105,7 @@ var requiredAPIs = []api{
 	{32, 1, "DescribeConfigs"},
 }
 
-func (e *examination) checkVersions(context.Context) outcome {
+func (e *kafkaSide) checkVersions(context.Context) outcome {
 	var results []Result
 	guesses := map[string][]int32{}
 	for _, b := range e.brokers {

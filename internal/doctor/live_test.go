@@ -80,7 +80,7 @@ func TestTheBlocklist(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- pub.Run(ctx) }()
 	testrun.Eventually(t, "the blocklist is in step", func() bool {
-		e := &examination{cfg: cfg.withDefaults(), names: topics.NamesOf(cfg.Prefix)}
+		e := &examination{kafkaSide: kafkaSide{cfg: cfg.withDefaults(), names: topics.NamesOf(cfg.Prefix)}}
 		return e.checkBlocklist(t.Context()).results[0].Status == OK
 	})
 	wants(t, examine(t, cfg), "blocklist", OK, "1 verdict, in sync", "last heartbeat")

@@ -11,7 +11,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-func (e *examination) checkTopics(context.Context) outcome {
+func (e *kafkaSide) checkTopics(context.Context) outcome {
 	state, err := topics.Check(e.cfg.Kafka.Brokers, e.sarama(), topics.Config{Prefix: e.cfg.Prefix, ProducerTime: e.cfg.ProducerTime})
 	if refused(err) {
 		return found(fail("topics", "see acls", "%v", err))
@@ -47,7 +47,7 @@ func (e *examination) checkTopics(context.Context) outcome {
 
 // checkReplication checks that the topics survive the loss of a broker, and that all replicas are
 // in sync.
-func (e *examination) checkReplication(context.Context) outcome {
+func (e *kafkaSide) checkReplication(context.Context) outcome {
 	var results []Result
 	var single []string
 	least := int16(0)
@@ -93,7 +93,7 @@ const (
 )
 
 // checkRetention compares how long records are kept with how long they are needed.
-func (e *examination) checkRetention(context.Context) outcome {
+func (e *kafkaSide) checkRetention(context.Context) outcome {
 	var results []Result
 	short := func(topic string, least time.Duration, status Status, why string) {
 		have, limited := e.retention(topic)
@@ -127,7 +127,7 @@ func (e *examination) checkRetention(context.Context) outcome {
 }
 
 // retention returns false for a topic without a limit, and for an unknown one.
-func (e *examination) retention(topic string) (time.Duration, bool) {
+func (e *kafkaSide) retention(topic string) (time.Duration, bool) {
 	ms, err := strconv.ParseInt(e.layout.Topics[topic].Settings["retention.ms"], 10, 64)
 	if err != nil || ms < 0 {
 		return 0, false
@@ -136,7 +136,7 @@ func (e *examination) retention(topic string) (time.Duration, bool) {
 	return time.Duration(min(ms, most.Milliseconds())) * time.Millisecond, true
 }
 
-func (e *examination) alter(topic, key string, value int64) string {
+func (e *kafkaSide) alter(topic, key string, value int64) string {
 	return e.kafkaCommand("kafka-configs.sh", "--alter --entity-type topics --entity-name %s --add-config '%s=%d'", topic, key, value)
 }
 
@@ -160,7 +160,7 @@ func longestBlock(set *rules.Set) (time.Duration, string) {
 }
 
 // checkStateSize compares the largest state of a key with the size limit of the table's records.
-func (e *examination) checkStateSize(context.Context) outcome {
+func (e *kafkaSide) checkStateSize(context.Context) outcome {
 	limit, err := strconv.ParseInt(e.layout.Topics[e.names.Table].Settings["max.message.bytes"], 10, 64)
 	switch {
 	case e.set == nil:

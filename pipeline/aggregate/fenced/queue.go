@@ -71,11 +71,11 @@ func (w *Writer) room(urgent bool) int {
 	return w.id.cfg.QueueBytes
 }
 
-// add puts a record into the queue. w.mu must be held.
-func (w *Writer) add(e entry) {
-	w.queue = append(w.queue, e)
-	w.bytes += e.size
-	w.appended++
+// add puts a record into the queue. b.mu must be held.
+func (b *backlog) add(e entry) {
+	b.queue = append(b.queue, e)
+	b.bytes += e.size
+	b.appended++
 }
 
 // Queued returns how many bytes were appended and are not acknowledged.
@@ -98,36 +98,36 @@ func (w *Writer) Flush(ctx context.Context) error {
 	return w.wait(ctx, func() bool { return w.finished >= target })
 }
 
-func (w *Writer) wait(ctx context.Context, ready func() bool) error {
+func (b *backlog) wait(ctx context.Context, ready func() bool) error {
 	for {
-		w.mu.Lock()
-		if w.err != nil {
-			defer w.mu.Unlock()
-			return w.err
+		b.mu.Lock()
+		if b.err != nil {
+			defer b.mu.Unlock()
+			return b.err
 		}
 		if ready() {
-			w.mu.Unlock()
+			b.mu.Unlock()
 			return nil
 		}
-		changed := w.changing()
-		w.mu.Unlock()
+		changed := b.changing()
+		b.mu.Unlock()
 		if err := awaitChange(ctx, changed); err != nil {
 			return err
 		}
 	}
 }
 
-// nextBatch makes the head of the queue the batch in flight: up to BatchBytes, ending with the last
+// nextBatch makes the head of the queue the batch in flight: up to most bytes, ending with the last
 // urgent record within that.
-func (w *Writer) nextBatch() (batch []entry, urgent bool, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.err != nil {
-		return nil, false, w.err
+func (b *backlog) nextBatch(most int) (batch []entry, urgent bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil {
+		return nil, false, b.err
 	}
-	waiting := w.queue[w.head:]
+	waiting := b.queue[b.head:]
 	n, size, lastUrgent := 0, 0, -1
-	for n < len(waiting) && (n == 0 || size+waiting[n].size <= w.id.cfg.BatchBytes) {
+	for n < len(waiting) && (n == 0 || size+waiting[n].size <= most) {
 		if waiting[n].urgent {
 			lastUrgent = n
 		}
@@ -137,20 +137,20 @@ func (w *Writer) nextBatch() (batch []entry, urgent bool, err error) {
 	if lastUrgent >= 0 {
 		n = lastUrgent + 1
 	}
-	w.batch = append(w.batch[:0], waiting[:n]...)
+	b.batch = append(b.batch[:0], waiting[:n]...)
 	clear(waiting[:n])
-	w.head += n
-	if w.head == len(w.queue) {
-		w.queue, w.head = w.queue[:0], 0
-	} else if w.head > len(w.queue)/2 {
-		w.queue, w.head = slices.Delete(w.queue, 0, w.head), 0
+	b.head += n
+	if b.head == len(b.queue) {
+		b.queue, b.head = b.queue[:0], 0
+	} else if b.head > len(b.queue)/2 {
+		b.queue, b.head = slices.Delete(b.queue, 0, b.head), 0
 	}
-	return w.batch, lastUrgent >= 0, nil
+	return b.batch, lastUrgent >= 0, nil
 }
 
 // finish reports the outcome of a batch to its records' dones. The records count as queued until
 // then.
-func (w *Writer) finish(batch []entry, a ack, err error) {
+func (b *backlog) finish(batch []entry, a ack, err error) {
 	size := 0
 	for i := range batch {
 		e := &batch[i]
@@ -163,50 +163,50 @@ func (w *Writer) finish(batch []entry, a ack, err error) {
 			e.done(a.offset+int64(i), a.at, nil)
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.bytes -= size
-	w.finished += uint64(len(batch))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bytes -= size
+	b.finished += uint64(len(batch))
 	clear(batch)
-	w.announce()
+	b.announce()
 }
 
 // end makes err the writer's end, unless it has one, reports it to everything queued, and returns
 // the end.
-func (w *Writer) end(err error) error {
-	w.mu.Lock()
-	if w.err == nil {
-		w.err = err
+func (b *backlog) end(err error) error {
+	b.mu.Lock()
+	if b.err == nil {
+		b.err = err
 	}
-	err = w.err
-	rest := w.queue[w.head:]
-	w.queue, w.head = nil, 0
-	w.mu.Unlock()
-	w.finish(rest, ack{}, err)
-	w.wake()
+	err = b.err
+	rest := b.queue[b.head:]
+	b.queue, b.head = nil, 0
+	b.mu.Unlock()
+	b.finish(rest, ack{}, err)
+	b.wake()
 	return err
 }
 
-func (w *Writer) wake() {
+func (b *backlog) wake() {
 	select {
-	case w.work <- struct{}{}:
+	case b.work <- struct{}{}:
 	default:
 	}
 }
 
-// changing returns a channel that is closed at the next change. w.mu must be held.
-func (w *Writer) changing() <-chan struct{} {
-	if w.changed == nil {
-		w.changed = make(chan struct{})
+// changing returns a channel that is closed at the next change. b.mu must be held.
+func (b *backlog) changing() <-chan struct{} {
+	if b.changed == nil {
+		b.changed = make(chan struct{})
 	}
-	return w.changed
+	return b.changed
 }
 
-// announce wakes all goroutines that wait for a change. w.mu must be held.
-func (w *Writer) announce() {
-	if w.changed != nil {
-		close(w.changed)
-		w.changed = nil
+// announce wakes all goroutines that wait for a change. b.mu must be held.
+func (b *backlog) announce() {
+	if b.changed != nil {
+		close(b.changed)
+		b.changed = nil
 	}
 }
 

@@ -26,7 +26,7 @@ func TestBatchesAreCutBehindUrgentRecords(t *testing.T) {
 		}
 		var got []string
 		for {
-			batch, urgent, _ := w.nextBatch()
+			batch, urgent, _ := w.nextBatch(w.id.cfg.BatchBytes)
 			if len(batch) == 0 {
 				break
 			}

@@ -26,6 +26,11 @@ type Writer struct {
 	recs   []sarama.Record
 	ptrs   []*sarama.Record
 
+	backlog
+}
+
+// backlog has the records on their way into the log.
+type backlog struct {
 	mu         sync.Mutex
 	queue      []entry // from head on
 	head       int
@@ -62,7 +67,7 @@ type ack struct {
 func (id *Identity) NewWriter(topic string, partition int32) *Writer {
 	return &Writer{
 		id: id, topic: topic, partition: partition,
-		slot: make(chan struct{}, 1), work: make(chan struct{}, 1),
+		slot: make(chan struct{}, 1), backlog: backlog{work: make(chan struct{}, 1)},
 	}
 }
 
@@ -141,7 +146,7 @@ func (w *Writer) sendNext(ctx context.Context) (bool, error) {
 	if _, err := w.id.current(); err != nil {
 		return false, err
 	}
-	batch, urgent, err := w.nextBatch()
+	batch, urgent, err := w.nextBatch(w.id.cfg.BatchBytes)
 	if err != nil {
 		return false, err
 	}
