@@ -16,6 +16,7 @@ import (
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
+	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -71,18 +72,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	c := &a.Config
 	rulesFile := o.String("rules", "", "rule `FILE`; required")
 	l := listenOptions(o, &a.Access)
-	o.StringVar(&c.Prefix, "prefix", "tallygate", "`name` that all topics, the group and the Redis keys begin with")
-	o.StringVar(&c.Advertise, "advertise", "", "`HOST:PORT` at which other instances reach this one's HTTP API (default --listen, with this machine's name if it listens on all interfaces)")
-	o.StringVar(&c.InstanceID, "instance-id", "", "`name` for static membership: a restart under the same name gets its partitions back at once")
-	partitions := o.Int("partitions", 0, "`number` of partitions of topics that it creates (0: 12)")
-	replication := o.Int("replication", 0, "`number` of replicas of topics that it creates (0: 3, or the number of brokers if lower)")
-	o.DurationVar(&c.CheckpointEvery, "checkpoint-every", time.Second, "`interval` between checkpoints")
-	o.DurationVar(&c.SessionTimeout, "session-timeout", 10*time.Second, "`time` without a heartbeat after which partitions go to others")
-	o.StringVar(&c.BrokerTime, "broker-time", "append", "append: records carry the broker's time; create: take the producers' `time`")
-	o.BoolVar(&c.AcceptNewTopic, "accept-new-topic", false, "continue after a topic was recreated or cut, with the counts kept")
-	o.Float64Var(&c.HotShare, "hot-key-share", 0.1, "`share` of its partition's events from which on the log reports a key as hot; below 0: never")
-	o.Float64Var(&c.HotRate, "hot-key-rate", 100, "`events` per second that a hot key or partition has at least, to be reported in the log")
-	o.BoolVar(&c.LogHotKeys, "log-hot-keys", false, "name hot keys in the log; without it the log has only their dimensions")
+	partitions, replication := countingOptions(o, c)
 	o.IntVar(&a.Shards, "shards", 1, "`number` of shards of the blocklist, for Redis Cluster")
 	o.BoolVar(&a.PublishOnly, "publish-only", false, "only copy the verdict topic into Redis")
 	if err := o.ParseOnly(args); err != nil {
@@ -133,6 +123,23 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		return nil, err
 	}
 	return a, nil
+}
+
+// countingOptions adds the options of what counts; it returns two that Config has in smaller types.
+func countingOptions(o *ops.Options, c *aggregate.Config) (partitions, replication *int) {
+	o.StringVar(&c.Prefix, "prefix", "tallygate", "`name` that all topics, the group and the Redis keys begin with")
+	o.StringVar(&c.Advertise, "advertise", "", "`HOST:PORT` at which other instances reach this one's HTTP API (default --listen, with this machine's name if it listens on all interfaces)")
+	o.StringVar(&c.InstanceID, "instance-id", "", "`name` for static membership: a restart under the same name gets its partitions back at once")
+	partitions = o.Int("partitions", 0, "`number` of partitions of topics that it creates (0: 12)")
+	replication = o.Int("replication", 0, "`number` of replicas of topics that it creates (0: 3, or the number of brokers if lower)")
+	o.DurationVar(&c.CheckpointEvery, "checkpoint-every", time.Second, "`interval` between checkpoints")
+	o.DurationVar(&c.SessionTimeout, "session-timeout", 10*time.Second, "`time` without a heartbeat after which partitions go to others")
+	o.StringVar(&c.BrokerTime, "broker-time", "append", "append: records carry the broker's time; create: take the producers' `time`")
+	o.BoolVar(&c.AcceptNewTopic, "accept-new-topic", false, "continue after a topic was recreated or cut, with the counts kept")
+	o.Float64Var(&c.HotShare, "hot-key-share", 0.1, "`share` of its partition's events from which on the log reports a key as hot; below 0: never")
+	o.Float64Var(&c.HotRate, "hot-key-rate", 100, "`events` per second that a hot key or partition has at least, to be reported in the log")
+	o.BoolVar(&c.LogHotKeys, "log-hot-keys", false, "name hot keys in the log; without it the log has only their dimensions")
+	return partitions, replication
 }
 
 // advertised returns where others reach this listener. "All interfaces" is not an address, so this

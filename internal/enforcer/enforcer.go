@@ -54,18 +54,7 @@ type Program struct {
 
 // Run works until ctx ends.
 func (e *Program) Run(ctx context.Context) error {
-	shards := e.Shards
-	if e.Snapshot != "" {
-		shards = max(shards, 1) + 1 // one belongs to the keeper
-	}
-	table, err := enforce.NewTable(enforce.Config{
-		Shards: shards, Causes: true, MaxStaleness: e.Config.MaxStaleness, OffFile: e.OffFile,
-		OnStale: e.OnStale.Do, Rules: e.OnStale.Rules, Instances: e.OnStale.Instances, Logger: e.Log,
-	})
-	if err != nil {
-		return &ops.UsageError{Err: err}
-	}
-	feed, err := blocklist.NewFeed(blocklist.FeedConfig{Redis: e.Redis, Prefix: e.Prefix, Shards: e.Shards, Logger: e.Log})
+	table, feed, err := e.blocklist()
 	if err != nil {
 		return &ops.UsageError{Err: err}
 	}
@@ -114,6 +103,23 @@ func (e *Program) Run(ctx context.Context) error {
 		return e.serve(ctx, working, server, ready)
 	})
 	return g.Wait()
+}
+
+// blocklist makes the table, and the feed that fills it.
+func (e *Program) blocklist() (*enforce.Table, *blocklist.Feed, error) {
+	shards := e.Shards
+	if e.Snapshot != "" {
+		shards = max(shards, 1) + 1 // one belongs to the keeper
+	}
+	table, err := enforce.NewTable(enforce.Config{
+		Shards: shards, Causes: true, MaxStaleness: e.Config.MaxStaleness, OffFile: e.OffFile,
+		OnStale: e.OnStale.Do, Rules: e.OnStale.Rules, Instances: e.OnStale.Instances, Logger: e.Log,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	feed, err := blocklist.NewFeed(blocklist.FeedConfig{Redis: e.Redis, Prefix: e.Prefix, Shards: e.Shards, Logger: e.Log})
+	return table, feed, err
 }
 
 // ready returns why the program is not ready. With a snapshot it is ready, even while Redis refuses
