@@ -16,9 +16,11 @@ const root = "../.."
 const (
 	maxLines    = 400 // of a file that a person wrote, tests excepted
 	maxCmdLines = 100 // of a command's file: flags and wiring only
+	maxMethods  = 30  // of a type; those of what it embeds are not its own
 )
 
 var (
+	method    = regexp.MustCompile(`(?m)^func \(\w+ \*?(\w+)`)
 	generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
 	// These must not be found in this file either, hence the brackets.
@@ -41,6 +43,26 @@ func TestFilesAreShort(t *testing.T) {
 			t.Errorf("%s has %d lines; %d are allowed", path, n, limit)
 		}
 	})
+}
+
+func TestTypesAreSmall(t *testing.T) {
+	count := map[string]int{}
+	eachFile(t, func(path string, content []byte) {
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || generated.Match(content) {
+			return
+		}
+		for _, m := range method.FindAllSubmatch(content, -1) {
+			count[filepath.Dir(path)+"."+string(m[1])]++
+		}
+	})
+	for name, n := range count {
+		if n > maxMethods {
+			t.Errorf("%s has %d methods; %d are allowed: embed types of fewer, or hold them", name, n, maxMethods)
+		}
+	}
+	if count["pipeline/enforce.Table"] == 0 {
+		t.Error("no methods of pipeline/enforce.Table are found")
+	}
 }
 
 func TestNothingIsLeftToDo(t *testing.T) {
