@@ -153,7 +153,7 @@ func commit(ctx context.Context) string {
 func hostFacts(ctx context.Context) string {
 	return fmt.Sprintf("| machine | %s, %d cores, %s GiB, Linux %s |\n| versions | Go %s, Kafka %s, Redis %s |\n",
 		firstMatch(ctx, `(?m)^model name\s*: (.*)`, "cat", "/proc/cpuinfo"), runtime.NumCPU(),
-		firstMatch(ctx, `(?m)^Mem:\s+(\d+)`, "free", "-g"), firstMatch(ctx, `\S+`, "uname", "-r"), strings.TrimPrefix(runtime.Version(), "go"),
+		firstMatch(ctx, `(?m)^Mem:\s+(\d+)`, "free", "-g"), firstMatch(ctx, `[\d.]+`, "uname", "-r"), strings.TrimPrefix(runtime.Version(), "go"),
 		firstMatch(ctx, `version=([0-9.]+)`, "cat", "scripts/kafka.sh"), firstMatch(ctx, `v=([0-9.]+)`, "redis-server", "--version"))
 }
 
