@@ -56,8 +56,20 @@ func (w *witness) say(lines string) {
 func (w *witness) Apply(shard int, changes []verdict.Verdict) {
 	received := time.Now().UnixNano()
 	w.Table.Apply(shard, changes)
+	w.tell(changes, received)
+}
+
+// Replace is Apply for a snapshot: after a gap in the stream the feed takes another one.
+func (w *witness) Replace(shard int, all []verdict.Verdict) {
+	received := time.Now().UnixNano()
+	w.Table.Replace(shard, all)
+	w.tell(all, received)
+}
+
+// tell says which of these verdicts deny.
+func (w *witness) tell(verdicts []verdict.Verdict, received int64) {
 	var lines []byte
-	for _, v := range changes {
+	for _, v := range verdicts {
 		now := time.Now()
 		if uid := v.Key[0].Value; !w.CheckAt(event.FromTime(now), v.APIs[0], uid).Allowed {
 			lines = fmt.Appendf(lines, "%s %d %d\n", uid, received, now.UnixNano())
