@@ -57,13 +57,19 @@ func (bucket) check(_ *Spec, state []byte) error {
 }
 
 func (b bucket) addSpent(s *Spec, state []byte, at event.Micros, n event.Decimal) (_ []byte, added Added, spent event.Micros, ok bool) {
-	state, added = b.add(s, state, at, n)
-	return state, added, b.spent(s, state), true
+	state, latest, debt := b.put(s, state, at, n)
+	return state, Added{Count: level(s, debt)}, emptyAt(s, latest, debt), true
 }
 
 // add takes any late event: its arrival time is not after the theoretical one.
-func (bucket) add(s *Spec, state []byte, at event.Micros, n event.Decimal) ([]byte, Added) {
-	latest, debt := at, wide{}
+func (b bucket) add(s *Spec, state []byte, at event.Micros, n event.Decimal) ([]byte, Added) {
+	state, _, debt := b.put(s, state, at, n)
+	return state, Added{Count: level(s, debt)}
+}
+
+// put adds an amount, and returns what the state holds then.
+func (bucket) put(s *Spec, state []byte, at event.Micros, n event.Decimal) (_ []byte, latest event.Micros, debt wide) {
+	latest = at
 	if len(state) > 0 {
 		latest, debt = readBucket(s, state)
 	}
@@ -72,7 +78,7 @@ func (bucket) add(s *Spec, state []byte, at event.Micros, n event.Decimal) ([]by
 		latest = at
 	}
 	debt = bounded(s, debt.plus(product(uint64(n), uint64(s.Per))))
-	return writeBucket(state, latest, debt), Added{Count: level(s, debt)}
+	return writeBucket(state, latest, debt), latest, debt
 }
 
 func (bucket) countAt(s *Spec, state []byte, now event.Micros) event.Decimal {
@@ -101,6 +107,10 @@ func (bucket) below(s *Spec, state []byte, burst event.Decimal) event.Micros {
 // spent is when nothing is left in the bucket.
 func (bucket) spent(s *Spec, state []byte) event.Micros {
 	latest, debt := readBucket(s, state)
+	return emptyAt(s, latest, debt)
+}
+
+func emptyAt(s *Spec, latest event.Micros, debt wide) event.Micros {
 	return latest + event.Micros(debt.over(uint64(s.Limit), uint64(MaxTime)))
 }
 

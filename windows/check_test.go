@@ -62,7 +62,7 @@ const (
 // that something broke and the counting.
 func TestCheckKnowsEachEdge(t *testing.T) {
 	noon := at("2026-11-21T12:00:00Z")
-	for _, e := range slices.Concat(commonEdges(noon), alignedEdges(noon), slidingEdges(noon), sessionEdges(noon), valueEdges(noon)) {
+	for _, e := range slices.Concat(commonEdges(noon), alignedEdges(noon), slidingEdges(noon), hoppingEdges(noon), sessionEdges(noon), valueEdges(noon)) {
 		if err := e.spec.Validate(); err != nil {
 			t.Fatalf("%s: %v", e.name, err)
 		}
@@ -130,6 +130,26 @@ func slidingEdges(noon event.Micros) []edge {
 		{name: "a pane comes once", spec: panes, good: headed(0x14, noon).and(two, 0, 1, one, 1, one), bad: headed(0x14, noon).and(two, 0, 0, one, 0, one)},
 		{name: "the last pane is the newest", spec: panes, good: headed(0x14, noon).and(two, 0, 2, one, 2, one), bad: headed(0x14, noon).and(two, 0, 2, one, 1, one)},
 		{name: "the total is the panes'", spec: panes, good: headed(0x14, noon).and(two, 0, 1, one, 1, one), bad: headed(0x14, noon).and(two+2, 0, 1, one, 1, one)},
+	}
+}
+
+func hoppingEdges(noon event.Micros) []edge {
+	s := hoppingBy(event.Minute, 10*event.Second) // six panes, and six of ended windows
+	only := func(numbers ...uint64) form { return headed(0x19, noon).and(numbers...) }
+	both := only(one, 0, 6, 2, 6, one, 6, one)
+	return []edge{
+		{name: "the oldest pane is of a window that may be held", spec: s, good: only(0, 11, 0, 1, one), bad: only(0, 12, 0, 1, one)},
+		{name: "the oldest of some is", spec: s, good: only(one, 5, 6, 2, 6, one, 6, one), bad: only(one, 5, 7, 2, 7, one, 7, one)},
+		{name: "no pane is ahead", spec: s, good: only(one, 0, 0, 0, one), bad: only(one, 1<<63, 0, 0, one)},
+		{name: "a pane has an amount", spec: s, good: only(one, 0, 0, 0, one), bad: only(0, 0, 0, 0, 0)},
+		{name: "each pane has one", spec: s, good: only(two, 0, 1, 0, one, 1, one), bad: only(one, 0, 1, 0, one, 1, 0)},
+		{name: "a pane comes once", spec: s, good: only(two, 0, 1, 0, one, 1, one), bad: only(two, 0, 0, 0, one, 0, one)},
+		{name: "the last pane is the newest", spec: s, good: only(two, 0, 1, 0, one, 1, one), bad: only(two, 0, 2, 0, one, 1, one)},
+		{name: "the count is of the panes that count", spec: s, good: both, bad: only(two, 0, 6, 2, 6, one, 6, one)},
+		{name: "the others end where it says", spec: s, good: both, bad: only(one, 0, 6, 1, 6, one, 6, one)},
+		{name: "and the first one follows", spec: s, good: both, bad: only(one, 0, 6, 2, 5, one, 6, one)},
+		{name: "that may be so many panes behind", spec: s, good: only(one, 0, 11, 2, 11, one, 11, one), bad: only(one, 0, 12, 2, 12, one, 12, one)},
+		{name: "there are others", spec: s, good: only(one, 5, 0, 0, one), bad: only(one, 6, 0, 0, one)},
 	}
 }
 

@@ -1,6 +1,7 @@
 package windows_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -32,7 +33,7 @@ func TestNothingAllocates(t *testing.T) {
 }
 
 func BenchmarkAdd(b *testing.B) {
-	hourly := inPanes(event.Hour, 0)
+	hourly, hops := inPanes(event.Hour, 0), hoppingBy(event.Hour, event.Minute)
 	for _, bb := range []struct {
 		name string
 		spec windows.Spec
@@ -47,6 +48,9 @@ func BenchmarkAdd(b *testing.B) {
 		{"panes same", hourly, event.Millisecond},
 		{"panes next", hourly, event.Minute},
 		{"panes late", hourly, event.Minute},
+		{"hopping same", hops, event.Millisecond},
+		{"hopping next", hops, event.Minute},
+		{"hopping late", hops, event.Minute},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			if err := bb.spec.Validate(); err != nil {
@@ -54,11 +58,11 @@ func BenchmarkAdd(b *testing.B) {
 			}
 			state, now := make([]byte, 0, bb.spec.MaxBytes()), at("2026-11-21T10:00:00Z")
 			for range 200 {
-				now += max(bb.step, bb.spec.Resolution)
+				now += max(bb.step, bb.spec.Resolution, bb.spec.Every)
 				state, _ = bb.spec.Add(state, now, 3*event.One)
 			}
 			behind := event.Micros(0)
-			if bb.name == "panes late" {
+			if strings.HasSuffix(bb.name, " late") {
 				bb.step, behind = 0, event.Hour/2
 			}
 			b.ReportAllocs()

@@ -33,7 +33,7 @@ func distinctly(spec windows.Spec) windows.Spec {
 func TestDistinctCountsEachValueOncePerWindow(t *testing.T) {
 	for name, spec := range map[string]windows.Spec{
 		"tumbling": perMinute(), "calendar": civil(windows.Hour, "Europe/Berlin"), "session": perSession(event.Minute, event.Hour),
-		"exact": exactly(event.Minute), "panes": inPanes(event.Minute, 0),
+		"exact": exactly(event.Minute), "panes": inPanes(event.Minute, 0), "hopping": hoppingBy(event.Minute, event.Second),
 	} {
 		c := newCounter(t, distinctly(spec))
 		start := at("2026-11-21T10:00:00Z")
@@ -102,7 +102,7 @@ func manyValues(t *testing.T, spec windows.Spec, n int) (count event.Decimal) {
 }
 
 func TestDistinctIsExactUpTo1024(t *testing.T) {
-	for _, spec := range []windows.Spec{perMinute(), exactly(event.Minute), inPanes(event.Minute, 0), perSession(event.Minute, event.Hour)} {
+	for _, spec := range []windows.Spec{perMinute(), exactly(event.Minute), inPanes(event.Minute, 0), hoppingBy(event.Minute, event.Second), perSession(event.Minute, event.Hour)} {
 		for _, n := range []int{1, 64, 65, 1023, 1024} {
 			if got := manyValues(t, distinctly(spec), n); got != event.Decimal(n)*event.One {
 				t.Errorf("kind %d: %d values count %v", spec.Kind, n, got)
@@ -222,12 +222,16 @@ func TestDistinctEqualsTheOracle(t *testing.T) {
 
 func compareDistinct(t *testing.T, kind uint8, data []byte) {
 	t.Helper()
-	if kind%5 == 4 {
+	if kind%6 == 4 {
 		compareDistinctSessions(t, data)
 		return
 	}
-	sc := []func([]byte) script{tumblingFrom, calendarFrom, exactFrom, panesFrom}[kind%5](data[:head])
+	sc := []func([]byte) script{tumblingFrom, calendarFrom, exactFrom, panesFrom, nil, hoppingFrom}[kind%6](data[:head])
 	sc.spec = distinctly(sc.spec)
+	if sc.spec.Kind == windows.Hopping { // ended windows are not held
+		sc.oracle.held = func(at, latest event.Micros) bool { return latest < sc.oracle.stays(at) }
+		sc.oracle.same = func(_, _ event.Micros) bool { return true }
+	}
 	if err := sc.spec.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -335,10 +339,10 @@ func TestAddValueAllocatesNothing(t *testing.T) {
 		t.Skip("the race detector allocates for the values' hashes")
 	}
 	for name, spec := range map[string]windows.Spec{
-		"tumbling": perMinute(), "session": perSession(event.Second, event.Hour), "exact": exactly(event.Minute), "panes": inPanes(event.Minute, 0),
+		"tumbling": perMinute(), "session": perSession(event.Second, event.Hour), "exact": exactly(event.Minute), "panes": inPanes(event.Minute, 0), "hopping": hoppingBy(event.Minute, event.Second),
 	} {
 		spec = distinctly(spec)
-		if spec.Estimate = spec.Kind != windows.Sliding; spec.Validate() != nil {
+		if spec.Estimate = spec.Estimates(); spec.Validate() != nil {
 			t.Fatal(name)
 		}
 		state, now := make([]byte, 0, spec.MaxBytes()), at("2026-11-21T10:00:00Z")

@@ -19,11 +19,13 @@ func FuzzCalendar(f *testing.F) {
 }
 func FuzzSlidingExact(f *testing.F) { fuzz(f, exactFrom) }
 func FuzzSlidingPanes(f *testing.F) { fuzz(f, panesFrom) }
+func FuzzHopping(f *testing.F)      { fuzz(f, hoppingFrom) }
 
 func TestTumblingEqualsTheOracle(t *testing.T)     { compareMany(t, 12_000, tumblingFrom) }
 func TestCalendarEqualsTheOracle(t *testing.T)     { compareMany(t, 8_000, calendarFrom) }
 func TestSlidingExactEqualsTheOracle(t *testing.T) { compareMany(t, 8_000, exactFrom) }
 func TestSlidingPanesEqualsTheOracle(t *testing.T) { compareMany(t, 8_000, panesFrom) }
+func TestHoppingEqualsTheOracle(t *testing.T)      { compareMany(t, 12_000, hoppingFrom) }
 
 // script is a Spec, where its story begins, and by how much time moves in it.
 type script struct {
@@ -94,6 +96,20 @@ func panesFrom(b []byte) script {
 	if b[2] > 0 {
 		s.spec.Resolution = min(s.spec.Per, max(event.Micros(b[2])*scale, s.spec.Per/200+1))
 	}
+	return s
+}
+
+func hoppingFrom(b []byte) script {
+	scale := pick(scales, b[0])
+	every := (1 + event.Micros(b[1]%40)) * scale
+	s := script{
+		spec: windows.Spec{
+			Kind: windows.Hopping, Every: every, Per: (1 + event.Micros(b[2]%12)) * every,
+			Offset: event.Micros(int8(b[3])) * scale, Lateness: event.Micros(b[5]) * scale,
+		},
+		start: pick(starts, b[4]), steps: []event.Micros{1, scale, every},
+	}
+	s.oracle = hopsOracle(&s.spec)
 	return s
 }
 

@@ -13,6 +13,7 @@ const (
 	Sliding                  // (t-Per, t]
 	Session                  // events less than Gap apart
 	Bucket                   // the generic cell rate algorithm: Limit per Per
+	Hopping                  // [k·Every, k·Every+Per) for each k, aligned to the Unix epoch plus Offset
 )
 
 // kinds is the table of all kinds, and the only place that tells them apart. A kind is one file, and
@@ -24,13 +25,15 @@ var kinds = [...]struct {
 	values  kind   // what counts distinct values; nil: nothing does
 	frees   string // see Kind.Frees
 	slides  bool   // see Kind.Slides
+	hops    bool   // see Spec.Overlap
 	rate    bool   // see Kind.HasRate
 }{
 	Tumbling: {name: "tumbling", amounts: tumbling{}, values: distinct[tumbling]{}, frees: "the window's end"},
 	Calendar: {name: "calendar", amounts: calendar{}, values: distinct[calendar]{}, frees: "the window's end"},
-	Sliding:  {name: "sliding", amounts: panes{}, exact: exact{}, values: recent{}, frees: "events slide out", slides: true},
+	Sliding:  {name: "sliding", amounts: panes{}, exact: exact{}, values: recent[slides]{}, frees: "events slide out", slides: true},
 	Session:  {name: "session", amounts: session{}, values: sessionValues{}, frees: "the session's end"},
 	Bucket:   {name: "bucket", amounts: bucket{}, frees: "the bucket drains", rate: true},
+	Hopping:  {name: "hopping", amounts: hopping{}, values: recent[hopping]{}, frees: "enough windows end", hops: true},
 }
 
 // String is the kind's name in rule files.
@@ -47,7 +50,7 @@ func (k Kind) CountsValues() bool { return kinds[k].values != nil }
 // Frees says, in words, what lowers a count.
 func (k Kind) Frees() string { return kinds[k].frees }
 
-// Slides tells whether windows overlap, so that there is no window before the current one.
+// Slides tells whether there is a window at every moment, so that there is none before the current one.
 func (k Kind) Slides() bool { return kinds[k].slides }
 
 // HasRate tells whether a limit is a rate that the counter itself needs: Spec.Limit. When there is room

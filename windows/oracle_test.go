@@ -14,6 +14,7 @@ type oracle struct {
 	stays  func(at event.Micros) event.Micros
 	held   func(at, latest event.Micros) bool
 	same   func(a, b event.Micros) bool
+	judge  func(at event.Micros) windows.Added // what an event that counts is told; nil: what same says
 	events []happened
 	latest event.Micros
 }
@@ -31,6 +32,9 @@ func (o *oracle) add(at event.Micros, n event.Decimal) windows.Added {
 		o.latest = at
 	}
 	o.events = append(o.events, happened{at, o.stays(at), n})
+	if o.judge != nil {
+		return o.judge(at)
+	}
 	if !o.same(at, o.latest) {
 		return windows.Added{Ended: true, Count: o.sum(func(e happened) bool { return o.same(at, e.at) })}
 	}
@@ -84,6 +88,40 @@ func sliding(per event.Micros, late func(at event.Micros) event.Micros) *oracle 
 		same:  func(_, _ event.Micros) bool { return true },
 		held:  func(at, latest event.Micros) bool { return at > latest-per },
 	}
+}
+
+// hopsOracle is the oracle of hopping windows. It goes through each window that holds an event.
+func hopsOracle(s *windows.Spec) *oracle {
+	hold := min(s.Per, s.Lateness)
+	starts := func(at event.Micros) (all []event.Micros) { // of the windows that hold at, the last one first
+		last := at - ((at-s.Offset)%s.Every+s.Every)%s.Every
+		for start := last; start > at-s.Per; start -= s.Every {
+			all = append(all, start)
+		}
+		return all
+	}
+	o := &oracle{
+		stays: func(at event.Micros) event.Micros { return starts(at)[0] + s.Per },
+		held:  func(at, latest event.Micros) bool { return latest < starts(at)[0]+s.Per+hold },
+	}
+	o.judge = func(at event.Micros) (added windows.Added) {
+		var current, ended event.Decimal
+		in, late := false, false
+		for _, start := range starts(at) {
+			count := o.sum(func(e happened) bool { return start <= e.at && e.at < start+s.Per })
+			switch {
+			case o.latest < start+s.Per:
+				current, in = max(current, count), true
+			case o.latest < start+s.Per+hold:
+				ended, late = max(ended, count), true
+			}
+		}
+		if late && (!in || ended > current) {
+			return windows.Added{Ended: true, Count: ended}
+		}
+		return windows.Added{Count: current}
+	}
+	return o
 }
 
 // oracleOf knows all windows but Calendar's.

@@ -130,19 +130,24 @@ func (panes) below(s *Spec, state []byte, limit event.Decimal) event.Micros {
 	if p.total < limit || p.total == 0 {
 		return p.latest
 	}
-	hi, lo := uint64(0), uint64(p.total)
-	if p.total == event.MaxDecimal {
-		hi, lo = wideSum(state[p.body:])
+	return paneEnds(s, lastAbove(state, p.body, p.oldest, p.total, limit))
+}
+
+// lastAbove is the last pane without which less than limit would be left of total, if all panes
+// before it had ended. The amounts begin at pos with that of pane.
+func lastAbove(state []byte, pos int, pane int64, total, limit event.Decimal) int64 {
+	hi, lo := uint64(0), uint64(total)
+	if total == event.MaxDecimal {
+		hi, lo = wideSum(state[pos:])
 	}
-	pane := p.oldest
-	for pos := p.body; ; {
+	for {
 		amount, n := readAmount(state[pos:])
 		pos += n
 		var borrow uint64
 		lo, borrow = bits.Sub64(lo, uint64(amount), 0)
 		hi -= borrow
 		if hi == 0 && lo < uint64(max(limit, 0)) || pos == len(state) {
-			return paneEnds(s, pane)
+			return pane
 		}
 		gap, n := uvarint(state[pos:])
 		pos += n

@@ -85,25 +85,32 @@ func insertPane(state []byte, body int, oldest, pane int64, n event.Decimal) []b
 // dropPanes finds the panes that do not count at the latest time. The amounts of the others
 // begin at cut.
 func dropPanes(s *Spec, state []byte, p paneHead) (_ paneHead, cut int) {
-	cut = p.body
-	saturated := p.total == event.MaxDecimal
-	for p.total > 0 && paneEnds(s, p.oldest) <= p.latest {
-		amount, n := readAmount(state[cut:])
-		cut += n
-		p.total -= amount
-		if cut == len(state) {
-			p.total = 0
-			break
-		}
-		gap, n := uvarint(state[cut:])
-		cut += n
-		p.oldest += int64(gap)
-		if saturated {
-			p.total = sumPanes(state[cut:])
-			saturated = p.total == event.MaxDecimal
-		}
+	if cut = p.body; p.total > 0 {
+		cut, p.oldest, p.total = leave(state, cut, p.oldest, p.total, paneOf(s, p.latest-s.Per))
 	}
 	return p, cut
+}
+
+// leave leaves out the panes before a given one. The amounts of the others begin at pos with that of
+// pane, and make up total; 0, and at the state's end, when there are none.
+func leave(state []byte, pos int, pane int64, total event.Decimal, before int64) (int, int64, event.Decimal) {
+	saturated := total == event.MaxDecimal
+	for pane < before {
+		amount, n := readAmount(state[pos:])
+		pos += n
+		if pos == len(state) {
+			return pos, pane, 0
+		}
+		total -= amount
+		gap, n := uvarint(state[pos:])
+		pos += n
+		pane += int64(gap)
+		if saturated {
+			total = sumPanes(state[pos:])
+			saturated = total == event.MaxDecimal
+		}
+	}
+	return pos, pane, total
 }
 
 // appendPanes appends what comes ahead of the amounts, but for the head.

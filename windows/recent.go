@@ -6,15 +6,25 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// recent counts the distinct values of a sliding window. Its state is the head, and for each value
-// that is in the window its hash and when it last came, newest first: to the µs where Exact, else to
-// the pane's end, both less Per when it slides out. At most ExactDistinct+1 of them: what is dropped
-// slides out before the others.
-type recent struct {
-	slides
+// recent counts the distinct values of sliding windows, or of those hopping windows that hold the
+// latest time, K says which. Its state is the head, and for each value that is in the window its hash
+// and when it last came, newest first: to the µs where Exact, else to the end of a sliding window's
+// pane, or to the start of a hopping one's; all less Per when it leaves. At most ExactDistinct+1 of
+// them: what is dropped leaves before the others. Ended windows are not held: a value's last time does
+// not tell in which of them it was.
+type recent[K recentKind] struct {
+	onlyHead
 	fullAtLimit
 	noAddSpent
 	noRefunds
+}
+
+// recentKind is what K says.
+type recentKind interface {
+	validate(s *Spec) error
+	bounds(s *Spec, state []byte, now event.Micros) (from, to event.Micros)
+	counted(s *Spec, at event.Micros) event.Micros // the moment that a value's last event stands for: it counts until Per later
+	before(s *Spec, at, latest event.Micros) bool  // at is before all windows that hold latest
 }
 
 const (
@@ -22,13 +32,23 @@ const (
 	recentBytes  = hashBytes + 8
 )
 
-func (recent) estimates() bool { return false }
+func (recent[K]) validate(s *Spec) error {
+	var k K
+	return k.validate(s)
+}
 
-func (recent) maxBytes(*Spec) int { return headBytes + (ExactDistinct+1)*recentBytes }
+func (recent[K]) bounds(s *Spec, state []byte, now event.Micros) (from, to event.Micros) {
+	var k K
+	return k.bounds(s, state, now)
+}
 
-func (recent) formats() (oldest, newest byte) { return formatRecent, formatRecent }
+func (recent[K]) estimates() bool { return false }
 
-func (recent) check(s *Spec, state []byte) error {
+func (recent[K]) maxBytes(*Spec) int { return headBytes + (ExactDistinct+1)*recentBytes }
+
+func (recent[K]) formats() (oldest, newest byte) { return formatRecent, formatRecent }
+
+func (recent[K]) check(s *Spec, state []byte) error {
 	r := reader{rest: state}
 	latest := r.head()
 	switch n := len(r.rest) / recentBytes; {
@@ -39,7 +59,8 @@ func (recent) check(s *Spec, state []byte) error {
 	case n > ExactDistinct+1:
 		return errTrailing
 	}
-	newer := counted(s, latest)
+	var k K
+	newer := k.counted(s, latest)
 	for i := range recentLen(state) {
 		_, when := recentAt(state, i)
 		if when > newer || latest >= when+s.Per {
@@ -50,18 +71,19 @@ func (recent) check(s *Spec, state []byte) error {
 	return nil
 }
 
-func (recent) addValue(s *Spec, state []byte, at event.Micros, hash uint64) ([]byte, Added) {
+func (recent[K]) addValue(s *Spec, state []byte, at event.Micros, hash uint64) ([]byte, Added) {
 	if len(state) == 0 {
 		state = newHead(state, formatRecent, at)
 	}
 	latest := getLatest(state)
-	if at <= latest-s.Per {
+	var k K
+	if k.before(s, at, latest) {
 		return state, Added{Late: true, Count: unitsToDecimal(uint64(recentLen(state)))}
 	}
 	if at > latest {
 		state = moveRecent(s, state, at)
 	}
-	when := counted(s, at)
+	when := k.counted(s, at)
 	n := recentLen(state)
 	from := n // where the value is, or will be made room for
 	for i := range n {
@@ -96,7 +118,7 @@ func (recent) addValue(s *Spec, state []byte, at event.Micros, hash uint64) ([]b
 }
 
 // add moves the latest time on without a value.
-func (recent) add(s *Spec, state []byte, at event.Micros, _ event.Decimal) ([]byte, Added) {
+func (recent[K]) add(s *Spec, state []byte, at event.Micros, _ event.Decimal) ([]byte, Added) {
 	if len(state) == 0 {
 		return state, Added{Known: true}
 	}
@@ -106,11 +128,11 @@ func (recent) add(s *Spec, state []byte, at event.Micros, _ event.Decimal) ([]by
 	return state, Added{Known: true, Count: unitsToDecimal(uint64(recentIn(s, state, getLatest(state))))}
 }
 
-func (recent) countAt(s *Spec, state []byte, now event.Micros) event.Decimal {
+func (recent[K]) countAt(s *Spec, state []byte, now event.Micros) event.Decimal {
 	return unitsToDecimal(uint64(recentIn(s, state, now)))
 }
 
-func (recent) below(s *Spec, state []byte, limit event.Decimal) event.Micros {
+func (recent[K]) below(s *Spec, state []byte, limit event.Decimal) event.Micros {
 	n := recentLen(state)
 	if n == 0 || unitsToDecimal(uint64(n)) < limit {
 		return getLatest(state)
@@ -120,7 +142,7 @@ func (recent) below(s *Spec, state []byte, limit event.Decimal) event.Micros {
 	return when + s.Per
 }
 
-func (recent) spent(s *Spec, state []byte) event.Micros {
+func (recent[K]) spent(s *Spec, state []byte) event.Micros {
 	if recentLen(state) == 0 {
 		return getLatest(state)
 	}
@@ -129,7 +151,7 @@ func (recent) spent(s *Spec, state []byte) event.Micros {
 }
 
 // carry moves the times of values, which were those of panes' ends, to the latest time at most.
-func (recent) carry(s *Spec, state []byte, from *Spec) []byte {
+func (recent[K]) carry(s *Spec, state []byte, from *Spec) []byte {
 	if !s.Exact || from.Exact {
 		return state
 	}
@@ -158,14 +180,6 @@ func recentIn(s *Spec, state []byte, now event.Micros) int {
 		n--
 	}
 	return n
-}
-
-// counted is the moment that a value's last event stands for: it counts until Per later.
-func counted(s *Spec, at event.Micros) event.Micros {
-	if s.Exact {
-		return at
-	}
-	return event.Micros(paneOf(s, at)+1) * s.Resolution
 }
 
 func recentLen(state []byte) int { return (len(state) - headBytes) / recentBytes }

@@ -34,7 +34,16 @@ func (slides) bounds(s *Spec, _ []byte, now event.Micros) (from, to event.Micros
 	return now - s.Per, now
 }
 
-// part is what a sliding window holds of one time or pane.
+func (slides) counted(s *Spec, at event.Micros) event.Micros {
+	if s.Exact {
+		return at
+	}
+	return event.Micros(paneOf(s, at)+1) * s.Resolution
+}
+
+func (slides) before(s *Spec, at, latest event.Micros) bool { return at <= latest-s.Per }
+
+// part is what a window holds of one time or pane.
 type part struct {
 	at event.Micros
 	n  event.Decimal

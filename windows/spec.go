@@ -29,6 +29,10 @@ const ExactLimit = 64
 // MaxPanes bounds Per/Resolution of a sliding window of panes.
 const MaxPanes = 3600
 
+// MaxHops bounds Per/Every. A hopping window also keeps the panes of ended windows, so it has as many
+// panes at most as a sliding one. A day in minutes is within it.
+const MaxHops = MaxPanes / 2
+
 // Remembered is how many events of a key may be taken back at most. An exact sliding window with
 // Refunds keeps so many times more than one without. So it knows whether more than ExactLimit units
 // are left, whatever is taken back.
@@ -43,7 +47,8 @@ const MaxTime event.Micros = 1 << 58
 type Spec struct {
 	Kind       Kind
 	Per        event.Micros   // the length; unused by Calendar
-	Offset     event.Micros   // Tumbling: what the edges are shifted by
+	Offset     event.Micros   // Tumbling, Hopping: what the edges are shifted by
+	Every      event.Micros   // Hopping: how far apart windows begin; Per is a multiple of it
 	Unit       Unit           // Calendar
 	Zone       *time.Location // Calendar; nil is UTC
 	WeekStarts time.Weekday   // Calendar weeks; the zero value is Sunday, rules default to Monday
@@ -54,14 +59,14 @@ type Spec struct {
 	Limit      event.Decimal  // Bucket: so much drains in Per
 	Most       event.Decimal  // Bucket: the level at most, what is added beyond it is cut off; 0: any level
 	Distinct   bool           // count the values that AddValue is given, not amounts; not for Bucket
-	Estimate   bool           // Distinct, not Sliding: more than ExactDistinct values are estimated
+	Estimate   bool           // Distinct, neither Sliding nor Hopping: more than ExactDistinct values are estimated
 	Refunds    bool           // Take takes amounts back; an exact sliding window then keeps more times
 }
 
 // Added is what became of one amount.
 type Added struct {
 	Late  bool          // the event was older than what is held: it was counted nowhere
-	Ended bool          // it went into an ended window that is still held, not into the current one
+	Ended bool          // it went into an ended window that is still held, not into the current one (Hopping: see Add)
 	Known bool          // of AddValue: the window it went into had the value
 	Count event.Decimal // of the window it went into, with it; when Late, of the current window
 }

@@ -19,6 +19,7 @@ func specs() map[string]windows.Spec {
 		"panes":    inPanes(event.Minute, 0),
 		"session":  perSession(event.Minute, event.Hour),
 		"bucket":   bucketOf(7*event.One, event.Minute),
+		"hopping":  hoppingBy(event.Minute, 10*event.Second),
 	}
 	for name, spec := range all {
 		if err := spec.Validate(); err != nil {
@@ -41,6 +42,9 @@ func TestValidateReturnsAllThatIsWrong(t *testing.T) {
 		"panes":    {windows.Spec{Kind: windows.Sliding, Per: event.Hour, Resolution: event.Second - 1}, []string{"more than 3600 panes"}},
 		"session":  {windows.Spec{Kind: windows.Session, Lateness: -1}, []string{"lateness", "gap"}},
 		"bucket":   {windows.Spec{Kind: windows.Bucket, Per: 1}, []string{"limit"}},
+		"hopping":  {windows.Spec{Kind: windows.Hopping, Lateness: -1, Offset: windows.MaxTime + 1}, []string{"lateness", "per", "every", "offset"}},
+		"uneven":   {windows.Spec{Kind: windows.Hopping, Per: event.Hour, Every: 7 * event.Minute}, []string{"not a multiple"}},
+		"hops":     {windows.Spec{Kind: windows.Hopping, Per: event.Hour + 2*event.Second, Every: 2 * event.Second}, []string{"more than 1800 windows"}},
 		"distinct": {windows.Spec{Kind: windows.Bucket, Per: 1, Limit: 1, Distinct: true}, []string{"bucket does not count"}},
 		"estimate": {windows.Spec{Kind: windows.Sliding, Per: 1, Distinct: true, Estimate: true}, []string{"not in sliding"}},
 		"refunds":  {windows.Spec{Kind: windows.Session, Gap: 1, Refunds: true}, []string{"taken back"}},
@@ -78,6 +82,7 @@ func TestAKeyWithFewEventsTakesFewBytes(t *testing.T) {
 		"panes":    {13, 19},
 		"session":  {16, 19},
 		"bucket":   {16, 16},
+		"hopping":  {14, 14},
 	}
 	for name, spec := range specs() {
 		c := newCounter(t, spec)
@@ -99,7 +104,7 @@ func TestCheckRefusesWhatIsNotAState(t *testing.T) {
 		c.add(at("2026-11-21T10:00:00Z"), 1)
 		c.add(at("2026-11-21T10:00:07Z"), 7)
 		for i := 1; i < len(c.state); i++ {
-			if i == 9 && (spec.Kind == windows.Sliding || spec.Kind == windows.Bucket) {
+			if i == 9 && (spec.Kind == windows.Sliding || spec.Kind == windows.Bucket || spec.Kind == windows.Hopping) {
 				continue // a state without amounts
 			}
 			if i == 11 && spec.Exact {
@@ -138,6 +143,7 @@ func froms() []func([]byte) script {
 		tumblingFrom, calendarFrom, exactFrom, panesFrom,
 		scriptOf(sessionFrom), scriptOf(bucketFrom), distinctFrom(tumblingFrom), distinctFrom(calendarFrom),
 		distinctFrom(exactFrom), distinctFrom(panesFrom), distinctFrom(scriptOf(sessionFrom)),
+		hoppingFrom, distinctFrom(hoppingFrom),
 	}
 }
 
@@ -223,7 +229,8 @@ func scriptOf(from func([]byte) (windows.Spec, event.Micros, []event.Micros)) fu
 func distinctFrom(from func([]byte) script) func([]byte) script {
 	return func(b []byte) script {
 		sc := from(b)
-		sc.spec.Distinct, sc.spec.Estimate = true, sc.spec.Kind != windows.Sliding && b[5]&1 == 1
+		sc.spec.Distinct = true
+		sc.spec.Estimate = sc.spec.Estimates() && b[5]&1 == 1
 		return sc
 	}
 }

@@ -22,6 +22,7 @@ func TestWhatIsTakenBackIsTakenFromItsOwnWindow(t *testing.T) {
 		"tumbling": {perMinute(), 7}, // they are in the minute before
 		"exact":    {exactly(event.Minute), 10},
 		"panes":    {inPanes(event.Minute, 0), 10},
+		"hopping":  {hoppingBy(event.Minute, 20*event.Second), 10},
 	} {
 		c := newCounter(t, refundable(tt.spec))
 		c.add(start+30*event.Second, 5)
@@ -70,7 +71,7 @@ func TestTakeEqualsTheOracle(t *testing.T) {
 	for seed := range uint64(6_000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		data := story(r, 1+r.IntN(30))
-		sc := []func([]byte) script{tumblingFrom, calendarFrom, exactFrom, panesFrom}[seed%4](data[:head])
+		sc := []func([]byte) script{tumblingFrom, calendarFrom, exactFrom, panesFrom, hoppingFrom}[seed%5](data[:head])
 		compareTaken(t, refundableScript(sc), data, r)
 		if t.Failed() {
 			t.Fatalf("story of rand.NewPCG(%d, 1)", seed)

@@ -25,7 +25,7 @@ func (s *Spec) Validate() error {
 	case s.Distinct && !s.Kind.CountsValues():
 		err = fmt.Errorf("windows: a %v does not count distinct values", s.Kind)
 	case s.Estimate && !s.Estimates():
-		err = errors.New("windows: only distinct values are estimated, and not in sliding windows")
+		err = errors.New("windows: only distinct values are estimated, and not in sliding or hopping windows")
 	case s.Refunds && !s.Refundable():
 		err = fmt.Errorf("windows: nothing is taken back from a %v, nor from distinct values", s.Kind)
 	}
@@ -86,6 +86,11 @@ func (s *Spec) AddSpent(state []byte, at event.Micros, n event.Decimal) (_ []byt
 // min(Gap, Lateness) past its end, and a late event may join the two; Sliding holds
 // (latest-Per, latest]. An event older than that changes nothing. No event is late for a Bucket.
 //
+// Hopping holds each window until min(Per, Lateness) past its end. A late event counts in all of them
+// that hold it. Added has the greatest of their counts; Ended tells that it is one of an ended window,
+// and that the windows which hold the latest time have less. They have the event, too, if its time is
+// not before their Bounds. Distinct values are held of windows that hold the latest time only.
+//
 // Of a Distinct Spec, Add only moves the latest time.
 func (s *Spec) Add(state []byte, at event.Micros, n event.Decimal) ([]byte, Added) {
 	return s.kind().add(s, state, clamp(at), max(n, 0))
@@ -118,9 +123,19 @@ func (s *Spec) CountAt(state []byte, now event.Micros) event.Decimal {
 }
 
 // Bounds is the window that CountAt speaks of: [from, to) of Tumbling, Calendar and Session, (from, to]
-// of Sliding; of a Bucket, from now to when it is empty.
+// of Sliding; of a Bucket, from now to when it is empty. Of the Hopping windows that hold now it is the
+// first: none of the others has counted more.
 func (s *Spec) Bounds(state []byte, now event.Micros) (from, to event.Micros) {
 	return s.kind().bounds(s, state, max(clamp(now), s.Latest(state)))
+}
+
+// Overlap is how much later than the window of Bounds the last one ends that holds the same moment: 0
+// of all but Hopping.
+func (s *Spec) Overlap() event.Micros {
+	if !kinds[s.Kind].hops {
+		return 0
+	}
+	return s.Per - s.Every
 }
 
 // Full is the least count at which there is no room for one more under a limit: the limit itself. For a
@@ -171,7 +186,8 @@ func (s *Spec) Holds(state []byte, at event.Micros) bool {
 	return len(state) > 0 && s.kind().holds(s, state, clamp(at))
 }
 
-// Empty takes back all that is in the current window, or in the one before it.
+// Empty takes back all that is in the current window, or in the one before it. Of Hopping windows that
+// is all that is in those that hold the latest time, or all that only ended ones have.
 func (s *Spec) Empty(state []byte, before bool) []byte {
 	if len(state) == 0 {
 		return state
