@@ -81,6 +81,9 @@ func (e *Event) IsCanonical() bool {
 	if !fits(e.UID, MaxUID, MaxUID) || !fits(e.ID, MaxID, MaxID) || !fits(e.Refunds, MaxID, MaxID) || !fits(e.Outcome, MaxText, MaxText/escaped) {
 		return false
 	}
+	if e.Permit.ID != "" && !e.Permit.isCanonical() {
+		return false
+	}
 	for i := range e.Attrs {
 		a := &e.Attrs[i]
 		if !fits(a.Name, maxAttrName, maxAttrName/escaped) || !fits(a.Value.Text, MaxText, MaxText/escaped) {
@@ -104,6 +107,7 @@ func fits(s string, limit, surely int) bool {
 // before one is changed.
 func (e *Event) Canonicalize() {
 	e.UID, e.ID, e.Refunds, e.Outcome = CanonicalUID(e.UID), canonicalID(e.ID), canonicalID(e.Refunds), CanonicalText(e.Outcome)
+	e.Permit.canonicalize()
 	copied := false
 	for i := range e.Attrs {
 		a := e.Attrs[i]

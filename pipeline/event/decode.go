@@ -28,6 +28,7 @@ const (
 	ReasonRefunds   = "refunds"
 	ReasonAttrs     = "attrs"  // no object, more than MaxAttrs, or a number beyond all bounds
 	ReasonNested    = "nested" // an attribute that is an object or an array
+	ReasonPermit    = "permit" // permit is no string, or permit_at no time and no object of times
 )
 
 // WholeRecord is the Index of a BadEvent that is the whole record.
@@ -208,7 +209,7 @@ func (d *Decoder) element(dst []Event, index int) (_ []Event, ok bool) {
 	p := &d.scan
 	c := p.peek()
 	start := p.i
-	dst = append(dst, Event{Time: NoTime, Cost: One, BrokerTime: NoTime})
+	dst = append(dst, Event{Time: NoTime, Cost: One, BrokerTime: NoTime, Permit: Permit{At: NoTime}})
 	d.event, d.mark, d.start, d.drop = &dst[len(dst)-1], len(d.arena), start, false
 	if len(d.wrong) > 0 {
 		d.wrong = d.wrong[:0]
@@ -249,6 +250,9 @@ func (d *Decoder) finish(start int) {
 	}
 	if n := len(d.arena); n > d.mark {
 		e.Attrs = d.arena[d.mark:n:n]
+	}
+	if e.Permit.ID == "" {
+		e.Permit = Permit{}
 	}
 	if size := d.scan.i - start; size > MaxBytes {
 		d.wrong = d.wrong[:0]

@@ -22,6 +22,9 @@ func AppendJSON(dst []byte, e *Event) []byte {
 		dst = append(e.IP.Unmap().WithZone("").AppendTo(dst), '"')
 	}
 	dst = appendAttrs(dst, start, e.Attrs)
+	if e.Permit.ID != "" {
+		dst = appendPermit(dst, start, &e.Permit)
+	}
 	dst = appendMoment(dst, start, "broker_time", e.BrokerTime)
 	return append(dst, '}')
 }

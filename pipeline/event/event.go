@@ -17,6 +17,7 @@ type Event struct {
 	Time    Micros     // NoTime when absent: the record's broker time then counts
 	Cost    Decimal    // One when absent; negative only with Refunds
 	Attrs   []Attr     // at most MaxAttrs, as they came, names distinct (the last of equal names wins)
+	Permit  Permit     // what admitted the action under strict limits; the zero value for none
 
 	// BrokerTime is when the broker appended the record. In records it is set by whoever
 	// consumes them; in files to replay it is a field. NoTime when absent.

@@ -23,6 +23,8 @@ const (
 	fieldAttrs
 	fieldAttrCount
 	fieldBrokerTime
+	fieldPermit
+	fieldPermitAt
 )
 
 // mistake is what is wrong with a field. It is kept until the object ends, because a field of the
@@ -75,6 +77,8 @@ func (d *Decoder) object() bool {
 			ok = p.value(&t)
 		} else if name == "attrs" {
 			ok = d.readAttrs()
+		} else if name == "permit_at" {
+			ok = d.event.Permit.read(d)
 		} else if ok = p.value(&t); ok {
 			d.set(name, &t)
 		}
@@ -107,6 +111,8 @@ func (d *Decoder) set(name string, t *token) {
 		d.setIP(t)
 	case "broker_time":
 		e.BrokerTime = d.moment(fieldBrokerTime, t)
+	case "permit":
+		e.Permit.ID = canonicalID(d.text(fieldPermit, ReasonPermit, t))
 	}
 }
 
@@ -175,15 +181,27 @@ func (d *Decoder) setCost(t *token) {
 	d.mistake(fieldCost, "", ReasonCost, t.at, "expected a number of at most 6 fraction digits, within ±"+MaxDecimal.String())
 }
 
-// moment reads RFC 3339, or a number of Unix milliseconds, cut to microseconds towards the past.
+// moment reads what momentOf does.
 func (d *Decoder) moment(f field, t *token) Micros {
 	d.forgive(f)
+	m, ok := momentOf(t)
+	if !ok {
+		d.mistake(f, "", ReasonTime, t.at, expectedTime)
+	}
+	return m
+}
+
+const expectedTime = "expected an RFC 3339 time such as 2026-11-21T10:00:00.123Z, or Unix milliseconds, in the years 0 to 9999"
+
+// momentOf reads RFC 3339, or a number of Unix milliseconds, cut to microseconds towards the past;
+// null is NoTime.
+func momentOf(t *token) (m Micros, ok bool) {
 	switch t.kind {
 	case tokNull:
-		return NoTime
+		return NoTime, true
 	case tokString:
 		if m, ok := parseRFC3339(t.text); ok {
-			return m
+			return m, true
 		}
 	case tokNumber:
 		n, _ := splitNumber(t.text)
@@ -199,11 +217,10 @@ func (d *Decoder) moment(f field, t *token) Micros {
 			}
 		}
 		if m >= MinTime && m <= MaxTime {
-			return m
+			return m, true
 		}
 	}
-	d.mistake(f, "", ReasonTime, t.at, "expected an RFC 3339 time such as 2026-11-21T10:00:00.123Z, or Unix milliseconds, in the years 0 to 9999")
-	return NoTime
+	return NoTime, false
 }
 
 // setIP drops what is no address: it is often filled in from a header that a client made up.

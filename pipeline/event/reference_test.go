@@ -9,6 +9,7 @@ import (
 	"math/big"
 	"net/netip"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -101,12 +102,57 @@ func refFields(f map[string]json.RawMessage) (e Event, ok bool) {
 	e.BrokerTime, ok2 = refTime(f["broker_time"])
 	e.Cost, ok3 = refCost(f["cost"])
 	e.Attrs, ok4 = refAttrs(f["attrs"])
+	permit, ok5 := refPermitAt(f["permit_at"])
+	if permit.ID = refID(text("permit")); permit.ID != "" {
+		e.Permit = permit
+	}
+	good = good && ok5
 	if s, ok := refString(f["ip"]); ok {
 		if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
 			e.IP = a.Unmap()
 		}
 	}
 	return e, good && ok1 && ok2 && ok3 && ok4 && (e.Cost >= 0 || e.Refunds != "")
+}
+
+// refPermitAt reads an object key by key, since an earlier one of too many keeps its place.
+func refPermitAt(raw json.RawMessage) (p Permit, ok bool) {
+	if refNull(raw) || raw[0] != '{' {
+		at, ok := refTime(raw)
+		return Permit{At: at}, ok
+	}
+	p.At = NoTime
+	d := json.NewDecoder(bytes.NewReader(raw))
+	_, _ = d.Token()
+	wrong := map[string]bool{}
+	for d.More() {
+		token, _ := d.Token()
+		key := token.(string)
+		var value json.RawMessage
+		_ = d.Decode(&value)
+		if quoted := AppendString(nil, key); key == "" || len(quoted)-2 > MaxText {
+			continue
+		}
+		at, good := refTime(value)
+		i := slices.IndexFunc(p.Keys, func(k PermitKey) bool { return k.Key == key })
+		switch {
+		case i >= 0 && good && at == NoTime:
+			p.Keys = slices.Delete(p.Keys, i, i+1)
+		case i >= 0:
+			p.Keys[i].At = at
+		case good && at == NoTime || len(p.Keys) == MaxPermitKeys:
+			continue
+		default:
+			p.Keys = append(p.Keys, PermitKey{key, at})
+		}
+		wrong[key] = !good
+	}
+	for _, bad := range wrong {
+		if bad {
+			return p, false
+		}
+	}
+	return p, true
 }
 
 func refObject(raw []byte) map[string]json.RawMessage {

@@ -16,7 +16,7 @@ func (e *Event) Validate() error {
 	for _, f := range []struct {
 		name, text string
 		limit      int
-	}{{"api", e.API, MaxAPI}, {"uid", e.UID, MaxUID}, {"id", e.ID, MaxID}, {"refunds", e.Refunds, MaxID}} {
+	}{{"api", e.API, MaxAPI}, {"uid", e.UID, MaxUID}, {"id", e.ID, MaxID}, {"refunds", e.Refunds, MaxID}, {"permit", e.Permit.ID, MaxID}} {
 		if n := wireLen(f.text); n > f.limit {
 			wrong("%s has %d bytes, at most %d are allowed", f.name, n, f.limit)
 		}
@@ -44,7 +44,7 @@ func (e *Event) Validate() error {
 			wrong("time %d µs is outside the years 0 to 9999", int64(m))
 		}
 	}
-	errs = append(errs, e.validateAttrs())
+	errs = append(errs, e.validateAttrs(), e.Permit.validate())
 	if n := len(AppendJSON(nil, e)); n > MaxBytes {
 		wrong("%d bytes of JSON, at most %d are allowed", n, MaxBytes)
 	}
@@ -93,7 +93,7 @@ func wireLen(s string) int {
 func (e *Event) Clone() Event {
 	c := *e
 	c.ID, c.UID, c.API = strings.Clone(e.ID), strings.Clone(e.UID), strings.Clone(e.API)
-	c.Outcome, c.Refunds = strings.Clone(e.Outcome), strings.Clone(e.Refunds)
+	c.Outcome, c.Refunds, c.Permit = strings.Clone(e.Outcome), strings.Clone(e.Refunds), e.Permit.clone()
 	if e.Attrs != nil {
 		c.Attrs = make([]Attr, len(e.Attrs))
 		for i, a := range e.Attrs {

@@ -46,6 +46,9 @@ func AppendJSON(dst []byte, v *Verdict) []byte {
 	dst = v.Count.AppendTo(dst)
 	dst = append(dst, `,"limit":`...)
 	dst = v.Limit.AppendTo(dst)
+	if v.Per != 0 {
+		dst = event.Decimal(v.Per).AppendTo(append(dst, `,"per":`...)) // both count millionths
+	}
 	dst = appendTime(append(dst, `,"since":`...), v.Since)
 	dst = appendTime(append(dst, `,"until":`...), v.Until)
 	dst = append(dst, `,"seq":`...)
@@ -86,6 +89,7 @@ type wire struct {
 	APIs   []string          `json:"apis"`
 	Count  event.Decimal     `json:"count"`
 	Limit  event.Decimal     `json:"limit"`
+	Per    event.Decimal     `json:"per"` // seconds
 	Since  *event.Micros     `json:"since"`
 	Until  *event.Micros     `json:"until"`
 	Seq    int64             `json:"seq"`
@@ -116,7 +120,7 @@ func parseAny(data []byte) (Verdict, error) {
 	}
 	v := Verdict{
 		Rule: w.Rule, Public: w.Public, State: *w.State, Mode: w.Mode, Action: ActBlock, APIs: w.APIs,
-		Count: w.Count, Limit: w.Limit, Since: *w.Since, Until: *w.Until,
+		Count: w.Count, Limit: w.Limit, Per: event.Micros(w.Per), Since: *w.Since, Until: *w.Until,
 		Seq: w.Seq, Step: w.Step, Cause: Cause(w.Cause),
 	}
 	if w.Action != nil {
@@ -149,6 +153,9 @@ func (w *wire) validate() error {
 	}
 	if w.Until == nil || *w.Until == event.NoTime {
 		errs = append(errs, errors.New("until is absent"))
+	}
+	if w.Per < 0 {
+		errs = append(errs, fmt.Errorf("per is %v, below zero", w.Per))
 	}
 	return errors.Join(errs...)
 }

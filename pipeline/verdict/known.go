@@ -32,6 +32,10 @@ func parseKnown(text string) (v Verdict, ok bool) {
 	v.Count = c.decimal()
 	c.skip(`,"limit":`)
 	v.Limit = c.decimal()
+	if c.is(`,"per":`) {
+		v.Per = event.Micros(c.decimal())
+		c.ok = c.ok && v.Per >= 0
+	}
 	c.skip(`,"since":"`)
 	v.Since = c.moment()
 	c.skip(`,"until":"`)

@@ -3,7 +3,12 @@
 // It links nothing but the standard library and the event's units: applications carry it.
 package verdict
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import (
+	"math"
+	"math/bits"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
 
 // State tells what a verdict says.
 type State uint8
@@ -24,6 +29,9 @@ const (
 	Shadow       // counted and shown, never enforced
 )
 
+// Manual is the Rule of verdicts by command. No rule has that name.
+const Manual = "manual"
+
 // Verdict is one decision about one key by one rule.
 type Verdict struct {
 	Rule   string      // the rule's name, or rule/limit, or rule/candidate: for operators and services
@@ -35,6 +43,7 @@ type Verdict struct {
 	APIs   []string // what it covers: names and patterns
 	Count  event.Decimal
 	Limit  event.Decimal
+	Per    event.Micros // of a throttle: Limit are let through in this time, see Interval; 0: not known
 	Since  event.Micros // the event time at which it fell
 	Until  event.Micros // in force: Since <= t < Until
 	Seq    int64        // orders the verdicts of one key and rule
@@ -47,6 +56,26 @@ type Cause struct {
 	ID        string
 	Partition int32
 	Offset    int64
+}
+
+// Interval returns how far apart waiting requests are let through, so that no more than the limit
+// pass in Per. An amount of 1 is taken for each. Without Per, as in verdicts that older programs
+// issued, it is the limit a second: waiting requests are let through one by one, and soon. Without a
+// limit it is a tenth of a second. It is at least a microsecond.
+func (v *Verdict) Interval() event.Micros {
+	if v.Limit <= 0 {
+		return event.Second / 10
+	}
+	per := v.Per
+	if per <= 0 {
+		per = event.Second
+	}
+	whole, rest := bits.Mul64(uint64(per), uint64(event.One))
+	if whole >= uint64(v.Limit) {
+		return math.MaxInt64
+	}
+	every, _ := bits.Div64(whole, rest, uint64(v.Limit))
+	return event.Micros(min(max(every, 1), math.MaxInt64))
 }
 
 // InForce reports whether the verdict is in force at a moment.

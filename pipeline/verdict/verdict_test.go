@@ -3,6 +3,7 @@ package verdict
 import (
 	"encoding/json"
 	"flag"
+	"math"
 	"os"
 	"reflect"
 	"strings"
@@ -38,7 +39,9 @@ func samples(t testing.TB) []Verdict {
 	}
 	named := block
 	named.Public = "searches"
-	return []Verdict{block, cleared, warn, named}
+	throttled := block
+	throttled.Action, throttled.Per = ActThrottle, 10*event.Second+event.Millisecond
+	return []Verdict{block, cleared, warn, named, throttled}
 }
 
 // TestWire holds the wire form, the record key on one line and the value on the next, against
@@ -93,6 +96,30 @@ func TestEncodingJSON(t *testing.T) {
 	}
 }
 
+func TestInterval(t *testing.T) {
+	for _, c := range []struct {
+		limit event.Decimal
+		per   event.Micros
+		want  event.Micros
+	}{
+		{10 * event.One, 10 * event.Second, event.Second},
+		{100 * event.One, event.Minute, 600 * event.Millisecond},
+		{3 * event.One, event.Second, 333_333},
+		{event.One / 2, event.Minute, 2 * event.Minute},
+		{20 * event.One, 0, 50 * event.Millisecond},           // of an older program
+		{0, 0, 100 * event.Millisecond},                       // no limit
+		{1 << 40 * event.One, event.Second, 1},                // bytes, say
+		{1, math.MaxInt64, math.MaxInt64},                     // longer than time
+		{event.One / 1000, math.MaxInt64 / 10, math.MaxInt64}, // the same
+		{event.MaxDecimal, 1 << 58, 31_250},                   // nothing overflows
+	} {
+		v := Verdict{Limit: c.limit, Per: c.per}
+		if got := v.Interval(); got != c.want {
+			t.Errorf("%v in %v µs: %d µs, want %d", c.limit, c.per, got, c.want)
+		}
+	}
+}
+
 // The fast path is the one that our own verdicts take.
 func TestParseKnowsItsOwn(t *testing.T) {
 	for i, v := range samples(t) {
@@ -131,6 +158,8 @@ func TestParseRefuses(t *testing.T) {
 		{`"state":"block"`, `"state":"block","action":"deny"`},
 		{`"state":"block"`, `"state":"block","count":0.0000001`},
 		{`"state":"block"`, `"state":"block","seq":1.5`},
+		{`"state":"block"`, `"state":"block","per":-1`},
+		{`"state":"block"`, `"state":"block","per":"10s"`},
 		{`"since":"2026-11-21T10:00:00Z",`, ``},
 		{`"until":"2026-11-21T10:00:00Z"`, `"until":null`},
 		{`"until":"2026-11-21T10:00:00Z"`, `"until":"tomorrow"`},
