@@ -41,6 +41,7 @@ spec:
     - {name: visit, match: {api: x}, window: session, gap: 4s, limit: 5, warn: 40%, then: {block: until-reset}}
     - {name: visit-devices, match: {api: x}, count: {distinct: attrs.device}, window: session, gap: 4s, limit: 2, warn: 50%, then: {block: 3s, extend: true}}
     - {name: bucket, match: {api: x}, window: bucket, limit: 2, per: 1s, burst: 4, candidate: {limit: 3}, then: {block: until-reset}}
+    - {name: bucket-no-debt, match: {api: x}, window: bucket, limit: 1, per: 1s, burst: 3, debt: 0, then: {block: until-reset}}
     - {name: bucket-reset, match: {api: x}, window: bucket, limit: 1, per: 1s, burst: 3, then: {block: 3s, reset: true}}
     - {name: devices, match: {api: x}, count: {distinct: attrs.device}, limit: 3, per: 10s, then: {block: until-reset}}
     - {name: devices-panes, match: {api: x}, count: {distinct: attrs.device}, limit: 3, candidate: {limit: 100}, per: 10s, then: {block: until-reset}}
@@ -53,7 +54,12 @@ spec:
     - {name: at-reached, match: {api: x}, limit: 3, per: 5s, then: {block: 4s, at: reached}, candidate: {limit: 5}}
     - {name: hourly, match: {api: x}, limit: 9, per: hour, window: calendar, timezone: America/New_York, warn: [30%, 60%], then: {block: 1m}}
     - {name: watched, match: {api: x}, limit: 4, per: 10s, mode: shadow, warn: [50%], then: {block: until-reset}}
+    - {name: permitted, match: {api: x}, limit: 3, per: 8s, strict: true}
     - {name: told, match: {api: x}, limit: 4, per: 9s, warn: [25%, 75%]}
+    - {name: hops, match: {api: x}, limit: 4, per: 12s, window: hopping, every: 4s, candidate: {limit: 3}, warn: [50%], tiers: [{when: 'attrs.plan == "pro"', limit: 6}], then: {block: until-reset}}
+    - {name: hops-growing, match: {api: x}, refunds: true, limit: 4, per: 12s, window: hopping, every: 3s, offset: 1s, then: {escalate: [1s, 3s], forget: 10s, reset: true}}
+    - {name: hops-returns, match: {api: x}, refunds: true, limit: 5, per: 10s, window: hopping, every: 1s, then: {block: until-reset}}
+    - {name: hops-devices, match: {api: x}, count: {distinct: attrs.device}, limit: 3, per: 12s, window: hopping, every: 2s, warn: 50%, then: {block: until-reset}}
 `
 
 // bookSeeds is how many long timelines there are.
@@ -76,6 +82,7 @@ func TestBookManySteps(t *testing.T) {
 		"visit block", "visit warn40%", "visit-devices block", "bucket block", "bucket/candidate block", "bucket-reset block", "devices block", "devices-panes block",
 		"devices-growing block", "returns block", "returns clear", "returns-exact clear", "returns-sum clear", "returns-sum/candidate clear", "returns-reset block",
 		"at-exceeded block", "at-reached block", "hourly warn30%", "hourly block", "watched block", "told warn75%",
+		"hops block", "hops clear", "hops warn50%", "hops/candidate block", "hops-growing block", "hops-returns block", "hops-returns clear", "hops-devices block",
 	} {
 		if !seen[want] {
 			t.Errorf("no timeline had: %s", want)
@@ -161,6 +168,9 @@ func compareWithBook(t tester, set *Set, roll dice, steps int, saw func(bookChan
 		}
 		for _, c := range want {
 			saw(c)
+		}
+		if diff := cmp.Diff(bareAbove(book.above), bareAbove(stepper.Above())); diff != "" {
+			t.Fatalf("step %d, %+v at %v: above their limits (- the book's):\n%s", i, e, e.Time, diff)
 		}
 		if err := CheckState(next); err != nil {
 			t.Fatalf("step %d: %v", i, err)

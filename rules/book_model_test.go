@@ -2,6 +2,7 @@ package rules
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -15,6 +16,7 @@ type book struct {
 	latest event.Micros
 	ids    []modelID
 	limits map[*Limit]*bookLimit
+	above  []Above // of the last step
 }
 
 type bookLimit struct {
@@ -64,6 +66,7 @@ func (b *book) limit(l *Limit) *bookLimit {
 }
 
 func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, unknown bool, late int, changes []bookChange) {
+	b.above = nil
 	latest := max(b.latest, in.At)
 	for _, r := range b.ids[max(0, len(b.ids)-b.set.RecentIDs):] {
 		if in.ID != "" && r.id == in.ID && latest-r.stamp < b.set.RecentFor {
@@ -80,7 +83,7 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 	b.latest = latest
 	for _, hit := range in.Hits {
 		l := b.limit(hit.Limit)
-		added, adds, counted, took := windows.Added{}, hit.Amount > 0, hit.Amount > 0, false
+		added, adds, counted, took, cut := windows.Added{}, hit.Amount > 0, hit.Amount > 0, false, false
 		was := l.Window.Latest(l.window)
 		switch {
 		case hit.Refund:
@@ -97,7 +100,11 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 			l.window, added = l.Window.AddValue(slices.Clone(l.window), in.At, hit.Value)
 			adds, counted = !added.Known, true
 		default:
+			endless := l.Window
+			endless.Most = 0
+			_, uncut := endless.Add(slices.Clone(l.window), in.At, hit.Amount)
 			l.window, added = l.Window.Add(slices.Clone(l.window), in.At, hit.Amount)
+			cut = uncut.Count > added.Count
 		}
 		if added.Late {
 			late++
@@ -109,7 +116,11 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 		if !hit.Refund && l.Rule.Refunds && in.ID != "" {
 			l.kept = append(l.kept, bookEvent{hashOfID(in.ID), in.At, hit.Amount, hit.Cost, 0})
 		}
-		changes = append(changes, l.verdicts(in, added, adds, counted, took, exempt(hit.Limit, l.Window.Latest(l.window)))...)
+		spared := exempt(hit.Limit, l.Window.Latest(l.window))
+		changes = append(changes, l.verdicts(in, added, adds, counted, took, spared)...)
+		if adds && !spared {
+			b.above = append(b.above, l.isAbove(&in, added, cut)...)
+		}
 	}
 	return false, false, late, changes
 }
@@ -176,7 +187,7 @@ func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took,
 			v.on = false
 		default:
 			over := l.isOver(count, limit)
-			if added.Ended { // only the window that it went into is judged
+			if added.Ended && !(then.UntilReset && l.isCurrent(in.At, t)) { // only the window that it went into is judged
 				change.Count, over = added.Count, !then.UntilReset && l.isOver(added.Count, limit)
 			}
 			if v.on = over; over {
@@ -199,15 +210,50 @@ func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took,
 	if fell && then.Reset {
 		ended := added.Ended
 		from, _ := l.Window.Bounds(l.window, t)
-		l.window = l.Window.Empty(slices.Clone(l.window), ended)
+		both := ended && l.isCurrent(in.At, t)
+		if l.window = l.Window.Empty(slices.Clone(l.window), ended); both {
+			l.window = l.Window.Empty(l.window, false)
+		}
 		l.kept = slices.DeleteFunc(l.kept, func(e bookEvent) bool { // what was emptied can't be taken back
-			return l.Window.Kind == windows.Sliding || (e.at < from) == ended
+			return l.Window.Kind == windows.Sliding || both || (e.at < from) == ended
 		})
 	}
-	if adds && !added.Ended && !exempt && !l.slots[0].on && live > 0 {
-		changes = append(changes, l.notices(added.Count, live, t)...)
+	if adds && (!added.Ended || l.isCurrent(in.At, t)) && !exempt && !l.slots[0].on && live > 0 {
+		changes = append(changes, l.notices(l.Window.Count(l.window), live, t)...)
 	}
 	return changes
+}
+
+// isAbove is an event that a limit enforced before it would have kept out.
+func (l *bookLimit) isAbove(in *Input, added windows.Added, cut bool) []Above {
+	limit := l.Limit.threshold()
+	if l.tier > 0 {
+		limit = l.Tiers[l.tier-1].Limit
+	}
+	tried := strings.HasSuffix(l.Name, "/candidate")
+	if limit == 0 || l.Rule.Then.None && l.Rule.Strict == nil || tried || added.Count <= limit && !cut {
+		return nil
+	}
+	a := Above{Limit: l.Limit, Shadow: l.Rule.Mode == verdict.Shadow, Since: event.NoTime}
+	if v := &l.slots[0]; v.on && l.Window.Latest(l.window) < v.until && (!added.Ended || l.isCurrent(in.At, l.Window.Latest(l.window))) {
+		a.Since = max(0, in.At-v.since)
+	}
+	return []Above{a}
+}
+
+// isCurrent tells whether an event that went into an ended window is in one, too, that holds t: only hopping
+// windows overlap. A reset leaves their bounds as they are.
+func (l *bookLimit) isCurrent(at, t event.Micros) bool {
+	hop := l.Window.Every
+	if l.Window.Kind != windows.Hopping {
+		return false
+	}
+	for start := at - ((at-l.Window.Offset)%hop+hop)%hop; start > at-l.Window.Per; start -= hop {
+		if start <= t && t < start+l.Window.Per {
+			return true
+		}
+	}
+	return false
 }
 
 // isOver is 'reached' or 'exceeded'.
@@ -293,6 +339,9 @@ func (l *bookLimit) notices(count, limit event.Decimal, t event.Micros) (changes
 			until = t + l.Window.Per
 		} else if was && given >= from {
 			continue
+		}
+		if l.Window.Kind == windows.Hopping { // until the last one ends that holds it
+			until += l.Window.Per - l.Window.Every
 		}
 		l.warned[step.Text] = t
 		changes = append(changes, bookChange{

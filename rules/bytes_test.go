@@ -26,6 +26,7 @@ func TestBytesByWindow(t *testing.T) {
 		{"sliding minute in panes", windows.Spec{Kind: windows.Sliding, Per: event.Minute}, event.One, map[int]int{1: 20, 10: 22, 100: 22}},
 		{"sliding hour in panes", windows.Spec{Kind: windows.Sliding, Per: event.Hour}, event.One, map[int]int{1: 20, 10: 38, 100: 141}},
 		{"sliding hour, exact", windows.Spec{Kind: windows.Sliding, Per: event.Hour, Exact: true}, event.One, map[int]int{1: 17, 10: 53, 100: 254}},
+		{"hopping hour, every minute", windows.Spec{Kind: windows.Hopping, Per: event.Hour, Every: event.Minute, Lateness: event.Hour}, event.One, map[int]int{1: 21, 10: 39, 100: 221}},
 	} {
 		rule := &Rule{Name: "r", Then: Then{UntilReset: true}}
 		set := handmadeSet(t, &Limit{Rule: rule, Name: "r", Limit: event.MaxDecimal, Window: c.spec, Grain: event.Second})

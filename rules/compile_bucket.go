@@ -20,11 +20,12 @@ func (c *limitReader) bucket() bool {
 	l.PerMax = scalar.MaxSpan // an overdrawn bucket takes long to drain
 	if w.get("burst") != nil {
 		l.Burst = c.number(w.get("burst"), "burst", l.Rule)
+		c.atMost(w.get("burst"), l.Burst)
 	}
 	if l.Burst > 0 && l.Burst < event.One {
 		c.Fail(cmp.Or(w.get("burst"), w.get("per")), "as in burst: 1", "a bucket's burst is at least 1, not %v", l.Burst)
 	}
-	if !c.debt(w.get("debt")) {
+	if !c.debt(w.get("debt")) || !c.warmUp(w.get("warm_up")) {
 		return false
 	}
 	l.bound()

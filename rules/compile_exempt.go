@@ -69,7 +69,11 @@ func (c *compiler) exemption(n *yaml.Node, r *Rule) (e Exemption, ok bool) {
 				scalar.DidYouMean(name, []string{"uid", "ip", "ip/64", "reason", "expires"}))
 			ok = false
 		case r != nil && !slices.Contains(r.Shape.dims(), name):
-			c.Fail(p.Key, "the rule counts by "+strings.Join(r.Shape.dims(), ", "), "%s is no dimension of the rule's key", name)
+			by := "the rule counts by " + strings.Join(r.Shape.dims(), ", ")
+			if len(r.Shape.dims()) == 0 {
+				by = "the rule counts all requests together; leave out whom it is not for by `when`"
+			}
+			c.Fail(p.Key, by, "%s is no dimension of the rule's key", name)
 			ok = false
 		case strings.HasPrefix(name, "attrs.") && !c.PlainNumber(p.Value, name):
 			ok = false
@@ -133,7 +137,7 @@ func (c *compiler) exemptFile(n *yaml.Node, r *Rule) []Exemption {
 func (c *compiler) exemptAll(n *yaml.Node) {
 	for _, e := range c.exemptions(n, nil) {
 		used := false
-		for _, r := range c.set.Rules {
+		for _, r := range c.set.all {
 			if r.Shape.hasAll(e.Key) {
 				r.exempt = append(r.exempt, e)
 				used = true

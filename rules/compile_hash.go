@@ -59,17 +59,22 @@ func sectionHashOf(l *Limit, w *windows.Spec) SectionHash {
 	if w.Refunds {
 		fmt.Fprint(h, "refunds\x00")
 	}
+	if l.InFlight {
+		fmt.Fprint(h, inFlight)
+		return SectionHash(h.Sum(nil))
+	}
 	fmt.Fprint(h, windowKinds[w.Kind].hash(w))
 	return SectionHash(h.Sum(nil))
 }
 
 // finish makes what follows from the rules as a whole.
 func (s *Set) finish() {
-	for _, r := range s.Rules {
+	for _, r := range s.all {
 		r.exemptKeys = newExemptIndex(r.exempt)
 	}
 	for _, l := range s.Limits {
 		l.plain, l.quietTo = l.isPlain(), l.quietest()
+		l.Strict = l.Rule.Strict != nil && l.Rule.Mode != verdict.Shadow && !l.Shadow
 		l.judged, l.displayHashes = judgedHash(l), [2]uint32{displayHash(l, false), displayHash(l, true)}
 	}
 }
@@ -105,11 +110,16 @@ func displayHash(l *Limit, shadow bool) uint32 {
 func indexAPIs(rules []*Rule) *apiIndex[*Rule] {
 	ix := newAPIIndex[*Rule]()
 	for _, r := range rules {
-		for place, a := range r.match.apis {
-			entry := apiEntry[*Rule]{rule: r, order: r.Index, weight: a.weight, place: place, apiOnly: r.match.apiOnly()}
-			entry.unit, _ = countAmount(event.One, a.weight)
-			ix.add(a.pattern, entry)
-		}
+		r.indexInto(ix, r.Index)
 	}
 	return ix
+}
+
+// indexInto adds the rule's APIs to an index.
+func (r *Rule) indexInto(ix *apiIndex[*Rule], order int) {
+	for place, a := range r.match.apis {
+		entry := apiEntry[*Rule]{rule: r, order: order, weight: a.weight, place: place, apiOnly: r.match.apiOnly()}
+		entry.unit, _ = countAmount(event.One, a.weight)
+		ix.add(a.pattern, entry)
+	}
 }

@@ -25,15 +25,31 @@ func (c *ruleReader) name(n *yaml.Node) {
 	c.names[name] = n.Line
 }
 
-func (c *ruleReader) key(n *yaml.Node) { c.r.Shape = c.shape(c.dims(n)) }
+func (c *ruleReader) key(n *yaml.Node) {
+	if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+		if c.r.Shape = newShape(nil); c.r.Scope != ScopeInstance {
+			c.Fail(n, "leave the field out, or put something into the list; only with scope: instance [] counts all requests together", "key is an empty list")
+		}
+		return
+	}
+	c.r.Shape = newShape(c.dims(n, c.r.Scope))
+}
 
 // dims reads the dimensions of a key, sorted; nil when there is a mistake.
-func (c *compiler) dims(n *yaml.Node) []string {
+func (c *compiler) dims(n *yaml.Node, scope Scope) []string {
 	var out []string
 	for _, item := range c.OneOrMore(n, "key") {
 		dim, ok := c.Text(item, "a key's dimension")
 		switch {
 		case !ok:
+			return nil
+		case slices.Contains(out, dim):
+			c.Fail(item, "leave one of them out", "the dimension %q is given twice", dim)
+			return nil
+		case dim == dimAPI && scope == ScopeInstance:
+		case dim == dimAPI:
+			c.Fail(item, "with scope: instance each process counts by API; elsewhere a rule for each API is one, or an attribute with its name",
+				"only a rule with scope: instance counts by api")
 			return nil
 		case !event.IsDim(dim):
 			guess := scalar.DidYouMean(dim, []string{"uid", "ip", "ip/64"})
@@ -42,9 +58,6 @@ func (c *compiler) dims(n *yaml.Node) []string {
 			}
 			c.Fail(item, "dimensions are uid, ip, ip/64 and, for an attribute, attrs.NAME", "%q is no dimension%s", scalar.Shortened(dim), guess)
 			return nil
-		case slices.Contains(out, dim):
-			c.Fail(item, "leave one of them out", "the dimension %q is given twice", dim)
-			return nil
 		}
 		out = append(out, dim)
 	}
@@ -52,14 +65,21 @@ func (c *compiler) dims(n *yaml.Node) []string {
 	return out
 }
 
-// shape returns the set's shape of these dimensions.
-func (c *compiler) shape(dims []string) *KeyShape {
+// dimAPI is a dimension of keys that only ScopeInstance has.
+const dimAPI = "api"
+
+func newShape(dims []string) *KeyShape {
+	return &KeyShape{Dims: dims, HasUID: slices.Contains(dims, "uid")}
+}
+
+// shape returns the set's shape that is like another one.
+func (c *compiler) shape(like *KeyShape) *KeyShape {
 	for _, s := range c.set.Shapes {
-		if slices.Equal(s.Dims, dims) {
+		if slices.Equal(s.Dims, like.Dims) {
 			return s
 		}
 	}
-	s := &KeyShape{Dims: dims, HasUID: slices.Contains(dims, "uid"), Index: len(c.set.Shapes)}
-	c.set.Shapes = append(c.set.Shapes, s)
-	return s
+	like.Index = len(c.set.Shapes)
+	c.set.Shapes = append(c.set.Shapes, like)
+	return like
 }

@@ -24,6 +24,9 @@ type windowKind struct {
 	// another text start empty.
 	hash func(w *windows.Spec) string
 
+	// grain is what a quota's end that moves is rounded up to; nil: a sixtieth of the window.
+	grain func(w *windows.Spec) event.Micros
+
 	// former are other windows that the limit's counters may have been of, and that they are carried
 	// over from; nil: none.
 	former func(l *Limit) []windows.Spec
@@ -63,10 +66,17 @@ var windowKinds = [...]windowKind{
 	},
 	windows.Bucket: {
 		doc:       "`limit` per `per`, `burst` at once",
-		fields:    []string{"burst", "debt"},
+		fields:    []string{"burst", "debt", "warm_up"},
 		read:      (*limitReader).bucket,
 		hash:      func(w *windows.Spec) string { return fmt.Sprintf("bucket %d", w.Per) }, // the level goes on at another rate
 		candidate: bucketCandidate,
+	},
+	windows.Hopping: {
+		doc:    "`per` long, and one begins every `every`",
+		fields: []string{"every", "offset"},
+		read:   (*limitReader).hopping,
+		hash:   func(w *windows.Spec) string { return fmt.Sprintf("hopping %d %d %d", w.Per, w.Every, w.Offset) },
+		grain:  hoppingGrain,
 	},
 }
 
@@ -94,34 +104,47 @@ func (c *limitReader) window() bool {
 	s.Kind, s.Lateness = windows.Sliding, c.set.MaxLateness
 	if n := c.w.get("window"); n != nil {
 		kind, ok := c.windowKind(n)
-		if !ok {
+		if !ok || kind == 0 && n == c.defaults.window.get("window") { // refused there
 			return false
 		}
 		s.Kind = kind
 	}
+	if s.Kind == 0 {
+		return c.inFlight()
+	}
+	if c.l.Rule.Scope == ScopeInstance {
+		s.Lateness = 0 // a process counts at its own clock, where nothing is late
+	}
 	s.Refunds = c.l.Rule.Refunds && c.l.Rule.Count != CountDistinct
-	c.inapplicable()
+	c.inapplicable(s.Kind.String())
 	c.countable()
 	return windowKinds[s.Kind].read(c)
 }
 
+// defaultWindow reads the window of spec.defaults.
+func (c *compiler) defaultWindow(n *yaml.Node) {
+	if kind, ok := c.windowKind(n); ok && kind == 0 {
+		c.Fail(n, "write it in each rule that counts what is under way", "`defaults` can't have window: in-flight: what else a rule may say depends on it")
+	}
+}
+
+// windowKind reads a kind of window; 0 is in-flight, which is none.
 func (c *compiler) windowKind(n *yaml.Node) (windows.Kind, bool) {
 	var names []string
 	for kind := range eachKind {
 		names = append(names, kind.String())
 	}
-	word, ok := c.Word(n, "window", names...)
+	word, ok := c.Word(n, "window", append(names, inFlight)...)
 	for kind := range eachKind {
 		if ok && word == kind.String() {
 			return kind, true
 		}
 	}
-	return 0, false
+	return 0, ok
 }
 
 // inapplicable reports fields that the window does not have.
-func (c *limitReader) inapplicable() {
-	kind := c.l.Window.Kind
+func (c *limitReader) inapplicable(kind string) {
 	of := map[string][]string{}
 	for other := range eachKind {
 		for _, name := range windowKinds[other].fields {
@@ -129,10 +152,17 @@ func (c *limitReader) inapplicable() {
 		}
 	}
 	for name, kinds := range of {
-		if n := c.own.get(name); n != nil && !slices.Contains(kinds, kind.String()) {
-			c.Fail(n, "it belongs to window: "+strings.Join(kinds, " and "), "a %v window has no `%s`", kind, name)
+		if n := c.own.get(name); n != nil && !slices.Contains(kinds, kind) {
+			c.Fail(n, "it belongs to window: "+strings.Join(kinds, " and "), "%s %s window has no `%s`", article(kind), kind, name)
 		}
 	}
+}
+
+func article(word string) string {
+	if strings.ContainsRune("aeiou", rune(word[0])) {
+		return "an"
+	}
+	return "a"
 }
 
 // countable reports counts and fields that a window can't have.

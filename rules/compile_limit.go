@@ -65,6 +65,7 @@ func (c *ruleReader) limit(o *document.Object, name string, w, own windowFields)
 	lr := &limitReader{compiler: c.compiler, l: &Limit{Rule: c.r, Name: name, Warn: c.r.warn}, o: o, w: w, own: own}
 	readFields(limitFields, lr, o)
 	if lr.window() && c.Mistakes() == before && lr.l.Limit != 0 {
+		lr.checkStrict()
 		lr.add(lr.l)
 		lr.ownCandidate()
 	}
@@ -72,12 +73,20 @@ func (c *ruleReader) limit(o *document.Object, name string, w, own windowFields)
 
 // add adds a limit that was read to its rule and to the set.
 func (c *limitReader) add(l *Limit) {
+	if l.Rule.beforehand() {
+		c.addBeforehand(l)
+		return
+	}
 	if err := l.Window.Validate(); err != nil {
 		c.Fail(cmp.Or(c.own.get("resolution"), c.w.get("per")), "", "%s", strings.ReplaceAll(err.Error(), "windows: ", ""))
 		return
 	}
 	l.Index = len(c.set.Limits)
-	l.Grain = max(l.PerMin/60, minGrain)
+	l.Grain = l.PerMin / 60
+	if grain := windowKinds[l.Window.Kind].grain; grain != nil {
+		l.Grain = grain(&l.Window)
+	}
+	l.Grain = max(l.Grain, minGrain)
 	l.Hash = sectionHash(l)
 	if other := c.set.byHash[l.Hash]; other != nil && c.Mistakes() == 0 {
 		c.Fail(c.o.Node, "rename one of them", "the counters of %q and %q have one name in the state", l.Name, other.Name)

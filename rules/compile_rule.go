@@ -22,17 +22,33 @@ func (c *compiler) rule(n *yaml.Node) {
 	if !ok {
 		return
 	}
-	r := &Rule{Index: len(c.set.Rules), Mode: c.defaults.mode}
-	if o.Get("key") == nil {
-		r.Shape = c.shape(c.defaults.key)
-	}
+	r := &Rule{Mode: c.defaults.mode, Shape: newShape(c.defaults.key)}
 	rr := &ruleReader{compiler: c, r: r, o: o}
+	rr.scope()
 	rulePlace.read(rr, o)
+	strictReader{rr}.strict()
 	rr.then()
 	rr.fuse()
 	rr.limits()
 	rr.warnPartial()
-	c.set.Rules = append(c.set.Rules, r)
+	strictReader{rr}.warnMemory()
+	c.addRule(r)
+}
+
+// addRule adds a rule to those of its kind.
+func (c *compiler) addRule(r *Rule) {
+	list := &c.set.Rules
+	switch {
+	case r.Scope == ScopeInstance:
+		list = &c.set.Instance
+	case r.underWay:
+		list = &c.set.InFlight
+	default:
+		r.Shape = c.shape(r.Shape)
+	}
+	r.Index = len(*list)
+	*list = append(*list, r)
+	c.set.all = append(c.set.all, r)
 }
 
 // nameOf finds the rule's name before anything of it is read, for the errors in it.
@@ -78,9 +94,13 @@ func (c *compiler) readDefaults(n *yaml.Node) {
 func (c *ruleReader) then() {
 	t := &c.r.Then
 	t.Action = verdict.ActBlock
+	if c.r.beforehand() {
+		t.None = true // the fields that need verdicts are refused: see strictReader.without
+		return
+	}
 	n := cmp.Or(c.o.Get("then"), c.defaults.then)
 	if n == nil || c.o.Spoilt("then") {
-		if t.None = c.o.Has("warn"); !c.o.Has("then") && !t.None {
+		if t.None = c.o.Has("warn") || c.r.Strict != nil; !c.o.Has("then") && !t.None {
 			c.Fail(c.o.Node, "as in then: {block: 5m} or then: {block: until-reset}", "a rule needs `then`")
 		}
 		return
@@ -115,7 +135,7 @@ func (c *ruleReader) howLong(o *document.Object) {
 // fuse reads the share of a partition's keys that a rule may block.
 func (c *ruleReader) fuse() {
 	n := c.o.Get("fuse")
-	if n == nil {
+	if n == nil || c.r.beforehand() {
 		return
 	}
 	share, _, ok := c.percentage(n, "fuse")

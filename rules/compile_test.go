@@ -45,6 +45,12 @@ func TestLimitsAndWindows(t *testing.T) {
 			windows.Spec{Kind: windows.Calendar, Unit: windows.Week, Zone: time.UTC, WeekStarts: time.Monday}, 7*day - hour, 7*day + 2*hour, (7*day - hour) / 60},
 		{"limit: 1, per: week, window: calendar, week_starts: sunday", "1",
 			windows.Spec{Kind: windows.Calendar, Unit: windows.Week, Zone: time.UTC}, 7*day - hour, 7*day + 2*hour, (7*day - hour) / 60},
+		{"limit: 1, per: 1h, window: hopping, every: 5m", "1",
+			windows.Spec{Kind: windows.Hopping, Per: hour, Every: 5 * event.Minute}, hour, hour, 5 * event.Minute},
+		{"limit: 1, per: 1h, window: hopping, every: 5m, offset: 2m", "1", // all ends are at multiples of the grain
+			windows.Spec{Kind: windows.Hopping, Per: hour, Every: 5 * event.Minute, Offset: 2 * event.Minute}, hour, hour, event.Minute},
+		{"limit: 1, per: 1s, window: hopping, every: 10ms", "1",
+			windows.Spec{Kind: windows.Hopping, Per: event.Second, Every: 10 * event.Millisecond}, event.Second, event.Second, 100 * event.Millisecond},
 	} {
 		set := compileRules(t, "    - {name: r, match: {api: x}, then: {block: 5m}, "+test.fields+"}\n")
 		l := set.Limits[0]
@@ -244,7 +250,14 @@ func FuzzCompile(f *testing.F) {
 		set, err := Compile("fuzz.yaml", src)
 		if err == nil {
 			set.LargestState()
-			set.NewMatcher().Match(&event.Event{API: "order.create", UID: "u", Outcome: "success", Cost: event.One}, 0)
+			e := &event.Event{API: "order.create", UID: "u", Outcome: "success", Cost: event.One}
+			set.NewMatcher().Match(e, 0)
+			e.Outcome = ""
+			for _, w := range append(NewRequests(set.Strict()).Wants(e, event.NoTime), NewRequests(set.Instance).Wants(e, 0)...) {
+				if w.Amount <= 0 || w.Threshold < 0 || w.Limit.Rule.counted() != (set.Limits[min(w.Limit.Index, len(set.Limits)-1)] == w.Limit) {
+					t.Fatalf("%+v of %s", w, w.Limit.Name)
+				}
+			}
 			return
 		}
 		mistakes, ok := errors.AsType[Errors](err)

@@ -28,6 +28,12 @@ func (c *limitReader) tiers(n *yaml.Node, in *place[*limitReader]) {
 		var tier Tier
 		if n := to.Get("when"); n != nil {
 			tier.when, tier.text, tier.id = c.when(n), n.Value, xxhash.Sum64String(n.Value)>>32|1
+			if tier.when != nil && c.l.Rule.Strict != nil {
+				tier.parts = c.parts(n)
+			}
+			if tier.when != nil && c.l.Rule.beforehand() && tier.when.Uses("outcome") {
+				c.Fail(n, "leave it out of `when`", "%s", noOutcomeYet)
+			}
 		}
 		limit, unlimited := to.Get("limit"), to.Get("unlimited")
 		switch {
@@ -35,6 +41,7 @@ func (c *limitReader) tiers(n *yaml.Node, in *place[*limitReader]) {
 			c.Fail(unlimited, "", "a tier has `limit` or `unlimited`, not both")
 		case limit != nil:
 			tier.Limit = c.number(limit, "limit", c.l.Rule)
+			c.atMost(limit, tier.Limit)
 		case unlimited != nil:
 			if !c.Bool(unlimited, "unlimited") {
 				c.Fail(unlimited, "leave it out, and write a limit", "`unlimited` is true, or not there")
@@ -59,11 +66,15 @@ func (c *limitReader) candidate(n *yaml.Node, in *place[*limitReader]) {
 	l := c.l
 	if n := o.Get("limit"); n != nil {
 		l.Candidate = c.number(n, "limit", l.Rule)
+		c.atMost(n, l.Candidate)
 		if l.Candidate > 0 && l.Candidate == l.Limit {
 			c.Warn(n, "", "the candidate's limit is the live one's")
 		}
 	}
-	if l.Rule.Then.None {
+	switch {
+	case l.Rule.beforehand():
+		c.Fail(n, "leave it out, or write a rule with mode: shadow", "a rule that sees requests alone has no `candidate`: it is tried by verdicts")
+	case l.Rule.Then.None:
 		c.Fail(n, "give the rule a `then`", "a rule that lets no verdict fall has nothing to try")
 	}
 }

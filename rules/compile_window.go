@@ -45,20 +45,27 @@ func (c *limitReader) tumbling() bool {
 		return false
 	}
 	s, w := &c.l.Window, c.w
-	if w.get("offset") != nil {
-		if offset, ok := c.duration(w.get("offset"), "offset"); ok {
-			if offset >= s.Per {
-				c.Fail(w.get("offset"), "windows repeat every "+scalar.FormatDuration(s.Per), "offset is shorter than per")
-			}
-			s.Offset = offset
-		}
-	}
+	c.offset(s.Per, "per")
 	const week = 7 * event.Day
 	if s.Per%week == 0 && s.Offset == 0 {
 		c.Warn(w.get("per"), "offset: 4d starts them on Mondays, and window: calendar with per: week follows a timezone",
 			"%s tumbling windows start on Thursdays at 00:00 UTC", scalar.FormatDuration(s.Per))
 	}
 	return true
+}
+
+// offset reads by how much windows are shifted that repeat.
+func (c *limitReader) offset(repeat event.Micros, what string) {
+	n := c.w.get("offset")
+	if n == nil {
+		return
+	}
+	if offset, ok := c.duration(n, "offset"); ok {
+		if offset >= repeat {
+			c.Fail(n, "windows repeat every "+scalar.FormatDuration(repeat), "offset is shorter than %s", what)
+		}
+		c.l.Window.Offset = offset
+	}
 }
 
 // session reads a session's gap.

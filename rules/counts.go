@@ -35,6 +35,9 @@ func (p *counts) add(f *facts, l *Limit, hit *Hit, at event.Micros) {
 		f.adds, f.counts = !f.added.Known, true
 		return
 	}
+	if l.Window.Most > 0 {
+		f.whole = l.Window.CountAt(p.window, at).Plus(hit.Amount)
+	}
 	p.window, f.added = l.Window.Add(p.window, at, hit.Amount)
 }
 
@@ -61,11 +64,16 @@ func (p *counts) refundOf(l *Limit, hit *Hit, at event.Micros) (window []byte, e
 	return window, e, back
 }
 
-// reset empties the window that was judged, and forgets what it counted.
+// reset empties the window that was judged, and forgets what it counted. An event may have gone into
+// ended windows and into current ones: then it empties all of them.
 func (p *counts) reset(l *Limit, f *facts) {
 	ended := f.added.Ended
 	from, _ := l.Window.Bounds(p.window, f.latest)
 	p.window = l.Window.Empty(p.window, ended)
+	if ended && f.at >= from {
+		p.window, p.extras.Remembered = l.Window.Empty(p.window, false), p.extras.Remembered[:0]
+		return
+	}
 	kept := p.extras.Remembered[:0]
 	for _, e := range p.extras.Remembered {
 		if !l.Window.Kind.Slides() && (e.At < from) != ended {

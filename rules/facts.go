@@ -20,6 +20,7 @@ const (
 type facts struct {
 	window  []byte
 	added   windows.Added
+	whole   event.Decimal // a bucket's level with all of the event, also what was cut off
 	latest  event.Micros  // when it judges: the limit's latest time
 	at      event.Micros  // the event's own time
 	limit   event.Decimal // 0: unlimited
@@ -29,4 +30,21 @@ type facts struct {
 	changed bool          // the limit judges otherwise than before, such as at a bucket's other rate
 	exempt  bool          // the key is exempt
 	pass    bool          // a pass over changed rules judges, and no event
+}
+
+// tooHigh reports whether the level that an event with a permit finds may be too high: a bucket counts a
+// late event in full, though some of it had drained when the next permit was granted. There was room for
+// both, so it issues no verdict.
+func (f *facts) tooHigh(l *Limit) bool {
+	return l.Strict && l.Window.Kind.HasRate() && (f.at < f.latest || f.added.Count > f.limit)
+}
+
+// current is the current window's count, and whether the event went into it. One that went into an
+// ended hopping window may also be in windows that hold the latest time.
+func (f *facts) current(l *Limit) (count event.Decimal, ok bool) {
+	if !f.added.Ended {
+		return f.added.Count, true
+	}
+	from, _ := l.Window.Bounds(f.window, f.latest)
+	return l.Window.Count(f.window), f.at >= from
 }

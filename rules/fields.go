@@ -24,6 +24,8 @@ var allPlaces = []struct {
 	{"then", thenPlace.placeDoc, thenPlace.docs()},
 	{"tier", tierPlace.placeDoc, tierPlace.docs()},
 	{"candidate", candidatePlace.placeDoc, candidatePlace.docs()},
+	{"permits", strictPlace.placeDoc, strictPlace.docs()},
+	{"warm_up", warmUpPlace.placeDoc, warmUpPlace.docs()},
 	{"exemption", exemptionPlace, exemptionDocs},
 }
 
@@ -77,11 +79,11 @@ var defaultsPlace = place[*compiler]{
 	placeDoc: placeDoc{what: "defaults"},
 	fields: []field[*compiler]{
 		{keyDoc, func(c *compiler, n *yaml.Node) {
-			if dims := c.dims(n); dims != nil {
+			if dims := c.dims(n, ScopeAll); dims != nil {
 				c.defaults.key = dims
 			}
 		}},
-		{windowDoc, func(c *compiler, n *yaml.Node) { c.windowKind(n) }},
+		{windowDoc, (*compiler).defaultWindow},
 		{modeDoc, func(c *compiler, n *yaml.Node) { c.defaults.mode = c.mode(n) }},
 		{timezoneDoc, func(c *compiler, n *yaml.Node) { c.zone(n) }},
 		{weekStartsDoc, func(c *compiler, n *yaml.Node) { c.weekStarts(n) }},
@@ -111,6 +113,13 @@ var rulePlace = place[*ruleReader]{
 		{thenDoc, nil}, // then, fuse and limits depend on what the others say: see compiler.rule
 		{fieldDoc{"warn", "warn", "[notices](#warn) on the way to the limit, such as `[50%, 80%]`", false}, (*ruleReader).warn},
 		{modeDoc, func(c *ruleReader, n *yaml.Node) { c.r.Mode = c.mode(n) }},
+		{fieldDoc{"strict", `{"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/permits"}]}`,
+			"`true`, or `{hold, lost, ahead}`: a request needs a permit [before its action](#strict)", false}, nil},
+		{fieldDoc{"scope", `{"enum": ["all", "instance"]}`, "`all` (default), or `instance`: [each process](#scope-instance) counts by itself what it lets in", false}, nil},
+		{fieldDoc{"action", `{"enum": ["block", "challenge", "throttle"]}`,
+			"of `strict` and `scope: instance`: what a request meets that is not let in; default `block`", false}, (*ruleReader).ownAction},
+		{fieldDoc{"keys", `{"anyOf": [{"type": "integer", "minimum": 1, "maximum": 1000000}, {"type": "string", "pattern": "^[0-9][0-9_]*(k|M|Ki)?$"}]}`,
+			"of `scope: instance`: how many keys a process keeps, the least recently used leave; default 10,000", false}, (*ruleReader).maxKeys},
 		{fieldDoc{"exempt", "exempt", "keys that are counted but [not judged](#exempt)", false}, func(c *ruleReader, n *yaml.Node) { c.r.exempt = c.exemptions(n, c.r) }},
 		{fieldDoc{"fuse", "percentage", "a share of the keys, such as `5%`, beyond which the rule [stops blocking](#fuse)", false}, nil},
 	}, unread[*ruleReader](windowDocs)),
@@ -163,7 +172,10 @@ var thenPlace = place[*ruleReader]{
 // limitFields are the fields of a limit: of a rule with one, or of an entry of `limits`. Those of its window
 // are read by the window's kind.
 var limitFields = []field[*limitReader]{
-	{limitDoc, func(c *limitReader, n *yaml.Node) { c.l.Limit = c.number(n, "limit", c.l.Rule) }},
+	{limitDoc, func(c *limitReader, n *yaml.Node) {
+		c.l.Limit = c.number(n, "limit", c.l.Rule)
+		c.atMost(n, c.l.Limit)
+	}},
 	{tiersDoc, func(c *limitReader, n *yaml.Node) { c.tiers(n, &tierPlace) }},
 	{candidateDoc, func(c *limitReader, n *yaml.Node) { c.candidate(n, &candidatePlace) }},
 }
@@ -186,6 +198,25 @@ var tierPlace = place[*limitReader]{
 	},
 }
 
+// What a rule says of permits is read before the rest: see strictReader.
+var strictPlace = place[strictReader]{
+	placeDoc: placeDoc{what: "strict", called: "strict", example: "as in strict: true, or strict: {hold: 30s}", doc: "A request needs a permit before its action."},
+	fields: []field[strictReader]{
+		{fieldDoc{"hold", "duration", "how long an action may take, until its event is in Kafka; default `30s`, at most `max_lateness`", false}, strictReader.hold},
+		{fieldDoc{"lost", `{"enum": ["count", "return"]}`,
+			"what becomes of a permit whose action never told how it ended: it counts (default), or is given back", false}, strictReader.lost},
+		{fieldDoc{"ahead", "duration", "permits for busy keys are asked for so long beforehand; default: none are", false}, strictReader.ahead},
+	},
+}
+
+var warmUpPlace = place[*limitReader]{
+	placeDoc: placeDoc{what: "warm_up", called: "warm_up", example: "as in warm_up: {time: 30s, from: 25%}"},
+	fields: []field[*limitReader]{
+		{fieldDoc{"time", "duration", "how long it takes to the whole rate", true}, func(c *limitReader, n *yaml.Node) { c.spanIf(n, "time", &c.l.WarmUp.Time) }},
+		{fieldDoc{"from", "percentage", "the share of rate and burst that it begins with after idling", true}, (*limitReader).warmUpFrom},
+	},
+}
+
 var candidatePlace = place[*limitReader]{
 	placeDoc: placeDoc{
 		what: "candidate",
@@ -196,13 +227,13 @@ var candidatePlace = place[*limitReader]{
 
 // Fields that stand in several places.
 var (
-	keyDoc   = fieldDoc{"key", "key", "what to count by; default `uid`", false}
+	keyDoc   = fieldDoc{"key", "key", "what to count by; default `uid`. With `scope: instance` also `api`, and `[]` for all requests together", false}
 	modeDoc  = fieldDoc{"mode", "mode", "`enforce` (default), or `shadow`: verdicts are published and shown, and deny nothing", false}
 	limitDoc = fieldDoc{"limit", "number", "a positive number, such as `100`, `100k` or `1MiB`", false}
 	tiersDoc = fieldDoc{"tiers", `{"type": "array", "minItems": 1, "maxItems": 32, "items": {"$ref": "#/$defs/tier"}}`,
 		"[other limits](#tiers-and-candidates) for some keys: the first whose `when` holds for the event counts", false}
 	candidateDoc = fieldDoc{"candidate", "candidate", "a limit to [try out](#tiers-and-candidates) beside the live one", false}
-	thenDoc      = fieldDoc{"then", "then", "what follows; required, unless there is `warn`", false}
+	thenDoc      = fieldDoc{"then", "then", "what follows; required, unless there is `warn`, `strict` or `scope: instance`", false}
 )
 
 // Fields of windows. windowKinds says which kinds have them, and docs and schema get it from there.
@@ -214,6 +245,7 @@ var (
 	windowDocs = []fieldDoc{
 		{"per", "per", "how long the window is: a duration, or for `calendar` a unit", false},
 		windowDoc,
+		{"every", "duration", "how far apart windows begin; `per` is a multiple of it", false},
 		{"offset", "duration", "moves the edges", false},
 		timezoneDoc,
 		weekStartsDoc,
@@ -221,6 +253,7 @@ var (
 		{"gap", "duration", "events this far apart belong to different sessions", false},
 		{"burst", "number", "how many at once; default `limit`", false},
 		{"debt", "debt", "by how many times its burst it may be overdrawn; default 1", false},
+		{"warm_up", "warm_up", "with `scope: instance`: `{time: 30s, from: 25%}`: after idling it begins with that share of its rate", false},
 	}
 )
 

@@ -19,7 +19,11 @@ func foreign(root *yaml.Node) string {
 	if root.Kind == yaml.SequenceNode && len(root.Content) > 0 { // a list of rules, as Sentinel has it
 		top = root.Content[0]
 	}
-	if top.Kind != yaml.MappingNode {
+	switch top.Kind {
+	case yaml.MappingNode:
+	case yaml.ScalarNode:
+		return foreignText([]string{top.Value})
+	default:
 		return ""
 	}
 	for i := 0; i+1 < len(top.Content); i += 2 {
@@ -65,10 +69,23 @@ func foreign(root *yaml.Node) string {
 	case allOf("apiVersion", "kind"):
 		return fmt.Sprintf("this is a %s of Kubernetes, not a rule file: a rule file begins with `apiVersion: %s` and `kind: %s`, and may be the data of a ConfigMap",
 			scalar.Shortened(has["kind"].Value), apiVersion, kind)
-	case anyOf("_format_version"):
-		return is("a configuration of Kong", "")
+	case configurationOf(has) != "":
+		return is(configurationOf(has), "")
 	case anyOf("http", "routers") && !anyOf("rules"):
 		return is("a configuration of a proxy", "")
+	}
+	return ""
+}
+
+// configurationOf says whose configuration begins with one of some fields; "" when none of them is there.
+func configurationOf(has map[string]*yaml.Node) string {
+	switch {
+	case has["_format_version"] != nil:
+		return "a configuration of Kong"
+	case has["resilience4j"] != nil || has["resilience4j.ratelimiter"] != nil || has["resilience4j.bulkhead"] != nil:
+		return "a configuration of resilience4j"
+	case has["hystrix"] != nil:
+		return "a configuration of Hystrix"
 	}
 	return ""
 }
@@ -85,12 +102,28 @@ func requestsOfGubernator(n *yaml.Node) bool {
 	return false
 }
 
-// foreignText is foreign for what is no YAML.
+// foreignText is foreign for what is no YAML, or but text.
 func foreignText(lines []string) string {
+	if isQuery(strings.ToUpper(strings.Join(lines, " "))) {
+		return "this is a query of Flink or ksqlDB, not a rule file; " + fromOthers + "#flink-kafka-streams-and-ksqldb says how to write it here"
+	}
 	for _, line := range lines {
 		if strings.HasPrefix(strings.TrimSpace(line), "limit_req") {
 			return "this is a configuration of nginx, not a rule file; " + fromOthers + "#nginx-limit_req says how to write it here"
 		}
 	}
 	return ""
+}
+
+// isQuery tells a query over windows.
+func isQuery(text string) bool {
+	if !strings.Contains(text, "SELECT") {
+		return false
+	}
+	for _, window := range []string{"WINDOW HOPPING", "WINDOW TUMBLING", "WINDOW SESSION", "HOP(", "TUMBLE(", "CUMULATE("} {
+		if strings.Contains(text, window) {
+			return true
+		}
+	}
+	return false
 }

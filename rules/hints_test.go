@@ -25,6 +25,13 @@ func TestHintsKnowWhatWasMeant(t *testing.T) {
 		{"per: 1m", "tz: UTC", 9, `did you mean "timezone"?`},
 		{"per: 1m", "per: 1m\n      window: rolling", 10, `did you mean "sliding"?`},
 		{"per: 1m", "per: 1m\n      window: fixed", 10, `did you mean "tumbling"?`},
+		{"per: 1m", "per: 1m\n      window: hop", 10, `did you mean "hopping"?`},
+		{"per: 1m", "per: 1m\n      window: SlidingEventTimeWindows", 10, `did you mean "hopping"?`},
+		{"per: 1m", "per: 1m\n      window: hopping\n      slide: 10s", 11, `did you mean "every"?`},
+		{"per: 1m", "size: 1m\n      window: hopping\n      every: 10s", 9, `did you mean "per"?`},
+		{"per: 1m", "per: 1m\n      window: hopping\n      advanceBy: 10s", 11, `did you mean "every"?`},
+		{"per: 1m", "per: 1m\n      window: hopping\n      every: 7s", 11, "every: 6s or 7s500ms, or per: 56s or 1m3s"},
+		{"per: 1m", "per: 1m\n      allowedLateness: 10s", 10, "spec: {max_lateness: 1h}"},
 		{"per: 1m", "per: 1m\n      window: token_bucket", 10, `did you mean "bucket"?`},
 		{"then: {block: 5m}", "then: {timeout: 5m}", 10, `did you mean "block"?`},
 		{"then: {block: 5m}", "then: {ban: 5m}", 10, `did you mean "block"?`},
@@ -69,13 +76,15 @@ func TestHintsKnowWhatWasMeant(t *testing.T) {
 
 func TestFilesOfOthersAreToldInOneLine(t *testing.T) {
 	for src, want := range map[string]string{
-		"type: leaky\nfilter: \"evt.Meta.log_type == 'x'\"\ngroupby: evt.Meta.source_ip\ncapacity: 5\nleakspeed: 10s\n": "CrowdSec",
-		"domain: shop\ndescriptors:\n  - key: user\n    rate_limit: {unit: minute, requests_per_unit: 100}\n":           "Envoy's ratelimit",
-		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {}\n":                                              "ConfigMap of Kubernetes",
-		"requests: [{name: a, unique_key: b, hits: 1, limit: 10, duration: 1000}]\n":                                    "Gubernator",
-		"- resource: search\n  count: 100\n  grade: 1\n":                                                                "Sentinel",
-		"limit_req_zone $http_x_user zone=search:10m rate=100r/m;\nlimit_req: {\n":                                      "nginx",
-		"rule_files: [a.yaml]\ntests: []\n":                                                                             "tallygate test",
+		"type: leaky\nfilter: \"evt.Meta.log_type == 'x'\"\ngroupby: evt.Meta.source_ip\ncapacity: 5\nleakspeed: 10s\n":                    "CrowdSec",
+		"domain: shop\ndescriptors:\n  - key: user\n    rate_limit: {unit: minute, requests_per_unit: 100}\n":                              "Envoy's ratelimit",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {}\n":                                                                 "ConfigMap of Kubernetes",
+		"requests: [{name: a, unique_key: b, hits: 1, limit: 10, duration: 1000}]\n":                                                       "Gubernator",
+		"- resource: search\n  count: 100\n  grade: 1\n":                                                                                   "Sentinel",
+		"limit_req_zone $http_x_user zone=search:10m rate=100r/m;\nlimit_req: {\n":                                                         "nginx",
+		"CREATE TABLE busy AS SELECT uid, COUNT(*) FROM searches\n  WINDOW HOPPING (SIZE 1 HOUR, ADVANCE BY 5 MINUTES)\n  GROUP BY uid;\n": "ksqlDB",
+		"SELECT uid, COUNT(*) FROM TABLE(HOP(TABLE searches, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '1' HOURS))\n":                 "Flink",
+		"rule_files: [a.yaml]\ntests: []\n":                                                                                                "tallygate test",
 	} {
 		_, err := Compile("x.yaml", []byte(src))
 		list, _ := errors.AsType[Errors](err)

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"hash/maphash"
 	"math"
 	"slices"
 	"strings"
@@ -165,4 +166,36 @@ func compareEntries[R comparable](a, b apiEntry[R]) int {
 		cmp.Compare(b.rank, a.rank),
 		cmp.Compare(a.place, b.place),
 	)
+}
+
+// apiSlots is how many APIs' rules a Matcher remembers; names that share a slot take turns.
+const apiSlots = 1024
+
+// apiCache remembers which rules are for the APIs that were asked for last.
+type apiCache struct {
+	index *apiIndex[*Rule]
+	seed  maphash.Seed
+	slots []apiSlot // by a hash of the API's name
+}
+
+// apiSlot remembers which rules are for one API.
+type apiSlot struct {
+	api   []byte
+	rules []apiEntry[*Rule]
+}
+
+func newAPICache(index *apiIndex[*Rule], slots int) apiCache {
+	return apiCache{index: index, seed: maphash.MakeSeed(), slots: make([]apiSlot, slots)}
+}
+
+// find returns the rules for an API, in their order.
+func (c *apiCache) find(api string) []apiEntry[*Rule] {
+	slot := &c.slots[maphash.String(c.seed, api)%uint64(len(c.slots))]
+	if string(slot.api) != api || slot.rules == nil {
+		slot.api = append(slot.api[:0], api...)
+		if slot.rules = c.index.find(slot.rules[:0], api); slot.rules == nil {
+			slot.rules = []apiEntry[*Rule]{} // known to have none
+		}
+	}
+	return slot.rules
 }

@@ -180,8 +180,11 @@ func (t *Then) Longest() (longest event.Micros) {
 // the event went into. So a late event that went into an ended window triggers no verdict for the
 // current one, to which it added nothing; and none of a quota, which would already be over.
 func (l *Limit) over(f *facts) (count event.Decimal, over bool) {
-	count = f.added.Count
-	return count, l.passes(count, f.limit) && (!f.added.Ended || !l.Rule.Then.UntilReset)
+	if l.Rule.Then.UntilReset {
+		count, over = f.current(l)
+		return count, over && l.passes(count, f.limit)
+	}
+	return f.added.Count, l.passes(f.added.Count, f.limit)
 }
 
 // passes tells whether a verdict is issued at a count: where the limit is reached, or exceeded.
@@ -265,6 +268,9 @@ func (l *Limit) verdictOf(b *keystate.Block, key []event.Dim) verdict.Verdict {
 		Until:  b.Until,
 		Cause:  verdict.Cause{ID: string(b.ID), Partition: b.Partition, Offset: b.Offset},
 	}
+	if v.Action == verdict.ActThrottle {
+		v.Per = l.passesIn(b.Limit)
+	}
 	switch {
 	case len(b.Name) == 0: // of version 1
 		v.Rule, v.Mode = l.Name, l.Rule.Mode
@@ -272,6 +278,21 @@ func (l *Limit) verdictOf(b *keystate.Block, key []event.Dim) verdict.Verdict {
 		v.Mode = verdict.Shadow
 	}
 	return v
+}
+
+// passesIn is the time in which so much passes under the limit: the window's length, the shortest one
+// of calendar units. Of a bucket it is the time in which its burst drains, which is what its verdicts
+// have as their limit.
+func (l *Limit) passesIn(limit event.Decimal) event.Micros {
+	if !l.Window.Kind.HasRate() {
+		return l.PerMin
+	}
+	hi, lo := bits.Mul64(uint64(l.Window.Per), uint64(max(limit, 0)))
+	if hi >= uint64(l.Window.Limit) {
+		return windows.MaxTime
+	}
+	per, _ := bits.Div64(hi, lo, uint64(l.Window.Limit))
+	return event.Micros(min(per, uint64(windows.MaxTime)))
 }
 
 // roundUp returns the first multiple of grain, since the epoch, that is not before at.

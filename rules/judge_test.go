@@ -66,3 +66,33 @@ func TestQuietIsWhatLetsNothingFall(t *testing.T) {
 		}
 	}
 }
+
+// Enforcers release those who wait one by one at the limit's rate: a throttle's verdict says what it
+// is, and no other verdict has become longer.
+func TestAThrottleSaysHowFastItsLimitIs(t *testing.T) {
+	for _, c := range []struct {
+		rule  string
+		per   event.Micros
+		every event.Micros
+	}{
+		{"limit: 10, per: 1m, then: {block: 1m, action: throttle}", event.Minute, 6 * event.Second},
+		{"limit: 10, per: 1m, window: sliding, then: {block: 1m, action: throttle}", event.Minute, 6 * event.Second},
+		{"limit: 8, per: day, window: calendar, timezone: Europe/Berlin, then: {block: until-reset, action: throttle}", 23 * event.Hour, 23 * event.Hour / 8},
+		{"limit: 10, gap: 30s, window: session, then: {block: 1m, action: throttle}", 30 * event.Second, 3 * event.Second},
+		{"limit: 60, per: 1m, window: bucket, then: {block: until-reset, action: throttle}", event.Minute, event.Second},
+		{"limit: 60, per: 1m, window: bucket, burst: 5, then: {block: until-reset, action: throttle}", 5 * event.Second, event.Second},
+		{"limit: 10, per: 1m, then: {block: 1m}", 0, 100 * event.Millisecond},
+		{"limit: 10, per: 1m, then: {block: 1m, action: challenge}", 0, 100 * event.Millisecond},
+	} {
+		set := compiled(t, strings.Replace(changing, `
+    - name: orders
+      match: {api: order.create}
+      limit: 10
+      per: 1h
+      then: {block: until-reset}`, "\n    - {name: orders, match: {api: order.create}, "+c.rule+"}", 1))
+		_, res := set.NewStepper().Step(nil, nil, Input{Key: []byte("uid=42"), At: noon, Hits: []Hit{{Limit: set.Limits[0], Amount: 70 * event.One}}})
+		if len(res.Changes) != 1 || res.Changes[0].Per != c.per || res.Changes[0].Interval() != c.every {
+			t.Errorf("%s: %+v, want per %v and one every %v", c.rule, res.Changes, c.per.Duration(), c.every.Duration())
+		}
+	}
+}

@@ -51,16 +51,16 @@ func (m *Matcher) Match(e *event.Event, at event.Micros) []Work {
 	if e.Cost < 0 {
 		return m.refund(e)
 	}
-	entries := m.rules(e.API)
+	entries := m.apis.find(e.API)
 	for i := range entries {
 		entry := &entries[i]
 		r := entry.rule
 		if !entry.apiOnly && !r.match.fits(e) {
 			continue
 		}
-		key := &m.keys[r.Shape.Index]
-		if key.event != m.event {
-			m.makeKey(key, e, r.Shape)
+		key := &m.keys.of[r.Shape.Index]
+		if key.event != m.keys.event {
+			m.keys.make(key, e, r.Shape)
 		}
 		if !key.there || !entry.apiOnly && !m.holds(r, e, at) {
 			if key.long {

@@ -17,9 +17,9 @@ func (m *Matcher) refund(e *event.Event) []Work {
 		if !r.Refunds {
 			continue
 		}
-		key := &m.keys[r.Shape.Index]
-		if key.event != m.event {
-			m.makeKey(key, e, r.Shape)
+		key := &m.keys.of[r.Shape.Index]
+		if key.event != m.keys.event {
+			m.keys.make(key, e, r.Shape)
 		}
 		if !key.there {
 			continue

@@ -142,7 +142,7 @@ func TestIndexIsAsALinearSearch(t *testing.T) {
 		m := (&Set{Rules: rules, index: indexAPIs(rules)}).NewMatcher()
 		for _, api := range rapid.SliceOfN(name, 1, 5).Draw(t, "apis") {
 			var got []string
-			for _, entry := range m.rules(api) {
+			for _, entry := range m.apis.find(api) {
 				got = append(got, fmt.Sprintf("%d×%d", entry.rule.Index, entry.weight))
 			}
 			if want := linear(rules, api); !slices.Equal(got, want) {
@@ -218,7 +218,7 @@ func TestAddressesInKeys(t *testing.T) {
 		m := set.NewMatcher()
 		m.begin()
 		var got shapeKey
-		m.makeKey(&got, &event.Event{IP: ip}, set.Shapes[0])
+		m.keys.make(&got, &event.Event{IP: ip}, set.Shapes[0])
 		want := event.AppendDim(event.AppendDim(nil, "ip", ip.String()), "ip/64", network)
 		if string(got.text) != string(want) {
 			t.Fatalf("got %s, want %s", got.text, want)

@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"hash/maphash"
-
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules/when"
 )
@@ -30,33 +28,13 @@ type Matcher struct {
 	Skipped []Skip
 
 	set   *Set
-	seed  maphash.Seed
-	cache []apiSlot // by a hash of the API's name
-	keys  []shapeKey
+	apis  apiCache
+	keys  eventKeys
 	used  []*shapeKey // those that the current event has hits under
 	works []Work
-	event uint64 // counts Match calls: tells what in keys is of the current one
-	text  []byte // of an address
+	text  []byte // of a value
 
 	predicates *when.Evaluator
-}
-
-// apiSlots is how many APIs' rules a Matcher remembers; names that share a slot take turns.
-const apiSlots = 1024
-
-// apiSlot remembers which rules count one API's events.
-type apiSlot struct {
-	api   []byte
-	rules []apiEntry[*Rule]
-}
-
-// shapeKey is the current event's key of one shape.
-type shapeKey struct {
-	event uint64 // the Matcher's, when this was made
-	there bool   // the event has all dimensions
-	long  bool   // it has, and the key is too long
-	text  []byte
-	hits  []Hit
 }
 
 // NewMatcher returns a Matcher for the set.
@@ -72,9 +50,8 @@ func (s *Set) NewMatcher() *Matcher {
 	}
 	return &Matcher{
 		set:        s,
-		seed:       maphash.MakeSeed(),
-		cache:      make([]apiSlot, apiSlots),
-		keys:       make([]shapeKey, len(s.Shapes)),
+		apis:       newAPICache(s.index, apiSlots),
+		keys:       eventKeys{of: make([]shapeKey, len(s.Shapes))},
 		predicates: predicates,
 	}
 }
@@ -101,19 +78,9 @@ func (m *Matcher) begin() {
 	for _, key := range m.used {
 		key.hits = key.hits[:0]
 	}
-	m.event++
+	m.keys.event++
 	m.Skipped, m.used, m.works = m.Skipped[:0], m.used[:0], m.works[:0]
 	m.predicates.Next()
-}
-
-// rules returns the rules that count an API's events.
-func (m *Matcher) rules(api string) []apiEntry[*Rule] {
-	slot := &m.cache[maphash.String(m.seed, api)%apiSlots]
-	if string(slot.api) != api || slot.rules == nil {
-		slot.api = append(slot.api[:0], api...)
-		slot.rules = m.set.index.find(slot.rules[:0], api)
-	}
-	return slot.rules
 }
 
 // holds evaluates a rule's `when` for the event.

@@ -13,11 +13,12 @@ type report struct {
 	changes []verdict.Verdict
 	order   []int  // of each change: its hit
 	moves   []Move // of the changes
+	above   []Above
 }
 
 // begin forgets the step before.
 func (p *report) begin() {
-	p.changes, p.moves, p.order, p.dims = p.changes[:0], p.moves[:0], p.order[:0], nil
+	p.changes, p.moves, p.order, p.above, p.dims = p.changes[:0], p.moves[:0], p.order[:0], p.above[:0], nil
 }
 
 // change notes a change by the i-th hit; -1 for none.

@@ -172,8 +172,12 @@ func (p *play) event(e event.Event, broker event.Micros) []string {
 		return []string{"matches no rule"}
 	}
 	for _, w := range works {
+		active := len(p.states)
+		if p.states[string(w.Key)] == nil {
+			active++
+		}
 		next, res := p.stepper.Step(nil, p.states[string(w.Key)], Input{
-			Key: w.Key, Hits: w.Hits, At: at, ID: e.ID, Cause: verdict.Cause{ID: e.ID}, Active: len(p.states),
+			Key: w.Key, Hits: w.Hits, At: at, ID: e.ID, Cause: verdict.Cause{ID: e.ID}, Active: active,
 		})
 		p.states[string(w.Key)] = next
 		for _, r := range res.Blown {

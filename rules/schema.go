@@ -74,6 +74,7 @@ func windowSchema() string {
 		names = append(names, strconv.Quote(kind.String()))
 		docs = append(docs, fmt.Sprintf("%v: %s.", kind, windowKinds[kind].doc))
 	}
+	names, docs = append(names, strconv.Quote(inFlight)), append(docs, inFlight+": what is under way now, with strict or scope: instance.")
 	return `{"enum": [` + strings.Join(names, ", ") + `], "description": ` + strconv.Quote(strings.Join(docs, " ")) + "}"
 }
 
@@ -155,8 +156,8 @@ const definitions = `
 	"description": "A predicate of the expr language over id, uid, ip, api, outcome, cost, attrs and time."
 },
 "mode": {"enum": ["enforce", "shadow"]},
-"dimension": {"type": "string", "pattern": "^(uid|ip|ip/64|attrs\\..+)$", "description": "uid, ip, ip/64 or attrs.NAME"},
-"key": {"anyOf": [{"$ref": "#/$defs/dimension"}, {"type": "array", "minItems": 1, "uniqueItems": true, "items": {"$ref": "#/$defs/dimension"}}]},
+"dimension": {"type": "string", "pattern": "^(uid|ip|ip/64|api|attrs\\..+)$", "description": "uid, ip, ip/64 or attrs.NAME; with scope: instance also api"},
+"key": {"anyOf": [{"$ref": "#/$defs/dimension"}, {"type": "array", "uniqueItems": true, "items": {"$ref": "#/$defs/dimension"}}]},
 "weekday": {"enum": ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]},
 "exempt": {
 	"description": "Keys that are counted and not judged: a list, or the name of a file with one.",

@@ -162,7 +162,7 @@ func hitOf(hits []Hit, hash SectionHash, from int) int {
 
 // outlive moves SpentAt to when the limit's section no longer matters, if that is later. A
 // window is looked into only if it may be: no window matters for longer than two of its
-// lengths behind the key's latest time.
+// lengths behind the key's latest time. A strict limit's may be ahead of that, by its permits' times.
 func (r *Result) outlive(l *Limit, sec keystate.Section, latest event.Micros) {
 	window := sec.Body
 	if sec.HasExtra() {
@@ -174,7 +174,7 @@ func (r *Result) outlive(l *Limit, sec keystate.Section, latest event.Micros) {
 		r.SpentAt = max(r.SpentAt, l.spent(&x))
 		window = rest
 	}
-	if keystate.Later(latest, 2*l.PerMax) > r.SpentAt {
+	if l.Strict || keystate.Later(latest, 2*l.PerMax) > r.SpentAt {
 		r.SpentAt = max(r.SpentAt, l.Window.Spent(window))
 	}
 }

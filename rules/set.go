@@ -23,9 +23,12 @@ import (
 // a Matcher of its own.
 type Set struct {
 	Name   string
-	Rules  []*Rule
-	Limits []*Limit    // of all rules, in their order; Limit.Index is the place in here
-	Shapes []*KeyShape // the distinct keys that rules count by
+	Rules  []*Rule     // those that events are counted by, strict ones among them
+	Limits []*Limit    // of Rules, in their order; Limit.Index is the place in here
+	Shapes []*KeyShape // the distinct keys that Rules count by
+
+	InFlight []*Rule // strict rules over what is under way: no event counts there
+	Instance []*Rule // those of ScopeInstance
 
 	MaxLateness event.Micros // an event older than this before its broker time is too old
 	TooOldNow   bool         // too old events get the broker time instead of being dropped
@@ -38,25 +41,31 @@ type Set struct {
 	Outdated Errors    // what CompilePublished accepted, and a file may not have
 	Warnings []Warning // what is allowed and probably not meant, in the order of the file
 
+	all    []*Rule // in the order of the file
 	byHash map[SectionHash]*Limit
 	index  *apiIndex[*Rule]
 }
 
 // KeyShape is a set of dimensions to count by. All rules of one shape share one state a key.
 type KeyShape struct {
-	Dims   []string // sorted: attrs.NAME, ip, ip/64, uid
+	Dims   []string // sorted: attrs.NAME, ip, ip/64, uid; of ScopeInstance also api, or none at all
 	HasUID bool     // then the key belongs to the uid's partition, else to its text's
-	Index  int      // the place in Set.Shapes
+	Index  int      // the place in Set.Shapes; 0 of rules that are not in Set.Rules
 }
 
 // Rule is what to count, over which windows, against which limits, and what follows.
 type Rule struct {
-	Index  int // the place in Set.Rules
+	Index  int // the place in Set.Rules, Set.InFlight or Set.Instance
 	Name   string
 	Public string // what denied callers are told it is called; "" is nothing
 	Shape  *KeyShape
 	Mode   verdict.Mode
 	Then   Then
+
+	Scope   Scope
+	Strict  *Strict        // nil: it is not strict
+	Action  verdict.Action // what a request meets that gets no permit, or that the process does not let in
+	MaxKeys int            // of ScopeInstance: how many keys a process keeps
 
 	Count   CountKind
 	Attr    string // of CountSum and CountDistinct: the attribute; "" sums the cost
@@ -68,6 +77,7 @@ type Rule struct {
 	Fuse   event.Decimal // the share of a partition's keys that it may block; 0: any
 
 	match      ruleMatch // api weights, outcome, attrs, when
+	underWay   bool      // its limits are InFlight
 	warn       []WarnStep
 	exempt     []Exemption
 	exemptKeys *exemptIndex // of exempt; nil when there are none
@@ -114,8 +124,9 @@ func (t *Then) reached() bool { return t.At == AtReached || t.At == AtDefault &&
 type Tier struct {
 	Limit event.Decimal // 0: unlimited
 	when  *when.Predicate
-	text  string // of the predicate
-	id    uint64 // a hash of the text: what states know the tier by
+	parts *when.Parts // of when, under a strict rule
+	text  string      // of the predicate
+	id    uint64      // a hash of the text: what states know the tier by
 }
 
 // When is the tier's predicate, as it was written.
@@ -133,13 +144,17 @@ type SectionHash = keystate.SectionHash
 
 // Limit is one limit of a rule: what a verdict is about.
 type Limit struct {
-	Index  int
+	Index  int // the place in Set.Limits; of other rules, in Rule.Limits
 	Rule   *Rule
 	Name   string        // rule, or rule/limit for a stacked one
 	Limit  event.Decimal // as it is written; of a bucket: the rate, so much in Window.Per
 	Burst  event.Decimal // of a bucket: so much at once; 0 of other windows
 	Debt   event.Decimal // of a bucket: by how many bursts it may be overdrawn
-	Window windows.Spec
+	Window windows.Spec  // without a Kind when InFlight
+
+	Strict   bool   // a request needs a permit under it
+	InFlight bool   // it counts what is under way now, in no window
+	WarmUp   WarmUp // of a bucket of ScopeInstance
 
 	Tiers     []Tier        // the first whose predicate holds for an event gives the key's limit, else Limit does
 	Candidate event.Decimal // a limit that is tried beside, by shadow verdicts; 0: none
@@ -173,11 +188,14 @@ type Work struct {
 type Hit struct {
 	Limit  *Limit
 	Amount event.Decimal // zero or more
-	Tier   int           // 0: none holds; else the number of the tier, from 1
+	Tier   int           // 0: none holds; else the number of the tier, from 1; KeepTier
 	Value  uint64        // of a distinct count: the value's hash; of a refund: the named event's
 	Cost   event.Decimal // under a rule with refunds: the event's cost
 	Refund bool          // the event takes Cost back from the one that Value names; Amount is 0
 }
+
+// KeepTier is a Hit's Tier that leaves the key the tier that it has.
+const KeepTier = -1
 
 // Input is one event as Step sees it.
 type Input struct {
@@ -186,6 +204,15 @@ type Input struct {
 	At    event.Micros // the event's one time: Set.EventTime
 	ID    string       // "" when absent
 	Cause verdict.Cause
+
+	// Permit is the id of the permit that the key has for the event under strict rules; "" for none. An
+	// event whose permit the key has seen is a repeat, as one whose ID it has seen.
+	Permit string
+	// PermitAt is when it was granted, which is the event's time for strict limits; 0: At is.
+	PermitAt event.Micros
+	// Lost says that the permit counts by itself, as nobody told what became of its action. Should the
+	// action's event still come, it counts under all limits but the strict ones.
+	Lost bool
 
 	Active int // the partition's active keys, for the fuses; 0: they are not looked at
 }
@@ -215,6 +242,8 @@ type ruleMatch struct {
 	outcomes []string // any of them; none: every outcome
 	attrs    []attrMatch
 	when     *when.Predicate // nil: always
+	parts    *when.Parts     // of when, of a strict rule
+	strict   bool            // it is of a strict rule: what is not known before the action may match
 }
 
 // attrMatch is an attribute that has one of some values.
@@ -273,7 +302,7 @@ func (l *Limit) largestLive() event.Decimal {
 }
 
 // ManualRule is what a verdict by command is called. No rule has that name.
-const ManualRule = "manual"
+const ManualRule = verdict.Manual
 
 type (
 	// Error is one mistake in a rule file.

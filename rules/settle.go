@@ -13,6 +13,9 @@ func (p *Stepper) settle(l *Limit, f *facts, in *Input, i int, res *Result) (sam
 	f.exempt = p.isExempt(l, in.Key, f.latest)
 	changes := len(p.changes)
 	out := p.decide(l, &x.Live, f, in, i, res)
+	if f.above(l) {
+		p.noteAbove(l, &x.Live, f)
+	}
 	if l.plain && out == held && len(p.changes) == changes && !x.Candidate.Had {
 		return true
 	}
@@ -28,7 +31,7 @@ func (p *Stepper) settle(l *Limit, f *facts, in *Input, i int, res *Result) (sam
 	}
 	if len(l.Warn) == 0 {
 		x.Warned = x.Warned[:0]
-	} else if f.adds && !f.added.Ended && !f.exempt && f.limit > 0 && !x.Live.Had {
+	} else if f.adds && !f.exempt && f.limit > 0 && !x.Live.Had {
 		p.warn(l, f, in, i)
 	}
 	return false
@@ -116,11 +119,15 @@ func (p *Stepper) isExempt(l *Limit, key []byte, at event.Micros) bool {
 }
 
 // warn gives a notice for each step of the limit that the count has got to, once a window; in a
-// sliding one at most once per its length.
+// sliding one at most once per its length. Of hopping windows it is that of all that hold it.
 func (p *Stepper) warn(l *Limit, f *facts, in *Input, i int) {
+	count, ok := f.current(l)
+	if !ok {
+		return
+	}
 	x := &p.extras
 	from, to := l.Window.Bounds(p.window, f.latest)
-	if l.Window.Kind.Slides() {
+	if to = keystate.Later(to, l.Window.Overlap()); l.Window.Kind.Slides() {
 		from, to = from+1, keystate.Later(f.latest, l.Window.Per)
 	}
 	for len(x.Warned) < len(l.Warn) {
@@ -128,13 +135,13 @@ func (p *Stepper) warn(l *Limit, f *facts, in *Input, i int) {
 	}
 	x.Warned = x.Warned[:len(l.Warn)]
 	for n, step := range l.Warn {
-		if x.Warned[n] >= from || !passesStep(f.added.Count, f.limit, step.Share) {
+		if x.Warned[n] >= from || !passesStep(count, f.limit, step.Share) {
 			continue
 		}
 		x.Warned[n] = f.latest
 		v := verdict.Verdict{
 			Rule: l.Name, Public: l.Rule.Public, Key: p.key(in.Key), State: verdict.Warn, Mode: l.Rule.Mode, Action: l.Rule.Then.Action, APIs: l.Rule.APIs,
-			Count: f.added.Count, Limit: f.limit, Since: f.latest, Until: to, Step: step.Text, Cause: in.Cause,
+			Count: count, Limit: f.limit, Since: f.latest, Until: to, Step: step.Text, Cause: in.Cause,
 		}
 		if p.shadow(l) {
 			v.Mode = verdict.Shadow

@@ -19,11 +19,24 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 	old := p.read(state)
 	in.At = min(max(in.At, event.MinTime), event.MaxTime)
 	latest := max(old.Latest, in.At)
-	var id uint64
+	var id, permit uint64
 	if in.ID != "" {
 		id = xxhash.Sum64String(in.ID)
 		if p.ids.Seen(old.IDs, id, old.Latest, latest) {
 			return append(dst, state...), Result{Repeat: true, SpentAt: p.spent(old)}
+		}
+	}
+	if in.Permit != "" {
+		permit = xxhash.Sum64String(in.Permit)
+		lost := p.ids.Seen(old.IDs, permit^lostMark, old.Latest, latest)
+		if lost && in.Lost || p.ids.Seen(old.IDs, permit, old.Latest, latest) {
+			return append(dst, state...), Result{Repeat: true, SpentAt: p.spent(old)}
+		}
+		switch {
+		case in.Lost:
+			permit ^= lostMark
+		case lost:
+			in.Hits = p.notStrict(in.Hits)
 		}
 	}
 	if len(in.Hits) > 0 && in.Hits[0].Refund {
@@ -32,15 +45,41 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 		}
 	}
 	dst = keystate.AppendHeader(dst, latest)
+	ids := len(dst)
 	dst = p.ids.AppendTo(dst, old.IDs, old.Latest, latest, id, in.ID != "")
+	if in.Permit != "" && (in.ID == "" || permit != id) {
+		dst = p.ids.AppendMore(dst, ids, latest, permit)
+	}
 	res := Result{SpentAt: max(latest, p.ids.Spent(old.IDs, old.Latest))}
-	if in.ID != "" && p.ids.Most > 0 {
+	if (in.ID != "" || in.Permit != "") && p.ids.Most > 0 {
 		res.SpentAt = keystate.Later(latest, p.ids.Age)
 	}
 	dst = p.stepSections(dst, &old, &in, latest, &res)
 	p.sortChanges()
 	res.Changes, res.Moves = p.changes, p.moves
 	return dst, res
+}
+
+// lostMark tells the hash of a permit that was counted as lost from that of one whose event came.
+const lostMark = 0x9e3779b97f4a7c15
+
+// notStrict returns the hits under limits that did not count a permit by itself.
+func (p *Stepper) notStrict(hits []Hit) []Hit {
+	p.hits = p.hits[:0]
+	for _, h := range hits {
+		if !h.Limit.Strict {
+			p.hits = append(p.hits, h)
+		}
+	}
+	return p.hits
+}
+
+// at is the event's time for a limit.
+func (in *Input) at(l *Limit) event.Micros {
+	if in.PermitAt != 0 && l.Strict {
+		return in.PermitAt
+	}
+	return in.At
 }
 
 // stepSections appends the old sections, those that were hit with the event in them, and
@@ -117,7 +156,7 @@ func (p *Stepper) hit(dst []byte, sec keystate.Section, in *Input, i int, latest
 	dst = append(append(dst, l.Hash[:]...), 0) // most bodies' lengths take one byte
 	body := len(dst)
 	dst = append(dst, sec.Body...)
-	window, added, spent := l.Window.AddSpent(dst[body:], in.At, in.Hits[i].Amount)
+	window, added, spent := l.Window.AddSpent(dst[body:], in.at(l), in.Hits[i].Amount)
 	switch {
 	case added.Late:
 		res.Late++
@@ -135,29 +174,30 @@ func (p *Stepper) judgeHit(dst []byte, sec keystate.Section, in *Input, i int, l
 	l, hit := in.Hits[i].Limit, &in.Hits[i]
 	x := &p.extras
 	p.window = append(p.window[:0], p.take(sec)...)
-	f := facts{at: in.At, adds: hit.Amount > 0, counts: hit.Amount > 0}
+	f := facts{at: in.at(l), adds: hit.Amount > 0, counts: hit.Amount > 0}
 	if hit.Refund {
 		if f.took = p.takeBack(l, hit, in.At); !f.took {
 			return p.keepHit(dst, sec, l, latest, res)
 		}
 	} else {
 		was := l.Window.Latest(p.window)
-		p.add(&f, l, hit, in.At)
+		p.add(&f, l, hit, f.at)
 		if f.added.Late {
 			res.Late++
 			return p.keepHit(dst, sec, l, latest, res)
 		}
-		if in.At >= was {
+		if in.At >= was && hit.Tier != KeepTier {
 			x.Tier = l.tierID(hit.Tier)
 		}
 		if l.Rule.Refunds && in.ID != "" {
 			x.Remembered = x.Remembered.Remember(&l.Window, p.window, keystate.Remembered{
-				ID: xxhash.Sum64String(in.ID), At: in.At, Amount: hit.Amount, Cost: hit.Cost,
+				ID: xxhash.Sum64String(in.ID), At: f.at, Amount: hit.Amount, Cost: hit.Cost,
 			})
 		}
 	}
 	f.window, f.latest = p.window, l.Window.Latest(p.window)
 	f.limit, _ = l.limitOf(x.Tier)
+	f.adds = f.adds && !(in.PermitAt != 0 && f.tooHigh(l))
 	same := p.settle(l, &f, in, i, res)
 	res.SpentAt = max(res.SpentAt, l.spent(x), l.Window.Spent(p.window))
 	if same && sec.Version == keystate.Version {

@@ -75,6 +75,9 @@ func modelSet(t testing.TB) *Set {
 		{Kind: windows.Calendar, Unit: windows.Hour, Zone: newYork},
 		{Kind: windows.Calendar, Unit: windows.Day, Zone: shanghai},
 		{Kind: windows.Calendar, Unit: windows.Day, Zone: newYork},
+		{Kind: windows.Hopping, Per: 20 * event.Second, Every: 5 * event.Second},
+		{Kind: windows.Hopping, Per: 2 * event.Hour, Every: 10 * event.Minute, Offset: 11 * event.Second},
+		{Kind: windows.Hopping, Per: 10 * event.Second, Every: 10 * event.Second},
 	}
 	var limits []*Limit
 	for i, spec := range specs {
@@ -117,6 +120,9 @@ func compareWithModel(t tester, set *Set, roll dice, steps int) {
 		if got, want := set.bare(res.Changes), set.bare(changes); !slices.Equal(got, want) {
 			t.Fatalf("step %d, %+v: changes (- the model's):\n%s", i, in, cmp.Diff(want, got))
 		}
+		if got, want := bareAbove(stepper.Above()), bareAbove(model.above); !slices.Equal(got, want) {
+			t.Fatalf("step %d, %+v: above their limits %v, want %v", i, in, got, want)
+		}
 		if err := CheckState(next); err != nil {
 			t.Fatalf("step %d, %+v: %v", i, in, err)
 		}
@@ -140,6 +146,16 @@ func (s *Set) bare(changes []verdict.Verdict) (out []bareVerdict) {
 	for _, v := range changes {
 		out = append(out, bareVerdict{v.Rule, v.Count, v.Since, v.Until, v.Cause})
 	}
+	return out
+}
+
+// bareAbove says which limits an event counted above, in the order of their names: that of a Step
+// is the state's.
+func bareAbove(all []Above) (out []string) {
+	for _, a := range all {
+		out = append(out, fmt.Sprint(a.Limit.Name, " ", a.Shadow, " ", a.Since))
+	}
+	slices.Sort(out)
 	return out
 }
 

@@ -17,6 +17,7 @@ type model struct {
 	latest event.Micros
 	ids    []modelID
 	limits map[*Limit]*modelLimit
+	above  []Above // of the last step
 }
 
 type modelID struct {
@@ -42,6 +43,7 @@ func newModel(s *Set) *model {
 }
 
 func (m *model) step(in Input) (repeat bool, late int, changes []verdict.Verdict) {
+	m.above = nil
 	latest := max(m.latest, in.At)
 	recent := m.ids[max(0, len(m.ids)-m.set.RecentIDs):]
 	for _, r := range recent {
@@ -69,8 +71,32 @@ func (m *model) step(in Input) (repeat bool, late int, changes []verdict.Verdict
 		if v := l.judgeModel(in, hit.Amount); v != nil {
 			changes = append(changes, *v)
 		}
+		if hit.Amount > 0 && l.countAround(in.At) > l.Limit.Limit {
+			m.above = append(m.above, l.aboveAt(in.At))
+		}
 	}
 	return false, late, changes
+}
+
+// countAround is the count of the window that an event at this moment went into.
+func (l *modelLimit) countAround(at event.Micros) event.Decimal {
+	if l.Window.Kind == windows.Hopping {
+		return l.greatest(at, false)
+	}
+	if l.ended(at) {
+		_, end := l.bounds(at)
+		return l.count(end - 1)
+	}
+	return l.count(l.latest)
+}
+
+// aboveAt is an event that counted above the limit, and how long before it a block began.
+func (l *modelLimit) aboveAt(at event.Micros) Above {
+	a := Above{Limit: l.Limit, Since: event.NoTime}
+	if l.block != nil && l.latest < l.block.Until && !l.ended(at) {
+		a.Since = max(0, at-l.block.Since)
+	}
+	return a
 }
 
 // judgeModel is 'When a verdict is issued'.
@@ -89,7 +115,10 @@ func (l *modelLimit) judgeModel(in Input, n event.Decimal) *verdict.Verdict {
 		return nil
 	}
 	over := count > l.Limit.Limit || quota && count == l.Limit.Limit
-	if l.ended(in.At) { // only the window that it went into is judged
+	if l.Window.Kind == windows.Hopping {
+		count = l.greatest(in.At, quota)
+		over = count > l.Limit.Limit || quota && count == l.Limit.Limit
+	} else if l.ended(in.At) { // only the window that it went into is judged
 		_, end := l.bounds(in.At)
 		count = l.count(end - 1)
 		over = !quota && count > l.Limit.Limit
@@ -105,10 +134,39 @@ func (l *modelLimit) judgeModel(in Input, n event.Decimal) *verdict.Verdict {
 	return l.block
 }
 
+// greatest is the greatest count of the hopping windows that hold an event: of a quota, of those that hold
+// the latest time, too; else, of those that have not ended for longer than they are held.
+func (l *modelLimit) greatest(at event.Micros, quota bool) (count event.Decimal) {
+	w := &l.Window
+	for start := l.lastHop(at); start > at-w.Per; start -= w.Every {
+		end := start + w.Per
+		if quota && l.latest >= end || l.latest >= end+min(w.Per, w.Lateness) {
+			continue
+		}
+		var sum event.Decimal
+		for _, e := range l.counted {
+			if start <= e.from && e.from < end {
+				sum = sum.Plus(e.n)
+			}
+		}
+		count = max(count, sum)
+	}
+	return count
+}
+
+// lastHop is where the last hopping window begins that holds a moment.
+func (l *modelLimit) lastHop(at event.Micros) event.Micros {
+	w := &l.Window
+	return at - ((at-w.Offset)%w.Every+w.Every)%w.Every
+}
+
 // isLate is 'Time', on what is held.
 func (l *modelLimit) isLate(at event.Micros) bool {
 	if l.latest == event.NoTime || at > l.latest {
 		return false
+	}
+	if l.Window.Kind == windows.Hopping {
+		return l.latest >= l.lastHop(at)+l.Window.Per+min(l.Window.Per, l.Window.Lateness)
 	}
 	if l.Window.Kind == windows.Sliding {
 		return at <= l.latest-l.Window.Per
@@ -120,8 +178,11 @@ func (l *modelLimit) isLate(at event.Micros) bool {
 }
 
 func (l *modelLimit) ended(at event.Micros) bool {
-	if l.Window.Kind == windows.Sliding {
+	switch l.Window.Kind {
+	case windows.Sliding:
 		return false
+	case windows.Hopping:
+		return l.latest >= l.lastHop(at)+l.Window.Per
 	}
 	start, _ := l.bounds(l.latest)
 	return at < start
@@ -160,6 +221,8 @@ func (l *modelLimit) bounds(t event.Micros) (from, to event.Micros) {
 func (l *modelLimit) counts(at event.Micros) (from, to event.Micros) {
 	w := &l.Window
 	switch {
+	case w.Kind == windows.Hopping:
+		return at, l.lastHop(at) + w.Per
 	case w.Kind != windows.Sliding:
 		return l.bounds(at)
 	case w.Exact:

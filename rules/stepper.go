@@ -26,6 +26,7 @@ type Stepper struct {
 
 	name []byte // of a candidate's verdict
 	seen []bool // which hits have had a section
+	hits []Hit  // of an event whose permit was counted as lost
 }
 
 // NewStepper returns a Stepper for the set.

@@ -13,13 +13,25 @@ var fieldWords = table([]struct {
 	document.Synonym
 }{
 	{"tz zone tzinfo location", document.Synonym{Fields: []string{"timezone"}, Write: "as in timezone: Asia/Shanghai"}},
-	{"groupby by dimension dimensions keys group partitionby subject identifier uniquekey scope", document.Synonym{Fields: []string{"key"}, Write: "as in key: uid"}},
+	{"groupby by dimension dimensions group partitionby subject identifier uniquekey", document.Synonym{Fields: []string{"key"}, Write: "as in key: uid"}},
 	{"filter condition where if expression expr predicate", document.Synonym{Fields: []string{"when", "match"}, Write: "as in match: {api: login} and when: cost > 1"}},
 	{"algorithm strategy windowtype type behavior", document.Synonym{Fields: []string{"window", "action"}, Write: "as in window: sliding"}},
 	{"rolling slidingwindow", document.Synonym{Fields: []string{"window"}, Write: "write window: sliding"}},
 	{"fixed fixedwindow", document.Synonym{Fields: []string{"window"}, Write: "write window: tumbling"}},
+	{"hop hopsize hopinterval slide slidesize slideinterval slideby advance advanceby advanceinterval step windowslide", document.Synonym{Fields: []string{"every"}, Write: "as in window: hopping, per: 1h, every: 5m"}},
+	{"hopping hoppingwindow", document.Synonym{Fields: []string{"window"}, Write: "write window: hopping, with per and every"}},
+	{"grace graceperiod allowedlateness watermark watermarkdelay retention", document.Synonym{Fields: []string{"max_lateness"}, Write: "as in spec: {max_lateness: 1h}: it holds for all rules"}},
 	{"tokenbucket leakybucket leaky gcra", document.Synonym{Fields: []string{"window"}, Write: "write window: bucket"}},
-	{"interval period duration windowsize timewindow every unit within timeframe", document.Synonym{Fields: []string{"per", "block"}, Write: "as in per: 1m"}},
+	{"interval period duration windowsize timewindow size unit within timeframe", document.Synonym{Fields: []string{"per", "block"}, Write: "as in per: 1m"}},
+	{"concurrency maxconcurrency concurrent concurrentrequests maxconcurrent maxconcurrentcalls inflight maxinflight semaphore bulkhead parallel parallelism",
+		document.Synonym{Fields: []string{"limit"}, Write: "as in window: in-flight and limit: 3, with strict: {hold: 15m} or scope: instance"}},
+	{"local perinstance perprocess pernode inprocess", document.Synonym{Fields: []string{"scope"}, Write: "write scope: instance"}},
+	{"warmup warmupperiod warmuptime warmupperiodsec rampup slowstart coldfactor",
+		document.Synonym{Fields: []string{"warm_up"}, Write: "as in window: bucket, warm_up: {time: 30s, from: 25%} and scope: instance"}},
+	{"maxkeys cachesize capacitykeys keylimit", document.Synonym{Fields: []string{"keys"}, Write: "as in scope: instance and keys: 10000"}},
+	{"exact hard reserve synchronous sync beforehand", document.Synonym{Fields: []string{"strict"}, Write: "write strict: true: a request needs a permit before its action"}},
+	{"lease leasetime permitttl", document.Synonym{Fields: []string{"hold"}, Write: "as in strict: {hold: 30s}"}},
+	{"prefetch batch", document.Synonym{Fields: []string{"ahead"}, Write: "as in strict: {ahead: 1s}"}},
 	{"threshold max maximum rate requests maxrequests requestsperunit permits tokens", document.Synonym{Fields: []string{"limit"}, Write: "as in limit: 100 and per: 1m"}},
 	{"capacity maxburst burstsize bucketsize", document.Synonym{Fields: []string{"burst", "limit"}, Write: "as in window: bucket, limit: 100, per: 1m, burst: 20"}},
 	{"leakspeed refill refillrate drain", document.Synonym{Fields: []string{"per"}, Write: "a bucket drains at limit per per: one in 600ms is limit: 100 and per: 1m"}},
@@ -65,9 +77,11 @@ func table(rows []struct {
 // valueWords are values that people write, by field, and what they are here.
 var valueWords = map[string]map[string]string{
 	"window": scalar.Words(
-		"rolling sliding", "moving sliding", "slidingwindow sliding", "slidinglog sliding", "slidingwindowlog sliding", "hopping sliding",
+		"rolling sliding", "moving sliding", "slidingwindow sliding", "slidinglog sliding", "slidingwindowlog sliding",
+		"hop hopping", "hops hopping", "hoppingwindow hopping", "hopwindow hopping", "slidingeventtimewindows hopping", "slidingprocessingtimewindows hopping", "tumble tumbling", "tumblingwindow tumbling", "tumblingeventtimewindows tumbling",
 		"fixed tumbling", "fixedwindow tumbling", "static tumbling", "aligned tumbling",
 		"tokenbucket bucket", "leakybucket bucket", "leaky bucket", "token bucket", "gcra bucket", "rate bucket", "bandwidth bucket",
+		"inflight in-flight", "concurrency in-flight", "concurrent in-flight", "semaphore in-flight", "bulkhead in-flight", "parallel in-flight",
 		"civil calendar", "natural calendar", "day calendar", "daily calendar", "month calendar", "inactivity session", "idle session"),
 	"mode": scalar.Words(
 		"dryrun shadow", "monitor shadow", "monitoring shadow", "observe shadow", "audit shadow", "log shadow", "test shadow", "simulation shadow", "report shadow",
@@ -77,6 +91,8 @@ var valueWords = map[string]map[string]string{
 		"ban block", "deny block", "reject block", "drop block", "forbid block", "refuse block", "429 block", "403 block", "captcha challenge", "mfa challenge",
 		"delay throttle", "slow throttle", "slowdown throttle", "queue throttle", "tarpit throttle", "ratelimit throttle", "alert log", "report log", "monitor log", "notify log",
 		"allow log", "none log"),
+	"scope":   scalar.Words("local instance", "process instance", "node instance", "pod instance", "host instance", "server instance", "global all", "cluster all", "shared all"),
+	"lost":    scalar.Words("keep count", "counted count", "release return", "returned return", "giveback return", "refund return"),
 	"at":      scalar.Words("over exceeded", "above exceeded", "> exceeded", ">= reached", "equal reached", "full reached"),
 	"too_old": scalar.Words("discard drop", "ignore drop", "reject drop", "brokertime now", "count now"),
 }

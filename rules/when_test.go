@@ -132,7 +132,8 @@ func TestWhenAllocatesOnlyForWhatItReads(t *testing.T) {
 	}
 }
 
-// FuzzWhen: a predicate is compiled or refused, and then holds, doesn't or fails.
+// FuzzWhen: a predicate is compiled or refused, and then holds, doesn't or fails; where it holds, it may hold
+// before all is known that it asks for.
 func FuzzWhen(f *testing.F) {
 	for _, seed := range []string{
 		`attrs.discounted == true`, `attrs[api] in ["a", 1, nil] or uid matches "^u"`, `time.In(timezone("Asia/Tokyo")).Hour() > 8`,
@@ -150,8 +151,21 @@ func FuzzWhen(f *testing.F) {
 			t.Skip()
 		}
 		set, err := Compile("fuzz.yaml", []byte(header+"  rules: [{name: r, match: {api: \"*\"}, limit: 1, per: 1s, then: {block: 1s}, when: "+string(text)+"}]"))
-		if err == nil {
-			set.NewMatcher().Match(e, 0)
+		if err != nil {
+			return
+		}
+		counts := len(set.NewMatcher().Match(e, 0)) > 0
+		set, err = Compile("fuzz.yaml", []byte(header+"  rules: [{name: r, match: {api: \"*\"}, limit: 1, per: 1s, strict: true, when: "+string(text)+"}]"))
+		if err != nil {
+			t.Fatalf("%s: a strict rule can't have it: %v", when, err)
+		}
+		q := NewRequests(set.Strict())
+		for _, known := range []*event.Event{{API: e.API, UID: e.UID, Cost: e.Cost}, {API: e.API, UID: e.UID, Cost: e.Cost, Attrs: e.Attrs[:1]}, e} {
+			for _, at := range []event.Micros{0, event.NoTime} {
+				if asks := len(q.Wants(known, at)) > 0; counts && !asks {
+					t.Fatalf("%s: it counts %+v, and a request that is known as %+v asks for nothing", when, e, known)
+				}
+			}
 		}
 	})
 }

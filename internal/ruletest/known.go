@@ -14,10 +14,21 @@ import (
 func (s *Suite) verify() {
 	shapes := map[string]*rules.KeyShape{}
 	var names []string
+	silent := map[string]string{} // and what to do instead
 	for _, set := range s.sets {
+		for _, r := range set.All() {
+			for _, l := range r.Limits {
+				if l.Rule.Silent() {
+					silent[l.Name] = "leave `rule` out, or give the rule a `then`"
+					if l.InFlight || r.Scope == rules.ScopeInstance {
+						silent[l.Name] = "leave `rule` out: events tell nothing of it"
+					}
+				}
+			}
+		}
 		for _, l := range set.Limits {
 			for _, name := range []string{l.Name, l.CandidateName()} {
-				if name != "" && shapes[name] == nil {
+				if name != "" && shapes[name] == nil && silent[name] == "" {
 					shapes[name] = l.Rule.Shape
 					names = append(names, name)
 				}
@@ -26,7 +37,12 @@ func (s *Suite) verify() {
 	}
 	for i := range s.File.Tests {
 		for j := range s.File.Tests[i].Expect {
-			s.verifyRule(&s.File.Tests[i].Expect[j], shapes, names)
+			x := &s.File.Tests[i].Expect[j]
+			if hint := silent[x.Rule]; x.rule != nil && hint != "" {
+				s.File.doc.Fail(x.rule, hint, "the rule %q issues no verdicts: it decides before the action", x.Rule)
+				continue
+			}
+			s.verifyRule(x, shapes, names)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (r *Reach) unreached() (list []Unreached) {
 		case !r.counted[l]:
 			list = append(list, Unreached{l.Name, "no event is counted"})
 			continue
-		case !r.issued[l.Name]:
+		case !r.issued[l.Name] && !l.Rule.Silent():
 			list = append(list, Unreached{l.Name, "events are counted, but no verdict is issued"})
 		}
 		if candidate != "" && !r.issued[candidate] {

@@ -130,6 +130,9 @@ func (v *restriction) binary(n *ast.BinaryNode) {
 }
 
 func (v *restriction) builtin(node *ast.Node, n *ast.BuiltinNode) {
+	if len(n.Arguments) == 0 && n.Name != "now" && n.Name != "timezone" {
+		return // a mistake that expr reports
+	}
 	switch n.Name {
 	case "now":
 		v.refuse(n, "now() is not supported", "`time` is the event's time")
@@ -139,7 +142,7 @@ func (v *restriction) builtin(node *ast.Node, n *ast.BuiltinNode) {
 		v.ordered(n.Arguments[0])
 	case "sort":
 		// Keys that are text have one order; equal numbers of two types, or the members of a sum, don't.
-		if of, ok := n.Arguments[0].(*ast.BuiltinNode); ok && of.Name == "keys" && isTextMap(of.Arguments[0]) {
+		if of, ok := n.Arguments[0].(*ast.BuiltinNode); ok && of.Name == "keys" && len(of.Arguments) > 0 && isTextMap(of.Arguments[0]) {
 			v.ordered(of)
 		}
 	case "string":

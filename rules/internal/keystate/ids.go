@@ -149,6 +149,19 @@ func (ru IDRules) AppendTo(dst []byte, r recentIDs, before, latest event.Micros,
 	return r.append(dst)
 }
 
+// AppendMore appends one more id to those that AppendTo has appended to dst from start on, for a key
+// whose latest time is latest.
+func (ru IDRules) AppendMore(dst []byte, start int, latest event.Micros, hash uint64) []byte {
+	ids, _, err := readIDs(dst[start:])
+	if err != nil {
+		return dst // not reached: AppendTo wrote them
+	}
+	end := len(dst)
+	dst = ru.AppendTo(dst, ids, latest, latest, hash, true)
+	n := copy(dst[start:], dst[end:])
+	return dst[:start+n]
+}
+
 func (r recentIDs) append(dst []byte) []byte {
 	dst = r.appendSizes(dst, r.len(), r.last, len(r.gaps))
 	dst = append(dst, r.hashes...)

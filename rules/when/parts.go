@@ -1,0 +1,186 @@
+package when
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/parser"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Answer is what is known of a predicate before all is known that it asks for.
+type Answer uint8
+
+// The answers.
+const (
+	No Answer = iota
+	Maybe
+	Yes
+)
+
+// Parts is a predicate taken apart at its `and`, `or`, `not` and `?:`, so that it can be evaluated for an
+// event of which only some is known: attrs.plan == "pro" and outcome == "success" does not hold on any
+// other plan, however the action ends. Many goroutines may use it, each with an Evaluator of its own.
+type Parts struct {
+	whole *Predicate // nil: it can't stand alone, and may be anything
+	asks  []string   // the variables that whole asks for
+	op    byte       // & | ! ?, or 0 for what is taken no further apart
+	of    []*Parts
+}
+
+// Split takes a predicate apart that Compile accepts.
+func Split(source string, zones Zones) *Parts {
+	tree, err := parser.Parse(source)
+	if err != nil {
+		return &Parts{}
+	}
+	p := split(tree.Node, zones)
+	p.stands(source, zones)
+	return p
+}
+
+func split(n ast.Node, zones Zones) *Parts {
+	var op byte
+	var of []ast.Node
+	switch n := n.(type) {
+	case *ast.BinaryNode:
+		switch n.Operator {
+		case "and", "&&":
+			op, of = '&', []ast.Node{n.Left, n.Right}
+		case "or", "||":
+			op, of = '|', []ast.Node{n.Left, n.Right}
+		}
+	case *ast.UnaryNode:
+		if n.Operator == "not" || n.Operator == "!" {
+			op, of = '!', []ast.Node{n.Node}
+		}
+	case *ast.ConditionalNode:
+		op, of = '?', []ast.Node{n.Cond, n.Exp1, n.Exp2}
+	}
+	p := &Parts{op: op}
+	for _, part := range of {
+		p.of = append(p.of, split(part, zones))
+	}
+	if op == 0 {
+		p.stands(n.String(), zones)
+	}
+	return p
+}
+
+// stands compiles a part that may stand alone.
+func (p *Parts) stands(source string, zones Zones) {
+	if p.whole, _ = Compile(source, zones); p.whole != nil {
+		p.asks = p.whole.asks()
+	}
+}
+
+// Uses reports whether a predicate asks for a variable, such as outcome or attrs.plan.
+func (p *Predicate) Uses(variable string) bool { return slices.Contains(p.asks(), variable) }
+
+func (p *Predicate) asks() []string {
+	names := &variableNames{}
+	root := p.program.Node()
+	ast.Walk(&root, names)
+	return names.found
+}
+
+type variableNames struct{ found []string }
+
+// Visit implements ast.Visitor.
+func (v *variableNames) Visit(node *ast.Node) {
+	n, ok := (*node).(*ast.IdentifierNode)
+	if !ok || slices.Contains(v.found, n.Value) {
+		return
+	}
+	if _, isVariable := variables[n.Value]; isVariable || strings.HasPrefix(n.Value, attrVariable("")) {
+		v.found = append(v.found, n.Value)
+	}
+}
+
+// KnowParts makes the Evaluator know a predicate that was taken apart; nil is none.
+func (ev *Evaluator) KnowParts(p *Parts) {
+	if p == nil {
+		return
+	}
+	ev.Know(p.whole)
+	for _, part := range p.of {
+		ev.KnowParts(part)
+	}
+}
+
+// May evaluates a predicate, which the Evaluator knows, for an event of which only some is known: what
+// it lacks may be anything. at is event.NoTime when the event's time is not known.
+func (ev *Evaluator) May(p *Parts, e *event.Event, at event.Micros) Answer {
+	if p.whole != nil && knows(e, at, p.asks) {
+		if holds, ok := ev.Holds(p.whole, e, at); ok && holds {
+			return Yes
+		}
+		return No
+	}
+	// Where something is not known it may be nil, and a part that fails for it makes the whole fail: so
+	// it is never certain that the whole holds. That it does not is: what fails does not hold, either.
+	return min(ev.combine(p, e, at), Maybe)
+}
+
+func (ev *Evaluator) combine(p *Parts, e *event.Event, at event.Micros) Answer {
+	switch p.op {
+	case '&':
+		return min(ev.part(p.of[0], e, at), ev.part(p.of[1], e, at))
+	case '|':
+		return max(ev.part(p.of[0], e, at), ev.part(p.of[1], e, at))
+	case '!':
+		return Yes - ev.part(p.of[0], e, at)
+	case '?':
+		left, right := ev.part(p.of[1], e, at), ev.part(p.of[2], e, at)
+		switch cond := ev.part(p.of[0], e, at); {
+		case cond == Yes || left == right:
+			return left
+		case cond == No:
+			return right
+		}
+	}
+	return Maybe
+}
+
+func (ev *Evaluator) part(p *Parts, e *event.Event, at event.Micros) Answer {
+	if p.whole == nil || !knows(e, at, p.asks) {
+		return ev.combine(p, e, at)
+	}
+	switch holds, ok := ev.Holds(p.whole, e, at); {
+	case !ok:
+		return Maybe
+	case holds:
+		return Yes
+	}
+	return No
+}
+
+// knows reports whether an event has all of some variables.
+func knows(e *event.Event, at event.Micros, variables []string) bool {
+	for _, name := range variables {
+		known := false
+		switch name {
+		case "id":
+			known = e.ID != ""
+		case "uid":
+			known = e.UID != ""
+		case "ip":
+			known = e.IP.IsValid()
+		case "outcome":
+			known = e.Outcome != ""
+		case "time":
+			known = at != event.NoTime
+		case "api", "cost":
+			known = true
+		case "attrs": // there may be more
+		default:
+			_, known = e.Attr(strings.TrimPrefix(name, attrVariable("")))
+		}
+		if !known {
+			return false
+		}
+	}
+	return true
+}
