@@ -1,8 +1,7 @@
 package blocklist
 
 import (
-	"github.com/tallygate/tallygate/pipeline/blocklist/internal/failure"
-	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
+	"github.com/tallygate/tallygate/pipeline/internal/failure"
 )
 
 // ErrAuth is returned by the Run of a feed or a publisher whose Redis refuses its user or password
@@ -13,7 +12,7 @@ var ErrAuth = failure.ErrAuth
 // ErrShards is the error when the blocklist in Redis has another number of shards than a feed or a
 // publisher was told. A publisher would split it in two, and a feed would miss a part of the
 // blocked: both refuse. A publisher that finds that at its start returns it.
-var ErrShards = layout.ErrShards
+var ErrShards = failure.ErrShards
 
 // ErrorKind is what is the matter with Redis.
 type ErrorKind = failure.Kind

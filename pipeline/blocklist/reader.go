@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/internal/seldom"
-	"github.com/tallygate/tallygate/pipeline/blocklist/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
+	"github.com/tallygate/tallygate/pipeline/internal/failure"
 )
 
 // reader reads a blocklist for all feeds of this process that were given the same client and

@@ -10,9 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tallygate/tallygate/pipeline/blocklist/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 

@@ -271,6 +271,18 @@ func (s *stage) compareRedis() {
 	}
 }
 
+// redisHas reports whether the hash of the uid's shard has its block.
+func (s *stage) redisHas(uid string) bool {
+	s.t.Helper()
+	v := rig.Block(uid, 0, 0)
+	shard := int(partitionOf(uid)) % stageShards
+	has, err := s.redis.HExists(s.t.Context(), layout.KeysOf("tallygate", shard).Verdicts, string(verdict.AppendRecordKey(nil, &v))).Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return has
+}
+
 // snapshotOfRedis notes what all shards hold; the returned function puts it back.
 func (s *stage) snapshotOfRedis() (restore func()) {
 	s.t.Helper()

@@ -27,6 +27,12 @@ func (f *Fetcher) Starts(ctx context.Context, topic string, partitions int32) (m
 	return f.listOffsets(ctx, topic, partitions, atStart, uncommitted)
 }
 
+// ReadableEnds asks where ends what this Fetcher reads: where the first transaction begins that is still
+// open, unless it reads what is uncommitted.
+func (f *Fetcher) ReadableEnds(ctx context.Context, topic string, partitions int32) (map[int32]int64, error) {
+	return f.offsets(ctx, topic, partitions, atEnd)
+}
+
 // offsets are those of the first records at a time, -1 where none is that late, or the bounds of
 // what this Fetcher reads: where the first transaction begins that is still open, it ends.
 func (f *Fetcher) offsets(ctx context.Context, topic string, partitions int32, at int64) (map[int32]int64, error) {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tallygate/tallygate/pipeline/blocklist/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
+	"github.com/tallygate/tallygate/pipeline/internal/failure"
 )
 
 // noPartition stands for the publisher itself among the partitions that an outage is about.
@@ -39,7 +39,7 @@ func (p *Publisher) check(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, ErrEviction), errors.Is(err, layout.ErrShards):
+		case errors.Is(err, ErrEviction), errors.Is(err, failure.ErrShards):
 			return err
 		case redis.IsAuthError(err):
 			return fmt.Errorf("%w: %w", failure.ErrAuth, err)

@@ -8,19 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/segmentio/kafka-go"
 
 	"github.com/tallygate/tallygate/internal/seldom"
-	"github.com/tallygate/tallygate/pipeline/blocklist/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/internal/failure"
+	"github.com/tallygate/tallygate/pipeline/internal/verdictlog"
+	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 // Record is a record of the verdict topic: Offset, Key, Value, and the broker's Time. An empty
@@ -103,15 +103,12 @@ func (c *Config) validate() error {
 type Publisher struct {
 	cfg        Config
 	store      *store.Store
-	topic      *topic
+	topic      *verdictlog.Topic
 	redis      failure.Outages
 	kafka      failure.Outages
-	refills    refills
-	noVerdicts seldom.Line   // about malformed verdicts
-	changed    chan struct{} // the set of owned partitions changed
-
-	mu    sync.Mutex
-	owned map[int32]*worker
+	refills    verdictlog.Refills
+	noVerdicts seldom.Line // about malformed verdicts
+	owned      *verdictlog.Owned[*worker]
 }
 
 // New returns a Publisher that does nothing until Run.
@@ -121,13 +118,17 @@ func New(cfg Config) (*Publisher, error) {
 		return nil, err
 	}
 	p := &Publisher{
-		cfg:     cfg,
-		topic:   &topic{client: &kafka.Client{Addr: kafka.TCP(cfg.Kafka...), Transport: cfg.Transport}, name: cfg.Topic, turn: make(chan struct{}, 1)},
-		redis:   failure.Outages{Log: cfg.Logger, What: "writing the blocklist to Redis", Kind: failure.Of},
-		kafka:   failure.Outages{Log: cfg.Logger, What: "reading the verdict topic"},
-		refills: refills{log: cfg.Logger},
-		changed: make(chan struct{}, 1),
-		owned:   map[int32]*worker{},
+		cfg: cfg,
+		topic: &verdictlog.Topic{
+			Client: &kafka.Client{Addr: kafka.TCP(cfg.Kafka...), Transport: cfg.Transport}, Name: cfg.Topic, Turn: make(chan struct{}, 1),
+			Skip: verdict.OwnRecord, Keys: "the blocklist's", // a transaction marker's key begins with NUL, too
+		},
+		redis: failure.Outages{Log: cfg.Logger, What: "writing the blocklist to Redis", Kind: failure.Of},
+		kafka: failure.Outages{Log: cfg.Logger, What: "reading the verdict topic"},
+		refills: verdictlog.Refills{Log: cfg.Logger, What: "the blocklist", Done: func(verdicts int, took time.Duration) {
+			cfg.Logger.Info("the blocklist in Redis is refilled", "verdicts", verdicts, "took_seconds", took.Seconds())
+		}},
+		owned: verdictlog.NewOwned[*worker](),
 	}
 	p.store = &store.Store{
 		Client: cfg.Redis, Prefix: cfg.Prefix, Partitions: cfg.Partitions, Shards: cfg.Shards,
@@ -155,39 +156,20 @@ func (p *Publisher) Own(partition int32) {
 		p.cfg.Logger.Error("not publishing a partition that is not in the configuration", "partition", partition, "partitions", p.cfg.Partitions)
 		return
 	}
-	p.mu.Lock()
-	if p.owned[partition] == nil {
-		p.owned[partition] = newWorker(p, partition)
-	}
-	p.mu.Unlock()
-	p.wake()
+	p.owned.Own(partition, func() *worker { return newWorker(p, partition) })
 }
 
 // Disown stops publishing a partition. Its next owner reads records that were offered but not
 // applied from the topic. It never blocks.
-func (p *Publisher) Disown(partition int32) {
-	p.mu.Lock()
-	delete(p.owned, partition)
-	p.mu.Unlock()
-	p.wake()
-}
+func (p *Publisher) Disown(partition int32) { p.owned.Disown(partition) }
 
 // Offer hands over acknowledged records of a partition that this process owns: all verdicts of the
 // offsets [first, next). Offsets that are not in records are the owners' own records. Offer never
 // blocks. The publisher keeps records and what they refer to; the caller must not change them.
 func (p *Publisher) Offer(partition int32, first, next int64, records []Record) {
-	p.mu.Lock()
-	w := p.owned[partition]
-	p.mu.Unlock()
+	w := p.owned.Of(partition)
 	if w != nil && !p.cfg.PublishOnly && next > first {
-		w.offered.add(first, next, records, p.cfg.Buffer)
-	}
-}
-
-func (p *Publisher) wake() {
-	select {
-	case p.changed <- struct{}{}:
-	default:
+		w.offered.Add(first, next, records, p.cfg.Buffer)
 	}
 }
 
@@ -200,32 +182,8 @@ func (p *Publisher) Run(ctx context.Context) error {
 	if err := p.check(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	var running sync.WaitGroup
-	defer running.Wait()
-	stop := map[*worker]context.CancelFunc{}
-	for {
-		p.mu.Lock()
-		for w, cancel := range stop {
-			if p.owned[w.partition] != w {
-				cancel()
-				delete(stop, w)
-			}
-		}
-		for _, w := range p.owned {
-			if stop[w] != nil {
-				continue
-			}
-			var wctx context.Context
-			wctx, stop[w] = context.WithCancel(ctx)
-			running.Go(func() { w.run(wctx) })
-		}
-		p.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-p.changed:
-		}
-	}
+	p.owned.Run(ctx, func(ctx context.Context, w *worker) { w.run(ctx) })
+	return nil
 }
 
 // Stats is what a Publisher is doing.
@@ -255,13 +213,10 @@ type PartitionStats struct {
 // Stats returns what the Publisher is doing now.
 func (p *Publisher) Stats() Stats {
 	var s Stats
-	p.mu.Lock()
-	for _, w := range p.owned {
+	for _, w := range p.owned.All() {
 		s.Partitions = append(s.Partitions, w.stats())
 	}
-	p.mu.Unlock()
-	slices.SortFunc(s.Partitions, func(a, b PartitionStats) int { return cmp.Compare(a.Partition, b.Partition) })
-	s.Errors, s.Refills = p.redis.Errors(), p.refills.total()
+	s.Errors, s.Refills = p.redis.Errors(), p.refills.Total()
 	for _, o := range []*failure.Outages{&p.redis, &p.kafka} {
 		failing, at, err := o.State()
 		s.Failing = s.Failing || failing

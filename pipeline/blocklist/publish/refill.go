@@ -2,11 +2,8 @@ package publish
 
 import (
 	"cmp"
-	"log/slog"
 	"maps"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -46,57 +43,4 @@ func (f *refill) over(r Record) bool {
 // records returns what is left in the order of offsets.
 func (f *refill) records() []Record {
 	return slices.SortedFunc(maps.Values(f.last), func(a, b Record) int { return cmp.Compare(a.Offset, b.Offset) })
-}
-
-// refills tells, once for all partitions, that Redis has less than it had, and that it has all
-// again.
-type refills struct {
-	log *slog.Logger
-
-	mu      sync.Mutex
-	running map[int32]bool // partitions
-	records int            // written again since the first of them began
-	since   time.Time
-	count   uint64
-}
-
-// began notes that Redis, which had a partition up to an offset, has less of it now.
-func (r *refills) began(partition int32, had, reached int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.running[partition] {
-		return
-	}
-	r.count++
-	if len(r.running) == 0 {
-		r.running, r.records, r.since = map[int32]bool{}, 0, time.Now()
-		r.log.Warn("the blocklist in Redis lost its contents (a flush, restore, failover or restart); refilling it from the verdict topic",
-			"partition", partition, "offset_before", had, "offset", reached)
-	}
-	r.running[partition] = true
-}
-
-func (r *refills) ended(partition int32, records int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.running[partition] {
-		return
-	}
-	r.records += records
-	if delete(r.running, partition); len(r.running) == 0 {
-		r.log.Info("the blocklist in Redis is refilled", "verdicts", r.records, "took_seconds", time.Since(r.since).Seconds())
-	}
-}
-
-// gone forgets a partition that has another owner now.
-func (r *refills) gone(partition int32) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.running, partition)
-}
-
-func (r *refills) total() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.count
 }

@@ -124,15 +124,15 @@ func TestPartitionsAreReadInTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.topic.turn <- struct{}{} // another partition's
+	p.topic.Turn <- struct{}{} // another partition's
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if f, err := p.topic.fetch(ctx, 0, 0, 0); !errors.Is(err, context.Canceled) {
+	if f, err := p.topic.Fetch(ctx, 0, 0, 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("it is read out of turn: %+v, %v", f, err)
 	}
-	<-p.topic.turn
+	<-p.topic.Turn
 	for range 2 { // and gives its turn back
-		if f, err := p.topic.fetch(t.Context(), 0, 0, 0); err != nil || len(f.records) != 1 {
+		if f, err := p.topic.Fetch(t.Context(), 0, 0, 0); err != nil || len(f.Records) != 1 {
 			t.Errorf("in turn: %+v, %v", f, err)
 		}
 	}

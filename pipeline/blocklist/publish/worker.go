@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/retry"
-	"github.com/tallygate/tallygate/pipeline/blocklist/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/internal/failure"
+	"github.com/tallygate/tallygate/pipeline/internal/verdictlog"
 )
 
 // worker publishes one partition.
 type worker struct {
 	p         *Publisher
 	partition int32
-	offered   *offered
+	offered   *verdictlog.Offered[Record]
 
 	reached int64     // the offset to apply next; store.NoOffset while unknown
 	behind  bool      // the topic must be read to its end first
@@ -41,10 +42,18 @@ func newWorker(p *Publisher, partition int32) *worker {
 	}
 }
 
+// recordOverhead is about what a Record costs beside its bytes.
+const recordOverhead = 64
+
+func newOffered() *verdictlog.Offered[Record] {
+	return verdictlog.NewOffered(0, func(r *Record) int64 { return r.Offset },
+		func(r *Record) int { return len(r.Key) + len(r.Value) + recordOverhead })
+}
+
 func (w *worker) run(ctx context.Context) {
 	defer w.p.kafka.Gone(w.partition)
 	defer w.p.redis.Gone(w.partition)
-	defer w.p.refills.gone(w.partition)
+	defer w.p.refills.Gone(w.partition)
 	pause := failure.NewPause()
 	for ctx.Err() == nil {
 		err := w.step(ctx)
@@ -75,7 +84,7 @@ func (w *worker) step(ctx context.Context) error {
 		return w.follow(ctx)
 	}
 	now := event.FromTime(time.Now()) // all that was acknowledged before now has been offered
-	first, next, records := w.offered.take(w.reached)
+	first, next, records := w.offered.Take(w.reached)
 	switch {
 	case first > w.reached:
 		return w.catchUp(ctx, first)
@@ -108,7 +117,7 @@ func (w *worker) wait(ctx context.Context) {
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
-	case <-w.offered.wake:
+	case <-w.offered.Wake:
 	case <-t.C:
 	}
 }
@@ -116,16 +125,16 @@ func (w *worker) wait(ctx context.Context) {
 // follow waits for the topic's next records and applies them.
 func (w *worker) follow(ctx context.Context) error {
 	now, due := event.FromTime(time.Now()), w.due()
-	f, err := w.p.topic.fetch(ctx, w.partition, w.reached, w.untilBeat())
+	f, err := w.p.topic.Fetch(ctx, w.partition, w.reached, w.untilBeat())
 	if err != nil {
 		return err
 	}
-	w.note(func(s *PartitionStats) { s.Lag = max(f.end-w.reached, 0) })
-	if f.next < f.end {
+	w.note(func(s *PartitionStats) { s.Lag = max(f.End-w.reached, 0) })
+	if f.Next < f.End {
 		now = 0
 	}
-	if f.next > w.reached || due {
-		w.write(ctx, written{records: f.records, end: f.next, applied: now})
+	if f.Next > w.reached || due {
+		w.write(ctx, written{records: f.Records, end: f.Next, applied: now})
 	}
 	return nil
 }
@@ -138,17 +147,17 @@ func (w *worker) catchUp(ctx context.Context, atLeast int64) error {
 	refill := newRefill(w.reached == 0, now-event.FromDuration(w.p.cfg.Grace))
 	next, end := w.reached, atLeast
 	for first := true; first || next < end; first = false {
-		f, err := w.p.topic.fetch(ctx, w.partition, next, 0)
+		f, err := w.p.topic.Fetch(ctx, w.partition, next, 0)
 		if err != nil {
 			return err
 		}
 		if first {
-			end = max(end, f.end)
+			end = max(end, f.End)
 		}
-		refill.add(f.records)
-		next = f.next
-		w.note(func(s *PartitionStats) { s.Lag = max(f.end-w.reached, 0) })
-		if next == f.end && next < end {
+		refill.add(f.Records)
+		next = f.Next
+		w.note(func(s *PartitionStats) { s.Lag = max(f.End-w.reached, 0) })
+		if next == f.End && next < end {
 			// This broker's view of the log's end is behind an acknowledged record; it catches up
 			// soon.
 			if !retry.Sleep(ctx, endPause) {
@@ -160,7 +169,7 @@ func (w *worker) catchUp(ctx context.Context, atLeast int64) error {
 	records := refill.records()
 	w.write(ctx, written{records: records, end: next, applied: now, partial: refill.empty})
 	if !w.behind && ctx.Err() == nil {
-		w.p.refills.ended(w.partition, len(records))
+		w.p.refills.Ended(w.partition, len(records))
 	}
 	return nil
 }
@@ -193,7 +202,7 @@ func (w *worker) write(ctx context.Context, what written) {
 			w.beat = b.Applied.Time().Truncate(w.p.cfg.Heartbeat)
 		}
 		if reached < b.Start {
-			w.p.refills.began(w.partition, b.Start, reached)
+			w.p.refills.Began(w.partition, b.Start, reached)
 		}
 		w.behind = reached < b.Start || what.partial && !ok
 		w.reached = reached
@@ -269,6 +278,6 @@ func (w *worker) stats() PartitionStats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.current
-	s.Dropped = w.offered.lost()
+	s.Dropped = w.offered.Dropped()
 	return s
 }

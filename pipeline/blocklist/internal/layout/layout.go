@@ -12,15 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/internal/failure"
 )
 
-// ErrShards is the error when the blocklist in Redis has another number of shards than this
-// program's configuration.
-var ErrShards = errors.New("blocklist: another number of shards")
-
-// ShardsDiffer is ErrShards with the numbers: that by a hash of the blocklist, and this program's.
+// ShardsDiffer is failure.ErrShards with the numbers: that by a hash of the blocklist, and this program's.
 func ShardsDiffer(hash string, there, here int) error {
-	return fmt.Errorf("%w: %s says %d, and this program was started with %d", ErrShards, hash, there, here)
+	return fmt.Errorf("%w: %s says %d, and this program was started with %d", failure.ErrShards, hash, there, here)
 }
 
 // The fields of the hash that are not verdicts begin with MetaPrefix.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/internal/verdictlog"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -28,11 +29,7 @@ var (
 )
 
 // Record is one record of the verdict topic. An empty Value removes what its Key names.
-type Record struct {
-	Offset     int64
-	Key, Value []byte
-	Time       event.Micros // the broker's
-}
+type Record = verdictlog.Record
 
 // Batch is what one call of the script applies: the records of one partition at offsets [Start,
 // Next).

@@ -8,13 +8,15 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 )
 
 // ErrAuth is the error when Redis refuses the user or the password from the beginning. Once it has
 // answered, a refusal is retried like any other error: passwords are changed.
 var ErrAuth = errors.New("blocklist: Redis refuses the user or the password")
+
+// ErrShards is the error when the blocklist in Redis has another number of shards than this program
+// was started with.
+var ErrShards = errors.New("blocklist: another number of shards")
 
 // ErrNothing is the error of a reader when no publisher has written anything yet.
 var ErrNothing = errors.New("nothing has been published there yet")
@@ -32,13 +34,16 @@ const (
 	TLS    Kind = "tls"
 	Shards Kind = "shards"      // what is there has another number of shards
 	Away   Kind = "unreachable" // it did not answer
+	// Of what only strict limits ask for:
+	Replica Kind = "replica" // it is one, and cannot write
+	Old     Kind = "old"     // its version
 )
 
 // Of returns the kind of an error.
 func Of(err error) Kind {
 	var answer redis.Error
 	switch {
-	case errors.Is(err, layout.ErrShards):
+	case errors.Is(err, ErrShards):
 		return Shards
 	case redis.IsAuthError(err), redis.IsPermissionError(err):
 		return Auth
@@ -72,6 +77,10 @@ func (k Kind) advice() string {
 		return "check the user, the password and the user's rights in Redis"
 	case TLS:
 		return "check the certificates: Redis' against the CA that is trusted here, its name, its end, and this program's own against Redis' CA; and whether that port has TLS"
+	case Replica:
+		return "give the address of the primary, or of Sentinel or Cluster, which name it"
+	case Old:
+		return "upgrade Redis, or take `strict` out of the rules; without permits, requests under strict rules are answered as in doubt"
 	case Shards:
 		return "give all programs the number of shards that the blocklist has"
 	case Memory:
