@@ -1,0 +1,93 @@
+package protocol
+
+import (
+	"math"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Level is what an owner publishes about a key: what is counted under its strict limits, how that
+// fades, and which permits are settled with it.
+type Level struct {
+	Key      string       // the key's text
+	Seq      int64        // orders the levels of a key
+	Latest   event.Micros // the latest time that was counted
+	Settles  []string     // ids of permits
+	Exempt   event.Micros // until when the key is exempt from all of them
+	Sections []Section
+}
+
+// Section is the level under one limit.
+type Section struct {
+	Name  string        // the Limit's
+	Steps []Step        // of a Window: in the order of Until
+	Level event.Decimal // of a Bucket: at Latest
+	Tier  uint64        // of the key's last event; 0: none of the limit's tiers
+}
+
+// Step is an amount that counts until a moment.
+type Step struct {
+	Until  event.Micros
+	Amount event.Decimal
+}
+
+// MaxSteps is how many steps a Section has at most.
+const MaxSteps = 64
+
+// Coalesce makes of steps, which are in the order of their Until, at most MaxSteps. Amounts that go
+// together count until the later moment: the level is never too low.
+func Coalesce(steps []Step) []Step {
+	if len(steps) <= MaxSteps {
+		return steps
+	}
+	per := (len(steps) + MaxSteps - 1) / MaxSteps
+	out := steps[:0]
+	for len(steps) > 0 {
+		n := min(per, len(steps))
+		one := Step{Until: steps[n-1].Until}
+		for _, s := range steps[:n] {
+			one.Amount = one.Amount.Plus(s.Amount)
+		}
+		out, steps = append(out, one), steps[n:]
+	}
+	return out
+}
+
+// Merge makes one record of two of a key: the state is the later one's, and all permits of both are
+// settled. Neither is changed.
+func (l *Level) Merge(other *Level) *Level {
+	later, earlier := l, other
+	if other.Seq > l.Seq {
+		later, earlier = other, l
+	}
+	one := *later
+	one.Settles = append(append([]string(nil), earlier.Settles...), later.Settles...)
+	return &one
+}
+
+func (l *Level) section(name string) *Section {
+	if l == nil {
+		return nil
+	}
+	for i := range l.Sections {
+		if l.Sections[i].Name == name {
+			return &l.Sections[i]
+		}
+	}
+	return nil
+}
+
+// at returns what of the steps still counts.
+func (s *Section) at(now event.Micros) (sum float64) {
+	if s == nil {
+		return 0
+	}
+	for _, step := range s.Steps {
+		if step.Until > now {
+			sum += float64(step.Amount)
+		}
+	}
+	return sum
+}
+
+func floor(x float64) float64 { return math.Floor(x) }

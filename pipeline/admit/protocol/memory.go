@@ -1,0 +1,271 @@
+package protocol
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Limits of what a shard keeps.
+const (
+	MaxPermits = 1000 // of a key
+	spentFor   = 5 * event.Second
+	maxAhead   = event.Minute
+)
+
+// Memory is what a shard keeps in Redis, and what its script does with it. The zero value is a Redis
+// that lost its memory, or never had one.
+type Memory struct {
+	Run   string // the process that wrote it last
+	Epoch string // of the memory: another one whenever something may have been lost
+	Clock event.Micros
+	Time  event.Micros // TIME of the last call
+
+	Partitions map[int32]*Partition
+	Keys       map[string]*Key
+}
+
+// Partition is what a shard knows of a partition of the verdict topic.
+type Partition struct {
+	Life      string       // another one when permits may have been lost
+	Reached   int64        // the offset of the verdict topic to apply next
+	Until     event.Micros // until when permits may be granted; 0: not at all
+	Version   uint64       // of the rules
+	Forwarded event.Micros // what came before that is forwarded
+	Settled   event.Micros // what came before that is counted and applied
+	Beat      event.Micros // the publisher's last heartbeat, by its clock
+}
+
+// Key is what a shard keeps of a key.
+type Key struct {
+	Partition int32
+	Clock     event.Micros // when it last granted a permit
+	Level     *Level       // nil: nothing is counted
+	Permits   []*Permit    // in the order of At
+	Spent     map[string]event.Micros
+}
+
+// Permit is a permit that is not settled.
+type Permit struct {
+	ID    string
+	At    event.Micros
+	Again bool // another question for it may still arrive
+	Parts []Part
+}
+
+// Part is what a permit holds under a limit.
+type Part struct {
+	Name    string
+	Kind    Kind
+	Amount  event.Decimal
+	Until   event.Micros // of a Window: when it no longer counts
+	Hold    event.Micros // until when the action may take
+	Returns bool
+}
+
+// Process is the Redis process that a script runs on.
+type Process struct {
+	Run  string
+	Time event.Micros
+	New  string // the name of a new epoch, should one begin
+}
+
+// enter begins a call: it detects a lost memory, and moves the clock.
+func (m *Memory) enter(p Process) event.Micros {
+	if m.Epoch == "" || m.Run != p.Run && !off.run {
+		m.forget(p)
+	}
+	if m.Time > 0 && !off.moves {
+		m.Clock += max(0, p.Time-m.Time) * 9 / 10
+	}
+	m.Clock = max(m.Clock, p.Time)
+	if off.shardClock {
+		m.Clock = p.Time
+	}
+	m.Time = p.Time
+	return m.Clock
+}
+
+// forget begins an epoch: permits that were granted in the one before are unknown, all or some.
+func (m *Memory) forget(p Process) {
+	*m = Memory{Run: p.Run, Epoch: p.New, Clock: m.Clock, Time: m.Time, Partitions: m.Partitions, Keys: m.Keys}
+	for _, part := range m.Partitions {
+		part.Life, part.Until, part.Forwarded, part.Settled = p.New, 0, 0, 0
+	}
+}
+
+func (m *Memory) partition(p int32) *Partition {
+	if m.Partitions == nil {
+		m.Partitions = map[int32]*Partition{}
+	}
+	part := m.Partitions[p]
+	if part == nil {
+		part = &Partition{Life: m.Epoch}
+		m.Partitions[p] = part
+	}
+	return part
+}
+
+func (m *Memory) key(text string, partition int32) *Key {
+	if k := m.Keys[text]; k != nil {
+		return k
+	}
+	return &Key{Partition: partition}
+}
+
+// keep stores a key, or drops it when there is nothing to keep.
+func (m *Memory) keep(text string, k *Key, clock event.Micros) {
+	for id, until := range k.Spent {
+		if until < clock {
+			delete(k.Spent, id)
+		}
+	}
+	if len(k.Permits) == 0 && len(k.Spent) == 0 && (k.Level == nil || k.Level.over(clock)) && k.Clock < clock {
+		delete(m.Keys, text)
+		return
+	}
+	if m.Keys == nil {
+		m.Keys = map[string]*Key{}
+	}
+	m.Keys[text] = k
+}
+
+// over tells whether nothing counts any more. A bucket's rate is not known here: it stays as long as
+// its key.
+func (l *Level) over(now event.Micros) bool {
+	return l.Latest < now && l.Exempt <= now && !slices.ContainsFunc(l.Sections, func(s Section) bool { return s.Level > 0 || s.at(now) > 0 })
+}
+
+// now is the key's clock.
+func (k *Key) now(clock event.Micros) event.Micros {
+	if k.Level != nil && !off.keyClock {
+		clock = max(clock, k.Level.Latest)
+	}
+	return max(clock, k.Clock)
+}
+
+func (k *Key) permit(id string) *Permit {
+	for _, p := range k.Permits {
+		if p.ID == id {
+			return p
+		}
+	}
+	return nil
+}
+
+// end removes a permit. If another question for it may still arrive, it may not be granted then.
+func (k *Key) end(id string, clock event.Micros) {
+	if p := k.permit(id); p != nil && p.Again {
+		k.spend(id, clock)
+	}
+	k.Permits = slices.DeleteFunc(k.Permits, func(p *Permit) bool { return p.ID == id })
+}
+
+// spend remembers that an id may not be granted any more.
+func (k *Key) spend(id string, clock event.Micros) {
+	if off.spent {
+		return
+	}
+	if k.Spent == nil {
+		k.Spent = map[string]event.Micros{}
+	}
+	k.Spent[id] = clock + spentFor
+}
+
+// weighs tells whether a part of a permit counts now.
+func (p *Part) weighs(now, settled event.Micros) bool {
+	if p.Kind == InFlight || p.Returns {
+		if p.Hold <= now && (p.Kind == InFlight || settled > p.Hold || off.returnWaits) {
+			return false
+		}
+	}
+	return p.Kind != Window || p.Until > now
+}
+
+// used is what is counted and under way under a limit, by a key's clock.
+func (k *Key) used(l *Limit, now, settled event.Micros) float64 {
+	s := k.Level.section(l.Name)
+	if l.Kind == Bucket {
+		return k.bucket(l, s, now, settled)
+	}
+	sum := s.at(now)
+	for _, p := range k.Permits {
+		if part := p.part(l.Name); part != nil && part.weighs(now, settled) {
+			sum += float64(part.Amount)
+		}
+	}
+	return sum
+}
+
+// bucket is the level that there would be if the events of all permits were counted now, the
+// generic cell rate algorithm over the owner's level and the permits by their times.
+func (k *Key) bucket(l *Limit, s *Section, now, settled event.Micros) float64 {
+	latest, level := event.Micros(math.MinInt64), 0.0
+	if s != nil {
+		latest, level = k.Level.Latest, float64(s.Level)
+	}
+	for _, p := range k.Permits {
+		part := p.part(l.Name)
+		if part == nil || !part.weighs(now, settled) {
+			continue
+		}
+		if p.At > latest {
+			level = max(0, level-drainedSince(latest, p.At, l))
+			latest = p.At
+		}
+		level += float64(part.Amount)
+	}
+	return max(0, level-drainedSince(latest, now, l))
+}
+
+func drainedSince(from, to event.Micros, l *Limit) float64 {
+	if from == math.MinInt64 || to <= from {
+		return 0
+	}
+	return drained(to-from, l.Rate, l.Per)
+}
+
+func (p *Permit) part(name string) *Part {
+	for i := range p.Parts {
+		if p.Parts[i].Name == name {
+			return &p.Parts[i]
+		}
+	}
+	return nil
+}
+
+// insert keeps the order of At.
+func (k *Key) insert(p *Permit) {
+	i, _ := slices.BinarySearchFunc(k.Permits, p, func(a, b *Permit) int { return cmp.Or(cmp.Compare(a.At, b.At), -1) })
+	k.Permits = slices.Insert(k.Permits, i, p)
+}
+
+// least is the earliest of all partitions' Forwarded; 0 while one of them has not said it.
+func (m *Memory) least(partitions int32) event.Micros {
+	least := event.Micros(math.MaxInt64)
+	for p := range partitions {
+		part := m.Partitions[p]
+		if part == nil || part.Forwarded == 0 {
+			return 0
+		}
+		least = min(least, part.Forwarded)
+	}
+	return least
+}
+
+// Copy returns a copy that shares nothing with m but levels, which nobody changes.
+func (m *Memory) Copy() *Memory {
+	c := *m
+	c.Partitions, c.Keys = map[int32]*Partition{}, map[string]*Key{}
+	for p, part := range m.Partitions {
+		one := *part
+		c.Partitions[p] = &one
+	}
+	for text, k := range m.Keys {
+		c.Keys[text] = &Key{Partition: k.Partition, Clock: k.Clock, Level: k.Level, Permits: slices.Clone(k.Permits), Spent: maps.Clone(k.Spent)}
+	}
+	return &c
+}

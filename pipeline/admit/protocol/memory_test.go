@@ -1,0 +1,123 @@
+package protocol
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+const at = 1_790_000_000 * event.Second
+
+// open is a memory that may grant for partition 0.
+func open(t *testing.T) (*Memory, Process) {
+	t.Helper()
+	m, p := &Memory{}, Process{Run: "r", Time: at, New: "e"}
+	a := m.Apply(p, &Batch{Of: 1, Beat: at, Records: []Record{{Version: 1}}, Next: 1})
+	g := &Grants{Run: "r", Life: a.Life, Until: a.Clock + Lease}
+	if a := m.Apply(p, &Batch{Of: 1, Beat: at, Start: 1, Next: 2, Records: []Record{{Grants: g}}}); !a.OK {
+		t.Fatalf("%+v", a)
+	}
+	return m, p
+}
+
+func askFor(limit Limit, threshold event.Decimal, ids ...string) *Ask {
+	return &Ask{Key: "uid=1", IDs: ids, Before: at + event.Hour, Version: 1, Wants: []Want{{Limit: limit, Amount: event.One, Threshold: threshold, Lowest: event.One}}}
+}
+
+var daily = Limit{Name: "daily", Grain: event.Hour, Keeps: event.Hour, Hold: 10 * event.Second}
+
+func TestAKeyHasSoManyPermitsAtMost(t *testing.T) {
+	m, p := open(t)
+	for i := range MaxPermits {
+		if a := m.Admit(p, askFor(daily, event.Decimal(MaxPermits*2)*event.One, fmt.Sprint(i))); a.Status != Granted {
+			t.Fatalf("permit %d: %+v", i, a)
+		}
+	}
+	if a := m.Admit(p, askFor(daily, event.Decimal(MaxPermits*2)*event.One, "one more")); a.Status != TooMany {
+		t.Errorf("%+v, want TooMany", a)
+	}
+}
+
+func TestAClockFarAheadOfThePublishersIsInDoubt(t *testing.T) {
+	m, p := open(t)
+	p.Time += maxAhead + event.Second
+	m.partition(0).Until = p.Time + Lease
+	if a := m.Admit(p, askFor(daily, event.One, "a")); a.Status != Doubt {
+		t.Errorf("%+v, want Doubt", a)
+	}
+	p.Time -= event.Second
+	*m = Memory{}
+	m, p = open(t)
+	if a := m.Admit(p, askFor(daily, event.One, "a")); a.Status != Granted {
+		t.Errorf("%+v, want Granted", a)
+	}
+}
+
+func TestAnUnknownTierIsTheKeysLastOneOrTheLowest(t *testing.T) {
+	m, p := open(t)
+	ask := func(id string) Status {
+		q := askFor(daily, -1, id)
+		q.Wants[0].Tiers = []Tier{{0, 9 * event.One}, {7, 2 * event.One}}
+		return m.Admit(p, q).Status
+	}
+	if a, b := ask("a"), ask("b"); a != Granted || b != Denied {
+		t.Errorf("%v, %v, want the lowest limit, 1", a, b)
+	}
+	m.Apply(p, &Batch{Of: 1, Beat: at, Start: 2, Next: 3, Records: []Record{{Level: &Level{
+		Key: "uid=1", Seq: 1, Settles: []string{"a"}, Sections: []Section{{Name: "daily", Tier: 7, Steps: []Step{{at + event.Hour, event.One}}}},
+	}}}})
+	if c, d := ask("c"), ask("d"); c != Granted || d != Denied {
+		t.Errorf("%v, %v, want the last tier's limit, 2", c, d)
+	}
+}
+
+func TestACalendarsEndsThatAreBehindAreAskedForAnew(t *testing.T) {
+	m, p := open(t)
+	month := Limit{Name: "month", Ends: []event.Micros{at - event.Hour, at}, Hold: event.Second}
+	if a := m.Admit(p, askFor(month, event.One, "a")); a.Status != OutOfRange || a.Now < at {
+		t.Errorf("%+v, want OutOfRange", a)
+	}
+	month.Ends = append(month.Ends, at+1)
+	if a := m.Admit(p, askFor(month, event.One, "a")); a.Status != Granted {
+		t.Errorf("%+v, want Granted", a)
+	}
+}
+
+func TestStepsAreCoalescedToTheLaterMoment(t *testing.T) {
+	var steps []Step
+	sum := event.Decimal(0)
+	for i := range 1000 {
+		steps = append(steps, Step{event.Micros(i), event.Decimal(i)})
+		sum += event.Decimal(i)
+	}
+	s := Section{Steps: Coalesce(steps)}
+	if len(s.Steps) > MaxSteps || s.at(-1) != float64(sum) || s.Steps[len(s.Steps)-1].Until != 999 {
+		t.Errorf("%d steps of %v, the last one %v", len(s.Steps), s.at(-1), s.Steps[len(s.Steps)-1])
+	}
+	if len(Coalesce(make([]Step, MaxSteps))) != MaxSteps {
+		t.Error("so many are coalesced")
+	}
+}
+
+func TestAskingAgainRenewsWhatIsInFlight(t *testing.T) {
+	m, p := open(t)
+	ask := askFor(Limit{Name: "exports", Kind: InFlight, Hold: 10 * event.Second, Returns: true}, event.One, "a")
+	other := askFor(ask.Wants[0].Limit, event.One, "b")
+	if a, b := m.Admit(p, ask), m.Admit(p, other); a.Status != Granted || b.Status != Denied {
+		t.Fatalf("%v, %v", a.Status, b.Status)
+	}
+	p.Time += 9 * event.Second
+	if a := m.Admit(p, ask); a.Status != Granted || a.At != at {
+		t.Errorf("%+v, want the same permit", a)
+	}
+	p.Time += 5 * event.Second
+	if b := m.Admit(p, other); b.Status != Denied {
+		t.Errorf("%+v: the first one was renewed", b)
+	}
+	p.Time += 5 * event.Second
+	m.partition(0).Until = p.Time + Lease
+	if b := m.Admit(p, other); b.Status != Granted {
+		t.Errorf("%+v: the first one is over", b)
+	}
+}

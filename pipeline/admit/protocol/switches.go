@@ -1,0 +1,26 @@
+package protocol
+
+// switches are rules of the protocol, each of which can be switched off.
+type switches struct {
+	run         bool // another process than the one that wrote the memory begins an epoch
+	moves       bool // the clock moves on while TIME is behind it
+	shardClock  bool // the clock never goes back
+	keyClock    bool // a key's clock is not behind its level
+	spent       bool // ids that ended are remembered, and asking for one is limited in time
+	returnWaits bool // a lost permit is returned only when all before its hold has been counted
+	merge       bool // coalesced levels settle the permits of all
+	until       bool // permits are granted only until a moment that the owner wrote
+	version     bool // an enforcer with older rules is told
+	answer      bool // a late answer is none
+	before      bool // a question that is asked again may not be answered for longer
+	cancels     bool // who gave up cancels
+	waits       bool // after a new epoch, nothing is granted until what the old one granted is counted
+	forwards    bool // what other partitions forward is waited for
+	settledAt   bool // a lost permit is counted by the owner, not forgotten
+	order       bool // a batch is applied only behind what came before it
+	first       bool // levels of limits that became strict come before the version
+	gap         bool // who catches up over compacted records begins an epoch
+}
+
+// off is what the simulation switched off, to show that it would notice. Nothing else sets it.
+var off switches

@@ -1,0 +1,167 @@
+package protocol
+
+import (
+	"errors"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Times of grants.
+const (
+	Lease = 15 * event.Second // a Grants is for so long, by the shard's clock
+	renew = Lease / 3
+	// clockGrain is by how much a shard's clock may go back: it is kept ten times a second.
+	clockGrain = 100 * event.Millisecond
+	drift      = 12 // tenths: how long a lease may take by another clock, and to be sure
+)
+
+// ErrReleased is the error of an owner that leaves its partition in order: its next owner goes on.
+var ErrReleased = errors.New("aggregate: the partition was released")
+
+// Progress is how far a partition's owner is. All of it is durable.
+type Progress struct {
+	Input    int64 // what is before that offset is counted or forwarded, and forwards are in the loop topic
+	Loop     int64 // what is before that offset is counted
+	Verdicts int64 // all levels of that are in the verdict topic before that offset
+}
+
+// note is the end of a log at or after a moment by a shard's clock.
+type note struct {
+	mark  Mark
+	asked bool  // for the end
+	end   int64 // -1: not known yet
+}
+
+// Reporter is what a partition's publisher tells one shard: up to when it has forwarded what came.
+// The zero value is ready to use.
+type Reporter struct {
+	note note
+	done Mark
+}
+
+// Answered takes in a shard's answer. It reports whether the end of the partition's events is
+// wanted: the caller reads it, then calls Ended.
+func (r *Reporter) Answered(a *Applied) (wanted bool) {
+	if r.note.mark.Epoch != a.Epoch {
+		r.note, r.done = note{}, Mark{}
+	}
+	if r.note.asked {
+		return false
+	}
+	r.note = note{mark: Mark{a.Epoch, a.Clock}, asked: true, end: -1}
+	return true
+}
+
+// Ended takes in the end that was wanted.
+func (r *Reporter) Ended(end int64) { r.note.end = end }
+
+// Failed takes in that the end could not be read.
+func (r *Reporter) Failed() { r.note.asked = false }
+
+// Forwarded is what to tell the shard.
+func (r *Reporter) Forwarded(p Progress) Mark {
+	if r.note.asked && r.note.end >= 0 && p.Input >= r.note.end {
+		r.done, r.note.asked = r.note.mark, false
+	}
+	return r.done
+}
+
+// Warden is the publisher's side of one partition, on the shard that keeps its keys: up to when all is
+// settled, and the grants. Fill in the exported fields before its first use; Hold may change.
+type Warden struct {
+	Hold event.Micros // the longest of the strict rules
+	Last *Grants      // the last one in the verdict topic, at the takeover; nil: there is none
+	Took event.Micros // when that was, by the process' monotonic clock
+
+	life    life // as the shard answered last
+	clock   event.Micros
+	reached int64
+	note    note // of the loop topic
+	behind  int64
+	pending Mark // settled, when the verdict topic is applied up to behind
+	settled Mark
+
+	opens   event.Micros // by the process' clock: when all that another life granted has ended
+	needs   event.Micros // by the shard's clock: up to when all must be settled
+	open    bool
+	renewed event.Micros
+}
+
+// life is a memory of a Redis process.
+type life struct{ run, name string }
+
+// Answered takes in the shard's answer at a moment of the process' monotonic clock. It reports
+// whether the end of the loop topic's partition is wanted.
+func (w *Warden) Answered(a *Applied, now event.Micros) (wanted bool) {
+	is := life{a.Run, a.Life}
+	if w.life != is {
+		w.begin(is, now)
+	}
+	w.clock, w.reached = a.Clock, a.Reached
+	if a.Reached >= w.behind && w.pending.Epoch == a.Life {
+		w.settled, w.pending = w.pending, Mark{}
+	}
+	if !w.open && now >= w.opens {
+		if w.needs == 0 {
+			w.needs = a.Clock
+		}
+		w.open = w.settled.At >= w.needs
+	}
+	if w.note.asked || a.Least == 0 || a.Least-clockGrain <= w.settled.At || w.pending.Epoch != "" {
+		return false
+	}
+	w.note = note{mark: Mark{a.Life, a.Least - clockGrain}, asked: true, end: -1}
+	return true
+}
+
+// begin takes in that the shard's memory is another one.
+func (w *Warden) begin(is life, now event.Micros) {
+	w.life, w.reached = is, 0
+	w.note, w.pending, w.settled = note{}, Mark{}, Mark{}
+	w.open, w.needs = false, 0
+	switch {
+	case w.Last == nil:
+		w.open = true // no permit was ever granted
+	case w.Last.Run == is.run && w.Last.Life == is.name:
+		w.open = true
+	default:
+		w.opens = max(now, w.Took+Lease*drift/10) + w.Hold + event.Second
+		if off.waits {
+			w.open = true
+		}
+	}
+}
+
+// Waits tells whether the shard's memory is closed, at a moment of the process' monotonic clock, and for
+// how long it is at least: what another memory granted has to end first. Behind that, all that was
+// counted until then has to be settled.
+func (w *Warden) Waits(now event.Micros) (closed bool, rest event.Micros) {
+	return !w.open, max(0, w.opens-now)
+}
+
+// Ended takes in the end that was wanted.
+func (w *Warden) Ended(end int64) { w.note.end = end }
+
+// Failed takes in that the end could not be read.
+func (w *Warden) Failed() { w.note.asked = false }
+
+// Settled is what to tell the shard with the next batch.
+func (w *Warden) Settled(p Progress) Mark {
+	if w.note.asked && w.note.end >= 0 && (p.Loop >= w.note.end || off.forwards) {
+		w.pending, w.behind, w.note.asked = w.note.mark, p.Verdicts, false
+		if w.reached >= w.behind {
+			w.settled, w.pending = w.pending, Mark{}
+		}
+	}
+	return w.settled
+}
+
+// Grants returns what to append to the verdict topic, nil for nothing.
+func (w *Warden) Grants(now event.Micros) *Grants {
+	if !w.open || w.renewed > 0 && now-w.renewed < renew {
+		return nil
+	}
+	w.renewed, w.Took = now, now
+	w.Last = &Grants{Run: w.life.run, Life: w.life.name, Until: w.clock + Lease}
+	return w.Last
+}
