@@ -1,0 +1,5 @@
+//go:build race
+
+package instance_test
+
+const raceEnabled = true
