@@ -43,10 +43,14 @@ func StartKafka(t testing.TB, props map[string]string, env ...string) *KafkaProc
 func StartKafkaBehind(t testing.TB, props map[string]string, behind []Listener, env ...string) *KafkaProc {
 	t.Helper()
 	Kafka(t)
-	p := &KafkaProc{newProc(t, "kafka.sh", append(slices.Clone(env), append(kafkaEnv(props, behind), "KAFKA_HEAP=512m")...)...)}
+	p := &KafkaProc{newProc(t, "kafka.sh", append(slices.Clone(env), append(kafkaEnv(props, behind), "KAFKA_HEAP=512m", quickJava)...)...)}
 	p.Start()
 	return p
 }
+
+// quickJava makes the best of a broker that lives for a minute or two, on few cores: what the
+// second compiler works for that long does not pay, nor do the threads of another collector.
+const quickJava = "KAFKA_JAVA=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 // kafkaEnv are the variables by which scripts/kafka.sh knows a node's properties and listeners.
 func kafkaEnv(props map[string]string, behind []Listener) (env []string) {

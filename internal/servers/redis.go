@@ -13,21 +13,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisCluster is a Redis Cluster of the test's own: primaries only, with the slots shared among
-// them evenly.
-type RedisCluster struct{ Nodes []*RedisProc }
+// RedisCluster is a Redis Cluster of the test's own: primaries, with the slots shared among them
+// evenly, and the replicas that Replicate adds.
+type RedisCluster struct {
+	Nodes    []*RedisProc // the first primaries
+	Replicas []*RedisProc // the i-th begins as that of the i-th node
+	args     []string
+}
 
 // StartRedisCluster starts a Cluster, and returns when all its nodes know each other. It takes some
 // 3 s.
 func StartRedisCluster(t testing.TB, nodes int, args ...string) *RedisCluster {
 	t.Helper()
 	Redis(t)
-	c := &RedisCluster{}
-	args = append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "3000"}, args...)
+	c := &RedisCluster{args: append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "3000"}, args...)}
 	for range nodes {
-		p := &RedisProc{newProc(t, "redis.sh", "REDIS_EXTRA="+strings.Join(args, " "))}
-		p.addr = strings.TrimSpace(p.run("start", p.dir, strconv.Itoa(portWithBus(t))))
-		c.Nodes = append(c.Nodes, p)
+		c.Nodes = append(c.Nodes, c.node(t))
 	}
 	const slots = 16384
 	for i, node := range c.Nodes {
@@ -38,12 +39,55 @@ func StartRedisCluster(t testing.TB, nodes int, args ...string) *RedisCluster {
 		node.do("CLUSTER", "MEET", host, port)
 	}
 	for _, node := range c.Nodes {
-		node.until("the Cluster is whole", func(rdb *redis.Client) bool {
-			info, _ := rdb.ClusterInfo(context.Background()).Result()
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", nodes))
-		})
+		node.knows(nodes)
 	}
 	return c
+}
+
+// node starts one that knows no other yet.
+func (c *RedisCluster) node(t testing.TB) *RedisProc {
+	t.Helper()
+	p := &RedisProc{newProc(t, "redis.sh", "REDIS_EXTRA="+strings.Join(c.args, " "))}
+	p.addr = strings.TrimSpace(p.run("start", p.dir, strconv.Itoa(portWithBus(t))))
+	return p
+}
+
+// knows waits until the Cluster is whole, of so many nodes.
+func (p *RedisProc) knows(nodes int) {
+	p.t.Helper()
+	p.until("the Cluster is whole", func(rdb *redis.Client) bool {
+		info, _ := rdb.ClusterInfo(context.Background()).Result()
+		return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", nodes))
+	})
+}
+
+// Replicate adds a replica of each primary, and returns when they are in step. A primary that is gone
+// is replaced after some 4 s, if there are three.
+func (c *RedisCluster) Replicate(t testing.TB) {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(c.Nodes[0].addr)
+	for range c.Nodes {
+		p := c.node(t)
+		p.do("CLUSTER", "MEET", host, port)
+		c.Replicas = append(c.Replicas, p)
+	}
+	for i, p := range c.Replicas {
+		p.knows(2 * len(c.Nodes))
+		rdb := redis.NewClient(&redis.Options{Addr: c.Nodes[i].addr})
+		id, err := rdb.Do(context.Background(), "CLUSTER", "MYID").Text()
+		_ = rdb.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.do("CLUSTER", "REPLICATE", id)
+		p.until("the replica is in step", func(rdb *redis.Client) bool {
+			info, _ := rdb.Info(context.Background(), "replication").Result()
+			return strings.Contains(info, "master_link_status:up")
+		})
+	}
+	for _, p := range c.Nodes {
+		p.knows(2 * len(c.Nodes))
+	}
 }
 
 // Addrs are the nodes' addresses.
@@ -92,12 +136,13 @@ const Master = "tallygate"
 // and each other. A primary that is gone is replaced after some 2 s.
 func StartRedisSentinel(t testing.TB, sentinels int, args ...string) *RedisSentinel {
 	t.Helper()
+	// Whichever is the replica has a user of its own, so that a test can shut out it alone. Both know the
+	// user from their start: either may be killed, and be the primary again later.
+	args = append([]string{"--user", "replica", "on", ">replica", "~*", "&*", "+@all", "--masteruser", "replica", "--masterauth", "replica",
+		"--repl-diskless-sync-delay", "0"}, args...)
 	s := &RedisSentinel{Primary: StartRedis(t, args...)}
-	// The replica has a user of its own, so that a test can shut out it alone.
-	s.Primary.do("ACL", "SETUSER", "replica", "on", ">replica", "~*", "&*", "+@all")
 	host, port, _ := net.SplitHostPort(s.Primary.addr)
-	s.Replica = StartRedis(t, append([]string{"--replicaof", host, port, "--masteruser", "replica", "--masterauth", "replica",
-		"--repl-diskless-sync-delay", "0"}, args...)...)
+	s.Replica = StartRedis(t, append([]string{"--replicaof", host, port}, args...)...)
 	s.Replica.until("the replica is in step", func(rdb *redis.Client) bool {
 		info, _ := rdb.Info(context.Background(), "replication").Result()
 		return strings.Contains(info, "master_link_status:up")

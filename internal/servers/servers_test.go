@@ -5,6 +5,7 @@ import (
 	"net"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,19 @@ func create(t *testing.T, addr, topic string) {
 	defer func() { _ = conn.Close() }()
 	if err := conn.CreateTopics(kafka.TopicConfig{Topic: topic, NumPartitions: 1, ReplicationFactor: 1}); err != nil {
 		t.Fatal(err)
+	}
+	// The controller has it: the broker lists it a little later.
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		all, err := conn.ReadPartitions()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(all, func(p kafka.Partition) bool { return p.Topic == topic }) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the broker does not list %s", topic)
+		}
 	}
 }
 
