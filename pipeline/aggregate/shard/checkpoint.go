@@ -20,16 +20,28 @@ func (c *Cut) Covers(src Source) int64 { return c.record.Next[src] }
 // states had changed only its cut knows, and another one would cover what is nowhere written.
 var ErrTorn = errors.New("shard: a checkpoint before this one was not finished")
 
+// LevelsAtOnce is how many levels may be asked for at once: events wait meanwhile.
+const LevelsAtOnce = 256
+
+// ErrLevelsWait says that there is no cut yet, since too many levels wait: call PublishLevels first.
+var ErrLevelsWait = errors.New("shard: too many levels wait to be published for a checkpoint to begin")
+
 // BeginCheckpoint notes how far the shard is: what was processed up to now is in the states that
 // changed, which CopyNext copies. It is fuzzy: states may hold later events too, which their
-// applied offsets tell. It returns nil when nothing is new, and ErrTorn while the one before is not
-// Covered.
+// applied offsets tell. It returns nil when nothing is new, ErrTorn while the one before is not
+// Covered, and ErrLevelsWait.
 func (s *Shard) BeginCheckpoint() (*Cut, error) {
 	if s.cutting {
 		return nil, ErrTorn
 	}
 	if s.next == s.covered && s.table.Dirty() == 0 && !s.accepted && s.epochs == s.epochsNoted {
 		return nil, nil
+	}
+	switch more, err := s.PublishLevels(LevelsAtOnce); {
+	case err != nil:
+		return nil, err
+	case more:
+		return nil, ErrLevelsWait
 	}
 	s.cutting = true
 	return &Cut{record: s.snapshot(), dirty: s.table.Cut()}, nil
@@ -79,6 +91,7 @@ func (s *Shard) snapshot() *checkpoint {
 		RulesAt: s.rules.Number,
 		Blown:   s.BlownRules(),
 
+		Strict:     s.announced.said,
 		Generation: s.generation,
 		Start:      s.start,
 		Epochs:     &epochs,

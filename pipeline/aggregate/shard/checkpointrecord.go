@@ -31,6 +31,9 @@ type checkpoint struct {
 	Generation uint32 `json:"generation,omitempty"`      // as intake has it
 	Start      int64  `json:"changelog_start,omitempty"` // what is gone below was accepted
 
+	// Strict names the rules that enforcers were told to ask for permits by: see Rules.name.
+	Strict string `json:"strict,omitempty"`
+
 	Epochs *Epochs `json:"epochs,omitempty"` // nil in records of older programs
 
 	// Judged is of the record's place in the changelog, not of the cut. It is nil in records of

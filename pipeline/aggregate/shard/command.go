@@ -119,11 +119,15 @@ func (s *intake) commandKey(c *CommandRecord, name string, cmd rules.Command, pl
 	} else {
 		ref = s.table.Set(key, raw)
 	}
-	var erase [][]byte
+	then := aftermath{done: &Done{ID: c.ID, Had: had}}
 	if cmd.Kind == rules.CommandForget {
-		erase = s.erased(key, res.Changes)
+		then.erase = s.erased(key, res.Changes)
 	}
-	s.issueThen(ref, res.Changes, event.NoTime, erase, &Done{ID: c.ID, Had: had})
+	if s.isStrict(key) {
+		settles, _ := s.levels.take(name)
+		then.level, then.gone = s.levelOf(name, next[len(blockHeaderSpace):], settles), cmd.Kind == rules.CommandForget
+	}
+	s.issueThen(ref, res.Changes, event.NoTime, then)
 	return nil
 }
 

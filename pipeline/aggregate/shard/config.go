@@ -20,6 +20,8 @@ type Config struct {
 	Instance string
 	// Seed is of the sample that finds hot keys.
 	Seed uint64
+	// NoLevels says that nobody publishes levels: none are kept until somebody does.
+	NoLevels bool
 	// Trace is told what became of each event on each of its keys. Nil is for no trace.
 	Trace func(*Stepped)
 }
@@ -42,6 +44,8 @@ func (t *Topics) of(src Source) Topic {
 // Stepped is what became of an event on one of its keys. It holds until Trace returns.
 type Stepped struct {
 	Shape  *rules.KeyShape
+	Key    []byte
 	Hits   []rules.Hit // the limits that count it
 	Result *rules.Result
+	Above  []rules.Above // the limits that it counted above
 }

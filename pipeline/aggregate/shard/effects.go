@@ -3,6 +3,7 @@ package shard
 import (
 	"time"
 
+	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -22,6 +23,7 @@ type Effects struct {
 	Forwards  []Forward   // to the repartition topic
 	Aux       []Aux       // to the dead-letter and the audit topic
 	Published []Published // verdicts that are in their topic
+	Strict    []Strict    // records about strict limits that are in the verdict topic
 	Done      []Done      // commands
 	Blown     []Blown     // fuses
 	Skipped   []rules.Skip
@@ -39,12 +41,17 @@ type Append struct {
 // and nothing else.
 type Ack struct {
 	key      string
-	verdicts []*issued // that are durable with it, and to be published then
-	erase    [][]byte  // record keys that get a tombstone in the verdict topic behind them
-	is       *issued   // that is published with it
-	erased   bool      // it is a tombstone
-	record   Append    // of is, or the tombstone
-	done     *Done     // the command that is done when all is acknowledged
+	verdicts []*issued        // that are durable with it, and to be published then
+	erase    [][]byte         // record keys that get a tombstone in the verdict topic behind them
+	is       *issued          // that is published with it
+	erased   bool             // it is a tombstone
+	record   Append           // of is, or the tombstone
+	done     *Done            // the command that is done when all is acknowledged
+	gone     bool             // the level gets a tombstone behind them
+	level    *protocol.Level  // that is published when the state is durable
+	says     string           // the version of the rules that it names
+	grants   *protocol.Grants // that are published then
+	own      *protocol.Record // that is published with it: a level, a tombstone of one
 }
 
 // Forward is an event for another partition, as a record's value.
@@ -83,6 +90,12 @@ type Published struct {
 	Broker     event.Micros    // the time of the event that caused it; event.NoTime for none
 }
 
+// Strict is a record about strict limits that is durable in the verdict topic.
+type Strict struct {
+	Offset int64
+	Record protocol.Record
+}
+
 // Done is a command that is durable and published on one of its keys.
 type Done struct {
 	ID       string
@@ -115,7 +128,7 @@ const (
 
 // Empty reports whether there is nothing to carry out.
 func (e *Effects) Empty() bool {
-	return max(len(e.States), len(e.Verdicts), len(e.Forwards), len(e.Aux), len(e.Published), len(e.Done), len(e.Blown), len(e.Skipped), len(e.Notes)) == 0
+	return max(len(e.States), len(e.Verdicts), len(e.Forwards), len(e.Aux), len(e.Published), len(e.Strict), len(e.Done), len(e.Blown), len(e.Skipped), len(e.Notes)) == 0
 }
 
 // Reset empties all lists, for what comes next; it keeps their memory.
@@ -125,6 +138,7 @@ func (e *Effects) Reset() {
 	e.Forwards = emptied(e.Forwards)
 	e.Aux = emptied(e.Aux)
 	e.Published = emptied(e.Published)
+	e.Strict = emptied(e.Strict)
 	e.Done = emptied(e.Done)
 	e.Blown = emptied(e.Blown)
 	e.Skipped = emptied(e.Skipped)
@@ -145,6 +159,17 @@ type Tally struct {
 	DroppedIPs uint64   // events that count without their ip, which does not parse
 	Lost       uint64   // records that were deleted before they were counted
 	Matches    []uint64 // by limit
+
+	Overshoot []Overshoot // by limit
+
+	Unpermitted                 []uint64 // events that counted under strict rules without a permit, by rule
+	PermitsAhead, PermitsTooOld uint64   // events whose permits, or some of them, were ignored for their times
+}
+
+// count makes room for a set's limits, and forgets what was counted under others.
+func (t *Tally) count(set *rules.Set) {
+	t.Matches, t.Overshoot = make([]uint64, len(set.Limits)), make([]Overshoot, len(set.Limits))
+	t.Unpermitted = make([]uint64, len(set.Rules))
 }
 
 func (t *Tally) stepped(w *rules.Work, res *rules.Result) {

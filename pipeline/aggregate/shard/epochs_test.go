@@ -45,7 +45,7 @@ func TestBlownFusesAreOfTheirRules(t *testing.T) {
 	set := compile(t, `
   rules:
     - {name: r, match: {api: "*"}, limit: 2, per: 1h, fuse: 5%, then: {block: 1h}}`)
-	rs := Rules{Number: 3, Set: set}
+	rs := Rules{Number: 3, Published: 3, Set: set}
 	for name, tt := range map[string]struct {
 		c    checkpoint
 		want int

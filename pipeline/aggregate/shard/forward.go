@@ -16,6 +16,7 @@ const (
 	loopKindEvent      = 1
 	loopKindGeneration = 2 // an event whose origin has a generation
 	loopKindCommand    = 3 // a command's JSON
+	loopKindLost       = 4 // a lost permit's JSON
 )
 
 // origin is where a forwarded event came from: an input partition, and the place in it. The

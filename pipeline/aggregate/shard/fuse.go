@@ -20,12 +20,12 @@ type fuseAudit struct {
 	Reason    string       `json:"reason"`
 }
 
-// blown says wherever people look that a rule has gone to shadow mode by itself.
-func (s *judging) blown(r *rules.Rule, clock Clock) error {
+// blown says wherever people look that a rule has gone to shadow mode by itself, of so many keys.
+func (s *judging) blown(r *rules.Rule, active int, clock Clock) error {
 	const reason = "the rule would block more keys than its fuse allows; it is in shadow mode here until changed rules are loaded"
-	s.out.Blown = append(s.out.Blown, Blown{r.Name, s.table.Len()})
-	s.note(Error, reason, "rule", r.Name, "keys", s.table.Len())
-	line, err := json.Marshal(fuseAudit{"fuse", clock.Local, s.cfg.Instance, r.Name, s.cfg.ID, s.table.Len(), reason})
+	s.out.Blown = append(s.out.Blown, Blown{r.Name, active})
+	s.note(Error, reason, "rule", r.Name, "keys", active)
+	line, err := json.Marshal(fuseAudit{"fuse", clock.Local, s.cfg.Instance, r.Name, s.cfg.ID, active, reason})
 	if err != nil {
 		return fmt.Errorf("audit record: %w", err)
 	}

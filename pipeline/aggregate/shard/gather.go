@@ -26,21 +26,26 @@ type gathered struct {
 
 // gatheredStep is one event for one key of this partition.
 type gatheredStep struct {
-	shape      *rules.KeyShape
-	key, hit   int // where they end in gathered; they begin where the step before ends
+	shape      *rules.KeyShape // nil: the event counts under no rule of the key's
+	key, hit   int             // where they end in gathered; they begin where the step before ends
 	id         string
 	at, broker event.Micros
+	permit     string       // what it settles on the key; "" for nothing
+	permitAt   event.Micros // see rules.Input
+	lost       bool         // so is this
 	source     Source
 	place      applied
 	cause      verdict.Cause
 }
 
-func (g *gathered) add(w *rules.Work, s gatheredStep) {
+// add adds a step; its shape, and where its key and hits end, follow from w.
+func (g *gathered) add(w *rules.Work, of *gatheredStep) {
 	g.hashes = append(g.hashes, state.Hash(w.Key))
 	g.keys = append(g.keys, w.Key...)
 	g.hits = append(g.hits, w.Hits...)
+	g.steps = append(g.steps, *of)
+	s := &g.steps[len(g.steps)-1]
 	s.shape, s.key, s.hit = w.Shape, len(g.keys), len(g.hits)
-	g.steps = append(g.steps, s)
 }
 
 func (g *gathered) reset() {

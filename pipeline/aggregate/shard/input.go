@@ -3,7 +3,6 @@ package shard
 import (
 	"bytes"
 	"errors"
-	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
@@ -64,28 +63,21 @@ func (s *intake) Event(e *event.Event, number int64, broker event.Micros, cause 
 // inputEvent gathers the steps of the keys that this partition owns, and forwards the event, once
 // each, to the partitions that own the others: raw, as it came, unless it is part of a CloudEvent.
 func (s *intake) inputEvent(e *event.Event, raw []byte, place applied, broker event.Micros, cause verdict.Cause) {
-	at, ok := s.rules.Set.EventTime(e, broker)
-	switch {
-	case ok:
-	case at == event.NoTime:
-		s.tally.NoTime++
-		return
-	default:
-		s.tally.TooOld++
-		return
-	}
-	works := s.match(e, at)
-	targets := s.targets[:0]
-	for i := range works {
-		owner := s.owner(&works[i])
-		if owner != s.cfg.ID {
-			if !slices.Contains(targets, owner) {
-				targets = append(targets, owner)
-			}
-			continue
+	o := occurrence{event: e, gatheredStep: gatheredStep{id: e.ID, broker: broker, source: Input, place: place, cause: cause}}
+	o.at, o.counts = s.rules.Set.EventTime(e, broker)
+	permits := s.permitKeys(e, broker)
+	if !o.counts {
+		if o.at == event.NoTime {
+			s.tally.NoTime++
+		} else {
+			s.tally.TooOld++
 		}
-		s.gathered.add(&works[i], gatheredStep{id: e.ID, at: at, broker: broker, source: Input, place: place, cause: cause})
+		if len(permits) == 0 {
+			return
+		}
+		o.at = permits[0].At
 	}
+	targets := s.gather(&o, s.match(e, o.at), permits, s.targets[:0])
 	s.targets = targets
 	for _, target := range targets {
 		from, value := origin{s.cfg.ID, place.next - 1, place.index, s.generation}, []byte(nil)
@@ -107,6 +99,10 @@ func (s *intake) loopRecord(rec *record.Record, clock Clock) error {
 	if isCommand(rec.Value) {
 		return s.commandRecord(rec, clock)
 	}
+	if isLost(rec.Value) {
+		s.lostRecord(rec)
+		return nil
+	}
 	from, broker, body, err := decodeForward(rec.Value)
 	if err != nil {
 		if errors.Is(err, ErrNewerFormat) {
@@ -127,20 +123,19 @@ func (s *intake) loopRecord(rec *record.Record, clock Clock) error {
 		return nil
 	}
 	e := &events[0]
-	at, ok := s.rules.Set.EventTime(e, broker)
-	if !ok {
+	o := occurrence{event: e, gatheredStep: gatheredStep{
+		id: e.ID, broker: broker, source: Loop, place: applied{rec.Offset + 1, 0},
+		cause: verdict.Cause{ID: e.ID, Partition: from.partition, Offset: from.offset},
+	}}
+	o.at, o.counts = s.rules.Set.EventTime(e, broker)
+	permits := s.permitKeys(e, broker)
+	if !o.counts && len(permits) == 0 {
 		return nil // its source tallied it
 	}
-	works := s.match(e, at)
-	for i := range works {
-		if s.owner(&works[i]) != s.cfg.ID {
-			continue
-		}
-		s.gathered.add(&works[i], gatheredStep{
-			id: e.ID, at: at, broker: broker, source: Loop, place: applied{rec.Offset + 1, 0},
-			cause: verdict.Cause{ID: e.ID, Partition: from.partition, Offset: from.offset},
-		})
+	if !o.counts {
+		o.at = permits[0].At
 	}
+	s.gather(&o, s.match(e, o.at), permits, s.targets[:0])
 	return nil
 }
 

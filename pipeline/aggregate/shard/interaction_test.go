@@ -163,7 +163,7 @@ func (s *stage) number(text string) int {
 }
 
 func (s *stage) playRules(_, input []string) {
-	s.rules = Rules{Number: s.rules.Number + 1, Set: compile(s.t, "  rules:\n    - "+strings.Join(input, "\n    - "))}
+	s.rules = Rules{Number: s.rules.Number + 1, Published: s.rules.Published + 1, Set: compile(s.t, "  rules:\n    - "+strings.Join(input, "\n    - "))}
 	s.say("version %d", s.rules.Number)
 }
 

@@ -3,6 +3,7 @@ package shard
 import (
 	"encoding/json"
 
+	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/aggregate/state"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -14,6 +15,11 @@ type issuing struct {
 	table  *state.Table
 	issued issuedVerdicts
 	moved  movedEnds
+	levels levels
+
+	announced  announcement
+	granted    *protocol.Grants // which Redis the changelog names; nil for none
+	lastGrants *protocol.Grants // that at the takeover
 }
 
 // Keys is how many keys there are.
@@ -24,14 +30,21 @@ func (s *issuing) Bytes() int64 { return s.table.Bytes() }
 
 // issue writes a key's state through with the verdicts that changed, outside any checkpoint.
 func (s *issuing) issue(ref state.Ref, changes []verdict.Verdict, broker event.Micros) {
-	s.issueThen(ref, changes, broker, nil, nil)
+	s.issueThen(ref, changes, broker, aftermath{})
 }
 
-// issueThen is issue; behind the verdicts the record keys of erase get tombstones, and then done is
-// told.
-func (s *issuing) issueThen(ref state.Ref, changes []verdict.Verdict, broker event.Micros, erase [][]byte, done *Done) {
+// aftermath is what follows behind the verdicts that a state record makes durable, in this order.
+type aftermath struct {
+	level *protocol.Level
+	erase [][]byte // record keys that get tombstones
+	gone  bool     // so does the level
+	done  *Done
+}
+
+// issueThen is issue, with what follows.
+func (s *issuing) issueThen(ref state.Ref, changes []verdict.Verdict, broker event.Micros, then aftermath) {
 	key := string(s.table.Key(ref))
-	s.overtake(key, changes, len(erase) > 0)
+	s.overtake(key, changes, len(then.erase) > 0)
 	if len(changes) > 1 {
 		changes = lastOfEach(changes)
 	}
@@ -45,7 +58,10 @@ func (s *issuing) issueThen(ref state.Ref, changes []verdict.Verdict, broker eve
 	}
 	rec := s.stateRecord(new([]byte), ref)
 	s.table.Copied(ref)
-	rec.Urgent, rec.Ack = true, &Ack{key: key, verdicts: list, erase: erase, done: done}
+	rec.Urgent, rec.Ack = true, &Ack{key: key, verdicts: list, level: then.level, erase: then.erase, gone: then.gone, done: then.done}
+	if then.level != nil {
+		s.asks(key)
+	}
 	s.out.States = append(s.out.States, rec)
 }
 
@@ -95,6 +111,13 @@ func (s *issuing) Acked(a *Ack, offset int64, clock Clock) {
 		s.out.Published = append(s.out.Published, Published{Offset: offset, Key: a.record.Key, Value: a.record.Value, At: clock.Local, Verdict: a.is.v, Broker: a.is.broker})
 	case a.erased:
 		s.out.Published = append(s.out.Published, Published{Offset: offset, Key: a.record.Key, At: clock.Local, Broker: event.NoTime})
+	case a.grants != nil:
+		s.grantedDurable(a.grants)
+	case a.own != nil:
+		if a.says != "" {
+			s.announced.said = a.says
+		}
+		s.out.Strict = append(s.out.Strict, Strict{Offset: offset, Record: *a.own})
 	default:
 		s.stateDurable(a, offset, clock)
 		return
@@ -114,6 +137,12 @@ func (s *issuing) stateDurable(a *Ack, seq int64, clock Clock) {
 	}
 	// done goes with the last of them: one writer appends them, in order.
 	left := len(a.verdicts) + len(a.erase)
+	for _, one := range []bool{a.level != nil, a.gone} {
+		if one {
+			left++
+		}
+	}
+	all := left
 	then := func() *Done {
 		if left--; left > 0 {
 			return nil
@@ -123,10 +152,16 @@ func (s *issuing) stateDurable(a *Ack, seq int64, clock Clock) {
 	for _, is := range a.verdicts {
 		s.publish(a.key, is, then(), clock)
 	}
+	if a.level != nil {
+		s.levelDurable(a.level, seq, then())
+	}
 	for _, recordKey := range a.erase {
 		s.erase(recordKey, then())
 	}
-	if a.done != nil && len(a.verdicts)+len(a.erase) == 0 {
+	if a.gone {
+		s.appendOwn(&protocol.Record{Gone: a.key}, &Ack{done: then()})
+	}
+	if a.done != nil && all == 0 {
 		s.out.Done = append(s.out.Done, *a.done)
 	}
 }

@@ -9,8 +9,9 @@ import (
 
 // Rules is a version of the group's rules. Number is 0 for a set that is in no topic.
 type Rules struct {
-	Number int64
-	Set    *rules.Set
+	Number    int64
+	Published uint64 // what those who ask for permits know it by
+	Set       *rules.Set
 }
 
 func (r *Rules) hash() string { return hex.EncodeToString(r.Set.Hash[:]) }
@@ -24,6 +25,7 @@ type judging struct {
 	judged  judged
 	matcher *rules.Matcher
 	stepper *rules.Stepper
+	permits *rules.Permits // nil: no rule is strict
 
 	lastCheckpoint []byte // the last checkpoint record that was asked for, without what is judged
 	scratch        []byte // a block in the making
@@ -33,9 +35,11 @@ type judging struct {
 func (s *judging) Rules() Rules { return s.rules }
 
 func (s *judging) setRules(r Rules) {
-	s.tally.Matches = make([]uint64, len(r.Set.Limits))
+	s.tally.count(r.Set)
 	s.rules, s.matcher, s.stepper = r, r.Set.NewMatcher(), r.Set.NewStepper()
 	s.stepper.Fuses = r.Set.NewFuses()
+	s.permits = r.Set.NewPermits()
+	s.levels.on = s.permits != nil
 	s.useExemptions()
 }
 

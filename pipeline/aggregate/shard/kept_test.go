@@ -123,7 +123,7 @@ func TestAPassByOlderRulesEnds(t *testing.T) {
 	if err := s.Step(Input, 1, clock); err != nil {
 		t.Fatal(err)
 	}
-	older, newer := s.Rules(), Rules{Number: 2, Set: compile(t, "  rules: ["+movingEnds["panes"]+"]")}
+	older, newer := s.Rules(), Rules{Number: 2, Published: 2, Set: compile(t, "  rules: ["+movingEnds["panes"]+"]")}
 	if err := s.Use(newer); err != nil {
 		t.Fatal(err)
 	}

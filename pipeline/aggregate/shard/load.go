@@ -56,6 +56,8 @@ func (s *Shard) loadOwnerRecord(key, value []byte) error {
 			return fmt.Errorf("%w: %w", ErrFinal, err) // trying again reads the same
 		}
 		s.restoring.checkpoint = c
+	case string(key) == grantedKey:
+		return s.loadGranted(value)
 	case isPart(key):
 		s.restoring.parts[string(key)] = bytes.Clone(value)
 	}

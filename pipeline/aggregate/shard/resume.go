@@ -49,6 +49,8 @@ func (s *Shard) Resume(f Found, clock Clock) (Resumed, error) {
 	if err := s.restoreJudged(c); err != nil {
 		return Resumed{}, err
 	}
+	s.announced.said = c.Strict
+	s.announce(nil)
 	if is := s.rules.hash(); c.Rules != "" && c.Rules != is {
 		s.note(Info, "this partition was last counted by another rule set; limits removed by the new rules are dropped, new limits start empty",
 			"rules_hash", is, "rules_hash_before", c.Rules)

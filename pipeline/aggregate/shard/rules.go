@@ -15,8 +15,10 @@ func (s *judging) Use(r Rules) error {
 	if r == s.rules {
 		return nil
 	}
+	before := s.rules.Set
 	s.setRules(r)
 	s.judged.change(r.Set)
+	s.announce(before)
 	s.stepper.AfterJudged(s.judged.limits, s.judged.doubted)
 	return s.noteJudged()
 }
@@ -54,6 +56,10 @@ func (s *judging) PassDone(r Rules) error {
 		return nil // its own pass sees all keys
 	}
 	s.judged = judgedBy(r.Set)
+	if s.announced.pass {
+		s.announced.pass = false
+		s.say()
+	}
 	return s.noteJudged()
 }
 
@@ -66,6 +72,9 @@ func (s *judging) Judge(key []byte, clock Clock) (changed int, err error) {
 	b, err := decodeBlock(s.table.Block(ref))
 	if err != nil {
 		return 0, errors.Join(errBlock, err)
+	}
+	if s.announced.pass && len(s.stepper.Level(b.state).Limits) > 0 {
+		s.announced.queued += s.levels.add(key, "")
 	}
 	next, res := s.stepper.Rejudge(append(s.scratch[:0], blockHeaderSpace[:]...), b.state, key, s.Time(clock))
 	s.scratch = next

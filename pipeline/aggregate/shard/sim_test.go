@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -34,20 +35,24 @@ var (
 	simFound  = Found{Committed: -1}
 )
 
-// simRules are versions of one rule set: limits change, a rule goes and comes back.
+// simRules are versions of one rule set: limits change, a rule goes and comes back, another one is not strict for a while.
 var simRules = []string{`
   rules:
-    - {name: yearly, match: {api: "a.*"}, limit: 20, per: year, window: calendar, then: {block: until-reset}}
-    - {name: addresses, key: ip, match: {api: "*"}, limit: 100, per: year, window: calendar, then: {block: until-reset}}
+    - {name: yearly, strict: true, match: {api: "a.*", outcome: done}, limit: 20, per: year, window: calendar, then: {block: until-reset}}
+    - {name: addresses, strict: true, key: ip, match: {api: "*"}, limit: 100, per: year, window: calendar, then: {block: until-reset}}
     - {name: both, key: [uid, ip], match: {api: "*"}, limit: 5, per: year, window: calendar, then: {block: 1h}}
     - {name: bucket, match: {api: "b.*"}, window: bucket, limit: 6, per: 1h, then: {block: until-reset}}`, `
   rules:
-    - {name: yearly, match: {api: "a.*"}, limit: 10, per: year, window: calendar, then: {block: until-reset}}
-    - {name: addresses, key: ip, match: {api: "*"}, limit: 60, per: year, window: calendar, then: {block: until-reset}}
+    - {name: yearly, strict: true, match: {api: "a.*", outcome: done}, limit: 10, per: year, window: calendar, then: {block: until-reset}}
+    - {name: addresses, strict: true, key: ip, match: {api: "*"}, limit: 60, per: year, window: calendar, then: {block: until-reset}}
     - {name: both, key: [uid, ip], match: {api: "*"}, limit: 5, per: year, window: calendar, then: {block: 1h}}
     - {name: bucket, match: {api: "b.*"}, window: bucket, limit: 6, per: 1h, then: {block: until-reset}}`, `
   rules:
-    - {name: yearly, match: {api: "a.*"}, limit: 40, per: year, window: calendar, then: {block: until-reset}}
+    - {name: yearly, strict: true, match: {api: "a.*", outcome: done}, limit: 40, per: year, window: calendar, then: {block: until-reset}}
+    - {name: addresses, strict: true, key: ip, match: {api: "*"}, limit: 400, per: year, window: calendar, then: {block: until-reset}}
+    - {name: both, key: [uid, ip], match: {api: "*"}, limit: 9, per: year, window: calendar, then: {block: 1h}}`, `
+  rules:
+    - {name: yearly, strict: true, match: {api: "a.*", outcome: done}, limit: 40, per: year, window: calendar, then: {block: until-reset}}
     - {name: addresses, key: ip, match: {api: "*"}, limit: 400, per: year, window: calendar, then: {block: until-reset}}
     - {name: both, key: [uid, ip], match: {api: "*"}, limit: 9, per: year, window: calendar, then: {block: 1h}}`}
 
@@ -73,6 +78,8 @@ type simGroup struct {
 	rules    Rules
 	sets     []Rules
 	counts   map[string]int64 // by limit and key
+	permits  []simPermit
+	named    map[string]bool // Redis processes in the changelogs, by partition
 	emitters [simEmitters]simEmitter
 }
 
@@ -85,8 +92,8 @@ type simEmitter struct {
 
 func newSimGroup(t testing.TB, seed uint64, sets []Rules) *simGroup {
 	w := &simGroup{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), now: event.FromTime(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)),
-		cfg: simConfig, found: simFound, sets: sets, counts: map[string]int64{}}
-	w.rules = Rules{Number: 1, Set: sets[0].Set}
+		cfg: simConfig, found: simFound, sets: sets, counts: map[string]int64{}, named: map[string]bool{}}
+	w.rules = Rules{Number: 1, Published: 1, Set: sets[0].Set}
 	w.crashes, w.replaced, w.reloads = w.rng.IntN(4), w.rng.IntN(4), w.rng.IntN(6)
 	for p := range int32(simPartitions) {
 		w.input[p], w.loop[p], w.table[p], w.verdicts[p] = &simLog{}, &simLog{}, &simLog{}, &simLog{}
@@ -113,15 +120,16 @@ func (w *simGroup) emit() {
 	uid, ip, api := fmt.Sprintf("u%d", w.rng.IntN(simUIDs)), fmt.Sprintf("10.0.0.%d", w.rng.IntN(simIPs)), []string{"a.x", "b.x"}[w.rng.IntN(2)]
 	p := partitionOfUID(uid)
 	em.seq[p]++
+	outcome := []string{"done", "done", "failed"}[w.rng.IntN(3)]
 	e := simEntry{
-		value: fmt.Appendf(nil, `{"uid":%q,"ip":%q,"api":%q}`, uid, ip, api), at: w.now,
+		value: fmt.Appendf(nil, `{"uid":%q,"ip":%q,"api":%q,"outcome":%q%s}`, uid, ip, api, outcome, w.permit(uid, ip, api)), at: w.now,
 		headers: record.HeadersOf([]byte(event.HeaderInstance), fmt.Appendf(nil, "emitter %08d", n), []byte(event.HeaderSequence), event.AppendSequence(nil, em.seq[p]),
 			[]byte(event.HeaderPartition), event.AppendPartition(nil, p)),
 		key: []byte(uid),
 	}
 	w.input[p].append(-1, 0, e)
 	em.last = append(em.last[:0], e)
-	if api == "a.x" {
+	if api == "a.x" && outcome == "done" {
 		w.counts["yearly uid="+uid]++
 	}
 	w.counts["addresses ip="+ip]++
@@ -146,7 +154,7 @@ func (w *simGroup) step() {
 		w.zombies = append(w.zombies, w.owners[p])
 		w.owners[p] = w.takeOver(int32(p))
 	case happens(w.reloads):
-		w.rules = Rules{Number: w.rules.Number + 1, Set: w.sets[w.rng.IntN(len(w.sets))].Set}
+		w.rules = Rules{Number: w.rules.Number + 1, Published: w.rules.Published + 1, Set: w.sets[w.rng.IntN(len(w.sets))].Set}
 	case happens(1):
 		w.table[p].compact(w.table[p].end() * 3 / 4)
 	case happens(50) && len(w.zombies) > 0:
@@ -185,9 +193,13 @@ func (w *simGroup) settle() {
 	for key, want := range w.counts {
 		w.compareCount(key, want)
 	}
+	levels := map[string]*protocol.Level{}
+	settled := map[string]bool{}
 	for _, o := range w.owners {
 		w.compareVerdicts(o)
+		w.readLevels(o.id, levels, settled)
 	}
+	w.compareLevels(levels, settled)
 }
 
 func (w *simGroup) compareCount(limitAndKey string, want int64) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
@@ -29,6 +30,8 @@ type simOwner struct {
 	asked, sent      [simQueues]int // of states, verdicts, and forwards to each partition
 	target           [simQueues]int // what a checkpoint waits for
 	covered          int            // checkpoints that were made
+
+	before simBefore // the version that is to be said
 
 	cut   *Cut
 	phase simPhase
@@ -187,6 +190,7 @@ func (o *simOwner) sendOwn(log *simLog, queue *[]Append, acks int) bool {
 		return true
 	}
 	*queue = (*queue)[1:]
+	o.sees(&a)
 	o.sent[acks]++
 	if a.Ack != nil {
 		o.acks[acks] = append(o.acks[acks], simAck{a.Ack, offset, o.sent[acks]})
@@ -238,9 +242,12 @@ func (o *simOwner) checkpoint() (any bool) {
 	switch o.phase {
 	case idle:
 		cut, err := o.s.BeginCheckpoint()
-		if errors.Is(err, ErrTorn) {
+		switch {
+		case errors.Is(err, ErrTorn):
 			o.torn = true
 			return false
+		case errors.Is(err, ErrLevelsWait):
+			return true
 		}
 		o.must(err)
 		if o.cut = cut; cut == nil {
@@ -295,7 +302,9 @@ func (o *simOwner) judge() bool {
 		_, err := o.s.Judge(o.keys[0], o.clock())
 		o.must(err)
 		if o.keys = o.keys[1:]; len(o.keys) == 0 {
-			o.s.PartJudged(r)
+			if o.s.PartJudged(r); o.s.AllJudged() {
+				o.must(o.s.PassDone(r))
+			}
 		}
 		o.collect()
 		return true
@@ -324,7 +333,17 @@ func (o *simOwner) use() bool {
 	if o.s.Rules() == o.w.rules {
 		return false
 	}
+	before := o.s.Rules()
 	o.must(o.s.Use(o.w.rules))
+	if becomeStrict(o.w.rules.Set, before.Set) {
+		o.before = simBefore{0, o.w.verdicts[o.id].end(), o.strictKeys()}
+	} else if !o.s.announced.pass {
+		o.before = simBefore{}
+	} else { // limits may be strict no more
+		now := o.strictKeys()
+		o.before.keys = slices.DeleteFunc(o.before.keys, func(key string) bool { return !slices.Contains(now, key) })
+	}
+	o.before.version = o.w.rules.Number
 	o.keys = nil
 	o.collect()
 	return true
@@ -352,6 +371,12 @@ func (o *simOwner) act(rng *rand.Rand) {
 				break
 			}
 		}
+	case n < 63:
+		o.levels(1 + rng.IntN(8))
+	case n < 64:
+		if o.lose(); rng.IntN(4) == 0 && !o.dead {
+			o.grant()
+		}
 	case n < 75:
 		which := rng.IntN(2)
 		for range 1 + rng.IntN(32) {
@@ -364,7 +389,11 @@ func (o *simOwner) act(rng *rand.Rand) {
 	case n < 94:
 		o.use()
 	case n < 97:
-		o.judge()
+		for range 1 + rng.IntN(40) {
+			if !o.judge() {
+				break
+			}
+		}
 	case n < 98:
 		o.ends(false)
 	case n < 99:
@@ -383,7 +412,7 @@ func (o *simOwner) act(rng *rand.Rand) {
 
 // settle does all that is to do, and reports whether there was anything.
 func (o *simOwner) settle() (any bool) {
-	for o.use() || o.apply(Input, 1<<10) || o.apply(Loop, 1<<10) || o.ends(true) || o.judge() {
+	for o.use() || o.apply(Input, 1<<10) || o.apply(Loop, 1<<10) || o.ends(true) || o.levels(1<<10) || o.judge() {
 		any = true
 	}
 	for which := range simQueues {

@@ -48,23 +48,37 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 	}
 	if b.applied[g.source].covers(g.place.next-1, g.place.index) {
 		s.tally.Replayed++
+		s.touch(w, g.permit)
 		return nil
 	}
+	active := s.table.Len()
+	if !known {
+		active++ // with this event it is one
+	}
 	next, res := s.stepper.Step(append(s.scratch[:0], blockHeaderSpace[:]...), b.state, rules.Input{
-		Key: w.Key, Hits: w.Hits, At: g.at, ID: g.id, Cause: g.cause, Active: s.table.Len(),
+		Key: w.Key, Hits: w.Hits, At: g.at, ID: g.id, Cause: g.cause, Active: active, Permit: g.permit, PermitAt: g.permitAt, Lost: g.lost,
 	})
+	s.touch(w, g.permit)
 	s.scratch = next
 	for _, r := range res.Blown {
-		if err := s.blown(r, clock); err != nil {
+		if err := s.blown(r, active, clock); err != nil {
 			return err
 		}
 	}
-	s.tally.stepped(w, &res)
-	if s.cfg.Trace != nil {
+	if g.shape != nil {
+		s.tally.stepped(w, &res)
+	}
+	for _, a := range s.stepper.Above() {
+		s.tally.Overshoot[a.Limit.Index].note(&a)
+	}
+	if s.cfg.Trace != nil && g.shape != nil {
 		s.trace(w, res)
 	}
 	if res.Repeat || res.Unknown {
 		return nil
+	}
+	if s.levels.on && g.permitAt == 0 {
+		s.unpermitted(w.Hits)
 	}
 	changes := s.holdBack(w.Key, s.worthPublishing(res.Changes, b.state, w.Key, g, clock), res.Moves, clock)
 	b.applied[g.source], b.spent = g.place, res.SpentAt
@@ -83,5 +97,5 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 // trace tells Config.Trace of a step. It has a copy of the result: step's own would be in the heap,
 // traced or not.
 func (s *intake) trace(w *rules.Work, res rules.Result) {
-	s.cfg.Trace(&Stepped{Shape: w.Shape, Hits: w.Hits, Result: &res})
+	s.cfg.Trace(&Stepped{Shape: w.Shape, Key: w.Key, Hits: w.Hits, Result: &res, Above: s.stepper.Above()})
 }

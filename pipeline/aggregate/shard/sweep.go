@@ -3,6 +3,7 @@ package shard
 import (
 	"errors"
 
+	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -23,7 +24,7 @@ func (s *judging) Sweep(clock Clock) (evicted int, err error) {
 		if err != nil {
 			return 0, errors.Join(errBlock, err)
 		}
-		if b.spent < before && s.durable(b) && len(s.issued[string(s.table.Key(ref))]) == 0 {
+		if b.spent < before && s.durable(b) && len(s.issued[string(s.table.Key(ref))]) == 0 && !s.levels.busy(s.table.Key(ref)) {
 			idle = append(idle, append([]byte(nil), s.table.Key(ref)...))
 		}
 	}
@@ -31,6 +32,9 @@ func (s *judging) Sweep(clock Clock) (evicted int, err error) {
 		s.table.Delete(key)
 		s.exempt.forget(key)
 		s.out.States = append(s.out.States, Append{Key: key})
+		if s.isStrict(key) {
+			s.appendOwn(&protocol.Record{Gone: string(key)}, &Ack{})
+		}
 	}
 	return len(idle), nil
 }

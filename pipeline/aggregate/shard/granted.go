@@ -1,0 +1,51 @@
+package shard
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/tallygate/tallygate/pipeline/admit/protocol"
+)
+
+// grantedKey is the key of the changelog's record of which Redis may have granted permits last. It is
+// durable before the first grants of that Redis: who takes over knows of all permits that may be out.
+const grantedKey = "\x00granted"
+
+type grantedRecord struct {
+	Run  string `json:"run"`
+	Life string `json:"life"`
+}
+
+// LastGrants says which Redis may have granted permits when the partition was taken over, without
+// until when; nil when none has.
+func (s *issuing) LastGrants() *protocol.Grants { return s.lastGrants }
+
+// Grant asks for a grants record in the verdict topic. It comes back in Effects.Strict.
+func (s *issuing) Grant(g *protocol.Grants) error {
+	if s.granted != nil && s.granted.Run == g.Run && s.granted.Life == g.Life {
+		s.appendOwn(&protocol.Record{Grants: g}, &Ack{})
+		return nil
+	}
+	value, err := json.Marshal(grantedRecord{g.Run, g.Life})
+	if err != nil {
+		return fmt.Errorf("note which Redis may grant permits: %w", err)
+	}
+	s.out.States = append(s.out.States, Append{Key: []byte(grantedKey), Value: value, Urgent: true, Ack: &Ack{grants: g}})
+	return nil
+}
+
+// grantedDurable publishes grants that are noted in the changelog.
+func (s *issuing) grantedDurable(g *protocol.Grants) {
+	s.granted = g
+	s.appendOwn(&protocol.Record{Grants: g}, &Ack{})
+}
+
+func (s *issuing) loadGranted(value []byte) error {
+	var rec grantedRecord
+	if err := json.Unmarshal(value, &rec); err != nil {
+		return fmt.Errorf("%w: which Redis may grant permits: %w", ErrFinal, err)
+	}
+	s.lastGrants = &protocol.Grants{Run: rec.Run, Life: rec.Life}
+	s.granted = s.lastGrants
+	return nil
+}

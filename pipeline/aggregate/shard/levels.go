@@ -1,0 +1,199 @@
+package shard
+
+import (
+	"encoding/hex"
+
+	"github.com/tallygate/tallygate/pipeline/admit/protocol"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// A level says to those who grant permits what a key has counted under its strict limits, and which
+// permits that settles. It goes to the verdict topic behind the key's state, with the state record's
+// offset as its Seq.
+//
+// What settles a permit is in no state: an event that is read again settles its permit again, also
+// where its count was applied before. So it is enough that no checkpoint covers an event before its
+// level is published: BeginCheckpoint begins none while levels wait, and a checkpoint waits for what was
+// asked for. A permit may so be settled twice, which changes nothing.
+
+// levels are the keys whose levels are to be published.
+type levels struct {
+	on      bool                // the rules have strict limits
+	settles map[string][]string // of each key that waits: the permits
+	queue   []string            // these keys, the oldest first
+	asked   map[string]int      // levels that wait for their states to be durable, by key
+}
+
+// add notes that a key's level has changed, or that a permit of it is settled; "" is none. It returns
+// how many keys it has queued.
+func (l *levels) add(key []byte, permit string) (queued int) {
+	settles, waits := l.settles[string(key)]
+	switch {
+	case !waits:
+		if l.settles == nil {
+			l.settles = map[string][]string{}
+		}
+		text := string(key)
+		l.queue = append(l.queue, text)
+		if permit != "" {
+			settles = []string{clone(permit)}
+		}
+		l.settles[text] = settles
+		queued = 1
+	case permit != "":
+		l.settles[string(key)] = append(settles, clone(permit))
+	}
+	return queued
+}
+
+// take takes a key's permits off what waits; the key stays in the queue.
+func (l *levels) take(key string) (settles []string, waits bool) {
+	settles, waits = l.settles[key]
+	delete(l.settles, key)
+	return settles, waits
+}
+
+// busy reports whether a key's level is not in the queue to the verdict topic yet.
+func (l *levels) busy(key []byte) bool {
+	_, waits := l.settles[string(key)]
+	return waits || l.asked[string(key)] > 0
+}
+
+// LevelsWaiting reports whether PublishLevels has something to publish.
+func (s *issuing) LevelsWaiting() bool { return len(s.levels.queue) > 0 }
+
+// PublishLevels asks for the levels of so many keys, each behind its state. It reports whether more
+// wait.
+func (s *judging) PublishLevels(most int) (more bool, err error) {
+	l := &s.levels
+	n := min(most, len(l.queue))
+	for _, key := range l.queue[:n] {
+		settles, waits := l.take(key)
+		if !waits {
+			continue // a command has published it
+		}
+		if err := s.publishLevel(key, settles); err != nil {
+			return false, err
+		}
+	}
+	if l.queue = l.queue[n:]; len(l.queue) == 0 {
+		l.queue = nil
+	}
+	s.announced.taken += n
+	s.sayIfDue()
+	return len(l.queue) > 0, nil
+}
+
+func (s *judging) publishLevel(key string, settles []string) error {
+	ref, known := s.table.Get([]byte(key))
+	if !known {
+		// There is nothing but permits to settle: a level of 0 is behind any other.
+		s.appendOwn(&protocol.Record{Level: &protocol.Level{Key: key, Settles: settles}}, &Ack{})
+		return nil
+	}
+	b, err := decodeBlock(s.table.Block(ref))
+	if err != nil {
+		return err
+	}
+	rec := s.stateRecord(new([]byte), ref)
+	s.table.Copied(ref)
+	rec.Urgent, rec.Ack = true, &Ack{key: key, level: s.levelOf(key, b.state, settles)}
+	s.asks(key)
+	s.out.States = append(s.out.States, rec)
+	return nil
+}
+
+// levelOf is a key's level, as its state has it.
+func (s *judging) levelOf(key string, state []byte, settles []string) *protocol.Level {
+	is := s.stepper.Level(state)
+	level := &protocol.Level{Key: key, Latest: is.Latest, Settles: settles, Exempt: s.exempt.fromStrict(s.rules.Set, key, state)}
+	if is.Latest == event.NoTime {
+		level.Latest = 0
+	}
+	for i := range is.Limits {
+		one := &is.Limits[i]
+		section := protocol.Section{Name: hashName(one.Limit.Hash), Level: one.Level, Tier: one.Tier}
+		for _, step := range one.Steps {
+			section.Steps = append(section.Steps, protocol.Step{Until: step.Until, Amount: step.Amount})
+		}
+		section.Steps = protocol.Coalesce(section.Steps)
+		level.Sections = append(level.Sections, section)
+	}
+	return level
+}
+
+// hashName is what a limit's counters are called in levels and permits.
+func hashName(hash rules.SectionHash) string { return hex.EncodeToString(hash[:]) }
+
+// fromStrict is until when commands exempt a key from all of its strict limits; 0 for not at all.
+func (x *exemptions) fromStrict(set *rules.Set, key string, state []byte) event.Micros {
+	given := rules.ExemptionsOf(state)
+	if len(given) == 0 && len(x.byKey) == 0 {
+		return 0
+	}
+	dims, err := event.ParseKey([]byte(key))
+	if err != nil {
+		return 0
+	}
+	all := []rules.Exemptions{given}
+	x.about(dims, func(one rules.Exemptions) bool {
+		all = append(all, one)
+		return true
+	})
+	return max(0, set.ExemptFrom(dims, all...))
+}
+
+// isStrict reports whether a key may have strict limits.
+func (s *judging) isStrict(key []byte) bool {
+	if !s.levels.on {
+		return false
+	}
+	dims, err := event.ParseKey(key)
+	return err == nil && s.rules.Set.StrictFor(dims)
+}
+
+// touch notes what an event means for a key's level. Also what was applied before: the level may not
+// have been published.
+func (s *intake) touch(w *rules.Work, permit string) {
+	if !s.levels.on || s.cfg.NoLevels {
+		return
+	}
+	changes := permit != ""
+	for i := range w.Hits {
+		changes = changes || w.Hits[i].Limit.Strict
+	}
+	if changes {
+		s.announced.queued += s.levels.add(w.Key, permit)
+	}
+}
+
+// asks notes that a key's level waits for its state.
+func (s *issuing) asks(key string) {
+	if s.levels.asked == nil {
+		s.levels.asked = map[string]int{}
+	}
+	s.levels.asked[key]++
+	s.announced.asked++
+}
+
+// levelDurable publishes a level whose state is durable at an offset.
+func (s *issuing) levelDurable(level *protocol.Level, seq int64, done *Done) {
+	if s.levels.asked[level.Key]--; s.levels.asked[level.Key] == 0 {
+		delete(s.levels.asked, level.Key)
+	}
+	level.Seq = seq
+	s.appendOwn(&protocol.Record{Level: level}, &Ack{done: done})
+	s.announced.durable++
+	s.sayIfDue()
+}
+
+// appendOwn asks for a record about strict limits in the verdict topic.
+func (s *issuing) appendOwn(r *protocol.Record, ack *Ack) {
+	key, value, err := r.Encode()
+	if err != nil {
+		return // not reached: such values always marshal
+	}
+	ack.own = r
+	s.out.Verdicts = append(s.out.Verdicts, Append{Key: key, Value: value, Urgent: true, Ack: ack})
+}

@@ -1,0 +1,133 @@
+package shard
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
+)
+
+func clone(s string) string { return strings.Clone(s) }
+
+// occurrence is an event as it came, for the steps that it makes.
+type occurrence struct {
+	gatheredStep // what is the same on all keys
+	event        *event.Event
+	counts       bool // its own time is one to count at
+}
+
+// permitKeys are the keys that an event's permit was granted for.
+func (s *intake) permitKeys(e *event.Event, broker event.Micros) []rules.PermitKey {
+	if s.permits == nil || e.Permit.ID == "" {
+		return nil
+	}
+	keys, ahead := s.permits.Keys(e, broker)
+	if ahead {
+		s.tally.PermitsAhead++
+	}
+	for i := range keys {
+		if keys[i].TooLate {
+			s.tally.PermitsTooOld++
+			break
+		}
+	}
+	return keys
+}
+
+// gather gathers an event's steps on the keys of this partition. It returns targets with the other
+// partitions to which the event matters: it counts there, or settles a permit.
+func (s *intake) gather(o *occurrence, works []rules.Work, permits []rules.PermitKey, targets []int32) []int32 {
+	for i := range works {
+		w := &works[i]
+		switch owner := s.owner(w); {
+		case owner != s.cfg.ID:
+			if !slices.Contains(targets, owner) {
+				targets = append(targets, owner)
+			}
+		case o.counts && len(permits) == 0:
+			s.gathered.add(w, &o.gatheredStep)
+		default:
+			s.gatherWork(o, w, permits)
+		}
+	}
+	for i := range permits {
+		p := &permits[i]
+		if p.TooLate || counted(works, p.Key) {
+			continue
+		}
+		w := rules.Work{Key: p.Key, Hash: p.Hash}
+		if owner := s.owner(&w); owner == s.cfg.ID {
+			step := o.gatheredStep
+			step.id, step.permit, step.at = "", o.event.Permit.ID, o.timeFor(p)
+			s.gathered.add(&w, &step)
+		} else if !slices.Contains(targets, owner) {
+			targets = append(targets, owner)
+		}
+	}
+	return targets
+}
+
+// gatherWork gathers an event's step on a key that it counts under, when there are permits or its own
+// time is none to count at.
+func (s *intake) gatherWork(o *occurrence, w *rules.Work, permits []rules.PermitKey) {
+	step := o.gatheredStep
+	for i := range permits {
+		p := &permits[i]
+		if !bytes.Equal(p.Key, w.Key) {
+			continue
+		}
+		if p.TooLate { // the action counts by its permit, which is lost
+			w.Hits = without(w.Hits, true)
+			continue
+		}
+		step.permit, step.at, step.permitAt = o.event.Permit.ID, o.timeFor(p), p.At
+	}
+	if !o.counts {
+		w.Hits = without(w.Hits, false)
+	}
+	if o.counts || step.permit != "" {
+		s.gathered.add(w, &step)
+	}
+}
+
+// timeFor is the event's time on a key. Of one that is too old for all other limits it is the permit's.
+func (o *occurrence) timeFor(p *rules.PermitKey) event.Micros {
+	if o.counts {
+		return o.at
+	}
+	return p.At
+}
+
+// without returns the hits without those under strict limits, or without all others.
+func without(hits []rules.Hit, strict bool) []rules.Hit {
+	kept := hits[:0]
+	for _, h := range hits {
+		if h.Limit.Strict != strict {
+			kept = append(kept, h)
+		}
+	}
+	return kept
+}
+
+func counted(works []rules.Work, key []byte) bool {
+	for i := range works {
+		if bytes.Equal(works[i].Key, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// unpermitted counts, by rule, that an event counted under strict limits without a permit.
+func (s *intake) unpermitted(hits []rules.Hit) {
+	last := -1
+	for i := range hits {
+		l := hits[i].Limit
+		if l.Strict && hits[i].Amount > 0 && l.Rule.Index != last {
+			last = l.Rule.Index
+			s.tally.Unpermitted[last]++
+		}
+	}
+}

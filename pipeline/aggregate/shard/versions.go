@@ -1,0 +1,78 @@
+package shard
+
+import (
+	"fmt"
+
+	"github.com/tallygate/tallygate/pipeline/admit/protocol"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// Enforcers ask for permits by a version of the rules, and are told when the partition counts by another
+// one. So the version is in the verdict topic as well: behind the levels of all keys with limits that
+// became strict, of which nobody has said so far what they have counted. These levels go out while the
+// keys are judged by the new rules.
+
+// announcement is what is to be said of the rules.
+type announcement struct {
+	said string // what was said last and is durable: see Rules.name
+	pass bool   // limits became strict: the pass over all keys publishes their levels
+	due  *Rules // to be said behind the levels that were queued before
+
+	queued, taken  int // levels, since the shard was made
+	asked, durable int // their states
+	behindQueued   int // due waits until so many are taken
+	behindAsked    int // and then until so many are durable; -1: these are not known yet
+}
+
+// name tells versions apart, also those that are in no topic.
+func (r *Rules) name() string { return fmt.Sprintf("%d %s", r.Published, r.hash()) }
+
+// becomeStrict reports whether a set has strict limits that another one has not; of no set, any.
+func becomeStrict(now, before *rules.Set) bool {
+	for _, l := range now.Limits {
+		if l.Strict && (before == nil || before.StrictLimit(l.Hash) == nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// announce notes that another version is in force from here on.
+func (s *judging) announce(before *rules.Set) {
+	a := &s.announced
+	was := before != nil && before.NewPermits() != nil
+	switch {
+	case !s.levels.on && !was && a.said == "", a.said == s.rules.name():
+		return
+	case becomeStrict(s.rules.Set, before):
+		a.pass, a.due = true, nil
+		s.judged.done = 0
+	case !a.pass:
+		s.say()
+	}
+}
+
+// say has the version said behind all levels that wait.
+func (s *judging) say() {
+	a := &s.announced
+	r := s.rules // a copy: newer ones may come first
+	a.due, a.behindQueued, a.behindAsked = &r, a.queued, -1
+	s.sayIfDue()
+}
+
+// sayIfDue says the version when all levels before it are on their way.
+func (s *issuing) sayIfDue() {
+	a := &s.announced
+	if a.due == nil || a.taken < a.behindQueued {
+		return
+	}
+	if a.behindAsked < 0 {
+		a.behindAsked = a.asked
+	}
+	if a.durable < a.behindAsked {
+		return
+	}
+	r := a.due
+	a.due = nil
+	s.appendOwn(&protocol.Record{Version: r.Published}, &Ack{says: r.name()})
+}

@@ -1,0 +1,92 @@
+package shard
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// use has the rig count by other rules, and judges all keys by them.
+func (r *levelRig) use(number int64, spec string) {
+	r.t.Helper()
+	rules := Rules{Number: number, Published: uint64(number), Set: compile(r.t, spec)}
+	if err := r.s.Use(rules); err != nil {
+		r.t.Fatal(err)
+	}
+	for {
+		keys, more := r.s.NextToJudge(rules)
+		if !more {
+			break
+		}
+		for _, key := range keys {
+			if _, err := r.s.Judge(key, r.clock); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+		r.s.PartJudged(rules)
+	}
+	if err := r.s.PassDone(rules); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A version of the rules is said behind the levels of all keys whose limits became strict with it, at
+// once when none did, and never where no rule is strict.
+func TestVersionsAreSaidBehindTheirLevels(t *testing.T) {
+	r := newLevelRig(t)
+	loose := strings.ReplaceAll(strictRule, "strict: true", "then: {block: 1h}")
+	r.s = New(Config{Of: 1, Topics: simTopics}, Rules{Number: 1, Published: 1, Set: compile(t, loose)})
+	for i, uid := range []string{"u", "v", "w"} {
+		r.count(`"id":"e%d","uid":%q,"outcome":"ok"`, i, uid)
+	}
+	r.use(2, strings.ReplaceAll(loose, "limit: 9,", "limit: 8,"))
+	r.want("rules without strict ones", "")
+	if s := r.s.snapshot(); s.Strict != "" {
+		t.Errorf("the checkpoint says %q", s.Strict)
+	}
+
+	r.use(3, strictRule)
+	if said := r.takeStrict(1); said != "" {
+		t.Errorf("before the levels of two keys are taken, %q", said)
+	}
+	said := r.levels()
+	if n := strings.Count(said, " 1, settles []"); n != 3 || !strings.HasSuffix(said, "; version 3") {
+		t.Errorf("when limits became strict %q, want the levels of three keys, and then the version", said)
+	}
+	if s := r.s.snapshot(); s.Strict != r.s.rules.name() {
+		t.Errorf("the checkpoint says %q, want %q", s.Strict, r.s.rules.name())
+	}
+
+	r.use(4, strings.ReplaceAll(strictRule, "limit: 9,", "limit: 8,"))
+	r.want("when none became strict", "version 4")
+	r.use(5, loose)
+	r.want("when none is strict any more", "version 5")
+}
+
+// takeStrict asks for so many levels, and has none of their states acknowledged.
+func (r *levelRig) takeStrict(most int) string {
+	r.t.Helper()
+	if _, err := r.s.PublishLevels(most); err != nil {
+		r.t.Fatal(err)
+	}
+	return fmt.Sprint(r.s.out.Verdicts)[1 : len(fmt.Sprint(r.s.out.Verdicts))-1]
+}
+
+// Who takes over says the version again, behind all levels, unless a checkpoint says that it is said.
+func TestTheVersionIsSaidAtATakeover(t *testing.T) {
+	for name, strict := range map[string]string{"not said": "", "said": "said"} {
+		r := newLevelRig(t)
+		if strict != "" {
+			strict = r.s.rules.name()
+		}
+		c := r.s.snapshot()
+		c.Strict, c.Judged = strict, r.s.judged.record()
+		r.s.restoring.checkpoint = c
+		if _, err := r.s.Resume(Found{Committed: -1}, r.clock); err != nil {
+			t.Fatal(err)
+		}
+		if r.s.AllJudged() != (strict != "") {
+			t.Errorf("%s: all keys are judged: %t", name, r.s.AllJudged())
+		}
+	}
+}
