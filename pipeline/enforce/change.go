@@ -19,7 +19,11 @@ func (t *Table) Replace(shard int, all []verdict.Verdict) {
 // whose seq is below that of the one held is ignored.
 func (t *Table) Apply(shard int, changes []verdict.Verdict) {
 	t.clock.touch()
-	t.index.Apply(shard, changes)
+	if !t.mode.progress.snapshotted(shard) {
+		t.index.Apply(shard, changes) // what it brings began before the table did
+		return
+	}
+	t.index.ApplyThen(shard, changes, t.latencies.began)
 }
 
 // Remove takes the verdict with this record key out of the shard.

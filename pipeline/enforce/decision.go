@@ -9,7 +9,7 @@ import (
 // larger one would be half the time of a check that finds nothing, as nearly all do.
 type Decision struct {
 	Allowed bool             // false when a verdict denies; one whose action is log allows
-	Until   event.Micros     // when the deciding verdict ends; 0 without one
+	Until   event.Micros     // when the deciding verdict ends, or a throttled request's turn comes; 0 without one
 	At      event.Micros     // the time for which the check was answered
 	by      *verdict.Verdict // the deciding verdict, without key and times; nil: there is none
 }
@@ -51,8 +51,8 @@ func (d Decision) Limit() event.Decimal {
 	return d.by.Limit
 }
 
-// RetryAfter returns the whole seconds, rounded up, until the deciding verdict ends; 0 when the
-// check was allowed or is Unavailable.
+// RetryAfter returns the whole seconds, rounded up, until Until; 0 when the check was allowed or is
+// Unavailable.
 func (d Decision) RetryAfter() int64 {
 	if d.Allowed || d.Unavailable() {
 		return 0

@@ -29,6 +29,9 @@ func (p *progress) snapshot(shard int) {
 	}
 }
 
+// snapshotted reports whether the shard had a snapshot.
+func (p *progress) snapshotted(shard int) bool { return p.had[shard].Load() }
+
 func (p *progress) heartbeat(shard int, applied event.Micros) {
 	if applied != always {
 		applied = min(applied, now())

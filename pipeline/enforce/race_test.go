@@ -1,13 +1,16 @@
 package enforce
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -68,4 +71,45 @@ func TestNobodyIsSeenUnblocked(t *testing.T) {
 	writers.Wait()
 	stop.Store(true)
 	readers.Wait()
+}
+
+// Requests wait, leave and give up while verdicts come, move and go: for the race detector. At the
+// end nobody waits, and no line is left.
+func TestWaitingBesideChanges(t *testing.T) {
+	table := running(t, Config{})
+	throttle, err := NewThrottleWith(table, ThrottleConfig{MaxDelay: 100 * time.Millisecond, MaxDelayed: 40, MaxDelayedPerKey: 15})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var all sync.WaitGroup
+	all.Go(func() {
+		for seq := int64(1); ctx.Err() == nil; seq++ {
+			table.Apply(0, []verdict.Verdict{block("r", "uid="+strconv.Itoa(int(seq%3)), func(v *verdict.Verdict) {
+				v.Action, v.Seq, v.Since, v.Until = verdict.ActThrottle, seq, now(), now()+event.Micros(seq%7)*5*event.Millisecond
+				v.Limit, v.Per = 500*event.One, event.Second
+				if seq%11 == 0 {
+					v.State = verdict.Clear
+				}
+			})})
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+	for i := range 60 {
+		all.Go(func() {
+			dims := []event.Dim{{Name: "uid", Value: strconv.Itoa(i % 3)}}
+			for n := 0; ctx.Err() == nil; n++ {
+				patience, leave := context.WithTimeout(ctx, time.Duration(1+n%50)*time.Millisecond)
+				throttle.Await(patience, table.CheckDims("a", dims), "a", dims)
+				leave()
+			}
+		})
+	}
+	all.Wait()
+	s := throttle.Stats()
+	if s.Waiting != 0 || s.Released == 0 || s.GaveUp == 0 || s.TurnedAway == 0 {
+		t.Errorf("%+v, want none waiting, and some of each", s)
+	}
+	testrun.Eventually(t, "no line is left", func() bool { return !throttle.Busy() })
 }

@@ -88,6 +88,8 @@ type Table struct {
 	cfg    Config
 	policy stalePolicy
 	steps  steps
+	lines  lines
+	latencies
 }
 
 // NewTable returns an empty table. It can be used at once. Only Run frees ended verdicts: call it

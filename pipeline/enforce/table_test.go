@@ -27,7 +27,7 @@ func TestLinksNothingButTheStandardLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	const module = "github.com/tallygate/tallygate/pipeline/"
-	want := []string{module + "event", module + "verdict", module + "enforce/internal/index", module + "enforce"}
+	want := []string{module + "event", module + "verdict", module + "enforce/internal/index", module + "enforce/shape", module + "enforce"}
 	if got := strings.Fields(string(out)); !slices.Equal(got, want) {
 		t.Errorf("links %q, want %q", got, want)
 	}

@@ -5,68 +5,114 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Throttle carries out the action throttle: requests wait for the end of their verdict, for a
-// limited time and a limited number at once. Middlewares use it. Make it with NewThrottle; its
-// methods may be called by many goroutines.
+// Throttle carries out the action throttle: requests wait in line for the end of their verdict, and
+// then leave one by one, at the limit's rate. Those of one key and rule leave in the order in which
+// they came. The wait is bounded, and so is the number of those who wait. Middlewares use it. Make it
+// with NewThrottle; its methods may be called by many goroutines. All of a table share its lines.
 type Throttle struct {
-	table   *Table
-	most    time.Duration
-	waiting chan struct{} // one for each request that waits
+	table *Table
+	cfg   ThrottleConfig
+
+	waiting                      atomic.Int64
+	released, gaveUp, turnedAway atomic.Uint64
 }
 
-// NewThrottle returns a Throttle for a table. delay is how long a request waits at most: 0 is 1 s,
-// and a negative value never waits. delayed is how many may wait at once; 0 is 1,000.
+// ThrottleConfig configures a Throttle. The zero value is ready to use.
+type ThrottleConfig struct {
+	// MaxDelay is how long a request waits at most: 0 is 1 s, and a negative value never waits. One
+	// whose turn would come later is denied at once.
+	MaxDelay time.Duration
+	// MaxDelayed is how many may wait at once; 0 is 1,000. More are denied.
+	MaxDelayed int
+	// MaxDelayedPerKey is how many of them may wait for one key and rule; 0 is 100.
+	MaxDelayedPerKey int
+}
+
+// ThrottleStats is what has become of throttled requests.
+type ThrottleStats struct {
+	Waiting    int    // now
+	Released   uint64 // waited, and were allowed
+	GaveUp     uint64 // waited, and were denied, or their clients left
+	TurnedAway uint64 // denied at once: their turn would have come too late, or too many waited
+}
+
+// NewThrottle returns a Throttle for a table: NewThrottleWith, for callers that know two bounds only.
 func NewThrottle(table *Table, delay time.Duration, delayed int) (*Throttle, error) {
+	return NewThrottleWith(table, ThrottleConfig{MaxDelay: delay, MaxDelayed: delayed})
+}
+
+// NewThrottleWith returns a Throttle for a table.
+func NewThrottleWith(table *Table, cfg ThrottleConfig) (*Throttle, error) {
 	if table == nil {
 		return nil, errNoTable
 	}
-	if delayed < 0 {
-		return nil, fmt.Errorf("enforce: MaxDelayed is %d, want none negative", delayed)
+	if cfg.MaxDelayed < 0 || cfg.MaxDelayedPerKey < 0 {
+		return nil, fmt.Errorf("enforce: MaxDelayed is %d and MaxDelayedPerKey %d, want none negative", cfg.MaxDelayed, cfg.MaxDelayedPerKey)
 	}
-	return &Throttle{table: table, most: cmp.Or(delay, time.Second), waiting: make(chan struct{}, cmp.Or(delayed, 1000))}, nil
+	cfg.MaxDelay = cmp.Or(cfg.MaxDelay, time.Second)
+	cfg.MaxDelayed = cmp.Or(cfg.MaxDelayed, 1000)
+	cfg.MaxDelayedPerKey = cmp.Or(cfg.MaxDelayedPerKey, 100)
+	return &Throttle{table: table, cfg: cfg}, nil
 }
 
 var errNoTable = errors.New("enforce: the table is nil: make it with NewTable")
 
-// Await waits for the end of d's verdict, if d is a denial whose action is throttle, and checks
-// again. It returns d itself when it is any other decision, when its verdict ends too late, when
-// too many wait, or when ctx ends first. dims must not change while it waits.
+// Stats returns what has become of this Throttle's requests.
+func (t *Throttle) Stats() ThrottleStats {
+	return ThrottleStats{int(t.waiting.Load()), t.released.Load(), t.gaveUp.Load(), t.turnedAway.Load()}
+}
+
+// Busy reports whether anyone waits in the table's lines. Then requests without a verdict may have to
+// wait, too: those of the same key came earlier. It is one atomic load.
+func (t *Throttle) Busy() bool { return t.table.lines.Busy() && t.cfg.MaxDelay >= 0 }
+
+// Await waits for the turn of a throttled request, and checks again. d is the result of a check. If
+// it is a denial whose action is throttle, the turn comes at its verdict's end, behind those who came
+// earlier. If it is allowed, and others wait for a key that these dimensions have, it comes after
+// them. Any other decision is returned as it is.
+//
+// A denial is returned when the turn would come too late, when too many wait, or when ctx ends.
+// Until is then when a turn would be free. dims must not change while it waits.
 func (t *Throttle) Await(ctx context.Context, d Decision, api string, dims []event.Dim) Decision {
-	if d.Allowed || d.Action() != verdict.ActThrottle || t.most < 0 {
+	return t.AwaitWithin(ctx, t.cfg.MaxDelay, d, api, dims)
+}
+
+// AwaitWithin is Await for a request that waits less than MaxDelay.
+func (t *Throttle) AwaitWithin(ctx context.Context, most time.Duration, d Decision, api string, dims []event.Dim) Decision {
+	if !t.Concerns(d) || most < 0 {
 		return d
 	}
-	select {
-	case t.waiting <- struct{}{}:
-		defer func() { <-t.waiting }()
-		return t.table.Await(ctx, d, t.most, api, dims)
-	default:
-		return d
+	w := waiter{throttle: t, api: api, dims: dims, most: min(most, t.cfg.MaxDelay)}
+	return w.await(ctx, d)
+}
+
+// Concerns reports whether Await may do anything about a decision. Where nobody waits it is one atomic
+// load for allowed requests.
+func (t *Throttle) Concerns(d Decision) bool {
+	if d.Allowed {
+		return t.Busy()
 	}
+	return d.Action() == verdict.ActThrottle && t.cfg.MaxDelay >= 0
+}
+
+// enter takes one of the MaxDelayed places, if there is one.
+func (t *Throttle) enter() bool {
+	if most := t.cfg.MaxDelayed; t.waiting.Add(1) > int64(most) && most > 0 {
+		t.waiting.Add(-1)
+		return false
+	}
+	return true
 }
 
 // Await is Throttle.Await without a bound on how many wait, for callers that have their own. The
 // monotonic clock bounds the time, whatever happens to the wall clock.
 func (t *Table) Await(ctx context.Context, d Decision, most time.Duration, api string, dims []event.Dim) Decision {
-	deadline := time.Now().Add(most)
-	for !d.Allowed && d.Action() == verdict.ActThrottle {
-		left := (d.Until - now()).Duration()
-		if left > time.Until(deadline) {
-			return d
-		}
-		timer := time.NewTimer(left)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return d
-		case <-timer.C:
-		}
-		d = t.CheckDims(api, dims)
-	}
-	return d
+	return (&Throttle{table: t, cfg: ThrottleConfig{MaxDelay: most}}).Await(ctx, d, api, dims)
 }

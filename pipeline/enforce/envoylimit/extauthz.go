@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
@@ -25,8 +24,8 @@ import (
 // the one that Envoy takes for the client's. A request that does not say clearly who sent it is
 // refused with 400: see forwardauth.Refusal. Envoy denies by any status but OK, so a stale table
 // that fails closed answers 503, whatever failure_mode_allow says: that is for the case without any
-// answer.
-func (s *Server) Check(_ context.Context, req *authv3.CheckRequest) (*authv3.CheckResponse, error) {
+// answer. So does a strict limit in doubt, with Retry-After: 1.
+func (s *Server) Check(ctx context.Context, req *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	r := req.GetAttributes().GetRequest().GetHttp()
 	header := headerOf(r)
 	api, dims, err := s.headers.ReadFor(header, cmp.Or(r.GetMethod(), http.MethodGet), r.GetPath())
@@ -52,18 +51,22 @@ func (s *Server) Check(_ context.Context, req *authv3.CheckRequest) (*authv3.Che
 		return s.refuse(r, header, forwardauth.RequireDimensions()), nil
 	}
 	d := s.decider.CheckDims(api, dims)
-	if d.Allowed {
+	asked := d.Allowed && forwardauth.Asks(s.decider, s.admit)
+	a := enforce.Admission{Decision: d}
+	if asked {
+		a = enforce.AdmitProxied(ctx, s.admit, enforce.Request{API: api, Dims: dims})
+	}
+	if a.Decision.Allowed {
 		return &authv3.CheckResponse{
 			Status:       &rpcstatus.Status{Code: int32(codes.OK)},
-			HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{}},
+			HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: s.passed(&a)},
 		}, nil
 	}
-	a := denied(&s.answers, d, &http.Request{Method: r.GetMethod(), Header: header})
 	status := &rpcstatus.Status{Code: int32(codes.ResourceExhausted), Message: "over a limit"}
-	if d.Unavailable() {
+	if a.Decision.Unavailable() {
 		status = &rpcstatus.Status{Code: int32(codes.Unavailable), Message: "in doubt"}
 	}
-	return deniedResponse(status, a), nil
+	return deniedResponse(status, denied(&s.answers, a.Decision, &http.Request{Method: r.GetMethod(), Header: header}, asked)), nil
 }
 
 // refuse denies a request that does not say clearly who sent it or what it asks for.
@@ -77,10 +80,7 @@ func (s *Server) refuse(r *authv3.AttributeContext_HttpRequest, header http.Head
 func deniedResponse(status *rpcstatus.Status, a *answer) *authv3.CheckResponse {
 	out := &authv3.DeniedHttpResponse{Status: &typev3.HttpStatus{Code: typev3.StatusCode(a.status)}, Body: a.body.String()}
 	for _, name := range a.names() {
-		out.Headers = append(out.Headers, &corev3.HeaderValueOption{
-			Header:       &corev3.HeaderValue{Key: strings.ToLower(name), Value: a.header.Get(name)},
-			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-		})
+		out.Headers = append(out.Headers, overwrite(strings.ToLower(name), a.header.Get(name)))
 	}
 	return &authv3.CheckResponse{Status: status, HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: out}}
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
@@ -27,13 +26,18 @@ const maxDescriptors = 1000
 // ShouldRateLimit implements RateLimitService v3. Each descriptor is one check with a status of its
 // own: OVER_LIMIT when a verdict denies. The response is OVER_LIMIT when one of them is. Its
 // headers and body are those of Config.Answers for the verdict that ends last. Nothing is counted
-// here: hits_addend and the request's limits have no effect, only events count.
+// here: the request's limits have no effect, only events count.
+//
+// When no verdict denies, a permit is asked for each descriptor, if Config.Admit is set. Its cost is the
+// descriptor's hits_addend, or else the request's; for one of 0, and for negative ones, none is asked.
+// If one is denied, the permits of those before it are given back. Each permit is one of
+// request_headers_to_add. Envoy adds to the client's headers: it has to remove the client's first.
 //
 // A stale table that fails closed is OVER_LIMIT too, without a duration: the protocol has no other
 // denial. An error would leave the decision to Envoy's failure_mode_deny. That allows by default,
 // and holds for all requests, while single rules can fail closed. Where dimensions are required, a
 // descriptor without any is also OVER_LIMIT.
-func (s *Server) ShouldRateLimit(_ context.Context, req *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
+func (s *Server) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
 	if n := len(req.GetDescriptors()); n > maxDescriptors {
 		return nil, status.Errorf(codes.InvalidArgument, "%d descriptors, at most %d in one request", n, maxDescriptors)
 	}
@@ -43,7 +47,8 @@ func (s *Server) ShouldRateLimit(_ context.Context, req *rlsv3.RateLimitRequest)
 	}
 	var worst enforce.Decision
 	var refusal *forwardauth.Refusal
-	over := false
+	var all []question
+	over, asked := false, forwardauth.Asks(s.decider, s.admit)
 	for i, descriptor := range req.GetDescriptors() {
 		api, dims := s.read(descriptor)
 		if s.require && len(dims) == 0 {
@@ -57,21 +62,24 @@ func (s *Server) ShouldRateLimit(_ context.Context, req *rlsv3.RateLimitRequest)
 		if !d.Allowed && (!over || d.Until > worst.Until) { // 0 when unavailable
 			over, out.OverallCode, worst = true, rlsv3.RateLimitResponse_OVER_LIMIT, d
 		}
+		if asked {
+			all = append(all, question{api, dims, costOf(descriptor, req.GetHitsAddend())})
+		}
+	}
+	if asked = asked && out.OverallCode == rlsv3.RateLimitResponse_OK; asked {
+		worst, over = s.admitAll(ctx, all, out)
 	}
 	if out.OverallCode == rlsv3.RateLimitResponse_OVER_LIMIT {
 		a := &answer{header: http.Header{}}
-		asked := &http.Request{Method: http.MethodGet, Header: http.Header{}}
+		caller := &http.Request{Method: http.MethodGet, Header: http.Header{}}
 		if over {
 			answers := s.answers
 			answers.Status, answers.UnavailableStatus = http.StatusTooManyRequests, http.StatusTooManyRequests
-			a = denied(&answers, worst, asked)
+			a = denied(&answers, worst, caller, asked)
 		} else {
-			enforce.RefusedBecause(a, asked, refusal.Detail)
+			enforce.RefusedBecause(a, caller, refusal.Detail)
 		}
-		out.RawBody = a.body.Bytes()
-		for _, name := range a.names() {
-			out.ResponseHeadersToAdd = append(out.ResponseHeadersToAdd, &corev3.HeaderValue{Key: strings.ToLower(name), Value: a.header.Get(name)})
-		}
+		out.RawBody, out.ResponseHeadersToAdd = a.body.Bytes(), a.values()
 	}
 	return out, nil
 }

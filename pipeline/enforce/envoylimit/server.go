@@ -37,6 +37,11 @@ type Config struct {
 	Answers enforce.Answers
 	// Refused is called for each refused request; nil is no call.
 	Refused func(*forwardauth.Refusal)
+
+	// Admit and EmitAdmitted ask for permits, as in forwardauth.Config. Envoy passes the permit on to
+	// the service in the header event.PermitHeader.
+	Admit        enforce.Admitter
+	EmitAdmitted bool
 }
 
 // Server is both services. Make it with New.
@@ -50,12 +55,14 @@ type Server struct {
 	entries map[string]string
 	require bool
 	refused func(*forwardauth.Refusal)
+	admit   enforce.Admitter // nil: none is asked
+	emit    bool             // what is admitted has ended
 }
 
 // New checks cfg.
 func New(cfg Config) (*Server, error) {
 	s := &Server{decider: cfg.Decider, answers: cfg.Answers, headers: cfg.Headers.WithDefaults(), entries: map[string]string{"remote_address": "ip"},
-		require: cfg.RequireDimensions, refused: cfg.Refused}
+		require: cfg.RequireDimensions, refused: cfg.Refused, admit: cfg.Admit, emit: cfg.EmitAdmitted}
 	if s.refused == nil {
 		s.refused = func(*forwardauth.Refusal) {}
 	}

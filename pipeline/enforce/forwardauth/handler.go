@@ -31,12 +31,22 @@ type Config struct {
 	Answers enforce.Answers
 	// Refused is called for each refused request; nil is no call.
 	Refused func(*Refusal)
+
+	// Admit, if set, is asked for a permit for each request that no verdict denies: an admit.Admitter.
+	// The permit goes to the proxy in the header event.PermitHeader, which the proxy has to pass on in
+	// place of the client's. The service puts it into its event. What is under way in Redis ends after
+	// its hold, as nobody tells when the request ends.
+	Admit enforce.Admitter
+	// EmitAdmitted ends each admitted request at once, with the outcome success: Admit then has to emit
+	// its event. It is for services that emit none.
+	EmitAdmitted bool
 }
 
 // Handler answers a proxy's requests: with AllowStatus, or as Config.Answers says. With the query
 // denied=403 (or 401) a denial has that status, and the same headers and body: nginx's auth_request
 // accepts no other. Refused requests get 400: see Refusal. A stale table that fails closed still
-// answers 503: nginx then denies with 500, not as if the client were over a limit.
+// answers 503: nginx then denies with 500, not as if the client were over a limit. So does a strict
+// limit in doubt, with Retry-After: 1.
 type Handler struct {
 	cfg Config
 }
@@ -62,8 +72,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.refused(w, r, dims, err) {
 		return
 	}
-	d := h.cfg.Decider.CheckDims(api, dims)
+	d, permit := h.decide(w, r, api, dims)
 	if d.Allowed {
+		h.permitted(w, permit)
 		w.WriteHeader(h.cfg.AllowStatus)
 		return
 	}
@@ -82,7 +93,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // such as
 // //search, and Envoy takes a redirect for a denial. Envoy takes a 5xx for a failure, which
 // failure_mode_allow may allow. So a stale table that fails closed answers 429, without
-// Retry-After.
+// Retry-After, and a strict limit in doubt 429 with Retry-After: 1.
 func (h *Handler) ExtAuthz(prefix string) http.Handler {
 	prefix = strings.TrimSuffix(prefix, "/")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -94,7 +105,8 @@ func (h *Handler) ExtAuthz(prefix string) http.Handler {
 		if h.refused(w, r, dims, err) {
 			return
 		}
-		if d := h.cfg.Decider.CheckDims(api, dims); !d.Allowed {
+		d, permit := h.decide(w, r, api, dims)
+		if !d.Allowed {
 			answers := h.cfg.Answers
 			if answers.UnavailableStatus == 0 || answers.UnavailableStatus >= 500 {
 				answers.UnavailableStatus = http.StatusTooManyRequests
@@ -102,6 +114,7 @@ func (h *Handler) ExtAuthz(prefix string) http.Handler {
 			answers.Write(w, r, d, "")
 			return
 		}
+		h.permittedByEnvoy(w, permit)
 		w.WriteHeader(http.StatusOK)
 	})
 }

@@ -1,7 +1,8 @@
 // Package grpclimit puts an enforce.Table in front of a gRPC server. A call that a verdict denies
-// ends with RESOURCE_EXHAUSTED. google.rpc.RetryInfo says when to retry, and google.rpc.ErrorInfo
-// names the rule, if it has a public name. A call that is denied because the table is stale ends
-// with UNAVAILABLE, and one whose metadata does not say clearly who sent it with INVALID_ARGUMENT.
+// ends with RESOURCE_EXHAUSTED, and so does one that gets no permit of a strict limit.
+// google.rpc.RetryInfo says when to retry, and google.rpc.ErrorInfo names the rule, if it has a public
+// name. A call that is denied because the table is stale, or a strict limit in doubt, ends with
+// UNAVAILABLE, and one whose metadata does not say clearly who sent it with INVALID_ARGUMENT.
 package grpclimit
 
 import (
@@ -38,15 +39,28 @@ type Options struct {
 	API func(fullMethod string) string
 	// Answers has the names and messages of rules that callers are told.
 	Answers enforce.Answers
-	// MaxDelay is how long a call waits for the end of a verdict whose action is throttle. 0 is 1
-	// s, and a negative value never waits.
+	// MaxDelay is how long a call waits for its turn, if its verdict's action is throttle: the
+	// verdict's end, and then behind those who came earlier, at the limit's rate. 0 is 1 s, and a
+	// negative value never waits. A call whose turn would come later is denied at once.
 	MaxDelay time.Duration
 	// MaxDelayed is how many calls may wait at once; 0 is 1,000. More are denied.
 	MaxDelayed int
+	// MaxDelayedPerKey is how many of them may wait for one key and rule; 0 is 100.
+	MaxDelayedPerKey int
 	// Logged is called for calls that are allowed by a verdict whose action is log; nil is no call.
 	Logged func(ctx context.Context, fullMethod string, d enforce.Decision)
+
+	// Admit, if set, is asked for each call that no verdict denies: an admit.Admitter, for rules with
+	// `strict` and `scope: instance`. The permit is in the call's event, and for handlers that emit their
+	// own in PermitOf. A stream holds it until it ends.
+	Admit enforce.Admitter
+	// PermitHeader takes a call's permit from the metadata x-tallygate-permit, and asks for no other. Set
+	// it only behind a proxy that asks for permits and replaces the metadata of clients: they could
+	// otherwise bring a permit of their own, and no strict limit would be asked.
+	PermitHeader bool
+
 	// Events, if set, gets an event for each allowed call after its end: the outcome of OutcomeOf,
-	// and the attributes code and latency_ms.
+	// and the attributes code and latency_ms. A handler that panics has failed.
 	Events httplimit.Emitter
 }
 
@@ -55,11 +69,12 @@ type Limiter struct {
 	table    *enforce.Table
 	o        Options
 	throttle *enforce.Throttle
+	brought  httplimit.Brought
 }
 
 // New returns a Limiter, or an error for a nil table and invalid options.
 func New(table *enforce.Table, o Options) (*Limiter, error) {
-	throttle, err := enforce.NewThrottle(table, o.MaxDelay, o.MaxDelayed)
+	throttle, err := enforce.NewThrottleWith(table, enforce.ThrottleConfig{MaxDelay: o.MaxDelay, MaxDelayed: o.MaxDelayed, MaxDelayedPerKey: o.MaxDelayedPerKey})
 	if o.UID == nil && o.IP == nil && len(o.Attrs) == 0 {
 		err = errors.Join(err, errors.New("grpclimit: at least one of Options.UID, IP and Attrs is needed"))
 	}
@@ -74,48 +89,56 @@ func New(table *enforce.Table, o Options) (*Limiter, error) {
 	if o.API == nil {
 		o.API = MethodAPI
 	}
-	return &Limiter{table, o, throttle}, nil
+	return &Limiter{table: table, o: o, throttle: throttle}, nil
 }
 
+// errPanicked is how a call ends whose handler panics.
+var errPanicked = status.Error(codes.Internal, "the handler panicked")
+
 // Unary is a grpc.UnaryServerInterceptor.
-func (l *Limiter) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	done, err := l.enter(ctx, info.FullMethod)
+func (l *Limiter) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
+	c, err := l.enter(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := next(ctx, request)
-	done(err)
+	err = errPanicked
+	defer func() { c.done(err) }()
+	answer, err = next(c.context(ctx), request)
 	return answer, err
 }
 
-// Stream is a grpc.StreamServerInterceptor. A stream is one call, whatever it carries.
-func (l *Limiter) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	done, err := l.enter(stream.Context(), info.FullMethod)
+// Stream is a grpc.StreamServerInterceptor. A stream is one call, whatever it carries, and its permit
+// is held until it ends.
+func (l *Limiter) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	c, err := l.enter(stream.Context(), info.FullMethod)
 	if err != nil {
 		return err
 	}
-	err = next(server, stream)
-	done(err)
+	err = errPanicked
+	defer func() { c.done(err) }()
+	err = next(server, c.stream(stream))
 	return err
 }
 
-func (l *Limiter) enter(ctx context.Context, method string) (done func(error), err error) {
-	dims, api := l.dims(ctx), l.o.API(method)
-	if slices.ContainsFunc(dims, func(d event.Dim) bool { return d.Value == httplimit.Ambiguous }) {
-		return nil, status.Error(codes.InvalidArgument, "it is not clear who sends this call: what says so has several values")
+func (l *Limiter) enter(ctx context.Context, method string) (c call, err error) {
+	c = call{l: l, api: l.o.API(method), dims: l.dims(ctx)}
+	if slices.ContainsFunc(c.dims, func(d event.Dim) bool { return d.Value == httplimit.Ambiguous }) {
+		return c, status.Error(codes.InvalidArgument, "it is not clear who sends this call: what says so has several values")
 	}
-	d := l.throttle.Await(ctx, l.table.CheckDims(api, dims), api, dims)
+	d := l.throttle.Await(ctx, l.table.CheckDims(c.api, c.dims), c.api, c.dims)
 	if !d.Allowed {
-		return nil, l.denied(ctx, d)
+		return c, l.denied(ctx, d, 0)
 	}
 	if d.Rule() != "" && l.o.Logged != nil {
 		l.o.Logged(ctx, method, d)
 	}
-	if l.o.Events == nil {
-		return func(error) {}, nil
+	if err := c.admit(ctx); err != nil {
+		return c, err
 	}
-	began := time.Now()
-	return func(err error) { l.emit(api, dims, began, err) }, nil
+	if l.o.Events != nil {
+		c.began = time.Now()
+	}
+	return c, nil
 }
 
 func (l *Limiter) dims(ctx context.Context) (dims []event.Dim) {
@@ -137,13 +160,15 @@ func (l *Limiter) dims(ctx context.Context) (dims []event.Dim) {
 }
 
 // denied returns the error that ends a call. Its details are of package google.rpc, which gRPC
-// clients and proxies know.
-func (l *Limiter) denied(ctx context.Context, d enforce.Decision) error {
+// clients and proxies know. after is when to try again where nobody knows; 0 is not known.
+func (l *Limiter) denied(ctx context.Context, d enforce.Decision, after time.Duration) error {
 	_, header, body := l.o.Answers.Denial(d, enforce.DenialContext{Languages: FirstMetadata("accept-language")(ctx)})
 	if d.Unavailable() {
-		return status.Error(codes.Unavailable, body.Detail)
+		if after == 0 {
+			return status.Error(codes.Unavailable, body.Detail)
+		}
+		return withDetails(codes.Unavailable, body.Detail, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
 	}
-	code := codes.ResourceExhausted
 	why := map[string]string{"action": body.Action, "until": body.Until}
 	if body.Rule != "" {
 		why["rule"] = body.Rule
@@ -158,16 +183,15 @@ func (l *Limiter) denied(ctx context.Context, d enforce.Decision) error {
 	if language := header.Get("Content-Language"); language != "" {
 		details = append(details, &errdetails.LocalizedMessage{Locale: language, Message: body.Detail})
 	}
-	s, err := status.New(code, body.Detail).WithDetails(details...)
-	if err != nil {
-		return status.Error(code, body.Detail)
-	}
-	return s.Err()
+	return withDetails(codes.ResourceExhausted, body.Detail, details...)
 }
 
-func (l *Limiter) emit(api string, dims []event.Dim, began time.Time, err error) {
-	code := status.Code(err)
-	l.o.Events.Emit(httplimit.EventOf(api, dims, began, OutcomeOf(code), event.Attr{Name: "code", Value: event.StringValue(code.String())}))
+func withDetails(code codes.Code, message string, details ...protoadapt.MessageV1) error {
+	s, err := status.New(code, message).WithDetails(details...)
+	if err != nil {
+		return status.Error(code, message)
+	}
+	return s.Err()
 }
 
 // OutcomeOf is the outcome of a code: success for OK, denied for PERMISSION_DENIED, UNAUTHENTICATED

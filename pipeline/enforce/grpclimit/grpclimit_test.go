@@ -40,12 +40,17 @@ func blocked(dim, value, api string, action verdict.Action) verdict.Verdict {
 // serve starts a health server behind the limiter.
 func serve(t *testing.T, table *enforce.Table, o Options) healthpb.HealthClient {
 	t.Helper()
+	return serveWith(t, table, o, health.NewServer())
+}
+
+func serveWith(t *testing.T, table *enforce.Table, o Options, handlers healthpb.HealthServer) healthpb.HealthClient {
+	t.Helper()
 	l, err := New(table, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer(grpc.UnaryInterceptor(l.Unary), grpc.StreamInterceptor(l.Stream))
-	healthpb.RegisterHealthServer(server, health.NewServer())
+	healthpb.RegisterHealthServer(server, handlers)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

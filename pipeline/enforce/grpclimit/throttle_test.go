@@ -25,7 +25,7 @@ func TestFewCallsWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		v := blocked("uid", "42", "*", verdict.ActThrottle)
-		v.Until = v.Since + event.Second
+		v.Until, v.Limit, v.Per = v.Since+event.Second, 10*event.One, event.Second
 		table.Replace(0, []verdict.Verdict{v})
 		l, err := New(table, Options{UID: func(context.Context) string { return "42" }, MaxDelay: 2 * time.Second, MaxDelayed: 3})
 		if err != nil {
@@ -48,9 +48,12 @@ func TestFewCallsWait(t *testing.T) {
 			t.Errorf("%d denied and %d let through at once, want 7 and 0", denied.Load(), passed.Load())
 		}
 		time.Sleep(time.Second)
-		synctest.Wait()
-		if passed.Load() != 3 {
-			t.Errorf("%d let through when the verdict has ended, want 3", passed.Load())
+		for want := int32(1); want <= 3; want++ { // one by one, at the limit's rate
+			synctest.Wait()
+			if passed.Load() != want {
+				t.Errorf("%d let through after %v, want %d", passed.Load(), time.Second+time.Duration(want-1)*100*time.Millisecond, want)
+			}
+			time.Sleep(100 * time.Millisecond)
 		}
 	})
 }

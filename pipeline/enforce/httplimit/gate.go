@@ -27,6 +27,7 @@ type Gate struct {
 	o        Options
 	attrs    []attr
 	throttle *enforce.Throttle
+	brought  Brought
 }
 
 type attr struct {
@@ -37,7 +38,7 @@ type attr struct {
 // NewGate returns a gate, or an error for a nil table and invalid options.
 func NewGate(table *enforce.Table, options Options) (*Gate, error) {
 	options.setDefaults()
-	throttle, err := enforce.NewThrottle(table, options.MaxDelay, options.MaxDelayed)
+	throttle, err := options.throttle(table)
 	if err := errors.Join(options.validate(), err); err != nil {
 		return nil, err
 	}
@@ -64,12 +65,12 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 		p, ok := g.enter(w, r, api)
 		switch {
 		case !ok:
-		case p.entered == nil:
-			next.ServeHTTP(w, r)
+		case p.entered == nil && p.held == nil:
+			next.ServeHTTP(w, p.request(r))
 		default:
 			sw, finished := &statusWriter{ResponseWriter: w}, false
-			defer func() { p.Done(sw.result(finished)) }() // also when the handler panics
-			next.ServeHTTP(sw, r)
+			defer func() { p.Done(sw.result(finished)) }() // also when the handler panics: what it did is done
+			next.ServeHTTP(sw, p.request(r))
 			finished = true
 		}
 	})
@@ -95,9 +96,12 @@ func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.R
 		}
 		p.entered = newEntered(&g.o, r, api, dims)
 	}
+	if g.o.PermitHeader {
+		p.permit = g.brought.Permit(r.Header[event.PermitHeader]...)
+	}
 	// Nearly no key has a verdict, and without one the API need not be known.
-	if !g.table.MayDeny(dims) {
-		return p, true
+	if !g.table.MayDeny(dims) && !g.throttle.Busy() {
+		return g.admit(w, r, p, nameOf, api, dims)
 	}
 	if g.o.Events == nil {
 		if api = nameOf(r); api == Ambiguous {
@@ -106,14 +110,14 @@ func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.R
 		}
 	}
 	d := g.table.CheckDims(api, dims)
-	if d.Action() == verdict.ActThrottle && !d.Allowed {
+	if g.throttle.Concerns(d) {
 		d = g.throttle.Await(r.Context(), d, api, append([]event.Dim(nil), dims...))
 	}
 	if d.Allowed {
 		if d.Rule() != "" && g.o.Logged != nil {
 			g.o.Logged(r, d)
 		}
-		return p, true
+		return g.admit(w, r, p, func(*http.Request) string { return api }, api, dims)
 	}
 	g.deny(w, r, d, api, append([]event.Dim(nil), dims...))
 	if g.o.EmitDenied {
@@ -167,11 +171,14 @@ func (g *Gate) deny(w http.ResponseWriter, r *http.Request, d enforce.Decision, 
 }
 
 // keyOf returns the text of the key whose verdict decided; "" when the table no longer has it.
-func keyOf(table *enforce.Table, d enforce.Decision, api string, dims []event.Dim) string {
+func keyOf(table *enforce.Table, d enforce.Decision, api string, dims []event.Dim) (key string) {
 	for _, v := range table.VerdictsAt(d.At, api, dims) {
 		if v.Rule == d.Rule() && v.Until == d.Until {
 			return v.KeyText()
 		}
+		if v.Rule == d.Rule() && v.Action == verdict.ActThrottle { // d ends when its turn would come
+			key = v.KeyText()
+		}
 	}
-	return ""
+	return key
 }

@@ -9,11 +9,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Passage is a request between Enter and Done.
-type Passage struct{ entered *entered }
+// Passage is a request between Enter and Done, or Cancel.
+type Passage struct {
+	entered *entered
+	held    enforce.Held // nil: nothing is held
+	permit  event.Permit
+}
 
 // entered is what an event is made of after the response.
 type entered struct {
@@ -31,17 +36,29 @@ func newEntered(o *Options, r *http.Request, api string, dims []event.Dim) *ente
 // Done emits the request's event, if the gate emits any. status is the response's; 0 is 200, as in
 // net/http.
 func (p Passage) Done(status int) {
-	if p.entered == nil {
-		return
-	}
 	if status == 0 {
 		status = http.StatusOK
+	}
+	if p.entered == nil {
+		if p.held != nil {
+			p.held.Done(OutcomeOf(status))
+		}
+		return
 	}
 	o := p.entered.o
 	e := EventOf(p.entered.api, p.entered.dims, p.entered.began, OutcomeOf(status),
 		event.Attr{Name: attrStatus, Value: event.NumberValue(event.Decimal(status) * event.One)})
-	if o.Event == nil || o.Event(p.entered.r, &e) {
+	e.Permit = p.permit
+	emit := o.Event == nil || o.Event(p.entered.r, &e)
+	if emit {
 		o.Events.Emit(e)
+	}
+	switch {
+	case p.held == nil:
+	case emit:
+		p.held.Done(e.Outcome)
+	default:
+		p.held.Cancel()
 	}
 }
 

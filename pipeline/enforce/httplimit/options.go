@@ -40,11 +40,25 @@ type Options struct {
 	// Logged is called for requests that are allowed by a verdict whose action is log; nil is no
 	// call.
 	Logged func(*http.Request, enforce.Decision)
-	// MaxDelay is how long a request waits for the end of a verdict whose action is throttle. 0 is
-	// 1 s, and a negative value never waits. A request whose verdict ends later is denied at once.
+	// MaxDelay is how long a request waits for its turn, if its verdict's action is throttle: the
+	// verdict's end, and then behind those who came earlier, at the limit's rate. 0 is 1 s, and a
+	// negative value never waits. A request whose turn would come later is denied at once.
 	MaxDelay time.Duration
 	// MaxDelayed is how many requests may wait at once; 0 is 1,000. More are denied.
 	MaxDelayed int
+	// MaxDelayedPerKey is how many of them may wait for one key and rule; 0 is 100.
+	MaxDelayedPerKey int
+
+	// Admit, if set, is asked for each request that no verdict denies: an admit.Admitter, for rules with
+	// `strict` and `scope: instance`. API is then called for each request, unless no rule asks. The
+	// permit is in the request's event, and for handlers that emit their own in PermitOf. It is
+	// cancelled when Event drops the event. A handler that panics has failed, and nobody knows what it
+	// did: its permit stays, in its event, or to be counted as lost.
+	Admit enforce.Admitter
+	// PermitHeader takes a request's permit from the header event.PermitHeader, and asks for no other.
+	// Set it only behind a proxy that asks for permits and replaces the header of clients: they could
+	// otherwise bring a permit of their own, and no strict limit would be asked.
+	PermitHeader bool
 
 	// Events, if set, gets an event for each allowed request after its response: who, what, the
 	// outcome of OutcomeOf, and the attributes status and latency_ms. An emit.Emitter is one.
@@ -82,6 +96,10 @@ func (o *Options) setDefaults() {
 	if o.Refused == nil {
 		o.Refused = enforce.WriteRefused
 	}
+}
+
+func (o *Options) throttle(table *enforce.Table) (*enforce.Throttle, error) {
+	return enforce.NewThrottleWith(table, enforce.ThrottleConfig{MaxDelay: o.MaxDelay, MaxDelayed: o.MaxDelayed, MaxDelayedPerKey: o.MaxDelayedPerKey})
 }
 
 func (o *Options) validate() error {

@@ -34,7 +34,7 @@ func newClass(shard int, generation uint64, v *verdict.Verdict, text string) *Cl
 		prefix:  "\x00", // no API begins with it
 		Decides: v.Decides(), Logs: v.Action == verdict.ActLog, Duration: v.Until - v.Since,
 		Verdict: verdict.Verdict{Rule: strings.Clone(v.Rule), Public: strings.Clone(v.Public), State: v.State, Mode: v.Mode, Action: v.Action,
-			Limit: v.Limit, Step: strings.Clone(v.Step)},
+			Limit: v.Limit, Per: v.Per, Step: strings.Clone(v.Step)},
 		shard: shard, generation: generation, text: text,
 	}
 	for _, api := range v.APIs {
@@ -62,6 +62,7 @@ func appendClassText(dst []byte, shard int, generation uint64, v *verdict.Verdic
 	dst = strconv.AppendUint(append(dst, ' '), generation, 10)
 	dst = append(dst, ' ', byte(v.State), byte(v.Mode), byte(v.Action))
 	dst = v.Limit.AppendTo(dst)
+	dst = strconv.AppendInt(append(dst, ' '), int64(v.Per), 10)
 	dst = appendPart(appendPart(appendPart(dst, v.Rule), v.Public), v.Step)
 	for _, api := range v.APIs {
 		dst = appendPart(dst, api)

@@ -47,6 +47,7 @@ func TestVerdictsOfTwoClasses(t *testing.T) {
 		"action": func(v *verdict.Verdict) { v.Action = verdict.ActThrottle },
 		"apis":   func(v *verdict.Verdict) { v.APIs = []string{"a"} },
 		"limit":  func(v *verdict.Verdict) { v.Limit += event.One },
+		"per":    func(v *verdict.Verdict) { v.Per += event.Second },
 		"step":   func(v *verdict.Verdict) { v.Step = "x2" },
 	} {
 		other := block("r", "uid=2", change)

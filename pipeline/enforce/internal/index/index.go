@@ -36,7 +36,7 @@ func (x *Index) Replace(shard int, all []verdict.Verdict) {
 	defer x.mu.Unlock()
 	x.w.renew(shard, len(all))
 	for i := range all {
-		if x.w.put(shard, &all[i], true) {
+		if grew, _ := x.w.put(shard, &all[i], true); grew {
 			x.w.tidy()
 		}
 	}
@@ -48,10 +48,20 @@ func (x *Index) Replace(shard int, all []verdict.Verdict) {
 // Apply adds verdicts to a shard, in order. A clear ends the verdict of its key and rule; a verdict
 // whose seq is below that of the one held is ignored.
 func (x *Index) Apply(shard int, changes []verdict.Verdict) {
+	x.ApplyThen(shard, changes, func(*verdict.Verdict) {})
+}
+
+// ApplyThen is Apply, and calls began for each verdict that its key did not have under its rule:
+// readers see it by then.
+func (x *Index) ApplyThen(shard int, changes []verdict.Verdict, began func(*verdict.Verdict)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i := range changes {
-		if x.w.put(shard, &changes[i], false) {
+		grew, isNew := x.w.put(shard, &changes[i], false)
+		if isNew {
+			began(&changes[i])
+		}
+		if grew {
 			x.w.tidy()
 		}
 	}

@@ -52,11 +52,11 @@ func TestAFullIndexKeepsWhatItHas(t *testing.T) {
 	defer func(n int) { maxChunks = n }(maxChunks)
 	maxChunks = 3
 	x := newIndex(false)
-	n := 0
+	n, began := 0, 0
 	for ; !x.Full(); n++ {
-		x.Apply(0, []verdict.Verdict{block("r", fmt.Sprintf("uid=%d", n), nil)})
+		x.ApplyThen(0, []verdict.Verdict{block("r", fmt.Sprintf("uid=%d", n), nil)}, func(*verdict.Verdict) { began++ })
 	}
-	if x.Len() != n-1 || n < 100 || len(x.w.arena.data) != maxChunks {
+	if x.Len() != n-1 || began != n-1 || n < 100 || len(x.w.arena.data) != maxChunks {
 		t.Errorf("%d verdicts of %d in %d chunks, want all but one in %d", x.Len(), n, len(x.w.arena.data), maxChunks)
 	}
 	for i := range n - 1 {

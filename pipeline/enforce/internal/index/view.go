@@ -94,6 +94,9 @@ func (r Record) Verdicts() []*verdict.Verdict {
 	return all
 }
 
+// Names returns the names of the key's dimensions. They are not to be changed.
+func (r Record) Names() []string { return r.view.shapes[splitRecord(r.data).shape].names }
+
 // AppendKey appends the key's dimensions. Their values are the record's own bytes: they are not to
 // be kept.
 func (r Record) AppendKey(dst []event.Dim) []event.Dim {

@@ -39,10 +39,11 @@ func newWriter(out *atomic.Pointer[View], causes bool) *writer {
 }
 
 // put makes v what its key has under its rule, unless that is newer; force takes it in any case. It
-// reports whether that took another chunk: see tidy.
-func (w *writer) put(shard int, v *verdict.Verdict, force bool) (grew bool) {
+// reports whether that took another chunk, see tidy, and whether the key did not have it: one that
+// began at another time is another one.
+func (w *writer) put(shard int, v *verdict.Verdict, force bool) (grew, isNew bool) {
 	if len(v.Key) == 0 || slices.ContainsFunc(v.Key, func(d event.Dim) bool { return d.Value == "" }) {
-		return false // such a key is no key: nobody has it
+		return false, false // such a key is no key: nobody has it
 	}
 	key := canonical(v.Key) // of an aggregator from before values were cut
 	// What has run out is taken, too: it may be the clock that is ahead. It is swept when that is
@@ -53,12 +54,13 @@ func (w *writer) put(shard int, v *verdict.Verdict, force bool) (grew bool) {
 	i := indexOf(list, v.Rule, v.State == verdict.Warn)
 	switch {
 	case i < 0 && over, i >= 0 && !force && list[i].seq > v.Seq:
-		return false
+		return false, false
 	case over:
 		list = slices.Delete(list, i, i+1)
 	case i < 0:
-		list = append(list, w.hold(shard, v))
+		list, isNew = append(list, w.hold(shard, v)), true
 	default:
+		isNew = list[i].since != v.Since
 		list[i] = w.hold(shard, v)
 	}
 	if shape == nil {
@@ -67,7 +69,7 @@ func (w *writer) put(shard int, v *verdict.Verdict, force bool) (grew bool) {
 	newest := w.arena.head
 	w.key = appendKey(w.key[:0], key)
 	w.full = !w.set(shape, w.key, b, slot, list)
-	return w.arena.head != newest
+	return w.arena.head != newest, isNew && !w.full
 }
 
 // remove takes a verdict out, if it is the shard's.

@@ -1,0 +1,103 @@
+package grpclimit
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// whileInDoubt is when a call may be tried again of which nobody knows whether it may go on.
+const whileInDoubt = time.Second
+
+var permitMetadata = strings.ToLower(event.PermitHeader)
+
+// call is one that was let in, until it has ended.
+type call struct {
+	l      *Limiter
+	api    string
+	dims   []event.Dim
+	began  time.Time
+	permit event.Permit
+	held   enforce.Held // nil: nothing is held
+}
+
+// admit gets the call's permit: from the proxy in front, or by asking for it.
+func (c *call) admit(ctx context.Context) error {
+	o := &c.l.o
+	if o.PermitHeader {
+		c.permit = c.l.brought.Permit(metadata.ValueFromIncomingContext(ctx, permitMetadata)...)
+	}
+	if o.Admit == nil || c.permit.ID != "" || o.Admit.Idle() || !c.l.table.Enabled() {
+		return nil
+	}
+	a, err := o.Admit.AdmitRequest(ctx, enforce.Request{API: c.api, Dims: c.dims})
+	switch {
+	case err != nil && ctx.Err() != nil: // the client left
+		return status.FromContextError(ctx.Err()).Err()
+	case err != nil: // nothing can be asked for this call
+		return c.l.denied(ctx, enforce.Unknown(), whileInDoubt)
+	case !a.Decision.Allowed:
+		return c.l.denied(ctx, a.Decision, whileInDoubt)
+	}
+	c.permit, c.held = a.Permit, a.Held
+	return nil
+}
+
+// done ends the call: its event goes first, so that it is on its way when what was under way is given
+// back.
+func (c *call) done(err error) {
+	if c.held == nil && c.l.o.Events == nil {
+		return
+	}
+	code := status.Code(err)
+	outcome := OutcomeOf(code)
+	if events := c.l.o.Events; events != nil {
+		e := httplimit.EventOf(c.api, c.dims, c.began, outcome, event.Attr{Name: "code", Value: event.StringValue(code.String())})
+		e.Permit = c.permit
+		events.Emit(e)
+	}
+	if c.held != nil {
+		c.held.Done(outcome)
+	}
+}
+
+type permitKey struct{}
+
+// PermitOf returns the permit of a call, for handlers that emit their own events: each permit is for
+// one event. It is the zero value for calls that need none.
+func PermitOf(ctx context.Context) event.Permit {
+	p, _ := ctx.Value(permitKey{}).(event.Permit)
+	return p
+}
+
+// context is the handler's: with the permit.
+func (c *call) context(ctx context.Context) context.Context {
+	if c.permit.ID == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, permitKey{}, c.permit)
+}
+
+// stream is the handler's: with the permit.
+func (c *call) stream(s grpc.ServerStream) grpc.ServerStream {
+	if c.permit.ID == "" {
+		return s
+	}
+	return &permitted{s, c.context(s.Context())}
+}
+
+// permitted is a stream with a permit.
+type permitted struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *permitted) Context() context.Context { return s.ctx }

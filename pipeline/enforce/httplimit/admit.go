@@ -1,0 +1,81 @@
+package httplimit
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// admit asks for a permit, for a request that no verdict denies. api is empty where it is not known yet.
+func (g *Gate) admit(w http.ResponseWriter, r *http.Request, p Passage, nameOf func(*http.Request) string, api string, dims []event.Dim) (Passage, bool) {
+	if g.o.Admit == nil || p.permit.ID != "" || g.o.Admit.Idle() || !g.table.Enabled() {
+		return p, true
+	}
+	if api == "" {
+		if api = nameOf(r); api == Ambiguous {
+			g.o.Refused(w, r)
+			return p, false
+		}
+	}
+	own := append([]event.Dim(nil), dims...)
+	res, err := g.o.Admit.AdmitRequest(r.Context(), enforce.Request{API: api, Dims: own})
+	if err != nil { // the client left, or nothing can be asked for this request
+		res.Decision = enforce.Unknown()
+	}
+	if res.Decision.Allowed {
+		p.held, p.permit = res.Held, res.Permit
+		g.o.Answers.Admitted(w.Header(), res.Standing)
+		return p, true
+	}
+	if res.Decision.Unavailable() {
+		w.Header().Set("Retry-After", "1")
+	}
+	g.deny(w, r, res.Decision, api, own)
+	if g.o.EmitDenied {
+		p.Done(http.StatusTooManyRequests)
+	}
+	return p, false
+}
+
+// Cancel gives a request's permit back, and emits no event: it is for requests that did nothing. A
+// permit of PermitHeader is the proxy's: it is settled by the event of Done only.
+func (p Passage) Cancel() {
+	if p.held != nil {
+		p.held.Cancel()
+	}
+}
+
+// Permit is what the request's event is to carry. The gate's own event does.
+func (p Passage) Permit() event.Permit { return p.permit }
+
+type permitKey struct{}
+
+// PermitOf returns the permit of a request, for handlers that emit their own events: each permit is for
+// one event. It is the zero value for requests that need none.
+func PermitOf(ctx context.Context) event.Permit {
+	p, _ := ctx.Value(permitKey{}).(event.Permit)
+	return p
+}
+
+// WithPermit returns a context in which PermitOf finds a permit. Adapters of routers give it to their
+// handlers.
+func WithPermit(ctx context.Context, p event.Permit) context.Context {
+	if p.ID == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, permitKey{}, p)
+}
+
+// request is the request for the handler: with its permit.
+func (p Passage) request(r *http.Request) *http.Request {
+	if p.permit.ID == "" {
+		return r
+	}
+	r = r.WithContext(WithPermit(r.Context(), p.permit))
+	if p.entered != nil {
+		p.entered.r = r // Options.Event sees what routers note in it
+	}
+	return r
+}
