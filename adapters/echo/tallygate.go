@@ -14,7 +14,8 @@ import (
 type contextKey struct{}
 
 // Middleware lets requests through to the next handler unless a verdict denies them. Options.API is TemplateAPI unless
-// it is set. What earlier handlers have put into echo's context is there for Value.
+// it is set. What earlier handlers have put into echo's context is there for Value. With Options.Admit handlers find their
+// permit by httplimit.PermitOf(c.Request().Context()).
 func Middleware(table *enforce.Table, options httplimit.Options) (echo.MiddlewareFunc, error) {
 	if options.API == nil {
 		options.API = TemplateAPI
@@ -29,6 +30,9 @@ func Middleware(table *enforce.Table, options httplimit.Options) (echo.Middlewar
 			passage, ok := gate.Enter(c.Response(), original.WithContext(context.WithValue(original.Context(), contextKey{}, c)))
 			if !ok {
 				return nil
+			}
+			if permit := passage.Permit(); permit.ID != "" {
+				c.SetRequest(original.WithContext(httplimit.WithPermit(original.Context(), permit)))
 			}
 			status := http.StatusInternalServerError // when the handler panics
 			defer func() { passage.Done(status) }()

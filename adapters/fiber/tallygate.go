@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -23,15 +24,23 @@ type Options struct {
 	// API names what the request does; nil is RouteAPI. With TemplateAPI the middleware must be a route's own handler.
 	API     func(fiber.Ctx) string
 	Answers enforce.Answers
-	// MaxDelay is how long a request waits for the end of a verdict whose action is throttle, and MaxDelayed how many may wait at once.
-	MaxDelay   time.Duration
-	MaxDelayed int
-	Events     httplimit.Emitter
+	// MaxDelay is how long a request waits for its turn, if its verdict's action is throttle. MaxDelayed is how many may wait at once,
+	// and MaxDelayedPerKey how many for one key and rule.
+	MaxDelay         time.Duration
+	MaxDelayed       int
+	MaxDelayedPerKey int
+	// Admit, if set, is asked for each request that no verdict denies. The permit is in the request's event, and for handlers that
+	// emit their own in httplimit.PermitOf(c.Context()).
+	Admit enforce.Admitter
+	// PermitHeader takes a request's permit from the header event.PermitHeader, and asks for no other. Set it only behind a proxy that
+	// asks for permits and replaces the header of clients: they could otherwise bring a permit of their own.
+	PermitHeader bool
+	Events       httplimit.Emitter
 }
 
 // Middleware lets requests through to the next handler unless a verdict denies them.
 func Middleware(table *enforce.Table, o Options) (fiber.Handler, error) {
-	throttle, err := enforce.NewThrottle(table, o.MaxDelay, o.MaxDelayed)
+	throttle, err := enforce.NewThrottleWith(table, enforce.ThrottleConfig{MaxDelay: o.MaxDelay, MaxDelayed: o.MaxDelayed, MaxDelayedPerKey: o.MaxDelayedPerKey})
 	if o.UID == nil && o.IP == nil && len(o.Attrs) == 0 {
 		err = errors.Join(err, errors.New("tallygate: at least one of Options.UID, IP and Attrs is needed"))
 	}
@@ -46,28 +55,81 @@ func Middleware(table *enforce.Table, o Options) (fiber.Handler, error) {
 	if o.API == nil {
 		o.API = RouteAPI
 	}
-	return func(c fiber.Ctx) error {
-		began, api, dims := time.Now(), strings.Clone(o.API(c)), o.dims(c)
-		if slices.ContainsFunc(dims, func(d event.Dim) bool { return d.Value == httplimit.Ambiguous }) {
-			return fiber.NewError(fiber.StatusBadRequest, "It is not clear who sends this request: a header that says so has several values.")
+	return (&gate{o: o, table: table, throttle: throttle}).handle, nil
+}
+
+type gate struct {
+	o        Options
+	table    *enforce.Table
+	throttle *enforce.Throttle
+	brought  httplimit.Brought
+}
+
+func (g *gate) handle(c fiber.Ctx) error {
+	began, api, dims := time.Now(), strings.Clone(g.o.API(c)), g.o.dims(c)
+	if slices.ContainsFunc(dims, func(d event.Dim) bool { return d.Value == httplimit.Ambiguous }) {
+		return fiber.NewError(fiber.StatusBadRequest, "It is not clear who sends this request: a header that says so has several values.")
+	}
+	d := g.throttle.Await(c.Context(), g.table.CheckDims(api, dims), api, dims)
+	if !d.Allowed {
+		return g.o.deny(c, d)
+	}
+	a := g.admit(c, api, dims)
+	if !a.Decision.Allowed {
+		return g.o.deny(c, a.Decision)
+	}
+	err := error(fiber.ErrInternalServerError) // when a handler panics
+	defer func() { g.o.done(c, api, dims, began, a, err) }()
+	err = c.Next()
+	return err
+}
+
+// admit gets the permit of a request that no verdict denies: from the proxy in front, or by asking for it.
+func (g *gate) admit(c fiber.Ctx, api string, dims []event.Dim) enforce.Admission {
+	a := enforce.Admission{Decision: enforce.Decision{Allowed: true}}
+	if g.o.PermitHeader {
+		var values []string
+		for _, v := range c.Request().Header.PeekAll(event.PermitHeader) {
+			values = append(values, string(v))
 		}
-		d := throttle.Await(c.Context(), table.CheckDims(api, dims), api, dims)
-		if !d.Allowed {
-			return o.deny(c, d)
+		a.Permit = g.brought.Permit(values...)
+	}
+	if g.o.Admit != nil && a.Permit.ID == "" && !g.o.Admit.Idle() && g.table.Enabled() {
+		var err error
+		if a, err = g.o.Admit.AdmitRequest(c.Context(), enforce.Request{API: api, Dims: dims}); err != nil { // nothing can be asked for it
+			a.Decision = enforce.Unknown()
 		}
-		err := c.Next()
-		if o.Events != nil {
-			status := c.Response().StatusCode()
-			if failed, ok := errors.AsType[*fiber.Error](err); ok {
-				status = failed.Code
-			} else if err != nil {
-				status = fiber.StatusInternalServerError
-			}
-			o.Events.Emit(httplimit.EventOf(api, dims, began, httplimit.OutcomeOf(status),
-				event.Attr{Name: "status", Value: event.NumberValue(event.Decimal(status) * event.One)}))
-		}
-		return err
-	}, nil
+	}
+	if a.Decision.Allowed && a.Standing.Rule != "" {
+		header := http.Header{}
+		g.o.Answers.Admitted(header, a.Standing)
+		setHeader(c, header)
+	} else if a.Decision.Unavailable() {
+		c.Set("Retry-After", "1")
+	}
+	if a.Permit.ID != "" {
+		c.SetContext(httplimit.WithPermit(c.Context(), a.Permit))
+	}
+	return a
+}
+
+// done emits the request's event, and then ends its permit.
+func (o *Options) done(c fiber.Ctx, api string, dims []event.Dim, began time.Time, a enforce.Admission, err error) {
+	status := c.Response().StatusCode()
+	if failed, ok := errors.AsType[*fiber.Error](err); ok {
+		status = failed.Code
+	} else if err != nil {
+		status = fiber.StatusInternalServerError
+	}
+	outcome := httplimit.OutcomeOf(status)
+	if o.Events != nil {
+		e := httplimit.EventOf(api, dims, began, outcome, event.Attr{Name: "status", Value: event.NumberValue(event.Decimal(status) * event.One)})
+		e.Permit = a.Permit
+		o.Events.Emit(e)
+	}
+	if a.Held != nil {
+		a.Held.Done(outcome)
+	}
 }
 
 // dims copies what it returns: fiber's strings are its buffers', and events outlive them.
@@ -105,15 +167,19 @@ func Header(name string) func(fiber.Ctx) string {
 
 func (o *Options) deny(c fiber.Ctx, d enforce.Decision) error {
 	status, header, problem := o.Answers.Denial(d, enforce.DenialContext{Languages: c.Get("Accept-Language")})
-	for name := range header {
-		c.Set(name, header.Get(name))
-	}
+	setHeader(c, header)
 	body, err := json.Marshal(problem)
 	if err != nil {
 		return err
 	}
 	c.Set("Content-Type", "application/problem+json")
 	return c.Status(status).Send(body)
+}
+
+func setHeader(c fiber.Ctx, header http.Header) {
+	for name := range header {
+		c.Set(name, header.Get(name))
+	}
 }
 
 // RouteAPI names an API by the method and the first two segments of the path, as the client wrote it: with UnescapePath, c.Path has

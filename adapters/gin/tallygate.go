@@ -14,7 +14,8 @@ import (
 type contextKey struct{}
 
 // Middleware lets requests through to the next handlers unless a verdict denies them. Options.API is TemplateAPI unless
-// it is set. What earlier handlers have put into gin's context is there for Value.
+// it is set. What earlier handlers have put into gin's context is there for Value. With Options.Admit handlers find their
+// permit by httplimit.PermitOf(c.Request.Context()).
 func Middleware(table *enforce.Table, options httplimit.Options) (gin.HandlerFunc, error) {
 	if options.API == nil {
 		options.API = TemplateAPI
@@ -29,6 +30,9 @@ func Middleware(table *enforce.Table, options httplimit.Options) (gin.HandlerFun
 		if !ok {
 			c.Abort()
 			return
+		}
+		if permit := passage.Permit(); permit.ID != "" {
+			c.Request = original.WithContext(httplimit.WithPermit(original.Context(), permit))
 		}
 		finished := false
 		defer func() { // also when a handler panics

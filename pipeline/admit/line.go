@@ -1,0 +1,109 @@
+package admit
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/enforce/shape"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// line is where a request waits under a rule whose action is throttle.
+type line struct {
+	key      string // "": nowhere
+	after    time.Duration
+	interval time.Duration
+	behind   bool // it was not denied, but others wait
+}
+
+func lineKey(l *rules.Limit, key string) string { return l.Name + "\x00" + key }
+
+func lineOf(l *rules.Limit, key string, n Numbers, amount event.Decimal) line {
+	out := line{key: lineKey(l, key), after: n.RetryAfter}
+	per := l.PerMin
+	if l.Burst > 0 {
+		per, n.Limit = l.Window.Per, l.Window.Limit
+	}
+	if n.Limit > 0 {
+		out.interval = time.Duration(float64(per.Duration()) / float64(n.Limit) * float64(amount))
+	}
+	return out
+}
+
+// behind notes that others wait for a limit.
+func (t *attempt) behind(w *rules.Want) {
+	if w.Limit.Rule.Action != verdict.ActThrottle || t.maxDelay() < 0 || !t.a.lines.Busy() {
+		return
+	}
+	if key := lineKey(w.Limit, string(w.Key)); t.a.lines.Has([]byte(key)) {
+		t.line = line{key: key, behind: true}
+	}
+}
+
+// wait waits in the line that an attempt has named, and tries again. denied is that attempt's answer;
+// nil: it has only seen others wait.
+func (a *Admitter) wait(ctx context.Context, t *attempt, denied *Permit) (*Permit, error) {
+	deadline := time.Now().Add(t.maxDelay())
+	for t.line.key != "" {
+		entry := shape.Entry{
+			Key: t.line.key, From: time.Now().Add(t.line.after), Interval: t.line.interval, Behind: t.line.behind,
+			Most: time.Until(deadline), Room: a.cfg.MaxDelayedPerKey,
+		}
+		turn, err := a.lines.Enter(entry)
+		if late := (*shape.Late)(nil); errors.As(err, &late) {
+			return t.late(denied, late), nil
+		}
+		t.inLine = true
+		if turn == nil { // those who waited have left
+			if denied, err = t.run(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		var retry bool
+		if denied, retry, err = a.take(ctx, t, turn, denied); err != nil || !retry {
+			return denied, err
+		}
+	}
+	return denied, nil
+}
+
+// take waits for a turn and tries, as long as the line is the same. retry is to wait in another one.
+func (a *Admitter) take(ctx context.Context, t *attempt, turn *shape.Turn, denied *Permit) (permit *Permit, retry bool, err error) {
+	defer turn.Leave()
+	key := t.line.key
+	for {
+		late := (*shape.Late)(nil)
+		if err := turn.Wait(ctx); errors.As(err, &late) {
+			return t.late(denied, late), false, nil
+		} else if err != nil {
+			return nil, false, err
+		}
+		if denied, err = t.run(ctx); err != nil {
+			return nil, false, err
+		}
+		switch {
+		case denied.Admitted:
+			turn.Release()
+			return denied, false, nil
+		case t.line.key != key:
+			return denied, t.line.key != "", nil
+		}
+		if err := turn.Postpone(time.Now().Add(t.line.after)); errors.As(err, &late) {
+			return t.late(denied, late), false, nil
+		}
+	}
+}
+
+// late denies a request whose turn would come too late, and says when it would.
+func (t *attempt) late(denied *Permit, late *shape.Late) *Permit {
+	if denied == nil {
+		denied = &Permit{a: t.a, Numbers: Numbers{Limited: true}}
+	}
+	denied.Numbers.RetryAfter = max(denied.Numbers.RetryAfter, time.Until(late.Turn))
+	denied.Reason = "its turn would come too late, or too many wait"
+	return denied
+}

@@ -1,0 +1,201 @@
+package admit
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/admit/protocol"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/internal/failure"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// again says why to begin again.
+type again uint8
+
+const (
+	moved  again = iota // other rules are in force
+	passed              // a key in doubt was let through
+)
+
+// ask asks for all keys, one after the other. Without a permit and an error it is to be called again.
+func (t *attempt) ask(ctx context.Context, p *page) (*Permit, again, error) {
+	r := protocol.Request{Keys: make([]protocol.Ask, len(t.asks))}
+	for i := range t.asks {
+		r.Keys[i] = t.asks[i].Ask
+	}
+	next := r.Begin()
+	for {
+		for _, i := range next.Cancel {
+			t.giveUp(i)
+		}
+		switch next.Move {
+		case protocol.AskNow:
+			answer := t.question(ctx, p, &r, next.Key)
+			if err := ctx.Err(); err != nil && answer == nil {
+				for i := range len(r.Grants()) + 1 {
+					t.giveUp(i)
+				}
+				t.aheadFailed()
+				return nil, moved, err
+			}
+			next = r.Answered(answer, t.a.now())
+		case protocol.Perform:
+			return t.granted(r.Grants()), moved, nil
+		case protocol.Refuse:
+			t.aheadFailed()
+			return t.refused(next), moved, nil
+		case protocol.Fetch:
+			t.aheadFailed()
+			return t.fetch(ctx, next)
+		default:
+			t.aheadFailed()
+			return t.doubt(&t.asks[next.Key], t.reasonOf(&next)), passed, nil
+		}
+	}
+}
+
+func (t *attempt) giveUp(i int) {
+	one := &t.asks[i]
+	t.a.cancels.add(one.Partition, one.Key, one.IDs...)
+}
+
+// question asks once, and waits for a second at most; nil is no answer.
+func (t *attempt) question(ctx context.Context, p *page, r *protocol.Request, key int) *protocol.Answer {
+	heard := p.heard[p.shards.Shard(r.Keys[key].Partition)]
+	now := t.a.now()
+	q := r.Question(heard.before(now), now)
+	ctx, stop := context.WithTimeout(ctx, protocol.AnswerWithin.Duration())
+	defer stop()
+	t.a.counts.questions.Add(1)
+	t.asks[key].sent = now
+	var answer protocol.Answer
+	if answer, t.failed = p.shards.Admit(ctx, &q); t.failed != nil {
+		t.a.counts.unanswered.Add(1)
+		return nil
+	}
+	heard.note(answer.Clock, t.a.now())
+	return &answer
+}
+
+// granted makes the permit of all grants.
+func (t *attempt) granted(grants []protocol.Answer) *Permit {
+	id := ""
+	for i := range t.asks {
+		if one := &t.asks[i]; id == "" || len(one.IDs[0]) < len(id) {
+			id = one.IDs[0] // that of what is in flight is longer
+		}
+	}
+	p := t.permit(id)
+	first := true
+	left := math.Inf(1)
+	if p.By != nil {
+		left = float64(p.Numbers.Remaining)
+	}
+	for i := range grants {
+		one, g := &t.asks[i], &grants[i]
+		p.add(hold{one.Partition, one.inFlight, one.Key, one.IDs[0]})
+		if !one.inFlight {
+			p.granted(one.Key, g.At, first)
+			first = false
+		}
+		if n, by := one.numbers(g, true); by != nil && float64(n.Remaining) < left {
+			left = float64(n.Remaining)
+			p.By, p.Key, p.Numbers = by, one.Key, n
+		}
+	}
+	if len(t.asks) == 1 {
+		t.a.spares.answered(&t.asks[0], &grants[0])
+	}
+	return p
+}
+
+// aheadFailed notes that nothing came of asking ahead.
+func (t *attempt) aheadFailed() {
+	if len(t.asks) == 1 && len(t.asks[0].IDs) > 1 {
+		t.a.spares.failed(&t.asks[0])
+	}
+}
+
+func (t *attempt) refused(next protocol.Next) *Permit {
+	one := &t.asks[next.Key]
+	n, by := one.numbers(&next.Answer, false)
+	why, amount := "", event.One
+	if by != nil {
+		amount = one.Wants[next.Answer.Decides].Amount
+	}
+	if next.Answer.Status == protocol.TooMany {
+		why = "the key has as many permits as one may have"
+	}
+	return t.deny(by, one.Key, n, amount, why)
+}
+
+// fetch makes ready for the rules that are in force.
+func (t *attempt) fetch(ctx context.Context, next protocol.Next) (*Permit, again, error) {
+	one := &t.asks[next.Key]
+	t.movedAt = next.Key
+	if next.Answer.Status == protocol.OutOfRange {
+		for _, l := range one.by {
+			one.v.limits[l].endsAt(next.Answer.Now)
+		}
+		return nil, moved, nil
+	}
+	ctx, stop := context.WithTimeout(ctx, readTimeout)
+	defer stop()
+	if err := t.a.book.follow(ctx, one.Partition, next.Answer.Version); err != nil {
+		return t.doubt(one, err.Error()), passed, ctx.Err()
+	}
+	return nil, moved, nil
+}
+
+func (t *attempt) reasonOf(next *protocol.Next) string {
+	switch next.Answer.Status {
+	case protocol.Doubt:
+		return "this Redis may not grant permits now: the aggregator is away, or Redis lost its memory"
+	case protocol.Spent:
+		return "a permit with this id has ended"
+	case protocol.Late:
+		return "Redis answers late"
+	}
+	switch failure.Of(cmp.Or(t.failed, context.DeadlineExceeded)) {
+	case failure.Auth:
+		return "Redis refuses the user, its password or a right"
+	case failure.Memory:
+		return "Redis has no memory left"
+	case failure.Other:
+		return "Redis answers with an error"
+	default:
+		return "Redis does not answer"
+	}
+}
+
+// numbers are where the key stands by an answer, and the limit that they are of.
+func (one *ask) numbers(g *protocol.Answer, granted bool) (n Numbers, by *rules.Limit) {
+	n.Limited = !granted
+	if g.Decides < 0 || g.Decides >= len(one.Wants) {
+		return n, nil
+	}
+	w := &one.Wants[g.Decides]
+	used := g.Used
+	if granted {
+		used += w.Amount
+	}
+	n.Limit, n.Remaining = g.Limit, max(0, g.Limit-used)
+	reset := resetOf(w, used, g.Now)
+	if !granted && g.ResetAt > 0 { // of all limits of the key
+		reset = min(reset, g.ResetAt)
+	}
+	if reset > g.Now {
+		n.ResetAfter = (reset - g.Now).Duration()
+	}
+	switch {
+	case granted:
+	case w.Amount > g.Limit:
+		n.RetryAfter = Never
+	case g.RetryAt > g.Now:
+		n.RetryAfter = max((g.RetryAt - g.Now).Duration(), time.Microsecond)
+	}
+	return n, one.by[g.Decides]
+}
