@@ -18,18 +18,19 @@ import (
 	"github.com/tallygate/tallygate/internal/seldom"
 )
 
-// Role is what a caller may do. Each role includes those before it.
+// Role is what a caller may do. Each role but Service includes those before it.
 type Role int
 
 // The roles. None may do nothing.
 const (
 	None     Role = iota
 	Viewer        // read: explain, lists, hot keys
-	Operator      // overrule the rules for a key
+	Operator      // overrule the rules for a key, and all that Service may
 	Admin         // all
+	Service       // ask for permits, and end them; nothing else
 )
 
-var roleNames = map[Role]string{None: "none", Viewer: "viewer", Operator: "operator", Admin: "admin"}
+var roleNames = map[Role]string{None: "none", Viewer: "viewer", Operator: "operator", Admin: "admin", Service: "service"}
 
 func (r Role) String() string { return roleNames[r] }
 
@@ -169,15 +170,28 @@ func (g *Guard) Require(least Role, next http.Handler) http.Handler {
 
 // May returns an error if the caller's role is not sufficient.
 func (id Identity) May(least Role) error {
-	if id.Role >= least {
+	if id.Role.includes(least) {
 		return nil
 	}
 	return fmt.Errorf("this needs the role %s, and %s has the role %s", least, cmp.Or(id.Name, "who asks"), id.Role)
 }
 
+func (r Role) includes(least Role) bool {
+	switch {
+	case r == Service:
+		return least == Service
+	case least == Service:
+		return r >= Operator
+	}
+	return r >= least
+}
+
 // errNobody says that a request has no credential that is known. It is the same whatever is wrong
 // with one.
 var errNobody = errors.New("this needs a credential: Authorization: Bearer TOKEN, or a client certificate where the server asks for one")
+
+// errNoneKnown is for a server without credentials that others than this machine reach.
+var errNoneKnown = fmt.Errorf("%w; this one knows none: start it with --tokens FILE, or with --listen on loopback", errNobody)
 
 // identify is who sent a request. A credential that is shown decides, also where none is needed.
 func (g *Guard) identify(r *http.Request) (Identity, error) {
@@ -193,7 +207,7 @@ func (g *Guard) identify(r *http.Request) (Identity, error) {
 		if g.local || g.cfg.Open {
 			return Identity{Role: Admin}, nil
 		}
-		return Identity{}, errNobody
+		return Identity{}, errNoneKnown
 	}
 	if values := r.Header.Values("Authorization"); len(values) > 0 {
 		return g.byToken(values)

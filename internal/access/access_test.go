@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -37,8 +38,9 @@ func staff(t *testing.T) string {
 - {name: vera, role: viewer, sha256: %s}
 - {name: otto, role: operator, sha256: %s}
 - {name: ada, role: admin, sha256: %s}
+- {name: shop, role: service, sha256: %s}
 - {name: pager, role: operator, certificate: pager.example.com}
-`, hashOf("viewer"), hashOf("operator"), strings.ToUpper(hashOf("admin"))))
+`, hashOf("viewer"), hashOf("operator"), strings.ToUpper(hashOf("admin")), hashOf("service")))
 }
 
 func tokens(t *testing.T, text string) string {
@@ -89,6 +91,28 @@ func body(contentType string) func(*http.Request) {
 		if contentType != "" {
 			r.Header.Set("Content-Type", contentType)
 		}
+	}
+}
+
+// A service may ask for permits and nothing else, and so may those who may command.
+func TestServices(t *testing.T) {
+	g := guard(t, Config{Tokens: staff(t), Addr: anywhere})
+	for token, may := range map[string][]Role{"viewer": {Viewer}, "operator": {Viewer, Operator, Service}, "admin": {Viewer, Operator, Admin, Service}, "service": {Service}} {
+		for _, role := range []Role{Viewer, Operator, Admin, Service} {
+			want := http.StatusForbidden
+			if slices.Contains(may, role) {
+				want = http.StatusOK
+			}
+			if got, who := ask(g, role, bearer(token)); got != want {
+				t.Errorf("%s asks what needs %v: %d %s, want %d", token, role, got, who, want)
+			}
+		}
+	}
+	if got, told := ask(guard(t, Config{Addr: anywhere}), Service); got != http.StatusUnauthorized || !strings.Contains(told, "--tokens FILE") {
+		t.Errorf("without credentials, elsewhere: %d %s", got, told)
+	}
+	if got, who := ask(guard(t, Config{Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}}), Service); got != http.StatusOK {
+		t.Errorf("on loopback: %d %s", got, who)
 	}
 }
 

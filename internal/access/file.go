@@ -80,7 +80,7 @@ func (e *entry) check() (credential, error) {
 		errs = append(errs, errors.New("it needs a name of up to 256 bytes, for the audit"))
 	}
 	if !known {
-		errs = append(errs, fmt.Errorf("role %q: viewer, operator or admin", e.Role))
+		errs = append(errs, fmt.Errorf("role %q: viewer, operator, admin or service", e.Role))
 	}
 	if e.SHA256 == "" && e.Certificate == "" {
 		errs = append(errs, errors.New("it needs a token's sha256 or a certificate's name"))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
+	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
@@ -46,7 +47,7 @@ type Program struct {
 
 // Run works until ctx ends.
 func (a *Program) Run(ctx context.Context) error {
-	a.Config.Registry, a.Config.Logger, a.Config.Kafka = a.Registry, a.Log, a.Kafka.Sarama
+	a.Config.Registry, a.Config.Logger, a.Config.Kafka = a.Registry, a.Log, clients.Sarama(a.Kafka)
 	a.Config.Brokers, a.Config.Compile = a.Kafka.Brokers, compileFile
 	agg, err := aggregate.New(a.Config)
 	if err != nil {
@@ -109,10 +110,15 @@ func (a *Program) count(ctx context.Context, agg *aggregate.Aggregator) error {
 		return ops.IgnoreCanceled(ctx, pub.Run(ctx))
 	}
 	agg.Publish(handover{pub})
+	strict, err := a.strict(agg, partitions)
+	if err != nil {
+		return err
+	}
 	pctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, gctx := errgroup.WithContext(pctx)
 	g.Go(func() error { return ops.IgnoreCanceled(pctx, pub.Run(gctx)) })
+	g.Go(func() error { return strict.run(gctx) })
 	g.Go(func() error {
 		defer time.AfterFunc(lastVerdicts, stop)
 		actx, cancel := context.WithCancel(ctx)

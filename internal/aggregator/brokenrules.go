@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 )
 
@@ -19,7 +20,7 @@ const askGroupWithin = 30 * time.Second
 // If there are none, it returns what is wrong with the file.
 func (a *Program) goOnWithGroup(path string, broken error) error {
 	cfg := a.Config
-	cfg.Brokers, cfg.Kafka, cfg.Logger, cfg.Compile = a.Kafka.Brokers, a.Kafka.Sarama, a.Log, compileFile
+	cfg.Brokers, cfg.Kafka, cfg.Logger, cfg.Compile = a.Kafka.Brokers, clients.Sarama(a.Kafka), a.Log, compileFile
 	ctx, cancel := context.WithTimeout(context.Background(), askGroupWithin)
 	defer cancel()
 	set, file, version, err := aggregate.GroupRules(ctx, cfg)

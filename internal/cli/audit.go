@@ -13,6 +13,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/deadletter"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
+	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -143,7 +144,7 @@ func (a *audit) show(ctx context.Context, k *kafkaconn.Kafka, topic string, stde
 	if !a.to.IsZero() {
 		to = a.to.Add(auditLate)
 	}
-	log, err := kafkalog.OpenMerge(ctx, k.Log("tallygate-audit"), topic, a.from.Add(-auditAhead), to)
+	log, err := kafkalog.OpenMerge(ctx, clients.Log(k, "tallygate-audit"), topic, a.from.Add(-auditAhead), to)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
+	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -69,7 +70,7 @@ func listBlocks(ctx context.Context, c *call) error {
 
 // read keeps the latest verdict of each record key.
 func (b *blocks) read(ctx context.Context, k *kafkaconn.Kafka, topic string, stderr io.Writer, quiet bool) error {
-	log, err := kafkalog.OpenMerge(ctx, k.Log("tallygate-blocks"), topic, time.Time{}, time.Time{})
+	log, err := kafkalog.OpenMerge(ctx, clients.Log(k, "tallygate-blocks"), topic, time.Time{}, time.Time{})
 	if err != nil {
 		return err
 	}

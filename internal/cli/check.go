@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/tallygate/tallygate/internal/input"
@@ -35,6 +36,7 @@ type checked struct {
 	MaxStateKey []string        `json:"max_state_key,omitempty"` // the dimensions of that key
 	Errors      []*rules.Error  `json:"errors,omitempty"`
 	Warnings    []rules.Warning `json:"warnings,omitempty"`
+	Hints       []string        `json:"hints,omitempty"` // what may be right as it is
 }
 
 // check is `tallygate check`.
@@ -87,7 +89,8 @@ func checkFile(path string) checked {
 		}
 		return c
 	}
-	c.Name, c.Rules, c.Limits, c.Warnings = set.Name, len(set.Rules), len(set.Limits), set.Warnings
+	c.Name, c.Rules, c.Limits, c.Warnings = set.Name, len(set.All()), limitsOf(set), set.Warnings
+	c.Hints = hintsOf(set)
 	if c.MaxState, c.MaxStateKey = set.LargestState(); c.MaxState > rules.MaxStateBytes {
 		c.Errors = wholeFile(path,
 			fmt.Sprintf("a key of %s can have %d bytes of state, at most %d are allowed", strings.Join(c.MaxStateKey, ", "), c.MaxState, rules.MaxStateBytes),
@@ -114,8 +117,29 @@ func (c checked) write(stdout, stderr io.Writer, asJSON bool) {
 	for _, w := range c.Warnings {
 		fmt.Fprintln(stderr, w.String())
 	}
-	fmt.Fprintf(stdout, "%s: valid: %s, %s, at most %d bytes of state per key\n",
-		c.File, plural(c.Rules, "rule"), plural(c.Limits, "limit"), c.MaxState)
+	state := fmt.Sprintf(", at most %d bytes of state per key", c.MaxState)
+	if c.MaxState == 0 { // no rule counts events
+		state = ""
+	}
+	fmt.Fprintf(stdout, "%s: valid: %s, %s%s\n", c.File, plural(c.Rules, "rule"), plural(c.Limits, "limit"), state)
+	for _, hint := range c.Hints {
+		fmt.Fprintf(stdout, "  hint: %s\n", hint)
+	}
+}
+
+// hintsOf says what depends on programs that the rule file does not know of.
+func hintsOf(set *rules.Set) []string {
+	var names []string
+	for _, r := range set.Strict() {
+		if r.AnyOutcome() && slices.Contains(set.Rules, r) {
+			names = append(names, r.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{"strict, and they match any outcome: " + strings.Join(names, ", ") +
+		". Where services emit what they deny (EmitDenied), that counts, too, and without a permit; then add `outcome` to match, as in outcome: success"}
 }
 
 func plural(n int, what string) string {
@@ -123,4 +147,12 @@ func plural(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// limitsOf is how many limits a set has.
+func limitsOf(set *rules.Set) (n int) {
+	for _, r := range set.All() {
+		n += len(r.Limits)
+	}
+	return n
 }

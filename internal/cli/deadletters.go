@@ -16,6 +16,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/deadletter"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
+	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -114,7 +115,7 @@ func unusedOption(o *ops.Options, send, direct bool) (err error) {
 }
 
 func listDeadLetters(ctx context.Context, k *kafkaconn.Kafka, topic string, from time.Time, reason string, asJSON bool, stdout, stderr io.Writer) error {
-	log, err := kafkalog.OpenMerge(ctx, k.Log("tallygate-dead-letters"), topic, from, time.Time{})
+	log, err := kafkalog.OpenMerge(ctx, clients.Log(k, "tallygate-dead-letters"), topic, from, time.Time{})
 	if err != nil {
 		return err
 	}

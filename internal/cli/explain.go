@@ -13,14 +13,16 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
 
 const explainUsage = `
-tallygate explain shows what a key has counted under every rule, and why it is blocked. Ask any
-aggregator: the one that owns the key answers.
+tallygate explain shows what a key has counted under every rule, and why it is blocked; of strict
+rules also which permits are under way, and whether any are granted. Ask any aggregator: the one
+that owns the key answers.
 
   tallygate explain uid=42
   tallygate explain uid=42 attrs.campaign=summer --api ad.select
@@ -28,10 +30,11 @@ aggregator: the one that owns the key answers.
 
 // explainAnswer is the response of GET /v1/explain.
 type explainAnswer struct {
-	Key       map[string]string   `json:"key"`
-	Partition int32               `json:"partition"`
-	Hot       *keyHeat            `json:"hot"`
-	Rules     []rules.Explanation `json:"rules"`
+	Key       map[string]string      `json:"key"`
+	Partition int32                  `json:"partition"`
+	Hot       *keyHeat               `json:"hot"`
+	Rules     []explained            `json:"rules"`
+	Strict    *aggregate.StrictState `json:"strict"`
 }
 
 // explain is `tallygate explain`.
@@ -102,8 +105,9 @@ func (a *explainAnswer) write(out io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(w, "RULE\tCOUNT\tLIMIT\tWINDOW\tVERDICT")
-	for _, e := range a.Rules {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s to %s\t%s\n", e.Rule, countText(&e), limitText(&e), clock(e.From), clock(e.Until), standing(&e))
+	for i := range a.Rules {
+		e := &a.Rules[i]
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.Rule, countText(e), limitText(&e.Explanation), windowText(e), standing(&e.Explanation))
 	}
 	if a.Hot != nil {
 		digits := 0
@@ -112,11 +116,24 @@ func (a *explainAnswer) write(out io.Writer) error {
 		}
 		fmt.Fprintf(w, "\nThis key gets %.1f%% of the events of its partition %d: %.*f a second.\n", 100*a.Hot.Share, a.Partition, digits, a.Hot.EventsPerSecond)
 	}
+	a.writeStrict(w)
 	return w.Flush()
 }
 
-func countText(e *rules.Explanation) string {
+// inFlight is the window of what is under way: nothing but permits counts there.
+const inFlight = "in-flight"
+
+func windowText(e *explained) string {
+	if e.Window == inFlight {
+		return "under way now"
+	}
+	return clock(e.From) + " to " + clock(e.Until)
+}
+
+func countText(e *explained) string {
 	switch {
+	case e.Window == inFlight && e.Strict == nil:
+		return "?"
 	case e.Rule == rules.ManualRule:
 		return "-"
 	case e.Estimated:

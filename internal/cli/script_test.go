@@ -84,6 +84,10 @@ func fakeAggregator() http.Handler {
 		switch r.URL.Query().Get("uid") {
 		case "42":
 			_, _ = io.WriteString(w, explained)
+		case "46":
+			_, _ = io.WriteString(w, explainedStrict)
+		case "47":
+			_, _ = io.WriteString(w, explainedInDoubt)
 		case "43":
 			_, _ = io.WriteString(w, `{"key": {"uid": "43"}, "partition": 3, "rules": []}`)
 		case "44":
@@ -169,4 +173,18 @@ const explained = `{"key": {"uid": "42"}, "partition": 3, "hot": {"share": 0.314
  {"rule": "pages", "count": 1034, "estimated": true, "limit": 0, "tier": 2, "from": "2026-11-21T00:00:00Z", "until": "2026-11-22T00:00:00Z", "frees_at": null, "exempt": true, "mode": "enforce", "latest": "2026-11-21T10:00:30Z", "verdict": null},
  {"rule": "exports", "count": 12, "limit": 10, "from": "2026-11-21T10:00:00Z", "until": "2026-11-21T11:00:00Z", "frees_at": "2026-11-21T11:00:00Z", "frees": "the window's end", "mode": "enforce", "latest": "2026-11-21T10:00:30Z", "verdict": null,
   "candidate": {"rule": "exports/candidate", "key": {"uid": "42"}, "state": "block", "mode": "shadow", "action": "block", "apis": ["export"], "count": 9, "limit": 8, "since": "2026-11-21T10:00:00Z", "until": "2026-11-21T11:00:00Z", "seq": 0, "cause": {"partition": 3, "offset": 118}}}
+]}`
+
+const explainedStrict = `{"key": {"uid": "46"}, "partition": 2, "strict": {"grants": true, "doubt_since": null}, "rules": [
+ {"rule": "sms", "window": "sliding", "count": 2, "limit": 3, "from": "2026-11-21T10:00:00Z", "until": "2026-11-21T11:00:00Z", "frees_at": null, "mode": "enforce", "latest": "2026-11-21T10:00:30Z", "verdict": null,
+  "strict": {"level": 2, "held": 1, "used": 3, "limit": 3, "remaining": 0, "permits": 1, "oldest": "2026-11-21T10:00:31Z", "lost_at": "2026-11-21T10:01:01Z", "lost": "count", "resets_at": "2026-11-21T11:00:31Z"}},
+ {"rule": "coupons", "window": "sliding", "count": 0, "limit": 0, "from": "2026-11-21T10:00:00Z", "until": "2026-11-21T11:00:00Z", "frees_at": null, "mode": "enforce", "latest": null, "verdict": null,
+  "strict": {"level": 0, "held": 0, "used": 0, "limit": 0, "remaining": 0, "permits": 0, "oldest": null, "lost_at": null, "lost": "count", "resets_at": null}},
+ {"rule": "search", "window": "sliding", "count": 2, "limit": 3, "from": "2026-11-21T10:00:00Z", "until": "2026-11-21T11:00:00Z", "frees_at": null, "mode": "enforce", "latest": null, "verdict": null},
+ {"rule": "exports", "window": "in-flight", "count": 2, "limit": 3, "from": null, "until": null, "frees_at": null, "mode": "enforce", "latest": null, "verdict": null,
+  "strict": {"level": 0, "held": 2, "used": 2, "limit": 3, "remaining": 1, "permits": 2, "oldest": "2026-11-21T10:00:31Z", "lost_at": "2026-11-21T10:15:31Z", "lost": "return", "resets_at": null}}
+]}`
+
+const explainedInDoubt = `{"key": {"uid": "47"}, "partition": 2, "strict": {"grants": false, "doubt_since": "2026-11-21T10:00:00Z", "why": "Redis has not answered for 15s", "error": "ask Redis about this key: connection refused"}, "rules": [
+ {"rule": "exports", "window": "in-flight", "count": 0, "limit": 3, "from": null, "until": null, "frees_at": null, "mode": "enforce", "latest": null, "verdict": null}
 ]}`

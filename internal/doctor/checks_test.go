@@ -113,6 +113,10 @@ func TestRulesAgainstTheTopics(t *testing.T) {
 	wants(t, r, "retention", Warn, "short.events", "never counted")
 	wants(t, r, "state-size", OK, "short-table allows 2097152")
 
+	strict := strings.Replace(goodRules, "  rules:\n", "  rules:\n    - {name: yearly, match: {api: x}, limit: 5, per: 365d, window: tumbling, strict: true}\n", 1)
+	r = examine(t, Config{Kafka: brokers(s.Kafka...), Prefix: "short", Rules: writeFile(t, strict)})
+	wants(t, r, "retention", Fail, "short.verdicts keeps records for 1h0m0s, 365d is needed", "what rule yearly has counted would be lost")
+
 	r = examine(t, Config{Kafka: brokers("127.0.0.1:1"), Rules: writeFile(t, "nonsense")})
 	wants(t, r, "rules", Fail, "rules.yaml:1:1", "tallygate check")
 	r = examine(t, Config{Kafka: brokers("127.0.0.1:1"), Rules: "/nowhere/rules.yaml"})

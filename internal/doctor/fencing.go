@@ -11,6 +11,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
@@ -162,7 +163,7 @@ func (t *trial) repeat(ctx context.Context, owner *fenced.Identity) error {
 // readBack checks the log for records that must not be there, and reads the brokers' clocks from
 // it.
 func (t *trial) readBack(ctx context.Context) ([]clock, error) {
-	logs, stop, err := kafkalog.Open(t.e.cfg.Kafka.Log("tallygate-doctor"))
+	logs, stop, err := kafkalog.Open(clients.Log(t.e.cfg.Kafka, "tallygate-doctor"))
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
+
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
@@ -24,7 +26,7 @@ func (e *kafkaSide) sarama() *sarama.Config {
 	s.Metadata.Retry.Max, s.Admin.Retry.Max = 1, 1
 	s.Metadata.Timeout, s.Admin.Timeout = e.cfg.Timeout, e.cfg.Timeout/2
 	s.Consumer.Return.Errors = true
-	e.cfg.Kafka.Sarama(s)
+	clients.Sarama(e.cfg.Kafka)(s)
 	return s
 }
 

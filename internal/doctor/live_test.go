@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -270,8 +271,9 @@ func TestAUserOfRedisWithFewRights(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run := func() *Report {
-		status, out, errs := runJSON(t, map[string]string{"TALLYGATE_REDIS_PASSWORD": "secret"}, "--kafka", "127.0.0.1:1", "--redis", addr, "--redis-user", "tg")
+	run := func(more ...string) *Report {
+		args := append([]string{"--kafka", "127.0.0.1:1", "--redis", addr, "--redis-user", "tg"}, more...)
+		status, out, errs := runJSON(t, map[string]string{"TALLYGATE_REDIS_PASSWORD": "secret"}, args...)
 		if status != 1 || errs != "" {
 			t.Errorf("exit status %d, %s", status, errs)
 		}
@@ -286,6 +288,18 @@ func TestAUserOfRedisWithFewRights(t *testing.T) {
 
 	set("~{tallygate:*", "+@all", "-@dangerous", "+info")
 	wants(t, run(), "redis-rights", OK, "scratch keys")
+	if keys := root.Keys(t.Context(), "*").Val(); len(keys) > 0 {
+		t.Errorf("keys left: %q", keys)
+	}
+	// What only strict rules need is looked at where there are some.
+	strict := writeFile(t, strings.Replace(goodRules, "  rules:\n", "  rules:\n    - {name: sms, match: {api: x}, limit: 5, per: 1h, strict: true}\n", 1))
+	for _, how := range []any{"-@dangerous", "+@dangerous"} { // tried, and queried
+		set("~{tallygate:*", "+@all", how, "+info", "-mset", "-script|load")
+		wants(t, run(), "redis-rights", OK)
+		wants(t, run("--rules", strict), "redis-rights", Fail, "may not use script|load, mset on", "+script|load", "+mset")
+		set("~{tallygate:*", "+@all", how, "+info")
+		wants(t, run("--rules", strict), "redis-rights", OK, "also those of strict rules")
+	}
 	if keys := root.Keys(t.Context(), "*").Val(); len(keys) > 0 {
 		t.Errorf("keys left: %q", keys)
 	}

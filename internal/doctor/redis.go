@@ -106,6 +106,8 @@ func (e *examination) checkRedisVersion(ctx context.Context) outcome {
 		versions = append(versions, shown)
 		if !atLeastVersion(version, 6, 2) {
 			results = append(results, fail("redis-version", "upgrade to Redis 6.2 or later, or to Valkey", "%s has version %s", name, version))
+		} else if e.strict() && !atLeastVersion(version, 7, 0) {
+			results = append(results, fail("redis-version", "upgrade to Redis 7 or later, or to Valkey", "%s has version %s, and strict rules need 7: an older one grants no permits", name, version))
 		}
 		return nil
 	})

@@ -22,6 +22,19 @@ var scriptCommands = [][]any{
 	{"hdel", hashKey, "f"}, {"zrem", setKey, "m"}, {"del", streamKey},
 }
 
+// strictCommands are those that publishers use in addition, where rules are strict.
+var strictCommands = [][]any{
+	{"info"}, {"script", "load", "return 1"},
+	{"set", textKey, "1"}, {"get", textKey}, {"mset", textKey, "1"}, {"mget", textKey},
+	{"sadd", membersKey, "m"}, {"smembers", membersKey}, {"zrange", setKey, "0", "1"},
+}
+
+// permitCommands are those of services that ask for permits, as ACL rules name them: nearly all inside
+// scripts.
+var permitCommands = []string{
+	"time", "info", "script|load", "eval", "evalsha", "get", "set", "mget", "append", "del", "smembers", "zadd", "hget", "hmget",
+}
+
 // feedCommands are the commands of enforcers and of services that follow the blocklist: they only
 // read.
 var feedCommands = [][]any{
@@ -34,10 +47,18 @@ var doctorCommands = []string{"ping", "hlen", "info", "config|get", "acl|whoami"
 // clusterCommands are the commands of any client of a Cluster.
 var clusterCommands = []string{"command", "cluster|slots", "cluster|shards"}
 
+// nameOf is a command's name, as ACL rules have it.
+func nameOf(c []any) string {
+	if c[0] == "script" {
+		return fmt.Sprintf("%s|%s", c[0], c[1])
+	}
+	return fmt.Sprint(c[0])
+}
+
 // rightsOf returns the names of the commands, each once.
 func rightsOf(lists ...[][]any) (names []string) {
 	for _, c := range slices.Concat(lists...) {
-		if name := fmt.Sprint(c[0]); !slices.Contains(names, name) {
+		if name := nameOf(c); !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -53,9 +74,11 @@ func redisUser(user, prefix, keys string, names []string) string {
 type keyName string
 
 const (
-	hashKey   keyName = "verdicts"
-	setKey    keyName = "expiry"
-	streamKey keyName = "changes"
+	hashKey    keyName = "verdicts"
+	setKey     keyName = "expiry"
+	streamKey  keyName = "changes"
+	textKey    keyName = "text" // of strict limits, as the next one
+	membersKey keyName = "members"
 )
 
 // checkRights queries the rights by ACL DRYRUN, or tries the commands if that is not available.
@@ -81,7 +104,7 @@ func (e *examination) checkRights(ctx context.Context) outcome {
 		tag += "doctor-" + e.random + ":"
 		denied, err = e.tryCommands(ctx, tag, func(ctx context.Context, args []any) error { return e.cfg.Redis.Do(ctx, args...).Err() })
 		// The commands deleted most of them.
-		e.cfg.Redis.Del(context.WithoutCancel(ctx), tag+string(hashKey), tag+string(setKey), tag+string(streamKey))
+		e.cfg.Redis.Del(context.WithoutCancel(ctx), tag+string(hashKey), tag+string(setKey), tag+string(streamKey), tag+string(textKey), tag+string(membersKey))
 	}
 	if err != nil {
 		return found(fail("redis-rights", "", "%v", err))
@@ -89,13 +112,16 @@ func (e *examination) checkRights(ctx context.Context) outcome {
 	if len(denied) > 0 {
 		return found(fail("redis-rights", e.aclSetUser(user), "user %q may not use %s on %s*", user, strings.Join(denied, ", "), tag))
 	}
+	if e.strict() {
+		return found(ok("redis-rights", "all commands of publisher and feed are allowed, also those of strict rules (%s)", how))
+	}
 	return found(ok("redis-rights", "all commands of publisher and feed are allowed (%s)", how))
 }
 
 // tryCommands returns the names of the denied commands. Its error is the first that is not about
 // rights.
 func (e *examination) tryCommands(ctx context.Context, tag string, try func(context.Context, []any) error) (denied []string, err error) {
-	for _, template := range slices.Concat(feedCommands, scriptCommands) {
+	for _, template := range slices.Concat(feedCommands, e.writerCommands()) {
 		args := make([]any, len(template))
 		for i, a := range template {
 			args[i] = a
@@ -108,12 +134,23 @@ func (e *examination) tryCommands(ctx context.Context, tag string, try func(cont
 		case strings.HasPrefix(err.Error(), "NOPERM") && strings.Contains(err.Error(), "'acl"):
 			return nil, err // the query itself is denied
 		case strings.HasPrefix(err.Error(), "NOPERM"), strings.Contains(strings.ToLower(err.Error()), "no permissions"):
-			denied = append(denied, fmt.Sprint(args[0]))
+			denied = append(denied, nameOf(args))
 		default:
 			return nil, fmt.Errorf("%s: %w", args[0], err)
 		}
 	}
 	return denied, nil
+}
+
+// strict reports whether the rules are known, and some of them are strict.
+func (e *kafkaSide) strict() bool { return e.set != nil && len(e.set.Strict()) > 0 }
+
+// writerCommands are the commands of publishers, in an order in which each finds the data that it reads.
+func (e *examination) writerCommands() [][]any {
+	if !e.strict() {
+		return scriptCommands
+	}
+	return slices.Concat(strictCommands, scriptCommands)
 }
 
 func isAnswer(err error) bool {
@@ -126,6 +163,8 @@ func (e *examination) aclSetUser(user string) string {
 	if user == "" {
 		user = "NAME"
 	}
-	names := append(rightsOf(scriptCommands, feedCommands), doctorCommands...)
+	names := append(rightsOf(e.writerCommands(), feedCommands), doctorCommands...)
+	slices.Sort(names)
+	names = slices.Compact(names)
 	return fmt.Sprintf("ACL SETUSER %s ~{%s:* +%s", user, e.cfg.Prefix, strings.Join(names, " +"))
 }

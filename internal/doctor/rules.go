@@ -28,7 +28,7 @@ func (e *examination) checkRules(context.Context) outcome {
 		return outcome{keep: keep, results: []Result{fail("rules", "use fewer limits per key, or longer panes (resolution)",
 			"%s: a key of %s may need %d bytes of state, at most %d are allowed", e.cfg.Rules, some(dims), size, rules.MaxStateBytes)}}
 	}
-	results := []Result{ok("rules", "%s: %s, at most %d bytes of state per key", e.cfg.Rules, plural(len(set.Rules), "rule"), size)}
+	results := []Result{ok("rules", "%s: %s, at most %d bytes of state per key", e.cfg.Rules, plural(len(set.All()), "rule"), size)}
 	if n := len(set.Warnings); n > 0 {
 		results = []Result{warn("rules", "tallygate check "+e.cfg.Rules, "%s: valid, with %s", e.cfg.Rules, fmt.Sprint(plural(n, "warning")))}
 	}

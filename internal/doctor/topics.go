@@ -105,6 +105,8 @@ func (e *kafkaSide) checkRetention(context.Context) outcome {
 	short(e.names.Events, minEventRetention, Warn, "events that wait longer than that, while no aggregator runs, are never counted")
 	longest, rule := longestBlock(e.set)
 	short(e.names.Verdicts, longest, Fail, fmt.Sprintf("when the blocklist is rebuilt, a block of rule %s would be lost before it ends", rule))
+	window, strict := longestStrict(e.set)
+	short(e.names.Verdicts, window, Fail, fmt.Sprintf("when Redis has lost its memory, what rule %s has counted would be lost, and its limit exceeded", strict))
 	for _, topic := range []string{e.names.Events, e.names.Loop, e.names.Verdicts} {
 		if n, err := strconv.ParseInt(e.layout.Topics[topic].Settings["retention.bytes"], 10, 64); err == nil && n >= 0 {
 			results = append(results, warn("retention", e.alter(topic, "retention.bytes", -1),
@@ -157,6 +159,21 @@ func longestBlock(set *rules.Set) (time.Duration, string) {
 		}
 	}
 	return time.Duration(longest) * time.Microsecond, name
+}
+
+// longestStrict is the longest window of the set's strict limits: their levels are kept for so long.
+func longestStrict(set *rules.Set) (longest time.Duration, name string) {
+	if set == nil {
+		return 0, ""
+	}
+	for _, r := range set.Strict() {
+		for _, l := range r.Limits {
+			if d := l.PerMax.Duration(); d > longest {
+				longest, name = d, l.Name
+			}
+		}
+	}
+	return longest, name
 }
 
 // checkStateSize compares the largest state of a key with the size limit of the table's records.

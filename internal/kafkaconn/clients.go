@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/IBM/sarama"
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
@@ -13,23 +12,12 @@ import (
 
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/emit"
-	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
-
-// Sarama changes how a sarama configuration connects. Sarama itself is told of neither TLS nor
-// SASL: both are done when a connection is handed to it.
-func (k *Kafka) Sarama(s *sarama.Config) { s.Net.Proxy.Enable, s.Net.Proxy.Dialer = true, k }
 
 // Transport is one of kafka-go's that connects by the options. The caller closes its idle
 // connections.
 func (k *Kafka) Transport() *kafka.Transport {
 	return &kafka.Transport{ClientID: "tallygate", Dial: k.DialContext, DialTimeout: ops.DialWithin}
-}
-
-// Log is what reads partitions by the options. Its name is for the brokers' logs.
-func (k *Kafka) Log(clientID string) kafkalog.Config {
-	const atOnce = 2 << 20 // of a partition: a topic may have many
-	return kafkalog.Config{Brokers: k.Brokers, ClientID: clientID, Dial: k.DialContext, PartitionBytes: atOnce}
 }
 
 // Emitter makes an emitter that connects by the options. Brokers, TLS and SASL of cfg are filled in

@@ -1,5 +1,5 @@
 // Package kafkaconn is the one place where the options for Kafka become the settings of what
-// connects: sarama, kafka-go, emitters, and the readers of package kafkalog. Whatever opens a
+// connects: kafka-go and emitters; package clients has sarama, and what reads. Whatever opens a
 // connection through it has TLS and SASL by what the files hold at that moment.
 package kafkaconn
 

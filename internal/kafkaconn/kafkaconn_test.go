@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
+
 	"github.com/IBM/sarama"
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -80,7 +82,7 @@ func TestPlainText(t *testing.T) {
 		t.Fatalf("%v, %v", k.Brokers, err)
 	}
 	s := sarama.NewConfig()
-	if k.Sarama(s); s.Validate() != nil {
+	if clients.Sarama(k)(s); s.Validate() != nil {
 		t.Error(s.Validate())
 	}
 	if err := emitted(t, k); err != nil {
@@ -248,7 +250,7 @@ func TestKafkaPasswordsAreReadAtEachConnection(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := sarama.NewConfig()
-			k.Sarama(s)
+			clients.Sarama(k)(s)
 			client, err := sarama.NewClient(k.Brokers, s)
 			if err != nil {
 				t.Fatalf("sarama: %v", err)

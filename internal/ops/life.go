@@ -19,8 +19,9 @@ func Live(ctx context.Context, log *slog.Logger, program string, about []any, ru
 	began := time.Now()
 	told := make(chan time.Time, 1)
 	unwatch := context.AfterFunc(ctx, func() {
-		told <- time.Now()
+		now := time.Now()
 		log.Info("stopping", "reason", context.Cause(ctx).Error())
+		told <- now // behind the line: the last one is the end
 	})
 	err := run(ctx)
 	stopping := time.Time{}

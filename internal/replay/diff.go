@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Diff compares the keys that two rule sets hit: those that get a verdict. Shadow verdicts count,
-// too.
+// Diff compares the keys that two rule sets hit: those that get a verdict, or are above a strict
+// limit. Shadow rules count, too.
 type Diff struct {
 	Newly    int        `json:"newly"`     // keys that only the new rules hit
 	NoLonger int        `json:"no_longer"` // keys that only the old rules hit
@@ -21,6 +21,8 @@ type RuleDiff struct {
 	Rule        string `json:"rule"`
 	Verdicts    int    `json:"verdicts"` // issued
 	OldVerdicts int    `json:"old_verdicts"`
+	Denied      int    `json:"denied,omitempty"` // events above the strict limit
+	OldDenied   int    `json:"old_denied,omitempty"`
 	Newly       int    `json:"newly"`     // keys
 	NoLonger    int    `json:"no_longer"` // keys
 }
@@ -42,8 +44,9 @@ func diff(now, old *run) *Diff {
 		names[name] = struct{}{}
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
+		n, o := now.of(name), old.of(name)
 		d.Rules = append(d.Rules, RuleDiff{
-			Rule: name, Verdicts: now.verdicts(name), OldVerdicts: old.verdicts(name),
+			Rule: name, Verdicts: n.Verdicts, OldVerdicts: o.Verdicts, Denied: n.Denied, OldDenied: o.Denied,
 			Newly:    len(without(keysNow[name], keysOld[name])),
 			NoLonger: len(without(keysOld[name], keysNow[name])),
 		})
@@ -51,11 +54,12 @@ func diff(now, old *run) *Diff {
 	return d
 }
 
-func (r *run) verdicts(rule string) int {
+// of returns the tally of a limit; the zero value when these rules do not have it.
+func (r *run) of(rule string) (t RuleTally) {
 	if i, ok := r.byRule[rule]; ok {
-		return r.tally.Rules[i].Verdicts
+		t = r.tally.Rules[i]
 	}
-	return 0
+	return t
 }
 
 // perRule returns the keys that each limit hit.

@@ -58,14 +58,22 @@ type Outcome struct {
 	Skipped []rules.Skip      // rules that could not count it
 	Changes []verdict.Verdict // in order
 	Issued  []bool            // of each change: it is a new verdict, not a moved end
+	// Denied are the strict limits that it counted above: its request would have got no permit.
+	Denied []Denial
 	// Rules whose fuse this event blew: they are in shadow mode from now on.
 	Blown []*rules.Rule
+}
+
+// Denial is that a strict limit has no permit for an event's request.
+type Denial struct {
+	Limit *rules.Limit
+	Key   string // the key's text
 }
 
 // New returns an empty Engine.
 func New(set *rules.Set) *Engine {
 	e := &Engine{Set: set, held: map[string][]*Held{}}
-	e.shard = shard.New(shard.Config{Of: 1, Trace: e.stepped}, shard.Rules{Set: set})
+	e.shard = shard.New(shard.Config{Of: 1, NoLevels: true, Trace: e.stepped}, shard.Rules{Set: set})
 	for _, s := range set.Shapes {
 		e.shapes = append(e.shapes, shape{dims: s.Dims})
 	}
@@ -78,7 +86,7 @@ func (e *Engine) Keys() int { return e.shard.Keys() }
 // Apply counts one event. broker is when the broker saw it, NoTime if that is unknown. cause says
 // where it came from.
 func (e *Engine) Apply(ev *event.Event, broker event.Micros, cause verdict.Cause, out *Outcome) {
-	*out = Outcome{Hits: out.Hits[:0], Tiers: out.Tiers[:0], Changes: out.Changes[:0], Issued: out.Issued[:0]}
+	*out = Outcome{Hits: out.Hits[:0], Tiers: out.Tiers[:0], Changes: out.Changes[:0], Issued: out.Issued[:0], Denied: out.Denied[:0]}
 	at, ok := e.Set.EventTime(ev, broker)
 	out.At = at
 	if !ok {
@@ -108,6 +116,11 @@ func (e *Engine) stepped(s *shard.Stepped) {
 	out, res := e.out, s.Result
 	for _, h := range s.Hits {
 		out.Hits, out.Tiers = append(out.Hits, h.Limit), append(out.Tiers, h.Tier)
+	}
+	for _, a := range s.Above {
+		if a.Limit.Rule.Strict != nil {
+			out.Denied = append(out.Denied, Denial{a.Limit, string(s.Key)})
+		}
 	}
 	out.Late += res.Late
 	out.Blown = append(out.Blown, res.Blown...)

@@ -147,3 +147,19 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("reading after the end of the context: %v, want the end", err)
 	}
 }
+
+// TestNoLevelsAreKept: nobody publishes them, and a copy of each key would wait until the end.
+func TestNoLevelsAreKept(t *testing.T) {
+	set, err := rules.Compile("shop.yaml", []byte(strings.Replace(shopRules, "limit: 100\n", "limit: 100\n      strict: true\n", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := New(set)
+	var out Outcome
+	for i := range 100 {
+		e.Apply(&event.Event{API: "a", UID: fmt.Sprint("u", i), Cost: event.One}, event.Second, verdict.Cause{Offset: int64(i)}, &out)
+	}
+	if e.Keys() != 100 || e.shard.LevelsWaiting() {
+		t.Errorf("%d keys; levels wait: %v", e.Keys(), e.shard.LevelsWaiting())
+	}
+}

@@ -198,6 +198,9 @@ spec:
     - {name: exact, match: {api: search.*}, limit: 40, per: 2h, then: {block: until-reset}}
     - {name: panes, match: {api: "*"}, limit: 90, per: 2h, then: {block: until-reset}}
     - {name: sum, match: {api: "*"}, count: {sum: cost}, limit: 90, per: 2h, then: {block: 5m}}
+    - {name: hops, match: {api: "*"}, limit: 15, per: 1h, window: hopping, every: 5m, then: {block: until-reset}}
+    - {name: hops-penalty, match: {api: search.*}, limit: 9, per: 1h, window: hopping, every: 10m, offset: 3m, then: {block: 10m}}
+    - {name: hops-sum, match: {api: "*"}, count: {sum: cost}, limit: 90, per: 2h, window: hopping, every: 7m30s, then: {block: 5m}}
     - {name: session, match: {api: "*"}, window: session, gap: 1h, limit: 1000, then: {block: until-reset}}
     - {name: address, key: ip, match: {api: "*"}, limit: 60, per: 1h, window: tumbling, then: {block: until-reset}}
 `
@@ -258,10 +261,10 @@ func limitOf(set *rules.Set, name string) *rules.Limit {
 	return set.Limits[slices.IndexFunc(set.Limits, func(l *rules.Limit) bool { return l.Name == name })]
 }
 
-// penalised are the keys with a penalty of a fixed window.
+// penalised are the keys with a penalty of windows that hold late events when they have ended.
 func penalised(last map[string]verdict.Verdict) (out []string) {
 	for key, v := range last {
-		if v.Rule == "hour-penalty" {
+		if v.Rule == "hour-penalty" || v.Rule == "hops-penalty" {
 			out = append(out, key)
 		}
 	}

@@ -24,9 +24,16 @@ func (s *summaryObject) write(out io.Writer) error {
 	s.notes(w)
 	w.line("%s keys counted, %s of them over a limit; %s verdicts issued, %s events (%s) covered by a verdict in force",
 		number(s.Keys), number(s.Blocked), number(s.Verdicts), number(s.Covered), share(s.Covered, s.Events))
+	if s.strict() {
+		w.line("%s events (%s) above a strict limit: their requests would have been denied", number(s.Denied), share(s.Denied, s.Events))
+	}
 	s.rules(w)
 	s.chart(w)
-	keys(w, "Keys with the most covered events", s.Top)
+	title := "Keys with the most covered events"
+	if s.Denied > 0 {
+		title = "Keys with the most covered or denied events"
+	}
+	keys(w, title, s.Top)
 	if s.Against != nil {
 		s.Against.write(w)
 	}
@@ -50,17 +57,31 @@ func (s *summaryObject) notes(w *printer) {
 			w.line("  %s %s", number(n.count), n.what)
 		}
 	}
+	if len(s.NotReplayed) > 0 {
+		w.line("  not replayed, as these count requests before their actions: %s", strings.Join(s.NotReplayed, ", "))
+	}
 }
 
 func (s *summaryObject) rules(w *printer) {
 	w.line("")
 	rows := [][]string{{"RULE", "COUNTED", "VERDICTS", "KEYS", "EVENTS COVERED"}}
+	strict := s.strict()
+	if strict {
+		rows[0] = append(rows[0], "DENIED")
+	}
 	for _, r := range s.Rules {
 		name := r.Rule
 		if r.Mode == verdict.Shadow {
 			name += " (shadow)"
 		}
-		rows = append(rows, []string{name, number(r.Counted), number(r.Verdicts), number(r.Keys), number(r.Covered)})
+		row := []string{name, number(r.Counted), number(r.Verdicts), number(r.Keys), number(r.Covered)}
+		switch {
+		case r.Strict:
+			row = append(row, number(r.Denied))
+		case strict:
+			row = append(row, "-")
+		}
+		rows = append(rows, row)
 	}
 	w.table(rows)
 	for _, r := range s.Rules {
@@ -74,6 +95,11 @@ func (s *summaryObject) rules(w *printer) {
 			w.line("  %s: %s notices", r.Rule, number(r.Warnings))
 		}
 	}
+}
+
+// strict reports whether a limit is strict.
+func (t *Tally) strict() bool {
+	return slices.ContainsFunc(t.Rules, func(r RuleTally) bool { return r.Strict })
 }
 
 const (
@@ -127,9 +153,18 @@ func keys(w *printer, title string, list []KeyTally) {
 	}
 	w.line("\n%s", title)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "  KEY\tVERDICTS\tEVENTS COVERED\tRULES")
+	denied := slices.ContainsFunc(list, func(k KeyTally) bool { return k.Denied > 0 })
+	head := "  KEY\tVERDICTS\tEVENTS COVERED\tRULES"
+	if denied {
+		head = "  KEY\tVERDICTS\tEVENTS COVERED\tDENIED\tRULES"
+	}
+	fmt.Fprintln(t, head)
 	for _, k := range list {
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", k.Key, number(k.Verdicts), number(k.Covered), strings.Join(k.Rules, ", "))
+		row := []string{"  " + k.Key, number(k.Verdicts), number(k.Covered)}
+		if denied {
+			row = append(row, number(k.Denied))
+		}
+		fmt.Fprintln(t, strings.Join(append(row, strings.Join(k.Rules, ", ")), "\t"))
 	}
 	w.note(t.Flush())
 }
@@ -137,8 +172,16 @@ func keys(w *printer, title string, list []KeyTally) {
 func (d *Diff) write(w *printer) {
 	w.line("\nCompared with the old rules: %s keys are hit by the new rules only, %s by the old ones only, %s by both", number(d.Newly), number(d.NoLonger), number(d.Both))
 	rows := [][]string{{"RULE", "VERDICTS", "BEFORE", "KEYS NEWLY", "KEYS NO LONGER"}}
+	denied := slices.ContainsFunc(d.Rules, func(r RuleDiff) bool { return r.Denied+r.OldDenied > 0 })
+	if denied {
+		rows[0] = append(rows[0], "DENIED", "BEFORE")
+	}
 	for _, r := range d.Rules {
-		rows = append(rows, []string{r.Rule, number(r.Verdicts), number(r.OldVerdicts), number(r.Newly), number(r.NoLonger)})
+		row := []string{r.Rule, number(r.Verdicts), number(r.OldVerdicts), number(r.Newly), number(r.NoLonger)}
+		if denied {
+			row = append(row, number(r.Denied), number(r.OldDenied))
+		}
+		rows = append(rows, row)
 	}
 	w.table(rows)
 	keys(w, "Newly hit", d.TopNewly)

@@ -24,10 +24,14 @@ type Tally struct {
 	Keys int          `json:"keys"` // keys with a counter
 
 	Verdicts int         `json:"verdicts"` // issued
-	Blocked  int         `json:"blocked"`  // keys that got a verdict
+	Blocked  int         `json:"blocked"`  // keys that got a verdict, or were above a strict limit
 	Covered  int         `json:"covered"`  // events covered by a verdict in force
+	Denied   int         `json:"denied"`   // events above a strict limit: their requests would have been denied
 	Rules    []RuleTally `json:"rules"`    // each limit, in the rule file's order, then candidates
 	Top      []KeyTally  `json:"top"`      // the keys with the most covered events
+
+	// The rules that count requests before their actions, of which events tell nothing.
+	NotReplayed []string `json:"not_replayed,omitempty"`
 }
 
 // RuleTally is the result of one limit.
@@ -38,8 +42,10 @@ type RuleTally struct {
 	Skipped  map[string]int `json:"skipped"`  // events that it could not count, by reason
 	Verdicts int            `json:"verdicts"` // issued
 	Warnings int            `json:"warnings"` // notices
-	Keys     int            `json:"keys"`     // that got them
+	Keys     int            `json:"keys"`     // that got them, or were above the limit if it is strict
 	Covered  int            `json:"covered"`  // events covered by a verdict in force
+	Strict   bool           `json:"strict,omitempty"`
+	Denied   int            `json:"denied,omitempty"` // events above it, if it is strict
 	// Verdicts by the hour of their event, without empty hours.
 	PerHour []HourTally `json:"per_hour"`
 	// When its rule's fuse blew: later verdicts are in shadow mode; null if it did not.
@@ -59,8 +65,12 @@ type KeyTally struct {
 	Key      string   `json:"key"`
 	Verdicts int      `json:"verdicts"`
 	Covered  int      `json:"covered"`
+	Denied   int      `json:"denied,omitempty"`
 	Rules    []string `json:"rules"`
 }
+
+// weight is what a key is listed for: how much would have been kept out.
+func (k *KeyTally) weight() int { return k.Covered + k.Denied }
 
 // topKeys is how many keys a Tally lists.
 const topKeys = 10
@@ -69,15 +79,20 @@ const topKeys = 10
 type run struct {
 	engine *Engine
 	tally  Tally
-	byRule map[string]int // of tally.Rules
+	byRule map[string]int            // of tally.Rules
+	denied map[string]map[string]int // events above strict limits, by the key's text and the limit's name
 	out    Outcome
 }
 
 func newRun(set *rules.Set) *run {
-	r := &run{engine: New(set), byRule: map[string]int{}}
+	r := &run{engine: New(set), byRule: map[string]int{}, denied: map[string]map[string]int{}}
 	r.tally.From, r.tally.To = event.NoTime, event.NoTime
 	for _, l := range set.Limits {
-		r.rule(l.Name, l.Rule.Mode)
+		i := r.rule(l.Name, l.Rule.Mode)
+		r.tally.Rules[i].Strict = l.Rule.Strict != nil && !l.Shadow
+	}
+	for _, other := range slices.Concat(set.InFlight, set.Instance) {
+		r.tally.NotReplayed = append(r.tally.NotReplayed, other.Name)
 	}
 	return r
 }
@@ -129,6 +144,7 @@ func (r *run) apply(rec *Record) {
 			t.Rules[r.rule(l.Name, l.Rule.Mode)].Blown = out.At
 		}
 	}
+	r.denials(out.Denied)
 	for i := range out.Changes {
 		if v := &out.Changes[i]; out.Issued[i] {
 			r.issued(v, out.At)
@@ -151,6 +167,21 @@ func (r *run) issued(v *verdict.Verdict, at event.Micros) {
 	rt.hours[hour]++
 }
 
+// denials takes in the strict limits that an event counted above.
+func (r *run) denials(all []Denial) {
+	for i := range all {
+		d := &all[i]
+		r.tally.Rules[r.rule(d.Limit.Name, d.Limit.Rule.Mode)].Denied++
+		if r.denied[d.Key] == nil {
+			r.denied[d.Key] = map[string]int{}
+		}
+		r.denied[d.Key][d.Limit.Name]++
+	}
+	if len(all) > 0 {
+		r.tally.Denied++
+	}
+}
+
 // finish completes the tally.
 func (r *run) finish() *Tally {
 	t := &r.tally
@@ -160,11 +191,15 @@ func (r *run) finish() *Tally {
 			continue
 		}
 		rt := &t.Rules[r.rule(h.Rule, h.Mode)]
-		rt.Keys++
 		rt.Covered += h.Covered
 		t.Covered += h.Covered
 	}
 	keys := r.hits()
+	for _, k := range keys {
+		for _, name := range k.Rules {
+			t.Rules[r.byRule[name]].Keys++
+		}
+	}
 	t.Blocked = len(keys)
 	t.Top = top(keys)
 	for i := range t.Rules {
@@ -178,26 +213,38 @@ func (r *run) finish() *Tally {
 	return t
 }
 
-// hits returns the keys that got a verdict.
+// hits returns the keys that got a verdict, or were above a strict limit.
 func (r *run) hits() map[string]*KeyTally {
 	keys := map[string]*KeyTally{}
+	of := func(key string) *KeyTally {
+		k := keys[key]
+		if k == nil {
+			k = &KeyTally{Key: key}
+			keys[key] = k
+		}
+		return k
+	}
 	for h := range r.engine.Held() {
 		if h.State == verdict.Warn {
 			continue
 		}
-		k := keys[h.Key]
-		if k == nil {
-			k = &KeyTally{Key: h.Key}
-			keys[h.Key] = k
-		}
+		k := of(h.Key)
 		k.Verdicts += h.Issued
 		k.Covered += h.Covered
 		k.Rules = append(k.Rules, h.Rule)
 	}
+	for key, rules := range r.denied {
+		k := of(key)
+		for rule, n := range rules {
+			if k.Denied += n; !slices.Contains(k.Rules, rule) {
+				k.Rules = append(k.Rules, rule)
+			}
+		}
+	}
 	return keys
 }
 
-// top returns the keys with the most covered events, the most first.
+// top returns the keys with the most covered and denied events, the most first.
 func top(keys map[string]*KeyTally) []KeyTally {
 	all := make([]KeyTally, 0, len(keys))
 	for _, k := range keys {
@@ -205,7 +252,7 @@ func top(keys map[string]*KeyTally) []KeyTally {
 		all = append(all, *k)
 	}
 	slices.SortFunc(all, func(a, b KeyTally) int {
-		return cmp.Or(cmp.Compare(b.Covered, a.Covered), cmp.Compare(b.Verdicts, a.Verdicts), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(b.weight(), a.weight()), cmp.Compare(b.Verdicts, a.Verdicts), cmp.Compare(a.Key, b.Key))
 	})
 	return all[:min(len(all), topKeys)]
 }

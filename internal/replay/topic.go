@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
+
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -31,7 +33,7 @@ type topic struct {
 
 // Topic reads the events of a topic from its start to its current end.
 func Topic(ctx context.Context, k *kafkaconn.Kafka, name string) (Source, error) {
-	log, err := kafkalog.OpenMerge(ctx, k.Log("tallygate-replay"), name, time.Time{}, time.Time{})
+	log, err := kafkalog.OpenMerge(ctx, clients.Log(k, "tallygate-replay"), name, time.Time{}, time.Time{})
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 type Aggregator struct {
 	*instance
 	*api
+	*following
 	watching watching
 }
 
@@ -54,9 +55,10 @@ func New(cfg Config) (*Aggregator, error) {
 	}
 	a.book = newRulebook(a)
 	return &Aggregator{
-		instance: a,
-		api:      &api{instance: a, listing: make(chan struct{}, blockedAtOnce)},
-		watching: watching{instance: a},
+		instance:  a,
+		api:       &api{instance: a, listing: make(chan struct{}, blockedAtOnce)},
+		following: &following{instance: a},
+		watching:  watching{instance: a},
 	}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/IBM/sarama"
+
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"

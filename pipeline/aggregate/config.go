@@ -82,6 +82,10 @@ type Config struct {
 	// receives nothing.
 	Published Published
 
+	// Strict receives what owners say about strict limits, in the order of the partition's offsets.
+	// Optional; without it nobody grants permits.
+	Strict Strict
+
 	Registry prometheus.Registerer // nil registers no metrics
 	Logger   *slog.Logger          // nil is slog.Default()
 
@@ -111,6 +115,9 @@ func (f RuleFile) Beside(name string) ([]byte, error) {
 	}
 	return nil, fs.ErrNotExist
 }
+
+// Strict follows what the partitions that this instance owns say about strict limits.
+type Strict = owner.Strict
 
 // Published follows the verdict partitions that this instance owns.
 type Published = owner.Published

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tallygate/tallygate/internal/kafkaconn"
+	kafkaclients "github.com/tallygate/tallygate/internal/kafkaconn/clients"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
@@ -52,7 +53,7 @@ func TestClaimsAreReadWithTLSAndSASL(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cfg := Config{Brokers: k.ListenAddrs(), Rules: compile(t, yearly), Kafka: how.Sarama}.withDefaults()
+			cfg := Config{Brokers: k.ListenAddrs(), Rules: compile(t, yearly), Kafka: kafkaclients.Sarama(how)}.withDefaults()
 			reads, err := cfg.fetching()
 			if err != nil {
 				t.Fatal(err)

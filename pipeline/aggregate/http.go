@@ -7,15 +7,15 @@ import (
 
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/rules"
 )
 
 // explainReply is the answer to GET /v1/explain.
 type explainReply struct {
-	Key       map[string]string   `json:"key"`
-	Partition int32               `json:"partition"`
-	Hot       *keyHeat            `json:"hot,omitempty"` // if it takes much of its partition
-	Rules     []rules.Explanation `json:"rules"`
+	Key       map[string]string `json:"key"`
+	Partition int32             `json:"partition"`
+	Hot       *keyHeat          `json:"hot,omitempty"`    // if it takes much of its partition
+	Strict    *StrictState      `json:"strict,omitempty"` // if a rule is strict
+	Rules     []explained       `json:"rules"`
 }
 
 // ServeExplain answers GET /v1/explain?uid=42[&api=…]: from this instance if it owns the key, else
@@ -30,7 +30,7 @@ func (a *api) ServeExplain(w http.ResponseWriter, r *http.Request) {
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
 		return
 	}
-	list, err := a.Explain(key, api, now())
+	list, strict, err := a.explain(key, api, now())
 	switch {
 	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
 		a.forward(w, r, a.Partition(key), a.peers.ask, nil)
@@ -42,10 +42,8 @@ func (a *api) ServeExplain(w http.ResponseWriter, r *http.Request) {
 		httpjson.Problem(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	reply := explainReply{Key: byName(key), Partition: a.Partition(key), Hot: a.heatOf(key), Rules: list}
-	if reply.Rules == nil {
-		reply.Rules = []rules.Explanation{}
-	}
+	reply := explainReply{Key: byName(key), Partition: a.Partition(key), Hot: a.heatOf(key)}
+	reply.Rules, reply.Strict = a.explainStrict(r.Context(), key, list, strict)
 	httpjson.Reply(w, reply)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
+	"github.com/tallygate/tallygate/rules"
 )
 
 // instance is what all parts of an Aggregator share: connections, the current session, and the
@@ -41,6 +42,8 @@ type instance struct {
 	reading []func()          // stop fetcher and logs
 	book    *rulebook
 
+	rulesTold func(version uint64, record []byte, set *rules.Set) // nil: nobody is told
+
 	stopped atomic.Pointer[error] // why this instance cannot continue; nil while it can
 
 	mu      sync.RWMutex   // guards what follows; see the package comment for the order of locks
@@ -53,7 +56,8 @@ type instance struct {
 // key, it asks that one.
 type api struct {
 	*instance
-	listing chan struct{} // holds one for each page of blocked keys that is being made
+	listing  chan struct{}   // holds one for each page of blocked keys that is being made
+	strictly StrictExplainer // nil: nobody knows
 }
 
 // watching observes the group and Kafka, for metrics and the log.
@@ -102,6 +106,9 @@ func (a *instance) Prepare(ctx context.Context) (partitions int32, err error) {
 // before Run.
 func (a *instance) Publish(to Published) { a.cfg.Published = to }
 
+// PublishStrict sets Config.Strict, for such callers.
+func (a *instance) PublishStrict(to Strict) { a.cfg.Strict = to }
+
 func (a *instance) open(ctx context.Context) error {
 	if _, err := a.Prepare(ctx); err != nil {
 		return err
@@ -143,7 +150,7 @@ func (a *instance) partitionEnv() owner.Env {
 	return owner.Env{
 		Names: a.names, Partitions: found.Partitions,
 		Client: a.clients.bulk, Urgent: a.links.urgent, Bulk: a.links.bulk, Claims: a.fetcher, Logs: a.logs, Aux: a.aux,
-		Rules: a.book, Published: a.cfg.Published, Metrics: a.metrics.partitions, Log: a.log,
+		Rules: a.book, Published: a.cfg.Published, Strict: a.cfg.Strict, Metrics: a.metrics.partitions, Log: a.log,
 		Instance:      a.name(),
 		ProducerTimes: a.cfg.BrokerTime == brokerTimeCreate, AcceptNewTopic: a.cfg.AcceptNewTopic,
 		MaxDeadLetter:   owner.DeadLetterOf(found),

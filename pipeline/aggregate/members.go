@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -103,7 +104,15 @@ func newRulebook(a *instance) *rulebook {
 }
 
 func (b *rulebook) version(number int64, set *rules.Set) *owner.Rules {
-	return &owner.Rules{Number: number, Set: set, Matches: b.agg.metrics.partitions.MatchesOf(set)}
+	return &owner.Rules{Number: number, Published: protocol.RulesVersion(b.id(), number), Set: set, Matches: b.agg.metrics.partitions.MatchesOf(set)}
+}
+
+// id is the topic's.
+func (b *rulebook) id() [16]byte {
+	if found := b.agg.found.Load(); found != nil {
+		return found.IDs[b.topic]
+	}
+	return [16]byte{}
 }
 
 // Shared reports whether the rules go through the topic.
@@ -288,7 +297,10 @@ func (b *rulebook) read(ctx context.Context) error {
 		b.next = end
 		return nil
 	}
-	m, err := readRules(ctx, b.agg.logs, b.topic, from, end)
+	m, err := readRules(ctx, b.agg.logs, b.topic, b.id(), from, end)
+	if errors.Is(err, kafkalog.ErrTopicChanged) {
+		return b.agg.fail(fmt.Errorf("read %s from %d: it was created anew while this instance ran; start it again: %w", b.topic, from, err))
+	}
 	if err != nil {
 		return fmt.Errorf("read %s from %d: %w", b.topic, from, err)
 	}
@@ -322,10 +334,13 @@ func (b *rulebook) take(m *ruleRecordAt) {
 	v := b.version(number, set)
 	b.current.Store(v)
 	b.agg.metrics.rulesVersion.Set(float64(number))
+	if b.agg.rulesTold != nil {
+		b.agg.rulesTold(v.Published, m.value, set) // before owners switch: what they say then is not missed
+	}
 	if old.Set.Hash == set.Hash {
 		return
 	}
-	b.log.Info("the group's rules have changed", "version", number, "rule_set", r.Name, "file", r.File, "by", r.By, "rules", len(set.Rules))
+	b.log.Info("the group's rules have changed", "version", number, "rule_set", r.Name, "file", r.File, "by", r.By, "rules", len(set.All()))
 	for _, p := range b.agg.owned() {
 		p.Use(v)
 	}
@@ -346,10 +361,10 @@ func (a *api) Reload(ctx context.Context, file RuleFile) (ReloadResult, error) {
 
 // readRules returns a copy of the last record that holds rules at offsets [from, end), or nil if
 // there is none.
-func readRules(ctx context.Context, logs *kafkalog.Fetcher, topic string, from, end int64) (last *ruleRecordAt, err error) {
+func readRules(ctx context.Context, logs *kafkalog.Fetcher, topic string, id [16]byte, from, end int64) (last *ruleRecordAt, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rulesWithin)
 	defer cancel()
-	err = logs.Scan(ctx, topic, [16]byte{}, 0, from, end, func(rec *kafkalog.Record) error {
+	err = logs.Scan(ctx, topic, id, 0, from, end, func(rec *kafkalog.Record) error {
 		if string(rec.Key) == ruleRecordKey {
 			last = &ruleRecordAt{rec.Offset, bytes.Clone(rec.Value)}
 		}

@@ -2,6 +2,7 @@ package owner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,9 +29,10 @@ const closeWithin = 5 * time.Second
 // checkpoints makes processed events durable, in slices between events.
 type checkpoints struct {
 	*core
-	out  *outbox
-	ends *ends
-	turn chan struct{} // holds one: regular checkpoints and the last one take turns
+	out    *outbox
+	ends   *ends
+	levels *levels
+	turn   chan struct{} // holds one: regular checkpoints and the last one take turns
 }
 
 // run makes a checkpoint at every interval, until the partition is closed or fails.
@@ -79,13 +81,7 @@ func (k *checkpoints) make(ctx context.Context) error {
 		return ctx.Err()
 	}
 	began := time.Now()
-	k.lockTimed()
-	cut, err := k.shard.BeginCheckpoint()
-	var before sent
-	if cut != nil {
-		before = k.out.cut()
-	}
-	k.unlockTimed()
+	cut, before, err := k.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -122,6 +118,24 @@ func (k *checkpoints) make(ctx context.Context) error {
 	k.unlockTimed()
 	k.env.Metrics.holds(k.id, keys, size)
 	return nil
+}
+
+// begin cuts, behind the levels of all that the checkpoint covers: they go out in slices before. cut is
+// nil when nothing is new.
+func (k *checkpoints) begin(ctx context.Context) (cut *shard.Cut, before sent, err error) {
+	for {
+		k.lockTimed()
+		if cut, err = k.shard.BeginCheckpoint(); cut != nil {
+			before = k.out.cut()
+		}
+		k.unlockTimed()
+		if !errors.Is(err, shard.ErrLevelsWait) {
+			return cut, before, err
+		}
+		if err = k.levels.publish(ctx); err != nil {
+			return nil, before, err
+		}
+	}
 }
 
 // durable notes that everything counted is durable.

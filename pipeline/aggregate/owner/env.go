@@ -9,6 +9,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
@@ -32,6 +33,7 @@ type Env struct {
 	Aux       *Aux
 	Rules     Rulebook
 	Published Published // nil: verdicts are not followed
+	Strict    Strict    // nil: nobody grants permits
 	Metrics   *Metrics
 	Log       *slog.Logger
 
@@ -67,12 +69,15 @@ type Rulebook interface {
 
 // Rules is a version of the rules, ready for counting. It does not change.
 type Rules struct {
-	Number  int64 // 0: the set is not from the topic
-	Set     *rules.Set
-	Matches []prometheus.Counter // by limit
+	Number    int64  // 0: the set is not from the topic
+	Published uint64 // what those who ask for permits know it by: no other topic has it
+	Set       *rules.Set
+	Matches   []prometheus.Counter // by limit
 }
 
-func (v *Rules) forShard() shard.Rules { return shard.Rules{Number: v.Number, Set: v.Set} }
+func (v *Rules) forShard() shard.Rules {
+	return shard.Rules{Number: v.Number, Published: v.Published, Set: v.Set}
+}
 
 // Published follows the verdict partitions that this instance owns. Offer is called with the
 // partition's lock held: none of the methods may block.
@@ -95,7 +100,7 @@ type VerdictRecord struct {
 var ErrFatal = errors.New("aggregate: this instance cannot continue")
 
 // ErrReleased is the cause if a partition was released normally.
-var ErrReleased = errors.New("aggregate: the partition was released")
+var ErrReleased = protocol.ErrReleased
 
 // EndsSession reports whether an error concerns more than its partition: another owner has the
 // partition, so the group may have replaced this instance; a topic was replaced; or the instance

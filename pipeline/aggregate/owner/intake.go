@@ -17,6 +17,7 @@ type intake struct {
 	out         *outbox
 	checkpoints *checkpoints
 	ends        *ends
+	levels      *levels
 	record      record.Record // under mu
 }
 
@@ -94,6 +95,7 @@ func (i *intake) apply(b *Bundle) (more bool, err error) {
 		return false, err
 	}
 	i.ends.wake()
+	i.levels.wake()
 	return more, i.out.perform()
 }
 

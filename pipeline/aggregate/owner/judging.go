@@ -10,6 +10,7 @@ import (
 type judging struct {
 	*core
 	out     *outbox
+	levels  *levels
 	passing *Rules // of the running pass over all keys; nil if there is none. Under mu
 }
 
@@ -107,5 +108,6 @@ func (j *judging) some(keys [][]byte, v *Rules) (n, changed int, err error) {
 		}
 		changed += c
 	}
+	j.levels.wake()
 	return n, changed, j.out.perform()
 }

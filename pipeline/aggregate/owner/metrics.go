@@ -16,6 +16,7 @@ type Metrics struct {
 	events       eventResults
 	decodeErrors *prometheus.CounterVec
 	matches      *prometheus.CounterVec
+	overshoots   *overshoots
 	fuses        *prometheus.CounterVec
 	verdictsOut  *prometheus.CounterVec
 	verdictsOver prometheus.Counter
@@ -34,6 +35,8 @@ type Metrics struct {
 	lost         prometheus.Counter
 	swept        prometheus.Counter
 	owned        prometheus.Gauge
+	unpermitted  *prometheus.CounterVec
+	permits      *prometheus.CounterVec // ignored
 }
 
 // eventResults are the outcomes of an event. An event may have several keys: counted, repeat, late
@@ -68,6 +71,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		},
 		decodeErrors: r.Counters("event_decode_errors_total", "Records that contain malformed events, by reason of the first mistake.", "reason"),
 		matches:      r.Counters("rule_matches_total", "Events counted under a limit.", "rule"),
+		overshoots:   register(r, newOvershoots()),
 		fuses:        r.Counters("fuses_blown_total", "Fuses blown, counted once per partition.", "rule"),
 		notMatched:   r.Counters("rule_skips_total", "Events that a rule could not evaluate, by reason.", "rule", "reason"),
 		verdictsOver: r.Counter("verdicts_over_total", "Blocks not published because they had already ended."),
@@ -85,6 +89,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		droppedIPs:   r.Counter("event_dropped_ips_total", "Events with an invalid ip; they are counted without it."),
 		lost:         r.Counter("records_lost_total", "Records deleted by retention before they were counted."),
 		swept:        r.Counter("keys_swept_total", "Idle keys evicted."),
+		unpermitted:  r.Counters("unpermitted_total", "Events that counted under a strict rule without a permit.", "rule"),
+		permits:      r.Counters("permits_ignored_total", "Events whose permits strict limits ignored, by reason.", "reason"),
 		owned:        r.Gauge("partitions_owned", "Partitions that this instance owns."),
 	}
 }
@@ -117,8 +123,10 @@ func (m *Metrics) holds(id int32, keys int, size int64) {
 	m.stateBytes.WithLabelValues(label(id)).Set(float64(size))
 }
 
-// MatchesOf returns the counters of a set's limits, by their index.
+// MatchesOf returns the counters of a set's limits, by their index. All counters of these limits
+// exist from here on.
 func (m *Metrics) MatchesOf(set *rules.Set) []prometheus.Counter {
+	m.overshoots.know(set)
 	out := make([]prometheus.Counter, len(set.Limits))
 	for i, l := range set.Limits {
 		out[i] = m.matches.WithLabelValues(l.Name)
@@ -148,8 +156,22 @@ func (m *Metrics) tell(t *shard.Tally, v *Rules) {
 	add(m.overtaken, &t.Overtaken)
 	add(m.droppedIPs, &t.DroppedIPs)
 	add(m.lost, &t.Lost)
+	for i, n := range t.Unpermitted {
+		if n > 0 {
+			m.unpermitted.WithLabelValues(v.Set.Rules[i].Name).Add(float64(n))
+			t.Unpermitted[i] = 0
+		}
+	}
+	for reason, n := range map[string]*uint64{"ahead": &t.PermitsAhead, "too_old": &t.PermitsTooOld} {
+		if *n > 0 {
+			add(m.permits.WithLabelValues(reason), n)
+		}
+	}
 	for i := range t.Matches {
 		add(v.Matches[i], &t.Matches[i])
+		if o := &t.Overshoot[i]; !o.Empty() {
+			m.overshoots.add(v.Set.Limits[i].Name, o)
+		}
 	}
 }
 

@@ -23,12 +23,15 @@ type outbox struct {
 	verdicts  *fenced.Writer
 	expired   []int64 // producer ids of earlier owners, expired at the coordinator
 
-	loops   map[int32]*fenced.Writer // by target partition; under mu, like full and offered
-	full    []*fenced.Writer         // with more queued than their bound, see enqueue
-	offered int64                    // Env.Published has the verdict records below this offset
-	aux     ticket
-	acks    acks
-	waits   waits
+	loops       map[int32]*fenced.Writer // by target partition; under mu, like full and offered
+	full        []*fenced.Writer         // with more queued than their bound, see enqueue
+	offered     int64                    // Env.Published has the verdict records below this offset
+	strict      int64                    // the verdict topic below this offset is known to Env.Strict
+	strictOwned bool                     // which knows that the partition is owned here
+	grants      grants
+	aux         ticket
+	acks        acks
+	waits       waits
 }
 
 func newOutbox(c *core) *outbox {
@@ -94,6 +97,7 @@ func (o *outbox) tell(e *shard.Effects) {
 		o.env.Metrics.published(is)
 		o.offer(VerdictRecord{is.Offset, is.Key, is.Value, is.At, is.Verdict})
 	}
+	o.offerStrict(e)
 	for i := range e.Done {
 		d := &e.Done[i]
 		o.waits.done(d.ID, d.Had, d.Verdicts)
@@ -111,7 +115,7 @@ func (o *outbox) tell(e *shard.Effects) {
 
 // own tells the publisher that the partition is owned here. It reads verdicts below end by itself.
 func (o *outbox) own(end int64) {
-	o.offered = end
+	o.offered, o.strict = end, end
 	if pub := o.env.Published; pub != nil {
 		pub.Own(o.id)
 	}

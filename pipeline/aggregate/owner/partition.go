@@ -15,9 +15,11 @@ type Partition struct {
 	core *core
 	*progress
 	*commands
+	*strict
 	out         *outbox
 	checkpoints *checkpoints
 	ends        *ends
+	levels      *levels
 	judging     *judging
 	intake      *intake
 }
@@ -28,9 +30,11 @@ func New(env *Env, id int32, s *Session) *Partition {
 	p := &Partition{core: c, progress: &progress{core: c}, out: newOutbox(c)}
 	p.commands = &commands{core: c, out: p.out, progress: p.progress}
 	p.ends = &ends{core: c, out: p.out, some: make(chan struct{}, 1)}
-	p.checkpoints = &checkpoints{core: c, out: p.out, ends: p.ends, turn: make(chan struct{}, 1)}
-	p.judging = &judging{core: c, out: p.out}
-	p.intake = &intake{core: c, out: p.out, checkpoints: p.checkpoints, ends: p.ends}
+	p.levels = &levels{core: c, out: p.out, some: make(chan struct{}, 1)}
+	p.strict = &strict{core: c, out: p.out, levels: p.levels}
+	p.checkpoints = &checkpoints{core: c, out: p.out, ends: p.ends, levels: p.levels, turn: make(chan struct{}, 1)}
+	p.judging = &judging{core: c, out: p.out, levels: p.levels}
+	p.intake = &intake{core: c, out: p.out, checkpoints: p.checkpoints, ends: p.ends, levels: p.levels}
 	return p
 }
 
@@ -72,9 +76,11 @@ func (p *Partition) Open() error {
 	release() // from here on Close ends it, and the shard is used under the lock
 	c.goes(p.checkpoints.run)
 	c.goes(p.ends.run)
+	c.goes(p.levels.run)
 	c.goes(func() error { return p.out.identity.Run(c.ctx) })
 	c.openedAt = time.Now()
 	c.opened.Store(true)
+	p.out.ownStrict(p)
 	p.Use(c.env.Rules.Current())
 	c.log.Info("partition taken over", "keys", keys, "next_offset", next[shard.Input], "took_seconds", time.Since(began).Seconds())
 	return nil
@@ -131,6 +137,9 @@ func (p *Partition) Close() {
 	c.env.Closed(p)
 	if pub := c.env.Published; pub != nil {
 		pub.Disown(c.id)
+	}
+	if s := c.env.Strict; s != nil {
+		s.Disown(c.id)
 	}
 	c.env.Metrics.closed(c.id, c.opened.Load())
 }
