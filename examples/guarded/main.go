@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/pipeline/admit"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/enforce"
@@ -47,7 +48,12 @@ func run(ctx context.Context, listen, kafka, redisAddr string) error {
 	if err != nil {
 		return err
 	}
-	feed, err := blocklist.NewFeed(blocklist.FeedConfig{Redis: redis.NewClient(&redis.Options{Addr: redisAddr})})
+	client := redis.NewClient(&redis.Options{Addr: redisAddr})
+	feed, err := blocklist.NewFeed(blocklist.FeedConfig{Redis: client})
+	if err != nil {
+		return err
+	}
+	admitter, err := admit.New(admit.Config{Redis: client})
 	if err != nil {
 		return err
 	}
@@ -58,7 +64,8 @@ func run(ctx context.Context, listen, kafka, redisAddr string) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return table.Run(ctx) })
 	g.Go(func() error { return feed.Run(ctx, table) })
-	g.Go(func() error { return serve(ctx, listen, guard(table, mux, emitter)) })
+	g.Go(func() error { return admitter.Run(ctx) })
+	g.Go(func() error { return serve(ctx, listen, guard(table, mux, admitter, emitter)) })
 	err = g.Wait()
 	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -83,7 +90,7 @@ func newTable() (*enforce.Table, error) {
 }
 
 // guard limits, answers and emits.
-func guard(table *enforce.Table, mux *http.ServeMux, emitter httplimit.Emitter) http.Handler {
+func guard(table *enforce.Table, mux *http.ServeMux, admitter enforce.Admitter, emitter httplimit.Emitter) http.Handler {
 	limit := httplimit.Middleware(table, httplimit.Options{
 		UID: httplimit.Header("X-User"), // a real service asks its authentication: httplimit.ContextValue
 		IP:  httplimit.ClientIP(netip.MustParsePrefix("10.0.0.0/8")),
@@ -97,6 +104,7 @@ func guard(table *enforce.Table, mux *http.ServeMux, emitter httplimit.Emitter) 
 				"de": "Zu viele Suchen. Bitte in {seconds} s wieder.",
 			}},
 		}},
+		Admit:  admitter, // for rules with strict and scope: instance; without any leave it out
 		Events: emitter,
 	})
 	return limit(mux)

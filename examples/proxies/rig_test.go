@@ -45,6 +45,7 @@ type rig struct {
 	grpc     string
 	stopOnce func()
 	proxy    string // the proxy's address
+	patient  bool   // the proxy waits for answers
 }
 
 // runsWith are the options of the enforcer that a proxy's file names.
@@ -181,6 +182,9 @@ func (r *rig) config(dir, name string, changes ...string) string {
 	for usual, addr := range map[string]string{"8008": r.proxy, "8000": r.app.Listener.Addr().String(), "8080": r.http, "8082": r.grpc} {
 		_, port, _ := net.SplitHostPort(addr)
 		all = append(all, "127.0.0.1:"+usual, addr, "port_value: "+usual+"}", "port_value: "+port+"}")
+	}
+	if r.patient {
+		all = append(all, "250ms", "20s", "0.25s", "20s", "timeout = 250", "timeout = 20000")
 	}
 	path := filepath.Join(dir, name)
 	if err := os.WriteFile(path, []byte(strings.NewReplacer(all...).Replace(text)), 0o600); err != nil {

@@ -15,6 +15,10 @@ core.register_action("tallygate", { "http-req" }, function(txn)
 
   local answer = core.httpclient():get { url = url, headers = headers, timeout = 250 }
   if answer.status == 204 then
+    local permit = (answer.headers["x-tallygate-permit"] or {})[0]
+    if permit and permit ~= "" then
+      txn.http:req_set_header("x-tallygate-permit", permit)
+    end
     return
   end
   local kind = (answer.headers["content-type"] or {})[0]

@@ -3,6 +3,11 @@
 //
 //	go run ./examples/quickstart
 //	for i in 1 2 3 4 5 6 7 8; do curl -i -H 'X-User: 42' localhost:8000/search; sleep 0.2; done
+//
+// A third handler gives away coupons, under the strict rule of that name: three a day, and never a
+// fourth.
+//
+//	for i in 1 2 3 4; do curl -i -X POST -H 'X-User: 42' localhost:8000/coupon; done
 package main
 
 import (
@@ -18,6 +23,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/pipeline/admit"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/enforce"
@@ -36,10 +42,12 @@ func main() {
 	emitter, err := emit.New(emit.Config{Brokers: []string{*kafka}})
 	check(err)
 	table := newTable(ctx, *redisAddr)
+	admitter := newAdmitter(ctx, *redisAddr)
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /search", limited(table, "search.query", emitting(emitter, "search.query", "results\n")))
 	mux.Handle("GET /suggest", limited(table, "search.suggest", emitting(emitter, "search.suggest", "suggestions\n")))
+	mux.Handle("POST /coupon", admitted(table, admitter, emitter, "coupon.redeem", answering("a coupon\n")))
 	serve(ctx, *listen, mux)
 
 	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -75,6 +83,29 @@ func limited(table *enforce.Table, api string, next http.Handler) http.Handler {
 		UID: user,
 		API: func(*http.Request) string { return api },
 	})(next)
+}
+
+// newAdmitter asks for the permits of strict rules, in Redis.
+func newAdmitter(ctx context.Context, redisAddr string) *admit.Admitter {
+	admitter, err := admit.New(admit.Config{Redis: redis.NewClient(&redis.Options{Addr: redisAddr})})
+	check(err)
+	go func() { check(admitter.Run(ctx)) }()
+	return admitter
+}
+
+// admitted also asks for a permit, before the action, where a rule is strict. The middleware emits the
+// event, which brings the permit.
+func admitted(table *enforce.Table, admitter *admit.Admitter, emitter *emit.Emitter, api string, next http.Handler) http.Handler {
+	return httplimit.Middleware(table, httplimit.Options{
+		UID:    user,
+		API:    func(*http.Request) string { return api },
+		Admit:  admitter,
+		Events: emitter,
+	})(next)
+}
+
+func answering(answer string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) })
 }
 
 func serve(ctx context.Context, listen string, handler http.Handler) {

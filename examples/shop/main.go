@@ -1,10 +1,12 @@
-// Command shop is a shop of two services, search and orders, that share only Kafka and Redis. Start
-// `tallygate dev --rules examples/shop/rules.yaml --input none`, then both:
+// Command shop is a shop of three services, search, orders and coupons, that share only Kafka and
+// Redis. Start `tallygate dev --rules examples/shop/rules.yaml --input none`, then all of them:
 //
 //	go run ./examples/shop --service search --listen 127.0.0.1:8001
 //	go run ./examples/shop --service orders --listen 127.0.0.1:8002
+//	go run ./examples/shop --service coupons --listen 127.0.0.1:8003
 //	curl -i -H 'X-User: 42' localhost:8001/search
 //	curl -i -H 'X-User: 42' -X POST 'localhost:8002/orders?discounted=true&total=20'
+//	curl -i -H 'X-User: 42' -X POST 'localhost:8003/coupons/WELCOME?total=20'
 package main
 
 import (
@@ -21,6 +23,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/pipeline/admit"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/enforce"
@@ -28,7 +31,7 @@ import (
 )
 
 func main() {
-	service := flag.String("service", "search", "search or orders")
+	service := flag.String("service", "search", "search, orders or coupons")
 	listen := flag.String("listen", "127.0.0.1:8001", "where the service listens")
 	kafka := flag.String("kafka", "127.0.0.1:9092", "where events go")
 	redisAddr := flag.String("redis", "127.0.0.1:6379", "where the blocklist is")
@@ -47,12 +50,13 @@ func main() {
 }
 
 // services make the handler of each service.
-var services = map[string]func(*shop) http.Handler{"search": search, "orders": orders}
+var services = map[string]func(*shop) http.Handler{"search": search, "orders": orders, "coupons": coupons}
 
 // shop is what a service needs.
 type shop struct {
-	emitter *emit.Emitter
-	table   *enforce.Table
+	emitter  *emit.Emitter
+	table    *enforce.Table
+	admitter *admit.Admitter
 }
 
 // run serves until ctx ends, and then sends what is queued.
@@ -75,10 +79,15 @@ func run(ctx context.Context, service string, l net.Listener, kafka, redisAddr, 
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: handler(&shop{emitter, table}), ReadHeaderTimeout: 5 * time.Second}
+	admitter, err := admit.New(admit.Config{Redis: client, Prefix: prefix})
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: handler(&shop{emitter, table, admitter}), ReadHeaderTimeout: 5 * time.Second}
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return table.Run(ctx) })
+	g.Go(func() error { return admitter.Run(ctx) })
 	g.Go(func() error { // while Redis is away it tries again
 		if err := feed.Run(ctx, table); ctx.Err() == nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 
 const patience = time.Minute
 
-// town is an installation: an aggregator with the shop's rules, and both services, each with an
+// town is an installation: an aggregator with the shop's rules, and all services, each with an
 // address.
 type town struct {
 	t      *testing.T
@@ -150,6 +151,62 @@ func TestShop(t *testing.T) {
 	}
 	if status, _ := town.visit("search", http.MethodGet, "/search", "7"); status != http.StatusOK {
 		t.Errorf("a search of who has had his discounts: %d", status)
+	}
+}
+
+// However many ask at the same moment, a coupon is redeemed five times: not four, and not six.
+func TestCoupons(t *testing.T) {
+	stack, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{}) // it ends after its users
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stack.Close)
+	town := newTown(t, stack.Kafka[0], stack.Redis, "tallygate")
+	redeem := func(coupon, total string) (status, after int) {
+		return town.visit("coupons", http.MethodPost, "/coupons/"+coupon+"?total="+total, "42")
+	}
+	town.eventually("permits are granted", func() bool {
+		status, after := redeem("ANOTHER", "20")
+		if status == http.StatusServiceUnavailable && after != 1 {
+			t.Fatalf("in doubt, come back in %d s", after)
+		}
+		return status == http.StatusOK
+	})
+	for range 4 { // what is not paid doesn't count
+		if status, _ := redeem("WELCOME", "5000"); status != http.StatusPaymentRequired {
+			t.Fatalf("a coupon for an order beyond the credit: %d", status)
+		}
+	}
+	var rush sync.WaitGroup
+	var redeemed, other atomic.Int32
+	for range 30 {
+		rush.Go(func() {
+			switch status, _ := redeem("WELCOME", "20"); status {
+			case http.StatusOK:
+				redeemed.Add(1)
+			case http.StatusTooManyRequests:
+			default:
+				other.Add(1)
+			}
+		})
+	}
+	rush.Wait()
+	if redeemed.Load() > 5 || other.Load() > 0 {
+		t.Errorf("in the rush it was redeemed %d times, and %d visits were neither let in nor denied", redeemed.Load(), other.Load())
+	}
+	town.eventually("the permits of those who did not pay are given back, and it is redeemed five times", func() bool {
+		if status, _ := redeem("WELCOME", "20"); status == http.StatusOK {
+			redeemed.Add(1)
+		}
+		return redeemed.Load() >= 5
+	})
+	for range 5 {
+		if status, after := redeem("WELCOME", "20"); status != http.StatusTooManyRequests || after < 1 || after > 24*60*60 {
+			t.Errorf("a coupon that is used up: %d, come back in %d s", status, after)
+		}
+	}
+	if redeemed.Load() != 5 {
+		t.Errorf("it was redeemed %d times, want 5", redeemed.Load())
 	}
 }
 

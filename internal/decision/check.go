@@ -1,12 +1,15 @@
 package decision
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/httpjson"
+	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
+	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -20,11 +23,13 @@ type query struct {
 	IP    string           `json:"ip"`
 	API   string           `json:"api"`
 	Attrs map[string]value `json:"attrs"`
+	Wait  span             `json:"wait"` // how long it may wait for its turn, if it is throttled
 }
 
 // answer is the answer to a query.
 type answer struct {
 	Allowed bool   `json:"allowed"`
+	Waited  int64  `json:"waited,omitempty"` // milliseconds
 	Action  string `json:"action,omitempty"`
 	// For logs: show Public to the service's callers.
 	Rule       string `json:"rule,omitempty"`
@@ -37,18 +42,16 @@ type answer struct {
 	Staleness string             `json:"staleness"`
 }
 
-func (s *Server) answer(c *query) (answer, error) {
+func (s *Server) answer(ctx context.Context, c *query) (answer, error) {
 	dims, err := c.dims()
 	if err != nil {
 		return answer{}, err
 	}
 	if s.cfg.RequireDimensions && len(dims) == 0 {
-		refusal := forwardauth.RequireDimensions()
-		s.countRefused(refusal)
-		return answer{}, refusal
+		return answer{}, s.withoutDimensions()
 	}
-	d := s.CheckDims(c.API, dims)
-	a := answer{Allowed: d.Allowed, Rule: d.Rule(), Public: s.cfg.Answers.PublicName(d), RetryAfter: d.RetryAfter(), InDoubt: d.Unavailable(),
+	d, waited := s.checkAndWait(ctx, c, dims)
+	a := answer{Allowed: d.Allowed, Waited: waited.Milliseconds(), Rule: d.Rule(), Public: s.cfg.Answers.PublicName(d), RetryAfter: d.RetryAfter(), InDoubt: d.Unavailable(),
 		Verdicts: s.cfg.Table.VerdictsAt(d.At, c.API, dims), Staleness: s.cfg.Table.Staleness().Round(time.Millisecond).String()}
 	if a.Verdicts == nil {
 		a.Verdicts = []*verdict.Verdict{}
@@ -59,12 +62,31 @@ func (s *Server) answer(c *query) (answer, error) {
 	return a, nil
 }
 
+// withoutDimensions counts a check that is refused since it has none, and says so.
+func (s *Server) withoutDimensions() error {
+	refusal := forwardauth.RequireDimensions()
+	s.countRefused(refusal)
+	return refusal
+}
+
+// checkAndWait is CheckDims for a check that may wait for its turn. It is counted once, by its end.
+func (s *Server) checkAndWait(ctx context.Context, c *query, dims []event.Dim) (d enforce.Decision, waited time.Duration) {
+	d = s.cfg.Table.CheckDims(c.API, dims)
+	if c.Wait > 0 && s.throttle.Concerns(d) {
+		began := time.Now()
+		d = s.throttle.AwaitWithin(ctx, time.Duration(c.Wait), d, c.API, dims)
+		waited = time.Since(began)
+	}
+	s.count(d, dims)
+	return d, waited
+}
+
 func (s *Server) check(w http.ResponseWriter, r *http.Request) {
 	var c query
 	if !read(w, r, &c) {
 		return
 	}
-	a, err := s.answer(&c)
+	a, err := s.answer(r.Context(), &c)
 	if err != nil {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
@@ -87,7 +109,11 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 		Results []answer `json:"results"`
 	}{make([]answer, len(in.Checks))}
 	for i := range in.Checks {
-		a, err := s.answer(&in.Checks[i])
+		if in.Checks[i].Wait > 0 {
+			httpjson.Problem(w, http.StatusBadRequest, fmt.Sprintf("checks[%d]: wait: the checks of a batch don't wait; use /v1/check", i))
+			return
+		}
+		a, err := s.answer(r.Context(), &in.Checks[i])
 		if err != nil {
 			httpjson.Problem(w, http.StatusBadRequest, fmt.Sprintf("checks[%d]: %v", i, err))
 			return

@@ -8,29 +8,31 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // value is an attribute in the form that keys compare: the text of a string, a number or a boolean.
-type value string
+type value event.Value
 
 func (v *value) UnmarshalJSON(data []byte) error {
 	switch data[0] {
 	case '"':
-		return json.Unmarshal(data, (*string)(v))
+		*v = value{Kind: event.String}
+		return json.Unmarshal(data, &v.Text)
 	case '{', '[':
 		return errors.New("an attribute is a string, a number or a boolean")
 	case 'n':
-		*v = ""
+		*v = value{}
 	case 't', 'f':
-		*v = value(data)
+		*v = value{Kind: event.Bool, Text: string(data)}
 	default:
 		text, ok := event.CanonicalNumber(string(data))
 		if !ok {
 			return fmt.Errorf("attribute %.40s: a number out of range", data)
 		}
-		*v = value(text)
+		*v = value{Kind: event.Number, Text: text}
 	}
 	return nil
 }
@@ -56,6 +58,32 @@ func (u *uid) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// span is a time span: a string such as "800ms", or a number of seconds.
+type span time.Duration
+
+func (s *span) UnmarshalJSON(data []byte) error {
+	var text string
+	var d time.Duration
+	var err error
+	switch data[0] {
+	case 'n':
+		return nil
+	case '"':
+		if err = json.Unmarshal(data, &text); err == nil {
+			d, err = time.ParseDuration(text)
+		}
+	default:
+		var seconds event.Decimal
+		seconds, err = event.ParseDecimal(string(data))
+		d = event.Micros(seconds).Duration() // both count millionths
+	}
+	if err != nil || d < 0 {
+		return fmt.Errorf(`wait: %.40s is no time span: use a string such as "800ms" or "2s", or a number of seconds`, data)
+	}
+	*s = span(d)
+	return nil
+}
+
 // dims returns the check's dimensions, sorted by name. Empty ones are absent.
 func (c *query) dims() ([]event.Dim, error) {
 	if c.API == "" {
@@ -63,8 +91,8 @@ func (c *query) dims() ([]event.Dim, error) {
 	}
 	var out []event.Dim
 	for name, v := range c.Attrs {
-		if v != "" {
-			out = append(out, event.Dim{Name: "attrs." + name, Value: string(v)})
+		if v.Text != "" {
+			out = append(out, event.Dim{Name: "attrs." + name, Value: v.Text})
 		}
 	}
 	if c.IP != "" {

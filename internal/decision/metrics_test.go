@@ -4,6 +4,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 // Metrics show that enforcement is off, or that the table is stale and for how long, and what was
@@ -40,6 +43,35 @@ func TestMetricsOfStaleAndOff(t *testing.T) {
 			t.Errorf("%s is %v", name, value)
 		}
 	}
+}
+
+// A block that arrives is in the histogram, from its event until now.
+func TestMetricsOfLatency(t *testing.T) {
+	r := newRig(t).blocks()
+	late := block("searches", "uid", "42", func(v *verdict.Verdict) {
+		v.Since -= 2 * event.Minute
+		v.Cause = verdict.Cause{Partition: 3, Offset: 9}
+	})
+	r.table.Apply(0, []verdict.Verdict{late})
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "tallygate_event_to_enforced_seconds" {
+			continue
+		}
+		h := f.GetMetric()[0].GetHistogram()
+		within := map[float64]uint64{}
+		for _, b := range h.GetBucket() {
+			within[b.GetUpperBound()] = b.GetCumulativeCount()
+		}
+		if h.GetSampleCount() != 1 || h.GetSampleSum() < 120 || h.GetSampleSum() > 300 || within[60] != 0 || within[300] != 1 {
+			t.Errorf("%d in %v s, %v", h.GetSampleCount(), h.GetSampleSum(), within)
+		}
+		return
+	}
+	t.Error("there is no such metric")
 }
 
 // metrics are all that the server tells, by their names and, behind these, the labels' values.

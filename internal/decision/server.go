@@ -3,6 +3,7 @@
 package decision
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/pipeline/admit"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/envoylimit"
 	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
@@ -39,6 +41,14 @@ type Config struct {
 	// made with. 0 is that of enforce.Config. The server is ready either way.
 	MaxStaleness time.Duration
 
+	// MaxWait is the longest time that a check of POST /v1/check waits for its turn if it is
+	// throttled, whatever it asks for; 0: none waits. It is at most 10 s: so long checks may take
+	// when the program is told to stop.
+	MaxWait time.Duration
+	// MaxWaiting is how many checks may wait at once; 0 is 1,000. MaxWaitingPerKey is how many of
+	// them may wait for one key and rule; 0 is 100.
+	MaxWaiting, MaxWaitingPerKey int
+
 	// Refused returns why the blocklist in Redis cannot be followed, such as another number of
 	// shards. The server is then not ready. nil, or returning nil, means that it can be followed.
 	Refused func() error
@@ -49,19 +59,28 @@ type Config struct {
 	// NoList serves no GET /v1/blocklist at all.
 	NoList bool
 
+	// Admit asks for permits, for POST /v1/admit; nil serves none. Its callers need the role service.
+	Admit *admit.Admitter
+	// AdmitProxies asks for permits for the requests of proxies, too. EmitAdmitted ends these at once:
+	// Admit then emits their events.
+	AdmitProxies, EmitAdmitted bool
+
 	Registry prometheus.Registerer // nil registers no metrics
 }
 
 // Server answers checks. Make it with New.
 type Server struct {
-	cfg    Config
-	proxy  *forwardauth.Handler
-	envoy  *envoylimit.Server
-	checks *prometheus.CounterVec
-	allow  prometheus.Counter
-	rules  *prometheus.CounterVec
-	stale  prometheus.Counter
-	lists  chan struct{} // one for each page of the blocklist that is being made
+	cfg      Config
+	proxy    *forwardauth.Handler
+	throttle *enforce.Throttle
+	envoy    *envoylimit.Server
+	checks   *prometheus.CounterVec
+	allow    prometheus.Counter
+	rules    *prometheus.CounterVec
+	stale    prometheus.Counter
+	lists    chan struct{} // one for each page of the blocklist that is being made
+	waiting  chan struct{} // one for each request for a permit that may wait for its turn
+	took     prometheus.Histogram
 
 	noDims  prometheus.Counter
 	refused *prometheus.CounterVec
@@ -75,9 +94,14 @@ func New(cfg Config) (*Server, error) {
 	if cfg.MaxStaleness < 0 {
 		return nil, fmt.Errorf("decision: MaxStaleness is %v, want 0 or more", cfg.MaxStaleness)
 	}
-	s := &Server{cfg: cfg, checks: prometheus.NewCounterVec(prometheus.CounterOpts{
+	throttle, err := cfg.throttle()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{throttle: throttle, cfg: cfg, checks: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tallygate_checks_total", Help: "Checks by result: allowed, the action, or unavailable."}, []string{"result"})}
 	s.lists = make(chan struct{}, maxLists)
+	s.waiting = make(chan struct{}, cmp.Or(cfg.MaxWaiting, 1000))
 	s.allow = s.checks.WithLabelValues("allowed")
 	s.rules = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tallygate_rule_checks_total", Help: "Checks decided by a rule's verdict, or by its local limit while the table is stale."}, []string{"rule", "action"})
@@ -87,16 +111,29 @@ func New(cfg Config) (*Server, error) {
 		Name: "tallygate_checks_without_dimensions_total", Help: "Checks without any dimension: no uid, no address, no attribute."})
 	s.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tallygate_checks_refused_total", Help: "Checks denied because the caller or the API is ambiguous, by reason."}, []string{"reason"})
+	s.took = newTook()
 	headers := cfg.Headers.WithDefaults() // once: both would log the same hint about proxies
-	var err, envoyErr error
+	var envoyErr error
 	s.proxy, err = forwardauth.New(forwardauth.Config{Decider: s, Headers: headers, Answers: cfg.Answers, AllowStatus: cfg.AllowStatus,
-		RequireDimensions: cfg.RequireDimensions, Refused: s.countRefused})
+		RequireDimensions: cfg.RequireDimensions, Refused: s.countRefused, Admit: s.forProxies(), EmitAdmitted: cfg.EmitAdmitted})
 	s.envoy, envoyErr = envoylimit.New(envoylimit.Config{Decider: s, Headers: headers, Answers: cfg.Answers, Entries: cfg.Entries,
-		RequireDimensions: cfg.RequireDimensions, Refused: s.countRefused})
+		RequireDimensions: cfg.RequireDimensions, Refused: s.countRefused, Admit: s.forProxies(), EmitAdmitted: cfg.EmitAdmitted})
 	if err := errors.Join(err, envoyErr); err != nil {
 		return nil, err
 	}
 	return s, s.register(cfg.Registry)
+}
+
+// throttle makes checks wait.
+func (c *Config) throttle() (*enforce.Throttle, error) {
+	const longest = 10 * time.Second
+	if c.MaxWait < 0 || c.MaxWait > longest {
+		return nil, fmt.Errorf("decision: MaxWait is %v, want 0 to %v", c.MaxWait, longest)
+	}
+	if c.MaxWaiting < 0 || c.MaxWaitingPerKey < 0 {
+		return nil, fmt.Errorf("decision: MaxWaiting is %d and MaxWaitingPerKey %d, want none negative", c.MaxWaiting, c.MaxWaitingPerKey)
+	}
+	return enforce.NewThrottleWith(c.Table, enforce.ThrottleConfig{MaxDelay: cmp.Or(c.MaxWait, -1), MaxDelayed: c.MaxWaiting, MaxDelayedPerKey: c.MaxWaitingPerKey})
 }
 
 func (s *Server) register(reg prometheus.Registerer) error {
@@ -108,6 +145,8 @@ func (s *Server) register(reg prometheus.Registerer) error {
 		return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
 	return errors.Join(
+		s.registerWaits(reg),
+		s.registerAdmits(reg),
 		reg.Register(s.checks), reg.Register(s.rules), reg.Register(s.stale), reg.Register(s.noDims), reg.Register(s.refused),
 		gauge("tallygate_enforcement_enabled", "1 normally, 0 while a kill switch allows everything.",
 			func() float64 { return number(table.Enabled()) }),
@@ -115,11 +154,29 @@ func (s *Server) register(reg prometheus.Registerer) error {
 			func() float64 { return number(table.Stale()) }),
 		reg.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tallygate_in_doubt_seconds_total", Help: "Time during which the table was stale."},
 			func() float64 { return table.StaleTime().Seconds() })),
+		reg.Register(&latencies{table, prometheus.NewDesc("tallygate_event_to_enforced_seconds", "Seconds from an event until the block that it triggered is in force here.", nil, nil)}),
 		gauge("tallygate_blocklist_entries", "Verdicts in the table that have not ended.",
 			func() float64 { return float64(table.InForce()) }),
 		gauge("tallygate_blocklist_staleness_seconds", "How far the table is behind the verdict topic, in seconds.",
 			func() float64 { return table.Staleness().Seconds() }),
 	)
+}
+
+// registerWaits registers what becomes of throttled checks.
+func (s *Server) registerWaits(reg prometheus.Registerer) error {
+	errs := []error{reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tallygate_checks_waiting", Help: "Throttled checks that wait for their turn."},
+		func() float64 { return float64(s.throttle.Stats().Waiting) }))}
+	for result, count := range map[string]func(enforce.ThrottleStats) uint64{
+		"released":    func(t enforce.ThrottleStats) uint64 { return t.Released },
+		"gave_up":     func(t enforce.ThrottleStats) uint64 { return t.GaveUp },
+		"turned_away": func(t enforce.ThrottleStats) uint64 { return t.TurnedAway },
+	} {
+		errs = append(errs, reg.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "tallygate_checks_waited_total", Help: "Throttled checks that could wait, by what became of them: released, gave_up, or turned_away at once.",
+			ConstLabels: prometheus.Labels{"result": result},
+		}, func() float64 { return float64(count(s.throttle.Stats())) })))
+	}
+	return errors.Join(errs...)
 }
 
 func number(is bool) float64 {
@@ -132,6 +189,12 @@ func number(is bool) float64 {
 // CheckDims is the one decision that all protocols answer with.
 func (s *Server) CheckDims(api string, dims []event.Dim) enforce.Decision {
 	d := s.cfg.Table.CheckDims(api, dims)
+	s.count(d, dims)
+	return d
+}
+
+// count counts a check.
+func (s *Server) count(d enforce.Decision, dims []event.Dim) {
 	if len(dims) == 0 {
 		s.noDims.Inc()
 	}
@@ -148,7 +211,6 @@ func (s *Server) CheckDims(api string, dims []event.Dim) enforce.Decision {
 		s.checks.WithLabelValues(action).Inc()
 		s.rules.WithLabelValues(d.Rule(), action).Inc()
 	}
-	return d
 }
 
 // countRefused counts a check that led to no decision.
@@ -183,6 +245,7 @@ const extAuthz = "/v1/ext-authz"
 func (s *Server) Handler(mux *http.ServeMux) http.Handler {
 	mux.HandleFunc("POST /v1/check", s.check)
 	mux.HandleFunc("POST /v1/check/batch", s.batch)
+	s.admitting(mux)
 	mux.Handle("/v1/forward-auth", s.proxy)
 	if !s.cfg.NoList {
 		mux.Handle("GET /v1/blocklist", s.lister())

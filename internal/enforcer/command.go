@@ -34,6 +34,9 @@ that don't link the enforcer themselves and for proxies, whether someone may do 
 // have owners again.
 const defaultMaxStaleness = 30 * time.Second
 
+// DefaultMaxWait is how long a throttled check may wait unless it is set.
+const DefaultMaxWait = 5 * time.Second
+
 // Command is cmd/enforcer: it returns the exit status.
 func Command(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
 	hangup := make(chan os.Signal, 1)
@@ -64,14 +67,13 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	l := listenOptions(o)
 	o.StringVar(&e.Prefix, "prefix", "tallygate", "`name` that the Redis keys begin with")
 	instance := o.String("instance-id", "", "`name` of this instance in its log")
-	o.String("kafka", "", "not used: the enforcer reads Redis only; accepted so that `both` programs can be started with the same options")
 	o.IntVar(&e.Shards, "shards", 1, "`number` of shards of the blocklist, as the aggregators have it")
 	o.DurationVar(&e.Config.MaxStaleness, "max-staleness", defaultMaxStaleness, "`time` that the blocklist may be behind before it is stale; must be more than the aggregators' --session-timeout plus a takeover")
 	o.DurationVar(&e.DrainDelay, "drain-delay", 0, "`time` to keep answering after SIGTERM, while /readyz and gRPC's health report not ready, so that load balancers stop sending requests first")
 	o.StringVar(&e.Snapshot, "snapshot", "", "`FILE` for a copy of the table, to enforce it after a start while Redis is away")
-	o.StringVar(&e.Access.Tokens, "tokens", "", "`FILE` that gives roles to tokens and client certificates, as for the aggregator: listing the blocklist needs the role viewer; reloaded when it changes")
+	o.StringVar(&e.Access.Tokens, "tokens", "", "`FILE` that gives roles to tokens and client certificates, as for the aggregator: listing the blocklist needs the role viewer, asking for permits service; reloaded when it changes")
 	o.BoolVar(&e.Config.NoList, "no-blocklist", false, "don't serve /v1/blocklist")
-	stale := addOnStale(o, &e.OnStale)
+	stale, permits := addOnStale(o, &e.OnStale), addAdmit(o, e)
 	o.StringVar(&e.OffFile, "off-file", "", "`FILE` that turns enforcement off while it exists; so does TALLYGATE_ENFORCE=off")
 	if err := o.ParseOnly(args); err != nil {
 		return nil, err
@@ -91,7 +93,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		err = &ops.UsageError{Err: err}
 	} else if e.Config.Answers, err = readAnswers(*answers); err != nil {
 		err = &ops.UsageError{Err: err}
-	} else if err = stale.build(); err == nil {
+	} else if err = errors.Join(stale.build(), permits.build()); err == nil {
 		err = l.open(e)
 	}
 	if err != nil {
@@ -110,7 +112,7 @@ type listeners struct {
 
 func listenOptions(o *ops.Options) *listeners {
 	return &listeners{
-		http:        o.String("listen", "127.0.0.1:8080", "HTTP API on `HOST:PORT` or unix:PATH: /v1/check, /v1/check/batch, /v1/forward-auth, /v1/ext-authz/, /v1/blocklist, /healthz, /readyz"),
+		http:        o.String("listen", "127.0.0.1:8080", "HTTP API on `HOST:PORT` or unix:PATH: /v1/check, /v1/check/batch, /v1/admit, /v1/done, /v1/cancel, /v1/forward-auth, /v1/ext-authz/, /v1/blocklist, /healthz, /readyz"),
 		grpc:        o.String("grpc-listen", "127.0.0.1:8082", "gRPC on `HOST:PORT` or unix:PATH: Envoy's RateLimitService and ext_authz, health, reflection; none turns it off"),
 		metrics:     o.String("metrics-listen", "127.0.0.1:9090", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private"),
 		connections: o.Int("max-connections", 10_000, "`number` of connections that each of --listen and --grpc-listen keeps open at once; further ones wait"),
@@ -144,7 +146,8 @@ func (l *listeners) open(e *Program) error {
 	return nil
 }
 
-// proxyOptions adds the options for requests of proxies and for the answers to them.
+// proxyOptions adds the options for requests of proxies and for the answers to them, and for checks
+// that wait.
 func proxyOptions(o *ops.Options, c *decision.Config) {
 	o.StringVar(&c.Headers.UID, "uid-header", "X-Tallygate-Uid", "`header` with the uid, for forward-auth")
 	o.StringVar(&c.Headers.IP, "ip-header", "X-Tallygate-Ip", "`header` with the client's address, for forward-auth")
@@ -160,6 +163,9 @@ func proxyOptions(o *ops.Options, c *decision.Config) {
 	})
 	o.BoolVar(&c.RequireDimensions, "require-dimensions", false, "deny checks without any dimension (no uid, no address, no attribute) with 400; no verdict could deny them")
 	o.IntVar(&c.AllowStatus, "allow-status", http.StatusNoContent, "`status` by which forward-auth allows: 204 or 200")
+	o.DurationVar(&c.MaxWait, "max-wait", DefaultMaxWait, "longest `time` that a throttled check waits for its turn, if it asks for that (wait in /v1/check); 0: none waits; at most 10s")
+	o.IntVar(&c.MaxWaiting, "max-waiting", 1000, "`number` of checks that may wait at once; more are denied")
+	o.IntVar(&c.MaxWaitingPerKey, "max-waiting-per-key", 100, "`number` of checks that may wait at once for one key and rule")
 	c.Entries = o.Table("rls-entries", "`NAME=MEANING,…`: meanings of entries of rate limit descriptors whose names are not uid, ip, api, method, path or attrs.NAME")
 }
 

@@ -18,9 +18,11 @@ import (
 
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/decision"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/pipeline/admit"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
@@ -28,12 +30,14 @@ import (
 // Program is the enforcer: a table that follows the blocklist, and the decision server on it. Set
 // its fields, then call Run once.
 type Program struct {
-	Config      decision.Config // Table is made by Run
+	Config      decision.Config // Table and Admit are made by Run
 	OnStale     OnStale
+	Admit       admit.Config  // permits of strict rules; Redis, and how long requests wait, are filled in by Run
 	Access      access.Config // who may list the blocklist; where it is served is filled in by Run
 	OffFile     string        // turns enforcement off while it exists; "": none
 	Redis       redis.UniversalClient
 	RedisAccess *redisconn.Options // the options of Redis; nil: its refusals are not watched
+	Kafka       *kafkaconn.Kafka   // where the events of admitted requests go; nil: none are emitted
 	Prefix      string
 	Shards      int
 	Snapshot    string // the file with a copy of the table; "" is none
@@ -62,6 +66,14 @@ func (e *Program) Run(ctx context.Context) error {
 	if e.Config.Guard, err = e.guard(); err != nil {
 		return &ops.UsageError{Err: err}
 	}
+	if err := e.Config.Guard.Exposed(); err != nil {
+		e.Log.Info("asking for permits over HTTP is refused: whoever reaches this address could use limits up; give the role service to tokens or client certificates with --tokens FILE", "paths", "/v1/admit /v1/cancel /v1/done")
+	}
+	var closeEvents func()
+	if e.Config.Admit, closeEvents, err = e.admitter(); err != nil {
+		return &ops.UsageError{Err: err}
+	}
+	defer closeEvents()
 	server, err := decision.New(e.Config)
 	if err != nil {
 		return &ops.UsageError{Err: err}
@@ -81,6 +93,7 @@ func (e *Program) Run(ctx context.Context) error {
 	g.Go(func() error { return ops.IgnoreCanceled(working, table.Run(working)) })
 	g.Go(func() error { return ops.IgnoreCanceled(working, feed.Run(working, sink)) })
 	g.Go(func() error { return keep(working) })
+	g.Go(func() error { return e.Config.Admit.Run(working) })
 	g.Go(func() error { e.answerHangups(working); return nil })
 	ready := func() error { return e.ready(server) }
 	if e.RedisAccess != nil {
