@@ -6,7 +6,7 @@ RUN  ?= .run
 LINT := go tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 30s
 
-.PHONY: help test race lint check e2e chaos soak kafka-up kafka-down compose-check fuzz bench adapters cover mutants measured
+.PHONY: help test race lint check e2e chaos soak kafka-up kafka-down compose-check simulate fuzz bench adapters cover mutants measured
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,7 +27,7 @@ check: ## all that CI runs
 
 # The longest package is first, so that others run beside it. Pure packages, and tests that only read
 # the repository, have no goroutine that could race: the fast suite has run them.
-RACED = ./internal/e2e $$(go list ./... | grep -vE '/(internal/(e2e|layers)|windows|rules|rules/.*|pipeline/aggregate/shard|scripts/.*)$$')
+RACED = ./internal/e2e $$(go list ./... | grep -vE '/(internal/(e2e|layers)|windows|rules|rules/.*|pipeline/aggregate/shard|pipeline/admit/(protocol|internal/classics)|scripts/.*)$$')
 
 e2e: kafka-up ## tests of all that has goroutines, race detector on, on real Kafka and Redis
 	@TALLYGATE_TEST_KAFKA=127.0.0.1:$$(<$(RUN)/kafka/port) TALLYGATE_TEST_REDIS=127.0.0.1:$$(<$(RUN)/redis/port) \
@@ -40,6 +40,9 @@ soak: ## a steady load with everything that happens to an installation: make soa
 	@scripts/kafka.sh install >/dev/null; scripts/redis.sh install; redis=$$(scripts/redis.sh start $(RUN)/redis); \
 	  TALLYGATE_TEST_KAFKA=own TALLYGATE_TEST_REDIS=$$redis TALLYGATE_TEST_REQUIRE=1 \
 	  go test -v -count=1 -timeout 0 -run '^TestSoak$$' ./internal/e2e -soak.minutes $(or $(MINUTES),30)
+
+simulate: ## the protocol of strict limits against all that can fail: make simulate STEPS=100000000 SEED=1
+	go test -v -count=1 -timeout 0 -run '^Test(Simulation|EachRuleIsNeeded)$$' ./pipeline/admit/protocol -sim.steps $(or $(STEPS),50000000) -sim.seed $(or $(SEED),0)
 
 kafka-up: ## start a Kafka and a Redis in .run/, and print how tests find them
 	@kafka=$$(scripts/kafka.sh start $(RUN)/kafka); echo "export TALLYGATE_TEST_KAFKA=$$kafka"
@@ -64,11 +67,11 @@ bench: ## every benchmark, six times, for benchstat: go tool -modfile=tools/go.m
 measured: ## docs/measured.md and README's table, from the benchmarks: make measured ONLY=micro,latency QUICK=1
 	go run ./internal/bench/measured -only '$(ONLY)' $(if $(QUICK),-quick)
 
-bench-%: ## bench-throughput, -latency, -enforce, -decision, beside what others use: pass ARGS=…; see scripts/bench.sh
+bench-%: ## bench-throughput, -latency, -enforce, -decision, -admit, beside what others use: pass ARGS=…; see scripts/bench.sh
 	RUN=$(RUN) scripts/bench.sh $* $(ARGS)
 
 adapters: ## the middleware for gin, echo, fiber and chi, each a module of its own
-	@for dir in adapters/*/ bench/enforce/; do (cd "$$dir" && go vet ./... && go test $(TESTFLAGS) ./...); done
+	@for dir in adapters/*/ bench/enforce/ bench/admit/; do (cd "$$dir" && go vet ./... && go test $(TESTFLAGS) ./...); done
 
 cover: ## the fast suite's coverage, by function, in cover.out
 	go test -coverpkg=./... -coverprofile=cover.out ./... && go tool cover -func=cover.out | tail -1

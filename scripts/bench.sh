@@ -5,9 +5,10 @@
 #   latency      from Emit to denied in another process                            (--rates 5000 --attack 10000)
 #   enforce      a check beside a map, xsync, other limiters and Redis             (--sizes 1000,100000)
 #   decision     the decision server beside envoyproxy/ratelimit and a Redis script (ROUNDS SECONDS)
+#   admit        a permit beside a bare script, GCRA, redis_rate and gubernator   (--clients 16 --rounds 5)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-readonly run=${RUN:-.run} name=${1:?which benchmark? throughput, latency, enforce or decision}
+readonly run=${RUN:-.run} name=${1:?which benchmark? throughput, latency, enforce, decision or admit}
 shift
 
 kafka() { scripts/kafka.sh start "$run/kafka"; }
@@ -24,9 +25,16 @@ enforce)
   cd bench/enforce
   exec go run . --redis "$address" "$@"
   ;;
+admit)
+  work=$(mktemp -d) # a Redis of its own: the benchmark empties it
+  trap 'scripts/redis.sh stop "$work"; rm -rf "$work"' EXIT
+  scripts/redis.sh install
+  address=$(scripts/redis.sh start "$work")
+  (cd bench/admit && go run . --redis "$address" "$@")
+  ;;
 decision) exec scripts/bench-decision.sh "$@" ;;
 *)
-  echo "bench.sh: there is no benchmark $name: throughput, latency, enforce or decision" >&2
+  echo "bench.sh: there is no benchmark $name: throughput, latency, enforce, decision or admit" >&2
   exit 2
   ;;
 esac

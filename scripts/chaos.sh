@@ -6,6 +6,7 @@
 #   EVENTS  events of a plan (500000)
 #   UIDS    uids of a plan (20000)
 #   FAULTS  faults of a plan (14)
+#   STRICT  1: strict rules in each plan, and none that forgets within seconds; else in some
 #   ONLY    draw faults that match this expression only: ONLY='Redis|paused'
 #   REPORT  write the table of faults to this file, as Markdown
 #   LOGS    write the programs' logs into this folder
@@ -21,4 +22,4 @@ scripts/redis.sh install
 export TALLYGATE_TEST_KAFKA=own TALLYGATE_TEST_REDIS=own TALLYGATE_TEST_REQUIRE=1
 exec go test -v -count=1 -timeout 0 -run '^TestChaos$' ./internal/e2e \
   -chaos.seed "${SEED:-0}" -chaos.runs "${RUNS:-1}" -chaos.events "${EVENTS:-500000}" -chaos.uids "${UIDS:-20000}" \
-  -chaos.faults "${FAULTS:-14}" -chaos.only "${ONLY:-}" -chaos.report "$(from_here "${REPORT:-}")" -chaos.logs "$(from_here "${LOGS:-}")"
+  -chaos.faults "${FAULTS:-14}" -chaos.strict="${STRICT:-0}" -chaos.only "${ONLY:-}" -chaos.report "$(from_here "${REPORT:-}")" -chaos.logs "$(from_here "${LOGS:-}")"

@@ -82,6 +82,12 @@ visit() { # it is true when the visit was denied
 within 20 visit || fail 'the example app denies nobody'
 if ((allowed < 6)); then fail "the example app allowed $allowed requests; five are within the limit, and the sixth exceeds it"; fi
 printf 'the example app denied after %d requests\n' "$allowed"
+
+# Its coupons are under a strict rule: three, and no fourth, though they are asked for at once.
+within 20 grep -qE 'permits +uid=customer-1 +coupons +8 asked at once: 3 admitted, 5 denied' "$work/dev.out" || fail 'no permits on the screen'
+coupons=$(for _ in 1 2 3 4 5 6; do curl -sS -o /dev/null -w '%{http_code}\n' -X POST -H 'X-User: 43' "$(shop_url)/coupon" & done; wait)
+if [[ $(grep -c 200 <<<"$coupons") != 3 || $(grep -c 429 <<<"$coupons") != 3 ]]; then fail "six coupons at once: ${coupons//$'\n'/ }"; fi
+printf 'the example app gave three coupons, and no fourth\n'
 kill -INT "$shop"
 wait "$shop" || fail "the example app ends with status $?"
 shop=''

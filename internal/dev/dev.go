@@ -18,6 +18,9 @@ import (
 //go:embed rules.yaml
 var sampleRules []byte
 
+// sampleName is what mistakes and logs call the sample rules, which are in no file.
+const sampleName = "the sample rules"
+
 const usage = `
 tallygate dev runs the whole engine in one process: Kafka and Redis (embedded), an aggregator,
 an enforcer, sample rules, and a real access log replayed as live traffic. Every part can be
@@ -32,6 +35,7 @@ replaced by one of yours.
 type settings struct {
 	rules      *rules.Set
 	ruleFile   aggregate.RuleFile // of --rules
+	sample     bool               // the rules are the sample ones
 	traffic    *traffic           // nil: none
 	kafka, rds string             // "": embedded
 	listen     string
@@ -86,8 +90,8 @@ func parse(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func
 
 // loadRules compiles the file, whose changes are followed, or the sample rules.
 func (s *settings) loadRules(path string) (err error) {
-	if path == "" {
-		s.rules, err = aggregator.CompileRules("the sample rules", sampleRules)
+	if s.sample = path == ""; s.sample {
+		s.rules, err = aggregator.CompileRules(sampleName, sampleRules)
 	} else {
 		s.rules, s.ruleFile, err = aggregator.LoadRules(path)
 	}

@@ -3,12 +3,14 @@ package dev_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -226,6 +228,46 @@ func TestDevSample(t *testing.T) {
 	r.sees(`^Traffic: 9999 requests of a public web server in four days, 600 times as fast as they came\.$`)
 	r.sees(`block +uid=83\.149\.9\.216 +reading +20 of 20`)
 	t.Logf("the first verdict after %v", time.Since(began).Round(10*time.Millisecond))
+	r.ends()
+}
+
+// A strict rule at work: of eight requests at once exactly three are let in, and the next customer's
+// fourth is denied, though nothing was counted in between.
+func TestDevIsStrict(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	t.Parallel()
+	r := start(t, nil)
+	began := time.Now()
+	r.sees(`^[0-9:]{8}  permits +uid=customer-1 +coupons +8 asked at once: 3 admitted, 5 denied before the action$`)
+	t.Logf("permits after %v", time.Since(began).Round(10*time.Millisecond))
+	r.sees(`^[0-9:]{8}  block +uid=customer-1 +coupons +3 of 3, until [0-9:]{8}$`)
+	try := r.sees(`try it:  for i in 1 2 3 4; do curl -s (http://\S+) -H 'Content-Type: (\S+)' -d '(.*)'; echo; done$`)
+	var admitted []bool
+	for range 4 {
+		resp, err := http.Post(try[1], try[2], strings.NewReader(try[3]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a struct{ Admitted, Limited bool }
+		if err := json.NewDecoder(resp.Body).Decode(&a); err != nil || a.Admitted == a.Limited {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		resp.Body.Close()
+		admitted = append(admitted, a.Admitted)
+	}
+	if want := []bool{true, true, true, false}; !slices.Equal(admitted, want) {
+		t.Errorf("admitted %v, want %v", admitted, want)
+	}
+	var out, errs bytes.Buffer
+	api := r.sees(`aggregator +http://(\S+)/v1/explain`)[1]
+	if status := cli.Main(t.Context(), []string{"explain", "uid=you", "--api", "coupon.redeem", "--aggregator", api}, strings.NewReader(""), &out, &errs, noEnv); status != 0 {
+		t.Fatalf("explain ends with %d: %s", status, &errs)
+	}
+	if !regexp.MustCompile(`(?m)^coupons +0 +3 +3 +0 +\S+ +3, the oldest since `).Match(out.Bytes()) {
+		t.Errorf("explain says:\n%s", &out)
+	}
 	r.ends()
 }
 

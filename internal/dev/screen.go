@@ -119,6 +119,21 @@ func (s *screen) tryIt(v *verdict.Verdict) {
 	fmt.Fprintf(s.out, "          and why: tallygate explain uid=%s --aggregator %s\n", uid, s.api)
 }
 
+// permits shows what a customer got who wanted more at once than there is.
+func (s *screen) permits(uid string, admitted, denied int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(s.out, "%s  %-12s  %-28s %-16s %d asked at once: %d admitted, %d denied before the action\n", time.Now().Format(clockTime), "permits",
+		"uid="+uid, rushRule, admitted+denied, admitted, denied)
+}
+
+// tryStrict prints how to meet a strict rule from outside.
+func (s *screen) tryStrict(url, body string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(s.out, "          try it:  for i in 1 2 3 4; do curl -s %s -H 'Content-Type: application/json' -d '%s'; echo; done\n", url, body)
+}
+
 // say prints a line about something other than a verdict.
 func (s *screen) say(note string) {
 	s.mu.Lock()
@@ -150,6 +165,9 @@ func (s *screen) summary(at event.Micros) string {
 	if n := since(toVerdict + countOf); n > 0 {
 		text += fmt.Sprintf("; verdict latency %.1f ms", 1000*since(toVerdict)/n)
 	}
+	if n := since(toEnforced + countOf); n > 0 {
+		text += fmt.Sprintf("; denied after %.1f ms", 1000*since(toEnforced)/n)
+	}
 	if behind := is["tallygate_blocklist_staleness_seconds"]; behind > staleAfter.Seconds() {
 		text += fmt.Sprintf("; the blocklist is %.0f s behind", behind)
 	}
@@ -173,8 +191,9 @@ func (s *screen) inForce(at event.Micros) (blocks int) {
 func now() event.Micros { return event.FromTime(time.Now()) }
 
 const (
-	toVerdict = "tallygate_event_to_verdict_seconds"
-	countOf   = ":count"
+	toVerdict  = "tallygate_event_to_verdict_seconds"
+	toEnforced = "tallygate_event_to_enforced_seconds"
+	countOf    = ":count"
 )
 
 // gather sums every metric over its labels; for events, only those counted. A histogram is its sum,

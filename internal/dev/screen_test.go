@@ -103,6 +103,31 @@ func TestSummaryTellsOfStaleness(t *testing.T) {
 	}
 }
 
+// Of the two latencies the summary has what came since the last one; a snapshot's blocks are in
+// neither.
+func TestSummaryTellsOfLatencies(t *testing.T) {
+	s, _ := testScreen()
+	histogram := func(name string) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name})
+		s.registry.MustRegister(h)
+		return h
+	}
+	verdicts, blocks := histogram(toVerdict), histogram(toEnforced)
+	verdicts.Observe(0.002)
+	verdicts.Observe(0.004)
+	if text := s.summary(now()); !strings.HasSuffix(text, "; verdict latency 3.0 ms") {
+		t.Errorf("no block: %s", text)
+	}
+	verdicts.Observe(0.005)
+	blocks.Observe(0.0075)
+	if text := s.summary(now()); !strings.HasSuffix(text, "; verdict latency 5.0 ms; denied after 7.5 ms") {
+		t.Errorf("one of each: %s", text)
+	}
+	if text := s.summary(now()); strings.Contains(text, "latency") || strings.Contains(text, "denied") {
+		t.Errorf("nothing new: %s", text)
+	}
+}
+
 // The sample is replayed without long gaps and without bursts: its whole log is in the sixth
 // minute of each hour.
 func TestSampleIsSpreadOverItsHours(t *testing.T) {

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/aggregator"
+	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/enforcer"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
@@ -32,6 +35,9 @@ type stack struct {
 
 	decisions, api, calls, metrics net.Listener
 }
+
+// embeddedKafka is what the screen calls it.
+const embeddedKafka = "Kafka"
 
 // run works until ctx ends.
 func (s *settings) run(ctx context.Context) error {
@@ -109,7 +115,7 @@ func (s *stack) connect(ctx context.Context) (stop func(), err error) {
 		}
 		stopServers = servers.Close
 		if kafka == "" {
-			kafka, s.embedded = servers.Kafka[0], append(s.embedded, "Kafka")
+			kafka, s.embedded = servers.Kafka[0], append(s.embedded, embeddedKafka)
 		}
 		if rds == "" {
 			rds, s.embedded = servers.Redis, append(s.embedded, "Redis")
@@ -140,12 +146,18 @@ func (s *stack) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	shown := s.sample && slices.Contains(s.embedded, embeddedKafka)
+	if shown {
+		// Services learn of strict rules from what the group has published. The group of another Kafka
+		// may have rules of its own, which the sample must not replace.
+		s.ruleFile = aggregate.RuleFile{Name: sampleName, Source: sampleRules, Modified: time.Now()}
+	}
 	screen := newScreen(s.out, s.registry, s.decisions.Addr().String(), s.api.Addr().String())
 	counting := aggregator.Program{
 		Config: aggregate.Config{Rules: s.rules, RuleFile: s.ruleFile, Prefix: s.prefix, Partitions: 4, Advertise: s.api.Addr().String()},
 		Kafka:  s.kafka, Redis: s.redis, HTTP: s.api, Metrics: s.metrics, Registry: s.registry, Log: s.log,
 	}
-	deciding := enforcer.Program{Redis: s.redis, Prefix: s.prefix, HTTP: s.decisions, GRPC: s.calls, Registry: s.registry, Log: s.log}
+	deciding := enforcer.Program{Config: decision.Config{MaxWait: enforcer.DefaultMaxWait}, Redis: s.redis, Prefix: s.prefix, HTTP: s.decisions, GRPC: s.calls, Registry: s.registry, Log: s.log}
 	s.banner()
 	g.Go(func() error { return counting.Run(gctx) })
 	g.Go(func() error { return deciding.Run(gctx) })
@@ -153,6 +165,9 @@ func (s *stack) work(ctx context.Context) error {
 	g.Go(func() error { return screen.summaries(gctx) })
 	if s.traffic != nil {
 		g.Go(func() error { return ops.IgnoreCanceled(gctx, s.send(gctx, screen)) })
+	}
+	if shown && s.traffic != nil {
+		g.Go(func() error { return ops.IgnoreCanceled(gctx, s.rushes(gctx, screen)) })
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -174,7 +189,7 @@ func (s *stack) banner() {
 	if len(s.embedded) > 0 {
 		fmt.Fprintf(&b, "Embedded: %s. What they hold goes with this process.\n", strings.Join(s.embedded, " and "))
 	}
-	fmt.Fprintf(&b, "Rules: %s, %d of them.\n", s.rules.Name, len(s.rules.Rules))
+	fmt.Fprintf(&b, "Rules: %s, %d of them.\n", s.rules.Name, len(s.rules.All()))
 	fmt.Fprintf(&b, "Traffic: %s.\n\n", s.traffic)
 	_, _ = s.out.Write(b.Bytes())
 }

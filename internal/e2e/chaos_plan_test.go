@@ -18,6 +18,7 @@ type plan struct {
 	brokers     int    // one, or three
 	store       store
 	brief       bool // nothing is remembered for long, and keys leave
+	strict      bool // clients ask for permits, too
 	rules       string
 	steps       []step
 }
@@ -38,9 +39,13 @@ func drawPlan(seed uint64, events, uids, faults int, from []*fault) *plan {
 	for i := range p.aggregators {
 		p.aggregators[i] = rnd.IntN(2) == 0
 	}
-	p.brief = rnd.IntN(4) == 0
+	p.brief = rnd.IntN(4) == 0 && !chaos.strict
 	p.rules = drawRules(rnd, max(events/max(uids, 1), 5), p.brief)
 	p.brokers, p.store = drawServers(rand.New(rand.NewPCG(seed, 3)), from)
+	// A permit is held for longer than brief rules remember.
+	if p.strict = chaos.strict || !p.brief && rand.New(rand.NewPCG(seed, 4)).IntN(2) == 0; p.strict {
+		p.rules += strictRules
+	}
 	var deck []*fault
 	for left := faults; left > 0; {
 		if len(deck) == 0 {

@@ -142,6 +142,12 @@ func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 			return rule("costs", `api: "*"`, "cost", num(10, 30), seconds(2, 10), "tumbling", then())
 		},
 		func() string {
+			return rule("hops", `api: [search.query, upload.*]`, "", num(3, 9), "12s", "hopping\n      every: "+[]string{"1s", "3s", "4s"}[rnd.IntN(3)], then())
+		},
+		func() string {
+			return rule("hops-hour", `api: "*"`, "", num(perUID/2, perUID*2), "1h", "hopping\n      every: 5m", then())
+		},
+		func() string {
 			return rule("daily", `api: order.create, outcome: success`, "", num(2, 5), "day", "calendar\n      timezone: "+zone(), "until-reset") +
 				"      when: attrs.discounted == true\n"
 		},

@@ -33,6 +33,10 @@ type stage struct {
 
 	load    *load
 	lookout *lookout
+
+	strict *strictClients // nil: none
+	asks   *gate          // their enforcers' way to a single Redis
+
 	healing bool // the faults of a step are being healed
 	foreign int  // events that foreign producers have sent
 	missed  int  // moments that did not come
@@ -87,6 +91,9 @@ func newStage(t *testing.T, p *plan) *stage {
 	}
 	t.Cleanup(func() { // before the programs and servers go
 		cancel()
+		if s.strict != nil {
+			s.strict.stop()
+		}
 		s.load.stop()
 		s.lookout.stop()
 	})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/tallygate/tallygate/internal/servers"
 )
@@ -14,12 +15,15 @@ import (
 type store int
 
 const (
-	single   store = iota
-	sentinel       // a primary, its replica, and three that watch them
-	cluster        // three primaries
+	single     store = iota
+	sentinel         // a primary, its replica, and three that watch them
+	cluster          // three primaries
+	replicated       // three primaries with a replica each, and as many shards; no plan draws it
 )
 
-func (s store) String() string { return [...]string{"one server", "Sentinel", "a Cluster"}[s] }
+func (s store) String() string {
+	return [...]string{"one server", "Sentinel", "a Cluster", "a Cluster with replicas"}[s]
+}
 
 // stores are a plan's Redis servers: one of the three.
 type stores struct {
@@ -35,6 +39,9 @@ func startStores(t *testing.T, kind store) (s stores) {
 		s.watched = servers.StartRedisSentinel(t, 3, "--enable-debug-command", "yes")
 	case cluster:
 		s.nodes = servers.StartRedisCluster(t, 3, "--enable-debug-command", "yes")
+	case replicated:
+		s.nodes = servers.StartRedisCluster(t, 3, "--repl-diskless-sync-delay", "0")
+		s.nodes.Replicate(t)
 	default:
 		s.one = servers.StartRedis(t, "--enable-debug-command", "yes")
 	}
@@ -61,6 +68,8 @@ func (s *stores) options(g *gate) []string {
 	switch {
 	case s.watched != nil:
 		return []string{"--redis", all, "--redis-master", servers.Master}
+	case s.nodes != nil && len(s.nodes.Replicas) > 0:
+		return []string{"--redis", all, "--redis-cluster", "--shards", "3"}
 	case s.nodes != nil:
 		return []string{"--redis", all, "--redis-cluster"}
 	}
@@ -69,13 +78,22 @@ func (s *stores) options(g *gate) []string {
 
 // client is the test's own.
 func (s *stores) client(t *testing.T) redis.UniversalClient {
-	o := &redis.UniversalOptions{Addrs: s.addrs(), IsClusterMode: s.nodes != nil}
-	if s.watched != nil {
-		o.MasterName = servers.Master
-	}
-	c := redis.NewUniversalClient(o)
+	c := s.dial(nil)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// dial returns a client, which reaches a single server through a gate, if there is one.
+func (s *stores) dial(g *gate) redis.UniversalClient {
+	o := &redis.UniversalOptions{Addrs: s.addrs(), IsClusterMode: s.nodes != nil,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}}
+	switch {
+	case s.watched != nil:
+		o.MasterName = servers.Master
+	case s.one != nil && g != nil:
+		o.Addrs = []string{g.addr}
+	}
+	return redis.NewUniversalClient(o)
 }
 
 // flush empties every node that can be written to.

@@ -23,6 +23,7 @@ var chaos struct {
 	runs, events, uids, faults int
 	seed                       uint64
 	only, report, logs         string
+	strict                     bool
 }
 
 func init() {
@@ -32,13 +33,15 @@ func init() {
 	flag.IntVar(&chaos.faults, "chaos.faults", 4, "faults of a plan")
 	flag.Uint64Var(&chaos.seed, "chaos.seed", 0, "the first plan's `seed`, each further one's is one more (0: of chance)")
 	flag.StringVar(&chaos.only, "chaos.only", "", "draw faults that match this `expression` only")
+	flag.BoolVar(&chaos.strict, "chaos.strict", false, "strict rules in each plan, and brief ones in none")
 	flag.StringVar(&chaos.logs, "chaos.logs", "", "write the programs' logs into this `folder`")
 	flag.StringVar(&chaos.report, "chaos.report", "", "write the table of faults to this `file`, as Markdown")
 }
 
 // Whatever befalls the servers, the network and the programs: in the end every counter, every
 // verdict, Redis and the enforcers hold what a single pass over the same records gives; and
-// meanwhile no enforcer lets an entry go early or holds it for too long.
+// meanwhile no enforcer lets an entry go early or holds it for too long. Clients that ask for permits
+// before they act never exceed a strict limit, by their own log.
 func TestChaos(t *testing.T) {
 	only, err := regexp.Compile(chaos.only)
 	if err != nil {
@@ -73,6 +76,9 @@ func TestChaos(t *testing.T) {
 
 func play(t *testing.T, p *plan, all *tally) {
 	again := fmt.Sprintf("make chaos SEED=%d RUNS=1 EVENTS=%d UIDS=%d FAULTS=%d", p.seed, p.events, p.uids, chaos.faults)
+	if chaos.strict {
+		again += " STRICT=1"
+	}
 	if chaos.only != "" {
 		again += fmt.Sprintf(" ONLY='%s'", chaos.only)
 	}
@@ -97,10 +103,16 @@ func play(t *testing.T, p *plan, all *tally) {
 	t.Logf("all programs were ready %v after the start", time.Since(began).Round(time.Millisecond))
 	s.lookout = s.watchEnforcers()
 	s.load = s.emitPlan()
+	if p.strict {
+		hammer(s, p.seed)
+	}
 	for i := range p.steps {
 		s.step(i, all)
 	}
 	s.load.wait()
+	if p.strict {
+		s.strict.end()
+	}
 	s.inStep()
 	t.Logf("all is counted %v after the start", time.Since(began).Round(time.Millisecond))
 	s.compareAll()
@@ -170,6 +182,10 @@ func (s *stage) compareAll() {
 	}
 	s.lookout.stop()
 	s.lookout.judge(topic)
+	if s.plan.strict {
+		s.strict.check()
+		s.strict.counted(s.members[0].Process)
+	}
 }
 
 // tellLost helps to find what was not counted, or twice: records of many events, all of whose users

@@ -13,6 +13,7 @@ func networkFaults() []*fault {
 		{kind: ofNetwork, name: "one aggregator cut off from Kafka until it is replaced", members: 2, alone: true, strike: oneCut},
 		{kind: ofNetwork, name: "one aggregator's packets held up until it is replaced", members: 2, alone: true, strike: oneStalled},
 		{kind: ofNetwork, name: "producers cut off from Kafka", strike: producersCut},
+		{kind: ofNetwork, name: "producers cut off from Kafka for longer than permits are held", strike: emittersCut},
 		{kind: ofNetwork, name: "aggregators cut off from Redis", stores: []store{single}, strike: redisCut},
 		{kind: ofNetwork, name: "aggregators' packets to Redis held up", stores: []store{single}, strike: redisStalled},
 	}

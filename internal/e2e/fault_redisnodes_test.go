@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -127,7 +128,8 @@ func (s *stage) shardNode() (has, other *servers.RedisProc, slot int64) {
 		if slot, err = c.ClusterKeySlot(s.ctx, s.shardKey("verdicts")).Result(); err != nil {
 			return false
 		}
-		for _, n := range s.store.nodes.Nodes {
+		has, other = nil, nil
+		for _, n := range primaries(s) {
 			if n.Addr() == owner.Options().Addr {
 				has = n
 			} else {
@@ -137,6 +139,16 @@ func (s *stage) shardNode() (has, other *servers.RedisProc, slot int64) {
 		return has != nil && other != nil
 	})
 	return has, other, slot
+}
+
+// primaries are the Cluster's nodes that take themselves for one.
+func primaries(s *stage) (all []*servers.RedisProc) {
+	for _, n := range slices.Concat(s.store.nodes.Nodes, s.store.nodes.Replicas) {
+		if replicationOf(s, n, "role:master") {
+			all = append(all, n)
+		}
+	}
+	return all
 }
 
 func nodeKilled(s *stage, rnd *rand.Rand) (heal func()) {
@@ -151,7 +163,7 @@ func slotMigrated(s *stage, rnd *rand.Rand) (heal func()) {
 	from, to, slot := s.shardNode()
 	a, b := redis.NewClient(&redis.Options{Addr: from.Addr()}), redis.NewClient(&redis.Options{Addr: to.Addr()})
 	defer func() { _ = a.Close(); _ = b.Close() }()
-	if err := migrate(s.ctx, rnd, a, b, slot, s.store.nodes.Nodes); err != nil {
+	if err := migrate(s.ctx, rnd, a, b, slot, primaries(s)); err != nil {
 		s.t.Errorf("migrate slot %d from %s to %s: %v", slot, from.Addr(), to.Addr(), err)
 	}
 	return func() {}

@@ -20,6 +20,7 @@ type model struct {
 	set     *rules.Set
 	matcher *rules.Matcher
 	stepper *rules.Stepper
+	permits *rules.Permits // nil: no rule is strict
 	decoder event.Decoder
 	forgets bool // keys that nothing is held of may have left the engine
 
@@ -29,10 +30,11 @@ type model struct {
 	behind []string
 	states map[string]*keyState // by key text
 	// Of all events: the model does without the rules' memory of them.
-	ids    map[string]bool
-	again  int                          // events whose id had come before
-	events int                          // that are not too old, nor had come before
-	issued map[string][]verdict.Verdict // all verdicts of a record key, in order
+	ids      map[string]bool
+	again    int                          // events whose id had come before
+	lostOnes int                          // permits that count by themselves, each as often as it was said
+	events   int                          // that are not too old, nor had come before
+	issued   map[string][]verdict.Verdict // all verdicts of a record key, in order
 }
 
 // keyState is a key and what it has counted.
@@ -46,11 +48,14 @@ type keyState struct {
 // newModel reads the event topic. Partitions are interleaved as the broker got their records.
 func newModel(r *rig) *model {
 	r.t.Helper()
-	m := &model{set: r.set, matcher: r.set.NewMatcher(), stepper: r.set.NewStepper(),
+	m := &model{set: r.set, matcher: r.set.NewMatcher(), stepper: r.set.NewStepper(), permits: r.set.NewPermits(),
 		seen: map[string]bool{}, newest: map[string]uint64{}, ids: map[string]bool{}, states: map[string]*keyState{}, issued: map[string][]verdict.Verdict{}}
 	parts := make([][]*sarama.ConsumerMessage, r.partitions)
 	for p := range r.partitions {
 		r.records(r.names.Events, p, func(rec *sarama.ConsumerMessage) { parts[p] = append(parts[p], rec) })
+	}
+	if m.permits != nil {
+		parts = append(parts, lostPermits(r)...)
 	}
 	for {
 		next := -1
@@ -62,10 +67,14 @@ func newModel(r *rig) *model {
 		if next < 0 {
 			break
 		}
-		m.record(parts[next][0])
+		if rec := parts[next][0]; rec.Topic == r.names.Loop {
+			m.lost(rec)
+		} else {
+			m.record(rec)
+		}
 		parts[next] = parts[next][1:]
 	}
-	r.t.Logf("the model has %d events, %d keys, and %d keys and rules with verdicts", m.events, len(m.states), len(m.issued))
+	r.t.Logf("the model has %d events, %d keys, and %d keys and rules with verdicts; %d times a lost permit was named", m.events, len(m.states), len(m.issued), m.lostOnes)
 	return m
 }
 
@@ -93,8 +102,13 @@ func (m *model) record(rec *sarama.ConsumerMessage) {
 			m.ids[e.ID] = true
 		}
 		m.events++
+		in := rules.Input{At: at, ID: e.ID, Cause: verdict.Cause{ID: e.ID, Partition: rec.Partition, Offset: rec.Offset}}
+		if m.permits != nil && e.Permit.ID != "" {
+			m.permitted(e, broker, in)
+			continue
+		}
 		for _, w := range m.matcher.Match(e, at) {
-			m.step(&w, e, at, verdict.Cause{ID: e.ID, Partition: rec.Partition, Offset: rec.Offset})
+			m.step(&w, in)
 		}
 	}
 }
@@ -121,18 +135,19 @@ func (m *model) compareOrder(t *testing.T) {
 	d.report(t)
 }
 
-func (m *model) step(w *rules.Work, e *event.Event, at event.Micros, cause verdict.Cause) {
+func (m *model) step(w *rules.Work, in rules.Input) {
 	k := m.states[string(w.Key)]
 	if k == nil {
 		dims, err := event.ParseKey(w.Key)
 		if err != nil {
 			panic(err) // the Matcher wrote it
 		}
-		k = &keyState{dims: dims, from: cause.Partition}
+		k = &keyState{dims: dims, from: in.Cause.Partition}
 		m.states[string(w.Key)] = k
 	}
-	k.mixed = k.mixed || k.from != cause.Partition
-	next, res := m.stepper.Step(nil, k.raw, rules.Input{Key: w.Key, Hits: w.Hits, At: at, ID: e.ID, Cause: cause})
+	k.mixed = k.mixed || k.from != in.Cause.Partition
+	in.Key, in.Hits = w.Key, w.Hits
+	next, res := m.stepper.Step(nil, k.raw, in)
 	k.raw = next
 	for i := range res.Changes {
 		v := res.Changes[i]

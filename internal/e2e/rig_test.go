@@ -155,16 +155,21 @@ func (r *rig) enforcer() *Process {
 	return newProcess(r.t, "enforcer", program(r.t, "enforcer"), "--redis", r.redisAddr, "--prefix", r.prefix).Start().Ready()
 }
 
-func (r *rig) end(topic string, partition int32) (end int64) {
+func (r *rig) end(topic string, partition int32) int64 {
 	r.t.Helper()
-	eventually(r.t, fmt.Sprintf("the end of %s/%d is told", topic, partition), func() bool {
+	return r.offset(topic, partition, sarama.OffsetNewest)
+}
+
+func (r *rig) offset(topic string, partition int32, of int64) (offset int64) {
+	r.t.Helper()
+	eventually(r.t, fmt.Sprintf("an end of %s/%d is told", topic, partition), func() bool {
 		var err error
-		if end, err = r.client.GetOffset(topic, partition, sarama.OffsetNewest); err != nil {
+		if offset, err = r.client.GetOffset(topic, partition, of); err != nil {
 			_ = r.client.RefreshMetadata(topic) // its leader may have been started anew
 		}
 		return err == nil
 	})
-	return end
+	return offset
 }
 
 // caughtUp waits until checkpoints cover all that is in the event topic, then all that was
@@ -201,11 +206,7 @@ func (r *rig) committed(topic string, partition int32) int64 {
 // records calls with for every record of a partition, in order, up to its present end.
 func (r *rig) records(topic string, partition int32, with func(m *sarama.ConsumerMessage)) {
 	r.t.Helper()
-	oldest, err := r.client.GetOffset(topic, partition, sarama.OffsetOldest)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	end := r.end(topic, partition)
+	oldest, end := r.offset(topic, partition, sarama.OffsetOldest), r.end(topic, partition)
 	if oldest == end {
 		return
 	}
