@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }
 
-const within = time.Minute
+const within = 2 * time.Minute
 
 // running is a `tallygate dev` inside of this process.
 type running struct {

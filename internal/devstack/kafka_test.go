@@ -90,7 +90,7 @@ func topicsHaveConfigs(t *testing.T, brokers []string, topic string) {
 func offsetsByTime(t *testing.T, brokers []string, topic string) {
 	createTopic(t, brokers, topic, 1, nil)
 	at := time.UnixMilli(1_700_000_000_000)
-	produceSarama(t, brokers, topic, sarama.CompressionNone, []time.Time{at, at.Add(time.Second), at.Add(2 * time.Second)})
+	produceSarama(t, brokers, topic, sarama.CompressionNone, "value", []time.Time{at, at.Add(time.Second), at.Add(2 * time.Second)})
 	cl := client(t, brokers)
 	for when, want := range map[int64]int64{
 		sarama.OffsetOldest: 0, sarama.OffsetNewest: 3, at.UnixMilli() + 1: 1, at.UnixMilli() + 5000: -1,

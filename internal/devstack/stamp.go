@@ -13,8 +13,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// logAppendTime is the batch attribute that says who stamped the records.
-const logAppendTime = 0x08
+// Attributes of a batch: how its records are compressed, and who stamped them.
+const (
+	codecBits     = 0x07
+	logAppendTime = 0x08
+)
+
+// uncompressed is how large batches may be that stay uncompressed once they are stamped: compressing
+// takes more memory than all else here. The broker refuses a batch that is too large as it is.
+const uncompressed = 64 << 10
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -81,7 +88,7 @@ func (s *stamper) stamp(batch []byte, now int64) ([]byte, error) {
 	if b.Magic != 2 || int(b.Length) != len(batch)-12 || uint32(b.CRC) != crc32.Checksum(batch[21:], castagnoli) {
 		return nil, errBatch
 	}
-	codec := kgo.CompressionCodecType(b.Attributes & 7)
+	codec := kgo.CompressionCodecType(b.Attributes & codecBits)
 	records, err := decompressor.Decompress(b.Records, codec)
 	if err != nil {
 		return nil, fmt.Errorf("decompress a record batch: %w", err)
@@ -89,10 +96,12 @@ func (s *stamper) stamp(batch []byte, now int64) ([]byte, error) {
 	if records, err = clearDeltas(records, int(b.NumRecords)); err != nil {
 		return nil, err
 	}
-	if b.Records, err = s.compress(records, codec); err != nil {
+	b.Attributes &^= logAppendTime
+	if b.Records = records; len(records) <= uncompressed {
+		b.Attributes &^= codecBits
+	} else if b.Records, err = s.compress(records, codec); err != nil {
 		return nil, err
 	}
-	b.Attributes &^= logAppendTime
 	b.FirstTimestamp, b.MaxTimestamp = now, now
 	b.Length = int32(49 + len(b.Records)) // what follows Length, in front of the records
 	out := b.AppendTo(nil)

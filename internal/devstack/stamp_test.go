@@ -1,7 +1,9 @@
 package devstack_test
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,10 +25,12 @@ func TestRecordsCarryTheTimeOfTheirAppend(t *testing.T) {
 	var writers []write
 	for _, codec := range []sarama.CompressionCodec{sarama.CompressionNone, sarama.CompressionGZIP,
 		sarama.CompressionSnappy, sarama.CompressionLZ4, sarama.CompressionZSTD} {
-		writers = append(writers, write{"sarama " + codec.String(),
-			func(t *testing.T, brokers []string, topic string, times []time.Time) {
-				produceSarama(t, brokers, topic, codec, times)
-			}})
+		for size, value := range map[string]string{"": "value", ", large": strings.Repeat("value", 20_000)} {
+			writers = append(writers, write{"sarama " + codec.String() + size,
+				func(t *testing.T, brokers []string, topic string, times []time.Time) {
+					produceSarama(t, brokers, topic, codec, value, times)
+				}})
+		}
 	}
 	writers = append(writers, write{"kafka-go", produceKafkaGo}, write{"franz-go", produceFranz})
 
@@ -58,7 +62,7 @@ func TestRecordsCarryTheTimeOfTheirAppend(t *testing.T) {
 	}
 }
 
-func produceSarama(t *testing.T, brokers []string, topic string, codec sarama.CompressionCodec, times []time.Time) {
+func produceSarama(t *testing.T, brokers []string, topic string, codec sarama.CompressionCodec, value string, times []time.Time) {
 	t.Helper()
 	cfg := sarama.NewConfig()
 	cfg.Version = sarama.V2_8_0_0
@@ -73,7 +77,7 @@ func produceSarama(t *testing.T, brokers []string, topic string, codec sarama.Co
 	var msgs []*sarama.ProducerMessage
 	for i, at := range times {
 		msgs = append(msgs, &sarama.ProducerMessage{Topic: topic, Key: sarama.StringEncoder(fmt.Sprint(i)),
-			Value: sarama.StringEncoder("value"), Timestamp: at,
+			Value: sarama.StringEncoder(value), Timestamp: at,
 			Headers: []sarama.RecordHeader{{Key: []byte("h"), Value: []byte("v")}}})
 	}
 	if err := p.SendMessages(msgs); err != nil {
@@ -172,8 +176,8 @@ var readers = map[string]func(t *testing.T, brokers []string, topic string, n in
 
 func check(t *testing.T, i int, key, value []byte) {
 	t.Helper()
-	if string(key) != fmt.Sprint(i) || string(value) != "value" {
-		t.Errorf("record %d is %q = %q", i, key, value)
+	if string(key) != fmt.Sprint(i) || strings.Trim(string(value), "aeluv") != "" || len(value)%5 != 0 || !bytes.HasPrefix(value, []byte("value")) {
+		t.Errorf("record %d is %q = %.100q", i, key, value)
 	}
 }
 
