@@ -110,8 +110,11 @@ func (s *strict) within(ctx context.Context) (context.Context, context.CancelFun
 func (s *strict) do(f func() error) error {
 	s.lock()
 	defer s.mu.Unlock()
-	if !s.opened.Load() || s.ctx.Err() != nil {
-		return fmt.Errorf("partition %d is not owned here, or not taken over yet", s.id)
+	switch {
+	case s.ctx.Err() != nil:
+		return fmt.Errorf("partition %d is not owned here any more: %w", s.id, context.Cause(s.ctx))
+	case !s.opened.Load():
+		return fmt.Errorf("partition %d is not taken over yet", s.id)
 	}
 	err := f()
 	if err == nil {
