@@ -338,14 +338,24 @@ func (r *rig) recreate(topic string, settings map[string]*string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	var ends [rigPartitions]int64
+	for p := range ends {
+		if ends[p], err = r.client.GetOffset(topic, int32(p), sarama.OffsetNewest); err != nil {
+			r.t.Fatal(err)
+		}
+	}
 	if err := admin.DeleteTopic(topic); err != nil {
 		r.t.Fatal(err)
 	}
 	detail := &sarama.TopicDetail{NumPartitions: rigPartitions, ReplicationFactor: 1, ConfigEntries: settings}
 	eventually(r.t, "the topic is there again", func() bool { return admin.CreateTopic(topic, detail, false) == nil })
-	eventually(r.t, "its leaders are known", func() bool {
-		_, err := r.client.GetOffset(topic, 0, sarama.OffsetNewest)
-		return r.client.RefreshMetadata(topic) == nil && err == nil
+	eventually(r.t, "its leaders are known, and have the new one", func() bool { // for a moment they have the old one
+		for p, before := range ends {
+			if end, err := r.client.GetOffset(topic, int32(p), sarama.OffsetNewest); err != nil || end >= max(before, 1) {
+				return false
+			}
+		}
+		return r.client.RefreshMetadata(topic) == nil
 	})
 }
 

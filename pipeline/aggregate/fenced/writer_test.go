@@ -196,6 +196,11 @@ func TestATopicThatWasCreatedAnewIsTheEnd(t *testing.T) {
 	testrun.Eventually(t, "the topic can be created again", func() bool {
 		return admin.CreateTopic(c.topic, &sarama.TopicDetail{NumPartitions: 2, ReplicationFactor: 1}, false) == nil
 	})
+	client := c.client(t, nil)
+	testrun.Eventually(t, "the broker has the new one", func() bool { // for a moment it appends to the old one
+		end, err := client.GetOffset(c.topic, 0, sarama.OffsetNewest)
+		return err == nil && end == 0
+	})
 	err := w.Append(ctx, rec("late"), true, nil)
 	if err == nil {
 		err = w.Flush(ctx)
