@@ -5,6 +5,9 @@
 // It also sees to it that a skipped test was run elsewhere: with -seen FILE it adds what it
 // saw to the file, and `testlog -never FILE` fails for each test that was skipped in every
 // run of that file.
+//
+// With -again FILE it writes down the tests that failed, a package and a test a line, unless something
+// failed that is not one test's.
 package main
 
 import (
@@ -21,13 +24,14 @@ import (
 
 func main() {
 	seen := flag.String("seen", "", "add the tests that passed or were skipped to `FILE`")
+	alone := flag.String("again", "", "write the tests that failed to `FILE`, if it is worth running them once more alone")
 	never := flag.String("never", "", "say which tests of `FILE` were skipped in every run")
 	flag.Parse()
 	var err error
 	if *never != "" {
 		err = reportNever(*never, os.Stdout)
 	} else {
-		err = digest(os.Stdin, os.Stdout, *seen)
+		err = digest(os.Stdin, os.Stdout, *seen, *alone)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testlog:", err)
@@ -44,12 +48,13 @@ type event struct {
 	Elapsed float64 // seconds
 }
 
-// digest prints a run's digest to out, and adds its tests to the file called seen.
-func digest(in io.Reader, out io.Writer, seen string) error {
+// digest prints a run's digest to out, adds its tests to the file called seen, and writes those that may
+// run again to the one called alone.
+func digest(in io.Reader, out io.Writer, seen, alone string) error {
 	var tests strings.Builder
 	said := map[string][]string{} // by package and test, until it is known how the test ended
 	count := map[string]int{}
-	reports, slow := races{}, slowest{}
+	reports, slow, repeat := races{}, slowest{}, again{of: map[string]bool{}, whole: map[string]bool{}}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
@@ -59,6 +64,7 @@ func digest(in io.Reader, out io.Writer, seen string) error {
 			continue
 		}
 		name := e.Package + " " + e.Test
+		repeat.add(e)
 		if e.Action == "output" {
 			reports.add(out, e)
 		}
@@ -89,14 +95,23 @@ func digest(in io.Reader, out io.Writer, seen string) error {
 	}
 	slow.print(out)
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", count["pass"], count["fail"], count["skip"])
+	if alone != "" {
+		if err := repeat.write(alone); err != nil {
+			return err
+		}
+	}
 	if seen == "" {
 		return nil
 	}
-	f, err := os.OpenFile(seen, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	return appendTo(seen, tests.String())
+}
+
+func appendTo(file, text string) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(tests.String())
+	_, err = f.WriteString(text)
 	if closed := f.Close(); err == nil {
 		err = closed
 	}

@@ -23,7 +23,7 @@ const run = `not json: what make says
 func TestDigest(t *testing.T) {
 	var out strings.Builder
 	seen := filepath.Join(t.TempDir(), "seen")
-	if err := digest(strings.NewReader(run), &out, seen); err != nil {
+	if err := digest(strings.NewReader(run), &out, seen, ""); err != nil {
 		t.Fatal(err)
 	}
 	want := "not json: what make says\nx.go:1: no\nbad: 1 is 2\nFAIL\tp\t0.1s\npanic: cut\n1 passed, 1 failed, 1 skipped\n"
@@ -36,7 +36,7 @@ func TestDigest(t *testing.T) {
 		t.Errorf("%v: %s", err, out.String())
 	}
 	elsewhere := `{"Action":"pass","Package":"p","Test":"TestAway"}`
-	if err := digest(strings.NewReader(elsewhere), &out, seen); err != nil {
+	if err := digest(strings.NewReader(elsewhere), &out, seen, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := reportNever(seen, &out); err != nil {
@@ -52,7 +52,7 @@ func TestTheSlowestTestsAreNamed(t *testing.T) {
 	} {
 		in.WriteString(`{"Action":"pass","Package":"p",` + line + "}\n")
 	}
-	if err := digest(strings.NewReader(in.String()), &out, ""); err != nil {
+	if err := digest(strings.NewReader(in.String()), &out, "", ""); err != nil {
 		t.Fatal(err)
 	}
 	if want := "   61.0 s  p TestSlower\n    6.0 s  p TestSlow\n4 passed, 0 failed, 0 skipped\n"; out.String() != want {

@@ -25,7 +25,7 @@ const racyRun = `{"Action":"output","Package":"p","Test":"TestGood","Output":"==
 // A report stands in the output of tests that pass. It was dropped with that.
 func TestDataRacesArePrintedWhole(t *testing.T) {
 	var out strings.Builder
-	if err := digest(strings.NewReader(racyRun), &out, filepath.Join(t.TempDir(), "seen")); err != nil {
+	if err := digest(strings.NewReader(racyRun), &out, filepath.Join(t.TempDir(), "seen"), ""); err != nil {
 		t.Fatal(err)
 	}
 	want := `=== a data race, in the output of p TestGood

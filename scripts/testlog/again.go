@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// mostAgain is how many tests may fail in a run whose failures are worth another look.
+const mostAgain = 3
+
+// again are the tests that failed beside others, and may be run alone. They are none where something
+// failed that is not one test's: a package that does not compile, a panic, a data race, a goroutine that
+// leaked, or many tests.
+type again struct {
+	failed []string        // packages and tests
+	of     map[string]bool // packages that have one of them
+	whole  map[string]bool // packages that failed
+	never  bool
+}
+
+func (a *again) add(e event) {
+	switch line := strings.TrimSpace(e.Output); {
+	case e.Action == "build-output" || e.Action == "build-fail":
+		a.never = true
+	case e.Action == "output":
+		a.never = a.never || line == raceMark || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
+	case e.Action != "fail":
+	case e.Test == "":
+		a.whole[e.Package] = true
+	case !strings.Contains(e.Test, "/"):
+		a.failed, a.of[e.Package] = append(a.failed, e.Package+" "+e.Test), true
+	}
+}
+
+// write writes them to a file, a line each; nothing when another look is not worth it.
+func (a *again) write(file string) error {
+	text := ""
+	for pkg := range a.whole {
+		a.never = a.never || !a.of[pkg]
+	}
+	if !a.never && len(a.failed) <= mostAgain {
+		slices.Sort(a.failed)
+		for _, name := range a.failed {
+			text += fmt.Sprintln(name)
+		}
+	}
+	return os.WriteFile(file, []byte(text), 0o644)
+}
