@@ -156,14 +156,7 @@ func (hopping) addSpent(s *Spec, state []byte, at event.Micros, n event.Decimal)
 	putLatest(state, at)
 	var buf [5 * maxVarint]byte
 	state = splice(state, headBytes, from, appendHops(&h, buf[:0], pane))
-	if pane > newest {
-		state = appendUvarint(state, uint64(pane-newest))
-	} else {
-		last := lastVarint(state)
-		amount, _ := readAmount(state[last:])
-		state, n = state[:last], amount+n
-	}
-	return appendAmount(state, n), Added{Count: count}, hopSpent(s, pane), true
+	return addLast(state, pane-newest, n), Added{Count: count}, hopSpent(s, pane), true
 }
 
 func (hopping) countAt(s *Spec, state []byte, now event.Micros) event.Decimal {

@@ -94,13 +94,9 @@ func writeHops(s *Spec, state []byte, h hops, pane int64, n event.Decimal) []byt
 	case pane < h.newest:
 		state = insertPane(state, from, oldest, pane, n)
 		next.oldest = min(oldest, pane)
-	case pane > h.newest:
-		state = appendAmount(appendUvarint(state, uint64(pane-h.newest)), n)
-		next.newest = pane
 	default:
-		last := lastVarint(state)
-		amount, _ := readAmount(state[last:])
-		state = appendAmount(state[:last], amount.Plus(n))
+		state = addLast(state, pane-h.newest, n)
+		next.newest = pane
 	}
 	switch {
 	case n == 0 && from == was:

@@ -107,14 +107,7 @@ func (panes) addSpent(s *Spec, state []byte, at event.Micros, n event.Decimal) (
 	front := append(appendAmount(buf[:0], count), 0)
 	front = appendUvarint(front, uint64(pane-oldest))
 	state = splice(state, headBytes, cut, front)
-	if pane > newest {
-		state = appendUvarint(state, uint64(pane-newest))
-	} else {
-		last := lastVarint(state)
-		amount, _ := readAmount(state[last:])
-		state, n = state[:last], amount+n
-	}
-	return appendAmount(state, n), Added{Count: count}, paneEnds(s, pane), true
+	return addLast(state, pane-newest, n), Added{Count: count}, paneEnds(s, pane), true
 }
 
 func (panes) countAt(s *Spec, state []byte, now event.Micros) event.Decimal {

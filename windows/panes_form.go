@@ -46,9 +46,13 @@ func writePanes(s *Spec, state []byte, p paneHead, cut int, pane int64, n event.
 	if pane < was.newest {
 		return insertPane(state, readPanes(s, state).body, was.oldest, pane, n)
 	}
-	if pane > was.newest {
-		state = appendUvarint(state, uint64(pane-was.newest))
-		return appendAmount(state, n)
+	return addLast(state, pane-was.newest, n)
+}
+
+// addLast adds n to the newest pane, or to a new one so many panes behind it.
+func addLast(state []byte, behind int64, n event.Decimal) []byte {
+	if behind > 0 {
+		return appendAmount(appendUvarint(state, uint64(behind)), n)
 	}
 	last := lastVarint(state)
 	amount, _ := readAmount(state[last:])

@@ -30,10 +30,7 @@ func (s *acks) add(a acked) {
 	if !first {
 		return
 	}
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	ring(s.wake)
 }
 
 func (s *acks) take() []acked {

@@ -112,10 +112,7 @@ func (s *Aux) SendAndWait(ctx context.Context, topic string, key, value []byte) 
 }
 
 func (s *Aux) wake() {
-	select {
-	case s.work <- struct{}{}:
-	default:
-	}
+	ring(s.work)
 }
 
 // auxBytes estimates what a message takes in memory.

@@ -39,14 +39,7 @@ type checkpoints struct {
 func (k *checkpoints) run() error {
 	tick := time.NewTicker(k.env.CheckpointEvery)
 	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-k.stop:
-			return nil
-		case <-k.ctx.Done():
-			return nil
-		}
+	for awaited(k.core, tick.C) {
 		if err := k.make(k.ctx); err != nil {
 			return k.ended(fmt.Errorf("checkpoint: %w", err))
 		}
@@ -54,6 +47,7 @@ func (k *checkpoints) run() error {
 			return k.ended(fmt.Errorf("sweep: %w", err))
 		}
 	}
+	return nil
 }
 
 // last publishes the waiting ends of blocks, and makes the last checkpoint.

@@ -150,3 +150,23 @@ func (c *core) topicOf(src shard.Source) string {
 	}
 	return c.env.Names.Events
 }
+
+// awaited waits for what a channel brings. It reports false when the partition stops or ends first.
+func awaited[T any](c *core, what <-chan T) bool {
+	select {
+	case <-what:
+		return true
+	case <-c.stop:
+		return false
+	case <-c.ctx.Done():
+		return false
+	}
+}
+
+// ring puts something into a channel that has room for one, if it is empty.
+func ring(bell chan<- struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default:
+	}
+}

@@ -20,28 +20,14 @@ func (n *ends) wake() {
 	if n.shard.EndsWaiting() == 0 {
 		return
 	}
-	select {
-	case n.some <- struct{}{}:
-	default:
-	}
+	ring(n.some)
 }
 
 // run publishes moved ends when they are due. It sleeps while none waits.
 func (n *ends) run() error {
-	for {
-		select {
-		case <-n.some:
-		case <-n.stop:
-			return nil
-		case <-n.ctx.Done():
-			return nil
-		}
+	for awaited(n.core, n.some) {
 		for more := true; more; {
-			select {
-			case <-time.After(lookAtEnds):
-			case <-n.stop:
-				return nil
-			case <-n.ctx.Done():
+			if !awaited(n.core, time.After(lookAtEnds)) {
 				return nil
 			}
 			var err error
@@ -50,6 +36,7 @@ func (n *ends) run() error {
 			}
 		}
 	}
+	return nil
 }
 
 // publish publishes the ends that are due, or all that wait, in slices between events. It reports

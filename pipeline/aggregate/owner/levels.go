@@ -23,33 +23,17 @@ func (n *levels) wake() {
 	if !n.shard.LevelsWaiting() {
 		return
 	}
-	select {
-	case n.some <- struct{}{}:
-	default:
-	}
+	ring(n.some)
 }
 
 // run publishes levels a moment after they have changed. It sleeps while none has.
 func (n *levels) run() error {
-	for {
-		select {
-		case <-n.some:
-		case <-n.stop:
-			return nil
-		case <-n.ctx.Done():
-			return nil
-		}
-		select {
-		case <-time.After(levelsEvery):
-		case <-n.stop:
-			return nil
-		case <-n.ctx.Done():
-			return nil
-		}
+	for awaited(n.core, n.some) && awaited(n.core, time.After(levelsEvery)) {
 		if err := n.publish(n.ctx); err != nil {
 			return n.ended(err)
 		}
 	}
+	return nil
 }
 
 // publish publishes all levels that wait, in slices between events.
