@@ -1,24 +1,13 @@
 package aggregator
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
-
-	"github.com/tallygate/tallygate/internal/devstack"
-	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/admit"
@@ -54,34 +43,9 @@ func TestExplainStrictLimits(t *testing.T) {
 }
 
 func explainStrict(t *testing.T, addr string) {
-	stack, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stack.Close)
-	if addr == "" {
-		addr = stack.Redis
-	}
-	client := redis.NewClient(&redis.Options{Addr: addr, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
-	t.Cleanup(func() { _ = client.Close() })
-	path := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(path, []byte(explainedRules), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Program{
-		Config: aggregate.Config{Partitions: 2, Prefix: "strict"}, Kafka: &kafkaconn.Kafka{Brokers: stack.Kafka}, Redis: client,
-		HTTP: listener, Registry: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	}
-	if err := p.loadRules(path); err != nil {
-		t.Fatal(err)
-	}
-	testrun.Start(t, p.Run)
+	p, client := strictProgram(t, explainedRules, addr)
 	ask := func(query string) (e explanation) {
-		resp, err := http.Get("http://" + listener.Addr().String() + "/v1/explain?" + query)
+		resp, err := http.Get("http://" + p.HTTP.Addr().String() + "/v1/explain?" + query)
 		if err != nil {
 			return e
 		}
@@ -108,7 +72,7 @@ func explainStrict(t *testing.T, addr string) {
 	}
 	began := event.FromTime(time.Now())
 	first := permit("sms")
-	emitted(t, stack.Kafka[0], "strict.events", fmt.Sprintf(`{"api":"sms","uid":"1","permit":%q,"permit_at":%q}`, first.Event.ID, first.Event.At.Time().UTC().Format(time.RFC3339Nano)))
+	emitted(t, p.Kafka.Brokers[0], "strict.events", fmt.Sprintf(`{"api":"sms","uid":"1","permit":%q,"permit_at":%q}`, first.Event.ID, first.Event.At.Time().UTC().Format(time.RFC3339Nano)))
 	first.Done("success")
 	permit("sms")
 	export := permit("export")

@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -34,30 +35,7 @@ spec:
 // TestStrictLimits: permits are granted up to the limit, counted events settle them, and metrics say how
 // it is.
 func TestStrictLimits(t *testing.T) {
-	rds := servers.StartRedis(t)
-	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kafka.Close)
-	client := redis.NewClient(&redis.Options{Addr: rds.Addr(), MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
-	t.Cleanup(func() { _ = client.Close() })
-	path := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(path, []byte(strictRules), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Program{
-		Config: aggregate.Config{Partitions: 2, Prefix: "strict"}, Kafka: &kafkaconn.Kafka{Brokers: kafka.Kafka}, Redis: client,
-		HTTP: listener, Registry: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	}
-	if err := p.loadRules(path); err != nil {
-		t.Fatal(err)
-	}
-	testrun.Start(t, p.Run)
+	p, client := strictProgram(t, strictRules, servers.StartRedis(t).Addr())
 	testrun.Eventually(t, "both partitions may grant", func() bool { return gathered(t, p.Registry, "tallygate_strict_partitions_granting") == 2 })
 
 	admitter, err := admit.New(admit.Config{Redis: client, Prefix: "strict", Poll: 100 * time.Millisecond, Logger: p.Log})
@@ -79,7 +57,7 @@ func TestStrictLimits(t *testing.T) {
 			t.Fatalf("no permit: %+v", got)
 		}
 		value := fmt.Sprintf(`{"api":"sms","uid":"1","permit":%q,"permit_at":%q}`, got.Event.ID, got.Event.At.Time().UTC().Format(time.RFC3339Nano))
-		emitted(t, kafka.Kafka[0], "strict.events", value)
+		emitted(t, p.Kafka.Brokers[0], "strict.events", value)
 		got.Done("success")
 	}
 	if got := ask(); got.Admitted || got.InDoubt {
@@ -87,7 +65,7 @@ func TestStrictLimits(t *testing.T) {
 	}
 	testrun.Eventually(t, "all is settled", func() bool {
 		unsettled := gathered(t, p.Registry, "tallygate_strict_unsettled_seconds")
-		return counted("http://"+listener.Addr().String()) == "3" && unsettled > 0 && unsettled < 30
+		return counted("http://"+p.HTTP.Addr().String()) == "3" && unsettled > 0 && unsettled < 30
 	})
 	if got := ask(); got.Admitted || got.InDoubt {
 		t.Errorf("a fourth one, when three are counted: %+v", got)
@@ -100,6 +78,36 @@ func TestStrictLimits(t *testing.T) {
 	if gathered(t, p.Registry, "tallygate_strict_applies_total") < 3 {
 		t.Error("hardly anything was applied")
 	}
+}
+
+// strictProgram runs an aggregator with rules, an embedded Kafka and the Redis at an address; "" is an
+// embedded one.
+func strictProgram(t *testing.T, ruleFile, addr string) (*Program, *redis.Client) {
+	t.Helper()
+	stack, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stack.Close)
+	client := redis.NewClient(&redis.Options{Addr: cmp.Or(addr, stack.Redis), MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
+	t.Cleanup(func() { _ = client.Close() })
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(path, []byte(ruleFile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Program{
+		Config: aggregate.Config{Partitions: 2, Prefix: "strict"}, Kafka: &kafkaconn.Kafka{Brokers: stack.Kafka}, Redis: client,
+		HTTP: listener, Registry: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	if err := p.loadRules(path); err != nil {
+		t.Fatal(err)
+	}
+	testrun.Start(t, p.Run)
+	return p, client
 }
 
 // gathered is the sum of a metric's values.
