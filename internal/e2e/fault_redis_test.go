@@ -48,28 +48,41 @@ func redisAsleep(s *stage, rnd *rand.Rand) (heal func()) {
 
 // redisRestored puts the whole blocklist back to what it was seconds ago.
 func redisRestored(s *stage, rnd *rand.Rand) (heal func()) {
+	var names []string
+	for _, name := range []string{"verdicts", "expiry", "changes"} {
+		names = append(names, s.shardKey(name))
+	}
+	restore := s.dump(names)
+	pause(rnd, time.Second, 4*time.Second)
+	restore()
+	return func() {}
+}
+
+// dump notes what keys of Redis hold. restore puts them back to that: what was not there is not there
+// afterwards.
+func (s *stage) dump(keys []string) (restore func()) {
 	dumps := map[string]*redis.StringCmd{}
 	_, err := s.redis.TxPipelined(s.ctx, func(p redis.Pipeliner) error {
-		for _, name := range []string{"verdicts", "expiry", "changes"} {
-			dumps[s.shardKey(name)] = p.Dump(s.ctx, s.shardKey(name))
+		for _, key := range keys {
+			dumps[key] = p.Dump(s.ctx, key)
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) { // what was not there is not there afterwards
+	if err != nil && !errors.Is(err, redis.Nil) {
 		s.t.Errorf("dump: %v", err)
 	}
-	pause(rnd, time.Second, 4*time.Second)
-	_, err = s.redis.TxPipelined(s.ctx, func(p redis.Pipeliner) error {
-		for key, dump := range dumps {
-			p.Del(s.ctx, key)
-			if dump.Val() != "" {
-				p.Restore(s.ctx, key, 0, dump.Val())
+	return func() {
+		_, err := s.redis.TxPipelined(s.ctx, func(p redis.Pipeliner) error {
+			for key, dump := range dumps {
+				p.Del(s.ctx, key)
+				if dump.Val() != "" {
+					p.Restore(s.ctx, key, 0, dump.Val())
+				}
 			}
+			return nil
+		})
+		if err != nil {
+			s.t.Errorf("restore: %v", err)
 		}
-		return nil
-	})
-	if err != nil {
-		s.t.Errorf("restore: %v", err)
 	}
-	return func() {}
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"errors"
 	"math/rand/v2"
 	"syscall"
 	"testing"
@@ -46,35 +45,15 @@ func brokerPaused(s *stage, rnd *rand.Rand) (heal func()) {
 // strictRestored starts Redis on what it knew seconds ago, the strict limits' memory too: permits that
 // were granted since are gone, and those that have ended are back.
 func strictRestored(s *stage, rnd *rand.Rand) (heal func()) {
-	dumps := map[string]*redis.StringCmd{}
 	keys, err := s.redis.Keys(s.ctx, "{"+s.prefix+":*").Result()
 	if err != nil {
 		s.t.Errorf("list the keys: %v", err)
 	}
-	_, err = s.redis.TxPipelined(s.ctx, func(p redis.Pipeliner) error {
-		for _, key := range keys {
-			dumps[key] = p.Dump(s.ctx, key)
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) { // an id that was remembered for seconds
-		s.t.Errorf("dump: %v", err)
-	}
+	restore := s.dump(keys)
 	pause(rnd, time.Second, 4*time.Second)
 	s.store.one.Kill()
 	s.store.one.Start()
-	_, err = s.redis.TxPipelined(s.ctx, func(p redis.Pipeliner) error {
-		for key, dump := range dumps {
-			p.Del(s.ctx, key)
-			if dump.Val() != "" {
-				p.Restore(s.ctx, key, 0, dump.Val())
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		s.t.Errorf("restore: %v", err)
-	}
+	restore()
 	return func() {}
 }
 
