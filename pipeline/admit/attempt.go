@@ -202,12 +202,23 @@ func (t *attempt) gather(p *page, try int) (spare, denied *Permit) {
 	return nil, nil
 }
 
+// uncounted says why nobody knows what a request will add to a limit. Its event may add something.
+var uncounted = map[string]string{
+	rules.SkipAbsent:   "what it sums is absent",
+	rules.SkipNumber:   "what it sums is no number",
+	rules.SkipNegative: "what it sums is negative",
+	rules.SkipFraction: "its cost comes to no whole number",
+}
+
 func (t *attempt) gatherBy(p *page, v *version, q *rules.Requests, id string, now protocol.Clock) (spare, denied *Permit) {
 	wants := q.Wants(&t.e, event.NoTime)
 	for _, s := range q.Skipped {
-		if s.Reason == rules.SkipAbsent {
+		if says := uncounted[s.Reason]; says != "" {
 			on := t.a.cfg.onDoubt(s.Rule.Name)
-			why := "the request lacks the attribute " + s.Rule.Attr + ", which the rule " + s.Rule.Name + " sums"
+			why := "the rule " + s.Rule.Name + " cannot count the request: " + says
+			if s.Reason == rules.SkipAbsent {
+				why = "the request lacks the attribute " + s.Rule.Attr + ", which the rule " + s.Rule.Name + " sums"
+			}
 			if on == Closed {
 				return nil, t.denyInDoubt(s.Rule.Limits[0], "", why)
 			}
