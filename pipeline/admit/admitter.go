@@ -169,6 +169,9 @@ func (a *Admitter) admit(ctx context.Context, r Request) (*Permit, error) {
 	}
 	if err != nil || !permit.Admitted {
 		one.instance.Done()
+		for i := range one.local {
+			one.local[i].release()
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -118,16 +118,19 @@ func (c *cancels) run(ctx, giving context.Context, b *book) {
 func (c *cancels) await(ctx context.Context, b *book, more int) int {
 	tick := time.NewTicker(cancelAgain)
 	defer tick.Stop()
-	for {
+	for ended := false; ; {
 		if p := b.current.Load(); p != nil && p.shards != nil {
 			if c.use(p.shards.Shards); p.shards.Shards > more {
 				return p.shards.Shards
 			}
 		}
+		if ended {
+			return 0
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return 0
+			ended = true // and looks once more
 		}
 	}
 }

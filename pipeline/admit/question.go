@@ -22,6 +22,7 @@ const (
 
 // ask asks for all keys, one after the other. Without a permit and an error it is to be called again.
 func (t *attempt) ask(ctx context.Context, p *page) (*Permit, again, error) {
+	t.asksAhead()
 	r := protocol.Request{Keys: make([]protocol.Ask, len(t.asks))}
 	for i := range t.asks {
 		r.Keys[i] = t.asks[i].Ask
@@ -106,10 +107,17 @@ func (t *attempt) granted(grants []protocol.Answer) *Permit {
 			p.By, p.Key, p.Numbers = by, one.Key, n
 		}
 	}
-	if len(t.asks) == 1 {
+	if len(t.asks) == 1 && t.asks[0].turn != 0 {
 		t.a.spares.answered(&t.asks[0], &grants[0])
 	}
 	return p
+}
+
+// asksAhead asks for one permit only where another request asks for several of the key already.
+func (t *attempt) asksAhead() {
+	if one := &t.asks[0]; len(t.asks) == 1 && len(one.IDs) > 1 && !t.a.spares.asks(one) {
+		one.IDs = one.IDs[:1]
+	}
 }
 
 // aheadFailed notes that nothing came of asking ahead.
@@ -142,9 +150,9 @@ func (t *attempt) fetch(ctx context.Context, next protocol.Next) (*Permit, again
 		}
 		return nil, moved, nil
 	}
-	ctx, stop := context.WithTimeout(ctx, readTimeout)
+	limited, stop := context.WithTimeout(ctx, readTimeout)
 	defer stop()
-	if err := t.a.book.follow(ctx, one.Partition, next.Answer.Version); err != nil {
+	if err := t.a.book.follow(limited, one.Partition, next.Answer.Version); err != nil {
 		return t.doubt(one, err.Error()), passed, ctx.Err()
 	}
 	return nil, moved, nil

@@ -11,6 +11,9 @@ import (
 // quickSlots is how many requests quick remembers; a power of two.
 const quickSlots = 4096
 
+// maxQuick is how long the value of a dimension may be that quick remembers.
+const maxQuick = 512
+
 // quick remembers which permits requests took that were granted ahead, so that the next such request
 // takes one without asking the rules again. They are requests of one dimension and no attributes: what
 // they want follows from that and the rules alone.
@@ -39,6 +42,9 @@ func (s *spares) slot(r *Request) *atomic.Pointer[met] {
 func (t *attempt) meet(p *page, k *tracked) {
 	r := &t.r
 	if k.uses < several || p.instance != nil || t.a.cfg.Events != nil || t.inDoubt != "" || !r.plain() {
+		return
+	}
+	if len(r.API) > event.MaxAPI || len(r.Dims[0].Value) > maxQuick {
 		return
 	}
 	dim := event.Dim{Name: strings.Clone(r.Dims[0].Name), Value: strings.Clone(r.Dims[0].Value)}

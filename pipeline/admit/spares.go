@@ -30,9 +30,10 @@ type spares struct {
 }
 
 type sparePart struct {
-	mu   sync.Mutex
-	keys map[string]*tracked
-	_    [64]byte // no part shares a cache line with the next one
+	mu     sync.Mutex
+	keys   map[string]*tracked
+	closed bool     // nothing is kept any more: nobody would give it back
+	_      [64]byte // no part shares a cache line with the next one
 }
 
 // tracked is a key that permits may be asked for ahead.
@@ -150,8 +151,21 @@ func (k *tracked) most() int {
 	if n < several || k.asking {
 		return 1
 	}
-	k.asking = true
 	return n
+}
+
+// asks notes that several permits of a key are asked for now. It reports false where that is so already,
+// or where none may be kept.
+func (s *spares) asks(one *ask) bool {
+	part := s.part([]byte(one.Key))
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	k := part.keys[one.Key]
+	if part.closed || k == nil || k.turn != one.turn || k.asking {
+		return false
+	}
+	k.asking = true
+	return true
 }
 
 // answered takes in what was granted: all but the first permit are spare.
@@ -160,7 +174,7 @@ func (s *spares) answered(one *ask, g *protocol.Answer) {
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	k := part.keys[one.Key]
-	if k != nil && k.turn != one.turn {
+	if part.closed || k != nil && k.turn != one.turn {
 		k = nil // what was asked for is not what requests want now
 	}
 	more := g.IDs[1:]
@@ -224,6 +238,7 @@ func (s *spares) sweep(now protocol.Clock, all bool) {
 	for i := range s.parts {
 		part := &s.parts[i]
 		part.mu.Lock()
+		part.closed = part.closed || all
 		for key, k := range part.keys {
 			k.note(now, 0)
 			st := k.stock.Load()

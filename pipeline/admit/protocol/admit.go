@@ -134,9 +134,11 @@ func (m *Memory) decide(k *Key, q *Ask, part *Partition, a *Answer) {
 		room, a.RetryAt = len(q.IDs), 0
 	case room == 0:
 		a.Status = Denied
-	case len(k.Permits)+room > MaxPermits:
+	case len(k.Permits) >= MaxPermits:
 		a.Status = TooMany
 		room = 0
+	default:
+		room = min(room, MaxPermits-len(k.Permits))
 	}
 	if room == 0 {
 		return

@@ -251,7 +251,8 @@ local function admit(arg)
   local again = how >= 2 and 1 or 0
   if how % 2 == 1 or k[4] > now then return answer(ANSWER, 0, now, clock, version, now, decides, decided_used, decided_limit, 0, reset, ids) end
   if room == 0 then return answer(ANSWER, 1, now, clock, version, 0, decides, decided_used, decided_limit, retry, reset, 0) end
-  if count + room > 1000 then return answer(ANSWER, 2, now, clock, version, 0, decides, decided_used, decided_limit, retry, reset, 0) end
+  room = min(room, 1000 - count)
+  if room <= 0 then return answer(ANSWER, 2, now, clock, version, 0, decides, decided_used, decided_limit, retry, reset, 0) end
 
   local found = raw[1]
   if ids == 1 and limits == 1 and msgpack and (not found or size <= 4000 and k[5] > 0 and k[5] <= hold) then
