@@ -89,7 +89,7 @@ func (s *judging) publishLevel(key string, settles []string) error {
 	ref, known := s.table.Get([]byte(key))
 	if !known {
 		// There is nothing but permits to settle: a level of 0 is behind any other.
-		s.appendOwn(&protocol.Record{Level: &protocol.Level{Key: key, Settles: settles}}, &Ack{})
+		s.appendLevel(&protocol.Level{Key: key, Settles: settles}, nil)
 		return nil
 	}
 	b, err := decodeBlock(s.table.Block(ref))
@@ -183,9 +183,23 @@ func (s *issuing) levelDurable(level *protocol.Level, seq int64, done *Done) {
 		delete(s.levels.asked, level.Key)
 	}
 	level.Seq = seq
-	s.appendOwn(&protocol.Record{Level: level}, &Ack{done: done})
+	s.appendLevel(level, done)
 	s.announced.durable++
 	s.sayIfDue()
+}
+
+// settlesAtOnce is how many permits a record of a level settles at most, so that none is larger than the
+// topic takes.
+const settlesAtOnce = 500
+
+// appendLevel asks for a level's record, or for several of the same level where it settles many permits.
+func (s *issuing) appendLevel(level *protocol.Level, done *Done) {
+	for len(level.Settles) > settlesAtOnce {
+		part := *level
+		part.Settles, level.Settles = level.Settles[:settlesAtOnce], level.Settles[settlesAtOnce:]
+		s.appendOwn(&protocol.Record{Level: &part}, &Ack{})
+	}
+	s.appendOwn(&protocol.Record{Level: level}, &Ack{done: done})
 }
 
 // appendOwn asks for a record about strict limits in the verdict topic.

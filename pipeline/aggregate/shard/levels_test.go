@@ -208,3 +208,30 @@ func TestManyLevelsThatWait(t *testing.T) {
 		return
 	}
 }
+
+// A key that waits for long settles many permits: no record of its level becomes too large for the topic.
+func TestALevelThatSettlesManyPermits(t *testing.T) {
+	for name, key := range map[string]string{"of a key that counts": "uid=u", "of another one": "uid=w"} {
+		t.Run(name, func(t *testing.T) {
+			r := newLevelRig(t)
+			const permits = 2*settlesAtOnce + 200
+			for i := range permits {
+				r.count(`"permit":"%0120d","permit_at":{%q:%q}`, i, key, r.clock.Local)
+			}
+			records := strings.Split(r.levels(), "; ")
+			settled := map[string]bool{}
+			for _, said := range records {
+				if !strings.HasPrefix(said, key+" ") || len(said) > settlesAtOnce*121+100 {
+					t.Errorf("%d bytes: %.60s", len(said), said)
+				}
+				list := said[strings.Index(said, "[")+1 : strings.Index(said, "]")]
+				for id := range strings.FieldsSeq(list) {
+					settled[id] = true
+				}
+			}
+			if len(records) != 3 || len(settled) != permits {
+				t.Errorf("%d records settle %d permits of %d", len(records), len(settled), permits)
+			}
+		})
+	}
+}
