@@ -45,7 +45,8 @@ func Of(err error) Kind {
 	switch {
 	case errors.Is(err, ErrShards):
 		return Shards
-	case redis.IsAuthError(err), redis.IsPermissionError(err):
+	case redis.IsAuthError(err), redis.IsPermissionError(err), strings.Contains(err.Error(), "can't run this command"):
+		// The last one is what a script is told.
 		return Auth
 	case redis.IsOOMError(err), strings.Contains(err.Error(), "OOM command not allowed"):
 		// A script's error begins with its line.
