@@ -11,12 +11,13 @@ import (
 const mostAgain = 3
 
 // again are the tests that failed beside others, and may be run alone. They are none where something
-// failed that is not one test's: a package that does not compile, a panic, a data race, a goroutine that
+// failed that is not one test's: a package that does not compile, a process that ended, a panic, a data race, a goroutine that
 // leaked, or many tests.
 type again struct {
 	failed []string        // packages and tests
 	of     map[string]bool // packages that have one of them
 	whole  map[string]bool // packages that failed
+	open   map[string]int  // tests of a package that have begun and not ended
 	never  bool
 }
 
@@ -26,10 +27,19 @@ func (a *again) add(e event) {
 		a.never = true
 	case e.Action == "output":
 		a.never = a.never || line == raceMark || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
+	case e.Action == "run":
+		a.open[e.Package]++
+	case e.Test != "" && (e.Action == "pass" || e.Action == "skip"):
+		a.open[e.Package]--
 	case e.Action != "fail":
 	case e.Test == "":
 		a.whole[e.Package] = true
-	case !strings.Contains(e.Test, "/"):
+		a.never = a.never || a.open[e.Package] > 0 // the process ended among its tests: others never ran
+	default:
+		a.open[e.Package]--
+		if strings.Contains(e.Test, "/") {
+			return
+		}
 		a.failed, a.of[e.Package] = append(a.failed, e.Package+" "+e.Test), true
 	}
 }

@@ -15,6 +15,11 @@ func TestWhichTestsMayRunAgain(t *testing.T) {
 		return `{"Action":"output","Package":"` + pkg + `","Test":"` + test + `","Output":"` + output + `\n"}` + "\n"
 	}
 	for name, c := range map[string]struct{ log, want string }{
+		"a process that ended": {`{"Action":"run","Package":"p","Test":"TestA"}` + "\n" + fail("p", "TestA") + `{"Action":"run","Package":"p","Test":"TestB"}` + "\n" + fail("p", ""), ""},
+		"all have ended": {
+			`{"Action":"run","Package":"p","Test":"TestA"}` + "\n" + fail("p", "TestA") + `{"Action":"run","Package":"p","Test":"TestB"}` + "\n" +
+				`{"Action":"pass","Package":"p","Test":"TestB"}` + "\n" + fail("p", ""), "p TestA\n",
+		},
 		"none failed":                  {`{"Action":"pass","Package":"p","Test":"TestA"}`, ""},
 		"a part of one":                {fail("p", "TestA/part") + fail("p", "TestA") + fail("p", ""), "p TestA\n"},
 		"of two packages":              {fail("q", "TestB") + fail("q", "") + fail("p", "TestA") + fail("p", ""), "p TestA\nq TestB\n"},

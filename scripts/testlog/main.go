@@ -54,7 +54,7 @@ func digest(in io.Reader, out io.Writer, seen, alone string) error {
 	var tests strings.Builder
 	said := map[string][]string{} // by package and test, until it is known how the test ended
 	count := map[string]int{}
-	reports, slow, repeat := races{}, slowest{}, again{of: map[string]bool{}, whole: map[string]bool{}}
+	reports, slow, repeat := races{}, slowest{}, again{of: map[string]bool{}, whole: map[string]bool{}, open: map[string]int{}}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
