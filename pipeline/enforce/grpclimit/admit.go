@@ -69,21 +69,15 @@ func (c *call) done(err error) {
 	}
 }
 
-type permitKey struct{}
-
 // PermitOf returns the permit of a call, for handlers that emit their own events: each permit is for
 // one event. It is the zero value for calls that need none.
 func PermitOf(ctx context.Context) event.Permit {
-	p, _ := ctx.Value(permitKey{}).(event.Permit)
-	return p
+	return httplimit.PermitOf(ctx)
 }
 
 // context is the handler's: with the permit.
 func (c *call) context(ctx context.Context) context.Context {
-	if c.permit.ID == "" {
-		return ctx
-	}
-	return context.WithValue(ctx, permitKey{}, c.permit)
+	return httplimit.WithPermit(ctx, c.permit)
 }
 
 // stream is the handler's: with the permit.
