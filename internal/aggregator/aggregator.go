@@ -91,6 +91,9 @@ func (a *Program) count(ctx context.Context, agg *aggregate.Aggregator) error {
 		return ops.IgnoreCanceled(ctx, err)
 	}
 	if a.Redis == nil {
+		if set := a.Config.Rules; set != nil && len(set.Strict()) > 0 {
+			a.Log.Warn("no permit is granted under strict rules: they need Redis, and this program has none", "rules", len(set.Strict()))
+		}
 		return agg.Run(ctx)
 	}
 	pub, err := a.publisher(partitions)

@@ -30,11 +30,12 @@ func TestOptionsOfPermits(t *testing.T) {
 		t.Errorf("by default nothing is emitted, and Kafka's options are not looked at: %v", err)
 	}
 	for want, args := range map[string][]string{
-		`want closed, open or local`:               {"--on-doubt", "last-known"},
-		`--on-doubt-of: sms="maybe": want closed`:  {"--on-doubt-of", "sms=maybe"},
-		`--enforcers 0: want at least 1`:           {"--enforcers", "0"},
-		`--kafka-sasl needs --kafka-user`:          {"--emit-admitted", "--kafka-sasl", "plain"},
-		`--kafka-user and --kafka-password-file n`: {"--emit-admitted", "--kafka-user", "x"},
+		`want closed, open or local`:                                  {"--on-doubt", "last-known"},
+		`--on-doubt-of: sms="maybe": want closed`:                     {"--on-doubt-of", "sms=maybe"},
+		`--max-waiting 0, --max-waiting-per-key 100: want at least 1`: {"--max-waiting", "0"},
+		`--enforcers 0: want at least 1`:                              {"--enforcers", "0"},
+		`--kafka-sasl needs --kafka-user`:                             {"--emit-admitted", "--kafka-sasl", "plain"},
+		`--kafka-user and --kafka-password-file n`:                    {"--emit-admitted", "--kafka-user", "x"},
 	} {
 		if _, err := parsed(t, args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", args, err, want)

@@ -93,6 +93,8 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		err = &ops.UsageError{Err: err}
 	} else if e.Config.Answers, err = readAnswers(*answers); err != nil {
 		err = &ops.UsageError{Err: err}
+	} else if c := &e.Config; c.MaxWaiting < 1 || c.MaxWaitingPerKey < 1 {
+		err = &ops.UsageError{Err: fmt.Errorf("--max-waiting %d, --max-waiting-per-key %d: want at least 1; with --max-wait 0 none waits", c.MaxWaiting, c.MaxWaitingPerKey)}
 	} else if err = errors.Join(stale.build(), permits.build()); err == nil {
 		err = l.open(e)
 	}
