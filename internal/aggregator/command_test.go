@@ -138,7 +138,7 @@ func TestPublicMetrics(t *testing.T) {
 func TestCommandTellsWhatIsWrong(t *testing.T) {
 	var out bytes.Buffer
 	bad := rulesFile(t, strings.Replace(someRules, "limit", "limt", 1))
-	if status := Command(t.Context(), []string{"--rules", bad}, io.Discard, &out, func(string) string { return "" }); status != ops.ExitUsage {
+	if status := Command(t.Context(), []string{"--rules", bad, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, io.Discard, &out, func(string) string { return "" }); status != ops.ExitUsage {
 		t.Errorf("status %d", status)
 	}
 	if !strings.Contains(out.String(), `unknown field "limt"; did you mean "limit"?`) {
