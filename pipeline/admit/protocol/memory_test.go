@@ -29,10 +29,13 @@ var daily = Limit{Name: "daily", Grain: event.Hour, Keeps: event.Hour, Hold: 10 
 
 func TestAKeyHasSoManyPermitsAtMost(t *testing.T) {
 	m, p := open(t)
-	for i := range MaxPermits {
+	for i := range MaxPermits - 2 {
 		if a := m.Admit(p, askFor(daily, event.Decimal(MaxPermits*2)*event.One, fmt.Sprint(i))); a.Status != Granted {
 			t.Fatalf("permit %d: %+v", i, a)
 		}
+	}
+	if a := m.Admit(p, askFor(daily, event.Decimal(MaxPermits*2)*event.One, "a", "b", "c", "d")); a.Status != Granted || len(a.IDs) != 2 {
+		t.Errorf("several at once where two fit: %+v", a)
 	}
 	if a := m.Admit(p, askFor(daily, event.Decimal(MaxPermits*2)*event.One, "one more")); a.Status != TooMany {
 		t.Errorf("%+v, want TooMany", a)
