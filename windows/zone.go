@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 )
 
@@ -54,19 +55,33 @@ func ZoneHash(name string) ([sha256.Size]byte, error) {
 func isUTC(name string) bool { return name == "" || name == "UTC" }
 
 func zoneData(name string) ([]byte, error) {
-	archive, err := zip.NewReader(bytes.NewReader(zoneZip), int64(len(zoneZip)))
+	files, err := zoneFiles()
 	if err != nil {
 		return nil, fmt.Errorf("open the embedded zone data: %w", err)
 	}
-	for _, f := range archive.File {
-		if f.Name != name || f.FileInfo().IsDir() {
-			continue
-		}
-		r, err := f.Open()
-		if err != nil {
-			return nil, fmt.Errorf("open the embedded zone data: %w", err)
-		}
-		return io.ReadAll(r)
+	f := files[name]
+	if f == nil {
+		return nil, fmt.Errorf("no such zone in the IANA database %s", ZoneVersion)
 	}
-	return nil, fmt.Errorf("no such zone in the IANA database %s", ZoneVersion)
+	r, err := f.Open()
+	if err != nil {
+		return nil, fmt.Errorf("open the embedded zone data: %w", err)
+	}
+	return io.ReadAll(r)
 }
+
+// zoneFiles is the archive's directory. It has hundreds of entries, and a rule set asks for a zone with
+// each of its calendar windows: so it is read once.
+var zoneFiles = sync.OnceValues(func() (map[string]*zip.File, error) {
+	archive, err := zip.NewReader(bytes.NewReader(zoneZip), int64(len(zoneZip)))
+	if err != nil {
+		return nil, err
+	}
+	files := make(map[string]*zip.File, len(archive.File))
+	for _, f := range archive.File {
+		if !f.FileInfo().IsDir() {
+			files[f.Name] = f
+		}
+	}
+	return files, nil
+})
