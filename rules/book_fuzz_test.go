@@ -59,6 +59,20 @@ spec:
     - {name: hops, match: {api: x}, limit: 4, per: 12s, window: hopping, every: 4s, candidate: {limit: 3}, warn: [50%], tiers: [{when: 'attrs.plan == "pro"', limit: 6}], then: {block: until-reset}}
     - {name: hops-growing, match: {api: x}, refunds: true, limit: 4, per: 12s, window: hopping, every: 3s, offset: 1s, then: {escalate: [1s, 3s], forget: 10s, reset: true}}
     - {name: hops-returns, match: {api: x}, refunds: true, limit: 5, per: 10s, window: hopping, every: 1s, then: {block: until-reset}}
+    - {name: in-a-row, match: {api: x}, reset_on: {api: done, outcome: ok}, limit: 3, per: 20s, then: {block: 6s}}
+    - {name: in-a-row-clear, match: {api: x}, refunds: true, reset_on: {api: done, clear: true}, limit: 3, per: 20s, candidate: {limit: 2}, warn: 50%, then: {escalate: [3s, 9s], forget: 20s, extend: true}}
+    - {name: in-a-row-quota, match: {api: "*"}, refunds: true, reset_on: {api: done}, limit: 66, per: 20s, candidate: {limit: 3}, then: {block: until-reset}}
+    - {name: in-a-row-exact, match: {api: "*"}, reset_on: {api: done}, limit: 3, per: 20s, then: {block: until-reset}}
+    - {name: in-a-row-panes, match: {api: x}, count: {sum: cost}, refunds: true, reset_on: {api: done}, limit: 4.5, per: 20s, then: {block: until-reset}}
+    - {name: in-a-row-minute, match: {api: x}, refunds: true, reset_on: {api: done, clear: true}, limit: 4, per: 15s, window: tumbling, then: {block: 10s, reset: true}}
+    - {name: in-a-row-hops, match: {api: x}, refunds: true, reset_on: {api: done}, limit: 4, per: 12s, window: hopping, every: 3s, then: {block: until-reset}}
+    - {name: in-a-row-visit, match: {api: x}, reset_on: {api: done}, limit: 4, gap: 4s, window: session, then: {block: until-reset}}
+    - {name: in-a-row-bucket, match: {api: x}, reset_on: {api: done}, limit: 1, per: 1s, burst: 4, window: bucket, then: {block: until-reset}}
+    - {name: in-a-row-devices, match: {api: x}, count: {distinct: attrs.device}, reset_on: {api: done}, limit: 3, per: 20s, then: {block: until-reset}}
+    - {name: in-a-row-values, match: {api: x}, count: {distinct: attrs.device}, reset_on: {api: done, clear: true}, limit: 2, per: 15s, window: tumbling, then: {block: 9s}}
+    - {name: data, match: {api: x}, limit: {from: attrs.quota, else: 3, most: 6}, per: 10s, then: {block: until-reset}}
+    - {name: data-tiers, match: {api: x}, refunds: true, limit: {from: attrs.quota, else: 3, most: 70}, tiers: [{when: 'attrs.plan == "own"', unlimited: true}], per: 10s, candidate: {limit: 4}, warn: 50%, then: {block: 3s, extend: true}}
+    - {name: data-sum, match: {api: x}, count: {sum: cost}, limit: {from: attrs.quota, else: 3, most: 6.5}, per: 12s, window: hopping, every: 4s, then: {block: until-reset}}
     - {name: hops-devices, match: {api: x}, count: {distinct: attrs.device}, limit: 3, per: 12s, window: hopping, every: 2s, warn: 50%, then: {block: until-reset}}
 `
 
@@ -83,6 +97,9 @@ func TestBookManySteps(t *testing.T) {
 		"devices-growing block", "returns block", "returns clear", "returns-exact clear", "returns-sum clear", "returns-sum/candidate clear", "returns-reset block",
 		"at-exceeded block", "at-reached block", "hourly warn30%", "hourly block", "watched block", "told warn75%",
 		"hops block", "hops clear", "hops warn50%", "hops/candidate block", "hops-growing block", "hops-returns block", "hops-returns clear", "hops-devices block",
+		"in-a-row block", "in-a-row-clear block", "in-a-row-clear clear", "in-a-row-clear/candidate clear", "in-a-row-exact clear", "in-a-row-quota/candidate clear", "in-a-row-panes clear",
+		"in-a-row-minute clear", "in-a-row-hops clear", "in-a-row-visit clear", "in-a-row-bucket clear", "in-a-row-devices clear", "in-a-row-values clear",
+		"data block", "data clear", "data-tiers block", "data-tiers/candidate block", "data-sum block", "data-sum clear",
 	} {
 		if !seen[want] {
 			t.Errorf("no timeline had: %s", want)
@@ -122,9 +139,16 @@ func bookEventAt(roll dice, now *event.Micros, i int) *event.Event {
 	if plan := []string{"", "", "pro", "own"}[roll(4)]; plan != "" {
 		e.Attrs = append(e.Attrs, event.Attr{Name: "plan", Value: event.Value{Text: plan}})
 	}
+	if quota := []string{"", "", "1", "2.5", "5", "100", "0"}[roll(7)]; quota != "" {
+		e.Attrs = append(e.Attrs, event.Attr{Name: "quota", Value: event.Value{Kind: event.Number, Text: quota}})
+	}
 	e.Attrs = append(e.Attrs, event.Attr{Name: "device", Value: event.Value{Text: fmt.Sprint("d", roll(6))}})
 	if roll(6) > 0 {
 		e.ID = fmt.Sprintf("id-%d", i)
+	}
+	if roll(9) == 0 {
+		e.API, e.Outcome = "done", []string{"ok", "no"}[roll(2)]
+		return e
 	}
 	switch roll(6) {
 	case 0:

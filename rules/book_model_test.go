@@ -23,6 +23,8 @@ type bookLimit struct {
 	*Limit
 	window []byte
 	tier   int
+	told   event.Decimal // the limit that the latest event told
+	reset  event.Micros  // what happened up to then counts no more; NoTime: nothing
 	warned map[string]event.Micros
 	kept   []bookEvent
 	slots  [2]bookVerdict // the live one, and the candidate's
@@ -41,6 +43,7 @@ type bookVerdict struct {
 	on           bool
 	since, until event.Micros
 	limit        event.Decimal // that the key had at the event before
+	shown        event.Decimal // the limit that was published
 	falls        int
 	lastUntil    event.Micros
 }
@@ -60,7 +63,7 @@ func newBook(s *Set) *book {
 
 func (b *book) limit(l *Limit) *bookLimit {
 	if b.limits[l] == nil {
-		b.limits[l] = &bookLimit{Limit: l, warned: map[string]event.Micros{}}
+		b.limits[l] = &bookLimit{Limit: l, reset: event.NoTime, warned: map[string]event.Micros{}}
 	}
 	return b.limits[l]
 }
@@ -96,6 +99,19 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 			window, _ := l.Window.Add(slices.Clone(l.window), in.At, 0)
 			l.window = l.Window.Take(window, e.at, n)
 			took = true
+		case hit.Reset:
+			if window, added := l.Window.Add(slices.Clone(l.window), in.At, 0); in.At > l.reset && !added.Late {
+				var until event.Micros
+				l.window, until = l.Window.Forget(window, in.At)
+				l.kept = slices.DeleteFunc(l.kept, func(e bookEvent) bool { return e.at < until })
+				l.reset, took = in.At, true
+			}
+			if !took {
+				continue
+			}
+		case in.At <= l.reset:
+			late++
+			continue
 		case l.Window.Distinct:
 			l.window, added = l.Window.AddValue(slices.Clone(l.window), in.At, hit.Value)
 			adds, counted = !added.Known, true
@@ -110,14 +126,14 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 			late++
 			continue
 		}
-		if !hit.Refund && in.At >= was {
-			l.tier = hit.Tier
+		if counts := !hit.Refund && !hit.Reset; counts && in.At >= was {
+			l.tier, l.told = hit.Tier, hit.Told
 		}
-		if !hit.Refund && l.Rule.Refunds && in.ID != "" {
+		if !hit.Refund && !hit.Reset && l.Rule.Refunds && in.ID != "" {
 			l.kept = append(l.kept, bookEvent{hashOfID(in.ID), in.At, hit.Amount, hit.Cost, 0})
 		}
 		spared := exempt(hit.Limit, l.Window.Latest(l.window))
-		changes = append(changes, l.verdicts(in, added, adds, counted, took, spared)...)
+		changes = append(changes, l.verdicts(in, added, adds, counted, took, hit.Reset, spared)...)
 		if adds && !spared {
 			b.above = append(b.above, l.isAbove(&in, added, cut)...)
 		}
@@ -159,12 +175,20 @@ func (e *bookEvent) back(cost event.Decimal, whole bool) event.Decimal {
 	return n
 }
 
-func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took, exempt bool) (changes []bookChange) {
-	t, then := l.Window.Latest(l.window), &l.Rule.Then
-	live := l.Limit.threshold()
-	if l.tier > 0 {
-		live = l.Tiers[l.tier-1].Limit
+// live is the key's limit.
+func (l *bookLimit) live() event.Decimal {
+	switch {
+	case l.tier > len(l.Tiers):
+		return l.told
+	case l.tier > 0:
+		return l.Tiers[l.tier-1].Limit
 	}
+	return l.Limit.threshold()
+}
+
+func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took, reset, exempt bool) (changes []bookChange) {
+	t, then := l.Window.Latest(l.window), &l.Rule.Then
+	live := l.live()
 	fell := false
 	for i, limit := range []event.Decimal{live, l.Candidate} {
 		if i == 1 && limit == 0 {
@@ -182,7 +206,12 @@ func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took,
 		was := *v
 		switch {
 		case v.on && t < v.until:
-			l.inForce(v, limit, in.At, t, counted, took, exempt)
+			if l.inForce(v, limit, in.At, t, counted, took, exempt); reset && l.Rule.reset.clear && !l.isOver(count, limit) {
+				v.on = false
+			}
+			if limit == 0 { // extended: by which it was issued
+				change.Limit = v.shown
+			}
 		case then.None, !adds, exempt, limit == 0:
 			v.on = false
 		default:
@@ -197,7 +226,7 @@ func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took,
 		}
 		switch {
 		case v.on && (v.since != was.since || v.until != was.until || !was.on):
-			change.Since, change.Until = v.since, v.until
+			change.Since, change.Until, v.shown = v.since, v.until, change.Limit
 			changes = append(changes, change)
 		case was.on && !v.on && t < was.until: // cleared
 			if change.State, change.Since, change.Until = verdict.Clear, t, t; limit == 0 {
@@ -226,10 +255,7 @@ func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took,
 
 // isAbove is an event that a limit enforced before it would have kept out.
 func (l *bookLimit) isAbove(in *Input, added windows.Added, cut bool) []Above {
-	limit := l.Limit.threshold()
-	if l.tier > 0 {
-		limit = l.Tiers[l.tier-1].Limit
-	}
+	limit := l.live()
 	tried := strings.HasSuffix(l.Name, "/candidate")
 	if limit == 0 || l.Rule.Then.None && l.Rule.Strict == nil || tried || added.Count <= limit && !cut {
 		return nil

@@ -113,14 +113,10 @@ func (c *compiler) exemptFile(n *yaml.Node, r *Rule) []Exemption {
 	if !ok {
 		return nil
 	}
-	src, known := c.set.Files[name]
-	if !known {
-		var err error
-		if src, err = c.read(name); err != nil {
-			c.Fail(n, "", "read exemptions from %s: %v", scalar.Shortened(name), err)
-			return nil
-		}
-		c.set.Files[name] = src
+	src, err := c.file(name)
+	if err != nil {
+		c.Fail(n, "", "read exemptions from %s: %v", scalar.Shortened(name), err)
+		return nil
 	}
 	var out []Exemption
 	c.Include(name, src, func(root *yaml.Node) {
@@ -131,6 +127,19 @@ func (c *compiler) exemptFile(n *yaml.Node, r *Rule) []Exemption {
 		out = c.exemptions(root, r)
 	})
 	return out
+}
+
+// file reads another file that the source names, once.
+func (c *compiler) file(name string) ([]byte, error) {
+	src, known := c.set.Files[name]
+	if known {
+		return src, nil
+	}
+	src, err := c.read(name)
+	if err == nil {
+		c.set.Files[name] = src
+	}
+	return src, err
 }
 
 // exemptAll hands the set's own exemptions to the rules whose keys have their dimensions.

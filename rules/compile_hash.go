@@ -90,6 +90,12 @@ func judgedHash(l *Limit) JudgedBy {
 	for _, tier := range l.Tiers {
 		fmt.Fprintf(h, "tier %d %q\x00", tier.Limit, tier.text)
 	}
+	if l.Told != nil {
+		fmt.Fprintf(h, "told %q %d\x00", l.Told.Attr, l.Told.Most)
+	}
+	for _, o := range l.Overrides() {
+		fmt.Fprintf(h, "override %q %d %d\x00", o.Key, o.Limit, o.Until)
+	}
 	for _, e := range l.Rule.exempt {
 		fmt.Fprintf(h, "exempt %q %d\x00", e.Key, e.Expires)
 	}
@@ -111,6 +117,7 @@ func indexAPIs(rules []*Rule) *apiIndex[*Rule] {
 	ix := newAPIIndex[*Rule]()
 	for _, r := range rules {
 		r.indexInto(ix, r.Index)
+		r.indexResets(ix)
 	}
 	return ix
 }

@@ -177,9 +177,12 @@ func (c *limitReader) countable() {
 		c.Fail(o.Node, "use another window", "a %v can't count distinct values", s.Kind)
 	case rate && len(l.Tiers) > 0:
 		c.Fail(o.Get("tiers"), "write a rule for each tier, with `when`", "a %v has no `tiers`", s.Kind)
+	case rate && l.Told != nil:
+		c.Fail(o.Get("limit"), "write a rule for each rate, with `when`", "a %v's limit is a number", s.Kind)
 	case rate && len(l.Warn) > 0:
 		c.Fail(o.Node, "use another window, or a `candidate` with a lower limit", "a %v has no `warn`", s.Kind)
 	}
+	c.checkOverrides()
 	s.Distinct = distinct
 	s.Estimate = distinct && s.Estimates() && l.largest() > windows.ExactDistinct*event.One
 	if s.Estimate {

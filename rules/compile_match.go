@@ -15,14 +15,17 @@ import (
 
 // match reads which events a rule counts.
 func (c *ruleReader) match(n *yaml.Node, in *place[*ruleReader]) {
-	o, _ := in.objectAnd(c.File, n, func(p document.Pair) bool {
-		name, attr := strings.CutPrefix(p.Key.Value, "attrs.")
-		if attr = attr && name != ""; attr {
-			c.matchAttr(p, name)
-		}
-		return attr
-	})
+	o, _ := in.objectAnd(c.File, n, func(p document.Pair) bool { return c.attrField(&c.r.match, p) })
 	in.read(c, o)
+}
+
+// attrField reads a field such as attrs.NAME; false when it is none.
+func (c *ruleReader) attrField(m *ruleMatch, p document.Pair) bool {
+	name, attr := strings.CutPrefix(p.Key.Value, "attrs.")
+	if attr = attr && name != ""; attr {
+		c.matchAttr(m, p, name)
+	}
+	return attr
 }
 
 func (c *ruleReader) matchAPI(n *yaml.Node) {
@@ -32,14 +35,16 @@ func (c *ruleReader) matchAPI(n *yaml.Node) {
 	}
 }
 
-func (c *ruleReader) matchAttrs(n *yaml.Node) {
+func (c *ruleReader) matchAttrs(n *yaml.Node) { c.attrsOf(&c.r.match, n) }
+
+func (c *ruleReader) attrsOf(m *ruleMatch, n *yaml.Node) {
 	pairs, _ := c.Pairs(n, "attrs")
 	for _, p := range pairs {
-		c.matchAttr(p, p.Key.Value)
+		c.matchAttr(m, p, p.Key.Value)
 	}
 }
 
-func (c *ruleReader) matchAttr(p document.Pair, name string) {
+func (c *ruleReader) matchAttr(m *ruleMatch, p document.Pair, name string) {
 	hint := fmt.Sprintf("to match its absence, write when: attrs.%s == nil", name)
 	if document.IsNull(p.Value) {
 		c.Fail(p.Key, hint, "the attribute %q has no value", name)
@@ -49,7 +54,7 @@ func (c *ruleReader) matchAttr(p document.Pair, name string) {
 	if slices.Contains(values, "") {
 		c.Fail(p.Value, hint, "an empty attribute is an absent one")
 	}
-	c.r.match.attrs = append(c.r.match.attrs, attrMatch{name: name, values: values})
+	m.attrs = append(m.attrs, attrMatch{name: name, values: values})
 }
 
 // apiWeights reads match.api: a name or pattern, a list of them, or a map of them to weights.

@@ -29,6 +29,7 @@ func (c *compiler) rule(n *yaml.Node) {
 	strictReader{rr}.strict()
 	rr.then()
 	rr.fuse()
+	resetReader{rr}.reset()
 	rr.limits()
 	rr.warnPartial()
 	strictReader{rr}.warnMemory()

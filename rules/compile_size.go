@@ -50,8 +50,14 @@ func (l *Limit) largestSection() int {
 	if l.Rule.Then.Escalates {
 		size += slots * stepsBytes
 	}
-	if len(l.Tiers) > 0 {
+	if l.asks() {
 		size += varintBytes
+	}
+	if l.Told != nil {
+		size += 1 + varintBytes
+	}
+	if l.Rule.reset != nil {
+		size += 1 + 8
 	}
 	if len(l.Warn) > 0 {
 		size += varintBytes + 8*len(l.Warn)

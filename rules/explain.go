@@ -15,17 +15,19 @@ type Explanation struct {
 	Public    string           `json:"public,omitempty"` // the rule's public name
 	Window    string           `json:"window"`
 	Count     event.Decimal    `json:"count"`
-	Limit     event.Decimal    `json:"limit"`               // of the key's tier; a bucket's burst; 0: unlimited
-	Tier      int              `json:"tier,omitempty"`      // the number of the tier, from 1; 0: none
-	Estimated bool             `json:"estimated,omitempty"` // the count is an estimate
-	From      event.Micros     `json:"from"`                // what the window covers: from From
-	Until     event.Micros     `json:"until"`               // until before Until
-	FreesAt   event.Micros     `json:"frees_at"`            // when the count falls below the limit; NoTime when it is below
-	Frees     string           `json:"frees,omitempty"`     // what ends what is in force, or what lowers the count
-	Exempt    bool             `json:"exempt,omitempty"`    // counted, not judged
+	Limit     event.Decimal    `json:"limit"`                // of the key's tier; a bucket's burst; 0: unlimited
+	Tier      int              `json:"tier,omitempty"`       // the number of the tier, from 1; 0: none
+	LimitFrom string           `json:"limit_from,omitempty"` // what tells the limit besides the rule: an attribute, or overrides
+	Estimated bool             `json:"estimated,omitempty"`  // the count is an estimate
+	From      event.Micros     `json:"from"`                 // what the window covers: from From
+	Until     event.Micros     `json:"until"`                // until before Until
+	FreesAt   event.Micros     `json:"frees_at"`             // when the count falls below the limit; NoTime when it is below
+	Frees     string           `json:"frees,omitempty"`      // what ends what is in force, or what lowers the count
+	Exempt    bool             `json:"exempt,omitempty"`     // counted, not judged
 	Mode      verdict.Mode     `json:"mode"`
 	Latest    event.Micros     `json:"latest"`              // the key's latest event, of whatever rule; NoTime when it had none
 	Counted   event.Micros     `json:"counted"`             // the latest event that this limit counted
+	Reset     event.Micros     `json:"reset,omitempty"`     // up to when nothing counts any more, by `reset_on`; 0: no event did that
 	Events    []string         `json:"events,omitempty"`    // ids of the events that triggered its verdicts
 	Verdict   *verdict.Verdict `json:"verdict"`             // what is in force, without Seq; nil when nothing is
 	Candidate *verdict.Verdict `json:"candidate,omitempty"` // the same of its candidate
@@ -59,7 +61,7 @@ func (p *Stepper) Explain(state, key []byte, now event.Micros, api string) []Exp
 			continue
 		}
 		window := p.take(p.find(&k, l))
-		e := l.explain(&p.extras, window, dims, now)
+		e := l.explain(&p.extras, window, key, dims, now)
 		e.Latest = k.Latest
 		p.dims = dims
 		e.Exempt = p.isExempt(l, key, now)
@@ -68,7 +70,7 @@ func (p *Stepper) Explain(state, key []byte, now event.Micros, api string) []Exp
 	return out
 }
 
-func (l *Limit) explain(x *keystate.Extras, window []byte, dims []event.Dim, now event.Micros) Explanation {
+func (l *Limit) explain(x *keystate.Extras, window, key []byte, dims []event.Dim, now event.Micros) Explanation {
 	e := Explanation{
 		Rule:    l.Name,
 		Public:  l.Rule.Public,
@@ -79,7 +81,11 @@ func (l *Limit) explain(x *keystate.Extras, window []byte, dims []event.Dim, now
 		Mode:    l.Rule.Mode,
 		Counted: l.Window.Latest(window),
 	}
-	e.Limit, _ = l.limitOf(x.Tier)
+	e.Limit, _ = l.limitOf(x, key, now)
+	e.LimitFrom = l.limitSource(x, key, now)
+	if x.WasReset {
+		e.Reset = x.Reset
+	}
 	if l.Shadow {
 		e.Mode = verdict.Shadow
 	}

@@ -27,6 +27,7 @@ type facts struct {
 	adds    bool          // the event added something: a verdict may be issued
 	counts  bool          // it was counted: a penalty may be extended
 	took    bool          // it took something back
+	reset   bool          // it emptied the window up to its time
 	changed bool          // the limit judges otherwise than before, such as at a bucket's other rate
 	exempt  bool          // the key is exempt
 	pass    bool          // a pass over changed rules judges, and no event

@@ -24,6 +24,8 @@ var allPlaces = []struct {
 	{"then", thenPlace.placeDoc, thenPlace.docs()},
 	{"tier", tierPlace.placeDoc, tierPlace.docs()},
 	{"candidate", candidatePlace.placeDoc, candidatePlace.docs()},
+	{"told", toldPlace.placeDoc, toldPlace.docs()},
+	{"reset_on", resetPlace.placeDoc, resetPlace.docs()},
 	{"permits", strictPlace.placeDoc, strictPlace.docs()},
 	{"warm_up", warmUpPlace.placeDoc, warmUpPlace.docs()},
 	{"exemption", exemptionPlace, exemptionDocs},
@@ -105,10 +107,12 @@ var rulePlace = place[*ruleReader]{
 		{fieldDoc{"when", "when", "a predicate that must hold, too", false}, func(c *ruleReader, n *yaml.Node) { c.r.match.when = c.when(n) }},
 		{fieldDoc{"count", "count", "what to add up; default: 1 per event × weight × cost", false}, func(c *ruleReader, n *yaml.Node) { c.count(n, &countPlace) }},
 		{fieldDoc{"refunds", `{"type": "boolean"}`, "`true`: the rule remembers events, so that later ones can [take them back](#refunds)", false}, (*ruleReader).refunds},
+		{fieldDoc{"reset_on", "reset_on", "events that [empty the windows](#reset_on) of their key, such as `{api: login, outcome: success}`", false}, nil},
 		{limitDoc, nil},
 		{fieldDoc{"limits", `{"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/limit"}}`,
 			"instead of one limit a list of them, each with a `name`, and with tiers, candidate and window of its own if it says so", false}, nil},
 		{tiersDoc, nil},
+		{overridesDoc, nil},
 		{candidateDoc, nil},
 		{thenDoc, nil}, // then, fuse and limits depend on what the others say: see compiler.rule
 		{fieldDoc{"warn", "warn", "[notices](#warn) on the way to the limit, such as `[50%, 80%]`", false}, (*ruleReader).warn},
@@ -172,11 +176,9 @@ var thenPlace = place[*ruleReader]{
 // limitFields are the fields of a limit: of a rule with one, or of an entry of `limits`. Those of its window
 // are read by the window's kind.
 var limitFields = []field[*limitReader]{
-	{limitDoc, func(c *limitReader, n *yaml.Node) {
-		c.l.Limit = c.number(n, "limit", c.l.Rule)
-		c.atMost(n, c.l.Limit)
-	}},
+	{limitDoc, func(c *limitReader, n *yaml.Node) { c.limit(n, &toldPlace) }},
 	{tiersDoc, func(c *limitReader, n *yaml.Node) { c.tiers(n, &tierPlace) }},
+	{overridesDoc, (*limitReader).overrides},
 	{candidateDoc, func(c *limitReader, n *yaml.Node) { c.candidate(n, &candidatePlace) }},
 }
 
@@ -195,6 +197,34 @@ var tierPlace = place[*limitReader]{
 		{fieldDoc{"when", "when", "for which events it is", false}, nil},
 		{fieldDoc{"limit", "number", "the limit of their keys", false}, nil},
 		{fieldDoc{"unlimited", `{"const": true}`, "`true`: they have none", false}, nil},
+	},
+}
+
+// What an event tells of its key's limit.
+var toldPlace = place[*limitReader]{
+	placeDoc: placeDoc{
+		what: "limit", called: "limit", example: "as in limit: {from: attrs.quota, else: 100, most: 10k}",
+		doc: "The key's latest event tells the limit by an attribute.", missing: "as in limit: {from: attrs.quota, else: 100, most: 10k}",
+	},
+	fields: []field[*limitReader]{
+		{fieldDoc{"from", `{"type": "string", "pattern": "^attrs\\..+$"}`, "the attribute, as `attrs.NAME`: a number", true}, (*limitReader).toldFrom},
+		{fieldDoc{"else", "number", "the limit where the latest event does not have it, or has no positive number there", true}, func(c *limitReader, n *yaml.Node) { c.l.Limit = c.numberAtMost(n, "else") }},
+		{fieldDoc{"most", "number", "what it tells at most", true}, func(c *limitReader, n *yaml.Node) { c.l.Told.Most = c.numberAtMost(n, "most") }},
+	},
+}
+
+// Which events empty windows. They are told as those that count, without weights.
+var resetPlace = place[resetReader]{
+	placeDoc: placeDoc{
+		what: "reset_on", called: "reset_on", example: "as in reset_on: {api: login, outcome: success}", missing: "as in reset_on: {api: login, outcome: success}",
+		doc:    "Such an event empties the windows of its key: what happened up to its time counts no more.",
+		schema: `{"patternProperties": {"^attrs\\..+$": {"$ref": "#/$defs/values"}}}`,
+	},
+	fields: []field[resetReader]{
+		{fieldDoc{"api", "patterns", "a name, a pattern, or a list of them", true}, resetReader.api},
+		{fieldDoc{"outcome", "values", "a value, or a list of values", false}, func(c resetReader, n *yaml.Node) { c.r.reset.match.outcomes = c.values(n, "outcome") }},
+		{fieldDoc{"attrs", `{"type": "object", "additionalProperties": {"$ref": "#/$defs/values"}}`, "values of attributes", false}, resetReader.attrs},
+		{fieldDoc{"clear", `{"type": "boolean"}`, "`true`: a penalty ends, too", false}, func(c resetReader, n *yaml.Node) { c.r.reset.clear = c.Bool(n, "clear") }},
 	},
 }
 
@@ -229,8 +259,10 @@ var candidatePlace = place[*limitReader]{
 var (
 	keyDoc   = fieldDoc{"key", "key", "what to count by; default `uid`. With `scope: instance` also `api`, and `[]` for all requests together", false}
 	modeDoc  = fieldDoc{"mode", "mode", "`enforce` (default), or `shadow`: verdicts are published and shown, and deny nothing", false}
-	limitDoc = fieldDoc{"limit", "number", "a positive number, such as `100`, `100k` or `1MiB`", false}
-	tiersDoc = fieldDoc{"tiers", `{"type": "array", "minItems": 1, "maxItems": 32, "items": {"$ref": "#/$defs/tier"}}`,
+	limitDoc = fieldDoc{"limit", `{"anyOf": [{"$ref": "#/$defs/number"}, {"$ref": "#/$defs/told"}]}`,
+		"a positive number, such as `100`, `100k` or `1MiB`; or `{from: attrs.quota, else: 100, most: 10k}`: [an attribute](#limits-that-are-data)", false}
+	overridesDoc = fieldDoc{"overrides", `{"type": "string", "minLength": 1}`, "a CSV file with [limits of single keys](#limits-that-are-data)", false}
+	tiersDoc     = fieldDoc{"tiers", `{"type": "array", "minItems": 1, "maxItems": 32, "items": {"$ref": "#/$defs/tier"}}`,
 		"[other limits](#tiers-and-candidates) for some keys: the first whose `when` holds for the event counts", false}
 	candidateDoc = fieldDoc{"candidate", "candidate", "a limit to [try out](#tiers-and-candidates) beside the live one", false}
 	thenDoc      = fieldDoc{"then", "then", "what follows; required, unless there is `warn`, `strict` or `scope: instance`", false}

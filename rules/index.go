@@ -26,6 +26,7 @@ type apiEntry[R comparable] struct {
 	rank   int // its length; an exact name's is above all
 	place  int // in the rule, to decide between patterns of one length
 
+	reset   bool          // it is of the rule's reset_on; such entries come first
 	apiOnly bool          // the rule asks for nothing but the API
 	unit    event.Decimal // what it counts for an event of cost 1, unless it sums
 }
@@ -157,15 +158,26 @@ func (ix *apiIndex[R]) find(dst []apiEntry[R], api string) []apiEntry[R] {
 	dst = append(dst, ix.exact[api]...)
 	dst = ix.root.find(dst, api)
 	slices.SortFunc(dst, compareEntries[R])
-	return slices.CompactFunc(dst, func(a, b apiEntry[R]) bool { return a.rule == b.rule })
+	return slices.CompactFunc(dst, func(a, b apiEntry[R]) bool { return a.rule == b.rule && a.reset == b.reset })
 }
 
 func compareEntries[R comparable](a, b apiEntry[R]) int {
 	return cmp.Or(
 		cmp.Compare(a.order, b.order),
+		compareBool(b.reset, a.reset),
 		cmp.Compare(b.rank, a.rank),
 		cmp.Compare(a.place, b.place),
 	)
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // apiSlots is how many APIs' rules a Matcher remembers; names that share a slot take turns.

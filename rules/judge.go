@@ -56,7 +56,7 @@ func (l *Limit) quietest() event.Decimal {
 
 // isPlain reports whether an event without a block to look after only adds to a window.
 func (l *Limit) isPlain() bool {
-	return len(l.Tiers) == 0 && l.Candidate == 0 && len(l.Warn) == 0 && l.Rule.Count != CountDistinct && !l.Rule.Refunds
+	return !l.asks() && l.Candidate == 0 && len(l.Warn) == 0 && l.Rule.Count != CountDistinct && !l.Rule.Refunds
 }
 
 // holds goes on with a block that is in force.
@@ -67,6 +67,8 @@ func (l *Limit) holds(s *keystate.Slot, f *facts) outcome {
 		return cleared
 	case t.UntilReset:
 		return l.follow(s, f)
+	case l.Rule.reset.ends(l, f):
+		return cleared
 	case t.Extend && f.counts:
 		if until := keystate.Later(f.at, t.step(s.Steps)); until > s.Block.Until {
 			s.Block.Until = roundUp(until, l.grain(s))
@@ -195,26 +197,15 @@ func (l *Limit) passes(count, limit event.Decimal) bool {
 	return count > limit
 }
 
-// limitOf is the limit of a tier, which is named by its id, 0 for none; limit 0 is unlimited. It
-// is not known when the rule has no such tier any more.
-func (l *Limit) limitOf(tier uint64) (limit event.Decimal, known bool) {
-	if tier == 0 {
-		return l.threshold(), true
-	}
-	for i := range l.Tiers {
-		if l.Tiers[i].id == tier {
-			return l.Tiers[i].Limit, true
-		}
-	}
-	return l.threshold(), false
-}
-
 // tierID is what a Hit's tier is called in states.
 func (l *Limit) tierID(number int) uint64 {
-	if number < 1 || number > len(l.Tiers) {
-		return 0
+	switch {
+	case number >= 1 && number <= len(l.Tiers):
+		return l.Tiers[number-1].id
+	case number == len(l.Tiers)+1 && l.Told != nil:
+		return l.Told.id
 	}
-	return l.Tiers[number-1].id
+	return 0
 }
 
 // tierNumber is which tier an id names, from 1; 0 for none.
@@ -244,6 +235,9 @@ func (l *Limit) spent(x *keystate.Extras) event.Micros {
 		if s.Steps > 0 {
 			at = max(at, keystate.Later(s.LastEnd(), l.Rule.Then.Forget))
 		}
+	}
+	if x.WasReset {
+		at = max(at, l.remembersReset(x))
 	}
 	for _, since := range x.Warned {
 		if since != event.NoTime {

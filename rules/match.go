@@ -52,9 +52,16 @@ func (m *Matcher) Match(e *event.Event, at event.Micros) []Work {
 		return m.refund(e)
 	}
 	entries := m.apis.find(e.API)
+	var resets *Rule // the rule that the event resets
 	for i := range entries {
 		entry := &entries[i]
 		r := entry.rule
+		if entry.reset || r == resets {
+			if entry.reset && m.resets(r, e) {
+				resets = r
+			}
+			continue
+		}
 		if !entry.apiOnly && !r.match.fits(e) {
 			continue
 		}
@@ -78,9 +85,9 @@ func (m *Matcher) Match(e *event.Event, at event.Micros) []Work {
 		}
 		m.use(r, key)
 		for _, l := range r.Limits {
-			hit.Limit, hit.Tier = l, 0
-			if len(l.Tiers) > 0 {
-				hit.Tier = m.tier(l, e, at)
+			hit.Limit, hit.Tier, hit.Told = l, 0, 0
+			if l.asks() {
+				hit.Tier, hit.Told = m.tier(l, e, at)
 			}
 			key.hits = append(key.hits, hit)
 		}

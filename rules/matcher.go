@@ -12,10 +12,12 @@ const (
 	SkipAbsent   = "absent"       // the event lacks what is summed or told apart
 	SkipNumber   = "not_a_number" // the attribute that is summed is no number
 	SkipNegative = "negative"     // the attribute that is summed is negative
+	SkipLimit    = "bad_limit"    // the attribute that tells the limit is none: the event counts, and `else` holds
 	SkipKey      = "key_too_long" // its key's text would be longer than event.MaxKey
 )
 
-// Skip is a rule that did not count an event, for a reason that someone should know of.
+// Skip is a rule that did not count an event, or counted it under another limit, for a reason that
+// someone should know of.
 type Skip struct {
 	Rule   *Rule
 	Reason string // one of the Skip constants
@@ -105,12 +107,24 @@ func hashOf(e *event.Event, w *Work) uint32 {
 	return event.Murmur2(e.UID)
 }
 
-// tier is the number of the first tier of the limit whose predicate holds for the event.
-func (m *Matcher) tier(l *Limit, e *event.Event, at event.Micros) int {
+// tier is the number of the first tier of the limit whose predicate holds for the event. Behind them
+// comes what the event itself tells.
+func (m *Matcher) tier(l *Limit, e *event.Event, at event.Micros) (number int, told event.Decimal) {
 	for i := range l.Tiers {
 		if m.eval(l.Rule, l.Tiers[i].when, e, at) {
-			return i + 1
+			return i + 1, 0
 		}
 	}
-	return 0
+	if l.Told == nil {
+		return 0, 0
+	}
+	told, bad := l.Told.tell(l.Rule, e)
+	switch {
+	case bad:
+		m.Skipped = append(m.Skipped, Skip{Rule: l.Rule, Reason: SkipLimit})
+		return 0, 0
+	case told == 0:
+		return 0, 0
+	}
+	return len(l.Tiers) + 1, told
 }

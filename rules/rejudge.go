@@ -119,7 +119,7 @@ func (p *Stepper) tryAnew(dst []byte, old *keystate.Key, in *Input, at event.Mic
 // unless it is doubted that it has.
 func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted bool, res *Result) {
 	x := &p.extras
-	limit, known := l.limitOf(x.Tier)
+	limit, known := l.limitOf(x, in.Key, at)
 	if !known {
 		return
 	}

@@ -113,6 +113,10 @@ func (q *Requests) WantsConcerned(e *event.Event, at event.Micros) []Want {
 			}
 			continue
 		}
+		if r.Strict != nil && !r.tellsLimits(e) {
+			q.Skipped = append(q.Skipped, Skip{Rule: r, Reason: SkipLimit})
+			continue
+		}
 		amount := entry.unit
 		if r.Count != CountEvents || e.Cost != event.One {
 			var reason string
@@ -142,9 +146,12 @@ func (q *Requests) want(r *Rule, e *event.Event, at event.Micros, key []byte, am
 			continue
 		}
 		q.wants = append(q.wants, Want{Limit: l, Key: key, Hash: hash, Amount: amount, Threshold: l.threshold(), Exempt: exempt})
-		if len(l.Tiers) > 0 {
-			w := &q.wants[len(q.wants)-1]
+		w := &q.wants[len(q.wants)-1]
+		if l.asks() {
 			w.Threshold, w.AnyTier = q.tier(l, e, at)
+		}
+		if len(l.overrides) > 0 {
+			q.override(w, at)
 		}
 	}
 }
@@ -213,8 +220,27 @@ func (q *Requests) tier(l *Limit, e *event.Event, at event.Micros) (limit event.
 		}
 		any = true
 	}
-	lower(l.threshold())
+	otherwise := l.threshold()
+	if l.Told != nil {
+		if told, _ := l.Told.tell(l.Rule, e); told > 0 {
+			otherwise = told
+		}
+	}
+	lower(otherwise)
 	return limit, any
+}
+
+// override gives a key the limit of its own. One that ends some time counts where the time is not known
+// only if it is lower.
+func (q *Requests) override(w *Want, at event.Micros) {
+	own := w.Limit.overrides[string(w.Key)]
+	switch {
+	case own == nil || own.Until != event.NoTime && at != event.NoTime && at >= own.Until:
+	case own.Until == event.NoTime || at != event.NoTime:
+		w.Threshold, w.AnyTier = own.Limit, false
+	case own.Limit > 0 && (w.Threshold == 0 || own.Limit < w.Threshold):
+		w.Threshold, w.AnyTier = own.Limit, false
+	}
 }
 
 // isExempt reports whether the rule file exempts the request's key.

@@ -93,9 +93,9 @@ func (p *sections) begun(l *Limit, old *keystate.Key) (sec keystate.Section) {
 			continue
 		}
 		_, found = p.limitOfSection(found)
-		_, window, _ := found.Parts()
-		window = l.Window.Carry(append([]byte(nil), window...), &l.beside.Window)
-		sec, _, _ = keystate.Cut(keystate.AppendSection(nil, l.Hash, nil, window))
+		window := l.Window.Carry(append([]byte(nil), p.take(found)...), &l.beside.Window)
+		reset := keystate.Extras{WasReset: p.extras.WasReset, Reset: p.extras.Reset}
+		sec, _, _ = keystate.Cut(keystate.AppendSection(nil, l.Hash, reset.Append(nil), window))
 		sec.Version = keystate.Version
 	}
 	return sec

@@ -77,6 +77,7 @@ type Rule struct {
 	Fuse   event.Decimal // the share of a partition's keys that it may block; 0: any
 
 	match      ruleMatch // api weights, outcome, attrs, when
+	reset      *reset    // which events empty the windows; nil: none
 	underWay   bool      // its limits are InFlight
 	warn       []WarnStep
 	exempt     []Exemption
@@ -156,7 +157,8 @@ type Limit struct {
 	InFlight bool   // it counts what is under way now, in no window
 	WarmUp   WarmUp // of a bucket of ScopeInstance
 
-	Tiers     []Tier        // the first whose predicate holds for an event gives the key's limit, else Limit does
+	Tiers     []Tier        // the first whose predicate holds for an event gives the key's limit, else Told or Limit does
+	Told      *Told         // nil: no attribute tells it
 	Candidate event.Decimal // a limit that is tried beside, by shadow verdicts; 0: none
 	Shadow    bool          // the limit is a candidate itself, of a bucket
 	Warn      []WarnStep    // the least first
@@ -165,6 +167,8 @@ type Limit struct {
 	PerMax event.Micros // the longest one: how long a key's counters may matter
 	Grain  event.Micros // a moved until is published again rounded up to a multiple of this
 	Hash   SectionHash
+
+	overrides overrides // keys with limits of their own; nil: none
 
 	beside  *Limit       // of a candidate with counters of its own: the live limit, whose counts it begins with; nil of a bucket's
 	formers []former     // see formerSections
@@ -188,10 +192,12 @@ type Work struct {
 type Hit struct {
 	Limit  *Limit
 	Amount event.Decimal // zero or more
-	Tier   int           // 0: none holds; else the number of the tier, from 1; KeepTier
+	Tier   int           // 0: none holds; else the number of the tier, from 1, or one more for Told; KeepTier
 	Value  uint64        // of a distinct count: the value's hash; of a refund: the named event's
 	Cost   event.Decimal // under a rule with refunds: the event's cost
 	Refund bool          // the event takes Cost back from the one that Value names; Amount is 0
+	Reset  bool          // the event empties the window up to its time; Amount is 0
+	Told   event.Decimal // of a limit that an attribute tells: what it tells; 0: nothing
 }
 
 // KeepTier is a Hit's Tier that leaves the key the tier that it has.
@@ -297,6 +303,12 @@ func (l *Limit) largestLive() event.Decimal {
 	most := l.threshold()
 	for _, t := range l.Tiers {
 		most = max(most, t.Limit)
+	}
+	if l.Told != nil {
+		most = max(most, l.Told.Most)
+	}
+	for _, o := range l.overrides {
+		most = max(most, o.Limit)
 	}
 	return most
 }

@@ -16,7 +16,7 @@ func (p *Stepper) settle(l *Limit, f *facts, in *Input, i int, res *Result) (sam
 	if f.above(l) {
 		p.noteAbove(l, &x.Live, f)
 	}
-	if l.plain && out == held && len(p.changes) == changes && !x.Candidate.Had {
+	if l.plain && !f.reset && out == held && len(p.changes) == changes && !x.Candidate.Had {
 		return true
 	}
 	if l.Candidate > 0 {

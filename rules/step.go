@@ -149,7 +149,7 @@ const growth = 64
 func (p *Stepper) hit(dst []byte, sec keystate.Section, in *Input, i int, latest event.Micros, res *Result) []byte {
 	l := in.Hits[i].Limit
 	start := len(dst)
-	if !l.plain || sec.HasExtra() {
+	if !l.plain || sec.HasExtra() || in.Hits[i].Reset || l.overrides[string(in.Key)] != nil {
 		return p.judgeHit(dst, sec, in, i, latest, res)
 	}
 	dst = slices.Grow(dst, keystate.MaxHead+len(sec.Body)+growth)
@@ -174,12 +174,21 @@ func (p *Stepper) judgeHit(dst []byte, sec keystate.Section, in *Input, i int, l
 	l, hit := in.Hits[i].Limit, &in.Hits[i]
 	x := &p.extras
 	p.window = append(p.window[:0], p.take(sec)...)
+	x.WasReset = x.WasReset && l.Rule.reset != nil
 	f := facts{at: in.at(l), adds: hit.Amount > 0, counts: hit.Amount > 0}
-	if hit.Refund {
+	switch {
+	case hit.Refund:
 		if f.took = p.takeBack(l, hit, in.At); !f.took {
 			return p.keepHit(dst, sec, l, latest, res)
 		}
-	} else {
+	case hit.Reset:
+		if !p.forget(&f, l, f.at) {
+			return p.keepHit(dst, sec, l, latest, res)
+		}
+	case p.isForgotten(f.at):
+		res.Late++
+		return p.keepHit(dst, sec, l, latest, res)
+	default:
 		was := l.Window.Latest(p.window)
 		p.add(&f, l, hit, f.at)
 		if f.added.Late {
@@ -187,7 +196,7 @@ func (p *Stepper) judgeHit(dst []byte, sec keystate.Section, in *Input, i int, l
 			return p.keepHit(dst, sec, l, latest, res)
 		}
 		if in.At >= was && hit.Tier != KeepTier {
-			x.Tier = l.tierID(hit.Tier)
+			x.Tier, x.Told = l.tierID(hit.Tier), hit.Told
 		}
 		if l.Rule.Refunds && in.ID != "" {
 			x.Remembered = x.Remembered.Remember(&l.Window, p.window, keystate.Remembered{
@@ -196,7 +205,7 @@ func (p *Stepper) judgeHit(dst []byte, sec keystate.Section, in *Input, i int, l
 		}
 	}
 	f.window, f.latest = p.window, l.Window.Latest(p.window)
-	f.limit, _ = l.limitOf(x.Tier)
+	f.limit, _ = l.limitOf(x, in.Key, f.latest)
 	f.adds = f.adds && !(in.PermitAt != 0 && f.tooHigh(l))
 	same := p.settle(l, &f, in, i, res)
 	res.SpentAt = max(res.SpentAt, l.spent(x), l.Window.Spent(p.window))

@@ -154,6 +154,9 @@ func limitText(e *rules.Explanation) string {
 	if e.Tier > 0 {
 		text += fmt.Sprintf(" (tier %d)", e.Tier)
 	}
+	if e.LimitFrom != "" {
+		text += " (" + e.LimitFrom + ")"
+	}
 	return text
 }
 

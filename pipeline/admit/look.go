@@ -53,7 +53,11 @@ func (l *Looker) Look(ctx context.Context, partition int32, key string, limits [
 	q := protocol.Ask{Partition: partition, Key: key}
 	for _, of := range limits {
 		one := newLimit(of)
-		q.Wants = append(q.Wants, one.want(&rules.Want{Amount: event.One, AnyTier: true, Threshold: one.lowest()}, process.Time))
+		want := rules.Want{Amount: event.One, AnyTier: true, Threshold: one.lowest()}
+		if own, has := of.Override([]byte(key), process.Time); has {
+			want.Threshold, want.AnyTier = own, false
+		}
+		q.Wants = append(q.Wants, one.want(&want, process.Time))
 	}
 	found := memory.Look(process, &q)
 	seen := Seen{Now: found.Now, Grants: found.Grants}

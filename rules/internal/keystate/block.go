@@ -107,6 +107,16 @@ func (r *varints) uvarint() uint64 {
 	return v
 }
 
+func (r *varints) byte() byte {
+	if len(r.b) == 0 {
+		r.bad = true
+		return 0
+	}
+	b := r.b[0]
+	r.b = r.b[1:]
+	return b
+}
+
 func (r *varints) varint() int64 {
 	u := r.uvarint()
 	return int64(u>>1) ^ -int64(u&1)

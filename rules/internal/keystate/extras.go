@@ -9,18 +9,23 @@ import (
 
 // Extras are what a section has besides its window; most have none. On the wire:
 //
-//	flags       1 byte: which of these there are
+//	flags       1 byte: which of these there are; with hasMore one more byte
 //	block       the live verdict, see block
 //	escalation  how many verdicts there were, a uvarint, and the last one's end, 8 bytes
 //	block       the candidate's
 //	escalation  the candidate's
 //	tier        uvarint: the key's, see Tier.id
 //	warned      uvarint count; when each step's last notice was given, 8 bytes, 0: never
+//	reset       8 bytes: when an event emptied the window last, see Extras.Reset
+//	told        uvarint: the key's limit, see Extras.Told
 //	remembered  to the end, see memory
 type Extras struct {
 	Live, Candidate Slot
 	Tier            uint64 // Tier.id
 	Warned          []event.Micros
+	WasReset        bool
+	Reset           event.Micros  // WasReset: what happened up to then counts no more
+	Told            event.Decimal // the limit that the key's latest event told; 0: none
 	Remembered      memory
 }
 
@@ -47,6 +52,14 @@ const (
 	hasTier
 	hasWarned
 	hasMemory
+	hasMore // a second byte of flags
+)
+
+// In the second byte.
+const (
+	hasReset byte = 1 << iota
+	hasTold
+	noFlags // and what is above: of newer versions
 )
 
 // Clear empties x, and keeps its memory.
@@ -65,8 +78,12 @@ func (x *Extras) Read(b []byte, version byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	flags := b[0]
-	r.b = b[1:]
+	flags, more := b[0], byte(0)
+	if r.b = b[1:]; flags&hasMore != 0 {
+		if more = r.byte(); more >= noFlags {
+			return fmt.Errorf("%w: a section has flags %#02x", ErrNewer, more)
+		}
+	}
 	x.Live.read(&r, flags&hasLive != 0, flags&hasLiveSteps != 0)
 	x.Candidate.read(&r, flags&hasTry != 0, flags&hasTrySteps != 0)
 	if flags&hasTier != 0 {
@@ -76,6 +93,12 @@ func (x *Extras) Read(b []byte, version byte) error {
 		for n := min(r.uvarint(), MaxSteps); n > 0 && !r.bad; n-- {
 			x.Warned = append(x.Warned, event.Micros(r.fixed()))
 		}
+	}
+	if x.WasReset = more&hasReset != 0; x.WasReset {
+		x.Reset = event.Micros(r.fixed())
+	}
+	if more&hasTold != 0 {
+		x.Told = event.Decimal(r.uvarint())
 	}
 	if flags&hasMemory != 0 {
 		x.Remembered = x.Remembered.read(&r)
@@ -114,10 +137,21 @@ func (x *Extras) Append(dst []byte) []byte {
 			flags |= f.flag
 		}
 	}
-	if flags == 0 {
+	var more byte
+	if x.WasReset {
+		more |= hasReset
+	}
+	if x.Told > 0 {
+		more |= hasTold
+	}
+	switch {
+	case more > 0:
+		dst = append(dst, flags|hasMore, more)
+	case flags > 0:
+		dst = append(dst, flags)
+	default:
 		return dst
 	}
-	dst = append(dst, flags)
 	dst = x.Candidate.append(x.Live.append(dst))
 	if x.Tier > 0 {
 		dst = binary.AppendUvarint(dst, x.Tier)
@@ -127,6 +161,12 @@ func (x *Extras) Append(dst []byte) []byte {
 		for _, at := range x.Warned {
 			dst = binary.LittleEndian.AppendUint64(dst, uint64(at))
 		}
+	}
+	if x.WasReset {
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(x.Reset))
+	}
+	if x.Told > 0 {
+		dst = binary.AppendUvarint(dst, uint64(x.Told))
 	}
 	if len(x.Remembered) > 0 {
 		dst = x.Remembered.append(dst)
@@ -151,6 +191,9 @@ func (x *Extras) check() error {
 		if err := s.Block.check(); s.Had && err != nil {
 			return err
 		}
+	}
+	if x.Told < 0 || x.WasReset && (x.Reset < event.MinTime || x.Reset > event.MaxTime) {
+		return fmt.Errorf("%w: a limit below zero, or a reset at no time", ErrMalformed)
 	}
 	return x.Remembered.check()
 }

@@ -1,0 +1,48 @@
+package rules
+
+import (
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/scalar"
+)
+
+// limit reads a limit: a number, or which attribute tells it.
+func (c *limitReader) limit(n *yaml.Node, in *place[*limitReader]) {
+	if n.Kind != yaml.MappingNode {
+		c.l.Limit = c.numberAtMost(n, "limit")
+		return
+	}
+	if len(n.Content) == 0 {
+		c.Fail(n, in.missing, "limit is an empty mapping")
+		return
+	}
+	c.l.Told = &Told{}
+	o, ok := in.inside(c, c.File, n)
+	if ok && c.l.Limit > c.l.Told.Most && c.l.Told.Most > 0 {
+		c.Fail(o.At("else"), "`most` bounds what events tell; `else` holds where they tell nothing", "else, %v, is more than most, %v", c.l.Limit, c.l.Told.Most)
+	}
+}
+
+// numberAtMost reads a number that the limit may have.
+func (c *limitReader) numberAtMost(n *yaml.Node, what string) event.Decimal {
+	number := c.number(n, what, c.l.Rule)
+	c.atMost(n, number)
+	return number
+}
+
+func (c *limitReader) toldFrom(n *yaml.Node) {
+	what, ok := c.Text(n, "from")
+	if !ok {
+		return
+	}
+	name, attr := strings.CutPrefix(what, "attrs.")
+	if !attr || name == "" {
+		c.Fail(n, "as in from: attrs.quota", "a limit is told by an attribute, not by %q", scalar.Shortened(what))
+		return
+	}
+	c.l.Told.Attr, c.l.Told.id = name, xxhash.Sum64String("from "+what)>>32|1
+}
