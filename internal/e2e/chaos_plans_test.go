@@ -15,7 +15,7 @@ func TestPlans(t *testing.T) {
 		if again := drawPlan(seed, 100_000, 5000, 12, faults()); again.String() != p.String() || again.steps[0].seed != p.steps[0].seed {
 			t.Fatalf("seed %d gives another plan the second time:\n%v%v", seed, p, again)
 		}
-		if _, err := rules.Compile("plan", ruleSet(p.rules)); err != nil {
+		if _, err := rules.CompileWith("plan", ruleSet(p.rules), besideRules); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		n, before := 0, 0

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"strings"
 )
@@ -63,7 +64,30 @@ const fixedRules = `
       per: 1h
       mode: shadow
       then: {block: 30s}
+    - name: in-a-row
+      match: {api: search.*}
+      reset_on: {api: order.create, outcome: success%s}
+      limit: %d
+      per: 1h
+      then: {block: %s}
+    - name: told-hour
+      match: {api: search.query}
+      limit: {from: attrs.quota, else: %d, most: 60}
+      per: 1h
+      overrides: overrides.csv
+      then: {block: until-reset}
 `
+
+// overrides are limits of some keys, in a file beside the rules.
+const overrides = "uid,limit,until\nu0,unlimited,\nu1,9,\nu2,30,\nu3,3,2026-01-01T00:00:00Z\nu4,5,2199-01-01T00:00:00Z\n"
+
+// besideRules reads it.
+func besideRules(name string) ([]byte, error) {
+	if name != "overrides.csv" {
+		return nil, fs.ErrNotExist
+	}
+	return []byte(overrides), nil
+}
 
 // briefRules take the place of the fixed ones where nothing is remembered for longer than seconds:
 // there keys leave, with a tombstone, and come back all the time.
@@ -122,6 +146,9 @@ func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 		return text + fmt.Sprintf("      limit: %s\n      per: %s\n      window: %s\n      then: {block: %s}\n", limit, per, window, block)
 	}
 	num := func(least, most int) string { return fmt.Sprint(between(least, most)) }
+	resets := func() string {
+		return "      reset_on: {api: " + []string{"order.create", "profile.view", "upload.*"}[rnd.IntN(3)] + "}\n"
+	}
 	all := []func() string{
 		func() string {
 			return rule("tick", `api: "*"`, "", num(3, 6), seconds(1, 4), "tumbling", then())
@@ -148,6 +175,21 @@ func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 			return rule("hops-hour", `api: "*"`, "", num(perUID/2, perUID*2), "1h", "hopping\n      every: 5m", then())
 		},
 		func() string {
+			return rule("in-a-row-seconds", `api: search.*`, "", num(2, 6), seconds(5, 60), "sliding", then()) + resets()
+		},
+		func() string {
+			return rule("in-a-row-panes", `api: search.*`, "cost", num(3, 20), "1m", "sliding", then()) + resets()
+		},
+		func() string {
+			return rule("in-a-row-minute", `api: "*"`, "", num(5, 20), "1m", "tumbling", then()) + resets()
+		},
+		func() string {
+			return rule("in-a-row-bucket", `api: "*"`, "", "1", "1s", "bucket\n      burst: 5", then()) + resets()
+		},
+		func() string {
+			return rule("told-minute", `api: search.query`, "", "{from: attrs.quota, else: 5, most: 70}", "1m", "sliding", then())
+		},
+		func() string {
 			return rule("daily", `api: order.create, outcome: success`, "", num(2, 5), "day", "calendar\n      timezone: "+zone(), "until-reset") +
 				"      when: attrs.discounted == true\n"
 		},
@@ -168,6 +210,7 @@ func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 `, between(6, 12), between(10, 40), between(30, 60))
 		},
 	}
+	penalty := rnd.IntN(2)
 	if brief {
 		all = all[:2:2]
 	}
@@ -176,7 +219,8 @@ func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 	if brief {
 		fmt.Fprintf(&b, briefRules, between(2, 5), between(1, 3), between(1, 2), between(1, 3), between(1, 2), between(1, 3), between(1, 3))
 	} else {
-		fmt.Fprintf(&b, fixedRules, between(20, 90), between(3, 6), between(3, 8), between(2, 20), between(3, 60), perUID*2+between(10, 50))
+		fmt.Fprintf(&b, fixedRules, between(20, 90), between(3, 6), between(3, 8), between(2, 20), between(3, 60), perUID*2+between(10, 50),
+			[]string{"", ", clear: true"}[penalty], between(3, 9), []string{"until-reset", "7s"}[penalty], between(3, 20))
 	}
 	for _, draw := range all[:min(between(4, 7), len(all))] {
 		b.WriteString(draw())

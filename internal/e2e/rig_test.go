@@ -57,12 +57,12 @@ func newBareRig(t *testing.T, brokers []string, redisAddr, ruleList string, part
 	r.names = topics.NamesOf(r.prefix)
 	src := ruleSet(ruleList)
 	r.rules = filepath.Join(t.TempDir(), "rules.yaml")
-	set, err := rules.Compile(r.rules, src)
+	set, err := rules.CompileWith(r.rules, src, besideRules)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.set = set
-	if err := os.WriteFile(r.rules, src, 0o600); err != nil {
+	if err := errors.Join(os.WriteFile(r.rules, src, 0o600), os.WriteFile(filepath.Join(filepath.Dir(r.rules), "overrides.csv"), []byte(overrides), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	r.connect()

@@ -44,6 +44,9 @@ func (g *traffic) next() event.Event {
 		e.API = "order.update"
 	case 4, 5, 6:
 		e.API = "search.query"
+		if g.rnd.IntN(3) > 0 {
+			e.Attrs = []event.Attr{{Name: "quota", Value: event.NumberValue(event.Decimal(g.rnd.IntN(70)) * event.One)}}
+		}
 	case 7:
 		e.API = "search.suggest"
 	case 8:

@@ -42,6 +42,17 @@ spec:
       window: calendar
       timezone: Asia/Shanghai
       then: {block: until-reset}
+    - name: in-a-row
+      match: {api: search.*}
+      reset_on: {api: login, clear: true}
+      limit: 3
+      per: 10m
+      then: {escalate: [1m, 5m], forget: 1h}
+    - name: bought
+      match: {api: home}
+      limit: {from: attrs.quota, else: 4, most: 9}
+      per: 20m
+      then: {block: until-reset}
     - name: from-one-address
       key: ip
       match: {api: login}
@@ -70,6 +81,9 @@ func traffic(seed uint64, n int) []event.Event {
 		out[i] = event.Event{
 			ID: fmt.Sprint("e", i), UID: fmt.Sprint("u", r.IntN(9)), API: apis[r.IntN(len(apis))],
 			Cost: event.One, Time: at, BrokerTime: event.NoTime,
+		}
+		if quota := r.IntN(12); quota > 0 {
+			out[i].Attrs = []event.Attr{{Name: "quota", Value: event.NumberValue(event.Decimal(quota) * event.One)}}
 		}
 		_ = out[i].IP.UnmarshalText(fmt.Appendf(nil, "203.0.113.%d", r.IntN(4)))
 	}
