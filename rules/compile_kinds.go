@@ -182,7 +182,7 @@ func (c *limitReader) countable() {
 	case rate && len(l.Warn) > 0:
 		c.Fail(o.Node, "use another window, or a `candidate` with a lower limit", "a %v has no `warn`", s.Kind)
 	}
-	c.checkOverrides()
+	overrideFile{c}.check()
 	s.Distinct = distinct
 	s.Estimate = distinct && s.Estimates() && l.largest() > windows.ExactDistinct*event.One
 	if s.Estimate {

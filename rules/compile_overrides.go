@@ -19,8 +19,10 @@ import (
 // maxOverrides bounds how many rows a file of overrides has.
 const maxOverrides = 10_000
 
-// overrides reads the limits of single keys from a CSV file.
-func (c *limitReader) overrides(n *yaml.Node) {
+// overrideFile reads the limits of single keys from a CSV file.
+type overrideFile struct{ *limitReader }
+
+func (c overrideFile) read(n *yaml.Node) {
 	name, ok := c.Text(n, "overrides")
 	if !ok {
 		return
@@ -32,7 +34,7 @@ func (c *limitReader) overrides(n *yaml.Node) {
 	}
 	c.l.overrides = overrides{}
 	c.IncludeText(name, src, func() {
-		rows := &overrideReader{limitReader: c, csv: csv.NewReader(bytes.NewReader(bytes.TrimPrefix(src, []byte("\ufeff"))))}
+		rows := &overrideReader{limitReader: c.limitReader, csv: csv.NewReader(bytes.NewReader(bytes.TrimPrefix(src, []byte("\ufeff"))))}
 		rows.csv.FieldsPerRecord, rows.csv.TrimLeadingSpace, rows.csv.Comment = -1, true, '#'
 		rows.read()
 	})
@@ -181,8 +183,8 @@ func (c *overrideReader) at(line, column int) *yaml.Node {
 	return &yaml.Node{Line: line, Column: 1 + utf8.RuneCountInString(text[:min(max(column-1, 0), len(text))])}
 }
 
-// checkOverrides reports a limit that cannot have overrides, or not such ones.
-func (c *limitReader) checkOverrides() {
+// check reports a limit that cannot have overrides, or not such ones.
+func (c overrideFile) check() {
 	l := c.l
 	n := c.o.Get("overrides")
 	if n == nil {

@@ -10,8 +10,10 @@ import (
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
-// limit reads a limit: a number, or which attribute tells it.
-func (c *limitReader) limit(n *yaml.Node, in *place[*limitReader]) {
+// toldReader reads a limit: a number, or which attribute tells it.
+type toldReader struct{ *limitReader }
+
+func (c toldReader) limit(n *yaml.Node, in *place[toldReader]) {
 	if n.Kind != yaml.MappingNode {
 		c.l.Limit = c.numberAtMost(n, "limit")
 		return
@@ -28,13 +30,13 @@ func (c *limitReader) limit(n *yaml.Node, in *place[*limitReader]) {
 }
 
 // numberAtMost reads a number that the limit may have.
-func (c *limitReader) numberAtMost(n *yaml.Node, what string) event.Decimal {
+func (c toldReader) numberAtMost(n *yaml.Node, what string) event.Decimal {
 	number := c.number(n, what, c.l.Rule)
 	c.atMost(n, number)
 	return number
 }
 
-func (c *limitReader) toldFrom(n *yaml.Node) {
+func (c toldReader) from(n *yaml.Node) {
 	what, ok := c.Text(n, "from")
 	if !ok {
 		return

@@ -82,7 +82,7 @@ func (l *Limit) explain(x *keystate.Extras, window, key []byte, dims []event.Dim
 		Counted: l.Window.Latest(window),
 	}
 	e.Limit, _ = l.limitOf(x, key, now)
-	e.LimitFrom = l.limitSource(x, key, now)
+	e.LimitFrom = l.source(x, key, now)
 	if x.WasReset {
 		e.Reset = x.Reset
 	}

@@ -176,9 +176,9 @@ var thenPlace = place[*ruleReader]{
 // limitFields are the fields of a limit: of a rule with one, or of an entry of `limits`. Those of its window
 // are read by the window's kind.
 var limitFields = []field[*limitReader]{
-	{limitDoc, func(c *limitReader, n *yaml.Node) { c.limit(n, &toldPlace) }},
+	{limitDoc, func(c *limitReader, n *yaml.Node) { toldReader{c}.limit(n, &toldPlace) }},
 	{tiersDoc, func(c *limitReader, n *yaml.Node) { c.tiers(n, &tierPlace) }},
-	{overridesDoc, (*limitReader).overrides},
+	{overridesDoc, func(c *limitReader, n *yaml.Node) { overrideFile{c}.read(n) }},
 	{candidateDoc, func(c *limitReader, n *yaml.Node) { c.candidate(n, &candidatePlace) }},
 }
 
@@ -201,15 +201,15 @@ var tierPlace = place[*limitReader]{
 }
 
 // What an event tells of its key's limit.
-var toldPlace = place[*limitReader]{
+var toldPlace = place[toldReader]{
 	placeDoc: placeDoc{
 		what: "limit", called: "limit", example: "as in limit: {from: attrs.quota, else: 100, most: 10k}",
 		doc: "The key's latest event tells the limit by an attribute.", missing: "as in limit: {from: attrs.quota, else: 100, most: 10k}",
 	},
-	fields: []field[*limitReader]{
-		{fieldDoc{"from", `{"type": "string", "pattern": "^attrs\\..+$"}`, "the attribute, as `attrs.NAME`: a number", true}, (*limitReader).toldFrom},
-		{fieldDoc{"else", "number", "the limit where the latest event does not have it, or has no positive number there", true}, func(c *limitReader, n *yaml.Node) { c.l.Limit = c.numberAtMost(n, "else") }},
-		{fieldDoc{"most", "number", "what it tells at most", true}, func(c *limitReader, n *yaml.Node) { c.l.Told.Most = c.numberAtMost(n, "most") }},
+	fields: []field[toldReader]{
+		{fieldDoc{"from", `{"type": "string", "pattern": "^attrs\\..+$"}`, "the attribute, as `attrs.NAME`: a number", true}, toldReader.from},
+		{fieldDoc{"else", "number", "the limit where the latest event does not have it, or has no positive number there", true}, func(c toldReader, n *yaml.Node) { c.l.Limit = c.numberAtMost(n, "else") }},
+		{fieldDoc{"most", "number", "what it tells at most", true}, func(c toldReader, n *yaml.Node) { c.l.Told.Most = c.numberAtMost(n, "most") }},
 	},
 }
 

@@ -197,27 +197,6 @@ func (l *Limit) passes(count, limit event.Decimal) bool {
 	return count > limit
 }
 
-// tierID is what a Hit's tier is called in states.
-func (l *Limit) tierID(number int) uint64 {
-	switch {
-	case number >= 1 && number <= len(l.Tiers):
-		return l.Tiers[number-1].id
-	case number == len(l.Tiers)+1 && l.Told != nil:
-		return l.Told.id
-	}
-	return 0
-}
-
-// tierNumber is which tier an id names, from 1; 0 for none.
-func (l *Limit) tierNumber(id uint64) int {
-	for i := range l.Tiers {
-		if id != 0 && l.Tiers[i].id == id {
-			return i + 1
-		}
-	}
-	return 0
-}
-
 // passesStep tells whether a count has got to a share of a limit, without rounding.
 func passesStep(count, limit, share event.Decimal) bool {
 	aHi, aLo := bits.Mul64(uint64(count), uint64(event.One))
@@ -237,7 +216,7 @@ func (l *Limit) spent(x *keystate.Extras) event.Micros {
 		}
 	}
 	if x.WasReset {
-		at = max(at, l.remembersReset(x))
+		at = max(at, remembersReset(x, l.Window.Lateness))
 	}
 	for _, since := range x.Warned {
 		if since != event.NoTime {

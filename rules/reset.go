@@ -73,6 +73,6 @@ func (r *reset) ends(l *Limit, f *facts) bool {
 }
 
 // remembersReset is until when it matters up to when nothing counts: what comes later than that is not so old.
-func (l *Limit) remembersReset(x *keystate.Extras) event.Micros {
-	return keystate.Later(x.Reset, l.Window.Lateness)
+func remembersReset(x *keystate.Extras, lateness event.Micros) event.Micros {
+	return keystate.Later(x.Reset, lateness+1)
 }

@@ -157,8 +157,7 @@ type Limit struct {
 	InFlight bool   // it counts what is under way now, in no window
 	WarmUp   WarmUp // of a bucket of ScopeInstance
 
-	Tiers     []Tier        // the first whose predicate holds for an event gives the key's limit, else Told or Limit does
-	Told      *Told         // nil: no attribute tells it
+	KeyLimits
 	Candidate event.Decimal // a limit that is tried beside, by shadow verdicts; 0: none
 	Shadow    bool          // the limit is a candidate itself, of a bucket
 	Warn      []WarnStep    // the least first
@@ -167,8 +166,6 @@ type Limit struct {
 	PerMax event.Micros // the longest one: how long a key's counters may matter
 	Grain  event.Micros // a moved until is published again rounded up to a multiple of this
 	Hash   SectionHash
-
-	overrides overrides // keys with limits of their own; nil: none
 
 	beside  *Limit       // of a candidate with counters of its own: the live limit, whose counts it begins with; nil of a bucket's
 	formers []former     // see formerSections
@@ -299,19 +296,7 @@ func (l *Limit) threshold() event.Decimal {
 func (l *Limit) largest() event.Decimal { return max(l.largestLive(), l.Candidate) }
 
 // largestLive is the same without the candidate's.
-func (l *Limit) largestLive() event.Decimal {
-	most := l.threshold()
-	for _, t := range l.Tiers {
-		most = max(most, t.Limit)
-	}
-	if l.Told != nil {
-		most = max(most, l.Told.Most)
-	}
-	for _, o := range l.overrides {
-		most = max(most, o.Limit)
-	}
-	return most
-}
+func (l *Limit) largestLive() event.Decimal { return max(l.threshold(), l.KeyLimits.largest()) }
 
 // ManualRule is what a verdict by command is called. No rule has that name.
 const ManualRule = verdict.Manual

@@ -58,19 +58,76 @@ func (o overrides) of(key []byte, at event.Micros) (limit event.Decimal, has boo
 	return one.Limit, true
 }
 
+// KeyLimits are limits that a key may have in the place of the rule's own.
+type KeyLimits struct {
+	Tiers []Tier // the first whose predicate holds for an event gives the key's limit, else Told does
+	Told  *Told  // nil: no attribute tells it
+
+	overrides overrides // stronger than both; nil: none
+}
+
 // Override returns the limit of its own that a key has at a time, whose text is given; 0 is unlimited.
-func (l *Limit) Override(key []byte, at event.Micros) (limit event.Decimal, has bool) {
-	return l.overrides.of(key, at)
+func (k *KeyLimits) Override(key []byte, at event.Micros) (limit event.Decimal, has bool) {
+	return k.overrides.of(key, at)
 }
 
 // Overrides are the keys with limits of their own, in the order of their texts.
-func (l *Limit) Overrides() []*Override {
-	out := make([]*Override, 0, len(l.overrides))
-	for _, o := range l.overrides {
+func (k *KeyLimits) Overrides() []*Override {
+	out := make([]*Override, 0, len(k.overrides))
+	for _, o := range k.overrides {
 		out = append(out, o)
 	}
 	slices.SortFunc(out, func(a, b *Override) int { return cmp.Compare(event.FormatKey(a.Key), event.FormatKey(b.Key)) })
 	return out
+}
+
+// asks reports whether events are asked for the key's limit.
+func (k *KeyLimits) asks() bool { return len(k.Tiers) > 0 || k.Told != nil }
+
+// tierID is what a Hit's tier is called in states.
+func (k *KeyLimits) tierID(number int) uint64 {
+	switch {
+	case number >= 1 && number <= len(k.Tiers):
+		return k.Tiers[number-1].id
+	case number == len(k.Tiers)+1 && k.Told != nil:
+		return k.Told.id
+	}
+	return 0
+}
+
+// tierNumber is which tier an id names, from 1; 0 for none.
+func (k *KeyLimits) tierNumber(id uint64) int {
+	for i := range k.Tiers {
+		if id != 0 && k.Tiers[i].id == id {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// source says in words where a key's limit is from; "" is the rule.
+func (k *KeyLimits) source(x *keystate.Extras, key []byte, at event.Micros) string {
+	if _, has := k.overrides.of(key, at); has {
+		return "overrides"
+	}
+	if k.Told != nil && k.Told.id == x.Tier && x.Told > 0 {
+		return "attrs." + k.Told.Attr
+	}
+	return ""
+}
+
+// largest is the greatest number there is.
+func (k *KeyLimits) largest() (most event.Decimal) {
+	for i := range k.Tiers {
+		most = max(most, k.Tiers[i].Limit)
+	}
+	if k.Told != nil {
+		most = max(most, k.Told.Most)
+	}
+	for _, o := range k.overrides {
+		most = max(most, o.Limit)
+	}
+	return most
 }
 
 // limitOf is the limit of a key: its own, that of its tier, or the one that its latest event told; 0 is
@@ -82,26 +139,13 @@ func (l *Limit) limitOf(x *keystate.Extras, key []byte, at event.Micros) (limit 
 	if x.Tier == 0 {
 		return l.threshold(), true
 	}
-	for i := range l.Tiers {
-		if l.Tiers[i].id == x.Tier {
-			return l.Tiers[i].Limit, true
-		}
+	if i := l.tierNumber(x.Tier); i > 0 {
+		return l.Tiers[i-1].Limit, true
 	}
 	if l.Told != nil && l.Told.id == x.Tier && x.Told > 0 {
 		return min(x.Told, l.Told.Most), true
 	}
 	return l.threshold(), false
-}
-
-// limitSource says in words where a key's limit is from; "" is the rule.
-func (l *Limit) limitSource(x *keystate.Extras, key []byte, at event.Micros) string {
-	if _, has := l.overrides.of(key, at); has {
-		return "overrides"
-	}
-	if l.Told != nil && l.Told.id == x.Tier && x.Told > 0 {
-		return "attrs." + l.Told.Attr
-	}
-	return ""
 }
 
 // tellsLimits reports whether an event tells all limits of the rule that are told by events.
@@ -116,6 +160,3 @@ func (r *Rule) tellsLimits(e *event.Event) bool {
 	}
 	return true
 }
-
-// asks reports whether events are asked for the key's limit.
-func (l *Limit) asks() bool { return len(l.Tiers) > 0 || l.Told != nil }

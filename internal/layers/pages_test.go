@@ -142,13 +142,28 @@ func TestRulesInPagesCompile(t *testing.T) {
 				continue
 			}
 			found++
-			if _, err := rules.Compile(path, []byte(src)); err != nil {
+			if _, err := rules.CompileWith(path, []byte(src), besidePage(text)); err != nil {
 				t.Errorf("%v\nof\n%s", err, src)
 			}
 		}
 	})
 	if found < 4 {
 		t.Errorf("%d rule sets found", found)
+	}
+}
+
+// besidePage reads the files that rules of a page name: those of the gallery, or what the page shows.
+func besidePage(text string) func(name string) ([]byte, error) {
+	return func(name string) ([]byte, error) {
+		if content, err := os.ReadFile("../../testdata/rules/" + name); err == nil {
+			return content, nil
+		}
+		for _, m := range fence.FindAllStringSubmatch(text, -1) {
+			if m[1] == strings.TrimPrefix(filepath.Ext(name), ".") {
+				return []byte(m[2]), nil
+			}
+		}
+		return nil, fs.ErrNotExist
 	}
 }
 
