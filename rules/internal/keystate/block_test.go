@@ -1,6 +1,7 @@
 package keystate
 
 import (
+	"errors"
 	"math"
 	"testing"
 
@@ -49,5 +50,42 @@ func TestChecksLookAtAllThatASectionKeeps(t *testing.T) {
 	whole := Extras{Live: sound, Candidate: sound, Remembered: memory{{At: event.MinTime, Amount: 1, Taken: 1}, {At: event.MaxTime}}}
 	if err := whole.check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// What a section keeps besides its window comes back as it was, and what only newer programs keep is told
+// from what is broken.
+func TestExtrasComeBackAsTheyWere(t *testing.T) {
+	const at = event.Micros(1_790_000_000_000_000)
+	for name, want := range map[string]Extras{
+		"a reset":      {WasReset: true, Reset: at},
+		"at no moment": {WasReset: true},
+		"a limit":      {Told: 300 * event.One, Tier: 77},
+		"all": {
+			Live: Slot{Had: true, Steps: 2, Ended: at, Block: Block{Since: at, Until: at + 1, Name: []byte("a"), ID: []byte("e")}}, WasReset: true, Reset: -at,
+			Told: 1, Tier: 9, Warned: []event.Micros{at}, Remembered: memory{{ID: 7, At: at, Amount: event.One, Cost: event.One}},
+		},
+	} {
+		var got Extras
+		b := want.Append(nil)
+		if err := got.Read(b, Version); err != nil || got.check() != nil {
+			t.Errorf("%s: %v, %v", name, err, got.check())
+		}
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (- want):\n%s", name, diff)
+		}
+		for n := range b[1:] {
+			if err := new(Extras).Read(b[:n+1], Version); err == nil {
+				t.Errorf("%s: %d of %d bytes are read", name, n+1, len(b))
+			}
+		}
+	}
+	if err := new(Extras).Read([]byte{hasMore, byte(noFlags)}, Version); !errors.Is(err, ErrNewer) {
+		t.Errorf("a newer program's flags: %v", err)
+	}
+	for _, x := range []Extras{{Told: -1}, {WasReset: true, Reset: event.MaxTime + 1}} {
+		if x.check() == nil {
+			t.Errorf("%+v is let pass", x)
+		}
 	}
 }
