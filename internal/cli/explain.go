@@ -178,6 +178,9 @@ func standing(e *rules.Explanation) string {
 	} else if e.FreesAt != event.NoTime {
 		parts = append(parts, "over until "+clock(e.FreesAt)+frees)
 	}
+	if e.Reset != 0 {
+		parts = append(parts, "emptied at "+clock(e.Reset))
+	}
 	if v := e.Candidate; v != nil {
 		parts = append(parts, fmt.Sprintf("its candidate: %s until %s", v.Action, clock(v.Until)))
 	}
