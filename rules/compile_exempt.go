@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 	"slices"
@@ -65,8 +66,8 @@ func (c *compiler) exemption(n *yaml.Node, r *Rule) (e Exemption, ok bool) {
 			}
 			e.Expires = at
 		case !event.IsDim(name):
-			c.Fail(p.Key, "an exemption has dimensions such as uid, reason and expires", "%q is no dimension%s", scalar.Shortened(name),
-				scalar.DidYouMean(name, []string{"uid", "ip", "ip/64", "reason", "expires"}))
+			hint := cmp.Or(event.AddressDimHint(name), "an exemption has dimensions such as uid, reason and expires")
+			c.Fail(p.Key, hint, "%q is no dimension%s", scalar.Shortened(name), scalar.DidYouMean(name, append([]string{"reason", "expires"}, plainDims...)))
 			ok = false
 		case r != nil && !slices.Contains(r.Shape.dims(), name):
 			by := "the rule counts by " + strings.Join(r.Shape.dims(), ", ")
@@ -77,12 +78,15 @@ func (c *compiler) exemption(n *yaml.Node, r *Rule) (e Exemption, ok bool) {
 			ok = false
 		case strings.HasPrefix(name, "attrs.") && !c.PlainNumber(p.Value, name):
 			ok = false
+		case name == dimAPI && strings.Contains(text, "*"):
+			c.Fail(p.Value, "name one API, or leave the others out by `match`", "an exemption has no patterns")
+			ok = false
 		default:
 			d, err := dimValue(name, p.Value)
 			if err != nil {
 				hint := ""
 				if _, err := netip.ParsePrefix(p.Value.Value); name == "ip" && err == nil {
-					hint = "an exemption is of one address, or, for a rule with key: ip/64, of one network such as 2001:db8::/64"
+					hint = "an exemption is of one address, or, for a rule with key: ip/24, of one network such as 192.0.2.0/24"
 				}
 				c.Fail(p.Value, hint, "%v", err)
 				ok = false

@@ -28,15 +28,15 @@ func (c *ruleReader) name(n *yaml.Node) {
 func (c *ruleReader) key(n *yaml.Node) {
 	if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
 		if c.r.Shape = newShape(nil); c.r.Scope != ScopeInstance {
-			c.Fail(n, "leave the field out, or put something into the list; only with scope: instance [] counts all requests together", "key is an empty list")
+			c.Fail(n, "to count all events together write key: all; without the field a rule counts by uid", "key is an empty list")
 		}
 		return
 	}
-	c.r.Shape = newShape(c.dims(n, c.r.Scope))
+	c.r.Shape = newShape(c.dims(n))
 }
 
 // dims reads the dimensions of a key, sorted; nil when there is a mistake.
-func (c *compiler) dims(n *yaml.Node, scope Scope) []string {
+func (c *compiler) dims(n *yaml.Node) []string {
 	var out []string
 	for _, item := range c.OneOrMore(n, "key") {
 		dim, ok := c.Text(item, "a key's dimension")
@@ -46,31 +46,49 @@ func (c *compiler) dims(n *yaml.Node, scope Scope) []string {
 		case slices.Contains(out, dim):
 			c.Fail(item, "leave one of them out", "the dimension %q is given twice", dim)
 			return nil
-		case dim == dimAPI && scope == ScopeInstance:
-		case dim == dimAPI:
-			c.Fail(item, "with scope: instance each process counts by API; elsewhere a rule for each API is one, or an attribute with its name",
-				"only a rule with scope: instance counts by api")
-			return nil
 		case !event.IsDim(dim):
-			guess := scalar.DidYouMean(dim, []string{"uid", "ip", "ip/64"})
-			if meant := dimensionWords[scalar.Folded(dim)]; meant != "" {
-				guess = fmt.Sprintf("; did you mean %q?", meant)
-			}
-			c.Fail(item, "dimensions are uid, ip, ip/64 and, for an attribute, attrs.NAME", "%q is no dimension%s", scalar.Shortened(dim), guess)
+			c.noDim(item, dim)
 			return nil
 		}
 		out = append(out, dim)
+	}
+	if len(out) > 1 && slices.Contains(out, dimAll) {
+		c.Fail(n, "write key: all, or leave all out", "all counts all events together, and goes with no other dimension")
+		return nil
 	}
 	slices.Sort(out)
 	return out
 }
 
-// dimAPI is a dimension of keys that only ScopeInstance has.
-const dimAPI = "api"
+// noDim reports a name that is none of a dimension.
+func (c *compiler) noDim(n *yaml.Node, dim string) {
+	if hint := event.AddressDimHint(dim); hint != "" {
+		c.Fail(n, hint, "%q is no dimension", scalar.Shortened(dim))
+		return
+	}
+	guess := scalar.DidYouMean(dim, plainDims)
+	if meant := dimensionWords[scalar.Folded(dim)]; meant != "" {
+		guess = fmt.Sprintf("; did you mean %q?", meant)
+	}
+	c.Fail(n, "dimensions are "+event.Dimensions, "%q is no dimension%s", scalar.Shortened(dim), guess)
+}
+
+// Dimensions that every event has.
+const (
+	dimAPI   = "api"
+	dimAll   = "all"
+	allValue = "true" // the only value of all
+)
+
+// plainDims are dimensions to guess at when a name is misspelt.
+var plainDims = []string{"uid", "ip", "ip/24", "ip/64", dimAPI, dimAll}
 
 func newShape(dims []string) *KeyShape {
-	return &KeyShape{Dims: dims, HasUID: slices.Contains(dims, "uid")}
+	return &KeyShape{Dims: dims, HasUID: slices.Contains(dims, "uid"), parts: keyDims(dims)}
 }
+
+// hasAPI reports whether the shape has a key for each API.
+func (k *KeyShape) hasAPI() bool { return slices.Contains(k.dims(), dimAPI) }
 
 // shape returns the set's shape that is like another one.
 func (c *compiler) shape(like *KeyShape) *KeyShape {

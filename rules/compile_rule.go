@@ -74,7 +74,11 @@ func (c *ruleReader) warnPartial() {
 	if then == nil || slices.ContainsFunc(then.Content, func(n *yaml.Node) bool { return n.Value == "apis" }) {
 		return
 	}
-	c.Warn(o.At("then"), "name what is to be blocked in then: {apis: […]}, when it is something else",
+	hint := "name what is to be blocked in then: {apis: […]}, when it is something else"
+	if r.Shape.hasAPI() {
+		hint = ""
+	}
+	c.Warn(o.At("then"), hint,
 		"the rule counts only some events of %s, but blocks all of it", strings.Join(r.APIs, ", "))
 }
 
@@ -121,6 +125,20 @@ func (c *ruleReader) then() {
 		c.Fail(o.Node, "as in forget: 7d: after that the next verdict is a first one again", "`escalate` needs `forget`")
 	}
 	thenPlace.read(c, o)
+	c.ownAPI(o)
+}
+
+// ownAPI refuses `apis` where a verdict covers its key's API.
+func (c *ruleReader) ownAPI(then *document.Object) {
+	if !c.r.Shape.hasAPI() || !then.Has("apis") {
+		return
+	}
+	if c.o.Has("then") {
+		c.Fail(then.At("apis"), "leave it out", "a rule that counts by api blocks the API that is over the limit, and has no `apis`")
+		return
+	}
+	c.Fail(c.o.At("key"), "give the rule a `then` of its own, without `apis`",
+		"a rule that counts by api blocks the API that is over the limit, and spec.defaults.then has `apis`")
 }
 
 // howLong reports when it is not said how long a verdict holds, by block or escalate, or said twice.
@@ -142,6 +160,9 @@ func (c *ruleReader) fuse() {
 	share, _, ok := c.percentage(n, "fuse")
 	if ok && c.r.Then.None {
 		c.Fail(n, "leave `fuse` out, or give the rule a `then`", "a rule that blocks nothing needs no fuse")
+	}
+	if dims := c.r.Shape.dims(); ok && len(dims) == 1 && (dims[0] == dimAll || dims[0] == dimAPI) {
+		c.Fail(n, "leave `fuse` out", "a fuse is for rules with many keys, and this one counts by %s alone", dims[0])
 	}
 	c.r.Fuse = share
 }

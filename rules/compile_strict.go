@@ -19,7 +19,7 @@ type strictReader struct{ *ruleReader }
 func (c *ruleReader) scope() {
 	if n := c.o.Get("scope"); n != nil {
 		switch text := n.Value; {
-		case n.Kind == yaml.ScalarNode && (event.IsDim(text) || dimensionWords[scalar.Folded(text)] != ""):
+		case n.Kind == yaml.ScalarNode && text != "all" && valueWords["scope"][scalar.Folded(text)] == "" && (event.IsDim(text) || dimensionWords[scalar.Folded(text)] != ""):
 			c.Fail(n, "as in key: uid", "what to count by is `key`, not `scope`")
 		default:
 			if word, _ := c.Word(n, "scope", "all", "instance"); word != "all" {

@@ -20,6 +20,7 @@ type exemptIndex struct {
 
 type exemptGroup struct {
 	names []string
+	parts []keyDim                // names, taken apart
 	until map[string]event.Micros // by the text of these dimensions; NoTime: for ever
 }
 
@@ -37,7 +38,7 @@ func newExemptIndex(all []Exemption) *exemptIndex {
 		i := slices.IndexFunc(x.groups, func(g exemptGroup) bool { return slices.Equal(g.names, names) })
 		if i < 0 {
 			i = len(x.groups)
-			x.groups = append(x.groups, exemptGroup{names, map[string]event.Micros{}})
+			x.groups = append(x.groups, exemptGroup{names, keyDims(names), map[string]event.Micros{}})
 		}
 		until, text := x.groups[i].until, event.FormatKey(e.Key)
 		if was, twice := until[text]; !twice || was != event.NoTime && (e.Expires == event.NoTime || e.Expires > was) {

@@ -81,7 +81,7 @@ var defaultsPlace = place[*compiler]{
 	placeDoc: placeDoc{what: "defaults"},
 	fields: []field[*compiler]{
 		{keyDoc, func(c *compiler, n *yaml.Node) {
-			if dims := c.dims(n, ScopeAll); dims != nil {
+			if dims := c.dims(n); dims != nil {
 				c.defaults.key = dims
 			}
 		}},
@@ -257,7 +257,7 @@ var candidatePlace = place[*limitReader]{
 
 // Fields that stand in several places.
 var (
-	keyDoc   = fieldDoc{"key", "key", "what to count by; default `uid`. With `scope: instance` also `api`, and `[]` for all requests together", false}
+	keyDoc   = fieldDoc{"key", "key", "[what to count by](#key); default `uid`. With `scope: instance` also `[]` for all requests together", false}
 	modeDoc  = fieldDoc{"mode", "mode", "`enforce` (default), or `shadow`: verdicts are published and shown, and deny nothing", false}
 	limitDoc = fieldDoc{"limit", `{"anyOf": [{"$ref": "#/$defs/number"}, {"$ref": "#/$defs/told"}]}`,
 		"a positive number, such as `100`, `100k` or `1MiB`; or `{from: attrs.quota, else: 100, most: 10k}`: [an attribute](#limits-that-are-data)", false}
@@ -292,7 +292,7 @@ var (
 // An exemption has dimensions, too.
 var exemptionPlace = placeDoc{
 	what: "an exemption", example: "as in {uid: 42, reason: load test}",
-	schema: `{"minProperties": 2, "patternProperties": {"^(uid|ip|ip/64|attrs\\..+)$": {"type": ["string", "number", "boolean"]}}}`,
+	schema: `{"minProperties": 2, "patternProperties": {"` + dimensionPattern + `": {"type": ["string", "number", "boolean"]}}}`,
 }
 
 var exemptionDocs = []fieldDoc{

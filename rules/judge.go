@@ -234,7 +234,7 @@ func (l *Limit) verdictOf(b *keystate.Block, key []event.Dim) verdict.Verdict {
 		Key:    key,
 		State:  verdict.Block,
 		Action: l.Rule.Then.Action,
-		APIs:   l.Rule.APIs,
+		APIs:   l.Rule.covered(key),
 		Count:  b.Count,
 		Limit:  b.Limit,
 		Since:  b.Since,

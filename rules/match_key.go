@@ -26,8 +26,8 @@ type shapeKey struct {
 // make makes the event's key of a shape, once an event.
 func (m *eventKeys) make(k *shapeKey, e *event.Event, shape *KeyShape) {
 	k.event, k.there, k.long, k.text = m.event, true, false, k.text[:0]
-	for _, dim := range shape.Dims {
-		if k.text, k.there = m.appendDim(k.text, e, dim); !k.there {
+	for i := range shape.parts {
+		if k.text, k.there = m.appendDim(k.text, e, &shape.parts[i]); !k.there {
 			return
 		}
 	}
@@ -36,53 +36,88 @@ func (m *eventKeys) make(k *shapeKey, e *event.Event, shape *KeyShape) {
 	}
 }
 
+// keyDim is one dimension of a key, its name taken apart.
+type keyDim struct {
+	name string
+	kind dimKind
+	attr string           // of dimAttr: the attribute
+	addr event.AddressDim // of dimAddress
+}
+
+type dimKind uint8
+
+const (
+	dimUID dimKind = iota
+	dimAddress
+	dimOfAPI
+	dimOfAll
+	dimAttr
+)
+
+// keyDims takes names apart that event.IsDim accepts.
+func keyDims(names []string) []keyDim {
+	out := make([]keyDim, len(names))
+	for i, name := range names {
+		d := keyDim{name: name}
+		switch name {
+		case "uid":
+			d.kind = dimUID
+		case dimAPI:
+			d.kind = dimOfAPI
+		case dimAll:
+			d.kind = dimOfAll
+		default:
+			var isAddress bool
+			if d.addr, isAddress = event.ParseAddressDim(name); isAddress {
+				d.kind = dimAddress
+				break
+			}
+			d.kind, d.attr = dimAttr, strings.TrimPrefix(name, "attrs.")
+		}
+		out[i] = d
+	}
+	return out
+}
+
 // appendDim appends one dimension to a key's text; false when the event lacks it.
-func (m *eventKeys) appendDim(text []byte, e *event.Event, dim string) ([]byte, bool) {
-	switch dim {
-	case "uid":
+func (m *eventKeys) appendDim(text []byte, e *event.Event, dim *keyDim) ([]byte, bool) {
+	switch dim.kind {
+	case dimUID:
 		if e.UID == "" {
 			return text, false
 		}
-		return event.AppendDim(text, dim, e.UID), true
-	case "ip", "ip/64":
+		return event.AppendDim(text, dim.name, e.UID), true
+	case dimAddress:
 		if !e.IP.IsValid() {
 			return text, false
 		}
-		return m.appendIP(event.AppendDim(text, dim, ""), e.IP, dim == "ip/64"), true
-	case dimAPI:
-		return event.AppendDim(text, dim, e.API), true
+		return m.appendIP(event.AppendDim(text, dim.name, ""), e.IP, dim.addr), true
+	case dimOfAPI:
+		return event.AppendDim(text, dim.name, e.API), e.API != ""
+	case dimOfAll:
+		return event.AppendDim(text, dim.name, allValue), true
 	default:
-		v, ok := e.Attr(strings.TrimPrefix(dim, "attrs."))
+		v, ok := e.Attr(dim.attr)
 		if !ok {
 			return text, false
 		}
-		return event.AppendDim(text, dim, v.Text), true
+		return event.AppendDim(text, dim.name, v.Text), true
 	}
 }
 
-// appendIP appends an address, or the network of an IPv6 one, as event.AppendDim would append
-// its text, without the string in between.
-func (m *eventKeys) appendIP(dst []byte, ip netip.Addr, network bool) []byte {
-	const bits = 64
-	ip = ip.Unmap()
-	if ip.Is4() {
-		return ip.AppendTo(dst)
-	}
-	ip = ip.WithZone("")
-	if network {
-		prefix, _ := ip.Prefix(bits) // fails only for more bits than an address has
-		ip = prefix.Addr()
-	}
-	m.text = ip.AppendTo(m.text[:0])
+// appendIP appends an address, or its network, as event.AppendDim would append its text, without the
+// string in between.
+func (m *eventKeys) appendIP(dst []byte, ip netip.Addr, dim event.AddressDim) []byte {
+	m.text = dim.AppendTo(m.text[:0], ip)
 	for _, b := range m.text {
-		if b == ':' {
+		switch b {
+		case ':':
 			dst = append(dst, "%3A"...)
-			continue
+		case '/':
+			dst = append(dst, "%2F"...)
+		default:
+			dst = append(dst, b)
 		}
-		dst = append(dst, b)
-	}
-	if network {
-		dst = append(dst, "%2F64"...)
 	}
 	return dst
 }

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -31,5 +33,48 @@ func TestAnEventWithAHugeKeyDoesNotMatch(t *testing.T) {
 	}
 	if keys, skipped := match("short again"); len(keys) != 2 || len(skipped) != 0 {
 		t.Errorf("afterwards: %q, %v", keys, skipped)
+	}
+}
+
+// One partition counts all events of a key, so all that a rule with key: all counts go through one partition.
+// A key of a user and an API goes where the user's others go.
+func TestSentencesOfKeysAndPartitions(t *testing.T) {
+	set := compiled(t, header+`  rules:
+    - {name: all, key: all, match: {api: "*"}, limit: 5, per: 1m, then: {block: 1m}}
+    - {name: user, match: {api: "*"}, limit: 5, per: 1m, then: {block: 1m}}
+    - {name: each, key: [uid, api], match: {api: "*"}, limit: 5, per: 1m, then: {block: 1m}}
+`)
+	m, all := set.NewMatcher(), map[uint32]bool{}
+	for _, uid := range []string{"1", "2", "3"} {
+		for _, api := range []string{"x", "y"} {
+			hashes := map[string]uint32{}
+			for _, w := range m.Match(&event.Event{UID: uid, API: api, Cost: event.One}, noon) {
+				hashes[string(w.Key)] = w.Hash
+			}
+			all[hashes["all=true"]] = true
+			if of := event.Murmur2(uid); len(hashes) != 3 || hashes["uid="+uid] != of || hashes["api="+api+"&uid="+uid] != of {
+				t.Errorf("%s, %s: %v", uid, api, hashes)
+			}
+		}
+	}
+	if len(all) != 1 || !all[event.Murmur2("all=true")] {
+		t.Errorf("the key of all has the hashes %v", all)
+	}
+}
+
+// The schema takes the names that Compile takes.
+func TestSchemaKnowsDimensions(t *testing.T) {
+	pattern := regexp.MustCompile(strings.ReplaceAll(dimensionPattern, `\\`, `\`))
+	names := []string{"uid", "api", "all", "ip", "attrs.", "attrs.a", "ip/", "ip/08", "ip/24/", "ip/024", "user", "", "ip/24/56/1"}
+	for n := range 140 {
+		names = append(names, fmt.Sprintf("ip/%d", n))
+		for m := range 140 {
+			names = append(names, fmt.Sprintf("ip/%d/%d", n, m))
+		}
+	}
+	for _, name := range names {
+		if pattern.MatchString(name) != event.IsDim(name) {
+			t.Errorf("%s: the schema says %t", name, !event.IsDim(name))
+		}
 	}
 }

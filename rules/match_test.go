@@ -214,7 +214,7 @@ func TestAddressesInKeys(t *testing.T) {
 		if ip.Is6() {
 			network = netip.PrefixFrom(ip, 64).Masked().String()
 		}
-		set := &Set{Shapes: []*KeyShape{{Dims: []string{"ip", "ip/64"}}}}
+		set := &Set{Shapes: []*KeyShape{newShape([]string{"ip", "ip/64"})}}
 		m := set.NewMatcher()
 		m.begin()
 		var got shapeKey
@@ -335,7 +335,8 @@ func TestAMatcherForgetsTheLastEvent(t *testing.T) {
 func TestMatchAllocatesNothing(t *testing.T) {
 	set := compileRules(t, ruleYAML("search", "match: {api: [search.query, search.suggest]}")+
 		ruleYAML("all", `match: {api: "*", outcome: success, attrs: {plan: pro}}, key: [ip/64, attrs.device]`)+
-		ruleYAML("bytes", `match: {api: search.*}, count: {sum: attrs.bytes}, key: [uid, ip]`))
+		ruleYAML("bytes", `match: {api: search.*}, count: {sum: attrs.bytes}, key: [uid, ip]`)+
+		ruleYAML("together", `match: {api: "*"}, key: all`)+ruleYAML("each", `match: {api: "*"}, key: [api, ip/24/56]`))
 	m := set.NewMatcher()
 	e := &event.Event{
 		API: "search.query", UID: strings.Repeat("user", 20), Outcome: "success", Cost: event.One,
@@ -346,7 +347,7 @@ func TestMatchAllocatesNothing(t *testing.T) {
 			{Name: "bytes", Value: event.Value{Kind: event.Number, Text: "2048.5"}},
 		},
 	}
-	if got := len(m.Match(e, 0)); got != 3 {
+	if got := len(m.Match(e, 0)); got != 5 {
 		t.Fatalf("%d works", got)
 	}
 	if n := testing.AllocsPerRun(1000, func() { m.Match(e, 0) }); n > 0 {

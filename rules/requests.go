@@ -249,8 +249,8 @@ func (q *Requests) isExempt(x *exemptIndex, e *event.Event, at event.Micros) boo
 		g := &x.groups[i]
 		q.text = q.text[:0]
 		there := true
-		for _, name := range g.names {
-			if q.text, there = q.keys.appendDim(q.text, e, name); !there {
+		for i := range g.parts {
+			if q.text, there = q.keys.appendDim(q.text, e, &g.parts[i]); !there {
 				break
 			}
 		}

@@ -129,12 +129,16 @@ func TestWantsCoverWhatWillCount(t *testing.T) {
     - {name: b, key: [ip, uid], match: {api: {x: 2, "y*": 3}, attrs.kind: [k1, k2]}, limit: 5, per: 1h, strict: true}
     - {name: c, key: attrs.item, match: {api: x}, count: {sum: attrs.n}, when: not (outcome == "ok" and attrs.kind == "k1"), window: tumbling, limit: 50, per: 1h, strict: true,
        tiers: [{when: attrs.kind == "k2" and attrs.n < 4, limit: 9}, {when: outcome == "ok", limit: 70}]}
+    - {name: d, key: all, match: {api: "y*"}, limit: 5, per: 1m, strict: true}
+    - {name: e, key: [api, ip/31], match: {api: "*", attrs.kind: k1}, limit: 5, per: 1m, strict: true}
+    - {name: f, key: [api, attrs.item, ip/24/48, uid], match: {api: [x, z]}, limit: 5, per: 1m, strict: true}
 `
 	set := compiled(t, header+rules)
 	instance := compiled(t, header+strings.NewReplacer("strict: true", "scope: instance", ", outcome: [ok, done]", "", ` or outcome == "done"`, "", `outcome == "ok" and `, "",
 		`when: outcome == "ok", limit: 70`, `when: uid == "u1", limit: 70`).Replace(rules))
 	plain := compiled(t, header+strings.NewReplacer("strict: true", "then: {block: 1m}", ", outcome: [ok, done]", "", ` or outcome == "done"`, "", `outcome == "ok" and `, "",
 		`when: outcome == "ok", limit: 70`, `when: uid == "u1", limit: 70`).Replace(rules))
+	permits := set.NewPermits()
 	m, q, here, mp := set.NewMatcher(), NewRequests(set.Strict()), NewRequests(instance.Instance), plain.NewMatcher()
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -163,6 +167,9 @@ func TestWantsCoverWhatWillCount(t *testing.T) {
 			}
 		}
 		wants := q.Wants(&part, noon)
+		held := e
+		held.Permit = event.Permit{ID: "p", At: noon}
+		keys, _ := permits.Keys(&held, noon)
 		for _, work := range m.Match(&e, noon) {
 			for _, hit := range work.Hits {
 				i := slices.IndexFunc(wants, func(w Want) bool { return w.Limit == hit.Limit })
@@ -170,6 +177,9 @@ func TestWantsCoverWhatWillCount(t *testing.T) {
 					continue
 				}
 				counted++
+				if !slices.ContainsFunc(keys, func(k PermitKey) bool { return string(k.Key) == string(work.Key) && k.Hash == work.Hash }) {
+					t.Fatalf("seed %d: %+v counts for %s, and its permit is of %+v", seed, e, work.Key, keys)
+				}
 				limit := hit.Limit.threshold()
 				if hit.Tier > 0 {
 					limit = hit.Limit.Tiers[hit.Tier-1].Limit

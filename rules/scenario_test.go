@@ -229,15 +229,8 @@ func (p *play) tell(v *verdict.Verdict) string {
 func (p *play) key(shape *KeyShape, e *event.Event) string {
 	var dims []event.Dim
 	for _, name := range shape.Dims {
-		switch name {
-		case "uid":
-			dims = append(dims, event.Dim{Name: name, Value: e.UID})
-		case "ip":
-			dims = append(dims, event.Dim{Name: name, Value: e.IP.String()})
-		default:
-			v, _ := e.Attr(strings.TrimPrefix(name, "attrs."))
-			dims = append(dims, event.Dim{Name: name, Value: v.Text})
-		}
+		value, _ := e.Dim(name)
+		dims = append(dims, event.Dim{Name: name, Value: value})
 	}
 	return event.FormatKey(dims)
 }

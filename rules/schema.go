@@ -97,6 +97,11 @@ func (f *fieldDoc) sentence() string {
 	return strings.Join(kinds, ", ") + ": " + f.doc
 }
 
+// dimensionPattern is of names of dimensions: see event.IsDim. The bits of addresses are those that
+// event.ParseAddressDim takes.
+const dimensionPattern = `^(uid|api|all|attrs\\..+|ip(/([89]|[12][0-9]|3[013-9]|[4-9][0-9]|1[01][0-9]|12[0-7])` +
+	`|/([89]|[12][0-9]|3[01])/(3[2-9]|[45][0-9]|6[0-35-9]|[7-9][0-9]|1[01][0-9]|12[0-8])|/32/32)?)$`
+
 // definitions are what fields' values may be.
 const definitions = `
 "name": {"type": ["string", "integer"], "pattern": "^[a-z0-9-]{1,64}$", "description": "1 to 64 of a-z, 0-9 and -."},
@@ -156,7 +161,7 @@ const definitions = `
 	"description": "A predicate of the expr language over id, uid, ip, api, outcome, cost, attrs and time."
 },
 "mode": {"enum": ["enforce", "shadow"]},
-"dimension": {"type": "string", "pattern": "^(uid|ip|ip/64|api|attrs\\..+)$", "description": "uid, ip, ip/64 or attrs.NAME; with scope: instance also api"},
+"dimension": {"type": "string", "pattern": "` + dimensionPattern + `", "description": "uid, ip, a network such as ip/24, ip/64 or ip/24/56, api, attrs.NAME, or all, which stands alone"},
 "key": {"anyOf": [{"$ref": "#/$defs/dimension"}, {"type": "array", "uniqueItems": true, "items": {"$ref": "#/$defs/dimension"}}]},
 "weekday": {"enum": ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]},
 "exempt": {

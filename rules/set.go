@@ -48,9 +48,11 @@ type Set struct {
 
 // KeyShape is a set of dimensions to count by. All rules of one shape share one state a key.
 type KeyShape struct {
-	Dims   []string // sorted: attrs.NAME, ip, ip/64, uid; of ScopeInstance also api, or none at all
+	Dims   []string // sorted: all, or some of api, attrs.NAME, ip, ip/24 and the like, uid; of ScopeInstance also none
 	HasUID bool     // then the key belongs to the uid's partition, else to its text's
 	Index  int      // the place in Set.Shapes; 0 of rules that are not in Set.Rules
+
+	parts []keyDim // Dims, taken apart
 }
 
 // Rule is what to count, over which windows, against which limits, and what follows.
@@ -277,6 +279,16 @@ func (k *KeyShape) dims() []string {
 
 func (k *KeyShape) hasAll(key []event.Dim) bool {
 	return !slices.ContainsFunc(key, func(d event.Dim) bool { return !slices.Contains(k.Dims, d.Name) })
+}
+
+// covered returns which APIs a verdict on a key covers.
+func (r *Rule) covered(key []event.Dim) []string {
+	for _, d := range key {
+		if d.Name == dimAPI {
+			return []string{d.Value}
+		}
+	}
+	return r.APIs
 }
 
 // fits reports whether dims are the shape's.

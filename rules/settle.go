@@ -139,8 +139,9 @@ func (p *Stepper) warn(l *Limit, f *facts, in *Input, i int) {
 			continue
 		}
 		x.Warned[n] = f.latest
+		key := p.key(in.Key)
 		v := verdict.Verdict{
-			Rule: l.Name, Public: l.Rule.Public, Key: p.key(in.Key), State: verdict.Warn, Mode: l.Rule.Mode, Action: l.Rule.Then.Action, APIs: l.Rule.APIs,
+			Rule: l.Name, Public: l.Rule.Public, Key: key, State: verdict.Warn, Mode: l.Rule.Mode, Action: l.Rule.Then.Action, APIs: l.Rule.covered(key),
 			Count: count, Limit: f.limit, Since: f.latest, Until: to, Step: step.Text, Cause: in.Cause,
 		}
 		if p.shadow(l) {

@@ -103,4 +103,5 @@ var valueWords = map[string]map[string]string{
 
 // dimensionWords are names of dimensions that people write.
 var dimensionWords = scalar.Words("user uid", "customer uid", "account uid", "client uid", "subject uid", "address ip", "addr ip", "clientip ip", "remoteaddr ip",
-	"sourceip ip", "ipaddress ip", "ipv6 ip/64", "network ip/64", "subnet ip/64", "campaign attrs.campaign", "session attrs.session", "tenant attrs.tenant")
+	"sourceip ip", "ipaddress ip", "ipv6 ip/64", "ipv4 ip", "network ip/64", "subnet ip/64", "cidr ip/24", "campaign attrs.campaign", "session attrs.session", "tenant attrs.tenant",
+	"endpoint api", "route api", "path api", "method api", "resource api", "operation api", "global all", "everything all", "everyone all", "total all", "constant all", "shared all")

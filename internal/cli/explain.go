@@ -26,6 +26,8 @@ that owns the key answers.
 
   tallygate explain uid=42
   tallygate explain uid=42 attrs.campaign=summer --api ad.select
+  tallygate explain uid=42 api=login     # of rules with key: [uid, api]; --api only leaves out rules
+  tallygate explain all=true             # of rules with key: all
 `
 
 // explainAnswer is the response of GET /v1/explain.
@@ -49,6 +51,10 @@ func explain(ctx context.Context, c *call) error {
 	q, err := keyQuery(o.Args())
 	if err != nil {
 		return &ops.UsageError{Err: err}
+	}
+	if of := q.Get("api"); of != "" { // a dimension; api alone leaves only an API's rules
+		q.Del("api")
+		q.Set("key.api", of)
 	}
 	if *api != "" {
 		q.Set("api", *api)
@@ -81,8 +87,6 @@ func keyQuery(args []string) (url.Values, error) {
 		switch {
 		case !ok || dim == "" || value == "":
 			return nil, fmt.Errorf("%q is not a key: write dimension=value, such as uid=42", a)
-		case dim == "api":
-			return nil, fmt.Errorf("api is not a dimension: use --api %s", value)
 		case q.Has(dim):
 			return nil, fmt.Errorf("%s is given twice: name one key at a time", dim)
 		}
@@ -101,7 +105,11 @@ func keyQuery(args []string) (url.Values, error) {
 func (a *explainAnswer) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(a.Rules) == 0 {
-		_, err := fmt.Fprintln(out, "no rule counts by these dimensions and this API")
+		also := ""
+		if api := cell(a.Key["api"], event.MaxAPI); api != "" {
+			also = fmt.Sprintf("; api=%[1]s is a dimension, and --api %[1]s leaves only its rules", api)
+		}
+		_, err := fmt.Fprintln(out, "no rule counts by these dimensions and this API"+also)
 		return err
 	}
 	fmt.Fprintln(w, "RULE\tCOUNT\tLIMIT\tWINDOW\tVERDICT")

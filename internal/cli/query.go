@@ -24,11 +24,6 @@ func parseKeyFilter(args []string) (keyFilter, error) {
 	}
 	var q url.Values
 	var err error
-	for _, a := range args {
-		if strings.HasPrefix(a, "api=") {
-			return nil, errors.New("api is not a dimension: a key has uid, ip, ip/64 or attrs.NAME")
-		}
-	}
 	if q, err = keyQuery(args); err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func fakeAggregator() http.Handler {
 		case "47":
 			_, _ = io.WriteString(w, explainedInDoubt)
 		case "43":
-			_, _ = io.WriteString(w, `{"key": {"uid": "43"}, "partition": 3, "rules": []}`)
+			_, _ = io.WriteString(w, `{"key": {"uid": "43", "api": "`+r.URL.Query().Get("key.api")+`"}, "partition": 3, "rules": []}`)
 		case "44":
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(http.StatusServiceUnavailable)

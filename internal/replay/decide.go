@@ -2,9 +2,7 @@ package replay
 
 import (
 	"iter"
-	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -77,19 +75,6 @@ func (e *Engine) keyOf(ev *event.Event, dims []string) bool {
 
 // Dimension returns the event's value of a dimension, "" if it has none.
 func Dimension(ev *event.Event, name string) string {
-	switch name {
-	case "uid":
-		return ev.UID
-	case "ip", "ip/64":
-		if !ev.IP.IsValid() {
-			return ""
-		}
-		ip := ev.IP.Unmap().WithZone("")
-		if name == "ip" || ip.Is4() {
-			return ip.String()
-		}
-		return netip.PrefixFrom(ip, 64).Masked().String()
-	}
-	v, _ := ev.Attr(strings.TrimPrefix(name, "attrs."))
-	return v.Text
+	value, _ := ev.Dim(name)
+	return value
 }

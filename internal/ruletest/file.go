@@ -56,7 +56,8 @@ type Expect struct {
 	Count  string
 	Limit  string
 
-	rule *yaml.Node // the place of Rule
+	rule   *yaml.Node // the place of Rule
+	nobody *yaml.Node // the expectation, if it names no dimension but its API
 }
 
 const whatFile = "a file of tests, with rule_files and tests,"

@@ -171,7 +171,7 @@ func (r *reader) expect(n *yaml.Node) Expect {
 		x.Shadow = mode == "shadow"
 	}
 	if len(dims(&x.Who)) == 0 && !r.item.Has("uid") && !r.item.Has("ip") && !r.item.Has("attrs") {
-		r.doc.Fail(n, "for example uid: u1", "the expectation names no uid, ip or attrs")
+		x.nobody = n
 	}
 	if x.Want == "none" {
 		for _, name := range []string{"until", "since", "count", "limit"} {

@@ -14,6 +14,7 @@ import (
 func (s *Suite) verify() {
 	shapes := map[string]*rules.KeyShape{}
 	var names []string
+	byNobody := false             // a rule's key follows from an event alone
 	silent := map[string]string{} // and what to do instead
 	for _, set := range s.sets {
 		for _, r := range set.All() {
@@ -25,6 +26,9 @@ func (s *Suite) verify() {
 					}
 				}
 			}
+		}
+		for _, shape := range set.Shapes {
+			byNobody = byNobody || !slices.ContainsFunc(shape.Dims, func(name string) bool { return name != "api" && name != "all" })
 		}
 		for _, l := range set.Limits {
 			for _, name := range []string{l.Name, l.CandidateName()} {
@@ -38,6 +42,9 @@ func (s *Suite) verify() {
 	for i := range s.File.Tests {
 		for j := range s.File.Tests[i].Expect {
 			x := &s.File.Tests[i].Expect[j]
+			if x.nobody != nil && !byNobody {
+				s.File.doc.Fail(x.nobody, "for example uid: u1", "the expectation names no uid, ip or attrs")
+			}
 			if hint := silent[x.Rule]; x.rule != nil && hint != "" {
 				s.File.doc.Fail(x.rule, hint, "the rule %q issues no verdicts: it decides before the action", x.Rule)
 				continue

@@ -12,7 +12,11 @@ import (
 
 // what describes the expectation's moment, key and API.
 func (p *play) what(x *Expect) string {
-	return fmt.Sprintf("at %s, %s: %s", p.clock(x.At), event.FormatKey(dims(&x.Who)), x.Who.API)
+	who := dims(&x.Who)
+	if len(who) == 0 {
+		return fmt.Sprintf("at %s: %s", p.clock(x.At), x.Who.API)
+	}
+	return fmt.Sprintf("at %s, %s: %s", p.clock(x.At), event.FormatKey(who), x.Who.API)
 }
 
 // dims returns the dimensions that an expectation names.

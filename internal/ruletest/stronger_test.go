@@ -34,7 +34,7 @@ func randomRules(r *rand.Rand, file int) string {
 	b.WriteString("apiVersion: tallygate.dev/v1\nkind: RuleSet\nmetadata: {name: shop}\nspec:\n  rules:\n")
 	for i, name := range r.Perm(26)[:2+r.IntN(5)] {
 		fmt.Fprintf(&b, "    - {name: %c%d%d, match: {api: %q}, limit: 1, per: 1h, window: sliding, key: %s, mode: %s, then: {block: %s, action: %s}}\n",
-			'a'+name, file, i, pick(r, "*", "*", "a.*"), pick(r, "uid", "uid", "ip"), pick(r, "enforce", "enforce", "enforce", "shadow"),
+			'a'+name, file, i, pick(r, "*", "*", "a.*"), pick(r, "uid", "uid", "ip", "ip/24", "api", "[uid, api]", "all"), pick(r, "enforce", "enforce", "enforce", "shadow"),
 			pick(r, "1m", "1m", "2m", "3m"), pick(r, "block", "block", "challenge", "throttle", "log"))
 	}
 	return b.String()

@@ -156,11 +156,7 @@ func keyOf(l *rules.Limit, e *event.Event) string {
 	}
 	var text []byte
 	for _, dim := range l.Rule.Shape.Dims {
-		value, ok := e.API, true
-		if dim != "api" {
-			value, ok = e.Dim(dim)
-		}
-		if ok {
+		if value, ok := e.Dim(dim); ok {
 			text = event.AppendDim(text, dim, value)
 		}
 	}

@@ -231,6 +231,18 @@ func TestKeysThatAreAskedForAreThoseOfEvents(t *testing.T) {
 	if text := event.FormatKey(key); err != nil || api != "search" || text != "ip=192.0.2.1&ip/64=2001%3Adb8%3A%3A%2F64" {
 		t.Errorf("%s %s %v", text, api, err)
 	}
+	key, api, err = explainQuery(url.Values{"key.api": {"search"}, "ip/24": {"192.0.2.1"}})
+	if text := event.FormatKey(key); err != nil || api != "" || text != "api=search&ip/24=192.0.2.0%2F24" {
+		t.Errorf("%s %s %v", text, api, err)
+	}
+	if key, api, err := explainQuery(url.Values{"all": {"true"}, "api": {"search"}}); err != nil || api != "search" || event.FormatKey(key) != "all=true" {
+		t.Errorf("%v %s %v", key, api, err)
+	}
+	for _, q := range []url.Values{{"all": {"yes"}}, {"ip/24/64": {"192.0.2.1"}}, {"uid": {"1"}, "key.uid": {"1"}}, {"key.": {"x"}}} {
+		if key, _, err := explainQuery(q); err == nil {
+			t.Errorf("%v is the key %v", q, key)
+		}
+	}
 	if key, _, err := explainQuery(url.Values{"ip": {"nowhere"}}); err == nil {
 		t.Errorf("%.60s is a key", event.FormatKey(key))
 	}

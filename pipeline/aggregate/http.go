@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -47,6 +48,10 @@ func (a *api) ServeExplain(w http.ResponseWriter, r *http.Request) {
 	httpjson.Reply(w, reply)
 }
 
+// keyParameter may stand before a dimension's name in a query; before api it must, because api alone says
+// which rules to show.
+const keyParameter = "key."
+
 // explainQuery reads the dimensions of a key, sorted, and the api from a query.
 func explainQuery(q url.Values) (key []event.Dim, api string, err error) {
 	named := map[string]string{}
@@ -55,13 +60,14 @@ func explainQuery(q url.Values) (key []event.Dim, api string, err error) {
 			api = values[0]
 			continue
 		}
-		if !event.IsDim(name) {
-			return nil, "", errors.New("unknown parameter " + name + ": dimensions are uid, ip, ip/64 and attrs.NAME, and there is api")
+		dim := strings.TrimPrefix(name, keyParameter)
+		if !event.IsDim(dim) {
+			return nil, "", errors.New("unknown parameter " + name + ": dimensions are " + event.Dimensions + "; api=… leaves only an API's rules, and key.api=… is the dimension")
 		}
-		if len(values) != 1 || values[0] == "" {
-			return nil, "", errors.New("dimension " + name + " needs one value")
+		if _, twice := named[dim]; twice || len(values) != 1 || values[0] == "" {
+			return nil, "", errors.New("dimension " + dim + " needs one value")
 		}
-		named[name] = values[0]
+		named[dim] = values[0]
 	}
 	if len(named) == 0 {
 		return nil, "", errors.New("which key? For example: /v1/explain?uid=42")

@@ -9,7 +9,7 @@ import (
 )
 
 // Check reports whether the user may use the API now. It ignores verdicts on keys with other
-// dimensions than uid: CheckDims includes them.
+// dimensions than uid, api and all: CheckDims includes them.
 //
 // It is checkSlow for the usual case, written out: see package index.
 func (t *Table) Check(api, uid string) Decision {
@@ -18,6 +18,9 @@ func (t *Table) Check(api, uid string) Decision {
 		return t.checkSlow(api, uid)
 	}
 	v := t.index.View()
+	if v.OfUsers() {
+		return t.checkSlow(api, uid)
+	}
 	for p := v.Start(user); ; p = v.Next(p) {
 		for slots := p.Slots(user); slots != 0; slots = slots.Rest() {
 			rec, ok := t.index.At(v, p, slots)
@@ -58,8 +61,12 @@ func (t *Table) Check(api, uid string) Decision {
 }
 
 // checkSlow is Check for rare cases: several verdicts, one that doesn't cover the API, the last
-// second of one, a uid that is very long or not ASCII, and every mode but 0.
+// second of one, a uid that is very long or not ASCII, verdicts on keys of APIs and of all, and every
+// mode but 0.
 func (t *Table) checkSlow(api, uid string) Decision {
+	if t.index.View().OfUsers() {
+		return t.CheckDims(api, []event.Dim{{Name: dimUID, Value: uid}})
+	}
 	uid = event.CanonicalUID(uid)
 	if mode := t.mode.bits.Load(); mode != 0 {
 		return t.checkInMode(mode, api, []event.Dim{{Name: dimUID, Value: uid}})
@@ -84,7 +91,7 @@ func (t *Table) checkInMode(mode uint32, api string, dims []event.Dim) Decision 
 		return Decision{Allowed: true, At: at}
 	}
 	j := judged{enforces: t.policy.enforces}
-	t.index.Each(dims, func(r index.Record) bool {
+	t.index.Each(api, dims, func(r index.Record) bool {
 		j.judge(r, at, 0, api)
 		return true
 	})
@@ -102,14 +109,15 @@ func (t *Table) CheckAt(at event.Micros, api, uid string) Decision {
 }
 
 // CheckDims reports whether someone with these dimensions may use the API now. They are uid, ip and
-// attrs.NAME, each at most once; ip/64 follows from ip.
+// attrs.NAME, each at most once; networks such as ip/64 follow from ip. Verdicts on keys of the API,
+// and on all=true, count without any.
 func (t *Table) CheckDims(api string, dims []event.Dim) Decision {
 	if mode := t.mode.bits.Load(); mode != 0 {
 		return t.checkInMode(mode, api, slices.Clone(dims))
 	}
 	var j judged
 	at, near := t.clock.read()
-	t.index.Each(dims, func(r index.Record) bool {
+	t.index.Each(api, dims, func(r index.Record) bool {
 		if near > 0 {
 			if j.judge(r, at, near, api); j.class == nil && !j.near {
 				return true
@@ -125,7 +133,7 @@ func (t *Table) CheckDims(api string, dims []event.Dim) Decision {
 // CheckDimsAt is CheckAt for several dimensions.
 func (t *Table) CheckDimsAt(at event.Micros, api string, dims []event.Dim) Decision {
 	var j judged
-	t.index.Each(dims, func(r index.Record) bool {
+	t.index.Each(api, dims, func(r index.Record) bool {
 		j.judge(r, at, 0, api)
 		return true
 	})
@@ -135,10 +143,10 @@ func (t *Table) CheckDimsAt(at event.Micros, api string, dims []event.Dim) Decis
 // MayDeny reports whether CheckDims could deny these dimensions for any API. With it a middleware
 // need not name the API of keys without a verdict, as nearly all are.
 func (t *Table) MayDeny(dims []event.Dim) (found bool) {
-	if t.mode.bits.Load() != 0 {
+	if t.mode.bits.Load() != 0 || t.index.View().OfAPI() {
 		return true
 	}
-	t.index.Each(dims, func(index.Record) bool {
+	t.index.Each("", dims, func(index.Record) bool {
 		found = true
 		return false
 	})

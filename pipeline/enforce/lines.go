@@ -24,7 +24,7 @@ type lines struct {
 // finds the line in which it would wait.
 type lineRule struct {
 	verdict *verdict.Verdict // without a key and times
-	names   []string         // of the key's dimensions
+	shape   *index.Shape     // of the key
 }
 
 // maxLineRules bounds how many rules are remembered: more than a rule file has that throttle.
@@ -38,7 +38,9 @@ func (l *lines) note(r lineRule) {
 	if known := l.rules.Load(); known != nil {
 		all = *known
 	}
-	i := slices.IndexFunc(all, func(o lineRule) bool { return o.verdict.Rule == r.verdict.Rule && slices.Equal(o.names, r.names) })
+	i := slices.IndexFunc(all, func(o lineRule) bool {
+		return o.verdict.Rule == r.verdict.Rule && slices.Equal(o.shape.Names(), r.shape.Names())
+	})
 	if i >= 0 && all[i].verdict == r.verdict {
 		return
 	}
@@ -50,10 +52,10 @@ func (l *lines) note(r lineRule) {
 	l.rules.Store(&all)
 }
 
-// appendKey appends what the line of a rule is called for someone with these dimensions; ok is false
-// when they lack one.
-func (r *lineRule) appendKey(dst []byte, dims []event.Dim) (key []byte, ok bool) {
-	hash, ok := index.Hash(r.names, dims)
+// appendKey appends what the line of a rule is called for someone with these dimensions and this API; ok
+// is false when they lack one.
+func (r *lineRule) appendKey(dst []byte, api string, dims []event.Dim) (key []byte, ok bool) {
+	hash, ok := r.shape.Hash(api, dims)
 	if !ok {
 		return dst, false
 	}
@@ -64,11 +66,11 @@ func (r *lineRule) appendKey(dst []byte, dims []event.Dim) (key []byte, ok bool)
 const lineKeyBytes = 128
 
 // ruleOf returns whose verdict decided; ok is false when it is gone already.
-func (t *Table) ruleOf(d Decision, dims []event.Dim) (r lineRule, ok bool) {
-	t.index.Each(dims, func(rec index.Record) bool {
+func (t *Table) ruleOf(d Decision, api string, dims []event.Dim) (r lineRule, ok bool) {
+	t.index.Each(api, dims, func(rec index.Record) bool {
 		rec.Each(func(c *index.Class, _, until event.Micros) {
 			if c.Decides && until == d.Until && c.Verdict.Rule == d.Rule() {
-				r, ok = lineRule{&c.Verdict, rec.Names()}, true
+				r, ok = lineRule{&c.Verdict, rec.Shape()}, true
 			}
 		})
 		return !ok

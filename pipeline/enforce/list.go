@@ -17,7 +17,7 @@ func (t *Table) Verdicts(api string, dims []event.Dim) []*verdict.Verdict {
 // VerdictsAt is Verdicts at a moment.
 func (t *Table) VerdictsAt(at event.Micros, api string, dims []event.Dim) []*verdict.Verdict {
 	all := []*verdict.Verdict{}
-	t.index.Each(dims, func(r index.Record) bool {
+	t.index.Each(api, dims, func(r index.Record) bool {
 		for _, v := range r.Verdicts() {
 			if v.InForce(at) && v.Covers(api) {
 				all = append(all, v)

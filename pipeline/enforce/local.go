@@ -18,9 +18,9 @@ import (
 // again first, which loses the least.
 type localLimit struct {
 	verdict verdict.Verdict // the deciding one of its denials: the rule, its limit and APIs
-	key     []string        // sorted
-	every   float64         // µs until a token is back
-	burst   float64         // tokens
+	key     index.Shape
+	every   float64 // µs until a token is back
+	burst   float64 // tokens
 
 	once   sync.Once
 	shards []localShard // made for the first token: most limiters are never needed
@@ -49,12 +49,13 @@ type localKey struct {
 func newLocalLimit(name string, r RuleOnStale, instances int) *localLimit {
 	l := &localLimit{
 		verdict: verdict.Verdict{Rule: name, Action: verdict.ActBlock, Limit: event.Decimal(r.Limit) * event.One, APIs: slices.Clone(r.APIs)},
-		key:     slices.Sorted(slices.Values(r.Key)),
 		burst:   float64(max(r.Limit/instances, 1)),
 	}
-	if len(l.key) == 0 {
-		l.key = []string{dimUID}
+	key := slices.Sorted(slices.Values(r.Key))
+	if len(key) == 0 {
+		key = []string{dimUID}
 	}
+	l.key = index.ShapeOf(key)
 	l.every = float64(r.Per.Microseconds()) * float64(instances) / float64(r.Limit)
 	return l
 }
@@ -62,10 +63,10 @@ func newLocalLimit(name string, r RuleOnStale, instances int) *localLimit {
 // take takes a token. ok is false when there is none until wait has passed. at is a time of the
 // monotonic clock: the wall clock may be set back, and keys would wait for the same hour again.
 func (l *localLimit) take(at event.Micros, api string, dims []event.Dim) (wait event.Micros, ok bool) {
-	if len(dims) == 0 || !l.verdict.Covers(api) {
+	if !l.verdict.Covers(api) {
 		return 0, true
 	}
-	hash, ok := index.Hash(l.key, dims)
+	hash, ok := l.key.Hash(api, dims)
 	if !ok {
 		return 0, true
 	}

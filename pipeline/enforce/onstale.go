@@ -4,16 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Dimensions with names of their own. Others are attributes: attrs.NAME.
-const (
-	dimUID = "uid"
-	dimIP  = "ip"
-	dimNet = "ip/64"
-)
+const dimUID = "uid"
 
 // OnStale is how checks are answered while the table is stale: before the first snapshot, while it
 // is further behind than Config.MaxStaleness, and when Run was not called.
@@ -64,8 +60,7 @@ func errorsOnStale(always OnStale, rules map[string]RuleOnStale) error {
 			locals++
 			wrong(r.Limit < 1 || r.Per < time.Microsecond, "Rules[%q] has Limit %d and Per %v, want both positive", name, r.Limit, r.Per)
 			for _, dim := range r.Key {
-				attr, ok := strings.CutPrefix(dim, "attrs.")
-				wrong(dim != dimUID && dim != dimIP && dim != dimNet && (!ok || attr == ""), "Rules[%q].Key has %q, want uid, ip, ip/64 or attrs.NAME", name, dim)
+				wrong(!event.IsDim(dim), "Rules[%q].Key has %q: dimensions are %s", name, dim, event.Dimensions)
 			}
 		}
 	}

@@ -89,14 +89,14 @@ func (w *waiter) enter(d *Decision) (p place, err error) {
 		if !throttled(*d) {
 			return w.enterBehind(*d)
 		}
-		rule, ok := t.ruleOf(*d, w.dims)
+		rule, ok := t.ruleOf(*d, w.api, w.dims)
 		if !ok {
 			*d = t.CheckDims(w.api, w.dims)
 			continue
 		}
 		w.readClocks()
 		p.rule = rule
-		key, ok := rule.appendKey(nil, w.dims)
+		key, ok := rule.appendKey(nil, w.api, w.dims)
 		if !ok {
 			break
 		}
@@ -123,7 +123,7 @@ func (w *waiter) enterBehind(d Decision) (p place, err error) {
 		if !p.rule.verdict.Covers(w.api) {
 			continue
 		}
-		key, ok := p.rule.appendKey(space[:0], w.dims)
+		key, ok := p.rule.appendKey(space[:0], w.api, w.dims)
 		if !ok || !t.lines.Has(key) {
 			continue
 		}

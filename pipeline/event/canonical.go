@@ -50,19 +50,19 @@ func CanonicalText(s string) string { return cutText(s, MaxText) }
 
 // CanonicalDim returns a dimension's value as the keys of events have it; "" when no key can have
 // it. Unlike NewDim it does not say why. It allocates nothing for a uid and attributes that are
-// canonical, and for an address in an IPv4 one's only form.
+// canonical.
 func CanonicalDim(name, value string) string {
-	switch name {
-	case "uid":
+	switch {
+	case name == "uid":
 		return CanonicalUID(value)
-	case "ip", "ip/64":
-		value, err := dimValue(name, value)
-		if err != nil {
-			return ""
-		}
-		return value
+	case strings.HasPrefix(name, "attrs."):
+		return CanonicalText(value)
 	}
-	return CanonicalText(value)
+	value, err := dimValue(name, value)
+	if err != nil {
+		return ""
+	}
+	return value
 }
 
 // canonicalID is an event's id, or refunds: one that is too long becomes the first 32 hexadecimal

@@ -204,8 +204,8 @@ func TestDim(t *testing.T) {
 	}{
 		{&e, "uid", "42"}, {&e, "ip", "2001:db8::1:2"}, {&e, "ip/64", "2001:db8::/64"},
 		{&e, "attrs.n", "42"}, {&e, "attrs.t", "true"}, {&e, "attrs.s", "x"},
-		{&e, "attrs.none", ""}, {&e, "api", ""}, {&e, "", ""},
-		{&four, "uid", ""}, {&four, "ip", "203.0.113.9"}, {&four, "ip/64", "203.0.113.9"},
+		{&e, "attrs.none", ""}, {&e, "api", "a"}, {&e, "all", "true"}, {&e, "", ""}, {&e, "ip/24", "2001:db8::/64"}, {&e, "ip/16/128", "2001:db8::1:2"},
+		{&four, "uid", ""}, {&four, "ip", "203.0.113.9"}, {&four, "ip/64", "203.0.113.9"}, {&four, "ip/16", "203.0.0.0/16"}, {&four, "ip/32", ""},
 		{&Event{}, "ip", ""}, {&Event{}, "ip/64", ""},
 	} {
 		if got, ok := c.event.Dim(c.name); got != c.want || ok != (c.want != "") {

@@ -2,7 +2,7 @@ package event
 
 // Dim is one dimension of a key and its value, such as uid=42.
 type Dim struct {
-	Name  string // uid, ip, ip/64 or attrs.NAME
+	Name  string // uid, api, all, attrs.NAME, ip, or a network: see AddressDim
 	Value string // never empty
 }
 

@@ -57,28 +57,24 @@ func (v Value) wellFormed() bool {
 	return false
 }
 
-// Dim returns the event's value of a dimension: uid, ip, ip/64 or attrs.NAME. ip/64 is the
-// network of an IPv6 address, written 2001:db8::/64; an IPv4 address stays whole.
+// Dim returns the event's value of a dimension: uid, api, all, attrs.NAME, ip, or a network that the
+// address is in: see AddressDim.
 func (e *Event) Dim(name string) (value string, ok bool) {
 	switch name {
 	case "uid":
 		return e.UID, e.UID != ""
-	case "ip":
-		if !e.IP.IsValid() {
-			return "", false
-		}
-		return e.IP.String(), true
-	case "ip/64":
-		if !e.IP.IsValid() || e.IP.Is4() {
-			return e.Dim("ip")
-		}
-		network, err := e.IP.Prefix(64)
-		return network.String(), err == nil
+	case dimAPI:
+		return e.API, e.API != ""
+	case dimAll:
+		return allValue, true
 	}
-	attr, isAttr := strings.CutPrefix(name, "attrs.")
-	if !isAttr {
+	if attr, isAttr := strings.CutPrefix(name, "attrs."); isAttr {
+		v, ok := e.Attr(attr)
+		return v.Text, ok
+	}
+	d, ok := ParseAddressDim(name)
+	if !ok || !e.IP.IsValid() {
 		return "", false
 	}
-	v, ok := e.Attr(attr)
-	return v.Text, ok
+	return string(d.AppendTo(nil, e.IP)), true
 }

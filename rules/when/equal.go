@@ -171,7 +171,7 @@ func (v *typeCheck) address(at ast.Node, text string) {
 	}
 	hint := "an address is written as in ip == \"192.0.2.1\""
 	if network, err := netip.ParsePrefix(text); err == nil {
-		hint = `name it by its beginning, as in ip startsWith "10.1." or ip startsWith "2001:db8:"; a rule with key: ip/64 counts by network`
+		hint = `name it by its beginning, as in ip startsWith "10.1." or ip startsWith "2001:db8:"; a rule with key: ip/24 or ip/64 counts by network`
 		if beginning := networkBeginning(network.Masked()); beginning != "" {
 			hint = "write ip startsWith " + strconv.Quote(beginning)
 		}

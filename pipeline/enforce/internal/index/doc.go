@@ -13,7 +13,7 @@
 //	x.Sweep(at)               // drops what has ended
 //
 //	x.User(uid)               // the record of a user
-//	x.Each(dims, do)          // the record of each key that someone has
+//	x.Each(api, dims, do)     // the record of each key that someone has
 //	x.Walk(do, again)         // all records
 //
 //	r.Each(do)                // of a record each verdict's Class, since and until: what a check needs

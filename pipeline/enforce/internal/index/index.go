@@ -118,6 +118,14 @@ func (x *Index) Full() bool { return x.full.Load() }
 // View returns what readers see now.
 func (x *Index) View() *View { return x.view.Load() }
 
+// OfAPI reports whether keys of an API have verdicts: then what a check says depends on the API
+// before a record is found.
+func (v *View) OfAPI() bool { return v.ofAPI }
+
+// OfUsers reports whether more than the record of a uid follows from a uid and an API: a record of
+// the API, of both, or of all. Then use Each.
+func (v *View) OfUsers() bool { return v.ofUsers }
+
 // User returns the record of a user whose uid is canonical; found is false when there is none.
 func (x *Index) User(uid string) (r Record, found bool) {
 	q := query{dims: []event.Dim{{Name: dimUID, Value: uid}}}
@@ -130,17 +138,17 @@ func (x *Index) User(uid string) (r Record, found bool) {
 }
 
 // Each calls do with the record of each key that someone has with these dimensions, each at most
-// once, until do returns false. ip/64 follows from ip.
-func (x *Index) Each(dims []event.Dim, do func(Record) bool) {
-	if len(dims) == 0 {
-		return
-	}
+// once, until do returns false: those of the API, and of all, too. Networks follow from ip.
+func (x *Index) Each(api string, dims []event.Dim, do func(Record) bool) {
 	q := query{dims: canonical(dims), addr: new(address)}
 	v := x.View()
 	for i := 0; i < len(v.shapes); i++ { // a shape keeps its number as long as it has a key
 		s := v.shapes[i]
 		if s == nil {
 			continue
+		}
+		if v.ofAPI && q.api == "" {
+			q.api = event.CanonicalDim(dimAPI, api)
 		}
 		r, ok := x.find(v, s, &q)
 		switch {
@@ -155,7 +163,7 @@ func (x *Index) Each(dims []event.Dim, do func(Record) bool) {
 // find returns the record of the key of this shape that the query has; its data are nil when there
 // is none. ok is false when v is not the index's view any more: begin again.
 func (x *Index) find(v *View, s *shape, q *query) (r Record, ok bool) {
-	hash, ok := q.hash(s)
+	hash, ok := q.hash(&s.Shape, s.salt)
 	if !ok {
 		return Record{}, true
 	}
@@ -167,7 +175,7 @@ func (x *Index) find(v *View, s *shape, q *query) (r Record, ok bool) {
 				return Record{}, false
 			}
 			data := v.record(ref)
-			if r := splitRecord(data); r.shape == s.number && q.is(r.key, s) {
+			if r := splitRecord(data); r.shape == s.number && q.is(r.key, &s.Shape) {
 				return Record{v, data}, true
 			}
 		}

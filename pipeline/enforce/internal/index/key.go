@@ -3,6 +3,7 @@ package index
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -12,13 +13,79 @@ import (
 const (
 	dimUID = "uid"
 	dimIP  = "ip"
-	dimNet = "ip/64"
+	dimAPI = "api"
+	dimAll = "all"
+
+	allValue = "true" // the only value of all
 )
 
-// shape is a list of dimensions that some keys have. A check looks for one key of each shape.
+// Shape is a list of dimensions that some keys have.
+type Shape struct {
+	names []string // sorted
+	dims  []dimension
+}
+
+// dimension is a name, taken apart.
+type dimension struct {
+	name string
+	kind kind
+	addr event.AddressDim // of an address
+}
+
+type kind uint8
+
+const (
+	ofCaller  kind = iota // uid, attributes: a check has the value
+	ofAddress             // ip
+	ofNetwork             // follows from ip
+	ofAPI
+	ofAll
+)
+
+// ShapeOf returns the shape of keys with these dimensions.
+func ShapeOf(names []string) Shape {
+	s := Shape{names: names}
+	for _, name := range names {
+		d := dimension{name: name}
+		switch addr, isAddress := event.ParseAddressDim(name); {
+		case name == dimIP:
+			d.kind, d.addr = ofAddress, addr
+		case isAddress:
+			d.kind, d.addr = ofNetwork, addr
+		case name == dimAPI:
+			d.kind = ofAPI
+		case name == dimAll:
+			d.kind = ofAll
+		}
+		s.dims = append(s.dims, d)
+	}
+	return s
+}
+
+// Names returns the names of the dimensions. They are not to be changed.
+func (s *Shape) Names() []string { return s.names }
+
+// has reports whether one of the dimensions is of a kind.
+func (s *Shape) has(k kind) bool {
+	return slices.ContainsFunc(s.dims, func(d dimension) bool { return d.kind == k })
+}
+
+// isOfUser reports whether the key follows from a uid and an API.
+func (s *Shape) isOfUser() bool {
+	return !slices.ContainsFunc(s.dims, func(d dimension) bool { return d.kind != ofAPI && d.kind != ofAll && d.name != dimUID })
+}
+
+// Hash returns the hash of the key that these dimensions and the API make. ok is false when they lack
+// a dimension.
+func (s *Shape) Hash(api string, dims []event.Dim) (hash uint64, ok bool) {
+	q := query{api: event.CanonicalDim(dimAPI, api), dims: canonical(dims), addr: new(address)}
+	return q.hash(s, 0)
+}
+
+// shape is a shape that keys of the index have. A check looks for one key of each.
 type shape struct {
+	Shape
 	number  uint64
-	names   []string // sorted
 	salt    uint64
 	entries int // how many keys there are; the writer's
 }
@@ -26,26 +93,20 @@ type shape struct {
 // shapeUID is the number of the shape of uid alone, which is always there.
 const shapeUID = 0
 
-// Hash returns the hash of the key that these dimensions make of the ones that are named. ok is
-// false when they lack one.
-func Hash(names []string, dims []event.Dim) (hash uint64, ok bool) {
-	q := query{dims: canonical(dims), addr: new(address)}
-	return q.hash(&shape{names: names})
-}
-
 // query is who is asked about. It lives on the stack of whoever asks: nothing here may keep a part
 // of it.
 type query struct {
+	api  string      // canonical
 	dims []event.Dim // each at most once
-	addr *address    // what follows from ip; nil: ip and ip/64 are in dims as they are looked for
+	addr *address    // what follows from ip; nil: all dimensions are in dims as they are looked for
 }
 
 // hash returns the hash of the key of this shape that the query has; ok is false when it lacks a
 // dimension.
-func (q *query) hash(s *shape) (hash uint64, ok bool) {
-	hash = s.salt
-	for _, name := range s.names {
-		v := q.value(name)
+func (q *query) hash(s *Shape, salt uint64) (hash uint64, ok bool) {
+	hash = salt
+	for i := range s.dims {
+		v := q.value(&s.dims[i])
 		switch {
 		case v.text != "":
 			hash = mix(hash, hashString(v.text))
@@ -59,13 +120,13 @@ func (q *query) hash(s *shape) (hash uint64, ok bool) {
 }
 
 // is reports whether a key of this shape, as its record has it, is the query's.
-func (q *query) is(key []byte, s *shape) bool {
-	for _, name := range s.names {
-		want, rest, ok := nextValue(key, len(s.names))
+func (q *query) is(key []byte, s *Shape) bool {
+	for i := range s.dims {
+		want, rest, ok := nextValue(key, len(s.dims))
 		if !ok {
 			return false
 		}
-		v := q.value(name)
+		v := q.value(&s.dims[i])
 		if v.text != "" && string(want) != v.text || v.text == "" && string(want) != string(v.bytes) {
 			return false
 		}
@@ -74,15 +135,17 @@ func (q *query) is(key []byte, s *shape) bool {
 	return true
 }
 
-func (q *query) value(name string) value {
-	if q.addr != nil && (name == dimIP || name == dimNet) {
-		q.addr.parse(q)
-		if name == dimIP {
-			return value{bytes: q.addr.ip[:q.addr.ipN]}
-		}
-		return value{bytes: q.addr.net[:q.addr.netN]}
+func (q *query) value(d *dimension) value {
+	if q.addr == nil || d.kind == ofCaller {
+		return value{text: q.dim(d.name)}
 	}
-	return value{text: q.dim(name)}
+	switch d.kind {
+	case ofAPI:
+		return value{text: q.api}
+	case ofAll:
+		return value{text: allValue}
+	}
+	return value{bytes: q.addr.text(q, d)}
 }
 
 func (q *query) dim(name string) string {
@@ -100,38 +163,51 @@ type value struct {
 	bytes []byte
 }
 
-// address is an ip in its canonical form, and its network. An IPv4 address is its own network, and
-// what is no address is an absent one, as in events.
+// address is what keys have of the query's ip. What is no address is an absent one, as in events.
 type address struct {
-	parsed  bool
-	ip, net [48]byte
-	ipN     int // how many bytes of ip are the text; 0 when there is none
-	netN    int
+	parsed bool
+	ip     netip.Addr
+	whole  addressText
+	part   addressText // the network that was asked for last
 }
 
-func (a *address) parse(q *query) {
-	if a.parsed {
-		return
-	}
-	a.parsed = true
-	if text := q.dim(dimIP); text != "" {
-		if addr, err := netip.ParseAddr(text); err == nil {
-			addr = addr.Unmap().WithZone("")
-			a.ipN = len(addr.AppendTo(a.ip[:0]))
-			a.netN = len(appendNetwork(a.net[:0], addr))
-		}
-	} else if text := strings.TrimSuffix(q.dim(dimNet), "/64"); text != "" {
-		if addr, err := netip.ParseAddr(text); err == nil {
-			a.netN = len(appendNetwork(a.net[:0], addr.Unmap().WithZone("")))
-		}
-	}
+type addressText struct {
+	of    event.AddressDim
+	n     int // how many bytes are the text; 0 when there is none
+	bytes [48]byte
 }
 
-func appendNetwork(dst []byte, addr netip.Addr) []byte {
-	if addr.Is4() {
-		return addr.AppendTo(dst)
+// text returns the value of an address' dimension, until it is asked for another one.
+func (a *address) text(q *query, d *dimension) []byte {
+	if !a.parsed {
+		a.parsed, a.ip = true, parseAddress(q.dim(dimIP))
 	}
-	return netip.PrefixFrom(addr, 64).Masked().AppendTo(dst)
+	t := &a.whole
+	if d.kind == ofNetwork {
+		t = &a.part
+	}
+	if t.of != d.addr {
+		ip := a.ip
+		if !ip.IsValid() && d.kind == ofNetwork && q.dim(dimIP) == "" { // the network alone is known
+			network, _, _ := strings.Cut(q.dim(d.name), "/")
+			ip = parseAddress(network)
+		}
+		if t.of, t.n = d.addr, 0; ip.IsValid() {
+			t.n = len(d.addr.AppendTo(t.bytes[:0], ip))
+		}
+	}
+	return t.bytes[:t.n]
+}
+
+func parseAddress(text string) netip.Addr {
+	if text == "" {
+		return netip.Addr{}
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return addr
 }
 
 // canonical returns dimensions as keys have them, whoever wrote them. It allocates only when it
@@ -140,7 +216,7 @@ func canonical(dims []event.Dim) []event.Dim {
 	copied := false
 	for i := range dims {
 		d := dims[i]
-		if d.Name == dimIP || d.Name == dimNet {
+		if isAddress(d.Name) {
 			continue
 		}
 		value := event.CanonicalDim(d.Name, d.Value)
@@ -153,6 +229,18 @@ func canonical(dims []event.Dim) []event.Dim {
 		dims[i].Value = value
 	}
 	return dims
+}
+
+func isAddress(name string) bool { return name == dimIP || strings.HasPrefix(name, dimIP+"/") }
+
+// apiOf returns the API of a key that is of one; "" of others.
+func apiOf(key []event.Dim) string {
+	for _, d := range key {
+		if d.Name == dimAPI {
+			return d.Value
+		}
+	}
+	return ""
 }
 
 // appendKey appends a key's values as its record has them.

@@ -10,8 +10,9 @@ import (
 
 func TestHashOfAKey(t *testing.T) {
 	dims := []event.Dim{uid("42"), {Name: dimIP, Value: "2001:db8::7"}, {Name: "attrs.a", Value: "1"}}
+	shape := func(names []string) *Shape { s := ShapeOf(names); return &s }
 	hash := func(names ...string) uint64 {
-		h, ok := Hash(names, dims)
+		h, ok := shape(names).Hash("", dims)
 		if !ok {
 			t.Errorf("%q has no hash", names)
 		}
@@ -21,7 +22,7 @@ func TestHashOfAKey(t *testing.T) {
 		t.Error("two keys have one hash")
 	}
 	for _, names := range [][]string{{"attrs.b"}, {"attrs.b", "uid"}} {
-		if _, ok := Hash(names, dims); ok {
+		if _, ok := shape(names).Hash("", dims); ok {
 			t.Errorf("%q has a hash without attrs.b", names)
 		}
 	}

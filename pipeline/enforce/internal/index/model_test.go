@@ -20,12 +20,15 @@ type model struct {
 	held map[string]verdict.Verdict
 }
 
-// random returns a verdict on one of 3,000 keys of three shapes.
+// random returns a verdict on one of 3,000 keys of four shapes.
 func (m *model) random() verdict.Verdict {
 	n := m.r.IntN(3000)
-	key := []string{"uid=%d", "ip=2001:db8::%d", "attrs.x=%d&uid=1"}[n%3]
+	key := []string{"uid=%d", "ip=2001:db8::%d", "attrs.x=%d&uid=1", "api=a%d&uid=1"}[n%4]
 	return block([]string{"a", "b"}[m.r.IntN(2)], fmt.Sprintf(key, n), func(v *verdict.Verdict) {
 		v.Seq = m.r.Int64N(1000)
+		if api := apiOf(v.Key); api != "" {
+			v.APIs = []string{api}
+		}
 		if m.r.IntN(2) == 0 {
 			v.Until += event.Micros(m.r.Int64N(1e9))
 		}

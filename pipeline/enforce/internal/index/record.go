@@ -197,6 +197,9 @@ func (h *held) flags() (flags uint64) {
 func (h *held) full(key []event.Dim) *verdict.Verdict {
 	v := h.class.Verdict
 	v.Key, v.Since, v.Until, v.Seq, v.Count, v.Cause = key, h.since, h.until, h.seq, h.count, h.cause
+	if api := apiOf(key); api != "" {
+		v.APIs = []string{api}
+	}
 	return &v
 }
 

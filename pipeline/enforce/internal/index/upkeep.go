@@ -95,21 +95,23 @@ func (w *writer) release() {
 		return
 	}
 	w.publish(func(v *View) {
-		v.classes, v.shapes = slices.Clone(v.classes), slices.Clone(v.shapes)
+		v.classes = slices.Clone(v.classes)
+		shapes := slices.Clone(v.shapes)
 		for i, c := range v.classes {
 			if unused(c) {
 				delete(w.interned, c.text)
 				v.classes[i] = nil
 			}
 		}
-		for i, x := range v.shapes {
+		for i, x := range shapes {
 			if empty(x) {
-				v.shapes[i] = nil
+				shapes[i] = nil
 			}
 		}
-		for v.shapes[len(v.shapes)-1] == nil { // uid's is always there
-			v.shapes = v.shapes[:len(v.shapes)-1]
+		for shapes[len(shapes)-1] == nil { // uid's is always there
+			shapes = shapes[:len(shapes)-1]
 		}
+		v.setShapes(shapes)
 	})
 }
 

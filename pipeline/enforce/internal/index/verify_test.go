@@ -26,7 +26,7 @@ func block(rule, key string, change func(*verdict.Verdict)) verdict.Verdict {
 
 // names returns the record keys of all that the index holds on someone's keys.
 func names(x *Index, dims ...event.Dim) (all []string) {
-	x.Each(dims, func(r Record) bool {
+	x.Each(apiOf(dims), dims, func(r Record) bool {
 		for _, v := range r.Verdicts() {
 			all = append(all, nameOf(*v))
 		}

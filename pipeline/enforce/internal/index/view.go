@@ -17,6 +17,18 @@ type View struct {
 	starts  []Raw    // of the chunks
 	classes []*Class // by number; nil is free
 	shapes  []*shape // by number; nil is free
+	ofAPI   bool     // a shape has api
+	ofUsers bool     // a shape other than uid's follows from a uid and an API
+}
+
+// setShapes makes these the view's shapes.
+func (v *View) setShapes(list []*shape) {
+	v.shapes, v.ofAPI, v.ofUsers = list, false, false
+	for _, s := range list {
+		if s != nil && s.number != shapeUID {
+			v.ofAPI, v.ofUsers = v.ofAPI || s.has(ofAPI), v.ofUsers || s.isOfUser()
+		}
+	}
 }
 
 // setChunks makes these the view's chunks.
@@ -94,8 +106,8 @@ func (r Record) Verdicts() []*verdict.Verdict {
 	return all
 }
 
-// Names returns the names of the key's dimensions. They are not to be changed.
-func (r Record) Names() []string { return r.view.shapes[splitRecord(r.data).shape].names }
+// Shape returns the dimensions of the key.
+func (r Record) Shape() *Shape { return &r.view.shapes[splitRecord(r.data).shape].Shape }
 
 // AppendKey appends the key's dimensions. Their values are the record's own bytes: they are not to
 // be kept.

@@ -31,7 +31,7 @@ type writer struct {
 
 func newWriter(out *atomic.Pointer[View], causes bool) *writer {
 	w := &writer{
-		view: &View{buckets: make(buckets, bucketsFor(0)), shapes: []*shape{{names: []string{dimUID}}}}, out: out,
+		view: &View{buckets: make(buckets, bucketsFor(0)), shapes: []*shape{{Shape: ShapeOf([]string{dimUID})}}}, out: out,
 		arena: arena{head: -1}, interned: map[string]*Class{}, generations: map[int]uint64{}, causes: causes,
 	}
 	out.Store(w.view)
@@ -42,10 +42,10 @@ func newWriter(out *atomic.Pointer[View], causes bool) *writer {
 // reports whether that took another chunk, see tidy, and whether the key did not have it: one that
 // began at another time is another one.
 func (w *writer) put(shard int, v *verdict.Verdict, force bool) (grew, isNew bool) {
-	if len(v.Key) == 0 || slices.ContainsFunc(v.Key, func(d event.Dim) bool { return d.Value == "" }) {
+	key := canonical(v.Key) // of an aggregator from before values were cut
+	if len(key) == 0 || slices.ContainsFunc(key, func(d event.Dim) bool { return d.Value == "" }) {
 		return false, false // such a key is no key: nobody has it
 	}
-	key := canonical(v.Key) // of an aggregator from before values were cut
 	// What has run out is taken, too: it may be the clock that is ahead. It is swept when that is
 	// believed.
 	over := v.State == verdict.Clear
@@ -97,10 +97,10 @@ func (w *writer) find(shape *shape, key []event.Dim) (b *bucket, slot int, list 
 		return nil, 0, nil
 	}
 	q := query{dims: key}
-	hash, _ := q.hash(shape)
+	hash, _ := q.hash(&shape.Shape, shape.salt)
 	for b, j := range w.view.buckets.slots(hash) {
 		r := splitRecord(w.view.record(b.refs[j].Load()))
-		if r.shape == shape.number && q.is(r.key, shape) {
+		if r.shape == shape.number && q.is(r.key, &shape.Shape) {
 			w.list = r.appendList(w.list[:0], w.view.classes)
 			return b, j, w.list
 		}
@@ -210,8 +210,17 @@ func (w *writer) giveUp(ref uint32) {
 	w.arena.drop(ref, len(rec)-len(rest))
 }
 
+// anyAPI is what the class of a verdict on an API's key covers: there are as many such verdicts as
+// APIs, and a check finds the key of its own API only.
+var anyAPI = []string{"*"}
+
 // classOf returns the class of a verdict, made when there is none.
 func (w *writer) classOf(shard int, v *verdict.Verdict) *Class {
+	if apiOf(v.Key) != "" {
+		shared := *v
+		shared.APIs = anyAPI
+		v = &shared
+	}
 	generation := w.generations[shard]
 	w.text = appendClassText(w.text[:0], shard, generation, v)
 	if c := w.interned[string(w.text)]; c != nil {
@@ -238,12 +247,15 @@ func (w *writer) shapeOf(key []event.Dim) *shape {
 	}
 	w.salt += 0x9E3779B97F4A7C15
 	x.salt = w.salt
+	var names []string
 	for _, d := range key {
-		x.names = append(x.names, strings.Clone(d.Name))
+		names = append(names, strings.Clone(d.Name))
 	}
+	x.Shape = ShapeOf(names)
 	w.publish(func(v *View) {
-		v.shapes = append(slices.Clone(v.shapes), nil)[:max(len(v.shapes), int(x.number)+1)]
-		v.shapes[x.number] = x
+		shapes := append(slices.Clone(v.shapes), nil)[:max(len(v.shapes), int(x.number)+1)]
+		shapes[x.number] = x
+		v.setShapes(shapes)
 	})
 	return x
 }
