@@ -33,8 +33,8 @@ func (c overrideFile) read(n *yaml.Node) {
 		return
 	}
 	c.l.overrides = overrides{}
-	c.IncludeText(name, src, func() {
-		rows := &overrideReader{limitReader: c.limitReader, csv: csv.NewReader(bytes.NewReader(bytes.TrimPrefix(src, []byte("\ufeff"))))}
+	c.IncludeText(name, src, func(text []string) {
+		rows := &overrideReader{limitReader: c.limitReader, text: text, csv: csv.NewReader(bytes.NewReader(bytes.TrimPrefix(src, []byte("\ufeff"))))}
 		rows.csv.FieldsPerRecord, rows.csv.TrimLeadingSpace, rows.csv.Comment = -1, true, '#'
 		rows.read()
 	})
@@ -44,6 +44,7 @@ func (c overrideFile) read(n *yaml.Node) {
 type overrideReader struct {
 	*limitReader
 	csv     *csv.Reader
+	text    []string // its lines
 	columns []string
 	lines   map[string]int // of the keys so far
 }
@@ -179,7 +180,7 @@ func (c *overrideReader) field(i int) *yaml.Node {
 
 // at is a place in the file; column counts bytes.
 func (c *overrideReader) at(line, column int) *yaml.Node {
-	text := c.Line(line)
+	text := c.text[min(line, len(c.text))-1]
 	return &yaml.Node{Line: line, Column: 1 + utf8.RuneCountInString(text[:min(max(column-1, 0), len(text))])}
 }
 

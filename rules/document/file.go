@@ -52,22 +52,20 @@ func (f *File) Include(name string, src []byte, read func(root *yaml.Node)) bool
 	return true
 }
 
-// IncludeText reads another file in between that is no YAML: places in it are those of nodes that have
-// a line and a column, and nothing else.
-func (f *File) IncludeText(name string, src []byte, read func()) {
+// IncludeText reads a file in between that is no YAML, such as a list with a line for each entry: what
+// FailAt reports has its place. lines are without their ends. It is false when the file is no text.
+func (f *File) IncludeText(name string, src []byte, read func(lines []string)) bool {
 	main := f.src
 	f.src = newSource(name, src)
 	defer func() { f.src = main }()
-	if bad := checkText(src, f.src); bad != nil {
+	if bad := checkText(src, f.src, maxIncludedText); bad != nil {
 		bad.Rule = f.Rule
 		f.Report(bad)
-		return
+		return false
 	}
-	read()
+	read(f.src.lines)
+	return true
 }
-
-// Line is a line of the file that is being read, from 1; "" when there is none.
-func (f *File) Line(n int) string { return f.src.line(n) }
 
 // resolve follows an alias, and counts what is read: nil when it is too much.
 func (f *File) resolve(n *yaml.Node) *yaml.Node {

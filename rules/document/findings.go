@@ -26,6 +26,14 @@ func (f *Findings) Fail(n *yaml.Node, hint, format string, args ...any) {
 	f.Report(f.At(n, hint, fmt.Sprintf(format, args...)))
 }
 
+// FailAt reports a mistake at a line and a column of the file that is being read, both from 1, columns in
+// characters.
+func (f *Findings) FailAt(line, column int, hint, format string, args ...any) {
+	e := f.src.errorAt(line, column, fmt.Sprintf(format, args...), hint)
+	e.Rule = f.Rule
+	f.Report(e)
+}
+
 // Warn reports what is allowed but probably not meant.
 func (f *Findings) Warn(n *yaml.Node, hint, format string, args ...any) {
 	f.Doubt(f.At(n, hint, fmt.Sprintf(format, args...)))

@@ -18,11 +18,13 @@ const (
 	maxSource = 1 << 20 // bytes
 	maxDepth  = 64      // nested YAML collections
 	maxNodes  = 1 << 19 // YAML nodes that are read, those behind aliases each time
+
+	maxIncludedText = 4 << 20 // bytes of a file that is no YAML
 )
 
 // parse returns the root node of a file that holds exactly one document.
 func parse(src []byte, at *source, words *Vocabulary) (*yaml.Node, *Error) {
-	if err := checkText(src, at); err != nil {
+	if err := checkText(src, at, maxSource); err != nil {
 		return nil, err
 	}
 	loader, err := yaml.NewLoader(bytes.NewReader(src),
@@ -50,10 +52,10 @@ func parse(src []byte, at *source, words *Vocabulary) (*yaml.Node, *Error) {
 }
 
 // checkText refuses what YAML would refuse without saying where.
-func checkText(src []byte, at *source) *Error {
-	if len(src) > maxSource {
+func checkText(src []byte, at *source, most int) *Error {
+	if len(src) > most {
 		return &Error{File: at.file, Line: 1, Column: 1,
-			Message: fmt.Sprintf("the file has %d bytes, and a rule file may have %d", len(src), maxSource)}
+			Message: fmt.Sprintf("the file has %d bytes, and may have %d", len(src), most)}
 	}
 	for n, line := range at.lines {
 		column := 0
