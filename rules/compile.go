@@ -50,6 +50,7 @@ func newCompiler(file string, src []byte, read func(name string) ([]byte, error)
 	return &compiler{
 		File: document.New(file, src, vocabulary), source: src, read: read, set: set,
 		defaults: standardDefaults(), names: map[string]int{}, zones: scalar.Zones{},
+		lists: &networkLists{byName: map[string]*networkList{}},
 	}
 }
 
@@ -88,6 +89,7 @@ func (c *compiler) spec(n *yaml.Node) {
 	if n := o.Get("exempt"); n != nil {
 		c.exemptAll(n)
 	}
+	networkReader{c}.warnUnused()
 }
 
 func (c *compiler) rules(n *yaml.Node) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules/document"
+	"github.com/tallygate/tallygate/rules/internal/network"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
@@ -19,11 +20,16 @@ const maxExempt = 100_000
 
 var errNoFiles = errors.New("no other files are read here")
 
-// exemptions reads a list of keys that are not judged, or names the file that holds one. r is nil
-// for the set's own list.
-func (c *compiler) exemptions(n *yaml.Node, r *Rule) (out []Exemption) {
+// exemptReader reads exemptions of a rule, or, where r is nil, of the set.
+type exemptReader struct {
+	*compiler
+	r *Rule
+}
+
+// exemptions reads a list of keys that are not judged, or names the file that holds one.
+func (c exemptReader) exemptions(n *yaml.Node) (out []Exemption) {
 	if n.Kind == yaml.ScalarNode && !document.IsNull(n) {
-		return c.exemptFile(n, r)
+		return c.exemptFile(n)
 	}
 	if n.Kind != yaml.SequenceNode {
 		c.Fail(n, "as in exempt: [{uid: 42, reason: load test, expires: 2026-12-01T00:00:00Z}] or exempt: vip.yaml",
@@ -31,7 +37,7 @@ func (c *compiler) exemptions(n *yaml.Node, r *Rule) (out []Exemption) {
 		return nil
 	}
 	for _, item := range c.Items(n) {
-		if e, ok := c.exemption(item, r); ok {
+		if e, ok := c.exemption(item); ok {
 			out = append(out, e)
 		}
 		if c.exempt++; c.exempt == maxExempt+1 {
@@ -45,7 +51,7 @@ func (c *compiler) exemptions(n *yaml.Node, r *Rule) (out []Exemption) {
 }
 
 // exemption reads one of them: dimensions and their values, reason and expires.
-func (c *compiler) exemption(n *yaml.Node, r *Rule) (e Exemption, ok bool) {
+func (c exemptReader) exemption(n *yaml.Node) (e Exemption, ok bool) {
 	pairs, ok := c.Pairs(n, "an exemption")
 	if !ok {
 		return e, false
@@ -65,41 +71,96 @@ func (c *compiler) exemption(n *yaml.Node, r *Rule) (e Exemption, ok bool) {
 				ok = false
 			}
 			e.Expires = at
-		case !event.IsDim(name):
-			hint := cmp.Or(event.AddressDimHint(name), "an exemption has dimensions such as uid, reason and expires")
-			c.Fail(p.Key, hint, "%q is no dimension%s", scalar.Shortened(name), scalar.DidYouMean(name, append([]string{"reason", "expires"}, plainDims...)))
-			ok = false
-		case r != nil && !slices.Contains(r.Shape.dims(), name):
-			by := "the rule counts by " + strings.Join(r.Shape.dims(), ", ")
-			if len(r.Shape.dims()) == 0 {
-				by = "the rule counts all requests together; leave out whom it is not for by `when`"
-			}
-			c.Fail(p.Key, by, "%s is no dimension of the rule's key", name)
-			ok = false
-		case strings.HasPrefix(name, "attrs.") && !c.PlainNumber(p.Value, name):
-			ok = false
-		case name == dimAPI && strings.Contains(text, "*"):
-			c.Fail(p.Value, "name one API, or leave the others out by `match`", "an exemption has no patterns")
-			ok = false
+		case name == "ip":
+			ok = c.address(p, &e) && ok
 		default:
-			d, err := dimValue(name, p.Value)
-			if err != nil {
-				hint := ""
-				if _, err := netip.ParsePrefix(p.Value.Value); name == "ip" && err == nil {
-					hint = "an exemption is of one address, or, for a rule with key: ip/24, of one network such as 192.0.2.0/24"
-				}
-				c.Fail(p.Value, hint, "%v", err)
-				ok = false
-			}
-			e.Key = append(e.Key, d)
+			ok = c.dim(p, &e) && ok
 		}
 	}
-	if ok && (len(e.Key) == 0 || e.Reason == "") {
+	if ok && (len(e.Key) == 0 && !e.ofNetwork() || e.Reason == "") {
 		c.Fail(n, "as in {uid: 42, reason: load test}", "an exemption names a key and a reason")
 		return e, false
 	}
 	slices.SortFunc(e.Key, func(a, b event.Dim) int { return strings.Compare(a.Name, b.Name) })
+	if ok && c.r != nil {
+		e, _ = e.under(c.r.Shape)
+	}
 	return e, ok
+}
+
+// dim reads a dimension, and the value of it that is exempt.
+func (c exemptReader) dim(p document.Pair, e *Exemption) bool {
+	name := p.Key.Value
+	switch {
+	case !event.IsDim(name):
+		hint := cmp.Or(event.AddressDimHint(name), "an exemption has dimensions such as uid, reason and expires")
+		c.Fail(p.Key, hint, "%q is no dimension%s", scalar.Shortened(name), scalar.DidYouMean(name, append([]string{"reason", "expires"}, plainDims...)))
+		return false
+	case c.r != nil && !slices.Contains(c.r.Shape.dims(), name):
+		c.Fail(p.Key, c.countsBy(), "%s is no dimension of the rule's key", name)
+		return false
+	case strings.HasPrefix(name, "attrs.") && !c.PlainNumber(p.Value, name):
+		return false
+	case name == dimAPI && strings.Contains(p.Value.Value, "*"):
+		c.Fail(p.Value, "name one API, or leave the others out by `match`", "an exemption has no patterns")
+		return false
+	}
+	d, err := dimValue(name, p.Value)
+	if err != nil {
+		hint := ""
+		if _, problem, _ := network.Parse(p.Value.Value); isAddress(name) && problem == "" {
+			hint = "all keys of a network are exempt by ip, as in {ip: " + p.Value.Value + "}"
+		}
+		c.Fail(p.Value, hint, "%v", err)
+		return false
+	}
+	e.Key = append(e.Key, d)
+	return true
+}
+
+// countsBy says by which dimensions the rule counts, for one that an exemption names by mistake.
+func (c exemptReader) countsBy() string {
+	if len(c.r.Shape.dims()) == 0 {
+		return "the rule counts all requests together; leave out whom it is not for by `when`"
+	}
+	return "the rule counts by " + strings.Join(c.r.Shape.dims(), ", ")
+}
+
+// useWhen says what to write instead of an exemption by ip for a rule whose keys have none: the aggregator
+// judges keys, and an event's address is in none of them.
+const useWhen = `leave events of a network out by when: not inNetwork(ip, "10.0.0.0/8")`
+
+// address reads an address, a network, or the name of a list of networks.
+func (c exemptReader) address(p document.Pair, e *Exemption) bool {
+	text := p.Value.Value
+	if c.r != nil && !slices.ContainsFunc(c.r.Shape.dims(), isAddress) {
+		c.Fail(p.Key, c.countsBy()+"; "+useWhen, "ip is no dimension of the rule's key")
+		return false
+	}
+	if network.IsListName(text) {
+		if e.list = c.lists.Networks(text); e.list == nil {
+			c.Fail(p.Value, "lists are named in spec.networks, as in networks: {office: [10.0.0.0/8]}", "there is no list of networks %q%s",
+				scalar.Shortened(text), c.lists.MeantNetworks(text))
+		}
+		e.List = text
+		return e.list != nil
+	}
+	in, problem, hint := network.Parse(text)
+	if problem != "" {
+		c.Fail(p.Value, hint, "ip: %s", problem)
+		return false
+	}
+	if e.In = in; in.IsSingleIP() {
+		e.In, e.Key = netip.Prefix{}, append(e.Key, event.Dim{Name: "ip", Value: in.Addr().String()})
+	}
+	if c.r == nil {
+		return true
+	}
+	if _, covers := (Exemption{In: in}).under(c.r.Shape); !covers {
+		c.Fail(p.Value, c.countsBy(), "no key lies in %s: keys of IPv6 networks are larger", in)
+		return false
+	}
+	return true
 }
 
 // dimValue is a dimension's value as keys have it.
@@ -112,14 +173,13 @@ func dimValue(name string, n *yaml.Node) (event.Dim, error) {
 }
 
 // exemptFile reads exemptions from another file: a list of them.
-func (c *compiler) exemptFile(n *yaml.Node, r *Rule) []Exemption {
+func (c exemptReader) exemptFile(n *yaml.Node) []Exemption {
 	name, ok := c.Text(n, "exempt")
 	if !ok {
 		return nil
 	}
-	src, err := c.file(name)
-	if err != nil {
-		c.Fail(n, "", "read exemptions from %s: %v", scalar.Shortened(name), err)
+	src, ok := c.beside(n, name, "exemptions")
+	if !ok {
 		return nil
 	}
 	var out []Exemption
@@ -128,35 +188,26 @@ func (c *compiler) exemptFile(n *yaml.Node, r *Rule) []Exemption {
 			c.Fail(root, "as in `- {uid: 42, reason: load test}`, a line each", "a file of exemptions holds a list of them")
 			return
 		}
-		out = c.exemptions(root, r)
+		out = c.exemptions(root)
 	})
 	return out
 }
 
-// file reads another file that the source names, once.
-func (c *compiler) file(name string) ([]byte, error) {
-	src, known := c.set.Files[name]
-	if known {
-		return src, nil
-	}
-	src, err := c.read(name)
-	if err == nil {
-		c.set.Files[name] = src
-	}
-	return src, err
-}
-
 // exemptAll hands the set's own exemptions to the rules whose keys have their dimensions.
 func (c *compiler) exemptAll(n *yaml.Node) {
-	for _, e := range c.exemptions(n, nil) {
+	for _, e := range (exemptReader{c, nil}).exemptions(n) {
 		used := false
 		for _, r := range c.set.all {
-			if r.Shape.hasAll(e.Key) {
+			if e, covers := e.under(r.Shape); covers {
 				r.exempt = append(r.exempt, e)
 				used = true
 			}
 		}
-		if !used {
+		switch {
+		case used:
+		case e.ofNetwork() || slices.ContainsFunc(e.Key, func(d event.Dim) bool { return d.Name == "ip" }):
+			c.Warn(n, useWhen, "no rule counts by %s", strings.Join(e.dims(), ", "))
+		default:
 			c.Warn(n, "", "no rule counts by %s", event.FormatKey(e.Key))
 		}
 	}

@@ -98,6 +98,9 @@ func judgedHash(l *Limit) JudgedBy {
 	}
 	for _, e := range l.Rule.exempt {
 		fmt.Fprintf(h, "exempt %q %d\x00", e.Key, e.Expires)
+		if e.ofNetwork() {
+			fmt.Fprintf(h, "in %v %x\x00", e.In, e.list.Hash())
+		}
 	}
 	return JudgedBy(h.Sum(nil))
 }

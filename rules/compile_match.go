@@ -148,10 +148,12 @@ func (c *compiler) when(n *yaml.Node) *when.Predicate {
 	if !ok {
 		return nil
 	}
-	p, mistakes := when.Compile(source, c.zones)
+	p, mistakes := when.Compile(source, named{c.zones, c.lists})
 	for _, m := range mistakes {
 		if m.Severity == when.Syntax && n.Style == 0 && c.HasComment(n) {
 			m.Hint = "in YAML, a # behind a blank begins a comment: put the predicate into quotes"
+		} else if m.Severity == when.Syntax && n.Style == 0 && strings.Count(source, "(") > strings.Count(source, ")") {
+			m.Hint = "in YAML, a comma between { } ends a value: put the predicate into quotes"
 		}
 		e := c.Inside(n, m.At, m.Hint, m.Message)
 		switch m.Severity {

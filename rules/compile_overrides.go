@@ -27,9 +27,8 @@ func (c overrideFile) read(n *yaml.Node) {
 	if !ok {
 		return
 	}
-	src, err := c.file(name)
-	if err != nil {
-		c.Fail(n, "", "read overrides from %s: %v", scalar.Shortened(name), err)
+	src, ok := c.beside(n, name, "overrides")
+	if !ok {
 		return
 	}
 	c.l.overrides = overrides{}

@@ -255,4 +255,6 @@ func (c strictReader) warnMemory() {
 }
 
 // parts takes a predicate apart that is to be evaluated before all is known that it asks for.
-func (c *compiler) parts(n *yaml.Node) *when.Parts { return when.Split(n.Value, c.zones) }
+func (c *compiler) parts(n *yaml.Node) *when.Parts {
+	return when.Split(n.Value, named{c.zones, c.lists})
+}

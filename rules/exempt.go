@@ -1,16 +1,22 @@
 package rules
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/network"
 )
 
 // Exemption is a key, or all keys with some values, that is counted and not judged.
 type Exemption struct {
-	Key     []event.Dim // sorted; some of the rule's dimensions, for all values of the others
+	Key     []event.Dim  // sorted; some of the rule's dimensions, for all values of the others
+	In      netip.Prefix // and the key's address, or its network, lies in this one; the zero Prefix: anywhere
+	List    string       // or in a list of spec.networks
 	Reason  string
 	Expires event.Micros // by the key's latest time; NoTime: never
+
+	list *network.Set // of List
 }
 
 // exemptIndex finds a key's exemption among many.
@@ -19,9 +25,10 @@ type exemptIndex struct {
 }
 
 type exemptGroup struct {
-	names []string
-	parts []keyDim                // names, taken apart
-	until map[string]event.Micros // by the text of these dimensions; NoTime: for ever
+	names    []string
+	parts    []keyDim                // names, taken apart
+	until    map[string]event.Micros // by the text of these dimensions; NoTime: for ever
+	networks exemptNetworks          // the same, where an address is to lie in a network
 }
 
 // newExemptIndex returns nil when there are none.
@@ -30,7 +37,8 @@ func newExemptIndex(all []Exemption) *exemptIndex {
 		return nil
 	}
 	x := &exemptIndex{}
-	for _, e := range all {
+	for i := range all {
+		e := &all[i]
 		var names []string
 		for _, d := range e.Key {
 			names = append(names, d.Name)
@@ -38,14 +46,31 @@ func newExemptIndex(all []Exemption) *exemptIndex {
 		i := slices.IndexFunc(x.groups, func(g exemptGroup) bool { return slices.Equal(g.names, names) })
 		if i < 0 {
 			i = len(x.groups)
-			x.groups = append(x.groups, exemptGroup{names, keyDims(names), map[string]event.Micros{}})
+			x.groups = append(x.groups, exemptGroup{names: names, parts: keyDims(names), until: map[string]event.Micros{}})
 		}
-		until, text := x.groups[i].until, event.FormatKey(e.Key)
-		if was, twice := until[text]; !twice || was != event.NoTime && (e.Expires == event.NoTime || e.Expires > was) {
-			until[text] = e.Expires
+		g, text := &x.groups[i], event.FormatKey(e.Key)
+		if e.ofNetwork() {
+			g.networks.add(text, e)
+			continue
 		}
+		was, twice := g.until[text]
+		g.until[text] = longer(was, e.Expires, twice)
 	}
 	return x
+}
+
+// longer is the later of two ends, where there are two.
+func longer(was, until event.Micros, two bool) event.Micros {
+	if two && (was == event.NoTime || until != event.NoTime && until <= was) {
+		return was
+	}
+	return until
+}
+
+// spares reports whether an exemption that holds until a moment holds at another: at NoTime, which is not
+// known, only one that has no end.
+func spares(until, at event.Micros) bool {
+	return until == event.NoTime || at != event.NoTime && at < until
 }
 
 // covers tells whether a key, its dimensions sorted, is exempt at a time.
@@ -53,15 +78,21 @@ func (x *exemptIndex) covers(key []event.Dim, at event.Micros) bool {
 	if x == nil {
 		return false
 	}
-	for _, g := range x.groups {
+	for i := range x.groups {
+		g := &x.groups[i]
 		var text []byte
 		for _, d := range key {
 			if slices.Contains(g.names, d.Name) {
 				text = event.AppendDim(text, d.Name, d.Value)
 			}
 		}
-		if until, listed := g.until[string(text)]; listed && (until == event.NoTime || at < until) {
+		if until, listed := g.until[string(text)]; listed && spares(until, at) {
 			return true
+		}
+		for _, d := range key {
+			if in, ok := networkOf(d); ok && g.networks.cover(text, in, at) {
+				return true
+			}
 		}
 	}
 	return false

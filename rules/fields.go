@@ -63,6 +63,7 @@ var specPlace = place[*compiler]{
 				c.set.TooOldNow = word == "now"
 			}},
 		{fieldDoc{"recent_ids", "recent_ids", "`{count: 64, for: 10m}`: how many event ids a key remembers (0 to 1,024), and for how long", false}, func(c *compiler, n *yaml.Node) { recentIDsPlace.inside(c, c.File, n) }},
+		{fieldDoc{"networks", "networks", "[lists of networks](#networks) by their names, such as `{office: [10.0.0.0/8], cloud: cloud.txt}`", false}, func(c *compiler, n *yaml.Node) { networkReader{c}.networks(n) }},
 		{fieldDoc{"defaults", "defaults", "`key`, `window`, `mode`, `timezone`, `week_starts`, `then` for rules that do not set them", false}, nil},
 		{fieldDoc{"rules", `{"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/rule"}}`, "the list of rules", true}, nil},
 		{fieldDoc{"exempt", "exempt", "keys that are [exempt](#exempt) from every rule that counts by their dimensions", false}, nil},
@@ -124,7 +125,7 @@ var rulePlace = place[*ruleReader]{
 			"of `strict` and `scope: instance`: what a request meets that is not let in; default `block`", false}, (*ruleReader).ownAction},
 		{fieldDoc{"keys", `{"anyOf": [{"type": "integer", "minimum": 1, "maximum": 1000000}, {"type": "string", "pattern": "^[0-9][0-9_]*(k|M|Ki)?$"}]}`,
 			"of `scope: instance`: how many keys a process keeps, the least recently used leave; default 10,000", false}, (*ruleReader).maxKeys},
-		{fieldDoc{"exempt", "exempt", "keys that are counted but [not judged](#exempt)", false}, func(c *ruleReader, n *yaml.Node) { c.r.exempt = c.exemptions(n, c.r) }},
+		{fieldDoc{"exempt", "exempt", "keys that are counted but [not judged](#exempt)", false}, func(c *ruleReader, n *yaml.Node) { c.r.exempt = exemptReader{c.compiler, c.r}.exemptions(n) }},
 		{fieldDoc{"fuse", "percentage", "a share of the keys, such as `5%`, beyond which the rule [stops blocking](#fuse)", false}, nil},
 	}, unread[*ruleReader](windowDocs)),
 }

@@ -31,6 +31,21 @@ func BenchmarkMatchWhen(b *testing.B) {
 		ruleYAML("b", "match: {api: order.create}, when: attrs.n > 10")+ruleYAML("c", "match: {api: order.create}")))
 }
 
+// Three rules ask for ten thousand networks in a list.
+func BenchmarkMatchNetworks(b *testing.B) {
+	var list strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&list, "10.%d.%d.0/25\n", i>>8, i&255)
+	}
+	const rule = "match: {api: order.create}, when: 'not inNetwork(ip, \"far\", \"198.51.100.0/24\")'"
+	src := header + "  networks: {far: far.txt}\n  rules:\n" + ruleYAML("a", rule) + ruleYAML("b", rule) + ruleYAML("c", rule)
+	set, err := CompileWith("bench.yaml", []byte(src), func(string) ([]byte, error) { return []byte(list.String()), nil })
+	if err != nil {
+		b.Fatal(err)
+	}
+	benchmarkMatch(b, set)
+}
+
 func benchmarkMatch(b *testing.B, set *Set) {
 	e := &event.Event{
 		API: "order.create", UID: "user-4711", IP: netip.MustParseAddr("192.0.2.1"), Cost: event.One,

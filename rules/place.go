@@ -112,6 +112,7 @@ type compiler struct {
 	names  map[string]int // names of rules, and the lines they are on
 	exempt int            // exemptions read so far
 	zones  scalar.Zones
+	lists  *networkLists
 }
 
 // defaults are what spec.defaults gives to rules that don't say otherwise.

@@ -140,7 +140,7 @@ func (q *Requests) want(r *Rule, e *event.Event, at event.Micros, key []byte, am
 			hash = event.Murmur2(e.UID)
 		}
 	}
-	exempt := r.exemptKeys != nil && q.isExempt(r.exemptKeys, e, at)
+	exempt := r.exemptKeys != nil && q.isExempt(r, e, at)
 	for _, l := range r.Limits {
 		if l.Shadow { // a candidate, which decides nothing
 			continue
@@ -244,9 +244,9 @@ func (q *Requests) override(w *Want, at event.Micros) {
 }
 
 // isExempt reports whether the rule file exempts the request's key.
-func (q *Requests) isExempt(x *exemptIndex, e *event.Event, at event.Micros) bool {
-	for i := range x.groups {
-		g := &x.groups[i]
+func (q *Requests) isExempt(r *Rule, e *event.Event, at event.Micros) bool {
+	for i := range r.exemptKeys.groups {
+		g := &r.exemptKeys.groups[i]
 		q.text = q.text[:0]
 		there := true
 		for i := range g.parts {
@@ -254,8 +254,16 @@ func (q *Requests) isExempt(x *exemptIndex, e *event.Event, at event.Micros) boo
 				break
 			}
 		}
-		if until, listed := g.until[string(q.text)]; there && listed && (until == event.NoTime || at != event.NoTime && at < until) {
+		if !there {
+			continue
+		}
+		if until, listed := g.until[string(q.text)]; listed && spares(until, at) {
 			return true
+		}
+		for _, dim := range r.Shape.Dims {
+			if in, ok := networkUnder(dim, e.IP); ok && g.networks.cover(q.text, in, at) {
+				return true
+			}
 		}
 	}
 	return false

@@ -164,6 +164,13 @@ const definitions = `
 "dimension": {"type": "string", "pattern": "` + dimensionPattern + `", "description": "uid, ip, a network such as ip/24, ip/64 or ip/24/56, api, attrs.NAME, or all, which stands alone"},
 "key": {"anyOf": [{"$ref": "#/$defs/dimension"}, {"type": "array", "uniqueItems": true, "items": {"$ref": "#/$defs/dimension"}}]},
 "weekday": {"enum": ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]},
+"networks": {
+	"type": "object", "maxProperties": 100, "propertyNames": {"pattern": "^[a-z0-9-]{1,64}$"},
+	"additionalProperties": {
+		"description": "Networks such as 10.0.0.0/8, or the name of a file with one in each line.",
+		"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": "^[0-9A-Fa-f.:]+(/[0-9]{1,3})?$"}}]
+	}
+},
 "exempt": {
 	"description": "Keys that are counted and not judged: a list, or the name of a file with one.",
 	"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": {"$ref": "#/$defs/exemption"}}]

@@ -41,6 +41,11 @@ var whenCases = []struct{ when, full, bare string }{
 	{`uid == "u1" && id == "e1"`, "true", "false"},
 	{`ip == "2001:db8::1"`, "true", "false"},
 	{`ip startsWith "2001:"`, "true", "false"},
+	{`inNetwork(ip, "2001:db8::/32")`, "true", "false"},
+	{`inNetwork(ip, "10.0.0.0/8", "2001:db8::1")`, "true", "false"},
+	{`not inNetwork(ip, "::/0")`, "false", "true"},
+	{`inNetwork(attrs.plan, "::/0")`, "false", "false"},
+	{`inNetwork(attrs.n, "::/0")`, "false", "false"},
 	{`api matches "^order[.]"`, "true", "true"},
 	{`outcome == ""`, "false", "true"},
 	{`cost < 1`, "true", "false"},
@@ -139,6 +144,7 @@ func FuzzWhen(f *testing.F) {
 		`attrs.discounted == true`, `attrs[api] in ["a", 1, nil] or uid matches "^u"`, `time.In(timezone("Asia/Tokyo")).Hour() > 8`,
 		`all(split(api, "."), len(#) > 2) ? attrs?.x : cost > 1`, `let x = attrs.n ?? 3; x % 2 == 0`, `date("2026-01-02") < time`,
 		`reduce([1, 2], #acc + #, 0) > cost`, `toJSON(attrs) contains "x"`, `api[1:3] == "rd"`, `$env.uid == nil`,
+		`inNetwork(ip, "10.0.0.0/8", "office")`, `any(split(attrs.s, ","), inNetwork(#, "::/0", "::ffff:10.0.0.0/104"))`, `not (attrs.s | inNetwork("192.0.2.1"))`,
 	} {
 		f.Add(seed)
 	}

@@ -114,7 +114,8 @@ func TestRuleFileIsFollowed(t *testing.T) {
 	})
 }
 
-// A file that the rules name is followed like the rule file itself: here one with exemptions.
+// A file that the rules name is followed like the rule file itself: here one with exemptions, and one with
+// networks, which is no YAML.
 func TestFilesThatTheRulesNameAreFollowed(t *testing.T) {
 	servers, err := devstack.Start(t.Context(), devstack.Config{})
 	if err != nil {
@@ -130,14 +131,18 @@ func TestFilesThatTheRulesNameAreFollowed(t *testing.T) {
 		return path
 	}
 	write("exempt.yaml", "[]\n")
-	path := write("rules.yaml", strings.Replace(limited(5), "spec:\n", "spec:\n  exempt: exempt.yaml\n", 1))
+	write("office.txt", "10.0.0.0/8\n")
+	path := write("rules.yaml", strings.Replace(limited(5), "spec:\n", "spec:\n  exempt: exempt.yaml\n  networks: {office: office.txt}\n", 1))
 	past := time.Now().Add(-time.Hour)
-	if err := errors.Join(os.Chtimes(path, past, past), os.Chtimes(filepath.Join(folder, "exempt.yaml"), past, past)); err != nil {
+	if err := errors.Join(os.Chtimes(path, past, past), os.Chtimes(filepath.Join(folder, "exempt.yaml"), past, past),
+		os.Chtimes(filepath.Join(folder, "office.txt"), past, past)); err != nil {
 		t.Fatal(err)
 	}
 	api := running(t, servers.Kafka, path)
 	write("exempt.yaml", "[{uid: 1, reason: a test}]\n")
 	testrun.Eventually(t, "the exemption is the second version", func() bool { return post(t, api) == `200 {"version":2,"changed":false}` })
+	write("office.txt", "10.0.0.0/8\n192.0.2.0/24\n")
+	testrun.Eventually(t, "the networks are the third version", func() bool { return post(t, api) == `200 {"version":3,"changed":false}` })
 }
 
 // running starts an aggregator and returns where its API is.

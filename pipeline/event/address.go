@@ -97,12 +97,17 @@ func (d AddressDim) String() string { return string(d.appendName(nil)) }
 // AppendTo appends what keys have of an address: the address itself, or its network, such as
 // 10.1.2.0/24. An IPv4 address counts as one also where it is written as an IPv6 one.
 func (d AddressDim) AppendTo(dst []byte, addr netip.Addr) []byte {
-	addr = addr.Unmap().WithZone("")
-	bits := d.bits(addr)
-	if bits == addr.BitLen() {
-		return addr.AppendTo(dst)
+	network := d.Network(addr)
+	if network.IsSingleIP() {
+		return network.Addr().AppendTo(dst)
 	}
-	return netip.PrefixFrom(addr, bits).Masked().AppendTo(dst)
+	return network.AppendTo(dst)
+}
+
+// Network returns the network that keys have of an address; a whole address is a network of one.
+func (d AddressDim) Network(addr netip.Addr) netip.Prefix {
+	addr = addr.Unmap().WithZone("")
+	return netip.PrefixFrom(addr, d.bits(addr)).Masked()
 }
 
 func (d AddressDim) bits(addr netip.Addr) int {

@@ -171,23 +171,7 @@ func (v *typeCheck) address(at ast.Node, text string) {
 	}
 	hint := "an address is written as in ip == \"192.0.2.1\""
 	if network, err := netip.ParsePrefix(text); err == nil {
-		hint = `name it by its beginning, as in ip startsWith "10.1." or ip startsWith "2001:db8:"; a rule with key: ip/24 or ip/64 counts by network`
-		if beginning := networkBeginning(network.Masked()); beginning != "" {
-			hint = "write ip startsWith " + strconv.Quote(beginning)
-		}
+		hint = "write inNetwork(ip, " + strconv.Quote(network.Masked().String()) + ")"
 	}
 	v.fail(at, hint, "ip is one address, as text, and never equal to "+strconv.Quote(scalar.Shortened(text)))
-}
-
-// networkBeginning is how all addresses of an IPv4 network begin, and no others; "" when there is no such text.
-func networkBeginning(network netip.Prefix) string {
-	bits := network.Bits()
-	if !network.Addr().Is4() || bits%8 != 0 || bits == 0 {
-		return ""
-	}
-	octets := strings.Split(network.Addr().String(), ".")
-	if bits == 32 {
-		return strings.Join(octets, ".")
-	}
-	return strings.Join(octets[:bits/8], ".") + "."
 }

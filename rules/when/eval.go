@@ -1,6 +1,7 @@
 package when
 
 import (
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ type Evaluator struct {
 	attrs  map[string]string // the attributes that are used, and their variables
 	there  []string          // the attributes' variables that are set
 	all    map[string]any    // vars["attrs"], when a predicate uses it as a whole
+	addr   netip.Addr        // the event's, for inNetwork
 	filled bool
 }
 
@@ -63,6 +65,8 @@ func (ev *Evaluator) Visit(node *ast.Node) {
 	switch name, isAttr := strings.CutPrefix(n.Value, attrVariable("")); {
 	case isAttr:
 		ev.attrs[name] = n.Value
+	case n.Value == addressVariable:
+		ev.vars[n.Value] = &ev.addr // the same for all events, so that none is boxed
 	case n.Value == "attrs":
 		if ev.all == nil {
 			ev.all = map[string]any{}
@@ -75,7 +79,7 @@ func (ev *Evaluator) Visit(node *ast.Node) {
 
 // fill sets the variables that are used to what the event has.
 func (ev *Evaluator) fill(e *event.Event, at event.Micros) {
-	ev.filled = true
+	ev.filled, ev.addr = true, e.IP
 	for _, name := range ev.names {
 		ev.vars[name] = valueOf(name, e, at)
 	}

@@ -23,6 +23,8 @@ var words = map[string]string{
 	"user": "uid", "user_id": "uid", "userid": "uid", "client_ip": "ip", "remote_addr": "ip", "addr": "ip", "address": "ip", "endpoint": "api", "route": "api",
 	"action": "api", "result": "outcome", "success": `outcome == "success"`, "amount": "cost", "weight": "cost", "timestamp": "time", "ts": "time", "date": "time",
 	"attributes": "attrs", "attr": "attrs", "labels": "attrs", "tags": "attrs",
+	"innetwork": inNetwork, "in_network": inNetwork, "innetworks": inNetwork, "ipinrange": inNetwork, "ip_in_range": inNetwork, "inrange": inNetwork, "ipinnetwork": inNetwork,
+	"insubnet": inNetwork, "in_subnet": inNetwork, "subnet": inNetwork, "cidr": inNetwork, "cidrmatch": inNetwork, "cidr_match": inNetwork, "incidr": inNetwork, "in_cidr": inNetwork,
 }
 
 // operators are operators of other languages.
@@ -61,7 +63,9 @@ func mistakeOf(err error, source string) (message string, at int, hint string) {
 func unknownName(name, behind string) (guess, hint string) {
 	names := slices.Sorted(maps.Keys(variables))
 	there := "there are " + strings.Join(names, ", ")
-	if ours := words[strings.ToLower(name)]; ours != "" {
+	if ours := words[strings.ToLower(name)]; ours == inNetwork {
+		return fmt.Sprintf("; did you mean %s?", ours), howToAsk
+	} else if ours != "" {
 		return fmt.Sprintf("; did you mean %s?", ours), there + "; an attribute is attrs." + name
 	}
 	if guess := scalar.DidYouMean(name, names); guess != "" || strings.ContainsAny(behind[:min(len(behind), 1)], "=!<>") {

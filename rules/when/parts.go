@@ -31,17 +31,17 @@ type Parts struct {
 }
 
 // Split takes a predicate apart that Compile accepts.
-func Split(source string, zones Zones) *Parts {
+func Split(source string, names Names) *Parts {
 	tree, err := parser.Parse(source)
 	if err != nil {
 		return &Parts{}
 	}
-	p := split(tree.Node, zones)
-	p.stands(source, zones)
+	p := split(tree.Node, names)
+	p.stands(source, names)
 	return p
 }
 
-func split(n ast.Node, zones Zones) *Parts {
+func split(n ast.Node, names Names) *Parts {
 	var op byte
 	var of []ast.Node
 	switch n := n.(type) {
@@ -61,17 +61,17 @@ func split(n ast.Node, zones Zones) *Parts {
 	}
 	p := &Parts{op: op}
 	for _, part := range of {
-		p.of = append(p.of, split(part, zones))
+		p.of = append(p.of, split(part, names))
 	}
 	if op == 0 {
-		p.stands(n.String(), zones)
+		p.stands(n.String(), names)
 	}
 	return p
 }
 
 // stands compiles a part that may stand alone.
-func (p *Parts) stands(source string, zones Zones) {
-	if p.whole, _ = Compile(source, zones); p.whole != nil {
+func (p *Parts) stands(source string, names Names) {
+	if p.whole, _ = Compile(source, names); p.whole != nil {
 		p.asks = p.whole.asks()
 	}
 }
@@ -91,11 +91,15 @@ type variableNames struct{ found []string }
 // Visit implements ast.Visitor.
 func (v *variableNames) Visit(node *ast.Node) {
 	n, ok := (*node).(*ast.IdentifierNode)
-	if !ok || slices.Contains(v.found, n.Value) {
+	if !ok {
 		return
 	}
-	if _, isVariable := variables[n.Value]; isVariable || strings.HasPrefix(n.Value, attrVariable("")) {
-		v.found = append(v.found, n.Value)
+	name := n.Value
+	if name == addressVariable {
+		name = "ip"
+	}
+	if _, isVariable := variables[name]; (isVariable || strings.HasPrefix(name, attrVariable(""))) && !slices.Contains(v.found, name) {
+		v.found = append(v.found, name)
 	}
 }
 

@@ -3,11 +3,13 @@ package when
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/network"
 )
 
 type utc struct{}
@@ -16,7 +18,16 @@ func (utc) Load(name string) *time.Location {
 	zone, _ := time.LoadLocation(name)
 	return zone
 }
-func (utc) Meant(string) string { return "" }
+func (utc) Meant(string) string         { return "" }
+func (utc) MeantNetworks(string) string { return "" }
+
+// Networks knows one list.
+func (utc) Networks(name string) *network.Set {
+	if name != "office" {
+		return nil
+	}
+	return network.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")})
+}
 
 func mayEvaluator(t testing.TB, source string) (*Evaluator, *Predicate, *Parts) {
 	t.Helper()

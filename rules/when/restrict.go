@@ -14,12 +14,13 @@ import (
 // pure function of the event (what asks the clock or the machine, or has a map's order), and loops
 // in loops, which could take hours over a few hundred bytes; it puts in what is known beforehand.
 type restriction struct {
-	zones   Zones
+	names   Names
 	inline  bool     // replace attributes by their variables
 	attrs   []string // the attributes that are named
 	problem string   // the first one
 	hint    string
-	at      int // in characters
+	at      int       // in characters
+	refused []Mistake // of networks: all of them
 
 	typed     typeCheck          // what is left when nothing of the above is wrong
 	unordered []*ast.BuiltinNode // lists in a map's order, unless what is around them does without it
@@ -159,9 +160,9 @@ func (v *restriction) builtin(node *ast.Node, n *ast.BuiltinNode) {
 			v.refuse(n, "timezone() takes a name in quotes", "")
 			return
 		}
-		zone := v.zones.Load(name.Value)
+		zone := v.names.Load(name.Value)
 		if zone == nil {
-			v.refuse(name, fmt.Sprintf("there is no timezone %q%s", scalar.Shortened(name.Value), v.zones.Meant(name.Value)), "")
+			v.refuse(name, fmt.Sprintf("there is no timezone %q%s", scalar.Shortened(name.Value), v.names.Meant(name.Value)), "")
 			return
 		}
 		if doubt, hint := scalar.ZoneDoubt(name.Value); doubt != "" {
@@ -177,6 +178,9 @@ func isTextMap(n ast.Node) bool { return isMap(n) && n.Type().Key().Kind() == re
 
 // call refuses methods that are not known by name, and the one that asks the machine.
 func (v *restriction) call(n *ast.CallNode) {
+	if isVariable(n.Callee, inNetwork) {
+		v.network(n)
+	}
 	if callee, ok := n.Callee.(*ast.IdentifierNode); ok && callee.Value == "date" && len(n.Arguments) > 2 {
 		v.refuse(n, "date() with a third argument is not supported",
 			`write date(timezone("Asia/Shanghai"), "2026-01-02")`)

@@ -102,6 +102,8 @@ func (v *typeCheck) finish() []Mistake {
 			v.member(n)
 		case *ast.BuiltinNode:
 			v.builtin(n)
+		case *ast.CallNode:
+			v.call(n)
 		case *ast.UnaryNode:
 			if n.Operator == "not" || n.Operator == "!" {
 				v.yesOrNo(n.Node)

@@ -15,6 +15,8 @@ import (
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/types"
 	"github.com/expr-lang/expr/vm"
+
+	"github.com/tallygate/tallygate/rules/internal/network"
 )
 
 // Bounds on predicates: one runs for each event, and none may hold up a partition.
@@ -35,6 +37,15 @@ type Zones interface {
 	Meant(name string) string
 }
 
+// Names finds what predicates name that is not in them.
+type Names interface {
+	Zones
+	// Networks returns a list of networks; nil when there is none of that name.
+	Networks(name string) *network.Set
+	// MeantNetworks guesses which list was meant by a name that there is not, as text behind a message.
+	MeantNetworks(name string) string
+}
+
 // Mistake is what is wrong with a predicate, or probably is.
 type Mistake struct {
 	At            int // the character that it is about, from 0
@@ -47,7 +58,7 @@ type Severity uint8
 
 // What a Mistake means.
 const (
-	Refused Severity = iota // no predicate
+	Refused Severity = iota // no predicate; all mistakes are Refused then, and mostly there is one
 	Syntax                  // no predicate, since it is no expression
 	Never                   // a predicate that works, and compares what is never equal
 	Doubt                   // a predicate that works, and is probably not what was meant
@@ -59,21 +70,23 @@ var variables = types.Map{
 	"cost": types.Float64, "attrs": types.TypeOf(map[string]any{}), "time": types.TypeOf(time.Time{}),
 }
 
-// Compile compiles a predicate. It returns nil when a mistake is Refused or Syntax, which is then the
-// only one.
-func Compile(source string, zones Zones) (*Predicate, []Mistake) {
+// Compile compiles a predicate. It returns nil when mistakes are Refused, or one is Syntax; there are no
+// others then.
+func Compile(source string, names Names) (*Predicate, []Mistake) {
 	switch {
 	case strings.TrimSpace(source) == "":
 		return nil, []Mistake{{Message: "when is empty", Hint: "leave it out to match always"}}
 	case len(source) > maxSource:
 		return nil, []Mistake{{Message: fmt.Sprintf("when has %d bytes, and may have %d", len(source), maxSource)}}
 	}
-	restrict := &restriction{zones: zones}
+	restrict := &restriction{names: names}
 	_, err := compile(source, variables, restrict)
 	restrict.finish()
 	switch {
 	case restrict.problem != "":
 		return nil, []Mistake{{At: restrict.at, Message: "when: " + restrict.problem, Hint: restrict.hint}}
+	case len(restrict.refused) > 0:
+		return nil, restrict.refused
 	case err != nil:
 		message, at, hint := mistakeOf(err, source)
 		return nil, []Mistake{{At: at, Message: "when: " + message, Hint: hint, Severity: Syntax}}
@@ -81,10 +94,11 @@ func Compile(source string, zones Zones) (*Predicate, []Mistake) {
 	// Once more, with a variable for each attribute: expr gets at a map's value by reflection,
 	// which allocates, and at a variable without.
 	all := maps.Clone(variables)
+	all[addressVariable] = types.Any
 	for _, name := range restrict.attrs {
 		all[attrVariable(name)] = types.Any
 	}
-	program, err := compile(source, all, &restriction{zones: zones, inline: true})
+	program, err := compile(source, all, &restriction{names: names, inline: true})
 	if err != nil {
 		return nil, []Mistake{{Message: "when: " + err.Error()}}
 	}
@@ -92,7 +106,7 @@ func Compile(source string, zones Zones) (*Predicate, []Mistake) {
 }
 
 func compile(source string, names types.Map, visitor ast.Visitor) (*vm.Program, error) {
-	return expr.Compile(source, expr.Env(names), expr.AsBool(), expr.MaxNodes(maxNodes), dateFunction, expr.Patch(visitor))
+	return expr.Compile(source, expr.Env(names), expr.AsBool(), expr.MaxNodes(maxNodes), dateFunction, networkFunction, expr.Patch(visitor))
 }
 
 // dateLayouts are what date() reads without a layout of its own.
