@@ -124,6 +124,10 @@ const briefSpec = `  max_lateness: 1s
   recent_ids: {count: 8, for: 1s}
 `
 
+// networkLists are what drawn rules may name: some of the addresses that traffic has.
+const networkLists = `  networks: {near: [10.1.0.0/22, 10.1.7.0/24, "2001:db8:4000::/34"]}
+`
+
 // drawRules writes a list of rules: the fixed ones, with limits of chance, and some of those that
 // issue and end verdicts within seconds.
 func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
@@ -195,6 +199,14 @@ func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 		},
 		func() string {
 			return rule("hour", `api: "*"`, "", num(perUID/2, perUID*2), "hour", "calendar\n      timezone: "+zone(), then())
+		},
+		func() string {
+			return rule("away", `api: "*"`, "", num(3, 9), seconds(1, 9), "tumbling", then()) +
+				"      when: not inNetwork(ip, \"near\", \"10.1.5.0/24\")\n"
+		},
+		func() string {
+			return rule("addresses", `api: "*"`, "", num(1, 3), "2h", "tumbling", then()) +
+				"      key: ip\n      exempt: [{ip: near, reason: drawn}, {ip: 10.1.6.0/24, reason: drawn}]\n"
 		},
 		func() string {
 			return rule("combined", `api: [search.query, search.suggest]`, "", num(5, 15), "365d", "tumbling", "2h")

@@ -71,7 +71,7 @@ func newBareRig(t *testing.T, brokers []string, redisAddr, ruleList string, part
 
 // ruleSet is a rule file with what follows spec's rules.
 func ruleSet(list string) []byte {
-	return []byte("apiVersion: tallygate.dev/v1\nkind: RuleSet\nmetadata: {name: e2e}\nspec:\n  rules:\n" + list)
+	return []byte("apiVersion: tallygate.dev/v1\nkind: RuleSet\nmetadata: {name: e2e}\nspec:\n" + networkLists + "  rules:\n" + list)
 }
 
 func (r *rig) makeTopics() {
