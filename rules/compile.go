@@ -46,9 +46,9 @@ func CompileWith(file string, src []byte, read func(name string) ([]byte, error)
 }
 
 func newCompiler(file string, src []byte, read func(name string) ([]byte, error)) *compiler {
-	set := None()
+	set, f := None(), document.New(file, src, vocabulary)
 	return &compiler{
-		File: document.New(file, src, vocabulary), source: src, read: read, set: set,
+		File: f, vocabularyReader: vocabularyReader{File: f}, source: src, read: read, set: set,
 		defaults: standardDefaults(), names: map[string]int{}, zones: scalar.Zones{},
 		lists: &networkLists{byName: map[string]*networkList{}},
 	}
@@ -80,6 +80,8 @@ func (c *compiler) spec(n *yaml.Node) {
 	if !ok {
 		return
 	}
+	c.declare(o, c.pattern)
+	c.set.vocabulary = c.vocabulary
 	if n := o.Get("defaults"); n != nil {
 		c.readDefaults(n)
 	}

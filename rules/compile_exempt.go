@@ -101,6 +101,8 @@ func (c exemptReader) dim(p document.Pair, e *Exemption) bool {
 		return false
 	case strings.HasPrefix(name, "attrs.") && !c.PlainNumber(p.Value, name):
 		return false
+	case !c.knownDim(p.Key, name) || !c.knownDimValue(p.Value, name, document.ValueText(p.Value)):
+		return false
 	case name == dimAPI && strings.Contains(p.Value.Value, "*"):
 		c.Fail(p.Value, "name one API, or leave the others out by `match`", "an exemption has no patterns")
 		return false

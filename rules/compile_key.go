@@ -49,6 +49,8 @@ func (c *compiler) dims(n *yaml.Node) []string {
 		case !event.IsDim(dim):
 			c.noDim(item, dim)
 			return nil
+		case !c.knownDim(item, dim):
+			return nil
 		}
 		out = append(out, dim)
 	}

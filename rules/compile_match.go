@@ -54,6 +54,12 @@ func (c *ruleReader) matchAttr(m *ruleMatch, p document.Pair, name string) {
 	if slices.Contains(values, "") {
 		c.Fail(p.Value, hint, "an empty attribute is an absent one")
 	}
+	c.knownAttr(p.Key, name)
+	for i, item := range c.OneOrMore(p.Value, "an attribute's value") {
+		if len(values) > i {
+			c.knownValue(item, name, document.ValueText(item))
+		}
+	}
 	m.attrs = append(m.attrs, attrMatch{name: name, values: values})
 }
 
@@ -126,7 +132,7 @@ func (c *compiler) pattern(n *yaml.Node) (string, bool) {
 		if problem, hint := scalar.UnlikelyAPI(s); problem != "" {
 			c.Warn(n, hint, "%s", problem)
 		}
-		return s, true
+		return s, c.knownAPI(n, s)
 	}
 	return "", false
 }
@@ -148,7 +154,7 @@ func (c *compiler) when(n *yaml.Node) *when.Predicate {
 	if !ok {
 		return nil
 	}
-	p, mistakes := when.Compile(source, named{c.zones, c.lists})
+	p, mistakes := when.CompileOver(source, named{c.zones, c.lists}, c.events())
 	for _, m := range mistakes {
 		if m.Severity == when.Syntax && n.Style == 0 && c.HasComment(n) {
 			m.Hint = "in YAML, a # behind a blank begins a comment: put the predicate into quotes"

@@ -134,6 +134,8 @@ func (c *overrideReader) override(row []string) {
 			d, err := event.NewDim(name, text)
 			if err != nil {
 				c.Fail(c.field(i), "", "%v", err)
+			} else {
+				c.knownDimValue(c.field(i), name, text)
 			}
 			o.Key = append(o.Key, d)
 		}

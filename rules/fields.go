@@ -64,6 +64,8 @@ var specPlace = place[*compiler]{
 			}},
 		{fieldDoc{"recent_ids", "recent_ids", "`{count: 64, for: 10m}`: how many event ids a key remembers (0 to 1,024), and for how long", false}, func(c *compiler, n *yaml.Node) { recentIDsPlace.inside(c, c.File, n) }},
 		{fieldDoc{"networks", "networks", "[lists of networks](#networks) by their names, such as `{office: [10.0.0.0/8], cloud: cloud.txt}`", false}, func(c *compiler, n *yaml.Node) { networkReader{c}.networks(n) }},
+		{fieldDoc{"apis", "declared_apis", "the [APIs that there are](#what-events-say), names and patterns; default: any", false}, nil},
+		{fieldDoc{"attrs", "declared_attrs", "the [attributes that there are](#what-events-say), with their types; default: any", false}, nil},
 		{fieldDoc{"defaults", "defaults", "`key`, `window`, `mode`, `timezone`, `week_starts`, `then` for rules that do not set them", false}, nil},
 		{fieldDoc{"rules", `{"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/rule"}}`, "the list of rules", true}, nil},
 		{fieldDoc{"exempt", "exempt", "keys that are [exempt](#exempt) from every rule that counts by their dimensions", false}, nil},

@@ -104,6 +104,7 @@ func readFields[R any](fields []field[R], reader R, o *document.Object) {
 // compiler carries one file through Compile.
 type compiler struct {
 	*document.File
+	vocabularyReader
 	source   []byte
 	read     func(name string) ([]byte, error)
 	set      *Set

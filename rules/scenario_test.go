@@ -168,6 +168,11 @@ func (p *play) event(e event.Event, broker event.Micros) []string {
 	for _, skip := range p.matcher.Skipped {
 		out = append(out, fmt.Sprintf("%s skips it: %s", skip.Rule.Name, skip.Reason))
 	}
+	if v := p.set.Vocabulary(); v != nil {
+		for _, m := range v.NewCheck().Event(nil, &e) {
+			out = append(out, fmt.Sprintf("it contradicts the vocabulary: %s %s", m.What, m.Name))
+		}
+	}
 	if len(works) == 0 && len(out) == 0 {
 		return []string{"matches no rule"}
 	}

@@ -163,6 +163,15 @@ const definitions = `
 "mode": {"enum": ["enforce", "shadow"]},
 "dimension": {"type": "string", "pattern": "` + dimensionPattern + `", "description": "uid, ip, a network such as ip/24, ip/64 or ip/24/56, api, attrs.NAME, or all, which stands alone"},
 "key": {"anyOf": [{"$ref": "#/$defs/dimension"}, {"type": "array", "uniqueItems": true, "items": {"$ref": "#/$defs/dimension"}}]},
+"declared_apis": {"anyOf": [{"$ref": "#/$defs/pattern"}, {"type": "array", "minItems": 1, "maxItems": 10000, "items": {"$ref": "#/$defs/pattern"}}]},
+"declared_attrs": {"type": "object", "minProperties": 1, "maxProperties": 1000, "propertyNames": {"minLength": 1}, "additionalProperties": {"$ref": "#/$defs/declared_attr"}},
+"declared_attr": {
+	"description": "A type, or a list of the values that there are. Compared as text.",
+	"anyOf": [
+		{"enum": ["text", "number", "boolean", "any"]},
+		{"type": "array", "minItems": 1, "maxItems": 1000, "items": {"$ref": "#/$defs/value"}}
+	]
+},
 "weekday": {"enum": ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]},
 "networks": {
 	"type": "object", "maxProperties": 100, "propertyNames": {"pattern": "^[a-z0-9-]{1,64}$"},

@@ -44,6 +44,8 @@ type Set struct {
 	all    []*Rule // in the order of the file
 	byHash map[SectionHash]*Limit
 	index  *apiIndex[*Rule]
+
+	vocabulary *Vocabulary // nil: none is declared
 }
 
 // KeyShape is a set of dimensions to count by. All rules of one shape share one state a key.

@@ -91,6 +91,9 @@ var valueWords = map[string]map[string]string{
 		"dryrun shadow", "monitor shadow", "monitoring shadow", "observe shadow", "audit shadow", "log shadow", "test shadow", "simulation shadow", "report shadow",
 		"reportonly shadow", "warn shadow", "off shadow", "disabled shadow", "true enforce", "on enforce", "active enforce", "live enforce", "enabled enforce", "enforced enforce",
 		"enforcing enforce", "block enforce"),
+	"type": scalar.Words(
+		"string text", "str text", "varchar text", "keyword text", "integer number", "int number", "int64 number", "long number", "float number", "double number", "decimal number", "numeric number",
+		"bool boolean", "flag boolean", "anything any", "mixed any", "unknown any"),
 	"action": scalar.Words(
 		"ban block", "deny block", "reject block", "drop block", "forbid block", "refuse block", "429 block", "403 block", "captcha challenge", "mfa challenge",
 		"delay throttle", "slow throttle", "slowdown throttle", "queue throttle", "tarpit throttle", "ratelimit throttle", "alert log", "report log", "monitor log", "notify log",

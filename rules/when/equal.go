@@ -69,8 +69,10 @@ func howToCompare(left, right ast.Node, l, r kinds) string {
 		return civilHint(left)
 	case l.only(isText|isNil) && isConstant(right) && r&(isNumber|isBool) != 0:
 		return "text stands in quotes: " + strconv.Quote(written(right))
-	case l == isNumber && isConstant(right) && r == isText:
+	case l.only(isNumber|isNil) && isConstant(right) && r == isText:
 		return "a number stands without quotes"
+	case l.only(isBool|isNil) && isConstant(right) && r == isText:
+		return "true and false stand without quotes"
 	case l.only(isText|isNil) && r == isNumber:
 		return "write string(" + written(right) + ")"
 	case l == isMoment || r == isMoment:
@@ -92,6 +94,9 @@ func civilHint(n ast.Node) string {
 
 // membership looks at `x in list`.
 func (v *typeCheck) membership(n *ast.BinaryNode) {
+	if name, ok := n.Left.(*ast.StringNode); ok && isVariable(n.Right, "attrs") {
+		v.known(name, name.Value)
+	}
 	l, r := v.of(n.Left), v.of(n.Right)
 	if list := v.lists[n]; list != nil {
 		for _, item := range list.Nodes {
@@ -140,6 +145,7 @@ func isVariable(n ast.Node, name string) bool {
 // constant looks at a text that a variable is compared with, where its type would do: whether the
 // variable can ever have it.
 func (v *typeCheck) constant(n *ast.BinaryNode, variable, value ast.Node) {
+	v.listed(variable, value)
 	text, ok := value.(*ast.StringNode)
 	if !ok {
 		return
@@ -156,6 +162,9 @@ func (v *typeCheck) constant(n *ast.BinaryNode, variable, value ast.Node) {
 		problem, hint := scalar.APIMistake(text.Value)
 		if problem == "" && strings.Contains(text.Value, "*") {
 			problem, hint = "patterns belong to match: "+strconv.Quote(text.Value)+" is no API's name", "write match: {api: "+strconv.Quote(text.Value)+"}"
+		}
+		if problem == "" && v.events.API != nil {
+			problem, hint = v.events.API(text.Value)
 		}
 		if problem != "" {
 			v.fail(value, hint, problem)

@@ -61,9 +61,10 @@ var variableKinds = map[string]kinds{
 
 // typeCheck finds what can never hold in a predicate, or always fails, whatever the event.
 type typeCheck struct {
-	nodes []ast.Node                         // all of the tree, children before their parents
-	lets  map[string]ast.Node                // variables of the predicate's own; nil: of several values
-	lists map[*ast.BinaryNode]*ast.ArrayNode // what stood behind `in` before it was made a constant
+	events Declared
+	nodes  []ast.Node                         // all of the tree, children before their parents
+	lets   map[string]ast.Node                // variables of the predicate's own; nil: of several values
+	lists  map[*ast.BinaryNode]*ast.ArrayNode // what stood behind `in` before it was made a constant
 
 	mistakes []Mistake
 }
@@ -127,6 +128,9 @@ func (v *typeCheck) of(n ast.Node) kinds {
 	case *ast.IdentifierNode:
 		return v.variable(n)
 	case *ast.MemberNode:
+		if a, _ := v.declared(n); a != nil {
+			return a.kinds()
+		}
 		if isAttribute(n) {
 			return isAttr
 		}
@@ -208,6 +212,9 @@ func written(n ast.Node) string {
 
 // member refuses what looks for something in an attribute, or in another value that has nothing in it.
 func (v *typeCheck) member(n *ast.MemberNode) {
+	if name, ok := n.Property.(*ast.StringNode); ok && isAttribute(n) {
+		v.known(n, name.Value)
+	}
 	if isAttribute(n) || !v.of(n.Node).only(isAttr) {
 		return
 	}
@@ -237,6 +244,11 @@ var overLists = strings.Fields("all none any one filter map find findIndex findL
 	"join sort sortBy groupBy countBy reduce concat flatten uniq keys values toPairs fromPairs reverse")
 
 func (v *typeCheck) builtin(n *ast.BuiltinNode) {
+	if n.Name == "get" && len(n.Arguments) == 2 && isVariable(n.Arguments[0], "attrs") {
+		if name, ok := n.Arguments[1].(*ast.StringNode); ok {
+			v.known(name, name.Value)
+		}
+	}
 	if len(n.Arguments) == 0 || !slices.Contains(overLists, n.Name) {
 		return
 	}

@@ -73,13 +73,18 @@ var variables = types.Map{
 // Compile compiles a predicate. It returns nil when mistakes are Refused, or one is Syntax; there are no
 // others then.
 func Compile(source string, names Names) (*Predicate, []Mistake) {
+	return CompileOver(source, names, Declared{})
+}
+
+// CompileOver is Compile where it is declared what events may say.
+func CompileOver(source string, names Names, events Declared) (*Predicate, []Mistake) {
 	switch {
 	case strings.TrimSpace(source) == "":
 		return nil, []Mistake{{Message: "when is empty", Hint: "leave it out to match always"}}
 	case len(source) > maxSource:
 		return nil, []Mistake{{Message: fmt.Sprintf("when has %d bytes, and may have %d", len(source), maxSource)}}
 	}
-	restrict := &restriction{names: names}
+	restrict := &restriction{names: names, typed: typeCheck{events: events}}
 	_, err := compile(source, variables, restrict)
 	restrict.finish()
 	switch {
