@@ -120,8 +120,11 @@ type knownAPI struct {
 	has bool
 }
 
-// NewCheck returns a VocabularyCheck.
+// NewCheck returns a VocabularyCheck; nil where nothing is declared.
 func (v *Vocabulary) NewCheck() *VocabularyCheck {
+	if v == nil {
+		return nil
+	}
 	return &VocabularyCheck{Vocabulary: v, seed: maphash.MakeSeed(), slots: make([]knownAPI, apiSlots), told: map[string]map[string]string{}}
 }
 

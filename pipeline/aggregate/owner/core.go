@@ -142,7 +142,11 @@ func (c *core) clock() shard.Clock {
 }
 
 // tally adds the shard's tally to the metrics. The partition is locked.
-func (c *core) tally() { c.env.Metrics.tell(c.shard.Tally(), c.rules) }
+func (c *core) tally() {
+	t := c.shard.Tally()
+	c.env.Metrics.tell(t, c.rules)
+	c.tellMismatches(t)
+}
 
 func (c *core) topicOf(src shard.Source) string {
 	if src == shard.Loop {

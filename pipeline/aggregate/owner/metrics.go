@@ -17,6 +17,7 @@ type Metrics struct {
 	decodeErrors *prometheus.CounterVec
 	matches      *prometheus.CounterVec
 	overshoots   *overshoots
+	mismatches   *mismatches
 	fuses        *prometheus.CounterVec
 	verdictsOut  *prometheus.CounterVec
 	verdictsOver prometheus.Counter
@@ -72,6 +73,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		decodeErrors: r.Counters("event_decode_errors_total", "Records that contain malformed events, by reason of the first mistake.", "reason"),
 		matches:      r.Counters("rule_matches_total", "Events counted under a limit.", "rule"),
 		overshoots:   register(r, newOvershoots()),
+		mismatches:   register(r, newMismatches()),
 		fuses:        r.Counters("fuses_blown_total", "Fuses blown, counted once per partition.", "rule"),
 		notMatched:   r.Counters("rule_skips_total", "Events that a rule could not evaluate, by reason.", "rule", "reason"),
 		verdictsOver: r.Counter("verdicts_over_total", "Blocks not published because they had already ended."),

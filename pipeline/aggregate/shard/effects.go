@@ -162,6 +162,8 @@ type Tally struct {
 
 	Overshoot []Overshoot // by limit
 
+	Mismatches map[rules.Mismatch]uint64 // events that contradict the vocabulary
+
 	Unpermitted                 []uint64 // events that counted under strict rules without a permit, by rule
 	PermitsAhead, PermitsTooOld uint64   // events whose permits, or some of them, were ignored for their times
 }

@@ -63,6 +63,7 @@ func (s *intake) Event(e *event.Event, number int64, broker event.Micros, cause 
 // inputEvent gathers the steps of the keys that this partition owns, and forwards the event, once
 // each, to the partitions that own the others: raw, as it came, unless it is part of a CloudEvent.
 func (s *intake) inputEvent(e *event.Event, raw []byte, place applied, broker event.Micros, cause verdict.Cause) {
+	s.compare(e)
 	o := occurrence{event: e, gatheredStep: gatheredStep{id: e.ID, broker: broker, source: Input, place: place, cause: cause}}
 	o.at, o.counts = s.rules.Set.EventTime(e, broker)
 	permits := s.permitKeys(e, broker)

@@ -17,6 +17,8 @@ type intake struct {
 	decode   decoders
 	gathered gathered
 	targets  []int32 // of an event's forwards
+
+	mismatches []rules.Mismatch // of an event
 }
 
 // Hot is the sketch of keys that get many events.

@@ -27,6 +27,8 @@ type judging struct {
 	stepper *rules.Stepper
 	permits *rules.Permits // nil: no rule is strict
 
+	vocabulary *rules.VocabularyCheck // nil: none is declared
+
 	lastCheckpoint []byte // the last checkpoint record that was asked for, without what is judged
 	scratch        []byte // a block in the making
 }
@@ -39,6 +41,7 @@ func (s *judging) setRules(r Rules) {
 	s.rules, s.matcher, s.stepper = r, r.Set.NewMatcher(), r.Set.NewStepper()
 	s.stepper.Fuses = r.Set.NewFuses()
 	s.permits = r.Set.NewPermits()
+	s.vocabulary = r.Set.Vocabulary().NewCheck()
 	s.levels.on = s.permits != nil
 	s.useExemptions()
 }

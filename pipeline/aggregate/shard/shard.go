@@ -4,6 +4,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/hotkeys"
 	"github.com/tallygate/tallygate/pipeline/aggregate/state"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
 )
 
 // Shard is one partition's counting. Make it with New.
@@ -28,6 +29,7 @@ func New(cfg Config, r Rules) *Shard {
 		epochs: noEpochs, epochsNoted: noEpochs,
 	}
 	s.table, s.issued = state.New(), issuedVerdicts{}
+	s.tally.Mismatches = map[rules.Mismatch]uint64{}
 	s.origins, s.producers, s.hot = map[int32]seen{}, producers{own: cfg.ID}, hotkeys.New(cfg.Seed)
 	s.setRules(r)
 	s.judged = judgedBy(r.Set) // nothing is there yet
