@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -158,43 +157,15 @@ func (c *vocabularyReader) knownAPI(n *yaml.Node, pattern string) bool {
 	return problem == "" || c.Refuse(c.At(n, hint, problem))
 }
 
-// unknownAPI says that an API is not declared, with the one of some that was probably meant.
+// unknownAPI is Vocabulary.unknownAPI for what is not declared; "" for what is. Guesses are few.
 func (c *vocabularyReader) unknownAPI(pattern string, candidates func(name string) []string) (problem, hint string) {
-	v := c.vocabulary
-	if v.HasAPI(pattern) {
+	if c.vocabulary.HasAPI(pattern) {
 		return "", ""
 	}
-	guess := ""
-	if c.guesses++; c.guesses <= maxGuesses {
-		guess = scalar.DidYouMean(pattern, candidates(pattern))
+	if c.guesses++; c.guesses > maxGuesses {
+		candidates = func(string) []string { return nil }
 	}
-	what := "the API %q is not declared"
-	if strings.Contains(pattern, "*") {
-		what = "no API that is declared fits %q"
-	}
-	return fmt.Sprintf(what, scalar.Shortened(pattern)) + guess, "an API that there is has a line in spec.apis"
-}
-
-// like are the declared APIs, patterns with what stands in the place of their stars.
-func (v *Vocabulary) like(name string) []string {
-	out, own := slices.Clone(v.apis), strings.Split(name, ".")
-	for i, declared := range out {
-		parts := strings.Split(declared, ".")
-		if len(own) < len(parts) {
-			continue
-		}
-		for j, part := range parts {
-			switch {
-			case part != "*":
-			case j == len(parts)-1:
-				parts[j] = strings.Join(own[j:], ".")
-			default:
-				parts[j] = own[j]
-			}
-		}
-		out[i] = strings.Join(parts, ".")
-	}
-	return out
+	return c.vocabulary.unknownAPI(pattern, candidates)
 }
 
 // knownAttr refuses an attribute that is not declared.
@@ -254,9 +225,5 @@ func (c *vocabularyReader) events() when.Declared {
 		return when.Declared{}
 	}
 	v := c.vocabulary
-	return when.Declared{Attrs: v.attrs, API: func(name string) (problem, hint string) {
-		return c.unknownAPI(name, func(name string) []string {
-			return slices.DeleteFunc(v.like(name), func(api string) bool { return strings.Contains(api, "*") }) // no name
-		})
-	}}
+	return when.Declared{Attrs: v.attrs, API: func(name string) (problem, hint string) { return c.unknownAPI(name, v.likeName) }}
 }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -108,6 +109,10 @@ const (
 // allocates only for names that it has not met.
 type VocabularyCheck struct {
 	*Vocabulary
+
+	// AllNames says that names are told as they are, and all of them: for events that are written by hand.
+	AllNames bool
+
 	seed  maphash.Seed
 	slots []knownAPI // by a hash of the API's name
 	found []apiEntry[int]
@@ -167,6 +172,9 @@ func (c *VocabularyCheck) hasAPI(api string) bool {
 
 // mismatch is one whose name outlives the event.
 func (c *VocabularyCheck) mismatch(what, name string) Mismatch {
+	if c.AllNames {
+		return Mismatch{what, name}
+	}
 	names := c.told[what]
 	if told, ok := names[name]; ok {
 		return Mismatch{what, told}
@@ -181,6 +189,60 @@ func (c *VocabularyCheck) mismatch(what, name string) Mismatch {
 	told := shortName(name)
 	names[strings.Clone(name)] = told
 	return Mismatch{what, told}
+}
+
+// Explain says what a mismatch of an event is, with what was probably meant.
+func (v *Vocabulary) Explain(m Mismatch, e *event.Event) (problem, hint string) {
+	if m.What == MismatchAPI {
+		return v.unknownAPI(m.Name, v.likeName)
+	}
+	a, value := v.attrs[m.Name], event.Value{}
+	if a == nil {
+		return v.attrs.Unknown(m.Name)
+	}
+	value, _ = e.Attr(m.Name)
+	problem, hint = a.Impossible(m.Name, value.Text)
+	if m.What == MismatchType {
+		kind := map[event.Kind]string{event.String: "text", event.Number: "a number", event.Bool: "true or false"}[value.Kind]
+		problem = "attrs." + scalar.Shortened(m.Name) + " is " + a.String() + ", and here it is " + kind
+	}
+	return problem, hint
+}
+
+// unknownAPI says that an API is not declared, with the one of some that was probably meant.
+func (v *Vocabulary) unknownAPI(pattern string, candidates func(name string) []string) (problem, hint string) {
+	what := "the API %q is not declared"
+	if strings.Contains(pattern, "*") {
+		what = "no API that is declared fits %q"
+	}
+	return fmt.Sprintf(what, scalar.Shortened(pattern)) + scalar.DidYouMean(pattern, candidates(pattern)), "an API that there is has a line in spec.apis"
+}
+
+// like are the declared APIs, patterns with what stands in the place of their stars.
+func (v *Vocabulary) like(name string) []string {
+	out, own := slices.Clone(v.apis), strings.Split(name, ".")
+	for i, declared := range out {
+		parts := strings.Split(declared, ".")
+		if len(own) < len(parts) {
+			continue
+		}
+		for j, part := range parts {
+			switch {
+			case part != "*":
+			case j == len(parts)-1:
+				parts[j] = strings.Join(own[j:], ".")
+			default:
+				parts[j] = own[j]
+			}
+		}
+		out[i] = strings.Join(parts, ".")
+	}
+	return out
+}
+
+// likeName is like without what is no name.
+func (v *Vocabulary) likeName(name string) []string {
+	return slices.DeleteFunc(v.like(name), func(api string) bool { return strings.Contains(api, "*") })
 }
 
 // shortName is a name as labels and log lines may have it.

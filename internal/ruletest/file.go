@@ -41,6 +41,8 @@ type Event struct {
 	event.Event
 	Broker event.Micros // when the broker sees it
 	Line   int
+
+	item *document.Object // as it is written
 }
 
 // Expect is an expectation: the verdict in force at a moment.

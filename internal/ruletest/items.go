@@ -88,7 +88,7 @@ func (r *reader) events(n *yaml.Node) []Event {
 	if r.item, ok = r.doc.Object(n, "an event", "at", "uid", "ip", "api", "outcome", "id", "cost", "refunds", "attrs", "times", "every", "arrives"); !ok {
 		return nil
 	}
-	e := Event{Event: r.who(), Line: n.Line}
+	e := Event{Event: r.who(), Line: n.Line, item: r.item}
 	e.Outcome, e.ID, e.Refunds = r.text("outcome"), r.text("id"), r.text("refunds")
 	if cost := r.text("cost"); cost != "" {
 		var err error

@@ -57,6 +57,7 @@ func NewSuite(f *File) (*Suite, error) {
 	}
 	if len(errs) == 0 && len(s.sets) == len(f.RuleFiles) {
 		s.verify()
+		s.verifyEvents()
 	}
 	return s, errors.Join(append([]error{f.doc.Err()}, errs...)...)
 }
