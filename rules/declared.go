@@ -196,11 +196,11 @@ func (v *Vocabulary) Explain(m Mismatch, e *event.Event) (problem, hint string) 
 	if m.What == MismatchAPI {
 		return v.unknownAPI(m.Name, v.likeName)
 	}
-	a, value := v.attrs[m.Name], event.Value{}
+	a := v.attrs[m.Name]
 	if a == nil {
 		return v.attrs.Unknown(m.Name)
 	}
-	value, _ = e.Attr(m.Name)
+	value, _ := e.Attr(m.Name)
 	problem, hint = a.Impossible(m.Name, value.Text)
 	if m.What == MismatchType {
 		kind := map[event.Kind]string{event.String: "text", event.Number: "a number", event.Bool: "true or false"}[value.Kind]
@@ -208,6 +208,9 @@ func (v *Vocabulary) Explain(m Mismatch, e *event.Event) (problem, hint string) 
 	}
 	return problem, hint
 }
+
+// Attr says in words what a declared attribute can be.
+func (v *Vocabulary) Attr(name string) string { return v.attrs[name].String() }
 
 // unknownAPI says that an API is not declared, with the one of some that was probably meant.
 func (v *Vocabulary) unknownAPI(pattern string, candidates func(name string) []string) (problem, hint string) {

@@ -14,6 +14,7 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/internal/ruletest"
+	"github.com/tallygate/tallygate/internal/vocabulary"
 	"github.com/tallygate/tallygate/rules/document"
 )
 
@@ -36,6 +37,7 @@ func Commands() []Command {
 		{Name: "schema", Summary: "print the JSON Schema of rule files, for editors", run: schema},
 		{Name: "test", Args: "FILE…", Summary: "run the tests of rules", run: program(ruletest.Command)},
 		{Name: "replay", Args: "FILE…|-|kafka:TOPIC", Summary: "show what new rules would have blocked", run: program(replay.Command)},
+		{Name: "vocabulary", Args: "FILE…|-|kafka:TOPIC", Summary: "write what past events say, or what contradicts the rules", run: program(vocabulary.Command)},
 		{Name: "explain", Args: "KEY…", Summary: "show what a key has counted, and why it is blocked", run: explain},
 		{Name: "blocks", Args: "[KEY…]", Summary: "list the verdicts in force", run: listBlocks},
 		{Name: "audit", Args: "[KEY…]", Summary: "list past verdicts and commands: who, when and why", run: listAudit},

@@ -25,6 +25,7 @@ type Record struct {
 // event: then call it again.
 type Source interface {
 	Next(ctx context.Context) (*Record, error)
+	Where() string                   // where the last event is: FILE:LINE, or TOPIC/PARTITION@OFFSET
 	Total() (size int64, bytes bool) // 0 if unknown
 	Done() int64                     // how much of it has been read; safe for concurrent use
 	Close() error
@@ -76,6 +77,8 @@ func Files(names []string, stdin io.Reader, format accesslog.Format) (Source, er
 }
 
 func (f *files) Total() (int64, bool) { return f.total, true }
+
+func (f *files) Where() string { return fmt.Sprintf("%s:%d", f.in.Load().Name, f.record.Cause.Offset) }
 
 func (f *files) Done() int64 {
 	n := f.before.Load()

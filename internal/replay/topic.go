@@ -43,6 +43,10 @@ func Topic(ctx context.Context, k *kafkaconn.Kafka, name string) (Source, error)
 func (t *topic) Total() (int64, bool) { return t.log.Total(), false }
 func (t *topic) Done() int64          { return t.log.Done() }
 
+func (t *topic) Where() string {
+	return fmt.Sprintf("%s/%d@%d", t.name, t.partition, t.record.Cause.Offset)
+}
+
 func (t *topic) Close() error {
 	t.log.Close()
 	return nil

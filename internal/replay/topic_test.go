@@ -95,6 +95,9 @@ func testTopic(t *testing.T, brokers []string) {
 		}
 		broker = rec.Broker
 		p := fmt.Sprint(rec.Cause.Partition)
+		if want := fmt.Sprintf("%s/%s@%d", name, p, rec.Cause.Offset); src.Where() != want {
+			t.Errorf("event %s is at %s, want %s", rec.ID, src.Where(), want)
+		}
 		got[p] = append(got[p], fmt.Sprintf("%s %s %s @%d", rec.ID, rec.UID, rec.API, rec.Cause.Offset))
 	}
 	want := map[string][]string{
