@@ -3,7 +3,9 @@ package rules
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,6 +78,11 @@ spec:
     - {name: hops-devices, match: {api: x}, count: {distinct: attrs.device}, limit: 3, per: 12s, window: hopping, every: 2s, warn: 50%, then: {block: until-reset}}
 `
 
+// bookRulesByAddress are the same for keys of which some networks are exempt.
+var bookRulesByAddress = strings.Replace(bookRules, "  exempt: [", `  defaults: {key: [ip, uid]}
+  networks: {near: [10.0.0.0/8, 198.51.100.1]}
+  exempt: [{ip: 192.0.2.0/25, reason: a network, expires: 2026-03-08T07:02:00Z}, {ip: near, uid: u1, reason: a list, expires: 2026-03-08T07:03:00Z}, `, 1)
+
 // bookSeeds is how many long timelines there are.
 var bookSeeds = 60
 
@@ -83,7 +90,7 @@ var bookSeeds = 60
 // seed: go test -run TestBookManySteps/seed=N.
 func TestBookManySteps(t *testing.T) {
 	t.Parallel()
-	set := compiled(t, bookRules)
+	set := compiled(t, bookRulesByAddress)
 	seen := map[string]bool{}
 	for seed := range bookSeeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -109,7 +116,7 @@ func TestBookManySteps(t *testing.T) {
 
 // FuzzBook is the same on timelines that a coverage-guided fuzzer finds.
 func FuzzBook(f *testing.F) {
-	set := compiled(f, bookRules)
+	set := compiled(f, bookRulesByAddress)
 	f.Add([]byte("some events, and some more of them, some late, and some taken back"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		i := 0
@@ -164,15 +171,18 @@ func compareWithBook(t tester, set *Set, roll dice, steps int, saw func(bookChan
 	t.Helper()
 	stepper, matcher, book := set.NewStepper(), set.NewMatcher(), newBook(set)
 	now := event.FromTime(time.Date(2026, 3, 8, 6, 50, 0, 0, time.UTC))
-	until := event.FromTime(time.Date(2026, 3, 8, 7, 5, 0, 0, time.UTC))
-	uid := fmt.Sprint("u", 1+roll(2)) // u2 is exempt for a while
-	exempt := func(_ *Limit, at event.Micros) bool { return uid == "u2" && at < until }
+	uid, ip := fmt.Sprint("u", 1+roll(2)), []string{"203.0.113.1", "192.0.2.1", "10.0.0.1"}[max(0, roll(5)-2)]
+	// The exemption that ends last, by minutes from the start; 0 is none.
+	minutes := map[string]event.Micros{"u2": 15, "192.0.2.1": 12, "u1 10.0.0.1": 13}
+	until := now + max(minutes[uid], minutes[ip], minutes[uid+" "+ip])*event.Minute
+	start := now
+	exempt := func(_ *Limit, at event.Micros) bool { return until > start && at < until }
 	largest, _ := set.LargestState()
 	var state []byte
 	spent := event.NoTime
 	for i := range steps {
 		e := bookEventAt(roll, &now, i)
-		e.UID = uid
+		e.UID, e.IP = uid, netip.MustParseAddr(ip)
 		works := matcher.Match(e, e.Time)
 		if len(works) == 0 {
 			continue

@@ -94,7 +94,11 @@ func (c exemptReader) dim(p document.Pair, e *Exemption) bool {
 	switch {
 	case !event.IsDim(name):
 		hint := cmp.Or(event.AddressDimHint(name), "an exemption has dimensions such as uid, reason and expires")
-		c.Fail(p.Key, hint, "%q is no dimension%s", scalar.Shortened(name), scalar.DidYouMean(name, append([]string{"reason", "expires"}, plainDims...)))
+		guess := scalar.DidYouMean(name, append([]string{"reason", "expires"}, plainDims...))
+		if _, problem, _ := network.Parse(p.Value.Value); problem == "" && event.AddressDimHint(name) == "" {
+			guess = `; did you mean "ip"?`
+		}
+		c.Fail(p.Key, hint, "%q is no dimension%s", scalar.Shortened(name), guess)
 		return false
 	case c.r != nil && !slices.Contains(c.r.Shape.dims(), name):
 		c.Fail(p.Key, c.countsBy(), "%s is no dimension of the rule's key", name)

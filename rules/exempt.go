@@ -89,6 +89,9 @@ func (x *exemptIndex) covers(key []event.Dim, at event.Micros) bool {
 		if until, listed := g.until[string(text)]; listed && spares(until, at) {
 			return true
 		}
+		if g.networks.none() {
+			continue
+		}
 		for _, d := range key {
 			if in, ok := networkOf(d); ok && g.networks.cover(text, in, at) {
 				return true

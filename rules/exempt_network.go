@@ -51,6 +51,8 @@ func (x *exemptNetworks) add(text string, e *Exemption) {
 	x.until[key] = longer(was, e.Expires, twice)
 }
 
+func (x *exemptNetworks) none() bool { return len(x.until) == 0 && len(x.lists) == 0 }
+
 // cover reports whether a key is exempt at a time, of which in is the address or the network, and text that
 // of the other dimensions. It looks for the networks around in, of each length that there is one, however
 // many there are.

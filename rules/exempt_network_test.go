@@ -258,6 +258,23 @@ func TestMistakesInAFileOfNetworks(t *testing.T) {
 	}
 }
 
+func TestARequestOfAnExemptNetworkAllocatesNothing(t *testing.T) {
+	set := compiled(t, header+"  networks: {office: [10.0.0.0/8]}\n  exempt: [{ip: office, reason: r}, {ip: \"2001:db8::/48\", uid: u, reason: r}]\n"+
+		"  rules: [{name: a, key: [uid, ip/64], match: {api: x}, limit: 1, per: 1h, strict: true}]\n")
+	q := NewRequests(set.Strict())
+	for ip, want := range map[string]bool{"10.1.1.1": true, "2001:db8::1": true, "192.0.2.1": false} {
+		e := &event.Event{API: "x", UID: "u", IP: netip.MustParseAddr(ip), Cost: event.One}
+		allocs := testing.AllocsPerRun(100, func() {
+			if wants := q.Wants(e, noon); len(wants) != 1 || wants[0].Exempt != want {
+				t.Fatalf("%s: %+v", ip, wants)
+			}
+		})
+		if allocs > 0 {
+			t.Errorf("%s: %v allocations", ip, allocs)
+		}
+	}
+}
+
 // A key's exemption is found without a walk over all of them.
 func BenchmarkExemptNetworks(b *testing.B) {
 	for _, n := range []int{100, 100_000} {

@@ -260,6 +260,9 @@ func (q *Requests) isExempt(r *Rule, e *event.Event, at event.Micros) bool {
 		if until, listed := g.until[string(q.text)]; listed && spares(until, at) {
 			return true
 		}
+		if g.networks.none() {
+			continue
+		}
 		for _, dim := range r.Shape.Dims {
 			if in, ok := networkUnder(dim, e.IP); ok && g.networks.cover(q.text, in, at) {
 				return true

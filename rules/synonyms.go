@@ -62,6 +62,7 @@ var fieldWords = table([]struct {
 	{"plans levels", document.Synonym{Fields: []string{"tiers"}, Write: `as in tiers: [{when: 'attrs.plan == "pro"', limit: 100}]`}},
 	{"canary trial", document.Synonym{Fields: []string{"candidate"}, Write: "as in candidate: {limit: 50}"}},
 	{"killswitch circuitbreaker maxshare", document.Synonym{Fields: []string{"fuse"}, Write: "as in fuse: 5%"}},
+	{"cidr cidrs ipset ipsets iplist iplists subnets addresses networklists", document.Synonym{Fields: []string{"networks"}, Write: "as in spec: {networks: {office: [10.0.0.0/8]}}, which rules name by when: inNetwork(ip, \"office\")"}},
 	{"user userid client account", document.Synonym{Fields: []string{"uid", "key"}, Write: "as in key: uid, or {uid: 42} in an exemption"}},
 })
 
