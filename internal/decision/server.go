@@ -31,7 +31,7 @@ type Config struct {
 	// 200 for proxies that require exactly that.
 	AllowStatus int
 
-	// RequireDimensions refuses checks without any dimension: no verdict could deny them.
+	// RequireDimensions refuses checks without any dimension: only verdicts on an API or on all could deny them.
 	RequireDimensions bool
 
 	// Answers configures responses to denied requests of proxies. The zero value is ready to use.

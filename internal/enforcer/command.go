@@ -163,7 +163,7 @@ func proxyOptions(o *ops.Options, c *decision.Config) {
 		c.Headers.Proxies = httplimit.NewProxies(nets...)
 		return err
 	})
-	o.BoolVar(&c.RequireDimensions, "require-dimensions", false, "deny checks without any dimension (no uid, no address, no attribute) with 400; no verdict could deny them")
+	o.BoolVar(&c.RequireDimensions, "require-dimensions", false, "deny checks without any dimension (no uid, no address, no attribute) with 400; only verdicts on an API or on all could deny them")
 	o.IntVar(&c.AllowStatus, "allow-status", http.StatusNoContent, "`status` by which forward-auth allows: 204 or 200")
 	o.DurationVar(&c.MaxWait, "max-wait", DefaultMaxWait, "longest `time` that a throttled check waits for its turn, if it asks for that (wait in /v1/check); 0: none waits; at most 10s")
 	o.IntVar(&c.MaxWaiting, "max-waiting", 1000, "`number` of checks that may wait at once; more are denied")

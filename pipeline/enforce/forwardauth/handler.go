@@ -24,7 +24,7 @@ type Config struct {
 	// AllowStatus allows a request: 204 (also 0), or 200 for proxies that require it.
 	AllowStatus int
 
-	// RequireDimensions refuses requests that don't identify anyone: no verdict could deny them.
+	// RequireDimensions refuses requests that don't identify anyone: only verdicts on an API or on all could deny them.
 	RequireDimensions bool
 	// Answers configures responses to denied requests. The query denied=403 overrides
 	// Answers.Status.
