@@ -19,13 +19,13 @@ const (
 )
 
 // maxGuesses bounds how often all declared names are gone through for the one that was meant.
-const maxGuesses = 20
+const maxGuesses = 100
 
 // vocabularyReader reads what a file declares, and refuses what is not.
 type vocabularyReader struct {
 	*document.File
 	vocabulary *Vocabulary // nil: nothing is declared
-	guesses    int         // at undeclared APIs so far
+	guesses    int         // so far
 }
 
 // declare reads the vocabulary, ahead of all that uses it. What there is of a vocabulary with mistakes
@@ -157,15 +157,20 @@ func (c *vocabularyReader) knownAPI(n *yaml.Node, pattern string) bool {
 	return problem == "" || c.Refuse(c.At(n, hint, problem))
 }
 
-// unknownAPI is Vocabulary.unknownAPI for what is not declared; "" for what is. Guesses are few.
+// guess is when.DidYouMean for the first mistakes.
+func (c *vocabularyReader) guess(word string, candidates func() []string) string {
+	if c.guesses++; c.guesses > maxGuesses {
+		return ""
+	}
+	return when.DidYouMean(word, candidates)
+}
+
+// unknownAPI is Vocabulary.unknownAPI for what is not declared; "" for what is.
 func (c *vocabularyReader) unknownAPI(pattern string, candidates func(name string) []string) (problem, hint string) {
 	if c.vocabulary.HasAPI(pattern) {
 		return "", ""
 	}
-	if c.guesses++; c.guesses > maxGuesses {
-		candidates = func(string) []string { return nil }
-	}
-	return c.vocabulary.unknownAPI(pattern, candidates)
+	return c.vocabulary.unknownAPI(pattern, c.guess, candidates)
 }
 
 // knownAttr refuses an attribute that is not declared.
@@ -173,7 +178,7 @@ func (c *vocabularyReader) knownAttr(n *yaml.Node, name string) bool {
 	if c.vocabulary == nil || c.vocabulary.attrs == nil || c.vocabulary.attrs[name] != nil {
 		return true
 	}
-	problem, hint := c.vocabulary.attrs.Unknown(name)
+	problem, hint := c.vocabulary.attrs.Unknown(name, c.guess)
 	return c.Refuse(c.At(n, hint, problem))
 }
 
@@ -207,7 +212,7 @@ func (c *vocabularyReader) knownValue(n *yaml.Node, name, text string) bool {
 	if a == nil || text == "" || a.Has(text) {
 		return true
 	}
-	problem, hint := a.Impossible(name, text)
+	problem, hint := a.Impossible(name, text, c.guess)
 	return c.Refuse(c.At(n, hint, problem))
 }
 
@@ -225,5 +230,5 @@ func (c *vocabularyReader) events() when.Declared {
 		return when.Declared{}
 	}
 	v := c.vocabulary
-	return when.Declared{Attrs: v.attrs, API: func(name string) (problem, hint string) { return c.unknownAPI(name, v.likeName) }}
+	return when.Declared{Attrs: v.attrs, Guess: c.guess, API: func(name string) (problem, hint string) { return c.unknownAPI(name, v.likeName) }}
 }

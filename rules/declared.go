@@ -194,14 +194,14 @@ func (c *VocabularyCheck) mismatch(what, name string) Mismatch {
 // Explain says what a mismatch of an event is, with what was probably meant.
 func (v *Vocabulary) Explain(m Mismatch, e *event.Event) (problem, hint string) {
 	if m.What == MismatchAPI {
-		return v.unknownAPI(m.Name, v.likeName)
+		return v.unknownAPI(m.Name, when.DidYouMean, v.likeName)
 	}
 	a := v.attrs[m.Name]
 	if a == nil {
-		return v.attrs.Unknown(m.Name)
+		return v.attrs.Unknown(m.Name, when.DidYouMean)
 	}
 	value, _ := e.Attr(m.Name)
-	problem, hint = a.Impossible(m.Name, value.Text)
+	problem, hint = a.Impossible(m.Name, value.Text, when.DidYouMean)
 	if m.What == MismatchType {
 		kind := map[event.Kind]string{event.String: "text", event.Number: "a number", event.Bool: "true or false"}[value.Kind]
 		problem = "attrs." + scalar.Shortened(m.Name) + " is " + a.String() + ", and here it is " + kind
@@ -213,12 +213,12 @@ func (v *Vocabulary) Explain(m Mismatch, e *event.Event) (problem, hint string) 
 func (v *Vocabulary) Attr(name string) string { return v.attrs[name].String() }
 
 // unknownAPI says that an API is not declared, with the one of some that was probably meant.
-func (v *Vocabulary) unknownAPI(pattern string, candidates func(name string) []string) (problem, hint string) {
+func (v *Vocabulary) unknownAPI(pattern string, guess when.Guess, candidates func(name string) []string) (problem, hint string) {
 	what := "the API %q is not declared"
 	if strings.Contains(pattern, "*") {
 		what = "no API that is declared fits %q"
 	}
-	return fmt.Sprintf(what, scalar.Shortened(pattern)) + scalar.DidYouMean(pattern, candidates(pattern)), "an API that there is has a line in spec.apis"
+	return fmt.Sprintf(what, scalar.Shortened(pattern)) + guess(pattern, func() []string { return candidates(pattern) }), "an API that there is has a line in spec.apis"
 }
 
 // like are the declared APIs, patterns with what stands in the place of their stars.

@@ -16,6 +16,16 @@ import (
 type Declared struct {
 	Attrs Attrs
 	API   func(name string) (problem, hint string) // says of a name that no API has it; nil: any may
+	Guess Guess
+}
+
+// Guess says which candidate was probably meant by a word, as text behind a message. There may be
+// thousands of candidates, and of mistakes.
+type Guess func(word string, candidates func() []string) string
+
+// DidYouMean is the Guess that goes through all candidates.
+func DidYouMean(word string, candidates func() []string) string {
+	return scalar.DidYouMean(word, candidates())
 }
 
 // Attrs are the attributes that there are, by name. Nil says nothing: any attribute may be anything.
@@ -82,19 +92,19 @@ func (a *Attr) kinds() kinds {
 }
 
 // Unknown says that an attribute is not declared, with what was probably meant.
-func (as Attrs) Unknown(name string) (problem, hint string) {
-	names := slices.Sorted(maps.Keys(as))
-	return "attrs." + scalar.Shortened(name) + " is not declared" + scalar.DidYouMean(name, names),
+func (as Attrs) Unknown(name string, guess Guess) (problem, hint string) {
+	names := func() []string { return slices.Sorted(maps.Keys(as)) }
+	return "attrs." + scalar.Shortened(name) + " is not declared" + guess(name, names),
 		"an attribute that there is has a line in spec.attrs"
 }
 
 // Impossible says that a declared attribute never has a value, with what was probably meant.
-func (a *Attr) Impossible(name, text string) (problem, hint string) {
+func (a *Attr) Impossible(name, text string, guess Guess) (problem, hint string) {
 	hint = "values that there are stand in spec.attrs"
 	if a.Values == nil {
 		hint = "its type stands in spec.attrs"
 	}
-	return "attrs." + scalar.Shortened(name) + " is " + a.String() + ", and never " + strconv.Quote(scalar.Shortened(text)) + scalar.DidYouMean(text, a.Values), hint
+	return "attrs." + scalar.Shortened(name) + " is " + a.String() + ", and never " + strconv.Quote(scalar.Shortened(text)) + guess(text, func() []string { return a.Values }), hint
 }
 
 // known refuses a name of an attribute that is not declared.
@@ -102,7 +112,7 @@ func (v *typeCheck) known(at ast.Node, name string) {
 	if _, ok := v.events.Attrs[name]; ok || v.events.Attrs == nil {
 		return
 	}
-	problem, hint := v.events.Attrs.Unknown(name)
+	problem, hint := v.events.Attrs.Unknown(name, v.events.Guess)
 	v.fail(at, hint, problem)
 }
 
@@ -130,7 +140,7 @@ func (v *typeCheck) listed(variable, value ast.Node) {
 		return
 	}
 	if text, ok := constantText(value); ok && text != "" && !a.Has(text) {
-		problem, hint := a.Impossible(name, text)
+		problem, hint := a.Impossible(name, text, v.events.Guess)
 		v.fail(value, hint, problem)
 	}
 }
