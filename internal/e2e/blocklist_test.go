@@ -170,12 +170,13 @@ func compareChecks(t *testing.T, p *Process, m *model, last map[string]verdict.V
 		}
 	}
 	for _, v := range last {
-		if len(v.Key) != 1 || v.Key[0].Name != "uid" || v.State != verdict.Block || !v.Covers(api) {
+		if v.State != verdict.Block || !v.Covers(api) {
 			continue
 		}
-		uid := v.Key[0].Value
-		edge[uid] = edge[uid] || near(now, v.Until)
-		denied[uid] = denied[uid] || now < v.Until
+		for _, uid := range whoHas(v.Key, api, uids) {
+			edge[uid] = edge[uid] || near(now, v.Until)
+			denied[uid] = denied[uid] || now < v.Until
+		}
 	}
 	d := differencesOf("checks of " + api)
 	for i, a := range check(t, p, api, uids) {
@@ -186,6 +187,24 @@ func compareChecks(t *testing.T, p *Process, m *model, last map[string]verdict.V
 	d.report(t)
 	maps.DeleteFunc(denied, func(_ string, is bool) bool { return !is })
 	t.Logf("%d of %d uids are denied %s", len(denied), len(uids), api)
+}
+
+// whoHas returns the uids for whom a check with nothing but the uid and the API finds a key.
+func whoHas(key []event.Dim, api string, uids []string) []string {
+	for _, d := range key {
+		switch d.Name {
+		case "uid":
+			uids = []string{d.Value}
+		case "api":
+			if d.Value != api {
+				return nil
+			}
+		case "all":
+		default:
+			return nil
+		}
+	}
+	return uids
 }
 
 // lastPublished is the model's latest verdicts; for keys whose events have no fixed order,

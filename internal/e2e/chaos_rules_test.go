@@ -149,6 +149,7 @@ func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 		}
 		return text + fmt.Sprintf("      limit: %s\n      per: %s\n      window: %s\n      then: {block: %s}\n", limit, per, window, block)
 	}
+	keyed := func(rule, key string) string { return rule + "      key: " + key + "\n" }
 	num := func(least, most int) string { return fmt.Sprint(between(least, most)) }
 	resets := func() string {
 		return "      reset_on: {api: " + []string{"order.create", "profile.view", "upload.*"}[rnd.IntN(3)] + "}\n"
@@ -212,6 +213,18 @@ func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 			return rule("combined", `api: [search.query, search.suggest]`, "", num(5, 15), "365d", "tumbling", "2h")
 		},
 		func() string {
+			return keyed(rule("each-api", `api: "*"`, "", num(perUID/4+2, perUID), "1h", "sliding", then()), "[uid, api]")
+		},
+		func() string {
+			return keyed(rule("prefixes", `api: "*"`, "", num(perUID*2, perUID*9), "1h", "sliding", then()), []string{"ip/24", "ip/31/48", "ip/56"}[rnd.IntN(3)])
+		},
+		func() string {
+			return keyed(rule("each-shop-api", `api: order.*`, "", num(20, 200), "1h", "sliding", then()), "[api, attrs.shop]")
+		},
+		func() string {
+			return keyed(rule("everything", `api: upload.*`, "attrs.bytes", num(1, 900)+"M", "1h", "sliding", then()), "all")
+		},
+		func() string {
 			return fmt.Sprintf(`    - name: writes
       match: {api: {order.create: 5, order.update: 1}}
       limits:
@@ -234,7 +247,7 @@ func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 		fmt.Fprintf(&b, fixedRules, between(20, 90), between(3, 6), between(3, 8), between(2, 20), between(3, 60), perUID*2+between(10, 50),
 			[]string{"", ", clear: true"}[penalty], between(3, 9), []string{"until-reset", "7s"}[penalty], between(3, 20))
 	}
-	for _, draw := range all[:min(between(4, 7), len(all))] {
+	for _, draw := range all[:min(between(5, 9), len(all))] {
 		b.WriteString(draw())
 	}
 	if brief {

@@ -134,8 +134,10 @@ func queryOf(v *verdict.Verdict) json.RawMessage {
 			q.Attrs[name] = d.Value
 		case d.Name == "uid":
 			q.UID = d.Value
-		default:
-			q.IP = strings.TrimSuffix(d.Value, "/64")
+		case d.Name == "api":
+			q.API = d.Value
+		case d.Name != "all":
+			q.IP, _, _ = strings.Cut(d.Value, "/")
 		}
 	}
 	if !v.Covers(q.API) {

@@ -102,7 +102,7 @@ func explainKey(p *Process, key string) (reply explainReply, err error) {
 	}
 	q := url.Values{}
 	for _, d := range dims {
-		q.Set(d.Name, d.Value)
+		q.Set("key."+d.Name, d.Value)
 	}
 	var status int
 	var body []byte

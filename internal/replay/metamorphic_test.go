@@ -204,6 +204,8 @@ spec:
     - {name: in-a-row, match: {api: search.*}, reset_on: {api: login}, limit: 4, per: 2h, then: {block: until-reset}}
     - {name: in-a-row-values, match: {api: "*"}, count: {distinct: ip}, reset_on: {api: login}, limit: 3, per: 2h, then: {block: until-reset}}
     - {name: session, match: {api: "*"}, window: session, gap: 1h, limit: 1000, then: {block: until-reset}}
+    - {name: each, key: [api, ip/24], match: {api: "*"}, limit: 60, per: 1h, window: tumbling, then: {block: until-reset}}
+    - {name: everything, key: all, match: {api: "*"}, limit: 300, per: 1h, window: tumbling, then: {block: 10m}}
     - {name: address, key: ip, match: {api: "*"}, limit: 60, per: 1h, window: tumbling, then: {block: until-reset}}
 `
 

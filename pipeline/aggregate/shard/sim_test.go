@@ -41,20 +41,28 @@ var simRules = []string{`
     - {name: yearly, strict: true, match: {api: "a.*", outcome: done}, limit: 20, per: year, window: calendar, then: {block: until-reset}}
     - {name: addresses, strict: true, key: ip, match: {api: "*"}, limit: 100, per: year, window: calendar, then: {block: until-reset}}
     - {name: both, key: [uid, ip], match: {api: "*"}, limit: 5, per: year, window: calendar, then: {block: 1h}}
+    - {name: each, key: [api, ip/31], match: {api: "*"}, limit: 90, per: year, window: calendar, then: {block: 1h}}
+    - {name: everything, key: all, match: {api: "a.*"}, limit: 500, per: year, window: calendar, then: {block: until-reset}}
     - {name: bucket, match: {api: "b.*"}, window: bucket, limit: 6, per: 1h, then: {block: until-reset}}`, `
   rules:
     - {name: yearly, strict: true, match: {api: "a.*", outcome: done}, limit: 10, per: year, window: calendar, then: {block: until-reset}}
     - {name: addresses, strict: true, key: ip, match: {api: "*"}, limit: 60, per: year, window: calendar, then: {block: until-reset}}
     - {name: both, key: [uid, ip], match: {api: "*"}, limit: 5, per: year, window: calendar, then: {block: 1h}}
+    - {name: each, key: [api, ip/31], match: {api: "*"}, limit: 90, per: year, window: calendar, then: {block: 1h}}
+    - {name: everything, key: all, match: {api: "a.*"}, limit: 500, per: year, window: calendar, then: {block: until-reset}}
     - {name: bucket, match: {api: "b.*"}, window: bucket, limit: 6, per: 1h, then: {block: until-reset}}`, `
   rules:
     - {name: yearly, strict: true, match: {api: "a.*", outcome: done}, limit: 40, per: year, window: calendar, then: {block: until-reset}}
     - {name: addresses, strict: true, key: ip, match: {api: "*"}, limit: 400, per: year, window: calendar, then: {block: until-reset}}
-    - {name: both, key: [uid, ip], match: {api: "*"}, limit: 9, per: year, window: calendar, then: {block: 1h}}`, `
+    - {name: both, key: [uid, ip], match: {api: "*"}, limit: 9, per: year, window: calendar, then: {block: 1h}}
+    - {name: each, key: [api, ip/31], match: {api: "*"}, limit: 90, per: year, window: calendar, then: {block: 1h}}
+    - {name: everything, key: all, match: {api: "a.*"}, limit: 500, per: year, window: calendar, then: {block: until-reset}}`, `
   rules:
     - {name: yearly, strict: true, match: {api: "a.*", outcome: done}, limit: 40, per: year, window: calendar, then: {block: until-reset}}
     - {name: addresses, key: ip, match: {api: "*"}, limit: 400, per: year, window: calendar, then: {block: until-reset}}
-    - {name: both, key: [uid, ip], match: {api: "*"}, limit: 9, per: year, window: calendar, then: {block: 1h}}`}
+    - {name: both, key: [uid, ip], match: {api: "*"}, limit: 9, per: year, window: calendar, then: {block: 1h}}
+    - {name: each, key: [api, ip/31], match: {api: "*"}, limit: 90, per: year, window: calendar, then: {block: 1h}}
+    - {name: everything, key: all, match: {api: "a.*"}, limit: 500, per: year, window: calendar, then: {block: until-reset}}`}
 
 func partitionOfUID(uid string) int32 { return event.Partition([]byte(uid), simPartitions) }
 
@@ -117,7 +125,8 @@ func (w *simGroup) emit() {
 		w.input[em.last[0].partition()].append(-1, 0, em.last[0])
 		return
 	}
-	uid, ip, api := fmt.Sprintf("u%d", w.rng.IntN(simUIDs)), fmt.Sprintf("10.0.0.%d", w.rng.IntN(simIPs)), []string{"a.x", "b.x"}[w.rng.IntN(2)]
+	host := w.rng.IntN(simIPs)
+	uid, ip, api := fmt.Sprintf("u%d", w.rng.IntN(simUIDs)), fmt.Sprintf("10.0.0.%d", host), []string{"a.x", "b.x"}[w.rng.IntN(2)]
 	p := partitionOfUID(uid)
 	em.seq[p]++
 	outcome := []string{"done", "done", "failed"}[w.rng.IntN(3)]
@@ -134,6 +143,10 @@ func (w *simGroup) emit() {
 	}
 	w.counts["addresses ip="+ip]++
 	w.counts["both ip="+ip+"&uid="+uid]++
+	w.counts[fmt.Sprintf("each api=%s&ip/31=10.0.0.%d%%2F31", api, host&^1)]++
+	if api == "a.x" {
+		w.counts["everything all=true"]++
+	}
 }
 
 func (e *simEntry) partition() int32 { return partitionOfUID(string(e.key)) }
