@@ -251,7 +251,7 @@ func (b *rulebook) publish(ctx context.Context, r ruleRecord) error {
 	if err != nil {
 		return err
 	}
-	p, err := sarama.NewSyncProducerFromClient(b.agg.clients.bulk)
+	p, err := b.producer(len(value))
 	if err != nil {
 		return fmt.Errorf("publish the rules: %w", err)
 	}
@@ -259,6 +259,9 @@ func (b *rulebook) publish(ctx context.Context, r ruleRecord) error {
 	_, _, err = p.SendMessage(&sarama.ProducerMessage{
 		Topic: b.topic, Partition: 0, Key: sarama.StringEncoder(ruleRecordKey), Value: sarama.ByteEncoder(value),
 	})
+	if errors.Is(err, sarama.ErrMessageSizeTooLarge) {
+		err = fmt.Errorf("with their files they have %d bytes before compression: raise max.message.bytes of %s, or shorten the files: %w", len(value), b.topic, err)
+	}
 	if err != nil {
 		return fmt.Errorf("publish the rules: %w", err)
 	}
