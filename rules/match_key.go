@@ -108,6 +108,9 @@ func (m *eventKeys) appendDim(text []byte, e *event.Event, dim *keyDim) ([]byte,
 // appendIP appends an address, or its network, as event.AppendDim would append its text, without the
 // string in between.
 func (m *eventKeys) appendIP(dst []byte, ip netip.Addr, dim event.AddressDim) []byte {
+	if ip.Is4() && dim.Whole(ip) {
+		return ip.AppendTo(dst)
+	}
 	m.text = dim.AppendTo(m.text[:0], ip)
 	for _, b := range m.text {
 		switch b {

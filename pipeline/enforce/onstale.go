@@ -34,7 +34,7 @@ type RuleOnStale struct {
 	// APIs are names and patterns, as in the rule's match; Closed and Local require them. With
 	// Config.OnStale Closed, an API that some rule names here is closed only if such a rule is.
 	APIs []string
-	// Key are the rule's dimensions, for Local; nil is uid.
+	// Key are the rule's dimensions, for Local, such as ip/24 or api; nil is uid.
 	Key []string
 	// Limit and Per are the rule's; Local requires them. This process allows Limit ÷
 	// Config.Instances, at least 1, at once, and as many per Per, evenly. It counts checks, and

@@ -97,11 +97,11 @@ func (d AddressDim) String() string { return string(d.appendName(nil)) }
 // AppendTo appends what keys have of an address: the address itself, or its network, such as
 // 10.1.2.0/24. An IPv4 address counts as one also where it is written as an IPv6 one.
 func (d AddressDim) AppendTo(dst []byte, addr netip.Addr) []byte {
-	network := d.Network(addr)
-	if network.IsSingleIP() {
-		return network.Addr().AppendTo(dst)
+	addr = addr.Unmap().WithZone("")
+	if d.Whole(addr) {
+		return addr.AppendTo(dst)
 	}
-	return network.AppendTo(dst)
+	return netip.PrefixFrom(addr, d.bits(addr)).Masked().AppendTo(dst)
 }
 
 // Network returns the network that keys have of an address; a whole address is a network of one.
@@ -109,6 +109,9 @@ func (d AddressDim) Network(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")
 	return netip.PrefixFrom(addr, d.bits(addr)).Masked()
 }
+
+// Whole reports whether keys have the address itself, and no network.
+func (d AddressDim) Whole(addr netip.Addr) bool { return d.bits(addr) == addr.BitLen() }
 
 func (d AddressDim) bits(addr netip.Addr) int {
 	if addr.Is4() {
@@ -127,7 +130,7 @@ func (d AddressDim) Append(dst []byte, value string) (text []byte, ok bool) {
 	}
 	if isNetwork {
 		n, ok := bitsOf(bits)
-		if addr.Is4In6() || !ok || int(n) != d.bits(addr) || d.bits(addr) == addr.BitLen() {
+		if addr.Is4In6() || !ok || int(n) != d.bits(addr) || d.Whole(addr) {
 			return dst, false
 		}
 	}

@@ -24,7 +24,7 @@ type Options struct {
 	Attrs map[string]func(*http.Request) string
 	// API names what the request does, such as order.create; nil is RouteAPI. It is called at most
 	// once, before the next handler, and both the check and the event use its result. Without
-	// Events it is called only for keys that have a verdict.
+	// Events it is called only for keys that have a verdict, and while any verdict is on a key of an API.
 	API func(*http.Request) string
 
 	// Answers configures responses to denied requests.

@@ -106,8 +106,16 @@ type query struct {
 func (q *query) hash(s *Shape, salt uint64) (hash uint64, ok bool) {
 	hash = salt
 	for i := range s.dims {
-		v := q.value(&s.dims[i])
-		switch {
+		d := &s.dims[i]
+		if d.kind == ofCaller { // nearly all are
+			text := q.dim(d.name)
+			if text == "" {
+				return 0, false
+			}
+			hash = mix(hash, hashString(text))
+			continue
+		}
+		switch v := q.value(d); {
 		case v.text != "":
 			hash = mix(hash, hashString(v.text))
 		case len(v.bytes) > 0:

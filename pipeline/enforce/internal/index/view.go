@@ -13,12 +13,12 @@ import (
 // more buckets, make a new view. What changes in place are the buckets' slots, by the one writer.
 type View struct {
 	buckets buckets
+	ofUsers bool     // a shape other than uid's follows from a uid and an API. Each check looks: it lies beside the buckets
+	ofAPI   bool     // a shape has api
 	chunks  [][]byte // records; nil is a number that is free
 	starts  []Raw    // of the chunks
 	classes []*Class // by number; nil is free
 	shapes  []*shape // by number; nil is free
-	ofAPI   bool     // a shape has api
-	ofUsers bool     // a shape other than uid's follows from a uid and an API
 }
 
 // setShapes makes these the view's shapes.
