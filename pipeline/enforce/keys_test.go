@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -134,5 +135,26 @@ func TestChecksOfAllShapesDontAllocate(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations a check, want none", n)
+	}
+}
+
+// While the table is stale, a limit of this process counts by the same keys.
+func TestLocalLimitsOfAPIsNetworksAndAll(t *testing.T) {
+	ip := func(of string) []event.Dim { return []event.Dim{{Name: "ip", Value: of}} }
+	for _, c := range []struct {
+		key         string
+		same, other func(*localLimit) bool // whether another request is let in, of the same key and of another one
+	}{
+		{"all", func(l *localLimit) bool { _, ok := l.take(1, "b", ip("192.0.2.1")); return ok }, nil},
+		{"api", func(l *localLimit) bool { _, ok := l.take(1, "a", nil); return ok }, func(l *localLimit) bool { _, ok := l.take(1, "b", nil); return ok }},
+		{"ip/24", func(l *localLimit) bool { _, ok := l.take(1, "b", ip("10.0.0.9")); return ok }, func(l *localLimit) bool { _, ok := l.take(1, "a", ip("10.0.1.1")); return ok }},
+	} {
+		l := newLocalLimit("r", RuleOnStale{Do: Local, APIs: []string{"*"}, Key: []string{c.key}, Limit: 1, Per: time.Hour}, 1)
+		if _, ok := l.take(1, "a", ip("10.0.0.1")); !ok || c.same(l) {
+			t.Errorf("%s: the first is let in %t, and then another one", c.key, ok)
+		}
+		if c.other != nil && !c.other(l) {
+			t.Errorf("%s: another key is denied", c.key)
+		}
 	}
 }
