@@ -17,6 +17,7 @@ type book struct {
 	ids    []modelID
 	limits map[*Limit]*bookLimit
 	above  []Above // of the last step
+	left   []Left  // the same
 }
 
 type bookLimit struct {
@@ -69,7 +70,7 @@ func (b *book) limit(l *Limit) *bookLimit {
 }
 
 func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, unknown bool, late int, changes []bookChange) {
-	b.above = nil
+	b.above, b.left = nil, nil
 	latest := max(b.latest, in.At)
 	for _, r := range b.ids[max(0, len(b.ids)-b.set.RecentIDs):] {
 		if in.ID != "" && r.id == in.ID && latest-r.stamp < b.set.RecentFor {
@@ -87,7 +88,10 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 	for _, hit := range in.Hits {
 		l := b.limit(hit.Limit)
 		added, adds, counted, took, cut := windows.Added{}, hit.Amount > 0, hit.Amount > 0, false, false
-		was := l.Window.Latest(l.window)
+		was, told := l.Window.Latest(l.window), l.live()
+		if len(l.window) == 0 || in.At >= l.leftUntil(was) {
+			told = 0
+		}
 		switch {
 		case hit.Refund:
 			n := l.takes(&hit, in.At)
@@ -100,7 +104,8 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 			l.window = l.Window.Take(window, e.at, n)
 			took = true
 		case hit.Reset:
-			if window, added := l.Window.Add(slices.Clone(l.window), in.At, 0); in.At > l.reset && !added.Late {
+			if window, moved := l.Window.Add(slices.Clone(l.window), in.At, 0); in.At > l.reset && !moved.Late {
+				added.Ended = moved.Ended
 				var until event.Micros
 				l.window, until = l.Window.Forget(window, in.At)
 				l.kept = slices.DeleteFunc(l.kept, func(e bookEvent) bool { return e.at < until })
@@ -132,8 +137,11 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 		if !hit.Refund && !hit.Reset && l.Rule.Refunds && in.ID != "" {
 			l.kept = append(l.kept, bookEvent{hashOfID(in.ID), in.At, hit.Amount, hit.Cost, 0})
 		}
-		spared := exempt(hit.Limit, l.Window.Latest(l.window))
+		spared := exempt(hit.Limit, l.latest(in.At))
 		changes = append(changes, l.verdicts(in, added, adds, counted, took, hit.Reset, spared)...)
+		if is := l.live(); counted || took || told > 0 && is != told {
+			b.left = append(b.left, l.leaves(&in, added, told, spared)...)
+		}
 		if adds && !spared {
 			b.above = append(b.above, l.isAbove(&in, added, cut)...)
 		}
@@ -251,6 +259,35 @@ func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took,
 		changes = append(changes, l.notices(l.Window.Count(l.window), live, t)...)
 	}
 	return changes
+}
+
+// latest is the latest time that was counted; that of a reset where nothing is.
+func (l *bookLimit) latest(at event.Micros) event.Micros {
+	if len(l.window) == 0 {
+		return at
+	}
+	return l.Window.Latest(l.window)
+}
+
+// leaves is 'quota': what an event leaves of the window that holds the key's latest time.
+func (l *bookLimit) leaves(in *Input, added windows.Added, told event.Decimal, spared bool) []Left {
+	t, limit := l.latest(in.At), l.live()
+	if !l.Quota || l.Rule.Mode == verdict.Shadow || spared || max(limit, told) == 0 || added.Ended && !l.isCurrent(in.At, t) {
+		return nil
+	}
+	if limit == 0 {
+		return []Left{{Limit: l.Limit, Since: t, Until: t}}
+	}
+	return []Left{{Limit: l.Limit, Of: limit, Count: l.Window.Count(l.window), Since: t, Until: l.leftUntil(t)}}
+}
+
+// leftUntil is when the window ends, or nothing of the count is left.
+func (l *bookLimit) leftUntil(t event.Micros) event.Micros {
+	if l.Window.Kind == windows.Sliding {
+		return t + l.Window.Per
+	}
+	_, until := l.Window.Bounds(l.window, t)
+	return until
 }
 
 // isAbove is an event that a limit enforced before it would have kept out.

@@ -55,6 +55,9 @@ func (p *Stepper) Command(dst, state, key []byte, cmd Command) ([]byte, Result) 
 		}
 		window := p.take(sec)
 		p.clearAll(l, window, key, moment)
+		if l.Quota && (cmd.Kind == CommandReset || cmd.Kind == CommandExempt) {
+			p.leftOver(l, moment)
+		}
 		if cmd.Kind == CommandReset || cmd.Kind == CommandForget {
 			if l.beside != nil && cmd.Kind == CommandReset {
 				return keystate.AppendSection(dst, l.Hash, nil, nil) // or it would begin with the live limit's counts again

@@ -16,6 +16,7 @@ type Explanation struct {
 	Window    string           `json:"window"`
 	Count     event.Decimal    `json:"count"`
 	Limit     event.Decimal    `json:"limit"`                // of the key's tier; a bucket's burst; 0: unlimited
+	Left      event.Decimal    `json:"left"`                 // limit - count, 0 above the limit, and when it is unlimited
 	Tier      int              `json:"tier,omitempty"`       // the number of the tier, from 1; 0: none
 	LimitFrom string           `json:"limit_from,omitempty"` // what tells the limit besides the rule: an attribute, or overrides
 	Estimated bool             `json:"estimated,omitempty"`  // the count is an estimate
@@ -86,6 +87,7 @@ func (l *Limit) explain(x *keystate.Extras, window, key []byte, dims []event.Dim
 	if x.WasReset {
 		e.Reset = x.Reset
 	}
+	e.Left = max(e.Limit-e.Count, 0)
 	if l.Shadow {
 		e.Mode = verdict.Shadow
 	}

@@ -122,6 +122,7 @@ func ExampleSet_Explain() {
 	//     "window": "tumbling",
 	//     "count": 2,
 	//     "limit": 3,
+	//     "left": 1,
 	//     "from": "2026-11-21T12:00:00Z",
 	//     "until": "2026-11-21T13:00:00Z",
 	//     "frees_at": null,

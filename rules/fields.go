@@ -117,6 +117,7 @@ var rulePlace = place[*ruleReader]{
 		{tiersDoc, nil},
 		{overridesDoc, nil},
 		{candidateDoc, nil},
+		{quotaDoc, nil},
 		{thenDoc, nil}, // then, fuse and limits depend on what the others say: see compiler.rule
 		{fieldDoc{"warn", "warn", "[notices](#warn) on the way to the limit, such as `[50%, 80%]`", false}, (*ruleReader).warn},
 		{modeDoc, func(c *ruleReader, n *yaml.Node) { c.r.Mode = c.mode(n) }},
@@ -183,6 +184,7 @@ var limitFields = []field[*limitReader]{
 	{tiersDoc, func(c *limitReader, n *yaml.Node) { c.tiers(n, &tierPlace) }},
 	{overridesDoc, func(c *limitReader, n *yaml.Node) { overrideFile{c}.read(n) }},
 	{candidateDoc, func(c *limitReader, n *yaml.Node) { c.candidate(n, &candidatePlace) }},
+	{quotaDoc, (*limitReader).quota},
 }
 
 var limitPlace = place[*compiler]{
@@ -268,6 +270,7 @@ var (
 	tiersDoc     = fieldDoc{"tiers", `{"type": "array", "minItems": 1, "maxItems": 32, "items": {"$ref": "#/$defs/tier"}}`,
 		"[other limits](#tiers-and-candidates) for some keys: the first whose `when` holds for the event counts", false}
 	candidateDoc = fieldDoc{"candidate", "candidate", "a limit to [try out](#tiers-and-candidates) beside the live one", false}
+	quotaDoc     = fieldDoc{"quota", `{"type": "boolean"}`, "`true`: services and callers are told [what is left](#quota)", false}
 	thenDoc      = fieldDoc{"then", "then", "what follows; required, unless there is `warn`, `strict` or `scope: instance`", false}
 )
 

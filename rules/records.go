@@ -6,8 +6,8 @@ import (
 )
 
 // RecordKeys returns the record keys of all verdicts that a key can have by these rules: blocks,
-// candidates' blocks and notices of the limits that count by its dimensions, and the block by a
-// command. nil when key is not a key's text.
+// candidates' blocks, notices and quotas of the limits that count by its dimensions, and the block by
+// a command. nil when key is not a key's text.
 func (s *Set) RecordKeys(key []byte) (out [][]byte) {
 	dims, err := event.ParseKey(key)
 	if err != nil {
@@ -27,6 +27,9 @@ func (s *Set) RecordKeys(key []byte) (out [][]byte) {
 		}
 		if len(l.Warn) > 0 {
 			add(l.Name, verdict.Warn)
+		}
+		if l.Quota {
+			add(l.Name, verdict.Left)
 		}
 	}
 	return out

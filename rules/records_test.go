@@ -17,7 +17,8 @@ spec:
     - {name: a, match: {api: x}, limit: 5, per: 1h, warn: [50%], candidate: {limit: 4}, then: {block: until-reset}}
     - name: b
       match: {api: x}
-      limits: [{name: burst, limit: 1, per: 1s}, {name: hourly, limit: 9, per: 1h}]
+      public: b
+      limits: [{name: burst, limit: 1, per: 1s}, {name: hourly, limit: 9, per: 1h, quota: true}]
       then: {block: 1m}
     - {name: c, key: [uid, attrs.campaign], match: {api: x}, limit: 1, per: 1h, then: {block: 1m}}
 `
@@ -25,7 +26,7 @@ spec:
 func TestRecordKeysOfAKey(t *testing.T) {
 	set := compiled(t, severalShapes)
 	for key, want := range map[string][]string{
-		"uid=4%202":                {"uid=4%202|manual", "uid=4%202|a", "uid=4%202|a/candidate", "uid=4%202|a|warn", "uid=4%202|b/burst", "uid=4%202|b/hourly"},
+		"uid=4%202":                {"uid=4%202|manual", "uid=4%202|a", "uid=4%202|a/candidate", "uid=4%202|a|warn", "uid=4%202|b/burst", "uid=4%202|b/hourly", "uid=4%202|b/hourly|left"},
 		"attrs.campaign=s&uid=42":  {"attrs.campaign=s&uid=42|manual", "attrs.campaign=s&uid=42|c"},
 		"ip=192.0.2.1":             {"ip=192.0.2.1|manual"},
 		"what is no key, that is.": nil,

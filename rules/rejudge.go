@@ -129,6 +129,12 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted
 		exempt: p.isExempt(l, in.Key, at), changed: changed, pass: true,
 	}
 	f.added.Count = l.Window.CountAt(p.window, at)
+	if l.Quota && changed {
+		defer func() { // behind a reset
+			f.window = p.window
+			p.leftAnew(l, &f, p.shadow(l))
+		}()
+	}
 	if changed && wouldNotIssue(l, &x.Live, &f) {
 		p.publish(l, &x.Live, &f, cleared, in.Key, l.Index)
 		p.Fuses.forget(l.Rule, in.Key)

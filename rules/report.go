@@ -14,11 +14,12 @@ type report struct {
 	order   []int  // of each change: its hit
 	moves   []Move // of the changes
 	above   []Above
+	left    []Left
 }
 
 // begin forgets the step before.
 func (p *report) begin() {
-	p.changes, p.moves, p.order, p.above, p.dims = p.changes[:0], p.moves[:0], p.order[:0], p.above[:0], nil
+	p.changes, p.moves, p.order, p.above, p.left, p.dims = p.changes[:0], p.moves[:0], p.order[:0], p.above[:0], p.left[:0], nil
 }
 
 // change notes a change by the i-th hit; -1 for none.

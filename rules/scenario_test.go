@@ -200,6 +200,22 @@ func (p *play) event(e event.Event, broker event.Micros) []string {
 		for _, v := range res.Changes {
 			out = append(out, p.tell(&v))
 		}
+		out = append(out, p.left(string(w.Key))...)
+	}
+	return out
+}
+
+// left tells what the stepper says is left.
+func (p *play) left(key string) (out []string) {
+	dims, _ := event.ParseKey([]byte(key))
+	for _, l := range p.stepper.Left() {
+		v := l.Verdict(dims)
+		p.last[string(verdict.AppendRecordKey(nil, &v))] = v
+		line := fmt.Sprintf("%s %s: %v of %v left until %s", v.Rule, event.FormatKey(v.Key), max(v.Limit-v.Count, 0), v.Limit, p.clock(v.Until, v.Since))
+		if l.Over() {
+			line = fmt.Sprintf("%s %s: nothing is known of what is left", v.Rule, event.FormatKey(v.Key))
+		}
+		out = append(out, line)
 	}
 	return out
 }

@@ -36,6 +36,7 @@ func (p *play) judge(e *event.Event) (out []string) {
 		for _, v := range res.Changes {
 			out = append(out, p.tell(&v))
 		}
+		out = append(out, p.left(key)...)
 	}
 	return out
 }
@@ -81,6 +82,7 @@ func (p *play) command(verb string, r *repeated) (out []string) {
 		for _, v := range res.Changes {
 			out = append(out, p.tell(&v))
 		}
+		out = append(out, p.left(key)...)
 	}
 	return out
 }

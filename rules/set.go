@@ -160,6 +160,7 @@ type Limit struct {
 	Strict   bool   // a request needs a permit under it
 	InFlight bool   // it counts what is under way now, in no window
 	WarmUp   WarmUp // of a bucket of ScopeInstance
+	Quota    bool   // what keys have left is published: see Left
 
 	KeyLimits
 	Candidate event.Decimal // a limit that is tried beside, by shadow verdicts; 0: none

@@ -176,6 +176,7 @@ func (p *Stepper) judgeHit(dst []byte, sec keystate.Section, in *Input, i int, l
 	p.window = append(p.window[:0], p.take(sec)...)
 	x.WasReset = x.WasReset && l.Rule.reset != nil
 	f := facts{at: in.at(l), adds: hit.Amount > 0, counts: hit.Amount > 0}
+	before := toldBy(l, x, p.window, in.Key, f.at)
 	switch {
 	case hit.Refund:
 		if f.took = p.takeBack(l, hit, in.At); !f.took {
@@ -205,9 +206,16 @@ func (p *Stepper) judgeHit(dst []byte, sec keystate.Section, in *Input, i int, l
 		}
 	}
 	f.window, f.latest = p.window, l.Window.Latest(p.window)
+	if f.reset { // distinct values that there are none of have no time
+		f.latest = max(f.latest, f.at)
+	}
 	f.limit, _ = l.limitOf(x, in.Key, f.latest)
 	f.adds = f.adds && !(in.PermitAt != 0 && f.tooHigh(l))
 	same := p.settle(l, &f, in, i, res)
+	if l.Quota && !p.shadow(l) { // nobody sees what a rule in shadow mode would leave
+		f.window = p.window // may be emptied
+		p.leftBy(l, &f, before)
+	}
 	res.SpentAt = max(res.SpentAt, l.spent(x), l.Window.Spent(p.window))
 	if same && sec.Version == keystate.Version {
 		extra, _, _ := sec.Parts()

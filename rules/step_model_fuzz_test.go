@@ -85,7 +85,7 @@ func modelSet(t testing.TB) *Set {
 		allowed := event.Decimal(3+i) * event.One
 		for _, then := range []Then{{UntilReset: true}, {Steps: []event.Micros{2 * event.Second}}, {Steps: []event.Micros{10 * event.Minute}}} {
 			rule := &Rule{Name: fmt.Sprintf("r%d", len(limits)), Then: then}
-			limits = append(limits, &Limit{Rule: rule, Name: rule.Name, Limit: allowed, Window: spec, Grain: 700 * event.Millisecond})
+			limits = append(limits, &Limit{Rule: rule, Name: rule.Name, Limit: allowed, Window: spec, Grain: 700 * event.Millisecond, Quota: len(limits)%2 == 0})
 		}
 	}
 	set := handmadeSet(t, limits...)
@@ -123,6 +123,9 @@ func compareWithModel(t tester, set *Set, roll dice, steps int) {
 		if got, want := bareAbove(stepper.Above()), bareAbove(model.above); !slices.Equal(got, want) {
 			t.Fatalf("step %d, %+v: above their limits %v, want %v", i, in, got, want)
 		}
+		if got, want := bareLeft(stepper.Left()), bareLeft(model.left); !slices.Equal(got, want) {
+			t.Fatalf("step %d, %+v: left (- the model's):\n%s", i, in, cmp.Diff(want, got))
+		}
 		if err := CheckState(next); err != nil {
 			t.Fatalf("step %d, %+v: %v", i, in, err)
 		}
@@ -154,6 +157,15 @@ func (s *Set) bare(changes []verdict.Verdict) (out []bareVerdict) {
 func bareAbove(all []Above) (out []string) {
 	for _, a := range all {
 		out = append(out, fmt.Sprint(a.Limit.Name, " ", a.Shadow, " ", a.Since))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// bareLeft says what is left of which limits, in the order of their names.
+func bareLeft(all []Left) (out []string) {
+	for _, l := range all {
+		out = append(out, fmt.Sprintf("%s %d of %d, from %d to %d", l.Limit.Name, l.Count, l.Of, l.Since, l.Until))
 	}
 	slices.Sort(out)
 	return out

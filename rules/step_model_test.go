@@ -18,6 +18,7 @@ type model struct {
 	ids    []modelID
 	limits map[*Limit]*modelLimit
 	above  []Above // of the last step
+	left   []Left  // the same
 }
 
 type modelID struct {
@@ -43,7 +44,7 @@ func newModel(s *Set) *model {
 }
 
 func (m *model) step(in Input) (repeat bool, late int, changes []verdict.Verdict) {
-	m.above = nil
+	m.above, m.left = nil, nil
 	latest := max(m.latest, in.At)
 	recent := m.ids[max(0, len(m.ids)-m.set.RecentIDs):]
 	for _, r := range recent {
@@ -74,8 +75,23 @@ func (m *model) step(in Input) (repeat bool, late int, changes []verdict.Verdict
 		if hit.Amount > 0 && l.countAround(in.At) > l.Limit.Limit {
 			m.above = append(m.above, l.aboveAt(in.At))
 		}
+		if hit.Amount > 0 && l.Quota && !l.ended(in.At) {
+			m.left = append(m.left, Left{Limit: l.Limit, Of: l.Limit.Limit, Count: l.count(l.latest), Since: l.latest, Until: l.leftUntil()})
+		}
 	}
 	return false, late, changes
+}
+
+// leftUntil is until when the count of the latest time says what is left.
+func (l *modelLimit) leftUntil() event.Micros {
+	switch l.Window.Kind {
+	case windows.Sliding:
+		return l.latest + l.Window.Per
+	case windows.Hopping:
+		return l.lastHop(l.latest) + l.Window.Every
+	}
+	_, end := l.bounds(l.latest)
+	return end
 }
 
 // countAround is the count of the window that an event at this moment went into.

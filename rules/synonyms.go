@@ -48,6 +48,7 @@ var fieldWords = table([]struct {
 	{"attributes labels tags attr meta", document.Synonym{Fields: []string{"attrs"}, Write: "as in match: {api: login, attrs: {plan: pro}}"}},
 	{"steps backoff progressive", document.Synonym{Fields: []string{"escalate"}, Write: "as in then: {escalate: [1m, 10m, 1d], forget: 7d}"}},
 	{"notify alert alerts warning warnings notice", document.Synonym{Fields: []string{"warn"}, Write: "as in warn: [50%, 80%]"}},
+	{"remaining remainder left headers ratelimitheaders showremaining showlimits publishquota", document.Synonym{Fields: []string{"quota"}, Write: "write quota: true, with public: a name for callers"}},
 	{"title", document.Synonym{Fields: []string{"name"}, Write: ""}},
 	{"description desc comment note notes", document.Synonym{Write: "write a comment: # and the text"}},
 	{"priority order weightoforder", document.Synonym{Write: "rules have no order: the strongest action decides"}},

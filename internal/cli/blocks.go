@@ -26,7 +26,8 @@ import (
 const blocksUsage = `
 tallygate blocks lists the verdicts in force, by this machine's clock: all of them, or those whose
 key has these dimensions. uid=42 also finds keys with more dimensions. It reads the verdict topic,
-which is authoritative, and asks neither Redis nor an aggregator. Notices are left out.
+which is authoritative, and asks neither Redis nor an aggregator. It lists no notices, and nothing
+of what keys have left.
 
   tallygate blocks
   tallygate blocks uid=42
@@ -117,7 +118,7 @@ func (b *blocks) take(m *kafkalog.Record, now event.Micros) error {
 	if err != nil {
 		return err
 	}
-	if key.Warn || !ruleIs(key.Rule, b.rule) || !b.key.matches(key.Key) {
+	if key.Warn || key.Left || !ruleIs(key.Rule, b.rule) || !b.key.matches(key.Key) {
 		return nil
 	}
 	if len(m.Value) == 0 {

@@ -45,18 +45,19 @@ type Event struct {
 	item *document.Object // as it is written
 }
 
-// Expect is an expectation: the verdict in force at a moment.
+// Expect is an expectation: the verdict in force at a moment, or what is left then, or both.
 type Expect struct {
 	Line   int
 	At     event.Micros
 	Who    event.Event // its dimensions and the API
-	Want   string      // none, block, challenge, throttle, log or warn
+	Want   string      // none, block, challenge, throttle, log or warn; "": whatever is in force
 	Rule   string      // "": the deciding verdict of any rule
 	Shadow bool        // a shadow verdict is expected
 	Until  event.Micros
 	Since  event.Micros
 	Count  string
 	Limit  string
+	Left   string // under Rule; "": whatever it is
 
 	rule   *yaml.Node // the place of Rule
 	nobody *yaml.Node // the expectation, if it names no dimension but its API

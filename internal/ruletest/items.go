@@ -151,7 +151,7 @@ var wants = slices.Concat([]string{"none"}, verdict.ActionNames(), []string{"war
 // expect reads one item of expect.
 func (r *reader) expect(n *yaml.Node) Expect {
 	var ok bool
-	r.item, ok = r.doc.Object(n, "an expectation", "at", "uid", "ip", "api", "attrs", "verdict", "rule", "mode", "until", "since", "count", "limit")
+	r.item, ok = r.doc.Object(n, "an expectation", "at", "uid", "ip", "api", "attrs", "verdict", "rule", "mode", "until", "since", "count", "limit", "left")
 	if !ok {
 		return Expect{Line: n.Line}
 	}
@@ -159,11 +159,11 @@ func (r *reader) expect(n *yaml.Node) Expect {
 		Line: n.Line, At: r.moment("at", r.start), Who: r.who(),
 		Rule: r.text("rule"), rule: r.item.Get("rule"),
 		Until: r.moment("until", event.NoTime), Since: r.moment("since", event.NoTime),
-		Count: r.decimal("count"), Limit: r.decimal("limit"),
+		Count: r.decimal("count"), Limit: r.decimal("limit"), Left: r.decimal("left"),
 	}
 	if at := r.item.Get("verdict"); at != nil {
 		x.Want, _ = r.doc.Word(at, "verdict", wants...)
-	} else if !r.item.Has("verdict") {
+	} else if !r.item.Has("verdict") && !r.item.Has("left") {
 		r.fail("verdict", "verdict is one of "+strings.Join(wants, ", "), "an expectation needs `verdict`")
 	}
 	if at := r.item.Get("mode"); at != nil {
@@ -173,7 +173,10 @@ func (r *reader) expect(n *yaml.Node) Expect {
 	if len(dims(&x.Who)) == 0 && !r.item.Has("uid") && !r.item.Has("ip") && !r.item.Has("attrs") {
 		x.nobody = n
 	}
-	if x.Want == "none" {
+	if r.item.Get("left") != nil && !r.item.Has("rule") {
+		r.fail("left", "for example rule: searches", "`left` needs `rule`: under which limit")
+	}
+	if x.Want == "none" || x.Want == "" && r.item.Has("left") && !r.item.Has("verdict") {
 		for _, name := range []string{"until", "since", "count", "limit"} {
 			if r.item.Get(name) != nil {
 				r.fail(name, "leave it out, or name the verdict that is expected", "`%s` needs an expected verdict", name)

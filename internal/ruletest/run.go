@@ -114,6 +114,9 @@ func (p *play) apply(e *Event) {
 
 // judge returns nil if the expectation holds.
 func (p *play) judge(x *Expect) *Failure {
+	if f := p.judgeLeft(x); f != nil || x.Want == "" {
+		return f
+	}
 	var best *replay.Held
 	for _, engine := range p.engines {
 		for _, h := range engine.Decide(&x.Who, x.At) {
@@ -127,6 +130,43 @@ func (p *play) judge(x *Expect) *Failure {
 		return nil
 	}
 	return &Failure{Line: x.Line, What: p.what(x), Want: want, Got: got, Story: p.story(x)}
+}
+
+// judgeLeft returns nil if as much is left as is expected, or nothing is expected of it.
+func (p *play) judgeLeft(x *Expect) *Failure {
+	if x.Left == "" {
+		return nil
+	}
+	got := "nothing is counted by it"
+	for _, engine := range p.engines {
+		for _, e := range engine.Explain(p.keyOf(engine.Set, x), "", x.At) {
+			switch {
+			case e.Rule != x.Rule:
+			case e.Limit == 0:
+				got = "unlimited by " + e.Rule
+			default:
+				got = "left " + e.Left.String() + " by " + e.Rule
+			}
+		}
+	}
+	want := "left " + x.Left + " by " + x.Rule
+	if want == got {
+		return nil
+	}
+	return &Failure{Line: x.Line, What: p.what(x), Want: want, Got: got, Story: p.story(x)}
+}
+
+// keyOf is the expectation's key under its rule; nil when the set has no such rule.
+func (p *play) keyOf(set *rules.Set, x *Expect) (key []event.Dim) {
+	for _, l := range set.Limits {
+		if l.Name != x.Rule {
+			continue
+		}
+		for _, name := range l.Rule.Shape.Dims {
+			key = append(key, event.Dim{Name: name, Value: replay.Dimension(&x.Who, name)})
+		}
+	}
+	return key
 }
 
 // about reports whether the expectation concerns a verdict in force.

@@ -146,7 +146,7 @@ func (w *wire) validate() error {
 		}
 	}
 	if w.State == nil {
-		errs = append(errs, errors.New("state is absent: want block, clear or warn"))
+		errs = append(errs, errors.New("state is absent: want block, clear, warn or left"))
 	}
 	if w.Since == nil || *w.Since == event.NoTime {
 		errs = append(errs, errors.New("since is absent"))

@@ -3,11 +3,11 @@ package verdict
 import "fmt"
 
 var (
-	stateNames = [...]string{Block: "block", Clear: "clear", Warn: "warn"}
+	stateNames = [...]string{Block: "block", Clear: "clear", Warn: "warn", Left: "left"}
 	modeNames  = [...]string{Enforce: "enforce", Shadow: "shadow"}
 )
 
-// String returns the state's name on the wire: block, clear or warn.
+// String returns the state's name on the wire: block, clear, warn or left.
 func (s State) String() string { return name(stateNames[:], int(s)) }
 
 // String returns the mode's name on the wire: enforce or shadow.

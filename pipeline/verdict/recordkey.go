@@ -16,13 +16,17 @@ func (v *Verdict) appendKeyText(dst []byte) []byte {
 }
 
 // AppendRecordKey appends the key of the verdict's record: the key's text, '|', the rule's
-// name, and "|warn" for a notice, so that a notice never replaces a block.
+// name, and "|warn" for a notice or "|left" for what is left, so that neither replaces a block.
 func AppendRecordKey(dst []byte, v *Verdict) []byte {
 	dst = v.appendKeyText(dst)
 	dst = append(dst, '|')
 	dst = append(dst, v.Rule...)
-	if v.State == Warn {
+	switch v.State {
+	case Warn:
 		dst = append(dst, "|warn"...)
+	case Left:
+		dst = append(dst, "|left"...)
+	case Block, Clear:
 	}
 	return dst
 }
@@ -33,6 +37,7 @@ type RecordKey struct {
 	Key  []event.Dim
 	Rule string
 	Warn bool
+	Left bool
 }
 
 // OwnRecord reports whether a record of the verdict topic is one of the owners' own: its key begins
@@ -46,12 +51,16 @@ func ParseRecordKey(key []byte) (RecordKey, error) {
 	}
 	text, rule, ok := bytes.Cut(key, []byte{'|'})
 	rule, warn := bytes.CutSuffix(rule, []byte("|warn"))
+	left := false
+	if !warn {
+		rule, left = bytes.CutSuffix(rule, []byte("|left"))
+	}
 	if !ok || len(rule) == 0 || bytes.IndexByte(rule, '|') >= 0 {
-		return RecordKey{}, fmt.Errorf("verdict: parse record key %.80q: want dimension=value|rule or dimension=value|rule|warn", key)
+		return RecordKey{}, fmt.Errorf("verdict: parse record key %.80q: want dimension=value|rule, and |warn or |left behind it", key)
 	}
 	dims, err := event.ParseKey(text)
 	if err != nil {
 		return RecordKey{}, fmt.Errorf("verdict: parse record key: %w", err)
 	}
-	return RecordKey{Text: string(text), Key: dims, Rule: string(rule), Warn: warn}, nil
+	return RecordKey{Text: string(text), Key: dims, Rule: string(rule), Warn: warn, Left: left}, nil
 }

@@ -18,6 +18,7 @@ const (
 	Block State = iota // the key is over the rule until Until
 	Clear              // the block ended before its Until; Since = Until = that moment
 	Warn               // a notice: the key passed a step of the rule's limit
+	Left               // what the key has left: Limit - Count until Until; nothing is known when Until is not after Since
 )
 
 // Mode tells whether a verdict is enforced.
@@ -43,10 +44,10 @@ type Verdict struct {
 	APIs   []string // what it covers: names and patterns
 	Count  event.Decimal
 	Limit  event.Decimal
-	Per    event.Micros // of a throttle: Limit are let through in this time, see Interval; 0: not known
+	Per    event.Micros // of a throttle: Limit are let through in this time, see Interval; of a Left: the window's length; 0: not known
 	Since  event.Micros // the event time at which it fell
 	Until  event.Micros // in force: Since <= t < Until
-	Seq    int64        // orders the verdicts of one key and rule
+	Seq    int64        // orders the verdicts of one key and rule; of a Left the offset of its record, and 0 in the record
 	Step   string       // of a Warn: "50%"
 	Cause  Cause
 }

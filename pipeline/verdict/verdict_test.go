@@ -41,7 +41,9 @@ func samples(t testing.TB) []Verdict {
 	named.Public = "searches"
 	throttled := block
 	throttled.Action, throttled.Per = ActThrottle, 10*event.Second+event.Millisecond
-	return []Verdict{block, cleared, warn, named, throttled}
+	left := named
+	left.State, left.Count, left.Per, left.Seq, left.Cause = Left, 63*event.One, event.Minute, 0, Cause{}
+	return []Verdict{block, cleared, warn, named, throttled, left}
 }
 
 // TestWire holds the wire form, the record key on one line and the value on the next, against
@@ -76,7 +78,7 @@ func TestParseReadsWhatAppendJSONWrote(t *testing.T) {
 			t.Errorf(" got %+v, %v\nwant %+v", got, err, v)
 		}
 		key, err := ParseRecordKey(AppendRecordKey(nil, &v))
-		want := RecordKey{Text: v.KeyText(), Key: v.Key, Rule: v.Rule, Warn: v.State == Warn}
+		want := RecordKey{Text: v.KeyText(), Key: v.Key, Rule: v.Rule, Warn: v.State == Warn, Left: v.State == Left}
 		if err != nil || !reflect.DeepEqual(key, want) {
 			t.Errorf(" got %+v, %v\nwant %+v", key, err, want)
 		}
@@ -184,7 +186,7 @@ func TestRecordKeysThatAreNone(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for _, s := range []State{Block, Clear, Warn} {
+	for _, s := range []State{Block, Clear, Warn, Left} {
 		if got, err := ParseState(s.String()); got != s || err != nil {
 			t.Errorf("%v became %v, %v", s, got, err)
 		}
@@ -311,7 +313,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		key, err := ParseRecordKey(AppendRecordKey(nil, &v))
-		if err != nil || key.Rule != v.Rule || key.Warn != (v.State == Warn) || !reflect.DeepEqual(key.Key, v.Key) {
+		if err != nil || key.Rule != v.Rule || key.Warn != (v.State == Warn) || key.Left != (v.State == Left) || !reflect.DeepEqual(key.Key, v.Key) {
 			t.Fatalf("record key of %s: %+v, %v", text, key, err)
 		}
 	})
