@@ -72,6 +72,7 @@ func (a *api) explainStrict(ctx context.Context, key []event.Dim, list []rules.E
 			out[at].Strict = &standings[i]
 			if !there {
 				out[at].Count, out[at].Explanation.Limit = standings[i].Held, standings[i].Limit
+				out[at].Left = max(standings[i].Limit-standings[i].Held, 0)
 			}
 		}
 	}

@@ -32,6 +32,7 @@ type checkpoints struct {
 	out    *outbox
 	ends   *ends
 	levels *levels
+	quotas *quotas
 	turn   chan struct{} // holds one: regular checkpoints and the last one take turns
 }
 
@@ -50,11 +51,14 @@ func (k *checkpoints) run() error {
 	return nil
 }
 
-// last publishes the waiting ends of blocks, and makes the last checkpoint.
+// last publishes the waiting ends of blocks and what keys have left, and makes the last checkpoint.
 func (k *checkpoints) last() {
 	ctx, cancel := context.WithTimeout(k.ctx, closeWithin)
 	defer cancel()
 	_, err := k.ends.publish(ctx, true)
+	if err == nil {
+		_, err = k.quotas.publish(ctx, true)
+	}
 	if err == nil {
 		err = k.make(ctx)
 	}
@@ -84,6 +88,9 @@ func (k *checkpoints) make(ctx context.Context) error {
 		return nil
 	}
 	if err := k.copyCut(ctx, cut); err != nil {
+		return err
+	}
+	if _, err := k.quotas.publish(ctx, true); err != nil { // what the events before the cut have left is in no state
 		return err
 	}
 	if err := k.out.flush(ctx, before); err != nil {

@@ -18,6 +18,7 @@ type intake struct {
 	checkpoints *checkpoints
 	ends        *ends
 	levels      *levels
+	quotas      *quotas
 	record      record.Record // under mu
 }
 
@@ -96,6 +97,7 @@ func (i *intake) apply(b *Bundle) (more bool, err error) {
 	}
 	i.ends.wake()
 	i.levels.wake()
+	i.quotas.wake()
 	return more, i.out.perform()
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 )
 
 // judging evaluates all keys by changed rules, in slices between events.
@@ -11,6 +13,7 @@ type judging struct {
 	*core
 	out     *outbox
 	levels  *levels
+	quotas  *quotas
 	passing *Rules // of the running pass over all keys; nil if there is none. Under mu
 }
 
@@ -57,8 +60,10 @@ func (j *judging) pass(ctx context.Context, v *Rules) error {
 			break
 		}
 		for len(keys) > 0 {
-			if err := j.out.changelog.WaitBelow(ctx, sliceBytes); err != nil {
-				return err
+			for _, w := range []*fenced.Writer{j.out.changelog, j.out.verdicts} { // what is left goes to the verdicts alone
+				if err := w.WaitBelow(ctx, sliceBytes); err != nil {
+					return err
+				}
 			}
 			n, c, err := j.some(keys, v)
 			if err != nil || n == 0 {
@@ -109,5 +114,6 @@ func (j *judging) some(keys [][]byte, v *Rules) (n, changed int, err error) {
 		changed += c
 	}
 	j.levels.wake()
+	j.quotas.wake()
 	return n, changed, j.out.perform()
 }

@@ -20,6 +20,7 @@ type Partition struct {
 	checkpoints *checkpoints
 	ends        *ends
 	levels      *levels
+	quotas      *quotas
 	judging     *judging
 	intake      *intake
 }
@@ -31,10 +32,11 @@ func New(env *Env, id int32, s *Session) *Partition {
 	p.commands = &commands{core: c, out: p.out, progress: p.progress}
 	p.ends = &ends{core: c, out: p.out, some: make(chan struct{}, 1)}
 	p.levels = &levels{core: c, out: p.out, some: make(chan struct{}, 1)}
+	p.quotas = &quotas{core: c, out: p.out, some: make(chan struct{}, 1)}
 	p.strict = &strict{core: c, out: p.out, levels: p.levels}
-	p.checkpoints = &checkpoints{core: c, out: p.out, ends: p.ends, levels: p.levels, turn: make(chan struct{}, 1)}
-	p.judging = &judging{core: c, out: p.out, levels: p.levels}
-	p.intake = &intake{core: c, out: p.out, checkpoints: p.checkpoints, ends: p.ends, levels: p.levels}
+	p.checkpoints = &checkpoints{core: c, out: p.out, ends: p.ends, levels: p.levels, quotas: p.quotas, turn: make(chan struct{}, 1)}
+	p.judging = &judging{core: c, out: p.out, levels: p.levels, quotas: p.quotas}
+	p.intake = &intake{core: c, out: p.out, checkpoints: p.checkpoints, ends: p.ends, levels: p.levels, quotas: p.quotas}
 	return p
 }
 
@@ -77,6 +79,7 @@ func (p *Partition) Open() error {
 	c.goes(p.checkpoints.run)
 	c.goes(p.ends.run)
 	c.goes(p.levels.run)
+	c.goes(p.quotas.run)
 	c.goes(func() error { return p.out.identity.Run(c.ctx) })
 	c.openedAt = time.Now()
 	c.opened.Store(true)

@@ -127,6 +127,7 @@ func (s *intake) commandKey(c *CommandRecord, name string, cmd rules.Command, pl
 		settles, _ := s.levels.take(name)
 		then.level, then.gone = s.levelOf(name, next[len(blockHeaderSpace):], settles), cmd.Kind == rules.CommandForget
 	}
+	s.leftByCommand(name, cmd.Kind, s.stepper.Left(), cmd.At)
 	s.issueThen(ref, res.Changes, event.NoTime, then)
 	return nil
 }

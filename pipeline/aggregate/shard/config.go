@@ -20,7 +20,7 @@ type Config struct {
 	Instance string
 	// Seed is of the sample that finds hot keys.
 	Seed uint64
-	// NoLevels says that nobody publishes levels: none are kept until somebody does.
+	// NoLevels says that nobody publishes levels, nor what is left: none are kept until somebody does.
 	NoLevels bool
 	// Trace is told what became of each event on each of its keys. Nil is for no trace.
 	Trace func(*Stepped)

@@ -45,7 +45,8 @@ type Ack struct {
 	erase    [][]byte         // record keys that get a tombstone in the verdict topic behind them
 	is       *issued          // that is published with it
 	erased   bool             // it is a tombstone
-	record   Append           // of is, or the tombstone
+	left     *verdict.Verdict // that is published with it: what is left
+	record   Append           // of is, of left, or the tombstone
 	done     *Done            // the command that is done when all is acknowledged
 	gone     bool             // the level gets a tombstone behind them
 	level    *protocol.Level  // that is published when the state is durable

@@ -111,6 +111,10 @@ func (s *issuing) Acked(a *Ack, offset int64, clock Clock) {
 		s.out.Published = append(s.out.Published, Published{Offset: offset, Key: a.record.Key, Value: a.record.Value, At: clock.Local, Verdict: a.is.v, Broker: a.is.broker})
 	case a.erased:
 		s.out.Published = append(s.out.Published, Published{Offset: offset, Key: a.record.Key, At: clock.Local, Broker: event.NoTime})
+	case a.left != nil:
+		v := *a.left
+		v.Seq = offset
+		s.out.Published = append(s.out.Published, Published{Offset: offset, Key: a.record.Key, Value: a.record.Value, At: clock.Local, Verdict: v, Broker: event.NoTime})
 	case a.grants != nil:
 		s.grantedDurable(a.grants)
 	case a.own != nil:

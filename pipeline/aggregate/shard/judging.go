@@ -18,7 +18,7 @@ func (r *Rules) hash() string { return hex.EncodeToString(r.Set.Hash[:]) }
 
 // judging has the rules, and which of them the keys are judged by.
 type judging struct {
-	issuing
+	telling
 	exempt exemptions // that commands gave
 
 	rules   Rules // all below follows from it

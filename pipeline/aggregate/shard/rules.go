@@ -83,6 +83,7 @@ func (s *judging) Judge(key []byte, clock Clock) (changed int, err error) {
 		ref = s.table.Replace(ref, key, putBlockHeader(next, &b))
 		s.issue(ref, res.Changes, event.NoTime)
 	}
+	s.noteLeft(key, s.stepper.Left(), clock)
 	if s.stepper.Fuses != nil {
 		if b, err := decodeBlock(s.table.Block(ref)); err == nil {
 			s.stepper.NoteState(b.state, key)

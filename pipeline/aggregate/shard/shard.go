@@ -9,8 +9,8 @@ import (
 
 // Shard is one partition's counting. Make it with New.
 //
-// It is built in layers, each of which calls only those below it: base, issuing, judging, intake,
-// and Shard itself, which has what a takeover and a checkpoint see of all of them.
+// It is built in layers, each of which calls only those below it: base, issuing, telling, judging,
+// intake, and Shard itself, which has what a takeover and a checkpoint see of all of them.
 type Shard struct {
 	intake
 

@@ -269,7 +269,7 @@ func (o *simOwner) checkpoint() (any bool) {
 			o.part++
 		}
 		if o.part == ProducerParts {
-			o.collect()
+			o.quotas(true)
 			o.phase, o.target[0] = flushing, o.asked[0]
 		}
 	case flushing:
@@ -359,6 +359,17 @@ func (o *simOwner) ends(all bool) (any bool) {
 	return any
 }
 
+// quotas publishes what keys have left.
+func (o *simOwner) quotas(all bool) (any bool) {
+	due := o.s.QuotasDue(all, o.clock())
+	any = due.Any()
+	for more := any; more; {
+		more = o.s.PublishQuotas(&due, o.clock())
+	}
+	o.collect()
+	return any
+}
+
 // act is one step of chance.
 func (o *simOwner) act(rng *rand.Rand) {
 	switch n := rng.IntN(100); {
@@ -396,6 +407,7 @@ func (o *simOwner) act(rng *rand.Rand) {
 		}
 	case n < 98:
 		o.ends(false)
+		o.quotas(false)
 	case n < 99:
 		_, err := o.s.Sweep(o.clock())
 		o.must(err)
@@ -412,7 +424,7 @@ func (o *simOwner) act(rng *rand.Rand) {
 
 // settle does all that is to do, and reports whether there was anything.
 func (o *simOwner) settle() (any bool) {
-	for o.use() || o.apply(Input, 1<<10) || o.apply(Loop, 1<<10) || o.ends(true) || o.levels(1<<10) || o.judge() {
+	for o.use() || o.apply(Input, 1<<10) || o.apply(Loop, 1<<10) || o.ends(true) || o.quotas(true) || o.levels(1<<10) || o.judge() {
 		any = true
 	}
 	for which := range simQueues {

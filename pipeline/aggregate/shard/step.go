@@ -49,6 +49,7 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 	if b.applied[g.source].covers(g.place.next-1, g.place.index) {
 		s.tally.Replayed++
 		s.touch(w, g.permit)
+		s.leftAgain(w, b.state, clock)
 		return nil
 	}
 	active := s.table.Len()
@@ -80,6 +81,7 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 	if s.levels.on && g.permitAt == 0 {
 		s.unpermitted(w.Hits)
 	}
+	s.noteLeft(w.Key, s.stepper.Left(), clock)
 	changes := s.holdBack(w.Key, s.worthPublishing(res.Changes, b.state, w.Key, g, clock), res.Moves, clock)
 	b.applied[g.source], b.spent = g.place, res.SpentAt
 	raw := putBlockHeader(next, &b)

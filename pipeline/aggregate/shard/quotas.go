@@ -1,0 +1,209 @@
+package shard
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// What keys have left under limits with `quota` goes to the verdict topic, too, but by another way
+// than blocks: it is a hint, and a newer one replaces it. It is in no state, is not written through,
+// and has no place in the audit. An event that is read again says again what is left, also where its
+// count was applied before. So it is enough that a checkpoint waits for what the events before it
+// have left: owners ask for all that waits, see PublishQuotas, before they end a checkpoint.
+
+// quotas are what keys have left and what waits to be published of it. It is published at most once a
+// second per key and limit, besides checkpoints: at once where it was not published within the last
+// second, else when the second has passed. The newest stands for all.
+//
+// Time is an argument: it is the broker's.
+type quotas struct {
+	byPlace map[quotaPlace]*quota
+	waiting int // of them
+}
+
+type quotaPlace struct{ key, limit string }
+
+// quota is when something was published last; while waits, left is what is to be published next.
+type quota struct {
+	at    event.Micros
+	waits bool
+	left  rules.Left
+}
+
+const (
+	quotaEvery = event.Second
+
+	// mostQuotas bounds the memory: what else is left is published at each event.
+	mostQuotas = 8192
+)
+
+// isDue is also true when the clock was set back: it is unknown how late it is.
+func (q *quota) isDue(now event.Micros) bool { return now >= q.at+quotaEvery || now < q.at }
+
+// keep takes in what is left, and reports whether that waits; else it is to be published now.
+func (m *quotas) keep(key []byte, left *rules.Left, now event.Micros) (waits bool) {
+	q := m.byPlace[quotaPlace{string(key), left.Limit.Name}]
+	switch {
+	case q == nil:
+		m.add(quotaPlace{string(key), left.Limit.Name}, now)
+		return false
+	case q.isDue(now):
+		m.taken(q, now)
+		return false
+	case !q.waits:
+		m.waiting++
+	}
+	q.waits, q.left = true, *left
+	return true
+}
+
+// taken notes that what waits is published, or that something newer is.
+func (m *quotas) taken(q *quota, now event.Micros) {
+	if q.waits {
+		m.waiting--
+	}
+	*q = quota{at: now}
+}
+
+// add makes room, if need be, by forgetting when something else was published last.
+func (m *quotas) add(place quotaPlace, now event.Micros) {
+	const looks = 8 // a map's order is random
+	if m.byPlace == nil {
+		m.byPlace = map[quotaPlace]*quota{}
+	}
+	if len(m.byPlace) >= mostQuotas {
+		looked := 0
+		for other, q := range m.byPlace {
+			if !q.waits {
+				delete(m.byPlace, other)
+				break
+			}
+			if looked++; looked == looks {
+				return
+			}
+		}
+	}
+	m.byPlace[place] = &quota{at: now}
+}
+
+// forget drops all of a key.
+func (m *quotas) forget(key string) {
+	for place, q := range m.byPlace {
+		if place.key == key {
+			m.taken(q, q.at)
+			delete(m.byPlace, place)
+		}
+	}
+}
+
+// due returns what is due, or all that waits. When something was published last is forgotten when it
+// no longer matters.
+func (m *quotas) due(now event.Micros, all bool) (places []quotaPlace) {
+	for place, q := range m.byPlace {
+		switch {
+		case q.waits && (all || q.isDue(now)):
+			places = append(places, place)
+		case !q.waits && q.isDue(now):
+			delete(m.byPlace, place)
+		}
+	}
+	slices.SortFunc(places, func(a, b quotaPlace) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.limit, b.limit))
+	})
+	return places
+}
+
+// telling publishes what keys have left, beside verdicts.
+type telling struct {
+	issuing
+	quotas quotas
+}
+
+// noteLeft publishes what is left of a key, or lets it wait. What is over already is left out: an
+// earlier one has run out, too.
+func (s *telling) noteLeft(key []byte, all []rules.Left, clock Clock) {
+	if s.cfg.NoLevels {
+		return
+	}
+	now := s.quotaTime(clock)
+	for i := range all {
+		left := &all[i]
+		if !left.Over() && left.Until <= now || s.quotas.keep(key, left, now) {
+			continue
+		}
+		s.publishLeft(string(key), left)
+	}
+}
+
+// quotaTime is the broker's time, as far as it is known.
+func (s *telling) quotaTime(clock Clock) event.Micros { return max(clock.Broker, s.Time(clock)) }
+
+// leftByCommand publishes at once what a command leaves of a key. What waits of the key gives way.
+func (s *telling) leftByCommand(key string, kind rules.CommandKind, all []rules.Left, at event.Micros) {
+	if kind == rules.CommandForget {
+		s.quotas.forget(key)
+	}
+	for i := range all {
+		place := quotaPlace{key, all[i].Limit.Name}
+		if q := s.quotas.byPlace[place]; q != nil {
+			s.quotas.taken(q, at)
+		} else {
+			s.quotas.add(place, at)
+		}
+		s.publishLeft(key, &all[i])
+	}
+}
+
+// leftAgain says what is left to a key whose event was applied before: whether that was published is
+// not known.
+func (s *intake) leftAgain(w *rules.Work, state []byte, clock Clock) {
+	if slices.ContainsFunc(w.Hits, func(h rules.Hit) bool { return h.Limit.Quota }) {
+		s.noteLeft(w.Key, s.stepper.LeftNow(state, w.Key), clock)
+	}
+}
+
+// QuotasWaiting is how many numbers of what is left wait to be published.
+func (s *telling) QuotasWaiting() int { return s.quotas.waiting }
+
+// Quotas is what PublishQuotas is to publish.
+type Quotas struct{ places []quotaPlace }
+
+// Any reports whether there is something to publish.
+func (q *Quotas) Any() bool { return len(q.places) > 0 }
+
+// QuotasDue returns what is due now, or all that waits.
+func (s *telling) QuotasDue(all bool, clock Clock) Quotas {
+	return Quotas{s.quotas.due(s.quotaTime(clock), all)}
+}
+
+// PublishQuotas publishes the first of what was due, and reports whether there is more.
+func (s *telling) PublishQuotas(due *Quotas, clock Clock) (more bool) {
+	if len(due.places) == 0 {
+		return false
+	}
+	place := due.places[0]
+	due.places = due.places[1:]
+	if q := s.quotas.byPlace[place]; q != nil && q.waits {
+		left := q.left
+		s.quotas.taken(q, s.quotaTime(clock))
+		s.publishLeft(place.key, &left)
+	}
+	return len(due.places) > 0
+}
+
+// publishLeft asks for what is left in the verdict topic. Its Seq is that record's offset, which
+// readers know.
+func (s *telling) publishLeft(key string, left *rules.Left) {
+	dims, err := event.ParseKey([]byte(key))
+	if err != nil {
+		return // not reached: keys of states are well-formed
+	}
+	v := left.Verdict(dims)
+	rec := Append{Key: verdict.AppendRecordKey(nil, &v), Value: verdict.AppendJSON(nil, &v), Urgent: true}
+	rec.Ack = &Ack{left: &v, record: rec}
+	s.out.Verdicts = append(s.out.Verdicts, rec)
+}
