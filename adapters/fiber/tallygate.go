@@ -107,6 +107,16 @@ func (g *gate) admit(c fiber.Ctx, api string, dims []event.Dim) enforce.Admissio
 	} else if a.Decision.Unavailable() {
 		c.Set("Retry-After", "1")
 	}
+	if a.Decision.Allowed && g.table.MayTell(dims) {
+		header := http.Header{}
+		for _, name := range []string{"RateLimit", "RateLimit-Policy"} { // of the permit
+			if value := string(c.Response().Header.Peek(name)); value != "" {
+				header.Set(name, value)
+			}
+		}
+		g.o.Answers.Quotas(header, g.table.Left(api, dims))
+		setHeader(c, header)
+	}
 	if a.Permit.ID != "" {
 		c.SetContext(httplimit.WithPermit(c.Context(), a.Permit))
 	}

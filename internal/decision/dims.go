@@ -89,6 +89,11 @@ func (c *query) dims() ([]event.Dim, error) {
 	if c.API == "" {
 		return nil, errors.New("api is required")
 	}
+	return c.dimensions()
+}
+
+// dimensions is dims for questions that need no API.
+func (c *query) dimensions() ([]event.Dim, error) {
 	var out []event.Dim
 	for name, v := range c.Attrs {
 		if v.Text != "" {

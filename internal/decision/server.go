@@ -157,6 +157,8 @@ func (s *Server) register(reg prometheus.Registerer) error {
 		reg.Register(&latencies{table, prometheus.NewDesc("tallygate_event_to_enforced_seconds", "Seconds from an event until the block that it triggered is in force here.", nil, nil)}),
 		gauge("tallygate_blocklist_entries", "Verdicts in the table that have not ended.",
 			func() float64 { return float64(table.InForce()) }),
+		gauge("tallygate_quota_entries", "Keys and limits of which the table knows what is left.",
+			func() float64 { entries, _ := table.Quotas(); return float64(entries) }),
 		gauge("tallygate_blocklist_staleness_seconds", "How far the table is behind the verdict topic, in seconds.",
 			func() float64 { return table.Staleness().Seconds() }),
 	)
@@ -245,6 +247,7 @@ const extAuthz = "/v1/ext-authz"
 func (s *Server) Handler(mux *http.ServeMux) http.Handler {
 	mux.HandleFunc("POST /v1/check", s.check)
 	mux.HandleFunc("POST /v1/check/batch", s.batch)
+	mux.HandleFunc("GET /v1/quota", s.quotas)
 	s.admitting(mux)
 	mux.Handle("/v1/forward-auth", s.proxy)
 	if !s.cfg.NoList {

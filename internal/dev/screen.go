@@ -68,7 +68,7 @@ func (s *screen) Apply(_ int, changes []verdict.Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range changes {
-		if v := &changes[i]; s.isNew(v) {
+		if v := &changes[i]; v.State != verdict.Left && s.isNew(v) {
 			s.show(v)
 		}
 	}

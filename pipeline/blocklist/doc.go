@@ -68,6 +68,7 @@
 // replaced. So a clear, whose until is the moment of clearing, outlives the block that it ended,
 // and a repeated application cannot bring that block back. A removed entry can come back only long
 // after its end: it then denies nothing, and is removed again. A record without a value (a
-// tombstone of the topic) removes the entry at once. Notices (state warn) have record keys of their
-// own.
+// tombstone of the topic) removes the entry at once. Notices (state warn) and what is left (state left)
+// have record keys of their own. The latter has the offset of its record as seq, and is removed at its
+// until: it is a hint, and nothing is lost with it.
 package blocklist

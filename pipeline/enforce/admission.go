@@ -71,7 +71,6 @@ func (a *Answers) Admitted(h http.Header, s Standing) {
 		return
 	}
 	seconds := int64((s.Reset + time.Second - 1) / time.Second)
-	whole := func(d event.Decimal) int64 { return min(int64(max(d, 0)/event.One), maxSFInteger) }
 	if !a.NoRateLimit {
 		public := a.public(Decision{by: &verdict.Verdict{Rule: s.Rule, Public: s.Public}})
 		name := public.Name

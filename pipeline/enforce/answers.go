@@ -104,12 +104,7 @@ func (a *Answers) rateLimit(h http.Header, name string, d Decision, to DenialCon
 	seconds := d.RetryAfter()
 	limit := min(int64(d.Limit()/event.One), maxSFInteger)
 	if !a.NoRateLimit {
-		pk := ""
-		if len(a.PartitionKey) > 0 && to.Key != "" {
-			mac := hmac.New(sha256.New, a.PartitionKey)
-			mac.Write([]byte(to.Key))
-			pk = ";pk=:" + base64.StdEncoding.EncodeToString(mac.Sum(nil)[:9]) + ":"
-		}
+		pk := a.partition(to.Key)
 		h.Set("RateLimit", fmt.Sprintf("%s;r=0;t=%d%s", sfString(name), min(seconds, maxSFInteger), pk))
 		if limit > 0 { // a block by command has none, and q is required
 			h.Set("RateLimit-Policy", fmt.Sprintf("%s;q=%d%s", sfString(name), limit, pk))
@@ -120,6 +115,16 @@ func (a *Answers) rateLimit(h http.Header, name string, d Decision, to DenialCon
 		h.Set("X-RateLimit-Remaining", "0")
 		h.Set("X-RateLimit-Reset", strconv.FormatInt(int64((d.Until+event.Second-1)/event.Second), 10))
 	}
+}
+
+// partition returns the parameter pk of a key's text; "" when there is none.
+func (a *Answers) partition(key string) string {
+	if len(a.PartitionKey) == 0 || key == "" {
+		return ""
+	}
+	mac := hmac.New(sha256.New, a.PartitionKey)
+	mac.Write([]byte(key))
+	return ";pk=:" + base64.StdEncoding.EncodeToString(mac.Sum(nil)[:9]) + ":"
 }
 
 // Write responds to a request that d denies: with Status, or with UnavailableStatus when d is
@@ -161,14 +166,20 @@ func WriteDenied(w http.ResponseWriter, r *http.Request, d Decision) { new(Answe
 // don't use Denial.
 func (a *Answers) PublicName(d Decision) string { return a.public(d).Name }
 
+// NameOf is PublicName for a rule, or limit, whose verdicts have a public name.
+func (a *Answers) NameOf(rule, public string) string { return a.publicOf(rule, public).Name }
+
 // public returns what callers are told of the deciding rule.
-func (a *Answers) public(d Decision) PublicRule {
-	p, ok := a.Rules[d.Rule()]
+func (a *Answers) public(d Decision) PublicRule { return a.publicOf(d.Rule(), d.Public()) }
+
+// publicOf is public for a rule, or limit, whose verdicts have a public name.
+func (a *Answers) publicOf(rule, public string) PublicRule {
+	p, ok := a.Rules[rule]
 	if !ok {
-		base, _, _ := strings.Cut(d.Rule(), "/")
+		base, _, _ := strings.Cut(rule, "/")
 		p = a.Rules[base]
 	}
-	p.Name = cmp.Or(p.Name, d.Public())
+	p.Name = cmp.Or(p.Name, public)
 	return p
 }
 

@@ -29,7 +29,9 @@ func (t *Table) Run(ctx context.Context) error {
 		case <-file.C:
 			t.mode.switches.stat()
 		case <-sweep.C:
-			t.index.Sweep(t.steps.over(t.steps.look(), t.cfg.Grace))
+			now := t.steps.look()
+			t.index.Sweep(t.steps.over(now, t.cfg.Grace))
+			t.left.Sweep(t.steps.over(now, 0))
 		}
 	}
 }

@@ -78,7 +78,8 @@ func (c *Config) validate() error {
 // Table holds the verdicts in force in memory. Make it with NewTable. Its methods may be called by
 // many goroutines. Checks take no lock, allocate nothing and never wait for a change.
 //
-// A user who is blocked by one rule takes about 27 bytes and the key's length.
+// A user who is blocked by one rule takes about 27 bytes and the key's length. So does what a key has
+// left under a limit with `quota`.
 type Table struct {
 	// What the fast path of a check reads is together, in one cache line: mode begins with its bits.
 	index index.Index
@@ -90,6 +91,8 @@ type Table struct {
 	steps  steps
 	lines  lines
 	latencies
+
+	quotas // apart, so that checks pay nothing for them
 }
 
 // NewTable returns an empty table. It can be used at once. Only Run frees ended verdicts: call it
@@ -101,6 +104,7 @@ func NewTable(cfg Config) (*Table, error) {
 	}
 	t := &Table{cfg: cfg, policy: newStalePolicy(cfg.OnStale, cfg.Rules, cfg.Instances)}
 	t.index.Init(cfg.Causes)
+	t.quotas.init(t)
 	t.mode.init(&t.cfg, t.policy.matters())
 	t.clock.without = t.mode.checkRan
 	t.steps.init(t.mode.started)

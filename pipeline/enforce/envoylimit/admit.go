@@ -17,20 +17,20 @@ import (
 // permitHeader is event.PermitHeader as HTTP/2 writes it.
 var permitHeader = strings.ToLower(event.PermitHeader)
 
-// passed lets a request pass, with its permit in place of any that the client sent.
-func (s *Server) passed(a *enforce.Admission) *authv3.OkHttpResponse {
+// passed lets a request pass, with its permit in place of any that the client sent, and what is left.
+func (s *Server) passed(a *enforce.Admission, quotas []enforce.Left) *authv3.OkHttpResponse {
 	out := &authv3.OkHttpResponse{}
-	if s.admit == nil {
-		return out
-	}
-	a.PassOn(s.emit)
-	if permit := a.Permit.Header(); permit != "" {
-		out.Headers = append(out.Headers, overwrite(permitHeader, permit))
-	} else {
-		out.HeadersToRemove = append(out.HeadersToRemove, permitHeader)
+	if s.admit != nil {
+		a.PassOn(s.emit)
+		if permit := a.Permit.Header(); permit != "" {
+			out.Headers = append(out.Headers, overwrite(permitHeader, permit))
+		} else {
+			out.HeadersToRemove = append(out.HeadersToRemove, permitHeader)
+		}
 	}
 	left := &answer{header: http.Header{}}
 	s.answers.Admitted(left.header, a.Standing)
+	s.answers.Quotas(left.header, quotas)
 	for _, name := range left.names() {
 		out.ResponseHeadersToAdd = append(out.ResponseHeadersToAdd, overwrite(strings.ToLower(name), left.header.Get(name)))
 	}

@@ -59,7 +59,7 @@ func (s *Server) Check(ctx context.Context, req *authv3.CheckRequest) (*authv3.C
 	if a.Decision.Allowed {
 		return &authv3.CheckResponse{
 			Status:       &rpcstatus.Status{Code: int32(codes.OK)},
-			HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: s.passed(&a)},
+			HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: s.passed(&a, forwardauth.Left(s.decider, api, dims))},
 		}, nil
 	}
 	status := &rpcstatus.Status{Code: int32(codes.ResourceExhausted), Message: "over a limit"}

@@ -48,6 +48,7 @@ func (s *Server) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitReques
 	var worst enforce.Decision
 	var refusal *forwardauth.Refusal
 	var all []question
+	var quotas []enforce.Left
 	over, asked := false, forwardauth.Asks(s.decider, s.admit)
 	for i, descriptor := range req.GetDescriptors() {
 		api, dims := s.read(descriptor)
@@ -59,6 +60,9 @@ func (s *Server) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitReques
 		}
 		d := s.decider.CheckDims(api, dims)
 		out.Statuses[i] = s.status(d)
+		if d.Allowed {
+			quotas = append(quotas, s.remaining(out.Statuses[i], forwardauth.Left(s.decider, api, dims))...)
+		}
 		if !d.Allowed && (!over || d.Until > worst.Until) { // 0 when unavailable
 			over, out.OverallCode, worst = true, rlsv3.RateLimitResponse_OVER_LIMIT, d
 		}
@@ -80,8 +84,23 @@ func (s *Server) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitReques
 			enforce.RefusedBecause(a, caller, refusal.Detail)
 		}
 		out.RawBody, out.ResponseHeadersToAdd = a.body.Bytes(), a.values()
+	} else if len(quotas) > 0 && len(out.ResponseHeadersToAdd) == 0 { // a permit knows better
+		slices.SortStableFunc(quotas, func(a, b enforce.Left) int { return cmp.Compare(a.Left(), b.Left()) })
+		a := &answer{header: http.Header{}}
+		s.answers.Quotas(a.header, quotas)
+		out.ResponseHeadersToAdd = a.values()
 	}
 	return out, nil
+}
+
+// remaining puts the least that is left into an allowed descriptor's status, and returns all.
+func (s *Server) remaining(status *rlsv3.RateLimitResponse_DescriptorStatus, quotas []enforce.Left) []enforce.Left {
+	if told := s.answers.Tell(quotas); len(told) > 0 {
+		status.LimitRemaining = uint32(min(told[0].Left, math.MaxUint32))
+		status.DurationUntilReset = &durationpb.Duration{Seconds: told[0].Seconds}
+		status.CurrentLimit = &rlsv3.RateLimitResponse_RateLimit{Name: told[0].Name, RequestsPerUnit: uint32(min(told[0].Limit, math.MaxUint32))}
+	}
+	return quotas
 }
 
 // read returns what a descriptor asks. Of entries with the same meaning the first counts: they are

@@ -17,6 +17,17 @@ func Asks(decider Decider, admit enforce.Admitter) bool {
 	return !ok || switched.Enabled()
 }
 
+// Left is what is left for a request that a Decider allows. A Decider that knows it has the method
+// Left, as *enforce.Table has.
+func Left(decider Decider, api string, dims []event.Dim) []enforce.Left {
+	if knows, ok := decider.(interface {
+		Left(api string, dims []event.Dim) []enforce.Left
+	}); ok {
+		return knows.Left(api, dims)
+	}
+	return nil
+}
+
 // decide checks a request, and asks for a permit unless a verdict denies it.
 func (h *Handler) decide(w http.ResponseWriter, r *http.Request, api string, dims []event.Dim) (d enforce.Decision, permit string) {
 	d = h.cfg.Decider.CheckDims(api, dims)

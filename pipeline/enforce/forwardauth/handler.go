@@ -75,6 +75,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d, permit := h.decide(w, r, api, dims)
 	if d.Allowed {
 		h.permitted(w, permit)
+		h.cfg.Answers.Quotas(w.Header(), Left(h.cfg.Decider, api, dims))
 		w.WriteHeader(h.cfg.AllowStatus)
 		return
 	}
@@ -115,6 +116,7 @@ func (h *Handler) ExtAuthz(prefix string) http.Handler {
 			return
 		}
 		h.permittedByEnvoy(w, permit)
+		h.cfg.Answers.Quotas(w.Header(), Left(h.cfg.Decider, api, dims))
 		w.WriteHeader(http.StatusOK)
 	})
 }

@@ -8,8 +8,25 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// admit asks for a permit, for a request that no verdict denies. api is empty where it is not known yet.
+// admit lets a request in that no verdict denies, if it gets a permit where it needs one, and tells its
+// caller what is left. api is empty where it is not known yet.
 func (g *Gate) admit(w http.ResponseWriter, r *http.Request, p Passage, nameOf func(*http.Request) string, api string, dims []event.Dim) (Passage, bool) {
+	tells := g.o.Answers.TellQuotas() && g.table.MayTell(dims)
+	if tells && api == "" {
+		named := nameOf(r)
+		if nameOf = func(*http.Request) string { return named }; named != Ambiguous {
+			api = named
+		}
+	}
+	p, ok := g.ask(w, r, p, nameOf, api, dims)
+	if tells && ok && api != "" {
+		g.o.Answers.Quotas(w.Header(), g.table.Left(api, dims))
+	}
+	return p, ok
+}
+
+// ask asks for a permit. api is empty where it is not known yet.
+func (g *Gate) ask(w http.ResponseWriter, r *http.Request, p Passage, nameOf func(*http.Request) string, api string, dims []event.Dim) (Passage, bool) {
 	if g.o.Admit == nil || p.permit.ID != "" || g.o.Admit.Idle() || !g.table.Enabled() {
 		return p, true
 	}

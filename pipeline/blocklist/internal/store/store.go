@@ -145,5 +145,20 @@ func (s *Store) appendRecord(args []any, r Record) []any {
 		s.Bad(r, err)
 		return args
 	}
+	if v.State == verdict.Left {
+		return s.appendLeft(args, r, &v)
+	}
 	return append(args, r.Key, v.Seq, int64(v.Until), r.Value)
+}
+
+// appendLeft appends what a key has left. It is ordered by the records' offsets. It leaves Redis when
+// its time is over, without the grace of blocks, which would keep a thing alive that nobody needs. One
+// that only ends what was said before stays for that, as a clear does: readers have to hear of it.
+func (s *Store) appendLeft(args []any, r Record, v *verdict.Verdict) []any {
+	v.Seq = r.Offset
+	until := v.Until
+	if v.Until > v.Since {
+		until -= s.Grace
+	}
+	return append(args, r.Key, v.Seq, int64(until), verdict.AppendJSON(nil, v))
 }
