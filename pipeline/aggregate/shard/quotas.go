@@ -126,7 +126,7 @@ type telling struct {
 // noteLeft publishes what is left of a key, or lets it wait. What is over already is left out: an
 // earlier one has run out, too.
 func (s *telling) noteLeft(key []byte, all []rules.Left, clock Clock) {
-	if s.cfg.NoLevels {
+	if len(all) == 0 || s.cfg.NoLevels {
 		return
 	}
 	now := s.quotaTime(clock)
