@@ -52,7 +52,7 @@ spec:
       match: {api: home}
       limit: {from: attrs.quota, else: 4, most: 9}
       per: 20m
-      then: {block: until-reset}
+      then: {block: 2m} # the end of a quota moves with each limit, and live that is published by time
     - name: from-one-address
       key: ip
       match: {api: login}

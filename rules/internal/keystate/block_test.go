@@ -80,7 +80,7 @@ func TestExtrasComeBackAsTheyWere(t *testing.T) {
 			}
 		}
 	}
-	if err := new(Extras).Read([]byte{hasMore, byte(noFlags)}, Version); !errors.Is(err, ErrNewer) {
+	if err := new(Extras).Read([]byte{hasMore, noFlags}, Version); !errors.Is(err, ErrNewer) {
 		t.Errorf("a newer program's flags: %v", err)
 	}
 	for _, x := range []Extras{{Told: -1}, {WasReset: true, Reset: event.MaxTime + 1}} {
