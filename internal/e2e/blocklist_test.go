@@ -40,8 +40,15 @@ func (r *rig) compareRedis(topic published) {
 			d.add("%s is %s, not %s", key, all[key], want)
 		}
 	}
+	now := event.FromTime(time.Now())
+	for key, want := range topic.left {
+		if v, err := verdict.Parse([]byte(all[key])); want.Until > now+nearly && want.Until > want.Since && (err != nil || asModel(v) != asModel(want)) {
+			d.add("%s is %s, not %s", key, all[key], asModel(want))
+		}
+	}
 	for key, v := range all {
-		if topic.last[key] == nil && !strings.HasPrefix(key, "\x00") {
+		_, left := topic.left[key]
+		if topic.last[key] == nil && !left && !strings.HasPrefix(key, "\x00") {
 			d.add("%s is %s, the topic has none", key, v)
 		}
 	}

@@ -24,6 +24,8 @@ const fixedRules = `
       window: calendar
       then: {block: until-reset}
     - name: hourly
+      public: some
+      quota: true
       match: {api: "*"}
       limit: %d
       per: 1h
@@ -37,6 +39,8 @@ const fixedRules = `
       window: calendar
       then: {block: until-reset, apis: [ad.select]}
     - name: campaign-hour
+      public: some
+      quota: true
       key: [uid, attrs.campaign]
       match: {api: order.create}
       limit: %d
@@ -50,6 +54,8 @@ const fixedRules = `
       window: calendar
       then: {block: until-reset, apis: [order.create]}
     - name: networks
+      public: some
+      quota: true
       key: ip
       match: {api: "*"}
       limit: %d
@@ -65,12 +71,16 @@ const fixedRules = `
       mode: shadow
       then: {block: 30s}
     - name: in-a-row
+      public: some
+      quota: true
       match: {api: search.*}
       reset_on: {api: order.create, outcome: success%s}
       limit: %d
       per: 1h
       then: {block: %s}
     - name: told-hour
+      public: some
+      quota: true
       match: {api: search.query}
       limit: {from: attrs.quota, else: %d, most: 60}
       per: 1h

@@ -173,7 +173,8 @@ func (s *stage) compareAll() {
 		s.tellLost(newNaive(s.rig).compare(t, "yearly-utc", "bytes-utc", ps...))
 	}
 	topic := m.compareVerdicts(s.rig)
-	s.compareRedis(topic)
+	m.compareLeft(s.rig)
+	s.compareRedis(readVerdicts(s.rig))
 	last := m.lastPublished(s.rig)
 	for _, g := range s.guards {
 		compareTable(t, g.Process, last)

@@ -199,11 +199,12 @@ func (m *model) keepCounts(list []rules.Explanation) []rules.Explanation {
 type published struct {
 	all  map[string][]verdict.Verdict
 	last map[string][]byte
+	left map[string]verdict.Verdict // the newest of what is left, apart
 }
 
 func readVerdicts(r *rig) published {
 	r.t.Helper()
-	out := published{map[string][]verdict.Verdict{}, map[string][]byte{}}
+	out := published{map[string][]verdict.Verdict{}, map[string][]byte{}, map[string]verdict.Verdict{}}
 	for p := range r.partitions {
 		r.records(r.names.Verdicts, p, func(m *sarama.ConsumerMessage) {
 			if verdict.OwnRecord(m.Key) {
@@ -212,6 +213,10 @@ func readVerdicts(r *rig) published {
 			v, err := verdict.Parse(m.Value)
 			if err != nil {
 				r.t.Fatalf("verdict %s: %v", m.Value, err)
+			}
+			if v.State == verdict.Left {
+				out.left[string(m.Key)] = v
+				return
 			}
 			out.all[string(m.Key)] = append(out.all[string(m.Key)], v)
 			out.last[string(m.Key)] = m.Value

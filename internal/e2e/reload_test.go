@@ -289,7 +289,7 @@ func asJSON(t *testing.T, v any) []byte {
 
 // of leaves the verdicts of a set's rules.
 func (p published) of(set *rules.Set) published {
-	out := published{map[string][]verdict.Verdict{}, map[string][]byte{}}
+	out := published{map[string][]verdict.Verdict{}, map[string][]byte{}, nil}
 	for key, all := range p.all {
 		if has(set, all[0].Rule) {
 			out.all[key], out.last[key] = all, p.last[key]
