@@ -11,6 +11,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
 )
 
 // write writes the summary for people.
@@ -86,7 +87,11 @@ func (s *summaryObject) rules(w *printer) {
 	w.table(rows)
 	for _, r := range s.Rules {
 		for _, reason := range slices.Sorted(maps.Keys(r.Skipped)) {
-			w.line("  %s: %s events not counted: %s", r.Rule, number(r.Skipped[reason]), reason)
+			what := "not counted"
+			if reason == rules.SkipLimit {
+				what = "counted by `else`"
+			}
+			w.line("  %s: %s events %s: %s", r.Rule, number(r.Skipped[reason]), what, reason)
 		}
 		if r.Blown != event.NoTime {
 			w.line("  %s: the fuse blew at %s; later verdicts are in shadow mode", r.Rule, clock(r.Blown))

@@ -39,7 +39,7 @@ type RuleTally struct {
 	Rule     string         `json:"rule"`
 	Mode     verdict.Mode   `json:"mode"`
 	Counted  int            `json:"counted"`  // events that it counted
-	Skipped  map[string]int `json:"skipped"`  // events that it could not count, by reason
+	Skipped  map[string]int `json:"skipped"`  // events that it could not count, by reason; of bad_limit it counted them by `else`
 	Verdicts int            `json:"verdicts"` // issued
 	Warnings int            `json:"warnings"` // notices
 	Keys     int            `json:"keys"`     // that got them, or were above the limit if it is strict
