@@ -42,6 +42,13 @@ spec:
       window: calendar
       timezone: Asia/Shanghai
       then: {block: until-reset}
+    - name: away
+      match: {api: home}
+      when: not inNetwork(ip, "203.0.113.0/31", "192.0.2.0/24")
+      limit: 6
+      per: 30m
+      exempt: [{uid: u3, reason: a friend}]
+      then: {block: 5m}
     - name: in-a-row
       match: {api: search.*}
       reset_on: {api: login, clear: true}

@@ -201,6 +201,8 @@ spec:
     - {name: hops, match: {api: "*"}, limit: 15, per: 1h, window: hopping, every: 5m, then: {block: until-reset}}
     - {name: hops-penalty, match: {api: search.*}, limit: 9, per: 1h, window: hopping, every: 10m, offset: 3m, then: {block: 10m}}
     - {name: hops-sum, match: {api: "*"}, count: {sum: cost}, limit: 90, per: 2h, window: hopping, every: 7m30s, then: {block: 5m}}
+    - {name: away, match: {api: "*"}, when: 'not inNetwork(ip, "203.0.113.0/31")', limit: 12, per: 1h, window: tumbling, then: {block: until-reset}}
+    - {name: near, key: ip, match: {api: home}, limit: 5, per: 1h, window: tumbling, exempt: [{ip: 203.0.113.2/31, reason: ours}], then: {block: until-reset}}
     - {name: in-a-row, match: {api: search.*}, reset_on: {api: login}, limit: 4, per: 2h, then: {block: until-reset}}
     - {name: in-a-row-values, match: {api: "*"}, count: {distinct: ip}, reset_on: {api: login}, limit: 3, per: 2h, then: {block: until-reset}}
     - {name: session, match: {api: "*"}, window: session, gap: 1h, limit: 1000, then: {block: until-reset}}
