@@ -31,6 +31,9 @@ func (c overrideFile) read(n *yaml.Node) {
 	if !ok {
 		return
 	}
+	if len(c.l.Rule.Shape.dims()) == 0 {
+		return // there is a mistake in the key, or see check
+	}
 	c.l.overrides = overrides{}
 	c.IncludeText(name, src, func(text []string) {
 		rows := &overrideReader{limitReader: c.limitReader, text: text, csv: csv.NewReader(bytes.NewReader(bytes.TrimPrefix(src, []byte("\ufeff"))))}
@@ -195,7 +198,7 @@ func (c overrideFile) check() {
 	switch {
 	case l.Window.Kind.HasRate():
 		c.Fail(n, "write a rule for each rate, with `when`", "a %v has no `overrides`", l.Window.Kind)
-	case len(l.Rule.Shape.dims()) == 0:
+	case len(l.Rule.Shape.dims()) == 0 && l.Rule.Scope == ScopeInstance: // else there is a mistake in the key
 		c.Fail(n, "leave it out: there is one key", "a rule that counts all requests together has no `overrides`")
 	case l.Rule.Count == CountDistinct:
 		const exact = windows.ExactDistinct * event.One

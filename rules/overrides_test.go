@@ -212,6 +212,15 @@ func TestSentencesCheckNamesBadRowsOfOverrides(t *testing.T) {
 	}
 }
 
+// A mistake in the key is no mistake in the file.
+func TestOverridesOfAMistakenKey(t *testing.T) {
+	_, err := CompileWith("r.yaml", []byte(header+"  rules:\n    - {name: a, key: [user], match: {api: x}, limit: 5, per: 1h, overrides: l, then: {block: 1m}}\n"),
+		func(string) ([]byte, error) { return []byte("uid,limit\n1,5\n"), nil })
+	if mistakes, _ := errors.AsType[Errors](err); len(mistakes) != 1 || mistakes[0].File != "r.yaml" {
+		t.Error(err)
+	}
+}
+
 // Distinct values have overrides above 1,024 only if the rule's own limit is, too.
 func TestSentencesOverridesOfDistinctValues(t *testing.T) {
 	compile := func(limit, own string) error {

@@ -23,7 +23,7 @@ func gallery(t testing.TB) *rules.Set {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var spec, list strings.Builder
+	var spec, list, none strings.Builder
 	for _, name := range files {
 		src, err := os.ReadFile(name)
 		if err != nil {
@@ -36,9 +36,14 @@ func gallery(t testing.TB) *rules.Set {
 		into := &spec
 		for line := range strings.Lines(text) {
 			if strings.HasPrefix(line, "  ") && line[2] != ' ' && line[2] != '#' {
-				if into = &spec; strings.HasPrefix(line, "  rules:") {
+				switch name, _, _ := strings.Cut(line[2:], ":"); name {
+				case "rules":
 					into = &list
 					continue
+				case "apis", "attrs": // of one file's events
+					into = &none
+				default:
+					into = &spec
 				}
 			}
 			into.WriteString(line)
