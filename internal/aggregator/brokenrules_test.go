@@ -58,6 +58,21 @@ func TestABrokenRuleFileAtTheStart(t *testing.T) {
 	}
 	testrun.Eventually(t, "the fixed file is published", func() bool { return limit(api) == "9" })
 	testrun.Eventually(t, "it is ready", func() bool { status, _ := get(t, api+"/readyz"); return status == http.StatusOK })
+	fileOK := func(is string) func() bool {
+		return func() bool {
+			_, text := get(t, metrics)
+			return strings.Contains(text, "\ntallygate_rules_file_ok "+is+"\n")
+		}
+	}
+	away := broken + ".away"
+	if err := os.Rename(broken, away); err != nil {
+		t.Fatal(err)
+	}
+	testrun.Eventually(t, "a file that stays missing is told", fileOK("0"))
+	if err := os.Rename(away, broken); err != nil {
+		t.Fatal(err)
+	}
+	testrun.Eventually(t, "it is back", fileOK("1"))
 	if _, text := get(t, metrics); !strings.Contains(text, "\ntallygate_rules_file_ok 1\n") {
 		t.Error("the metrics say that the file is still broken")
 	}

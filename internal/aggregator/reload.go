@@ -20,6 +20,9 @@ import (
 // lookEvery is how often to check the rule file for a change.
 const lookEvery = time.Second
 
+// replacing is for so many looks a file that is missing is taken to be replaced.
+const replacing = 3
+
 // reloader publishes the rule file again when it has changed, or on request.
 type reloader struct {
 	*Program
@@ -33,7 +36,7 @@ type reloader struct {
 // run follows the file, the files that it names, and SIGHUP, until ctx ends. A file that is
 // replaced through a symlink in its path, as Kubernetes does, counts as changed. What could not be
 // published without Kafka is retried. So is the file at the start, which may have changed since it
-// was read.
+// was read. A file that stays missing is a mistake as any other: a restart would meet it.
 func (r *reloader) run(ctx context.Context) error {
 	hup := r.Hangup
 	if hup == nil {
@@ -45,7 +48,7 @@ func (r *reloader) run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	var was []os.FileInfo
-	again, said := true, ""
+	again, said, missing := true, "", 0
 	for {
 		why := "SIGHUP"
 		select {
@@ -53,8 +56,11 @@ func (r *reloader) run(ctx context.Context) error {
 			said = ""
 		case <-tick.C:
 			is, err := r.look()
-			if err != nil || !again && same(was, is) {
-				continue // a file that is missing for a moment is being replaced
+			if missing++; err == nil {
+				missing = 0
+			}
+			if err != nil && missing < replacing || err == nil && !again && same(was, is) {
+				continue
 			}
 			if !same(was, is) {
 				was, said = is, ""
