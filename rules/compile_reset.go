@@ -1,8 +1,11 @@
 package rules
 
 import (
+	"slices"
+
 	"go.yaml.in/yaml/v4"
 
+	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules/document"
 )
 
@@ -17,6 +20,9 @@ func (c resetReader) reset() {
 	c.r.reset = &reset{}
 	o, ok := resetPlace.objectAnd(c.File, n, func(p document.Pair) bool { return c.attrField(&c.r.reset.match, p) })
 	resetPlace.read(c, o)
+	if ok && c.r.alwaysResets() {
+		c.Warn(n, "let it ask for another API, or another outcome, than match", "every event that the rule matches resets it, so nothing is ever counted")
+	}
 	switch r := c.r; {
 	case r.beforehand():
 		c.Fail(n, "leave it out: no request says how an action ends", "a rule that sees requests alone has no `reset_on`")
@@ -25,6 +31,27 @@ func (c resetReader) reset() {
 	case ok && r.reset.clear && r.Then.None:
 		c.Fail(o.At("clear"), "leave it out, or give the rule a `then`", "a rule that blocks nothing has nothing to clear")
 	}
+}
+
+// alwaysResets reports whether each event that matches the rule resets it, too.
+func (r *Rule) alwaysResets() bool {
+	m, x := &r.match, &r.reset.match
+	within := func(some, all []string) bool {
+		return len(all) == 0 || len(some) > 0 && !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
+	}
+	for _, a := range m.apis {
+		if !slices.ContainsFunc(x.apis, func(b apiWeight) bool {
+			return b.pattern == a.pattern || b.pattern == "*" || verdict.MatchAPI(b.pattern, a.pattern)
+		}) {
+			return false
+		}
+	}
+	for _, want := range x.attrs {
+		if !slices.ContainsFunc(m.attrs, func(has attrMatch) bool { return has.name == want.name && within(has.values, want.values) }) {
+			return false
+		}
+	}
+	return len(m.apis) > 0 && within(m.outcomes, x.outcomes)
 }
 
 func (c resetReader) api(n *yaml.Node) { c.r.reset.match.apis = c.apiList(n, "api") }
