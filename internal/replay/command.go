@@ -83,22 +83,31 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 			errs = append(errs, err)
 		}
 	}
-	if len(o.names) == 0 {
-		errs = append(errs, errors.New("name what to replay: a file, - for standard input, or kafka:TOPIC; --help shows more"))
-	}
-	for _, name := range o.names {
-		if name == "kafka:" {
-			errs = append(errs, errors.New("name the topic. For example: kafka:tallygate.events"))
-		}
-		if strings.HasPrefix(name, "kafka:") && len(o.names) > 1 {
-			errs = append(errs, errors.New("a topic cannot be combined with other inputs"))
-			break
-		}
+	if err := CheckInputs(o.names, "replay"); err != nil {
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
 	return &o, nil
+}
+
+// CheckInputs reports names of inputs that can't be read. what is to be done with them.
+func CheckInputs(names []string, what string) error {
+	var errs []error
+	if len(names) == 0 {
+		errs = append(errs, fmt.Errorf("name what to %s: a file, - for standard input, or kafka:TOPIC; --help shows more", what))
+	}
+	for _, name := range names {
+		if name == "kafka:" {
+			errs = append(errs, errors.New("name the topic. For example: kafka:tallygate.events"))
+		}
+		if strings.HasPrefix(name, "kafka:") && len(names) > 1 {
+			errs = append(errs, errors.New("a topic cannot be combined with other inputs"))
+			break
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func compile(file string) (*rules.Set, error) {

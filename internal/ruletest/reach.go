@@ -72,6 +72,9 @@ func (r *Reach) unreached() (list []Unreached) {
 				list = append(list, Unreached{fmt.Sprintf("%s tier %d", l.Name, i+1), fmt.Sprintf("it applies to no event: %s", l.Tiers[i].When())})
 			}
 		}
+		if l.Told != nil && !r.tiers[tier{l, len(l.Tiers) + 1}] {
+			list = append(list, Unreached{l.Name + " from", "no event tells the limit by attrs." + l.Told.Attr})
+		}
 	}
 	return list
 }

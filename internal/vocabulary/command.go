@@ -80,17 +80,8 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 			errs = append(errs, err)
 		}
 	}
-	if len(o.names) == 0 {
-		errs = append(errs, errors.New("name what to read: a file, - for standard input, or kafka:TOPIC; --help shows more"))
-	}
-	for _, name := range o.names {
-		if name == "kafka:" {
-			errs = append(errs, errors.New("name the topic. For example: kafka:tallygate.events"))
-		}
-		if strings.HasPrefix(name, "kafka:") && len(o.names) > 1 {
-			errs = append(errs, errors.New("a topic cannot be combined with other inputs"))
-			break
-		}
+	if err := replay.CheckInputs(o.names, "read"); err != nil {
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, &ops.UsageError{Err: err}
