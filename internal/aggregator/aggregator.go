@@ -28,11 +28,13 @@ import (
 // Program is the aggregator: counts, verdicts, the blocklist in Redis, and the HTTP API. Set its
 // fields, then call Run once.
 type Program struct {
-	Config      aggregate.Config
-	Kafka       *kafkaconn.Kafka
-	Redis       redis.UniversalClient // nil: verdicts go to their topic only
-	RedisAccess *redisconn.Options    // the options of Redis; nil: its refusals are not watched
-	Shards      int                   // of the blocklist; 0 is 1
+	Config aggregate.Config
+	// Config.RuleFile is in memory: there is no file to follow or to read again.
+	RulesInMemory bool
+	Kafka         *kafkaconn.Kafka
+	Redis         redis.UniversalClient // nil: verdicts go to their topic only
+	RedisAccess   *redisconn.Options    // the options of Redis; nil: its refusals are not watched
+	Shards        int                   // of the blocklist; 0 is 1
 	// No counting, only the verdict topic into Redis, as for another region.
 	PublishOnly bool
 	HTTP        net.Listener
@@ -44,6 +46,9 @@ type Program struct {
 
 	broken error // why the rule file could not be used at the start; nil if it could
 }
+
+// hasFile tells whether the rules are those of a file, which may change.
+func (a *Program) hasFile() bool { return len(a.Config.RuleFile.Source) > 0 && !a.RulesInMemory }
 
 // Run works until ctx ends.
 func (a *Program) Run(ctx context.Context) error {
@@ -68,7 +73,7 @@ func (a *Program) Run(ctx context.Context) error {
 	if err := a.serveHTTP(ctx, g, agg, again); err != nil {
 		return err
 	}
-	if len(a.Config.RuleFile.Source) > 0 && !a.PublishOnly {
+	if a.hasFile() && !a.PublishOnly {
 		g.Go(func() error { return again.run(ctx) })
 	}
 	g.Go(func() error { return a.count(ctx, agg) })

@@ -123,7 +123,7 @@ func (r *reloader) publish(ctx context.Context) (aggregate.ReloadResult, error) 
 // serve answers POST /-/reload: 200 with the version that runs now; 422 for a file with mistakes;
 // 409 for one that is older than the group's rules.
 func (r *reloader) serve(w http.ResponseWriter, req *http.Request) {
-	if len(r.Config.RuleFile.Source) == 0 {
+	if !r.hasFile() {
 		httpjson.Problem(w, http.StatusNotImplemented, "this program was started without a rule file")
 		return
 	}

@@ -225,9 +225,19 @@ func TestDevSample(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
 	began := time.Now()
+	api := r.sees(`aggregator +(http://[0-9.:]+)/`)
 	r.sees(`^Traffic: 9999 requests of a public web server in four days, 600 times as fast as they came\.$`)
 	r.sees(`block +uid=83\.149\.9\.216 +reading +20 of 20`)
 	t.Logf("the first verdict after %v", time.Since(began).Round(10*time.Millisecond))
+	// The sample is in no file: nothing looks for one, and nobody can have it read again.
+	resp, err := http.Post(api[1]+"/-/reload", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusNotImplemented {
+		t.Errorf("a reload of the sample: %s", resp.Status)
+	}
 	r.ends()
 }
 

@@ -154,8 +154,8 @@ func (s *stack) work(ctx context.Context) error {
 	}
 	screen := newScreen(s.out, s.registry, s.decisions.Addr().String(), s.api.Addr().String())
 	counting := aggregator.Program{
-		Config: aggregate.Config{Rules: s.rules, RuleFile: s.ruleFile, Prefix: s.prefix, Partitions: 4, Advertise: s.api.Addr().String()},
-		Kafka:  s.kafka, Redis: s.redis, HTTP: s.api, Metrics: s.metrics, Registry: s.registry, Log: s.log,
+		Config:        aggregate.Config{Rules: s.rules, RuleFile: s.ruleFile, Prefix: s.prefix, Partitions: 4, Advertise: s.api.Addr().String()},
+		RulesInMemory: shown, Kafka: s.kafka, Redis: s.redis, HTTP: s.api, Metrics: s.metrics, Registry: s.registry, Log: s.log,
 	}
 	deciding := enforcer.Program{Config: decision.Config{MaxWait: enforcer.DefaultMaxWait}, Redis: s.redis, Prefix: s.prefix, HTTP: s.decisions, GRPC: s.calls, Registry: s.registry, Log: s.log}
 	s.banner()
