@@ -93,12 +93,12 @@ type admission struct {
 
 // deniedBy is the answer to a wish that a check denies.
 func (s *Server) deniedBy(d enforce.Decision) admission {
-	a := admission{Limited: true, RetryAfter: d.RetryAfter()}
+	a := admission{Limited: true, RetryAfter: int64(d.RetryAfter() / time.Second)}
 	if d.Unavailable() {
 		a.InDoubt, a.RetryAfter, a.Reason = true, 1, "the blocklist is stale"
 		return a
 	}
-	a.Rule, a.Public, a.Action, a.Until = d.Rule(), s.cfg.Answers.PublicName(d), d.Action().String(), d.Until.String()
+	a.Rule, a.Public, a.Action, a.Until = d.Rule(), s.cfg.Answers.PublicName(d), d.Action().String(), event.FromTime(d.Until()).String()
 	if limit := d.Limit(); limit > 0 {
 		a.Limit, a.Remaining = &limit, new(event.Decimal)
 	}

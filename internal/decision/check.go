@@ -51,13 +51,13 @@ func (s *Server) answer(ctx context.Context, c *query) (answer, error) {
 		return answer{}, s.withoutDimensions()
 	}
 	d, waited := s.checkAndWait(ctx, c, dims)
-	a := answer{Allowed: d.Allowed, Waited: waited.Milliseconds(), Rule: d.Rule(), Public: s.cfg.Answers.PublicName(d), RetryAfter: d.RetryAfter(), InDoubt: d.Unavailable(),
-		Verdicts: s.cfg.Table.VerdictsAt(d.At, c.API, dims), Staleness: s.cfg.Table.Staleness().Round(time.Millisecond).String()}
+	a := answer{Allowed: d.Allowed, Waited: waited.Milliseconds(), Rule: d.Rule(), Public: s.cfg.Answers.PublicName(d), RetryAfter: int64(d.RetryAfter() / time.Second), InDoubt: d.Unavailable(),
+		Verdicts: s.cfg.Table.VerdictsAt(event.FromTime(d.At()), c.API, dims), Staleness: s.cfg.Table.Staleness().Round(time.Millisecond).String()}
 	if a.Verdicts == nil {
 		a.Verdicts = []*verdict.Verdict{}
 	}
 	if d.Rule() != "" {
-		a.Action, a.Until = d.Action().String(), d.Until.String()
+		a.Action, a.Until = d.Action().String(), event.FromTime(d.Until()).String()
 	}
 	return a, nil
 }

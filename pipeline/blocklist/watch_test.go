@@ -107,22 +107,22 @@ func (w *watch) ask(r *rand.Rand) {
 	uid := w.names[r.IntN(len(w.names))]
 	u := w.users[uid]
 	d := w.table.Check("any", uid)
-	now := event.FromTime(time.Now())
+	now, at, until := event.FromTime(time.Now()), event.FromTime(d.At()), event.FromTime(d.Until())
 	w.checks++
 	switch {
 	case d.Allowed && now < u.held:
 		w.t.Errorf("%s is let go %v before its block's end", uid, (u.held - now).Duration())
 		u.held = 0
 	case d.Allowed:
-	case !slices.Contains(u.published, d.Until):
-		w.t.Errorf("%s is denied until %v, which was not published", uid, d.Until)
+	case !slices.Contains(u.published, until):
+		w.t.Errorf("%s is denied until %v, which was not published", uid, until)
 	default:
 		w.denied++
-		w.longest = max(w.longest, (now - d.Until).Duration())
-		if d.At >= d.Until {
-			w.t.Errorf("%s is denied %v after its block's end", uid, (d.At - d.Until).Duration())
+		w.longest = max(w.longest, (now - until).Duration())
+		if at >= until {
+			w.t.Errorf("%s is denied %v after its block's end", uid, (at - until).Duration())
 		}
-		u.held = slices.Min(u.published[slices.Index(u.published, d.Until):])
+		u.held = slices.Min(u.published[slices.Index(u.published, until):])
 	}
 }
 

@@ -58,11 +58,11 @@ type Standing struct {
 // and the limit. Callers are told to try again after a time; 0 is not known.
 func Refuse(v *verdict.Verdict, after time.Duration) Decision {
 	at := now()
-	return Decision{Until: at + event.FromDuration(after), At: at, by: v}
+	return Decision{until: at + event.FromDuration(after), at: at, by: v}
 }
 
 // Unknown is the decision to deny a request since nobody knows whether it may go on: it is Unavailable.
-func Unknown() Decision { return Decision{At: now(), by: &unavailable} }
+func Unknown() Decision { return Decision{at: now(), by: &unavailable} }
 
 // Admitted tells the caller of an admitted request where its key stands, by the fields that a denial
 // has.

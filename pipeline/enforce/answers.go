@@ -77,7 +77,7 @@ func (a *Answers) Denial(d Decision, to DenialContext) (status int, header http.
 		return status, header, Problem{Type: "about:blank", Title: http.StatusText(status), Status: status,
 			Detail: "It is not known at the moment whether this is allowed."}
 	}
-	seconds := d.RetryAfter()
+	seconds := d.seconds()
 	header.Set("Retry-After", strconv.FormatInt(seconds, 10))
 	public := a.public(d)
 	policy := cmp.Or(public.Name, unnamed)
@@ -94,14 +94,14 @@ func (a *Answers) Denial(d Decision, to DenialContext) (status int, header http.
 		Detail:     detail,
 		Rule:       public.Name,
 		Action:     d.Action().String(),
-		Until:      string(d.Until.AppendTo(nil)),
+		Until:      string(d.until.AppendTo(nil)),
 		RetryAfter: seconds,
 		Policies:   []string{policy},
 	}
 }
 
 func (a *Answers) rateLimit(h http.Header, name string, d Decision, to DenialContext) {
-	seconds := d.RetryAfter()
+	seconds := d.seconds()
 	limit := min(int64(d.Limit()/event.One), maxSFInteger)
 	if !a.NoRateLimit {
 		pk := a.partition(to.Key)
@@ -113,7 +113,7 @@ func (a *Answers) rateLimit(h http.Header, name string, d Decision, to DenialCon
 	if a.XRateLimit {
 		h.Set("X-RateLimit-Limit", strconv.FormatInt(limit, 10))
 		h.Set("X-RateLimit-Remaining", "0")
-		h.Set("X-RateLimit-Reset", strconv.FormatInt(int64((d.Until+event.Second-1)/event.Second), 10))
+		h.Set("X-RateLimit-Reset", strconv.FormatInt(int64((d.until+event.Second-1)/event.Second), 10))
 	}
 }
 

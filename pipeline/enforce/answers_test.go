@@ -16,7 +16,7 @@ import (
 var (
 	// noon is a whole second; the verdict ends 90.5 s later.
 	noon   = event.FromTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
-	denial = Decision{At: noon, Until: noon + 90*event.Second + event.Second/2,
+	denial = Decision{at: noon, until: noon + 90*event.Second + event.Second/2,
 		by: &verdict.Verdict{Rule: "search-scraper-detector/burst", Public: "searching", Action: verdict.ActBlock, Limit: 100 * event.One}}
 )
 
@@ -131,7 +131,7 @@ func TestStatusTypeAndTitleCanBeChosen(t *testing.T) {
 func TestUnavailableIsNotTheCallersFault(t *testing.T) {
 	for status, a := range map[int]*Answers{503: {}, 429: {UnavailableStatus: 429, XRateLimit: true}} {
 		w := httptest.NewRecorder()
-		d := Decision{At: noon, by: &unavailable}
+		d := Decision{at: noon, by: &unavailable}
 		a.Write(w, httptest.NewRequest("GET", "/", nil), d, "")
 		var p Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != status || p.Status != status || p.Rule != "" || d.RetryAfter() != 0 {
@@ -151,8 +151,8 @@ func TestUnavailableIsNotTheCallersFault(t *testing.T) {
 // A Retry-After must never bring a client back before the verdict ends.
 func TestRetryAfterIsNeverEarly(t *testing.T) {
 	for left := event.Micros(1); left < 5*event.Second; left += 99_991 {
-		d := Decision{At: noon, Until: noon + left}
-		if back := noon + event.Micros(d.RetryAfter())*event.Second; back < d.Until || back-d.Until >= event.Second {
+		d := Decision{at: noon, until: noon + left}
+		if back := noon + event.Micros(d.RetryAfter())*event.Second; back < d.until || back-d.until >= event.Second {
 			t.Errorf("%d µs left: back after %d s", left, d.RetryAfter())
 		}
 	}
@@ -161,7 +161,7 @@ func TestRetryAfterIsNeverEarly(t *testing.T) {
 func TestDeniedIsWellFormedWhateverTheRuleIsCalled(t *testing.T) {
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Length", "5")
-	d := Decision{Until: t0, At: t0, by: &verdict.Verdict{Rule: "r", Public: "a\"b\\c\né", Action: verdict.ActThrottle}}
+	d := Decision{until: t0, at: t0, by: &verdict.Verdict{Rule: "r", Public: "a\"b\\c\né", Action: verdict.ActThrottle}}
 	WriteDenied(w, httptest.NewRequest("HEAD", "/", nil), d)
 	if got, want := w.Header().Get("RateLimit"), `"a\"b\\c??";r=0;t=1`; got != want {
 		t.Errorf("RateLimit: %s, want %s", got, want)

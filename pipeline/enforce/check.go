@@ -12,24 +12,24 @@ import (
 // dimensions than uid, api and all: CheckDims includes them.
 //
 // It is checkSlow for the usual case, written out: see package index.
-func (t *Table) Check(api, uid string) Decision {
+func (t *Table) Check(api API, uid string) Decision {
 	user, n := index.UserOf(uid), len(uid)
 	if t.mode.bits.Load() != 0 || !user.Plain(uid) {
-		return t.checkSlow(api, uid)
+		return t.checkSlow(string(api), uid)
 	}
 	v := t.index.View()
 	if v.OfUsers() {
-		return t.checkSlow(api, uid)
+		return t.checkSlow(string(api), uid)
 	}
 	for p := v.Start(user); ; p = v.Next(p) {
 		for slots := p.Slots(user); slots != 0; slots = slots.Rest() {
 			rec, ok := t.index.At(v, p, slots)
 			if !ok {
-				return t.checkSlow(api, uid)
+				return t.checkSlow(string(api), uid)
 			}
 			if !rec.Fits(n) {
 				if rec.Wide() {
-					return t.checkSlow(api, uid)
+					return t.checkSlow(string(api), uid)
 				}
 				continue
 			}
@@ -42,20 +42,20 @@ func (t *Table) Check(api, uid string) Decision {
 			}
 			c, until, differs, ok := v.Only(rec)
 			if !ok {
-				return t.checkSlow(api, uid)
+				return t.checkSlow(string(api), uid)
 			}
 			duration := c.Duration
 			if differs {
 				duration = rec.Duration(n)
 			}
 			at, near := t.clock.read()
-			if until-duration > at || at+near >= until || !c.Decides || !c.CoversSurely(api) && !c.Covers(api) {
-				return t.checkSlow(api, uid)
+			if until-duration > at || at+near >= until || !c.Decides || !c.CoversSurely(string(api)) && !c.Covers(string(api)) {
+				return t.checkSlow(string(api), uid)
 			}
-			return Decision{Allowed: c.Logs, Until: until, At: at, by: &c.Verdict}
+			return Decision{Allowed: c.Logs, until: until, at: at, by: &c.Verdict}
 		}
 		if p.Last() {
-			return Decision{Allowed: true, At: t.clock.now()}
+			return Decision{Allowed: true, at: t.clock.now()}
 		}
 	}
 }
@@ -74,7 +74,7 @@ func (t *Table) checkSlow(api, uid string) Decision {
 	at, near := t.clock.read()
 	r, found := t.index.User(uid)
 	if !found {
-		return Decision{Allowed: true, At: at}
+		return Decision{Allowed: true, at: at}
 	}
 	var j judged
 	if j.judge(r, at, near, api); j.near {
@@ -88,7 +88,7 @@ func (t *Table) checkSlow(api, uid string) Decision {
 func (t *Table) checkInMode(mode uint32, api string, dims []event.Dim) Decision {
 	at := t.clock.system()
 	if mode&modeOff != 0 {
-		return Decision{Allowed: true, At: at}
+		return Decision{Allowed: true, at: at}
 	}
 	j := judged{enforces: t.policy.enforces}
 	t.index.Each(api, dims, func(r index.Record) bool {
@@ -104,8 +104,8 @@ func (t *Table) checkInMode(mode uint32, api string, dims []event.Dim) Decision 
 
 // CheckAt is what the table's verdicts say at a moment, also while the table is stale or
 // enforcement is off.
-func (t *Table) CheckAt(at event.Micros, api, uid string) Decision {
-	return t.CheckDimsAt(at, api, []event.Dim{{Name: dimUID, Value: uid}})
+func (t *Table) CheckAt(at event.Micros, api API, uid string) Decision {
+	return t.CheckDimsAt(at, string(api), []event.Dim{{Name: dimUID, Value: uid}})
 }
 
 // CheckDims reports whether someone with these dimensions may use the API now. They are uid, ip and

@@ -1,6 +1,8 @@
 package enforce
 
 import (
+	"time"
+
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -9,10 +11,14 @@ import (
 // larger one would be half the time of a check that finds nothing, as nearly all do.
 type Decision struct {
 	Allowed bool             // false when a verdict denies; one whose action is log allows
-	Until   event.Micros     // when the deciding verdict ends, or a throttled request's turn comes; 0 without one
-	At      event.Micros     // the time for which the check was answered
+	until   event.Micros     // 0 without a deciding verdict
+	at      event.Micros     // the time for which the check was answered
 	by      *verdict.Verdict // the deciding verdict, without key and times; nil: there is none
 }
+
+// API is the name of what a caller is about to do, such as order.create. It is a type of its own so
+// that a check whose arguments are swapped does not compile: it would allow everybody.
+type API string
 
 // unavailable stands for the missing verdict of a check that is denied because the table is stale.
 var unavailable = verdict.Verdict{Action: verdict.ActBlock}
@@ -51,13 +57,27 @@ func (d Decision) Limit() event.Decimal {
 	return d.by.Limit
 }
 
-// RetryAfter returns the whole seconds, rounded up, until Until; 0 when the check was allowed or is
-// Unavailable.
-func (d Decision) RetryAfter() int64 {
+// Until returns when the deciding verdict ends, or a throttled request's turn comes; the zero time
+// without a deciding verdict.
+func (d Decision) Until() time.Time {
+	if d.until == 0 {
+		return time.Time{}
+	}
+	return d.until.Time()
+}
+
+// At returns the time for which the check was answered.
+func (d Decision) At() time.Time { return d.at.Time() }
+
+// RetryAfter returns the time until Until in whole seconds, rounded up; 0 when the check was allowed
+// or is Unavailable.
+func (d Decision) RetryAfter() time.Duration { return time.Duration(d.seconds()) * time.Second }
+
+func (d Decision) seconds() int64 {
 	if d.Allowed || d.Unavailable() {
 		return 0
 	}
-	left := d.Until - d.At
+	left := d.until - d.at
 	return int64(max(left-1, 0)/event.Second) + 1
 }
 

@@ -37,7 +37,7 @@ func (j *judged) weaker(c *index.Class, until event.Micros) bool {
 
 func (j *judged) decision(at event.Micros) Decision {
 	if j.class == nil {
-		return Decision{Allowed: true, At: at}
+		return Decision{Allowed: true, at: at}
 	}
-	return Decision{Allowed: j.class.Logs, Until: j.until, At: at, by: &j.class.Verdict}
+	return Decision{Allowed: j.class.Logs, until: j.until, at: at, by: &j.class.Verdict}
 }

@@ -80,7 +80,7 @@ func TestAChecksKeysAreItsEventsKeys(t *testing.T) {
 			if d := table.CheckDimsAt(t0, e.API, dims); d.Allowed != (len(want) == 0) {
 				t.Fatalf("%s: allowed is %t, want verdicts on %q", about, d.Allowed, want)
 			}
-			if d := table.CheckAt(t0, e.API, e.UID); d.Allowed != (len(ofUser) == 0) {
+			if d := table.CheckAt(t0, API(e.API), e.UID); d.Allowed != (len(ofUser) == 0) {
 				t.Fatalf("%s: of the user allowed is %t, want verdicts on %q", about, d.Allowed, ofUser)
 			}
 			if len(want) > 0 && !table.MayDeny(dims) {

@@ -69,7 +69,7 @@ const lineKeyBytes = 128
 func (t *Table) ruleOf(d Decision, api string, dims []event.Dim) (r lineRule, ok bool) {
 	t.index.Each(api, dims, func(rec index.Record) bool {
 		rec.Each(func(c *index.Class, _, until event.Micros) {
-			if c.Decides && until == d.Until && c.Verdict.Rule == d.Rule() {
+			if c.Decides && until == d.until && c.Verdict.Rule == d.Rule() {
 				r, ok = lineRule{&c.Verdict, rec.Shape()}, true
 			}
 		})

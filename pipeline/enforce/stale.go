@@ -57,11 +57,11 @@ func (p *stalePolicy) enforces(rule string) bool {
 // mono is a time of the monotonic clock.
 func (p *stalePolicy) deny(d Decision, mono time.Duration, api string, dims []event.Dim) Decision {
 	if p.closes(api) {
-		return Decision{At: d.At, by: &unavailable}
+		return Decision{at: d.at, by: &unavailable}
 	}
 	for _, l := range p.local {
 		if wait, ok := l.take(event.FromDuration(mono)+1, api, dims); !ok { // at 0 every slot would be taken
-			return Decision{Until: d.At + wait, At: d.At, by: &l.verdict}
+			return Decision{until: d.at + wait, at: d.at, by: &l.verdict}
 		}
 	}
 	return d

@@ -39,7 +39,7 @@ func blockedNow() []verdict.Verdict {
 func answers(table *Table) string {
 	var all []string
 	for _, c := range [][2]string{{"order.create", "42"}, {"search.query", "42"}, {"order.create", "7"}, {"search.query", "7"}, {"login", "7"}} {
-		d := table.Check(c[0], c[1])
+		d := table.Check(API(c[0]), c[1])
 		switch {
 		case d.Allowed:
 			all = append(all, "-")

@@ -64,8 +64,8 @@ func TestAVerdictIsInForceFromSinceUntilUntil(t *testing.T) {
 		{t0 + second + 1, false, 59}, {t0 + event.Minute - 1, false, 1}, {t0 + event.Minute, true, 0},
 	} {
 		d := table.CheckAt(c.at, "a", "42")
-		if d.Allowed != c.allowed || d.RetryAfter() != c.retry {
-			t.Errorf("at t0%+d µs: allowed %v, retry after %d s, want %v, %d", c.at-t0, d.Allowed, d.RetryAfter(), c.allowed, c.retry)
+		if d.Allowed != c.allowed || d.RetryAfter() != time.Duration(c.retry)*time.Second {
+			t.Errorf("at t0%+d µs: allowed %v, retry after %v, want %v, %d s", c.at-t0, d.Allowed, d.RetryAfter(), c.allowed, c.retry)
 		}
 	}
 	if d := table.CheckAt(t0, "a", "43"); !d.Allowed || d.Rule() != "" {

@@ -40,7 +40,7 @@ type place struct {
 func (w *waiter) await(ctx context.Context, d Decision) Decision {
 	w.readClocks()
 	w.began = w.mono
-	if !d.Allowed && (d.Until-w.wall).Duration() > w.most && !w.throttle.Busy() {
+	if !d.Allowed && (d.until-w.wall).Duration() > w.most && !w.throttle.Busy() {
 		w.throttle.turnedAway.Add(1)
 		return d
 	}
@@ -174,7 +174,7 @@ func (w *waiter) hold(ctx context.Context, p place, d Decision) (_ Decision, goe
 }
 
 // ends is when a decision's verdict ends, by the monotonic clock.
-func (w *waiter) ends(d Decision) time.Time { return w.mono.Add((d.Until - w.wall).Duration()) }
+func (w *waiter) ends(d Decision) time.Time { return w.mono.Add((d.until - w.wall).Duration()) }
 
 // refused is the decision of one who does not wait, or not any longer: it is denied until its turn
 // would have come.
@@ -187,9 +187,9 @@ func (w *waiter) refused(p place, d Decision, err error) Decision {
 		if wait%time.Microsecond > 0 {
 			until++
 		}
-		return Decision{Until: until, At: w.wall, by: p.rule.verdict}
+		return Decision{until: until, at: w.wall, by: p.rule.verdict}
 	case !d.Allowed: // its client has left
 		return d
 	}
-	return Decision{Until: w.wall + min(p.rule.verdict.Interval(), event.Day), At: w.wall, by: p.rule.verdict}
+	return Decision{until: w.wall + min(p.rule.verdict.Interval(), event.Day), at: w.wall, by: p.rule.verdict}
 }

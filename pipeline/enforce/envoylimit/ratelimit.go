@@ -63,7 +63,7 @@ func (s *Server) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitReques
 		if d.Allowed {
 			quotas = append(quotas, s.remaining(out.Statuses[i], forwardauth.Left(s.decider, api, dims))...)
 		}
-		if !d.Allowed && (!over || d.Until > worst.Until) { // 0 when unavailable
+		if !d.Allowed && (!over || d.Until().After(worst.Until())) { // none when unavailable
 			over, out.OverallCode, worst = true, rlsv3.RateLimitResponse_OVER_LIMIT, d
 		}
 		if asked {
@@ -146,8 +146,8 @@ func (s *Server) status(d enforce.Decision) *rlsv3.RateLimitResponse_DescriptorS
 		return &rlsv3.RateLimitResponse_DescriptorStatus{Code: rlsv3.RateLimitResponse_OK}
 	}
 	out := &rlsv3.RateLimitResponse_DescriptorStatus{Code: rlsv3.RateLimitResponse_OVER_LIMIT}
-	if seconds := d.RetryAfter(); seconds > 0 {
-		out.DurationUntilReset = &durationpb.Duration{Seconds: seconds}
+	if after := d.RetryAfter(); after > 0 {
+		out.DurationUntilReset = durationpb.New(after)
 	}
 	if limit := d.Limit(); limit > 0 { // a block by command has no limit
 		// Envoy shows the name to callers. The unit is unknown here: a verdict doesn't have its

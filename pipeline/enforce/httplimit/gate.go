@@ -172,8 +172,9 @@ func (g *Gate) deny(w http.ResponseWriter, r *http.Request, d enforce.Decision, 
 
 // keyOf returns the text of the key whose verdict decided; "" when the table no longer has it.
 func keyOf(table *enforce.Table, d enforce.Decision, api string, dims []event.Dim) (key string) {
-	for _, v := range table.VerdictsAt(d.At, api, dims) {
-		if v.Rule == d.Rule() && v.Until == d.Until {
+	until := event.FromTime(d.Until())
+	for _, v := range table.VerdictsAt(event.FromTime(d.At()), api, dims) {
+		if v.Rule == d.Rule() && v.Until == until {
 			return v.KeyText()
 		}
 		if v.Rule == d.Rule() && v.Action == verdict.ActThrottle { // d ends when its turn would come
