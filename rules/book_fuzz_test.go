@@ -163,7 +163,7 @@ func bookEventAt(roll dice, now *event.Micros, i int) *event.Event {
 		e.ID = fmt.Sprintf("id-%d", i)
 	}
 	if roll(9) == 0 {
-		e.API, e.Outcome = "done", []string{"ok", "no"}[roll(2)]
+		e.API, e.Outcome = "done", []string{"ok", "no", "limited"}[roll(3)]
 		return e
 	}
 	switch roll(6) {

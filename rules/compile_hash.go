@@ -128,7 +128,7 @@ func indexAPIs(rules []*Rule) *apiIndex[*Rule] {
 // indexInto adds the rule's APIs to an index.
 func (r *Rule) indexInto(ix *apiIndex[*Rule], order int) {
 	for place, a := range r.match.apis {
-		entry := apiEntry[*Rule]{rule: r, order: order, weight: a.weight, place: place, apiOnly: r.match.apiOnly()}
+		entry := apiEntry[*Rule]{rule: r, order: order, weight: a.weight, place: place, limited: r.match.takes(event.OutcomeLimited), apiOnly: r.match.apiOnly()}
 		entry.unit, _ = countAmount(event.One, a.weight)
 		ix.add(a.pattern, entry)
 	}

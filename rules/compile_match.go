@@ -35,6 +35,17 @@ func (c *ruleReader) matchAPI(n *yaml.Node) {
 	}
 }
 
+// everyOutcome stands for all outcomes.
+const everyOutcome = "*"
+
+// outcomesOf reads which outcomes are meant.
+func (c *compiler) outcomesOf(m *ruleMatch, n *yaml.Node) {
+	m.outcomes = c.values(n, "outcome")
+	if slices.Contains(m.outcomes, everyOutcome) {
+		m.outcomes, m.anyOutcome = nil, true
+	}
+}
+
 func (c *ruleReader) matchAttrs(n *yaml.Node) { c.attrsOf(&c.r.match, n) }
 
 func (c *ruleReader) attrsOf(m *ruleMatch, n *yaml.Node) {
@@ -61,6 +72,20 @@ func (c *ruleReader) matchAttr(m *ruleMatch, p document.Pair, name string) {
 		}
 	}
 	m.attrs = append(m.attrs, attrMatch{name: name, values: values})
+}
+
+// warnLimited warns of what asks for a limit's denials where there are none.
+func (c *ruleReader) warnLimited() {
+	m, at := &c.r.match, c.o.At("when")
+	asks := m.when != nil && m.when.Uses("outcome") && (strings.Contains(at.Value, `"limited"`) || strings.Contains(at.Value, `'limited'`))
+	switch {
+	case asks && !m.takes(event.OutcomeLimited):
+		c.Warn(at, `write match: {…, outcome: "*"}, which takes every outcome`,
+			"`when` asks for the outcome limited, and `match` leaves it out: it counts what a limit denied only where it names it")
+	case c.r.Strict != nil && len(m.outcomes) == 1 && m.takes(event.OutcomeLimited):
+		c.Warn(c.o.At("match"), "leave `strict` out, or name another outcome",
+			"what a permit let in never has the outcome limited, so the rule counts nothing that has a permit")
+	}
 }
 
 // apiWeights reads match.api: a name or pattern, a list of them, or a map of them to weights.

@@ -5,6 +5,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules/document"
 )
@@ -51,7 +52,13 @@ func (r *Rule) alwaysResets() bool {
 			return false
 		}
 	}
-	return len(m.apis) > 0 && within(m.outcomes, x.outcomes)
+	switch {
+	case len(m.apis) == 0:
+		return false
+	case len(x.outcomes) == 0: // all of them, or all but one
+		return x.anyOutcome || !m.takes(event.OutcomeLimited)
+	}
+	return within(m.outcomes, x.outcomes)
 }
 
 func (c resetReader) api(n *yaml.Node) { c.r.reset.match.apis = c.apiList(n, "api") }

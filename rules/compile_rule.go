@@ -32,6 +32,7 @@ func (c *compiler) rule(n *yaml.Node) {
 	resetReader{rr}.reset()
 	rr.limits()
 	rr.warnPartial()
+	rr.warnLimited()
 	strictReader{rr}.warnMemory()
 	c.addRule(r)
 }

@@ -141,7 +141,7 @@ var matchPlace = place[*ruleReader]{
 	},
 	fields: []field[*ruleReader]{
 		{fieldDoc{"api", "weights", "a name, a pattern, a list of them, or a map of them to weights", true}, (*ruleReader).matchAPI},
-		{fieldDoc{"outcome", "values", "a value, or a list of values", false}, func(c *ruleReader, n *yaml.Node) { c.r.match.outcomes = c.values(n, "outcome") }},
+		{outcomeDoc, func(c *ruleReader, n *yaml.Node) { c.outcomesOf(&c.r.match, n) }},
 		{fieldDoc{"attrs", `{"type": "object", "additionalProperties": {"$ref": "#/$defs/values"}}`, "values of attributes", false}, (*ruleReader).matchAttrs},
 	},
 }
@@ -227,7 +227,7 @@ var resetPlace = place[resetReader]{
 	},
 	fields: []field[resetReader]{
 		{fieldDoc{"api", "patterns", "a name, a pattern, or a list of them", true}, resetReader.api},
-		{fieldDoc{"outcome", "values", "a value, or a list of values", false}, func(c resetReader, n *yaml.Node) { c.r.reset.match.outcomes = c.values(n, "outcome") }},
+		{outcomeDoc, func(c resetReader, n *yaml.Node) { c.outcomesOf(&c.r.reset.match, n) }},
 		{fieldDoc{"attrs", `{"type": "object", "additionalProperties": {"$ref": "#/$defs/values"}}`, "values of attributes", false}, resetReader.attrs},
 		{fieldDoc{"clear", `{"type": "boolean"}`, "`true`: a penalty ends, too", false}, func(c resetReader, n *yaml.Node) { c.r.reset.clear = c.Bool(n, "clear") }},
 	},
@@ -262,9 +262,10 @@ var candidatePlace = place[*limitReader]{
 
 // Fields that stand in several places.
 var (
-	keyDoc   = fieldDoc{"key", "key", "[what to count by](#key); default `uid`. With `scope: instance` also `[]` for all requests together", false}
-	modeDoc  = fieldDoc{"mode", "mode", "`enforce` (default), or `shadow`: verdicts are published and shown, and deny nothing", false}
-	limitDoc = fieldDoc{"limit", `{"anyOf": [{"$ref": "#/$defs/number"}, {"$ref": "#/$defs/told"}]}`,
+	keyDoc     = fieldDoc{"key", "key", "[what to count by](#key); default `uid`. With `scope: instance` also `[]` for all requests together", false}
+	outcomeDoc = fieldDoc{"outcome", "values", "a value, or a list of values; `*` is every one. Default: every one but `limited`", false}
+	modeDoc    = fieldDoc{"mode", "mode", "`enforce` (default), or `shadow`: verdicts are published and shown, and deny nothing", false}
+	limitDoc   = fieldDoc{"limit", `{"anyOf": [{"$ref": "#/$defs/number"}, {"$ref": "#/$defs/told"}]}`,
 		"a positive number, such as `100`, `100k` or `1MiB`; or `{from: attrs.quota, else: 100, most: 10k}`: [an attribute](#limits-that-are-data)", false}
 	overridesDoc = fieldDoc{"overrides", `{"type": "string", "minLength": 1}`, "a CSV file with [limits of single keys](#limits-that-are-data)", false}
 	tiersDoc     = fieldDoc{"tiers", `{"type": "array", "minItems": 1, "maxItems": 32, "items": {"$ref": "#/$defs/tier"}}`,

@@ -27,7 +27,8 @@ type apiEntry[R comparable] struct {
 	place  int // in the rule, to decide between patterns of one length
 
 	reset   bool          // it is of the rule's reset_on; such entries come first
-	apiOnly bool          // the rule asks for nothing but the API
+	limited bool          // it takes what a limit denied
+	apiOnly bool          // beside that, the rule asks for nothing but the API
 	unit    event.Decimal // what it counts for an event of cost 1, unless it sums
 }
 

@@ -11,9 +11,18 @@ func (rm *ruleMatch) apiOnly() bool {
 	return len(rm.outcomes) == 0 && len(rm.attrs) == 0 && rm.when == nil
 }
 
+// takes reports whether an outcome is one that the rule wants. A rule that names none wants every outcome,
+// but that of what a limit denied.
+func (rm *ruleMatch) takes(outcome string) bool {
+	if len(rm.outcomes) > 0 {
+		return slices.Contains(rm.outcomes, outcome)
+	}
+	return rm.anyOutcome || outcome != event.OutcomeLimited
+}
+
 // fits reports whether outcome and attributes are what the rule wants.
 func (rm *ruleMatch) fits(e *event.Event) bool {
-	if len(rm.outcomes) > 0 && !slices.Contains(rm.outcomes, e.Outcome) {
+	if !rm.takes(e.Outcome) {
 		return false
 	}
 	for i := range rm.attrs {
@@ -51,10 +60,13 @@ func (m *Matcher) Match(e *event.Event, at event.Micros) []Work {
 	if e.Cost < 0 {
 		return m.refund(e)
 	}
-	entries := m.apis.find(e.API)
+	entries, limited := m.apis.find(e.API), e.Outcome == event.OutcomeLimited
 	var resets *Rule // the rule that the event resets
 	for i := range entries {
 		entry := &entries[i]
+		if limited && !entry.limited {
+			continue
+		}
 		r := entry.rule
 		if entry.reset || r == resets {
 			if entry.reset && m.resets(r, e) {

@@ -162,7 +162,7 @@ func (rm *ruleMatch) may(e *event.Event) bool {
 	if !rm.strict {
 		return rm.fits(e)
 	}
-	if len(rm.outcomes) > 0 && e.Outcome != "" && !slices.Contains(rm.outcomes, e.Outcome) {
+	if e.Outcome != "" && !rm.takes(e.Outcome) {
 		return false
 	}
 	for i := range rm.attrs {

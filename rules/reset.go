@@ -17,7 +17,7 @@ func (r *Rule) indexResets(ix *apiIndex[*Rule]) {
 		return
 	}
 	for place, a := range r.reset.match.apis {
-		ix.add(a.pattern, apiEntry[*Rule]{rule: r, order: r.Index, place: place, reset: true})
+		ix.add(a.pattern, apiEntry[*Rule]{rule: r, order: r.Index, place: place, limited: r.reset.match.takes(event.OutcomeLimited), reset: true})
 	}
 }
 

@@ -246,12 +246,13 @@ type Move struct {
 
 // ruleMatch is which events a rule counts; all of it must hold.
 type ruleMatch struct {
-	apis     []apiWeight
-	outcomes []string // any of them; none: every outcome
-	attrs    []attrMatch
-	when     *when.Predicate // nil: always
-	parts    *when.Parts     // of when, of a strict rule
-	strict   bool            // it is of a strict rule: what is not known before the action may match
+	apis       []apiWeight
+	outcomes   []string // any of them; none: every one but event.OutcomeLimited, or every one
+	anyOutcome bool     // every one
+	attrs      []attrMatch
+	when       *when.Predicate // nil: always
+	parts      *when.Parts     // of when, of a strict rule
+	strict     bool            // it is of a strict rule: what is not known before the action may match
 }
 
 // attrMatch is an attribute that has one of some values.

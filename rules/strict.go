@@ -78,9 +78,10 @@ func (s *Set) StrictLimits(dims []event.Dim, api string) (out []*Limit) {
 	return out
 }
 
-// AnyOutcome reports whether an event counts however its action ended.
-func (r *Rule) AnyOutcome() bool {
-	return len(r.match.outcomes) == 0 && (r.match.when == nil || !r.match.when.Uses("outcome"))
+// CountsLimited reports whether the rule counts what a limit denied: its match names that outcome, or
+// every one.
+func (r *Rule) CountsLimited() bool {
+	return r.match.takes(event.OutcomeLimited) && (r.match.when == nil || !r.match.when.Uses("outcome"))
 }
 
 // counted reports whether the aggregator counts events by the rule.

@@ -36,6 +36,9 @@ type Options struct {
 	// asks for permits and replaces the header of clients: they could otherwise bring a permit of their own.
 	PermitHeader bool
 	Events       httplimit.Emitter
+	// EmitDenied also emits an event for each request that is denied here, with the outcome limited. Rules count these events only
+	// where they name that outcome.
+	EmitDenied bool
 }
 
 // Middleware lets requests through to the next handler unless a verdict denies them.
@@ -71,12 +74,16 @@ func (g *gate) handle(c fiber.Ctx) error {
 		return fiber.NewError(fiber.StatusBadRequest, "It is not clear who sends this request: a header that says so has several values.")
 	}
 	d := g.throttle.Await(c.Context(), g.table.CheckDims(api, dims), api, dims)
-	if !d.Allowed {
-		return g.o.deny(c, d)
+	a := enforce.Admission{Decision: d, Permit: g.broughtBy(c)}
+	if d.Allowed {
+		a = g.admit(c, api, dims, a)
 	}
-	a := g.admit(c, api, dims)
 	if !a.Decision.Allowed {
-		return g.o.deny(c, a.Decision)
+		err := g.o.deny(c, a.Decision)
+		if g.o.EmitDenied {
+			g.o.emit(api, dims, began, event.OutcomeLimited, c.Response().StatusCode(), a.Permit)
+		}
+		return err
 	}
 	err := error(fiber.ErrInternalServerError) // when a handler panics
 	defer func() { g.o.done(c, api, dims, began, a, err) }()
@@ -84,16 +91,20 @@ func (g *gate) handle(c fiber.Ctx) error {
 	return err
 }
 
-// admit gets the permit of a request that no verdict denies: from the proxy in front, or by asking for it.
-func (g *gate) admit(c fiber.Ctx, api string, dims []event.Dim) enforce.Admission {
-	a := enforce.Admission{Decision: enforce.Decision{Allowed: true}}
-	if g.o.PermitHeader {
-		var values []string
-		for _, v := range c.Request().Header.PeekAll(event.PermitHeader) {
-			values = append(values, string(v))
-		}
-		a.Permit = g.brought.Permit(values...)
+// broughtBy is the permit that the proxy in front has asked for.
+func (g *gate) broughtBy(c fiber.Ctx) event.Permit {
+	if !g.o.PermitHeader {
+		return event.Permit{}
 	}
+	var values []string
+	for _, v := range c.Request().Header.PeekAll(event.PermitHeader) {
+		values = append(values, string(v))
+	}
+	return g.brought.Permit(values...)
+}
+
+// admit asks for the permit of a request that no verdict denies, unless the proxy in front has.
+func (g *gate) admit(c fiber.Ctx, api string, dims []event.Dim, a enforce.Admission) enforce.Admission {
 	if g.o.Admit != nil && a.Permit.ID == "" && !g.o.Admit.Idle() && g.table.Enabled() {
 		var err error
 		if a, err = g.o.Admit.AdmitRequest(c.Context(), enforce.Request{API: api, Dims: dims}); err != nil { // nothing can be asked for it
@@ -132,14 +143,20 @@ func (o *Options) done(c fiber.Ctx, api string, dims []event.Dim, began time.Tim
 		status = fiber.StatusInternalServerError
 	}
 	outcome := httplimit.OutcomeOf(status)
-	if o.Events != nil {
-		e := httplimit.EventOf(api, dims, began, outcome, event.Attr{Name: "status", Value: event.NumberValue(event.Decimal(status) * event.One)})
-		e.Permit = a.Permit
-		o.Events.Emit(e)
-	}
+	o.emit(api, dims, began, outcome, status, a.Permit)
 	if a.Held != nil {
 		a.Held.Done(outcome)
 	}
+}
+
+// emit emits a request's event, if there is somewhere to emit it to.
+func (o *Options) emit(api string, dims []event.Dim, began time.Time, outcome string, status int, permit event.Permit) {
+	if o.Events == nil {
+		return
+	}
+	e := httplimit.EventOf(api, dims, began, outcome, event.Attr{Name: "status", Value: event.NumberValue(event.Decimal(status) * event.One)})
+	e.Permit = permit
+	o.Events.Emit(e)
 }
 
 // dims copies what it returns: fiber's strings are its buffers', and events outlive them.

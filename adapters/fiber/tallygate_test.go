@@ -74,6 +74,17 @@ func TestMiddleware(t *testing.T) {
 			t.Errorf("%s by %s: %+v", c.path, c.user, emitted)
 		}
 	}
+	emitted, o.EmitDenied = nil, true
+	if limit, err = Middleware(table, o); err != nil {
+		t.Fatal(err)
+	}
+	app.Get("/orders/:id/items", limit)
+	table.Apply(0, []verdict.Verdict{{
+		Rule: "all", Public: "order", Key: []event.Dim{{Name: "uid", Value: "44"}}, Action: verdict.ActBlock, APIs: []string{"*"}, Since: at, Until: at + event.Hour,
+	}})
+	if resp := send("/orders/7/items", "44"); resp.StatusCode != 429 || len(emitted) != 1 || emitted[0].Outcome != event.OutcomeLimited || emitted[0].UID != "44" {
+		t.Errorf("what is denied here: %d, %+v", resp.StatusCode, emitted)
+	}
 	r := httptest.NewRequest("GET", "/other", nil)
 	r.Header["X-User"] = []string{"43", "42"}
 	if resp, err := app.Test(r, fiber.TestConfig{Timeout: time.Minute}); err != nil || resp.Body.Close() != nil || resp.StatusCode != 400 {

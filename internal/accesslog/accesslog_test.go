@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -77,7 +78,7 @@ func TestLines(t *testing.T) {
 		{
 			"escapes in the path and the agent; fields behind",
 			`10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET /a\"b/\xC3\xA9%20c/ HTTP/1.1" 429 1 "\"" "x \"y\" \\ \xe9\t\q" 0.003 "more"`,
-			`{"time":"2015-05-17T10:05:03Z","uid":"10.0.0.1","api":"get.a-b.--c","outcome":"denied","ip":"10.0.0.1","attrs":{"bytes":1,"status":429,"agent":"x \"y\" \\ �\u0009\\q"}}`,
+			`{"time":"2015-05-17T10:05:03Z","uid":"10.0.0.1","api":"get.a-b.--c","outcome":"limited","ip":"10.0.0.1","attrs":{"bytes":1,"status":429,"agent":"x \"y\" \\ �\u0009\\q"}}`,
 		},
 		{
 			"what a proxy is asked for, and blanks in the path",
@@ -305,3 +306,23 @@ func BenchmarkReader(b *testing.B) {
 type endless string
 
 func (e endless) Read(p []byte) (int, error) { return copy(p, e), nil }
+
+// A line has the outcome that a middleware gives to the same status.
+func TestOutcomesOfStatuses(t *testing.T) {
+	text, err := os.ReadFile("../../testdata/outcomes.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table struct {
+		HTTP map[string]string `json:"http"`
+	}
+	if err := json.Unmarshal(text, &table); err != nil || len(table.HTTP) == 0 {
+		t.Fatalf("%d statuses, %v", len(table.HTTP), err)
+	}
+	for status, want := range table.HTTP {
+		line := `10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" ` + status + " 0\n"
+		if e, _, err := NewReader(strings.NewReader(line), Common).Next(); err != nil || e.Outcome != want {
+			t.Errorf("%s is %q, %v, want %q", status, e.Outcome, err, want)
+		}
+	}
+}

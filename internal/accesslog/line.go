@@ -3,6 +3,7 @@ package accesslog
 import (
 	"errors"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -43,8 +44,9 @@ func (p *parser) parse(line []byte, format Format) (event.Event, error) {
 	if err != nil {
 		return event.Event{}, err
 	}
+	status, _ := strconv.Atoi(r.status) // it is three digits
 	e := event.Event{
-		UID: event.CanonicalUID(r.user), API: httplimit.PathAPI(r.method, r.target), Outcome: outcome(r.status),
+		UID: event.CanonicalUID(r.user), API: httplimit.PathAPI(r.method, r.target), Outcome: event.StatusOutcome(status),
 		Time: r.time, BrokerTime: event.NoTime, Cost: event.One,
 	}
 	if ip, err := netip.ParseAddr(r.client); err == nil && ip.Zone() == "" {
@@ -190,16 +192,6 @@ func isDigits(s string) bool {
 		}
 	}
 	return s != ""
-}
-
-func outcome(status string) string {
-	switch {
-	case status < "400":
-		return "success"
-	case status == "401" || status == "403" || status == "429":
-		return "denied"
-	}
-	return "failure"
 }
 
 // cut shortens s to at most n bytes, at the end of a character.

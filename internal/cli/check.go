@@ -131,15 +131,15 @@ func (c checked) write(stdout, stderr io.Writer, asJSON bool) {
 func hintsOf(set *rules.Set) []string {
 	var names []string
 	for _, r := range set.Strict() {
-		if r.AnyOutcome() && slices.Contains(set.Rules, r) {
+		if r.CountsLimited() && slices.Contains(set.Rules, r) {
 			names = append(names, r.Name)
 		}
 	}
 	if len(names) == 0 {
 		return nil
 	}
-	return []string{"strict, and they match any outcome: " + strings.Join(names, ", ") +
-		". Where services emit what they deny (EmitDenied), that counts, too, and without a permit; then add `outcome` to match, as in outcome: success"}
+	return []string{"strict, and they count what limits denied: " + strings.Join(names, ", ") +
+		". Such events have no permit, and count above the limit; leave the outcome limited out of match"}
 }
 
 func plural(n int, what string) string {

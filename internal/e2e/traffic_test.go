@@ -34,7 +34,7 @@ func (g *traffic) next() event.Event {
 	}
 	switch g.rnd.IntN(10) {
 	case 0, 1, 2:
-		e.API, e.Outcome = "order.create", [...]string{"success", "failure"}[g.rnd.IntN(2)]
+		e.API, e.Outcome = "order.create", [...]string{"success", "success", "failure", event.OutcomeLimited}[g.rnd.IntN(4)]
 		e.Attrs = []event.Attr{
 			{Name: "discounted", Value: event.BoolValue(g.rnd.IntN(2) == 0)},
 			{Name: "campaign", Value: event.StringValue(fmt.Sprintf("c%d", g.rnd.IntN(4)))},

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
@@ -29,12 +28,9 @@ type call struct {
 	held   enforce.Held // nil: nothing is held
 }
 
-// admit gets the call's permit: from the proxy in front, or by asking for it.
+// admit asks for the call's permit, unless the proxy in front has.
 func (c *call) admit(ctx context.Context) error {
 	o := &c.l.o
-	if o.PermitHeader {
-		c.permit = c.l.brought.Permit(metadata.ValueFromIncomingContext(ctx, permitMetadata)...)
-	}
 	if o.Admit == nil || c.permit.ID != "" || o.Admit.Idle() || !c.l.table.Enabled() {
 		return nil
 	}
@@ -43,9 +39,9 @@ func (c *call) admit(ctx context.Context) error {
 	case err != nil && ctx.Err() != nil: // the client left
 		return status.FromContextError(ctx.Err()).Err()
 	case err != nil: // nothing can be asked for this call
-		return c.l.denied(ctx, enforce.Unknown(), whileInDoubt)
+		return c.limited(c.l.denied(ctx, enforce.Unknown(), whileInDoubt))
 	case !a.Decision.Allowed:
-		return c.l.denied(ctx, a.Decision, whileInDoubt)
+		return c.limited(c.l.denied(ctx, a.Decision, whileInDoubt))
 	}
 	c.permit, c.held = a.Permit, a.Held
 	return nil
@@ -57,16 +53,30 @@ func (c *call) done(err error) {
 	if c.held == nil && c.l.o.Events == nil {
 		return
 	}
-	code := status.Code(err)
-	outcome := OutcomeOf(code)
-	if events := c.l.o.Events; events != nil {
-		e := httplimit.EventOf(c.api, c.dims, c.began, outcome, event.Attr{Name: "code", Value: event.StringValue(code.String())})
-		e.Permit = c.permit
-		events.Emit(e)
+	outcome := OutcomeOf(status.Code(err))
+	if c.l.o.Events != nil {
+		c.emit(outcome, err)
 	}
 	if c.held != nil {
 		c.held.Done(outcome)
 	}
+}
+
+// emit emits the call's event. err is how it ended.
+func (c *call) emit(outcome string, err error) {
+	e := httplimit.EventOf(c.api, c.dims, c.began, outcome, event.Attr{Name: "code", Value: event.StringValue(status.Code(err).String())})
+	e.Permit = c.permit
+	c.l.o.Events.Emit(e)
+}
+
+// limited emits the event of a call that is denied, if it is to have one. Whatever the code is, what a
+// limit denied did not happen.
+func (c *call) limited(err error) error {
+	if c.l.o.Events != nil && c.l.o.EmitDenied {
+		c.began = time.Now()
+		c.emit(event.OutcomeLimited, err)
+	}
+	return err
 }
 
 // PermitOf returns the permit of a call, for handlers that emit their own events: each permit is for

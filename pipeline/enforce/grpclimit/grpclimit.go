@@ -16,6 +16,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -62,6 +63,9 @@ type Options struct {
 	// Events, if set, gets an event for each allowed call after its end: the outcome of OutcomeOf,
 	// and the attributes code and latency_ms. A handler that panics has failed.
 	Events httplimit.Emitter
+	// EmitDenied also emits an event for each call that is denied here, with the outcome limited. Rules
+	// count these events only where they name that outcome.
+	EmitDenied bool
 }
 
 // Limiter has the interceptors.
@@ -125,9 +129,12 @@ func (l *Limiter) enter(ctx context.Context, method string) (c call, err error) 
 	if slices.ContainsFunc(c.dims, func(d event.Dim) bool { return d.Value == httplimit.Ambiguous }) {
 		return c, status.Error(codes.InvalidArgument, "it is not clear who sends this call: what says so has several values")
 	}
+	if l.o.PermitHeader {
+		c.permit = l.brought.Permit(metadata.ValueFromIncomingContext(ctx, permitMetadata)...)
+	}
 	d := l.throttle.Await(ctx, l.table.CheckDims(c.api, c.dims), c.api, c.dims)
 	if !d.Allowed {
-		return c, l.denied(ctx, d, 0)
+		return c, c.limited(l.denied(ctx, d, 0))
 	}
 	if d.Rule() != "" && l.o.Logged != nil {
 		l.o.Logged(ctx, method, d)
@@ -194,16 +201,18 @@ func withDetails(code codes.Code, message string, details ...protoadapt.MessageV
 	return s.Err()
 }
 
-// OutcomeOf is the outcome of a code: success for OK, denied for PERMISSION_DENIED, UNAUTHENTICATED
-// and RESOURCE_EXHAUSTED, failure otherwise.
+// OutcomeOf is the outcome of a code: success for OK, denied for PERMISSION_DENIED and UNAUTHENTICATED,
+// limited for RESOURCE_EXHAUSTED, failure otherwise.
 func OutcomeOf(code codes.Code) string {
 	switch code {
 	case codes.OK:
-		return "success"
-	case codes.PermissionDenied, codes.Unauthenticated, codes.ResourceExhausted:
-		return "denied"
+		return event.OutcomeSuccess
+	case codes.PermissionDenied, codes.Unauthenticated:
+		return event.OutcomeDenied
+	case codes.ResourceExhausted:
+		return event.OutcomeLimited
 	}
-	return "failure"
+	return event.OutcomeFailure
 }
 
 // MethodAPI is a method's full name in lower case and with dots: /shop.v1.Orders/Create is

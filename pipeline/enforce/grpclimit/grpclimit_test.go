@@ -2,7 +2,9 @@ package grpclimit
 
 import (
 	"context"
+	"encoding/json"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +154,30 @@ func TestCallsAreLimited(t *testing.T) {
 	}
 }
 
+// What is denied here did not happen, whatever the code is.
+func TestDeniedCallsAreEmitted(t *testing.T) {
+	table, err := enforce.NewTable(enforce.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table.Replace(0, []verdict.Verdict{blocked("uid", "42", "*", verdict.ActBlock)})
+	stale, err := enforce.NewTable(enforce.Config{OnStale: enforce.Closed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for table, code := range map[*enforce.Table]string{table: "ResourceExhausted", stale: "Unavailable"} {
+		emitted := make(events, 10)
+		client := serve(t, table, Options{UID: Metadata("user"), Events: emitted, EmitDenied: true})
+		if _, err := client.Check(as(t.Context(), "42"), &healthpb.HealthCheckRequest{}); status.Code(err).String() != code {
+			t.Errorf("%v, want %s", err, code)
+		}
+		e := <-emitted
+		if v, _ := e.Attr("code"); e.Outcome != event.OutcomeLimited || e.UID != "42" || v.Text != code || e.Validate() != nil {
+			t.Errorf("%s: %+v, %v", code, e, e.Validate())
+		}
+	}
+}
+
 // A call that is denied carried the rule's own name.
 func TestARuleWithoutAPublicNameIsNotNamed(t *testing.T) {
 	table, err := enforce.NewTable(enforce.Config{})
@@ -195,9 +221,19 @@ func TestNames(t *testing.T) {
 	if got := MethodAPI("/shop.v1.Orders/Create"); got != "shop.v1.orders.create" {
 		t.Error(got)
 	}
-	for code, want := range map[codes.Code]string{codes.OK: "success", codes.PermissionDenied: "denied", codes.Internal: "failure"} {
-		if got := OutcomeOf(code); got != want {
-			t.Errorf("%v is %q, want %q", code, got, want)
+	text, err := os.ReadFile("../../../testdata/outcomes.json") // for programs in other languages, too
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table struct {
+		GRPC map[string]string `json:"grpc"`
+	}
+	if err := json.Unmarshal(text, &table); err != nil || len(table.GRPC) != int(codes.Unauthenticated)+1 {
+		t.Fatalf("%d codes, %v", len(table.GRPC), err)
+	}
+	for code := codes.OK; code <= codes.Unauthenticated; code++ {
+		if got := OutcomeOf(code); got != table.GRPC[code.String()] {
+			t.Errorf("%v is %q, want %q", code, got, table.GRPC[code.String()])
 		}
 	}
 	if _, err := New(nil, Options{}); err == nil {

@@ -49,10 +49,7 @@ func (g *Gate) ask(w http.ResponseWriter, r *http.Request, p Passage, nameOf fun
 	if res.Decision.Unavailable() {
 		w.Header().Set("Retry-After", "1")
 	}
-	g.deny(w, r, res.Decision, api, own)
-	if g.o.EmitDenied {
-		p.Done(http.StatusTooManyRequests)
-	}
+	g.deny(w, r, p, res.Decision, api, own)
 	return p, false
 }
 

@@ -119,10 +119,7 @@ func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.R
 		}
 		return g.admit(w, r, p, func(*http.Request) string { return api }, api, dims)
 	}
-	g.deny(w, r, d, api, append([]event.Dim(nil), dims...))
-	if g.o.EmitDenied {
-		p.Done(http.StatusTooManyRequests) // whatever the response's status: the outcome is denied
-	}
+	g.deny(w, r, p, d, api, append([]event.Dim(nil), dims...))
 	return p, false
 }
 
@@ -155,7 +152,19 @@ func appendDim(dims []event.Dim, name, value string) []event.Dim {
 	return append(dims, event.Dim{Name: name, Value: value})
 }
 
-func (g *Gate) deny(w http.ResponseWriter, r *http.Request, d enforce.Decision, api string, dims []event.Dim) {
+// deny answers a request that is denied, and emits its event if it is to have one. Whatever the answer's
+// status is, what a limit denied did not happen.
+func (g *Gate) deny(w http.ResponseWriter, r *http.Request, p Passage, d enforce.Decision, api string, dims []event.Dim) {
+	if !g.o.EmitDenied || p.entered == nil {
+		g.answer(w, r, d, api, dims)
+		return
+	}
+	sw := &statusWriter{ResponseWriter: w}
+	g.answer(sw, r, d, api, dims)
+	p.end(sw.status, event.OutcomeLimited)
+}
+
+func (g *Gate) answer(w http.ResponseWriter, r *http.Request, d enforce.Decision, api string, dims []event.Dim) {
 	switch {
 	case d.Action() == verdict.ActChallenge && g.o.Challenge != nil:
 		g.o.Challenge(w, r, d)

@@ -166,8 +166,22 @@ func TestTheMiddlewareEmitsWhatHappened(t *testing.T) {
 		}
 		got, o.EmitDenied = nil, true
 		get(Middleware(table, o)(ok), "blocked")
-		if len(got) != 1 || got[0].Outcome != "denied" {
+		if len(got) != 1 || got[0].Outcome != "limited" {
 			t.Errorf("of a denied request: %+v", got)
+		}
+		// Whatever the response is, and also when nobody knows: what is denied here did not happen.
+		got, o.Denied = nil, func(w http.ResponseWriter, _ *http.Request, _ enforce.Decision) { w.WriteHeader(http.StatusForbidden) }
+		get(Middleware(table, o)(ok), "blocked")
+		stale, err := enforce.NewTable(enforce.Config{OnStale: enforce.Closed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Denied = nil
+		get(Middleware(stale, o)(ok), "anybody")
+		for i, status := range []string{"403", "503"} {
+			if v, _ := got[i].Attr("status"); got[i].Outcome != "limited" || v.Text != status {
+				t.Errorf("answered by %s: %+v", status, got[i])
+			}
 		}
 	})
 }

@@ -35,18 +35,20 @@ func newEntered(o *Options, r *http.Request, api string, dims []event.Dim) *ente
 
 // Done emits the request's event, if the gate emits any. status is the response's; 0 is 200, as in
 // net/http.
-func (p Passage) Done(status int) {
+func (p Passage) Done(status int) { p.end(status, event.StatusOutcome(status)) }
+
+func (p Passage) end(status int, outcome string) {
 	if status == 0 {
 		status = http.StatusOK
 	}
 	if p.entered == nil {
 		if p.held != nil {
-			p.held.Done(OutcomeOf(status))
+			p.held.Done(outcome)
 		}
 		return
 	}
 	o := p.entered.o
-	e := EventOf(p.entered.api, p.entered.dims, p.entered.began, OutcomeOf(status),
+	e := EventOf(p.entered.api, p.entered.dims, p.entered.began, outcome,
 		event.Attr{Name: attrStatus, Value: event.NumberValue(event.Decimal(status) * event.One)})
 	e.Permit = p.permit
 	emit := o.Event == nil || o.Event(p.entered.r, &e)
@@ -88,17 +90,9 @@ func EventOf(api string, dims []event.Dim, began time.Time, outcome string, resu
 	return e
 }
 
-// OutcomeOf is the outcome of a status: success below 400, denied for 401, 403 and 429, failure
-// otherwise. Events made from access logs have the same outcomes.
-func OutcomeOf(status int) string {
-	switch {
-	case status < 400:
-		return "success"
-	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusTooManyRequests:
-		return "denied"
-	}
-	return "failure"
-}
+// OutcomeOf is the outcome of a status: success below 400, denied for 401 and 403, limited for 429,
+// failure otherwise. Events made from access logs have the same outcomes.
+func OutcomeOf(status int) string { return event.StatusOutcome(status) }
 
 // statusWriter remembers the response's status.
 type statusWriter struct {

@@ -63,8 +63,8 @@ type Options struct {
 	// Events, if set, gets an event for each allowed request after its response: who, what, the
 	// outcome of OutcomeOf, and the attributes status and latency_ms. An emit.Emitter is one.
 	Events Emitter
-	// EmitDenied also emits an event for each request that is denied here, with the outcome denied.
-	// Rules count these events unless they match outcomes.
+	// EmitDenied also emits an event for each request that is denied here, with the outcome limited.
+	// Rules count these events only where they name that outcome.
 	EmitDenied bool
 	// Event may complete or change an event before it is emitted; nil changes nothing. It returns
 	// false to drop the event.
