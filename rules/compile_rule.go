@@ -63,19 +63,21 @@ func nameOf(n *yaml.Node) string {
 	return ""
 }
 
-// warnPartial warns that a check, which knows the API but not the outcome or the attributes,
-// blocks more than what the rule counts.
+// warnPartial warns that a check, which knows the API and the key but no more, blocks more than what the
+// rule counts. Of an outcome no check could know, and nobody expects it to.
 func (c *ruleReader) warnPartial() {
 	r, o := c.r, c.o
-	m := &r.match
-	if len(m.outcomes) == 0 && len(m.attrs) == 0 && m.when == nil || r.Then.Action == verdict.ActLog || r.Then.None {
-		return
-	}
 	then := cmp.Or(o.Get("then"), c.defaults.then)
-	if then == nil || slices.ContainsFunc(then.Content, func(n *yaml.Node) bool { return n.Value == "apis" }) {
+	if then == nil || r.Then.Action == verdict.ActLog || r.Then.None || !r.countsSome() {
 		return
 	}
-	hint := "name what is to be blocked in then: {apis: […]}, when it is something else"
+	if slices.ContainsFunc(then.Content, func(n *yaml.Node) bool { return n.Value == "apis" }) { // the author has thought of it
+		r.DeniesMore = slices.ContainsFunc(r.match.apis, func(a apiWeight) bool {
+			return slices.ContainsFunc(r.APIs, func(covered string) bool { return overlap(a.pattern, covered) })
+		})
+		return
+	}
+	hint := "name what is to be blocked in then: {apis: […]}, when it is something else: for example an API that services check for such requests alone"
 	if r.Shape.hasAPI() {
 		hint = ""
 	}

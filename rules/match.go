@@ -11,6 +11,24 @@ func (rm *ruleMatch) apiOnly() bool {
 	return len(rm.outcomes) == 0 && len(rm.attrs) == 0 && rm.when == nil
 }
 
+// countsSome reports whether the rule counts only some requests of its key and API, by what a check does not
+// know: attributes that are not in the key, a cost, a time.
+func (r *Rule) countsSome() bool {
+	unknown := func(dim string) bool { return !slices.Contains(r.Shape.dims(), dim) }
+	if slices.ContainsFunc(r.match.attrs, func(a attrMatch) bool { return unknown("attrs." + a.name) }) {
+		return true
+	}
+	return r.match.when != nil && slices.ContainsFunc(r.match.when.Asks(), func(variable string) bool {
+		switch variable {
+		case "api", "outcome":
+			return false
+		case "ip":
+			return !slices.ContainsFunc(r.Shape.dims(), func(dim string) bool { _, isAddress := event.ParseAddressDim(dim); return isAddress })
+		}
+		return unknown(variable)
+	})
+}
+
 // takes reports whether an outcome is one that the rule wants. A rule that names none wants every outcome,
 // but that of what a limit denied.
 func (rm *ruleMatch) takes(outcome string) bool {

@@ -76,9 +76,11 @@ type Rule struct {
 	Field   string // of CountDistinct without Attr: api, ip or uid
 	Refunds bool   // events are remembered, so that others may take them back
 
-	APIs   []string // what its verdicts cover
-	Limits []*Limit
-	Fuse   event.Decimal // the share of a partition's keys that it may block; 0: any
+	APIs []string // what its verdicts cover
+	// DeniesMore: it names an API to cover of which it counts only some requests, by what no check knows.
+	DeniesMore bool
+	Limits     []*Limit
+	Fuse       event.Decimal // the share of a partition's keys that it may block; 0: any
 
 	match      ruleMatch // api weights, outcome, attrs, when
 	reset      *reset    // which events empty the windows; nil: none

@@ -128,18 +128,27 @@ func (c checked) write(stdout, stderr io.Writer, asJSON bool) {
 }
 
 // hintsOf says what depends on programs that the rule file does not know of.
-func hintsOf(set *rules.Set) []string {
-	var names []string
+func hintsOf(set *rules.Set) (hints []string) {
+	var limited, more []string
 	for _, r := range set.Strict() {
 		if r.CountsLimited() && slices.Contains(set.Rules, r) {
-			names = append(names, r.Name)
+			limited = append(limited, r.Name)
 		}
 	}
-	if len(names) == 0 {
-		return nil
+	for _, r := range set.Rules {
+		if r.DeniesMore {
+			more = append(more, r.Name)
+		}
 	}
-	return []string{"strict, and they count what limits denied: " + strings.Join(names, ", ") +
-		". Such events have no permit, and count above the limit; leave the outcome limited out of match"}
+	if len(limited) > 0 {
+		hints = append(hints, "strict, and they count what limits denied: "+strings.Join(limited, ", ")+
+			". Such events have no permit, and count above the limit; leave the outcome limited out of match")
+	}
+	if len(more) > 0 {
+		hints = append(hints, "they count only some requests of an API, and deny all of it: "+strings.Join(more, ", ")+
+			". To deny only those, let services check them under an API of their own, such as order.discount, and name that in then: {apis: […]}")
+	}
+	return hints
 }
 
 func plural(n int, what string) string {

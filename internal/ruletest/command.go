@@ -28,8 +28,8 @@ _test.yaml or _test.yml. The exit status is 0 if all tests pass, else 1.
       events:
         - {at: 0s, uid: u1, api: order.create, outcome: success, attrs: {discounted: true}, times: 3, every: 1m}
       expect:
-        - {at: 2m, uid: u1, api: order.create, verdict: block, rule: discounts-daily, until: 2026-11-22T00:00:00+08:00}
-        - {at: 14h, uid: u1, api: order.create, verdict: none}
+        - {at: 2m, uid: u1, api: order.discount, verdict: block, rule: discounts-daily, until: 2026-11-22T00:00:00+08:00}
+        - {at: 14h, uid: u1, api: order.discount, verdict: none}
 
 Examples:
   tallygate test rules_test.yaml

@@ -72,14 +72,15 @@ func split(n ast.Node, names Names) *Parts {
 // stands compiles a part that may stand alone.
 func (p *Parts) stands(source string, names Names) {
 	if p.whole, _ = Compile(source, names); p.whole != nil {
-		p.asks = p.whole.asks()
+		p.asks = p.whole.Asks()
 	}
 }
 
 // Uses reports whether a predicate asks for a variable, such as outcome or attrs.plan.
-func (p *Predicate) Uses(variable string) bool { return slices.Contains(p.asks(), variable) }
+func (p *Predicate) Uses(variable string) bool { return slices.Contains(p.Asks(), variable) }
 
-func (p *Predicate) asks() []string {
+// Asks returns the variables that a predicate asks for.
+func (p *Predicate) Asks() []string {
 	names := &variableNames{}
 	root := p.program.Node()
 	ast.Walk(&root, names)
