@@ -42,7 +42,9 @@ func (g *Gate) ask(w http.ResponseWriter, r *http.Request, p Passage, nameOf fun
 		res.Decision = enforce.Unknown()
 	}
 	if res.Decision.Allowed {
-		p.held, p.permit = res.Held, res.Permit
+		if p.held, p.permit = res.Held, res.Permit; p.entered == nil && (p.held != nil || p.permit.ID != "") {
+			p.entered = newEntered(g, r, api, nil)
+		}
 		g.o.Answers.Admitted(w.Header(), res.Standing)
 		return p, true
 	}
@@ -56,6 +58,9 @@ func (g *Gate) ask(w http.ResponseWriter, r *http.Request, p Passage, nameOf fun
 // Cancel gives a request's permit back, and emits no event: it is for requests that did nothing. A
 // permit of PermitHeader is the proxy's: it is settled by the event of Done only.
 func (p Passage) Cancel() {
+	if p.entered != nil {
+		p.entered.leave()
+	}
 	if p.held != nil {
 		p.held.Cancel()
 	}
@@ -80,16 +85,4 @@ func WithPermit(ctx context.Context, p event.Permit) context.Context {
 		return ctx
 	}
 	return context.WithValue(ctx, permitKey{}, p)
-}
-
-// request is the request for the handler: with its permit.
-func (p Passage) request(r *http.Request) *http.Request {
-	if p.permit.ID == "" {
-		return r
-	}
-	r = r.WithContext(WithPermit(r.Context(), p.permit))
-	if p.entered != nil {
-		p.entered.r = r // Options.Event sees what routers note in it
-	}
-	return r
 }

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -27,5 +28,25 @@ func BenchmarkAllowed(b *testing.B) {
 				handler.ServeHTTP(w, r)
 			}
 		})
+	}
+}
+
+// dropped takes events, and keeps none.
+type dropped struct{}
+
+func (dropped) Emit(event.Event) bool { return true }
+
+// BenchmarkEmitted is a request whose event is emitted: what the gate costs a service that leaves the
+// emitting to it, without the emitter.
+func BenchmarkEmitted(b *testing.B) {
+	handler := Middleware(newTable(b), Options{
+		UID: func(r *http.Request) string { return r.Header.Get("X-User") }, API: Constant("search.query"), Events: dropped{},
+	})(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	r := httptest.NewRequest("GET", "/orders/1", nil)
+	r.Header.Set("X-User", "42")
+	w := httptest.NewRecorder()
+	b.ReportAllocs()
+	for b.Loop() {
+		handler.ServeHTTP(w, r)
 	}
 }

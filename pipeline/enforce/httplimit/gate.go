@@ -28,6 +28,8 @@ type Gate struct {
 	attrs    []attr
 	throttle *enforce.Throttle
 	brought  Brought
+
+	responses Responses
 }
 
 type attr struct {
@@ -65,12 +67,14 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 		p, ok := g.enter(w, r, api)
 		switch {
 		case !ok:
-		case p.entered == nil && p.held == nil:
-			next.ServeHTTP(w, p.request(r))
+		case p.entered == nil:
+			next.ServeHTTP(w, r)
 		default:
-			sw, finished := &statusWriter{ResponseWriter: w}, false
+			sw, finished := p.writer(w), false
 			defer func() { p.Done(sw.result(finished)) }() // also when the handler panics: what it did is done
-			next.ServeHTTP(sw, p.request(r))
+			inside := p.Request(r)
+			p.entered.r = inside // Options.Event sees what routers note in it
+			next.ServeHTTP(sw, inside)
 			finished = true
 		}
 	})
@@ -94,10 +98,12 @@ func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.R
 			g.o.Refused(w, r)
 			return p, false
 		}
-		p.entered = newEntered(&g.o, r, api, dims)
 	}
 	if g.o.PermitHeader {
 		p.permit = g.brought.Permit(r.Header[event.PermitHeader]...)
+	}
+	if g.o.Events != nil || g.o.NoteHeader || p.permit.ID != "" {
+		p.entered = newEntered(g, r, api, dims)
 	}
 	// Nearly no key has a verdict, and without one the API need not be known.
 	if !g.table.MayDeny(dims) && !g.throttle.Busy() {
@@ -155,7 +161,7 @@ func appendDim(dims []event.Dim, name, value string) []event.Dim {
 // deny answers a request that is denied, and emits its event if it is to have one. Whatever the answer's
 // status is, what a limit denied did not happen.
 func (g *Gate) deny(w http.ResponseWriter, r *http.Request, p Passage, d enforce.Decision, api string, dims []event.Dim) {
-	if !g.o.EmitDenied || p.entered == nil {
+	if !g.o.EmitDenied || g.o.Events == nil {
 		g.answer(w, r, d, api, dims)
 		return
 	}

@@ -1,9 +1,6 @@
 package httplimit
 
 import (
-	"bufio"
-	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -15,22 +12,68 @@ import (
 
 // Passage is a request between Enter and Done, or Cancel.
 type Passage struct {
-	entered *entered
+	entered *entered     // nil: nothing comes after the response
 	held    enforce.Held // nil: nothing is held
 	permit  event.Permit
 }
 
-// entered is what an event is made of after the response.
+// entered is what a request needs until its response: what an event is made of, and what the handler gets.
+// All of it is one allocation.
 type entered struct {
-	o     *Options
-	r     *http.Request
-	api   string // of the check and the event: a router may change what the name is made of
-	began time.Time
-	dims  []event.Dim
+	enforce.NoteContext // the handler's
+	permit              event.Permit
+
+	g      *Gate
+	r      *http.Request // as Options.Event sees it
+	api    string        // of the check and the event: a router may change what the name is made of
+	began  time.Time
+	dims   []event.Dim
+	writer statusWriter
+	inside http.Request  // the handler's
+	around *http.Request // that it was made of; nil: it was not made
 }
 
-func newEntered(o *Options, r *http.Request, api string, dims []event.Dim) *entered {
-	return &entered{o: o, r: r, api: api, began: time.Now(), dims: append([]event.Dim(nil), dims...)}
+func newEntered(g *Gate, r *http.Request, api string, dims []event.Dim) *entered {
+	return &entered{g: g, r: r, api: api, began: time.Now(), dims: append([]event.Dim(nil), dims...)}
+}
+
+// Value finds the request's permit, and what notes are for.
+func (e *entered) Value(key any) any {
+	if key == (permitKey{}) && e.permit.ID != "" {
+		return e.permit
+	}
+	return e.NoteContext.Value(key)
+}
+
+// Request is the request for the handler: with its permit, and with a context for enforce.Note. Adapters of
+// routers pass it on.
+func (p Passage) Request(r *http.Request) *http.Request {
+	e := p.entered
+	if e == nil {
+		return r
+	}
+	e.Context, e.permit, e.around = r.Context(), p.permit, r
+	e.inside = *r.WithContext(e)
+	return &e.inside
+}
+
+// writer is the response writer for the handler: it keeps the status, and takes the header
+// enforce.NoteHeader out of the response if the gate is to read it.
+func (p Passage) writer(w http.ResponseWriter) *statusWriter {
+	sw := &p.entered.writer
+	sw.ResponseWriter = w
+	if p.entered.g.o.NoteHeader {
+		sw.noted = p.entered
+	}
+	return sw
+}
+
+// leave tells the request around the handler's what was found out inside: middleware reads the route there,
+// and the server removes a form's files.
+func (e *entered) leave() {
+	if r := e.around; r != nil {
+		r.Pattern, r.Form, r.PostForm, r.MultipartForm = e.inside.Pattern, e.inside.Form, e.inside.PostForm, e.inside.MultipartForm
+	}
 }
 
 // Done emits the request's event, if the gate emits any. status is the response's; 0 is 200, as in
@@ -38,22 +81,18 @@ func newEntered(o *Options, r *http.Request, api string, dims []event.Dim) *ente
 func (p Passage) Done(status int) { p.end(status, event.StatusOutcome(status)) }
 
 func (p Passage) end(status int, outcome string) {
+	if p.entered == nil {
+		return
+	}
 	if status == 0 {
 		status = http.StatusOK
 	}
-	if p.entered == nil {
-		if p.held != nil {
-			p.held.Done(outcome)
+	p.entered.leave()
+	e, emit := p.entered.event(status, outcome, p.permit), true
+	if o := &p.entered.g.o; o.Events != nil {
+		if emit = o.Event == nil || o.Event(p.entered.r, &e); emit {
+			o.Events.Emit(e)
 		}
-		return
-	}
-	o := p.entered.o
-	e := EventOf(p.entered.api, p.entered.dims, p.entered.began, outcome,
-		event.Attr{Name: attrStatus, Value: event.NumberValue(event.Decimal(status) * event.One)})
-	e.Permit = p.permit
-	emit := o.Event == nil || o.Event(p.entered.r, &e)
-	if emit {
-		o.Events.Emit(e)
 	}
 	switch {
 	case p.held == nil:
@@ -62,6 +101,17 @@ func (p Passage) end(status int, outcome string) {
 	default:
 		p.held.Cancel()
 	}
+}
+
+// event is what happened, as far as it is emitted: with what the handler has noted.
+func (e *entered) event(status int, outcome string, permit event.Permit) event.Event {
+	out := event.Event{Outcome: outcome}
+	if e.g.o.Events != nil {
+		out = EventOf(e.api, e.dims, e.began, outcome, event.Attr{Name: attrStatus, Value: event.NumberValue(event.Decimal(status) * event.One)})
+		out.Permit = permit
+	}
+	e.Notes.Apply(&out)
+	return out
 }
 
 // EventOf returns the event of a request that has ended: who sent it, what it did, when it began,
@@ -93,52 +143,3 @@ func EventOf(api string, dims []event.Dim, began time.Time, outcome string, resu
 // OutcomeOf is the outcome of a status: success below 400, denied for 401 and 403, limited for 429,
 // failure otherwise. Events made from access logs have the same outcomes.
 func OutcomeOf(status int) string { return event.StatusOutcome(status) }
-
-// statusWriter remembers the response's status.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-// result returns the status; a handler that panics before it responds has failed.
-func (w *statusWriter) result(finished bool) int {
-	if !finished && w.status == 0 {
-		return http.StatusInternalServerError
-	}
-	return w.status
-}
-
-func (w *statusWriter) WriteHeader(status int) {
-	if w.status == 0 && status >= 200 { // a 1xx precedes the response, but for 101, which is final
-		w.status = status
-	} else if status == http.StatusSwitchingProtocols {
-		w.status = status
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *statusWriter) Write(b []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
-	return w.ResponseWriter.Write(b)
-}
-
-// ReadFrom lets the server's writer send a file without copying it.
-func (w *statusWriter) ReadFrom(r io.Reader) (int64, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
-	return io.Copy(w.ResponseWriter, r)
-}
-
-// Flush, Hijack and Unwrap are for handlers that stream or take the connection over.
-func (w *statusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
-
-// Hijack is http.Hijacker's, when the server's writer is one.
-func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return http.NewResponseController(w.ResponseWriter).Hijack()
-}
-
-// Unwrap is for http.ResponseController.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

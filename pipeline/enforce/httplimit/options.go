@@ -63,6 +63,10 @@ type Options struct {
 	// Events, if set, gets an event for each allowed request after its response: who, what, the
 	// outcome of OutcomeOf, and the attributes status and latency_ms. An emit.Emitter is one.
 	Events Emitter
+	// NoteHeader reads what responses note for their events by the header enforce.NoteHeader, as handlers do
+	// with enforce.Note, and takes it out of the response. Set it where the next handler is a reverse proxy to
+	// servers of your own. The header of a request means nothing.
+	NoteHeader bool
 	// EmitDenied also emits an event for each request that is denied here, with the outcome limited.
 	// Rules count these events only where they name that outcome.
 	EmitDenied bool
