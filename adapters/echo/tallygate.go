@@ -15,7 +15,7 @@ type contextKey struct{}
 
 // Middleware lets requests through to the next handler unless a verdict denies them. Options.API is TemplateAPI unless
 // it is set. What earlier handlers have put into echo's context is there for Value. With Options.Admit handlers find their
-// permit by httplimit.PermitOf(c.Request().Context()).
+// permit by httplimit.PermitOf(c.Request().Context()). enforce.Note(c.Request().Context(), …) adds to the event of Options.Events.
 func Middleware(table *enforce.Table, options httplimit.Options) (echo.MiddlewareFunc, error) {
 	if options.API == nil {
 		options.API = TemplateAPI
@@ -31,9 +31,8 @@ func Middleware(table *enforce.Table, options httplimit.Options) (echo.Middlewar
 			if !ok {
 				return nil
 			}
-			if permit := passage.Permit(); permit.ID != "" {
-				c.SetRequest(original.WithContext(httplimit.WithPermit(original.Context(), permit)))
-			}
+			c.SetRequest(passage.Request(original))
+			c.Response().Before(func() { passage.TakeNote(c.Response().Header()) })
 			status := http.StatusInternalServerError // when the handler panics
 			defer func() { passage.Done(status) }()
 			if err := next(c); err != nil {

@@ -62,6 +62,19 @@ func TestMiddleware(t *testing.T) {
 			t.Errorf("%s by %s: %+v", c.path, c.user, emitted)
 		}
 	}
+	if limit, err = Middleware(table, httplimit.Options{UID: Value("user"), Events: &emitted, NoteHeader: true}); err != nil {
+		t.Fatal(err)
+	}
+	router.GET("/noted", func(c echo.Context) error {
+		enforce.Note(c.Request().Context(), enforce.Outcome("failure"), enforce.Cost(2*event.One))
+		c.Response().Header().Set(enforce.NoteHeader, `id="o1", cost=3`)
+		return c.NoContent(http.StatusAccepted)
+	}, limit)
+	emitted = nil
+	if w := send("/noted", "43"); len(emitted) != 2 || emitted[0].Outcome != "failure" || emitted[0].Cost != 3*event.One || emitted[0].ID != "o1" ||
+		w.Header().Get(enforce.NoteHeader) != "" || w.Code != 202 {
+		t.Errorf("%d, %v, %+v", w.Code, w.Header(), emitted)
+	}
 	if _, err := Middleware(table, httplimit.Options{}); err == nil {
 		t.Error("no error for options that name nobody")
 	}

@@ -35,7 +35,11 @@ type Options struct {
 	// PermitHeader takes a request's permit from the header event.PermitHeader, and asks for no other. Set it only behind a proxy that
 	// asks for permits and replaces the header of clients: they could otherwise bring a permit of their own.
 	PermitHeader bool
-	Events       httplimit.Emitter
+	// Events, if set, gets an event for each allowed request after its response. Handlers add to it by enforce.Note(c.Context(), …).
+	Events httplimit.Emitter
+	// NoteHeader reads what responses note by the header enforce.NoteHeader, and takes it out of them. Set it where the next handler
+	// is a reverse proxy to servers of your own.
+	NoteHeader bool
 	// EmitDenied also emits an event for each request that is denied here, with the outcome limited. Rules count these events only
 	// where they name that outcome.
 	EmitDenied bool
@@ -66,6 +70,7 @@ type gate struct {
 	table    *enforce.Table
 	throttle *enforce.Throttle
 	brought  httplimit.Brought
+	noted    httplimit.Responses
 }
 
 func (g *gate) handle(c fiber.Ctx) error {
@@ -80,13 +85,20 @@ func (g *gate) handle(c fiber.Ctx) error {
 	}
 	if !a.Decision.Allowed {
 		err := g.o.deny(c, a.Decision)
-		if g.o.EmitDenied {
-			g.o.emit(api, dims, began, event.OutcomeLimited, c.Response().StatusCode(), a.Permit)
+		if g.o.EmitDenied && g.o.Events != nil {
+			g.o.Events.Emit(eventOf(api, dims, began, event.OutcomeLimited, c.Response().StatusCode(), a.Permit))
 		}
 		return err
 	}
+	notes := &enforce.NoteContext{Context: c.Context()}
+	if g.o.Events != nil || a.Held != nil {
+		c.SetContext(notes)
+	}
 	err := error(fiber.ErrInternalServerError) // when a handler panics
-	defer func() { g.o.done(c, api, dims, began, a, err) }()
+	defer func() {
+		g.takeNote(c, &notes.Notes)
+		g.o.done(c, api, dims, began, a, err, &notes.Notes)
+	}()
 	err = c.Next()
 	return err
 }
@@ -134,29 +146,42 @@ func (g *gate) admit(c fiber.Ctx, api string, dims []event.Dim, a enforce.Admiss
 	return a
 }
 
+// takeNote takes what the response notes out of it.
+func (g *gate) takeNote(c fiber.Ctx, to *enforce.Notes) {
+	if !g.o.NoteHeader {
+		return
+	}
+	var values []string
+	for _, v := range c.Response().Header.PeekAll(enforce.NoteHeader) {
+		values = append(values, string(v))
+	}
+	if values != nil {
+		c.Response().Header.Del(enforce.NoteHeader)
+		to.Add(g.noted.Notes(values...)...)
+	}
+}
+
 // done emits the request's event, and then ends its permit.
-func (o *Options) done(c fiber.Ctx, api string, dims []event.Dim, began time.Time, a enforce.Admission, err error) {
+func (o *Options) done(c fiber.Ctx, api string, dims []event.Dim, began time.Time, a enforce.Admission, err error, notes *enforce.Notes) {
 	status := c.Response().StatusCode()
 	if failed, ok := errors.AsType[*fiber.Error](err); ok {
 		status = failed.Code
 	} else if err != nil {
 		status = fiber.StatusInternalServerError
 	}
-	outcome := httplimit.OutcomeOf(status)
-	o.emit(api, dims, began, outcome, status, a.Permit)
+	e := eventOf(api, dims, began, httplimit.OutcomeOf(status), status, a.Permit)
+	if notes.Apply(&e); o.Events != nil {
+		o.Events.Emit(e)
+	}
 	if a.Held != nil {
-		a.Held.Done(outcome)
+		a.Held.Done(e.Outcome)
 	}
 }
 
-// emit emits a request's event, if there is somewhere to emit it to.
-func (o *Options) emit(api string, dims []event.Dim, began time.Time, outcome string, status int, permit event.Permit) {
-	if o.Events == nil {
-		return
-	}
+func eventOf(api string, dims []event.Dim, began time.Time, outcome string, status int, permit event.Permit) event.Event {
 	e := httplimit.EventOf(api, dims, began, outcome, event.Attr{Name: "status", Value: event.NumberValue(event.Decimal(status) * event.One)})
 	e.Permit = permit
-	o.Events.Emit(e)
+	return e
 }
 
 // dims copies what it returns: fiber's strings are its buffers', and events outlive them.

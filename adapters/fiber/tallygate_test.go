@@ -74,6 +74,19 @@ func TestMiddleware(t *testing.T) {
 			t.Errorf("%s by %s: %+v", c.path, c.user, emitted)
 		}
 	}
+	emitted, o.NoteHeader = nil, true
+	if limit, err = Middleware(table, o); err != nil {
+		t.Fatal(err)
+	}
+	app.Get("/noted", limit, func(c fiber.Ctx) error {
+		enforce.Note(c.Context(), enforce.Cost(2*event.One), enforce.Outcome("failure"))
+		c.Set(enforce.NoteHeader, `id="o1", cost=3`)
+		return c.SendString("ok")
+	})
+	if resp := send("/noted", "43"); len(emitted) != 1 || emitted[0].Outcome != "failure" || emitted[0].Cost != 3*event.One || emitted[0].ID != "o1" ||
+		resp.Header.Get(enforce.NoteHeader) != "" {
+		t.Errorf("%v, %+v", resp.Header, emitted)
+	}
 	emitted, o.EmitDenied = nil, true
 	if limit, err = Middleware(table, o); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ type contextKey struct{}
 
 // Middleware lets requests through to the next handlers unless a verdict denies them. Options.API is TemplateAPI unless
 // it is set. What earlier handlers have put into gin's context is there for Value. With Options.Admit handlers find their
-// permit by httplimit.PermitOf(c.Request.Context()).
+// permit by httplimit.PermitOf(c.Request.Context()). enforce.Note(c.Request.Context(), …) adds to the event of Options.Events.
 func Middleware(table *enforce.Table, options httplimit.Options) (gin.HandlerFunc, error) {
 	if options.API == nil {
 		options.API = TemplateAPI
@@ -31,11 +31,13 @@ func Middleware(table *enforce.Table, options httplimit.Options) (gin.HandlerFun
 			c.Abort()
 			return
 		}
-		if permit := passage.Permit(); permit.ID != "" {
-			c.Request = original.WithContext(httplimit.WithPermit(original.Context(), permit))
+		c.Request = passage.Request(original)
+		if options.NoteHeader {
+			c.Writer = &noted{c.Writer, passage}
 		}
 		finished := false
 		defer func() { // also when a handler panics
+			passage.TakeNote(c.Writer.Header()) // gin sends the header of a response without a body later
 			status := c.Writer.Status()
 			if !finished && !c.Writer.Written() {
 				status = http.StatusInternalServerError
@@ -45,6 +47,26 @@ func Middleware(table *enforce.Table, options httplimit.Options) (gin.HandlerFun
 		c.Next()
 		finished = true
 	}, nil
+}
+
+// noted takes what a response notes out of it before it is sent.
+type noted struct {
+	gin.ResponseWriter
+	passage httplimit.Passage
+}
+
+func (w *noted) WriteHeaderNow() { w.take(); w.ResponseWriter.WriteHeaderNow() }
+
+func (w *noted) Write(b []byte) (int, error) { w.take(); return w.ResponseWriter.Write(b) }
+
+func (w *noted) WriteString(s string) (int, error) { w.take(); return w.ResponseWriter.WriteString(s) }
+
+func (w *noted) Flush() { w.take(); w.ResponseWriter.Flush() }
+
+func (w *noted) take() {
+	if !w.Written() {
+		w.passage.TakeNote(w.Header())
+	}
 }
 
 // Value returns what an earlier handler has put into gin's context with Set; "" when it is no string.

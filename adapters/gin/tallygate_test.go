@@ -61,6 +61,24 @@ func TestMiddleware(t *testing.T) {
 			t.Errorf("%s by %s: %+v", c.path, c.user, emitted)
 		}
 	}
+	emitted = nil
+	if limit, err = Middleware(table, httplimit.Options{UID: Value("user"), Events: &emitted, NoteHeader: true}); err != nil {
+		t.Fatal(err)
+	}
+	for path, body := range map[string]string{"/body": "ok", "/none": ""} {
+		router.GET("/noted"+path, limit, func(c *gin.Context) {
+			enforce.Note(c.Request.Context(), enforce.Outcome("failure"), enforce.Cost(2*event.One))
+			c.Header(enforce.NoteHeader, `id="o1", cost=3`)
+			if c.Status(http.StatusAccepted); body != "" {
+				_, _ = c.Writer.WriteString(body)
+			}
+		})
+		emitted = nil
+		w := send("/noted"+path, "43")
+		if len(emitted) != 2 || emitted[0].Outcome != "failure" || emitted[0].Cost != 3*event.One || emitted[0].ID != "o1" || w.Header().Get(enforce.NoteHeader) != "" || w.Code != 202 {
+			t.Errorf("%s: %d, %v, %+v", path, w.Code, w.Header(), emitted)
+		}
+	}
 	if _, err := Middleware(table, httplimit.Options{}); err == nil {
 		t.Error("no error for options that name nobody")
 	}

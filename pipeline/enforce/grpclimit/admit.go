@@ -25,7 +25,8 @@ type call struct {
 	dims   []event.Dim
 	began  time.Time
 	permit event.Permit
-	held   enforce.Held // nil: nothing is held
+	held   enforce.Held         // nil: nothing is held
+	notes  *enforce.NoteContext // the handler's; nil: nobody hears what it notes
 }
 
 // admit asks for the call's permit, unless the proxy in front has.
@@ -50,23 +51,26 @@ func (c *call) admit(ctx context.Context) error {
 // done ends the call: its event goes first, so that it is on its way when what was under way is given
 // back.
 func (c *call) done(err error) {
-	if c.held == nil && c.l.o.Events == nil {
+	if c.notes == nil {
 		return
 	}
-	outcome := OutcomeOf(status.Code(err))
+	e := event.Event{Outcome: OutcomeOf(status.Code(err))}
 	if c.l.o.Events != nil {
-		c.emit(outcome, err)
+		e = c.event(e.Outcome, err)
+	}
+	if c.notes.Notes.Apply(&e); c.l.o.Events != nil {
+		c.l.o.Events.Emit(e)
 	}
 	if c.held != nil {
-		c.held.Done(outcome)
+		c.held.Done(e.Outcome)
 	}
 }
 
-// emit emits the call's event. err is how it ended.
-func (c *call) emit(outcome string, err error) {
+// event is the call's. err is how it ended.
+func (c *call) event(outcome string, err error) event.Event {
 	e := httplimit.EventOf(c.api, c.dims, c.began, outcome, event.Attr{Name: "code", Value: event.StringValue(status.Code(err).String())})
 	e.Permit = c.permit
-	c.l.o.Events.Emit(e)
+	return e
 }
 
 // limited emits the event of a call that is denied, if it is to have one. Whatever the code is, what a
@@ -74,7 +78,7 @@ func (c *call) emit(outcome string, err error) {
 func (c *call) limited(err error) error {
 	if c.l.o.Events != nil && c.l.o.EmitDenied {
 		c.began = time.Now()
-		c.emit(event.OutcomeLimited, err)
+		c.l.o.Events.Emit(c.event(event.OutcomeLimited, err))
 	}
 	return err
 }
@@ -85,20 +89,26 @@ func PermitOf(ctx context.Context) event.Permit {
 	return httplimit.PermitOf(ctx)
 }
 
-// context is the handler's: with the permit.
+// context is the handler's: with the permit, and with notes.
 func (c *call) context(ctx context.Context) context.Context {
-	return httplimit.WithPermit(ctx, c.permit)
+	ctx = httplimit.WithPermit(ctx, c.permit)
+	if c.held == nil && c.l.o.Events == nil {
+		return ctx
+	}
+	c.notes = &enforce.NoteContext{Context: ctx}
+	return c.notes
 }
 
-// stream is the handler's: with the permit.
+// stream is the handler's: with its context.
 func (c *call) stream(s grpc.ServerStream) grpc.ServerStream {
-	if c.permit.ID == "" {
+	ctx := c.context(s.Context())
+	if ctx == s.Context() {
 		return s
 	}
-	return &permitted{s, c.context(s.Context())}
+	return &permitted{s, ctx}
 }
 
-// permitted is a stream with a permit.
+// permitted is a stream with a permit, or with notes.
 type permitted struct {
 	grpc.ServerStream
 	ctx context.Context

@@ -61,7 +61,8 @@ type Options struct {
 	PermitHeader bool
 
 	// Events, if set, gets an event for each allowed call after its end: the outcome of OutcomeOf,
-	// and the attributes code and latency_ms. A handler that panics has failed.
+	// and the attributes code and latency_ms. A handler that panics has failed. Handlers add to it by
+	// enforce.Note.
 	Events httplimit.Emitter
 	// EmitDenied also emits an event for each call that is denied here, with the outcome limited. Rules
 	// count these events only where they name that outcome.

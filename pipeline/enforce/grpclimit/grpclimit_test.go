@@ -154,6 +154,45 @@ func TestCallsAreLimited(t *testing.T) {
 	}
 }
 
+// notingServer answers as it was asked to, and notes what the limiter cannot know.
+type notingServer struct {
+	healthpb.UnimplementedHealthServer
+}
+
+func (notingServer) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	enforce.Note(ctx, enforce.Outcome("failure"), enforce.Attr("discounted", event.BoolValue(true)))
+	return &healthpb.HealthCheckResponse{}, nil
+}
+
+func (notingServer) Watch(_ *healthpb.HealthCheckRequest, s healthpb.Health_WatchServer) error {
+	enforce.Note(s.Context(), enforce.Cost(2*event.One), enforce.EventID("o1"))
+	return nil
+}
+
+func TestHandlersNoteForTheEventOfACall(t *testing.T) {
+	table, err := enforce.NewTable(enforce.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	emitted := make(events, 10)
+	client := serveWith(t, table, Options{UID: Metadata("user"), Events: emitted}, notingServer{})
+	if _, err := client.Check(as(t.Context(), "42"), &healthpb.HealthCheckRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	e := <-emitted
+	if v, _ := e.Attr("discounted"); e.Outcome != "failure" || v != event.BoolValue(true) || e.Cost != event.One {
+		t.Errorf("%+v", e)
+	}
+	stream, err := client.Watch(as(t.Context(), "42"), &healthpb.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = stream.Recv()
+	if e = <-emitted; e.Outcome != "success" || e.Cost != 2*event.One || e.ID != "o1" {
+		t.Errorf("%+v", e)
+	}
+}
+
 // What is denied here did not happen, whatever the code is.
 func TestDeniedCallsAreEmitted(t *testing.T) {
 	table, err := enforce.NewTable(enforce.Config{})

@@ -63,7 +63,7 @@ func (p Passage) writer(w http.ResponseWriter) *statusWriter {
 	sw := &p.entered.writer
 	sw.ResponseWriter = w
 	if p.entered.g.o.NoteHeader {
-		sw.noted = p.entered
+		sw.noted = p
 	}
 	return sw
 }

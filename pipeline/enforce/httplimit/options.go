@@ -61,7 +61,8 @@ type Options struct {
 	PermitHeader bool
 
 	// Events, if set, gets an event for each allowed request after its response: who, what, the
-	// outcome of OutcomeOf, and the attributes status and latency_ms. An emit.Emitter is one.
+	// outcome of OutcomeOf, and the attributes status and latency_ms. An emit.Emitter is one. Handlers add
+	// to it by enforce.Note.
 	Events Emitter
 	// NoteHeader reads what responses note for their events by the header enforce.NoteHeader, as handlers do
 	// with enforce.Note, and takes it out of the response. Set it where the next handler is a reverse proxy to

@@ -15,7 +15,7 @@ import (
 type statusWriter struct {
 	http.ResponseWriter
 	status int
-	noted  *entered // gets what the response notes by a header; nil: the header is left alone
+	noted  Passage // gets what the response notes by a header
 }
 
 // result returns the status; a handler that panics before it responds has failed.
@@ -29,16 +29,21 @@ func (w *statusWriter) result(finished bool) int {
 
 // takeNote takes the header enforce.NoteHeader out of a response before it is sent.
 func (w *statusWriter) takeNote() {
-	if w.noted == nil {
+	if w.noted.entered != nil {
+		w.noted.TakeNote(w.Header())
+	}
+}
+
+// TakeNote takes the header enforce.NoteHeader out of a response that is about to be sent, and notes what it
+// says, if the gate reads that header. Adapters of routers call it; Handler does by itself.
+func (p Passage) TakeNote(h http.Header) {
+	if p.entered == nil || !p.entered.g.o.NoteHeader {
 		return
 	}
-	h := w.Header()
-	values, there := h[enforce.NoteHeader]
-	if !there {
-		return
+	if values, there := h[enforce.NoteHeader]; there {
+		delete(h, enforce.NoteHeader)
+		p.entered.Notes.Add(p.entered.g.responses.Notes(values...)...)
 	}
-	delete(h, enforce.NoteHeader)
-	w.noted.Notes.Add(w.noted.g.responses.notes(values)...)
 }
 
 func (w *statusWriter) WriteHeader(status int) {
@@ -92,9 +97,7 @@ type Responses struct{ wrong sync.Once }
 
 // Notes returns what a response notes by all values that it has of the header enforce.NoteHeader. What is no
 // note is ignored, and logged once: the event is emitted without it.
-func (r *Responses) Notes(values ...string) []enforce.Noted { return r.notes(values) }
-
-func (r *Responses) notes(values []string) []enforce.Noted {
+func (r *Responses) Notes(values ...string) []enforce.Noted {
 	notes, err := enforce.ParseNote(values...)
 	if err != nil {
 		r.wrong.Do(func() {
