@@ -12,8 +12,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
-// TemplateAPI names an API by the route that the router will find for it: GET /orders/{id} is get.orders.id. Middleware that
-// is given to With, or to a route's own router, can use httplimit.PatternAPI as well.
+// TemplateAPI names an API by the route that the router will find for it: GET /orders/{id} is get.orders.id. A request that no
+// route takes is httplimit.Unrouted. Middleware that is given to With, or to a route's own router, can use httplimit.PatternAPI as well.
 func TemplateAPI(routes chi.Routes) func(*http.Request) string {
 	return func(r *http.Request) string {
 		path := r.URL.RawPath
@@ -27,6 +27,6 @@ func TemplateAPI(routes chi.Routes) func(*http.Request) string {
 		if template != "" {
 			return httplimit.TemplateAPI(r.Method, template)
 		}
-		return httplimit.RouteAPI(r)
+		return httplimit.Unrouted
 	}
 }

@@ -52,6 +52,11 @@ func TestRoutesAreNamed(t *testing.T) {
 			t.Errorf("%s %s by %s: %d, want %d", c.method, c.path, c.user, w.Code, c.code)
 		}
 	}
+	for path, want := range map[string]string{"/wp-admin/x.php": httplimit.Unrouted, "/v1/orders/7": "get.v1.orders.id"} {
+		if got := TemplateAPI(router)(httptest.NewRequest("GET", path, nil)); got != want {
+			t.Errorf("%s is %q, want %q", path, got, want)
+		}
+	}
 	if inner != "get.users.id" {
 		t.Errorf("within the router it is %q", inner)
 	}

@@ -52,11 +52,27 @@ func Value(key string) func(*http.Request) string {
 	})
 }
 
-// TemplateAPI names an API by its route: GET /orders/:id is get.orders.id.
+// TemplateAPI names an API by its route: GET /orders/:id is get.orders.id. A request that no route takes is httplimit.Unrouted.
 func TemplateAPI(r *http.Request) string {
 	c, ok := r.Context().Value(contextKey{}).(echo.Context)
-	if !ok || c.Path() == "" {
-		return httplimit.RouteAPI(r)
+	switch {
+	case ok && c.Path() != "":
+		return httplimit.TemplateAPI(r.Method, c.Path())
+	case ok && !routed(c):
+		return httplimit.Unrouted
 	}
-	return httplimit.TemplateAPI(r.Method, c.Path())
+	return httplimit.RouteAPI(r)
+}
+
+// routed reports whether a route may take a request of which echo names none: middleware given to Pre comes before routing.
+func routed(c echo.Context) bool {
+	e := c.Echo()
+	if len(e.Routers()) > 0 { // of hosts
+		return true
+	}
+	probe := e.AcquireContext()
+	defer e.ReleaseContext(probe)
+	probe.Reset(c.Request(), c.Response())
+	e.Router().Find(c.Request().Method, echo.GetPath(c.Request()), probe)
+	return probe.Path() != ""
 }

@@ -62,6 +62,21 @@ func TestMiddleware(t *testing.T) {
 			t.Errorf("%s by %s: %+v", c.path, c.user, emitted)
 		}
 	}
+	emitted = nil
+	if w := send("/wp-admin/x.php", "42"); w.Code != 404 || len(emitted) != 1 || emitted[0].API != httplimit.Unrouted {
+		t.Errorf("what no route takes: %d, %+v", w.Code, emitted)
+	}
+	emitted = nil
+	before := echo.New() // its middleware comes before routing
+	before.Pre(limit)
+	before.GET("/orders/:id", func(c echo.Context) error { return c.NoContent(http.StatusOK) })
+	for path, want := range map[string]string{"/orders/7": "get.orders.7", "/wp-admin/x.php": httplimit.Unrouted} {
+		emitted = nil
+		before.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
+		if len(emitted) != 1 || emitted[0].API != want {
+			t.Errorf("before routing, %s: %+v", path, emitted)
+		}
+	}
 	if limit, err = Middleware(table, httplimit.Options{UID: Value("user"), Events: &emitted, NoteHeader: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,9 @@ type Options struct {
 	UID, IP func(fiber.Ctx) string
 	Attrs   map[string]func(fiber.Ctx) string
 	// API names what the request does; nil is RouteAPI. With TemplateAPI the middleware must be a route's own handler.
-	API     func(fiber.Ctx) string
+	API func(fiber.Ctx) string
+	// Skip, if set, tells which requests are let in as if there were no middleware: they are neither checked nor emitted.
+	Skip    func(fiber.Ctx) bool
 	Answers enforce.Answers
 	// MaxDelay is how long a request waits for its turn, if its verdict's action is throttle. MaxDelayed is how many may wait at once,
 	// and MaxDelayedPerKey how many for one key and rule.
@@ -74,6 +76,9 @@ type gate struct {
 }
 
 func (g *gate) handle(c fiber.Ctx) error {
+	if g.o.Skip != nil && g.o.Skip(c) {
+		return c.Next()
+	}
 	began, api, dims := time.Now(), strings.Clone(g.o.API(c)), g.o.dims(c)
 	if slices.ContainsFunc(dims, func(d event.Dim) bool { return d.Value == httplimit.Ambiguous }) {
 		return fiber.NewError(fiber.StatusBadRequest, "It is not clear who sends this request: a header that says so has several values.")

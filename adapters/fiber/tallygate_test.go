@@ -74,6 +74,15 @@ func TestMiddleware(t *testing.T) {
 			t.Errorf("%s by %s: %+v", c.path, c.user, emitted)
 		}
 	}
+	o.Skip = func(c fiber.Ctx) bool { return c.Path() == "/healthz/7" }
+	if limit, err = Middleware(table, o); err != nil {
+		t.Fatal(err)
+	}
+	emitted, reached = nil, 0
+	app.Get("/healthz/:id", limit, func(c fiber.Ctx) error { reached++; return c.SendString("ok") })
+	if send("/healthz/7", "42"); len(emitted) != 0 || reached != 1 {
+		t.Errorf("what is skipped: %+v, reached %d times", emitted, reached)
+	}
 	emitted, o.NoteHeader = nil, true
 	if limit, err = Middleware(table, o); err != nil {
 		t.Fatal(err)

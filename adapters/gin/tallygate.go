@@ -74,11 +74,14 @@ func Value(key string) func(*http.Request) string {
 	return httplimit.Context(contextKey{}, func(c *gin.Context) string { return c.GetString(key) })
 }
 
-// TemplateAPI names an API by its route: GET /orders/:id is get.orders.id.
+// TemplateAPI names an API by its route: GET /orders/:id is get.orders.id. A request that no route takes is httplimit.Unrouted.
 func TemplateAPI(r *http.Request) string {
 	c, ok := r.Context().Value(contextKey{}).(*gin.Context)
-	if !ok || c.FullPath() == "" {
+	switch {
+	case !ok:
 		return httplimit.RouteAPI(r)
+	case c.FullPath() == "":
+		return httplimit.Unrouted
 	}
 	return httplimit.TemplateAPI(r.Method, c.FullPath())
 }

@@ -62,6 +62,10 @@ func TestMiddleware(t *testing.T) {
 		}
 	}
 	emitted = nil
+	if w := send("/wp-admin/x.php", "42"); w.Code != 404 || len(emitted) != 1 || emitted[0].API != httplimit.Unrouted {
+		t.Errorf("what no route takes: %d, %+v", w.Code, emitted)
+	}
+	emitted = nil
 	if limit, err = Middleware(table, httplimit.Options{UID: Value("user"), Events: &emitted, NoteHeader: true}); err != nil {
 		t.Fatal(err)
 	}

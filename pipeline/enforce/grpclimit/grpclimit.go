@@ -38,6 +38,9 @@ type Options struct {
 	Attrs map[string]func(context.Context) string
 	// API names a method; nil is MethodAPI.
 	API func(fullMethod string) string
+	// Skip, if set, tells which methods are let in as if there were no limiter: their calls are neither
+	// checked nor emitted, and ask for no permit. Infrastructure is one.
+	Skip func(fullMethod string) bool
 	// Answers has the names and messages of rules that callers are told.
 	Answers enforce.Answers
 	// MaxDelay is how long a call waits for its turn, if its verdict's action is throttle: the
@@ -102,6 +105,9 @@ var errPanicked = status.Error(codes.Internal, "the handler panicked")
 
 // Unary is a grpc.UnaryServerInterceptor.
 func (l *Limiter) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
+	if l.o.Skip != nil && l.o.Skip(info.FullMethod) {
+		return next(ctx, request)
+	}
 	c, err := l.enter(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
@@ -115,6 +121,9 @@ func (l *Limiter) Unary(ctx context.Context, request any, info *grpc.UnaryServer
 // Stream is a grpc.StreamServerInterceptor. A stream is one call, whatever it carries, and its permit
 // is held until it ends.
 func (l *Limiter) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	if l.o.Skip != nil && l.o.Skip(info.FullMethod) {
+		return next(server, stream)
+	}
 	c, err := l.enter(stream.Context(), info.FullMethod)
 	if err != nil {
 		return err
@@ -214,6 +223,12 @@ func OutcomeOf(code codes.Code) string {
 		return event.OutcomeLimited
 	}
 	return event.OutcomeFailure
+}
+
+// Infrastructure is for Options.Skip: it reports whether a method is of the services that probes and tools
+// call, health and reflection.
+func Infrastructure(fullMethod string) bool {
+	return strings.HasPrefix(fullMethod, "/grpc.health.") || strings.HasPrefix(fullMethod, "/grpc.reflection.")
 }
 
 // MethodAPI is a method's full name in lower case and with dots: /shop.v1.Orders/Create is

@@ -3,6 +3,8 @@ package grpclimit
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -150,6 +152,35 @@ func TestCallsAreLimited(t *testing.T) {
 			seen[e.UID+" "+e.API] = true
 		case <-ctx.Done():
 			t.Fatalf("events of %v only", seen)
+		}
+	}
+}
+
+// A probe is neither checked nor emitted.
+func TestSkippedCalls(t *testing.T) {
+	table, err := enforce.NewTable(enforce.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table.Replace(0, []verdict.Verdict{blocked("uid", "42", "*", verdict.ActBlock)})
+	emitted := make(events, 10)
+	client := serveWith(t, table, Options{UID: Metadata("user"), Events: emitted, EmitDenied: true, Skip: Infrastructure}, notingServer{})
+	if _, err := client.Check(as(t.Context(), "42"), &healthpb.HealthCheckRequest{}); err != nil {
+		t.Error(err)
+	}
+	stream, err := client.Watch(as(t.Context(), "42"), &healthpb.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	if len(emitted) > 0 {
+		t.Errorf("%+v", <-emitted)
+	}
+	for method, want := range map[string]bool{"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": true, "/grpc.health.v1.Health/Check": true, "/shop.v1.Health/Check": false} {
+		if Infrastructure(method) != want {
+			t.Errorf("%s: %v", method, !want)
 		}
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"testing"
+	"time"
 
+	"github.com/tallygate/tallygate/pipeline/enforce/internal/rig/permits"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -59,7 +61,7 @@ func TestAPIsOfAMux(t *testing.T) {
 	inner := ""
 	mux.HandleFunc("GET /orders/{id}", func(_ http.ResponseWriter, r *http.Request) { inner = PatternAPI(r) })
 	of := Named(map[string]string{"get.orders.id": "order.read"}, MuxAPI(mux))
-	for path, want := range map[string]string{"/orders/7": "order.read", "/other/thing/x": "get.other.thing"} {
+	for path, want := range map[string]string{"/orders/7": "order.read", "/other/thing/x": "unrouted"} {
 		if got := of(httptest.NewRequest("GET", path, nil)); got != want {
 			t.Errorf("%s is %q, want %q", path, got, want)
 		}
@@ -70,6 +72,66 @@ func TestAPIsOfAMux(t *testing.T) {
 	}
 	if got := PatternAPI(httptest.NewRequest("GET", "/a/b/c", nil)); got != "get.a.b" {
 		t.Errorf("without a pattern it is %q", got)
+	}
+}
+
+// Scanners try thousands of paths, and each was an API of its own. What no route takes has one name, in the
+// check and the event, unless the service names it itself.
+func TestRequestsThatNoRouteTakesHaveOneName(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /orders/{id}", func(http.ResponseWriter, *http.Request) {})
+	wrapped := http.HandlerFunc(mux.ServeHTTP)
+	for about, c := range map[string]struct {
+		api  func(*http.Request) string
+		next http.Handler
+		want string
+	}{
+		"the default, around a mux":    {nil, mux, "unrouted"},
+		"PatternAPI around a mux":      {PatternAPI, mux, "unrouted"},
+		"MuxAPI":                       {MuxAPI(mux), wrapped, "unrouted"},
+		"a name of its own":            {Named(map[string]string{"get.wp-admin.x-php": "probe"}, PatternAPI), mux, "probe"},
+		"one name for all":             {Constant("shop"), mux, "shop"},
+		"nobody knows the routes here": {nil, wrapped, "get.wp-admin.x-php"},
+	} {
+		got := events{}
+		h := Middleware(newTable(t), Options{UID: byHeader, API: c.api, Events: &got})(c.next)
+		for _, request := range []struct{ method, path, want string }{{"GET", "/wp-admin/x.php", c.want}, {"GET", "/orders/7", ""}} {
+			w, r := requestFor(request.method, request.path)
+			h.ServeHTTP(w, r)
+			if e := got[len(got)-1]; request.want != "" && (e.API != request.want || e.Outcome != "failure" || w.Code != 404) || request.want == "" && e.API == "unrouted" {
+				t.Errorf("%s: %s is %s, %s", about, request.path, e.API, e.Outcome)
+			}
+		}
+	}
+	got := events{} // a method that the route does not take
+	w, r := requestFor("DELETE", "/orders/7")
+	if Middleware(newTable(t), Options{UID: byHeader, Events: &got})(mux).ServeHTTP(w, r); w.Code != 405 || got[0].API != Unrouted {
+		t.Errorf("%d, %+v", w.Code, got)
+	}
+}
+
+func requestFor(method, path string) (*httptest.ResponseRecorder, *http.Request) {
+	r := httptest.NewRequest(method, path, nil)
+	r.Header.Set("X-User", "42")
+	return httptest.NewRecorder(), r
+}
+
+// A probe is neither checked nor emitted, and needs no permit, whoever it says it is.
+func TestSkippedRequests(t *testing.T) {
+	table, got, a := newTable(t), events{}, &permits.Admitter{}
+	table.Replace(0, []verdict.Verdict{until("42", verdict.ActBlock, time.Hour)})
+	h := Middleware(table, Options{UID: byHeader, Events: &got, EmitDenied: true, Admit: a, Skip: PathIn("/healthz", "/metrics")})(ok)
+	for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/healthz/": 429, "//healthz": 429, "/%68ealthz": 200, "/metricsx": 429} {
+		w, r := requestFor("GET", path)
+		got = nil
+		if h.ServeHTTP(w, r); w.Code != want || len(got) > 0 == (want == 200) {
+			t.Errorf("%s: %d, %d events", path, w.Code, len(got))
+		}
+	}
+	w, r := requestFor("GET", "/healthz")
+	r.Header["X-User"] = []string{"1", "2"} // nobody asks who it is
+	if h.ServeHTTP(w, r); w.Code != 200 || a.Heard() != nil {
+		t.Errorf("%d, asked %q", w.Code, a.Heard())
 	}
 }
 

@@ -60,7 +60,7 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 	}); ok {
 		api = func(r *http.Request) string {
 			_, r.Pattern = mux.Handler(r) // as the mux itself does, only earlier
-			return g.o.API(r)
+			return routedAPI(g.o.API, r)
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -87,6 +87,9 @@ func (g *Gate) Enter(w http.ResponseWriter, r *http.Request) (p Passage, ok bool
 }
 
 func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.Request) string) (p Passage, ok bool) {
+	if g.o.Skip != nil && g.o.Skip(r) {
+		return Passage{}, true
+	}
 	var space [maxDims]event.Dim
 	dims, api := g.dims(space[:0], r), ""
 	if ambiguous(dims) {

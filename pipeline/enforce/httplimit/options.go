@@ -27,6 +27,10 @@ type Options struct {
 	// Events it is called only for keys that have a verdict, and while any verdict is on a key of an API.
 	API func(*http.Request) string
 
+	// Skip, if set, tells which requests are let in as if there were no middleware: they are neither checked
+	// nor emitted, and ask for no permit. PathIn makes such a function, for /healthz and the like.
+	Skip func(*http.Request) bool
+
 	// Answers configures responses to denied requests.
 	Answers enforce.Answers
 	// Denied responds to denied requests; nil is Answers.Write. Answers.PublicName is the rule's
