@@ -70,6 +70,7 @@ func (c *compiler) compile() (*Set, error) {
 	}
 	c.set.Hash = setHash(c.source, c.set.Files)
 	c.set.index = indexAPIs(c.set.Rules)
+	c.set.networks = c.lists.sets()
 	c.set.finish()
 	c.set.Warnings, c.set.Outdated = c.Warnings(), c.Outdated()
 	return c.set, nil

@@ -49,6 +49,15 @@ func (x *networkLists) Networks(name string) *network.Set {
 	return l.set
 }
 
+// sets are the lists by their names.
+func (x *networkLists) sets() map[string]*network.Set {
+	out := make(map[string]*network.Set, len(x.byName))
+	for name, l := range x.byName {
+		out[name] = l.set
+	}
+	return out
+}
+
 // MeantNetworks guesses which list a name that there is not was to be.
 func (x *networkLists) MeantNetworks(name string) string {
 	var names []string

@@ -15,6 +15,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules/document"
 	"github.com/tallygate/tallygate/rules/internal/keystate"
+	"github.com/tallygate/tallygate/rules/internal/network"
 	"github.com/tallygate/tallygate/rules/when"
 	"github.com/tallygate/tallygate/windows"
 )
@@ -45,7 +46,8 @@ type Set struct {
 	byHash map[SectionHash]*Limit
 	index  *apiIndex[*Rule]
 
-	vocabulary *Vocabulary // nil: none is declared
+	vocabulary *Vocabulary             // nil: none is declared
+	networks   map[string]*network.Set // lists that predicates name
 }
 
 // KeyShape is a set of dimensions to count by. All rules of one shape share one state a key.

@@ -28,6 +28,7 @@ type Parts struct {
 	asks  []string   // the variables that whole asks for
 	op    byte       // & | ! ?, or 0 for what is taken no further apart
 	of    []*Parts
+	text  string // as it is written, but for blanks and brackets
 }
 
 // Split takes a predicate apart that Compile accepts.
@@ -37,6 +38,7 @@ func Split(source string, names Names) *Parts {
 		return &Parts{}
 	}
 	p := split(tree.Node, names)
+	p.text = strings.TrimSpace(source)
 	p.stands(source, names)
 	return p
 }
@@ -59,7 +61,7 @@ func split(n ast.Node, names Names) *Parts {
 	case *ast.ConditionalNode:
 		op, of = '?', []ast.Node{n.Cond, n.Exp1, n.Exp2}
 	}
-	p := &Parts{op: op}
+	p := &Parts{op: op, text: n.String()}
 	for _, part := range of {
 		p.of = append(p.of, split(part, names))
 	}

@@ -29,6 +29,9 @@ const (
 // Predicate is a compiled `when`. Many goroutines may use it, each with an Evaluator of its own.
 type Predicate struct{ program *vm.Program }
 
+// Source is the predicate as it was written.
+func (p *Predicate) Source() string { return p.program.Source().String() }
+
 // Zones finds time zones by their names.
 type Zones interface {
 	// Load returns a zone; nil when there is none of that name.
