@@ -50,6 +50,8 @@ type Why struct {
 	Key   []byte   // the text of the key; nil when the event lacks a dimension of it
 	Hits  []Hit    // of one that does not pass: the limits
 	Notes []Reason // what someone should know although it counts
+
+	Alike bool // the rule is for other APIs, and one of them is spelled much like the event's
 }
 
 // Near reports whether the rule is at least for the event's API.
@@ -145,8 +147,14 @@ func (t *Tracer) rule(r *Rule, e *event.Event, at event.Micros) Why {
 		return w
 	}
 	entry := r.entryFor(t.matcher.apis.find(e.API))
-	check(r.covers(e.API), func() Reason { return r.otherAPI(e.API) })
-	check(r.match.takes(e.Outcome), func() Reason { return r.otherOutcome(e.Outcome) })
+	check(r.covers(e.API), func() Reason {
+		var reason Reason
+		reason, w.Alike = r.otherAPI(e.API)
+		return reason
+	})
+	if takes := r.match.takes(e.Outcome); len(r.match.outcomes) > 0 || !takes {
+		check(takes, func() Reason { return r.otherOutcome(e.Outcome) })
+	}
 	for i := range r.match.attrs {
 		a := &r.match.attrs[i]
 		v, there := e.Attr(a.name)

@@ -21,12 +21,12 @@ func (rm *ruleMatch) hasAPI(api string) bool {
 // wants reports whether it is for an event, but for `when`.
 func (rm *ruleMatch) wants(e *event.Event) bool { return rm.hasAPI(e.API) && rm.fits(e) }
 
-func (r *Rule) otherAPI(api string) Reason {
+func (r *Rule) otherAPI(api string) (why Reason, alike bool) {
 	var patterns []string
 	for _, a := range r.match.apis {
 		patterns = append(patterns, a.pattern)
 	}
-	return Reason{PassAPI, "api is " + api + ", not " + oneOf(patterns)}
+	return Reason{PassAPI, "api is " + api + ", not " + oneOf(patterns)}, scalar.Closest(api, patterns) != ""
 }
 
 func (r *Rule) otherOutcome(outcome string) Reason {

@@ -14,6 +14,7 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/internal/ruletest"
+	"github.com/tallygate/tallygate/internal/trace"
 	"github.com/tallygate/tallygate/internal/vocabulary"
 	"github.com/tallygate/tallygate/rules/document"
 )
@@ -37,6 +38,7 @@ func Commands() []Command {
 		{Name: "schema", Summary: "print the JSON Schema of rule files, for editors", run: schema},
 		{Name: "test", Args: "FILE…", Summary: "run the tests of rules", run: program(ruletest.Command)},
 		{Name: "replay", Args: "FILE…|-|kafka:TOPIC", Summary: "show what new rules would have blocked", run: program(replay.Command)},
+		{Name: "trace", Args: "EVENT|FILE…|-|kafka:TOPIC", Summary: "show what each rule does with an event, and why it does not count it", run: program(trace.Command(liveGroups))},
 		{Name: "vocabulary", Args: "FILE…|-|kafka:TOPIC", Summary: "write what past events say, or what contradicts the rules", run: program(vocabulary.Command)},
 		{Name: "explain", Args: "KEY…", Summary: "show what a key has counted, and why it is blocked", run: explain},
 		{Name: "blocks", Args: "[KEY…]", Summary: "list the verdicts in force", run: listBlocks},

@@ -100,6 +100,7 @@ func fakeAggregator() http.Handler {
 			_, _ = io.WriteString(w, `{"key": {"asked": "`+r.URL.RawQuery+`"}, "partition": 0, "rules": []}`)
 		}
 	})
+	mux.HandleFunc("GET /v1/rules", groupRules)
 	mux.HandleFunc("GET /v1/hot-keys", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("limit") == "1" {
 			_, _ = io.WriteString(w, `{"partitions": [], "keys": []}`)
@@ -159,6 +160,24 @@ func fakeAggregator() http.Handler {
 		}
 	})
 	return mux
+}
+
+// groupRules are those that uid 42 is explained by.
+func groupRules(w http.ResponseWriter, _ *http.Request) {
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"version": 7, "file": "rules.yaml", "files": map[string][]byte{"vip.yaml": []byte("- {uid: boss, reason: our own}\n")},
+		"source": `apiVersion: tallygate.dev/v1
+kind: RuleSet
+metadata: {name: shop}
+spec:
+  exempt: vip.yaml
+  rules:
+    - {name: search-combined, match: {api: search.*}, limit: 100, per: 1m, then: {block: 5m}}
+    - {name: daily, match: {api: search.*}, limit: 1000, per: day, window: calendar, timezone: UTC, mode: shadow, then: {block: 5m}}
+    - {name: pages, match: {api: search.*}, count: {distinct: attrs.page}, limit: 1000, per: day, window: calendar, timezone: UTC, then: {block: 5m}}
+    - {name: exports, match: {api: export}, limit: 10, per: hour, window: calendar, timezone: UTC, then: {block: until-reset}}
+`,
+	})
 }
 
 const hot = `{"partitions": [{"partition": 0, "owner": "a:1", "events_per_second": 900, "share": 0.75}, {"partition": 1, "owner": "b:1", "events_per_second": 300.4, "share": 0.25}],

@@ -20,6 +20,9 @@ import (
 type Engine struct {
 	Set *rules.Set
 
+	// Stepped, unless it is nil, is told what became of each event on each of its keys.
+	Stepped func(*shard.Stepped)
+
 	shard  *shard.Shard
 	number int64 // of the next event
 	offset int64 // of the last record in the shard's changelog
@@ -114,6 +117,9 @@ func sound(err error) {
 // stepped records the outcome of the event on one of its keys.
 func (e *Engine) stepped(s *shard.Stepped) {
 	out, res := e.out, s.Result
+	if e.Stepped != nil {
+		e.Stepped(s)
+	}
 	for _, h := range s.Hits {
 		out.Hits, out.Tiers = append(out.Hits, h.Limit), append(out.Tiers, h.Tier)
 	}

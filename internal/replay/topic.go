@@ -19,7 +19,7 @@ import (
 // the broker times of their records.
 type topic struct {
 	name      string
-	log       *kafkalog.Merge
+	log       eventLog
 	decoder   event.Decoder
 	repeats   map[int32]*shard.Repeats // by partition
 	headers   []event.Header
@@ -29,6 +29,14 @@ type topic struct {
 	partition int32 // of current
 	current   *kafkalog.Record
 	record    Record
+}
+
+// eventLog is records of all partitions of a topic.
+type eventLog interface {
+	Next(ctx context.Context) (partition int32, rec *kafkalog.Record, err error)
+	Total() int64
+	Done() int64
+	Close()
 }
 
 // Topic reads the events of a topic from its start to its current end.

@@ -49,6 +49,7 @@ type rulebook struct {
 	log     *slog.Logger
 	topic   string
 	current atomic.Pointer[owner.Rules]
+	running atomic.Pointer[runningRules] // the source of current; nil before one was read from the topic
 
 	mu     sync.Mutex // held while reading the topic or publishing
 	next   int64      // the first offset of the topic not read yet; -1 at first
@@ -336,6 +337,7 @@ func (b *rulebook) take(m *ruleRecordAt) {
 	old := b.current.Load()
 	v := b.version(number, set)
 	b.current.Store(v)
+	b.running.Store(&runningRules{Version: number, ruleRecord: r})
 	b.agg.metrics.rulesVersion.Set(float64(number))
 	if b.agg.rulesTold != nil {
 		b.agg.rulesTold(v.Published, m.value, set) // before owners switch: what they say then is not missed

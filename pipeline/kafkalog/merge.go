@@ -50,7 +50,7 @@ func OpenMerge(ctx context.Context, cfg Config, topic string, from, to time.Time
 // the partitions end now. Where records have their producers' times, whose order is not the log's,
 // each partition ends at its first record of that time or later.
 func (f *Fetcher) Merge(ctx context.Context, topic string, from, to time.Time) (*Merge, error) {
-	partitions, err := f.partitions(ctx, topic)
+	partitions, err := f.Partitions(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +92,8 @@ func (f *Fetcher) Merge(ctx context.Context, topic string, from, to time.Time) (
 	return m, nil
 }
 
-// partitions is how many a topic has.
-func (f *Fetcher) partitions(ctx context.Context, topic string) (int32, error) {
+// Partitions is how many a topic has.
+func (f *Fetcher) Partitions(ctx context.Context, topic string) (int32, error) {
 	client, err := f.connected(ctx)
 	if err != nil {
 		return 0, err

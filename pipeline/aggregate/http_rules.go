@@ -1,0 +1,27 @@
+package aggregate
+
+import (
+	"net/http"
+
+	"github.com/tallygate/tallygate/internal/httpjson"
+)
+
+// runningRules is the answer to GET /v1/rules: the version of the group's rules that this instance runs, as it
+// was published.
+type runningRules struct {
+	Version int64 `json:"version"`
+	ruleRecord
+}
+
+// ServeRules answers GET /v1/rules, from this instance: all instances run the same version, but for moments.
+func (a *api) ServeRules(w http.ResponseWriter, _ *http.Request) {
+	running := a.book.running.Load()
+	switch {
+	case !a.book.Shared():
+		httpjson.Problem(w, http.StatusNotFound, "the rules of this instance are of no file")
+	case running == nil:
+		httpjson.Problem(w, http.StatusServiceUnavailable, "the group's rules have not been read yet: try again")
+	default:
+		httpjson.Reply(w, running)
+	}
+}
