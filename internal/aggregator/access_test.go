@@ -171,7 +171,7 @@ func TestLoopbackWithoutCredentials(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", about, got, said, c.want)
 		}
 	}
-	for _, path := range []string{"/v1/explain?uid=1", "/v1/hot-keys", "/v1/rules", "/v1/blocked?partition=0"} {
+	for _, path := range []string{"/v1/explain?uid=1", "/v1/hot-keys", "/v1/rules", "/v1/unmatched", "/v1/blocked?partition=0"} {
 		if got, said := p.ask("", http.MethodGet, path, "", header("Sec-Fetch-Site", "cross-site")); got != 403 {
 			t.Errorf("%s by a page: %d %s", path, got, said)
 		}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/tallygate/tallygate/internal/httpjson"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 )
 
 // runningRules is the answer to GET /v1/rules: the version of the group's rules that this instance runs, as it
@@ -24,4 +25,20 @@ func (a *api) ServeRules(w http.ResponseWriter, _ *http.Request) {
 	default:
 		httpjson.Reply(w, running)
 	}
+}
+
+// unmatchedReply is the answer to GET /v1/unmatched.
+type unmatchedReply struct {
+	Events    uint64                  `json:"events"`
+	Unmatched []owner.UnmatchedEvents `json:"unmatched"`
+}
+
+// ServeUnmatched answers GET /v1/unmatched: what the events say that no rule counts, of the partitions of this
+// instance, since it began.
+func (a *api) ServeUnmatched(w http.ResponseWriter, _ *http.Request) {
+	reply := unmatchedReply{Unmatched: a.metrics.partitions.Unmatched()}
+	for _, u := range reply.Unmatched {
+		reply.Events += u.Events
+	}
+	httpjson.Reply(w, reply)
 }

@@ -16,6 +16,10 @@ const (
 	HeaderPartition = "tg-p" // the partition that the producer sent it to: 4 bytes, big-endian
 )
 
+// HeaderClient names the producing program, as people call it. Nothing is counted otherwise for it; it is told
+// where a producer does something wrong, since Kafka tells consumers nothing about producers.
+const HeaderClient = "tg-c"
+
 // AppendPartition appends the value of a HeaderPartition.
 func AppendPartition(dst []byte, partition int32) []byte {
 	return binary.BigEndian.AppendUint32(dst, uint32(partition))

@@ -146,6 +146,7 @@ func (c *core) tally() {
 	t := c.shard.Tally()
 	c.env.Metrics.tell(t, c.rules)
 	c.tellMismatches(t)
+	c.tellNoticed(t)
 }
 
 func (c *core) topicOf(src shard.Source) string {

@@ -18,6 +18,8 @@ type Metrics struct {
 	matches      *prometheus.CounterVec
 	overshoots   *overshoots
 	mismatches   *mismatches
+	unmatched    *unmatched
+	misplaced    *misplaced
 	fuses        *prometheus.CounterVec
 	verdictsOut  *prometheus.CounterVec
 	verdictsOver prometheus.Counter
@@ -74,6 +76,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		matches:      r.Counters("rule_matches_total", "Events counted under a limit.", "rule"),
 		overshoots:   register(r, newOvershoots()),
 		mismatches:   register(r, newMismatches()),
+		unmatched:    newUnmatched(),
+		misplaced:    register(r, newMisplaced()),
 		fuses:        r.Counters("fuses_blown_total", "Fuses blown, counted once per partition.", "rule"),
 		notMatched:   r.Counters("rule_skips_total", "Events that a rule could not evaluate, by reason.", "rule", "reason"),
 		verdictsOver: r.Counter("verdicts_over_total", "Blocks not published because they had already ended."),

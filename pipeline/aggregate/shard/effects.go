@@ -163,7 +163,9 @@ type Tally struct {
 
 	Overshoot []Overshoot // by limit
 
-	Mismatches map[rules.Mismatch]uint64 // events that contradict the vocabulary
+	Mismatches  map[rules.Mismatch]uint64 // events that contradict the vocabulary
+	UnmatchedBy map[Unmatched]*uint64     // Unmatched, by what they say; to assign to a map would keep an event's memory as the key
+	Misplaced   map[string]Misplaced      // by the producer's name, "" where it has none
 
 	Unpermitted                 []uint64 // events that counted under strict rules without a permit, by rule
 	PermitsAhead, PermitsTooOld uint64   // events whose permits, or some of them, were ignored for their times

@@ -36,7 +36,10 @@ func (s *intake) inputRecord(rec *record.Record) {
 	s.tally.DroppedIPs += d.input.DroppedIPs - d.droppedIPs
 	d.droppedIPs = d.input.DroppedIPs
 	for i := range events {
-		s.inputEvent(&events[i], d.input.Raw(i), applied{rec.Offset + 1, i}, broker, verdict.Cause{ID: events[i].ID, Partition: s.cfg.ID, Offset: rec.Offset})
+		misplaced := s.inputEvent(&events[i], d.input.Raw(i), applied{rec.Offset + 1, i}, broker, verdict.Cause{ID: events[i].ID, Partition: s.cfg.ID, Offset: rec.Offset})
+		if misplaced && len(events) == 1 { // events of several uids may be in one record
+			s.tally.noteMisplaced(rec)
+		}
 	}
 }
 
@@ -61,8 +64,9 @@ func (s *intake) Event(e *event.Event, number int64, broker event.Micros, cause 
 }
 
 // inputEvent gathers the steps of the keys that this partition owns, and forwards the event, once
-// each, to the partitions that own the others: raw, as it came, unless it is part of a CloudEvent.
-func (s *intake) inputEvent(e *event.Event, raw []byte, place applied, broker event.Micros, cause verdict.Cause) {
+// each, to the partitions that own the others: raw, as it came, unless it is part of a CloudEvent. It reports
+// whether the event was sent to another partition than that of its uid.
+func (s *intake) inputEvent(e *event.Event, raw []byte, place applied, broker event.Micros, cause verdict.Cause) (misplaced bool) {
 	s.compare(e)
 	o := occurrence{event: e, gatheredStep: gatheredStep{id: e.ID, broker: broker, source: Input, place: place, cause: cause}}
 	o.at, o.counts = s.rules.Set.EventTime(e, broker)
@@ -74,12 +78,14 @@ func (s *intake) inputEvent(e *event.Event, raw []byte, place applied, broker ev
 			s.tally.TooOld++
 		}
 		if len(permits) == 0 {
-			return
+			return false
 		}
 		o.at = permits[0].At
 	}
-	targets := s.gather(&o, s.match(e, o.at), permits, s.targets[:0])
+	works := s.match(e, o.at)
+	targets := s.gather(&o, works, permits, s.targets[:0])
 	s.targets = targets
+	misplaced = len(targets) > 0 && s.misplaces(works)
 	for _, target := range targets {
 		from, value := origin{s.cfg.ID, place.next - 1, place.index, s.generation}, []byte(nil)
 		if raw != nil {
@@ -89,6 +95,7 @@ func (s *intake) inputEvent(e *event.Event, raw []byte, place applied, broker ev
 		}
 		s.out.Forwards = append(s.out.Forwards, Forward{target, value})
 	}
+	return misplaced
 }
 
 // loopRecord counts an event that another partition forwarded, unless it has come before: an

@@ -48,7 +48,7 @@ func (s *intake) match(e *event.Event, at event.Micros) []rules.Work {
 	works := s.matcher.Match(e, at)
 	s.out.Skipped = append(s.out.Skipped, s.matcher.Skipped...)
 	if len(works) == 0 {
-		s.tally.Unmatched++
+		s.tally.noteUnmatched(e)
 	}
 	return works
 }
