@@ -23,6 +23,8 @@ type screen struct {
 	decisions string // the decision server's address
 	api       string // the aggregator's
 
+	notes notes
+
 	mu    sync.Mutex
 	shown map[string]shown // the latest of each record key
 	tried bool             // the curl line has been printed
@@ -148,6 +150,9 @@ func (s *screen) summaries(ctx context.Context) error {
 		select {
 		case <-tick.C:
 			s.say(s.summary(now()))
+			for _, line := range s.notes.lines(ctx, s.registry) {
+				s.say(line)
+			}
 		case <-ctx.Done():
 			return nil
 		}

@@ -153,6 +153,7 @@ func (s *stack) work(ctx context.Context) error {
 		s.ruleFile = aggregate.RuleFile{Name: sampleName, Source: sampleRules, Modified: time.Now()}
 	}
 	screen := newScreen(s.out, s.registry, s.decisions.Addr().String(), s.api.Addr().String())
+	screen.notes.unmatched = askUnmatched(s.api.Addr().String())
 	counting := aggregator.Program{
 		Config:        aggregate.Config{Rules: s.rules, RuleFile: s.ruleFile, Prefix: s.prefix, Partitions: 4, Advertise: s.api.Addr().String()},
 		RulesInMemory: shown, Kafka: s.kafka, Redis: s.redis, HTTP: s.api, Metrics: s.metrics, Registry: s.registry, Log: s.log,

@@ -1,0 +1,156 @@
+package dev
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
+)
+
+// What a newcomer has to know beside verdicts: events that came and did nothing. Each is told when there are more
+// than before, as all of them so far.
+
+// noteNames are the metrics that notes tell of, with the label by which they are told apart.
+const (
+	resultOf     = "tallygate_events_total"              // result
+	malformed    = "tallygate_event_decode_errors_total" // reason
+	misplaced    = "tallygate_events_misplaced_total"    // client
+	unmatchedOf  = "unmatched"
+	tooOldOf     = "too_old"
+	fewUnmatched = 3 // APIs that are named
+)
+
+// notes are what came and did nothing.
+type notes struct {
+	unmatched func(context.Context) []owner.UnmatchedEvents // nil: nobody knows what they say
+	told      map[string]float64                            // by what it is about
+}
+
+// since returns a note's number, if it has grown.
+func (n *notes) since(what string, count float64) bool {
+	if n.told == nil {
+		n.told = map[string]float64{}
+	}
+	grown := count > n.told[what]
+	n.told[what] = count
+	return grown
+}
+
+// lines are the notes of which there is something new.
+func (n *notes) lines(ctx context.Context, registry *prometheus.Registry) (lines []string) {
+	results, bad := byLabel(registry, resultOf), byLabel(registry, malformed)
+	if count := results[unmatchedOf]; n.since(unmatchedOf, count) {
+		lines = append(lines, fmt.Sprintf("%s no rule%s; tallygate trace says why", events(count, "match", "matches"), n.names(ctx)))
+	}
+	if count := results["dead_letter"]; n.since("dead_letter", count) {
+		lines = append(lines, some(count, "malformed record", "malformed records")+" ("+counts(bad)+"); tallygate dead-letters shows them")
+	}
+	if count := results[tooOldOf]; n.since(tooOldOf, count) {
+		lines = append(lines, events(count, "are", "is")+" older than the rules' max_lateness, and not counted")
+	}
+	var wrong float64
+	for _, count := range byLabel(registry, misplaced) {
+		wrong += count
+	}
+	if n.since(misplaced, wrong) {
+		lines = append(lines, events(wrong, "come", "comes")+" in another partition than that of their uid: the producer's partitioner is not murmur2")
+	}
+	return lines
+}
+
+// names says what the events say that no rule counts.
+func (n *notes) names(ctx context.Context) string {
+	if n.unmatched == nil {
+		return ""
+	}
+	text := ""
+	for i, u := range n.unmatched(ctx) {
+		if i == fewUnmatched {
+			text += ", …"
+			break
+		}
+		if i > 0 {
+			text += ", "
+		}
+		text += u.API
+		if u.Outcome != "" {
+			text += " " + u.Outcome
+		}
+		text += fmt.Sprintf(": %d", u.Events)
+	}
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
+}
+
+func events(count float64, many, one string) string {
+	return some(count, "event "+one, "events "+many)
+}
+
+func some(count float64, one, many string) string {
+	if count == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%.0f %s", count, many)
+}
+
+// counts lists how many there are of each, the most first.
+func counts(of map[string]float64) (text string) {
+	names := slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Or(cmp.Compare(of[b], of[a]), cmp.Compare(a, b)) })
+	for i, name := range names {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprintf("%s: %.0f", name, of[name])
+	}
+	return text
+}
+
+// byLabel are the counters of a metric with one label, by its value.
+func byLabel(registry *prometheus.Registry, name string) map[string]float64 {
+	out := map[string]float64{}
+	families, _ := registry.Gather() // metrics that cannot be gathered are not shown
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if n := m.GetCounter().GetValue(); n > 0 && len(m.GetLabel()) > 0 {
+				out[m.GetLabel()[0].GetValue()] += n
+			}
+		}
+	}
+	return out
+}
+
+// askUnmatched asks the aggregator, as anybody may, what the events say that no rule counts.
+func askUnmatched(api string) func(context.Context) []owner.UnmatchedEvents {
+	client := &http.Client{Timeout: time.Second}
+	return func(ctx context.Context) []owner.UnmatchedEvents {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+api+"/v1/unmatched", nil)
+		if err != nil {
+			return nil
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return nil // it is told without names
+		}
+		defer resp.Body.Close()
+		defer client.CloseIdleConnections()
+		var answer struct{ Unmatched []owner.UnmatchedEvents }
+		if json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&answer) != nil {
+			return nil
+		}
+		return answer.Unmatched
+	}
+}
