@@ -21,7 +21,7 @@ const (
 type record struct {
 	start, value, end uint32 // the key is data[start:value], the value data[value:end]
 	events            uint32
-	sequence          uint64 // 0 until the batch is first sent
+	sequence          uint64 // the position that was given; else 0 until the batch is first sent
 }
 
 // batch is a run of records of one partition. It belongs to one goroutine, or is guarded by
@@ -61,15 +61,16 @@ func (b *batch) wireBytes() int {
 	return batchOverhead + len(b.data) + recordOverhead*len(b.records)
 }
 
-// add appends one event: a record of its own, or the next item of the last record's array.
-func (b *batch) add(key, value []byte, perRecord int, cost int64) {
+// add appends one event: a record of its own, or the next item of the last record's array. A position
+// goes with a record of its own.
+func (b *batch) add(key, value []byte, perRecord int, cost int64, position uint64) {
 	b.events++
 	b.bytes += cost
 	if perRecord == 1 {
 		start := uint32(len(b.data))
 		b.data = append(append(b.data, key...), value...)
 		mid := start + uint32(len(key))
-		b.records = append(b.records, record{start: start, value: mid, end: uint32(len(b.data)), events: 1})
+		b.records = append(b.records, record{start: start, value: mid, end: uint32(len(b.data)), events: 1, sequence: position})
 		return
 	}
 	last := len(b.records) - 1

@@ -51,6 +51,11 @@ type Config struct {
 	// consumers of the topic must know arrays. 0 is 1, the greatest is 1,000.
 	EventsPerRecord int
 
+	// Instance names what the program reads, for one that begins again where it stopped: 16 bytes,
+	// drawn once and kept with the place it has got to. Then each event is sent by EmitAt, and
+	// EventsPerRecord is 1. None draws a new one, which is right for all other programs.
+	Instance []byte
+
 	// RequestTimeout is how long one request may take before it is sent again; 0 is 10 s.
 	RequestTimeout time.Duration
 
@@ -104,6 +109,11 @@ func (c Config) validate() error {
 	}
 	if c.EventsPerRecord < 1 || c.EventsPerRecord > event.MaxArray {
 		errs = append(errs, fmt.Errorf("EventsPerRecord is %d, want 1 to %d", c.EventsPerRecord, event.MaxArray))
+	}
+	if n := len(c.Instance); n != 0 && n != 16 {
+		errs = append(errs, fmt.Errorf("Instance has %d bytes, want 16, or none", n))
+	} else if n != 0 && c.EventsPerRecord != 1 {
+		errs = append(errs, errors.New("with an Instance EventsPerRecord has to be 1"))
 	}
 	if c.RequestTimeout < 0 {
 		errs = append(errs, fmt.Errorf("RequestTimeout is %v, want more than 0", c.RequestTimeout))

@@ -55,7 +55,7 @@ func New(cfg Config) (*Emitter, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Emitter{
 		cfg:      cfg,
-		instance: make([]byte, 16),
+		instance: cfg.Instance,
 		scratch:  sync.Pool{New: func() any { return new(scratch) }},
 		router:   router{perRecord: cfg.EventsPerRecord, unrouted: lane{perRecord: 1}},
 		wake:     make(chan struct{}, 1),
@@ -68,7 +68,10 @@ func New(cfg Config) (*Emitter, error) {
 			MetadataTopics: []string{cfg.Topic},
 		},
 	}
-	_, _ = rand.Read(e.instance) // never fails
+	if len(e.instance) == 0 {
+		e.instance = make([]byte, 16)
+		_, _ = rand.Read(e.instance) // never fails
+	}
 	go newSender(e).run(ctx)
 	return e, nil
 }
@@ -82,7 +85,7 @@ func New(cfg Config) (*Emitter, error) {
 // broker is away: set Time where that matters. Texts are sent in their canonical form: those that
 // are too long are shortened, see event.CanonicalUID and event.CanonicalText, and the event stays.
 func (e *Emitter) Emit(ev event.Event) bool {
-	return e.offer(&ev, true) == nil
+	return e.offer(&ev, 0, true) == nil
 }
 
 // ErrClosed says that the Emitter was closed.
@@ -94,7 +97,11 @@ var errQueueFull = errors.New("emit: the queue is full")
 // is full it waits, until ctx ends. It returns nil when the event is queued, an error that
 // describes an invalid event (counted as dropped), ErrClosed, or ctx's error.
 func (e *Emitter) EmitWait(ctx context.Context, ev event.Event) error {
-	err := e.offer(&ev, false)
+	return e.wait(ctx, &ev, 0)
+}
+
+func (e *Emitter) wait(ctx context.Context, ev *event.Event, position uint64) error {
+	err := e.offer(ev, position, false)
 	if !errors.Is(err, errQueueFull) {
 		return err
 	}
@@ -102,7 +109,7 @@ func (e *Emitter) EmitWait(ctx context.Context, ev event.Event) error {
 	defer e.room.leave()
 	for {
 		room := e.room.next() // before the try, so that no broadcast is missed
-		if err := e.offer(&ev, false); !errors.Is(err, errQueueFull) {
+		if err := e.offer(ev, position, false); !errors.Is(err, errQueueFull) {
 			return err
 		}
 		select {
@@ -152,11 +159,16 @@ func (s *scratch) giveBack(to *sync.Pool) {
 	}
 }
 
-// offer queues the event, or says why not. A full queue is a drop only if final.
-func (e *Emitter) offer(ev *event.Event, final bool) error {
+// offer queues the event, or says why not. A full queue is a drop only if final. A position of 0 is
+// none.
+func (e *Emitter) offer(ev *event.Event, position uint64, final bool) error {
 	s := e.scratch.Get().(*scratch)
 	defer s.giveBack(&e.scratch)
-	if err := e.encode(s, ev); err != nil {
+	err := e.positioned(position)
+	if err == nil {
+		err = e.encode(s, ev)
+	}
+	if err != nil {
 		e.drop(Drop{Reason: Invalid, Events: 1, Err: err})
 		return err
 	}
@@ -180,7 +192,7 @@ func (e *Emitter) offer(ev *event.Event, final bool) error {
 		e.drop(Drop{Reason: Closed, Events: 1})
 		return ErrClosed
 	}
-	if e.route(key, value, cost) {
+	if e.route(key, value, cost, position) {
 		e.wakeSender()
 	}
 	return nil

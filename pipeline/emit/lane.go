@@ -26,13 +26,13 @@ type lane struct {
 }
 
 // add reports whether the sender should look: there was nothing before, or a batch is full.
-func (l *lane) add(key, value []byte, cost int64) (look bool) {
+func (l *lane) add(key, value []byte, cost int64, position uint64) (look bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.addLocked(key, value, cost)
+	return l.addLocked(key, value, cost, position)
 }
 
-func (l *lane) addLocked(key, value []byte, cost int64) (look bool) {
+func (l *lane) addLocked(key, value []byte, cost int64, position uint64) (look bool) {
 	switch {
 	case l.open == nil:
 		l.open = batches.Get().(*batch)
@@ -47,7 +47,7 @@ func (l *lane) addLocked(key, value []byte, cost int64) (look bool) {
 		l.fill.Store(int32(full))
 		look = true
 	}
-	l.open.add(key, value, l.perRecord, cost)
+	l.open.add(key, value, l.perRecord, cost, position)
 	return look
 }
 

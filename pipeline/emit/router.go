@@ -16,20 +16,27 @@ type router struct {
 }
 
 // route reports whether the sender should look.
-func (r *router) route(key, value []byte, cost int64) (look bool) {
+func (r *router) route(key, value []byte, cost int64, position uint64) (look bool) {
 	if lanes := r.lanes.Load(); lanes != nil {
-		return r.pick(*lanes, key).add(key, value, cost)
+		return r.pick(*lanes, key, position).add(key, value, cost, position)
 	}
 	r.unrouted.mu.Lock()
 	defer r.unrouted.mu.Unlock()
 	if lanes := r.lanes.Load(); lanes != nil {
-		return r.pick(*lanes, key).add(key, value, cost)
+		return r.pick(*lanes, key, position).add(key, value, cost, position)
 	}
-	return r.unrouted.addLocked(key, value, cost)
+	return r.unrouted.addLocked(key, value, cost, position)
 }
 
-func (r *router) pick(lanes []*lane, key []byte) *lane {
-	if len(key) == 0 {
+// pick returns the lane of a key. Events without a key take turns; those with a position go where they
+// went before, because each partition knows only what it has had.
+func (r *router) pick(lanes []*lane, key []byte, position uint64) *lane {
+	switch {
+	case len(key) > 0:
+	case position > 0:
+		var at [8]byte
+		key = event.AppendSequence(at[:0], position)
+	default:
 		return lanes[r.turn.Add(1)%uint32(len(lanes))]
 	}
 	return lanes[event.Partition(key, int32(len(lanes)))]
@@ -71,7 +78,7 @@ func (r *router) spread(lanes []*lane) {
 func (r *router) move(b *batch, lanes []*lane) {
 	for _, rec := range b.records {
 		key, value := b.data[rec.start:rec.value], b.data[rec.value:rec.end]
-		r.pick(lanes, key).add(key, value, int64(len(key)+len(value)+recordOverhead))
+		r.pick(lanes, key, rec.sequence).add(key, value, int64(len(key)+len(value)+recordOverhead), rec.sequence)
 	}
 	b.release()
 }

@@ -39,7 +39,7 @@ type outbox struct {
 	partition int32
 	lane      *lane
 	leader    int      // -1 while unknown
-	sequence  uint64   // the last one given
+	sequence  uint64   // the last one given, unless positions are
 	queue     []*batch // numbered, oldest first; more than one after a batch was divided
 	busy      bool     // queue[0] is on its way
 	attempts  int      // of queue[0] that failed
@@ -170,8 +170,10 @@ func (s *sender) due(box *outbox, now time.Time, flush bool) bool {
 		return false
 	}
 	for i := range b.records {
-		box.sequence++
-		b.records[i].sequence = box.sequence
+		if b.records[i].sequence == 0 {
+			box.sequence++
+			b.records[i].sequence = box.sequence
+		}
 	}
 	box.queue = append(box.queue, b)
 	return true

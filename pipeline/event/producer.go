@@ -11,7 +11,7 @@ import "encoding/binary"
 // their sequences would be taken for one another's; without the header it is the one that the
 // record is in.
 const (
-	HeaderInstance  = "tg-i" // names the producer's instance: any bytes, new at each start
+	HeaderInstance  = "tg-i" // names the producer's instance: any bytes, new at each start unless sequences go on
 	HeaderSequence  = "tg-s" // the record's sequence on its partition: 8 bytes, big-endian
 	HeaderPartition = "tg-p" // the partition that the producer sent it to: 4 bytes, big-endian
 )
