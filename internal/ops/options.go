@@ -39,7 +39,7 @@ func NewOptions(name, usage string, out io.Writer, getenv func(string) string) *
 		fmt.Fprintln(out, "\nOptions (each also as TALLYGATE_NAME in the environment, or as name: value in the --config file):")
 		fs.VisitAll(func(f *flag.Flag) {
 			arg, help := flag.UnquoteUsage(f)
-			fmt.Fprintf(out, "  --%s", f.Name)
+			fmt.Fprintf(out, "  %s", Dashed(f.Name))
 			if arg != "" {
 				fmt.Fprintf(out, " %s", arg)
 			}
@@ -51,6 +51,14 @@ func NewOptions(name, usage string, out io.Writer, getenv func(string) string) *
 		})
 	}
 	return o
+}
+
+// Dashed is an option as people write it: one dash for one letter.
+func Dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
 }
 
 // Parse reads args, then the environment and the file for what args don't give.
