@@ -58,6 +58,8 @@ type Reader struct {
 	skipped int
 	long    []byte // a line that the bufio.Reader's buffer does not hold
 	seen    repeats
+	name    func(end int64) string // nil: lines are named by what they say
+	offset  int64
 	decoder event.Decoder
 	events  []event.Event
 	parser  parser
@@ -73,8 +75,16 @@ func NewReader(r io.Reader, format Format) *Reader {
 // the lines of the ones before.
 func (r *Reader) Reset(in io.Reader) {
 	r.in.Reset(in)
-	r.line = 0
+	r.line, r.offset = 0, 0
 }
+
+// NameLines gives events without an id one by where their lines end, instead of by what they say. To
+// follow a file it has to be called: a Reader that begins in the middle of a log does not know which
+// equal lines came before.
+func (r *Reader) NameLines(name func(end int64) string) { r.name = name }
+
+// Offset is how many bytes of the input lie in front of the next line.
+func (r *Reader) Offset() int64 { return r.offset }
 
 // Skipped is how many lines so far were not events.
 func (r *Reader) Skipped() int { return r.skipped }
@@ -111,7 +121,11 @@ func (r *Reader) parse(text []byte) (event.Event, error) {
 	if err != nil {
 		return event.Event{}, err
 	}
-	e.ID = r.seen.id(text)
+	if r.name == nil {
+		e.ID = r.seen.id(text)
+	} else {
+		e.ID = r.name(r.offset)
+	}
 	return e, nil
 }
 
@@ -124,6 +138,9 @@ func (r *Reader) parseJSON(text []byte) (event.Event, error) {
 	}
 	if len(r.events) != 1 {
 		return event.Event{}, errNotOne
+	}
+	if e := &r.events[0]; r.name != nil && e.ID == "" {
+		e.ID = r.name(r.offset)
 	}
 	return r.events[0], nil
 }
@@ -138,6 +155,7 @@ func (r *Reader) readLine() ([]byte, error) {
 		return nil, err
 	}
 	r.line++
+	r.offset += int64(len(text))
 	if errors.Is(err, bufio.ErrBufferFull) {
 		if text, err = r.readLong(text); err != nil {
 			return nil, err
@@ -152,6 +170,7 @@ func (r *Reader) readLong(start []byte) ([]byte, error) {
 	r.long = append(r.long[:0], start...)
 	for {
 		text, err := r.in.ReadSlice('\n')
+		r.offset += int64(len(text))
 		if len(r.long) <= MaxLine {
 			r.long = append(r.long, text...)
 		}

@@ -33,6 +33,10 @@ slower than the file, the command waits. After an interrupt (Ctrl-C), it still s
 read. The id of a log line's event is a hash of the line, so the events of a file that is sent again
 within minutes are not counted twice.
 
+With --follow each line is sent once, also through log rotation, copies, truncation, restarts and
+crashes: a state file keeps how far Kafka has acknowledged the file. A file without a state yet is
+followed from its end, because what happened before the first start must not block anyone.
+
 An event keeps its own time. An aggregator does not count events that are older than its
 max_lateness (1h by default) on arrival: send an old log with --now.
 
@@ -53,8 +57,20 @@ type options struct {
 	rate     float64
 	json     bool
 	patience time.Duration
+	state    string // of --follow; "": the default
+	from     string
 	file     string
+	getenv   func(string) string
+	first    []string // what to tell before anything is sent
 }
+
+// Where a followed file begins that has no state yet.
+const (
+	fromEnd   = "end"
+	fromStart = "start"
+)
+
+func (o *options) topic() string { return o.prefix + ".events" }
 
 // Command is `tallygate emit`. It returns the exit status: 0 if all that was read is
 // in Kafka (skipped lines aside), 2 for wrong options, 1 for other errors. When ctx ends it stops
@@ -68,14 +84,16 @@ func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 }
 
 func parse(args []string, stdout io.Writer, getenv func(string) string) (*options, error) {
-	var o options
+	o := options{getenv: getenv}
 	var format string
 	flags := ops.NewOptions("tallygate emit", usage, stdout, getenv)
 	kafka := kafkaconn.NewOptions(flags)
 	flags.StringVar(&o.prefix, "prefix", "tallygate", "what all names of the installation begin with; events go to the topic `PREFIX`.events")
 	flags.StringVar(&format, "format", "", "`FORMAT` of the lines: combined, common or ndjson; by default each line is recognized by itself")
-	flags.BoolVar(&o.follow, "follow", false, "go on when the file ends, and wait for more; a file that was rotated or truncated is read from its start")
+	flags.BoolVar(&o.follow, "follow", false, "go on when the file ends, and wait for more, through log rotation; a restart goes on where it stopped")
 	flags.BoolVar(&o.follow, "f", false, "the same as --follow")
+	flags.StringVar(&o.state, "state", "", "`FILE` that keeps how far a followed file was sent (default: one for each file and topic in $STATE_DIRECTORY, $XDG_STATE_HOME/tallygate, ~/.local/state/tallygate, or for root /var/lib/tallygate)")
+	flags.StringVar(&o.from, "from", fromEnd, "`start|end`: where a followed file begins that has no state yet; end: only what is written from now on counts")
 	flags.BoolVar(&o.now, "now", false, "send events without their own time: they count when they arrive")
 	flags.Float64Var(&o.rate, "rate", 0, "`EVENTS` per second at most; 0 is as fast as Kafka takes them")
 	flags.BoolVar(&o.json, "json", false, "print the summary as JSON, and no progress")
@@ -101,6 +119,12 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 	if o.follow && strings.HasSuffix(o.file, ".gz") {
 		errs = append(errs, errors.New("--follow cannot follow a compressed file"))
 	}
+	if o.from != fromStart && o.from != fromEnd {
+		errs = append(errs, fmt.Errorf("--from %q: want start or end", o.from))
+	}
+	if o.state != "" && (!o.follow || o.file == "-") {
+		errs = append(errs, errors.New("--state is for a file that is followed: give --follow, too"))
+	}
 	if o.rate < 0 {
 		errs = append(errs, fmt.Errorf("--rate %v: want 0 or more", o.rate))
 	}
@@ -114,34 +138,38 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 }
 
 func run(ctx context.Context, o *options, stdin io.Reader, stdout, stderr io.Writer) error {
-	in, err := o.open(ctx, stdin)
+	in, t, err := o.open(ctx, stdin)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 	say := newReporter(o, in, stderr)
+	for _, line := range o.first {
+		say.Line("%s", line)
+	}
 	emitter, err := o.kafka.Emitter(emit.Config{
 		Prefix: o.prefix, ClientID: "tallygate-emit-command", AsIs: true,
-		OnDrop: say.drop,
+		OnDrop: say.drop, Instance: t.name(),
 	})
 	if err != nil {
 		return err
 	}
 	started := time.Now()
-	s := sender{options: o, emitter: emitter, say: say, reader: accesslog.NewReader(in, o.format)}
+	s := sender{options: o, emitter: emitter, say: say, reader: accesslog.NewReader(in, o.format), tail: t}
 	err = s.send(ctx)
 	say.finish()
 	return errors.Join(err, summarize(stdout, o, emitter.Stats(), s.skipped, time.Since(started)))
 }
 
 // open opens the file, or follows it.
-func (o *options) open(ctx context.Context, stdin io.Reader) (*input.Input, error) {
+func (o *options) open(ctx context.Context, stdin io.Reader) (*input.Input, *tail, error) {
 	if !o.follow || o.file == "-" {
-		return input.Open(ctx, o.file, stdin)
+		in, err := input.Open(ctx, o.file, stdin)
+		return in, nil, err
 	}
-	f, err := newFollower(ctx, o.file, 250*time.Millisecond)
+	t, err := o.openTail(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("open the input: %w", err)
+		return nil, nil, err
 	}
-	return input.Of(o.file, f), nil
+	return input.Of(o.file, t), t, nil
 }

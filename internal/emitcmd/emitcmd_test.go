@@ -21,7 +21,14 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(inChild) != "" {
+		runAsCommand()
+	}
+	goleak.VerifyTestMain(m,
+		// go-metrics, which sarama links, has one ticker for the life of the process.
+		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
 
 const topic = "tallygate.events"
 
@@ -39,7 +46,9 @@ func newCommand(t *testing.T) *command {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	return &command{kafka: c, env: map[string]string{"TALLYGATE_KAFKA": strings.Join(c.ListenAddrs(), ",")}}
+	return &command{kafka: c, env: map[string]string{
+		"TALLYGATE_KAFKA": strings.Join(c.ListenAddrs(), ","), "XDG_STATE_HOME": t.TempDir(),
+	}}
 }
 
 func (c *command) run(ctx context.Context, stdin io.Reader, args ...string) int {
@@ -188,7 +197,7 @@ func TestFollowingThroughRotationUntilInterrupted(t *testing.T) {
 	path := write(t, "access.log", logLine(now, "/a")+logLine(now, "/b"))
 	ctx, interrupt := context.WithCancel(t.Context())
 	exit := make(chan int)
-	go func() { exit <- c.run(ctx, nil, "-f", path) }()
+	go func() { exit <- c.run(ctx, nil, "-f", "--from", "start", path) }()
 	testrun.Eventually(t, "two events", func() bool { return c.count(topic) == 2 })
 
 	appendTo(t, path, logLine(now, "/c"))
@@ -265,6 +274,10 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"-f", "access.log.gz"}, 2, "compressed"},
 		{[]string{"--kafka", "nowhere", path}, 2, "nowhere"},
 		{[]string{"--patience", "0s", path}, 2, "--patience"},
+		{[]string{"-f", "--from", "middle", path}, 2, `--from "middle": want start or end`},
+		{[]string{"--state", "x", path}, 2, "--follow"},
+		{[]string{"-f", "--state", "/dev/null/x", path}, 1, "name another file by --state FILE"},
+		{[]string{"-f", path + ".nix"}, 1, "no such file"},
 		{[]string{path + ".nix"}, 1, "no such file"},
 		{[]string{t.TempDir()}, 1, "is a directory"},
 		{[]string{path}, 1, "no valid event"},
@@ -282,7 +295,7 @@ func TestHelpTeaches(t *testing.T) {
 	if code := c.run(t.Context(), nil, "--help"); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
-	for _, want := range []string{"Examples:", "tallygate emit -f", "--format", "--follow", "--now", "--rate", "--json", "--kafka", "--prefix"} {
+	for _, want := range []string{"Examples:", "tallygate emit -f", "--format", "--follow", "--now", "--rate", "--json", "--kafka", "--prefix", "--state FILE", "--from start|end", "\n  -f\n"} {
 		if !strings.Contains(c.stdout.String(), want) {
 			t.Errorf("the help does not mention %s", want)
 		}

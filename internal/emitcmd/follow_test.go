@@ -2,6 +2,7 @@ package emitcmd
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"sync"
@@ -22,13 +23,17 @@ type following struct {
 func follow(t *testing.T, path string) *following {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
-	f, err := newFollower(ctx, path, time.Millisecond)
+	f, err := newFollower(ctx, path, false)
 	if err != nil {
 		t.Fatal(err)
 	}
+	nothing := func() error { return nil }
+	f.every, f.idle, f.moved, f.say = time.Millisecond, nothing, nothing, t.Logf
 	r := &following{end: end}
 	r.done.Go(func() {
-		_, r.err = io.Copy(&r.got, f)
+		if _, err := io.Copy(&r.got, f); !errors.Is(err, errStopped) {
+			r.err = err
+		}
 		_ = f.Close()
 	})
 	t.Cleanup(func() {

@@ -20,6 +20,7 @@ type sender struct {
 	emitter *emit.Emitter
 	say     *reporter
 	reader  *accesslog.Reader
+	tail    *tail // nil unless a file is followed
 	skipped int
 }
 
@@ -34,8 +35,14 @@ func (s *sender) send(ctx context.Context) error {
 	defer context.AfterFunc(ctx, patience.mayEnd)()
 	// The end of ctx ends the reading, not the sending of what was read.
 	sending := patience.ctx
+	if s.tail != nil {
+		s.tail.follow(sending, s)
+	}
 	err := s.copy(ctx, sending)
 	patience.mayEnd()
+	if s.tail != nil && err == nil {
+		err = s.tail.saveNow()
+	}
 	if closeErr := s.emitter.Close(sending); err == nil {
 		err = closeErr
 	}
@@ -50,8 +57,11 @@ func (s *sender) copy(ctx, sending context.Context) error {
 			s.skip(bad.Line, bad.Err)
 			continue
 		}
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || errors.Is(err, errStopped) {
 			return nil
+		}
+		if sending.Err() != nil {
+			return context.Cause(sending)
 		}
 		if err != nil {
 			return fmt.Errorf("read the input: %w", err)
@@ -64,13 +74,25 @@ func (s *sender) copy(ctx, sending context.Context) error {
 		if err := pace.wait(ctx); err != nil {
 			return nil // interrupted: send what was read before
 		}
-		if err := s.emitter.EmitWait(sending, e); sending.Err() != nil {
+		if err := s.emit(sending, e); sending.Err() != nil {
 			return context.Cause(sending)
 		} else if err != nil {
 			s.skip(line, err)
 		}
+		if s.tail != nil {
+			if err := s.tail.save(); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+func (s *sender) emit(ctx context.Context, e event.Event) error {
+	if s.tail == nil {
+		return s.emitter.EmitWait(ctx, e)
+	}
+	return s.emitter.EmitAt(ctx, e, uint64(s.tail.at()))
 }
 
 func (s *sender) skip(line int, err error) {
