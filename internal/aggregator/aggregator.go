@@ -70,6 +70,9 @@ func (a *Program) Run(ctx context.Context) error {
 		})
 	}
 	again := &reloader{Program: a, agg: agg, file: newFileState(a.Registry, a.broken)}
+	if a.broken != nil {
+		agg.RuleFileRefused()
+	}
 	if err := a.serveHTTP(ctx, g, agg, again); err != nil {
 		return err
 	}

@@ -3,10 +3,12 @@ package aggregator
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +48,7 @@ func TestABrokenRuleFileAtTheStart(t *testing.T) {
 	if got := limit(api); got != "7" {
 		t.Errorf("it counts by a limit of %s, want the group's 7", got)
 	}
-	if _, text := get(t, metrics); !strings.Contains(text, "\ntallygate_rules_file_ok 0\n") || !strings.Contains(text, "\ntallygate_rules_file_ok_since_timestamp_seconds 1.") {
+	if _, text := get(t, metrics); !strings.Contains(text, "\ntallygate_rules_file_ok 0\n") || strings.Contains(text, "\ntallygate_rules_failed_total 0\n") || !strings.Contains(text, "\ntallygate_rules_file_ok_since_timestamp_seconds 1.") {
 		t.Error("the metrics don't say so")
 	}
 	if err := os.WriteFile(broken, []byte(limited(9)), 0o600); err != nil {
@@ -85,6 +87,68 @@ func TestABrokenRuleFileAtTheStart(t *testing.T) {
 	})
 	if status, text := get(t, api+"/readyz"); status != http.StatusOK {
 		t.Errorf("and the program is not ready any more: %s", text)
+	}
+}
+
+// A file that the rules name is a part of them: a mistake in it is one of the rules, also when it is new,
+// and mending that file alone is enough.
+func TestABrokenFileThatTheRulesName(t *testing.T) {
+	servers, err := devstack.Start(t.Context(), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(servers.Close)
+	path := rulesFile(t, limited(7))
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(filepath.Dir(path), name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := mustParse(t, none, "--kafka", servers.Kafka[0], "--partitions", "1", "--prefix", "reload", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--rules", path)
+	p.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	testrun.Start(t, p.Run)
+	api, metrics := "http://"+p.HTTP.Addr().String(), "http://"+p.Metrics.Addr().String()+"/metrics"
+	testrun.Eventually(t, "it is ready", func() bool { status, _ := get(t, api+"/readyz"); return status == http.StatusOK })
+	failed := func() (n int) {
+		_, text := get(t, metrics)
+		_, text, _ = strings.Cut(text, "\ntallygate_rules_failed_total ")
+		_, _ = fmt.Sscan(text, &n)
+		return n
+	}
+	is := func(value string) func() bool {
+		return func() bool {
+			_, text := get(t, metrics)
+			return strings.Contains(text, "\ntallygate_rules_file_ok "+value+"\n")
+		}
+	}
+	if !is("1")() || failed() != 0 {
+		t.Fatal("the metrics are wrong from the start")
+	}
+	for _, file := range []struct{ name, field, bad, good string }{
+		{"exempt.yaml", "  exempt: exempt.yaml\n", "[{uid: 1, reson: a test}]\n", "[{uid: 1, reason: a test}]\n"},
+		{"office.txt", "  networks: {office: office.txt}\n", "10.0.0.300/8\n", "10.0.0.0/8\n"},
+		{"limits.csv", "", "uid,limt\n42,5\n", "uid,limit\n42,5\n"},
+	} {
+		t.Run(file.name, func(t *testing.T) {
+			before := failed()
+			write(file.name, file.bad)
+			text := strings.Replace(limited(7), "spec:\n", "spec:\n"+file.field, 1)
+			if file.field == "" {
+				text = strings.Replace(text, "limit: 7,", "limit: 7, overrides: "+file.name+",", 1)
+			}
+			write(filepath.Base(path), text)
+			testrun.Eventually(t, "it is broken", is("0"))
+			again := failed()
+			if again == before {
+				t.Error("no failure is counted")
+			}
+			if got := post(t, api); !strings.HasPrefix(got, "422 ") || !strings.Contains(got, file.name) || failed() <= again {
+				t.Errorf("a reload that is asked for: %s, and %d failures behind %d", got, failed(), again)
+			}
+			write(file.name, file.good)
+			testrun.Eventually(t, "it is mended", is("1"))
+		})
 	}
 }
 

@@ -102,14 +102,16 @@ func same(a, b []os.FileInfo) bool {
 
 func (r *reloader) publish(ctx context.Context) (aggregate.ReloadResult, error) {
 	_, file, named, err := readRules(r.Config.RuleFile.Name)
-	r.file.note(err == nil)
+	r.mu.Lock()
+	r.named = named // also those of a broken set: one of them may be what will be mended
+	r.mu.Unlock()
 	if err != nil {
+		r.file.note(false)
+		r.agg.RuleFileRefused()
 		return aggregate.ReloadResult{}, fmt.Errorf("%w: %w", aggregate.ErrRules, err)
 	}
-	r.mu.Lock()
-	r.named = named
-	r.mu.Unlock()
 	done, err := r.agg.Reload(ctx, file)
+	r.file.note(!errors.Is(err, aggregate.ErrRules) && !errors.Is(err, aggregate.ErrRulesTooLarge))
 	if done.Changed {
 		log := r.Log
 		if who := access.From(ctx).Name; who != "" {

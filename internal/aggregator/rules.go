@@ -20,29 +20,33 @@ func LoadRules(path string) (*rules.Set, aggregate.RuleFile, error) {
 	return set, file, err
 }
 
-// readRules reads and compiles a rule file with the files that it names. It returns these as paths.
-// The time of change is that of the newest.
+// readRules reads and compiles a rule file with the files that it names. It returns these as paths,
+// also if one of them is what is wrong. The time of change is that of the newest.
 func readRules(path string) (set *rules.Set, file aggregate.RuleFile, named []string, err error) {
 	if file, err = readOne(path); err != nil {
 		return nil, file, nil, err
 	}
-	if set, err = compileFile(file); err != nil {
-		return nil, file, nil, err
+	read := input.Beside(path)
+	set, err = compileWith(file, func(name string) ([]byte, error) {
+		named = append(named, filepath.Join(filepath.Dir(path), filepath.FromSlash(name)))
+		return read(name)
+	})
+	slices.Sort(named)
+	named = slices.Compact(named)
+	if err != nil {
+		return nil, file, named, err
 	}
 	file.Files = map[string][]byte{}
 	for name, text := range set.Files {
-		beside := filepath.Join(filepath.Dir(path), filepath.FromSlash(name))
-		info, err := os.Stat(beside)
+		info, err := os.Stat(filepath.Join(filepath.Dir(path), filepath.FromSlash(name)))
 		if err != nil {
-			return nil, file, nil, fmt.Errorf("read the rules: %w", err)
+			return nil, file, named, fmt.Errorf("read the rules: %w", err)
 		}
 		if info.ModTime().After(file.Modified) {
 			file.Modified = info.ModTime()
 		}
 		file.Files[name] = text
-		named = append(named, beside)
 	}
-	slices.Sort(named)
 	return set, file, named, nil
 }
 
@@ -76,10 +80,13 @@ func CompileRules(path string, src []byte) (*rules.Set, error) {
 // compileFile reads the files that the rules name from their folder, unless they came with the
 // rules.
 func compileFile(f aggregate.RuleFile) (*rules.Set, error) {
-	beside := f.Beside
 	if f.Files == nil {
-		beside = input.Beside(f.Name)
+		return compileWith(f, input.Beside(f.Name))
 	}
+	return compileWith(f, f.Beside)
+}
+
+func compileWith(f aggregate.RuleFile, beside func(name string) ([]byte, error)) (*rules.Set, error) {
 	compile := rules.CompileWith
 	if f.Published {
 		compile = rules.CompilePublished

@@ -35,7 +35,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return &metrics{
 		partitions:   owner.NewMetrics(reg),
 		rulesVersion: r.Gauge("rules_version", "Version of the group's rules that this instance runs; 0 if it runs rules of its own."),
-		rulesFailed:  r.Counter("rules_failed_total", "Versions of the group's rules that failed to compile on this instance."),
+		rulesFailed:  r.Counter("rules_failed_total", "Attempts to use a rule file that failed because of the file, and versions of the group's rules that failed to compile on this instance."),
 		rulesDiffer:  r.Gauge("rules_differ", "Members of the group whose rules differ from this instance's."),
 		lagging:      r.Gauges("partition_lag", "Records of the event partition not counted yet, whichever instance owns it.", "partition"),
 		lagSeconds:   r.Gauges("partition_lag_seconds", "Seconds since the event partition was last counted to its end, or the age of the last counted record, whichever is greater; 0 when caught up.", "partition"),

@@ -35,6 +35,10 @@ var (
 // changes nothing.
 var ErrRules = errors.New("aggregate: the rule file is refused")
 
+// ErrRulesTooLarge is wrapped by the error for a rule file that its topic does not take, with the files
+// that it names.
+var ErrRulesTooLarge = errors.New("aggregate: the rule file is too large")
+
 // ReloadResult is the outcome of a reload.
 type ReloadResult struct {
 	Version int64 `json:"version"` // the version that this instance runs now
@@ -261,7 +265,7 @@ func (b *rulebook) publish(ctx context.Context, r ruleRecord) error {
 		Topic: b.topic, Partition: 0, Key: sarama.StringEncoder(ruleRecordKey), Value: sarama.ByteEncoder(value),
 	})
 	if errors.Is(err, sarama.ErrMessageSizeTooLarge) {
-		err = fmt.Errorf("with their files they have %d bytes before compression: raise max.message.bytes of %s, or shorten the files: %w", len(value), b.topic, err)
+		err = fmt.Errorf("%w: with their files they have %d bytes before compression: raise max.message.bytes of %s, or shorten the files: %w", ErrRulesTooLarge, len(value), b.topic, err)
 	}
 	if err != nil {
 		return fmt.Errorf("publish the rules: %w", err)
@@ -351,6 +355,10 @@ func (b *rulebook) take(m *ruleRecordAt) {
 	}
 }
 
+// RuleFileRefused counts an attempt to use a rule file that failed because of the file, before Reload
+// could be asked.
+func (a *api) RuleFileRefused() { a.metrics.rulesFailed.Inc() }
+
 // Reload makes a changed rule file the next version of the group's rules. A file with mistakes
 // changes nothing: the error wraps ErrRules and rules.Errors. A file older than the group's rules
 // changes nothing either (ErrOlderRules).
@@ -361,7 +369,11 @@ func (a *api) Reload(ctx context.Context, file RuleFile) (ReloadResult, error) {
 	if !a.online.Load() {
 		return ReloadResult{}, ErrNotConnected
 	}
-	return a.book.reload(ctx, file)
+	done, err := a.book.reload(ctx, file)
+	if errors.Is(err, ErrRules) || errors.Is(err, ErrRulesTooLarge) {
+		a.RuleFileRefused()
+	}
+	return done, err
 }
 
 // readRules returns a copy of the last record that holds rules at offsets [from, end), or nil if
