@@ -17,7 +17,6 @@ func (c *limitReader) bucket() bool {
 	}
 	l, w := c.l, c.w
 	l.Window.Limit, l.Burst = l.Limit, l.Limit
-	l.PerMax = scalar.MaxSpan // an overdrawn bucket takes long to drain
 	if w.get("burst") != nil {
 		l.Burst = c.number(w.get("burst"), "burst", l.Rule)
 		c.atMost(w.get("burst"), l.Burst)
@@ -67,5 +66,11 @@ func bucketCandidate(l, try *Limit, w windowFields) bool {
 	return true
 }
 
-// bound sets how far a bucket's level may go.
-func (l *Limit) bound() { l.Window.Most = l.Burst.Plus(l.Debt.Times(l.Burst)) }
+// bound sets how far a bucket's level may go, and how long that takes to drain.
+func (l *Limit) bound() {
+	l.Window.Most = l.Burst.Plus(l.Debt.Times(l.Burst))
+	l.PerMax = scalar.MaxSpan
+	if l.Window.Limit > 0 {
+		l.PerMax = min(l.PerMax, max(l.Window.Per, l.passesIn(l.Window.Most)))
+	}
+}

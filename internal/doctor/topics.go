@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/rules"
 )
 
 func (e *kafkaSide) checkTopics(context.Context) outcome {
-	state, err := topics.Check(e.cfg.Kafka.Brokers, e.sarama(), topics.Config{Prefix: e.cfg.Prefix, ProducerTime: e.cfg.ProducerTime})
+	cfg := topics.Config{Prefix: e.cfg.Prefix, ProducerTime: e.cfg.ProducerTime}
+	if e.set != nil {
+		cfg.LongestVerdict = e.set.LongestVerdict().Duration()
+	}
+	state, err := topics.Check(e.cfg.Kafka.Brokers, e.sarama(), cfg)
 	if refused(err) {
 		return found(fail("topics", "see acls", "%v", err))
 	}
@@ -103,9 +105,14 @@ func (e *kafkaSide) checkRetention(context.Context) outcome {
 		}
 	}
 	short(e.names.Events, minEventRetention, Warn, "events that wait longer than that, while no aggregator runs, are never counted")
-	longest, rule := longestBlock(e.set)
+	var longest, window time.Duration
+	var rule, strict string
+	if e.set != nil {
+		block, of := e.set.LongestBlock()
+		strictest, by := e.set.LongestStrict()
+		longest, rule, window, strict = block.Duration(), of, strictest.Duration(), by
+	}
 	short(e.names.Verdicts, longest, Fail, fmt.Sprintf("when the blocklist is rebuilt, a block of rule %s would be lost before it ends", rule))
-	window, strict := longestStrict(e.set)
 	short(e.names.Verdicts, window, Fail, fmt.Sprintf("when Redis has lost its memory, what rule %s has counted would be lost, and its limit exceeded", strict))
 	for _, topic := range []string{e.names.Events, e.names.Loop, e.names.Verdicts} {
 		if n, err := strconv.ParseInt(e.layout.Topics[topic].Settings["retention.bytes"], 10, 64); err == nil && n >= 0 {
@@ -140,40 +147,6 @@ func (e *kafkaSide) retention(topic string) (time.Duration, bool) {
 
 func (e *kafkaSide) alter(topic, key string, value int64) string {
 	return e.kafkaCommand("kafka-configs.sh", "--alter --entity-type topics --entity-name %s --add-config '%s=%d'", topic, key, value)
-}
-
-// longestBlock is how long a verdict of the set may last, as issued by one event.
-func longestBlock(set *rules.Set) (time.Duration, string) {
-	var longest event.Micros
-	name := ""
-	if set == nil {
-		return 0, ""
-	}
-	for _, l := range set.Limits {
-		d := l.Rule.Then.Longest()
-		if l.Rule.Then.UntilReset {
-			d = l.PerMax
-		}
-		if d > longest {
-			longest, name = d, l.Name
-		}
-	}
-	return time.Duration(longest) * time.Microsecond, name
-}
-
-// longestStrict is the longest window of the set's strict limits: their levels are kept for so long.
-func longestStrict(set *rules.Set) (longest time.Duration, name string) {
-	if set == nil {
-		return 0, ""
-	}
-	for _, r := range set.Strict() {
-		for _, l := range r.Limits {
-			if d := l.PerMax.Duration(); d > longest {
-				longest, name = d, l.Name
-			}
-		}
-	}
-	return longest, name
 }
 
 // checkStateSize compares the largest state of a key with the size limit of the table's records.

@@ -89,6 +89,8 @@ func (a *instance) Prepare(ctx context.Context) (partitions int32, err error) {
 			Partitions:   a.cfg.Partitions,
 			Replication:  a.cfg.Replication,
 			ProducerTime: a.cfg.BrokerTime == brokerTimeCreate,
+			// Those of this instance's file. When the group has others, the rulebook compares.
+			LongestVerdict: a.cfg.Rules.LongestVerdict().Duration(),
 		})
 		return err
 	})

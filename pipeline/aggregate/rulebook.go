@@ -349,15 +349,12 @@ func (b *rulebook) take(m *ruleRecordAt) {
 	if old.Set.Hash == set.Hash {
 		return
 	}
+	b.compareRetention(set)
 	b.log.Info("the group's rules have changed", "version", number, "rule_set", r.Name, "file", r.File, "by", r.By, "rules", len(set.All()))
 	for _, p := range b.agg.owned() {
 		p.Use(v)
 	}
 }
-
-// RuleFileRefused counts an attempt to use a rule file that failed because of the file, before Reload
-// could be asked.
-func (a *api) RuleFileRefused() { a.metrics.rulesFailed.Inc() }
 
 // Reload makes a changed rule file the next version of the group's rules. A file with mistakes
 // changes nothing: the error wraps ErrRules and rules.Errors. A file older than the group's rules

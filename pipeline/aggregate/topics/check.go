@@ -124,11 +124,16 @@ func (e *ensurer) compare(s spec, t found, is map[string]string) (faults []Fault
 }
 
 func (e *ensurer) alterCommand(topic, key, value string) string {
+	return AlterCommand(e.addrs, topic, key, value)
+}
+
+// AlterCommand is the command that changes a setting of a topic.
+func AlterCommand(addrs []string, topic, key, value string) string {
 	if strings.Contains(value, ",") {
 		value = "[" + value + "]"
 	}
 	return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config '%s=%s'",
-		e.bootstrap(), topic, key, value)
+		strings.Join(addrs, ","), topic, key, value)
 }
 
 func (e *ensurer) createCommand(s spec) string {

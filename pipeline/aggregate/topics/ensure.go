@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -100,6 +101,9 @@ func (e *ensurer) run(ctx context.Context) (*Layout, error) {
 		return nil, err
 	}
 	l := &Layout{Names: e.names, Partitions: partitions, IDs: make(map[string]sarama.Uuid), MaxBytes: make(map[string]int), Advice: append(advice, should...)}
+	if ms := number(settings[e.names.Verdicts]["retention.ms"]); ms > 0 {
+		l.VerdictRetention = time.Duration(min(ms, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
+	}
 	for name, t := range have {
 		if t.id == (sarama.Uuid{}) {
 			return nil, fmt.Errorf("the broker does not tell the id of %s: Kafka 2.8 or later is needed", name)

@@ -63,6 +63,10 @@ type Config struct {
 	// verdicts, 30 for the audit and 14 for dead letters. Verdicts must be kept for longer than the
 	// longest block.
 	EventRetention, LoopRetention, VerdictRetention, AuditRetention, DeadLetterRetention time.Duration
+
+	// LongestVerdict is how long the rules need verdicts. They are kept for as long, if that is more
+	// than VerdictRetention. Zero is unknown.
+	LongestVerdict time.Duration
 }
 
 // Layout describes the topics once the missing ones have been created.
@@ -77,6 +81,9 @@ type Layout struct {
 	// MaxBytes is each topic's max.message.bytes by name; 0 if this client may not read it.
 	MaxBytes map[string]int
 
+	// VerdictRetention is how long verdicts are kept; 0 if there is no limit, or it is unknown.
+	VerdictRetention time.Duration
+
 	// Advice lists the settings that are worse than recommended, and how to fix them.
 	Advice []string
 }
@@ -90,7 +97,7 @@ func (c Config) withDefaults() Config {
 	c.Prefix = cmp.Or(c.Prefix, "tallygate")
 	c.EventRetention = cmp.Or(c.EventRetention, 7*day)
 	c.LoopRetention = cmp.Or(c.LoopRetention, 7*day)
-	c.VerdictRetention = cmp.Or(c.VerdictRetention, 90*day)
+	c.VerdictRetention = max(cmp.Or(c.VerdictRetention, 90*day), c.LongestVerdict)
 	c.AuditRetention = cmp.Or(c.AuditRetention, 30*day)
 	c.DeadLetterRetention = cmp.Or(c.DeadLetterRetention, 14*day)
 	return c
