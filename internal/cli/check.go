@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/rules"
@@ -18,8 +20,9 @@ import (
 
 const checkUsage = `
 tallygate check validates rule files, and reports all mistakes at once. A folder stands for
-the .yaml and .yml files in it, except those that end in _test. The exit status is 0 if all files
-are valid, else 1.
+the .yaml and .yml files in it, except those that end in _test. What is no RuleSet there is skipped,
+and said so: files that rules name are checked with the rules. The exit status is 0 if all files are
+valid, else 1.
 
   tallygate check rules.yaml
   tallygate check --json deploy/rules
@@ -29,6 +32,7 @@ are valid, else 1.
 type checked struct {
 	File        string          `json:"file"`
 	OK          bool            `json:"ok"`
+	Skipped     string          `json:"skipped,omitempty"` // why it is not checked: it is no rule file
 	Name        string          `json:"name,omitempty"`
 	Rules       int             `json:"rules"`
 	Limits      int             `json:"limits"`
@@ -53,15 +57,57 @@ func check(_ context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	status := exitStatus(ops.ExitOK)
+	status, skipped := exitStatus(ops.ExitOK), 0
 	for _, f := range files {
-		result := checkFile(f)
+		result := checked{File: f, OK: true}
+		if !slices.Contains(o.Args(), f) {
+			result.Skipped = noRules(f)
+		}
+		if result.Skipped == "" {
+			result = checkFile(f)
+		} else {
+			skipped++
+		}
 		if !result.OK {
 			status = ops.ExitError
 		}
 		result.write(c.stdout, c.stderr, *asJSON)
 	}
+	if skipped == len(files) {
+		return fmt.Errorf("no rule file in %s: a rule file has `kind: RuleSet`", strings.Join(o.Args(), ", "))
+	}
 	return status
+}
+
+// noRules says why a file of a folder is no rule file; "" if it is one, or may be meant to be one.
+func noRules(path string) string {
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return "" // checkFile says why
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(src, &doc); err != nil || len(doc.Content) == 0 {
+		return ""
+	}
+	root := doc.Content[0]
+	if root.Kind == yaml.SequenceNode {
+		return "a list, such as exemptions: it is checked with the rules that name it"
+	}
+	is := map[string]string{}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		is[root.Content[i].Value] = root.Content[i+1].Value
+	}
+	_, spec := is["spec"]
+	_, ruleList := is["rules"]
+	switch api, kind := is["apiVersion"], is["kind"]; {
+	case root.Kind != yaml.MappingNode, strings.EqualFold(kind, "RuleSet"), strings.HasPrefix(api, "tallygate"):
+		return ""
+	case api != "" && kind != "":
+		return "its kind is " + kind
+	case api == "" && kind == "" && !spec && !ruleList:
+		return "it has no kind"
+	}
+	return ""
 }
 
 // isRuleFile reports by its name whether a file of a folder holds rules. Test files lie beside them.
@@ -112,6 +158,10 @@ func (c checked) write(stdout, stderr io.Writer, asJSON bool) {
 	}
 	if !c.OK {
 		fmt.Fprintln(stderr, rules.Errors(c.Errors))
+		return
+	}
+	if c.Skipped != "" {
+		fmt.Fprintf(stdout, "%s: skipped, no rule file: %s\n", c.File, c.Skipped)
 		return
 	}
 	for _, w := range c.Warnings {
