@@ -61,7 +61,7 @@ const maxVersions = 3
 
 // event is the event that the request will be, as far as it is known.
 func (r *Request) event(attrs []event.Attr) event.Event {
-	e := event.Event{API: r.API, Cost: cmp.Or(r.Cost, event.One), Time: event.NoTime, Attrs: append(attrs, r.Attrs...)}
+	e := event.Event{API: r.API, Cost: cmp.Or(r.Cost, event.One), Time: event.NoTime, BrokerTime: event.NoTime, Attrs: append(attrs, r.Attrs...)}
 	for _, d := range r.Dims {
 		switch name, isAttr := strings.CutPrefix(d.Name, "attrs."); {
 		case isAttr:

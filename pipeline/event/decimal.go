@@ -54,6 +54,25 @@ func (n *number) decimal() (d Decimal, exact bool) {
 	return signed(u, n.neg), !rest
 }
 
+// rounded returns the millionths that n is nearest to, if it is less than a billionth away: so much is
+// what programs are wrong by that add amounts as binary numbers, such as 0.1 and 0.2. ok is false for
+// any other number, and for what would be 0.
+func (n *number) rounded() (d Decimal, ok bool) {
+	u, _, over := n.scaled(decimalSize + 3)
+	if over {
+		return 0, false
+	}
+	switch u % 1000 {
+	case 0:
+		u /= 1000
+	case 999:
+		u = u/1000 + 1
+	default:
+		return 0, false
+	}
+	return signed(u, n.neg), u > 0
+}
+
 // AppendTo appends the shortest decimal text to dst: 1, 0.5, -1048576.
 func (d Decimal) AppendTo(dst []byte) []byte {
 	if d < 0 {

@@ -173,7 +173,11 @@ func (d *Decoder) setCost(t *token) {
 	}
 	if t.kind == tokNumber {
 		n, _ := splitNumber(t.text)
-		if c, exact := n.decimal(); exact {
+		c, exact := n.decimal()
+		if !exact {
+			c, exact = n.rounded()
+		}
+		if exact {
 			d.event.Cost = c
 			return
 		}

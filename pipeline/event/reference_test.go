@@ -275,10 +275,33 @@ func refCost(raw json.RawMessage) (Decimal, bool) {
 		return 0, false
 	}
 	r.Mul(r, big.NewRat(int64(One), 1))
+	if near := refNear(r); near != nil {
+		r = near
+	}
 	if !r.IsInt() || !r.Num().IsInt64() || r.Num().Int64() < -int64(MaxDecimal) {
 		return 0, false
 	}
 	return Decimal(r.Num().Int64()), true
+}
+
+// refNear is the whole number that r is less than a thousandth from, if that is not 0.
+func refNear(r *big.Rat) *big.Rat {
+	if most := new(big.Rat).SetFrac(new(big.Int).Lsh(big.NewInt(1), 64), big.NewInt(1000)); new(big.Rat).Abs(r).Cmp(most) >= 0 { // too large to be rounded
+		return nil
+	}
+	half := big.NewRat(1, 2)
+	if r.Sign() < 0 {
+		half.Neg(half)
+	}
+	sum := new(big.Rat).Add(r, half)
+	near := new(big.Rat).SetInt(new(big.Int).Quo(sum.Num(), sum.Denom()))
+	away := new(big.Rat).Sub(r, near)
+	towards := away.Sign() != 0 && away.Sign() != r.Sign() // from 0
+	limit := away.Abs(away).Cmp(big.NewRat(1, 1000))
+	if near.Sign() == 0 || limit > 0 || limit == 0 && !towards {
+		return nil
+	}
+	return near
 }
 
 func refAttrs(raw json.RawMessage) (attrs []Attr, ok bool) {

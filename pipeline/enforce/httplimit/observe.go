@@ -120,7 +120,7 @@ func (e *entered) event(status int, outcome string, permit event.Permit) event.E
 // checked.
 func EventOf(api string, dims []event.Dim, began time.Time, outcome string, result event.Attr) event.Event {
 	e := event.Event{
-		API: api, Outcome: outcome, Time: event.FromTime(began), Cost: event.One,
+		API: api, Outcome: outcome, Time: event.FromTime(began), BrokerTime: event.NoTime, Cost: event.One,
 		Attrs: make([]event.Attr, 0, len(dims)+2),
 	}
 	for _, d := range dims {
