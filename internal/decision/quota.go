@@ -54,7 +54,7 @@ func (s *Server) quotas(w http.ResponseWriter, r *http.Request) {
 		if name == "" {
 			continue
 		}
-		out.Quotas = append(out.Quotas, quota{Rule: name, Limit: l.Limit, Left: l.Left(), Count: l.Count, Window: l.Per.Duration().Seconds(), Counts: l.Since, Resets: l.Until})
+		out.Quotas = append(out.Quotas, quota{Rule: name, Limit: l.Limit, Left: l.Left(), Count: l.Count, Window: l.Per.Seconds(), Counts: event.FromTime(l.Since), Resets: event.FromTime(l.Until)})
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	httpjson.Reply(w, out)

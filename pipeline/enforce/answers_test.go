@@ -135,7 +135,7 @@ func TestUnavailableIsNotTheCallersFault(t *testing.T) {
 		a.Write(w, httptest.NewRequest("GET", "/", nil), d, "")
 		var p Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != status || p.Status != status || p.Rule != "" || d.RetryAfter() != 0 {
-			t.Errorf("status %d, retry after %d, %+v, %v, want %d and no more", w.Code, d.RetryAfter(), p, err, status)
+			t.Errorf("status %d, retry after %v, %+v, %v, want %d and no more", w.Code, d.RetryAfter(), p, err, status)
 		}
 		for _, name := range []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-RateLimit-Reset"} {
 			if w.Header().Get(name) != "" {
@@ -152,8 +152,8 @@ func TestUnavailableIsNotTheCallersFault(t *testing.T) {
 func TestRetryAfterIsNeverEarly(t *testing.T) {
 	for left := event.Micros(1); left < 5*event.Second; left += 99_991 {
 		d := Decision{at: noon, until: noon + left}
-		if back := noon + event.Micros(d.RetryAfter())*event.Second; back < d.until || back-d.until >= event.Second {
-			t.Errorf("%d µs left: back after %d s", left, d.RetryAfter())
+		if back := noon + event.FromDuration(d.RetryAfter()); back < d.until || back-d.until >= event.Second {
+			t.Errorf("%d µs left: back after %v", left, d.RetryAfter())
 		}
 	}
 }

@@ -15,8 +15,11 @@ func (t *Table) Replace(shard int, all []verdict.Verdict) {
 	blocks, left := apart(all)
 	t.index.Replace(shard, blocks)
 	t.left.Replace(shard, left)
-	t.mode.progress.snapshot(shard)
+	last := t.mode.progress.snapshot(shard)
 	t.mode.update()
+	if last {
+		close(t.mode.progress.full) // when the table answers as one that is ready
+	}
 }
 
 // Apply adds verdicts to a shard, in order. A clear ends the block of its key and rule. A verdict

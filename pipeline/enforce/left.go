@@ -3,6 +3,7 @@ package enforce
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/tallygate/tallygate/pipeline/enforce/internal/index"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -19,10 +20,10 @@ type Left struct {
 
 	Limit event.Decimal // of the key's tier; a bucket's burst
 	Count event.Decimal // at Since; may be above the limit
-	Per   event.Micros  // the window's length, of a bucket the time in which its burst drains; 0: it has no fixed one
-	Since event.Micros  // when the count was that
-	Until event.Micros  // when the window ends, or nothing of the count is left, if nothing more happens
-	At    event.Micros  // the time for which the table was asked
+	Per   time.Duration // the window's length, of a bucket the time in which its burst drains; 0: it has no fixed one
+	Since time.Time     // when the count was that
+	Until time.Time     // when the window ends, or nothing of the count is left, if nothing more happens
+	At    time.Time     // the time for which the table was asked
 }
 
 // Left returns how much is left: Limit - Count, and 0 above the limit.
@@ -50,13 +51,13 @@ func (q *quotas) Left(api string, dims []event.Dim) (all []Left) {
 	q.left.Each(api, dims, func(r index.Record) bool {
 		for _, v := range r.Verdicts() {
 			if v.InForce(at) && v.Mode == verdict.Enforce && (api == "" || v.Covers(api)) {
-				all = append(all, Left{v.Rule, v.Public, v.Key, v.APIs, v.Limit, v.Count, v.Per, v.Since, v.Until, at})
+				all = append(all, Left{v.Rule, v.Public, v.Key, v.APIs, v.Limit, v.Count, v.Per.Duration(), v.Since.Time(), v.Until.Time(), at.Time()})
 			}
 		}
 		return true
 	})
 	slices.SortFunc(all, func(a, b Left) int {
-		return cmp.Or(cmp.Compare(a.Left(), b.Left()), cmp.Compare(b.Until, a.Until), cmp.Compare(a.Rule, b.Rule))
+		return cmp.Or(cmp.Compare(a.Left(), b.Left()), b.Until.Compare(a.Until), cmp.Compare(a.Rule, b.Rule))
 	})
 	return all
 }

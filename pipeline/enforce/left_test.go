@@ -119,15 +119,15 @@ func TestNothingIsToldInDoubt(t *testing.T) {
 }
 
 func TestQuotaFields(t *testing.T) {
-	at := t0
+	at := t0.Time()
 	all := []Left{
-		{Rule: "burst", Public: "writes", Limit: 5 * event.One, Count: 4 * event.One, Per: event.Second, Until: at + event.Second, At: at},
-		{Rule: "hourly", Public: "writes", Limit: 100 * event.One, Count: 4 * event.One, Until: at + event.Hour, At: at},
-		{Rule: "secret", Limit: 9 * event.One, Until: at + event.Hour, At: at},
-		{Rule: "b", Public: "searches", Limit: 100*event.One + 1, Count: 63 * event.One, Per: event.Minute, Key: uid("42"), Until: at + 21*event.Second + 1, At: at},
-		{Rule: "c", Public: "c", Limit: 100 * event.One, Per: event.Second / 2, Until: at + event.Second, At: at},
-		{Rule: "d", Public: "d", Limit: 100 * event.One, Until: at + event.Second, At: at},
-		{Rule: "e", Public: "e", Limit: 100 * event.One, Until: at + event.Second, At: at},
+		{Rule: "burst", Public: "writes", Limit: 5 * event.One, Count: 4 * event.One, Per: time.Second, Until: at.Add(time.Second), At: at},
+		{Rule: "hourly", Public: "writes", Limit: 100 * event.One, Count: 4 * event.One, Until: at.Add(time.Hour), At: at},
+		{Rule: "secret", Limit: 9 * event.One, Until: at.Add(time.Hour), At: at},
+		{Rule: "b", Public: "searches", Limit: 100*event.One + 1, Count: 63 * event.One, Per: time.Minute, Key: uid("42"), Until: at.Add(21*time.Second + time.Microsecond), At: at},
+		{Rule: "c", Public: "c", Limit: 100 * event.One, Per: time.Second / 2, Until: at.Add(time.Second), At: at},
+		{Rule: "d", Public: "d", Limit: 100 * event.One, Until: at.Add(time.Second), At: at},
+		{Rule: "e", Public: "e", Limit: 100 * event.One, Until: at.Add(time.Second), At: at},
 	}
 	fields := func(a *Answers, h http.Header, all []Left) string {
 		a.Quotas(h, all)

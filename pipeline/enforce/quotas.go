@@ -1,8 +1,10 @@
 package enforce
 
 import (
+	"math"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -14,9 +16,9 @@ const mostTold = 4
 type Told struct {
 	Name        string // public
 	Left, Limit int64
-	Seconds     int64 // until it is over, rounded up
-	Per         int64 // seconds of the window; 0: it has no fixed length, or a fraction of a second
-	Until       event.Micros
+	After       time.Duration // from the question until it is over, in whole seconds, rounded up
+	Per         time.Duration // the window's length; 0: it has no fixed one, or a fraction of a second
+	Until       time.Time     // when it is over
 	partition   string
 }
 
@@ -29,9 +31,9 @@ func (a *Answers) Tell(all []Left) (told []Told) {
 		if name == "" || isTold(told, name) {
 			continue
 		}
-		one := Told{Name: name, Left: whole(l.Left()), Limit: whole(l.Limit), Seconds: int64((l.Until - l.At + event.Second - 1) / event.Second), Until: l.Until}
-		if l.Per%event.Second == 0 {
-			one.Per = int64(l.Per / event.Second)
+		one := Told{Name: name, Left: whole(l.Left()), Limit: whole(l.Limit), After: upToSecond(l.Until.Sub(l.At)), Until: l.Until}
+		if l.Per%time.Second == 0 {
+			one.Per = l.Per
 		}
 		if len(a.PartitionKey) > 0 {
 			one.partition = a.partition(event.FormatKey(l.Key))
@@ -71,7 +73,7 @@ func (a *Answers) Quotas(h http.Header, all []Left) {
 	if least := &told[0]; a.XRateLimit && h.Get("X-RateLimit-Limit") == "" {
 		h.Set("X-RateLimit-Limit", strconv.FormatInt(least.Limit, 10))
 		h.Set("X-RateLimit-Remaining", strconv.FormatInt(least.Left, 10))
-		h.Set("X-RateLimit-Reset", strconv.FormatInt(int64((least.Until+event.Second-1)/event.Second), 10))
+		h.Set("X-RateLimit-Reset", strconv.FormatInt(least.Until.Add(time.Second-1).Unix(), 10))
 	}
 }
 
@@ -89,10 +91,10 @@ func (a *Answers) quotaFields(h http.Header, told []Told) {
 		if limits != "" {
 			limits, policies = limits+", ", policies+", "
 		}
-		limits += name + ";r=" + strconv.FormatInt(t.Left, 10) + ";t=" + strconv.FormatInt(min(t.Seconds, maxSFInteger), 10) + t.partition
+		limits += name + ";r=" + strconv.FormatInt(t.Left, 10) + ";t=" + strconv.FormatInt(int64(t.After/time.Second), 10) + t.partition
 		policies += name + ";q=" + strconv.FormatInt(t.Limit, 10)
 		if t.Per > 0 {
-			policies += ";w=" + strconv.FormatInt(min(t.Per, maxSFInteger), 10)
+			policies += ";w=" + strconv.FormatInt(int64(t.Per/time.Second), 10)
 		}
 		policies += t.partition
 	}
@@ -108,6 +110,11 @@ func firstName(field string) string {
 		}
 	}
 	return ""
+}
+
+// upToSecond is a time in whole seconds, rounded up.
+func upToSecond(d time.Duration) time.Duration {
+	return (min(d, math.MaxInt64-time.Second) + time.Second - 1).Truncate(time.Second)
 }
 
 // whole is a number as structured fields have it, rounded down.

@@ -143,13 +143,13 @@ func TestALocalLimitStandsIn(t *testing.T) {
 			return ok, last
 		}
 		ok, d := granted(25)
-		if ok != 10 || d.Rule() != "search" || d.RetryAfter() != 6 {
-			t.Errorf("%d granted at once, then %q for %d s, want 10, search, 6", ok, d.Rule(), d.RetryAfter())
+		if ok != 10 || d.Rule() != "search" || d.RetryAfter() != 6*time.Second {
+			t.Errorf("%d granted at once, then %q for %v, want 10, search, 6s", ok, d.Rule(), d.RetryAfter())
 		}
 		if !table.Check("search.query", "8").Allowed || !table.Check("login", "7").Allowed {
 			t.Error("someone else, or another API, is denied")
 		}
-		time.Sleep(time.Duration(d.RetryAfter()) * time.Second)
+		time.Sleep(d.RetryAfter())
 		if ok, _ := granted(5); ok != 1 {
 			t.Errorf("%d granted after Retry-After, want 1", ok)
 		}

@@ -14,8 +14,8 @@ import (
 // Config configures a Table's clock and housekeeping, and what it answers while it is stale. The
 // zero value is ready to use.
 type Config struct {
-	// Shards is the blocklist's number of shards; 0 is 1. The table is ready after a snapshot of
-	// each.
+	// Shards is the blocklist's number of shards; 0 is 1, or what a feed learns. The table is ready
+	// after a snapshot of each.
 	Shards int
 	// Resolution is how often Run updates the coarse clock that checks use; 0 is 20 ms. Within a
 	// second of a verdict's beginning or end, checks use the system's clock: verdicts are enforced
@@ -93,6 +93,7 @@ type Table struct {
 	latencies
 
 	quotas // apart, so that checks pay nothing for them
+	readiness
 }
 
 // NewTable returns an empty table. It can be used at once. Only Run frees ended verdicts: call it
@@ -106,6 +107,7 @@ func NewTable(cfg Config) (*Table, error) {
 	t.index.Init(cfg.Causes)
 	t.quotas.init(t)
 	t.mode.init(&t.cfg, t.policy.matters())
+	t.readiness.progress = &t.mode.progress
 	t.clock.without = t.mode.checkRan
 	t.steps.init(t.mode.started)
 	return t, nil
@@ -121,8 +123,8 @@ func (t *Table) Bytes() int { return t.index.Bytes() }
 // than a hundred million verdicts.
 func (t *Table) Full() bool { return t.index.Full() }
 
-// Shards returns the number of shards in its Config.
-func (t *Table) Shards() int { return t.cfg.Shards }
+// Shards returns the number of shards: that of its Config, or the one that a feed has learned.
+func (t *Table) Shards() int { return t.mode.progress.count() }
 
 // Now returns the time that checks use: at most Config.Resolution behind the system's clock.
 func (t *Table) Now() event.Micros { return t.clock.now() }

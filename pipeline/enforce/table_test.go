@@ -38,9 +38,11 @@ const second = event.Second
 // t0 is far enough in the future that no test's verdict has run out.
 var t0 = event.FromTime(time.Now()) + event.Day
 
-func newTable(t testing.TB) *Table {
+func newTable(t testing.TB) *Table { t.Helper(); return newTableWith(t, Config{}) }
+
+func newTableWith(t testing.TB, cfg Config) *Table {
 	t.Helper()
-	table, err := NewTable(Config{})
+	table, err := NewTable(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func (s *Server) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitReques
 func (s *Server) remaining(status *rlsv3.RateLimitResponse_DescriptorStatus, quotas []enforce.Left) []enforce.Left {
 	if told := s.answers.Tell(quotas); len(told) > 0 {
 		status.LimitRemaining = uint32(min(told[0].Left, math.MaxUint32))
-		status.DurationUntilReset = &durationpb.Duration{Seconds: told[0].Seconds}
+		status.DurationUntilReset = durationpb.New(told[0].After)
 		status.CurrentLimit = &rlsv3.RateLimitResponse_RateLimit{Name: told[0].Name, RequestsPerUnit: uint32(min(told[0].Limit, math.MaxUint32))}
 	}
 	return quotas
