@@ -48,6 +48,8 @@ type Stats struct {
 	CancelsWaiting            int
 	Version                   uint64 // the newest rules; 0: none
 	Ready                     bool   // the rules are known
+	Failing                   bool   // the rules cannot be read from Redis now
+	LastError                 error  // of reading them; nil when there was none
 }
 
 type counts struct{ admitted, denied, inDoubt, ahead, questions, unanswered atomic.Uint64 }
@@ -67,7 +69,8 @@ func New(cfg Config) (*Admitter, error) {
 }
 
 // Run follows the rules and gives permits back, until ctx ends. Then it gives back for two seconds at
-// most what is left.
+// most what is left, and returns nil. While Redis is away, or refuses the user, the password or a right,
+// it retries: the log says so once at first, when the reason changes, and at the end.
 func (a *Admitter) Run(ctx context.Context) error {
 	if a.cfg.Redis == nil {
 		<-ctx.Done()
@@ -97,6 +100,7 @@ func (a *Admitter) Stats() Stats {
 		Questions: c.questions.Load(), Unanswered: c.unanswered.Load(),
 	}
 	s.Cancelled, s.CancelsLost, s.CancelsWaiting = a.cancels.stats()
+	s.Failing, _, s.LastError = a.book.redis.State()
 	if p := a.book.current.Load(); p != nil {
 		s.Ready = true
 		if p.newest != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/admit/internal/script"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/internal/failure"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -70,13 +71,14 @@ type book struct {
 	why     error
 	limits  *instance.Limits
 	silence silence
+	redis   failure.Outages
 }
 
 // readTimeout bounds reading the rules.
 const readTimeout = 2 * time.Second
 
 func newBook(cfg *Config) *book {
-	b := &book{cfg: cfg}
+	b := &book{cfg: cfg, redis: failure.Outages{Log: cfg.Logger, What: "reading the rules of strict limits from Redis", Kind: failure.Of}}
 	if cfg.Rules != nil {
 		b.turn(nil, newVersion(0, cfg.Rules), nil)
 		return b
@@ -265,11 +267,10 @@ func (b *book) useInstance(newest *version, before *page) {
 	}
 }
 
-// run follows the rules until ctx ends.
+// run follows the rules until ctx ends. While Redis is away, or refuses, the last ones stay.
 func (b *book) run(ctx context.Context) {
 	tick := time.NewTicker(b.cfg.Poll)
 	defer tick.Stop()
-	down := false
 	for {
 		limited, cancel := context.WithTimeout(ctx, readTimeout)
 		err := b.read(limited)
@@ -277,12 +278,10 @@ func (b *book) run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil && !down:
-			down = true
-			b.cfg.Logger.Warn("cannot read the rules of strict limits; the last ones stay", "error", err)
-		case err == nil && down:
-			down = false
-			b.cfg.Logger.Info("reading the rules of strict limits again")
+		case err != nil:
+			b.redis.Failed(0, err)
+		default:
+			b.redis.Worked(0)
 		}
 		select {
 		case <-tick.C:

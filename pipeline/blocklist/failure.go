@@ -4,9 +4,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/internal/failure"
 )
 
-// ErrAuth is returned by the Run of a feed or a publisher whose Redis refuses its user or password
-// from the beginning. Once Redis has answered, a refusal is retried like any other error:
-// passwords are changed.
+// ErrAuth is returned by the Run of a publisher whose Redis refuses its user or password from the
+// beginning: an aggregator tells at its start. Once Redis has answered, a refusal is retried like any
+// other error, because passwords are changed. A feed, which runs in services, always retries.
 var ErrAuth = failure.ErrAuth
 
 // ErrShards is the error when the blocklist in Redis has another number of shards than a feed or a

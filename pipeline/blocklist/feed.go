@@ -15,6 +15,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -46,7 +47,8 @@ type FeedConfig struct {
 	// Prefix begins the names of all keys in Redis; "" is tallygate.
 	Prefix string
 	// Shards is how many shards the blocklist has; 0 is 1. The feed refuses a blocklist with
-	// another number: see Refused.
+	// another number: see Refused. With AnyShards it asks the blocklist, once, and tells the sink
+	// by its method SetShards(int) error; an enforce.Table has one.
 	Shards int
 	// Heartbeat is the publishers' interval between heartbeats; 0 is 1 s. When three are missing,
 	// the feed checks whether it has lost its place.
@@ -61,6 +63,9 @@ type FeedConfig struct {
 	// Logger; nil is slog.Default().
 	Logger *slog.Logger
 }
+
+// AnyShards is the FeedConfig.Shards of a feed that follows a blocklist of any number of shards.
+const AnyShards = -1
 
 func (c *FeedConfig) setDefaults() {
 	c.Prefix = cmp.Or(c.Prefix, "tallygate")
@@ -79,7 +84,7 @@ func (c *FeedConfig) validate() error {
 		}
 	}
 	wrong(c.Redis == nil, "Redis is required")
-	wrong(c.Shards < 1, "Shards is %d, want at least 1", c.Shards)
+	wrong(c.Shards < 1 && c.Shards != AnyShards, "Shards is %d, want at least 1, or AnyShards", c.Shards)
 	wrong(strings.ContainsAny(c.Prefix, "{}"), "Prefix is %q, want one without braces", c.Prefix)
 	wrong(c.Heartbeat < 0, "Heartbeat is negative")
 	wrong(c.Block < time.Millisecond, "Block is %v, want at least 1ms", c.Block)
@@ -108,7 +113,8 @@ func readTimeout(client redis.UniversalClient) time.Duration {
 // when the sink has returned.
 type Feed struct {
 	cfg    FeedConfig
-	reader atomic.Pointer[reader] // the latest; nil before Run
+	reader atomic.Pointer[reader] // the latest; nil before Run, and while it learns
+	learns learning
 
 	mu    sync.Mutex
 	stats FeedStats
@@ -124,7 +130,8 @@ type FeedStats struct {
 	LastError error  // nil when there was none
 	LastErrAt time.Time
 	Errors    map[ErrorKind]uint64 // attempts that failed
-	// Why what is in Redis is not followed (ErrShards); nil when it is.
+	// Why Redis refuses the feed now, by its user, password, rights or certificate, or why the feed
+	// refuses what is there (ErrShards); nil when it follows. Run retries all of them.
 	Refused error
 }
 
@@ -134,17 +141,28 @@ func NewFeed(cfg FeedConfig) (*Feed, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Feed{cfg: cfg}, nil
+	return &Feed{cfg: cfg, learns: learning{Outages: newOutages(&cfg)}}, nil
 }
 
-// Run keeps sink in step until ctx ends, and then returns nil. While Redis is away it retries, and
-// sink keeps what it has. It returns ErrAuth if Redis' first answer refuses the user or the
-// password. It returns an error at once if sink was made for another number of shards.
+// Run keeps sink in step until ctx ends, and then returns nil. While Redis is away, or refuses the
+// feed, it retries, and sink keeps what it has: passwords, rights and certificates are changed. The
+// log says so once at first, when the reason changes, and at the end. It returns an error at once if
+// sink was made for another number of shards: nothing would mend that.
 func (f *Feed) Run(ctx context.Context, sink Sink) error {
-	if err := f.fits(sink); err != nil {
+	if asks, ok := sink.(interface{ FollowedBy(why func() error) }); ok {
+		asks.FollowedBy(f.missing)
+	}
+	cfg := f.cfg
+	if cfg.Shards == AnyShards {
+		var err error
+		if cfg.Shards, err = f.learns.shards(ctx, &cfg, sink); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	if err := fits(sink, cfg.Shards); err != nil {
 		return err
 	}
-	r, m, leave := join(f, sink)
+	r, m, leave := join(f, &cfg, sink)
 	defer leave()
 	f.reader.Store(r)
 	ctx, cancel := context.WithCancel(ctx)
@@ -157,11 +175,10 @@ func (f *Feed) Run(ctx context.Context, sink Sink) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-r.failed:
-		return r.err
 	case r.lead <- struct{}{}:
 		defer func() { <-r.lead }()
-		return r.run(ctx)
+		r.run(ctx)
+		return nil
 	}
 }
 
@@ -170,11 +187,30 @@ func (f *Feed) Stats() FeedStats {
 	f.mu.Lock()
 	s := f.stats
 	f.mu.Unlock()
+	s.Failing, s.LastErrAt, s.LastError = f.learns.State()
+	s.Errors = f.learns.Errors()
 	if r := f.reader.Load(); r != nil {
-		s.Failing, s.LastErrAt, s.LastError = r.redis.State()
-		s.Errors, s.Refused = r.redis.Errors(), f.Refused()
+		failing, at, err := r.redis.State()
+		if s.Failing = failing; err != nil {
+			s.LastErrAt, s.LastError = at, err
+		}
+		s.Errors = sum(s.Errors, r.redis.Errors())
+	}
+	if s.Refused = f.Refused(); s.Refused == nil && s.Failing && failure.Of(s.LastError).Refuses() {
+		s.Refused = s.LastError
 	}
 	return s
+}
+
+// sum adds one map's numbers to another's.
+func sum(to, from map[ErrorKind]uint64) map[ErrorKind]uint64 {
+	if len(to) == 0 {
+		return from
+	}
+	for kind, n := range from {
+		to[kind] += n
+	}
+	return to
 }
 
 // Refused returns why the feed does not follow the blocklist although Redis answers: ErrShards; nil
@@ -187,7 +223,7 @@ func (f *Feed) Refused() error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for shard := range f.cfg.Shards {
+	for shard := range r.cfg.Shards {
 		if err := r.refused[shard]; err != nil {
 			return err
 		}
@@ -195,11 +231,32 @@ func (f *Feed) Refused() error {
 	return nil
 }
 
+// missing says why the sink has no snapshot yet; nil: it is under way.
+func (f *Feed) missing() error {
+	o, answered := &f.learns.Outages, f.learns.answered.Load()
+	if r := f.reader.Load(); r != nil {
+		if err := f.Refused(); err != nil {
+			return err
+		}
+		o, answered = &r.redis, r.answered.Load()
+	}
+	failing, _, last := o.State()
+	switch {
+	case failing:
+		return fmt.Errorf("blocklist: following it in Redis fails: %w", last)
+	case errors.Is(last, failure.ErrNothing):
+		return fmt.Errorf("blocklist: Redis has answered, and waits for an aggregator with this Redis and this prefix: %w", last)
+	case !answered:
+		return errors.New("blocklist: Redis has not answered yet")
+	}
+	return nil
+}
+
 // fits returns an error for a sink that has another number of shards: it would never be ready, or
 // be told of some that it doesn't have.
-func (f *Feed) fits(sink Sink) error {
-	if s, ok := sink.(interface{ Shards() int }); ok && s.Shards() != f.cfg.Shards {
-		return fmt.Errorf("blocklist: the feed has %d shards and its table %d: give both Configs the blocklist's number", f.cfg.Shards, s.Shards())
+func fits(sink Sink, shards int) error {
+	if s, ok := sink.(interface{ Shards() int }); ok && s.Shards() != shards {
+		return fmt.Errorf("blocklist: the feed has %d shards and its table %d: give both Configs the blocklist's number", shards, s.Shards())
 	}
 	return nil
 }

@@ -131,6 +131,13 @@ func (s keptSink) Replace(shard int, all []verdict.Verdict) {
 	}
 }
 
+// FollowedBy tells the table what to ask why it has no snapshot yet, if it wants to know.
+func (s keptSink) FollowedBy(why func() error) {
+	if table, ok := s.Sink.(interface{ FollowedBy(why func() error) }); ok {
+		table.FollowedBy(why)
+	}
+}
+
 // SnapshotsWanted is the table's.
 func (s keptSink) SnapshotsWanted() uint64 {
 	if table, ok := s.Sink.(interface{ SnapshotsWanted() uint64 }); ok {

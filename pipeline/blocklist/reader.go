@@ -2,7 +2,6 @@ package blocklist
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"slices"
 	"sync"
@@ -23,10 +22,8 @@ import (
 type reader struct {
 	cfg      FeedConfig // the first feed's
 	redis    failure.Outages
-	answered atomic.Bool   // Redis has answered, and didn't refuse the password
+	answered atomic.Bool   // Redis has answered, and didn't refuse us
 	lead     chan struct{} // holds one element while a feed is the leader
-	failed   chan struct{} // closed when err is set
-	err      error
 	shards   []*shardFeed
 
 	members sync.RWMutex
@@ -75,11 +72,13 @@ var readers = struct {
 	by map[readerKey]*reader
 }{by: map[readerKey]*reader{}}
 
+// newOutages tells of a Redis that cannot be read.
+func newOutages(cfg *FeedConfig) failure.Outages {
+	return failure.Outages{Log: cfg.Logger, What: "following the blocklist in Redis", Kind: failure.Of}
+}
+
 func newReader(cfg FeedConfig) *reader {
-	r := &reader{
-		cfg: cfg, redis: failure.Outages{Log: cfg.Logger, What: "following the blocklist in Redis", Kind: failure.Of},
-		lead: make(chan struct{}, 1), failed: make(chan struct{}), refused: map[int]error{},
-	}
+	r := &reader{cfg: cfg, redis: newOutages(&cfg), lead: make(chan struct{}, 1), refused: map[int]error{}}
 	for shard := range cfg.Shards {
 		r.shards = append(r.shards, &shardFeed{r: r, shard: shard, keys: layout.KeysOf(cfg.Prefix, shard), floor: 1})
 	}
@@ -87,21 +86,21 @@ func newReader(cfg FeedConfig) *reader {
 }
 
 // join makes a feed a member of its reader, made when there is none. leave ends that.
-func join(f *Feed, sink Sink) (r *reader, m *member, leave func()) {
-	key := f.cfg.key()
-	shared := reflect.TypeOf(f.cfg.Redis).Comparable()
+func join(f *Feed, cfg *FeedConfig, sink Sink) (r *reader, m *member, leave func()) {
+	key := cfg.key()
+	shared := reflect.TypeOf(cfg.Redis).Comparable()
 	readers.Lock()
 	defer readers.Unlock()
 	if shared {
 		r = readers.by[key]
 	}
 	if r == nil {
-		r = newReader(f.cfg)
+		r = newReader(*cfg)
 		if shared {
 			readers.by[key] = r
 		}
 	}
-	m = newMember(f, sink, f.cfg.Shards)
+	m = newMember(f, sink, cfg.Shards)
 	r.members.Lock()
 	r.list = append(r.list, m)
 	r.members.Unlock()
@@ -120,37 +119,13 @@ func join(f *Feed, sink Sink) (r *reader, m *member, leave func()) {
 	}
 }
 
-// fail ends the Run of all members with an error; a feed that is run later has a new reader.
-func (r *reader) fail(err error) {
-	readers.Lock()
-	defer readers.Unlock()
-	if r.err == nil {
-		r.err = err
-		close(r.failed)
-	}
-	if key := r.cfg.key(); reflect.TypeOf(r.cfg.Redis).Comparable() && readers.by[key] == r {
-		delete(readers.by, key)
-	}
-}
-
-// run reads, for all members, until ctx ends or Redis refuses the password.
-func (r *reader) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+// run reads, for all members, until ctx ends.
+func (r *reader) run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, s := range r.shards {
-		running.Go(func() {
-			if err := s.run(ctx); err != nil {
-				cancel(err)
-			}
-		})
+		running.Go(func() { s.run(ctx) })
 	}
 	running.Wait()
-	if err := context.Cause(ctx); errors.Is(err, ErrAuth) {
-		r.fail(err)
-		return err
-	}
-	return nil
 }
 
 func (r *reader) refuse(shard int, why error) {

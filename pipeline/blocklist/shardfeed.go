@@ -44,8 +44,8 @@ var (
 
 const readCount = 1000 // entries, or fields, of one reading
 
-// run returns when ctx ends, and with ErrAuth when Redis does not let it in.
-func (s *shardFeed) run(ctx context.Context) error {
+// run returns when ctx ends.
+func (s *shardFeed) run(ctx context.Context) {
 	defer s.r.redis.Gone(int32(s.shard))
 	defer s.abandon()
 	pause := failure.NewPause()
@@ -61,8 +61,6 @@ func (s *shardFeed) run(ctx context.Context) error {
 			s.letWait()
 			s.jitter(ctx)
 			continue
-		case redis.IsAuthError(err) && !s.r.answered.Load():
-			return fmt.Errorf("%w: %w", ErrAuth, err)
 		}
 		s.abandon()
 		switch {
@@ -74,7 +72,6 @@ func (s *shardFeed) run(ctx context.Context) error {
 			pause.Wait(ctx)
 		}
 	}
-	return nil
 }
 
 func (s *shardFeed) jitter(ctx context.Context) {

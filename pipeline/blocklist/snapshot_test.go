@@ -93,7 +93,7 @@ func newHandOn(t *testing.T, addr string) *hand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, m, leave := join(f, h.held)
+	r, m, leave := join(f, &f.cfg, h.held)
 	t.Cleanup(leave)
 	h.feed, h.box = r.shards[0], m.boxes[0]
 	return h

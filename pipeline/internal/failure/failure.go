@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrAuth is the error when Redis refuses the user or the password from the beginning. Once it has
-// answered, a refusal is retried like any other error: passwords are changed.
+// ErrAuth is the error when Redis refuses a publisher's user or password from the beginning. Once it
+// has answered, a refusal is retried like any other error: passwords are changed.
 var ErrAuth = errors.New("blocklist: Redis refuses the user or the password")
 
 // ErrShards is the error when the blocklist in Redis has another number of shards than this program
@@ -38,6 +38,9 @@ const (
 	Replica Kind = "replica" // it is one, and cannot write
 	Old     Kind = "old"     // its version
 )
+
+// Refuses reports whether Redis lets this program not in, or not do what it has to.
+func (k Kind) Refuses() bool { return k == Auth || k == TLS }
 
 // Of returns the kind of an error.
 func Of(err error) Kind {
@@ -69,6 +72,17 @@ func isTLS(err error) bool {
 		return true
 	}
 	return strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: ")
+}
+
+// topic is what errors have in common that are said once an outage. Who mends a password, and then
+// meets a missing right, is told.
+func (k Kind) topic(err error) string {
+	var answer redis.Error
+	if k != Auth || !errors.As(err, &answer) {
+		return string(k)
+	}
+	code, _, _ := strings.Cut(answer.Error(), " ")
+	return code
 }
 
 // advice says what to do about it; "" when waiting may be all.

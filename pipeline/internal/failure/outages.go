@@ -11,16 +11,16 @@ import (
 )
 
 // Outages counts errors, and logs the first one of each kind in an outage, and its end, however
-// many workers meet it.
+// many workers meet it. Of refusals each code is a kind of its own.
 type Outages struct {
 	Log  *slog.Logger
 	What string           // what the log names: "X is interrupted; retrying", "X works again"
 	Kind func(error) Kind // nil: all are of one kind
 
 	mu     sync.Mutex
-	down   map[int32]bool // the workers that are failing
-	empty  bool           // that nothing was published yet has been said
-	said   map[Kind]bool
+	down   map[int32]bool  // the workers that are failing
+	empty  bool            // that nothing was published yet has been said
+	said   map[string]bool // what was said of this outage: see topic
 	counts map[Kind]uint64
 	last   error
 	lastAt time.Time
@@ -39,7 +39,7 @@ func (o *Outages) Failed(who int32, err error) {
 		return
 	}
 	if len(o.down) == 0 {
-		o.down, o.said = map[int32]bool{}, map[Kind]bool{}
+		o.down, o.said = map[int32]bool{}, map[string]bool{}
 	}
 	o.down[who] = true
 	var kind Kind
@@ -50,10 +50,11 @@ func (o *Outages) Failed(who int32, err error) {
 		o.counts = map[Kind]uint64{}
 	}
 	o.counts[kind]++
-	if o.said[kind] {
+	about := kind.topic(err)
+	if o.said[about] {
 		return
 	}
-	o.said[kind] = true
+	o.said[about] = true
 	log := o.Log
 	if advice := kind.advice(); advice != "" {
 		log = log.With("advice", advice)
