@@ -66,6 +66,10 @@ type Decoder struct {
 	// DroppedIPs counts, over all records, the events that lost an ip that does not parse.
 	DroppedIPs uint64
 
+	// Suspects counts, over all records, the events that look like a mistake. They are returned all the
+	// same.
+	Suspects Suspects
+
 	scan  scanner
 	arena []Attr     // the attributes of the record's events
 	mark  int        // where those of the current event begin
@@ -73,6 +77,7 @@ type Decoder struct {
 	wrong []mistake  // in the current event
 	event *Event     // the current event
 	drop  bool       // its ip was dropped
+	other otherName  // what fields that are not read may be meant for
 	cloud cloudEvent // the CloudEvents attributes around it
 	mode  mode
 	body  []byte
@@ -115,7 +120,7 @@ func (d *Decoder) DecodeMore(value []byte, headers []Header, key []byte, dst []E
 	if len(headers) > 0 {
 		d.readHeaders(headers)
 	}
-	kept, dropped := len(dst), d.DroppedIPs
+	kept, dropped, suspects := len(dst), d.DroppedIPs, d.Suspects
 	dst = d.record(dst)
 	if len(d.Bad) == 0 {
 		return dst, nil
@@ -123,7 +128,7 @@ func (d *Decoder) DecodeMore(value []byte, headers []Header, key []byte, dst []E
 	if d.Bad[len(d.Bad)-1].Index == WholeRecord {
 		d.Bad = append(d.Bad[:0], d.Bad[len(d.Bad)-1])
 		clear(dst[kept:])
-		dst, d.DroppedIPs = dst[:kept], dropped
+		dst, d.DroppedIPs, d.Suspects = dst[:kept], dropped, suspects
 	}
 	errs := make([]error, len(d.Bad))
 	for i := range d.Bad {
@@ -210,7 +215,7 @@ func (d *Decoder) element(dst []Event, index int) (_ []Event, ok bool) {
 	c := p.peek()
 	start := p.i
 	dst = append(dst, Event{Time: NoTime, Cost: One, BrokerTime: NoTime, Permit: Permit{At: NoTime}})
-	d.event, d.mark, d.start, d.drop = &dst[len(dst)-1], len(d.arena), start, false
+	d.event, d.mark, d.start, d.drop, d.other = &dst[len(dst)-1], len(d.arena), start, false, 0
 	if len(d.wrong) > 0 {
 		d.wrong = d.wrong[:0]
 	}
@@ -238,6 +243,7 @@ func (d *Decoder) element(dst []Event, index int) (_ []Event, ok bool) {
 	if d.drop {
 		d.DroppedIPs++
 	}
+	d.lookForSuspects()
 	d.spans = append(d.spans, span{start, p.i})
 	return dst, true
 }

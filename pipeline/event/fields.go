@@ -113,6 +113,10 @@ func (d *Decoder) set(name string, t *token) {
 		e.BrokerTime = d.moment(fieldBrokerTime, t)
 	case "permit":
 		e.Permit.ID = canonicalID(d.text(fieldPermit, ReasonPermit, t))
+	default:
+		if t.kind == tokString || t.kind == tokNumber {
+			d.other |= otherNameOf(name)
+		}
 	}
 }
 

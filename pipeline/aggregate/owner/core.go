@@ -147,6 +147,7 @@ func (c *core) tally() {
 	c.env.Metrics.tell(t, c.rules)
 	c.tellMismatches(t)
 	c.tellNoticed(t)
+	c.tellSuspects(t)
 }
 
 func (c *core) topicOf(src shard.Source) string {

@@ -35,6 +35,7 @@ type Metrics struct {
 	toVerdict    prometheus.Histogram
 	forwarded    prometheus.Counter
 	droppedIPs   prometheus.Counter
+	suspects     *suspects
 	lost         prometheus.Counter
 	swept        prometheus.Counter
 	owned        prometheus.Gauge
@@ -93,6 +94,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		toVerdict:    r.Histogram("event_to_verdict_seconds", "Seconds from the event's broker time until Kafka acknowledges its verdict.", verdictBuckets),
 		forwarded:    r.Counter("events_forwarded_total", "Events forwarded to the partition that owns one of their keys."),
 		droppedIPs:   r.Counter("event_dropped_ips_total", "Events with an invalid ip; they are counted without it."),
+		suspects:     newSuspects(r),
 		lost:         r.Counter("records_lost_total", "Records deleted by retention before they were counted."),
 		swept:        r.Counter("keys_swept_total", "Idle keys evicted."),
 		unpermitted:  r.Counters("unpermitted_total", "Events that counted under a strict rule without a permit.", "rule"),

@@ -155,11 +155,12 @@ func emptied[T any](list []T) []T {
 type Tally struct {
 	Counted, Unmatched, Repeat, Late, TooOld, NoTime, UnknownRefund, Replayed, ProducerRepeat uint64
 
-	Over       uint64   // blocks that were over before they could be published
-	Overtaken  uint64   // moved ends that gave way before they were published
-	DroppedIPs uint64   // events that count without their ip, which does not parse
-	Lost       uint64   // records that were deleted before they were counted
-	Matches    []uint64 // by limit
+	Over       uint64         // blocks that were over before they could be published
+	Overtaken  uint64         // moved ends that gave way before they were published
+	DroppedIPs uint64         // events that count without their ip, which does not parse
+	Suspects   event.Suspects // events that count, and look like a mistake
+	Lost       uint64         // records that were deleted before they were counted
+	Matches    []uint64       // by limit
 
 	Overshoot []Overshoot // by limit
 

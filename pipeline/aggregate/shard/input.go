@@ -35,6 +35,10 @@ func (s *intake) inputRecord(rec *record.Record) {
 	}
 	s.tally.DroppedIPs += d.input.DroppedIPs - d.droppedIPs
 	d.droppedIPs = d.input.DroppedIPs
+	if d.suspects != d.input.Suspects {
+		s.tally.Suspects = s.tally.Suspects.Plus(d.input.Suspects.Minus(d.suspects))
+		d.suspects = d.input.Suspects
+	}
 	for i := range events {
 		misplaced := s.inputEvent(&events[i], d.input.Raw(i), applied{rec.Offset + 1, i}, broker, verdict.Cause{ID: events[i].ID, Partition: s.cfg.ID, Offset: rec.Offset})
 		if misplaced && len(events) == 1 { // events of several uids may be in one record
@@ -68,6 +72,9 @@ func (s *intake) Event(e *event.Event, number int64, broker event.Micros, cause 
 // whether the event was sent to another partition than that of its uid.
 func (s *intake) inputEvent(e *event.Event, raw []byte, place applied, broker event.Micros, cause verdict.Cause) (misplaced bool) {
 	s.compare(e)
+	if event.TooFarAhead(e.Time, broker) {
+		s.tally.Suspects.TimeAhead++
+	}
 	o := occurrence{event: e, gatheredStep: gatheredStep{id: e.ID, broker: broker, source: Input, place: place, cause: cause}}
 	o.at, o.counts = s.rules.Set.EventTime(e, broker)
 	permits := s.permitKeys(e, broker)

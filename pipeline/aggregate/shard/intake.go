@@ -30,7 +30,8 @@ type decoders struct {
 	input, loop event.Decoder
 	headers     []event.Header
 	events      []event.Event
-	droppedIPs  uint64 // of input, as far as the tally knows
+	droppedIPs  uint64         // of input, as far as the tally knows
+	suspects    event.Suspects // the same
 }
 
 // decodeRecord decodes a record behind those that are gathered.
