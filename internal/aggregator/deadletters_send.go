@@ -173,7 +173,7 @@ func (s *resender) emitter() (*emit.Emitter, *drops, error) {
 	var seen drops
 	out, err := s.Kafka.Emitter(emit.Config{
 		Prefix:   s.Config.Prefix,
-		ClientID: "tallygate-aggregator-dead-letters", AsIs: true, OnDrop: seen.note,
+		ClientID: "tallygate-aggregator-dead-letters", AsIs: true, OnDrop: seen.note, Logger: s.Log,
 	})
 	return out, &seen, err
 }

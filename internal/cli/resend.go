@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -143,7 +144,7 @@ func newDirect(kafka *kafkaconn.Options, prefix string, r *resend) (letterSender
 	}
 	d := &direct{resend: r}
 	d.emitter, err = k.Emitter(emit.Config{
-		Prefix: prefix, ClientID: "tallygate-dead-letters", AsIs: true,
+		Prefix: prefix, ClientID: "tallygate-dead-letters", AsIs: true, Logger: slog.New(slog.DiscardHandler), // the command tells by itself
 		OnDrop: func(drop emit.Drop) {
 			if drop.Reason != emit.Invalid { // the line is refused for it
 				d.dropped.Add(int64(drop.Events))

@@ -35,7 +35,7 @@ type rush struct {
 
 // rushes sends customers, until ctx ends.
 func (s *stack) rushes(ctx context.Context, to *screen) error {
-	em, err := s.kafka.Emitter(emit.Config{Prefix: s.prefix})
+	em, err := s.kafka.Emitter(emit.Config{Prefix: s.prefix, Logger: s.log})
 	if err != nil {
 		return err
 	}

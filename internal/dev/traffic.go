@@ -78,7 +78,7 @@ func (t *traffic) String() string {
 
 // send replays the traffic until its end or ctx's.
 func (s *stack) send(ctx context.Context, to *screen) error {
-	em, err := s.kafka.Emitter(emit.Config{Prefix: s.prefix})
+	em, err := s.kafka.Emitter(emit.Config{Prefix: s.prefix, Logger: s.log})
 	if err != nil {
 		return err
 	}

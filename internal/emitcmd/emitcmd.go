@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -150,6 +151,7 @@ func run(ctx context.Context, o *options, stdin io.Reader, stdout, stderr io.Wri
 	emitter, err := o.kafka.Emitter(emit.Config{
 		Prefix: o.prefix, ClientID: "tallygate-emit-command", AsIs: true,
 		OnDrop: say.drop, Instance: t.name(),
+		Logger: slog.New(slog.DiscardHandler), // the command tells by itself
 	})
 	if err != nil {
 		return err

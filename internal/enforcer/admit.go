@@ -68,7 +68,7 @@ func (e *Program) admitter() (a *admit.Admitter, closeEvents func(), err error) 
 	cfg.MaxDelay, cfg.MaxDelayedPerKey = -time.Second, e.Config.MaxWaitingPerKey // proxies' requests don't wait
 	closeEvents = func() {}
 	if e.Kafka != nil {
-		emitter, err := e.Kafka.Emitter(emit.Config{Prefix: e.Prefix, ClientID: "tallygate-enforcer", OnDrop: e.dropped()})
+		emitter, err := e.Kafka.Emitter(emit.Config{Prefix: e.Prefix, ClientID: "tallygate-enforcer", OnDrop: e.dropped(), Logger: e.Log})
 		if err != nil {
 			return nil, closeEvents, err
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
 
@@ -68,6 +69,12 @@ type Config struct {
 	// itself (reasons Invalid, QueueFull, Closed) or from the background (the others), maybe
 	// by several goroutines at once; it must not block and must not call the Emitter.
 	OnDrop func(Drop)
+
+	// Logger is told when Kafka cannot be reached or refuses, when the reason changes and when it
+	// works again; of dropped events the first time, and then at most once a minute with their number;
+	// and once of what looks like a mistake in events (Stats.Suspects). It is never called from Emit.
+	// nil is slog.Default().
+	Logger *slog.Logger
 }
 
 const (
@@ -84,6 +91,7 @@ func (c Config) withDefaults() Config {
 	c.Linger = cmp.Or(c.Linger, 2*time.Millisecond)
 	c.EventsPerRecord = cmp.Or(c.EventsPerRecord, 1)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.OnDrop == nil {
 		c.OnDrop = func(Drop) {}
 	}

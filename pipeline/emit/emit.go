@@ -34,12 +34,14 @@ type Emitter struct {
 	queued budget    // from Emit's acceptance to the acknowledgement or drop
 	room   broadcast // there is room in the queue again
 	counts counters
+	report *reporter
 
 	wake    chan struct{} // there is something for the sender to look at
 	closed  atomic.Bool
 	closing sync.Once
 	abandon context.CancelFunc // ends the sender without waiting for what is queued
-	done    chan struct{}      // the sender has ended
+	sent    chan struct{}      // the sender has ended
+	done    chan struct{}      // and the reporter
 }
 
 // New starts an Emitter. It needs no broker yet: events queue up until one answers.
@@ -60,6 +62,7 @@ func New(cfg Config) (*Emitter, error) {
 		router:   router{perRecord: cfg.EventsPerRecord, unrouted: lane{perRecord: 1}},
 		wake:     make(chan struct{}, 1),
 		abandon:  cancel,
+		sent:     make(chan struct{}),
 		done:     make(chan struct{}),
 		transport: &kafka.Transport{
 			ClientID:       cfg.ClientID,
@@ -72,7 +75,12 @@ func New(cfg Config) (*Emitter, error) {
 		e.instance = make([]byte, 16)
 		_, _ = rand.Read(e.instance) // never fails
 	}
+	e.report = newReporter(cfg.Logger, &e.counts)
 	go newSender(e).run(ctx)
+	go func() {
+		e.report.run(e.sent)
+		close(e.done)
+	}()
 	return e, nil
 }
 
@@ -215,10 +223,16 @@ func (e *Emitter) encode(s *scratch, ev *event.Event) error {
 	s.buf = append(s.buf[:0], ev.UID...)
 	s.key = len(s.buf)
 	s.buf = event.AppendJSON(s.buf, ev)
-	if plain(ev, len(s.buf)-s.key) {
-		return nil
+	if !plain(ev, len(s.buf)-s.key) {
+		if err := ev.Validate(); err != nil {
+			return err
+		}
 	}
-	return ev.Validate()
+	if event.In1970(ev.Time) {
+		e.counts.in1970.Add(1)
+		e.report.look()
+	}
+	return nil
 }
 
 func (e *Emitter) unreserve(events int, cost int64) {

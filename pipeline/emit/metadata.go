@@ -33,7 +33,7 @@ func (s *sender) watch(ctx context.Context) {
 		} else if ctx.Err() == nil {
 			attempts++
 			pause = backoff(attempts)
-			s.counts.setErr(fmt.Errorf("find the partitions of %s: %w", s.cfg.Topic, err))
+			s.failed(fmt.Errorf("find the partitions of %s: %w", s.cfg.Topic, err))
 			s.forget()
 		}
 		select {

@@ -116,7 +116,7 @@ func (s *sender) advance(box *outbox) {
 		s.failing--
 	}
 	if s.failing == 0 {
-		s.counts.setErr(nil)
+		s.failed(nil)
 	}
 }
 
@@ -133,7 +133,7 @@ func (s *sender) again(box *outbox, a answer, now time.Time) {
 	box.attempts++
 	box.retryAt = now.Add(backoff(box.attempts))
 	s.counts.retries.Add(1)
-	s.counts.setErr(fmt.Errorf("send to partition %d of %s: %w", box.partition, s.cfg.Topic, a.err))
+	s.failed(fmt.Errorf("send to partition %d of %s: %w", box.partition, s.cfg.Topic, a.err))
 	select {
 	case s.refresh <- struct{}{}: // the partition's leader may have moved
 	default:
@@ -162,7 +162,7 @@ func (s *sender) refuse(box *outbox, a answer) {
 		s.lose(b, Drop{Reason: Refused, Err: a.err})
 		s.advance(box)
 	}
-	s.counts.setErr(fmt.Errorf("send to partition %d of %s: %w", box.partition, s.cfg.Topic, a.err))
+	s.failed(fmt.Errorf("send to partition %d of %s: %w", box.partition, s.cfg.Topic, a.err))
 }
 
 func tooLarge(err error) bool {

@@ -61,7 +61,7 @@ func newSender(e *Emitter) *sender {
 // run sends until the Emitter is closed and its queue is empty. When ctx ends, requests are
 // cut short and all that is queued is dropped.
 func (s *sender) run(ctx context.Context) {
-	defer close(s.done)
+	defer close(s.sent)
 	defer s.transport.CloseIdleConnections()
 	defer s.requests.Wait()
 	watching, stop := context.WithCancel(ctx)
@@ -112,7 +112,7 @@ func (s *sender) adopt(leaders []int) {
 		s.publish(lanes)
 	}
 	if s.failing == 0 {
-		s.counts.setErr(nil)
+		s.failed(nil)
 	}
 }
 

@@ -1,6 +1,11 @@
 package emit
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
 
 // Reason says why an event was dropped.
 type Reason uint8
@@ -49,6 +54,11 @@ type Stats struct {
 	QueuedBytes int     // their bytes, as MaxBytes counts them
 	Retries     uint64  // batches that were sent again
 	LastError   error   // the latest from the broker or on the way to it, nil when all is well
+
+	Errors map[ErrorKind]uint64 // attempts that failed, of requests and of looking for partitions
+	// Suspects counts events that were sent and look like a mistake, by reason: event.Suspects. So far
+	// it is event.SuspectTime1970.
+	Suspects map[string]uint64
 }
 
 // counters are what Stats shows.
@@ -57,14 +67,23 @@ type counters struct {
 	dropped [reasons]atomic.Uint64
 	retries atomic.Uint64
 	lastErr atomic.Pointer[error]
+	errors  [len(ErrorKinds)]atomic.Uint64 // by the index of the kind
+	in1970  atomic.Uint64                  // events
+	invalid atomic.Pointer[error]          // of the latest event that was none
+	refused atomic.Pointer[error]          // of the latest events that Kafka refused
 }
 
-func (c *counters) setErr(err error) {
+// failed notes an error of Kafka, or of the way to it; nil: all is well again.
+func (e *Emitter) failed(err error) {
 	if err == nil {
-		c.lastErr.Store(nil)
+		if e.counts.lastErr.Swap(nil) != nil {
+			e.report.look()
+		}
 		return
 	}
-	c.lastErr.Store(&err)
+	e.counts.errors[slices.Index(ErrorKinds[:], KindOf(err))].Add(1)
+	e.counts.lastErr.Store(&err)
+	e.report.look()
 }
 
 // Stats returns the counts so far, for the application's own metrics.
@@ -77,10 +96,24 @@ func (e *Emitter) Stats() Stats {
 	if err := e.counts.lastErr.Load(); err != nil {
 		s.LastError = *err
 	}
+	s.Errors = make(map[ErrorKind]uint64, len(ErrorKinds))
+	for i, kind := range ErrorKinds {
+		s.Errors[kind] = e.counts.errors[i].Load()
+	}
+	s.Suspects = map[string]uint64{event.SuspectTime1970: e.counts.in1970.Load()}
 	return s
 }
 
 func (e *Emitter) drop(d Drop) {
+	switch d.Reason {
+	case Invalid:
+		err := d.Err // a copy, so that other drops allocate nothing
+		e.counts.invalid.Store(&err)
+	case Refused:
+		err := d.Err
+		e.counts.refused.Store(&err)
+	}
 	e.counts.dropped[d.Reason].Add(uint64(d.Events))
+	e.report.look()
 	e.cfg.OnDrop(d)
 }
