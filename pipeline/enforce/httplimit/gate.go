@@ -28,6 +28,7 @@ type Gate struct {
 	attrs    []attr
 	throttle *enforce.Throttle
 	brought  Brought
+	watch    watch
 
 	responses Responses
 }
@@ -45,6 +46,7 @@ func NewGate(table *enforce.Table, options Options) (*Gate, error) {
 		return nil, err
 	}
 	g := &Gate{table: table, o: options, throttle: throttle}
+	g.watch.init(&options)
 	for name, of := range options.Attrs {
 		g.attrs = append(g.attrs, attr{"attrs." + name, of})
 	}
@@ -96,6 +98,7 @@ func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.R
 		g.o.Refused(w, r)
 		return p, false
 	}
+	g.watch.request(r, dims)
 	if g.o.Events != nil {
 		if api = nameOf(r); api == Ambiguous {
 			g.o.Refused(w, r)

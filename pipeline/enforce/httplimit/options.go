@@ -3,6 +3,7 @@ package httplimit
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -64,6 +65,10 @@ type Options struct {
 	// otherwise bring a permit of their own, and no strict limit would be asked.
 	PermitHeader bool
 
+	// Logger is told once of what looks like a mistake in these options: see GateStats. nil is
+	// slog.Default().
+	Logger *slog.Logger
+
 	// Events, if set, gets an event for each allowed request after its response: who, what, the
 	// outcome of OutcomeOf, and the attributes status and latency_ms. An emit.Emitter is one. Handlers add
 	// to it by enforce.Note.
@@ -101,6 +106,9 @@ const (
 func (o *Options) setDefaults() {
 	if o.API == nil {
 		o.API = RouteAPI
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
 	}
 	if o.Refused == nil {
 		o.Refused = enforce.WriteRefused
