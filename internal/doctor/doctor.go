@@ -123,6 +123,7 @@ func (e *examination) checks() []check {
 		{"topics", needsKafka, 2, e.checkTopics},
 		{"replication", needsTopics, 1, e.checkReplication},
 		{"retention", needsTopics, 1, e.checkRetention},
+		{"events", needsTopics, 2, e.checkEvents},
 		{"state-size", needsTopics, 1, e.checkStateSize},
 		{"acls", needsKafka, 2, e.checkACLs},
 		{"fencing", needsKafka, 4, e.checkFencing},
