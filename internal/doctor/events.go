@@ -44,7 +44,7 @@ func (e *kafkaSide) checkEvents(ctx context.Context) outcome {
 		return found(skip("events", "there is no topic %s yet", e.names.Events))
 	}
 	var s sample
-	if err := e.sample(ctx, &s); refused(err) || err != nil && strings.Contains(err.Error(), "AUTHORIZATION_FAILED") {
+	if err := s.read(ctx, e); refused(err) || err != nil && strings.Contains(err.Error(), "AUTHORIZATION_FAILED") {
 		return found(warn("events", "see acls", "%s was not looked at: %v", e.names.Events, err))
 	} else if err != nil {
 		return found(warn("events", "", "%s was not looked at: %v", e.names.Events, err))
@@ -68,8 +68,8 @@ func (e *kafkaSide) checkEvents(ctx context.Context) outcome {
 	return found(ok("events", "the last %d look right", s.count))
 }
 
-// sample reads the last records of each partition.
-func (e *kafkaSide) sample(ctx context.Context, s *sample) error {
+// read reads the last records of each partition.
+func (s *sample) read(ctx context.Context, e *kafkaSide) error {
 	logs, stop, err := kafkalog.Open(clients.Log(e.cfg.Kafka, "tallygate-doctor"))
 	if err != nil {
 		return err

@@ -243,7 +243,7 @@ func (d *Decoder) element(dst []Event, index int) (_ []Event, ok bool) {
 	if d.drop {
 		d.DroppedIPs++
 	}
-	d.lookForSuspects()
+	d.Suspects.look(d.event, d.other)
 	d.spans = append(d.spans, span{start, p.i})
 	return dst, true
 }

@@ -101,16 +101,15 @@ func otherNameOf(name string) otherName {
 	return 0
 }
 
-// lookForSuspects looks at the current event, which is valid.
-func (d *Decoder) lookForSuspects() {
-	e := d.event
-	if d.other&forUID != 0 && e.UID == "" {
-		d.Suspects.UIDName++
+// look looks at a valid event, and at what fields that are not read may be meant for.
+func (s *Suspects) look(e *Event, other otherName) {
+	if other&forUID != 0 && e.UID == "" {
+		s.UIDName++
 	}
-	if d.other&forTime != 0 && e.Time == NoTime {
-		d.Suspects.TimeName++
+	if other&forTime != 0 && e.Time == NoTime {
+		s.TimeName++
 	}
 	if In1970(e.Time) {
-		d.Suspects.Time1970++
+		s.Time1970++
 	}
 }
