@@ -72,13 +72,14 @@ type book struct {
 	limits  *instance.Limits
 	silence silence
 	redis   failure.Outages
+	knows   chan struct{} // closed once there is a page
 }
 
 // readTimeout bounds reading the rules.
 const readTimeout = 2 * time.Second
 
 func newBook(cfg *Config) *book {
-	b := &book{cfg: cfg, redis: failure.Outages{Log: cfg.Logger, What: "reading the rules of strict limits from Redis", Kind: failure.Of}}
+	b := &book{cfg: cfg, knows: make(chan struct{}), redis: failure.Outages{Log: cfg.Logger, What: "reading the rules of strict limits from Redis", Kind: failure.Of}}
 	if cfg.Rules != nil {
 		b.turn(nil, newVersion(0, cfg.Rules), nil)
 		return b
@@ -253,7 +254,9 @@ func (b *book) turn(shards *script.Shards, newest *version, of []*version) {
 	}
 	p.idle = len(p.inUse) == 0 && p.instance == nil
 	p.ahead = slices.ContainsFunc(p.inUse, (*version).ahead)
-	b.current.Store(p)
+	if b.current.Swap(p) == nil {
+		close(b.knows)
+	}
 }
 
 // useInstance loads the newest rules' limits of this process.

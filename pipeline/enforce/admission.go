@@ -20,6 +20,15 @@ type Admitter interface {
 	AdmitRequest(ctx context.Context, r Request) (Admission, error)
 }
 
+// RunningAdmitter is an Admitter that works while Run does.
+type RunningAdmitter interface {
+	Admitter
+	// Run works until ctx ends, and gives back what is left.
+	Run(ctx context.Context) error
+	// WaitReady waits until it knows the rules. Before that each request is in doubt.
+	WaitReady(ctx context.Context) error
+}
+
 // Request is what an Admitter is asked for.
 type Request struct {
 	API  string

@@ -1,0 +1,30 @@
+package admit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+var errNoRules = errors.New("Redis has none, or was not asked: Run has to work, and an aggregator to publish there with the same prefix")
+
+// WaitReady waits until the Admitter knows the rules. Until then each request that it is asked about is in
+// doubt. It needs a running Run. When ctx ends first, the error says what is missing, as far as it is
+// known, and wraps what ended ctx.
+func (a *Admitter) WaitReady(ctx context.Context) error {
+	select {
+	case <-a.book.knows:
+		return nil
+	default:
+	}
+	select {
+	case <-a.book.knows:
+		return nil
+	case <-ctx.Done():
+	}
+	why := errNoRules
+	if failing, _, last := a.book.redis.State(); failing {
+		why = last
+	}
+	return fmt.Errorf("admit: the rules of strict limits are not known yet: %w: %w", why, context.Cause(ctx))
+}
