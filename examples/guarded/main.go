@@ -1,5 +1,5 @@
-// Command guarded shows everything that the enforcer offers: one middleware in front of all routes
-// limits, answers and emits. Start `tallygate dev` first:
+// Command guarded shows everything that the enforcer offers, with its parts put together by hand: one
+// middleware in front of all routes limits, answers and emits. Start `tallygate dev` first:
 //
 //	go run ./examples/guarded
 //	for i in 1 2 3 4 5 6 7 8; do curl -i -H 'X-User: 42' localhost:8000/search/shoes; sleep 0.2; done
@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -65,7 +66,10 @@ func run(ctx context.Context, listen, kafka, redisAddr string) error {
 	g.Go(func() error { return table.Run(ctx) })
 	g.Go(func() error { return feed.Run(ctx, table) })
 	g.Go(func() error { return admitter.Run(ctx) })
-	g.Go(func() error { return serve(ctx, listen, guard(table, mux, admitter, emitter)) })
+	g.Go(func() error {
+		waitReady(ctx, table, admitter)
+		return serve(ctx, listen, guard(table, mux, admitter, emitter))
+	})
 	err = g.Wait()
 	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -73,6 +77,16 @@ func run(ctx context.Context, listen, kafka, redisAddr string) error {
 		err = failed
 	}
 	return err
+}
+
+// waitReady waits for the first snapshot and the rules, but not for long: without them orders are
+// closed, and searches have a local limit.
+func waitReady(ctx context.Context, table *enforce.Table, admitter *admit.Admitter) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := errors.Join(table.WaitReady(ctx), admitter.WaitReady(ctx)); err != nil {
+		log.Print(err)
+	}
 }
 
 // newTable makes the table. While it is stale, orders fail closed and searches have a local limit.

@@ -1,4 +1,4 @@
-// Command quickstart is a small shop whose two handlers share one limit. Start `tallygate
+// Command quickstart is a small shop whose two searches share one limit. Start `tallygate
 // dev` first, whose rule search-combined allows five searches and suggestions a minute:
 //
 //	go run ./examples/quickstart
@@ -14,6 +14,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -21,12 +22,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/pipeline/admit"
-	"github.com/tallygate/tallygate/pipeline/blocklist"
-	"github.com/tallygate/tallygate/pipeline/emit"
-	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -34,74 +31,58 @@ import (
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8000", "where the shop listens")
 	kafka := flag.String("kafka", "127.0.0.1:9092", "where events go")
-	redisAddr := flag.String("redis", "127.0.0.1:6379", "where the blocklist is")
+	redis := flag.String("redis", "127.0.0.1:6379", "where the blocklist is")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 
-	emitter, err := emit.New(emit.Config{Brokers: []string{*kafka}})
-	check(err)
-	table := newTable(ctx, *redisAddr)
-	admitter := newAdmitter(ctx, *redisAddr)
-
+	guard := open(ctx, *redis, *kafka)
 	mux := http.NewServeMux()
-	mux.Handle("GET /search", limited(table, "search.query", emitting(emitter, "search.query", "results\n")))
-	mux.Handle("GET /suggest", limited(table, "search.suggest", emitting(emitter, "search.suggest", "suggestions\n")))
-	mux.Handle("POST /coupon", admitted(table, admitter, emitter, "coupon.redeem", answering("a coupon\n")))
+	mux.Handle("GET /search", limited(guard, "search.query", answering("results\n")))
+	mux.Handle("GET /suggest", limited(guard, "search.suggest", answering("suggestions\n")))
+	mux.Handle("POST /coupon", limited(guard, "coupon.redeem", answering("a coupon\n")))
+	mux.Handle("POST /upload", uploading(guard))
 	serve(ctx, *listen, mux)
 
 	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	check(emitter.Close(last)) // sends what is queued
+	check(guard.Close(last)) // sends what is queued
 }
 
-// user says who a request is from. A real shop asks its authentication.
-func user(r *http.Request) string { return r.Header.Get("X-User") }
-
-// emitting answers, and tells Kafka what the user did. Emit never blocks.
-func emitting(emitter *emit.Emitter, api, answer string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, answer)
-		emitter.Emit(event.Event{UID: user(r), API: api, Outcome: "success"})
+// open keeps the blocklist in this process's memory, in step with Redis, and sends events to Kafka.
+func open(ctx context.Context, redis, kafka string) *tallygate.Guard {
+	guard, err := tallygate.Open(ctx, tallygate.Config{
+		Redis: redis,
+		Kafka: []string{kafka},
+		Admit: admit.With(admit.Config{}), // for strict rules; without any leave it out
 	})
+	check(err)
+	ready, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := guard.WaitReady(ready); err != nil {
+		log.Print(err) // this shop rather serves without limits than not at all
+	}
+	return guard
 }
 
-// newTable keeps the blocklist in this process's memory, in step with Redis.
-func newTable(ctx context.Context, redisAddr string) *enforce.Table {
-	table, err := enforce.NewTable(enforce.Config{})
-	check(err)
-	feed, err := blocklist.NewFeed(blocklist.FeedConfig{Redis: redis.NewClient(&redis.Options{Addr: redisAddr})})
-	check(err)
-	go func() { check(table.Run(ctx)) }()
-	go func() { check(feed.Run(ctx, table)) }() // while Redis is away it retries
-	return table
-}
-
-// limited answers 429, from memory, to those who may not use the API now.
-func limited(table *enforce.Table, api string, next http.Handler) http.Handler {
-	return httplimit.Middleware(table, httplimit.Options{
+// limited answers 429, from memory, to those who may not use the API now, and tells Kafka what the
+// others did.
+func limited(guard *tallygate.Guard, api string, next http.Handler) http.Handler {
+	return guard.Middleware(httplimit.Options{
 		UID: user,
 		API: func(*http.Request) string { return api },
 	})(next)
 }
 
-// newAdmitter asks for the permits of strict rules, in Redis.
-func newAdmitter(ctx context.Context, redisAddr string) *admit.Admitter {
-	admitter, err := admit.New(admit.Config{Redis: redis.NewClient(&redis.Options{Addr: redisAddr})})
-	check(err)
-	go func() { check(admitter.Run(ctx)) }()
-	return admitter
-}
+// user says who a request is from. A real shop asks its authentication.
+func user(r *http.Request) string { return r.Header.Get("X-User") }
 
-// admitted also asks for a permit, before the action, where a rule is strict. The middleware emits the
-// event, which brings the permit.
-func admitted(table *enforce.Table, admitter *admit.Admitter, emitter *emit.Emitter, api string, next http.Handler) http.Handler {
-	return httplimit.Middleware(table, httplimit.Options{
-		UID:    user,
-		API:    func(*http.Request) string { return api },
-		Admit:  admitter,
-		Events: emitter,
-	})(next)
+// uploading tells Kafka what no middleware sees: how many bytes came. Emit never blocks.
+func uploading(guard *tallygate.Guard) http.Handler {
+	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		guard.Emit(event.Event{UID: user(r), API: "file.upload", Cost: event.Decimal(n) * event.One, Outcome: "success"})
+	})
 }
 
 func answering(answer string) http.Handler {

@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -88,13 +89,13 @@ func run(ctx context.Context, service string, l net.Listener, kafka, redisAddr, 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return table.Run(ctx) })
 	g.Go(func() error { return admitter.Run(ctx) })
-	g.Go(func() error { // while Redis is away it tries again
-		if err := feed.Run(ctx, table); ctx.Err() == nil {
-			return err
-		}
-		return nil
-	})
+	g.Go(func() error { return feed.Run(ctx, table) }) // while Redis is away it tries again
 	g.Go(func() error {
+		ready, cancel := context.WithTimeout(ctx, 10*time.Second)
+		if err := errors.Join(table.WaitReady(ready), admitter.WaitReady(ready)); err != nil {
+			log.Print(err) // it rather serves without limits than not at all
+		}
+		cancel()
 		defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 		if err := server.Serve(l); ctx.Err() == nil {
 			return err
