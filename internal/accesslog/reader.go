@@ -89,6 +89,9 @@ func (r *Reader) Offset() int64 { return r.offset }
 // Skipped is how many lines so far were not events.
 func (r *Reader) Skipped() int { return r.skipped }
 
+// Suspects counts the events so far that look like a mistake of who wrote them.
+func (r *Reader) Suspects() event.Suspects { return r.decoder.Suspects }
+
 // Next returns the next event and its line's number. The event holds until the next call: Clone
 // keeps it. A *LineError is one line that is not an event, counted and passed: call Next again.
 // io.EOF is the end; any other error is the input's. Empty lines are passed silently.

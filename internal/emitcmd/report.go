@@ -11,6 +11,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/pipeline/emit"
+	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 const (
@@ -25,6 +26,9 @@ type reporter struct {
 	bad     int
 	old     bool
 	failure string // the last one told
+
+	seen   event.Suspects // so far
+	warned map[string]bool
 }
 
 func newReporter(o *options, in *input.Input, out io.Writer) *reporter {
@@ -32,7 +36,7 @@ func newReporter(o *options, in *input.Input, out io.Writer) *reporter {
 	if o.json || o.follow {
 		total = 0
 	}
-	return &reporter{Progress: input.NewProgress(out, in.Name, total, true, in.Done), name: in.Name}
+	return &reporter{Progress: input.NewProgress(out, in.Name, total, true, in.Done), name: in.Name, warned: map[string]bool{}}
 }
 
 // finish removes the progress bar, and reports what was only counted.
@@ -57,6 +61,20 @@ func (r *reporter) age(line int, t time.Time) {
 	r.old = true
 	r.Line("%s:%d: warning: this event is of %s. Aggregators do not count events older than max_lateness (%v by default); --now sends events without their time",
 		r.name, line, t.Format(time.RFC3339), lateness)
+}
+
+// suspects warns of the first event of each kind that looks like a mistake.
+func (r *reporter) suspects(line int, seen event.Suspects) {
+	if seen == r.seen {
+		return
+	}
+	for reason := range seen.Minus(r.seen).ByReason() {
+		if !r.warned[reason] {
+			r.warned[reason] = true
+			r.Line("%s:%d: warning: this looks like a mistake: %s", r.name, line, event.SuspectAdvice(reason))
+		}
+	}
+	r.seen = seen
 }
 
 // stalled reports why Kafka acknowledges nothing, each reason once.

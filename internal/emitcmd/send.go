@@ -66,6 +66,7 @@ func (s *sender) copy(ctx, sending context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read the input: %w", err)
 		}
+		s.say.suspects(line, s.reader.Suspects())
 		if s.now {
 			e.Time = event.NoTime
 		} else if e.Time != event.NoTime {
