@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallygate/tallygate"
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/admit"
 	"github.com/tallygate/tallygate/pipeline/emit"
@@ -55,14 +56,18 @@ func shut(t *testing.T, g *tallygate.Guard) {
 }
 
 // blocks writes a blocklist with one blocked user, as its layout is documented.
-func blocks(t *testing.T, server *miniredis.Miniredis, uid string) {
+func blocks(t *testing.T, addr, uid string) {
 	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
 	at := event.FromTime(time.Now())
 	v := verdict.Verdict{Rule: "r", Public: "r", Key: []event.Dim{{Name: "uid", Value: uid}}, Action: verdict.ActBlock, Limit: event.One,
 		APIs: []string{"*"}, Since: at - event.Second, Until: at + event.Hour, Seq: 1}
 	key := "{tallygate:0}:verdicts"
-	server.HSet(key, "\x00epoch", "1", "\x00n", "0", "\x00stamp", "s", "\x00shards", "1",
-		"\x00applied", strconv.FormatInt(int64(at), 10), string(verdict.AppendRecordKey(nil, &v)), string(verdict.AppendJSON(nil, &v)))
+	if err := client.HSet(t.Context(), key, "\x00epoch", "1", "\x00n", "0", "\x00stamp", "s", "\x00shards", "1",
+		"\x00applied", strconv.FormatInt(int64(at), 10), string(verdict.AppendRecordKey(nil, &v)), string(verdict.AppendJSON(nil, &v))).Err(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func within(t *testing.T, d time.Duration) context.Context {
@@ -75,7 +80,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 // One constructor is enough: what a service wired by hand, and got wrong in silence.
 func TestAGuardFollowsTheBlocklist(t *testing.T) {
 	server := miniredis.RunT(t)
-	blocks(t, server, "42")
+	blocks(t, server.Addr(), "42")
 	g, _ := open(t, tallygate.Config{Redis: server.Addr()})
 	if err := g.WaitReady(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
@@ -99,8 +104,16 @@ func TestAGuardFollowsTheBlocklist(t *testing.T) {
 
 // Open does not wait for Redis, nor fail without: the service starts, and is told what is missing.
 func TestAGuardWithoutRedis(t *testing.T) {
-	server := miniredis.RunT(t)
-	server.RequireUserAuth("shop", "secret")
+	server := servers.StartRedis(t)
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer admin.Close()
+	allow := func(password string) {
+		t.Helper()
+		if err := admin.Do(t.Context(), "ACL", "SETUSER", "shop", "on", "resetpass", ">"+password, "~*", "+@all").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	allow("secret")
 	g, log := open(t, tallygate.Config{Redis: "redis://shop:wrong@" + server.Addr()})
 	testrun.Eventually(t, "the refusal is told", func() bool { return log.Has("WRONGPASS") && g.Stats().Feed.Refused != nil })
 	if err := g.WaitReady(within(t, time.Millisecond)); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
@@ -112,8 +125,8 @@ func TestAGuardWithoutRedis(t *testing.T) {
 	if !g.Check("search", "42").Allowed {
 		t.Error("by default what is not known is allowed")
 	}
-	blocks(t, server, "42")
-	server.RequireUserAuth("shop", "wrong")
+	blocks(t, server.Addr(), "42")
+	allow("wrong")
 	if err := g.WaitReady(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
