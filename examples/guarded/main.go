@@ -26,6 +26,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
+	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 func main() {
@@ -60,7 +61,8 @@ func run(ctx context.Context, listen, kafka, redisAddr string) error {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /search/{query}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "found") })
-	mux.HandleFunc("POST /orders", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
+	mux.HandleFunc("POST /orders", order)
+	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return table.Run(ctx) })
@@ -118,10 +120,17 @@ func guard(table *enforce.Table, mux *http.ServeMux, admitter enforce.Admitter, 
 				"de": "Zu viele Suchen. Bitte in {seconds} s wieder.",
 			}},
 		}},
-		Admit:  admitter, // for rules with strict and scope: instance; without any leave it out
+		Skip:   httplimit.PathIn("/healthz"), // neither checked nor emitted
+		Admit:  admitter,                     // for rules with strict and scope: instance; without any leave it out
 		Events: emitter,
 	})
 	return limit(mux)
+}
+
+// order takes an order. It notes what only a handler knows for the event that the middleware emits.
+func order(w http.ResponseWriter, r *http.Request) {
+	enforce.Note(r.Context(), enforce.Attr("discounted", event.BoolValue(r.FormValue("coupon") != "")))
+	w.WriteHeader(http.StatusCreated)
 }
 
 func serve(ctx context.Context, listen string, handler http.Handler) error {
