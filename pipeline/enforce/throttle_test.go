@@ -59,7 +59,7 @@ func (q *queue) ask(ctx context.Context, name, api, key string) {
 		d := q.throttle.Await(ctx, q.table.CheckDims(api, dims), api, dims)
 		how := "allowed"
 		if !d.Allowed {
-			how = fmt.Sprintf("%s by %s, retry after %d", d.Action(), d.Rule(), d.RetryAfter()/time.Second)
+			how = fmt.Sprintf("%s by %s, retry after %d", d.Action(), d.Rule(), int(d.RetryAfter()/time.Second))
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
