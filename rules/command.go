@@ -26,6 +26,7 @@ type Command struct {
 	At    event.Micros // when it was given
 	Until event.Micros // of CommandBlock and CommandExempt
 	Cause verdict.Cause
+	Giver Giver // of CommandExempt: who gave it, and why
 }
 
 // manualLimit stands for it.
@@ -88,7 +89,7 @@ func (p *Stepper) commandOwn(cmd *Command, key []byte, moment event.Micros) {
 		v := manualLimit.verdictOf(&m.Block, p.key(key))
 		p.change(&v, -1)
 	case CommandExempt:
-		p.exemptOwn(cmd.Rule, cmd.Until, moment)
+		p.exemptOwn(cmd, moment)
 		fallthrough
 	case CommandUnblock, CommandReset, CommandForget:
 		if m.Had && all && moment < m.Block.Until {

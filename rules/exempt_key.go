@@ -23,7 +23,7 @@ func ExemptionsOf(state []byte) Exemptions {
 		return nil // not reached with a checked state, but for the last
 	}
 	for i := range x.Exempt {
-		x.Exempt[i].Rule = bytes.Clone(x.Exempt[i].Rule)
+		x.Exempt[i].Rule, x.Exempt[i].Note = bytes.Clone(x.Exempt[i].Rule), bytes.Clone(x.Exempt[i].Note)
 	}
 	return x.Exempt
 }

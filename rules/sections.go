@@ -180,15 +180,15 @@ func (r *Result) outlive(l *Limit, sec keystate.Section, latest event.Micros) {
 }
 
 // exemptOwn adds, changes or ends an exemption of the key.
-func (p *sections) exemptOwn(rule string, until, moment event.Micros) {
+func (p *sections) exemptOwn(cmd *Command, moment event.Micros) {
 	kept := p.keySection.Exempt[:0]
 	for _, e := range p.keySection.Exempt {
-		if string(e.Rule) != rule && e.Until > moment {
+		if string(e.Rule) != cmd.Rule && e.Until > moment {
 			kept = append(kept, e)
 		}
 	}
-	if until > moment && len(kept) < keystate.MaxExemptions {
-		kept = append(kept, keystate.Exemption{Until: until, Rule: []byte(rule)})
+	if cmd.Until > moment && len(kept) < keystate.MaxExemptions {
+		kept = append(kept, keystate.Exemption{Until: cmd.Until, Rule: []byte(cmd.Rule), Note: cmd.Giver.note()})
 	}
 	p.keySection.Exempt = kept
 }

@@ -159,25 +159,6 @@ func (r *Rule) ExemptBy(key []event.Dim, at event.Micros) (by *Exemption) {
 	return by
 }
 
-// covers reports whether a key is among those of the exemption.
-func (e *Exemption) covers(key []event.Dim) bool {
-	for _, d := range e.Key {
-		if !slices.Contains(key, d) {
-			return false
-		}
-	}
-	return !e.ofNetwork() || slices.ContainsFunc(key, func(d event.Dim) bool {
-		in, ok := networkOf(d)
-		switch {
-		case !ok:
-			return false
-		case e.list != nil:
-			return e.list.Covers(in)
-		}
-		return family(e.In) == family(in) && e.In.Bits() <= in.Bits() && e.In.Contains(in.Addr())
-	})
-}
-
 // Passes reports whether a count triggers the limit's verdict for keys with a limit, 0 being unlimited.
 func (l *Limit) Passes(count, limit event.Decimal) bool {
 	return limit > 0 && !l.Rule.Then.None && l.passes(count, limit)

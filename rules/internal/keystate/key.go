@@ -1,7 +1,9 @@
 package keystate
 
 import (
+	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -10,7 +12,10 @@ import (
 var KeyHash SectionHash
 
 // KeySection are what commands gave to a key. On the wire a uvarint 1 and a block when it was blocked by
-// a command, or 0; then of each exemption its end, 8 bytes, and the rule's name, "" for all rules.
+// a command, or 0; then of each exemption its end, 8 bytes, and the rule's name, "" for all rules. Behind an
+// exemption may stand its note, in the form of another exemption with the same end: the name is a 0, the
+// rule's name, a 0 and the note. No rule is called that, so programs that know of no notes keep it, and it
+// exempts from nothing there.
 type KeySection struct {
 	Manual Slot
 	Exempt []Exemption
@@ -21,9 +26,10 @@ type KeySection struct {
 type Exemption struct {
 	Until event.Micros
 	Rule  []byte
+	Note  []byte // who gave it and why; empty when that is not known
 }
 
-// MaxExemptions bounds how many exemptions a key has of its own.
+// MaxExemptions bounds how many exemptions a key has of its own, the notes among them.
 const MaxExemptions = 64
 
 // Clear empties x, and keeps its memory.
@@ -37,14 +43,30 @@ func (x *KeySection) Read(b []byte) error {
 	if x.Manual.Had = r.uvarint() == 1; x.Manual.Had {
 		x.Manual.Block = r.block(Version)
 	}
-	for len(r.b) > 0 && !r.bad && len(x.Exempt) < MaxExemptions {
-		x.Exempt = append(x.Exempt, Exemption{event.Micros(r.fixed()), r.text()})
+	for n := 0; len(r.b) > 0 && !r.bad && n < MaxExemptions; n++ {
+		x.add(Exemption{Until: event.Micros(r.fixed()), Rule: r.text()})
 	}
 	if err := r.end("what a key has is cut off"); err != nil || !x.Manual.Had {
 		return err
 	}
 	return x.Manual.Block.check()
 }
+
+// add appends an exemption, or sets the note of the last one. A note without its exemption is one that a
+// program left behind that knows of no notes.
+func (x *KeySection) add(e Exemption) {
+	named, isNote := bytes.CutPrefix(e.Rule, noteMark)
+	if !isNote {
+		x.Exempt = append(x.Exempt, e)
+		return
+	}
+	rule, note, _ := bytes.Cut(named, noteMark)
+	if last := len(x.Exempt) - 1; last >= 0 && x.Exempt[last].Until == e.Until && bytes.Equal(x.Exempt[last].Rule, rule) {
+		x.Exempt[last].Note = note
+	}
+}
+
+var noteMark = []byte{0}
 
 // AppendSection appends the section; nothing when the key has nothing of its own.
 func (x *KeySection) AppendSection(dst []byte) []byte {
@@ -55,9 +77,15 @@ func (x *KeySection) AppendSection(dst []byte) []byte {
 	if x.Manual.Had {
 		body = x.Manual.Block.Append([]byte{1})
 	}
+	notes := MaxExemptions - len(x.Exempt)
 	for _, e := range x.Exempt {
 		body = binary.LittleEndian.AppendUint64(body, uint64(e.Until))
 		body = appendText(body, e.Rule)
+		if len(e.Note) > 0 && notes > 0 {
+			notes--
+			body = binary.LittleEndian.AppendUint64(body, uint64(e.Until))
+			body = appendText(body, slices.Concat(noteMark, e.Rule, noteMark, e.Note))
+		}
 	}
 	dst = append(dst, KeyHash[:]...)
 	dst = binary.AppendUvarint(dst, uint64(len(body))<<1)
