@@ -23,6 +23,7 @@ func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *rel
 		mux.Handle(pattern, guard.Require(least, asActor(serve)))
 	}
 	let("GET /v1/explain", access.Viewer, agg.ServeExplain)
+	let("GET /v1/exemptions", access.Viewer, agg.ServeExemptions)
 	let("GET /v1/hot-keys", access.Viewer, agg.ServeHotKeys)
 	let("GET /v1/rules", access.Viewer, agg.ServeRules)
 	let("GET /v1/unmatched", access.Viewer, agg.ServeUnmatched)
@@ -135,7 +136,7 @@ func listenOptions(o *ops.Options, c *access.Config) *listeners {
 	o.StringVar(&c.Tokens, "tokens", "", "`FILE` that gives roles to tokens and client certificates: a list of {name, role, sha256 or certificate}; reloaded when it changes")
 	o.BoolVar(&c.Open, "open-api", false, "serve the API without credentials beyond loopback: anyone who reaches it may give commands")
 	return &listeners{
-		listen:      o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: /v1/explain, /v1/hot-keys, /v1/rules, /v1/unmatched, /v1/blocked, /v1/commands, /v1/dead-letters, /-/reload, /healthz, /readyz"),
+		listen:      o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: /v1/explain, /v1/exemptions, /v1/hot-keys, /v1/rules, /v1/unmatched, /v1/blocked, /v1/commands, /v1/dead-letters, /-/reload, /healthz, /readyz"),
 		metrics:     o.String("metrics-listen", "127.0.0.1:9091", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private"),
 		connections: o.Int("max-connections", 1000, "`number` of connections that --listen keeps open at once; further ones wait"),
 		peerCA:      o.String("peer-ca", "", "`FILE` with the PEM certificates to trust in requests to other instances over TLS (default: the system's, those of --tls-client-ca, and those in --tls-cert)"),

@@ -16,30 +16,43 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Command is what an operator does to one key.
+// Command is what an operator does to keys.
 type Command struct {
 	Name   string        // block, unblock, reset, exempt or forget
 	Key    []event.Dim   // sorted by name
+	Exact  bool          // to Key alone, and to no key that contains it: see wide
+	Keys   [][]event.Dim // for unblock: to these keys alone, all of one partition; in place of Key
 	Rule   string        // for unblock, reset and exempt: the rule or limit; "" is all
 	For    time.Duration // for block and exempt: how long; 0 ends an exemption
 	Reason string
 	By     string // who gave it
 
 	OnBehalfOf string // for whom, as By states; "" is By
+
+	id        string // of the command that this is a part of; "" is one of its own
+	partition *int32 // only to what is in there; nil is anywhere
 }
 
 // CommandResult is what a command did. It is durable and published.
 type CommandResult struct {
 	ID        string `json:"id"`
-	Partition int32  `json:"partition"`
-	Keys      int    `json:"keys"` // that had a state; for forget, those erased
+	Partition int32  `json:"partition"` // the key's own
+	Keys      int    `json:"keys"`      // that had a state; for forget, those erased
 
-	// Verdicts are those that it published, cleared ones too: at most maxToldVerdicts.
-	Verdicts []verdict.Verdict `json:"verdicts"`
+	// Each are these keys, and Verdicts those that it published, cleared ones too: of both at most maxTold.
+	Each     []map[string]string `json:"each"`
+	Verdicts []verdict.Verdict   `json:"verdicts"`
+
+	// Of exempt: what holds for the key now, and how many exemptions were ended or replaced.
+	Exemptions []Exemption `json:"exemptions,omitempty"`
+	Ended      int         `json:"ended,omitempty"`
 }
 
-// maxToldVerdicts bounds an answer: a user may have thousands of keys.
-const maxToldVerdicts = 1000
+// maxTold bounds an answer: a user may have thousands of keys.
+const maxTold = 1000
+
+// maxCommandKeys is how many keys a command names at most.
+const maxCommandKeys = 10_000
 
 // maxCommandFor bounds a block or an exemption. A verdict in force for longer than the verdict
 // topic keeps records would be lost when Redis is refilled.
@@ -52,8 +65,11 @@ func (c *Command) validate() error {
 	if !ok {
 		errs = append(errs, fmt.Errorf("there is no command %q: block, unblock, reset, exempt or forget", c.Name))
 	}
-	if len(c.Key) == 0 {
+	if len(c.Key) == 0 && len(c.Keys) == 0 {
 		errs = append(errs, errors.New("a command needs a key, such as uid=42"))
+	}
+	if len(c.Keys) > 0 && (kind != rules.CommandUnblock || len(c.Key) > 0 || len(c.Keys) > maxCommandKeys) {
+		errs = append(errs, fmt.Errorf("keys are for unblock, in place of key, and at most %d", maxCommandKeys))
 	}
 	if strings.TrimSpace(c.Reason) == "" {
 		errs = append(errs, errors.New("a command needs a reason: it is kept in the audit"))
@@ -76,20 +92,42 @@ func (c *Command) validate() error {
 // ErrCommand is wrapped by errors that say what is wrong with a command.
 var ErrCommand = errors.New("aggregate: not a command")
 
-// Command carries out a command on a key that this instance owns. It returns when the command is in
-// the audit, and its effects are durable and published.
+// Command carries out a command. Its keys are this instance's, but for a wide one of keys without a uid,
+// which asks the owners of all partitions. It returns when the command is in the audit, and its effects
+// are durable and published.
 //
 // A command does not wait behind events that are to be counted. First it goes to the audit. Then
 // the owner changes the key's state between two events, and writes it through with its applied
 // offsets, so that no crash carries it out twice.
 //
-// After an error other than ErrCommand and ErrNotOwner the command may have taken effect; forget
-// and exempt may have on some of the keys. It is safe to repeat.
+// After an error other than ErrCommand and ErrNotOwner the command may have taken effect; a wide one
+// may have on some of the keys. It is safe to repeat.
 func (a *api) Command(ctx context.Context, c Command) (CommandResult, error) {
 	if err := c.validate(); err != nil {
 		return CommandResult{}, fmt.Errorf("%w: %w", ErrCommand, err)
 	}
-	id := a.Partition(c.Key)
+	if c.id == "" {
+		c.id = rand.Text()
+	}
+	if c.partition != nil {
+		return a.commandIn(ctx, &c, *c.partition)
+	}
+	if c.wide() && !hasUID(c.Key) {
+		return a.commandEverywhere(ctx, &c)
+	}
+	return a.commandIn(ctx, &c, a.home(&c))
+}
+
+// home is the partition of a command's key, or of the first of its keys.
+func (a *api) home(c *Command) int32 {
+	if len(c.Keys) > 0 {
+		return a.Partition(c.Keys[0])
+	}
+	return a.Partition(c.Key)
+}
+
+// commandIn carries out a command on its keys in one partition, which this instance owns.
+func (a *api) commandIn(ctx context.Context, c *Command, id int32) (CommandResult, error) {
 	p := a.partition(id)
 	if p == nil || !p.Live() {
 		return CommandResult{}, fmt.Errorf("%w: partition %d", ErrNotOwner, id)
@@ -98,38 +136,78 @@ func (a *api) Command(ctx context.Context, c Command) (CommandResult, error) {
 		return CommandResult{}, fmt.Errorf("%w: %w", ErrCommand, err)
 	}
 	rec := shard.CommandRecord{
-		ID: rand.Text(), Command: c.Name, Key: event.FormatKey(c.Key), Rule: c.Rule,
+		ID: c.id, Command: c.Name, Key: event.FormatKey(c.Key), Rule: c.Rule,
 		For: event.FromDuration(c.For), Reason: c.Reason, By: c.By, OnBehalfOf: c.OnBehalfOf,
 	}
 	done := CommandResult{ID: rec.ID, Partition: id}
-	if !c.wide() {
-		err := done.carryOut(ctx, p, &rec)
-		return done, err
+	if shard.CommandKinds[c.Name] == rules.CommandExempt {
+		done.Ended = exemptedByRule(p, c)
 	}
-	found, err := p.KeysWith(rec.Key)
-	if err == nil {
-		rec.Keys = found
+	keys, err := a.reach(ctx, p, c)
+	if err == nil && len(keys) > 0 {
+		if c.wide() || len(c.Keys) > 0 {
+			rec.Keys = keys
+		}
 		err = done.carryOut(ctx, p, &rec)
 	}
 	if err != nil {
 		return CommandResult{}, err
 	}
-	// Keys created between the lookup and the command.
-	later, err := p.KeysWith(rec.Key)
-	if later = without(later, found); err == nil && len(later) > 0 {
-		rec.Keys = later
-		err = done.carryOut(ctx, p, &rec)
+	if c.wide() { // keys created, or blocked, between the lookup and the command
+		rec.Keys, err = a.reach(ctx, p, c)
+		if rec.Keys = without(rec.Keys, keys); err == nil && len(rec.Keys) > 0 {
+			err = done.carryOut(ctx, p, &rec)
+		}
+	}
+	if shard.CommandKinds[c.Name] == rules.CommandExempt && err == nil {
+		done.Exemptions = a.exemptionsOf(p, c.Key)
 	}
 	return done, err
+}
+
+// reach returns the keys of a partition that a command concerns. The command's own key is the first one
+// where it lies here, even if it has no state.
+func (a *api) reach(ctx context.Context, p *owner.Partition, c *Command) (keys []string, err error) {
+	if len(c.Keys) > 0 {
+		for _, key := range c.Keys {
+			if id := a.Partition(key); id != p.ID() {
+				return nil, fmt.Errorf("%w: the keys are of several partitions, such as %d and %d: send a command for each", ErrCommand, p.ID(), id)
+			}
+			keys = append(keys, event.FormatKey(key))
+		}
+		return keys, nil
+	}
+	if a.Partition(c.Key) == p.ID() {
+		keys = append(keys, event.FormatKey(c.Key))
+	}
+	if !c.wide() {
+		return keys, nil
+	}
+	others, err := p.KeysWith(ctx, c.Key)
+	if err == nil && shard.CommandKinds[c.Name] == rules.CommandUnblock {
+		others, err = inForceAmong(ctx, p, others, c.Rule)
+	}
+	return append(keys, others...), err
 }
 
 // carryOut carries out a command on its keys, and adds its results.
 func (r *CommandResult) carryOut(ctx context.Context, p *owner.Partition, rec *shard.CommandRecord) error {
 	so, err := p.CarryOut(ctx, rec)
-	r.Keys += so.Keys
-	room := max(0, maxToldVerdicts-len(r.Verdicts))
-	r.Verdicts = append(r.Verdicts, so.Verdicts[:min(room, len(so.Verdicts))]...)
+	one := CommandResult{Keys: len(so.Keys), Verdicts: so.Verdicts}
+	for _, text := range so.Keys[:min(maxTold, len(so.Keys))] {
+		if key, parseErr := event.ParseKey([]byte(text)); parseErr == nil { // every key's text was made by AppendKey
+			one.Each = append(one.Each, byName(key))
+		}
+	}
+	r.add(&one)
 	return err
+}
+
+// add adds what was done elsewhere.
+func (r *CommandResult) add(one *CommandResult) {
+	r.Keys += one.Keys
+	r.Each = append(r.Each, one.Each[:min(max(0, maxTold-len(r.Each)), len(one.Each))]...)
+	r.Verdicts = append(r.Verdicts, one.Verdicts[:min(max(0, maxTold-len(r.Verdicts)), len(one.Verdicts))]...)
 }
 
 // knowsRule refuses a name that no rule has. The command would do nothing, silently.
@@ -147,10 +225,21 @@ func noRule(name string) error {
 }
 
 // wide reports whether a command concerns all keys that contain its dimensions. With a uid they are
-// all in one partition; without, they are spread over all.
+// all in one partition; without, they are spread over all. There an exemption or a forget holds for the
+// key alone: the former would have to be known in every partition, and the latter cannot be taken back.
 func (c *Command) wide() bool {
-	kind := shard.CommandKinds[c.Name]
-	return hasUID(c.Key) && (kind == rules.CommandForget || kind == rules.CommandExempt && c.For > 0)
+	if c.Exact || len(c.Keys) > 0 {
+		return false
+	}
+	switch shard.CommandKinds[c.Name] {
+	case rules.CommandUnblock, rules.CommandReset:
+		return true
+	case rules.CommandForget:
+		return hasUID(c.Key)
+	case rules.CommandExempt:
+		return hasUID(c.Key) && c.For > 0
+	}
+	return false
 }
 
 // without returns the elements of list that are not in other.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -17,21 +16,30 @@ import (
 
 // commandRequest is the body of POST /v1/commands.
 type commandRequest struct {
-	Command string            `json:"command"`
-	Key     map[string]string `json:"key"`
-	Rule    string            `json:"rule"`
-	For     string            `json:"for"` // a duration as in rules: 30m, 7d
-	Reason  string            `json:"reason"`
+	Command string   `json:"command"`
+	Key     keyDims  `json:"key,omitempty"`
+	Exact   bool     `json:"exact,omitempty"`
+	Keys    keyLists `json:"keys,omitempty"`
+	Rule    string   `json:"rule,omitempty"`
+	For     string   `json:"for,omitempty"` // a duration as in rules: 30m, 7d
+	Reason  string   `json:"reason"`
 
 	// By and OnBehalfOf are as the caller states: see Actor.who.
-	By         string `json:"by"`
-	OnBehalfOf string `json:"on_behalf_of"`
+	By         string `json:"by,omitempty"`
+	OnBehalfOf string `json:"on_behalf_of,omitempty"`
+
+	// Of what another instance asks for: the command that it is a part of, and where its keys are.
+	ID        string `json:"id,omitempty"`
+	Partition *int32 `json:"partition,omitempty"`
 }
 
-func (r *commandRequest) command() (c Command, err error) {
-	c = Command{Name: r.Command, Rule: r.Rule, Reason: r.Reason}
-	if c.Key, err = keyOf(r.Key); err != nil {
-		return c, fmt.Errorf("key: %w", err)
+// command is what is asked for. passedOn tells that another instance asks.
+func (r *commandRequest) command(passedOn bool) (c Command, err error) {
+	c = Command{Name: r.Command, Key: r.Key, Exact: r.Exact, Keys: r.Keys, Rule: r.Rule, Reason: r.Reason}
+	if passedOn {
+		c.id, c.partition = r.ID, r.Partition
+	} else if r.ID != "" || r.Partition != nil {
+		return c, errors.New("id and partition are what instances tell each other: leave them out")
 	}
 	if r.For != "" {
 		d, err := rules.ParseDuration(r.For)
@@ -55,7 +63,7 @@ func (a *api) ServeCommand(w http.ResponseWriter, r *http.Request) {
 	}
 	var c Command
 	if err == nil {
-		c, err = req.command()
+		c, err = req.command(r.Header.Get(forwardedHeader) != "")
 	}
 	if err != nil {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
@@ -76,7 +84,7 @@ func (a *api) ServeCommand(w http.ResponseWriter, r *http.Request) {
 	done, err := a.Command(ctx, c)
 	switch {
 	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
-		a.forward(w, r, a.Partition(c.Key), a.peers.command, body)
+		a.forward(w, r, a.home(&c), a.peers.command, body)
 	case errors.Is(err, ErrNotOwner):
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: nothing was done, try again")
 	case errors.Is(err, ErrCommand):
@@ -86,6 +94,9 @@ func (a *api) ServeCommand(w http.ResponseWriter, r *http.Request) {
 	default:
 		if done.Verdicts == nil {
 			done.Verdicts = []verdict.Verdict{}
+		}
+		if done.Each == nil {
+			done.Each = []map[string]string{}
 		}
 		httpjson.Reply(w, done)
 	}

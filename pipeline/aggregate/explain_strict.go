@@ -34,10 +34,12 @@ type StrictStanding struct {
 	ResetsAt  event.Micros  `json:"resets_at"` // when nothing counts any more; NoTime when nobody knows, or nothing does
 }
 
-// explained is an explanation of a rule, and where the key stands in Redis if the rule is strict.
+// explained is an explanation of a rule, where the key stands in Redis if the rule is strict, and why it is
+// exempt.
 type explained struct {
 	rules.Explanation
-	Strict *StrictStanding `json:"strict,omitempty"`
+	Strict   *StrictStanding `json:"strict,omitempty"`
+	ExemptBy []Exemption     `json:"exempt_by,omitempty"` // why it is exempt
 }
 
 // inFlightWindow is what explanations call the window of what is under way.

@@ -2,6 +2,8 @@ package aggregate
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +38,45 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, partition int32, c
 	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
 	w.WriteHeader(resp.StatusCode)
 	_, _ = io.Copy(w, io.LimitReader(resp.Body, 8<<20)) // the client notices a truncated reply
+}
+
+// askOwner asks a partition's owner, and reads its answer.
+func (a *api) askOwner(ctx context.Context, partition int32, method, path string, body []byte, into any) error {
+	to, err := a.owner(ctx, partition)
+	if err != nil {
+		return err
+	}
+	return a.askInstance(ctx, to, method, path, body, into)
+}
+
+// askInstance asks another instance, and reads its answer.
+func (a *api) askInstance(ctx context.Context, to address, method, path string, body []byte, into any) error {
+	client := a.peers.ask
+	if method != http.MethodGet {
+		client = a.peers.command
+	}
+	req, err := a.peers.request(ctx, method, to, path, body)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask its owner: %w", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 8<<20))
+	if err != nil {
+		return fmt.Errorf("ask its owner: read the answer of %s: %w", to.addr, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		var problem struct{ Detail string }
+		_ = json.Unmarshal(text, &problem) // without one its status says enough
+		return fmt.Errorf("its owner %s answers %s: %s", to.addr, resp.Status, problem.Detail)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("ask its owner: read the answer of %s: %w", to.addr, err)
+	}
+	return nil
 }
 
 // Peer returns the actor on whose behalf another instance of the group has forwarded r. ok is false

@@ -2,8 +2,10 @@ package aggregate
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/tallygate/tallygate/internal/httpjson"
@@ -17,24 +19,48 @@ type explainReply struct {
 	Hot       *keyHeat          `json:"hot,omitempty"`    // if it takes much of its partition
 	Strict    *StrictState      `json:"strict,omitempty"` // if a rule is strict
 	Rules     []explained       `json:"rules"`
+
+	// Keys that contain this one, how many of them are left out, and where nobody could be asked.
+	Others  []explainReply `json:"others,omitempty"`
+	More    int            `json:"more,omitempty"`
+	Missing []hotMissing   `json:"missing,omitempty"`
 }
 
-// ServeExplain answers GET /v1/explain?uid=42[&api=…]: from this instance if it owns the key, else
-// from the owner.
+// ServeExplain answers GET /v1/explain?uid=42[&api=…][&exact=true][&limit=…]: from this instance if it owns
+// the key, else from the owner. What it says of keys that contain a key without a uid comes from all owners.
 func (a *api) ServeExplain(w http.ResponseWriter, r *http.Request) {
-	key, api, err := explainQuery(r.URL.Query())
+	ask, err := explainQuery(r.URL.Query())
 	if err != nil {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if a.found.Load() == nil {
+	found := a.found.Load()
+	if found == nil {
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
 		return
 	}
-	list, strict, err := a.explain(key, api, now())
+	ask.passedOn = r.Header.Get(forwardedHeader) != ""
+	var reply explainReply
+	if ask.partition != nil {
+		if *ask.partition < 0 || *ask.partition >= found.Partitions {
+			httpjson.Problem(w, http.StatusBadRequest, fmt.Sprintf("which partition? 0 to %d", found.Partitions-1))
+			return
+		}
+		reply, err = a.explainPart(r.Context(), *ask.partition, &ask)
+		reply.Key, reply.Partition, reply.Rules = byName(ask.key), *ask.partition, []explained{}
+	} else {
+		reply, err = a.explainKey(r.Context(), ask.key, ask.api)
+	}
+	everywhere := ask.partition == nil && !ask.exact && !hasUID(ask.key) && !ask.passedOn
 	switch {
-	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
-		a.forward(w, r, a.Partition(key), a.peers.ask, nil)
+	case errors.Is(err, ErrNotOwner) && everywhere:
+		err = a.askOwner(r.Context(), a.Partition(ask.key), http.MethodGet, r.URL.Path+"?exact=true&"+r.URL.RawQuery, nil, &reply)
+		if err != nil {
+			httpjson.Problem(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+	case errors.Is(err, ErrNotOwner) && !ask.passedOn:
+		a.forward(w, r, a.Partition(ask.key), a.peers.ask, nil)
 		return
 	case errors.Is(err, ErrNotOwner):
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: try again")
@@ -43,8 +69,9 @@ func (a *api) ServeExplain(w http.ResponseWriter, r *http.Request) {
 		httpjson.Problem(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	reply := explainReply{Key: byName(key), Partition: a.Partition(key), Hot: a.heatOf(key)}
-	reply.Rules, reply.Strict = a.explainStrict(r.Context(), key, list, strict)
+	if everywhere || hasUID(ask.key) && !ask.exact && ask.partition == nil {
+		a.explainOthers(r.Context(), &ask, &reply)
+	}
 	httpjson.Reply(w, reply)
 }
 
@@ -52,26 +79,62 @@ func (a *api) ServeExplain(w http.ResponseWriter, r *http.Request) {
 // which rules to show.
 const keyParameter = "key."
 
-// explainQuery reads the dimensions of a key, sorted, and the api from a query.
-func explainQuery(q url.Values) (key []event.Dim, api string, err error) {
+// explainQuery reads what a query asks for: a key, its dimensions sorted, and of it what.
+func explainQuery(q url.Values) (ask explainAsk, err error) {
+	ask.limit = explainedKeys
 	named := map[string]string{}
 	for name, values := range q {
-		if name == "api" {
-			api = values[0]
+		known, err := ask.option(name, values[0])
+		if err != nil {
+			return ask, err
+		}
+		if known {
 			continue
 		}
 		dim := strings.TrimPrefix(name, keyParameter)
 		if !event.IsDim(dim) {
-			return nil, "", errors.New("unknown parameter " + name + ": dimensions are " + event.Dimensions + "; api=… leaves only an API's rules, and key.api=… is the dimension")
+			return ask, errors.New("unknown parameter " + name + ": dimensions are " + event.Dimensions + "; api=… leaves only an API's rules, and key.api=… is the dimension")
 		}
 		if _, twice := named[dim]; twice || len(values) != 1 || values[0] == "" {
-			return nil, "", errors.New("dimension " + dim + " needs one value")
+			return ask, errors.New("dimension " + dim + " needs one value")
 		}
 		named[dim] = values[0]
 	}
-	if len(named) == 0 {
-		return nil, "", errors.New("which key? For example: /v1/explain?uid=42")
+	switch {
+	case len(named) == 0 && ask.key == nil:
+		return ask, errors.New("which key? For example: /v1/explain?uid=42")
+	case len(named) > 0 && ask.key != nil:
+		return ask, errors.New("key=… has all dimensions: leave out the others")
+	case ask.key == nil:
+		ask.key, err = keyOf(named)
 	}
-	key, err = keyOf(named)
-	return key, api, err
+	return ask, err
+}
+
+// option reads a parameter that is no dimension.
+func (q *explainAsk) option(name, value string) (known bool, err error) {
+	switch name {
+	case "api":
+		q.api = value
+	case "key":
+		q.key, err = keyOfText(value)
+	case "exact":
+		if q.exact, err = strconv.ParseBool(value); err != nil {
+			err = fmt.Errorf("exact is %.20q, want true or false", value)
+		}
+	case "limit":
+		if q.limit, err = strconv.Atoi(value); err != nil || q.limit < 0 || q.limit > maxExplainedKeys {
+			err = fmt.Errorf("limit is %.20q, want 0 to %d", value, maxExplainedKeys)
+		}
+	case "partition":
+		id, parseErr := strconv.ParseInt(value, 10, 32)
+		if parseErr != nil {
+			return true, fmt.Errorf("partition is %.20q, want a number", value)
+		}
+		q.partition = new(int32)
+		*q.partition = int32(id)
+	default:
+		return false, nil
+	}
+	return true, err
 }

@@ -3,14 +3,10 @@ package aggregate
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -62,14 +58,13 @@ func (a *api) ServeHotKeys(w http.ResponseWriter, r *http.Request) {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	found := a.found.Load()
-	if found == nil {
+	if a.found.Load() == nil {
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
 		return
 	}
 	reply := a.ownHeat()
 	if r.Header.Get(forwardedHeader) == "" {
-		a.askOthers(r.Context(), found.Partitions, &reply)
+		a.askOthers(r.Context(), &reply)
 	}
 	reply.finish(limit)
 	httpjson.Reply(w, reply)
@@ -93,6 +88,9 @@ func (a *api) ownHeat() hotReply {
 	for _, h := range a.heats(now(), shownShare) {
 		reply.Partitions = append(reply.Partitions, hotPartition{Partition: h.partition, Owner: cmp.Or(a.cfg.Advertise, a.name()), EventsPerSecond: round(h.rate, 10)})
 		for _, k := range h.keys {
+			if round(k.Rate, 10) == 0 { // it had events once
+				continue
+			}
 			dims, err := event.ParseKey(k.Text)
 			if err != nil {
 				continue // every key's text was made by AppendKey
@@ -105,69 +103,19 @@ func (a *api) ownHeat() hotReply {
 }
 
 // askOthers adds the answers of the other instances, and the partitions without an answer.
-func (a *api) askOthers(ctx context.Context, partitions int32, reply *hotReply) {
-	why := map[string]error{} // by address
-	owners, err := a.owners()
-	if err == nil {
-		mine := map[int32]bool{}
-		for _, p := range reply.Partitions {
-			mine[p.Partition] = true
+func (a *api) askOthers(ctx context.Context, reply *hotReply) {
+	var mine []int32
+	for _, p := range reply.Partitions {
+		mine = append(mine, p.Partition)
+	}
+	reply.Missing = askRest(ctx, a, mine, fmt.Sprintf("/v1/hot-keys?limit=%d", maxHotKeys), func(part *hotReply) (theirs []int32) {
+		reply.Partitions = append(reply.Partitions, part.Partitions...)
+		reply.Keys = append(reply.Keys, part.Keys...)
+		for _, p := range part.Partitions {
+			theirs = append(theirs, p.Partition)
 		}
-		others := map[string]address{}
-		for id, o := range owners {
-			if !mine[id] && o.addr != "" {
-				others[o.addr] = o
-			}
-		}
-		var mu sync.Mutex
-		var asked sync.WaitGroup
-		for addr, o := range others {
-			asked.Go(func() {
-				theirs, err := a.askHeat(ctx, o)
-				mu.Lock()
-				defer mu.Unlock()
-				why[addr] = err
-				reply.Partitions = append(reply.Partitions, theirs.Partitions...)
-				reply.Keys = append(reply.Keys, theirs.Keys...)
-			})
-		}
-		asked.Wait()
-	}
-	for id := range partitions {
-		if slices.ContainsFunc(reply.Partitions, func(p hotPartition) bool { return p.Partition == id }) {
-			continue
-		}
-		o, ok := owners[id]
-		reason := cmp.Or(err, why[o.addr], o.err)
-		switch {
-		case reason != nil:
-		case !ok:
-			reason = errors.New("it has no owner at the moment")
-		default:
-			reason = errors.New("it is changing its owner")
-		}
-		reply.Missing = append(reply.Missing, hotMissing{id, reason.Error()})
-	}
-}
-
-// askHeat asks another instance about its own partitions.
-func (a *api) askHeat(ctx context.Context, of address) (reply hotReply, err error) {
-	req, err := a.peers.request(ctx, http.MethodGet, of, fmt.Sprintf("/v1/hot-keys?limit=%d", maxHotKeys), nil)
-	if err != nil {
-		return reply, err
-	}
-	resp, err := a.peers.ask.Do(req)
-	if err != nil {
-		return reply, fmt.Errorf("ask its owner: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return reply, fmt.Errorf("ask its owner: %s answers %s", of.addr, resp.Status)
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 8<<20)).Decode(&reply); err != nil {
-		return hotReply{}, fmt.Errorf("ask its owner: read the answer of %s: %w", of.addr, err)
-	}
-	return reply, nil
+		return theirs
+	})
 }
 
 // finish sorts and truncates a reply, and sets the partitions' shares. While partitions move, two
@@ -204,7 +152,7 @@ func (a *api) heatOf(key []event.Dim) *keyHeat {
 	}
 	text := event.FormatKey(key)
 	for _, k := range heatOf(p, now(), shownShare).keys {
-		if string(k.Text) == text {
+		if string(k.Text) == text && round(k.Rate, 10) > 0 {
 			return &keyHeat{round(k.Share, 1000), round(k.Rate, 10)}
 		}
 	}

@@ -1,10 +1,13 @@
 package aggregate
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -38,10 +41,65 @@ func keyOf(named map[string]string) (key []event.Dim, err error) {
 		}
 		key = append(key, d)
 	}
+	return fits(key)
+}
+
+// fits refuses a key that is too long for any event.
+func fits(key []event.Dim) ([]event.Dim, error) {
 	if n := len(event.AppendKey(nil, key)); n > event.MaxKey {
 		return nil, fmt.Errorf("the key is too long: its text would have %d bytes, at most %d", n, event.MaxKey)
 	}
 	return key, nil
+}
+
+// keyDims is a key in JSON: an object, or the text that people and record keys have.
+type keyDims []event.Dim
+
+// UnmarshalJSON gives it the values that events' keys have.
+func (k *keyDims) UnmarshalJSON(data []byte) (err error) {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		*k, err = keyOfText(text)
+		return err
+	}
+	var named map[string]string
+	if err := json.Unmarshal(data, &named); err != nil {
+		return fmt.Errorf(`key: want {"uid": "42"}, or "uid=42": %w`, err)
+	}
+	if *k, err = keyOf(named); err != nil {
+		return fmt.Errorf("key: %w", err)
+	}
+	return nil
+}
+
+// MarshalJSON writes it as an object.
+func (k keyDims) MarshalJSON() ([]byte, error) { return json.Marshal(byName(k)) }
+
+// keyLists are several keys in JSON.
+type keyLists [][]event.Dim
+
+// UnmarshalJSON reads each as keyDims.
+func (l *keyLists) UnmarshalJSON(data []byte) error {
+	var keys []keyDims
+	if err := json.Unmarshal(data, &keys); err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if len(k) == 0 {
+			return errors.New("keys: one of them has no dimension")
+		}
+		*l = append(*l, k)
+	}
+	return nil
+}
+
+// keyOfText is keyOf for a key as people write it, and as record keys have it.
+func keyOfText(text string) ([]event.Dim, error) {
+	key, err := keytext.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("key: %w", err)
+	}
+	return fits(key)
 }
 
 // byName returns a key in the form that JSON has.

@@ -49,28 +49,26 @@ func (c *commands) CarryOut(ctx context.Context, rec *shard.CommandRecord) (Comm
 	}
 }
 
-// KeysWith returns the partition's keys that contain the dimensions of key. The first one is key
-// itself, even if it has no state. It searches in slices between events.
-func (c *commands) KeysWith(key string) ([]string, error) {
-	dims, err := event.ParseKey([]byte(key))
-	if err != nil {
-		return nil, err
-	}
+// KeysWith returns the partition's keys that contain the dimensions of a key, but for the key itself. It
+// searches in slices between events.
+func (c *commands) KeysWith(ctx context.Context, key []event.Dim) (out []string, err error) {
 	var each [][]byte // name=value, as in keys' texts
-	for _, d := range dims {
+	for _, d := range key {
 		each = append(each, event.AppendDim(nil, d.Name, d.Value))
 	}
-	out := []string{key}
 	for part := range shard.Parts {
-		out = c.keysOf(part, each, out)
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		out = c.keysOf(part, each, event.FormatKey(key), out)
 	}
 	return out, nil
 }
 
-func (c *commands) keysOf(part int, dims [][]byte, out []string) []string {
+func (c *commands) keysOf(part int, dims [][]byte, not string, out []string) []string {
 	c.lock()
 	defer c.mu.Unlock()
-	return c.shard.KeysWith(out, part, dims, out[0])
+	return c.shard.KeysWith(out, part, dims, not)
 }
 
 // InFlight returns on how many keys commands are not done yet. ok reports whether there are
@@ -110,14 +108,19 @@ func (c *commands) some(rec *shard.CommandRecord, keys []string, at event.Micros
 
 // audit puts a command into the audit, and waits until it is durable there.
 func (c *commands) audit(ctx context.Context, rec *shard.CommandRecord, at event.Micros) error {
-	line, err := rec.AuditLine(at)
+	lines, err := rec.AuditLines(at)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
-	return c.env.Aux.SendAndWait(ctx, c.env.Names.Audit, []byte(rec.Key), line)
+	for _, line := range lines {
+		if err := c.env.Aux.SendAndWait(ctx, c.env.Names.Audit, rec.AuditKey(), line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // changedOwner says how far a command is whose partition has ended here. The next owner knows of

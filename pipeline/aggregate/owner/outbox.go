@@ -100,7 +100,7 @@ func (o *outbox) tell(e *shard.Effects) {
 	o.offerStrict(e)
 	for i := range e.Done {
 		d := &e.Done[i]
-		o.waits.done(d.ID, d.Had, d.Verdicts)
+		o.waits.done(d)
 	}
 	for i := range e.Blown {
 		o.env.Metrics.fuses.WithLabelValues(e.Blown[i].Rule).Inc()

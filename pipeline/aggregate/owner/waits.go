@@ -3,6 +3,7 @@ package owner
 import (
 	"sync"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
@@ -21,7 +22,7 @@ type wait struct {
 
 // CommandResult is the effect of a command.
 type CommandResult struct {
-	Keys     int // that had a state
+	Keys     []string // that had a state
 	Verdicts []verdict.Verdict
 }
 
@@ -64,19 +65,19 @@ func (s *waits) open() (keys int, ok bool) {
 }
 
 // done notes that a command is done with one of its keys.
-func (s *waits) done(id string, had bool, vs []verdict.Verdict) {
+func (s *waits) done(d *shard.Done) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.by[id]
+	w := s.by[d.ID]
 	if w == nil {
 		return
 	}
-	if had {
-		w.so.Keys++
+	if d.Had {
+		w.so.Keys = append(w.so.Keys, d.Key)
 	}
-	w.so.Verdicts = append(w.so.Verdicts, vs...)
+	w.so.Verdicts = append(w.so.Verdicts, d.Verdicts...)
 	if w.left--; w.left == 0 {
 		w.ch <- w.so
-		delete(s.by, id)
+		delete(s.by, d.ID)
 	}
 }

@@ -21,7 +21,7 @@ var CommandKinds = map[string]rules.CommandKind{
 type CommandRecord struct {
 	ID      string       `json:"id"`
 	Command string       `json:"command"`
-	Key     string       `json:"key"`            // its text
+	Key     string       `json:"key"`            // its text, as it was given; "" of a batch
 	Keys    []string     `json:"keys,omitempty"` // all keys, when they are not Key alone
 	Rule    string       `json:"rule,omitempty"`
 	For     event.Micros `json:"for_us,omitempty"`
@@ -51,6 +51,7 @@ func (s *intake) commandOn(c *CommandRecord, key string, at event.Micros, offset
 	cmd := rules.Command{
 		Kind: CommandKinds[c.Command], Rule: c.Rule, At: at, Until: at + c.For,
 		Cause: verdict.Cause{ID: c.ID, Partition: s.cfg.ID, Offset: offset},
+		Giver: rules.Giver{By: c.By, OnBehalfOf: c.OnBehalfOf, Reason: c.Reason},
 	}
 	if cmd.Kind == rules.CommandExempt && key != c.Key {
 		// That it is exempt is in the state of the command's own key.
@@ -75,12 +76,13 @@ func (s *intake) commandRecord(rec *record.Record, clock Clock) error {
 	}
 	at := event.FromTime(rec.Time())
 	s.broker = max(s.broker, at)
-	line, err := c.AuditLine(at)
+	lines, err := c.AuditLines(at)
 	if err != nil {
 		return err
 	}
-	// Also when it was carried out before: a crash may have lost it.
-	s.out.Aux = append(s.out.Aux, Aux{Topic: Audit, Key: []byte(c.Key), Value: line})
+	for _, line := range lines { // also when it was carried out before: a crash may have lost it
+		s.out.Aux = append(s.out.Aux, Aux{Topic: Audit, Key: c.AuditKey(), Value: line})
+	}
 	place := applied{rec.Offset + 1, 0}
 	for _, key := range c.AllKeys() {
 		if err := s.commandKey(&c, key, s.commandOn(&c, key, at, rec.Offset), &place); err != nil {
@@ -119,7 +121,7 @@ func (s *intake) commandKey(c *CommandRecord, name string, cmd rules.Command, pl
 	} else {
 		ref = s.table.Set(key, raw)
 	}
-	then := aftermath{done: &Done{ID: c.ID, Had: had}}
+	then := aftermath{done: &Done{ID: c.ID, Key: name, Had: had}}
 	if cmd.Kind == rules.CommandForget {
 		then.erase = s.erased(key, res.Changes)
 	}
@@ -142,34 +144,4 @@ func (s *judging) erased(key []byte, changes []verdict.Verdict) [][]byte {
 		}
 	}
 	return out
-}
-
-// commandAudit is a command in the audit topic.
-type commandAudit struct {
-	Type string       `json:"type"`
-	At   event.Micros `json:"at"`
-	By   string       `json:"by"`
-
-	OnBehalfOf string `json:"on_behalf_of,omitempty"` // as By says
-
-	Command string `json:"command"`
-	Key     string `json:"key"`
-	Rule    string `json:"rule,omitempty"`
-	Until   string `json:"until,omitempty"`
-	Reason  string `json:"reason"`
-	Keys    int    `json:"keys,omitempty"` // that it was carried out on, when that is not Key alone
-	ID      string `json:"id"`
-}
-
-// AuditLine is the command's in the audit topic, given at that time.
-func (c *CommandRecord) AuditLine(at event.Micros) ([]byte, error) {
-	line := commandAudit{Type: "command", At: at, By: c.By, OnBehalfOf: c.OnBehalfOf, Command: c.Command, Key: c.Key, Rule: c.Rule, Reason: c.Reason, Keys: len(c.Keys), ID: c.ID}
-	if c.For > 0 {
-		line.Until = (at + c.For).String()
-	}
-	value, err := json.Marshal(line)
-	if err != nil {
-		return nil, fmt.Errorf("audit record: %w", err)
-	}
-	return value, nil
 }

@@ -100,7 +100,8 @@ type Strict struct {
 // Done is a command that is durable and published on one of its keys.
 type Done struct {
 	ID       string
-	Had      bool // the key had a state
+	Key      string // its text
+	Had      bool   // the key had a state
 	Verdicts []verdict.Verdict
 }
 

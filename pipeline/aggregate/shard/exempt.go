@@ -13,6 +13,7 @@ import (
 type exemptions struct {
 	byKey   map[string]rules.Exemptions // by a key's text
 	choices [][]string                  // the choices of dimensions that keys in it have, or had
+	alone   map[string]rules.Exemptions // of keys without a uid: each holds for its own key only
 }
 
 // note takes over what a key's state says.
@@ -23,7 +24,14 @@ func (x *exemptions) note(key, state []byte) {
 		return
 	}
 	dims, err := event.ParseKey(key)
-	if err != nil || !hasUID(dims) {
+	if err != nil {
+		return
+	}
+	if !hasUID(dims) {
+		if x.alone == nil {
+			x.alone = map[string]rules.Exemptions{}
+		}
+		x.alone[string(key)] = given
 		return
 	}
 	if x.byKey == nil {
@@ -39,19 +47,23 @@ func (x *exemptions) note(key, state []byte) {
 	}
 }
 
-func (x *exemptions) forget(key []byte) { delete(x.byKey, string(key)) }
+func (x *exemptions) forget(key []byte) {
+	delete(x.byKey, string(key))
+	delete(x.alone, string(key))
+}
 
 // exempts reports whether a key, its dimensions sorted, is exempt under a limit at a time.
 func (x *exemptions) exempts(l *rules.Limit, key []event.Dim, at event.Micros) (yes bool) {
-	x.about(key, func(given rules.Exemptions) bool {
+	x.about(key, func(_ string, given rules.Exemptions) bool {
 		yes = given.Spare(l, at)
 		return !yes
 	})
 	return yes
 }
 
-// about calls f with what was given to keys whose dimensions a key has, until f returns false.
-func (x *exemptions) about(key []event.Dim, f func(rules.Exemptions) bool) {
+// about calls f with what was given to keys whose dimensions a key has, and their texts, until f returns
+// false.
+func (x *exemptions) about(key []event.Dim, f func(of string, given rules.Exemptions) bool) {
 	var text []byte
 	for _, names := range x.choices {
 		text = text[:0]
@@ -60,10 +72,37 @@ func (x *exemptions) about(key []event.Dim, f func(rules.Exemptions) bool) {
 				text = event.AppendDim(text, d.Name, d.Value)
 			}
 		}
-		if given, known := x.byKey[string(text)]; known && !f(given) {
+		if given, known := x.byKey[string(text)]; known && !f(string(text), given) {
 			return
 		}
 	}
+}
+
+// with are those that hold for a key, its dimensions sorted, at a time.
+func (x *exemptions) with(key []event.Dim, at event.Micros) (list []Exempted) {
+	own := event.FormatKey(key)
+	list = appendExempted(list, own, x.alone[own], at)
+	x.about(key, func(of string, given rules.Exemptions) bool {
+		list = appendExempted(list, of, given, at)
+		return true
+	})
+	return list
+}
+
+func (x *exemptions) all(at event.Micros) (list []Exempted) {
+	for _, by := range []map[string]rules.Exemptions{x.byKey, x.alone} {
+		for key, given := range by {
+			list = appendExempted(list, key, given, at)
+		}
+	}
+	return list
+}
+
+func appendExempted(list []Exempted, key string, given rules.Exemptions, at event.Micros) []Exempted {
+	for _, g := range given.Given(at) {
+		list = append(list, Exempted{key, g})
+	}
+	return list
 }
 
 func hasUID(key []event.Dim) bool {

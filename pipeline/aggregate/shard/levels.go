@@ -137,7 +137,7 @@ func (x *exemptions) fromStrict(set *rules.Set, key string, state []byte) event.
 		return 0
 	}
 	all := []rules.Exemptions{given}
-	x.about(dims, func(one rules.Exemptions) bool {
+	x.about(dims, func(_ string, one rules.Exemptions) bool {
 		all = append(all, one)
 		return true
 	})

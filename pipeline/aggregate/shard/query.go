@@ -26,12 +26,27 @@ func (s *issuing) State(key []byte) ([]byte, error) {
 	return append([]byte(nil), b.state...), err
 }
 
+// Exempted is what a command exempted: a key's text, and how.
+type Exempted struct {
+	Key string
+	rules.Given
+}
+
+// ExemptedWith are the exemptions by commands that hold for a key at a time: its own, and those of keys
+// whose dimensions it has.
+func (s *judging) ExemptedWith(key []event.Dim, at event.Micros) []Exempted {
+	return s.exempt.with(key, at)
+}
+
+// ExemptedBy are all exemptions by commands that hold at a time, in no order.
+func (s *judging) ExemptedBy(at event.Micros) []Exempted { return s.exempt.all(at) }
+
 // Explainer is what explains a key's state: the rules that it is counted by, and the exemptions
 // that hold for it.
 func (s *judging) Explainer(key []event.Dim) *rules.Stepper {
 	stepper := s.rules.Set.NewStepper()
 	var given []rules.Exemptions
-	s.exempt.about(key, func(x rules.Exemptions) bool {
+	s.exempt.about(key, func(_ string, x rules.Exemptions) bool {
 		given = append(given, x)
 		return true
 	})
@@ -58,10 +73,9 @@ func (s *issuing) KeysWith(dst []string, part int, dims [][]byte, not string) []
 }
 
 // hasAll reports whether a key's text has all of the dimensions, each written name=value, in the
-// order of their names. A uid is the last one, of dims and of any key that has it: most keys are
-// told by that.
+// order of their names. A uid is the last one of any key that has it: most keys are told by that.
 func hasAll(key []byte, dims [][]byte) bool {
-	if !bytes.HasSuffix(key, dims[len(dims)-1]) {
+	if last := dims[len(dims)-1]; bytes.HasPrefix(last, []byte("uid=")) && !bytes.HasSuffix(key, last) {
 		return false
 	}
 	for d := range bytes.SplitSeq(key, []byte("&")) {

@@ -17,6 +17,10 @@ func TestKeysThatHaveDimensions(t *testing.T) {
 		{"attrs.uid=42&uid=7", []string{"uid=42"}, false},
 		{"uid=42", []string{"attrs.a=1", "uid=42"}, false},
 		{"", []string{"uid=42"}, false},
+		{"attrs.a=1&uid=42", []string{"attrs.a=1"}, true}, // it was not found: the uid is behind it
+		{"api=x&attrs.a=1&uid=42", []string{"api=x"}, true},
+		{"attrs.a=1", []string{"attrs.a=1"}, true},
+		{"attrs.a=11&uid=42", []string{"attrs.a=1"}, false},
 	} {
 		var dims [][]byte
 		for _, d := range tt.dims {

@@ -1,0 +1,199 @@
+package aggregate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tallygate/tallygate/internal/httpjson"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// Exemption is why keys are counted and not judged.
+type Exemption struct {
+	From       string            `json:"from"`            // command, or rules: the rule file
+	Key        map[string]string `json:"key"`             // the dimensions that it names
+	In         string            `json:"in,omitempty"`    // and an address in this network, or list of networks
+	Rules      []string          `json:"rules,omitempty"` // that know it; none: all
+	Until      event.Micros      `json:"until"`           // NoTime: it has no end
+	Reason     string            `json:"reason"`
+	By         string            `json:"by,omitempty"`
+	OnBehalfOf string            `json:"on_behalf_of,omitempty"`
+
+	text string // the key's
+}
+
+// The sources of exemptions.
+const (
+	fromCommand = "command"
+	fromRules   = "rules"
+)
+
+func exemptionByCommand(e *shard.Exempted) Exemption {
+	x := Exemption{From: fromCommand, Until: e.Until, Reason: e.Reason, By: e.By, OnBehalfOf: e.OnBehalfOf, text: e.Key}
+	if key, err := event.ParseKey([]byte(e.Key)); err == nil { // every key's text was made by AppendKey
+		x.Key = byName(key)
+	}
+	if e.Rule != "" {
+		x.Rules = []string{e.Rule}
+	}
+	return x
+}
+
+func exemptionByRules(e *rules.Exemption, names ...string) Exemption {
+	x := Exemption{From: fromRules, Key: byName(e.Key), In: e.List, Rules: names, Until: e.Expires, Reason: e.Reason, text: event.FormatKey(e.Key)}
+	if e.In.IsValid() {
+		x.In = e.In.String()
+	}
+	return x
+}
+
+// exemptionsOf are those that hold for a key of an owned partition.
+func (a *api) exemptionsOf(p *owner.Partition, key []event.Dim) (list []Exemption) {
+	at := now()
+	p.View(func(s *shard.Shard, v *owner.Rules) {
+		for _, e := range s.ExemptedWith(key, at) {
+			list = append(list, exemptionByCommand(&e))
+		}
+		known := map[string]bool{} // a rule with several limits has its exemptions once
+		for _, l := range v.Set.Limits {
+			if known[l.Rule.Name] {
+				continue
+			}
+			known[l.Rule.Name] = true
+			for _, e := range l.Exempts(key, at) {
+				list = append(list, exemptionByRules(&e, l.Rule.Name))
+			}
+		}
+	})
+	return list
+}
+
+// concerning are those of list that exempt from a limit.
+func concerning(list []Exemption, limit string) (out []Exemption) {
+	for _, e := range list {
+		if len(e.Rules) == 0 || slices.Contains(e.Rules, limit) || slices.Contains(e.Rules, ruleOf(limit)) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// exemptionsReply is the answer to GET /v1/exemptions.
+type exemptionsReply struct {
+	Exemptions []Exemption  `json:"exemptions"`
+	More       int          `json:"more,omitempty"`    // that are left out
+	Missing    []hotMissing `json:"missing,omitempty"` // partitions without an answer
+	Partitions []int32      `json:"partitions"`        // that answered
+}
+
+const (
+	exemptionsLimit    = 1000
+	maxExemptionsLimit = 100_000
+)
+
+// ServeExemptions answers GET /v1/exemptions[?uid=42][&limit=…]: those that name these dimensions, by
+// commands and by the rule file. Any instance answers for the whole group.
+func (a *api) ServeExemptions(w http.ResponseWriter, r *http.Request) {
+	key, limit, err := exemptionsQuery(r.URL.Query())
+	if err != nil {
+		httpjson.Problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if a.found.Load() == nil || !a.online.Load() {
+		httpjson.Problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
+		return
+	}
+	reply := a.ownExemptions()
+	if r.Header.Get(forwardedHeader) == "" {
+		set := a.book.Current().Set
+		for _, e := range set.Exemptions() {
+			if e.Expires == event.NoTime || now() < e.Expires {
+				reply.Exemptions = append(reply.Exemptions, exemptionByRules(&e.Exemption, e.Rules...))
+			}
+		}
+		reply.Missing = askRest(r.Context(), a, reply.Partitions, fmt.Sprintf("/v1/exemptions?limit=%d", maxExemptionsLimit), func(part *exemptionsReply) []int32 {
+			reply.Exemptions = append(reply.Exemptions, part.Exemptions...)
+			reply.Partitions = append(reply.Partitions, part.Partitions...)
+			return part.Partitions
+		})
+	}
+	reply.finish(key, limit)
+	httpjson.Reply(w, reply)
+}
+
+func exemptionsQuery(q url.Values) (key []event.Dim, limit int, err error) {
+	limit = exemptionsLimit
+	if text := q.Get("limit"); q.Has("limit") {
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxExemptionsLimit {
+			return nil, 0, fmt.Errorf("limit is %.20q, want 1 to %d", text, maxExemptionsLimit)
+		}
+		q.Del("limit")
+	}
+	if len(q) == 0 {
+		return nil, limit, nil
+	}
+	ask, err := explainQuery(q)
+	if err == nil && (ask.api != "" || ask.exact || ask.partition != nil) {
+		err = errors.New("parameters are a key's dimensions, key.api among them, and limit")
+	}
+	return ask.key, limit, err
+}
+
+// ownExemptions are those by commands in this instance's partitions.
+func (a *api) ownExemptions() exemptionsReply {
+	reply := exemptionsReply{Partitions: []int32{}, Exemptions: []Exemption{}}
+	at := now()
+	for _, p := range a.owned() {
+		if !p.Live() {
+			continue
+		}
+		reply.Partitions = append(reply.Partitions, p.ID())
+		var list []shard.Exempted
+		p.View(func(s *shard.Shard, _ *owner.Rules) { list = s.ExemptedBy(at) })
+		for i := range list {
+			reply.Exemptions = append(reply.Exemptions, exemptionByCommand(&list[i]))
+		}
+	}
+	return reply
+}
+
+// finish leaves those that name all dimensions of a key, commands' first, each once: while partitions
+// move, two instances may both answer for one.
+func (r *exemptionsReply) finish(key []event.Dim, limit int) {
+	r.Exemptions = slices.DeleteFunc(r.Exemptions, func(e Exemption) bool {
+		return slices.ContainsFunc(key, func(d event.Dim) bool { return e.Key[d.Name] != d.Value })
+	})
+	for i := range r.Exemptions {
+		if e := &r.Exemptions[i]; e.text == "" { // it came from another instance
+			e.text = event.FormatKey(dimsOf(e.Key))
+		}
+	}
+	order := func(x, y Exemption) int {
+		return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.text, y.text), cmp.Compare(x.In, y.In), cmp.Compare(strings.Join(x.Rules, " "), strings.Join(y.Rules, " ")))
+	}
+	slices.SortStableFunc(r.Exemptions, order)
+	r.Exemptions = slices.CompactFunc(r.Exemptions, func(x, y Exemption) bool { return order(x, y) == 0 && x.Until == y.Until })
+	slices.Sort(r.Partitions)
+	r.Partitions = slices.Compact(r.Partitions)
+	if n := len(r.Exemptions); n > limit {
+		r.Exemptions, r.More = r.Exemptions[:limit], n-limit
+	}
+}
+
+// dimsOf is a key of JSON as it came from another instance, in canonical form.
+func dimsOf(key map[string]string) []event.Dim {
+	dims := make([]event.Dim, 0, len(key))
+	for name, value := range key {
+		dims = append(dims, event.Dim{Name: name, Value: value})
+	}
+	return dims
+}
