@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/deadletter"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
+	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -23,7 +25,7 @@ import (
 const auditUsage = `
 tallygate audit lists past verdicts, commands, blown fuses and dead letters that were sent again: who,
 when and why, in the order of their times. KEY selects those that concern keys with these
-dimensions; an entry that names no key concerns all. A time is RFC 3339, a date (its start in UTC),
+dimensions; an entry that names no key concerns all. --rule selects those that name the rule. A time is RFC 3339, a date (its start in UTC),
 or a span back from now: 90m, 36h, 7d.
 
   tallygate audit uid=42
@@ -49,6 +51,7 @@ type audit struct {
 	table    *tabwriter.Writer // nil: JSON
 	shown    int
 	bad      int
+	order    *inOrder
 }
 
 // entry is a line of the audit topic. Every type has type, at and by.
@@ -64,14 +67,17 @@ type entry struct {
 	Key                   []event.Dim
 	Until                 event.Micros
 	Keys                  int // how many it concerned, if not Key alone
+	Each                  [][]event.Dim
+	ID                    string
 }
 
 // parseEntry is strict with verdicts only: an entry of another type is shown whatever its fields
 // have.
 func parseEntry(data []byte) (*entry, error) {
 	var w struct {
-		Type, At, By, Verdict, Command, Rule, Reason, Key, Until, Keys json.RawMessage
-		For                                                            json.RawMessage `json:"on_behalf_of"`
+		Type, At, By, Verdict, Command, Rule, Reason, Key, Until, Keys, ID json.RawMessage
+		Each                                                               []json.RawMessage
+		For                                                                json.RawMessage `json:"on_behalf_of"`
 	}
 	if err := json.Unmarshal(data, &w); err != nil {
 		return nil, fmt.Errorf("parse the entry: %w", err)
@@ -80,10 +86,13 @@ func parseEntry(data []byte) (*entry, error) {
 	for _, f := range []struct {
 		from json.RawMessage
 		to   any
-	}{{w.Type, &e.Type}, {w.At, &e.At}, {w.By, &e.By}, {w.For, &e.For}, {w.Command, &e.Command}, {w.Rule, &e.Rule}, {w.Reason, &e.Reason}, {w.Until, &e.Until}, {w.Keys, &e.Keys}} {
+	}{{w.Type, &e.Type}, {w.At, &e.At}, {w.By, &e.By}, {w.For, &e.For}, {w.Command, &e.Command}, {w.Rule, &e.Rule}, {w.Reason, &e.Reason}, {w.Until, &e.Until}, {w.Keys, &e.Keys}, {w.ID, &e.ID}} {
 		if len(f.from) > 0 {
 			_ = json.Unmarshal(f.from, f.to) // a field of another type counts as absent
 		}
+	}
+	for _, key := range w.Each {
+		e.Each = append(e.Each, parseEntryKey(key))
 	}
 	if e.Type == "verdict" {
 		v, err := verdict.Parse(w.Verdict)
@@ -149,6 +158,12 @@ func (a *audit) show(ctx context.Context, k *kafkaconn.Kafka, topic string, stde
 		return err
 	}
 	defer log.Close()
+	a.order = newInOrder(func(o *ordered) error {
+		if !a.wants(o.entry) {
+			return nil
+		}
+		return a.write(o.entry, o.raw)
+	})
 	err = a.copy(ctx, log, func(partition int32, offset int64, err error) {
 		if a.bad++; a.bad <= maxShownBad {
 			fmt.Fprintf(stderr, "%s/%d@%d: %v\n", topic, partition, offset, err)
@@ -173,7 +188,7 @@ func (a *audit) copy(ctx context.Context, log *kafkalog.Merge, bad func(partitio
 	for {
 		partition, rec, err := log.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			return nil
+			return a.order.flush()
 		}
 		if u, ok := errors.AsType[*kafkalog.Unreadable](err); ok {
 			bad(partition, u.First, err)
@@ -190,10 +205,7 @@ func (a *audit) copy(ctx context.Context, log *kafkalog.Merge, bad func(partitio
 		if e.At == event.NoTime {
 			e.At = event.FromTime(rec.Time())
 		}
-		if !a.wants(e) {
-			continue
-		}
-		if err := a.write(e, rec.Value); err != nil {
+		if err := a.order.add(&ordered{entry: e, raw: rec.Value, record: string(rec.Key), partition: partition}, event.FromTime(rec.Time())); err != nil {
 			return err
 		}
 	}
@@ -204,7 +216,12 @@ func (a *audit) wants(e *entry) bool {
 	if at.Before(a.from.Time) || !a.to.IsZero() && !at.Before(a.to.Time) {
 		return false
 	}
-	return (len(e.Key) == 0 || a.key.matches(e.Key)) && (e.Rule == "" || ruleIs(e.Rule, a.rule))
+	return ruleIs(e.Rule, a.rule) && a.wantsKey(e)
+}
+
+// wantsKey reports whether an entry is about keys that are wanted: one that names none may be about all.
+func (a *audit) wantsKey(e *entry) bool {
+	return len(e.Key) == 0 && len(e.Each) == 0 || len(e.Key) > 0 && a.key.matches(e.Key) || slices.ContainsFunc(e.Each, a.key.matches)
 }
 
 // tableRows is how many rows are aligned together: a table may have millions.
@@ -234,7 +251,7 @@ func (a *audit) write(e *entry, raw []byte) error {
 
 // describe puts an entry into words. One of an unknown type is shown as it is.
 func (e *entry) describe(raw []byte) (what, key, rule, why string) {
-	key, rule = event.FormatKey(e.Key), cell(e.Rule, 128)
+	key, rule = keytext.Format(e.Key), cell(e.Rule, 128)
 	switch e.Type {
 	case "verdict":
 		v := e.Verdict

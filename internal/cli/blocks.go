@@ -17,6 +17,7 @@ import (
 	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
+	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -186,7 +187,7 @@ func (b *blocks) writeTable(out io.Writer, list []verdict.Verdict) error {
 	fmt.Fprintln(w, "KEY\tRULE\tACTION\tSINCE\tUNTIL\tCOUNT/LIMIT\tCAUSE")
 	for i := range list {
 		v := &list[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s/%s\t%s\n", v.KeyText(), cell(v.Rule, 128), actionText(v), clock(v.Since), clock(v.Until),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s/%s\t%s\n", keytext.Format(v.Key), cell(v.Rule, 128), actionText(v), clock(v.Since), clock(v.Until),
 			v.Count, v.Limit, causeText(v))
 	}
 	return w.Flush()

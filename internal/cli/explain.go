@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -20,9 +22,10 @@ import (
 )
 
 const explainUsage = `
-tallygate explain shows what a key has counted under every rule, and why it is blocked; of strict
-rules also which permits are under way, and whether any are granted. Ask any aggregator: the one
-that owns the key answers.
+tallygate explain shows what a key has counted under every rule, and why it is blocked or exempt; of
+strict rules also which permits are under way, and whether any are granted. It shows the same of keys
+that contain these dimensions and more; --exact leaves them out. Ask any aggregator: the one that owns
+the key answers.
 
   tallygate explain uid=42
   tallygate explain uid=42 attrs.campaign=summer --api ad.select
@@ -37,6 +40,13 @@ type explainAnswer struct {
 	Hot       *keyHeat               `json:"hot"`
 	Rules     []explained            `json:"rules"`
 	Strict    *aggregate.StrictState `json:"strict"`
+
+	Others  []explainAnswer `json:"others"` // keys that contain this one
+	More    int             `json:"more"`
+	Missing []struct {
+		Partition int32  `json:"partition"`
+		Reason    string `json:"reason"`
+	} `json:"missing"`
 }
 
 // explain is `tallygate explain`.
@@ -44,20 +54,27 @@ func explain(ctx context.Context, c *call) error {
 	o := c.options(explainUsage)
 	at := addAPI(o)
 	api := o.String("api", "", "only the rules that concern this `API`")
+	exact := o.Bool("exact", false, "only this key, and none that contains it")
+	limit := o.Int("limit", explainedKeys, "`number` of keys with more dimensions to show at most")
 	asJSON := o.Bool("json", false, "write the aggregator's answer as it is")
 	if err := o.Parse(c.args); err != nil {
 		return err
 	}
-	q, err := keyQuery(o.Args())
+	key, err := parseKey(o.Args())
+	if err == nil && *limit < 0 {
+		err = fmt.Errorf("--limit %d: want 0 or more", *limit)
+	}
 	if err != nil {
 		return &ops.UsageError{Err: err}
 	}
-	if of := q.Get("api"); of != "" { // a dimension; api alone leaves only an API's rules
-		q.Del("api")
-		q.Set("key.api", of)
-	}
+	q := keyQuery(key)
 	if *api != "" {
 		q.Set("api", *api)
+	}
+	if *exact {
+		q.Set("exact", "true")
+	} else if *limit != explainedKeys {
+		q.Set("limit", strconv.Itoa(*limit))
 	}
 	aggregator, err := at.open()
 	if err != nil {
@@ -79,50 +96,76 @@ func explain(ctx context.Context, c *call) error {
 	return a.write(c.stdout)
 }
 
-// keyQuery parses the dimensions of one key into their canonical form.
-func keyQuery(args []string) (url.Values, error) {
+// explainedKeys is how many keys with more dimensions the aggregator explains by default.
+const explainedKeys = 20
+
+// keyQuery asks for a key.
+func keyQuery(key []event.Dim) url.Values {
 	q := url.Values{}
-	for _, a := range args {
-		dim, value, ok := strings.Cut(a, "=")
-		switch {
-		case !ok || dim == "" || value == "":
-			return nil, fmt.Errorf("%q is not a key: write dimension=value, such as uid=42", a)
-		case q.Has(dim):
-			return nil, fmt.Errorf("%s is given twice: name one key at a time", dim)
+	for _, d := range key {
+		name := d.Name
+		if name == "api" { // api alone leaves only an API's rules
+			name = "key.api"
 		}
-		d, err := event.NewDim(dim, value)
-		if err != nil {
-			return nil, fmt.Errorf("%q is not a key: %w", a, err)
-		}
-		q.Set(dim, d.Value)
+		q.Set(name, d.Value)
 	}
-	if len(q) == 0 {
-		return nil, errors.New("which key? For example: tallygate explain uid=42")
-	}
-	return q, nil
+	return q
 }
 
+// parseKey parses the dimensions of one key into their canonical form.
+func parseKey(args []string) ([]event.Dim, error) {
+	key, err := keytext.Parse(args...)
+	if errors.Is(err, keytext.ErrNone) {
+		return nil, errors.New("which key? For example: tallygate explain uid=42")
+	}
+	return key, err
+}
+
+// write shows what was asked for, then the keys that contain it.
 func (a *explainAnswer) write(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	if len(a.Rules) == 0 {
+	if len(a.Rules) == 0 && len(a.Others) == 0 && a.More == 0 && len(a.Missing) == 0 {
 		also := ""
 		if api := cell(a.Key["api"], event.MaxAPI); api != "" {
 			also = fmt.Sprintf("; api=%[1]s is a dimension, and --api %[1]s leaves only its rules", api)
 		}
-		_, err := fmt.Fprintln(out, "no rule counts by these dimensions and this API"+also)
+		_, err := fmt.Fprintln(out, "no rule counts by these dimensions and this API, and no key with more dimensions has counted anything"+also)
 		return err
+	}
+	if len(a.Rules) > 0 {
+		if err := a.writeKey(out, len(a.Others) > 0); err != nil {
+			return err
+		}
+	}
+	for i := range a.Others {
+		if i > 0 || len(a.Rules) > 0 {
+			fmt.Fprintln(out)
+		}
+		if err := a.Others[i].writeKey(out, true); err != nil {
+			return err
+		}
+	}
+	if a.More > 0 {
+		fmt.Fprintf(out, "\nand %s more; name more dimensions, or --limit\n", plural(a.More, "key"))
+	}
+	for _, m := range a.Missing {
+		fmt.Fprintf(out, "\nPartition %d is missing: %s\n", m.Partition, m.Reason)
+	}
+	return nil
+}
+
+// writeKey shows one key; named tells to say which.
+func (a *explainAnswer) writeKey(out io.Writer, named bool) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if named {
+		fmt.Fprintln(out, keytext.FormatMap(a.Key))
 	}
 	fmt.Fprintln(w, "RULE\tCOUNT\tLIMIT\tWINDOW\tVERDICT")
 	for i := range a.Rules {
 		e := &a.Rules[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.Rule, countText(e), limitText(&e.Explanation), windowText(e), standing(&e.Explanation))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.Rule, countText(e), limitText(&e.Explanation), windowText(e), standing(e))
 	}
-	if a.Hot != nil {
-		digits := 0
-		if a.Hot.EventsPerSecond < 10 {
-			digits = 1
-		}
-		fmt.Fprintf(w, "\nThis key gets %.1f%% of the events of its partition %d: %.*f a second.\n", 100*a.Hot.Share, a.Partition, digits, a.Hot.EventsPerSecond)
+	if a.Hot != nil && a.Hot.EventsPerSecond >= shownRate {
+		fmt.Fprintf(w, "\nThis key gets %s of the events of its partition %d: %s a second.\n", share(a.Hot.Share), a.Partition, rate(a.Hot.EventsPerSecond))
 	}
 	a.writeStrict(w)
 	return w.Flush()
@@ -169,14 +212,14 @@ func limitText(e *rules.Explanation) string {
 }
 
 // standing describes the verdict in force: what ends it, and since when it holds.
-func standing(e *rules.Explanation) string {
+func standing(e *explained) string {
 	var parts []string
 	frees := ""
 	if e.Frees != "" {
 		frees = " (" + e.Frees + ")"
 	}
 	if v := e.Verdict; v != nil {
-		parts = append(parts, fmt.Sprintf("%s until %s%s", v.Action, clock(v.Until), frees), "since "+clock(v.Since))
+		parts = append(parts, fmt.Sprintf("%s until %s%s%s", v.Action, clock(v.Until), left(v.Until), frees), "since "+clock(v.Since))
 		if v.Cause.ID != "" {
 			parts = append(parts, "by event "+cell(v.Cause.ID, 128))
 		}
@@ -193,7 +236,7 @@ func standing(e *rules.Explanation) string {
 		parts = append(parts, fmt.Sprintf("its candidate: %s until %s", v.Action, clock(v.Until)))
 	}
 	if e.Exempt {
-		parts = append(parts, "exempt")
+		parts = append(parts, exemptText(e.ExemptBy))
 	}
 	text := cmp.Or(strings.Join(parts, ", "), "-")
 	if e.Mode == verdict.Shadow || e.Verdict != nil && e.Verdict.Mode == verdict.Shadow { // the verdict alone: its fuse has blown

@@ -11,10 +11,12 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// explained is an explanation of a rule, with where the key stands in Redis if the rule is strict.
+// explained is an explanation of a rule, with where the key stands in Redis if the rule is strict, and
+// why it is exempt.
 type explained struct {
 	rules.Explanation
-	Strict *aggregate.StrictStanding `json:"strict"`
+	Strict   *aggregate.StrictStanding `json:"strict"`
+	ExemptBy []aggregate.Exemption     `json:"exempt_by"`
 }
 
 // writeStrict says what strict limits see, which is more than what is counted: permits that are under way

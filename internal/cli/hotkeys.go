@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/internal/keytext"
 )
 
 const hotKeysUsage = `
@@ -20,21 +21,25 @@ partition, over about the last half minute. Ask any aggregator: it asks the othe
 
 // hotAnswer is the response of GET /v1/hot-keys.
 type hotAnswer struct {
-	Partitions []struct {
-		Partition       int32   `json:"partition"`
-		Owner           string  `json:"owner"`
-		EventsPerSecond float64 `json:"events_per_second"`
-		Share           float64 `json:"share"`
-	} `json:"partitions"`
-	Keys []struct {
-		Key       map[string]string `json:"key"`
-		Partition int32             `json:"partition"`
-		keyHeat
-	} `json:"keys"`
-	Missing []struct {
+	Partitions []hotPartition `json:"partitions"`
+	Keys       []hotKey       `json:"keys"`
+	Missing    []struct {
 		Partition int32  `json:"partition"`
 		Reason    string `json:"reason"`
 	} `json:"missing"`
+}
+
+type hotPartition struct {
+	Partition       int32   `json:"partition"`
+	Owner           string  `json:"owner"`
+	EventsPerSecond float64 `json:"events_per_second"`
+	Share           float64 `json:"share"`
+}
+
+type hotKey struct {
+	Key       map[string]string `json:"key"`
+	Partition int32             `json:"partition"`
+	keyHeat
 }
 
 // keyHeat is a key's share of its partition's load.
@@ -74,29 +79,25 @@ func hotKeys(ctx context.Context, c *call) error {
 
 func (a *hotAnswer) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	if len(a.Keys) == 0 {
+	a.Keys = slices.DeleteFunc(a.Keys, func(k hotKey) bool { return k.EventsPerSecond < shownRate }) // an older aggregator tells of idle ones
+	idle := !slices.ContainsFunc(a.Partitions, func(p hotPartition) bool { return p.EventsPerSecond >= shownRate })
+	switch {
+	case len(a.Keys) == 0 && idle && len(a.Partitions) > 0:
+		fmt.Fprintln(w, "no key has had events in the last half minute")
+	case len(a.Keys) == 0:
 		fmt.Fprintln(w, "no key takes much of its partition")
-	} else {
+	default:
 		fmt.Fprintln(w, "KEY\tPARTITION\tOF ITS EVENTS\tEVENTS/S")
 		for _, k := range a.Keys {
-			fmt.Fprintf(w, "%s\t%d\t%.1f%%\t%.0f\n", keyText(k.Key), k.Partition, 100*k.Share, k.EventsPerSecond)
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", keytext.FormatMap(k.Key), k.Partition, share(k.Share), rate(k.EventsPerSecond))
 		}
 	}
 	fmt.Fprintln(w, "\nPARTITION\tOF ALL EVENTS\tEVENTS/S\tOWNER")
 	for _, p := range a.Partitions {
-		fmt.Fprintf(w, "%d\t%.1f%%\t%.0f\t%s\n", p.Partition, 100*p.Share, p.EventsPerSecond, p.Owner)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", p.Partition, share(p.Share), rate(p.EventsPerSecond), p.Owner)
 	}
 	for _, m := range a.Missing {
 		fmt.Fprintf(w, "%d\t-\t-\t%s\n", m.Partition, m.Reason)
 	}
 	return w.Flush()
-}
-
-// keyText writes a key as record keys have it.
-func keyText(key map[string]string) string {
-	dims := make([]event.Dim, 0, len(key))
-	for name, value := range key {
-		dims = append(dims, event.Dim{Name: name, Value: value})
-	}
-	return event.FormatKey(dims)
 }

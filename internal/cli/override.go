@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"os/user"
 	"strings"
+	"time"
 
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -24,7 +24,10 @@ type override struct {
 	sent  string // its name in the HTTP API; "" if that is the command's
 	lasts bool   // it takes --for
 	rule  bool   // it takes --rule
-	many  bool   // it takes --all and --yes: without a key it concerns every blocked key
+	many  bool   // it takes --all: without a key it concerns every blocked key
+
+	reaches bool // all keys that contain the one that is named: it takes --exact and --yes
+	list    bool // it takes --list
 }
 
 const (
@@ -36,9 +39,11 @@ is called manual.
 ` + afterUsage
 
 	unblockUsage = `
-tallygate unblock ends the verdicts in force for a key. Its counters stay: the next event may
-trigger another verdict, unless you reset or exempt the key. With --rule or --all and no key it
-unblocks every key that the rule, or any rule, has blocked: it says how many, and asks first.
+tallygate unblock ends the verdicts in force for a key, and for all keys that contain its dimensions;
+--exact leaves these alone. The counters stay: the next event may trigger another verdict, unless you
+reset or exempt the key. With --rule or --all and no key it unblocks every key that the rule, or any
+rule, has blocked: it says how many, and asks first. It also asks when a key without a uid is contained
+in others. The exit status is 1 if nothing was in force.
 
   tallygate unblock uid=42 --reason "called support"
   tallygate unblock uid=42 --rule search-combined --reason "a bug in the app"
@@ -46,7 +51,9 @@ unblocks every key that the rule, or any rule, has blocked: it says how many, an
 ` + afterUsage
 
 	resetUsage = `
-tallygate reset ends the verdicts in force for a key, and sets its counters to zero.
+tallygate reset ends the verdicts in force for a key, and for all keys that contain its dimensions, and
+sets their counters to zero; --exact leaves the other keys alone. When a key without a uid is contained
+in others, it says in how many, and asks first. The exit status is 1 if nothing was counted.
 
   tallygate reset uid=42 --reason "called support"
 ` + afterUsage
@@ -54,9 +61,10 @@ tallygate reset ends the verdicts in force for a key, and sets its counters to z
 	exemptUsage = `
 tallygate exempt exempts a key from rules for a time, and ends the verdicts in force: the key is
 counted, and not judged. A key with a uid also covers keys that contain this uid and more
-dimensions. --for 0 ends an exemption.
+dimensions. --for 0 ends an exemption. --list shows which there are, by commands and by the rule file.
 
   tallygate exempt uid=42 --for 7d --reason "load test"
+  tallygate exempt --list
 ` + afterUsage
 
 	eraseUsage = `
@@ -75,20 +83,25 @@ is durable, published, and in the audit with who, when and why.`
 
 // commandBody is the body of POST /v1/commands.
 type commandBody struct {
-	Command string            `json:"command"`
-	Key     map[string]string `json:"key"`
-	Rule    string            `json:"rule,omitempty"`
-	For     string            `json:"for,omitempty"`
-	Reason  string            `json:"reason"`
-	By      string            `json:"by"`
+	Command string              `json:"command"`
+	Key     map[string]string   `json:"key,omitempty"`
+	Exact   bool                `json:"exact,omitempty"`
+	Keys    []map[string]string `json:"keys,omitempty"`
+	Rule    string              `json:"rule,omitempty"`
+	For     string              `json:"for,omitempty"`
+	Reason  string              `json:"reason"`
+	By      string              `json:"by"`
 }
 
 // commandResult is its response.
 type commandResult struct {
-	ID        string            `json:"id"`
-	Partition int32             `json:"partition"`
-	Keys      int               `json:"keys"`
-	Verdicts  []verdict.Verdict `json:"verdicts"`
+	ID         string                `json:"id"`
+	Partition  int32                 `json:"partition"`
+	Keys       int                   `json:"keys"`
+	Each       []map[string]string   `json:"each"`
+	Verdicts   []verdict.Verdict     `json:"verdicts"`
+	Exemptions []aggregate.Exemption `json:"exemptions"`
+	Ended      int                   `json:"ended"`
 }
 
 // run is `tallygate block`, unblock, reset, exempt and erase.
@@ -107,7 +120,15 @@ func (v override) run(ctx context.Context, c *call) error {
 	}
 	if v.many {
 		o.BoolVar(&k.all, "all", false, "every key that is blocked; without a key")
+	}
+	if v.reaches {
+		o.BoolVar(&k.body.Exact, "exact", false, "only this key, and none that contains it")
 		o.BoolVar(&k.yes, "yes", false, "don't ask")
+	}
+	var list exemptionList
+	if v.list {
+		o.BoolVar(&list.wanted, "list", false, "give no command: list the exemptions, all or those that name these dimensions")
+		o.IntVar(&list.limit, "limit", exemptionsLimit, "with --list: `number` of exemptions to show at most")
 	}
 	if err := o.Parse(c.args); err != nil {
 		return err
@@ -117,6 +138,9 @@ func (v override) run(ctx context.Context, c *call) error {
 		return err
 	}
 	defer k.api.client.CloseIdleConnections()
+	if list.wanted {
+		return list.run(ctx, &k, o.Args())
+	}
 	k.body.Command = cmp.Or(v.sent, strings.TrimPrefix(c.name, "tallygate "))
 	return k.send(ctx, o.Args())
 }
@@ -131,6 +155,12 @@ func operator() string {
 		name += "@" + host
 	}
 	return name
+}
+
+// parseFor parses --for.
+func parseFor(text string) (time.Duration, error) {
+	d, err := rules.ParseDuration(text)
+	return d.Duration(), err
 }
 
 // keyCommand is one run of an override.
@@ -152,7 +182,7 @@ func (k *keyCommand) send(ctx context.Context, args []string) error {
 	if k.lasts && k.body.For == "" {
 		return &ops.UsageError{Err: errors.New("say for how long: --for TIME, such as 30m, 2h or 7d")}
 	}
-	if _, err := rules.ParseDuration(k.body.For); k.lasts && err != nil {
+	if _, err := parseFor(k.body.For); k.lasts && err != nil {
 		return &ops.UsageError{Err: fmt.Errorf("--for: %w", err)}
 	}
 	if len(args) == 0 && k.many && (k.all || k.body.Rule != "") {
@@ -161,59 +191,33 @@ func (k *keyCommand) send(ctx context.Context, args []string) error {
 	if k.all {
 		return &ops.UsageError{Err: errors.New("--all is every key: name none")}
 	}
-	q, err := keyQuery(args)
+	key, err := parseKey(args)
 	if err != nil {
 		return &ops.UsageError{Err: err}
 	}
-	k.body.Key = flat(q)
+	k.body.Key = map[string]string{}
+	for _, d := range key {
+		k.body.Key[d.Name] = d.Value
+	}
+	if k.reaches && !k.body.Exact && !k.yes {
+		if err := k.sure(ctx, key); err != nil {
+			return err
+		}
+	}
 	answer, err := k.api.post(ctx, "/v1/commands", k.body)
 	if err != nil {
-		return err
-	}
-	if k.json {
-		_, err = k.stdout.Write(answer)
 		return err
 	}
 	var result commandResult
 	if err := json.Unmarshal(answer, &result); err != nil {
 		return fmt.Errorf("read the aggregator's response: %w", err)
 	}
-	return k.write(&result)
-}
-
-func flat(q url.Values) map[string]string {
-	out := map[string]string{}
-	for name, values := range q {
-		out[name] = values[0]
+	if !k.json {
+		return k.write(&result)
 	}
-	return out
-}
-
-// shownVerdicts is how many verdicts are listed: a user may have thousands of keys.
-const shownVerdicts = 20
-
-// write says what the command has changed.
-func (k *keyCommand) write(result *commandResult) error {
-	if k.sent == "forget" {
-		if _, err := fmt.Fprintf(k.stdout, "%s erased (command %s)\n", plural(result.Keys, "key"), result.ID); err != nil {
-			return err
-		}
-	} else if len(result.Verdicts) == 0 {
-		_, err := fmt.Fprintf(k.stdout, "done; nothing was in force (command %s)\n", result.ID)
-		return err
+	_, err = k.stdout.Write(answer)
+	if err == nil && !k.did(&result) {
+		return exitStatus(ops.ExitError)
 	}
-	for i, v := range result.Verdicts {
-		if i == shownVerdicts {
-			_, err := fmt.Fprintf(k.stdout, "and at least %d more: tallygate audit lists them all\n", len(result.Verdicts)-i)
-			return err
-		}
-		line := fmt.Sprintf("%s of %s ends now", v.Rule, event.FormatKey(v.Key))
-		if v.State != verdict.Clear {
-			line = fmt.Sprintf("%s: %s until %s", event.FormatKey(v.Key), v.Action, clock(v.Until))
-		}
-		if _, err := fmt.Fprintln(k.stdout, line); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -22,13 +21,12 @@ func parseKeyFilter(args []string) (keyFilter, error) {
 	if len(args) == 0 {
 		return f, nil
 	}
-	var q url.Values
-	var err error
-	if q, err = keyQuery(args); err != nil {
+	key, err := parseKey(args)
+	if err != nil {
 		return nil, err
 	}
-	for dim := range q {
-		f[dim] = q.Get(dim)
+	for _, d := range key {
+		f[d.Name] = d.Value
 	}
 	return f, nil
 }

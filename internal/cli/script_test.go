@@ -84,6 +84,8 @@ func fakeAggregator() http.Handler {
 		switch r.URL.Query().Get("uid") {
 		case "42":
 			_, _ = io.WriteString(w, explained)
+		case "48":
+			_, _ = io.WriteString(w, explainedOthers)
 		case "46":
 			_, _ = io.WriteString(w, explainedStrict)
 		case "47":
@@ -97,11 +99,30 @@ func fakeAggregator() http.Handler {
 		case "45":
 			_, _ = io.WriteString(w, `<html>`)
 		default:
+			if r.URL.Query().Get("limit") == "0" && r.URL.Query().Get("key.api") != "" {
+				_, _ = io.WriteString(w, `{"key": {}, "partition": 0, "rules": [], "more": 1234}`)
+				return
+			}
 			_, _ = io.WriteString(w, `{"key": {"asked": "`+r.URL.RawQuery+`"}, "partition": 0, "rules": []}`)
 		}
 	})
 	mux.HandleFunc("GET /v1/rules", groupRules)
+	mux.HandleFunc("GET /v1/exemptions", func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Query().Get("uid") {
+		case "43":
+			_, _ = io.WriteString(w, `{"exemptions": [], "partitions": [0]}`)
+		case "44":
+			_, _ = io.WriteString(w, `{"exemptions": [], "partitions": [0], "missing": [{"partition": 1, "reason": "it has no owner at the moment"}]}`)
+		default:
+			_, _ = io.WriteString(w, `{"exemptions": [{"from": "command", "key": {"uid": "42"}, "until": "2026-11-28T10:00:00Z", "reason": "load test", "by": "support", "on_behalf_of": "bob"},
+ {"from": "rules", "key": {"api": "login"}, "in": "10.0.0.0/8", "rules": ["a", "b"], "until": null, "reason": "office"}], "more": 3, "partitions": [0]}`)
+		}
+	})
 	mux.HandleFunc("GET /v1/hot-keys", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("limit") == "2" {
+			_, _ = io.WriteString(w, `{"partitions": [{"partition": 0, "owner": "a:1", "events_per_second": 0, "share": 0}], "keys": [{"key": {"uid": "42"}, "partition": 0, "share": 1, "events_per_second": 0}]}`)
+			return
+		}
 		if r.URL.Query().Get("limit") == "1" {
 			_, _ = io.WriteString(w, `{"partitions": [], "keys": []}`)
 			return
@@ -134,6 +155,8 @@ func fakeAggregator() http.Handler {
 		var c struct {
 			Command, Rule, For, Reason, By string
 			Key                            map[string]string
+			Keys                           []map[string]string
+			Exact                          bool
 		}
 		if err := json.NewDecoder(r.Body).Decode(&c); err != nil || c.By == "" || c.Reason == "" {
 			http.Error(w, "no command", http.StatusBadRequest)
@@ -144,6 +167,17 @@ func fakeAggregator() http.Handler {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = io.WriteString(w, `{"status": 503, "detail": "the key's partition is changing its owner: nothing was done, try again"}`)
+		case len(c.Keys) > 0:
+			_, _ = io.WriteString(w, `{"id": "ID", "partition": 3, "keys": 1, "each": [], "verdicts": []}`)
+		case c.Command == "reset" && c.Key["uid"] == "42" && !c.Exact:
+			_, _ = io.WriteString(w, `{"id": "ID", "partition": 3, "keys": 2, "each": [{"uid": "42"}, {"uid": "42", "attrs.campaign": "summer sale"}], "verdicts": []}`)
+		case c.Command == "reset" && c.Key["ip"] != "":
+			_, _ = io.WriteString(w, `{"id": "ID", "partition": 3, "keys": 1, "each": [{"ip": "`+c.Key["ip"]+`"}], "verdicts": []}`)
+		case c.Command == "exempt" && c.Key["uid"] == "43":
+			until := "2026-11-28T10:00:00Z"
+			_, _ = io.WriteString(w, `{"id": "ID", "partition": 3, "keys": 1, "each": [], "verdicts": [], "exemptions": [{"from": "command", "key": {"uid": "43", "attrs.campaign": "summer"}, "until": "`+until+`", "reason": "load test", "by": "alice"}, {"from": "rules", "key": {"uid": "43"}, "rules": ["search"], "until": null, "reason": "tester"}]}`)
+		case c.Command == "exempt" && c.Key["uid"] == "42":
+			_, _ = io.WriteString(w, `{"id": "ID", "partition": 3, "keys": 1, "each": [], "verdicts": [], "ended": 1}`)
 		case c.Key["ip"] != "":
 			_, _ = io.WriteString(w, `{"id": "ID", "partition": 3, "verdicts": [], "asked": "`+c.Key["ip"]+`"}`)
 		case c.Command == "block":
@@ -193,6 +227,14 @@ const explained = `{"key": {"uid": "42"}, "partition": 3, "hot": {"share": 0.314
  {"rule": "exports", "count": 12, "limit": 10, "from": "2026-11-21T10:00:00Z", "until": "2026-11-21T11:00:00Z", "frees_at": "2026-11-21T11:00:00Z", "frees": "the window's end", "mode": "enforce", "latest": "2026-11-21T10:00:30Z", "verdict": null,
   "candidate": {"rule": "exports/candidate", "key": {"uid": "42"}, "state": "block", "mode": "shadow", "action": "block", "apis": ["export"], "count": 9, "limit": 8, "since": "2026-11-21T10:00:00Z", "until": "2026-11-21T11:00:00Z", "seq": 0, "cause": {"partition": 3, "offset": 118}}}
 ]}`
+
+const explainedOthers = `{"key": {"uid": "48"}, "partition": 3, "hot": {"share": 1, "events_per_second": 0.01}, "rules": [], "others": [
+ {"key": {"uid": "48", "attrs.campaign": "summer sale"}, "partition": 3, "rules": [
+  {"rule": "ads", "count": 3, "limit": 100, "from": "2026-11-21T00:00:00Z", "until": "2026-11-22T00:00:00Z", "frees_at": null, "mode": "enforce", "latest": "2026-11-21T10:00:30Z", "verdict": null,
+   "exempt": true, "exempt_by": [{"from": "command", "key": {"uid": "48"}, "until": "2026-11-22T10:00:00Z", "reason": "load test", "by": "alice"}, {"from": "rules", "key": {}, "in": "office", "rules": ["ads"], "until": null, "reason": "our own"}]}]},
+ {"key": {"uid": "48", "api": "login"}, "partition": 3, "rules": [
+  {"rule": "logins", "count": 1, "limit": 5, "from": "2026-11-21T00:00:00Z", "until": "2026-11-22T00:00:00Z", "frees_at": null, "mode": "enforce", "latest": "2026-11-21T10:00:30Z", "verdict": null}]}],
+ "more": 7, "missing": [{"partition": 4, "reason": "it has no owner at the moment"}]}`
 
 const explainedStrict = `{"key": {"uid": "46"}, "partition": 2, "strict": {"grants": true, "doubt_since": null}, "rules": [
  {"rule": "sms", "window": "sliding", "count": 2, "limit": 3, "from": "2026-11-21T10:00:00Z", "until": "2026-11-21T11:00:00Z", "frees_at": null, "mode": "enforce", "latest": "2026-11-21T10:00:30Z", "verdict": null,

@@ -10,10 +10,12 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tallygate/tallygate/internal/input"
+	"github.com/tallygate/tallygate/internal/keytext"
 )
 
 // blockedAnswer is the response of GET /v1/blocked: one page of a partition.
@@ -26,17 +28,26 @@ type blockedAnswer struct {
 	Next string `json:"next"` // "" on the last page
 }
 
-// atOnce is how many commands are in flight at most.
-const atOnce = 32
+const (
+	// atOnce is how many partitions are unblocked at the same time. An aggregator lists four at a time.
+	atOnce = 4
+
+	// A batch is a command on so many keys of a partition, that take so many bytes.
+	unblockKeys  = 1000
+	unblockBytes = 48 << 10
+
+	progressEvery = 5 * time.Second
+)
 
 // unblockMany ends the verdicts of a rule, or of any rule, for all keys: it counts the keys, asks, and
-// sends the command for each. It reads the pages twice, and so keeps one of them in memory.
+// sends the command for batches of them. It reads the pages twice, and so keeps a few of them in memory.
 func (k *keyCommand) unblockMany(ctx context.Context) error {
-	n := 0
-	err := k.eachPage(ctx, func(a *blockedAnswer) error {
-		n += len(a.Keys)
+	var count atomic.Int64
+	err := k.eachPage(ctx, func(_ context.Context, a *blockedAnswer) error {
+		count.Add(int64(len(a.Keys)))
 		return nil
 	})
+	n := int(count.Load())
 	if err != nil {
 		return err
 	}
@@ -49,14 +60,14 @@ func (k *keyCommand) unblockMany(ctx context.Context) error {
 		return nil
 	}
 	if !k.yes {
-		fmt.Fprint(k.stderr, "Unblock them? (yes/no) ")
+		fmt.Fprint(k.stderr, "Unblock them? (y/n) ")
 		if err := k.confirmed(ctx); err != nil {
 			return err
 		}
 	}
 	var done, found atomic.Int64
-	say := input.NewProgress(k.stderr, "unblock", int64(n), false, done.Load)
-	err = k.eachPage(ctx, func(a *blockedAnswer) error {
+	say := input.NewProgressLines(k.stderr, "unblock", int64(n), progressEvery, done.Load)
+	err = k.eachPage(ctx, func(ctx context.Context, a *blockedAnswer) error {
 		found.Add(int64(len(a.Keys)))
 		return k.unblockPage(ctx, a, &done)
 	})
@@ -68,21 +79,26 @@ func (k *keyCommand) unblockMany(ctx context.Context) error {
 	return err
 }
 
+// unblockPage unblocks the keys of a page, in batches that an aggregator accepts.
 func (k *keyCommand) unblockPage(ctx context.Context, a *blockedAnswer, done *atomic.Int64) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(atOnce)
-	for _, b := range a.Keys {
-		g.Go(func() error {
-			body := k.body
-			body.Key = b.Key
-			if _, err := k.api.post(ctx, "/v1/commands", body); err != nil {
-				return fmt.Errorf("%v: %w", b.Key, err)
+	for rest := a.Keys; len(rest) > 0; {
+		body, size := k.body, 0
+		for _, b := range rest[:min(unblockKeys, len(rest))] {
+			for name, value := range b.Key {
+				size += len(strconv.Quote(name)) + len(strconv.Quote(value)) + len("{:},")
 			}
-			done.Add(1)
-			return nil
-		})
+			if size > unblockBytes && len(body.Keys) > 0 {
+				break
+			}
+			body.Keys = append(body.Keys, b.Key)
+		}
+		if _, err := k.api.post(ctx, "/v1/commands", body); err != nil {
+			return fmt.Errorf("unblock %s, from %s on: %w", plural(len(body.Keys), "key"), keytext.FormatMap(body.Keys[0]), err)
+		}
+		done.Add(int64(len(body.Keys)))
+		rest = rest[len(body.Keys):]
 	}
-	return g.Wait()
+	return nil
 }
 
 // confirmed waits for a yes. A read from a terminal cannot be interrupted: after Ctrl-C it is left
@@ -95,44 +111,64 @@ func (k *keyCommand) confirmed(ctx context.Context) error {
 	}()
 	select {
 	case line := <-answer:
-		if strings.TrimSpace(line) == "yes" {
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "y", "yes":
 			return nil
 		}
-		return errors.New("nothing was done: answer yes, or use --yes")
+		return errors.New("nothing was done: answer y, or use --yes")
 	case <-ctx.Done():
 		fmt.Fprintln(k.stderr)
 		return errors.New("nothing was done: interrupted")
 	}
 }
 
-// eachPage reads the blocked keys of every partition, page by page.
-func (k *keyCommand) eachPage(ctx context.Context, do func(*blockedAnswer) error) error {
-	for partition, of := 0, 1; partition < of; partition++ {
-		for after := ""; ; {
-			q := url.Values{"unblock": {"all"}, "partition": {strconv.Itoa(partition)}} // checks the role before the first command
-			if k.body.Rule != "" {
-				q.Set("rule", k.body.Rule)
-			}
-			if after != "" {
-				q.Set("after", after)
-			}
-			text, err := k.api.get(ctx, "/v1/blocked?"+q.Encode())
-			if err != nil {
-				return fmt.Errorf("list the blocked keys of partition %d: %w", partition, err)
-			}
-			var a blockedAnswer
-			if err := json.Unmarshal(text, &a); err != nil {
-				return fmt.Errorf("read the aggregator's response: %w", err)
-			}
-			of = a.Partitions
-			if err := do(&a); err != nil {
-				return err
-			}
-			if a.Next == "" || a.Next == after {
-				break
-			}
-			after = a.Next
-		}
+// eachPage reads the blocked keys of every partition, page by page: several partitions at the same time,
+// and so do is called.
+func (k *keyCommand) eachPage(ctx context.Context, do func(context.Context, *blockedAnswer) error) error {
+	first, err := k.page(ctx, 0, "") // it tells how many partitions there are
+	if err != nil {
+		return err
 	}
-	return nil
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for partition := range first.Partitions {
+		g.Go(func() error {
+			a := first
+			for after := ""; ; after = a.Next {
+				if partition > 0 || after != "" {
+					var err error
+					if a, err = k.page(ctx, partition, after); err != nil {
+						return err
+					}
+				}
+				if err := do(ctx, a); err != nil {
+					return err
+				}
+				if a.Next == "" || a.Next == after {
+					return nil
+				}
+			}
+		})
+	}
+	return g.Wait()
+}
+
+// page reads one page of a partition.
+func (k *keyCommand) page(ctx context.Context, partition int, after string) (*blockedAnswer, error) {
+	q := url.Values{"unblock": {"all"}, "partition": {strconv.Itoa(partition)}} // checks the role before the first command
+	if k.body.Rule != "" {
+		q.Set("rule", k.body.Rule)
+	}
+	if after != "" {
+		q.Set("after", after)
+	}
+	text, err := k.api.get(ctx, "/v1/blocked?"+q.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("list the blocked keys of partition %d: %w", partition, err)
+	}
+	var a blockedAnswer
+	if err := json.Unmarshal(text, &a); err != nil {
+		return nil, fmt.Errorf("read the aggregator's response: %w", err)
+	}
+	return &a, nil
 }

@@ -55,7 +55,7 @@ func (w *watched) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.buf.Write(b)
-	if strings.Contains(w.buf.String(), "(yes/no)") {
+	if strings.Contains(w.buf.String(), "(y/n)") {
 		w.once.Do(func() { close(w.asked) })
 	}
 	return len(b), nil

@@ -35,6 +35,27 @@ func NewProgress(out io.Writer, name string, total int64, bytes bool, done func(
 	return p
 }
 
+// NewProgressLines is NewProgress, and writes a line now and then where there is no terminal.
+func NewProgressLines(out io.Writer, name string, total int64, every time.Duration, done func() int64) *Progress {
+	p := NewProgress(out, name, total, false, done)
+	if p.bar != nil || total == 0 {
+		return p
+	}
+	p.drawing.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-p.stop:
+				return
+			case <-tick.C:
+				p.Line("%s: %d of %d", name, done(), total)
+			}
+		}
+	})
+	return p
+}
+
 func (p *Progress) draw(done func() int64) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

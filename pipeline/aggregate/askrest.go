@@ -26,7 +26,7 @@ func askRest[T any](ctx context.Context, a *api, mine []int32, path string, take
 	for addr, o := range others {
 		asked.Go(func() {
 			var theirs T
-			err := a.askInstance(ctx, o, http.MethodGet, path, nil, &theirs)
+			err := a.peers.askInstance(ctx, o, http.MethodGet, path, nil, &theirs)
 			mu.Lock()
 			defer mu.Unlock()
 			if why[addr] = err; err == nil {

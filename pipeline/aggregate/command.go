@@ -115,15 +115,15 @@ func (a *api) Command(ctx context.Context, c Command) (CommandResult, error) {
 	if c.wide() && !hasUID(c.Key) {
 		return a.commandEverywhere(ctx, &c)
 	}
-	return a.commandIn(ctx, &c, a.home(&c))
+	return a.commandIn(ctx, &c, c.home(a.found.Load().Partitions))
 }
 
 // home is the partition of a command's key, or of the first of its keys.
-func (a *api) home(c *Command) int32 {
+func (c *Command) home(partitions int32) int32 {
 	if len(c.Keys) > 0 {
-		return a.Partition(c.Keys[0])
+		return partitionOf(c.Keys[0], partitions)
 	}
-	return a.Partition(c.Key)
+	return partitionOf(c.Key, partitions)
 }
 
 // commandIn carries out a command on its keys in one partition, which this instance owns.
@@ -143,7 +143,7 @@ func (a *api) commandIn(ctx context.Context, c *Command, id int32) (CommandResul
 	if shard.CommandKinds[c.Name] == rules.CommandExempt {
 		done.Ended = exemptedByRule(p, c)
 	}
-	keys, err := a.reach(ctx, p, c)
+	keys, err := c.reach(ctx, p, a.found.Load().Partitions)
 	if err == nil && len(keys) > 0 {
 		if c.wide() || len(c.Keys) > 0 {
 			rec.Keys = keys
@@ -154,30 +154,30 @@ func (a *api) commandIn(ctx context.Context, c *Command, id int32) (CommandResul
 		return CommandResult{}, err
 	}
 	if c.wide() { // keys created, or blocked, between the lookup and the command
-		rec.Keys, err = a.reach(ctx, p, c)
+		rec.Keys, err = c.reach(ctx, p, a.found.Load().Partitions)
 		if rec.Keys = without(rec.Keys, keys); err == nil && len(rec.Keys) > 0 {
 			err = done.carryOut(ctx, p, &rec)
 		}
 	}
 	if shard.CommandKinds[c.Name] == rules.CommandExempt && err == nil {
-		done.Exemptions = a.exemptionsOf(p, c.Key)
+		done.Exemptions = exemptionsOf(p, c.Key)
 	}
 	return done, err
 }
 
 // reach returns the keys of a partition that a command concerns. The command's own key is the first one
 // where it lies here, even if it has no state.
-func (a *api) reach(ctx context.Context, p *owner.Partition, c *Command) (keys []string, err error) {
+func (c *Command) reach(ctx context.Context, p *owner.Partition, partitions int32) (keys []string, err error) {
 	if len(c.Keys) > 0 {
 		for _, key := range c.Keys {
-			if id := a.Partition(key); id != p.ID() {
+			if id := partitionOf(key, partitions); id != p.ID() {
 				return nil, fmt.Errorf("%w: the keys are of several partitions, such as %d and %d: send a command for each", ErrCommand, p.ID(), id)
 			}
 			keys = append(keys, event.FormatKey(key))
 		}
 		return keys, nil
 	}
-	if a.Partition(c.Key) == p.ID() {
+	if partitionOf(c.Key, partitions) == p.ID() {
 		keys = append(keys, event.FormatKey(c.Key))
 	}
 	if !c.wide() {

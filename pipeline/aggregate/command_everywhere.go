@@ -22,7 +22,7 @@ const partsAtOnce = 16
 // commandEverywhere carries out a command on its keys in all partitions: the keys that contain dimensions
 // without a uid are in any of them.
 func (a *api) commandEverywhere(ctx context.Context, c *Command) (CommandResult, error) {
-	total := CommandResult{ID: c.id, Partition: a.home(c)}
+	total := CommandResult{ID: c.id, Partition: c.home(a.found.Load().Partitions)}
 	var mu sync.Mutex
 	var errs []error
 	var g errgroup.Group
@@ -67,7 +67,7 @@ func (a *api) commandElsewhere(ctx context.Context, c *Command, id int32) (done 
 	if err != nil {
 		return done, err
 	}
-	return done, a.askOwner(ctx, id, http.MethodPost, "/v1/commands", body, &done)
+	return done, askOwner(ctx, a, id, http.MethodPost, "/v1/commands", body, &done)
 }
 
 // inForceAmong are those keys of a partition on which a rule, or any one for "", has something in force,
@@ -101,7 +101,7 @@ func inForceAmong(ctx context.Context, p *owner.Partition, keys []string, rule s
 func exemptedByRule(p *owner.Partition, c *Command) (n int) {
 	text := event.FormatKey(c.Key)
 	p.View(func(s *shard.Shard, _ *owner.Rules) {
-		n = len(slices.DeleteFunc(s.ExemptedWith(c.Key, now()), func(e shard.Exempted) bool { return e.Key != text || e.Rule != c.Rule }))
+		n = len(slices.DeleteFunc(s.Exempted(c.Key, now()), func(e shard.Exempted) bool { return e.Key != text || e.Rule != c.Rule }))
 	})
 	return n
 }

@@ -84,7 +84,7 @@ func (a *api) ServeCommand(w http.ResponseWriter, r *http.Request) {
 	done, err := a.Command(ctx, c)
 	switch {
 	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
-		a.forward(w, r, a.home(&c), a.peers.command, body)
+		a.forward(w, r, c.home(a.found.Load().Partitions), a.peers.command, body)
 	case errors.Is(err, ErrNotOwner):
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: nothing was done, try again")
 	case errors.Is(err, ErrCommand):

@@ -57,10 +57,10 @@ func exemptionByRules(e *rules.Exemption, names ...string) Exemption {
 }
 
 // exemptionsOf are those that hold for a key of an owned partition.
-func (a *api) exemptionsOf(p *owner.Partition, key []event.Dim) (list []Exemption) {
+func exemptionsOf(p *owner.Partition, key []event.Dim) (list []Exemption) {
 	at := now()
 	p.View(func(s *shard.Shard, v *owner.Rules) {
-		for _, e := range s.ExemptedWith(key, at) {
+		for _, e := range s.Exempted(key, at) {
 			list = append(list, exemptionByCommand(&e))
 		}
 		known := map[string]bool{} // a rule with several limits has its exemptions once
@@ -112,7 +112,7 @@ func (a *api) ServeExemptions(w http.ResponseWriter, r *http.Request) {
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
 		return
 	}
-	reply := a.ownExemptions()
+	reply := ownExemptions(a.instance)
 	if r.Header.Get(forwardedHeader) == "" {
 		set := a.book.Current().Set
 		for _, e := range set.Exemptions() {
@@ -149,7 +149,7 @@ func exemptionsQuery(q url.Values) (key []event.Dim, limit int, err error) {
 }
 
 // ownExemptions are those by commands in this instance's partitions.
-func (a *api) ownExemptions() exemptionsReply {
+func ownExemptions(a *instance) exemptionsReply {
 	reply := exemptionsReply{Partitions: []int32{}, Exemptions: []Exemption{}}
 	at := now()
 	for _, p := range a.owned() {
@@ -158,7 +158,7 @@ func (a *api) ownExemptions() exemptionsReply {
 		}
 		reply.Partitions = append(reply.Partitions, p.ID())
 		var list []shard.Exempted
-		p.View(func(s *shard.Shard, _ *owner.Rules) { list = s.ExemptedBy(at) })
+		p.View(func(s *shard.Shard, _ *owner.Rules) { list = s.Exempted(nil, at) })
 		for i := range list {
 			reply.Exemptions = append(reply.Exemptions, exemptionByCommand(&list[i]))
 		}

@@ -42,7 +42,7 @@ func (a *api) told(ctx context.Context, key []event.Dim, list []rules.Explanatio
 	if p == nil || !slices.ContainsFunc(list, func(e rules.Explanation) bool { return e.Exempt }) {
 		return reply
 	}
-	all := a.exemptionsOf(p, key)
+	all := exemptionsOf(p, key)
 	for i := range reply.Rules {
 		if e := &reply.Rules[i]; e.Exempt {
 			e.ExemptBy = concerning(all, e.Rule)
@@ -106,7 +106,7 @@ func anyVerdict(list []rules.Explanation) int {
 func (a *api) explainPart(ctx context.Context, id int32, ask *explainAsk) (part explainReply, err error) {
 	part.Others, part.More, err = a.containing(ctx, id, ask)
 	if errors.Is(err, ErrNotOwner) && !ask.passedOn {
-		err = a.askOwner(ctx, id, http.MethodGet, "/v1/explain?"+ask.query(id), nil, &part)
+		err = askOwner(ctx, a, id, http.MethodGet, "/v1/explain?"+ask.query(id), nil, &part)
 	}
 	return part, err
 }

@@ -41,21 +41,21 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, partition int32, c
 }
 
 // askOwner asks a partition's owner, and reads its answer.
-func (a *api) askOwner(ctx context.Context, partition int32, method, path string, body []byte, into any) error {
+func askOwner(ctx context.Context, a *api, partition int32, method, path string, body []byte, into any) error {
 	to, err := a.owner(ctx, partition)
 	if err != nil {
 		return err
 	}
-	return a.askInstance(ctx, to, method, path, body, into)
+	return a.peers.askInstance(ctx, to, method, path, body, into)
 }
 
 // askInstance asks another instance, and reads its answer.
-func (a *api) askInstance(ctx context.Context, to address, method, path string, body []byte, into any) error {
-	client := a.peers.ask
+func (p *peers) askInstance(ctx context.Context, to address, method, path string, body []byte, into any) error {
+	client := p.ask
 	if method != http.MethodGet {
-		client = a.peers.command
+		client = p.command
 	}
-	req, err := a.peers.request(ctx, method, to, path, body)
+	req, err := p.request(ctx, method, to, path, body)
 	if err != nil {
 		return err
 	}

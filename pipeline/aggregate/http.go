@@ -54,7 +54,7 @@ func (a *api) ServeExplain(w http.ResponseWriter, r *http.Request) {
 	everywhere := ask.partition == nil && !ask.exact && !hasUID(ask.key) && !ask.passedOn
 	switch {
 	case errors.Is(err, ErrNotOwner) && everywhere:
-		err = a.askOwner(r.Context(), a.Partition(ask.key), http.MethodGet, r.URL.Path+"?exact=true&"+r.URL.RawQuery, nil, &reply)
+		err = askOwner(r.Context(), a, a.Partition(ask.key), http.MethodGet, r.URL.Path+"?exact=true&"+r.URL.RawQuery, nil, &reply)
 		if err != nil {
 			httpjson.Problem(w, http.StatusServiceUnavailable, err.Error())
 			return

@@ -32,14 +32,14 @@ type Exempted struct {
 	rules.Given
 }
 
-// ExemptedWith are the exemptions by commands that hold for a key at a time: its own, and those of keys
-// whose dimensions it has.
-func (s *judging) ExemptedWith(key []event.Dim, at event.Micros) []Exempted {
+// Exempted are the exemptions by commands that hold for a key at a time: its own, and those of keys whose
+// dimensions it has. Without a key they are all that hold then, in no order.
+func (s *judging) Exempted(key []event.Dim, at event.Micros) []Exempted {
+	if len(key) == 0 {
+		return s.exempt.all(at)
+	}
 	return s.exempt.with(key, at)
 }
-
-// ExemptedBy are all exemptions by commands that hold at a time, in no order.
-func (s *judging) ExemptedBy(at event.Micros) []Exempted { return s.exempt.all(at) }
 
 // Explainer is what explains a key's state: the rules that it is counted by, and the exemptions
 // that hold for it.

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/tallygate/tallygate/internal/keytext"
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/pipeline/aggregate"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// exemptionsLimit is how many exemptions the aggregator lists by default.
+const exemptionsLimit = 1000
+
+// exemptionList is `tallygate exempt --list`.
+type exemptionList struct {
+	wanted bool
+	limit  int
+}
+
+// exemptionsAnswer is the response of GET /v1/exemptions.
+type exemptionsAnswer struct {
+	Exemptions []aggregate.Exemption `json:"exemptions"`
+	More       int                   `json:"more"`
+	Missing    []struct {
+		Partition int32  `json:"partition"`
+		Reason    string `json:"reason"`
+	} `json:"missing"`
+}
+
+func (l *exemptionList) run(ctx context.Context, k *keyCommand, args []string) error {
+	if k.body.For != "" || k.body.Rule != "" || k.body.Reason != "" {
+		return &ops.UsageError{Err: errors.New("--list gives no command: leave out --for, --rule and --reason")}
+	}
+	var key []event.Dim
+	if len(args) > 0 {
+		var err error
+		if key, err = parseKey(args); err != nil {
+			return &ops.UsageError{Err: err}
+		}
+	}
+	q := keyQuery(key)
+	q.Set("limit", strconv.Itoa(l.limit))
+	text, err := k.api.get(ctx, "/v1/exemptions?"+q.Encode())
+	if err != nil {
+		return err
+	}
+	if k.json {
+		_, err = k.stdout.Write(text)
+		return err
+	}
+	var a exemptionsAnswer
+	if err := json.Unmarshal(text, &a); err != nil {
+		return fmt.Errorf("read the aggregator's response: %w", err)
+	}
+	return a.write(k)
+}
+
+func (a *exemptionsAnswer) write(k *keyCommand) error {
+	if len(a.Exemptions) == 0 {
+		fmt.Fprintln(k.stdout, "nothing is exempt")
+	} else {
+		w := tabwriter.NewWriter(k.stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "EXEMPT\tFROM\tUNTIL\tBY\tWHY")
+		for i := range a.Exemptions {
+			e := &a.Exemptions[i]
+			until, by := "-", cmp.Or(cell(e.By, 128), "a command")
+			if e.Until != event.NoTime {
+				until = clock(e.Until) + left(e.Until)
+			}
+			if e.OnBehalfOf != "" {
+				by += " for " + cell(e.OnBehalfOf, 128)
+			}
+			if e.From == "rules" {
+				by = "the rule file"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", exemptedText(e), rulesText(e), until, by, orDash(cell(e.Reason, 400)))
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	if a.More > 0 {
+		fmt.Fprintf(k.stdout, "and %d more: --limit, or name dimensions\n", a.More)
+	}
+	for _, m := range a.Missing {
+		fmt.Fprintf(k.stderr, "partition %d: %s\n", m.Partition, m.Reason)
+	}
+	if len(a.Missing) > 0 {
+		return fmt.Errorf("the list may be incomplete: %s did not answer", plural(len(a.Missing), "partition"))
+	}
+	return nil
+}
+
+// exemptedText is what an exemption names.
+func exemptedText(e *aggregate.Exemption) string {
+	text := keytext.FormatMap(e.Key)
+	if e.In != "" {
+		text = strings.TrimSpace(text + " ip in " + cell(e.In, 128))
+	}
+	return text
+}
+
+func rulesText(e *aggregate.Exemption) string {
+	if len(e.Rules) == 0 {
+		return "all rules"
+	}
+	return cell(strings.Join(e.Rules, ", "), 400)
+}

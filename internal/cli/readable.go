@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// shownRate is how many events a second are worth a word.
+const shownRate = 0.05
+
+// rate is events per second: with a digit behind the point where there are few.
+func rate(perSecond float64) string {
+	if perSecond < 9.95 {
+		return fmt.Sprintf("%.1f", perSecond)
+	}
+	return fmt.Sprintf("%.0f", perSecond)
+}
+
+// share is a part of 1.
+func share(of float64) string {
+	if of > 0 && of < 0.0005 {
+		return "<0.1%"
+	}
+	return fmt.Sprintf("%.1f%%", 100*of)
+}
+
+// left says how long it is until a moment, such as " (in 2h 5m)"; nothing of a moment that is over, or
+// that is more than a hundred years ahead.
+func left(until event.Micros) string {
+	span := time.Until(until.Time()).Round(time.Second)
+	if until == event.NoTime || span <= 0 || span > 100*365*24*time.Hour {
+		return ""
+	}
+	return " (in " + spanText(span) + ")"
+}
+
+// spanText has the two largest units of a span: 6d 23h, 2h 5m, 40s.
+func spanText(span time.Duration) string {
+	var parts []string
+	for _, u := range []struct {
+		name string
+		of   time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}} {
+		n := span / u.of
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d%s", n, u.name))
+		}
+		if span -= n * u.of; len(parts) == 2 || len(parts) == 1 && n == 0 {
+			break
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// exemptText says what exempts a key; list is empty where an older aggregator does not tell.
+func exemptText(list []aggregate.Exemption) string {
+	if len(list) == 0 {
+		return "exempt"
+	}
+	var each []string
+	for i := range list {
+		each = append(each, "exempt "+exemptionText(&list[i]))
+	}
+	return strings.Join(each, ", ")
+}
+
+// exemptionText says until when an exemption holds, who gave it, and why.
+func exemptionText(e *aggregate.Exemption) string {
+	text := "without end"
+	if e.Until != event.NoTime {
+		text = "until " + clock(e.Until) + left(e.Until)
+	}
+	by := cell(e.By, 128)
+	if e.OnBehalfOf != "" {
+		by += " for " + cell(e.OnBehalfOf, 128)
+	}
+	switch {
+	case e.From == "rules":
+		by = "the rule file"
+	case by == "":
+		by = "a command"
+	}
+	text += " by " + by
+	if e.Reason != "" {
+		text += ": " + cell(e.Reason, 400)
+	}
+	return text
+}
