@@ -176,6 +176,13 @@ func TestLoopbackWithoutCredentials(t *testing.T) {
 			t.Errorf("%s by a page: %d %s", path, got, said)
 		}
 	}
+	for request, want := range map[string]int{"GET /v1/commands": 405, "POST /v1/explain": 405, "POST /v1/exemptions": 405, "GET /v1/nothing": 404, "GET /v1/exemptions": 200} {
+		method, path, _ := strings.Cut(request, " ")
+		got, said := p.ask("", method, path, "")
+		if got != want || want >= 400 && !strings.Contains(said, `"detail":`) {
+			t.Errorf("%s: %d %s, want %d", request, got, said, want)
+		}
+	}
 	if got, said := p.ask("", http.MethodPost, "/-/reload", "", header("Origin", "null")); got != 403 {
 		t.Errorf("a reload by a page: %d %s", got, said)
 	}

@@ -40,6 +40,7 @@ func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *rel
 	let("POST /v1/commands", access.Operator, agg.ServeCommand)
 	let("POST /v1/dead-letters", access.Admin, letters.serve)
 	let("POST /-/reload", access.Admin, again.serve)
+	httpjson.Fallback(mux)
 	return mux
 }
 

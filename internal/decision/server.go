@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/admit"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/envoylimit"
@@ -253,6 +254,7 @@ func (s *Server) Handler(mux *http.ServeMux) http.Handler {
 	if !s.cfg.NoList {
 		mux.Handle("GET /v1/blocklist", s.lister())
 	}
+	httpjson.Fallback(mux)
 	envoy := s.proxy.ExtAuthz(extAuthz)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if path := r.URL.EscapedPath(); path == extAuthz || strings.HasPrefix(path, extAuthz+"/") {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/tallygate/tallygate/internal/httpjson"
 )
 
 // drainWithin is how long requests under way may take once the process was told to stop.
@@ -56,6 +58,7 @@ func MetricsHandler(reg *prometheus.Registry, ready func() error, but ...func() 
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	httpjson.Fallback(mux)
 	return mux
 }
 

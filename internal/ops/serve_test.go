@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -145,5 +146,18 @@ func TestUnlessEnded(t *testing.T) {
 	cancel()
 	if err := ops.IgnoreCanceled(ctx, broken); err != nil {
 		t.Error("what was told to stop may say so")
+	}
+}
+
+// What is not there was answered as text.
+func TestTheMetricsPortAnswersWithProblems(t *testing.T) {
+	h := ops.MetricsHandler(ops.NewRegistry("test"), func() error { return nil })
+	for request, want := range map[string]int{"GET /nothing": 404, "POST /metrics": 405, "DELETE /healthz": 405, "GET /healthz": 200} {
+		method, path, _ := strings.Cut(request, " ")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+		if kind := w.Header().Get("Content-Type"); w.Code != want || want >= 400 && kind != "application/problem+json" {
+			t.Errorf("%s: %d %s %s, want %d", request, w.Code, kind, w.Body, want)
+		}
 	}
 }
