@@ -252,6 +252,9 @@ func (a *audit) write(e *entry, raw []byte) error {
 // describe puts an entry into words. One of an unknown type is shown as it is.
 func (e *entry) describe(raw []byte) (what, key, rule, why string) {
 	key, rule = keytext.Format(e.Key), cell(e.Rule, 128)
+	if len(e.Key) == 0 && len(e.Each) == 1 {
+		key = keytext.Format(e.Each[0])
+	}
 	switch e.Type {
 	case "verdict":
 		v := e.Verdict

@@ -221,7 +221,9 @@ func TestAudit(t *testing.T) {
 			entry(1, 100*time.Minute, `{"type":"command","at":"AT","by":"bot","on_behalf_of":"bob","command":"unblock","reason":"all of them"}`),
 			entry(1, 90*time.Minute, `{"type":"novelty","at":"AT","by":7,"rule":"search","key":["new"]}`),
 			entry(1, 80*time.Minute, `{"type":"fuse","at":"AT","by":"aggregator-1","rule":"trial","partition":3,"keys":81233,"reason":"too many keys"}`),
+			entry(0, 50*time.Minute, `{"type":"command","at":"AT","by":"ops","command":"unblock","keys":2,"each":["uid=50","attrs.shop=s&uid=51"],"reason":"a bug"}`),
 			published(2, 2*time.Hour, cleared), published(2, time.Hour, warned))
+		batch := ago(50*time.Minute) + " unblock, 2 keys - - ops a bug"
 		erase := ago(120*time.Hour) + " erase, 12 keys uid=9 - support ticket 77"
 		fuse := ago(80*time.Minute) + " fuse blown - trial aggregator-1 too many keys"
 		const header = "TIME WHAT KEY RULE BY WHY"
@@ -238,8 +240,10 @@ func TestAudit(t *testing.T) {
 			args string
 			want []string
 		}{
-			{"", []string{header, block, exempt, clear, unblock, novelty, fuse, warn, shadow}},
-			{"--from 4d", []string{header, old, block, exempt, clear, unblock, novelty, fuse, warn, shadow}},
+			{"", []string{header, block, exempt, clear, unblock, novelty, fuse, warn, batch, shadow}},
+			{"--from 4d", []string{header, old, block, exempt, clear, unblock, novelty, fuse, warn, batch, shadow}},
+			{"uid=50", []string{header, unblock, novelty, fuse, batch}},
+			{"uid=51 attrs.shop=s", []string{header, unblock, novelty, fuse, batch}},
 			{"--from 4d --to 1d", []string{header, old}},
 			{"--from " + ago(150*time.Minute) + " --to " + ago(100*time.Minute), []string{header, exempt, clear}},
 			{"uid=42", []string{header, block, exempt, clear, unblock, novelty, fuse, shadow}},

@@ -3,8 +3,13 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
+	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -65,4 +70,54 @@ func (w *watched) text() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.buf.String()
+}
+
+// Each key was a command of its own, at some hundreds a second, with two entries in the audit.
+func TestUnblockAllSendsBatches(t *testing.T) {
+	const keys = 2500
+	var mu sync.Mutex
+	var batches []int
+	seen := map[string]bool{}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/blocked", func(w http.ResponseWriter, r *http.Request) {
+		var page struct {
+			Partitions int              `json:"partitions"`
+			Keys       []map[string]any `json:"keys"`
+		}
+		page.Partitions = 2
+		for i := range keys {
+			if p := r.URL.Query().Get("partition"); p == strconv.Itoa(i%2) {
+				page.Keys = append(page.Keys, map[string]any{"key": map[string]string{"uid": fmt.Sprint(i)}, "rules": []string{"search"}})
+			}
+		}
+		_ = json.NewEncoder(w).Encode(page)
+	})
+	mux.HandleFunc("POST /v1/commands", func(w http.ResponseWriter, r *http.Request) {
+		var c struct {
+			Command, Reason string
+			Keys            []map[string]string
+		}
+		err := json.NewDecoder(r.Body).Decode(&c)
+		mu.Lock()
+		defer mu.Unlock()
+		batches = append(batches, len(c.Keys))
+		for _, key := range c.Keys {
+			seen[key["uid"]] = true
+		}
+		if err != nil || r.ContentLength > 64<<10 || c.Command != "unblock" {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		_, _ = io.WriteString(w, `{"id": "ID", "verdicts": []}`)
+	})
+	srv := httptest.NewServer(mux)
+	defer srv.Close()
+	var stdout, stderr bytes.Buffer
+	args := []string{"unblock", "--all", "--reason", "x", "--aggregator", strings.TrimPrefix(srv.URL, "http://")}
+	if status := cli.Main(t.Context(), args, strings.NewReader("y\n"), &stdout, &stderr, func(string) string { return "" }); status != 0 {
+		t.Fatalf("exit status %d: %s", status, stderr.String())
+	}
+	slices.Sort(batches)
+	if want := []int{250, 250, 1000, 1000}; !slices.Equal(batches, want) || len(seen) != keys || stdout.String() != "2500 of 2500 keys unblocked\n" {
+		t.Errorf("batches of %v, %d keys in all: %s", batches, len(seen), stdout.String())
+	}
 }
