@@ -161,6 +161,9 @@ func (o *options) each(ctx context.Context, src replay.Source, t *tracer, w *wri
 		read++
 		wanted := o.filter.matches(&rec.Event)
 		found, err := t.trace(ctx, rec, wanted)
+		if ctx.Err() != nil {
+			break // it was stopped while it asked
+		}
 		if err != nil {
 			return err
 		}
