@@ -37,7 +37,7 @@ func Commands() []Command {
 		{Name: "check", Args: "FILE…", Summary: "validate rule files", run: check},
 		{Name: "schema", Summary: "print the JSON Schema of rule files, for editors", run: schema},
 		{Name: "test", Args: "FILE…", Summary: "run the tests of rules", run: program(ruletest.Command)},
-		{Name: "replay", Args: "FILE…|-|kafka:TOPIC", Summary: "show what new rules would have blocked", run: program(replay.Command)},
+		{Name: "replay", Args: "FILE…|-|kafka:TOPIC", Summary: "show what new rules would have blocked", run: program(replay.Command(liveGroups))},
 		{Name: "trace", Args: "EVENT|FILE…|-|kafka:TOPIC", Summary: "show what each rule does with an event, and why it does not count it", run: program(trace.Command(liveGroups))},
 		{Name: "vocabulary", Args: "FILE…|-|kafka:TOPIC", Summary: "write what past events say, or what contradicts the rules", run: program(vocabulary.Command)},
 		{Name: "explain", Args: "KEY…", Summary: "show what a key has counted, and why it is blocked", run: explain},

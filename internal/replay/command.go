@@ -20,45 +20,51 @@ import (
 )
 
 const usage = `
-Usage: tallygate replay --rules FILE [--against FILE] [options] FILE…|-|kafka:TOPIC
+Usage: tallygate replay --rules FILE [--against FILE|live] [options] FILE…|-|kafka:TOPIC
 
 Counts past events by rules that are not live yet, and shows who would have been blocked. It goes by
 the events' own times, as fast as it can, and writes nothing anywhere.
 
 The input is access logs or files of events (one JSON object per line, optionally with broker_time),
 compressed or not, in the given order; standard input for -; or a Kafka topic up to its current
-end. With --against, the same events are also counted by other rules, such as the live ones, to show
-who is newly blocked, and who no longer.
+end. With --against, the same events are also counted by other rules, to show first what differs: who
+is newly blocked, and who no longer. --against live takes those that the group runs, from an aggregator.
 
   tallygate replay --rules new.yaml access.log.1.gz
   tallygate replay --rules new.yaml --against rules.yaml kafka:tallygate.events
+  tallygate replay --rules new.yaml --against live --aggregator aggregator-1:8081 kafka:tallygate.events
   tallygate replay --rules new.yaml --json events.ndjson | jq 'select(.state == "block")'`
 
 // options are the parsed command line.
 type options struct {
 	rules, against *rules.Set
+	live           func() (Aggregator, error) // asks for against; nil without --against live
 	kafka          *kafkaconn.Kafka
 	format         accesslog.Format
-	json           bool
+	json, all      bool
 	names          []string
 }
 
-// Command is `tallygate replay`. It returns the exit status: 0 if everything was read, 2 for wrong
-// options or rules, 1 for other errors.
-func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
-	o, err := parse(args, stdout, getenv)
-	if err == nil {
-		err = o.run(ctx, stdin, stdout, stderr)
+// Command returns `tallygate replay`. Its exit status is 0 if everything was read, 2 for wrong options or
+// rules, 1 for other errors.
+func Command(live Aggregators) func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
+	return func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
+		o, err := parse(args, stdout, getenv, live)
+		if err == nil {
+			err = o.run(ctx, stdin, stdout, stderr)
+		}
+		return ops.Exit(stderr, "tallygate replay", err)
 	}
-	return ops.Exit(stderr, "tallygate replay", err)
 }
 
-func parse(args []string, stdout io.Writer, getenv func(string) string) (*options, error) {
+func parse(args []string, stdout io.Writer, getenv func(string) string, live Aggregators) (*options, error) {
 	var o options
 	flags := ops.NewOptions("tallygate replay", usage, stdout, getenv)
 	kafka := kafkaconn.NewOptions(flags)
 	file := flags.String("rules", "", "the rule `FILE` to try")
-	against := flags.String("against", "", "a rule `FILE` to compare with, such as the one that is live")
+	open := live(flags)
+	against := flags.String("against", "", "a rule `FILE` to compare with; live: the rules that the group of --aggregator runs")
+	flags.BoolVar(&o.all, "all", false, "with --against, show also the rules for which nothing differs")
 	format := flags.String("format", "", "`FORMAT` of the lines: combined, common or ndjson; by default each line is recognized by itself")
 	flags.BoolVar(&o.json, "json", false, "write each verdict as a line of JSON, then the summary as one object")
 	if err := flags.Parse(args); err != nil {
@@ -78,7 +84,9 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 	} else if o.rules, err = compile(*file); err != nil {
 		errs = append(errs, err)
 	}
-	if *against != "" {
+	if *against == Live {
+		o.live = open
+	} else if *against != "" {
 		if o.against, err = compile(*against); err != nil {
 			errs = append(errs, err)
 		}
@@ -125,7 +133,23 @@ func (o *options) source(ctx context.Context, stdin io.Reader) (Source, error) {
 	return Files(o.names, stdin, o.format)
 }
 
+// loadLive takes the rules to compare with from an aggregator.
+func (o *options) loadLive(ctx context.Context) error {
+	aggregator, err := o.live()
+	if err != nil {
+		return err
+	}
+	defer aggregator.Close()
+	o.against, err = aggregator.Rules(ctx)
+	return err
+}
+
 func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (err error) {
+	if o.live != nil {
+		if err := o.loadLive(ctx); err != nil {
+			return err
+		}
+	}
 	src, err := o.source(ctx, stdin)
 	if err != nil {
 		return err
@@ -136,7 +160,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		total = 0
 	}
 	say := input.NewProgress(stderr, "replay", total, bytes, src.Done)
-	p := player{source: src, say: say, now: newRun(o.rules), out: bufio.NewWriterSize(stdout, 64<<10)}
+	p := player{source: src, say: say, all: o.all, now: newRun(o.rules), out: bufio.NewWriterSize(stdout, 64<<10)}
 	if o.against != nil {
 		p.old = newRun(o.against)
 	}
@@ -157,6 +181,7 @@ type player struct {
 	source   Source
 	say      *input.Progress
 	now, old *run // old: nil without --against
+	all      bool // write also what does not differ
 	out      *bufio.Writer
 	report   func(*verdict.Verdict) error // nil: verdicts are only counted
 	line     []byte
@@ -226,7 +251,7 @@ func (p *player) summary(interrupted bool, took time.Duration, asJSON bool) erro
 	if asJSON {
 		err = json.NewEncoder(p.out).Encode(s)
 	} else {
-		err = s.write(p.out)
+		err = s.write(p.out, p.all)
 	}
 	if err = errors.Join(err, p.out.Flush()); err != nil {
 		return fmt.Errorf("write the summary: %w", err)

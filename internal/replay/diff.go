@@ -3,6 +3,8 @@ package replay
 import (
 	"maps"
 	"slices"
+
+	"github.com/tallygate/tallygate/rules"
 )
 
 // Diff compares the keys that two rule sets hit: those that get a verdict, or are above a strict
@@ -23,8 +25,14 @@ type RuleDiff struct {
 	OldVerdicts int    `json:"old_verdicts"`
 	Denied      int    `json:"denied,omitempty"` // events above the strict limit
 	OldDenied   int    `json:"old_denied,omitempty"`
-	Newly       int    `json:"newly"`     // keys
-	NoLonger    int    `json:"no_longer"` // keys
+	Newly       int    `json:"newly"`          // keys
+	NoLonger    int    `json:"no_longer"`      // keys
+	Only        string `json:"only,omitempty"` // new, old: the other rules have no such limit
+}
+
+// same reports whether nothing differs.
+func (r *RuleDiff) same() bool {
+	return r.Only == "" && r.Verdicts == r.OldVerdicts && r.Denied == r.OldDenied && r.Newly == 0 && r.NoLonger == 0
 }
 
 // diff compares two finished runs over the same events.
@@ -48,10 +56,27 @@ func diff(now, old *run) *Diff {
 		d.Rules = append(d.Rules, RuleDiff{
 			Rule: name, Verdicts: n.Verdicts, OldVerdicts: o.Verdicts, Denied: n.Denied, OldDenied: o.Denied,
 			Newly:    len(without(keysNow[name], keysOld[name])),
-			NoLonger: len(without(keysOld[name], keysNow[name])),
+			NoLonger: len(without(keysOld[name], keysNow[name])), Only: only(now, old, name),
 		})
 	}
 	return d
+}
+
+// only says which of two runs alone has a limit; "" for both.
+func only(now, old *run, rule string) string {
+	isNew, isOld := now.has(rule), old.has(rule)
+	switch {
+	case !isOld:
+		return "new"
+	case !isNew:
+		return "old"
+	}
+	return ""
+}
+
+// has reports whether the run's rules have a limit, or a candidate, of that name.
+func (r *run) has(name string) bool {
+	return slices.ContainsFunc(r.engine.Set.Limits, func(l *rules.Limit) bool { return l.Name == name || l.CandidateName() == name })
 }
 
 // of returns the tally of a limit; the zero value when these rules do not have it.

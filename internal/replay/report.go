@@ -15,7 +15,7 @@ import (
 )
 
 // write writes the summary for people.
-func (s *summaryObject) write(out io.Writer) error {
+func (s *summaryObject) write(out io.Writer, all bool) error {
 	w := &printer{w: out}
 	if s.Interrupted {
 		w.line("Interrupted: the summary covers what was read until then.")
@@ -28,6 +28,9 @@ func (s *summaryObject) write(out io.Writer) error {
 	if s.strict() {
 		w.line("%s events (%s) above a strict limit: their requests would have been denied", number(s.Denied), share(s.Denied, s.Events))
 	}
+	if s.Against != nil {
+		s.Against.write(w, all)
+	}
 	s.rules(w)
 	s.chart(w)
 	title := "Keys with the most covered events"
@@ -35,9 +38,6 @@ func (s *summaryObject) write(out io.Writer) error {
 		title = "Keys with the most covered or denied events"
 	}
 	keys(w, title, s.Top)
-	if s.Against != nil {
-		s.Against.write(w)
-	}
 	return w.err
 }
 
@@ -174,21 +174,39 @@ func keys(w *printer, title string, list []KeyTally) {
 	w.note(t.Flush())
 }
 
-func (d *Diff) write(w *printer) {
+// write writes what differs, and with all also what does not.
+func (d *Diff) write(w *printer, all bool) {
 	w.line("\nCompared with the old rules: %s keys are hit by the new rules only, %s by the old ones only, %s by both", number(d.Newly), number(d.NoLonger), number(d.Both))
 	rows := [][]string{{"RULE", "VERDICTS", "BEFORE", "KEYS NEWLY", "KEYS NO LONGER"}}
 	denied := slices.ContainsFunc(d.Rules, func(r RuleDiff) bool { return r.Denied+r.OldDenied > 0 })
 	if denied {
 		rows[0] = append(rows[0], "DENIED", "BEFORE")
 	}
+	same := 0
 	for _, r := range d.Rules {
-		row := []string{r.Rule, number(r.Verdicts), number(r.OldVerdicts), number(r.Newly), number(r.NoLonger)}
+		if r.same() && !all {
+			same++
+			continue
+		}
+		name := r.Rule
+		if r.Only != "" {
+			name += " (only in the " + r.Only + " rules)"
+		}
+		row := []string{name, number(r.Verdicts), number(r.OldVerdicts), number(r.Newly), number(r.NoLonger)}
 		if denied {
 			row = append(row, number(r.Denied), number(r.OldDenied))
 		}
 		rows = append(rows, row)
 	}
-	w.table(rows)
+	if len(rows) > 1 {
+		w.table(rows)
+	}
+	switch {
+	case same == 1:
+		w.line("  of 1 rule nothing differs: --all shows it")
+	case same > 1:
+		w.line("  of %s rules nothing differs: --all shows them", number(same))
+	}
 	keys(w, "Newly hit", d.TopNewly)
 	keys(w, "No longer hit", d.TopGone)
 }
