@@ -123,7 +123,6 @@ func (e *examination) checks() []check {
 		{"topics", needsKafka, 2, e.checkTopics},
 		{"replication", needsTopics, 1, e.checkReplication},
 		{"retention", needsTopics, 1, e.checkRetention},
-		{"events", needsTopics, 2, e.checkEvents},
 		{"state-size", needsTopics, 1, e.checkStateSize},
 		{"acls", needsKafka, 2, e.checkACLs},
 		{"fencing", needsKafka, 4, e.checkFencing},
@@ -134,6 +133,7 @@ func (e *examination) checks() []check {
 		{"redis-rights", needsRedis, 1, e.checkRights},
 		{"clocks", 0, 1, e.checkClocks},
 		{"group", needsKafka | needsTopics, 2, e.checkGroup},
+		{"events", needsKafka | needsTopics, 2, e.checkEvents},
 		{"staleness", 0, 1, e.checkStaleness},
 		{"blocklist", needsRedis, 2, e.checkBlocklist},
 	}

@@ -52,9 +52,8 @@ func (s *intake) misplaces(works []rules.Work) bool {
 
 // noteMisplaced tallies a record by its producer's name.
 func (t *Tally) noteMisplaced(rec *record.Record) {
-	name := clientOf(rec.Headers)
-	m, known := t.Misplaced[string(name)]
-	client := string(name)
+	client := ClientOf(rec.Headers)
+	m, known := t.Misplaced[client]
 	if !known && len(t.Misplaced) >= maxNoticed {
 		client = rules.OtherNames
 		m = t.Misplaced[client]
@@ -62,9 +61,9 @@ func (t *Tally) noteMisplaced(rec *record.Record) {
 	t.Misplaced[client] = Misplaced{m.Events + 1, rec.Offset}
 }
 
-// clientOf is what a record says about its producer: its own header, else the source of a CloudEvent. Kafka
-// itself tells consumers nothing about producers.
-func clientOf(headers record.Headers) (name []byte) {
+// ClientOf is what a record says about its producer: its own header, else the source of a CloudEvent; "" for
+// nothing. Kafka itself tells consumers nothing about producers.
+func ClientOf(headers record.Headers) (name string) {
 	for {
 		key, value, ok := headers.Next()
 		if !ok {
@@ -72,9 +71,9 @@ func clientOf(headers record.Headers) (name []byte) {
 		}
 		switch {
 		case string(key) == event.HeaderClient:
-			return value
+			return string(value)
 		case strings.EqualFold(string(key), "ce_source"):
-			name = value
+			name = string(value)
 		}
 	}
 }
