@@ -110,7 +110,7 @@ func (a *Program) serveHTTP(ctx context.Context, g *errgroup.Group, agg *aggrega
 	}
 	ready := func() error { return errors.Join(a.refused(), member()) }
 	g.Go(func() error {
-		ops.LogReady(ctx, a.Log, ready)
+		ops.LogReady(ctx, a.Log, ready, a.listening()...)
 		return nil
 	})
 	letters := newResender(ctx, a, agg)

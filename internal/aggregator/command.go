@@ -26,6 +26,7 @@ every key that is over a limit, and keeps the blocklist in Redis. Start as many 
 with the same options: they share the partitions. See also: tallygate check, tallygate dev.
 
   aggregator --kafka kafka:9092 --redis redis:6379 --rules rules.yaml
+  aggregator --version
 `
 
 // Command is cmd/aggregator: it returns the exit status.
@@ -33,6 +34,9 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer, geten
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP) // by default it ends the program, also while it starts
 	defer signal.Stop(hangup)
+	if ops.WriteVersion(args, "aggregator", stdout) {
+		return ops.ExitOK
+	}
 	a, err := parse(args, stdout, stderr, getenv)
 	if err != nil {
 		return ops.Exit(stderr, "aggregator", err)
@@ -62,7 +66,11 @@ func (a *Program) about() []any {
 	if c.InstanceID != "" {
 		about = append(about, "instance", c.InstanceID)
 	}
-	return append(about, ops.Listening(map[string]net.Listener{"listen": a.HTTP, "metrics_listen": a.Metrics})...)
+	return append(about, a.listening()...)
+}
+
+func (a *Program) listening() []any {
+	return ops.Listening(map[string]net.Listener{"listen": a.HTTP, "metrics_listen": a.Metrics})
 }
 
 func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) (*Program, error) {
@@ -94,9 +102,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		a.RedisAccess = rds
 		keep(err)
 	}
-	if *partitions < 0 || *partitions > math.MaxInt32 || *replication < 0 || *replication > math.MaxInt16 {
-		keep(fmt.Errorf("--partitions %d and --replication %d: want numbers that Kafka accepts", *partitions, *replication))
-	}
+	keep(checkCounting(c, *partitions, *replication))
 	c.Partitions, c.Replication = int32(*partitions), int16(*replication)
 	if a.PublishOnly && a.Redis == nil {
 		keep(errors.New("--publish-only needs --redis"))
@@ -140,6 +146,16 @@ func countingOptions(o *ops.Options, c *aggregate.Config) (partitions, replicati
 	o.Float64Var(&c.HotRate, "hot-key-rate", 100, "`events` per second that a hot key or partition has at least, to be reported in the log")
 	o.BoolVar(&c.LogHotKeys, "log-hot-keys", false, "name hot keys in the log; without it the log has only their dimensions")
 	return partitions, replication
+}
+
+func checkCounting(c *aggregate.Config, partitions, replication int) (err error) {
+	if partitions < 0 || partitions > math.MaxInt32 || replication < 0 || replication > math.MaxInt16 {
+		err = fmt.Errorf("--partitions %d and --replication %d: want numbers that Kafka accepts", partitions, replication)
+	}
+	if c.BrokerTime != "append" && c.BrokerTime != "create" {
+		err = errors.Join(err, fmt.Errorf("--broker-time %q: want append or create", c.BrokerTime))
+	}
+	return err
 }
 
 // advertised returns where others reach this listener. "All interfaces" is not an address, so this

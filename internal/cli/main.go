@@ -83,8 +83,8 @@ func program(run func(ctx context.Context, args []string, stdin io.Reader, stdou
 }
 
 func version(_ context.Context, c *call) error {
-	_, err := fmt.Fprintln(c.stdout, ops.Version())
-	return err
+	ops.WriteVersion([]string{"--version"}, "tallygate", c.stdout)
+	return nil
 }
 
 // Main runs a command and returns the exit status.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 
 	"github.com/tallygate/tallygate/internal/aggregator"
 	"github.com/tallygate/tallygate/internal/ops"
@@ -78,6 +79,16 @@ func parse(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func
 	redisconn.LogTo(s.log)
 	if *speed < 0 && *speed != -1 {
 		return nil, &ops.UsageError{Err: fmt.Errorf("--speed %v: 0 or more", *speed)}
+	}
+	for option, list := range map[string]string{"kafka": s.kafka, "redis": s.rds} {
+		for addr := range strings.SplitSeq(list, ",") {
+			if list == "" {
+				break
+			}
+			if err := ops.CheckAddress(strings.TrimSpace(addr)); err != nil {
+				return nil, &ops.UsageError{Err: fmt.Errorf("--%s: %w; without the option it is an embedded one", option, err)}
+			}
+		}
 	}
 	if err := s.loadRules(*rulesFile); err != nil {
 		return nil, &ops.UsageError{Err: err}

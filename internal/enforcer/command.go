@@ -25,6 +25,7 @@ enforcer is the decision server: it keeps the blocklist in memory and answers, f
 that don't link the enforcer themselves and for proxies, whether someone may do something now.
 
   enforcer --redis redis:6379
+  enforcer --version
   curl -s localhost:8080/v1/check -d '{"uid": "42", "api": "search.query"}'
 `
 
@@ -42,6 +43,9 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer, geten
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP) // by default it ends the program at once, without a drain
 	defer signal.Stop(hangup)
+	if ops.WriteVersion(args, "enforcer", stdout) {
+		return ops.ExitOK
+	}
 	e, err := parse(args, stdout, stderr, getenv)
 	if err != nil {
 		return ops.Exit(stderr, "enforcer", err)
@@ -55,7 +59,11 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer, geten
 // about returns what the log says about the program when it starts.
 func (e *Program) about() []any {
 	about := []any{"redis", e.RedisAccess.Addresses(), "prefix", e.Prefix, "shards", e.Shards}
-	return append(about, ops.Listening(map[string]net.Listener{"listen": e.HTTP, "grpc_listen": e.GRPC, "metrics_listen": e.Metrics})...)
+	return append(about, e.listening()...)
+}
+
+func (e *Program) listening() []any {
+	return ops.Listening(map[string]net.Listener{"listen": e.HTTP, "grpc_listen": e.GRPC, "metrics_listen": e.Metrics})
 }
 
 func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) (*Program, error) {

@@ -108,7 +108,7 @@ func (e *Program) Run(ctx context.Context) error {
 	watched, unwatch := context.WithCancel(working) // until it is told to stop, or a part fails
 	defer context.AfterFunc(ctx, unwatch)()
 	g.Go(func() error {
-		ops.LogReady(watched, e.Log, ready)
+		ops.LogReady(watched, e.Log, ready, e.listening()...)
 		return nil
 	})
 	g.Go(func() error {

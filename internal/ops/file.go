@@ -106,7 +106,7 @@ func (o *Options) setEntry(key string, v *yaml.Node, given map[string]bool) erro
 		return nil
 	}
 	if err := f.Value.Set(text); err != nil {
-		return fmt.Errorf("option %q: %w", key, err)
+		return fmt.Errorf("option %q: %q: %w", key, text, o.wants(name, text, err))
 	}
 	return nil
 }

@@ -64,8 +64,9 @@ const (
 )
 
 // LogReady says in the log when a program becomes ready, and when it no longer is, with the reason;
-// while it is not, again each minute. It returns when ctx ends.
-func LogReady(ctx context.Context, log *slog.Logger, ready func() error) {
+// while it is not, again each minute. about is where it serves, for the line that says that it does. It
+// returns when ctx ends.
+func LogReady(ctx context.Context, log *slog.Logger, ready func() error, about ...any) {
 	tick := time.NewTicker(readyEvery)
 	defer tick.Stop()
 	began := time.Now()
@@ -76,7 +77,7 @@ func LogReady(ctx context.Context, log *slog.Logger, ready func() error) {
 		case ctx.Err() != nil:
 			return
 		case err == nil && !was:
-			log.Info("ready", "took_seconds", now.Sub(since).Seconds())
+			log.Info("ready", append([]any{"took_seconds", now.Sub(since).Seconds()}, about...)...)
 			since, said, was = now, now, true
 		case err != nil && was:
 			log.Info("not ready", "reason", err.Error())

@@ -67,7 +67,7 @@ func (o *Options) Parse(args []string) error {
 		o.help()
 		return err
 	} else if err != nil {
-		return &UsageError{fmt.Errorf("%w; --help lists the options", err)}
+		return &UsageError{fmt.Errorf("%w; --help lists the options", o.told(err))}
 	}
 	given := map[string]bool{}
 	o.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -80,7 +80,7 @@ func (o *Options) Parse(args []string) error {
 		}
 		given[f.Name] = true
 		if err := f.Value.Set(v); err != nil {
-			errs = append(errs, fmt.Errorf("%s=%q: %w", env, v, err))
+			errs = append(errs, fmt.Errorf("%s=%q: %w", env, v, o.wants(f.Name, v, err)))
 		}
 	})
 	if *o.config != "" {

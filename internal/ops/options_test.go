@@ -102,7 +102,7 @@ partitions: 3
 	wantUsage(t, err,
 		`c.yaml:1:1: option "kafka" takes a value or a list of values`,
 		`c.yaml:2:1: unknown option "brokers"; there are kafka, log-format, log-level, max-lag, partitions`,
-		`c.yaml:4:1: option "partitions": parse error`,
+		`c.yaml:4:1: option "partitions": "many": want a whole number`,
 		`c.yaml:5:1: unknown option "config"`,
 		`c.yaml:6:1: option "max-lag" takes a value`,
 		`c.yaml:7:1: option "partitions" is in line 4 already`)

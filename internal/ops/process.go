@@ -62,7 +62,7 @@ func NewRegistry(component string) *prometheus.Registry {
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tallygate_build_info", Help: "Build information of the running program; always 1.",
-		ConstLabels: prometheus.Labels{"component": component, "version": Version(), "go": goVersion()},
+		ConstLabels: prometheus.Labels{"component": component, "version": Version(), "commit": Commit(), "go": goVersion()},
 	})
 	info.Set(1)
 	reg.MustRegister(info)
@@ -84,6 +84,31 @@ func Version() string {
 		}
 	}
 	return "devel"
+}
+
+// Commit is the commit that the program was built from; "unknown" if the build does not know it.
+func Commit() string {
+	commit := "unknown"
+	if b, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range b.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				commit = s.Value
+			case s.Key == "vcs.modified" && s.Value == "true": // it comes behind the revision
+				commit += "-modified"
+			}
+		}
+	}
+	return commit
+}
+
+// WriteVersion writes what a program is, and tells whether that is what the arguments ask for.
+func WriteVersion(args []string, program string, out io.Writer) bool {
+	if len(args) != 1 || args[0] != "--version" && args[0] != "-version" {
+		return false
+	}
+	fmt.Fprintf(out, "%s %s, commit %s, %s\n", program, Version(), Commit(), goVersion())
+	return true
 }
 
 func goVersion() string {

@@ -125,7 +125,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	want(public, "/readyz", 200, "ready")
 	want(public, "/metrics", 404, "")
 	want(public, "/debug/pprof/", 404, "")
-	want(private, "/metrics", 200, `tallygate_build_info{component="test",go="go1.`)
+	want(private, "/metrics", 200, `tallygate_build_info{commit="`)
 	want(private, "/debug/pprof/goroutine?debug=1", 200, "goroutine profile")
 	want(private, "/healthz", 200, "ok")
 	want(private, "/readyz", 200, "ready")
