@@ -119,7 +119,7 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("EventsPerRecord is %d, want 1 to %d", c.EventsPerRecord, event.MaxArray))
 	}
 	if n := len(c.Instance); n != 0 && n != 16 {
-		errs = append(errs, fmt.Errorf("Instance has %d bytes, want 16, or none", n))
+		errs = append(errs, fmt.Errorf("the Instance has %d bytes, want 16, or none", n))
 	} else if n != 0 && c.EventsPerRecord != 1 {
 		errs = append(errs, errors.New("with an Instance EventsPerRecord has to be 1"))
 	}
