@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-var errNoRules = errors.New("Redis has none, or was not asked: Run has to work, and an aggregator to publish there with the same prefix")
+var errNoRules = errors.New("there are none in Redis, or Run does not work: an aggregator has to publish there with the same prefix")
 
 // WaitReady waits until the Admitter knows the rules. Until then each request that it is asked about is in
 // doubt. It needs a running Run. When ctx ends first, the error says what is missing, as far as it is
