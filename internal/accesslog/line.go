@@ -22,7 +22,10 @@ var (
 	errFields  = errors.New(`expected "referer" "agent" behind the bytes, or the line's end`)
 )
 
-const maxAgent = 256
+const (
+	maxAgent = 256
+	logTime  = "02/Jan/2006:15:04:05 -0700"
+)
 
 // parser takes log lines apart. What it returns holds until it is used again.
 type parser struct {
@@ -94,9 +97,7 @@ func split(line string, format Format) (r record, err error) {
 	} else if !isDigits(r.bytes) || len(r.bytes) > 18 {
 		return r, errBytes
 	}
-	if r.bytes = strings.TrimLeft(r.bytes, "0"); r.bytes == "" {
-		r.bytes = "0"
-	}
+	r.bytes = shortest(r.bytes)
 	if !ok && format != Combined {
 		return r, nil
 	}
@@ -135,7 +136,7 @@ func userAndTime(s string) (user string, t event.Micros, rest string, err error)
 		if len(s) < i+1+size || s[i+size-1] != ']' || s[i+size] != ' ' {
 			continue
 		}
-		at, err := time.Parse("02/Jan/2006:15:04:05 -0700", s[i+2:i+size-1])
+		at, err := time.Parse(logTime, s[i+2:i+size-1])
 		if err != nil {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -22,13 +23,24 @@ const (
 	NDJSON   Format = "ndjson"   // one event's JSON a line, with broker_time if it has one
 )
 
+// FormatUsage describes an option for a format.
+const FormatUsage = "`FORMAT` of the lines: combined, common, ndjson, json, caddy or traefik; by default lines of the first three are recognized one by one"
+
 // ParseFormat reads a format's name; "" is Auto.
 func ParseFormat(name string) (Format, error) {
-	switch f := Format(name); f {
+	f := Format(name)
+	switch f {
 	case Auto, Combined, Common, NDJSON:
 		return f, nil
 	}
-	return "", fmt.Errorf("unknown format %q: want combined, common or ndjson", name)
+	l, err := newLayout(f)
+	if err == nil && l == nil {
+		err = errors.New("want combined, common, ndjson, json, caddy or traefik")
+	}
+	if err != nil {
+		return "", fmt.Errorf("unknown format %q: %w", name, err)
+	}
+	return f, nil
 }
 
 // MaxLine is how many bytes a line may have.
@@ -63,12 +75,14 @@ type Reader struct {
 	decoder event.Decoder
 	events  []event.Event
 	parser  parser
+	layout  *layout // of a format that ParseFormat returned; nil for those that have none
 }
 
 // NewReader returns a Reader of r. It reads ahead of what Next has returned. To follow a file that
 // grows, give it an r that waits at the end: io.EOF ends the last line, complete or not.
 func NewReader(r io.Reader, format Format) *Reader {
-	return &Reader{in: bufio.NewReaderSize(r, 64<<10), format: format, seen: newRepeats(1 << 20)}
+	l, _ := newLayout(format) // ParseFormat has told mistakes
+	return &Reader{in: bufio.NewReaderSize(r, 64<<10), format: format, layout: l, seen: newRepeats(1 << 20)}
 }
 
 // Reset makes the Reader go on with another input, whose lines are numbered from 1. It still knows
@@ -118,9 +132,19 @@ func (r *Reader) Next() (event.Event, int, error) {
 
 func (r *Reader) parse(text []byte) (event.Event, error) {
 	if r.format == NDJSON || (r.format == Auto && bytes.TrimLeft(text, " \t")[0] == '{') {
-		return r.parseJSON(text)
+		e, err := r.parseJSON(text)
+		if err != nil && r.format == Auto && methodField.Match(text) {
+			err = fmt.Errorf("%w (the log of a proxy? name its --format: json, caddy or traefik)", err)
+		}
+		return e, err
 	}
-	e, err := r.parser.parse(text, r.format)
+	var e event.Event
+	var err error
+	if r.layout != nil {
+		e, err = r.layout.parse(text)
+	} else {
+		e, err = r.parser.parse(text, r.format)
+	}
 	if err != nil {
 		return event.Event{}, err
 	}
@@ -131,6 +155,9 @@ func (r *Reader) parse(text []byte) (event.Event, error) {
 	}
 	return e, nil
 }
+
+// methodField is in the JSON of proxies' logs.
+var methodField = regexp.MustCompile(`"(method|RequestMethod)"\s*:`)
 
 var errNotOne = errors.New("not exactly one event: write one object per line")
 

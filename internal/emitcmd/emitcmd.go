@@ -22,12 +22,16 @@ const usage = `Usage: tallygate emit [options] FILE|-
 Sends events to the topic that the aggregators count: one event per line of FILE, or of standard
 input for -. Gzip-compressed files are read directly.
 
-Formats (detected per line unless --format names one):
+Formats (the first three are detected per line unless --format names one):
   combined, common   an access log of Apache, nginx and others. The uid is the authenticated
                      user, else the client's address; the api is the method and the path's
                      first two segments: "GET /Images/ks-logo.gif" is get.images.ks-logo-gif.
   ndjson             one JSON object per line:
                      {"uid": "42", "api": "order.create", "outcome": "success"}
+  json               a proxy's log with one JSON object per request, whose fields are time, uid,
+                     ip, method, path, status, bytes and agent. It is not detected: name it. If
+                     fields have other names: --format json:uid=user,path=request.uri
+  caddy, traefik     the same with the fields of these proxies: --format caddy:uid=user
 
 A malformed line is reported with its number, and skipped. No event is dropped: while Kafka is
 slower than the file, the command waits. After an interrupt (Ctrl-C), it still sends what it has
@@ -44,6 +48,7 @@ max_lateness (1h by default) on arrival: send an old log with --now.
 Examples:
   tallygate emit --now access.log.1.gz             an old log, as if it were new
   tallygate emit -f /var/log/nginx/access.log      new lines, through log rotation
+  tallygate emit -f --format json /var/log/nginx/tallygate.log   behind a proxy: docs/proxies.md
   tallygate emit --rate 100 --now access.log       a hundred events a second
   echo '{"uid":"42","api":"login"}' | tallygate emit -
   tallygate emit --json events.ndjson | jq .events`
@@ -90,7 +95,7 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 	flags := ops.NewOptions("tallygate emit", usage, stdout, getenv)
 	kafka := kafkaconn.NewOptions(flags)
 	flags.StringVar(&o.prefix, "prefix", "tallygate", "what all names of the installation begin with; events go to the topic `PREFIX`.events")
-	flags.StringVar(&format, "format", "", "`FORMAT` of the lines: combined, common or ndjson; by default each line is recognized by itself")
+	flags.StringVar(&format, "format", "", accesslog.FormatUsage)
 	flags.BoolVar(&o.follow, "follow", false, "go on when the file ends, and wait for more, through log rotation; a restart goes on where it stopped")
 	flags.BoolVar(&o.follow, "f", false, "the same as --follow")
 	flags.StringVar(&o.state, "state", "", "`FILE` that keeps how far a followed file was sent (default: one for each file and topic in $STATE_DIRECTORY, $XDG_STATE_HOME/tallygate, ~/.local/state/tallygate, or for root /var/lib/tallygate)")

@@ -65,7 +65,7 @@ func parse(args []string, stdout io.Writer, getenv func(string) string, live Agg
 	open := live(flags)
 	against := flags.String("against", "", "a rule `FILE` to compare with; live: the rules that the group of --aggregator runs")
 	flags.BoolVar(&o.all, "all", false, "with --against, show also the rules for which nothing differs")
-	format := flags.String("format", "", "`FORMAT` of the lines: combined, common or ndjson; by default each line is recognized by itself")
+	format := flags.String("format", "", accesslog.FormatUsage)
 	flags.BoolVar(&o.json, "json", false, "write each verdict as a line of JSON, then the summary as one object")
 	if err := flags.Parse(args); err != nil {
 		return nil, err

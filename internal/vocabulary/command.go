@@ -61,7 +61,7 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 	flags := ops.NewOptions("tallygate vocabulary", usage, stdout, getenv)
 	kafka := kafkaconn.NewOptions(flags)
 	file := flags.String("rules", "", "the rule `FILE` whose declarations the events are compared with")
-	format := flags.String("format", "", "`FORMAT` of the lines: combined, common or ndjson; by default each line is recognized by itself")
+	format := flags.String("format", "", accesslog.FormatUsage)
 	flags.BoolVar(&o.json, "json", false, "write one JSON object")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
