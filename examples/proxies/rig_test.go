@@ -32,7 +32,12 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		_ = os.RemoveAll(builtIn)
+		os.Exit(status)
+	}))
+}
 
 // patience is for programs that start and stop.
 const patience = time.Minute
@@ -178,11 +183,8 @@ func (r *rig) config(dir, name string, changes ...string) string {
 		}
 		text = strings.ReplaceAll(text, changes[i], changes[i+1])
 	}
-	var all []string
-	for usual, addr := range map[string]string{"8008": r.proxy, "8000": r.app.Listener.Addr().String(), "8080": r.http, "8082": r.grpc} {
-		_, port, _ := net.SplitHostPort(addr)
-		all = append(all, "127.0.0.1:"+usual, addr, "port_value: "+usual+"}", "port_value: "+port+"}")
-	}
+	all := here(map[string]string{"8008": r.proxy, "8000": r.app.Listener.Addr().String(), "8080": r.http, "8082": r.grpc})
+	all = append(all, "/var/log/nginx/", dir+"/", "/var/log/tallygate/", dir+"/")
 	if r.patient {
 		all = append(all, "250ms", "20s", "0.25s", "20s", "timeout = 250", "timeout = 20000")
 	}
@@ -191,6 +193,15 @@ func (r *rig) config(dir, name string, changes ...string) string {
 		r.t.Fatal(err)
 	}
 	return path
+}
+
+// here replaces the usual ports by addresses: pairs for a Replacer.
+func here(addrs map[string]string) (pairs []string) {
+	for usual, addr := range addrs {
+		_, port, _ := net.SplitHostPort(addr)
+		pairs = append(pairs, "127.0.0.1:"+usual, addr, "localhost:"+usual, addr, "port_value: "+usual+"}", "port_value: "+port+"}")
+	}
+	return pairs
 }
 
 // start starts a proxy that runs in the foreground, and returns when it listens. It ends with the

@@ -8,8 +8,8 @@ core.register_action("tallygate", { "http-req" }, function(txn)
     ["x-original-uri"] = { txn.sf:pathq() },
     ["x-tallygate-ip"] = { txn.sf:src() },
   }
-  local user = txn.sf:req_hdr("x-user") -- from your authentication
-  if user ~= "" then
+  local user = txn:get_var("txn.uid") -- the configuration sets it
+  if user and user ~= "" then
     headers["x-tallygate-uid"] = { user }
   end
 
