@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
@@ -190,16 +191,21 @@ func publish(t *testing.T, addr string) {
 	}
 }
 
-// A wrong password is reported at once, instead of being retried without end.
+// A wrong password at the start is told at once, and retried: a decision server that ended while the
+// password was rotated would not come back by itself.
 func TestWrongPassword(t *testing.T) {
-	server := miniredis.RunT(t)
+	server := miniredis.NewMiniRedis()
 	server.RequireAuth("right")
-	var out bytes.Buffer
-	status := Command(t.Context(), []string{"--redis", server.Addr(), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, io.Discard, &out,
-		func(string) string { return "" })
-	if status != ops.ExitError || !strings.Contains(out.String(), "refuses the user or the password") {
-		t.Errorf("status %d, %s", status, &out)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(server.Close)
+	log := &testrun.Output{}
+	ready := saying(t, log, "--redis", server.Addr())
+	testrun.Eventually(t, "it is told, and the program is not ready", func() bool {
+		status, _ := ready()
+		return status == http.StatusServiceUnavailable && log.Has("NOAUTH") && log.Has("check the user, the password")
+	})
 }
 
 func TestWrongConfig(t *testing.T) {

@@ -81,12 +81,11 @@ func TestTheLogTellsItsLife(t *testing.T) {
 // TestTheLogTellsWhyItEnds, in one line of its schema, and not in plain text over several.
 func TestTheLogTellsWhyItEnds(t *testing.T) {
 	server := miniredis.RunT(t)
-	server.RequireAuth("right")
 	log := &said{}
-	status := Command(t.Context(), []string{"--redis", server.Addr(), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--grpc-listen", "none"},
+	status := Command(t.Context(), []string{"--redis", server.Addr(), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--grpc-listen", "none", "--shards", "-1"},
 		io.Discard, log, func(string) string { return "" })
 	end := log.has(t, "the program failed")
-	if status != ops.ExitError || end["level"] != "ERROR" || end["error"] == nil || end["status"] != 1.0 {
+	if status != ops.ExitUsage || end["level"] != "ERROR" || end["error"] == nil || end["status"] != 2.0 {
 		t.Errorf("status %d, %v", status, end)
 	}
 }
