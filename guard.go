@@ -57,7 +57,7 @@ func Open(ctx context.Context, cfg Config) (*Guard, error) {
 	}
 	g := &Guard{log: cfg.Logger, metrics: func() {}}
 	if err := g.build(&cfg); err != nil {
-		g.release()
+		_ = g.release() // the first error tells more
 		return nil, err
 	}
 	g.start(context.WithoutCancel(ctx))
