@@ -62,7 +62,7 @@ func (g liveGroup) Rules(ctx context.Context) (*rules.Set, error) {
 
 // Explain implements replay.Aggregator.
 func (g liveGroup) Explain(ctx context.Context, key []event.Dim) ([]rules.Explanation, error) {
-	q := url.Values{}
+	q := url.Values{"exact": {"true"}}
 	for _, d := range key {
 		name := d.Name
 		if name == "api" { // alone it leaves only an API's rules

@@ -18,6 +18,7 @@ import (
 type Aggregator struct {
 	*instance
 	*api
+	overview
 	*following
 	watching watching
 }
@@ -57,6 +58,7 @@ func New(cfg Config) (*Aggregator, error) {
 	return &Aggregator{
 		instance:  a,
 		api:       &api{instance: a, listing: make(chan struct{}, blockedAtOnce)},
+		overview:  overview{instance: a},
 		following: &following{instance: a},
 		watching:  watching{instance: a},
 	}, nil

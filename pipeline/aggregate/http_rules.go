@@ -7,6 +7,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 )
 
+// overview answers what is asked about this instance, and about no key.
+type overview struct{ *instance }
+
 // runningRules is the answer to GET /v1/rules: the version of the group's rules that this instance runs, as it
 // was published.
 type runningRules struct {
@@ -15,7 +18,7 @@ type runningRules struct {
 }
 
 // ServeRules answers GET /v1/rules, from this instance: all instances run the same version, but for moments.
-func (a *api) ServeRules(w http.ResponseWriter, _ *http.Request) {
+func (a overview) ServeRules(w http.ResponseWriter, _ *http.Request) {
 	running := a.book.running.Load()
 	switch {
 	case !a.book.Shared():
@@ -35,7 +38,7 @@ type unmatchedReply struct {
 
 // ServeUnmatched answers GET /v1/unmatched: what the events say that no rule counts, of the partitions of this
 // instance, since it began.
-func (a *api) ServeUnmatched(w http.ResponseWriter, _ *http.Request) {
+func (a overview) ServeUnmatched(w http.ResponseWriter, _ *http.Request) {
 	reply := unmatchedReply{Unmatched: a.metrics.partitions.Unmatched()}
 	for _, u := range reply.Unmatched {
 		reply.Events += u.Events
