@@ -100,7 +100,7 @@ func explainKey(p *Process, key string) (reply explainReply, err error) {
 	if err != nil {
 		return reply, err
 	}
-	q := url.Values{}
+	q := url.Values{"exact": {"true"}} // not also the keys that contain it
 	for _, d := range dims {
 		q.Set("key."+d.Name, d.Value)
 	}

@@ -19,12 +19,13 @@ type naive struct {
 
 // naiveEvent is what the test's own producers write.
 type naiveEvent struct {
-	ID    string `json:"id"`
-	UID   string `json:"uid"`
-	API   string `json:"api"`
-	Time  string `json:"time"`
-	Cost  *int64 `json:"cost"`
-	Attrs struct {
+	ID      string `json:"id"`
+	UID     string `json:"uid"`
+	API     string `json:"api"`
+	Outcome string `json:"outcome"`
+	Time    string `json:"time"`
+	Cost    *int64 `json:"cost"`
+	Attrs   struct {
 		Bytes int64 `json:"bytes"`
 	} `json:"attrs"`
 }
@@ -71,6 +72,9 @@ func (n *naive) record(m *sarama.ConsumerMessage) error {
 }
 
 func (n *naive) event(e *naiveEvent, broker time.Time) error {
+	if e.Outcome == "limited" {
+		return nil // the rules name no outcome
+	}
 	at := broker
 	if e.Time != "" {
 		own, err := time.Parse(time.RFC3339Nano, e.Time)
