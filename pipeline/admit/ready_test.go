@@ -30,7 +30,7 @@ func TestWaitReady(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "service", Password: "secret"})
 	defer client.Close()
 	var log testrun.Output
-	a, err := New(Config{Redis: client, Poll: 10 * time.Millisecond, Logger: log.Logger()})
+	a, err := New(Config{Redis: client, Prefix: r.prefix, Poll: 10 * time.Millisecond, Logger: log.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
