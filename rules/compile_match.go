@@ -43,6 +43,12 @@ func (c *compiler) outcomesOf(m *ruleMatch, n *yaml.Node) {
 	m.outcomes = c.values(n, "outcome")
 	if slices.Contains(m.outcomes, everyOutcome) {
 		m.outcomes, m.anyOutcome = nil, true
+		return
+	}
+	for _, outcome := range m.outcomes {
+		if strings.Contains(outcome, everyOutcome) {
+			c.Warn(n, "list the outcomes, or write \"*\" for every one", "outcome %q is no pattern: it matches only this very text", outcome)
+		}
 	}
 }
 

@@ -81,3 +81,14 @@ func TestAResetThatTakesAllThatMatchTakes(t *testing.T) {
 		}
 	}
 }
+
+// What looks like a pattern is one text only, and said so.
+func TestAnOutcomeIsNoPattern(t *testing.T) {
+	set := compileRules(t, ruleYAML("a", `match: {api: x, outcome: [success, "fail*"]}`))
+	if len(set.Warnings) != 1 || !strings.Contains(set.Warnings[0].Message, `"fail*" is no pattern`) {
+		t.Errorf("%v", set.Warnings)
+	}
+	if set = compileRules(t, ruleYAML("a", `match: {api: x, outcome: "*"}`)); len(set.Warnings) > 0 {
+		t.Errorf("every outcome: %v", set.Warnings)
+	}
+}

@@ -11,6 +11,9 @@ import (
 // What a tally tells apart by names that producers choose: their number is bounded.
 const maxNoticed = 100
 
+// maxClient is how many bytes of a producer's name are kept: a header may be as long as a record.
+const maxClient = 256
+
 // Unmatched is what events that no rule counts say.
 type Unmatched struct{ API, Outcome string }
 
@@ -71,9 +74,9 @@ func ClientOf(headers record.Headers) (name string) {
 		}
 		switch {
 		case string(key) == event.HeaderClient:
-			return string(value)
+			return string(value[:min(len(value), maxClient)])
 		case strings.EqualFold(string(key), "ce_source"):
-			name = string(value)
+			name = string(value[:min(len(value), maxClient)])
 		}
 	}
 }

@@ -99,3 +99,13 @@ func TestUnmatchedEventsAreToldByWhatTheySay(t *testing.T) {
 		t.Errorf("%d names, %d others", n, *s.tally.UnmatchedBy[OtherUnmatched])
 	}
 }
+
+// A header may be as long as a record: of a name only the begin is kept.
+func TestAProducersNameIsCut(t *testing.T) {
+	long := make([]byte, 1<<20)
+	for _, header := range []string{event.HeaderClient, "ce_source"} {
+		if n := len(ClientOf(record.HeadersOf([]byte(header), long))); n != maxClient {
+			t.Errorf("%s: %d bytes", header, n)
+		}
+	}
+}
