@@ -109,23 +109,16 @@ func TestARefusalDoesNotEndTheFeed(t *testing.T) {
 	}
 }
 
-// A password that is asked for while the feed runs, and at its start, on the embedded Redis.
+// A password that is asked for, and not given.
 func TestAPasswordThatIsMissing(t *testing.T) {
-	rig.OnEachRedis(t, func(t *testing.T, client redis.UniversalClient) {
-		require := func(password string) {
-			t.Helper()
-			if err := client.ConfigSet(t.Context(), "requirepass", password).Err(); err != nil {
-				t.Skip("this Redis does not take the setting: ", err)
-			}
-		}
-		require("secret")
-		defer require("")
-		other := rig.Dial(t, client.(*redis.Client).Options().Addr)
-		f := follow(t, other, AnyShards)
-		testrun.Eventually(t, "it is refused", func() bool {
-			err := f.refused()
-			return err != nil && strings.Contains(err.Error(), "NOAUTH")
-		})
+	addr := rig.RealRedis(t)
+	if err := rig.Dial(t, addr).ConfigSet(t.Context(), "requirepass", "secret").Err(); err != nil {
+		t.Fatal(err)
+	}
+	f := follow(t, rig.Dial(t, addr), AnyShards)
+	testrun.Eventually(t, "it is refused", func() bool {
+		err := f.refused()
+		return err != nil && strings.Contains(err.Error(), "NOAUTH")
 	})
 }
 
