@@ -157,11 +157,3 @@ func sum(b []byte) string {
 	s := sha256.Sum256(b)
 	return hex.EncodeToString(s[:])
 }
-
-// identity is what a file keeps when it is renamed.
-func identity(info os.FileInfo) (device, inode uint64) {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return st.Dev, st.Ino
-	}
-	return 0, 0
-}

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 )
 
@@ -45,10 +44,7 @@ func openState(path string) (*stateFile, *state, error) {
 		return nil, nil, fmt.Errorf("lock the state file: %w; name another file by --state FILE", err)
 	}
 	s := &stateFile{path, lock}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = errors.New("another process follows with it: end that one, or name another file by --state FILE")
-		}
+	if err := lockFile(lock); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("lock the state file %s: %w", path, err), lock.Close())
 	}
 	st, err := readState(path)
