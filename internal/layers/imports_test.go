@@ -50,6 +50,7 @@ var imports = []struct {
 	{"pipeline/kafkalog", []string{"pipeline/kafkalog/record", "internal/retry", franz, "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
 	{"pipeline/aggregate/shard", []string{"pipeline/aggregate/hotkeys", "pipeline/aggregate/state", "pipeline/event", "pipeline/kafkalog/record", "pipeline/verdict",
 		"pipeline/admit/protocol", "rules", "internal/wire", "github.com/cespare/xxhash/v2"}},
+	{"internal/completion", []string{"internal/ops"}},
 	{"internal/httpjson", nil},
 	{"internal/retry", nil},
 	{"internal/seldom", nil},

@@ -35,6 +35,10 @@ func NewOptions(name, usage string, out io.Writer, getenv func(string) string) *
 	o := &Options{FlagSet: fs, getenv: getenv}
 	o.config = fs.String("config", "", "`FILE` in YAML with these options by name")
 	o.help = func() {
+		if d, ok := out.(Describer); ok {
+			d.Describe(o.describe())
+			return
+		}
 		fmt.Fprintln(out, strings.TrimSpace(usage))
 		fmt.Fprintln(out, "\nOptions (each also as TALLYGATE_NAME in the environment, or as name: value in the --config file):")
 		fs.VisitAll(func(f *flag.Flag) {
