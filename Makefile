@@ -6,7 +6,7 @@ RUN  ?= .run
 LINT := go tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 30s
 
-.PHONY: help test race lint check e2e chaos soak kafka-up kafka-down compose-check simulate fuzz bench adapters cover mutants measured
+.PHONY: help test race lint check e2e chaos soak kafka-up kafka-down compose-check snapshot simulate fuzz bench adapters cover mutants measured
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -53,8 +53,12 @@ kafka-down: ## stop them
 	scripts/kafka.sh stop $(RUN)/kafka
 	scripts/redis.sh stop $(RUN)/redis
 
-compose-check: ## docker-compose.yml and what it mounts
+compose-check: ## docker-compose.yml and what it mounts, systemd units, what a release is made of
 	go test -count=1 ./deploy/...
+
+snapshot: ## a release's programs and packages in bin/dist, and a look into them; ONLY=1: for this machine only
+	@ONLY=$(ONLY) scripts/snapshot.sh
+	@TALLYGATE_TEST_DIST=1 go test -count=1 $(TESTFLAGS) -run '^TestPackage' ./deploy
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	@grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
