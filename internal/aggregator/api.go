@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/ops"
@@ -19,6 +20,7 @@ import (
 func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *reloader, letters *resender, ready func() error) http.Handler {
 	mux := http.NewServeMux()
 	ops.Health(mux, ready)
+	ops.Describe(mux, api.Aggregator)
 	let := func(pattern string, least access.Role, serve http.HandlerFunc) {
 		mux.Handle(pattern, guard.Require(least, asActor(serve)))
 	}
@@ -137,7 +139,7 @@ func listenOptions(o *ops.Options, c *access.Config) *listeners {
 	o.StringVar(&c.Tokens, "tokens", "", "`FILE` that gives roles to tokens and client certificates: a list of {name, role, sha256 or certificate}; reloaded when it changes")
 	o.BoolVar(&c.Open, "open-api", false, "serve the API without credentials beyond loopback: anyone who reaches it may give commands")
 	return &listeners{
-		listen:      o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: /v1/explain, /v1/exemptions, /v1/hot-keys, /v1/rules, /v1/unmatched, /v1/blocked, /v1/commands, /v1/dead-letters, /-/reload, /healthz, /readyz"),
+		listen:      o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: /v1/explain, /v1/exemptions, /v1/hot-keys, /v1/rules, /v1/unmatched, /v1/blocked, /v1/commands, /v1/dead-letters, /-/reload, /openapi.json, /healthz, /readyz"),
 		metrics:     o.String("metrics-listen", "127.0.0.1:9091", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private"),
 		connections: o.Int("max-connections", 1000, "`number` of connections that --listen keeps open at once; further ones wait"),
 		peerCA:      o.String("peer-ca", "", "`FILE` with the PEM certificates to trust in requests to other instances over TLS (default: the system's, those of --tls-client-ca, and those in --tls-cert)"),

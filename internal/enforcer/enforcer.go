@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
@@ -180,6 +181,7 @@ func (e *Program) answerHangups(ctx context.Context) {
 func (e *Program) serve(ctx, working context.Context, server *decision.Server, ready func() error) error {
 	mux := http.NewServeMux()
 	ops.Health(mux, ready, e.refused)
+	ops.Describe(mux, api.Enforcer)
 	g, working := errgroup.WithContext(working)
 	serving, end := context.WithCancel(working)
 	defer end()

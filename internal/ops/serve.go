@@ -7,11 +7,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/httpjson"
 )
 
@@ -79,6 +81,21 @@ func Health(mux *http.ServeMux, ready func() error, but ...func() error) {
 				_, _ = fmt.Fprintf(w, "but %v\n", err)
 			}
 		}
+	})
+}
+
+// Describe answers /openapi.json with one of the documents of docs/api, in one piece. It is no secret:
+// nobody needs a credential.
+func Describe(mux *http.ServeMux, document string) {
+	text := sync.OnceValues(func() ([]byte, error) { return api.Bundle(document) })
+	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		body, err := text()
+		if err != nil { // a test has shown that there is none
+			httpjson.Problem(w, http.StatusInternalServerError, err.Error())
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body)
 	})
 }
 
