@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/docs/api"
+	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/servers"
@@ -52,7 +54,7 @@ func began(t *testing.T, brokers []string, prefix string, client *tls.Config, ar
 	}
 	p.url = scheme + "127.0.0.1:" + port
 	transport := &http.Transport{TLSClientConfig: client}
-	p.client = &http.Client{Transport: transport, Timeout: time.Minute}
+	p.client = described(t, transport)
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -73,6 +75,11 @@ func began(t *testing.T, brokers []string, prefix string, client *tls.Config, ar
 		return resp.StatusCode == http.StatusOK
 	})
 	return p
+}
+
+// described is a client that fails the test if an answer is not as the OpenAPI document has it.
+func described(t *testing.T, transport http.RoundTripper) *http.Client {
+	return &http.Client{Transport: apitest.Open(t, api.Aggregator).Transport(t, transport), Timeout: time.Minute}
 }
 
 // ask sends a request, with a token unless it is "", and returns the answer.
@@ -122,11 +129,18 @@ func audited(t *testing.T, brokers []string, prefix string) string {
 		t.Fatal(err)
 	}
 	defer log.Close()
+	schema, err := apitest.CompileClosed(api.Audit)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var all strings.Builder
 	for {
 		var rec *kafkalog.Record
 		if _, rec, err = log.Next(t.Context()); err != nil {
 			break
+		}
+		if wrong := schema.Validate(rec.Value); wrong != nil {
+			t.Errorf("the audit has %s: %v", rec.Value, wrong)
 		}
 		all.Write(rec.Value)
 		all.WriteByte('\n')
@@ -249,7 +263,7 @@ func rolesAcross(t *testing.T, brokers []string, prefix string, client *tls.Conf
 		one := *p
 		transport := &http.Transport{TLSClientConfig: config}
 		defer transport.CloseIdleConnections()
-		one.client = &http.Client{Transport: transport, Timeout: time.Minute}
+		one.client = described(t, transport)
 		return one.ask(token, method, path, body)
 	}
 	for i, p := range two {
@@ -307,7 +321,7 @@ func rolesAcross(t *testing.T, brokers []string, prefix string, client *tls.Conf
 		transport.TLSClientConfig = &tls.Config{RootCAs: client.RootCAs}
 	}
 	defer transport.CloseIdleConnections()
-	stranger.client = &http.Client{Transport: transport}
+	stranger.client = described(t, transport)
 	want := http.StatusUnauthorized
 	if client != nil {
 		want = 0 // the handshake fails

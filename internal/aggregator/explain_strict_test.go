@@ -45,7 +45,7 @@ func TestExplainStrictLimits(t *testing.T) {
 func explainStrict(t *testing.T, addr string) {
 	p, client := strictProgram(t, explainedRules, addr)
 	ask := func(query string) (e explanation) {
-		resp, err := http.Get("http://" + p.HTTP.Addr().String() + "/v1/explain?" + query)
+		resp, err := described(t, http.DefaultTransport).Get("http://" + p.HTTP.Addr().String() + "/v1/explain?" + query)
 		if err != nil {
 			return e
 		}

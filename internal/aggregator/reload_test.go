@@ -192,7 +192,7 @@ func limit(api string) string {
 
 func post(t *testing.T, api string) string {
 	t.Helper()
-	resp, err := http.Post(api+"/-/reload", "", nil)
+	resp, err := described(t, http.DefaultTransport).Post(api+"/-/reload", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

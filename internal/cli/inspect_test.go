@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/segmentio/kafka-go"
 
+	"github.com/tallygate/tallygate/docs/api"
+	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/cli"
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/servers"
@@ -325,10 +327,14 @@ func TestDeadLettersAreSentAgain(t *testing.T) {
 	inspect(t, func(t *testing.T, in *installation) {
 		in.write(t, ".dead-letters", deadLetters...)
 		out, _ := in.run(t, 0, "", "dead-letters", "--json")
+		schema, err := apitest.CompileClosed(api.DeadLetter)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var got []map[string]any
 		for line := range strings.Lines(out) {
 			var d map[string]any
-			if err := json.Unmarshal([]byte(line), &d); err != nil {
+			if err := errors.Join(json.Unmarshal([]byte(line), &d), schema.Validate([]byte(line))); err != nil {
 				t.Fatalf("%s: %v", line, err)
 			}
 			got = append(got, d)

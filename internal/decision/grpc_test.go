@@ -22,10 +22,17 @@ import (
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/tallygate/tallygate/docs/api"
+	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/decision"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(apitest.Complete(m, api.Enforcer,
+		"GET /healthz", "GET /readyz", "GET /openapi.json", // of the program
+		"POST /v1/admit 503", "GET /v1/blocklist 503", // where thousands of permits are held, and pages take seconds
+	))
+}
 
 // grpc serves the rig on a port of its own until the test ends or stop is called.
 func (r *rig) grpc(ready func() error) (conn *grpc.ClientConn, stop func()) {

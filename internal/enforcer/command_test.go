@@ -18,6 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/tallygate/tallygate/docs/api"
+	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/enforce"
@@ -31,6 +33,11 @@ func TestMain(m *testing.M) {
 		os.Exit(status)
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// described is a client that fails the test if an answer is not as the OpenAPI document has it.
+func described(t *testing.T, transport http.RoundTripper) *http.Client {
+	return &http.Client{Transport: apitest.Open(t, api.Enforcer).Transport(t, transport), Timeout: time.Minute}
 }
 
 // The public options are there by name, as flags and in the environment.
@@ -150,7 +157,7 @@ func TestSnapshotOption(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	client := described(t, &http.Transport{DisableKeepAlives: true})
 	status := func(public, path string) int {
 		req, err := http.NewRequest(http.MethodGet, "http://"+public+path, nil)
 		if err != nil {
@@ -282,7 +289,7 @@ func TestInDoubtAndOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			req.Header.Set("X-Tallygate-Api", api)
-			resp, err := http.DefaultClient.Do(req)
+			resp, err := described(t, http.DefaultTransport).Do(req)
 			if err == nil {
 				_ = resp.Body.Close()
 				if resp.StatusCode == status {

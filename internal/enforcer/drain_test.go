@@ -58,7 +58,7 @@ func TestDrain(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "unix", web)
 	}}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: time.Minute}
+	client := described(t, transport)
 	status := func(path string) int {
 		resp, err := client.Get("http://tallygate" + path)
 		if err != nil {

@@ -38,7 +38,7 @@ func saying(t *testing.T, log io.Writer, args ...string) (ready func() (int, str
 			t.Error(err)
 		}
 	})
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	client := described(t, &http.Transport{DisableKeepAlives: true})
 	return func() (int, string) {
 		t.Helper()
 		resp, err := client.Get("http://" + e.HTTP.Addr().String() + "/readyz")

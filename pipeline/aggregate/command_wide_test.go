@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	described "github.com/tallygate/tallygate/docs/api"
+	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -34,7 +36,7 @@ func (r *rig) pair(rules string) *twoInstances {
 		} {
 			mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) { serve(two.members[i])(w, req) })
 		}
-		two.servers[i] = httptest.NewUnstartedServer(mux)
+		two.servers[i] = httptest.NewUnstartedServer(apitest.Open(r.t, described.Aggregator).Handler(r.t, mux))
 		two.members[i] = r.start(compile(r.t, rules), func(c *Config) { c.Advertise = two.servers[i].Listener.Addr().String() })
 		two.servers[i].Start()
 		r.t.Cleanup(two.servers[i].Close)

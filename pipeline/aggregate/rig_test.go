@@ -19,6 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	described "github.com/tallygate/tallygate/docs/api"
+	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
@@ -168,7 +170,7 @@ func (r *rig) two(set *rules.Set) []*member {
 		mux := http.NewServeMux()
 		mux.HandleFunc("/v1/explain", func(w http.ResponseWriter, q *http.Request) { m.ServeExplain(w, q) })
 		mux.HandleFunc("/v1/hot-keys", func(w http.ResponseWriter, q *http.Request) { m.ServeHotKeys(w, q) })
-		srv := httptest.NewServer(mux)
+		srv := httptest.NewServer(apitest.Open(r.t, described.Aggregator).Handler(r.t, mux))
 		r.t.Cleanup(srv.Close)
 		m = r.start(set, func(c *Config) { c.Advertise = strings.TrimPrefix(srv.URL, "http://") })
 		ms = append(ms, m)
@@ -314,11 +316,29 @@ func (r *rig) records(topic string, partition int32) []*sarama.ConsumerMessage {
 	var out []*sarama.ConsumerMessage
 	for m := range pc.Messages() {
 		out = append(out, m)
+		r.described(m)
 		if m.Offset >= end-1 {
 			break
 		}
 	}
 	return out
+}
+
+// described fails the test if what an aggregator wrote for other programs is not as the document of the
+// topics has it.
+func (r *rig) described(m *sarama.ConsumerMessage) {
+	r.t.Helper()
+	channel := map[string]string{r.names.Audit: "audit", r.names.DeadLetters: "deadLetters", r.names.Rules: "rules", r.names.Verdicts: "verdicts"}[m.Topic]
+	if channel == "" || m.Topic == r.names.Verdicts && len(m.Key) > 0 && m.Key[0] == 0 {
+		return
+	}
+	headers := map[string][]string{}
+	for _, h := range m.Headers {
+		headers[string(h.Key)] = append(headers[string(h.Key)], string(h.Value))
+	}
+	if err := apitest.CheckRecord(channel, m.Key, m.Value, headers); err != nil {
+		r.t.Errorf("%s/%d@%d: %q %.500q %q\n%v", m.Topic, m.Partition, m.Offset, m.Key, m.Value, headers, err)
+	}
 }
 
 // verdicts reads the verdict topic: every verdict, in the order of its partition. Erased keys have

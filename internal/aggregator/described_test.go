@@ -1,0 +1,71 @@
+package aggregator
+
+import (
+	"net/http"
+	"os"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/tallygate/tallygate/docs/api"
+	"github.com/tallygate/tallygate/internal/apitest"
+	"github.com/tallygate/tallygate/internal/devstack"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(apitest.Complete(m, api.Aggregator,
+		// Faults of Kafka and of instances, which have tests of their own.
+		"GET /v1/explain 500", "GET /v1/explain 502", "GET /v1/blocked 500", "GET /v1/blocked 502",
+		"POST /v1/commands 502", "POST /v1/commands 504", "POST /v1/dead-letters 502", "POST /v1/dead-letters 503", "POST /v1/dead-letters 504",
+		"GET /readyz 503", "GET /v1/hot-keys 503", "GET /v1/rules 503", "POST /-/reload 503",
+	).Run())
+}
+
+// Whatever has a role is refused without a credential, and to a page of the web; and answers are there
+// that no other test has.
+func TestTheRestOfWhatIsDescribed(t *testing.T) {
+	kafka, err := devstack.Start(t.Context(), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kafka.Close)
+	p := began(t, kafka.Kafka, "described", nil, "--tokens", staff(t))
+	ask := func(p *program, token, method, path, body string, want int, change ...func(*http.Request)) {
+		t.Helper()
+		if got, said := p.ask(token, method, path, body, change...); got != want {
+			t.Errorf("%s %s as %q: %d %s, want %d", method, path, token, got, said, want)
+		}
+	}
+	page := func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }
+	text := func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }
+	for _, o := range apitest.Open(t, api.Aggregator).Operations() {
+		if o.Role() == "" {
+			continue
+		}
+		ask(p, "", o.Method, o.Path, "", 401)
+		ask(p, "admin", o.Method, o.Path, "", 403, page)
+		if o.Method == http.MethodPost {
+			ask(p, "viewer", o.Method, o.Path, "{}", 403)
+			ask(p, "admin", o.Method, o.Path, "{}", 415, text)
+		}
+	}
+	for _, path := range []string{"/openapi.json", "/healthz", "/readyz"} {
+		ask(p, "", http.MethodGet, path, "", 200)
+	}
+	for _, path := range []string{"/v1/rules", "/v1/unmatched", "/v1/exemptions?uid=42&limit=5", "/v1/explain?key=uid%3D42&exact=true&limit=0", "/v1/hot-keys?limit=2"} {
+		ask(p, "viewer", http.MethodGet, path, "", 200)
+	}
+	for _, path := range []string{"/v1/blocked?partition=x", "/v1/explain", "/v1/explain?user=42", "/v1/hot-keys?limit=0", "/v1/exemptions?limit=0"} {
+		ask(p, "viewer", http.MethodGet, path, "", 400)
+	}
+	ask(p, "admin", http.MethodPost, "/v1/commands", `{"command":"block"}`, 400)
+
+	publisher := began(t, kafka.Kafka, "described", nil, "--rules", "", "--publish-only", "--redis", miniredis.RunT(t).Addr())
+	ask(publisher, "", http.MethodGet, "/v1/rules", "", 404)
+	ask(publisher, "", http.MethodPost, "/v1/dead-letters", "[]", 501)
+	ask(publisher, "", http.MethodPost, "/-/reload", "", 501)
+	ask(publisher, "", http.MethodPost, "/v1/commands", block("42"), 503)
+	for _, path := range []string{"/v1/blocked?partition=0", "/v1/explain?uid=42", "/v1/exemptions"} {
+		ask(publisher, "", http.MethodGet, path, "", 503)
+	}
+}
