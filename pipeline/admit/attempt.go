@@ -5,12 +5,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/admit/instance"
+	"github.com/tallygate/tallygate/pipeline/admit/limits"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -61,21 +61,7 @@ const maxVersions = 3
 
 // event is the event that the request will be, as far as it is known.
 func (r *Request) event(attrs []event.Attr) event.Event {
-	e := event.Event{API: r.API, Cost: cmp.Or(r.Cost, event.One), Time: event.NoTime, BrokerTime: event.NoTime, Attrs: append(attrs, r.Attrs...)}
-	for _, d := range r.Dims {
-		switch name, isAttr := strings.CutPrefix(d.Name, "attrs."); {
-		case isAttr:
-			e.Attrs = append(e.Attrs, event.Attr{Name: name, Value: event.StringValue(d.Value)})
-		case d.Name == "uid":
-			e.UID = d.Value
-		case d.Name == "ip":
-			if ip, err := netip.ParseAddr(d.Value); err == nil {
-				e.IP = ip.Unmap().WithZone("")
-			}
-		}
-	}
-	e.Canonicalize()
-	return e
+	return limits.Event(append(attrs, r.Attrs...), r.API, r.Dims, r.Cost)
 }
 
 // end makes the attempt ready for another request.
@@ -240,7 +226,7 @@ func (t *attempt) gatherBy(p *page, v *version, q *rules.Requests, id string, no
 		}
 		one := t.askFor(v, w, partition, id)
 		l := v.limits[w.Limit]
-		one.Wants, one.by = append(one.Wants, l.want(w, now.Wall)), append(one.by, w.Limit)
+		one.Wants, one.by = append(one.Wants, l.Want(w, now.Wall)), append(one.by, w.Limit)
 		if !t.inLine {
 			t.behind(w)
 		}

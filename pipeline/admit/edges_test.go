@@ -121,7 +121,7 @@ func TestAskingAheadEnds(t *testing.T) {
 	}
 	was := a.Stats().Cancelled
 	l := k.wants[0].Limit
-	one.by, one.Wants = []*rules.Limit{l}, []protocol.Want{{Limit: k.v.limits[l].shape, Amount: event.One}}
+	one.by, one.Wants = []*rules.Limit{l}, []protocol.Want{{Limit: k.v.limits[l].Shape, Amount: event.One}}
 	a.spares.answered(one, &protocol.Answer{IDs: one.IDs, Limit: 1000 * event.One})
 	testrun.Eventually(t, "an answer behind the end is given back", func() bool { return a.Stats().Cancelled > was })
 }

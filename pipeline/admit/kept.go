@@ -66,7 +66,7 @@ func (a *Admitter) Hold() time.Duration {
 	if p := a.book.current.Load(); p != nil {
 		for _, v := range p.inUse {
 			for _, l := range v.limits {
-				longest = max(longest, l.shape.Hold)
+				longest = max(longest, l.Shape.Hold)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/pipeline/admit/internal/script"
+	"github.com/tallygate/tallygate/pipeline/admit/limits"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
@@ -45,19 +46,19 @@ type Seen struct {
 }
 
 // Look reads where a key of a partition stands under strict limits that count by its dimensions.
-func (l *Looker) Look(ctx context.Context, partition int32, key string, limits []*rules.Limit) (Seen, error) {
+func (l *Looker) Look(ctx context.Context, partition int32, key string, strict []*rules.Limit) (Seen, error) {
 	memory, process, err := l.shards.Inspect(ctx, partition, key)
 	if err != nil {
 		return Seen{}, err
 	}
 	q := protocol.Ask{Partition: partition, Key: key}
-	for _, of := range limits {
-		one := newLimit(of)
-		want := rules.Want{Amount: event.One, AnyTier: true, Threshold: one.lowest()}
+	for _, of := range strict {
+		one := limits.Of(of)
+		want := rules.Want{Amount: event.One, AnyTier: true, Threshold: one.Lowest()}
 		if own, has := of.Override([]byte(key), process.Time); has {
 			want.Threshold, want.AnyTier = own, false
 		}
-		q.Wants = append(q.Wants, one.want(&want, process.Time))
+		q.Wants = append(q.Wants, one.Want(&want, process.Time))
 	}
 	found := memory.Look(process, &q)
 	seen := Seen{Now: found.Now, Grants: found.Grants}
@@ -72,7 +73,7 @@ func standingOf(l *protocol.Look) Standing {
 		Level: l.Level, Held: l.Held, Used: l.Used, Limit: l.Threshold, Remaining: max(0, l.Threshold-l.Used),
 		Permits: l.Permits, Oldest: known(l.Oldest), LostAt: known(l.Lost), ResetsAt: known(l.ResetAt),
 	}
-	if s.Limit == unlimited {
+	if s.Limit == limits.Unlimited {
 		s.Limit, s.Remaining = 0, 0
 	}
 	return s
@@ -83,13 +84,4 @@ func known(at event.Micros) event.Micros {
 		return event.NoTime
 	}
 	return at
-}
-
-// lowest is the lowest number that the limit has for a key.
-func (l *limit) lowest() event.Decimal {
-	least := unlimited
-	for _, t := range l.tiers {
-		least = min(least, t.Threshold)
-	}
-	return least
 }

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"math"
-	"time"
 
+	"github.com/tallygate/tallygate/pipeline/admit/limits"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/internal/failure"
@@ -146,7 +146,7 @@ func (t *attempt) fetch(ctx context.Context, next protocol.Next) (*Permit, again
 	t.movedAt = next.Key
 	if next.Answer.Status == protocol.OutOfRange {
 		for _, l := range one.by {
-			one.v.limits[l].endsAt(next.Answer.Now)
+			one.v.limits[l].EndsAt(next.Answer.Now)
 		}
 		return nil, moved, nil
 	}
@@ -181,29 +181,9 @@ func (t *attempt) reasonOf(next *protocol.Next) string {
 
 // numbers are where the key stands by an answer, and the limit that they are of.
 func (one *ask) numbers(g *protocol.Answer, granted bool) (n Numbers, by *rules.Limit) {
-	n.Limited = !granted
-	if g.Decides < 0 || g.Decides >= len(one.Wants) {
-		return n, nil
+	n = limits.Numbers(one.Wants, g, granted)
+	if g.Decides >= 0 && g.Decides < len(one.by) {
+		by = one.by[g.Decides]
 	}
-	w := &one.Wants[g.Decides]
-	used := g.Used
-	if granted {
-		used += w.Amount
-	}
-	n.Limit, n.Remaining = g.Limit, max(0, g.Limit-used)
-	reset := resetOf(w, used, g.Now)
-	if !granted && g.ResetAt > 0 { // of all limits of the key
-		reset = min(reset, g.ResetAt)
-	}
-	if reset > g.Now {
-		n.ResetAfter = (reset - g.Now).Duration()
-	}
-	switch {
-	case granted:
-	case w.Amount > g.Limit:
-		n.RetryAfter = Never
-	case g.RetryAt > g.Now:
-		n.RetryAfter = max((g.RetryAt - g.Now).Duration(), time.Microsecond)
-	}
-	return n, one.by[g.Decides]
+	return n, by
 }

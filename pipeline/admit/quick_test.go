@@ -84,7 +84,7 @@ func TestAnAnswerForWhatRequestsWantedBefore(t *testing.T) {
 	late := func(turn uint64) *ask {
 		ids := []string{a.newID(), a.newID(), a.newID()}
 		l := k.wants[0].Limit
-		want := protocol.Want{Limit: k.v.limits[l].shape, Amount: event.One}
+		want := protocol.Want{Limit: k.v.limits[l].Shape, Amount: event.One}
 		return &ask{turn: turn, by: []*rules.Limit{l}, Ask: protocol.Ask{Key: k.key, IDs: ids, Wants: []protocol.Want{want}}}
 	}
 	for what, turn := range map[string]uint64{"of the amount before": before, "of requests that take none ahead": 0} {
