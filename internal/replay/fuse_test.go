@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/engine/enginetest"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -51,7 +52,7 @@ func TestAReplayBlowsFuses(t *testing.T) {
 
 // An event without any time is not one that is too old.
 func TestAnEventWithoutATimeIsTalliedSo(t *testing.T) {
-	r := newRun(compiled(t))
+	r := newRun(enginetest.Set(t))
 	r.apply(&Record{Event: event.Event{UID: "u1", API: "home", Cost: event.One, Time: event.NoTime}, Broker: event.NoTime})
 	if got := r.finish(); got.NoTime != 1 || got.TooOld != 0 || got.Unmatched != 0 || got.Events != 1 {
 		t.Errorf("%+v", got)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/engine"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -99,8 +100,8 @@ func BenchmarkGallery(b *testing.B) {
 	events := galleryEvents(set, 1_000_000)
 	b.Logf("%d rules, %d limits", len(set.Rules), len(set.Limits))
 	for b.Loop() {
-		e := New(set)
-		var out Outcome
+		e := engine.New(set)
+		var out engine.Outcome
 		hits, issued := 0, 0
 		for i := range events {
 			e.Apply(&events[i], event.NoTime, verdict.Cause{Offset: int64(i)}, &out)

@@ -14,6 +14,8 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/tallygate/tallygate/internal/devstack"
+	"github.com/tallygate/tallygate/internal/engine"
+	"github.com/tallygate/tallygate/internal/engine/enginetest"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
@@ -44,7 +46,7 @@ func replayEqualsLive(t *testing.T, brokers []string) {
 	prefix := servers.Name(t)
 	servers.DropTopics(t, brokers, prefix)
 	agg, err := aggregate.New(aggregate.Config{
-		Brokers: brokers, Rules: compiled(t), Prefix: prefix, Partitions: 3,
+		Brokers: brokers, Rules: enginetest.Set(t), Prefix: prefix, Partitions: 3,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
@@ -68,7 +70,7 @@ func replayEqualsLive(t *testing.T, brokers []string) {
 		Balancer: kafka.Murmur2Balancer{}, BatchTimeout: time.Millisecond,
 	}
 	defer w.Close()
-	events := traffic(uint64(time.Now().UnixNano()), 3000)
+	events := enginetest.Traffic(uint64(time.Now().UnixNano()), 3000)
 	counts := map[string]int{}
 	for len(events) > 0 {
 		batch := make([]kafka.Message, min(len(events), 500))
@@ -183,15 +185,15 @@ func readAll(t *testing.T, brokers []string, topic string, partition int, do fun
 
 // replayed is the last verdict of each user's record key by a replay of the topic, and what counted
 // it.
-func replayed(t *testing.T, brokers []string, topic string) (map[string]verdict.Verdict, *Engine) {
+func replayed(t *testing.T, brokers []string, topic string) (map[string]verdict.Verdict, *engine.Engine) {
 	t.Helper()
 	src, err := Topic(t.Context(), &kafkaconn.Kafka{Brokers: brokers}, topic)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer src.Close()
-	e := New(compiled(t))
-	var out Outcome
+	e := engine.New(enginetest.Set(t))
+	var out engine.Outcome
 	for {
 		rec, err := src.Next(t.Context())
 		if errors.Is(err, io.EOF) {

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tallygate/tallygate/internal/accesslog"
+	"github.com/tallygate/tallygate/internal/engine"
+	"github.com/tallygate/tallygate/internal/engine/enginetest"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -27,9 +29,9 @@ func TestSentences(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := New(compiled(t))
+		e := engine.New(enginetest.Set(t))
 		var got []string
-		var out Outcome
+		var out engine.Outcome
 		for range 4 {
 			rec, err := src.Next(t.Context())
 			if err != nil {
@@ -47,9 +49,9 @@ func TestSentences(t *testing.T) {
 		}
 	})
 	t.Run("The whole sequence is the same in replay", func(t *testing.T) {
-		events := traffic(7, 2000)
+		events := enginetest.Traffic(7, 2000)
 		sequence := func() (all []verdict.Verdict) {
-			e, out := New(compiled(t)), Outcome{}
+			e, out := engine.New(enginetest.Set(t)), engine.Outcome{}
 			for i := range events {
 				e.Apply(&events[i], event.NoTime, verdict.Cause{Offset: int64(i)}, &out)
 				for _, v := range out.Changes {

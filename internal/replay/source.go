@@ -1,3 +1,5 @@
+// Package replay is `tallygate replay`: it feeds past events, from files or a topic, to an engine in memory,
+// and tells who would have been blocked.
 package replay
 
 import (

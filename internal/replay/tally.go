@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/tallygate/tallygate/internal/engine"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -77,15 +78,15 @@ const topKeys = 10
 
 // run replays with one rule set.
 type run struct {
-	engine *Engine
+	engine *engine.Engine
 	tally  Tally
 	byRule map[string]int            // of tally.Rules
 	denied map[string]map[string]int // events above strict limits, by the key's text and the limit's name
-	out    Outcome
+	out    engine.Outcome
 }
 
 func newRun(set *rules.Set) *run {
-	r := &run{engine: New(set), byRule: map[string]int{}, denied: map[string]map[string]int{}}
+	r := &run{engine: engine.New(set), byRule: map[string]int{}, denied: map[string]map[string]int{}}
 	r.tally.From, r.tally.To = event.NoTime, event.NoTime
 	for _, l := range set.Limits {
 		i := r.rule(l.Name, l.Rule.Mode)
@@ -168,7 +169,7 @@ func (r *run) issued(v *verdict.Verdict, at event.Micros) {
 }
 
 // denials takes in the strict limits that an event counted above.
-func (r *run) denials(all []Denial) {
+func (r *run) denials(all []engine.Denial) {
 	for i := range all {
 		d := &all[i]
 		r.tally.Rules[r.rule(d.Limit.Name, d.Limit.Rule.Mode)].Denied++

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/accesslog"
-	"github.com/tallygate/tallygate/internal/replay"
+	"github.com/tallygate/tallygate/internal/engine"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -173,10 +173,10 @@ spec:
 					t.Fatal(err)
 				}
 				table, seq := newTable(t), int64(0)
-				engine, in := replay.New(set), accesslog.NewReader(strings.NewReader(""), accesslog.Common)
+				counting, in := engine.New(set), accesslog.NewReader(strings.NewReader(""), accesslog.Common)
 				count := func(e *event.Event) {
-					var out replay.Outcome
-					engine.Apply(e, event.NoTime, verdict.Cause{}, &out)
+					var out engine.Outcome
+					counting.Apply(e, event.NoTime, verdict.Cause{}, &out)
 					for _, v := range out.Changes {
 						seq++
 						v.Seq = seq

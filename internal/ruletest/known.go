@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tallygate/tallygate/internal/replay"
+	"github.com/tallygate/tallygate/internal/engine"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/rules/document"
 )
@@ -75,7 +75,7 @@ func (s *Suite) verifyRule(x *Expect, shapes map[string]*rules.KeyShape, names [
 		doc.Fail(x.rule, "verdicts have the names "+document.OneOf(names), "unknown rule %q%s", x.Rule, document.DidYouMean(x.Rule, names))
 		return
 	}
-	missing := slices.DeleteFunc(slices.Clone(shape.Dims), func(name string) bool { return replay.Dimension(&x.Who, name) != "" })
+	missing := slices.DeleteFunc(slices.Clone(shape.Dims), func(name string) bool { return engine.Dimension(&x.Who, name) != "" })
 	if len(missing) > 0 {
 		doc.Fail(x.rule, "add the missing dimensions", "%s counts by %s, but the expectation names no %s", x.Rule,
 			strings.Join(shape.Dims, ", "), strings.Join(missing, ", "))

@@ -3,7 +3,7 @@ package ruletest
 import (
 	"fmt"
 
-	"github.com/tallygate/tallygate/internal/replay"
+	"github.com/tallygate/tallygate/internal/engine"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -41,7 +41,7 @@ func (r *Reach) add(set *rules.Set) {
 }
 
 // note adds the outcome of an event.
-func (r *Reach) note(out *replay.Outcome) {
+func (r *Reach) note(out *engine.Outcome) {
 	for i, l := range out.Hits {
 		r.counted[l] = true
 		r.tiers[tier{l, out.Tiers[i]}] = true

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/engine"
 	"github.com/tallygate/tallygate/internal/input"
-	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -67,7 +67,7 @@ func (s *Suite) Run(t *Test) Result {
 	began := time.Now()
 	p := play{suite: s, test: t}
 	for _, set := range s.sets {
-		p.engines = append(p.engines, replay.New(set))
+		p.engines = append(p.engines, engine.New(set))
 	}
 	order := make([]int, len(t.Expect))
 	for i := range order {
@@ -99,14 +99,14 @@ func (s *Suite) Run(t *Test) Result {
 type play struct {
 	suite   *Suite
 	test    *Test
-	engines []*replay.Engine
-	out     replay.Outcome
+	engines []*engine.Engine
+	out     engine.Outcome
 	changes []verdict.Verdict
 }
 
 func (p *play) apply(e *Event) {
-	for _, engine := range p.engines {
-		engine.Apply(&e.Event, e.Broker, verdict.Cause{Offset: int64(e.Line)}, &p.out)
+	for _, one := range p.engines {
+		one.Apply(&e.Event, e.Broker, verdict.Cause{Offset: int64(e.Line)}, &p.out)
 		p.suite.Reach.note(&p.out)
 		p.changes = append(p.changes, p.out.Changes...)
 	}
@@ -117,9 +117,9 @@ func (p *play) judge(x *Expect) *Failure {
 	if f := p.judgeLeft(x); f != nil || x.Want == "" {
 		return f
 	}
-	var best *replay.Held
-	for _, engine := range p.engines {
-		for _, h := range engine.Decide(&x.Who, x.At) {
+	var best *engine.Held
+	for _, one := range p.engines {
+		for _, h := range one.Decide(&x.Who, x.At) {
 			if x.about(h) && (best == nil || verdict.Stronger(&h.Verdict, &best.Verdict)) {
 				best = h
 			}
@@ -138,8 +138,8 @@ func (p *play) judgeLeft(x *Expect) *Failure {
 		return nil
 	}
 	got := "nothing is counted by it"
-	for _, engine := range p.engines {
-		for _, e := range engine.Explain(p.keyOf(engine.Set, x), "", x.At) {
+	for _, one := range p.engines {
+		for _, e := range one.Explain(p.keyOf(one.Set, x), "", x.At) {
 			switch {
 			case e.Rule != x.Rule:
 			case e.Limit == 0:
@@ -163,14 +163,14 @@ func (p *play) keyOf(set *rules.Set, x *Expect) (key []event.Dim) {
 			continue
 		}
 		for _, name := range l.Rule.Shape.Dims {
-			key = append(key, event.Dim{Name: name, Value: replay.Dimension(&x.Who, name)})
+			key = append(key, event.Dim{Name: name, Value: engine.Dimension(&x.Who, name)})
 		}
 	}
 	return key
 }
 
 // about reports whether the expectation concerns a verdict in force.
-func (x *Expect) about(h *replay.Held) bool {
+func (x *Expect) about(h *engine.Held) bool {
 	switch {
 	case x.Rule != "" && h.Rule != x.Rule:
 		return false
@@ -201,7 +201,7 @@ func (x *Expect) want(p *play) string {
 	return out
 }
 
-func (p *play) got(x *Expect, h *replay.Held) string {
+func (p *play) got(x *Expect, h *engine.Held) string {
 	if h == nil {
 		return "none"
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tallygate/tallygate/internal/replay"
+	"github.com/tallygate/tallygate/internal/engine"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -23,7 +23,7 @@ func (p *play) what(x *Expect) string {
 func dims(e *event.Event) []event.Dim {
 	var out []event.Dim
 	add := func(name string) {
-		if v := replay.Dimension(e, name); v != "" {
+		if v := engine.Dimension(e, name); v != "" {
 			out = append(out, event.Dim{Name: name, Value: v})
 		}
 	}
@@ -49,9 +49,9 @@ func (p *play) story(x *Expect) []string {
 	if n := len(out) - maxStory; n > 0 {
 		out = append([]string{fmt.Sprintf("(%d earlier changes)", n)}, out[n:]...)
 	}
-	for _, engine := range p.engines {
-		for _, shape := range engine.Set.Shapes {
-			out = append(out, p.counts(engine, shape.Dims, x)...)
+	for _, one := range p.engines {
+		for _, shape := range one.Set.Shapes {
+			out = append(out, p.counts(one, shape.Dims, x)...)
 		}
 	}
 	if len(out) == 0 {
@@ -62,7 +62,7 @@ func (p *play) story(x *Expect) []string {
 
 // concerns reports whether a verdict's key is one of the event's keys.
 func concerns(v *verdict.Verdict, who *event.Event) bool {
-	return !slices.ContainsFunc(v.Key, func(d event.Dim) bool { return replay.Dimension(who, d.Name) != d.Value })
+	return !slices.ContainsFunc(v.Key, func(d event.Dim) bool { return engine.Dimension(who, d.Name) != d.Value })
 }
 
 func (p *play) describe(v *verdict.Verdict) string {
@@ -81,16 +81,16 @@ func (p *play) describe(v *verdict.Verdict) string {
 }
 
 // counts lists what a key has counted at the expectation's moment.
-func (p *play) counts(engine *replay.Engine, names []string, x *Expect) (out []string) {
+func (p *play) counts(one *engine.Engine, names []string, x *Expect) (out []string) {
 	var key []event.Dim
 	for _, name := range names {
-		v := replay.Dimension(&x.Who, name)
+		v := engine.Dimension(&x.Who, name)
 		if v == "" {
 			return nil
 		}
 		key = append(key, event.Dim{Name: name, Value: v})
 	}
-	for _, e := range engine.Explain(key, x.Who.API, x.At) {
+	for _, e := range one.Explain(key, x.Who.API, x.At) {
 		line := fmt.Sprintf("%s of %s has counted %v of %v", e.Rule, event.FormatKey(key), e.Count, e.Limit)
 		if e.From != event.NoTime {
 			line += fmt.Sprintf(" from %s to %s", p.clock(e.From), p.clock(e.Until))

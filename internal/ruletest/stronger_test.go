@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/replay"
+	"github.com/tallygate/tallygate/internal/engine"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -46,14 +46,14 @@ func pick(r *rand.Rand, from ...string) string { return from[r.IntN(len(from))] 
 func compareWinners(t *testing.T, r *rand.Rand, decided map[string]int) {
 	t.Helper()
 	suite := &Suite{Reach: newReach()}
-	var engines []*replay.Engine
+	var engines []*engine.Engine
 	for i := range 2 {
 		set, err := rules.Compile("rules.yaml", []byte(randomRules(r, i)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		suite.Reach.add(set)
-		suite.sets, engines = append(suite.sets, set), append(engines, replay.New(set))
+		suite.sets, engines = append(suite.sets, set), append(engines, engine.New(set))
 	}
 	table, err := enforce.NewTable(enforce.Config{})
 	if err != nil {
@@ -61,11 +61,11 @@ func compareWinners(t *testing.T, r *rand.Rand, decided map[string]int) {
 	}
 	start, _ := event.ParseMicros(defaultStart)
 	test := Test{Name: "who wins", Zone: time.UTC, Events: randomEvents(r, start)}
-	var out replay.Outcome
+	var out engine.Outcome
 	for i := range test.Events {
 		e := &test.Events[i]
-		for _, engine := range engines {
-			engine.Apply(&e.Event, e.Broker, verdict.Cause{}, &out)
+		for _, one := range engines {
+			one.Apply(&e.Event, e.Broker, verdict.Cause{}, &out)
 			table.Apply(0, out.Changes)
 		}
 	}
@@ -89,8 +89,8 @@ func compareWinners(t *testing.T, r *rand.Rand, decided map[string]int) {
 			t.Fatalf("a rule test names %q, the enforcer %q, of %q", got, want, among)
 		}
 		var replayed []*verdict.Verdict
-		for _, engine := range engines {
-			if held := engine.Decide(&x.Who, x.At); len(held) > 0 {
+		for _, one := range engines {
+			if held := one.Decide(&x.Who, x.At); len(held) > 0 {
 				replayed = append(replayed, &held[0].Verdict)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/tallygate/tallygate/internal/engine"
 	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -13,8 +14,8 @@ import (
 
 // replayed counts events itself, from zero.
 type replayed struct {
-	engine  *replay.Engine
-	outcome replay.Outcome
+	engine  *engine.Engine
+	outcome engine.Outcome
 	keys    map[string]stepped // of the current event, by the keys' texts
 }
 
@@ -25,7 +26,7 @@ type stepped struct {
 }
 
 func newReplayed(set *rules.Set) *replayed {
-	r := &replayed{engine: replay.New(set), keys: map[string]stepped{}}
+	r := &replayed{engine: engine.New(set), keys: map[string]stepped{}}
 	r.engine.Stepped = func(s *shard.Stepped) {
 		r.keys[string(s.Key)] = stepped{s.Result.Repeat, s.Result.Unknown, s.Result.Late}
 	}

@@ -1,14 +1,15 @@
-// Package replay counts events by a rule set in memory, as an aggregator would: the same rules,
+// Package engine counts events by a rule set in memory, as an aggregator would: the same rules,
 // the same steps, no Kafka and no clock. Nothing is written anywhere.
 //
 // For the same events with the same broker times, in the same order per key, the verdicts are those
 // of the live pipeline. Only fuses look at more than one key: live ones at the active keys of a
 // partition, here at all keys so far.
-package replay
+package engine
 
 import (
 	"fmt"
 
+	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -23,11 +24,14 @@ type Engine struct {
 	// Stepped, unless it is nil, is told what became of each event on each of its keys.
 	Stepped func(*shard.Stepped)
 
-	shard  *shard.Shard
-	number int64 // of the next event
-	offset int64 // of the last record in the shard's changelog
-	out    *Outcome
-	kept   func(shard.Append) // receives the states that the shard writes; nil in production
+	shard     *shard.Shard
+	tells     bool  // it publishes levels, and what keys have left
+	number    int64 // of the next event
+	looped    int64 // of the next lost permit
+	offset    int64 // of the last record in the shard's changelog
+	published int64 // of the last one in its verdict topic
+	out       *Outcome
+	kept      func(shard.Append) // receives the states that the shard writes; nil in production
 
 	held   map[string][]*Held // by the key's text
 	shapes []shape            // by rules.KeyShape.Index
@@ -65,6 +69,18 @@ type Outcome struct {
 	Denied []Denial
 	// Rules whose fuse this event blew: they are in shadow mode from now on.
 	Blown []*rules.Rule
+
+	// Of an engine of NewTelling, what keys have left, and records about strict limits.
+	Left   []verdict.Verdict
+	Strict []protocol.Record
+}
+
+// reset makes room for the next outcome.
+func (o *Outcome) reset() {
+	*o = Outcome{
+		Hits: o.Hits[:0], Tiers: o.Tiers[:0], Skipped: o.Skipped[:0], Changes: o.Changes[:0], Issued: o.Issued[:0], Denied: o.Denied[:0],
+		Left: o.Left[:0], Strict: o.Strict[:0],
+	}
 }
 
 // Denial is that a strict limit has no permit for an event's request.
@@ -74,9 +90,15 @@ type Denial struct {
 }
 
 // New returns an empty Engine.
-func New(set *rules.Set) *Engine {
-	e := &Engine{Set: set, held: map[string][]*Held{}}
-	e.shard = shard.New(shard.Config{Of: 1, NoLevels: true, Trace: e.stepped}, shard.Rules{Set: set})
+func New(set *rules.Set) *Engine { return newEngine(set, false) }
+
+// NewTelling is New for those who also enforce: it tells what keys have left, and of strict limits what
+// grants permits has to know.
+func NewTelling(set *rules.Set) *Engine { return newEngine(set, true) }
+
+func newEngine(set *rules.Set, tells bool) *Engine {
+	e := &Engine{Set: set, tells: tells, held: map[string][]*Held{}}
+	e.shard = shard.New(shard.Config{Of: 1, NoLevels: !tells, Trace: e.stepped}, shard.Rules{Set: set})
 	for _, s := range set.Shapes {
 		e.shapes = append(e.shapes, shape{dims: s.Dims})
 	}
@@ -89,15 +111,18 @@ func (e *Engine) Keys() int { return e.shard.Keys() }
 // Apply counts one event. broker is when the broker saw it, NoTime if that is unknown. cause says
 // where it came from.
 func (e *Engine) Apply(ev *event.Event, broker event.Micros, cause verdict.Cause, out *Outcome) {
-	*out = Outcome{Hits: out.Hits[:0], Tiers: out.Tiers[:0], Changes: out.Changes[:0], Issued: out.Issued[:0], Denied: out.Denied[:0]}
+	out.reset()
 	at, ok := e.Set.EventTime(ev, broker)
 	out.At = at
 	if !ok {
 		out.NoTime = at == event.NoTime
 		out.TooOld = !out.NoTime
-		return
+		if !e.tells || ev.Permit.ID == "" { // a permit is settled all the same
+			return
+		}
+	} else {
+		e.cover(ev, at)
 	}
-	e.cover(ev, at)
 	e.out, cause.ID = out, ev.ID
 	// A verdict that has ended by now is reported all the same.
 	clock := shard.Clock{Local: max(at, broker), Broker: event.NoTime}
@@ -110,7 +135,7 @@ func (e *Engine) Apply(ev *event.Event, broker event.Micros, cause verdict.Cause
 // sound panics if a state that was just written to memory cannot be read.
 func sound(err error) {
 	if err != nil {
-		panic(fmt.Errorf("replay: %w", err))
+		panic(fmt.Errorf("engine: %w", err))
 	}
 }
 
@@ -143,6 +168,9 @@ func (e *Engine) stepped(s *shard.Stepped) {
 // acknowledge tells the shard that its effects are durable, and keeps the verdicts that it
 // publishes.
 func (e *Engine) acknowledge(clock shard.Clock) {
+	if e.tells {
+		e.tell(clock)
+	}
 	asked := e.shard.Effects()
 	e.out.Skipped = append(e.out.Skipped[:0], asked.Skipped...)
 	if e.kept != nil {
@@ -154,11 +182,19 @@ func (e *Engine) acknowledge(clock shard.Clock) {
 		e.offset++ // becomes the verdicts' seq
 		e.shard.Acked(a.Ack, e.offset, clock)
 	}
-	for i, a := range asked.Verdicts { // that became durable with the states
-		e.shard.Acked(a.Ack, int64(i), clock)
+	for _, a := range asked.Verdicts { // that became durable with the states
+		e.published++
+		e.shard.Acked(a.Ack, e.published, clock)
 	}
 	for i := range asked.Published {
-		e.hold(&asked.Published[i].Verdict)
+		if v := &asked.Published[i].Verdict; v.State == verdict.Left {
+			e.out.Left = append(e.out.Left, *v)
+		} else {
+			e.hold(v)
+		}
+	}
+	for i := range asked.Strict {
+		e.out.Strict = append(e.out.Strict, asked.Strict[i].Record)
 	}
 	asked.Reset()
 }

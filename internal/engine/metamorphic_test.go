@@ -1,4 +1,4 @@
-package replay
+package engine_test
 
 import (
 	"cmp"
@@ -15,6 +15,9 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/tallygate/tallygate/internal/accesslog"
+	"github.com/tallygate/tallygate/internal/engine"
+	"github.com/tallygate/tallygate/internal/engine/enginetest"
+	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -27,17 +30,17 @@ func TestSameEventsSameVerdicts(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 2))
-	events := traffic(seed, 4000)
-	wantLast, wantStand := counted(New(compiled(t)), events)
+	events := enginetest.Traffic(seed, 4000)
+	wantLast, wantStand := enginetest.Counted(engine.New(enginetest.Set(t)), events)
 	if len(wantLast) < 10 {
 		t.Fatalf("only %d verdicts were issued: the traffic is too thin to show anything", len(wantLast))
 	}
 	same := func(t *testing.T, want, last map[string]verdict.Verdict, stand []rules.Explanation) {
 		t.Helper()
-		if diff := gocmp.Diff(want, last, ignoreSeq); diff != "" {
+		if diff := gocmp.Diff(want, last, enginetest.IgnoreSeq); diff != "" {
 			t.Errorf("last verdicts (- once, + this way)\n%s", diff)
 		}
-		if diff := gocmp.Diff(wantStand, stand, ignoreSeq); diff != "" {
+		if diff := gocmp.Diff(wantStand, stand, enginetest.IgnoreSeq); diff != "" {
 			t.Errorf("counts (- once, + this way)\n%s", diff)
 		}
 	}
@@ -50,7 +53,7 @@ func TestSameEventsSameVerdicts(t *testing.T) {
 				again = append(again, events[from:i+1]...)
 			}
 		}
-		last, stand := counted(New(compiled(t)), again)
+		last, stand := enginetest.Counted(engine.New(enginetest.Set(t)), again)
 		same(t, wantLast, last, stand)
 	})
 	for _, partitions := range []int32{1, 2, 5, 16} {
@@ -65,28 +68,28 @@ func TestSameEventsSameVerdicts(t *testing.T) {
 				}
 				return out
 			}
-			last, stand := counted(New(compiled(t)), interleaved(r, events, partitions))
+			last, stand := enginetest.Counted(engine.New(enginetest.Set(t)), interleaved(r, events, partitions))
 			same(t, uid(wantLast), uid(last), stand)
 		})
 	}
 	t.Run("stopped and resumed", func(t *testing.T) {
-		e := newStopped(t, compiled(t))
+		e := newStopped(t, enginetest.Set(t))
 		for rest := events; len(rest) > 0; {
 			n := min(len(rest), 1+r.IntN(700))
 			if len(rest) > 3500 {
 				n = 1 // behind every one of the first five hundred
 			}
-			counted(e.Engine, rest[:n])
+			enginetest.Counted(e.Engine, rest[:n])
 			rest = rest[n:]
 			e = e.resumed(t)
 		}
 		// The last event again is a repeat: it moves nothing, and its time is the end.
-		last, stand := counted(e.Engine, events[len(events)-1:])
+		last, stand := enginetest.Counted(e.Engine, events[len(events)-1:])
 		same(t, wantLast, last, stand)
 	})
 	t.Run("from files", func(t *testing.T) {
 		names := written(t, r, events)
-		src, err := Files(names, nil, accesslog.NDJSON)
+		src, err := replay.Files(names, nil, accesslog.NDJSON)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +104,7 @@ func TestSameEventsSameVerdicts(t *testing.T) {
 			}
 			read = append(read, rec.Clone())
 		}
-		last, stand := counted(New(compiled(t)), read)
+		last, stand := enginetest.Counted(engine.New(enginetest.Set(t)), read)
 		same(t, wantLast, last, stand)
 	})
 }
@@ -127,36 +130,36 @@ func interleaved(r *rand.Rand, events []event.Event, partitions int32) (out []ev
 
 // stopped keeps what an engine's shard writes to its changelog, for another one to go on from.
 type stopped struct {
-	*Engine
+	*engine.Engine
 	changelog map[string][]byte
 }
 
 func newStopped(t testing.TB, set *rules.Set) *stopped {
-	s := &stopped{New(set), map[string][]byte{}}
-	s.kept = func(a shard.Append) { s.changelog[string(a.Key)] = a.Value }
+	s := &stopped{engine.New(set), map[string][]byte{}}
+	s.Keep(func(a shard.Append) { s.changelog[string(a.Key)] = a.Value })
 	return s
 }
 
 // resumed is an engine that has only what the first one's changelog says.
 func (s *stopped) resumed(t *testing.T) *stopped {
-	cut, err := s.shard.BeginCheckpoint()
+	cut, err := s.Shard().BeginCheckpoint()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for more := true; more; {
-		_, more = s.shard.CopyNext(cut)
+		_, more = s.Shard().CopyNext(cut)
 	}
-	for _, a := range s.shard.Effects().States {
-		s.kept(a)
+	for _, a := range s.Shard().Effects().States {
+		s.changelog[string(a.Key)] = a.Value
 	}
 	next := newStopped(t, s.Set)
-	next.changelog, next.number, next.offset = s.changelog, s.number, s.offset
-	next.held, next.shapes = s.held, s.shapes
+	next.changelog = s.changelog
+	next.GoOn(s.Engine)
 	for key, value := range s.changelog {
-		if err := next.shard.Load(0, []byte(key), value); err != nil {
+		if err := next.Shard().Load(0, []byte(key), value); err != nil {
 			t.Fatal(err)
 		}
-		state, err := next.shard.State([]byte(key))
+		state, err := next.Shard().State([]byte(key))
 		if err := errors.Join(err, rules.CheckState(state), s.Set.CheckWindows(state)); err != nil {
 			t.Fatal(err)
 		}
@@ -221,9 +224,9 @@ func TestShuffledWithinTheLateness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events := traffic(seed, 6000)
-	inOrder := New(set)
-	wantLast, want := counted(inOrder, events)
+	events := enginetest.Traffic(seed, 6000)
+	inOrder := engine.New(set)
+	wantLast, want := enginetest.Counted(inOrder, events)
 	moved := 0
 	for round := range uint64(5) {
 		r := rand.New(rand.NewPCG(seed, 10+round))
@@ -237,7 +240,7 @@ func TestShuffledWithinTheLateness(t *testing.T) {
 				moved++
 			}
 		}
-		last, got := counted(New(set), late)
+		last, got := enginetest.Counted(engine.New(set), late)
 		if diff := gocmp.Diff(inAnyOrder(set, want), inAnyOrder(set, got)); diff != "" {
 			t.Errorf("round %d: where keys stand (- in order, + shuffled)\n%s", round, diff)
 		}
