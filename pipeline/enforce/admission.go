@@ -65,8 +65,10 @@ type Standing struct {
 
 // Refuse is the decision to deny a request by a limit, as a verdict would: v names the rule, the action
 // and the limit. Callers are told to try again after a time; 0 is not known.
-func Refuse(v *verdict.Verdict, after time.Duration) Decision {
-	at := now()
+func Refuse(v *verdict.Verdict, after time.Duration) Decision { return RefuseAt(now(), v, after) }
+
+// RefuseAt is Refuse as of a moment.
+func RefuseAt(at event.Micros, v *verdict.Verdict, after time.Duration) Decision {
 	return Decision{until: at + event.FromDuration(after), at: at, by: v}
 }
 

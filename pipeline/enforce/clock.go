@@ -12,8 +12,8 @@ const nearly = event.Second
 
 // clock is the time that checks use.
 type clock struct {
-	coarse  atomic.Int64 // the time that Run stores; 0 while Run isn't running
-	without func()       // is called when a check finds no coarse time
+	coarse atomic.Int64        // the time that Run stores; 0 while Run isn't running
+	system func() event.Micros // the time for checks that find no coarse time
 }
 
 // now returns the time: at most Config.Resolution behind the system's clock.
@@ -30,12 +30,6 @@ func (c *clock) read() (at, near event.Micros) {
 		return event.Micros(at), nearly
 	}
 	return c.system(), 0
-}
-
-// system is the time for checks that don't use Run's clock.
-func (c *clock) system() event.Micros {
-	c.without()
-	return now()
 }
 
 // touch updates the coarse time, so that a verdict that arrives is in force at once.

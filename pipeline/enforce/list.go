@@ -32,7 +32,7 @@ func (t *Table) VerdictsAt(at event.Micros, api string, dims []event.Dim) []*ver
 // InForce returns how many verdicts have not ended; Len also counts ended ones that are not swept
 // yet. It walks over the whole table, in steps between which the feed continues: some 30 ms for a
 // million.
-func (t *Table) InForce() int { return inForce(&t.index, now()) }
+func (t *Table) InForce() int { return inForce(&t.index, t.cfg.now()) }
 
 func inForce(x *index.Index, at event.Micros) (count int) {
 	x.Walk(func(r index.Record) {

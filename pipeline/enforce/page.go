@@ -16,7 +16,7 @@ import (
 // of the next page, "" when there is none. A page costs the memory of one page and a walk over the
 // whole table, in steps between which the feed continues.
 func (t *Table) List(prefix, cursor string, limit int) (page []*verdict.Verdict, next string) {
-	p := pager{prefix: prefix, cursor: cursor, limit: limit, at: now()}
+	p := pager{prefix: prefix, cursor: cursor, limit: limit, at: t.cfg.now()}
 	t.index.Walk(p.add, p.reset)
 	slices.SortFunc(p.found, func(a, b paged) int { return strings.Compare(a.name, b.name) })
 	if p.more && limit > 0 {

@@ -46,6 +46,9 @@ type Config struct {
 	// Logger logs when enforcement is turned off and on, and, once, that Run was not called; nil is
 	// slog.Default().
 	Logger *slog.Logger
+	// Now, if set, is the time of all checks in place of the system's clock, for tests: see package
+	// tallygatetest. Such a table needs no Run, which does nothing then. It is called by many goroutines.
+	Now func() event.Micros
 }
 
 func (c *Config) setDefaults() {
@@ -56,6 +59,14 @@ func (c *Config) setDefaults() {
 	c.MaxStaleness = cmp.Or(c.MaxStaleness, time.Minute)
 	c.Instances = cmp.Or(c.Instances, 1)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
+}
+
+// now is the time to the microsecond.
+func (c *Config) now() event.Micros {
+	if c.Now != nil {
+		return c.Now()
+	}
+	return now()
 }
 
 func (c *Config) validate() error {
@@ -108,7 +119,14 @@ func NewTable(cfg Config) (*Table, error) {
 	t.quotas.init(t)
 	t.mode.init(&t.cfg, t.policy.matters())
 	t.readiness.progress = &t.mode.progress
-	t.clock.without = t.mode.checkRan
+	t.clock.system = func() event.Micros {
+		t.mode.checkRan()
+		return now()
+	}
+	if cfg.Now != nil {
+		t.clock.system = cfg.Now
+		t.mode.ran.Store(true)
+	}
 	t.steps.init(t.mode.started)
 	return t, nil
 }

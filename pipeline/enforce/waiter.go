@@ -79,7 +79,7 @@ func (w *waiter) count(d Decision) {
 
 func throttled(d Decision) bool { return !d.Allowed && d.Action() == verdict.ActThrottle }
 
-func (w *waiter) readClocks() { w.wall, w.mono = now(), time.Now() }
+func (w *waiter) readClocks() { w.wall, w.mono = w.throttle.table.cfg.now(), time.Now() }
 
 // enter enters the line that d asks for. Without one the place is empty, and d is the answer: it was
 // checked again when its verdict was gone.
