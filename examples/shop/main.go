@@ -53,11 +53,11 @@ func main() {
 // services make the handler of each service.
 var services = map[string]func(*shop) http.Handler{"search": search, "orders": orders, "coupons": coupons}
 
-// shop is what a service needs.
+// shop is what a service needs. Tests have other emitters and admitters.
 type shop struct {
-	emitter  *emit.Emitter
+	emitter  httplimit.Emitter
 	table    *enforce.Table
-	admitter *admit.Admitter
+	admitter enforce.Admitter
 }
 
 // run serves until ctx ends, and then sends what is queued.

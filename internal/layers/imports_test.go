@@ -80,6 +80,7 @@ var links = []struct {
 	{folder: "pipeline/blocklist/publish", never: []string{goka, sarama, franz, yaml, grpc, prometheus}},
 	{folder: "pipeline/admit/standing", only: []string{"pipeline/event"}},
 	{folder: "pipeline/admit", never: slices.Concat(kafkaClients, []string{grpc, prometheus})},
+	{folder: "pipeline/admit/limits", never: slices.Concat(kafkaClients, []string{redis, grpc, prometheus})},
 	{folder: "pipeline/admit/instance", never: slices.Concat(kafkaClients, []string{redis, grpc, prometheus})},
 	{folder: "pipeline/admit/publish", never: []string{goka, sarama, franz, yaml, grpc, prometheus}},
 	{folder: "internal/ops", never: slices.Concat(kafkaClients, []string{redis, "pipeline"})},
@@ -87,6 +88,8 @@ var links = []struct {
 	{folder: "internal/decision", never: kafkaClients},
 	{folder: "pipeline/aggregate/owner", never: []string{goka, kafkaGo, grpc, redis}},
 	{folder: "windows", only: []string{"pipeline/event"}},
+	{folder: "internal/engine", never: slices.Concat(kafkaClients, []string{redis, grpc, prometheus})},
+	{folder: "tallygatetest", never: slices.Concat(kafkaClients, []string{redis, grpc, prometheus})}, // tests of applications
 	{folder: "cmd/aggregator", never: append([]string{grpc}, embedded...)},
 	// It may emit, and reads nothing of Kafka.
 	{folder: "cmd/enforcer", never: append([]string{goka, sarama, franz, "github.com/jcmturner", "pipeline/kafkalog"}, embedded...)},
@@ -166,7 +169,7 @@ func TestImporters(t *testing.T) {
 
 // What is for tests is for tests.
 func TestTestHelpersStayInTests(t *testing.T) {
-	helpers := []string{"internal/apitest", "internal/servers", "internal/testca", "internal/testrun", "pipeline/blocklist/internal/rig", "pipeline/enforce/internal/rig"}
+	helpers := []string{"internal/apitest", "internal/engine/enginetest", "internal/servers", "internal/testca", "internal/testrun", "pipeline/blocklist/internal/rig", "pipeline/enforce/internal/rig"}
 	for _, p := range list(t) {
 		if slices.Contains(helpers, strings.TrimPrefix(p.ImportPath, module+"/")) {
 			continue
