@@ -30,6 +30,7 @@ replaced by one of yours.
   tallygate dev
   tallygate dev --rules my-rules.yaml --input /var/log/nginx/access.log
   tallygate dev --kafka localhost:9092 --redis localhost:6379 --input none
+  tallygate dev --rules my-rules.yaml --input none --listen 127.0.0.1:0 --ready-file ready.json --json
 `
 
 // settings are the options of the command line.
@@ -41,6 +42,8 @@ type settings struct {
 	kafka, rds string             // "": embedded
 	listen     string
 	prefix     string
+	json       bool   // lines of JSON instead of the screen
+	readyFile  string // "": none
 	log        *slog.Logger
 	out        io.Writer
 }
@@ -68,6 +71,8 @@ func parse(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func
 	o.StringVar(&s.rds, "redis", "", "Redis' `HOST:PORT,…` (default: an embedded one)")
 	o.StringVar(&s.listen, "listen", "127.0.0.1:8080", "the decision server on `HOST:PORT`; the aggregator has the port after it, and gRPC the next. With port 0, this and everything embedded listens on any free port")
 	o.StringVar(&s.prefix, "prefix", "tallygate", "`name` that topics, group and Redis keys begin with")
+	o.BoolVar(&s.json, "json", false, "write what the screen shows as lines of JSON: first where everything is, then verdicts as they are issued")
+	o.StringVar(&s.readyFile, "ready-file", "", "`FILE` that is there while everything works: it says where, as JSON")
 	level := o.String("log-level", "error", "`level` of the engine's own log: debug, info, warn or error")
 	if err := o.ParseOnly(args); err != nil {
 		return nil, err

@@ -77,6 +77,15 @@ func (r *running) sees(expression string) []string {
 // ends stops dev, and checks that it went well.
 func (r *running) ends() {
 	r.t.Helper()
+	r.endsWell()
+	if !strings.HasSuffix(r.screen.String(), "\nstopped\n") {
+		r.t.Error("dev does not say that it stopped")
+	}
+}
+
+// endsWell is ends for what writes lines of JSON.
+func (r *running) endsWell() {
+	r.t.Helper()
 	r.stop()
 	select {
 	case status := <-r.status:
@@ -85,9 +94,6 @@ func (r *running) ends() {
 		}
 	case <-time.After(within):
 		r.t.Fatal("dev does not end")
-	}
-	if !strings.HasSuffix(r.screen.String(), "\nstopped\n") {
-		r.t.Error("dev does not say that it stopped")
 	}
 	if log := r.log.String(); log != "" {
 		r.t.Errorf("a normal run logs errors:\n%s", log)

@@ -19,6 +19,7 @@ import (
 // every few seconds.
 type screen struct {
 	out       io.Writer
+	json      bool // each line is an object
 	registry  *prometheus.Registry
 	decisions string // the decision server's address
 	api       string // the aggregator's
@@ -92,6 +93,10 @@ func (s *screen) isNew(v *verdict.Verdict) bool {
 }
 
 func (s *screen) show(v *verdict.Verdict) {
+	if s.json {
+		s.showJSON(v)
+		return
+	}
 	key := make([]string, len(v.Key))
 	for i, d := range v.Key {
 		key[i] = d.Name + "=" + d.Value
@@ -125,6 +130,10 @@ func (s *screen) tryIt(v *verdict.Verdict) {
 func (s *screen) permits(uid string, admitted, denied int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.json {
+		s.write(permitsLine{lineOf("permits"), uid, rushRule, admitted, denied})
+		return
+	}
 	fmt.Fprintf(s.out, "%s  %-12s  %-28s %-16s %d asked at once: %d admitted, %d denied before the action\n", time.Now().Format(clockTime), "permits",
 		"uid="+uid, rushRule, admitted+denied, admitted, denied)
 }
@@ -133,6 +142,9 @@ func (s *screen) permits(uid string, admitted, denied int) {
 func (s *screen) tryStrict(url, body string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.json {
+		return
+	}
 	fmt.Fprintf(s.out, "          try it:  for i in 1 2 3 4; do curl -s %s -H 'Content-Type: application/json' -d '%s'; echo; done\n", url, body)
 }
 
@@ -140,6 +152,10 @@ func (s *screen) tryStrict(url, body string) {
 func (s *screen) say(note string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.json {
+		s.write(noteLine{lineOf("note"), note})
+		return
+	}
 	fmt.Fprintf(s.out, "%s  -- %s\n", time.Now().Format(clockTime), note)
 }
 
@@ -149,7 +165,7 @@ func (s *screen) summaries(ctx context.Context) error {
 	for {
 		select {
 		case <-tick.C:
-			s.say(s.summary(now()))
+			s.summarise(now())
 			for _, line := range s.notes.lines(ctx, s.registry) {
 				s.say(line)
 			}
@@ -159,25 +175,62 @@ func (s *screen) summaries(ctx context.Context) error {
 	}
 }
 
-// summary describes what happened since the last one.
-func (s *screen) summary(at event.Micros) string {
+// summary is what happened since the last one.
+type summary struct {
+	Events    float64 `json:"events"` // all so far that were counted
+	PerSecond float64 `json:"events_per_second"`
+	Keys      float64 `json:"keys"`
+	InForce   int     `json:"in_force"`
+	Verdict   float64 `json:"verdict_latency_ms,omitempty"` // from the event to the verdict; 0: there was none
+	Denied    float64 `json:"denied_after_ms,omitempty"`    // from the event until it was enforced
+	Behind    float64 `json:"behind_seconds"`               // how far the blocklist is behind
+}
+
+// String describes it for people.
+func (y *summary) String() string {
+	text := fmt.Sprintf("%.0f events (%.0f/s), %.0f keys, %d in force", y.Events, y.PerSecond, y.Keys, y.InForce)
+	if y.Verdict > 0 {
+		text += fmt.Sprintf("; verdict latency %.1f ms", y.Verdict)
+	}
+	if y.Denied > 0 {
+		text += fmt.Sprintf("; denied after %.1f ms", y.Denied)
+	}
+	if y.Behind > staleAfter.Seconds() {
+		text += fmt.Sprintf("; the blocklist is %.0f s behind", y.Behind)
+	}
+	return text
+}
+
+// summarise tells of a summary.
+func (s *screen) summarise(at event.Micros) {
+	y := s.summary(at)
+	if !s.json {
+		s.say(y.String())
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.write(summaryLine{lineOf("summary"), y})
+}
+
+// summary makes one.
+func (s *screen) summary(at event.Micros) summary {
 	is := s.gather()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	since := func(name string) float64 { return is[name] - s.last[name] }
-	text := fmt.Sprintf("%.0f events (%.0f/s), %.0f keys, %d in force",
-		is["tallygate_events_total"], since("tallygate_events_total")/summaryEvery.Seconds(), is["tallygate_state_keys"], s.inForce(at))
+	y := summary{
+		Events: is["tallygate_events_total"], PerSecond: since("tallygate_events_total") / summaryEvery.Seconds(),
+		Keys: is["tallygate_state_keys"], InForce: s.inForce(at), Behind: is["tallygate_blocklist_staleness_seconds"],
+	}
 	if n := since(toVerdict + countOf); n > 0 {
-		text += fmt.Sprintf("; verdict latency %.1f ms", 1000*since(toVerdict)/n)
+		y.Verdict = 1000 * since(toVerdict) / n
 	}
 	if n := since(toEnforced + countOf); n > 0 {
-		text += fmt.Sprintf("; denied after %.1f ms", 1000*since(toEnforced)/n)
-	}
-	if behind := is["tallygate_blocklist_staleness_seconds"]; behind > staleAfter.Seconds() {
-		text += fmt.Sprintf("; the blocklist is %.0f s behind", behind)
+		y.Denied = 1000 * since(toEnforced) / n
 	}
 	s.last = is
-	return text
+	return y
 }
 
 // inForce counts the enforced blocks, and forgets what ended an hour ago.

@@ -22,6 +22,12 @@ func verdictOf(uid string, seq int64, since, until event.Micros) verdict.Verdict
 		APIs: []string{"a.*"}, Count: 4 * event.One, Limit: 3 * event.One, Since: since, Until: until, Seq: seq}
 }
 
+// told is what a summary says now.
+func told(s *screen) string {
+	y := s.summary(now())
+	return y.String()
+}
+
 // A block is shown once, however often its end moves, and again when it is issued again.
 func TestScreenShowsAVerdictOnce(t *testing.T) {
 	s, out := testScreen()
@@ -97,7 +103,7 @@ func TestSummaryTellsOfStaleness(t *testing.T) {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "tallygate_blocklist_staleness_seconds"})
 		g.Set(behind)
 		s.registry.MustRegister(g)
-		if text := s.summary(now()); strings.Contains(text, "the blocklist is 12 s behind") != want {
+		if text := told(s); strings.Contains(text, "the blocklist is 12 s behind") != want {
 			t.Errorf("%v s: %s", behind, text)
 		}
 	}
@@ -115,15 +121,15 @@ func TestSummaryTellsOfLatencies(t *testing.T) {
 	verdicts, blocks := histogram(toVerdict), histogram(toEnforced)
 	verdicts.Observe(0.002)
 	verdicts.Observe(0.004)
-	if text := s.summary(now()); !strings.HasSuffix(text, "; verdict latency 3.0 ms") {
+	if text := told(s); !strings.HasSuffix(text, "; verdict latency 3.0 ms") {
 		t.Errorf("no block: %s", text)
 	}
 	verdicts.Observe(0.005)
 	blocks.Observe(0.0075)
-	if text := s.summary(now()); !strings.HasSuffix(text, "; verdict latency 5.0 ms; denied after 7.5 ms") {
+	if text := told(s); !strings.HasSuffix(text, "; verdict latency 5.0 ms; denied after 7.5 ms") {
 		t.Errorf("one of each: %s", text)
 	}
-	if text := s.summary(now()); strings.Contains(text, "latency") || strings.Contains(text, "denied") {
+	if text := told(s); strings.Contains(text, "latency") || strings.Contains(text, "denied") {
 		t.Errorf("nothing new: %s", text)
 	}
 }

@@ -39,9 +39,18 @@ type stack struct {
 // embeddedKafka is what the screen calls it.
 const embeddedKafka = "Kafka"
 
+// partitions is how many topics get.
+const partitions = 4
+
+// ownKafka reports whether Kafka is embedded.
+func (s *stack) ownKafka() bool { return slices.Contains(s.embedded, embeddedKafka) }
+
 // run works until ctx ends.
 func (s *settings) run(ctx context.Context) error {
 	st := &stack{settings: s, registry: ops.NewRegistry("dev")}
+	if err := dropReadyFile(s.readyFile); err != nil {
+		return &ops.UsageError{Err: fmt.Errorf("--ready-file: %w", err)}
+	}
 	if err := st.listenAll(); err != nil {
 		return err
 	}
@@ -146,24 +155,28 @@ func (s *stack) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	shown := s.sample && slices.Contains(s.embedded, embeddedKafka)
+	shown := s.sample && s.ownKafka()
 	if shown {
 		// Services learn of strict rules from what the group has published. The group of another Kafka
 		// may have rules of its own, which the sample must not replace.
 		s.ruleFile = aggregate.RuleFile{Name: sampleName, Source: sampleRules, Modified: time.Now()}
 	}
 	screen := newScreen(s.out, s.registry, s.decisions.Addr().String(), s.api.Addr().String())
+	screen.json = s.json
 	screen.notes.unmatched = askUnmatched(s.api.Addr().String())
 	counting := aggregator.Program{
-		Config:        aggregate.Config{Rules: s.rules, RuleFile: s.ruleFile, Prefix: s.prefix, Partitions: 4, Advertise: s.api.Addr().String()},
+		Config:        aggregate.Config{Rules: s.rules, RuleFile: s.ruleFile, Prefix: s.prefix, Partitions: partitions, Advertise: s.api.Addr().String()},
 		RulesInMemory: shown, Kafka: s.kafka, Redis: s.redis, HTTP: s.api, Metrics: s.metrics, Registry: s.registry, Log: s.log,
 	}
 	deciding := enforcer.Program{Config: decision.Config{MaxWait: enforcer.DefaultMaxWait}, Redis: s.redis, Prefix: s.prefix, HTTP: s.decisions, GRPC: s.calls, Registry: s.registry, Log: s.log}
-	s.banner()
+	screen.started(s)
 	g.Go(func() error { return counting.Run(gctx) })
 	g.Go(func() error { return deciding.Run(gctx) })
 	g.Go(func() error { return ops.IgnoreCanceled(gctx, feed.Run(gctx, screen)) })
 	g.Go(func() error { return screen.summaries(gctx) })
+	if s.json || s.readyFile != "" {
+		g.Go(func() error { return s.announce(gctx, screen) })
+	}
 	if s.traffic != nil {
 		g.Go(func() error { return ops.IgnoreCanceled(gctx, s.send(gctx, screen)) })
 	}
@@ -173,8 +186,7 @@ func (s *stack) work(ctx context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(s.out, "\nstopped")
-	return err
+	return screen.stopped()
 }
 
 func (s *stack) banner() {
