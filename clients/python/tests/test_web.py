@@ -1,0 +1,336 @@
+"""The middlewares: what callers are told, and which events they lead to."""
+
+import asyncio
+import json
+import unittest
+from wsgiref.util import setup_testing_defaults
+from wsgiref.validate import validator
+
+from fake import ALLOWED, BLOCKED, DENIED, Server, closed_port
+from tallygate import AsyncClient, Client, TallygateASGI, TallygateWSGI, client_ip, header, named, note, pattern_api
+
+LONG = 5
+LOOP = asyncio.new_event_loop()
+
+
+def tearDownModule():
+    LOOP.run_until_complete(asyncio.sleep(0))
+    LOOP.close()
+
+
+class Events(list):
+    def try_emit(self, **event):
+        self.append(event)
+        return True
+
+
+def asgi(app, method="GET", path="/search/query", headers=(), client=("192.0.2.7", 1), raw_path=None):
+    """Sends one request. It returns the status, the headers and the body."""
+    scope = {"type": "http", "method": method, "path": path, "headers": [(n.lower().encode(), v.encode()) for n, v in headers], "client": client, "query_string": b""}
+    if raw_path:
+        scope["raw_path"] = raw_path
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def receive():
+        return {"type": "http.request"}
+
+    LOOP.run_until_complete(app(scope, receive, send))
+    told = {n.decode(): v.decode() for n, v in sent[0]["headers"]}
+    return sent[0]["status"], told, b"".join(m.get("body", b"") for m in sent[1:])
+
+
+def wsgi(app, method="GET", path="/search/query", headers=(), client=("192.0.2.7", 1), raw_path=None):
+    environ = {"REQUEST_METHOD": method, "PATH_INFO": path, "SCRIPT_NAME": "", "QUERY_STRING": "", "REMOTE_ADDR": client[0]}
+    environ.update({"HTTP_" + n.upper().replace("-", "_"): v.encode().decode("latin-1") for n, v in headers})
+    setup_testing_defaults(environ)
+    started = []
+    body = validator(app)(environ, lambda status, headers, error=None: started.append((status, headers)) or (lambda data: None))
+    text = b"".join(body)
+    body.close()
+    return int(started[-1][0][:3]), {n.lower(): v for n, v in started[-1][1]}, text
+
+
+def asgi_app(status=200, does=lambda: None, chunks=1):
+    async def app(scope, receive, send):
+        does()
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
+        for i in range(chunks):
+            await send({"type": "http.response.body", "body": b"x", "more_body": i < chunks - 1})
+
+    return app
+
+
+def wsgi_app(status=200, does=lambda: None, chunks=1):
+    def app(environ, start_response):
+        does()
+        start_response(f"{status} Because", [("content-type", "text/plain")])
+        return [b"x"] if chunks == 1 else (b"x" for _ in range(chunks))
+
+    return app
+
+
+KINDS = ((TallygateASGI, AsyncClient, asgi_app, asgi), (TallygateWSGI, Client, wsgi_app, wsgi))
+USER = ("X-User", "42")
+
+
+class Middlewares(unittest.TestCase):
+    def each(self, url, **options):
+        """Yields how a request is sent to a new app, and its events."""
+        settings = {k: options.pop(k) for k in ("fail", "failures") if k in options}
+        for middleware, client, app, send in KINDS:
+            with self.subTest(kind=middleware.__name__):
+                asking, events = client(url, timeout=LONG, **settings), Events()
+                self.addCleanup(asking.close)
+
+                def request(inner=None, *, app=app, send=send, middleware=middleware, asking=asking, events=events, **what):
+                    of = {"uid": header("X-User"), "emitter": events, **options}
+                    return send(middleware(app(**(inner or {})), asking, **of), **{"headers": [USER], **what})
+
+                yield request, events
+
+    def test_who_is_let_in(self):
+        with Server() as server:
+            server.answers["/v1/forward-auth"] = ALLOWED
+            for request, events in self.each(server.url, ip=lambda s: "192.0.2.1", attrs={"device": header("X-Device")}):
+                status, headers, body = request({"status": 201}, headers=[USER, ("X-Device", "d1"), ("Accept-Language", "de")], method="POST", path="/orders/17/items")
+                self.assertEqual((status, body, headers["ratelimit"]), (201, b"x", '"searches";r=3;t=22'))
+                asked = server.asked[-1][1]
+                self.assertEqual([asked[n] for n in ("X-Tallygate-Uid", "X-Tallygate-Ip", "X-Tallygate-Api", "X-Tallygate-Attr-device", "Accept-Language")],
+                                 ["42", "192.0.2.1", "post.orders.17", "d1", "de"])
+                event = events.pop()
+                self.assertEqual({n: event[n] for n in ("api", "uid", "ip", "outcome", "permit")},
+                                 {"api": "post.orders.17", "uid": "42", "ip": "192.0.2.1", "outcome": "success", "permit": None})
+                self.assertEqual((event["attrs"]["device"], event["attrs"]["status"]), ("d1", 201))
+                self.assertGreaterEqual(event["attrs"]["latency_ms"], 0)
+                self.assertEqual(events, [])
+
+    def test_outcomes(self):
+        with Server() as server:
+            server.answers["/v1/forward-auth"] = ALLOWED
+            for request, events in self.each(server.url):
+                for status, outcome in ((202, "success"), (302, "success"), (401, "denied"), (404, "failure"), (429, "limited"), (500, "failure")):
+                    request({"status": status, "chunks": 3})
+                    self.assertEqual((events[-1]["outcome"], events[-1]["attrs"]["status"]), (outcome, status))
+
+                def fails():
+                    note(cost=2)
+                    raise KeyError
+
+                with self.assertRaises(KeyError):
+                    request({"does": fails})
+                self.assertEqual((events[-1]["outcome"], events[-1]["attrs"]["status"], events[-1]["cost"]), ("failure", 500, 2))
+                self.assertEqual(len(events), 7)
+
+    def test_who_is_denied(self):
+        with Server() as server:
+            server.answers["/v1/forward-auth"] = DENIED
+            for emitted in (False, True):
+                for request, events in self.each(server.url, emit_denied=emitted):
+                    inner = {"does": lambda: self.fail("it is not to be done")}
+                    status, headers, body = request(inner)
+                    self.assertEqual((status, headers["retry-after"], headers["ratelimit"], headers["content-type"], json.loads(body)["detail"]),
+                                     (429, "29", '"searches";r=0;t=29', "application/problem+json", "Too many."))
+                    self.assertEqual(headers["content-length"], str(len(body)))
+                    self.assertEqual(request(inner, method="HEAD")[2], b"")
+                    self.assertEqual([e["outcome"] for e in events], ["limited"] * 2 * emitted)
+
+    def test_what_no_header_can_have_is_asked_otherwise(self):
+        """A user could otherwise go unlimited, by a name with a line break."""
+        with Server() as server:
+            server.answers["/v1/check"] = BLOCKED
+            for request, _ in self.each(server.url, uid=lambda s: "4\n2"):
+                status, headers, body = request()
+                self.assertEqual(server.asked[-1][2], {"api": "get.search.query", "uid": "4\n2"})
+                self.assertEqual((status, headers["retry-after"], headers["ratelimit"], headers["ratelimit-policy"], headers["cache-control"]),
+                                 (429, "29", '"searches";r=0;t=29', '"searches";q=5', "no-store"))
+                self.assertEqual(json.loads(body), {
+                    "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+                    "title": "Request cannot be satisfied as assigned quota has been exceeded", "status": 429,
+                    "detail": 'The limit of "searches" was exceeded; try again in 29 s.', "rule": "searches", "action": "block",
+                    "until": "2026-11-21T14:44:18.240123Z", "retry_after": 29, "violated-policies": ["searches"]})
+
+    def test_users_beyond_ascii(self):
+        with Server() as server:
+            server.answers["/v1/forward-auth"] = ALLOWED
+            for request, events in self.each(server.url):
+                request(headers=[("X-User", "漢字")])
+                self.assertEqual((server.asked[-1][1]["X-Tallygate-Uid"].encode("latin-1").decode(), events[-1]["uid"]), ("漢字", "漢字"))
+
+    def test_several_users_in_one_request(self):
+        with Server() as server:
+            client, events = AsyncClient(server.url), Events()  # which is not asked
+            app = TallygateASGI(asgi_app(), client, uid=header("x-user"), emitter=events)
+            status, headers, body = asgi(app, headers=[USER, ("X-User", "43")])
+            self.assertEqual((status, headers["content-type"], json.loads(body)["status"], events, server.asked), (400, "application/problem+json", 400, [], []))
+
+    def test_while_the_server_is_away(self):
+        for fail, want in (("open", 200), ("closed", 503)):
+            with self.assertLogs("tallygate"):
+                for request, events in self.each(closed_port(), fail=fail, failures=1):
+                    for _ in range(2):
+                        status, headers, body = request()
+                        self.assertEqual(status, want)
+                        self.assertEqual("retry-after" in headers, False)
+                    if fail == "closed":
+                        self.assertEqual((json.loads(body)["title"], headers["content-type"], events), ("Service Unavailable", "application/problem+json", []))
+                    else:
+                        self.assertEqual(len(events), 2)
+
+    def test_a_server_that_is_none(self):
+        """A proxy's 404, or a page for logging in, is no denial."""
+        with Server() as server, self.assertLogs("tallygate"):
+            server.answers["/v1/forward-auth"] = (403, {"Content-Type": "text/html"}, b"<html>")
+            for request, _ in self.each(server.url, failures=1):
+                self.assertEqual(request()[0], 200)
+
+    def test_notes(self):
+        def does():
+            note({"coupon-code": "SPRING", "n": 1}, discounted=True, cost=2, id="o-17")
+            note(outcome="failure", n=2)
+
+        note(cost=3)  # outside of a request
+        with Server() as server:
+            server.answers["/v1/forward-auth"] = ALLOWED
+            for request, events in self.each(server.url):
+                request({"does": does})
+                event = events[-1]
+                self.assertEqual((event["cost"], event["id"], event["outcome"]), (2, "o-17", "failure"))
+                self.assertEqual({n: event["attrs"][n] for n in ("coupon-code", "discounted", "n", "status")}, {"coupon-code": "SPRING", "discounted": True, "n": 2, "status": 200})
+                request()
+                self.assertNotIn("cost", events[-1])
+        for wrong, error in ((dict(cost=-1), ValueError), (dict(cost="1"), TypeError), (dict(items=[1]), TypeError)):
+            with self.assertRaises(error):
+                note(**wrong)
+
+    def test_what_is_skipped(self):
+        with Server() as server:
+            for skip in ({"/healthz"}, lambda scope: True):
+                for request, events in self.each(server.url, skip=skip):
+                    self.assertEqual((request(path="/healthz")[0], events, server.asked), (200, [], []))
+
+    def test_permits_of_the_server(self):
+        with Server() as server:
+            server.answers["/v1/forward-auth"] = (204, {"X-Tallygate-Permit": '{"permit":"p1","permit_at":"2026-11-23T06:52:08Z"}'}, b"")
+            for request, events in self.each(server.url):
+                request()
+                self.assertEqual(events[-1]["permit"], {"permit": "p1", "permit_at": "2026-11-23T06:52:08Z"})
+
+    def test_permits_that_are_asked_for(self):
+        granted = {"admitted": True, "permit": "p1", "permit_at": "2026-11-23T06:52:08Z", "token": "t1", "limit": 3, "remaining": 2, "reset": 60, "rule": "sms", "public": "sms"}
+        with Server() as server:
+            server.answers["/v1/done"] = {"ended": True}
+            for request, events in self.each(server.url, admit=True, emit_denied=True):
+                server.answers["/v1/admit"] = granted
+                status, headers, _ = request({"status": 500})
+                self.assertEqual((status, headers["ratelimit"], events[-1]["permit"]["permit"]), (500, '"sms";r=2;t=60', "p1"))
+                self.assertEqual(server.asked[-1][2], {"token": "t1", "outcome": "failure"})
+                server.answers["/v1/admit"] = {"admitted": False, "rule": "sms", "retry_after": 9, "limit": 3, "remaining": 0}
+                status, headers, body = request()
+                self.assertEqual((status, headers["retry-after"], headers["ratelimit"], events[-1]["outcome"]), (429, "9", '"limit";r=0;t=9', "limited"))
+                self.assertEqual(json.loads(body)["detail"], "A limit was exceeded; try again in 9 s.")
+                server.answers["/v1/admit"] = {"admitted": False, "in_doubt": True, "retry_after": 1}
+                status, headers, body = request()
+                self.assertEqual((status, headers["retry-after"]), (503, "1"))
+
+    def test_names(self):
+        with Server() as server:
+            server.answers["/v1/forward-auth"] = ALLOWED
+            for request, events in self.each(server.url, api=named({"get.search.query": "search"})):
+                request()
+                request(path="/a")
+                self.assertEqual([e["api"] for e in events], ["search", "get.a"])
+            client = AsyncClient(server.url, timeout=LONG)
+            self.addCleanup(client.close)
+            app = TallygateASGI(asgi_app(), client, uid=header("x-user"), emitter=(events := Events()))
+            asgi(app, path="/a/b", raw_path=b"/%61%2Fb%ff")
+            self.assertEqual(events[0]["api"], "get.a.b-")
+
+    def test_clients_behind_proxies(self):
+        of = client_ip("10.0.0.0/8", "::1/128")
+        for peer, forwarded, want in (
+            ("192.0.2.1", "203.0.113.1", "192.0.2.1"), ("10.0.0.1", "203.0.113.1", "203.0.113.1"), ("10.0.0.1", "1.1.1.1, 203.0.113.1, 10.0.0.2", "203.0.113.1"),
+            ("10.0.0.1", "203.0.113.1:99", "203.0.113.1"), ("10.0.0.1", "[2001:db8::1]:99", "2001:db8::1"), ("::ffff:10.0.0.1", "203.0.113.1", "203.0.113.1"),
+            ("10.0.0.1", "10.0.0.2", None), ("10.0.0.1", "", None),
+        ):
+            self.assertEqual(of({"headers": [(b"x-forwarded-for", forwarded.encode())], "client": (peer, 1)}), want)
+            self.assertEqual(of({"HTTP_X_FORWARDED_FOR": forwarded, "REMOTE_ADDR": peer}), want)
+        self.assertEqual(client_ip()({"headers": [], "client": None}), None)
+
+    def test_mistakes_are_told(self):
+        client, asking = Client("http://127.0.0.1"), AsyncClient("http://127.0.0.1")
+        for kind, given, options, error in (
+            (TallygateASGI, asking, {}, ValueError), (TallygateASGI, client, {"uid": str}, TypeError), (TallygateWSGI, asking, {"uid": str}, TypeError),
+            (TallygateWSGI, client, {"attrs": {"status": str}}, ValueError), (TallygateWSGI, client, {"user": str}, TypeError),
+        ):
+            with self.assertRaises(error):
+                kind(None, given, **options)
+
+    def test_nobody_says_who_asks(self):
+        with Server() as server:
+            server.answers["/v1/forward-auth"] = ALLOWED
+            client = Client(server.url, timeout=LONG)
+            self.addCleanup(client.close)
+            app = TallygateWSGI(wsgi_app(), client, uid=header("X-Usr"))
+            with self.assertLogs("tallygate", "WARNING") as logs:
+                for _ in range(1100):
+                    wsgi(app, headers=[USER])
+            self.assertEqual(len(logs.output), 1)
+
+
+class Routes(unittest.TestCase):
+    def names(self, app, send, server):
+        """The names of requests to the app, in which a middleware is that takes them from its routes."""
+        self.events.clear()
+        for method, path in (("GET", "/orders/17"), ("HEAD", "/orders/17"), ("DELETE", "/orders/17"), ("GET", "/nothing"), ("GET", "/admin/users/7")):
+            send(app, method=method, path=path, headers=[USER])
+        return [e["api"] for e in self.events]
+
+    WANT = ["get.orders.id", "get.orders.id", "unrouted", "unrouted", "get.admin.users.id"]
+
+    def setUp(self):
+        self.events = Events()
+        self.server = Server().__enter__()
+        self.addCleanup(self.server.__exit__)
+        self.server.answers["/v1/forward-auth"] = ALLOWED
+
+    def client(self, kind):
+        client = kind(self.server.url, timeout=LONG)
+        self.addCleanup(client.close)
+        return client
+
+    def test_fastapi(self):
+        from fastapi import APIRouter, FastAPI
+
+        app, admin = FastAPI(), FastAPI()
+        app.add_middleware(TallygateASGI, client=self.client(AsyncClient), emitter=self.events, uid=header("x-user"), api=pattern_api(app))
+        app.api_route("/orders/{id}", methods=["GET", "HEAD"])(lambda id: id)
+        admin.get("/users/{id:path}")(lambda id: id)
+        app.mount("/admin", admin)
+        router = APIRouter(prefix="/v2")
+        router.get("/things/{thing}")(lambda thing: note(things=1))
+        inner = APIRouter(prefix="/inner/{x}")
+        inner.get("/{y}")(lambda x, y: x)
+        router.include_router(inner)
+        app.include_router(router)
+        self.assertEqual(self.names(app, asgi, self.server), self.WANT)
+        asgi(app, path="/v2/things/1", headers=[USER])
+        self.assertEqual((self.events[-1]["api"], self.events[-1]["attrs"]["things"]), ("get.v2.things.thing", 1))
+        asgi(app, path="/v2/inner/1/2", headers=[USER])
+        self.assertEqual((self.events[-1]["api"], self.events[-1]["attrs"]["status"]), ("get.v2.inner.x.y", 200))
+
+    def test_flask(self):
+        from flask import Blueprint, Flask
+
+        app, admin = Flask("shop"), Blueprint("admin", "admin")
+        app.wsgi_app = TallygateWSGI(app.wsgi_app, self.client(Client), emitter=self.events, uid=header("x-user"), api=pattern_api(app))
+        app.get("/orders/<int:id>")(lambda id: str(id))
+        admin.get("/users/<id>")(lambda id: id)
+        app.register_blueprint(admin, url_prefix="/admin")
+        self.assertEqual(self.names(app, wsgi, self.server), self.WANT)
+
+
+if __name__ == "__main__":
+    unittest.main()
