@@ -34,7 +34,7 @@ func TestJavaDoesNotOneTooMany(t *testing.T) {
 
 func TestPythonDoesNotOneTooMany(t *testing.T) {
 	brokers, redis := servers.Kafka(t), servers.Redis(t)
-	admits(t, brokers, redis, script(t, "python.sh"), "admit.py")
+	admits(t, brokers, redis, python(t), "python/examples/permits.py")
 }
 
 // admits runs a client that tries thirty actions, of which one that is admitted does not happen. As many
@@ -98,7 +98,7 @@ func install(t *testing.T, brokers []string, redis string) installation {
 	common := []string{"--redis", redis, "--prefix", prefix, "--log-level", "warn"}
 	run(t, aggregator.Command, append([]string{"--kafka", strings.Join(brokers, ","), "--rules", rules, "--partitions", "4",
 		"--listen", api, "--metrics-listen", metrics}, common...))
-	run(t, enforcer.Command, append([]string{"--listen", decision, "--metrics-listen", servers.FreeAddr(t)}, common...))
+	run(t, enforcer.Command, append([]string{"--listen", decision, "--grpc-listen", "none", "--metrics-listen", servers.FreeAddr(t)}, common...))
 	in := installation{prefix, "http://" + api, "http://" + metrics, "http://" + decision}
 	testrun.Eventually(t, "both are ready", func() bool { // the topics are there then
 		return get(t, in.aggregator+"/readyz") != "" && get(t, in.decision+"/readyz") != ""

@@ -3,7 +3,8 @@
 
     $(scripts/python.sh) clients/emit.py BROKERS TOPIC COUNT UID...
 
-The record's key is the uid. librdkafka places keys by CRC32 unless told otherwise;
+The package in clients/python does all of this, and more: docs/python.md. This is for those who write a
+producer of their own. The record's key is the uid. librdkafka places keys by CRC32 unless told otherwise;
 partitioner=murmur2_random places them as Java does, where the aggregator expects them. Events
 that are placed otherwise are counted too, but forwarded first: --default-partitioner shows it.
 """
