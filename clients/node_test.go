@@ -1,0 +1,255 @@
+package clients
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tallygate/tallygate/internal/aggregator"
+	"github.com/tallygate/tallygate/internal/enforcer"
+	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
+)
+
+const nodeRules = `apiVersion: tallygate.dev/v1
+kind: RuleSet
+metadata: {name: node}
+spec:
+  rules:
+    - {name: five-searches, public: searches, match: {api: get.search}, limit: 5, per: 1h, window: sliding, then: {block: 5m}}
+    - {name: coupons, match: {api: post.coupons.coupon, outcome: success}, limit: 3, per: 1d, window: sliding, strict: true}
+`
+
+// nodeProject returns a copy of the package, with what its tests need installed beside it: Node looks for
+// modules in the folders above a file. The fast suite has no Node.
+func nodeProject(t *testing.T) string {
+	t.Helper()
+	if os.Getenv("TALLYGATE_TEST_CLIENTS") != "1" {
+		t.Skip("TALLYGATE_TEST_CLIENTS is not 1")
+	}
+	modules, dir := script(t, "node.sh")+"/node_modules", t.TempDir()
+	err := os.Symlink(modules, filepath.Join(dir, "node_modules"))
+	for _, part := range []string{"src", "test", "examples"} {
+		err = errors.Join(err, os.CopyFS(filepath.Join(dir, part), os.DirFS("node/"+part)))
+	}
+	for _, file := range []string{"package.json", "index.js", "index.d.ts"} {
+		content, failed := os.ReadFile("node/" + file)
+		err = errors.Join(err, failed, os.WriteFile(filepath.Join(dir, file), content, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestNodeUnits(t *testing.T) {
+	dir := nodeProject(t)
+	tables, err := filepath.Abs("../testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := filepath.Glob(dir + "/test/*.test.js")
+	if err != nil || len(tests) < 5 {
+		t.Fatalf("%d files of tests (%v)", len(tests), err)
+	}
+	for _, command := range [][]string{
+		append([]string{"node", "--test"}, tests...),
+		{"node", "node_modules/typescript/bin/tsc", "-p", "test"}, // the declarations
+	} {
+		cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "TALLYGATE_TESTDATA="+tables)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %v\n%s", command, err, out)
+		}
+	}
+}
+
+func TestNodePlacesByMurmur2(t *testing.T) {
+	brokers := servers.Kafka(t)
+	emits(t, brokers, murmur2, "node", nodeProject(t)+"/examples/emit.mjs")
+}
+
+func TestNodeDoesNotOneTooMany(t *testing.T) {
+	brokers, redis := servers.Kafka(t), servers.Redis(t)
+	admits(t, brokers, redis, "node", nodeProject(t)+"/examples/permit.mjs")
+}
+
+// The shop of the page: five searches an hour, in Express.
+func TestExpressLimits(t *testing.T) {
+	in, shop := startShop(t, "express.mjs")
+	testrun.Eventually(t, "one too many is denied, as the decision server denies it", func() bool {
+		got := ask(t, http.MethodGet, shop+"/search?q=a+b", "X-User", "7")
+		if got.StatusCode != http.StatusTooManyRequests {
+			return false
+		}
+		want := ask(t, http.MethodGet, in.decision+"/v1/forward-auth", "X-Tallygate-Uid", "7", "X-Tallygate-Api", "get.search")
+		if answerOf(t, got) != answerOf(t, want) { // the end of the block may have moved
+			t.Logf("got\n%s\nwant\n%s", answerOf(t, got), answerOf(t, want))
+			return false
+		}
+		return true
+	})
+	if resp := ask(t, http.MethodGet, shop+"/search", "X-User", "8"); resp.StatusCode != http.StatusOK {
+		t.Errorf("another user gets %d", resp.StatusCode)
+	}
+	for p := range installed {
+		for _, m := range read(t, servers.Kafka(t), in.prefix+".events", p) {
+			e := decode(t, m.Value)
+			if words, ok := e.Attr("words"); e.UID != "" && (e.API != "get.search" || !ok || words.Text == "") {
+				t.Errorf("an event is %+v", e)
+			}
+		}
+	}
+}
+
+// Ten at once redeem three coupons, in Fastify.
+func TestFastifyAsksForPermits(t *testing.T) {
+	in, shop := startShop(t, "fastify.mjs")
+	statuses := make(chan int)
+	for range 10 {
+		go func() {
+			for {
+				status := ask(t, http.MethodPost, shop+"/coupons/SPRING", "X-User", "7").StatusCode
+				if status != http.StatusServiceUnavailable { // else nobody knows yet, and it is asked again
+					statuses <- status
+					return
+				}
+			}
+		}()
+	}
+	count := map[int]int{}
+	for range 10 {
+		count[<-statuses]++
+	}
+	if count[http.StatusOK] != 3 || count[http.StatusTooManyRequests] != 7 {
+		t.Errorf("ten coupons have the statuses %v, want three times 200", count)
+	}
+	testrun.Eventually(t, "the three are counted, and no permit is held", func() bool {
+		var key struct {
+			Rules []struct {
+				Strict struct{ Level, Held, Permits float64 }
+			}
+		}
+		text := get(t, in.aggregator+"/v1/explain?uid=7&api=post.coupons.coupon")
+		if err := json.Unmarshal([]byte(text), &key); err != nil || len(key.Rules) != 1 {
+			return false
+		}
+		s := key.Rules[0].Strict
+		return s.Level == 3 && s.Held == 0 && s.Permits == 0
+	})
+}
+
+// startShop starts the engine and an example before it, and returns the example's URL.
+func startShop(t *testing.T, example string) (installation, string) {
+	t.Helper()
+	brokers, redis := servers.Kafka(t), servers.Redis(t)
+	dir, prefix := nodeProject(t), servers.Name(t)
+	servers.DropTopics(t, brokers, prefix)
+	rules := filepath.Join(dir, "rules.yaml")
+	if err := os.WriteFile(rules, []byte(nodeRules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	api, metrics, decision, listen := servers.FreeAddr(t), servers.FreeAddr(t), servers.FreeAddr(t), servers.FreeAddr(t)
+	common := []string{"--redis", redis, "--prefix", prefix, "--log-level", "warn"}
+	run(t, aggregator.Command, append([]string{"--kafka", strings.Join(brokers, ","), "--rules", rules,
+		"--partitions", fmt.Sprint(installed), "--listen", api, "--metrics-listen", metrics}, common...))
+	run(t, enforcer.Command, append([]string{"--listen", decision, "--metrics-listen", servers.FreeAddr(t)}, common...))
+	in := installation{prefix, "http://" + api, "http://" + metrics, "http://" + decision}
+	testrun.Eventually(t, "both are ready", func() bool {
+		return get(t, in.aggregator+"/readyz") != "" && get(t, in.decision+"/readyz") != ""
+	})
+
+	cmd := exec.Command("node", filepath.Join(dir, "examples", example))
+	_, port, _ := strings.Cut(listen, ":")
+	cmd.Env = append(os.Environ(), "DECISIONS="+in.decision, "KAFKA="+strings.Join(brokers, ","), "PREFIX="+prefix, "PORT="+port)
+	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // it sends what is queued, and ends by itself
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: %v", example, err)
+		}
+	})
+	testrun.Eventually(t, "the shop answers", func() bool { return get(t, "http://"+listen+"/search") != "" })
+	return in, "http://" + listen
+}
+
+// answered is a response that was read.
+type answered struct {
+	*http.Response
+	body string
+}
+
+func ask(t *testing.T, method, url string, headers ...string) answered {
+	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Error(err)
+		return answered{Response: &http.Response{}}
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Error(err)
+		return answered{Response: &http.Response{}}
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return answered{resp, string(text)}
+}
+
+// answerOf is all that a caller is told, without the seconds, which may be another one's.
+func answerOf(t *testing.T, a answered) string {
+	t.Helper()
+	out := fmt.Sprintln(a.StatusCode, a.body)
+	for _, name := range []string{"Content-Type", "Cache-Control", "Retry-After", "RateLimit", "RateLimit-Policy"} {
+		out += fmt.Sprintln(name, a.Header.Values(name))
+	}
+	seconds := a.Header.Get("Retry-After")
+	if seconds == "" {
+		t.Errorf("no Retry-After: %s", out)
+		return out
+	}
+	return regexp.MustCompile(`\b`+seconds+`\b`).ReplaceAllString(out, "N")
+}
+
+// The programs that the page shows are the examples that run here.
+func TestPageOfNodeShowsTheExamples(t *testing.T) {
+	page, err := os.ReadFile("../docs/node.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var examples strings.Builder
+	for _, name := range []string{"express.mjs", "fastify.mjs", "emit.mjs", "permit.mjs"} {
+		content, err := os.ReadFile("node/examples/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		examples.Write(content)
+		examples.WriteString("\x00") // nothing shown runs from one file into the next
+	}
+	blocks := regexp.MustCompile("(?ms)^```js\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) < 3 {
+		t.Errorf("%d programs found", len(blocks))
+	}
+	for _, b := range blocks {
+		if !strings.Contains(examples.String(), b[1]) {
+			t.Errorf("docs/node.md shows a program that is in no example:\n%s", b[1])
+		}
+	}
+}
