@@ -52,6 +52,7 @@ func nodeProject(t *testing.T) string {
 }
 
 func TestNodeUnits(t *testing.T) {
+	t.Parallel()
 	dir := nodeProject(t)
 	tables, err := filepath.Abs("../testdata")
 	if err != nil {
@@ -81,6 +82,47 @@ func TestNodePlacesByMurmur2(t *testing.T) {
 func TestNodeDoesNotOneTooMany(t *testing.T) {
 	brokers, redis := servers.Kafka(t), servers.Redis(t)
 	admits(t, brokers, redis, "node", nodeProject(t)+"/examples/permit.mjs")
+}
+
+// What is emitted while Kafka is away is sent later, and what was under way counts once: by its number, as
+// the aggregator tells repeats apart.
+func TestNodeLosesNothingWhenKafkaIsKilled(t *testing.T) {
+	t.Parallel()
+	dir, broker := nodeProject(t), servers.StartKafka(t, nil)
+	brokers, topic := []string{broker.Addr()}, "steady"
+	create(t, brokers, topic)
+	cmd, out := exec.Command("node", dir+"/test/steady.mjs", broker.Addr(), topic), new(testrun.Output)
+	cmd.Stdout, cmd.Stderr = out, out
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	testrun.Eventually(t, "events come", func() bool { return out.Has("events come") })
+	broker.Kill()
+	testrun.Eventually(t, "the log says that Kafka is away", func() bool { return out.Has("events cannot be sent to Kafka") })
+	broker.Start()
+	testrun.Eventually(t, "the log says that it is back", func() bool { return out.Has("events reach Kafka again") })
+	if err := errors.Join(stdin.Close(), cmd.Wait()); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	numbers, ids := map[string]bool{}, map[string]bool{}
+	for p := range partitions {
+		for _, m := range read(t, brokers, topic, p) {
+			for _, h := range m.Headers {
+				if h.Key == "tg-s" {
+					numbers[fmt.Sprintf("%d/%x", p, h.Value)] = true
+				}
+			}
+			ids[decode(t, m.Value).ID] = true
+		}
+	}
+	if want := fmt.Sprintf("all true emitted %d sent %d\n", len(ids), len(ids)); len(numbers) != len(ids) || !out.Has(want) {
+		t.Errorf("%d records with %d ids, want %s", len(numbers), len(ids), out)
+	}
 }
 
 // The shop of the page: five searches an hour, in Express.
