@@ -26,12 +26,6 @@ spec:
     - {name: messages, match: {api: sms.send, outcome: success}, limit: 10, per: 1d, window: sliding, strict: true}
 `
 
-func TestJavaDoesNotOneTooMany(t *testing.T) {
-	brokers, redis := servers.Kafka(t), servers.Redis(t)
-	lib := script(t, "kafka.sh", "install")
-	admits(t, brokers, redis, "java", "-cp", lib+"/*", "Admit.java")
-}
-
 func TestPythonDoesNotOneTooMany(t *testing.T) {
 	brokers, redis := servers.Kafka(t), servers.Redis(t)
 	admits(t, brokers, redis, python(t), "python/examples/permits.py")

@@ -24,12 +24,6 @@ var uids = []string{"1", "42", "abc", "u-17", "01J8Z3K4M5", "somebody@example.co
 
 func murmur2(uid string) int { return int(event.Partition([]byte(uid), partitions)) }
 
-func TestJavaPlacesByMurmur2(t *testing.T) {
-	brokers := servers.Kafka(t)
-	lib := script(t, "kafka.sh", "install")
-	emits(t, brokers, murmur2, "java", "-cp", lib+"/*", "Emit.java")
-}
-
 func TestPythonPlacesByMurmur2(t *testing.T) {
 	brokers := servers.Kafka(t)
 	emits(t, brokers, murmur2, script(t, "python.sh"), "emit.py")

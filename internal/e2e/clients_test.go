@@ -22,7 +22,7 @@ func TestForeignClients(t *testing.T) {
 		t.Skip("TALLYGATE_TEST_CLIENTS is not 1")
 	}
 	clients := filepath.Join("..", "..", "clients")
-	java := []string{"java", "-cp", script(t, "kafka.sh", "install") + "/*", filepath.Join(clients, "Emit.java")}
+	java := []string{"java", "-cp", script(t, "java.sh"), "events.Emit"}
 	python := []string{script(t, "python.sh"), filepath.Join(clients, "emit.py")}
 	r := newRig(t, searches)
 	p := r.aggregator("a").Start().Ready()

@@ -1,0 +1,46 @@
+package dev.tallygate.spring;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tallygate.Emitter;
+import dev.tallygate.TallygateClient;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.springframework.boot.autoconfigure.AutoConfigurations;
+import org.springframework.boot.test.context.runner.ApplicationContextRunner;
+import org.springframework.boot.test.context.runner.WebApplicationContextRunner;
+
+class TallygateAutoConfigurationTest {
+  private static final AutoConfigurations OURS = AutoConfigurations.of(TallygateAutoConfiguration.class);
+
+  @Test
+  void whatIsSetIsThere() {
+    new WebApplicationContextRunner().withConfiguration(OURS).run(c -> {
+      assertThat(c).doesNotHaveBean(Emitter.class).doesNotHaveBean(TallygateClient.class).hasBean("tallygateFilter");
+    });
+    new WebApplicationContextRunner().withConfiguration(OURS)
+        .withPropertyValues("tallygate.url=http://127.0.0.1:1", "tallygate.kafka.brokers=127.0.0.1:1", "tallygate.fail=closed",
+            "tallygate.kafka.properties.retry.backoff.ms=200", "tallygate.filter=false")
+        .run(c -> assertThat(c).hasSingleBean(Emitter.class).hasSingleBean(TallygateClient.class).doesNotHaveBean("tallygateFilter"));
+    new ApplicationContextRunner().withConfiguration(OURS).withPropertyValues("tallygate.url=http://127.0.0.1:1")
+        .run(c -> assertThat(c).hasSingleBean(TallygateClient.class).doesNotHaveBean("tallygateFilter"));
+  }
+
+  @Test
+  void mistakesEndTheStart() {
+    new WebApplicationContextRunner().withConfiguration(OURS).withPropertyValues("tallygate.url=localhost:8080")
+        .run(c -> assertThat(c).getFailure().rootCause().hasMessageContaining("want one such as http://127.0.0.1:8080"));
+    new WebApplicationContextRunner().withConfiguration(OURS)
+        .withPropertyValues("tallygate.kafka.brokers=b:1", "tallygate.kafka.properties.security.protocol=none")
+        .run(c -> assertThat(c).getFailure().rootCause().hasMessageContaining("security.protocol"));
+  }
+
+  @Test
+  void starsStandForAllBelow() {
+    var skip = TallygateAutoConfiguration.oneOf(List.of("/actuator/**", "/healthz"));
+    assertThat(List.of("/actuator", "/actuator/health", "/healthz")).allMatch(skip);
+    assertThat(List.of("/actuators", "/healthz/x", "/")).noneMatch(skip);
+    assertThat(List.of("sms.send", "a.b")).anyMatch(TallygateAutoConfiguration.oneOf(List.of("sms.*"))).hasSize(2);
+    assertThat(TallygateAutoConfiguration.oneOf(List.of()).test("a")).isFalse();
+  }
+}
