@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // What was aborted is not read, nor what is not committed yet: an aggregator counts neither.
@@ -48,8 +49,9 @@ func TestOnlyWhatIsCommittedIsRead(t *testing.T) {
 			t.Errorf("beside an open transaction: read %q", got)
 		}
 		end(kgo.TryCommit)
-		if got := merged(t, f, topic, time.Time{}, time.Time{}); len(got) != 6 {
-			t.Errorf("when it was committed: read %q", got)
-		}
+		// The broker says that it commits, and then writes so into the topic.
+		testrun.Eventually(t, "what was committed is read", func() bool {
+			return len(merged(t, f, topic, time.Time{}, time.Time{})) == 6
+		})
 	})
 }
