@@ -164,12 +164,15 @@ func (a *explainAnswer) writeKey(out io.Writer, named bool) error {
 		e := &a.Rules[i]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.Rule, countText(e), limitText(&e.Explanation), windowText(e), standing(e))
 	}
-	if a.Hot != nil && a.Hot.EventsPerSecond >= shownRate {
+	if a.Hot != nil && a.Hot.EventsPerSecond >= busyRate {
 		fmt.Fprintf(w, "\nThis key gets %s of the events of its partition %d: %s a second.\n", share(a.Hot.Share), a.Partition, rate(a.Hot.EventsPerSecond))
 	}
 	a.writeStrict(w)
 	return w.Flush()
 }
+
+// busyRate is from how many events a second a key's share of its partition is told: below, it is no load.
+const busyRate = 10
 
 // inFlight is the window of what is under way: nothing but permits counts there.
 const inFlight = "in-flight"

@@ -254,7 +254,7 @@ func TestGivingUpWithoutKafka(t *testing.T) {
 	if got := c.stderr.String(); code != 1 || !strings.Contains(got, "gave up after 200ms") || !strings.Contains(got, "connection refused") {
 		t.Errorf("exit status %d: %s", code, got)
 	}
-	if out := c.stdout.String(); !strings.Contains(out, "0 events sent") || !strings.Contains(out, "1 events dropped") {
+	if out := c.stdout.String(); !strings.Contains(out, "0 events sent") || !strings.Contains(out, "1 event dropped") {
 		t.Errorf("summary %q", out)
 	}
 }

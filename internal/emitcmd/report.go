@@ -105,6 +105,14 @@ type summary struct {
 	Rate    float64 `json:"events_per_second"`
 }
 
+// number is 1 event, or 5 events.
+func number[N int | uint64](n N, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return fmt.Sprintf("%d %ss", n, of)
+}
+
 // summarize prints the summary. It returns an error if events were refused, or no line was valid.
 func summarize(out io.Writer, o *options, stats emit.Stats, skipped int, took time.Duration) error {
 	s := summary{
@@ -116,8 +124,8 @@ func summarize(out io.Writer, o *options, stats emit.Stats, skipped int, took ti
 	if o.json {
 		err = json.NewEncoder(out).Encode(s)
 	} else {
-		_, err = fmt.Fprintf(out, "%d events sent in %v (%.0f/s), %d lines skipped, %d events dropped\n",
-			s.Events, took.Round(time.Millisecond), s.Rate, s.Skipped, s.Dropped)
+		_, err = fmt.Fprintf(out, "%s sent in %v (%.0f/s), %s skipped, %s dropped\n",
+			number(s.Events, "event"), took.Round(time.Millisecond), s.Rate, number(s.Skipped, "line"), number(s.Dropped, "event"))
 	}
 	switch {
 	case err != nil:
