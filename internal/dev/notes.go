@@ -24,6 +24,8 @@ const (
 	resultOf     = "tallygate_events_total"              // result
 	malformed    = "tallygate_event_decode_errors_total" // reason
 	misplaced    = "tallygate_events_misplaced_total"    // client
+	rulesVersion = "tallygate_rules_version"
+	rulesFileOK  = "tallygate_rules_file_ok"
 	unmatchedOf  = "unmatched"
 	tooOldOf     = "too_old"
 	fewUnmatched = 3 // APIs that are named
@@ -33,6 +35,24 @@ const (
 type notes struct {
 	unmatched func(context.Context) []owner.UnmatchedEvents // nil: nobody knows what they say
 	told      map[string]float64                            // by what it is about
+	version   float64                                       // of the rules
+	broken    bool                                          // the rule file was, when it was last asked
+}
+
+// ofRules tells of a rule file that changed: whether its rules count now, or why they do not.
+func (n *notes) ofRules(registry *prometheus.Registry) (lines []string) {
+	version := byLabel(registry, rulesVersion)[""]
+	if n.version != 0 && version != n.version {
+		lines = append(lines, fmt.Sprintf("the changed rules count now: version %.0f", version))
+	}
+	n.version = version
+	ok, known := byLabel(registry, rulesFileOK)[""]
+	broken := known && ok == 0
+	if broken && !n.broken {
+		lines = append(lines, "the rule file has a mistake, and the rules before it stay: tallygate check says which")
+	}
+	n.broken = broken
+	return lines
 }
 
 // since returns a note's number, if it has grown.
@@ -116,7 +136,7 @@ func counts(of map[string]float64) (text string) {
 	return text
 }
 
-// byLabel are the counters of a metric with one label, by its value.
+// byLabel returns a metric's values by their first label, "" without any. Counters that are 0 are left out.
 func byLabel(registry *prometheus.Registry, name string) map[string]float64 {
 	out := map[string]float64{}
 	families, _ := registry.Gather() // metrics that cannot be gathered are not shown
@@ -125,8 +145,15 @@ func byLabel(registry *prometheus.Registry, name string) map[string]float64 {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			if n := m.GetCounter().GetValue(); n > 0 && len(m.GetLabel()) > 0 {
-				out[m.GetLabel()[0].GetValue()] += n
+			label := ""
+			if len(m.GetLabel()) > 0 {
+				label = m.GetLabel()[0].GetValue()
+			}
+			if n := m.GetCounter().GetValue(); n > 0 {
+				out[label] += n
+			}
+			if m.GetGauge() != nil {
+				out[label] += m.GetGauge().GetValue()
 			}
 		}
 	}

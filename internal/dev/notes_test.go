@@ -1,6 +1,7 @@
 package dev_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -50,3 +51,30 @@ func TestWhatDidNothingIsToldOf(t *testing.T) {
 type inTurn struct{}
 
 func (inTurn) Balance(m kafka.Message, _ ...int) int { return m.Partition }
+
+// A rule file that is changed while dev runs: a newcomer sees whether the change counts.
+func TestChangedRulesAreToldOf(t *testing.T) {
+	t.Parallel()
+	rules := file(t, "rules.yaml", failures)
+	r := start(t, nil, "--rules", rules, "--input", "none")
+	r.sees(`decision server +http`)
+	change := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(rules+"~", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(rules+"~", rules); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.sees(`-- 0 events`) // and the first rules are known
+	change(strings.Replace(failures, "limit: 100", "limt: 100", 1))
+	r.sees(`-- the rule file has a mistake, and the rules before it stay: tallygate check says which$`)
+	change(strings.Replace(failures, "limit: 100", "limit: 50", 1))
+	r.sees(`-- the changed rules count now: version \d+$`)
+	if n := strings.Count(r.screen.String(), "has a mistake"); n != 1 {
+		t.Errorf("a mistake is told of %d times", n)
+	}
+	r.stop()
+	<-r.status
+}

@@ -42,6 +42,7 @@ type shown struct {
 
 const (
 	summaryEvery = 5 * time.Second
+	rulesEvery   = 250 * time.Millisecond // how often it looks whether rules have changed
 
 	// staleAfter is the staleness from which on the summary mentions it: heartbeats alone cause one
 	// second.
@@ -160,10 +161,15 @@ func (s *screen) say(note string) {
 }
 
 func (s *screen) summaries(ctx context.Context) error {
-	tick := time.NewTicker(summaryEvery)
+	tick, look := time.NewTicker(summaryEvery), time.NewTicker(rulesEvery)
 	defer tick.Stop()
+	defer look.Stop()
 	for {
 		select {
+		case <-look.C: // who has saved the file waits for it
+			for _, line := range s.notes.ofRules(s.registry) {
+				s.say(line)
+			}
 		case <-tick.C:
 			s.summarise(now())
 			for _, line := range s.notes.lines(ctx, s.registry) {
