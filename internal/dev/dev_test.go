@@ -19,12 +19,19 @@ import (
 
 	"github.com/tallygate/tallygate/internal/cli"
 	"github.com/tallygate/tallygate/internal/dev"
+	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asTool) != "" {
+		ctx, stop := ops.Stoppable(context.Background())
+		status := cli.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
+		stop()
+		os.Exit(status)
+	}
 	goleak.VerifyTestMain(m,
 		// Sarama's metrics have one for good.
 		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
