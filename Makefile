@@ -6,7 +6,7 @@ RUN  ?= .run
 LINT := go tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 30s
 
-.PHONY: help test race lint check e2e chaos soak kafka-up kafka-down compose-check snapshot simulate fuzz bench adapters cover mutants measured
+.PHONY: help test race lint check e2e chaos soak kafka-up kafka-down compose-check snapshot simulate fuzz bench adapters cover mutants measured site
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -70,6 +70,9 @@ bench: ## every benchmark, six times, for benchstat: go tool -modfile=tools/go.m
 
 measured: ## docs/measured.md and README's table, from the benchmarks: make measured ONLY=micro,latency QUICK=1
 	go run ./internal/bench/measured -only '$(ONLY)' $(if $(QUICK),-quick)
+
+site: ## the pages as a site in .site/; fails when a link leads nowhere. To look at it: scripts/site.sh serve
+	@scripts/site.sh
 
 bench-%: ## bench-throughput, -latency, -enforce, -decision, -admit, beside what others use: pass ARGS=…; see scripts/bench.sh
 	RUN=$(RUN) scripts/bench.sh $* $(ARGS)
