@@ -1,19 +1,12 @@
 package clients
 
 import (
-	"context"
 	"encoding/json"
-	"io"
-	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/aggregator"
-	"github.com/tallygate/tallygate/internal/enforcer"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 )
@@ -27,23 +20,22 @@ spec:
 `
 
 func TestPythonDoesNotOneTooMany(t *testing.T) {
-	brokers, redis := servers.Kafka(t), servers.Redis(t)
-	admits(t, brokers, redis, python(t), "python/examples/permits.py")
+	admits(t, python(t), "python/examples/permits.py")
 }
 
 // admits runs a client that tries thirty actions, of which one that is admitted does not happen. As many
 // happen as the limit allows, all have events, and in the end all are counted, and nothing is held or lost.
-func admits(t *testing.T, brokers []string, redis string, command ...string) {
+func admits(t *testing.T, command ...string) {
 	t.Helper()
-	in := install(t, brokers, redis)
-	args := slices.Concat(command, []string{in.decision, strings.Join(brokers, ","), in.prefix + ".events", "30", "42"})
+	in := install(t, strictRules)
+	args := slices.Concat(command, []string{in.decision, in.brokers, in.prefix + ".events", "30", "42"})
 	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
 	if err != nil || string(out) != "done 10\n" {
-		t.Fatalf("%v: %v\n%s", args, err, out)
+		t.Fatalf("%v: %v\n%s%s", args, err, out, get(t, in.aggregator+"/v1/explain?uid=42&api=sms.send"))
 	}
 	ids, permits := map[string]bool{}, map[string]bool{}
 	for p := range installed {
-		for _, m := range read(t, brokers, in.prefix+".events", p) {
+		for _, m := range read(t, servers.Kafka(t), in.prefix+".events", p) {
 			e := decode(t, m.Value)
 			ids[e.ID], permits[e.Permit.ID] = true, true
 			if e.UID != "42" || e.Permit.At <= 0 {
@@ -73,58 +65,4 @@ func admits(t *testing.T, brokers []string, redis string, command ...string) {
 	if text := get(t, in.metrics+"/metrics"); !strings.Contains(text, "tallygate_strict_lost_permits_total{rule=\"messages\"} 0\n") {
 		t.Errorf("permits are lost:\n%s", text)
 	}
-}
-
-const installed = 4 // partitions
-
-// installation is an aggregator and a decision server, by their URLs.
-type installation struct{ prefix, aggregator, metrics, decision string }
-
-func install(t *testing.T, brokers []string, redis string) installation {
-	t.Helper()
-	prefix := servers.Name(t)
-	servers.DropTopics(t, brokers, prefix)
-	rules := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(rules, []byte(strictRules), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	api, metrics, decision := servers.FreeAddr(t), servers.FreeAddr(t), servers.FreeAddr(t)
-	common := []string{"--redis", redis, "--prefix", prefix, "--log-level", "warn"}
-	run(t, aggregator.Command, append([]string{"--kafka", strings.Join(brokers, ","), "--rules", rules, "--partitions", "4",
-		"--listen", api, "--metrics-listen", metrics}, common...))
-	run(t, enforcer.Command, append([]string{"--listen", decision, "--grpc-listen", "none", "--metrics-listen", servers.FreeAddr(t)}, common...))
-	in := installation{prefix, "http://" + api, "http://" + metrics, "http://" + decision}
-	testrun.Eventually(t, "both are ready", func() bool { // the topics are there then
-		return get(t, in.aggregator+"/readyz") != "" && get(t, in.decision+"/readyz") != ""
-	})
-	return in
-}
-
-// run runs a program until the test ends.
-func run(t *testing.T, program func(context.Context, []string, io.Writer, io.Writer, func(string) string) int, args []string) {
-	testrun.Start(t, func(ctx context.Context) error {
-		if status := program(ctx, args, io.Discard, t.Output(), func(string) string { return "" }); status != 0 {
-			t.Errorf("%v ends with %d", args, status)
-		}
-		return nil
-	})
-}
-
-// get returns what a server answers; "" where it is not ready.
-func get(t *testing.T, url string) string {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return ""
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return ""
-	}
-	return string(text)
 }

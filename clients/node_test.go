@@ -4,18 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/aggregator"
-	"github.com/tallygate/tallygate/internal/enforcer"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 )
@@ -80,8 +75,7 @@ func TestNodePlacesByMurmur2(t *testing.T) {
 }
 
 func TestNodeDoesNotOneTooMany(t *testing.T) {
-	brokers, redis := servers.Kafka(t), servers.Redis(t)
-	admits(t, brokers, redis, "node", nodeProject(t)+"/examples/permit.mjs")
+	admits(t, "node", nodeProject(t)+"/examples/permit.mjs")
 }
 
 // What is emitted while Kafka is away is sent later, and what was under way counts once: by its number, as
@@ -128,18 +122,7 @@ func TestNodeLosesNothingWhenKafkaIsKilled(t *testing.T) {
 // The shop of the page: five searches an hour, in Express.
 func TestExpressLimits(t *testing.T) {
 	in, shop := startShop(t, "express.mjs")
-	testrun.Eventually(t, "one too many is denied, as the decision server denies it", func() bool {
-		got := ask(t, http.MethodGet, shop+"/search?q=a+b", "X-User", "7")
-		if got.StatusCode != http.StatusTooManyRequests {
-			return false
-		}
-		want := ask(t, http.MethodGet, in.decision+"/v1/forward-auth", "X-Tallygate-Uid", "7", "X-Tallygate-Api", "get.search")
-		if answerOf(t, got) != answerOf(t, want) { // the end of the block may have moved
-			t.Logf("got\n%s\nwant\n%s", answerOf(t, got), answerOf(t, want))
-			return false
-		}
-		return true
-	})
+	deniedAlike(t, in, "7", "get.search", func() answered { return ask(t, http.MethodGet, shop+"/search?q=a+b", "X-User", "7") })
 	if resp := ask(t, http.MethodGet, shop+"/search", "X-User", "8"); resp.StatusCode != http.StatusOK {
 		t.Errorf("another user gets %d", resp.StatusCode)
 	}
@@ -193,105 +176,16 @@ func TestFastifyAsksForPermits(t *testing.T) {
 // startShop starts the engine and an example before it, and returns the example's URL.
 func startShop(t *testing.T, example string) (installation, string) {
 	t.Helper()
-	brokers, redis := servers.Kafka(t), servers.Redis(t)
-	dir, prefix := nodeProject(t), servers.Name(t)
-	servers.DropTopics(t, brokers, prefix)
-	rules := filepath.Join(dir, "rules.yaml")
-	if err := os.WriteFile(rules, []byte(nodeRules), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	api, metrics, decision, listen := servers.FreeAddr(t), servers.FreeAddr(t), servers.FreeAddr(t), servers.FreeAddr(t)
-	common := []string{"--redis", redis, "--prefix", prefix, "--log-level", "warn"}
-	run(t, aggregator.Command, append([]string{"--kafka", strings.Join(brokers, ","), "--rules", rules,
-		"--partitions", fmt.Sprint(installed), "--listen", api, "--metrics-listen", metrics}, common...))
-	run(t, enforcer.Command, append([]string{"--listen", decision, "--metrics-listen", servers.FreeAddr(t)}, common...))
-	in := installation{prefix, "http://" + api, "http://" + metrics, "http://" + decision}
-	testrun.Eventually(t, "both are ready", func() bool {
-		return get(t, in.aggregator+"/readyz") != "" && get(t, in.decision+"/readyz") != ""
-	})
-
+	in, dir, listen := install(t, nodeRules), nodeProject(t), servers.FreeAddr(t)
 	cmd := exec.Command("node", filepath.Join(dir, "examples", example))
 	_, port, _ := strings.Cut(listen, ":")
-	cmd.Env = append(os.Environ(), "DECISIONS="+in.decision, "KAFKA="+strings.Join(brokers, ","), "PREFIX="+prefix, "PORT="+port)
-	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { // it sends what is queued, and ends by itself
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("%s: %v", example, err)
-		}
-	})
+	cmd.Env = append(os.Environ(), "DECISIONS="+in.decision, "KAFKA="+in.brokers, "PREFIX="+in.prefix, "PORT="+port)
+	launch(t, true, cmd) // it sends what is queued, and ends by itself
 	testrun.Eventually(t, "the shop answers", func() bool { return get(t, "http://"+listen+"/search") != "" })
 	return in, "http://" + listen
 }
 
-// answered is a response that was read.
-type answered struct {
-	*http.Response
-	body string
-}
-
-func ask(t *testing.T, method, url string, headers ...string) answered {
-	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Error(err)
-		return answered{Response: &http.Response{}}
-	}
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Error(err)
-		return answered{Response: &http.Response{}}
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Error(err)
-	}
-	return answered{resp, string(text)}
-}
-
-// answerOf is all that a caller is told, without the seconds, which may be another one's.
-func answerOf(t *testing.T, a answered) string {
-	t.Helper()
-	out := fmt.Sprintln(a.StatusCode, a.body)
-	for _, name := range []string{"Content-Type", "Cache-Control", "Retry-After", "RateLimit", "RateLimit-Policy"} {
-		out += fmt.Sprintln(name, a.Header.Values(name))
-	}
-	seconds := a.Header.Get("Retry-After")
-	if seconds == "" {
-		t.Errorf("no Retry-After: %s", out)
-		return out
-	}
-	return regexp.MustCompile(`\b`+seconds+`\b`).ReplaceAllString(out, "N")
-}
-
 // The programs that the page shows are the examples that run here.
 func TestPageOfNodeShowsTheExamples(t *testing.T) {
-	page, err := os.ReadFile("../docs/node.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var examples strings.Builder
-	for _, name := range []string{"express.mjs", "fastify.mjs", "emit.mjs", "permit.mjs"} {
-		content, err := os.ReadFile("node/examples/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		examples.Write(content)
-		examples.WriteString("\x00") // nothing shown runs from one file into the next
-	}
-	blocks := regexp.MustCompile("(?ms)^```js\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
-	if len(blocks) < 3 {
-		t.Errorf("%d programs found", len(blocks))
-	}
-	for _, b := range blocks {
-		if !strings.Contains(examples.String(), b[1]) {
-			t.Errorf("docs/node.md shows a program that is in no example:\n%s", b[1])
-		}
-	}
+	shows(t, "node.md", "js", 3, "node/examples/express.mjs", "node/examples/fastify.mjs", "node/examples/emit.mjs", "node/examples/permit.mjs")
 }

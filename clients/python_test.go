@@ -3,9 +3,7 @@ package clients
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -20,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/aggregator"
-	"github.com/tallygate/tallygate/internal/enforcer"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 )
@@ -147,7 +143,7 @@ spec:
 // way round.
 func TestPythonOnRealServers(t *testing.T) {
 	py := python(t)
-	in := pythonStack(t)
+	in := install(t, pythonRules)
 	t.Setenv("TALLYGATE", in.decision)
 	t.Setenv("KAFKA", in.brokers)
 	t.Setenv("TOPIC", in.prefix+".events")
@@ -161,7 +157,9 @@ func TestPythonOnRealServers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		serve(t, append(append([]string{py}, command...), port))
+		cmd := exec.Command(py, append(command, port)...)
+		cmd.Dir = "python/examples"
+		launch(t, false, cmd) // Flask's own server ends by the signal
 		apps[name] = "http://" + addr
 		testrun.Eventually(t, name+" serves", func() bool { return get(t, apps[name]+"/healthz") != "" })
 	}
@@ -195,7 +193,7 @@ func TestPythonOnRealServers(t *testing.T) {
 }
 
 // pythonEvents looks at what the programs have emitted: whole events, and what their handlers noted.
-func pythonEvents(t *testing.T, in pythonInstallation) {
+func pythonEvents(t *testing.T, in installation) {
 	t.Helper()
 	seen := map[string]int{}
 	for p := range installed {
@@ -213,42 +211,6 @@ func pythonEvents(t *testing.T, in pythonInstallation) {
 	if seen["get.search.query"] < 12 || seen["report.export"] < 4 || len(seen) != 2 {
 		t.Errorf("events are of %v", seen)
 	}
-}
-
-type pythonInstallation struct{ prefix, brokers, decision string }
-
-// pythonStack starts an aggregator and a decision server.
-func pythonStack(t *testing.T) pythonInstallation {
-	t.Helper()
-	brokers, redis, prefix := servers.Kafka(t), servers.Redis(t), servers.Name(t)
-	servers.DropTopics(t, brokers, prefix)
-	rules := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(rules, []byte(pythonRules), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	api, decision := servers.FreeAddr(t), servers.FreeAddr(t)
-	common := []string{"--redis", redis, "--prefix", prefix, "--log-level", "warn"}
-	run(t, aggregator.Command, append([]string{"--kafka", strings.Join(brokers, ","), "--rules", rules, "--partitions", fmt.Sprint(installed),
-		"--listen", api, "--metrics-listen", servers.FreeAddr(t)}, common...))
-	run(t, enforcer.Command, append([]string{"--listen", decision, "--grpc-listen", "none", "--metrics-listen", servers.FreeAddr(t)}, common...))
-	testrun.Eventually(t, "both are ready", func() bool {
-		return get(t, "http://"+api+"/readyz") != "" && get(t, "http://"+decision+"/readyz") != ""
-	})
-	return pythonInstallation{prefix, strings.Join(brokers, ","), "http://" + decision}
-}
-
-// serve runs a program until the test ends.
-func serve(t *testing.T, command []string) {
-	testrun.Start(t, func(ctx context.Context) error {
-		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-		cmd.Dir, cmd.Stdout, cmd.Stderr = "python/examples", t.Output(), t.Output()
-		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-		cmd.WaitDelay = 30 * time.Second
-		if err := cmd.Run(); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("%v: %w", command, err)
-		}
-		return nil
-	})
 }
 
 // visit searches once.
