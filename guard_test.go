@@ -187,7 +187,7 @@ func TestMetrics(t *testing.T) {
 	g.Middleware(httplimit.Options{UID: httplimit.Header("X")})
 	g.Check("a", "")
 	g.Emit(event.Event{})
-	page, err := os.ReadFile(filepath.Join("docs", "reference.md"))
+	page, err := os.ReadFile(filepath.Join("docs", "reference", "metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for _, f := range families {
 		if !strings.Contains(string(page), "`"+f.GetName()+"`") {
-			t.Errorf("docs/reference.md does not have %s", f.GetName())
+			t.Errorf("docs/reference/metrics.md does not have %s", f.GetName())
 		}
 		for _, m := range f.GetMetric() {
 			name := f.GetName()

@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -9,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/tallygate/tallygate/internal/servers"
-	"github.com/tallygate/tallygate/internal/testrun"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // java is how to run an example of the client for Java. It builds the client, and so runs its own tests, which
@@ -47,47 +44,7 @@ func TestSpringBootLimits(t *testing.T) {
 	args := slices.Concat(command, []string{"shop.Shop", "--server.address=127.0.0.1", "--server.port=" + port, "--tallygate.url=" + in.decision,
 		"--tallygate.timeout=5s", "--tallygate.kafka.brokers=" + in.brokers, "--tallygate.kafka.topic=" + in.prefix + ".events"})
 	launch(t, false, exec.Command(args[0], args[1:]...)) // Java ends with 143
-	order := func(user string) answered {
-		return ask(t, http.MethodGet, "http://"+listen+"/orders/17", "X-User", user)
-	}
-	testrun.Eventually(t, "the shop answers", func() bool { return order("somebody").StatusCode == http.StatusOK })
-
-	for n := 1; n <= 5; n++ {
-		if r := order("42"); r.StatusCode != http.StatusOK {
-			t.Fatalf("order %d of 5 got %d", n, r.StatusCode)
-		}
-	}
-	deniedAlike(t, in, "42", "get.orders.id", func() answered { return order("42") })
-	if r := order("43"); r.StatusCode != http.StatusOK {
-		t.Errorf("somebody else got %d", r.StatusCode)
-	}
-	ordersHaveEvents(t, in)
-}
-
-// ordersHaveEvents finds one event for each order that was let in: with its name, what the handler noted, and
-// nothing of what was denied.
-func ordersHaveEvents(t *testing.T, in installation) {
-	t.Helper()
-	byUser := map[string]int{}
-	testrun.Eventually(t, "the last order has an event", func() bool {
-		clear(byUser)
-		for p := range installed {
-			for _, m := range read(t, servers.Kafka(t), in.prefix+".events", p) {
-				e := decode(t, m.Value)
-				byUser[e.UID]++
-				order, _ := e.Attr("order")
-				status, _ := e.Attr("status")
-				if e.API != "get.orders.id" || e.Outcome != event.OutcomeSuccess || order.Text != "17" || status.Text != "200" ||
-					int(event.Partition([]byte(e.UID), installed)) != p || len(m.Headers) != 1 || string(m.Headers[0].Value) != "shop" {
-					t.Fatalf("partition %d has %s, %v", p, m.Value, m.Headers)
-				}
-			}
-		}
-		return byUser["43"] > 0
-	})
-	if byUser["43"] != 1 || byUser["42"] < 6 {
-		t.Errorf("events by user: %v", byUser)
-	}
+	ordersAreLimited(t, in, listen, "shop")
 }
 
 // What docs/spring.md shows is what the tests above build and run.

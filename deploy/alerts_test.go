@@ -15,7 +15,7 @@ import (
 // The alerts go by metrics that there are, and the page has the same expressions as the file.
 func TestAlertsGoByMetricsThatThereAre(t *testing.T) {
 	rules := text(t, "alerts.yaml")
-	reference, page := text(t, "../docs/reference.md"), text(t, "../docs/operations.md")
+	reference, page := text(t, "../docs/reference/metrics.md"), text(t, "../docs/operations.md")
 	names := regexp.MustCompile(`tallygate_[a-z_]+`).FindAllString(rules, -1)
 	if len(names) < 7 {
 		t.Fatalf("%d metrics in the alerts", len(names))

@@ -32,7 +32,7 @@ func dashboard(t *testing.T) (panels []panel) {
 // The dashboard goes by metrics that there are, its panels lie side by side, and each says what it
 // shows.
 func TestDashboardHangsTogether(t *testing.T) {
-	reference := text(t, "../docs/reference.md")
+	reference := text(t, "../docs/reference/metrics.md")
 	metric, known := regexp.MustCompile(`tallygate_[a-z_]+`), map[string]bool{}
 	for _, name := range regexp.MustCompile("`(tallygate_[a-z_]+)").FindAllStringSubmatch(reference, -1) {
 		known[name[1]] = true

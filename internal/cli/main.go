@@ -21,7 +21,7 @@ import (
 )
 
 // Command is a row of the table of commands. The help, the suggestion for an unknown command and
-// the list in docs/reference.md come from it.
+// the list in docs/reference/commands.md come from it.
 type Command struct {
 	Name    string
 	Args    string // as the help shows them; "" if it takes options only

@@ -131,7 +131,7 @@ func (s *sample) event(e *event.Event, broker event.Micros) {
 func (s *sample) judge(topic, file string) (results []Result) {
 	of := fmt.Sprintf("of the latest %s", plural(s.events, "event"))
 	if s.misplaced > 0 {
-		results = append(results, warn("events", "give the producer a partitioner with murmur2 (docs/reference.md#partitions); "+s.place+" is such a record",
+		results = append(results, warn("events", "give the producer a partitioner with murmur2 (docs/reference/events.md#partitions); "+s.place+" is such a record",
 			"%s, %s in another partition than that of the uid (%s): that is forwarded, and loses its order", of, are(s.misplaced), most(s.clients)))
 	}
 	if s.bad > 0 {

@@ -23,7 +23,7 @@ import (
 // A key that stands in as many calls as this is one that people search for: the reference has it.
 const commonKey = 2
 
-// The log's schema (docs/reference.md) is what the handler makes of every line. What it would have to mend is found here, where it is written.
+// The log's schema (docs/reference/metrics.md) is what the handler makes of every line. What it would have to mend is found here, where it is written.
 func TestLogKeysAreOfTheSchema(t *testing.T) {
 	l, imports, own := newLogCalls(t)
 	for _, p := range own {
@@ -43,7 +43,7 @@ func TestLogKeysAreOfTheSchema(t *testing.T) {
 	for _, m := range l.mistakes {
 		t.Error(m)
 	}
-	page, err := os.ReadFile(filepath.Join(root, "docs/reference.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs/reference/metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,12 +59,12 @@ func TestLogKeysAreOfTheSchema(t *testing.T) {
 	}
 	for key, n := range l.keys {
 		if n >= commonKey && !strings.Contains(logs, "`"+key+"`") {
-			t.Errorf("%d calls log %s: docs/reference.md does not say what it is", n, key)
+			t.Errorf("%d calls log %s: docs/reference/metrics.md does not say what it is", n, key)
 		}
 	}
 	for key := range documented {
 		if l.keys[key] == 0 {
-			t.Errorf("docs/reference.md has %s, and no call logs it", key)
+			t.Errorf("docs/reference/metrics.md has %s, and no call logs it", key)
 		}
 	}
 }

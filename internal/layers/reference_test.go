@@ -51,11 +51,11 @@ func helpOfAll(t *testing.T) string {
 
 // The reference's list of commands is that of the tool's table: each row links the section about it.
 func TestTheReferenceListsEveryCommand(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs/reference.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs/reference/commands.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	sections := regexp.MustCompile(`(?m)^### (tallygate .+)$`).FindAllStringSubmatch(string(page), -1)
+	sections := regexp.MustCompile(`(?m)^## (tallygate .+)$`).FindAllStringSubmatch(string(page), -1)
 	var list strings.Builder
 	for _, c := range cli.Commands() {
 		anchor := ""
@@ -65,38 +65,38 @@ func TestTheReferenceListsEveryCommand(t *testing.T) {
 			}
 		}
 		if anchor == "" {
-			t.Fatalf("add a section to docs/reference.md, ### tallygate %s; this test then prints the list of commands", c.Name)
+			t.Fatalf("add a section to docs/reference/commands.md, ## tallygate %s; this test then prints the list of commands", c.Name)
 		}
 		text := strings.ReplaceAll(strings.TrimSpace("tallygate "+c.Name+" "+c.Args), "|", `\|`)
 		fmt.Fprintf(&list, "| [`%s`](#%s) | %s |\n", text, anchor, c.Summary)
 	}
 	if !strings.Contains(string(page), "| command | what it does |\n|---|---|\n"+list.String()+"\n") {
-		t.Errorf("replace the list of commands in docs/reference.md by this one:\n%s", list.String())
+		t.Errorf("replace the list of commands in docs/reference/commands.md by this one:\n%s", list.String())
 	}
 }
 
 // The reference says what each field of an explanation means.
 func TestTheReferenceExplainsExplanations(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs/reference.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs/reference/aggregator.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(page), "\n### GET /v1/explain\n")
-	section, _, _ = strings.Cut(section, "\n### ")
+	_, section, _ := strings.Cut(string(page), "\n## GET /v1/explain\n")
+	section, _, _ = strings.Cut(section, "\n## ")
 	var rows strings.Builder // the first cell of each row
 	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \|`).FindAllStringSubmatch(section, -1) {
 		rows.WriteString(row[1] + "\n")
 	}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[rules.Explanation]()) {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); !strings.Contains(rows.String(), "`"+name+"`") {
-			t.Errorf("docs/reference.md, GET /v1/explain: add a row for `%s`", name)
+			t.Errorf("docs/reference/aggregator.md, GET /v1/explain: add a row for `%s`", name)
 		}
 	}
 }
 
 // Every option that --help tells of is in the reference.
 func TestEveryOptionIsInTheReference(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs/reference.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs/reference/commands.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestEveryOptionIsInTheReference(t *testing.T) {
 	}
 	for _, o := range options {
 		if !bytes.Contains(page, []byte("| `"+o+"`")) && !bytes.Contains(page, []byte("| `"+o+" ")) {
-			t.Errorf("%s is not in docs/reference.md", o)
+			t.Errorf("%s is not in docs/reference/commands.md", o)
 		}
 	}
 }

@@ -86,6 +86,9 @@ func TestNothingPointsElsewhere(t *testing.T) {
 	})
 }
 
+// notOurs are folders of what builds and tests leave.
+var notOurs = []string{".git", ".run", ".site", "bin", "node_modules", "target"}
+
 // eachFile calls do for each text file of the repository, test data and what builds leave
 // excepted.
 func eachFile(t *testing.T, do func(path string, content []byte)) {
@@ -94,7 +97,7 @@ func eachFile(t *testing.T, do func(path string, content []byte)) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && slices.Contains([]string{".git", ".run", "bin", "testdata"}, d.Name()) {
+		if d.IsDir() && (d.Name() == "testdata" || slices.Contains(notOurs, d.Name())) {
 			return filepath.SkipDir
 		}
 		if !d.Type().IsRegular() || d.Name() == ".git" { // a file in a second work tree

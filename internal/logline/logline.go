@@ -15,7 +15,7 @@ import (
 
 var nameOf = regexp.MustCompile(`^[a-z][a-z0-9_]*$|^_[a-z0-9_]*$`)
 
-// Check returns what is wrong with lines of a log, by the schema in docs/reference.md; nil when nothing is.
+// Check returns what is wrong with lines of a log, by the schema in docs/reference/metrics.md; nil when nothing is.
 func Check(log []byte) error {
 	var errs []error
 	for line := range bytes.Lines(log) {

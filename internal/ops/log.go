@@ -46,7 +46,7 @@ func NewLogger(out io.Writer, level, format string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log-format %q: json or text", format)
 }
 
-// schema is a handler that gives every line the log's schema (docs/reference.md), whatever a caller
+// schema is a handler that gives every line the log's schema (docs/reference/metrics.md), whatever a caller
 // or a library writes:
 //
 //   - A line is flat. Names consist of small letters, digits and _, and no name is there twice: the

@@ -30,7 +30,7 @@ def on_page_markdown(markdown, page, config, files):
         path = posixpath.normpath(posixpath.join(here, target))
         if path == "README.md":
             path = "docs/index.md"
-        if path.startswith("docs/"):  # a page that is missing is found by the generator
+        if path.startswith("docs/") and not os.path.isdir(path):  # a page that is missing is found by the generator
             site = path.removeprefix("docs/")
             return before + posixpath.relpath(site, posixpath.dirname(source) or ".") + anchor
         if not os.path.exists(path):

@@ -16,7 +16,7 @@ import (
 // namesOfThePage are the rows of the reference's table of names.
 func namesOfThePage(t *testing.T) (rows [][3]string) {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/reference.md")
+	page, err := os.ReadFile("../../../docs/reference/requests.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-"""One event as a record of the topic has it: docs/reference.md, "Events"."""
+"""One event as a record of the topic has it: docs/reference/events.md, "Events"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and values in the one form that they have everywhere: docs/reference.md, "Canonical values"
+"""Names and values in the one form that they have everywhere: docs/reference/events.md, "Canonical values"
 and "Names of requests". Tests compare all of this with the tables in testdata/vectors."""
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import (
 // TestTheRightsThatTheReferenceNames are enough: for publishers of strict limits, and for services that
 // ask for permits.
 func TestTheRightsThatTheReferenceNames(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/reference.md")
+	page, err := os.ReadFile("../../../../docs/reference/kafka.md")
 	if err != nil {
 		t.Fatal(err)
 	}
