@@ -76,6 +76,9 @@ func (s *Set) finish() {
 		l.plain, l.quietTo = l.isPlain(), l.quietest()
 		l.Strict = l.Rule.Strict != nil && l.Rule.Mode != verdict.Shadow && !l.Shadow
 		l.judged, l.displayHashes = judgedHash(l), [2]uint32{displayHash(l, false), displayHash(l, true)}
+		if l.Strict { // an event may still come for a permit that was counted as lost
+			s.RecentFor = max(s.RecentFor, s.MaxLateness)
+		}
 	}
 }
 

@@ -232,6 +232,25 @@ func TestStrictLimits(t *testing.T) {
 	}
 }
 
+// "Should its event come later, it counts under all other limits, and not once more under the strict ones":
+// however much later, up to max_lateness.
+func TestALostPermitCountsOnce(t *testing.T) {
+	for _, late := range []time.Duration{31 * time.Second, 9 * time.Minute, 41 * time.Minute, 59 * time.Minute, 61 * time.Minute, 5 * time.Hour} {
+		h := tallygatetest.New(t, these(`    - {name: coupons, match: {api: coupon.redeem, outcome: success}, limit: 5, per: day, window: calendar, timezone: UTC, strict: true}
+    - {name: all, match: {api: coupon.redeem}, limit: 5, per: day, window: calendar, timezone: UTC, then: {block: 1m}}
+`))
+		a, err := h.Admitter().AdmitRequest(t.Context(), enforce.Request{API: "coupon.redeem", Dims: []event.Dim{{Name: "uid", Value: "7"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Advance(late)
+		h.Emit(event.Event{UID: "7", API: "coupon.redeem", Outcome: "success", Permit: a.Permit})
+		if strict, all := h.Count("coupons", "uid=7"), h.Count("all", "uid=7"); strict != 1 || all != 1 {
+			t.Errorf("%v late: %v and %v are counted, want 1 and 1", late, strict, all)
+		}
+	}
+}
+
 // What is under way, and what a process counts for itself.
 func TestInFlightAndInstance(t *testing.T) {
 	h := tallygatetest.New(t, these(`    - {name: exports, match: {api: report.export}, limit: 2, window: in-flight, strict: true}
