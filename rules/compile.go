@@ -28,6 +28,9 @@ func Compile(file string, src []byte) (*Set, error) {
 // y (365d), w, d, h, m, s and ms, from long to short. 0 needs no unit.
 func ParseDuration(s string) (event.Micros, error) { return scalar.ParseDuration(s) }
 
+// FormatDuration writes a duration as ParseDuration reads it: 90d, 1h30m. It is cut to milliseconds.
+func FormatDuration(d event.Micros) string { return scalar.FormatDuration(d) }
+
 // noRules is the name of the set without rules, which no file has: it is no good name.
 const noRules = "(none)"
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tallygate/tallygate/internal/engine"
+	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -16,7 +17,7 @@ func (p *play) what(x *Expect) string {
 	if len(who) == 0 {
 		return fmt.Sprintf("at %s: %s", p.clock(x.At), x.Who.API)
 	}
-	return fmt.Sprintf("at %s, %s: %s", p.clock(x.At), event.FormatKey(who), x.Who.API)
+	return fmt.Sprintf("at %s, %s: %s", p.clock(x.At), keytext.Format(who), x.Who.API)
 }
 
 // dims returns the dimensions that an expectation names.
@@ -74,10 +75,10 @@ func (p *play) describe(v *verdict.Verdict) string {
 		kind += " (shadow)"
 	}
 	if v.State == verdict.Clear {
-		return fmt.Sprintf("%s: %s clears %s", p.clock(v.Since), v.Rule, event.FormatKey(v.Key))
+		return fmt.Sprintf("%s: %s clears %s", p.clock(v.Since), v.Rule, keytext.Format(v.Key))
 	}
 	return fmt.Sprintf("%s: %s by %s on %s until %s, with %v of %v (event of line %d)",
-		p.clock(v.Since), kind, v.Rule, event.FormatKey(v.Key), p.clock(v.Until), v.Count, v.Limit, v.Cause.Offset)
+		p.clock(v.Since), kind, v.Rule, keytext.Format(v.Key), p.clock(v.Until), v.Count, v.Limit, v.Cause.Offset)
 }
 
 // counts lists what a key has counted at the expectation's moment.
@@ -91,7 +92,7 @@ func (p *play) counts(one *engine.Engine, names []string, x *Expect) (out []stri
 		key = append(key, event.Dim{Name: name, Value: v})
 	}
 	for _, e := range one.Explain(key, x.Who.API, x.At) {
-		line := fmt.Sprintf("%s of %s has counted %v of %v", e.Rule, event.FormatKey(key), e.Count, e.Limit)
+		line := fmt.Sprintf("%s of %s has counted %v of %v", e.Rule, keytext.Format(key), e.Count, e.Limit)
 		if e.From != event.NoTime {
 			line += fmt.Sprintf(" from %s to %s", p.clock(e.From), p.clock(e.Until))
 		}

@@ -83,8 +83,12 @@ func (c *Command) validate() error {
 	if kind == rules.CommandForget && c.Rule != "" {
 		errs = append(errs, errors.New("forget erases all of a key: it names no rule"))
 	}
-	if c.For < 0 || c.For > maxCommandFor {
-		errs = append(errs, fmt.Errorf("%v: at most %v, which is as long as verdicts are kept", c.For, maxCommandFor))
+	switch {
+	case c.For < 0:
+		errs = append(errs, fmt.Errorf("%v: a duration is not negative", c.For))
+	case c.For > maxCommandFor:
+		errs = append(errs, fmt.Errorf("%s: at most %s, which is as long as verdicts are kept",
+			rules.FormatDuration(event.FromDuration(c.For)), rules.FormatDuration(event.FromDuration(maxCommandFor))))
 	}
 	return errors.Join(errs...)
 }

@@ -259,3 +259,13 @@ func TestKeysThatAreAskedForAreThoseOfEvents(t *testing.T) {
 		}
 	}
 }
+
+// Durations are told as people write them.
+func TestCommandsThatLastTooLong(t *testing.T) {
+	for lasts, want := range map[time.Duration]string{200 * 24 * time.Hour: "200d: at most 90d, ", -time.Second: "-1s: a duration is not negative"} {
+		c := Command{Name: "exempt", Key: uidKey("u1"), For: lasts, Reason: "a test"}
+		if err := c.validate(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", lasts, err, want)
+		}
+	}
+}
