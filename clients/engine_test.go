@@ -109,6 +109,12 @@ func ask(t *testing.T, method, url string, headers ...string) answered {
 // deniedAlike asks a service until it denies a request exactly as the decision server does.
 func deniedAlike(t *testing.T, in installation, uid, api string, request func() answered) {
 	t.Helper()
+	var last string
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(last)
+		}
+	})
 	testrun.Eventually(t, "one too many is denied as the decision server denies it", func() bool {
 		denied := request()
 		if denied.StatusCode != http.StatusTooManyRequests {
@@ -117,7 +123,7 @@ func deniedAlike(t *testing.T, in installation, uid, api string, request func() 
 		got := answerOf(t, denied)
 		want := answerOf(t, ask(t, http.MethodGet, in.decision+"/v1/forward-auth", "X-Tallygate-Uid", uid, "X-Tallygate-Api", api))
 		if got != want { // the end of the block may have moved between the two
-			t.Logf("got\n%s\nwant\n%s", got, want)
+			last = fmt.Sprintf("got\n%s\nwant\n%s", got, want)
 		}
 		return got == want
 	})

@@ -97,7 +97,8 @@ public record Decision(boolean allowed, boolean inDoubt, String rule, String pub
     body.put("detail", which + " was exceeded" + (retryAfter > 0 ? "; try again in " + retryAfter + " s." : "."));
     Caller.put(body, "rule", publicName);
     Caller.put(body, "action", action);
-    Caller.put(body, "until", until == null ? null : until.toString());
+    // Java writes three, six or nine digits of a second; the decision server as many as there are.
+    Caller.put(body, "until", until == null ? null : until.toString().replaceAll("(\\.\\d*[1-9])0+Z$", "$1Z"));
     if (retryAfter > 0) {
       body.put("retry_after", retryAfter);
     }

@@ -81,6 +81,7 @@ class TallygateClientTest {
     assertEquals(List.of("/v1/check null {\"api\":\"search.query\",\"uid\":\"42\",\"ip\":\"192.0.2.1\",\"attrs\":{\"plan\":\"pro\"}}"), asked);
     assertFalse(d.allowed());
     assertEquals("search-combined", d.rule());
+    assertTrue(d.problem().contains("\"until\":\"2026-11-21T14:44:18.24Z\""), d.problem());
     assertEquals(Instant.parse("2026-11-21T14:44:18.24Z"), d.until());
     assertEquals(429, d.status());
     assertEquals(Map.of("Cache-Control", "no-store", "Content-Type", "application/problem+json", "Retry-After", "29",
