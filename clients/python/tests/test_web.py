@@ -94,7 +94,7 @@ class Middlewares(unittest.TestCase):
     def test_who_is_let_in(self):
         with Server() as server:
             server.answers["/v1/forward-auth"] = ALLOWED
-            for request, events in self.each(server.url, ip=lambda s: "192.0.2.1", attrs={"device": header("X-Device")}):
+            for request, events in self.each(server.url, ip=lambda s: "192.0.2.1", attrs={"device": header("X-Device"), "staff": lambda s: True}):
                 status, headers, body = request({"status": 201}, headers=[USER, ("X-Device", "d1"), ("Accept-Language", "de")], method="POST", path="/orders/17/items")
                 self.assertEqual((status, body, headers["ratelimit"]), (201, b"x", '"searches";r=3;t=22'))
                 asked = server.asked[-1][1]
@@ -103,7 +103,8 @@ class Middlewares(unittest.TestCase):
                 event = events.pop()
                 self.assertEqual({n: event[n] for n in ("api", "uid", "ip", "outcome", "permit")},
                                  {"api": "post.orders.17", "uid": "42", "ip": "192.0.2.1", "outcome": "success", "permit": None})
-                self.assertEqual((event["attrs"]["device"], event["attrs"]["status"]), ("d1", 201))
+                self.assertEqual([event["attrs"][n] for n in ("device", "staff", "status")], ["d1", "true", 201])
+                self.assertEqual(asked["X-Tallygate-Attr-staff"], "true")
                 self.assertGreaterEqual(event["attrs"]["latency_ms"], 0)
                 self.assertEqual(events, [])
 

@@ -177,7 +177,7 @@ class Gate:
         attrs = {name: value for name, of in self._attrs.items() if (value := of(scope)) is not None}
         uid, ip = self._uid and self._uid(scope), self._ip and self._ip(scope)
         api = self._api if isinstance(self._api, str) else self._api(scope)
-        question = None if AMBIGUOUS in (uid, ip, *attrs.values()) else question_of(api, uid, ip, {n: str(v) for n, v in attrs.items()})
+        question = None if AMBIGUOUS in (uid, ip, *attrs.values()) else question_of(api, uid, ip, {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in attrs.items()})
         if question is not None and self._seen >= 0:
             self._seen = -1 if question[1:] != ("", "", {}) else self._seen + 1
             if self._seen == 1000:
