@@ -272,7 +272,7 @@ func (p *page) run(commands []shown) {
 	}
 }
 
-var numbers = regexp.MustCompile(`[0-9a-f]{32}|[0-9]+`) // an event's id, too
+var numbers = regexp.MustCompile(`[0-9a-f]{32}|[0-9]+(?:\.[0-9]+)?`) // an event's id, too
 
 // prints reports whether each line that is wanted was printed, apart from numbers, ids and blanks. Numbers
 // that are statuses are not passed over.
