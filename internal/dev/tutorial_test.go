@@ -159,8 +159,8 @@ func (r *reader) run(command, want string) string {
 	return got
 }
 
-var variable = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|\d+(\.\d+)?(ms|µs|s)\b|\(\d+/s\)|\(\d+ a second\)|"retry_after":\d+|\d+d ago| {2,}`)
+var variable = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|\d+(\.\d+)?(ms|µs|s)\b|\(\d+/s\)|\(\d+ a second\)|"retry_after":\d+|"seq":\d+| \(in [0-9a-z ]+\)|\d+d ago| {2,}`)
 
-// timeless is a text without what differs from run to run: times, durations, rates, and how far
-// columns are apart.
+// timeless is a text without what differs from run to run: times, durations, rates, places in the
+// order of verdicts, and how far columns are apart.
 func timeless(text string) string { return variable.ReplaceAllString(text, "~") }
