@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from fake import BLOCKED, Server, closed_port, listener
@@ -72,6 +73,10 @@ class Clients(unittest.TestCase):
                 self.assertFalse(d)
                 self.assertEqual((d.allowed, d.rule, d.public, d.action, d.retry_after, d.limit, d.in_doubt), (False, "search-combined", "searches", "block", 29, 5, False))
                 self.assertEqual(d.until, datetime(2026, 11, 21, 14, 44, 18, 240123, timezone.utc))
+                for micros, text in ((240123, ".240123Z"), (240000, ".24Z"), (0, ":18Z")):  # as the server writes it
+                    told = replace(d, until=d.until.replace(microsecond=micros)).problem()
+                    self.assertTrue(told["until"].endswith(text), told)
+                    self.assertEqual(list(told)[-3:], ["until", "retry_after", "violated-policies"])
                 self.assertEqual(d.headers(), {"Cache-Control": "no-store", "Retry-After": "29", "RateLimit": '"searches";r=0;t=29', "RateLimit-Policy": '"searches";q=5'})
                 server.answers["/v1/check"] = {"allowed": True, "verdicts": [], "staleness": "1ms"}
                 self.assertTrue(client.check("search.query", uid="1", wait=0.5))

@@ -54,17 +54,11 @@ class Decision:
         if self.in_doubt:
             return {"type": "about:blank", "title": "Service Unavailable", "status": 503, "detail": _UNKNOWN}
         detail = f"The limit of {json.dumps(self.public, ensure_ascii=False)} was exceeded" if self.public else "A limit was exceeded"
-        if self.retry_after is not None:
-            detail += f"; try again in {self.retry_after} s"
+        detail += "" if self.retry_after is None else f"; try again in {self.retry_after} s"
         told: dict[str, Any] = {
-            "type": _QUOTA_EXCEEDED,
-            "title": "Request cannot be satisfied as assigned quota has been exceeded",
-            "status": 429,
-            "detail": detail + ".",
-            "rule": self.public,
-            "action": self.action,
-            "until": self.until and self.until.isoformat().replace("+00:00", "Z"),
-            "retry_after": self.retry_after,
+            "type": _QUOTA_EXCEEDED, "title": "Request cannot be satisfied as assigned quota has been exceeded", "status": 429,
+            "detail": detail + ".", "rule": self.public, "action": self.action,
+            "until": self.until and _time_text(self.until), "retry_after": self.retry_after,
         }
         return {name: value for name, value in told.items() if value} | {"violated-policies": [self.public or "limit"]}
 
@@ -83,19 +77,10 @@ def decision_of(answer: Mapping[str, Any]) -> Decision:
     verdicts, limit = answer.get("verdicts") or [], answer.get("limit")
     if not allowed and verdicts and answer.get("rule"):
         limit = verdicts[0].get("limit")
-    until = answer.get("until")
     return Decision(
-        allowed,
-        action=answer.get("action", ""),
-        rule=answer.get("rule", ""),
-        public=answer.get("public", ""),
-        retry_after=answer.get("retry_after"),
-        until=_time(until) if until else None,
-        in_doubt=bool(answer.get("in_doubt")),
-        reason=answer.get("reason", ""),
-        limit=limit,
-        remaining=answer.get("remaining"),
-        reset=answer.get("reset"),
+        allowed, action=answer.get("action", ""), rule=answer.get("rule", ""), public=answer.get("public", ""),
+        retry_after=answer.get("retry_after"), until=_time(answer["until"]) if answer.get("until") else None, in_doubt=bool(answer.get("in_doubt")),
+        reason=answer.get("reason", ""), limit=limit, remaining=answer.get("remaining"), reset=answer.get("reset"),
     )
 
 
@@ -103,3 +88,9 @@ def _time(text: str) -> datetime:
     """RFC 3339 with any fraction, which Python 3.10 does not read."""
     whole, point, fraction = text.removesuffix("Z").partition(".")
     return datetime.fromisoformat(f"{whole}.{fraction[:6]:0<6}+00:00" if point else f"{whole}+00:00")
+
+
+def _time_text(time: datetime) -> str:
+    """RFC 3339, as short as it is exact: as the decision server writes it."""
+    whole, point, fraction = time.isoformat().removesuffix("+00:00").partition(".")
+    return whole + (point + fraction.rstrip("0") if point else "") + "Z"
