@@ -21,6 +21,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.Function;
 import java.util.function.Predicate;
+import java.util.stream.Stream;
 
 /**
  * Answers 429 to those who may not use an API now, and emits an event for each request that it let in.
@@ -116,14 +117,16 @@ public final class TallygateFilter extends HttpFilter {
     String uid = o.uid.apply(request);
     String ip = o.ip.apply(request);
     String named = o.api.apply(request);
-    if (uid == AMBIGUOUS || ip == AMBIGUOUS || named == AMBIGUOUS) {
+    Map<String, Object> attrs = new LinkedHashMap<>();
+    o.attrs.forEach((name, of) -> attrs.put(name, of.apply(request)));
+    if (Stream.concat(Stream.of(uid, ip, named), attrs.values().stream()).anyMatch(v -> v == AMBIGUOUS)) {
       write(request, response, 400, "{\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,\"detail\":"
           + "\"It is not clear who sends this request: a header that says so has several values.\"}");
       return;
     }
     String api = named == null || named.isEmpty() ? Names.UNROUTED : named;
     Caller caller = new Caller().uid(uid).ip(ip);
-    o.attrs.forEach((name, of) -> caller.attr(name, of.apply(request)));
+    attrs.forEach(caller::attr);
     enter(request, response, chain, api, caller);
   }
 

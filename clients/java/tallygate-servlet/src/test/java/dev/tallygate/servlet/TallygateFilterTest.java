@@ -163,6 +163,13 @@ class TallygateFilterTest {
       throw new AssertionError("it was let in");
     }).getStatus());
 
+    MockHttpServletRequest devices = by("42", "GET", "/a");
+    devices.addHeader("X-Device", "1");
+    devices.addHeader("X-Device", "2");
+    assertEquals(400, request(o -> o.attr("device", TallygateFilter.header("X-Device")), devices, (r, w) -> {
+      throw new AssertionError("it was let in");
+    }).getStatus());
+
     request(o -> o, new MockHttpServletRequest("GET", "/a"), (r, w) -> {});
     assertEquals(List.of("/v1/check {\"api\":\"get.a\"}"), asked); // there may be one limit for all
     sent.only();
