@@ -24,7 +24,7 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
  * @param emitDenied whether what is denied is emitted too, with the outcome limited
  * @param kafka where events go
  */
-@ConfigurationProperties("tallygate")
+@ConfigurationProperties(prefix = "tallygate", ignoreUnknownFields = false)
 public record TallygateProperties(String url, String token, @DefaultValue("50ms") Duration timeout, TallygateClient.Fail fail,
     @DefaultValue("true") boolean filter, @DefaultValue("0") int order, String uidHeader, @DefaultValue("false") boolean ip,
     @DefaultValue("/actuator/**") List<String> skip, @DefaultValue List<String> admit,
