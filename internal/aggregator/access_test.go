@@ -53,7 +53,7 @@ func began(t *testing.T, brokers []string, prefix string, client *tls.Config, ar
 		t.Fatal(err)
 	}
 	p.url = scheme + "127.0.0.1:" + port
-	transport := &http.Transport{TLSClientConfig: client}
+	transport := &http.Transport{TLSClientConfig: client, ExpectContinueTimeout: time.Minute}
 	p.client = described(t, transport)
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(context.WithoutCancel(t.Context()))

@@ -209,24 +209,26 @@ func (s *resender) tells(t *testing.T, status int, says string) {
 // letters don't come is given up.
 func TestDeadLettersAreSentOneRequestAtATime(t *testing.T) {
 	p := began(t, embedded(t), "one", nil)
-	begin := func() (rest io.WriteCloser, answer chan string) {
+	// held returns when the letters of its request are being read: the server says so with 100
+	// Continue, and nothing of the body is sent before.
+	held := func() (rest io.WriteCloser, answer chan string) {
 		reader, writer := io.Pipe()
 		answer = make(chan string, 1)
 		go func() {
 			status, said := p.ask("", http.MethodPost, deadLetters, "", func(r *http.Request) {
 				r.Body, r.ContentLength = reader, -1
 				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Expect", "100-continue")
 			})
 			answer <- fmt.Sprint(status, said)
 		}()
 		if _, err := io.WriteString(writer, fixed(1, `{"api":"a","uid":"1"}`)); err != nil {
-			t.Fatal(err)
+			t.Fatal(err, <-answer)
 		}
 		return writer, answer
 	}
 	other := func() (status int, retry string) {
-		// One that is refused for its query: it is served in no time, so that the one that is to be
-		// held comes between two.
+		// It is refused for its query, unless it is told to wait.
 		req, err := http.NewRequest(http.MethodPost, p.url+deadLetters+"?who=me", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
@@ -239,33 +241,21 @@ func TestDeadLettersAreSentOneRequestAtATime(t *testing.T) {
 		resp.Body.Close()
 		return resp.StatusCode, resp.Header.Get("Retry-After")
 	}
-	busy := func() bool {
-		status, retry := other()
-		return status == http.StatusTooManyRequests && retry == "1"
-	}
-	held := func() (rest io.WriteCloser, answer chan string) {
-		rest, answer = begin()
-		testrun.Eventually(t, "a second request is told to wait", func() bool {
-			select {
-			case got := <-answer: // the second one came first
-				if !strings.HasPrefix(got, "429") {
-					t.Fatal(got)
-				}
-				_ = rest.Close()
-				rest, answer = begin()
-			default:
-			}
-			return busy()
-		})
-		return rest, answer
+	waits := func() {
+		t.Helper()
+		if status, retry := other(); status != http.StatusTooManyRequests || retry != "1" {
+			t.Errorf("a second request is answered %d, Retry-After %q", status, retry)
+		}
 	}
 	rest, answer := held()
+	waits()
 	_ = rest.Close()
 	if got := <-answer; !strings.HasPrefix(got, "200") || !strings.Contains(got, `"letters":[{"sent":1}]`) {
 		t.Errorf("the first: %s", got)
 	}
 	rest, answer = held()
 	defer rest.Close()
+	waits()
 	testrun.Eventually(t, "it is given up", func() bool { status, _ := other(); return status == http.StatusBadRequest })
 	if got := <-answer; !strings.HasPrefix(got, "408") || !strings.Contains(got, "did not arrive within 10s") {
 		t.Errorf("one that does not come: %s", got)
