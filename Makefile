@@ -11,8 +11,10 @@ FUZZTIME ?= 30s
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
+TESTED = ./...
+
 test: ## the fast suite, on embedded Kafka and Redis
-	go test -p 4 -parallel 8 $(TESTFLAGS) ./... # tests with servers wait more than they work
+	go test -p 4 -parallel 8 $(TESTFLAGS) $(TESTED) # tests with servers wait more than they work
 
 race: ## the fast suite under the race detector
 	go test -race ./...
