@@ -40,6 +40,7 @@ type instance struct {
 	fetcher *kafkalog.Fetcher // of the group's claims
 	logs    *kafkalog.Fetcher // of changelogs and rules: no claim waits for these
 	reading []func()          // stop fetcher and logs
+	asking  questions
 	book    *rulebook
 
 	rulesTold func(version uint64, record []byte, set *rules.Set) // nil: nobody is told
@@ -163,8 +164,12 @@ func (a *instance) partitionEnv() owner.Env {
 	}
 }
 
+// askedWithin is how long a stop waits for the answers to questions that nobody waits for.
+const askedWithin = time.Second
+
 func (a *instance) close() {
 	a.peers.transport.CloseIdleConnections()
+	a.asking.await()
 	for _, stop := range a.reading {
 		stop()
 	}
@@ -174,6 +179,25 @@ func (a *instance) close() {
 				a.log.Warn("closing a Kafka connection failed", "error", err)
 			}
 		}
+	}
+}
+
+// questions to Kafka that nobody waits for.
+type questions struct{ sync.WaitGroup }
+
+// await lets them end: sarama may open a connection behind the client's Close, and
+// nobody would close that one. A Kafka that does not answer within a second has no such connection.
+func (q *questions) await() {
+	answered := make(chan struct{})
+	go func() {
+		q.Wait()
+		close(answered)
+	}()
+	patience := time.NewTimer(askedWithin)
+	defer patience.Stop()
+	select {
+	case <-answered:
+	case <-patience.C:
 	}
 }
 

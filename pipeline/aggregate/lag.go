@@ -54,7 +54,7 @@ func (a *watching) watchLag(ctx context.Context) {
 	for retry.Sleep(ctx, lagEvery) {
 		if !asking && time.Since(askedAt) >= askLagEvery {
 			asking, askedAt = true, time.Now()
-			go func() { told <- a.askOffsets(ctx) }() // do not wait for an unreachable Kafka
+			a.asking.Go(func() { told <- a.askOffsets(ctx) }) // do not wait for an unreachable Kafka
 		}
 		select {
 		case t := <-told:

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -182,4 +183,19 @@ func TestUnownedPartitionsHaveALag(t *testing.T) {
 	if log.Has("session ended") {
 		t.Error("the log tells of the end of a session that never began")
 	}
+}
+
+// A question that is under way when the aggregator is told to stop ends before its connections are
+// closed: a connection that sarama opens later would stay. Kafka may be away, so it does not wait for long.
+func TestAStopWaitsForQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for takes, want := range map[time.Duration]time.Duration{0: 0, 300 * time.Millisecond: 300 * time.Millisecond, time.Hour: askedWithin} {
+			q, began := &questions{}, time.Now()
+			q.Go(func() { time.Sleep(takes) })
+			if q.await(); time.Since(began) != want {
+				t.Errorf("a question of %v: it waits for %v, want %v", takes, time.Since(began), want)
+			}
+			time.Sleep(2 * time.Hour)
+		}
+	})
 }

@@ -28,13 +28,13 @@ func (a *watching) watch(ctx context.Context) {
 	var rulesAt time.Time
 	for retry.Sleep(ctx, watchTopicsEvery) {
 		looked := make(chan struct{})
-		go func() { // do not wait for an unreachable Kafka
+		a.asking.Go(func() { // do not wait for an unreachable Kafka
 			defer close(looked)
 			if a.watchTopics(); time.Since(rulesAt) > watchRulesEvery {
 				rulesAt = time.Now()
 				a.compareRules()
 			}
-		}()
+		})
 		select {
 		case <-looked:
 		case <-ctx.Done():
