@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/deadletter"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
@@ -61,7 +62,7 @@ func deadLetters(ctx context.Context, c *call) error {
 	o.BoolVar(&r.now, "now", false, "with --send: without their own time, so that they count when they arrive")
 	direct := o.Bool("direct", false, "with --send: straight to Kafka, which needs the right to write there, and is not in the audit")
 	by := o.String("by", operator(), "with --send: who sends, for the audit; where you show a token or a certificate, for whom; a `name`")
-	at := addAPI(o)
+	at := apiclient.NewOptions(o)
 	err := o.ParseOnly(c.args)
 	switch {
 	case err != nil:

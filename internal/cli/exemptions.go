@@ -48,7 +48,7 @@ func (l *exemptionList) run(ctx context.Context, k *keyCommand, args []string) e
 	}
 	q := keyQuery(key)
 	q.Set("limit", strconv.Itoa(l.limit))
-	text, err := k.api.get(ctx, "/v1/exemptions?"+q.Encode())
+	text, err := k.api.Get(ctx, "/v1/exemptions?"+q.Encode())
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
@@ -52,7 +53,7 @@ type explainAnswer struct {
 // explain is `tallygate explain`.
 func explain(ctx context.Context, c *call) error {
 	o := c.options(explainUsage)
-	at := addAPI(o)
+	at := apiclient.NewOptions(o)
 	api := o.String("api", "", "only the rules that concern this `API`")
 	exact := o.Bool("exact", false, "only this key, and none that contains it")
 	limit := o.Int("limit", explainedKeys, "`number` of keys with more dimensions to show at most")
@@ -76,12 +77,12 @@ func explain(ctx context.Context, c *call) error {
 	} else if *limit != explainedKeys {
 		q.Set("limit", strconv.Itoa(*limit))
 	}
-	aggregator, err := at.open()
+	aggregator, err := at.Open()
 	if err != nil {
 		return err
 	}
-	defer aggregator.client.CloseIdleConnections()
-	body, err := aggregator.get(ctx, "/v1/explain?"+q.Encode())
+	defer aggregator.Close()
+	body, err := aggregator.Get(ctx, "/v1/explain?"+q.Encode())
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
+	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/keytext"
 )
 
@@ -51,18 +52,18 @@ type keyHeat struct {
 // hotKeys is `tallygate hot-keys`.
 func hotKeys(ctx context.Context, c *call) error {
 	o := c.options(hotKeysUsage)
-	at := addAPI(o)
+	at := apiclient.NewOptions(o)
 	limit := o.Int("limit", 20, "`number` of keys to show at most")
 	asJSON := o.Bool("json", false, "write the aggregator's answer as it is")
 	if err := o.ParseOnly(c.args); err != nil {
 		return err
 	}
-	aggregator, err := at.open()
+	aggregator, err := at.Open()
 	if err != nil {
 		return err
 	}
-	defer aggregator.client.CloseIdleConnections()
-	body, err := aggregator.get(ctx, fmt.Sprintf("/v1/hot-keys?limit=%d", *limit))
+	defer aggregator.Close()
+	body, err := aggregator.Get(ctx, fmt.Sprintf("/v1/hot-keys?limit=%d", *limit))
 	if err != nil {
 		return err
 	}

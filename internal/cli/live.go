@@ -8,20 +8,21 @@ import (
 	"io/fs"
 	"net/url"
 
+	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
 
-// liveGroup is an aggregator that commands ask for what its group runs and has counted.
-type liveGroup struct{ *api }
+// liveGroup is an aggregator that commands ask for what its group runs and has counted. Its Close is the client's.
+type liveGroup struct{ *apiclient.Client }
 
 // liveGroups is replay.Aggregators.
 func liveGroups(o *ops.Options) func() (replay.Aggregator, error) {
-	at := addAPI(o)
+	at := apiclient.NewOptions(o)
 	return func() (replay.Aggregator, error) {
-		aggregator, err := at.open()
+		aggregator, err := at.Open()
 		if err != nil {
 			return nil, err
 		}
@@ -31,7 +32,7 @@ func liveGroups(o *ops.Options) func() (replay.Aggregator, error) {
 
 // Rules implements replay.Aggregator.
 func (g liveGroup) Rules(ctx context.Context) (*rules.Set, error) {
-	body, err := g.get(ctx, "/v1/rules")
+	body, err := g.Get(ctx, "/v1/rules")
 	if err != nil {
 		return nil, fmt.Errorf("load the group's rules: %w", err)
 	}
@@ -70,7 +71,7 @@ func (g liveGroup) Explain(ctx context.Context, key []event.Dim) ([]rules.Explan
 		}
 		q.Set(name, d.Value)
 	}
-	body, err := g.get(ctx, "/v1/explain?"+q.Encode())
+	body, err := g.Get(ctx, "/v1/explain?"+q.Encode())
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +85,3 @@ func (g liveGroup) Explain(ctx context.Context, key []event.Dim) ([]rules.Explan
 	}
 	return out, nil
 }
-
-// Close implements replay.Aggregator.
-func (g liveGroup) Close() { g.client.CloseIdleConnections() }

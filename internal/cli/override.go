@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -108,7 +109,7 @@ type commandResult struct {
 func (v override) run(ctx context.Context, c *call) error {
 	o := c.options(v.usage)
 	k := keyCommand{override: v, stdin: c.stdin, stdout: c.stdout, stderr: c.stderr}
-	at := addAPI(o)
+	at := apiclient.NewOptions(o)
 	o.StringVar(&k.body.Reason, "reason", "", "why, for the audit; `text`, required")
 	o.StringVar(&k.body.By, "by", operator(), "who gives the command, for the audit; where you show a token or a certificate, for whom; a `name`")
 	o.BoolVar(&k.json, "json", false, "write the aggregator's answer as it is")
@@ -134,10 +135,10 @@ func (v override) run(ctx context.Context, c *call) error {
 		return err
 	}
 	var err error
-	if k.api, err = at.open(); err != nil {
+	if k.api, err = at.Open(); err != nil {
 		return err
 	}
-	defer k.api.client.CloseIdleConnections()
+	defer k.api.Close()
 	if list.wanted {
 		return list.run(ctx, &k, o.Args())
 	}
@@ -169,7 +170,7 @@ type keyCommand struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 
-	api      *api
+	api      *apiclient.Client
 	body     commandBody
 	json     bool
 	all, yes bool
@@ -204,7 +205,7 @@ func (k *keyCommand) send(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	answer, err := k.api.post(ctx, "/v1/commands", k.body)
+	answer, err := k.api.Post(ctx, "/v1/commands", k.body)
 	if err != nil {
 		return err
 	}

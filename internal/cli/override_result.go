@@ -20,7 +20,7 @@ func (k *keyCommand) sure(ctx context.Context, key []event.Dim) error {
 	}
 	q := keyQuery(key)
 	q.Set("limit", "0")
-	text, err := k.api.get(ctx, "/v1/explain?"+q.Encode())
+	text, err := k.api.Get(ctx, "/v1/explain?"+q.Encode())
 	if err != nil {
 		return fmt.Errorf("count the keys that contain %s: %w", keytext.Format(key), err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/deadletter"
 	"github.com/tallygate/tallygate/internal/retry"
 )
@@ -26,7 +27,7 @@ const (
 // asked has an aggregator send the letters, in batches.
 type asked struct {
 	*resend
-	api  *api
+	api  *apiclient.Client
 	path string
 
 	body       bytes.Buffer
@@ -36,8 +37,8 @@ type asked struct {
 	failed     bool
 }
 
-func newAsked(at *apiOptions, by string, r *resend) (letterSender, error) {
-	a, err := at.open()
+func newAsked(at *apiclient.Options, by string, r *resend) (letterSender, error) {
+	a, err := at.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +69,7 @@ func (a *asked) letter(ctx context.Context, n int, line []byte, l *deadletter.Le
 
 // finish sends the rest, unless the run was interrupted.
 func (a *asked) finish(ctx context.Context) error {
-	defer a.api.client.CloseIdleConnections()
+	defer a.api.Close()
 	if ctx.Err() != nil || a.failed {
 		return nil
 	}
@@ -114,15 +115,15 @@ func (a *asked) flush(ctx context.Context) error {
 // response even if ctx ends: only that says what was sent.
 func (a *asked) ask(ctx context.Context) (*lettersAnswer, error) {
 	for until := time.Now().Add(busyTimeout); ; {
-		text, err := a.api.postRaw(context.WithoutCancel(ctx), a.path, a.body.Bytes())
-		refused, ok := errors.AsType[*refusal](err)
+		text, err := a.api.PostRaw(context.WithoutCancel(ctx), a.path, a.body.Bytes())
+		refused, ok := errors.AsType[*apiclient.Refusal](err)
 		switch {
-		case ok && refused.after > 0 && time.Now().Add(refused.after).Before(until) && ctx.Err() == nil:
-			if !retry.Sleep(ctx, refused.after) {
+		case ok && refused.After > 0 && time.Now().Add(refused.After).Before(until) && ctx.Err() == nil:
+			if !retry.Sleep(ctx, refused.After) {
 				return nil, err
 			}
 			continue
-		case ok && refused.status == http.StatusNotFound:
+		case ok && refused.Status == http.StatusNotFound:
 			return nil, fmt.Errorf("this aggregator is of an older version, and cannot send dead letters: --direct sends straight to Kafka: %w", err)
 		case ok:
 			return nil, err

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/internal/keytext"
 )
@@ -29,9 +30,6 @@ type blockedAnswer struct {
 }
 
 const (
-	// atOnce is how many partitions are unblocked at the same time. An aggregator lists four at a time.
-	atOnce = 4
-
 	// A batch is a command on so many keys of a partition, that take so many bytes.
 	unblockKeys  = 1000
 	unblockBytes = 48 << 10
@@ -92,7 +90,7 @@ func (k *keyCommand) unblockPage(ctx context.Context, a *blockedAnswer, done *at
 			}
 			body.Keys = append(body.Keys, b.Key)
 		}
-		if _, err := k.api.post(ctx, "/v1/commands", body); err != nil {
+		if _, err := k.api.Post(ctx, "/v1/commands", body); err != nil {
 			return fmt.Errorf("unblock %s, from %s on: %w", plural(len(body.Keys), "key"), keytext.FormatMap(body.Keys[0]), err)
 		}
 		done.Add(int64(len(body.Keys)))
@@ -130,7 +128,7 @@ func (k *keyCommand) eachPage(ctx context.Context, do func(context.Context, *blo
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(atOnce)
+	g.SetLimit(apiclient.AtOnce)
 	for partition := range first.Partitions {
 		g.Go(func() error {
 			a := first
@@ -162,7 +160,7 @@ func (k *keyCommand) page(ctx context.Context, partition int, after string) (*bl
 	if after != "" {
 		q.Set("after", after)
 	}
-	text, err := k.api.get(ctx, "/v1/blocked?"+q.Encode())
+	text, err := k.api.Get(ctx, "/v1/blocked?"+q.Encode())
 	if err != nil {
 		return nil, fmt.Errorf("list the blocked keys of partition %d: %w", partition, err)
 	}

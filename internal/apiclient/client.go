@@ -1,7 +1,9 @@
-package cli
+// Package apiclient asks an aggregator's HTTP API, for the commands of tallygate, its console and its notifier.
+package apiclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -19,14 +21,15 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
-// apiOptions say where an aggregator is, and with which credentials to ask it.
-type apiOptions struct {
+// Options say where an aggregator is, and with which credentials to ask it.
+type Options struct {
 	*ops.Options
 	addr, tokenFile, ca, cert, key string
 }
 
-func addAPI(o *ops.Options) *apiOptions {
-	a := &apiOptions{Options: o}
+// NewOptions adds the options to those of a command.
+func NewOptions(o *ops.Options) *Options {
+	a := &Options{Options: o}
 	o.StringVar(&a.addr, "aggregator", "127.0.0.1:8081", "an aggregator's HTTP API, `HOST:PORT`, or https://HOST:PORT")
 	o.StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token to show; without it that in TALLYGATE_TOKEN, if any")
 	o.StringVar(&a.ca, "ca", "", "`FILE` with the PEM certificates to trust instead of the system's")
@@ -35,11 +38,14 @@ func addAPI(o *ops.Options) *apiOptions {
 	return a
 }
 
-// api is a client of an aggregator's HTTP API.
-type api struct {
+// Client is a client of an aggregator's HTTP API. Many goroutines may use it.
+type Client struct {
 	base, token string
-	client      http.Client
+	client      *http.Client
 }
+
+// AtOnce is how many requests a caller should have under way at most: so many connections are kept.
+const AtOnce = 4
 
 const (
 	askWithin     = 10 * time.Second
@@ -50,8 +56,8 @@ const (
 	expectBytes = 64 << 10
 )
 
-// open reads the files. It sends no request.
-func (o *apiOptions) open() (*api, error) {
+// Open reads the files. It sends no request.
+func (o *Options) Open() (*Client, error) {
 	base := o.addr
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
@@ -71,13 +77,13 @@ func (o *apiOptions) open() (*api, error) {
 	if err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
-	a := &api{base: strings.TrimSuffix(base, "/"), token: token}
-	a.client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig, MaxIdleConnsPerHost: atOnce, ExpectContinueTimeout: time.Second}
+	a := &Client{base: strings.TrimSuffix(base, "/"), token: token, client: &http.Client{}}
+	a.client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig, MaxIdleConnsPerHost: AtOnce, ExpectContinueTimeout: time.Second}
 	a.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for this host
 	return a, nil
 }
 
-func (o *apiOptions) tls() (*tls.Config, error) {
+func (o *Options) tls() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.ca != "" {
 		pem, err := os.ReadFile(o.ca)
@@ -101,30 +107,49 @@ func (o *apiOptions) tls() (*tls.Config, error) {
 	return c, nil
 }
 
-// get requests a path, and turns problem+json into an error.
-func (a *api) get(ctx context.Context, path string) ([]byte, error) {
+// New is a client of the API at base, such as https://aggregator:8081, that shows no token. A nil
+// *http.Client is http.DefaultClient.
+func New(base string, client *http.Client) *Client {
+	return &Client{base: strings.TrimSuffix(base, "/"), client: cmp.Or(client, http.DefaultClient)}
+}
+
+// Base is the API's address, such as http://127.0.0.1:8081.
+func (a *Client) Base() string { return a.base }
+
+// Close ends the connections that wait for a further request.
+func (a *Client) Close() { a.client.CloseIdleConnections() }
+
+// WithToken is a client of the same API, over the same connections, that shows another token; "" is none.
+func (a *Client) WithToken(token string) *Client {
+	c := *a
+	c.token = token
+	return &c
+}
+
+// Get requests a path, and turns problem+json into an error, a *Refusal.
+func (a *Client) Get(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	return a.do(ctx, http.MethodGet, path, nil)
 }
 
-// post sends JSON.
-func (a *api) post(ctx context.Context, path string, body any) ([]byte, error) {
+// Post sends a value as JSON.
+func (a *Client) Post(ctx context.Context, path string, body any) ([]byte, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
-	return a.postRaw(ctx, path, text)
+	return a.PostRaw(ctx, path, text)
 }
 
-// postRaw sends JSON text. A response that refuses it may come before all of it was sent.
-func (a *api) postRaw(ctx context.Context, path string, text []byte) ([]byte, error) {
+// PostRaw sends JSON text. A response that refuses it may come before all of it was sent.
+func (a *Client) PostRaw(ctx context.Context, path string, text []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandWithin)
 	defer cancel()
 	return a.do(ctx, http.MethodPost, path, text)
 }
 
-func (a *api) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+func (a *Client) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -154,27 +179,27 @@ func readResponse(resp *http.Response, err error) ([]byte, error) {
 	case resp.StatusCode == http.StatusOK:
 		return body, nil
 	}
-	refused := &refusal{status: resp.StatusCode}
+	refused := &Refusal{Status: resp.StatusCode}
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
-		refused.after = time.Duration(seconds) * time.Second
+		refused.After = time.Duration(seconds) * time.Second
 	}
 	var problem struct{ Detail string }
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized:
-		refused.detail = "the aggregator requires a credential that it knows: a token in TALLYGATE_TOKEN or --token-file, or --cert and --key"
+		refused.Detail = "the aggregator requires a credential that it knows: a token in TALLYGATE_TOKEN or --token-file, or --cert and --key"
 	case json.Unmarshal(body, &problem) == nil && problem.Detail != "":
-		refused.detail = problem.Detail
+		refused.Detail = problem.Detail
 	default:
-		refused.detail = fmt.Sprintf("the aggregator responds %s: %.200s", resp.Status, body)
+		refused.Detail = fmt.Sprintf("the aggregator responds %s: %.200s", resp.Status, body)
 	}
 	return nil, refused
 }
 
-// refusal is a response that says what is wrong.
-type refusal struct {
-	status int
-	after  time.Duration // how long to wait before another attempt; 0 if it does not say
-	detail string
+// Refusal is a response that says what is wrong.
+type Refusal struct {
+	Status int
+	After  time.Duration // how long to wait before another attempt; 0 if it does not say
+	Detail string
 }
 
-func (r *refusal) Error() string { return r.detail }
+func (r *Refusal) Error() string { return r.Detail }

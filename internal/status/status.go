@@ -1,0 +1,142 @@
+// Package status is what a program says about itself at GET /v1/status: the types that the programs fill in,
+// and that the console, the notifier and the aggregator's GET /v1/cluster read.
+package status
+
+import "time"
+
+// Status is the answer to GET /v1/status.
+type Status struct {
+	Component string    `json:"component"` // aggregator, enforcer, console, notify
+	Instance  string    `json:"instance"`  // its --instance-id, else the address where it is reached
+	Address   string    `json:"address,omitempty"`
+	Version   string    `json:"version"`
+	Commit    string    `json:"commit"`
+	Go        string    `json:"go"`
+	Started   time.Time `json:"started"`
+	Now       time.Time `json:"now"` // by this program's clock
+	Uptime    float64   `json:"uptime_seconds"`
+
+	Ready bool   `json:"ready"`
+	Why   string `json:"why,omitempty"` // it is not ready; or it is, but
+
+	Config []Setting `json:"config"` // in the order of names; secrets masked
+	Errors []Error   `json:"errors"` // the latest first, at most 50 of different messages
+
+	Aggregator *Aggregator `json:"aggregator,omitempty"`
+	Enforcer   *Enforcer   `json:"enforcer,omitempty"`
+
+	// Metrics are the program's metrics by name, those that the request asks for.
+	Metrics map[string][]Sample `json:"metrics,omitempty"`
+}
+
+// Setting is one option as the program uses it.
+type Setting struct {
+	Name  string `json:"name"`
+	Value string `json:"value"` // "•••" for a secret that is set
+	From  string `json:"from"`  // flag, environment, file or default
+}
+
+// Error is a line of the log at level warn or error. Lines of one message are one entry.
+type Error struct {
+	Level   string    `json:"level"` // warn or error
+	Message string    `json:"message"`
+	Error   string    `json:"error,omitempty"` // the line's error
+	First   time.Time `json:"first"`
+	Last    time.Time `json:"last"`
+	Count   int       `json:"count"`
+}
+
+// Aggregator is what only an aggregator has.
+type Aggregator struct {
+	Rules      Rules       `json:"rules"`
+	Partitions []Partition `json:"partitions"` // that it owns, in order
+	Of         int32       `json:"of"`         // how many partitions there are; 0 while unknown
+	// Redis is since when it refuses or does not answer; nil while it works, or there is none.
+	Redis *Trouble `json:"redis,omitempty"`
+	Kafka *Trouble `json:"kafka,omitempty"`
+}
+
+// Trouble is a server that does not do what the program needs.
+type Trouble struct {
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason"` // as in the metrics: auth, memory, unreachable, …
+	Error  string    `json:"error"`
+}
+
+// Rules are those that an instance runs, and how its file is.
+type Rules struct {
+	Version   int64     `json:"version"`
+	Name      string    `json:"name"`
+	File      string    `json:"file"`
+	By        string    `json:"by"`
+	At        time.Time `json:"at"`
+	FileOK    bool      `json:"file_ok"`
+	FileError string    `json:"file_error,omitempty"` // why it is not
+	Differ    int       `json:"differ"`               // members of the group whose rules differ
+	Blown     []string  `json:"blown,omitempty"`      // rules whose fuse has blown in a partition of this instance
+}
+
+// Partition is one that an instance owns.
+type Partition struct {
+	Partition       int32     `json:"partition"`
+	State           string    `json:"state"` // recovering, open, failed
+	Events          float64   `json:"events_per_second"`
+	Lag             int64     `json:"lag"` // records
+	LagSeconds      float64   `json:"lag_seconds"`
+	LoopLag         int64     `json:"loop_lag"`
+	Keys            int       `json:"keys"`
+	Bytes           int64     `json:"bytes"`
+	LastFetch       time.Time `json:"last_fetch"`
+	LastCheckpoint  time.Time `json:"last_checkpoint"`
+	TakenOver       time.Time `json:"taken_over"`
+	TakeoverSeconds float64   `json:"takeover_seconds"`
+	Takeovers       uint64    `json:"takeovers"`
+	Failures        uint64    `json:"failures"`
+}
+
+// Enforcer is what only an enforcer has.
+type Enforcer struct {
+	Entries   int      `json:"entries"`
+	Staleness float64  `json:"staleness_seconds"` // -1 before the first snapshot
+	Stale     bool     `json:"stale"`
+	Enabled   bool     `json:"enabled"`
+	OffCause  string   `json:"off_cause,omitempty"` // environment, file or program
+	Redis     *Trouble `json:"redis,omitempty"`
+}
+
+// Sample is one value of a metric. Of a histogram there are its sum, its count, and its buckets.
+type Sample struct {
+	Labels  map[string]string `json:"labels,omitempty"`
+	Value   float64           `json:"value"`             // of a counter or gauge
+	Sum     float64           `json:"sum,omitempty"`     // of a histogram
+	Count   uint64            `json:"count,omitempty"`   // of a histogram
+	Buckets []Bucket          `json:"buckets,omitempty"` // of a histogram
+}
+
+// Bucket is how many observations were at most Le. The last bucket, for all, is left out: it is Count.
+type Bucket struct {
+	Le    float64 `json:"le"`
+	Count uint64  `json:"count"`
+}
+
+// Cluster is the answer to GET /v1/cluster: all aggregators of the group.
+type Cluster struct {
+	Members []Status `json:"members"` // in the order of their instances
+	// Unowned are partitions that no answer has, each with a reason; in order.
+	Unowned []Unowned `json:"unowned,omitempty"`
+	// Missing are members of the group that did not answer.
+	Missing []Missing `json:"missing,omitempty"`
+}
+
+// Unowned is a partition that no member says it has.
+type Unowned struct {
+	Partition int32  `json:"partition"`
+	Reason    string `json:"reason"`
+}
+
+// Missing is a member that did not answer.
+type Missing struct {
+	Instance string `json:"instance"`
+	Address  string `json:"address,omitempty"`
+	Reason   string `json:"reason"`
+}

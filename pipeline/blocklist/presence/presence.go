@@ -1,0 +1,38 @@
+// Package presence is how enforcers announce themselves: each writes a Beat into Redis every few seconds, so
+// that all of them are seen, those inside services too. docs/reference/redis.md describes the key.
+package presence
+
+import "time"
+
+// Beat is what an enforcer says about itself. It names no user.
+type Beat struct {
+	ID      string    `json:"id"`   // random, one for each start
+	Kind    string    `json:"kind"` // decision-server, or go: in a service
+	Name    string    `json:"name"` // the operator's or service's name for it; else host:pid
+	Version string    `json:"version"`
+	URL     string    `json:"url,omitempty"` // where its /v1/check is; "" for services
+	Started time.Time `json:"started"`
+	At      time.Time `json:"at"` // of this beat, by the enforcer's clock
+
+	Seen time.Time `json:"-"` // of this beat, by Redis' clock; filled in by List
+
+	Staleness float64   `json:"staleness_seconds"`   // of its table; -1 before the first snapshot
+	Stale     bool      `json:"stale"`               // it answers as OnStale says
+	Entries   int       `json:"entries"`             // verdicts in force
+	Enabled   bool      `json:"enabled"`             // false: a kill switch allows everything
+	OffCause  string    `json:"off_cause,omitempty"` // environment, file or program
+	OffSince  time.Time `json:"off_since,omitzero"`
+
+	Checks uint64 `json:"checks,omitempty"` // since the start; 0 where nobody counts them
+	Denied uint64 `json:"denied,omitempty"`
+	Error  string `json:"error,omitempty"` // why it cannot follow the blocklist, in one line
+}
+
+const (
+	// Every is how often an enforcer beats.
+	Every = 2 * time.Second
+	// GoneAfter is the age from which on an enforcer counts as gone: it has ended, or cannot reach Redis.
+	GoneAfter = 4 * Every
+	// ForgottenAfter is when its last beat is removed.
+	ForgottenAfter = time.Hour
+)
