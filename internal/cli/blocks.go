@@ -19,6 +19,7 @@ import (
 	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
 	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -193,21 +194,9 @@ func (b *blocks) writeTable(out io.Writer, list []verdict.Verdict) error {
 	return w.Flush()
 }
 
-// actionText is the action; in shadow mode it is not carried out.
-func actionText(v *verdict.Verdict) string {
-	if v.Mode == verdict.Shadow {
-		return v.Action.String() + " (shadow)"
-	}
-	return v.Action.String()
-}
+func actionText(v *verdict.Verdict) string { return words.Action(v) }
 
-func causeText(v *verdict.Verdict) string {
-	place := fmt.Sprintf("%d@%d", v.Cause.Partition, v.Cause.Offset)
-	if v.Cause.ID == "" {
-		return place
-	}
-	return cell(v.Cause.ID, 128) + " " + place
-}
+func causeText(v *verdict.Verdict) string { return words.Cause(v) }
 
 // ruleCount is how many verdicts of a rule are in force.
 type ruleCount struct {

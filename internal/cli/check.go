@@ -15,6 +15,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -201,12 +202,7 @@ func hintsOf(set *rules.Set) (hints []string) {
 	return hints
 }
 
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
+func plural(n int, what string) string { return words.Plural(n, what) }
 
 // limitsOf is how many limits a set has.
 func limitsOf(set *rules.Set) (n int) {

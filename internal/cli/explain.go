@@ -11,11 +11,11 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -249,6 +249,4 @@ func standing(e *explained) string {
 	return text
 }
 
-func clock(m event.Micros) string {
-	return m.Time().Truncate(time.Millisecond).Format("2006-01-02T15:04:05.999Z07:00")
-}
+func clock(m event.Micros) string { return words.Clock(m) }

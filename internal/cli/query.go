@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/tallygate/tallygate/internal/auditlog"
+	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -43,7 +43,7 @@ func (f keyFilter) matches(key []event.Dim) bool {
 
 // ruleIs reports whether rule, as verdicts have it, is the wanted rule or one of its limits.
 func ruleIs(rule, want string) bool {
-	return want == "" || rule == want || strings.HasPrefix(rule, want+"/")
+	return auditlog.RuleIs(rule, want)
 }
 
 // moment is an option that is a point in time, or a span back from now.
@@ -74,35 +74,9 @@ func (m *moment) Set(text string) error {
 	return nil
 }
 
-// cell makes foreign text safe for a table on a terminal: one line, no control characters, and at
-// most so many characters.
-func cell(text string, most int) string {
-	var b strings.Builder
-	for n := 0; text != ""; n++ {
-		if n == most {
-			b.WriteString("…")
-			break
-		}
-		r, size := utf8.DecodeRuneInString(text)
-		if r == utf8.RuneError && size == 1 {
-			fmt.Fprintf(&b, `\x%02x`, text[0])
-		} else if unicode.IsGraphic(r) {
-			b.WriteRune(r)
-		} else {
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-		text = text[size:]
-	}
-	return b.String()
-}
+func cell(text string, most int) string { return words.Cell(text, most) }
 
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
+func orDash(text string) string { return words.OrDash(text) }
 
 // nothingSince says what was not found, and how to look further back.
 func nothingSince(what string, from time.Time) string {

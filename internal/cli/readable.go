@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -38,23 +39,7 @@ func left(until event.Micros) string {
 	return " (in " + spanText(span) + ")"
 }
 
-// spanText has the two largest units of a span: 6d 23h, 2h 5m, 40s.
-func spanText(span time.Duration) string {
-	var parts []string
-	for _, u := range []struct {
-		name string
-		of   time.Duration
-	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}} {
-		n := span / u.of
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d%s", n, u.name))
-		}
-		if span -= n * u.of; len(parts) == 2 || len(parts) == 1 && n == 0 {
-			break
-		}
-	}
-	return strings.Join(parts, " ")
-}
+func spanText(span time.Duration) string { return words.Span(span) }
 
 // exemptText says what exempts a key; list is empty where an older aggregator does not tell.
 func exemptText(list []aggregate.Exemption) string {

@@ -1,4 +1,4 @@
-package cli
+package auditlog
 
 import (
 	"fmt"
@@ -19,24 +19,24 @@ func TestTheAuditIsInOrder(t *testing.T) {
 		return nil
 	})
 	const noon = event.Micros(1_700_000_000_000_000)
-	add := func(late event.Micros, record string, e entry) {
-		if err := l.add(&ordered{entry: &e, record: record}, e.At+late); err != nil {
+	add := func(late event.Micros, record string, e Entry) {
+		if err := l.add(&ordered{Entry: &e, record: record}, e.At+late); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cleared := func(rule string, at event.Micros, by string) entry {
-		return entry{Type: "verdict", At: at, Rule: rule, Verdict: &verdict.Verdict{Rule: rule, Cause: verdict.Cause{ID: by}}}
+	cleared := func(rule string, at event.Micros, by string) Entry {
+		return Entry{Type: "verdict", At: at, Rule: rule, Verdict: &verdict.Verdict{Rule: rule, Cause: verdict.Cause{ID: by}}}
 	}
-	add(5, "other", entry{Type: "fuse", At: noon + 3})
+	add(5, "other", Entry{Type: "fuse", At: noon + 3})
 	add(9, "uid=1|a", cleared("a", noon-1, "c1")) // its instance's clock is behind, and so is its broker's
 	add(9, "uid=1|b", cleared("b", noon-1, "c1"))
-	add(9, "uid=1", entry{Type: "command", At: noon, ID: "c1"})
+	add(9, "uid=1", Entry{Type: "command", At: noon, ID: "c1"})
 	add(9, "uid=1|a", cleared("a", noon+2, "e7"))
 	add(9, "uid=1|a", cleared("a", noon+1, "e8")) // by another owner, later
 	if len(got) > 0 {
 		t.Errorf("%v are written at once", got)
 	}
-	add(0, "late", entry{Type: "fuse", At: noon + 3*orderWithin})
+	add(0, "late", Entry{Type: "fuse", At: noon + 3*orderWithin})
 	if err := l.flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -59,11 +59,11 @@ func TestTheAuditOfChanceIsInOrder(t *testing.T) {
 	at := event.Micros(1_700_000_000_000_000)
 	for i := range 5000 {
 		at += event.Micros(rnd.Int64N(int64(event.Second)))
-		e := &entry{Type: "verdict", At: at, ID: fmt.Sprint(i), Verdict: &verdict.Verdict{Cause: verdict.Cause{ID: fmt.Sprint("e", rnd.IntN(100))}}}
+		e := &Entry{Type: "verdict", At: at, ID: fmt.Sprint(i), Verdict: &verdict.Verdict{Cause: verdict.Cause{ID: fmt.Sprint("e", rnd.IntN(100))}}}
 		if rnd.IntN(3) == 0 {
 			e.Type, e.Verdict = "command", nil
 		}
-		all = append(all, arrival{&ordered{entry: e, partition: int32(rnd.IntN(3))}, at + event.Micros(rnd.Int64N(int64(orderWithin)))})
+		all = append(all, arrival{&ordered{Entry: e, partition: int32(rnd.IntN(3))}, at + event.Micros(rnd.Int64N(int64(orderWithin)))})
 	}
 	slices.SortStableFunc(all, func(x, y arrival) int { return int(x.got - y.got) })
 	var times []event.Micros
@@ -82,23 +82,5 @@ func TestTheAuditOfChanceIsInOrder(t *testing.T) {
 	}
 	if len(times) != len(all) || !slices.IsSorted(times) || waited == len(all) {
 		t.Errorf("%d of %d are written, sorted: %v; %d waited to the end", len(times), len(all), slices.IsSorted(times), waited)
-	}
-}
-
-func TestSpansAndShares(t *testing.T) {
-	for span, want := range map[event.Micros]string{6*event.Day + 23*event.Hour + event.Minute: "6d 23h", 2*event.Hour + 5*event.Minute: "2h 5m", 2*event.Hour + 5*event.Second: "2h", 40 * event.Second: "40s", event.Day: "1d"} {
-		if got := spanText(span.Duration()); got != want {
-			t.Errorf("%v is %q, want %q", span.Duration(), got, want)
-		}
-	}
-	for of, want := range map[float64]string{0: "0.0%", 0.0001: "<0.1%", 0.302: "30.2%", 1: "100.0%"} {
-		if got := share(of); got != want {
-			t.Errorf("%v is %q, want %q", of, got, want)
-		}
-	}
-	for of, want := range map[float64]string{0.4: "0.4", 9.96: "10", 1570.2: "1570"} {
-		if got := rate(of); got != want {
-			t.Errorf("%v a second is %q, want %q", of, got, want)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package auditlog
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ type inOrder struct {
 
 // ordered is an entry, and where it belongs.
 type ordered struct {
-	*entry
+	*Entry
 	raw       []byte
 	record    string // the record's key
 	partition int32
@@ -36,7 +36,7 @@ type ordered struct {
 
 const (
 	// orderWithin is how much later than its time an entry arrives at most.
-	orderWithin = event.Micros(auditLate / time.Microsecond)
+	orderWithin = event.Micros(Late / time.Microsecond)
 
 	// orderEntries is how many entries wait at most: in an attack there are thousands a second.
 	orderEntries = 200_000
@@ -57,12 +57,12 @@ func (l *inOrder) add(o *ordered, got event.Micros) error {
 		o.at = max(o.at, l.given[v.Cause.ID])
 		l.causes[v.Cause.ID] = append(l.causes[v.Cause.ID], o)
 	}
-	if o.Type == "command" && o.ID != "" {
+	if o.Type == Command && o.ID != "" {
 		l.given[o.ID] = max(o.at, l.given[o.ID])
 	}
 	l.latest[o.record] = o
 	heap.Push(&l.waiting, o)
-	if o.Type == "command" && o.ID != "" {
+	if o.Type == Command && o.ID != "" {
 		for _, of := range l.causes[o.ID] { // a broker whose clock is behind got them
 			l.number++
 			of.at, of.number = max(of.at, o.at), l.number
@@ -99,7 +99,7 @@ func (l *inOrder) first() error {
 			delete(l.causes, v.Cause.ID)
 		}
 	}
-	if o.Type == "command" {
+	if o.Type == Command {
 		delete(l.given, o.ID)
 	}
 	return l.write(o)

@@ -1,0 +1,92 @@
+// Package words puts values into words as tables and pages show them: moments, spans, counts, foreign text.
+package words
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// Clock is a moment in UTC, to the millisecond.
+func Clock(m event.Micros) string {
+	return m.Time().Truncate(time.Millisecond).Format("2006-01-02T15:04:05.999Z07:00")
+}
+
+// Cell makes foreign text safe for one line: no control characters, and at most so many characters.
+func Cell(text string, most int) string {
+	var b strings.Builder
+	for n := 0; text != ""; n++ {
+		if n == most {
+			b.WriteString("…")
+			break
+		}
+		r, size := utf8.DecodeRuneInString(text)
+		if r == utf8.RuneError && size == 1 {
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		} else if unicode.IsGraphic(r) {
+			b.WriteRune(r)
+		} else {
+			quoted := strconv.QuoteRune(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		text = text[size:]
+	}
+	return b.String()
+}
+
+// OrDash is text, or a dash where there is none.
+func OrDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// Plural is a number of things: 1 key, 2 keys.
+func Plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Span has the two largest units of a span: 6d 23h, 2h 5m, 40s.
+func Span(span time.Duration) string {
+	var parts []string
+	for _, u := range []struct {
+		name string
+		of   time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}} {
+		n := span / u.of
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d%s", n, u.name))
+		}
+		if span -= n * u.of; len(parts) == 2 || len(parts) == 1 && n == 0 {
+			break
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// Action is a verdict's action; in shadow mode it is not carried out.
+func Action(v *verdict.Verdict) string {
+	if v.Mode == verdict.Shadow {
+		return v.Action.String() + " (shadow)"
+	}
+	return v.Action.String()
+}
+
+// Cause is the event that triggered a verdict: its id, if it has one, and its record's place.
+func Cause(v *verdict.Verdict) string {
+	place := fmt.Sprintf("%d@%d", v.Cause.Partition, v.Cause.Offset)
+	if v.Cause.ID == "" {
+		return place
+	}
+	return Cell(v.Cause.ID, 128) + " " + place
+}

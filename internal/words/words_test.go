@@ -1,0 +1,18 @@
+package words
+
+import (
+	"testing"
+	"time"
+)
+
+func TestWords(t *testing.T) {
+	if got := Cell("a\tb\xff\u202ecd", 6); got != `a\tb\xff\u202e`+"c…" {
+		t.Errorf("foreign text is %q", got)
+	}
+	if got := Plural(1, "key") + Plural(2, "key") + OrDash(""); got != "1 key2 keys-" {
+		t.Error(got)
+	}
+	if got := Span(26*time.Hour + time.Minute); got != "1d 2h" {
+		t.Error(got)
+	}
+}
