@@ -77,6 +77,7 @@ var links = []struct {
 	{folder: "pipeline/enforce/grpclimit", never: []string{goka, yaml, redis, kafkaGo, prometheus, "rules", "pipeline/admit"}},
 	{folder: "pipeline/emit", never: []string{goka, franz, yaml, grpc, redis, prometheus, "rules"}},
 	{folder: "pipeline/blocklist", never: slices.Concat(kafkaClients, []string{yaml, grpc, prometheus})},
+	{folder: "pipeline/blocklist/presence", never: slices.Concat(kafkaClients, []string{yaml, grpc, prometheus})},
 	{folder: "pipeline/blocklist/publish", never: []string{goka, sarama, franz, yaml, grpc, prometheus}},
 	{folder: "pipeline/admit/standing", only: []string{"pipeline/event"}},
 	{folder: "pipeline/admit", never: slices.Concat(kafkaClients, []string{grpc, prometheus})},

@@ -1,5 +1,7 @@
 // Package presence is how enforcers announce themselves: each writes a Beat into Redis every few seconds, so
 // that all of them are seen, those inside services too. docs/reference/redis.md describes the key.
+//
+// Nothing waits for it: an enforcer whose beats Redis refuses enforces as before, and is not seen.
 package presence
 
 import "time"
@@ -14,7 +16,9 @@ type Beat struct {
 	Started time.Time `json:"started"`
 	At      time.Time `json:"at"` // of this beat, by the enforcer's clock
 
-	Seen time.Time `json:"-"` // of this beat, by Redis' clock; filled in by List
+	// Of this beat, by Redis' clock, and how long ago that is by the same clock; filled in by List.
+	Seen time.Time     `json:"-"`
+	Age  time.Duration `json:"-"`
 
 	Staleness float64   `json:"staleness_seconds"`   // of its table; -1 before the first snapshot
 	Stale     bool      `json:"stale"`               // it answers as OnStale says
@@ -28,6 +32,12 @@ type Beat struct {
 	Error  string `json:"error,omitempty"` // why it cannot follow the blocklist, in one line
 }
 
+// The kinds of enforcers.
+const (
+	DecisionServer = "decision-server"
+	Go             = "go" // a table inside a service
+)
+
 const (
 	// Every is how often an enforcer beats.
 	Every = 2 * time.Second
@@ -36,3 +46,11 @@ const (
 	// ForgottenAfter is when its last beat is removed.
 	ForgottenAfter = time.Hour
 )
+
+// Gone reports whether a beat of List is so old that its enforcer has ended, or cannot reach Redis. One that
+// was told to stop has removed its beat.
+func (b *Beat) Gone() bool { return b.Age >= GoneAfter }
+
+// Skew is by how much the enforcer's clock is ahead of Redis': negative if it is behind. It is exact to the
+// time that a beat takes.
+func (b *Beat) Skew() time.Duration { return b.At.Sub(b.Seen) }
