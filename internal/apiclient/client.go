@@ -56,6 +56,29 @@ const (
 	expectBytes = 64 << 10
 )
 
+// NewOptionsOfMany are options of which --aggregator takes several addresses: see OpenAll.
+func NewOptionsOfMany(o *ops.Options) *Options {
+	a := NewOptions(o)
+	o.Lookup("aggregator").Usage = "the aggregators' HTTP APIs, `HOST:PORT,…`, or https://HOST:PORT; when one does not answer, the next is asked"
+	return a
+}
+
+// OpenAll is Open for each of several addresses, separated by commas.
+func (o *Options) OpenAll() ([]*Client, error) {
+	var all []*Client
+	var errs []error
+	for addr := range strings.SplitSeq(o.addr, ",") {
+		one := *o
+		one.addr = strings.TrimSpace(addr)
+		c, err := one.Open()
+		all, errs = append(all, c), append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
 // Open reads the files. It sends no request.
 func (o *Options) Open() (*Client, error) {
 	base := o.addr

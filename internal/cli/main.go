@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/tallygate/tallygate/internal/completion"
+	"github.com/tallygate/tallygate/internal/console"
 	"github.com/tallygate/tallygate/internal/dev"
 	"github.com/tallygate/tallygate/internal/doctor"
 	"github.com/tallygate/tallygate/internal/emitcmd"
@@ -53,6 +54,7 @@ func Commands() []Command {
 		{Name: "erase", Args: "KEY…", Summary: "erase all that was counted for a key, and its verdicts", old: "forget", run: override{usage: eraseUsage, sent: "forget"}.run},
 		{Name: "emit", Args: "FILE|-", Summary: "send an access log, or a file of events, to Kafka", run: program(emitcmd.Command)},
 		{Name: "doctor", Summary: "check Kafka, Redis and the group, and say how to fix what is wrong", run: program(doctor.Command)},
+		{Name: "console", Summary: "serve web pages that show whether everything works, and who is blocked", run: program(console.Command)},
 		{Name: "completion", Args: strings.Join(completion.Shells(), "|"), Summary: "print what completes command lines in a shell", run: complete},
 		{Name: "version", Summary: "print the version", run: version},
 	}

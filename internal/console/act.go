@@ -1,0 +1,104 @@
+package console
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// act answers a form: it does what the form asks for, and leads to a page that says what was done. So a
+// reload sends nothing twice.
+func (s *server) act(p *page, r *request, w http.ResponseWriter) {
+	if err := r.ParseForm(); err != nil {
+		s.showProblem(r, w, &Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: err.Error(), Do: "Send less at once: a form takes 2 MiB."})
+		return
+	}
+	a, known := p.actions[r.PostForm.Get("action")]
+	if !known {
+		s.showProblem(r, w, &Problem{Status: http.StatusBadRequest, Title: "There is no such action", Detail: "The form asks for something that this page does not do.", Do: "Load the page again.", Link: r.URL.RequestURI()})
+		return
+	}
+	if err := r.Who.May(a.least); err != nil {
+		s.showProblem(r, w, tooWeak(err))
+		return
+	}
+	done, err := a.do(r)
+	if err != nil {
+		s.showAgain(p, r, w, problemOf(err))
+		return
+	}
+	keepResult(w, r.Request, &done)
+	to := done.To
+	if to == "" {
+		to = r.URL.RequestURI()
+	}
+	http.Redirect(w, r.Request, to, http.StatusSeeOther)
+}
+
+// showAgain shows the form's page with what is wrong, and with what was typed.
+func (s *server) showAgain(p *page, r *request, w http.ResponseWriter, wrong *Problem) {
+	data, err := p.load(r)
+	if err != nil {
+		s.showProblem(r, w, wrong)
+		return
+	}
+	v := s.viewOf(p, r, data)
+	v.Problem, v.Form = wrong, r.PostForm
+	status := wrong.Status
+	if status == 0 {
+		status = http.StatusInternalServerError
+	}
+	s.write(r, w, status, p.name, v)
+}
+
+const (
+	saidCookie  = "tallygate-said"
+	themeCookie = "tallygate-theme"
+	maxSaid     = 3 << 10 // bytes of a cookie's value
+)
+
+// keepResult keeps what was done for the next page. It is in a cookie, since any of several consoles may
+// answer that.
+func keepResult(w http.ResponseWriter, r *http.Request, done *result) {
+	text, err := json.Marshal(done)
+	if value := base64.RawURLEncoding.EncodeToString(text); err == nil && done.Text != "" && len(value) <= maxSaid {
+		http.SetCookie(w, cookie(r, saidCookie, value, time.Minute))
+	}
+}
+
+// takeResult returns what was done before this page, once.
+func takeResult(w http.ResponseWriter, r *http.Request) *result {
+	c, err := r.Cookie(saidCookie)
+	if err != nil {
+		return nil
+	}
+	http.SetCookie(w, cookie(r, saidCookie, "", -time.Second))
+	text, err := base64.RawURLEncoding.DecodeString(c.Value)
+	var done result
+	if err != nil || json.Unmarshal(text, &done) != nil || done.Text == "" {
+		return nil
+	}
+	return &done
+}
+
+// cookie is one that only this console gets, from its own pages.
+func cookie(r *http.Request, name, value string, lasts time.Duration) *http.Cookie {
+	return &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: int(lasts.Seconds()), HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode}
+}
+
+// setTheme keeps whether the reader wants light or dark pages; without a choice the system's holds.
+func (s *server) setTheme(w http.ResponseWriter, r *http.Request) {
+	theme := r.PostFormValue("theme")
+	lasts := 400 * 24 * time.Hour
+	if theme != "light" && theme != "dark" {
+		theme, lasts = "", -time.Second
+	}
+	http.SetCookie(w, cookie(r, themeCookie, theme, lasts))
+	to := r.PostFormValue("to")
+	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
+		to = "/"
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}

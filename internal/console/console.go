@@ -1,0 +1,68 @@
+// Package console is `tallygate console` as a function: the web pages that show an installation, and act on
+// it. It is stateless: it reads Kafka, Redis and the programs' APIs, and acts only through the aggregator's
+// API, with the reader's own credential. The aggregator decides what a reader may; the console only hides
+// what would be refused.
+//
+// A page is one file, page_NAME.go with templates/NAME.html, and a row in the table of pages.go.
+package console
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/console/world"
+	"github.com/tallygate/tallygate/internal/doctor"
+	"github.com/tallygate/tallygate/internal/ops"
+)
+
+// Program is the console. Set its fields, then call Run once.
+type Program struct {
+	// APIs ask the aggregators. Their token is the console's own, for what it reads in the background; what a
+	// reader does is asked with the reader's token, of the one that answered last.
+	APIs []*apiclient.Client
+
+	World    *world.World  // the chain's state, asked of the same; required
+	Doctor   doctor.Config // what the overview's button examines; without Kafka there is no button
+	Sessions Sessions      // who reads; nil: everybody, which is for loopback
+	Hosts    []string      // names by which requests may come beside loopback ones, when no credential is needed
+
+	HTTP     net.Listener
+	Metrics  net.Listener // nil: none
+	Registry *prometheus.Registry
+	Log      *slog.Logger
+
+	Now func() time.Time // nil is time.Now; tests have a fixed one
+}
+
+// Run serves until ctx ends.
+func (p *Program) Run(ctx context.Context) error {
+	if p.World == nil || len(p.APIs) == 0 {
+		return errors.New("console: World and APIs are required")
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	s, err := newServer(ctx, p)
+	if err != nil {
+		return err
+	}
+	g.Go(func() error { return ops.IgnoreCanceled(ctx, p.World.Run(ctx)) })
+	g.Go(func() error { return ops.Serve(ctx, p.HTTP, s.handler(), ops.Public, s.tune) })
+	if p.Metrics != nil {
+		g.Go(func() error { return ops.Serve(ctx, p.Metrics, ops.MetricsHandler(p.Registry, s.ready)) })
+	}
+	g.Go(func() error {
+		ops.LogReady(ctx, p.Log, s.ready, ops.Listening(map[string]net.Listener{"listen": p.HTTP, "metrics_listen": p.Metrics})...)
+		return nil
+	})
+	return g.Wait()
+}
+
+// tune hands the program's end to requests, so that live pages end with it.
+func (s *server) tune(h *http.Server) { h.BaseContext = func(net.Listener) context.Context { return s.base } }

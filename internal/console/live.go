@@ -1,0 +1,89 @@
+package console
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// livePath is where a page's parts are pushed.
+func livePath(path string) string { return "/live" + path }
+
+const (
+	followEvery  = time.Second
+	followWithin = 10 * time.Second // for the reader to take what is pushed
+)
+
+// follow pushes a page's parts as server-sent events, at once and whenever their text changes. Each round
+// ends with an event "beat", whether or not anything changed: a page that gets none says that it is old.
+func (s *server) follow(p *page, r *request, w http.ResponseWriter) {
+	out := http.NewResponseController(w)
+	if out.SetReadDeadline(time.Time{}) != nil { // the server's would end the request after half a minute
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
+	every := p.every
+	if every == 0 {
+		every = followEvery
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	sent := map[string]string{}
+	for {
+		text := s.round(p, r, sent)
+		if out.SetWriteDeadline(time.Now().Add(followWithin)) != nil {
+			return
+		}
+		if _, err := w.Write(text); err != nil || out.Flush() != nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-r.ctx().Done():
+			return
+		case <-s.base.Done():
+			return
+		}
+		if _, _, known := s.sessions.Who(r.Request); !known {
+			_, _ = w.Write([]byte("event: ended\ndata: the session has ended\n\n"))
+			return
+		}
+		r.State, r.Now = s.World.State(), s.Now()
+	}
+}
+
+// round renders the parts, and returns the events for those that have changed.
+func (s *server) round(p *page, r *request, sent map[string]string) []byte {
+	var events bytes.Buffer
+	data, err := p.load(r)
+	if err != nil {
+		writeEvent(&events, "trouble", problemOf(err).Error())
+		return events.Bytes()
+	}
+	v := s.viewOf(p, r, data)
+	for _, part := range p.parts {
+		var b strings.Builder
+		if err := s.looks[p.name].ExecuteTemplate(&b, part, v); err != nil {
+			s.Log.Error("a page cannot be rendered", "page", p.name, "part", part, "error", err)
+			writeEvent(&events, "trouble", "the part "+part+" cannot be rendered")
+			continue
+		}
+		if text := b.String(); sent[part] != text {
+			sent[part] = text
+			writeEvent(&events, part, text)
+		}
+	}
+	writeEvent(&events, "beat", r.Now.UTC().Format(time.RFC3339))
+	return events.Bytes()
+}
+
+func writeEvent(to *bytes.Buffer, name, data string) {
+	fmt.Fprintf(to, "event: %s\n", name)
+	for line := range strings.Lines(strings.ReplaceAll(data, "\r", "")) {
+		fmt.Fprintf(to, "data: %s\n", strings.TrimRight(line, "\n"))
+	}
+	to.WriteString("\n")
+}

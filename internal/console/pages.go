@@ -1,0 +1,87 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/console/world"
+)
+
+// pages returns the table of pages. Those with a nav are in the navigation, in this order.
+func pages() []page {
+	return []page{
+		overviewPage(),
+		clusterPage(),
+	}
+}
+
+// page is a page of the console. Its template is templates/NAME.html, which defines "NAME", and one template
+// for each of parts.
+type page struct {
+	name  string      // of its template, such as overview
+	path  string      // pattern of package http without the method: /, /rules/{name}
+	title string      // of the page; load may set another
+	nav   string      // in the navigation; "": it is not there
+	under string      // the name of the page that the navigation marks for this one; "": itself
+	least access.Role // who may read it
+
+	// load returns what the template shows, as .Data. An error is shown as one: see Problem.
+	load func(*request) (any, error)
+	// parts are the templates that are rendered again and pushed while the page is open, whenever their text
+	// has changed: {{live "NAME"}} marks the element whose content is the part. Empty: the page stands still.
+	parts []string
+	every time.Duration // between two renderings of parts; 0 is a second
+
+	// actions are what forms of the page do, by the value of their field "action" ({{action "NAME"}}). A
+	// field by which the form names what it is about is a field of the form, never a path with a user's id.
+	actions map[string]action
+	// raw answers by itself, for downloads: no template, no layout.
+	raw func(*request, http.ResponseWriter) error
+}
+
+// action is what a form does.
+type action struct {
+	least access.Role
+	// do returns what to say afterwards, on the page that it names. After an error the page is shown again
+	// with it, and what was typed stays: .Form has it.
+	do func(*request) (result, error)
+}
+
+// result is what a form has done.
+type result struct {
+	Text string // for people, a sentence: "42 is exempt until 14:03 UTC."
+	To   string // the page that says so; "" is the form's own
+	Undo *undo  // a form that undoes it; nil: none
+}
+
+// undo is a form of one button, beside a result.
+type undo struct {
+	Label  string            // of the button
+	Path   string            // where it posts
+	Fields map[string]string // with "action"
+}
+
+// request is one look at a page, or one form.
+type request struct {
+	*http.Request
+	Who   access.Identity
+	API   *apiclient.Client // shows the reader's credential; every action goes through it
+	State *world.State      // as it is now
+	Now   time.Time
+	Title string // load may set it
+
+	server *server
+}
+
+// ctx ends with the request.
+func (r *request) ctx() context.Context { return r.Request.Context() }
+
+// may reports whether the reader has a role.
+func (r *request) may(least access.Role) bool { return r.Who.May(least) == nil }
+
+// query is the address's parameters, of a GET.
+func (r *request) query() url.Values { return r.URL.Query() }

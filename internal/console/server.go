@@ -1,0 +1,188 @@
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/ops"
+)
+
+// server is the console's HTTP side.
+type server struct {
+	*Program
+	base     context.Context // ends with the program
+	sessions Sessions
+	pages    []page
+	looks    map[string]*template.Template // by page
+	assets   *assets
+	crossing *http.CrossOriginProtection
+	exam     examRoom
+}
+
+func newServer(base context.Context, p *Program) (*server, error) {
+	s := &server{Program: p, base: base, sessions: p.Sessions, pages: pages(), crossing: http.NewCrossOriginProtection()}
+	if s.sessions == nil {
+		s.sessions = everybody{}
+	}
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	var err error
+	if s.assets, err = newAssets(); err != nil {
+		return nil, err
+	}
+	s.looks, err = s.parseTemplates()
+	return s, err
+}
+
+// ready is nil when pages can be shown: what is wrong with the chain is shown by them.
+func (s *server) ready() error {
+	if s.World.State() == nil {
+		return errors.New("the first look at the installation is under way")
+	}
+	return nil
+}
+
+// handler serves everything.
+func (s *server) handler() http.Handler {
+	mux := http.NewServeMux()
+	ops.Health(mux, s.ready)
+	s.sessions.Routes(mux)
+	mux.Handle("GET "+assetsPath, s.assets)
+	mux.HandleFunc("POST /theme", s.setTheme)
+	for i := range s.pages {
+		p := &s.pages[i]
+		path := p.path
+		if strings.HasSuffix(path, "/") {
+			path += "{$}"
+		}
+		mux.Handle("GET "+path, s.guarded(p.least, func(r *request, w http.ResponseWriter) { s.show(p, r, w) }))
+		if len(p.actions) > 0 {
+			mux.Handle("POST "+path, s.guarded(p.least, func(r *request, w http.ResponseWriter) { s.act(p, r, w) }))
+		}
+		if len(p.parts) > 0 {
+			mux.Handle("GET "+livePath(path), s.guarded(p.least, func(r *request, w http.ResponseWriter) { s.follow(p, r, w) }))
+		}
+	}
+	mux.Handle("/", s.guarded(access.None, func(r *request, w http.ResponseWriter) {
+		s.showProblem(r, w, &Problem{Status: http.StatusNotFound, Title: "There is no such page", Detail: "The console has nothing at this address.",
+			Do: "Choose a page above.", Link: "/"})
+	}))
+	return s.protected(mux)
+}
+
+// policy lets a page load what the console serves, and nothing else: no inline script or style, no frame.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// maxBody bounds a form: a rule file is the largest that one sends.
+const maxBody = 2 << 20
+
+// protected sets what every answer has, and refuses what a foreign page makes a browser send.
+func (s *server) protected(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin") // with no-referrer a form's Origin would be "null"
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=()")
+		h.Set("Cache-Control", "no-store")
+		if err := errors.Join(s.knownHost(r), s.crossing.Check(r)); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// guarded serves those whose role is sufficient. Others log in, or are told.
+func (s *server) guarded(least access.Role, next func(*request, http.ResponseWriter)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, token, known := s.sessions.Who(r)
+		if !known {
+			s.sessions.Login(w, r)
+			return
+		}
+		req := &request{Request: r, Who: id, API: s.APIs[s.World.Preferred()].WithToken(token), State: s.World.State(), Now: s.Now(), server: s}
+		if least != access.None {
+			if err := id.May(least); err != nil {
+				s.showProblem(req, w, tooWeak(err))
+				return
+			}
+		}
+		next(req, w)
+	})
+}
+
+func tooWeak(err error) *Problem {
+	return &Problem{Status: http.StatusForbidden, Title: "Your role is not sufficient", Detail: err.Error(),
+		Do: "Ask somebody with the role, or whoever gives roles.", Link: "/"}
+}
+
+// show answers a GET.
+func (s *server) show(p *page, r *request, w http.ResponseWriter) {
+	if p.raw != nil {
+		if err := p.raw(r, w); err != nil {
+			s.showProblem(r, w, problemOf(err))
+		}
+		return
+	}
+	data, err := p.load(r)
+	if err != nil {
+		s.showProblem(r, w, problemOf(err))
+		return
+	}
+	v := s.viewOf(p, r, data)
+	v.Said = takeResult(w, r.Request)
+	s.write(r, w, http.StatusOK, p.name, v)
+}
+
+// write renders a page into memory first, so that a failure is a whole answer, too.
+func (s *server) write(r *request, w http.ResponseWriter, status int, name string, v *view) {
+	var b bytes.Buffer
+	if err := s.looks[name].ExecuteTemplate(&b, "layout", v); err != nil {
+		s.Log.Error("a page cannot be rendered", "page", name, "error", err)
+		http.Error(w, fmt.Sprintf("the page %s cannot be rendered; the console's log says why", name), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Add("Vary", "Accept-Encoding")
+	if !takesGzip(r.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write(b.Bytes())
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	w.WriteHeader(status)
+	z := zippers.Get().(*gzip.Writer)
+	defer zippers.Put(z)
+	z.Reset(w)
+	_, _ = z.Write(b.Bytes())
+	_ = z.Close() // the reader went away
+}
+
+var zippers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
+func takesGzip(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") }
+
+// showProblem shows a problem as a page.
+func (s *server) showProblem(r *request, w http.ResponseWriter, p *Problem) {
+	v := s.viewOf(&page{name: problemPage, title: p.Title}, r, nil)
+	v.Problem = p
+	status := p.Status
+	if status == 0 {
+		status = http.StatusInternalServerError
+	}
+	s.write(r, w, status, problemPage, v)
+}

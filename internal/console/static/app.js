@@ -1,0 +1,53 @@
+// What the console's pages do beside htmx: times in the reader's zone, the choice of colours without a
+// button, and the sign that a page is no longer updated.
+(() => {
+  "use strict";
+  const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  const hour = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+
+  const localise = (root) => {
+    for (const t of root.querySelectorAll("time[datetime]")) {
+      const at = new Date(t.dateTime);
+      if (Number.isNaN(at.getTime()) || t.dataset.how === "ago") continue;
+      t.textContent = (t.dataset.how === "time" ? hour : day).format(at);
+    }
+  };
+
+  const follow = () => {
+    const pulse = document.querySelector("[data-pulse]");
+    const lost = document.querySelector("[data-lost]");
+    if (!pulse || !lost) return;
+    const text = pulse.querySelector("[data-pulse-text]");
+    const patience = 6000; // longer than a round, shorter than a reader's trust
+    let last = Date.now();
+    let shown = new Date();
+    const show = () => {
+      const old = Date.now() - last > patience;
+      pulse.classList.toggle("old", old);
+      lost.hidden = !old;
+      document.body.classList.toggle("stale", old);
+      text.textContent = (old ? "not live since " : "live, ") + hour.format(shown);
+      lost.querySelector("[data-lost-since]").textContent = hour.format(shown);
+    };
+    const listen = (source) => {
+      source.addEventListener("beat", (e) => { last = Date.now(); shown = new Date(e.data); show(); });
+      source.addEventListener("ended", () => { location.reload(); });
+      source.addEventListener("trouble", (e) => { lost.querySelector("p").title = e.data; });
+    };
+    document.body.addEventListener("htmx:sseOpen", (e) => listen(e.detail.source));
+    setInterval(show, 1000);
+  };
+
+  const colours = () => {
+    const choice = document.getElementById("theme");
+    if (!choice) return;
+    document.documentElement.classList.add("js");
+    choice.addEventListener("change", () => choice.form.requestSubmit());
+  };
+
+  document.addEventListener("htmx:afterSwap", (e) => localise(e.target));
+  document.addEventListener("htmx:sseMessage", (e) => localise(e.target));
+  localise(document);
+  follow();
+  colours();
+})();

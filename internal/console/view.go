@@ -1,0 +1,111 @@
+package console
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/console/world"
+	"github.com/tallygate/tallygate/internal/ops"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+// problemPage is the template of a page that is nothing but a Problem.
+const problemPage = "problem"
+
+// view is what templates get. Data is what the page's load returned.
+type view struct {
+	Name    string // of the page
+	Title   string
+	Nav     []navItem
+	Who     access.Identity
+	LogOut  bool // there is a session to end
+	Theme   string
+	Path    string // of this page, with its parameters
+	Live    string // where its parts are pushed; "": it stands still
+	Said    *result
+	Problem *Problem
+	Form    url.Values // what was typed, after a mistake; else empty
+	State   *world.State
+	Now     time.Time
+	Version string
+	Data    any
+}
+
+type navItem struct {
+	Text, Path string
+	Current    bool
+	Light      world.Level // of the overview: the chain's worst; "" for others
+}
+
+func (s *server) viewOf(p *page, r *request, data any) *view {
+	v := &view{
+		Name: p.name, Title: p.title, Who: r.Who, Path: r.URL.RequestURI(), State: r.State, Now: r.Now,
+		Version: ops.Version(), Data: data, Form: url.Values{},
+	}
+	if r.Title != "" {
+		v.Title = r.Title
+	}
+	if c, err := r.Cookie(themeCookie); err == nil && (c.Value == "light" || c.Value == "dark") {
+		v.Theme = c.Value
+	}
+	_, open := s.sessions.(everybody)
+	v.LogOut = !open
+	if len(p.parts) > 0 {
+		v.Live = livePath(r.URL.RequestURI())
+	}
+	for _, other := range s.pages {
+		if other.nav == "" || !r.may(other.least) {
+			continue
+		}
+		item := navItem{Text: other.nav, Path: other.path, Current: other.name == p.name || other.name == p.under}
+		if other.path == "/" && r.State != nil {
+			item.Light = r.State.Chain.Worst()
+		}
+		v.Nav = append(v.Nav, item)
+	}
+	return v
+}
+
+// parseTemplates reads the layout and the components once, and for each page its own file on top.
+func (s *server) parseTemplates() (map[string]*template.Template, error) {
+	base, err := template.New("").Funcs(s.funcs()).ParseFS(templateFiles, "templates/layout.html", "templates/components/*.html")
+	if err != nil {
+		return nil, fmt.Errorf("parse the templates: %w", err)
+	}
+	looks := map[string]*template.Template{}
+	for _, name := range append([]string{problemPage}, s.names()...) {
+		look, err := base.Clone()
+		if err != nil {
+			return nil, err
+		}
+		if looks[name], err = look.ParseFS(templateFiles, "templates/"+name+".html"); err != nil {
+			return nil, fmt.Errorf("parse the page %s: %w", name, err)
+		}
+	}
+	return looks, nil
+}
+
+// names are those of the pages that have a template.
+func (s *server) names() (names []string) {
+	for _, p := range s.pages {
+		if p.raw == nil {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
+// attrs are attributes whose values are constants of this package's templates.
+func liveAttrs(part string) template.HTMLAttr {
+	if strings.Trim(part, "abcdefghijklmnopqrstuvwxyz-") != "" {
+		return ""
+	}
+	return template.HTMLAttr(fmt.Sprintf(`sse-swap=%q hx-swap="morph:innerHTML"`, part)) //nolint:gosec // letters and dashes
+}
