@@ -65,4 +65,6 @@ func (p *Program) Run(ctx context.Context) error {
 }
 
 // tune hands the program's end to requests, so that live pages end with it.
-func (s *server) tune(h *http.Server) { h.BaseContext = func(net.Listener) context.Context { return s.base } }
+func (s *server) tune(h *http.Server) {
+	h.BaseContext = func(net.Listener) context.Context { return s.base }
+}

@@ -174,7 +174,9 @@ func (s *server) write(r *request, w http.ResponseWriter, status int, name strin
 
 var zippers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-func takesGzip(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") }
+func takesGzip(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+}
 
 // showProblem shows a problem as a page.
 func (s *server) showProblem(r *request, w http.ResponseWriter, p *Problem) {
