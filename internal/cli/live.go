@@ -3,12 +3,11 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 
 	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/grouprules"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -36,29 +35,11 @@ func (g liveGroup) Rules(ctx context.Context) (*rules.Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the group's rules: %w", err)
 	}
-	var published struct {
-		Version int64             `json:"version"`
-		Source  string            `json:"source"`
-		Files   map[string][]byte `json:"files"`
-	}
-	err = json.Unmarshal(body, &published)
-	if err == nil && published.Source == "" {
-		err = errors.New("there are none in it")
-	}
+	version, err := grouprules.Parse(body)
 	if err != nil {
-		return nil, fmt.Errorf("load the group's rules: read the aggregator's response: %w", err)
+		return nil, err
 	}
-	beside := func(name string) ([]byte, error) {
-		if text, ok := published.Files[name]; ok {
-			return text, nil
-		}
-		return nil, fs.ErrNotExist
-	}
-	set, err := rules.CompilePublished("the group's rules", []byte(published.Source), beside)
-	if err != nil {
-		return nil, fmt.Errorf("version %d of the group's rules does not compile here: %w", published.Version, err)
-	}
-	return set, nil
+	return version.Compile()
 }
 
 // Explain implements replay.Aggregator.

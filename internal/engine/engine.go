@@ -108,6 +108,9 @@ func newEngine(set *rules.Set, tells bool) *Engine {
 // Keys returns how many keys have a state.
 func (e *Engine) Keys() int { return e.shard.Keys() }
 
+// Bytes is how much memory the states take; the verdicts that were issued are not in it.
+func (e *Engine) Bytes() int64 { return e.shard.Bytes() }
+
 // Apply counts one event. broker is when the broker saw it, NoTime if that is unknown. cause says
 // where it came from.
 func (e *Engine) Apply(ev *event.Event, broker event.Micros, cause verdict.Cause, out *Outcome) {

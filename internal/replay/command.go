@@ -160,15 +160,12 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		total = 0
 	}
 	say := input.NewProgress(stderr, "replay", total, bytes, src.Done)
-	p := player{source: src, say: say, all: o.all, now: newRun(o.rules), out: bufio.NewWriterSize(stdout, 64<<10)}
-	if o.against != nil {
-		p.old = newRun(o.against)
-	}
+	p := player{Comparison: Compare(o.rules, o.against), say: say, all: o.all, out: bufio.NewWriterSize(stdout, 64<<10)}
 	if o.json {
 		p.report = p.writeJSON
 	}
 	started := time.Now()
-	err = p.play(ctx)
+	err = p.play(ctx, src)
 	say.Finish()
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -176,54 +173,42 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	return p.summary(ctx.Err() != nil, time.Since(started), o.json)
 }
 
-// player feeds the events of the source to the engines.
+// player writes what a Comparison finds.
 type player struct {
-	source   Source
-	say      *input.Progress
-	now, old *run // old: nil without --against
-	all      bool // write also what does not differ
-	out      *bufio.Writer
-	report   func(*verdict.Verdict) error // nil: verdicts are only counted
-	line     []byte
-	bad      int
+	*Comparison
+	say    *input.Progress
+	all    bool // write also what does not differ
+	out    *bufio.Writer
+	report func(*verdict.Verdict) error // nil: verdicts are only counted
+	line   []byte
 }
 
 // maxBad is how many malformed events are listed one by one.
 const maxBad = 20
 
 // play returns at the end of the source, or when ctx ends.
-func (p *player) play(ctx context.Context) error {
-	for ctx.Err() == nil {
-		rec, err := p.source.Next(ctx)
-		if _, ok := errors.AsType[*BadRecord](err); ok {
-			if p.bad++; p.bad <= maxBad {
-				p.say.Line("%v", err)
-			}
-			continue
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		p.now.apply(rec)
-		if p.old != nil {
-			p.old.apply(rec)
-		}
-		for i := range p.now.out.Changes {
-			if p.report == nil {
-				break
-			}
-			if err := p.report(&p.now.out.Changes[i]); err != nil {
-				return err
-			}
+func (p *player) play(ctx context.Context, src Source) error {
+	p.OnBad = func(err *BadRecord) {
+		if p.Bad() <= maxBad {
+			p.say.Line("%v", err)
 		}
 	}
-	if more := p.bad - maxBad; more > 0 {
+	if p.report != nil {
+		p.OnChanges = func(changes []verdict.Verdict) error {
+			for i := range changes {
+				if err := p.report(&changes[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	if err := p.Read(ctx, src); err != nil {
+		return err
+	}
+	if more := p.Bad() - maxBad; more > 0 {
 		p.say.Line("%d more malformed events", more)
 	}
-	p.now.tally.Bad = p.bad
 	return ctx.Err()
 }
 
@@ -233,20 +218,9 @@ func (p *player) writeJSON(v *verdict.Verdict) error {
 	return err
 }
 
-// summaryObject is the last line of --json.
-type summaryObject struct {
-	*Tally
-	Seconds     float64 `json:"seconds"`
-	Interrupted bool    `json:"interrupted,omitempty"`
-	Against     *Diff   `json:"against,omitempty"`
-}
-
 func (p *player) summary(interrupted bool, took time.Duration, asJSON bool) error {
-	s := summaryObject{Tally: p.now.finish(), Seconds: took.Seconds(), Interrupted: interrupted}
-	if p.old != nil {
-		p.old.finish()
-		s.Against = diff(p.now, p.old)
-	}
+	s := p.Result()
+	s.Seconds, s.Interrupted = took.Seconds(), interrupted
 	var err error
 	if asJSON {
 		err = json.NewEncoder(p.out).Encode(s)

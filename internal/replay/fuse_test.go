@@ -45,7 +45,7 @@ func TestAReplayBlowsFuses(t *testing.T) {
 		t.Errorf("%d verdicts, the fuse blew at %v", len(modes), blown)
 	}
 	var text strings.Builder
-	if err := (&summaryObject{Tally: tally}).write(&text, false); err != nil || !strings.Contains(text.String(), "a: the fuse blew at 2026-11-21T10:00:19Z") {
+	if err := (&Result{Tally: tally}).write(&text, false); err != nil || !strings.Contains(text.String(), "a: the fuse blew at 2026-11-21T10:00:19Z") {
 		t.Errorf("%v\n%s", err, &text)
 	}
 }

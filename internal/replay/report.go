@@ -15,7 +15,7 @@ import (
 )
 
 // write writes the summary for people.
-func (s *summaryObject) write(out io.Writer, all bool) error {
+func (s *Result) write(out io.Writer, all bool) error {
 	w := &printer{w: out}
 	if s.Interrupted {
 		w.line("Interrupted: the summary covers what was read until then.")
@@ -42,7 +42,7 @@ func (s *summaryObject) write(out io.Writer, all bool) error {
 }
 
 // notes lists what was not counted, if anything.
-func (s *summaryObject) notes(w *printer) {
+func (s *Result) notes(w *printer) {
 	for _, n := range []struct {
 		count int
 		what  string
@@ -63,7 +63,7 @@ func (s *summaryObject) notes(w *printer) {
 	}
 }
 
-func (s *summaryObject) rules(w *printer) {
+func (s *Result) rules(w *printer) {
 	w.line("")
 	rows := [][]string{{"RULE", "COUNTED", "VERDICTS", "KEYS", "EVENTS COVERED"}}
 	strict := s.strict()
@@ -113,7 +113,7 @@ const (
 )
 
 // chart draws the verdicts of each rule over time. A column is an hour, or a multiple of one.
-func (s *summaryObject) chart(w *printer) {
+func (s *Result) chart(w *printer) {
 	if s.Verdicts == 0 {
 		return
 	}

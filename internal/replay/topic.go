@@ -41,7 +41,12 @@ type eventLog interface {
 
 // Topic reads the events of a topic from its start to its current end.
 func Topic(ctx context.Context, k *kafkaconn.Kafka, name string) (Source, error) {
-	log, err := kafkalog.OpenMerge(ctx, clients.Log(k, "tallygate-replay"), name, time.Time{}, time.Time{})
+	return TopicFrom(ctx, k, name, time.Time{})
+}
+
+// TopicFrom is Topic from the first record of a time on, by the broker's clock. The zero time is the start.
+func TopicFrom(ctx context.Context, k *kafkaconn.Kafka, name string, from time.Time) (Source, error) {
+	log, err := kafkalog.OpenMerge(ctx, clients.Log(k, "tallygate-replay"), name, from, time.Time{})
 	if err != nil {
 		return nil, err
 	}

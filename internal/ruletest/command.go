@@ -45,10 +45,10 @@ type options struct {
 
 // Command is `tallygate test`. It returns the exit status: 0 if all tests pass, 1 if one fails or a
 // file is invalid, 2 for wrong options.
-func Command(_ context.Context, args []string, _ io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
+func Command(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
 	o, err := parse(args, stdout, getenv)
 	if err == nil {
-		err = o.runAll(stdout)
+		err = o.runAll(ctx, stdout)
 	}
 	return ops.Exit(stderr, "tallygate test", err)
 }
@@ -89,11 +89,11 @@ type FileResult struct {
 	Took    time.Duration
 }
 
-func (o *options) runAll(stdout io.Writer) error {
+func (o *options) runAll(ctx context.Context, stdout io.Writer) error {
 	var all []FileResult
 	total, failed := 0, 0
 	for _, path := range o.files {
-		r := o.runFile(path)
+		r := o.runFile(ctx, path)
 		all = append(all, r)
 		if r.Err != nil {
 			failed++
@@ -128,23 +128,33 @@ func (o *options) runAll(stdout io.Writer) error {
 	return nil
 }
 
-func (o *options) runFile(path string) FileResult {
-	began := time.Now()
-	r := FileResult{File: path}
+func (o *options) runFile(ctx context.Context, path string) FileResult {
 	f, err := Load(path)
 	if f == nil {
-		r.Err = err
-		return r
+		return FileResult{File: path, Err: err}
 	}
-	suite, err := NewSuite(f)
+	return f.Run(ctx, OnDisk, o.run.MatchString)
+}
+
+// Run runs the tests of the file whose names are wanted, until ctx ends. Its rules come from where from says.
+func (f *File) Run(ctx context.Context, from RuleFiles, wanted func(name string) bool) FileResult {
+	began := time.Now()
+	r := FileResult{File: f.Path}
+	suite, err := NewSuite(f, from)
 	if err != nil {
 		r.Err = err
 		return r
 	}
 	for i := range f.Tests {
-		if o.run.MatchString(f.Tests[i].Name) {
-			r.Results = append(r.Results, suite.Run(&f.Tests[i]))
+		if !wanted(f.Tests[i].Name) {
+			continue
 		}
+		result := suite.Run(ctx, &f.Tests[i])
+		if ctx.Err() != nil {
+			r.Err = context.Cause(ctx)
+			break
+		}
+		r.Results = append(r.Results, result)
 	}
 	r.Took = time.Since(began)
 	if len(r.Results) == len(f.Tests) {
@@ -165,7 +175,7 @@ func (r *FileResult) write(out io.Writer) error {
 		}
 		fmt.Fprintf(&b, "FAIL  %s:%d: %s\n", r.File, res.Test.Line, res.Test.Name)
 		for _, f := range res.Failures {
-			fmt.Fprintf(&b, "  %s:%d: %s\n", r.File, f.Line, indentNext(f.text()))
+			fmt.Fprintf(&b, "  %s:%d: %s\n", r.File, f.Line, indentNext(f.Text()))
 		}
 	}
 	for i, m := range r.Missed {
@@ -182,8 +192,8 @@ func (r *FileResult) write(out io.Writer) error {
 	return err
 }
 
-// text describes the failure in several lines.
-func (f *Failure) text() string {
+// Text describes the failure in several lines.
+func (f *Failure) Text() string {
 	return fmt.Sprintf("%s\n- %s   (expected)\n+ %s   (in force)\n%s", f.What, f.Want, f.Got, strings.Join(f.Story, "\n"))
 }
 

@@ -5,6 +5,7 @@ package ruletest
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,7 +25,9 @@ type File struct {
 	Tests     []Test
 
 	doc       *document.File // for mistakes that only show with the rules
-	ruleFiles []*yaml.Node   // the places of RuleFiles
+	events    int            // so far
+	maxEvents int
+	ruleFiles []*yaml.Node // the places of RuleFiles
 }
 
 // Test is one test: a timeline, and its expectations.
@@ -73,11 +76,16 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+	return Parse(path, src, math.MaxInt)
+}
+
+// Parse is Load for a text, of which all tests together may have so many events.
+func Parse(path string, src []byte, maxEvents int) (*File, error) {
 	doc, err := rules.ParseDocument(path, src, whatFile)
 	if err != nil {
 		return nil, err
 	}
-	f := &File{Path: path, doc: doc}
+	f := &File{Path: path, doc: doc, maxEvents: maxEvents}
 	if isRuleSet(doc.Root) {
 		return nil, fmt.Errorf("%s: this is a rule file: use `tallygate check`; a file of tests has rule_files and tests", path)
 	}
@@ -132,7 +140,7 @@ func (f *File) test(n *yaml.Node, names map[string]int) Test {
 	if !ok {
 		return t
 	}
-	r := reader{doc: f.doc, item: fields}
+	r := reader{doc: f.doc, file: f, item: fields}
 	t.Name = r.text("name")
 	switch line, twice := names[t.Name]; {
 	case t.Name == "" && (!fields.Has("name") || fields.Get("name") != nil):

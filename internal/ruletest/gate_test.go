@@ -123,7 +123,7 @@ func TestTheGalleryBehindAGateAndFromLogs(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				suite, err := NewSuite(file)
+				suite, err := NewSuite(file, OnDisk)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -138,7 +138,7 @@ func TestTheGalleryBehindAGateAndFromLogs(t *testing.T) {
 					if way == "log" {
 						logged++
 					}
-					for _, f := range suite.Run(test).Failures {
+					for _, f := range suite.Run(t.Context(), test).Failures {
 						t.Errorf("%s:%d: %s: want %s, got %s\n%s", path, f.Line, f.What, f.Want, f.Got, strings.Join(f.Story, "\n"))
 					}
 				}

@@ -20,6 +20,7 @@ const maxTimes = 1_000_000
 // reader reads the items of a test.
 type reader struct {
 	doc   *document.File
+	file  *File
 	start event.Micros     // of the test
 	item  *document.Object // the one being read
 }
@@ -107,6 +108,12 @@ func (r *reader) events(n *yaml.Node) []Event {
 	times, every := r.times()
 	if r.doc.Mistakes() == before {
 		r.valid(&e.Event)
+	}
+	if r.file.events += times; r.file.events > r.file.maxEvents {
+		if r.file.events-times <= r.file.maxEvents {
+			r.fail("times", "", "the tests have more than %d events together, which is too many here", r.file.maxEvents)
+		}
+		return nil
 	}
 	out := make([]Event, 0, times)
 	for range times {

@@ -65,7 +65,7 @@ func (r *FileResult) junit() junitSuite {
 			s.Failures++
 			c.Failure = &junitFailure{Message: fmt.Sprintf("%d of %d expectations do not hold", len(res.Failures), len(res.Test.Expect))}
 			for _, f := range res.Failures {
-				c.Failure.Text += fmt.Sprintf("%s:%d: %s\n", r.File, f.Line, f.text())
+				c.Failure.Text += fmt.Sprintf("%s:%d: %s\n", r.File, f.Line, f.Text())
 			}
 		}
 		s.Cases = append(s.Cases, c)

@@ -2,6 +2,7 @@ package ruletest
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"os"
 	"slices"
@@ -36,18 +37,27 @@ type Suite struct {
 	sets  []*rules.Set
 }
 
+// RuleFiles reads the rules that tests name, and what these name.
+type RuleFiles struct {
+	Read   func(path string) ([]byte, error)
+	Beside func(path string) func(name string) ([]byte, error)
+}
+
+// OnDisk are the files where they are.
+var OnDisk = RuleFiles{Read: os.ReadFile, Beside: input.Beside}
+
 // NewSuite compiles a file's rules. Its error lists all mistakes in them and in the file, including
 // those of Load.
-func NewSuite(f *File) (*Suite, error) {
+func NewSuite(f *File, from RuleFiles) (*Suite, error) {
 	s := &Suite{File: f, Reach: newReach()}
 	var errs []error
 	for i, path := range f.RuleFiles {
-		src, err := os.ReadFile(path)
+		src, err := from.Read(path)
 		if err != nil {
 			f.doc.Fail(f.ruleFiles[i], "the path is relative to this file", "rule_files: %v", err)
 			continue
 		}
-		set, err := rules.CompileWith(path, src, input.Beside(path))
+		set, err := rules.CompileWith(path, src, from.Beside(path))
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -62,8 +72,8 @@ func NewSuite(f *File) (*Suite, error) {
 	return s, errors.Join(append([]error{f.doc.Err()}, errs...)...)
 }
 
-// Run runs one test.
-func (s *Suite) Run(t *Test) Result {
+// Run runs one test. When ctx ends it stops, and what it returns is no result.
+func (s *Suite) Run(ctx context.Context, t *Test) Result {
 	began := time.Now()
 	p := play{suite: s, test: t}
 	for _, set := range s.sets {
@@ -77,13 +87,13 @@ func (s *Suite) Run(t *Test) Result {
 	next := 0
 	failures := make([]*Failure, len(t.Expect))
 	for _, i := range order {
-		for next < len(t.Events) && t.Events[next].Broker <= t.Expect[i].At {
+		for ctx.Err() == nil && next < len(t.Events) && t.Events[next].Broker <= t.Expect[i].At {
 			p.apply(&t.Events[next])
 			next++
 		}
 		failures[i] = p.judge(&t.Expect[i])
 	}
-	for ; next < len(t.Events); next++ { // for the coverage
+	for ; ctx.Err() == nil && next < len(t.Events); next++ { // for the coverage
 		p.apply(&t.Events[next])
 	}
 	r := Result{Test: t, Took: time.Since(began)}

@@ -77,7 +77,7 @@ func compareWinners(t *testing.T, r *rand.Rand, decided map[string]int) {
 		decided[want]++
 		test.Expect = []Expect{x} // nothing is in force, it says: the failure names what is
 		got := ""
-		for _, failure := range suite.Run(&test).Failures {
+		for _, failure := range suite.Run(t.Context(), &test).Failures {
 			_, named, _ := strings.Cut(failure.Got, " by ")
 			got, _, _ = strings.Cut(named, " ")
 		}
