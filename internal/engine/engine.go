@@ -34,6 +34,7 @@ type Engine struct {
 	kept      func(shard.Append) // receives the states that the shard writes; nil in production
 
 	held   map[string][]*Held // by the key's text
+	holds  int64              // how many they are
 	shapes []shape            // by rules.KeyShape.Index
 	key    []byte
 }
@@ -108,8 +109,11 @@ func newEngine(set *rules.Set, tells bool) *Engine {
 // Keys returns how many keys have a state.
 func (e *Engine) Keys() int { return e.shard.Keys() }
 
-// Bytes is how much memory the states take; the verdicts that were issued are not in it.
-func (e *Engine) Bytes() int64 { return e.shard.Bytes() }
+// heldBytes is about how much memory a Held takes, with its key, its APIs and its place in the map.
+const heldBytes = 600
+
+// Bytes is about how much memory the keys take: their states, and the verdicts that they got.
+func (e *Engine) Bytes() int64 { return e.shard.Bytes() + e.holds*heldBytes }
 
 // Apply counts one event. broker is when the broker saw it, NoTime if that is unknown. cause says
 // where it came from.
@@ -222,6 +226,7 @@ func (e *Engine) find(key string, v *verdict.Verdict) *Held {
 		}
 	}
 	h := &Held{Key: key}
+	e.holds++
 	e.held[key] = append(list, h)
 	return h
 }
