@@ -63,9 +63,9 @@ func (c strictReader) strict() {
 	switch {
 	case r.Scope == ScopeInstance:
 		c.without("scope: instance", "a process decides alone, before the action, and nothing is published",
-			"strict", "then", "warn", "refunds", "fuse")
+			"strict", "then", "warn", "refunds", "fuse", "notify")
 	case r.underWay:
-		c.without("window: in-flight", "it counts permits alone, and no event", "then", "warn", "refunds", "fuse")
+		c.without("window: in-flight", "it counts permits alone, and no event", "then", "warn", "refunds", "fuse", "notify")
 	default:
 		c.aggregated()
 		return

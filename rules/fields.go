@@ -130,6 +130,8 @@ var rulePlace = place[*ruleReader]{
 			"of `scope: instance`: how many keys a process keeps, the least recently used leave; default 10,000", false}, (*ruleReader).maxKeys},
 		{fieldDoc{"exempt", "exempt", "keys that are counted but [not judged](#exempt)", false}, func(c *ruleReader, n *yaml.Node) { c.r.exempt = exemptReader{c.compiler, c.r}.exemptions(n) }},
 		{fieldDoc{"fuse", "percentage", "a share of the keys, such as `5%`, beyond which the rule [stops blocking](#fuse)", false}, nil},
+		{fieldDoc{"notify", `{"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/name"}, {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/name"}}]}`,
+			"`true`, or names of routes: [people are told](#notify) of its verdicts", false}, (*ruleReader).notify},
 	}, unread[*ruleReader](windowDocs)),
 }
 

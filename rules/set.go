@@ -83,6 +83,7 @@ type Rule struct {
 	DeniesMore bool
 	Limits     []*Limit
 	Fuse       event.Decimal // the share of a partition's keys that it may block; 0: any
+	Notify     *Notify       // who is told its verdicts; nil: nobody is
 
 	match      ruleMatch // api weights, outcome, attrs, when
 	reset      *reset    // which events empty the windows; nil: none

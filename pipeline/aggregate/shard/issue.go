@@ -17,6 +17,8 @@ type issuing struct {
 	moved  movedEnds
 	levels levels
 
+	notify map[string][]byte // by verdicts' names: what the audit says of those that people are told
+
 	announced  announcement
 	granted    *protocol.Grants // which Redis the changelog names; nil for none
 	lastGrants *protocol.Grants // that at the takeover
@@ -173,7 +175,7 @@ func (s *issuing) stateDurable(a *Ack, seq int64, clock Clock) {
 // publish asks for a durable verdict in the verdict topic and in the audit.
 func (s *issuing) publish(key string, is *issued, done *Done, clock Clock) {
 	rec := Append{Key: verdict.AppendRecordKey(nil, &is.v), Value: verdict.AppendJSON(nil, &is.v), Urgent: true}
-	s.out.Aux = append(s.out.Aux, Aux{Topic: Audit, Key: rec.Key, Value: appendAudit(nil, clock.Local, s.by, rec.Value)})
+	s.out.Aux = append(s.out.Aux, Aux{Topic: Audit, Key: rec.Key, Value: appendAudit(nil, clock.Local, s.by, rec.Value, s.notify[is.v.Rule])})
 	rec.Ack = &Ack{key: key, is: is, done: done, record: rec}
 	s.out.Verdicts = append(s.out.Verdicts, rec)
 }
@@ -185,13 +187,17 @@ func (s *issuing) erase(recordKey []byte, done *Done) {
 	s.out.Verdicts = append(s.out.Verdicts, rec)
 }
 
-// appendAudit appends a line of the audit topic. by is a JSON string. It is written by hand:
-// in an attack there is one a verdict, and encoding/json would check and copy the verdict.
-func appendAudit(dst []byte, at event.Micros, by, body []byte) []byte {
+// appendAudit appends a line of the audit topic. by is a JSON string, notify JSON or nothing. It is
+// written by hand: in an attack there is one a verdict, and encoding/json would check and copy the
+// verdict.
+func appendAudit(dst []byte, at event.Micros, by, body, notify []byte) []byte {
 	dst = append(dst, `{"type":"verdict","at":"`...)
 	dst = at.AppendTo(dst)
 	dst = append(dst, `","by":`...)
 	dst = append(dst, by...)
+	if len(notify) > 0 {
+		dst = append(append(dst, `,"notify":`...), notify...)
+	}
 	dst = append(dst, `,"verdict":`...)
 	dst = append(dst, body...)
 	return append(dst, '}')

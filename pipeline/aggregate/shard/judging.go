@@ -43,6 +43,7 @@ func (s *judging) setRules(r Rules) {
 	s.permits = r.Set.NewPermits()
 	s.vocabulary = r.Set.Vocabulary().NewCheck()
 	s.levels.on = s.permits != nil
+	s.notify = r.Set.Notified()
 	s.useExemptions()
 }
 

@@ -128,6 +128,11 @@ func (s *stage) sayAux(a *Aux) {
 		}
 	case !strings.HasPrefix(string(a.Value), `{"type":"verdict"`):
 		s.say("wants in the audit of %s: %s", a.Key, a.Value)
+	default:
+		if _, notify, ok := strings.Cut(string(a.Value), `,"notify":`); ok {
+			notify, _, _ = strings.Cut(notify, `,"verdict":`)
+			s.say("wants in the audit of %s who is told: %s", a.Key, notify)
+		}
 	}
 }
 
