@@ -17,6 +17,7 @@ const (
 	Audit      = "audit.schema.json"
 	DeadLetter = "dead-letter.schema.json"
 	Problem    = "problem.schema.json"
+	Status     = "status.schema.json"
 )
 
 // The documents.

@@ -10,7 +10,7 @@ import (
 )
 
 // components are the names that the schemas have in a document in one piece.
-var components = map[string]string{Event: "Event", Verdict: "Verdict", Audit: "AuditEntry", DeadLetter: "DeadLetter", Problem: "Problem"}
+var components = map[string]string{Event: "Event", Verdict: "Verdict", Audit: "AuditEntry", DeadLetter: "DeadLetter", Problem: "Problem", Status: "Status"}
 
 // Bundle returns an OpenAPI document in one piece, as JSON: the files that it refers to are among its
 // components.

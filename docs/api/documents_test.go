@@ -79,7 +79,7 @@ func TestDescriptionsAreWhole(t *testing.T) {
 			}
 		})
 	})
-	if found != 8 {
+	if found != 9 {
 		t.Errorf("%d descriptions", found)
 	}
 }

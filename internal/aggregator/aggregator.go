@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +20,7 @@ import (
 	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
+	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
@@ -44,7 +46,10 @@ type Program struct {
 	Log         *slog.Logger
 	Hangup      <-chan os.Signal // SIGHUPs; nil: Run subscribes if it follows a rule file
 
-	broken error // why the rule file could not be used at the start; nil if it could
+	Settings func() []status.Setting // the options, for GET /v1/status; nil: it has none
+
+	publishes atomic.Pointer[publish.Publisher] // nil: nothing is published to Redis yet
+	broken    error                             // why the rule file could not be used at the start; nil if it could
 }
 
 // hasFile tells whether the rules are those of a file, which may change.
@@ -108,6 +113,7 @@ func (a *Program) count(ctx context.Context, agg *aggregate.Aggregator) error {
 	if err != nil {
 		return err
 	}
+	a.publishes.Store(pub)
 	if err := redisconn.CountErrors(a.Registry, "tallygate_publish_errors_total", "Failed attempts to write the blocklist to Redis.",
 		func() map[blocklist.ErrorKind]uint64 { return pub.Stats().Errors }); err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 
 // api is the handler of the HTTP listener, each part for the callers that may use it.
 func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *reloader, letters *resender, ready func() error) http.Handler {
+	about := a.reporter(agg, again.file, ready)
 	mux := http.NewServeMux()
 	ops.Health(mux, ready)
 	ops.Describe(mux, api.Aggregator)
@@ -27,6 +28,8 @@ func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *rel
 	let("GET /v1/explain", access.Viewer, agg.ServeExplain)
 	let("GET /v1/exemptions", access.Viewer, agg.ServeExemptions)
 	let("GET /v1/hot-keys", access.Viewer, agg.ServeHotKeys)
+	let("GET /v1/status", access.Viewer, about.ServeHTTP)
+	let("GET /v1/cluster", access.Viewer, a.serveCluster(agg, about))
 	let("GET /v1/rules", access.Viewer, agg.ServeRules)
 	let("GET /v1/unmatched", access.Viewer, agg.ServeUnmatched)
 	let("GET /v1/blocked", access.Viewer, func(w http.ResponseWriter, r *http.Request) {
@@ -139,7 +142,7 @@ func listenOptions(o *ops.Options, c *access.Config) *listeners {
 	o.StringVar(&c.Tokens, "tokens", "", "`FILE` that gives roles to tokens and client certificates: a list of {name, role, sha256 or certificate}; reloaded when it changes")
 	o.BoolVar(&c.Open, "open-api", false, "serve the API without credentials beyond loopback: anyone who reaches it may give commands")
 	return &listeners{
-		listen:      o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: /v1/explain, /v1/exemptions, /v1/hot-keys, /v1/rules, /v1/unmatched, /v1/blocked, /v1/commands, /v1/dead-letters, /-/reload, /openapi.json, /healthz, /readyz"),
+		listen:      o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: /v1/explain, /v1/exemptions, /v1/hot-keys, /v1/rules, /v1/unmatched, /v1/blocked, /v1/status, /v1/cluster, /v1/commands, /v1/dead-letters, /-/reload, /openapi.json, /healthz, /readyz"),
 		metrics:     o.String("metrics-listen", "127.0.0.1:9091", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private"),
 		connections: o.Int("max-connections", 1000, "`number` of connections that --listen keeps open at once; further ones wait"),
 		peerCA:      o.String("peer-ca", "", "`FILE` with the PEM certificates to trust in requests to other instances over TLS (default: the system's, those of --tls-client-ca, and those in --tls-cert)"),

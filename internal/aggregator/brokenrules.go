@@ -42,6 +42,7 @@ type fileState struct {
 
 	mu      sync.Mutex
 	is      bool
+	why     error // it is not
 	started error // why this instance has never had a good file; nil if it had one
 }
 
@@ -57,6 +58,7 @@ func newFileState(reg prometheus.Registerer, broken error) *fileState {
 		ok:      gauge("rules_file_ok", "1 while this instance's rule file is valid, 0 while it is broken and older rules apply."),
 		since:   gauge("rules_file_ok_since_timestamp_seconds", "Time at which tallygate_rules_file_ok last changed."),
 		is:      broken == nil,
+		why:     broken,
 		started: broken,
 	}
 	f.show()
@@ -68,17 +70,25 @@ func (f *fileState) show() {
 	f.since.Set(float64(time.Now().UnixMilli()) / 1000)
 }
 
-// note records whether the file was good when it was last read.
-func (f *fileState) note(good bool) {
+// note records what was wrong with the file when it was last read; nil if it was good.
+func (f *fileState) note(why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if good {
+	good := why == nil
+	if f.why = why; good {
 		f.started = nil
 	}
 	if good != f.is {
 		f.is = good
 		f.show()
 	}
+}
+
+// wrong is what is wrong with the file; nil if it is good.
+func (f *fileState) wrong() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.why
 }
 
 // ready is an error until an instance that started with a broken file has read a good one. A

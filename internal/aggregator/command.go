@@ -121,6 +121,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		}
 	}
 	redisconn.LogTo(a.Log)
+	a.Settings = o.Settings
 	a.Registry = ops.NewRegistry("aggregator")
 	if err := o.WatchCertificates(a.Registry); err != nil {
 		return nil, err

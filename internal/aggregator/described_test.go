@@ -63,6 +63,8 @@ func TestTheRestOfWhatIsDescribed(t *testing.T) {
 	publisher := began(t, kafka.Kafka, "described", nil, "--rules", "", "--publish-only", "--redis", miniredis.RunT(t).Addr())
 	ask(publisher, "", http.MethodGet, "/v1/rules", "", 404)
 	ask(publisher, "", http.MethodPost, "/v1/dead-letters", "[]", 501)
+	ask(publisher, "", http.MethodGet, "/v1/cluster", "", 501)
+	ask(publisher, "", http.MethodGet, "/v1/status", "", 200)
 	ask(publisher, "", http.MethodPost, "/-/reload", "", 501)
 	ask(publisher, "", http.MethodPost, "/v1/commands", block("42"), 503)
 	for _, path := range []string{"/v1/blocked?partition=0", "/v1/explain?uid=42", "/v1/exemptions"} {

@@ -106,12 +106,16 @@ func (r *reloader) publish(ctx context.Context) (aggregate.ReloadResult, error) 
 	r.named = named // also those of a broken set: one of them may be what will be mended
 	r.mu.Unlock()
 	if err != nil {
-		r.file.note(false)
+		r.file.note(err)
 		r.agg.RuleFileRefused()
 		return aggregate.ReloadResult{}, fmt.Errorf("%w: %w", aggregate.ErrRules, err)
 	}
 	done, err := r.agg.Reload(ctx, file)
-	r.file.note(!errors.Is(err, aggregate.ErrRules) && !errors.Is(err, aggregate.ErrRulesTooLarge))
+	var wrong error
+	if errors.Is(err, aggregate.ErrRules) || errors.Is(err, aggregate.ErrRulesTooLarge) {
+		wrong = err
+	}
+	r.file.note(wrong)
 	if done.Changed {
 		log := r.Log
 		if who := access.From(ctx).Name; who != "" {

@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(apitest.Complete(m, api.Enforcer,
-		"GET /healthz", "GET /readyz", "GET /openapi.json", // of the program
+		"GET /healthz", "GET /readyz", "GET /openapi.json", "GET /v1/status", // of the program
 		"POST /v1/admit 503", "GET /v1/blocklist 503", // where thousands of permits are held, and pages take seconds
 	))
 }

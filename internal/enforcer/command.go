@@ -97,6 +97,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		e.Log = e.Log.With("instance", *instance)
 	}
 	redisconn.LogTo(e.Log)
+	e.Settings, e.Instance = o.Settings, *instance
 	if err = e.Config.Headers.Validate(); err != nil {
 		err = &ops.UsageError{Err: err}
 	} else if e.Config.Answers, err = readAnswers(*answers); err != nil {
@@ -122,7 +123,7 @@ type listeners struct {
 
 func listenOptions(o *ops.Options) *listeners {
 	return &listeners{
-		http:        o.String("listen", "127.0.0.1:8080", "HTTP API on `HOST:PORT` or unix:PATH: /v1/check, /v1/check/batch, /v1/admit, /v1/done, /v1/cancel, /v1/forward-auth, /v1/ext-authz/, /v1/blocklist, /healthz, /readyz"),
+		http:        o.String("listen", "127.0.0.1:8080", "HTTP API on `HOST:PORT` or unix:PATH: /v1/check, /v1/check/batch, /v1/admit, /v1/done, /v1/cancel, /v1/forward-auth, /v1/ext-authz/, /v1/blocklist, /v1/status, /healthz, /readyz"),
 		grpc:        o.String("grpc-listen", "127.0.0.1:8082", "gRPC on `HOST:PORT` or unix:PATH: Envoy's RateLimitService and ext_authz, health, reflection; none turns it off"),
 		metrics:     o.String("metrics-listen", "127.0.0.1:9090", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private"),
 		connections: o.Int("max-connections", 10_000, "`number` of connections that each of --listen and --grpc-listen keeps open at once; further ones wait"),

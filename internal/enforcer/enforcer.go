@@ -23,6 +23,7 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/admit"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/enforce"
@@ -47,6 +48,9 @@ type Program struct {
 	Metrics     net.Listener // nil: none
 	Registry    *prometheus.Registry
 	Log         *slog.Logger
+
+	Settings func() []status.Setting // the options, for GET /v1/status; nil: it has none
+	Instance string                  // its name there; "" is where it listens
 
 	Hangup <-chan os.Signal // SIGHUPs, which change nothing; nil: none are delivered
 
@@ -114,9 +118,27 @@ func (e *Program) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		defer done()
-		return e.serve(ctx, working, server, ready)
+		return e.serve(ctx, working, server, ready, e.reporter(table, feed, ready))
 	})
 	return g.Wait()
+}
+
+// reporter answers GET /v1/status.
+func (e *Program) reporter(table *enforce.Table, feed *blocklist.Feed, ready func() error) *ops.Reporter {
+	r := ops.NewReporter("enforcer")
+	r.Instance, r.Address = e.Instance, e.HTTP.Addr().String()
+	r.Ready, r.But, r.Settings, r.Log = ready, e.refused, e.Settings, e.Log
+	if e.Registry != nil {
+		r.Registry = e.Registry
+	}
+	r.Fill = func(s *status.Status) {
+		s.Enforcer = &status.Enforcer{Entries: table.InForce(), Staleness: -1, Stale: table.Stale(), Enabled: table.Enabled(),
+			Redis: e.RedisAccess.Trouble(feed.Stats().Outage)}
+		if table.Ready() {
+			s.Enforcer.Staleness = table.Staleness().Seconds()
+		}
+	}
+	return r
 }
 
 // blocklist makes the table, and the feed that fills it.
@@ -178,10 +200,11 @@ func (e *Program) answerHangups(ctx context.Context) {
 }
 
 // serve answers until ctx ends and the drain is over, or working ends.
-func (e *Program) serve(ctx, working context.Context, server *decision.Server, ready func() error) error {
+func (e *Program) serve(ctx, working context.Context, server *decision.Server, ready func() error, about http.Handler) error {
 	mux := http.NewServeMux()
 	ops.Health(mux, ready, e.refused)
 	ops.Describe(mux, api.Enforcer)
+	mux.Handle("GET /v1/status", e.Config.Guard.Require(access.Viewer, about))
 	g, working := errgroup.WithContext(working)
 	serving, end := context.WithCancel(working)
 	defer end()

@@ -124,6 +124,9 @@ func ask(conn net.Conn, version int16, req protocol.Message) (protocol.Message, 
 // Ready returns why the brokers don't let us in, once that has lasted.
 func (k *Kafka) Ready() error { return k.access.Ready("Kafka") }
 
+// Refused returns since when the brokers do not let us in, and why; a nil error if they do.
+func (k *Kafka) Refused() (since time.Time, why error) { return k.access.Refused() }
+
 // WatchAccess logs when Kafka refuses us, and tries again meanwhile, until ctx ends.
 func (k *Kafka) WatchAccess(ctx context.Context, log *slog.Logger) {
 	k.access.Run(ctx, "Kafka", log, func(ctx context.Context) (err error) {

@@ -82,6 +82,12 @@ func (a *Access) Note(err error) {
 	}
 }
 
+// Refused returns since when the server refuses the program, and why; a nil error if it does not.
+func (a *Access) Refused() (since time.Time, why error) {
+	since, _, why = a.refused()
+	return since, why
+}
+
 func (a *Access) woken() chan struct{} {
 	if a.wake == nil {
 		a.wake = make(chan struct{})

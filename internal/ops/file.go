@@ -105,6 +105,7 @@ func (o *Options) setEntry(key string, v *yaml.Node, given map[string]bool) erro
 	if given[name] {
 		return nil
 	}
+	o.settings.note(name, fromFile)
 	if err := f.Value.Set(text); err != nil {
 		return fmt.Errorf("option %q: %q: %w", key, text, o.wants(name, text, err))
 	}

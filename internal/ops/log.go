@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tallygate/tallygate/internal/status"
 )
 
 // LogOptions are the options of the log.
@@ -39,9 +41,9 @@ func NewLogger(out io.Writer, level, format string) (*slog.Logger, error) {
 	opts := &slog.HandlerOptions{Level: least}
 	switch format {
 	case "json":
-		return slog.New(&schema{out: slog.NewJSONHandler(out, opts)}), nil
+		return slog.New(newSchema(slog.NewJSONHandler(out, opts))), nil
 	case "text":
-		return slog.New(&schema{out: slog.NewTextHandler(out, opts)}), nil
+		return slog.New(newSchema(slog.NewTextHandler(out, opts))), nil
 	}
 	return nil, fmt.Errorf("--log-format %q: json or text", format)
 }
@@ -61,13 +63,18 @@ type schema struct {
 	out    slog.Handler
 	group  string      // what names begin with
 	before []slog.Attr // those of With, in the schema already
+	memory *memory     // shared by all that With makes
+}
+
+func newSchema(out slog.Handler) *schema {
+	return &schema{out: out, memory: &memory{lines: map[remembered]*status.Error{}}}
 }
 
 // maxLogText bounds a text, in bytes: what collects logs cuts a line in two at 16 KiB.
 const maxLogText = 4 << 10
 
 func (s *schema) Enabled(ctx context.Context, level slog.Level) bool {
-	return s.out.Enabled(ctx, level)
+	return remembers(level) || s.out.Enabled(ctx, level)
 }
 
 func (s *schema) WithAttrs(attrs []slog.Attr) slog.Handler {
@@ -94,7 +101,7 @@ func (s *schema) Handle(ctx context.Context, r slog.Record) error {
 	})
 	out := slog.NewRecord(r.Time.UTC(), r.Level, oneLine(r.Message), 0)
 	out.AddAttrs(l.attrs...)
-	return s.out.Handle(ctx, out)
+	return s.writeOr(ctx, &out)
 }
 
 // line is the attributes of a line.

@@ -24,6 +24,8 @@ type Options struct {
 	getenv func(string) string
 	help   func()
 	args   []string
+
+	settings settings
 }
 
 // NewOptions makes the options of a command; usage is what --help says before the flags, on
@@ -74,7 +76,10 @@ func (o *Options) Parse(args []string) error {
 		return &UsageError{fmt.Errorf("%w; --help lists the options", o.told(err))}
 	}
 	given := map[string]bool{}
-	o.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	o.Visit(func(f *flag.Flag) {
+		given[f.Name] = true
+		o.settings.note(f.Name, fromFlag)
+	})
 	var errs []error
 	o.VisitAll(func(f *flag.Flag) {
 		env := EnvName(f.Name)
@@ -83,6 +88,7 @@ func (o *Options) Parse(args []string) error {
 			return
 		}
 		given[f.Name] = true
+		o.settings.note(f.Name, fromEnvironment)
 		if err := f.Value.Set(v); err != nil {
 			errs = append(errs, fmt.Errorf("%s=%q: %w", env, v, o.wants(f.Name, v, err)))
 		}
@@ -205,8 +211,13 @@ func (t Table) Set(s string) error {
 // names; never from a flag, which every user of the machine could read.
 func (o *Options) Secret(env, path string) (string, error) {
 	if path == "" {
-		return o.getenv(env), nil
+		secret := o.getenv(env)
+		if secret != "" {
+			o.settings.secret(env, fromEnvironment)
+		}
+		return secret, nil
 	}
+	o.settings.secret(env, fromFile)
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("read a secret: %w", err)

@@ -15,6 +15,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/pipeline/blocklist"
 )
 
 // LogTo sends what the Redis library says by itself to log: otherwise it writes to standard error,
@@ -112,6 +114,20 @@ const keepAlive = 5 * time.Minute
 
 // Ready returns why Redis does not let us in, once that has lasted.
 func (r *Options) Ready() error { return r.access.Ready("Redis") }
+
+// Trouble returns what is wrong with Redis, for a status: that it does not let us in, else the outage that what
+// uses it has met; nil if all is well.
+func (r *Options) Trouble(met blocklist.Outage) *status.Trouble {
+	if r != nil {
+		if since, why := r.access.Refused(); why != nil {
+			return &status.Trouble{Since: since.UTC(), Reason: string(blocklist.ErrorAuth), Error: why.Error()}
+		}
+	}
+	if met.Err == nil {
+		return nil
+	}
+	return &status.Trouble{Since: met.Since.UTC(), Reason: string(met.Reason), Error: met.Err.Error()}
+}
 
 // WatchAccess logs when Redis refuses us, and tries again meanwhile, until ctx ends.
 func (r *Options) WatchAccess(ctx context.Context, log *slog.Logger, client redis.UniversalClient) {

@@ -69,7 +69,7 @@ type Rules struct {
 	Name      string    `json:"name"`
 	File      string    `json:"file"`
 	By        string    `json:"by"`
-	At        time.Time `json:"at"`
+	At        time.Time `json:"at,omitzero"` // absent for rules that were not published
 	FileOK    bool      `json:"file_ok"`
 	FileError string    `json:"file_error,omitempty"` // why it is not
 	Differ    int       `json:"differ"`               // members of the group whose rules differ
@@ -86,9 +86,9 @@ type Partition struct {
 	LoopLag         int64     `json:"loop_lag"`
 	Keys            int       `json:"keys"`
 	Bytes           int64     `json:"bytes"`
-	LastFetch       time.Time `json:"last_fetch"`
-	LastCheckpoint  time.Time `json:"last_checkpoint"`
-	TakenOver       time.Time `json:"taken_over"`
+	LastFetch       time.Time `json:"last_fetch,omitzero"` // these are absent before the first one
+	LastCheckpoint  time.Time `json:"last_checkpoint,omitzero"`
+	TakenOver       time.Time `json:"taken_over,omitzero"`
 	TakeoverSeconds float64   `json:"takeover_seconds"`
 	Takeovers       uint64    `json:"takeovers"`
 	Failures        uint64    `json:"failures"`
@@ -126,6 +126,8 @@ type Cluster struct {
 	Unowned []Unowned `json:"unowned,omitempty"`
 	// Missing are members of the group that did not answer.
 	Missing []Missing `json:"missing,omitempty"`
+	// Trouble is why Kafka was not asked for the members: they are those that it named at Since.
+	Trouble *Trouble `json:"trouble,omitempty"`
 }
 
 // Unowned is a partition that no member says it has.

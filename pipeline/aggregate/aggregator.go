@@ -19,6 +19,7 @@ type Aggregator struct {
 	*instance
 	*api
 	overview
+	cluster
 	*following
 	watching watching
 }
@@ -59,6 +60,7 @@ func New(cfg Config) (*Aggregator, error) {
 		instance:  a,
 		api:       &api{instance: a, listing: make(chan struct{}, blockedAtOnce)},
 		overview:  overview{instance: a},
+		cluster:   cluster{instance: a},
 		following: &following{instance: a},
 		watching:  watching{instance: a},
 	}, nil
@@ -94,6 +96,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 			return nil
 		}
 		wait := pause.Next()
+		a.faults.note(inGroup, err)
 		a.log.Error("the processor stopped; building a new one", "error", err, "retry_seconds", wait.Seconds())
 		if !retry.Sleep(ctx, wait) {
 			return nil

@@ -156,6 +156,9 @@ func (c Config) member() topics.Member {
 	return m
 }
 
+// defaultClient ends the client id of an instance without an instance id.
+const defaultClient = "-aggregator"
+
 func (c Config) compile(f RuleFile) (*rules.Set, error) {
 	if c.Compile != nil {
 		return c.Compile(f)
@@ -203,7 +206,7 @@ func (c Config) validate() error {
 func (c Config) sarama() *sarama.Config {
 	s := goka.DefaultConfig()
 	s.Version = sarama.V2_8_0_0
-	s.ClientID = cmp.Or(c.InstanceID, c.Prefix+"-aggregator")
+	s.ClientID = cmp.Or(c.InstanceID, c.Prefix+defaultClient)
 	s.Net.DialTimeout, s.Net.WriteTimeout = 10*time.Second, 10*time.Second
 	s.Net.ReadTimeout = 15 * time.Second // above what brokers may wait for replicas
 	s.Consumer.Offsets.Initial = sarama.OffsetOldest

@@ -96,7 +96,8 @@ func (a *api) Peer(r *http.Request) (actor Actor, ok bool, err error) {
 	if err := a.checkClaim(c, r); err != nil {
 		return Actor{}, false, err
 	}
-	if !a.members.hasKey(a.instance, c.Key) {
+	known := r.Method == http.MethodGet && a.members.hadKey(r.Context(), a.instance, c.Key)
+	if !known && (r.Method == http.MethodGet || !a.members.hasKey(a.instance, c.Key)) {
 		return Actor{}, false, errors.New("no member of the group has its key: it may have joined just now")
 	}
 	if r.Method != http.MethodGet && !a.peers.first(signature) {

@@ -69,6 +69,7 @@ func (g *group) Consume(ctx context.Context, names []string, h sarama.ConsumerGr
 			wait = minBackoff
 		}
 		g.agg.metrics.kafkaError(errors.Join(err, cause))
+		g.agg.faults.note(inGroup, errors.Join(err, cause))
 		what := "session ended; joining the group again"
 		if !joined {
 			what = "cannot join the group yet; retrying"

@@ -42,6 +42,10 @@ type instance struct {
 	reading []func()          // stop fetcher and logs
 	asking  questions
 	book    *rulebook
+	faults  faults
+	lagging atomic.Pointer[[]lagging] // of all partitions; nil until it is known
+	differ  atomic.Int32              // members that count by other rules
+	tallies tallies
 
 	rulesTold func(version uint64, record []byte, set *rules.Set) // nil: nobody is told
 
@@ -183,14 +187,31 @@ func (a *instance) close() {
 }
 
 // questions to Kafka that nobody waits for.
-type questions struct{ sync.WaitGroup }
+type questions struct {
+	mu    sync.Mutex
+	ended bool
+	all   sync.WaitGroup
+}
+
+// start asks one in a goroutine, unless the instance is being closed.
+func (q *questions) start(ask func()) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.ended {
+		q.all.Go(ask)
+	}
+	return !q.ended
+}
 
 // await lets them end: sarama may open a connection behind the client's Close, and
 // nobody would close that one. A Kafka that does not answer within a second has no such connection.
 func (q *questions) await() {
+	q.mu.Lock()
+	q.ended = true
+	q.mu.Unlock()
 	answered := make(chan struct{})
 	go func() {
-		q.Wait()
+		q.all.Wait()
 		close(answered)
 	}()
 	patience := time.NewTimer(askedWithin)
@@ -206,6 +227,9 @@ var ErrNotOwner = errors.New("aggregate: another instance owns the key")
 
 // begin sets the session that partitions are opened in from now on; nil ends it.
 func (a *instance) begin(s *owner.Session) {
+	if s != nil {
+		a.faults.note(inGroup, nil)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.session = s

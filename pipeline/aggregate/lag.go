@@ -54,7 +54,7 @@ func (a *watching) watchLag(ctx context.Context) {
 	for retry.Sleep(ctx, lagEvery) {
 		if !asking && time.Since(askedAt) >= askLagEvery {
 			asking, askedAt = true, time.Now()
-			a.asking.Go(func() { told <- a.askOffsets(ctx) }) // do not wait for an unreachable Kafka
+			a.asking.start(func() { told <- a.askOffsets(ctx) }) // do not wait for an unreachable Kafka
 		}
 		select {
 		case t := <-told:
@@ -81,6 +81,9 @@ func (a *watching) askOffsets(ctx context.Context) offsetsTold {
 	t.ends, t.endsErr = a.fetcher.Ends(ctx, a.names.Events, a.found.Load().Partitions)
 	if t.counted, t.group = a.committedOffsets(); t.group == nil {
 		t.group = a.startsOfUncommitted(ctx, t.counted)
+	}
+	if err := errors.Join(t.endsErr, t.group); ctx.Err() == nil || !errors.Is(err, context.Canceled) {
+		a.faults.note("asking for offsets", err)
 	}
 	for _, err := range []error{t.endsErr, t.group} {
 		if err != nil && !errors.Is(err, context.Canceled) {
@@ -162,9 +165,17 @@ func (l *lags) tell(t offsetsTold) {
 	}
 }
 
-// show sets the metrics.
+// lagging is how far counting a partition is behind.
+type lagging struct {
+	records, loop int64
+	seconds       float64
+}
+
+// show sets the metrics, and what the status has of them.
 func (l *lags) show(now time.Time) {
 	m := l.agg.metrics
+	shown := make([]lagging, len(l.of))
+	defer l.agg.lagging.Store(&shown)
 	for id := range l.of {
 		s := &l.of[id]
 		oldest := event.NoTime
@@ -173,6 +184,7 @@ func (l *lags) show(now time.Time) {
 			m.lastFetch.WithLabelValues(label(p.ID())).Set(seconds(p.Heard()))
 			forwards := p.Backlog(shard.Loop, now)
 			m.loopLag.WithLabelValues(label(p.ID())).Set(float64(forwards.Records))
+			shown[id].loop = forwards.Records
 			m.loopSeconds.WithLabelValues(label(p.ID())).Set(forwards.Behind.Seconds())
 			if p.Err() != nil { // closed meanwhile
 				m.notOwned(p.ID())
@@ -191,6 +203,7 @@ func (l *lags) show(now time.Time) {
 		}
 		m.lagging.WithLabelValues(label(int32(id))).Set(float64(lag))
 		m.lagSeconds.WithLabelValues(label(int32(id))).Set(max(0, behind).Seconds())
+		shown[id].records, shown[id].seconds = lag, max(0, behind).Seconds()
 	}
 }
 

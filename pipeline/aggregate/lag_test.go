@@ -191,7 +191,7 @@ func TestAStopWaitsForQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for takes, want := range map[time.Duration]time.Duration{0: 0, 300 * time.Millisecond: 300 * time.Millisecond, time.Hour: askedWithin} {
 			q, began := &questions{}, time.Now()
-			q.Go(func() { time.Sleep(takes) })
+			q.start(func() { time.Sleep(takes) })
 			if q.await(); time.Since(began) != want {
 				t.Errorf("a question of %v: it waits for %v, want %v", takes, time.Since(began), want)
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -18,11 +19,70 @@ import (
 // be repeated.
 const memberAge = time.Second
 
+// membersWithin is how long a question about the group's members may wait for the coordinator.
+const membersWithin = 500 * time.Millisecond
+
 // members is the group as the coordinator last described it.
 type members struct {
 	mu     sync.Mutex
 	at     time.Time
 	groups []*sarama.GroupDescription
+
+	last   atomic.Pointer[groupSeen] // the same, for those who do not wait for an answer
+	asking atomic.Pointer[question]  // that somebody waits for; nil: none
+}
+
+// groupSeen is an answer about the group's members.
+type groupSeen struct {
+	at     time.Time
+	groups []*sarama.GroupDescription
+}
+
+// question is one that the coordinator is being asked.
+type question struct {
+	done chan struct{} // closed when there is an answer
+	err  error         // set before
+}
+
+// errNoCoordinator says that the group's coordinator takes long to answer.
+var errNoCoordinator = fmt.Errorf("the group's coordinator does not answer: %w", context.DeadlineExceeded)
+
+// within returns the group as describe does, but waits for patience at most. Then, and if Kafka does not answer,
+// it is the group of the last answer, with the reason.
+func (s *members) within(ctx context.Context, a *instance, age, patience time.Duration) (is groupSeen, err error) {
+	if last := s.last.Load(); last != nil && time.Since(last.at) < age {
+		return *last, nil
+	}
+	q := &question{done: make(chan struct{})}
+	if !s.asking.CompareAndSwap(nil, q) {
+		if other := s.asking.Load(); other != nil {
+			q = other
+		} else {
+			close(q.done) // answered just now
+		}
+	} else if !a.asking.start(func() {
+		_, q.err = s.describe(a, age)
+		s.asking.Store(nil)
+		close(q.done)
+	}) {
+		s.asking.Store(nil)
+		q.err = errors.New("this instance is stopping")
+		close(q.done)
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-q.done:
+		err = q.err
+	case <-late.C:
+		err = errNoCoordinator
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if last := s.last.Load(); last != nil {
+		is = *last
+	}
+	return is, err
 }
 
 // describe returns the group, by an answer that is at most this old.
@@ -50,6 +110,7 @@ func (s *members) describe(a *instance, age time.Duration) ([]*sarama.GroupDescr
 	}
 	if err == nil {
 		s.at, s.groups = time.Now(), groups
+		s.last.Store(&groupSeen{s.at, groups})
 	}
 	return groups, err
 }
@@ -67,6 +128,10 @@ func (a *instance) owners() (map[int32]address, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask for the group's members: %w", err)
 	}
+	return ownersOf(a, groups)
+}
+
+func ownersOf(a *instance, groups []*sarama.GroupDescription) (map[int32]address, error) {
 	all := map[int32]address{}
 	for _, g := range groups {
 		for _, m := range g.Members {
@@ -105,12 +170,34 @@ func (s *members) hasKey(a *instance, key string) bool {
 		if err != nil {
 			return false
 		}
-		for _, g := range groups {
-			for _, m := range g.Members {
-				meta, err := m.GetMemberMetadata()
-				if err == nil && meta != nil && topics.ParseMember(meta.UserData).Key == key {
-					return true
-				}
+		if hasKey(groups, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// hadKey is hasKey for questions. While Kafka does not answer, nobody joins or leaves: then the group is what it
+// was, so that instances can still tell each other how they are.
+func (s *members) hadKey(ctx context.Context, a *instance, key string) bool {
+	for _, age := range []time.Duration{memberAge, peerAgain} {
+		is, err := s.within(ctx, a, age, membersWithin)
+		if hasKey(is.groups, key) {
+			return true
+		}
+		if err != nil {
+			return false
+		}
+	}
+	return false
+}
+
+func hasKey(groups []*sarama.GroupDescription, key string) bool {
+	for _, g := range groups {
+		for _, m := range g.Members {
+			meta, err := m.GetMemberMetadata()
+			if err == nil && meta != nil && topics.ParseMember(meta.UserData).Key == key {
+				return true
 			}
 		}
 	}

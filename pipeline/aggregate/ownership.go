@@ -29,6 +29,7 @@ type ownership struct {
 	mu     sync.Mutex
 	live   *owner.Partition // taken over and not failed; nil if there is none
 	failed error            // why the last one failed; nil before that, and while one is live
+	fault  fault            // the last failure, also while one is live
 	change chan struct{}    // closed when live changes
 }
 
@@ -90,6 +91,7 @@ func (o *ownership) run() {
 			pause.Reset()
 		}
 		o.agg.metrics.failed.WithLabelValues(label(o.id)).Inc()
+		o.agg.tallies.count(o.id, 0, 1)
 		if owner.EndsSession(err) {
 			o.session.End(fmt.Errorf("partition %d: %w", o.id, err))
 			return
@@ -112,6 +114,7 @@ func (o *ownership) once() error {
 	o.agg.enter(p)
 	err := p.Open()
 	if err == nil {
+		o.agg.tallies.count(o.id, 1, 0)
 		o.set(p, nil)
 		select {
 		case <-p.Done():
@@ -159,6 +162,7 @@ func (o *ownership) set(p *owner.Partition, failed error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.live, o.failed = p, failed
+	o.fault.note(failed)
 	close(o.change)
 	o.change = make(chan struct{})
 }

@@ -28,10 +28,11 @@ func (a *watching) watch(ctx context.Context) {
 	var rulesAt time.Time
 	for retry.Sleep(ctx, watchTopicsEvery) {
 		looked := make(chan struct{})
-		a.asking.Go(func() { // do not wait for an unreachable Kafka
+		a.asking.start(func() { // do not wait for an unreachable Kafka
 			defer close(looked)
 			if a.watchTopics(); time.Since(rulesAt) > watchRulesEvery {
 				rulesAt = time.Now()
+				_, _ = a.members.describe(a.instance, memberAge) // for the time when Kafka does not answer
 				a.compareRules()
 			}
 		})
@@ -148,6 +149,7 @@ func (a *watching) compareRules() {
 	}
 	slices.Sort(others)
 	a.metrics.rulesDiffer.Set(float64(len(others)))
+	a.differ.Store(int32(len(others)))
 	if now := strings.Join(others, ", "); now != a.rulesDiffer {
 		if a.rulesDiffer = now; now == "" {
 			a.log.Info("all members of the group run the same rules again")

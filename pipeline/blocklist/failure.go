@@ -27,7 +27,12 @@ const (
 	ErrorTLS    = failure.TLS
 	ErrorShards = failure.Shards // what is there has another number of shards
 	ErrorAway   = failure.Away   // it did not answer
+	// It is a replica, and takes no writes.
+	ErrorReplica = failure.Replica
 )
 
+// Outage is what is wrong with Redis now. The zero value says that nothing is.
+type Outage = failure.Outage
+
 // ErrorKinds are all kinds of ErrorKind.
-var ErrorKinds = []ErrorKind{ErrorAuth, ErrorMemory, ErrorTLS, ErrorShards, ErrorOther, ErrorAway}
+var ErrorKinds = []ErrorKind{ErrorAuth, ErrorMemory, ErrorTLS, ErrorShards, ErrorReplica, ErrorOther, ErrorAway}

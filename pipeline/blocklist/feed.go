@@ -129,6 +129,7 @@ type FeedStats struct {
 	Failing   bool   // Redis is away for at least one shard
 	LastError error  // nil when there was none
 	LastErrAt time.Time
+	Outage    Outage               // what is wrong now
 	Errors    map[ErrorKind]uint64 // attempts that failed
 	// Why Redis refuses the feed now, by its user, password, rights or certificate, or why the feed
 	// refuses what is there (ErrShards); nil when it follows. Run retries all of them.
@@ -188,8 +189,9 @@ func (f *Feed) Stats() FeedStats {
 	s := f.stats
 	f.mu.Unlock()
 	s.Failing, s.LastErrAt, s.LastError = f.learns.State()
-	s.Errors = f.learns.Errors()
+	s.Outage, s.Errors = f.learns.Outage(), f.learns.Errors()
 	if r := f.reader.Load(); r != nil {
+		s.Outage = r.redis.Outage()
 		failing, at, err := r.redis.State()
 		if s.Failing = failing; err != nil {
 			s.LastErrAt, s.LastError = at, err

@@ -142,6 +142,7 @@ func (k *checkpoints) begin(ctx context.Context) (cut *shard.Cut, before sent, e
 // durable notes that everything counted is durable.
 func (k *checkpoints) durable() {
 	if k.ctx.Err() == nil {
+		k.durableAt.Store(time.Now().UnixNano())
 		k.env.Metrics.durable(k.id)
 	}
 }

@@ -28,7 +28,10 @@ type core struct {
 	stop    chan struct{}  // closed by Close: the last checkpoint is due
 
 	opened   atomic.Bool
-	openedAt time.Time // set before opened is
+	openedAt time.Time     // set before opened is
+	took     time.Duration // the takeover; the same
+
+	durableAt atomic.Int64 // Unix nanoseconds: when all that was counted was last known to be durable; 0: never
 
 	mu      sync.Mutex
 	waiting atomic.Int32 // how many others wait for mu while the partition's goroutine holds it

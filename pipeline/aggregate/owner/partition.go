@@ -81,7 +81,7 @@ func (p *Partition) Open() error {
 	c.goes(p.levels.run)
 	c.goes(p.quotas.run)
 	c.goes(func() error { return p.out.identity.Run(c.ctx) })
-	c.openedAt = time.Now()
+	c.openedAt, c.took = time.Now(), time.Since(began)
 	c.opened.Store(true)
 	p.out.ownStrict(p)
 	p.Use(c.env.Rules.Current())

@@ -192,6 +192,7 @@ type Stats struct {
 	Failing    bool             // Redis or Kafka is away for at least one of them
 	LastError  error            // nil when there was none
 	LastErrAt  time.Time
+	Redis      failure.Outage          // what is wrong with Redis now
 	Errors     map[failure.Kind]uint64 // attempts at Redis that failed
 	// Partitions that Redis had lost, in part at least, and that were read again.
 	Refills uint64
@@ -216,6 +217,7 @@ func (p *Publisher) Stats() Stats {
 	for _, w := range p.owned.All() {
 		s.Partitions = append(s.Partitions, w.stats())
 	}
+	s.Redis = p.redis.Outage()
 	s.Errors, s.Refills = p.redis.Errors(), p.refills.Total()
 	for _, o := range []*failure.Outages{&p.redis, &p.kafka} {
 		failing, at, err := o.State()

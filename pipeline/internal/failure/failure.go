@@ -31,12 +31,11 @@ const (
 	// It answered with another error, such as that it is loading its data.
 	Other Kind = "other"
 	// It answered, and one side refuses the other's certificate or protocol.
-	TLS    Kind = "tls"
-	Shards Kind = "shards"      // what is there has another number of shards
-	Away   Kind = "unreachable" // it did not answer
-	// Of what only strict limits ask for:
-	Replica Kind = "replica" // it is one, and cannot write
-	Old     Kind = "old"     // its version
+	TLS     Kind = "tls"
+	Shards  Kind = "shards"      // what is there has another number of shards
+	Away    Kind = "unreachable" // it did not answer
+	Replica Kind = "replica"     // it is one, and cannot write
+	Old     Kind = "old"         // its version; only strict limits ask for a newer one
 )
 
 // Refuses reports whether Redis lets this program not in, or not do what it has to.
@@ -54,6 +53,8 @@ func Of(err error) Kind {
 	case redis.IsOOMError(err), strings.Contains(err.Error(), "OOM command not allowed"):
 		// A script's error begins with its line.
 		return Memory
+	case redis.IsReadOnlyError(err), strings.Contains(err.Error(), "READONLY You can't write"):
+		return Replica
 	case errors.As(err, &answer):
 		return Other
 	case isTLS(err):

@@ -19,6 +19,7 @@ type Outages struct {
 
 	mu     sync.Mutex
 	down   map[int32]bool  // the workers that are failing
+	since  time.Time       // the first error of the outage
 	empty  bool            // that nothing was published yet has been said
 	said   map[string]bool // what was said of this outage: see topic
 	counts map[Kind]uint64
@@ -39,7 +40,7 @@ func (o *Outages) Failed(who int32, err error) {
 		return
 	}
 	if len(o.down) == 0 {
-		o.down, o.said = map[int32]bool{}, map[string]bool{}
+		o.down, o.said, o.since = map[int32]bool{}, map[string]bool{}, o.lastAt
 	}
 	o.down[who] = true
 	var kind Kind
@@ -86,6 +87,27 @@ func (o *Outages) State() (failing bool, at time.Time, last error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.down) > 0, o.lastAt, o.last
+}
+
+// Outage is what is wrong now. The zero value says that nothing is.
+type Outage struct {
+	Since  time.Time // of the first error
+	Reason Kind      // of the latest one
+	Err    error     // the latest one
+}
+
+// Outage returns what is wrong now.
+func (o *Outages) Outage() (is Outage) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.down) == 0 {
+		return is
+	}
+	is = Outage{Since: o.since, Err: o.last}
+	if o.Kind != nil {
+		is.Reason = o.Kind(o.last)
+	}
+	return is
 }
 
 // Errors returns how many there were of each kind.

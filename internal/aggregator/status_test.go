@@ -1,0 +1,175 @@
+package aggregator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/tallygate/tallygate/internal/devstack"
+	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/internal/testrun"
+)
+
+// told is what a program answers to a question, as T.
+func told[T any](p *program, token, path string) (is T, took time.Duration) {
+	p.t.Helper()
+	began := time.Now()
+	code, said := p.ask(token, http.MethodGet, path, "")
+	took = time.Since(began)
+	if code != http.StatusOK {
+		p.t.Errorf("%s: %d %s", path, code, said)
+		return is, took
+	}
+	if err := json.Unmarshal([]byte(said), &is); err != nil {
+		p.t.Errorf("%s: %v", path, err)
+	}
+	return is, took
+}
+
+// quick is what an answer about all members may take, with some room for a busy machine.
+const quick = 2500 * time.Millisecond
+
+// Any instance tells how all are: their partitions, options and metrics.
+func TestStatusOfAllMembers(t *testing.T) {
+	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kafka.Close)
+	rds := miniredis.RunT(t)
+	two := []*program{}
+	for i := range 2 {
+		two = append(two, began(t, kafka.Kafka, "status", nil, "--tokens", staff(t), "--redis", rds.Addr(), "--instance-id", fmt.Sprintf("number-%d", i)))
+	}
+	testrun.Eventually(t, "all partitions are open, at both", func() bool {
+		c, took := told[status.Cluster](two[0], "viewer", "/v1/cluster?metrics=tallygate_rule_")
+		if took > quick {
+			t.Errorf("it takes %v", took)
+		}
+		open := map[int32]bool{}
+		for _, m := range c.Members {
+			for _, p := range m.Aggregator.Partitions {
+				open[p.Partition] = open[p.Partition] || p.State == "open" && p.Takeovers > 0 && !p.TakenOver.IsZero() && !p.LastFetch.IsZero()
+			}
+		}
+		return len(c.Members) == 2 && len(c.Missing) == 0 && len(c.Unowned) == 0 && c.Trouble == nil &&
+			open[0] && open[1] && open[2] && open[3] && c.Members[0].Instance == "number-0" && c.Members[1].Instance == "number-1" &&
+			len(c.Members[1].Metrics["tallygate_rule_matches_total"]) == 1
+	})
+	s, _ := told[status.Status](two[1], "viewer", "/v1/status")
+	if s.Component != "aggregator" || s.Instance != "number-1" || s.Address != two[1].Config.Advertise || !s.Ready || s.Metrics != nil {
+		t.Errorf("%+v", s)
+	}
+	a := s.Aggregator
+	if a.Of != 4 || a.Rules.Version != 1 || a.Rules.Name != "shop" || !a.Rules.FileOK || a.Rules.Differ != 0 || a.Rules.At.IsZero() || a.Kafka != nil || a.Redis != nil {
+		t.Errorf("%+v", a)
+	}
+	if got := fmt.Sprint(s.Config); !strings.Contains(got, "{redis "+rds.Addr()+" flag}") || !strings.Contains(got, "{session-timeout 10s default}") {
+		t.Errorf("%s", got)
+	}
+	for _, path := range []string{"/v1/status?metrics=-", "/v1/cluster?uid=42"} {
+		if code, said := two[0].ask("viewer", http.MethodGet, path, ""); code != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", path, code, said)
+		}
+	}
+
+	rds.SetError("OOM command not allowed when used memory > 'maxmemory'.")
+	testrun.Eventually(t, "a full Redis is told of", func() bool {
+		s, _ := told[status.Status](two[0], "viewer", "/v1/status")
+		r := s.Aggregator.Redis
+		return r != nil && r.Reason == "memory" && !r.Since.IsZero() && strings.Contains(r.Error, "OOM")
+	})
+	rds.SetError("")
+	testrun.Eventually(t, "and that it works again", func() bool {
+		s, _ := told[status.Status](two[0], "viewer", "/v1/status")
+		return s.Aggregator.Redis == nil && len(s.Errors) > 0
+	})
+}
+
+// A member that does not answer is named, with the partitions that it has, and delays nobody.
+func TestClusterNamesWhoDoesNotAnswer(t *testing.T) {
+	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kafka.Close)
+	hole, err := net.Listen("tcp", "127.0.0.1:0") // it accepts, and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hole.Close()
+	p := began(t, kafka.Kafka, "hangs", nil)
+	began(t, kafka.Kafka, "hangs", nil, "--advertise", hole.Addr().String())
+	testrun.Eventually(t, "it is missing, and its partitions too", func() bool {
+		c, took := told[status.Cluster](p, "", "/v1/cluster")
+		if took > quick {
+			t.Errorf("it takes %v", took)
+		}
+		return len(c.Members) == 1 && len(c.Missing) == 1 && c.Missing[0].Address == hole.Addr().String() &&
+			strings.Contains(c.Missing[0].Reason, "has not answered within") &&
+			len(c.Unowned) == 2 && strings.Contains(c.Unowned[0].Reason, "did not answer")
+	})
+}
+
+// Without Kafka the members that it named last are asked, they answer, and each tells what is wrong.
+func TestClusterWithoutKafka(t *testing.T) {
+	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := false
+	end := func() {
+		if !closed {
+			kafka.Close()
+		}
+		closed = true
+	}
+	t.Cleanup(end)
+	p, other := began(t, kafka.Kafka, "away", nil), began(t, kafka.Kafka, "away", nil)
+	for _, q := range []*program{p, other} {
+		testrun.Eventually(t, "both know each other", func() bool {
+			c, _ := told[status.Cluster](q, "", "/v1/cluster")
+			return len(c.Members) == 2 && len(c.Unowned) == 0
+		})
+	}
+	end()
+	gone := time.Now()
+	testrun.Eventually(t, "both answer, with what is wrong", func() bool {
+		c, took := told[status.Cluster](p, "", "/v1/cluster")
+		if took > quick {
+			t.Errorf("it takes %v", took)
+		}
+		for _, m := range c.Members {
+			if m.Aggregator.Kafka == nil || m.Aggregator.Kafka.Error == "" {
+				return false
+			}
+		}
+		return len(c.Members) == 2 && c.Trouble != nil && c.Trouble.Error != ""
+	})
+	if took := time.Since(gone); took > 5*time.Second {
+		t.Errorf("that is told after %v", took)
+	}
+}
+
+// The status of a program with each secret that there is tells none of them.
+func TestStatusTellsNoSecret(t *testing.T) {
+	env := map[string]string{"TALLYGATE_KAFKA_PASSWORD": "hush-kafka", "TALLYGATE_REDIS_PASSWORD": "hush-redis", "TALLYGATE_REDIS_SENTINEL_PASSWORD": "hush-sentinel"}
+	a := mustParse(t, func(name string) string { return env[name] }, "--rules", rulesFile(t, someRules), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+		"--kafka-sasl", "plain", "--kafka-user", "me", "--redis", "user:hush-written@127.0.0.1:1", "--redis-master", "m", "--redis-user", "me", "--redis-sentinel-user", "me", "--tokens", staff(t))
+	got := fmt.Sprint(a.Settings())
+	for _, name := range []string{"kafka-password", "redis-password", "redis-sentinel-password"} {
+		if !strings.Contains(got, "{"+name+" ••• environment}") {
+			t.Errorf("%s is not told of: %s", name, got)
+		}
+	}
+	if strings.Contains(got, "hush") {
+		t.Errorf("a secret is in %s", got)
+	}
+}

@@ -1,0 +1,167 @@
+package aggregate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+)
+
+// answerWithin is how long a member may take to say how it is. Together with membersWithin it is less than what
+// a reader of the answer waits for.
+const answerWithin = 1200 * time.Millisecond
+
+// fellow is another member of the group.
+type fellow struct {
+	name string
+	at   address
+}
+
+// cluster asks all members of the group how they are.
+type cluster struct{ *instance }
+
+// Cluster returns what all members of the group say about themselves: own is this instance's status, and the
+// others are asked for path. It takes two seconds at most, whoever does not answer; without Kafka they are those
+// that were members last.
+func (a cluster) Cluster(ctx context.Context, own status.Status, path string) status.Cluster {
+	c := status.Cluster{Members: []status.Status{own}}
+	group, err := a.members.within(ctx, a.instance, memberAge, membersWithin)
+	if err != nil {
+		c.Trouble = a.membersTrouble(err, group.at)
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	var mu sync.Mutex
+	var asked sync.WaitGroup
+	for _, f := range a.fellows(group) {
+		asked.Go(func() {
+			theirs, err := a.askStatus(ctx, f, path)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				c.Missing = append(c.Missing, status.Missing{Instance: f.name, Address: f.at.addr, Reason: err.Error()})
+				return
+			}
+			c.Members = append(c.Members, theirs)
+		})
+	}
+	asked.Wait()
+	byInstance := func(x, y status.Status) int {
+		return cmp.Or(cmp.Compare(x.Instance, y.Instance), cmp.Compare(x.Address, y.Address))
+	}
+	slices.SortFunc(c.Members, byInstance)
+	slices.SortFunc(c.Missing, func(x, y status.Missing) int {
+		return cmp.Or(cmp.Compare(x.Instance, y.Instance), cmp.Compare(x.Address, y.Address))
+	})
+	countDiffering(c.Members)
+	c.Unowned = a.unowned(&c, group, err)
+	return c
+}
+
+// membersTrouble says why the group's members are those of an earlier answer.
+func (a cluster) membersTrouble(err error, last time.Time) *status.Trouble {
+	t := &status.Trouble{Since: last.UTC(), Reason: reasonOf(err), Error: "ask for the group's members: " + err.Error()}
+	if last.IsZero() {
+		t.Since = time.Now().UTC()
+	}
+	return t
+}
+
+// fellows are the other members.
+func (a cluster) fellows(group groupSeen) (all []fellow) {
+	for _, g := range group.groups {
+		for _, m := range g.Members {
+			var is topics.Member
+			if meta, err := m.GetMemberMetadata(); err == nil && meta != nil {
+				is = topics.ParseMember(meta.UserData)
+			}
+			if is.Key == a.peers.public || is.Advertise != "" && is.Advertise == a.cfg.Advertise {
+				continue
+			}
+			f := fellow{cmp.Or(is.Advertise, m.ClientHost), address{addr: is.Advertise, tls: is.TLS}}
+			if m.ClientId != a.cfg.Prefix+defaultClient {
+				f.name = m.ClientId // its instance id
+			}
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// askStatus asks a member how it is.
+func (a cluster) askStatus(ctx context.Context, f fellow, path string) (is status.Status, err error) {
+	if f.at.addr == "" {
+		return is, errors.New("it advertises no address: start it with --advertise")
+	}
+	err = a.peers.askInstance(ctx, f.at, http.MethodGet, path, nil, &is)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("it has not answered within %v", answerWithin)
+	case err != nil:
+		err = errors.New(strings.TrimPrefix(err.Error(), "ask its owner: "))
+	}
+	return is, err
+}
+
+// countDiffering notes how many members run other rules than each.
+func countDiffering(members []status.Status) {
+	for i := range members {
+		mine := members[i].Aggregator
+		if mine == nil {
+			continue
+		}
+		for j := range members {
+			if theirs := members[j].Aggregator; theirs != nil && theirs.Rules.Version != mine.Rules.Version {
+				mine.Rules.Differ++
+			}
+		}
+	}
+}
+
+// unowned are the partitions that no answer has, each with the reason.
+func (a cluster) unowned(c *status.Cluster, group groupSeen, err error) (all []status.Unowned) {
+	has, of := map[int32]bool{}, int32(0)
+	for _, m := range c.Members {
+		if m.Aggregator == nil {
+			continue
+		}
+		of = max(of, m.Aggregator.Of)
+		for _, p := range m.Aggregator.Partitions {
+			has[p.Partition] = true
+		}
+	}
+	owners, ownersErr := ownersOf(a.instance, group.groups)
+	for id := range of {
+		if has[id] {
+			continue
+		}
+		o, owned := owners[id]
+		all = append(all, status.Unowned{Partition: id, Reason: a.whyUnowned(c, o, owned, cmp.Or(ownersErr, err))})
+	}
+	return all
+}
+
+func (a cluster) whyUnowned(c *status.Cluster, o address, owned bool, err error) string {
+	for _, m := range c.Missing {
+		if owned && o.addr != "" && m.Address == o.addr {
+			return fmt.Sprintf("its owner %s did not answer: %s", m.Instance, m.Reason)
+		}
+	}
+	switch {
+	case o.err != nil:
+		return o.err.Error()
+	case err != nil:
+		return "no member has it, and Kafka was not asked: " + err.Error()
+	case !owned:
+		return "it has no owner at the moment: the group rebalances, or no instance runs"
+	}
+	return "it is changing its owner"
+}
