@@ -48,7 +48,35 @@ func ParseRole(name string) (Role, bool) {
 type Identity struct {
 	Name string // of the credential; "" where none is needed
 	Role Role
+	By   Credential // what proves it
 }
+
+// Credential is a kind of proof of who asks.
+type Credential string
+
+// The kinds of credentials.
+const (
+	Nothing     Credential = ""            // none is needed; or another instance says who asks
+	Token       Credential = "token"       // one of the file's
+	Certificate Credential = "certificate" // a client's, of TLS
+	Issuer      Credential = "issuer"      // a token that an issuer signed
+)
+
+// Verifier checks tokens that an issuer has signed.
+type Verifier interface {
+	// Verify returns what a token says of its holder. An error that is ErrUnavailable says that
+	// nobody can tell now; any other one refuses the token.
+	Verify(ctx context.Context, token string) (Claims, error)
+}
+
+// Claims are what an issuer says of a token's holder.
+type Claims struct {
+	Name   string // for the audit
+	Groups []string
+}
+
+// ErrUnavailable is a Verifier's error for a token that it cannot check now.
+var ErrUnavailable = errors.New("tokens of the issuer cannot be checked now: it does not answer; try again soon")
 
 // Config configures a Guard. The zero value admits no caller, unless Addr is loopback.
 type Config struct {
@@ -56,6 +84,9 @@ type Config struct {
 	// when it changes, also through a symlink somewhere in its path. While it is invalid, the
 	// previous contents apply.
 	Tokens string
+
+	// Verifier checks tokens that Tokens does not have; nil is none. Tokens gives roles to its groups.
+	Verifier Verifier
 
 	// Certificates: the listener's TLS answers only clients whose certificate its CA has signed.
 	// Without Tokens, these are viewers; else they are what the file makes of their names.
@@ -80,6 +111,7 @@ type Guard struct {
 	credentials bool
 	local       bool
 	claims      seldom.Line // of requests to come from another instance, which were not believed
+	refused     seldom.Line // tokens of the issuer
 }
 
 // New reads the file.
@@ -88,6 +120,9 @@ func New(cfg Config) (*Guard, error) {
 	g := &Guard{cfg: cfg, local: Loopback(cfg.Addr), credentials: cfg.Tokens != "" || cfg.Certificates}
 	if cfg.Open && g.credentials {
 		return nil, errors.New("--open-api requires no credentials: remove it, or --tokens and --tls-client-ca")
+	}
+	if cfg.Verifier != nil && cfg.Tokens == "" {
+		return nil, errors.New("--oidc-issuer needs --tokens FILE with entries such as {name: fraud, role: operator, group: tallygate-fraud}")
 	}
 	if cfg.Tokens != "" {
 		var err error
@@ -107,8 +142,14 @@ func (g *Guard) Exposed() error {
 	if g.credentials || g.local || g.cfg.Open {
 		return nil
 	}
-	return fmt.Errorf("--listen %s: without credentials the API is served on loopback only, such as 127.0.0.1:8081. "+
-		"Give roles to tokens or client certificates with --tokens FILE, or let everybody who reaches it command with --open-api", g.cfg.Listen)
+	return fmt.Errorf("%w, or let everybody who reaches it command with --open-api", Exposed(g.cfg.Listen, "the API", "127.0.0.1:8081"))
+}
+
+// Exposed is the error of what would be served beyond this machine without credentials, on the
+// address listen; such is an address where it may be.
+func Exposed(listen, what, such string) error {
+	return fmt.Errorf("--listen %s: without credentials %s is served on loopback only, such as %s. "+
+		"Give roles to tokens or client certificates with --tokens FILE", listen, what, such)
 }
 
 // Loopback reports whether only programs of this machine reach an address.
@@ -151,6 +192,9 @@ func (g *Guard) Require(least Role, next http.Handler) http.Handler {
 		case errors.Is(err, errNobody):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="tallygate"`)
 			httpjson.Problem(w, http.StatusUnauthorized, err.Error())
+			return
+		case errors.Is(err, ErrUnavailable):
+			httpjson.Problem(w, http.StatusServiceUnavailable, err.Error())
 			return
 		case err != nil:
 			httpjson.Problem(w, http.StatusForbidden, err.Error())
@@ -210,7 +254,7 @@ func (g *Guard) identify(r *http.Request) (Identity, error) {
 		return Identity{}, errNoneKnown
 	}
 	if values := r.Header.Values("Authorization"); len(values) > 0 {
-		return g.byToken(values)
+		return g.byToken(r.Context(), values)
 	}
 	return g.byCertificate(r)
 }
@@ -224,20 +268,45 @@ func (g *Guard) notFromPeer(r *http.Request, err error) {
 	}
 }
 
-const maxToken = 4 << 10 // bytes
+const (
+	maxToken  = 4 << 10  // bytes
+	maxSigned = 16 << 10 // of a token that an issuer signed, which may name many groups
+)
 
-func (g *Guard) byToken(values []string) (Identity, error) {
+func (g *Guard) byToken(ctx context.Context, values []string) (Identity, error) {
 	if len(values) != 1 || g.file == nil {
 		return Identity{}, errNobody
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
-	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > maxToken {
+	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > maxSigned {
 		return Identity{}, errNobody
 	}
-	if id, ok := g.file.current().byHash(sha256.Sum256([]byte(token))); ok {
-		return id, nil
+	if len(token) <= maxToken {
+		if id, ok := g.file.current().byHash(sha256.Sum256([]byte(token))); ok {
+			id.By = Token
+			return id, nil
+		}
 	}
-	return Identity{}, errNobody
+	if g.cfg.Verifier == nil || strings.Count(token, ".") != 2 { // an issuer's has three parts
+		return Identity{}, errNobody
+	}
+	return g.byIssuer(ctx, token)
+}
+
+// byIssuer is the holder of a token that the issuer signed. Without a group that has a role they are
+// known, and may do nothing.
+func (g *Guard) byIssuer(ctx context.Context, token string) (Identity, error) {
+	claims, err := g.cfg.Verifier.Verify(ctx, token)
+	if err != nil {
+		if leftOut, due := g.refused.Due(); due {
+			g.cfg.Logger.Warn("refused a token of the OIDC issuer; further ones are not logged for a minute", "error", err, "left_out", leftOut)
+		}
+		if errors.Is(err, ErrUnavailable) {
+			return Identity{}, ErrUnavailable
+		}
+		return Identity{}, errNobody
+	}
+	return Identity{Name: claims.Name, Role: g.file.current().byGroups(claims.Groups), By: Issuer}, nil
 }
 
 // byCertificate trusts a certificate that the listener has verified, and no other.
@@ -252,9 +321,10 @@ func (g *Guard) byCertificate(r *http.Request) (Identity, error) {
 		if len(names) > 0 {
 			name = names[0]
 		}
-		return Identity{Name: name, Role: Viewer}, nil
+		return Identity{Name: name, Role: Viewer, By: Certificate}, nil
 	}
 	if id, ok := g.file.current().byName(names); ok {
+		id.By = Certificate
 		return id, nil
 	}
 	if len(names) == 0 {

@@ -291,7 +291,7 @@ func TestPeers(t *testing.T) {
 		case "":
 			return Identity{}, false, nil
 		case "good":
-			return Identity{"otto", Operator}, true, nil
+			return Identity{Name: "otto", Role: Operator}, true, nil
 		}
 		return Identity{}, false, io.ErrUnexpectedEOF
 	}})

@@ -25,6 +25,7 @@ type entry struct {
 	Role        string `yaml:"role"`
 	SHA256      string `yaml:"sha256"`      // of the token, in hexadecimal
 	Certificate string `yaml:"certificate"` // a client certificate's common name, or one of its alternative names
+	Group       string `yaml:"group"`       // of the issuer's; the token's own name is in the audit
 }
 
 // credential is an entry that was checked.
@@ -32,6 +33,7 @@ type credential struct {
 	Identity
 	hash        []byte // nil: no token
 	certificate string // "": none
+	group       string // "": none
 }
 
 // credentials are the whole file.
@@ -74,7 +76,7 @@ func parse(src []byte) (credentials, error) {
 
 func (e *entry) check() (credential, error) {
 	role, known := ParseRole(e.Role)
-	c := credential{Identity: Identity{e.Name, role}, certificate: e.Certificate}
+	c := credential{Identity: Identity{Name: e.Name, Role: role}, certificate: e.Certificate, group: e.Group}
 	var errs []error
 	if e.Name == "" || len(e.Name) > 256 {
 		errs = append(errs, errors.New("it needs a name of up to 256 bytes, for the audit"))
@@ -82,8 +84,8 @@ func (e *entry) check() (credential, error) {
 	if !known {
 		errs = append(errs, fmt.Errorf("role %q: viewer, operator, admin or service", e.Role))
 	}
-	if e.SHA256 == "" && e.Certificate == "" {
-		errs = append(errs, errors.New("it needs a token's sha256 or a certificate's name"))
+	if e.SHA256 == "" && e.Certificate == "" && e.Group == "" {
+		errs = append(errs, errors.New("it needs a token's sha256 or a certificate's name, or an issuer's group"))
 	}
 	if e.SHA256 != "" {
 		hash, err := hex.DecodeString(e.SHA256)
@@ -116,6 +118,22 @@ func (cs credentials) byName(names []string) (Identity, bool) {
 		}
 	}
 	return Identity{}, false
+}
+
+// byGroups is the highest role of the groups, or None. Service is below the others: who is in another
+// group, too, wants to read.
+func (cs credentials) byGroups(groups []string) Role {
+	best := None
+	for _, c := range cs {
+		if c.group != "" && slices.Contains(groups, c.group) && rank(c.Role) > rank(best) {
+			best = c.Role
+		}
+	}
+	return best
+}
+
+func rank(r Role) int {
+	return slices.Index([]Role{None, Service, Viewer, Operator, Admin}, r)
 }
 
 // namesOf are a certificate's names: the common one first, then the alternative ones.

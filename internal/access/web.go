@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -37,17 +38,22 @@ func (g *Guard) notFromAPage(r *http.Request) error {
 	return nil
 }
 
-// ours reports whether a Host header names this machine's loopback, or a name that the operator
-// configured. The port may differ, as with a tunnel.
 func (g *Guard) ours(host string) bool {
-	if _, unix := g.cfg.Addr.(*net.UnixAddr); unix {
+	return LocalName(g.cfg.Addr, host, g.cfg.Listen, g.cfg.Name)
+}
+
+// LocalName reports whether the Host header of a request to addr names this machine's loopback, or
+// one of the names, each HOST or HOST:PORT, that the operator configured. The port may differ, as
+// with a tunnel. Any other name may be one that was made to point here (DNS rebinding).
+func LocalName(addr net.Addr, host string, names ...string) bool {
+	if _, unix := addr.(*net.UnixAddr); unix {
 		return true // no browser gets there
 	}
 	name := hostOf(host)
 	if name == "" {
 		return false
 	}
-	if name == "localhost" || name == hostOf(g.cfg.Listen) || name == hostOf(g.cfg.Name) {
+	if name == "localhost" || slices.ContainsFunc(names, func(n string) bool { return hostOf(n) == name }) {
 		return true
 	}
 	ip, err := netip.ParseAddr(name)
