@@ -32,6 +32,7 @@ func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *rel
 	let("GET /v1/cluster", access.Viewer, a.serveCluster(agg, about))
 	let("GET /v1/rules", access.Viewer, agg.ServeRules)
 	let("GET /v1/unmatched", access.Viewer, agg.ServeUnmatched)
+	let("GET /v1/whoami", access.Viewer, serveWhoami)
 	let("GET /v1/blocked", access.Viewer, func(w http.ResponseWriter, r *http.Request) {
 		// The list is for `tallygate unblock` without a key: who may not unblock does not start.
 		if r.URL.Query().Has("unblock") {
@@ -47,6 +48,12 @@ func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *rel
 	let("POST /-/reload", access.Admin, again.serve)
 	httpjson.Fallback(mux)
 	return mux
+}
+
+// serveWhoami says whose credential a request has, for programs that ask on behalf of others.
+func serveWhoami(w http.ResponseWriter, r *http.Request) {
+	id := access.From(r.Context())
+	httpjson.Reply(w, map[string]string{"name": id.Name, "role": id.Role.String(), "credential": cmp.Or(string(id.By), "none")})
 }
 
 // asActor tells the aggregator who the caller is.
@@ -142,7 +149,7 @@ func listenOptions(o *ops.Options, c *access.Config) *listeners {
 	o.StringVar(&c.Tokens, "tokens", "", "`FILE` that gives roles to tokens and client certificates: a list of {name, role, sha256 or certificate}; reloaded when it changes")
 	o.BoolVar(&c.Open, "open-api", false, "serve the API without credentials beyond loopback: anyone who reaches it may give commands")
 	return &listeners{
-		listen:      o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: /v1/explain, /v1/exemptions, /v1/hot-keys, /v1/rules, /v1/unmatched, /v1/blocked, /v1/status, /v1/cluster, /v1/commands, /v1/dead-letters, /-/reload, /openapi.json, /healthz, /readyz"),
+		listen:      o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: commands, explain, rules, status and others, which /openapi.json describes; /healthz, /readyz"),
 		metrics:     o.String("metrics-listen", "127.0.0.1:9091", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private"),
 		connections: o.Int("max-connections", 1000, "`number` of connections that --listen keeps open at once; further ones wait"),
 		peerCA:      o.String("peer-ca", "", "`FILE` with the PEM certificates to trust in requests to other instances over TLS (default: the system's, those of --tls-client-ca, and those in --tls-cert)"),

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 		// Faults of Kafka and of instances, which have tests of their own.
 		"GET /v1/explain 500", "GET /v1/explain 502", "GET /v1/blocked 500", "GET /v1/blocked 502",
 		"POST /v1/commands 502", "POST /v1/commands 504", "POST /v1/dead-letters 502", "POST /v1/dead-letters 503", "POST /v1/dead-letters 504",
-		"GET /readyz 503", "GET /v1/hot-keys 503", "GET /v1/rules 503", "POST /-/reload 503",
+		"GET /readyz 503", "GET /v1/whoami 503", "GET /v1/hot-keys 503", "GET /v1/rules 503", "POST /-/reload 503",
 	).Run())
 }
 
@@ -54,6 +54,9 @@ func TestTheRestOfWhatIsDescribed(t *testing.T) {
 	}
 	for _, path := range []string{"/v1/rules", "/v1/unmatched", "/v1/exemptions?uid=42&limit=5", "/v1/explain?key=uid%3D42&exact=true&limit=0", "/v1/hot-keys?limit=2"} {
 		ask(p, "viewer", http.MethodGet, path, "", 200)
+	}
+	if got, said := p.ask("operator", http.MethodGet, "/v1/whoami", ""); got != 200 || said != `{"credential":"token","name":"the-operator","role":"operator"}`+"\n" {
+		t.Errorf("who an operator is: %d %s", got, said)
 	}
 	for _, path := range []string{"/v1/blocked?partition=x", "/v1/explain", "/v1/explain?user=42", "/v1/hot-keys?limit=0", "/v1/exemptions?limit=0"} {
 		ask(p, "viewer", http.MethodGet, path, "", 400)
