@@ -1,0 +1,27 @@
+package session
+
+import (
+	"github.com/tallygate/tallygate/internal/access/issuer"
+	"github.com/tallygate/tallygate/internal/ops"
+)
+
+// Options are those of the sessions of a console.
+type Options struct {
+	keyFile, external string
+	login             *issuer.LoginOptions
+}
+
+// NewOptions adds the options to those of a command.
+func NewOptions(o *ops.Options) *Options {
+	s := &Options{login: issuer.NewLoginOptions(o)}
+	o.StringVar(&s.keyFile, "session-key-file", "", "`FILE` with the keys that seal logins, one a line, the newest first; reloaded when it changes. All consoles of one address need the same. Without it the key is random, and logins end with the process")
+	o.StringVar(&s.external, "external-url", "", "`URL` at which readers reach the console, such as https://console.example.com; --oidc-issuer needs it")
+	return s
+}
+
+// Fill sets what the options say.
+func (s *Options) Fill(c *Config) (err error) {
+	c.KeyFile, c.External = s.keyFile, s.external
+	c.Login, err = s.login.Build()
+	return err
+}
