@@ -11,6 +11,7 @@ import (
 
 	"github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/access/issuer"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
@@ -143,10 +144,11 @@ type listeners struct {
 	connections     *int
 	tls             *ops.ServerTLSOptions
 	peerCA          *string
+	issuer          *issuer.Options
 }
 
 func listenOptions(o *ops.Options, c *access.Config) *listeners {
-	o.StringVar(&c.Tokens, "tokens", "", "`FILE` that gives roles to tokens and client certificates: a list of {name, role, sha256 or certificate}; reloaded when it changes")
+	o.StringVar(&c.Tokens, "tokens", "", "`FILE` that gives roles to tokens and client certificates: a list of {name, role, and one of sha256, certificate, group}; reloaded when it changes")
 	o.BoolVar(&c.Open, "open-api", false, "serve the API without credentials beyond loopback: anyone who reaches it may give commands")
 	return &listeners{
 		listen:      o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: commands, explain, rules, status and others, which /openapi.json describes; /healthz, /readyz"),
@@ -154,6 +156,7 @@ func listenOptions(o *ops.Options, c *access.Config) *listeners {
 		connections: o.Int("max-connections", 1000, "`number` of connections that --listen keeps open at once; further ones wait"),
 		peerCA:      o.String("peer-ca", "", "`FILE` with the PEM certificates to trust in requests to other instances over TLS (default: the system's, those of --tls-client-ca, and those in --tls-cert)"),
 		tls:         o.ServerTLS(),
+		issuer:      issuer.NewOptions(o),
 	}
 }
 
@@ -163,9 +166,11 @@ func (l *listeners) open(a *Program) error {
 	if *l.connections < 1 {
 		err = errors.Join(err, fmt.Errorf("--max-connections %d: want at least 1", *l.connections))
 	}
-	if err != nil {
+	verifier, wrong := l.issuer.Build()
+	if err = errors.Join(err, wrong); err != nil {
 		return &ops.UsageError{Err: err}
 	}
+	a.Access.Verifier = verifier
 	if a.HTTP, err = ops.Listen("listen", *l.listen); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (s *signature) VerifySignature(ctx context.Context, raw string) (payload []
 	for _, a := range asymmetric {
 		algorithms = append(algorithms, jose.SignatureAlgorithm(a))
 	}
-	parsed, err := jose.ParseSigned(raw, algorithms)
+	parsed, err := jose.ParseSignedCompact(raw, algorithms)
 	if err != nil {
 		return nil, err
 	}

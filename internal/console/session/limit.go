@@ -29,7 +29,9 @@ func newAttempts() *attempts {
 	return &attempts{all: perMinute(failuresAll), each: map[netip.Prefix]*rate.Limiter{}}
 }
 
-func perMinute(n int) *rate.Limiter { return rate.NewLimiter(rate.Every(time.Minute/time.Duration(n)), n) }
+func perMinute(n int) *rate.Limiter {
+	return rate.NewLimiter(rate.Every(time.Minute/time.Duration(n)), n)
+}
 
 // may reports whether an address may try.
 func (a *attempts) may(r *http.Request) bool {

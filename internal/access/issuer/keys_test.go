@@ -1,0 +1,139 @@
+package issuer
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/oidctest"
+)
+
+// older makes what is known of the issuer older.
+func (i *Issuer) older(by time.Duration) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.tried, i.fetched, i.discovered = i.tried.Add(-by), i.fetched.Add(-by), i.discovered.Add(-by)
+}
+
+func accepted(t *testing.T, i *Issuer, about, token string) {
+	t.Helper()
+	if _, err := i.Verify(t.Context(), token); err != nil {
+		t.Errorf("%s: %v", about, err)
+	}
+}
+
+// Keys are fetched when the first token comes, and again when one names a new key; and not for each
+// token that names one that is not there.
+func TestKeysAreFetchedAndRotate(t *testing.T) {
+	p := oidctest.New(t)
+	i := anIssuer(t, p)
+	if n := p.Asked.Load(); n != 0 {
+		t.Errorf("the keys were fetched %d times before a token came", n)
+	}
+	old := p.Sign(p.Claims(nil))
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() { accepted(t, i, "the first key", old) })
+	}
+	wg.Wait()
+	if n := p.Asked.Load(); n != 1 {
+		t.Errorf("20 first tokens fetched the keys %d times", n)
+	}
+	p.Rotate()
+	i.older(unknownEach)
+	rotated := p.Sign(p.Claims(nil))
+	accepted(t, i, "a new key", rotated)
+	if _, err := i.Verify(t.Context(), old); !errors.Is(err, errUnknownKey) {
+		t.Errorf("a key that the issuer has withdrawn: %v", err)
+	}
+	for range 100 {
+		_, _ = i.Verify(t.Context(), old)
+	}
+	if n := p.Asked.Load(); n != 2 {
+		t.Errorf("tokens of an unknown key fetched the keys: %d times in all, want 2", n)
+	}
+}
+
+// A key that the issuer withdraws is refused after a while, though no token names another one.
+func TestAWithdrawnKeyIsForgotten(t *testing.T) {
+	p := oidctest.New(t)
+	i := anIssuer(t, p)
+	old := p.Sign(p.Claims(nil))
+	accepted(t, i, "the first key", old)
+	p.Rotate()
+	accepted(t, i, "at once", old)
+	i.older(keysLast)
+	if _, err := i.Verify(t.Context(), old); !errors.Is(err, errUnknownKey) {
+		t.Errorf("after a while: %v", err)
+	}
+}
+
+// While the issuer is down the keys that are known go on, and what cannot be checked is not the
+// caller's fault.
+func TestTheIssuerIsDown(t *testing.T) {
+	p := oidctest.New(t)
+	i := anIssuer(t, p)
+	p.Down.Store(true)
+	token := p.Sign(p.Claims(nil))
+	if _, err := i.Verify(t.Context(), token); !errors.Is(err, access.ErrUnavailable) || !strings.Contains(err.Error(), "503") {
+		t.Errorf("nothing is known: %v", err)
+	}
+	p.Down.Store(false)
+	if _, err := i.Verify(t.Context(), token); !errors.Is(err, access.ErrUnavailable) {
+		t.Errorf("it is asked again at once: %v", err)
+	}
+	i.older(failedEach)
+	accepted(t, i, "it is there again", token)
+	p.Down.Store(true)
+	i.older(24 * time.Hour)
+	for range 3 {
+		accepted(t, i, "a known key", token)
+	}
+	p.Rotate()
+	if _, err := i.Verify(t.Context(), p.Sign(p.Claims(nil))); !errors.Is(err, errUnknownKey) {
+		t.Errorf("a key that cannot be fetched: %v", err)
+	}
+}
+
+// An issuer that does not answer holds up one request for some seconds, and no request whose key is
+// known.
+func TestTheIssuerHangs(t *testing.T) {
+	p := oidctest.New(t)
+	i := anIssuer(t, p)
+	old := p.Sign(p.Claims(nil))
+	accepted(t, i, "the first key", old)
+	p.Rotate()
+	p.Slow.Store(true)
+	i.older(keysLast)
+	rotated := p.Sign(p.Claims(nil))
+	var wg sync.WaitGroup
+	var slow atomic.Int32
+	began := time.Now()
+	for n := range 10 {
+		wg.Go(func() {
+			token := old
+			if n == 0 {
+				token = rotated
+			}
+			start := time.Now()
+			_, err := i.Verify(t.Context(), token)
+			if n > 0 && err != nil {
+				t.Errorf("a known key: %v", err)
+			}
+			if time.Since(start) > fetchWithin/2 {
+				slow.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if took := time.Since(began); took > 3*fetchWithin {
+		t.Errorf("it took %v", took)
+	}
+	if n := slow.Load(); n > 2 {
+		t.Errorf("%d of ten requests waited for the issuer", n)
+	}
+}
