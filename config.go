@@ -27,6 +27,11 @@ type Config struct {
 	RedisClient redis.UniversalClient
 	// Prefix begins every name of the installation in Redis and Kafka; "" is tallygate.
 	Prefix string
+	// Name is what operators know this service by: the Guard announces itself in Redis with it, beside its
+	// version and how far behind its table is. "" is the host's name and the process.
+	Name string
+	// NoPresence announces nothing.
+	NoPresence bool
 	// Shards is how many shards the blocklist has; 0: the Guard asks Redis.
 	Shards int
 

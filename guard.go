@@ -1,6 +1,7 @@
 package tallygate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/pipeline/blocklist"
+	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
@@ -27,6 +29,7 @@ type Guard struct {
 	feed     *blocklist.Feed
 	admitter enforce.RunningAdmitter // nil: none
 	emitter  *emit.Emitter           // nil: none
+	presence *presence.Announcer     // nil: none
 	client   redis.UniversalClient   // nil: the caller's
 	metrics  func()                  // takes them out again
 
@@ -96,7 +99,22 @@ func (g *Guard) build(cfg *Config) (err error) {
 			return fmt.Errorf("tallygate: Config.Kafka or Emitter: %w", err)
 		}
 	}
+	if !cfg.NoPresence {
+		if g.presence, err = g.announcer(cfg, client); err != nil {
+			return fmt.Errorf("tallygate: Config.Redis, RedisClient or Prefix: %w", err)
+		}
+	}
 	return g.register(cfg.Metrics)
+}
+
+// announcer makes what tells operators that the Guard is there.
+func (g *Guard) announcer(cfg *Config, client redis.UniversalClient) (*presence.Announcer, error) {
+	describe := presence.Describe(g.table, g.feed)
+	return presence.New(presence.Config{Redis: client, Prefix: cfg.Prefix, Logger: cfg.Logger, Beat: func() presence.Beat {
+		b := describe()
+		b.Name = cmp.Or(cfg.Name, b.Name)
+		return b
+	}})
 }
 
 func (g *Guard) register(to prometheus.Registerer) error {
@@ -121,6 +139,9 @@ func (g *Guard) start(ctx context.Context) {
 		})
 	}
 	run("table", g.table.Run)
+	if g.presence != nil {
+		run("presence", g.presence.Run)
+	}
 	run("feed", func(ctx context.Context) error { return g.feed.Run(ctx, g.table) })
 	if g.admitter != nil {
 		run("admitter", g.admitter.Run)

@@ -39,6 +39,7 @@ var (
 	descQuotas    = desc("quota_entries", "Keys and limits of which the table knows what is left.")
 	descStaleness = desc("blocklist_staleness_seconds", "How far the table is behind the verdict topic, in seconds.")
 	descFeed      = desc("feed_errors_total", "Failed attempts to follow the blocklist in Redis.", "reason")
+	descPresence  = desc("presence_errors_total", "Failed attempts to announce this enforcer in Redis.", "reason")
 	descNoDims    = desc("checks_without_dimensions_total", "Checks without any dimension.")
 	descSuspects  = desc("integration_suspects_total", "What looks like a mistake in how the service uses Tallygate, by reason.", "reason")
 	descSent      = desc("emit_sent_total", "Events that Kafka acknowledged.")
@@ -61,6 +62,9 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	}
 	if c.guard != nil {
 		all = append(all, descNoDims)
+		if c.guard.presence != nil {
+			all = append(all, descPresence)
+		}
 	}
 	if c.guard != nil || c.emitter != nil {
 		all = append(all, descSuspects)
@@ -90,21 +94,28 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstHistogram(descLatency, is.Count, is.Sum.Seconds(), is.Buckets)
 	}
 	if c.feed != nil {
-		errors := c.feed.Stats().Errors
-		for _, kind := range blocklist.ErrorKinds {
-			counter(descFeed, float64(errors[kind]), string(kind))
-		}
+		kinds(counter, descFeed, c.feed.Stats().Errors)
 	}
 	suspects := map[string]uint64{}
 	if c.guard != nil {
 		noDims := c.guard.mistakes(suspects)
 		counter(descNoDims, float64(noDims))
+		if p := c.guard.presence; p != nil {
+			kinds(counter, descPresence, p.Errors())
+		}
 	}
 	if c.emitter != nil {
 		c.events(gauge, counter, suspects)
 	}
 	for reason, n := range suspects {
 		counter(descSuspects, float64(n), reason)
+	}
+}
+
+// kinds are all reasons, so that a rate can be had from the beginning.
+func kinds(counter func(*prometheus.Desc, float64, ...string), d *prometheus.Desc, counts map[blocklist.ErrorKind]uint64) {
+	for _, kind := range blocklist.ErrorKinds {
+		counter(d, float64(counts[kind]), string(kind))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -85,7 +86,12 @@ type Server struct {
 
 	noDims  prometheus.Counter
 	refused *prometheus.CounterVec
+
+	all, denied atomic.Uint64 // checks
 }
+
+// Checks returns how many checks were answered, and how many of them were denied.
+func (s *Server) Checks() (all, denied uint64) { return s.all.Load(), s.denied.Load() }
 
 // New checks cfg.
 func New(cfg Config) (*Server, error) {
@@ -198,6 +204,10 @@ func (s *Server) CheckDims(api string, dims []event.Dim) enforce.Decision {
 
 // count counts a check.
 func (s *Server) count(d enforce.Decision, dims []event.Dim) {
+	s.all.Add(1)
+	if !d.Allowed {
+		s.denied.Add(1)
+	}
 	if len(dims) == 0 {
 		s.noDims.Inc()
 	}

@@ -74,7 +74,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	answers := o.String("answers", "", "`FILE` in YAML with the responses to denied requests of proxies: status, type, title, messages, public names of rules; read at start")
 	l := listenOptions(o)
 	o.StringVar(&e.Prefix, "prefix", "tallygate", "`name` that the Redis keys begin with")
-	instance := o.String("instance-id", "", "`name` of this instance in its log")
+	instance, none := presenceOptions(o, l)
 	o.IntVar(&e.Shards, "shards", 1, "`number` of shards of the blocklist, as the aggregators have it")
 	o.DurationVar(&e.Config.MaxStaleness, "max-staleness", defaultMaxStaleness, "`time` that the blocklist may be behind before it is stale; must be more than the aggregators' --session-timeout plus a takeover")
 	o.DurationVar(&e.DrainDelay, "drain-delay", 0, "`time` to keep answering after SIGTERM, while /readyz and gRPC's health report not ready, so that load balancers stop sending requests first")
@@ -93,6 +93,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	if err := errors.Join(logErr, err); err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
+	e.Presence.Name, e.Presence.None = *instance, *none
 	if *instance != "" {
 		e.Log = e.Log.With("instance", *instance)
 	}
@@ -116,9 +117,9 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 
 // listeners are the options that say where and how the program is reached.
 type listeners struct {
-	http, grpc, metrics *string
-	connections         *int
-	tls                 *ops.ServerTLSOptions
+	http, grpc, metrics, advertise *string
+	connections                    *int
+	tls                            *ops.ServerTLSOptions
 }
 
 func listenOptions(o *ops.Options) *listeners {
@@ -145,6 +146,9 @@ func (l *listeners) open(e *Program) error {
 	}
 	if e.HTTP, err = ops.Listen("listen", *l.http); err != nil {
 		return err
+	}
+	if e.Presence.URL, err = reached(*l.advertise, e.HTTP, t != nil); err != nil {
+		return &ops.UsageError{Err: errors.Join(err, e.HTTP.Close(), e.Metrics.Close())}
 	}
 	e.HTTP = ops.Guard(e.HTTP, *l.connections, t, "h2", "http/1.1")
 	if *l.grpc == "none" {

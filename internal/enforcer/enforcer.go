@@ -40,6 +40,7 @@ type Program struct {
 	Redis       redis.UniversalClient
 	RedisAccess *redisconn.Options // the options of Redis; nil: its refusals are not watched
 	Kafka       *kafkaconn.Kafka   // where the events of admitted requests go; nil: none are emitted
+	Presence    Presence           // how it is announced in Redis
 	Prefix      string
 	Shards      int
 	Snapshot    string // the file with a copy of the table; "" is none
@@ -87,6 +88,10 @@ func (e *Program) Run(ctx context.Context) error {
 		func() map[blocklist.ErrorKind]uint64 { return feed.Stats().Errors }); err != nil {
 		return err
 	}
+	announcer, err := e.presence(table, feed, server)
+	if err != nil {
+		return err
+	}
 	sink, keep, err := e.keeper(table)
 	if err != nil {
 		return &ops.UsageError{Err: err}
@@ -97,6 +102,9 @@ func (e *Program) Run(ctx context.Context) error {
 	g, working := errgroup.WithContext(working)
 	g.Go(func() error { return ops.IgnoreCanceled(working, table.Run(working)) })
 	g.Go(func() error { return ops.IgnoreCanceled(working, feed.Run(working, sink)) })
+	if announcer != nil {
+		g.Go(func() error { return announcer.Run(working) })
+	}
 	g.Go(func() error { return keep(working) })
 	g.Go(func() error { return e.Config.Admit.Run(working) })
 	g.Go(func() error { e.answerHangups(working); return nil })

@@ -15,6 +15,16 @@ const (
 	offFileEvery = time.Second
 )
 
+// OffCause is what turns enforcement off.
+type OffCause string
+
+// The causes of Table.Off. When there are several, the first of them is named.
+const (
+	OffEnvironment OffCause = "environment" // TALLYGATE_ENFORCE=off
+	OffFile        OffCause = "file"        // Config.OffFile exists
+	OffProgram     OffCause = "program"     // SetEnabled(false)
+)
+
 // switches turn enforcement off: any of the three does.
 type switches struct {
 	variable bool // TALLYGATE_ENFORCE=off
@@ -22,8 +32,8 @@ type switches struct {
 	file     atomic.Bool // path exists
 	call     atomic.Bool // SetEnabled(false)
 
-	log       *slog.Logger
-	loggedOff bool // the log says that enforcement is off; under mode.mu
+	log   *slog.Logger
+	since time.Time // when the log said that enforcement is off; zero while it is on. Under mode.mu
 }
 
 func (s *switches) init(path string, log *slog.Logger) {
@@ -42,26 +52,38 @@ func (s *switches) stat() {
 
 // off reports whether enforcement is off, and logs when that changes.
 func (s *switches) off() bool {
-	why := s.reason()
+	cause, on := s.cause(), s.since.IsZero()
 	switch {
-	case why != "" && !s.loggedOff:
-		s.log.Warn("enforcement is off: every check is allowed", "reason", why)
-	case why == "" && s.loggedOff:
+	case cause != "" && on:
+		s.since = time.Now()
+		s.log.Warn("enforcement is off: every check is allowed", "reason", s.reason(cause))
+	case cause == "" && !on:
+		s.since = time.Time{}
 		s.log.Info("enforcement is on again")
 	}
-	s.loggedOff = why != ""
-	return s.loggedOff
+	return cause != ""
 }
 
-// reason returns what turns enforcement off; "" is nothing.
-func (s *switches) reason() string {
+// cause returns what turns enforcement off; "" is nothing.
+func (s *switches) cause() OffCause {
 	switch {
 	case s.variable:
-		return offVariable + "=off"
+		return OffEnvironment
 	case s.file.Load():
-		return "the file exists: " + s.path
+		return OffFile
 	case s.call.Load():
-		return "SetEnabled"
+		return OffProgram
 	}
 	return ""
+}
+
+// reason is the cause as the log has it.
+func (s *switches) reason(cause OffCause) string {
+	switch cause {
+	case OffEnvironment:
+		return offVariable + "=off"
+	case OffFile:
+		return "the file exists: " + s.path
+	}
+	return "SetEnabled"
 }

@@ -105,6 +105,7 @@ type Table struct {
 
 	quotas // apart, so that checks pay nothing for them
 	readiness
+	reports
 }
 
 // NewTable returns an empty table. It can be used at once. Only Run frees ended verdicts: call it
@@ -117,6 +118,7 @@ func NewTable(cfg Config) (*Table, error) {
 	t := &Table{cfg: cfg, policy: newStalePolicy(cfg.OnStale, cfg.Rules, cfg.Instances)}
 	t.index.Init(cfg.Causes)
 	t.quotas.init(t)
+	t.reports.table = t
 	t.mode.init(&t.cfg, t.policy.matters())
 	t.readiness.progress = &t.mode.progress
 	t.clock.system = func() event.Micros {
