@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -31,6 +32,25 @@ func (f *Fetcher) Starts(ctx context.Context, topic string, partitions int32) (m
 // open, unless it reads what is uncommitted.
 func (f *Fetcher) ReadableEnds(ctx context.Context, topic string, partitions int32) (map[int32]int64, error) {
 	return f.offsets(ctx, topic, partitions, atEnd)
+}
+
+// OffsetsAt asks for each partition's first record at a time or later; where there is none, for the
+// partition's end.
+func (f *Fetcher) OffsetsAt(ctx context.Context, topic string, partitions int32, at time.Time) (map[int32]int64, error) {
+	found, err := f.offsets(ctx, topic, partitions, max(at.UnixMilli(), 0))
+	if err != nil {
+		return nil, err
+	}
+	ends, err := f.offsets(ctx, topic, partitions, atEnd)
+	if err != nil {
+		return nil, err
+	}
+	for id, end := range ends {
+		if offset, ok := found[id]; !ok || offset < 0 || offset > end {
+			found[id] = end
+		}
+	}
+	return found, nil
 }
 
 // offsets are those of the first records at a time, -1 where none is that late, or the bounds of
