@@ -192,6 +192,9 @@ func (a *Client) do(ctx context.Context, method, path string, body []byte) ([]by
 // readResponse returns the body of a response with status 200; any other status is a refusal.
 func readResponse(resp *http.Response, err error) ([]byte, error) {
 	if err != nil {
+		if at, ok := errors.AsType[*url.Error](err); ok { // a key is no text for logs
+			at.URL, _, _ = strings.Cut(at.URL, "?")
+		}
 		return nil, fmt.Errorf("ask the aggregator (--aggregator): %w", err)
 	}
 	defer resp.Body.Close()

@@ -103,15 +103,13 @@ func (f *Follower) Find(want Filter, after string, limit int) (Found, error) {
 // command brought about is newer than the command, whatever the clocks say.
 func inCausalOrder(page []*Record) {
 	at := len(page)
-	byEntry := map[*Entry]*Record{}
 	order := newInOrder(func(o *ordered) error {
 		at--
-		page[at] = byEntry[o.Entry]
+		page[at] = &o.Record
 		return nil
 	})
 	for _, r := range slices.Backward(slices.Clone(page)) {
-		byEntry[r.Entry] = r
-		_ = order.add(&ordered{Entry: r.Entry, record: r.Key, partition: r.Partition}, 0) // so early none is written yet
+		_ = order.add(&ordered{Record: *r}, 0) // so early none is written yet
 	}
 	_ = order.flush() // the function returns no error
 }

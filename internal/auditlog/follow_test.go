@@ -129,7 +129,7 @@ func TestScan(t *testing.T) {
 	defer log.Close()
 	var got []string
 	bad, told := 0, false
-	s := Scan{Filter: Filter{From: from, To: to}, Each: func(e *Entry, _ []byte) error { got = append(got, e.ID); return nil },
+	s := Scan{Filter: Filter{From: from, To: to}, Each: func(r *Record) error { got = append(got, r.ID); return nil },
 		Bad: func(int32, int64, error) { bad++ }, Progress: func(int64, int64) { told = true }}
 	if err := s.Run(t.Context(), log); err != nil {
 		t.Fatal(err)

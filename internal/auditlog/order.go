@@ -24,10 +24,7 @@ type inOrder struct {
 
 // ordered is an entry, and where it belongs.
 type ordered struct {
-	*Entry
-	raw       []byte
-	record    string // the record's key
-	partition int32
+	Record
 
 	at     event.Micros // its time, or that of what it comes behind
 	number int          // of those that came
@@ -50,7 +47,7 @@ func newInOrder(write func(*ordered) error) *inOrder {
 func (l *inOrder) add(o *ordered, got event.Micros) error {
 	l.number++
 	o.at, o.number = o.At, l.number
-	if before := l.latest[o.record]; o.record != "" && before != nil && before.partition == o.partition {
+	if before := l.latest[o.Record.Key]; o.Record.Key != "" && before != nil && before.Partition == o.Partition {
 		o.at = max(o.at, before.at)
 	}
 	if v := o.Verdict; v != nil && v.Cause.ID != "" {
@@ -60,7 +57,7 @@ func (l *inOrder) add(o *ordered, got event.Micros) error {
 	if o.Type == Command && o.ID != "" {
 		l.given[o.ID] = max(o.at, l.given[o.ID])
 	}
-	l.latest[o.record] = o
+	l.latest[o.Record.Key] = o
 	heap.Push(&l.waiting, o)
 	if o.Type == Command && o.ID != "" {
 		for _, of := range l.causes[o.ID] { // a broker whose clock is behind got them
@@ -90,8 +87,8 @@ func (l *inOrder) flush() error {
 // first writes the first entry that waits.
 func (l *inOrder) first() error {
 	o, _ := heap.Pop(&l.waiting).(*ordered)
-	if l.latest[o.record] == o {
-		delete(l.latest, o.record)
+	if l.latest[o.Record.Key] == o {
+		delete(l.latest, o.Record.Key)
 	}
 	if v := o.Verdict; v != nil && v.Cause.ID != "" {
 		l.causes[v.Cause.ID] = without(l.causes[v.Cause.ID], o)

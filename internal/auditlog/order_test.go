@@ -20,7 +20,7 @@ func TestTheAuditIsInOrder(t *testing.T) {
 	})
 	const noon = event.Micros(1_700_000_000_000_000)
 	add := func(late event.Micros, record string, e Entry) {
-		if err := l.add(&ordered{Entry: &e, record: record}, e.At+late); err != nil {
+		if err := l.add(&ordered{Record: Record{Entry: &e, Key: record}}, e.At+late); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,7 +63,7 @@ func TestTheAuditOfChanceIsInOrder(t *testing.T) {
 		if rnd.IntN(3) == 0 {
 			e.Type, e.Verdict = "command", nil
 		}
-		all = append(all, arrival{&ordered{Entry: e, partition: int32(rnd.IntN(3))}, at + event.Micros(rnd.Int64N(int64(orderWithin)))})
+		all = append(all, arrival{&ordered{Record: Record{Entry: e, Partition: int32(rnd.IntN(3))}}, at + event.Micros(rnd.Int64N(int64(orderWithin)))})
 	}
 	slices.SortStableFunc(all, func(x, y arrival) int { return int(x.got - y.got) })
 	var times []event.Micros

@@ -20,8 +20,8 @@ const (
 // Scan reads a span of an audit topic, from From to before To of the filter, in the order of the entries' times.
 type Scan struct {
 	Filter Filter
-	// Each gets what is wanted, with its record's value, which it may keep.
-	Each func(e *Entry, raw []byte) error
+	// Each gets what is wanted. It may keep it.
+	Each func(*Record) error
 	// Bad is told of records that cannot be read. Nil leaves them out.
 	Bad func(partition int32, offset int64, err error)
 	// Progress is told now and then how many offsets of how many have been read. Nil for nobody.
@@ -34,7 +34,7 @@ func (s *Scan) Run(ctx context.Context, log *kafkalog.Merge) error {
 		if !s.Filter.Wants(o.Entry) {
 			return nil
 		}
-		return s.Each(o.Entry, o.raw)
+		return s.Each(&o.Record)
 	})
 	for n := 0; ; n++ {
 		if s.Progress != nil && n%1000 == 0 {
@@ -56,7 +56,7 @@ func (s *Scan) Run(ctx context.Context, log *kafkalog.Merge) error {
 			s.bad(partition, rec.Offset, err)
 			continue
 		}
-		if err := order.add(&ordered{Entry: e, raw: rec.Value, record: string(rec.Key), partition: partition}, event.FromTime(rec.Time())); err != nil {
+		if err := order.add(&ordered{Record: Record{e, rec.Value, string(rec.Key), partition, rec.Offset}}, event.FromTime(rec.Time())); err != nil {
 			return err
 		}
 	}

@@ -103,11 +103,11 @@ func (a *audit) show(ctx context.Context, k *kafkaconn.Kafka, topic string, stde
 // tableRows is how many rows are aligned together: a table may have millions.
 const tableRows = 1000
 
-func (a *audit) write(e *auditlog.Entry, raw []byte) error {
+func (a *audit) write(r *auditlog.Record) error {
 	a.shown++
 	if a.table == nil {
 		var line bytes.Buffer
-		if err := json.Compact(&line, raw); err != nil {
+		if err := json.Compact(&line, r.Raw); err != nil {
 			return err
 		}
 		line.WriteByte('\n')
@@ -117,8 +117,8 @@ func (a *audit) write(e *auditlog.Entry, raw []byte) error {
 	if a.shown == 1 {
 		fmt.Fprintln(a.table, "TIME\tWHAT\tKEY\tRULE\tBY\tWHY")
 	}
-	d, _ := e.Describe(raw)
-	_, err := fmt.Fprintf(a.table, "%s\t%s\t%s\t%s\t%s\t%s\n", clock(e.At), d.What, orDash(keytext.Format(d.Key)), orDash(d.Rule), orDash(e.Who()), orDash(d.Why))
+	d, _ := r.Describe(r.Raw)
+	_, err := fmt.Fprintf(a.table, "%s\t%s\t%s\t%s\t%s\t%s\n", clock(r.At), d.What, orDash(keytext.Format(d.Key)), orDash(d.Rule), orDash(r.Who()), orDash(d.Why))
 	if err == nil && a.shown%tableRows == 0 {
 		err = a.table.Flush()
 	}

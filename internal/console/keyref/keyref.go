@@ -28,6 +28,8 @@ type Config struct {
 	// Secret is the console's key, of at least 16 bytes. All consoles of an installation need the same: then a
 	// reference works at each, and equal values have equal masks.
 	Secret []byte
+	// Older are secrets from before: what was made with them is still read.
+	Older [][]byte
 	// Plain are dimensions beside api and all whose values are nobody's data, such as attrs.campaign: they are
 	// never masked.
 	Plain []string
@@ -36,6 +38,7 @@ type Config struct {
 // Refs makes and reads references. Many goroutines may use it.
 type Refs struct {
 	plain []string
+	older []*Refs
 	block cipher.Block // encrypts
 	tag   []byte       // key of the tags, which are the IVs too
 	mask  []byte       // key of masks
@@ -58,7 +61,15 @@ func New(c Config) (*Refs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keyref: %w", err)
 	}
-	return &Refs{plain: slices.Clone(c.Plain), block: block, tag: keys[32:64], mask: keys[64:96], pass: keys[96:]}, nil
+	r := &Refs{plain: slices.Clone(c.Plain), block: block, tag: keys[32:64], mask: keys[64:96], pass: keys[96:]}
+	for _, secret := range c.Older {
+		old, err := New(Config{Secret: secret})
+		if err != nil {
+			return nil, err
+		}
+		r.older = append(r.older, old)
+	}
+	return r, nil
 }
 
 // What is sealed is of one purpose: a cursor is not taken for a reference.
@@ -104,6 +115,17 @@ func (r *Refs) Seal(purpose string, text []byte) string {
 
 // Unseal is the inverse of Seal. It returns ErrRef for whatever Seal did not make for this purpose.
 func (r *Refs) Unseal(purpose, ref string) ([]byte, error) {
+	text, err := r.unseal(purpose, ref)
+	for _, old := range r.older {
+		if err == nil {
+			break
+		}
+		text, err = old.unseal(purpose, ref)
+	}
+	return text, err
+}
+
+func (r *Refs) unseal(purpose, ref string) ([]byte, error) {
 	if len(ref) > maxRef {
 		return nil, ErrRef
 	}
@@ -159,13 +181,14 @@ func (r *Refs) MaskValue(dim, value string) string {
 	return "•••" + strings.ToLower(base32.StdEncoding.EncodeToString(sum)[:maskLetters])
 }
 
-// Mask writes a key as people read it, with its personal values hidden: api=login uid=•••k3fa.
-func (r *Refs) Mask(key []event.Dim) string {
+// Mask writes a key as people read it, with its personal values hidden: api=login uid=•••k3fa. Those that are in
+// known are not.
+func (r *Refs) Mask(key []event.Dim, known ...event.Dim) string {
 	var parts []string
 	key = slices.Clone(key)
 	slices.SortFunc(key, func(a, b event.Dim) int { return strings.Compare(a.Name, b.Name) })
 	for _, d := range key {
-		if !r.Personal(d.Name) {
+		if !r.Personal(d.Name) || slices.Contains(known, d) {
 			parts = append(parts, keytext.Format([]event.Dim{d}))
 			continue
 		}

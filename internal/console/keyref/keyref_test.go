@@ -53,6 +53,27 @@ func TestReferences(t *testing.T) {
 	}
 }
 
+// A new secret makes other references, and those that were sent around still work.
+func TestOlderSecrets(t *testing.T) {
+	before := refs(t, secret)
+	after, err := New(Config{Secret: []byte(secret + "2"), Older: [][]byte{[]byte("another one, of no use"), []byte(secret)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := after.Key(before.Ref(uid("42"))); err != nil || !slices.Equal(got, uid("42")) || after.Ref(uid("42")) == before.Ref(uid("42")) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := before.Key(after.Ref(uid("42"))); !errors.Is(err, ErrRef) {
+		t.Errorf("a reference of tomorrow: %v", err)
+	}
+	if got := after.Mask([]event.Dim{{Name: "ip", Value: "192.0.2.7"}, {Name: "uid", Value: "42"}}, uid("42")...); !strings.HasSuffix(got, " uid=42") || strings.Contains(got, "192") {
+		t.Errorf("with what is known: %s", got)
+	}
+	if _, err := New(Config{Secret: []byte(secret), Older: [][]byte{[]byte("short")}}); err == nil {
+		t.Error("a short older secret is accepted")
+	}
+}
+
 // Whatever is changed in a reference, it is refused.
 func TestTamperedReferencesAreRefused(t *testing.T) {
 	r := refs(t, secret)
