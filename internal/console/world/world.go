@@ -1,7 +1,11 @@
 package world
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -9,6 +13,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
+	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
 // Config says what to poll.
@@ -23,8 +28,11 @@ type Config struct {
 
 // State is what is known at a moment. It is never changed once published.
 type State struct {
-	At    time.Time
-	Chain Chain
+	At       time.Time
+	Readings Readings
+	Chain    Chain
+	Numbers  Numbers
+	Points   []Point // of the latest 15 minutes, one a second, the oldest first
 }
 
 // World polls. Make one with New.
@@ -32,20 +40,171 @@ type World struct {
 	cfg       Config
 	state     atomic.Pointer[State]
 	preferred atomic.Int32
+	topicSize atomic.Int32 // partitions of the verdict topic, once known
+
+	mu      sync.Mutex
+	changed chan struct{}
 }
 
 // New makes a World. It asks nothing yet.
-func New(cfg Config) *World { return &World{cfg: cfg} }
+func New(cfg Config) *World {
+	cfg.Prefix, cfg.Shards, cfg.Every = cmp.Or(cfg.Prefix, "tallygate"), cmp.Or(cfg.Shards, 1), cmp.Or(cfg.Every, time.Second)
+	return &World{cfg: cfg, changed: make(chan struct{})}
+}
+
+// Still is a World that always is as given, for tests of pages.
+func Still(s *State) *World {
+	w := New(Config{})
+	w.state.Store(s)
+	return w
+}
 
 // State is the latest; nil before the first round.
 func (w *World) State() *State { return w.state.Load() }
 
+// Changed is closed when there is another State than at the call.
+func (w *World) Changed() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.changed
+}
+
 // Preferred is the index in Config.APIs of the aggregator that answered last.
 func (w *World) Preferred() int { return int(w.preferred.Load()) }
 
-// Run polls until ctx ends.
+// How long attempts may take. Each is less than what a reading may be old.
+const (
+	kafkaWithin   = 2 * time.Second
+	clusterWithin = 3 * time.Second
+	redisWithin   = 1500 * time.Millisecond
+
+	enforcedEvery   = 5 * time.Second
+	exemptionsEvery = 30 * time.Second
+	mostEnforcers   = 20 // decision servers that are asked for their histograms
+)
+
+// update enters what a poll learned, and reports whether a server began or ceased to answer: that is published
+// at once.
+type update func(*Readings) (turned bool)
+
+// Run polls until ctx ends. A World without Kafka, such as a Still one, does nothing.
 func (w *World) Run(ctx context.Context) error {
-	w.state.Store(&State{At: time.Now()})
-	<-ctx.Done()
-	return nil
+	if w.cfg.Kafka == nil {
+		<-ctx.Done()
+		return nil
+	}
+	learned := make(chan update)
+	var polls sync.WaitGroup
+	defer polls.Wait()
+	w.start(ctx, &polls, learned)
+	now := time.Now()
+	r := Readings{Began: now, Now: now, NoRedis: w.cfg.Redis == nil}
+	var memory Memory
+	var past history
+	tick := time.NewTicker(w.cfg.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case enter := <-learned:
+			if !enter(&r) {
+				continue
+			}
+		case <-tick.C:
+			r.Now = time.Now()
+			past.add(&r)
+		case <-ctx.Done():
+			return nil
+		}
+		r.Now = time.Now()
+		var chain Chain
+		chain, memory = Judge(memory, &r)
+		w.publish(&State{At: r.Now, Readings: r, Chain: chain, Numbers: past.numbers(&r), Points: past.points})
+	}
+}
+
+func (w *World) publish(s *State) {
+	w.state.Store(s)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// start begins the polls. None waits for another.
+func (w *World) start(ctx context.Context, polls *sync.WaitGroup, learned chan<- update) {
+	brokers := newKafkaPoll(w.cfg.Kafka, w.cfg.Prefix)
+	polls.Go(func() {
+		defer brokers.close()
+		poll(ctx, learned, w.cfg.Every, kafkaWithin, func(r *Readings) *Reading[Kafka] { return &r.Kafka }, func(ctx context.Context) (Kafka, error) {
+			is, err := brokers.read(ctx)
+			if err == nil {
+				w.topicSize.Store(int32(is.Verdicts.Partitions)) //nolint:gosec // of a topic
+			}
+			return is, err
+		})
+	})
+	aggregators := &clusterPoll{apis: w.cfg.APIs, preferred: &w.preferred}
+	polls.Go(func() {
+		poll(ctx, learned, w.cfg.Every, clusterWithin, func(r *Readings) *Reading[Cluster] { return &r.Cluster }, aggregators.read)
+	})
+	polls.Go(func() {
+		poll(ctx, learned, exemptionsEvery, clusterWithin, func(r *Readings) *Reading[Exemptions] { return &r.Exemptions },
+			func(ctx context.Context) (Exemptions, error) { return aggregators.exemptions(ctx, time.Now()) })
+	})
+	if w.cfg.Redis != nil {
+		w.startRedis(ctx, polls, learned)
+	}
+}
+
+// startRedis begins the polls of what is in Redis.
+func (w *World) startRedis(ctx context.Context, polls *sync.WaitGroup, learned chan<- update) {
+	blocklist := &redisPoll{client: w.cfg.Redis, prefix: w.cfg.Prefix, shards: w.cfg.Shards}
+	polls.Go(func() {
+		poll(ctx, learned, w.cfg.Every, redisWithin, func(r *Readings) *Reading[Redis] { return &r.Redis },
+			func(ctx context.Context) (Redis, error) { return blocklist.read(ctx, int(w.topicSize.Load())) })
+	})
+	polls.Go(func() {
+		poll(ctx, learned, w.cfg.Every, redisWithin, func(r *Readings) *Reading[[]presence.Beat] { return &r.Enforcers },
+			func(ctx context.Context) ([]presence.Beat, error) {
+				return presence.List(ctx, w.cfg.Redis, w.cfg.Prefix)
+			})
+	})
+	polls.Go(func() {
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
+		defer client.CloseIdleConnections()
+		poll(ctx, learned, enforcedEvery, clusterWithin, func(r *Readings) *Reading[Enforced] { return &r.Enforced }, func(ctx context.Context) (Enforced, error) {
+			s := w.State()
+			if s == nil {
+				return Enforced{}, errors.New("no enforcer is known yet")
+			}
+			return enforced(ctx, client, s.Readings.Enforcers.Value), nil
+		})
+	})
+}
+
+// poll asks again and again: a round begins every so often, or when the one before has ended.
+func poll[T any](ctx context.Context, learned chan<- update, every, within time.Duration, of func(*Readings) *Reading[T], read func(context.Context) (T, error)) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		asking, cancel := context.WithTimeout(ctx, within)
+		v, err := read(asking)
+		cancel()
+		at := time.Now()
+		select {
+		case learned <- func(r *Readings) bool {
+			is := of(r)
+			turned := (err == nil) != (is.Err == nil && !is.At.IsZero())
+			is.took(v, err, at)
+			return turned
+		}:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }

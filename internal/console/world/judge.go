@@ -1,0 +1,241 @@
+package world
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/status"
+)
+
+// Memory is what Judge must know of earlier judgements. The zero value knows nothing.
+type Memory struct {
+	since   map[string]mark      // of links and notices, by name
+	members map[string]time.Time // when each aggregator answered last
+	behind  time.Time            // since when verdicts are in Kafka and not in Redis; zero: none is
+}
+
+// mark is what something was, and since when.
+type mark struct {
+	level Level
+	at    time.Time
+}
+
+// forgetMember is when an aggregator that left, and was not replaced, is no longer missed.
+const forgetMember = time.Hour
+
+// Judge turns readings into the chain. It reads no clock and changes neither argument: the memory that it
+// returns is for the next call.
+func Judge(was Memory, r *Readings) (Chain, Memory) {
+	now := Memory{since: map[string]mark{}, members: map[string]time.Time{}, behind: was.behind}
+	now.meet(was, r)
+	if now.behind = stillBehind(was.behind, r); r.NoRedis {
+		now.behind = time.Time{}
+	}
+	c := Chain{Links: []Link{judgeProducers(r), judgeEvents(r), judgeAggregators(r, now.gone(r)), judgeVerdicts(r, now.behind), judgeRedis(r)}}
+	c.Links = append(c.Links, judgeEnforcers(r)...)
+	c.Notices = notices(r)
+	for i := range c.Links {
+		l := &c.Links[i]
+		l.Since = now.remember(was, "link "+l.Name, l.Level, r.Now)
+	}
+	for i := range c.Notices {
+		n := &c.Notices[i]
+		if since := now.remember(was, "notice "+n.Name, n.Level, r.Now); n.Since.IsZero() {
+			n.Since = since
+		}
+	}
+	return c, now
+}
+
+func (m *Memory) remember(was Memory, name string, level Level, now time.Time) time.Time {
+	is, known := was.since[name]
+	if !known || is.level != level {
+		is = mark{level, now}
+	}
+	m.since[name] = is
+	return is.at
+}
+
+// meet notes who answers, and keeps who did within the hour.
+func (m *Memory) meet(was Memory, r *Readings) {
+	for name, at := range was.members {
+		if r.Now.Sub(at) < forgetMember {
+			m.members[name] = at
+		}
+	}
+	if r.Cluster.Known(r.Now) {
+		for i := range r.Cluster.Value.Members {
+			m.members[r.Cluster.Value.Members[i].Instance] = r.Now
+		}
+	}
+}
+
+// gone returns the aggregators that answered within the hour and are neither there nor replaced: there are
+// fewer than there were.
+func (m *Memory) gone(r *Readings) (names []string) {
+	if !r.Cluster.Known(r.Now) {
+		return nil
+	}
+	there := r.Cluster.Value.Members
+	for name := range m.members {
+		known := func(s status.Status) bool { return s.Instance == name }
+		missing := func(s status.Missing) bool { return s.Instance == name }
+		if !slices.ContainsFunc(there, known) && !slices.ContainsFunc(r.Cluster.Value.Missing, missing) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	lost := len(m.members) - len(there) - len(r.Cluster.Value.Missing)
+	return names[:max(0, min(len(names), lost))]
+}
+
+// stillBehind returns since when verdicts are in Kafka and not in Redis. The two are read at different
+// moments: only what lasts says anything.
+func stillBehind(since time.Time, r *Readings) time.Time {
+	if !r.Kafka.Known(r.Now) || !r.Redis.Known(r.Now) {
+		return since
+	}
+	if unpublished(r) == 0 {
+		return time.Time{}
+	}
+	if since.IsZero() {
+		return r.Now
+	}
+	return since
+}
+
+// unpublished is how many records of the verdict topic Redis has not.
+func unpublished(r *Readings) (n int64) {
+	for p, end := range r.Kafka.Value.Verdicts.Ends {
+		n += max(0, end-r.Redis.Value.Reached[p])
+	}
+	return n
+}
+
+func judgeProducers(r *Readings) Link {
+	l := Link{Name: "producers", Title: "Producers", Read: r.Kafka.At}
+	switch quiet := r.Now.Sub(r.Kafka.Value.Moved); {
+	case !r.Kafka.Known(r.Now):
+		l.Level, l.Cause = Unknown, "not seen while Kafka cannot be read"
+	case r.Kafka.Value.Events.Missing:
+		l.Level, l.Cause = Unknown, "there is no topic to send to yet"
+	case r.Kafka.Value.Moved.IsZero() && r.Now.Sub(r.Began) < quietAfter:
+		l.Level, l.Cause = Unknown, "no event since the console began to look, "+span(r.Now.Sub(r.Began))+" ago"
+	case r.Kafka.Value.Moved.IsZero():
+		l.Level, l.Cause, l.Do = Unknown, "no event for at least "+span(r.Now.Sub(r.Began)), quietDo
+	case quiet >= quietAfter:
+		l.Level, l.Cause, l.Do = Unknown, "no event for "+span(quiet)+": nobody sends, or what is sent does not arrive", quietDo
+	case quiet >= 3*time.Second:
+		l.Level, l.Cause = OK, "the last event came "+span(quiet)+" ago"
+	default:
+		l.Level, l.Cause = OK, "events arrive"
+	}
+	return l
+}
+
+const (
+	quietAfter = time.Minute
+	quietDo    = "If services should be sending: look at tallygate_emit_errors_total and the logs of one of them."
+)
+
+func judgeEvents(r *Readings) Link {
+	l := Link{Name: "events", Title: "Kafka", Read: r.Kafka.At, Runbook: "TallygateKafkaRefuses"}
+	if !r.Kafka.Known(r.Now) {
+		unread(&l, &r.Kafka, r.Now, "Kafka")
+		return l
+	}
+	k := &r.Kafka.Value
+	who, trouble := kafkaTrouble(r)
+	switch {
+	case k.Events.Missing:
+		l.Level, l.Cause = Bad, "the topic "+k.Events.Name+" does not exist"
+		l.Do = "Start an aggregator, which makes it; or correct --prefix."
+	case trouble != nil:
+		l.Level, l.Cause = Bad, fmt.Sprintf("Kafka refuses %s (%s): %s", who, trouble.Reason, short(trouble.Error))
+		l.Do = "Give the aggregators' principal its rights again: tallygate doctor --acls prints the commands."
+	case len(k.Events.Leaderless) > 0:
+		l.Level, l.Cause = Bad, "no broker leads "+partitions(k.Events.Leaderless)+" of "+k.Events.Name
+		l.Do = "Start the brokers that are away."
+	case len(k.Verdicts.Leaderless) > 0:
+		l.Level, l.Cause = Bad, "no broker leads "+partitions(k.Verdicts.Leaderless)+" of "+k.Verdicts.Name
+		l.Do = "Start the brokers that are away."
+	case len(k.Events.Thin)+len(k.Verdicts.Thin) > 0:
+		l.Level, l.Cause = Warn, fmt.Sprintf("%d partitions have a replica out of sync: one more failure may stop them", len(k.Events.Thin)+len(k.Verdicts.Thin))
+		l.Do = "Start the broker that is away, or wait until it has caught up."
+	default:
+		l.Level, l.Runbook = OK, ""
+		l.Cause = fmt.Sprintf("%s on %s, all in sync", count(k.Events.Partitions, "partition"), count(k.Brokers, "broker"))
+	}
+	return l
+}
+
+// kafkaTrouble is what an aggregator has with Kafka; nil if none has.
+func kafkaTrouble(r *Readings) (who string, t *status.Trouble) {
+	return trouble(r, func(a *status.Aggregator) *status.Trouble { return a.Kafka })
+}
+
+// redisTrouble is what an aggregator has with Redis; nil if none has.
+func redisTrouble(r *Readings) (who string, t *status.Trouble) {
+	return trouble(r, func(a *status.Aggregator) *status.Trouble { return a.Redis })
+}
+
+func trouble(r *Readings, of func(*status.Aggregator) *status.Trouble) (who string, t *status.Trouble) {
+	if !r.Cluster.Known(r.Now) {
+		return "", nil
+	}
+	for _, m := range r.Cluster.Value.Members {
+		if m.Aggregator == nil {
+			continue
+		}
+		if t := of(m.Aggregator); t != nil {
+			return "the aggregator " + m.Instance, t
+		}
+	}
+	return "", nil
+}
+
+// unread judges a link whose server does not answer, or no longer does.
+func unread[T any](l *Link, r *Reading[T], now time.Time, server string) {
+	switch {
+	case r.Err != nil && refusal(r.Err):
+		l.Level, l.Cause = Bad, server+" refuses the console: "+short(r.Err.Error())
+		l.Do = "Check user, password, certificates and rights; the aggregators may be refused, too."
+	case r.Err != nil:
+		l.Level, l.Cause = Bad, server+" does not answer: "+short(r.Err.Error())
+		l.Do = "Check that it runs, and the network to it."
+	case r.At.IsZero():
+		l.Level, l.Cause = Unknown, server+" has not answered yet"
+	default:
+		l.Level, l.Cause = Unknown, server+" was last read "+span(now.Sub(r.At))+" ago"
+	}
+}
+
+// refusal reports whether a server answered, and does not let the console in.
+func refusal(err error) bool {
+	if s := refusedWith(err); s == http.StatusUnauthorized || s == http.StatusForbidden {
+		return true
+	}
+	text := strings.ToLower(err.Error())
+	for _, sign := range []string{"noperm", "noauth", "wrongpass", "authorization failed", "authentication", "sasl"} {
+		if strings.Contains(text, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// short is an error's first line, without what would fill the page.
+func short(text string) string {
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	const most = 240
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return text
+}
+
+var errNoMember = errors.New("no aggregator is in the group")

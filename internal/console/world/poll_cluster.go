@@ -1,0 +1,164 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
+)
+
+// clusterMetrics are what the numbers are made of, by the beginnings of their names.
+const clusterMetrics = "tallygate_events_total,tallygate_partition_lag,tallygate_verdicts_total,tallygate_overshoot_events_total," +
+	"tallygate_event_to_verdict_seconds,tallygate_certificate_expiry_timestamp_seconds"
+
+// nextAfter is how long an aggregator may take before the next one is asked, too.
+const nextAfter = 700 * time.Millisecond
+
+// clusterPoll asks the aggregators: first the one that answered last; if that takes long, the others beside it.
+type clusterPoll struct {
+	apis      []*apiclient.Client
+	preferred *atomic.Int32
+}
+
+func (c *clusterPoll) read(ctx context.Context) (status.Cluster, error) {
+	text, err := c.get(ctx, "/v1/cluster?metrics="+url.QueryEscape(clusterMetrics))
+	var is status.Cluster
+	if err == nil {
+		if err = json.Unmarshal(text, &is); err != nil {
+			err = fmt.Errorf("read the answer to /v1/cluster: %w", err)
+		}
+	}
+	return is, err
+}
+
+// get returns the first answer. If none answers, the error says so of each.
+func (c *clusterPoll) get(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		from int
+		text []byte
+		err  error
+	}
+	answers := make(chan answer, len(c.apis))
+	first, asked, open := int(c.preferred.Load()), 0, 0
+	ask := func() {
+		if asked == len(c.apis) {
+			return
+		}
+		i := (first + asked) % len(c.apis)
+		asked, open = asked+1, open+1
+		go func() {
+			text, err := c.apis[i].Get(ctx, path)
+			answers <- answer{i, text, err}
+		}()
+	}
+	ask()
+	next := time.NewTicker(nextAfter)
+	defer next.Stop()
+	var errs []error
+	for open > 0 {
+		select {
+		case <-next.C:
+			ask()
+		case a := <-answers:
+			open--
+			if a.err == nil {
+				c.preferred.Store(int32(a.from)) //nolint:gosec // one of a few addresses
+				return a.text, nil
+			}
+			errs = append(errs, fmt.Errorf("%s: %w", strings.TrimPrefix(strings.TrimPrefix(c.apis[a.from].Base(), "http://"), "https://"), reason(a.err)))
+			ask()
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// reason is an error without the parts that say where it was, which its reader knows.
+func reason(err error) error {
+	var refused *apiclient.Refusal
+	var u *url.Error
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.Is(err, context.DeadlineExceeded):
+		return errors.New("no answer in time")
+	case errors.As(err, &u):
+		return u.Err
+	}
+	return err
+}
+
+// refusedWith is the status of a refusal among errs; 0 if there is none.
+func refusedWith(err error) int {
+	if refused, ok := errors.AsType[*apiclient.Refusal](err); ok {
+		return refused.Status
+	}
+	return 0
+}
+
+// exemptions asks for those that there are. Only how many they are is kept.
+func (c *clusterPoll) exemptions(ctx context.Context, now time.Time) (Exemptions, error) {
+	text, err := c.get(ctx, "/v1/exemptions")
+	var list struct {
+		Exemptions []struct {
+			Until time.Time `json:"until"`
+		} `json:"exemptions"`
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
+	is := Exemptions{All: len(list.Exemptions)}
+	for _, e := range list.Exemptions {
+		if left := e.Until.Sub(now); !e.Until.IsZero() && left > 0 && left < time.Hour {
+			is.Ending++
+			if is.Next.IsZero() || e.Until.Before(is.Next) {
+				is.Next = e.Until
+			}
+		}
+	}
+	return is, err
+}
+
+// enforced asks decision servers for what their beats do not say, without a credential: their addresses come
+// from Redis, and whoever can write there must not get the console's token. What refuses or fails is left out.
+func enforced(ctx context.Context, client *http.Client, beats []presence.Beat) Enforced {
+	const toDenial, blocked = "tallygate_event_to_enforced_seconds", "tallygate_rule_blocked_keys"
+	answers := make(chan status.Status, mostEnforcers)
+	asked := 0
+	for i := range beats {
+		if b := &beats[i]; b.URL != "" && !b.Gone() && asked < mostEnforcers {
+			asked++
+			go func() {
+				text, err := apiclient.New(b.URL, client).Get(ctx, "/v1/status?metrics="+toDenial+","+blocked)
+				var is status.Status
+				if err == nil {
+					_ = json.Unmarshal(text, &is) // what is none has no samples
+				}
+				answers <- is
+			}()
+		}
+	}
+	all := Enforced{Blocked: -1}
+	for range asked {
+		is := <-answers
+		all.Latency = append(all.Latency, is.Metrics[toDenial]...)
+		if samples, said := is.Metrics[blocked]; said {
+			sum := 0
+			for _, s := range samples {
+				sum += int(s.Value)
+			}
+			all.Blocked = max(all.Blocked, sum)
+		}
+	}
+	return all
+}
