@@ -1,0 +1,108 @@
+package diff
+
+import (
+	"slices"
+
+	"github.com/tallygate/tallygate/internal/grouprules"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// Meaning is what a group that goes from one version of its rules to another has to expect.
+type Meaning struct {
+	New, Gone []string // rules
+	Changed   []string // rules whose text is another one, comments aside
+	// Empty are limits of rules that were there, whose counters start empty, since they count something else.
+	Empty []string
+	// Judged are limits that go on counting, and whose keys are judged again.
+	Judged []string
+	// Settings tells that what stands outside of the rules differs: defaults, lateness, networks, exemptions.
+	Settings bool
+	// Unknown says why nothing more is known: a version does not compile here.
+	Unknown string
+}
+
+// Nothing reports whether both versions mean the same.
+func (m *Meaning) Nothing() bool {
+	return m.Unknown == "" && !m.Settings && len(m.New)+len(m.Gone)+len(m.Changed)+len(m.Empty)+len(m.Judged) == 0
+}
+
+// Compare says what changes from one version to another. It compiles both as a group runs them.
+func Compare(old, now *grouprules.Version) Meaning {
+	was, err := old.Compile()
+	if err != nil {
+		return Meaning{Unknown: err.Error()}
+	}
+	will, err := now.Compile()
+	if err != nil {
+		return Meaning{Unknown: err.Error()}
+	}
+	m := CompareSets(was, will)
+	before, after := grouprules.Split(old.Source), grouprules.Split(now.Source)
+	for _, r := range will.All() {
+		if text, there := before.Rules[r.Name]; there && text.Plain != after.Rules[r.Name].Plain {
+			m.Changed = append(m.Changed, r.Name)
+		}
+	}
+	m.Settings = before.Rest != after.Rest || !sameFiles(old, now)
+	return m
+}
+
+func sameFiles(a, b *grouprules.Version) bool {
+	if len(a.Files) != len(b.Files) {
+		return false
+	}
+	for name, text := range a.Files {
+		if other, ok := b.Files[name]; !ok || string(other) != string(text) {
+			return false
+		}
+	}
+	return true
+}
+
+// CompareSets is Compare for what is compiled: without Changed and Settings, which are about the texts.
+func CompareSets(was, will *rules.Set) (m Meaning) {
+	there := func(set *rules.Set, name string) bool {
+		return slices.ContainsFunc(set.All(), func(r *rules.Rule) bool { return r.Name == name })
+	}
+	for _, r := range was.All() {
+		if !there(will, r.Name) {
+			m.Gone = append(m.Gone, r.Name)
+		}
+	}
+	for _, r := range will.All() {
+		if !there(was, r.Name) {
+			m.New = append(m.New, r.Name)
+		}
+	}
+	judged := will.Judged()
+	since := will.Since(was.Judged())
+	for _, l := range will.Limits {
+		by, goesOn := since[l.Hash]
+		switch {
+		case slices.Contains(m.New, l.Rule.Name) || l.Shadow:
+		case !goesOn:
+			m.Empty = append(m.Empty, l.Name)
+		case by != judged[l.Hash]:
+			m.Judged = append(m.Judged, l.Name)
+		}
+	}
+	m.emptyUnderWay(was, will)
+	return m
+}
+
+// emptyUnderWay adds limits of what is under way: these are counted in Redis, by the same name.
+func (m *Meaning) emptyUnderWay(was, will *rules.Set) {
+	known := map[rules.SectionHash]bool{}
+	for _, r := range was.InFlight {
+		for _, l := range r.Limits {
+			known[l.Hash] = true
+		}
+	}
+	for _, r := range will.InFlight {
+		for _, l := range r.Limits {
+			if !known[l.Hash] && !slices.Contains(m.New, r.Name) {
+				m.Empty = append(m.Empty, l.Name)
+			}
+		}
+	}
+}
