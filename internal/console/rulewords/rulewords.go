@@ -1,0 +1,160 @@
+// Package rulewords puts compiled rules into words: what they count, for whom, against which limit, and what
+// follows.
+package rulewords
+
+import (
+	"strings"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/words"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/windows"
+)
+
+// Mode is how a rule acts: enforce, shadow, strict or instance.
+func Mode(r *rules.Rule) string {
+	switch {
+	case r.Mode.String() == "shadow":
+		return "shadow"
+	case r.Scope == rules.ScopeInstance:
+		return "instance"
+	case r.Strict != nil:
+		return "strict"
+	}
+	return r.Mode.String()
+}
+
+// Limit is a limit in words: at most 100 events per uid in any 1m.
+func Limit(l *rules.Limit) string {
+	var b strings.Builder
+	b.WriteString(most(l) + " " + what(l.Rule) + " per " + Key(l.Rule))
+	b.WriteString(" " + window(l))
+	if l.Burst > 0 {
+		b.WriteString(", and at most " + l.Burst.String() + " at once")
+	}
+	var more []string
+	if n := len(l.Tiers); n > 0 {
+		more = append(more, words.Plural(n, "tier"))
+	}
+	if l.Told != nil {
+		more = append(more, "or what attrs."+l.Told.Attr+" says")
+	}
+	if n := len(l.Overrides()); n > 0 {
+		more = append(more, words.Plural(n, "key")+" with limits of their own")
+	}
+	if l.Candidate > 0 {
+		more = append(more, "tried beside: "+l.Candidate.String())
+	}
+	if len(more) > 0 {
+		b.WriteString(" (" + strings.Join(more, ", ") + ")")
+	}
+	return b.String()
+}
+
+// Limits are those of a rule, in words.
+func Limits(r *rules.Rule) (list []string) {
+	for _, l := range r.Limits {
+		if !l.Shadow {
+			list = append(list, Limit(l))
+		}
+	}
+	return list
+}
+
+func most(l *rules.Limit) string {
+	if l.Burst > 0 {
+		return l.Limit.String()
+	}
+	return "at most " + l.Limit.String()
+}
+
+// what a rule counts.
+func what(r *rules.Rule) string {
+	switch {
+	case r.Count == rules.CountDistinct && r.Attr != "":
+		return "different attrs." + r.Attr
+	case r.Count == rules.CountDistinct:
+		return "different " + r.Field
+	case r.Count == rules.CountSum && r.Attr != "":
+		return "of attrs." + r.Attr
+	case r.Count == rules.CountSum:
+		return "of the cost"
+	}
+	return "events"
+}
+
+// Key is what a rule counts by: uid and attrs.campaign.
+func Key(r *rules.Rule) string {
+	if r.Shape == nil || len(r.Shape.Dims) == 0 {
+		return "process"
+	}
+	return strings.Join(r.Shape.Dims, " and ")
+}
+
+var units = map[windows.Unit]string{windows.Hour: "hour", windows.Day: "day", windows.Week: "week", windows.Month: "month", windows.Year: "year"}
+
+// window is the time over which a limit counts.
+func window(l *rules.Limit) string {
+	if l.InFlight {
+		return "under way at once"
+	}
+	w := &l.Window
+	per := rules.FormatDuration(w.Per)
+	switch w.Kind {
+	case windows.Sliding:
+		return "in any " + per
+	case windows.Tumbling, windows.Bucket:
+		return "each " + per
+	case windows.Hopping:
+		return "in " + per + ", looked at every " + rules.FormatDuration(w.Every)
+	case windows.Session:
+		return "in a row, less than " + rules.FormatDuration(w.Gap) + " apart"
+	case windows.Calendar:
+		zone := "UTC"
+		if w.Zone != nil {
+			zone = w.Zone.String()
+		}
+		return "each calendar " + units[w.Unit] + " in " + zone
+	}
+	return w.Kind.String()
+}
+
+// Then is what follows when a limit is exceeded.
+func Then(r *rules.Rule) string {
+	t := &r.Then
+	if r.Silent() {
+		return "a request that would be over gets no permit"
+	}
+	if t.None {
+		return "a notice only"
+	}
+	var b strings.Builder
+	b.WriteString(t.Action.String())
+	switch {
+	case t.UntilReset:
+		b.WriteString(" until the count is below the limit")
+	case t.Escalates:
+		b.WriteString(" " + steps(t.Steps) + ", longer each time")
+	case len(t.Steps) > 0:
+		b.WriteString(" for " + rules.FormatDuration(t.Steps[0]))
+	}
+	if t.Extend {
+		b.WriteString(", and longer with every further event")
+	}
+	if apis := r.APIs; len(apis) > 0 {
+		b.WriteString("; it covers " + strings.Join(apis, ", "))
+	}
+	return b.String()
+}
+
+func steps(list []event.Micros) string {
+	var out []string
+	for _, d := range list {
+		out = append(out, rules.FormatDuration(d))
+	}
+	return strings.Join(out, ", ")
+}
+
+// Window is how long a limit's window is, at most; 0 of what is under way.
+func Window(l *rules.Limit) time.Duration { return time.Duration(l.PerMax) * time.Microsecond }
