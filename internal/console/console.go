@@ -61,6 +61,7 @@ func (p *Program) Run(ctx context.Context) error {
 		ops.LogReady(ctx, p.Log, s.ready, ops.Listening(map[string]net.Listener{"listen": p.HTTP, "metrics_listen": p.Metrics})...)
 		return nil
 	})
+	defer s.exam.open.Wait() // it ends with the context
 	return g.Wait()
 }
 

@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/console/world"
+	"github.com/tallygate/tallygate/internal/doctor"
 )
 
 // funcs are the functions of templates. What they return is for people; a value that is unknown is a dash.
@@ -32,8 +35,46 @@ func (s *server) funcs() template.FuncMap {
 		"lower":   strings.ToLower,
 		"join":    strings.Join,
 		"dash":    func(text string) string { return orDash(text) },
+
+		"spanOf":    func(since time.Time) string { return span(s.Now().Sub(since)) },
+		"levelWord": levelWord,
+		"finding":   finding,
+		"runbook":   runbook,
 	}
 }
+
+// levelWord says a light in a word: its colour and shape say the same.
+func levelWord(l world.Level) string {
+	switch l {
+	case world.OK:
+		return "ok"
+	case world.Warn:
+		return "warning"
+	case world.Bad:
+		return "broken"
+	case world.Unknown:
+	}
+	return "unknown"
+}
+
+// finding is the light of a result of the doctor's.
+func finding(s doctor.Status) world.Level {
+	switch s {
+	case doctor.OK:
+		return world.OK
+	case doctor.Warn:
+		return world.Warn
+	case doctor.Fail:
+		return world.Bad
+	case doctor.Skipped:
+	}
+	return world.Unknown
+}
+
+// runbooks is the page with a section for each alert.
+const runbooks = "https://github.com/tallygate/tallygate/blob/main/docs/runbooks.md#"
+
+func runbook(alert string) string { return runbooks + strings.ToLower(alert) }
 
 // dict makes a map of names and values, to give a component several.
 func dict(pairs ...any) (map[string]any, error) {

@@ -6,14 +6,18 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/retry"
 )
 
 // livePath is where a page's parts are pushed.
 func livePath(path string) string { return "/live" + path }
 
 const (
-	followEvery  = time.Second
-	followWithin = 10 * time.Second // for the reader to take what is pushed
+	followWithin = 10 * time.Second       // for the reader to take what is pushed
+	followGap    = 250 * time.Millisecond // between two rounds, at least
+	followBeat   = 3 * time.Second        // at most, however little happens
+	mostBeat     = 5 * time.Second        // the same for pages with a time of their own: browsers miss it after six
 )
 
 // follow pushes a page's parts as server-sent events, at once and whenever their text changes. Each round
@@ -25,12 +29,6 @@ func (s *server) follow(p *page, r *request, w http.ResponseWriter) {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
-	every := p.every
-	if every == 0 {
-		every = followEvery
-	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
 	sent := map[string]string{}
 	for {
 		text := s.round(p, r, sent)
@@ -40,11 +38,7 @@ func (s *server) follow(p *page, r *request, w http.ResponseWriter) {
 		if _, err := w.Write(text); err != nil || out.Flush() != nil {
 			return
 		}
-		select {
-		case <-tick.C:
-		case <-r.ctx().Done():
-			return
-		case <-s.base.Done():
+		if !s.next(r, p.every) {
 			return
 		}
 		if _, _, known := s.sessions.Who(r.Request); !known {
@@ -53,6 +47,30 @@ func (s *server) follow(p *page, r *request, w http.ResponseWriter) {
 		}
 		r.State, r.Now = s.World.State(), s.Now()
 	}
+}
+
+// next waits for the next round: for every, or, if that is 0, until the world has changed. It is false at the
+// end.
+func (s *server) next(r *request, every time.Duration) bool {
+	changed := s.World.Changed()
+	atMost := followBeat
+	if every > 0 {
+		changed, atMost = nil, min(every, mostBeat)
+	}
+	if !retry.Sleep(r.ctx(), followGap) {
+		return false
+	}
+	late := time.NewTimer(atMost)
+	defer late.Stop()
+	select {
+	case <-changed:
+	case <-late.C:
+	case <-r.ctx().Done():
+		return false
+	case <-s.base.Done():
+		return false
+	}
+	return true
 }
 
 // round renders the parts, and returns the events for those that have changed.

@@ -34,7 +34,7 @@ type page struct {
 	// parts are the templates that are rendered again and pushed while the page is open, whenever their text
 	// has changed: {{live "NAME"}} marks the element whose content is the part. Empty: the page stands still.
 	parts []string
-	every time.Duration // between two renderings of parts; 0 is a second
+	every time.Duration // between two renderings of parts; 0 is whenever the chain's state changes, about once a second
 
 	// actions are what forms of the page do, by the value of their field "action" ({{action "NAME"}}). A
 	// field by which the form names what it is about is a field of the form, never a path with a user's id.

@@ -29,7 +29,10 @@
       text.textContent = (old ? "not live since " : "live, ") + hour.format(shown);
       lost.querySelector("[data-lost-since]").textContent = hour.format(shown);
     };
+    const heard = new WeakSet();
     const listen = (source) => {
+      if (heard.has(source)) return;
+      heard.add(source);
       source.addEventListener("beat", (e) => { last = Date.now(); shown = new Date(e.data); show(); });
       source.addEventListener("ended", () => { location.reload(); });
       source.addEventListener("trouble", (e) => { lost.querySelector("p").title = e.data; });
@@ -45,6 +48,10 @@
     choice.addEventListener("change", () => choice.form.requestSubmit());
   };
 
+  // What a reader has opened stays open when its part is pushed again.
+  if (window.Idiomorph) {
+    Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, el) => !(el.localName === "details" && name === "open");
+  }
   document.addEventListener("htmx:afterSwap", (e) => localise(e.target));
   document.addEventListener("htmx:sseMessage", (e) => localise(e.target));
   localise(document);

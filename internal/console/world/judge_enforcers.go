@@ -32,12 +32,13 @@ func judgeEnforcers(r *Readings) []Link {
 	}
 	links := make([]Link, len(r.Enforcers.Value))
 	for i := range r.Enforcers.Value {
-		links[i] = judgeEnforcer(r, &r.Enforcers.Value[i])
+		links[i] = JudgeEnforcer(r, &r.Enforcers.Value[i])
 	}
 	return links
 }
 
-func judgeEnforcer(r *Readings, b *presence.Beat) Link {
+// JudgeEnforcer is the link of one enforcer, without its Since.
+func JudgeEnforcer(r *Readings, b *presence.Beat) Link {
 	l := Link{Name: "enforcer:" + b.ID, Title: b.Name, Read: r.Enforcers.At, Runbook: "TallygateEnforcerBehind"}
 	behind := seconds(b.Staleness)
 	switch {

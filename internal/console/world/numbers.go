@@ -228,18 +228,13 @@ type Curve struct {
 	In, Counted []float64 // a second; NaN: unknown then
 }
 
-// CurveOf draws points every step.
+// CurveOf draws points at whole steps, so that a curve changes once a step.
 func CurveOf(points []Point, step time.Duration) Curve {
 	var c Curve
-	if len(points) == 0 {
-		return c
-	}
-	due := points[0].At.Add(step)
-	for i := range points {
-		if points[i].At.Before(due) {
+	for i := 1; i+1 < len(points); i++ {
+		if points[i].At.Truncate(step).Equal(points[i+1].At.Truncate(step)) {
 			continue
 		}
-		due = points[i].At.Add(step)
 		c.At = append(c.At, points[i].At)
 		c.In = append(c.In, rateBetween(points, i, step, func(p *Point) float64 { return p.In }))
 		c.Counted = append(c.Counted, rateBetween(points, i, step, func(p *Point) float64 { return p.Counted }))
