@@ -11,11 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/ops"
@@ -38,10 +40,13 @@ func NewOptions(o *ops.Options) *Options {
 	return a
 }
 
-// Client is a client of an aggregator's HTTP API. Many goroutines may use it.
+// Client is a client of an aggregator's HTTP API, or of several aggregators': then the one that answered last is
+// asked, and when it cannot be reached, the next. Many goroutines may use it.
 type Client struct {
-	base, token string
-	client      *http.Client
+	bases  []string
+	at     *atomic.Int32 // the index in bases of the one that answered last
+	token  string
+	client *http.Client
 }
 
 // AtOnce is how many requests a caller should have under way at most: so many connections are kept.
@@ -63,20 +68,36 @@ func NewOptionsOfMany(o *ops.Options) *Options {
 	return a
 }
 
-// OpenAll is Open for each of several addresses, separated by commas.
-func (o *Options) OpenAll() ([]*Client, error) {
-	var all []*Client
+// OpenAll is Open for several addresses, separated by commas: a client of all of them.
+func (o *Options) OpenAll() (*Client, error) {
+	var all *Client
 	var errs []error
 	for addr := range strings.SplitSeq(o.addr, ",") {
 		one := *o
 		one.addr = strings.TrimSpace(addr)
-		c, err := one.Open()
-		all, errs = append(all, c), append(errs, err)
+		switch c, err := one.Open(); {
+		case err != nil:
+			errs = append(errs, err)
+		case all == nil:
+			all = c
+		default:
+			all.bases = append(all.bases, c.bases...)
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return all, nil
+}
+
+// Each returns a client of each aggregator alone.
+func (a *Client) Each() (all []*Client) {
+	for _, base := range a.bases {
+		c := *a
+		c.bases, c.at = []string{base}, new(atomic.Int32)
+		all = append(all, &c)
+	}
+	return all
 }
 
 // Open reads the files. It sends no request.
@@ -100,7 +121,7 @@ func (o *Options) Open() (*Client, error) {
 	if err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
-	a := &Client{base: strings.TrimSuffix(base, "/"), token: token, client: &http.Client{}}
+	a := New(base, &http.Client{}).WithToken(token)
 	a.client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig, MaxIdleConnsPerHost: AtOnce, ExpectContinueTimeout: time.Second}
 	a.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for this host
 	return a, nil
@@ -133,11 +154,11 @@ func (o *Options) tls() (*tls.Config, error) {
 // New is a client of the API at base, such as https://aggregator:8081, that shows no token. A nil
 // *http.Client is http.DefaultClient.
 func New(base string, client *http.Client) *Client {
-	return &Client{base: strings.TrimSuffix(base, "/"), client: cmp.Or(client, http.DefaultClient)}
+	return &Client{bases: []string{strings.TrimSuffix(base, "/")}, at: new(atomic.Int32), client: cmp.Or(client, http.DefaultClient)}
 }
 
-// Base is the API's address, such as http://127.0.0.1:8081.
-func (a *Client) Base() string { return a.base }
+// Base is the API's address, such as http://127.0.0.1:8081; of several, the one that is asked first now.
+func (a *Client) Base() string { return a.bases[a.at.Load()] }
 
 // Close ends the connections that wait for a further request.
 func (a *Client) Close() { a.client.CloseIdleConnections() }
@@ -172,8 +193,27 @@ func (a *Client) PostRaw(ctx context.Context, path string, text []byte) ([]byte,
 	return a.do(ctx, http.MethodPost, path, text)
 }
 
-func (a *Client) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
+// do asks, of several aggregators the one that answered last, and those after it while none can be reached. What
+// may have arrived is sent to no other one, unless it only reads.
+func (a *Client) do(ctx context.Context, method, path string, body []byte) (text []byte, err error) {
+	first := a.at.Load()
+	for i := range a.bases {
+		at := (int(first) + i) % len(a.bases)
+		text, err = a.ask(ctx, a.bases[at], method, path, body)
+		if _, answered := errors.AsType[*Refusal](err); err == nil || answered {
+			a.at.CompareAndSwap(first, int32(at)) //nolint:gosec // one of a few addresses
+			return text, err
+		}
+		op, dialing := errors.AsType[*net.OpError](err)
+		if ctx.Err() != nil || method != http.MethodGet && !(dialing && op.Op == "dial") {
+			return nil, err
+		}
+	}
+	return nil, err
+}
+
+func (a *Client) ask(ctx context.Context, base, method, path string, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"strings"
 
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/console/session"
 	"github.com/tallygate/tallygate/internal/console/world"
 	"github.com/tallygate/tallygate/internal/doctor"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
@@ -46,31 +44,33 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	listen := o.String("listen", "127.0.0.1:8090", "the pages on `HOST:PORT` or unix:PATH")
 	metrics := o.String("metrics-listen", "127.0.0.1:9093", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private; none turns it off")
 	connections := o.Int("max-connections", 1000, "`number` of connections that --listen keeps open at once; further ones wait")
-	tls := o.ServerTLS()
+	tls, sessions := o.ServerTLS(), session.NewOptions(o)
 	if err := o.ParseOnly(args); err != nil {
 		return nil, nil, err
 	}
 	p := &Program{Registry: ops.NewRegistry("console")}
-	var errs [5]error
+	var errs [6]error
 	p.Log, errs[0] = logs.Build(stderr)
 	k, err := kafka.Build()
 	errs[1] = err
 	redis, err := rds.Build()
 	errs[2] = err
-	p.APIs, errs[3] = api.OpenAll()
+	p.API, errs[3] = api.OpenAll()
 	if *shards < 1 || *connections < 1 {
 		errs[4] = fmt.Errorf("--shards %d, --max-connections %d: want at least 1", *shards, *connections)
 	}
+	errs[5] = sessions.Fill(&p.Session)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, nil, &ops.UsageError{Err: err}
 	}
 	redisconn.LogTo(p.Log)
-	p.World = world.New(world.Config{Kafka: k, Redis: redis, APIs: p.APIs, Prefix: *prefix, Shards: *shards})
+	p.World = world.New(world.Config{Kafka: k, Redis: redis, API: p.API, Prefix: *prefix, Shards: *shards})
 	p.Doctor = doctor.Config{Kafka: k, Redis: redis, Prefix: *prefix, Shards: *shards, NoWrite: true}
 	config, err := tls.Build(p.Log)
 	if err != nil {
 		return nil, nil, &ops.UsageError{Err: err}
 	}
+	p.Session.Listen, p.Session.TLS = *listen, config != nil
 	if err := p.listen(*listen, *metrics); err != nil {
 		return nil, nil, err
 	}
@@ -79,17 +79,10 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	return p, about, o.WatchCertificates(p.Registry)
 }
 
-// listen opens the listeners. Without sessions everybody who reaches the pages may do what the console's own
-// token may, so that they are served on loopback only.
+// listen opens the listeners.
 func (p *Program) listen(pages, metrics string) (err error) {
 	if p.HTTP, err = ops.Listen("listen", pages); err != nil {
 		return err
-	}
-	if p.Sessions == nil && !access.Loopback(p.HTTP.Addr()) {
-		return &ops.UsageError{Err: errors.Join(fmt.Errorf("--listen %s: without sessions the pages are served on loopback only, such as 127.0.0.1:8090", pages), p.HTTP.Close())}
-	}
-	if host, _, err := net.SplitHostPort(pages); err == nil && host != "" {
-		p.Hosts = append(p.Hosts, strings.ToLower(host))
 	}
 	if metrics != "none" {
 		p.Metrics, err = ops.Listen("metrics-listen", metrics)

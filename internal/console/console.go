@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/console/session"
 	"github.com/tallygate/tallygate/internal/console/world"
 	"github.com/tallygate/tallygate/internal/doctor"
 	"github.com/tallygate/tallygate/internal/ops"
@@ -25,14 +26,13 @@ import (
 
 // Program is the console. Set its fields, then call Run once.
 type Program struct {
-	// APIs ask the aggregators. Their token is the console's own, for what it reads in the background; what a
-	// reader does is asked with the reader's token, of the one that answered last.
-	APIs []*apiclient.Client
+	// API asks the aggregators. Its token is the console's own, which only World uses; what a reader does is
+	// asked with the reader's token.
+	API *apiclient.Client
 
-	World    *world.World  // the chain's state, asked of the same; required
-	Doctor   doctor.Config // what the overview's button examines; without Kafka there is no button
-	Sessions Sessions      // who reads; nil: everybody, which is for loopback
-	Hosts    []string      // names by which requests may come beside loopback ones, when no credential is needed
+	World   *world.World   // the chain's state, asked of the same; required
+	Doctor  doctor.Config  // what the overview's button examines; without Kafka there is no button
+	Session session.Config // who reads; what the program knows itself is filled in
 
 	HTTP     net.Listener
 	Metrics  net.Listener // nil: none
@@ -44,13 +44,16 @@ type Program struct {
 
 // Run serves until ctx ends.
 func (p *Program) Run(ctx context.Context) error {
-	if p.World == nil || len(p.APIs) == 0 {
-		return errors.New("console: World and APIs are required")
+	if p.World == nil || p.API == nil {
+		return errors.New("console: World and API are required")
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	s, err := newServer(ctx, p)
 	if err != nil {
 		return err
+	}
+	if err := s.sessions.Start(ctx); err != nil {
+		return &ops.UsageError{Err: err}
 	}
 	g.Go(func() error { return ops.IgnoreCanceled(ctx, p.World.Run(ctx)) })
 	g.Go(func() error { return ops.Serve(ctx, p.HTTP, s.handler(), ops.Public, s.tune) })

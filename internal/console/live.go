@@ -41,10 +41,6 @@ func (s *server) follow(p *page, r *request, w http.ResponseWriter) {
 		if !s.next(r, p.every) {
 			return
 		}
-		if _, _, known := s.sessions.Who(r.Request); !known {
-			_, _ = w.Write([]byte("event: ended\ndata: the session has ended\n\n"))
-			return
-		}
 		r.State, r.Now = s.World.State(), s.Now()
 	}
 }

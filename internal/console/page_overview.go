@@ -73,7 +73,7 @@ func loadOverview(r *request) (any, error) {
 		}
 	}
 	o.Links = append(o.Links, shownLink{together(o.Enforcers), "/cluster#enforcers"})
-	o.Line = lineOf(o.Worst, len(o.Wrong), len(o.Notices))
+	o.Line = lineOf(o.Worst, o.Wrong, o.Notices)
 	if len(o.Wrong) > mostWrong {
 		o.More, o.Wrong = len(o.Wrong)-mostWrong, o.Wrong[:mostWrong]
 	}
@@ -105,20 +105,35 @@ func together(all []world.Link) world.Link {
 	return l
 }
 
-func lineOf(worst world.Level, wrong, notices int) string {
-	switch worst {
-	case world.OK:
-		return "Everything works."
-	case world.Unknown:
-		return "Nothing is known to be broken, but not all of it is known to work."
+// lineOf names what is broken, since it is what a reader who was paged looks for.
+func lineOf(worst world.Level, wrong []world.Link, notices []world.Notice) string {
+	var broken []string
+	for i := range wrong {
+		if wrong[i].Level == world.Bad {
+			broken = append(broken, wrong[i].Title)
+		}
+	}
+	const most = 4
+	if len(broken) > most {
+		broken = append(broken[:most], number(len(broken)-most)+" more")
+	}
+	warnings := len(notices)
+	for i := range wrong {
+		if wrong[i].Level == world.Warn {
+			warnings++
+		}
 	}
 	switch {
-	case wrong == 0:
-		return plural(notices, "thing") + " to look at. Every link works."
+	case len(broken) > 0:
+		return "Broken: " + strings.Join(broken, ", ")
+	case worst == world.OK:
+		return "Everything works"
+	case worst == world.Unknown:
+		return "Nothing is known to be broken, but not all of it is known to work"
 	case worst == world.Bad:
-		return "Something is broken."
+		return "The links work, but look at this"
 	}
-	return "It works, with " + plural(wrong+notices, "warning") + "."
+	return "It works, with " + plural(warnings, "warning")
 }
 
 func tiles(n *world.Numbers) []tile {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/console/session"
 	"github.com/tallygate/tallygate/internal/console/world"
 )
 
@@ -68,7 +69,7 @@ type undo struct {
 // request is one look at a page, or one form.
 type request struct {
 	*http.Request
-	Who   access.Identity
+	Who   session.Session
 	API   *apiclient.Client // shows the reader's credential; every action goes through it
 	State *world.State      // as it is now
 	Now   time.Time

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/console/session"
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
@@ -20,19 +22,15 @@ import (
 type server struct {
 	*Program
 	base     context.Context // ends with the program
-	sessions Sessions
+	sessions *session.Manager
 	pages    []page
 	looks    map[string]*template.Template // by page
 	assets   *assets
-	crossing *http.CrossOriginProtection
 	exam     examRoom
 }
 
 func newServer(base context.Context, p *Program) (*server, error) {
-	s := &server{Program: p, base: base, sessions: p.Sessions, pages: pages(), crossing: http.NewCrossOriginProtection()}
-	if s.sessions == nil {
-		s.sessions = everybody{}
-	}
+	s := &server{Program: p, base: base, pages: pages()}
 	if s.Now == nil {
 		s.Now = time.Now
 	}
@@ -40,7 +38,13 @@ func newServer(base context.Context, p *Program) (*server, error) {
 	if s.assets, err = newAssets(); err != nil {
 		return nil, err
 	}
-	s.looks, err = s.parseTemplates()
+	if s.looks, err = s.parseTemplates(); err != nil {
+		return nil, err
+	}
+	cfg := p.Session
+	cfg.Aggregator, cfg.Addr, cfg.Logger, cfg.Render = p.API, p.HTTP.Addr(), p.Log, s.showSession
+	cfg.Listen = cmp.Or(cfg.Listen, cfg.Addr.String())
+	s.sessions, err = session.New(cfg)
 	return s, err
 }
 
@@ -56,7 +60,7 @@ func (s *server) ready() error {
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	ops.Health(mux, s.ready)
-	s.sessions.Routes(mux)
+	s.sessions.Handlers(mux)
 	mux.Handle("GET "+assetsPath, s.assets)
 	mux.HandleFunc("POST /theme", s.setTheme)
 	for i := range s.pages {
@@ -77,30 +81,14 @@ func (s *server) handler() http.Handler {
 		s.showProblem(r, w, &Problem{Status: http.StatusNotFound, Title: "There is no such page", Detail: "The console has nothing at this address.",
 			Do: "Choose a page above.", Link: "/"})
 	}))
-	return s.protected(mux)
+	return s.sessions.Protect(bounded(mux))
 }
-
-// policy lets a page load what the console serves, and nothing else: no inline script or style, no frame.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // maxBody bounds a form: a rule file is the largest that one sends.
 const maxBody = 2 << 20
 
-// protected sets what every answer has, and refuses what a foreign page makes a browser send.
-func (s *server) protected(next http.Handler) http.Handler {
+func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Security-Policy", policy)
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "same-origin") // with no-referrer a form's Origin would be "null"
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=()")
-		h.Set("Cache-Control", "no-store")
-		if err := errors.Join(s.knownHost(r), s.crossing.Check(r)); err != nil {
-			http.Error(w, err.Error(), http.StatusForbidden)
-			return
-		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r)
 	})
@@ -108,26 +96,33 @@ func (s *server) protected(next http.Handler) http.Handler {
 
 // guarded serves those whose role is sufficient. Others log in, or are told.
 func (s *server) guarded(least access.Role, next func(*request, http.ResponseWriter)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id, token, known := s.sessions.Who(r)
-		if !known {
-			s.sessions.Login(w, r)
-			return
-		}
-		req := &request{Request: r, Who: id, API: s.APIs[s.World.Preferred()].WithToken(token), State: s.World.State(), Now: s.Now(), server: s}
-		if least != access.None {
-			if err := id.May(least); err != nil {
-				s.showProblem(req, w, tooWeak(err))
-				return
-			}
-		}
-		next(req, w)
-	})
+	return s.sessions.Require(least, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next(s.requestOf(r), w) }))
+}
+
+func (s *server) requestOf(r *http.Request) *request {
+	who := session.From(r.Context())
+	return &request{Request: r, Who: who, API: s.API.WithToken(who.Token), State: s.World.State(), Now: s.Now(), server: s}
 }
 
 func tooWeak(err error) *Problem {
 	return &Problem{Status: http.StatusForbidden, Title: "Your role is not sufficient", Detail: err.Error(),
 		Do: "Ask somebody with the role, or whoever gives roles.", Link: "/"}
+}
+
+// showSession shows the pages of package session: to log in, to go on, and why somebody is refused.
+func (s *server) showSession(w http.ResponseWriter, r *http.Request, status int, about session.View) {
+	req := s.requestOf(r)
+	req.Who = about.Session
+	title := map[session.Kind]string{session.LogIn: "Log in", session.Onwards: "One moment", session.Refused: "This is refused"}[about.Kind]
+	v := s.viewOf(&page{name: sessionPage, title: title}, req, about)
+	v.Path, v.Again = "/", ""
+	switch {
+	case about.Kind == session.Onwards:
+		v.Again = about.Next
+	case status == http.StatusServiceUnavailable && r.Method == http.MethodGet:
+		v.Again, v.AgainIn = r.URL.RequestURI(), 2
+	}
+	s.write(req, w, status, sessionPage, v)
 }
 
 // show answers a GET.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/console/session"
 	"github.com/tallygate/tallygate/internal/console/world"
 	"github.com/tallygate/tallygate/internal/ops"
 )
@@ -16,17 +16,21 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// problemPage is the template of a page that is nothing but a Problem.
-const problemPage = "problem"
+const (
+	problemPage = "problem" // the template of a page that is nothing but a Problem
+	sessionPage = "session" // that of the pages of package session
+)
 
 // view is what templates get. Data is what the page's load returned.
 type view struct {
 	Name    string // of the page
 	Title   string
 	Nav     []navItem
-	Who     access.Identity
+	Who     session.Session
 	LogOut  bool // there is a session to end
 	Theme   string
+	Again   string // where the browser goes by itself, after AgainIn seconds; "": it stays
+	AgainIn int
 	Path    string // of this page, with its parameters
 	Live    string // where its parts are pushed; "": it stands still
 	Said    *result
@@ -55,8 +59,7 @@ func (s *server) viewOf(p *page, r *request, data any) *view {
 	if c, err := r.Cookie(themeCookie); err == nil && (c.Value == "light" || c.Value == "dark") {
 		v.Theme = c.Value
 	}
-	_, open := s.sessions.(everybody)
-	v.LogOut = !open
+	v.LogOut = r.Who.Token != ""
 	if len(p.parts) > 0 {
 		v.Live = livePath(r.URL.RequestURI())
 	}
@@ -80,7 +83,7 @@ func (s *server) parseTemplates() (map[string]*template.Template, error) {
 		return nil, fmt.Errorf("parse the templates: %w", err)
 	}
 	looks := map[string]*template.Template{}
-	for _, name := range append([]string{problemPage}, s.names()...) {
+	for _, name := range append([]string{problemPage, sessionPage}, s.names()...) {
 		look, err := base.Clone()
 		if err != nil {
 			return nil, err

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/access"
@@ -70,6 +71,7 @@ type Manager struct {
 	renewed  *renewals
 	attempts *attempts
 	noAnswer seldom.Line
+	open     atomic.Bool // the aggregator required no credentials when it answered last
 }
 
 // New reads the keys. It asks nobody.
@@ -215,8 +217,14 @@ func (m *Manager) ended(w http.ResponseWriter, r *http.Request, err error) error
 func (m *Manager) withoutLogin(r *http.Request) (Session, error) {
 	id, err := m.who.ask(r.Context(), "")
 	switch {
+	case errors.Is(err, errNoAnswer) && m.open.Load() && m.local:
+		// Pages that tell what is wrong are needed most while nobody answers.
+		return Session{Role: access.Admin, Unconfirmed: true}, nil
 	case errors.Is(err, errNoAnswer):
 		return Session{}, err
+	}
+	m.open.Store(err == nil && id.By == access.Nothing)
+	switch {
 	case err != nil || id.By != access.Nothing:
 		return Session{}, errNoSession
 	}

@@ -6,12 +6,10 @@ import (
 )
 
 const (
-	behindWarn = 3 * time.Second // verdicts in Kafka and not in Redis
-	behindBad  = 15 * time.Second
-	beatWarn   = 4 * time.Second // of the publishers into Redis
-	beatBad    = 10 * time.Second
-	staleWarn  = 10 * time.Second // what Redis has is behind
-	staleBad   = 30 * time.Second
+	beatWarn  = 4 * time.Second // of the publishers into Redis
+	beatBad   = 10 * time.Second
+	staleWarn = 5 * time.Second // what Redis has is behind
+	staleBad  = 30 * time.Second
 )
 
 func judgeVerdicts(r *Readings, behind time.Time) Link {
@@ -19,7 +17,7 @@ func judgeVerdicts(r *Readings, behind time.Time) Link {
 	if r.Kafka.At.Before(l.Read) {
 		l.Read = r.Kafka.At
 	}
-	waiting := r.Now.Sub(behind)
+	stale := r.Redis.Value.Staleness()
 	switch {
 	case r.NoRedis:
 		l.Level, l.Cause = Unknown, "the console has no --redis to compare them with"
@@ -29,15 +27,21 @@ func judgeVerdicts(r *Readings, behind time.Time) Link {
 		l.Level, l.Cause = Unknown, "there is no topic of verdicts yet"
 	case !r.Redis.Known(r.Now):
 		l.Level, l.Cause = Unknown, "not seen while Redis cannot be read"
-	case !behind.IsZero() && waiting >= behindWarn:
-		n := unpublished(r)
-		l.Level, l.Cause = Warn, fmt.Sprintf("%s not in Redis yet, for %s", count(int(n), "verdict record"), span(waiting))
-		if waiting >= behindBad {
+	case r.Redis.Value.Written && stale >= staleWarn && !behind.IsZero():
+		l.Level, l.Cause = Warn, fmt.Sprintf("%s not in Redis yet, for %s", count(int(unpublished(r)), "verdict record"), span(r.Now.Sub(behind)))
+		if stale >= staleBad {
 			l.Level = Bad
 		}
 		l.Do = "Look at the aggregators' last errors: they write into Redis."
+	case r.Redis.Value.Written && stale < 0:
+		l.Level, l.Cause = Warn, "Redis is being filled for the first time"
+	case stale >= staleWarn:
+		l.Level, l.Cause, l.Do = Warn, "what Redis has is "+span(stale)+" old", "Look whether a partition has no owner: its owner publishes."
+		if stale >= staleBad {
+			l.Level = Bad
+		}
 	default:
-		l.Level, l.Runbook, l.Cause = OK, "", "all that Kafka has are in Redis"
+		l.Level, l.Runbook, l.Cause = OK, "", "in Redis "+span(max(0, stale))+" after their events"
 	}
 	return l
 }
@@ -54,7 +58,7 @@ func judgeRedis(r *Readings) Link {
 	}
 	is := &r.Redis.Value
 	who, trouble := redisTrouble(r)
-	stale, beat := is.Staleness(), is.Now.Sub(is.Beat)
+	beat := is.Now.Sub(is.Beat)
 	switch {
 	case trouble != nil:
 		l.Level, l.Cause = Bad, fmt.Sprintf("Redis refuses %s (%s): %s", who, trouble.Reason, short(trouble.Error))
@@ -69,19 +73,12 @@ func judgeRedis(r *Readings) Link {
 		l.Level, l.Cause, l.Do = Warn, "the blocklist was never written: enforcers are not ready until then", "Start an aggregator with --redis."
 	case beat >= beatBad:
 		l.Level, l.Cause, l.Do = Bad, "nobody has written the blocklist for "+span(beat)+": new blocks do not arrive", "Look at the aggregators: they write it."
-	case stale < 0:
-		l.Level, l.Cause = Warn, "a partition is being filled for the first time"
-	case stale >= staleWarn:
-		l.Level, l.Cause, l.Do = Warn, "the blocklist is "+span(stale)+" behind", "Look whether a partition has no owner."
-		if stale >= staleBad {
-			l.Level, l.Runbook = Bad, "TallygateSlowFeed"
-		}
 	case beat >= beatWarn:
 		l.Level, l.Cause = Warn, "the last heartbeat of a publisher came "+span(beat)+" ago"
 	case is.MaxMemory > 0 && is.Memory*100 >= is.MaxMemory*80:
 		l.Level, l.Cause, l.Do = Warn, fmt.Sprintf("%d %% of its memory is used: when it is full, it refuses new blocks", is.Memory*100/is.MaxMemory), "Raise maxmemory."
 	default:
-		l.Level, l.Runbook, l.Cause = OK, "", fmt.Sprintf("%s, written %s ago", count(int(is.Entries), "verdict"), span(max(0, beat)))
+		l.Level, l.Runbook, l.Cause = OK, "", fmt.Sprintf("%s, answers in %s", count(int(is.Entries), "verdict"), span(is.Latency))
 	}
 	return l
 }

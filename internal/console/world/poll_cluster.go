@@ -26,7 +26,7 @@ const nextAfter = 700 * time.Millisecond
 // clusterPoll asks the aggregators: first the one that answered last; if that takes long, the others beside it.
 type clusterPoll struct {
 	apis      []*apiclient.Client
-	preferred *atomic.Int32
+	preferred atomic.Int32
 }
 
 func (c *clusterPoll) read(ctx context.Context) (status.Cluster, error) {

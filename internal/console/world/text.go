@@ -11,8 +11,10 @@ func seconds(v float64) time.Duration { return time.Duration(v * float64(time.Se
 // span is a length of time in words of two units at most.
 func span(d time.Duration) string {
 	switch {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", max(0, d.Seconds()*1000))
 	case d < time.Second:
-		return fmt.Sprintf("%d ms", max(0, d.Milliseconds()))
+		return fmt.Sprintf("%d ms", d.Milliseconds())
 	case d < 10*time.Second:
 		return strings.TrimSuffix(fmt.Sprintf("%.1f", d.Seconds()), ".0") + " s"
 	case d < time.Minute:

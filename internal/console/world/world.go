@@ -20,7 +20,7 @@ import (
 type Config struct {
 	Kafka  *kafkaconn.Kafka
 	Redis  redis.UniversalClient // nil: there is none
-	APIs   []*apiclient.Client   // of the aggregators, with the console's own token
+	API    *apiclient.Client     // of the aggregators, with the console's own token
 	Prefix string                // of topics, group and Redis keys; "" is tallygate
 	Shards int                   // of the blocklist; 0 is 1
 	Every  time.Duration         // between two rounds; 0 is a second
@@ -39,7 +39,6 @@ type State struct {
 type World struct {
 	cfg       Config
 	state     atomic.Pointer[State]
-	preferred atomic.Int32
 	topicSize atomic.Int32 // partitions of the verdict topic, once known
 
 	mu      sync.Mutex
@@ -68,9 +67,6 @@ func (w *World) Changed() <-chan struct{} {
 	defer w.mu.Unlock()
 	return w.changed
 }
-
-// Preferred is the index in Config.APIs of the aggregator that answered last.
-func (w *World) Preferred() int { return int(w.preferred.Load()) }
 
 // How long attempts may take. Each is less than what a reading may be old.
 const (
@@ -143,7 +139,7 @@ func (w *World) start(ctx context.Context, polls *sync.WaitGroup, learned chan<-
 			return is, err
 		})
 	})
-	aggregators := &clusterPoll{apis: w.cfg.APIs, preferred: &w.preferred}
+	aggregators := &clusterPoll{apis: w.cfg.API.Each()}
 	polls.Go(func() {
 		poll(ctx, learned, w.cfg.Every, clusterWithin, func(r *Readings) *Reading[Cluster] { return &r.Cluster }, aggregators.read)
 	})
