@@ -63,6 +63,12 @@ curl -sSf "$explain_url?uid=$uid" >"$work/answer.out" && grep -q '"rules":\[{"ru
 metrics_url=$(shown 'metrics +(http://.+)')
 curl -sSf "$metrics_url" >"$work/metrics.out" && grep -q '^tallygate_events_total{result="counted"} [1-9]' "$work/metrics.out" || fail "no metrics at $metrics_url"
 
+# The console, whose address comes first: every link of the chain works.
+console_url=$(shown 'console +(http://[^ ]+)')
+chain() { curl -sSf "$console_url" >"$work/console.out" && grep -q 'events arrive' "$work/console.out" && grep -q 'every partition is counted' "$work/console.out"; }
+within 20 chain || fail "the console at $console_url does not show that events are counted"
+printf 'the console shows it: %s\n' "$console_url"
+
 # The example app: 200 for a while, over both of its APIs, then 429.
 quickstart --listen 127.0.0.1:0 --kafka "$(shown 'Kafka +([^ ,]+), topic')" --redis "$(shown 'Redis +([^ ]+)$')" >"$work/shop.out" 2>&1 &
 shop=$!

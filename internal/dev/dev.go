@@ -25,7 +25,7 @@ const sampleName = "the sample rules"
 const usage = `
 tallygate dev runs the whole engine in one process: Kafka and Redis (embedded), an aggregator,
 an enforcer, sample rules, and a real access log replayed as live traffic. Every part can be
-replaced by one of yours.
+replaced by one of yours. It prints the address of the console first: pages that show all of it.
 
   tallygate dev
   tallygate dev --rules my-rules.yaml --input /var/log/nginx/access.log
@@ -69,7 +69,7 @@ func parse(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func
 	o.Lookup("speed").DefValue = ""
 	o.StringVar(&s.kafka, "kafka", "", "Kafka's `HOST:PORT,…` (default: an embedded one)")
 	o.StringVar(&s.rds, "redis", "", "Redis' `HOST:PORT,…` (default: an embedded one)")
-	o.StringVar(&s.listen, "listen", "127.0.0.1:8080", "the decision server on `HOST:PORT`; the aggregator has the port after it, and gRPC the next. With port 0, this and everything embedded listens on any free port")
+	o.StringVar(&s.listen, "listen", "127.0.0.1:8080", "the decision server on `HOST:PORT`; the aggregator has the port after it, gRPC the next, and the console the one after that. With port 0, this and everything embedded listens on any free port")
 	o.StringVar(&s.prefix, "prefix", "tallygate", "`name` that topics, group and Redis keys begin with")
 	o.BoolVar(&s.json, "json", false, "write what the screen shows as lines of JSON: first where everything is, then verdicts as they are issued")
 	o.StringVar(&s.readyFile, "ready-file", "", "`FILE` that is there while everything works: it says where, as JSON")

@@ -63,9 +63,9 @@ func TestReadyFileAndLines(t *testing.T) {
 	}
 	r := start(t, nil, "--input", "none", "--rules", file(t, "rules.yaml", strictLogins), "--ready-file", path, "--json")
 	var at struct {
-		Kafka, Redis, Prefix, GRPC, Aggregator, Metrics string
-		Events                                          string `json:"events_topic"`
-		Decisions                                       string `json:"decision_server"`
+		Console, Kafka, Redis, Prefix, GRPC, Aggregator, Metrics string
+		Events                                                   string `json:"events_topic"`
+		Decisions                                                string `json:"decision_server"`
 	}
 	testrun.Eventually(t, "the file is there", func() bool {
 		text, err := os.ReadFile(path)
@@ -119,9 +119,12 @@ func TestReadyFileAndLines(t *testing.T) {
 	if got := get(t, at.Aggregator+"/v1/explain?uid=7"); !strings.Contains(got, `"logins"`) {
 		t.Errorf("the aggregator says %s", got)
 	}
+	if got := get(t, at.Console); !strings.Contains(got, "Tallygate") {
+		t.Errorf("the console says %s", got)
+	}
 	r.endsWell()
 	all := r.lines()
-	if first := all[0]; first["type"] != "started" || first["kafka"] != at.Kafka || first["decision_server"] != at.Decisions || first["rules"] != "test" {
+	if first := all[0]; first["type"] != "started" || first["kafka"] != at.Kafka || first["console"] != at.Console || first["decision_server"] != at.Decisions || first["rules"] != "test" {
 		t.Errorf("the first line is %v", first)
 	}
 	if r.line("ready")["at"] == "" || all[len(all)-1]["type"] != "stopped" {

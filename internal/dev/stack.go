@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,8 +17,12 @@ import (
 
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/aggregator"
+	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/console"
+	"github.com/tallygate/tallygate/internal/console/world"
 	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/devstack"
+	"github.com/tallygate/tallygate/internal/doctor"
 	"github.com/tallygate/tallygate/internal/enforcer"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
@@ -33,7 +38,7 @@ type stack struct {
 	embedded []string // the embedded parts
 	registry *prometheus.Registry
 
-	decisions, api, calls, metrics net.Listener
+	decisions, api, calls, pages, metrics net.Listener
 }
 
 // embeddedKafka is what the screen calls it.
@@ -82,11 +87,14 @@ func (s *stack) listenAll() (err error) {
 	if s.calls, err = listenNear(host, s.port(port+2)); err != nil {
 		return err
 	}
+	if s.pages, err = listenNear(commandHost(s.decisions.Addr(), host), s.port(port+3)); err != nil {
+		return err
+	}
 	s.metrics, err = listenNear("127.0.0.1", s.port(9090))
 	return err
 }
 
-// commandHost is the host on which the aggregator listens: loopback, whatever the decision server's
+// commandHost is the host on which the aggregator and the console listen: loopback, whatever the decision server's
 // host is. Every caller there may give commands, without credentials.
 func commandHost(addr net.Addr, host string) string {
 	if access.Loopback(addr) {
@@ -172,6 +180,7 @@ func (s *stack) work(ctx context.Context) error {
 	screen.started(s)
 	g.Go(func() error { return counting.Run(gctx) })
 	g.Go(func() error { return deciding.Run(gctx) })
+	g.Go(func() error { return s.console().Run(gctx) })
 	g.Go(func() error { return ops.IgnoreCanceled(gctx, feed.Run(gctx, screen)) })
 	g.Go(func() error { return screen.summaries(gctx) })
 	if s.json || s.readyFile != "" {
@@ -189,9 +198,20 @@ func (s *stack) work(ctx context.Context) error {
 	return screen.stopped()
 }
 
+// console is the pages.
+func (s *stack) console() *console.Program {
+	api := apiclient.New("http://"+s.api.Addr().String(), &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: apiclient.AtOnce}})
+	return &console.Program{
+		API: api, World: world.New(world.Config{Kafka: s.kafka, Redis: s.redis, API: api, Prefix: s.prefix}),
+		Doctor: doctor.Config{Kafka: s.kafka, Redis: s.redis, Prefix: s.prefix, NoWrite: true},
+		HTTP:   s.pages, Registry: s.registry, Log: s.log,
+	}
+}
+
 func (s *stack) banner() {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "Tallygate, all in one process. Stop it with Ctrl-C.\n\n")
+	fmt.Fprintf(&b, "  console          http://%s/ shows it in a browser\n", s.pages.Addr())
 	fmt.Fprintf(&b, "  Kafka            %s, topic %s.events\n", strings.Join(s.kafka.Brokers, ","), s.prefix)
 	fmt.Fprintf(&b, "  Redis            %s\n", s.rds)
 	fmt.Fprintf(&b, "  decision server  http://%s/v1/check\n", s.decisions.Addr())
