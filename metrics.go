@@ -2,6 +2,7 @@ package tallygate
 
 import (
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -31,6 +32,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
+	descClock     = desc("clock_timestamp_seconds", "What the clock of this machine says: Prometheus compares it with its own.")
 	descEnabled   = desc("enforcement_enabled", "1 normally, 0 while a kill switch allows everything.")
 	descStale     = desc("in_doubt", "1 while the table is stale: before the first snapshot, or too far behind; else 0.")
 	descStaleTime = desc("in_doubt_seconds_total", "Time during which the table was stale.")
@@ -52,7 +54,7 @@ var (
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	var all []*prometheus.Desc
 	if c.table != nil {
-		all = append(all, descEnabled, descStale, descStaleTime, descLatency, descEntries, descQuotas, descStaleness)
+		all = append(all, descClock, descEnabled, descStale, descStaleTime, descLatency, descEntries, descQuotas, descStaleness)
 	}
 	if c.feed != nil {
 		all = append(all, descFeed)
@@ -84,6 +86,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	if t := c.table; t != nil {
 		quotas, _ := t.Quotas()
+		gauge(descClock, float64(time.Now().UnixMilli())/1000)
 		gauge(descEnabled, number(t.Enabled()))
 		gauge(descStale, number(t.Stale()))
 		counter(descStaleTime, t.StaleTime().Seconds())

@@ -56,7 +56,8 @@ func Stoppable(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// NewRegistry returns a registry with the process's own metrics and tallygate_build_info.
+// NewRegistry returns a registry with the process's own metrics, tallygate_build_info and
+// tallygate_clock_timestamp_seconds.
 func NewRegistry(component string) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -65,7 +66,9 @@ func NewRegistry(component string) *prometheus.Registry {
 		ConstLabels: prometheus.Labels{"component": component, "version": Version(), "commit": Commit(), "go": goVersion()},
 	})
 	info.Set(1)
-	reg.MustRegister(info)
+	reg.MustRegister(info, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tallygate_clock_timestamp_seconds", Help: "What the clock of this machine says: Prometheus compares it with its own.",
+	}, func() float64 { return float64(time.Now().UnixMilli()) / 1000 }))
 	return reg
 }
 

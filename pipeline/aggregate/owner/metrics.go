@@ -132,9 +132,14 @@ func (m *Metrics) holds(id int32, keys int, size int64) {
 }
 
 // MatchesOf returns the counters of a set's limits, by their index. All counters of these limits
-// exist from here on.
+// exist from here on, and those of fuses: a counter that begins at 1 has not grown.
 func (m *Metrics) MatchesOf(set *rules.Set) []prometheus.Counter {
 	m.overshoots.know(set)
+	for _, r := range set.Rules {
+		if r.Fuse > 0 {
+			m.fuses.WithLabelValues(r.Name)
+		}
+	}
 	out := make([]prometheus.Counter, len(set.Limits))
 	for i, l := range set.Limits {
 		out[i] = m.matches.WithLabelValues(l.Name)
