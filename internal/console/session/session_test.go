@@ -93,8 +93,9 @@ func logger(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.O
 type console struct {
 	*httptest.Server
 	*Manager
-	t   *testing.T
-	log *testrun.Output
+	t     *testing.T
+	log   *testrun.Output
+	pages *http.ServeMux
 }
 
 func aConsole(t *testing.T, a *aggregator, change ...func(*Config)) *console {
@@ -111,6 +112,7 @@ func aConsole(t *testing.T, a *aggregator, change ...func(*Config)) *console {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
+	c.pages = mux
 	c.Handlers(mux)
 	for path, least := range map[string]access.Role{"/{$}": access.Viewer, "/keys": access.Viewer, "/rules": access.Operator, "/admin": access.Admin} {
 		mux.Handle(path, c.Require(least, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,163 @@
+package aggregator
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/console/session"
+	"github.com/tallygate/tallygate/internal/devstack"
+	"github.com/tallygate/tallygate/internal/oidctest"
+	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/testrun"
+)
+
+const teams = `
+- {name: readers, role: viewer, group: tallygate-read}
+- {name: fraud, role: operator, group: tallygate-fraud}
+- {name: admins, role: admin, group: tallygate-admin}
+`
+
+// Two instances accept an issuer's tokens: its groups have roles, and what is passed on to the other
+// instance keeps who gave it.
+func TestTokensOfAnIssuer(t *testing.T) {
+	kafka, err := devstack.Start(t.Context(), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kafka.Close)
+	provider := oidctest.New(t)
+	args := []string{"--tokens", rulesFile(t, teams), "--oidc-issuer", provider.URL, "--oidc-audience", "console,scripts"}
+	two := []*program{began(t, kafka.Kafka, "issuer", nil, args...), began(t, kafka.Kafka, "issuer", nil, args...)}
+	token := func(change map[string]any) string { return provider.Sign(provider.Claims(change)) }
+	as := map[string]string{
+		"nobody":   token(map[string]any{"email": "nia@example.com", "groups": []string{"others"}}),
+		"viewer":   token(map[string]any{"email": "vera@example.com", "groups": "tallygate-read"}),
+		"operator": token(map[string]any{"email": "fay@example.com", "groups": []string{"tallygate-read", "tallygate-fraud"}, "aud": "scripts"}),
+		"admin":    token(map[string]any{"email": "ada@example.com", "groups": []string{"tallygate-admin"}}),
+		"expired":  token(map[string]any{"exp": 1}),
+		"another":  token(map[string]any{"aud": "shop"}),
+		"long":     strings.Repeat("a.", 1<<19),
+	}
+	if got, said := two[0].ask(as["operator"], http.MethodGet, "/v1/whoami", ""); got != 200 || said != `{"credential":"issuer","name":"fay@example.com","role":"operator"}`+"\n" {
+		t.Errorf("who an operator is: %d %s", got, said)
+	}
+	for i, p := range two {
+		for who, want := range map[string]int{"nobody": 403, "viewer": 403, "expired": 401, "another": 401, "long": 431} {
+			if who == "long" { // the server refuses such a header before it is ours
+				p = &program{Program: p.Program, t: t, url: p.url, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+			}
+			if got, said := p.ask(as[who], http.MethodPost, "/v1/commands", block("1")); got != want {
+				t.Errorf("%s: %d %s", who, got, said)
+			}
+		}
+		for _, uid := range []string{"a", "b", "c"} {
+			testrun.Eventually(t, "an operator blocks", func() bool {
+				got, _ := p.ask(as["operator"], http.MethodPost, "/v1/commands", block(fmt.Sprint(uid, i)))
+				return got == 200
+			})
+		}
+	}
+	testrun.Eventually(t, "the audit has who it was", func() bool {
+		all := audited(t, kafka.Kafka, "issuer")
+		for _, uid := range []string{"a0", "a1", "b0", "b1", "c0", "c1"} {
+			if !strings.Contains(all, `"by":"fay@example.com","on_behalf_of":"alice","command":"block","key":"uid=`+uid+`"`) {
+				return false
+			}
+		}
+		return true
+	})
+	for _, p := range two {
+		if said := p.said.String(); strings.Contains(said, "eyJ") {
+			t.Errorf("the log has a token: %s", said)
+		}
+	}
+}
+
+// A reader logs in to the console at the issuer, and blocks a user there: the audit has their name,
+// which neither the reader nor the console has given.
+func TestFromTheConsoleToTheAudit(t *testing.T) {
+	kafka, err := devstack.Start(t.Context(), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kafka.Close)
+	provider := oidctest.New(t)
+	p := began(t, kafka.Kafka, "console", nil, "--tokens", rulesFile(t, teams), "--oidc-issuer", provider.URL, "--oidc-audience", "console")
+	url := consoleOf(t, p, provider)
+	for who, k := range map[string]struct {
+		group  string
+		status int
+	}{"fay": {"tallygate-fraud", 200}, "vera": {"tallygate-read", 403}, "ada": {"tallygate-admin", 200}} {
+		provider.User(map[string]any{"email": who + "@example.com", "groups": k.group})
+		jar, _ := cookiejar.New(nil)
+		browser := &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}}
+		if resp, err := browser.Get(url + "/login/start"); err != nil || resp.StatusCode != 200 {
+			t.Fatalf("%s logs in: %v %v", who, resp, err)
+		} else {
+			resp.Body.Close()
+		}
+		testrun.Eventually(t, who+" blocks a user", func() bool {
+			resp, err := browser.Post(url+"/block", "application/x-www-form-urlencoded", strings.NewReader("uid="+who))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			return resp.StatusCode == k.status
+		})
+	}
+	testrun.Eventually(t, "the audit has who it was", func() bool {
+		all := audited(t, kafka.Kafka, "console")
+		return strings.Contains(all, `"by":"fay@example.com","on_behalf_of":"alice","command":"block","key":"uid=fay"`) &&
+			strings.Contains(all, `"by":"ada@example.com","on_behalf_of":"alice","command":"block","key":"uid=ada"`)
+	})
+	if all := audited(t, kafka.Kafka, "console"); strings.Contains(all, "vera") {
+		t.Errorf("a viewer is in the audit: %s", all)
+	}
+}
+
+// consoleOf is a console with one action. It passes the reader's own token on.
+func consoleOf(t *testing.T, p *program, provider *oidctest.Provider) string {
+	t.Helper()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(provider.Secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := session.Config{Aggregator: apiclient.New(p.url, nil), Addr: l.Addr(), Listen: l.Addr().String(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	o := ops.NewOptions("console", "", io.Discard, func(string) string { return "" })
+	options := session.NewOptions(o)
+	if err := o.ParseOnly([]string{"--oidc-issuer", provider.URL, "--oidc-client-id", provider.Client, "--oidc-client-secret-file", secret, "--external-url", "http://" + l.Addr().String()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := options.Fill(&cfg); err != nil {
+		t.Fatal(err)
+	}
+	m, err := session.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	m.Handlers(mux)
+	mux.Handle("POST /block", m.Require(access.Viewer, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status, _ := p.ask(session.From(r.Context()).Token, http.MethodPost, "/v1/commands", block(r.FormValue("uid")))
+		w.WriteHeader(status)
+	})))
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: m.Protect(mux)}}
+	s.Start()
+	t.Cleanup(s.Close)
+	return s.URL
+}
