@@ -251,13 +251,19 @@ func (m *Manager) while(ctx context.Context, s Session) (context.Context, contex
 				return
 			case <-every.C:
 			}
-			if id, err := m.who.afresh(ctx, s.Token); !errors.Is(err, errNoAnswer) && (err != nil || id.Role != s.Role) {
+			if m.revoked(ctx, s) {
 				stop()
 				return
 			}
 		}
 	}()
 	return ctx, stop
+}
+
+// revoked reports whether the aggregator says something else of a session's token now.
+func (m *Manager) revoked(ctx context.Context, s Session) bool {
+	id, err := m.who.afresh(ctx, s.Token)
+	return !errors.Is(err, errNoAnswer) && (err != nil || id.Role != s.Role)
 }
 
 // told is what a reader is told of an error. Where the aggregator is, and how it fails, is for the log.

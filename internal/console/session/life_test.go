@@ -1,0 +1,216 @@
+package session
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/testrun"
+)
+
+// Where the aggregator requires no credentials, everybody on this machine is an admin without a login;
+// and beyond this machine the console has no reader.
+func TestAnAggregatorWithoutCredentials(t *testing.T) {
+	a := anAggregator(t, true, nil)
+	c := aConsole(t, a)
+	if err := c.Manager.Start(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if status, at, text := get(t, browser(t), c.URL+"/admin"); status != 200 || at != "/admin" || text != " admin  false" {
+		t.Errorf("%d %s %q", status, at, text)
+	}
+	if _, at, _ := get(t, browser(t), c.URL+"/login?next=/rules"); at != "/rules" {
+		t.Errorf("the login leads to %s", at)
+	}
+	beyond := aConsole(t, a, func(cfg *Config) { cfg.Addr, cfg.Listen = anywhere, "0.0.0.0:8090" })
+	err := beyond.Manager.Start(t.Context())
+	if err == nil || !strings.HasPrefix(err.Error(), "--listen 0.0.0.0:8090: without credentials the console is served on loopback only") {
+		t.Errorf("beyond this machine: %v", err)
+	}
+	for _, path := range []string{"/", "/login"} { // as when the aggregator was down at the start
+		if status, _, text := get(t, browser(t), beyond.URL+path); status != 403 || !strings.Contains(text, "without credentials") {
+			t.Errorf("%s beyond this machine: %d %s", path, status, text)
+		}
+	}
+	if status, _, text := beyond.logIn(browser(t), "viewer", "/"); status != 403 || !strings.Contains(text, "without credentials") {
+		t.Errorf("a login beyond this machine: %d %s", status, text)
+	}
+}
+
+// The console's own certificate is no credential of its readers.
+func TestTheConsolesCertificateIsNotItsReaders(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"name":"console.example.com","role":"admin","credential":"certificate"}`)
+	}))
+	defer s.Close()
+	c := aConsole(t, &aggregator{Server: s})
+	if _, at, _ := get(t, browser(t), c.URL+"/admin"); !strings.HasPrefix(at, "/login") {
+		t.Errorf("without a login: %s", at)
+	}
+}
+
+// While the aggregator does not answer, who was logged in goes on reading for an hour, and is told so.
+func TestTheAggregatorDoesNotAnswer(t *testing.T) {
+	a := anAggregator(t, false, nil)
+	c := aConsole(t, a)
+	b := browser(t)
+	c.logIn(b, "operator", "/")
+	a.down.Store(true)
+	c.who.age(confirmEach)
+	if status, _, text := get(t, b, c.URL+"/rules"); status != 200 || text != "the-operator operator operator true" {
+		t.Errorf("a reader: %d %s", status, text)
+	}
+	asked := a.asked.Load()
+	for range 9 {
+		get(t, b, c.URL+"/rules")
+	}
+	if n := a.asked.Load() - asked; n > 1 {
+		t.Errorf("it is asked %d times at once", n)
+	}
+	if status, _, text := get(t, browser(t), c.URL+"/"); status != 503 || !strings.Contains(text, "no aggregator answers") || strings.Contains(text, "127.0.0.1") {
+		t.Errorf("who was not logged in: %d %s", status, text)
+	}
+	if status, _, _ := c.logIn(browser(t), "operator", "/"); status != 503 {
+		t.Errorf("a login: %d", status)
+	}
+	now := time.Now()
+	r, _, err := c.with(ticket{Token: "operator", Role: "operator", Begun: now.Add(-2 * confirmedBy), Seen: now.Add(-confirmedBy)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.identify(httptest.NewRecorder(), r); err == nil || !strings.Contains(err.Error(), errNoAnswer.Error()) {
+		t.Errorf("after an hour: %v", err)
+	}
+	a.down.Store(false)
+	c.who.age(askAgain)
+	if status, _, text := get(t, b, c.URL+"/rules"); status != 200 || text != "the-operator operator operator false" {
+		t.Errorf("it answers again: %d %s", status, text)
+	}
+	gone := aConsole(t, a, func(cfg *Config) { cfg.Aggregator = apiclient.New("http://127.0.0.1:1", &http.Client{}) })
+	if err := gone.Manager.Start(t.Context()); err != nil {
+		t.Errorf("a start without an aggregator: %v", err)
+	}
+}
+
+// What asks for no page is told that a login is needed; a page is led to it.
+func TestRequestsWithoutASession(t *testing.T) {
+	c := aConsole(t, anAggregator(t, false, nil))
+	for about, k := range map[string]struct {
+		change func(*http.Request)
+		status int
+		at     string
+		want   string
+	}{
+		"a page":              {header("Sec-Fetch-Mode", "navigate"), 200, "/login?next=%2Fkeys%3Fa%3Db", `name="token"`},
+		"an event stream":     {header("Accept", "text/event-stream"), 401, "/keys?a=b", `"status":401`},
+		"a script":            {header("Sec-Fetch-Mode", "cors"), 401, "/keys?a=b", `"status":401`},
+		"a program":           {header("Accept", "application/json"), 401, "/keys?a=b", `"status":401`},
+		"another site's link": {header("Sec-Fetch-Site", "cross-site"), 200, "/keys?a=b", `content="0; url=/keys?a=b"`},
+	} {
+		status, at, text := get(t, browser(t), c.URL+"/keys?a=b", k.change)
+		if status != k.status || at != k.at || !strings.Contains(text, k.want) {
+			t.Errorf("%s: %d %s %s", about, status, at, text)
+		}
+	}
+	if status, at, text := c.post(browser(t), "/keys", nil); status != 401 || at != "/keys" || !strings.Contains(text, "nothing was done") {
+		t.Errorf("a form: %d %s %s", status, at, text)
+	}
+	forged := browser(t)
+	if status, at, _ := get(t, forged, c.URL+"/admin", header("Cookie", "tallygate=AAAA; tallygate.1=BBBB")); status != 200 || !strings.HasPrefix(at, "/login") {
+		t.Errorf("a forged cookie: %d %s", status, at)
+	}
+}
+
+// An event stream ends when its session does, and the next one is refused.
+func TestAnEventStreamEndsWithItsSession(t *testing.T) {
+	a := anAggregator(t, false, nil)
+	c := aConsole(t, a)
+	b := browser(t)
+	c.logIn(b, "viewer", "/")
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, c.URL+"/events", nil)
+	req.Header.Set("Accept", "text/event-stream")
+	resp, err := b.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	line := make([]byte, 18)
+	if _, err := io.ReadFull(resp.Body, line); err != nil || string(line) != "data: the-viewer\n\n" {
+		t.Fatalf("%q %v", line, err)
+	}
+	ctx, stop := c.while(t.Context(), Session{Token: "viewer", Role: access.Viewer, Expires: time.Now().Add(50 * time.Millisecond)})
+	defer stop()
+	testrun.Eventually(t, "a stream ends when the session expires", func() bool { return ctx.Err() != nil })
+	going, end := context.WithCancel(t.Context())
+	if c.revoked(going, Session{Token: "viewer", Role: access.Viewer}) {
+		t.Error("a session that is good is revoked")
+	}
+	if !c.revoked(going, Session{Token: "viewer", Role: access.Admin}) {
+		t.Error("another role is not noticed")
+	}
+	a.give(t, "admin")
+	if !c.revoked(going, Session{Token: "viewer", Role: access.Viewer}) {
+		t.Error("a revoked token is not noticed")
+	}
+	a.down.Store(true)
+	if c.revoked(going, Session{Token: "viewer", Role: access.Viewer}) {
+		t.Error("a stream ends because the aggregator is down")
+	}
+	end()
+	a.down.Store(false)
+	c.who.age(confirmEach)
+	if status, _, _ := get(t, b, c.URL+"/events", header("Accept", "text/event-stream")); status != 401 {
+		t.Errorf("the next stream: %d", status)
+	}
+}
+
+// Ten logins of an address may fail in a minute, and more from elsewhere; those that succeed are free.
+func TestLoginsThatFailAreBounded(t *testing.T) {
+	a := anAggregator(t, false, nil)
+	c := aConsole(t, a)
+	try := func(from, token string) int {
+		r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader("token="+token))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.RemoteAddr = from
+		w := httptest.NewRecorder()
+		c.serveToken(w, r)
+		return w.Code
+	}
+	for range 2 * failuresEach {
+		if got := try("10.0.0.1:1", "viewer"); got != 303 {
+			t.Fatalf("a good login: %d", got)
+		}
+	}
+	for i := range failuresEach {
+		if got := try("10.0.0.1:1", "wrong"); got != 401 {
+			t.Fatalf("failure %d: %d", i, got)
+		}
+	}
+	asked := a.asked.Load()
+	for from, want := range map[string]int{"10.0.0.1:2": 429, "[::ffff:10.0.0.1]:3": 429, "10.0.0.2:1": 303} {
+		if got := try(from, "viewer"); got != want {
+			t.Errorf("%s: %d, want %d", from, got, want)
+		}
+	}
+	if n := a.asked.Load() - asked; n != 1 {
+		t.Errorf("refused attempts ask the aggregator: %d", n)
+	}
+	for i := range failuresEach {
+		try("[2001:db8::"+string(rune('a'+i%6))+"]:1", "wrong")
+	}
+	if got := try("[2001:db8::ffff]:1", "viewer"); got != 429 {
+		t.Errorf("another address of the same network: %d", got)
+	}
+	for i := range failuresAll {
+		try("10.1.0."+string(rune('0'+i%10))+":1", "wrong")
+	}
+	if got := try("10.9.9.9:1", "viewer"); got != 429 {
+		t.Errorf("in all: %d", got)
+	}
+}
