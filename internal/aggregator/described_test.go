@@ -18,6 +18,7 @@ func TestMain(m *testing.M) {
 		"GET /v1/explain 500", "GET /v1/explain 502", "GET /v1/blocked 500", "GET /v1/blocked 502",
 		"POST /v1/commands 502", "POST /v1/commands 504", "POST /v1/dead-letters 502", "POST /v1/dead-letters 503", "POST /v1/dead-letters 504",
 		"GET /readyz 503", "GET /v1/whoami 503", "GET /v1/hot-keys 503", "GET /v1/rules 503", "POST /-/reload 503",
+		"GET /v1/rules/versions 503", "POST /v1/rules/rollback 503", "POST /v1/rules/rollback 422",
 	).Run())
 }
 
@@ -67,6 +68,7 @@ func TestTheRestOfWhatIsDescribed(t *testing.T) {
 	ask(publisher, "", http.MethodGet, "/v1/rules", "", 404)
 	ask(publisher, "", http.MethodPost, "/v1/dead-letters", "[]", 501)
 	ask(publisher, "", http.MethodGet, "/v1/cluster", "", 501)
+	ask(publisher, "", http.MethodGet, "/v1/rules/versions", "", 404)
 	ask(publisher, "", http.MethodGet, "/v1/status", "", 200)
 	ask(publisher, "", http.MethodPost, "/-/reload", "", 501)
 	ask(publisher, "", http.MethodPost, "/v1/commands", block("42"), 503)

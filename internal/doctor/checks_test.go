@@ -147,6 +147,7 @@ func TestTopicsThatAreWrong(t *testing.T) {
 	create("tg.events", 4, map[string]string{"message.timestamp.type": "LogAppendTime", "max.message.bytes": "2097152", "retention.bytes": "1000"})
 	create("tg-table", 3, map[string]string{"cleanup.policy": "delete"})
 	create("tg-loop", 4, map[string]string{"retention.ms": "3600000"})
+	create("tg.rules", 1, map[string]string{"cleanup.policy": "compact"})
 	r := examine(t, Config{Kafka: brokers(k.ListenAddrs()...), Prefix: "tg"})
 	if r.Well {
 		t.Error("all is well")
@@ -156,6 +157,7 @@ func TestTopicsThatAreWrong(t *testing.T) {
 	wants(t, r, "topics", Warn, "there is no topic tg.verdicts", "--create --topic tg.verdicts --partitions 4 --replication-factor 3")
 	wants(t, r, "replication", Warn, "tg.events (1)", "kafka-reassign-partitions.sh")
 	wants(t, r, "topics", Fail, "tg-loop: retention.ms is 3600000")
+	wants(t, r, "topics", Warn, "tg.rules: cleanup.policy is compact", "'retention.ms=-1,retention.bytes=-1,cleanup.policy=delete'")
 	wants(t, r, "retention", Warn, "tg.events: retention.bytes is 1000")
 	wants(t, r, "clocks", OK, "this machine, broker")
 }

@@ -20,6 +20,7 @@ type Aggregator struct {
 	*api
 	overview
 	cluster
+	history
 	*following
 	watching watching
 }
@@ -55,12 +56,13 @@ func New(cfg Config) (*Aggregator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	a.book = newRulebook(a)
+	a.book, a.audits.some = newRulebook(a), make(chan struct{}, 1)
 	return &Aggregator{
 		instance:  a,
 		api:       &api{instance: a, listing: make(chan struct{}, blockedAtOnce)},
 		overview:  overview{instance: a},
 		cluster:   cluster{instance: a},
+		history:   history{instance: a, turn: make(chan struct{}, 1)},
 		following: &following{instance: a},
 		watching:  watching{instance: a},
 	}, nil
@@ -77,14 +79,18 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	}
 	defer a.close()
 	sideCtx, stopSide := context.WithCancel(context.WithoutCancel(ctx))
-	var wg sync.WaitGroup
+	auxCtx, stopAux := context.WithCancel(context.WithoutCancel(ctx))
+	var wg, aux sync.WaitGroup
+	defer aux.Wait()
+	defer stopAux() // behind all that writes by it
 	defer wg.Wait()
 	defer stopSide()
-	wg.Go(func() { a.aux.Run(sideCtx) })
+	aux.Go(func() { a.aux.Run(auxCtx) })
 	wg.Go(func() { a.watching.watchHeat(sideCtx) })
 	wg.Go(func() { a.watching.watch(sideCtx) })
 	wg.Go(func() { a.watching.watchLag(sideCtx) })
 	wg.Go(func() { a.book.run(sideCtx) })
+	wg.Go(func() { a.audits.run(sideCtx, a.log, a.writeAudit) })
 
 	pause := retry.Backoff{Min: minBackoff, Max: maxBackoff}
 	for {

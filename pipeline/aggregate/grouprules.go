@@ -71,7 +71,7 @@ func newestRules(ctx context.Context, client sarama.Client, logs *kafkalog.Fetch
 	if oldest >= end {
 		return r, 0, ErrNoGroupRules
 	}
-	m, err := readRules(ctx, logs, topic, [16]byte{}, oldest, end)
+	m, err := lastRules(ctx, logs, topic, [16]byte{}, oldest, end)
 	switch {
 	case err != nil:
 		return r, 0, fmt.Errorf("read %s: %w", topic, err)

@@ -17,19 +17,6 @@ type runningRules struct {
 	ruleRecord
 }
 
-// ServeRules answers GET /v1/rules, from this instance: all instances run the same version, but for moments.
-func (a overview) ServeRules(w http.ResponseWriter, _ *http.Request) {
-	running := a.book.running.Load()
-	switch {
-	case !a.book.Shared():
-		httpjson.Problem(w, http.StatusNotFound, "the rules of this instance are of no file")
-	case running == nil:
-		httpjson.Problem(w, http.StatusServiceUnavailable, "the group's rules have not been read yet: try again")
-	default:
-		httpjson.Reply(w, running)
-	}
-}
-
 // unmatchedReply is the answer to GET /v1/unmatched.
 type unmatchedReply struct {
 	Events    uint64                  `json:"events"`

@@ -46,6 +46,7 @@ type instance struct {
 	lagging atomic.Pointer[[]lagging] // of all partitions; nil until it is known
 	differ  atomic.Int32              // members that count by other rules
 	tallies tallies
+	audits  audits
 
 	rulesTold func(version uint64, record []byte, set *rules.Set) // nil: nobody is told
 

@@ -1,7 +1,7 @@
 package aggregate
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
-	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -46,7 +45,7 @@ type ReloadResult struct {
 }
 
 // rulebook keeps this instance at the newest version of the group's rules. All versions go through
-// one partition of a compacted topic, and a version's number is its offset there plus one. So all
+// one partition of a topic that keeps them, and a version's number is its offset there plus one. So all
 // instances agree which version is newer, and of two published at once the later one applies.
 type rulebook struct {
 	agg     *instance
@@ -62,44 +61,11 @@ type rulebook struct {
 	why    error // failed did not compile
 }
 
-// ruleRecord is a record of the rules topic.
-type ruleRecord struct {
-	Format   int       `json:"format"`
-	Hash     string    `json:"hash"` // the set's
-	Name     string    `json:"name"` // the set's
-	File     string    `json:"file"`
-	Modified time.Time `json:"modified"` // the file
-	By       string    `json:"by"`
-	At       time.Time `json:"at"`
-	Source   string    `json:"source"`
-
-	Files map[string][]byte `json:"files,omitempty"` // named by the source; in base64
-}
-
-// ruleRecordAt is a ruleRecord as the topic holds it.
-type ruleRecordAt struct {
-	offset int64
-	value  []byte
-}
-
-func (a *ruleRecordAt) parse() (r ruleRecord, err error) {
-	err = json.Unmarshal(a.value, &r)
-	if err == nil && r.Format != ruleRecordFormat {
-		err = fmt.Errorf("%w: rules record of format %d, this program reads %d", shard.ErrNewerFormat, r.Format, ruleRecordFormat)
-	}
-	return r, err
-}
-
 const (
-	ruleRecordKey    = "rules"
-	ruleRecordFormat = 1
-
 	// rulesEvery is how often to look for a newer version.
 	rulesEvery = time.Second
 	// rulesPatience is how long that may fail before it is logged, and then each minute.
 	rulesPatience = 5 * time.Second
-	// rulesWithin bounds reading the records that the topic should hold.
-	rulesWithin = 20 * time.Second
 )
 
 func newRulebook(a *instance) *rulebook {
@@ -189,14 +155,22 @@ func (b *rulebook) reload(ctx context.Context, file RuleFile) (ReloadResult, err
 	hash := hex.EncodeToString(set.Hash[:])
 	if n := b.newest; n != nil && n.Hash == hash {
 		return b.now(false), b.settled()
+	} else if n != nil && n.withdraws(file.Source, set.Files) {
+		return b.now(false), n.withdrawn(b.next, file.Name)
 	} else if n != nil && !file.Modified.After(n.Modified) {
 		return b.now(false), fmt.Errorf("%w: %s is of %s, version %d was published by %s from a file of %s; change or touch the file to publish it",
 			ErrOlderRules, file.Name, file.Modified.UTC().Format(time.RFC3339), b.next, n.By, n.Modified.UTC().Format(time.RFC3339))
 	}
-	err = b.publish(ctx, ruleRecord{
+	who := actorOf(ctx)
+	return b.publishAndRead(ctx, ruleRecord{
 		Format: ruleRecordFormat, Hash: hash, Name: set.Name, File: file.Name, Modified: file.Modified.UTC(),
-		By: b.agg.name(), At: time.Now().UTC(), Source: string(file.Source), Files: set.Files,
+		By: cmp.Or(who.Name, b.agg.name()), At: time.Now().UTC(), Source: string(file.Source), Files: set.Files,
 	})
+}
+
+// publishAndRead makes a record the next version. The caller holds mu.
+func (b *rulebook) publishAndRead(ctx context.Context, r ruleRecord) (ReloadResult, error) {
+	err := b.publish(ctx, r)
 	if err == nil {
 		err = b.read(ctx)
 	}
@@ -222,28 +196,6 @@ func (b *rulebook) settled() error {
 	}
 }
 
-// refused says that a published version does not compile here, and what to do. No older version
-// replaces it: what was counted since belongs to this one, and would be lost.
-func (r *ruleRecord) refused(version int64, err error) error {
-	of := fmt.Sprintf("version %d of the group's rules, which %s published from %s of %s,", version, r.By, r.File, r.Modified.UTC().Format(time.RFC3339))
-	if r.Source == "" {
-		of = fmt.Sprintf("version %d of the group's rules", version)
-	}
-	return fmt.Errorf("%s does not compile here: %w\n"+
-		"if this program is older than the one that published it, start that version or a newer one; otherwise fix the rule file, touch it so that it is newer, and start this program again, or let a running instance publish it",
-		of, err)
-}
-
-// ruleFile returns the file as it was published. The files that it names come with it, and are not
-// read from this machine's disk.
-func (r *ruleRecord) ruleFile() RuleFile {
-	f := RuleFile{Name: r.File, Source: []byte(r.Source), Modified: r.Modified, Files: r.Files, Published: true}
-	if f.Files == nil {
-		f.Files = map[string][]byte{}
-	}
-	return f
-}
-
 // FailedAt returns the newest version that does not compile here, and why; 0 if there is none.
 func (b *rulebook) FailedAt() (int64, error) {
 	b.mu.Lock()
@@ -261,7 +213,7 @@ func (b *rulebook) publish(ctx context.Context, r ruleRecord) error {
 		return fmt.Errorf("publish the rules: %w", err)
 	}
 	defer p.Close()
-	_, _, err = p.SendMessage(&sarama.ProducerMessage{
+	_, at, err := p.SendMessage(&sarama.ProducerMessage{
 		Topic: b.topic, Partition: 0, Key: sarama.StringEncoder(ruleRecordKey), Value: sarama.ByteEncoder(value),
 	})
 	if errors.Is(err, sarama.ErrMessageSizeTooLarge) {
@@ -270,6 +222,7 @@ func (b *rulebook) publish(ctx context.Context, r ruleRecord) error {
 	if err != nil {
 		return fmt.Errorf("publish the rules: %w", err)
 	}
+	b.agg.audits.owe(ruleRecordKey, r.audit(at+1))
 	return ctx.Err()
 }
 
@@ -305,7 +258,7 @@ func (b *rulebook) read(ctx context.Context) error {
 		b.next = end
 		return nil
 	}
-	m, err := readRules(ctx, b.agg.logs, b.topic, b.id(), from, end)
+	m, err := lastRules(ctx, b.agg.logs, b.topic, b.id(), from, end)
 	if errors.Is(err, kafkalog.ErrTopicChanged) {
 		return b.agg.fail(fmt.Errorf("read %s from %d: it was created anew while this instance ran; start it again: %w", b.topic, from, err))
 	}
@@ -371,18 +324,4 @@ func (a *api) Reload(ctx context.Context, file RuleFile) (ReloadResult, error) {
 		a.RuleFileRefused()
 	}
 	return done, err
-}
-
-// readRules returns a copy of the last record that holds rules at offsets [from, end), or nil if
-// there is none.
-func readRules(ctx context.Context, logs *kafkalog.Fetcher, topic string, id [16]byte, from, end int64) (last *ruleRecordAt, err error) {
-	ctx, cancel := context.WithTimeout(ctx, rulesWithin)
-	defer cancel()
-	err = logs.Scan(ctx, topic, id, 0, from, end, func(rec *kafkalog.Record) error {
-		if string(rec.Key) == ruleRecordKey {
-			last = &ruleRecordAt{rec.Offset, bytes.Clone(rec.Value)}
-		}
-		return nil
-	})
-	return last, err
 }

@@ -105,6 +105,7 @@ func (e *ensurer) checkSettings(specs []spec, have map[string]found) (faults []F
 }
 
 func (e *ensurer) compare(s spec, t found, is map[string]string) (faults []Fault) {
+	t.settings = is
 	for _, c := range s.settings {
 		have, ok := is[c.key]
 		if !ok || c.fits == nil || c.fits(have, t) {
@@ -114,10 +115,14 @@ func (e *ensurer) compare(s spec, t found, is map[string]string) (faults []Fault
 		if c.key == "min.insync.replicas" { // of the existing topic, not of a new one
 			value = fmt.Sprint(wantInSync(t.replication))
 		}
+		fix := e.alterCommand(s.name, c.key, value)
+		if s.name == e.names.Rules && (c.key == "cleanup.policy" || strings.HasPrefix(c.key, "retention.")) {
+			fix = e.keepAllCommand(s.name)
+		}
 		faults = append(faults, Fault{
 			Topic: s.name, Must: c.must,
 			Text: fmt.Sprintf("%s: %s is %s: %s", s.name, c.key, have, c.why),
-			Fix:  e.alterCommand(s.name, c.key, value),
+			Fix:  fix,
 		})
 	}
 	return faults
@@ -125,6 +130,12 @@ func (e *ensurer) compare(s spec, t found, is map[string]string) (faults []Fault
 
 func (e *ensurer) alterCommand(topic, key, value string) string {
 	return AlterCommand(e.addrs, topic, key, value)
+}
+
+// keepAllCommand is the command that makes a topic keep all its records. It is one change: between two of them the
+// records could be deleted.
+func (e *ensurer) keepAllCommand(topic string) string {
+	return e.alterCommand(topic, "retention.ms=-1,retention.bytes=-1,cleanup.policy", "delete")
 }
 
 // AlterCommand is the command that changes a setting of a topic.

@@ -24,6 +24,7 @@ type found struct {
 	ready       bool    // every partition has a leader
 	behind      []int32 // partitions with a replica that is not in sync
 	leaderless  []int32
+	settings    map[string]string // when they are compared
 }
 
 // ensurer is one call of Ensure.

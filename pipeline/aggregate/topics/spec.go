@@ -82,7 +82,9 @@ func (c Config) specs(partitions int32, replication int16) []spec {
 			{"max.message.bytes", strconv.Itoa(maxVerdictRecord), atLeast(minSideRecord), true, "audit records would be refused, and nothing counted any more"},
 		}},
 		{n.Rules, 1, true, slices.Concat([]setting{
-			{"cleanup.policy", "compact", equals("compact"), true, "the rule set would be deleted by age"},
+			{"cleanup.policy", "delete", lacks("compact"), false, "older versions of the rules vanish, and nobody can look at them or roll back to them"},
+			{"retention.ms", "-1", unlessDeleting(unlimited), true, "the rule set would be deleted by age"},
+			{"retention.bytes", "-1", unlessDeleting(unlimited), true, "the rule set would be deleted by size"},
 			{"max.message.bytes", strconv.Itoa(maxTableRecord), nil, false, ""},
 		}, safe)},
 		{n.DeadLetters, partitions, false, []setting{stamped,
@@ -121,6 +123,13 @@ func has(policy string) func(string, found) bool {
 
 func lacks(policy string) func(string, found) bool {
 	return func(have string, _ found) bool { return !slices.Contains(policies(have), policy) }
+}
+
+func unlimited(have string, _ found) bool { return number(have) < 0 }
+
+// unlessDeleting checks what only a topic that deletes is subject to.
+func unlessDeleting(fits func(string, found) bool) func(string, found) bool {
+	return func(have string, t found) bool { return !slices.Contains(policies(t.settings["cleanup.policy"]), "delete") || fits(have, t) }
 }
 
 func atLeast(n int64) func(string, found) bool {

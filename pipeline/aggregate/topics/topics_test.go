@@ -136,7 +136,7 @@ func TestWhatIsMissingIsCreatedOnce(t *testing.T) {
 			n.Table:       {"cleanup.policy": "compact", "segment.bytes": "33554432", "unclean.leader.election.enable": "false"},
 			n.Verdicts:    {"cleanup.policy": "compact,delete", "retention.ms": "7776000000", "message.timestamp.type": "LogAppendTime"},
 			n.Audit:       {"cleanup.policy": "delete", "retention.ms": "2592000000", "message.timestamp.type": "LogAppendTime"},
-			n.Rules:       {"cleanup.policy": "compact"},
+			n.Rules:       {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"},
 			n.DeadLetters: {"cleanup.policy": "delete", "retention.ms": "1209600000"},
 		} {
 			is := c.settings(t, topic)
@@ -294,5 +294,50 @@ func TestAWrongConfigSaysAllThatIsWrong(t *testing.T) {
 	old.Version = sarama.V2_6_0_0
 	if _, err := Ensure(t.Context(), nil, old, Config{}); err == nil || !strings.Contains(err.Error(), "2.8.0") {
 		t.Errorf("an old version: %v", err)
+	}
+}
+
+// A new topic of rules keeps all versions. Older programs made it compacted: then there is no way back to one, and
+// one command mends that. A topic that deletes rules by age or size is refused.
+func TestTheRulesTopicKeepsItsVersions(t *testing.T) {
+	onEach(t, func(t *testing.T, c cluster) {
+		n := NamesOf(c.prefix)
+		c.create(t, n.Rules, 1, map[string]string{"cleanup.policy": "compact"})
+		l, err := c.ensure(t, Config{Partitions: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(l.Advice, "\n")
+		for _, want := range []string{n.Rules + ": cleanup.policy is compact: older versions of the rules vanish", "--entity-name " + n.Rules + " --add-config 'retention.ms=-1,retention.bytes=-1,cleanup.policy=delete'"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("no advice about %s in:\n%s", want, got)
+			}
+		}
+		for _, wrong := range []map[string]string{
+			{"cleanup.policy": "delete", "retention.ms": "86400000", "retention.bytes": "-1"},
+			{"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "1000000"},
+			{"cleanup.policy": "compact,delete", "retention.ms": "86400000", "retention.bytes": "-1"},
+		} {
+			c.set(t, n.Rules, wrong)
+			if _, err := c.ensure(t, Config{Partitions: 1}); err == nil || !strings.Contains(err.Error(), n.Rules+": retention.") || !strings.Contains(err.Error(), "cleanup.policy=delete'") {
+				t.Errorf("%v: %v", wrong, err)
+			}
+		}
+		c.set(t, n.Rules, map[string]string{"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"})
+		if l, err = c.ensure(t, Config{Partitions: 1}); err != nil || strings.Contains(strings.Join(l.Advice, "\n"), n.Rules) {
+			t.Errorf("%v %v", l, err)
+		}
+	})
+}
+
+// set changes a topic's settings; what is not named becomes the default.
+func (c cluster) set(t *testing.T, topic string, settings map[string]string) {
+	t.Helper()
+	entries := map[string]*string{}
+	for k, v := range settings {
+		entries[k] = &v
+	}
+	if err := c.admin(t).AlterConfig(sarama.TopicResource, topic, entries, false); err != nil {
+		t.Fatal(err)
 	}
 }

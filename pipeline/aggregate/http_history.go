@@ -1,0 +1,204 @@
+package aggregate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/tallygate/tallygate/internal/httpjson"
+)
+
+const (
+	defaultVersions = 100
+	maxVersions     = 1000
+)
+
+// ServeRules answers GET /v1/rules[?version=7]: the version that this instance runs, as it was published, or
+// another one. All instances run the same version, but for moments.
+func (a history) ServeRules(w http.ResponseWriter, r *http.Request) {
+	if !a.shared(w) {
+		return
+	}
+	n, err := numbers(r.URL.Query(), map[string]bounds{"version": {1, 1 << 53}})
+	if err != nil {
+		httpjson.Problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	running := a.book.running.Load()
+	version, given := n["version"]
+	switch {
+	case running == nil || !a.online.Load():
+		httpjson.Problem(w, http.StatusServiceUnavailable, "the group's rules have not been read yet: try again")
+		return
+	case !given || version == running.Version:
+		httpjson.Reply(w, running)
+		return
+	}
+	done, err := a.wait(r.Context())
+	if err != nil {
+		return // who asked is gone
+	}
+	defer done()
+	old, err := a.at(r.Context(), version)
+	if err != nil {
+		a.refuse(w, err)
+		return
+	}
+	httpjson.Reply(w, runningRules{version, old})
+}
+
+// versionsReply is the answer to GET /v1/rules/versions.
+type versionsReply struct {
+	Versions []RuleVersion `json:"versions"` // the newest first
+	More     bool          `json:"more"`     // there are older ones
+}
+
+// ServeVersions answers GET /v1/rules/versions[?limit=100][&before=V].
+func (a history) ServeVersions(w http.ResponseWriter, r *http.Request) {
+	if !a.shared(w) {
+		return
+	}
+	n, err := numbers(r.URL.Query(), map[string]bounds{"limit": {1, maxVersions}, "before": {1, 1 << 53}})
+	if err != nil {
+		httpjson.Problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	limit, given := n["limit"]
+	if !given {
+		limit = defaultVersions
+	}
+	if !a.online.Load() {
+		a.refuse(w, ErrNotConnected)
+		return
+	}
+	all, more, err := a.Versions(r.Context(), n["before"], int(limit))
+	if err != nil {
+		a.refuse(w, err)
+		return
+	}
+	if all == nil {
+		all = []RuleVersion{}
+	}
+	httpjson.Reply(w, versionsReply{all, more})
+}
+
+// rollbackRequest is the body of POST /v1/rules/rollback.
+type rollbackRequest struct {
+	Version    int64  `json:"version"`
+	Reason     string `json:"reason"`
+	By         string `json:"by,omitempty"` // these two are as the caller states: see Actor.who
+	OnBehalfOf string `json:"on_behalf_of,omitempty"`
+}
+
+func (r *rollbackRequest) validate() error {
+	switch {
+	case r.Version < 1:
+		return errors.New("which version? One of GET /v1/rules/versions")
+	case strings.TrimSpace(r.Reason) == "":
+		return errors.New("why? A roll back needs a reason, for the audit")
+	}
+	return checkTexts(map[string]string{"by": r.By, "on_behalf_of": r.OnBehalfOf, "reason": r.Reason})
+}
+
+// ServeRollback answers POST /v1/rules/rollback.
+func (a history) ServeRollback(w http.ResponseWriter, r *http.Request) {
+	if !a.shared(w) {
+		return
+	}
+	var req rollbackRequest
+	err := readJSON(w, r, &req)
+	if err == nil {
+		err = req.validate()
+	}
+	if err != nil {
+		httpjson.Problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	actor := actorOf(r.Context())
+	by, onBehalfOf := actor.who(req.By, req.OnBehalfOf)
+	done, err := a.Rollback(r.Context(), Rollback{Version: req.Version, Reason: req.Reason, By: by, OnBehalfOf: onBehalfOf})
+	if err != nil {
+		a.refuse(w, err)
+		return
+	}
+	httpjson.Reply(w, done)
+}
+
+// shared reports whether the rules have versions; else it answers.
+func (a history) shared(w http.ResponseWriter) bool {
+	if !a.book.Shared() {
+		httpjson.Problem(w, http.StatusNotFound, "the rules of this instance are of no file")
+	}
+	return a.book.Shared()
+}
+
+// refuse answers with what went wrong.
+func (a history) refuse(w http.ResponseWriter, err error) {
+	status := http.StatusServiceUnavailable
+	switch {
+	case errors.Is(err, ErrNoVersion):
+		status = http.StatusNotFound
+	case errors.Is(err, ErrRunning):
+		status = http.StatusConflict
+	case errors.Is(err, ErrRules):
+		status = http.StatusUnprocessableEntity
+	}
+	httpjson.Problem(w, status, err.Error())
+}
+
+// bounds are those of a number.
+type bounds struct{ least, most int64 }
+
+// numbers reads parameters that are numbers, and refuses all others.
+func numbers(q url.Values, want map[string]bounds) (map[string]int64, error) {
+	found := map[string]int64{}
+	for name, values := range q {
+		b, known := want[name]
+		if !known || len(values) != 1 {
+			return nil, fmt.Errorf("unknown parameter %.50q, or given twice", name)
+		}
+		n, err := strconv.ParseInt(values[0], 10, 64)
+		if err != nil || n < b.least || n > b.most {
+			return nil, fmt.Errorf("%s is %.20q, want %d to %d", name, values[0], b.least, b.most)
+		}
+		found[name] = n
+	}
+	return found, nil
+}
+
+// readJSON reads a small body that is one object, without unknown fields.
+func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCommandBody))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("read the body: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("read the body: something follows its object")
+	}
+	return nil
+}
+
+const (
+	maxNameText   = 256 // bytes of by and on_behalf_of
+	maxReasonText = 4 << 10
+)
+
+// checkTexts bounds what callers state for the audit.
+func checkTexts(all map[string]string) error {
+	for name, text := range all {
+		most := maxNameText
+		if name == "reason" {
+			most = maxReasonText
+		}
+		if len(text) > most {
+			return fmt.Errorf("%s has %d bytes, at most %d", name, len(text), most)
+		}
+	}
+	return nil
+}

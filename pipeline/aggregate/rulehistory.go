@@ -1,0 +1,221 @@
+package aggregate
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
+)
+
+// history answers what is asked about all versions of the rules, and rolls back to one of them.
+type history struct {
+	*instance
+	turn chan struct{} // holds one while a request reads the topic
+}
+
+// Errors of a roll back.
+var (
+	ErrNoVersion = errors.New("aggregate: the rules topic has no such version")
+	ErrRunning   = errors.New("aggregate: the group runs these rules already")
+)
+
+// RuleVersion is a version of the group's rules, without its text.
+type RuleVersion struct {
+	Version    int64     `json:"version"`
+	Hash       string    `json:"hash"`
+	Name       string    `json:"name"`
+	File       string    `json:"file"`
+	Modified   time.Time `json:"modified"`
+	By         string    `json:"by"`
+	OnBehalfOf string    `json:"on_behalf_of,omitempty"`
+	At         time.Time `json:"at"`
+	Bytes      int       `json:"bytes"` // of the source, and the files that it names
+	From       int64     `json:"from,omitempty"`
+	Reason     string    `json:"reason,omitempty"`
+}
+
+func (r *ruleRecord) without(version int64) RuleVersion {
+	v := RuleVersion{
+		Version: version, Hash: r.Hash, Name: r.Name, File: r.File, Modified: r.Modified, By: r.By, OnBehalfOf: r.OnBehalfOf,
+		At: r.At, Bytes: len(r.Source), From: r.From, Reason: r.Reason,
+	}
+	for _, f := range r.Files {
+		v.Bytes += len(f)
+	}
+	return v
+}
+
+const (
+	// historyWithin bounds reading the rules topic for a question.
+	historyWithin = 10 * time.Second
+	// historyStep is how many records are read at once.
+	historyStep = 128
+)
+
+// bounds returns the offsets that the topic has.
+func (a history) bounds(ctx context.Context) (oldest, end int64, err error) {
+	starts, err := a.logs.Starts(ctx, a.names.Rules, 1)
+	if err != nil {
+		return 0, 0, fmt.Errorf("find the start of %s: %w", a.names.Rules, err)
+	}
+	ends, err := a.logs.Ends(ctx, a.names.Rules, 1)
+	if err != nil {
+		return 0, 0, fmt.Errorf("find the end of %s: %w", a.names.Rules, err)
+	}
+	return starts[0], ends[0], nil
+}
+
+// Versions returns the newest versions below one, at most so many, the newest first; before 0 is the end. more
+// reports whether there are older ones.
+func (a history) Versions(ctx context.Context, before int64, limit int) (all []RuleVersion, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, historyWithin)
+	defer cancel()
+	done, err := a.wait(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer done()
+	oldest, to, err := a.bounds(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	if before > 0 {
+		to = min(to, before-1)
+	}
+	for to > oldest && len(all) <= limit {
+		from := max(oldest, to-historyStep)
+		var some []RuleVersion
+		err := a.each(ctx, from, to, func(version int64, r *ruleRecord) { some = append(some, r.without(version)) })
+		if err != nil {
+			return nil, false, err
+		}
+		slices.Reverse(some)
+		all, to = append(all, some...), from
+	}
+	if more = len(all) > limit; more {
+		all = all[:limit]
+	}
+	return all, more, nil
+}
+
+// wait returns when no other request reads the topic.
+func (a history) wait(ctx context.Context) (done func(), err error) {
+	select {
+	case a.turn <- struct{}{}:
+		return func() { <-a.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// each calls f with the versions whose offsets are in [from, to), in order. What is no version of the rules that
+// this program can read is left out.
+func (a history) each(ctx context.Context, from, to int64, f func(version int64, r *ruleRecord)) error {
+	err := a.logs.Scan(ctx, a.names.Rules, a.book.id(), 0, from, to, func(rec *kafkalog.Record) error {
+		if string(rec.Key) != ruleRecordKey {
+			return nil
+		}
+		m := ruleRecordAt{rec.Offset, rec.Value}
+		if r, err := m.parse(); err == nil {
+			f(rec.Offset+1, &r)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", a.names.Rules, err)
+	}
+	return nil
+}
+
+// at returns a version as it was published.
+func (a history) at(ctx context.Context, version int64) (r ruleRecord, err error) {
+	oldest, end, err := a.bounds(ctx)
+	if err != nil {
+		return r, err
+	}
+	m, err := rulesAt(ctx, a.logs, a.names.Rules, a.book.id(), oldest, end, version)
+	switch {
+	case err != nil:
+		return r, fmt.Errorf("read %s: %w", a.names.Rules, err)
+	case m == nil:
+		return r, fmt.Errorf("%w: %d of %s, which has those from %d to %d; a compacted topic keeps only the last one", ErrNoVersion, version, a.names.Rules, oldest+1, end)
+	}
+	return m.parse()
+}
+
+// Rollback is a request to run an older version again.
+type Rollback struct {
+	Version    int64
+	Reason     string
+	By         string // "" is this instance
+	OnBehalfOf string
+}
+
+// maxWithdrawn bounds how many texts a roll back withdraws: those of the newest versions.
+const maxWithdrawn = 1000
+
+// Rollback publishes the text of an older version as the newest one. It is modified now: no rule file that an
+// instance has replaces it, but one that is changed later. Files with the text of a version that it replaces do
+// not, however often they are touched, until another version is published.
+func (a history) Rollback(ctx context.Context, to Rollback) (ReloadResult, error) {
+	if !a.book.Shared() {
+		return ReloadResult{}, ErrRulesFixed
+	}
+	if !a.online.Load() {
+		return ReloadResult{}, ErrNotConnected
+	}
+	b := a.book
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.read(ctx); err != nil {
+		return ReloadResult{}, err
+	}
+	old, err := a.at(ctx, to.Version)
+	if err != nil {
+		return ReloadResult{}, err
+	}
+	set, err := a.cfg.compile(old.ruleFile())
+	if err != nil {
+		return ReloadResult{}, fmt.Errorf("%w: version %d does not compile here: %w", ErrRules, to.Version, err)
+	}
+	hash := hex.EncodeToString(set.Hash[:])
+	if b.newest != nil && b.newest.Hash == hash {
+		return ReloadResult{}, fmt.Errorf("%w: version %d has those of version %d", ErrRunning, b.next, to.Version)
+	}
+	next := ruleRecord{
+		Format: ruleRecordFormat, Hash: hash, Name: set.Name, File: old.File, Modified: time.Now().UTC(),
+		By: to.By, OnBehalfOf: to.OnBehalfOf, At: time.Now().UTC(), Source: old.Source, Files: old.Files,
+		From: to.Version, Reason: to.Reason,
+	}
+	if next.By == "" {
+		next.By = a.name()
+	}
+	if b.newest != nil && b.newest.Modified.After(next.Modified) { // the clock of the machine with that file is ahead
+		next.Modified = b.newest.Modified
+	}
+	if next.Withdrawn, err = a.replacedBy(ctx, &next, b.next); err != nil {
+		return ReloadResult{}, err
+	}
+	return b.publishAndRead(ctx, next)
+}
+
+// replacedBy returns the texts of the versions that a roll back replaces: those after the one that it takes up again.
+func (a history) replacedBy(ctx context.Context, next *ruleRecord, end int64) (texts []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, historyWithin)
+	defer cancel()
+	own := textOf([]byte(next.Source), next.Files)
+	err = a.each(ctx, max(next.From, end-maxWithdrawn), end, func(_ int64, r *ruleRecord) {
+		for _, text := range append(r.Withdrawn, textOf([]byte(r.Source), r.Files)) {
+			if text != own {
+				texts = append(texts, text)
+			}
+		}
+	})
+	slices.Sort(texts)
+	texts = slices.Compact(texts)
+	return texts[:min(len(texts), maxWithdrawn)], err
+}
