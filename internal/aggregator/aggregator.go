@@ -137,6 +137,10 @@ func (a *Program) count(ctx context.Context, agg *aggregate.Aggregator) error {
 	g.Go(func() error { return ops.IgnoreCanceled(pctx, pub.Run(gctx)) })
 	g.Go(func() error { return strict.run(gctx) })
 	g.Go(func() error {
+		a.watchSwitches(gctx, agg)
+		return nil
+	})
+	g.Go(func() error {
 		defer time.AfterFunc(lastVerdicts, stop)
 		actx, cancel := context.WithCancel(ctx)
 		defer cancel()

@@ -46,6 +46,7 @@ func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *rel
 		}
 		agg.ServeBlocked(w, r)
 	})
+	let("POST /v1/reads", access.Viewer, agg.ServeRead)
 	let("POST /v1/commands", access.Operator, agg.ServeCommand)
 	let("POST /v1/dead-letters", access.Admin, letters.serve)
 	let("POST /-/reload", access.Admin, again.serve)

@@ -21,6 +21,7 @@ type Aggregator struct {
 	overview
 	cluster
 	history
+	auditor
 	*following
 	watching watching
 }
@@ -63,6 +64,7 @@ func New(cfg Config) (*Aggregator, error) {
 		overview:  overview{instance: a},
 		cluster:   cluster{instance: a},
 		history:   history{instance: a, turn: make(chan struct{}, 1)},
+		auditor:   auditor{overview{instance: a}},
 		following: &following{instance: a},
 		watching:  watching{instance: a},
 	}, nil

@@ -129,7 +129,9 @@ func unlimited(have string, _ found) bool { return number(have) < 0 }
 
 // unlessDeleting checks what only a topic that deletes is subject to.
 func unlessDeleting(fits func(string, found) bool) func(string, found) bool {
-	return func(have string, t found) bool { return !slices.Contains(policies(t.settings["cleanup.policy"]), "delete") || fits(have, t) }
+	return func(have string, t found) bool {
+		return !slices.Contains(policies(t.settings["cleanup.policy"]), "delete") || fits(have, t)
+	}
 }
 
 func atLeast(n int64) func(string, found) bool {
