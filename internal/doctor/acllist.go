@@ -8,6 +8,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
 // grant is the rights that a principal needs on one resource of Kafka.
@@ -112,15 +113,17 @@ func writeACLs(w io.Writer, bootstrap, prefix, principal string) {
 	list("applications that emit events", "User:APPLICATION", producerGrants(n)...)
 	list("tallygate blocks, audit and dead-letters; the last with --send --direct also as applications that emit", "User:TOOL", toolGrants(n)...)
 	fmt.Fprintln(w, "# enforcers need nothing in Kafka: they read Redis; with --emit-admitted also as applications that emit")
-	writer := append(rightsOf(scriptCommands), "config|get") // whether this Redis evicts
-	fmt.Fprintf(w, "\n# in Redis, by redis-cli: the publisher in the aggregators\n%s\n", redisUser("tallygate", prefix, "~", writer))
-	fmt.Fprintf(w, "# enforcers, and services that follow the blocklist themselves (before Redis 7.0: ~ instead of %%R~)\n%s\n",
-		redisUser("tallygate-enforcer", prefix, "%R~", rightsOf(feedCommands)))
-	fmt.Fprintf(w, "# tallygate doctor\n%s\n", redisUser("tallygate-doctor", prefix, "~", append(rightsOf(scriptCommands, feedCommands), doctorCommands...)))
+	enforcers := " ~" + presence.Key(prefix)
+	writer := append(rightsOf(scriptCommands), "config|get", "hgetall") // whether this Redis evicts; the enforcers' kill switches
+	fmt.Fprintf(w, "\n# in Redis, by redis-cli: the publisher in the aggregators\n%s\n", redisUser("tallygate", prefix, "~", enforcers, writer))
+	fmt.Fprintln(w, "# enforcers, the console, and services that follow the blocklist themselves (before Redis 7.0: ~ instead of %R~, and neither +hset nor +hdel,")
+	fmt.Fprintf(w, "# by which they could change the blocklist: operators then do not see them)\n%s\n",
+		redisUser("tallygate-enforcer", prefix, "%R~", enforcers, rightsOf(feedCommands, presenceCommands)))
+	fmt.Fprintf(w, "# tallygate doctor\n%s\n", redisUser("tallygate-doctor", prefix, "~", enforcers, append(rightsOf(scriptCommands, feedCommands, presenceCommands), doctorCommands...)))
 	fmt.Fprintln(w, "# where rules are strict: the publisher and the doctor in addition, and services that ask for permits (a decision server also: +hscan +xread)")
 	for _, user := range []string{"tallygate", "tallygate-doctor"} {
 		fmt.Fprintf(w, "ACL SETUSER %s +%s\n", user, strings.Join(rightsOf(strictCommands), " +"))
 	}
-	fmt.Fprintln(w, redisUser("tallygate-permits", prefix, "~", permitCommands))
+	fmt.Fprintf(w, "%s (%s +%s)\n", redisUser("tallygate-permits", prefix, "~", "", permitCommands), enforcers[1:], strings.Join(rightsOf(presenceCommands), " +"))
 	fmt.Fprintf(w, "# each of them, where Redis is a Cluster, also: +%s\n", strings.Join(clusterCommands, " +"))
 }

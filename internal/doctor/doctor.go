@@ -136,6 +136,7 @@ func (e *examination) checks() []check {
 		{"events", needsKafka | needsTopics, 2, e.checkEvents},
 		{"staleness", 0, 1, e.checkStaleness},
 		{"blocklist", needsRedis, 2, e.checkBlocklist},
+		{"enforcers", needsRedis, 1, e.checkEnforcers},
 	}
 }
 

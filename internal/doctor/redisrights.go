@@ -66,9 +66,9 @@ func rightsOf(lists ...[][]any) (names []string) {
 }
 
 // redisUser is the command that creates a Redis user with these rights only. keys is "~" for
-// writers, and "%R~", since Redis 7.0, for readers.
-func redisUser(user, prefix, keys string, names []string) string {
-	return fmt.Sprintf("ACL SETUSER %s reset on >PASSWORD %s{%s:* +%s", user, keys, prefix, strings.Join(names, " +"))
+// writers, and "%R~", since Redis 7.0, for readers; more are other keys.
+func redisUser(user, prefix, keys, more string, names []string) string {
+	return fmt.Sprintf("ACL SETUSER %s reset on >PASSWORD %s{%s:*%s +%s", user, keys, prefix, more, strings.Join(names, " +"))
 }
 
 type keyName string

@@ -13,6 +13,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl/plain"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -53,6 +54,10 @@ func TestRightsThatAreEnough(t *testing.T) {
 	closeEmitter(t, emitter)
 	eventually(t, "who searched too much is denied", func() bool { return !check(t, guard, "search.query", []string{"42"})[0].Allowed })
 
+	eventually(t, "the enforcer is seen", func() bool {
+		all, err := presence.List(t.Context(), r.redis, r.prefix)
+		return err == nil && len(all) == 1 && all[0].Name != "" && !all[0].Stale
+	})
 	for _, command := range [][]string{{"blocks", "uid=42"}, {"audit", "uid=42"}, {"dead-letters"}} {
 		out, err := exec.Command(program(t, "tallygate"), append(command, kafkaAs("TOOL")...)...).CombinedOutput()
 		if err != nil || command[0] != "dead-letters" && !strings.Contains(string(out), "search") {
