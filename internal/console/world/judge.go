@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,6 +16,8 @@ import (
 type Memory struct {
 	since   map[string]mark      // of links and notices, by name
 	members map[string]time.Time // when each aggregator answered last
+	most    int                  // how many there were at once, at mostAt or since
+	mostAt  time.Time
 	behind  time.Time            // since when verdicts are in Kafka and not in Redis; zero: none is
 }
 
@@ -67,10 +70,15 @@ func (m *Memory) meet(was Memory, r *Readings) {
 			m.members[name] = at
 		}
 	}
-	if r.Cluster.Known(r.Now) {
-		for i := range r.Cluster.Value.Members {
-			m.members[r.Cluster.Value.Members[i].Instance] = r.Now
-		}
+	m.most, m.mostAt = was.most, was.mostAt
+	if !r.Cluster.Known(r.Now) {
+		return
+	}
+	for i := range r.Cluster.Value.Members {
+		m.members[r.Cluster.Value.Members[i].Instance] = r.Now
+	}
+	if n := len(r.Cluster.Value.Members); n >= m.most || r.Now.Sub(m.mostAt) >= forgetMember {
+		m.most, m.mostAt = n, r.Now
 	}
 }
 
@@ -88,8 +96,10 @@ func (m *Memory) gone(r *Readings) (names []string) {
 			names = append(names, name)
 		}
 	}
-	slices.Sort(names)
-	lost := len(m.members) - len(there) - len(r.Cluster.Value.Missing)
+	slices.SortFunc(names, func(a, b string) int { // the latest that answered first
+		return cmp.Or(m.members[b].Compare(m.members[a]), strings.Compare(a, b))
+	})
+	lost := m.most - len(there) - len(r.Cluster.Value.Missing)
 	return names[:max(0, min(len(names), lost))]
 }
 
