@@ -1,0 +1,87 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/console/browsertest"
+	"github.com/tallygate/tallygate/internal/console/world"
+)
+
+// What a page may cost a reader.
+const (
+	mostBytes = 200 << 10
+	mostPaint = 300 * time.Millisecond // measured, and reported; a machine with other things to do takes longer
+)
+
+// looks are those in which every page is looked at.
+var looks = map[string]browsertest.Look{"light": {}, "dark": {Dark: true}, "phone": {Phone: true}}
+
+// Every page of the foundation, when all is well and when it is not: everybody can use it, it looks as it did, it
+// complains about nothing, and it is small.
+func TestPagesInABrowser(t *testing.T) {
+	b := browsertest.Start(t)
+	for name, state := range map[string]*world.State{"well": works(), "broken": broken(), "begins": nil} {
+		site := start(t, state, false)
+		for _, path := range []string{"/", "/cluster", "/nowhere"} {
+			for look, how := range looks {
+				about := fmt.Sprint(name, path, " ", look)
+				p := b.Open(site+path, how)
+				p.Axe(about)
+				if path == "/nowhere" {
+					for _, wrong := range p.Wrong() { // the browser mentions the status of what it loaded
+						t.Log(wrong)
+					}
+				}
+				if n := p.Bytes(); n == 0 || n > mostBytes {
+					t.Errorf("%s: %d bytes over the wire; at most %d", about, n, mostBytes)
+				} else if look == "light" {
+					t.Logf("%s: %d bytes over the wire", about, n)
+				}
+				if path == "/" && name != "begins" {
+					p.Golden("overview-" + name + "-" + look)
+				}
+			}
+		}
+	}
+}
+
+// The first thing is seen at most 300 ms after the request, here; elsewhere at most that much later than an empty
+// page is.
+func TestFirstPaint(t *testing.T) {
+	b := browsertest.Start(t)
+	empty := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write([]byte("<!doctype html><title>empty</title><p>empty"))
+	}))
+	defer empty.Close()
+	site := start(t, broken(), false)
+	best := func(address string) time.Duration {
+		shortest := time.Hour
+		for range 3 {
+			shortest = min(shortest, b.Open(address, browsertest.Look{}).FirstPaint())
+		}
+		return shortest
+	}
+	base, paint := best(empty.URL), best(site+"/")
+	t.Logf("first contentful paint: %v; of an empty page %v", paint, base)
+	if paint > mostPaint && paint-base > mostPaint {
+		t.Errorf("the overview is seen after %v, an empty page after %v", paint, base)
+	}
+}
+
+// A reader without a token sees the form; with one, the page.
+func TestLogInInABrowser(t *testing.T) {
+	b := browsertest.Start(t)
+	site := start(t, works(), true)
+	p := b.Open(site+"/cluster", browsertest.Look{})
+	p.Axe("the login")
+	p = b.Open(site+"/cluster", browsertest.Look{Token: "viewer"})
+	if text := p.Text(); !containsAll(text, "Partitions", "agg-1", "ann", "viewer") {
+		t.Errorf("a viewer sees %s", text)
+	}
+	p.Axe("a viewer's page")
+}
