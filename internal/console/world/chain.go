@@ -15,6 +15,9 @@ const (
 
 var ranks = map[Level]int{OK: 0, Unknown: 1, Warn: 2, Bad: 3}
 
+// Compare is below 0 if the level is better than the other one, and above 0 if it is worse.
+func (l Level) Compare(other Level) int { return ranks[l] - ranks[other] }
+
 // Worse returns the worse of two levels.
 func (l Level) Worse(other Level) Level {
 	if ranks[other] > ranks[l] {
