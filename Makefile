@@ -6,7 +6,7 @@ RUN  ?= .run
 LINT := go tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 30s
 
-.PHONY: help test race lint check e2e chaos soak kafka-up kafka-down compose-check snapshot simulate fuzz bench adapters cover mutants measured site
+.PHONY: help test race lint check e2e chaos soak kafka-up kafka-down compose-check snapshot simulate fuzz bench adapters cover mutants measured site mixin
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -79,8 +79,11 @@ site: ## the pages as a site in .site/; fails when a link leads nowhere. To look
 bench-%: ## bench-throughput, -latency, -enforce, -decision, -admit, beside what others use: pass ARGS=…; see scripts/bench.sh
 	RUN=$(RUN) scripts/bench.sh $* $(ARGS)
 
-adapters: ## the middleware for gin, echo, fiber and chi, each a module of its own
-	@for dir in adapters/*/ bench/enforce/ bench/admit/; do (cd "$$dir" && go vet ./... && go test $(TESTFLAGS) ./...); done
+mixin: ## deploy/alerts.yaml, deploy/dashboard.json and the runbooks' table, from deploy/mixin
+	cd deploy/mixin && go run .
+
+adapters: ## the middleware for gin, echo, fiber and chi, and deploy/mixin, each a module of its own
+	@for dir in adapters/*/ bench/enforce/ bench/admit/ deploy/mixin/; do (cd "$$dir" && go vet ./... && go test $(TESTFLAGS) ./...); done
 
 cover: ## the fast suite's coverage, by function, in cover.out
 	go test -coverpkg=./... -coverprofile=cover.out ./... && go tool cover -func=cover.out | tail -1

@@ -3,18 +3,26 @@ package deploy
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/pipeline/blocklist"
+	"github.com/tallygate/tallygate/pipeline/emit"
+	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
 type panel struct {
 	ID                 int
+	Type               string
 	Title, Description string
 	GridPos            struct{ X, Y, W, H int }
 	Targets            []struct{ Expr, LegendFormat string }
@@ -29,17 +37,25 @@ func dashboard(t *testing.T) (panels []panel) {
 	return file.Panels
 }
 
-// The dashboard goes by metrics that there are, its panels lie side by side, and each says what it
-// shows.
-func TestDashboardHangsTogether(t *testing.T) {
-	reference := text(t, "../docs/reference/metrics.md")
-	metric, known := regexp.MustCompile(`tallygate_[a-z_]+`), map[string]bool{}
-	for _, name := range regexp.MustCompile("`(tallygate_[a-z_]+)").FindAllStringSubmatch(reference, -1) {
-		known[name[1]] = true
-	}
-	taken, ids, shown := map[[2]int]string{}, map[int]string{}, map[string]bool{}
+// shown are the metrics in the dashboard's queries, and the panel of each.
+func shown(t *testing.T) map[string]string {
+	t.Helper()
+	names := map[string]string{}
 	for _, p := range dashboard(t) {
-		if p.Title == "" || p.Description == "" || len(p.Targets) == 0 {
+		for _, target := range p.Targets {
+			for _, name := range metricName.FindAllString(target.Expr, -1) {
+				names[strings.TrimSuffix(name, "_bucket")] = p.Title
+			}
+		}
+	}
+	return names
+}
+
+// The dashboard's panels lie side by side, and each says what it shows.
+func TestDashboardHangsTogether(t *testing.T) {
+	taken, ids := map[[2]int]string{}, map[int]string{}
+	for _, p := range dashboard(t) {
+		if p.Title == "" || p.Type != "row" && (p.Description == "" || len(p.Targets) == 0) {
 			t.Errorf("panel %d is %q, %q, with %d queries", p.ID, p.Title, p.Description, len(p.Targets))
 		}
 		if other, twice := ids[p.ID]; twice {
@@ -54,24 +70,50 @@ func TestDashboardHangsTogether(t *testing.T) {
 				taken[[2]int{x, y}] = p.Title
 			}
 		}
-		for _, target := range p.Targets {
-			for _, name := range metric.FindAllString(target.Expr, -1) {
-				name = strings.TrimSuffix(name, "_bucket")
-				shown[name] = true
-				if !known[name] {
-					t.Errorf("%q: %s is not in the reference", p.Title, name)
-				}
-			}
+	}
+}
+
+// The dashboard goes by metrics that there are, and shows those that one looks for first, and all that a
+// service's collector has.
+func TestDashboardShowsTheMetricsThatThereAre(t *testing.T) {
+	known, panels := documented(t), shown(t)
+	for name, panel := range panels {
+		if strings.HasPrefix(name, "tallygate_") && !known[name] {
+			t.Errorf("%q: %s is not in the reference", panel, name)
 		}
 	}
-	for _, name := range []string{
+	ofPrograms := []string{
 		"tallygate_overshoot_events_total", "tallygate_overshoot_delay_seconds", "tallygate_event_to_verdict_seconds", "tallygate_event_to_enforced_seconds",
 		"tallygate_partition_lag_seconds", "tallygate_blocklist_staleness_seconds", "tallygate_admits_total", "tallygate_strict_lost_permits_total",
-	} {
-		if !shown[name] {
+		"go_goroutines", "process_resident_memory_bytes",
+	}
+	ofServices := collected(t)
+	if len(ofServices) < 10 {
+		t.Errorf("a service's collector has %d metrics", len(ofServices))
+	}
+	for _, name := range append(ofPrograms, ofServices...) {
+		if panels[name] == "" && name != "tallygate_in_doubt_seconds_total" { // tallygate_in_doubt tells as much
 			t.Errorf("no panel shows %s", name)
 		}
 	}
+}
+
+// collected are the metrics of tallygate.NewCollector. All of them are in the reference.
+func collected(t *testing.T) []string {
+	t.Helper()
+	known, names := documented(t), map[string]bool{}
+	described := make(chan *prometheus.Desc, 100)
+	tallygate.NewCollector(&enforce.Table{}, &blocklist.Feed{}, &emit.Emitter{}).Describe(described)
+	close(described)
+	for d := range described {
+		_, name, _ := strings.Cut(d.String(), `fqName: "`)
+		name, _, _ = strings.Cut(name, `"`)
+		names[name] = true
+		if !known[name] {
+			t.Errorf("%s of a service's collector is not in the reference", name)
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 // Prometheus itself reads each query.

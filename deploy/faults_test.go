@@ -1,0 +1,139 @@
+package deploy
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/tallygate/tallygate/internal/servers"
+)
+
+// fault is what a real Prometheus saw while one thing was broken. internal/e2e records it.
+type fault struct {
+	file string
+
+	Fault, Step         string
+	Struck, Mended, End time.Duration
+	Fires               map[string]time.Duration // when each of its alerts fires at the latest, after the fault
+	Measured            map[string]struct{ Fired, Over time.Duration }
+	Series              []struct {
+		Series string `yaml:"series"`
+		Values string `yaml:"values"`
+	}
+}
+
+func faults(t *testing.T) (all []fault) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/faults/*.yaml")
+	if err != nil || len(files) < 8 {
+		t.Fatalf("%d recorded faults, %v", len(files), err)
+	}
+	for _, file := range files {
+		f := fault{file: file}
+		read(t, file, &f)
+		if f.Fault == "" || f.Step == "" || f.Mended <= f.Struck || f.End <= f.Mended || len(f.Fires) == 0 || len(f.Series) < 20 {
+			t.Errorf("%s is no recording: %q, %v, %v, %v, %d series", file, f.Fault, f.Struck, f.Mended, f.Fires, len(f.Series))
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// Series that the real programs gave in each fault fire the alerts that should fire, in time, and no
+// other. Before the fault none fires; those that were seen to end after the runbook's step end here, too.
+func TestFaultsFireTheirAlerts(t *testing.T) {
+	promtool := servers.Program(t, "promtool")
+	rules, err := filepath.Abs("alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range faults(t) {
+		t.Run(strings.TrimSuffix(filepath.Base(f.file), ".yaml"), func(t *testing.T) {
+			t.Parallel()
+			test, err := yaml.Dump(f.test(rules))
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(t.TempDir(), "test.yaml")
+			if err := os.WriteFile(file, test, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", file).CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", f.Fault, err, out)
+			}
+		})
+	}
+}
+
+// test is the fault as promtool reads it.
+func (f *fault) test(rules string) map[string]any {
+	type sample struct {
+		Labels string `yaml:"labels"`
+		Value  int    `yaml:"value"`
+	}
+	names := func(names ...string) (samples []sample) {
+		for _, name := range names {
+			samples = append(samples, sample{fmt.Sprintf(`{alertname=%q}`, name), 1})
+		}
+		return samples
+	}
+	var asked []map[string]any
+	ask := func(at time.Duration, query string, want []sample) {
+		asked = append(asked, map[string]any{"eval_time": at.String(), "expr": query, "exp_samples": want})
+	}
+	const firing = `ALERTS{alertstate="firing"%s}`
+	all := slices.Sorted(maps.Keys(f.Fires))
+	ask(f.Struck-5*time.Second, `group by (alertname) (`+fmt.Sprintf(firing, "")+`)`, nil)
+	for _, name := range all {
+		ask(f.Struck+f.Fires[name], `group by (alertname) (`+fmt.Sprintf(firing, `,alertname="`+name+`"`)+`)`, names(name))
+		if over := f.Measured[name].Over; over > 0 {
+			ask(f.End-10*time.Second, `group by (alertname) (`+fmt.Sprintf(firing, `,alertname="`+name+`"`)+`)`, nil)
+		}
+	}
+	ask(f.End, `group by (alertname) (max_over_time(`+fmt.Sprintf(firing, "")+`[1h]))`, names(all...))
+	return map[string]any{
+		"rule_files": []string{rules}, "evaluation_interval": "5s",
+		"tests": []map[string]any{{"name": f.Fault, "interval": "5s", "input_series": f.Series, "promql_expr_test": asked}},
+	}
+}
+
+var rewrite = flag.Bool("rewrite", false, "write the table of faults into docs/internals/failures.md")
+
+// The page has what was measured when the faults were recorded.
+func TestFailuresPageTellsWhatWasMeasured(t *testing.T) {
+	const page, begins, ends = "../docs/internals/failures.md", "<!-- faults: go test ./deploy -run FailuresPage -rewrite -->\n", "<!-- /faults -->\n"
+	var b strings.Builder
+	b.WriteString("\n| what broke | alert | fired after | the runbook's step | over after |\n|---|---|---|---|---|\n")
+	for _, f := range faults(t) {
+		for _, name := range slices.Sorted(maps.Keys(f.Fires)) {
+			over := "later than was measured"
+			if m := f.Measured[name]; m.Over > 0 {
+				over = m.Over.String()
+			}
+			fmt.Fprintf(&b, "| %s | [%s](../runbooks.md#%s) | %v | %s | %s |\n", f.Fault, name, strings.ToLower(name), f.Measured[name].Fired, f.Step, over)
+		}
+	}
+	b.WriteString("\n")
+	before, rest, ok := strings.Cut(text(t, page), begins)
+	_, after, ended := strings.Cut(rest, ends)
+	if !ok || !ended {
+		t.Fatalf("%s has no %q", page, begins)
+	}
+	want := before + begins + b.String() + ends + after
+	if *rewrite {
+		if err := os.WriteFile(page, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else if text(t, page) != want {
+		t.Errorf("%s does not have what was measured: go test ./deploy -run FailuresPage -rewrite", page)
+	}
+}

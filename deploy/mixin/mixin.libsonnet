@@ -1,0 +1,1 @@
+(import 'config.libsonnet') + (import 'alerts.libsonnet') + (import 'dashboard.libsonnet')
