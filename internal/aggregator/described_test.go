@@ -17,8 +17,8 @@ func TestMain(m *testing.M) {
 		// Faults of Kafka and of instances, which have tests of their own.
 		"GET /v1/explain 500", "GET /v1/explain 502", "GET /v1/blocked 500", "GET /v1/blocked 502",
 		"POST /v1/commands 502", "POST /v1/commands 504", "POST /v1/dead-letters 502", "POST /v1/dead-letters 503", "POST /v1/dead-letters 504",
-		"GET /readyz 503", "GET /v1/whoami 503", "GET /v1/hot-keys 503", "GET /v1/rules 503", "POST /-/reload 503",
-		"GET /v1/rules/versions 503", "POST /v1/rules/rollback 503", "POST /v1/rules/rollback 422", "POST /v1/reads 504",
+		"GET /readyz 503", "GET /v1/whoami 503", "GET /v1/status 503", "GET /v1/cluster 503", "GET /v1/unmatched 503", "GET /v1/hot-keys 503", "GET /v1/rules 503",
+		"POST /-/reload 503", "GET /v1/rules/versions 503", "POST /v1/rules/rollback 503", "POST /v1/rules/rollback 422", "POST /v1/reads 504",
 	).Run())
 }
 

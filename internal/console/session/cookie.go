@@ -44,11 +44,17 @@ const (
 	maxParts  = 5    // an issuer's token may name a hundred groups
 )
 
-// cookieName is a cookie's full name. __Host- keeps other hosts of the same domain from setting it,
+// jar is the cookies of the console.
+type jar struct {
+	seal   *sealer
+	secure bool // browsers speak TLS, with the console or with a proxy before it
+}
+
+// name is a cookie's full name. __Host- keeps other hosts of the same domain from setting it,
 // and needs TLS.
-func (m *Manager) cookieName(purpose string, part int) string {
+func (j *jar) name(purpose string, part int) string {
 	name := purpose
-	if m.secure() {
+	if j.secure {
 		name = "__Host-" + name
 	}
 	if part > 0 {
@@ -58,8 +64,8 @@ func (m *Manager) cookieName(purpose string, part int) string {
 }
 
 // ticket reads the session's cookie, and returns errNoSession unless it is one that has not ended.
-func (m *Manager) ticket(r *http.Request) (t ticket, err error) {
-	text, err := m.cookie(r, sessionCookie)
+func (j *jar) ticket(r *http.Request) (t ticket, err error) {
+	text, err := j.open(r, sessionCookie)
 	if err != nil {
 		return t, err
 	}
@@ -69,19 +75,19 @@ func (m *Manager) ticket(r *http.Request) (t ticket, err error) {
 	return t, nil
 }
 
-func (m *Manager) setTicket(w http.ResponseWriter, r *http.Request, t ticket) error {
+func (j *jar) setTicket(w http.ResponseWriter, r *http.Request, t ticket) error {
 	text, err := json.Marshal(t)
 	if err != nil {
 		return err
 	}
-	return m.setCookie(w, r, sessionCookie, text, t.Begun.Add(lastsFor), http.SameSiteStrictMode)
+	return j.set(w, r, sessionCookie, text, t.Begun.Add(lastsFor), http.SameSiteStrictMode)
 }
 
-// cookie opens one that setCookie has set.
-func (m *Manager) cookie(r *http.Request, purpose string) ([]byte, error) {
+// open reads a cookie that set has set.
+func (j *jar) open(r *http.Request, purpose string) ([]byte, error) {
 	var sealed strings.Builder
 	for part := range maxParts {
-		c, err := r.Cookie(m.cookieName(purpose, part))
+		c, err := r.Cookie(j.name(purpose, part))
 		if err != nil {
 			break
 		}
@@ -90,44 +96,44 @@ func (m *Manager) cookie(r *http.Request, purpose string) ([]byte, error) {
 	if sealed.Len() == 0 {
 		return nil, errNoSession
 	}
-	return m.seal.open(purpose, sealed.String())
+	return j.seal.open(purpose, sealed.String())
 }
 
-// setCookie seals a text into a cookie, or into several if it is long.
-func (m *Manager) setCookie(w http.ResponseWriter, r *http.Request, purpose string, text []byte, until time.Time, site http.SameSite) error {
-	sealed := m.seal.close(purpose, text)
+// set seals a text into a cookie, or into several if it is long.
+func (j *jar) set(w http.ResponseWriter, r *http.Request, purpose string, text []byte, until time.Time, site http.SameSite) error {
+	sealed := j.seal.close(purpose, text)
 	if len(sealed) > maxParts*partBytes {
 		return fmt.Errorf("the login's token is too long for cookies (%d bytes): have the issuer put fewer groups into it", len(sealed))
 	}
 	for part := range maxParts {
-		name := m.cookieName(purpose, part)
+		name := j.name(purpose, part)
 		if sealed == "" { // of a longer one before
 			if _, err := r.Cookie(name); err != nil {
 				break
 			}
-			http.SetCookie(w, m.bake(name, "", time.Time{}, site))
+			http.SetCookie(w, j.bake(name, "", time.Time{}, site))
 			continue
 		}
 		n := min(len(sealed), partBytes)
-		http.SetCookie(w, m.bake(name, sealed[:n], until, site))
+		http.SetCookie(w, j.bake(name, sealed[:n], until, site))
 		sealed = sealed[n:]
 	}
 	return nil
 }
 
 // clear has the browser forget a cookie.
-func (m *Manager) clear(w http.ResponseWriter, r *http.Request, purpose string) {
+func (j *jar) clear(w http.ResponseWriter, r *http.Request, purpose string) {
 	for part := range maxParts {
-		name := m.cookieName(purpose, part)
+		name := j.name(purpose, part)
 		if _, err := r.Cookie(name); err == nil {
-			http.SetCookie(w, m.bake(name, "", time.Time{}, http.SameSiteStrictMode))
+			http.SetCookie(w, j.bake(name, "", time.Time{}, http.SameSiteStrictMode))
 		}
 	}
 }
 
 // bake is a cookie that scripts do not see; without a value, one that ends.
-func (m *Manager) bake(name, value string, until time.Time, site http.SameSite) *http.Cookie {
-	c := &http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true, Secure: m.secure(), SameSite: cmp.Or(site, http.SameSiteStrictMode), Expires: until}
+func (j *jar) bake(name, value string, until time.Time, site http.SameSite) *http.Cookie {
+	c := &http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true, Secure: j.secure, SameSite: cmp.Or(site, http.SameSiteStrictMode), Expires: until}
 	if value == "" {
 		c.MaxAge = -1
 	}

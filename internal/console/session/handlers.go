@@ -133,16 +133,16 @@ func (m *Manager) logIn(w http.ResponseWriter, r *http.Request, t ticket, next s
 	}
 	t.Begun, t.Name, t.Role = time.Now(), id.Name, id.Role.String()
 	t.Seen = t.Begun
-	if err := m.setTicket(w, r, t); err != nil {
+	if err := m.jar.setTicket(w, r, t); err != nil {
 		m.loginPage(w, r, http.StatusBadGateway, next, err.Error())
 		return false
 	}
-	m.cfg.Logger.Info("a reader logged in", "name", id.Name, "role", id.Role.String(), "credential", string(id.By))
+	m.cfg.Logger.Info("a reader logged in", "by", id.Name, "role", id.Role.String(), "credential", string(id.By))
 	return true
 }
 
 func (m *Manager) serveLogout(w http.ResponseWriter, r *http.Request) {
-	m.clear(w, r, sessionCookie)
+	m.jar.clear(w, r, sessionCookie)
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
@@ -165,14 +165,16 @@ func (m *Manager) serveStart(w http.ResponseWriter, r *http.Request) {
 	next := local(r.FormValue("next"))
 	to, pending, err := m.cfg.Login.Start(r.Context(), m.callback())
 	if err != nil {
-		m.cfg.Logger.Warn("a login could not be started", "error", err)
+		if leftOut, due := m.noIssuer.Due(); due {
+			m.cfg.Logger.Warn("the issuer of logins does not answer; this is not logged again for a minute", "error", err, "left_out", leftOut)
+		}
 		m.loginPage(w, r, http.StatusBadGateway, next, "The issuer of logins does not answer. Try again, or use a token.")
 		return
 	}
 	s := started{Pending: pending, Next: next, Until: time.Now().Add(loginWithin)}
 	text, err := json.Marshal(s)
 	if err == nil {
-		err = m.setCookie(w, r, loginCookie, text, s.Until, http.SameSiteLaxMode)
+		err = m.jar.set(w, r, loginCookie, text, s.Until, http.SameSiteLaxMode)
 	}
 	if err != nil {
 		m.loginPage(w, r, http.StatusInternalServerError, next, err.Error())
@@ -184,11 +186,11 @@ func (m *Manager) serveStart(w http.ResponseWriter, r *http.Request) {
 // serveCallback is where the issuer sends the reader back to.
 func (m *Manager) serveCallback(w http.ResponseWriter, r *http.Request) {
 	var s started
-	text, err := m.cookie(r, loginCookie)
+	text, err := m.jar.open(r, loginCookie)
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}
-	m.clear(w, r, loginCookie)
+	m.jar.clear(w, r, loginCookie)
 	if err != nil || time.Now().After(s.Until) {
 		m.loginPage(w, r, http.StatusBadRequest, "/", "This login took too long, or was begun in another browser. Begin it again.")
 		return

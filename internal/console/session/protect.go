@@ -33,7 +33,7 @@ func (m *Manager) Protect(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store") // handlers of files that never change set another one
-		if m.secure() {
+		if m.jar.secure {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		if err := m.ours(r); err != nil {

@@ -57,7 +57,9 @@ func (m *Manager) renew(ctx context.Context, t ticket, now time.Time) (_ ticket,
 	case now.Before(t.Until):
 		return t, false, nil // it is good for a moment yet
 	case errors.Is(err, issuer.ErrNoAnswer):
-		m.cfg.Logger.Warn("a session could not be renewed", "error", err)
+		if leftOut, due := m.noIssuer.Due(); due {
+			m.cfg.Logger.Warn("the issuer of logins does not renew them; this is not logged again for a minute", "error", err, "left_out", leftOut)
+		}
 		return t, false, errNoAnswer
 	}
 	return t, false, errNoSession

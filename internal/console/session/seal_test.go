@@ -137,7 +137,7 @@ func (c *console) with(t ticket, before ...*http.Cookie) (*http.Request, []*http
 		r.AddCookie(k)
 	}
 	w := httptest.NewRecorder()
-	err := c.setTicket(w, r, t)
+	err := c.jar.setTicket(w, r, t)
 	after := httptest.NewRequest(http.MethodGet, "/", nil)
 	set := w.Result().Cookies()
 	for _, k := range set {
@@ -163,11 +163,11 @@ func TestLongTokensAreInSeveralCookies(t *testing.T) {
 			t.Errorf("a cookie of %d bytes", len(k.Raw))
 		}
 	}
-	if got, err := c.ticket(r); err != nil || got.Token != long.Token {
+	if got, err := c.jar.ticket(r); err != nil || got.Token != long.Token {
 		t.Errorf("%v", err)
 	}
 	r, after, err := c.with(ticket{Token: "short", Begun: now, Seen: now}, set...)
-	if got, gotErr := c.ticket(r); err != nil || gotErr != nil || got.Token != "short" || len(after) != 4 {
+	if got, gotErr := c.jar.ticket(r); err != nil || gotErr != nil || got.Token != "short" || len(after) != 4 {
 		t.Errorf("%d cookies, %v %v", len(after), err, gotErr)
 	}
 	if _, _, err := c.with(ticket{Token: strings.Repeat("t", 15000), Begun: now, Seen: now}); err == nil || !strings.Contains(err.Error(), "too long for cookies") {
@@ -197,14 +197,14 @@ func TestWhenASessionEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.ticket(r); (err == nil) != k.good {
+		if _, err := c.jar.ticket(r); (err == nil) != k.good {
 			t.Errorf("%s: %v", about, err)
 		}
 	}
 	text, _ := json.Marshal("not a ticket")
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.AddCookie(&http.Cookie{Name: sessionCookie, Value: c.seal.close(sessionCookie, text)})
-	if _, err := c.ticket(r); err != errNoSession {
+	r.AddCookie(&http.Cookie{Name: sessionCookie, Value: c.jar.seal.close(sessionCookie, text)})
+	if _, err := c.jar.ticket(r); err != errNoSession {
 		t.Errorf("another version's: %v", err)
 	}
 }

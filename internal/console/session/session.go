@@ -66,11 +66,12 @@ type Manager struct {
 	cfg      Config
 	local    bool
 	external *url.URL // nil: none
-	seal     *sealer
+	jar      jar
 	who      *asker
 	renewed  *renewals
 	attempts *attempts
-	noAnswer seldom.Line
+	noAnswer seldom.Line // of the aggregator
+	noIssuer seldom.Line // that could be reached
 	open     atomic.Bool // the aggregator required no credentials when it answered last
 }
 
@@ -85,23 +86,19 @@ func New(cfg Config) (*Manager, error) {
 		}
 		m.external = u
 	}
-	var err error
 	if cfg.Login != nil && m.external == nil {
 		return nil, errors.New("--oidc-issuer needs --external-url, the URL at which the issuer sends readers back")
 	}
-	if m.seal, err = newSealer(cfg.KeyFile, cfg.Logger); err != nil {
+	seal, err := newSealer(cfg.KeyFile, cfg.Logger)
+	if err != nil {
 		return nil, err
 	}
+	m.jar = jar{seal, cfg.TLS || m.external != nil && m.external.Scheme == "https"}
 	m.who = newAsker(cfg.Aggregator)
-	if !m.secure() && !m.local {
+	if !m.jar.secure && !m.local {
 		cfg.Logger.Warn("the console receives tokens unencrypted; set --tls-cert and --tls-key, or --external-url https://… behind a proxy that does TLS", "listen", cfg.Listen)
 	}
 	return m, nil
-}
-
-// secure reports whether browsers speak TLS, with the console or with a proxy before it.
-func (m *Manager) secure() bool {
-	return m.cfg.TLS || m.external != nil && m.external.Scheme == "https"
 }
 
 // Start returns an error if the console must not be served as configured: beyond this machine, of an
@@ -177,7 +174,7 @@ type exposedError struct{ error }
 
 // identify is whose request it is. It renews the cookie.
 func (m *Manager) identify(w http.ResponseWriter, r *http.Request) (Session, error) {
-	t, err := m.ticket(r)
+	t, err := m.jar.ticket(r)
 	if err != nil {
 		return m.withoutLogin(r)
 	}
@@ -196,7 +193,7 @@ func (m *Manager) identify(w http.ResponseWriter, r *http.Request) (Session, err
 	}
 	if changed || now.Sub(t.Seen) >= confirmEach || t.Name != id.Name || t.Role != id.Role.String() {
 		t.Seen, t.Name, t.Role = now, id.Name, id.Role.String()
-		if err := m.setTicket(w, r, t); err != nil {
+		if err := m.jar.setTicket(w, r, t); err != nil {
 			return Session{}, err
 		}
 	}
@@ -208,7 +205,7 @@ func (m *Manager) ended(w http.ResponseWriter, r *http.Request, err error) error
 	if errors.Is(err, errNoAnswer) {
 		return err
 	}
-	m.clear(w, r, sessionCookie)
+	m.jar.clear(w, r, sessionCookie)
 	return errNoSession
 }
 
