@@ -23,6 +23,7 @@ var (
 	yaml       = "go.yaml.in/yaml/v4"
 	prometheus = "github.com/prometheus"
 	grpc       = "google.golang.org/grpc"
+	oidc       = "github.com/coreos/go-oidc"
 	// What speaks Kafka, and what only that needs: Kerberos and SCRAM.
 	kafkaClients = []string{goka, sarama, franz, kafkaGo, "github.com/jcmturner", "github.com/xdg-go"}
 	embedded     = []string{"github.com/twmb/franz-go/pkg/kfake", "github.com/alicebob/miniredis", "internal/devstack"}
@@ -86,6 +87,7 @@ var links = []struct {
 	{folder: "pipeline/admit/publish", never: []string{goka, sarama, franz, yaml, grpc, prometheus}},
 	{folder: "internal/ops", never: slices.Concat(kafkaClients, []string{redis, "pipeline"})},
 	{folder: "internal/redisconn", never: kafkaClients},
+	{folder: "internal/access", never: []string{oidc, "golang.org/x/oauth2", "github.com/go-jose"}}, // who needs an issuer brings it
 	{folder: "internal/decision", never: kafkaClients},
 	{folder: "pipeline/aggregate/owner", never: []string{goka, kafkaGo, grpc, redis}},
 	{folder: "windows", only: []string{"pipeline/event"}},
@@ -93,7 +95,7 @@ var links = []struct {
 	{folder: "tallygatetest", never: slices.Concat(kafkaClients, []string{redis, grpc, prometheus})}, // tests of applications
 	{folder: "cmd/aggregator", never: append([]string{grpc}, embedded...)},
 	// It may emit, and reads nothing of Kafka.
-	{folder: "cmd/enforcer", never: append([]string{goka, sarama, franz, "github.com/jcmturner", "pipeline/kafkalog"}, embedded...)},
+	{folder: "cmd/enforcer", never: append([]string{goka, sarama, franz, oidc, "github.com/jcmturner", "pipeline/kafkalog"}, embedded...)},
 }
 
 // importers: these may be imported, tests included, by packages in these folders only.
@@ -107,6 +109,8 @@ var importers = []struct {
 	{kafkaGo + "/sasl", []string{"internal/kafkaconn", "pipeline/emit", "internal/e2e"}},
 	{franz + "/pkg/sasl", nil},
 	{"github.com/xdg-go/scram", nil},
+	// Tokens of issuers are checked in one place.
+	{oidc, []string{"internal/access/issuer"}},
 }
 
 // pkg is what go list says of a package.
@@ -170,7 +174,7 @@ func TestImporters(t *testing.T) {
 
 // What is for tests is for tests.
 func TestTestHelpersStayInTests(t *testing.T) {
-	helpers := []string{"internal/apitest", "internal/engine/enginetest", "internal/servers", "internal/testca", "internal/testrun", "pipeline/blocklist/internal/rig", "pipeline/enforce/internal/rig"}
+	helpers := []string{"internal/apitest", "internal/engine/enginetest", "internal/oidctest", "internal/servers", "internal/testca", "internal/testrun", "pipeline/blocklist/internal/rig", "pipeline/enforce/internal/rig"}
 	for _, p := range list(t) {
 		if slices.Contains(helpers, strings.TrimPrefix(p.ImportPath, module+"/")) {
 			continue
