@@ -34,6 +34,7 @@ type Provider struct {
 	Asked atomic.Int32 // for the keys, how often
 	Down  atomic.Bool  // it answers 503
 	Slow  atomic.Bool  // it answers when the test ends
+	Held  atomic.Int32 // requests that it was too slow for, or is
 
 	mu      sync.Mutex
 	kid     string
@@ -71,6 +72,7 @@ func New(t testing.TB) *Provider {
 	mux.HandleFunc("POST /token", p.serveToken)
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p.Slow.Load() {
+			p.Held.Add(1)
 			select {
 			case <-p.end:
 			case <-r.Context().Done():

@@ -96,16 +96,7 @@ func (i *Issuer) unavailable() error {
 // for its turn; another one leaves it to who has it. None waits long.
 func (i *Issuer) fetch(ctx context.Context, every time.Duration, wait bool) {
 	began := time.Now()
-	limit := time.NewTimer(fetchWithin)
-	defer limit.Stop()
-	if !wait {
-		limit.Reset(0)
-	}
-	select {
-	case i.turn <- struct{}{}:
-	case <-limit.C:
-		return
-	case <-ctx.Done():
+	if !i.takeTurn(ctx, wait) {
 		return
 	}
 	defer func() { <-i.turn }()
@@ -127,6 +118,27 @@ func (i *Issuer) fetch(ctx context.Context, every time.Duration, wait bool) {
 	if err == nil {
 		i.keys, i.fetched = keys, i.tried
 	}
+}
+
+// takeTurn reports whether it is this request's turn to fetch.
+func (i *Issuer) takeTurn(ctx context.Context, wait bool) bool {
+	select {
+	case i.turn <- struct{}{}:
+		return true
+	default:
+	}
+	if !wait {
+		return false
+	}
+	limit := time.NewTimer(fetchWithin)
+	defer limit.Stop()
+	select {
+	case i.turn <- struct{}{}:
+		return true
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // load asks the issuer for its keys.
