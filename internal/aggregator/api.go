@@ -33,6 +33,7 @@ func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *rel
 	let("GET /v1/cluster", access.Viewer, a.serveCluster(agg, about))
 	let("GET /v1/rules", access.Viewer, agg.ServeRules)
 	let("GET /v1/rules/versions", access.Viewer, agg.ServeVersions)
+	let("GET /v1/rules/distribution", access.Viewer, agg.ServeDistribution)
 	let("POST /v1/rules/rollback", access.Admin, agg.ServeRollback)
 	let("GET /v1/unmatched", access.Viewer, agg.ServeUnmatched)
 	let("GET /v1/whoami", access.Viewer, serveWhoami)

@@ -19,6 +19,7 @@ func TestMain(m *testing.M) {
 		"POST /v1/commands 502", "POST /v1/commands 504", "POST /v1/dead-letters 502", "POST /v1/dead-letters 503", "POST /v1/dead-letters 504",
 		"GET /readyz 503", "GET /v1/whoami 503", "GET /v1/status 503", "GET /v1/cluster 503", "GET /v1/unmatched 503", "GET /v1/hot-keys 503", "GET /v1/rules 503",
 		"POST /-/reload 503", "GET /v1/rules/versions 503", "POST /v1/rules/rollback 503", "POST /v1/rules/rollback 422", "POST /v1/reads 504",
+		"GET /v1/rules/distribution 503",
 	).Run())
 }
 
@@ -55,13 +56,13 @@ func TestTheRestOfWhatIsDescribed(t *testing.T) {
 	for _, path := range []string{"/openapi.json", "/healthz", "/readyz"} {
 		ask(p, "", http.MethodGet, path, "", 200)
 	}
-	for _, path := range []string{"/v1/rules", "/v1/unmatched", "/v1/exemptions?uid=42&limit=5", "/v1/explain?key=uid%3D42&exact=true&limit=0", "/v1/hot-keys?limit=2"} {
+	for _, path := range []string{"/v1/rules", "/v1/rules/distribution?rule=a", "/v1/unmatched", "/v1/exemptions?uid=42&limit=5", "/v1/explain?key=uid%3D42&exact=true&limit=0", "/v1/hot-keys?limit=2"} {
 		ask(p, "viewer", http.MethodGet, path, "", 200)
 	}
 	if got, said := p.ask("operator", http.MethodGet, "/v1/whoami", ""); got != 200 || said != `{"credential":"token","name":"the-operator","role":"operator"}`+"\n" {
 		t.Errorf("who an operator is: %d %s", got, said)
 	}
-	for _, path := range []string{"/v1/blocked?partition=x", "/v1/explain", "/v1/explain?user=42", "/v1/hot-keys?limit=0", "/v1/exemptions?limit=0"} {
+	for _, path := range []string{"/v1/blocked?partition=x", "/v1/explain", "/v1/explain?user=42", "/v1/hot-keys?limit=0", "/v1/rules/distribution", "/v1/rules/distribution?rule=none", "/v1/rules/distribution?rule=a&x=1", "/v1/exemptions?limit=0"} {
 		ask(p, "viewer", http.MethodGet, path, "", 400)
 	}
 	ask(p, "admin", http.MethodPost, "/v1/commands", `{"command":"block"}`, 400)

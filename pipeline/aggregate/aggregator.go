@@ -22,6 +22,7 @@ type Aggregator struct {
 	cluster
 	history
 	auditor
+	distribution
 	*following
 	watching watching
 }
@@ -59,14 +60,16 @@ func New(cfg Config) (*Aggregator, error) {
 	}
 	a.book, a.audits.some = newRulebook(a), make(chan struct{}, 1)
 	return &Aggregator{
-		instance:  a,
-		api:       &api{instance: a, listing: make(chan struct{}, blockedAtOnce)},
-		overview:  overview{instance: a},
-		cluster:   cluster{instance: a},
-		history:   history{instance: a, turn: make(chan struct{}, 1)},
-		auditor:   auditor{overview{instance: a}},
-		following: &following{instance: a},
-		watching:  watching{instance: a},
+		instance: a,
+		api:      &api{instance: a, listing: make(chan struct{}, blockedAtOnce)},
+		overview: overview{instance: a},
+		cluster:  cluster{instance: a},
+		history:  history{instance: a, turn: make(chan struct{}, 1)},
+		auditor:  auditor{overview{instance: a}},
+
+		distribution: distribution{instance: a, walking: make(chan struct{}, 1)},
+		following:    &following{instance: a},
+		watching:     watching{instance: a},
 	}, nil
 }
 

@@ -188,6 +188,9 @@ func (p *Partition) View(f func(*shard.Shard, *Rules)) {
 	f(p.core.shard, p.core.rules)
 }
 
+// SliceTime is how long whoever examines many keys may delay events at a time.
+const SliceTime = sliceTime
+
 // ViewSome is View for callers that examine many keys. It calls f repeatedly, until f returns false
 // or events have been delayed for long enough.
 func (p *Partition) ViewSome(f func(*shard.Shard, *Rules) bool) {

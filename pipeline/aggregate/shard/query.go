@@ -61,6 +61,19 @@ func (s *issuing) KeysBehind(part int, behind string, most int) (keys [][]byte, 
 	return s.table.Behind(part, []byte(behind), most)
 }
 
+// Walk calls visit with keys of a part and their states, from a place in the part on, until it returns false, and
+// returns the place to continue at; -1 is the end. visit must keep neither. Places are others once size has changed.
+func (s *issuing) Walk(part, place int, visit func(key, state []byte) bool) (next, size int, err error) {
+	next = s.table.Walk(part, place, func(ref state.Ref) bool {
+		b, bad := decodeBlock(s.table.Block(ref))
+		if err = bad; err != nil {
+			return false
+		}
+		return visit(s.table.Key(ref), b.state)
+	})
+	return next, s.table.Size(part), err
+}
+
 // KeysWith appends the keys of a part that have all of these dimensions, each written name=value,
 // in the order of their names, but for the key not.
 func (s *issuing) KeysWith(dst []string, part int, dims [][]byte, not string) []string {

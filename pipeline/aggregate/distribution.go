@@ -1,0 +1,265 @@
+package aggregate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// distribution tells how many keys have counted how much under a rule.
+type distribution struct {
+	*instance
+	walking chan struct{} // holds one while this instance walks its keys
+}
+
+const (
+	// walkPartition and walkInstance are how many keys of a partition, and of all of an instance, are looked at; of
+	// more it is a sample.
+	walkPartition = 200_000
+	walkInstance  = 1_000_000
+
+	// walkWithin bounds a walk, and waiting for one that is under way.
+	walkWithin = 4 * time.Second
+
+	// linearBuckets lie below the limit, and all together are at most allBuckets.
+	linearBuckets = 20
+	allBuckets    = 40
+
+	// nearBy is the share of its limit, in percent, from which on a key is near it.
+	nearBy = 80
+)
+
+// errRulesMove says that a walk met another version of the rules.
+var errRulesMove = errors.New("the rules are changing: try again")
+
+// limitCounts are the keys under one limit.
+type limitCounts struct {
+	Limit   string        `json:"limit"`  // its name within the rule; "" if the rule has one
+	Number  *decimalText  `json:"number"` // nil: unlimited, or not the same for all keys
+	Keys    int           `json:"keys"`   // that have counted something
+	Over    int           `json:"over"`   // above their limit
+	Near    int           `json:"near"`   // from 80% of it on, and not above it
+	Buckets []countBucket `json:"buckets"`
+
+	bounds []event.Decimal // the upper ends of buckets
+	found  []int           // by bucket
+}
+
+// countBucket is how many keys have counted more than From, and at most To.
+type countBucket struct {
+	From decimalText `json:"from"`
+	To   decimalText `json:"to"`
+	Keys int         `json:"keys"`
+}
+
+// newLimitCounts makes the buckets of a limit: equal ones up to it, and above it each twice as far as the one before.
+// They are the same at all instances. Without a number the first one is of one event.
+func newLimitCounts(l *rules.Limit) *limitCounts {
+	number, same := l.Number()
+	c := &limitCounts{}
+	if _, name, ok := cutLimit(l.Name); ok {
+		c.Limit = name
+	}
+	if same && number > 0 {
+		text := decimalText(number)
+		c.Number = &text
+	}
+	last := event.One
+	if number > 0 {
+		n := event.Decimal(linearBuckets)
+		if number.Whole() && number < n*event.One {
+			n = number / event.One
+		}
+		for i := event.Decimal(1); i < n; i++ {
+			c.bounds = append(c.bounds, number/n*i+number%n*i/n)
+		}
+		last = number
+	}
+	for c.bounds = append(c.bounds, last); len(c.bounds) < allBuckets && last < event.MaxDecimal/2; {
+		last *= 2
+		c.bounds = append(c.bounds, last)
+	}
+	c.found = make([]int, len(c.bounds))
+	return c
+}
+
+// add takes in a key.
+func (c *limitCounts) add(count, limit event.Decimal, weight int) {
+	if count <= 0 {
+		return
+	}
+	c.Keys += weight
+	i, _ := slices.BinarySearch(c.bounds, count)
+	c.found[min(i, len(c.found)-1)] += weight
+	switch {
+	case limit <= 0:
+	case count > limit:
+		c.Over += weight
+	case count >= limit/100*nearBy+limit%100*nearBy/100:
+		c.Near += weight
+	}
+}
+
+// finish makes the buckets up to the last one with a key, and all up to the limit.
+func (c *limitCounts) finish() {
+	last := 0
+	for i, n := range c.found {
+		if n > 0 || c.Number != nil && c.bounds[i] <= event.Decimal(*c.Number) {
+			last = i
+		}
+	}
+	c.Buckets = make([]countBucket, last+1)
+	from := event.Decimal(0)
+	for i := range c.Buckets {
+		c.Buckets[i] = countBucket{decimalText(from), decimalText(c.bounds[i]), c.found[i]}
+		from = c.bounds[i]
+	}
+}
+
+// limitsOf are the limits of a rule, or one by its name.
+func limitsOf(set *rules.Set, rule string) (all []*rules.Limit) {
+	for _, l := range set.Limits {
+		if l.Rule.Name == rule || l.Name == rule {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// walk looks at the keys of all partitions that this instance has.
+func (a distribution) walk(ctx context.Context, v *owner.Rules, of []*rules.Limit) (reply distributionReply) {
+	ctx, cancel := context.WithTimeout(ctx, walkWithin)
+	defer cancel()
+	w := walker{version: v, of: of, at: now()}
+	for _, l := range of {
+		w.counts = append(w.counts, newLimitCounts(l))
+	}
+	parts := slices.DeleteFunc(a.owned(), func(p *owner.Partition) bool { return !p.Live() })
+	slices.SortFunc(parts, func(x, y *owner.Partition) int { return cmp.Compare(x.ID(), y.ID()) })
+	select { // not around questions to others: two instances would wait for each other
+	case a.walking <- struct{}{}:
+		defer func() { <-a.walking }()
+	case <-ctx.Done():
+		for _, p := range parts {
+			reply.Missing = append(reply.Missing, hotMissing{p.ID(), "its owner looks at the keys for somebody else: try again"})
+		}
+		return reply
+	}
+	most := min(walkPartition, walkInstance/max(1, len(parts)))
+	for _, p := range parts {
+		if err := w.partition(ctx, p, most); err != nil {
+			reply.Missing = append(reply.Missing, hotMissing{p.ID(), whyNotWalked(err)})
+			continue
+		}
+		reply.Partitions = append(reply.Partitions, p.ID())
+	}
+	reply.Sampled = w.sampled
+	for _, c := range w.counts {
+		c.finish()
+		reply.Limits = append(reply.Limits, c)
+	}
+	return reply
+}
+
+func whyNotWalked(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("it has too many keys to look at within %v", walkWithin)
+	}
+	return err.Error()
+}
+
+// walker looks at keys.
+type walker struct {
+	version *owner.Rules
+	of      []*rules.Limit
+	at      event.Micros
+	counts  []*limitCounts
+	sampled bool
+}
+
+// seen is what a part of the table adds: it is kept apart until the part is complete.
+type seen struct {
+	limit        int
+	count, bound event.Decimal
+}
+
+// partition looks at about so many keys of a partition. Keys lie in its parts by their hashes, so that some parts are a
+// fair sample of all.
+func (w *walker) partition(ctx context.Context, p *owner.Partition, most int) error {
+	keys := p.Sight().Keys
+	parts := shard.Parts
+	if keys > most {
+		parts, w.sampled = max(1, shard.Parts*most/keys), true
+	}
+	var all []seen
+	for part := range parts {
+		some, err := w.part(ctx, p, part)
+		if err != nil {
+			return err
+		}
+		all = append(all, some...)
+	}
+	whole, rest := shard.Parts/parts, shard.Parts%parts
+	for i, s := range all { // each stands for as many as were not looked at
+		weight := whole
+		if (i*rest)%parts < rest {
+			weight++
+		}
+		w.counts[s.limit].add(s.count, s.bound, weight)
+	}
+	return nil
+}
+
+// walkTries is how often a part is begun again because it has grown meanwhile.
+const walkTries = 3
+
+// part looks at the keys of a part, in slices between events.
+func (w *walker) part(ctx context.Context, p *owner.Partition, part int) (all []seen, err error) {
+	stepper := w.version.Set.NewStepper()
+	for place, size, tries := 0, -1, 0; place >= 0; {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if !p.Live() {
+			return nil, fmt.Errorf("%w: partition %d", ErrNotOwner, p.ID())
+		}
+		was, began := size, time.Now()
+		p.View(func(s *shard.Shard, v *owner.Rules) {
+			if v.Set.Hash != w.version.Set.Hash {
+				err = errRulesMove
+				return
+			}
+			n := 0
+			began = time.Now()
+			place, size, err = s.Walk(part, place, func(key, state []byte) bool {
+				bad := stepper.Counts(w.of, state, key, w.at, func(i int, count, limit event.Decimal) {
+					if count > 0 {
+						all = append(all, seen{i, count, limit})
+					}
+				})
+				n++
+				return bad == nil && (n%walkLook != 0 || time.Since(began) < owner.SliceTime)
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+		retry.Sleep(ctx, time.Since(began)) // events have half of the time
+		if was >= 0 && size != was && tries < walkTries {
+			all, place, tries = all[:0], 0, tries+1
+		}
+	}
+	return all, nil
+}
+
+// walkLook is after how many keys a slice looks at the clock.
+const walkLook = 16

@@ -1,0 +1,33 @@
+package rules
+
+import (
+	"fmt"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Counts calls each with what a key has counted at now, and its limit (0 is unlimited), under those of the limits
+// that count by its dimensions. They are the numbers of Explain. state is as for Step.
+func (p *Stepper) Counts(of []*Limit, state, key []byte, now event.Micros, each func(i int, count, limit event.Decimal)) error {
+	dims, err := event.ParseKey(key)
+	if err != nil {
+		return fmt.Errorf("read a key: %w", err)
+	}
+	p.begin()
+	k := p.read(state)
+	for i, l := range of {
+		if !l.Rule.Shape.fits(dims) {
+			continue
+		}
+		window := p.take(p.find(&k, l))
+		limit, _ := l.limitOf(&p.extras, key, now)
+		each(i, l.Window.CountAt(window, now), limit)
+	}
+	return nil
+}
+
+// Number is the limit of a key for which nothing tells another one; 0 is unlimited. same is false if keys may have
+// limits of their own: by tiers, attributes of events, or overrides.
+func (l *Limit) Number() (limit event.Decimal, same bool) {
+	return l.threshold(), len(l.Tiers) == 0 && l.Told == nil && len(l.overrides) == 0
+}
