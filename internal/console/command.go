@@ -48,7 +48,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	if err := o.ParseOnly(args); err != nil {
 		return nil, nil, err
 	}
-	p := &Program{Registry: ops.NewRegistry("console")}
+	p := &Program{Registry: ops.NewRegistry("console"), Settings: o.Settings}
 	var errs [6]error
 	p.Log, errs[0] = logs.Build(stderr)
 	k, err := kafka.Build()

@@ -22,6 +22,7 @@ import (
 	"github.com/tallygate/tallygate/internal/console/world"
 	"github.com/tallygate/tallygate/internal/doctor"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/status"
 )
 
 // Program is the console. Set its fields, then call Run once.
@@ -38,6 +39,8 @@ type Program struct {
 	Metrics  net.Listener // nil: none
 	Registry *prometheus.Registry
 	Log      *slog.Logger
+
+	Settings func() []status.Setting // the options, for GET /v1/status; nil: it has none
 
 	Now func() time.Time // nil is time.Now; tests have a fixed one
 }

@@ -81,7 +81,7 @@ func (s *server) round(p *page, r *request, sent map[string]string) []byte {
 	for _, part := range p.parts {
 		var b strings.Builder
 		if err := s.looks[p.name].ExecuteTemplate(&b, part, v); err != nil {
-			s.Log.Error("a page cannot be rendered", "page", p.name, "part", part, "error", err)
+			s.cannotRender(part, err)
 			writeEvent(&events, "trouble", "the part "+part+" cannot be rendered")
 			continue
 		}

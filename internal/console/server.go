@@ -27,6 +27,7 @@ type server struct {
 	looks    map[string]*template.Template // by page
 	assets   *assets
 	exam     examRoom
+	about    *ops.Reporter
 }
 
 func newServer(base context.Context, p *Program) (*server, error) {
@@ -34,6 +35,8 @@ func newServer(base context.Context, p *Program) (*server, error) {
 	if s.Now == nil {
 		s.Now = time.Now
 	}
+	s.about = ops.NewReporter("console")
+	s.about.Address, s.about.Ready, s.about.Settings, s.about.Registry, s.about.Log = p.HTTP.Addr().String(), s.ready, p.Settings, p.Registry, p.Log
 	var err error
 	if s.assets, err = newAssets(); err != nil {
 		return nil, err
@@ -63,6 +66,7 @@ func (s *server) handler() http.Handler {
 	s.sessions.Handlers(mux)
 	mux.Handle("GET "+assetsPath, s.assets)
 	mux.HandleFunc("POST /theme", s.setTheme)
+	mux.Handle("GET /v1/status", s.sessions.Require(access.Viewer, s.about))
 	for i := range s.pages {
 		p := &s.pages[i]
 		path := p.path
@@ -147,7 +151,7 @@ func (s *server) show(p *page, r *request, w http.ResponseWriter) {
 func (s *server) write(r *request, w http.ResponseWriter, status int, name string, v *view) {
 	var b bytes.Buffer
 	if err := s.looks[name].ExecuteTemplate(&b, "layout", v); err != nil {
-		s.Log.Error("a page cannot be rendered", "page", name, "error", err)
+		s.cannotRender(name, err)
 		http.Error(w, fmt.Sprintf("the page %s cannot be rendered; the console's log says why", name), http.StatusInternalServerError)
 		return
 	}
@@ -165,6 +169,11 @@ func (s *server) write(r *request, w http.ResponseWriter, status int, name strin
 	z.Reset(w)
 	_, _ = z.Write(b.Bytes())
 	_ = z.Close() // the reader went away
+}
+
+// cannotRender logs a mistake in a template.
+func (s *server) cannotRender(name string, err error) {
+	s.Log.Error("a page or a part of one cannot be rendered", "template", name, "error", err)
 }
 
 var zippers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}

@@ -171,6 +171,18 @@ func TestTheme(t *testing.T) {
 	}
 }
 
+// The console says about itself what all programs say.
+func TestStatus(t *testing.T) {
+	site := start(t, works(), true)
+	if status, _, _ := fetch(t, visitor(t), http.MethodGet, site+"/v1/status", ""); status != http.StatusSeeOther {
+		t.Errorf("nobody: %d", status)
+	}
+	status, body, _ := fetch(t, logIn(t, site, "viewer"), http.MethodGet, site+"/v1/status?metrics=tallygate_build_info", "")
+	if status != http.StatusOK || !containsAll(body, `"component":"console"`, `"ready":true`, `"tallygate_build_info":[`) {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
 // Static files are kept for good, under an address that changes with them.
 func TestAssets(t *testing.T) {
 	site := start(t, works(), false)

@@ -48,9 +48,9 @@ func chainFaults() []chainFault {
 		{"Kafka's rights are revoked", []string{"Kafka refuses the aggregator"}, (*chainRig).revokeKafka, func(w *chainRig) { allow(w.t, w.admin, w.lines) }},
 		{"one of two aggregators is gone", []string{"b does not answer"}, func(w *chainRig) { w.b.Kill() }, func(w *chainRig) { w.b.Start().Ready() }},
 		{"all aggregators are gone", []string{"no aggregator answers"}, func(w *chainRig) { w.a.Kill(); w.b.Kill() }, func(w *chainRig) { w.a.Start(); w.b.Start(); w.a.Ready(); w.b.Ready() }},
-		{"a rule file is rejected", []string{"The rule file of a is rejected", "unknown field"}, func(w *chainRig) { w.setRules("apiVersion: tallygate.dev/v1\nkindd: RuleSet\n") }, func(w *chainRig) { w.setRules(string(w.goodRules)) }},
-		{"Redis is gone", []string{"Redis does not answer"}, func(w *chainRig) { w.store.Kill() }, func(w *chainRig) { w.store.Start(); allowInRedis(w.t, w.redis, w.lines) }},
-		{"Redis' rights are revoked", []string{"Redis refuses the aggregator", "NOPERM"}, func(w *chainRig) { w.acl("nocommands") }, func(w *chainRig) { allowInRedis(w.t, w.redis, w.lines) }},
+		{"a rule file is rejected", []string{"The rule file of a is rejected", "a rule file needs"}, func(w *chainRig) { w.setRules("apiVersion: tallygate.dev/v1\nkindd: RuleSet\n") }, func(w *chainRig) { w.setRules(string(w.goodRules)) }},
+		{"Redis is gone", []string{"Redis does not answer"}, func(w *chainRig) { w.store.Kill() }, func(w *chainRig) { w.store.Start(); w.allowRedis() }},
+		{"Redis' rights are revoked", []string{"Redis refuses the aggregator", "NOPERM"}, func(w *chainRig) { w.acl("nocommands") }, func(w *chainRig) { w.allowRedis() }},
 		{"an enforcer is killed", []string{"guard-1", "not heard of"}, func(w *chainRig) { w.guards[1].Kill() }, (*chainRig).enforcerAgain},
 		{"an enforcer's clock is wrong", []string{"skewed", "its clock is 29 s slow"}, func(w *chainRig) { w.skewed(-30 * time.Second) }, func(w *chainRig) { w.skewedGone() }},
 	}
@@ -95,7 +95,7 @@ func watchChain(t *testing.T) *chainRig {
 	w := &chainRig{rig: newBareRig(t, []string{kafka.Addr()}, store.Addr(), searches, 4), kafka: kafka, store: store}
 	w.lines = rightsOf(t, sasl, w.prefix)
 	allow(t, w.admin, w.lines)
-	allowInRedis(t, w.redis, w.lines)
+	w.allowRedis()
 	var err error
 	if w.goodRules, err = os.ReadFile(w.rules); err != nil {
 		t.Fatal(err)
@@ -163,6 +163,14 @@ func (w *chainRig) revokeKafka() {
 
 func (w *chainRig) acl(rule string) {
 	if err := w.redis.Do(w.t.Context(), "acl", "setuser", "tallygate", rule).Err(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// allowRedis gives the programs their rights in Redis; enforcers may also announce themselves.
+func (w *chainRig) allowRedis() {
+	allowInRedis(w.t, w.redis, w.lines)
+	if err := w.redis.Do(w.t.Context(), "acl", "setuser", "tallygate-enforcer", "~"+presence.Key(w.prefix), "+hset", "+hdel", "+hgetall", "+hlen", "+time").Err(); err != nil {
 		w.t.Fatal(err)
 	}
 }

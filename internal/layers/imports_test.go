@@ -174,7 +174,7 @@ func TestImporters(t *testing.T) {
 
 // What is for tests is for tests.
 func TestTestHelpersStayInTests(t *testing.T) {
-	helpers := []string{"internal/apitest", "internal/engine/enginetest", "internal/oidctest", "internal/servers", "internal/testca", "internal/testrun", "pipeline/blocklist/internal/rig", "pipeline/enforce/internal/rig"}
+	helpers := []string{"internal/apitest", "internal/console/browsertest", "internal/engine/enginetest", "internal/oidctest", "internal/servers", "internal/testca", "internal/testrun", "pipeline/blocklist/internal/rig", "pipeline/enforce/internal/rig"}
 	for _, p := range list(t) {
 		if slices.Contains(helpers, strings.TrimPrefix(p.ImportPath, module+"/")) {
 			continue
