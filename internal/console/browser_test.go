@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/console/browsertest"
 	"github.com/tallygate/tallygate/internal/console/world"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // What a page may cost a reader.
@@ -26,26 +27,55 @@ func TestPagesInABrowser(t *testing.T) {
 	b := browsertest.Start(t)
 	for name, state := range map[string]*world.State{"well": works(), "broken": broken(), "begins": nil} {
 		site := start(t, state, false)
-		for _, path := range []string{"/", "/cluster", "/nowhere"} {
+		for _, path := range []string{"/", "/cluster"} {
 			for look, how := range looks {
+				if state == nil && look != "light" {
+					continue
+				}
 				about := fmt.Sprint(name, path, " ", look)
 				p := b.Open(site+path, how)
 				p.Axe(about)
-				if path == "/nowhere" {
-					for _, wrong := range p.Wrong() { // the browser mentions the status of what it loaded
-						t.Log(wrong)
-					}
-				}
 				if n := p.Bytes(); n == 0 || n > mostBytes {
 					t.Errorf("%s: %d bytes over the wire; at most %d", about, n, mostBytes)
 				} else if look == "light" {
 					t.Logf("%s: %d bytes over the wire", about, n)
 				}
-				if path == "/" && name != "begins" {
+				if path == "/" && state != nil {
 					p.Golden("overview-" + name + "-" + look)
 				}
 			}
 		}
+	}
+	p := b.Open(start(t, works(), false)+"/nowhere", browsertest.Look{})
+	p.Axe("a page that there is not")
+	p.Wrong() // the browser mentions the status of what it loaded
+}
+
+// What changes is pushed, and a page that hears nothing any more says so, instead of staying green.
+func TestLiveInABrowser(t *testing.T) {
+	b := browsertest.Start(t)
+	var w *world.World
+	site, stop := startStoppable(t, works(), false, func(p *Program, _ *http.ServeMux) { w = p.World })
+	p := b.Open(site+"/", browsertest.Look{})
+	says := func(words ...string) func() bool {
+		return func() bool { return containsAll(p.Text(), words...) }
+	}
+	testrun.Eventually(t, "the page is live", says("Everything works", "live, 12:00:00"))
+	w.Show(broken())
+	testrun.Eventually(t, "the page says what is broken now", says("Broken: Redis, orders, search", "A kill switch is on"))
+	w.Show(works())
+	testrun.Eventually(t, "and that all is well again", says("Everything works"))
+	stop()
+	testrun.Eventually(t, "the page says that it is old", says("This page is not updated any more", "not live since"))
+	p.Wrong() // the browser mentions that the console is away
+}
+
+// Without a script there is the same page, with the times in UTC.
+func TestWithoutAScript(t *testing.T) {
+	b := browsertest.Start(t)
+	p := b.Open(start(t, broken(), false)+"/", browsertest.Look{NoScript: true})
+	if text := p.Text(); !containsAll(text, "Broken: Redis, orders, search", "as of 12:00:00 UTC", "Set") {
+		t.Error(text)
 	}
 }
 

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -46,6 +45,12 @@ func (a *aggregator) whoami(w http.ResponseWriter, r *http.Request) {
 // start runs a console of an installation that is as the state says. It returns the console's address.
 func start(t testing.TB, s *world.State, needsToken bool, tune ...func(*Program, *http.ServeMux)) string {
 	t.Helper()
+	site, _ := startStoppable(t, s, needsToken, tune...)
+	return site
+}
+
+func startStoppable(t testing.TB, s *world.State, needsToken bool, tune ...func(*Program, *http.ServeMux)) (site string, stop func()) {
+	t.Helper()
 	a := &aggregator{http.NewServeMux(), needsToken}
 	a.mux.HandleFunc("GET /v1/whoami", a.whoami)
 	server := httptest.NewServer(a.mux)
@@ -61,8 +66,7 @@ func start(t testing.TB, s *world.State, needsToken bool, tune ...func(*Program,
 	for _, change := range tune {
 		change(p, a.mux)
 	}
-	testrun.Start(t, func(ctx context.Context) error { return p.Run(ctx) })
-	return "http://" + l.Addr().String()
+	return "http://" + l.Addr().String(), testrun.Start(t, p.Run)
 }
 
 // works is an installation in which all is well; it is judged as it would be in life.

@@ -18,7 +18,7 @@ type Memory struct {
 	members map[string]time.Time // when each aggregator answered last
 	most    int                  // how many there were at once, at mostAt or since
 	mostAt  time.Time
-	behind  time.Time            // since when verdicts are in Kafka and not in Redis; zero: none is
+	behind  time.Time // since when verdicts are in Kafka and not in Redis; zero: none is
 }
 
 // mark is what something was, and since when.

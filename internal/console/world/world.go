@@ -54,9 +54,12 @@ func New(cfg Config) *World {
 // Still is a World that always is as given, for tests of pages.
 func Still(s *State) *World {
 	w := New(Config{})
-	w.state.Store(s)
+	w.Show(s)
 	return w
 }
+
+// Show lets a Still World be otherwise.
+func (w *World) Show(s *State) { w.publish(s) }
 
 // State is the latest; nil before the first round.
 func (w *World) State() *State { return w.state.Load() }

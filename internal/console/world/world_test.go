@@ -1,0 +1,110 @@
+package world_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/console/world"
+	"github.com/tallygate/tallygate/internal/devstack"
+	"github.com/tallygate/tallygate/internal/httpjson"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
+	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
+	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
+	"github.com/tallygate/tallygate/pipeline/emit"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// cluster answers as an aggregator does.
+func cluster(w http.ResponseWriter, _ *http.Request) {
+	a := &status.Aggregator{Of: 2, Rules: status.Rules{Version: 1, FileOK: true}, Partitions: []status.Partition{{State: "open"}, {Partition: 1, State: "open"}}}
+	httpjson.Reply(w, status.Cluster{Members: []status.Status{{Instance: "a", Now: time.Now(), Ready: true, Aggregator: a}}})
+}
+
+// The polls read what there is, and say within five seconds what there is no longer: on the embedded servers. The
+// same on real ones, with rights, is in internal/e2e.
+func TestPolls(t *testing.T) {
+	stack, err := devstack.Start(t.Context(), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stack.Close()
+	config := sarama.NewConfig()
+	config.Version = sarama.V2_8_0_0
+	if _, err := topics.Ensure(t.Context(), stack.Kafka, config, topics.Config{Partitions: 2}); err != nil {
+		t.Fatal(err)
+	}
+	rds := redis.NewClient(&redis.Options{Addr: stack.Redis})
+	defer rds.Close()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/cluster", cluster)
+	api := httptest.NewServer(mux)
+	defer api.Close()
+	beats := &presence.Beat{ID: "1", Name: "orders", Enabled: true, At: time.Now(), Started: time.Now()}
+	if err := presence.Write(t.Context(), rds, "", *beats); err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	w := world.New(world.Config{Kafka: &kafkaconn.Kafka{Brokers: stack.Kafka}, Redis: rds, API: apiclient.New(api.URL, client), Every: 200 * time.Millisecond})
+	stop := testrun.Start(t, w.Run)
+	defer stop()
+	testrun.Eventually(t, "what there is was read", says(w, map[string]string{"events": "2 partitions on 1 broker", "aggregators": "1 member, every partition is counted",
+		"redis": "the blocklist was never written", "enforcer:1": "verdicts", "producers": "no event since the console began"}))
+	emitOne(t, stack.Kafka)
+	testrun.Eventually(t, "an event is seen to arrive", says(w, map[string]string{"producers": "events arrive"}))
+
+	began := time.Now()
+	api.Close()
+	testrun.Eventually(t, "no aggregator answers", says(w, map[string]string{"aggregators": "no aggregator answers"}))
+	t.Logf("that no aggregator answers was said after %v", time.Since(began))
+	began = time.Now()
+	stack.Close()
+	testrun.Eventually(t, "Kafka and Redis are away", says(w, map[string]string{"events": "Kafka does not answer", "redis": "Redis does not answer", "verdicts": "not seen",
+		"producers": "not seen", "enforcer:1": "before Redis could not be read any more"}))
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("that took %v", took)
+	}
+	for _, l := range w.State().Chain.Links {
+		if l.Level == world.OK {
+			t.Errorf("%s is still ok: %s", l.Name, l.Cause)
+		}
+	}
+}
+
+// says reports whether the links have these words, by their names.
+func says(w *world.World, want map[string]string) func() bool {
+	return func() bool {
+		s := w.State()
+		for name, words := range want {
+			if s == nil || !slices.ContainsFunc(s.Chain.Links, func(l world.Link) bool { return l.Name == name && strings.Contains(l.Cause, words) }) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func emitOne(t *testing.T, brokers []string) {
+	t.Helper()
+	e, err := emit.New(emit.Config{Brokers: brokers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Emit(event.Event{UID: "42", API: "search.query"})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := e.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
