@@ -28,7 +28,7 @@ type assets struct {
 type asset struct {
 	kind    string
 	content []byte
-	zipped  func() []byte // made once, by the first that asks
+	zipped  func() []byte // made once
 }
 
 var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
@@ -60,6 +60,13 @@ func zip(content []byte) []byte {
 	_, _ = z.Write(content)                               // a buffer takes everything
 	_ = z.Close()
 	return b.Bytes()
+}
+
+// warm compresses all of them, so that no reader waits for it.
+func (a *assets) warm() {
+	for _, f := range a.byAddress {
+		f.zipped()
+	}
 }
 
 // address is where a file is served.

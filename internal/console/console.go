@@ -59,6 +59,7 @@ func (p *Program) Run(ctx context.Context) error {
 		return &ops.UsageError{Err: err}
 	}
 	g.Go(func() error { return ops.IgnoreCanceled(ctx, p.World.Run(ctx)) })
+	g.Go(func() error { s.assets.warm(); return nil })
 	g.Go(func() error { return ops.Serve(ctx, p.HTTP, s.handler(), ops.Public, s.tune) })
 	if p.Metrics != nil {
 		g.Go(func() error { return ops.Serve(ctx, p.Metrics, ops.MetricsHandler(p.Registry, s.ready)) })
