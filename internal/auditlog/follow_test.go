@@ -138,3 +138,47 @@ func TestScan(t *testing.T) {
 		t.Errorf("%v, %d bad, progress %v", got, bad, told)
 	}
 }
+
+// What is older than memory is read from the topic, the newest first, page by page.
+func TestOlder(t *testing.T) {
+	k := kafka(t)
+	now := time.Now().Truncate(time.Second)
+	for n := range 40 {
+		k.command(now.Add(-time.Duration(80-n)*time.Hour), n)
+	}
+	f, err := NewFollower(FollowConfig{Kafka: k.config(), Topic: "audit", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Filter{From: now.Add(-70 * time.Hour), To: now.Add(-50 * time.Hour)}
+	var got []string
+	for after, n := "", 0; ; n++ {
+		part, err := f.Older(t.Context(), want, after, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, ids(part.Found)...)
+		if after = part.Next; after == "" {
+			if !part.Done || !part.Back.Equal(want.From) {
+				t.Errorf("it ends at %v, done: %v", part.Back, part.Done)
+			}
+			break
+		}
+	}
+	var all []string
+	for n := 29; n >= 10; n-- {
+		all = append(all, fmt.Sprint("c", n))
+	}
+	if fmt.Sprint(got) != fmt.Sprint(all) {
+		t.Errorf("%v, want %v", got, all)
+	}
+	late, cancel := context.WithDeadline(t.Context(), now.Add(-time.Second))
+	defer cancel()
+	part, err := f.Older(late, want, "", 8)
+	if err != nil || part.Done || part.Next == "" || !part.Back.Equal(want.To) {
+		t.Errorf("without time: %+v, %v", part, err)
+	}
+	if _, err := f.Older(t.Context(), want, "x", 8); err == nil {
+		t.Error("x is taken for a place")
+	}
+}

@@ -29,6 +29,9 @@ func (s *server) act(p *page, r *request, w http.ResponseWriter) {
 		s.showAgain(p, r, w, problemOf(err))
 		return
 	}
+	for _, c := range done.cookies {
+		http.SetCookie(w, c)
+	}
 	keepResult(w, r.Request, &done)
 	to := done.To
 	if to == "" {

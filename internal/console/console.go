@@ -33,6 +33,7 @@ type Program struct {
 
 	World   *world.World   // the chain's state, asked of the same; required
 	Doctor  doctor.Config  // what the overview's button examines; without Kafka there is no button
+	Keys    *Keys          // what pages about keys follow; nil: those pages say that there is none
 	Session session.Config // who reads; what the program knows itself is filled in
 
 	HTTP     net.Listener
@@ -60,6 +61,9 @@ func (p *Program) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return ops.IgnoreCanceled(ctx, p.World.Run(ctx)) })
 	g.Go(func() error { s.assets.warm(); return nil })
+	if p.Keys != nil {
+		g.Go(func() error { return p.Keys.run(ctx) })
+	}
 	g.Go(func() error { return ops.Serve(ctx, p.HTTP, s.handler(), ops.Public, s.tune) })
 	if p.Metrics != nil {
 		g.Go(func() error { return ops.Serve(ctx, p.Metrics, ops.MetricsHandler(p.Registry, s.ready)) })

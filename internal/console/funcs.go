@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,6 +41,7 @@ func (s *server) funcs() template.FuncMap {
 		"levelWord": levelWord,
 		"finding":   finding,
 		"runbook":   runbook,
+		"has":       has,
 	}
 }
 
@@ -261,4 +263,15 @@ func plural(n any, what string) string {
 		return text + " " + what + "s"
 	}
 	return "1 " + what
+}
+
+// has reports whether a list of texts, of whatever type, has one.
+func has(list any, text string) bool {
+	switch list := list.(type) {
+	case []string:
+		return slices.Contains(list, text)
+	case []any:
+		return slices.Contains(list, any(text))
+	}
+	return false
 }

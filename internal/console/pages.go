@@ -16,7 +16,15 @@ import (
 func pages() []page {
 	return []page{
 		overviewPage(),
+		blockedPage(),
+		blockedExport(),
+		keySearchPage(),
+		keyPage(),
+		keyActPage(),
+		exemptionsPage(),
 		clusterPage(),
+		auditPage(),
+		auditExport(),
 	}
 }
 
@@ -57,6 +65,8 @@ type result struct {
 	Text string // for people, a sentence: "42 is exempt until 14:03 UTC."
 	To   string // the page that says so; "" is the form's own
 	Undo *undo  // a form that undoes it; nil: none
+
+	cookies []*http.Cookie // to set
 }
 
 // undo is a form of one button, beside a result.

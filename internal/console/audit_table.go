@@ -1,0 +1,43 @@
+package console
+
+import (
+	"fmt"
+
+	"github.com/tallygate/tallygate/internal/auditlog"
+	"github.com/tallygate/tallygate/internal/words"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// auditTable has entries as rows, with keys as the reader sees them.
+func (e *eyes) auditTable(list []*auditlog.Record) table {
+	t := table{Head: []column{{Text: "Time"}, {Text: "Type"}, {Text: "What"}, {Text: "Key"}, {Text: "Rule"}, {Text: "By"}, {Text: "Why"}}}
+	for _, r := range list {
+		d, known := r.Describe(r.Raw)
+		if !known {
+			d.Why = "This version does not know the type. The export has the entry as it is."
+		}
+		what := cell{Text: d.What}
+		if r.Type == auditlog.Rules {
+			what.Link = fmt.Sprintf("/rules/versions/%d", r.Version)
+		}
+		rule := cell{Text: dash}
+		if d.Rule != "" {
+			rule = ruleCell(d.Rule)
+		}
+		t.Rows = append(t.Rows, row{Cells: []cell{
+			{HTML: when(r.At.Time()), Note: r.At.Time().Format("15:04:05.000") + " UTC"}, {Text: words.Cell(r.Type, 32), Tag: "plain"}, what, e.auditKey(r, d.Key), rule, textCell(r.Who()), textCell(d.Why),
+		}})
+	}
+	return t
+}
+
+// auditKey is the key that an entry is about.
+func (e *eyes) auditKey(r *auditlog.Record, key []event.Dim) cell {
+	if len(key) > 0 {
+		return cell{Text: e.text(key), Link: e.path(key), Code: true}
+	}
+	if len(r.Each) > 0 {
+		return cell{Text: plural(len(r.Each), "key")}
+	}
+	return cell{Text: dash}
+}

@@ -1,0 +1,111 @@
+package console
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/pipeline/aggregate"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
+
+	"errors"
+)
+
+// explained is the answer to GET /v1/explain.
+type explained struct {
+	Key       map[string]string      `json:"key"`
+	Partition int32                  `json:"partition"`
+	Hot       *keyHeat               `json:"hot"`
+	Rules     []explainedRule        `json:"rules"`
+	Strict    *aggregate.StrictState `json:"strict"`
+
+	Others  []explained    `json:"others"` // keys that contain this one
+	More    int            `json:"more"`
+	Missing []missingShare `json:"missing"`
+}
+
+type keyHeat struct {
+	Share           float64 `json:"share"`
+	EventsPerSecond float64 `json:"events_per_second"`
+}
+
+// missingShare is a partition that did not answer.
+type missingShare struct {
+	Partition int32  `json:"partition"`
+	Reason    string `json:"reason"`
+}
+
+type explainedRule struct {
+	rules.Explanation
+	Strict   *aggregate.StrictStanding `json:"strict"`
+	ExemptBy []aggregate.Exemption     `json:"exempt_by"`
+}
+
+// commandBody is the body of POST /v1/commands. Nobody's name is in it: the aggregator knows whose credential it is.
+type commandBody struct {
+	Command string            `json:"command"`
+	Key     map[string]string `json:"key"`
+	Exact   bool              `json:"exact,omitempty"`
+	Rule    string            `json:"rule,omitempty"`
+	For     string            `json:"for,omitempty"`
+	Reason  string            `json:"reason"`
+}
+
+// commandResult is its answer.
+type commandResult struct {
+	ID         string                `json:"id"`
+	Keys       int                   `json:"keys"`
+	Verdicts   []verdict.Verdict     `json:"verdicts"`
+	Exemptions []aggregate.Exemption `json:"exemptions"`
+	Ended      int                   `json:"ended"`
+}
+
+// explain asks where a key stands, and the keys that contain it.
+func (r *request) explain(key []event.Dim) (*explained, error) {
+	a, err := ask[explained](r, "/v1/explain", keyQuery(key))
+	if err != nil {
+		return nil, err
+	}
+	return &a, nil
+}
+
+// known reports whether a rule counts the key, or one that contains it.
+func (a *explained) known() bool { return len(a.Rules)+len(a.Others)+a.More+len(a.Missing) > 0 }
+
+// inForce are the verdicts in force of the key, and of those of the keys that contain it that were explained.
+func (a *explained) inForce() (list []verdict.Verdict) {
+	for i := range a.Rules {
+		if v := a.Rules[i].Verdict; v != nil {
+			list = append(list, *v)
+		}
+	}
+	for i := range a.Others {
+		list = append(list, a.Others[i].inForce()...)
+	}
+	return list
+}
+
+// exemptions are those of the key, each once.
+func (a *explained) exemptions() (list []aggregate.Exemption) {
+	for i := range a.Rules {
+		for _, e := range a.Rules[i].ExemptBy {
+			if !slices.ContainsFunc(list, func(other aggregate.Exemption) bool {
+				return other.From == e.From && other.In == e.In && other.Until == e.Until && slices.Equal(other.Rules, e.Rules) && other.Reason == e.Reason
+			}) {
+				list = append(list, e)
+			}
+		}
+	}
+	return list
+}
+
+// refusedWith reports whether an error is the aggregator's refusal with a status.
+func refusedWith(err error, status int) bool {
+	refused, ok := errors.AsType[*apiclient.Refusal](err)
+	return ok && refused.Status == status
+}
+
+// notThere reports whether the aggregator does not know a path: it is of an older version.
+func notThere(err error) bool { return refusedWith(err, http.StatusNotFound) }

@@ -1,0 +1,155 @@
+package console
+
+import (
+	"cmp"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/words"
+	"github.com/tallygate/tallygate/pipeline/aggregate"
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+func exemptionsPage() page {
+	return page{name: "exemptions", path: "/exemptions", title: "Exemptions", nav: "Exemptions", least: access.Viewer, load: loadExemptions}
+}
+
+// exemptionsAnswer is the answer to GET /v1/exemptions.
+type exemptionsAnswer struct {
+	Exemptions []aggregate.Exemption `json:"exemptions"`
+	More       int                   `json:"more"`
+	Missing    []missingShare        `json:"missing"`
+}
+
+type exemptionsView struct {
+	Show    string
+	Total   int
+	Soon    int // end within the next hour
+	Endless int
+	More    int
+	Missing []missingShare
+	Table   table
+}
+
+// exemptionsAtMost is how many are asked for.
+const exemptionsAtMost = "5000"
+
+// endsSoon is from when on an exemption is said to end soon.
+const endsSoon = time.Hour
+
+func loadExemptions(r *request) (any, error) {
+	k, err := r.keys()
+	if err != nil {
+		return nil, err
+	}
+	a, err := ask[exemptionsAnswer](r, "/v1/exemptions", url.Values{"limit": {exemptionsAtMost}})
+	if err != nil {
+		return nil, err
+	}
+	v := &exemptionsView{Show: r.query().Get("show"), Total: len(a.Exemptions) + a.More, More: a.More, Missing: a.Missing}
+	soon := event.FromTime(r.Now.Add(endsSoon))
+	shown := a.Exemptions[:0:0]
+	for _, x := range a.Exemptions {
+		ending, endless := x.Until != event.NoTime && x.Until <= soon, x.Until == event.NoTime
+		if ending {
+			v.Soon++
+		}
+		if endless {
+			v.Endless++
+		}
+		switch v.Show {
+		case "soon":
+			if !ending {
+				continue
+			}
+		case "endless":
+			if !endless {
+				continue
+			}
+		case "command", "rules":
+			if x.From != v.Show {
+				continue
+			}
+		}
+		shown = append(shown, x)
+	}
+	slices.SortStableFunc(shown, func(x, y aggregate.Exemption) int { return cmp.Compare(x.Until, y.Until) }) // NoTime is the latest
+	v.Table = r.eyesOf(k, nil).exemptionTable(shown, r.Now, r.may(access.Operator))
+	return v, nil
+}
+
+// exemptionTable lists exemptions; acts adds what can be done about them.
+func (e *eyes) exemptionTable(list []aggregate.Exemption, now time.Time, acts bool) table {
+	t := table{
+		Caption: "Exemptions", Hidden: true,
+		Head:  []column{{Text: "Key"}, {Text: "Rules"}, {Text: "From"}, {Text: "Ends"}, {Text: "Given by"}, {Text: "Reason"}},
+		Empty: empty{Title: "Nothing is exempt", Text: "An exemption is given on a key's page, by `tallygate exempt`, or in the rule file."},
+	}
+	if acts {
+		t.Head = append(t.Head, column{Text: "Do"}, column{Text: ""})
+	}
+	for i := range list {
+		x := &list[i]
+		key := dimsOf(x.Key)
+		r := row{Cells: []cell{e.exemptedCell(x, key), textCell(rulesOf(x)), textCell(map[string]string{"rules": "the rule file", "command": "a command"}[x.From])}}
+		switch {
+		case x.Until == event.NoTime:
+			r.Cells = append(r.Cells, cell{Text: "never", Tag: "warn"})
+		case x.Until.Time().Sub(now) <= endsSoon:
+			r.Cells = append(r.Cells, cell{HTML: left(x.Until.Time(), now), Tag: "warn"})
+		default:
+			r.Cells = append(r.Cells, cell{HTML: when(x.Until.Time())})
+		}
+		by := x.By
+		if x.OnBehalfOf != "" {
+			by += " for " + x.OnBehalfOf
+		}
+		r.Cells = append(r.Cells, textCell(words.Cell(by, 128)), textCell(words.Cell(x.Reason, 400)))
+		if acts {
+			r.Cells = append(r.Cells, e.exemptionActs(x, key)...)
+		}
+		t.Rows = append(t.Rows, r)
+	}
+	return t
+}
+
+// exemptionActs lead to the forms that end or extend one.
+func (e *eyes) exemptionActs(x *aggregate.Exemption, key []event.Dim) []cell {
+	if x.From != "command" || len(key) == 0 {
+		return []cell{{Text: "in the rule file"}, {}}
+	}
+	q := url.Values{}
+	if len(x.Rules) == 1 {
+		q.Set("rule", x.Rules[0])
+	}
+	return []cell{{Text: "Extend …", Link: withQuery(e.path(key)+"/exempt", q)}, {Text: "End …", Link: withQuery(e.path(key)+"/end-exemption", q)}}
+}
+
+// exemptedCell is what an exemption names. A network may be a user's.
+func (e *eyes) exemptedCell(x *aggregate.Exemption, key []event.Dim) cell {
+	c := cell{Text: e.text(key), Head: true, Code: true}
+	if len(key) > 0 {
+		c.Link = e.path(key)
+	}
+	if x.In != "" {
+		in := words.Cell(x.In, 128)
+		if _, err := netip.ParsePrefix(x.In); err == nil {
+			in = e.refs.MaskValue("ip", x.In)
+		} else if _, err := netip.ParseAddr(x.In); err == nil {
+			in = e.refs.MaskValue("ip", x.In)
+		}
+		c.Text = strings.TrimSpace(c.Text + " ip in " + in)
+	}
+	return c
+}
+
+func rulesOf(x *aggregate.Exemption) string {
+	if len(x.Rules) == 0 {
+		return "all"
+	}
+	return words.Cell(strings.Join(x.Rules, ", "), 400)
+}
