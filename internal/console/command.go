@@ -44,12 +44,12 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	listen := o.String("listen", "127.0.0.1:8090", "the pages on `HOST:PORT` or unix:PATH")
 	metrics := o.String("metrics-listen", "127.0.0.1:9093", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private; none turns it off")
 	connections := o.Int("max-connections", 1000, "`number` of connections that --listen keeps open at once; further ones wait")
-	tls, sessions := o.ServerTLS(), session.NewOptions(o)
+	tls, sessions, keys := o.ServerTLS(), session.NewOptions(o), newKeysOptions(o)
 	if err := o.ParseOnly(args); err != nil {
 		return nil, nil, err
 	}
 	p := &Program{Registry: ops.NewRegistry("console"), Settings: o.Settings}
-	var errs [6]error
+	var errs [7]error
 	p.Log, errs[0] = logs.Build(stderr)
 	k, err := kafka.Build()
 	errs[1] = err
@@ -60,6 +60,10 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		errs[4] = fmt.Errorf("--shards %d, --max-connections %d: want at least 1", *shards, *connections)
 	}
 	errs[5] = sessions.Fill(&p.Session)
+	follows := KeysConfig{Kafka: k, Redis: redis, Prefix: *prefix, Logger: p.Log}
+	if errs[6] = keys.fill(&follows); errors.Join(errs[:]...) == nil {
+		p.Keys, errs[6] = NewKeys(follows)
+	}
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, nil, &ops.UsageError{Err: err}
 	}

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 
@@ -9,8 +10,6 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
-
-	"errors"
 )
 
 // explained is the answer to GET /v1/explain.
@@ -73,6 +72,16 @@ func (r *request) explain(key []event.Dim) (*explained, error) {
 
 // known reports whether a rule counts the key, or one that contains it.
 func (a *explained) known() bool { return len(a.Rules)+len(a.Others)+a.More+len(a.Missing) > 0 }
+
+// never reports whether no rule has counted an event of the key, or of one that contains it.
+func (a *explained) never() bool {
+	for i := range a.Rules {
+		if a.Rules[i].Latest != event.NoTime || a.Rules[i].Verdict != nil {
+			return false
+		}
+	}
+	return len(a.Rules) > 0 && len(a.Others) == 0 && a.More == 0
+}
 
 // inForce are the verdicts in force of the key, and of those of the keys that contain it that were explained.
 func (a *explained) inForce() (list []verdict.Verdict) {

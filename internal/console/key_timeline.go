@@ -86,6 +86,16 @@ func (t *timeline) endOf(r *auditlog.Record) time.Time {
 	return end.Time()
 }
 
+// verdicts are those in the time line, the latest first.
+func (t *timeline) verdicts() (list []verdict.Verdict) {
+	for _, r := range t.list {
+		if r.Verdict != nil {
+			list = append(list, *r.Verdict)
+		}
+	}
+	return list
+}
+
 func laneOf(r *auditlog.Record) string {
 	switch r.Type {
 	case auditlog.Verdict, auditlog.Fuse:

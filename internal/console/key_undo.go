@@ -58,7 +58,7 @@ func (r *request) undoOffers(e *eyes, key []event.Dim, t *timeline) (offers []un
 		case c.Command == "exempt" && c.Until != event.NoTime && c.Until > event.FromTime(r.Now):
 			u = undoExempt(e, key, c.ID, c.Rule)
 		case c.Command == "unblock":
-			u = t.undoUnblock(e, key, c.ID, r.Now)
+			u = t.undoUnblock(e, key, c, r.Now)
 		}
 		if u != nil {
 			offers = append(offers, undoOffer{fmt.Sprintf("%s by %s, %s ago: %s", c.CommandName(), orDash(c.Who()), span(r.Now.Sub(c.At.Time())), c.Reason), *u})
@@ -88,16 +88,20 @@ func (t *timeline) stillBlocked(key []event.Dim, id string) bool {
 	return false
 }
 
+// clearedWithin is how long after its command a verdict is cleared at most: the clear has its own time.
+const clearedWithin = 30 * event.Second
+
 // undoUnblock blocks the key again, until the latest of what was ended would have ended by itself.
-func (t *timeline) undoUnblock(e *eyes, key []event.Dim, id string, now time.Time) *undo {
+func (t *timeline) undoUnblock(e *eyes, key []event.Dim, c *auditlog.Record, now time.Time) *undo {
 	var until event.Micros
 	for _, r := range t.list {
-		if r.Verdict == nil || r.Verdict.State != verdict.Clear || r.Verdict.Cause.ID != id {
+		v := r.Verdict
+		if v == nil || v.State != verdict.Clear || v.Since < c.At-event.Second || v.Since > c.At+clearedWithin || !auditlog.RuleIs(v.Rule, c.Rule) {
 			continue
 		}
 		for _, before := range t.list {
-			if v := before.Verdict; v != nil && v.Decides() && v.Rule == r.Rule && v.Seq < r.Verdict.Seq && slices.Equal(v.Key, r.Verdict.Key) {
-				until = max(until, v.Until)
+			if b := before.Verdict; b != nil && b.Decides() && b.Rule == v.Rule && b.Seq < v.Seq && slices.Equal(b.Key, v.Key) {
+				until = max(until, b.Until)
 				break // the latest before it
 			}
 		}
@@ -107,5 +111,5 @@ func (t *timeline) undoUnblock(e *eyes, key []event.Dim, id string, now time.Tim
 		return nil
 	}
 	return &undo{Label: "Undo: block again for " + span(left), Path: e.path(key) + "/block",
-		Fields: map[string]string{"action": "do", "reason": undoReason(id), "for": fmt.Sprintf("%ds", int(left.Seconds()))}}
+		Fields: map[string]string{"action": "do", "reason": undoReason(c.ID), "for": fmt.Sprintf("%ds", int(left.Seconds()))}}
 }

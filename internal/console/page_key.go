@@ -1,6 +1,8 @@
 package console
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 func keySearchPage() page {
@@ -77,6 +80,7 @@ type keyView struct {
 	Wrong   *Problem // why the aggregator does not tell where the key stands; nil: it does
 
 	Known      bool // a rule counts it
+	Never      bool // none has counted an event of it
 	Standings  []keyStanding
 	More       int
 	Missing    []missingShare
@@ -119,21 +123,29 @@ func loadKey(r *request) (any, error) {
 	if err := v.fillAt(r, e); err != nil {
 		return nil, err
 	}
-	list := a.inForce()
+	v.askEnforcers(r.ctx(), k, key, a.inForce())
+	v.Undo = r.undoOffers(e, key, &v.Timeline)
+	return v, nil
+}
+
+// askEnforcers asks about the API that the reader chose, or that what is or was in force covers.
+func (v *keyView) askEnforcers(ctx context.Context, k *Keys, key []event.Dim, list []verdict.Verdict) {
 	if v.API == "" {
-		v.API = apiFor(list)
+		v.API = cmp.Or(apiFor(list), apiFor(v.Timeline.verdicts()))
+	}
+	if v.API == "" {
+		v.NoAnswer = "Nothing is or was in force that says which API to ask about: name one."
+		return
 	}
 	expected := false
 	for i := range list {
 		expected = expected || list[i].Decides() && list[i].Covers(v.API) && sameKey(list[i].Key, key)
 	}
-	checks, err := k.enforcers(r.ctx(), key, v.API, expected)
+	checks, err := k.enforcers(ctx, key, v.API, expected)
 	if err != nil {
 		v.NoAnswer = "Redis does not answer, so it is not known which enforcers there are: " + reasonOf(err)
 	}
 	v.Enforcers = checksOf(checks)
-	v.Undo = r.undoOffers(e, key, &v.Timeline)
-	return v, nil
 }
 
 // sameKey reports whether a verdict's key has no more dimensions than the one that enforcers are asked about.
@@ -141,6 +153,7 @@ func sameKey(of, key []event.Dim) bool { return len(of) <= len(key) }
 
 // fill shows what the aggregator says.
 func (v *keyView) fill(r *request, e *eyes, a *explained) {
+	v.Never = a.never()
 	v.Known, v.More, v.Missing, v.Strict = a.known(), a.More, a.Missing, strictState(a.Strict)
 	if len(a.Rules) > 0 {
 		v.Standings = append(v.Standings, e.standing(a, r.Now))
