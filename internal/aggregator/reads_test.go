@@ -43,6 +43,7 @@ func TestTheAuditHasReadsAndKillSwitches(t *testing.T) {
 	for body, want := range map[string]int{
 		`{"key":{"uid":"42"},"what":"explain","reason":"ticket 7","by":"alice"}`:               200,
 		`{"key":"uid=42","what":"timeline"}`:                                                   200,
+		`{"what":"export-blocked","reason":"7 verdicts as CSV"}`:                               200,
 		`{"key":{"uid":"42"}}`:                                                                 400,
 		`{"what":"explain"}`:                                                                   400,
 		`{"key":{"nothing":"42"},"what":"explain"}`:                                            400,
@@ -57,7 +58,7 @@ func TestTheAuditHasReadsAndKillSwitches(t *testing.T) {
 		}
 	}
 	all := audited(t, kafka.Kafka, "reads")
-	if !strings.Contains(all, `"by":"the-viewer","on_behalf_of":"alice","key":"uid=42","what":"explain","reason":"ticket 7","id":"`) || strings.Count(all, `"type":"read"`) != 2 {
+	if !strings.Contains(all, `"by":"the-viewer","on_behalf_of":"alice","key":"uid=42","what":"explain","reason":"ticket 7","id":"`) || strings.Count(all, `"type":"read"`) != 3 {
 		t.Errorf("the audit has %s", all)
 	}
 	switched := func(about, want string) {

@@ -32,7 +32,7 @@ func exportAudit(r *request, w http.ResponseWriter) error {
 	if f.To.IsZero() {
 		f.To = r.Now
 	}
-	if err := r.recordRead(f.Key, "export of the audit", f.From.UTC().Format(time.RFC3339)+" to "+f.To.UTC().Format(time.RFC3339)); err != nil {
+	if err := r.recordRead(f.Key, "export-audit", f.From.UTC().Format(time.RFC3339)+" to "+f.To.UTC().Format(time.RFC3339)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(r.ctx(), exportWithin)

@@ -33,7 +33,7 @@ func exportBlocked(r *request, w http.ResponseWriter) error {
 	if err != nil {
 		return &Problem{Status: http.StatusBadRequest, Title: "The filter is not valid", Detail: err.Error(), Do: "Choose from the form.", Link: "/blocked"}
 	}
-	if err := r.recordRead(q.Key, "export of who is blocked", fmt.Sprintf("%d verdicts as CSV", p.Found)); err != nil {
+	if err := r.recordRead(q.Key, "export-blocked", fmt.Sprintf("%d verdicts as CSV", p.Found)); err != nil {
 		return err
 	}
 	download(w, "text/csv; charset=utf-8", "blocked-"+r.Now.UTC().Format("20060102-150405")+".csv")

@@ -105,7 +105,7 @@ func (k *Keys) enforcers(ctx context.Context, key []event.Dim, api string, expec
 	var asked int
 	for i := range beats {
 		b := &beats[i]
-		out[i] = checked{Name: words.Cell(b.Name, 128), Kind: words.Cell(b.Kind, 32), Level: "unknown", Staleness: seconds(b.Staleness)}
+		out[i] = checked{Name: words.Cell(b.Name, 128), Kind: words.Cell(b.Kind, 32), Level: "unknown", Staleness: behindText(b.Staleness)}
 		switch {
 		case b.Gone():
 			out[i].Answer = "it has not been heard of for " + span(b.Age)
@@ -129,7 +129,7 @@ func (k *Keys) enforcers(ctx context.Context, key []event.Dim, api string, expec
 	return out, nil
 }
 
-func seconds(s float64) string {
+func behindText(s float64) string {
 	if s < 0 {
 		return "no snapshot yet"
 	}

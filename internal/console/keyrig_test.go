@@ -24,7 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/internal/access"
-	"github.com/tallygate/tallygate/internal/aggregator"
+	counting "github.com/tallygate/tallygate/internal/aggregator"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/world"
 	"github.com/tallygate/tallygate/internal/decision"
@@ -50,29 +50,6 @@ spec:
     - {name: daily, match: {api: "*"}, limit: 8, per: day, window: calendar, mode: shadow, then: {block: until-reset}}
     - {name: campaign, key: [uid, attrs.campaign], match: {api: ad.select}, limit: 3, per: 1h, then: {block: 10m}}
 `
-
-// testSessions give a role to whoever asks for it: /as/operator?to=/blocked.
-type testSessions struct{}
-
-func (testSessions) Who(r *http.Request) (access.Identity, string, bool) {
-	c, err := r.Cookie("as")
-	if err != nil {
-		return access.Identity{}, "", false
-	}
-	role, ok := access.ParseRole(c.Value)
-	return access.Identity{Name: "ann-" + c.Value, Role: role}, "token-" + c.Value, ok
-}
-
-func (testSessions) Login(w http.ResponseWriter, _ *http.Request) {
-	http.Error(w, "log in", http.StatusUnauthorized)
-}
-
-func (testSessions) Routes(mux *http.ServeMux) {
-	mux.HandleFunc("GET /as/{role}", func(w http.ResponseWriter, r *http.Request) {
-		http.SetCookie(w, &http.Cookie{Name: "as", Value: r.PathValue("role"), Path: "/"})
-		http.Redirect(w, r, r.URL.Query().Get("to"), http.StatusSeeOther)
-	})
-}
 
 // keyRig is a console with all that it reads, in this process.
 type keyRig struct {
@@ -112,15 +89,6 @@ func (c *recorder) seen(parts ...string) bool {
 	return false
 }
 
-// read takes what goes to the audit.
-func (c *recorder) read(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Authorization") == "" {
-		http.Error(w, "who?", http.StatusUnauthorized)
-		return
-	}
-	_, _ = io.WriteString(w, `{"id":"r1"}`)
-}
-
 func record(t testing.TB, to string) *recorder {
 	t.Helper()
 	target, err := url.Parse(to)
@@ -140,10 +108,6 @@ func record(t testing.TB, to string) *recorder {
 		c.mu.Unlock()
 		if down {
 			http.Error(w, "down", http.StatusBadGateway)
-			return
-		}
-		if r.URL.Path == "/v1/reads" {
-			c.read(w, r)
 			return
 		}
 		r.Host = target.Host
@@ -185,14 +149,14 @@ func startKeyRigOn(t testing.TB, brokers []string, redisAt string, stop func()) 
 	file := aggregate.RuleFile{Name: "shop.yaml", Source: []byte(keyRules), Modified: time.Now()}
 	quiet := slog.New(slog.DiscardHandler)
 	api := listen(t)
-	counting := aggregator.Program{
+	counts := counting.Program{
 		Config:        aggregate.Config{Prefix: "tallygate", Rules: set, RuleFile: file, Partitions: 2, Advertise: api.Addr().String()},
 		RulesInMemory: true, Kafka: k, Redis: r.redis, HTTP: api, Registry: ops.NewRegistry("aggregator"), Log: quiet, Access: access.Config{Tokens: tokensFile(t)},
 	}
 	checks := listen(t)
 	deciding := enforcer.Program{Config: decision.Config{MaxWait: enforcer.DefaultMaxWait}, Redis: r.redis, Prefix: "tallygate", HTTP: checks, Registry: ops.NewRegistry("enforcer"), Log: quiet,
 		Presence: enforcer.Presence{Name: "edge-1", URL: "http://" + checks.Addr().String()}}
-	t.Cleanup(testrun.Start(t, counting.Run))
+	t.Cleanup(testrun.Start(t, counts.Run))
 	t.Cleanup(testrun.Start(t, deciding.Run))
 	r.api = record(t, "http://"+api.Addr().String())
 	r.startConsole(k)
@@ -213,9 +177,9 @@ func (r *keyRig) startConsole(k *kafkaconn.Kafka) {
 	if r.keys, err = NewKeys(KeysConfig{Kafka: k, Redis: r.redis, Secrets: [][]byte{[]byte("a secret of the tests")}, Ticket: "[A-Z]+-[0-9]+", Logger: log}); err != nil {
 		r.t.Fatal(err)
 	}
-	apis := []*apiclient.Client{apiclient.New(r.api.URL, nil).WithToken("token-viewer")}
+	api := apiclient.New(r.api.URL, nil).WithToken("token-viewer")
 	inner := listen(r.t)
-	p := Program{APIs: apis, World: world.New(world.Config{Kafka: k, Redis: r.redis, APIs: apis}), Keys: r.keys, Sessions: testSessions{}, HTTP: inner, Registry: ops.NewRegistry("console"), Log: log}
+	p := Program{API: api, World: world.New(world.Config{Kafka: k, Redis: r.redis, API: api}), Keys: r.keys, HTTP: inner, Registry: ops.NewRegistry("console"), Log: log}
 	r.t.Cleanup(testrun.Start(r.t, p.Run))
 	target, err := url.Parse("http://" + inner.Addr().String())
 	if err != nil {
@@ -279,7 +243,9 @@ func (r *keyRig) as(role string) *reader {
 		r.t.Fatal(err)
 	}
 	u := &reader{r, &http.Client{Jar: jar}}
-	u.get("/as/" + role + "?to=/key")
+	if a := u.post("/login", "token", "token-"+role); a.status != http.StatusOK {
+		r.t.Fatalf("%d %s", a.status, mainOf(a.text))
+	}
 	return u
 }
 

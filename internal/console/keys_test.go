@@ -120,7 +120,7 @@ func (r *keyRig) exports(u *reader) {
 	if err != nil || len(rows) != 2 || rows[1][0] != "uid==cmd%28%29" && !strings.HasPrefix(rows[1][0], "uid=") || rows[1][6] != "6" {
 		r.t.Errorf("%v, %v", rows, err)
 	}
-	if !r.api.seen("/v1/reads", "export of who is blocked", "1 verdicts as CSV") {
+	if !r.api.seen("/v1/reads", "export-blocked", "1 verdicts as CSV") {
 		r.t.Error("the export is not in the audit")
 	}
 	lines := strings.Split(strings.TrimSpace(u.get("/audit/export.ndjson?type=command").text), "\n")
@@ -140,8 +140,8 @@ func (r *keyRig) weakAndStrong(path string) {
 	viewer := r.as("viewer")
 	viewer.get("/blocked").shows(r.t, "!Export")
 	viewer.get(path).shows(r.t, "The key is masked", "!Show the key", "!Unblock …", "Search for it by its exact value")
-	viewer.get("/blocked/export.csv").shows(r.t, "Your role is not sufficient")
-	viewer.get("/audit/export.ndjson").shows(r.t, "Your role is not sufficient")
+	viewer.get("/blocked/export.csv").shows(r.t, "this needs the role operator")
+	viewer.get("/audit/export.ndjson").shows(r.t, "this needs the role operator")
 	viewer.get(path+"/block").shows(r.t, "You may not do this")
 	no := viewer.post(path+"/block", "action", "do", "reason", "x", "for", "1m")
 	if no.shows(r.t, "Your role is not sufficient", "this needs the role operator"); no.status != 403 || !r.api.seen("/v1/commands", "Bearer token-viewer") {

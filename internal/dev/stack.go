@@ -177,10 +177,14 @@ func (s *stack) work(ctx context.Context) error {
 		RulesInMemory: shown, Kafka: s.kafka, Redis: s.redis, HTTP: s.api, Metrics: s.metrics, Registry: s.registry, Log: s.log,
 	}
 	deciding := enforcer.Program{Config: decision.Config{MaxWait: enforcer.DefaultMaxWait}, Presence: enforcer.Presence{URL: "http://" + s.decisions.Addr().String()}, Redis: s.redis, Prefix: s.prefix, HTTP: s.decisions, GRPC: s.calls, Registry: s.registry, Log: s.log}
+	pages, err := s.console()
+	if err != nil {
+		return err
+	}
 	screen.started(s)
 	g.Go(func() error { return counting.Run(gctx) })
 	g.Go(func() error { return deciding.Run(gctx) })
-	g.Go(func() error { return s.console().Run(gctx) })
+	g.Go(func() error { return pages.Run(gctx) })
 	g.Go(func() error { return ops.IgnoreCanceled(gctx, feed.Run(gctx, screen)) })
 	g.Go(func() error { return screen.summaries(gctx) })
 	if s.json || s.readyFile != "" {
@@ -199,13 +203,17 @@ func (s *stack) work(ctx context.Context) error {
 }
 
 // console is the pages.
-func (s *stack) console() *console.Program {
+func (s *stack) console() (*console.Program, error) {
 	api := apiclient.New("http://"+s.api.Addr().String(), &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: apiclient.AtOnce}})
+	keys, err := console.NewKeys(console.KeysConfig{Kafka: s.kafka, Redis: s.redis, Prefix: s.prefix, Logger: s.log})
+	if err != nil {
+		return nil, err
+	}
 	return &console.Program{
-		API: api, World: world.New(world.Config{Kafka: s.kafka, Redis: s.redis, API: api, Prefix: s.prefix}),
+		API: api, Keys: keys, World: world.New(world.Config{Kafka: s.kafka, Redis: s.redis, API: api, Prefix: s.prefix}),
 		Doctor: doctor.Config{Kafka: s.kafka, Redis: s.redis, Prefix: s.prefix, NoWrite: true},
 		HTTP:   s.pages, Registry: s.registry, Log: s.log,
-	}
+	}, nil
 }
 
 func (s *stack) banner() {

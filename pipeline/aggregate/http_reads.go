@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -21,7 +22,7 @@ type readAudit struct {
 	At         event.Micros `json:"at"`
 	By         string       `json:"by"`
 	OnBehalfOf string       `json:"on_behalf_of,omitempty"`
-	Key        string       `json:"key"`
+	Key        string       `json:"key,omitempty"` // none: what is known about many
 	What       string       `json:"what"`
 	Reason     string       `json:"reason,omitempty"`
 	ID         string       `json:"id"`
@@ -41,8 +42,8 @@ var whatRead = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
 
 func (r *readRequest) validate() error {
 	switch {
-	case len(r.Key) == 0:
-		return errors.New(`which key? For example: {"key": {"uid": "42"}, "what": "explain"}`)
+	case len(r.Key) == 0 && r.Reason == "":
+		return errors.New(`which key? For example: {"key": {"uid": "42"}, "what": "explain"}; to read about many keys needs a reason`)
 	case !whatRead.MatchString(r.What):
 		return errors.New("what was read? One word of small letters, digits and -, at most 64, such as explain")
 	}
@@ -52,7 +53,8 @@ func (r *readRequest) validate() error {
 // auditWithin is how long Kafka may take for an entry that a caller waits for.
 const auditWithin = 5 * time.Second
 
-// ServeRead answers POST /v1/reads: with 200 the audit has that somebody read what is known about a key.
+// ServeRead answers POST /v1/reads: with 200 the audit has that somebody read what is known about a key,
+// or, without one, about many.
 func (a auditor) ServeRead(w http.ResponseWriter, r *http.Request) {
 	var req readRequest
 	err := readJSON(w, r, &req)
@@ -72,7 +74,7 @@ func (a auditor) ServeRead(w http.ResponseWriter, r *http.Request) {
 	e.By, e.OnBehalfOf = actor.who(req.By, req.OnBehalfOf)
 	ctx, cancel := context.WithTimeout(r.Context(), auditWithin)
 	defer cancel()
-	switch err := a.writeAudit(ctx, e.Key, e); {
+	switch err := a.writeAudit(ctx, cmp.Or(e.Key, "reads"), e); {
 	case errors.Is(err, context.DeadlineExceeded):
 		httpjson.Problem(w, http.StatusGatewayTimeout, "Kafka has not acknowledged the entry in time: it may be in the audit, or come later")
 	case err != nil:
