@@ -165,7 +165,11 @@ func (g *Guard) Check(api enforce.API, uid string) enforce.Decision {
 	if uid == "" {
 		g.noDims.Add(1)
 	}
-	return g.table.Check(api, uid)
+	d := g.table.Check(api, uid)
+	if d.Rule() != "" {
+		g.table.CountDecision(d)
+	}
+	return d
 }
 
 // Middleware calls the next handler for each request that no verdict denies: see httplimit.Middleware. It

@@ -211,7 +211,7 @@ func TestMetrics(t *testing.T) {
 	for name, want := range map[string]float64{
 		"tallygate_in_doubt": 1, "tallygate_enforcement_enabled": 1, "tallygate_checks_without_dimensions_total": 1,
 		"tallygate_emit_dropped_total invalid": 1, "tallygate_emit_dropped_total queue_full": 0, "tallygate_emit_queued": 0,
-		"tallygate_feed_errors_total auth": 0, "tallygate_emit_errors_total auth": 0,
+		"tallygate_feed_errors_total auth": 0, "tallygate_presence_errors_total auth": 0, "tallygate_emit_errors_total auth": 0,
 		"tallygate_integration_suspects_total same_address": 0, "tallygate_integration_suspects_total time_1970": 0,
 	} {
 		if got, there := values[name]; !there || got != want {

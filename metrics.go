@@ -14,8 +14,8 @@ import (
 )
 
 // NewCollector makes Prometheus metrics of parts that were not put together by Open. Each may be nil.
-// What means the same as a metric of the decision server has its name: see the reference. No metric has a
-// label that callers choose.
+// What means the same as a metric of the decision server has its name: see the reference. Labels are names of
+// rules, and reasons: none is what callers choose.
 func NewCollector(table *enforce.Table, feed *blocklist.Feed, emitter *emit.Emitter) prometheus.Collector {
 	return &collector{table: table, feed: feed, emitter: emitter}
 }
@@ -26,6 +26,9 @@ type collector struct {
 	emitter *emit.Emitter
 	guard   *Guard
 }
+
+// measure tells a value, with those of its labels.
+type measure func(d *prometheus.Desc, v float64, labels ...string)
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("tallygate_"+name, help, labels, nil)
@@ -38,6 +41,10 @@ var (
 	descStaleTime = desc("in_doubt_seconds_total", "Time during which the table was stale.")
 	descLatency   = desc("event_to_enforced_seconds", "Seconds from an event until the block that it triggered is in force here.")
 	descEntries   = desc("blocklist_entries", "Verdicts in the table that have not ended.")
+	descBlocked   = desc("rule_blocked_keys", "Keys with an enforced block in force.", "rule")
+	descShadow    = desc("rule_shadow_keys", "Keys with a block in force that is in shadow mode.", "rule")
+	descWouldDeny = desc("rule_would_deny_total", "Checks that were allowed only because a rule's block is in shadow mode.", "rule")
+	descDecided   = desc("rule_checks_total", "Checks decided by a rule's verdict, or by its local limit while the table is stale.", "rule", "action")
 	descQuotas    = desc("quota_entries", "Keys and limits of which the table knows what is left.")
 	descStaleness = desc("blocklist_staleness_seconds", "How far the table is behind the verdict topic, in seconds.")
 	descFeed      = desc("feed_errors_total", "Failed attempts to follow the blocklist in Redis.", "reason")
@@ -54,7 +61,7 @@ var (
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	var all []*prometheus.Desc
 	if c.table != nil {
-		all = append(all, descClock, descEnabled, descStale, descStaleTime, descLatency, descEntries, descQuotas, descStaleness)
+		all = append(all, descClock, descEnabled, descStale, descStaleTime, descLatency, descEntries, descQuotas, descStaleness, descBlocked, descShadow, descWouldDeny, descDecided)
 	}
 	if c.feed != nil {
 		all = append(all, descFeed)
@@ -78,8 +85,8 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	counter := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
@@ -90,7 +97,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(descEnabled, number(t.Enabled()))
 		gauge(descStale, number(t.Stale()))
 		counter(descStaleTime, t.StaleTime().Seconds())
-		gauge(descEntries, float64(t.InForce()))
+		rules(t, gauge, counter)
 		gauge(descQuotas, float64(quotas))
 		gauge(descStaleness, t.Staleness().Seconds())
 		is := t.Latency()
@@ -116,13 +123,28 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 // kinds are all reasons, so that a rate can be had from the beginning.
-func kinds(counter func(*prometheus.Desc, float64, ...string), d *prometheus.Desc, counts map[blocklist.ErrorKind]uint64) {
+func kinds(counter measure, d *prometheus.Desc, counts map[blocklist.ErrorKind]uint64) {
 	for _, kind := range blocklist.ErrorKinds {
 		counter(d, float64(counts[kind]), string(kind))
 	}
 }
 
-func (c *collector) events(gauge func(*prometheus.Desc, float64), counter func(*prometheus.Desc, float64, ...string), suspects map[string]uint64) {
+// rules are what is in force, and what was decided, by rule.
+func rules(t *enforce.Table, gauge, counter measure) {
+	s := t.Summary()
+	gauge(descEntries, float64(s.Entries))
+	for i := range s.Rules {
+		r := &s.Rules[i]
+		gauge(descBlocked, float64(r.Blocked), r.Rule)
+		gauge(descShadow, float64(r.Shadow), r.Rule)
+		counter(descWouldDeny, float64(r.WouldDeny), r.Rule)
+		for action, n := range r.Decided {
+			counter(descDecided, float64(n), r.Rule, action.String())
+		}
+	}
+}
+
+func (c *collector) events(gauge, counter measure, suspects map[string]uint64) {
 	s := c.emitter.Stats()
 	counter(descSent, float64(s.Emitted))
 	for reason, n := range s.Dropped {

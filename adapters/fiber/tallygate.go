@@ -84,6 +84,7 @@ func (g *gate) handle(c fiber.Ctx) error {
 		return fiber.NewError(fiber.StatusBadRequest, "It is not clear who sends this request: a header that says so has several values.")
 	}
 	d := g.throttle.Await(c.Context(), g.table.CheckDims(api, dims), api, dims)
+	g.table.CountDecision(d)
 	a := enforce.Admission{Decision: d, Permit: g.broughtBy(c)}
 	if d.Allowed {
 		a = g.admit(c, api, dims, a)

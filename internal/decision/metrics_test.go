@@ -45,6 +45,27 @@ func TestMetricsOfStaleAndOff(t *testing.T) {
 	}
 }
 
+// Before a rule leaves shadow mode its owner sees how many keys it would block, and how many checks, of
+// whichever protocol, it would have denied.
+func TestMetricsOfShadowMode(t *testing.T) {
+	shadow := func(v *verdict.Verdict) { v.Mode = verdict.Shadow }
+	r := newRig(t).blocks(block("new", "uid", "1", shadow), block("new", "uid", "2", shadow), block("old", "uid", "2"))
+	for _, uid := range []string{"1", "2", "3"} {
+		_ = r.check(`{"uid": "` + uid + `", "api": "a"}`)
+		_ = r.ask("X-Tallygate-Uid: " + uid)
+	}
+	got := r.metrics()
+	for name, want := range map[string]float64{
+		"tallygate_rule_blocked_keys new": 0, "tallygate_rule_shadow_keys new": 2, "tallygate_rule_would_deny_total new": 2,
+		"tallygate_rule_blocked_keys old": 1, "tallygate_rule_shadow_keys old": 0, "tallygate_rule_would_deny_total old": 0,
+		"tallygate_rule_checks_total block old": 2, "tallygate_checks_total allowed": 4,
+	} {
+		if value, there := got[name]; !there || value != want {
+			t.Errorf("%s is %v, want %v", name, value, want)
+		}
+	}
+}
+
 // A block that arrives is in the histogram, from its event until now.
 func TestMetricsOfLatency(t *testing.T) {
 	r := newRig(t).blocks()

@@ -81,7 +81,11 @@ func (t *Table) checkSlow(api, uid string) Decision {
 		at, j = now(), judged{}
 		j.judge(r, at, 0, api)
 	}
-	return j.decision(at)
+	d := j.decision(at)
+	if j.shadows && d.Allowed {
+		countShadowsOf(r, at, api, nil)
+	}
+	return d
 }
 
 // checkInMode is a check while the table is stale or enforcement is off.
@@ -99,7 +103,10 @@ func (t *Table) checkInMode(mode uint32, api string, dims []event.Dim) Decision 
 	if !d.Allowed {
 		return d
 	}
-	return t.policy.deny(d, time.Since(t.mode.started), api, dims)
+	if d = t.policy.deny(d, time.Since(t.mode.started), api, dims); j.shadows && d.Allowed {
+		countShadows(&t.index, at, api, dims, t.policy.enforces)
+	}
+	return d
 }
 
 // CheckAt is what the table's verdicts say at a moment, also while the table is stale or
@@ -122,12 +129,16 @@ func (t *Table) CheckDims(api string, dims []event.Dim) Decision {
 			if j.judge(r, at, near, api); j.class == nil && !j.near {
 				return true
 			}
-			at, near, j = now(), 0, judged{} // a denial can afford the system's clock, and the coarse one may be late
+			at, near, j = now(), 0, judged{shadows: j.shadows} // a denial can afford the system's clock, and the coarse one may be late
 		}
 		j.judge(r, at, 0, api)
 		return true
 	})
-	return j.decision(at)
+	d := j.decision(at)
+	if j.shadows && d.Allowed {
+		countShadows(&t.index, at, api, dims, nil)
+	}
+	return d
 }
 
 // CheckDimsAt is CheckAt for several dimensions.

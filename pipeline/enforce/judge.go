@@ -12,12 +12,17 @@ type judged struct {
 	until event.Micros
 	near  bool // one begins or ends so soon that the coarse clock cannot decide
 
+	shadows bool // there is a block in shadow mode
+
 	enforces func(rule string) bool // whether a rule's verdicts count; nil: all do
 }
 
 // judge looks at the verdicts of a record.
 func (j *judged) judge(r index.Record, at, near event.Micros, api string) {
 	r.Each(func(c *index.Class, since, until event.Micros) {
+		if c.Shadow {
+			j.shadows = true
+		}
 		if !c.Decides || !c.Covers(api) || j.enforces != nil && !j.enforces(c.Verdict.Rule) {
 			return
 		}

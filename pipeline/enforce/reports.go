@@ -1,9 +1,52 @@
 package enforce
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/enforce/internal/index"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// Summary is what a table holds and did, by rule.
+type Summary struct {
+	Entries int           // verdicts that have not ended, as Table.InForce
+	Rules   []RuleSummary // in the order of their names
+}
+
+// RuleSummary is a Summary's part about one rule. A limit of a rule with several has its own, as rule/limit. After
+// a thousand rules, further ones are together under (other).
+type RuleSummary struct {
+	Rule    string
+	Blocked int // keys with an enforced block in force, whatever its action
+	Shadow  int // keys with a block in force that is in shadow mode
+
+	// Checks that were allowed only because a block is in shadow mode. One that several rules would have
+	// denied counts for each.
+	WouldDeny uint64
+	// Checks that the rule's verdict decided, by action: those that CountDecision was told of.
+	Decided map[verdict.Action]uint64
+}
 
 // reports is what operators are told of a table, beside how stale it is.
-type reports struct{ table *Table }
+type reports struct {
+	table   *Table
+	decided decisions
+
+	mu    sync.Mutex // held while the table is walked
+	last  tally
+	since event.Micros // when it was made; 0: never
+}
+
+// tally is how many verdicts are in force.
+type tally struct {
+	entries         int
+	blocked, shadow []int // keys, by the number of the rule
+}
 
 // Off returns what turns enforcement off, and since when; "" and the zero time while it is on.
 func (r *reports) Off() (cause OffCause, since time.Time) {
@@ -14,4 +57,96 @@ func (r *reports) Off() (cause OffCause, since time.Time) {
 		return "", since
 	}
 	return m.switches.cause(), since
+}
+
+// Summary returns what is in force now, and what was counted, by rule. It walks over the whole table, some 50
+// ms for a million verdicts; checks and the feed go on meanwhile. For a table of ten thousand and more a walk
+// serves for a while: three seconds for a million.
+func (r *reports) Summary() Summary {
+	t, rules := r.tally(), r.table.index.Rules()
+	s := Summary{Entries: t.entries, Rules: make([]RuleSummary, len(rules))}
+	at := func(counts []int, i int) int {
+		if i < len(counts) {
+			return counts[i]
+		}
+		return 0 // it came after the walk
+	}
+	for i, rule := range rules {
+		s.Rules[i] = RuleSummary{Rule: rule.Name, Blocked: at(t.blocked, i), Shadow: at(t.shadow, i), WouldDeny: rule.WouldDeny.Load()}
+	}
+	s.Rules = r.decided.addTo(s.Rules)
+	slices.SortFunc(s.Rules, func(a, b RuleSummary) int { return strings.Compare(a.Rule, b.Rule) })
+	return s
+}
+
+// CountDecision counts, for Summary, what a verdict decided; what none decided is not counted. Middleware
+// calls it. Who calls Check directly does, too, if the numbers are wanted: Check itself counts nothing that
+// costs it time.
+func (r *reports) CountDecision(d Decision) {
+	if d.by != nil && d.by.Rule != "" {
+		r.decided.add(d.by.Rule, d.by.Action)
+	}
+}
+
+// servesFor is how long a walk over so many verdicts serves: a walk then takes a hundredth of the time at
+// most.
+func servesFor(entries int) event.Micros {
+	if entries < 10_000 {
+		return 0
+	}
+	return min(event.Micros(entries)*3, event.Minute)
+}
+
+// tally walks, or returns what the last walk found if that serves still.
+func (r *reports) tally() tally {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := r.table.cfg.now()
+	if age := at - r.since; r.since == 0 || age < 0 || age >= servesFor(r.last.entries) {
+		r.last, r.since = tallyOf(&r.table.index, at), at
+	}
+	return r.last
+}
+
+func tallyOf(x *index.Index, at event.Micros) (t tally) {
+	x.Walk(func(rec index.Record) {
+		rec.Each(func(c *index.Class, since, until event.Micros) {
+			if at >= until {
+				return
+			}
+			t.entries++
+			switch {
+			case at < since:
+			case c.Decides:
+				count(&t.blocked, c.Rule.Number)
+			case c.Shadow:
+				count(&t.shadow, c.Rule.Number)
+			}
+		})
+	}, func() { t = tally{} })
+	return t
+}
+
+func count(counts *[]int, i int) {
+	if i >= len(*counts) {
+		*counts = append(*counts, make([]int, max(i+1-len(*counts), cmp.Or(len(*counts), 8)))...)
+	}
+	(*counts)[i]++
+}
+
+// countShadows counts a check that was allowed, for each verdict in shadow mode that would have denied it.
+func countShadows(x *index.Index, at event.Micros, api string, dims []event.Dim, enforces func(rule string) bool) {
+	x.Each(api, dims, func(r index.Record) bool {
+		countShadowsOf(r, at, api, enforces)
+		return true
+	})
+}
+
+// countShadowsOf is countShadows of one key.
+func countShadowsOf(r index.Record, at event.Micros, api string, enforces func(rule string) bool) {
+	r.Each(func(c *index.Class, since, until event.Micros) {
+		if c.Shadow && !c.Logs && since <= at && at < until && c.Covers(api) && (enforces == nil || enforces(c.Verdict.Rule)) {
+			c.Rule.WouldDeny.Add(1)
+		}
+	})
 }

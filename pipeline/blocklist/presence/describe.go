@@ -6,6 +6,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 // Describe returns the Beat of a Config for a table and the feed that fills it. Kind is Go, the name
@@ -13,8 +14,9 @@ import (
 func Describe(table *enforce.Table, feed *blocklist.Feed) func() Beat {
 	version, started, name := version(), time.Now().UTC(), HostName()
 	return func() Beat {
+		held := table.Summary()
 		b := Beat{Kind: Go, Name: name, Version: version, Started: started,
-			Staleness: -1, Stale: table.Stale(), Entries: table.InForce(), Enabled: table.Enabled()}
+			Staleness: -1, Stale: table.Stale(), Entries: held.Entries, Enabled: table.Enabled(), Denied: denied(&held)}
 		if table.Ready() {
 			b.Staleness = table.Staleness().Seconds()
 		}
@@ -28,6 +30,18 @@ func Describe(table *enforce.Table, feed *blocklist.Feed) func() Beat {
 		}
 		return b
 	}
+}
+
+// denied is how many checks the table's middleware denied.
+func denied(s *enforce.Summary) (sum uint64) {
+	for i := range s.Rules {
+		for action, n := range s.Rules[i].Decided {
+			if action != verdict.ActLog {
+				sum += n
+			}
+		}
+	}
+	return sum
 }
 
 const module = "github.com/tallygate/tallygate"

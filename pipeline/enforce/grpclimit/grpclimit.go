@@ -143,6 +143,7 @@ func (l *Limiter) enter(ctx context.Context, method string) (c call, err error) 
 		c.permit = l.brought.Permit(metadata.ValueFromIncomingContext(ctx, permitMetadata)...)
 	}
 	d := l.throttle.Await(ctx, l.table.CheckDims(c.api, c.dims), c.api, c.dims)
+	l.table.CountDecision(d)
 	if !d.Allowed {
 		return c, c.limited(l.denied(ctx, d, 0))
 	}

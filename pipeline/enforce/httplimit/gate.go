@@ -125,6 +125,7 @@ func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.R
 	if g.throttle.Concerns(d) {
 		d = g.throttle.Await(r.Context(), d, api, append([]event.Dim(nil), dims...))
 	}
+	g.table.CountDecision(d)
 	if d.Allowed {
 		if d.Rule() != "" && g.o.Logged != nil {
 			g.o.Logged(r, d)

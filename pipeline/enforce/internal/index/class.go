@@ -13,6 +13,7 @@ import (
 type Class struct {
 	Decides  bool         // it is a block that is enforced
 	Logs     bool         // its action is log: what it decides is allowed
+	Shadow   bool         // it is a block in shadow mode
 	Duration event.Micros // of the first verdict, and so usually of all
 	prefix   string       // of APIs that it covers: order. for order.*; a NUL when there is none
 	mask     uint64       // of an API's first eight bytes, those of the prefix; 0 when that is longer
@@ -20,6 +21,7 @@ type Class struct {
 	names    []string     // of APIs that it covers
 	patterns []string     // of those that are neither
 
+	Rule       *Rule
 	Verdict    verdict.Verdict // without a key, times, count, seq and cause
 	shard      int
 	generation uint64 // of the shard
@@ -32,7 +34,7 @@ type Class struct {
 func newClass(shard int, generation uint64, v *verdict.Verdict, text string) *Class {
 	c := &Class{
 		prefix:  "\x00", // no API begins with it
-		Decides: v.Decides(), Logs: v.Action == verdict.ActLog, Duration: v.Until - v.Since,
+		Decides: v.Decides(), Logs: v.Action == verdict.ActLog, Shadow: v.State == verdict.Block && v.Mode == verdict.Shadow, Duration: v.Until - v.Since,
 		Verdict: verdict.Verdict{Rule: strings.Clone(v.Rule), Public: strings.Clone(v.Public), State: v.State, Mode: v.Mode, Action: v.Action,
 			Limit: v.Limit, Per: v.Per, Step: strings.Clone(v.Step)},
 		shard: shard, generation: generation, text: text,

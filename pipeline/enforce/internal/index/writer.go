@@ -20,6 +20,7 @@ type writer struct {
 	flagged  int // buckets that overflowed since they were made
 	salt     uint64
 
+	rules       rules
 	interned    map[string]*Class // by their texts
 	generations map[int]uint64    // by shard: of which its verdicts are since it was last replaced
 	causes      bool
@@ -227,7 +228,7 @@ func (w *writer) classOf(shard int, v *verdict.Verdict) *Class {
 		return c
 	}
 	c := newClass(shard, generation, v, string(w.text))
-	c.number = uint64(len(w.view.classes))
+	c.number, c.Rule = uint64(len(w.view.classes)), w.rules.of(v.Rule)
 	if i := slices.Index(w.view.classes, nil); i >= 0 {
 		c.number = uint64(i)
 	}
