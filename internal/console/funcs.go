@@ -35,7 +35,7 @@ func (s *server) funcs() template.FuncMap {
 		"plural":  plural,
 		"lower":   strings.ToLower,
 		"join":    strings.Join,
-		"dash":    func(text string) string { return orDash(text) },
+		"dash":    orDash,
 
 		"spanOf":    func(since time.Time) string { return span(s.Now().Sub(since)) },
 		"levelWord": levelWord,

@@ -21,7 +21,7 @@ import (
 // addresses say where everything is: the first line of --json, and the ready file.
 type addresses struct {
 	Console    string `json:"console"` // a URL
-	Kafka      string `json:"kafka"` // HOST:PORT,…
+	Kafka      string `json:"kafka"`   // HOST:PORT,…
 	Events     string `json:"events_topic"`
 	Redis      string `json:"redis"` // HOST:PORT,…
 	Prefix     string `json:"prefix"`
@@ -34,7 +34,7 @@ type addresses struct {
 func (s *stack) addresses() addresses {
 	return addresses{
 		Console: "http://" + s.pages.Addr().String() + "/",
-		Kafka: strings.Join(s.kafka.Brokers, ","), Events: s.prefix + ".events", Redis: s.rds, Prefix: s.prefix,
+		Kafka:   strings.Join(s.kafka.Brokers, ","), Events: s.prefix + ".events", Redis: s.rds, Prefix: s.prefix,
 		Decisions: "http://" + s.decisions.Addr().String(), Aggregator: "http://" + s.api.Addr().String(),
 		Metrics: "http://" + s.metrics.Addr().String() + "/metrics", GRPC: s.calls.Addr().String(),
 	}

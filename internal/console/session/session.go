@@ -221,8 +221,7 @@ func (m *Manager) withoutLogin(r *http.Request) (Session, error) {
 		return Session{}, err
 	}
 	m.open.Store(err == nil && id.By == access.Nothing)
-	switch {
-	case err != nil || id.By != access.Nothing:
+	if err != nil || id.By != access.Nothing {
 		return Session{}, errNoSession
 	}
 	if err := m.exposed(); err != nil {

@@ -19,6 +19,8 @@
     if (!pulse || !lost) return;
     const text = pulse.querySelector("[data-pulse-text]");
     const patience = 6000; // longer than a round, shorter than a reader's trust
+    const rest = 30000; // a tab that nobody sees gives its connection back: browsers open six to a server
+    let source, resting, timer;
     let last = Date.now();
     let shown = new Date();
     const show = () => {
@@ -30,7 +32,17 @@
       lost.querySelector("[data-lost-since]").textContent = hour.format(shown);
     };
     const heard = new WeakSet();
-    const listen = (source) => {
+    const typed = () => [...document.querySelectorAll("main input, main textarea")].some((f) => f.value !== f.defaultValue);
+    document.addEventListener("visibilitychange", () => {
+      clearTimeout(timer);
+      if (document.hidden) {
+        timer = setTimeout(() => { resting = true; source?.close(); }, rest);
+      } else if (resting && !typed()) {
+        location.reload();
+      }
+    });
+    const listen = (opened) => {
+      source = opened;
       if (heard.has(source)) return;
       heard.add(source);
       source.addEventListener("beat", (e) => { last = Date.now(); shown = new Date(e.data); show(); });

@@ -212,8 +212,8 @@ func trouble(r *Readings, of func(*status.Aggregator) *status.Trouble) (who stri
 func unread[T any](l *Link, r *Reading[T], now time.Time, server string) {
 	switch {
 	case r.Err != nil && refusal(r.Err):
-		l.Level, l.Cause = Bad, server+" refuses the console: "+short(r.Err.Error())
-		l.Do = "Check user, password, certificates and rights; the aggregators may be refused, too."
+		l.Level, l.Cause = Warn, server+" refuses the console: "+short(r.Err.Error())
+		l.Do = "Check user, password, certificates and rights: those of other programs may be refused, too."
 	case r.Err != nil:
 		l.Level, l.Cause = Bad, server+" does not answer: "+short(r.Err.Error())
 		l.Do = "Check that it runs, and the network to it."

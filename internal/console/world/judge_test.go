@@ -2,6 +2,9 @@ package world
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +53,7 @@ func TestJudge(t *testing.T) {
 		"Kafka hangs": {func(r *Readings) { r.Kafka.At = noon.Add(-time.Minute) }, judged{
 			"producers": {Unknown, "not seen"}, "events": {Unknown, "last read 1 min 0 s ago"}, "verdicts": {Unknown, "not seen"}}},
 		"Kafka refuses the console": {func(r *Readings) { r.Kafka.took(Kafka{}, errors.New("[29] Topic Authorization Failed"), noon) }, judged{
-			"producers": {Unknown, "not seen"}, "events": {Bad, "Kafka refuses the console"}, "verdicts": {Unknown, "not seen"}}},
+			"producers": {Unknown, "not seen"}, "events": {Warn, "Kafka refuses the console"}, "verdicts": {Unknown, "not seen"}}},
 		"Kafka refuses an aggregator": {func(r *Readings) {
 			r.Cluster.Value.Members[1].Aggregator.Kafka = &status.Trouble{Reason: "auth", Error: "not authorized"}
 		}, judged{"events": {Bad, "Kafka refuses the aggregator b (auth): not authorized"}}},
@@ -89,7 +92,7 @@ func TestJudge(t *testing.T) {
 		"Redis is away": {func(r *Readings) { r.Redis.took(Redis{}, down, noon); r.Enforcers.took(nil, down, noon) }, judged{
 			"verdicts": {Unknown, "not seen"}, "redis": {Bad, "does not answer"}, "enforcer:1": {Unknown, "last seen"}, "enforcer:2": {Unknown, "last seen"}}},
 		"Redis refuses the console": {func(r *Readings) { r.Redis.took(Redis{}, errors.New("NOPERM User x has no permissions"), noon) }, judged{
-			"verdicts": {Unknown, "not seen"}, "redis": {Bad, "refuses the console: NOPERM"}}},
+			"verdicts": {Unknown, "not seen"}, "redis": {Warn, "refuses the console: NOPERM"}}},
 		"Redis refuses an aggregator": {func(r *Readings) {
 			r.Cluster.Value.Members[0].Aggregator.Redis = &status.Trouble{Reason: "auth", Error: "NOPERM"}
 		}, judged{"redis": {Bad, "Redis refuses the aggregator a (auth): NOPERM"}}},
@@ -237,4 +240,31 @@ func TestMemberThatLeft(t *testing.T) {
 	r.Cluster.Value.Members = r.Cluster.Value.Members[:1]
 	chain, _ = Judge(memory, r)
 	checkJudged(t, &chain, judged{})
+}
+
+// Each runbook that a link or a notice names is a section of the page.
+func TestRunbooks(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/runbooks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile(`"(Tallygate[A-Z]\w+)"`).FindAllSubmatch(text, -1) {
+			if named++; !strings.Contains(string(page), "\n### "+string(name[1])+"\n") {
+				t.Errorf("%s names the runbook %s, which is not in docs/runbooks.md", file, name[1])
+			}
+		}
+	}
+	if named < 10 {
+		t.Errorf("%d runbooks", named)
+	}
 }
