@@ -39,6 +39,14 @@ func (e *exam) Count(status string) (n int) {
 	return n
 }
 
+// Wrong are the results that somebody has to do something about, and Rest the others.
+func (e *exam) Wrong() []doctor.Result { return e.Results[:e.wrong()] }
+
+// Rest are the results beside Wrong.
+func (e *exam) Rest() []doctor.Result { return e.Results[e.wrong():] }
+
+func (e *exam) wrong() int { return e.Count(string(doctor.Fail)) + e.Count(string(doctor.Warn)) }
+
 // About returns the results of some checks, by the beginnings of their names.
 func (e *exam) About(names ...string) (some []doctor.Result) {
 	for _, r := range e.Results {
@@ -49,7 +57,7 @@ func (e *exam) About(names ...string) (some []doctor.Result) {
 	return some
 }
 
-func (x *examRoom) now() exam {
+func (x *examRoom) now() *exam {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.latest
@@ -58,7 +66,7 @@ func (x *examRoom) now() exam {
 	slices.SortStableFunc(e.Results, func(a, b doctor.Result) int {
 		return cmp.Compare(slices.Index(order, a.Status), slices.Index(order, b.Status))
 	})
-	return e
+	return &e
 }
 
 // begin starts an examination, until ctx ends, unless one runs.

@@ -33,7 +33,7 @@ type cluster struct {
 	Details    []status.Status
 	Topics     []topicLine
 	Findings   []doctor.Result
-	Exam       exam
+	Exam       *exam
 	MayDoctor  bool
 	Enforcers  table
 }

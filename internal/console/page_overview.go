@@ -33,7 +33,7 @@ type overview struct {
 	Numbers   []tile
 	Curve     template.HTML
 	Began     time.Time // of the curve
-	Exam      exam
+	Exam      *exam
 	HasDoctor bool
 	MayDoctor bool
 }
