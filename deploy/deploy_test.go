@@ -73,12 +73,14 @@ func TestComposeHangsTogether(t *testing.T) {
 			t.Errorf("%s is built from the target %s, which is not in %s", name, target, s.Build.Dockerfile)
 		}
 		for variable, value := range s.Environment {
-			if variable != "TALLYGATE_KAFKA" && variable != "TALLYGATE_REDIS" && variable != "TALLYGATE_ADVERTISE" {
+			if !slices.Contains([]string{"TALLYGATE_KAFKA", "TALLYGATE_REDIS", "TALLYGATE_ADVERTISE", "TALLYGATE_AGGREGATOR"}, variable) {
 				continue
 			}
-			host, _, err := net.SplitHostPort(value)
-			if _, ok := services[host]; !ok || err != nil {
-				t.Errorf("%s has %s=%s, where no service is (%v)", name, variable, value, err)
+			for _, addr := range strings.Split(value, ",") {
+				host, _, err := net.SplitHostPort(addr)
+				if _, ok := services[host]; !ok || err != nil {
+					t.Errorf("%s has %s=%s, where no service is (%v)", name, variable, value, err)
+				}
 			}
 		}
 	}
@@ -174,6 +176,9 @@ func TestComposeAsksForCredentials(t *testing.T) {
 		t.Errorf("the token that the page tells: %d %s", w.Code, w.Body)
 	}
 	for name, s := range compose(t) {
+		if token := s.Environment["TALLYGATE_TOKEN"]; token != "" && token != string(told[1]) {
+			t.Errorf("%s shows another token than the page tells", name)
+		}
 		if s.Build.Target == "aggregator" && s.Environment["TALLYGATE_TOKENS"] == "" {
 			t.Errorf("%s asks nobody for credentials", name)
 		}
