@@ -34,7 +34,7 @@ type fault struct {
 func faults(t *testing.T) (all []fault) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/faults/*.yaml")
-	if err != nil || len(files) < 8 {
+	if err != nil || len(files) < 14 {
 		t.Fatalf("%d recorded faults, %v", len(files), err)
 	}
 	for _, file := range files {
