@@ -8,18 +8,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/deadletter"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
@@ -134,7 +131,7 @@ func listDeadLetters(ctx context.Context, k *kafkaconn.Kafka, topic string, from
 		if _, rec, err = log.Next(ctx); err != nil {
 			break
 		}
-		d := readDeadLetter(rec)
+		d := deadletter.Read(rec)
 		if reason != "" && d.Reason != reason || d.Topic != "" && seen[d.Place] {
 			continue
 		}
@@ -152,56 +149,6 @@ func listDeadLetters(ctx context.Context, k *kafkaconn.Kafka, topic string, from
 		fmt.Fprintln(stderr, nothingSince("dead letter", from))
 	}
 	return err
-}
-
-// readDeadLetter reads the headers. A malformed number is 0.
-func readDeadLetter(rec *kafkalog.Record) deadletter.Letter {
-	d := deadletter.Letter{At: event.FromTime(rec.Time())}
-	for headers := rec.Headers; ; {
-		name, value, more := headers.Next()
-		if !more {
-			break
-		}
-		text := string(value)
-		n, _ := strconv.ParseInt(text, 10, 64)
-		switch string(name) {
-		case "reason":
-			d.Reason = text
-		case "detail":
-			d.Detail = text
-		case "topic":
-			d.Topic = text
-		case "partition":
-			d.Partition = int32(n)
-		case "offset":
-			d.Offset = n
-		case "index":
-			d.Index = append(d.Index, int(n))
-		case "cut-from":
-			if int(n) > len(rec.Value) { // else only the key was cut
-				d.CutFrom = int(n)
-			}
-		case "headers-cut":
-			d.HeadersCut = int(n)
-		default:
-			if key, own := strings.CutPrefix(string(name), "header:"); own {
-				header := deadletter.Header{Key: key}
-				header.Value, header.Value64 = textOrBytes(value)
-				d.Headers = append(d.Headers, header)
-			}
-		}
-	}
-	d.Value, d.Value64 = textOrBytes(rec.Value)
-	return d
-}
-
-// textOrBytes returns a value as JSON has it: a string if it is UTF-8, else bytes.
-func textOrBytes(value []byte) (text *string, raw []byte) {
-	if !utf8.Valid(value) {
-		return nil, value
-	}
-	s := string(value)
-	return &s, nil
 }
 
 // deadLetterTable returns a function that writes a row, or flushes the table if the letter is nil.

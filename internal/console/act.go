@@ -24,6 +24,14 @@ func (s *server) act(p *page, r *request, w http.ResponseWriter) {
 		s.showProblem(r, w, tooWeak(err))
 		return
 	}
+	switch {
+	case a.raw != nil:
+		a.raw(r, w)
+		return
+	case a.show != nil:
+		s.showForm(p, r, w, a.show)
+		return
+	}
 	done, err := a.do(r)
 	if err != nil {
 		s.showAgain(p, r, w, problemOf(err))
@@ -38,6 +46,18 @@ func (s *server) act(p *page, r *request, w http.ResponseWriter) {
 		to = r.URL.RequestURI()
 	}
 	http.Redirect(w, r.Request, to, http.StatusSeeOther)
+}
+
+// showForm answers a form that changes nothing.
+func (s *server) showForm(p *page, r *request, w http.ResponseWriter, show func(*request) (any, error)) {
+	data, err := show(r)
+	if err != nil {
+		s.showAgain(p, r, w, problemOf(err))
+		return
+	}
+	v := s.viewOf(p, r, data)
+	v.Form = r.PostForm
+	s.write(r, w, http.StatusOK, p.name, v)
 }
 
 // showAgain shows the form's page with what is wrong, and with what was typed.

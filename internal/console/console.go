@@ -64,6 +64,7 @@ func (p *Program) Run(ctx context.Context) error {
 	if p.Keys != nil {
 		g.Go(func() error { return p.Keys.run(ctx) })
 	}
+	g.Go(func() error { return ops.IgnoreCanceled(ctx, s.rules.watch.Run(ctx)) })
 	g.Go(func() error { return ops.Serve(ctx, p.HTTP, s.handler(), ops.Public, s.tune) })
 	if p.Metrics != nil {
 		g.Go(func() error { return ops.Serve(ctx, p.Metrics, ops.MetricsHandler(p.Registry, s.ready)) })

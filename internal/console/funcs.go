@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 
 // funcs are the functions of templates. What they return is for people; a value that is unknown is a dash.
 func (s *server) funcs() template.FuncMap {
-	return template.FuncMap{
+	all := template.FuncMap{
 		"asset":   s.assets.address,
 		"live":    liveAttrs,
 		"action":  actionField,
@@ -43,6 +44,8 @@ func (s *server) funcs() template.FuncMap {
 		"runbook":   runbook,
 		"has":       has,
 	}
+	maps.Copy(all, ruleFuncs())
+	return all
 }
 
 // levelWord says a light in a word: its colour and shape say the same.

@@ -20,7 +20,7 @@ func clusterPage() page {
 		name: "cluster", path: "/cluster", title: "Cluster", nav: "Cluster", least: access.Viewer,
 		load:    loadCluster,
 		parts:   []string{"partitions", "members", "topics", "enforcers"},
-		actions: map[string]action{"doctor": {access.Operator, examine}},
+		actions: map[string]action{"doctor": {least: access.Operator, do: examine}},
 	}
 }
 

@@ -17,7 +17,7 @@ func overviewPage() page {
 		name: "overview", path: "/", title: "Overview", nav: "Overview", least: access.Viewer,
 		load:    loadOverview,
 		parts:   []string{"verdict", "chain", "numbers", "curve", "doctor"},
-		actions: map[string]action{"doctor": {access.Operator, examine}},
+		actions: map[string]action{"doctor": {least: access.Operator, do: examine}},
 	}
 }
 

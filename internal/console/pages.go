@@ -21,8 +21,15 @@ func pages() []page {
 		keySearchPage(),
 		keyPage(),
 		keyActPage(),
+		rulesPage(),
+		rulePage(),
+		versionsPage(),
+		diffPage(),
+		backPage(),
+		tryPage(),
 		exemptionsPage(),
 		clusterPage(),
+		qualityPage(),
 		auditPage(),
 		auditExport(),
 	}
@@ -48,6 +55,8 @@ type page struct {
 	// actions are what forms of the page do, by the value of their field "action" ({{action "NAME"}}). A
 	// field by which the form names what it is about is a field of the form, never a path with a user's id.
 	actions map[string]action
+	// extra are static files beside app.js and app.css: .js and .css.
+	extra []string
 	// raw answers by itself, for downloads: no template, no layout.
 	raw func(*request, http.ResponseWriter) error
 }
@@ -58,6 +67,11 @@ type action struct {
 	// do returns what to say afterwards, on the page that it names. After an error the page is shown again
 	// with it, and what was typed stays: .Form has it.
 	do func(*request) (result, error)
+	// show is in the place of do for a form that changes nothing: its answer is the page, with what show returns
+	// as .Data and what was typed as .Form.
+	show func(*request) (any, error)
+	// raw is in the place of do for a script: it answers by itself.
+	raw func(*request, http.ResponseWriter)
 }
 
 // result is what a form has done.

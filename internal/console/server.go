@@ -28,6 +28,7 @@ type server struct {
 	assets   *assets
 	exam     examRoom
 	about    *ops.Reporter
+	rules    *ruleSide
 }
 
 func newServer(base context.Context, p *Program) (*server, error) {
@@ -37,6 +38,7 @@ func newServer(base context.Context, p *Program) (*server, error) {
 	}
 	s.about = ops.NewReporter("console")
 	s.about.Address, s.about.Ready, s.about.Settings, s.about.Registry, s.about.Log = p.HTTP.Addr().String(), s.ready, p.Settings, p.Registry, p.Log
+	s.rules = newRuleSide(p)
 	var err error
 	if s.assets, err = newAssets(); err != nil {
 		return nil, err

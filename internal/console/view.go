@@ -39,6 +39,8 @@ type view struct {
 	State   *world.State
 	Now     time.Time
 	Version string
+	Styles  []string // static files beside the layout's
+	Scripts []string
 	Data    any
 }
 
@@ -55,6 +57,13 @@ func (s *server) viewOf(p *page, r *request, data any) *view {
 	}
 	if r.Title != "" {
 		v.Title = r.Title
+	}
+	for _, name := range p.extra {
+		if strings.HasSuffix(name, ".css") {
+			v.Styles = append(v.Styles, name)
+		} else {
+			v.Scripts = append(v.Scripts, name)
+		}
 	}
 	if c, err := r.Cookie(themeCookie); err == nil && (c.Value == "light" || c.Value == "dark") {
 		v.Theme = c.Value

@@ -91,3 +91,18 @@ func TestParse(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestAPIs(t *testing.T) {
+	got := strings.Join(APIs(two+"    - {name: w, match: {api: {b: 5, c.*: 1}}, limit: 1}\n"), " ")
+	if got == "" { // the list ends before max_lateness
+		got = strings.Join(APIs(strings.Replace(two, "  # Of the office.\n  max_lateness: 2h\n", "    - {name: w, match: {api: {b: 5, c.*: 1}}, limit: 1}\n", 1)), " ")
+	}
+	if got != "a b c.* order" {
+		t.Errorf("%s", got)
+	}
+	for _, text := range []string{"", "a: [", "spec: {rules: {}}", "spec: {rules: [1, {match: 1}]}"} {
+		if got := APIs(text); len(got) != 0 {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}

@@ -36,6 +36,14 @@ func Compare(old, now *grouprules.Version) Meaning {
 	if err != nil {
 		return Meaning{Unknown: err.Error()}
 	}
+	return CompareOpened(old, was, now, will)
+}
+
+// CompareOpened is Compare for versions that are compiled; a nil set does not compile here.
+func CompareOpened(old *grouprules.Version, was *rules.Set, now *grouprules.Version, will *rules.Set) Meaning {
+	if was == nil || will == nil {
+		return Meaning{Unknown: "What it means is not known: a program of this version does not read both of them."}
+	}
 	m := CompareSets(was, will)
 	before, after := grouprules.Split(old.Source), grouprules.Split(now.Source)
 	for _, r := range will.All() {

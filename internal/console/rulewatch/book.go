@@ -190,6 +190,16 @@ func (b *Book) List() (grouprules.List, error) {
 	return b.list, b.listErr
 }
 
+// Numbers are the listed versions, the newest first.
+func (b *Book) Numbers() (out []int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.list.Versions {
+		out = append(out, b.list.Versions[i].Version)
+	}
+	return out
+}
+
 // Running is the number of the version that runs; 0 if it is unknown.
 func (b *Book) Running() int64 {
 	b.mu.Lock()

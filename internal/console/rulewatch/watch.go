@@ -36,9 +36,10 @@ type State struct {
 	Cluster status.Cluster
 	Rules   map[string]*rulestats.Rule
 	Quality rulestats.Quality
-	Span    time.Duration // over which the rates are; 0: they are not known yet
-	Began   time.Time     // of the polls: totals are since then
-	Changes map[string]Change
+	Span    time.Duration     // over which the rates are; 0: they are not known yet
+	Began   time.Time         // of the polls: totals are since then
+	Changes map[string]Change // of each rule the latest
+	Listed  []int64           // the versions that are known, the newest first
 
 	Enforcers int // that told how rules fare
 	Silent    int // enforcers that did not: they are inside services, need a credential, or do not answer
@@ -118,7 +119,7 @@ func (w *Watch) Round(ctx context.Context) {
 	next = State{
 		At: now, Cluster: cluster, Enforcers: len(told), Silent: silent, Span: w.aggregators.Span(), Began: w.aggregators.Began(),
 		Rules:   rulestats.Rules(w.aggregators, w.enforcers, &rulestats.World{Aggregators: cluster.Members, Enforcers: told}),
-		Quality: rulestats.QualityOf(w.aggregators), Changes: w.Book.LastChanges(),
+		Quality: rulestats.QualityOf(w.aggregators), Changes: w.Book.LastChanges(), Listed: w.Book.Numbers(),
 	}
 	w.state.Store(&next)
 }
