@@ -73,7 +73,11 @@ func (g *group) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.Method + " " + r.URL.Path {
 	case "GET /v1/whoami": // a token is its role
-		httpjson.Reply(w, map[string]string{"name": "carol", "role": g.tokens[len(g.tokens)-1], "credential": "token"})
+		if token := g.tokens[len(g.tokens)-1]; token != "" {
+			httpjson.Reply(w, map[string]string{"name": "carol", "role": token, "credential": "token"})
+			return
+		}
+		httpjson.Reply(w, map[string]string{"role": "admin", "credential": "none"})
 	case "GET /v1/cluster":
 		httpjson.Reply(w, g.cluster())
 	case "GET /v1/rules/versions":
