@@ -40,8 +40,8 @@ type group struct {
 	noCounts bool
 }
 
-// noon is when tests look at the pages.
-var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+// ruleNoon is when tests look at the pages.
+var ruleNoon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 const manyAPIs = "search.query"
 
@@ -56,7 +56,7 @@ func shopRules(n int, limit string) string {
 }
 
 func (g *group) listed(v int) grouprules.Listed {
-	l := grouprules.Listed{Version: int64(v), Name: "shop", File: "/etc/tallygate/rules.yaml", By: "aggregator-1:8081", At: noon.Add(time.Duration(v-len(g.texts)) * 26 * time.Hour).Add(-time.Hour), Bytes: len(g.texts[v-1])}
+	l := grouprules.Listed{Version: int64(v), Name: "shop", File: "/etc/tallygate/rules.yaml", By: "aggregator-1:8081", At: ruleNoon.Add(time.Duration(v-len(g.texts)) * 26 * time.Hour).Add(-time.Hour), Bytes: len(g.texts[v-1])}
 	if v%2 == 0 {
 		l.By, l.OnBehalfOf, l.Reason = "console", "alice", "ticket <b>"+strconv.Itoa(v)+"</b>"
 	}
@@ -149,7 +149,7 @@ func (g *group) cluster() status.Cluster {
 	}
 	samples["tallygate_events_total"] = []status.Sample{{Labels: map[string]string{"result": "counted"}, Value: g.matches * 100}, {Labels: map[string]string{"result": "late"}, Value: g.matches}}
 	samples["tallygate_vocabulary_mismatches_total"] = []status.Sample{{Labels: map[string]string{"what": "api", "name": "<img src=x>"}, Value: g.matches}}
-	return status.Cluster{Members: []status.Status{{Component: "aggregator", Instance: "aggregator-1:8081", Started: noon.Add(-time.Hour),
+	return status.Cluster{Members: []status.Status{{Component: "aggregator", Instance: "aggregator-1:8081", Started: ruleNoon.Add(-time.Hour),
 		Aggregator: &status.Aggregator{Rules: status.Rules{Version: int64(len(g.texts)), Blown: []string{"rule-002"}}, Partitions: []status.Partition{{Keys: 1000}}}, Metrics: samples}}}
 }
 
@@ -174,7 +174,7 @@ func (p *past) Next(context.Context) (*replay.Record, error) {
 	if p.done == p.n {
 		return nil, io.EOF
 	}
-	at := event.FromTime(noon.Add(-time.Hour)) + event.Micros(p.done)*event.Millisecond*100
+	at := event.FromTime(ruleNoon.Add(-time.Hour)) + event.Micros(p.done)*event.Millisecond*100
 	p.done++
 	return &replay.Record{Event: event.Event{UID: fmt.Sprint("user-", p.done%3), API: manyAPIs, Cost: event.One, Time: at, BrokerTime: event.NoTime}, Broker: at}, nil
 }
@@ -188,8 +188,8 @@ func serve(t *testing.T, g *group, role access.Role, bench workbench.Config) *si
 	t.Helper()
 	agg := httptest.NewServer(g)
 	t.Cleanup(agg.Close)
-	s := &site{t: t, group: g, now: noon}
-	w := world.Still(&world.State{At: noon, Chain: world.Chain{Links: []world.Link{{Name: "events", Title: "Events", Level: world.OK}}}})
+	s := &site{t: t, group: g, now: ruleNoon}
+	w := world.Still(&world.State{At: ruleNoon, Chain: world.Chain{Links: []world.Link{{Name: "events", Title: "Events", Level: world.OK}}}})
 	s.Server = httptest.NewUnstartedServer(nil)
 	p := &Program{
 		API: apiclient.New(agg.URL, agg.Client()).WithToken("the-consoles-own"), World: w, HTTP: s.Listener,
