@@ -24,11 +24,50 @@ func (p *Stepper) Above() []Above { return p.above }
 // permits. What adds nothing does not, whatever the count is. A rule that only warns keeps nothing
 // out, nor does a candidate, which is tried beside the limit that does.
 func (f *facts) above(l *Limit) bool {
+	return f.mayBeKeptOut(l) && max(f.added.Count, f.whole) > f.limit
+}
+
+func (f *facts) mayBeKeptOut(l *Limit) bool {
+	return f.adds && !f.exempt && f.limit != 0 && l.keepsOut()
+}
+
+// keepsOut reports whether the limit keeps events out, by verdicts or by permits.
+func (l *Limit) keepsOut() bool {
 	onlyWarns := l.Rule.Then.None && l.Rule.Strict == nil
-	if !f.adds || f.exempt || f.limit == 0 || onlyWarns || l.Shadow {
-		return false
+	return !onlyWarns && !l.Shadow
+}
+
+// Near returns the limits of which the event of the last Step left its key with nearShare or more, and not above
+// them. It is valid until the next Step.
+func (p *Stepper) Near() []*Limit { return p.near }
+
+// nearShare is the share of a limit, in percent, from which on a key is near it.
+const nearShare = 80
+
+// nearTo is the smallest count that is near a limit.
+func nearTo(limit event.Decimal) event.Decimal {
+	return limit/100*nearShare + limit%100*nearShare/100
+}
+
+// nearest is nearTo of the limit that keys have for whom nothing tells another one; beyond all counts if none is to
+// be near it.
+func (l *Limit) nearest() event.Decimal {
+	if !l.keepsOut() || l.threshold() == 0 {
+		return event.MaxDecimal
 	}
-	return max(f.added.Count, f.whole) > f.limit
+	return nearTo(l.threshold())
+}
+
+// near reports whether an event left its key near a limit, if it is not above it.
+func (f *facts) near(l *Limit) bool {
+	return f.mayBeKeptOut(l) && max(f.added.Count, f.whole) >= nearTo(f.limit)
+}
+
+// noteNear notes that a hit that there is nothing to judge about has left its key near a limit.
+func (p *Stepper) noteNear(l *Limit, hit *Hit, key, window []byte, count event.Decimal) {
+	if hit.Amount > 0 && count <= l.threshold() && !p.isExempt(l, key, l.Window.Latest(window)) {
+		p.near = append(p.near, l)
+	}
 }
 
 func (p *Stepper) noteAbove(l *Limit, s *keystate.Slot, f *facts) {

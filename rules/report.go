@@ -14,12 +14,14 @@ type report struct {
 	order   []int  // of each change: its hit
 	moves   []Move // of the changes
 	above   []Above
+	near    []*Limit
 	left    []Left
 }
 
 // begin forgets the step before.
 func (p *report) begin() {
 	p.changes, p.moves, p.order, p.above, p.left, p.dims = p.changes[:0], p.moves[:0], p.order[:0], p.above[:0], p.left[:0], nil
+	p.near = p.near[:0]
 }
 
 // change notes a change by the i-th hit; -1 for none.

@@ -183,6 +183,7 @@ type Limit struct {
 
 	plain         bool          // see isPlain
 	quietTo       event.Decimal // see quietest
+	nearFrom      event.Decimal // see nearest
 	judged        JudgedBy      // another one asks for judging the counts again
 	displayHashes [2]uint32     // of what a verdict shows besides numbers: as it is, and in shadow mode
 }

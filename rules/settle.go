@@ -15,6 +15,8 @@ func (p *Stepper) settle(l *Limit, f *facts, in *Input, i int, res *Result) (sam
 	out := p.decide(l, &x.Live, f, in, i, res)
 	if f.above(l) {
 		p.noteAbove(l, &x.Live, f)
+	} else if f.near(l) {
+		p.near = append(p.near, l)
 	}
 	if l.plain && !f.reset && out == held && len(p.changes) == changes && !x.Candidate.Had {
 		return true

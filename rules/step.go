@@ -165,6 +165,9 @@ func (p *Stepper) hit(dst []byte, sec keystate.Section, in *Input, i int, latest
 	case !l.quiet(added):
 		return p.judgeHit(dst[:start], sec, in, i, latest, res)
 	}
+	if added.Count >= l.nearFrom {
+		p.noteNear(l, &in.Hits[i], in.Key, window, added.Count)
+	}
 	res.SpentAt = max(res.SpentAt, spent)
 	return keystate.CloseSection(dst[:body], window)
 }

@@ -111,6 +111,7 @@ func TestOvershoot(t *testing.T) {
 			}
 		}
 		eventually(t, "what is above is counted", is(above, users/2*2, "rule=yearly", "mode=enforce"))
+		eventually(t, "what is near is counted", is("tallygate_near_limit_events_total", users, "rule=yearly"))
 		eventually(t, "what would be above is counted", is(above, users*2+users/2*2, "rule=watched", "mode=shadow"))
 		address := ipOf(7)
 		for range 6 { // by several users, of one address: forwarded to its partition

@@ -17,6 +17,7 @@ type Metrics struct {
 	decodeErrors *prometheus.CounterVec
 	matches      *prometheus.CounterVec
 	overshoots   *overshoots
+	near         *prometheus.CounterVec
 	mismatches   *mismatches
 	unmatched    *unmatched
 	misplaced    *misplaced
@@ -76,6 +77,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		decodeErrors: r.Counters("event_decode_errors_total", "Records that contain malformed events, by reason of the first mistake.", "reason"),
 		matches:      r.Counters("rule_matches_total", "Events counted under a limit.", "rule"),
 		overshoots:   register(r, newOvershoots()),
+		near:         r.Counters("near_limit_events_total", "Events that left a key at 80% of a limit or more, and not above it.", "rule"),
 		mismatches:   register(r, newMismatches()),
 		unmatched:    newUnmatched(),
 		misplaced:    register(r, newMisplaced()),
@@ -143,6 +145,7 @@ func (m *Metrics) MatchesOf(set *rules.Set) []prometheus.Counter {
 	out := make([]prometheus.Counter, len(set.Limits))
 	for i, l := range set.Limits {
 		out[i] = m.matches.WithLabelValues(l.Name)
+		m.near.WithLabelValues(l.Name)
 	}
 	return out
 }
@@ -182,6 +185,9 @@ func (m *Metrics) tell(t *shard.Tally, v *Rules) {
 	}
 	for i := range t.Matches {
 		add(v.Matches[i], &t.Matches[i])
+		if n := &t.Near[i]; *n > 0 {
+			add(m.near.WithLabelValues(v.Set.Limits[i].Name), n)
+		}
 		if o := &t.Overshoot[i]; !o.Empty() {
 			m.overshoots.add(v.Set.Limits[i].Name, o)
 		}

@@ -46,17 +46,17 @@ func TestOvershootIsAddedUp(t *testing.T) {
 	for _, is := range []*Metrics{m, again} {
 		v := &Rules{Set: set, Matches: is.MatchesOf(set)}
 		if is == m {
-			if got := overshoot(t, reg); got != "r enforce: 0\nr shadow: 0\n" {
+			if got := overshoot(t, reg); got != "r near: 0\nr enforce: 0\nr shadow: 0\n" {
 				t.Errorf("before the first event: %s", got)
 			}
 		}
 		of := shard.Overshoot{Events: 3, Shadow: 1, Delay: 5 * event.Second}
 		of.Delays[0], of.Delays[len(shard.OvershootBounds)] = 1, 1
-		tally := shard.Tally{Matches: []uint64{4}, Overshoot: []shard.Overshoot{of}}
+		tally := shard.Tally{Matches: []uint64{4}, Overshoot: []shard.Overshoot{of}, Near: []uint64{2}}
 		is.tell(&tally, v)
 		is.tell(&tally, v) // it is empty now
 	}
-	if got, want := overshoot(t, reg), "r enforce: 6\nr shadow: 2\nr: 4 in 10 s, 2 within 0.001 s, 2 within 60 s\n"; got != want {
+	if got, want := overshoot(t, reg), "r near: 4\nr enforce: 6\nr shadow: 2\nr: 4 in 10 s, 2 within 0.001 s, 2 within 60 s\n"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -71,6 +71,8 @@ func overshoot(t *testing.T, reg *prometheus.Registry) (text string) {
 	for _, f := range all {
 		for _, m := range f.GetMetric() {
 			switch f.GetName() {
+			case "tallygate_near_limit_events_total":
+				text += fmt.Sprintf("%s near: %v\n", m.GetLabel()[0].GetValue(), m.GetCounter().GetValue())
 			case "tallygate_overshoot_events_total":
 				text += fmt.Sprintf("%s %s: %v\n", m.GetLabel()[1].GetValue(), m.GetLabel()[0].GetValue(), m.GetCounter().GetValue())
 			case "tallygate_overshoot_delay_seconds":

@@ -164,6 +164,7 @@ type Tally struct {
 	Matches    []uint64       // by limit
 
 	Overshoot []Overshoot // by limit
+	Near      []uint64    // by limit: events that left a key near it
 
 	Mismatches  map[rules.Mismatch]uint64 // events that contradict the vocabulary
 	UnmatchedBy map[Unmatched]*uint64     // Unmatched, by what they say; to assign to a map would keep an event's memory as the key
@@ -176,6 +177,7 @@ type Tally struct {
 // count makes room for a set's limits, and forgets what was counted under others.
 func (t *Tally) count(set *rules.Set) {
 	t.Matches, t.Overshoot = make([]uint64, len(set.Limits)), make([]Overshoot, len(set.Limits))
+	t.Near = make([]uint64, len(set.Limits))
 	t.Unpermitted = make([]uint64, len(set.Rules))
 }
 

@@ -37,6 +37,9 @@ func TestTheTallyHasEventsAboveLimits(t *testing.T) {
 	if want := (Overshoot{Shadow: 5}); *watched != want {
 		t.Errorf("above the limit in shadow mode: %+v", watched)
 	}
+	if got := fmt.Sprint(s.Tally().Near); got != "[1 1]" {
+		t.Errorf("near the limits: %s", got)
+	}
 	if got := fmt.Sprint(s.Tally().Counted, s.Tally().Replayed, r.Empty(), watched.Empty()); got != "6 6 false false" {
 		t.Errorf("counted, replayed, empty: %s", got)
 	}

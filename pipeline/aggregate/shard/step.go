@@ -72,6 +72,9 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 	for _, a := range s.stepper.Above() {
 		s.tally.Overshoot[a.Limit.Index].note(&a)
 	}
+	for _, l := range s.stepper.Near() {
+		s.tally.Near[l.Index]++
+	}
 	if s.cfg.Trace != nil && g.shape != nil {
 		s.trace(w, res)
 	}
