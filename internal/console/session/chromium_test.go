@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -18,8 +19,10 @@ import (
 func dump(t *testing.T, address string) string {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("chromium is not installed")
+	if err != nil && os.Getenv("TALLYGATE_TEST_REQUIRE") == "1" {
+		t.Fatal(err)
+	} else if err != nil {
+		t.Skip(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
