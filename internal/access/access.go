@@ -142,14 +142,14 @@ func (g *Guard) Exposed() error {
 	if g.credentials || g.local || g.cfg.Open {
 		return nil
 	}
-	return fmt.Errorf("%w, or let everybody who reaches it command with --open-api", Exposed(g.cfg.Listen, "the API", "127.0.0.1:8081"))
+	return fmt.Errorf("%w, or let everybody who reaches it command with --open-api", Exposed("--listen "+g.cfg.Listen, "the API", "127.0.0.1:8081"))
 }
 
-// Exposed is the error of what would be served beyond this machine without credentials, on the
-// address listen; such is an address where it may be.
-func Exposed(listen, what, such string) error {
-	return fmt.Errorf("--listen %s: without credentials %s is served on loopback only, such as %s. "+
-		"Give roles to tokens or client certificates with --tokens FILE", listen, what, such)
+// Exposed is the error of what an option would have served beyond this machine without credentials;
+// such is an address where it may be.
+func Exposed(option, what, such string) error {
+	return fmt.Errorf("%s: without credentials %s is served on loopback only, such as %s. "+
+		"Give roles to tokens or client certificates with --tokens FILE", option, what, such)
 }
 
 // Loopback reports whether only programs of this machine reach an address.

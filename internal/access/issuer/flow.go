@@ -59,7 +59,7 @@ func Said(err error) string {
 }
 
 func (f *Flow) config(ctx context.Context, redirect string) (*oauth2.Config, error) {
-	provider, err := f.issuer.discover(ctx)
+	provider, err := f.issuer.addresses(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoAnswer, err)
 	}

@@ -190,7 +190,22 @@ func readKeys(resp *http.Response) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// discover returns the issuer's addresses; the old ones, if it does not answer.
+// addresses are those of the issuer, for a login.
+func (i *Issuer) addresses(ctx context.Context) (*oidc.Provider, error) {
+	i.mu.Lock()
+	known, at := i.provider, i.discovered
+	i.mu.Unlock()
+	if known != nil && time.Since(at) < documentFor {
+		return known, nil
+	}
+	if !i.takeTurn(ctx, true) {
+		return nil, errors.New("others wait for it, too")
+	}
+	defer func() { <-i.turn }()
+	return i.discover(ctx)
+}
+
+// discover returns the issuer's addresses; the old ones, if it does not answer. Its caller has the turn.
 func (i *Issuer) discover(ctx context.Context) (*oidc.Provider, error) {
 	i.mu.Lock()
 	known, at := i.provider, i.discovered

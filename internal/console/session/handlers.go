@@ -95,26 +95,33 @@ func (m *Manager) serveToken(w http.ResponseWriter, r *http.Request) {
 		m.loginPage(w, r, http.StatusUnprocessableEntity, next, "This is not a token.")
 		return
 	}
-	if m.logIn(w, r, ticket{Token: token}, next) {
+	if m.mayTry(w, r, next) && m.logIn(w, r, ticket{Token: token}, next) {
 		http.Redirect(w, r, local(next), http.StatusSeeOther)
 	}
 }
 
+// mayTry begins an attempt to log in, or says that there were too many.
+func (m *Manager) mayTry(w http.ResponseWriter, r *http.Request, next string) bool {
+	if m.attempts.begin(r) {
+		return true
+	}
+	w.Header().Set("Retry-After", "60")
+	m.loginPage(w, r, http.StatusTooManyRequests, next, "Too many attempts to log in failed. Wait a minute.")
+	return false
+}
+
 // logIn begins a session if the aggregator knows the token, or else says why it does not.
 func (m *Manager) logIn(w http.ResponseWriter, r *http.Request, t ticket, next string) bool {
-	if !m.attempts.may(r) {
-		w.Header().Set("Retry-After", "60")
-		m.loginPage(w, r, http.StatusTooManyRequests, next, "Too many attempts to log in failed. Wait a minute.")
-		return false
-	}
 	id, err := m.who.afresh(r.Context(), t.Token)
 	if err == nil && id.By == access.Nothing {
 		err = m.exposed()
 	}
 	refusal, refused := errors.AsType[*refusedError](err)
+	if !refused {
+		m.attempts.succeeded(r)
+	}
 	switch {
 	case refused:
-		m.attempts.failed(r)
 		said := "The aggregator does not know this token."
 		if refusal.status == http.StatusForbidden {
 			said = "The aggregator knows you, but you may not read: " + refusal.detail + "."
@@ -195,14 +202,11 @@ func (m *Manager) serveCallback(w http.ResponseWriter, r *http.Request) {
 		m.loginPage(w, r, http.StatusBadRequest, "/", "This login took too long, or was begun in another browser. Begin it again.")
 		return
 	}
-	if !m.attempts.may(r) {
-		w.Header().Set("Retry-After", "60")
-		m.loginPage(w, r, http.StatusTooManyRequests, s.Next, "Too many attempts to log in failed. Wait a minute.")
+	if !m.mayTry(w, r, s.Next) {
 		return
 	}
 	grant, err := m.cfg.Login.Finish(r.Context(), m.callback(), s.Pending, r.URL.Query())
 	if err != nil {
-		m.attempts.failed(r)
 		m.cfg.Logger.Warn("a login at the issuer failed", "address", r.RemoteAddr, "error", err)
 		m.loginPage(w, r, http.StatusBadGateway, s.Next, cmp.Or(issuer.Said(err), "The login at the issuer failed. Begin it again.")) // the log says more
 		return

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +34,21 @@ func TestAnAggregatorWithoutCredentials(t *testing.T) {
 	err := beyond.Manager.Start(t.Context())
 	if err == nil || !strings.HasPrefix(err.Error(), "--listen 0.0.0.0:8090: without credentials the console is served on loopback only") {
 		t.Errorf("beyond this machine: %v", err)
+	}
+	proxied := aConsole(t, a, func(cfg *Config) { cfg.External = "https://console.example.com" })
+	if err := proxied.Manager.Start(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "--external-url https://console.example.com: without credentials") {
+		t.Errorf("behind a proxy on this machine: %v", err)
+	}
+	if err := aConsole(t, a, func(cfg *Config) { cfg.External = "http://localhost:8090" }).Manager.Start(t.Context()); err != nil {
+		t.Errorf("under another name of this machine: %v", err)
+	}
+	now := time.Now()
+	r, _, err := beyond.with(ticket{Token: "x", Begun: now, Seen: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := beyond.identify(httptest.NewRecorder(), r); err == nil || !strings.Contains(err.Error(), "without credentials") {
+		t.Errorf("a session from before: %v", err)
 	}
 	for _, path := range []string{"/", "/login"} { // as when the aggregator was down at the start
 		if status, _, text := get(t, browser(t), beyond.URL+path); status != 403 || !strings.Contains(text, "without credentials") {
@@ -212,5 +229,19 @@ func TestLoginsThatFailAreBounded(t *testing.T) {
 	}
 	if got := try("10.9.9.9:1", "viewer"); got != 429 {
 		t.Errorf("in all: %d", got)
+	}
+	c = aConsole(t, a)
+	var wg sync.WaitGroup
+	var let atomic.Int32
+	for range 5 * failuresEach {
+		wg.Go(func() {
+			if try("10.0.0.1:1", "wrong") == 401 {
+				let.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if n := let.Load(); n > failuresEach {
+		t.Errorf("%d of many attempts at once are let through", n)
 	}
 }

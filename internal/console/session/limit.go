@@ -6,17 +6,14 @@ import (
 	"net/netip"
 	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 // attempts bounds logins that fail, by address and in all, so that nobody guesses tokens or loads the
 // aggregator.
 type attempts struct {
-	all *rate.Limiter
-
 	mu   sync.Mutex
-	each map[netip.Prefix]*rate.Limiter
+	all  bucket
+	each map[netip.Prefix]*bucket
 }
 
 const (
@@ -26,42 +23,61 @@ const (
 )
 
 func newAttempts() *attempts {
-	return &attempts{all: perMinute(failuresAll), each: map[netip.Prefix]*rate.Limiter{}}
+	return &attempts{all: full(failuresAll), each: map[netip.Prefix]*bucket{}}
 }
 
-func perMinute(n int) *rate.Limiter {
-	return rate.NewLimiter(rate.Every(time.Minute/time.Duration(n)), n)
-}
-
-// may reports whether an address may try.
-func (a *attempts) may(r *http.Request) bool {
+// begin reports whether an address may try. An attempt counts as failed until it succeeded, so that
+// many at once are no way around.
+func (a *attempts) begin(r *http.Request) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	each := a.each[network(r)]
-	return a.all.Tokens() >= 1 && (each == nil || each.Tokens() >= 1)
-}
-
-// failed counts an attempt.
-func (a *attempts) failed(r *http.Request) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	from := network(r)
+	now, from := time.Now(), network(r)
 	each := a.each[from]
 	if each == nil {
-		if len(a.each) >= maxAddresses { // those who have not tried for a minute
-			for k, l := range a.each {
-				if l.Tokens() >= failuresEach {
+		if len(a.each) >= maxAddresses { // those that have not failed for a minute
+			for k, b := range a.each {
+				if b.at(now) >= failuresEach {
 					delete(a.each, k)
 				}
 			}
 		}
-		each = perMinute(failuresEach)
-		if len(a.each) < maxAddresses {
-			a.each[from] = each
+		if len(a.each) >= maxAddresses {
+			return false
 		}
+		b := full(failuresEach)
+		each, a.each[from] = &b, &b
 	}
-	each.Allow()
-	a.all.Allow()
+	if each.at(now) < 1 || a.all.at(now) < 1 {
+		return false
+	}
+	each.left--
+	a.all.left--
+	return true
+}
+
+// succeeded takes an attempt back.
+func (a *attempts) succeeded(r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all.left++
+	if each := a.each[network(r)]; each != nil {
+		each.left++
+	}
+}
+
+// bucket is how many failures are left. Unlike rate.Limiter it takes one back.
+type bucket struct {
+	left, size float64
+	filled     time.Time
+}
+
+func full(size float64) bucket { return bucket{left: size, size: size, filled: time.Now()} }
+
+// at is what is left: size come in a minute, and no more than that are kept.
+func (b *bucket) at(now time.Time) float64 {
+	b.left = min(b.size, b.left+b.size*now.Sub(b.filled).Minutes())
+	b.filled = now
+	return b.left
 }
 
 // network is where a request comes from: an address, of IPv6 the /64, whose addresses one machine has.

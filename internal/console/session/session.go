@@ -111,12 +111,17 @@ func (m *Manager) Start(ctx context.Context) error {
 	return nil
 }
 
-// exposed is an error if not only programs of this machine reach the console.
+// exposed is an error if not only programs of this machine reach the console. A proxy on this machine
+// may bring others.
 func (m *Manager) exposed() error {
+	at := "--listen " + m.cfg.Listen
 	if m.local {
-		return nil
+		if m.external == nil || access.LocalName(nil, m.external.Host) {
+			return nil
+		}
+		at = "--external-url " + m.cfg.External
 	}
-	return fmt.Errorf("%w, for the aggregator: it requires none now", access.Exposed(m.cfg.Listen, "the console", "127.0.0.1:8090"))
+	return fmt.Errorf("%w, for the aggregator: it requires none now", access.Exposed(at, "the console", "127.0.0.1:8090"))
 }
 
 type contextKey struct{}
@@ -190,6 +195,8 @@ func (m *Manager) identify(w http.ResponseWriter, r *http.Request) (Session, err
 		return Session{Name: t.Name, Role: role, Token: t.Token, Expires: t.end(), Unconfirmed: true}, nil
 	case err != nil:
 		return Session{}, m.ended(w, r, err)
+	case id.By == access.Nothing && m.exposed() != nil:
+		return Session{}, &exposedError{m.exposed()}
 	}
 	if changed || now.Sub(t.Seen) >= confirmEach || t.Name != id.Name || t.Role != id.Role.String() {
 		t.Seen, t.Name, t.Role = now, id.Name, id.Role.String()
