@@ -59,6 +59,17 @@ type grant struct {
 // New starts a provider with an RSA key.
 func New(t testing.TB) *Provider {
 	t.Helper()
+	return start(t, httptest.NewServer)
+}
+
+// NewTLS is New over TLS, with a certificate that nobody trusts yet.
+func NewTLS(t testing.TB) *Provider {
+	t.Helper()
+	return start(t, httptest.NewTLSServer)
+}
+
+func start(t testing.TB, serve func(http.Handler) *httptest.Server) *Provider {
+	t.Helper()
 	p := &Provider{t: t, Client: "console", Secret: "c0ns0le", last: time.Hour, codes: map[string]grant{}, refresh: map[string]grant{}, end: make(chan struct{})}
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -70,7 +81,7 @@ func New(t testing.TB) *Provider {
 	mux.HandleFunc("GET /keys", p.serveKeys)
 	mux.HandleFunc("GET /authorize", p.serveAuthorize)
 	mux.HandleFunc("POST /token", p.serveToken)
-	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p.Server = serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p.Slow.Load() {
 			p.Held.Add(1)
 			select {
