@@ -32,6 +32,7 @@ type Provider struct {
 	Client, Secret string
 
 	Asked atomic.Int32 // for the keys, how often
+	Spent atomic.Int32 // codes and refresh tokens that came once more, or never were
 	Down  atomic.Bool  // it answers 503
 	Slow  atomic.Bool  // it answers when the test ends
 	Held  atomic.Int32 // requests that it was too slow for, or is
@@ -244,6 +245,7 @@ func (p *Provider) serveToken(w http.ResponseWriter, r *http.Request) {
 	delete(p.codes, code)
 	delete(p.refresh, refresh)
 	if !good {
+		p.Spent.Add(1)
 		reply(w, http.StatusBadRequest, map[string]any{"error": "invalid_grant"})
 		return
 	}

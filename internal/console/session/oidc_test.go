@@ -168,6 +168,9 @@ func TestALoginIsRenewed(t *testing.T) {
 	if first == "" || token() == "" {
 		t.Error("no token")
 	}
+	if n := p.Spent.Load(); n != 0 {
+		t.Errorf("a refresh token came to the issuer %d times too often", n)
+	}
 	p.User(nil) // the issuer renews nothing any more
 	now := time.Now()
 	old := ticket{Token: first, Refresh: "unknown", Until: now.Add(time.Minute)}
