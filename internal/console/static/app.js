@@ -60,6 +60,21 @@
     choice.addEventListener("change", () => choice.form.requestSubmit());
   };
 
+  // A button in .copied copies the code beside it, where the browser allows that.
+  const copies = () => {
+    if (!navigator.clipboard) return;
+    document.documentElement.classList.add("copies");
+    document.addEventListener("click", (e) => {
+      const button = e.target.closest?.("[data-copy]");
+      const code = button?.closest(".copied")?.querySelector("code");
+      if (!code) return;
+      navigator.clipboard.writeText(code.textContent).then(() => {
+        button.textContent = "Copied";
+        setTimeout(() => { button.textContent = "Copy"; }, 2000);
+      }, () => { button.textContent = "Select it and copy"; });
+    });
+  };
+
   // What a reader has opened stays open when its part is pushed again.
   if (window.Idiomorph) {
     Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, el) => !(el.localName === "details" && name === "open");
@@ -69,4 +84,5 @@
   localise(document);
   follow();
   colours();
+  copies();
 })();
