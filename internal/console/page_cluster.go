@@ -81,7 +81,7 @@ type owned struct {
 func partitionTable(group *status.Cluster) table {
 	t := table{Caption: "Partitions", Hidden: true, Empty: empty{Title: "No partition is known", Text: "An aggregator says who owns which partition."},
 		Head: []column{{Text: "Partition"}, {Text: "Owner"}, {Text: "State"}, {Text: "Events/s", Num: true, About: "Over about 30 seconds; an event counts once per key"}, {Text: "Share", Num: true},
-			{Text: "Not counted", Num: true, About: "Records of the event topic that wait"}, {Text: "Behind", Num: true}, {Text: "Forwarded, waiting", Num: true, About: "Records of the repartition topic that wait"},
+			{Text: "Not counted", Num: true, About: "Records of the event topic that wait"}, {Text: "Behind", Num: true}, {Text: "Forwarded", Num: true, About: "Records of the repartition topic that wait"},
 			{Text: "Keys", Num: true}, {Text: "Memory", Num: true}, {Text: "Checkpoint", Num: true, About: "How long ago all that was counted was last durable"}, {Text: "Taken over", Num: true, About: "When, how long it took, and how often by this owner"}}}
 	if group == nil {
 		return t
@@ -131,7 +131,10 @@ func (p owned) row(most float64, now time.Time) row {
 	}
 	taken := textCell("")
 	if !p.TakenOver.IsZero() {
-		taken = cell{HTML: ago(p.TakenOver, now), Note: span(seconds(p.TakeoverSeconds)) + ", " + plural(p.Takeovers, "time")}
+		taken = cell{HTML: ago(p.TakenOver, now), Note: "in " + span(seconds(p.TakeoverSeconds))}
+		if p.Takeovers > 1 {
+			taken.Note += ", " + number(p.Takeovers) + " times"
+		}
 	}
 	behind := textCell("")
 	if p.LagSeconds > 0 {

@@ -75,6 +75,7 @@ func loadOverview(r *request) (any, error) {
 	}
 	o.Links = append(o.Links, shownLink{together(o.Enforcers), "/cluster#enforcers"})
 	o.Line = lineOf(o.Worst, o.Wrong, o.Notices)
+	r.Title = o.Line
 	slices.SortStableFunc(o.Wrong, func(a, b world.Link) int { return b.Level.Compare(a.Level) })
 	if len(o.Wrong) > mostWrong {
 		o.More, o.Wrong = len(o.Wrong)-mostWrong, o.Wrong[:mostWrong]

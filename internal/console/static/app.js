@@ -80,7 +80,11 @@
     Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, el) => !(el.localName === "details" && name === "open");
   }
   document.addEventListener("htmx:afterSwap", (e) => localise(e.target));
-  document.addEventListener("htmx:sseMessage", (e) => localise(e.target));
+  document.addEventListener("htmx:sseMessage", (e) => {
+    localise(e.target);
+    const line = document.querySelector(".headline span"); // a tab in the background says it, too
+    if (line) document.title = line.textContent + " · Tallygate";
+  });
   localise(document);
   follow();
   colours();
