@@ -66,6 +66,13 @@ func toolGrants(n topics.Names) (all []grant) {
 	return all
 }
 
+// consoleGrants are those of `tallygate console`: beside what the tools read, how far the topics and the group are.
+func consoleGrants(n topics.Names) []grant {
+	return append(toolGrants(n),
+		grant{sarama.AclResourceTopic, n.Events, false, []sarama.AclOperation{sarama.AclOperationDescribe}},
+		grant{sarama.AclResourceGroup, n.Group, false, []sarama.AclOperation{sarama.AclOperationDescribe}})
+}
+
 func producerGrants(n topics.Names) []grant {
 	return []grant{{sarama.AclResourceTopic, n.Events, false, []sarama.AclOperation{write}}}
 }
@@ -112,6 +119,7 @@ func writeACLs(w io.Writer, bootstrap, prefix, principal string) {
 	list("tallygate doctor, beside these: it tries the fence on a scratch topic, and reads the brokers' settings", principal, scratchGrant(n), brokerGrant())
 	list("applications that emit events", "User:APPLICATION", producerGrants(n)...)
 	list("tallygate blocks, audit and dead-letters; the last with --send --direct also as applications that emit", "User:TOOL", toolGrants(n)...)
+	list("tallygate console; its doctor tells what of an aggregator's it may not see", "User:CONSOLE", consoleGrants(n)...)
 	fmt.Fprintln(w, "# enforcers need nothing in Kafka: they read Redis; with --emit-admitted also as applications that emit")
 	enforcers := " ~" + presence.Key(prefix)
 	writer := append(rightsOf(scriptCommands), "config|get", "hgetall") // whether this Redis evicts; the enforcers' kill switches

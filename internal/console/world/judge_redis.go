@@ -78,7 +78,10 @@ func judgeRedis(r *Readings) Link {
 	case is.MaxMemory > 0 && is.Memory*100 >= is.MaxMemory*80:
 		l.Level, l.Cause, l.Do = Warn, fmt.Sprintf("%d %% of its memory is used: when it is full, it refuses new blocks", is.Memory*100/is.MaxMemory), "Raise maxmemory."
 	default:
-		l.Level, l.Runbook, l.Cause = OK, "", fmt.Sprintf("%s, answers in %s", count(int(is.Entries), "verdict"), span(is.Latency))
+		l.Level, l.Runbook, l.Cause = OK, "", "answers in "+span(is.Latency)
+		if is.Entries >= 0 {
+			l.Cause = count(int(is.Entries), "verdict") + ", " + l.Cause
+		}
 	}
 	return l
 }

@@ -56,10 +56,11 @@ func (r *redisPoll) readShard(ctx context.Context, shard, partitions int, is *Re
 	var meta *redis.SliceCmd
 	var size *redis.IntCmd
 	var now *redis.TimeCmd
-	if _, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, _ = r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		meta, size, now = p.HMGet(ctx, key, fields...), p.HLen(ctx, key), p.Time(ctx)
 		return nil
-	}); err != nil {
+	})
+	if err := errors.Join(meta.Err(), now.Err()); err != nil {
 		return err
 	}
 	text := func(i int) string {
@@ -72,7 +73,9 @@ func (r *redisPoll) readShard(ctx context.Context, shard, partitions int, is *Re
 	}
 	is.Now = now.Val()
 	is.Written = is.Written && text(0) != ""
-	is.Entries += max(0, size.Val()-metaFields(meta.Val()))
+	if is.Entries += max(0, size.Val()-metaFields(meta.Val())); size.Err() != nil { // an enforcer's user may not ask
+		is.Entries = -1
+	}
 	is.Shards = cmp.Or(int(number(3)), is.Shards)
 	applied, beat := number(1), time.UnixMilli(number(2))
 	if at := time.UnixMicro(applied); shard == 0 || at.Before(is.Applied) {

@@ -96,7 +96,7 @@ type Redis struct {
 	Policy    string        // maxmemory-policy; "" if unknown
 	Memory    int64
 	MaxMemory int64 // 0: no bound
-	Entries   int64 // verdicts in the blocklist
+	Entries   int64 // verdicts in the blocklist; -1: unknown
 	Written   bool  // every shard was written at least once
 	Now       time.Time
 	Beat      time.Time       // the oldest of the shards' latest heartbeats, by Redis' clock
