@@ -98,25 +98,37 @@ func ruleNotices(members []status.Status) (all []Notice) {
 	return all
 }
 
+// certificateNotices are of the aggregators, and of decision servers that tell everybody.
 func certificateNotices(r *Readings) (all []Notice) {
+	var of []Certificates
 	for _, m := range r.Cluster.Value.Members {
-		for _, s := range m.Metrics["tallygate_certificate_expiry_timestamp_seconds"] {
-			left := time.Unix(int64(s.Value), 0).Sub(r.Now)
-			if left >= certificateWarn {
-				continue
+		of = append(of, Certificates{m.Instance, m.Metrics[certificateMetric]})
+	}
+	for _, c := range append(of, r.Enforced.Value.Certificates...) {
+		for _, s := range c.Expiry {
+			if n, due := c.notice(s, r.Now); due {
+				all = append(all, n)
 			}
-			n := Notice{Name: "certificate:" + m.Instance + ":" + s.Labels["option"], Level: Warn, Runbook: "TallygateCertificateExpires",
-				Text: fmt.Sprintf("The certificate of --%s of %s ends in %s", s.Labels["option"], m.Instance, span(left)), Do: "Put a new one in its file: it is read without a restart."}
-			switch {
-			case s.Value == 0:
-				n.Level, n.Text = Bad, fmt.Sprintf("The certificate of --%s of %s cannot be read", s.Labels["option"], m.Instance)
-			case left <= 0:
-				n.Level, n.Text = Bad, fmt.Sprintf("The certificate of --%s of %s has ended", s.Labels["option"], m.Instance)
-			}
-			all = append(all, n)
 		}
 	}
 	return all
+}
+
+func (c *Certificates) notice(s status.Sample, now time.Time) (n Notice, due bool) {
+	left := time.Unix(int64(s.Value), 0).Sub(now)
+	if left >= certificateWarn {
+		return n, false
+	}
+	what := "The certificate of --" + s.Labels["option"] + " of " + c.Program
+	n = Notice{Name: "certificate:" + c.Program + ":" + s.Labels["option"], Level: Warn, Runbook: "TallygateCertificateExpires",
+		Text: what + " ends in " + span(left), Do: "Put a new one in its file: it is read without a restart."}
+	switch {
+	case s.Value == 0:
+		n.Level, n.Text = Bad, what+" cannot be read"
+	case left <= 0:
+		n.Level, n.Text = Bad, what+" has ended"
+	}
+	return n, true
 }
 
 // memberClocks compares the aggregators' clocks with the console's.

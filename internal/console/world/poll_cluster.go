@@ -17,8 +17,11 @@ import (
 )
 
 // clusterMetrics are what the numbers are made of, by the beginnings of their names.
-const clusterMetrics = "tallygate_events_total,tallygate_partition_lag,tallygate_verdicts_total,tallygate_overshoot_events_total," +
-	"tallygate_event_to_verdict_seconds,tallygate_certificate_expiry_timestamp_seconds"
+const clusterMetrics = certificateMetric + ",tallygate_events_total,tallygate_partition_lag,tallygate_verdicts_total,tallygate_overshoot_events_total," +
+	"tallygate_event_to_verdict_seconds"
+
+// certificateMetric is when the certificate of an option expires, of any program.
+const certificateMetric = "tallygate_certificate_expiry_timestamp_seconds"
 
 // nextAfter is how long an aggregator may take before the next one is asked, too.
 const nextAfter = 700 * time.Millisecond
@@ -133,18 +136,22 @@ func (c *clusterPoll) exemptions(ctx context.Context, now time.Time) (Exemptions
 // from Redis, and whoever can write there must not get the console's token. What refuses or fails is left out.
 func enforced(ctx context.Context, client *http.Client, beats []presence.Beat) Enforced {
 	const toDenial, blocked = "tallygate_event_to_enforced_seconds", "tallygate_rule_blocked_keys"
-	answers := make(chan status.Status, mostEnforcers)
+	type answer struct {
+		from string
+		status.Status
+	}
+	answers := make(chan answer, mostEnforcers)
 	asked := 0
 	for i := range beats {
 		if b := &beats[i]; b.URL != "" && !b.Gone() && asked < mostEnforcers {
 			asked++
 			go func() {
-				text, err := apiclient.New(b.URL, client).Get(ctx, "/v1/status?metrics="+toDenial+","+blocked)
+				text, err := apiclient.New(b.URL, client).Get(ctx, "/v1/status?metrics="+toDenial+","+blocked+","+certificateMetric)
 				var is status.Status
 				if err == nil {
 					_ = json.Unmarshal(text, &is) // what is none has no samples
 				}
-				answers <- is
+				answers <- answer{b.Name, is}
 			}()
 		}
 	}
@@ -152,6 +159,7 @@ func enforced(ctx context.Context, client *http.Client, beats []presence.Beat) E
 	for range asked {
 		is := <-answers
 		all.Latency = append(all.Latency, is.Metrics[toDenial]...)
+		all.Certificates = append(all.Certificates, Certificates{is.from, is.Metrics[certificateMetric]})
 		if samples, said := is.Metrics[blocked]; said {
 			sum := 0
 			for _, s := range samples {

@@ -56,6 +56,14 @@ type Cluster = status.Cluster
 type Enforced struct {
 	Latency []status.Sample // histograms from an event to its denial
 	Blocked int             // keys with an enforced block, of the server that has most; -1: none says
+
+	Certificates []Certificates
+}
+
+// Certificates are when those of a program expire, by its options.
+type Certificates struct {
+	Program string
+	Expiry  []status.Sample
 }
 
 // Kafka is what brokers say of the topics.
