@@ -153,7 +153,8 @@ func (w *chainRig) traffic(ctx context.Context) error {
 
 // revokeKafka takes away that the aggregators may read and write the events' topic.
 func (w *chainRig) revokeKafka() {
-	all := sarama.AclFilter{ResourceType: sarama.AclResourceTopic, ResourceName: &w.names.Events, ResourcePatternTypeFilter: sarama.AclPatternLiteral,
+	aggregators := "User:tallygate"
+	all := sarama.AclFilter{Principal: &aggregators, ResourceType: sarama.AclResourceTopic, ResourceName: &w.names.Events, ResourcePatternTypeFilter: sarama.AclPatternLiteral,
 		Operation: sarama.AclOperationAny, PermissionType: sarama.AclPermissionAllow}
 	if gone, err := w.admin.DeleteACL(all, false); err != nil || len(gone) == 0 {
 		w.t.Fatalf("%d rights revoked: %v", len(gone), err)

@@ -132,7 +132,7 @@ func judgeProducers(r *Readings) Link {
 	case !r.Kafka.Known(r.Now):
 		l.Level, l.Cause = Unknown, "not seen while Kafka cannot be read"
 	case r.Kafka.Value.Events.Missing:
-		l.Level, l.Cause = Unknown, "there is no topic to send to yet"
+		l.Level, l.Cause = Unknown, "not seen without the topic of events"
 	case r.Kafka.Value.Moved.IsZero() && r.Now.Sub(r.Began) < quietAfter:
 		l.Level, l.Cause = Unknown, "no event since the console began to look, "+span(r.Now.Sub(r.Began))+" ago"
 	case r.Kafka.Value.Moved.IsZero():
@@ -161,12 +161,15 @@ func judgeEvents(r *Readings) Link {
 	k := &r.Kafka.Value
 	who, trouble := kafkaTrouble(r)
 	switch {
-	case k.Events.Missing:
-		l.Level, l.Cause = Bad, "the topic "+k.Events.Name+" does not exist"
-		l.Do = "Start an aggregator, which makes it; or correct --prefix."
 	case trouble != nil:
 		l.Level, l.Cause = Bad, fmt.Sprintf("Kafka refuses %s (%s): %s", who, trouble.Reason, short(trouble.Error))
 		l.Do = "Give the aggregators' principal its rights again: tallygate doctor --acls prints the commands."
+	case k.Events.Missing && counted(r):
+		l.Level, l.Cause = Warn, "Kafka does not show the topic "+k.Events.Name+" to the console, and aggregators count it"
+		l.Do = "Give the console's principal its rights: tallygate doctor --acls prints the commands."
+	case k.Events.Missing:
+		l.Level, l.Cause = Bad, "the topic "+k.Events.Name+" does not exist, or the console may not see it"
+		l.Do = "Start an aggregator, which makes it; or correct --prefix, or the console's rights."
 	case len(k.Events.Leaderless) > 0:
 		l.Level, l.Cause = Bad, "no broker leads "+partitions(k.Events.Leaderless)+" of "+k.Events.Name
 		l.Do = "Start the brokers that are away."
@@ -181,6 +184,11 @@ func judgeEvents(r *Readings) Link {
 		l.Cause = fmt.Sprintf("%s on %s, all in sync", count(k.Events.Partitions, "partition"), count(k.Brokers, "broker"))
 	}
 	return l
+}
+
+// counted reports whether an aggregator counts a partition: then there is a topic.
+func counted(r *Readings) bool {
+	return r.Cluster.Known(r.Now) && slices.ContainsFunc(r.Cluster.Value.Members, func(m status.Status) bool { return m.Aggregator != nil && len(m.Aggregator.Partitions) > 0 })
 }
 
 // kafkaTrouble is what an aggregator has with Kafka; nil if none has.

@@ -59,10 +59,14 @@ func TestJudge(t *testing.T) {
 		}, judged{"events": {Bad, "Kafka refuses the aggregator b (auth): not authorized"}}},
 		"a partition without a leader": {func(r *Readings) { r.Kafka.Value.Events.Leaderless = []int32{1} }, judged{"events": {Bad, "no broker leads partition 1"}}},
 		"a replica out of sync":        {func(r *Readings) { r.Kafka.Value.Events.Thin = []int32{1} }, judged{"events": {Warn, "out of sync"}}},
-		"no topic":                     {func(r *Readings) { r.Kafka.Value.Events.Missing = true }, judged{"producers": {Unknown, "no topic"}, "events": {Bad, "does not exist"}}},
-		"nobody sends":                 {func(r *Readings) { r.Kafka.Value.Moved = noon.Add(-3 * time.Minute) }, judged{"producers": {Unknown, "no event for 3 min"}}},
-		"no aggregator answers":        {func(r *Readings) { r.Cluster.took(Cluster{}, down, noon) }, judged{"aggregators": {Bad, "no aggregator answers"}}},
-		"none was ever read":           {func(r *Readings) { r.Cluster = Reading[Cluster]{} }, judged{"aggregators": {Unknown, "has not answered yet"}}},
+		"no topic": {func(r *Readings) {
+			r.Kafka.Value.Events.Missing, r.Cluster.Value.Members[0].Aggregator, r.Cluster.Value.Members[1].Aggregator = true, nil, nil
+		}, judged{
+			"producers": {Unknown, "not seen"}, "events": {Bad, "does not exist"}}},
+		"a topic that the console may not see": {func(r *Readings) { r.Kafka.Value.Events.Missing = true }, judged{"producers": {Unknown, "not seen"}, "events": {Warn, "does not show the topic"}}},
+		"nobody sends":                         {func(r *Readings) { r.Kafka.Value.Moved = noon.Add(-3 * time.Minute) }, judged{"producers": {Unknown, "no event for 3 min"}}},
+		"no aggregator answers":                {func(r *Readings) { r.Cluster.took(Cluster{}, down, noon) }, judged{"aggregators": {Bad, "no aggregator answers"}}},
+		"none was ever read":                   {func(r *Readings) { r.Cluster = Reading[Cluster]{} }, judged{"aggregators": {Unknown, "has not answered yet"}}},
 		"an aggregator of an older version": {func(r *Readings) { r.Cluster.took(Cluster{}, &apiclient.Refusal{Status: 404, Detail: "nothing"}, noon) }, judged{
 			"aggregators": {Unknown, "without /v1/cluster"}}},
 		"the console's token is wrong": {func(r *Readings) { r.Cluster.took(Cluster{}, &apiclient.Refusal{Status: 401, Detail: "no"}, noon) }, judged{
