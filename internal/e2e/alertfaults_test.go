@@ -19,7 +19,7 @@ type alertFault struct {
 	name, file string
 	step       string // what the runbook says, in short
 	ownKafka   bool
-	ownBuild   bool // it needs a program of its own, which takes a minute to build
+	ownBuild   bool // it needs a program of its own, which takes a minute to build: it is only recorded
 	within     map[string]time.Duration
 	strike     func(s *alertStage) (mend func())
 	after      time.Duration // how long what follows is recorded; 0: a minute
