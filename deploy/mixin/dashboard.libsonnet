@@ -41,6 +41,7 @@
         p.query(by('reason', rate(of('kafka_errors_total'))), 'Kafka: {{reason}}'),
         p.query(by('reason', rate(of('publish_errors_total'))), 'publisher: {{reason}}'),
         p.query(by('reason', rate(of('feed_errors_total'))), 'enforcer: {{reason}}'),
+        p.query(by('reason', rate(of('presence_errors_total'))), 'to announce an enforcer: {{reason}}'),
         p.query('sum(increase(%s[$__rate_interval]))' % of('blocklist_refills_total'), 'partitions refilled in Redis'),
       ]),
       p.lines('Staleness of enforcers', 'How far each is behind the verdicts. Up to a second is normal.', 's', [
