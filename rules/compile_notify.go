@@ -24,8 +24,8 @@ func (n *Notify) AppendJSON(dst []byte) []byte {
 	return append(dst, names...)
 }
 
-// notify reads whether the rule's verdicts are told to people, and by which routes.
-func (c *ruleReader) notify(n *yaml.Node) {
+// readNotify reads whether the rule's verdicts are told to people, and by which routes.
+func readNotify(c *ruleReader, n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
 		if c.Bool(n, "notify") {
 			c.r.Notify = &Notify{}

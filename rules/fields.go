@@ -131,7 +131,7 @@ var rulePlace = place[*ruleReader]{
 		{fieldDoc{"exempt", "exempt", "keys that are counted but [not judged](#exempt)", false}, func(c *ruleReader, n *yaml.Node) { c.r.exempt = exemptReader{c.compiler, c.r}.exemptions(n) }},
 		{fieldDoc{"fuse", "percentage", "a share of the keys, such as `5%`, beyond which the rule [stops blocking](#fuse)", false}, nil},
 		{fieldDoc{"notify", `{"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/name"}, {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/name"}}]}`,
-			"`true`, or names of routes: [people are told](#notify) of its verdicts", false}, (*ruleReader).notify},
+			"`true`, or names of routes: [people are told](#notify) of its verdicts", false}, readNotify},
 	}, unread[*ruleReader](windowDocs)),
 }
 
