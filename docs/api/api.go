@@ -12,12 +12,13 @@ var Files embed.FS
 
 // The schemas, by what they describe.
 const (
-	Event      = "event.schema.json"
-	Verdict    = "verdict.schema.json"
-	Audit      = "audit.schema.json"
-	DeadLetter = "dead-letter.schema.json"
-	Problem    = "problem.schema.json"
-	Status     = "status.schema.json"
+	Event        = "event.schema.json"
+	Verdict      = "verdict.schema.json"
+	Audit        = "audit.schema.json"
+	DeadLetter   = "dead-letter.schema.json"
+	Problem      = "problem.schema.json"
+	Status       = "status.schema.json"
+	Notification = "notification.schema.json"
 )
 
 // The documents.

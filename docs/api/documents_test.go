@@ -79,7 +79,7 @@ func TestDescriptionsAreWhole(t *testing.T) {
 			}
 		})
 	})
-	if found != 9 {
+	if found != 10 {
 		t.Errorf("%d descriptions", found)
 	}
 }
