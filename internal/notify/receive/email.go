@@ -1,0 +1,128 @@
+package receive
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wneessen/go-mail"
+
+	"github.com/tallygate/tallygate/internal/notify/config"
+	"github.com/tallygate/tallygate/internal/notify/note"
+)
+
+// email sends mails to a server for outgoing mail.
+type email struct {
+	*config.Receiver
+	getenv func(string) string
+	now    func() time.Time
+	host   string
+	port   int
+	tls    *tls.Config
+}
+
+func newEmail(c *config.Receiver, getenv func(string) string, now func() time.Time) (*email, error) {
+	host, port, err := net.SplitHostPort(c.Email.Server)
+	if err != nil {
+		return nil, fmt.Errorf("receiver %s: %w", c.Name, err)
+	}
+	e := &email{Receiver: c, getenv: getenv, now: now, host: host, tls: &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}}
+	if e.port, err = strconv.Atoi(port); err != nil {
+		return nil, fmt.Errorf("receiver %s: the port of server is no number", c.Name)
+	}
+	if c.CA != "" {
+		pem, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, fmt.Errorf("receiver %s: read ca: %w", c.Name, err)
+		}
+		if e.tls.RootCAs = x509.NewCertPool(); !e.tls.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("receiver %s: ca %s contains no PEM certificate", c.Name, c.CA)
+		}
+	}
+	return e, nil
+}
+
+// Close has nothing to end: each mail has a connection of its own.
+func (e *email) Close() {}
+
+// client makes a client with the password as it is now.
+func (e *email) client() (*mail.Client, error) {
+	options := []mail.Option{mail.WithPort(e.port), mail.WithTimeout(e.Timeout), mail.WithTLSConfig(e.tls)}
+	switch e.Email.TLS {
+	case "tls":
+		options = append(options, mail.WithSSL())
+	case "none":
+		options = append(options, mail.WithTLSPolicy(mail.NoTLS))
+	default:
+		options = append(options, mail.WithTLSPolicy(mail.TLSMandatory))
+	}
+	if e.Email.User != "" {
+		password, err := e.Email.Password.Read(e.getenv)
+		if err != nil {
+			return nil, err
+		}
+		auth := mail.SMTPAuthAutoDiscover
+		if e.Email.TLS == "none" { // on this machine: see config
+			auth = mail.SMTPAuthPlainNoEnc
+		}
+		options = append(options, mail.WithSMTPAuth(auth), mail.WithUsername(e.Email.User), mail.WithPassword(password))
+	}
+	return mail.NewClient(e.host, options...)
+}
+
+// Send sends one mail. Its Message-ID is made of the delivery's id.
+func (e *email) Send(ctx context.Context, m *note.Message) error {
+	msg := mail.NewMsg(mail.WithNoDefaultUserAgent())
+	if err := errors.Join(msg.From(e.Email.From), msg.To(e.Email.To...)); err != nil {
+		return setup(err)
+	}
+	_, domain, _ := strings.Cut(e.Email.From, "@")
+	msg.SetMessageIDWithValue(m.ID + "@" + domain)
+	msg.SetDateWithValue(e.now())
+	msg.SetGenHeader("Auto-Submitted", "auto-generated")
+	msg.SetGenHeader(DeliveryHeader, m.ID)
+	msg.Subject("[tallygate] " + note.OneLine(m.Title))
+	text := m.Title + "\n\n" + m.Text + "\n"
+	if m.Link != "" {
+		text += "\n" + m.Link + "\n"
+	}
+	msg.SetBodyString(mail.TypeTextPlain, text+"\n-- \ntallygate notify, route "+m.Route+"\n")
+	client, err := e.client()
+	if err != nil {
+		return setup(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*e.Timeout) // for all of the conversation
+	defer cancel()
+	if err := client.DialAndSendWithContext(ctx, msg); err != nil {
+		return mailFailure(err)
+	}
+	return nil
+}
+
+// noLogin finds a server's answer to a user and a password that it does not take: RFC 4954.
+var noLogin = regexp.MustCompile(`\b53[0458] `)
+
+// mailFailure says what an error of the conversation means.
+func mailFailure(err error) error {
+	f := &Failure{Err: errors.New(note.Cut(note.OneLine(err.Error()), 300)), Reason: Unreachable}
+	send, ok := errors.AsType[*mail.SendError](err)
+	switch {
+	case ok && send.Reason == mail.ErrSMTPMailFrom, ok && send.Reason == mail.ErrSMTPRcptTo:
+		f.Reason = Denied // of our addresses, not of this message: others change that
+	case ok && send.ErrorCode() >= 500:
+		f.Reason, f.Lost = Refused, true
+	case ok && send.ErrorCode() >= 400:
+		f.Reason = Limited
+	case noLogin.MatchString(err.Error()):
+		f.Reason = Denied
+	}
+	return f
+}
