@@ -1,0 +1,161 @@
+// Package source is where Notes come from: the audit topic, for what happened, and what aggregators, Redis and
+// the blocklist say, for states.
+package source
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/notify/note"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
+
+// entry is one of the audit topic, as far as Notes need it. Fields that other types have otherwise are read
+// one by one: an unknown form of one is no reason to lose the others.
+type entry struct {
+	Type, By, Command, Rule, Reason, Name, Enforcer, Cause string
+
+	For       string
+	At        event.Micros
+	Until     event.Micros
+	Key       []event.Dim
+	Keys      int
+	Partition int32
+	Version   int64
+	From      int64
+	Enabled   *bool
+	Letters   int
+	Events    int
+	Verdict   json.RawMessage
+	Notify    json.RawMessage
+}
+
+func parse(data []byte) (*entry, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("parse the entry: %w", err)
+	}
+	e := &entry{At: event.NoTime, Until: event.NoTime, Verdict: fields["verdict"], Notify: fields["notify"]}
+	for name, into := range map[string]any{
+		"type": &e.Type, "by": &e.By, "command": &e.Command, "rule": &e.Rule, "reason": &e.Reason, "name": &e.Name, "enforcer": &e.Enforcer,
+		"cause": &e.Cause, "on_behalf_of": &e.For, "at": &e.At, "until": &e.Until, "keys": &e.Keys, "partition": &e.Partition,
+		"version": &e.Version, "from": &e.From, "enabled": &e.Enabled, "letters": &e.Letters, "events": &e.Events,
+	} {
+		if raw, ok := fields[name]; ok {
+			_ = json.Unmarshal(raw, into) // another type of value counts as absent
+		}
+	}
+	var text string
+	if json.Unmarshal(fields["key"], &text) == nil {
+		e.Key, _ = event.ParseKey([]byte(text))
+	}
+	return e, nil
+}
+
+// Audit makes Notes of entries of the audit. It is for one reader: it remembers which verdicts it has seen, since
+// a verdict comes again when its end moves.
+type Audit struct {
+	seen, before map[string]bool
+}
+
+// remembered is how many verdicts are, twice.
+const remembered = 10_000
+
+// Note is what an entry tells; nil is nothing. An entry that cannot be read is an error.
+func (a *Audit) Note(data []byte, broker time.Time) (*note.Note, error) {
+	e, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	n := &note.Note{State: note.Happened, At: broker, Rule: e.Rule, By: e.By, For: e.For, Reason: e.Reason, Key: e.Key}
+	if e.At != event.NoTime {
+		n.At = e.At.Time()
+	}
+	switch e.Type {
+	case "verdict":
+		return a.verdict(n, e)
+	case "command":
+		n.Kind, n.Subject, n.What = note.Command, e.Command, command(e)
+	case "dead-letters":
+		n.Kind, n.Subject = note.Command, "send dead letters again"
+		n.What = fmt.Sprintf("%d dead letters sent again, %d events", e.Letters, e.Events)
+	case "fuse":
+		n.Kind = note.Fuse
+		n.What = fmt.Sprintf("in partition %d, of %d keys: it is in shadow mode there until changed rules are loaded", e.Partition, e.Keys)
+		n.By, n.Reason = "", ""
+	case "rules":
+		n.Kind, n.What = note.RulesChanged, fmt.Sprintf("version %d of %s", e.Version, e.Name)
+		if e.From > 0 {
+			n.What = fmt.Sprintf("version %d of %s, with the text of version %d", e.Version, e.Name, e.From)
+		}
+	case "kill-switch":
+		n.Kind, n.Subject, n.By = note.KillSwitch, e.Enforcer, "" // it only has seen it
+		n.What = "enforces again"
+		if e.Enabled == nil || !*e.Enabled {
+			n.What = "allows everything, by its " + e.Cause
+		}
+	default:
+		return nil, nil // it is for other readers
+	}
+	return n, nil
+}
+
+// command says what a command did, as the command line calls it.
+func command(e *entry) string {
+	what := e.Command
+	if what == "forget" {
+		what = "erase"
+	}
+	switch {
+	case e.Until != event.NoTime:
+		what += " until " + note.Clock(e.Until.Time())
+	case what == "exempt":
+		what += " ended"
+	}
+	if e.Keys > 1 {
+		what += fmt.Sprintf(", %d keys", e.Keys)
+	}
+	return what
+}
+
+// verdict makes a Note of a verdict whose rule has notify.
+func (a *Audit) verdict(n *note.Note, e *entry) (*note.Note, error) {
+	if len(e.Notify) == 0 {
+		return nil, nil
+	}
+	v, err := verdict.Parse(e.Verdict)
+	if err != nil {
+		return nil, err
+	}
+	if v.State != verdict.Block && v.State != verdict.Warn || a.again(&v) {
+		return nil, nil
+	}
+	n.Kind, n.Rule, n.Key, n.By = note.Verdict, v.Rule, v.Key, ""
+	if json.Unmarshal(e.Notify, &n.Routes) != nil {
+		n.Routes = nil // true: all of them
+	}
+	if v.State == verdict.Warn {
+		n.What = fmt.Sprintf("%s of the limit reached: %s of %s", v.Step, v.Count, v.Limit)
+		return n, nil
+	}
+	n.What = fmt.Sprintf("%s until %s: %s of %s", v.Action, note.Clock(v.Until.Time()), v.Count, v.Limit)
+	if v.Mode == verdict.Shadow {
+		n.What += " (in shadow mode)"
+	}
+	return n, nil
+}
+
+// again reports whether the verdict was there before, and only its end has moved.
+func (a *Audit) again(v *verdict.Verdict) bool {
+	id := fmt.Sprintf("%s %d %d", verdict.AppendRecordKey(nil, v), v.State, v.Since)
+	if a.seen[id] || a.before[id] {
+		return true
+	}
+	if a.seen == nil || len(a.seen) >= remembered {
+		a.seen, a.before = map[string]bool{}, a.seen
+	}
+	a.seen[id] = true
+	return false
+}
