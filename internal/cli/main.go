@@ -13,6 +13,7 @@ import (
 	"github.com/tallygate/tallygate/internal/dev"
 	"github.com/tallygate/tallygate/internal/doctor"
 	"github.com/tallygate/tallygate/internal/emitcmd"
+	"github.com/tallygate/tallygate/internal/notify"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/internal/ruletest"
@@ -55,6 +56,7 @@ func Commands() []Command {
 		{Name: "emit", Args: "FILE|-", Summary: "send an access log, or a file of events, to Kafka", run: program(emitcmd.Command)},
 		{Name: "doctor", Summary: "check Kafka, Redis and the group, and say how to fix what is wrong", run: program(doctor.Command)},
 		{Name: "console", Summary: "serve web pages that show whether everything works, and who is blocked", run: program(console.Command)},
+		{Name: "notify", Summary: "tell people what happens, by webhook, Slack, Teams, Alertmanager or e-mail", run: program(notify.Command)},
 		{Name: "completion", Args: strings.Join(completion.Shells(), "|"), Summary: "print what completes command lines in a shell", run: complete},
 		{Name: "version", Summary: "print the version", run: version},
 	}

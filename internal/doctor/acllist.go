@@ -73,6 +73,14 @@ func consoleGrants(n topics.Names) []grant {
 		grant{sarama.AclResourceGroup, n.Group, false, []sarama.AclOperation{sarama.AclOperationDescribe}})
 }
 
+// notifyGrants are what tallygate notify needs: the audit, and a group for each of its receivers.
+func notifyGrants(n topics.Names) []grant {
+	return []grant{
+		{sarama.AclResourceTopic, n.Audit, false, []sarama.AclOperation{read}},
+		{sarama.AclResourceGroup, n.Group + "-notify.", true, []sarama.AclOperation{read}},
+	}
+}
+
 func producerGrants(n topics.Names) []grant {
 	return []grant{{sarama.AclResourceTopic, n.Events, false, []sarama.AclOperation{write}}}
 }
@@ -120,6 +128,7 @@ func writeACLs(w io.Writer, bootstrap, prefix, principal string) {
 	list("applications that emit events", "User:APPLICATION", producerGrants(n)...)
 	list("tallygate blocks, audit and dead-letters; the last with --send --direct also as applications that emit", "User:TOOL", toolGrants(n)...)
 	list("tallygate console; its doctor tells what of an aggregator's it may not see", "User:CONSOLE", consoleGrants(n)...)
+	list("tallygate notify: the audit, and a group for each receiver", "User:NOTIFY", notifyGrants(n)...)
 	fmt.Fprintln(w, "# enforcers need nothing in Kafka: they read Redis; with --emit-admitted also as applications that emit")
 	enforcers := " ~" + presence.Key(prefix)
 	writer := append(rightsOf(scriptCommands), "config|get", "hgetall") // whether this Redis evicts; the enforcers' kill switches
