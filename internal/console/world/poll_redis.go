@@ -56,12 +56,17 @@ func (r *redisPoll) readShard(ctx context.Context, shard, partitions int, is *Re
 	var meta *redis.SliceCmd
 	var size *redis.IntCmd
 	var now *redis.TimeCmd
-	_, _ = r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		meta, size, now = p.HMGet(ctx, key, fields...), p.HLen(ctx, key), p.Time(ctx)
 		return nil
 	})
-	if err := errors.Join(meta.Err(), now.Err()); err != nil {
-		return err
+	// An enforcer's user may not ask for the size. A connection that fails to log in leaves commands without an
+	// answer and without an error.
+	if wrong := errors.Join(meta.Err(), now.Err()); wrong != nil {
+		return wrong
+	}
+	if len(meta.Val()) != len(fields) {
+		return cmp.Or(err, errors.New("no answer"))
 	}
 	text := func(i int) string {
 		s, _ := meta.Val()[i].(string)
@@ -73,7 +78,7 @@ func (r *redisPoll) readShard(ctx context.Context, shard, partitions int, is *Re
 	}
 	is.Now = now.Val()
 	is.Written = is.Written && text(0) != ""
-	if is.Entries += max(0, size.Val()-metaFields(meta.Val())); size.Err() != nil { // an enforcer's user may not ask
+	if is.Entries += max(0, size.Val()-metaFields(meta.Val())); size.Err() != nil {
 		is.Entries = -1
 	}
 	is.Shards = cmp.Or(int(number(3)), is.Shards)

@@ -108,3 +108,19 @@ func emitOne(t *testing.T, brokers []string) {
 		t.Error(err)
 	}
 }
+
+// A user whose password Redis does not know: the poll had a panic, since commands that were never sent have neither
+// an answer nor an error.
+func TestRedisThatDoesNotKnowTheConsole(t *testing.T) {
+	stack, err := devstack.Start(t.Context(), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stack.Close()
+	rds := redis.NewClient(&redis.Options{Addr: stack.Redis, Username: "console", Password: "wrong"})
+	defer rds.Close()
+	w := world.New(world.Config{Kafka: &kafkaconn.Kafka{Brokers: stack.Kafka}, Redis: rds, API: apiclient.New("http://127.0.0.1:1", nil), Every: 100 * time.Millisecond})
+	stop := testrun.Start(t, w.Run)
+	defer stop()
+	testrun.Eventually(t, "Redis is said to refuse the console", says(w, map[string]string{"redis": "read the blocklist in Redis"}))
+}
