@@ -28,18 +28,18 @@ func (f *facts) above(l *Limit) bool {
 }
 
 func (f *facts) mayBeKeptOut(l *Limit) bool {
-	return f.adds && !f.exempt && f.limit != 0 && l.keepsOut()
+	return f.adds && !f.exempt && f.limit != 0 && keepsOut(l)
 }
 
 // keepsOut reports whether the limit keeps events out, by verdicts or by permits.
-func (l *Limit) keepsOut() bool {
+func keepsOut(l *Limit) bool {
 	onlyWarns := l.Rule.Then.None && l.Rule.Strict == nil
 	return !onlyWarns && !l.Shadow
 }
 
 // Near returns the limits of which the event of the last Step left its key with nearShare or more, and not above
 // them. It is valid until the next Step.
-func (p *Stepper) Near() []*Limit { return p.near }
+func (p *report) Near() []*Limit { return p.near }
 
 // nearShare is the share of a limit, in percent, from which on a key is near it.
 const nearShare = 80
@@ -51,8 +51,8 @@ func nearTo(limit event.Decimal) event.Decimal {
 
 // nearest is nearTo of the limit that keys have for whom nothing tells another one; beyond all counts if none is to
 // be near it.
-func (l *Limit) nearest() event.Decimal {
-	if !l.keepsOut() || l.threshold() == 0 {
+func nearest(l *Limit) event.Decimal {
+	if !keepsOut(l) || l.threshold() == 0 {
 		return event.MaxDecimal
 	}
 	return nearTo(l.threshold())
@@ -64,7 +64,7 @@ func (f *facts) near(l *Limit) bool {
 }
 
 // noteNear notes that a hit that there is nothing to judge about has left its key near a limit.
-func (p *Stepper) noteNear(l *Limit, hit *Hit, key, window []byte, count event.Decimal) {
+func noteNear(p *Stepper, l *Limit, hit *Hit, key, window []byte, count event.Decimal) {
 	if hit.Amount > 0 && count <= l.threshold() && !p.isExempt(l, key, l.Window.Latest(window)) {
 		p.near = append(p.near, l)
 	}

@@ -73,7 +73,7 @@ func (s *Set) finish() {
 		r.exemptKeys = newExemptIndex(r.exempt)
 	}
 	for _, l := range s.Limits {
-		l.plain, l.quietTo, l.nearFrom = l.isPlain(), l.quietest(), l.nearest()
+		l.plain, l.quietTo, l.nearFrom = l.isPlain(), l.quietest(), nearest(l)
 		l.Strict = l.Rule.Strict != nil && l.Rule.Mode != verdict.Shadow && !l.Shadow
 		l.judged, l.displayHashes = judgedHash(l), [2]uint32{displayHash(l, false), displayHash(l, true)}
 		if l.Strict { // an event may still come for a permit that was counted as lost

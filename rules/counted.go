@@ -6,16 +6,26 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
+// Counter says how much keys have counted under some limits of a set. It may be used by one goroutine at a time.
+type Counter struct {
+	stepper *Stepper
+	of      []*Limit
+}
+
+// NewCounter returns a Counter for limits of a set.
+func NewCounter(set *Set, of []*Limit) *Counter { return &Counter{set.NewStepper(), of} }
+
 // Counts calls each with what a key has counted at now, and its limit (0 is unlimited), under those of the limits
 // that count by its dimensions. They are the numbers of Explain. state is as for Step.
-func (p *Stepper) Counts(of []*Limit, state, key []byte, now event.Micros, each func(i int, count, limit event.Decimal)) error {
+func (c *Counter) Counts(state, key []byte, now event.Micros, each func(i int, count, limit event.Decimal)) error {
+	p := c.stepper
 	dims, err := event.ParseKey(key)
 	if err != nil {
 		return fmt.Errorf("read a key: %w", err)
 	}
 	p.begin()
 	k := p.read(state)
-	for i, l := range of {
+	for i, l := range c.of {
 		if !l.Rule.Shape.fits(dims) {
 			continue
 		}
@@ -26,8 +36,8 @@ func (p *Stepper) Counts(of []*Limit, state, key []byte, now event.Micros, each 
 	return nil
 }
 
-// Number is the limit of a key for which nothing tells another one; 0 is unlimited. same is false if keys may have
+// NumberOf is the limit of a key for which nothing tells another one; 0 is unlimited. same is false if keys may have
 // limits of their own: by tiers, attributes of events, or overrides.
-func (l *Limit) Number() (limit event.Decimal, same bool) {
+func NumberOf(l *Limit) (limit event.Decimal, same bool) {
 	return l.threshold(), len(l.Tiers) == 0 && l.Told == nil && len(l.overrides) == 0
 }

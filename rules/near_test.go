@@ -89,7 +89,7 @@ func TestNearIsWhatExplainSays(t *testing.T) {
 			near[l.Name] = true
 		}
 		counts := map[string][2]event.Decimal{}
-		err := set.NewStepper().Counts(set.Limits, state, works[0].Key, at, func(i int, count, limit event.Decimal) {
+		err := NewCounter(set, set.Limits).Counts(state, works[0].Key, at, func(i int, count, limit event.Decimal) {
 			counts[set.Limits[i].Name] = [2]event.Decimal{count, limit}
 		})
 		if err != nil {

@@ -166,7 +166,7 @@ func (p *Stepper) hit(dst []byte, sec keystate.Section, in *Input, i int, latest
 		return p.judgeHit(dst[:start], sec, in, i, latest, res)
 	}
 	if added.Count >= l.nearFrom {
-		p.noteNear(l, &in.Hits[i], in.Key, window, added.Count)
+		noteNear(p, l, &in.Hits[i], in.Key, window, added.Count)
 	}
 	res.SpentAt = max(res.SpentAt, spent)
 	return keystate.CloseSection(dst[:body], window)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/tallygate/tallygate/internal/devstack"
@@ -91,6 +92,49 @@ func TestStatusOfAllMembers(t *testing.T) {
 		s, _ := told[status.Status](two[0], "viewer", "/v1/status")
 		return s.Aggregator.Redis == nil && len(s.Errors) > 0
 	})
+}
+
+// Whatever events and requests say of users, the status does not.
+func TestStatusNamesNobody(t *testing.T) {
+	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kafka.Close)
+	p := began(t, kafka.Kafka, "nobody", nil, "--hot-key-share", "0.01", "--hot-key-rate", "0.01")
+	cfg := sarama.NewConfig()
+	cfg.Producer.Return.Successes = true
+	producer, err := sarama.NewSyncProducer(kafka.Kafka, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	const somebody = "somebody-4711"
+	for _, value := range []string{`{"uid":"` + somebody, `{"uid":"` + somebody + `","api":7}`, `{"uid":"` + somebody + `","api":"a","cost":"` + somebody + `"}`,
+		`{"uid":"` + somebody + `","api":"a","time":"` + somebody + `"}`, somebody, `{"uid":"` + somebody + `","api":"a"}`, `{"uid":"` + somebody + `","api":"a"}`} {
+		if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: "nobody.events", Key: sarama.StringEncoder(somebody), Value: sarama.StringEncoder(value)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, want := range map[string]int{"/v1/explain?uid=" + somebody: 200, "/v1/explain?user=" + somebody: 400, "/v1/blocked?partition=" + somebody: 400} {
+		if code, said := p.ask("", http.MethodGet, path, ""); code != want {
+			t.Errorf("%s: %d %s", path, code, said)
+		}
+	}
+	p.ask("", http.MethodPost, "/v1/commands", block(somebody), func(r *http.Request) { r.Header.Set("X-Tallygate-Peer", somebody) })
+	testrun.Eventually(t, "all is counted, or is a dead letter", func() bool {
+		s, _ := told[status.Status](p, "", "/v1/status?metrics=tallygate_events_total")
+		n := 0.0
+		for _, of := range s.Metrics["tallygate_events_total"] {
+			n += of.Value
+		}
+		return n >= 7 && len(s.Errors) > 0
+	})
+	for _, path := range []string{"/v1/status?metrics=tallygate_", "/v1/cluster?metrics=tallygate_"} {
+		if _, said := p.ask("", http.MethodGet, path, ""); strings.Contains(said, somebody) {
+			t.Errorf("%s: %s", path, said)
+		}
+	}
 }
 
 // A member that does not answer is named, with the partitions that it has, and delays nobody.

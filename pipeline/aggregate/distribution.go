@@ -64,7 +64,7 @@ type countBucket struct {
 // newLimitCounts makes the buckets of a limit: equal ones up to it, and above it each twice as far as the one before.
 // They are the same at all instances. Without a number the first one is of one event.
 func newLimitCounts(l *rules.Limit) *limitCounts {
-	number, same := l.Number()
+	number, same := rules.NumberOf(l)
 	c := &limitCounts{}
 	if _, name, ok := cutLimit(l.Name); ok {
 		c.Limit = name
@@ -224,7 +224,7 @@ const walkTries = 3
 
 // part looks at the keys of a part, in slices between events.
 func (w *walker) part(ctx context.Context, p *owner.Partition, part int) (all []seen, err error) {
-	stepper := w.version.Set.NewStepper()
+	counter := rules.NewCounter(w.version.Set, w.of)
 	for place, size, tries := 0, -1, 0; place >= 0; {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -241,7 +241,7 @@ func (w *walker) part(ctx context.Context, p *owner.Partition, part int) (all []
 			n := 0
 			began = time.Now()
 			place, size, err = s.Walk(part, place, func(key, state []byte) bool {
-				bad := stepper.Counts(w.of, state, key, w.at, func(i int, count, limit event.Decimal) {
+				bad := counter.Counts(state, key, w.at, func(i int, count, limit event.Decimal) {
 					if count > 0 {
 						all = append(all, seen{i, count, limit})
 					}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
 )
 
 const distributed = `  rules:
@@ -111,7 +112,7 @@ func TestBucketsOfDistributions(t *testing.T) {
     - {name: r, match: {api: a}, count: {sum: cost}, limit: `+number+`, per: 1h, then: {block: 1m}}
 `)
 		c := newLimitCounts(limitsOf(set, "r")[0])
-		limit, _ := set.Limits[0].Number()
+		limit, _ := rules.NumberOf(set.Limits[0])
 		if len(c.bounds) > allBuckets || c.bounds[linear-1] != limit || c.bounds[linear] != 2*limit {
 			t.Errorf("%s: %v", number, c.bounds)
 		}

@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,12 +40,15 @@ func (a history) ServeRules(w http.ResponseWriter, r *http.Request) {
 		httpjson.Reply(w, running)
 		return
 	}
-	done, err := a.wait(r.Context())
+	ctx, cancel := context.WithTimeout(r.Context(), historyWithin)
+	defer cancel()
+	done, err := a.wait(ctx)
 	if err != nil {
-		return // who asked is gone
+		a.refuse(w, fmt.Errorf("others read the rules topic: %w", err))
+		return
 	}
 	defer done()
-	old, err := a.at(r.Context(), version)
+	old, err := a.at(ctx, version)
 	if err != nil {
 		a.refuse(w, err)
 		return
@@ -121,7 +125,9 @@ func (a history) ServeRollback(w http.ResponseWriter, r *http.Request) {
 	}
 	actor := actorOf(r.Context())
 	by, onBehalfOf := actor.who(req.By, req.OnBehalfOf)
-	done, err := a.Rollback(r.Context(), Rollback{Version: req.Version, Reason: req.Reason, By: by, OnBehalfOf: onBehalfOf})
+	ctx, cancel := context.WithTimeout(r.Context(), commandWithin)
+	defer cancel()
+	done, err := a.Rollback(ctx, Rollback{Version: req.Version, Reason: req.Reason, By: by, OnBehalfOf: onBehalfOf})
 	if err != nil {
 		a.refuse(w, err)
 		return
