@@ -102,7 +102,7 @@ func (m *Manager) serveToken(w http.ResponseWriter, r *http.Request) {
 
 // mayTry begins an attempt to log in, or says that there were too many.
 func (m *Manager) mayTry(w http.ResponseWriter, r *http.Request, next string) bool {
-	if m.attempts.begin(r) {
+	if m.attempts.begin(r, time.Now()) {
 		return true
 	}
 	w.Header().Set("Retry-After", "60")

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -189,59 +190,84 @@ func TestAnEventStreamEndsWithItsSession(t *testing.T) {
 
 // Ten logins of an address may fail in a minute, and more from elsewhere; those that succeed are free.
 func TestLoginsThatFailAreBounded(t *testing.T) {
+	a := newAttempts()
+	now := time.Now()
+	a.all.filled = now
+	from := func(address string) *http.Request {
+		r := httptest.NewRequest(http.MethodPost, "/login", nil)
+		r.RemoteAddr = address
+		return r
+	}
+	may := func(address string, want bool) {
+		t.Helper()
+		if got := a.begin(from(address), now); got != want {
+			t.Errorf("%s: %v, want %v", address, got, want)
+		}
+	}
+	for range 3 * failuresAll {
+		may("10.0.0.1:1", true)
+		a.succeeded(from("10.0.0.1:1"))
+	}
+	for range failuresEach {
+		may("10.0.0.1:1", true)
+		may("[2001:db8::1]:1", true)
+	}
+	may("10.0.0.1:2", false)
+	may("[::ffff:10.0.0.1]:3", false)
+	may("[2001:db8::ffff]:1", false) // a machine has all of a /64
+	may("[2001:db8:0:1::1]:1", true)
+	may("10.0.0.2:1", true)
+	now = now.Add(time.Minute / failuresEach)
+	may("10.0.0.1:1", true)
+	may("10.0.0.1:1", false)
+	now = now.Add(time.Hour)
+	for i := range failuresAll {
+		may(fmt.Sprintf("10.1.%d.1:1", i), true)
+	}
+	may("10.9.9.9:1", false)
+	now = now.Add(time.Second)
+	may("10.9.9.9:1", true)
+	for i := range 3 * maxAddresses { // of whom nothing is kept for long
+		now = now.Add(time.Second)
+		may(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&0xff, i&0xff), true)
+	}
+	if len(a.each) > maxAddresses {
+		t.Errorf("%d addresses are kept", len(a.each))
+	}
+}
+
+// Those who have failed too often are told so, and the aggregator is not asked, nor with many at once.
+func TestTooManyLoginsAreRefused(t *testing.T) {
 	a := anAggregator(t, false, nil)
 	c := aConsole(t, a)
-	try := func(from, token string) int {
+	try := func(token string) int {
 		r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader("token="+token))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		r.RemoteAddr = from
 		w := httptest.NewRecorder()
 		c.serveToken(w, r)
 		return w.Code
 	}
+	c.attempts.each[network(httptest.NewRequest(http.MethodPost, "/login", nil))] = &bucket{left: failuresEach, size: failuresEach} // and no more come
 	for range 2 * failuresEach {
-		if got := try("10.0.0.1:1", "viewer"); got != 303 {
+		if got := try("viewer"); got != 303 {
 			t.Fatalf("a good login: %d", got)
 		}
 	}
-	for i := range failuresEach {
-		if got := try("10.0.0.1:1", "wrong"); got != 401 {
-			t.Fatalf("failure %d: %d", i, got)
-		}
-	}
-	asked := a.asked.Load()
-	for from, want := range map[string]int{"10.0.0.1:2": 429, "[::ffff:10.0.0.1]:3": 429, "10.0.0.2:1": 303} {
-		if got := try(from, "viewer"); got != want {
-			t.Errorf("%s: %d, want %d", from, got, want)
-		}
-	}
-	if n := a.asked.Load() - asked; n != 1 {
-		t.Errorf("refused attempts ask the aggregator: %d", n)
-	}
-	for i := range failuresEach {
-		try("[2001:db8::"+string(rune('a'+i%6))+"]:1", "wrong")
-	}
-	if got := try("[2001:db8::ffff]:1", "viewer"); got != 429 {
-		t.Errorf("another address of the same network: %d", got)
-	}
-	for i := range failuresAll {
-		try("10.1.0."+string(rune('0'+i%10))+":1", "wrong")
-	}
-	if got := try("10.9.9.9:1", "viewer"); got != 429 {
-		t.Errorf("in all: %d", got)
-	}
-	c = aConsole(t, a)
 	var wg sync.WaitGroup
 	var let atomic.Int32
 	for range 5 * failuresEach {
 		wg.Go(func() {
-			if try("10.0.0.1:1", "wrong") == 401 {
+			if try("wrong") == 401 {
 				let.Add(1)
 			}
 		})
 	}
 	wg.Wait()
-	if n := let.Load(); n > failuresEach {
+	if n := let.Load(); n != failuresEach {
 		t.Errorf("%d of many attempts at once are let through", n)
+	}
+	asked := a.asked.Load()
+	if got := try("viewer"); got != 429 || a.asked.Load() != asked {
+		t.Errorf("after that: %d, asked %d times", got, a.asked.Load()-asked)
 	}
 }

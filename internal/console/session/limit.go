@@ -23,15 +23,15 @@ const (
 )
 
 func newAttempts() *attempts {
-	return &attempts{all: full(failuresAll), each: map[netip.Prefix]*bucket{}}
+	return &attempts{all: full(failuresAll, time.Now()), each: map[netip.Prefix]*bucket{}}
 }
 
 // begin reports whether an address may try. An attempt counts as failed until it succeeded, so that
 // many at once are no way around.
-func (a *attempts) begin(r *http.Request) bool {
+func (a *attempts) begin(r *http.Request, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now, from := time.Now(), network(r)
+	from := network(r)
 	each := a.each[from]
 	if each == nil {
 		if len(a.each) >= maxAddresses { // those that have not failed for a minute
@@ -44,7 +44,7 @@ func (a *attempts) begin(r *http.Request) bool {
 		if len(a.each) >= maxAddresses {
 			return false
 		}
-		b := full(failuresEach)
+		b := full(failuresEach, now)
 		each, a.each[from] = &b, &b
 	}
 	if each.at(now) < 1 || a.all.at(now) < 1 {
@@ -67,15 +67,17 @@ func (a *attempts) succeeded(r *http.Request) {
 
 // bucket is how many failures are left. Unlike rate.Limiter it takes one back.
 type bucket struct {
-	left, size float64
-	filled     time.Time
+	left, size, perMinute float64
+	filled                time.Time
 }
 
-func full(size float64) bucket { return bucket{left: size, size: size, filled: time.Now()} }
+func full(size float64, now time.Time) bucket {
+	return bucket{left: size, size: size, perMinute: size, filled: now}
+}
 
-// at is what is left: size come in a minute, and no more than that are kept.
+// at is what is left at a time. More come with each minute, up to size.
 func (b *bucket) at(now time.Time) float64 {
-	b.left = min(b.size, b.left+b.size*now.Sub(b.filled).Minutes())
+	b.left = min(b.size, b.left+b.perMinute*now.Sub(b.filled).Minutes())
 	b.filled = now
 	return b.left
 }

@@ -52,12 +52,16 @@ func TestRequestsOfOtherSites(t *testing.T) {
 		change func(*http.Request)
 		want   int
 	}{
-		"its own page":             {header("Sec-Fetch-Site", "same-origin"), 200},
-		"no page":                  {func(r *http.Request) { r.Header.Del("Origin") }, 200},
-		"another origin":           {header("Origin", "http://evil.example"), 403},
-		"another scheme's opaque":  {header("Origin", "null"), 403},
-		"another port":             {header("Origin", "http://127.0.0.1:1"), 403},
-		"two origins":              {func(r *http.Request) { r.Header.Add("Origin", "http://evil.example") }, 403},
+		"its own page":            {header("Sec-Fetch-Site", "same-origin"), 200},
+		"no page":                 {func(r *http.Request) { r.Header.Del("Origin") }, 200},
+		"another origin":          {header("Origin", "http://evil.example"), 403},
+		"another scheme's opaque": {header("Origin", "null"), 403},
+		"another port":            {header("Origin", "http://127.0.0.1:1"), 403},
+		"two origins":             {func(r *http.Request) { r.Header.Add("Origin", "http://evil.example") }, 403},
+		"contradicting itself": {func(r *http.Request) {
+			r.Header.Set("Sec-Fetch-Site", "same-origin")
+			r.Header.Set("Origin", "http://evil.example")
+		}, 403},
 		"another site":             {header("Sec-Fetch-Site", "cross-site"), 403},
 		"another host of the site": {header("Sec-Fetch-Site", "same-site"), 403},
 		"a rebound name":           {func(r *http.Request) { r.Host = "evil.example"; r.Header.Set("Origin", "http://evil.example") }, 403},
