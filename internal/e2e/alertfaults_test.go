@@ -19,7 +19,8 @@ type alertFault struct {
 	name, file string
 	step       string // what the runbook says, in short
 	ownKafka   bool
-	ownBuild   bool // it needs a program of its own, which takes a minute to build: it is only recorded
+	inSuite    bool // it is played each time, and the others with -alerts.all
+	ownBuild   bool // it needs a program of its own, which takes a minute to build
 	within     map[string]time.Duration
 	strike     func(s *alertStage) (mend func())
 	after      time.Duration // how long what follows is recorded; 0: a minute
@@ -30,7 +31,7 @@ const seconds = time.Second
 func alertFaults() []*alertFault {
 	return []*alertFault{
 		{
-			name: "the broker is gone", file: "broker", step: "start the broker", ownKafka: true, strike: brokerIsGone,
+			name: "the broker is gone", file: "broker", inSuite: true, step: "start the broker", ownKafka: true, strike: brokerIsGone,
 			within: map[string]time.Duration{"TallygateCountingStopped": 75 * seconds, "TallygateEnforcerBehind": 90 * seconds},
 		},
 		{
@@ -38,15 +39,15 @@ func alertFaults() []*alertFault {
 			within: map[string]time.Duration{"TallygateEnforcerBehind": 85 * seconds},
 		},
 		{
-			name: "the right to read events is revoked", file: "kafka-rights", step: "`kafka-acls.sh` as `tallygate doctor --acls` prints it", ownKafka: true, strike: rightIsRevoked, after: 6 * time.Minute,
+			name: "the right to read events is revoked", file: "kafka-rights", inSuite: true, step: "`kafka-acls.sh` as `tallygate doctor --acls` prints it", ownKafka: true, strike: rightIsRevoked, after: 6 * time.Minute,
 			within: map[string]time.Duration{"TallygateKafkaRefuses": 20 * seconds, "TallygateCountingStopped": 75 * seconds},
 		},
 		{
-			name: "Redis has another password for enforcers", file: "redis-rights", step: "write the password into the enforcers' file", strike: passwordIsAnother, after: 6 * time.Minute,
+			name: "Redis has another password for enforcers", file: "redis-rights", inSuite: true, step: "write the password into the enforcers' file", strike: passwordIsAnother, after: 6 * time.Minute,
 			within: map[string]time.Duration{"TallygateRedisRefuses": 20 * seconds, "TallygateEnforcerBehind": 85 * seconds},
 		},
 		{
-			name: "all aggregators are gone", file: "aggregators", step: "start them", strike: aggregatorsAreGone,
+			name: "all aggregators are gone", file: "aggregators", inSuite: true, step: "start them", strike: aggregatorsAreGone,
 			within: map[string]time.Duration{
 				"TallygateNoAggregator": 75 * seconds, "TallygateEnforcerBehind": 90 * seconds, "TallygateProgramDown": 135 * seconds,
 			},
@@ -60,7 +61,7 @@ func alertFaults() []*alertFault {
 			within: map[string]time.Duration{"TallygateProgramDown": 135 * seconds},
 		},
 		{
-			name: "the rule file has a mistake", file: "rules", step: "put the good file back, `tallygate check`", strike: ruleFileIsBroken,
+			name: "the rule file has a mistake", file: "rules", inSuite: true, step: "put the good file back, `tallygate check`", strike: ruleFileIsBroken,
 			within: map[string]time.Duration{"TallygateRulesBroken": 135 * seconds},
 		},
 		{
@@ -72,7 +73,7 @@ func alertFaults() []*alertFault {
 			within: map[string]time.Duration{"TallygateFuseBlown": 20 * seconds},
 		},
 		{
-			name: "the network between Redis and enforcers is slow", file: "slow-feed", step: "mend the network", strike: feedIsSlow, after: 6 * time.Minute,
+			name: "the network between Redis and enforcers is slow", file: "slow-feed", inSuite: true, step: "mend the network", strike: feedIsSlow, after: 6 * time.Minute,
 			within: map[string]time.Duration{"TallygateSlowFeed": 11*time.Minute + 30*seconds, "TallygateOvershoot": 11*time.Minute + 30*seconds},
 		},
 		{

@@ -50,10 +50,7 @@ type recordedSeries struct {
 // record plays a fault with the real waits, and writes down what Prometheus saw.
 func record(t *testing.T, f *alertFault) {
 	t.Helper()
-	s := newAlertStage(t, f.ownKafka, "../../deploy/alerts.yaml", recordedEvery)
-	if f.ownBuild {
-		s.ahead = buildAhead(t)
-	}
+	s := newAlertStage(t, f, "../../deploy/alerts.yaml", recordedEvery)
 	began := time.Now()
 	time.Sleep(40 * time.Second) // a piece of what is normal
 	r := &recording{Fault: f.name, Step: f.step, Fires: f.within, Measured: map[string]measured{}}

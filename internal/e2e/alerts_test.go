@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+var allAlerts = flag.Bool("alerts.all", false, "play each fault, and not only those that differ most")
+
 var recordAlerts = flag.Bool("alerts.record", false, "record the series of each fault into deploy/testdata/faults, with the waits of deploy/alerts.yaml: it takes 20 minutes")
 
 // A real Prometheus with the alerts of deploy/alerts.yaml, whose waits are short here, tells of each
@@ -15,7 +17,7 @@ var recordAlerts = flag.Bool("alerts.record", false, "record the series of each 
 // and what Prometheus has seen is kept: TestFaultsFireTheirAlerts in package deploy plays it again.
 func TestAlertsFireAndRunbooksMend(t *testing.T) {
 	for _, f := range alertFaults() {
-		if f.ownBuild && !*recordAlerts {
+		if !f.inSuite && !*recordAlerts && !*allAlerts {
 			continue
 		}
 		t.Run(f.file, func(t *testing.T) {
@@ -24,7 +26,7 @@ func TestAlertsFireAndRunbooksMend(t *testing.T) {
 				record(t, f)
 				return
 			}
-			s := newAlertStage(t, f.ownKafka, "../../deploy/testdata/alerts_quick.yaml", 500*time.Millisecond)
+			s := newAlertStage(t, f, "../../deploy/testdata/alerts_quick.yaml", time.Second)
 			mend := f.strike(s)
 			names := slices.Sorted(maps.Keys(f.within))
 			for _, name := range names {

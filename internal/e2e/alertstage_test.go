@@ -62,12 +62,16 @@ var withACLs = map[string]string{
 	"allow.everyone.if.no.acl.found": "true",
 }
 
-func newAlertStage(t *testing.T, ownKafka bool, alerts string, every time.Duration) *alertStage {
+// newAlertStage has what the fault needs; alerts are evaluated every so often.
+func newAlertStage(t *testing.T, f *alertFault, alerts string, every time.Duration) *alertStage {
 	t.Helper()
 	servers.Program(t, "prometheus")
 	s := &alertStage{store: servers.StartRedis(t)}
+	if f.ownBuild {
+		s.ahead = buildAhead(t)
+	}
 	brokers := servers.Kafka(t)
-	if ownKafka {
+	if f.ownKafka {
 		s.kafka = servers.StartKafka(t, withACLs)
 		brokers = []string{s.kafka.Addr()}
 	}

@@ -13,7 +13,7 @@ import (
 // what goes wrong, strict limits, and rules in shadow mode, of which it has none.
 func TestTheDashboardShowsRealPrograms(t *testing.T) {
 	t.Parallel() // it mostly waits
-	s := newAlertStage(t, false, "../../deploy/testdata/alerts_quick.yaml", 500*time.Millisecond)
+	s := newAlertStage(t, &alertFault{}, "../../deploy/testdata/alerts_quick.yaml", time.Second)
 	text, err := os.ReadFile("../../deploy/dashboard.json")
 	if err != nil {
 		t.Fatal(err)
