@@ -58,6 +58,15 @@ func TestComposeSetsOptionsThatThereAre(t *testing.T) {
 	}
 }
 
+// The program itself reads the file of receivers.
+func TestSampleOfReceiversIsGood(t *testing.T) {
+	var out strings.Builder
+	args := []string{"notify", "--notify", "notify.yaml", "--redis", "127.0.0.1:6379", "--check"}
+	if status := cli.Main(t.Context(), args, strings.NewReader(""), &out, &out, func(string) string { return "" }); status != 0 {
+		t.Errorf("tallygate %s: status %d\n%s", strings.Join(args, " "), status, &out)
+	}
+}
+
 // Grafana's data source is the Prometheus beside it, and the dashboard is where its provider looks.
 func TestGrafanaIsProvisioned(t *testing.T) {
 	services := compose(t)

@@ -26,6 +26,7 @@ type service struct {
 	Environment map[string]string
 	Ports       []string
 	Volumes     []string
+	Profiles    []string
 	DependsOn   map[string]any `yaml:"depends_on"`
 	Healthcheck map[string]any
 }
@@ -94,6 +95,10 @@ func TestPrometheusScrapesEveryProgram(t *testing.T) {
 	var config struct {
 		Scrape []struct {
 			Static []struct{ Targets []string } `yaml:"static_configs"`
+			DNS    []struct {
+				Names []string
+				Port  int
+			} `yaml:"dns_sd_configs"`
 		} `yaml:"scrape_configs"`
 	}
 	read(t, "prometheus.yml", &config)
@@ -101,6 +106,14 @@ func TestPrometheusScrapesEveryProgram(t *testing.T) {
 	for _, job := range config.Scrape {
 		for _, static := range job.Static {
 			got = append(got, static.Targets...)
+		}
+		for _, dns := range job.DNS {
+			for _, name := range dns.Names {
+				got = append(got, fmt.Sprintf("%s:%d", name, dns.Port))
+				if len(services[name].Profiles) == 0 {
+					t.Errorf("%s is always there: a target that is down should be an alert", name)
+				}
+			}
 		}
 	}
 	for name, s := range services {

@@ -153,6 +153,11 @@
         p.query('sum(increase(%s[$__rate_interval]))' % of('records_unreadable_total'), 'unreadable'),
         p.query(by('partition', 'increase(%s[$__rate_interval])' % of('partition_failures_total')), 'partition {{partition}} failed'),
       ]),
+      p.lines('Notifications', 'Messages that receivers took, attempts that failed, and what nobody is told.', 'ops', [
+        p.query(by('receiver', rate(of('notify_sent_total'))), '{{receiver}}'),
+        p.query(by('receiver, reason', rate(of('notify_failed_total'))), '{{receiver}} failed: {{reason}}'),
+        p.query(by('receiver, reason', rate(of('notify_dropped_total'))), '{{receiver}} dropped: {{reason}}'),
+      ]),
       p.lines('Clocks', "How far the clock of each program is from Prometheus'.", 's', [
         p.query('%s - timestamp(%s)' % [of('clock_timestamp_seconds'), of('clock_timestamp_seconds')], '{{job}} {{instance}}'),
       ]) { fieldConfig+: { defaults+: { min:: null } } },

@@ -30,7 +30,7 @@ func TestTheDashboardShowsRealPrograms(t *testing.T) {
 	chosen := strings.NewReplacer("$__rate_interval", "20s", "$job", ".*", "$instance", ".*", "$rule", ".*")
 	silent := []string{
 		"shadow", "misplaced", "mismatches", "decode_errors", "rule_skips", "lost_permits", "unpermitted", "strict_unsettled", "integration_suspects",
-		"loop_lag", "quota_entries{job", "partition_failures", "admit_seconds", "would_deny", "near_limit", "rule_blocked", "event_suspects", "fuses_blown", "checkpoint_pause",
+		"loop_lag", "quota_entries{job", "partition_failures", "admit_seconds", "would_deny", "near_limit", "rule_blocked", "event_suspects", "fuses_blown", "checkpoint_pause", "notify_",
 	}
 	queries := 0
 	for _, p := range file.Panels {
