@@ -102,7 +102,7 @@ func (a overview) kafkaTrouble(at time.Time) *status.Trouble {
 		if !p.Live() {
 			continue
 		}
-		switch heard, err, asked := p.Reading(); {
+		switch heard, asked, err := p.Reading(); {
 		case !asked:
 		case err != nil && at.Sub(heard) > silentFor:
 			all = append(all, fault{since: heard, err: err})

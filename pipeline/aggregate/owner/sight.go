@@ -29,15 +29,15 @@ func (p *Partition) Sight() Sight {
 
 // Reading returns when the fetches of the partition's sources were last answered, the older one, and why there
 // is no answer since; nil while all is well. ok is false while a source is not asked for yet.
-func (p *progress) Reading() (at time.Time, err error, ok bool) {
+func (p *progress) Reading() (at time.Time, ok bool, err error) {
 	for src := range p.readers {
 		r := p.readers[src].Load()
 		if r == nil {
-			return at, nil, false
+			return at, false, nil
 		}
 		if is := r.Progress(); at.IsZero() || is.At.Before(at) {
 			at, err = is.At, is.Err
 		}
 	}
-	return at, err, true
+	return at, true, err
 }
