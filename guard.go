@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -24,6 +25,8 @@ import (
 // Guard is a service's part of an installation. Make it with Open, share it, and Close it at the end. Its
 // methods may be called by many goroutines.
 type Guard struct {
+	name     string // Config.Name
+	started  time.Time
 	log      *slog.Logger
 	table    *enforce.Table
 	feed     *blocklist.Feed
@@ -58,7 +61,7 @@ func Open(ctx context.Context, cfg Config) (*Guard, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	g := &Guard{log: cfg.Logger, metrics: func() {}}
+	g := &Guard{name: cfg.Name, started: time.Now(), log: cfg.Logger, metrics: func() {}}
 	if err := g.build(&cfg); err != nil {
 		_ = g.release() // the first error tells more
 		return nil, err

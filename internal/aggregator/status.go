@@ -7,6 +7,7 @@ import (
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/internal/status/samples"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 )
@@ -52,7 +53,7 @@ func (a *Program) serveCluster(agg *aggregate.Aggregator, about *ops.Reporter) h
 			httpjson.Problem(w, http.StatusNotImplemented, "this program was started with --publish-only, and is in no group: ask an aggregator that counts")
 			return
 		}
-		prefixes, err := ops.MetricPrefixes(r.URL.Query())
+		prefixes, err := samples.Prefixes(r.URL.Query())
 		if err != nil {
 			httpjson.Problem(w, http.StatusBadRequest, err.Error())
 			return

@@ -140,10 +140,13 @@ func (e *Program) reporter(table *enforce.Table, feed *blocklist.Feed, ready fun
 		r.Registry = e.Registry
 	}
 	r.Fill = func(s *status.Status) {
-		s.Enforcer = &status.Enforcer{Entries: table.InForce(), Staleness: -1, Stale: table.Stale(), Enabled: table.Enabled(),
+		s.Enforcer = &status.Enforcer{Entries: table.Summary().Entries, Staleness: -1, Stale: table.Stale(), Enabled: table.Enabled(),
 			Redis: e.RedisAccess.Trouble(feed.Stats().Outage)}
 		if table.Ready() {
 			s.Enforcer.Staleness = table.Staleness().Seconds()
+		}
+		if cause, since := table.Off(); cause != "" {
+			s.Enforcer.Enabled, s.Enforcer.OffCause, s.Enforcer.OffSince = false, string(cause), since.UTC()
 		}
 	}
 	return r

@@ -87,6 +87,6 @@ func TestStatus(t *testing.T) {
 	server.Close()
 	testrun.Eventually(t, "it tells that Redis is away, and that it is off", func() bool {
 		s := ask("viewer", "", 200)
-		return !s.Enforcer.Enabled && s.Enforcer.Redis != nil && s.Enforcer.Redis.Reason == "unreachable" && s.Ready && len(s.Errors) > 0
+		return !s.Enforcer.Enabled && s.Enforcer.OffCause == "file" && !s.Enforcer.OffSince.IsZero() && s.Enforcer.Redis != nil && s.Enforcer.Redis.Reason == "unreachable" && s.Ready && len(s.Errors) > 0
 	})
 }

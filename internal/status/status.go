@@ -96,12 +96,14 @@ type Partition struct {
 
 // Enforcer is what only an enforcer has.
 type Enforcer struct {
-	Entries   int      `json:"entries"`
-	Staleness float64  `json:"staleness_seconds"` // -1 before the first snapshot
-	Stale     bool     `json:"stale"`
-	Enabled   bool     `json:"enabled"`
-	OffCause  string   `json:"off_cause,omitempty"` // environment, file or program
-	Redis     *Trouble `json:"redis,omitempty"`
+	Entries   int     `json:"entries"`
+	Staleness float64 `json:"staleness_seconds"` // -1 before the first snapshot
+	Stale     bool    `json:"stale"`
+	Enabled   bool    `json:"enabled"`
+	OffCause  string  `json:"off_cause,omitempty"` // environment, file or program
+
+	OffSince time.Time `json:"off_since,omitzero"`
+	Redis    *Trouble  `json:"redis,omitempty"`
 }
 
 // Sample is one value of a metric. Of a histogram there are its sum, its count, and its buckets.

@@ -12,7 +12,7 @@ import (
 // Describe returns the Beat of a Config for a table and the feed that fills it. Kind is Go, the name
 // HostName; change what it returns to say something else.
 func Describe(table *enforce.Table, feed *blocklist.Feed) func() Beat {
-	version, started, name := version(), time.Now().UTC(), HostName()
+	version, started, name := Version(), time.Now().UTC(), HostName()
 	return func() Beat {
 		held := table.Summary()
 		b := Beat{Kind: Go, Name: name, Version: version, Started: started,
@@ -46,8 +46,8 @@ func denied(s *enforce.Summary) (sum uint64) {
 
 const module = "github.com/tallygate/tallygate"
 
-// version is this module's, in whichever program it is.
-func version() string {
+// Version is this module's, in whichever program it is.
+func Version() string {
 	b, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
