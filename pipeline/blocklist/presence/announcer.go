@@ -3,10 +3,11 @@ package presence
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
+	cryptorand "crypto/rand"
 	"errors"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"sync"
@@ -61,7 +62,7 @@ func New(cfg Config) (*Announcer, error) {
 	}
 	cfg.Every = cmp.Or(cfg.Every, Every)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	return &Announcer{cfg: cfg, id: rand.Text(), counts: map[failure.Kind]uint64{}, told: map[failure.Kind]bool{}}, nil
+	return &Announcer{cfg: cfg, id: cryptorand.Text(), counts: map[failure.Kind]uint64{}, told: map[failure.Kind]bool{}}, nil
 }
 
 // ID is the enforcer's id: random, of this start.
@@ -109,7 +110,7 @@ func (a *Announcer) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-done:
-			wait := a.cfg.Every
+			wait := a.cfg.Every - rand.N(a.cfg.Every/8+1) // services that were started together do not beat together
 			if redis.IsPermissionError(err) {
 				wait = pause.Next()
 			} else {
