@@ -193,13 +193,16 @@ func barOf(v *verdict.Verdict) chart.Bar {
 // decimal is a count for a drawing.
 func decimal(d event.Decimal) float64 { return float64(d) / float64(event.One) }
 
+// ruleRows is how many rules are counted on the page, those with the most verdicts.
+const ruleRows = 50
+
 // ruleTable counts verdicts by rule; each row leads to those of the rule.
 func ruleTable(counts []blocks.RuleCount, chosen string) table {
 	t := table{
-		Caption: "Verdicts in force by rule", Head: []column{{Text: "Rule"}, {Text: "Enforced", Num: true}, {Text: "Shadow", Num: true}, {Text: "Warnings", Num: true}},
+		Caption: fmt.Sprintf("Verdicts in force by rule: the %d rules with the most", min(len(counts), ruleRows)), Head: []column{{Text: "Rule"}, {Text: "Enforced", Num: true}, {Text: "Shadow", Num: true}, {Text: "Warnings", Num: true}},
 		Empty: empty{Title: "No rule has a verdict in force"},
 	}
-	for i := range counts {
+	for i := range counts[:min(len(counts), ruleRows)] {
 		c := &counts[i]
 		name := cell{Text: words.Cell(c.Rule, 128), Link: "/blocked?" + url.Values{"rule": {c.Rule}}.Encode(), Head: true}
 		if c.Rule == chosen {
