@@ -222,7 +222,7 @@ func (r *request) actLinks(path string, a *explained) (links []actLink) {
 	if len(a.inForce()) > 0 {
 		links = append(links, actLink{"Unblock …", path + "/unblock", "primary"})
 	}
-	links = append(links, actLink{"Block …", path + "/block", ""}, actLink{"Exempt …", path + "/exempt", ""}, actLink{"Reset counts …", path + "/reset", ""})
+	links = append(links, actLink{"Block …", path + "/block", "quiet"}, actLink{"Exempt …", path + "/exempt", "quiet"}, actLink{"Reset counts …", path + "/reset", "quiet"})
 	if r.may(access.Admin) {
 		links = append(links, actLink{"Erase …", path + "/erase", "danger"})
 	}

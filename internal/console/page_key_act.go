@@ -155,7 +155,11 @@ func (act *keyAct) preview(e *eyes, a *explained) (lines, names []string) {
 		lines = append(lines, ends)
 	}
 	if others > 0 && act.exact {
-		lines = append(lines, fmt.Sprintf("%s contain this one, and are concerned, too, unless you choose only this key.", plural(others, "key")))
+		verb := "contain this one, and are"
+		if others == 1 {
+			verb = "contains this one, and is"
+		}
+		lines = append(lines, fmt.Sprintf("%s %s concerned, too, unless you choose only this key.", plural(others, "key"), verb))
 	}
 	if a.More > 0 {
 		lines = append(lines, fmt.Sprintf("%s were only counted, so there may be more verdicts than are named here.", plural(a.More, "further key")))

@@ -49,7 +49,7 @@ func (t Timeline) Draw() template.HTML {
 	}
 	for _, m := range t.Marks[:min(len(t.Marks), maxMarks)] {
 		y := laneHeight*float64(row(m.Lane)) + 5
-		class := "mark mark-" + m.Class
+		class := "happened happened-" + m.Class
 		if m.Until.After(m.At) {
 			b.rect(class, x(m.At), y, max(2, x(m.Until)-x(m.At)), laneHeight-10, m.Title)
 			continue
