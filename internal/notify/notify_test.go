@@ -63,9 +63,11 @@ routes: [{name: oncall, on: command, to: [up, down], wait: 0s, every: 0s}]
 		s.write(i%partitions, commandOf(fmt.Sprint(i)))
 	}
 	testrun.Eventually(t, "the one that is up is told", func() bool { return up.notes() == 10 })
-	testrun.Eventually(t, "the other one was asked twice", func() bool { return down.attempts() >= 2 })
-	if s.metric("backlog", "down") != 10 || s.metric("lag", "down") == 0 || s.metric("failed", "down", "broken") < 2 || down.notes() != 0 {
-		t.Errorf("%v wait, %v failed", s.metric("backlog", "down"), s.metric("failed", "down", "broken"))
+	testrun.Eventually(t, "the other one was asked twice, and all waits", func() bool {
+		return s.metric("failed", "down", "broken") >= 2 && s.metric("backlog", "down") == 10 && s.metric("lag", "down") > 0
+	})
+	if down.notes() != 0 {
+		t.Errorf("it has %s", down.titles())
 	}
 	if !s.log.Has("a message is not accepted") || strings.Contains(s.log.String(), "uid") {
 		t.Error(s.log.String())
@@ -91,7 +93,7 @@ func TestRetryAfter(t *testing.T) {
 	s.write(1, commandOf("2"), commandOf("3"))
 	b.set(nil)
 	testrun.Eventually(t, "all is told", func() bool { return b.notes() == 3 })
-	if took := time.Since(began); took < 2500*time.Millisecond || len(b.messages()) != 2 || s.metric("failed", "hook", "limited") != 1 {
+	if took := time.Since(began); took < 2*time.Second || len(b.messages()) != 2 || s.metric("failed", "hook", "limited") != 1 {
 		t.Errorf("after %v: %s", took, b.titles())
 	}
 }

@@ -103,7 +103,7 @@ func (p *Program) Run(ctx context.Context) error {
 	if p.metrics, err = newMetrics(p.Registry); err != nil {
 		return err
 	}
-	p.running, p.told = map[string]*receiver{}, map[string]*told{}
+	p.told = map[string]*told{}
 	text, err := os.ReadFile(p.File)
 	if err != nil {
 		return &ops.UsageError{Err: fmt.Errorf("read --notify: %w", err)}
