@@ -214,7 +214,9 @@ func TestTwoPrograms(t *testing.T) {
 		defer p.mu.Unlock()
 		return int(p.running["hook"].worker.owns.Load())
 	}
-	testrun.Eventually(t, "both have partitions", func() bool { return owned(first) > 0 && owned(s.program) > 0 && owned(first)+owned(s.program) == partitions })
+	testrun.Eventually(t, "both have partitions", func() bool {
+		return owned(first) > 0 && owned(s.program) > 0 && owned(first)+owned(s.program) == partitions
+	})
 	for i := range 9 {
 		s.write(i%partitions, commandOf(fmt.Sprint(i)))
 	}

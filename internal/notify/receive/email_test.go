@@ -21,8 +21,7 @@ type smtpServer struct {
 	t      *testing.T
 	addr   string
 	tls    *tls.Config
-	direct bool   // TLS from the first byte
-	offers string // what EHLO offers beside STARTTLS
+	direct bool // TLS from the first byte
 
 	mu      sync.Mutex
 	answers map[string]string // by command, instead of what it would answer

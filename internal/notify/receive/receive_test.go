@@ -345,7 +345,9 @@ func TestAlertmanager(t *testing.T) {
 	if err := to.Send(t.Context(), stale); err != nil {
 		t.Fatal(err)
 	}
-	testrun.Eventually(t, "the state is over", func() bool { return !strings.Contains(alerts(), "EnforcerStale") && strings.Contains(alerts(), "TallygateVerdict") })
+	testrun.Eventually(t, "the state is over", func() bool {
+		return !strings.Contains(alerts(), "EnforcerStale") && strings.Contains(alerts(), "TallygateVerdict")
+	})
 }
 
 func status(t *testing.T, url string) int {
