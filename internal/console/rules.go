@@ -29,6 +29,9 @@ type ruleSide struct {
 func newRuleSide(p *Program) *ruleSide {
 	kafka, prefix := p.Doctor.Kafka, cmp.Or(p.Doctor.Prefix, "tallygate")
 	r := &ruleSide{mask: maskAll, letters: &deadLetters{topic: prefix + ".dead-letters", kafka: kafka}}
+	if p.Keys != nil {
+		r.mask = func(key []event.Dim) string { return p.Keys.refs.Mask(key) }
+	}
 	bench := workbench.Config{Mask: r.maskText}
 	if kafka != nil {
 		bench.Events = func(ctx context.Context, from time.Time) (replay.Source, error) {

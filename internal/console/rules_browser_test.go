@@ -88,7 +88,7 @@ func TestRulesWithoutScripts(t *testing.T) {
 		}
 	}
 	p := b.Open(s.URL+"/try", look)
-	p.Run(chromedp.Submit(chromedp.CSS("#f-rules")), chromedp.WaitVisible(chromedp.CSS("#try-check .verdict")))
+	p.Run(chromedp.Click(chromedp.CSS("button[value=check]")), chromedp.WaitVisible(chromedp.CSS("#try-check .verdict")))
 	if text := p.Text(); !strings.Contains(text, "valid: 499 rules") {
 		t.Errorf("%.2000s", text)
 	}

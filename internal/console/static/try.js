@@ -7,6 +7,7 @@
   const checked = document.getElementById("try-check");
   const result = document.getElementById("try-result");
   const rules = document.getElementById("f-rules");
+  const address = form.getAttribute("action"); // form.action is the buttons of that name
   const body = (action) => { const b = new URLSearchParams(new FormData(form)); b.set("action", action); return b; };
 
   // Numbers beside lines.
@@ -47,7 +48,7 @@
     asked?.abort();
     const mine = asked = new AbortController();
     try {
-      const answer = await fetch(form.action, { method: "POST", body: body("check-part"), signal: mine.signal });
+      const answer = await fetch(address, { method: "POST", body: body("check-part"), signal: mine.signal });
       const text = await answer.text();
       if (answer.ok) checked.innerHTML = text;
       else checked.textContent = text;
@@ -81,7 +82,7 @@
     said.textContent = "Kafka is asked for the events…";
     result.replaceChildren();
     try {
-      const answer = await fetch(form.action, { method: "POST", body: body("replay-live"), signal: leave.signal });
+      const answer = await fetch(address, { method: "POST", body: body("replay-live"), signal: leave.signal });
       if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let rest = ""; ;) {
