@@ -2,6 +2,7 @@ package console
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -146,21 +147,12 @@ func (d *qualityData) unmatched(r *request) {
 		Empty: empty{Title: "Every event is counted by a rule", Text: "Or no event has come since the aggregator began."}}
 	for _, u := range is.Unmatched {
 		meant := cell{Text: dash}
-		if guess := document.DidYouMean(u.API, known); guess != "" {
+		if slices.Contains(known, u.API) {
+			meant = cell{Text: "rules count this API, with other outcomes or attributes"}
+		} else if guess := document.DidYouMean(u.API, known); guess != "" {
 			meant = cell{Text: strings.TrimPrefix(guess, "; ")}
-		} else if u.Outcome != "" && contains(known, u.API) {
-			meant = cell{Text: "rules count this API, with other outcomes"}
 		}
 		t.Rows = append(t.Rows, row{Cells: []cell{{Text: words.Cell(u.API, 64), Head: true, Code: true}, textCell(words.Cell(u.Outcome, 64)), numCell(u.Events), meant}})
 	}
 	d.Unmatched = t
-}
-
-func contains(list []string, want string) bool {
-	for _, is := range list {
-		if is == want {
-			return true
-		}
-	}
-	return false
 }
