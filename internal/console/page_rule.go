@@ -68,7 +68,7 @@ func loadRule(r *request) (any, error) {
 		Name: name, Mode: rulewords.Mode(rule), Key: rulewords.Key(rule), Then: rulewords.Then(rule), Rule: rule, Limits: rulewords.Limits(rule),
 		Version: running, Watch: watch.State(), Changes: watch.Book.Changes(name), At: strings.TrimSpace(r.query().Get("at")),
 	}
-	d.Fares = d.Watch.Rule(name)
+	d.Fares = fares(d.Watch, name, r.inForce())
 	if rule.Fuse > 0 {
 		d.Fuse = percent(float64(rule.Fuse) / 1e6)
 	}

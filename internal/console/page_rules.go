@@ -68,17 +68,16 @@ type ruleRow struct {
 
 // rulesData is what the list shows.
 type rulesData struct {
-	Version   *rulewatch.Opened
-	Watch     *rulewatch.State
-	Query     rulesQuery
-	Rows      []ruleRow
-	All       int // rules
-	Found     int
-	Pages     int
-	Modes     []string
-	Only      []string
-	Columns   []sortColumn
-	Candidate int
+	Version *rulewatch.Opened
+	Watch   *rulewatch.State
+	Query   rulesQuery
+	Rows    []ruleRow
+	All     int // rules
+	Found   int
+	Pages   int
+	Modes   []string
+	Only    []string
+	Columns []sortColumn
 }
 
 // sortColumn is the head of a column that orders the list.
@@ -138,9 +137,9 @@ func loadRules(r *request) (any, error) {
 	if running.Set == nil {
 		return d, nil
 	}
-	modes := map[string]bool{}
+	modes, now := map[string]bool{}, r.inForce()
 	for _, rule := range running.Set.All() {
-		row := d.row(r, rule)
+		row := d.row(r, rule, now)
 		modes[row.Mode] = true
 		d.All++
 		if d.Query.wants(&row) {
@@ -164,10 +163,10 @@ func loadRules(r *request) (any, error) {
 	return d, nil
 }
 
-func (d *rulesData) row(r *request, rule *rules.Rule) ruleRow {
+func (d *rulesData) row(r *request, rule *rules.Rule, now map[string]inForce) ruleRow {
 	row := ruleRow{
 		Name: rule.Name, Mode: rulewords.Mode(rule), Limits: rulewords.Limits(rule), Then: rulewords.Then(rule),
-		Fares: d.Watch.Rule(rule.Name), Change: d.Watch.Changes[rule.Name],
+		Fares: fares(d.Watch, rule.Name, now), Change: d.Watch.Changes[rule.Name],
 	}
 	if rule.Fuse > 0 {
 		row.Fuse = percent(float64(rule.Fuse) / 1e6)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/tallygate/tallygate/internal/auditlog"
 	"github.com/tallygate/tallygate/internal/console/blocks"
+	"github.com/tallygate/tallygate/internal/console/rulestats"
+	"github.com/tallygate/tallygate/internal/console/rulewatch"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -14,6 +16,41 @@ const (
 	pardonsSpan  = 24 * time.Hour // which the console has in memory
 	maxPardoning = 5_000          // verdicts and commands that are looked at
 )
+
+// inForce are a rule's keys with verdicts in force, of the blocklist that this console follows.
+type inForce struct{ enforce, shadow float64 }
+
+// inForce counts them by rule; nil if the blocklist is not known now: then what enforcers tell is shown.
+func (r *request) inForce() map[string]inForce {
+	k := r.server.Keys
+	if k == nil || k.blocklistSource().Level == "bad" || !k.list.Health().Ready {
+		return nil
+	}
+	p, err := k.list.Page(blocks.Query{Limit: 1})
+	if err != nil {
+		return nil
+	}
+	out := map[string]inForce{}
+	for _, c := range p.ByRule {
+		name := rulestats.RuleOf(c.Rule)
+		sum := out[name]
+		out[name] = inForce{sum.enforce + float64(c.Enforce), sum.shadow + float64(c.Shadow)}
+	}
+	return out
+}
+
+// fares is how a rule fares, with what the blocklist has of it.
+func fares(w *rulewatch.State, name string, now map[string]inForce) rulestats.Rule {
+	f := w.Rule(name)
+	if now == nil {
+		return f
+	}
+	f.Blocked, f.ShadowNow, f.Share = now[name].enforce, now[name].shadow, -1
+	if keys := w.Keys(); keys > 0 {
+		f.Share = min((f.Blocked+f.ShadowNow)/float64(keys), 1)
+	}
+	return f
+}
 
 // topKeys are the keys with the highest counts among those that a rule has verdicts for; nil without a blocklist.
 func (r *request) topKeys(rule string) *table {

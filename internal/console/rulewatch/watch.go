@@ -57,6 +57,18 @@ func (s *State) Rule(name string) rulestats.Rule {
 	return r
 }
 
+// Keys is how many keys all partitions have in memory.
+func (s *State) Keys() (n int) {
+	for i := range s.Cluster.Members {
+		if a := s.Cluster.Members[i].Aggregator; a != nil {
+			for _, p := range a.Partitions {
+				n += p.Keys
+			}
+		}
+	}
+	return n
+}
+
 // Watch asks. Make one with New.
 type Watch struct {
 	Book *Book
