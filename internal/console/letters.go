@@ -66,7 +66,7 @@ const (
 // recent are the letters of the last day; while Kafka does not answer, the last ones with an error.
 func (d *deadLetters) recent(ctx context.Context, now time.Time) (*letters, error) {
 	if d.kafka == nil {
-		return nil, errors.New("This console has no Kafka to read them from: start it with --kafka")
+		return nil, errors.New("no Kafka is configured to read them from: start the console with --kafka")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -66,7 +66,7 @@ func TestDataQualityWithoutKafka(t *testing.T) {
 	dead := kafkaAt(k.ListenAddrs()...)
 	k.Close()
 	s := serve(t, &group{texts: []string{shopRules(3, "100")}}, access.Viewer, workbench.Config{})
-	s.has(s.get("/quality", http.StatusOK), "This console has no Kafka", "counted")
+	s.has(s.get("/quality", http.StatusOK), "no Kafka is configured", "counted")
 	s.rules.letters.kafka = dead
 	began := time.Now()
 	s.has(s.get("/quality", http.StatusOK), "read the dead letters", "counted", "serch.query")
