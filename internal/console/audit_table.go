@@ -18,7 +18,9 @@ func (e *eyes) auditTable(list []*auditlog.Record) table {
 		}
 		what := cell{Text: d.What}
 		if r.Type == auditlog.Rules {
-			what.Link = fmt.Sprintf("/rules/versions/%d", r.Version)
+			if what.Link = "/versions"; r.Version > 1 {
+				what.Link = fmt.Sprintf("/versions/diff?from=%d&to=%d", r.Version-1, r.Version)
+			}
 		}
 		rule := cell{Text: dash}
 		if d.Rule != "" {

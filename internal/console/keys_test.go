@@ -102,6 +102,7 @@ func TestASupportCase(t *testing.T) {
 	audit := u.get("/audit?type=command")
 	audit.shows(t, "unblock", "called support (ticket HELP-7)", "uid=•••", "!"+secretUID, "ann-operator", "Export as NDJSON")
 	u.post("/audit", "action", "search", "key", "uid="+secretUID).shows(t, "uid="+secretUID, "called support")
+	u.get(u.get("/audit?type=rules").link(t, "/versions")).shows(t, "Versions of the rules")
 	u.get("/audit?who=nobody").shows(t, "No entry")
 	u.get("/audit?from=tomorrow").shows(t, "This is not a time")
 
