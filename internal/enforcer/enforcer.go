@@ -72,9 +72,7 @@ func (e *Program) Run(ctx context.Context) error {
 	if e.Config.Guard, err = e.guard(); err != nil {
 		return &ops.UsageError{Err: err}
 	}
-	if err := e.Config.Guard.Exposed(); err != nil {
-		e.Log.Info("asking for permits over HTTP is refused: whoever reaches this address could use limits up; give the role service to tokens or client certificates with --tokens FILE", "paths", "/v1/admit /v1/cancel /v1/done")
-	}
+	e.sayExposed()
 	var closeEvents func()
 	if e.Config.Admit, closeEvents, err = e.admitter(); err != nil {
 		return &ops.UsageError{Err: err}
@@ -129,6 +127,13 @@ func (e *Program) Run(ctx context.Context) error {
 		return e.serve(ctx, working, server, ready, e.reporter(table, feed, ready))
 	})
 	return g.Wait()
+}
+
+// sayExposed logs that who is not on this machine gets no permits without a credential.
+func (e *Program) sayExposed() {
+	if err := e.Config.Guard.Exposed(); err != nil {
+		e.Log.Info("asking for permits over HTTP is refused: whoever reaches this address could use limits up; give the role service to tokens or client certificates with --tokens FILE", "paths", "/v1/admit /v1/cancel /v1/done")
+	}
 }
 
 // reporter answers GET /v1/status.
