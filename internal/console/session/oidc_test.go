@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -177,15 +178,15 @@ func TestALoginIsRenewed(t *testing.T) {
 	if got, changed, err := c.renew(t.Context(), old, now); err != nil || changed || got != old {
 		t.Errorf("a token that is good for a minute yet: %v %v", changed, err)
 	}
-	if _, _, err := c.renew(t.Context(), old, now.Add(time.Hour)); err != errNoSession {
+	if _, _, err := c.renew(t.Context(), old, now.Add(time.Hour)); !errors.Is(err, errNoSession) {
 		t.Errorf("a token that has expired: %v", err)
 	}
 	p.Down.Store(true)
 	old.Refresh = "another"
-	if _, _, err := c.renew(t.Context(), old, now.Add(time.Hour)); err != errNoAnswer {
+	if _, _, err := c.renew(t.Context(), old, now.Add(time.Hour)); !errors.Is(err, errNoAnswer) {
 		t.Errorf("while the issuer is down: %v", err)
 	}
-	if _, _, err := c.renew(t.Context(), ticket{Token: "x", Until: now}, now); err != errNoSession {
+	if _, _, err := c.renew(t.Context(), ticket{Token: "x", Until: now}, now); !errors.Is(err, errNoSession) {
 		t.Errorf("without a refresh token: %v", err)
 	}
 	if _, changed, err := c.renew(t.Context(), ticket{Token: "x", Until: now.Add(time.Second)}, now); err != nil || changed {

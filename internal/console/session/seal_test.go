@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -204,7 +205,7 @@ func TestWhenASessionEnds(t *testing.T) {
 	text, _ := json.Marshal("not a ticket")
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.AddCookie(&http.Cookie{Name: sessionCookie, Value: c.jar.seal.close(sessionCookie, text)})
-	if _, err := c.jar.ticket(r); err != errNoSession {
+	if _, err := c.jar.ticket(r); !errors.Is(err, errNoSession) {
 		t.Errorf("another version's: %v", err)
 	}
 }
