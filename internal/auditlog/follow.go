@@ -62,8 +62,8 @@ func NewFollower(cfg FollowConfig) (*Follower, error) {
 }
 
 const (
-	followMin = time.Second
-	followMax = 15 * time.Second
+	followAgain  = time.Second
+	followSeldom = 15 * time.Second
 
 	// partitionsEvery is how often it looks whether the topic has more partitions.
 	partitionsEvery = time.Minute
@@ -71,16 +71,16 @@ const (
 
 // Run follows until ctx ends. Without Kafka, or without the topic, it tries again.
 func (f *Follower) Run(ctx context.Context) error {
-	backoff := retry.Backoff{Min: followMin, Max: followMax}
+	backoff := retry.Backoff{Min: followAgain, Max: followSeldom}
 	places := map[int32]int64{}
 	for {
 		err := f.follow(ctx, places)
 		if ctx.Err() != nil {
 			return ops.IgnoreCanceled(ctx, err)
 		}
-		wait := followMin
+		wait := followAgain
 		if errors.Is(err, errMore) {
-			backoff = retry.Backoff{Min: followMin, Max: followMax}
+			backoff = retry.Backoff{Min: followAgain, Max: followSeldom}
 		} else {
 			f.cfg.Logger.Warn("the audit cannot be followed; it is tried again", "topic", f.cfg.Topic, "error", err)
 			wait = backoff.Next()

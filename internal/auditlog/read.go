@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// Ahead and Late: records are found by the brokers' time, and entries have their own. An instance's clock
-	// may be Ahead of a broker's, and an entry may arrive Late.
+	// Ahead is how much an instance's clock may be ahead of a broker's. Records are found by the brokers' time,
+	// and entries have their own.
 	Ahead = time.Minute
-	Late  = 10 * time.Minute
+	// Late is how late an entry may arrive.
+	Late = 10 * time.Minute
 )
 
 // Scan reads a span of an audit topic, from From to before To of the filter, in the order of the entries' times.

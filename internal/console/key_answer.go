@@ -1,11 +1,8 @@
 package console
 
 import (
-	"errors"
-	"net/http"
 	"slices"
 
-	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -109,12 +106,3 @@ func (a *explained) exemptions() (list []aggregate.Exemption) {
 	}
 	return list
 }
-
-// refusedWith reports whether an error is the aggregator's refusal with a status.
-func refusedWith(err error, status int) bool {
-	refused, ok := errors.AsType[*apiclient.Refusal](err)
-	return ok && refused.Status == status
-}
-
-// notThere reports whether the aggregator does not know a path: it is of an older version.
-func notThere(err error) bool { return refusedWith(err, http.StatusNotFound) }

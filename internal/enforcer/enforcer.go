@@ -108,10 +108,7 @@ func (e *Program) Run(ctx context.Context) error {
 	g.Go(func() error { e.answerHangups(working); return nil })
 	ready := func() error { return e.ready(server) }
 	if e.RedisAccess != nil {
-		g.Go(func() error {
-			e.RedisAccess.WatchAccess(working, e.Log, e.Redis)
-			return nil
-		})
+		g.Go(func() error { e.RedisAccess.WatchAccess(working, e.Log, e.Redis); return nil })
 	}
 	if e.Metrics != nil {
 		g.Go(func() error { return ops.Serve(working, e.Metrics, ops.MetricsHandler(e.Registry, ready, e.refused)) })

@@ -160,7 +160,7 @@ func FuzzReferences(f *testing.F) {
 		r.Shown(r.Show(ref, text, uid("42"), time.Unix(0, 0)), text, uid("42"), time.Unix(0, 0))
 		if key, err := event.ParseKey([]byte(text)); err == nil {
 			for _, d := range key {
-				if masked := r.Mask(key); len(d.Value) > 8 && r.Personal(d.Name) && !strings.Contains(text[:strings.Index(text, "=")], d.Value) && len(key) == 1 && strings.Contains(masked, d.Value) {
+				if masked := r.Mask(key); len(d.Value) > 8 && r.Personal(d.Name) && !strings.Contains(d.Name, d.Value) && len(key) == 1 && strings.Contains(masked, d.Value) {
 					t.Errorf("%q is masked as %q", text, masked)
 				}
 			}
