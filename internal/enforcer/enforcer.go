@@ -105,7 +105,7 @@ func (e *Program) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return keep(working) })
 	g.Go(func() error { return e.Config.Admit.Run(working) })
-	g.Go(func() error { e.answerHangups(working); return nil })
+	g.Go(func() error { return e.answerHangups(working) })
 	ready := func() error { return e.ready(server) }
 	if e.RedisAccess != nil {
 		g.Go(func() error { e.RedisAccess.WatchAccess(working, e.Log, e.Redis); return nil })
@@ -115,10 +115,7 @@ func (e *Program) Run(ctx context.Context) error {
 	}
 	watched, unwatch := context.WithCancel(working) // until it is told to stop, or a part fails
 	defer context.AfterFunc(ctx, unwatch)()
-	g.Go(func() error {
-		ops.LogReady(watched, e.Log, ready, e.listening()...)
-		return nil
-	})
+	g.Go(func() error { ops.LogReady(watched, e.Log, ready, e.listening()...); return nil })
 	g.Go(func() error {
 		defer done()
 		return e.serve(ctx, working, server, ready, e.reporter(table, feed, ready))
@@ -201,13 +198,13 @@ func (e *Program) guard() (*access.Guard, error) {
 }
 
 // answerHangups continues after each SIGHUP: no file is read only on a signal.
-func (e *Program) answerHangups(ctx context.Context) {
+func (e *Program) answerHangups(ctx context.Context) error {
 	for {
 		select {
 		case <-e.Hangup:
 			e.Log.Info("SIGHUP ignored; changed certificate and secret files are noticed without it")
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }

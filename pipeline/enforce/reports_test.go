@@ -159,12 +159,33 @@ func TestAWalkServesForAWhile(t *testing.T) {
 	}
 	table.Replace(0, all[:10])
 	for _, is := range []struct {
+		what  string
 		after event.Micros
 		want  int
-	}{{59_999, 20_000}, {60_000, 10}, {59_999, 10}, {event.Minute, 0}, {0, 10}} {
-		if at.Store(int64(t0 + is.after)); blocked() != is.want {
-			t.Errorf("after %v %d are blocked, want %d", is.after.Duration(), blocked(), is.want)
+	}{
+		{"Refresh", 59_999, 20_000}, {"", 179_999, 20_000}, {"Refresh", 60_000, 10}, // then it is a small table
+		{"", 59_999, 10}, {"", event.Minute, 0}, {"", 0, 10},
+	} {
+		if at.Store(int64(t0 + is.after)); is.what == "Refresh" {
+			table.Refresh()
 		}
+		if n := blocked(); n != is.want {
+			t.Errorf("after %v, %s, %d are blocked, want %d", is.after.Duration(), is.what, n, is.want)
+		}
+	}
+	table.Replace(0, all)
+	blocked()
+	table.Replace(0, all[:10])
+	if at.Store(int64(t0 + 180_000)); blocked() != 10 {
+		t.Errorf("nobody refreshes, and %d are blocked", blocked())
+	}
+	// While somebody walks, who is content with the last walk does not wait.
+	table.Replace(0, all)
+	blocked()
+	table.walking.Lock()
+	defer table.walking.Unlock()
+	if n := blocked(); n != len(all) {
+		t.Errorf("beside a walk %d are blocked", n)
 	}
 }
 

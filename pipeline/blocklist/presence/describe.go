@@ -14,6 +14,7 @@ import (
 func Describe(table *enforce.Table, feed *blocklist.Feed) func() Beat {
 	version, started, name := Version(), time.Now().UTC(), HostName()
 	return func() Beat {
+		table.Refresh() // so that no scrape of the metrics walks over a large table
 		held := table.Summary()
 		b := Beat{Kind: Go, Name: name, Version: version, Started: started,
 			Staleness: -1, Stale: table.Stale(), Entries: held.Entries, Enabled: table.Enabled(), Denied: denied(&held)}
