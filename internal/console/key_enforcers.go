@@ -200,7 +200,7 @@ func compareChecks(list []checked, expected bool) {
 // checksOf is the table of what enforcers answer.
 func checksOf(list []checked) table {
 	t := table{
-		Caption: "What each enforcer answers now", Hidden: true, Head: []column{{Text: "Enforcer"}, {Text: "Answer"}, {Text: "Behind"}, {Text: ""}},
+		Caption: "What each enforcer answers now", Hidden: true, Head: []column{{Text: "Enforcer"}, {Text: "Answer"}, {Text: "Behind"}, {Text: "Differs"}},
 		Empty: empty{Title: "No enforcer has announced itself", Text: "Enforcers write a heartbeat into Redis every two seconds. Those of older versions do not."},
 	}
 	for _, c := range list {

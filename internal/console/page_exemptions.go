@@ -90,7 +90,7 @@ func (e *eyes) exemptionTable(list []aggregate.Exemption, now time.Time, acts bo
 		Empty: empty{Title: "Nothing is exempt", Text: "An exemption is given on a key's page, by `tallygate exempt`, or in the rule file."},
 	}
 	if acts {
-		t.Head = append(t.Head, column{Text: "Do"}, column{Text: ""})
+		t.Head = append(t.Head, column{Text: "Prolong"}, column{Text: "End"})
 	}
 	for i := range list {
 		x := &list[i]
