@@ -82,8 +82,8 @@ bench-%: ## bench-throughput, -latency, -enforce, -decision, -admit, beside what
 mixin: ## deploy/alerts.yaml, deploy/dashboard.json and the runbooks' table, from deploy/mixin
 	cd deploy/mixin && go run .
 
-adapters: ## the middleware for gin, echo, fiber and chi, and deploy/mixin, each a module of its own
-	@for dir in adapters/*/ bench/enforce/ bench/admit/ deploy/mixin/; do (cd "$$dir" && go vet ./... && go test $(TESTFLAGS) ./...); done
+adapters: ## the middleware for gin, echo, fiber and chi, deploy/mixin and the Helm chart, each a module of its own
+	@for dir in adapters/*/ bench/enforce/ bench/admit/ deploy/mixin/ deploy/helm/test/; do (cd "$$dir" && go vet ./... && go test $(TESTFLAGS) ./...); done
 
 cover: ## the fast suite's coverage, by function, in cover.out
 	go test -coverpkg=./... -coverprofile=cover.out ./... && go tool cover -func=cover.out | tail -1
