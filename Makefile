@@ -81,6 +81,7 @@ bench-%: ## bench-throughput, -latency, -enforce, -decision, -admit, beside what
 
 mixin: ## deploy/alerts.yaml, deploy/dashboard.json and the runbooks' table, from deploy/mixin
 	cd deploy/mixin && go run .
+	cp deploy/alerts.yaml deploy/helm/tallygate/files/alerts.yaml
 
 adapters: ## the middleware for gin, echo, fiber and chi, deploy/mixin and the Helm chart, each a module of its own
 	@for dir in adapters/*/ bench/enforce/ bench/admit/ deploy/mixin/ deploy/helm/test/; do (cd "$$dir" && go vet ./... && go test $(TESTFLAGS) ./...); done
