@@ -40,7 +40,7 @@ func (s *server) act(p *page, r *request, w http.ResponseWriter) {
 	for _, c := range done.cookies {
 		http.SetCookie(w, c)
 	}
-	keepResult(w, r.Request, &done)
+	s.keepResult(w, &done)
 	to := done.To
 	if to == "" {
 		to = r.URL.RequestURI()
@@ -84,20 +84,20 @@ const (
 
 // keepResult keeps what was done for the next page. It is in a cookie, since any of several consoles may
 // answer that.
-func keepResult(w http.ResponseWriter, r *http.Request, done *result) {
+func (s *server) keepResult(w http.ResponseWriter, done *result) {
 	text, err := json.Marshal(done)
 	if value := base64.RawURLEncoding.EncodeToString(text); err == nil && done.Text != "" && len(value) <= maxSaid {
-		http.SetCookie(w, cookie(r, saidCookie, value, time.Minute))
+		http.SetCookie(w, s.cookie(saidCookie, value, time.Minute))
 	}
 }
 
 // takeResult returns what was done before this page, once.
-func takeResult(w http.ResponseWriter, r *http.Request) *result {
+func (s *server) takeResult(w http.ResponseWriter, r *http.Request) *result {
 	c, err := r.Cookie(saidCookie)
 	if err != nil {
 		return nil
 	}
-	http.SetCookie(w, cookie(r, saidCookie, "", -time.Second))
+	http.SetCookie(w, s.cookie(saidCookie, "", -time.Second))
 	text, err := base64.RawURLEncoding.DecodeString(c.Value)
 	var done result
 	if err != nil || json.Unmarshal(text, &done) != nil || done.Text == "" {
@@ -107,8 +107,8 @@ func takeResult(w http.ResponseWriter, r *http.Request) *result {
 }
 
 // cookie is one that only this console gets, from its own pages.
-func cookie(r *http.Request, name, value string, lasts time.Duration) *http.Cookie {
-	return &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: int(lasts.Seconds()), HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode}
+func (s *server) cookie(name, value string, lasts time.Duration) *http.Cookie {
+	return &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: int(lasts.Seconds()), HttpOnly: true, Secure: s.sessions.Secure(), SameSite: http.SameSiteStrictMode}
 }
 
 // setTheme keeps whether the reader wants light or dark pages; without a choice the system's holds.
@@ -118,7 +118,7 @@ func (s *server) setTheme(w http.ResponseWriter, r *http.Request) {
 	if theme != "light" && theme != "dark" {
 		theme, lasts = "", -time.Second
 	}
-	http.SetCookie(w, cookie(r, themeCookie, theme, lasts))
+	http.SetCookie(w, s.cookie(themeCookie, theme, lasts))
 	to := r.PostFormValue("to")
 	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
 		to = "/"

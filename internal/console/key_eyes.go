@@ -64,7 +64,7 @@ func (r *request) reveal(k *Keys, key []event.Dim, what, reason string) (*http.C
 	if c, err := r.Cookie(shownCookie); err == nil {
 		had = c.Value
 	}
-	return cookie(r.Request, shownCookie, k.refs.Show(had, r.Who.Name, key, r.Now), keyref.ShownFor), nil
+	return r.server.cookie(shownCookie, k.refs.Show(had, r.Who.Name, key, r.Now), keyref.ShownFor), nil
 }
 
 // recordRead writes into the audit that the reader reads personal data: of a key, or, without one, of many.

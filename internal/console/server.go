@@ -145,7 +145,7 @@ func (s *server) show(p *page, r *request, w http.ResponseWriter) {
 		return
 	}
 	v := s.viewOf(p, r, data)
-	v.Said = takeResult(w, r.Request)
+	v.Said = s.takeResult(w, r.Request)
 	s.write(r, w, http.StatusOK, p.name, v)
 }
 

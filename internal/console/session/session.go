@@ -101,6 +101,10 @@ func New(cfg Config) (*Manager, error) {
 	return m, nil
 }
 
+// Secure reports whether browsers speak TLS, with the console or with a proxy before it: then cookies are for
+// TLS only.
+func (m *Manager) Secure() bool { return m.jar.secure }
+
 // Start returns an error if the console must not be served as configured: beyond this machine, of an
 // aggregator that requires no credentials. While no aggregator answers it returns nil; then each
 // request asks again.
