@@ -3,6 +3,7 @@
 package helmtest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,7 +48,9 @@ var sets = map[string]string{
 	"none":       minimal + "enforcer: {mode: None}\nnetworkPolicy: {enabled: false}\n",
 }
 
-func render(values string) (map[string]string, error) {
+func render(values string) (map[string]string, error) { return renderIn("limits", values) }
+
+func renderIn(namespace, values string) (map[string]string, error) {
 	c, err := loader.Load("../tallygate")
 	if err != nil {
 		return nil, err
@@ -56,7 +59,7 @@ func render(values string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := chartutil.ToRenderValues(c, v, chartutil.ReleaseOptions{Name: "tallygate", Namespace: "limits", IsInstall: true}, chartutil.DefaultCapabilities)
+	all, err := chartutil.ToRenderValues(c, v, chartutil.ReleaseOptions{Name: "tallygate", Namespace: namespace, IsInstall: true}, chartutil.DefaultCapabilities)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +72,8 @@ type workload struct {
 	template core.PodTemplateSpec
 }
 
+var between = regexp.MustCompile(`(?m)^---$`)
+
 // documents decodes all that is rendered, and fails on a field that Kubernetes does not know.
 func documents(t *testing.T, values string) (works []workload, all []any) {
 	t.Helper()
@@ -80,47 +85,57 @@ func documents(t *testing.T, values string) (works []workload, all []any) {
 		if !strings.HasSuffix(file, ".yaml") {
 			continue
 		}
-		for _, doc := range regexp.MustCompile(`(?m)^---$`).Split(text, -1) {
-			var kind meta.TypeMeta
-			if err := yaml.Unmarshal([]byte(doc), &kind); err != nil {
-				t.Fatalf("%s: %v\n%s", file, err, doc)
-			}
-			if kind.Kind == "" {
-				continue
-			}
-			into := map[string]any{
-				"StatefulSet": &apps.StatefulSet{}, "Deployment": &apps.Deployment{}, "DaemonSet": &apps.DaemonSet{},
-				"Service": &core.Service{}, "ConfigMap": &core.ConfigMap{}, "Pod": &core.Pod{},
-				"PodDisruptionBudget": &policy.PodDisruptionBudget{}, "NetworkPolicy": &networking.NetworkPolicy{},
-				"Ingress": &networking.Ingress{}, "ServiceMonitor": &monitoring.ServiceMonitor{}, "PrometheusRule": &monitoring.PrometheusRule{},
-			}[kind.Kind]
-			if into == nil {
-				t.Fatalf("%s: nobody checks a %s", file, kind.Kind)
-			}
-			if err := yaml.UnmarshalStrict([]byte(doc), into); err != nil {
-				t.Errorf("%s, %s: %v\n%s", file, kind.Kind, err, doc)
-			}
-			all = append(all, into)
-			switch o := into.(type) {
-			case *apps.StatefulSet:
-				works = append(works, workload{o.Name, o.Spec.Selector.MatchLabels, o.Spec.Template})
-			case *apps.Deployment:
-				works = append(works, workload{o.Name, o.Spec.Selector.MatchLabels, o.Spec.Template})
-			case *apps.DaemonSet:
-				works = append(works, workload{o.Name, o.Spec.Selector.MatchLabels, o.Spec.Template})
-			case *core.ConfigMap:
-				if text, is := o.Data["patch.yaml"]; is {
-					var d apps.Deployment
-					if err := yaml.UnmarshalStrict([]byte(text), &d); err != nil {
-						t.Errorf("the sidecar's patch: %v\n%s", err, text)
-					}
-					d.Spec.Template.Spec.Containers = d.Spec.Template.Spec.InitContainers
-					works = append(works, workload{"tallygate-sidecar", nil, d.Spec.Template})
+		w, a, err := decode(text)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		works, all = append(works, w...), append(all, a...)
+	}
+	return works, all
+}
+
+// decode is strict: a field that Kubernetes does not know is an error.
+func decode(text string) (works []workload, all []any, err error) {
+	for _, doc := range between.Split(text, -1) {
+		var kind meta.TypeMeta
+		if err := yaml.Unmarshal([]byte(doc), &kind); err != nil {
+			return nil, nil, fmt.Errorf("%w\n%s", err, doc)
+		}
+		if kind.Kind == "" {
+			continue
+		}
+		into := map[string]any{
+			"StatefulSet": &apps.StatefulSet{}, "Deployment": &apps.Deployment{}, "DaemonSet": &apps.DaemonSet{},
+			"Service": &core.Service{}, "ConfigMap": &core.ConfigMap{}, "Pod": &core.Pod{},
+			"PodDisruptionBudget": &policy.PodDisruptionBudget{}, "NetworkPolicy": &networking.NetworkPolicy{},
+			"Ingress": &networking.Ingress{}, "ServiceMonitor": &monitoring.ServiceMonitor{}, "PrometheusRule": &monitoring.PrometheusRule{},
+		}[kind.Kind]
+		if into == nil {
+			return nil, nil, fmt.Errorf("nobody checks a %s", kind.Kind)
+		}
+		if err := yaml.UnmarshalStrict([]byte(doc), into); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w\n%s", kind.Kind, err, doc)
+		}
+		all = append(all, into)
+		switch o := into.(type) {
+		case *apps.StatefulSet:
+			works = append(works, workload{o.Name, o.Spec.Selector.MatchLabels, o.Spec.Template})
+		case *apps.Deployment:
+			works = append(works, workload{o.Name, o.Spec.Selector.MatchLabels, o.Spec.Template})
+		case *apps.DaemonSet:
+			works = append(works, workload{o.Name, o.Spec.Selector.MatchLabels, o.Spec.Template})
+		case *core.ConfigMap:
+			if text, is := o.Data["patch.yaml"]; is {
+				var d apps.Deployment
+				if err := yaml.UnmarshalStrict([]byte(text), &d); err != nil {
+					return nil, nil, fmt.Errorf("the sidecar's patch: %w\n%s", err, text)
 				}
+				d.Spec.Template.Spec.Containers = d.Spec.Template.Spec.InitContainers
+				works = append(works, workload{"tallygate-sidecar", nil, d.Spec.Template})
 			}
 		}
 	}
-	return works, all
+	return works, all, nil
 }
 
 func TestLint(t *testing.T) {
@@ -165,37 +180,87 @@ func help(t *testing.T, command ...string) string {
 	return string(out)
 }
 
+var helped map[string]string
+
+// helps are the options of each container's program. To build the programs takes long, so it does it once.
+func helps(t *testing.T) map[string]string {
+	t.Helper()
+	if helped == nil {
+		helped = map[string]string{"aggregator": help(t, "aggregator"), "enforcer": help(t, "enforcer"),
+			"console": help(t, "tallygate", "console"), "notify": help(t, "tallygate", "notify")}
+		helped["tallygate-enforcer"] = helped["enforcer"]
+	}
+	return helped
+}
+
 func TestWhatIsRendered(t *testing.T) {
-	helps := map[string]string{"aggregator": help(t, "aggregator"), "enforcer": help(t, "enforcer"),
-		"console": help(t, "tallygate", "console"), "notify": help(t, "tallygate", "notify")}
-	helps["tallygate-enforcer"] = helps["enforcer"]
+	helps := helps(t)
 	for name, values := range sets {
 		t.Run(name, func(t *testing.T) {
 			works, all := documents(t, values)
-			for _, w := range works {
-				for _, m := range mistakes(w, helps) {
-					t.Errorf("%s: %s", w.name, m)
-				}
-			}
-			for _, o := range all {
-				switch o := o.(type) {
-				case *core.Service:
-					meets(t, works, o.Name, o.Spec.Selector)
-				case *policy.PodDisruptionBudget:
-					meets(t, works, o.Name, o.Spec.Selector.MatchLabels)
-				case *networking.NetworkPolicy:
-					meets(t, works, o.Name, o.Spec.PodSelector.MatchLabels)
-				}
+			for _, m := range wrong(works, all, helps) {
+				t.Error(m)
 			}
 		})
 	}
 }
 
-func meets(t *testing.T, works []workload, name string, selector map[string]string) {
-	t.Helper()
-	if !slices.ContainsFunc(works, func(w workload) bool { return selects(selector, w.template.Labels) }) {
-		t.Errorf("%s selects no pod", name)
+// wrong is all that is found in what is rendered.
+func wrong(works []workload, all []any, helps map[string]string) (found []string) {
+	for _, w := range works {
+		for _, m := range mistakes(w, helps) {
+			found = append(found, w.name+": "+m)
+		}
+		for _, v := range w.template.Spec.Volumes {
+			if m := v.ConfigMap; m != nil && (m.Optional == nil || !*m.Optional) && configMap(all, m.Name) == nil {
+				found = append(found, w.name+": no ConfigMap "+m.Name)
+			}
+		}
 	}
+	for _, o := range all {
+		switch o := o.(type) {
+		case *core.Service:
+			found = append(found, meets(works, o.Name, o.Spec.Selector, o.Spec.Ports...)...)
+		case *policy.PodDisruptionBudget:
+			found = append(found, meets(works, o.Name, o.Spec.Selector.MatchLabels)...)
+		case *networking.NetworkPolicy:
+			found = append(found, meets(works, o.Name, o.Spec.PodSelector.MatchLabels)...)
+		}
+	}
+	return found
+}
+
+func configMap(all []any, name string) *core.ConfigMap {
+	for _, o := range all {
+		if m, is := o.(*core.ConfigMap); is && m.Name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// meets says what is wrong with a selector, and with the ports that its pods should have.
+func meets(works []workload, name string, selector map[string]string, ports ...core.ServicePort) (found []string) {
+	met := false
+	for _, w := range works {
+		if !selects(selector, w.template.Labels) {
+			continue
+		}
+		met = true
+		for _, p := range ports {
+			if !slices.ContainsFunc(w.template.Spec.Containers, func(c core.Container) bool { return hasPort(c, p.TargetPort.StrVal) }) {
+				found = append(found, fmt.Sprintf("%s sends to the port %s, which %s has not", name, p.TargetPort.String(), w.name))
+			}
+		}
+	}
+	if !met {
+		found = append(found, name+" selects no pod")
+	}
+	return found
+}
+
+func hasPort(c core.Container, name string) bool {
+	return slices.ContainsFunc(c.Ports, func(p core.ContainerPort) bool { return p.Name == name })
 }
 
 func selects(selector, labels map[string]string) bool {
@@ -206,6 +271,9 @@ func selects(selector, labels map[string]string) bool {
 	}
 	return true
 }
+
+// secret is the name of an option, or of a variable, whose value nobody should read.
+var secret = regexp.MustCompile(`(password|token|tokens|secret|key|keys)(-file)?$`)
 
 // mistakes are what Kubernetes takes and the program, or an operator, would not.
 func mistakes(w workload, helps map[string]string) (all []string) {
@@ -229,10 +297,20 @@ func mistakes(w workload, helps map[string]string) (all []string) {
 			if strings.HasPrefix(value, "/") && !slices.Contains(mounted, filepath.Dir(value)) {
 				all = append(all, value+" is mounted nowhere")
 			}
+			if secret.MatchString(option) && !strings.HasPrefix(value, "/etc/tallygate/secrets/") {
+				all = append(all, option+" is not in a Secret")
+			}
+		}
+		for _, e := range c.Env {
+			if e.Value != "" && secret.MatchString(strings.ReplaceAll(strings.ToLower(e.Name), "_", "-")) {
+				all = append(all, e.Name+" is not in a Secret")
+			}
 		}
 		for _, p := range []*core.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
-			if p == nil || !slices.ContainsFunc(c.Ports, func(port core.ContainerPort) bool { return port.Name == p.HTTPGet.Port.StrVal }) {
+			if p == nil || !hasPort(c, p.HTTPGet.Port.StrVal) {
 				all = append(all, "a probe without a port")
+			} else if !slices.Contains([]string{"/healthz", "/readyz"}, p.HTTPGet.Path) {
+				all = append(all, "a probe of "+p.HTTPGet.Path+", which programs do not serve")
 			}
 		}
 		if c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero() {
@@ -247,13 +325,20 @@ func mistakes(w workload, helps map[string]string) (all []string) {
 
 // The checks above would notice these.
 func TestBrokenCharts(t *testing.T) {
-	helps := map[string]string{"aggregator": help(t, "aggregator")}
+	helps := helps(t)
 	for name, breaks := range map[string]func(*workload){
 		"option":   func(w *workload) { w.template.Spec.Containers[0].Args[0] = "--kafak=a:1" },
 		"volume":   func(w *workload) { w.template.Spec.Volumes = nil },
 		"mounted":  func(w *workload) { w.template.Spec.Containers[0].VolumeMounts = nil },
 		"selector": func(w *workload) { w.template.Labels = nil },
 		"probe":    func(w *workload) { w.template.Spec.Containers[0].Ports = nil },
+		"/health,": func(w *workload) { w.template.Spec.Containers[0].LivenessProbe.HTTPGet.Path = "/health" },
+		"Secret": func(w *workload) {
+			w.template.Spec.Containers[0].Args[0] = "--kafka-password-file=/var/lib/tallygate/p"
+		},
+		"VARIABLE_TOKEN": func(w *workload) {
+			w.template.Spec.Containers[0].Env = append(w.template.Spec.Containers[0].Env, core.EnvVar{Name: "VARIABLE_TOKEN", Value: "t"})
+		},
 	} {
 		works, _ := documents(t, minimal)
 		for _, w := range works {
