@@ -23,6 +23,7 @@ import (
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -45,6 +46,7 @@ var sets = map[string]string{
 	"everything": everything,
 	"daemonset":  minimal + "enforcer: {mode: DaemonSet, hostPort: 8080}\n",
 	"sidecar":    minimal + "enforcer: {mode: Sidecar}\n",
+	"route":      minimal + "console: {enabled: true, tokenSecret: ct, externalUrl: \"https://console.example.com\", httpRoute: {enabled: true, parentRefs: [{name: public, namespace: gateways}]}}\n",
 	"none":       minimal + "enforcer: {mode: None}\nnetworkPolicy: {enabled: false}\n",
 }
 
@@ -109,6 +111,7 @@ func decode(text string) (works []workload, all []any, err error) {
 			"Service": &core.Service{}, "ConfigMap": &core.ConfigMap{}, "Pod": &core.Pod{},
 			"PodDisruptionBudget": &policy.PodDisruptionBudget{}, "NetworkPolicy": &networking.NetworkPolicy{},
 			"Ingress": &networking.Ingress{}, "ServiceMonitor": &monitoring.ServiceMonitor{}, "PrometheusRule": &monitoring.PrometheusRule{},
+			"HTTPRoute": &gateway.HTTPRoute{},
 		}[kind.Kind]
 		if into == nil {
 			return nil, nil, fmt.Errorf("nobody checks a %s", kind.Kind)
@@ -227,7 +230,7 @@ func wrong(works []workload, all []any, helps map[string]string) (found []string
 			found = append(found, meets(works, o.Name, o.Spec.PodSelector.MatchLabels)...)
 		}
 	}
-	return found
+	return append(found, nowhere(all)...)
 }
 
 func configMap(all []any, name string) *core.ConfigMap {

@@ -8,6 +8,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // TestConnectionsPass computes what each program connects to from its options, and asks the policies.
@@ -68,4 +69,52 @@ func entrances(name string, c core.Container, rules []networking.NetworkPolicyIn
 		}
 	}
 	return found
+}
+
+// nowhere are routes from outside that lead to no Service's port.
+func nowhere(all []any) (found []string) {
+	leads := func(route, service, portName string, port int32) {
+		for _, o := range all {
+			if s, is := o.(*core.Service); is && s.Name == service && slices.ContainsFunc(s.Spec.Ports, func(p core.ServicePort) bool {
+				return p.Port == port || p.Name == portName
+			}) {
+				return
+			}
+		}
+		found = append(found, fmt.Sprintf("%s leads to %s:%s%d, which no Service is", route, service, portName, port))
+	}
+	for _, o := range all {
+		switch o := o.(type) {
+		case *networking.Ingress:
+			for _, r := range o.Spec.Rules {
+				for _, p := range r.HTTP.Paths {
+					leads("the Ingress", p.Backend.Service.Name, p.Backend.Service.Port.Name, p.Backend.Service.Port.Number)
+				}
+			}
+		case *gateway.HTTPRoute:
+			for _, r := range o.Spec.Rules {
+				for _, b := range r.BackendRefs {
+					leads("the HTTPRoute", string(b.Name), "", *b.Port)
+				}
+			}
+		}
+	}
+	return found
+}
+
+func TestBrokenRoutes(t *testing.T) {
+	for name, values := range map[string]string{"HTTPRoute": sets["route"], "Ingress": everything} {
+		_, all := documents(t, values)
+		if found := nowhere(all); len(found) != 0 {
+			t.Error(found)
+		}
+		for _, o := range all {
+			if s, is := o.(*core.Service); is && s.Name == "tallygate-console" {
+				s.Spec.Ports = s.Spec.Ports[1:]
+			}
+		}
+		if found := fmt.Sprint(nowhere(all)); !strings.Contains(found, name) {
+			t.Errorf("%s: it found only %s", name, found)
+		}
+	}
 }
