@@ -16,6 +16,7 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
@@ -98,7 +99,7 @@ func TestWithoutTheRightToBeAnnounced(t *testing.T) {
 	if err := e.RedisAccess.Ready(); err != nil {
 		t.Errorf("it counts as a refusal: %v", err)
 	}
-	if errs := presenceErrors(t, e); len(errs) != 6 || errs["auth"] < 1 || errs["unreachable"] != 0 {
+	if errs := presenceErrors(t, e); len(errs) != len(blocklist.ErrorKinds) || errs["auth"] < 1 || errs["unreachable"] != 0 {
 		t.Errorf("the metric: %v", errs)
 	}
 }
