@@ -32,6 +32,8 @@ type bench struct {
 	brokers    []string
 	events     int
 	uids       int
+	zipf       float64 // the exponent of half of the events' uids
+	ids        bool    // each event has an id of its own
 	perRecord  int
 	partitions int
 	checkpoint time.Duration
@@ -49,6 +51,8 @@ func main() {
 	kafka := flag.String("kafka", "127.0.0.1:9092", "Kafka's `HOST:PORT,…`")
 	flag.IntVar(&b.events, "events", 1_000_000, "events a run")
 	flag.IntVar(&b.uids, "uids", 1_000_000, "uids; half of the events are zipf-distributed, half uniform")
+	flag.Float64Var(&b.zipf, "zipf", 1.05, "the exponent of the zipf-distributed half, above 1")
+	flag.BoolVar(&b.ids, "ids", true, "give each event an id of its own, as emitters do")
 	flag.IntVar(&b.perRecord, "per-record", 1, "events a record")
 	flag.IntVar(&b.partitions, "partitions", 4, "partitions")
 	flag.DurationVar(&b.checkpoint, "checkpoint-every", time.Second, "the aggregator's checkpoint interval")
@@ -82,8 +86,8 @@ func (b *bench) all(runs int) error {
 	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "aggregator"), "./cmd/aggregator").CombinedOutput(); err != nil {
 		return fmt.Errorf("build the aggregator: %w\n%s", err, out)
 	}
-	fmt.Printf("%d events, %d uids (half zipf), %d a record, %d partitions, five rules, checkpoint every %v\n",
-		b.events, b.uids, b.perRecord, b.partitions, b.checkpoint)
+	fmt.Printf("%d events, ids %t, %d uids (half zipf %g), %d a record, %d partitions, five rules, checkpoint every %v\n",
+		b.events, b.ids, b.uids, b.zipf, b.perRecord, b.partitions, b.checkpoint)
 	var ratios []float64
 	for run := range runs {
 		prefix := fmt.Sprintf("bench-%d-%d", time.Now().UnixMilli(), run)
@@ -101,8 +105,12 @@ func (b *bench) all(runs int) error {
 		ratios = append(ratios, agg.perCPU()/bare.perCPU())
 		fmt.Printf("run %d  bare sarama %s   aggregator %s   ratio per CPU-second %.2f\n", run+1, bare, agg, agg.perCPU()/bare.perCPU())
 		if b.lines {
-			fmt.Printf("BenchmarkBareConsumer/per-record=%d %s\n", b.perRecord, bare.line())
-			fmt.Printf("BenchmarkAggregator/per-record=%d %s %.2f ×bare-consumer\n", b.perRecord, agg.line(), bare.perCPU()/agg.perCPU())
+			load := fmt.Sprintf("per-record=%d", b.perRecord)
+			if !b.ids {
+				load = "no-ids/" + load
+			}
+			fmt.Printf("BenchmarkBareConsumer/%s %s\n", load, bare.line())
+			fmt.Printf("BenchmarkAggregator/%s %s %.2f ×bare-consumer %.0f resident-MB\n", load, agg.line(), bare.perCPU()/agg.perCPU(), agg.resident)
 		}
 		sizes, err := b.sizes(prefix)
 		if err != nil {
@@ -133,6 +141,7 @@ type result struct {
 	wall, cpu time.Duration
 	note      string
 	pauses    string
+	resident  float64 // MB
 }
 
 func (r result) perCPU() float64 { return float64(r.events) / r.cpu.Seconds() }
@@ -199,7 +208,7 @@ func (b *bench) produce(prefix string, seed uint64) error {
 
 func (b *bench) fill(p sarama.AsyncProducer, prefix string, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	zipf := rand.NewZipf(rng, 1.1, 8, uint64(b.uids-1))
+	zipf := rand.NewZipf(rng, b.zipf, 8, uint64(b.uids-1))
 	packs := make([][]byte, b.partitions)
 	sizes := make([]int, b.partitions)
 	flush := func(part int) {
@@ -218,8 +227,12 @@ func (b *bench) fill(p sarama.AsyncProducer, prefix string, seed uint64) {
 		if i%3 == 0 {
 			api = "search.suggest"
 		}
-		body := fmt.Appendf(nil, `{"uid":"%s","api":"%s","outcome":"success","ip":"203.0.113.%d","attrs":{"device":"d%d","bytes":%d,"discounted":true}}`,
-			uid, api, i%250, i%1000, i%4096)
+		id := ""
+		if b.ids {
+			id = fmt.Sprintf(`"id":"e%d-%09d",`, seed, i)
+		}
+		body := fmt.Appendf(nil, `{%s"uid":"%s","api":"%s","outcome":"success","ip":"203.0.113.%d","attrs":{"device":"d%d","bytes":%d,"discounted":true}}`,
+			id, uid, api, i%250, i%1000, i%4096)
 		part := int(event.Partition([]byte(uid), int32(b.partitions)))
 		if b.perRecord <= 1 {
 			p.Input() <- &sarama.ProducerMessage{Topic: prefix + ".events", Partition: int32(part), Key: sarama.StringEncoder(uid), Value: sarama.ByteEncoder(body)}
@@ -327,7 +340,10 @@ func (b *bench) aggregator(prefix string) (result, error) {
 			if keys > 0 {
 				note = fmt.Sprintf(" (%.0f keys, %.0f B/key, %.0f MB resident)", keys, state/keys, m["process_resident_memory_bytes"]/1e6)
 			}
-			return result{events: b.events, wall: time.Since(began), cpu: time.Duration(cpu * float64(time.Second)), note: note, pauses: pauses(m)}, nil
+			return result{
+				events: b.events, wall: time.Since(began), cpu: time.Duration(cpu * float64(time.Second)), note: note, pauses: pauses(m),
+				resident: m["process_resident_memory_bytes"] / 1e6,
+			}, nil
 		}
 		select {
 		case <-ctx.Done():
