@@ -22,14 +22,17 @@ func (d *Decoder) readAttrs() bool {
 		return true
 	}
 	more, ok := p.open('}')
-	for more && ok {
-		name, named := p.name()
+	for k := 0; more && ok; k++ {
+		name, known, named := d.attrs.name(p, k)
 		if !named {
 			return false
 		}
 		if ok = p.value(&t); ok {
 			if !d.tooLarge() {
-				d.setAttr(canonicalName(name), &t)
+				if !known.canonical {
+					name = canonicalName(name)
+				}
+				d.setAttr(name, &t)
 			}
 			more, ok = p.next('}')
 		}
@@ -49,9 +52,12 @@ func (d *Decoder) setAttr(name string, t *token) {
 	d.forgiveAttr(name)
 	v, reason, why := d.attrValue(t)
 	own := d.arena[d.mark:]
-	at := slices.IndexFunc(own, func(a Attr) bool { return a.Name == name })
+	at := len(own) - 1
+	for at >= 0 && own[at].Name != name {
+		at--
+	}
 	switch {
-	case v == Value{Kind: String}:
+	case v.Kind == String && v.Text == "":
 		if at >= 0 {
 			d.arena = slices.Delete(d.arena, d.mark+at, d.mark+at+1)
 		}
@@ -72,6 +78,12 @@ func (d *Decoder) setAttr(name string, t *token) {
 // attrValue is an attribute's canonical value; of a badValue also why it is none.
 func (d *Decoder) attrValue(t *token) (v Value, reason, why string) {
 	v = Value{Kind: String, Text: t.text}
+	if t.isShort() {
+		if t.kind == tokNumber {
+			v.Kind = Number
+		}
+		return v, "", ""
+	}
 	switch t.kind {
 	case tokNull:
 		v.Text = ""

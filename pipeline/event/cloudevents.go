@@ -130,14 +130,14 @@ func (d *Decoder) data64() {
 func (d *Decoder) setCloud(start int) {
 	c := &d.cloud
 	for _, a := range []struct {
-		name string
-		t    *token
-	}{{"time", &c.time}, {"api", &c.typ}, {"uid", &c.subject}} {
+		field field
+		t     *token
+	}{{fieldTime, &c.time}, {fieldAPI, &c.typ}, {fieldUID, &c.subject}} {
 		if a.t.kind != tokNull && (a.t.kind != tokString || a.t.text != "") {
 			if d.mode == inHeaders {
 				a.t.at = start
 			}
-			d.set(a.name, a.t)
+			d.set(a.field, "", a.t)
 		}
 	}
 	if c.id.kind == tokNull || (c.id.kind == tokString && c.id.text == "") {
@@ -145,7 +145,7 @@ func (d *Decoder) setCloud(start int) {
 	}
 	id := c.id
 	if id.kind == tokString && c.source.kind == tokString && c.source.text != "" {
-		id.text = c.source.text + "/" + id.text
+		id.text, id.plain = c.source.text+"/"+id.text, false
 	}
-	d.set("id", &id)
+	d.set(fieldID, "", &id)
 }

@@ -70,18 +70,19 @@ type Decoder struct {
 	// same.
 	Suspects Suspects
 
-	scan  scanner
-	arena []Attr     // the attributes of the record's events
-	mark  int        // where those of the current event begin
-	start int        // where the current event begins
-	wrong []mistake  // in the current event
-	event *Event     // the current event
-	drop  bool       // its ip was dropped
-	other otherName  // what fields that are not read may be meant for
-	cloud cloudEvent // the CloudEvents attributes around it
-	mode  mode
-	body  []byte
-	spans []span // where the last record's events are in body
+	scan          scanner
+	fields, attrs knownNames
+	arena         []Attr     // the attributes of the record's events
+	mark          int        // where those of the current event begin
+	start         int        // where the current event begins
+	wrong         []mistake  // in the current event
+	event         *Event     // the current event
+	drop          bool       // its ip was dropped
+	other         otherName  // what fields that are not read may be meant for
+	cloud         cloudEvent // the CloudEvents attributes around it
+	mode          mode
+	body          []byte
+	spans         []span // where the last record's events are in body
 }
 
 type span struct{ from, to int }

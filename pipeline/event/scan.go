@@ -1,6 +1,7 @@
 package event
 
 import (
+	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -41,9 +42,10 @@ const (
 
 // token is one JSON value. Of a container, text is all of it.
 type token struct {
-	kind tokenKind
-	text string
-	at   int
+	kind  tokenKind
+	plain bool // a string that is ASCII without escapes, or a number of digits only, without a leading zero
+	text  string
+	at    int
 }
 
 func (p *scanner) reset(s string) {
@@ -89,7 +91,7 @@ func (p *scanner) name() (string, bool) {
 	if p.peek() != '"' {
 		return "", p.fail(p.i, "expected a field's name in double quotes")
 	}
-	name, ok := p.str()
+	name, _, ok := p.str()
 	if !ok {
 		return "", false
 	}
@@ -136,7 +138,7 @@ func (p *scanner) value(t *token) bool {
 	case c == '"':
 		var ok bool
 		t.kind, t.at = tokString, p.i
-		t.text, ok = p.str()
+		t.text, t.plain, ok = p.str()
 		return ok
 	case c == '-' || c-'0' <= 9:
 		t.kind, t.at = tokNumber, p.i
@@ -149,7 +151,7 @@ func (p *scanner) value(t *token) bool {
 		if !p.skip() {
 			return false
 		}
-		t.text = p.s[t.at:p.i]
+		t.text, t.plain = p.s[t.at:p.i], false
 		return true
 	case c == 't':
 		return p.literal(t, tokBool, "true")
@@ -165,7 +167,7 @@ func (p *scanner) literal(t *token, kind tokenKind, text string) bool {
 	if len(p.s)-p.i < len(text) || p.s[p.i:p.i+len(text)] != text {
 		return p.fail(p.i, "expected a value")
 	}
-	t.kind, t.text, t.at = kind, text, p.i
+	t.kind, t.plain, t.text, t.at = kind, false, text, p.i
 	p.i += len(text)
 	return true
 }
@@ -173,7 +175,7 @@ func (p *scanner) literal(t *token, kind tokenKind, text string) bool {
 func (p *scanner) number(t *token) bool {
 	i := p.i + digits(p.s[p.i:])
 	if i > p.i && (p.s[p.i] != '0' || i == p.i+1) && i < len(p.s) && (p.s[i] == ',' || p.s[i] == '}') {
-		t.text = p.s[p.i:i] // a plain integer
+		t.text, t.plain = p.s[p.i:i], true
 		p.i = i
 		return true
 	}
@@ -183,7 +185,7 @@ func (p *scanner) number(t *token) bool {
 	if _, ok := splitNumber(p.s[p.i:i]); !ok {
 		return p.fail(p.i, "not a number as JSON writes it")
 	}
-	t.text = p.s[p.i:i]
+	t.text, t.plain = p.s[p.i:i], false
 	p.i = i
 	return true
 }
@@ -252,20 +254,41 @@ func (p *scanner) recall() (object bool, end byte) {
 	return false, ']'
 }
 
-// str reads the string whose quote is next.
-func (p *scanner) str() (string, bool) {
+// str reads the string whose quote is next. plain tells that it is ASCII, and was written without escapes.
+func (p *scanner) str() (text string, plain, ok bool) {
 	s, start := p.s, p.i+1
-	for i := start; i < len(s); i++ {
+	i := start
+	for ; len(s)-i >= 8; i += 8 {
+		if n := firstSpecial(s[i : i+8]); n < 8 {
+			i += n
+			break
+		}
+	}
+	for ; i < len(s); i++ {
 		if !special[s[i]] {
 			continue
 		}
 		if s[i] == '"' {
 			p.i = i + 1
-			return s[start:i], true
+			return s[start:i], true, true
 		}
-		return p.bentString(start, i)
+		text, ok = p.bentString(start, i)
+		return text, false, ok
 	}
-	return "", p.fail(p.i, "the string does not end")
+	return "", false, p.fail(p.i, "the string does not end")
+}
+
+// firstSpecial is the place of the first special byte of eight, 8 when there is none. Of each byte x the
+// highest bit is set: of x-1 &^ x where x was 0, of x-0x20 &^ x where it was less than 0x20. A borrow
+// may set the bits of bytes behind the first that it is right about, so only that one counts (Mycroft, 1987).
+func firstSpecial(s string) int {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	_ = s[7]
+	x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+	quote, slash := x^ones*'"', x^ones*'\\'
+	found := (quote-ones)&^quote | (slash-ones)&^slash | (x-ones*' ')&^x | x
+	return bits.TrailingZeros64(found&high) / 8
 }
 
 // bentString goes on at i in a string that began at start.
