@@ -10,6 +10,7 @@ import (
 )
 
 func main() {
+	ops.LimitMemory()
 	ctx, stop := ops.Stoppable(context.Background())
 	status := cli.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
 	stop()
