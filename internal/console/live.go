@@ -41,6 +41,10 @@ func (s *server) follow(p *page, r *request, w http.ResponseWriter) {
 		if !s.next(r, p.every) {
 			return
 		}
+		if r.Who.Met(r.ctx()) {
+			_, _ = w.Write([]byte("event: ended\ndata: an aggregator answers again\n\n")) // the page loads itself again
+			return
+		}
 		r.State, r.Now = s.World.State(), s.Now()
 	}
 }
@@ -72,7 +76,7 @@ func (s *server) next(r *request, every time.Duration) bool {
 // round renders the parts, and returns the events for those that have changed.
 func (s *server) round(p *page, r *request, sent map[string]string) []byte {
 	var events bytes.Buffer
-	data, err := p.load(r)
+	data, err := r.data(p)
 	if err != nil {
 		writeEvent(&events, "trouble", problemOf(err).Error())
 		return events.Bytes()

@@ -18,7 +18,7 @@ import (
 func clusterPage() page {
 	return page{
 		name: "cluster", path: "/cluster", title: "Cluster", nav: "Cluster", least: access.Viewer,
-		load:    loadCluster,
+		load: loadCluster, glance: glanceCluster,
 		parts:   []string{"partitions", "members", "topics", "enforcers"},
 		actions: map[string]action{"doctor": {least: access.Operator, do: examine}},
 	}
@@ -36,6 +36,7 @@ type cluster struct {
 	Exam       *exam
 	MayDoctor  bool
 	Enforcers  table
+	Guest      bool // nobody knows who reads
 }
 
 // topicLine is a topic as Kafka tells of it.
@@ -61,15 +62,30 @@ func loadCluster(r *request) (any, error) {
 	c.Read, c.Details = s.Readings.Cluster.At, group.Members
 	c.Partitions = partitionTable(group)
 	c.Members = memberTable(group.Members, group.Missing)
-	if k := &s.Readings.Kafka; !k.At.IsZero() {
-		for _, t := range []world.Topic{k.Value.Events, k.Value.Verdicts} {
-			if !t.Missing {
-				c.Topics = append(c.Topics, topicLine{t, t.End()})
-			}
-		}
-	}
+	c.kafka(&s.Readings)
 	c.Enforcers = enforcerTable(&s.Readings)
 	return c, nil
+}
+
+// glanceCluster shows what needs no aggregator: the topics and the enforcers.
+func glanceCluster(r *request) (any, error) {
+	c := &cluster{Exam: &exam{}, Guest: true, Partitions: partitionTable(nil), Members: memberTable(nil, nil), Enforcers: enforcerTable(nil)}
+	if r.State != nil {
+		c.kafka(&r.State.Readings)
+		c.Enforcers = enforcerTable(&r.State.Readings)
+	}
+	return c, nil
+}
+
+func (c *cluster) kafka(r *world.Readings) {
+	if r.Kafka.At.IsZero() {
+		return
+	}
+	for _, t := range []world.Topic{r.Kafka.Value.Events, r.Kafka.Value.Verdicts} {
+		if !t.Missing {
+			c.Topics = append(c.Topics, topicLine{t, t.End()})
+		}
+	}
 }
 
 // owned is a partition and who has it.

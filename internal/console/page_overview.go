@@ -15,7 +15,7 @@ import (
 func overviewPage() page {
 	return page{
 		name: "overview", path: "/", title: "Overview", nav: "Overview", least: access.Viewer,
-		load:    loadOverview,
+		load: loadOverview, glance: glanceOverview, open: true,
 		parts:   []string{"verdict", "chain", "numbers", "curve", "doctor"},
 		actions: map[string]action{"doctor": {least: access.Operator, do: examine}},
 	}
@@ -82,6 +82,35 @@ func loadOverview(r *request) (any, error) {
 	}
 	o.Numbers = tiles(&r.State.Numbers)
 	o.Curve = curveOf(r.State.Points)
+	return o, nil
+}
+
+// glanceOverview shows the chain to guests. Those who are not near get no names, no addresses and no errors'
+// texts: what else the console knows, it does not tell to whoever asks.
+func glanceOverview(r *request) (any, error) {
+	data, err := loadOverview(r)
+	o, ok := data.(*overview)
+	if err != nil || !ok {
+		return nil, err
+	}
+	o.Exam, o.HasDoctor, o.MayDoctor = &exam{}, false, false
+	if r.Who.Near {
+		return o, nil
+	}
+	o.Notices, o.Numbers, o.Curve, o.Enforcers, o.Wrong, o.More = nil, nil, "", nil, nil, 0
+	for i := range o.Links {
+		l := &o.Links[i]
+		l.Of = ""
+		if l.Name != "enforcers" {
+			l.Cause = l.Plain
+		}
+		if l.Level != world.OK {
+			o.Wrong = append(o.Wrong, l.Link)
+		}
+	}
+	o.Line = lineOf(o.Worst, o.Wrong, nil)
+	r.Title = o.Line
+	slices.SortStableFunc(o.Wrong, func(a, b world.Link) int { return b.Level.Compare(a.Level) })
 	return o, nil
 }
 

@@ -47,6 +47,10 @@ type page struct {
 
 	// load returns what the template shows, as .Data. An error is shown as one: see Problem.
 	load func(*request) (any, error)
+	// glance is load for a guest: a reader whom nobody can be asked about while no aggregator answers. It shows
+	// nothing about users, and nothing that acts. nil: guests do not get the page.
+	glance func(*request) (any, error)
+	open   bool // glance serves every guest, not only those who are near
 	// parts are the templates that are rendered again and pushed while the page is open, whenever their text
 	// has changed: {{live "NAME"}} marks the element whose content is the part. Empty: the page stands still.
 	parts []string
@@ -102,11 +106,34 @@ type request struct {
 	server *server
 }
 
+// data is what the page shows to who asks.
+func (r *request) data(p *page) (any, error) {
+	if !r.Who.Guest {
+		return p.load(r)
+	}
+	if !r.mayOpen(p) {
+		return nil, errGuest
+	}
+	return p.glance(r)
+}
+
+// errGuest is why a guest does not get a page.
+var errGuest = &Problem{Status: http.StatusServiceUnavailable, Title: "No aggregator answers", Detail: "Nobody can be asked who you are, and what you may see.",
+	Do: "The overview shows the chain meanwhile.", Link: "/"}
+
 // ctx ends with the request.
 func (r *request) ctx() context.Context { return r.Request.Context() }
 
 // may reports whether the reader has a role.
 func (r *request) may(least access.Role) bool { return r.Who.May(least) == nil }
+
+// mayOpen reports whether a reader gets a page.
+func (r *request) mayOpen(p *page) bool {
+	if r.Who.Guest {
+		return p.glance != nil && (r.Who.Near || p.open)
+	}
+	return r.may(p.least)
+}
 
 // query is the address's parameters, of a GET.
 func (r *request) query() url.Values { return r.URL.Query() }

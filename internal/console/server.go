@@ -75,12 +75,12 @@ func (s *server) handler() http.Handler {
 		if strings.HasSuffix(path, "/") {
 			path += "{$}"
 		}
-		mux.Handle("GET "+path, s.guarded(p.least, func(r *request, w http.ResponseWriter) { s.show(p, r, w) }))
+		mux.Handle("GET "+path, s.guardedOr(p, func(r *request, w http.ResponseWriter) { s.show(p, r, w) }))
 		if len(p.actions) > 0 {
 			mux.Handle("POST "+path, s.guarded(p.least, func(r *request, w http.ResponseWriter) { s.act(p, r, w) }))
 		}
 		if len(p.parts) > 0 {
-			mux.Handle("GET "+livePath(path), s.guarded(p.least, func(r *request, w http.ResponseWriter) { s.follow(p, r, w) }))
+			mux.Handle("GET "+livePath(path), s.guardedOr(p, func(r *request, w http.ResponseWriter) { s.follow(p, r, w) }))
 		}
 	}
 	mux.Handle("/", s.guarded(access.None, func(r *request, w http.ResponseWriter) {
@@ -103,6 +103,15 @@ func bounded(next http.Handler) http.Handler {
 // guarded serves those whose role is sufficient. Others log in, or are told.
 func (s *server) guarded(least access.Role, next func(*request, http.ResponseWriter)) http.Handler {
 	return s.sessions.Require(least, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next(s.requestOf(r), w) }))
+}
+
+// guardedOr is guarded, but guests get the page, too, if it has a glance.
+func (s *server) guardedOr(p *page, next func(*request, http.ResponseWriter)) http.Handler {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next(s.requestOf(r), w) })
+	if p.glance == nil {
+		return s.sessions.Require(p.least, h)
+	}
+	return s.sessions.RequireOr(p.least, h, h)
 }
 
 func (s *server) requestOf(r *http.Request) *request {
@@ -139,7 +148,7 @@ func (s *server) show(p *page, r *request, w http.ResponseWriter) {
 		}
 		return
 	}
-	data, err := p.load(r)
+	data, err := r.data(p)
 	if err != nil {
 		s.showProblem(r, w, problemOf(err))
 		return

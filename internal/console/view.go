@@ -73,7 +73,7 @@ func (s *server) viewOf(p *page, r *request, data any) *view {
 		v.Live = livePath(r.URL.RequestURI())
 	}
 	for _, other := range s.pages {
-		if other.nav == "" || !r.may(other.least) {
+		if other.nav == "" || !r.mayOpen(&other) {
 			continue
 		}
 		item := navItem{Text: other.nav, Path: other.path, Current: other.name == p.name || other.name == p.under}

@@ -48,6 +48,7 @@ func chainFaults() []chainFault {
 		{"Kafka's rights are revoked", []string{"Kafka refuses the aggregator"}, (*chainRig).revokeKafka, func(w *chainRig) { allow(w.t, w.admin, w.lines) }},
 		{"one of two aggregators is gone", []string{"b does not answer"}, func(w *chainRig) { w.b.Kill() }, func(w *chainRig) { w.b.Start().Ready() }},
 		{"all aggregators are gone", []string{"no aggregator answers"}, func(w *chainRig) { w.a.Kill(); w.b.Kill() }, func(w *chainRig) { w.a.Start(); w.b.Start(); w.a.Ready(); w.b.Ready() }},
+		{"the console starts after all aggregators are gone", []string{"no aggregator answers", "nobody can be asked who you are", "Start them."}, (*chainRig).startUnled, (*chainRig).led},
 		{"a rule file is rejected", []string{"The rule file of a is rejected", "a rule file needs"}, func(w *chainRig) { w.setRules("apiVersion: tallygate.dev/v1\nkindd: RuleSet\n") }, func(w *chainRig) { w.setRules(string(w.goodRules)) }},
 		{"Redis is gone", []string{"Redis does not answer"}, func(w *chainRig) { w.store.Kill() }, func(w *chainRig) { w.store.Start(); allowInRedis(w.t, w.redis, w.lines) }},
 		{"Redis' rights are revoked", []string{"Redis refuses the aggregator", "NOPERM"}, func(w *chainRig) { w.acl("nocommands") }, func(w *chainRig) { allowInRedis(w.t, w.redis, w.lines) }},
@@ -165,6 +166,27 @@ func (w *chainRig) acl(rule string) {
 	if err := w.redis.Do(w.t.Context(), "acl", "setuser", "tallygate", rule).Err(); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// startUnled starts the console while there is no aggregator, nor has been one since its start.
+func (w *chainRig) startUnled() {
+	w.a.Kill()
+	w.b.Kill()
+	w.console.Kill()
+	w.console.Start().Ready()
+}
+
+// led starts the aggregators. Meanwhile nothing but the lights is for whoever comes.
+func (w *chainRig) led() {
+	for _, path := range []string{"/blocked", "/key", "/audit", "/rules", "/exemptions", "/v1/status"} {
+		if status, page := get(w.console.url(path)); status != http.StatusServiceUnavailable {
+			w.t.Errorf("%s without an aggregator: %d %.500s", path, status, page)
+		}
+	}
+	w.a.Start()
+	w.b.Start()
+	w.a.Ready()
+	w.b.Ready()
 }
 
 // setRules writes the rule file, and tells both aggregators at once.

@@ -36,7 +36,7 @@ func (m *Manager) needLogin(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		httpjson.Problem(w, http.StatusUnauthorized, errNoSession.Error())
-	case r.Header.Get("Sec-Fetch-Site") == "cross-site" || r.Header.Get("Sec-Fetch-Site") == "same-site":
+	case fromElsewhere(r):
 		m.onwards(w, r, r.URL.RequestURI())
 	default:
 		http.Redirect(w, r, loginPath(r.URL.RequestURI()), http.StatusSeeOther)

@@ -116,6 +116,61 @@ func TestTheAggregatorDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// While nobody can be asked, pages that serve guests get one without a role or a token: on this machine or with a
+// session that is too old to be believed it is near. A guest does nothing, and is none when somebody says who it is.
+func TestGuests(t *testing.T) {
+	a := anAggregator(t, false, nil)
+	a.down.Store(true)
+	now := time.Now()
+	for about, k := range map[string]struct {
+		tune func(*Config)
+		old  bool
+		near bool
+	}{
+		"on this machine":                        {func(*Config) {}, false, true},
+		"from elsewhere":                         {func(cfg *Config) { cfg.Addr = anywhere }, false, false},
+		"through a proxy":                        {func(cfg *Config) { cfg.External = "https://console.example.com" }, false, false},
+		"from elsewhere, after an hour of quiet": {func(cfg *Config) { cfg.Addr = anywhere }, true, true},
+	} {
+		c := aConsole(t, a, k.tune)
+		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/", nil)
+		if k.old {
+			var err error
+			if r, _, err = c.with(ticket{Token: "admin", Role: "admin", Begun: now.Add(-2 * confirmedBy), Seen: now.Add(-confirmedBy)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got Session
+		h := c.RequireOr(access.Viewer, http.NotFoundHandler(), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = From(r.Context()) }))
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		if !got.Guest || got.Near != k.near || got.Role != access.None || got.Token != "" || got.Name != "" || got.May(access.Viewer) == nil {
+			t.Errorf("%s: %+v", about, got)
+		}
+		if got.Met(t.Context()) {
+			t.Errorf("%s: it is known who this is", about)
+		}
+		r.Method, got = http.MethodPost, Session{}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusServiceUnavailable || got.Guest {
+			t.Errorf("%s: a form: %d %+v", about, w.Code, got)
+		}
+		r.Method = http.MethodGet
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+		w, got = httptest.NewRecorder(), Session{}
+		h.ServeHTTP(w, r)
+		if got.Guest != k.near || strings.Contains(w.Body.String(), `http-equiv="refresh"`) == k.near { // it may have a cookie
+			t.Errorf("%s: from another site: %+v %s", about, got, w.Body)
+		}
+		a.down.Store(false)
+		c.who.age(askAgain)
+		if !guestOf(c.Manager, r).Met(t.Context()) {
+			t.Errorf("%s: it is not known who this is", about)
+		}
+		a.down.Store(true)
+	}
+}
+
 // What asks for no page is told that a login is needed; a page is led to it.
 func TestRequestsWithoutASession(t *testing.T) {
 	c := aConsole(t, anAggregator(t, false, nil))

@@ -36,6 +36,12 @@ func fromScript(r *http.Request) bool {
 	return isStream(r) || mode != "" && mode != "navigate" || strings.Contains(r.Header.Get("Accept"), "json")
 }
 
+// fromElsewhere reports whether another site's link leads here: then the browser sends no cookie.
+func fromElsewhere(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site == "cross-site" || site == "same-site"
+}
+
 // isPage reports whether a browser asks for a page.
 func isPage(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && !fromScript(r)

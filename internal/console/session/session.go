@@ -31,6 +31,13 @@ type Session struct {
 	Expires time.Time // without further use; zero where no login is needed
 	// Unconfirmed: the aggregator does not answer now. Name and Role are what it said before.
 	Unconfirmed bool
+	// Guest: nobody can be asked who this is, since no aggregator answers. Role is None, and only RequireOr
+	// serves such a reader.
+	Guest bool
+	// Near, of a guest: on this machine, of a console that is served to no other; or logged in before.
+	Near bool
+
+	asked *question // of a guest: what nobody answers
 }
 
 // May returns an error if the reader's role is not sufficient.
@@ -150,10 +157,18 @@ var (
 // with the way to the login, an event stream and what a script asks with 401, and what the role may
 // not do with 403. The context of an event stream ends when its session does.
 func (m *Manager) Require(least access.Role, next http.Handler) http.Handler {
+	return m.RequireOr(least, next, nil)
+}
+
+// RequireOr is Require, but while no aggregator answers, meanwhile serves guests who read. nil: nobody does.
+func (m *Manager) RequireOr(least access.Role, next, meanwhile http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s, err := m.identify(w, r)
 		var exposed *exposedError
 		switch {
+		case meanwhile != nil && errors.Is(err, errNoAnswer) && reads(r):
+			m.serveGuest(w, r, err, meanwhile)
+			return
 		case errors.Is(err, errNoSession):
 			m.needLogin(w, r)
 			return

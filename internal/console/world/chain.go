@@ -32,6 +32,7 @@ type Link struct {
 	Title   string    // for people
 	Level   Level     // its light
 	Cause   string    // why it is not ok, in words; if it is ok, what it does
+	Plain   string    // Cause without addresses and what programs said, for readers whom nobody knows; "": there is none
 	Do      string    // what to do about it; "" if nothing
 	Runbook string    // the section of docs/runbooks.md, such as "redis-down"; "" if nothing
 	Since   time.Time // since when the level is this

@@ -144,6 +144,7 @@ func judgeProducers(r *Readings) Link {
 	default:
 		l.Level, l.Cause = OK, "events arrive"
 	}
+	l.Plain = l.Cause
 	return l
 }
 
@@ -162,7 +163,7 @@ func judgeEvents(r *Readings) Link {
 	who, trouble := kafkaTrouble(r)
 	switch {
 	case trouble != nil:
-		l.Level, l.Cause = Bad, fmt.Sprintf("Kafka refuses %s (%s): %s", who, trouble.Reason, short(trouble.Error))
+		l.Level, l.Cause, l.Plain = Bad, fmt.Sprintf("Kafka refuses %s (%s): %s", who, trouble.Reason, short(trouble.Error)), "Kafka refuses an aggregator"
 		l.Do = "Give the aggregators' principal its rights again: tallygate doctor --acls prints the commands."
 	case k.Events.Missing && counted(r):
 		l.Level, l.Cause = Warn, "Kafka does not show the topic "+k.Events.Name+" to the console, and aggregators count it"
@@ -183,6 +184,7 @@ func judgeEvents(r *Readings) Link {
 		l.Level, l.Runbook = OK, ""
 		l.Cause = fmt.Sprintf("%s on %s, all in sync", count(k.Events.Partitions, "partition"), count(k.Brokers, "broker"))
 	}
+	l.Plain = cmp.Or(l.Plain, l.Cause)
 	return l
 }
 
@@ -220,16 +222,19 @@ func trouble(r *Readings, of func(*status.Aggregator) *status.Trouble) (who stri
 func unread[T any](l *Link, r *Reading[T], now time.Time, server string) {
 	switch {
 	case r.Err != nil && refusal(r.Err):
-		l.Level, l.Cause = Warn, server+" refuses the console: "+short(r.Err.Error())
+		l.Level, l.Plain = Warn, server+" refuses the console"
+		l.Cause = l.Plain + ": " + short(r.Err.Error())
 		l.Do = "Check user, password, certificates and rights: those of other programs may be refused, too."
 	case r.Err != nil:
-		l.Level, l.Cause = Bad, server+" does not answer: "+short(r.Err.Error())
+		l.Level, l.Plain = Bad, server+" does not answer"
+		l.Cause = l.Plain + ": " + short(r.Err.Error())
 		l.Do = "Check that it runs, and the network to it."
 	case r.At.IsZero():
 		l.Level, l.Cause = Unknown, server+" has not answered yet"
 	default:
 		l.Level, l.Cause = Unknown, server+" was last read "+span(now.Sub(r.At))+" ago"
 	}
+	l.Plain = cmp.Or(l.Plain, l.Cause)
 }
 
 // refusal reports whether a server answered, and does not let the console in.

@@ -67,10 +67,12 @@ func noCluster(l *Link, r *Readings) {
 	case s == http.StatusNotFound:
 		l.Level, l.Cause, l.Do = Unknown, "the aggregators are of a version without /v1/cluster", "Update them."
 	case s == http.StatusUnauthorized || s == http.StatusForbidden:
-		l.Level, l.Cause = Unknown, "the aggregators refuse the console's token: "+short(r.Cluster.Err.Error())
+		l.Level, l.Plain = Unknown, "the aggregators refuse the console's token"
+		l.Cause = l.Plain + ": " + short(r.Cluster.Err.Error())
 		l.Do = "Give the console a token with the role viewer: --token-file."
 	default:
-		l.Level, l.Cause = Bad, "no aggregator answers: "+short(r.Cluster.Err.Error())
+		l.Level, l.Plain = Bad, "no aggregator answers"
+		l.Cause = l.Plain + ": " + short(r.Cluster.Err.Error())
 		l.Do = "Start them. If they run, check --aggregator of the console, and the network to them."
 	}
 }

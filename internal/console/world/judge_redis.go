@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -43,13 +44,14 @@ func judgeVerdicts(r *Readings, behind time.Time) Link {
 	default:
 		l.Level, l.Runbook, l.Cause = OK, "", "in Redis "+span(max(0, stale))+" after their events"
 	}
+	l.Plain = l.Cause
 	return l
 }
 
 func judgeRedis(r *Readings) Link {
 	l := Link{Name: "redis", Title: "Redis", Read: r.Redis.At, Runbook: "TallygateRedisRefuses"}
 	if r.NoRedis {
-		l.Level, l.Cause = Unknown, "the console has no --redis to look at"
+		l.Level, l.Cause, l.Plain = Unknown, "the console has no --redis to look at", "the console looks at no Redis"
 		return l
 	}
 	if !r.Redis.Known(r.Now) {
@@ -61,7 +63,7 @@ func judgeRedis(r *Readings) Link {
 	beat := is.Now.Sub(is.Beat)
 	switch {
 	case trouble != nil:
-		l.Level, l.Cause = Bad, fmt.Sprintf("Redis refuses %s (%s): %s", who, trouble.Reason, short(trouble.Error))
+		l.Level, l.Cause, l.Plain = Bad, fmt.Sprintf("Redis refuses %s (%s): %s", who, trouble.Reason, short(trouble.Error)), "Redis refuses an aggregator"
 		l.Do = "Give the aggregators' user its rights and password again: tallygate doctor --acls prints them."
 	case is.Replica:
 		l.Level, l.Cause, l.Do = Bad, "it is a replica: nothing can be written", "Name the primary in --redis, or the Sentinels with --redis-master."
@@ -83,5 +85,6 @@ func judgeRedis(r *Readings) Link {
 			l.Cause = count(int(is.Entries), "verdict") + ", " + l.Cause
 		}
 	}
+	l.Plain = cmp.Or(l.Plain, l.Cause)
 	return l
 }
