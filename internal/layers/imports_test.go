@@ -43,7 +43,8 @@ var imports = []struct {
 	// What rules are read with, and states' bytes, know no rules.
 	{"rules/document", []string{"pipeline/event", "rules/internal/scalar", yaml, "github.com/rivo/uniseg"}},
 	{"rules/when", []string{"pipeline/event", "rules/internal/network", "rules/internal/scalar", "github.com/expr-lang/expr"}},
-	{"rules/internal/scalar", []string{"pipeline/event", "windows"}},
+	{"rules/slip", nil},
+	{"rules/internal/scalar", []string{"pipeline/event", "windows", "rules/slip"}},
 	{"rules/internal/keystate", []string{"pipeline/event", "windows"}},
 	{"pipeline/enforce/shape", nil},
 	{"pipeline/emit", []string{"pipeline/event", "internal/retry", "internal/seldom", kafkaGo}},

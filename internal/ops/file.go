@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/tallygate/tallygate/rules/slip"
 )
 
 // programs have sections of their own in a config file, for what only one of them is to be given.
@@ -90,6 +92,9 @@ func (o *Options) setEntry(key string, v *yaml.Node, given map[string]bool) erro
 	name := optionName(key)
 	f := o.Lookup(name)
 	if f == nil || name == "config" {
+		if guess := slip.DidYouMean(key, o.names()); guess != "" {
+			return fmt.Errorf("unknown option %q%s", key, guess)
+		}
 		return fmt.Errorf("unknown option %q; there are %s", key, strings.Join(o.names(), ", "))
 	}
 	takes, text, ok := "a value or a list of values", "", false

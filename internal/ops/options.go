@@ -73,7 +73,7 @@ func (o *Options) Parse(args []string) error {
 		o.help()
 		return err
 	} else if err != nil {
-		return &UsageError{fmt.Errorf("%w; --help lists the options", o.told(err))}
+		return &UsageError{withHelp(o.told(err))}
 	}
 	given := map[string]bool{}
 	o.Visit(func(f *flag.Flag) {

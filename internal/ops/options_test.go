@@ -145,6 +145,27 @@ tallygate: {redis: r:2}
 		`wrong.yaml:5:1: the section "tallygate" is in line 4 already`)
 }
 
+// The flag package says no more than that an option is not defined.
+func TestMisspelledOptions(t *testing.T) {
+	path := write(t, "c.yaml", "agregator: a:1\n")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--agregator", "a:1"}, `there is no option --agregator; did you mean "--aggregator"? --help lists the options`},
+		{[]string{"--max_lag=1s"}, `there is no option --max_lag; did you mean "--max-lag"? --help lists the options`},
+		{[]string{"x", "--aggregatro=a:1"}, `did you mean "--aggregator"?`},
+		{[]string{"--quite-another"}, "there is no option --quite-another; --help lists the options"},
+		{[]string{"-x"}, "there is no option -x; --help lists the options"},
+		{[]string{"--config", path}, `c.yaml:1:1: unknown option "agregator"; did you mean "aggregator"?`},
+	} {
+		o := ops.NewOptions("test", "", io.Discard, env{}.get)
+		o.String("aggregator", "", "")
+		o.Duration("max-lag", 0, "")
+		wantUsage(t, o.Parse(c.args), c.want)
+	}
+}
+
 func TestUnreadableFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		"- a\n- b\n": ":1:1: the config is a list of name: value",

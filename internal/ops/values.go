@@ -7,7 +7,10 @@ import (
 	"net"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/tallygate/tallygate/rules/slip"
 )
 
 // What package flag says of a mistake, in words for those who wrote its code.
@@ -30,12 +33,23 @@ func (o *Options) told(err error) error {
 		return fmt.Errorf("%s needs a value: %s", Dashed(m[1]), arg)
 	}
 	if m := noOption.FindStringSubmatch(text); m != nil {
-		return fmt.Errorf("there is no option %s", Dashed(m[1]))
+		name, _, _ := strings.Cut(m[1], "=")
+		var all []string
+		o.VisitAll(func(f *flag.Flag) { all = append(all, Dashed(f.Name)) })
+		return fmt.Errorf("there is no option %s%s", Dashed(name), slip.DidYouMean(Dashed(name), all))
 	}
 	if m := badSyntax.FindStringSubmatch(text); m != nil {
 		return fmt.Errorf("%s is no option: they are written --name value", m[1])
 	}
 	return err
+}
+
+// withHelp adds to a mistake where all options are.
+func withHelp(err error) error {
+	if strings.HasSuffix(err.Error(), "?") {
+		return fmt.Errorf("%w --help lists the options", err)
+	}
+	return fmt.Errorf("%w; --help lists the options", err)
 }
 
 // wants is what an option takes; err, unless package flag's types read the value.

@@ -1,6 +1,5 @@
-// Package scalar reads what rule files write as one value: durations, numbers, names of APIs and of time
-// zones. For one that it can't read it guesses what was meant.
-package scalar
+// Package slip guesses which of the words that there are somebody meant: in rule files, commands and options.
+package slip
 
 import (
 	"fmt"
@@ -70,14 +69,4 @@ func editDistance(a, b string) int {
 		before, last, row = last, row, make([]int, len(b)+1)
 	}
 	return last[len(b)]
-}
-
-// Words reads pairs of a word that people write, folded, and what it is here.
-func Words(pairs ...string) map[string]string {
-	out := map[string]string{}
-	for _, pair := range pairs {
-		word, ours, _ := strings.Cut(pair, " ")
-		out[word] = ours
-	}
-	return out
 }
