@@ -137,6 +137,58 @@ func TestStatusNamesNobody(t *testing.T) {
 	}
 }
 
+// unmatched is the answer to GET /v1/unmatched.
+type unmatched struct {
+	Events    int
+	Instances int
+	Unmatched []struct {
+		API    string
+		Events int
+	}
+	Missing []status.Missing
+	Trouble *status.Trouble
+}
+
+// What no rule counts had been that of the instance which a reader happened to ask.
+func TestUnmatchedOfAllMembers(t *testing.T) {
+	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kafka.Close)
+	a := began(t, kafka.Kafka, "strays", nil, "--tokens", staff(t))
+	b := began(t, kafka.Kafka, "strays", nil, "--tokens", staff(t))
+	cfg := sarama.NewConfig()
+	cfg.Producer.Return.Successes, cfg.Producer.Partitioner = true, sarama.NewManualPartitioner
+	producer, err := sarama.NewSyncProducer(kafka.Kafka, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	of := int32(0)
+	testrun.Eventually(t, "each has partitions", func() bool {
+		c, _ := told[status.Cluster](a, "viewer", "/v1/cluster")
+		of = c.Members[0].Aggregator.Of
+		return len(c.Members) == 2 && len(c.Members[0].Aggregator.Partitions) > 0 && len(c.Members[1].Aggregator.Partitions) > 0 && len(c.Unowned) == 0
+	})
+	for p := range of {
+		for _, api := range []string{"lo.gin", "stray" + fmt.Sprint(p)} {
+			if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: "strays.events", Partition: p, Key: sarama.StringEncoder("u"), Value: sarama.StringEncoder(`{"uid":"u","api":"` + api + `"}`)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, p := range []*program{a, b} {
+		testrun.Eventually(t, "any member says what both have seen", func() bool {
+			is, took := told[unmatched](p, "viewer", "/v1/unmatched")
+			if took > quick {
+				t.Errorf("it takes %v", took)
+			}
+			return is.Events == 2*int(of) && is.Instances == 2 && len(is.Unmatched) == 1+int(of) && is.Unmatched[0].API == "lo.gin" && is.Unmatched[0].Events == int(of) && len(is.Missing) == 0 && is.Trouble == nil
+		})
+	}
+}
+
 // A member that does not answer is named, with the partitions that it has, and delays nobody.
 func TestClusterNamesWhoDoesNotAnswer(t *testing.T) {
 	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
@@ -160,6 +212,9 @@ func TestClusterNamesWhoDoesNotAnswer(t *testing.T) {
 			strings.Contains(c.Missing[0].Reason, "has not answered within") &&
 			len(c.Unowned) == 2 && strings.Contains(c.Unowned[0].Reason, "did not answer")
 	})
+	if is, took := told[unmatched](p, "", "/v1/unmatched"); is.Instances != 1 || len(is.Missing) != 1 || is.Missing[0].Address != hole.Addr().String() || took > quick {
+		t.Errorf("what no rule counts: %+v, after %v", is, took)
+	}
 }
 
 // Without Kafka the members that it named last are asked, they answer, and each tells what is wrong.

@@ -10,6 +10,7 @@ import (
 	"github.com/tallygate/tallygate/internal/console/rulestats"
 	"github.com/tallygate/tallygate/internal/console/rulewatch"
 	"github.com/tallygate/tallygate/internal/grouprules"
+	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/rules/document"
 )
@@ -29,7 +30,9 @@ type qualityData struct {
 	Letters     *letters
 	LettersNote string
 	Unmatched   *table
-	Note        string // why Unmatched is not known
+	Note        string // why Unmatched is not known, or not of all
+	Told        int    // how many instances Unmatched is of; 0: one of an older version
+	Missing     []status.Missing
 }
 
 // troubleData is one kind of what looks like a producer's mistake.
@@ -130,6 +133,9 @@ func (d *qualityData) unmatched(r *request) {
 			Outcome string `json:"outcome"`
 			Events  uint64 `json:"events"`
 		} `json:"unmatched"`
+		Instances int              `json:"instances"`
+		Missing   []status.Missing `json:"missing"`
+		Trouble   *status.Trouble  `json:"trouble"`
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &is)
@@ -154,5 +160,8 @@ func (d *qualityData) unmatched(r *request) {
 		}
 		t.Rows = append(t.Rows, row{Cells: []cell{{Text: words.Cell(u.API, 64), Head: true, Code: true}, textCell(words.Cell(u.Outcome, 64)), numCell(u.Events), meant}})
 	}
-	d.Unmatched = t
+	d.Unmatched, d.Told, d.Missing = t, is.Instances, is.Missing
+	if is.Trouble != nil {
+		d.Note = "Kafka does not say who is in the group, so an instance may be left out: " + is.Trouble.Error
+	}
 }

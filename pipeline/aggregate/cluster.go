@@ -25,7 +25,7 @@ type fellow struct {
 	at   address
 }
 
-// cluster asks all members of the group how they are.
+// cluster asks all members of the group.
 type cluster struct{ *instance }
 
 // Cluster returns what all members of the group say about themselves: own is this instance's status, and the
@@ -33,9 +33,24 @@ type cluster struct{ *instance }
 // that were members last.
 func (a cluster) Cluster(ctx context.Context, own status.Status, path string) status.Cluster {
 	c := status.Cluster{Members: []status.Status{own}}
-	group, err := a.members.within(ctx, a.instance, memberAge, membersWithin)
+	var group groupSeen
+	var err error
+	c.Missing, c.Trouble, group, err = askFellows(ctx, a, path, func(theirs *status.Status) { c.Members = append(c.Members, *theirs) })
+	byInstance := func(x, y status.Status) int {
+		return cmp.Or(cmp.Compare(x.Instance, y.Instance), cmp.Compare(x.Address, y.Address))
+	}
+	slices.SortFunc(c.Members, byInstance)
+	countDiffering(c.Members)
+	c.Unowned = a.unowned(&c, group, err)
+	return c
+}
+
+// askFellows asks the other members for path, and gives each answer to with, one at a time. It returns those that
+// did not answer, and the group with the reason if Kafka did not name it now: then it is that of the last answer.
+func askFellows[T any](ctx context.Context, a cluster, path string, with func(*T)) (missing []status.Missing, trouble *status.Trouble, group groupSeen, err error) {
+	group, err = a.members.within(ctx, a.instance, memberAge, membersWithin)
 	if err != nil {
-		c.Trouble = a.membersTrouble(err, group.at)
+		trouble = a.membersTrouble(err, group.at)
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -43,27 +58,22 @@ func (a cluster) Cluster(ctx context.Context, own status.Status, path string) st
 	var asked sync.WaitGroup
 	for _, f := range a.fellows(group) {
 		asked.Go(func() {
-			theirs, err := a.askStatus(ctx, f, path)
+			var theirs T
+			err := a.askFellow(ctx, f, path, &theirs)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				c.Missing = append(c.Missing, status.Missing{Instance: f.name, Address: f.at.addr, Reason: err.Error()})
+				missing = append(missing, status.Missing{Instance: f.name, Address: f.at.addr, Reason: err.Error()})
 				return
 			}
-			c.Members = append(c.Members, theirs)
+			with(&theirs)
 		})
 	}
 	asked.Wait()
-	byInstance := func(x, y status.Status) int {
-		return cmp.Or(cmp.Compare(x.Instance, y.Instance), cmp.Compare(x.Address, y.Address))
-	}
-	slices.SortFunc(c.Members, byInstance)
-	slices.SortFunc(c.Missing, func(x, y status.Missing) int {
+	slices.SortFunc(missing, func(x, y status.Missing) int {
 		return cmp.Or(cmp.Compare(x.Instance, y.Instance), cmp.Compare(x.Address, y.Address))
 	})
-	countDiffering(c.Members)
-	c.Unowned = a.unowned(&c, group, err)
-	return c
+	return missing, trouble, group, err
 }
 
 // membersTrouble says why the group's members are those of an earlier answer.
@@ -96,19 +106,19 @@ func (a cluster) fellows(group groupSeen) (all []fellow) {
 	return all
 }
 
-// askStatus asks a member how it is.
-func (a cluster) askStatus(ctx context.Context, f fellow, path string) (is status.Status, err error) {
+// askFellow asks one member.
+func (a cluster) askFellow(ctx context.Context, f fellow, path string, into any) error {
 	if f.at.addr == "" {
-		return is, errors.New("it advertises no address: start it with --advertise")
+		return errors.New("it advertises no address: start it with --advertise")
 	}
-	err = a.peers.askInstance(ctx, f.at, http.MethodGet, path, nil, &is)
+	err := a.peers.askInstance(ctx, f.at, http.MethodGet, path, nil, into)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("it has not answered within %v", answerWithin)
 	case err != nil:
 		err = errors.New(strings.TrimPrefix(err.Error(), "ask its owner: "))
 	}
-	return is, err
+	return err
 }
 
 // countDiffering notes how many members run other rules than each.
