@@ -73,6 +73,12 @@ func consoleGrants(n topics.Names) []grant {
 		grant{sarama.AclResourceGroup, n.Group, false, []sarama.AclOperation{sarama.AclOperationDescribe}})
 }
 
+// replayGrants are for `tallygate console` where operators replay past events in it. It reads partitions without a
+// consumer group.
+func replayGrants(n topics.Names) []grant {
+	return []grant{{sarama.AclResourceTopic, n.Events, false, []sarama.AclOperation{read}}}
+}
+
 // notifyGrants are what tallygate notify needs: the audit, and a group for each of its receivers.
 func notifyGrants(n topics.Names) []grant {
 	return []grant{
@@ -128,6 +134,7 @@ func writeACLs(w io.Writer, bootstrap, prefix, principal string) {
 	list("applications that emit events", "User:APPLICATION", producerGrants(n)...)
 	list("tallygate blocks, audit and dead-letters; the last with --send --direct also as applications that emit", "User:TOOL", toolGrants(n)...)
 	list("tallygate console; its doctor tells what of an aggregator's it may not see", "User:CONSOLE", consoleGrants(n)...)
+	list("tallygate console, if operators are to replay past events in it; it has no consumer group", "User:CONSOLE", replayGrants(n)...)
 	list("tallygate notify: the audit, and a group for each receiver", "User:NOTIFY", notifyGrants(n)...)
 	fmt.Fprintln(w, "# enforcers need nothing in Kafka: they read Redis; with --emit-admitted also as applications that emit")
 	enforcers := " ~" + presence.Key(prefix)

@@ -3,7 +3,9 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -64,6 +66,7 @@ func TestTheOverviewNamesEachBrokenLink(t *testing.T) {
 	stop := testrun.Start(t, w.traffic)
 	defer stop()
 	eventually(t, "everything works", func() bool { return w.shows("Everything works") })
+	w.replays()
 	var report strings.Builder
 	for _, l := range chainFaults() {
 		if w.shows(l.words...) {
@@ -127,6 +130,20 @@ func (w *chainRig) shows(words ...string) bool {
 		}
 	}
 	return true
+}
+
+// replays past events in the console: it may read them.
+func (w *chainRig) replays() {
+	form := url.Values{"action": {"replay"}, "span": {"1h"}, "rules": {string(w.goodRules)}}
+	resp, err := client.PostForm(w.console.url("/try"), form)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	page, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(page), "Replay against version 1") {
+		w.t.Errorf("a replay in the console: %d %.3000s %v", resp.StatusCode, page, err)
+	}
 }
 
 // traffic sends events until ctx ends, whatever is broken.
