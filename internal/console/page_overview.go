@@ -47,6 +47,7 @@ type shownLink struct {
 // tile is a number with what it is.
 type tile struct {
 	Name, Value, Unit, Note string
+	Link                    string      // of the note; "": nowhere
 	Level                   world.Level // of its mark; OK has none
 }
 
@@ -212,7 +213,7 @@ func tiles(n *world.Numbers) []tile {
 		all[0].Note = rate(n.DeadLetters) + "/s malformed"
 	}
 	if n.Overshoot > 0 {
-		all[4].Note = rate(n.Overshoot) + "/s got through above a limit"
+		all[4].Note, all[4].Link = rate(n.Overshoot)+"/s got through above a limit", "/rules?only=overshoot&sort=overshoot&order=down"
 	}
 	return all
 }

@@ -35,20 +35,22 @@ type rulesQuery struct {
 
 // ruleOrders are the columns by which the list can be ordered, with what they compare.
 var ruleOrders = map[string]func(a, b *ruleRow) int{
-	"rule":      func(a, b *ruleRow) int { return strings.Compare(a.Name, b.Name) },
-	"matches":   func(a, b *ruleRow) int { return cmp.Compare(a.Fares.Matches, b.Fares.Matches) },
-	"blocked":   func(a, b *ruleRow) int { return cmp.Compare(a.Fares.Blocked, b.Fares.Blocked) },
-	"denials":   func(a, b *ruleRow) int { return cmp.Compare(a.Fares.Denials, b.Fares.Denials) },
-	"would":     func(a, b *ruleRow) int { return cmp.Compare(a.Fares.WouldDeny, b.Fares.WouldDeny) },
-	"near":      func(a, b *ruleRow) int { return cmp.Compare(a.Fares.Near, b.Fares.Near) },
-	"overshoot": func(a, b *ruleRow) int { return cmp.Compare(a.Fares.Overshoot, b.Fares.Overshoot) },
-	"change":    func(a, b *ruleRow) int { return cmp.Compare(a.Change.Version, b.Change.Version) },
+	"rule":    func(a, b *ruleRow) int { return strings.Compare(a.Name, b.Name) },
+	"matches": func(a, b *ruleRow) int { return cmp.Compare(a.Fares.Matches, b.Fares.Matches) },
+	"blocked": func(a, b *ruleRow) int { return cmp.Compare(a.Fares.Blocked, b.Fares.Blocked) },
+	"denials": func(a, b *ruleRow) int { return cmp.Compare(a.Fares.Denials, b.Fares.Denials) },
+	"would":   func(a, b *ruleRow) int { return cmp.Compare(a.Fares.WouldDeny, b.Fares.WouldDeny) },
+	"near":    func(a, b *ruleRow) int { return cmp.Compare(a.Fares.Near, b.Fares.Near) },
+	"overshoot": func(a, b *ruleRow) int {
+		return cmp.Or(cmp.Compare(a.Fares.Overshoot, b.Fares.Overshoot), cmp.Compare(a.Fares.Above, b.Fares.Above))
+	},
+	"change": func(a, b *ruleRow) int { return cmp.Compare(a.Change.Version, b.Change.Version) },
 }
 
 // onlyRules are the choices of which rules to show beside all.
 var onlyRules = map[string]func(*ruleRow) bool{
 	"blocking now":   func(r *ruleRow) bool { return r.Fares.Blocked > 0 },
-	"overshoot":      func(r *ruleRow) bool { return r.Fares.Overshoot > 0 },
+	"overshoot":      func(r *ruleRow) bool { return r.Fares.Above > 0 },
 	"fuse blown":     func(r *ruleRow) bool { return r.Fares.Blown },
 	"silent":         func(r *ruleRow) bool { return r.Fares.Matches == 0 },
 	"cannot count":   func(r *ruleRow) bool { return r.Fares.Skips > 0 },
@@ -185,7 +187,7 @@ func (q rulesQuery) columns() []sortColumn {
 		{Text: "Denied/s", Link: "denials", Num: true, About: "checks a second that enforcers denied"},
 		{Text: "Would deny/s", Link: "would", Num: true, About: "checks a second that a shadow verdict would have denied"},
 		{Text: "Near/s", Link: "near", Num: true, About: "events a second that left a key at 80 % of a limit or more, and not above it"},
-		{Text: "Overshoot/s", Link: "overshoot", Num: true, About: "events a second that counted above a limit, before the block was in force"},
+		{Text: "Overshoot/s", Link: "overshoot", Num: true, About: "events a second that counted above an enforced limit, before the block was in force; below it how many since the console began"},
 		{Text: "Last change", Link: "change"},
 	}
 	for i := range out {

@@ -26,6 +26,9 @@ func TestRulesList(t *testing.T) {
 	s.has(one, "1 of 500 rules", `id="rule-rule-042"`)
 	s.has(s.get("/rules?q=%22%3E%3Cscript%3E", http.StatusOK), "No rule is like that", "&#34;&gt;&lt;script&gt;")
 	s.has(s.get("/rules?only=fuse+blown", http.StatusOK), "1 of 500 rules", `id="rule-rule-002"`)
+	most := s.get("/rules?only=overshoot&sort=overshoot&order=down", http.StatusOK)
+	s.has(most, "Overshoot/s", "333 of 500 rules", "in all</small>", `id="rule-rule-002"`) // two of three rules let something through
+	s.lacks(most, `id="rule-rule-001"`)                                                    // and this one of them less
 	s.has(s.get("/rules?mode=shadow", http.StatusOK), "No rule is like that")
 	s.has(s.get("/rules?sort=nonsense&page=-3", http.StatusOK), `id="rule-rule-000"`)
 	for _, token := range s.group.tokens {

@@ -61,6 +61,11 @@ func TestOverview(t *testing.T) {
 			t.Errorf("the page has %s", inline)
 		}
 	}
+	above := works()
+	above.Numbers.Overshoot = 3
+	if _, body, _ := fetch(t, visitor(t), http.MethodGet, start(t, above, false)+"/", ""); !strings.Contains(body, `<a href="/rules?only=overshoot&amp;sort=overshoot&amp;order=down">3.0/s got through above a limit</a>`) {
+		t.Error(mainOf(body))
+	}
 	_, body, _ = fetch(t, visitor(t), http.MethodGet, start(t, works(), false)+"/", "")
 	if !containsAll(body, "Everything works", "3 enforcers, all up to date", "1\u202f204") || strings.Contains(body, "What to look at") {
 		t.Error(body)

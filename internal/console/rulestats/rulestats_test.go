@@ -97,7 +97,7 @@ func TestRules(t *testing.T) {
 		metrics := map[string][]status.Sample{
 			"tallygate_rule_matches_total":      labelled([]string{"rule", "writes/burst"}, 5*n, []string{"rule", "writes/hourly"}, 7*n, []string{"rule", "logins"}, n),
 			"tallygate_near_limit_events_total": labelled([]string{"rule", "writes/burst"}, n, []string{"rule", "writes/hourly"}, n),
-			"tallygate_overshoot_events_total":  labelled([]string{"rule", "logins", "mode", "enforce"}, 2*n),
+			"tallygate_overshoot_events_total":  labelled([]string{"rule", "logins", "mode", "enforce"}, 2*n, []string{"rule", "logins/candidate", "mode", "shadow"}, 50*n),
 			"tallygate_verdicts_total": labelled([]string{"rule", "logins", "mode", "enforce", "state", "block"}, n,
 				[]string{"rule", "logins", "mode", "enforce", "state", "clear"}, 9*n, []string{"rule", "logins/candidate", "mode", "shadow", "state", "block"}, 3*n),
 			"tallygate_rule_skips_total": labelled([]string{"rule", "logins", "reason", "absent"}, 4*n),
