@@ -19,7 +19,7 @@ func clusterPage() page {
 	return page{
 		name: "cluster", path: "/cluster", title: "Cluster", nav: "Cluster", least: access.Viewer,
 		load: loadCluster, glance: glanceCluster,
-		parts:   []string{"partitions", "members", "topics", "enforcers"},
+		parts:   []string{"owners", "partitions", "members", "topics", "enforcers"},
 		actions: map[string]action{"doctor": {least: access.Operator, do: examine}},
 	}
 }
@@ -28,6 +28,7 @@ func clusterPage() page {
 type cluster struct {
 	Trouble    *world.Link // the aggregators' link, when nobody says how the group is
 	Read       time.Time
+	Owners     table
 	Partitions table
 	Members    table
 	Details    []status.Status
@@ -48,7 +49,7 @@ type topicLine struct {
 func loadCluster(r *request) (any, error) {
 	c := &cluster{Exam: r.server.exam.now(), MayDoctor: r.may(access.Operator) && r.server.Doctor.Kafka != nil}
 	c.Findings = c.Exam.About("topics", "replication", "retention", "state-size", "kafka-settings")
-	c.Partitions, c.Members, c.Enforcers = partitionTable(nil), memberTable(nil, nil), enforcerTable(nil)
+	c.Owners, c.Partitions, c.Members, c.Enforcers = ownerTable(nil), partitionTable(nil), memberTable(nil, nil), enforcerTable(nil)
 	s := r.State
 	if s == nil {
 		return c, nil
@@ -60,7 +61,7 @@ func loadCluster(r *request) (any, error) {
 	}
 	group := &s.Readings.Cluster.Value
 	c.Read, c.Details = s.Readings.Cluster.At, group.Members
-	c.Partitions = partitionTable(group)
+	c.Owners, c.Partitions = ownerTable(group), partitionTable(group)
 	c.Members = memberTable(group.Members, group.Missing)
 	c.kafka(&s.Readings)
 	c.Enforcers = enforcerTable(&s.Readings)
@@ -69,7 +70,7 @@ func loadCluster(r *request) (any, error) {
 
 // glanceCluster shows what needs no aggregator: the topics and the enforcers.
 func glanceCluster(r *request) (any, error) {
-	c := &cluster{Exam: &exam{}, Guest: true, Partitions: partitionTable(nil), Members: memberTable(nil, nil), Enforcers: enforcerTable(nil)}
+	c := &cluster{Exam: &exam{}, Guest: true, Owners: ownerTable(nil), Partitions: partitionTable(nil), Members: memberTable(nil, nil), Enforcers: enforcerTable(nil)}
 	if r.State != nil {
 		c.kafka(&r.State.Readings)
 		c.Enforcers = enforcerTable(&r.State.Readings)

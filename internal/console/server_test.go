@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/doctor"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
+	"github.com/tallygate/tallygate/internal/status"
 )
 
 func containsAll(text string, words ...string) bool {
@@ -72,6 +73,24 @@ func TestOverview(t *testing.T) {
 	}
 }
 
+// Each member has a line with its partitions; what is wrong with one is in words, and what nobody has is there.
+func TestWhoCountsWhat(t *testing.T) {
+	r := readings()
+	all := r.Cluster.Value.Members
+	all[0].Aggregator.Partitions[1].State = "recovering"
+	all[1].Aggregator.Partitions = all[1].Aggregator.Partitions[:1]
+	all[1].Aggregator.Partitions[0].LagSeconds, all[1].Aggregator.Partitions[0].Lag = 9, 4120
+	r.Cluster.Value.Missing = []status.Missing{{Instance: "agg-2", Reason: "it has not answered within 1.2s"}}
+	r.Cluster.Value.Unowned = []status.Unowned{{Partition: 3, Reason: "its owner agg-2 did not answer"}}
+	_, body, _ := fetch(t, visitor(t), http.MethodGet, start(t, stateOf(r), false)+"/cluster", "")
+	_, body, _ = strings.Cut(body, `id="owners"`)
+	body, _, _ = strings.Cut(body, `id="partitions-h"`)
+	if !containsAll(body, `<ul class="chips"><li class="ok"><a href="#p0">0</a></li><li class="warn"><a href="#p1">1 recovering</a></li></ul>`, `<li class="warn"><a href="#p2">2 9 s behind</a></li>`, "4\u202f120",
+		"agg-2", "does not answer", `<li class="bad"><a href="#p3">3 no owner</a></li>`) {
+		t.Error(body)
+	}
+}
+
 // What was never read, and what is old, is shown as unknown.
 func TestPagesBeforeTheFirstLook(t *testing.T) {
 	site := start(t, nil, false)
@@ -107,7 +126,7 @@ func TestLiveParts(t *testing.T) {
 			}
 		}
 	}
-	if got := strings.Join(events, " "); got != "partitions members topics enforcers beat" {
+	if got := strings.Join(events, " "); got != "owners partitions members topics enforcers beat" {
 		t.Errorf("events: %s", got)
 	}
 }
