@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -108,19 +109,39 @@ func (f *fault) test(rules string) map[string]any {
 
 var rewrite = flag.Bool("rewrite", false, "write the table of faults into docs/internals/failures.md")
 
+// named is after how long the console's overview named a fault: go test -v -run TheOverviewNames ./internal/e2e
+// measures it, each second being a round of the console.
+var named = map[string]string{
+	"the broker is gone":                        "0.1 s",
+	"the right to read events is revoked":       "3.0 s",
+	"all aggregators are gone":                  "under 0.1 s",
+	"the rule file has a mistake":               "1.0 s",
+	"Redis is gone, and comes back empty":       "2.5 s",
+	"an enforcer is killed":                     "3.0 s",
+	"an enforcer's clock is five seconds ahead": "1.0 s",
+}
+
 // The page has what was measured when the faults were recorded.
 func TestFailuresPageTellsWhatWasMeasured(t *testing.T) {
 	const page, begins, ends = "../docs/internals/failures.md", "<!-- faults: go test ./deploy -run FailuresPage -rewrite -->\n", "<!-- /faults -->\n"
 	var b strings.Builder
-	b.WriteString("\n| what broke | alert | fired after | the runbook's step | over after |\n|---|---|---|---|---|\n")
+	b.WriteString("\n| what broke | console names it after | alert | fired after | the runbook's step | over after |\n|---|---|---|---|---|---|\n")
+	seen := 0
 	for _, f := range faults(t) {
+		console := cmp.Or(named[f.Fault], "–")
+		if named[f.Fault] != "" {
+			seen++
+		}
 		for _, name := range slices.Sorted(maps.Keys(f.Fires)) {
 			over := "later than was measured"
 			if m := f.Measured[name]; m.Over > 0 {
 				over = m.Over.String()
 			}
-			fmt.Fprintf(&b, "| %s | [%s](../runbooks.md#%s) | %v | %s | %s |\n", f.Fault, name, strings.ToLower(name), f.Measured[name].Fired, f.Step, over)
+			fmt.Fprintf(&b, "| %s | %s | [%s](../runbooks.md#%s) | %v | %s | %s |\n", f.Fault, console, name, strings.ToLower(name), f.Measured[name].Fired, f.Step, over)
 		}
+	}
+	if seen != len(named) {
+		t.Errorf("%d of %d faults that the console named were recorded", seen, len(named))
 	}
 	b.WriteString("\n")
 	before, rest, ok := strings.Cut(text(t, page), begins)
