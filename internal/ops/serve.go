@@ -56,7 +56,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, tune ...func(*ht
 func MetricsHandler(reg *prometheus.Registry, ready func() error, but ...func() error) http.Handler {
 	mux := http.NewServeMux()
 	Health(mux, ready, but...)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg, EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)

@@ -86,6 +86,12 @@ type Config struct {
 	// Optional; without it nobody grants permits.
 	Strict Strict
 
+	// Tracer is told of events with a sampled trace context, and of their verdicts, and must not block.
+	// Nil looks at no context. TraceEvery begins a trace for one of so many verdicts that have none; 0
+	// for none.
+	Tracer     Tracer
+	TraceEvery uint64
+
 	Registry prometheus.Registerer // nil registers no metrics
 	Logger   *slog.Logger          // nil is slog.Default()
 
@@ -118,6 +124,9 @@ func (f RuleFile) Beside(name string) ([]byte, error) {
 
 // Strict follows what the partitions that this instance owns say about strict limits.
 type Strict = owner.Strict
+
+// Tracer is told of traced events, and of their verdicts.
+type Tracer = owner.Tracer
 
 // Published follows the verdict partitions that this instance owns.
 type Published = owner.Published

@@ -163,9 +163,10 @@ func (a *instance) partitionEnv() owner.Env {
 		ProducerTimes: a.cfg.BrokerTime == brokerTimeCreate, AcceptNewTopic: a.cfg.AcceptNewTopic,
 		MaxDeadLetter:   owner.DeadLetterOf(found),
 		CheckpointEvery: a.cfg.CheckpointEvery,
-		OnKafkaError:    a.metrics.kafkaError,
-		Fail:            a.fail,
-		Closed:          a.remove,
+		Tracer:          a.cfg.Tracer, TraceEvery: a.cfg.TraceEvery,
+		OnKafkaError: a.metrics.kafkaError,
+		Fail:         a.fail,
+		Closed:       a.remove,
 	}
 }
 

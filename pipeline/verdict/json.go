@@ -66,7 +66,11 @@ func AppendJSON(dst []byte, v *Verdict) []byte {
 	dst = strconv.AppendInt(dst, int64(v.Cause.Partition), 10)
 	dst = append(dst, `,"offset":`...)
 	dst = strconv.AppendInt(dst, v.Cause.Offset, 10)
-	return append(dst, "}}"...)
+	dst = append(dst, '}')
+	if !v.Trace.IsZero() {
+		dst = append(v.Trace.AppendTo(append(dst, `,"trace":"`...)), '"')
+	}
+	return append(dst, '}')
 }
 
 // MarshalJSON returns the wire form.
@@ -99,6 +103,7 @@ type wire struct {
 		Partition int32  `json:"partition"`
 		Offset    int64  `json:"offset"`
 	} `json:"cause"`
+	Trace string `json:"trace"`
 }
 
 // Parse reads the wire form. Fields that it doesn't know are ignored; an absent mode is enforce and
@@ -126,6 +131,7 @@ func parseAny(data []byte) (Verdict, error) {
 	if w.Action != nil {
 		v.Action = *w.Action
 	}
+	v.Trace, _ = event.ParseTrace(w.Trace) // no verdict is lost for it
 	for _, name := range slices.Sorted(maps.Keys(w.Key)) {
 		v.Key = append(v.Key, event.Dim{Name: name, Value: w.Key[name]})
 	}

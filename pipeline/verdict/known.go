@@ -54,7 +54,11 @@ func parseKnown(text string) (v Verdict, ok bool) {
 	v.Cause.Partition = int32(c.integer(32))
 	c.skip(`,"offset":`)
 	v.Cause.Offset = c.integer(64)
-	c.skip("}}")
+	c.skip("}")
+	if c.is(`,"trace":"`) {
+		v.Trace, _ = event.ParseTrace(c.plain())
+	}
+	c.skip("}")
 	return v, c.ok && c.rest == "" && v.Rule != "" && len(v.Key) > 0
 }
 

@@ -50,6 +50,7 @@ type Verdict struct {
 	Seq    int64        // orders the verdicts of one key and rule; of a Left the offset of its record, and 0 in the record
 	Step   string       // of a Warn: "50%"
 	Cause  Cause
+	Trace  event.Trace // of the span that issued it, where the event that caused it was traced; the zero value for none
 }
 
 // Cause is the event that triggered a verdict.

@@ -83,6 +83,8 @@ func (c *core) shardConfig() shard.Config {
 		MaxDeadLetter:  c.env.MaxDeadLetter,
 		Instance:       c.env.Instance,
 		Seed:           rand.Uint64(),
+		Spans:          c.env.Tracer != nil,
+		SpanEvery:      c.env.TraceEvery,
 	}
 }
 

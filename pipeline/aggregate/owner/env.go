@@ -35,6 +35,7 @@ type Env struct {
 	Published Published // nil: verdicts are not followed
 	Strict    Strict    // nil: nobody grants permits
 	Metrics   *Metrics
+	Tracer    Tracer // nil: no trace context is looked at
 	Log       *slog.Logger
 
 	Instance        string // the instance's name in the audit topic
@@ -42,6 +43,7 @@ type Env struct {
 	AcceptNewTopic  bool   // continue although a topic was recreated
 	MaxDeadLetter   int    // bytes of a record that a dead letter may hold
 	CheckpointEvery time.Duration
+	TraceEvery      uint64 // one of so many verdicts without a trace context begins a trace; 0: none
 
 	OnKafkaError func(error)      // called for each failed request; must not block
 	Closed       func(*Partition) // called for each partition that was closed

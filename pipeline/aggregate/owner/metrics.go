@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"encoding/hex"
 	"strconv"
 	"time"
 
@@ -103,6 +104,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		permits:      r.Counters("permits_ignored_total", "Events whose permits strict limits ignored, by reason.", "reason"),
 		owned:        r.Gauge("partitions_owned", "Partitions that this instance owns."),
 	}
+}
+
+// observe adds a value to a histogram, with its trace as an exemplar if there is one.
+func observe(h prometheus.Histogram, value float64, trace event.Trace) {
+	if with, ok := h.(prometheus.ExemplarObserver); ok && !trace.IsZero() {
+		with.ObserveWithExemplar(value, prometheus.Labels{"trace_id": hex.EncodeToString(trace.ID[:])})
+		return
+	}
+	h.Observe(value)
 }
 
 func label(partition int32) string { return strconv.Itoa(int(partition)) }
@@ -208,6 +218,6 @@ func (m *Metrics) published(is *shard.Published) {
 	m.verdictsOut.WithLabelValues(is.Verdict.Rule, is.Verdict.State.String(), is.Verdict.Mode.String()).Inc()
 	if is.Broker != event.NoTime {
 		// A broker's clock may be ahead.
-		m.toVerdict.Observe(max(0, now()-is.Broker).Duration().Seconds())
+		observe(m.toVerdict, max(0, now()-is.Broker).Duration().Seconds(), is.Verdict.Trace)
 	}
 }

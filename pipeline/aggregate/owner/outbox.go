@@ -71,7 +71,7 @@ func (o *outbox) perform() error {
 	}
 	for i := range e.Forwards {
 		f := &e.Forwards[i]
-		if err := o.enqueue(o.loopWriter(f.To), fenced.Record{Value: f.Value}, true, nil); err != nil {
+		if err := o.enqueue(o.loopWriter(f.To), fenced.Record{Value: f.Value, Headers: traceHeader(f.Trace)}, true, nil); err != nil {
 			return err
 		}
 	}
@@ -95,9 +95,15 @@ func (o *outbox) tell(e *shard.Effects) {
 	for i := range e.Published {
 		is := &e.Published[i]
 		o.env.Metrics.published(is)
+		if is.Traced != nil && o.env.Tracer != nil {
+			o.env.Tracer.Published(is)
+		}
 		o.offer(VerdictRecord{is.Offset, is.Key, is.Value, is.At, is.Verdict})
 	}
 	o.offerStrict(e)
+	for i := range e.Counted {
+		o.env.Tracer.Counted(&e.Counted[i])
+	}
 	for i := range e.Done {
 		d := &e.Done[i]
 		o.waits.done(d)

@@ -24,6 +24,10 @@ type Config struct {
 	NoLevels bool
 	// Trace is told what became of each event on each of its keys. Nil is for no trace.
 	Trace func(*Stepped)
+	// Spans has the contexts of traces followed, from records' headers into verdicts and Effects.Counted.
+	// SpanEvery gives one of so many verdicts that have none a trace of its own; 0 is none.
+	Spans     bool
+	SpanEvery uint64
 }
 
 // Topics are those that a checkpoint speaks of.

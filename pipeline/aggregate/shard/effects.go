@@ -25,6 +25,7 @@ type Effects struct {
 	Published []Published // verdicts that are in their topic
 	Strict    []Strict    // records about strict limits that are in the verdict topic
 	Done      []Done      // commands
+	Counted   []Counted   // events whose traces are sampled
 	Blown     []Blown     // fuses
 	Skipped   []rules.Skip
 	Notes     []Note
@@ -59,6 +60,7 @@ type Ack struct {
 type Forward struct {
 	To    int32
 	Value []byte
+	Trace *event.Trace // its header; nil for none
 }
 
 // Aux is a record of auxiliary output, which no count depends on: of a replay it may come twice.
@@ -89,6 +91,7 @@ type Published struct {
 	At         event.Micros    // when that was known
 	Verdict    verdict.Verdict // the zero value for a tombstone
 	Broker     event.Micros    // the time of the event that caused it; event.NoTime for none
+	Traced     *Traced         // nil: its event was not traced
 }
 
 // Strict is a record about strict limits that is durable in the verdict topic.
@@ -130,7 +133,7 @@ const (
 
 // Empty reports whether there is nothing to carry out.
 func (e *Effects) Empty() bool {
-	return max(len(e.States), len(e.Verdicts), len(e.Forwards), len(e.Aux), len(e.Published), len(e.Strict), len(e.Done), len(e.Blown), len(e.Skipped), len(e.Notes)) == 0
+	return max(len(e.States), len(e.Verdicts), len(e.Forwards), len(e.Aux), len(e.Published), len(e.Strict), len(e.Done), len(e.Counted), len(e.Blown), len(e.Skipped), len(e.Notes)) == 0
 }
 
 // Reset empties all lists, for what comes next; it keeps their memory.
@@ -142,6 +145,7 @@ func (e *Effects) Reset() {
 	e.Published = emptied(e.Published)
 	e.Strict = emptied(e.Strict)
 	e.Done = emptied(e.Done)
+	e.Counted = emptied(e.Counted)
 	e.Blown = emptied(e.Blown)
 	e.Skipped = emptied(e.Skipped)
 	e.Notes = emptied(e.Notes)

@@ -36,6 +36,7 @@ type gatheredStep struct {
 	source     Source
 	place      applied
 	cause      verdict.Cause
+	trace      *event.Trace // nil: it is not traced
 }
 
 // add adds a step; its shape, and where its key and hits end, follow from w.

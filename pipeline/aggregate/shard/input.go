@@ -39,8 +39,10 @@ func (s *intake) inputRecord(rec *record.Record) {
 		s.tally.Suspects = s.tally.Suspects.Plus(d.input.Suspects.Minus(d.suspects))
 		d.suspects = d.input.Suspects
 	}
+	trace := s.traceOf(rec)
 	for i := range events {
-		misplaced := s.inputEvent(&events[i], d.input.Raw(i), applied{rec.Offset + 1, i}, broker, verdict.Cause{ID: events[i].ID, Partition: s.cfg.ID, Offset: rec.Offset})
+		step := gatheredStep{broker: broker, place: applied{rec.Offset + 1, i}, trace: trace, cause: verdict.Cause{ID: events[i].ID, Partition: s.cfg.ID, Offset: rec.Offset}}
+		misplaced := s.inputEvent(&events[i], d.input.Raw(i), &step)
 		if misplaced && len(events) == 1 { // events of several uids may be in one record
 			s.tally.noteMisplaced(rec)
 		}
@@ -64,18 +66,20 @@ func CloudEvents(dst []event.Header, headers record.Headers) []event.Header {
 // offset's place: each is greater than the one before.
 func (s *intake) Event(e *event.Event, number int64, broker event.Micros, cause verdict.Cause) {
 	s.broker = max(s.broker, broker)
-	s.inputEvent(e, nil, applied{number + 1, 0}, broker, cause)
+	s.inputEvent(e, nil, &gatheredStep{broker: broker, place: applied{number + 1, 0}, cause: cause})
 }
 
 // inputEvent gathers the steps of the keys that this partition owns, and forwards the event, once
 // each, to the partitions that own the others: raw, as it came, unless it is part of a CloudEvent. It reports
 // whether the event was sent to another partition than that of its uid.
-func (s *intake) inputEvent(e *event.Event, raw []byte, place applied, broker event.Micros, cause verdict.Cause) (misplaced bool) {
+func (s *intake) inputEvent(e *event.Event, raw []byte, of *gatheredStep) (misplaced bool) {
+	broker, place := of.broker, of.place
 	s.compare(e)
 	if event.TooFarAhead(e.Time, broker) {
 		s.tally.Suspects.TimeAhead++
 	}
-	o := occurrence{event: e, gatheredStep: gatheredStep{id: e.ID, broker: broker, source: Input, place: place, cause: cause}}
+	o := occurrence{event: e, gatheredStep: *of}
+	o.id, o.source = e.ID, Input
 	o.at, o.counts = s.rules.Set.EventTime(e, broker)
 	permits := s.permitKeys(e, broker)
 	if !o.counts {
@@ -84,12 +88,16 @@ func (s *intake) inputEvent(e *event.Event, raw []byte, place applied, broker ev
 		} else {
 			s.tally.TooOld++
 		}
+		s.tracedUncounted(&o)
 		if len(permits) == 0 {
 			return false
 		}
 		o.at = permits[0].At
 	}
 	works := s.match(e, o.at)
+	if len(works) == 0 {
+		s.tracedUncounted(&o)
+	}
 	targets := s.gather(&o, works, permits, s.targets[:0])
 	s.targets = targets
 	misplaced = len(targets) > 0 && s.misplaces(works)
@@ -100,7 +108,7 @@ func (s *intake) inputEvent(e *event.Event, raw []byte, place applied, broker ev
 		} else {
 			value = appendForward(nil, from, broker, e)
 		}
-		s.out.Forwards = append(s.out.Forwards, Forward{target, value})
+		s.out.Forwards = append(s.out.Forwards, Forward{target, value, o.trace})
 	}
 	return misplaced
 }
@@ -140,7 +148,7 @@ func (s *intake) loopRecord(rec *record.Record, clock Clock) error {
 	e := &events[0]
 	o := occurrence{event: e, gatheredStep: gatheredStep{
 		id: e.ID, broker: broker, source: Loop, place: applied{rec.Offset + 1, 0},
-		cause: verdict.Cause{ID: e.ID, Partition: from.partition, Offset: from.offset},
+		cause: verdict.Cause{ID: e.ID, Partition: from.partition, Offset: from.offset}, trace: s.traceOf(rec),
 	}}
 	o.at, o.counts = s.rules.Set.EventTime(e, broker)
 	permits := s.permitKeys(e, broker)

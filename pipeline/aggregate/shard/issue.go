@@ -41,6 +41,7 @@ type aftermath struct {
 	erase [][]byte // record keys that get tombstones
 	gone  bool     // so does the level
 	done  *Done
+	trace *Traced // of the verdicts; nil for none
 }
 
 // issueThen is issue, with what follows.
@@ -53,7 +54,8 @@ func (s *issuing) issueThen(ref state.Ref, changes []verdict.Verdict, broker eve
 	list := make([]*issued, len(changes))
 	for i := range changes {
 		v := cloneVerdict(&changes[i])
-		list[i] = &issued{unpublished: unpublished{seq: -1, body: verdict.AppendJSON(nil, &v)}, v: v, broker: broker}
+		v.Trace = then.trace.span(i)
+		list[i] = &issued{unpublished: unpublished{seq: -1, body: verdict.AppendJSON(nil, &v)}, v: v, broker: broker, traced: then.trace}
 	}
 	if len(list) > 0 {
 		s.issued[key] = append(s.issued[key], list...)
@@ -110,7 +112,7 @@ func (s *issuing) Acked(a *Ack, offset int64, clock Clock) {
 		if s.issued.remove(a.key, a.is) {
 			s.table.Touch([]byte(a.key)) // its mark can be dropped
 		}
-		s.out.Published = append(s.out.Published, Published{Offset: offset, Key: a.record.Key, Value: a.record.Value, At: clock.Local, Verdict: a.is.v, Broker: a.is.broker})
+		s.out.Published = append(s.out.Published, Published{Offset: offset, Key: a.record.Key, Value: a.record.Value, At: clock.Local, Verdict: a.is.v, Broker: a.is.broker, Traced: a.is.traced})
 	case a.erased:
 		s.out.Published = append(s.out.Published, Published{Offset: offset, Key: a.record.Key, At: clock.Local, Broker: event.NoTime})
 	case a.left != nil:
@@ -137,6 +139,7 @@ func (s *issuing) Acked(a *Ack, offset int64, clock Clock) {
 func (s *issuing) stateDurable(a *Ack, seq int64, clock Clock) {
 	for _, is := range a.verdicts {
 		is.seq, is.v.Seq = seq, seq
+		is.traced.durable(clock)
 		if a.done != nil {
 			a.done.Verdicts = append(a.done.Verdicts, is.v)
 		}

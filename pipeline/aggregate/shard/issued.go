@@ -19,6 +19,7 @@ type issued struct {
 	unpublished
 	v      verdict.Verdict
 	broker event.Micros // of the event that caused it
+	traced *Traced      // nil: it was not traced
 }
 
 // of returns a key's unpublished verdicts, oldest first.

@@ -78,6 +78,9 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 	if s.cfg.Trace != nil && g.shape != nil {
 		s.trace(w, res)
 	}
+	if g.trace != nil && g.shape != nil {
+		s.tracedStep(w, g, resultOf(&res), clock)
+	}
 	if res.Repeat || res.Unknown {
 		return nil
 	}
@@ -94,7 +97,7 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 		ref = s.table.Add(hash, w.Key, raw)
 	}
 	if len(changes) > 0 {
-		s.issue(ref, changes, g.broker)
+		s.issueThen(ref, changes, g.broker, aftermath{trace: s.traced(w, g, clock)})
 	}
 	return nil
 }
