@@ -21,6 +21,7 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
 	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/internal/tracing"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
@@ -40,8 +41,9 @@ type Program struct {
 	// No counting, only the verdict topic into Redis, as for another region.
 	PublishOnly bool
 	HTTP        net.Listener
-	Access      access.Config // who may use the HTTP API; Run fills in where it is served
-	Metrics     net.Listener  // nil: none
+	Access      access.Config     // who may use the HTTP API; Run fills in where it is served
+	Metrics     net.Listener      // nil: none
+	Spans       *tracing.Exporter // of sampled traces; nil: none are made
 	Registry    *prometheus.Registry
 	Log         *slog.Logger
 	Hangup      <-chan os.Signal // SIGHUPs; nil: Run subscribes if it follows a rule file
@@ -59,6 +61,10 @@ func (a *Program) hasFile() bool { return len(a.Config.RuleFile.Source) > 0 && !
 func (a *Program) Run(ctx context.Context) error {
 	a.Config.Registry, a.Config.Logger, a.Config.Kafka = a.Registry, a.Log, clients.Sarama(a.Kafka)
 	a.Config.Brokers, a.Config.Compile = a.Kafka.Brokers, compileFile
+	if a.Spans != nil {
+		a.Config.Tracer = &tracer{spans: a.Spans, topics: topics.NamesOf(a.Config.Prefix)}
+		defer a.Spans.Start(ctx)()
+	}
 	agg, err := aggregate.New(a.Config)
 	if err != nil {
 		return &ops.UsageError{Err: err}

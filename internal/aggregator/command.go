@@ -16,6 +16,7 @@ import (
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
+	"github.com/tallygate/tallygate/internal/tracing"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -75,12 +76,13 @@ func (a *Program) listening() []any {
 
 func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) (*Program, error) {
 	o := ops.NewOptions("aggregator", usage, stdout, getenv)
-	kafka, rds, logs := kafkaconn.NewOptions(o), redisconn.NewOptions(o), o.Log()
+	kafka, rds, logs, spans := kafkaconn.NewOptions(o), redisconn.NewOptions(o), o.Log(), tracing.NewOptions(o)
 	a := &Program{}
 	c := &a.Config
 	rulesFile := o.String("rules", "", "rule `FILE`; required")
 	l := listenOptions(o, &a.Access)
 	partitions, replication := countingOptions(o, c)
+	sample := o.Float64("trace-sample", 0, "with --trace-otlp: `share` of the verdicts without a sampled trace that begin one, such as 0.01")
 	o.IntVar(&a.Shards, "shards", 1, "`number` of shards of the blocklist, for Redis Cluster")
 	o.BoolVar(&a.PublishOnly, "publish-only", false, "only copy the verdict topic into Redis")
 	if err := o.ParseOnly(args); err != nil {
@@ -103,6 +105,8 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		keep(err)
 	}
 	keep(checkCounting(c, *partitions, *replication))
+	c.TraceEvery, err = tracing.Every(*sample)
+	keep(err)
 	c.Partitions, c.Replication = int32(*partitions), int16(*replication)
 	if a.PublishOnly && a.Redis == nil {
 		keep(errors.New("--publish-only needs --redis"))
@@ -124,6 +128,9 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	a.Settings = o.Settings
 	a.Registry = ops.NewRegistry("aggregator")
 	if err := o.WatchCertificates(a.Registry); err != nil {
+		return nil, err
+	}
+	if a.Spans, err = spans.Build("aggregator", c.InstanceID, a.Registry, a.Log); err != nil {
 		return nil, err
 	}
 	if err := l.open(a); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
+	"github.com/tallygate/tallygate/internal/tracing"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
@@ -68,7 +69,7 @@ func (e *Program) listening() []any {
 
 func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) (*Program, error) {
 	o := ops.NewOptions("enforcer", usage, stdout, getenv)
-	rds, logs := redisconn.NewOptions(o, "127.0.0.1:6379"), o.Log()
+	rds, logs, spans := redisconn.NewOptions(o, "127.0.0.1:6379"), o.Log(), tracing.NewOptions(o)
 	e := &Program{}
 	proxyOptions(o, &e.Config)
 	answers := o.String("answers", "", "`FILE` in YAML with the responses to denied requests of proxies: status, type, title, messages, public names of rules; read at start")
@@ -112,6 +113,9 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		return nil, errors.Join(err, e.Redis.Close())
 	}
 	e.Registry = ops.NewRegistry("enforcer")
+	if e.Spans, err = spans.Build("enforcer", *instance, e.Registry, e.Log); err != nil {
+		return nil, errors.Join(err, e.Redis.Close())
+	}
 	return e, o.WatchCertificates(e.Registry)
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/tallygate/tallygate/internal/redisconn"
 	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/internal/tracing"
 	"github.com/tallygate/tallygate/pipeline/admit"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/enforce"
@@ -45,8 +46,9 @@ type Program struct {
 	Shards      int
 	Snapshot    string // the file with a copy of the table; "" is none
 	HTTP        net.Listener
-	GRPC        net.Listener // nil: none
-	Metrics     net.Listener // nil: none
+	GRPC        net.Listener      // nil: none
+	Metrics     net.Listener      // nil: none
+	Spans       *tracing.Exporter // of sampled traces; nil: none are made
 	Registry    *prometheus.Registry
 	Log         *slog.Logger
 
@@ -64,6 +66,7 @@ type Program struct {
 
 // Run works until ctx ends.
 func (e *Program) Run(ctx context.Context) error {
+	defer e.Spans.Start(ctx)()
 	table, feed, err := e.blocklist()
 	if err != nil {
 		return &ops.UsageError{Err: err}
@@ -160,6 +163,7 @@ func (e *Program) blocklist() (*enforce.Table, *blocklist.Feed, error) {
 	table, err := enforce.NewTable(enforce.Config{
 		Shards: shards, Causes: true, MaxStaleness: e.Config.MaxStaleness, OffFile: e.OffFile,
 		OnStale: e.OnStale.Do, Rules: e.OnStale.Rules, Instances: e.OnStale.Instances, Logger: e.Log,
+		Traced: e.traced(),
 	})
 	if err != nil {
 		return nil, nil, err

@@ -59,6 +59,9 @@ func NewOptions(name, usage string, out io.Writer, getenv func(string) string) *
 	return o
 }
 
+// Getenv is the environment that the options are read from, for variables that are no options.
+func (o *Options) Getenv(name string) string { return o.getenv(name) }
+
 // Dashed is an option as people write it: one dash for one letter.
 func Dashed(name string) string {
 	if len(name) == 1 {

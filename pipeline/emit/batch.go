@@ -14,13 +14,15 @@ import (
 // fields, and the three headers.
 const (
 	recordOverhead = 80
+	traceOverhead  = 16 // of the header with a trace context, beside its value
 	batchOverhead  = 128
 )
 
 // record is one record's place in its batch's data, and its place in the partition's order.
 type record struct {
 	start, value, end uint32 // the key is data[start:value], the value data[value:end]
-	events            uint32
+	events            uint16
+	traced            bool   // a traceparent follows the value, at data[end:]
 	sequence          uint64 // the position that was given; else 0 until the batch is first sent
 }
 
@@ -30,6 +32,7 @@ type batch struct {
 	data    []byte
 	records []record
 	events  int
+	traced  int   // records
 	bytes   int64 // as reserved from the queue's budget
 	pinned  bool  // an attempt was abandoned: the transport may read data for a while yet
 }
@@ -50,7 +53,8 @@ func (b *batch) room(key, value, perRecord int) bool {
 	if len(b.records) == 0 {
 		return true
 	}
-	joins := perRecord > 1 && int(b.records[len(b.records)-1].events) < perRecord
+	last := &b.records[len(b.records)-1]
+	joins := perRecord > 1 && int(last.events) < perRecord && !last.traced
 	if !joins && len(b.records) >= maxBatchRecords {
 		return false
 	}
@@ -58,23 +62,29 @@ func (b *batch) room(key, value, perRecord int) bool {
 }
 
 func (b *batch) wireBytes() int {
-	return batchOverhead + len(b.data) + recordOverhead*len(b.records)
+	return batchOverhead + len(b.data) + recordOverhead*len(b.records) + traceOverhead*b.traced
 }
 
 // add appends one event: a record of its own, or the next item of the last record's array. A position
-// goes with a record of its own.
-func (b *batch) add(key, value []byte, perRecord int, cost int64, position uint64) {
+// goes with a record of its own, and so does a trace context, which may be empty.
+func (b *batch) add(i *item, perRecord int) {
 	b.events++
-	b.bytes += cost
-	if perRecord == 1 {
+	b.bytes += i.cost
+	if perRecord == 1 || len(i.trace) > 0 {
+		b.seal(perRecord)
 		start := uint32(len(b.data))
-		b.data = append(append(b.data, key...), value...)
-		mid := start + uint32(len(key))
-		b.records = append(b.records, record{start: start, value: mid, end: uint32(len(b.data)), events: 1, sequence: position})
+		b.data = append(append(b.data, i.key...), i.value...)
+		mid := start + uint32(len(i.key))
+		b.records = append(b.records, record{start: start, value: mid, end: uint32(len(b.data)), events: 1, traced: len(i.trace) > 0, sequence: i.position})
+		if len(i.trace) > 0 {
+			b.data = append(b.data, i.trace...)
+			b.traced++
+		}
 		return
 	}
+	value := i.value
 	last := len(b.records) - 1
-	if last < 0 || int(b.records[last].events) == perRecord {
+	if last < 0 || int(b.records[last].events) == perRecord || b.records[last].traced {
 		b.seal(perRecord)
 		start := uint32(len(b.data))
 		b.data = append(b.data, '[')
@@ -91,10 +101,18 @@ func (b *batch) add(key, value []byte, perRecord int, cost int64, position uint6
 
 // seal ends the last record's array. It is called once for each.
 func (b *batch) seal(perRecord int) {
-	if perRecord > 1 && len(b.records) > 0 {
+	if perRecord > 1 && len(b.records) > 0 && !b.records[len(b.records)-1].traced {
 		b.data = append(b.data, ']')
 		b.records[len(b.records)-1].end++
 	}
+}
+
+// traceOf is the trace context of a record; empty for none.
+func (b *batch) traceOf(r *record) []byte {
+	if !r.traced {
+		return nil
+	}
+	return b.data[r.end : r.end+uint32(traceBytes)]
 }
 
 // divide copies b's records into two batches, those that first accepts and the others, in
@@ -107,7 +125,10 @@ func (b *batch) divide(first func(i int) bool) (yes, no *batch) {
 			to = yes
 		}
 		start := uint32(len(to.data))
-		to.data = append(to.data, b.data[r.start:r.end]...)
+		to.data = append(append(to.data, b.data[r.start:r.end]...), b.traceOf(&r)...)
+		if r.traced {
+			to.traced++
+		}
 		r.start, r.value, r.end = start, start+r.value-r.start, start+r.end-r.start
 		to.records = append(to.records, r)
 		to.events += int(r.events)
@@ -125,7 +146,7 @@ type reader struct {
 	next       int
 	record     kafka.Record
 	key, value field
-	headers    [3]kafka.Header
+	headers    [4]kafka.Header // the last one only of records that have a trace context
 	sequence   [8]byte
 	partition  [4]byte
 }
@@ -140,6 +161,7 @@ func newReader(b *batch, instance []byte, partition int32) *reader {
 	r.headers[0] = kafka.Header{Key: event.HeaderInstance, Value: instance}
 	r.headers[1] = kafka.Header{Key: event.HeaderSequence}
 	r.headers[2] = kafka.Header{Key: event.HeaderPartition, Value: event.AppendPartition(r.partition[:0], partition)}
+	r.headers[3] = kafka.Header{Key: event.HeaderTrace}
 	return r
 }
 
@@ -148,11 +170,15 @@ func (r *reader) ReadRecord() (*kafka.Record, error) {
 	if r.next == len(r.batch.records) {
 		return nil, io.EOF
 	}
-	at, data := r.batch.records[r.next], r.batch.data
+	at, data := &r.batch.records[r.next], r.batch.data
 	r.next++
 	r.headers[1].Value = event.AppendSequence(r.sequence[:0], at.sequence)
 	r.value.Reset(data[at.value:at.end])
-	r.record = kafka.Record{Value: &r.value, Headers: r.headers[:]}
+	r.record = kafka.Record{Value: &r.value, Headers: r.headers[:3]}
+	if at.traced {
+		r.headers[3].Value = r.batch.traceOf(at)
+		r.record.Headers = r.headers[:]
+	}
 	if at.value > at.start {
 		r.key.Reset(data[at.start:at.value])
 		r.record.Key = &r.key

@@ -30,7 +30,7 @@ func TestFullBatchesFitKafkasDefault(t *testing.T) {
 				if !b.room(len(key), len(value), perRecord) {
 					break
 				}
-				b.add(key, value, perRecord, 1, 0)
+				b.add(&item{key: key, value: value, cost: 1}, perRecord)
 			}
 			b.seal(perRecord)
 			for i := range b.records {
@@ -53,7 +53,7 @@ func TestFullBatchesFitKafkasDefault(t *testing.T) {
 func TestDividingABatchKeepsEverything(t *testing.T) {
 	b := new(batch)
 	for n := range 7 {
-		b.add([]byte("key"), fmt.Append(nil, n), 1, 10, 0)
+		b.add(&item{key: []byte("key"), value: fmt.Append(nil, n), cost: 10}, 1)
 		b.records[n].sequence = uint64(n + 1)
 	}
 	odd, even := b.divide(func(i int) bool { return i%2 == 1 })

@@ -52,6 +52,17 @@ type Config struct {
 	// consumers of the topic must know arrays. 0 is 1, the greatest is 1,000.
 	EventsPerRecord int
 
+	// TracesPerSecond is how many events a second are sent with their trace context (event.Event.Trace), so
+	// that aggregators tell a collector of traces what became of them; those beyond are sent without. 0 is
+	// none. Such an event has a record of its own.
+	TracesPerSecond int
+
+	// Traced, when set, is told once what became of each event that had a context: nil when Kafka has
+	// acknowledged it, ErrNotTraced when the event is sent without, else why it was dropped. It is called from
+	// Emit itself or from the background, maybe by several goroutines at once; it must not block and must not
+	// call the Emitter.
+	Traced func(trace event.Trace, err error)
+
 	// Instance names what the program reads, for one that begins again where it stopped: 16 bytes,
 	// drawn once and kept with the place it has got to. Then each event is sent by EmitAt, and
 	// EventsPerRecord is 1. None draws a new one, which is right for all other programs.
@@ -122,6 +133,9 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("the Instance has %d bytes, want 16, or none", n))
 	} else if n != 0 && c.EventsPerRecord != 1 {
 		errs = append(errs, errors.New("with an Instance EventsPerRecord has to be 1"))
+	}
+	if c.TracesPerSecond < 0 {
+		errs = append(errs, fmt.Errorf("TracesPerSecond is %d, want 0 or more", c.TracesPerSecond))
 	}
 	if c.RequestTimeout < 0 {
 		errs = append(errs, fmt.Errorf("RequestTimeout is %v, want more than 0", c.RequestTimeout))

@@ -35,6 +35,7 @@ type Emitter struct {
 	room   broadcast // there is room in the queue again
 	counts counters
 	report *reporter
+	traces traces
 
 	wake    chan struct{} // there is something for the sender to look at
 	closed  atomic.Bool
@@ -75,6 +76,7 @@ func New(cfg Config) (*Emitter, error) {
 		e.instance = make([]byte, 16)
 		_, _ = rand.Read(e.instance) // never fails
 	}
+	e.traces.perSecond = int64(cfg.TracesPerSecond)
 	e.report = newReporter(cfg.Logger, &e.counts)
 	go newSender(e).run(ctx)
 	go func() {
@@ -123,6 +125,7 @@ func (e *Emitter) wait(ctx context.Context, ev *event.Event, position uint64) er
 		select {
 		case <-room:
 		case <-ctx.Done():
+			e.told(ev, ctx.Err())
 			return ctx.Err()
 		}
 	}
@@ -157,8 +160,9 @@ func (e *Emitter) Close(ctx context.Context) error {
 
 // scratch is where one event is encoded, outside of any lock.
 type scratch struct {
-	buf []byte // the uid, then the JSON
-	key int    // the uid's length
+	buf        []byte // the uid, then the JSON, then the trace context
+	key, value int    // where the uid and the JSON end
+	item       item
 }
 
 func (s *scratch) giveBack(to *sync.Pool) {
@@ -178,17 +182,22 @@ func (e *Emitter) offer(ev *event.Event, position uint64, final bool) error {
 	}
 	if err != nil {
 		e.drop(Drop{Reason: Invalid, Events: 1, Err: err})
+		e.told(ev, err)
 		return err
 	}
-	key, value := s.buf[:s.key], s.buf[s.key:]
-	cost := int64(len(s.buf) + recordOverhead)
+	i := &s.item
+	*i = item{key: s.buf[:s.key], value: s.buf[s.key:s.value], trace: s.buf[s.value:], position: position}
+	i.cost = i.bytes()
+	cost := i.cost
 	if !e.queued.take(cost, e.cfg.MaxEvents, e.cfg.MaxBytes) {
 		if e.closed.Load() {
 			e.drop(Drop{Reason: Closed, Events: 1})
+			e.told(ev, ErrClosed)
 			return ErrClosed
 		}
 		if final {
 			e.drop(Drop{Reason: QueueFull, Events: 1})
+			e.told(ev, errQueueFull)
 		}
 		return errQueueFull
 	}
@@ -198,9 +207,13 @@ func (e *Emitter) offer(ev *event.Event, position uint64, final bool) error {
 		e.unreserve(1, cost)
 		e.wakeSender()
 		e.drop(Drop{Reason: Closed, Events: 1})
+		e.told(ev, ErrClosed)
 		return ErrClosed
 	}
-	if e.route(key, value, cost, position) {
+	if len(i.trace) == 0 {
+		e.told(ev, ErrNotTraced) // before it can be acknowledged
+	}
+	if e.route(i) {
 		e.wakeSender()
 	}
 	return nil
@@ -223,10 +236,14 @@ func (e *Emitter) encode(s *scratch, ev *event.Event) error {
 	s.buf = append(s.buf[:0], ev.UID...)
 	s.key = len(s.buf)
 	s.buf = event.AppendJSON(s.buf, ev)
-	if !plain(ev, len(s.buf)-s.key) {
+	s.value = len(s.buf)
+	if !plain(ev, s.value-s.key) {
 		if err := ev.Validate(); err != nil {
 			return err
 		}
+	}
+	if !ev.Trace.IsZero() && e.traces.take() {
+		s.buf = ev.Trace.AppendTo(s.buf)
 	}
 	if event.In1970(ev.Time) {
 		e.counts.in1970.Add(1)

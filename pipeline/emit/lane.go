@@ -25,14 +25,31 @@ type lane struct {
 	fill atomic.Int32
 }
 
-// add reports whether the sender should look: there was nothing before, or a batch is full.
-func (l *lane) add(key, value []byte, cost int64, position uint64) (look bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.addLocked(key, value, cost, position)
+// item is an encoded event on its way into a lane, which copies it.
+type item struct {
+	key, value []byte
+	trace      []byte // a traceparent; empty for none
+	cost       int64  // as reserved from the queue's budget
+	position   uint64 // 0 for none
 }
 
-func (l *lane) addLocked(key, value []byte, cost int64, position uint64) (look bool) {
+// bytes is what it takes in the queue.
+func (i *item) bytes() int64 {
+	n := len(i.key) + len(i.value) + recordOverhead
+	if len(i.trace) > 0 {
+		n += len(i.trace) + traceOverhead
+	}
+	return int64(n)
+}
+
+// add reports whether the sender should look: there was nothing before, or a batch is full.
+func (l *lane) add(i *item) (look bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.addLocked(i)
+}
+
+func (l *lane) addLocked(i *item) (look bool) {
 	switch {
 	case l.open == nil:
 		l.open = batches.Get().(*batch)
@@ -40,14 +57,14 @@ func (l *lane) addLocked(key, value []byte, cost int64, position uint64) (look b
 			l.fill.Store(int32(some))
 			look = true
 		}
-	case !l.open.room(len(key), len(value), l.perRecord):
+	case !l.open.room(len(i.key), len(i.value)+len(i.trace), l.perRecord):
 		l.open.seal(l.perRecord)
 		l.full = append(l.full, l.open)
 		l.open = batches.Get().(*batch)
 		l.fill.Store(int32(full))
 		look = true
 	}
-	l.open.add(key, value, l.perRecord, cost, position)
+	l.open.add(i, l.perRecord)
 	return look
 }
 

@@ -97,6 +97,7 @@ func (s *sender) settle(r result, now time.Time) {
 		switch {
 		case a.err == nil:
 			s.counts.emitted.Add(uint64(b.events))
+			s.toldOf(b, nil)
 			s.unreserve(b.events, b.bytes)
 			b.release()
 			s.advance(box)

@@ -16,16 +16,16 @@ type router struct {
 }
 
 // route reports whether the sender should look.
-func (r *router) route(key, value []byte, cost int64, position uint64) (look bool) {
+func (r *router) route(i *item) (look bool) {
 	if lanes := r.lanes.Load(); lanes != nil {
-		return r.pick(*lanes, key, position).add(key, value, cost, position)
+		return r.pick(*lanes, i.key, i.position).add(i)
 	}
 	r.unrouted.mu.Lock()
 	defer r.unrouted.mu.Unlock()
 	if lanes := r.lanes.Load(); lanes != nil {
-		return r.pick(*lanes, key, position).add(key, value, cost, position)
+		return r.pick(*lanes, i.key, i.position).add(i)
 	}
-	return r.unrouted.addLocked(key, value, cost, position)
+	return r.unrouted.addLocked(i)
 }
 
 // pick returns the lane of a key. Events without a key take turns; those with a position go where they
@@ -76,9 +76,11 @@ func (r *router) spread(lanes []*lane) {
 }
 
 func (r *router) move(b *batch, lanes []*lane) {
-	for _, rec := range b.records {
-		key, value := b.data[rec.start:rec.value], b.data[rec.value:rec.end]
-		r.pick(lanes, key, rec.sequence).add(key, value, int64(len(key)+len(value)+recordOverhead), rec.sequence)
+	for n := range b.records {
+		rec := &b.records[n]
+		i := item{key: b.data[rec.start:rec.value], value: b.data[rec.value:rec.end], trace: b.traceOf(rec), position: rec.sequence}
+		i.cost = i.bytes()
+		r.pick(lanes, i.key, rec.sequence).add(&i)
 	}
 	b.release()
 }

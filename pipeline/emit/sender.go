@@ -231,6 +231,7 @@ func (s *sender) loseAll(l *lane) {
 // lose drops a batch for the reason in d.
 func (s *sender) lose(b *batch, d Drop) {
 	d.Events = b.events
+	s.toldOf(b, d.error())
 	s.unreserve(b.events, b.bytes)
 	b.release()
 	s.drop(d)

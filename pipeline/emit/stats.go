@@ -1,6 +1,7 @@
 package emit
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -32,6 +33,14 @@ type Drop struct {
 	Reason Reason
 	Events int
 	Err    error // what was wrong with an Invalid or a Refused one, else nil
+}
+
+// error is why, for those who are told of single events.
+func (d *Drop) error() error {
+	if d.Err != nil {
+		return d.Err
+	}
+	return fmt.Errorf("emit: the event is dropped: %s", d.Reason)
 }
 
 // Dropped counts dropped events by reason.

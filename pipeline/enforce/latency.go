@@ -27,12 +27,23 @@ type Latency struct {
 	// Buckets are how many took at most so many seconds. prometheus.NewConstHistogram takes it as it
 	// is.
 	Buckets map[float64]uint64
+	// Exemplars are the last block of each bucket whose event was traced, the fastest first.
+	Exemplars []Exemplar
+}
+
+// Exemplar is one of the blocks that Latency counts.
+type Exemplar struct {
+	Trace event.Trace
+	Took  time.Duration
+	At    time.Time // when it came into force
 }
 
 // latencies is the histogram behind Latency.
 type latencies struct {
 	buckets [len(latencyBounds) + 1]atomic.Uint64
 	sum     atomic.Int64 // µs
+	traced  [len(latencyBounds) + 1]atomic.Pointer[Exemplar]
+	told    func(*verdict.Verdict, event.Micros) // Config.Traced
 }
 
 // Latency returns, of all new blocks since NewTable that events triggered, how long after its event
@@ -48,6 +59,9 @@ func (l *latencies) Latency() Latency {
 		is.Count += l.buckets[i].Load()
 		if i < len(latencyBounds) {
 			is.Buckets[latencyBounds[i].Duration().Seconds()] = is.Count
+		}
+		if e := l.traced[i].Load(); e != nil {
+			is.Exemplars = append(is.Exemplars, *e)
 		}
 	}
 	return is
@@ -67,4 +81,11 @@ func (l *latencies) began(v *verdict.Verdict) {
 	i, _ := slices.BinarySearch(latencyBounds[:], took)
 	l.buckets[i].Add(1)
 	l.sum.Add(int64(took))
+	if v.Trace.IsZero() {
+		return
+	}
+	l.traced[i].Store(&Exemplar{Trace: v.Trace, Took: took.Duration(), At: at.Time()})
+	if l.told != nil {
+		l.told(v, at)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/enforce/internal/index"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 // Config configures a Table's clock and housekeeping, and what it answers while it is stale. The
@@ -43,6 +44,10 @@ type Config struct {
 	// OffFile is a file that turns all enforcement off while it exists; "" is none. Run looks for
 	// it once a second.
 	OffFile string
+	// Traced is told of each block that came into force here, as Latency has them, whose event is traced:
+	// the verdict has the context (verdict.Verdict.Trace). It is called by whoever calls Apply, with a lock
+	// held: it must not block, must not call the table, and must not keep the verdict. nil is told nothing.
+	Traced func(v *verdict.Verdict, at event.Micros)
 	// Logger logs when enforcement is turned off and on, and, once, that Run was not called; nil is
 	// slog.Default().
 	Logger *slog.Logger
@@ -117,6 +122,7 @@ func NewTable(cfg Config) (*Table, error) {
 	}
 	t := &Table{cfg: cfg, policy: newStalePolicy(cfg.OnStale, cfg.Rules, cfg.Instances)}
 	t.index.Init(cfg.Causes)
+	t.latencies.told = cfg.Traced
 	t.quotas.init(t)
 	t.reports.table = t
 	t.mode.init(&t.cfg, t.policy.matters())

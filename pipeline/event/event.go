@@ -19,6 +19,10 @@ type Event struct {
 	Attrs   []Attr     // at most MaxAttrs, as they came, names distinct (the last of equal names wins)
 	Permit  Permit     // what admitted the action under strict limits; the zero value for none
 
+	// Trace is the context of the request that did it, if that is traced. It is no part of the event's JSON:
+	// an emitter sends it in the record's header HeaderTrace. The zero value for none.
+	Trace Trace
+
 	// BrokerTime is when the broker appended the record. In records it is set by whoever
 	// consumes them; in files to replay it is a field. NoTime when absent.
 	BrokerTime Micros

@@ -109,6 +109,9 @@ func (e *entered) event(status int, outcome string, permit event.Permit) event.E
 	if e.g.o.Events != nil {
 		out = EventOf(e.api, e.dims, e.began, outcome, event.Attr{Name: attrStatus, Value: event.NumberValue(event.Decimal(status) * event.One)})
 		out.Permit = permit
+		if e.g.o.Trace {
+			out.Trace, _ = event.ParseTrace(e.r.Header.Get(event.HeaderTrace))
+		}
 	}
 	e.Notes.Apply(&out)
 	return out

@@ -77,6 +77,10 @@ type Options struct {
 	// with enforce.Note, and takes it out of the response. Set it where the next handler is a reverse proxy to
 	// servers of your own. The header of a request means nothing.
 	NoteHeader bool
+	// Trace gives events the trace context of their requests: the header traceparent, if it says that the
+	// trace is sampled. Set it where your own proxy or gateway decides what is sampled. Beside it
+	// emit.Config.TracesPerSecond says how many are sent.
+	Trace bool
 	// EmitDenied also emits an event for each request that is denied here, with the outcome limited.
 	// Rules count these events only where they name that outcome.
 	EmitDenied bool
