@@ -128,7 +128,7 @@ func freeAddr(t *testing.T) string {
 func (w *way) request(traceparent string) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("X-User", "u-7391")
-	r.Header.Set("X-Address", "198.51.100.77")
+	r.Header.Set("X-Address", "192.0.2.1")
 	if traceparent != "" {
 		r.Header.Set("traceparent", traceparent)
 	}
@@ -194,7 +194,7 @@ func testWay(w *way) {
 	if a, b := counts["searches"], counts["addresses"]; a.Attrs["messaging.kafka.offset"] != b.Attrs["messaging.kafka.offset"] {
 		t.Errorf("one event has two offsets: %v, %v", a.Attrs, b.Attrs)
 	}
-	for _, secret := range []string{"u-7391", "198.51.100.77"} {
+	for _, secret := range []string{"u-7391", "192.0.2.1"} {
 		if strings.Contains(w.collector.Raw(), secret) {
 			t.Errorf("%s is in a span", secret)
 		}
