@@ -12,6 +12,7 @@ import (
 	"github.com/tallygate/tallygate/internal/aggregator"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
+	"github.com/tallygate/tallygate/internal/tracing"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -46,6 +47,7 @@ type settings struct {
 	readyFile  string // "": none
 	log        *slog.Logger
 	out        io.Writer
+	spans      *tracing.Options
 }
 
 // sampleSpeed makes an hour of the sample log pass in six seconds.
@@ -73,6 +75,7 @@ func parse(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func
 	o.StringVar(&s.prefix, "prefix", "tallygate", "`name` that topics, group and Redis keys begin with")
 	o.BoolVar(&s.json, "json", false, "write what the screen shows as lines of JSON: first where everything is, then verdicts as they are issued")
 	o.StringVar(&s.readyFile, "ready-file", "", "`FILE` that is there while everything works: it says where, as JSON")
+	s.spans = tracing.NewOptions(o)
 	level := o.String("log-level", "error", "`level` of the engine's own log: debug, info, warn or error")
 	if err := o.ParseOnly(args); err != nil {
 		return nil, err

@@ -157,6 +157,14 @@ func free(port int) int {
 	return port
 }
 
+// trace has both programs send spans where the options say. The sample's events have no traces of their own,
+// so that each verdict begins one.
+func (s *stack) trace(counting *aggregator.Program, deciding *enforcer.Program) error {
+	spans, err := s.spans.Build("dev", "", s.registry, s.log)
+	counting.Spans, deciding.Spans, counting.Config.TraceEvery = spans, spans, 1
+	return err
+}
+
 func (s *stack) work(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	feed, err := blocklist.NewFeed(blocklist.FeedConfig{Redis: s.redis, Prefix: s.prefix, Logger: s.log})
@@ -177,6 +185,9 @@ func (s *stack) work(ctx context.Context) error {
 		RulesInMemory: shown, Kafka: s.kafka, Redis: s.redis, HTTP: s.api, Metrics: s.metrics, Registry: s.registry, Log: s.log,
 	}
 	deciding := enforcer.Program{Config: decision.Config{MaxWait: enforcer.DefaultMaxWait}, Presence: enforcer.Presence{URL: "http://" + s.decisions.Addr().String()}, Redis: s.redis, Prefix: s.prefix, HTTP: s.decisions, GRPC: s.calls, Registry: s.registry, Log: s.log}
+	if err := s.trace(&counting, &deciding); err != nil {
+		return err
+	}
 	pages, err := s.console()
 	if err != nil {
 		return err

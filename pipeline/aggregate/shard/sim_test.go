@@ -91,6 +91,7 @@ type simGroup struct {
 	told     int             // numbers of what is left that were compared
 	named    map[string]bool // Redis processes in the changelogs, by partition
 	emitters [simEmitters]simEmitter
+	spans    simSpans
 }
 
 // simEmitter numbers its records by partition, and sends the last one again where the answer was
@@ -104,6 +105,7 @@ func newSimGroup(t testing.TB, seed uint64, sets []Rules) *simGroup {
 	w := &simGroup{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), now: event.FromTime(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)),
 		cfg: simConfig, found: simFound, sets: sets, counts: map[string]int64{}, named: map[string]bool{}}
 	w.rules = Rules{Number: 1, Published: 1, Set: sets[0].Set}
+	w.cfg.Spans, w.cfg.SpanEvery = true, 3
 	w.crashes, w.replaced, w.reloads = w.rng.IntN(4), w.rng.IntN(4), w.rng.IntN(6)
 	for p := range int32(simPartitions) {
 		w.input[p], w.loop[p], w.table[p], w.verdicts[p] = &simLog{}, &simLog{}, &simLog{}, &simLog{}
@@ -132,10 +134,14 @@ func (w *simGroup) emit() {
 	p := partitionOfUID(uid)
 	em.seq[p]++
 	outcome := []string{"done", "done", "failed"}[w.rng.IntN(3)]
+	var traced []byte // one of three, and its header is there then
+	if em.seq[p]%3 == 0 {
+		traced = simTraceOf(n, em.seq[p]).AppendTo(nil)
+	}
 	e := simEntry{
 		value: fmt.Appendf(nil, `{"uid":%q,"ip":%q,"api":%q,"outcome":%q%s}`, uid, ip, api, outcome, w.permit(uid, ip, api)), at: w.now,
 		headers: record.HeadersOf([]byte(event.HeaderInstance), fmt.Appendf(nil, "emitter %08d", n), []byte(event.HeaderSequence), event.AppendSequence(nil, em.seq[p]),
-			[]byte(event.HeaderPartition), event.AppendPartition(nil, p)),
+			[]byte(event.HeaderPartition), event.AppendPartition(nil, p), []byte(event.HeaderTrace), traced),
 		key: []byte(uid),
 	}
 	w.input[p].append(-1, 0, e)
@@ -326,6 +332,7 @@ func TestSimulation(t *testing.T) {
 	if testing.Short() {
 		steps /= 10
 	}
+	var spans simSpans
 	t.Logf("seeds from %d on: -sim.seed=%d -sim.steps=%d", seed, seed, steps)
 	for ; steps > 0; seed++ {
 		w := newSimGroup(t, seed, sets)
@@ -336,9 +343,13 @@ func TestSimulation(t *testing.T) {
 		steps -= simRound
 		checkpoints += w.covered()
 		told += w.told
+		spans.add(&w.spans)
 	}
 	t.Logf("%d checkpoints were made, and %d numbers of what is left compared", checkpoints, told)
 	if checkpoints == 0 || told == 0 {
 		t.Error("no checkpoint was made, or nothing was left")
+	}
+	if spans.forwarded == 0 || spans.begun == 0 || spans.ofVerdicts == 0 {
+		t.Errorf("of traced events %d were forwarded, %d began their traces, and %d verdicts followed", spans.forwarded, spans.begun, spans.ofVerdicts)
 	}
 }

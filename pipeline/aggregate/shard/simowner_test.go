@@ -24,7 +24,7 @@ type simOwner struct {
 
 	// What the shard asked for and is not in the logs yet, in order.
 	states, verdicts []Append
-	forwards         map[int32][][]byte
+	forwards         map[int32][]Forward
 	fenced           map[int32]bool // loop partitions that are fenced
 	acks             [2][]simAck    // of states and of verdicts: in the logs, and the shard does not know it
 	asked, sent      [simQueues]int // of states, verdicts, and forwards to each partition
@@ -64,9 +64,10 @@ func (o *simOwner) collect() {
 	o.states = append(o.states, e.States...)
 	o.verdicts = append(o.verdicts, e.Verdicts...)
 	for _, f := range e.Forwards {
-		o.forwards[f.To] = append(o.forwards[f.To], f.Value)
+		o.forwards[f.To] = append(o.forwards[f.To], f)
 		o.asked[2+f.To]++
 	}
+	o.w.spans.note(o.w, e)
 	o.asked[0] += len(e.States)
 	o.asked[1] += len(e.Verdicts)
 	for _, a := range e.Aux {
@@ -102,7 +103,7 @@ func (w *simGroup) begin(id int32) *simOwner {
 
 // tryBegin is begin; it may find that the partition cannot go on.
 func (w *simGroup) tryBegin(id int32) (*simOwner, error) {
-	o := &simOwner{w: w, id: id, epoch: w.epochs[id], forwards: map[int32][][]byte{}, fenced: map[int32]bool{}}
+	o := &simOwner{w: w, id: id, epoch: w.epochs[id], forwards: map[int32][]Forward{}, fenced: map[int32]bool{}}
 	w.table[id].fence(id, o.epoch, w.now)
 	w.verdicts[id].fence(id, o.epoch, w.now)
 	cfg := w.cfg
@@ -175,7 +176,7 @@ func (o *simOwner) send(which int) (any bool) {
 			o.w.loop[to].fence(o.id, o.epoch, o.w.now)
 			o.fenced[to] = true
 		}
-		_, ok := o.w.loop[to].append(o.id, o.epoch, simEntry{value: o.forwards[to][0], at: o.w.now})
+		_, ok := o.w.loop[to].append(o.id, o.epoch, simEntry{value: o.forwards[to][0].Value, headers: simTrace(o.forwards[to][0].Trace), at: o.w.now})
 		o.forwards[to], o.dead, any = o.forwards[to][1:], !ok, true
 		o.sent[which]++
 	}
