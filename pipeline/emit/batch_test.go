@@ -6,12 +6,15 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
+
+const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 // A batch on the wire must fit into Kafka's default message.max.bytes (1 MiB + 12), lz4 or not.
 func TestFullBatchesFitKafkasDefault(t *testing.T) {
@@ -27,10 +30,14 @@ func TestFullBatchesFitKafkasDefault(t *testing.T) {
 				for i := range value {
 					value[i] = byte(rnd.Uint32())
 				}
-				if !b.room(len(key), len(value), perRecord) {
+				i := item{key: key, value: value, cost: 1}
+				if rnd.IntN(3) == 0 {
+					i.trace = []byte(traceparent)
+				}
+				if !b.room(len(key), len(value)+len(i.trace), perRecord) {
 					break
 				}
-				b.add(&item{key: key, value: value, cost: 1}, perRecord)
+				b.add(&i, perRecord)
 			}
 			b.seal(perRecord)
 			for i := range b.records {
@@ -53,7 +60,11 @@ func TestFullBatchesFitKafkasDefault(t *testing.T) {
 func TestDividingABatchKeepsEverything(t *testing.T) {
 	b := new(batch)
 	for n := range 7 {
-		b.add(&item{key: []byte("key"), value: fmt.Append(nil, n), cost: 10}, 1)
+		i := item{key: []byte("key"), value: fmt.Append(nil, n), cost: 10}
+		if n%3 == 0 {
+			i.trace = []byte(traceparent[:len(traceparent)-5] + fmt.Sprintf("%02d-01", n))
+		}
+		b.add(&i, 1)
 		b.records[n].sequence = uint64(n + 1)
 	}
 	odd, even := b.divide(func(i int) bool { return i%2 == 1 })
@@ -69,7 +80,14 @@ func TestDividingABatchKeepsEverything(t *testing.T) {
 			if got := string(half.data[r.start:r.end]); got != fmt.Sprintf("key%d", n) || r.sequence != uint64(n+1) {
 				t.Errorf("record %d is %s with sequence %d", i, got, r.sequence)
 			}
+			trace := string(half.traceOf(&half.records[i]))
+			if n%3 != 0 && trace != "" || n%3 == 0 && !strings.HasSuffix(trace, fmt.Sprintf("%02d-01", n)) {
+				t.Errorf("record %d has the context %q", i, trace)
+			}
 		}
+	}
+	if odd.traced != 1 || even.traced != 2 {
+		t.Errorf("%d and %d contexts", odd.traced, even.traced)
 	}
 	if odd.bytes+even.bytes != 70 {
 		t.Errorf("%d bytes of the budget", odd.bytes+even.bytes)
@@ -79,7 +97,7 @@ func TestDividingABatchKeepsEverything(t *testing.T) {
 // With the partitions known, as without (see TestEmitAllocatesNothing), Emit allocates nothing.
 func TestRoutedEmitAllocatesNothing(t *testing.T) {
 	// No broker: only the test uses the lanes.
-	e, err := New(Config{Brokers: []string{"127.0.0.1:1"}})
+	e, err := New(Config{Brokers: []string{"127.0.0.1:1"}, TracesPerSecond: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +108,11 @@ func TestRoutedEmitAllocatesNothing(t *testing.T) {
 	e.publish(lanes)
 	ev := event.Event{UID: "42", API: "search.query", Attrs: []event.Attr{{Name: "device", Value: event.StringValue("d1")}}}
 	anonymous := event.Event{API: "page.view"}
+	traced := ev
+	traced.Trace, _ = event.ParseTrace(traceparent)
 	emitBoth := func() {
 		e.Emit(ev)
+		e.Emit(traced)
 		e.Emit(anonymous)
 	}
 	for range 20_000 {

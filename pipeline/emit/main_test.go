@@ -98,6 +98,7 @@ type logged struct {
 	key, value string
 	instance   string
 	sequence   uint64
+	trace      string
 }
 
 // readLog returns all records of the place, by partition.
@@ -169,6 +170,8 @@ func parse(t testing.TB, r *kgo.Record) logged {
 			l.sequence = seq
 		case event.HeaderPartition:
 			to, _ = event.ParsePartition(h.Value)
+		case event.HeaderTrace:
+			l.trace = string(h.Value)
 		}
 	}
 	if to != r.Partition {
