@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/internal/exemplar"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/enforce"
@@ -100,8 +101,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		rules(t, gauge, counter)
 		gauge(descQuotas, float64(quotas))
 		gauge(descStaleness, t.Staleness().Seconds())
-		is := t.Latency()
-		out <- prometheus.MustNewConstHistogram(descLatency, is.Count, is.Sum.Seconds(), is.Buckets)
+		out <- exemplar.Latency(descLatency, t.Latency())
 	}
 	if c.feed != nil {
 		kinds(counter, descFeed, c.feed.Stats().Errors)

@@ -35,6 +35,9 @@ func randomVerdict(r *rand.Rand) verdict.Verdict {
 		Since: at, Until: at + event.Micros(r.Int64N(1e9)), Seq: r.Int64(), Step: pick(r, "", "50%"),
 		Cause: verdict.Cause{ID: pick(r, "", "e1"), Partition: r.Int32(), Offset: r.Int64()},
 	}
+	if r.IntN(2) == 0 {
+		v.Trace.ID[r.IntN(16)], v.Trace.Span[r.IntN(8)] = byte(1+r.IntN(255)), byte(1+r.IntN(255))
+	}
 	for _, name := range []string{"attrs.campaign", "ip/64", "uid"}[r.IntN(3):] {
 		v.Key = append(v.Key, event.Dim{Name: name, Value: pick(r, "42", "\x00", "日本 \"\\")})
 	}

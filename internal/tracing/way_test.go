@@ -18,6 +18,7 @@ import (
 	"github.com/tallygate/tallygate/internal/aggregator"
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/enforcer"
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/internal/tracing/collectortest"
 	"github.com/tallygate/tallygate/pipeline/emit"
@@ -216,6 +217,58 @@ func TestWay(t *testing.T) {
 	w := startWay(t, stack.Kafka[0], stack.Redis, "way", collectortest.Start(t))
 	testWay(w)
 	w.exemplars()
+}
+
+// The same on a real Kafka and a real Redis.
+func TestWayOnServers(t *testing.T) {
+	brokers, redis, prefix := servers.Kafka(t), servers.Redis(t), servers.Name(t)
+	servers.DropTopics(t, brokers, prefix)
+	w := startWay(t, strings.Join(brokers, ","), redis, prefix, collectortest.Start(t))
+	testWay(w)
+	w.exemplars()
+}
+
+// With --trace-sample verdicts whose events have no context begin traces, from the event on.
+func TestSampledVerdicts(t *testing.T) {
+	stack, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stack.Close)
+	w := startWay(t, stack.Kafka[0], stack.Redis, "sampled", collectortest.Start(t), "--trace-sample", "1")
+	for range 4 {
+		w.request("")
+	}
+	testrun.Eventually(t, "both blocks are in force, and all of it is told", func() bool {
+		return len(w.collector.Named("", "tallygate.enforced")) == 2 && len(w.collector.Named("", "tallygate.verdict")) == 2 && len(w.collector.Named("", "tallygate.count")) == 2
+	})
+	spans := map[string]collectortest.Span{}
+	for _, s := range w.collector.Spans() {
+		spans[s.ID] = s
+	}
+	for _, e := range w.collector.Named("", "tallygate.enforced") {
+		v := spans[e.Parent]
+		c := spans[v.Parent]
+		if v.Name != "tallygate.verdict" || c.Name != "tallygate.count" || c.Parent != "" || c.Trace != e.Trace || v.Trace != e.Trace {
+			t.Errorf("%+v below %+v below %+v", e, v, c)
+		}
+	}
+}
+
+// Where the collector is away, verdicts are issued and enforced as ever, and spans are lost and counted.
+func TestWayWithoutACollector(t *testing.T) {
+	stack, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stack.Close)
+	w := startWay(t, stack.Kafka[0], stack.Redis, "away", &collectortest.Collector{URL: "http://" + freeAddr(t)})
+	for range 4 {
+		w.request(traceparent)
+	}
+	testrun.Eventually(t, "both blocks are in force", func() bool {
+		return strings.Contains(get(w.metrics[1], "/metrics", "text/plain"), "tallygate_event_to_enforced_seconds_count 2\n")
+	})
 }
 
 // exemplars expects that the histograms of both programs lead to the trace, for those who ask for

@@ -43,7 +43,9 @@ func samples(t testing.TB) []Verdict {
 	throttled.Action, throttled.Per = ActThrottle, 10*event.Second+event.Millisecond
 	left := named
 	left.State, left.Count, left.Per, left.Seq, left.Cause = Left, 63*event.One, event.Minute, 0, Cause{}
-	return []Verdict{block, cleared, warn, named, throttled, left}
+	traced := block
+	traced.Trace, _ = event.ParseTrace("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	return []Verdict{block, cleared, warn, named, throttled, left, traced}
 }
 
 // TestWire holds the wire form, the record key on one line and the value on the next, against
