@@ -35,7 +35,7 @@ func (s *stage) emitPlan() *load {
 	var es []*emit.Emitter
 	for _, size := range []int{1, 16, 300} {
 		es = append(es, s.emitter(func(c *emit.Config) {
-			c.EventsPerRecord, c.Brokers = size, strings.Split(s.apps.addrs(), ",")
+			c.EventsPerRecord, c.Brokers, c.TracesPerSecond = size, strings.Split(s.apps.addrs(), ","), fastest
 		}))
 	}
 	l.wg.Go(func() {
@@ -87,7 +87,7 @@ func (l *load) emit(ctx context.Context, g *traffic, es []*emit.Emitter, n int, 
 			batch = min(max(n-least, 0), slow)
 		}
 		for range batch {
-			if err := es[g.n%len(es)].EmitWait(ctx, g.next()); err != nil {
+			if err := es[g.n%len(es)].EmitWait(ctx, traced(g)); err != nil {
 				return // the test is over
 			}
 		}

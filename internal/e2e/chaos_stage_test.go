@@ -64,6 +64,7 @@ func newStage(t *testing.T, p *plan) *stage {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &stage{plan: p, ctx: ctx}
+	s.traces(t)
 	ways, brokers := s.startKafka(t)
 	s.store = startStores(t, p.store)
 	s.rig = newBareRig(t, brokers, s.store.addr(), p.rules, p.partitions)
