@@ -18,7 +18,7 @@ oidc-name-claim on-doubt on-doubt-of open-api partitions path-header peer-ca pre
 redis redis-ca redis-cert redis-cluster redis-db redis-key redis-master redis-password-file
 redis-sentinel-password-file redis-sentinel-user redis-tls redis-user repeated-headers replication
 require-dimensions rls-entries rules session-timeout shards snapshot tls-cert tls-client-ca tls-key
-tokens trusted-proxies uid-header
+tokens trace-otlp trace-sample trusted-proxies uid-header
 `)
 
 // KnownOption reports whether aggregator or enforcer has an option of that name: then it may be in

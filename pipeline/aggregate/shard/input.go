@@ -39,7 +39,7 @@ func (s *intake) inputRecord(rec *record.Record) {
 		s.tally.Suspects = s.tally.Suspects.Plus(d.input.Suspects.Minus(d.suspects))
 		d.suspects = d.input.Suspects
 	}
-	trace := s.traceOf(rec)
+	trace := s.spans.of(rec)
 	for i := range events {
 		step := gatheredStep{broker: broker, place: applied{rec.Offset + 1, i}, trace: trace, cause: verdict.Cause{ID: events[i].ID, Partition: s.cfg.ID, Offset: rec.Offset}}
 		misplaced := s.inputEvent(&events[i], d.input.Raw(i), &step)
@@ -88,7 +88,7 @@ func (s *intake) inputEvent(e *event.Event, raw []byte, of *gatheredStep) (mispl
 		} else {
 			s.tally.TooOld++
 		}
-		s.tracedUncounted(&o)
+		s.spans.uncounted(&o)
 		if len(permits) == 0 {
 			return false
 		}
@@ -96,7 +96,7 @@ func (s *intake) inputEvent(e *event.Event, raw []byte, of *gatheredStep) (mispl
 	}
 	works := s.match(e, o.at)
 	if len(works) == 0 {
-		s.tracedUncounted(&o)
+		s.spans.uncounted(&o)
 	}
 	targets := s.gather(&o, works, permits, s.targets[:0])
 	s.targets = targets
@@ -148,7 +148,7 @@ func (s *intake) loopRecord(rec *record.Record, clock Clock) error {
 	e := &events[0]
 	o := occurrence{event: e, gatheredStep: gatheredStep{
 		id: e.ID, broker: broker, source: Loop, place: applied{rec.Offset + 1, 0},
-		cause: verdict.Cause{ID: e.ID, Partition: from.partition, Offset: from.offset}, trace: s.traceOf(rec),
+		cause: verdict.Cause{ID: e.ID, Partition: from.partition, Offset: from.offset}, trace: s.spans.of(rec),
 	}}
 	o.at, o.counts = s.rules.Set.EventTime(e, broker)
 	permits := s.permitKeys(e, broker)

@@ -19,6 +19,7 @@ type intake struct {
 	targets  []int32 // of an event's forwards
 
 	mismatches []rules.Mismatch // of an event
+	spans      spans
 }
 
 // Hot is the sketch of keys that get many events.

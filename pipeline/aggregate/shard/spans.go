@@ -18,6 +18,12 @@ import (
 // is counted again after a crash makes the same spans again. No id is made of a key: keys are few enough
 // to be guessed from it.
 
+// spans tells of traced events.
+type spans struct {
+	cfg *Config
+	out *Effects
+}
+
 // Counted is what became of a traced event on one of its keys, or that it has none.
 type Counted struct {
 	Trace     event.Trace // of this span
@@ -59,8 +65,8 @@ func resultOf(res *rules.Result) string {
 	return resultCounted
 }
 
-// traceOf is the sampled context in a record's headers; nil for none, and where nobody wants spans.
-func (s *intake) traceOf(rec *record.Record) *event.Trace {
+// of is the sampled context in a record's headers; nil for none, and where nobody wants spans.
+func (s *spans) of(rec *record.Record) *event.Trace {
 	if !s.cfg.Spans {
 		return nil
 	}
@@ -78,8 +84,8 @@ func (s *intake) traceOf(rec *record.Record) *event.Trace {
 	}
 }
 
-// tracedStep tells of a traced event on a key.
-func (s *intake) tracedStep(w *rules.Work, g *gatheredStep, result string, clock Clock) {
+// step tells of a traced event on a key.
+func (s *spans) step(w *rules.Work, g *gatheredStep, result string, clock Clock) {
 	limits := make([]string, len(w.Hits))
 	for i := range w.Hits {
 		limits[i] = w.Hits[i].Limit.Name
@@ -89,8 +95,8 @@ func (s *intake) tracedStep(w *rules.Work, g *gatheredStep, result string, clock
 	s.out.Counted = append(s.out.Counted, c)
 }
 
-// tracedUncounted tells of a traced event that counts under no rule, or at no time.
-func (s *intake) tracedUncounted(o *occurrence) {
+// uncounted tells of a traced event that counts under no rule, or at no time.
+func (s *spans) uncounted(o *occurrence) {
 	if o.trace == nil {
 		return
 	}
@@ -126,21 +132,21 @@ func (g *gatheredStep) span(which int) event.Trace {
 	return below(*g.trace, uint64(g.cause.Partition), uint64(g.cause.Offset), uint64(g.place.index), uint64(which))
 }
 
-// traced is where the verdicts of a step come from; nil if it is not traced. One of SpanEvery that is not
+// verdicts is where the verdicts of a step come from; nil if it is not traced. One of SpanEvery that is not
 // begins a trace of its own.
-func (s *intake) traced(w *rules.Work, g *gatheredStep, clock Clock) *Traced {
+func (s *spans) verdicts(w *rules.Work, g *gatheredStep, clock Clock) *Traced {
 	if !s.cfg.Spans || g.shape == nil {
 		return nil
 	}
-	if g.trace == nil && !s.beginTrace(w, g, clock) {
+	if g.trace == nil && !s.begin(w, g, clock) {
 		return nil
 	}
 	return &Traced{Counted: g.stepSpan(w), At: clock.Local, Durable: event.NoTime}
 }
 
-// beginTrace gives a step a trace of its own, if it is the turn of the event: by a hash of where it is, so
+// begin gives a step a trace of its own, if it is the turn of the event: by a hash of where it is, so
 // that all of its verdicts are of one trace.
-func (s *intake) beginTrace(w *rules.Work, g *gatheredStep, clock Clock) bool {
+func (s *spans) begin(w *rules.Work, g *gatheredStep, clock Clock) bool {
 	if s.cfg.SpanEvery == 0 {
 		return false
 	}
@@ -154,7 +160,7 @@ func (s *intake) beginTrace(w *rules.Work, g *gatheredStep, clock Clock) bool {
 	copy(seed.ID[:], high.Span[:])
 	copy(seed.ID[8:], low.Span[:])
 	g.trace = &seed
-	s.tracedStep(w, g, resultCounted, clock)
+	s.step(w, g, resultCounted, clock)
 	return true
 }
 

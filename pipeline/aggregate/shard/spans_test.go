@@ -171,7 +171,7 @@ func TestSpansCostNothingWithoutContexts(t *testing.T) {
 			pairs = append(pairs, []byte("traceparent"), []byte(traceparent))
 		}
 		rec := record.Record{Timestamp: r.clock.Broker.Time().UnixMilli(), Value: []byte(`{"uid":"u1","api":"other"}`), Headers: record.HeadersOf(pairs...)}
-		if n := testing.AllocsPerRun(100, func() { r.s.traceOf(&rec) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { r.s.spans.of(&rec) }); n != 0 {
 			t.Errorf("wanted: %v: %v allocations", spans, n)
 		}
 	}

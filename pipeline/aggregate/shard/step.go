@@ -79,7 +79,7 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 		s.trace(w, res)
 	}
 	if g.trace != nil && g.shape != nil {
-		s.tracedStep(w, g, resultOf(&res), clock)
+		s.spans.step(w, g, resultOf(&res), clock)
 	}
 	if res.Repeat || res.Unknown {
 		return nil
@@ -97,7 +97,7 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 		ref = s.table.Add(hash, w.Key, raw)
 	}
 	if len(changes) > 0 {
-		s.issueThen(ref, changes, g.broker, aftermath{trace: s.traced(w, g, clock)})
+		s.issueThen(ref, changes, g.broker, aftermath{trace: s.spans.verdicts(w, g, clock)})
 	}
 	return nil
 }
