@@ -162,7 +162,6 @@ func (e *Emitter) Close(ctx context.Context) error {
 type scratch struct {
 	buf        []byte // the uid, then the JSON, then the trace context
 	key, value int    // where the uid and the JSON end
-	item       item
 }
 
 func (s *scratch) giveBack(to *sync.Pool) {
@@ -185,8 +184,7 @@ func (e *Emitter) offer(ev *event.Event, position uint64, final bool) error {
 		e.told(ev, err)
 		return err
 	}
-	i := &s.item
-	*i = item{key: s.buf[:s.key], value: s.buf[s.key:s.value], trace: s.buf[s.value:], position: position}
+	i := item{key: s.buf[:s.key], value: s.buf[s.key:s.value], trace: s.buf[s.value:], position: position}
 	i.cost = i.bytes()
 	cost := i.cost
 	if !e.queued.take(cost, e.cfg.MaxEvents, e.cfg.MaxBytes) {
@@ -213,7 +211,7 @@ func (e *Emitter) offer(ev *event.Event, position uint64, final bool) error {
 	if len(i.trace) == 0 {
 		e.told(ev, ErrNotTraced) // before it can be acknowledged
 	}
-	if e.route(i) {
+	if e.route(&i) {
 		e.wakeSender()
 	}
 	return nil
