@@ -12,7 +12,8 @@ import (
 
 // The context of a sampled trace travels with an event: from its record's header to its steps, in the
 // header of what is forwarded, and into the verdicts that it triggers. Nothing is counted otherwise for
-// it, and no state has it. An event without one has a nil pointer on its way.
+// it, and of a state only a verdict that is not published yet has it. An event without one has a nil
+// pointer on its way.
 //
 // Spans' ids are hashes of where they come from, since a shard draws no random numbers. So an event that
 // is counted again after a crash makes the same spans again. No id is made of a key: keys are few enough
