@@ -175,7 +175,7 @@
       p.lines('CPU', 'Seconds of CPU a second.', 'none', [p.query(by('job, instance', rate(q.of('process_cpu_seconds_total', chosen))), '{{job}} {{instance}}')]),
       p.lines('Goroutines', 'They should not grow.', 'none', [p.query(by('job, instance', q.of('go_goroutines', chosen)), '{{job}} {{instance}}')]),
       p.lines("Go's collector", 'The longest pause, and collections a second.', 's', [
-        p.query('max by (job, instance) (%s)' % q.of('go_gc_duration_seconds', chosen + ['quantile="1"']), '{{job}} {{instance}}: longest pause'),
+        p.query('max by (job, instance) (%s)' % q.of('go_gc_duration_seconds', chosen + ['quantile=~"1|1.0"']), '{{job}} {{instance}}: longest pause'),
         p.query(by('job, instance', rate(q.of('go_gc_duration_seconds_count', chosen))), '{{job}} {{instance}}: collections a second'),
       ]),
       p.lines('Partitions and keys', 'Partitions that each instance owns, and keys in memory.', 'none', [

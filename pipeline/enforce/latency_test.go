@@ -64,6 +64,35 @@ func TestLatencyIsFromTheEventToTheDenial(t *testing.T) {
 	})
 }
 
+// A block whose event was traced is told of, and is the exemplar of its bucket until the next one.
+func TestTracedBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		table := running(t, Config{Traced: func(v *verdict.Verdict, at event.Micros) {
+			told = append(told, fmt.Sprintf("%s after %v by %d", v.KeyText(), (at-v.Since).Duration(), v.Trace.Span[0]))
+		}})
+		table.Replace(0, nil)
+		traced := func(uid string, ago time.Duration, span byte) verdict.Verdict {
+			return agoBlock(uid, ago, func(v *verdict.Verdict) { v.Trace.ID[0], v.Trace.Span[0] = 1, span })
+		}
+		one, shadow := traced("1", 3*time.Millisecond, 1), traced("4", time.Millisecond, 4)
+		shadow.Mode = verdict.Shadow
+		table.Apply(0, []verdict.Verdict{one, agoBlock("2", 2*time.Millisecond, nil), traced("3", time.Minute, 3), shadow})
+		table.Apply(0, []verdict.Verdict{one}) // a publisher's repeat
+		if got, want := fmt.Sprint(told), "[uid=1 after 3ms by 1 uid=3 after 1m0s by 3]"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		table.Apply(0, []verdict.Verdict{traced("5", 3*time.Millisecond, 5)})
+		var got []string
+		for _, e := range table.Latency().Exemplars {
+			got = append(got, fmt.Sprint(e.Trace.Span[0], " ", e.Took, " ", time.Since(e.At)))
+		}
+		if want := "[5 3ms 0s 3 1m0s 0s]"; fmt.Sprint(got) != want {
+			t.Errorf("%v, want %s", got, want)
+		}
+	})
+}
+
 // What says nothing about how fast an event is answered is left out.
 func TestLatencyLeavesOutWhatNoEventTriggeredNow(t *testing.T) {
 	for about, put := range map[string]func(*Table){
