@@ -141,7 +141,7 @@ type Kind = 'auth' | 'topic' | 'tls' | 'replicas' | 'refused' | 'other' | 'unrea
 export class Emitter {
   constructor(options: EmitterOptions);
   /** Queues an event; false if it was dropped. Throws a TypeError for what is no event. */
-  emit(event: Event): boolean;
+  emit(event: Event, more?: { traceparent?: string }): boolean;
   stats(): { sent: number; queued: number; dropped: Record<Reason, number>; errors: Record<Kind, number> };
   /** Waits until all that was emitted is sent or dropped; false after the timeout, in ms. */
   flush(timeout?: number): Promise<boolean>;

@@ -86,8 +86,9 @@ export class Emitter {
     this.#running = this.#run();
   }
 
-  // emit queues an event, and returns whether there was room. It throws only for what is no event.
-  emit(event) {
+  // emit queues an event, and returns whether there was room. It throws only for what is no event. traceparent
+  // is the W3C trace context of the request.
+  emit(event, { traceparent } = {}) {
     let made;
     try {
       made = record(event);
@@ -99,7 +100,7 @@ export class Emitter {
     if (this.#closed) return this.#drop('closed', 1);
     const { maxEvents, maxBytes, headers } = this.#settings;
     if (this.#accepted - this.#settled >= maxEvents || this.#bytes + bytes > maxBytes) return this.#drop('queue_full', 1);
-    this.#queue.push({ ...made, bytes, headers: { ...headers } });
+    this.#queue.push({ ...made, bytes, headers: { ...headers, ...(traceparent && { traceparent: string('traceparent', traceparent) }) } });
     this.#bytes += bytes;
     this.#accepted++;
     this.#wake();

@@ -78,6 +78,17 @@ test('events reach Kafka, once each, in their places', async () => {
   }
 });
 
+test('an event has the trace context of its request', async () => {
+  const broker = new Broker();
+  const [e] = emitter(broker);
+  const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+  assert.equal(e.emit(event('1'), { traceparent }), true);
+  assert.equal(e.emit(event('1'), {}), true);
+  assert.throws(() => e.emit(event('1'), { traceparent: 1 }), TypeError);
+  assert.equal(await e.close(), true);
+  assert.deepEqual(broker.records.map(({ headers }) => headers.traceparent), [traceparent, undefined]);
+});
+
 test('a full queue drops, and neither waits nor throws', async () => {
   let release;
   const broker = new Broker();

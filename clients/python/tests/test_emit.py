@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer
 from fake import closed_port
 from tallygate import Emitter
 
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 NOWHERE = closed_port().removeprefix("http://")
 
 
@@ -35,7 +36,7 @@ class Emits(unittest.TestCase):
         kafka, address = mock()
         with Emitter([address], "events", name="shop") as emitter:
             self.assertTrue(emitter.emit(api="order.create", uid="42", attrs={"price": 1.5}))
-            self.assertTrue(emitter.emit(api="order.create", ip="192.0.2.1"))
+            self.assertTrue(emitter.emit(api="order.create", ip="192.0.2.1", traceparent=TRACE))
             self.assertTrue(emitter.flush(30))
             self.assertEqual(emitter.stats(), (2, 0, {}, {}))
         self.assertFalse(emitter.emit(api="order.create", uid="42"))
@@ -53,6 +54,7 @@ class Emits(unittest.TestCase):
         eventually("both records are there", both)
         consumer.close()
         self.assertEqual(got[b"42"].headers(), [("tg-c", b"shop")])
+        self.assertEqual(got[None].headers(), [("tg-c", b"shop"), ("traceparent", TRACE.encode())])
         event = json.loads(got[b"42"].value())
         self.assertEqual((event["uid"], event["api"], event["attrs"]), ("42", "order.create", {"price": 1.5}))
         self.assertEqual(json.loads(got[None].value())["ip"], "192.0.2.1")

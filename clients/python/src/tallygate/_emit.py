@@ -106,15 +106,16 @@ class Emitter:
 
     def emit(self, *, api: str, uid: str | int | None = None, outcome: str = "", cost: Number = 1, ip: object = None,
              attrs: Mapping[str, Value] | None = None, id: str | None = None, time: datetime | None = None,
-             permit: Any = None, refunds: str | None = None) -> bool:
+             permit: Any = None, refunds: str | None = None, traceparent: str | None = None) -> bool:
         """Queues an event. It returns whether there was room, and raises only for what is no event. permit is what admit
-        returned, or its two fields."""
+        returned, or its two fields. traceparent is the W3C trace context of the request."""
         key, value = record(api=api, uid=uid, outcome=outcome, cost=cost, ip=ip, attrs=attrs, id=id, time=time, permit=permit, refunds=refunds)
         if self._closed:
             return self._drop("closed")
         try:
             producer = self._producer or self._start()
-            producer.produce(self._topic, value, key, headers=self._headers, on_delivery=self._on_delivery)
+            headers = self._headers if traceparent is None else [*(self._headers or ()), ("traceparent", traceparent.encode())]
+            producer.produce(self._topic, value, key, headers=headers, on_delivery=self._on_delivery)
             return True
         except BufferError:
             return self._drop("queue_full")
