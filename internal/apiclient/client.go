@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -45,7 +42,7 @@ func NewOptions(o *ops.Options) *Options {
 type Client struct {
 	bases  []string
 	at     *atomic.Int32 // the index in bases of the one that answered last
-	token  string
+	token  func() string
 	client *http.Client
 }
 
@@ -100,7 +97,7 @@ func (a *Client) Each() (all []*Client) {
 	return all
 }
 
-// Open reads the files. It sends no request.
+// Open reads the files; each request goes by what they hold then. It sends no request.
 func (o *Options) Open() (*Client, error) {
 	base := o.addr
 	if !strings.Contains(base, "://") {
@@ -117,44 +114,36 @@ func (o *Options) Open() (*Client, error) {
 	if err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
-	tlsConfig, err := o.tls()
+	files, err := newReread(o.ca, o.cert, o.key)
 	if err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
-	a := New(base, &http.Client{}).WithToken(token)
-	a.client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig, MaxIdleConnsPerHost: AtOnce, ExpectContinueTimeout: time.Second}
+	a := New(base, &http.Client{Transport: files})
+	a.token = o.token(token)
 	a.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for this host
 	return a, nil
 }
 
-func (o *Options) tls() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if o.ca != "" {
-		pem, err := os.ReadFile(o.ca)
-		if err != nil {
-			return nil, fmt.Errorf("read --ca: %w", err)
-		}
-		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--ca %s contains no PEM certificate", o.ca)
-		}
+// token returns the token at each request: what the file holds then, if it can be read, else what it held last.
+func (o *Options) token(first string) func() string {
+	if o.tokenFile == "" {
+		return func() string { return first }
 	}
-	if (o.cert == "") != (o.key == "") {
-		return nil, errors.New("--cert and --key need each other")
-	}
-	if o.cert != "" {
-		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
-		if err != nil {
-			return nil, fmt.Errorf("read --cert and --key: %w", err)
+	var last atomic.Pointer[string]
+	last.Store(&first)
+	return func() string {
+		if now, err := o.Secret("TALLYGATE_TOKEN", o.tokenFile); err == nil {
+			last.Store(&now)
 		}
-		c.Certificates = []tls.Certificate{pair}
+		return *last.Load()
 	}
-	return c, nil
 }
 
 // New is a client of the API at base, such as https://aggregator:8081, that shows no token. A nil
 // *http.Client is http.DefaultClient.
 func New(base string, client *http.Client) *Client {
-	return &Client{bases: []string{strings.TrimSuffix(base, "/")}, at: new(atomic.Int32), client: cmp.Or(client, http.DefaultClient)}
+	return &Client{bases: []string{strings.TrimSuffix(base, "/")}, at: new(atomic.Int32), client: cmp.Or(client, http.DefaultClient),
+		token: func() string { return "" }}
 }
 
 // Base is the API's address, such as http://127.0.0.1:8081; of several, the one that is asked first now.
@@ -166,7 +155,7 @@ func (a *Client) Close() { a.client.CloseIdleConnections() }
 // WithToken is a client of the same API, over the same connections, that shows another token; "" is none.
 func (a *Client) WithToken(token string) *Client {
 	c := *a
-	c.token = token
+	c.token = func() string { return token }
 	return &c
 }
 
@@ -223,8 +212,8 @@ func (a *Client) ask(ctx context.Context, base, method, path string, body []byte
 	if len(body) > expectBytes {
 		req.Header.Set("Expect", "100-continue")
 	}
-	if a.token != "" {
-		req.Header.Set("Authorization", "Bearer "+a.token)
+	if token := a.token(); token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	return readResponse(a.client.Do(req))
 }
