@@ -1,9 +1,7 @@
 package kafkaconn
 
 import (
-	"context"
 	"fmt"
-	"strings"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
@@ -20,21 +18,18 @@ func (k *Kafka) Transport() *kafka.Transport {
 	return &kafka.Transport{ClientID: "tallygate", Dial: k.DialContext, DialTimeout: ops.DialWithin}
 }
 
-// Emitter makes an emitter that connects by the options. Brokers, TLS and SASL of cfg are filled in
-// here. An error is an ops.UsageError if cfg is wrong; a file that has become unreadable since
-// Build is none.
+// Emitter makes an emitter that connects by the options. Brokers and Dial of cfg are filled in here. An
+// error is an ops.UsageError if cfg is wrong; a file that has become unreadable since Build is none.
 func (k *Kafka) Emitter(cfg emit.Config) (*emit.Emitter, error) {
-	cfg.Brokers = k.Brokers
-	var err error
-	if cfg.TLS, err = k.tls.Build(); err != nil {
+	if _, err := k.tls.Build(); err != nil {
 		return nil, err
 	}
 	if k.mechanism != "" {
 		if _, err := k.sasl(); err != nil {
 			return nil, fmt.Errorf("set up SASL: %w", err)
 		}
-		cfg.SASL = freshMechanism{k}
 	}
+	cfg.Brokers, cfg.Dial = k.Brokers, k.DialContext
 	e, err := emit.New(cfg)
 	if err != nil {
 		return nil, &ops.UsageError{Err: err}
@@ -55,20 +50,4 @@ func (k *Kafka) sasl() (sasl.Mechanism, error) {
 		return scram.Mechanism(scram.SHA512, k.user, password)
 	}
 	return plain.Mechanism{Username: k.user, Password: password}, nil
-}
-
-// freshMechanism begins each conversation with the password as it is then. Emitters have it, since
-// they open connections by themselves.
-type freshMechanism struct{ k *Kafka }
-
-// Name is the mechanism's.
-func (m freshMechanism) Name() string { return strings.ToUpper(m.k.mechanism) }
-
-// Start begins a conversation.
-func (m freshMechanism) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
-	now, err := m.k.sasl()
-	if err != nil {
-		return nil, nil, err
-	}
-	return now.Start(ctx)
 }

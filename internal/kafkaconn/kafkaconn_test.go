@@ -194,6 +194,10 @@ func TestKafkaCertificatesAreReadAtEachConnection(t *testing.T) {
 	newCert, newKey := renewed.Issue("client")
 	rotate(renewed)
 	refused("a broker that we don't trust")
+	running, err := k.Emitter(emit.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	put := func(path string, text []byte) {
 		t.Helper()
 		if err := os.WriteFile(path, text, 0o600); err != nil {
@@ -216,6 +220,12 @@ func TestKafkaCertificatesAreReadAtEachConnection(t *testing.T) {
 	}
 	if err := emitted(t, k); err != nil {
 		t.Errorf("an emitter: %v", err)
+	}
+	running.Emit(event.Event{UID: "42", API: "search"})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := running.Close(ctx); err != nil {
+		t.Errorf("an emitter that began before: %v", err)
 	}
 }
 

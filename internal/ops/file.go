@@ -13,12 +13,13 @@ import (
 	"github.com/tallygate/tallygate/rules/slip"
 )
 
-// programs have sections of their own in a config file, for what only one of them is to be given.
-var programs = []string{"aggregator", "enforcer", "tallygate"}
+// programs have sections of their own in a config file, for what only one of them is to be given. So do the
+// commands of tallygate that run or ask for long with users of their own; "tallygate" is for all its commands.
+var programs = []string{"aggregator", "enforcer", "tallygate", "console", "notify", "doctor"}
 
 // readFile takes options that are not given yet from a config file, and returns every mistake in
-// it. One file serves all programs: options of others are skipped, and a program's own section
-// takes precedence over entries outside of sections.
+// it. One file serves all programs: options of others are skipped. A command's own section takes precedence
+// over that of its program, and this one over entries outside of sections.
 func (o *Options) readFile(path string, given map[string]bool) error {
 	src, err := os.ReadFile(path)
 	if err != nil {
@@ -35,14 +36,14 @@ func (o *Options) readFile(path string, given map[string]bool) error {
 	if root.Kind != yaml.MappingNode {
 		return fmt.Errorf("%s:%d:%d: the config is a list of name: value", path, root.Line, root.Column)
 	}
-	program, _, _ := strings.Cut(o.Name(), " ")
+	program, command, _ := strings.Cut(o.Name(), " ")
 	var errs []error
-	var common []*yaml.Node
+	var common, ours, others []*yaml.Node
 	sections := map[string]int{}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		k, v := root.Content[i], root.Content[i+1]
 		switch {
-		case !slices.Contains(programs, k.Value):
+		case !slices.Contains(programs, k.Value), v.Kind != yaml.MappingNode && o.isOption(k.Value, v):
 			common = append(common, k, v)
 		case v.Kind != yaml.MappingNode:
 			errs = append(errs, fmt.Errorf("%s:%d:%d: %q is a program's section: options by name", path, k.Line, k.Column, k.Value))
@@ -50,10 +51,28 @@ func (o *Options) readFile(path string, given map[string]bool) error {
 			errs = append(errs, fmt.Errorf("%s:%d:%d: the section %q is in line %d already", path, k.Line, k.Column, k.Value, sections[k.Value]))
 		default:
 			sections[k.Value] = k.Line
-			errs = append(errs, o.setEntries(path, v.Content, given, k.Value == program))
+			switch k.Value {
+			case command:
+				errs = append(errs, o.setEntries(path, v.Content, given, true))
+			case program:
+				ours = v.Content
+			default:
+				others = append(others, v)
+			}
 		}
 	}
+	errs = append(errs, o.setEntries(path, ours, given, true))
+	for _, v := range others {
+		errs = append(errs, o.setEntries(path, v.Content, given, false))
+	}
 	return errors.Join(append(errs, o.setEntries(path, common, given, true))...)
+}
+
+// isOption reports whether an entry with the name of a section is meant as the option of that name: an
+// aggregator's address, or the file of tallygate notify. What is empty is a section whose lines are comments.
+func (o *Options) isOption(name string, v *yaml.Node) bool {
+	_, ok := entryText(v)
+	return ok && (o.Lookup(name) != nil || KnownOption(name))
 }
 
 // setEntries sets the options of a section, if it is this program's, or only looks whether some

@@ -5,25 +5,27 @@ import (
 	"strings"
 )
 
-// bothPrograms are the options of aggregator and enforcer, sorted. A test compares it with what
-// their helps say.
-var bothPrograms = strings.Fields(`
-accept-new-topic admit-proxies advertise allow-status answers api-header attr-prefix broker-time
-checkpoint-every drain-delay emit-admitted enforcers grpc-listen hot-key-rate hot-key-share in-doubt
-in-doubt-rules instance-id instances ip-header kafka kafka-ca kafka-cert kafka-key
-kafka-password-file kafka-sasl kafka-tls kafka-user listen log-format log-hot-keys log-level
-max-connections max-staleness max-wait max-waiting max-waiting-per-key method-header metrics-listen
-no-blocklist no-presence off-file oidc-audience oidc-ca oidc-groups-claim oidc-issuer
-oidc-name-claim on-doubt on-doubt-of open-api partitions path-header peer-ca prefix publish-only
-redis redis-ca redis-cert redis-cluster redis-db redis-key redis-master redis-password-file
-redis-sentinel-password-file redis-sentinel-user redis-tls redis-user repeated-headers replication
-require-dimensions rls-entries rules session-timeout shards snapshot tls-cert tls-client-ca tls-key
-tokens trace-otlp trace-sample trusted-proxies uid-header
+// allPrograms are the options of aggregator, enforcer, and of tallygate console, notify and doctor, sorted. A
+// test compares it with what their helps say.
+var allPrograms = strings.Fields(`
+accept-new-topic acls admit-proxies advertise aggregator allow-status answers api-header attr-prefix
+broker-time ca cert check checkpoint-every drain-delay dry-run emit-admitted enforcers external-url
+grpc-listen hot-key-rate hot-key-share in-doubt in-doubt-rules instance-id instances ip-header json
+kafka kafka-ca kafka-cert kafka-key kafka-password-file kafka-sasl kafka-tls kafka-user key listen
+log-format log-hot-keys log-level max-connections max-staleness max-wait max-waiting
+max-waiting-per-key method-header metrics-listen no-blocklist no-presence no-write notify off-file
+oidc-audience oidc-ca oidc-client-id oidc-client-secret-file oidc-groups-claim oidc-issuer
+oidc-name-claim oidc-scopes on-doubt on-doubt-of open-api partitions path-header peer-ca
+plain-dimensions prefix principal publish-only redis redis-ca redis-cert redis-cluster redis-db
+redis-key redis-master redis-password-file redis-sentinel-password-file redis-sentinel-user
+redis-tls redis-user repeated-headers replication require-dimensions rls-entries rules
+session-key-file session-timeout shards snapshot test ticket-pattern timeout tls-cert tls-client-ca
+tls-key token-file tokens trace-otlp trace-sample trusted-proxies uid-header
 `)
 
-// KnownOption reports whether aggregator or enforcer has an option of that name: then it may be in
-// any config file.
+// KnownOption reports whether a program that runs all the time, or the doctor, has an option of that name: then
+// it may be in any config file.
 func KnownOption(name string) bool {
-	_, known := slices.BinarySearch(bothPrograms, name)
+	_, known := slices.BinarySearch(allPrograms, name)
 	return known
 }

@@ -131,7 +131,7 @@ tallygate: {}
 		}
 	}
 	path = write(t, "wrong.yaml", `sesion-timeout: 10s
-aggregator: 5
+aggregator:
 enforcer: {max-stalenes: 1s}
 tallygate: {redis: r:1}
 tallygate: {redis: r:2}
@@ -163,6 +163,40 @@ func TestMisspelledOptions(t *testing.T) {
 		o.String("aggregator", "", "")
 		o.Duration("max-lag", 0, "")
 		wantUsage(t, o.Parse(c.args), c.want)
+	}
+}
+
+// A console's file names the aggregators, and notify's its receivers, under a name that is a section elsewhere;
+// and a command's own section comes before that of all commands.
+func TestSectionsAndOptionsOfOneName(t *testing.T) {
+	single := write(t, "console.yaml", "aggregator: [\"https://a:1\", \"https://b:1\"]\nnotify: receivers.yaml\nkafka-user: u\n")
+	all := write(t, "all.yaml", `kafka-user: tallygate
+aggregator: {rules: rules.yaml, listen: "a:1"}
+doctor: {redis-user: tallygate-doctor}
+tallygate: {aggregator: "https://a:1", notify: receivers.yaml, kafka-user: TOOL, token-file: token}
+console: {aggregator: ["https://a:1", "https://b:1"], kafka-user: CONSOLE, listen: "c:1"}
+notify: {kafka-user: NOTIFY}
+`)
+	for _, c := range []struct{ name, path, want string }{
+		{"tallygate console", single, "https://a:1,https://b:1 u "},
+		{"aggregator", single, " u "},
+		{"tallygate console", all, "https://a:1,https://b:1 CONSOLE token"},
+		{"tallygate notify", all, "https://a:1 NOTIFY token"},
+		{"tallygate blocks", all, "https://a:1 TOOL token"},
+		{"aggregator", all, " tallygate "},
+	} {
+		o := ops.NewOptions(c.name, "", io.Discard, env{}.get)
+		aggregators, token := new(string), new(string)
+		if c.name != "aggregator" {
+			aggregators, token = o.String("aggregator", "", ""), o.String("token-file", "", "")
+		}
+		user := o.String("kafka-user", "", "")
+		if err := o.Parse([]string{"--config", c.path}); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if got := *aggregators + " " + *user + " " + *token; got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package emit
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -36,6 +37,10 @@ type Config struct {
 	// or sasl/scram (SHA-256 and SHA-512). Those packages are the application's to import,
 	// so that nothing links what it does not use.
 	SASL sasl.Mechanism
+
+	// Dial, when set, opens every connection in place of TLS and SASL, which are nil then: with TLS and
+	// authentication of its own. So a program may go by certificates that were replaced since it started.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// MaxEvents and MaxBytes bound what waits for the broker; an event beyond either is
 	// dropped. 0 is 100,000 events and 64 MiB. Bytes are those of the encoded events and of
@@ -119,6 +124,9 @@ func (c Config) validate() error {
 		if _, _, err := net.SplitHostPort(b); err != nil {
 			errs = append(errs, fmt.Errorf("%q in Brokers is not host:port: %w", b, err))
 		}
+	}
+	if c.Dial != nil && (c.TLS != nil || c.SASL != nil) {
+		errs = append(errs, errors.New("with Dial there is neither TLS nor SASL: it does both"))
 	}
 	if c.MaxEvents < 1 || c.MaxEvents > maxMaxEvents {
 		errs = append(errs, fmt.Errorf("MaxEvents is %d, want 1 to %d", c.MaxEvents, maxMaxEvents))

@@ -69,6 +69,7 @@ func New(cfg Config) (*Emitter, error) {
 			ClientID:       cfg.ClientID,
 			TLS:            cfg.TLS,
 			SASL:           cfg.SASL,
+			Dial:           cfg.Dial,
 			MetadataTopics: []string{cfg.Topic},
 		},
 	}
