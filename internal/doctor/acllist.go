@@ -7,6 +7,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
@@ -114,15 +115,28 @@ func (g grant) command(bootstrap, principal string) string {
 	return b.String()
 }
 
+// toolAddress is what Kafka's own tools are given: where the brokers are and, if these ask for TLS or a password,
+// the file that says how an administrator gets in. Without it the tools wait until they give up.
+func toolAddress(k *kafkaconn.Kafka) string {
+	brokers := strings.Join(k.Brokers, ",")
+	if k.Secured() {
+		return brokers + " --command-config admin.properties"
+	}
+	return brokers
+}
+
 const anyPrincipal = "User:NAME"
 
 func (e *kafkaSide) aclCommand(g grant) string {
-	return g.command(strings.Join(e.cfg.Kafka.Brokers, ","), anyPrincipal)
+	return g.command(toolAddress(e.cfg.Kafka), anyPrincipal)
 }
 
 // writeACLs lists the commands that give each program the rights that it needs, and no others.
 func writeACLs(w io.Writer, bootstrap, prefix, principal string) {
 	n := topics.NamesOf(prefix)
+	if strings.Contains(bootstrap, " --command-config ") {
+		fmt.Fprintln(w, "# admin.properties: security.protocol, sasl.jaas.config, ssl.truststore.location … of one who may do this")
+	}
 	list := func(title string, principal string, grants ...grant) {
 		fmt.Fprintf(w, "# %s\n", title)
 		for _, g := range grants {

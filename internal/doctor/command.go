@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -38,7 +37,7 @@ func Command(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 		return ops.Exit(stderr, name, err)
 	}
 	if c.acls {
-		writeACLs(stdout, strings.Join(c.Kafka.Brokers, ","), c.Prefix, c.principal)
+		writeACLs(stdout, toolAddress(c.Kafka), c.Prefix, c.principal)
 		return ops.ExitOK
 	}
 	logging.Disable() // go-redis logs every attempt to standard error
@@ -69,6 +68,8 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*comman
 	o.StringVar(&c.Rules, "rules", "", "rule `FILE`: are states and blocks of these rules too large for the topics?")
 	o.IntVar(&c.Shards, "shards", 1, "`number` of shards of the blocklist, as the aggregators have it")
 	brokerTime := o.String("broker-time", "append", "append: records carry the broker's time; create: take the producers' `time`")
+	o.IntVar(&c.Partitions, "partitions", 0, "`number` of partitions of new topics, as the aggregators have it (0: 12)")
+	o.IntVar(&c.Replication, "replication", 0, "`number` of replicas of new topics, as the aggregators have it (0: 3, or the number of brokers if lower)")
 	o.BoolVar(&c.NoWrite, "no-write", false, "only look: no scratch topic in Kafka, no scratch keys in Redis")
 	o.DurationVar(&c.Timeout, "timeout", 5*time.Second, "`time` that a check waits for a server; some ask up to four times")
 	o.DurationVar(&c.SessionTimeout, "session-timeout", 10*time.Second, "`time` without a heartbeat after which partitions go to others, as the aggregators have it")

@@ -89,6 +89,31 @@ func TestWhatMustBeAllowed(t *testing.T) {
 	golden(t, "acls.golden", out)
 }
 
+// Kafka's own tools wait for ever where they are not told how to get in.
+func TestRightsOfASecuredKafka(t *testing.T) {
+	status, out, errs := run(t, map[string]string{"TALLYGATE_KAFKA_PASSWORD": "x"}, "--acls", "--kafka", "k:9093", "--kafka-sasl", "plain", "--kafka-user", "u")
+	if status != 0 || errs != "" || !strings.HasPrefix(out, "# admin.properties: ") {
+		t.Errorf("exit status %d, %s%s", status, errs, out)
+	}
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "kafka-acls") && !strings.HasPrefix(line, "kafka-acls.sh --bootstrap-server k:9093 --command-config admin.properties --add ") {
+			t.Error(line)
+		}
+	}
+}
+
+// Without the right to create topics they are made by hand, and their number is for ever.
+func TestNewTopicsAreAsTheAggregatorsWouldMakeThem(t *testing.T) {
+	s := stack(t)
+	_, out, _ := run(t, nil, "--kafka", s.Kafka[0], "--prefix", "fresh", "--no-write", "--partitions", "24", "--replication", "1")
+	if n := strings.Count(out, "--partitions 24 --replication-factor 1"); n != 6 || strings.Contains(out, "--partitions 12") {
+		t.Errorf("%d topics with 24 partitions in\n%s", n, out)
+	}
+	if status, _, errs := run(t, nil, "--kafka", s.Kafka[0], "--partitions", "-1"); status != 2 || !strings.Contains(errs, "-1 partitions") {
+		t.Errorf("exit status %d, %s", status, errs)
+	}
+}
+
 // The reference has the same lines.
 func TestTheReferenceSaysWhatMustBeAllowed(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/kafka.md")

@@ -13,6 +13,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -36,6 +37,9 @@ type Config struct {
 	NoWrite      bool                  // only read: no scratch topic, no scratch keys
 	Timeout      time.Duration         // how long a check waits for a server; 0 is 5 s
 
+	Partitions  int // of topics that an aggregator would create; 0 is 12
+	Replication int // of these; 0 is 3, or the number of brokers if that is lower
+
 	SessionTimeout time.Duration // of the aggregators; 0 is 10 s
 	MaxStaleness   time.Duration // of the enforcers; 0 is 30 s
 }
@@ -56,6 +60,9 @@ func (c Config) validate() error {
 	}
 	if c.Shards < 1 {
 		errs = append(errs, fmt.Errorf("%d shards: want at least 1", c.Shards))
+	}
+	if c.Partitions < 0 || c.Partitions > math.MaxInt32 || c.Replication < 0 || c.Replication > math.MaxInt16 {
+		errs = append(errs, fmt.Errorf("%d partitions, %d replicas: want 0, which is the default, or more", c.Partitions, c.Replication))
 	}
 	if c.Timeout < 100*time.Millisecond {
 		errs = append(errs, fmt.Errorf("a timeout of %v: want at least 100ms", c.Timeout))

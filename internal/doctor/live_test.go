@@ -305,6 +305,9 @@ func TestAUserOfRedisWithFewRights(t *testing.T) {
 	}
 	set("~other:*", "+@all")
 	wants(t, run(), "redis-rights", Fail, "hset", "~{tallygate:*")
+	set("~{tallygate:*", "+@all", "-ping") // an aggregator's user, which needs no PING
+	wants(t, run(), "redis", Warn, "reachable", "--redis-user tallygate-doctor")
+	wants(t, run(), "redis-version", OK)
 }
 
 // Publishers say how many shards there are; one who was told another number sees a part of it.

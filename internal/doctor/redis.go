@@ -32,9 +32,12 @@ func (e *examination) reachRedis(ctx context.Context) outcome {
 		return found(skip("redis", "no --redis was given"))
 	}
 	var clocks []clock
-	primaries := 0
+	primaries, lacks := 0, false
 	err := e.eachPrimary(ctx, func(ctx context.Context, name string, c redis.Cmdable) error {
-		if err := c.Ping(ctx).Err(); err != nil { // the first command also connects
+		switch err := c.Ping(ctx).Err(); { // the first command also connects
+		case err != nil && strings.HasPrefix(err.Error(), "NOPERM"):
+			lacks = true
+		case err != nil:
 			return err
 		}
 		primaries++
@@ -56,7 +59,12 @@ func (e *examination) reachRedis(ctx context.Context) outcome {
 	if primaries > 1 {
 		detail = plural(primaries, "primary node") + " reachable"
 	}
-	return outcome{results: []Result{ok("redis", "%s", detail)}, keep: func() {
+	result := ok("redis", "%s", detail)
+	if lacks {
+		result = warn("redis", "give the doctor its own user (--redis-user tallygate-doctor, in a config file the section doctor); `tallygate doctor --acls` prints it",
+			"%s; this user has no rights of the doctor's, so that less can be said", detail)
+	}
+	return outcome{results: []Result{result}, keep: func() {
 		e.redisUp = true
 		e.clocks = append(e.clocks, clocks...)
 	}}

@@ -10,7 +10,8 @@ import (
 )
 
 func (e *kafkaSide) checkTopics(context.Context) outcome {
-	cfg := topics.Config{Prefix: e.cfg.Prefix, ProducerTime: e.cfg.ProducerTime}
+	cfg := topics.Config{Prefix: e.cfg.Prefix, ProducerTime: e.cfg.ProducerTime,
+		Partitions: int32(e.cfg.Partitions), Replication: int16(e.cfg.Replication)} //nolint:gosec // validated
 	if e.set != nil {
 		cfg.LongestVerdict = e.set.LongestVerdict().Duration()
 	}

@@ -74,3 +74,6 @@ func (o *Options) password() (password string, err error) {
 	}
 	return password, err
 }
+
+// Secured reports whether connections have TLS, or say who we are.
+func (k *Kafka) Secured() bool { return k.tls.On() || k.mechanism != "" }

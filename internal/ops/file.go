@@ -19,7 +19,8 @@ var programs = []string{"aggregator", "enforcer", "tallygate", "console", "notif
 
 // readFile takes options that are not given yet from a config file, and returns every mistake in
 // it. One file serves all programs: options of others are skipped. A command's own section takes precedence
-// over that of its program, and this one over entries outside of sections.
+// over that of its program, and this one over entries outside of sections. The doctor, whom an aggregator's options
+// are for, takes those of the aggregator's section, too.
 func (o *Options) readFile(path string, given map[string]bool) error {
 	src, err := os.ReadFile(path)
 	if err != nil {
@@ -38,7 +39,7 @@ func (o *Options) readFile(path string, given map[string]bool) error {
 	}
 	program, command, _ := strings.Cut(o.Name(), " ")
 	var errs []error
-	var common, ours, others []*yaml.Node
+	var common, ours, examined, others []*yaml.Node
 	sections := map[string]int{}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		k, v := root.Content[i], root.Content[i+1]
@@ -51,17 +52,19 @@ func (o *Options) readFile(path string, given map[string]bool) error {
 			errs = append(errs, fmt.Errorf("%s:%d:%d: the section %q is in line %d already", path, k.Line, k.Column, k.Value, sections[k.Value]))
 		default:
 			sections[k.Value] = k.Line
-			switch k.Value {
-			case command:
+			switch {
+			case k.Value == command:
 				errs = append(errs, o.setEntries(path, v.Content, given, true))
-			case program:
+			case k.Value == program:
 				ours = v.Content
+			case k.Value == "aggregator" && command == "doctor":
+				examined = v.Content
 			default:
 				others = append(others, v)
 			}
 		}
 	}
-	errs = append(errs, o.setEntries(path, ours, given, true))
+	errs = append(errs, o.setEntries(path, ours, given, true), o.setEntries(path, examined, given, true))
 	for _, v := range others {
 		errs = append(errs, o.setEntries(path, v.Content, given, false))
 	}

@@ -120,7 +120,7 @@ enforcer:
   max_staleness: 30s
 tallygate: {}
 `)
-	for name, want := range map[string]string{"aggregator": "127.0.0.1:2", "enforcer": "127.0.0.1:3", "tallygate doctor": "127.0.0.1:1"} {
+	for name, want := range map[string]string{"aggregator": "127.0.0.1:2", "enforcer": "127.0.0.1:3", "tallygate blocks": "127.0.0.1:1", "tallygate doctor": "127.0.0.1:2"} {
 		o := ops.NewOptions(name, "", io.Discard, env{}.get)
 		redis, listen := o.List("redis", nil, ""), o.String("listen", "", "")
 		if err := o.Parse([]string{"--config", path}); err != nil {
@@ -182,6 +182,7 @@ notify: {kafka-user: NOTIFY}
 		{"aggregator", single, " u "},
 		{"tallygate console", all, "https://a:1,https://b:1 CONSOLE token"},
 		{"tallygate notify", all, "https://a:1 NOTIFY token"},
+		{"tallygate doctor", all, "https://a:1 TOOL token"},
 		{"tallygate blocks", all, "https://a:1 TOOL token"},
 		{"aggregator", all, " tallygate "},
 	} {
