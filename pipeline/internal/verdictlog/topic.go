@@ -59,10 +59,7 @@ func (t *Topic) Fetch(ctx context.Context, partition int32, from int64, wait tim
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout+wait)
 	defer cancel()
-	res, err := t.Client.Fetch(ctx, &kafka.FetchRequest{
-		Topic: t.Name, Partition: int(partition), Offset: from,
-		MinBytes: 1, MaxBytes: fetchBytes, MaxWait: max(wait, time.Millisecond),
-	})
+	res, err := t.fetch(ctx, partition, from, wait)
 	if err != nil {
 		return Fetched{}, fmt.Errorf("fetch %s/%d: %w", t.Name, partition, err)
 	}
@@ -83,6 +80,22 @@ func (t *Topic) Fetch(ctx context.Context, partition int32, from int64, wait tim
 		f.Gap = true
 	}
 	return f, nil
+}
+
+// fetch asks again, over another connection, when the broker closed the one that it asked over: brokers do so where
+// sessions end after a while (connections.max.reauth.ms), and nothing is wrong then.
+func (t *Topic) fetch(ctx context.Context, partition int32, from int64, wait time.Duration) (res *kafka.FetchResponse, err error) {
+	const connections = 3 // a few may have ended
+	for range connections {
+		res, err = t.Client.Fetch(ctx, &kafka.FetchRequest{
+			Topic: t.Name, Partition: int(partition), Offset: from,
+			MinBytes: 1, MaxBytes: fetchBytes, MaxWait: max(wait, time.Millisecond),
+		})
+		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+	}
+	return res, err
 }
 
 // outOfRange tells a log that has deleted its beginning from one that is another log.

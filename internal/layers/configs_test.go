@@ -1,0 +1,62 @@
+package layers
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tallygate/tallygate/internal/aggregator"
+	"github.com/tallygate/tallygate/internal/cli"
+	"github.com/tallygate/tallygate/internal/enforcer"
+)
+
+// configs are the pages' config files: their first line is a comment that names one.
+var configs = regexp.MustCompile("(?s)```yaml\n(# [^\n]*(?:--config|/etc/tallygate/tallygate\\.yaml).*?)```")
+
+// Each config file of the pages can be given to each program, as they say: all entries are options of some program.
+func TestConfigFilesOfThePagesAreUnderstood(t *testing.T) {
+	found := 0
+	for _, page := range []string{"docs/operations.md", "docs/operators-day.md"} {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range configs.FindAllStringSubmatch(string(text), -1) {
+			found++
+			path := filepath.Join(t.TempDir(), "config.yaml")
+			// A mistake, so that nothing starts: a program tells all that it finds.
+			if err := os.WriteFile(path, []byte(block[1]+"\nno-such: option\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, command := range []string{"aggregator", "enforcer", "console", "notify", "doctor", "blocks", "explain"} {
+				said := withConfig(t, command, path)
+				if strings.Count(said, path+":") != 1 || !strings.Contains(said, `unknown option "no-such"`) {
+					t.Errorf("%s, %s: %s", page, command, said)
+				}
+			}
+		}
+	}
+	if found < 6 {
+		t.Errorf("only %d config files are on the pages", found)
+	}
+}
+
+// withConfig is what a program says of a config file.
+func withConfig(t *testing.T, command, path string) string {
+	t.Helper()
+	none := func(string) string { return "" }
+	var said bytes.Buffer
+	args := []string{"--config", path}
+	switch command {
+	case "aggregator":
+		aggregator.Command(t.Context(), args, &said, &said, none)
+	case "enforcer":
+		enforcer.Command(t.Context(), args, &said, &said, none)
+	default:
+		cli.Main(t.Context(), append([]string{command}, args...), strings.NewReader(""), &said, &said, none)
+	}
+	return said.String()
+}
