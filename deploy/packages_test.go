@@ -34,6 +34,8 @@ func TestPackages(t *testing.T) {
 		`l\S+ .* \./usr/bin/tallygate-enforcer -> (\.\.|/usr)/lib/tallygate/enforcer`,
 		`-rw-r--r-- root/root .* \./usr/lib/systemd/system/tallygate-aggregator\.service`,
 		`-rw-r--r-- root/root .* \./usr/lib/systemd/system/tallygate-enforcer\.service`,
+		`-rw-r--r-- root/root .* \./usr/lib/systemd/system/tallygate-console\.service`,
+		`-rw-r--r-- root/root .* \./usr/lib/systemd/system/tallygate-notify\.service`,
 		`-rw-r--r-- root/root .* \./usr/lib/systemd/system/tallygate-emit@\.service`,
 		`drwxr-x--- root/tallygate .* \./etc/tallygate/`,
 		`drwx------ root/root .* \./etc/tallygate/secrets/`,
@@ -50,6 +52,13 @@ func TestPackages(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(listed) {
 			t.Errorf("%s has no %s:\n%s", deb, want, listed)
 		}
+	}
+	chart, err := filepath.Glob("../bin/chart/tallygate-*.tgz")
+	if err != nil || len(chart) != 1 || !strings.Contains(output(t, "tar", "tzf", chart[0]), "tallygate/Chart.yaml\n") {
+		t.Fatalf("the Helm chart: %v, %v", chart, err)
+	}
+	if sums, err := os.ReadFile(filepath.Join(dist, "SHA256SUMS")); err != nil || !strings.Contains(string(sums), filepath.Base(chart[0])) {
+		t.Errorf("SHA256SUMS has no %s: %v", filepath.Base(chart[0]), err)
 	}
 	control := t.TempDir()
 	output(t, "dpkg-deb", "--control", deb, control)
