@@ -114,7 +114,8 @@ func (o *Options) Open() (*Client, error) {
 	if err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
-	files, err := newReread(o.ca, o.cert, o.key)
+	files, err := ops.NewReread(ops.ClientFiles{CA: o.ca, Cert: o.cert, Key: o.key, Names: [3]string{"--ca", "--cert", "--key"}},
+		&http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: AtOnce, ExpectContinueTimeout: time.Second})
 	if err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}

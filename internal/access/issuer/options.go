@@ -1,12 +1,8 @@
 package issuer
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
 	"net/http"
-	"os"
 
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/ops"
@@ -53,16 +49,10 @@ func (i *Options) issuer(audiences []string) (*Issuer, error) {
 
 // client speaks with the issuer alone: a redirect elsewhere is not followed.
 func (i *Options) client() (*http.Client, error) {
-	t := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: fetchWithin, MaxIdleConnsPerHost: 1, IdleConnTimeout: fetchWithin, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
-	if i.ca != "" {
-		pem, err := os.ReadFile(i.ca)
-		if err != nil {
-			return nil, fmt.Errorf("read --oidc-ca: %w", err)
-		}
-		t.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--oidc-ca %s: no PEM certificate in it", i.ca)
-		}
+	t, err := ops.NewReread(ops.ClientFiles{CA: i.ca, Names: [3]string{"--oidc-ca"}},
+		&http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: fetchWithin, MaxIdleConnsPerHost: 1, IdleConnTimeout: fetchWithin})
+	if err != nil {
+		return nil, err
 	}
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, nil
 }

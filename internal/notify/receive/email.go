@@ -26,7 +26,6 @@ type email struct {
 	now    func() time.Time
 	host   string
 	port   int
-	tls    *tls.Config
 }
 
 func newEmail(c *config.Receiver, getenv func(string) string, now func() time.Time) (*email, error) {
@@ -34,20 +33,30 @@ func newEmail(c *config.Receiver, getenv func(string) string, now func() time.Ti
 	if err != nil {
 		return nil, fmt.Errorf("receiver %s: %w", c.Name, err)
 	}
-	e := &email{Receiver: c, getenv: getenv, now: now, host: host, tls: &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}}
+	e := &email{Receiver: c, getenv: getenv, now: now, host: host}
 	if e.port, err = strconv.Atoi(port); err != nil {
 		return nil, fmt.Errorf("receiver %s: the port of server is no number", c.Name)
 	}
-	if c.CA != "" {
-		pem, err := os.ReadFile(c.CA)
-		if err != nil {
-			return nil, fmt.Errorf("receiver %s: read ca: %w", c.Name, err)
-		}
-		if e.tls.RootCAs = x509.NewCertPool(); !e.tls.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("receiver %s: ca %s contains no PEM certificate", c.Name, c.CA)
-		}
+	if _, err := e.trust(); err != nil {
+		return nil, fmt.Errorf("receiver %s: %w", c.Name, err)
 	}
 	return e, nil
+}
+
+// trust is how the server is met: by what the file ca holds now.
+func (e *email) trust() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: e.host}
+	if e.CA == "" {
+		return c, nil
+	}
+	pem, err := os.ReadFile(e.CA)
+	if err != nil {
+		return nil, fmt.Errorf("read ca: %w", err)
+	}
+	if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("ca %s contains no PEM certificate", e.CA)
+	}
+	return c, nil
 }
 
 // Close has nothing to end: each mail has a connection of its own.
@@ -55,7 +64,11 @@ func (e *email) Close() {}
 
 // client makes a client with the password as it is now.
 func (e *email) client() (*mail.Client, error) {
-	options := []mail.Option{mail.WithPort(e.port), mail.WithTimeout(e.Timeout), mail.WithTLSConfig(e.tls)}
+	trust, err := e.trust()
+	if err != nil {
+		return nil, err
+	}
+	options := []mail.Option{mail.WithPort(e.port), mail.WithTimeout(e.Timeout), mail.WithTLSConfig(trust)}
 	switch e.Email.TLS {
 	case "tls":
 		options = append(options, mail.WithSSL())

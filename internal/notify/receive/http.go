@@ -3,15 +3,12 @@ package receive
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"regexp"
 	"strconv"
 	"time"
@@ -31,22 +28,15 @@ type poster struct {
 const maxAnswer = 4 << 10
 
 func newPoster(c *config.Receiver, getenv func(string) string) (*poster, error) {
-	t := &tls.Config{MinVersion: tls.VersionTLS12}
-	if c.CA != "" {
-		pem, err := os.ReadFile(c.CA)
-		if err != nil {
-			return nil, fmt.Errorf("receiver %s: read ca: %w", c.Name, err)
-		}
-		if t.RootCAs = x509.NewCertPool(); !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("receiver %s: ca %s contains no PEM certificate", c.Name, c.CA)
-		}
+	t, err := ops.NewReread(ops.ClientFiles{CA: c.CA, Names: [3]string{"ca"}}, &http.Transport{
+		Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute,
+		DialContext: (&net.Dialer{Timeout: c.Timeout}).DialContext, ForceAttemptHTTP2: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("receiver %s: %w", c.Name, err)
 	}
 	return &poster{Receiver: c, getenv: getenv, client: &http.Client{
-		Timeout: c.Timeout,
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: t, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute,
-			DialContext: (&net.Dialer{Timeout: c.Timeout}).DialContext, ForceAttemptHTTP2: true,
-		},
+		Timeout: c.Timeout, Transport: t,
 		// A redirect would carry message, signature and token to where the operator did not send them.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
