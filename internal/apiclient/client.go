@@ -125,6 +125,12 @@ func (o *Options) Open() (*Client, error) {
 	return a, nil
 }
 
+// Trusting returns a transport for other servers of the installation, such as enforcers: it trusts what --ca names,
+// by what the file holds at each request, and shows nothing. Else it is like base.
+func (o *Options) Trusting(base *http.Transport) (*ops.Reread, error) {
+	return ops.NewReread(ops.ClientFiles{CA: o.ca, Names: [3]string{"--ca"}}, base)
+}
+
 // token returns the token at each request: what the file holds then, if it can be read, else what it held last.
 func (o *Options) token(first string) func() string {
 	if o.tokenFile == "" {

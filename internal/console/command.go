@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 
@@ -49,7 +51,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		return nil, nil, err
 	}
 	p := &Program{Registry: ops.NewRegistry("console"), Settings: o.Settings}
-	var errs [7]error
+	var errs [8]error
 	p.Log, errs[0] = logs.Build(stderr)
 	k, err := kafka.Build()
 	errs[1] = err
@@ -60,7 +62,9 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		errs[4] = fmt.Errorf("--shards %d, --max-connections %d: want at least 1", *shards, *connections)
 	}
 	errs[5] = sessions.Fill(&p.Session)
-	follows := KeysConfig{Kafka: k, Redis: redis, Prefix: *prefix, Logger: p.Log}
+	trusting, err := api.Trusting(&http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute})
+	errs[7], p.Enforcers = err, trusting
+	follows := KeysConfig{Kafka: k, Redis: redis, Prefix: *prefix, Logger: p.Log, Enforcers: trusting}
 	if errs[6] = keys.fill(&follows); errors.Join(errs[:]...) == nil {
 		p.Keys, errs[6] = NewKeys(follows)
 	}
@@ -68,7 +72,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		return nil, nil, &ops.UsageError{Err: err}
 	}
 	redisconn.LogTo(p.Log)
-	p.World = world.New(world.Config{Kafka: k, Redis: redis, API: p.API, Prefix: *prefix, Shards: *shards})
+	p.World = world.New(world.Config{Kafka: k, Redis: redis, API: p.API, Prefix: *prefix, Shards: *shards, Enforcers: trusting})
 	p.Doctor = doctor.Config{Kafka: k, Redis: redis, Prefix: *prefix, Shards: *shards, NoWrite: true}
 	config, err := tls.Build(p.Log)
 	if err != nil {

@@ -36,6 +36,8 @@ type Program struct {
 	Keys    *Keys          // what pages about keys follow; nil: those pages say that there is none
 	Session session.Config // who reads; what the program knows itself is filled in
 
+	Enforcers http.RoundTripper // asks enforcers about rules; nil is http.DefaultTransport
+
 	HTTP     net.Listener
 	Metrics  net.Listener // nil: none
 	Registry *prometheus.Registry

@@ -34,8 +34,10 @@ type KeysConfig struct {
 	Plain []string
 	// Ticket is the pattern of tickets, for forms; "" is any text.
 	Ticket string
-	Logger *slog.Logger     // nil is slog.Default()
-	Now    func() time.Time // nil is time.Now
+	// Enforcers asks enforcers; nil trusts the system's authorities.
+	Enforcers http.RoundTripper
+	Logger    *slog.Logger     // nil is slog.Default()
+	Now       func() time.Time // nil is time.Now
 }
 
 // Keys follows the blocklist and the audit, and knows how keys are shown. Make it with NewKeys.
@@ -66,9 +68,12 @@ func NewKeys(c KeysConfig) (*Keys, error) {
 	k.refs, errs[0] = keyref.New(keyref.Config{Secret: c.Secrets[0], Older: c.Secrets[1:], Plain: c.Plain})
 	k.feed, errs[1] = blocklist.NewFeed(blocklist.FeedConfig{Redis: c.Redis, Prefix: prefix, Shards: blocklist.AnyShards, Logger: c.Logger})
 	k.audit, errs[2] = auditlog.NewFollower(auditlog.FollowConfig{Kafka: k.log, Topic: k.topic, Logger: c.Logger})
+	if c.Enforcers == nil {
+		c.Enforcers = &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute}
+	}
 	k.checks = &http.Client{
 		Timeout:       checkWithin,
-		Transport:     &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute},
+		Transport:     c.Enforcers,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return k, errors.Join(errs[:]...)

@@ -24,6 +24,8 @@ type Config struct {
 	Prefix string                // of topics, group and Redis keys; "" is tallygate
 	Shards int                   // of the blocklist; 0 is 1
 	Every  time.Duration         // between two rounds; 0 is a second
+
+	Enforcers http.RoundTripper // asks enforcers; nil trusts the system's authorities
 }
 
 // State is what is known at a moment. It is never changed once published.
@@ -169,7 +171,10 @@ func (w *World) startRedis(ctx context.Context, polls *sync.WaitGroup, learned c
 			})
 	})
 	polls.Go(func() {
-		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
+		client := &http.Client{Transport: w.cfg.Enforcers}
+		if client.Transport == nil {
+			client.Transport = &http.Transport{MaxIdleConnsPerHost: 1}
+		}
 		defer client.CloseIdleConnections()
 		poll(ctx, learned, enforcedEvery, clusterWithin, func(r *Readings) *Reading[Enforced] { return &r.Enforced }, func(ctx context.Context) (Enforced, error) {
 			s := w.State()
