@@ -254,14 +254,14 @@ func TestTheRulesCompile(t *testing.T) {
 func TestBrokenOverlays(t *testing.T) {
 	helps := helps(t)
 	for says, change := range map[string]struct{ file, from, to string }{
-		"resuorces":            {"aggregator.yaml", "resources:", "resuorces:"},
-		"no option --kafak":    {"kustomization.yaml", "TALLYGATE_KAFKA_TLS=", "TALLYGATE_KAFAK="},
-		"is no option":         {"kustomization.yaml", "TALLYGATE_KAFKA_TLS=", "TALYGATE_KAFKA_TLS="},
-		"connect to port 9393": {"kustomization.yaml", "kafka-2.kafka:9093", "kafka-2.kafka:9393"},
-		"mounted nowhere":      {"kafka.yaml", "mountPath: /etc/tallygate/secrets/kafka", "mountPath: /elsewhere"},
-		"no volume":            {"kafka.yaml", "value: {name: kafka, secret", "value: {name: kafak, secret"},
-		"agregator":            {"kustomization.yaml", "name: tallygate-aggregator,", "name: tallygate-agregator,"},
-		"connect to port 9093": {"network.yaml", "9093", "9099"},
+		"resuorces":              {"aggregator.yaml", "resources:", "resuorces:"},
+		"no option --kafak":      {"kustomization.yaml", "TALLYGATE_KAFKA_TLS=", "TALLYGATE_KAFAK="},
+		"is no option":           {"kustomization.yaml", "TALLYGATE_KAFKA_TLS=", "TALYGATE_KAFKA_TLS="},
+		"connect to { 9393/TCP}": {"kustomization.yaml", "kafka-2.kafka:9093", "kafka-2.kafka:9393"},
+		"mounted nowhere":        {"kafka.yaml", "mountPath: /etc/tallygate/secrets/kafka", "mountPath: /elsewhere"},
+		"no volume":              {"kafka.yaml", "value: {name: kafka, secret", "value: {name: kafak, secret"},
+		"agregator":              {"kustomization.yaml", "name: tallygate-aggregator,", "name: tallygate-agregator,"},
+		"connect to { 9093/TCP}": {"network.yaml", "9093", "9099"},
 	} {
 		fs := filesys.MakeFsInMemory()
 		if err := copied(fs, change.file, change.from, change.to); err != nil {
