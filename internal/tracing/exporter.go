@@ -23,10 +23,15 @@ type Config struct {
 	Instance string            // service.instance.id; "" is not told
 	Resource map[string]string // more attributes of the resource; they replace those above
 
+	// Transport sends the requests; nil is one that trusts the system's authorities.
+	Transport http.RoundTripper
+
 	// Queue is how many spans may wait; more are dropped. 0 is 4,096.
 	Queue int
 	// Linger is how long a span waits for others before it is sent; 0 is 1 s.
 	Linger time.Duration
+	// Last is how long the last spans may take when the program ends; 0 is 1 s.
+	Last time.Duration
 	// Timeout is that of a request; 0 is 10 s.
 	Timeout time.Duration
 
@@ -42,9 +47,6 @@ const (
 	// maxAttempts bounds what a batch waits for a collector that is away: spans that queue behind it are
 	// newer, and worth more.
 	maxAttempts = 4
-
-	// lastWithin is how long the last spans may take when the program ends.
-	lastWithin = time.Second
 )
 
 // Exporter sends spans in the background. Make it with New, and call Run. Its methods may be called by
@@ -64,22 +66,30 @@ type results struct{ sent, queueFull, refused, undelivered prometheus.Counter }
 // New returns an Exporter.
 func New(cfg Config) *Exporter {
 	cfg.Queue, cfg.Linger, cfg.Timeout = cmp.Or(cfg.Queue, 4096), cmp.Or(cfg.Linger, time.Second), cmp.Or(cfg.Timeout, 10*time.Second)
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Last, cfg.Logger = cmp.Or(cfg.Last, time.Second), cmp.Or(cfg.Logger, slog.Default())
 	counts := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tallygate_trace_spans_total", Help: "Spans for the collector of traces, by what became of them."}, []string{"result"})
 	if cfg.Registry != nil {
 		cfg.Registry.MustRegister(counts)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 1
+	if cfg.Transport == nil {
+		cfg.Transport = baseTransport()
+	}
 	return &Exporter{
 		cfg: cfg, resource: cfg.resource(), queue: make(chan Span, cfg.Queue),
-		client: &http.Client{Transport: transport, Timeout: cfg.Timeout},
+		client: &http.Client{Transport: cfg.Transport, Timeout: cfg.Timeout, CheckRedirect: stay},
 		results: results{
 			sent: counts.WithLabelValues("sent"), queueFull: counts.WithLabelValues("queue_full"),
 			refused: counts.WithLabelValues("refused"), undelivered: counts.WithLabelValues("undelivered"),
 		},
 	}
 }
+
+func baseTransport() *http.Transport {
+	return &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 1, IdleConnTimeout: 90 * time.Second, ForceAttemptHTTP2: true}
+}
+
+// stay follows no redirect: the headers may have a credential, which is for this host.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func (c *Config) resource() *resourcepb.Resource {
 	all := map[string]string{"service.name": c.Service, "service.version": c.Version, "service.instance.id": c.Instance}
@@ -107,7 +117,7 @@ func (e *Exporter) Send(s Span) {
 	}
 }
 
-// Run sends until ctx ends, and then what is queued, within a second. It returns nil.
+// Run sends until ctx ends, and then what is queued, within Config.Last. It returns nil.
 func (e *Exporter) Run(ctx context.Context) error {
 	if e == nil {
 		<-ctx.Done()
@@ -163,7 +173,7 @@ func (e *Exporter) gather(ctx context.Context, first Span) []Span {
 
 // last sends what is queued.
 func (e *Exporter) last() {
-	ctx, cancel := context.WithTimeout(context.Background(), lastWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Last)
 	defer cancel()
 	for {
 		select {
@@ -183,7 +193,7 @@ func (e *Exporter) deliver(ctx context.Context, batch []Span) {
 	// A request that has begun is not cut short by the program's end, but it is bounded then.
 	bounded, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWithin, cancel) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(e.cfg.Last, cancel) })()
 	for n := 1; ; n++ {
 		if e.attempt(bounded, batch, n == maxAttempts) || n == maxAttempts {
 			return

@@ -37,10 +37,14 @@ func (t *Options) Build(program, instance string, reg prometheus.Registerer, log
 	if g.Endpoint == "" {
 		return nil, nil
 	}
+	transport, err := ops.NewReread(g.Files, baseTransport())
+	if err != nil {
+		return nil, &ops.UsageError{Err: err}
+	}
 	log.Info("spans of sampled traces are sent to a collector", "url", g.Endpoint)
 	return New(Config{
 		Endpoint: g.Endpoint, Headers: g.Headers, Service: cmp.Or(g.Service, "tallygate-"+program), Version: ops.Version(), Instance: instance,
-		Resource: g.Resource, Registry: reg, Logger: log,
+		Resource: g.Resource, Transport: transport, Registry: reg, Logger: log,
 	}), nil
 }
 
@@ -61,6 +65,7 @@ type Given struct {
 	Headers  map[string]string
 	Service  string // "": the program's own
 	Resource map[string]string
+	Files    ops.ClientFiles // what the connection trusts, and shows
 	// Ignored is why the environment's endpoint is not used; "" if it is, or if there is none.
 	Ignored string
 }
@@ -84,6 +89,11 @@ func Read(option string, getenv func(string) string) (g Given, err error) {
 	resource, resourceErr := readList("OTEL_RESOURCE_ATTRIBUTES", getenv("OTEL_RESOURCE_ATTRIBUTES"))
 	g.Resource, g.Service = resource, cmp.Or(getenv("OTEL_SERVICE_NAME"), resource["service.name"])
 	delete(g.Resource, "service.name")
+	for i, what := range []string{"CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"} {
+		name := "OTEL_EXPORTER_OTLP_" + what
+		*[]*string{&g.Files.CA, &g.Files.Cert, &g.Files.Key}[i] = cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_"+what), getenv(name))
+		g.Files.Names[i] = name
+	}
 	return g, errors.Join(err, resourceErr)
 }
 
