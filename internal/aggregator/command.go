@@ -125,18 +125,24 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		}
 	}
 	redisconn.LogTo(a.Log)
-	a.Settings = o.Settings
-	a.Registry = ops.NewRegistry("aggregator")
-	if err := o.WatchCertificates(a.Registry); err != nil {
-		return nil, err
-	}
-	if a.Spans, err = spans.Build("aggregator", c.InstanceID, a.Registry, a.Log); err != nil {
+	if err := a.tell(o, spans); err != nil {
 		return nil, err
 	}
 	if err := l.open(a); err != nil {
 		return nil, err
 	}
 	return a, nil
+}
+
+// tell prepares what the program tells of itself.
+func (a *Program) tell(o *ops.Options, spans *tracing.Options) (err error) {
+	a.Settings = o.Settings
+	a.Registry = ops.NewRegistry("aggregator")
+	if err := o.WatchCertificates(a.Registry); err != nil {
+		return err
+	}
+	a.Spans, err = spans.Build("aggregator", a.Config.InstanceID, a.Registry, a.Log)
+	return err
 }
 
 // countingOptions adds the options of what counts; it returns two that Config has in smaller types.

@@ -50,6 +50,6 @@ func (n *knownNames) learn(p *scanner, start, k int, name string, is known) {
 		*n = append(*n, known{})
 	}
 	m := &(*n)[k]
-	is.text = append(m.text[:0], p.s[start:end]...)
-	*m = is
+	m.text = append(m.text[:0], p.s[start:end]...)
+	m.field, m.canonical = is.field, is.canonical
 }

@@ -75,11 +75,8 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 	for _, l := range s.stepper.Near() {
 		s.tally.Near[l.Index]++
 	}
-	if s.cfg.Trace != nil && g.shape != nil {
-		s.trace(w, res)
-	}
-	if g.trace != nil && g.shape != nil {
-		s.spans.step(w, g, resultOf(&res), clock)
+	if g.shape != nil && (s.cfg.Trace != nil || g.trace != nil) {
+		s.trace(w, g, res, clock)
 	}
 	if res.Repeat || res.Unknown {
 		return nil
@@ -102,8 +99,13 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 	return nil
 }
 
-// trace tells Config.Trace of a step. It has a copy of the result: step's own would be in the heap,
-// traced or not.
-func (s *intake) trace(w *rules.Work, res rules.Result) {
-	s.cfg.Trace(&Stepped{Shape: w.Shape, Key: w.Key, Hits: w.Hits, Result: &res, Above: s.stepper.Above()})
+// trace tells Config.Trace, and the event's own trace, of a step. It has a copy of the result: step's own
+// would be in the heap, traced or not.
+func (s *intake) trace(w *rules.Work, g *gatheredStep, res rules.Result, clock Clock) {
+	if s.cfg.Trace != nil {
+		s.cfg.Trace(&Stepped{Shape: w.Shape, Key: w.Key, Hits: w.Hits, Result: &res, Above: s.stepper.Above()})
+	}
+	if g.trace != nil {
+		s.spans.step(w, g, resultOf(&res), clock)
+	}
 }
