@@ -131,6 +131,9 @@ func (o *Options) Trusting(base *http.Transport) (*ops.Reread, error) {
 	return ops.NewReread(ops.ClientFiles{CA: o.ca, Names: [3]string{"--ca"}}, base)
 }
 
+// HasAuthority reports whether --ca is given.
+func (o *Options) HasAuthority() bool { return o.ca != "" }
+
 // token returns the token at each request: what the file holds then, if it can be read, else what it held last.
 func (o *Options) token(first string) func() string {
 	if o.tokenFile == "" {

@@ -46,7 +46,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	listen := o.String("listen", "127.0.0.1:8090", "the pages on `HOST:PORT` or unix:PATH")
 	metrics := o.String("metrics-listen", "127.0.0.1:9093", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private; none turns it off")
 	connections := o.Int("max-connections", 1000, "`number` of connections that --listen keeps open at once; further ones wait")
-	tls, sessions, keys := o.ServerTLS(), session.NewOptions(o), newKeysOptions(o)
+	tls, sessions, keys, token := o.ServerTLS(), session.NewOptions(o), newKeysOptions(o), newEnforcerToken(o)
 	if err := o.ParseOnly(args); err != nil {
 		return nil, nil, err
 	}
@@ -62,9 +62,8 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		errs[4] = fmt.Errorf("--shards %d, --max-connections %d: want at least 1", *shards, *connections)
 	}
 	errs[5] = sessions.Fill(&p.Session)
-	trusting, err := api.Trusting(&http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute})
-	errs[7], p.Enforcers = err, trusting
-	follows := KeysConfig{Kafka: k, Redis: redis, Prefix: *prefix, Logger: p.Log, Enforcers: trusting}
+	p.Enforcers, errs[7] = token.over(api, &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute})
+	follows := KeysConfig{Kafka: k, Redis: redis, Prefix: *prefix, Logger: p.Log, Enforcers: p.Enforcers}
 	if errs[6] = keys.fill(&follows); errors.Join(errs[:]...) == nil {
 		p.Keys, errs[6] = NewKeys(follows)
 	}
@@ -72,7 +71,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		return nil, nil, &ops.UsageError{Err: err}
 	}
 	redisconn.LogTo(p.Log)
-	p.World = world.New(world.Config{Kafka: k, Redis: redis, API: p.API, Prefix: *prefix, Shards: *shards, Enforcers: trusting})
+	p.World = world.New(world.Config{Kafka: k, Redis: redis, API: p.API, Prefix: *prefix, Shards: *shards, Enforcers: p.Enforcers})
 	p.Doctor = doctor.Config{Kafka: k, Redis: redis, Prefix: *prefix, Shards: *shards, NoWrite: true}
 	config, err := tls.Build(p.Log)
 	if err != nil {

@@ -132,8 +132,9 @@ func (c *clusterPoll) exemptions(ctx context.Context, now time.Time) (Exemptions
 	return is, err
 }
 
-// enforced asks decision servers for what their beats do not say, without a credential: their addresses come
-// from Redis, and whoever can write there must not get the console's token. What refuses or fails is left out.
+// enforced asks decision servers for what their beats do not say. Their addresses come from Redis, and whoever can
+// write there must not get the console's own token: the client shows one for enforcers, if any. What refuses
+// or fails is left out.
 func enforced(ctx context.Context, client *http.Client, beats []presence.Beat) Enforced {
 	const toDenial, blocked = "tallygate_event_to_enforced_seconds", "tallygate_rule_blocked_keys"
 	type answer struct {
