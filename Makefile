@@ -76,7 +76,7 @@ measured: ## docs/measured.md and README's table, from the benchmarks: make meas
 site: ## the pages as a site in .site/; fails when a link leads nowhere. To look at it: scripts/site.sh serve
 	@scripts/site.sh
 
-bench-%: ## bench-throughput, -latency, -enforce, -decision, -admit, beside what others use: pass ARGS=…; see scripts/bench.sh
+bench-%: ## bench-throughput, -latency, -writes, -enforce, -decision, -admit, beside what others use: pass ARGS=…; see scripts/bench.sh
 	RUN=$(RUN) scripts/bench.sh $* $(ARGS)
 
 mixin: ## deploy/alerts.yaml, deploy/dashboard.json and the runbooks' table, from deploy/mixin

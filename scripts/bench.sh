@@ -3,12 +3,13 @@
 #
 #   throughput   events per CPU-second of the aggregator, beside a bare consumer   (--per-record 100, --recovery)
 #   latency      from Emit to denied in another process                            (--rates 5000 --attack 10000)
+#   writes       the same with 48 partitions on three brokers in the distance      (--delays 0,20ms --replica-delays 0)
 #   enforce      a check beside a map, xsync, other limiters and Redis             (--sizes 1000,100000)
 #   decision     the decision server beside envoyproxy/ratelimit and a Redis script (ROUNDS SECONDS)
 #   admit        a permit beside a bare script, GCRA, redis_rate and gubernator   (--clients 16 --rounds 5)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-readonly run=${RUN:-.run} name=${1:?which benchmark? throughput, latency, enforce, decision or admit}
+readonly run=${RUN:-.run} name=${1:?which benchmark? throughput, latency, writes, enforce, decision or admit}
 shift
 
 kafka() { scripts/kafka.sh start "$run/kafka"; }
@@ -20,6 +21,10 @@ redis() {
 case $name in
 throughput) exec go run ./internal/bench/throughput --kafka "$(kafka)" "$@" ;;
 latency) exec go run ./internal/bench/latency --kafka "$(kafka)" --redis "$(redis)" "$@" ;;
+writes)
+  exec go run ./internal/bench/latency --redis "$(redis)" --brokers 3 --partitions 48 --rates 100 --every 30ms \
+    --probes 400 --delays 0,1ms,5ms,20ms "$@"
+  ;;
 enforce)
   address=$(redis)
   cd bench/enforce
@@ -34,7 +39,7 @@ admit)
   ;;
 decision) exec scripts/bench-decision.sh "$@" ;;
 *)
-  echo "bench.sh: there is no benchmark $name: throughput, latency, enforce, decision or admit" >&2
+  echo "bench.sh: there is no benchmark $name: throughput, latency, writes, enforce, decision or admit" >&2
   exit 2
   ;;
 esac

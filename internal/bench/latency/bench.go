@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,7 +58,7 @@ func newBench(s settings, dir string) *bench {
 func (b *bench) run() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	agg := exec.CommandContext(ctx, filepath.Join(b.dir, "aggregator"), append([]string{"--kafka", b.kafka, "--redis", b.redis, "--prefix", b.prefix,
+	agg := exec.CommandContext(ctx, b.binary, append([]string{"--kafka", b.kafka, "--redis", b.redis, "--prefix", b.prefix,
 		"--rules", filepath.Join(b.dir, "rules.yaml"), "--listen", freeAddr(), "--metrics-listen", b.metrics,
 		"--partitions", strconv.Itoa(b.partitions), "--log-level", "error"}, b.args...)...)
 	agg.Stderr = os.Stderr
@@ -132,7 +133,7 @@ func (b *bench) startDenier(ctx context.Context, read chan<- error) (*exec.Cmd, 
 
 // warmUp lets traffic and probes flow that are not measured: connections, the broker's
 // compiler and the page cache are warm then. It returns the aggregator's metric so far.
-func (b *bench) warmUp(ctx context.Context, em *emit.Emitter) (histogram, error) {
+func (b *bench) warmUp(ctx context.Context, em *emit.Emitter) (before measures, err error) {
 	go b.traffic(ctx, em)
 	b.send(ctx, em, warmUp, int(b.warmup/b.every))
 	for ctx.Err() == nil {
@@ -140,11 +141,11 @@ func (b *bench) warmUp(ctx context.Context, em *emit.Emitter) (histogram, error)
 		left := b.waiting
 		b.mu.Unlock()
 		if left == 0 {
-			return scrapeHistogram(ctx, b.metrics)
+			return scrape(ctx, b.metrics)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return histogram{}, errors.New("the warm-up does not end")
+	return before, errors.New("the warm-up does not end")
 }
 
 // finish is called with the lock held.
@@ -237,4 +238,20 @@ func freeAddr() string {
 	}
 	defer l.Close()
 	return l.Addr().String()
+}
+
+// freePorts are below those that the system gives to connections.
+func freePorts(n int) (ports []int, err error) {
+	for range 100 * n {
+		port := 15000 + rand.IntN(7000)
+		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
+		if err != nil || slices.Contains(ports, port) {
+			continue
+		}
+		_ = l.Close()
+		if ports = append(ports, port); len(ports) == n {
+			return ports, nil
+		}
+	}
+	return nil, errors.New("there are no free ports")
 }

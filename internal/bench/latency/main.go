@@ -4,9 +4,11 @@
 //
 //	go run ./internal/bench/latency --kafka localhost:9092 --redis localhost:6379 --rates 1000,5000
 //	go run ./internal/bench/latency --kafka localhost:9092 --redis localhost:6379 --rates 5000 --attack 10000
+//	go run ./internal/bench/latency --redis localhost:6379 --brokers 3 --partitions 48 --rates 500 --delays 0,1ms,5ms,20ms
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -42,6 +44,12 @@ type settings struct {
 	profile      string // file for a CPU profile of the aggregator
 	lines        bool   // also print results in Go's benchmark format
 	args         []string
+
+	near     string        // Kafka's addresses without a wire between; for the benchmark's own questions
+	delay    time.Duration // a round trip between programs and brokers
+	replicas time.Duration // a round trip between brokers
+	binary   string        // the aggregator
+	timed    bool          // the brokers say when they append
 }
 
 func main() {
@@ -62,9 +70,14 @@ func main() {
 	flag.StringVar(&s.profile, "cpuprofile", "", "write a CPU profile of the aggregator's first 4 s under measurement, or under attack, to this `FILE`")
 	flag.BoolVar(&s.lines, "lines", false, "also print results in Go's benchmark format")
 	args := flag.String("aggregator-args", "", "more `options` of the aggregator")
+	binaries := flag.String("binaries", "", "`FILES` of aggregators to compare, each measured in each run; empty: build one")
+	brokers := flag.Int("brokers", 0, "start so many brokers, replicate to all of them, and reach them through a proxy each; 0: use --kafka")
+	embedded := flag.Bool("embedded", false, "with --brokers: brokers within this process, which wait for no replicas and have no broker time")
+	delays := flag.String("delays", "0", "how long a `round trip` through these proxies takes, one run each")
+	replicas := flag.String("replica-delays", "0", "how long a `round trip` between these brokers takes, one run each")
 	flag.Parse()
 	s.args = strings.Fields(*args)
-	exit(run(s, *rates))
+	exit(run(s, plan{*brokers, *embedded, *rates, *delays, *replicas, *binaries}))
 }
 
 func exit(err error) {
@@ -75,7 +88,24 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-func run(s settings, rates string) error {
+// plan is which runs there are.
+type plan struct {
+	brokers                           int
+	embedded                          bool
+	rates, delays, replicas, binaries string
+}
+
+// each calls f for each value of a list.
+func each(list string, f func(string) error) error {
+	for v := range strings.SplitSeq(list, ",") {
+		if err := f(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func run(s settings, p plan) (err error) {
 	dir, err := os.MkdirTemp("", "latency")
 	if err != nil {
 		return err
@@ -84,19 +114,81 @@ func run(s settings, rates string) error {
 	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(rulesYAML), 0o600); err != nil {
 		return err
 	}
-	bin := filepath.Join(dir, "aggregator")
-	if out, err := exec.Command("go", "build", "-o", bin, "./cmd/aggregator").CombinedOutput(); err != nil {
-		return fmt.Errorf("build the aggregator: %w\n%s", err, out)
+	if p.binaries == "" {
+		p.binaries = filepath.Join(dir, "aggregator")
+		if out, err := exec.Command("go", "build", "-o", p.binaries, "./cmd/aggregator").CombinedOutput(); err != nil {
+			return fmt.Errorf("build the aggregator: %w\n%s", err, out)
+		}
+	}
+	c := &cluster{}
+	s.near = s.kafka
+	if p.brokers > 0 {
+		defer func() { c.stop() }()
+		if p.embedded {
+			c, err = embedCluster(p.brokers)
+		} else {
+			c, err = startCluster(dir, p.brokers)
+		}
+		if err != nil {
+			return err
+		}
+		s.near, s.kafka = strings.Join(c.near, ","), strings.Join(c.far, ",")
+	}
+	if p.brokers > 0 {
+		fmt.Println("to warm the brokers up, and not to be compared:")
+		warm := s
+		warm.binary, _, _ = strings.Cut(p.binaries, ",")
+		warm.probes = min(s.probes, 200)
+		if err := one(warm, c, dir, "0", "0", "100"); err != nil {
+			return err
+		}
 	}
 	fmt.Printf("from Emit to denied in another process, %d events each, one every %v, %d partitions, checkpoints every 1s\n", s.probes, s.every, s.partitions)
-	for text := range strings.SplitSeq(rates, ",") {
-		if s.rate, err = strconv.Atoi(text); err != nil {
-			return fmt.Errorf("--rates: %w", err)
+	return each(p.delays, func(delay string) error {
+		return each(p.replicas, func(replicas string) error {
+			return each(p.rates, func(rate string) error {
+				return each(p.binaries, func(binary string) error {
+					if strings.Contains(p.binaries, ",") {
+						fmt.Printf("%s:\n", filepath.Base(binary))
+					}
+					s.binary = binary
+					return one(s, c, dir, delay, replicas, rate)
+				})
+			})
+		})
+	})
+}
+
+// one is one run.
+func one(s settings, c *cluster, dir, delay, replicas, rate string) (err error) {
+	if s.rate, err = strconv.Atoi(rate); err != nil {
+		return fmt.Errorf("--rates: %w", err)
+	}
+	if s.delay, err = time.ParseDuration(delay); err != nil {
+		return fmt.Errorf("--delays: %w", err)
+	}
+	if s.replicas, err = time.ParseDuration(replicas); err != nil {
+		return fmt.Errorf("--replica-delays: %w", err)
+	}
+	if (s.delay > 0 || s.replicas > 0) && len(c.near) == 0 {
+		return errors.New("--delays are for brokers of the benchmark's own: give --brokers")
+	}
+	c.set(s.delay, s.replicas)
+	if len(c.near) > 0 {
+		took, err := measure(&c.trip)
+		if err != nil {
+			return fmt.Errorf("measure a round trip: %w", err)
 		}
-		b := newBench(s, dir)
-		if err := b.run(); err != nil {
-			return fmt.Errorf("at %d events/s: %w", s.rate, err)
-		}
+		fmt.Printf("%d brokers, a round trip to them takes %v (measured: %v), and %v between them:\n",
+			len(c.near), s.delay, took.Round(10*time.Microsecond), s.replicas)
+	}
+	s.timed = c.embedded == nil
+	b := newBench(s, dir)
+	if err := b.run(); err != nil {
+		return fmt.Errorf("at %d events/s: %w", s.rate, err)
+	}
+	if len(c.near) > 0 {
+		return c.forget(b.prefix)
 	}
 	return nil
 }

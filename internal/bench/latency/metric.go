@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -20,22 +21,47 @@ type histogram struct {
 	sum    float64
 }
 
-const metricName = "tallygate_event_to_verdict_seconds"
+const (
+	metricName     = "tallygate_event_to_verdict_seconds"
+	checkpointName = "tallygate_checkpoint_duration_seconds"
+)
 
-func scrapeHistogram(ctx context.Context, addr string) (histogram, error) {
+// measures are the aggregator's own.
+type measures struct{ verdicts, checkpoints histogram }
+
+func scrape(ctx context.Context, addr string) (m measures, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
 	if err != nil {
-		return histogram{}, err
+		return m, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return histogram{}, err
+		return m, err
 	}
 	defer resp.Body.Close()
-	return parseHistogram(resp.Body)
+	page, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return m, err
+	}
+	if m.verdicts, err = parseHistogram(bytes.NewReader(page), metricName); err == nil {
+		m.checkpoints, err = parseHistogram(bytes.NewReader(page), checkpointName)
+	}
+	return m, err
 }
 
-func parseHistogram(page io.Reader) (h histogram, err error) {
+// reportCheckpoints says how long checkpoints took.
+func reportCheckpoints(h histogram) {
+	if h.count() == 0 {
+		return
+	}
+	_, half := h.bucket(0.5)
+	_, most := h.bucket(0.99)
+	_, all := h.bucket(1)
+	fmt.Printf("  %.0f checkpoints of a partition: mean %v, p50 at most %v, p99 at most %v, all at most %v\n",
+		h.count(), seconds(h.sum/h.count()), seconds(half), seconds(most), seconds(all))
+}
+
+func parseHistogram(page io.Reader, metricName string) (h histogram, err error) {
 	s := bufio.NewScanner(page)
 	for s.Scan() {
 		name, value, ok := strings.Cut(s.Text(), " ")
@@ -118,5 +144,8 @@ func agree(h histogram, ways []*way) error {
 }
 
 func seconds(s float64) time.Duration {
+	if math.IsInf(s, 1) {
+		return math.MaxInt64
+	}
 	return time.Duration(s * float64(time.Second)).Round(10 * time.Microsecond)
 }

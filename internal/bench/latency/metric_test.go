@@ -18,7 +18,7 @@ tallygate_events_total{result="counted"} 5
 `
 
 func TestHistogram(t *testing.T) {
-	h, err := parseHistogram(strings.NewReader(page))
+	h, err := parseHistogram(strings.NewReader(page), metricName)
 	if err != nil || h.count() != 100 || h.sum != 0.45 {
 		t.Fatalf("%+v, %v", h, err)
 	}
@@ -30,14 +30,14 @@ func TestHistogram(t *testing.T) {
 	if d := h.minus(h); d.count() != 0 || d.sum != 0 || h.count() != 100 {
 		t.Errorf("nothing happened, and the difference is %+v", d)
 	}
-	if _, err := parseHistogram(strings.NewReader("other 1\n")); err == nil {
+	if _, err := parseHistogram(strings.NewReader("other 1\n"), metricName); err == nil {
 		t.Error("a page without the metric has it")
 	}
 }
 
 // The metric is refused when it does not lie between the verdict's append and its arrival.
 func TestAgreement(t *testing.T) {
-	h, err := parseHistogram(strings.NewReader(page))
+	h, err := parseHistogram(strings.NewReader(page), metricName)
 	if err != nil {
 		t.Fatal(err)
 	}

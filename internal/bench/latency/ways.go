@@ -88,7 +88,7 @@ func (b *bench) ways(ctx context.Context) ([]*way, error) {
 func (b *bench) records(ctx context.Context, topic string, do func(at place, r *sarama.Record, s stamps) error) error {
 	cfg := sarama.NewConfig()
 	cfg.Version = sarama.V2_8_0_0
-	client, err := sarama.NewClient(strings.Split(b.kafka, ","), cfg)
+	client, err := sarama.NewClient(strings.Split(b.near, ","), cfg)
 	if err != nil {
 		return err
 	}
