@@ -50,10 +50,11 @@ func New(cfg Config) (*Aggregator, error) {
 	reads, err := cfg.fetching()
 	if err == nil {
 		reads.OnError = func(_ string, _ int32, err error) { a.metrics.kafkaError(err) }
-		a.fetcher, err = kafkalog.New(reads)
+		a.logs, err = kafkalog.New(reads)
 	}
 	if err == nil {
-		a.logs, err = kafkalog.New(reads)
+		reads.Far = farBroker
+		a.fetcher, err = kafkalog.New(reads)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)

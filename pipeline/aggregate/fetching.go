@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"net"
+	"time"
 
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
+
+// farBroker is a round trip from which on events are fetched over several connections to a broker: what waits
+// for the request before it waits for less than that otherwise.
+const farBroker = 2 * time.Millisecond
 
 // fetching returns the settings for reading claims. They are those of sarama's connections and
 // consumer, so that there is one place to set them.

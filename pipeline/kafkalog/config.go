@@ -23,6 +23,10 @@ type Config struct {
 
 	Uncommitted bool // also records of transactions that were aborted, or have not ended
 
+	// Far is how long a round trip to a broker takes, at least, for its partitions to be shared out over
+	// several connections: see lanes. 0: each broker has one.
+	Far time.Duration
+
 	MaxWait        time.Duration // how long a broker waits for MinBytes; 0 is 100 ms
 	MinBytes       int32         // 0 is 1
 	PartitionBytes int32         // asked for at once of a partition, and held ready of it; 0 is 8 MiB
@@ -83,7 +87,7 @@ func (c Config) validate() error {
 		name  string
 		value int64
 	}{
-		{"dial timeout", int64(c.DialTimeout)}, {"read timeout", int64(c.ReadTimeout)}, {"wait", int64(c.MaxWait)},
+		{"dial timeout", int64(c.DialTimeout)}, {"read timeout", int64(c.ReadTimeout)}, {"wait", int64(c.MaxWait)}, {"round trip that is far", int64(c.Far)},
 		{"minimum of bytes", int64(c.MinBytes)}, {"bytes of a partition", int64(c.PartitionBytes)},
 		{"largest batch", int64(c.LargestBatch)}, {"bytes of a response", int64(c.ResponseBytes)},
 		{"largest response", int64(c.MaxResponse)}, {"largest decompressed batch", int64(c.MaxBatch)},

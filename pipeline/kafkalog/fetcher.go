@@ -12,22 +12,31 @@ import (
 
 // Fetcher reads for all its readers. There is one request at a time on its way to each broker, for
 // all partitions there of which not enough is held ready: a broker works on one request a
-// connection, and a partition that waits for records must not hold up another one's.
+// connection, and a partition that waits for records must not hold up another one's. To a broker that
+// is far away there are several: see lanes.
 type Fetcher struct {
 	cfg  Config
 	lost chan struct{} // holds one: a reader's leader is to be found
 
 	running chan struct{} // closed when there is a client
 	client  atomic.Pointer[kgo.Client]
+	lanes   lanes
+	serving sync.WaitGroup
 
 	mu      sync.Mutex
 	readers []*Reader
-	nodes   map[int32]*node
+	nodes   map[spot]*node
 }
 
-// node is a broker.
+// spot is where a reader is served: by which broker, over which of its lanes.
+type spot struct {
+	broker int32
+	lane   int
+}
+
+// node is a broker, as far as it serves one lane.
 type node struct {
-	id   int32
+	spot
 	wake chan struct{} // holds one: there may be something to ask for
 	turn int           // which reader is first in the next request
 }
@@ -49,15 +58,15 @@ func New(cfg Config) (*Fetcher, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Fetcher{cfg: cfg, lost: make(chan struct{}, 1), running: make(chan struct{}), nodes: map[int32]*node{}}, nil
+	return &Fetcher{cfg: cfg, lost: make(chan struct{}, 1), running: make(chan struct{}), nodes: map[spot]*node{}, lanes: lanes{wide: map[int32]bool{}}}, nil
 }
 
 // Start begins to read, until stop is called. It is called once.
 func (f *Fetcher) Start() (stop func(), err error) {
-	client, err := kgo.NewClient(f.cfg.options()...)
-	if err != nil {
+	if err := f.lanes.open(f.cfg); err != nil {
 		return nil, fmt.Errorf("set up connections to read from: %w", err)
 	}
+	client := f.lanes.clients[0]
 	f.client.Store(client)
 	close(f.running)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -66,19 +75,21 @@ func (f *Fetcher) Start() (stop func(), err error) {
 	return func() {
 		cancel()
 		wg.Wait()
-		client.Close()
+		f.lanes.close()
 	}, nil
 }
 
 // run finds leaders, and has each read, until ctx ends.
 func (f *Fetcher) run(ctx context.Context, client *kgo.Client) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
+	defer f.serving.Wait()
 	for {
 		due, wait := f.due(time.Now())
 		if len(due) > 0 {
 			for _, n := range f.findLeaders(ctx, client, due) {
-				wg.Go(func() { f.serve(ctx, client, n) })
+				f.serving.Go(func() {
+					widen(ctx, f, n)
+					f.serve(ctx, client, n)
+				})
 			}
 			if ctx.Err() != nil {
 				return

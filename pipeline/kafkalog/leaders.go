@@ -136,13 +136,12 @@ func (f *Fetcher) assign(due []*Reader, failed map[*Reader]error) (started []*no
 		if r.leader == noLeader {
 			continue // it has failed
 		}
-		n := f.nodes[r.leader]
-		if n == nil {
-			n = &node{id: r.leader, wake: make(chan struct{}, 1)}
-			f.nodes[r.leader] = n
-			started = append(started, n)
+		r.lane = 0
+		if f.nodes[r.spot()] == nil {
+			started = append(started, newNode(f, r.spot()))
 		}
-		n.signal()
+		f.lanes.choose(r, f.readers)
+		f.nodes[r.spot()].signal()
 	}
 	return started
 }

@@ -34,6 +34,7 @@ type Reader struct {
 	next   int64    // the offset to ask for
 	size   int32    // how much to ask for
 	leader int32    // noLeader when it is to be found
+	lane   int      // of the leader
 	epoch  int32    // the leader's
 	last   int32    // the epoch of the leader that took what lies below next; noEpoch when that is not known
 	asked  int32    // the leader's epoch under which it was asked whether the log was cut below next
@@ -78,11 +79,14 @@ func (r *Reader) Poll() (c Chunk, ok bool, err error) {
 	c = r.queue[0]
 	r.queue = slices.Delete(r.queue, 0, 1)
 	r.queued -= len(c.raw)
-	if n := r.fetcher.nodes[r.leader]; n != nil {
+	if n := r.fetcher.nodes[r.spot()]; n != nil {
 		n.signal() // there may be room again
 	}
 	return c, true, nil
 }
+
+// spot is where the reader is served. The fetcher is locked.
+func (r *Reader) spot() spot { return spot{r.leader, r.lane} }
 
 // Progress is how far a reader is.
 type Progress struct {

@@ -41,7 +41,7 @@ func (f *Fetcher) serve(ctx context.Context, client *kgo.Client, n *node) {
 				return
 			}
 		}
-		answer, err := client.Broker(int(n.id)).Request(ctx, req)
+		answer, err := client.Broker(int(n.broker)).Request(ctx, req)
 		if ctx.Err() != nil {
 			return
 		}
@@ -69,7 +69,7 @@ func (f *Fetcher) ask(n *node) (req *kmsg.FetchRequest, asked []question) {
 	n.turn++
 	for i := range f.readers {
 		r := f.readers[(i+n.turn)%len(f.readers)]
-		if r.leader != n.id || r.err != nil {
+		if r.spot() != n.spot || r.err != nil {
 			continue
 		}
 		if r.queued >= int(f.cfg.PartitionBytes) {
@@ -104,7 +104,7 @@ func (f *Fetcher) fell(n *node, asked []question, why error) {
 	defer f.mu.Unlock()
 	for _, q := range asked {
 		q.reader.size = max(q.reader.size/4, min(leastBytes, f.cfg.PartitionBytes)) // it may be too much at once
-		f.lose(q.reader, fmt.Errorf("read from broker %d: %w", n.id, why))
+		f.lose(q.reader, fmt.Errorf("read from broker %d: %w", n.broker, why))
 	}
 }
 
@@ -119,7 +119,7 @@ func (f *Fetcher) take(n *node, asked []question, resp *kmsg.FetchResponse) {
 		}
 		p := part(resp, r)
 		if p == nil {
-			f.lose(r, fmt.Errorf("read from broker %d: its answer lacks the partition", n.id))
+			f.lose(r, fmt.Errorf("read from broker %d: its answer lacks the partition", n.broker))
 			continue
 		}
 		switch err := kerr.ErrorForCode(p.ErrorCode); {
@@ -128,7 +128,7 @@ func (f *Fetcher) take(n *node, asked []question, resp *kmsg.FetchResponse) {
 		case errors.Is(err, kerr.OffsetOutOfRange):
 			r.fail(fmt.Errorf("%w: %d of %s/%d", ErrOutOfRange, q.from, r.topic, r.partition))
 		default:
-			f.lose(r, fmt.Errorf("read from broker %d: %w", n.id, err))
+			f.lose(r, fmt.Errorf("read from broker %d: %w", n.broker, err))
 		}
 	}
 }
