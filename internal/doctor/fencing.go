@@ -35,8 +35,10 @@ func (e *examination) checkFencing(ctx context.Context) outcome {
 	if e.cfg.NoWrite {
 		return found(skip("fencing", "--no-write: the test needs a scratch topic"))
 	}
+	link := fenced.NewLink(e.client)
+	defer link.Close()
 	t := &trial{e: e, topic: e.cfg.Prefix + ".doctor-" + e.random, config: fenced.Config{
-		TransactionalID: e.cfg.Prefix + "-doctor-" + e.random, Urgent: fenced.NewLink(e.client),
+		TransactionalID: e.cfg.Prefix + "-doctor-" + e.random, Urgent: link,
 		RequestTimeout: e.cfg.Timeout / 2, Log: slog.New(slog.DiscardHandler),
 	}}
 	err := t.create()

@@ -1,12 +1,12 @@
 package aggregate
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,33 +24,45 @@ import (
 // oneBatch is a network that, once it is narrow, lets one batch for a partition through. Each
 // further one breaks its connection.
 type oneBatch struct {
-	mu   sync.Mutex
-	to   []byte // of a narrow one: as requests name the partition
-	left int    // batches that may pass
+	mu        sync.Mutex
+	topic     string // of a narrow one
+	partition int32
+	left      int // batches that may pass
 }
 
 func (n *oneBatch) narrow(topic string, partition int32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.to = binary.BigEndian.AppendUint32(append([]byte(topic), 0, 0, 0, 1), uint32(partition)) // one partition: this
-	n.left = 1
+	n.topic, n.partition, n.left = topic, partition, 1
 }
 
 func (n *oneBatch) wide() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.to = nil
+	n.topic = ""
 }
 
 // passes reports whether a request to produce may pass.
 func (n *oneBatch) passes(request []byte) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.to == nil || !bytes.Contains(request, n.to) {
+	if n.topic == "" || !n.appends(request) {
 		return true
 	}
 	n.left--
 	return n.left >= 0
+}
+
+// appends reports whether a request appends to the partition, perhaps among others.
+func (n *oneBatch) appends(request []byte) bool {
+	header := 14 + int(binary.BigEndian.Uint16(request[12:])) // size, api, version, correlation, client id
+	p := kmsg.ProduceRequest{Version: int16(binary.BigEndian.Uint16(request[6:]))}
+	if p.ReadFrom(request[header:]) != nil {
+		return false
+	}
+	return slices.ContainsFunc(p.Topics, func(t kmsg.ProduceRequestTopic) bool {
+		return t.Topic == n.topic && slices.ContainsFunc(t.Partitions, func(p kmsg.ProduceRequestTopicPartition) bool { return p.Partition == n.partition })
+	})
 }
 
 func (n *oneBatch) Dial(network, addr string) (net.Conn, error) {

@@ -107,7 +107,9 @@ func (r *rig) appendAsOwner(topic string, partition int32, rec fenced.Record) {
 
 // asOwner is the configuration by which an aggregator takes a partition over.
 func (r *rig) asOwner(partition int32) fenced.Config {
-	return fenced.Config{TransactionalID: fmt.Sprintf("%s-%d", r.names.Group, partition), Urgent: fenced.NewLink(r.client)}
+	link := fenced.NewLink(r.client)
+	r.t.Cleanup(link.Close)
+	return fenced.Config{TransactionalID: fmt.Sprintf("%s-%d", r.names.Group, partition), Urgent: link}
 }
 
 // kept returns a changelog's records without fences.

@@ -73,7 +73,7 @@ type watching struct {
 }
 
 // clients are the connections of all partitions. A broker handles one request per connection at a
-// time. So verdicts, and the states that they wait for (urgent), have a connection of their own and
+// time. So verdicts, and the states that they wait for (urgent), have connections of their own and
 // do not wait behind checkpoints (bulk).
 type clients struct {
 	urgent, bulk sarama.Client
@@ -178,6 +178,11 @@ func (a *instance) close() {
 	a.asking.await()
 	for _, stop := range a.reading {
 		stop()
+	}
+	for _, l := range []*fenced.Link{a.links.urgent, a.links.bulk} {
+		if l != nil {
+			l.Close()
+		}
 	}
 	for _, c := range []sarama.Client{a.clients.urgent, a.clients.bulk} {
 		if c != nil && !c.Closed() {

@@ -2,6 +2,7 @@ package fenced
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -96,6 +97,7 @@ func (w *Writer) produce(ctx context.Context, b *sarama.RecordBatch, link *Link)
 	pause := newPause()
 	for {
 		a, err := w.attempt(ctx, b, link)
+		w.slow = errors.Is(err, sarama.ErrRequestTimedOut) || errors.Is(err, sarama.ErrNotEnoughReplicasAfterAppend)
 		if err == nil {
 			err = w.acknowledged(a, len(b.Records))
 		}
@@ -120,44 +122,25 @@ func (w *Writer) explain(err error) error {
 	return fmt.Errorf("append to %s/%d as producer %d epoch %d: %w", w.topic, w.partition, w.stamp.pid, w.stamp.epoch, err)
 }
 
-// attempt sends a batch once. It waits for sending to end even after ctx, because sarama reads the
-// records' bytes; sarama bounds that by its dial and write timeouts. It does not wait for the
-// answer after ctx.
+// attempt sends a batch once. After ctx it waits only until sarama has read the records' bytes, which sarama
+// bounds by its write timeout, and not for the answer.
 func (w *Writer) attempt(ctx context.Context, b *sarama.RecordBatch, link *Link) (ack, error) {
-	c, err := link.leader(ctx, w.topic, w.partition)
+	n, err := link.leader(ctx, w.topic, w.partition)
 	if err != nil {
 		return ack{}, err
 	}
-	// Right before sending: an owner that is suspended after this wakes up with a connection that
-	// the broker has closed.
-	if err := w.checkSilence(); err != nil {
+	size, _ := w.size()
+	resp, err := n.do(ctx, &job{
+		topic: w.topic, partition: w.partition, batch: b, size: size, alone: w.slow,
+		timeout: w.id.cfg.RequestTimeout,
+		// Right before sending: an owner that is suspended after this wakes up with a connection that
+		// the broker has closed.
+		check: w.checkSilence,
+	})
+	if err != nil {
 		return ack{}, err
 	}
-	req := &sarama.ProduceRequest{
-		Version: produceVersion, RequiredAcks: sarama.WaitForAll, Timeout: int32(w.id.cfg.RequestTimeout.Milliseconds()),
-	}
-	req.AddBatch(w.topic, w.partition, b)
-	type result struct {
-		resp *sarama.ProduceResponse
-		err  error
-	}
-	answered := make(chan result, 1) // sarama calls back even if none waits any more
-	err = c.broker.AsyncProduce(req, func(resp *sarama.ProduceResponse, err error) { answered <- result{resp, err} })
-	if err == nil {
-		select {
-		case r := <-answered:
-			if r.err == nil {
-				return w.read(r.resp)
-			}
-			err = r.err
-		case <-ctx.Done():
-			return ack{}, context.Cause(ctx)
-		}
-	}
-	if !final(err) {
-		c.giveUp(ctx)
-	}
-	return ack{}, err
+	return w.read(resp)
 }
 
 func (w *Writer) read(resp *sarama.ProduceResponse) (ack, error) {
@@ -220,12 +203,17 @@ func (w *Writer) checkSilence() error {
 	return nil
 }
 
-func (w *Writer) tooLarge(err error) error {
-	sum, largest := 0, 0
+// size is that of the batch before compression, without headers, and of its largest record.
+func (w *Writer) size() (sum, largest int) {
 	for i := range w.recs {
 		n := recordOverhead + len(w.recs[i].Key) + len(w.recs[i].Value)
 		sum, largest = sum+n, max(largest, n)
 	}
+	return sum, largest
+}
+
+func (w *Writer) tooLarge(err error) error {
+	sum, largest := w.size()
 	return fmt.Errorf("%w: a batch of %d records with %d bytes before compression, the largest record %d: raise the topic's max.message.bytes",
 		err, len(w.recs), sum, largest)
 }

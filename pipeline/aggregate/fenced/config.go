@@ -10,8 +10,11 @@
 // A Writer has one batch in flight and numbers its records. So a batch that is sent again after a
 // lost answer is in the log once, and its offsets are exact.
 //
-// Lock order: a Writer's slot, the Identity's batches, then the mu of either, never both. Callbacks
-// run without a mu.
+// Writers share a Link: a few connections to each broker. What several of them append to one broker
+// while its connections are in use goes there in one request. Each has its own part of the answer.
+//
+// Lock order: a Writer's slot, the Identity's batches, then the mu of either, never both; a Link's
+// mu, then a node's. Callbacks run without a mu.
 package fenced
 
 import (
@@ -30,8 +33,8 @@ type Config struct {
 	TransactionalID string
 
 	// Urgent carries batches with urgent records, fences and requests to the coordinator. Bulk
-	// carries the rest. A broker handles one request per connection at a time, so they should
-	// belong to two clients. Urgent is required; a nil Bulk is Urgent.
+	// carries the rest. They should be two, so that what is urgent never waits for a checkpoint's
+	// requests. Urgent is required; a nil Bulk is Urgent.
 	Urgent, Bulk *Link
 
 	// BatchBytes bounds a batch before compression. A single larger record goes alone. Zero is 256

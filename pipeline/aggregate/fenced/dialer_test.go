@@ -18,9 +18,10 @@ const (
 
 // dialer opens connections that break in the middle of produce requests, as next decides.
 type dialer struct {
-	mu   sync.Mutex
-	next func() fault
-	hits int
+	mu    sync.Mutex
+	next  func() fault
+	hits  int
+	dials int
 }
 
 func (d *dialer) Dial(network, addr string) (net.Conn, error) {
@@ -28,7 +29,16 @@ func (d *dialer) Dial(network, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dials++
 	return &faultyConn{Conn: c, d: d}, nil
+}
+
+func (d *dialer) opened() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dials
 }
 
 func (d *dialer) fault() fault {

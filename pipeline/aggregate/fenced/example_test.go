@@ -29,7 +29,9 @@ func Example() {
 	defer func() { _ = client.Close() }()
 
 	ctx := context.Background()
-	cfg := fenced.Config{TransactionalID: "tallygate-0", Urgent: fenced.NewLink(client)}
+	link := fenced.NewLink(client)
+	defer link.Close()
+	cfg := fenced.Config{TransactionalID: "tallygate-0", Urgent: link}
 	owner, err := fenced.Acquire(ctx, cfg)
 	if err != nil {
 		log.Fatal(err)

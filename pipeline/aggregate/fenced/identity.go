@@ -229,16 +229,17 @@ func (id *Identity) askCoordinator(ctx context.Context, own stamp) (stamp, error
 	return id.initProducerID(ctx, c, own)
 }
 
-func (id *Identity) initProducerID(ctx context.Context, c lease, own stamp) (stamp, error) {
+func (id *Identity) initProducerID(ctx context.Context, c *node, own stamp) (stamp, error) {
 	req := &sarama.InitProducerIDRequest{
 		Version: 4, TransactionalID: &id.cfg.TransactionalID, TransactionTimeout: transactionTimeout,
 		ProducerID: own.pid, ProducerEpoch: own.epoch,
 	}
-	resp, err := await(ctx, func() (*sarama.InitProducerIDResponse, error) { return c.broker.InitProducerID(req) })
+	var resp *sarama.InitProducerIDResponse
+	_, err := c.do(ctx, &job{alone: true, call: func(b *sarama.Broker) (err error) {
+		resp, err = b.InitProducerID(req)
+		return err
+	}})
 	if err != nil {
-		if !final(err) {
-			c.giveUp(ctx)
-		}
 		return stamp{}, err
 	}
 	if err := answer(resp.Err, retriableInit); err != nil {

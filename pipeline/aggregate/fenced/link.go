@@ -7,89 +7,64 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Link is a sarama client that many writers share. It closes a broken connection once, however many
-// writers noticed. sarama shares a broker's connection: closing it again would break the one that
-// another writer has already reopened.
+// Link is what many writers share: connections to the brokers, a few to each. A client of sarama finds out
+// who leads what; its own connections are not used to append, since a broker works on one request of a
+// connection at a time, and an append waits for replicas.
 //
-// It does not own the client: close that after the writers have returned.
+// Close it after the writers have returned, and before the client, which it does not own.
 type Link struct {
 	client sarama.Client
+	most   int // connections to a broker
 
-	mu    sync.Mutex
-	conns map[int32]*conn // by broker id; the latest one
+	mu     sync.Mutex
+	nodes  map[int32]*node // by broker id
+	closed bool
 }
 
-// conn counts the connections to one broker that were given up.
-type conn struct {
-	broker *sarama.Broker
-
-	mu  sync.Mutex // held while one is being closed, so that no writer begins to use it
-	gen int
-}
-
-// lease is one connection to a broker; gen distinguishes it from its successors.
-type lease struct {
-	*conn
-	gen int
-}
-
-// NewLink shares client, whose Config().Version must be at least 2.7.0.
+// NewLink makes a Link of the brokers that client knows, whose Config().Version must be at least 2.7.0. It
+// connects when there is something to send.
 func NewLink(client sarama.Client) *Link {
-	return &Link{client: client, conns: make(map[int32]*conn)}
+	return &Link{client: client, most: connections, nodes: make(map[int32]*node)}
 }
 
-// open waits for a connection to the broker that find returns. sarama's calls that connect, or wait
-// for an answer, ignore contexts. If ctx ends first, they run into their own timeouts in the
-// background.
-func (l *Link) open(ctx context.Context, find func() (*sarama.Broker, error)) (lease, error) {
-	return await(ctx, func() (lease, error) {
-		b, err := find() // also opens it
-		if err != nil {
-			return lease{}, err
-		}
-		c := l.current(b)
-		if ok, err := b.Connected(); err != nil {
-			return lease{}, err
-		} else if !ok {
-			return lease{}, sarama.ErrNotConnected
-		}
-		return c, nil
-	})
-}
-
-func (l *Link) leader(ctx context.Context, topic string, partition int32) (lease, error) {
-	return l.open(ctx, func() (*sarama.Broker, error) { return l.client.Leader(topic, partition) })
-}
-
-func (l *Link) coordinator(ctx context.Context, txid string) (lease, error) {
-	return l.open(ctx, func() (*sarama.Broker, error) { return l.client.TransactionCoordinator(txid) })
-}
-
-func (l *Link) current(b *sarama.Broker) lease {
+// Close closes all connections, and fails what is on its way.
+func (l *Link) Close() {
 	l.mu.Lock()
-	c, ok := l.conns[b.ID()]
-	if !ok || c.broker != b {
-		c = &conn{broker: b}
-		l.conns[b.ID()] = c
-	}
+	l.closed = true
 	l.mu.Unlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return lease{c, c.gen}
+	for _, n := range l.nodes { // no more are added
+		n.close()
+	}
 }
 
-// giveUp closes a failed connection, unless that was done already. sarama opens the broker again
-// when it is next asked for it.
-func (c lease) giveUp(ctx context.Context) {
-	_, _ = await(ctx, func() (struct{}, error) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.conn.gen == c.gen {
-			_ = c.broker.Close() // an error means that it was closed already
-			c.conn.gen++
-		}
-		return struct{}{}, nil
-	})
+// leader returns the node that leads a partition.
+func (l *Link) leader(ctx context.Context, topic string, partition int32) (*node, error) {
+	return l.find(ctx, func() (*sarama.Broker, error) { return l.client.Leader(topic, partition) })
+}
+
+func (l *Link) coordinator(ctx context.Context, txid string) (*node, error) {
+	return l.find(ctx, func() (*sarama.Broker, error) { return l.client.TransactionCoordinator(txid) })
+}
+
+// find waits for the broker that ask returns. sarama's calls that wait for an answer ignore contexts. If ctx
+// ends first, they run into their own timeouts in the background.
+func (l *Link) find(ctx context.Context, ask func() (*sarama.Broker, error)) (*node, error) {
+	b, err := await(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, sarama.ErrClosedClient
+	}
+	n := l.nodes[b.ID()]
+	if n == nil {
+		n = &node{conf: l.client.Config(), most: l.most, used: make(map[*connection]bool)}
+		l.nodes[b.ID()] = n
+	}
+	n.at(b.Addr())
+	return n, nil
 }
 
 func (l *Link) refreshMetadata(ctx context.Context, topic string) error {

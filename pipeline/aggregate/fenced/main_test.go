@@ -96,12 +96,19 @@ func (c cluster) client(t *testing.T, dial *dialer) sarama.Client {
 	return client
 }
 
+// link closes with the test.
+func (c cluster) link(t *testing.T, dial *dialer) *Link {
+	l := NewLink(c.client(t, dial))
+	t.Cleanup(l.Close)
+	return l
+}
+
 // config is an owner with connections of its own, as another process would have.
 func (c cluster) config(t *testing.T, dial *dialer) Config {
 	return Config{
 		TransactionalID: c.topic + "-0",
-		Urgent:          NewLink(c.client(t, dial)),
-		Bulk:            NewLink(c.client(t, dial)),
+		Urgent:          c.link(t, dial),
+		Bulk:            c.link(t, dial),
 		Log:             slog.New(slog.DiscardHandler),
 	}
 }

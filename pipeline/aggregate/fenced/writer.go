@@ -22,6 +22,7 @@ type Writer struct {
 	stamp  stamp // that seq counts for
 	seq    int32 // of the next record
 	fenced bool  // a fence record of this stamp is in the log
+	slow   bool  // the last attempt waited for replicas in vain
 	lowest int64 // an append at an offset below it went to another log
 	recs   []sarama.Record
 	ptrs   []*sarama.Record
