@@ -37,9 +37,10 @@ type stage struct {
 	strict *strictClients // nil: none
 	asks   *gate          // their enforcers' way to a single Redis
 
-	healing bool // the faults of a step are being healed
-	foreign int  // events that foreign producers have sent
-	missed  int  // moments that did not come
+	healing   bool   // the faults of a step are being healed
+	collector string // of traces: its URL
+	foreign   int    // events that foreign producers have sent
+	missed    int    // moments that did not come
 }
 
 // member is an aggregator behind gates.
@@ -64,7 +65,7 @@ func newStage(t *testing.T, p *plan) *stage {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &stage{plan: p, ctx: ctx}
-	s.traces(t)
+	s.startCollector(t)
 	ways, brokers := s.startKafka(t)
 	s.store = startStores(t, p.store)
 	s.rig = newBareRig(t, brokers, s.store.addr(), p.rules, p.partitions)
@@ -87,7 +88,7 @@ func newStage(t *testing.T, p *plan) *stage {
 		if p.store == single {
 			g.net = newGate(t, false).lead(s.store.addr())
 		}
-		g.Process = newProcess(t, "enforcer "+strconv.Itoa(i+1), program(t, "enforcer"), append(s.store.options(g.net), "--prefix", s.prefix)...)
+		g.Process = newProcess(t, "enforcer "+strconv.Itoa(i+1), program(t, "enforcer"), append(s.store.options(g.net), "--prefix", s.prefix, "--trace-otlp", s.collector)...)
 		s.guards = append(s.guards, g)
 	}
 	t.Cleanup(func() { // before the programs and servers go
@@ -132,7 +133,8 @@ func (s *stage) startKafka(t *testing.T) (ways []gates, brokers []string) {
 }
 
 func (s *stage) member(name string, way gates, options ...string) *member {
-	options = append([]string{"--kafka", way.addrs(), "--session-timeout", sessionTimeout.String(), "--replication", strconv.Itoa(s.plan.brokers)}, options...)
+	options = append([]string{"--kafka", way.addrs(), "--session-timeout", sessionTimeout.String(), "--replication", strconv.Itoa(s.plan.brokers),
+		"--trace-otlp", s.collector, "--trace-sample", "0.1"}, options...)
 	options = append(options, s.store.options(s.writers)...)
 	if s.plan.brief {
 		options = append(options, "--checkpoint-every", "50ms") // a sweep takes 300 of them

@@ -24,8 +24,8 @@ func traced(g *traffic) event.Event {
 	return e
 }
 
-// traces has all programs send spans to a collector that answers every other request only.
-func (s *stage) traces(t *testing.T) {
+// startCollector starts where all programs send spans to: a collector that answers every other request only.
+func (s *stage) startCollector(t *testing.T) {
 	t.Helper()
 	collector := collectortest.Start(t)
 	var n, taken atomic.Int64
@@ -37,8 +37,7 @@ func (s *stage) traces(t *testing.T) {
 		}
 		return true
 	})
-	t.Setenv("TALLYGATE_TRACE_OTLP", collector.URL)
-	t.Setenv("TALLYGATE_TRACE_SAMPLE", "0.1")
+	s.collector = collector.URL
 	t.Cleanup(func() {
 		t.Logf("the collector of traces took %d requests, and refused as many", taken.Load())
 		if taken.Load() == 0 && s.load != nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,8 +64,10 @@ routes:
 	})
 	written := 0
 	for life := range 6 {
-		b.set(func(w http.ResponseWriter) bool {
-			if rnd.IntN(4) == 0 {
+		var requests atomic.Int64
+		bad := rnd.Int64N(4)
+		b.set(func(w http.ResponseWriter) bool { // by several requests at once
+			if requests.Add(1)%4 == bad {
 				w.WriteHeader(http.StatusServiceUnavailable)
 				return true
 			}
