@@ -48,8 +48,9 @@ type Config struct {
 	MaxEvents int
 	MaxBytes  int
 
-	// Linger is how long an event waits for others before it is sent; 0 is 2 ms, less than
-	// 0 is not at all. A full batch (1 MiB or 1,000 records) never waits.
+	// Linger is the time between two sendings of batches that are not full, and so how long an event
+	// waits for others at most; 0 is 2 ms, less than 0 is none. An event that comes after a pause goes at
+	// once, and a full batch (1 MiB or 1,000 records) never waits.
 	Linger time.Duration
 
 	// EventsPerRecord packs up to so many events of one partition into one record, as a JSON

@@ -200,14 +200,17 @@ func TestRefusedRecordsDoNotTakeTheOthersWithThem(t *testing.T) {
 		res.Topics[0].Partitions[0].ErrorRecords = append(res.Topics[0].Partitions[0].ErrorRecords, bad)
 		return res, nil, true
 	})
-	var drops []emit.Drop
-	e := start(t, p, func(c *emit.Config) {
-		c.OnDrop = func(d emit.Drop) { drops = append(drops, d) }
-		c.Linger = time.Second
+	emitted := make(chan struct{})
+	c.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
+		<-emitted // so that all go in one batch
+		return nil, nil, false
 	})
+	var drops []emit.Drop
+	e := start(t, p, func(c *emit.Config) { c.OnDrop = func(d emit.Drop) { drops = append(drops, d) } })
 	for n := range 10 {
 		e.Emit(numbered("u1", n))
 	}
+	close(emitted)
 	closeNow(t, e)
 	log := readLog(t, p)[0]
 	if len(log) != 9 || log[2].sequence != 3 || log[3].sequence != 5 {

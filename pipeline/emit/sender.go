@@ -25,7 +25,7 @@ type sender struct {
 	flight   map[int]int      // requests on their way or about to be sent, by broker
 	groups   map[int]*request // dispatch's: what it is about to send, by broker
 	failing  int              // outboxes whose oldest batch failed at least once
-	flushAt  time.Time        // when partial batches are sent; zero while nothing waits for it
+	flushed  time.Time        // when partial batches were sent last
 	timer    *time.Timer
 
 	results chan result
@@ -120,10 +120,8 @@ func (s *sender) adopt(leaders []int) {
 // due next.
 func (s *sender) dispatch(ctx context.Context, now time.Time) {
 	eager := s.cfg.Linger < 0 || s.closed.Load()
-	flush := eager || !s.flushAt.IsZero() && !now.Before(s.flushAt)
-	if flush {
-		s.flushAt = time.Time{}
-	}
+	flushAt := s.flushed.Add(s.cfg.Linger) // what comes after a pause goes at once
+	flush := eager || !now.Before(flushAt)
 	var next time.Time
 	clear(s.groups)
 	waits := false
@@ -144,10 +142,13 @@ func (s *sender) dispatch(ctx context.Context, now time.Time) {
 	for _, r := range s.groups {
 		s.send(ctx, r)
 	}
-	if waits && !eager && s.flushAt.IsZero() {
-		s.flushAt = now.Add(s.cfg.Linger)
+	switch {
+	case flush && len(s.groups) > 0:
+		s.flushed = now
+	case waits && !flush: // after a flush a result will bring us back
+		next = earlier(next, flushAt)
 	}
-	if next = earlier(next, s.flushAt); next.IsZero() {
+	if next.IsZero() {
 		s.timer.Stop()
 		return
 	}
