@@ -142,6 +142,9 @@ func (a *Program) tell(o *ops.Options, spans *tracing.Options) (err error) {
 		return err
 	}
 	a.Spans, err = spans.Build("aggregator", a.Config.InstanceID, a.Registry, a.Log)
+	if err == nil && a.Spans == nil && a.Config.TraceEvery > 0 {
+		a.Log.Warn("no verdict begins a trace: there is no collector to send spans to", "advice", "give --trace-otlp, or leave --trace-sample out")
+	}
 	return err
 }
 

@@ -145,3 +145,28 @@ func TestCommandTellsWhatIsWrong(t *testing.T) {
 		t.Errorf("%s", &out)
 	}
 }
+
+// A share of verdicts to trace does nothing without a collector: a warning says so, since whoever switches the
+// collector off for a while need not take the share out.
+func TestTraceSampleWithoutACollector(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		warn bool
+	}{
+		{[]string{"--trace-sample", "0.1"}, true},
+		{[]string{"--trace-sample", "0.1", "--trace-otlp", "none"}, true},
+		{[]string{"--trace-sample", "0.1", "--trace-otlp", "127.0.0.1:1"}, false},
+		{nil, false},
+	} {
+		var log strings.Builder
+		args := append([]string{"--rules", rulesFile(t, someRules), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, c.args...)
+		a, err := parse(args, io.Discard, &log, func(string) string { return "" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = a.HTTP.Close(), a.Metrics.Close()
+		if warned := strings.Contains(log.String(), "no verdict begins a trace"); warned != c.warn {
+			t.Errorf("%v: warned %t; the log:\n%s", c.args, warned, log.String())
+		}
+	}
+}

@@ -110,7 +110,7 @@ func (o *Options) Open() (*Client, error) {
 	if u.Scheme == "http" && (o.ca != "" || o.cert != "" || o.key != "") {
 		return nil, &ops.UsageError{Err: fmt.Errorf("--ca, --cert and --key are for TLS: --aggregator https://%s", u.Host)}
 	}
-	token, err := o.Secret("TALLYGATE_TOKEN", o.tokenFile)
+	token, err := o.SecretNow("TALLYGATE_TOKEN", o.tokenFile)
 	if err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
@@ -120,7 +120,7 @@ func (o *Options) Open() (*Client, error) {
 		return nil, &ops.UsageError{Err: err}
 	}
 	a := New(base, &http.Client{Transport: files})
-	a.token = o.token(token)
+	a.token = token
 	a.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for this host
 	return a, nil
 }
@@ -133,21 +133,6 @@ func (o *Options) Trusting(base *http.Transport) (*ops.Reread, error) {
 
 // HasAuthority reports whether --ca is given.
 func (o *Options) HasAuthority() bool { return o.ca != "" }
-
-// token returns the token at each request: what the file holds then, if it can be read, else what it held last.
-func (o *Options) token(first string) func() string {
-	if o.tokenFile == "" {
-		return func() string { return first }
-	}
-	var last atomic.Pointer[string]
-	last.Store(&first)
-	return func() string {
-		if now, err := o.Secret("TALLYGATE_TOKEN", o.tokenFile); err == nil {
-			last.Store(&now)
-		}
-		return *last.Load()
-	}
-}
 
 // New is a client of the API at base, such as https://aggregator:8081, that shows no token. A nil
 // *http.Client is http.DefaultClient.

@@ -62,7 +62,9 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		errs[4] = fmt.Errorf("--shards %d, --max-connections %d: want at least 1", *shards, *connections)
 	}
 	errs[5] = sessions.Fill(&p.Session)
-	p.Enforcers, errs[7] = token.over(api, &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute})
+	if errs[3] == nil { // both read --ca
+		p.Enforcers, errs[7] = token.over(api, &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute})
+	}
 	follows := KeysConfig{Kafka: k, Redis: redis, Prefix: *prefix, Logger: p.Log, Enforcers: p.Enforcers}
 	if errs[6] = keys.fill(&follows); errors.Join(errs[:]...) == nil {
 		p.Keys, errs[6] = NewKeys(follows)

@@ -3,7 +3,6 @@ package console
 import (
 	"errors"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/ops"
@@ -14,7 +13,7 @@ import (
 type enforcerToken struct {
 	options *ops.Options
 	file    string
-	last    atomic.Pointer[string]
+	now     func() string
 	next    *ops.Reread
 }
 
@@ -31,22 +30,17 @@ func (t *enforcerToken) over(api *apiclient.Options, base *http.Transport) (http
 	if err != nil {
 		return nil, err
 	}
-	token, err := t.read()
+	t.now, err = t.options.SecretNow("TALLYGATE_ENFORCER_TOKEN", t.file)
 	switch {
 	case err != nil:
 		return nil, err
-	case token == "":
+	case t.now() == "":
 		return next, nil
 	case !api.HasAuthority():
 		return nil, errors.New("--enforcer-token-file needs --ca: the token is shown to whom that authority trusts, and to nobody else")
 	}
-	t.last.Store(&token)
 	t.next = next
 	return t, nil
-}
-
-func (t *enforcerToken) read() (string, error) {
-	return t.options.Secret("TALLYGATE_ENFORCER_TOKEN", t.file)
 }
 
 // RoundTrip shows the token that the file holds now; while it cannot be read, what it held last.
@@ -54,11 +48,8 @@ func (t *enforcerToken) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" {
 		return t.next.RoundTrip(req)
 	}
-	if token, err := t.read(); err == nil {
-		t.last.Store(&token)
-	}
 	req = req.Clone(req.Context()) // a RoundTripper changes no request
-	req.Header.Set("Authorization", "Bearer "+*t.last.Load())
+	req.Header.Set("Authorization", "Bearer "+t.now())
 	return t.next.RoundTrip(req)
 }
 

@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"os"
+
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
@@ -10,7 +12,13 @@ import (
 // that: a program that would fit is not killed. The metric go_gc_gomemlimit_bytes has the limit.
 func LimitMemory() { limitMemory(memlimit.FromCgroup) }
 
+// goMemLimit is Go's own variable.
+const goMemLimit = "GOMEMLIMIT"
+
 func limitMemory(of memlimit.Provider) {
+	if os.Getenv(goMemLimit) == "" {
+		os.Unsetenv(goMemLimit) // set to nothing: no limit for Go, and for the library one that is set
+	}
 	// What it cannot read is no limit: then the collector goes on as it does without one.
 	_, _ = memlimit.SetGoMemLimitWithOpts(memlimit.WithProvider(of))
 }

@@ -3,7 +3,6 @@ package ops
 import (
 	"errors"
 	"math"
-	"os"
 	"runtime/debug"
 	"testing"
 
@@ -28,9 +27,6 @@ func TestLimitMemory(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			debug.SetMemoryLimit(math.MaxInt64)
 			t.Setenv("GOMEMLIMIT", c.env) // it is put back as it was
-			if c.env == "" {
-				os.Unsetenv("GOMEMLIMIT")
-			}
 			limitMemory(func() (uint64, error) { return c.limit, c.err })
 			if got := debug.SetMemoryLimit(-1); max(got-c.want, c.want-got) > 10 {
 				t.Errorf("the limit is %d, want %d", got, c.want)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 // ErrHelp says that the help was asked for, and printed.
@@ -230,4 +231,21 @@ func (o *Options) Secret(env, path string) (string, error) {
 		return "", fmt.Errorf("read a secret: %s is empty", path)
 	}
 	return secret, nil
+}
+
+// SecretNow is Secret for who goes by what the file holds at each use: now returns that or, while it cannot be
+// read, what it held last.
+func (o *Options) SecretNow(env, path string) (now func() string, err error) {
+	first, err := o.Secret(env, path)
+	if err != nil || path == "" {
+		return func() string { return first }, err
+	}
+	var last atomic.Pointer[string]
+	last.Store(&first)
+	return func() string {
+		if secret, err := o.Secret(env, path); err == nil {
+			last.Store(&secret)
+		}
+		return *last.Load()
+	}, nil
 }
