@@ -91,6 +91,10 @@ func (x Exemptions) until(l *Limit) event.Micros {
 	return until
 }
 
+// LimitOf returns the limit whose counters have this hash, or had it in a version of the rules that this one
+// carries on; nil when there is none.
+func (s *Set) LimitOf(hash SectionHash) *Limit { return s.byHash[hash] }
+
 // StrictLimit returns the strict limit whose counters have this hash; nil when there is none.
 func (s *Set) StrictLimit(hash SectionHash) *Limit {
 	if l := s.byHash[hash]; l != nil && l.Hash == hash && l.Strict {

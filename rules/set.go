@@ -208,6 +208,12 @@ type Hit struct {
 	Told   event.Decimal // of a limit that an attribute tells: what it tells; 0: nothing
 }
 
+// IsPlain reports whether the hit's limit, amount and value say all of it, whatever position its limit's
+// tiers have.
+func (h *Hit) IsPlain() bool {
+	return !h.Refund && !h.Reset && !h.Limit.asks() && !h.Limit.Rule.Refunds
+}
+
 // KeepTier is a Hit's Tier that leaves the key the tier that it has.
 const KeepTier = -1
 

@@ -158,6 +158,7 @@ func countingOptions(o *ops.Options, c *aggregate.Config) (partitions, replicati
 	o.DurationVar(&c.CheckpointEvery, "checkpoint-every", time.Second, "`interval` between checkpoints")
 	o.DurationVar(&c.SessionTimeout, "session-timeout", 10*time.Second, "`time` without a heartbeat after which partitions go to others")
 	o.StringVar(&c.BrokerTime, "broker-time", "append", "append: records carry the broker's time; create: take the producers' `time`")
+	o.BoolVar(&c.ForwardWhole, "forward-whole", false, "forward events to other partitions one by one, as earlier versions read them; it holds for the whole group")
 	o.BoolVar(&c.AcceptNewTopic, "accept-new-topic", false, "continue after a topic was recreated or cut, with the counts kept")
 	o.Float64Var(&c.HotShare, "hot-key-share", 0.1, "`share` of its partition's events from which on the log reports a key as hot; below 0: never")
 	o.Float64Var(&c.HotRate, "hot-key-rate", 100, "`events` per second that a hot key or partition has at least, to be reported in the log")

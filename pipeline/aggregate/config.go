@@ -56,6 +56,14 @@ type Config struct {
 	// start.
 	AcceptNewTopic bool
 
+	// ForwardWhole has all instances of the group forward events one by one and whole, as programs did that
+	// read no packs.
+	ForwardWhole bool
+
+	// Tests change them. Zero is 3 s, a little longer than members take to get new rules, and 64 MiB.
+	packAfter  time.Duration
+	forwarding int64 // see owner.NewForwarding
+
 	CheckpointEvery time.Duration // 0 is 1 s
 
 	// MaxBatchBytes bounds what a record batch may decompress to. A larger one is skipped, and
@@ -158,7 +166,7 @@ const (
 // member is what this instance tells the other members. It says nothing about rules that can
 // change: all run the newest version.
 func (c Config) member() topics.Member {
-	m := topics.Member{Advertise: c.Advertise, TLS: c.AdvertiseTLS, Key: c.peerKey}
+	m := topics.Member{Advertise: c.Advertise, TLS: c.AdvertiseTLS, Key: c.peerKey, Packs: !c.ForwardWhole}
 	if len(c.RuleFile.Source) == 0 {
 		m.Rules = hex.EncodeToString(c.Rules.Hash[:])
 	}

@@ -38,7 +38,7 @@ func (r *rig) take(topic string) { r.set(topic, "min.insync.replicas", "2") }
 
 // While a topic takes no appends, a partition still answers every question: only events wait. A
 // stop ends in time, and the next owner counts once what was not acknowledged. If it is the audit
-// topic, not even events wait.
+// topic, not even events wait; if it is the repartition topic, only when much waits for it.
 func TestNothingHangsWhileATopicTakesNoAppends(t *testing.T) {
 	t.Parallel() // it mostly waits
 	kafka := servers.StartKafkaCluster(t, 3, nil)
@@ -46,10 +46,13 @@ func TestNothingHangsWhileATopicTakesNoAppends(t *testing.T) {
 		name, rules string
 		topic       func(*topics.Names) string
 		test        func(t *testing.T, r *rig, m *member, topic string)
+		change      func(*Config)
 		r           *rig
 		m           *member
 	}{
-		{name: "loop", rules: byIPAndUID, topic: func(n *topics.Names) string { return n.Loop }, test: nothingHangs},
+		{name: "loop, whole events, and little may wait", rules: byIPAndUID, topic: func(n *topics.Names) string { return n.Loop }, test: nothingHangs,
+			change: func(c *Config) { c.ForwardWhole, c.forwarding = true, 1<<20 }},
+		{name: "loop", rules: byIPAndUID, topic: func(n *topics.Names) string { return n.Loop }, test: onlyForwardsWait},
 		{name: "verdicts", rules: byIPAndUID, topic: func(n *topics.Names) string { return n.Verdicts }, test: nothingHangs},
 		{name: "changelog", rules: byIPAndUID, topic: func(n *topics.Names) string { return n.Table }, test: nothingHangs},
 		{name: "dead letters", rules: byIPAndUID, topic: func(n *topics.Names) string { return n.DeadLetters }, test: nothingHangs},
@@ -58,7 +61,11 @@ func TestNothingHangsWhileATopicTakesNoAppends(t *testing.T) {
 	for i := range cases { // topics are created while all brokers run
 		c := &cases[i]
 		c.r = newRig(t, kafka.Addrs())
-		c.m = c.r.start(compile(t, c.rules))
+		c.m = c.r.start(compile(t, c.rules), func(cfg *Config) {
+			if c.change != nil {
+				c.change(cfg)
+			}
+		})
 		c.r.ready(c.m)
 	}
 	kafka.Nodes[2].Stop() // not killed: the others would believe it alive for some seconds
@@ -108,6 +115,31 @@ func nothingHangs(t *testing.T, r *rig, m *member, topic string) {
 	l.counted(m)
 	l.stays(m)
 	m.end(t)
+}
+
+// onlyForwardsWait checks that events are counted on keys of the partitions that read them while nothing can be
+// forwarded, and then on all others, once.
+func onlyForwardsWait(t *testing.T, r *rig, m *member, topic string) {
+	r.refuse(topic)
+	l := r.load()
+	l.emit(60)
+	for range 6 {
+		r.emit(padded(l, 1000)...)
+	}
+	r.refused(m)
+	byIP := l.byIP
+	l.byIP = nil
+	l.counted(m) // on uids
+	if r.stuck(m) {
+		t.Error("a partition waits, though not much is to be forwarded")
+	}
+	l.byIP = byIP
+	if l.differences(m) == "" {
+		t.Error("the topic refuses appends, and what is forwarded through it is counted")
+	}
+	r.take(topic)
+	l.counted(m)
+	l.stays(m)
 }
 
 // nothingWaits checks that events are counted and verdicts published while the audit topic takes

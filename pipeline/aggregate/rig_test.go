@@ -128,7 +128,7 @@ func (r *rig) start(set *rules.Set, change ...func(*Config)) *member {
 	}
 	cfg := Config{
 		Brokers: r.brokers, Rules: set, Prefix: r.names.Group, Partitions: rigPartitions,
-		SessionTimeout: 6 * time.Second, CheckpointEvery: 50 * time.Millisecond,
+		SessionTimeout: 6 * time.Second, CheckpointEvery: 50 * time.Millisecond, packAfter: time.Nanosecond,
 		Registry: prometheus.NewRegistry(),
 		Logger:   slog.New(slog.NewTextHandler(r.t.Output(), &slog.HandlerOptions{Level: level})),
 	}

@@ -25,7 +25,7 @@ const (
 // watch checks until ctx ends whether the topics are still those of the session's beginning, and
 // whether all members count by the same rules.
 func (a *watching) watch(ctx context.Context) {
-	var rulesAt time.Time
+	var rulesAt, packsAt time.Time
 	for retry.Sleep(ctx, watchTopicsEvery) {
 		looked := make(chan struct{})
 		a.asking.start(func() { // do not wait for an unreachable Kafka
@@ -34,6 +34,10 @@ func (a *watching) watch(ctx context.Context) {
 				rulesAt = time.Now()
 				_, _ = a.members.describe(a.instance, memberAge) // for the time when Kafka does not answer
 				a.compareRules()
+			}
+			if !a.packs.Load() || time.Since(packsAt) > watchRulesEvery {
+				packsAt = time.Now()
+				a.packs.Store(a.allReadPacks())
 			}
 		})
 		select {
@@ -92,6 +96,7 @@ func sameTopics(were, have map[string]topics.Topic) error {
 // no broker answers now, they are what they were a moment ago, when the group was joined: watch
 // ends the session if that is wrong.
 func (a *instance) newSession(s sarama.ConsumerGroupSession, end context.CancelCauseFunc, seen map[string]topics.Topic) (*owner.Session, error) {
+	a.packs.Store(false) // an older program may have joined
 	own, err := a.ownTopics()
 	switch {
 	case err == nil:
@@ -122,6 +127,29 @@ func (a *instance) ownTopics() (map[string]topics.Topic, error) {
 }
 
 func (a *instance) rulesHash() string { return hex.EncodeToString(a.cfg.Rules.Hash[:]) }
+
+// allReadPacks reports whether all members of the group read packs of forwarded events. An older program does
+// not: beside one, events are forwarded whole.
+func (a *watching) allReadPacks() bool {
+	if a.cfg.ForwardWhole {
+		return false
+	}
+	groups, err := a.members.describe(a.instance, memberAge)
+	if err != nil {
+		return a.packs.Load() // while Kafka does not answer, nobody joins
+	}
+	members := 0
+	for _, g := range groups {
+		for _, m := range g.Members {
+			meta, err := m.GetMemberMetadata()
+			if err != nil || meta == nil || !topics.ParseMember(meta.UserData).Packs {
+				return false
+			}
+			members++
+		}
+	}
+	return members > 0
+}
 
 // compareRules logs whether members count by other rules than this instance: a partition that moves
 // between them loses the counts of limits that the other one does not know.

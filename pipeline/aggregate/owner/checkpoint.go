@@ -127,6 +127,9 @@ func (k *checkpoints) begin(ctx context.Context) (cut *shard.Cut, before sent, e
 	for {
 		k.lockTimed()
 		if cut, err = k.shard.BeginCheckpoint(); cut != nil {
+			if err = k.out.perform(); err != nil { // packs, perhaps the first to their partitions
+				cut = nil
+			}
 			before = k.out.cut()
 		}
 		k.unlockTimed()

@@ -83,6 +83,7 @@ func (c *core) shardConfig() shard.Config {
 		MaxDeadLetter:  c.env.MaxDeadLetter,
 		Instance:       c.env.Instance,
 		Seed:           rand.Uint64(),
+		PackAfter:      event.Micros(c.env.PackAfter.Microseconds()),
 		Spans:          c.env.Tracer != nil,
 		SpanEvery:      c.env.TraceEvery,
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -43,7 +44,10 @@ type Env struct {
 	AcceptNewTopic  bool   // continue although a topic was recreated
 	MaxDeadLetter   int    // bytes of a record that a dead letter may hold
 	CheckpointEvery time.Duration
-	TraceEvery      uint64 // one of so many verdicts without a trace context begins a trace; 0: none
+	Forwarding      *Forwarding
+	Packs           *atomic.Bool  // all members read packs of forwarded events; nil: not
+	PackAfter       time.Duration // see shard.Config
+	TraceEvery      uint64        // one of so many verdicts without a trace context begins a trace; 0: none
 
 	OnKafkaError func(error)      // called for each failed request; must not block
 	Closed       func(*Partition) // called for each partition that was closed

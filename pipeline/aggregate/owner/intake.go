@@ -19,6 +19,7 @@ type intake struct {
 	ends        *ends
 	levels      *levels
 	quotas      *quotas
+	packs       *packs
 	record      record.Record // under mu
 }
 
@@ -26,6 +27,7 @@ type intake struct {
 func (i *intake) process(b *Bundle) {
 	defer i.panicked()
 	i.mu.Lock()
+	i.shard.PackForwards(i.env.Packs != nil && i.env.Packs.Load())
 	for more := true; more; {
 		if i.waiting.Load() > 0 || i.out.crowded() {
 			full := i.out.takeFull()
@@ -98,6 +100,7 @@ func (i *intake) apply(b *Bundle) (more bool, err error) {
 	i.ends.wake()
 	i.levels.wake()
 	i.quotas.wake()
+	i.packs.forward()
 	return more, i.out.perform()
 }
 

@@ -36,6 +36,7 @@ type Metrics struct {
 	stateBytes   *prometheus.GaugeVec
 	toVerdict    prometheus.Histogram
 	forwarded    prometheus.Counter
+	forwards     prometheus.Counter
 	droppedIPs   prometheus.Counter
 	suspects     *suspects
 	lost         prometheus.Counter
@@ -96,6 +97,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		stateBytes:   r.Gauges("state_bytes", "Memory used by the keys' states and their index.", "partition"),
 		toVerdict:    r.Histogram("event_to_verdict_seconds", "Seconds from the event's broker time until Kafka acknowledges its verdict.", verdictBuckets),
 		forwarded:    r.Counter("events_forwarded_total", "Events forwarded to the partition that owns one of their keys."),
+		forwards:     r.Counter("forward_records_total", "Records that events were forwarded in: packs, and whole events."),
 		droppedIPs:   r.Counter("event_dropped_ips_total", "Events with an invalid ip; they are counted without it."),
 		suspects:     newSuspects(r),
 		lost:         r.Counter("records_lost_total", "Records deleted by retention before they were counted."),

@@ -23,11 +23,12 @@ type outbox struct {
 	verdicts  *fenced.Writer
 	expired   []int64 // producer ids of earlier owners, expired at the coordinator
 
-	loops       map[int32]*fenced.Writer // by target partition; under mu, like full and offered
-	full        []*fenced.Writer         // with more queued than their bound, see enqueue
-	offered     int64                    // Env.Published has the verdict records below this offset
-	strict      int64                    // the verdict topic below this offset is known to Env.Strict
-	strictOwned bool                     // which knows that the partition is owned here
+	loops       map[int32]*loop  // by target partition; under mu, like full and offered
+	packed      chan struct{}    // see packs.some
+	full        []*fenced.Writer // with more queued than their bound, see enqueue
+	offered     int64            // Env.Published has the verdict records below this offset
+	strict      int64            // the verdict topic below this offset is known to Env.Strict
+	strictOwned bool             // which knows that the partition is owned here
 	grants      grants
 	aux         ticket
 	acks        acks
@@ -35,7 +36,7 @@ type outbox struct {
 }
 
 func newOutbox(c *core) *outbox {
-	return &outbox{core: c, loops: map[int32]*fenced.Writer{}, acks: acks{wake: make(chan struct{}, 1)}}
+	return &outbox{core: c, loops: map[int32]*loop{}, packed: make(chan struct{}, 1), acks: acks{wake: make(chan struct{}, 1)}}
 }
 
 // fencedConfig says under which identity the owner writes.
@@ -70,12 +71,10 @@ func (o *outbox) perform() error {
 		}
 	}
 	for i := range e.Forwards {
-		f := &e.Forwards[i]
-		if err := o.enqueue(o.loopWriter(f.To), fenced.Record{Value: f.Value, Headers: traceHeader(f.Trace)}, true, nil); err != nil {
+		if err := o.forward(&e.Forwards[i]); err != nil {
 			return err
 		}
 	}
-	o.env.Metrics.forwarded.Add(float64(len(e.Forwards)))
 	for i := range e.Aux {
 		o.sendAux(&e.Aux[i])
 	}
@@ -87,6 +86,36 @@ func (o *outbox) perform() error {
 	}
 	o.tell(e)
 	return nil
+}
+
+// forward appends to the repartition topic. If too much waits for the same partition, no more events are
+// applied until there is room. The partition is locked.
+func (o *outbox) forward(f *shard.Forward) error {
+	o.env.Metrics.forwarded.Add(float64(f.Events))
+	o.env.Metrics.forwards.Inc()
+	l := o.loopTo(f.To)
+	done, over := l.waits(int64(len(f.Value)), f.Packed)
+	if over && !slices.Contains(o.full, l.Writer) {
+		o.full = append(o.full, l.Writer)
+	}
+	_, err := l.Enqueue(fenced.Record{Value: f.Value, Headers: traceHeader(f.Trace)}, true, done)
+	if err != nil {
+		done(-1, time.Time{}, err)
+	}
+	return err
+}
+
+// close takes off what was not forwarded. The partition's goroutines have ended.
+func (o *outbox) close() {
+	for _, l := range o.loops {
+		l.forget()
+	}
+}
+
+// packing reports whether a pack is on its way to a partition. The partition is locked.
+func (o *outbox) packing(to int32) bool {
+	l := o.loops[to]
+	return l != nil && l.packs.Load() > 0
 }
 
 // tell informs others: the blocklist's publisher, callers that wait for a command, metrics and the
@@ -189,15 +218,15 @@ func (o *outbox) awaitRoom(full []*fenced.Writer) {
 	}
 }
 
-// loopWriter returns the writer to a partition of the repartition topic. The partition is locked.
-func (o *outbox) loopWriter(target int32) *fenced.Writer {
-	w := o.loops[target]
-	if w == nil {
-		w = o.identity.NewWriter(o.env.Names.Loop, target)
-		o.loops[target] = w
-		o.goes(func() error { return o.runLoop(w, target) })
+// loopTo returns the way to a partition of the repartition topic. The partition is locked.
+func (o *outbox) loopTo(target int32) *loop {
+	l := o.loops[target]
+	if l == nil {
+		l = &loop{Writer: o.identity.NewWriter(o.env.Names.Loop, target), all: o.env.Forwarding, some: o.packed}
+		o.loops[target] = l
+		o.goes(func() error { return o.runLoop(l.Writer, target) })
 	}
-	return w
+	return l
 }
 
 // runLoop fences a partition of the repartition topic before the first forward to it, then runs the
@@ -280,7 +309,7 @@ func (o *outbox) timed(f func() error) error {
 
 // sent is the output up to a moment, except states and verdicts.
 type sent struct {
-	loops map[int32]*fenced.Writer
+	loops map[int32]*loop
 	aux   int
 }
 

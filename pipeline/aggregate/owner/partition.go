@@ -21,6 +21,7 @@ type Partition struct {
 	ends        *ends
 	levels      *levels
 	quotas      *quotas
+	packs       *packs
 	judging     *judging
 	intake      *intake
 }
@@ -35,8 +36,9 @@ func New(env *Env, id int32, s *Session) *Partition {
 	p.quotas = &quotas{core: c, out: p.out, some: make(chan struct{}, 1)}
 	p.strict = &strict{core: c, out: p.out, levels: p.levels}
 	p.checkpoints = &checkpoints{core: c, out: p.out, ends: p.ends, levels: p.levels, quotas: p.quotas, turn: make(chan struct{}, 1)}
+	p.packs = &packs{core: c, out: p.out, some: p.out.packed}
 	p.judging = &judging{core: c, out: p.out, levels: p.levels, quotas: p.quotas}
-	p.intake = &intake{core: c, out: p.out, checkpoints: p.checkpoints, ends: p.ends, levels: p.levels, quotas: p.quotas}
+	p.intake = &intake{core: c, out: p.out, checkpoints: p.checkpoints, ends: p.ends, levels: p.levels, quotas: p.quotas, packs: p.packs}
 	return p
 }
 
@@ -80,6 +82,7 @@ func (p *Partition) Open() error {
 	c.goes(p.ends.run)
 	c.goes(p.levels.run)
 	c.goes(p.quotas.run)
+	c.goes(p.packs.run)
 	c.goes(func() error { return p.out.identity.Run(c.ctx) })
 	c.openedAt, c.took = time.Now(), time.Since(began)
 	c.opened.Store(true)
@@ -137,6 +140,7 @@ func (p *Partition) Close() {
 	c.cancel(ErrReleased)
 	c.mu.Unlock()
 	c.wg.Wait()
+	p.out.close()
 	c.env.Closed(p)
 	if pub := c.env.Published; pub != nil {
 		pub.Disown(c.id)

@@ -2,6 +2,7 @@ package owner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -155,13 +156,13 @@ func (s *strict) CountLost(ctx context.Context, lost []protocol.Lost) error {
 	defer cancel()
 	acks := make(chan error, len(lost))
 	err := s.do(func() error {
-		w := s.out.loopWriter(s.id)
+		w := s.out.loopTo(s.id)
 		for i := range lost {
 			value, err := shard.AppendLost(nil, &lost[i])
 			if err != nil {
 				return err
 			}
-			if err := s.out.enqueue(w, fenced.Record{Value: value}, true, func(_ int64, _ time.Time, err error) { acks <- err }); err != nil {
+			if err := s.out.enqueue(w.Writer, fenced.Record{Value: value}, true, func(_ int64, _ time.Time, err error) { acks <- err }); err != nil {
 				return err
 			}
 		}
@@ -188,11 +189,13 @@ func (s *strict) CountLost(ctx context.Context, lost []protocol.Lost) error {
 func (s *strict) Progress(ctx context.Context) (p protocol.Progress, err error) {
 	ctx, cancel := s.within(ctx)
 	defer cancel()
-	var loops map[int32]*fenced.Writer
+	var loops map[int32]*loop
 	for more := true; more && err == nil; {
 		err = s.do(func() (err error) {
 			more, err = s.shard.PublishLevels(shard.LevelsAtOnce)
 			p.Input, p.Loop = s.shard.Next(shard.Input), s.shard.Next(shard.Loop)
+			s.shard.FlushPacks(nil)
+			err = errors.Join(err, s.out.perform())
 			loops = maps.Clone(s.out.loops)
 			return err
 		})

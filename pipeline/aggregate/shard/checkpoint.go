@@ -29,7 +29,7 @@ var ErrLevelsWait = errors.New("shard: too many levels wait to be published for 
 // BeginCheckpoint notes how far the shard is: what was processed up to now is in the states that
 // changed, which CopyNext copies. It is fuzzy: states may hold later events too, which their
 // applied offsets tell. It returns nil when nothing is new, ErrTorn while the one before is not
-// Covered, and ErrLevelsWait.
+// Covered, and ErrLevelsWait. What is packed is forwarded: it may be of events that the checkpoint covers.
 func (s *Shard) BeginCheckpoint() (*Cut, error) {
 	if s.cutting {
 		return nil, ErrTorn
@@ -43,6 +43,7 @@ func (s *Shard) BeginCheckpoint() (*Cut, error) {
 	case more:
 		return nil, ErrLevelsWait
 	}
+	s.FlushPacks(nil)
 	s.cutting = true
 	return &Cut{record: s.snapshot(), dirty: s.table.Cut()}, nil
 }

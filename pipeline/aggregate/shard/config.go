@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -22,6 +23,9 @@ type Config struct {
 	Seed uint64
 	// NoLevels says that nobody publishes levels, nor what is left: none are kept until somebody does.
 	NoLevels bool
+	// PackAfter is how long the partition forwards whole events after it was opened and after each change of its
+	// rules. Others take a moment to get these, and count a whole event by their own.
+	PackAfter event.Micros
 	// Trace is told what became of each event on each of its keys. Nil is for no trace.
 	Trace func(*Stepped)
 	// Spans has the contexts of traces followed, from records' headers into verdicts and Effects.Counted.

@@ -56,11 +56,13 @@ type Ack struct {
 	own      *protocol.Record // that is published with it: a level, a tombstone of one
 }
 
-// Forward is an event for another partition, as a record's value.
+// Forward is an event for another partition, or a pack of them, as a record's value.
 type Forward struct {
-	To    int32
-	Value []byte
-	Trace *event.Trace // its header; nil for none
+	To     int32
+	Value  []byte
+	Events int
+	Packed bool         // it is a pack
+	Trace  *event.Trace // its header; nil for none
 }
 
 // Aux is a record of auxiliary output, which no count depends on: of a replay it may come twice.

@@ -52,3 +52,15 @@ func (g *gathered) add(w *rules.Work, of *gatheredStep) {
 func (g *gathered) reset() {
 	g.steps, g.hashes, g.keys, g.hits = g.steps[:0], g.hashes[:0], g.keys[:0], g.hits[:0]
 }
+
+// mark is what is gathered so far, for cut.
+func (g *gathered) mark() int { return len(g.steps) }
+
+// cut drops what was gathered since mark.
+func (g *gathered) cut(steps int) {
+	key, hit := 0, 0
+	if steps > 0 {
+		key, hit = g.steps[steps-1].key, g.steps[steps-1].hit
+	}
+	g.steps, g.hashes, g.keys, g.hits = g.steps[:steps], g.hashes[:steps], g.keys[:key], g.hits[:hit]
+}

@@ -12,6 +12,7 @@ import (
 // Record takes in the next record of a source. What it counts is gathered until Step; the record
 // may be dropped when the effects are carried out.
 func (s *intake) Record(src Source, rec *record.Record, clock Clock) error {
+	s.look(&s.judging.rules, clock)
 	if src == Loop {
 		return s.loopRecord(rec, clock)
 	}
@@ -73,7 +74,7 @@ func (s *intake) Event(e *event.Event, number int64, broker event.Micros, cause 
 // each, to the partitions that own the others: raw, as it came, unless it is part of a CloudEvent. It reports
 // whether the event was sent to another partition than that of its uid.
 func (s *intake) inputEvent(e *event.Event, raw []byte, of *gatheredStep) (misplaced bool) {
-	broker, place := of.broker, of.place
+	broker := of.broker
 	s.compare(e)
 	if event.TooFarAhead(e.Time, broker) {
 		s.tally.Suspects.TimeAhead++
@@ -102,15 +103,23 @@ func (s *intake) inputEvent(e *event.Event, raw []byte, of *gatheredStep) (mispl
 	s.targets = targets
 	misplaced = len(targets) > 0 && s.misplaces(works)
 	for _, target := range targets {
-		from, value := origin{s.cfg.ID, place.next - 1, place.index, s.generation}, []byte(nil)
-		if raw != nil {
-			value = appendForwardRaw(nil, from, broker, raw)
-		} else {
-			value = appendForward(nil, from, broker, e)
+		if len(permits) > 0 || !s.pack(target, &o, works, s.generation) {
+			s.forward(target, &o, raw)
 		}
-		s.out.Forwards = append(s.out.Forwards, Forward{target, value, o.trace})
 	}
 	return misplaced
+}
+
+// forward asks for an event to be forwarded, behind what is packed for the same partition.
+func (s *intake) forward(target int32, o *occurrence, raw []byte) {
+	s.flush(target)
+	from, value := origin{s.cfg.ID, o.place.next - 1, o.place.index, s.generation}, []byte(nil)
+	if raw != nil {
+		value = appendForwardRaw(nil, from, o.broker, raw)
+	} else {
+		value = appendForward(nil, from, o.broker, o.event)
+	}
+	s.out.Forwards = append(s.out.Forwards, Forward{To: target, Value: value, Events: 1, Trace: o.trace})
 }
 
 // loopRecord counts an event that another partition forwarded, unless it has come before: an
@@ -125,6 +134,9 @@ func (s *intake) loopRecord(rec *record.Record, clock Clock) error {
 	if isLost(rec.Value) {
 		s.lostRecord(rec)
 		return nil
+	}
+	if isPack(rec.Value) {
+		return s.packRecord(rec)
 	}
 	from, broker, body, err := decodeForward(rec.Value)
 	if err != nil {

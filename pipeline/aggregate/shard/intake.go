@@ -18,6 +18,9 @@ type intake struct {
 	gathered gathered
 	targets  []int32 // of an event's forwards
 
+	packing
+	unpacking unpacking
+
 	mismatches []rules.Mismatch // of an event
 	spans      spans
 }
@@ -55,4 +58,5 @@ func (s *intake) match(e *event.Event, at event.Micros) []rules.Work {
 	return works
 }
 
-func (s *intake) owner(w *rules.Work) int32 { return int32(w.Hash&0x7fffffff) % s.cfg.Of }
+// owner is the partition that a key belongs to.
+func (c *Config) owner(w *rules.Work) int32 { return int32(w.Hash&0x7fffffff) % c.Of }

@@ -46,7 +46,7 @@ type Misplaced struct {
 // no uid, producers can do nothing about it.
 func (s *intake) misplaces(works []rules.Work) bool {
 	for i := range works {
-		if works[i].Shape.HasUID && s.owner(&works[i]) != s.cfg.ID {
+		if works[i].Shape.HasUID && s.cfg.owner(&works[i]) != s.cfg.ID {
 			return true
 		}
 	}

@@ -41,7 +41,7 @@ func (s *intake) permitKeys(e *event.Event, broker event.Micros) []rules.PermitK
 func (s *intake) gather(o *occurrence, works []rules.Work, permits []rules.PermitKey, targets []int32) []int32 {
 	for i := range works {
 		w := &works[i]
-		switch owner := s.owner(w); {
+		switch owner := s.cfg.owner(w); {
 		case owner != s.cfg.ID:
 			if !slices.Contains(targets, owner) {
 				targets = append(targets, owner)
@@ -58,7 +58,7 @@ func (s *intake) gather(o *occurrence, works []rules.Work, permits []rules.Permi
 			continue
 		}
 		w := rules.Work{Key: p.Key, Hash: p.Hash}
-		if owner := s.owner(&w); owner == s.cfg.ID {
+		if owner := s.cfg.owner(&w); owner == s.cfg.ID {
 			step := o.gatheredStep
 			step.id, step.permit, step.at = "", o.event.Permit.ID, o.timeFor(p)
 			s.gathered.add(&w, &step)

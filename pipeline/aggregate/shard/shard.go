@@ -28,7 +28,7 @@ func New(cfg Config, r Rules) *Shard {
 		broker: event.NoTime, last: [Sources]event.Micros{event.NoTime, event.NoTime},
 		epochs: noEpochs, epochsNoted: noEpochs,
 	}
-	s.spans = spans{&s.cfg, &s.out}
+	s.spans, s.packing = spans{&s.cfg, &s.out}, packing{by: &s.cfg, asks: &s.out}
 	s.table, s.issued = state.New(), issuedVerdicts{}
 	s.tally.Mismatches = map[rules.Mismatch]uint64{}
 	s.tally.UnmatchedBy, s.tally.Misplaced = map[Unmatched]*uint64{}, map[string]Misplaced{}

@@ -32,7 +32,7 @@ const (
 var simTopics = Topics{Events: Topic{"events", "e"}, Loop: Topic{"loop", "l"}, Table: Topic{"table", "t"}, Verdicts: Topic{"verdicts", "v"}}
 
 var (
-	simConfig = Config{Of: simPartitions, Topics: simTopics, MaxDeadLetter: 1 << 20, Instance: "sim", Seed: 1}
+	simConfig = Config{Of: simPartitions, Topics: simTopics, MaxDeadLetter: 1 << 20, Instance: "sim", Seed: 1, PackAfter: 300 * event.Millisecond}
 	simFound  = Found{Committed: -1}
 )
 
@@ -50,6 +50,7 @@ var simRules = []string{`
     - {name: addresses, strict: true, key: ip, match: {api: "*"}, limit: 60, per: year, window: calendar, then: {block: until-reset}}
     - {name: both, public: some, quota: true, key: [uid, ip], match: {api: "*"}, limit: 5, per: year, window: calendar, then: {block: 1h}}
     - {name: each, key: [api, ip/31], match: {api: "*"}, limit: 90, per: year, window: calendar, then: {block: 1h}}
+    - {name: sometimes, key: ip, match: {api: "b.*"}, limit: 90, per: year, window: calendar, then: {block: 1h}}
     - {name: everything, key: all, match: {api: "a.*"}, limit: 500, per: year, window: calendar, then: {block: until-reset}}
     - {name: bucket, match: {api: "b.*"}, window: bucket, limit: 6, per: 1h, then: {block: until-reset}}`, `
   rules:
@@ -63,6 +64,7 @@ var simRules = []string{`
     - {name: addresses, key: ip, match: {api: "*"}, limit: 400, per: year, window: calendar, then: {block: until-reset}}
     - {name: both, public: some, quota: true, key: [uid, ip], match: {api: "*"}, limit: 9, per: year, window: calendar, then: {block: 1h}}
     - {name: each, key: [api, ip/31], match: {api: "*"}, limit: 90, per: year, window: calendar, then: {block: 1h}}
+    - {name: sometimes, key: ip, match: {api: "b.*"}, limit: 90, per: year, window: calendar, then: {block: 1h}}
     - {name: everything, key: all, match: {api: "a.*"}, limit: 500, per: year, window: calendar, then: {block: until-reset}}`}
 
 func partitionOfUID(uid string) int32 { return event.Partition([]byte(uid), simPartitions) }
@@ -80,6 +82,11 @@ type simGroup struct {
 	input, loop, table, verdicts [simPartitions]*simLog
 
 	crashes, replaced, reloads int // of 1000 steps: each simulation has its own mix
+
+	packs         bool // owners pack what they forward
+	permitted     bool // most events have permits: those are forwarded whole
+	packed, whole int  // events that were asked to be forwarded
+	behind        int  // owners that were forwarded something by newer rules
 
 	epochs   [simPartitions]int
 	owners   [simPartitions]*simOwner
@@ -107,6 +114,7 @@ func newSimGroup(t testing.TB, seed uint64, sets []Rules) *simGroup {
 	w.rules = Rules{Number: 1, Published: 1, Set: sets[0].Set}
 	w.cfg.Spans, w.cfg.SpanEvery = true, 3
 	w.crashes, w.replaced, w.reloads = w.rng.IntN(4), w.rng.IntN(4), w.rng.IntN(6)
+	w.packs, w.permitted = w.rng.IntN(4) > 0, w.rng.IntN(2) == 0
 	for p := range int32(simPartitions) {
 		w.input[p], w.loop[p], w.table[p], w.verdicts[p] = &simLog{}, &simLog{}, &simLog{}, &simLog{}
 	}
@@ -134,8 +142,8 @@ func (w *simGroup) emit() {
 	p := partitionOfUID(uid)
 	em.seq[p]++
 	outcome := []string{"done", "done", "failed"}[w.rng.IntN(3)]
-	var traced []byte // one of three, and its header is there then
-	if em.seq[p]%3 == 0 {
+	var traced []byte // one of three or nine, and its header is there then
+	if em.seq[p]%3 == 0 && (w.permitted || em.seq[p]%9 == 0) {
 		traced = simTraceOf(n, em.seq[p]).AppendTo(nil)
 	}
 	e := simEntry{
@@ -328,7 +336,7 @@ func TestSimulation(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
-	steps, checkpoints, told := *simSteps, 0, 0
+	steps, checkpoints, told, packed, whole, behind := *simSteps, 0, 0, 0, 0, 0
 	if testing.Short() {
 		steps /= 10
 	}
@@ -343,11 +351,13 @@ func TestSimulation(t *testing.T) {
 		steps -= simRound
 		checkpoints += w.covered()
 		told += w.told
+		packed, whole = packed+w.packed, whole+w.whole
+		behind += w.behind
 		spans.add(&w.spans)
 	}
-	t.Logf("%d checkpoints were made, and %d numbers of what is left compared", checkpoints, told)
-	if checkpoints == 0 || told == 0 {
-		t.Error("no checkpoint was made, or nothing was left")
+	t.Logf("%d checkpoints were made, %d numbers of what is left compared, %d events forwarded in packs and %d whole, %d times by newer rules", checkpoints, told, packed, whole, behind)
+	if checkpoints == 0 || told == 0 || packed == 0 || whole == 0 {
+		t.Error("no checkpoint was made, nothing was left, or nothing forwarded in packs or whole")
 	}
 	if spans.forwarded == 0 || spans.begun == 0 || spans.ofVerdicts == 0 {
 		t.Errorf("of traced events %d were forwarded, %d began their traces, and %d verdicts followed", spans.forwarded, spans.begun, spans.ofVerdicts)

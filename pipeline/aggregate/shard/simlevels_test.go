@@ -21,7 +21,7 @@ type simPermit struct {
 
 // permit makes a permit for most events, as JSON behind their other fields.
 func (w *simGroup) permit(uid, ip, api string) string {
-	if w.rng.IntN(4) == 0 {
+	if !w.permitted || w.rng.IntN(4) == 0 {
 		return ""
 	}
 	p := simPermit{id: fmt.Sprintf("p%d", len(w.permits))}

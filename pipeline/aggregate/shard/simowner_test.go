@@ -65,6 +65,11 @@ func (o *simOwner) collect() {
 	o.verdicts = append(o.verdicts, e.Verdicts...)
 	for _, f := range e.Forwards {
 		o.forwards[f.To] = append(o.forwards[f.To], f)
+		if isPack(f.Value) {
+			o.w.packed += f.Events
+		} else {
+			o.w.whole++
+		}
 		o.asked[2+f.To]++
 	}
 	o.w.spans.note(o.w, e)
@@ -109,6 +114,7 @@ func (w *simGroup) tryBegin(id int32) (*simOwner, error) {
 	cfg := w.cfg
 	cfg.ID = id
 	o.s = New(cfg, w.rules)
+	o.s.PackForwards(w.packs)
 	for offset, e := range w.table[id].entries {
 		if e.gone {
 			continue
@@ -130,6 +136,11 @@ func (w *simGroup) tryBegin(id int32) (*simOwner, error) {
 // partition.
 func (o *simOwner) apply(src Source, most int) (any bool) {
 	any, err := o.step(src, most)
+	if errors.Is(err, ErrRulesBehind) {
+		o.torn = true
+		o.w.behind++
+		return true
+	}
 	o.must(err)
 	o.collect()
 	return any
@@ -383,8 +394,10 @@ func (o *simOwner) act(rng *rand.Rand) {
 				break
 			}
 		}
-	case n < 63:
+	case n < 62:
 		o.levels(1 + rng.IntN(8))
+	case n < 63:
+		o.flushPacks(func(int32) bool { return rng.IntN(2) == 0 })
 	case n < 64:
 		if o.lose(); rng.IntN(4) == 0 && !o.dead {
 			o.grant()
@@ -423,9 +436,17 @@ func (o *simOwner) act(rng *rand.Rand) {
 	}
 }
 
+// flushPacks forwards what is packed.
+func (o *simOwner) flushPacks(busy func(int32) bool) (any bool) {
+	any = o.s.PacksWait()
+	o.s.FlushPacks(busy)
+	o.collect()
+	return any
+}
+
 // settle does all that is to do, and reports whether there was anything.
 func (o *simOwner) settle() (any bool) {
-	for o.use() || o.apply(Input, 1<<10) || o.apply(Loop, 1<<10) || o.ends(true) || o.quotas(true) || o.levels(1<<10) || o.judge() {
+	for o.use() || o.apply(Input, 1<<10) || o.apply(Loop, 1<<10) || o.ends(true) || o.quotas(true) || o.levels(1<<10) || o.judge() || o.flushPacks(nil) {
 		any = true
 	}
 	for which := range simQueues {

@@ -1,0 +1,252 @@
+package shard
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"github.com/tallygate/tallygate/internal/wire"
+	"github.com/tallygate/tallygate/pipeline/aggregate/state"
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// A key of one value, such as the address of a large office, gets events from all partitions. Forwarded one
+// by one, each would be a record, decoded and matched once more. So a partition packs what it forwards: an
+// event is decoded and matched where it is read, and its pack says what it counts on the keys of one other
+// partition. Each entry has its own origin, so a receiver drops exactly what it has seen, whatever another
+// owner's packs begin and end with.
+//
+// A pack is a record of the loop topic: version, kind 5, and
+//
+//	uvarint   the origins' generation; 0 is none
+//	uvarint   their partition
+//	uvarint   the version of the rules
+//	entries   up to the record's end
+//
+// An entry is an event:
+//
+//	uvarint   its offset, less that of the entry before
+//	uvarint   its index in the record
+//	varint    its broker time, less that of the entry before
+//	varint    its time, less its broker time
+//	bytes     its id; none is empty
+//	uvarint   how many keys; each:
+//	  uvarint   the number of a key of this pack; 0 is a new one, which gets the next number:
+//	              uvarint   the number of a list of limits, from 1; 0 is a new one: uvarint length, 6 bytes of each limit
+//	              bytes     the key's text
+//	  uvarint   0: each limit counts 1; 1: uvarint amounts, in millionths; 2: amounts, then 8 bytes of each hit's value
+const loopKindPack = 5
+
+const (
+	packItems = 256      // as many entries are in a pack at most: its receiver steps them in one go
+	packBytes = 16 << 10 // behind the entry that reaches it, a pack ends
+	packSlots = 256      // of keys that are found again
+)
+
+// The forms of an entry's amounts.
+const (
+	amountsOne    = 0
+	amountsGiven  = 1
+	amountsValues = 2
+)
+
+// packing gathers what is to be forwarded.
+type packing struct {
+	by    *Config
+	asks  *Effects
+	packs bool         // all instances read packs
+	known Rules        // that events are matched by
+	from  event.Micros // by this machine's clock: see Config.PackAfter
+	now   bool         // packs, and from is over
+	of    []*pack      // by partition; nil: none was needed so far
+	open  int          // how many have entries
+}
+
+// pack is what waits for one partition.
+type pack struct {
+	value  []byte
+	items  int
+	offset int64        // of the last entry
+	broker event.Micros // the same
+	sets   [][]rules.Hit
+	keys   []packKey
+	slots  [packSlots]uint16 // numbers of keys, by a part of their hash
+}
+
+// packKey is a key of a pack: its text in the value, and the number of its limits.
+type packKey struct{ set, begin, end int }
+
+// PackForwards lets the shard pack what it forwards, or not. All who own partitions must read packs.
+func (s *packing) PackForwards(on bool) { s.packs = on }
+
+// PacksWait reports whether there are packs that FlushPacks would ask to be forwarded.
+func (s *packing) PacksWait() bool { return s.open > 0 }
+
+// FlushPacks asks for what waits to be forwarded, but for partitions that are busy; nil: for all.
+func (s *packing) FlushPacks(busy func(to int32) bool) {
+	if s.open == 0 {
+		return
+	}
+	for to := range int32(len(s.of)) {
+		if busy == nil || s.waits(to) && !busy(to) {
+			s.flush(to)
+		}
+	}
+}
+
+// waits reports whether a partition's pack has entries.
+func (s *packing) waits(to int32) bool {
+	return s.of != nil && s.of[to] != nil && s.of[to].items > 0
+}
+
+// flush asks for a partition's pack to be forwarded, if it has entries.
+func (s *packing) flush(to int32) {
+	if !s.waits(to) {
+		return
+	}
+	p := s.of[to]
+	s.asks.Forwards = append(s.asks.Forwards, Forward{To: to, Value: bytes.Clone(p.value), Events: p.items, Packed: true})
+	p.value, p.items, p.sets, p.keys = p.value[:0], 0, p.sets[:0], p.keys[:0]
+	clear(p.slots[:])
+	s.open--
+}
+
+// look is before each record.
+func (s *packing) look(r *Rules, clock Clock) {
+	if r.Set != s.known.Set {
+		s.FlushPacks(nil)
+		s.known, s.from = *r, clock.Local+s.by.PackAfter
+	}
+	s.now = s.packs && clock.Local >= s.from
+}
+
+// pack adds what an event counts on the keys of another partition to its pack. It reports false when only
+// the whole event tells that.
+func (s *packing) pack(to int32, o *occurrence, works []rules.Work, generation uint32) bool {
+	if !s.now || o.trace != nil || o.event.Permit.ID != "" {
+		return false
+	}
+	keys, size := 0, len(o.id)
+	for i := range works {
+		if s.by.owner(&works[i]) != to {
+			continue
+		}
+		keys++
+		size += len(works[i].Key)
+		for j := range works[i].Hits {
+			if !works[i].Hits[j].IsPlain() {
+				return false
+			}
+		}
+	}
+	if size > packBytes {
+		return false
+	}
+	p := s.begun(to, generation)
+	p.addEvent(o, keys)
+	for i := range works {
+		if w := &works[i]; s.by.owner(w) == to {
+			p.addKey(w)
+		}
+	}
+	if p.items++; p.items >= packItems || len(p.value) >= packBytes {
+		s.flush(to)
+	}
+	return true
+}
+
+// begun is the pack for a partition.
+func (s *packing) begun(to int32, generation uint32) *pack {
+	if s.of == nil {
+		s.of = make([]*pack, s.by.Of)
+	}
+	p := s.of[to]
+	if p == nil {
+		p = &pack{}
+		s.of[to] = p
+	}
+	if p.items == 0 {
+		s.open++
+		p.begin(origin{partition: s.by.ID, generation: generation}, s.known.Number)
+	}
+	return p
+}
+
+func (p *pack) begin(from origin, version int64) {
+	p.value = append(p.value[:0], loopVersion, loopKindPack)
+	p.value = binary.AppendUvarint(p.value, uint64(from.generation))
+	p.value = binary.AppendUvarint(p.value, uint64(from.partition))
+	p.value = binary.AppendUvarint(p.value, uint64(version))
+	p.offset, p.broker = 0, 0
+}
+
+func (p *pack) addEvent(o *occurrence, keys int) {
+	offset := o.place.next - 1
+	p.value = binary.AppendUvarint(p.value, uint64(offset-p.offset))
+	p.value = binary.AppendUvarint(p.value, uint64(o.place.index))
+	p.value = binary.AppendVarint(p.value, int64(o.broker-p.broker))
+	p.value = binary.AppendVarint(p.value, int64(o.at-o.broker))
+	p.value = binary.AppendUvarint(p.value, uint64(len(o.id)))
+	p.value = append(p.value, o.id...)
+	p.value = binary.AppendUvarint(p.value, uint64(keys))
+	p.offset, p.broker = offset, o.broker
+}
+
+func (p *pack) addKey(w *rules.Work) {
+	slot := &p.slots[state.Hash(w.Key)%packSlots]
+	if n := int(*slot); n > 0 && p.isKey(&p.keys[n-1], w) {
+		p.value = binary.AppendUvarint(p.value, uint64(n))
+	} else {
+		p.value = binary.AppendUvarint(p.value, 0)
+		set := p.addSet(w.Hits)
+		p.value = wire.AppendBytes(p.value, w.Key)
+		p.keys = append(p.keys, packKey{set, len(p.value) - len(w.Key), len(p.value)})
+		*slot = uint16(len(p.keys)) // a pack has few keys: each takes several of its bytes
+	}
+	form := amountsOne
+	for i := range w.Hits {
+		switch h := &w.Hits[i]; {
+		case h.Value != 0:
+			form = amountsValues
+		case h.Amount != event.One:
+			form = max(form, amountsGiven)
+		}
+	}
+	p.value = binary.AppendUvarint(p.value, uint64(form))
+	if form != amountsOne {
+		for i := range w.Hits {
+			p.value = binary.AppendUvarint(p.value, uint64(w.Hits[i].Amount))
+		}
+	}
+	if form == amountsValues {
+		for i := range w.Hits {
+			p.value = binary.LittleEndian.AppendUint64(p.value, w.Hits[i].Value)
+		}
+	}
+}
+
+func (p *pack) isKey(k *packKey, w *rules.Work) bool {
+	return bytes.Equal(p.value[k.begin:k.end], w.Key) && sameLimits(p.sets[k.set], w.Hits)
+}
+
+func sameLimits(a, b []rules.Hit) bool {
+	return slices.EqualFunc(a, b, func(x, y rules.Hit) bool { return x.Limit == y.Limit })
+}
+
+// addSet adds the number of a list of limits, and the list if it is new.
+func (p *pack) addSet(hits []rules.Hit) (set int) {
+	for i := range p.sets {
+		if sameLimits(p.sets[i], hits) {
+			p.value = binary.AppendUvarint(p.value, uint64(i+1))
+			return i
+		}
+	}
+	p.value = binary.AppendUvarint(p.value, 0)
+	p.value = binary.AppendUvarint(p.value, uint64(len(hits)))
+	for i := range hits {
+		p.value = append(p.value, hits[i].Limit.Hash[:]...)
+	}
+	p.sets = append(p.sets, slices.Clone(hits))
+	return len(p.sets) - 1
+}
