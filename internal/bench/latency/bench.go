@@ -176,7 +176,11 @@ func (b *bench) traffic(ctx context.Context, em *emit.Emitter) {
 			return
 		}
 		for due := int(time.Since(began).Seconds() * float64(b.rate)); sent < due; sent++ {
-			em.Emit(event.Event{UID: fmt.Sprintf("user-%d", rand.IntN(100_000)), API: "search.query"})
+			e := event.Event{UID: fmt.Sprintf("user-%d", rand.IntN(100_000)), API: "search.query"}
+			if b.hot && sent%2 == 0 {
+				e.Attrs = []event.Attr{{Name: "office", Value: event.StringValue("one")}}
+			}
+			em.Emit(e)
 		}
 	}
 }
@@ -191,7 +195,7 @@ func (b *bench) send(ctx context.Context, em *emit.Emitter, k kind, n int) {
 		}
 		uid := string(k) + "-" + strconv.Itoa(i)
 		b.emitting(uid, k)
-		em.Emit(event.Event{UID: uid, API: "probe"})
+		em.Emit(event.Event{UID: uid, API: "probe", Attrs: []event.Attr{{Name: "probe", Value: event.StringValue(uid)}}})
 	}
 }
 

@@ -71,8 +71,8 @@ func (w *witness) tell(verdicts []verdict.Verdict, received int64) {
 	var lines []byte
 	for _, v := range verdicts {
 		now := time.Now()
-		if uid := v.Key[0].Value; !w.CheckAt(event.FromTime(now), enforce.API(v.APIs[0]), uid).Allowed {
-			lines = fmt.Appendf(lines, "%s %d %d\n", uid, received, now.UnixNano())
+		if !w.CheckDimsAt(event.FromTime(now), v.APIs[0], v.Key).Allowed {
+			lines = fmt.Appendf(lines, "%s %d %d\n", v.Key[0].Value, received, now.UnixNano())
 		}
 	}
 	w.say(string(lines))

@@ -30,6 +30,11 @@ spec:
     - {name: daily, match: {api: "search.*"}, limit: 1M, per: day, window: calendar, then: {block: until-reset}}
 `
 
+// hotRules are what half of the traffic counts under, too, with --hot: one key of all instances. Measured events
+// then count on keys that other partitions than theirs own, most of them.
+const hotRules = `    - {name: office, key: attrs.office, match: {api: "search.*"}, limit: 1000M, per: 1m, window: tumbling, then: {block: 1m}}
+`
+
 // settings are what one run is about.
 type settings struct {
 	kafka, redis string
@@ -39,6 +44,7 @@ type settings struct {
 	warmup       time.Duration // traffic and events that are not measured, first
 	linger       time.Duration // emit's; 0 is its default
 	partitions   int
+	hot          bool   // see hotRules
 	attack       int    // uids that go over their limit within a second; 0 for none
 	hits         int    // events of each of them
 	profile      string // file for a CPU profile of the aggregator
@@ -65,6 +71,7 @@ func main() {
 	flag.DurationVar(&s.warmup, "warmup", 5*time.Second, "time before the first measured event, with traffic and events that are not measured")
 	flag.DurationVar(&s.linger, "linger", 0, "emit's linger; 0 is its default")
 	flag.IntVar(&s.partitions, "partitions", 4, "partitions")
+	flag.BoolVar(&s.hot, "hot", false, "half of the other traffic counts on one key, and measured events on keys of other partitions")
 	flag.IntVar(&s.attack, "attack", 0, "`uids` that go over their limit within a second, in the middle of each run")
 	flag.IntVar(&s.hits, "hits", 5, "events that each of them sends in that second; the third is over the limit")
 	flag.StringVar(&s.profile, "cpuprofile", "", "write a CPU profile of the aggregator's first 4 s under measurement, or under attack, to this `FILE`")
@@ -111,7 +118,11 @@ func run(s settings, p plan) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(rulesYAML), 0o600); err != nil {
+	rules := rulesYAML
+	if s.hot {
+		rules = strings.Replace(rules, "name: probe,", "name: probe, key: attrs.probe,", 1) + hotRules
+	}
+	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(rules), 0o600); err != nil {
 		return err
 	}
 	if p.binaries == "" {

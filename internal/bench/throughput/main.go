@@ -40,6 +40,8 @@ type bench struct {
 	dir        string
 	cpuprofile string
 	restart    bool
+	hot        float64 // the share of events with one address
+	instances  int
 	lines      bool // also print results in Go's benchmark format
 }
 
@@ -57,6 +59,8 @@ func main() {
 	flag.IntVar(&b.partitions, "partitions", 4, "partitions")
 	flag.DurationVar(&b.checkpoint, "checkpoint-every", time.Second, "the aggregator's checkpoint interval")
 	flag.StringVar(&b.cpuprofile, "cpuprofile", "", "write the last run's CPU profile of the aggregator to this `FILE`")
+	flag.Float64Var(&b.hot, "hot", 0, "the share of events that count on the key of one address, too: compares what instances forward in packs and whole")
+	flag.IntVar(&b.instances, "instances", 2, "aggregators, with --hot")
 	flag.BoolVar(&b.restart, "recovery", false, "start the aggregator again after each run, and measure its recovery")
 	flag.BoolVar(&b.lines, "lines", false, "also print results in Go's benchmark format")
 	runs := flag.Int("runs", 3, "interleaved repeats")
@@ -80,11 +84,11 @@ func (b *bench) all(runs int) error {
 	}
 	defer os.RemoveAll(dir)
 	b.dir = dir
-	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), rulesYAML, 0o600); err != nil {
+	if err := b.prepare(); err != nil {
 		return err
 	}
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "aggregator"), "./cmd/aggregator").CombinedOutput(); err != nil {
-		return fmt.Errorf("build the aggregator: %w\n%s", err, out)
+	if b.hot > 0 {
+		return b.hotRuns(runs)
 	}
 	fmt.Printf("%d events, ids %t, %d uids (half zipf %g), %d a record, %d partitions, five rules, checkpoint every %v\n",
 		b.events, b.ids, b.uids, b.zipf, b.perRecord, b.partitions, b.checkpoint)
@@ -135,24 +139,19 @@ func (b *bench) all(runs int) error {
 	return nil
 }
 
-// result is a process's work.
-type result struct {
-	events    int
-	wall, cpu time.Duration
-	note      string
-	pauses    string
-	resident  float64 // MB
-}
-
-func (r result) perCPU() float64 { return float64(r.events) / r.cpu.Seconds() }
-
-func (r result) String() string {
-	return fmt.Sprintf("%7.0f/s %7.0f/CPU-s%s", float64(r.events)/r.wall.Seconds(), r.perCPU(), r.note)
-}
-
-// line is a result in Go's benchmark format, behind the benchmark's name.
-func (r result) line() string {
-	return fmt.Sprintf("%d %.3f CPU-µs/event %.0f events/s", r.events, 1e6/r.perCPU(), float64(r.events)/r.wall.Seconds())
+// prepare writes the rules, and builds the aggregator.
+func (b *bench) prepare() error {
+	rules := rulesYAML
+	if b.hot > 0 {
+		rules = hotYAML
+	}
+	if err := os.WriteFile(b.rulesFile(), rules, 0o600); err != nil {
+		return err
+	}
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(b.dir, "aggregator"), "./cmd/aggregator").CombinedOutput(); err != nil {
+		return fmt.Errorf("build the aggregator: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // produce makes the topic and fills it.
@@ -231,8 +230,15 @@ func (b *bench) fill(p sarama.AsyncProducer, prefix string, seed uint64) {
 		if b.ids {
 			id = fmt.Sprintf(`"id":"e%d-%09d",`, seed, i)
 		}
-		body := fmt.Appendf(nil, `{%s"uid":"%s","api":"%s","outcome":"success","ip":"203.0.113.%d","attrs":{"device":"d%d","bytes":%d,"discounted":true}}`,
-			id, uid, api, i%250, i%1000, i%4096)
+		ip := fmt.Sprintf(`"ip":"203.0.113.%d",`, i%250)
+		switch {
+		case b.isHot(i):
+			ip = `"ip":"` + hotAddress + `",`
+		case b.hot > 0:
+			ip = ""
+		}
+		body := fmt.Appendf(nil, `{%s"uid":"%s","api":"%s","outcome":"success",%s"attrs":{"device":"d%d","bytes":%d,"discounted":true}}`,
+			id, uid, api, ip, i%1000, i%4096)
 		part := int(event.Partition([]byte(uid), int32(b.partitions)))
 		if b.perRecord <= 1 {
 			p.Input() <- &sarama.ProducerMessage{Topic: prefix + ".events", Partition: int32(part), Key: sarama.StringEncoder(uid), Value: sarama.ByteEncoder(body)}
@@ -353,12 +359,6 @@ func (b *bench) aggregator(prefix string) (result, error) {
 	}
 }
 
-func (b *bench) command(prefix, metrics, logLevel string) *exec.Cmd {
-	return exec.Command(filepath.Join(b.dir, "aggregator"), "--kafka", strings.Join(b.brokers, ","), "--prefix", prefix,
-		"--rules", filepath.Join(b.dir, "rules.yaml"), "--listen", freeAddr(), "--metrics-listen", metrics,
-		"--checkpoint-every", b.checkpoint.String(), "--log-level", logLevel)
-}
-
 // stop lets the program make its last checkpoint.
 func stop(cmd *exec.Cmd) {
 	_ = cmd.Process.Signal(os.Interrupt)
@@ -385,13 +385,4 @@ func (b *bench) profile(ctx context.Context, metrics string) {
 		_, _ = f.ReadFrom(resp.Body)
 		return
 	}
-}
-
-func sum(m map[string]float64, name string) (s float64) {
-	for k, v := range m {
-		if strings.HasPrefix(k, name+"{") {
-			s += v
-		}
-	}
-	return s
 }

@@ -3,10 +3,12 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // scrape reads a metrics page: values by name with labels.
@@ -40,4 +42,33 @@ func freeAddr() string {
 	}
 	defer l.Close()
 	return l.Addr().String()
+}
+
+func sum(m map[string]float64, name string) (s float64) {
+	for k, v := range m {
+		if strings.HasPrefix(k, name+"{") {
+			s += v
+		}
+	}
+	return s
+}
+
+// result is a process's work.
+type result struct {
+	events    int
+	wall, cpu time.Duration
+	note      string
+	pauses    string
+	resident  float64 // MB
+}
+
+func (r result) perCPU() float64 { return float64(r.events) / r.cpu.Seconds() }
+
+func (r result) String() string {
+	return fmt.Sprintf("%7.0f/s %7.0f/CPU-s%s", float64(r.events)/r.wall.Seconds(), r.perCPU(), r.note)
+}
+
+// line is a result in Go's benchmark format, behind the benchmark's name.
+func (r result) line() string {
+	return fmt.Sprintf("%d %.3f CPU-µs/event %.0f events/s", r.events, 1e6/r.perCPU(), float64(r.events)/r.wall.Seconds())
 }

@@ -38,7 +38,7 @@ func (b *bench) sizes(prefix string) (string, error) {
 		}
 	}
 	text := ""
-	for _, t := range []struct{ topic, name string }{{prefix + ".events", "events"}, {prefix + "-table", "changelog"}} {
+	for _, t := range []struct{ topic, name string }{{prefix + ".events", "events"}, {prefix + "-table", "changelog"}, {prefix + "-loop", "forwards"}} {
 		var records int64
 		for p := range int32(b.partitions) {
 			end, err := client.GetOffset(t.topic, p, sarama.OffsetNewest)
