@@ -6,11 +6,14 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/IBM/sarama"
 )
 
 // tally is the outcome of all faults, over all runs.
 type tally struct {
 	runs, events, differences int
+	packs, whole              int // records of forwarded events
 	order                     []string
 	rows                      map[string]*row
 }
@@ -44,6 +47,25 @@ func (c *tally) injected(faults []*fault, lasted, inStep time.Duration) {
 	}
 }
 
+// forwards counts the records that events were forwarded in.
+func (c *tally) forwards(s *stage) {
+	const kindPack = 5
+	packs, whole := 0, 0
+	for p := range s.partitions {
+		s.records(s.names.Loop, p, func(rec *sarama.ConsumerMessage) {
+			switch {
+			case len(rec.Key) > 0 || len(rec.Value) < 2:
+			case rec.Value[1] == kindPack:
+				packs++
+			default:
+				whole++
+			}
+		})
+	}
+	s.t.Logf("%d packs and %d whole events were forwarded", packs, whole)
+	c.packs, c.whole = c.packs+packs, c.whole+whole
+}
+
 // blame counts a run's differences for every fault that it had.
 func (c *tally) blame(p *plan, differences int) {
 	c.runs++
@@ -63,7 +85,7 @@ func (c *tally) blame(p *plan, differences int) {
 // String is a table in Markdown.
 func (c *tally) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d runs, %d events, %d differences\n\n", c.runs, c.events, c.differences)
+	fmt.Fprintf(&b, "%d runs, %d events, %d differences; %d packs and %d whole events were forwarded\n\n", c.runs, c.events, c.differences, c.packs, c.whole)
 	fmt.Fprintf(&b, "| fault | times | differences | it lasted, median | in step again after, median | at most |\n|---|--:|--:|--:|--:|--:|\n")
 	slices.Sort(c.order)
 	for _, name := range c.order {

@@ -62,6 +62,13 @@ const fixedRules = `
       per: year
       window: calendar
       then: {block: until-reset}
+    - name: everyone
+      key: all
+      match: {api: "*"}
+      limit: 1G
+      per: year
+      window: calendar
+      then: {block: until-reset}
     - name: network-bytes
       key: ip
       match: {api: upload.*}

@@ -67,6 +67,9 @@ func TestChaos(t *testing.T) {
 		t.Run(fmt.Sprintf("seed=%d", p.seed), func(t *testing.T) { play(t, p, &all) })
 	}
 	t.Logf("%v", &all)
+	if all.packs == 0 && all.whole > 0 {
+		t.Error("nothing was forwarded in packs")
+	}
 	if chaos.report != "" {
 		if err := all.writeFile(chaos.report); err != nil {
 			t.Error(err)
@@ -116,6 +119,7 @@ func play(t *testing.T, p *plan, all *tally) {
 	s.inStep()
 	t.Logf("all is counted %v after the start", time.Since(began).Round(time.Millisecond))
 	s.compareAll()
+	all.forwards(s)
 	t.Logf("all is compared %v after the start", time.Since(began).Round(time.Millisecond))
 	s.end()
 	t.Logf("ended %v after the start", time.Since(began).Round(time.Millisecond))
