@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -138,21 +139,41 @@ func (m *model) compareCounters(t *testing.T, keys []string, ps ...*Process) {
 		}
 		if m.permits != nil {
 			want, reply.list = m.withoutStrict(want), m.withoutStrict(reply.list)
-			reply.Rules, _ = json.Marshal(reply.list)
 		}
 		if k.mixed {
-			want = m.keepCounts(want)
-			reply.Rules, _ = json.Marshal(m.keepCounts(reply.list))
+			want, reply.list = m.keepCounts(want), m.keepCounts(reply.list)
 		}
 		text, err := json.Marshal(want)
-		if err != nil {
+		got, err2 := json.Marshal(reply.list)
+		if err := errors.Join(err, err2); err != nil {
 			t.Error(err)
 		}
-		if !bytes.Equal(text, reply.Rules) {
-			d.add("%s has  %s\n   not %s", key, reply.Rules, text)
+		if !bytes.Equal(text, got) {
+			d.add("%s has  %s\n   not %s", key, got, text)
+		}
+		if rule := reply.unexplained(); rule != "" {
+			d.add("%s: that it is exempt from %s, and why, contradict each other: %s", key, rule, reply.Rules)
 		}
 	}, ps...)
 	d.report(t)
+}
+
+// unexplained returns a rule that a key is exempt from and no reason is given, or the other way round; "" for none.
+func (r *explainReply) unexplained() string {
+	var list []struct {
+		Rule   string            `json:"rule"`
+		Exempt bool              `json:"exempt"`
+		By     []json.RawMessage `json:"exempt_by"`
+	}
+	if json.Unmarshal(r.Rules, &list) != nil {
+		return "all of them"
+	}
+	for _, e := range list {
+		if e.Exempt != (len(e.By) > 0) {
+			return e.Rule
+		}
+	}
+	return ""
 }
 
 // forgetGone leaves out the times and ids that a key which has left meanwhile has taken along. All
