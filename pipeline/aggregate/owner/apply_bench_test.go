@@ -151,12 +151,17 @@ func rename(value []byte, round int) {
 }
 
 func benchRecords(events, perRecord int, ids bool) (bundles [][]kafkalog.Record) {
+	return benchRecordsFrom(0, events, perRecord, ids)
+}
+
+// benchRecordsFrom is benchRecords behind first events: other ones, later.
+func benchRecordsFrom(first, events, perRecord int, ids bool) (bundles [][]kafkalog.Record) {
 	const uids = 1_000_000
-	rng := rand.New(rand.NewPCG(1, 1))
+	rng := rand.New(rand.NewPCG(1, 1+uint64(first)))
 	zipf := rand.NewZipf(rng, 1.05, 8, uids-1)
 	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC).UnixMilli()
 	var value []byte
-	for i := range events {
+	for i := first; i < first+events; i++ {
 		uid := uint64(rng.IntN(uids))
 		if i%2 == 0 {
 			uid = zipf.Uint64()
@@ -178,7 +183,7 @@ func benchRecords(events, perRecord int, ids bool) (bundles [][]kafkalog.Record)
 		default:
 			value = append(append(value, ','), body...)
 		}
-		if (i+1)%perRecord != 0 && i+1 < events {
+		if (i+1)%perRecord != 0 && i+1 < first+events {
 			continue
 		}
 		if perRecord > 1 {
