@@ -40,6 +40,33 @@ func TestWhereALogWasCut(t *testing.T) {
 	}
 }
 
+// What a key had reached that is deleted by now is not held against the log: its offsets may be those of another one.
+func TestDeletedKeysDoNotCutALog(t *testing.T) {
+	s := oneLimit(t)
+	state := func(next int64) []byte {
+		return appendWire(nil, nil, appendBlockHeader(nil, &block{applied: [Sources]applied{{next: next}}}))
+	}
+	c := &checkpoint{Next: [Sources]int64{Input: 12}, Epochs: &Epochs{Is: [Sources]int32{Input: 5}, From: [Sources]int64{Input: 10}}}
+	for i, tt := range []struct {
+		key   string
+		value []byte
+		cut   bool
+	}{
+		{"uid=1", state(20), false},
+		{"uid=2", state(21), true},
+		{"uid=2", nil, false},
+		{"uid=3", state(30), true},
+		{"uid=3", state(0), false}, // offsets have started over
+	} {
+		if err := s.Load(int64(i), []byte(tt.key), tt.value); err != nil {
+			t.Fatal(err)
+		}
+		if at, cut := s.cutAt(Input, c, EpochEnd{true, 5, 20}); cut != tt.cut || cut && at != 20 {
+			t.Errorf("record %d: cut at %d: %t, want %t", i, at, cut, tt.cut)
+		}
+	}
+}
+
 // Fuses that have blown stay so under the same version of the same rules only.
 func TestBlownFusesAreOfTheirRules(t *testing.T) {
 	set := compile(t, `

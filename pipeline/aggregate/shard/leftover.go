@@ -12,6 +12,10 @@ type restoring struct {
 	checkpoint *checkpoint // the last one
 	leftovers  map[string]leftover
 	parts      map[string][]byte // of the table of producers, by key
+
+	// No key has reached more of a source; perhaps none as much, since keys are deleted, and offsets start
+	// over. Who has to know looks at the keys.
+	reached [Sources]int64
 }
 
 // leftover is what a key's last record says of verdicts that were not yet published.

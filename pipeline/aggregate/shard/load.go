@@ -35,6 +35,9 @@ func (s *Shard) Load(offset int64, key, value []byte) error {
 	if err != nil {
 		return fmt.Errorf("state of a key: %w", err)
 	}
+	for src := range Sources {
+		r.reached[src] = max(r.reached[src], b.applied[src].next)
+	}
 	s.table.Load(key, raw)
 	s.exempt.note(key, b.state)
 	if len(pending) > 0 {

@@ -121,15 +121,24 @@ func (s *Shard) cutAt(src Source, c *checkpoint, is EpochEnd) (at int64, cut boo
 	if !is.Known || c.Epochs == nil {
 		return at, false
 	}
+	if at, cut := is.cutBelow(src, c, s.restoring.reached[src]); !cut {
+		return at, false // then it is not cut below less, either, and no key need be looked at
+	}
+	return is.cutBelow(src, c, s.reached(src))
+}
+
+// cutBelow finds whether a log has lost what was counted of it: by the checkpoint, and by keys that have
+// reached an offset.
+func (e EpochEnd) cutBelow(src Source, c *checkpoint, reached int64) (at int64, cut bool) {
 	epoch, from := c.Epochs.Is[src], c.Epochs.From[src]
-	reached := max(c.Next[src], s.reached(src))
+	reached = max(reached, c.Next[src])
 	switch {
 	case reached <= from:
 		// Nothing of the epoch was counted: it does not matter whether the log still has it.
-		return is.End, is.End >= 0 && is.End < reached
-	case is.Epoch < epoch: // of the epoch nothing is left, and others may have its place
-		return min(is.End, from), is.lost(epoch, reached)
+		return e.End, e.End >= 0 && e.End < reached
+	case e.Epoch < epoch: // of the epoch nothing is left, and others may have its place
+		return min(e.End, from), e.lost(epoch, reached)
 	default:
-		return is.End, is.lost(epoch, reached)
+		return e.End, e.lost(epoch, reached)
 	}
 }
