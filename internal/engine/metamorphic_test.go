@@ -20,6 +20,7 @@ import (
 	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/windows"
@@ -156,7 +157,7 @@ func (s *stopped) resumed(t *testing.T) *stopped {
 	next.changelog = s.changelog
 	next.GoOn(s.Engine)
 	for key, value := range s.changelog {
-		if err := next.Shard().Load(0, []byte(key), value); err != nil {
+		if _, err := next.Shard().Load([]record.Record{{Key: []byte(key), Value: value}}); err != nil {
 			t.Fatal(err)
 		}
 		state, err := next.Shard().State([]byte(key))

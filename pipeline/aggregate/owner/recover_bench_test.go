@@ -108,10 +108,13 @@ func recovered(tb testing.TB, log [][]kafkalog.Record) *Partition {
 	t := newTakeover(p.core, p.out)
 	for _, batch := range log {
 		for i := range batch {
-			if err := t.apply(&batch[i]); err != nil {
+			if err := t.take(&batch[i]); err != nil {
 				tb.Fatal(err)
 			}
 		}
+	}
+	if err := t.load(); err != nil {
+		tb.Fatal(err)
 	}
 	found := shard.Found{Newest: [shard.Sources]int64{1 << 40, 0}, Committed: -1}
 	for src := range found.EpochEnd {

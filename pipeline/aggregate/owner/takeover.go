@@ -23,6 +23,7 @@ type takeover struct {
 	old   map[int64]fenced.FenceRecord // the newest fence of each other producer id
 	start int64                        // of the changelog
 	next  int64                        // the first changelog offset not read
+	taken []kafkalog.Record            // that were read and not loaded
 
 	// Results, for the partition.
 	startsOver bool // a checkpoint is due before the first event
@@ -85,13 +86,10 @@ func (t *takeover) read(ctx context.Context, through int64) error {
 		}
 		t.next, t.start = oldest, oldest
 	}
-	err := t.env.Logs.Scan(ctx, topic, t.session.Topics[topic].ID, t.id, t.next, through+1, func(rec *kafkalog.Record) error {
-		if err := t.apply(rec); err != nil {
-			return fmt.Errorf("changelog record %s/%d at %d: %w", topic, t.id, rec.Offset, err)
-		}
-		t.next = rec.Offset + 1
-		return nil
-	})
+	err := t.env.Logs.Scan(ctx, topic, t.session.Topics[topic].ID, t.id, t.next, through+1, t.take)
+	if err == nil {
+		err = t.load()
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -101,13 +99,21 @@ func (t *takeover) read(ctx context.Context, through int64) error {
 	return nil
 }
 
-func (t *takeover) apply(rec *kafkalog.Record) error {
+// takenAtOnce is how many records are read before they are loaded.
+const takenAtOnce = 256
+
+// take takes in a record of the changelog. It is loaded with others.
+func (t *takeover) take(rec *kafkalog.Record) error {
+	t.next = rec.Offset + 1
 	if !fenced.IsFence(rec.Key) {
-		return t.shard.Load(rec.Offset, rec.Key, rec.Value)
+		if t.taken = append(t.taken, *rec); len(t.taken) < takenAtOnce {
+			return nil
+		}
+		return t.load()
 	}
 	f, err := fenced.ParseFence(rec.Value)
 	if err != nil {
-		return err
+		return t.failed(rec, err)
 	}
 	if f.ProducerID != t.out.identity.ProducerID() {
 		t.old[f.ProducerID] = f
@@ -115,6 +121,21 @@ func (t *takeover) apply(rec *kafkalog.Record) error {
 		t.brokers.appended(rec.Time()) // the last one is this owner's, from a moment ago
 	}
 	return nil
+}
+
+// load loads what was taken in.
+func (t *takeover) load() error {
+	n, err := t.shard.Load(t.taken)
+	if err != nil {
+		return t.failed(&t.taken[n], err)
+	}
+	clear(t.taken) // it keeps the records' batches
+	t.taken = t.taken[:0]
+	return nil
+}
+
+func (t *takeover) failed(rec *kafkalog.Record, err error) error {
+	return fmt.Errorf("changelog record %s/%d at %d: %w", t.env.Names.Table, t.id, rec.Offset, err)
 }
 
 // fenceExpired fences owners whose producer ids have expired: the coordinator has forgotten them,

@@ -58,7 +58,7 @@ func TestDeletedKeysDoNotCutALog(t *testing.T) {
 		{"uid=3", state(30), true},
 		{"uid=3", state(0), false}, // offsets have started over
 	} {
-		if err := s.Load(int64(i), []byte(tt.key), tt.value); err != nil {
+		if err := load(s, int64(i), tt.key, tt.value); err != nil {
 			t.Fatal(err)
 		}
 		if at, cut := s.cutAt(Input, c, EpochEnd{true, 5, 20}); cut != tt.cut || cut && at != 20 {

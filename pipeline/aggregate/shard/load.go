@@ -4,23 +4,46 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/state"
+	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Load takes in a record of the changelog, in their order; it keeps copies only. Fence records are
-// the owner's own matter; it skips them.
-func (s *Shard) Load(offset int64, key, value []byte) error {
-	r := s.restoring
+// loadAtOnce is how many records are loaded together.
+const loadAtOnce = 32
+
+// Load takes in records of the changelog, in their order; it keeps copies only. Fence records are
+// the owner's own matter; it skips them. An error is about the record behind the n that it took in.
+func (s *Shard) Load(recs []record.Record) (n int, err error) {
+	var hashes [loadAtOnce]uint64
+	for len(recs) > 0 {
+		some := recs[:min(len(recs), loadAtOnce)]
+		for i := range some {
+			hashes[i] = state.Hash(some[i].Key)
+		}
+		s.table.Warm(hashes[:len(some)]) // a million keys wait for memory, and so do it together
+		for i := range some {
+			if err := s.load(hashes[i], &some[i]); err != nil {
+				return n + i, err
+			}
+		}
+		n, recs = n+len(some), recs[len(some):]
+	}
+	return n, nil
+}
+
+func (s *Shard) load(hash uint64, rec *record.Record) error {
+	r, key := s.restoring, rec.Key
 	switch {
 	case isOwnerRecord(key):
-		return s.loadOwnerRecord(key, value)
-	case value == nil:
+		return s.loadOwnerRecord(key, rec.Value)
+	case rec.Value == nil:
 		s.table.Delete(key)
 		s.exempt.forget(key)
 		delete(r.leftovers, string(key))
 		return nil
 	}
-	pending, raw, err := decodeWire(value)
+	pending, raw, err := decodeWire(rec.Value)
 	if err != nil {
 		return err
 	}
@@ -38,13 +61,13 @@ func (s *Shard) Load(offset int64, key, value []byte) error {
 	for src := range Sources {
 		r.reached[src] = max(r.reached[src], b.applied[src].next)
 	}
-	s.table.Load(key, raw)
+	s.table.Load(hash, key, raw)
 	s.exempt.note(key, b.state)
 	if len(pending) > 0 {
 		for i := range pending {
 			pending[i].body = bytes.Clone(pending[i].body)
 		}
-		r.leftovers[string(key)] = leftover{offset, pending}
+		r.leftovers[string(key)] = leftover{rec.Offset, pending}
 	} else if len(r.leftovers) > 0 {
 		delete(r.leftovers, string(key))
 	}

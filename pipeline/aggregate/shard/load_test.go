@@ -11,6 +11,12 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 )
 
+// load loads one record.
+func load(s *Shard, offset int64, key string, value []byte) error {
+	_, err := s.Load([]record.Record{{Offset: offset, Key: []byte(key), Value: value}})
+	return err
+}
+
 // What a takeover cannot read is an error, and says what it is.
 func TestATakeoverRefusesWhatItCannotRead(t *testing.T) {
 	part := partKey(3, 0)
@@ -36,10 +42,10 @@ func TestATakeoverRefusesWhatItCannotRead(t *testing.T) {
 		clock := Clock{Local: now(), Broker: event.NoTime}
 		var err error
 		if tt.key != CheckpointKey {
-			err = s.Load(1, []byte(CheckpointKey), []byte(`{"version":1}`))
+			err = load(s, 1, CheckpointKey, []byte(`{"version":1}`))
 		}
 		if err == nil {
-			err = s.Load(7, []byte(tt.key), []byte(tt.value))
+			err = load(s, 7, tt.key, []byte(tt.value))
 		}
 		if err == nil {
 			_, err = s.Resume(Found{Committed: -1}, clock)
@@ -82,7 +88,7 @@ func TestWhatAnOwnerAsksKafkaFor(t *testing.T) {
 		if got := s.Restored(); got != (Restored{}) {
 			t.Errorf("%s: nothing is loaded, and restored is %+v", name, got)
 		}
-		if err := s.Load(0, []byte(CheckpointKey), body); err != nil {
+		if err := load(s, 0, CheckpointKey, body); err != nil {
 			t.Fatal(err)
 		}
 		got := s.Restored()

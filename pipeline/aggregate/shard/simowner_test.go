@@ -115,13 +115,14 @@ func (w *simGroup) tryBegin(id int32) (*simOwner, error) {
 	cfg.ID = id
 	o.s = New(cfg, w.rules)
 	o.s.PackForwards(w.packs)
+	var changelog []record.Record
 	for offset, e := range w.table[id].entries {
-		if e.gone {
-			continue
+		if !e.gone {
+			changelog = append(changelog, record.Record{Offset: int64(offset), Key: e.key, Value: e.value})
 		}
-		if err := o.s.Load(int64(offset), e.key, e.value); err != nil {
-			return o, err
-		}
+	}
+	if _, err := o.s.Load(changelog); err != nil {
+		return o, err
 	}
 	found := w.found
 	found.Newest[Input], found.Newest[Loop] = w.input[id].end(), w.loop[id].end()

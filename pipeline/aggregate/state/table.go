@@ -163,8 +163,8 @@ func (t *Table) Replace(ref Ref, key, block []byte) Ref {
 	return ref
 }
 
-// Load stores block under key as read from the changelog: unchanged.
-func (t *Table) Load(key, block []byte) { t.put(Hash(key), key, block) }
+// Load stores block under key, whose Hash is known, as read from the changelog: unchanged.
+func (t *Table) Load(hash uint64, key, block []byte) { t.put(hash, key, block) }
 
 func (t *Table) add(hash uint64, key, block []byte) Ref {
 	ref, c := t.heap.alloc(headerLen + len(key) + len(block))
