@@ -51,7 +51,7 @@ func (s *Set) CheckWindows(state []byte) error {
 			return err
 		}
 		rest = more
-		l := s.byHash[sec.Hash()]
+		l := s.byHash.of(sec.Hash())
 		if l == nil {
 			continue
 		}

@@ -39,7 +39,7 @@ const noRules = "(none)"
 func None() *Set {
 	return &Set{
 		Name: noRules, MaxLateness: defaultMaxLateness, RecentIDs: defaultRecentIDs, RecentFor: defaultRecentFor,
-		Files: map[string][]byte{}, byHash: map[SectionHash]*Limit{}, Hash: setHash(nil, nil),
+		Files: map[string][]byte{}, Hash: setHash(nil, nil),
 	}
 }
 

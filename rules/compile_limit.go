@@ -88,13 +88,13 @@ func (c *limitReader) add(l *Limit) {
 	}
 	l.Grain = max(l.Grain, minGrain)
 	l.Hash = sectionHash(l)
-	if other := c.set.byHash[l.Hash]; other != nil && c.Mistakes() == 0 {
+	if other := c.set.byHash.of(l.Hash); other != nil && c.Mistakes() == 0 {
 		c.Fail(c.o.Node, "rename one of them", "the counters of %q and %q have one name in the state", l.Name, other.Name)
 	}
-	c.set.byHash[l.Hash] = l
+	c.set.byHash.put(l.Hash, l)
 	l.formers = formerSections(l)
 	for _, f := range l.formers {
-		c.set.byHash[f.hash] = l
+		c.set.byHash.put(f.hash, l)
 	}
 	c.warnHeavy(l)
 	r := l.Rule

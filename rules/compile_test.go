@@ -101,7 +101,7 @@ func TestAWholeSet(t *testing.T) {
 		t.Errorf("shapes: %+v %+v", a.Shape, b.Shape)
 	}
 	for i, name := range []string{"a", "b/s", "b/h", "b/w"} {
-		if l := set.Limits[i]; l.Name != name || l.Index != i || set.byHash[l.Hash] != l {
+		if l := set.Limits[i]; l.Name != name || l.Index != i || set.byHash.of(l.Hash) != l {
 			t.Errorf("limit %d: %+v", i, l)
 		}
 	}

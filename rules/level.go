@@ -34,7 +34,7 @@ func (p *Stepper) Level(state []byte) (level Level) {
 			break // not reached with a checked state
 		}
 		rest, sec.Version = more, key.Version
-		l := p.set.byHash[sec.Hash()]
+		l := p.set.byHash.of(sec.Hash())
 		if l == nil || !l.Strict {
 			continue
 		}
@@ -93,11 +93,11 @@ func (x Exemptions) until(l *Limit) event.Micros {
 
 // LimitOf returns the limit whose counters have this hash, or had it in a version of the rules that this one
 // carries on; nil when there is none.
-func (s *Set) LimitOf(hash SectionHash) *Limit { return s.byHash[hash] }
+func (s *Set) LimitOf(hash SectionHash) *Limit { return s.byHash.of(hash) }
 
 // StrictLimit returns the strict limit whose counters have this hash; nil when there is none.
 func (s *Set) StrictLimit(hash SectionHash) *Limit {
-	if l := s.byHash[hash]; l != nil && l.Hash == hash && l.Strict {
+	if l := s.byHash.of(hash); l != nil && l.Hash == hash && l.Strict {
 		return l
 	}
 	return nil

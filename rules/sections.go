@@ -63,7 +63,7 @@ func (p *sections) spent(k keystate.Key) event.Micros {
 // the section as that limit has it now. One of a time when it counted otherwise is carried over:
 // see windows.Spec.Carry.
 func (p *sections) limitOfSection(sec keystate.Section) (*Limit, keystate.Section) {
-	l := p.set.byHash[sec.Hash()]
+	l := p.set.byHash.of(sec.Hash())
 	if l == nil || sec.Hash() == l.Hash {
 		return l, sec
 	}
@@ -89,7 +89,7 @@ func (p *sections) begun(l *Limit, old *keystate.Key) (sec keystate.Section) {
 			break
 		}
 		rest, found.Version = more, old.Version
-		if p.set.byHash[found.Hash()] != l.beside {
+		if p.set.byHash.of(found.Hash()) != l.beside {
 			continue
 		}
 		_, found = p.limitOfSection(found)
@@ -108,7 +108,7 @@ func (p *sections) find(k *keystate.Key, l *Limit) keystate.Section {
 		if !ok {
 			break
 		}
-		if rest = next; p.set.byHash[sec.Hash()] == l {
+		if rest = next; p.set.byHash.of(sec.Hash()) == l {
 			sec.Version = k.Version
 			_, sec = p.limitOfSection(sec)
 			return sec

@@ -43,7 +43,7 @@ type Set struct {
 	Warnings []Warning // what is allowed and probably not meant, in the order of the file
 
 	all    []*Rule // in the order of the file
-	byHash map[SectionHash]*Limit
+	byHash byHash
 	index  *apiIndex[*Rule]
 
 	vocabulary *Vocabulary             // nil: none is declared

@@ -186,7 +186,7 @@ func compareCounts(t tester, set *Set, m *model, state []byte, i int) {
 			t.Fatalf("step %d: %v", i, err)
 		}
 		rest = more
-		l := m.limits[set.byHash[sec.Hash()]]
+		l := m.limits[set.byHash.of(sec.Hash())]
 		if got, want := l.Window.Count(window), l.count(l.latest); got != want {
 			t.Fatalf("step %d, %s: the count is %d, want %d", i, l.Name, got, want)
 		}
@@ -237,7 +237,7 @@ func zone(t testing.TB, name string) *time.Location {
 // handmadeSet is a set of limits that were not compiled: those of one key shape, uid.
 func handmadeSet(t testing.TB, limits ...*Limit) *Set {
 	t.Helper()
-	set := &Set{Shapes: []*KeyShape{{Dims: []string{"uid"}, HasUID: true}}, Limits: limits, byHash: map[SectionHash]*Limit{}}
+	set := &Set{Shapes: []*KeyShape{{Dims: []string{"uid"}, HasUID: true}}, Limits: limits}
 	for i, l := range limits {
 		l.Index, l.Hash = i, SectionHash{byte(i), 1, 2, 3, 4, 5}
 		l.Rule.Shape, l.Rule.Limits = set.Shapes[0], []*Limit{l}
@@ -248,7 +248,7 @@ func handmadeSet(t testing.TB, limits ...*Limit) *Set {
 			t.Fatal(err)
 		}
 		set.Rules = append(set.Rules, l.Rule)
-		set.byHash[l.Hash] = l
+		set.byHash.put(l.Hash, l)
 	}
 	set.finish()
 	return set
