@@ -221,7 +221,7 @@ func compareWithBook(t tester, set *Set, roll dice, steps int, saw func(bookChan
 		if err := CheckState(next); err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
-		if err := set.CheckWindows(next); err != nil {
+		if err := set.Check(next); err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
 		if len(next) > largest {

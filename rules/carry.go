@@ -35,29 +35,16 @@ var ErrNewerState = keystate.ErrNewer
 
 // CheckState reports whether state is one that this binary can step and explain: nil,
 // ErrNewerState or another error. It doesn't know the rules: what the windows hold is not
-// looked at, see Set.CheckWindows.
-func CheckState(state []byte) error { return keystate.Check(state) }
+// looked at, see Set.Check.
+func CheckState(state []byte) error { return keystate.Check(state, nil) }
 
-// CheckWindows reports whether the windows in a state that passed CheckState are those of
-// this set's limits. Sections of unknown limits are dropped by the next Step and not looked at.
-func (s *Set) CheckWindows(state []byte) error {
-	k, err := keystate.Read(state)
-	if err != nil {
-		return err
-	}
-	for rest := k.Sections; len(rest) > 0; {
-		sec, _, window, more, err := k.NextSection(rest)
-		if err != nil {
-			return err
-		}
-		rest = more
-		l := s.byHash.of(sec.Hash())
-		if l == nil {
-			continue
-		}
-		if err := l.checkWindow(sec.Hash(), window); err != nil {
-			return err
-		}
+// Check is CheckState, and reports too whether the windows in a state are those of this set's limits.
+// Sections of unknown limits are dropped by the next Step and not looked at.
+func (s *Set) Check(state []byte) error { return keystate.Check(state, s.checkSection) }
+
+func (s *Set) checkSection(of SectionHash, window []byte) error {
+	if l := s.byHash.of(of); l != nil {
+		return l.checkWindow(of, window)
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
-	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
 const carriedRules = `
@@ -78,10 +77,10 @@ func TestCountsGoOnThroughChanges(t *testing.T) {
 			if rapid.Bool().Draw(t, "change") {
 				k.change(rapid.SampledFrom(sets).Draw(t, "set"), now)
 			}
-			if err := keystate.Check(k.state); err != nil {
+			if err := CheckState(k.state); err != nil {
 				t.Fatal(err)
 			}
-			if err := k.set.CheckWindows(k.state); err != nil {
+			if err := k.set.Check(k.state); err != nil {
 				t.Fatal(err)
 			}
 			for _, e := range k.set.Explain(k.state, []byte("uid=u"), now, "") {

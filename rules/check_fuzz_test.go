@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -28,11 +27,11 @@ func FuzzCheckExtras(f *testing.F) {
 	state, _ = p.Command(nil, state, key, Command{Kind: CommandExempt, Rule: "tiers", At: noon, Until: noon + event.Hour})
 	f.Add(state)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if CheckState(data) != nil || set.CheckWindows(data) != nil {
+		if set.Check(data) != nil {
 			return
 		}
 		good := func(what string, next []byte) {
-			if err := errors.Join(CheckState(next), set.CheckWindows(next)); err != nil {
+			if err := set.Check(next); err != nil {
 				t.Fatalf("%s made a bad state of a good one: %v", what, err)
 			}
 		}

@@ -32,7 +32,7 @@ func TestCountersAreNamedAndJudgedAsEver(t *testing.T) {
 	greater := strings.NewReplacer("limit: 7}", "limit: 77}", "limit: 8}", "limit: 88}", "limit: 80,", "limit: 60,").Replace(string(src))
 	for i, src := range []string{string(src), greater, strings.ReplaceAll(greater, "refunds: true", "refunds: false"), string(src)} {
 		set := compiled(t, src)
-		if err := set.CheckWindows(state); err != nil {
+		if err := set.Check(state); err != nil {
 			t.Fatal(err)
 		}
 		state, now = goldenStory(t, h, set, r, state, now)

@@ -24,7 +24,7 @@ type LimitLevel struct {
 	window []byte
 }
 
-// Level reads a state that has passed CheckState and Set.CheckWindows, or that a Step returned.
+// Level reads a state that has passed Set.Check, or that a Step returned.
 func (p *Stepper) Level(state []byte) (level Level) {
 	key := p.read(state)
 	level.Latest = key.Latest

@@ -267,10 +267,10 @@ func TestStatesOfVersion1AreRead(t *testing.T) {
 		v1 = append(v1, byte((len(block)+len(window))<<1|bit(len(block) > 0)))
 		v1 = append(append(v1, block...), window...)
 	}
-	if err := keystate.Check(v1); err != nil {
+	if err := CheckState(v1); err != nil {
 		t.Fatal(err)
 	}
-	if err := set.CheckWindows(v1); err != nil {
+	if err := set.Check(v1); err != nil {
 		t.Fatal(err)
 	}
 	// The penalty is in force there too; the quota goes on; nothing falls twice.

@@ -11,7 +11,7 @@ import (
 
 // Step counts one event for one key: it reads the key's state (length 0: a new key),
 // appends the state with the event in it to dst, and says what changed. dst and state must not
-// overlap; state must have passed CheckState and Set.CheckWindows, or be what a Step returned.
+// overlap; state must have passed Set.Check, or be what a Step returned.
 //
 // Nothing is allocated but room in dst and what changes, and limits with more than a window, need.
 func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {

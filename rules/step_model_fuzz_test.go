@@ -129,7 +129,7 @@ func compareWithModel(t tester, set *Set, roll dice, steps int) {
 		if err := CheckState(next); err != nil {
 			t.Fatalf("step %d, %+v: %v", i, in, err)
 		}
-		if err := set.CheckWindows(next); err != nil {
+		if err := set.Check(next); err != nil {
 			t.Fatalf("step %d, %+v: %v", i, in, err)
 		}
 		compareCounts(t, set, model, next, i)

@@ -195,7 +195,7 @@ func TestLateEventsAreCountedAsLate(t *testing.T) {
 func TestCheckStateKnowsVersions(t *testing.T) {
 	set := fiveLimits(t)
 	state, _ := set.NewStepper().Step(nil, nil, Input{Key: []byte("uid=42"), At: noon, ID: "a", Hits: unitHits(set.Limits...)})
-	if err := errors.Join(CheckState(nil), keystate.Check(state), set.CheckWindows(state)); err != nil {
+	if err := errors.Join(set.Check(nil), set.Check(state)); err != nil {
 		t.Errorf("a good state: %v", err)
 	}
 	newer := bytes.Clone(state)
@@ -204,11 +204,11 @@ func TestCheckStateKnowsVersions(t *testing.T) {
 		t.Errorf("a state of a newer version: %v, want ErrNewerState", err)
 	}
 	for n := 1; n < len(state); n++ {
-		whole := keystate.Check(state[:n]) == nil // cut between two sections
-		if whole && set.CheckWindows(state[:n]) != nil {
+		whole := CheckState(state[:n]) == nil // cut between two sections
+		if whole && set.Check(state[:n]) != nil {
 			t.Errorf("the first %d bytes pass as a state, but their windows don't", n)
 		}
-		if err := keystate.Check(state[:n]); errors.Is(err, ErrNewerState) {
+		if err := CheckState(state[:n]); errors.Is(err, ErrNewerState) {
 			t.Errorf("the first %d bytes are said to be of a newer version", n)
 		}
 	}
@@ -226,7 +226,7 @@ func FuzzCheckState(f *testing.F) {
 		f.Add(state)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if CheckState(data) != nil || set.CheckWindows(data) != nil {
+		if set.Check(data) != nil {
 			return
 		}
 		set.Explain(data, []byte("uid=42"), noon+event.Minute, "")
@@ -236,7 +236,7 @@ func FuzzCheckState(f *testing.F) {
 			{Key: []byte("uid=42"), At: noon + 3*event.Day},
 		} {
 			next, _ := p.Step(nil, data, in)
-			if err := errors.Join(CheckState(next), set.CheckWindows(next)); err != nil {
+			if err := set.Check(next); err != nil {
 				t.Fatalf("a step made a bad state of a good one: %v", err)
 			}
 		}

@@ -161,7 +161,7 @@ func (s *stopped) resumed(t *testing.T) *stopped {
 			t.Fatal(err)
 		}
 		state, err := next.Shard().State([]byte(key))
-		if err := errors.Join(err, rules.CheckState(state), s.Set.CheckWindows(state)); err != nil {
+		if err := errors.Join(err, s.Set.Check(state)); err != nil {
 			t.Fatal(err)
 		}
 	}

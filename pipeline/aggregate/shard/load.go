@@ -6,7 +6,6 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/state"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
-	"github.com/tallygate/tallygate/rules"
 )
 
 // loadAtOnce is how many records are loaded together.
@@ -51,11 +50,7 @@ func (s *Shard) load(hash uint64, rec *record.Record) error {
 	if err != nil {
 		return err
 	}
-	err = rules.CheckState(b.state)
-	if err == nil {
-		err = s.rules.Set.CheckWindows(b.state)
-	}
-	if err != nil {
+	if err := s.rules.Set.Check(b.state); err != nil {
 		return fmt.Errorf("state of a key: %w", err)
 	}
 	for src := range Sources {

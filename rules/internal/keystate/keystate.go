@@ -37,6 +37,8 @@ var ErrNewer = errors.New("rules: the state is of a newer version than this bina
 // ErrMalformed means that the bytes are no state.
 var ErrMalformed = errors.New("rules: the state is malformed")
 
+var errCutOff = fmt.Errorf("%w: a section is cut off", ErrMalformed)
+
 // Key is a state taken apart; its slices are parts of the state.
 type Key struct {
 	Version  byte
@@ -46,8 +48,9 @@ type Key struct {
 }
 
 // Check reports whether state is one that this binary can step and explain: nil,
-// ErrNewer or another error. What the windows hold is not looked at.
-func Check(state []byte) error {
+// ErrNewer or another error. What the windows hold is for looksAt to say, which is called with each;
+// nil: it is not looked at.
+func Check(state []byte, looksAt func(of SectionHash, window []byte) error) error {
 	s, err := Read(state)
 	if err != nil {
 		return err
@@ -58,23 +61,45 @@ func Check(state []byte) error {
 	if err := s.IDs.check(s.Latest); err != nil {
 		return err
 	}
-	var x Extras
 	for rest := s.Sections; len(rest) > 0; {
-		sec, extra, _, more, err := s.NextSection(rest)
-		if err != nil {
-			return err
+		sec, more, ok := Cut(rest)
+		if !ok {
+			return errCutOff
 		}
-		rest = more
-		if sec.Hash() == KeyHash {
-			err = new(KeySection).Read(sec.Body)
-		} else if len(extra) > 0 {
-			err = errors.Join(x.Read(extra, s.Version), x.check())
+		hash, window := sec.Hash(), sec.Body
+		switch rest = more; {
+		case hash == KeyHash:
+			if err := new(KeySection).Read(sec.Body); err != nil {
+				return err
+			}
+			continue
+		case sec.HasExtra():
+			if window, err = s.checkExtras(sec); err != nil {
+				return err
+			}
 		}
-		if err != nil {
+		if looksAt == nil {
+			continue
+		}
+		if err := looksAt(hash, window); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// checkExtras checks what a section has besides its window, and returns that.
+func (k *Key) checkExtras(sec Section) (window []byte, err error) {
+	sec.Version = k.Version
+	extra, window, ok := sec.Parts()
+	if !ok {
+		return nil, errCutOff
+	}
+	var x Extras
+	if len(extra) > 0 {
+		err = errors.Join(x.Read(extra, k.Version), x.check())
+	}
+	return window, err
 }
 
 // Read takes a state apart, as far as its sections.
@@ -161,7 +186,7 @@ func (k *Key) NextSection(b []byte) (s Section, extra, window, rest []byte, err 
 		extra, window, ok = s.Parts()
 	}
 	if !ok {
-		err = fmt.Errorf("%w: a section is cut off", ErrMalformed)
+		err = errCutOff
 	}
 	return s, extra, window, rest, err
 }
