@@ -10,6 +10,9 @@ import (
 
 // windowOf is what the limit's counters in a section of a name are of.
 func (l *Limit) windowOf(hash SectionHash) *windows.Spec {
+	if hash == l.Hash {
+		return &l.Window
+	}
 	for i := range l.formers {
 		if l.formers[i].hash == hash {
 			return &l.formers[i].window

@@ -14,9 +14,12 @@ type Exemptions []keystate.Exemption
 // ExemptionsOf returns the exemptions in a state that passed CheckState, or that a Stepper returned;
 // nil when there are none, as in nearly all states. They share no memory with it.
 func ExemptionsOf(state []byte) Exemptions {
-	k, err := keystate.Read(state)
-	if err != nil || len(k.Sections) <= len(keystate.KeyHash) || SectionHash(k.Sections) != keystate.KeyHash {
+	if !keystate.HasOwn(state) {
 		return nil
+	}
+	k, err := keystate.Read(state)
+	if err != nil {
+		return nil // not reached with a checked state
 	}
 	var x keystate.KeySection
 	if sec, _, ok := keystate.Cut(k.Sections); !ok || x.Read(sec.Body) != nil || len(x.Exempt) == 0 {

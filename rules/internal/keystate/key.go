@@ -32,6 +32,23 @@ type Exemption struct {
 // MaxExemptions bounds how many exemptions a key has of its own, the notes among them.
 const MaxExemptions = 64
 
+// HasOwn reports whether a state that passed Check has the section of what its key itself has. A takeover asks
+// that of every state, so it reads no more than what stands ahead.
+func HasOwn(state []byte) bool {
+	if len(state) < HeaderBytes {
+		return false
+	}
+	r := varints{b: state[HeaderBytes:]}
+	if count := r.uvarint(); count > 0 {
+		skip := r.uvarint() + 8*count
+		if skip > uint64(len(r.b)) {
+			return false
+		}
+		r.b = r.b[skip:]
+	}
+	return !r.bad && len(r.b) > len(KeyHash) && SectionHash(r.b) == KeyHash
+}
+
 // Clear empties x, and keeps its memory.
 func (x *KeySection) Clear() { *x = KeySection{Exempt: x.Exempt[:0]} }
 
