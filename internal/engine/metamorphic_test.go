@@ -165,6 +165,9 @@ func (s *stopped) resumed(t *testing.T) *stopped {
 			t.Fatal(err)
 		}
 	}
+	if more, err := next.Shard().CheckLoaded(len(s.changelog)); more || err != nil {
+		t.Fatal(more, err)
+	}
 	return next
 }
 

@@ -45,8 +45,9 @@ func TestWhatANewerProgramWroteIsRefused(t *testing.T) {
 				m = r.start(set)
 				eventually(t, "it refuses", func() bool { return m.fatal() != nil })
 				m.end(t)
-				if err := m.fatal(); !strings.Contains(err.Error(), "newer") {
-					t.Errorf("it says: %v", err)
+				where := fmt.Sprintf("changelog record %s/%d at %d: ", r.names.Table, id, before[len(before)-1].Offset)
+				if err := m.fatal(); !strings.Contains(err.Error(), "newer") || !strings.Contains(err.Error(), where) {
+					t.Errorf("it does not say %q, but: %v", where, err)
 				}
 				if after := r.kept(id); !slices.EqualFunc(before, after, sameRecord) {
 					t.Errorf("%d records are there, of %d that were", len(after), len(before))

@@ -1,7 +1,9 @@
 package owner
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
@@ -55,6 +58,9 @@ func (t *takeover) run(ctx context.Context) error {
 		return err
 	}
 	if err := t.fenceExpired(ctx); err != nil {
+		return err
+	}
+	if err := t.check(ctx); err != nil {
 		return err
 	}
 	if err := t.resume(); err != nil {
@@ -132,6 +138,43 @@ func (t *takeover) load() error {
 	clear(t.taken) // it keeps the records' batches
 	t.taken = t.taken[:0]
 	return nil
+}
+
+// checkedAtOnce is how many states are looked at before the end of ctx is.
+const checkedAtOnce = 1 << 13
+
+// check looks at every state that was loaded.
+func (t *takeover) check(ctx context.Context) error {
+	for more := true; more; {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		var err error
+		if more, err = t.shard.CheckLoaded(checkedAtOnce); err == nil {
+			continue
+		}
+		if bad, ok := errors.AsType[*shard.StateError](err); ok {
+			err = t.find(ctx, bad)
+		}
+		return fmt.Errorf("read the changelog: %w", err)
+	}
+	return nil
+}
+
+// find reads the changelog once more, for where a state is that cannot be read: the last record of its key.
+func (t *takeover) find(ctx context.Context, bad *shard.StateError) error {
+	topic := t.env.Names.Table
+	last := kafkalog.Record{Offset: -1}
+	err := t.env.Logs.Scan(ctx, topic, t.session.Topics[topic].ID, t.id, t.start, t.next, func(rec *kafkalog.Record) error {
+		if bytes.Equal(rec.Key, bad.Key) {
+			last = *rec
+		}
+		return nil
+	})
+	if err != nil || last.Offset < 0 {
+		return fmt.Errorf("changelog %s/%d: %w", topic, t.id, bad)
+	}
+	return t.failed(&last, bad)
 }
 
 func (t *takeover) failed(rec *kafkalog.Record, err error) error {

@@ -3,6 +3,7 @@ package shard
 import (
 	"fmt"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/state"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -16,6 +17,8 @@ type restoring struct {
 	// No key has reached more of a source; perhaps none as much, since keys are deleted, and offsets start
 	// over. Who has to know looks at the keys.
 	reached [Sources]int64
+
+	checked state.Place // the states before it were looked at
 }
 
 // leftover is what a key's last record says of verdicts that were not yet published.

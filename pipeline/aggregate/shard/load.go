@@ -13,7 +13,9 @@ const loadAtOnce = 32
 
 // Load takes in records of the changelog, in their order; it keeps copies only. Fence records are
 // the owner's own matter; it skips them. An error is about the record behind the n that it took in.
+// Of a key with several records only the newest state matters: see CheckLoaded.
 func (s *Shard) Load(recs []record.Record) (n int, err error) {
+	s.restoring.checked = state.Place{}
 	var hashes [loadAtOnce]uint64
 	for len(recs) > 0 {
 		some := recs[:min(len(recs), loadAtOnce)]
@@ -38,7 +40,6 @@ func (s *Shard) load(hash uint64, rec *record.Record) error {
 		return s.loadOwnerRecord(key, rec.Value)
 	case rec.Value == nil:
 		s.table.Delete(key)
-		s.exempt.forget(key)
 		delete(r.leftovers, string(key))
 		return nil
 	}
@@ -50,14 +51,10 @@ func (s *Shard) load(hash uint64, rec *record.Record) error {
 	if err != nil {
 		return err
 	}
-	if err := s.rules.Set.Check(b.state); err != nil {
-		return fmt.Errorf("state of a key: %w", err)
-	}
 	for src := range Sources {
 		r.reached[src] = max(r.reached[src], b.applied[src].next)
 	}
 	s.table.Load(hash, key, raw)
-	s.exempt.note(key, b.state)
 	if len(pending) > 0 {
 		for i := range pending {
 			pending[i].body = bytes.Clone(pending[i].body)
@@ -67,6 +64,41 @@ func (s *Shard) load(hash uint64, rec *record.Record) error {
 		delete(r.leftovers, string(key))
 	}
 	return nil
+}
+
+// StateError is the error for a key whose state cannot be read.
+type StateError struct {
+	Key []byte // which the text does not show
+	Err error  // why
+}
+
+// Error says why.
+func (e *StateError) Error() string { return fmt.Sprintf("state of a key: %v", e.Err) }
+
+// Unwrap returns Err.
+func (e *StateError) Unwrap() error { return e.Err }
+
+// CheckLoaded looks at up to most of the states that were loaded and not looked at yet, and reports whether there
+// are more. An error is a *StateError: the shard counts no event on a state that it cannot read. Resume looks at all
+// that are left; an owner who calls it before can do something else in between.
+func (s *Shard) CheckLoaded(most int) (more bool, err error) {
+	next, more := s.table.InMemory(s.restoring.checked, most, func(ref state.Ref) bool {
+		var b block
+		if b, err = decodeBlock(s.table.Block(ref)); err == nil {
+			err = s.rules.Set.Check(b.state)
+		}
+		if err != nil {
+			err = &StateError{bytes.Clone(s.table.Key(ref)), err}
+			return false
+		}
+		s.exempt.note(s.table.Key(ref), b.state)
+		return true
+	})
+	if err != nil {
+		return false, err
+	}
+	s.restoring.checked = next
+	return more, nil
 }
 
 func (s *Shard) loadOwnerRecord(key, value []byte) error {

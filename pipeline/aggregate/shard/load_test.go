@@ -3,6 +3,7 @@ package shard
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +61,54 @@ func TestATakeoverRefusesWhatItCannotRead(t *testing.T) {
 			t.Errorf("%s: %v, want %q; of a newer program: %t, final: %t", name, err, tt.want, tt.newer, tt.final)
 		}
 	}
+}
+
+// What matters of a key is its last state: one that nobody can read is an error until another one follows it, or
+// nothing does.
+func TestTheLastStateOfAKeyMatters(t *testing.T) {
+	const bad, good = "\x01\x00\x01\x00\x00\x00\xff", "\x01\x00\x01\x00\x00\x00"
+	for name, tt := range map[string]struct {
+		values []string // of uid=1; "" is a tombstone
+		fine   bool
+	}{
+		"it is bad":        {[]string{good, bad}, false},
+		"a good one":       {[]string{bad, good}, true},
+		"it is deleted":    {[]string{bad, ""}, true},
+		"and comes again":  {[]string{bad, "", bad}, false},
+		"nothing is there": {nil, true},
+	} {
+		s := oneLimit(t)
+		for i := range 100 {
+			if err := load(s, int64(i), fmt.Sprintf("uid=other-%d", i), []byte(good)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for more := true; more; { // what was looked at is looked at again when more comes
+			var err error
+			if more, err = s.CheckLoaded(7); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, value := range tt.values {
+			if err := load(s, int64(100+i), "uid=1", bytesOrNil(value)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := s.Resume(Found{Committed: -1}, Clock{Local: now(), Broker: event.NoTime})
+		if (err == nil) != tt.fine {
+			t.Errorf("%s: %v", name, err)
+		}
+		if bad, ok := errors.AsType[*StateError](err); !tt.fine && (!ok || string(bad.Key) != "uid=1" || strings.Contains(err.Error(), "uid")) {
+			t.Errorf("%s: %v, which is not about uid=1, or shows it", name, err)
+		}
+	}
+}
+
+func bytesOrNil(value string) []byte {
+	if value == "" {
+		return nil
+	}
+	return []byte(value)
 }
 
 // An owner asks Kafka where the epochs end that the checkpoint has of the topics of today.

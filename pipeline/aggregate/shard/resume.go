@@ -2,6 +2,7 @@ package shard
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -17,8 +18,11 @@ type Resumed struct {
 	StartsOver bool
 }
 
-// Resume finds where to go on in both sources.
+// Resume finds where to go on in both sources, when all that was loaded can be read.
 func (s *Shard) Resume(f Found, clock Clock) (Resumed, error) {
+	if _, err := s.CheckLoaded(math.MaxInt); err != nil {
+		return Resumed{}, err
+	}
 	c := s.restoring.checkpoint
 	if c == nil {
 		c = &checkpoint{}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 )
@@ -86,6 +87,34 @@ func TestTableAgainstMap(t *testing.T) {
 		}
 		if n != len(model) {
 			t.Fatalf("seed %d: All yields %d keys, want %d", seed, n, len(model))
+		}
+	}
+}
+
+// Whatever was stored, grown and deleted, a walk through memory sees each key once, also in several calls.
+func TestAWalkThroughMemorySeesEveryKey(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	table, want := New(), map[string]int{}
+	for range 5000 {
+		key, block := fmt.Sprint(rng.IntN(900)), make([]byte, rng.IntN(400))
+		if rng.IntN(3) == 0 {
+			table.Delete([]byte(key))
+			delete(want, key)
+			continue
+		}
+		table.Set([]byte(key), block)
+		want[key] = len(block)
+	}
+	for _, most := range []int{1, 64, len(want), 1 << 20} {
+		seen, calls := map[string]int{}, 0
+		for place, more := (Place{}), true; more; calls++ {
+			place, more = table.InMemory(place, most, func(ref Ref) bool {
+				seen[string(table.Key(ref))] = len(table.Block(ref))
+				return calls%2 == 0 || most == 1 // every second call sees one
+			})
+		}
+		if !maps.Equal(seen, want) {
+			t.Errorf("%d at once: %d keys are seen of %d", most, len(seen), len(want))
 		}
 	}
 }

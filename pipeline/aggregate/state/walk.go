@@ -15,3 +15,32 @@ func (t *Table) Walk(part, place int, each func(Ref) bool) (next int) {
 
 // Size is how many places a part has.
 func (t *Table) Size(part int) int { return len(t.subs[part].slots) }
+
+// Place is where a walk over a Table's memory goes on. The zero value is the beginning.
+type Place struct {
+	class int
+	chunk uint32
+}
+
+// InMemory calls each with up to most blocks in the order in which they lie in memory, from a place on, until each
+// returns false, and returns the place behind the last one; more is false at the end. Whoever reads every block is
+// several times as quick as in the order of the index, where each block is waited for. The table must not change
+// between the first call and the last.
+func (t *Table) InMemory(from Place, most int, each func(Ref) bool) (next Place, more bool) {
+	for ; from.class < len(t.heap.classes); from = (Place{class: from.class + 1}) {
+		c := &t.heap.classes[from.class]
+		for ; from.chunk < c.next; from.chunk++ {
+			if c.alive[from.chunk/64]&(1<<(from.chunk%64)) == 0 {
+				continue
+			}
+			if most == 0 {
+				return from, true
+			}
+			most--
+			if !each(Ref(uint32(from.class)<<numberBits | (from.chunk + 1))) {
+				return Place{from.class, from.chunk + 1}, true
+			}
+		}
+	}
+	return from, false
+}
