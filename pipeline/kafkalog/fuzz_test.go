@@ -19,6 +19,7 @@ func FuzzBatch(f *testing.F) {
 		f.Add(slices.Concat(wire, made{first: 5, attributes: attrControl, records: []kmsg.Record{{Key: []byte{0, 0, 0, 1}}}}.bytes(f)), int64(4))
 	}
 	m := kmsg.MessageV1{Offset: 6, Magic: 1, Timestamp: 7, Value: []byte("old")}
+	f.Add([]byte("0"), int64(94)) // no batch at all
 	f.Add(signLegacy(m.AppendTo(nil)), int64(0))
 	f.Fuzz(func(t *testing.T, raw []byte, from int64) {
 		for _, signed := range []bool{false, true} {
@@ -35,7 +36,7 @@ func FuzzBatch(f *testing.F) {
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			c := &Chunk{raw: raw[:whole:whole], from: from, unpack: &unpacker{most: most}, committed: true}
+			c := &Chunk{raw: raw[:whole:whole], from: from, place: from, unpack: &unpacker{most: most}, committed: true}
 			records, _ := all(c)
 			if c.Place() < from {
 				t.Errorf("place %d, and from %d on was asked for", c.Place(), from)
