@@ -34,14 +34,13 @@ func BenchmarkForward(b *testing.B) {
 			}
 		})
 		b.Run("forwarded="+name+"/owns", func(b *testing.B) {
-			var forwards [][]byte
-			for b.Loop() { // one loop is one event: a round of them at a time
+			for left := b.N; left > 0; left -= events { // the last round is done to its end
 				b.StopTimer()
 				p := newPair(b, set, packs)
 				for i, v := range values {
 					p.read(int64(i), v)
 				}
-				forwards = p.forward()
+				forwards := p.forward()
 				b.StartTimer()
 				for i, v := range forwards {
 					if err := p.to.Record(Loop, &record.Record{Offset: int64(i), Value: v}, p.clock); err != nil {
@@ -55,7 +54,6 @@ func BenchmarkForward(b *testing.B) {
 					}
 				}
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/events, "ns/event")
 		})
 	}
 }
