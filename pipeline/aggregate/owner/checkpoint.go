@@ -152,7 +152,11 @@ func (k *checkpoints) durable() {
 
 // copyCut queues the changed states and the table of producers, in slices between events.
 func (k *checkpoints) copyCut(ctx context.Context, cut *shard.Cut) error {
+	var turns turns
 	for more := true; more; {
+		if turns.over() {
+			turns.give()
+		}
 		if err := k.out.changelog.WaitBelow(ctx, sliceBytes); err != nil {
 			return err
 		}

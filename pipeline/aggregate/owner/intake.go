@@ -3,7 +3,6 @@ package owner
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
@@ -21,6 +20,7 @@ type intake struct {
 	quotas      *quotas
 	packs       *packs
 	record      record.Record // under mu
+	turns       turns
 }
 
 // process applies a bundle's records, and makes room for other goroutines in between.
@@ -29,11 +29,11 @@ func (i *intake) process(b *Bundle) {
 	i.mu.Lock()
 	i.shard.PackForwards(i.env.Packs != nil && i.env.Packs.Load())
 	for more := true; more; {
-		if i.waiting.Load() > 0 || i.out.crowded() {
+		if i.waiting.Load() > 0 || i.out.crowded() || i.turns.over() {
 			full := i.out.takeFull()
 			i.mu.Unlock()
 			i.out.awaitRoom(full)
-			runtime.Gosched()
+			i.turns.give()
 			i.mu.Lock()
 		}
 		if err := i.out.takeAcks(); err != nil {
