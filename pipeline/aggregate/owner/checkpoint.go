@@ -96,6 +96,9 @@ func (k *checkpoints) make(ctx context.Context) error {
 	if err := k.out.flush(ctx, before); err != nil {
 		return err
 	}
+	if err := cut.Encode(); err != nil {
+		return err
+	}
 	if err := k.out.timed(func() error { return k.shard.EndCheckpoint(cut) }); err != nil {
 		return err
 	}
@@ -160,9 +163,10 @@ func (k *checkpoints) copyCut(ctx context.Context, cut *shard.Cut) error {
 		if err := k.out.changelog.WaitBelow(ctx, sliceBytes); err != nil {
 			return err
 		}
+		cut.MakeRoom()
 		err := k.out.timed(func() error {
 			began, size := time.Now(), 0
-			for n := 1; more && size < sliceBytes && (n%lookEvery != 0 || time.Since(began) < sliceTime); n++ {
+			for n := 1; more && size < sliceBytes && cut.HasRoom() && (n%lookEvery != 0 || time.Since(began) < sliceTime); n++ {
 				var bytes int
 				bytes, more = k.shard.CopyNext(cut)
 				size += bytes

@@ -10,7 +10,33 @@ import (
 type Cut struct {
 	record *checkpoint
 	dirty  *state.Cut
-	space  []byte
+	left   int    // changes to look at, at most; as of the last call of CopyNext
+	space  []byte // for copies
+	body   []byte // the record, encoded
+}
+
+const (
+	roomBytes  = 128 << 10 // the most memory that MakeRoom takes at a time
+	stateBytes = 256       // of one state, estimated
+	largeState = 4 << 10   // most states take less
+)
+
+// MakeRoom takes memory for the next copies. The shard may be used meanwhile: memory may cost a goroutine tens of
+// milliseconds, if the collector has it help, or wait, and events should not wait with it.
+func (c *Cut) MakeRoom() {
+	want := min(roomBytes, largeState+c.left*stateBytes)
+	if cap(c.space)-len(c.space) < min(want, roomBytes/4) {
+		c.space = make([]byte, 0, want)
+	}
+}
+
+// HasRoom reports whether the next copy most likely takes no memory but what MakeRoom has taken.
+func (c *Cut) HasRoom() bool { return cap(c.space)-len(c.space) >= largeState }
+
+// Encode makes the checkpoint's record, before EndCheckpoint. The shard may be used meanwhile.
+func (c *Cut) Encode() (err error) {
+	c.body, err = c.record.encode()
+	return err
 }
 
 // Covers is the first offset of a source that the checkpoint does not cover.
@@ -45,33 +71,27 @@ func (s *Shard) BeginCheckpoint() (*Cut, error) {
 	}
 	s.FlushPacks(nil)
 	s.cutting = true
-	return &Cut{record: s.snapshot(), dirty: s.table.Cut()}, nil
+	dirty := s.table.Cut()
+	return &Cut{record: s.snapshot(), dirty: dirty, left: dirty.Len()}, nil
 }
 
-// CopyNext asks for the next changed state to be written, and returns its size; false behind the
-// last. A state is copied and asked for in one call: one that is written through later stands
-// behind it.
+// CopyNext asks for the next changed state to be written, and returns its size: 0 where the next change was copied
+// otherwise. It returns false behind the last. A state is copied and asked for in one call: one that is written
+// through later stands behind it.
 func (s *Shard) CopyNext(c *Cut) (bytes int, more bool) {
 	ref, more := c.dirty.Next()
-	if !more {
-		return 0, false
-	}
-	if c.space == nil {
-		c.space = make([]byte, 0, min(spaceBytes, 256*c.dirty.Len()))
+	c.left = c.dirty.Len()
+	if ref == 0 {
+		return 0, more
 	}
 	rec := s.stateRecord(&c.space, ref)
 	s.out.States = append(s.out.States, rec)
 	return len(rec.Key) + len(rec.Value), true
 }
 
-// EndCheckpoint asks for the checkpoint record. All that was asked for before must be acknowledged.
-func (s *Shard) EndCheckpoint(c *Cut) error {
-	body, err := c.record.encode()
-	if err != nil {
-		return err
-	}
-	return s.appendCheckpoint(body)
-}
+// EndCheckpoint asks for the checkpoint record, which Encode has made. All that was asked for before must be
+// acknowledged.
+func (s *Shard) EndCheckpoint(c *Cut) error { return s.appendCheckpoint(c.body) }
 
 // Covered takes in that the checkpoint record is durable: the offsets below it can be released.
 func (s *Shard) Covered(c *Cut) {

@@ -17,8 +17,8 @@
 //   - For records: Record, and at times Step, with Effects after either.
 //   - Acked for each append that carries an Ack, in the order of their offsets.
 //   - For a checkpoint: BeginCheckpoint, CopyNext until nothing is left, ProducerPart; it waits
-//     until all that was asked for before that is acknowledged; EndCheckpoint; and when that is
-//     acknowledged, too, Covered.
+//     until all that was asked for before that is acknowledged; Cut.Encode, EndCheckpoint; and when
+//     that is acknowledged, too, Covered.
 //   - It calls from one goroutine at a time.
 //
 // After an error of any method the shard is to be dropped: what was not durable is replayed by the

@@ -84,9 +84,6 @@ func (s *issuing) overtake(key string, changes []verdict.Verdict, erased bool) {
 	}
 }
 
-// spaceBytes is how much memory is taken at a time for the copies of a checkpoint.
-const spaceBytes = 64 << 10
-
 // stateRecord copies a key's state, with its unpublished verdicts, into a changelog record. Its
 // memory is taken off space, which is renewed when it does not suffice.
 func (s *issuing) stateRecord(space *[]byte, ref state.Ref) Append {

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -247,5 +248,41 @@ func TestNothingIsPublishedOfNothing(t *testing.T) {
 	s.PublishEnds("uid=gone", true, clock)
 	if !s.out.Empty() {
 		t.Errorf("%+v", s.out)
+	}
+}
+
+// A copy once took memory while the partition was locked. The collector may have a goroutine that takes memory help,
+// or wait: events waited up to 30 ms with it. What a slice copies now has its memory before.
+func TestCopiesHaveTheirMemoryBefore(t *testing.T) {
+	s := oneLimit(t)
+	const keys = 3000
+	for i := range keys {
+		e := event.Event{UID: fmt.Sprintf("u%04d", i), API: "a", Time: event.NoTime, Cost: event.One}
+		s.Event(&e, 0, now(), verdict.Cause{})
+		if err := s.Step(Input, int64(i+1), Clock{Local: now()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := s.BeginCheckpoint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices, copied := 0, 0
+	for more := true; more; slices++ {
+		c.MakeRoom()
+		before := &c.space[:1][0]
+		for more && c.HasRoom() {
+			var n int
+			if n, more = s.CopyNext(c); n > 0 {
+				copied++
+			}
+		}
+		if &c.space[:1][0] != before {
+			t.Fatalf("slice %d took memory while it copied", slices)
+		}
+		s.Effects().Reset()
+	}
+	if copied != keys || slices < 2 {
+		t.Errorf("%d states in %d slices, want %d in several", copied, slices, keys)
 	}
 }

@@ -294,6 +294,7 @@ func (o *simOwner) checkpoint() (any bool) {
 		if !o.reachedAll() {
 			return false
 		}
+		o.must(o.cut.Encode())
 		o.must(o.s.EndCheckpoint(o.cut))
 		o.phase, o.target[0] = ending, o.asked[0]+1
 	case ending:

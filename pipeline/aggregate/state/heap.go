@@ -1,6 +1,9 @@
 package state
 
-import "math/bits"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // heap allocates chunks of a few dozen sizes, cut from slabs. A Ref is 6 bits of size class and 26
 // bits of chunk number, from 1. A size with 2^26-1 chunks borrows from the next larger one: Refs of
@@ -15,7 +18,7 @@ type class struct {
 	slabs   [][]byte
 	perSlab uint32
 	next    uint32   // the first chunk number never used, less 1
-	freed   []uint32 // chunk numbers, less 1
+	freed   uint32   // the chunk number freed last, 0 if none: each has the one before it behind its generation
 	alive   []uint64 // bitmap by chunk number less 1
 }
 
@@ -23,6 +26,8 @@ const (
 	numberBits = 26
 	mostChunks = 1<<numberBits - 1
 	slabBytes  = 128 << 10
+
+	offFreed = 1 // in a freed chunk
 )
 
 // sizes: 32 bytes, then steps of an eighth of the power of two below: at most 12.5% is waste
@@ -55,8 +60,9 @@ func (h *heap) alloc(n int) (Ref, []byte) {
 		c.perSlab = uint32(max(1, slabBytes/size))
 	}
 	var num uint32
-	if l := len(c.freed); l > 0 {
-		num, c.freed = c.freed[l-1], c.freed[:l-1]
+	if c.freed != 0 {
+		num = c.freed - 1
+		c.freed = binary.LittleEndian.Uint32(h.chunk(Ref(uint32(k)<<numberBits | c.freed))[offFreed:])
 	} else {
 		num = c.next
 		if num/c.perSlab == uint32(len(c.slabs)) {
@@ -73,7 +79,7 @@ func (h *heap) alloc(n int) (Ref, []byte) {
 	return ref, h.chunk(ref)
 }
 
-func (c *class) full(most uint32) bool { return c.next >= most && len(c.freed) == 0 }
+func (c *class) full(most uint32) bool { return c.next >= most && c.freed == 0 }
 
 func (h *heap) chunk(ref Ref) []byte {
 	k := int(ref >> numberBits)
@@ -85,11 +91,12 @@ func (h *heap) chunk(ref Ref) []byte {
 }
 
 func (h *heap) free(ref Ref) {
-	h.chunk(ref)[offGen] = 0
-	c := &h.classes[ref>>numberBits]
+	c, chunk := &h.classes[ref>>numberBits], h.chunk(ref)
 	num := uint32(ref)&(1<<numberBits-1) - 1
 	c.alive[num/64] &^= 1 << (num % 64)
-	c.freed = append(c.freed, num)
+	chunk[offGen] = 0
+	binary.LittleEndian.PutUint32(chunk[offFreed:], c.freed)
+	c.freed = num + 1
 }
 
 func (h *heap) live(ref Ref) bool {

@@ -42,7 +42,8 @@ type Table struct {
 	heap   heap
 	len    int
 	gen    uint8      // the generation that new changes belong to: 1 or 2
-	dirty  [3][]Ref   // by generation; index 0 is unused
+	dirty  [3]refList // by generation; index 0 is unused
+	spare  refBlocks  // for the lists of changes
 	cursor sweepPlace // where the next Sweep continues
 	warmed byte       // what Warm read, so that the compiler keeps the reads
 }
@@ -147,7 +148,7 @@ func (t *Table) Add(hash uint64, key, block []byte) Ref {
 func (t *Table) changed(ref Ref, chunk []byte) {
 	if chunk[offGen] == 0 {
 		chunk[offGen] = t.gen
-		t.dirty[t.gen] = append(t.dirty[t.gen], ref)
+		t.dirty[t.gen].add(ref, &t.spare)
 	}
 }
 
@@ -197,7 +198,7 @@ func (t *Table) put(hash uint64, key, block []byte) Ref {
 	t.heap.free(ref)
 	sub.slots[i].ref = next
 	if gen != 0 { // the list still names the old chunk
-		t.dirty[gen] = append(t.dirty[gen], next)
+		t.dirty[gen].add(next, &t.spare)
 	}
 	return next
 }
@@ -238,47 +239,6 @@ func (t *Table) Part(i int) iter.Seq[Ref] {
 		}
 	}
 }
-
-// Cut ends a generation of changes. The returned Cut has the blocks changed until now; later
-// changes belong to the next one. The previous Cut must have been read to its end.
-func (t *Table) Cut() *Cut {
-	c := &Cut{table: t, gen: t.gen}
-	t.gen = 3 - t.gen
-	return c
-}
-
-// Cut is the blocks that had changed at one moment. A block that changes while the Cut is read is
-// read once, in its newest form.
-type Cut struct {
-	table *Table
-	gen   uint8
-	next  int
-}
-
-// Len returns how many blocks are left to read, at most.
-func (c *Cut) Len() int { return len(c.table.dirty[c.gen]) - c.next }
-
-// Next returns a changed block that was not read yet, and treats it as copied. ok is false at the
-// end.
-func (c *Cut) Next() (ref Ref, ok bool) {
-	t := c.table
-	for list := &t.dirty[c.gen]; c.next < len(*list); {
-		ref = (*list)[c.next]
-		c.next++
-		if t.heap.live(ref) && t.heap.chunk(ref)[offGen] == c.gen {
-			t.Copied(ref)
-			return ref, true
-		}
-	}
-	t.dirty[c.gen] = t.dirty[c.gen][:0]
-	if cap(t.dirty[c.gen]) > 1<<20 {
-		t.dirty[c.gen] = nil
-	}
-	return 0, false
-}
-
-// Dirty returns the number of changes noted since the last Cut; a key may be counted twice.
-func (t *Table) Dirty() int { return len(t.dirty[t.gen]) }
 
 // Sweep visits up to n places of the index, continuing where the last call ended, and yields their
 // keys. The table must not change until it has returned.

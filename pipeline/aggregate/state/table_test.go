@@ -40,6 +40,9 @@ func TestTableAgainstMap(t *testing.T) {
 					cut = nil
 					return
 				}
+				if ref == 0 {
+					continue
+				}
 				key := string(tab.Key(ref))
 				if !inCut[key] {
 					t.Fatalf("seed %d: %q is in the cut, and should not be", seed, key)
@@ -216,5 +219,53 @@ func TestASizeThatIsUsedUp(t *testing.T) {
 	}
 	if last := Ref(uint32(k)<<numberBits | mostChunks); int(last>>numberBits) != k {
 		t.Errorf("the last chunk of class %d is named %x", k, last)
+	}
+}
+
+// Of a million changes that were all copied otherwise one call of Next once looked at all, while the partition's
+// events waited. A call looks at one.
+func TestNextLooksAtOneChange(t *testing.T) {
+	tab := New()
+	const keys = 2*refsInBlock + 10
+	for i := range keys {
+		tab.Copied(tab.Set(fmt.Appendf(nil, "uid=%d", i), nil))
+	}
+	last := tab.Set([]byte("last"), nil)
+	cut := tab.Cut()
+	for i := range keys {
+		if ref, more := cut.Next(); ref != 0 || !more || cut.Len() != keys-i {
+			t.Fatalf("call %d: chunk %d, more %v, %d left, want 0, true, %d", i, ref, more, cut.Len(), keys-i)
+		}
+	}
+	if ref, more := cut.Next(); ref != last || !more {
+		t.Errorf("chunk %d, more %v, want %d, true", ref, more, last)
+	}
+	if _, more := cut.Next(); more {
+		t.Error("there is more behind the last")
+	}
+	if n := len(tab.spare); n != 3 {
+		t.Errorf("%d blocks of the list are kept, want 3", n)
+	}
+}
+
+// A chunk that was freed is used again, the last one first, and takes no memory beside itself.
+func TestFreedChunksAreUsedAgain(t *testing.T) {
+	tab := New()
+	var refs []Ref
+	for i := range 100 {
+		refs = append(refs, tab.Set(fmt.Appendf(nil, "uid=%03d", i), make([]byte, 100)))
+	}
+	for i := range refs {
+		tab.Delete(fmt.Appendf(nil, "uid=%03d", i))
+	}
+	before := tab.heap.bytes
+	for i := range refs {
+		ref, want := tab.Set(fmt.Appendf(nil, "new=%03d", i), make([]byte, 100)), refs[len(refs)-1-i]
+		if ref != want {
+			t.Fatalf("key %d is in chunk %d, want %d", i, ref, want)
+		}
+	}
+	if tab.heap.bytes != before {
+		t.Errorf("the slabs grew from %d to %d bytes", before, tab.heap.bytes)
 	}
 }
