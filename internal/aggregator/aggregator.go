@@ -90,6 +90,10 @@ func (a *Program) Run(ctx context.Context) error {
 	if a.hasFile() && !a.PublishOnly {
 		g.Go(func() error { return again.run(ctx) })
 	}
+	g.Go(func() error {
+		ops.PaceCollector(ctx, agg.StateBytes)
+		return nil
+	})
 	g.Go(func() error { return a.count(ctx, agg) })
 	return g.Wait()
 }

@@ -116,6 +116,16 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	}
 }
 
+// StateBytes is how much the keys' states take in memory here, about.
+func (a *Aggregator) StateBytes() (sum int64) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for _, p := range a.parts {
+		sum += p.StateBytes()
+	}
+	return sum
+}
+
 // Ready returns nil if this instance is a member of the group, and each of its partitions is
 // recovered and being read: Kafka answers its fetches, even if only with "no records".
 func (a *Aggregator) Ready() error {

@@ -33,6 +33,8 @@ type core struct {
 
 	durableAt atomic.Int64 // Unix nanoseconds: when all that was counted was last known to be durable; 0: never
 
+	stateBytes atomic.Int64 // what the shard's states and their index take; as of the last look
+
 	mu      sync.Mutex
 	waiting atomic.Int32 // how many others wait for mu while the partition's goroutine holds it
 	held    time.Time    // since when lockTimed holds mu

@@ -173,6 +173,10 @@ func (p *Partition) Fail(err error) { p.core.fail(err) }
 // Context ends with the partition.
 func (p *Partition) Context() context.Context { return p.core.ctx }
 
+// StateBytes is how much the keys' states and their index take; as of the last checkpoint, and during the takeover
+// of a moment ago.
+func (p *Partition) StateBytes() int64 { return p.core.stateBytes.Load() }
+
 // Use makes the partition count by a version of the rules from its next event on, and evaluates its
 // keys by them. A partition that is not open yet takes the newest version when it opens.
 func (p *Partition) Use(v *Rules) { p.judging.use(v) }

@@ -137,6 +137,7 @@ func (t *takeover) load() error {
 	}
 	clear(t.taken) // it keeps the records' batches
 	t.taken = t.taken[:0]
+	t.stateBytes.Store(t.shard.Bytes())
 	return nil
 }
 
