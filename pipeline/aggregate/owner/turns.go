@@ -9,9 +9,10 @@ import (
 //
 // Go takes the processor away from a goroutine after 10 ms, wherever that is, and whoever it has woken
 // inherits what is left of these. If that one holds a partition's lock, its events wait until all others with
-// much to do have had 10 ms each: 20 to 300 ms, where a checkpoint should hold them for half of one. With short
-// turns whoever gets the lock has nearly all of his 10 ms before him.
-const turnTime = time.Millisecond
+// much to do have had 10 ms each: 20 to 300 ms, where a checkpoint should hold them for half of one. With half of
+// Go's time, whoever gets the lock has the other half. Shorter turns would cost: the next partition has its
+// states in the processor's cache no more.
+const turnTime = 5 * time.Millisecond
 
 // turns are the times on a processor of one goroutine with much to do. The zero value is ready to use.
 type turns struct {
