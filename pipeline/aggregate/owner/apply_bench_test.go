@@ -38,8 +38,8 @@ func TestApplyWithoutKafka(t *testing.T) {
 	for _, records := range benchRecords(1<<10, 10, true) {
 		p.Process(&Bundle{Batches: []kafkalog.Batch{kafkalog.Of(records...)}})
 	}
-	if p.Err() != nil || p.core.shard.Keys() == 0 {
-		t.Errorf("%d keys: %v", p.core.shard.Keys(), p.Err())
+	if p.Err() != nil || p.core.shard.Keys() == 0 || p.StateBytes() != p.core.shard.Bytes() {
+		t.Errorf("%d keys of %d bytes: %v", p.core.shard.Keys(), p.StateBytes(), p.Err())
 	}
 }
 

@@ -120,7 +120,6 @@ func (k *checkpoints) make(ctx context.Context) error {
 	k.lockTimed()
 	keys, size := k.shard.Keys(), k.shard.Bytes()
 	k.unlockTimed()
-	k.stateBytes.Store(size)
 	k.env.Metrics.holds(k.id, keys, size)
 	return nil
 }

@@ -53,6 +53,7 @@ func (i *intake) process(b *Bundle) {
 		}
 	}
 	i.tally()
+	i.stateBytes.Store(i.shard.Bytes())
 	i.mu.Unlock()
 }
 

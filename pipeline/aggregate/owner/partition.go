@@ -173,8 +173,7 @@ func (p *Partition) Fail(err error) { p.core.fail(err) }
 // Context ends with the partition.
 func (p *Partition) Context() context.Context { return p.core.ctx }
 
-// StateBytes is how much the keys' states and their index take; as of the last checkpoint, and during the takeover
-// of a moment ago.
+// StateBytes is how much the keys' states and their index take, as of a moment ago.
 func (p *Partition) StateBytes() int64 { return p.core.stateBytes.Load() }
 
 // Use makes the partition count by a version of the rules from its next event on, and evaluates its
