@@ -89,9 +89,16 @@ func (s *Shard) CopyNext(c *Cut) (bytes int, more bool) {
 	return len(rec.Key) + len(rec.Value), true
 }
 
-// EndCheckpoint asks for the checkpoint record, which Encode has made. All that was asked for before must be
-// acknowledged.
-func (s *Shard) EndCheckpoint(c *Cut) error { return s.appendCheckpoint(c.body) }
+// EndCheckpoint asks for the checkpoint record, which Encode should have made before. All that was asked for
+// before must be acknowledged.
+func (s *Shard) EndCheckpoint(c *Cut) error {
+	if c.body == nil {
+		if err := c.Encode(); err != nil {
+			return err
+		}
+	}
+	return s.appendCheckpoint(c.body)
+}
 
 // Covered takes in that the checkpoint record is durable: the offsets below it can be released.
 func (s *Shard) Covered(c *Cut) {
