@@ -45,7 +45,7 @@ type instance struct {
 	faults  faults
 	lagging atomic.Pointer[[]lagging] // of all partitions; nil until it is known
 	differ  atomic.Int32              // members that count by other rules
-	packs   atomic.Bool               // all members read packs of forwarded events, as far as is known
+	packs   packs
 	tallies tallies
 	audits  audits
 
@@ -164,7 +164,7 @@ func (a *instance) partitionEnv() owner.Env {
 		ProducerTimes: a.cfg.BrokerTime == brokerTimeCreate, AcceptNewTopic: a.cfg.AcceptNewTopic,
 		MaxDeadLetter:   owner.DeadLetterOf(found),
 		CheckpointEvery: a.cfg.CheckpointEvery,
-		Forwarding:      owner.NewForwarding(cmp.Or(a.cfg.forwarding, 64<<20)), Packs: &a.packs, PackAfter: cmp.Or(a.cfg.packAfter, 3*time.Second),
+		Forwarding:      owner.NewForwarding(cmp.Or(a.cfg.forwarding, 64<<20)), Packs: a.packs.allowed, PackAfter: cmp.Or(a.cfg.packAfter, 3*time.Second),
 		Tracer: a.cfg.Tracer, TraceEvery: a.cfg.TraceEvery,
 		OnKafkaError: a.metrics.kafkaError,
 		Fail:         a.fail,

@@ -47,19 +47,24 @@ func TestWhatIsForwardedIsPackedIfAllReadPacks(t *testing.T) {
 			eventually(t, "all are counted on the address", func() bool { return r.countIP("10.0.0.1", "by-ip", ms...) == event.Decimal(emitted)*event.One })
 		}
 		emit()
-		eventually(t, "both know that all read packs", func() bool { return ms[0].packs.Load() && ms[1].packs.Load() })
+		eventually(t, "both know that all read packs", func() bool { return ms[0].packs.allowed() && ms[1].packs.allowed() })
 		_, before := r.packsIn()
 		emit()
 		if packs, whole := r.packsIn(); packs == 0 || packs > 100 || whole != before {
 			t.Errorf("%d packs, and %d more events were forwarded whole", packs, whole-before)
 		}
+		session := ms[0].packs.session.Load()
 		ms[1].end(t)
 		older := r.start(set, func(c *Config) { c.ForwardWhole = true })
 		r.ready(ms[0], older)
 		ms = []*member{ms[0], older}
 		eventually(t, "the two share the partitions", func() bool { return sharing(ms...) })
-		eventually(t, "the newer one looks at the members", func() bool { return time.Since(ms[0].members.last.Load().at) < memberAge })
-		if ms[0].packs.Load() || older.packs.Load() {
+		joined := time.Now()
+		eventually(t, "the newer one looks at the members", func() bool { return ms[0].members.last.Load().at.After(joined) })
+		if ms[0].packs.session.Load() == session {
+			t.Error("there was no other session")
+		}
+		if ms[0].packs.allowed() || older.packs.allowed() {
 			t.Error("there are packs beside an instance that reads none")
 		}
 		packs, _ := r.packsIn()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -35,9 +36,9 @@ func (a *watching) watch(ctx context.Context) {
 				_, _ = a.members.describe(a.instance, memberAge) // for the time when Kafka does not answer
 				a.compareRules()
 			}
-			if !a.packs.Load() || time.Since(packsAt) > watchRulesEvery {
+			if !a.packs.allowed() || time.Since(packsAt) > watchRulesEvery {
 				packsAt = time.Now()
-				a.packs.Store(a.allReadPacks())
+				a.lookAtPacks()
 			}
 		})
 		select {
@@ -96,7 +97,7 @@ func sameTopics(were, have map[string]topics.Topic) error {
 // no broker answers now, they are what they were a moment ago, when the group was joined: watch
 // ends the session if that is wrong.
 func (a *instance) newSession(s sarama.ConsumerGroupSession, end context.CancelCauseFunc, seen map[string]topics.Topic) (*owner.Session, error) {
-	a.packs.Store(false) // an older program may have joined
+	a.packs.begin()
 	own, err := a.ownTopics()
 	switch {
 	case err == nil:
@@ -128,27 +129,46 @@ func (a *instance) ownTopics() (map[string]topics.Topic, error) {
 
 func (a *instance) rulesHash() string { return hex.EncodeToString(a.cfg.Rules.Hash[:]) }
 
-// allReadPacks reports whether all members of the group read packs of forwarded events. An older program does
+// packs says whether what is forwarded may go in packs: if all members of the session read them. The zero value
+// says no.
+type packs struct{ session, of atomic.Int64 }
+
+// begin is called at each session's beginning: an older program may have joined.
+func (p *packs) begin() { p.session.Add(1) }
+
+func (p *packs) allowed() bool {
+	of := p.of.Load()
+	return of > 0 && of == p.session.Load()
+}
+
+// lookAtPacks finds whether all members of the group read packs of forwarded events. An older program does
 // not: beside one, events are forwarded whole.
-func (a *watching) allReadPacks() bool {
+func (a *watching) lookAtPacks() {
 	if a.cfg.ForwardWhole {
-		return false
+		return
 	}
-	groups, err := a.members.describe(a.instance, memberAge)
+	session, age := a.packs.session.Load(), memberAge
+	if !a.packs.allowed() {
+		age = 0 // an answer may be of before the session
+	}
+	groups, err := a.members.describe(a.instance, age)
 	if err != nil {
-		return a.packs.Load() // while Kafka does not answer, nobody joins
+		return // while Kafka does not answer, nobody joins
 	}
 	members := 0
 	for _, g := range groups {
 		for _, m := range g.Members {
 			meta, err := m.GetMemberMetadata()
 			if err != nil || meta == nil || !topics.ParseMember(meta.UserData).Packs {
-				return false
+				a.packs.of.Store(0)
+				return
 			}
 			members++
 		}
 	}
-	return members > 0
+	if members > 0 {
+		a.packs.of.Store(session)
+	}
 }
 
 // compareRules logs whether members count by other rules than this instance: a partition that moves

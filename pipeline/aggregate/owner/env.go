@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -45,7 +44,7 @@ type Env struct {
 	MaxDeadLetter   int    // bytes of a record that a dead letter may hold
 	CheckpointEvery time.Duration
 	Forwarding      *Forwarding
-	Packs           *atomic.Bool  // all members read packs of forwarded events; nil: not
+	Packs           func() bool   // all members read packs of forwarded events; nil: not
 	PackAfter       time.Duration // see shard.Config
 	TraceEvery      uint64        // one of so many verdicts without a trace context begins a trace; 0: none
 

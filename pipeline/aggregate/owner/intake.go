@@ -27,7 +27,7 @@ type intake struct {
 func (i *intake) process(b *Bundle) {
 	defer i.panicked()
 	i.mu.Lock()
-	i.shard.PackForwards(i.env.Packs != nil && i.env.Packs.Load())
+	i.shard.PackForwards(i.env.Packs != nil && i.env.Packs())
 	for more := true; more; {
 		if i.waiting.Load() > 0 || i.out.crowded() || i.turns.over() {
 			full := i.out.takeFull()
