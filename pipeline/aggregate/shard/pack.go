@@ -59,9 +59,13 @@ type packing struct {
 	known Rules        // that events are matched by
 	from  event.Micros // by this machine's clock: see Config.PackAfter
 	now   bool         // packs, and from is over
-	of    []*pack      // by partition; nil: none was needed so far
-	open  int          // how many have entries
+	of    []*pack      // by partition, those that have entries
+	open  int          // how many these are
+	spare []*pack      // to use again
 }
+
+// sparePacks is how many packs keep their memory: most partitions forward to few others at a time.
+const sparePacks = 4
 
 // pack is what waits for one partition.
 type pack struct {
@@ -89,32 +93,29 @@ func (s *packing) FlushPacks(busy func(to int32) bool) {
 		return
 	}
 	for to := range int32(len(s.of)) {
-		if busy == nil || s.waits(to) && !busy(to) {
+		if s.of[to] != nil && (busy == nil || !busy(to)) {
 			s.flush(to)
 		}
 	}
 }
 
-// waits reports whether a partition's pack has entries.
-func (s *packing) waits(to int32) bool {
-	return s.of != nil && s.of[to] != nil && s.of[to].items > 0
-}
-
 // flush asks for a partition's pack to be forwarded, if it has entries.
 func (s *packing) flush(to int32) {
-	if !s.waits(to) {
+	if s.of == nil || s.of[to] == nil {
 		return
 	}
 	p := s.of[to]
 	s.asks.Forwards = append(s.asks.Forwards, Forward{To: to, Value: bytes.Clone(p.value), Events: p.items, Packed: true})
-	p.value, p.items, p.sets, p.keys = p.value[:0], 0, p.sets[:0], p.keys[:0]
-	clear(p.slots[:])
+	s.of[to] = nil
 	s.open--
+	if len(s.spare) < sparePacks {
+		s.spare = append(s.spare, p)
+	}
 }
 
 // look is before each record.
 func (s *packing) look(r *Rules, clock Clock) {
-	if r.Set != s.known.Set {
+	if *r != s.known {
 		s.FlushPacks(nil)
 		s.known, s.from = *r, clock.Local+s.by.PackAfter
 	}
@@ -164,21 +165,22 @@ func (s *packing) begun(to int32, generation uint32) *pack {
 	p := s.of[to]
 	if p == nil {
 		p = &pack{}
-		s.of[to] = p
-	}
-	if p.items == 0 {
-		s.open++
+		if n := len(s.spare); n > 0 {
+			p, s.spare = s.spare[n-1], s.spare[:n-1]
+		}
 		p.begin(origin{partition: s.by.ID, generation: generation}, s.known.Number)
+		s.of[to] = p
+		s.open++
 	}
 	return p
 }
 
 func (p *pack) begin(from origin, version int64) {
-	p.value = append(p.value[:0], loopVersion, loopKindPack)
-	p.value = binary.AppendUvarint(p.value, uint64(from.generation))
-	p.value = binary.AppendUvarint(p.value, uint64(from.partition))
-	p.value = binary.AppendUvarint(p.value, uint64(version))
-	p.offset, p.broker = 0, 0
+	value := append(p.value[:0], loopVersion, loopKindPack)
+	value = binary.AppendUvarint(value, uint64(from.generation))
+	value = binary.AppendUvarint(value, uint64(from.partition))
+	value = binary.AppendUvarint(value, uint64(version))
+	*p = pack{value: value, sets: p.sets[:0], keys: p.keys[:0]}
 }
 
 func (p *pack) addEvent(o *occurrence, keys int) {
