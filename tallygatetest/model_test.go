@@ -152,7 +152,7 @@ spec:
 			for step := range 4000 {
 				if all = slices.DeleteFunc(all, func(g *granted) bool { return g.over && (!g.weights || window.ended(g.at, h.now())) }); r.IntN(3) == 0 {
 					h.Advance(time.Duration(r.Int64N(int64(12 * time.Second))))
-					if name == "calendar" && r.IntN(10) == 0 {
+					if name == "calendar" && r.IntN(3) == 0 { // a day has to end often, for more to be let in
 						h.Advance(time.Duration(r.Int64N(int64(8 * time.Hour))))
 					}
 				}
