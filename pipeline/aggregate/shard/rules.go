@@ -108,7 +108,13 @@ func (s *judging) restoreJudged(c *checkpoint) error {
 			s.judged.limits[hash] = rules.JudgedBy{}
 		}
 	}
+	before := s.judged.pass
 	s.judged.change(s.rules.Set)
 	s.stepper.AfterJudged(s.judged.limits, s.judged.doubted)
-	return nil
+	if s.judged.pass == before {
+		return nil
+	}
+	// As in Use: if this owner crashes behind its first states, and the rules of before come back, they were
+	// judged by others meanwhile.
+	return s.noteJudged()
 }
