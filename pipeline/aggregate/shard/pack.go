@@ -176,7 +176,8 @@ func (s *packing) begun(to int32, generation uint32) *pack {
 }
 
 func (p *pack) begin(from origin, version int64) {
-	value := append(p.value[:0], loopVersion, loopKindPack)
+	value := p.value[:0]
+	value = append(value, loopVersion, loopKindPack)
 	value = binary.AppendUvarint(value, uint64(from.generation))
 	value = binary.AppendUvarint(value, uint64(from.partition))
 	value = binary.AppendUvarint(value, uint64(version))
