@@ -7,9 +7,9 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Events are decoded and matched some dozens at a time, and then stepped. In between the table
-// reads a little of each key's state: among a million keys a step would otherwise spend more time
-// waiting for memory than counting, and so the waits overlap.
+// Events are decoded and matched some dozens at a time, and then stepped. Meanwhile the table asks for the memory of
+// each key's state: among a million keys a step would otherwise spend more time waiting for memory than counting.
+// So the waits overlap, with each other and with decoding.
 
 // gatherAtOnce is how many steps are gathered before they are made. The last event may have more
 // keys, and the last record more events.
@@ -18,6 +18,7 @@ const gatherAtOnce = 32
 // gathered are the steps to come. It owns what they are made of, but for the events' strings,
 // which are the records' or the decoder's until the next Decode.
 type gathered struct {
+	table  *state.Table
 	steps  []gatheredStep
 	hashes []uint64 // of the steps' keys
 	keys   []byte
@@ -39,9 +40,12 @@ type gatheredStep struct {
 	trace      *event.Trace // nil: it is not traced
 }
 
-// add adds a step; its shape, and where its key and hits end, follow from w.
+// add adds a step; its shape, and where its key and hits end, follow from w. Until it is made, the index of the
+// table may be on its way.
 func (g *gathered) add(w *rules.Work, of *gatheredStep) {
-	g.hashes = append(g.hashes, state.Hash(w.Key))
+	hash := state.Hash(w.Key)
+	g.table.Expect(hash)
+	g.hashes = append(g.hashes, hash)
 	g.keys = append(g.keys, w.Key...)
 	g.hits = append(g.hits, w.Hits...)
 	g.steps = append(g.steps, *of)

@@ -21,6 +21,7 @@ func (s *Shard) Load(recs []record.Record) (n int, err error) {
 		some := recs[:min(len(recs), loadAtOnce)]
 		for i := range some {
 			hashes[i] = state.Hash(some[i].Key)
+			s.table.Expect(hashes[i])
 		}
 		s.table.Warm(hashes[:len(some)]) // a million keys wait for memory, and so do it together
 		for i := range some {

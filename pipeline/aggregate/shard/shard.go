@@ -30,6 +30,7 @@ func New(cfg Config, r Rules) *Shard {
 	}
 	s.spans, s.packing = spans{&s.cfg, &s.out}, packing{by: &s.cfg, asks: &s.out}
 	s.table, s.issued = state.New(), issuedVerdicts{}
+	s.gathered.table = s.table
 	s.tally.Mismatches = map[rules.Mismatch]uint64{}
 	s.tally.UnmatchedBy, s.tally.Misplaced = map[Unmatched]*uint64{}, map[string]Misplaced{}
 	s.origins, s.producers, s.hot = map[int32]seen{}, producers{own: cfg.ID}, hotkeys.New(cfg.Seed)

@@ -77,6 +77,10 @@ type Cut struct {
 // Len returns how many blocks are left to read, at most.
 func (c *Cut) Len() int { return c.table.dirty[c.gen].len - c.next }
 
+// cutAhead is how many changes before it is read a chunk is asked for: changes are in the order of events, and lie
+// anywhere in memory.
+const cutAhead = 8
+
 // Next looks at the next change, and returns its block if that was not read yet; it treats it as copied. It
 // returns 0 if there is nothing to copy: among a million changes that were all copied otherwise, to look for
 // one that was not would take a tenth of a second. more is false at the end.
@@ -88,6 +92,10 @@ func (c *Cut) Next() (ref Ref, more bool) {
 		return 0, false
 	}
 	ref = list.at(c.next)
+	if later := c.next + cutAhead; later < list.len {
+		later := t.heap.chunk(list.at(later))
+		prefetch(&later[0], min(len(later), prefetchMost))
+	}
 	list.drop(c.next, &t.spare)
 	c.next++
 	if !t.heap.live(ref) || t.heap.chunk(ref)[offGen] != c.gen {

@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"iter"
+	"unsafe"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -45,7 +46,6 @@ type Table struct {
 	dirty  [3]refList // by generation; index 0 is unused
 	spare  refBlocks  // for the lists of changes
 	cursor sweepPlace // where the next Sweep continues
-	warmed byte       // what Warm read, so that the compiler keeps the reads
 }
 
 type sweepPlace struct{ sub, slot int }
@@ -80,27 +80,28 @@ func (t *Table) Find(hash uint64, key []byte) (Ref, bool) {
 	return sub.slots[i].ref, true
 }
 
-// warmAtOnce is how many keys' memory is requested before the first of it is needed. A core has a
-// dozen or two of such requests in flight.
-const warmAtOnce = 32
+// prefetchMost is how much of a chunk is asked for ahead. Keys that have more are mostly those of many events, which
+// are in the processor's cache anyway.
+const prefetchMost = 512
 
-// Warm reads a little of what is stored under each of the hashes, so that it is in the processor's
-// cache when it is needed. It affects only time: one after the other, each key would wait for
-// memory twice, for the index and for its chunk. Here the waits overlap.
+// Expect says that the key of a hash is going to be asked for. See Warm.
+func (t *Table) Expect(hash uint64) {
+	sub := &t.subs[hash>>(64-subBits)]
+	if len(sub.slots) > 0 {
+		prefetch((*byte)(unsafe.Pointer(&sub.slots[int(uint32(hash))&(len(sub.slots)-1)])), 1)
+	}
+}
+
+// Warm asks for what is stored under each of the hashes, so that it is in the processor's cache when it is needed.
+// It affects only time: one after the other, each key would wait for memory several times, for the
+// index and for each part of its chunk. Here the waits overlap, with one another and with other work. The index is
+// read at once: Expect has asked for it.
 func (t *Table) Warm(hashes []uint64) {
-	var refs [warmAtOnce]Ref
-	for len(hashes) > 0 {
-		n := min(len(hashes), warmAtOnce)
-		for i, hash := range hashes[:n] {
-			refs[i] = t.guess(hash)
+	for _, hash := range hashes {
+		if ref := t.guess(hash); ref != 0 {
+			c := t.heap.chunk(ref)
+			prefetch(&c[0], min(len(c), prefetchMost))
 		}
-		for _, ref := range refs[:n] {
-			if ref != 0 {
-				c := t.heap.chunk(ref)
-				t.warmed += c[0] + c[len(c)/2] + c[len(c)-1]
-			}
-		}
-		hashes = hashes[n:]
 	}
 }
 

@@ -178,9 +178,38 @@ func BenchmarkSet1M(b *testing.B) {
 	b.ReportMetric(float64(tab.Bytes())/1e6, "bytes/key")
 }
 
-// Warm reads where keys are, where others are, and where nothing is; it changes nothing.
+// BenchmarkCut copies changed blocks, which lie anywhere among those of a million keys. An op is a copy.
+func BenchmarkCut(b *testing.B) {
+	tab := New()
+	key, block := make([]byte, 8), make([]byte, 350)
+	hashes := make([]uint64, 1_000_000)
+	for i := range hashes {
+		binary.LittleEndian.PutUint64(key, uint64(i))
+		hashes[i] = Hash(key)
+		tab.Load(hashes[i], key, block)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for copies := 0; copies < b.N; {
+		b.StopTimer()
+		for range 1 << 17 {
+			binary.LittleEndian.PutUint64(key, rng.Uint64N(uint64(len(hashes))))
+			tab.Touch(key)
+		}
+		b.StartTimer()
+		for c, more := tab.Cut(), true; more; {
+			var ref Ref
+			if ref, more = c.Next(); ref != 0 {
+				block = append(block[:0], tab.Block(ref)...)
+				copies++
+			}
+		}
+	}
+}
+
+// To expect and to warm concerns where keys are, where others are, and where nothing is; it changes nothing.
 func TestWarmOnlyReads(t *testing.T) {
 	tab := New()
+	tab.Expect(Hash([]byte("uid=1")))
 	tab.Warm([]uint64{0, 1, Hash([]byte("uid=1"))})
 	var hashes []uint64
 	for i := range 1000 {
@@ -191,6 +220,9 @@ func TestWarmOnlyReads(t *testing.T) {
 		hashes = append(hashes, Hash(key))
 	}
 	dirty := tab.Dirty()
+	for _, hash := range hashes {
+		tab.Expect(hash)
+	}
 	tab.Warm(hashes)
 	for i := range 1000 {
 		key := fmt.Appendf(nil, "uid=%d", i)
