@@ -15,17 +15,17 @@ type heap struct {
 }
 
 type class struct {
-	slabs   [][]byte
-	perSlab uint32
-	next    uint32   // the first chunk number never used, less 1
-	freed   uint32   // the chunk number freed last, 0 if none: each has the one before it behind its generation
-	alive   []uint64 // bitmap by chunk number less 1
+	slabs [][]byte
+	shift uint8    // a slab has 1<<shift chunks, so that to find one takes no division
+	next  uint32   // the first chunk number never used, less 1
+	freed uint32   // the chunk number freed last, 0 if none: each has the one before it behind its generation
+	alive []uint64 // bitmap by chunk number less 1
 }
 
 const (
 	numberBits = 26
 	mostChunks = 1<<numberBits - 1
-	slabBytes  = 128 << 10
+	slabBytes  = 128 << 10 // at most, and more than half of it, unless a chunk is larger
 
 	offFreed = 1 // in a freed chunk
 )
@@ -56,8 +56,8 @@ func (h *heap) alloc(n int) (Ref, []byte) {
 	}
 	c := &h.classes[k]
 	size := sizeOf(k)
-	if c.perSlab == 0 {
-		c.perSlab = uint32(max(1, slabBytes/size))
+	if len(c.slabs) == 0 {
+		c.shift = uint8(bits.Len(uint(max(1, slabBytes/size))) - 1)
 	}
 	var num uint32
 	if c.freed != 0 {
@@ -65,9 +65,10 @@ func (h *heap) alloc(n int) (Ref, []byte) {
 		c.freed = binary.LittleEndian.Uint32(h.chunk(Ref(uint32(k)<<numberBits | c.freed))[offFreed:])
 	} else {
 		num = c.next
-		if num/c.perSlab == uint32(len(c.slabs)) {
-			c.slabs = append(c.slabs, make([]byte, int(c.perSlab)*size))
-			h.bytes += int64(c.perSlab) * int64(size)
+		if int(num>>c.shift) == len(c.slabs) {
+			slab := make([]byte, size<<c.shift)
+			c.slabs = append(c.slabs, slab)
+			h.bytes += int64(len(slab))
 		}
 		c.next++
 		if int(num/64) == len(c.alive) {
@@ -86,8 +87,8 @@ func (h *heap) chunk(ref Ref) []byte {
 	num := uint32(ref)&(1<<numberBits-1) - 1
 	c := &h.classes[k]
 	size := sizeOf(k)
-	off := int(num%c.perSlab) * size
-	return c.slabs[num/c.perSlab][off : off+size : off+size]
+	off := int(num&(1<<c.shift-1)) * size
+	return c.slabs[num>>c.shift][off : off+size : off+size]
 }
 
 func (h *heap) free(ref Ref) {
