@@ -40,10 +40,12 @@ func (s *intake) inputRecord(rec *record.Record) {
 		s.tally.Suspects = s.tally.Suspects.Plus(d.input.Suspects.Minus(d.suspects))
 		d.suspects = d.input.Suspects
 	}
-	trace := s.spans.of(rec)
+	o := occurrence{gatheredStep: gatheredStep{
+		broker: broker, trace: s.spans.of(rec), cause: verdict.Cause{Partition: s.cfg.ID, Offset: rec.Offset},
+	}}
 	for i := range events {
-		step := gatheredStep{broker: broker, place: applied{rec.Offset + 1, i}, trace: trace, cause: verdict.Cause{ID: events[i].ID, Partition: s.cfg.ID, Offset: rec.Offset}}
-		misplaced := s.inputEvent(&events[i], d.input.Raw(i), &step)
+		o.event, o.place, o.cause.ID = &events[i], applied{rec.Offset + 1, i}, events[i].ID
+		misplaced := s.inputEvent(&o, d.input.Raw(i))
 		if misplaced && len(events) == 1 { // events of several uids may be in one record
 			s.tally.noteMisplaced(rec)
 		}
@@ -67,19 +69,18 @@ func CloudEvents(dst []event.Header, headers record.Headers) []event.Header {
 // offset's place: each is greater than the one before.
 func (s *intake) Event(e *event.Event, number int64, broker event.Micros, cause verdict.Cause) {
 	s.broker = max(s.broker, broker)
-	s.inputEvent(e, nil, &gatheredStep{broker: broker, place: applied{number + 1, 0}, cause: cause})
+	s.inputEvent(&occurrence{event: e, gatheredStep: gatheredStep{broker: broker, place: applied{number + 1, 0}, cause: cause}}, nil)
 }
 
 // inputEvent gathers the steps of the keys that this partition owns, and forwards the event, once
 // each, to the partitions that own the others: raw, as it came, unless it is part of a CloudEvent. It reports
 // whether the event was sent to another partition than that of its uid.
-func (s *intake) inputEvent(e *event.Event, raw []byte, of *gatheredStep) (misplaced bool) {
-	broker := of.broker
+func (s *intake) inputEvent(o *occurrence, raw []byte) (misplaced bool) {
+	e, broker := o.event, o.broker
 	s.compare(e)
 	if event.TooFarAhead(e.Time, broker) {
 		s.tally.Suspects.TimeAhead++
 	}
-	o := occurrence{event: e, gatheredStep: *of}
 	o.id, o.source = e.ID, Input
 	o.at, o.counts = s.rules.Set.EventTime(e, broker)
 	permits := s.permitKeys(e, broker)
@@ -89,7 +90,7 @@ func (s *intake) inputEvent(e *event.Event, raw []byte, of *gatheredStep) (mispl
 		} else {
 			s.tally.TooOld++
 		}
-		s.spans.uncounted(&o)
+		s.spans.uncounted(o)
 		if len(permits) == 0 {
 			return false
 		}
@@ -97,14 +98,14 @@ func (s *intake) inputEvent(e *event.Event, raw []byte, of *gatheredStep) (mispl
 	}
 	works := s.match(e, o.at)
 	if len(works) == 0 {
-		s.spans.uncounted(&o)
+		s.spans.uncounted(o)
 	}
-	targets := s.gather(&o, works, permits, s.targets[:0])
+	targets := s.gather(o, works, permits, s.targets[:0])
 	s.targets = targets
 	misplaced = len(targets) > 0 && s.misplaces(works)
 	for _, target := range targets {
-		if len(permits) > 0 || !s.pack(target, &o, works, s.generation) {
-			s.forward(target, &o, raw)
+		if len(permits) > 0 || !s.pack(target, o, works, s.generation) {
+			s.forward(target, o, raw)
 		}
 	}
 	return misplaced
