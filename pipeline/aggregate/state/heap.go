@@ -63,6 +63,9 @@ func (h *heap) alloc(n int) (Ref, []byte) {
 	if c.freed != 0 {
 		num = c.freed - 1
 		c.freed = binary.LittleEndian.Uint32(h.chunk(Ref(uint32(k)<<numberBits | c.freed))[offFreed:])
+		if c.freed != 0 { // the next allocation finds it in the cache
+			prefetch(&h.chunk(Ref(uint32(k)<<numberBits | c.freed))[0], min(size, prefetchMost))
+		}
 	} else {
 		num = c.next
 		if int(num>>c.shift) == len(c.slabs) {
