@@ -89,14 +89,14 @@ func (r recentIDs) find(hash uint64) int {
 	return -1
 }
 
-// trim drops ids from the front until one passes ok. latest is the key's latest time.
-func (r recentIDs) trim(latest event.Micros, ok func(i int, stamp event.Micros) bool) recentIDs {
-	gaps := varints{b: r.gaps}
-	for i := 0; len(r.hashes) > 0 && !ok(i, latest-event.Micros(r.first)); i++ {
+// trim drops so many ids from the front, and those behind them that are too old by latest. The key's latest time
+// was before.
+func (ru IDRules) trim(r recentIDs, before, latest event.Micros, drop int) recentIDs {
+	for ; len(r.hashes) > 0 && (drop > 0 || !ru.young(before-event.Micros(r.first), latest)); drop-- {
+		gaps := varints{b: r.gaps}
 		r.first -= gaps.uvarint()
-		r.hashes = r.hashes[8:]
+		r.hashes, r.gaps = r.hashes[8:], gaps.b
 	}
-	r.gaps = gaps.b
 	return r
 }
 
@@ -130,10 +130,7 @@ func (ru IDRules) AppendTo(dst []byte, r recentIDs, before, latest event.Micros,
 	if add = add && ru.Most > 0 && ru.Age > 0; add {
 		room--
 	}
-	drop := r.len() - room
-	r = r.trim(before, func(i int, stamp event.Micros) bool {
-		return i >= drop && ru.young(stamp, latest)
-	})
+	r = ru.trim(r, before, latest, r.len()-room)
 	if r.len() == 0 {
 		if !add {
 			return append(dst, 0)
