@@ -114,7 +114,7 @@ func (o *Options) Open() (*Client, error) {
 	if err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
-	files, err := ops.NewReread(ops.ClientFiles{CA: o.ca, Cert: o.cert, Key: o.key, Names: [3]string{"--ca", "--cert", "--key"}},
+	files, err := ops.NewReread(ops.ClientFiles{CA: o.ca, Cert: o.cert, Key: o.key, Names: [3]string{"--ca", "--cert", "--key"}, Log: o.Logger},
 		&http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: AtOnce, ExpectContinueTimeout: time.Second})
 	if err != nil {
 		return nil, &ops.UsageError{Err: err}
@@ -128,7 +128,7 @@ func (o *Options) Open() (*Client, error) {
 // Trusting returns a transport for other servers of the installation, such as enforcers: it trusts what --ca names,
 // by what the file holds at each request, and shows nothing. Else it is like base.
 func (o *Options) Trusting(base *http.Transport) (*ops.Reread, error) {
-	return ops.NewReread(ops.ClientFiles{CA: o.ca, Names: [3]string{"--ca"}}, base)
+	return ops.NewReread(ops.ClientFiles{CA: o.ca, Names: [3]string{"--ca"}, Log: o.Logger}, base)
 }
 
 // HasAuthority reports whether --ca is given.

@@ -144,7 +144,7 @@ func (c *command) test(ctx context.Context, name string, out io.Writer) error {
 	if r == nil {
 		return &ops.UsageError{Err: fmt.Errorf("--test %s: %s has no receiver of this name", name, c.File)}
 	}
-	to, err := receive.New(r, c.Getenv, time.Now)
+	to, err := receive.New(r, c.Getenv, time.Now, c.Log)
 	if err != nil {
 		return err
 	}

@@ -216,7 +216,7 @@ func (p *Program) receiverOf(r *config.Receiver) (receive.Receiver, error) {
 	if p.DryRun != nil {
 		return &printer{receiver: r, out: p.DryRun}, nil
 	}
-	return receive.New(r, p.Getenv, time.Now)
+	return receive.New(r, p.Getenv, time.Now, p.Log)
 }
 
 func (r *receiver) same(as *receiver) bool {

@@ -16,20 +16,28 @@ import (
 )
 
 // LogOptions are the options of the log.
-type LogOptions struct{ level, format string }
+type LogOptions struct {
+	of            *Options
+	level, format string
+}
 
 // Log adds the log's options.
 func (o *Options) Log() *LogOptions {
-	l := &LogOptions{}
+	l := &LogOptions{of: o}
 	o.StringVar(&l.level, "log-level", "info", "`level`: debug, info, warn or error")
 	o.StringVar(&l.format, "log-format", "json", "`format`: json or text")
 	return l
 }
 
-// Build makes the logger.
+// Build makes the logger. What reads files that the options name complains to it, too.
 func (l *LogOptions) Build(out io.Writer) (*slog.Logger, error) {
-	return NewLogger(out, l.level, l.format)
+	log, err := NewLogger(out, l.level, l.format)
+	l.of.log.Store(log)
+	return log, err
 }
+
+// Logger is the program's logger; nil if it has none, or none yet.
+func (o *Options) Logger() *slog.Logger { return o.log.Load() }
 
 // NewLogger makes a logger from what --log-level and --log-format say. Its lines have the log's
 // schema, whoever writes them.

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -25,6 +26,7 @@ type Options struct {
 	getenv func(string) string
 	help   func()
 	args   []string
+	log    atomic.Pointer[slog.Logger]
 
 	settings settings
 }
@@ -234,7 +236,7 @@ func (o *Options) Secret(env, path string) (string, error) {
 }
 
 // SecretNow is Secret for who goes by what the file holds at each use: now returns that or, while it cannot be
-// read, what it held last.
+// read, what it held last. The log says so.
 func (o *Options) SecretNow(env, path string) (now func() string, err error) {
 	first, err := o.Secret(env, path)
 	if err != nil || path == "" {
@@ -242,8 +244,10 @@ func (o *Options) SecretNow(env, path string) (now func() string, err error) {
 	}
 	var last atomic.Pointer[string]
 	last.Store(&first)
+	state := &complaint{log: o.Logger}
 	return func() string {
-		if secret, err := o.Secret(env, path); err == nil {
+		secret, err := o.Secret(env, path)
+		if state.note(err); err == nil {
 			last.Store(&secret)
 		}
 		return *last.Load()

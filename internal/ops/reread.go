@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"slices"
@@ -16,14 +17,17 @@ type ClientFiles struct {
 	CA        string    // PEM certificates to trust instead of the system's
 	Cert, Key string    // our certificate, for mutual TLS: both or none
 	Names     [3]string // what errors call these three, such as --ca
+
+	Log func() *slog.Logger // hears of replaced files that cannot be used; nil, or what returns nil, is nobody
 }
 
 // Reread is a transport that goes by what files hold now, so that a program that runs for long needs no restart when
-// one of them is replaced. While they cannot be read, or do not fit, it goes by what they held before. Many
-// goroutines may use it.
+// one of them is replaced. While they cannot be read, or do not fit, it goes by what they held before, and the log
+// says so. Many goroutines may use it.
 type Reread struct {
 	files ClientFiles
 	base  *http.Transport
+	state complaint
 
 	mu   sync.Mutex
 	held [3][]byte
@@ -35,7 +39,7 @@ func NewReread(files ClientFiles, base *http.Transport) (*Reread, error) {
 	if (files.Cert == "") != (files.Key == "") {
 		return nil, fmt.Errorf("%s and %s need each other", files.Names[1], files.Names[2])
 	}
-	r := &Reread{files: files, base: base}
+	r := &Reread{files: files, base: base, state: complaint{log: files.Log}}
 	held, err := r.read()
 	if err != nil {
 		return nil, err
@@ -87,11 +91,15 @@ func (r *Reread) current() *http.Transport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	held, err := r.read()
-	if err != nil || slices.EqualFunc(held[:], r.held[:], bytes.Equal) {
+	if err == nil && slices.EqualFunc(held[:], r.held[:], bytes.Equal) {
+		r.state.note(nil)
 		return r.now
 	}
-	next, err := r.transport(held)
-	if err != nil { // one of two files may have been replaced
+	var next *http.Transport
+	if err == nil {
+		next, err = r.transport(held)
+	}
+	if r.state.note(err); err != nil { // perhaps one of two files has been replaced
 		return r.now
 	}
 	r.now.CloseIdleConnections()

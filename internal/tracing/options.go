@@ -37,6 +37,7 @@ func (t *Options) Build(program, instance string, reg prometheus.Registerer, log
 	if g.Endpoint == "" {
 		return nil, nil
 	}
+	g.Files.Log = func() *slog.Logger { return log }
 	transport, err := ops.NewReread(g.Files, baseTransport())
 	if err != nil {
 		return nil, &ops.UsageError{Err: err}

@@ -10,6 +10,7 @@ import (
 
 // Options say which issuer's tokens a program accepts.
 type Options struct {
+	all                   *ops.Options
 	url, ca, name, groups string
 	audiences             *ops.List
 }
@@ -24,6 +25,7 @@ func NewOptions(o *ops.Options) *Options {
 }
 
 func (i *Options) common(o *ops.Options) {
+	i.all = o
 	o.StringVar(&i.url, "oidc-issuer", "", "`URL` of an OpenID Connect provider whose tokens are accepted, such as https://login.example.com")
 	o.StringVar(&i.ca, "oidc-ca", "", "`FILE` with the PEM certificates to trust for the issuer instead of the system's")
 }
@@ -49,7 +51,7 @@ func (i *Options) issuer(audiences []string) (*Issuer, error) {
 
 // client speaks with the issuer alone: a redirect elsewhere is not followed.
 func (i *Options) client() (*http.Client, error) {
-	t, err := ops.NewReread(ops.ClientFiles{CA: i.ca, Names: [3]string{"--oidc-ca"}},
+	t, err := ops.NewReread(ops.ClientFiles{CA: i.ca, Names: [3]string{"--oidc-ca"}, Log: i.all.Logger},
 		&http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: fetchWithin, MaxIdleConnsPerHost: 1, IdleConnTimeout: fetchWithin})
 	if err != nil {
 		return nil, err
@@ -60,14 +62,13 @@ func (i *Options) client() (*http.Client, error) {
 // LoginOptions say where readers of the console log in.
 type LoginOptions struct {
 	Options
-	all                *ops.Options
 	client, secretFile string
 	scopes             *ops.List
 }
 
 // NewLoginOptions adds the options to those of a program that readers log in to.
 func NewLoginOptions(o *ops.Options) *LoginOptions {
-	l := &LoginOptions{all: o}
+	l := &LoginOptions{}
 	l.common(o)
 	o.StringVar(&l.client, "oidc-client-id", "", "`ID` of this program at the issuer; aggregators have it in --oidc-audience")
 	o.StringVar(&l.secretFile, "oidc-client-secret-file", "", "`FILE` with the client's secret, read at each login; without it TALLYGATE_OIDC_CLIENT_SECRET, or a client without a secret")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -27,8 +28,8 @@ type poster struct {
 // maxAnswer is how much of an answer is read.
 const maxAnswer = 4 << 10
 
-func newPoster(c *config.Receiver, getenv func(string) string) (*poster, error) {
-	t, err := ops.NewReread(ops.ClientFiles{CA: c.CA, Names: [3]string{"ca"}}, &http.Transport{
+func newPoster(c *config.Receiver, getenv func(string) string, log *slog.Logger) (*poster, error) {
+	t, err := ops.NewReread(ops.ClientFiles{CA: c.CA, Names: [3]string{"ca"}, Log: func() *slog.Logger { return log }}, &http.Transport{
 		Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute,
 		DialContext: (&net.Dialer{Timeout: c.Timeout}).DialContext, ForceAttemptHTTP2: true,
 	})

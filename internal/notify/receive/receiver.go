@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/notify/config"
@@ -56,12 +57,13 @@ func Failed(err error) *Failure {
 	return &Failure{Err: err, Reason: Unreachable}
 }
 
-// New makes the receiver of a configuration. getenv looks into the environment, for secrets; now is the clock.
-func New(c *config.Receiver, getenv func(string) string, now func() time.Time) (Receiver, error) {
+// New makes the receiver of a configuration. getenv looks into the environment, for secrets; now is the clock; log
+// hears of a replaced file that cannot be used.
+func New(c *config.Receiver, getenv func(string) string, now func() time.Time, log *slog.Logger) (Receiver, error) {
 	if c.Type == "email" {
 		return newEmail(c, getenv, now)
 	}
-	p, err := newPoster(c, getenv)
+	p, err := newPoster(c, getenv, log)
 	if err != nil {
 		return nil, err
 	}
