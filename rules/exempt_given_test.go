@@ -55,7 +55,7 @@ func TestNotesThatOlderProgramsLeaveBehind(t *testing.T) {
 	section := x.AppendSection(nil)
 	sec, _, ok := keystate.Cut(section)
 	var read keystate.KeySection
-	if err := read.Read(sec.Body); !ok || err != nil {
+	if err := read.Read(sec.Body()); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	if len(read.Exempt) != 1 || len(read.Exempt[0].Note) > 0 {

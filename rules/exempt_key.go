@@ -22,7 +22,7 @@ func ExemptionsOf(state []byte) Exemptions {
 		return nil // not reached with a checked state
 	}
 	var x keystate.KeySection
-	if sec, _, ok := keystate.Cut(k.Sections); !ok || x.Read(sec.Body) != nil || len(x.Exempt) == 0 {
+	if sec, _, ok := keystate.Cut(k.Sections); !ok || x.Read(sec.Body()) != nil || len(x.Exempt) == 0 {
 		return nil // not reached with a checked state, but for the last
 	}
 	for i := range x.Exempt {

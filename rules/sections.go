@@ -23,7 +23,7 @@ func (p *sections) read(state []byte) (old keystate.Key) {
 		old = keystate.Key{Latest: event.NoTime} // not reached with a checked state
 	}
 	if len(old.Sections) > len(keystate.KeyHash) && SectionHash(old.Sections) == keystate.KeyHash {
-		if sec, _, ok := keystate.Cut(old.Sections); ok && p.keySection.Read(sec.Body) != nil {
+		if sec, _, ok := keystate.Cut(old.Sections); ok && p.keySection.Read(sec.Body()) != nil {
 			p.keySection.Clear() // not reached with a checked state
 		}
 	}
@@ -164,7 +164,7 @@ func hitOf(hits []Hit, hash SectionHash, from int) int {
 // window is looked into only if it may be: no window matters for longer than two of its
 // lengths behind the key's latest time. A strict limit's may be ahead of that, by its permits' times.
 func (r *Result) outlive(l *Limit, sec keystate.Section, latest event.Micros) {
-	window := sec.Body
+	window := sec.Body()
 	if sec.HasExtra() {
 		var x keystate.Extras
 		extra, rest, ok := sec.Parts()

@@ -152,10 +152,10 @@ func (p *Stepper) hit(dst []byte, sec keystate.Section, in *Input, i int, latest
 	if !l.plain || sec.HasExtra() || in.Hits[i].Reset || l.overrides[string(in.Key)] != nil {
 		return p.judgeHit(dst, sec, in, i, latest, res)
 	}
-	dst = slices.Grow(dst, keystate.MaxHead+len(sec.Body)+growth)
+	dst = slices.Grow(dst, keystate.MaxHead+len(sec.Body())+growth)
 	dst = append(append(dst, l.Hash[:]...), 0) // most bodies' lengths take one byte
 	body := len(dst)
-	dst = append(dst, sec.Body...)
+	dst = append(dst, sec.Body()...)
 	window, added, spent := l.Window.AddSpent(dst[body:], in.at(l), in.Hits[i].Amount)
 	switch {
 	case added.Late:

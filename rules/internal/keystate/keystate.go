@@ -66,10 +66,10 @@ func Check(state []byte, looksAt func(of SectionHash, window []byte) error) erro
 		if !ok {
 			return errCutOff
 		}
-		hash, window := sec.Hash(), sec.Body
+		hash, window := sec.Hash(), sec.Body()
 		switch rest = more; {
 		case hash == KeyHash:
-			if err := new(KeySection).Read(sec.Body); err != nil {
+			if err := new(KeySection).Read(sec.Body()); err != nil {
 				return err
 			}
 			continue
@@ -129,15 +129,19 @@ func AppendHeader(dst []byte, latest event.Micros) []byte {
 // count, so that a changed rule starts empty, and only it.
 type SectionHash [6]byte
 
-// Section is a section that is not looked into; its slices are parts of the state.
+// Section is a section that is not looked into; its slice is a part of the state. It has four words, which the
+// compiler keeps in registers: to copy larger ones, just made, takes longer than to make them.
 type Section struct {
 	Raw     []byte // all of it
-	Body    []byte // the extras if there are any, and the window
+	head    uint32 // how much stands ahead of the body
 	Version byte   // of the state; 0 when there are no extras to read
 }
 
 // MaxHead is the most that stands ahead of a body.
 const MaxHead = len(SectionHash{}) + binary.MaxVarintLen32
+
+// Body is the extras if there are any, and the window.
+func (s Section) Body() []byte { return s.Raw[s.head:] }
 
 // Hash names the limit whose section it is.
 func (s Section) Hash() SectionHash { return SectionHash(s.Raw) }
@@ -161,18 +165,19 @@ func Cut(b []byte) (s Section, rest []byte, ok bool) {
 		return s, nil, false
 	}
 	end := h + w + int(head>>1)
-	return Section{Raw: b[:end:end], Body: b[h+w : end : end]}, b[end:], true
+	return Section{Raw: b[:end:end], head: uint32(h + w)}, b[end:], true
 }
 
 // Parts takes a section apart.
 func (s Section) Parts() (extra, window []byte, ok bool) {
 	if !s.HasExtra() || s.Hash() == KeyHash {
-		return nil, s.Body, true
+		return nil, s.Body(), true
 	}
-	r := varints{b: s.Body}
+	body := s.Body()
+	r := varints{b: body}
 	if s.Version == 1 {
 		r.block(1)
-		return s.Body[:len(s.Body)-len(r.b)], r.b, !r.bad
+		return body[:len(body)-len(r.b)], r.b, !r.bad
 	}
 	extra = r.text()
 	return extra, r.b, !r.bad
