@@ -43,7 +43,7 @@ func (p *Stepper) Command(dst, state, key []byte, cmd Command) ([]byte, Result) 
 		latest = cmd.At
 	}
 	start := len(dst)
-	res := Result{SpentAt: max(latest, p.ids.Spent(old.IDs, old.Latest))}
+	res := Result{SpentAt: max(latest, p.ids.Spent(&old.IDs, old.Latest))}
 	dst = keystate.AppendHeader(dst, latest)
 	dst = p.ids.AppendTo(dst, old.IDs, old.Latest, latest, 0, false)
 	moment := max(cmd.At, latest)

@@ -77,7 +77,7 @@ func (p *Stepper) Rejudge(dst, state, key []byte, at event.Micros) ([]byte, Resu
 		return append(dst, state...), Result{SpentAt: event.NoTime}
 	}
 	at = max(at, old.Latest)
-	res := Result{SpentAt: max(old.Latest, p.ids.Spent(old.IDs, old.Latest))}
+	res := Result{SpentAt: max(old.Latest, p.ids.Spent(&old.IDs, old.Latest))}
 	dst = keystate.AppendHeader(dst, old.Latest)
 	dst = p.ids.AppendTo(dst, old.IDs, old.Latest, old.Latest, 0, false)
 	dst = p.keySection.AppendSection(dst)

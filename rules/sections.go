@@ -15,19 +15,23 @@ type sections struct {
 
 // read takes a state apart.
 func (p *sections) read(state []byte) (old keystate.Key) {
+	p.readInto(&old, state)
+	return old
+}
+
+// readInto is read, into a key that is empty.
+func (p *sections) readInto(old *keystate.Key, state []byte) {
 	if p.keySection.Any {
 		p.keySection.Clear()
 	}
-	var err error
-	if old, err = keystate.Read(state); err != nil {
-		old = keystate.Key{Latest: event.NoTime} // not reached with a checked state
+	if err := old.Read(state); err != nil {
+		*old = keystate.Key{Latest: event.NoTime} // not reached with a checked state
 	}
 	if len(old.Sections) > len(keystate.KeyHash) && SectionHash(old.Sections) == keystate.KeyHash {
 		if sec, _, ok := keystate.Cut(old.Sections); ok && p.keySection.Read(sec.Body()) != nil {
 			p.keySection.Clear() // not reached with a checked state
 		}
 	}
-	return old
 }
 
 // keepOwn appends the key's own section, unless all of it is over.
@@ -42,7 +46,7 @@ func (p *sections) keepOwn(dst []byte, sec keystate.Section, latest event.Micros
 
 // spent is when a whole state no longer matters.
 func (p *sections) spent(k keystate.Key) event.Micros {
-	res := Result{SpentAt: p.ids.Spent(k.IDs, k.Latest)}
+	res := Result{SpentAt: p.ids.Spent(&k.IDs, k.Latest)}
 	for rest := k.Sections; len(rest) > 0; {
 		sec, more, ok := keystate.Cut(rest)
 		if !ok {

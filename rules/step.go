@@ -16,20 +16,21 @@ import (
 // Nothing is allocated but room in dst and what changes, and limits with more than a window, need.
 func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 	p.begin()
-	old := p.read(state)
+	var old keystate.Key
+	p.readInto(&old, state)
 	in.At = min(max(in.At, event.MinTime), event.MaxTime)
 	latest := max(old.Latest, in.At)
 	var id, permit uint64
 	if in.ID != "" {
 		id = xxhash.Sum64String(in.ID)
-		if p.ids.Seen(old.IDs, id, old.Latest, latest) {
+		if p.ids.Seen(&old.IDs, id, old.Latest, latest) {
 			return append(dst, state...), Result{Repeat: true, SpentAt: p.spent(old)}
 		}
 	}
 	if in.Permit != "" {
 		permit = xxhash.Sum64String(in.Permit)
-		lost := p.ids.Seen(old.IDs, permit^lostMark, old.Latest, latest)
-		if lost && in.Lost || p.ids.Seen(old.IDs, permit, old.Latest, latest) {
+		lost := p.ids.Seen(&old.IDs, permit^lostMark, old.Latest, latest)
+		if lost && in.Lost || p.ids.Seen(&old.IDs, permit, old.Latest, latest) {
 			return append(dst, state...), Result{Repeat: true, SpentAt: p.spent(old)}
 		}
 		switch {
@@ -50,7 +51,7 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 	if in.Permit != "" && (in.ID == "" || permit != id) {
 		dst = p.ids.AppendMore(dst, ids, latest, permit)
 	}
-	res := Result{SpentAt: max(latest, p.ids.Spent(old.IDs, old.Latest))}
+	res := Result{SpentAt: max(latest, p.ids.Spent(&old.IDs, old.Latest))}
 	if (in.ID != "" || in.Permit != "") && p.ids.Most > 0 {
 		res.SpentAt = keystate.Later(latest, p.ids.Age)
 	}

@@ -47,13 +47,18 @@ func putBlockHeader(buf []byte, b *block) []byte {
 	return buf[start:]
 }
 
-func decodeBlock(src []byte) (block, error) {
-	var b block
+func decodeBlock(src []byte) (b block, err error) {
+	err = b.decode(src)
+	return b, err
+}
+
+// decode reads a block into b, which is empty.
+func (b *block) decode(src []byte) error {
 	if len(src) == 0 {
-		return b, errBlock
+		return errBlock
 	}
 	if src[0] != blockVersion {
-		return b, fmt.Errorf("%w: version %d, this program reads %d", ErrNewerFormat, src[0], blockVersion)
+		return fmt.Errorf("%w: version %d, this program reads %d", ErrNewerFormat, src[0], blockVersion)
 	}
 	r := wire.Reader{Buf: src[1:]}
 	for i := range b.applied {
@@ -65,7 +70,8 @@ func decodeBlock(src []byte) (block, error) {
 	b.spent = event.Micros(r.Varint())
 	b.state = r.Buf
 	if r.Bad {
-		return block{}, errBlock
+		*b = block{}
+		return errBlock
 	}
-	return b, nil
+	return nil
 }

@@ -41,8 +41,7 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 	var b block
 	ref, known := s.table.Find(hash, w.Key)
 	if known {
-		var err error
-		if b, err = decodeBlock(s.table.Block(ref)); err != nil {
+		if err := b.decode(s.table.Block(ref)); err != nil {
 			return err
 		}
 	}

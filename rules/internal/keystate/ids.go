@@ -22,33 +22,34 @@ type recentIDs struct {
 	gaps        []byte
 }
 
-func readIDs(b []byte) (ids recentIDs, rest []byte, err error) {
+// read takes the ids off b into r, which is empty.
+func (r *recentIDs) read(b []byte) (rest []byte, err error) {
 	count, n := binary.Uvarint(b)
 	if n <= 0 {
-		return ids, nil, fmt.Errorf("%w: no count of ids", ErrMalformed)
+		return nil, fmt.Errorf("%w: no count of ids", ErrMalformed)
 	}
 	b = b[n:]
 	if count == 0 {
-		return ids, b, nil
+		return b, nil
 	}
 	size, n := binary.Uvarint(b)
 	if n <= 0 || count > uint64(len(b)-n)/8 || size > uint64(len(b)-n)-8*count {
-		return ids, nil, fmt.Errorf("%w: the ids are cut off", ErrMalformed)
+		return nil, fmt.Errorf("%w: the ids are cut off", ErrMalformed)
 	}
 	b = b[n:]
-	ids.hashes, b = b[:8*count], b[8*count:]
-	r := varints{b: b[:size]}
-	ids.first, ids.last = r.uvarint(), r.uvarint()
-	if r.bad {
-		return ids, nil, fmt.Errorf("%w: the ids' times are cut off", ErrMalformed)
+	r.hashes, b = b[:8*count], b[8*count:]
+	ages := varints{b: b[:size]}
+	r.first, r.last = ages.uvarint(), ages.uvarint()
+	if ages.bad {
+		return nil, fmt.Errorf("%w: the ids' times are cut off", ErrMalformed)
 	}
-	ids.gaps = r.b
-	return ids, b[size:], nil
+	r.gaps = ages.b
+	return b[size:], nil
 }
 
 // check reports whether there is a stamp for each hash, and the last one is what the others
 // lead to, not after latest, the key's latest time.
-func (r recentIDs) check(latest event.Micros) error {
+func (r *recentIDs) check(latest event.Micros) error {
 	if r.len() == 0 {
 		return nil
 	}
@@ -67,10 +68,10 @@ func (r recentIDs) check(latest event.Micros) error {
 	return nil
 }
 
-func (r recentIDs) len() int { return len(r.hashes) / 8 }
+func (r *recentIDs) len() int { return len(r.hashes) / 8 }
 
 // stamp returns the i-th id's, of a key whose latest time is latest.
-func (r recentIDs) stamp(i int, latest event.Micros) event.Micros {
+func (r *recentIDs) stamp(i int, latest event.Micros) event.Micros {
 	at := latest - event.Micros(r.first)
 	gaps := varints{b: r.gaps}
 	for range i {
@@ -80,7 +81,7 @@ func (r recentIDs) stamp(i int, latest event.Micros) event.Micros {
 }
 
 // find returns the place of a hash, or -1.
-func (r recentIDs) find(hash uint64) int {
+func (r *recentIDs) find(hash uint64) int {
 	for i := 0; i+8 <= len(r.hashes); i += 8 {
 		if binary.LittleEndian.Uint64(r.hashes[i:]) == hash {
 			return i / 8
@@ -91,20 +92,18 @@ func (r recentIDs) find(hash uint64) int {
 
 // trim drops so many ids from the front, and those behind them that are too old by latest. The key's latest time
 // was before.
-func (ru IDRules) trim(r recentIDs, before, latest event.Micros, drop int) recentIDs {
+func (ru IDRules) trim(r *recentIDs, before, latest event.Micros, drop int) {
 	for ; len(r.hashes) > 0 && (drop > 0 || !ru.young(before-event.Micros(r.first), latest)); drop-- {
 		gaps := varints{b: r.gaps}
 		r.first -= gaps.uvarint()
 		r.hashes, r.gaps = r.hashes[8:], gaps.b
 	}
-	return r
 }
 
-// aged returns the ids as they are by later time.
-func (r recentIDs) aged(by event.Micros) recentIDs {
+// age has the ids be as they are by later time.
+func (r *recentIDs) age(by event.Micros) {
 	r.first += uint64(by)
 	r.last += uint64(by)
-	return r
 }
 
 // IDRules say which ids a key remembers.
@@ -118,7 +117,7 @@ func (ru IDRules) young(stamp, latest event.Micros) bool { return latest-stamp <
 
 // Seen reports whether an event of this id would be a repeat. The key's latest time was
 // before; with the event it is latest.
-func (ru IDRules) Seen(r recentIDs, hash uint64, before, latest event.Micros) bool {
+func (ru IDRules) Seen(r *recentIDs, hash uint64, before, latest event.Micros) bool {
 	i := r.find(hash)
 	return i >= 0 && ru.young(r.stamp(i, before), latest)
 }
@@ -130,7 +129,7 @@ func (ru IDRules) AppendTo(dst []byte, r recentIDs, before, latest event.Micros,
 	if add = add && ru.Most > 0 && ru.Age > 0; add {
 		room--
 	}
-	r = ru.trim(r, before, latest, r.len()-room)
+	ru.trim(&r, before, latest, r.len()-room)
 	if r.len() == 0 {
 		if !add {
 			return append(dst, 0)
@@ -139,7 +138,7 @@ func (ru IDRules) AppendTo(dst []byte, r recentIDs, before, latest event.Micros,
 		dst = binary.LittleEndian.AppendUint64(dst, hash)
 		return append(dst, 0, 0)
 	}
-	r = r.aged(latest - before)
+	r.age(latest - before)
 	if add {
 		return r.appendWith(dst, hash)
 	}
@@ -149,8 +148,8 @@ func (ru IDRules) AppendTo(dst []byte, r recentIDs, before, latest event.Micros,
 // AppendMore appends one more id to those that AppendTo has appended to dst from start on, for a key
 // whose latest time is latest.
 func (ru IDRules) AppendMore(dst []byte, start int, latest event.Micros, hash uint64) []byte {
-	ids, _, err := readIDs(dst[start:])
-	if err != nil {
+	var ids recentIDs
+	if _, err := ids.read(dst[start:]); err != nil {
 		return dst // not reached: AppendTo wrote them
 	}
 	end := len(dst)
@@ -159,7 +158,7 @@ func (ru IDRules) AppendMore(dst []byte, start int, latest event.Micros, hash ui
 	return dst[:start+n]
 }
 
-func (r recentIDs) append(dst []byte) []byte {
+func (r *recentIDs) append(dst []byte) []byte {
 	dst = r.appendSizes(dst, r.len(), r.last, len(r.gaps))
 	dst = append(dst, r.hashes...)
 	dst = binary.AppendUvarint(dst, r.first)
@@ -168,7 +167,7 @@ func (r recentIDs) append(dst []byte) []byte {
 }
 
 // appendWith appends the ids, at least one, and one more whose stamp is the latest time.
-func (r recentIDs) appendWith(dst []byte, hash uint64) []byte {
+func (r *recentIDs) appendWith(dst []byte, hash uint64) []byte {
 	dst = r.appendSizes(dst, r.len()+1, 0, len(r.gaps)+uvarintLen(r.last))
 	dst = append(dst, r.hashes...)
 	dst = binary.LittleEndian.AppendUint64(dst, hash)
@@ -178,14 +177,14 @@ func (r recentIDs) appendWith(dst []byte, hash uint64) []byte {
 	return binary.AppendUvarint(dst, r.last)
 }
 
-func (r recentIDs) appendSizes(dst []byte, count int, last uint64, gaps int) []byte {
+func (r *recentIDs) appendSizes(dst []byte, count int, last uint64, gaps int) []byte {
 	dst = binary.AppendUvarint(dst, uint64(count))
 	return binary.AppendUvarint(dst, uint64(uvarintLen(r.first)+uvarintLen(last)+gaps))
 }
 
 // Spent is when the last of the ids no longer counts as seen, for a key whose latest time
 // is latest.
-func (ru IDRules) Spent(r recentIDs, latest event.Micros) event.Micros {
+func (ru IDRules) Spent(r *recentIDs, latest event.Micros) event.Micros {
 	if r.len() == 0 {
 		return latest
 	}

@@ -103,20 +103,26 @@ func (k *Key) checkExtras(sec Section) (window []byte, err error) {
 }
 
 // Read takes a state apart, as far as its sections.
-func Read(state []byte) (Key, error) {
+func Read(state []byte) (k Key, err error) {
+	err = k.Read(state)
+	return k, err
+}
+
+// Read is the function Read, into k, which is empty: a Key is too large to be copied each time.
+func (k *Key) Read(state []byte) (err error) {
 	if len(state) == 0 {
-		return Key{Latest: event.NoTime}, nil
+		k.Latest = event.NoTime
+		return nil
 	}
 	if state[0] > Version {
-		return Key{}, ErrNewer
+		return ErrNewer
 	}
 	if state[0] == 0 || len(state) < HeaderBytes {
-		return Key{}, fmt.Errorf("%w: no header", ErrMalformed)
+		return fmt.Errorf("%w: no header", ErrMalformed)
 	}
-	k := Key{Version: state[0], Latest: event.Micros(binary.LittleEndian.Uint64(state[1:]))}
-	var err error
-	k.IDs, k.Sections, err = readIDs(state[HeaderBytes:])
-	return k, err
+	k.Version, k.Latest = state[0], event.Micros(binary.LittleEndian.Uint64(state[1:]))
+	k.Sections, err = k.IDs.read(state[HeaderBytes:])
+	return err
 }
 
 // AppendHeader begins a state.
