@@ -98,7 +98,7 @@ func (c *Cut) Next() (ref Ref, more bool) {
 	}
 	list.drop(c.next, &t.spare)
 	c.next++
-	if !t.heap.live(ref) || t.heap.chunk(ref)[offGen] != c.gen {
+	if t.heap.chunk(ref)[offGen] != c.gen { // also of one that was freed
 		return 0, true
 	}
 	t.Copied(ref)

@@ -16,10 +16,9 @@ type heap struct {
 
 type class struct {
 	slabs [][]byte
-	shift uint8    // a slab has 1<<shift chunks, so that to find one takes no division
-	next  uint32   // the first chunk number never used, less 1
-	freed uint32   // the chunk number freed last, 0 if none: each has the one before it behind its generation
-	alive []uint64 // bitmap by chunk number less 1
+	shift uint8  // a slab has 1<<shift chunks, so that to find one takes no division
+	next  uint32 // the first chunk number never used, less 1
+	freed uint32 // the chunk number freed last, 0 if none: each has the one before it behind its generation
 }
 
 const (
@@ -28,6 +27,7 @@ const (
 	slabBytes  = 128 << 10 // at most, and more than half of it, unless a chunk is larger
 
 	offFreed = 1 // in a freed chunk
+	genFreed = 3 // its generation, which no change has
 )
 
 // sizes: 32 bytes, then steps of an eighth of the power of two below: at most 12.5% is waste
@@ -74,11 +74,7 @@ func (h *heap) alloc(n int) (Ref, []byte) {
 			h.bytes += int64(len(slab))
 		}
 		c.next++
-		if int(num/64) == len(c.alive) {
-			c.alive = append(c.alive, 0)
-		}
 	}
-	c.alive[num/64] |= 1 << (num % 64)
 	ref := Ref(uint32(k)<<numberBits | (num + 1))
 	return ref, h.chunk(ref)
 }
@@ -97,15 +93,9 @@ func (h *heap) chunk(ref Ref) []byte {
 func (h *heap) free(ref Ref) {
 	c, chunk := &h.classes[ref>>numberBits], h.chunk(ref)
 	num := uint32(ref)&(1<<numberBits-1) - 1
-	c.alive[num/64] &^= 1 << (num % 64)
-	chunk[offGen] = 0
+	chunk[offGen] = genFreed
 	binary.LittleEndian.PutUint32(chunk[offFreed:], c.freed)
 	c.freed = num + 1
-}
-
-func (h *heap) live(ref Ref) bool {
-	num := uint32(ref)&(1<<numberBits-1) - 1
-	return h.classes[ref>>numberBits].alive[num/64]&(1<<(num%64)) != 0
 }
 
 // fits reports whether n bytes belong into ref's chunk. They do not if the block has shrunk so much

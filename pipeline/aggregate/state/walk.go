@@ -30,14 +30,15 @@ func (t *Table) InMemory(from Place, most int, each func(Ref) bool) (next Place,
 	for ; from.class < len(t.heap.classes); from = (Place{class: from.class + 1}) {
 		c := &t.heap.classes[from.class]
 		for ; from.chunk < c.next; from.chunk++ {
-			if c.alive[from.chunk/64]&(1<<(from.chunk%64)) == 0 {
+			ref := Ref(uint32(from.class)<<numberBits | (from.chunk + 1))
+			if t.heap.chunk(ref)[offGen] == genFreed {
 				continue
 			}
 			if most == 0 {
 				return from, true
 			}
 			most--
-			if !each(Ref(uint32(from.class)<<numberBits | (from.chunk + 1))) {
+			if !each(ref) {
 				return Place{from.class, from.chunk + 1}, true
 			}
 		}
