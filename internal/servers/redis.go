@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tallygate/tallygate/internal/freeport"
 )
 
 // RedisCluster is a Redis Cluster of the test's own: primaries, with the slots shared among them
@@ -103,23 +105,12 @@ func (c *RedisCluster) Addrs() (addrs []string) {
 func portWithBus(t testing.TB) int {
 	for range 1000 {
 		port := 15000 + rand.IntN(7000)
-		if _, taken := given.LoadOrStore(port, true); taken {
-			continue
-		}
-		if free(port) && free(port+10000) {
+		if freeport.Take(port) && freeport.Free(port+10000) {
 			return port
 		}
 	}
 	t.Fatal("there are no free ports")
 	return 0
-}
-
-func free(port int) bool {
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return false
-	}
-	return l.Close() == nil
 }
 
 // RedisSentinel is a primary with one replica, and the Sentinels that watch them under the name

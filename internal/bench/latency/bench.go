@@ -7,16 +7,15 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/freeport"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -235,27 +234,11 @@ func (b *bench) read(out io.Reader, ready chan<- struct{}) error {
 	return errors.Join(s.Err(), io.ErrUnexpectedEOF)
 }
 
+// freeAddr is where a program may listen.
 func freeAddr() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Addr()
 	if err != nil {
-		return "127.0.0.1:0"
+		return "127.0.0.1:0" // nobody finds it there, and the run ends with an error
 	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-// freePorts are below those that the system gives to connections.
-func freePorts(n int) (ports []int, err error) {
-	for range 100 * n {
-		port := 15000 + rand.IntN(7000)
-		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
-		if err != nil || slices.Contains(ports, port) {
-			continue
-		}
-		_ = l.Close()
-		if ports = append(ports, port); len(ports) == n {
-			return ports, nil
-		}
-	}
-	return nil, errors.New("there are no free ports")
+	return addr
 }

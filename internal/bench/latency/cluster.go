@@ -15,6 +15,8 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/tallygate/tallygate/internal/freeport"
 )
 
 // cluster is several brokers of the benchmark's own. Programs reach them by wires, which the brokers advertise,
@@ -35,7 +37,7 @@ const quickJava = "KAFKA_JAVA=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 func startCluster(dir string, brokers int) (c *cluster, err error) {
 	c = &cluster{}
 	const each = 5 // ports: controller, and a near, a far and two brokers' addresses
-	ports, err := freePorts(brokers * each)
+	ports, err := freeport.Ports(brokers * each)
 	if err != nil {
 		return nil, err
 	}

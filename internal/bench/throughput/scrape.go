@@ -4,11 +4,12 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/freeport"
 )
 
 // scrape reads a metrics page: values by name with labels.
@@ -35,13 +36,13 @@ func scrape(ctx context.Context, addr string) (map[string]float64, error) {
 	return m, nil
 }
 
+// freeAddr is where a program may listen.
 func freeAddr() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Addr()
 	if err != nil {
-		return "127.0.0.1:0"
+		return "127.0.0.1:0" // nobody finds it there, and the run ends with an error
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addr
 }
 
 func sum(m map[string]float64, name string) (s float64) {
