@@ -25,7 +25,7 @@ type sealer struct {
 
 	mu     sync.Mutex
 	keys   []cipher.AEAD // the first one seals, all of them open
-	text   []byte        // of the file
+	text   []byte        // of the file; nil while it cannot be read
 	looked time.Time
 }
 
@@ -103,11 +103,15 @@ func (s *sealer) current() []cipher.AEAD {
 	if now := time.Now(); s.path != "" && now.Sub(s.looked) >= lookEvery {
 		s.looked = now
 		text, err := os.ReadFile(s.path)
-		if err != nil || bytes.Equal(text, s.text) {
+		if bytes.Equal(text, s.text) { // also when it cannot be read again
 			return s.keys
 		}
 		s.text = text
-		if keys, err := parseKeys(text); err != nil {
+		keys := s.keys
+		if err == nil {
+			keys, err = parseKeys(text)
+		}
+		if err != nil {
 			s.log.Error("the --session-key-file changed and is invalid; keeping the old keys", "error", err)
 		} else {
 			s.keys = keys
