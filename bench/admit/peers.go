@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -18,6 +17,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tallygate/tallygate/internal/freeport"
 )
 
 // peer is a way to ask.
@@ -186,13 +187,13 @@ func askGubernator(ctx context.Context, conn *grpc.ClientConn, key string) error
 	return nil
 }
 
+// freeAddr is where a program may listen.
 func freeAddr() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Addr()
 	if err != nil {
-		return "127.0.0.1:18651"
+		return "127.0.0.1:0" // nobody finds it there, and the run ends with an error
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addr
 }
 
 // cpuOf is the CPU that a process has used, in Linux' hundredths of a second.

@@ -18,6 +18,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/internal/tracing"
 	"github.com/tallygate/tallygate/internal/tracing/collectortest"
@@ -184,7 +185,7 @@ func TestNobodyWaitsForTheCollector(t *testing.T) {
 
 // Nobody answers: the program ends all the same, and soon.
 func TestNoCollector(t *testing.T) {
-	x := export(t, "http://"+freeAddr(t), nil)
+	x := export(t, "http://"+servers.FreeAddr(t), nil)
 	x.Send(spanOf(1))
 	began := time.Now()
 	x.stop()

@@ -54,7 +54,7 @@ func startWay(t *testing.T, brokers, redis, prefix string, collector *collectort
 		t.Fatal(err)
 	}
 	both := []string{"--redis", redis, "--prefix", prefix, "--log-level", "warn", "--trace-otlp", collector.URL, "--listen", "127.0.0.1:0"}
-	w.metrics = [2]string{freeAddr(t), freeAddr(t)}
+	w.metrics = [2]string{servers.FreeAddr(t), servers.FreeAddr(t)}
 	w.program("aggregator", aggregator.Command, append([]string{"--kafka", brokers, "--rules", rules, "--partitions", "4", "--metrics-listen", w.metrics[0]}, slices.Concat(both, more)...))
 	w.program("enforcer", enforcer.Command, append([]string{"--grpc-listen", "none", "--metrics-listen", w.metrics[1]}, both...))
 	var err error
@@ -112,11 +112,6 @@ func get(at, path, accept string) string {
 		return ""
 	}
 	return string(body)
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("127.0.0.1:%d", servers.FreePorts(t, 1)[0])
 }
 
 // request sends a request to the service. Its user and address are the test's; traceparent may be "".
@@ -256,7 +251,7 @@ func TestWayWithoutACollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(stack.Close)
-	w := startWay(t, stack.Kafka[0], stack.Redis, "away", &collectortest.Collector{URL: "http://" + freeAddr(t)})
+	w := startWay(t, stack.Kafka[0], stack.Redis, "away", &collectortest.Collector{URL: "http://" + servers.FreeAddr(t)})
 	for range 4 {
 		w.request(traceparent)
 	}
