@@ -84,7 +84,7 @@ class Clients(unittest.TestCase):
                 server.answers["/v1/check"] = {"allowed": False, "in_doubt": True, "verdicts": []}
                 d = client.check("search.query", uid="1")
                 self.assertEqual((d.allowed, d.in_doubt, d.status, d.headers()), (False, True, 503, {"Cache-Control": "no-store"}))
-                self.assertEqual(client.stats(), {"answered": 3, "failed": 0, "skipped": 0})
+                self.assertEqual(client.stats(), {"answered": 3, "failed": 0, "skipped": 0, "refused": 0, "unnamed": 0})
 
     def test_connections_are_kept(self):
         with Server() as server:
@@ -149,7 +149,7 @@ class Clients(unittest.TestCase):
                 self.assertEqual([d.allowed for d in got], [allowed] * 10)
                 self.assertTrue(all(d.in_doubt for d in got))
                 self.assertEqual(got[0].status, 200 if allowed else 503)
-                self.assertEqual(client.stats(), {"answered": 0, "failed": 3, "skipped": 7})
+                self.assertEqual(client.stats(), {"answered": 0, "failed": 3, "skipped": 7, "refused": 0, "unnamed": 0})
                 self.assertEqual(len(logs.output), 1)
                 self.assertEqual(client.check("a", uid="1", fail="closed").allowed, False)
                 self.assertFalse(client.admit("a", uid="1"))  # a strict limit stays one
@@ -167,16 +167,56 @@ class Clients(unittest.TestCase):
                         time.sleep(0.01)
                 self.assertEqual([r.levelname for r in logs.records], ["ERROR", "INFO"])
 
-    def test_wrong_questions_are_told(self):
+    def test_what_the_server_refuses_is_denied(self):
+        """Whoever finds out what makes a question wrong would else be let in, and with fail "open" everybody for a second."""
+        problem = {"Content-Type": "application/problem+json"}
         with Server() as server:
-            server.answers["/v1/check"] = (400, {"Content-Type": "application/problem+json"}, b'{"detail":"it has no dimension"}')
-            for client in self.each(server.url, failures=1):
-                with self.assertRaisesRegex(ValueError, "it has no dimension"):
-                    client.check("a")
-                self.assertEqual(client.stats()["failed"], 0)
-                for wrong in (dict(uid=1.5), dict(attrs={"a": [1]}), dict(uid=["1"])):
-                    with self.assertRaises(TypeError):
-                        client.check("a", **wrong)
+            for status in (301, 400, 401, 403, 404, 405, 408, 413, 414, 422, 429, 431, 451, 499):
+                all_bodies = ((problem, b'{"detail":"it has no dimension"}', "it has no dimension"), ({}, b"<html>\xff", "<html>"), ({}, b"[" * 9999, "[[["))
+                for headers, body, detail in all_bodies if status == 413 else [all_bodies[status % 3]]:
+                    server.answers["/v1/check"] = server.answers["/v1/admit"] = (status, headers, body)
+                    with self.assertLogs("tallygate", "WARNING") as logs:
+                        for client in self.each(server.url, fail="open", failures=1, pause=60):
+                            d = client.check("a", uid="1")
+                            self.assertEqual((d.allowed, d.in_doubt, d.status), (False, True, 503))
+                            self.assertIn(f"HTTP {status}: {detail}", d.reason)
+                            self.assertFalse(client.check("a", uid="1", fail="open"))
+                            self.assertFalse(client.admit("a", uid="1", fail="open"))
+                            self.assertEqual(client.stats(), {"answered": 3, "failed": 0, "skipped": 0, "refused": 3, "unnamed": 0})
+                    self.assertEqual(len(logs.output), 2, "one line for each client")
+
+    def test_a_refusal_without_an_end(self):
+        """Of servers that refuse a whole request: no length, a body that ends late or not at all, or a connection that breaks."""
+
+        def silent(connection, over):
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n431 ")
+            over.wait()
+
+        def late(connection, over):
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 99\r\n\r\n")
+            over.wait()
+
+        def broken(connection, over):
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 99\r\n\r\n{")
+
+        def chunks(connection, over):
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 429 Too Many\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n")
+
+        for serve in (silent, late, broken, chunks):
+            with listener(serve) as url, self.assertLogs("tallygate", "WARNING"):
+                for client in self.each(url, timeout=0.2, failures=1):
+                    self.assertEqual([bool(client.check("a", uid="1")) for _ in range(2)], [False, False])
+                    self.assertEqual(client.stats(), {"answered": 2, "failed": 0, "skipped": 0, "refused": 2, "unnamed": 0})
+
+    def test_wrong_arguments_are_told(self):
+        for client in self.each("http://127.0.0.1:1"):
+            for wrong in (dict(uid=1.5), dict(attrs={"a": [1]}), dict(uid=["1"])):
+                with self.assertRaises(TypeError):
+                    client.check("a", **wrong)
         for wrong in ("127.0.0.1:8080", "ftp://x", "http://user:secret@x", "http://x\r\nA: b/"):
             for kind in (Client, AsyncClient):
                 with self.assertRaises(ValueError) as raised:

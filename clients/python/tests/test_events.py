@@ -29,6 +29,10 @@ class Events(unittest.TestCase):
         self.assertEqual(record(api="a", uid="", ip="192.0.2.1")[0], None)
         self.assertNotIn("ip", value(ip="no address"))
 
+    def test_ids_that_are_numbers(self):
+        for number in (0, 17, -1, 2**53 + 1, 10**30):
+            self.assertEqual([value(id=number)["id"], value(uid=number)["uid"], value(cost=-1, refunds=number)["refunds"]], [str(number)] * 3)
+
     def test_costs(self):
         for cost, want in ((2, 2), (0.5, 0.5), (0.1 + 0.2, 0.3), (Decimal("1.25"), 1.25), (0, 0), (3.0, 3)):
             self.assertEqual(value(cost=cost)["cost"], want)
@@ -48,6 +52,7 @@ class Events(unittest.TestCase):
             (dict(api=""), ValueError), (dict(api=None), TypeError), (dict(api="a" * 129), ValueError), (dict(api="a\nb"), ValueError),
             (dict(cost="1"), TypeError), (dict(cost=True), TypeError), (dict(cost=math.nan), ValueError), (dict(cost=-1), ValueError),
             (dict(cost=0.0000001), ValueError), (dict(cost=10**13), ValueError), (dict(outcome=200), TypeError),
+            (dict(id=1.0), TypeError), (dict(id=True), TypeError), (dict(id=b"1"), TypeError), (dict(refunds=1.0), TypeError),
             (dict(time=now), ValueError), (dict(time=now.timestamp()), TypeError), (dict(attrs={"a": [1]}), TypeError), (dict(attrs={1: "a"}), TypeError),
             (dict(attrs={"a": math.inf}), ValueError), (dict(attrs={str(i): 1 for i in range(33)}), ValueError),
         ):

@@ -1,96 +1,16 @@
 """The middlewares: what callers are told, and which events they lead to."""
 
-import asyncio
 import json
+import logging
 import unittest
-from wsgiref.util import setup_testing_defaults
-from wsgiref.validate import validator
+import warnings
 
-from fake import ALLOWED, BLOCKED, DENIED, Server, closed_port
+from fake import ALLOWED, DENIED, Server
+from sending import LONG, USER, Events, Sends, asgi, asgi_app, wsgi, wsgi_app
 from tallygate import AsyncClient, Client, TallygateASGI, TallygateWSGI, client_ip, header, named, note, pattern_api
 
-LONG = 5
-LOOP = asyncio.new_event_loop()
 
-
-def tearDownModule():
-    LOOP.run_until_complete(asyncio.sleep(0))
-    LOOP.close()
-
-
-class Events(list):
-    def try_emit(self, **event):
-        self.append(event)
-        return True
-
-
-def asgi(app, method="GET", path="/search/query", headers=(), client=("192.0.2.7", 1), raw_path=None):
-    """Sends one request. It returns the status, the headers and the body."""
-    scope = {"type": "http", "method": method, "path": path, "headers": [(n.lower().encode(), v.encode()) for n, v in headers], "client": client, "query_string": b""}
-    if raw_path:
-        scope["raw_path"] = raw_path
-    sent = []
-
-    async def send(message):
-        sent.append(message)
-
-    async def receive():
-        return {"type": "http.request"}
-
-    LOOP.run_until_complete(app(scope, receive, send))
-    told = {n.decode(): v.decode() for n, v in sent[0]["headers"]}
-    return sent[0]["status"], told, b"".join(m.get("body", b"") for m in sent[1:])
-
-
-def wsgi(app, method="GET", path="/search/query", headers=(), client=("192.0.2.7", 1), raw_path=None):
-    environ = {"REQUEST_METHOD": method, "PATH_INFO": path, "SCRIPT_NAME": "", "QUERY_STRING": "", "REMOTE_ADDR": client[0]}
-    environ.update({"HTTP_" + n.upper().replace("-", "_"): v.encode().decode("latin-1") for n, v in headers})
-    setup_testing_defaults(environ)
-    started = []
-    body = validator(app)(environ, lambda status, headers, error=None: started.append((status, headers)) or (lambda data: None))
-    text = b"".join(body)
-    body.close()
-    return int(started[-1][0][:3]), {n.lower(): v for n, v in started[-1][1]}, text
-
-
-def asgi_app(status=200, does=lambda: None, chunks=1):
-    async def app(scope, receive, send):
-        does()
-        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
-        for i in range(chunks):
-            await send({"type": "http.response.body", "body": b"x", "more_body": i < chunks - 1})
-
-    return app
-
-
-def wsgi_app(status=200, does=lambda: None, chunks=1):
-    def app(environ, start_response):
-        does()
-        start_response(f"{status} Because", [("content-type", "text/plain")])
-        return [b"x"] if chunks == 1 else (b"x" for _ in range(chunks))
-
-    return app
-
-
-KINDS = ((TallygateASGI, AsyncClient, asgi_app, asgi), (TallygateWSGI, Client, wsgi_app, wsgi))
-USER = ("X-User", "42")
-
-
-class Middlewares(unittest.TestCase):
-    def each(self, url, **options):
-        """Yields how a request is sent to a new app, and its events."""
-        settings = {k: options.pop(k) for k in ("fail", "failures") if k in options}
-        for middleware, client, app, send in KINDS:
-            with self.subTest(kind=middleware.__name__):
-                asking, events = client(url, timeout=LONG, **settings), Events()
-                self.addCleanup(asking.close)
-
-                def request(inner=None, *, app=app, send=send, middleware=middleware, asking=asking, events=events, **what):
-                    of = {"uid": header("X-User"), "emitter": events, **options}
-                    return send(middleware(app(**(inner or {})), asking, **of), **{"headers": [USER], **what})
-
-                yield request, events
-
+class Middlewares(Sends):
     def test_who_is_let_in(self):
         with Server() as server:
             server.answers["/v1/forward-auth"] = ALLOWED
@@ -138,54 +58,12 @@ class Middlewares(unittest.TestCase):
                     self.assertEqual(request(inner, method="HEAD")[2], b"")
                     self.assertEqual([e["outcome"] for e in events], ["limited"] * 2 * emitted)
 
-    def test_what_no_header_can_have_is_asked_otherwise(self):
-        """A user could otherwise go unlimited, by a name with a line break."""
-        with Server() as server:
-            server.answers["/v1/check"] = BLOCKED
-            for request, _ in self.each(server.url, uid=lambda s: "4\n2"):
-                status, headers, body = request()
-                self.assertEqual(server.asked[-1][2], {"api": "get.search.query", "uid": "4\n2"})
-                self.assertEqual((status, headers["retry-after"], headers["ratelimit"], headers["ratelimit-policy"], headers["cache-control"]),
-                                 (429, "29", '"searches";r=0;t=29', '"searches";q=5', "no-store"))
-                self.assertEqual(json.loads(body), {
-                    "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
-                    "title": "Request cannot be satisfied as assigned quota has been exceeded", "status": 429,
-                    "detail": 'The limit of "searches" was exceeded; try again in 29 s.', "rule": "searches", "action": "block",
-                    "until": "2026-11-21T14:44:18.240123Z", "retry_after": 29, "violated-policies": ["searches"]})
-
-    def test_users_beyond_ascii(self):
-        with Server() as server:
-            server.answers["/v1/forward-auth"] = ALLOWED
-            for request, events in self.each(server.url):
-                request(headers=[("X-User", "漢字")])
-                self.assertEqual((server.asked[-1][1]["X-Tallygate-Uid"].encode("latin-1").decode(), events[-1]["uid"]), ("漢字", "漢字"))
-
     def test_several_users_in_one_request(self):
         with Server() as server:
             client, events = AsyncClient(server.url), Events()  # which is not asked
             app = TallygateASGI(asgi_app(), client, uid=header("x-user"), emitter=events)
             status, headers, body = asgi(app, headers=[USER, ("X-User", "43")])
             self.assertEqual((status, headers["content-type"], json.loads(body)["status"], events, server.asked), (400, "application/problem+json", 400, [], []))
-
-    def test_while_the_server_is_away(self):
-        for fail, want in (("open", 200), ("closed", 503)):
-            with self.assertLogs("tallygate"):
-                for request, events in self.each(closed_port(), fail=fail, failures=1):
-                    for _ in range(2):
-                        status, headers, body = request()
-                        self.assertEqual(status, want)
-                        self.assertEqual("retry-after" in headers, False)
-                    if fail == "closed":
-                        self.assertEqual((json.loads(body)["title"], headers["content-type"], events), ("Service Unavailable", "application/problem+json", []))
-                    else:
-                        self.assertEqual(len(events), 2)
-
-    def test_a_server_that_is_none(self):
-        """A proxy's 404, or a page for logging in, is no denial."""
-        with Server() as server, self.assertLogs("tallygate"):
-            server.answers["/v1/forward-auth"] = (403, {"Content-Type": "text/html"}, b"<html>")
-            for request, _ in self.each(server.url, failures=1):
-                self.assertEqual(request()[0], 200)
 
     def test_notes(self):
         def does():
@@ -236,6 +114,30 @@ class Middlewares(unittest.TestCase):
                 status, headers, body = request()
                 self.assertEqual((status, headers["retry-after"]), (503, "1"))
 
+    def test_who_asks_for_permits(self):
+        granted = {"admitted": True, "token": "t1"}
+        with Server() as server:
+            server.answers = {"/v1/admit": granted, "/v1/done": {"ended": True}, "/v1/forward-auth": ALLOWED}
+            for admit, want in (
+                (True, True), (False, False), (lambda scope: True, True), (lambda scope: False, False), ([], False), (["get.search.query"], True),
+                ({"get.search"}, False), (("get.*",), True), (frozenset({"*"}), True), (["post.*", "sms.send"], False),
+            ):
+                for request, _ in self.each(server.url, admit=admit):
+                    server.asked.clear()
+                    self.assertEqual(request()[0], 200)
+                    self.assertEqual([path for path, _, _ in server.asked], ["/v1/admit", "/v1/done"] if want else ["/v1/forward-auth"])
+
+            async def later(scope):
+                return False
+
+            for says in (lambda scope: None, lambda scope: "no", lambda scope: 1, later):
+                server.asked.clear()
+                app = TallygateWSGI(wsgi_app(), Client(server.url), uid=header("X-User"), admit=says)
+                with warnings.catch_warnings(), self.assertRaises(TypeError):
+                    warnings.simplefilter("ignore", RuntimeWarning)  # of a coroutine that nobody awaits
+                    wsgi(app, headers=[USER])
+                self.assertEqual(server.asked, [])
+
     def test_names(self):
         with Server() as server:
             server.answers["/v1/forward-auth"] = ALLOWED
@@ -265,6 +167,8 @@ class Middlewares(unittest.TestCase):
         for kind, given, options, error in (
             (TallygateASGI, asking, {}, ValueError), (TallygateASGI, client, {"uid": str}, TypeError), (TallygateWSGI, asking, {"uid": str}, TypeError),
             (TallygateWSGI, client, {"attrs": {"status": str}}, ValueError), (TallygateWSGI, client, {"user": str}, TypeError),
+            *((TallygateWSGI, client, {"uid": str, "admit": no}, TypeError) for no in ("false", "sms.send", 1, 0, None, b"a", 1.5, [1], [True], {"a": True}, object())),
+            *((TallygateASGI, asking, {"uid": str, "admit": no}, ValueError) for no in ([""], ["sms.*.send"], ["**"], ["*.send"])),
         ):
             with self.assertRaises(error):
                 kind(None, given, **options)
@@ -276,9 +180,25 @@ class Middlewares(unittest.TestCase):
             self.addCleanup(client.close)
             app = TallygateWSGI(wsgi_app(), client, uid=header("X-Usr"))
             with self.assertLogs("tallygate", "WARNING") as logs:
-                for _ in range(1100):
+                for _ in range(20):
                     wsgi(app, headers=[USER])
-            self.assertEqual(len(logs.output), 1)
+            for _ in range(20):
+                wsgi(app, headers=[USER])
+            self.assertEqual((len(logs.output), client.stats()["unnamed"]), (1, 40))
+            self.assertIn("none of the first 20 requests had a uid", logs.output[0])
+
+    def test_a_uid_is_missed_beside_an_address(self):
+        with Server() as server:
+            server.answers["/v1/forward-auth"] = ALLOWED
+            for users, want in ((0, 1), (1, 0)):
+                client = AsyncClient(server.url, timeout=LONG)
+                self.addCleanup(client.close)
+                app = TallygateASGI(asgi_app(), client, uid=header("X-User"), ip=client_ip())
+                with self.assertLogs("tallygate", "WARNING") as logs:
+                    for i in range(30):
+                        asgi(app, headers=[USER] if i < users else [])
+                    logging.getLogger("tallygate").warning("the end")
+                self.assertEqual((len(logs.output) - 1, client.stats()["unnamed"]), (want, 30 - users))
 
 
 class Routes(unittest.TestCase):

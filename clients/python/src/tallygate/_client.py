@@ -13,8 +13,9 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from ._decision import Decision, Denied, decision_of
-from ._event import Number, Value, api_text, attr_values, cost_value, ip_text, uid_text
+from ._event import Number, Value, api_text, attr_values, cost_value, id_text, ip_text, uid_text
 from ._http import AsyncPool, Pool, Reply, own_per_process, run
+from ._log import Seldom
 
 Fail = Literal["open", "closed"]
 Uid = str | int | None
@@ -24,6 +25,8 @@ _log = logging.getLogger("tallygate")
 _HEADER_NAMES = {"uid": "X-Tallygate-Uid", "ip": "X-Tallygate-Ip", "api": "X-Tallygate-Api", "attr": "X-Tallygate-Attr-"}
 _PASSED_ON = {"cache-control", "content-language", "content-type", "retry-after"}
 _JSON = "Content-Type: application/json\r\n"
+_MAX_HEAD = 8 << 10  # bytes of a question in headers; servers and proxies refuse longer ones, each at another length
+_MAX_LANGUAGE = 256  # of what a client says it reads: more names no language that is looked for
 
 
 class Question(NamedTuple):
@@ -82,6 +85,7 @@ class _Client:
             tls = tls or ssl.create_default_context()
         self._where = parts.netloc
         self._pool = self._pool_type(parts.hostname, parts.port or (443 if tls else 80), tls)
+        self._refusals = Seldom(_log)
         self._counts, self._in_row, self._asleep, self._told, self._lock = Counter[str](), 0, 0.0, False, threading.Lock()
         own_per_process(self)
 
@@ -90,9 +94,14 @@ class _Client:
         self._pool.forked()
 
     def stats(self) -> dict[str, int]:
-        """answered, failed (no answer, a late or a wrong one), skipped (not asked: the server is away)."""
+        """answered, failed (no answer, a late or a wrong one), skipped (not asked: the server is away), refused (of those
+        that were answered: the question is wrong, and denied), unnamed (requests of middleware that nobody is known to send)."""
         with self._lock:
-            return {name: self._counts[name] for name in ("answered", "failed", "skipped")}
+            return {name: self._counts[name] for name in ("answered", "failed", "skipped", "refused", "unnamed")}
+
+    def _unnamed(self) -> None:
+        with self._lock:
+            self._counts["unnamed"] += 1
 
     # A server that does not answer is asked once a pause; other questions are answered at once.
 
@@ -111,6 +120,16 @@ class _Client:
             self._in_row, told, self._told = 0, self._told, False
         if told:
             _log.info("the decision server at %s answers again", self._where)
+
+    def _refused(self, status: int, why: str) -> Decision:
+        """The answer to a question that was refused. It denies, whatever fail says: somebody who finds out what makes a
+        question wrong would else be let in. It is no failure either, as others ask what is right."""
+        self._answered()
+        with self._lock:
+            self._counts["refused"] += 1
+        reason = f"the decision server refuses the question: HTTP {status}: {why or 'without a reason'}"
+        self._refusals.warning("%s; it is denied", reason)
+        return Decision(False, in_doubt=True, reason=reason)
 
     def _failed(self, why: BaseException | str) -> None:
         with self._lock:
@@ -135,33 +154,28 @@ class _Client:
         head = f"POST {self._path}{path} HTTP/1.1\r\n{self._common}{_JSON}Content-Length: {len(text)}\r\n\r\n"
         reply = await self._ask(head.encode() + text, timeout)
         if reply is not None:
+            if reply.refuses:
+                return self._refused(reply.status, reply.detail()), {}
             try:
                 answer = json.loads(reply.body)
-                detail = f"HTTP {reply.status}: {str(answer.get('detail', ''))[:200]}"
                 if reply.status == 200:
                     decision = decision_of(answer)
                     self._answered()
                     return decision, answer
-            except (ValueError, LookupError, TypeError, AttributeError):
-                detail = f"HTTP {reply.status}, and no answer of a decision server"
-            if reply.status in (400, 413):  # it has understood, and the question is wrong
-                self._answered()
-                raise ValueError(f"the decision server refuses the question: {detail}")
-            self._failed(detail)
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+                pass
+            self._failed(f"HTTP {reply.status}, and no decision: {reply.detail()}")
         return Decision(fail == "open", in_doubt=True, reason="the decision server does not answer"), {}
 
     async def _check(self, q: Question, wait: float, fail: Fail | None, timeout: float | None) -> Decision:
         return (await self._post("/v1/check", q.body(wait=wait), (timeout or self._timeout) + wait, fail or self._fail))[0]
 
-    async def _admit(self, q: Question, cost: Number, id: str | None, wait: float, fail: Fail, timeout: float | None) -> tuple[Decision, Mapping[str, Any]]:
-        body = q.body(cost=cost_value(cost, None), id=id, wait=wait)
+    async def _admit(self, q: Question, cost: Number, id: str | int | None, wait: float, fail: Fail, timeout: float | None) -> tuple[Decision, Mapping[str, Any]]:
+        body = q.body(cost=cost_value(cost, None), id=None if id is None else id_text("id", id), wait=wait)
         return await self._post("/v1/admit", body, (timeout or self._timeout) + wait, fail)
 
     async def _end(self, path: str, token: str, **more: str) -> bool:
-        try:
-            return not token or (await self._post(path, {"token": token, **more}, self._timeout, "closed"))[0].allowed
-        except ValueError:  # it knows no such token
-            return False
+        return not token or (await self._post(path, {"token": token, **more}, self._timeout, "closed"))[0].allowed
 
     async def _forward(self, q: Question, language: str) -> Answer:
         """For middlewares: the decision server writes the answer for the caller."""
@@ -175,24 +189,43 @@ class _Client:
                 self._answered()
                 allowed, permit = reply.status < 300, reply.header("x-tallygate-permit")
                 headers = [(n, v) for n, v in reply.headers if "ratelimit" in n or not allowed and n in _PASSED_ON]
-                return Answer(allowed, reply.status, headers, reply.body, json.loads(permit) if permit else None)
+                return Answer(allowed, reply.status, headers, reply.body, _object(permit))
+            if reply.refuses:
+                return answer_of(self._refused(reply.status, reply.detail()))
             self._failed(f"HTTP {reply.status}, and no answer of a decision server")
         return answer_of(Decision(self._fail == "open", in_doubt=True))
 
     def _in_headers(self, q: Question, language: str) -> bytes | None:
-        """A question for /v1/forward-auth; None where a header cannot have a value."""
+        """A question for /v1/forward-auth; None where headers cannot have a value, or not all of them together. All that
+        a client controls is bounded: names and values are canonical, and of its languages the first are kept."""
         attrs = {self._names["attr"] + name: str(value) for name, value in q.attrs.items()}
         fields = {self._names["api"]: q.api, self._names["uid"]: q.uid, self._names["ip"]: q.ip, **attrs}
         if any(v != v.strip() or any(c < " " or c == "\x7f" for c in v) for v in fields.values()):
             return None
         if any(name != name.lower() or not name.isascii() or not name.replace("-", "").isalnum() for name in q.attrs):
             return None
-        fields["Accept-Language"] = "".join(c for c in language if " " <= c <= "~")
+        fields["Accept-Language"] = _languages(language)
         lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items() if value)
-        return f"GET {self._path}/v1/forward-auth HTTP/1.1\r\n{self._common}{lines}\r\n".encode()
+        request = f"GET {self._path}/v1/forward-auth HTTP/1.1\r\n{self._common}{lines}\r\n".encode()
+        return request if len(request) <= _MAX_HEAD else None
 
     def close(self) -> None:
         self._pool.close()
+
+
+def _languages(header: str) -> str:
+    """What is asked for of a client's Accept-Language: whole languages, up to a length."""
+    text = "".join(c for c in header[: 4 * _MAX_LANGUAGE] if " " <= c <= "~").strip()
+    return text if len(text) <= _MAX_LANGUAGE else text[:_MAX_LANGUAGE].rpartition(",")[0].strip()
+
+
+def _object(text: str) -> Any:
+    """A permit of a header; None where it is no JSON object."""
+    try:
+        value = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 class _Permit:
@@ -275,7 +308,7 @@ class Client(_Client):
         """May they do this now? wait is how many seconds a throttled check may wait for its turn."""
         return run(self._check(question_of(api, uid, ip, attrs), wait, fail, timeout))
 
-    def admit(self, api: str, *, uid: Uid = None, ip: object = None, attrs: Attrs = None, cost: Number = 1, id: str | None = None,
+    def admit(self, api: str, *, uid: Uid = None, ip: object = None, attrs: Attrs = None, cost: Number = 1, id: str | int | None = None,
               wait: float = 0, fail: Fail = "closed", timeout: float | None = None) -> Permit:
         """Asks for a permit, for rules with strict or scope: instance. In doubt it is denied, unless fail is 'open'."""
         return Permit(self, *run(self._admit(question_of(api, uid, ip, attrs), cost, id, wait, fail, timeout)))
@@ -291,7 +324,7 @@ class AsyncClient(_Client):
         """May they do this now? wait is how many seconds a throttled check may wait for its turn."""
         return await self._check(question_of(api, uid, ip, attrs), wait, fail, timeout)
 
-    def admit(self, api: str, *, uid: Uid = None, ip: object = None, attrs: Attrs = None, cost: Number = 1, id: str | None = None,
+    def admit(self, api: str, *, uid: Uid = None, ip: object = None, attrs: Attrs = None, cost: Number = 1, id: str | int | None = None,
               wait: float = 0, fail: Fail = "closed", timeout: float | None = None) -> _Admitting:
         """Asks for a permit, for rules with strict or scope: instance. In doubt it is denied, unless fail is 'open'."""
         return _Admitting(self, question_of(api, uid, ip, attrs), cost, id, wait, fail, timeout)

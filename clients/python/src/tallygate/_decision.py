@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -63,12 +64,27 @@ class Decision:
         return {name: value for name, value in told.items() if value} | {"violated-policies": [self.public or "limit"]}
 
 
+class Notes:
+    """What is noted for one request's event."""
+
+    def __init__(self) -> None:
+        self.attrs: dict[str, Any] = {}
+        self.fields: dict[str, Any] = {}
+        self.denied: Decision | None = None  # of the latest Denied: frameworks answer 500 to what nobody catches
+
+
+notes: ContextVar[Notes | None] = ContextVar("tallygate_notes", default=None)
+
+
 class Denied(Exception):
-    """A permit was not granted, and its with block is not entered."""
+    """A permit was not granted, and its with block is not entered. Middleware answers as the decision says, with 429 or
+    503, unless somebody catches it before."""
 
     def __init__(self, decision: Decision) -> None:
         super().__init__(f"denied by {decision.rule}" if decision.rule else decision.reason or "denied")
         self.decision = decision
+        if (noted := notes.get()) is not None:
+            noted.denied = decision
 
 
 def decision_of(answer: Mapping[str, Any]) -> Decision:

@@ -105,8 +105,8 @@ class Emitter:
             return self._producer
 
     def emit(self, *, api: str, uid: str | int | None = None, outcome: str = "", cost: Number = 1, ip: object = None,
-             attrs: Mapping[str, Value] | None = None, id: str | None = None, time: datetime | None = None,
-             permit: Any = None, refunds: str | None = None, traceparent: str | None = None) -> bool:
+             attrs: Mapping[str, Value] | None = None, id: str | int | None = None, time: datetime | None = None,
+             permit: Any = None, refunds: str | int | None = None, traceparent: str | None = None) -> bool:
         """Queues an event. It returns whether there was room, and raises only for what is no event. permit is what admit
         returned, or its two fields. traceparent is the W3C trace context of the request."""
         key, value = record(api=api, uid=uid, outcome=outcome, cost=cost, ip=ip, attrs=attrs, id=id, time=time, permit=permit, refunds=refunds)

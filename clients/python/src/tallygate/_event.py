@@ -25,6 +25,12 @@ def uid_text(uid: str | int) -> str:
     return canonical_uid(str(uid))
 
 
+def id_text(name: str, id: str | int) -> str:
+    if isinstance(id, bool) or not isinstance(id, (str, int)):
+        raise TypeError(f"{name} is a {type(id).__name__}: give a string or an integer")
+    return canonical_id(str(id))
+
+
 def api_text(api: str) -> str:
     if not isinstance(api, str):
         raise TypeError(f"api is a {type(api).__name__}: name the action, such as 'order.create'")
@@ -99,10 +105,10 @@ def time_text(time: datetime | None) -> str:
 
 
 def record(*, api: str, uid: str | int | None = None, outcome: str = "", cost: Number = 1, ip: object = None,
-           attrs: Mapping[str, Value] | None = None, id: str | None = None, time: datetime | None = None,
-           permit: Any = None, refunds: str | None = None) -> tuple[bytes | None, bytes]:
+           attrs: Mapping[str, Value] | None = None, id: str | int | None = None, time: datetime | None = None,
+           permit: Any = None, refunds: str | int | None = None) -> tuple[bytes | None, bytes]:
     """The record's key and value. What no event can be raises TypeError or ValueError."""
-    event: dict[str, Any] = {"id": canonical_id(id) if id else os.urandom(16).hex(), "time": time_text(time)}
+    event: dict[str, Any] = {"id": os.urandom(16).hex() if id is None or id == "" else id_text("id", id), "time": time_text(time)}
     user = "" if uid is None else uid_text(uid)
     if user:
         event["uid"] = user
@@ -111,10 +117,11 @@ def record(*, api: str, uid: str | int | None = None, outcome: str = "", cost: N
         raise TypeError(f"outcome is a {type(outcome).__name__}: give a string, such as 'success'")
     if outcome:
         event["outcome"] = canonical_text(outcome)
+    refunded = "" if refunds is None or refunds == "" else id_text("refunds", refunds)
     if cost != 1 or isinstance(cost, bool):
-        event["cost"] = cost_value(cost, refunds)
-    if refunds:
-        event["refunds"] = canonical_id(refunds)
+        event["cost"] = cost_value(cost, refunded)
+    if refunded:
+        event["refunds"] = refunded
     if ip is not None and (address := ip_text(ip)):
         event["ip"] = address
     if attrs and (values := attr_values(attrs)):

@@ -4,6 +4,7 @@ reads, and it cannot be used by asyncio: here one deadline holds for the whole q
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import ssl
@@ -35,9 +36,22 @@ class Reply(NamedTuple):
     def header(self, name: str) -> str:
         return next((v for n, v in self.headers if n == name), "")
 
+    @property
+    def refuses(self) -> bool:
+        """The server is there, and says that the question is wrong. It, or a proxy before it, says so to each like it."""
+        return 300 <= self.status < 500
 
-def read_reply() -> Generator[int, bytes, Reply]:
-    """The parser, which reads nothing itself."""
+    def detail(self) -> str:
+        """What the answer says in words, for logs."""
+        try:
+            text = json.loads(self.body).get("detail", "")
+        except (ValueError, AttributeError, RecursionError):
+            text = self.body[:200].decode("utf-8", "replace")
+        return " ".join(str(text)[:200].split())
+
+
+def read_reply(head: list[Reply]) -> Generator[int, bytes, Reply]:
+    """The parser, which reads nothing itself. head gets the reply as soon as all but its body is there."""
     status, version, headers = 0, b"", [("", "")]
     while status < 200:  # answers below 200 come before the real one
         parts = (yield _LINE).split(None, 2)
@@ -51,6 +65,7 @@ def read_reply() -> Generator[int, bytes, Reply]:
             headers.append((name.strip().lower().decode("latin-1"), value.strip().decode("latin-1")))
     fields, body = dict(headers), b""
     keep = version == b"HTTP/1.1" and fields.get("connection", "").lower() != "close"
+    head.append(Reply(status, headers, b"", False))
     if status in (204, 304):
         pass
     elif "chunked" in fields.get("transfer-encoding", ""):
@@ -99,7 +114,8 @@ class Connection:
     async def ask(self, request: bytes, deadline: float) -> Reply:
         self._got, self.silent = b"", True
         await self._write(request, deadline)
-        steps = read_reply()
+        head: list[Reply] = []
+        steps = read_reply(head)
         want = next(steps)
         while True:
             try:
@@ -107,6 +123,10 @@ class Connection:
             except StopIteration as end:
                 reply: Reply = end.value
                 return reply
+            except (OSError, ValueError):
+                if head and head[0].refuses:  # the status says all; its body may end late, or not at all
+                    return head[0]
+                raise
 
     async def _take(self, want: int, deadline: float) -> bytes:
         while True:

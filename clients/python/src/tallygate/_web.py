@@ -6,21 +6,23 @@ import ipaddress
 import json
 import logging
 import re
-from collections.abc import Callable, Container, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Collection, Container, Mapping
 from datetime import datetime, timezone
 from time import monotonic
 from typing import Any
 
 from ._client import Answer, Question, answer_of, question_of
+from ._decision import Denied, Notes, notes
 from ._emit import Emitter
-from ._event import Number, Value, attr_value, cost_value
+from ._event import Number, Value, attr_value, cost_value, id_text
 from ._values import MAX_ATTRS, UNROUTED, decoded_path_api, path_api, status_outcome, template_api
 
 Scope = Mapping[str, Any]  # ASGI's scope, or WSGI's environ
 Of = Callable[[Any], Any]  # reads something of it; None is absent
 Skip = Callable[[Any], bool] | Container[str] | None
+Admit = bool | Callable[[Any], bool] | Collection[str]
 
+WATCHED = 20  # requests
 AMBIGUOUS = "\0ambiguous"  # no request can have it
 _log = logging.getLogger("tallygate")
 
@@ -115,36 +117,40 @@ def named(names: Mapping[str, str], of: Of = route_api) -> Of:
     return lambda scope: names.get(api := of(scope), api)
 
 
-class _Notes:
-    """What is noted for one request's event."""
-
-    def __init__(self) -> None:
-        self.attrs: dict[str, Value] = {}
-        self.fields: dict[str, Any] = {}
-
-
-_notes: ContextVar[_Notes | None] = ContextVar("tallygate_notes", default=None)
-
-
-def note(attrs: Mapping[str, Value] | None = None, /, *, cost: Number | None = None, outcome: str | None = None, id: str | None = None, **more: Value) -> None:
+def note(attrs: Mapping[str, Value] | None = None, /, *, cost: Number | None = None, outcome: str | None = None, id: str | int | None = None, **more: Value) -> None:
     """Adds to the event that the middleware emits for this request: what only the handler knows. Of two that say the
     same, the later holds. Where no middleware emits the event, it does nothing."""
     values = {name: attr_value(name, value) for name, value in {**(attrs or {}), **more}.items() if value is not None}
     if cost is not None and cost_value(cost, "any") < 0:
         raise ValueError(f"cost is {cost}: a request's is not below zero")
-    if (notes := _notes.get()) is not None:
-        notes.attrs.update(values)
-        notes.fields.update({k: v for k, v in (("cost", cost), ("outcome", outcome), ("id", id)) if v is not None})
+    if id is not None:
+        id = id_text("id", id)
+    if (noted := notes.get()) is not None:
+        noted.attrs.update(values)
+        noted.fields.update({k: v for k, v in (("cost", cost), ("outcome", outcome), ("id", id)) if v is not None})
 
 
 class Visit:
     """A request, until its response has ended."""
 
     def __init__(self, question: Question | None, language: str, head: bool) -> None:
-        self.question, self.language, self.head = question, language, head  # question is None where it is not clear who asks
+        self.question, self.language, self.head, self.admits = question, language, head, False  # question is None where it is not clear who asks
         self.began, self.clock, self.status = datetime.now(timezone.utc), monotonic(), 0
-        self.notes, self.token, self.permit = _Notes(), "", None
-        _notes.set(self.notes)
+        self.notes, self.token, self.permit, self.failed = Notes(), "", None, False
+        notes.set(self.notes)
+
+    def denied(self, error: BaseException | None = None) -> Answer | None:
+        """The answer to a Denied that the app has not answered: it comes out of the app, or as the 500 by which
+        frameworks answer what nobody catches."""
+        if isinstance(error, Denied):
+            self.notes.denied = error.decision
+        elif error is not None or self.status != 500:
+            return None
+        if self.notes.denied is None:
+            return None
+        answer = answer_of(self.notes.denied)
+        self.status, self.failed = answer.status, False
+        return answer
 
 
 REFUSED = Answer(False, 400, [("cache-control", "no-store"), ("content-type", "application/problem+json")], json.dumps({
@@ -153,19 +159,42 @@ REFUSED = Answer(False, 400, [("cache-control", "no-store"), ("content-type", "a
 }).encode() + b"\n")
 
 
+def _admitting(admit: Admit) -> Callable[[Scope, str], bool]:
+    """Tells which requests ask for permits, by the scope and the API's name."""
+    if isinstance(admit, bool):
+        return lambda scope, api: admit
+    if callable(admit):
+        return lambda scope, api: _bool(admit(scope))
+    if not isinstance(admit, Collection) or isinstance(admit, (str, bytes, Mapping)) or not all(isinstance(name, str) for name in admit):
+        raise TypeError(f"admit is {admit!r:.80}: give True or False, a function of the request, or names of APIs such as ['coupon.redeem', 'sms.*']")
+    for name in admit:
+        if not name or "*" in name[:-1]:
+            raise ValueError(f"admit: {name!r:.80} is no API: give a name, or the beginning of names and one star, such as 'sms.*'")
+    names = frozenset(admit)
+    beginnings = tuple(name[:-1] for name in names if name.endswith("*"))
+    return lambda scope, api: api in names or api.startswith(beginnings)
+
+
+def _bool(value: object) -> bool:
+    if not isinstance(value, bool):  # a coroutine would be true
+        raise TypeError(f"admit returns a {type(value).__name__}: a function that says which requests ask for permits returns True or False")
+    return value
+
+
 class Gate:
     """TallygateASGI and TallygateWSGI, but for their protocols. emitter gets an event for each request that is let in,
-    and with emit_denied also for others. skip has paths, or tells which requests are none of ours. admit asks for
-    permits, too."""
+    and with emit_denied also for others. skip has paths, or tells which requests are none of ours. admit tells
+    which ask for permits, too: all, those of some APIs, or those of which a function says so."""
 
     def __init__(self, client: Any, emitter: Emitter | None, uid: Of | None, ip: Of | None, attrs: Mapping[str, Of] | None,
-                 api: Of | str | None, skip: Skip, admit: bool, emit_denied: bool) -> None:
+                 api: Of | str | None, skip: Skip, admit: Admit, emit_denied: bool) -> None:
         if uid is None and ip is None and not attrs:
             raise ValueError("who asks? Give at least one of uid, ip and attrs")
         if wrong := {"status", "latency_ms"} & set(attrs or ()):
             raise ValueError(f"attrs: {sorted(wrong)} are the event's already: choose other names")
         self._client, self._uid, self._ip, self._attrs, self._emitter = client, uid, ip, attrs or {}, emitter
-        self._api, self._skip, self._admit, self._emit_denied = api or route_api, skip, admit, emit_denied
+        self._api, self._skip, self._admits, self._emit_denied = api or route_api, skip, _admitting(admit), emit_denied
+        self._what = "a uid" if uid else "an address" if ip else "one of the attributes"
         self._seen = 0  # requests, none of which said who asks; -1: one did
 
     def enter(self, scope: Scope) -> Visit | None:
@@ -178,22 +207,31 @@ class Gate:
         uid, ip = self._uid and self._uid(scope), self._ip and self._ip(scope)
         api = self._api if isinstance(self._api, str) else self._api(scope)
         question = None if AMBIGUOUS in (uid, ip, *attrs.values()) else question_of(api, uid, ip, {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in attrs.items()})
-        if question is not None and self._seen >= 0:
-            self._seen = -1 if question[1:] != ("", "", {}) else self._seen + 1
-            if self._seen == 1000:
-                _log.warning("none of the first thousand requests had a uid, an address or an attribute, and nobody is denied: check uid, ip and attrs")
+        if question is not None:
+            self._watch(bool(question.uid if self._uid else question.ip if self._ip else question.attrs))
         language = b",".join(_values(scope, b"accept-language", "HTTP_ACCEPT_LANGUAGE")).decode("latin-1")
-        return Visit(question, language, scope["method" if asgi else "REQUEST_METHOD"] == "HEAD")
+        visit = Visit(question, language, scope["method" if asgi else "REQUEST_METHOD"] == "HEAD")
+        if question is not None:
+            visit.admits = self._admits(scope, question.api)
+        return visit
+
+    def _watch(self, known: bool) -> None:
+        """Counts requests of which nobody knows who sends them, and tells once of options by which nobody ever is known."""
+        if not known:
+            self._client._unnamed()
+        if self._seen < 0:
+            return
+        self._seen = -1 if known else self._seen + 1
+        if self._seen == WATCHED:
+            _log.warning("none of the first %d requests had %s, so no limit on that holds: check uid, ip and attrs of the middleware", WATCHED, self._what)
+            self._seen = -1
 
     async def ask(self, visit: Visit) -> Answer:
         """The answer for the caller. A request that is denied has ended."""
         if visit.question is None:
             return REFUSED
-        if self._admit:
-            try:
-                decision, told = await self._client._admit(visit.question, 1, None, 0, self._client._fail, None)
-            except ValueError:  # such as a server with --require-dimensions, and nobody known who asks
-                return REFUSED
+        if visit.admits:
+            decision, told = await self._client._admit(visit.question, 1, None, 0, self._client._fail, None)
             visit.token, answer = told.get("token", ""), answer_of(decision, told)
         else:
             answer = await self._client._forward(visit.question, visit.language)
@@ -204,7 +242,7 @@ class Gate:
 
     async def end(self, visit: Visit) -> None:
         """The response has ended, or there is none."""
-        outcome = self._emit(visit, status_outcome(visit.status or 500))
+        outcome = self._emit(visit, "failure" if visit.failed else status_outcome(visit.status or 500))
         await self._client._end("/v1/done", visit.token, outcome=outcome)
 
     def _emit(self, visit: Visit, outcome: str) -> str:
