@@ -4,7 +4,9 @@ package clients
 import (
 	"fmt"
 	"hash/crc32"
+	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,31 @@ import (
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
+
+// Node's package had a version of its own, 0.0.0.
+func TestPackagesHaveOneVersion(t *testing.T) {
+	versions := map[string]string{}
+	for file, pattern := range map[string]string{
+		"python/pyproject.toml": `(?m)^version = "(.*)"$`, "python/src/tallygate/__init__.py": `(?m)^__version__ = "(.*)"$`,
+		"node/package.json": `"version": "(.*)"`, "node/package-lock.json": `"version": "(.*)"`, "java/pom.xml": `<version>(.*)</version>`,
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := regexp.MustCompile(pattern).FindSubmatch(text); found != nil {
+			versions[file] = string(found[1])
+		}
+	}
+	for file, version := range versions {
+		if version != versions["java/pom.xml"] {
+			t.Errorf("%s has the version %s: %v", file, version, versions)
+		}
+	}
+	if len(versions) != 5 {
+		t.Errorf("not each has a version: %v", versions)
+	}
+}
 
 const partitions = 12
 

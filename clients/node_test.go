@@ -60,6 +60,7 @@ func TestNodeUnits(t *testing.T) {
 	for _, command := range [][]string{
 		append([]string{"node", "--test"}, tests...),
 		{"node", "node_modules/typescript/bin/tsc", "-p", "test"}, // the declarations
+		{"node", "node_modules/typescript/bin/tsc", "-p", "test/tsconfig.alone.json"},
 	} {
 		cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "TALLYGATE_TESTDATA="+tables)

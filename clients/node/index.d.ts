@@ -1,6 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { AgentOptions } from 'node:https';
-
+// It imports nothing: a program compiles with it whether or not it has @types/node.
 type Value = string | number | boolean | bigint | null | undefined;
 type Attrs = Record<string, Value>;
 
@@ -30,7 +28,7 @@ export interface Wish extends Check {
   /** The event's cost at most; default 1. */
   cost?: number;
   /** Names this one action: asked again with it, the request gets the same permit. Default: a UUID. */
-  id?: string;
+  id?: string | number | bigint;
 }
 
 export interface ClientOptions {
@@ -44,8 +42,8 @@ export interface ClientOptions {
   admitTimeout?: number;
   /** A credential with the role service, for permits from a server that is not on loopback. */
   token?: string | (() => string);
-  /** Certificates, for https: `ca`, `cert`, `key`, … */
-  tls?: AgentOptions;
+  /** Options of an Agent of node:https: certificates as `ca`, `cert`, `key`, … */
+  tls?: object;
   /** So many failures in a row, and questions are answered at once for a second; default 5. */
   breaker?: number;
   logger?: Logger;
@@ -58,7 +56,7 @@ export class Client {
   check(api: string, who?: Check): Promise<Decision>;
   /** Asks for a permit, under strict limits too. Rejects only for wrong arguments. */
   admit(api: string, who?: Wish): Promise<Permit>;
-  stats(): { asked: number; denied: number; unanswered: number; refused: number; not_asked: number };
+  stats(): { asked: number; denied: number; unanswered: number; refused: number; not_asked: number; unnamed: number };
   /** Ends idle connections. */
   close(): void;
 }
@@ -103,9 +101,9 @@ export interface Event extends Who {
   api: string;
   outcome?: string | null;
   cost?: number | null;
-  refunds?: string | null;
+  refunds?: string | number | bigint | null;
   /** Default: a UUID. The same id twice counts once. */
-  id?: string | null;
+  id?: string | number | bigint | null;
   /** A Date, Unix milliseconds, or RFC 3339 with an offset; default: now. */
   time?: Date | number | string;
   permit?: Permit | string | null;
@@ -163,8 +161,8 @@ export interface Options<Req = any, Res = any> {
   api?: (request: Req) => string;
   /** Requests that are let in as if there were no middleware. */
   skip?: (request: Req) => boolean;
-  /** Asks for permits, under strict limits: of all requests, or some. */
-  admit?: boolean | ((request: Req) => boolean);
+  /** Asks for permits, under strict limits: for all requests, for some, or for APIs such as `sms.*`. */
+  admit?: boolean | ((request: Req) => boolean | Promise<boolean>) | readonly string[];
   wait?: number;
   fail?: 'open' | 'closed';
   /** Also emits what is denied, with the outcome `limited`. */
@@ -177,7 +175,7 @@ export interface Options<Req = any, Res = any> {
 }
 
 /** Middleware for Express, and for `node:http` with a `next`. */
-export function tallygateExpress<Req extends IncomingMessage = any, Res extends ServerResponse = any>(
+export function tallygateExpress<Req = any, Res = any>(
   options: Options<Req, Res>,
 ): (request: Req, response: Res, next: (error?: unknown) => void) => void;
 
@@ -188,7 +186,7 @@ export function tallygateFastify(app: any, options: Options): Promise<void>;
 export function header(name: string): (request: any) => string | symbol;
 
 /** Adds to the event that the middleware emits for the current request. */
-export function note(what: { attrs?: Attrs; cost?: number; outcome?: string; id?: string }, request?: object): void;
+export function note(what: { attrs?: Attrs; cost?: number; outcome?: string; id?: string | number | bigint }, request?: object): void;
 
 /** Names of requests, as in the reference: `GET /orders/17` is `get.orders.17`. */
 export function pathAPI(method: string, target: string): string;

@@ -4,7 +4,7 @@ import http from 'node:http';
 import https from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Decision, Permit } from './decision.js';
-import { apiOf, costOf, dimensions, known, string, wrong } from './event.js';
+import { apiOf, costOf, dimensions, idOf, known, wrong } from './event.js';
 import { Seldom, logTo } from './seldom.js';
 
 const options = ['fail', 'timeout', 'admitFail', 'admitTimeout', 'token', 'tls', 'breaker', 'logger'];
@@ -40,7 +40,7 @@ export class Client {
   #http;
   #agent;
   #settings;
-  #stats = { asked: 0, denied: 0, unanswered: 0, refused: 0, not_asked: 0 };
+  #stats = { asked: 0, denied: 0, unanswered: 0, refused: 0, not_asked: 0, unnamed: 0 };
   #lines;
   #away = false; // the log has it
 
@@ -72,7 +72,7 @@ export class Client {
   // server gives the same permit.
   async admit(api, who = {}) {
     known(who, [...asked, 'cost', 'id'], 'a request for a permit');
-    const body = { ...question(api, who), id: who.id === undefined ? randomUUID() : string('id', who.id) };
+    const body = { ...question(api, who), id: who.id === undefined ? randomUUID() : idOf('id', who.id) };
     if (who.cost !== undefined) body.cost = costOf(who.cost);
     const answer = await this.#decide('admit', body, who);
     return this.#decided(new Permit(answer, (path, more) => this.#end(path, more)));
@@ -111,12 +111,7 @@ export class Client {
         this.#well();
         return answer;
       }
-      if (status < 500 && status !== 200) { // it answers: this question is wrong, or may not be asked
-        settings.breaker.note(false);
-        this.#stats.refused++;
-        this.#lines.refused.add(1).say((n) => `the decision server refuses ${n} questions (${what}, ${status}: ${answer.detail}); they fail ${otherwise}`);
-        return instead(`the decision server answers ${status}: ${answer.detail}`);
-      }
+      if (refuses(status)) return this.#refused(settings, what, status, answer);
       throw new Error(`it answers ${status}: ${answer.detail ?? 'no JSON that is a decision'}`);
     } catch (error) {
       settings.breaker.note(true);
@@ -124,6 +119,21 @@ export class Client {
       if (!this.#away) this.#away = this.#lines.away.add(1).sayNow(() => `no answer of the decision server: ${error.message}; meanwhile this fails ${otherwise} (${what})`);
       return instead(error.message);
     }
+  }
+
+  // refused denies a question that is wrong, whatever fail says: whoever finds out what makes it wrong would
+  // else be let in. It is no failure, as others may be right.
+  #refused(settings, what, status, { detail }) {
+    settings.breaker.note(false);
+    this.#well();
+    this.#stats.refused++;
+    this.#lines.refused.add(1).say((n) => `the decision server refuses ${n} questions (${what}, ${status}: ${detail}); they are denied`);
+    return { allowed: false, admitted: false, in_doubt: true, reason: `the decision server answers ${status}: ${detail}` };
+  }
+
+  // unnamed counts a request of the middleware of which nobody knows who sends it.
+  unnamed() {
+    this.#stats.unnamed++;
   }
 
   #well() {
@@ -165,27 +175,34 @@ export class Client {
       const request = this.#http.request(new URL(this.#url.pathname.replace(/\/$/, '') + path, this.#url), { method: 'POST', agent: this.#agent, headers });
       // A process that was busy has the answer already: it is read before this gives up.
       const timer = setTimeout(() => setImmediate(() => over || request.destroy(new Error(`none within ${Math.round(within)} ms`))), within);
+      let status = 0;
       const fails = (error) => {
+        if (over) return;
         over = true;
         clearTimeout(timer);
+        if (refuses(status)) return resolve({ status, answer: {} }); // its body may end late, or not at all
         error.again = request.reusedSocket && ['ECONNRESET', 'EPIPE'].includes(error.code);
         reject(error);
       };
       request.on('error', fails);
       request.on('response', (response) => {
         const parts = [];
+        status = response.statusCode;
         response.on('data', (part) => parts.push(part));
         response.on('error', fails);
         response.on('end', () => {
           over = true;
           clearTimeout(timer);
-          resolve({ status: response.statusCode, answer: parsed(Buffer.concat(parts).toString()) });
+          resolve({ status, answer: parsed(Buffer.concat(parts).toString()) });
         });
       });
       request.end(JSON.stringify(body));
     });
   }
 }
+
+// refuses tells whether a status says that the question is wrong: by the server, or by a proxy before it.
+const refuses = (status) => status >= 300 && status < 500;
 
 function parsed(json) {
   try {

@@ -18,12 +18,12 @@ export function wrong(what) {
 export function record(event) {
   known(event, fields, 'an event');
   const who = dimensions(event);
-  const out = { id: absent(event.id) ? randomUUID() : canonicalID(string('id', event.id)), time: timeOf(event.time) };
+  const out = { id: absent(event.id) ? randomUUID() : idOf('id', event.id), time: timeOf(event.time) };
   if (who.uid !== undefined) out.uid = who.uid;
   out.api = apiOf(event.api);
   if (!absent(event.outcome)) out.outcome = canonicalText(string('outcome', event.outcome));
   if (!absent(event.cost) && event.cost !== 1) out.cost = costOf(event.cost);
-  if (!absent(event.refunds)) out.refunds = canonicalID(string('refunds', event.refunds));
+  if (!absent(event.refunds)) out.refunds = idOf('refunds', event.refunds);
   if (out.cost < 0 && out.refunds === undefined) {
     throw wrong('a negative cost needs refunds: name the id of the event that it takes back');
   }
@@ -41,7 +41,7 @@ export function record(event) {
 // that gives none has most likely forgotten it: uid: null says that there is nobody.
 export function dimensions(given) {
   const out = {};
-  if (!absent(given.uid)) out.uid = canonicalUID(uidOf(given.uid));
+  if (!absent(given.uid)) out.uid = canonicalUID(textOf('uid', given.uid));
   if (!absent(given.ip)) out.ip = canonicalIP(string('ip', given.ip));
   if (!out.ip) delete out.ip; // rules by address cannot count it; those by user can
   const attrs = attrsOf(given.attrs ?? {});
@@ -95,10 +95,16 @@ export function costOf(cost) {
   return Number(cost.toFixed(6));
 }
 
-function uidOf(uid) {
-  if (typeof uid === 'string') return uid;
-  if (typeof uid === 'bigint' || Number.isSafeInteger(uid)) return String(uid);
-  throw wrong('uid is a string or an integer, not ' + describe(uid));
+// textOf is a text, or a whole number as one. What may be rounded already is none.
+function textOf(name, value) {
+  if (typeof value === 'string') return value;
+  if (typeof value === 'bigint' || Number.isSafeInteger(value)) return String(value === 0 ? 0 : value);
+  if (Number.isInteger(value)) throw wrong(`${name} is a number beyond 2^53, which JavaScript rounds: give a string or a BigInt`);
+  throw wrong(`${name} is a string or an integer, not ` + describe(value));
+}
+
+export function idOf(name, id) {
+  return canonicalID(textOf(name, id));
 }
 
 function timeOf(time = new Date()) {

@@ -1,13 +1,13 @@
 // What middleware of any framework shares: a Gate decides on requests, and emits their events.
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { attrsOf, costOf, known, string, wrong } from './event.js';
+import { attrsOf, costOf, idOf, known, string, wrong } from './event.js';
 import { statusOutcome } from './names.js';
 import { Seldom, logTo } from './seldom.js';
 
 const options = ['client', 'emitter', 'uid', 'ip', 'attrs', 'api', 'skip', 'admit', 'wait', 'fail', 'emitDenied', 'event', 'denied', 'logger'];
 const own = ['status', 'latency_ms']; // attributes that a gate adds itself
 const maxAttrs = 32;
-const watched = 1000; // requests
+const watched = 20; // requests
 
 const ambiguous = Symbol('ambiguous');
 const current = new AsyncLocalStorage();
@@ -28,10 +28,10 @@ export function header(name) {
 // Outside of a request it does nothing. request is for code that the request's context does not reach.
 export function note(what, request) {
   known(what, ['attrs', 'cost', 'outcome', 'id'], 'a note');
-  const { attrs = {}, cost, outcome, id } = what;
+  const { attrs = {}, cost, outcome } = what;
   if (cost !== undefined && costOf(cost) < 0) throw wrong('a cost that is noted is not negative');
   if (outcome !== undefined) string('outcome', outcome);
-  if (id !== undefined) string('id', id);
+  const id = what.id === undefined ? undefined : idOf('id', what.id);
   const noted = attrsOf(attrs);
   const passage = request ? byRequest.get(request.raw ?? request) : current.getStore();
   if (!passage) return;
@@ -51,6 +51,8 @@ export class Gate {
     for (const name of own) if (name in attrs) throw wrong(`attrs.${name} is of the event itself: choose another name`);
     const logger = logTo(given.logger);
     this.given = { ...given, attrs, logger };
+    this.admits = admitting(given.admit);
+    this.what = uid ? 'a uid' : ip ? 'an address' : 'one of the attributes';
     this.requests = 0;
     this.named = 0;
     this.lost = new Seldom(logger);
@@ -94,20 +96,40 @@ export class Gate {
   }
 
   async #decide(request, api, who) {
-    const { client, admit = false, wait, fail } = this.given;
+    const { client, wait, fail } = this.given;
     if (!client) return undefined;
-    const asks = typeof admit === 'function' ? admit(request) : admit;
-    return asks ? client.admit(api, { ...who, wait, fail }) : client.check(api, { ...who, wait, fail });
+    return (await this.admits(request, api)) ? client.admit(api, { ...who, wait, fail }) : client.check(api, { ...who, wait, fail });
   }
 
-  // watch tells once of options by which nobody is ever known.
+  // watch counts requests of which nobody knows who sends them, and tells once of options by which nobody
+  // ever is known.
   #watch(who) {
+    const { client, logger, uid, ip } = this.given;
+    const known = uid ? who.uid !== null : ip ? who.ip : Object.values(who.attrs).some(Boolean);
+    if (!known) client?.unnamed?.();
     if (this.requests >= watched || this.named > 0) return;
-    if (who.uid !== null || who.ip || Object.values(who.attrs).some(Boolean)) this.named++;
+    if (known) this.named++;
     if (++this.requests === watched && this.named === 0) {
-      this.given.logger.error(`none of the first ${watched} requests had a uid, an address or an attribute, so none of them can be limited: check uid, ip and attrs of the middleware`);
+      logger.error(`none of the first ${watched} requests had ${this.what}, so no limit on that holds: check uid, ip and attrs of the middleware`);
     }
   }
+}
+
+// admitting tells which requests ask for permits, by the option of that name.
+function admitting(admit = false) {
+  if (typeof admit === 'boolean') return () => admit;
+  if (typeof admit === 'function') {
+    return async (request) => {
+      const says = await admit(request);
+      if (typeof says !== 'boolean') throw wrong(`admit returns true or false, not ${typeof says}`);
+      return says;
+    };
+  }
+  const names = Array.isArray(admit) ? admit : [0];
+  if (!names.every((name) => typeof name === 'string' && /^(?!$)[^*]*\*?$/.test(name))) {
+    throw wrong("admit is true, false, a function of the request, or a list of APIs such as ['coupon.redeem', 'sms.*']");
+  }
+  return (request, api) => names.some((name) => (name.endsWith('*') ? api.startsWith(name.slice(0, -1)) : api === name));
 }
 
 const refused = {
@@ -130,9 +152,13 @@ class Passage {
 
   // endWith ends the passage with the answer, or when the client leaves.
   endWith(response) {
+    const { socket } = response;
     const end = () => {
       if (this.over) return;
       this.over = true;
+      // What breaks off behind its status has failed, unless it was the client that left.
+      const left = !socket || socket.readableEnded || ['ECONNRESET', 'EPIPE'].includes(socket.errored?.code);
+      this.failed = response.headersSent && !response.writableFinished && !left;
       this.#end(response.headersSent ? response.statusCode : 499);
     };
     response.once('finish', end);
@@ -160,7 +186,7 @@ class Passage {
     }
     return {
       ...this.who, api: this.api, time: this.time, attrs,
-      outcome: this.limited ? 'limited' : statusOutcome(status), permit: this.permit, ...this.notes,
+      outcome: this.limited ? 'limited' : this.failed ? 'failure' : statusOutcome(status), permit: this.permit, ...this.notes,
     };
   }
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import net from 'node:net';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { Client } from '../index.js';
@@ -28,7 +29,7 @@ test('a check asks by canonical values, and has what the server answers', async 
   const other = await c.check('search.query', { uid: '43', wait: 800 });
   assert.deepEqual([other.allowed, other.until, other.headers()], [true, null, {}]);
   assert.equal(server.asked[1].body.wait, 0.8);
-  assert.deepEqual(c.stats(), { asked: 2, denied: 1, unanswered: 0, refused: 0, not_asked: 0 });
+  assert.deepEqual(c.stats(), { asked: 2, denied: 1, unanswered: 0, refused: 0, not_asked: 0, unnamed: 0 });
 });
 
 test('a rule without a public name is not named to callers', async (t) => {
@@ -81,7 +82,7 @@ test('a server that does not answer costs the timeout, then nothing; what holds 
   }
   const d = await c.check('a', { uid: 'u', fail: 'closed' });
   assert.deepEqual([d.status, d.headers(), d.reason], [503, { 'Cache-Control': 'no-store' }, 'the decision server did not answer lately']);
-  assert.deepEqual(c.stats(), { asked: 3, denied: 2, unanswered: 3, refused: 0, not_asked: 1 });
+  assert.deepEqual(c.stats(), { asked: 3, denied: 2, unanswered: 3, refused: 0, not_asked: 1, unnamed: 0 });
   answers = true;
   while ((await c.check('a', { uid: 'u', timeout: 10_000 })).reason !== null) await turn(); // within a second
   assert.deepEqual(log.lines, [
@@ -129,12 +130,41 @@ test('what the server refuses is told, and closes nothing', async (t) => {
   }
   assert.deepEqual([server.asked.length, server.asked[0].headers.authorization, c.stats().refused], [3, 'Bearer secret', 3]);
   await new Promise((resolve) => { setTimeout(resolve, 1); }); // the log is told behind
-  assert.match(log.lines.join('\n'), /refuses [123] questions \(admit, 401: a credential is required\); they fail closed/);
+  assert.match(log.lines.join('\n'), /refuses [123] questions \(admit, 401: a credential is required\); they are denied/);
   assert.equal(log.lines.join('\n').includes('secret'), false);
 });
 
+// Whoever finds out what makes a question wrong would else be let in, and after five of them everybody.
+test('what is refused is denied, whatever fail says', async (t) => {
+  for (const status of [302, 400, 401, 403, 404, 405, 408, 413, 414, 422, 429, 431, 451, 499]) {
+    const server = await decisionServer(t, () => ({ status, raw: status % 2 ? '<html>' : '{"detail":"no"}' }));
+    const [c] = client(t, server.url, { ...patient, breaker: 1, fail: 'open', admitFail: 'open' });
+    for (let i = 0; i < 2; i++) {
+      for (const d of [await c.check('a', { uid: 'u' }), await c.check('a', { uid: 'u', fail: 'open' }), await c.admit('a', { uid: 'u' })]) {
+        assert.deepEqual([d.allowed, d.status, d.unavailable], [false, 503, true], String(status));
+        assert.ok(d.reason.startsWith(`the decision server answers ${status}: `));
+      }
+    }
+    assert.deepEqual(c.stats(), { asked: 6, denied: 6, unanswered: 0, refused: 6, not_asked: 0, unnamed: 0 });
+  }
+});
+
+test('a refusal without an end is one', async (t) => {
+  for (const [rest, ends] of [['Connection: close\r\n\r\n431 ', false], ['Content-Length: 99\r\n\r\n{', false], ['Content-Length: 99\r\n\r\n{', true], ['Transfer-Encoding: chunked\r\n\r\nxyz\r\n', false]]) {
+    const server = net.createServer((socket) => {
+      socket.on('error', () => {}).once('data', () => (ends ? socket.end(`HTTP/1.1 431 Too Large\r\n${rest}`) : socket.write(`HTTP/1.1 431 Too Large\r\n${rest}`)));
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    t.after(() => server.close());
+    const [c] = client(t, `http://127.0.0.1:${server.address().port}`, { timeout: 200, breaker: 1 });
+    for (let i = 0; i < 2; i++) assert.equal((await c.check('a', { uid: 'u' })).allowed, false, rest);
+    assert.deepEqual([c.stats().refused, c.stats().unanswered], [2, 0], rest);
+  }
+});
+
 test('answers that are none', async (t) => {
-  for (const answer of [{ raw: 'hello' }, { raw: '[]' }, { raw: 'null' }, { something: 1 }, { status: 500, detail: 'x' }, { status: 302 }]) {
+  for (const answer of [{ raw: 'hello' }, { raw: '[]' }, { raw: 'null' }, { something: 1 }, { status: 500, detail: 'x' }, { status: 503, raw: '<html>' }]) {
     const server = await decisionServer(t, () => answer);
     const [c] = client(t, server.url, patient);
     const d = await c.check('a', { uid: 'u' });
@@ -178,6 +208,7 @@ test('wrong arguments are told', async (t) => {
     [() => c.check('a', { uid: 'u', fail: 'maybe' }), /fail is 'open' or 'closed', not maybe/],
     [() => c.check('a', { uid: 'u', timeout: '5s' }), /a time is a number of milliseconds/],
     [() => c.admit('a', { uid: 'u', cost: 'x' }), /cost is a number/],
+    [() => c.admit('a', { uid: 'u', id: 1.5 }), /id is a string or an integer/],
   ]) await assert.rejects(call, (error) => error instanceof TypeError && what.test(error.message));
   assert.throws(() => new Client('redis://x'), /begins with http/);
   assert.throws(() => new Client('http://x', { retries: 1 }), /Client's options has no "retries"/);

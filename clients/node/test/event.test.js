@@ -14,6 +14,17 @@ test('an id and a time are made for an event that has none', () => {
   assert.equal('cost' in first, false);
 });
 
+test('ids that are whole numbers are their texts, and what JavaScript has rounded is refused', () => {
+  for (const [id, want] of [[17, '17'], [0, '0'], [-0, '0'], [-1, '-1'], [9007199254740993n, '9007199254740993'], [2 ** 53 - 1, '9007199254740991']]) {
+    const got = valueOf({ uid: id, api: 'b', id, cost: -1, refunds: id });
+    assert.deepEqual([got.uid, got.id, got.refunds], [want, want, want]);
+  }
+  for (const [id, what] of [[2 ** 53, /rounds/], [1e300, /rounds/], [1.5, /integer/], [NaN, /integer/], [true, /integer/], [{}, /integer/]]) {
+    assert.throws(() => record({ uid: 'a', api: 'b', id }), what);
+    assert.throws(() => record({ uid: id, api: 'b' }), what);
+  }
+});
+
 test('times are Dates, milliseconds, or texts with an offset', () => {
   for (const time of [new Date(1e12), 1e12, '2001-09-09T01:46:40.000Z']) {
     assert.equal(valueOf({ uid: 'a', api: 'b', time }).time, '2001-09-09T01:46:40.000Z');

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http from 'node:http';
+import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import express from 'express';
 import fastify from 'fastify';
@@ -203,14 +204,79 @@ test('options that can never limit anybody', () => {
 test('options by which nobody is known are told once', async () => {
   const log = logger();
   const handler = tallygateExpress({ emitter: new Kept(), uid: () => undefined, logger: log });
-  for (let i = 0; i < 1500; i++) {
+  for (let i = 0; i < 50; i++) {
     await new Promise((resolve, reject) => {
       const response = new http.ServerResponse({ method: 'GET', httpVersionMajor: 1, httpVersionMinor: 1 });
       handler({ url: '/', method: 'GET' }, response, (error) => (error ? reject(error) : resolve()));
     });
   }
   assert.equal(log.lines.length, 1);
-  assert.match(log.lines[0], /none of the first 1000 requests had a uid/);
+  assert.match(log.lines[0], /none of the first 20 requests had a uid/);
+});
+
+test('a uid is missed beside an address, and counted', async (t) => {
+  for (const [users, lines] of [[0, 1], [1, 0]]) {
+    const server = await decisionServer(t, () => allowed);
+    const client = new Client(server.url, { timeout: 10_000 });
+    t.after(() => client.close());
+    const log = logger();
+    let n = 0;
+    const url = await onExpress(t, { client, uid: () => (n++ < users ? '7' : undefined), ip: () => '192.0.2.1', logger: log });
+    for (let i = 0; i < 21; i++) await fetch(url + '/search', { headers: { connection: 'close' } }).then((r) => r.text());
+    assert.deepEqual([log.lines.length, client.stats().unnamed], [lines, 21 - users]);
+  }
+});
+
+test('who asks for permits', async (t) => {
+  for (const [admit, want] of [[true, true], [false, false], [() => true, true], [async () => false, false], [[], false], [['get.search'], true], [['get.*'], true], [['post.*', 'sms.send'], false], [['*'], true]]) {
+    const { server, get } = await rig(t, onExpress, () => ({ allowed: true, admitted: true }), { admit });
+    assert.equal((await get('/search')).status, 200);
+    assert.equal(server.asked[0].path, want ? '/v1/admit' : '/v1/check');
+  }
+  const client = { check() {} };
+  for (const admit of ['false', 'sms.send', 1, 0, null, {}, [1], [''], ['sms.*.send'], ['**']]) {
+    assert.throws(() => tallygateExpress({ client, uid: () => '', admit }), /admit is true, false, a function/);
+  }
+  for (const says of ['no', undefined, 1]) {
+    const { server, get } = await rig(t, onExpress, () => allowed, { admit: () => says });
+    assert.deepEqual([(await get('/search')).status, server.asked], [500, []]);
+  }
+});
+
+test('what breaks off behind its status has failed, and a client that leaves has not made it fail', async (t) => {
+  for (const [name, leaves, outcome] of [['Express', false, 'failure'], ['Fastify', false, 'failure'], ['Express', true, 'success']]) {
+    const server = await decisionServer(t, () => allowed);
+    const client = new Client(server.url, { timeout: 10_000 });
+    t.after(() => client.close());
+    const emitter = new Kept();
+    const options = { client, emitter, uid: () => '7' };
+    const begins = (response) => { response.writeHead(200, { 'content-type': 'text/plain' }); response.write('x'); };
+    let url;
+    if (name === 'Express') {
+      const app = express();
+      app.use(tallygateExpress(options));
+      app.get('/', (request, response) => { begins(response); if (!leaves) throw new Error('too late'); });
+      app.use((error, request, response, next) => { response.destroy(error); }); // eslint-disable-line -- as Express' own does
+      const listening = app.listen(0, '127.0.0.1');
+      await once(listening, 'listening');
+      t.after(() => { listening.closeAllConnections(); listening.close(); });
+      url = `http://127.0.0.1:${listening.address().port}/`;
+    } else {
+      const app = fastify();
+      app.register(tallygateFastify, options);
+      app.get('/', async () => new Readable({ read() { this.push('x'); setImmediate(() => this.destroy(new Error('too late'))); } }));
+      t.after(() => app.close());
+      url = await app.listen({ port: 0, host: '127.0.0.1' });
+    }
+    await new Promise((resolve) => {
+      const request = http.get(url, { agent: false }, (response) => {
+        response.on('data', () => leaves && request.destroy()).on('error', () => {}).on('close', resolve);
+      });
+      request.on('error', resolve);
+    });
+    await emitter.has(1);
+    assert.deepEqual([emitter.events[0].outcome, emitter.events[0].attrs.status], [outcome, 200], `${name}, ${leaves}`);
+  }
 });
 
 test('notes that are none are told where they are made, and outside of requests they do nothing', () => {

@@ -10,7 +10,12 @@ from tallygate import AsyncClient, Client, TallygateASGI, TallygateWSGI, header
 
 LONG = 5
 LOOP = asyncio.new_event_loop()
-atexit.register(LOOP.close)
+
+
+@atexit.register
+def end():
+    LOOP.run_until_complete(asyncio.sleep(0))
+    LOOP.close()
 
 
 class Events(list):
