@@ -20,8 +20,16 @@ public final class Caller {
     return new Caller().uid(uid);
   }
 
+  /** Returns a user, by a number. */
+  public static Caller of(long uid) {
+    return of(Long.toString(uid));
+  }
+
   /** Sets the user, as your authentication found it: never what a client can choose. */
   public Caller uid(String uid) { this.uid = uid == null ? "" : Canonical.uid(uid); return this; }
+
+  /** Sets the user, by a number. */
+  public Caller uid(long uid) { return uid(Long.toString(uid)); }
 
   /** Sets the client's address. What is no address is absent. */
   public Caller ip(String ip) { this.ip = Canonical.ip(ip); return this; }

@@ -61,6 +61,9 @@ public final class Event {
   /** Sets the user. */
   public Event uid(String uid) { caller.uid(uid); return this; }
 
+  /** Sets the user, by a number. */
+  public Event uid(long uid) { return uid(Long.toString(uid)); }
+
   /** Sets the client's address. What is no address is absent. */
   public Event ip(String ip) { caller.ip(ip); return this; }
 
@@ -92,6 +95,9 @@ public final class Event {
   /** Sets the id: the same one twice counts once. */
   public Event id(String id) { this.id = Canonical.id(id); return this; }
 
+  /** Sets the id, by a number. */
+  public Event id(long id) { return id(Long.toString(id)); }
+
   /** Sets when it happened. */
   public Event time(Instant time) {
     if (time.isBefore(MIN_TIME) || time.isAfter(MAX_TIME)) {
@@ -103,6 +109,9 @@ public final class Event {
 
   /** Sets the id of the event that a cost below zero takes back. */
   public Event refunds(String id) { refunds = Canonical.id(id); return this; }
+
+  /** Sets the id, a number, of the event that a cost below zero takes back. */
+  public Event refunds(long id) { return refunds(Long.toString(id)); }
 
   /** Sets the permit by which strict limits count it. One that has none changes nothing. */
   public Event permit(Permit permit) {

@@ -46,6 +46,11 @@ final class Json {
     }) + "\"";
   }
 
+  /** The beginning of a text that somebody else wrote, in one line. */
+  static String cut(String text) {
+    return text.substring(0, Math.min(text.length(), 200)).replaceAll("\\s+", " ").strip();
+  }
+
   /** Returns maps, lists, texts, BigDecimals, booleans and null. */
   static Object read(String text) {
     Json in = new Json(text);

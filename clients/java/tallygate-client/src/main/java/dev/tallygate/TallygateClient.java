@@ -2,6 +2,7 @@ package dev.tallygate;
 
 import static java.lang.System.Logger.Level.INFO;
 import static java.lang.System.Logger.Level.WARNING;
+import static java.nio.charset.StandardCharsets.UTF_8;
 
 import java.io.IOException;
 import java.net.ConnectException;
@@ -10,18 +11,23 @@ import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.net.http.HttpTimeoutException;
+import java.nio.ByteBuffer;
 import java.time.DateTimeException;
 import java.time.Duration;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Flow;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Supplier;
 
 /**
@@ -48,6 +54,11 @@ public final class TallygateClient {
   private final AtomicInteger failures = new AtomicInteger(); // in a row
   private final AtomicLong askAgain = new AtomicLong(); // by nanoTime
   private final Seldom told = new Seldom();
+  private final Seldom toldRefused = new Seldom();
+  private final LongAdder answered = new LongAdder();
+  private final LongAdder failed = new LongAdder();
+  private final LongAdder skipped = new LongAdder();
+  private final LongAdder refused = new LongAdder();
 
   private TallygateClient(Builder b) {
     url = b.url.replaceAll("/+$", "");
@@ -57,7 +68,7 @@ public final class TallygateClient {
     // The first question of a Java program takes longer, as it loads classes. This is it; nobody waits.
     send(request("/readyz").GET().build()).whenComplete((answer, e) -> {
       if (e != null || answer.statusCode() != 200) {
-        unanswered(e != null ? reason(e) : "it is not ready: " + answer.body().strip());
+        unanswered(e != null ? reason(e) : "it is not ready: " + Json.cut(answer.body()));
       }
     });
   }
@@ -135,6 +146,21 @@ public final class TallygateClient {
     return new Permit(this, answer.decision, answer.fields);
   }
 
+  /**
+   * What has become of questions, for metrics.
+   *
+   * @param answered by the server
+   * @param failed without an answer, or with a late or a wrong one
+   * @param skipped and not asked, as the server is away
+   * @param refused of those that were answered: they are wrong, and denied
+   */
+  public record Stats(long answered, long failed, long skipped, long refused) {}
+
+  /** Returns what has become of questions. */
+  public Stats stats() {
+    return new Stats(answered.sum(), failed.sum(), skipped.sum(), refused.sum());
+  }
+
   private static Map<String, Object> question(String api, Caller caller) {
     Map<String, Object> question = new LinkedHashMap<>();
     question.put("api", Event.checked(api));
@@ -146,7 +172,9 @@ public final class TallygateClient {
 
   private Answer ask(String path, Map<String, Object> question, String verdict, Fail fail) {
     String why = "it gave none " + FAILURES + " times in a row, and is asked again each second";
-    if (!pausing()) {
+    if (pausing()) {
+      skipped.increment();
+    } else {
       try {
         HttpResponse<String> answer = post(path, question).get(settings.timeout.toNanos(), TimeUnit.NANOSECONDS);
         if (answer.statusCode() == 200) {
@@ -155,12 +183,11 @@ public final class TallygateClient {
           answered();
           return new Answer(decision, fields);
         }
-        why = "it answers " + path + " with " + answer.statusCode() + ": " + answer.body().strip();
-        if (answer.statusCode() >= 500) {
-          failed(why);
-        } else { // it refuses this question, and may answer others: that stops nobody else's
-          unanswered(why);
+        why = "it answers " + path + " with " + answer.statusCode() + ": " + Json.cut(answer.body());
+        if (refuses(answer.statusCode())) {
+          return new Answer(refused(why), Map.of());
         }
+        failed(why);
       } catch (InterruptedException e) {
         Thread.currentThread().interrupt();
         why = "the thread was interrupted";
@@ -174,13 +201,29 @@ public final class TallygateClient {
     return new Answer(Decision.inDoubt(open, open || verdict.equals("allowed") ? 0 : 1, why), Map.of());
   }
 
+  /** Tells whether a status says that the question is wrong: by the server, or by a proxy before it. */
+  private static boolean refuses(int status) {
+    return status >= 300 && status < 500;
+  }
+
+  /**
+   * Denies a question that was refused, whatever {@link Fail} says: whoever finds out what makes a question
+   * wrong would else be let in. It is no failure either, as others ask what is right.
+   */
+  private Decision refused(String why) {
+    answered();
+    refused.increment();
+    toldRefused.say(WARNING, "the decision server at " + url + " refuses a question, which is denied: " + why);
+    return Decision.inDoubt(false, 0, why);
+  }
+
   /** Ends a permit. Nobody waits for it, so it may take longer than a question. */
   CompletableFuture<Boolean> end(String path, Map<String, Object> question) {
     return post(path, question).handle((answer, e) -> {
       boolean ended = e == null && answer.statusCode() == 200;
       if (!ended) {
         told.say(WARNING, "a permit could not be ended, and is over after its rule's hold: "
-            + (e != null ? reason(e) : answer.statusCode() + " " + answer.body().strip()));
+            + (e != null ? reason(e) : answer.statusCode() + " " + Json.cut(answer.body())));
       }
       return ended;
     });
@@ -204,7 +247,37 @@ public final class TallygateClient {
   }
 
   private CompletableFuture<HttpResponse<String>> send(HttpRequest request) {
-    return http.sendAsync(request, HttpResponse.BodyHandlers.ofString());
+    // Where the status says all, the body may end late, or not at all.
+    return http.sendAsync(request, head -> refuses(head.statusCode())
+        ? new Hasty(HttpResponse.BodySubscribers.ofString(UTF_8), settings.timeout.dividedBy(2)) : HttpResponse.BodySubscribers.ofString(UTF_8));
+  }
+
+  /** Has what comes of a body within a time; else "". */
+  private record Hasty(HttpResponse.BodySubscriber<String> all, Duration within) implements HttpResponse.BodySubscriber<String> {
+    @Override
+    public CompletionStage<String> getBody() {
+      return all.getBody().toCompletableFuture().copy().exceptionally(e -> "").completeOnTimeout("", within.toNanos(), TimeUnit.NANOSECONDS);
+    }
+
+    @Override
+    public void onSubscribe(Flow.Subscription s) {
+      all.onSubscribe(s);
+    }
+
+    @Override
+    public void onNext(List<ByteBuffer> part) {
+      all.onNext(part);
+    }
+
+    @Override
+    public void onError(Throwable e) {
+      all.onError(e);
+    }
+
+    @Override
+    public void onComplete() {
+      all.onComplete();
+    }
   }
 
   @SuppressWarnings("unchecked")
@@ -228,6 +301,7 @@ public final class TallygateClient {
   }
 
   private void failed(String why) {
+    failed.increment();
     if (failures.incrementAndGet() == FAILURES) {
       askAgain.set(System.nanoTime() + PAUSE);
     }
@@ -239,6 +313,7 @@ public final class TallygateClient {
   }
 
   private void answered() {
+    answered.increment();
     if (failures.getAndSet(0) >= FAILURES) {
       LOG.log(INFO, "the decision server answers again");
     }

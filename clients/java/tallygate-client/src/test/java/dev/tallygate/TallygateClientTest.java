@@ -12,8 +12,11 @@ import dev.tallygate.TallygateClient.Fail;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -152,6 +155,58 @@ class TallygateClientTest {
       answer = nonsense;
       assertTrue(patient().build().check("a", Caller.of("1")).inDoubt(), nonsense);
     }
+  }
+
+  /** Whoever finds out what makes a question wrong would else be let in, and after five of them everybody. */
+  @Test
+  void whatIsRefusedIsDeniedWhateverFailSays() {
+    TallygateClient client = patient().fail(Fail.OPEN).build();
+    int n = 0;
+    for (int code : List.of(400, 401, 403, 404, 405, 408, 413, 414, 422, 429, 431, 451, 499)) {
+      status = code;
+      for (String text : List.of("{\"detail\":\"no\"}", "<html>")) {
+        answer = text;
+        for (Decision d : List.of(client.check("a", Caller.of("1")), client.admit("a", Caller.of("1")).decision())) {
+          assertFalse(d.allowed());
+          assertEquals(503, d.status());
+          assertTrue(d.reason().contains(code + ": " + text), d.reason());
+          n++;
+        }
+      }
+    }
+    assertEquals(new TallygateClient.Stats(n, 0, 0, n), client.stats());
+  }
+
+  @Test
+  void aRefusalWithoutAnEndIsOne() throws IOException {
+    for (String rest : List.of("Connection: close\r\n\r\n431 ", "Content-Length: 99\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\nxyz\r\n")) {
+      try (ServerSocket raw = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
+        Thread serves = new Thread(() -> {
+          List<Socket> open = new ArrayList<>(); // they are never closed
+          try {
+            while (open.add(raw.accept())) {
+              Socket socket = open.get(open.size() - 1);
+              socket.getInputStream().read(new byte[1 << 16]);
+              socket.getOutputStream().write(("HTTP/1.1 431 Too Large\r\n" + rest).getBytes(UTF_8));
+            }
+          } catch (IOException over) {
+            open.clear();
+          }
+        });
+        serves.setDaemon(true);
+        serves.start();
+        TallygateClient client = TallygateClient.at("http://127.0.0.1:" + raw.getLocalPort()).timeout(Duration.ofSeconds(4)).build();
+        assertFalse(client.check("a", Caller.of("1"), Fail.OPEN).allowed(), rest);
+        assertEquals(new TallygateClient.Stats(1, 0, 0, 1), client.stats(), rest);
+      }
+    }
+  }
+
+  @Test
+  void usersAndIdsMayBeNumbers() {
+    Map<?, ?> event = (Map<?, ?>) Json.read(Event.of("a").uid(42).id(Long.MAX_VALUE).cost(-1).refunds(17).json());
+    assertEquals(List.of("42", "9223372036854775807", "17"), List.of(event.get("uid"), event.get("id"), event.get("refunds")));
+    assertEquals("7", Caller.of(7).uid);
   }
 
   @Test

@@ -36,6 +36,11 @@ public final class Note {
     return add(e -> e.id(id));
   }
 
+  /** Notes the event's id, by a number. */
+  public Note id(long id) {
+    return id(Long.toString(id));
+  }
+
   private synchronized Note add(Consumer<Event> note) {
     note.accept(tried);
     if (notes != null) {

@@ -19,6 +19,8 @@ import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
 import java.util.function.Predicate;
 import java.util.stream.Stream;
@@ -34,16 +36,44 @@ public final class TallygateFilter extends HttpFilter {
   private static final long serialVersionUID = 1;
   private static final int MAX_ATTRS = 14; // as of Go's middleware
 
+  private static final int WATCHED = 20; // requests
+  private static final System.Logger LOG = System.getLogger("tallygate");
+
   private final transient Options o;
+  private final AtomicLong unnamed = new AtomicLong();
+  private final AtomicInteger seen = new AtomicInteger(); // requests, none of which said who asks; WATCHED: that is over
 
   public TallygateFilter(Options options) {
     o = options;
+  }
+
+  /** How many requests nobody is known to have sent: without a uid, or where none is read, without an address or attributes. */
+  public long unnamed() {
+    return unnamed.get();
+  }
+
+  /** Counts requests of which nobody knows who sends them, and tells once of options by which nobody ever is known. */
+  private void watch(boolean known) {
+    if (!known) {
+      unnamed.incrementAndGet();
+    }
+    if (seen.get() >= WATCHED) {
+      return;
+    }
+    if (known) {
+      seen.set(WATCHED);
+    } else if (seen.incrementAndGet() == WATCHED) {
+      LOG.log(System.Logger.Level.WARNING, "none of the first " + WATCHED + " requests had " + o.expected
+          + ", so no limit on that holds: check uid, ip and attr of the filter");
+    }
   }
 
   /** Settings of a filter. At least one of uid, ip and attr is needed for limits. */
   public static final class Options {
     private TallygateClient client;
     private Emitter emitter;
+    private static final String UID = "a uid";
+    private String expected = "an address or an attribute"; // of requests
     private Function<HttpServletRequest, String> uid = r -> null;
     private Function<HttpServletRequest, String> ip = r -> null;
     private Function<HttpServletRequest, String> api = r -> Names.pathApi(r.getMethod(), r.getRequestURI());
@@ -60,7 +90,7 @@ public final class TallygateFilter extends HttpFilter {
     public Options emitter(Emitter emitter) { this.emitter = emitter; return this; }
 
     /** Sets who the user is, as your authentication found it: never what a client can choose. */
-    public Options uid(Function<HttpServletRequest, String> uid) { this.uid = uid; return this; }
+    public Options uid(Function<HttpServletRequest, String> uid) { this.uid = uid; expected = UID; return this; }
 
     /** Sets the client's address. Behind a proxy, getRemoteAddr is right only where the server is told of it. */
     public Options ip(Function<HttpServletRequest, String> ip) { this.ip = ip; return this; }
@@ -124,10 +154,15 @@ public final class TallygateFilter extends HttpFilter {
           + "\"It is not clear who sends this request: a header that says so has several values.\"}");
       return;
     }
+    watch(isThere(uid) || o.expected != Options.UID && (isThere(ip) || attrs.values().stream().anyMatch(TallygateFilter::isThere)));
     String api = named == null || named.isEmpty() ? Names.UNROUTED : named;
     Caller caller = new Caller().uid(uid).ip(ip);
     attrs.forEach(caller::attr);
     enter(request, response, chain, api, caller);
+  }
+
+  private static boolean isThere(Object value) {
+    return value != null && !value.equals("");
   }
 
   private void enter(HttpServletRequest request, HttpServletResponse response, FilterChain chain, String api, Caller caller)

@@ -21,6 +21,9 @@ import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.UnaryOperator;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -188,5 +191,38 @@ class TallygateFilterTest {
       }
     });
     assertTrue(sent.only().contains("\"a29\":29}"));
+  }
+
+  @Test
+  void aUidIsMissedBesideAnAddress() throws Exception {
+    List<String> lines = new CopyOnWriteArrayList<>();
+    Logger logger = Logger.getLogger("tallygate");
+    Handler keeps = new Handler() {
+      @Override
+      public void publish(LogRecord line) {
+        lines.add(line.getMessage());
+      }
+
+      @Override
+      public void flush() {}
+
+      @Override
+      public void close() {}
+    };
+    logger.addHandler(keeps);
+    try {
+      for (int users : List.of(0, 1)) {
+        lines.clear();
+        TallygateFilter filter = new TallygateFilter(new TallygateFilter.Options().client(client).ip(r -> r.getRemoteAddr()).uid(TallygateFilter.header("X-User")));
+        for (int i = 0; i < 30; i++) {
+          MockHttpServletRequest request = i < users ? by("42", "GET", "/") : new MockHttpServletRequest("GET", "/");
+          filter.doFilter(request, new MockHttpServletResponse(), (r, w) -> {});
+        }
+        assertEquals(1 - users, lines.stream().filter(l -> l.contains("none of the first 20 requests had a uid")).count(), lines.toString());
+        assertEquals(30 - users, filter.unnamed());
+      }
+    } finally {
+      logger.removeHandler(keeps);
+    }
   }
 }

@@ -61,7 +61,7 @@ public class TallygateAutoConfiguration {
           .client(client.getIfAvailable()).emitter(emitter.getIfAvailable()).emitDenied(p.emitDenied())
           .uid(p.uidHeader() == null ? HttpServletRequest::getRemoteUser : TallygateFilter.header(p.uidHeader()))
           .api(new RouteNames(context)::of)
-          .skip(r -> oneOf(p.skip()).test(path(r))).admit(oneOf(p.admit()));
+          .skip(below(oneOf(checked("tallygate.skip", p.skip())))).admit(oneOf(checked("tallygate.admit", p.admit())));
       if (p.ip()) {
         options.ip(HttpServletRequest::getRemoteAddr);
       }
@@ -79,6 +79,20 @@ public class TallygateAutoConfiguration {
   /** The path of a request as the container has decoded it, with all ways to write it. */
   private static String path(HttpServletRequest r) {
     return r.getServletPath() + (r.getPathInfo() == null ? "" : r.getPathInfo());
+  }
+
+  private static Predicate<HttpServletRequest> below(Predicate<String> paths) {
+    return r -> paths.test(path(r));
+  }
+
+  /** Refuses what {@link #oneOf} would never find. */
+  private static List<String> checked(String setting, List<String> patterns) {
+    for (String p : patterns) {
+      if (p.isBlank() || p.replaceAll("\\*+$", "").contains("*")) {
+        throw new IllegalArgumentException(setting + " has \"" + p + "\", want names, or such that end in stars, as sms.*");
+      }
+    }
+    return patterns;
   }
 
   /** Tells whether a name is one of these, or below one that ends in stars: /internal/**, sms.*. */

@@ -33,6 +33,10 @@ class TallygateAutoConfigurationTest {
     new WebApplicationContextRunner().withConfiguration(OURS)
         .withPropertyValues("tallygate.kafka.brokers=b:1", "tallygate.kafka.properties.security.protocol=none")
         .run(c -> assertThat(c).getFailure().rootCause().hasMessageContaining("security.protocol"));
+    for (String stars : List.of("tallygate.admit=sms.*.send", "tallygate.skip=/*/healthz")) { // would never be found
+      new WebApplicationContextRunner().withConfiguration(OURS).withPropertyValues(stars)
+          .run(c -> assertThat(c).getFailure().rootCause().hasMessageContaining(stars.substring(0, stars.indexOf('='))));
+    }
     for (String slip : List.of("tallygate.brokers=b:1", "tallygate.kafka.broker=b:1", "tallygate.uid-heder=X-User")) { // would be passed over in silence
       new WebApplicationContextRunner().withConfiguration(OURS).withPropertyValues("tallygate.url=http://127.0.0.1:1", slip)
           .run(c -> assertThat(c).getFailure().rootCause().hasMessageContaining(slip.substring(0, slip.indexOf('='))));
