@@ -5,6 +5,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules/document"
+	"github.com/tallygate/tallygate/rules/internal/logic"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
@@ -48,12 +49,21 @@ func CompileWith(file string, src []byte, read func(name string) ([]byte, error)
 	return newCompiler(file, src, read).compile()
 }
 
+// CompileUntil is CompileWith for texts of strangers: stop is asked now and then, and its error, if it has
+// one, is that of the compilation.
+func CompileUntil(file string, src []byte, read func(name string) ([]byte, error), stop func() error) (*Set, error) {
+	c := newCompiler(file, src, read)
+	c.Stop = stop
+	return c.compile()
+}
+
 func newCompiler(file string, src []byte, read func(name string) ([]byte, error)) *compiler {
 	set, f := None(), document.New(file, src, vocabulary)
 	return &compiler{
 		File: f, vocabularyReader: vocabularyReader{File: f}, source: src, read: read, set: set,
 		defaults: standardDefaults(), names: map[string]int{}, zones: scalar.Zones{},
-		lists: &networkLists{byName: map[string]*networkList{}},
+		lists: &networkLists{byName: map[string]*networkList{}}, formulas: map[*yaml.Node]logic.Formula{},
+		limitAt: map[*Limit]*yaml.Node{}, tiersAt: map[*Limit][]*yaml.Node{},
 	}
 }
 
@@ -67,6 +77,9 @@ func (c *compiler) compile() (*Set, error) {
 	c.FindInvisible()
 	if o, ok := filePlace.inside(c, c.File, c.Root); ok && o.Get("spec") != nil {
 		c.spec(o.Get("spec"))
+	}
+	if err := c.Ended(); err != nil {
+		return nil, err
 	}
 	if err := c.Err(); err != nil {
 		return nil, err

@@ -130,6 +130,7 @@ func (c *vocabularyReader) declaredValues(n *yaml.Node) *when.Attr {
 			continue
 		}
 		text := document.ValueText(item)
+		c.AsWritten(item, "an attribute's value")
 		switch {
 		case text == "":
 			c.Fail(item, "leave it out: any attribute may be absent", "an empty attribute is an absent one")

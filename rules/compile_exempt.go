@@ -71,6 +71,7 @@ func (c exemptReader) exemption(n *yaml.Node) (e Exemption, ok bool) {
 				ok = false
 			}
 			e.Expires = at
+			c.expires(p.Value, "the exemption", at)
 		case name == "ip":
 			ok = c.address(p, &e) && ok
 		default:
@@ -107,7 +108,7 @@ func (c exemptReader) dim(p document.Pair, e *Exemption) bool {
 		return false
 	case !c.knownDim(p.Key, name) || !c.knownDimValue(p.Value, name, document.ValueText(p.Value)):
 		return false
-	case name == dimAPI && strings.Contains(p.Value.Value, "*"):
+	case name == dimAPI && strings.ContainsAny(p.Value.Value, "*!"):
 		c.Fail(p.Value, "name one API, or leave the others out by `match`", "an exemption has no patterns")
 		return false
 	}
@@ -119,6 +120,9 @@ func (c exemptReader) dim(p document.Pair, e *Exemption) bool {
 		}
 		c.Fail(p.Value, hint, "%v", err)
 		return false
+	}
+	if strings.HasPrefix(name, "attrs.") {
+		c.AsWritten(p.Value, name)
 	}
 	e.Key = append(e.Key, d)
 	return true
@@ -202,6 +206,9 @@ func (c exemptReader) exemptFile(n *yaml.Node) []Exemption {
 // exemptAll hands the set's own exemptions to the rules whose keys have their dimensions.
 func (c *compiler) exemptAll(n *yaml.Node) {
 	for _, e := range (exemptReader{c, nil}).exemptions(n) {
+		if c.Ended() != nil {
+			return
+		}
 		used := false
 		for _, r := range c.set.all {
 			if e, covers := e.under(r.Shape); covers {

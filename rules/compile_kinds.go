@@ -153,7 +153,11 @@ func (c *limitReader) inapplicable(kind string) {
 	}
 	for name, kinds := range of {
 		if n := c.own.get(name); n != nil && !slices.Contains(kinds, kind) {
-			c.Fail(n, "it belongs to window: "+strings.Join(kinds, " and "), "%s %s window has no `%s`", article(kind), kind, name)
+			hint := "it belongs to window: " + strings.Join(kinds, " and ")
+			if name == "offset" && kind == windows.Calendar.String() {
+				hint += "; a day that begins at another hour is window: tumbling with per: 1d and offset, in UTC; a month that begins on another day is an attribute to count by, as in key: [uid, attrs.period]"
+			}
+			c.Fail(n, hint, "%s %s window has no `%s`", article(kind), kind, name)
 		}
 	}
 }

@@ -63,6 +63,7 @@ func emptyOr(n *yaml.Node) string {
 func (c *ruleReader) limit(o *document.Object, name string, w, own windowFields) {
 	before := c.Mistakes()
 	lr := &limitReader{compiler: c.compiler, l: &Limit{Rule: c.r, Name: name, Warn: c.r.warn}, o: o, w: w, own: own}
+	c.limitAt[lr.l] = o.At("limit")
 	readFields(limitFields, lr, o)
 	if lr.window() && c.Mistakes() == before && lr.l.Limit != 0 {
 		lr.checkStrict()

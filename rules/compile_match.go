@@ -45,10 +45,8 @@ func (c *compiler) outcomesOf(m *ruleMatch, n *yaml.Node) {
 		m.outcomes, m.anyOutcome = nil, true
 		return
 	}
-	for _, outcome := range m.outcomes {
-		if strings.Contains(outcome, everyOutcome) {
-			c.Warn(n, "list the outcomes, or write \"*\" for every one", "outcome %q is no pattern: it matches only this very text", outcome)
-		}
+	for _, item := range c.OneOrMore(n, "outcome") {
+		c.outcomeWord(item)
 	}
 }
 
@@ -71,13 +69,15 @@ func (c *ruleReader) matchAttr(m *ruleMatch, p document.Pair, name string) {
 	if slices.Contains(values, "") {
 		c.Fail(p.Value, hint, "an empty attribute is an absent one")
 	}
+	c.attrName(p.Key, name)
 	c.knownAttr(p.Key, name)
 	for i, item := range c.OneOrMore(p.Value, "an attribute's value") {
 		if len(values) > i {
 			c.knownValue(item, name, document.ValueText(item))
+			c.attrValue(item, name)
 		}
 	}
-	m.attrs = append(m.attrs, attrMatch{name: name, values: values})
+	m.attrs = append(m.attrs, newAttrMatch(name, values))
 }
 
 // warnLimited warns of what asks for a limit's denials where there are none.
@@ -130,13 +130,15 @@ func (c *compiler) apiList(n *yaml.Node, what string) []apiWeight {
 		return nil
 	}
 	var out []apiWeight
+	given := map[string]bool{}
 	for _, item := range c.OneOrMore(n, what) {
 		pattern, ok := c.pattern(item)
-		if ok && slices.Contains(out, apiWeight{pattern, 1}) {
+		switch {
+		case !ok:
+		case given[pattern]:
 			c.Fail(item, "", "%q is given twice", pattern)
-			ok = false
-		}
-		if ok {
+		default:
+			given[pattern] = true
 			out = append(out, apiWeight{pattern, 1})
 		}
 	}
@@ -182,10 +184,17 @@ func (c *compiler) values(n *yaml.Node, what string) []string {
 // when compiles a predicate; nil when there is a mistake in it.
 func (c *compiler) when(n *yaml.Node) *when.Predicate {
 	source, ok := c.Text(n, "when")
-	if !ok {
+	if !ok || c.Ended() != nil {
 		return nil
 	}
-	p, mistakes := when.CompileOver(source, named{c.zones, c.lists}, c.events())
+	p, mistakes := when.CompileOver(source, named{c.zones, c.lists}, c.events(), &c.patterns)
+	if p != nil && !slices.ContainsFunc(mistakes, func(m when.Mistake) bool { return m.Severity == when.Never }) {
+		f, more := when.Analyse(source, c.events())
+		if len(mistakes) == 0 || !f.True.Never() { // else the reason was told
+			mistakes = append(mistakes, more...)
+		}
+		c.formulas[n] = f
+	}
 	for _, m := range mistakes {
 		if m.Severity == when.Syntax && n.Style == 0 && c.HasComment(n) {
 			m.Hint = "in YAML, a # behind a blank begins a comment: put the predicate into quotes"

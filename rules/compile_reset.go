@@ -2,6 +2,7 @@ package rules
 
 import (
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -38,13 +39,21 @@ func (c resetReader) reset() {
 func (r *Rule) alwaysResets() bool {
 	m, x := &r.match, &r.reset.match
 	within := func(some, all []string) bool {
-		return len(all) == 0 || len(some) > 0 && !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
+		among := newAttrMatch("", all)
+		return len(all) == 0 || len(some) > 0 && !slices.ContainsFunc(some, func(s string) bool { return !among.has(s) })
 	}
-	for _, a := range m.apis {
-		if !slices.ContainsFunc(x.apis, func(b apiWeight) bool {
-			return b.pattern == a.pattern || b.pattern == "*" || verdict.MatchAPI(b.pattern, a.pattern)
-		}) {
+	resets, patterns := map[string]bool{}, []string(nil)
+	for _, b := range x.apis {
+		if resets[b.pattern] = true; strings.Contains(b.pattern, "*") {
+			patterns = append(patterns, b.pattern)
+		}
+	}
+	for i, a := range m.apis {
+		if !resets[a.pattern] && !slices.ContainsFunc(patterns, func(b string) bool { return b == "*" || verdict.MatchAPI(b, a.pattern) }) {
 			return false
+		}
+		if (i+1)*len(patterns) > maxOverlaps {
+			return false // only a warning depends on it
 		}
 	}
 	for _, want := range x.attrs {

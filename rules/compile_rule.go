@@ -15,6 +15,7 @@ func standardDefaults() defaults { return defaults{key: []string{"uid"}} }
 
 // rule reads one rule and adds it, with its limits, to the set.
 func (c *compiler) rule(n *yaml.Node) {
+	before := c.Refused()
 	if n.Kind == yaml.MappingNode {
 		c.Rule = nameOf(n)
 	}
@@ -34,6 +35,7 @@ func (c *compiler) rule(n *yaml.Node) {
 	rr.warnPartial()
 	rr.warnLimited()
 	strictReader{rr}.warnMemory()
+	rr.analyse(before)
 	c.addRule(r)
 }
 
@@ -72,9 +74,7 @@ func (c *ruleReader) warnPartial() {
 		return
 	}
 	if slices.ContainsFunc(then.Content, func(n *yaml.Node) bool { return n.Value == "apis" }) { // the author has thought of it
-		r.DeniesMore = slices.ContainsFunc(r.match.apis, func(a apiWeight) bool {
-			return slices.ContainsFunc(r.APIs, func(covered string) bool { return overlap(a.pattern, covered) })
-		})
+		r.DeniesMore = r.coversCounted()
 		return
 	}
 	hint := "name what is to be blocked in then: {apis: […]}, when it is something else: for example an API that services check for such requests alone"
@@ -83,6 +83,33 @@ func (c *ruleReader) warnPartial() {
 	}
 	c.Warn(o.At("then"), hint,
 		"the rule counts only some events of %s, but blocks all of it", strings.Join(r.APIs, ", "))
+}
+
+// maxOverlaps bounds how many pairs of patterns are compared for a warning.
+const maxOverlaps = 100_000
+
+// coversCounted reports whether verdicts cover some API that is counted. Names are looked up; of more pairs of
+// patterns than anyone writes it is taken to hold.
+func (r *Rule) coversCounted() bool {
+	isPattern := func(api string) bool { return strings.Contains(api, "*") }
+	names, patterns := map[string]bool{}, []string(nil)
+	for _, api := range r.APIs {
+		if names[api] = true; isPattern(api) {
+			patterns = append(patterns, api)
+		}
+	}
+	pairs := 0
+	for _, a := range r.match.apis {
+		with := patterns
+		if isPattern(a.pattern) {
+			with = r.APIs
+		}
+		if pairs += len(with); names[a.pattern] || pairs > maxOverlaps ||
+			slices.ContainsFunc(with, func(covered string) bool { return overlap(a.pattern, covered) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // readDefaults reads spec.defaults, so that a mistake in it is reported also without rules.

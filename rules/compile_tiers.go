@@ -27,6 +27,7 @@ func (c *limitReader) tiers(n *yaml.Node, in *place[*limitReader]) {
 		}
 		var tier Tier
 		if n := to.Get("when"); n != nil {
+			c.tiersAt[c.l] = append(c.tiersAt[c.l], n)
 			tier.when, tier.text, tier.id = c.when(n), n.Value, xxhash.Sum64String(n.Value)>>32|1
 			if tier.when != nil && c.l.Rule.Strict != nil {
 				tier.parts = c.parts(n)

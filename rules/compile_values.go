@@ -114,6 +114,9 @@ func (c *compiler) number(n *yaml.Node, what string, r *Rule) event.Decimal {
 	d, problem, hint := scalar.ParseNumber(scalar.PlainNumber(s))
 	switch {
 	case problem != "":
+		if zero := scalar.PlainNumber(s); what == "limit" && hint == "" && strings.Trim(zero, "0.") == "" {
+			hint = "a limit says how much is allowed: what never is, the service itself refuses; limit: 1 with then: {at: reached} blocks after the first"
+		}
 		c.Fail(n, hint, "%s: %s", what, problem)
 		return 0
 	case r.Count != CountSum && !d.Whole():

@@ -51,7 +51,24 @@ func (c *limitReader) tumbling() bool {
 		c.Warn(w.get("per"), "offset: 4d starts them on Mondays, and window: calendar with per: week follows a timezone",
 			"%s tumbling windows start on Thursdays at 00:00 UTC", scalar.FormatDuration(s.Per))
 	}
+	if unit := epochUnit(s.Per); unit != "" && s.Offset == 0 {
+		c.Warn(w.get("per"), "for the civil "+unit+" write window: calendar with per: "+unit,
+			"%s tumbling windows begin each %s since 1970, and not with a %s", scalar.FormatDuration(s.Per), scalar.FormatDuration(s.Per), unit)
+	}
 	return true
+}
+
+// epochUnit is the civil unit that a length is probably meant for; "" for none.
+func epochUnit(per event.Micros) string {
+	switch days := per / event.Day; {
+	case per%event.Day != 0:
+		return ""
+	case days >= 29 && days <= 31:
+		return "month"
+	case days == 365 || days == 366:
+		return "year"
+	}
+	return ""
 }
 
 // offset reads by how much windows are shifted that repeat.

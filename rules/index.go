@@ -44,6 +44,7 @@ type apiNode[R comparable] struct {
 type headed[T any] struct {
 	lengths []int // of the heads there are
 	byHead  map[string][]headedItem[T]
+	places  map[string]int // of globs, in the items of their heads
 }
 
 type headedItem[T any] struct {
@@ -137,14 +138,13 @@ func (n *apiNode[R]) findRest(dst []apiEntry[R], rest string, more bool) []apiEn
 func (h *headed[T]) item(glob string) *T {
 	head, _, _ := strings.Cut(glob, "*")
 	items := h.byHead[head]
-	for i := range items {
-		if items[i].glob == glob {
-			return &items[i].item
-		}
+	if i, known := h.places[glob]; known {
+		return &items[i].item
 	}
 	if h.byHead == nil {
-		h.byHead = map[string][]headedItem[T]{}
+		h.byHead, h.places = map[string][]headedItem[T]{}, map[string]int{}
 	}
+	h.places[glob] = len(items)
 	if at, found := slices.BinarySearch(h.lengths, len(head)); !found {
 		h.lengths = slices.Insert(h.lengths, at, len(head))
 	}

@@ -45,7 +45,7 @@ func (rm *ruleMatch) fits(e *event.Event) bool {
 	}
 	for i := range rm.attrs {
 		v, ok := e.Attr(rm.attrs[i].name)
-		if !ok || !slices.Contains(rm.attrs[i].values, v.Text) {
+		if !ok || !rm.attrs[i].has(v.Text) {
 			return false
 		}
 	}

@@ -5,7 +5,9 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules/document"
+	"github.com/tallygate/tallygate/rules/internal/logic"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
+	"github.com/tallygate/tallygate/rules/when"
 )
 
 // field is one field of rule files: a line in the table below. What may be written, the messages about
@@ -114,6 +116,11 @@ type compiler struct {
 	exempt int            // exemptions read so far
 	zones  scalar.Zones
 	lists  *networkLists
+
+	patterns when.Patterns                // the budget of all predicates
+	formulas map[*yaml.Node]logic.Formula // of predicates that may hold
+	limitAt  map[*Limit]*yaml.Node        // where limits are written
+	tiersAt  map[*Limit][]*yaml.Node      // where the predicates of their tiers are
 }
 
 // defaults are what spec.defaults gives to rules that don't say otherwise.

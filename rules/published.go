@@ -7,7 +7,7 @@ import "strings"
 // program that refused it could not take over the group's counts. Set.Outdated says what it is.
 func CompilePublished(file string, src []byte, read func(name string) ([]byte, error)) (*Set, error) {
 	c := newCompiler(file, src, read)
-	c.Accept = true
+	c.Accept, c.patterns.Accept = true, true
 	return c.compile()
 }
 

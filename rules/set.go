@@ -42,6 +42,8 @@ type Set struct {
 	Outdated Errors    // what CompilePublished accepted, and a file may not have
 	Warnings []Warning // what is allowed and probably not meant, in the order of the file
 
+	expiring []expiring
+
 	all    []*Rule // in the order of the file
 	byHash byHash
 	index  *apiIndex[*Rule]
@@ -271,6 +273,29 @@ type ruleMatch struct {
 type attrMatch struct {
 	name   string
 	values []string
+	among  map[string]bool // values, where there are many; nil: there are few
+}
+
+// manyValues is from how many values on a map finds one sooner than a list.
+const manyValues = 16
+
+func newAttrMatch(name string, values []string) attrMatch {
+	a := attrMatch{name: name, values: values}
+	if len(values) >= manyValues {
+		a.among = make(map[string]bool, len(values))
+		for _, v := range values {
+			a.among[v] = true
+		}
+	}
+	return a
+}
+
+// has reports whether a value is one of those that are wanted.
+func (a *attrMatch) has(text string) bool {
+	if a.among != nil {
+		return a.among[text]
+	}
+	return slices.Contains(a.values, text)
 }
 
 // apiWeight is a name or pattern of APIs, and how much an event of them weighs.

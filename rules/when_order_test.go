@@ -80,7 +80,7 @@ func TestWhenIsAFunctionOfTheEvent(t *testing.T) {
 }
 
 func compileWhenRule(when string) (*Set, error) {
-	return Compile("x.yaml", []byte(header+"  rules:\n    - name: r\n      match: {api: x}\n      when: |\n        "+when+
+	return Compile("x.yaml", []byte(header+"  rules:\n    - name: r\n      match: {api: \"*\"}\n      when: |\n        "+when+
 		"\n      limit: 1\n      per: 1s\n      then: {block: 1s}\n"))
 }
 

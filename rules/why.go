@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"slices"
-
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules/internal/network"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
@@ -158,7 +156,7 @@ func (t *Tracer) rule(r *Rule, e *event.Event, at event.Micros) Why {
 	for i := range r.match.attrs {
 		a := &r.match.attrs[i]
 		v, there := e.Attr(a.name)
-		check(there && slices.Contains(a.values, v.Text), func() Reason { return a.other(v, there) })
+		check(there && a.has(v.Text), func() Reason { return a.other(v, there) })
 	}
 	t.key(&w, e, check)
 	if p := r.match.when; p != nil {

@@ -42,7 +42,8 @@ var imports = []struct {
 		"github.com/rivo/uniseg"}}, // how wide a line is, for the caret below it
 	// What rules are read with, and states' bytes, know no rules.
 	{"rules/document", []string{"pipeline/event", "rules/internal/scalar", yaml, "github.com/rivo/uniseg"}},
-	{"rules/when", []string{"pipeline/event", "rules/internal/network", "rules/internal/scalar", "github.com/expr-lang/expr"}},
+	{"rules/when", []string{"pipeline/event", "rules/internal/network", "rules/internal/logic", "rules/internal/scalar", "github.com/expr-lang/expr"}},
+	{"rules/internal/logic", nil},
 	{"rules/slip", nil},
 	{"rules/internal/scalar", []string{"pipeline/event", "windows", "rules/slip"}},
 	{"rules/internal/keystate", []string{"pipeline/event", "windows"}},

@@ -11,8 +11,12 @@ type File struct {
 	Name string // stands in its errors
 	Root *yaml.Node
 
+	// Stop is asked now and then while the file is read; its error ends that. Nil: it is read to its end.
+	Stop func() error
+
 	words *Vocabulary
 	nodes int                 // YAML nodes read so far
+	ended error               // what Stop said
 	glued map[*yaml.Node]bool // mappings with a field whose colon has no blank behind it
 }
 
@@ -67,9 +71,26 @@ func (f *File) IncludeText(name string, src []byte, read func(lines []string)) b
 	return true
 }
 
-// resolve follows an alias, and counts what is read: nil when it is too much.
+// Ended is the error by which Stop ended the reading; nil if it did not. What was read until then is not all.
+func (f *File) Ended() error {
+	if f.Stop != nil && f.ended == nil {
+		f.ended = f.Stop()
+	}
+	return f.ended
+}
+
+// stopEvery is after how many nodes Stop is asked.
+const stopEvery = 64
+
+// resolve follows an alias, and counts what is read: nil when it is too much, or was stopped.
 func (f *File) resolve(n *yaml.Node) *yaml.Node {
-	if f.nodes++; f.nodes > maxNodes {
+	if f.nodes++; f.nodes%stopEvery == 0 && f.Ended() != nil {
+		return nil
+	}
+	if f.ended != nil {
+		return nil
+	}
+	if f.nodes > maxNodes {
 		if f.nodes == maxNodes+1 {
 			f.Fail(n, "use fewer aliases, or several rule sets", "the file is too large with its aliases written out")
 		}

@@ -19,6 +19,15 @@ type Findings struct {
 	errs     Errors
 	warned   Errors
 	outdated Errors
+	count    int // of errs, also of those that are too many to keep
+}
+
+// maxFindings bounds how many mistakes are kept, and how many warnings: one line may hold thousands.
+const maxFindings = 1000
+
+// keep adds a finding, unless there are too many.
+func keep(list Errors, found ...*Error) Errors {
+	return append(list, found[:max(min(len(found), maxFindings-len(list)), 0)]...)
 }
 
 // Fail reports a mistake at a node. hint says what to write instead, or is "".
@@ -40,18 +49,22 @@ func (f *Findings) Warn(n *yaml.Node, hint, format string, args ...any) {
 }
 
 // Report reports a mistake.
-func (f *Findings) Report(e *Error) { f.errs = append(f.errs, e) }
+func (f *Findings) Report(e *Error) {
+	f.count++
+	f.errs = keep(f.errs, e)
+}
 
 // Doubt reports what is allowed but probably not meant.
-func (f *Findings) Doubt(e *Error) { f.warned = append(f.warned, e) }
+func (f *Findings) Doubt(e *Error) { f.warned = keep(f.warned, e) }
 
 // Refuse reports mistakes of which it is known what they mean: see Accept.
 func (f *Findings) Refuse(mistakes ...*Error) (accepted bool) {
 	if f.Accept {
-		f.outdated = append(f.outdated, mistakes...)
+		f.outdated = keep(f.outdated, mistakes...)
 		return true
 	}
-	f.errs = append(f.errs, mistakes...)
+	f.count += len(mistakes)
+	f.errs = keep(f.errs, mistakes...)
 	return len(mistakes) == 0
 }
 
@@ -66,7 +79,7 @@ func (f *Findings) At(n *yaml.Node, hint, message string) *Error {
 func (f *Findings) Inside(n *yaml.Node, at int, hint, message string) *Error {
 	e := f.At(n, hint, message)
 	if line, column, ok := f.src.inside(n, at); ok {
-		e.Line, e.Column, e.SourceLine = line, column, f.src.line(line)
+		e.Line, e.Column, e.SourceLine = line, column, f.src.quoted(line)
 	}
 	return e
 }
@@ -75,7 +88,10 @@ func (f *Findings) Inside(n *yaml.Node, at int, hint, message string) *Error {
 func (f *Findings) HasComment(n *yaml.Node) bool { return strings.Contains(f.src.line(n.Line), " #") }
 
 // Mistakes is how many were reported so far.
-func (f *Findings) Mistakes() int { return len(f.errs) }
+func (f *Findings) Mistakes() int { return f.count }
+
+// Refused is how many mistakes were reported so far, and how many were accepted that a file may not have.
+func (f *Findings) Refused() int { return f.count + len(f.outdated) }
 
 // Err is an Errors of every mistake so far, in the order of the file; nil when there is none.
 func (f *Findings) Err() error {

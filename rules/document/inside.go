@@ -12,6 +12,9 @@ import (
 // strips only blanks, so the other characters are walked side by side; where they differ, as
 // after an escape, there is no telling.
 func (s *source) inside(n *yaml.Node, at int) (line, column int, ok bool) {
+	if len(s.line(n.Line)) > maxQuoted {
+		return 0, 0, false // nobody would find it there
+	}
 	p := place{s: s, line: n.Line, column: n.Column}
 	switch n.Style &^ yaml.TaggedStyle {
 	case yaml.SingleQuotedStyle, yaml.DoubleQuotedStyle:
@@ -46,14 +49,19 @@ func (s *source) inside(n *yaml.Node, at int) (line, column int, ok bool) {
 type place struct {
 	s            *source
 	line, column int
+
+	of   int // text is of this line
+	text []rune
 }
 
 // next moves on to a character that is no blank, and returns it.
 func (p *place) next() (rune, bool) {
 	for ; p.line <= len(p.s.lines); p.line, p.column = p.line+1, 1 {
-		text := []rune(p.s.line(p.line))
-		for ; p.column <= len(text); p.column++ {
-			if r := text[p.column-1]; !unicode.IsSpace(r) {
+		if p.of != p.line {
+			p.of, p.text = p.line, []rune(p.s.line(p.line))
+		}
+		for ; p.column <= len(p.text); p.column++ {
+			if r := p.text[p.column-1]; !unicode.IsSpace(r) {
 				return r, true
 			}
 		}

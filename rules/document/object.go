@@ -116,7 +116,7 @@ func (f *File) unknownField(o *Object, key *yaml.Node, known []string) {
 			return
 		}
 		inRule := slices.Contains(known, "match") || slices.Contains(known, "api") || slices.Contains(known, "block")
-		if inRule && scalar.Closest(key.Value, known) == "" && f.words.Places[key.Value] == "" {
+		if (inRule || len(s.Fields) == 0) && scalar.Closest(key.Value, known) == "" && f.words.Places[key.Value] == "" {
 			f.Fail(key, s.Write, "unknown field %q", key.Value)
 			return
 		}

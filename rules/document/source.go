@@ -22,9 +22,20 @@ func (s *source) line(n int) string {
 	return s.lines[n-1]
 }
 
+// maxQuoted bounds a line that errors quote, in bytes. A file of one line would else be in each of its mistakes.
+const maxQuoted = 16 << 10
+
+// quoted is a line for an error; "" when it is too long.
+func (s *source) quoted(n int) string {
+	if line := s.line(n); len(line) <= maxQuoted {
+		return line
+	}
+	return ""
+}
+
 func (s *source) errorAt(line, column int, message, hint string) *Error {
 	return &Error{
 		File: s.file, Line: line, Column: column,
-		Message: message, Hint: hint, SourceLine: s.line(line),
+		Message: message, Hint: hint, SourceLine: s.quoted(line),
 	}
 }

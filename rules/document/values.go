@@ -103,6 +103,18 @@ func (f *File) PlainNumber(n *yaml.Node, what string) bool {
 	return f.Refuse(f.At(n, "where it is text, put it into quotes: "+strconv.Quote(n.Value), fmt.Sprintf("%s: YAML reads %s as a number%s", what, n.Value, as)))
 }
 
+// AsWritten warns of a number that is not the text it is written as: 1.10 is 1.1, and 0xFF is 255.
+func (f *File) AsWritten(n *yaml.Node, what string) {
+	tag := n.ShortTag()
+	if n.Kind != yaml.ScalarNode || n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 || tag != "!!int" && tag != "!!float" {
+		return
+	}
+	if read := ValueText(n); read != n.Value && !leadingZero.MatchString(n.Value) {
+		f.Warn(n, "where it is text, put it into quotes: "+strconv.Quote(n.Value)+"; the number is written "+read,
+			"%s: YAML reads %s as the number %s, and %q is not matched", what, n.Value, read, n.Value)
+	}
+}
+
 // ValueText is the text that event.Value holds for what a YAML scalar says: numbers in their
 // shortest form.
 func ValueText(n *yaml.Node) string {

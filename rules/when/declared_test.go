@@ -34,7 +34,7 @@ func TestRefusedComparisonsHoldForNoEventThatFits(t *testing.T) {
 		attrs := Attrs{"a": rapid.SampledFrom(types).Draw(t, "a"), "b": rapid.SampledFrom(types).Draw(t, "b")}
 		predicate := rapid.SampledFrom(parts).Draw(t, "left") + " " + rapid.SampledFrom([]string{"==", "in", "<", "startsWith"}).Draw(t, "operator") +
 			" " + rapid.SampledFrom(parts).Draw(t, "right")
-		p, mistakes := CompileOver(predicate, zones{}, Declared{Attrs: attrs, Guess: DidYouMean})
+		p, mistakes := CompileOver(predicate, zones{}, Declared{Attrs: attrs, Guess: DidYouMean}, &Patterns{})
 		if p == nil || !slices.ContainsFunc(mistakes, func(m Mistake) bool {
 			return m.Severity == Never && !strings.Contains(m.Message, "not true or false")
 		}) {
@@ -83,7 +83,7 @@ func TestDeclaredTypes(t *testing.T) {
 		`attrs.vip == 1`:                                                                       "never equal",
 		`api == "shop"`:                                                                        "no such API",
 	} {
-		_, mistakes := CompileOver(predicate, zones{}, Declared{Attrs: attrs, Guess: DidYouMean, API: func(string) (string, string) { return "no such API", "" }})
+		_, mistakes := CompileOver(predicate, zones{}, Declared{Attrs: attrs, Guess: DidYouMean, API: func(string) (string, string) { return "no such API", "" }}, &Patterns{})
 		switch {
 		case says == "" && len(mistakes) > 0:
 			t.Errorf("%s: %v", predicate, mistakes)

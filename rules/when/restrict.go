@@ -60,6 +60,7 @@ func (v *restriction) Visit(node *ast.Node) {
 		v.member(node, n)
 	case *ast.BinaryNode:
 		v.binary(n)
+		v.pattern(node, n)
 	case *ast.BuiltinNode:
 		v.builtin(node, n)
 	case *ast.CallNode:

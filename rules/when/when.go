@@ -76,18 +76,22 @@ var variables = types.Map{
 // Compile compiles a predicate. It returns nil when mistakes are Refused, or one is Syntax; there are no
 // others then.
 func Compile(source string, names Names) (*Predicate, []Mistake) {
-	return CompileOver(source, names, Declared{})
+	return CompileOver(source, names, Declared{}, &Patterns{Accept: true})
 }
 
-// CompileOver is Compile where it is declared what events may say.
-func CompileOver(source string, names Names, events Declared) (*Predicate, []Mistake) {
+// CompileOver is Compile where it is declared what events may say, and where regular expressions have a budget.
+func CompileOver(source string, names Names, events Declared, patterns *Patterns) (*Predicate, []Mistake) {
 	switch {
 	case strings.TrimSpace(source) == "":
 		return nil, []Mistake{{Message: "when is empty", Hint: "leave it out to match always"}}
 	case len(source) > maxSource:
 		return nil, []Mistake{{Message: fmt.Sprintf("when has %d bytes, and may have %d", len(source), maxSource)}}
 	}
-	restrict := &restriction{names: names, typed: typeCheck{events: events}}
+	heavy := patterns.bound(source)
+	if len(heavy) > 0 && !patterns.Accept {
+		return nil, heavy
+	}
+	restrict := &restriction{names: names, typed: typeCheck{events: events, mistakes: heavy}}
 	_, err := compile(source, variables, restrict)
 	restrict.finish()
 	switch {
@@ -114,7 +118,7 @@ func CompileOver(source string, names Names, events Declared) (*Predicate, []Mis
 }
 
 func compile(source string, names types.Map, visitor ast.Visitor) (*vm.Program, error) {
-	return expr.Compile(source, expr.Env(names), expr.AsBool(), expr.MaxNodes(maxNodes), dateFunction, networkFunction, expr.Patch(visitor))
+	return expr.Compile(source, expr.Env(names), expr.AsBool(), expr.MaxNodes(maxNodes), dateFunction, networkFunction, matchesFunction, expr.Patch(visitor))
 }
 
 // dateLayouts are what date() reads without a layout of its own.

@@ -16,6 +16,8 @@ var (
 // instead; "" when it is one.
 func APIMistake(s string) (problem, hint string) {
 	switch {
+	case strings.HasPrefix(s, "!") && strings.Trim(s, "! ") != "":
+		return fmt.Sprintf("%q is the name of an API here, and leaves nothing out", s), withoutHint(strings.Trim(s, "! "))
 	case strings.Contains(s, "**"):
 		return fmt.Sprintf("the pattern %q has `**`", s), "one `*` as the last character takes all that follows, dots too"
 	case asRequest.MatchString(s):
@@ -28,6 +30,14 @@ func APIMistake(s string) (problem, hint string) {
 		return fmt.Sprintf("%q is a regular expression, and an API is a name or a pattern with `*`", s), regexpHint(s)
 	}
 	return "", ""
+}
+
+// withoutHint says how an API is left out.
+func withoutHint(s string) string {
+	if head, rest, pattern := strings.Cut(s, "*"); pattern && rest == "" && head != "" {
+		return fmt.Sprintf("write when: not (api startsWith %q)", head)
+	}
+	return fmt.Sprintf("write when: api != %q", s)
 }
 
 // requestName is the name that a method and a plain path have.
