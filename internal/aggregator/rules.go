@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
@@ -86,8 +87,22 @@ func compileFile(f aggregate.RuleFile) (*rules.Set, error) {
 	return compileWith(f, f.Beside)
 }
 
+// compileWithin bounds how long a rule file may take, far above what one does. A version that the group runs
+// already has no bound: whoever could not read it could not take over.
+const compileWithin = time.Minute
+
+func compileInTime(file string, src []byte, beside func(name string) ([]byte, error)) (*rules.Set, error) {
+	began := time.Now()
+	return rules.CompileUntil(file, src, beside, func() error {
+		if time.Since(began) < compileWithin {
+			return nil
+		}
+		return fmt.Errorf("%s: reading the rules takes more than %v: use fewer rules, APIs or exemptions", file, compileWithin)
+	})
+}
+
 func compileWith(f aggregate.RuleFile, beside func(name string) ([]byte, error)) (*rules.Set, error) {
-	compile := rules.CompileWith
+	compile := compileInTime
 	if f.Published {
 		compile = rules.CompilePublished
 	}

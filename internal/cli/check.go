@@ -31,7 +31,7 @@ valid, else 1.
 `
 
 // check is `tallygate check`.
-func check(_ context.Context, c *call) error {
+func check(ctx context.Context, c *call) error {
 	o := c.options(checkUsage)
 	asJSON := o.Bool("json", false, "write the result as JSON, one object per file")
 	if err := o.Parse(c.args); err != nil {
@@ -51,7 +51,7 @@ func check(_ context.Context, c *call) error {
 			result.Skipped = noRules(f)
 		}
 		if result.Skipped == "" {
-			result = checkFile(f)
+			result = checkFile(ctx, f)
 		} else {
 			skipped++
 		}
@@ -106,12 +106,12 @@ func isRuleFile(name string) bool {
 	return yml && !strings.HasSuffix(base, "_test")
 }
 
-func checkFile(path string) rulecheck.Result {
+func checkFile(ctx context.Context, path string) rulecheck.Result {
 	src, err := os.ReadFile(path)
 	if err != nil {
 		return rulecheck.Failed(path, err)
 	}
-	result, _ := rulecheck.Text(path, src, input.Beside(path))
+	result, _ := rulecheck.Text(ctx, path, src, input.Beside(path))
 	return result
 }
 

@@ -35,12 +35,14 @@ func galleryFiles(t *testing.T) (out []string) {
 func TestGalleryIsGood(t *testing.T) {
 	schema := ruleSchema(t)
 	for _, path := range galleryFiles(t) {
-		c := checkFile(path)
+		c := checkFile(t.Context(), path)
 		for _, e := range c.Errors {
 			t.Error(e)
 		}
 		for _, w := range c.Warnings {
-			t.Error(w.String())
+			if !strings.Contains(w.Message, "is over since") { // a date that people change, when this runs years later
+				t.Error(w.String())
+			}
 		}
 		if want := strings.TrimSuffix(filepath.Base(path), ".yaml"); c.Name != want {
 			t.Errorf("%s: the set is called %q, want the file's name", path, c.Name)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/tallygate/tallygate/internal/input"
+	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -29,7 +31,7 @@ func (e *examination) checkRules(context.Context) outcome {
 			"%s: a key of %s may need %d bytes of state, at most %d are allowed", e.cfg.Rules, some(dims), size, rules.MaxStateBytes)}}
 	}
 	results := []Result{ok("rules", "%s: %s, at most %d bytes of state per key", e.cfg.Rules, plural(len(set.All()), "rule"), size)}
-	if n := len(set.Warnings); n > 0 {
+	if n := len(set.WarningsAt(event.FromTime(time.Now()))); n > 0 {
 		results = []Result{warn("rules", "tallygate check "+e.cfg.Rules, "%s: valid, with %s", e.cfg.Rules, fmt.Sprint(plural(n, "warning")))}
 	}
 	return outcome{results: results, keep: keep}

@@ -3,11 +3,14 @@
 package rulecheck
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -27,14 +30,14 @@ type Result struct {
 }
 
 // Text checks the text of a rule file. file is its name in errors; read gets the files that it names. The set is
-// nil unless the Result is OK.
-func Text(file string, src []byte, read func(name string) ([]byte, error)) (Result, *rules.Set) {
+// nil unless the Result is OK. When ctx ends the check does, too, and ctx has its cause.
+func Text(ctx context.Context, file string, src []byte, read func(name string) ([]byte, error)) (Result, *rules.Set) {
 	c := Result{File: file}
-	set, err := rules.CompileWith(file, src, read)
+	set, err := rules.CompileUntil(file, src, read, func() error { return context.Cause(ctx) })
 	if err != nil {
 		return Failed(file, err), nil
 	}
-	c.Name, c.Rules, c.Limits, c.Warnings = set.Name, len(set.All()), limitsOf(set), set.Warnings
+	c.Name, c.Rules, c.Limits, c.Warnings = set.Name, len(set.All()), limitsOf(set), set.WarningsAt(event.FromTime(time.Now()))
 	c.Hints = hintsOf(set)
 	if c.MaxState, c.MaxStateKey = set.LargestState(); c.MaxState > rules.MaxStateBytes {
 		c.Errors = wholeFile(file,

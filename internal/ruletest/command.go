@@ -140,7 +140,7 @@ func (o *options) runFile(ctx context.Context, path string) FileResult {
 func (f *File) Run(ctx context.Context, from RuleFiles, wanted func(name string) bool) FileResult {
 	began := time.Now()
 	r := FileResult{File: f.Path}
-	suite, err := NewSuite(f, from)
+	suite, err := NewSuite(ctx, f, from)
 	if err != nil {
 		r.Err = err
 		return r

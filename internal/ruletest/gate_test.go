@@ -123,7 +123,7 @@ func TestTheGalleryBehindAGateAndFromLogs(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				suite, err := NewSuite(file, OnDisk)
+				suite, err := NewSuite(t.Context(), file, OnDisk)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -47,8 +47,8 @@ type RuleFiles struct {
 var OnDisk = RuleFiles{Read: os.ReadFile, Beside: input.Beside}
 
 // NewSuite compiles a file's rules. Its error lists all mistakes in them and in the file, including
-// those of Load.
-func NewSuite(f *File, from RuleFiles) (*Suite, error) {
+// those of Load. It ends with ctx.
+func NewSuite(ctx context.Context, f *File, from RuleFiles) (*Suite, error) {
 	s := &Suite{File: f, Reach: newReach()}
 	var errs []error
 	for i, path := range f.RuleFiles {
@@ -57,7 +57,7 @@ func NewSuite(f *File, from RuleFiles) (*Suite, error) {
 			f.doc.Fail(f.ruleFiles[i], "the path is relative to this file", "rule_files: %v", err)
 			continue
 		}
-		set, err := rules.CompileWith(path, src, from.Beside(path))
+		set, err := rules.CompileUntil(path, src, from.Beside(path), func() error { return context.Cause(ctx) })
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
+	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -272,6 +273,20 @@ func (b *rulebook) read(ctx context.Context) error {
 	return nil
 }
 
+// warnOf logs what the rules say and probably do not mean, as tallygate check does.
+func (b *rulebook) warnOf(set *rules.Set, number int64, r *ruleRecord) {
+	const shown = 5
+	warnings := set.WarningsAt(event.FromTime(time.Now()))
+	if len(warnings) == 0 {
+		return
+	}
+	first := make(rules.Errors, 0, shown)
+	for i := range warnings[:min(len(warnings), shown)] {
+		first = append(first, (*rules.Error)(&warnings[i]))
+	}
+	b.log.Warn("the group's rules are valid, and probably not what was meant; see tallygate check", "version", number, "file", r.File, "warnings", len(warnings), "first", first)
+}
+
 // take makes a record's rules the current ones. If this program does not understand them, it keeps
 // the old ones and logs why.
 func (b *rulebook) take(m *ruleRecordAt) {
@@ -291,6 +306,7 @@ func (b *rulebook) take(m *ruleRecordAt) {
 	if len(set.Outdated) > 0 {
 		b.log.Warn("the group's rules use syntax that rule files no longer allow; it keeps its meaning; fix the file", "version", number, "file", r.File, "by", r.By, "error", set.Outdated)
 	}
+	b.warnOf(set, number, &r)
 	old := b.current.Load()
 	v := b.version(number, set)
 	b.current.Store(v)

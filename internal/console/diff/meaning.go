@@ -1,8 +1,6 @@
 package diff
 
 import (
-	"slices"
-
 	"github.com/tallygate/tallygate/internal/grouprules"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -69,16 +67,14 @@ func sameFiles(a, b *grouprules.Version) bool {
 
 // CompareSets is Compare for what is compiled: without Changed and Settings, which are about the texts.
 func CompareSets(was, will *rules.Set) (m Meaning) {
-	there := func(set *rules.Set, name string) bool {
-		return slices.ContainsFunc(set.All(), func(r *rules.Rule) bool { return r.Name == name })
-	}
+	before, after, isNew := namesOf(was), namesOf(will), map[string]bool{}
 	for _, r := range was.All() {
-		if !there(will, r.Name) {
+		if !after[r.Name] {
 			m.Gone = append(m.Gone, r.Name)
 		}
 	}
 	for _, r := range will.All() {
-		if !there(was, r.Name) {
+		if isNew[r.Name] = !before[r.Name]; isNew[r.Name] {
 			m.New = append(m.New, r.Name)
 		}
 	}
@@ -87,19 +83,27 @@ func CompareSets(was, will *rules.Set) (m Meaning) {
 	for _, l := range will.Limits {
 		by, goesOn := since[l.Hash]
 		switch {
-		case slices.Contains(m.New, l.Rule.Name) || l.Shadow:
+		case isNew[l.Rule.Name] || l.Shadow:
 		case !goesOn:
 			m.Empty = append(m.Empty, l.Name)
 		case by != judged[l.Hash]:
 			m.Judged = append(m.Judged, l.Name)
 		}
 	}
-	m.emptyUnderWay(was, will)
+	m.emptyUnderWay(was, will, isNew)
 	return m
 }
 
+func namesOf(set *rules.Set) map[string]bool {
+	out := map[string]bool{}
+	for _, r := range set.All() {
+		out[r.Name] = true
+	}
+	return out
+}
+
 // emptyUnderWay adds limits of what is under way: these are counted in Redis, by the same name.
-func (m *Meaning) emptyUnderWay(was, will *rules.Set) {
+func (m *Meaning) emptyUnderWay(was, will *rules.Set, isNew map[string]bool) {
 	known := map[rules.SectionHash]bool{}
 	for _, r := range was.InFlight {
 		for _, l := range r.Limits {
@@ -108,7 +112,7 @@ func (m *Meaning) emptyUnderWay(was, will *rules.Set) {
 	}
 	for _, r := range will.InFlight {
 		for _, l := range r.Limits {
-			if !known[l.Hash] && !slices.Contains(m.New, r.Name) {
+			if !known[l.Hash] && !isNew[r.Name] {
 				m.Empty = append(m.Empty, l.Name)
 			}
 		}

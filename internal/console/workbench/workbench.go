@@ -31,6 +31,7 @@ type Config struct {
 	Mask func(key string) string
 
 	MaxText      int           // bytes of a text; 0 is 2 MiB
+	CheckWithin  time.Duration // 0 is 10 s
 	TestEvents   int           // of all tests together; 0 is 200,000
 	TestWithin   time.Duration // 0 is 20 s
 	ReplayEvents int           // 0 is 2 million
@@ -40,6 +41,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.MaxText = cmp.Or(c.MaxText, 2<<20)
+	c.CheckWithin = cmp.Or(c.CheckWithin, 10*time.Second)
 	c.TestEvents = cmp.Or(c.TestEvents, 200_000)
 	c.TestWithin = cmp.Or(c.TestWithin, 20*time.Second)
 	c.ReplayEvents = cmp.Or(c.ReplayEvents, 2_000_000)
@@ -105,7 +107,13 @@ func (b *Bench) Check(ctx context.Context, text string, published *grouprules.Ve
 		return rulecheck.Result{}, nil, err
 	}
 	defer leave()
-	result, set := rulecheck.Text(RulesFile, []byte(text), beside(published))
+	ctx, cancel := context.WithTimeoutCause(ctx, b.cfg.CheckWithin,
+		&Refusal{Detail: fmt.Sprintf("the check takes more than %v: check the file with `tallygate check`", b.cfg.CheckWithin)})
+	defer cancel()
+	result, set := rulecheck.Text(ctx, RulesFile, []byte(text), beside(published))
+	if set == nil && ctx.Err() != nil {
+		return rulecheck.Result{}, nil, context.Cause(ctx)
+	}
 	return result, set, nil
 }
 

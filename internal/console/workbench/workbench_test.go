@@ -43,6 +43,15 @@ func TestMistakesAreTheCommandsWithTheirPlaces(t *testing.T) {
 	}
 }
 
+// A text that takes long holds up nobody: its check ends.
+func TestChecksEndInTime(t *testing.T) {
+	b := New(Config{CheckWithin: time.Nanosecond})
+	_, set, err := b.Check(t.Context(), rulesOf("10"), nil)
+	if refusal, ok := errors.AsType[*Refusal](err); !ok || set != nil || !strings.Contains(refusal.Detail, "tallygate check") {
+		t.Errorf("%v, %v", set, err)
+	}
+}
+
 // A rule file can name others. In the browser these may only be those of the published version, whatever the name.
 func TestRulesReadNoFileFromDisk(t *testing.T) {
 	folder := t.TempDir()
