@@ -115,6 +115,7 @@ func TestBookManySteps(t *testing.T) {
 		"hops block", "hops clear", "hops warn50%", "hops/candidate block", "hops-growing block", "hops-returns block", "hops-returns clear", "hops-devices block",
 		"in-a-row block", "in-a-row-clear block", "in-a-row-clear clear", "in-a-row-clear/candidate clear", "in-a-row-exact clear", "in-a-row-quota/candidate clear", "in-a-row-panes clear",
 		"in-a-row-minute clear", "in-a-row-hops clear", "in-a-row-visit clear", "in-a-row-bucket clear", "in-a-row-devices clear", "in-a-row-values clear",
+		"told: tiers clear", "told: data clear", "told: returns-exact clear", "told: hops clear", "told: data-sum block",
 		"data block", "data clear", "data-tiers block", "data-tiers/candidate block", "data-sum block", "data-sum clear",
 	} {
 		if !seen[want] {
@@ -172,6 +173,8 @@ func bookEventAt(roll dice, now *event.Micros, i int) *event.Event {
 		e.Refunds = fmt.Sprintf("id-%d", max(0, i-1-roll(12)))
 	case 1:
 		e.ID = fmt.Sprintf("id-%d", max(0, i-roll(9)))
+	case 2:
+		e.Outcome = event.OutcomeLimited
 	}
 	return e
 }
@@ -210,6 +213,9 @@ func compareWithBook(t tester, set *Set, roll dice, steps int, saw func(bookChan
 			t.Fatalf("step %d, %+v at %v: changes (- the book's):\n%s", i, e, e.Time, diff)
 		}
 		for _, c := range want {
+			if in.Hits[0].Tells {
+				c.Rule = "told: " + c.Rule
+			}
 			saw(c)
 		}
 		if diff := cmp.Diff(bareAbove(book.above), bareAbove(stepper.Above())); diff != "" {

@@ -25,6 +25,7 @@ type bookLimit struct {
 	window []byte
 	tier   int
 	told   event.Decimal // the limit that the latest event told
+	toldAt event.Micros  // when a denied request's did
 	reset  event.Micros  // what happened up to then counts no more; NoTime: nothing
 	warned map[string]event.Micros
 	kept   []bookEvent
@@ -64,13 +65,16 @@ func newBook(s *Set) *book {
 
 func (b *book) limit(l *Limit) *bookLimit {
 	if b.limits[l] == nil {
-		b.limits[l] = &bookLimit{Limit: l, reset: event.NoTime, warned: map[string]event.Micros{}}
+		b.limits[l] = &bookLimit{Limit: l, toldAt: event.NoTime, reset: event.NoTime, warned: map[string]event.Micros{}}
 	}
 	return b.limits[l]
 }
 
 func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, unknown bool, late int, changes []bookChange) {
 	b.above, b.left = nil, nil
+	if in.Hits[0].Tells {
+		return false, false, 0, b.tell(in, exempt)
+	}
 	latest := max(b.latest, in.At)
 	for _, r := range b.ids[max(0, len(b.ids)-b.set.RecentIDs):] {
 		if in.ID != "" && r.id == in.ID && latest-r.stamp < b.set.RecentFor {
@@ -131,8 +135,8 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 			late++
 			continue
 		}
-		if counts := !hit.Refund && !hit.Reset; counts && in.At >= was {
-			l.tier, l.told = hit.Tier, hit.Told
+		if counts := !hit.Refund && !hit.Reset; counts && in.At >= max(was, l.toldAt) {
+			l.tier, l.told, l.toldAt = hit.Tier, hit.Told, event.NoTime
 		}
 		if !hit.Refund && !hit.Reset && l.Rule.Refunds && in.ID != "" {
 			l.kept = append(l.kept, bookEvent{hashOfID(in.ID), in.At, hit.Amount, hit.Cost, 0})

@@ -32,6 +32,7 @@ func (c *compiler) rule(n *yaml.Node) {
 	rr.fuse()
 	resetReader{rr}.reset()
 	rr.limits()
+	rr.told()
 	rr.warnPartial()
 	rr.warnLimited()
 	strictReader{rr}.warnMemory()
@@ -53,6 +54,13 @@ func (c *compiler) addRule(r *Rule) {
 	r.Index = len(*list)
 	*list = append(*list, r)
 	c.set.all = append(c.set.all, r)
+}
+
+// told takes `when` apart for events of denied requests: see Matcher.tells.
+func (c *ruleReader) told() {
+	if m := &c.r.match; m.when != nil && m.parts == nil && c.r.counted() && c.r.asks() {
+		m.parts = c.parts(c.o.Get("when"))
+	}
 }
 
 // nameOf finds the rule's name before anything of it is read, for the errors in it.

@@ -51,7 +51,7 @@ func (l *Limit) largestSection() int {
 		size += slots * stepsBytes
 	}
 	if l.asks() {
-		size += varintBytes
+		size += varintBytes + varintBytes + 8 // and when an event told it that was not counted
 	}
 	if l.Told != nil {
 		size += 1 + varintBytes

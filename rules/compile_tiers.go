@@ -29,7 +29,7 @@ func (c *limitReader) tiers(n *yaml.Node, in *place[*limitReader]) {
 		if n := to.Get("when"); n != nil {
 			c.tiersAt[c.l] = append(c.tiersAt[c.l], n)
 			tier.when, tier.text, tier.id = c.when(n), n.Value, xxhash.Sum64String(n.Value)>>32|1
-			if tier.when != nil && c.l.Rule.Strict != nil {
+			if tier.when != nil && (c.l.Rule.Strict != nil || !c.l.Rule.beforehand()) {
 				tier.parts = c.parts(n)
 			}
 			if tier.when != nil && c.l.Rule.beforehand() && tier.when.Uses("outcome") {

@@ -122,5 +122,8 @@ func (m *Matcher) Match(e *event.Event, at event.Micros) []Work {
 			key.hits = append(key.hits, hit)
 		}
 	}
+	if limited {
+		m.tells(e, entries, at)
+	}
 	return m.finish(e)
 }

@@ -34,7 +34,8 @@ type Matcher struct {
 	keys  eventKeys
 	used  []*shapeKey // those that the current event has hits under
 	works []Work
-	text  []byte // of a value
+	text  []byte      // of a value
+	known event.Event // what a denied request has of the event that it would have been
 
 	predicates *when.Evaluator
 }
@@ -44,9 +45,11 @@ func (s *Set) NewMatcher() *Matcher {
 	predicates := when.NewEvaluator()
 	for _, r := range s.Rules {
 		predicates.Know(r.match.when)
+		predicates.KnowParts(r.match.parts)
 		for _, l := range r.Limits {
 			for i := range l.Tiers {
 				predicates.Know(l.Tiers[i].when)
+				predicates.KnowParts(l.Tiers[i].parts)
 			}
 		}
 	}

@@ -162,9 +162,11 @@ func (rm *ruleMatch) may(e *event.Event) bool {
 	if !rm.strict {
 		return rm.fits(e)
 	}
-	if e.Outcome != "" && !rm.takes(e.Outcome) {
-		return false
-	}
+	return (e.Outcome == "" || rm.takes(e.Outcome)) && rm.mayHave(e)
+}
+
+// mayHave reports whether attributes can be what the rule wants: what an event lacks can.
+func (rm *ruleMatch) mayHave(e *event.Event) bool {
 	for i := range rm.attrs {
 		v, ok := e.Attr(rm.attrs[i].name)
 		if ok && !rm.attrs[i].has(v.Text) {

@@ -136,7 +136,7 @@ func (t *Then) reached() bool { return t.At == AtReached || t.At == AtDefault &&
 type Tier struct {
 	Limit event.Decimal // 0: unlimited
 	when  *when.Predicate
-	parts *when.Parts // of when, under a strict rule
+	parts *when.Parts // of when; nil under a rule of ScopeInstance
 	text  string      // of the predicate
 	id    uint64      // a hash of the text: what states know the tier by
 }
@@ -208,12 +208,13 @@ type Hit struct {
 	Refund bool          // the event takes Cost back from the one that Value names; Amount is 0
 	Reset  bool          // the event empties the window up to its time; Amount is 0
 	Told   event.Decimal // of a limit that an attribute tells: what it tells; 0: nothing
+	Tells  bool          // the event only tells Tier and Told: it counts nothing, and Amount is 0
 }
 
 // IsPlain reports whether the hit's limit, amount and value say all of it, whatever position its limit's
 // tiers have.
 func (h *Hit) IsPlain() bool {
-	return !h.Refund && !h.Reset && !h.Limit.asks() && !h.Limit.Rule.Refunds
+	return !h.Refund && !h.Reset && !h.Tells && !h.Limit.asks() && !h.Limit.Rule.Refunds
 }
 
 // KeepTier is a Hit's Tier that leaves the key the tier that it has.
@@ -243,6 +244,8 @@ type Input struct {
 type Result struct {
 	Repeat  bool              // the id was counted before: nothing changed
 	Unknown bool              // a refund of an event that no rule remembers: nothing changed
+	Tells   bool              // the event counts nothing: at most it tells the key's limits
+	Same    bool              // the state is as it was
 	Late    int               // limits that the event came too late for
 	Blown   []*Rule           // rules whose fuse this event blew: they are in shadow mode from here on
 	Changes []verdict.Verdict // in order, without Seq; their Key and APIs may be shared, copy to keep
@@ -265,7 +268,7 @@ type ruleMatch struct {
 	anyOutcome bool     // every one
 	attrs      []attrMatch
 	when       *when.Predicate // nil: always
-	parts      *when.Parts     // of when, of a strict rule
+	parts      *when.Parts     // of when, of a strict rule, and of one whose limits events tell
 	strict     bool            // it is of a strict rule: what is not known before the action may match
 }
 

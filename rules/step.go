@@ -20,6 +20,12 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 	p.readInto(&old, state)
 	in.At = min(max(in.At, event.MinTime), event.MaxTime)
 	latest := max(old.Latest, in.At)
+	if onlyTells(in.Hits) {
+		if in.Permit == "" {
+			return p.tell(dst, state, &old, &in)
+		}
+		in.ID = "" // of what did not happen
+	}
 	var id, permit uint64
 	if in.ID != "" {
 		id = xxhash.Sum64String(in.ID)
@@ -150,6 +156,12 @@ const growth = 64
 func (p *Stepper) hit(dst []byte, sec keystate.Section, in *Input, i int, latest event.Micros, res *Result) []byte {
 	l := in.Hits[i].Limit
 	start := len(dst)
+	if in.Hits[i].Tells {
+		if len(sec.Raw) == 0 { // there is nothing to judge
+			return dst
+		}
+		return p.tellHit(dst, sec, in, i, latest, res)
+	}
 	if !l.plain || sec.HasExtra() || in.Hits[i].Reset || l.overrides[string(in.Key)] != nil {
 		return p.judgeHit(dst, sec, in, i, latest, res)
 	}
@@ -200,8 +212,8 @@ func (p *Stepper) judgeHit(dst []byte, sec keystate.Section, in *Input, i int, l
 			res.Late++
 			return p.keepHit(dst, sec, l, latest, res)
 		}
-		if in.At >= was && hit.Tier != KeepTier {
-			x.Tier, x.Told = l.tierID(hit.Tier), hit.Told
+		if in.At >= x.LastTold(was) && hit.Tier != KeepTier {
+			x.Tier, x.Told, x.WasTold = l.tierID(hit.Tier), hit.Told, false
 		}
 		if l.Rule.Refunds && in.ID != "" {
 			x.Remembered = x.Remembered.Remember(&l.Window, p.window, keystate.Remembered{

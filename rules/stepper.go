@@ -25,6 +25,7 @@ type Stepper struct {
 	doubted []bool // of the set's limits: they may have changed, or their keys may have been judged
 
 	name []byte // of a candidate's verdict
+	told bool   // the event that is stepped has told a limit
 	seen []bool // which hits have had a section
 	hits []Hit  // of an event whose permit was counted as lost
 }

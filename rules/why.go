@@ -16,9 +16,12 @@ const (
 	Counts                // it counts it
 	TakesBack             // a refund: it takes it back from another event
 	Resets                // an event of reset_on: it empties the windows, and is not counted
+	Tells                 // an event of a denied request: it tells the key's limit, and counts nothing
 )
 
-func (d Does) String() string { return [...]string{"passes", "counts", "takes_back", "resets"}[d] }
+func (d Does) String() string {
+	return [...]string{"passes", "counts", "takes_back", "resets", "tells"}[d]
+}
 
 // Why rules pass an event over, besides the Skip constants.
 const (
@@ -116,6 +119,9 @@ func (t *Tracer) take(all []Why, e *event.Event, at event.Micros) {
 		for j := range works {
 			for _, hit := range works[j].Hits {
 				if hit.Limit.Rule == w.Rule {
+					if hit.Tells {
+						w.Does, w.Unmet = Tells, nil
+					}
 					w.Hits = append(w.Hits, hit)
 				}
 			}

@@ -116,6 +116,9 @@ func compareWhy(t tester, set *Set, roll dice, events int) (codes []string) {
 			want := Passes
 			if h := hits[w.Rule]; len(h) > 0 {
 				want = map[[2]bool]Does{{}: Counts, {true, false}: TakesBack, {false, true}: Resets}[[2]bool{h[0].Refund, h[0].Reset}]
+				if h[0].Tells {
+					want = Tells
+				}
 			}
 			if w.Does != want || (want == Passes) != (len(w.Unmet) > 0) || !slices.Equal(w.Hits, hits[w.Rule]) {
 				t.Fatalf("%+v: rule %s %s (%v), hits %v; the matcher: %s, %v", e, w.Rule.Name, w.Does, w.Unmet, w.Hits, want, hits[w.Rule])

@@ -57,7 +57,7 @@ func (h *Harness) tell(e *event.Event) {
 	switch {
 	case out.TooOld:
 		h.log("an event of %s at %v is older than the rules' max_lateness, and counts nowhere", e.API, e.Time)
-	case len(out.Hits) == 0 && len(out.Skipped) == 0:
+	case len(out.Hits)+len(out.Told) == 0 && len(out.Skipped) == 0:
 		h.log("no rule counts an event of %s with the outcome %q", e.API, e.Outcome)
 	}
 	for _, s := range out.Skipped {

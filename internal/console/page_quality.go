@@ -52,6 +52,7 @@ var results = []struct{ Name, About, Tag string }{
 	{"too_old", "older than max_lateness when it arrived: not counted", "warn"},
 	{"no_time", "neither the event nor its record has a time: not counted", "warn"},
 	{"unknown_refund", "it takes back an event that no rule remembers", "warn"},
+	{"told", "it was denied, and counts nothing: it tells its key's limit", "plain"},
 	{"dead_letter", "a malformed record: see below", "bad"},
 }
 

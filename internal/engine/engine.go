@@ -55,11 +55,13 @@ type Held struct {
 
 // Outcome is the outcome of one event. Its slices are valid until the next Apply.
 type Outcome struct {
-	At      event.Micros      // the time at which it counts
-	TooOld  bool              // it is not counted
-	NoTime  bool              // neither the event nor its record has a time: it is not counted
-	Hits    []*rules.Limit    // that count it, repeats included
-	Tiers   []int             // of each hit: the number of the tier that applies, from 1; 0 if none
+	At      event.Micros   // the time at which it counts
+	TooOld  bool           // it is not counted
+	NoTime  bool           // neither the event nor its record has a time: it is not counted
+	Hits    []*rules.Limit // that count it, repeats included
+	Tiers   []int          // of each hit: the number of the tier that applies, from 1; 0 if none
+	Told    []*rules.Limit // that it only tells, and their tiers
+	ToldAs  []int
 	Repeats int               // keys that counted its id before
 	Late    int               // limits whose window had ended
 	Unknown int               // keys that do not remember the event that it refunds
@@ -80,7 +82,7 @@ type Outcome struct {
 func (o *Outcome) reset() {
 	*o = Outcome{
 		Hits: o.Hits[:0], Tiers: o.Tiers[:0], Skipped: o.Skipped[:0], Changes: o.Changes[:0], Issued: o.Issued[:0], Denied: o.Denied[:0],
-		Left: o.Left[:0], Strict: o.Strict[:0],
+		Told: o.Told[:0], ToldAs: o.ToldAs[:0], Left: o.Left[:0], Strict: o.Strict[:0],
 	}
 }
 
@@ -153,6 +155,10 @@ func (e *Engine) stepped(s *shard.Stepped) {
 		e.Stepped(s)
 	}
 	for _, h := range s.Hits {
+		if h.Tells {
+			out.Told, out.ToldAs = append(out.Told, h.Limit), append(out.ToldAs, h.Tier)
+			continue
+		}
 		out.Hits, out.Tiers = append(out.Hits, h.Limit), append(out.Tiers, h.Tier)
 	}
 	for _, a := range s.Above {

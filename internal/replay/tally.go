@@ -125,7 +125,7 @@ func (r *run) apply(rec *Record) {
 		t.TooOld++
 	case out.NoTime:
 		t.NoTime++
-	case len(out.Hits) == 0:
+	case len(out.Hits)+len(out.Told) == 0:
 		t.Unmatched++
 	}
 	if out.Repeats > 0 {

@@ -46,6 +46,9 @@ func (r *Reach) note(out *engine.Outcome) {
 		r.counted[l] = true
 		r.tiers[tier{l, out.Tiers[i]}] = true
 	}
+	for i, l := range out.Told {
+		r.tiers[tier{l, out.ToldAs[i]}] = true
+	}
 	for i, v := range out.Changes {
 		if out.Issued[i] && (v.State != verdict.Warn || r.notices[v.Rule]) {
 			r.issued[v.Rule] = true

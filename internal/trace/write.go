@@ -124,9 +124,9 @@ func (r *ruleTrace) counted(lt *limitTrace, live bool) string {
 	case r.NoSuch:
 		return fmt.Sprintf("takes nothing back: %s remembers no event of that id, and has %s", r.key, was)
 	}
-	does, then := map[string]string{"counts": "counted", "takes_back": "takes back", "resets": "empties"}[r.Does], "now"
+	does, then := map[string]string{"counts": "counted", "takes_back": "takes back", "resets": "empties", "tells": "tells its limit, and counts nothing"}[r.Does], "now"
 	if live {
-		does, then = map[string]string{"counts": "would count", "takes_back": "would take back", "resets": "would empty"}[r.Does], "then"
+		does, then = map[string]string{"counts": "would count", "takes_back": "would take back", "resets": "would empty", "tells": "would tell its limit, and count nothing"}[r.Does], "then"
 	}
 	switch {
 	case lt.After != nil:

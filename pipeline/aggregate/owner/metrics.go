@@ -49,7 +49,7 @@ type Metrics struct {
 // eventResults are the outcomes of an event. An event may have several keys: counted, repeat, late
 // and unknown refund are per key.
 type eventResults struct {
-	counted, unmatched, repeat, late, tooOld, noTime, unknownRefund, replayed, producerRepeat, deadLetter prometheus.Counter
+	counted, unmatched, repeat, late, tooOld, noTime, unknownRefund, told, replayed, producerRepeat, deadLetter prometheus.Counter
 }
 
 // verdictBuckets are fine in the range of normal latencies, and include 5 and 25 ms. The broker's
@@ -72,6 +72,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			tooOld:         events.WithLabelValues("too_old"),
 			noTime:         events.WithLabelValues("no_time"),
 			unknownRefund:  events.WithLabelValues("unknown_refund"),
+			told:           events.WithLabelValues("told"),
 			replayed:       events.WithLabelValues("replayed"),
 			producerRepeat: events.WithLabelValues("producer_repeat"),
 			deadLetter:     events.WithLabelValues("dead_letter"),
@@ -178,6 +179,7 @@ func (m *Metrics) tell(t *shard.Tally, v *Rules) {
 	add(m.events.tooOld, &t.TooOld)
 	add(m.events.noTime, &t.NoTime)
 	add(m.events.unknownRefund, &t.UnknownRefund)
+	add(m.events.told, &t.Told)
 	add(m.events.replayed, &t.Replayed)
 	add(m.events.producerRepeat, &t.ProducerRepeat)
 	add(m.verdictsOver, &t.Over)

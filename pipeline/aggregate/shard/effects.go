@@ -160,7 +160,7 @@ func emptied[T any](list []T) []T {
 
 // Tally counts what became of events since its owner last looked.
 type Tally struct {
-	Counted, Unmatched, Repeat, Late, TooOld, NoTime, UnknownRefund, Replayed, ProducerRepeat uint64
+	Counted, Unmatched, Repeat, Late, TooOld, NoTime, UnknownRefund, Told, Replayed, ProducerRepeat uint64
 
 	Over       uint64         // blocks that were over before they could be published
 	Overtaken  uint64         // moved ends that gave way before they were published
@@ -196,9 +196,15 @@ func (t *Tally) stepped(w *rules.Work, res *rules.Result) {
 		t.UnknownRefund++
 		return
 	}
+	if res.Tells {
+		t.Told++
+		return
+	}
 	t.Late += uint64(res.Late)
 	t.Counted++
 	for i := range w.Hits {
-		t.Matches[w.Hits[i].Limit.Index]++
+		if !w.Hits[i].Tells {
+			t.Matches[w.Hits[i].Limit.Index]++
+		}
 	}
 }

@@ -154,14 +154,14 @@ func (s *judging) isStrict(key []byte) bool {
 }
 
 // touch notes what an event means for a key's level. Also what was applied before: the level may not
-// have been published.
-func (s *intake) touch(w *rules.Work, permit string) {
+// have been published. A key without a state is not known: it learns nothing from what only tells.
+func (s *intake) touch(w *rules.Work, permit string, known bool) {
 	if !s.levels.on || s.cfg.NoLevels {
 		return
 	}
 	changes := permit != ""
 	for i := range w.Hits {
-		changes = changes || w.Hits[i].Limit.Strict
+		changes = changes || w.Hits[i].Limit.Strict && (known || !w.Hits[i].Tells)
 	}
 	if changes {
 		s.announced.queued += s.levels.add(w.Key, permit)

@@ -44,6 +44,7 @@ var simRules = []string{`
     - {name: both, public: some, quota: true, key: [uid, ip], match: {api: "*"}, limit: 5, per: year, window: calendar, then: {block: 1h}}
     - {name: each, key: [api, ip/31], match: {api: "*"}, limit: 90, per: year, window: calendar, then: {block: 1h}}
     - {name: everything, key: all, match: {api: "a.*"}, limit: 500, per: year, window: calendar, then: {block: until-reset}}
+    - {name: upgrades, key: ip, match: {api: c.x, outcome: [done, failed]}, limit: 20, per: year, window: calendar, tiers: [{when: 'attrs.plan == "big"', limit: 30}], then: {block: until-reset}}
     - {name: bucket, match: {api: "b.*"}, window: bucket, limit: 6, per: 1h, then: {block: until-reset}}`, `
   rules:
     - {name: yearly, public: some, quota: true, strict: true, match: {api: "a.*", outcome: done}, limit: 10, per: year, window: calendar, then: {block: until-reset}}
@@ -52,20 +53,23 @@ var simRules = []string{`
     - {name: each, key: [api, ip/31], match: {api: "*"}, limit: 90, per: year, window: calendar, then: {block: 1h}}
     - {name: sometimes, key: ip, match: {api: "b.*"}, limit: 90, per: year, window: calendar, then: {block: 1h}}
     - {name: everything, key: all, match: {api: "a.*"}, limit: 500, per: year, window: calendar, then: {block: until-reset}}
+    - {name: upgrades, key: ip, match: {api: c.x, outcome: [done, failed]}, limit: 20, per: year, window: calendar, tiers: [{when: 'attrs.plan == "big"', limit: 30}], then: {block: until-reset}}
     - {name: bucket, match: {api: "b.*"}, window: bucket, limit: 6, per: 1h, then: {block: until-reset}}`, `
   rules:
     - {name: yearly, public: some, quota: true, strict: true, match: {api: "a.*", outcome: done}, limit: 40, per: year, window: calendar, then: {block: until-reset}}
     - {name: addresses, strict: true, key: ip, match: {api: "*"}, limit: 400, per: year, window: calendar, then: {block: until-reset}}
     - {name: both, public: some, quota: true, key: [uid, ip], match: {api: "*"}, limit: 9, per: year, window: calendar, then: {block: 1h}}
     - {name: each, key: [api, ip/31], match: {api: "*"}, limit: 90, per: year, window: calendar, then: {block: 1h}}
-    - {name: everything, key: all, match: {api: "a.*"}, limit: 500, per: year, window: calendar, then: {block: until-reset}}`, `
+    - {name: everything, key: all, match: {api: "a.*"}, limit: 500, per: year, window: calendar, then: {block: until-reset}}
+    - {name: upgrades, key: ip, match: {api: c.x, outcome: [done, failed]}, limit: 20, per: year, window: calendar, tiers: [{when: 'attrs.plan == "big"', limit: 30}], then: {block: until-reset}}`, `
   rules:
     - {name: yearly, public: some, quota: true, strict: true, match: {api: "a.*", outcome: done}, limit: 40, per: year, window: calendar, then: {block: until-reset}}
     - {name: addresses, key: ip, match: {api: "*"}, limit: 400, per: year, window: calendar, then: {block: until-reset}}
     - {name: both, public: some, quota: true, key: [uid, ip], match: {api: "*"}, limit: 9, per: year, window: calendar, then: {block: 1h}}
     - {name: each, key: [api, ip/31], match: {api: "*"}, limit: 90, per: year, window: calendar, then: {block: 1h}}
     - {name: sometimes, key: ip, match: {api: "b.*"}, limit: 90, per: year, window: calendar, then: {block: 1h}}
-    - {name: everything, key: all, match: {api: "a.*"}, limit: 500, per: year, window: calendar, then: {block: until-reset}}`}
+    - {name: everything, key: all, match: {api: "a.*"}, limit: 500, per: year, window: calendar, then: {block: until-reset}}
+    - {name: upgrades, key: ip, match: {api: c.x, outcome: [done, failed]}, limit: 20, per: year, window: calendar, tiers: [{when: 'attrs.plan == "big"', limit: 30}], then: {block: until-reset}}`}
 
 func partitionOfUID(uid string) int32 { return event.Partition([]byte(uid), simPartitions) }
 
@@ -138,24 +142,33 @@ func (w *simGroup) emit() {
 		return
 	}
 	host := w.rng.IntN(simIPs)
-	uid, ip, api := fmt.Sprintf("u%d", w.rng.IntN(simUIDs)), fmt.Sprintf("10.0.0.%d", host), []string{"a.x", "b.x"}[w.rng.IntN(2)]
+	uid, ip, api := fmt.Sprintf("u%d", w.rng.IntN(simUIDs)), fmt.Sprintf("10.0.0.%d", host), []string{"a.x", "a.x", "b.x", "b.x", "c.x"}[w.rng.IntN(5)]
 	p := partitionOfUID(uid)
 	em.seq[p]++
-	outcome := []string{"done", "done", "failed"}[w.rng.IntN(3)]
+	outcome, attrs := []string{"done", "done", "failed"}[w.rng.IntN(3)], ""
+	if w.rng.IntN(8) == 0 { // it only tells
+		outcome, attrs = event.OutcomeLimited, `,"attrs":{"plan":"big"}`
+	}
 	var traced []byte // one of three or nine, and its header is there then
 	if em.seq[p]%3 == 0 && (w.permitted || em.seq[p]%9 == 0) {
 		traced = simTraceOf(n, em.seq[p]).AppendTo(nil)
 	}
 	e := simEntry{
-		value: fmt.Appendf(nil, `{"uid":%q,"ip":%q,"api":%q,"outcome":%q%s}`, uid, ip, api, outcome, w.permit(uid, ip, api)), at: w.now,
+		value: fmt.Appendf(nil, `{"uid":%q,"ip":%q,"api":%q,"outcome":%q%s%s}`, uid, ip, api, outcome, attrs, w.permit(uid, ip, api)), at: w.now,
 		headers: record.HeadersOf([]byte(event.HeaderInstance), fmt.Appendf(nil, "emitter %08d", n), []byte(event.HeaderSequence), event.AppendSequence(nil, em.seq[p]),
 			[]byte(event.HeaderPartition), event.AppendPartition(nil, p), []byte(event.HeaderTrace), traced),
 		key: []byte(uid),
 	}
 	w.input[p].append(-1, 0, e)
 	em.last = append(em.last[:0], e)
+	if outcome == event.OutcomeLimited {
+		return
+	}
 	if api == "a.x" && outcome == "done" {
 		w.counts["yearly uid="+uid]++
+	}
+	if api == "c.x" {
+		w.counts["upgrades ip="+ip]++
 	}
 	w.counts["addresses ip="+ip]++
 	w.counts["both ip="+ip+"&uid="+uid]++
@@ -248,7 +261,7 @@ func (w *simGroup) compareCount(limitAndKey string, want int64) {
 		if e.Rule == limit && e.Count != event.Decimal(want)*event.One {
 			w.fail("%s of %s has counted %v, want %d", limit, key, e.Count, want)
 		}
-		if over := e.Count >= e.Limit; (limit == "yearly" || limit == "addresses") && e.Rule == limit && over != (e.Verdict != nil) {
+		if over := e.Count >= e.Limit; (limit == "yearly" || limit == "addresses" || limit == "upgrades") && e.Rule == limit && over != (e.Verdict != nil) {
 			w.fail("%s of %s has counted %v of %v, and in force is %v", limit, key, e.Count, e.Limit, e.Verdict)
 		}
 	}

@@ -51,6 +51,7 @@ const (
 	resultCounted   = "counted"
 	resultRepeat    = "repeat"
 	resultUnknown   = "unknown_refund"
+	resultTold      = "told"
 	resultUnmatched = "unmatched"
 	resultTooOld    = "too_old"
 	resultNoTime    = "no_time"
@@ -62,6 +63,8 @@ func resultOf(res *rules.Result) string {
 		return resultRepeat
 	case res.Unknown:
 		return resultUnknown
+	case res.Tells:
+		return resultTold
 	}
 	return resultCounted
 }

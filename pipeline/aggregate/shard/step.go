@@ -47,7 +47,7 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 	}
 	if b.applied[g.source].covers(g.place.next-1, g.place.index) {
 		s.tally.Replayed++
-		s.touch(w, g.permit)
+		s.touch(w, g.permit, known)
 		s.leftAgain(w, b.state, clock)
 		return nil
 	}
@@ -58,7 +58,7 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 	next, res := s.stepper.Step(append(s.scratch[:0], blockHeaderSpace[:]...), b.state, rules.Input{
 		Key: w.Key, Hits: w.Hits, At: g.at, ID: g.id, Cause: g.cause, Active: active, Permit: g.permit, PermitAt: g.permitAt, Lost: g.lost,
 	})
-	s.touch(w, g.permit)
+	s.touch(w, g.permit, known)
 	s.scratch = next
 	for _, r := range res.Blown {
 		if err := s.blown(r, active, clock); err != nil {
@@ -77,7 +77,7 @@ func (s *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock) 
 	if g.shape != nil && (s.cfg.Trace != nil || g.trace != nil) {
 		s.trace(w, g, res, clock)
 	}
-	if res.Repeat || res.Unknown {
+	if res.Repeat || res.Unknown || res.Same {
 		return nil
 	}
 	if s.levels.on && g.permitAt == 0 {

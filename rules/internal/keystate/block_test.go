@@ -1,6 +1,7 @@
 package keystate
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"testing"
@@ -61,9 +62,12 @@ func TestExtrasComeBackAsTheyWere(t *testing.T) {
 		"a reset":      {WasReset: true, Reset: at},
 		"at no moment": {WasReset: true},
 		"a limit":      {Told: 300 * event.One, Tier: 77},
+		"a denial":     {Tier: 77, WasTold: true, ToldAt: at},
+		"an early one": {Tier: 77, WasTold: true, ToldAt: event.MinTime, Warned: []event.Micros{event.NoTime}},
+		"a late one":   {Tier: 77, WasTold: true, ToldAt: event.MaxTime, Warned: []event.Micros{at, event.NoTime, at}},
 		"all": {
 			Live: Slot{Had: true, Steps: 2, Ended: at, Block: Block{Since: at, Until: at + 1, Name: []byte("a"), ID: []byte("e")}}, WasReset: true, Reset: -at,
-			Told: 1, Tier: 9, Warned: []event.Micros{at}, Remembered: memory{{ID: 7, At: at, Amount: event.One, Cost: event.One}},
+			Told: 1, Tier: 9, WasTold: true, ToldAt: at + 1, Warned: []event.Micros{at}, Remembered: memory{{ID: 7, At: at, Amount: event.One, Cost: event.One}},
 		},
 	} {
 		var got Extras
@@ -83,9 +87,29 @@ func TestExtrasComeBackAsTheyWere(t *testing.T) {
 	if err := new(Extras).Read([]byte{hasMore, noFlags}, Version); !errors.Is(err, ErrNewer) {
 		t.Errorf("a newer program's flags: %v", err)
 	}
-	for _, x := range []Extras{{Told: -1}, {WasReset: true, Reset: event.MaxTime + 1}} {
+	for _, x := range []Extras{{Told: -1}, {WasReset: true, Reset: event.MaxTime + 1}, {WasTold: true, ToldAt: event.MaxTime + 1}} {
 		if x.check() == nil {
 			t.Errorf("%+v is let pass", x)
 		}
+	}
+}
+
+// Programs that know of no denials read a state that one has told a limit as it was, with a notice of long ago. Where a
+// section remembers as many notices as it may, there is no room for one more, and it is not remembered when a denial
+// told the limit.
+func TestWhenADenialToldIsANoticeOfLongAgo(t *testing.T) {
+	const at = event.Micros(1_790_000_000_000_000)
+	x := Extras{Tier: 77, WasTold: true, ToldAt: at, Warned: []event.Micros{at}}
+	asNotices := Extras{Tier: 77, Warned: []event.Micros{at, at - toldMark}}
+	if got, want := x.Append(nil), asNotices.Append(nil); !bytes.Equal(got, want) {
+		t.Errorf("%x, want %x", got, want)
+	}
+	if is := x.ToldAt - toldMark; is >= event.MinTime || is == event.NoTime {
+		t.Errorf("%d may be a notice", is)
+	}
+	x.Warned = make([]event.Micros, MaxSteps)
+	var back Extras
+	if err := back.Read(x.Append(nil), Version); err != nil || back.WasTold || len(back.Warned) != MaxSteps || back.Tier != 77 {
+		t.Errorf("%v: %+v", err, back)
 	}
 }

@@ -15,7 +15,8 @@ import (
 //	block       the candidate's
 //	escalation  the candidate's
 //	tier        uvarint: the key's, see Tier.id
-//	warned      uvarint count; when each step's last notice was given, 8 bytes, 0: never
+//	warned      uvarint count; when each step's last notice was given, 8 bytes, 0: never; the last one may be
+//	            Extras.ToldAt less toldMark
 //	reset       8 bytes: when an event emptied the window last, see Extras.Reset
 //	told        uvarint: the key's limit, see Extras.Told
 //	remembered  to the end, see memory
@@ -26,6 +27,8 @@ type Extras struct {
 	WasReset        bool
 	Reset           event.Micros  // WasReset: what happened up to then counts no more
 	Told            event.Decimal // the limit that the key's latest event told; 0: none
+	WasTold         bool          // an event that the window did not count has told Tier and Told
+	ToldAt          event.Micros  // WasTold: when; it is later than all that the window has counted
 	Remembered      memory
 }
 
@@ -40,6 +43,10 @@ type Slot struct {
 	Steps uint64       // verdicts so far, under escalate
 	Ended event.Micros // when the last of them ends
 }
+
+// toldMark, subtracted from a time, leaves one that no event has. So ToldAt can stand among the times of notices:
+// programs that do not know it take it for a notice of long ago, and lose it with the next event that counts.
+const toldMark event.Micros = 1 << 62
 
 // MaxSteps bounds how many steps a limit escalates by, or warns at.
 const MaxSteps = 32
@@ -93,6 +100,7 @@ func (x *Extras) Read(b []byte, version byte) error {
 		for n := min(r.uvarint(), MaxSteps); n > 0 && !r.bad; n-- {
 			x.Warned = append(x.Warned, event.Micros(r.fixed()))
 		}
+		x.cutTold()
 	}
 	if x.WasReset = more&hasReset != 0; x.WasReset {
 		x.Reset = event.Micros(r.fixed())
@@ -104,6 +112,23 @@ func (x *Extras) Read(b []byte, version byte) error {
 		x.Remembered = x.Remembered.read(&r)
 	}
 	return r.end("what a section remembers is cut off")
+}
+
+// LastTold is when the key's limit was told last, where the window has counted until a moment.
+func (x *Extras) LastTold(counted event.Micros) event.Micros {
+	if x.WasTold {
+		return max(x.ToldAt, counted)
+	}
+	return counted
+}
+
+// cutTold takes ToldAt off the times of notices.
+func (x *Extras) cutTold() {
+	last := len(x.Warned) - 1
+	if last < 0 || x.Warned[last] == event.NoTime || x.Warned[last] > event.MaxTime-toldMark {
+		return
+	}
+	x.WasTold, x.ToldAt, x.Warned = true, x.Warned[last]+toldMark, x.Warned[:last]
 }
 
 func (s *Slot) read(r *varints, had, escalates bool) {
@@ -125,13 +150,18 @@ func (r *varints) end(what string) error {
 
 // Append appends the extras; nothing when there are none.
 func (x *Extras) Append(dst []byte) []byte {
+	warned := len(x.Warned)
+	told := x.WasTold && warned < MaxSteps // else there is no room for it
+	if told {
+		warned++
+	}
 	var flags byte
 	for _, f := range []struct {
 		there bool
 		flag  byte
 	}{
 		{x.Live.Had, hasLive}, {x.Live.Steps > 0, hasLiveSteps}, {x.Candidate.Had, hasTry}, {x.Candidate.Steps > 0, hasTrySteps},
-		{x.Tier > 0, hasTier}, {len(x.Warned) > 0, hasWarned}, {len(x.Remembered) > 0, hasMemory},
+		{x.Tier > 0, hasTier}, {warned > 0, hasWarned}, {len(x.Remembered) > 0, hasMemory},
 	} {
 		if f.there {
 			flags |= f.flag
@@ -156,11 +186,14 @@ func (x *Extras) Append(dst []byte) []byte {
 	if x.Tier > 0 {
 		dst = binary.AppendUvarint(dst, x.Tier)
 	}
-	if len(x.Warned) > 0 {
-		dst = binary.AppendUvarint(dst, uint64(len(x.Warned)))
+	if warned > 0 {
+		dst = binary.AppendUvarint(dst, uint64(warned))
 		for _, at := range x.Warned {
 			dst = binary.LittleEndian.AppendUint64(dst, uint64(at))
 		}
+	}
+	if told {
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(x.ToldAt-toldMark))
 	}
 	if x.WasReset {
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(x.Reset))
@@ -191,6 +224,9 @@ func (x *Extras) check() error {
 		if err := s.Block.check(); s.Had && err != nil {
 			return err
 		}
+	}
+	if x.WasTold && (x.ToldAt < event.MinTime || x.ToldAt > event.MaxTime) {
+		return fmt.Errorf("%w: a limit that was told at no time", ErrMalformed)
 	}
 	if x.Told < 0 || x.WasReset && (x.Reset < event.MinTime || x.Reset > event.MaxTime) {
 		return fmt.Errorf("%w: a limit below zero, or a reset at no time", ErrMalformed)
