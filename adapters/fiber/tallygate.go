@@ -42,8 +42,9 @@ type Options struct {
 	// NoteHeader reads what responses note by the header enforce.NoteHeader, and takes it out of them. Set it where the next handler
 	// is a reverse proxy to servers of your own.
 	NoteHeader bool
-	// EmitDenied also emits an event for each request that is denied here, with the outcome limited. Rules count these events only
-	// where they name that outcome.
+	// EmitDenied emits an event for each request that is denied here, with the outcome limited. Rules count these events only
+	// where they name that outcome; to others they tell which limit the caller has now. For that some of them suffice, and are
+	// emitted also without EmitDenied: see enforce.Denials.
 	EmitDenied bool
 }
 
@@ -64,7 +65,7 @@ func Middleware(table *enforce.Table, o Options) (fiber.Handler, error) {
 	if o.API == nil {
 		o.API = RouteAPI
 	}
-	return (&gate{o: o, table: table, throttle: throttle}).handle, nil
+	return (&gate{o: o, table: table, throttle: throttle, denials: enforce.NewDenials()}).handle, nil
 }
 
 type gate struct {
@@ -73,6 +74,7 @@ type gate struct {
 	throttle *enforce.Throttle
 	brought  httplimit.Brought
 	noted    httplimit.Responses
+	denials  *enforce.Denials
 }
 
 func (g *gate) handle(c fiber.Ctx) error {
@@ -91,7 +93,7 @@ func (g *gate) handle(c fiber.Ctx) error {
 	}
 	if !a.Decision.Allowed {
 		err := g.o.deny(c, a.Decision)
-		if g.o.EmitDenied && g.o.Events != nil {
+		if g.o.Events != nil && (g.o.EmitDenied || g.denials.Emits(api, dims)) {
 			g.o.Events.Emit(eventOf(api, dims, began, event.OutcomeLimited, c.Response().StatusCode(), a.Permit))
 		}
 		return err

@@ -76,7 +76,7 @@ func (c *call) event(outcome string, err error) event.Event {
 // limited emits the event of a call that is denied, if it is to have one. Whatever the code is, what a
 // limit denied did not happen.
 func (c *call) limited(err error) error {
-	if c.l.o.Events != nil && c.l.o.EmitDenied {
+	if c.l.o.Events != nil && (c.l.o.EmitDenied || c.l.denials.Emits(c.api, c.dims)) {
 		c.began = time.Now()
 		c.l.o.Events.Emit(c.event(event.OutcomeLimited, err))
 	}

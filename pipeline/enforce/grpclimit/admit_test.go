@@ -78,10 +78,10 @@ func TestPermitsAreAskedForBehindTheTable(t *testing.T) {
 		retry time.Duration
 		heard []string
 	}{
-		{"blocked", codes.ResourceExhausted, time.Hour, nil},
-		{"limited", codes.ResourceExhausted, 90 * time.Second, []string{"asked " + api + " of limited"}},
-		{"doubt", codes.Unavailable, time.Second, []string{"asked " + api + " of doubt"}},
-		{"wrong", codes.Unavailable, time.Second, []string{"asked " + api + " of wrong"}},
+		{"blocked", codes.ResourceExhausted, time.Hour, []string{"event of blocked: limited "}},
+		{"limited", codes.ResourceExhausted, 90 * time.Second, []string{"asked " + api + " of limited", "event of limited: limited "}},
+		{"doubt", codes.Unavailable, time.Second, []string{"asked " + api + " of doubt", "event of doubt: limited "}},
+		{"wrong", codes.Unavailable, time.Second, []string{"asked " + api + " of wrong", "event of wrong: limited "}},
 		{"none", codes.OK, 0, []string{"asked " + api + " of none", "handles ", "event of none: success "}},
 		{"logged", codes.OK, 0, []string{"asked " + api + " of logged", "handles permit of logged", "event of logged: success permit of logged", "logged done success"}},
 		{"fails", codes.Internal, 0, []string{"asked " + api + " of fails", "handles permit of fails", "event of fails: failure permit of fails", "fails done failure"}},

@@ -67,8 +67,9 @@ type Options struct {
 	// and the attributes code and latency_ms. A handler that panics has failed. Handlers add to it by
 	// enforce.Note.
 	Events httplimit.Emitter
-	// EmitDenied also emits an event for each call that is denied here, with the outcome limited. Rules
-	// count these events only where they name that outcome.
+	// EmitDenied emits an event for each call that is denied here, with the outcome limited. Rules count these
+	// events only where they name that outcome; to others they tell which limit the caller has now. For that some
+	// of them suffice, and are emitted also without EmitDenied: see enforce.Denials.
 	EmitDenied bool
 }
 
@@ -78,6 +79,7 @@ type Limiter struct {
 	o        Options
 	throttle *enforce.Throttle
 	brought  httplimit.Brought
+	denials  *enforce.Denials
 }
 
 // New returns a Limiter, or an error for a nil table and invalid options.
@@ -97,7 +99,7 @@ func New(table *enforce.Table, o Options) (*Limiter, error) {
 	if o.API == nil {
 		o.API = MethodAPI
 	}
-	return &Limiter{table: table, o: o, throttle: throttle}, nil
+	return &Limiter{table: table, o: o, throttle: throttle, denials: enforce.NewDenials()}, nil
 }
 
 // errPanicked is how a call ends whose handler panics.

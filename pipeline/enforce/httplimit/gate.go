@@ -29,6 +29,7 @@ type Gate struct {
 	throttle *enforce.Throttle
 	brought  Brought
 	watch    watch
+	denials  *enforce.Denials
 
 	responses Responses
 }
@@ -45,7 +46,7 @@ func NewGate(table *enforce.Table, options Options) (*Gate, error) {
 	if err := errors.Join(options.validate(), err); err != nil {
 		return nil, err
 	}
-	g := &Gate{table: table, o: options, throttle: throttle}
+	g := &Gate{table: table, o: options, throttle: throttle, denials: enforce.NewDenials()}
 	g.watch.init(&options)
 	for name, of := range options.Attrs {
 		g.attrs = append(g.attrs, attr{"attrs." + name, of})
@@ -168,7 +169,7 @@ func appendDim(dims []event.Dim, name, value string) []event.Dim {
 // deny answers a request that is denied, and emits its event if it is to have one. Whatever the answer's
 // status is, what a limit denied did not happen.
 func (g *Gate) deny(w http.ResponseWriter, r *http.Request, p Passage, d enforce.Decision, api string, dims []event.Dim) {
-	if !g.o.EmitDenied || g.o.Events == nil {
+	if g.o.Events == nil || !g.o.EmitDenied && !g.denials.Emits(api, dims) {
 		g.answer(w, r, d, api, dims)
 		return
 	}

@@ -161,7 +161,7 @@ func TestTheMiddlewareEmitsWhatHappened(t *testing.T) {
 			texts = append(texts, s)
 		}
 		if diff := cmp.Diff([]string{want("lucky", "success", "200"), want("unlucky", "failure", "500"),
-			want("streams", "success", "200"), want("panics", "failure", "500")}, texts); diff != "" {
+			want("streams", "success", "200"), strings.TrimSuffix(want("blocked", "limited", "429"), "1.5") + "0", want("panics", "failure", "500")}, texts); diff != "" {
 			t.Error(diff)
 		}
 		got, o.EmitDenied = nil, true
@@ -248,4 +248,39 @@ func TestGatesEmitAndCheckTheSame(t *testing.T) {
 	if h.ServeHTTP(w, r); w.Code != http.StatusTooManyRequests {
 		t.Errorf("%d", w.Code)
 	}
+}
+
+// Who is denied says once in a while who asks, and with what: a larger plan is told at once. Otherwise only EmitDenied
+// emits what is denied, and a middleware without Events nothing.
+func TestSomeDeniedRequestsAreEmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := running(t)
+		table.Replace(0, []verdict.Verdict{until("blocked", verdict.ActBlock, time.Hour)})
+		for all, want := range map[bool]string{false: "free free pro", true: "free free free free pro pro pro"} {
+			var got events
+			h := Middleware(table, Options{
+				UID: byHeader, Attrs: map[string]func(*http.Request) string{"plan": Header("X-Plan")}, Events: &got, EmitDenied: all,
+			})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("let in") }))
+			ask := func(plan string) {
+				w, r := request("blocked")
+				r.Header.Set("X-Plan", plan)
+				h.ServeHTTP(w, r)
+			}
+			for _, plan := range []string{"free", "free", "free", "free", "pro", "pro", "pro"} {
+				ask(plan)
+				time.Sleep(2 * time.Second)
+			}
+			var plans []string
+			for i := range got {
+				plan, _ := got[i].Attr("plan")
+				plans = append(plans, plan.Text)
+				if got[i].Outcome != event.OutcomeLimited || got[i].UID != "blocked" {
+					t.Errorf("%+v", got[i])
+				}
+			}
+			if is := strings.Join(plans, " "); is != want {
+				t.Errorf("EmitDenied %v: %s, want %s", all, is, want)
+			}
+		}
+	})
 }

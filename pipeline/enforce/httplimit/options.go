@@ -81,8 +81,9 @@ type Options struct {
 	// trace is sampled. Set it where your own proxy or gateway decides what is sampled. Beside it
 	// emit.Config.TracesPerSecond says how many are sent.
 	Trace bool
-	// EmitDenied also emits an event for each request that is denied here, with the outcome limited.
-	// Rules count these events only where they name that outcome.
+	// EmitDenied emits an event for each request that is denied here, with the outcome limited. Rules count these
+	// events only where they name that outcome; to others they tell which limit the caller has now. For that some
+	// of them suffice, and are emitted also without EmitDenied: see enforce.Denials.
 	EmitDenied bool
 	// Event may complete or change an event before it is emitted; nil changes nothing. It returns
 	// false to drop the event.

@@ -1,0 +1,54 @@
+package enforce
+
+import (
+	"hash/maphash"
+	"sync/atomic"
+	"time"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
+
+// Denials chooses which denied requests a middleware emits events of. Rules do not count these, but they tell the
+// rules what a key's limits are now: who is blocked, and buys a larger plan, could otherwise never say so. A request
+// that says something new is emitted at once, one that repeats what was said every five seconds. A flood of them is
+// bounded, in events and in memory. Many goroutines may use it.
+type Denials struct {
+	seed  maphash.Seed
+	began time.Time
+	slots [denialSlots]atomic.Uint64 // who was emitted last: half a hash, and when, in ticks from 1
+}
+
+const (
+	denialSlots = 256
+	denialTick  = 100 * time.Millisecond
+
+	denialEvery = 50 // ticks: between two events of one API and dimensions
+	denialApart = 10 // ticks: between two events of others that share a slot
+)
+
+// NewDenials has seen no request.
+func NewDenials() *Denials { return &Denials{seed: maphash.MakeSeed(), began: time.Now()} }
+
+// Emits reports whether a denied request to an API is to be emitted. The order of dims means nothing.
+func (d *Denials) Emits(api string, dims []event.Dim) bool {
+	who := maphash.String(d.seed, api)
+	for i := range dims {
+		var one maphash.Hash
+		one.SetSeed(d.seed)
+		one.WriteString(dims[i].Name)
+		one.WriteByte(0)
+		one.WriteString(dims[i].Value)
+		who += one.Sum64()
+	}
+	now := uint32(time.Since(d.began)/denialTick) + 1
+	slot := &d.slots[who%denialSlots]
+	was := slot.Load()
+	apart := uint32(denialApart)
+	if was>>32 == who>>32 {
+		apart = denialEvery
+	}
+	if was != 0 && now-uint32(was) < apart {
+		return false
+	}
+	return slot.CompareAndSwap(was, who>>32<<32|uint64(now)) // else another one is emitted
+}
