@@ -14,6 +14,9 @@ import (
 // line is where a request waits under a rule whose action is throttle.
 type line struct {
 	key      string // "": nowhere
+	by       *rules.Limit
+	of       string        // the key that the limit counts by
+	limit    event.Decimal // as the denied are told
 	after    time.Duration
 	interval time.Duration
 	behind   bool // it was not denied, but others wait
@@ -22,7 +25,7 @@ type line struct {
 func lineKey(l *rules.Limit, key string) string { return l.Name + "\x00" + key }
 
 func lineOf(l *rules.Limit, key string, n Numbers, amount event.Decimal) line {
-	out := line{key: lineKey(l, key), after: n.RetryAfter}
+	out := line{key: lineKey(l, key), by: l, of: key, limit: n.Limit, after: n.RetryAfter}
 	per := l.PerMin
 	if l.Burst > 0 {
 		per, n.Limit = l.Window.Per, l.Window.Limit
@@ -39,7 +42,7 @@ func (t *attempt) behind(w *rules.Want) {
 		return
 	}
 	if key := lineKey(w.Limit, string(w.Key)); t.a.lines.Has([]byte(key)) {
-		t.line = line{key: key, behind: true}
+		t.line = line{key: key, by: w.Limit, of: string(w.Key), limit: w.Threshold, behind: true}
 	}
 }
 
@@ -98,10 +101,11 @@ func (a *Admitter) take(ctx context.Context, t *attempt, turn *shape.Turn, denie
 	}
 }
 
-// late denies a request whose turn would come too late, and says when it would.
+// late denies a request whose turn would come too late, and says when it would. Of one that has only seen
+// others wait, the limit that they wait for is the one that denies.
 func (t *attempt) late(denied *Permit, late *shape.Late) *Permit {
 	if denied == nil {
-		denied = &Permit{a: t.a, Numbers: Numbers{Limited: true}}
+		denied = &Permit{a: t.a, By: t.line.by, Key: t.line.of, Numbers: Numbers{Limited: true, Limit: t.line.limit}}
 	}
 	denied.Numbers.RetryAfter = max(denied.Numbers.RetryAfter, time.Until(late.Turn))
 	denied.Reason = "its turn would come too late, or too many wait"
