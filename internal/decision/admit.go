@@ -1,6 +1,7 @@
 package decision
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,7 +112,7 @@ func (s *Server) told(p *admit.Permit) (a admission, err error) {
 	if by := p.By; by != nil && (!p.InDoubt || !p.Admitted) {
 		d := enforce.Refuse(&verdict.Verdict{Rule: by.Name, Public: by.Rule.Public, Action: by.Rule.Action}, p.Numbers.RetryAfter)
 		a.Rule, a.Public = by.Name, s.cfg.Answers.PublicName(d)
-		if !p.InDoubt {
+		if !p.InDoubt && p.Numbers.Limit > 0 { // a request that is refused for what it asks was compared with none
 			a.Limit, a.Remaining, a.Reset = &p.Numbers.Limit, &p.Numbers.Remaining, seconds(p.Numbers.ResetAfter)
 		}
 		if !p.Admitted {
@@ -133,7 +134,7 @@ func (s *Server) told(p *admit.Permit) (a admission, err error) {
 	case p.InDoubt:
 		a.RetryAfter = 1
 	case after == admit.Never:
-		a.Reason = "its cost is more than the limit: it never fits"
+		a.Reason = cmp.Or(p.Reason, "its cost is more than the limit: it never fits")
 	case after > 0:
 		a.RetryAfter, a.Until = seconds(after), event.FromTime(time.Now().Add(after)).String()
 	}

@@ -383,3 +383,52 @@ func TestWhoMayAskForPermits(t *testing.T) {
 		testrun.Eventually(t, "what was asked for is given back", func() bool { return a.Stats().CancelsWaiting == 0 })
 	}
 }
+
+// A caller cannot choose that nobody knows: with --on-doubt open an id that had ended let in 100 of 100.
+func TestAWrongQuestionIsADenial(t *testing.T) {
+	onEachRedis(t, func(t *testing.T, p *permits) {
+		r := p.server(t, func(c *admit.Config) { c.OnDoubt = admit.Open })
+		gone := r.admit(`{"uid": 42, "api": "sms.send", "id": "gone"}`)
+		r.end("/v1/cancel", gone.Token)
+		testrun.Eventually(t, "it is given back", func() bool { return r.metrics()["tallygate_admit_cancels_total done"] == 1 })
+		r.admit(`{"uid": 42, "api": "sms.send", "id": "busy"}`)
+		for body, says := range map[string]string{
+			`{"uid": 42, "api": "sms.send", "id": "gone"}`:            "has ended",
+			`{"uid": 42, "api": "sms.send", "id": "busy", "cost": 2}`: "another action",
+			`{"uid": 42, "api": "sms.send", "cost": 1.5}`:             "cannot count",
+		} {
+			for range 5 {
+				if a := r.admit(body); a.Admitted || a.InDoubt || !a.Limited || a.Rule != "daily" || a.Action == "" || a.Limit != nil || !strings.Contains(a.Reason, says) {
+					t.Errorf("%s: %+v", body, a)
+				}
+			}
+		}
+		for reason := range strings.FieldsSeq("ended taken uncountable") {
+			if got := r.metrics()["tallygate_admits_refused_total "+reason]; got != 5 {
+				t.Errorf("%v %s", got, reason)
+			}
+		}
+	})
+}
+
+// Who finds others waiting for a limit that throttles, and cannot wait, is denied by it.
+func TestWhoCannotWaitIsTurnedAwayByTheLimit(t *testing.T) {
+	p := newPermits(t, testRedis(t))
+	r := p.server(t)
+	var all sync.WaitGroup
+	for range 5 {
+		all.Go(func() { r.admit(`{"uid": 42, "api": "turn", "wait": "3s"}`) })
+	}
+	denied := 0
+	testrun.Eventually(t, "one is denied", func() bool {
+		a := r.admit(`{"uid": 42, "api": "turn", "wait": "1ms"}`)
+		if a.InDoubt || !a.Admitted && (a.Action != "throttle" || a.Rule == "" || a.RetryAfter < 1 || a.most() == 0) {
+			t.Errorf("%+v", a)
+		}
+		if !a.Admitted {
+			denied++
+		}
+		return denied > 10
+	})
+	all.Wait()
+}

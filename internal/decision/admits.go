@@ -62,6 +62,10 @@ func (s *Server) registerAdmits(reg prometheus.Registerer) error {
 	counter("tallygate_admits_total", results, "result", "admitted", func(a admit.Stats) uint64 { return a.Admitted })
 	counter("tallygate_admits_total", results, "result", "denied", func(a admit.Stats) uint64 { return a.Denied })
 	counter("tallygate_admits_total", results, "result", "in_doubt", func(a admit.Stats) uint64 { return a.InDoubt })
+	const refused = "Denied of these for what they ask, by reason: ended (the id is of a permit that has ended), taken (it is another action's) or uncountable."
+	counter("tallygate_admits_refused_total", refused, "reason", "ended", func(a admit.Stats) uint64 { return a.Refused.Ended })
+	counter("tallygate_admits_refused_total", refused, "reason", "taken", func(a admit.Stats) uint64 { return a.Refused.Taken })
+	counter("tallygate_admits_refused_total", refused, "reason", "uncountable", func(a admit.Stats) uint64 { return a.Refused.Uncountable })
 	counter("tallygate_admits_ahead_total", "Permits that were granted ahead, and handed out without a question.", "", "", func(a admit.Stats) uint64 { return a.Ahead })
 	counter("tallygate_admit_questions_total", "Questions to Redis for permits.", "", "", func(a admit.Stats) uint64 { return a.Questions })
 	counter("tallygate_admit_unanswered_total", "Questions to Redis for permits that failed, or had no answer within a second.", "", "", func(a admit.Stats) uint64 { return a.Unanswered })

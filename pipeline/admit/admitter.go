@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,7 @@ type Admitter struct {
 	free    Permit // of requests that nothing limits
 	counts  counts
 	doubts  seldom.Line
+	refused refused
 
 	attempts sync.Pool
 
@@ -40,8 +42,9 @@ type Admitter struct {
 
 // Stats is what has become of requests, and what waits.
 type Stats struct {
-	Admitted, Denied, InDoubt uint64 // of those that a strict rule concerns
-	Ahead                     uint64 // of Admitted: without a question
+	Admitted, Denied, InDoubt uint64  // of those that a strict rule concerns
+	Ahead                     uint64  // of Admitted: without a question
+	Refused                   Refused // of Denied
 	Questions, Unanswered     uint64
 	Cancelled                 uint64 // permits that were given back
 	CancelsLost               uint64 // for which there was no room: they count as lost
@@ -60,7 +63,7 @@ func New(cfg Config) (*Admitter, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	a := &Admitter{cfg: cfg, free: Permit{Admitted: true}, began: time.Now(), prefix: strconv.FormatUint(rand.Uint64(), 36) + "-"}
+	a := &Admitter{cfg: cfg, free: Permit{Admitted: true}, began: time.Now(), prefix: ours + strconv.FormatUint(rand.Uint64(), 36) + "-"}
 	a.attempts.New = func() any { return &attempt{a: a} }
 	a.book = newBook(&a.cfg)
 	a.cancels.init()
@@ -97,7 +100,7 @@ func (a *Admitter) Stats() Stats {
 	c := &a.counts
 	s := Stats{
 		Admitted: c.admitted.Load(), Denied: c.denied.Load(), InDoubt: c.inDoubt.Load(), Ahead: c.ahead.Load(),
-		Questions: c.questions.Load(), Unanswered: c.unanswered.Load(),
+		Questions: c.questions.Load(), Unanswered: c.unanswered.Load(), Refused: a.refused.stats(),
 	}
 	s.Cancelled, s.CancelsLost, s.CancelsWaiting = a.cancels.stats()
 	s.Failing, _, s.LastError = a.book.redis.State()
@@ -119,7 +122,9 @@ type Request struct {
 	Attrs []event.Attr
 	// Cost is the event's at most; 0 is 1.
 	Cost event.Decimal
-	// ID, if set, names the request: asked again within its hold, it gets the same permit.
+	// ID, if set, names the action: asked for again within its hold, it gets the same permit. Once the
+	// action was counted, or its permit has ended, a request with the ID is denied, as is one with the ID
+	// of another action that is under way.
 	ID string
 	// MaxDelay is how long it waits for its turn under a rule whose action is throttle; 0 is
 	// Config.MaxDelay, and a negative value does not wait.
@@ -201,6 +206,12 @@ func (a *Admitter) now() protocol.Clock {
 	now := time.Now()
 	return protocol.Clock{Wall: event.FromTime(now), Mono: event.FromDuration(now.Sub(a.began)) + event.Second}
 }
+
+// ours begins the ids that Admitters make. A request with one asks for its permit again, which its answer
+// had named.
+const ours = "~"
+
+func isOurs(id string) bool { return strings.HasPrefix(id, ours) }
 
 // newID names a request. Nothing else ever has the name.
 func (a *Admitter) newID() string {

@@ -29,6 +29,7 @@ type attempt struct {
 	asks     []ask
 	movedAt  int     // the one of them that other rules are in force for
 	passed   []place // in doubt, and let through
+	gaveUp   int     // ids of the request's own name that were given back
 	inDoubt  string  // why
 	failed   error   // of the last question
 	local    []share
@@ -162,8 +163,8 @@ func (t *attempt) gather(p *page, try int) (spare, denied *Permit) {
 	case id == "" && try == 0 && len(p.inUse) == 1: // it may not need one
 	case id == "":
 		id = t.a.newID()
-	case try > 0:
-		id = fmt.Sprint(id, "~", try)
+	case t.gaveUp > 0: // what was given back is not granted again
+		id = fmt.Sprint(id, "~", t.gaveUp)
 	}
 	for _, v := range p.inUse {
 		q := v.requests.Get().(*rules.Requests)
@@ -176,7 +177,7 @@ func (t *attempt) gather(p *page, try int) (spare, denied *Permit) {
 		}
 	}
 	if len(t.asks) > maxKeys {
-		return nil, t.denyInDoubt(t.asks[0].by[0], t.asks[0].Key, fmt.Sprintf("it would need permits for %d keys, at most %d are possible", len(t.asks), maxKeys))
+		return nil, t.refuse(t.asks[0].by[0], t.asks[0].Key, uncountable, fmt.Sprintf("it would need permits for %d keys, at most %d are possible", len(t.asks), maxKeys))
 	}
 	slices.SortFunc(t.asks, func(a, b ask) int {
 		return cmp.Or(strings.Compare(a.Key, b.Key), cmp.Compare(len(a.IDs[0]), len(b.IDs[0])))
@@ -184,27 +185,26 @@ func (t *attempt) gather(p *page, try int) (spare, denied *Permit) {
 	return nil, nil
 }
 
-// uncounted says why nobody knows what a request will add to a limit. Its event may add something.
+// uncounted says why nobody knows what a request will add to a limit. Its event may add something. All
+// of it is the caller's doing, so the request is refused: a caller must not choose to be in doubt.
 var uncounted = map[string]string{
 	rules.SkipAbsent:   "what it sums is absent",
 	rules.SkipNumber:   "what it sums is no number",
 	rules.SkipNegative: "what it sums is negative",
 	rules.SkipFraction: "its cost comes to no whole number",
+	rules.SkipKey:      "its key is too long",
+	rules.SkipLimit:    "the attribute that tells the limit is absent, or no limit",
 }
 
 func (t *attempt) gatherBy(p *page, v *version, q *rules.Requests, id string, now protocol.Clock) (spare, denied *Permit) {
 	wants := q.Wants(&t.e, event.NoTime)
 	for _, s := range q.Skipped {
 		if says := uncounted[s.Reason]; says != "" {
-			on := t.a.cfg.onDoubt(s.Rule.Name)
 			why := "the rule " + s.Rule.Name + " cannot count the request: " + says
 			if s.Reason == rules.SkipAbsent {
 				why = "the request lacks the attribute " + s.Rule.Attr + ", which the rule " + s.Rule.Name + " sums"
 			}
-			if on == Closed {
-				return nil, t.denyInDoubt(s.Rule.Limits[0], "", why)
-			}
-			t.inDoubt = why
+			return nil, t.refuse(s.Rule.Limits[0], "", uncountable, why)
 		}
 	}
 	n := 1
@@ -252,12 +252,16 @@ func (t *attempt) askFor(v *version, w *rules.Want, partition int32, id string) 
 			return one
 		}
 	}
-	if w.Limit.InFlight {
-		id += inFlightID
+	one := ask{v: v, inFlight: w.Limit.InFlight, Ask: protocol.Ask{
+		Partition: partition, Key: string(w.Key), IDs: []string{id}, Version: v.number, Named: t.r.ID != "",
+	}}
+	switch {
+	case one.inFlight: // it has no event that could be taken for another one's
+		one.IDs[0] += inFlightID
+	case one.Named: // for as long as the owner knows that it was counted
+		one.Remember, one.Renews = v.set.RecentFor, isOurs(t.r.ID)
 	}
-	t.asks = append(t.asks, ask{v: v, inFlight: w.Limit.InFlight, Ask: protocol.Ask{
-		Partition: partition, Key: string(w.Key), IDs: []string{id}, Version: v.number,
-	}})
+	t.asks = append(t.asks, one)
 	return &t.asks[len(t.asks)-1]
 }
 

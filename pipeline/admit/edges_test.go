@@ -162,31 +162,3 @@ func TestCancelsOfAShortLife(t *testing.T) {
 		}
 	})
 }
-
-// TestAnAmountThatCannotBeCounted: a strict limit does not let in what it cannot count.
-func TestAnAmountThatCannotBeCounted(t *testing.T) {
-	r := newRig(t, miniredis.RunT(t).Addr())
-	r.rules(1, `    - {name: sum, match: {api: sum}, count: {sum: attrs.n}, limit: 8, per: 1h, strict: true}
-    - {name: count, match: {api: count}, limit: 8, per: 1h, strict: true}
-`)
-	a := r.admitter()
-	attr := func(v event.Value) Request {
-		q := uid("sum", "1")
-		q.Attrs = []event.Attr{{Name: "n", Value: v}}
-		return q
-	}
-	fraction := uid("count", "1")
-	fraction.Cost = event.One * 5 / 2
-	for name, q := range map[string]Request{
-		"absent": uid("sum", "1"), "a fraction": fraction,
-		"text": attr(event.StringValue("500")), "a boolean": attr(event.Value{Kind: event.Bool, Text: "true"}),
-		"negative": attr(event.Value{Kind: event.Number, Text: "-5"}), "no number": attr(event.Value{Kind: event.Number, Text: "1/3"}),
-	} {
-		if p := r.admit(a, q); p.Admitted || !p.InDoubt || p.Reason == "" {
-			t.Errorf("%s: %+v", name, p)
-		}
-	}
-	if p := r.admit(a, attr(event.Value{Kind: event.Number, Text: "5"})); !p.Admitted || p.InDoubt {
-		t.Errorf("a number: %+v", p)
-	}
-}

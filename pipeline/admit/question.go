@@ -30,14 +30,14 @@ func (t *attempt) ask(ctx context.Context, p *page) (*Permit, again, error) {
 	next := r.Begin()
 	for {
 		for _, i := range next.Cancel {
-			t.giveUp(i)
+			t.giveUp(i, next.Move == protocol.Unknown)
 		}
 		switch next.Move {
 		case protocol.AskNow:
 			answer := t.question(ctx, p, &r, next.Key)
 			if err := ctx.Err(); err != nil && answer == nil {
 				for i := range len(r.Grants()) + 1 {
-					t.giveUp(i)
+					t.giveUp(i, true)
 				}
 				t.aheadFailed()
 				return nil, moved, err
@@ -58,8 +58,15 @@ func (t *attempt) ask(ctx context.Context, p *page) (*Permit, again, error) {
 	}
 }
 
-func (t *attempt) giveUp(i int) {
+// giveUp gives back what an ask may have been granted. unheard says that the last question had no answer:
+// what is in flight under a caller's id may then be under way since an earlier question, which this one was
+// to renew.
+func (t *attempt) giveUp(i int, unheard bool) {
 	one := &t.asks[i]
+	if unheard && one.inFlight && one.Named {
+		return
+	}
+	t.gaveUp++
 	t.a.cancels.add(one.Partition, one.Key, one.IDs...)
 }
 
@@ -129,6 +136,12 @@ func (t *attempt) aheadFailed() {
 
 func (t *attempt) refused(next protocol.Next) *Permit {
 	one := &t.asks[next.Key]
+	switch next.Answer.Status {
+	case protocol.Spent:
+		return t.spent(one, &next.Answer)
+	case protocol.Taken:
+		return t.refuse(one.by[0], one.Key, taken, "a permit with this id is another action's")
+	}
 	n, by := one.numbers(&next.Answer, false)
 	why, amount := "", event.One
 	if by != nil {
@@ -162,9 +175,7 @@ func (t *attempt) reasonOf(next *protocol.Next) string {
 	switch next.Answer.Status {
 	case protocol.Doubt:
 		return "this Redis may not grant permits now: the aggregator is away, or Redis lost its memory"
-	case protocol.Spent:
-		return "a permit with this id has ended"
-	case protocol.Late:
+	case protocol.Late, protocol.Spent: // an id of our own was granted, and has ended meanwhile
 		return "Redis answers late"
 	}
 	switch failure.Of(cmp.Or(t.failed, context.DeadlineExceeded)) {

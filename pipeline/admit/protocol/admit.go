@@ -18,6 +18,13 @@ type Ask struct {
 	Wants     []Want
 	Exempt    bool
 	Again     bool // it was asked before, and not answered: that question may still arrive
+
+	// Named says that the caller chose the ids, and may choose them again. An id whose action was
+	// counted is then refused for so long as Remember says: the event of another action would be taken
+	// for a repeat, and count nowhere.
+	Named    bool
+	Remember event.Micros
+	Renews   bool // the ids were made by an enforcer, for permits that it was granted: none is granted anew
 }
 
 // Status is how a shard answers.
@@ -33,6 +40,7 @@ const (
 	Doubt                    // the shard may not grant now
 	Outdated                 // other rules are in force: see Answer.Version
 	OutOfRange               // the Ends of a limit do not reach to Answer.Now
+	Taken                    // an id is that of a permit for something else
 )
 
 // Answer is what a shard answers.
@@ -46,7 +54,7 @@ type Answer struct {
 	Decides int          // the place in Wants of the limit that has the least room
 	Used    event.Decimal
 	Limit   event.Decimal
-	RetryAt event.Micros // when the amount may fit; 0: when permits end, which nobody knows
+	RetryAt event.Micros // when the amount may fit, or a spent id be granted; 0: when permits end, which nobody knows
 	ResetAt event.Micros // when nothing counts any more, unless more is counted
 }
 
@@ -59,8 +67,10 @@ func (m *Memory) Admit(p Process, q *Ask) Answer {
 	switch granted := k.permits(q.IDs); {
 	case q.Before < clock && !off.spent:
 		a.Status = Late
-	case k.spent(q.IDs, clock):
-		a.Status = Spent
+	case k.spentUntil(q.IDs, clock) > 0:
+		a.Status, a.RetryAt = Spent, k.spentUntil(q.IDs, clock)
+	case slices.ContainsFunc(granted, func(p *Permit) bool { return !p.isFor(q) }):
+		a.Status = Taken
 	case len(granted) > 0:
 		a.At = granted[0].At
 		for _, p := range granted {
@@ -71,6 +81,8 @@ func (m *Memory) Admit(p Process, q *Ask) Answer {
 		a.Status = Doubt
 	case part.Version != q.Version && !off.version:
 		a.Status = Outdated
+	case q.Renews:
+		a.Status = Spent
 	default:
 		m.decide(k, q, part, &a)
 	}
@@ -80,7 +92,7 @@ func (m *Memory) Admit(p Process, q *Ask) Answer {
 // renew lets what is in flight take its whole time again, and notes that the permit was asked for again.
 func (k *Key) renew(p *Permit, q *Ask, now event.Micros) {
 	renewed := *p
-	renewed.Again = p.Again || q.Again
+	renewed.Again, renewed.Remember = p.Again || q.Again, max(p.Remember, q.Remember)
 	renewed.Parts = slices.Clone(p.Parts)
 	for i := range renewed.Parts {
 		part := &renewed.Parts[i]
@@ -102,8 +114,31 @@ func (k *Key) permits(ids []string) (found []*Permit) {
 	return found
 }
 
-func (k *Key) spent(ids []string, clock event.Micros) bool {
-	return slices.ContainsFunc(ids, func(id string) bool { until, ok := k.Spent[id]; return ok && until >= clock })
+// isFor tells whether a permit is what a question asks for. A permit that is in flight may be of rules that
+// have changed since: one limit is enough.
+func (p *Permit) isFor(q *Ask) bool {
+	flies, one := false, false
+	for i := range q.Wants {
+		w := &q.Wants[i]
+		part := p.part(w.Name)
+		switch {
+		case w.Kind == InFlight:
+			flies, one = true, one || part != nil
+		case q.Remember > 0 && (part == nil || part.Amount < w.Amount):
+			return false
+		}
+	}
+	return one || !flies
+}
+
+// spentUntil is until when the first of the ids that has ended may not be granted again; 0: none has.
+func (k *Key) spentUntil(ids []string, clock event.Micros) event.Micros {
+	for _, id := range ids {
+		if until, ok := k.Spent[id]; ok && until >= clock {
+			return until
+		}
+	}
+	return 0
 }
 
 // decide grants as many permits as fit.
@@ -149,7 +184,7 @@ func (m *Memory) decide(k *Key, q *Ask, part *Partition, a *Answer) {
 		return // it holds nothing
 	}
 	for _, id := range a.IDs {
-		k.insert(&Permit{ID: id, At: a.Now, Again: q.Again, Parts: parts})
+		k.insert(&Permit{ID: id, At: a.Now, Again: q.Again, Remember: q.Remember, Parts: parts})
 	}
 	m.keep(q.Key, k, a.Clock)
 }
@@ -236,8 +271,8 @@ func (m *Memory) Cancel(p Process, partition int32, key string, ids []string) ev
 	clock := m.enter(p)
 	k := m.key(key, partition)
 	for _, id := range ids {
-		k.end(id, clock)
-		k.spend(id, clock)
+		k.remove(id)
+		k.spend(id, clock, SpentFor) // nothing of it was counted
 	}
 	m.keep(key, k, clock)
 	return clock

@@ -12,7 +12,7 @@ import (
 // Limits of what a shard keeps.
 const (
 	MaxPermits = 1000 // of a key
-	spentFor   = 5 * event.Second
+	SpentFor   = 5 * event.Second
 	maxAhead   = event.Minute
 )
 
@@ -54,6 +54,8 @@ type Permit struct {
 	At    event.Micros
 	Again bool // another question for it may still arrive
 	Parts []Part
+
+	Remember event.Micros // how long its id is not granted again once it has ended; 0: see Again
 }
 
 // Part is what a permit holds under a limit.
@@ -158,21 +160,25 @@ func (k *Key) permit(id string) *Permit {
 
 // end removes a permit. If another question for it may still arrive, it may not be granted then.
 func (k *Key) end(id string, clock event.Micros) {
-	if p := k.permit(id); p != nil && p.Again {
-		k.spend(id, clock)
+	if p := k.permit(id); p != nil && (p.Again || p.Remember > 0) {
+		k.spend(id, clock, max(SpentFor, p.Remember))
 	}
+	k.remove(id)
+}
+
+func (k *Key) remove(id string) {
 	k.Permits = slices.DeleteFunc(k.Permits, func(p *Permit) bool { return p.ID == id })
 }
 
-// spend remembers that an id may not be granted any more.
-func (k *Key) spend(id string, clock event.Micros) {
+// spend remembers for a time that an id may not be granted any more.
+func (k *Key) spend(id string, clock, keep event.Micros) {
 	if off.spent {
 		return
 	}
 	if k.Spent == nil {
 		k.Spent = map[string]event.Micros{}
 	}
-	k.Spent[id] = clock + spentFor
+	k.Spent[id] = max(k.Spent[id], clock+keep)
 }
 
 // weighs tells whether a part of a permit counts now.

@@ -117,6 +117,10 @@ func (r *Request) Answered(a *Answer, now Clock) Next {
 			return Next{Move: AskNow, Key: key}
 		}
 		return Next{Move: Perform}
+	case a.Status == Spent && r.Keys[key].Named:
+		return Next{Move: Refuse, Key: key, Answer: *a, Cancel: r.asked(r.silent > 0)}
+	case a.Status == Taken: // what has the id is another action's
+		return Next{Move: Refuse, Key: key, Answer: *a, Cancel: r.asked(false)}
 	case a.Status == Denied, a.Status == TooMany:
 		return Next{Move: Refuse, Key: key, Answer: *a, Cancel: r.asked(r.silent > 0)}
 	case a.Status == Late && r.tries < maxTries:

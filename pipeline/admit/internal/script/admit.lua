@@ -1,8 +1,8 @@
 
 -- Answers questions, one after the other: each grants permits for one key, or says why not.
 -- KEYS: META   ARGV: of each question a list: 1 partition (text)   2 key   3 before   4 version   5 a new epoch's name   6 1: the key is exempt,
---       plus 2: asked again   7 how many ids; the ids; how many limits; of each limit its name, kind, amount, threshold, lowest, hold, returns, how many
---       tiers, how many ends; of a window grain, offset and keeps, of a bucket rate, per and 0; then each tier's id (text) and
+--       plus 2: asked again, plus 4: nothing is granted anew, plus 8 times for how many µs the ids are remembered once they have
+--       ended   7 how many ids; the ids; how many limits; of each limit its name, kind, amount, threshold, lowest, hold, returns, how many tiers, how many ends; of a window grain, offset and keeps, of a bucket rate, per and 0; then each tier's id (text) and
 --       threshold, and each end.
 -- Returns status, now, clock, version, at, decides, used, limit, retry at, reset at, and how many ids are granted, the first ones;
 -- where it is asked again 0, and then those that are granted. All are in one string, which takes less than a list.
@@ -37,6 +37,25 @@ local function enter(raw, name)
   if t > clock then clock = t end
   if fresh or t < last or t - last >= 100000 then call('SET', META, pack(clock, t, run, epoch)) end
   entered = true
+end
+
+-- Tells whether the permit at k[i] is what a question asks for. One that is in flight may be of rules that have changed since: one
+-- limit is enough.
+local function is_for(k, i, q, remember)
+  local flies, one, want = false, false, 9 + q[7]
+  while want <= #q do
+    local amount = nil
+    for part = i + 4, i + 3 + 6 * k[i + 3], 6 do
+      if k[part] == q[want] then amount = k[part + 2] end
+    end
+    if q[want + 1] == INFLIGHT then
+      flies, one = true, one or amount ~= nil
+    elseif remember > 0 and not (amount and amount >= q[want + 2]) then
+      return false
+    end
+    want = want + 12 + 2 * q[want + 7] + q[want + 8]
+  end
+  return one or not flies
 end
 
 local function admit(arg)
@@ -86,8 +105,10 @@ local function admit(arg)
 
   if before < clock then return answer(ANSWER, 3, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
   for j = 2, 1 + ids do
-    if raw[j] and tonumber(raw[j]) >= clock then return answer(ANSWER, 4, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
+    if raw[j] and tonumber(raw[j]) >= clock then return answer(ANSWER, 4, now, clock, version, 0, -1, 0, 0, tonumber(raw[j]), 0, 0) end
   end
+  local remember = floor(how / 8)
+  local again = remember > 0 and remember or floor(how / 2) % 2
   if asked then
     q = q or read(arg)
     local granted, at, renewed = {}, nil, nil
@@ -97,7 +118,8 @@ local function admit(arg)
         if k[i] == q[j] then
           at = at or k[i + 1]
           granted[#granted + 1] = q[j]
-          if how >= 2 and k[i + 2] == 0 then k[i + 2], renewed = 1, true end
+          if again > k[i + 2] then k[i + 2], renewed = again, true end
+          if not is_for(k, i, q, remember) then return answer(ANSWER, 8, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
           -- What is in flight takes its whole time again.
           for part = i + 4, i + 3 + 6 * k[i + 3], 6 do
             local want = 9 + ids
@@ -116,6 +138,7 @@ local function admit(arg)
   end
   if till <= clock or clock > beat + 60000000 then return answer(ANSWER, 5, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
   if version ~= wanted then return answer(ANSWER, 6, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
+  if how % 8 >= 4 then return answer(ANSWER, 4, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
 
   local parts, room, least = nil, ids, math.huge
   local decides, decided_used, decided_limit, retry, reset, hold = -1, 0, 0, 0, 0, 0
@@ -248,14 +271,13 @@ local function admit(arg)
   end
   decided_used = math.ceil(decided_used)
 
-  local again = how >= 2 and 1 or 0
   if how % 2 == 1 or k[4] > now then return answer(ANSWER, 0, now, clock, version, now, decides, decided_used, decided_limit, 0, reset, ids) end
   if room == 0 then return answer(ANSWER, 1, now, clock, version, 0, decides, decided_used, decided_limit, retry, reset, 0) end
   room = min(room, 1000 - count)
   if room <= 0 then return answer(ANSWER, 2, now, clock, version, 0, decides, decided_used, decided_limit, retry, reset, 0) end
 
   local found = raw[1]
-  if ids == 1 and limits == 1 and msgpack and (not found or size <= 4000 and k[5] > 0 and k[5] <= hold) then
+  if ids == 1 and limits == 1 and remember == 0 and msgpack and (not found or size <= 4000 and k[5] > 0 and k[5] <= hold) then
     -- Most questions: the permit is appended to what is there.
     if found then
       call('APPEND', key, struct.pack(PERMIT, 0xda, #id, id, 0xd3, now, again, 1, 0xda, #name, name, kind, 0xd3, amount, 0xd3, until_, 0xd3, hold, returns))
@@ -266,7 +288,7 @@ local function admit(arg)
   elseif found and msgpack and size <= 4000 and k[5] > 0 and k[5] <= hold then
     parts = parts or {name, kind, amount, until_, hold, returns}
     local all = {}
-    for j = 1, room do all[j] = pack(q[7 + j], now, again, limits, unpack(parts)) end
+    for j = 1, room do all[j] = pack(q and q[7 + j] or id, now, again, limits, unpack(parts)) end
     call('APPEND', key, table.concat(all))
   else
     parts = parts or {name, kind, amount, until_, hold, returns}

@@ -85,7 +85,7 @@ local function leveled(text, f, l)
     local size = 4 + 6 * f[i + 3]
     out[1] = max(out[1], f[i + 1])
     if ids[f[i]] then
-      if f[i + 2] == 1 then spend(text, f[i], clock) end
+      if f[i + 2] > 0 then spend(text, f[i], clock, f[i + 2]) end
     else
       for j = i, i + size - 1 do
         n = n + 1
@@ -165,7 +165,7 @@ for _, text in ipairs(call('ZRANGEBYSCORE', due_set, '-inf', string.format('%.0f
     else
       if over and named < tonumber(ARGV[13]) then
         named = named + 1
-        permit[3] = 1 -- its id counts now, and is not to be granted again
+        permit[3] = max(permit[3], 1) -- its id counts now, and is not to be granted again
         out[#out + 1] = {text, permit[1], permit[2], unpack(permit, 4)}
       end
       local hold = 0

@@ -70,6 +70,10 @@ func (q *question) MarshalBinary() ([]byte, error) {
 	if a.Again {
 		how += 2
 	}
+	if a.Renews {
+		how += 4
+	}
+	how += 8 * int64(a.Remember)
 	a.Again = true
 	l.number(how)
 	l.number(int64(len(a.IDs)))

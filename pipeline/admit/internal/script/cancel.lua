@@ -5,8 +5,8 @@
 local clock = enter(ARGV[3])
 local k = get(ARGV[2])
 for i = 4, #ARGV do
-  finish(ARGV[2], k, ARGV[i], clock)
-  spend(ARGV[2], ARGV[i], clock)
+  finish(ARGV[2], k, ARGV[i], clock, true)
+  spend(ARGV[2], ARGV[i], clock, SPENT)
 end
 keep(ARGV[1], ARGV[2], k, clock, 0)
 return clock

@@ -90,17 +90,20 @@ local function keep(p, text, k, clock, due)
   call('SET', META .. ':k:' .. text, write(f))
 end
 
--- Remembers that an id may not be granted again.
-local function spend(text, id, clock)
-  call('SET', META .. ':s:' .. id .. ' ' .. text, string.format('%.0f', clock + SPENT), 'PX', SPENT_MS)
+-- Remembers for a time that an id may not be granted again. Redis lets it expire by TIME, which may run ahead of the clock by a ninth.
+local function spend(text, id, clock, keeps)
+  local name, ends = META .. ':s:' .. id .. ' ' .. text, clock + max(SPENT, keeps)
+  local had = call('GET', name)
+  if had and tonumber(had) >= ends then return end
+  call('SET', name, string.format('%.0f', ends), 'PX', floor((ends - clock) / 900) + 500)
 end
 
--- Ends a permit.
-local function finish(text, k, id, clock)
+-- Ends a permit. What was cancelled, and not counted, is remembered by the caller.
+local function finish(text, k, id, clock, cancelled)
   local permits = k[6]
   for i = 1, #permits do
     if permits[i][1] == id then
-      if permits[i][3] == 1 then spend(text, id, clock) end
+      if permits[i][3] > 0 and not cancelled then spend(text, id, clock, permits[i][3]) end
       table.remove(permits, i)
       return
     end

@@ -62,7 +62,12 @@ func (r *replies) key(partition int32, text string) *protocol.Key {
 		k.Level = l
 	}
 	for len(r.list) > 0 && !r.bad {
-		p := &protocol.Permit{ID: r.text(), At: event.Micros(r.number()), Again: r.number() == 1}
+		p := &protocol.Permit{ID: r.text(), At: event.Micros(r.number())}
+		if keeps := event.Micros(r.number()); keeps > 1 {
+			p.Remember = keeps
+		} else {
+			p.Again = keeps == 1
+		}
 		for range r.number() {
 			p.Parts = append(p.Parts, r.permitPart())
 		}

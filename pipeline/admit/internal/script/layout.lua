@@ -9,6 +9,7 @@
 --   clock: that of the latest permit that has ended, seq, latest, exempt, due: when the sweep looks at it, or 0
 --   how many sections; of each its name, tier, level, how many numbers in steps, and those: until, amount, …
 --   and the permits to the end, in the order of at: id, at, again, how many parts; of each name, kind, amount, until, hold, returns
+--   again: 0, 1 if another question for it may still arrive, or for how many µs its id is not to be granted again once it has ended
 -- META:s:ID KEY is there for an id that has ended, and for which another question may still arrive: until when it may not be granted again. Redis lets it expire, by TIME: when
 -- that jumps ahead, so does the clock, and a question that is that old is too late.
 -- META:due:P is the sorted set of a partition's keys by due.
@@ -44,5 +45,5 @@ end
 -- By how much a product of doubles may be wrong.
 local ROUNDING = 1 / 1125899906842624
 
--- How long an id that has ended is remembered: by the clock, and by TIME, which may run ahead of it by a ninth.
-local SPENT, SPENT_MS = 5000000, 6000
+-- How long an id that has ended is remembered at least, by the clock.
+local SPENT = 5000000

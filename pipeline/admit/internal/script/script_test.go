@@ -130,6 +130,8 @@ func (r *rig) admit() {
 func (r *rig) ask() protocol.Ask {
 	k := r.rng.IntN(len(keys))
 	q := protocol.Ask{Partition: int32(k % 2), Key: fmt.Sprint("k", k), Before: r.now + event.Micros(r.rng.IntN(100)-1)*event.Second, Version: uint64(r.rng.IntN(20) / 19), Exempt: r.rng.IntN(30) == 0, Again: r.rng.IntN(2) == 0}
+	q.Remember = []event.Micros{0, 0, event.Second, event.Minute}[r.rng.IntN(4)]
+	q.Renews = r.rng.IntN(20) == 0
 	for range 1 + r.rng.IntN(2) {
 		r.ids++
 		id := r.ids
