@@ -29,7 +29,7 @@ const blocksUsage = `
 tallygate blocks lists the verdicts in force, by this machine's clock: all of them, or those whose
 key has these dimensions. uid=42 also finds keys with more dimensions. It reads the verdict topic,
 which is authoritative, and asks neither Redis nor an aggregator. It lists no notices, and nothing
-of what keys have left.
+of what keys have left. Keys that only a strict limit denies have no verdict: explain shows them.
 
   tallygate blocks
   tallygate blocks uid=42

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
@@ -35,6 +36,11 @@ func (a *explainAnswer) writeStrict(out io.Writer) {
 		}
 	}
 	_ = w.Flush() // what it writes to keeps its errors
+	for i := range a.Rules {
+		if e := &a.Rules[i]; e.Strict.Denies(&e.Explanation) {
+			fmt.Fprintf(out, "\n%s\n", e.Strict.Denial(&e.Explanation))
+		}
+	}
 	switch s := a.Strict; {
 	case s.Grants:
 		fmt.Fprintf(out, "\nRedis may grant permits for partition %d.\n", a.Partition)
@@ -46,6 +52,23 @@ func (a *explainAnswer) writeStrict(out io.Writer) {
 	if a.Strict.Error != "" {
 		fmt.Fprintf(out, "What is under way is not known: %s\n", a.Strict.Error)
 	}
+}
+
+// denials are the strict limits that grant the key no permit now, or a key that contains it: one sentence
+// each. rule leaves out other rules; "" none.
+func (a *explainAnswer) denials(rule string) (out []string) {
+	for i := range a.Rules {
+		if e := &a.Rules[i]; e.Strict.Denies(&e.Explanation) && ruleIs(e.Rule, rule) {
+			out = append(out, keytext.FormatMap(a.Key)+": "+e.Strict.Denial(&e.Explanation))
+		}
+	}
+	if s := a.Strict; s != nil && !s.Grants && s.Why != "" {
+		out = append(out, fmt.Sprintf("%s: strict limits are in doubt, and grant no permit: %s.", keytext.FormatMap(a.Key), s.Why))
+	}
+	for i := range a.Others {
+		out = append(out, a.Others[i].denials(rule)...)
+	}
+	return out
 }
 
 func orUnlimited(limit, n event.Decimal) string {

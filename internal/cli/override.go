@@ -42,7 +42,8 @@ is called manual.
 	unblockUsage = `
 tallygate unblock ends the verdicts in force for a key, and for all keys that contain its dimensions;
 --exact leaves these alone. The counters stay: the next event may trigger another verdict, unless you
-reset or exempt the key. With --rule or --all and no key it unblocks every key that the rule, or any
+reset or exempt the key. So do the levels of strict limits: where these grant no permit it says so, and
+a reset helps. With --rule or --all and no key it unblocks every key that the rule, or any
 rule, has blocked: it says how many, and asks first. It also asks when a key without a uid is contained
 in others. The exit status is 1 if nothing was in force.
 
@@ -214,7 +215,9 @@ func (k *keyCommand) send(ctx context.Context, args []string) error {
 		return fmt.Errorf("read the aggregator's response: %w", err)
 	}
 	if !k.json {
-		return k.write(&result)
+		err := k.write(&result)
+		k.stillDenied(ctx, key)
+		return err
 	}
 	_, err = k.stdout.Write(answer)
 	if err == nil && !k.did(&result) {

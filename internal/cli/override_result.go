@@ -36,6 +36,34 @@ func (k *keyCommand) sure(ctx context.Context, key []event.Dim) error {
 	return k.confirmed(ctx)
 }
 
+// stillDenied says which strict limits grant no permit after a command that ends verdicts. These limits have
+// none, so whoever asked to let somebody in would take the command's answer for that.
+func (k *keyCommand) stillDenied(ctx context.Context, key []event.Dim) {
+	if k.body.Command != "unblock" && k.body.Command != "reset" {
+		return
+	}
+	q := keyQuery(key)
+	if k.body.Exact {
+		q.Set("exact", "true")
+	}
+	text, err := k.api.Get(ctx, "/v1/explain?"+q.Encode())
+	var a explainAnswer
+	if err == nil {
+		err = json.Unmarshal(text, &a)
+	}
+	if err != nil {
+		fmt.Fprintf(k.stderr, "whether strict limits grant permits is not known: %v\n", err)
+		return
+	}
+	for i, line := range a.denials(k.body.Rule) {
+		if i == shownVerdicts {
+			fmt.Fprintln(k.stderr, "and more: tallygate explain shows them")
+			return
+		}
+		fmt.Fprintln(k.stderr, line)
+	}
+}
+
 // did reports whether a command changed anything.
 func (k *keyCommand) did(r *commandResult) bool {
 	switch k.body.Command {

@@ -93,6 +93,26 @@ func (a *explained) inForce() (list []verdict.Verdict) {
 	return list
 }
 
+// denials are the strict limits that grant no permit to the key now, or to one that contains it, a sentence each,
+// and their rules. No verdict tells of them.
+func (a *explained) denials() (lines, names []string) {
+	for i := range a.Rules {
+		if e := &a.Rules[i]; e.Strict.Denies(&e.Explanation) {
+			lines, names = append(lines, e.Strict.Denial(&e.Explanation)), append(names, e.Rule)
+		}
+	}
+	for i := range a.Others {
+		l, n := a.Others[i].denials()
+		lines, names = append(lines, l...), append(names, n...)
+	}
+	return lines, names
+}
+
+// inDoubt reports whether strict limits of the key, or of one that contains it, grant nobody a permit now.
+func (a *explained) inDoubt() bool {
+	return a.Strict != nil && !a.Strict.Grants && a.Strict.Why != "" || slices.ContainsFunc(a.Others, func(o explained) bool { return o.inDoubt() })
+}
+
 // exemptions are those of the key, each once.
 func (a *explained) exemptions() (list []aggregate.Exemption) {
 	for i := range a.Rules {

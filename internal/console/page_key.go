@@ -86,7 +86,9 @@ type keyView struct {
 	Missing    []missingShare
 	Strict     string
 	Exemptions table
-	Blocked    int // verdicts in force that are enforced
+	Blocked    int      // verdicts in force that are enforced
+	Denials    []string // strict limits that grant no permit
+	InDoubt    bool     // strict limits grant nobody one
 
 	Why   string // in one sentence; "": it is not blocked
 	At    string // the moment that was asked for, as it was typed
@@ -167,6 +169,8 @@ func (v *keyView) fill(r *request, e *eyes, a *explained) {
 			v.Blocked++
 		}
 	}
+	v.Denials, _ = a.denials()
+	v.InDoubt = a.inDoubt()
 	v.Why = e.why(a)
 	v.Exemptions = e.exemptionTable(a.exemptions(), r.Now, r.may(access.Operator))
 	v.Acts = r.actLinks(v.Path, a)
@@ -222,7 +226,11 @@ func (r *request) actLinks(path string, a *explained) (links []actLink) {
 	if len(a.inForce()) > 0 {
 		links = append(links, actLink{"Unblock …", path + "/unblock", "primary"})
 	}
-	links = append(links, actLink{"Block …", path + "/block", "quiet"}, actLink{"Exempt …", path + "/exempt", "quiet"}, actLink{"Reset counts …", path + "/reset", "quiet"})
+	reset := "quiet"
+	if denials, _ := a.denials(); len(denials) > 0 { // nothing else lets it in again
+		reset = "primary"
+	}
+	links = append(links, actLink{"Block …", path + "/block", "quiet"}, actLink{"Exempt …", path + "/exempt", "quiet"}, actLink{"Reset counts …", path + "/reset", reset})
 	if r.may(access.Admin) {
 		links = append(links, actLink{"Erase …", path + "/erase", "danger"})
 	}

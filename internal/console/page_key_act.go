@@ -127,6 +127,7 @@ func (act *keyAct) preview(e *eyes, a *explained) (lines, names []string) {
 	if len(list) > 0 {
 		ends = fmt.Sprintf("Ends %s in %s.", plural(len(list), "verdict"), plural(len(keys), "key"))
 	}
+	denials, denying := a.denials()
 	others := len(a.Others) + a.More
 	switch act.command {
 	case "block":
@@ -136,8 +137,12 @@ func (act *keyAct) preview(e *eyes, a *explained) (lines, names []string) {
 		for _, name := range names {
 			lines = append(lines, fmt.Sprintf("Only the rule %s: ends %s.", name, plural(byRule[name], "verdict")))
 		}
+		lines = append(lines, denials...)
 	case "reset":
 		lines = append(lines, ends, fmt.Sprintf("Sets the counts of %s to zero.", plural(1+others, "key")))
+		if len(denials) > 0 {
+			lines = append(lines, fmt.Sprintf("What is counted under %s is taken away; permits that are under way stay until their actions end.", strings.Join(dedup(denying), ", ")))
+		}
 		names = limitsOf(a)
 	case "forget":
 		lines = append(lines, ends, fmt.Sprintf("Erases the counts and verdicts of %s.", plural(1+others, "key")))
@@ -203,6 +208,12 @@ func doKeyAct(r *request) (result, error) {
 	}
 	e := r.eyesOf(k, key)
 	done := result{Text: act.did(e, body, key, &did, r.Now), To: e.path(key), Undo: act.undo(e, key, body, &did, r.Now)}
+	if act.command == "unblock" { // who was to be let in may still get no permit
+		if a, err := r.explain(key); err == nil {
+			lines, _ := a.denials()
+			done.Text = strings.Join(append([]string{done.Text}, lines...), " ")
+		}
+	}
 	return done, nil
 }
 

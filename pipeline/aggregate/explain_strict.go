@@ -2,9 +2,12 @@ package aggregate
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -40,6 +43,24 @@ type explained struct {
 	rules.Explanation
 	Strict   *StrictStanding `json:"strict,omitempty"`
 	ExemptBy []Exemption     `json:"exempt_by,omitempty"` // why it is exempt
+}
+
+// Denies reports whether no permit for an action of 1 is granted now, by where the key stands: e explains
+// the same limit. No verdict says so, and the end of one changes nothing about it.
+func (s *StrictStanding) Denies(e *rules.Explanation) bool {
+	return s != nil && !e.Exempt && e.Mode != verdict.Shadow && s.Limit > 0 && s.Remaining < event.One
+}
+
+// Denial says in words why no permit is granted, and what helps. It is for a standing that Denies.
+func (s *StrictStanding) Denial(e *rules.Explanation) string {
+	text := fmt.Sprintf("The strict limit %s grants no permit: %s counted and %s under way of %s", e.Rule, s.Level, s.Held, s.Limit)
+	if s.ResetsAt != event.NoTime {
+		text += ", until " + words.Clock(s.ResetsAt) + " at the latest"
+	}
+	if s.Held+event.One > s.Limit {
+		return text + ". Nothing helps but that what is under way ends."
+	}
+	return text + ". The end of a verdict does not change that: a reset does."
 }
 
 // inFlightWindow is what explanations call the window of what is under way.
