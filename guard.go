@@ -251,7 +251,8 @@ func (g *Guard) Stats() Stats {
 }
 
 // Close sends what is queued until ctx ends, gives permits back, and ends what Open started. Call it when
-// the last request is answered. The error says how many events are lost. Further calls wait for the first
+// the last request is answered: a permit that ends later stays in Redis until its hold is over, and the log
+// says so. The error says how many events are lost. Further calls wait for the first
 // one. It may take two seconds longer than ctx.
 func (g *Guard) Close(ctx context.Context) error {
 	g.closed.Do(func() {

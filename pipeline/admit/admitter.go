@@ -32,6 +32,7 @@ type Admitter struct {
 	counts  counts
 	doubts  seldom.Line
 	refused refused
+	late    seldom.Line
 
 	attempts sync.Pool
 
@@ -72,13 +73,15 @@ func New(cfg Config) (*Admitter, error) {
 }
 
 // Run follows the rules and gives permits back, until ctx ends. Then it gives back for two seconds at
-// most what is left, and returns nil. While Redis is away, or refuses the user, the password or a right,
+// most what is left, and returns nil. Permits that end later, of requests that still run, are left in Redis
+// until their hold is over, and the log says so: call it off behind the last request. While Redis is away, or refuses the user, the password or a right,
 // it retries: the log says so once at first, when the reason changes, and at the end.
 func (a *Admitter) Run(ctx context.Context) error {
 	if a.cfg.Redis == nil {
 		<-ctx.Done()
 		return nil
 	}
+	a.cancels.end(nil)
 	var following, cancelling sync.WaitGroup
 	following.Go(func() { a.book.run(ctx) })
 	following.Go(func() { a.spares.run(ctx, a.now) })
@@ -92,7 +95,15 @@ func (a *Admitter) Run(ctx context.Context) error {
 	timer := time.AfterFunc(drainWithin, stop)
 	defer timer.Stop()
 	cancelling.Wait()
+	a.cancels.end(a.leftBehind)
 	return nil
+}
+
+// leftBehind logs permits that nobody gives back any more.
+func (a *Admitter) leftBehind(n int) {
+	if left, due := a.late.Due(); due {
+		a.cfg.Logger.Warn("permits end behind the end of their Admitter: Redis holds them until their hold is over; stop it when the last request has ended", "permits", n, "left_out", left)
+	}
 }
 
 // Stats returns what has become of requests so far.

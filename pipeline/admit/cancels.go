@@ -24,6 +24,7 @@ type cancels struct {
 	shards int
 	n      int
 	wake   chan struct{} // closed when there is something new, and replaced
+	ended  func(n int)   // where nothing is given back any more: so many are left to the end of their hold; nil: it is
 
 	done, lost atomic.Uint64
 }
@@ -41,7 +42,10 @@ func (c *cancels) init() { c.queue, c.wake = map[int][]cancel{}, make(chan struc
 func (c *cancels) add(partition int32, key string, ids ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.n+len(ids) > maxCancels {
+	if c.ended != nil {
+		c.ended(len(ids))
+	}
+	if c.ended != nil || c.n+len(ids) > maxCancels {
 		c.lost.Add(uint64(len(ids)))
 		return
 	}
@@ -64,6 +68,15 @@ func (c *cancels) stats() (done, lost uint64, waiting int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.done.Load(), c.lost.Load(), c.n
+}
+
+// end says that nothing is given back any more, and what to do about permits that are.
+func (c *cancels) end(ended func(n int)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended = ended; ended != nil && c.n > 0 {
+		ended(c.n)
+	}
 }
 
 // use spreads what waits over so many shards.

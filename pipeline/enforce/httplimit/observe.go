@@ -61,7 +61,7 @@ func (p Passage) Request(r *http.Request) *http.Request {
 // enforce.NoteHeader out of the response if the gate is to read it.
 func (p Passage) writer(w http.ResponseWriter) *statusWriter {
 	sw := &p.entered.writer
-	sw.ResponseWriter = w
+	sw.ResponseWriter, sw.holds = w, p.held != nil
 	if p.entered.g.o.NoteHeader {
 		sw.noted = p
 	}
@@ -94,13 +94,18 @@ func (p Passage) end(status int, outcome string) {
 			o.Events.Emit(e)
 		}
 	}
-	switch {
-	case p.held == nil:
-	case emit:
-		p.held.Done(e.Outcome)
-	default:
-		p.held.Cancel()
+	if p.held == nil {
+		return
 	}
+	end := func() { p.held.Done(e.Outcome) }
+	if !emit {
+		end = p.held.Cancel
+	}
+	if taken := p.entered.writer.taken; taken != nil {
+		taken.whenClosed(end)
+		return
+	}
+	end()
 }
 
 // event is what happened, as far as it is emitted: with what the handler has noted.

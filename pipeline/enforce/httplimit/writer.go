@@ -16,6 +16,8 @@ type statusWriter struct {
 	http.ResponseWriter
 	status int
 	noted  Passage // gets what the response notes by a header
+	holds  bool    // the request holds a permit
+	taken  *takenConn
 }
 
 // result returns the status; a handler that panics before it responds has failed.
@@ -83,9 +85,18 @@ func (w *statusWriter) Flush() {
 	_ = http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Hijack is http.Hijacker's, when the server's writer is one.
+// Hijack is http.Hijacker's, when the server's writer is one. What the request holds is held until the
+// connection is closed, too: handlers hand it to a goroutine, and return.
 func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return http.NewResponseController(w.ResponseWriter).Hijack()
+	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil || !w.holds {
+		return conn, buffered, err
+	}
+	w.taken = &takenConn{Conn: conn}
+	if half, ok := conn.(closesWriting); ok {
+		return &takenDuplex{w.taken, half}, buffered, nil
+	}
+	return w.taken, buffered, nil
 }
 
 // Unwrap is for http.ResponseController.
