@@ -24,7 +24,7 @@ type analyst struct {
 }
 
 // analyse looks at a rule that was read without mistakes.
-func (c *ruleReader) analyse(before int) {
+func analyse(c *ruleReader, before int) {
 	if c.Refused() != before || c.Ended() != nil {
 		return
 	}

@@ -41,7 +41,7 @@ func (c *ruleReader) sum(n *yaml.Node) {
 		c.r.Count = CountSum
 	case attr && name != "":
 		c.r.Count, c.r.Attr = CountSum, name
-		c.attrName(n, name)
+		wordReader{c.compiler}.attrName(n, name)
 		c.numberAttr(n, name)
 	default:
 		c.Fail(n, "what can be summed is cost, and an attribute as attrs.NAME", "%q can't be summed", scalar.Shortened(what))
@@ -55,7 +55,7 @@ func (c *ruleReader) distinct(n *yaml.Node) {
 	case !ok:
 	case attr && name != "":
 		c.r.Count, c.r.Attr = CountDistinct, name
-		c.attrName(n, name)
+		wordReader{c.compiler}.attrName(n, name)
 		c.knownAttr(n, name)
 	case slices.Contains(distinctFields, what):
 		c.r.Count, c.r.Field = CountDistinct, what

@@ -8,10 +8,10 @@ import (
 func (c *analyst) dominated() {
 	for i, l := range c.r.Limits {
 		for j, other := range c.r.Limits {
-			if i == j || !l.isBare() || !other.isBare() || !other.covers(l) || other.Limit > l.Limit {
+			if i == j || !isBare(l) || !isBare(other) || !covers(other, l) || other.Limit > l.Limit {
 				continue
 			}
-			if same := other.Limit == l.Limit && l.covers(other); same && i < j {
+			if same := other.Limit == l.Limit && covers(l, other); same && i < j {
 				continue // the second one is told
 			}
 			c.Warn(c.limitAt[l], "lower it, or leave it out", "this limit never decides: %s counts all that this one counts, and allows no more", other.Name)
@@ -20,13 +20,13 @@ func (c *analyst) dominated() {
 	}
 }
 
-// isBare reports whether the limit is one number for all keys, about which nobody is told.
-func (l *Limit) isBare() bool {
+// isBare reports whether a limit is one number for all keys, about which nobody is told.
+func isBare(l *Limit) bool {
 	return !l.Shadow && !l.InFlight && !l.Quota && l.Candidate == 0 && len(l.Warn) == 0 && !l.asks() && l.overrides == nil && !l.Window.Kind.HasRate()
 }
 
-// covers reports whether the limit's window, whenever it is asked, holds all that another one's does.
-func (l *Limit) covers(other *Limit) bool {
+// covers reports whether a limit's window, whenever it is asked, holds all that another one's does.
+func covers(l, other *Limit) bool {
 	w, o := &l.Window, &other.Window
 	switch {
 	case w.Kind == windows.Session || o.Kind == windows.Session:

@@ -71,7 +71,7 @@ func (c exemptReader) exemption(n *yaml.Node) (e Exemption, ok bool) {
 				ok = false
 			}
 			e.Expires = at
-			c.expires(p.Value, "the exemption", at)
+			expires(c.compiler, p.Value, "the exemption", at)
 		case name == "ip":
 			ok = c.address(p, &e) && ok
 		default:

@@ -49,7 +49,7 @@ func (c *compiler) dims(n *yaml.Node) []string {
 		case !event.IsDim(dim):
 			c.noDim(item, dim)
 			return nil
-		case !c.dimName(item, dim) || !c.knownDim(item, dim):
+		case !(wordReader{c}).dimName(item, dim) || !c.knownDim(item, dim):
 			return nil
 		}
 		out = append(out, dim)

@@ -46,7 +46,7 @@ func (c *compiler) outcomesOf(m *ruleMatch, n *yaml.Node) {
 		return
 	}
 	for _, item := range c.OneOrMore(n, "outcome") {
-		c.outcomeWord(item)
+		wordReader{c}.outcomeWord(item)
 	}
 }
 
@@ -69,12 +69,12 @@ func (c *ruleReader) matchAttr(m *ruleMatch, p document.Pair, name string) {
 	if slices.Contains(values, "") {
 		c.Fail(p.Value, hint, "an empty attribute is an absent one")
 	}
-	c.attrName(p.Key, name)
+	wordReader{c.compiler}.attrName(p.Key, name)
 	c.knownAttr(p.Key, name)
 	for i, item := range c.OneOrMore(p.Value, "an attribute's value") {
 		if len(values) > i {
 			c.knownValue(item, name, document.ValueText(item))
-			c.attrValue(item, name)
+			wordReader{c.compiler}.attrValue(item, name)
 		}
 	}
 	m.attrs = append(m.attrs, newAttrMatch(name, values))

@@ -133,7 +133,7 @@ func (c *overrideReader) override(row []string) {
 				c.Fail(c.field(i), "as in 2026-12-01T00:00:00Z", "until: %q is not an RFC 3339 time", scalar.Shortened(text))
 			}
 			o.Until = at
-			c.expires(c.field(i), "the override", at)
+			expires(c.compiler, c.field(i), "the override", at)
 		default:
 			d, err := event.NewDim(name, text)
 			if err != nil {

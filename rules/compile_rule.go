@@ -36,7 +36,7 @@ func (c *compiler) rule(n *yaml.Node) {
 	rr.warnPartial()
 	rr.warnLimited()
 	strictReader{rr}.warnMemory()
-	rr.analyse(before)
+	analyse(rr, before)
 	c.addRule(r)
 }
 

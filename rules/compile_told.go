@@ -46,7 +46,7 @@ func (c toldReader) from(n *yaml.Node) {
 		c.Fail(n, "as in from: attrs.quota", "a limit is told by an attribute, not by %q", scalar.Shortened(what))
 		return
 	}
-	c.attrName(n, name)
+	wordReader{c.compiler}.attrName(n, name)
 	c.numberAttr(n, name)
 	c.l.Told.Attr, c.l.Told.id = name, xxhash.Sum64String("from "+what)>>32|1
 }

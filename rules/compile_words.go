@@ -9,11 +9,12 @@ import (
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
-// What looks like a condition, and is taken as the text that it is, is told, unless the file declares that
-// there is such an attribute, or such a value.
+// wordReader looks at names and at values that are compared as text. One that looks like a condition is told,
+// unless the file declares that there is such an attribute, or such a value.
+type wordReader struct{ *compiler }
 
 // attrName looks at an attribute's name; false for one that is refused.
-func (c *compiler) attrName(n *yaml.Node, name string) bool {
+func (c wordReader) attrName(n *yaml.Node, name string) bool {
 	problem, hint, sure := scalar.AttrNameDoubt(name)
 	switch {
 	case problem == "" || c.declared(name) != nil:
@@ -26,13 +27,13 @@ func (c *compiler) attrName(n *yaml.Node, name string) bool {
 }
 
 // dimName is attrName for a key's dimension, where that is an attribute.
-func (c *compiler) dimName(n *yaml.Node, dim string) bool {
+func (c wordReader) dimName(n *yaml.Node, dim string) bool {
 	name, isAttr := strings.CutPrefix(dim, "attrs.")
 	return !isAttr || c.attrName(n, name)
 }
 
 // attrValue looks at a value that an attribute is compared with.
-func (c *compiler) attrValue(n *yaml.Node, name string) {
+func (c wordReader) attrValue(n *yaml.Node, name string) {
 	a := c.declared(name)
 	if a != nil && a.Values != nil {
 		return
@@ -44,12 +45,12 @@ func (c *compiler) attrValue(n *yaml.Node, name string) {
 }
 
 // outcomeWord looks at an outcome.
-func (c *compiler) outcomeWord(n *yaml.Node) {
+func (c wordReader) outcomeWord(n *yaml.Node) {
 	c.AsWritten(n, "outcome")
 	c.valueWord(n, "outcome")
 }
 
-func (c *compiler) valueWord(n *yaml.Node, field string) {
+func (c wordReader) valueWord(n *yaml.Node, field string) {
 	if n.Kind != yaml.ScalarNode {
 		return
 	}

@@ -38,7 +38,7 @@ func (s *Set) WarningsAt(now event.Micros) []Warning {
 }
 
 // expires notes that something that a file grants is over from a time on.
-func (c *compiler) expires(n *yaml.Node, what string, at event.Micros) {
+func expires(c *compiler, n *yaml.Node, what string, at event.Micros) {
 	if at == event.NoTime {
 		return
 	}

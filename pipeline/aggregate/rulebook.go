@@ -284,7 +284,7 @@ func (b *rulebook) warnOf(set *rules.Set, number int64, r *ruleRecord) {
 	for i := range warnings[:min(len(warnings), shown)] {
 		first = append(first, (*rules.Error)(&warnings[i]))
 	}
-	b.log.Warn("the group's rules are valid, and probably not what was meant; see tallygate check", "version", number, "file", r.File, "warnings", len(warnings), "first", first)
+	b.log.Warn("the group's rules are valid, and probably not what was meant; see tallygate check", "version", number, "file", r.File, "warnings", len(warnings), "error", first)
 }
 
 // take makes a record's rules the current ones. If this program does not understand them, it keeps
