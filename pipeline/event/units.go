@@ -21,8 +21,25 @@ const (
 	Day                = 24 * Hour
 )
 
-// FromTime cuts t to whole microseconds.
-func FromTime(t time.Time) Micros { return Micros(t.UnixMicro()) }
+// FromTime cuts t to whole microseconds, from MinTime to MaxTime.
+func FromTime(t time.Time) Micros {
+	switch s := t.Unix(); { // microseconds may overflow
+	case s < int64(MinTime/Second):
+		return MinTime
+	case s > int64(MaxTime/Second):
+		return MaxTime
+	}
+	return Micros(t.UnixMicro())
+}
+
+// Clamp returns the nearest moment that RFC 3339 can write; NoTime stays. What comes from outside is clamped, so
+// that no sum of moments and spans overflows.
+func (m Micros) Clamp() Micros {
+	if m == NoTime {
+		return m
+	}
+	return min(max(m, MinTime), MaxTime)
+}
 
 // FromDuration cuts d to whole microseconds.
 func FromDuration(d time.Duration) Micros { return Micros(d.Microseconds()) }

@@ -236,7 +236,7 @@ var noTime = time.Time{}.UnixMilli()
 // batchTime is a batch's time; a negative one is none.
 func batchTime(b []byte) int64 {
 	if ms := int64(binary.BigEndian.Uint64(b)); ms >= 0 {
-		return ms
+		return record.Clamp(ms)
 	}
 	return noTime
 }

@@ -119,7 +119,7 @@ func (c *Chunk) legacy(e entry) (b Batch, err error) {
 		case appendTime:
 			at = batchTime(e[atMagic+2:])
 		case !r.Timestamp.Before(time.UnixMilli(0)):
-			at = r.Timestamp.UnixMilli()
+			at = record.Clamp(r.Timestamp.UnixMilli())
 		}
 		b.plain = append(b.plain, Record{Offset: r.Offset, Timestamp: at, Key: r.Key, Value: r.Value})
 	}

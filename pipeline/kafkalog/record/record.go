@@ -13,10 +13,20 @@ import (
 // again: it may be kept, and then keeps the whole batch.
 type Record struct {
 	Offset     int64
-	Timestamp  int64  // Unix milliseconds; the batch's append time where the topic has that
+	Timestamp  int64  // Unix milliseconds, from MinTime to MaxTime; the batch's append time where the topic has that
 	Key, Value []byte // nil is Kafka's null
 	Headers    Headers
 }
+
+// The times that records have: the years 0 to 9999. What a producer says beyond is taken for the nearer of them,
+// since sums of it would overflow.
+const (
+	MinTime = -62_167_219_200_000
+	MaxTime = 253_402_300_799_999
+)
+
+// Clamp returns the nearest of the times that records have.
+func Clamp(ms int64) int64 { return min(max(ms, MinTime), MaxTime) }
 
 // Time is when the record came, as its topic has it.
 func (rec *Record) Time() time.Time { return time.UnixMilli(rec.Timestamp) }
@@ -80,9 +90,9 @@ func (rec *Record) Decode(src []byte, b *Batch) (n int, err error) {
 		return 0, errOffset
 	}
 	rec.Key, rec.Value = r.bytes(), r.bytes()
-	rec.Timestamp = b.BaseTime + since
-	if b.AppendTime {
-		rec.Timestamp = b.MaxTime
+	rec.Timestamp = Clamp(b.MaxTime)
+	if !b.AppendTime { // neither sum overflows
+		rec.Timestamp = Clamp(Clamp(b.BaseTime) + min(max(since, 2*MinTime), 2*MaxTime))
 	}
 	rec.Headers = Headers{}
 	if headers := r.varint(); headers > 0 {
