@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/pipeline/aggregate/budget"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -44,11 +45,14 @@ func New(cfg Config) (*Aggregator, error) {
 		log:     cfg.Logger,
 		names:   topics.NamesOf(cfg.Prefix),
 		metrics: newMetrics(cfg.Registry),
+		budget:  budget.New(cfg.BufferBytes),
 		parts:   map[int32]*owner.Partition{},
 		owns:    map[int32]*ownership{},
 	}
+	a.metrics.follow(cfg.Registry, a.budget)
 	reads, err := cfg.fetching()
 	if err == nil {
+		reads.HoldBytes, reads.OnHold = a.budget.FetchedLimit(), func(bytes int64) { a.budget.Add(budget.Fetched, bytes) }
 		reads.OnError = func(_ string, _ int32, err error) { a.metrics.kafkaError(err) }
 		a.logs, err = kafkalog.New(reads)
 	}

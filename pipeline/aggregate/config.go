@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
+	"runtime/debug"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -60,9 +62,7 @@ type Config struct {
 	// read no packs.
 	ForwardWhole bool
 
-	// Tests change them. Zero is 3 s, a little longer than members take to get new rules, and 64 MiB.
-	packAfter  time.Duration
-	forwarding int64 // see owner.NewForwarding
+	packAfter time.Duration // tests change it; 0 is 3 s, a little longer than members take to get new rules
 
 	CheckpointEvery time.Duration // 0 is 1 s
 
@@ -70,6 +70,11 @@ type Config struct {
 	// recorded as a range of offsets in the dead-letter topic. 0 is kafkalog.DefaultMaxBatch, 16
 	// MiB.
 	MaxBatchBytes int
+
+	// BufferBytes bounds the memory for events on their way: fetched, decompressed and not counted, and
+	// what waits to be sent of packs, forwards, dead letters and the audit. What keys' states take is beside
+	// it. 0 is a quarter of Go's memory limit, from 64 MiB to 1 GiB, and 256 MiB where there is none.
+	BufferBytes int64
 
 	// A key is logged as hot if it has HotShare of its partition's events, and HotRate of them a
 	// second. HotShare 0 is 0.1, and a negative one logs none; HotRate 0 is 100.
@@ -148,10 +153,26 @@ func (c Config) withDefaults() Config {
 	c.SessionTimeout = cmp.Or(c.SessionTimeout, 10*time.Second)
 	c.CheckpointEvery = cmp.Or(c.CheckpointEvery, time.Second)
 	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, kafkalog.DefaultMaxBatch)
+	c.BufferBytes = cmp.Or(c.BufferBytes, bufferOf(debug.SetMemoryLimit(-1)))
 	c.HotShare = cmp.Or(c.HotShare, 0.1)
 	c.HotRate = cmp.Or(c.HotRate, 100)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
+}
+
+// What a buffer has by default: see Config.BufferBytes.
+const (
+	leastBuffer   = 64 << 20
+	defaultBuffer = 256 << 20
+	mostBuffer    = 1 << 30
+)
+
+// bufferOf returns the default for a memory limit of Go's.
+func bufferOf(limit int64) int64 {
+	if limit == math.MaxInt64 {
+		return defaultBuffer
+	}
+	return min(max(limit/4, leastBuffer), mostBuffer)
 }
 
 // leastMaxBatch is the size of the record with the largest array of events, with its batch.
@@ -208,6 +229,9 @@ func (c Config) validate() error {
 	}
 	if c.MaxBatchBytes < leastMaxBatch {
 		errs = append(errs, fmt.Errorf("record batches of up to %d bytes, decompressed: at least %d, which a batch of %d events takes", c.MaxBatchBytes, leastMaxBatch, event.MaxArray))
+	}
+	if c.BufferBytes < 1<<20 {
+		errs = append(errs, fmt.Errorf("a buffer of %d bytes for events: at least %d", c.BufferBytes, 1<<20))
 	}
 	if !(c.HotShare <= 1) || !(c.HotRate >= 0) { // NaN is neither
 		errs = append(errs, fmt.Errorf("a hot key's share of %v and %v events a second: want a share of at most 1, and a rate of at least 0", c.HotShare, c.HotRate))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/budget"
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
@@ -34,6 +35,7 @@ type instance struct {
 	online  atomic.Bool // clients are set
 	links   links
 	aux     *owner.Aux
+	budget  *budget.Budget
 	bundles inFlight
 	members members
 	peers   *peers
@@ -142,7 +144,7 @@ func (a *instance) open(ctx context.Context) error {
 	}
 	a.links = links{fenced.NewLink(a.clients.urgent), fenced.NewLink(a.clients.bulk)}
 	if err = whileElecting(ctx, a.log, func() error { return a.book.start(ctx) }); err == nil {
-		a.aux, err = owner.NewAux(a.clients.bulk, a.metrics.kafkaError)
+		a.aux, err = owner.NewAux(a.clients.bulk, a.budget, a.metrics.kafkaError)
 	}
 	if err != nil {
 		a.close()
@@ -164,7 +166,7 @@ func (a *instance) partitionEnv() owner.Env {
 		ProducerTimes: a.cfg.BrokerTime == brokerTimeCreate, AcceptNewTopic: a.cfg.AcceptNewTopic,
 		MaxDeadLetter:   owner.DeadLetterOf(found),
 		CheckpointEvery: a.cfg.CheckpointEvery,
-		Forwarding:      owner.NewForwarding(cmp.Or(a.cfg.forwarding, 64<<20)), Packs: a.packs.allowed, PackAfter: cmp.Or(a.cfg.packAfter, 3*time.Second),
+		Forwarding:      owner.NewForwarding(a.budget, found.Partitions), Packs: a.packs.allowed, PackAfter: cmp.Or(a.cfg.packAfter, 3*time.Second),
 		Tracer: a.cfg.Tracer, TraceEvery: a.cfg.TraceEvery,
 		OnKafkaError: a.metrics.kafkaError,
 		Fail:         a.fail,

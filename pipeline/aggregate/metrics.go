@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/budget"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 )
 
@@ -45,6 +46,24 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		kafkaErrors:  kafkaErrors,
 		failed:       r.Counters("partition_failures_total", "Failures of an owned partition; each is followed by a new takeover.", "partition"),
 		eventRates:   r.Gauges("partition_events_per_second", "Events per second over about the last 30 seconds; an event counts once per key.", "partition"),
+	}
+}
+
+// follow registers the metrics of a budget.
+func (m *metrics) follow(reg prometheus.Registerer, b *budget.Budget) {
+	if reg == nil {
+		return
+	}
+	gauges := []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tallygate_buffer_limit_bytes", Help: "Bound of the memory for events on their way: tallygate_buffer_bytes of all kinds together.",
+	}, func() float64 { return float64(b.Limit()) })}
+	for kind := range budget.Kinds {
+		gauges = append(gauges, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tallygate_buffer_bytes", Help: "Memory held for events on their way, by kind.", ConstLabels: prometheus.Labels{"kind": kind.String()},
+		}, func() float64 { return float64(b.Held(kind)) }))
+	}
+	for _, g := range gauges {
+		_ = reg.Register(g) // an earlier Aggregator of the same process has registered its own
 	}
 }
 

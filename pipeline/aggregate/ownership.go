@@ -216,7 +216,10 @@ func (a *instance) feed(ctx context.Context, p *owner.Partition, claim sarama.Co
 	}
 	reader := p.Read(src)
 	defer reader.Close()
-	b := &bundler{part: p, reader: reader, claim: claim, source: src, out: out, flight: &a.bundles, sent: reader.Progress().Next}
+	reader.Keep()
+	memory := a.budget.NewClaim()
+	defer memory.Close()
+	b := &bundler{part: p, reader: reader, memory: memory, claim: claim, source: src, out: out, flight: &a.bundles, sent: reader.Progress().Next}
 	if err := b.run(ctx); ctx.Err() == nil {
 		p.Fail(fmt.Errorf("read %s/%d: %w", claim.Topic(), p.ID(), err))
 	}

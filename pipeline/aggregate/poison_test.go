@@ -22,24 +22,36 @@ import (
 // compressed with zstd.
 func bomb(t *testing.T, records int32, size int) []byte {
 	t.Helper()
+	list := make([]kmsg.Record, records)
+	for i := range list {
+		list[i].Value = make([]byte, size)
+		size = 1
+	}
+	return compressed(t, list...)
+}
+
+// compressed is a record batch of these records, compressed with zstd.
+func compressed(t *testing.T, list ...kmsg.Record) []byte {
+	t.Helper()
 	var raw bytes.Buffer
 	z, err := zstd.NewWriter(&raw, zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var buf []byte
-	for i := range records {
-		r := kmsg.Record{OffsetDelta: i, Value: make([]byte, size)}
+	for i := range list {
+		r := &list[i]
+		r.OffsetDelta = int32(i)
 		body := r.AppendTo(nil)[1:] // without its length, which is 0 yet
 		buf = append(binary.AppendVarint(buf[:0], int64(len(body))), body...)
 		if _, err := z.Write(buf); err != nil {
 			t.Fatal(err)
 		}
-		size = 1
 	}
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
+	records := int32(len(list))
 	b := kmsg.RecordBatch{
 		Magic: 2, Attributes: 4, LastOffsetDelta: records - 1, ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1,
 		NumRecords: records, Records: raw.Bytes(),

@@ -55,6 +55,7 @@ func (a *instance) gokaClients() []goka.ProcessorOption {
 // process is goka's callback. One goroutine per partition calls it.
 func process(_ goka.Context, msg any) {
 	b := msg.(*bundle)
+	defer b.release()
 	b.of.Process(&b.Bundle)
 }
 

@@ -51,7 +51,7 @@ func TestNothingHangsWhileATopicTakesNoAppends(t *testing.T) {
 		m           *member
 	}{
 		{name: "loop, whole events, and little may wait", rules: byIPAndUID, topic: func(n *topics.Names) string { return n.Loop }, test: nothingHangs,
-			change: func(c *Config) { c.ForwardWhole, c.forwarding = true, 1<<20 }},
+			change: func(c *Config) { c.ForwardWhole, c.BufferBytes = true, 4<<20 }},
 		{name: "loop", rules: byIPAndUID, topic: func(n *topics.Names) string { return n.Loop }, test: onlyForwardsWait},
 		{name: "verdicts", rules: byIPAndUID, topic: func(n *topics.Names) string { return n.Verdicts }, test: nothingHangs},
 		{name: "changelog", rules: byIPAndUID, topic: func(n *topics.Names) string { return n.Table }, test: nothingHangs},

@@ -73,6 +73,7 @@ type Decoder struct {
 	scan          scanner
 	fields, attrs knownNames
 	arena         []Attr     // the attributes of the record's events
+	most          int        // attributes of a record, since Forget
 	mark          int        // where those of the current event begin
 	start         int        // where the current event begins
 	wrong         []mistake  // in the current event
@@ -108,6 +109,7 @@ func NewDecoder() *Decoder { return new(Decoder) }
 // too large, or holds too many events is one BadEvent with Index WholeRecord, and gives no event.
 // key is not read: who an event is about is in its value.
 func (d *Decoder) Decode(value []byte, headers []Header, key []byte, dst []Event) ([]Event, error) {
+	d.most = max(d.most, len(d.arena))
 	d.arena, d.scan.buf = d.arena[:0], d.scan.buf[:0]
 	return d.DecodeMore(value, headers, key, dst)
 }
@@ -137,6 +139,15 @@ func (d *Decoder) DecodeMore(value []byte, headers []Header, key []byte, dst []E
 		errs[i] = &bad
 	}
 	return dst, errors.Join(errs...)
+}
+
+// Forget drops what the Decoder keeps of records. The events that it returned are in use no more.
+func (d *Decoder) Forget() {
+	clear(d.arena[:min(max(d.most, len(d.arena)), cap(d.arena))])
+	clear(d.Bad[:cap(d.Bad)])
+	clear(d.wrong[:cap(d.wrong)])
+	d.scan.reset("")
+	d.most, d.arena, d.Bad, d.wrong, d.event, d.cloud, d.body = 0, d.arena[:0], d.Bad[:0], d.wrong[:0], nil, cloudEvent{}, nil
 }
 
 // Raw returns the JSON of the i-th event that the last call decoded, as it came, in the record's

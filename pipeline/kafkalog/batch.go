@@ -17,6 +17,7 @@ type Batch struct {
 	size   int    // bytes on the wire
 	left   int    // how many records raw has
 	epoch  int32  // of the leader that took it; noEpoch when it does not say
+	own    int    // see Size
 	raw    []byte // decompressed
 
 	plain []Record    // instead of raw
@@ -70,6 +71,9 @@ func (b *Batch) Len() int {
 	}
 	return b.left + len(b.plain)
 }
+
+// Size is how much memory the batch has of its own, beside its chunk's: none if it is not compressed.
+func (b *Batch) Size() int { return b.own }
 
 // Next reads the next record into rec; false after the last. An error is an *Unreadable, which says
 // how far what cannot be read goes; it comes again at each call.
@@ -213,7 +217,12 @@ func (e entry) open(u *unpacker, from int64) (Batch, error) {
 	case count < 0 || count > len(raw):
 		return unreadable(e, from, fmt.Errorf("%d records in %d bytes", count, len(raw))), nil
 	}
+	own := cap(raw)
+	if attributes&codecMask == codecNone {
+		own = 0
+	}
 	return Batch{
+		own: own,
 		common: record.Batch{
 			First:      e.first(),
 			Last:       e.last(),

@@ -21,6 +21,7 @@ type Chunk struct {
 
 	place     int64 // see Place
 	raw       []byte
+	held      int   // see Held
 	from      int64 // the offset that was asked for
 	unpack    *unpacker
 	committed bool // leave aborted transactions out
@@ -33,6 +34,38 @@ type Chunk struct {
 // Place is the offset behind all that Next has gone through: what it returned, and what it passed
 // over since nobody is to see it, such as the markers of transactions and those that were aborted.
 func (c *Chunk) Place() int64 { return c.place }
+
+// Held is how much memory the chunk has, also when it is read: see Reader.Keep.
+func (c *Chunk) Held() int { return c.held }
+
+// Rest is how many bytes of the chunk Next has not gone through.
+func (c *Chunk) Rest() int { return len(c.raw) }
+
+// Most is the most that the next batch can take beside the chunk's memory, whatever Next passes over until
+// it comes to one.
+func (c *Chunk) Most() (most int) {
+	for rest := c.raw; ; {
+		e, further, _, err := splitEntry(rest)
+		if err != nil || e == nil {
+			return most
+		}
+		most, rest = max(most, c.mostOf(e)), further
+		if e.legacy() || e.last() >= c.from && e.attributes()&(attrControl|attrTransactional) == 0 && e.count() > 0 {
+			return most
+		}
+	}
+}
+
+// mostOf is Most for one entry.
+func (c *Chunk) mostOf(e entry) int {
+	switch {
+	case e.legacy():
+		return 2 * c.unpack.most // decompressed, and an object for each message
+	case e.attributes()&attrControl != 0 || e.last() < c.from:
+		return 0
+	}
+	return c.unpack.atMost(e.attributes()&codecMask, e[batchHeader:])
+}
 
 // Next returns the next batch with something in it; false after the last. After an error it
 // returns nothing else: what follows a broken batch must not come before it is read. A batch that
@@ -100,6 +133,9 @@ func isAbort(e entry) bool {
 	return err == nil && len(rec.Key) >= 4 && binary.BigEndian.Uint16(rec.Key[2:]) == 0
 }
 
+// plainBytes is about what a record takes that is decoded, beside its key and value.
+const plainBytes = 256
+
 // legacy reads a message of the formats before Kafka 0.11, or several that are compressed in one.
 // They are rare, in old logs, and read without haste.
 func (c *Chunk) legacy(e entry) (b Batch, err error) {
@@ -122,6 +158,7 @@ func (c *Chunk) legacy(e entry) (b Batch, err error) {
 			at = record.Clamp(r.Timestamp.UnixMilli())
 		}
 		b.plain = append(b.plain, Record{Offset: r.Offset, Timestamp: at, Key: r.Key, Value: r.Value})
+		b.own += plainBytes + len(r.Key) + len(r.Value)
 	}
 	return b, nil
 }

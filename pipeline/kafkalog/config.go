@@ -35,6 +35,15 @@ type Config struct {
 	MaxResponse    int32         // a larger response is refused; 0 is 100 MiB
 	MaxBatch       int           // what a batch may decompress to; 0 is DefaultMaxBatch
 
+	// HoldBytes bounds what all readers hold as it came: what they were not asked for yet, and what was
+	// taken and is not released. Each may hold its share, so that one that is not read from leaves the
+	// others theirs. A batch that is larger comes alone. 0 is no bound but PartitionBytes.
+	HoldBytes int64
+
+	// OnHold is told how much more is held, or less. It must not block, nor call the Fetcher. Nil for
+	// nobody.
+	OnHold func(bytes int64)
+
 	// OnError is told of each attempt that failed, also of those that are made again at once. It
 	// must not block, nor call the Fetcher. Nil for nobody.
 	OnError func(topic string, partition int32, err error)
@@ -62,6 +71,9 @@ func (c Config) withDefaults() Config {
 	c.LargestBatch = cmp.Or(c.LargestBatch, c.MaxResponse)
 	c.MaxBatch = cmp.Or(c.MaxBatch, DefaultMaxBatch)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.OnHold == nil {
+		c.OnHold = func(int64) {}
+	}
 	return c
 }
 
@@ -90,7 +102,7 @@ func (c Config) validate() error {
 		{"dial timeout", int64(c.DialTimeout)}, {"read timeout", int64(c.ReadTimeout)}, {"wait", int64(c.MaxWait)}, {"round trip that is far", int64(c.Far)},
 		{"minimum of bytes", int64(c.MinBytes)}, {"bytes of a partition", int64(c.PartitionBytes)},
 		{"largest batch", int64(c.LargestBatch)}, {"bytes of a response", int64(c.ResponseBytes)},
-		{"largest response", int64(c.MaxResponse)}, {"largest decompressed batch", int64(c.MaxBatch)},
+		{"largest response", int64(c.MaxResponse)}, {"largest decompressed batch", int64(c.MaxBatch)}, {"bytes to hold", c.HoldBytes},
 	} {
 		if n.value < 0 {
 			errs = append(errs, fmt.Errorf("a negative %s", n.name))

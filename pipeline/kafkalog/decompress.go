@@ -61,10 +61,39 @@ func (u *unpacker) unpack(codec int, src []byte) (dst []byte, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("decompress a batch: %w", err)
 	}
+	dst = fitted(dst)
 	if len(src) > 0 {
 		u.ratio = float64(len(dst)) / float64(len(src))
 	}
 	return dst, nil
+}
+
+// fitted copies what was decompressed if a large part of its memory is not used: it may be held for
+// long.
+func fitted(dst []byte) []byte {
+	if spare := cap(dst) - len(dst); spare > minSpare && spare > len(dst)/4 {
+		return bytes.Clone(dst)
+	}
+	return dst
+}
+
+// minSpare is how much unused memory is not worth a copy.
+const minSpare = 4 << 10
+
+// The most that codecs make of a byte: a match of a deflate stream is 258 bytes in two bits, and more bytes
+// of LZ4's length are 255 of a match; Snappy's copies are 64 bytes in three. zstd has no bound.
+var expansion = [...]int{codecNone: 0, codecGzip: 1032, codecSnappy: 64, codecLZ4: 255}
+
+// atMost is the most that a batch becomes, with the memory that its codec needs for that.
+func (u *unpacker) atMost(codec int, src []byte) int {
+	if codec < len(expansion) {
+		return min(u.most, expansion[codec]*len(src))
+	}
+	var h zstd.Header
+	if codec == codecZstd && h.Decode(src) == nil && h.WindowSize > uint64(u.most) {
+		return u.most + int(min(h.WindowSize, widest)) // see wideZstd
+	}
+	return u.most
 }
 
 // Decompress is kgo's name for unpack.

@@ -26,6 +26,7 @@ type Fetcher struct {
 	mu      sync.Mutex
 	readers []*Reader
 	nodes   map[spot]*node
+	holding holding
 }
 
 // spot is where a reader is served: by which broker, over which of its lanes.

@@ -46,9 +46,14 @@ type Reader struct {
 	retryAt  time.Time // when to look for the leader
 	logged   bool      // that it fails
 
-	queue  []Chunk // what has come and was not taken
-	queued int     // bytes of it
-	err    error   // why there is no more
+	queue   []Chunk // what has come and was not taken
+	queued  int     // bytes of it
+	held    int     // bytes of queue, and of what was taken and is not released
+	taken   int     // bytes of the last chunk that was taken, unless keeps is set
+	keeps   bool    // see Keep
+	need    int     // that a batch has which was cut off
+	skipped bool    // it was not asked for: too much is held
+	err     error   // why there is no more
 }
 
 const noLeader = -1
@@ -79,10 +84,29 @@ func (r *Reader) Poll() (c Chunk, ok bool, err error) {
 	c = r.queue[0]
 	r.queue = slices.Delete(r.queue, 0, 1)
 	r.queued -= len(c.raw)
-	if n := r.fetcher.nodes[r.spot()]; n != nil {
-		n.signal() // there may be room again
+	if !r.keeps {
+		r.fetcher.release(r, r.taken)
+		r.taken = c.held
 	}
+	r.fetcher.roomFor(r)
 	return c, true, nil
+}
+
+// Keep has what is taken from here on count as held until Release, for readers that hand chunks on.
+// Otherwise a chunk is held until the next one is taken.
+func (r *Reader) Keep() {
+	r.fetcher.mu.Lock()
+	defer r.fetcher.mu.Unlock()
+	r.keeps = true
+}
+
+// Release gives back what chunks have held, when nothing refers to them. It may be called by any
+// goroutine.
+func (r *Reader) Release(bytes int) {
+	r.fetcher.mu.Lock()
+	defer r.fetcher.mu.Unlock()
+	r.fetcher.release(r, bytes)
+	r.fetcher.roomFor(r)
 }
 
 // spot is where the reader is served. The fetcher is locked.
@@ -91,7 +115,7 @@ func (r *Reader) spot() spot { return spot{r.leader, r.lane} }
 // Progress is how far a reader is.
 type Progress struct {
 	End  int64     // the partition's end, as the last answer has it, also one without records; -1 before the first
-	At   time.Time // of the last answer; before the first, of Fetcher.Read. Now while enough is held ready, and nothing is asked for
+	At   time.Time // of the last answer; before the first, of Fetcher.Read. Now while enough is held, and nothing is asked for
 	Err  error     // why there is no answer since, nil while all is well
 	Next int64     // the offset behind what has come
 }
@@ -101,7 +125,7 @@ func (r *Reader) Progress() Progress {
 	r.fetcher.mu.Lock()
 	defer r.fetcher.mu.Unlock()
 	p := Progress{End: r.end, At: r.heard, Err: r.trouble, Next: r.next}
-	if r.err == nil && r.queued >= int(r.fetcher.cfg.PartitionBytes) {
+	if r.err == nil && (r.skipped || r.fetcher.full(r)) {
 		p.At, p.Err = time.Now(), nil
 	}
 	return p
@@ -113,6 +137,8 @@ func (r *Reader) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r.queue, r.queued, r.err = nil, 0, errClosed
+	f.release(r, r.held)
+	f.roomFor(r)
 	f.readers = slices.DeleteFunc(f.readers, func(other *Reader) bool { return other == r })
 }
 

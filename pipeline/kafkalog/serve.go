@@ -32,7 +32,7 @@ type question struct {
 // serve reads from one broker until ctx ends.
 func (f *Fetcher) serve(ctx context.Context, client *kgo.Client, n *node) {
 	for {
-		req, asked := f.ask(n)
+		req, asked, size := f.ask(n)
 		if len(asked) == 0 {
 			select {
 			case <-n.wake:
@@ -48,17 +48,17 @@ func (f *Fetcher) serve(ctx context.Context, client *kgo.Client, n *node) {
 		if err == nil {
 			resp := answer.(*kmsg.FetchResponse)
 			if err = kerr.ErrorForCode(resp.ErrorCode); err == nil {
-				f.take(n, asked, resp)
+				f.take(n, asked, resp, size)
 				continue
 			}
 		}
-		f.fell(n, asked, err)
+		f.fell(n, asked, err, size)
 	}
 }
 
 // ask writes the next request to a broker. Brokers fill a response from its first partition on, so
-// every reader comes first in its turn.
-func (f *Fetcher) ask(n *node) (req *kmsg.FetchRequest, asked []question) {
+// every reader comes first in its turn. size is what the answer may bring.
+func (f *Fetcher) ask(n *node) (req *kmsg.FetchRequest, asked []question, size int64) {
 	req = kmsg.NewPtrFetchRequest()
 	req.MinBytes, req.MaxBytes = f.cfg.MinBytes, f.cfg.ResponseBytes
 	req.SessionEpoch = -1 // no session: it would save little, and is one more thing to go wrong
@@ -72,18 +72,21 @@ func (f *Fetcher) ask(n *node) (req *kmsg.FetchRequest, asked []question) {
 		if r.spot() != n.spot || r.err != nil {
 			continue
 		}
-		if r.queued >= int(f.cfg.PartitionBytes) {
+		most := f.sizeFor(r)
+		if r.skipped = f.full(r) || !f.fits(size, most); r.skipped {
 			wait = min(wait, waitBesideFull)
 			continue
 		}
+		size += int64(most)
 		asked = append(asked, question{r, r.next})
 		p := kmsg.NewFetchRequestTopicPartition()
-		p.Partition, p.FetchOffset, p.PartitionMaxBytes, p.CurrentLeaderEpoch = r.partition, r.next, r.size, r.epoch
+		p.Partition, p.FetchOffset, p.PartitionMaxBytes, p.CurrentLeaderEpoch = r.partition, r.next, most, r.epoch
 		t := requestTopic(req, r)
 		t.Partitions = append(t.Partitions, p)
 	}
 	req.MaxWaitMillis = int32(wait.Milliseconds())
-	return req, asked
+	f.holding.asked += size
+	return req, asked, size
 }
 
 func requestTopic(req *kmsg.FetchRequest, r *Reader) *kmsg.FetchRequestTopic {
@@ -99,9 +102,10 @@ func requestTopic(req *kmsg.FetchRequest, r *Reader) *kmsg.FetchRequestTopic {
 }
 
 // fell notes that a broker did not answer, or not with a fetch.
-func (f *Fetcher) fell(n *node, asked []question, why error) {
+func (f *Fetcher) fell(n *node, asked []question, why error, size int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.answers(size)
 	for _, q := range asked {
 		q.reader.size = max(q.reader.size/4, min(leastBytes, f.cfg.PartitionBytes)) // it may be too much at once
 		f.lose(q.reader, fmt.Errorf("read from broker %d: %w", n.broker, why))
@@ -109,9 +113,11 @@ func (f *Fetcher) fell(n *node, asked []question, why error) {
 }
 
 // take gives an answer's parts to the readers.
-func (f *Fetcher) take(n *node, asked []question, resp *kmsg.FetchResponse) {
+func (f *Fetcher) take(n *node, asked []question, resp *kmsg.FetchResponse, size int64) {
+	all := bytesOf(resp)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	defer f.answers(size) // when what has come is held
 	for _, q := range asked {
 		r := q.reader
 		if r.err != nil {
@@ -124,7 +130,7 @@ func (f *Fetcher) take(n *node, asked []question, resp *kmsg.FetchResponse) {
 		}
 		switch err := kerr.ErrorForCode(p.ErrorCode); {
 		case err == nil:
-			f.give(r, q.from, p)
+			f.give(r, q.from, p, all)
 		case errors.Is(err, kerr.OffsetOutOfRange):
 			r.fail(fmt.Errorf("%w: %d of %s/%d", ErrOutOfRange, q.from, r.topic, r.partition))
 		default:
@@ -149,8 +155,8 @@ func part(resp *kmsg.FetchResponse, r *Reader) *kmsg.FetchResponseTopicPartition
 	return nil
 }
 
-// give puts what has come into the reader's queue. The fetcher is locked.
-func (f *Fetcher) give(r *Reader, from int64, p *kmsg.FetchResponseTopicPartition) {
+// give puts what has come into the reader's queue, as a part of so many bytes. The fetcher is locked.
+func (f *Fetcher) give(r *Reader, from int64, p *kmsg.FetchResponseTopicPartition, all int) {
 	raw := p.RecordBatches
 	has, err := span(raw, from)
 	if err == nil && has.whole > 0 && has.next <= from {
@@ -174,12 +180,14 @@ func (f *Fetcher) give(r *Reader, from int64, p *kmsg.FetchResponseTopicPartitio
 	slices.SortFunc(p.AbortedTransactions, func(a, b kmsg.FetchResponseTopicPartitionAbortedTransaction) int {
 		return cmp.Compare(a.FirstOffset, b.FirstOffset)
 	})
+	raw, held := apart(raw[:has.whole:has.whole], all)
 	r.queue = append(r.queue, Chunk{
-		End: p.HighWatermark, raw: raw[:has.whole:has.whole], from: from, place: from, unpack: r.unpack,
+		End: p.HighWatermark, raw: raw, held: held, from: from, place: from, unpack: r.unpack,
 		committed: !f.cfg.Uncommitted, aborted: p.AbortedTransactions,
 	})
 	r.queued += has.whole
-	r.next = has.next
+	f.hold(r, held)
+	r.next, r.need = has.next, 0
 	if has.epoch != noEpoch {
 		r.last = has.epoch
 	}
@@ -193,5 +201,6 @@ func (f *Fetcher) grow(r *Reader, need int) {
 		r.fail(fmt.Errorf("read %s/%d from %d: a batch of %d bytes, and at most %d are read", r.topic, r.partition, r.next, need, f.cfg.LargestBatch))
 		return
 	}
-	r.size = int32(min(max(2*int64(r.size), int64(need)), int64(f.cfg.LargestBatch), math.MaxInt32))
+	r.size = int32(min(max(2*int64(f.sizeFor(r)), int64(need)), int64(f.cfg.LargestBatch), math.MaxInt32))
+	r.need = int(r.size)
 }

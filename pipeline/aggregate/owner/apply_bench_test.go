@@ -14,6 +14,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/budget"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -114,7 +115,7 @@ func lonePartition(tb testing.TB) *Partition {
 func loneEnv() *Env {
 	return &Env{
 		Names: topics.NamesOf("lone"), Partitions: 1, Metrics: NewMetrics(nil), Log: slog.Default(), Instance: "lone",
-		Fail: func(err error) error { return fmt.Errorf("%w: %w", ErrFatal, err) },
+		Fail: func(err error) error { return fmt.Errorf("%w: %w", ErrFatal, err) }, Forwarding: NewForwarding(budget.New(256<<20), 1),
 	}
 }
 

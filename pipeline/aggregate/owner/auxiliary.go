@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/pipeline/aggregate/budget"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
@@ -23,8 +23,8 @@ import (
 // their lock, while it is full. An Aux may be used by any goroutine; Run is called once.
 type Aux struct {
 	producer sarama.AsyncProducer
-	onError  func(error)  // called for each failed attempt; must not block
-	bytes    atomic.Int64 // not acknowledged
+	budget   *budget.Budget
+	onError  func(error) // called for each failed attempt; must not block
 
 	mu     sync.Mutex
 	queue  []*sarama.ProducerMessage // oldest first
@@ -36,9 +36,6 @@ type Aux struct {
 }
 
 const (
-	// auxRoomBytes is how much may wait for the audit and the dead-letter topic.
-	auxRoomBytes = 32 << 20
-
 	// AuxRetries is how often sarama retries by itself. It keeps a list of so many entries of 32
 	// bytes for each partition that it writes to. A message that fails after that is queued here
 	// again.
@@ -78,17 +75,23 @@ func DeadLetterOf(l *topics.Layout) int { return min(maxDeadLetter, AuxBatchOf(l
 
 // NewAux makes a writer on a client of Kafka. It calls onError for each failed attempt; onError
 // must not block.
-func NewAux(c sarama.Client, onError func(error)) (*Aux, error) {
+func NewAux(c sarama.Client, b *budget.Budget, onError func(error)) (*Aux, error) {
 	p, err := sarama.NewAsyncProducerFromClient(c)
 	if err != nil {
 		return nil, fmt.Errorf("start the dead-letter and audit producer: %w", err)
 	}
-	return &Aux{producer: p, onError: onError, work: make(chan struct{}, 1)}, nil
+	return &Aux{producer: p, budget: b, onError: onError, work: make(chan struct{}, 1)}, nil
 }
 
-// send queues a message whose Metadata is a ticketMark.
+// auxMark is what a message comes back with.
+type auxMark struct {
+	ticketMark
+	kind budget.Kind
+}
+
+// send queues a message whose Metadata is an auxMark.
 func (s *Aux) send(m *sarama.ProducerMessage) {
-	s.bytes.Add(auxBytes(m))
+	s.add(m, 1)
 	s.mu.Lock()
 	s.queue = append(s.queue, m)
 	s.mu.Unlock()
@@ -99,11 +102,11 @@ func (s *Aux) send(m *sarama.ProducerMessage) {
 // records: those that a caller waits for while an attack's verdicts fill the queue.
 func (s *Aux) SendAndWait(ctx context.Context, topic string, key, value []byte) error {
 	var t ticket
-	m := &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(value), Metadata: t.send()}
+	m := &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(value), Metadata: auxMark{t.send(), budget.Audit}}
 	if key != nil {
 		m.Key = sarama.ByteEncoder(key)
 	}
-	s.bytes.Add(auxBytes(m))
+	s.add(m, 1)
 	s.mu.Lock()
 	s.ahead = append(s.ahead, m)
 	s.mu.Unlock()
@@ -127,7 +130,14 @@ func auxBytes(m *sarama.ProducerMessage) int64 {
 	return int64(n)
 }
 
-func (s *Aux) full() bool { return s.bytes.Load() >= auxRoomBytes }
+// add counts a message, or takes it off if sign is -1.
+func (s *Aux) add(m *sarama.ProducerMessage, sign int64) {
+	s.budget.Add(m.Metadata.(auxMark).kind, sign*auxBytes(m))
+}
+
+func (s *Aux) full() bool {
+	return s.budget.Held(budget.DeadLetters)+s.budget.Held(budget.Audit) >= s.budget.AuxLimit()
+}
 
 // awaitRoom waits while the queue is full. It returns false if ctx ends first.
 func (s *Aux) awaitRoom(ctx context.Context) bool {
@@ -152,7 +162,7 @@ func (s *Aux) awaitRoom(ctx context.Context) bool {
 
 // done tells a message's partition that the message is durable, or cannot be sent.
 func (s *Aux) done(m *sarama.ProducerMessage, err error) {
-	s.bytes.Add(-auxBytes(m))
+	s.add(m, -1)
 	if !s.full() {
 		s.mu.Lock()
 		if s.room != nil {
@@ -161,7 +171,7 @@ func (s *Aux) done(m *sarama.ProducerMessage, err error) {
 		}
 		s.mu.Unlock()
 	}
-	m.Metadata.(ticketMark).acked(err)
+	m.Metadata.(auxMark).acked(err)
 }
 
 // Run sends what is queued until ctx ends, then what is left, and returns.

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/pipeline/aggregate/budget"
 )
 
 // fakeProducer hands the test what is sent.
@@ -24,7 +26,7 @@ func (p *fakeProducer) AsyncClose()                               { close(p.good
 
 func auxTest(t *testing.T) (*Aux, *fakeProducer) {
 	f := &fakeProducer{input: make(chan *sarama.ProducerMessage), good: make(chan *sarama.ProducerMessage), bad: make(chan *sarama.ProducerError)}
-	s := &Aux{producer: f, onError: func(error) {}, work: make(chan struct{}, 1)}
+	s := &Aux{producer: f, budget: budget.New(256 << 20), onError: func(error) {}, work: make(chan struct{}, 1)}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); s.Run(ctx) }()
@@ -33,7 +35,7 @@ func auxTest(t *testing.T) (*Aux, *fakeProducer) {
 }
 
 func auxMessage(open *ticket, size int) *sarama.ProducerMessage {
-	return &sarama.ProducerMessage{Topic: "audit", Value: sarama.ByteEncoder(make([]byte, size)), Metadata: open.send()}
+	return &sarama.ProducerMessage{Topic: "audit", Value: sarama.ByteEncoder(make([]byte, size)), Metadata: auxMark{open.send(), budget.Audit}}
 }
 
 // A partition's lock is held while auxiliary output is sent. A topic that took nothing once kept it
@@ -44,7 +46,7 @@ func TestAuxiliaryOutputNeverBlocks(t *testing.T) {
 	var open ticket
 	const n = 1000
 	for range n { // nothing is taken
-		s.send(auxMessage(&open, auxRoomBytes/n))
+		s.send(auxMessage(&open, int(s.budget.AuxLimit()/n)))
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -60,8 +62,8 @@ func TestAuxiliaryOutputNeverBlocks(t *testing.T) {
 	if err := open.wait(t.Context(), gen); err != nil {
 		t.Error(err)
 	}
-	if !<-waited || s.bytes.Load() != 0 {
-		t.Errorf("%d bytes wait of what was acknowledged", s.bytes.Load())
+	if held := s.budget.Held(budget.Audit); !<-waited || held != 0 {
+		t.Errorf("%d bytes wait of what was acknowledged", held)
 	}
 }
 

@@ -52,6 +52,8 @@ func (i *intake) process(b *Bundle) {
 			break
 		}
 	}
+	i.shard.Forget()
+	i.record = record.Record{}
 	i.tally()
 	i.stateBytes.Store(i.shard.Bytes())
 	i.mu.Unlock()
@@ -65,7 +67,7 @@ const applyAtOnce = 256
 func (i *intake) apply(b *Bundle) (more bool, err error) {
 	s, rec, clock := i.shard, &i.record, i.clock()
 	next := s.Next(b.Source)
-	for n := 0; n < applyAtOnce && !s.Gathered() && (n == 0 || !i.out.auxFull()); n++ {
+	for n := 0; n < applyAtOnce && !s.Gathered() && (n == 0 || !i.out.auxFull() && !i.out.forwardsFull()); n++ {
 		if b.epoch() > s.Epoch(b.Source) { // a checkpoint comes first
 			more = true
 			break

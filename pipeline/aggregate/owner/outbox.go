@@ -10,6 +10,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/budget"
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 )
@@ -26,6 +27,7 @@ type outbox struct {
 	loops       map[int32]*loop  // by target partition; under mu, like full and offered
 	packed      chan struct{}    // see packs.some
 	full        []*fenced.Writer // with more queued than their bound, see enqueue
+	over        []int32          // for which too much waits: see Forwarding
 	offered     int64            // Env.Published has the verdict records below this offset
 	strict      int64            // the verdict topic below this offset is known to Env.Strict
 	strictOwned bool             // which knows that the partition is owned here
@@ -88,15 +90,18 @@ func (o *outbox) perform() error {
 	return nil
 }
 
+// forwardOverhead is about what a forward takes in memory beside its value.
+const forwardOverhead = 256
+
 // forward appends to the repartition topic. If too much waits for the same partition, no more events are
 // applied until there is room. The partition is locked.
 func (o *outbox) forward(f *shard.Forward) error {
 	o.env.Metrics.forwarded.Add(float64(f.Events))
 	o.env.Metrics.forwards.Inc()
 	l := o.loopTo(f.To)
-	done, over := l.waits(int64(len(f.Value)), f.Packed)
-	if over && !slices.Contains(o.full, l.Writer) {
-		o.full = append(o.full, l.Writer)
+	done := l.waits(int64(len(f.Value))+forwardOverhead, f.Packed)
+	if o.env.Forwarding.over(f.To) && !slices.Contains(o.over, f.To) {
+		o.over = append(o.over, f.To)
 	}
 	_, err := l.Enqueue(fenced.Record{Value: f.Value, Headers: traceHeader(f.Trace)}, true, done)
 	if err != nil {
@@ -167,12 +172,12 @@ func (o *outbox) offer(r VerdictRecord) {
 // sendAux sets a record's time, for topics that do not set it themselves. Brokers refuse a time
 // that is in their future, so it should be theirs; the zero time means now.
 func (o *outbox) sendAux(a *shard.Aux) {
-	topic := o.env.Names.Audit
+	topic, kind := o.env.Names.Audit, budget.Audit
 	if a.Topic == shard.DeadLetters {
-		topic = o.env.Names.DeadLetters
+		topic, kind = o.env.Names.DeadLetters, budget.DeadLetters
 		o.env.Metrics.deadLetter(a.Reason)
 	}
-	m := &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(a.Value), Timestamp: a.At, Metadata: o.aux.send()}
+	m := &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(a.Value), Timestamp: a.At, Metadata: auxMark{o.aux.send(), kind}}
 	if a.Key != nil {
 		m.Key = sarama.ByteEncoder(a.Key)
 	}
@@ -194,24 +199,38 @@ func (o *outbox) enqueue(w *fenced.Writer, rec fenced.Record, urgent bool, done 
 }
 
 // crowded reports whether too much is queued to apply another event. The partition is locked.
-func (o *outbox) crowded() bool { return len(o.full) > 0 || o.auxFull() }
+func (o *outbox) crowded() bool { return len(o.full) > 0 || o.forwardsFull() || o.auxFull() }
+
+// forwardsFull reports whether too much waits for a partition that something was forwarded to, or for all. The
+// partition is locked.
+func (o *outbox) forwardsFull() bool { return len(o.over) > 0 || o.env.Forwarding.full() }
 
 // auxFull reports whether the queue for the audit and the dead-letter topic is full.
 func (o *outbox) auxFull() bool { return o.env.Aux != nil && o.env.Aux.full() }
 
-// takeFull takes the writers with too much queued. The partition is locked.
-func (o *outbox) takeFull() (full []*fenced.Writer) {
-	full, o.full = o.full, nil
+// crowds are what has no room.
+type crowds struct {
+	writers []*fenced.Writer
+	loops   []int32
+}
+
+// takeFull takes what has too much queued. The partition is locked.
+func (o *outbox) takeFull() crowds {
+	full := crowds{o.full, o.over}
+	o.full, o.over = nil, nil
 	return full
 }
 
-// awaitRoom waits until these writers and Aux have room, or the partition stops working. The
-// partition is not locked.
-func (o *outbox) awaitRoom(full []*fenced.Writer) {
-	for _, w := range full {
+// awaitRoom waits until there is room in these, in all forwards and in Aux, or the partition stops working.
+// The partition is not locked.
+func (o *outbox) awaitRoom(full crowds) {
+	for _, w := range full.writers {
 		if w.AwaitRoom(o.working) != nil {
 			return
 		}
+	}
+	if f := o.env.Forwarding; (len(full.loops) > 0 || f.full()) && !f.awaitRoom(o.working, full.loops) {
+		return
 	}
 	if o.auxFull() {
 		o.env.Aux.awaitRoom(o.working)
@@ -222,7 +241,7 @@ func (o *outbox) awaitRoom(full []*fenced.Writer) {
 func (o *outbox) loopTo(target int32) *loop {
 	l := o.loops[target]
 	if l == nil {
-		l = &loop{Writer: o.identity.NewWriter(o.env.Names.Loop, target), all: o.env.Forwarding, some: o.packed}
+		l = &loop{Writer: o.identity.NewWriter(o.env.Names.Loop, target), to: target, all: o.env.Forwarding, some: o.packed}
 		o.loops[target] = l
 		o.goes(func() error { return o.runLoop(l.Writer, target) })
 	}

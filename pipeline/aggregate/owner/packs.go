@@ -1,56 +1,130 @@
 package owner
 
 import (
+	"context"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/budget"
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 )
 
-// Forwarding bounds what an instance's partitions have forwarded, and Kafka has not acknowledged. A partition
-// of the repartition topic that takes nothing for a while must not stop those that read events for others:
-// so much may wait for it that this takes long.
+// Forwarding bounds what an instance's partitions have packed or forwarded, and Kafka has not acknowledged. A
+// partition of the repartition topic that takes nothing for a while must not stop those that read events for
+// others: of half of the bound, each partition has its part. The other half is shared. Of it, as much may wait for one
+// partition as is still free: one that is stuck gets half of it, two get a third each, and something is left for the
+// next.
 type Forwarding struct {
-	all   int64 // bytes, of all; above, only each is left to each
-	most  int64 // of one that waits for another
-	each  int64
-	bytes atomic.Int64 // that wait now
+	budget *budget.Budget
+	to     []atomic.Int64 // bytes that wait, by partition
+	own    int64          // the part of each partition
+	shared atomic.Int64   // what waits beyond these
+
+	waiting atomic.Int32 // how many wait for room
+	mu      sync.Mutex
+	room    chan struct{} // closed when less waits; nil while nobody looks
 }
 
-// NewForwarding returns a bound of so many bytes for an instance. From one partition for another one, a
-// quarter of them may wait, and in any case a sixty-fourth.
-func NewForwarding(bytes int64) *Forwarding {
-	return &Forwarding{all: bytes, most: bytes / 4, each: bytes / 64}
+// NewForwarding returns a bound for so many partitions.
+func NewForwarding(b *budget.Budget, partitions int32) *Forwarding {
+	return &Forwarding{budget: b, to: make([]atomic.Int64, partitions), own: b.ForwardsLimit() / 2 / int64(partitions)}
+}
+
+// forwarded notes bytes that are on their way to a partition, or no more if they are negative.
+func (f *Forwarding) forwarded(to int32, bytes int64) {
+	now := f.to[to].Add(bytes)
+	f.shared.Add(f.beyond(now) - f.beyond(now-bytes))
+	f.add(budget.Forwards, bytes)
+}
+
+// beyond is how much of what waits for a partition is shared.
+func (f *Forwarding) beyond(bytes int64) int64 { return max(0, bytes-f.own) }
+
+func (f *Forwarding) add(kind budget.Kind, bytes int64) {
+	f.budget.Add(kind, bytes)
+	if bytes >= 0 || f.waiting.Load() == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.room != nil {
+		close(f.room)
+		f.room = nil
+	}
+}
+
+// free is how much more may wait of what is shared.
+func (f *Forwarding) free() int64 { return max(0, f.budget.ForwardsLimit()/2-f.shared.Load()) }
+
+// full reports whether as much waits as may wait in all.
+func (f *Forwarding) full() bool {
+	return f.budget.Held(budget.Packs)+f.budget.Held(budget.Forwards) >= f.budget.ForwardsLimit()
+}
+
+// over reports whether too much waits for a partition.
+func (f *Forwarding) over(to int32) bool { return f.beyond(f.to[to].Load()) > f.free() }
+
+// ready reports whether more may be forwarded, after too much has waited for these partitions: some more than
+// nothing, or each acknowledgement would let just as much in.
+func (f *Forwarding) ready(to []int32) bool {
+	free := f.free()
+	return !f.full() && !slices.ContainsFunc(to, func(to int32) bool { return f.beyond(f.to[to].Load()) > free/2 })
+}
+
+// awaitRoom waits until more may be forwarded. It returns false if ctx ends first.
+func (f *Forwarding) awaitRoom(ctx context.Context, to []int32) bool {
+	f.waiting.Add(1)
+	defer f.waiting.Add(-1)
+	for {
+		f.mu.Lock()
+		if f.room == nil {
+			f.room = make(chan struct{})
+		}
+		room := f.room
+		f.mu.Unlock()
+		if f.ready(to) {
+			return true
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // loop is the way to another partition of the repartition topic.
 type loop struct {
 	*fenced.Writer
+	to    int32
 	all   *Forwarding
 	some  chan struct{} // see packs
 	bytes atomic.Int64  // that wait
 	packs atomic.Int32  // that are not acknowledged
 }
 
-// waits notes a record that waits for Kafka, and returns what is to be called when it does so no more. It
-// reports whether too much waits for another one. The partition is locked.
-func (l *loop) waits(size int64, pack bool) (done fenced.Done, over bool) {
-	all, own := l.all.bytes.Add(size), l.bytes.Add(size)
+// waits notes a record that waits for Kafka, and returns what is to be called when it does so no more. The
+// partition is locked.
+func (l *loop) waits(size int64, pack bool) (done fenced.Done) {
+	l.bytes.Add(size)
+	l.all.forwarded(l.to, size)
 	if pack {
 		l.packs.Add(1)
 	}
 	return func(int64, time.Time, error) {
-		l.all.bytes.Add(-size)
 		l.bytes.Add(-size)
+		l.all.forwarded(l.to, -size)
 		if pack {
 			l.packs.Add(-1)
 			ring(l.some)
 		}
-	}, own > l.all.each && (own > l.all.most || all > l.all.all)
+	}
 }
 
 // forget takes off what waits still. The writer has ended.
-func (l *loop) forget() { l.all.bytes.Add(-l.bytes.Swap(0)) }
+func (l *loop) forget() { l.all.forwarded(l.to, -l.bytes.Swap(0)) }
 
 // packs forwards what the shard has packed for other partitions. While a pack is on its way to a partition,
 // what follows is gathered in the next one: it grows just as the append takes, and waits for nothing else.
@@ -58,6 +132,15 @@ type packs struct {
 	*core
 	out  *outbox
 	some chan struct{} // holds one after a pack was acknowledged
+	held int64         // bytes of packs that the budget knows of; under mu
+}
+
+// note tells the budget how much is packed. The partition is locked.
+func (p *packs) note(packed int64) {
+	if packed != p.held {
+		p.env.Forwarding.add(budget.Packs, packed-p.held)
+		p.held = packed
+	}
 }
 
 // forward asks for all packs to be forwarded that wait for no other one. The partition is locked.
@@ -65,6 +148,7 @@ func (p *packs) forward() {
 	if p.shard.PacksWait() {
 		p.shard.FlushPacks(p.out.packing)
 	}
+	p.note(p.shard.PackedBytes())
 }
 
 // run forwards what was gathered while a pack was on its way.

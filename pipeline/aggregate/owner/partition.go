@@ -141,6 +141,7 @@ func (p *Partition) Close() {
 	c.mu.Unlock()
 	c.wg.Wait()
 	p.out.close()
+	p.packs.note(0)
 	c.env.Closed(p)
 	if pub := c.env.Published; pub != nil {
 		pub.Disown(c.id)

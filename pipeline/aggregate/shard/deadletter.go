@@ -34,7 +34,30 @@ func (s *base) deadLetter(src Source, rec *record.Record, bad []event.BadEvent, 
 		headers = append(headers, header("cut-from", int64(len(value))))
 		value, key = value[:min(len(value), most)], key[:min(len(key), maxDeadLetterKey)]
 	}
-	s.out.Aux = append(s.out.Aux, Aux{Topic: DeadLetters, At: rec.Time(), Key: key, Value: value, Headers: headers, Reason: reason})
+	letter := Aux{Topic: DeadLetters, At: rec.Time(), Key: key, Value: value, Headers: headers, Reason: reason}
+	letter.own()
+	s.out.Aux = append(s.out.Aux, letter)
+}
+
+// own gives what the record says memory of its own: while its topic takes nothing, it would keep the record's
+// whole batch.
+func (a *Aux) own() {
+	size := len(a.Key) + len(a.Value)
+	for i := range a.Headers {
+		size += len(a.Headers[i].Key) + len(a.Headers[i].Value)
+	}
+	buf := make([]byte, 0, size)
+	take := func(b []byte) []byte {
+		if b == nil {
+			return nil
+		}
+		buf = append(buf, b...)
+		return buf[len(buf)-len(b) : len(buf) : len(buf)]
+	}
+	a.Key, a.Value = take(a.Key), take(a.Value)
+	for i := range a.Headers {
+		a.Headers[i].Key, a.Headers[i].Value = take(a.Headers[i].Key), take(a.Headers[i].Value)
+	}
 }
 
 // letterHeaders are those that every dead letter has.

@@ -23,6 +23,7 @@ type gathered struct {
 	hashes []uint64 // of the steps' keys
 	keys   []byte
 	hits   []rules.Hit
+	most   int // steps that were gathered since forget
 }
 
 // gatheredStep is one event for one key of this partition.
@@ -54,7 +55,14 @@ func (g *gathered) add(w *rules.Work, of *gatheredStep) {
 }
 
 func (g *gathered) reset() {
+	g.most = max(g.most, len(g.steps))
 	g.steps, g.hashes, g.keys, g.hits = g.steps[:0], g.hashes[:0], g.keys[:0], g.hits[:0]
+}
+
+// forget drops what steps that were made refer to.
+func (g *gathered) forget() {
+	clear(g.steps[:min(g.most, cap(g.steps))])
+	g.most = 0
 }
 
 // mark is what is gathered so far, for cut.

@@ -34,6 +34,7 @@ type decoders struct {
 	input, loop event.Decoder
 	headers     []event.Header
 	events      []event.Event
+	most        int            // events of a record, since Forget
 	droppedIPs  uint64         // of input, as far as the tally knows
 	suspects    event.Suspects // the same
 }
@@ -45,8 +46,21 @@ func (s *intake) decodeRecord(d *event.Decoder, value []byte, headers []event.He
 		decode = d.Decode
 	}
 	events, err := decode(value, headers, key, s.decode.events[:0])
-	s.decode.events = events
+	s.decode.events, s.decode.most = events, max(s.decode.most, len(events))
 	return events, err
+}
+
+// Forget drops what is kept of records that are counted: their memory may be used for others. All that was
+// gathered is stepped.
+func (s *intake) Forget() {
+	d := &s.decode
+	d.input.Forget()
+	d.loop.Forget()
+	clear(d.events[:min(d.most, cap(d.events))])
+	clear(d.headers[:cap(d.headers)])
+	d.most = 0
+	s.gathered.forget()
+	s.unpacking.forget()
 }
 
 func (s *intake) match(e *event.Event, at event.Micros) []rules.Work {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -119,6 +121,58 @@ func TestDeadLettersAreCutAtTheirBounds(t *testing.T) {
 			t.Errorf("%d bytes of key and %d of value: it has %d and %d, cut: %t", tt.key, tt.value, len(a.Key), len(a.Value), cut)
 		}
 	}
+}
+
+// A dead letter has memory of its own: while its topic takes nothing, it must not keep the batch of its record.
+func TestADeadLetterKeepsNoBatch(t *testing.T) {
+	batch := []byte("the key, the value and a header of one record")
+	s := New(Config{Of: 1, MaxDeadLetter: 100}, Rules{Set: compile(t, "  rules: ["+movingEnds["bucket"]+"]")})
+	headers := record.HeadersOf(batch[:3], batch[4:7])
+	s.deadLetter(Input, &record.Record{Key: batch[:8], Value: batch[8:20], Headers: headers}, nil, errBlock)
+	a := s.out.Aux[0]
+	before := fmt.Sprintf("%s %s %s", a.Key, a.Value, a.Headers)
+	if !strings.Contains(before, string(batch[:8])) || !strings.Contains(before, ownHeader) {
+		t.Fatalf("it lacks something: %s", before)
+	}
+	clear(batch)
+	for left := headers; left.Len() > 0; {
+		key, value, _ := left.Next()
+		clear(key)
+		clear(value)
+	}
+	if after := fmt.Sprintf("%s %s %s", a.Key, a.Value, a.Headers); after != before {
+		t.Errorf("it changes with the batch: %s", after)
+	}
+}
+
+// Once records are counted, nothing keeps their memory: it is given to others.
+func TestCountedRecordsAreForgotten(t *testing.T) {
+	s := New(Config{Of: 1, Topics: simTopics, MaxDeadLetter: 10}, Rules{Set: compile(t, packRules)})
+	clock := Clock{Local: now(), Broker: event.NoTime}
+	const records = 20
+	var gone atomic.Int32
+	for n := range int64(records) { // each in a batch of its own
+		value := fmt.Appendf(nil, `[{"id":"e%d","uid":"u","api":"a.x","ip":"10.0.0.1","attrs":{"office":"o","bytes":1}}, "no event", {"api":"a.y","uid":"u"}]`, n)
+		runtime.AddCleanup(&value[0], func(int) { gone.Add(1) }, 0)
+		if err := s.Record(Input, &record.Record{Offset: n, Timestamp: clock.Local.Time().UnixMilli(), Value: value}, clock); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Step(Input, n+1, clock); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Forget() // dead letters still wait
+	for range 10 {
+		runtime.GC()
+		if gone.Load() >= records-1 { // what a step before keeps is one batch at most
+			break
+		}
+		runtime.Gosched()
+	}
+	if n := gone.Load(); n < records-1 {
+		t.Errorf("%d of %d batches are kept", records-n, records)
+	}
+	runtime.KeepAlive(s)
 }
 
 // What a forward has counted is applied at its place in the loop topic: states have it in that

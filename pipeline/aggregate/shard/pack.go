@@ -61,6 +61,7 @@ type packing struct {
 	now   bool         // packs, and from is over
 	of    []*pack      // by partition, those that have entries
 	open  int          // how many these are
+	bytes int64        // of these
 	spare []*pack      // to use again
 }
 
@@ -87,6 +88,9 @@ func (s *packing) PackForwards(on bool) { s.packs = on }
 // PacksWait reports whether there are packs that FlushPacks would ask to be forwarded.
 func (s *packing) PacksWait() bool { return s.open > 0 }
 
+// PackedBytes is how many bytes wait in packs.
+func (s *packing) PackedBytes() int64 { return s.bytes }
+
 // FlushPacks asks for what waits to be forwarded, but for partitions that are busy; nil: for all.
 func (s *packing) FlushPacks(busy func(to int32) bool) {
 	if s.open == 0 {
@@ -108,6 +112,7 @@ func (s *packing) flush(to int32) {
 	s.asks.Forwards = append(s.asks.Forwards, Forward{To: to, Value: bytes.Clone(p.value), Events: p.items, Packed: true})
 	s.of[to] = nil
 	s.open--
+	s.bytes -= int64(len(p.value))
 	if len(s.spare) < sparePacks {
 		s.spare = append(s.spare, p)
 	}
@@ -145,12 +150,14 @@ func (s *packing) pack(to int32, o *occurrence, works []rules.Work, generation u
 		return false
 	}
 	p := s.begun(to, generation)
+	before := len(p.value)
 	p.addEvent(o, keys)
 	for i := range works {
 		if w := &works[i]; s.by.owner(w) == to {
 			p.addKey(w)
 		}
 	}
+	s.bytes += int64(len(p.value) - before)
 	if p.items++; p.items >= packItems || len(p.value) >= packBytes {
 		s.flush(to)
 	}
@@ -171,6 +178,7 @@ func (s *packing) begun(to int32, generation uint32) *pack {
 		p.begin(origin{partition: s.by.ID, generation: generation}, s.known.Number)
 		s.of[to] = p
 		s.open++
+		s.bytes += int64(len(p.value))
 	}
 	return p
 }

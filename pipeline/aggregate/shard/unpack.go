@@ -75,6 +75,12 @@ func (u *unpacking) begin(value []byte, now *Rules) {
 	u.sets, u.keys, u.own, u.places = u.sets[:0], u.keys[:0], u.own[:0], u.places[:0]
 }
 
+// forget drops what it refers to of the last pack.
+func (u *unpacking) forget() {
+	u.Buf, u.text = nil, ""
+	clear(u.keys[:cap(u.keys)])
+}
+
 // unpackEvent gathers an event's steps, unless it has come before.
 func (s *intake) unpackEvent(u *unpacking, rec *record.Record, place int) error {
 	u.from.offset += int64(u.Uvarint())
