@@ -1,10 +1,13 @@
 package aggregate
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/budget"
@@ -66,4 +69,65 @@ func TestTheBufferFollowsTheMemoryLimit(t *testing.T) {
 			t.Errorf("of %d it is %d, want %d", tt.limit, got, tt.want)
 		}
 	}
+}
+
+// The rules topic is created anew, and packs of its life before are read once more. Their version is higher than
+// all that there are, and a limit that they name is gone: they count under the others.
+func TestPacksOutliveTheirRulesTopic(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, startKfake(t))
+	file := func(version int, more string) RuleFile {
+		f := ruleFile(version, version)
+		f.Source = fmt.Appendf(nil, `apiVersion: tallygate.dev/v1
+kind: RuleSet
+metadata: {name: v%d}
+spec:
+  rules:
+    - {name: everything, key: all, match: {api: "*"}, limit: %d, per: year, window: calendar, then: {block: 7d}}
+%s`, version, 1000+version, more)
+		return f
+	}
+	const more = `    - {name: more, key: all, match: {api: "*"}, count: {sum: cost}, limit: 1000, per: year, window: calendar, then: {block: 7d}}`
+	var m *member
+	for version := range 3 {
+		if m != nil {
+			m.end(t)
+		}
+		set, rules := withRules(t, file(version, more))
+		m = r.begin(set, rules, func(c *Config) { c.CheckpointEvery = time.Hour })
+	}
+	eventually(t, "packs may be sent", m.packs.allowed)
+	const events = 100
+	var msgs []*sarama.ProducerMessage
+	for i := range events {
+		e := hit(fmt.Sprintf("u%d", i), "a.b")
+		msgs = append(msgs, &sarama.ProducerMessage{Topic: r.names.Events, Partition: int32(i % rigPartitions), Value: sarama.ByteEncoder(event.AppendJSON(nil, e))})
+	}
+	r.sendAll(msgs)
+	counted := func() bool {
+		all, _ := m.Explain([]event.Dim{{Name: "all", Value: "true"}}, "", now()) // its owner may be away
+		for _, x := range all {
+			if x.Rule == "everything" {
+				return x.Count == events*event.One
+			}
+		}
+		return false
+	}
+	eventually(t, "all are counted", counted)
+	if packs, _ := r.packsIn(); packs == 0 {
+		t.Fatal("nothing was packed")
+	}
+	for _, p := range m.owned() { // there is no last checkpoint
+		p.Fail(errors.New("killed by the test"))
+	}
+	m.end(t)
+	r.drop(r.names.Rules)
+	set, rules := withRules(t, file(9, ""))
+	said := &logged{}
+	m = r.start(set, rules, said.into, func(c *Config) { c.AcceptNewTopic = true })
+	eventually(t, "all are counted by the new rules", func() bool { return m.Ready() == nil && counted() })
+	if n := said.count("taking it over again"); n > 0 {
+		t.Errorf("partitions failed %d times", n)
+	}
+	m.end(t)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/budget"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -107,7 +108,7 @@ func lonePartition(tb testing.TB) *Partition {
 	}
 	env := loneEnv()
 	p := New(env, 0, &Session{ConsumerGroupSession: aSession{ctx: context.Background()}, End: func(error) {}})
-	p.core.begin(&Rules{Set: set, Matches: env.Metrics.MatchesOf(set)})
+	p.core.begin(&Rules{Set: set, Matches: env.Metrics.MatchesOf(set)}, shard.Settled{})
 	env.Metrics.opened(0, 0)
 	return p
 }

@@ -64,10 +64,12 @@ func newCore(env *Env, id int32, s *Session) *core {
 
 // begin makes the shard, with the rules for the takeover. The partition keeps them until that is
 // over.
-func (c *core) begin(v *Rules) {
+func (c *core) begin(v *Rules, settled shard.Settled) {
+	cfg := c.shardConfig()
+	cfg.Settled = settled
 	c.lock()
 	defer c.mu.Unlock()
-	c.rules, c.shard = v, shard.New(c.shardConfig(), v.forShard())
+	c.rules, c.shard = v, shard.New(cfg, v.forShard())
 }
 
 // shardConfig is the configuration of the partition's shard.

@@ -103,7 +103,7 @@ func (o *outbox) forward(f *shard.Forward) error {
 	if o.env.Forwarding.over(f.To) && !slices.Contains(o.over, f.To) {
 		o.over = append(o.over, f.To)
 	}
-	_, err := l.Enqueue(fenced.Record{Value: f.Value, Headers: traceHeader(f.Trace)}, true, done)
+	_, err := l.Enqueue(fenced.Record{Value: f.Value, Headers: forwardHeaders(f)}, true, done)
 	if err != nil {
 		done(-1, time.Time{}, err)
 	}

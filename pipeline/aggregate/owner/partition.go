@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/IBM/sarama"
+
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 )
 
@@ -47,9 +49,14 @@ func (p *Partition) Open() error {
 	began, c := time.Now(), p.core
 	release := context.AfterFunc(c.session.Context(), func() { c.cancel(ErrReleased) })
 	t := newTakeover(c, p.out)
-	err := c.env.Rules.Refresh(c.ctx) // at least as new as any checkpoint's
+	settled, err := c.env.Client.GetOffset(c.env.Names.Loop, c.id, sarama.OffsetNewest) // before the rules are read
 	if err == nil {
-		c.begin(c.env.Rules.Current())
+		err = c.env.Rules.Refresh(c.ctx) // at least as new as any checkpoint's
+	}
+	if err == nil {
+		v := c.env.Rules.Current()
+		failed, _ := c.env.Rules.FailedAt()
+		c.begin(v, shard.Settled{Below: settled, Newest: max(v.Number, failed)})
 		err = t.run(c.ctx)
 	}
 	if err != nil {

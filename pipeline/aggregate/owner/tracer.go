@@ -1,6 +1,8 @@
 package owner
 
 import (
+	"encoding/binary"
+
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
@@ -14,10 +16,13 @@ type Tracer interface {
 	Published(p *shard.Published)
 }
 
-// traceHeader is the header of a forwarded event's trace context; nil for none.
-func traceHeader(t *event.Trace) []sarama.RecordHeader {
-	if t == nil {
-		return nil
+// forwardHeaders are those of a forwarded event, or a pack: its trace context, and the version of the rules.
+func forwardHeaders(f *shard.Forward) (headers []sarama.RecordHeader) {
+	if f.Trace != nil {
+		headers = append(headers, sarama.RecordHeader{Key: []byte(event.HeaderTrace), Value: f.Trace.AppendTo(nil)})
 	}
-	return []sarama.RecordHeader{{Key: []byte(event.HeaderTrace), Value: t.AppendTo(nil)}}
+	if f.Rules != 0 {
+		headers = append(headers, sarama.RecordHeader{Key: []byte(shard.HeaderRules), Value: binary.BigEndian.AppendUint64(nil, f.Rules)})
+	}
+	return headers
 }

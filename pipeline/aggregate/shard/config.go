@@ -26,12 +26,21 @@ type Config struct {
 	// PackAfter is how long the partition forwards whole events after it was opened and after each change of its
 	// rules. Others take a moment to get these, and count a whole event by their own.
 	PackAfter event.Micros
+	// Settled is what the newest rules were when they were read before the takeover.
+	Settled Settled
 	// Trace is told what became of each event on each of its keys. Nil is for no trace.
 	Trace func(*Stepped)
 	// Spans has the contexts of traces followed, from records' headers into verdicts and Effects.Counted.
 	// SpanEvery gives one of so many verdicts that have none a trace of its own; 0 is none.
 	Spans     bool
 	SpanEvery uint64
+}
+
+// Settled says how far the repartition topic was when the newest rules were read: what lies below was not made
+// by newer ones.
+type Settled struct {
+	Below  int64 // an offset of the partition of the repartition topic
+	Newest int64 // the number of the newest rules, also where they do not compile here
 }
 
 // Topics are those that a checkpoint speaks of.

@@ -62,6 +62,7 @@ type Forward struct {
 	Value  []byte
 	Events int
 	Packed bool         // it is a pack
+	Rules  uint64       // Rules.Published that a pack was made by: its header HeaderRules
 	Trace  *event.Trace // its header; nil for none
 }
 

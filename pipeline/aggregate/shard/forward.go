@@ -2,6 +2,7 @@ package shard
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/tallygate/tallygate/internal/wire"
@@ -28,6 +29,9 @@ type origin struct {
 	index      int
 	generation uint32
 }
+
+// valid reports whether there may be such an origin.
+func (o origin) valid() bool { return o.partition >= 0 && o.offset >= 0 && o.index >= 0 }
 
 // seen is the highest origin of an input partition that was seen.
 type seen struct {
@@ -81,9 +85,12 @@ func decodeForward(src []byte) (from origin, broker event.Micros, body []byte, e
 		from.generation = uint32(r.Uvarint())
 	}
 	from.partition, from.offset, from.index = int32(r.Uvarint()), int64(r.Uvarint()), int(r.Uvarint())
-	broker = event.Micros(r.Varint())
+	broker = event.Micros(r.Varint()).Clamp()
 	if r.Bad {
-		return from, 0, nil, fmt.Errorf("loop record that is cut short")
+		return from, 0, nil, errors.New("loop record that is cut short")
+	}
+	if !from.valid() {
+		return from, 0, nil, errors.New("loop record of an origin that there is not")
 	}
 	return from, broker, r.Buf, nil
 }

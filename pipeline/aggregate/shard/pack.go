@@ -36,7 +36,12 @@ import (
 //	              uvarint   the number of a list of limits, from 1; 0 is a new one: uvarint length, 6 bytes of each limit
 //	              bytes     the key's text
 //	  uvarint   0: each limit counts 1; 1: uvarint amounts, in millionths; 2: amounts, then 8 bytes of each hit's value
+//
+// A header names the version with the life of the rules topic that it is of (protocol.RulesVersion).
 const loopKindPack = 5
+
+// HeaderRules is the name of a pack's header: 8 bytes, the version of the rules that it was made by.
+const HeaderRules = "tg-v"
 
 const (
 	packItems = 256      // as many entries are in a pack at most: its receiver steps them in one go
@@ -109,7 +114,7 @@ func (s *packing) flush(to int32) {
 		return
 	}
 	p := s.of[to]
-	s.asks.Forwards = append(s.asks.Forwards, Forward{To: to, Value: bytes.Clone(p.value), Events: p.items, Packed: true})
+	s.asks.Forwards = append(s.asks.Forwards, Forward{To: to, Value: bytes.Clone(p.value), Events: p.items, Packed: true, Rules: s.known.Published})
 	s.of[to] = nil
 	s.open--
 	s.bytes -= int64(len(p.value))

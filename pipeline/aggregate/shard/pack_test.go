@@ -2,6 +2,7 @@ package shard
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 	"github.com/tallygate/tallygate/rules"
@@ -214,6 +216,86 @@ func TestPacksByOtherRules(t *testing.T) {
 	}
 }
 
+// A version of the rules is one of a life of their topic. A pack of an earlier life, whatever its number, names no
+// limit that is to come: what the repartition topic had before the newest rules were read. One that came later is
+// perhaps of a life that the receiver has to read first.
+func TestPacksOfAnotherLifeOfTheRulesTopic(t *testing.T) {
+	const one = `
+  rules:
+    - {name: all, key: all, match: {api: "*"}, limit: 1000, per: 1h, window: tumbling, then: {block: 1h}}`
+	both := one + `
+    - {name: more, key: all, match: {api: "*"}, count: {sum: cost}, limit: 1000, per: 1h, window: tumbling, then: {block: 1h}}`
+	p := newPair(t, compile(t, both), true)
+	p.from.rules.Number = 4
+	p.read(0, `{"uid":"u","api":"a","cost":7}`)
+	value := p.forward()[0]
+	old, fresh := protocol.RulesVersion([16]byte{1}, 4), protocol.RulesVersion([16]byte{2}, 1)
+	for _, tt := range []struct {
+		name      string
+		made, now uint64 // the versions, if the topic's life is known
+		number    int64  // that the receiver counts by
+		settled   Settled
+		waits     bool
+	}{
+		{"a version that is to be read", old, protocol.RulesVersion([16]byte{1}, 3), 3, Settled{0, 3}, true},
+		{"one that does not compile", old, protocol.RulesVersion([16]byte{1}, 3), 3, Settled{10, 4}, true},
+		{"another life, and before the newest rules were read", old, fresh, 1, Settled{10, 1}, false},
+		{"another life, and behind", old, fresh, 1, Settled{0, 1}, true},
+		{"another life by its higher number", 0, fresh, 1, Settled{10, 1}, false},
+		{"a new life with lower numbers", fresh, old, 4, Settled{0, 4}, true},
+		{"the same life, and older", old, protocol.RulesVersion([16]byte{1}, 5), 5, Settled{0, 5}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := p.to.cfg
+			cfg.Settled = tt.settled
+			to := New(cfg, Rules{Number: tt.number, Published: tt.now, Set: compile(t, one)})
+			rec := &record.Record{Offset: 5, Value: value}
+			if tt.made != 0 {
+				rec.Headers = record.HeadersOf([]byte(HeaderRules), binary.BigEndian.AppendUint64(nil, tt.made))
+			}
+			err := to.Record(Loop, rec, p.clock)
+			if waits := errors.Is(err, ErrRulesBehind); waits != tt.waits {
+				t.Fatalf("%v, and it should wait for rules: %v", err, tt.waits)
+			}
+			if err := to.Step(Loop, 6, p.clock); err != nil || !tt.waits && to.tally.Counted != 1 {
+				t.Errorf("%v: %d count", err, to.tally.Counted)
+			}
+		})
+	}
+}
+
+// A sender that has not got the tiers of a limit yet says nothing about them: the key keeps its own.
+func TestPacksByOlderRulesKeepTheTier(t *testing.T) {
+	const plain = `
+  rules:
+    - {name: visits, key: ip, match: {api: "*"}, limit: 20, per: 1h, window: tumbling, then: {block: 1h}%s}`
+	tiers := fmt.Sprintf(plain, `, tiers: [{when: 'attrs.plan == "pro"', limit: 100}]`)
+	p := newPair(t, compile(t, fmt.Sprintf(plain, "")), true)
+	p.to = New(p.to.cfg, Rules{Number: 2, Set: compile(t, tiers)})
+	ip := ""
+	for n := 0; ip == "" || event.Partition([]byte("ip="+ip), 2) != 1; n++ {
+		ip = fmt.Sprintf("10.0.0.%d", n)
+	}
+	visit := fmt.Sprintf(`{"uid":"u","api":"a","ip":%q,"attrs":{"plan":"pro"}}`, ip)
+	e, err := event.NewDecoder().Decode([]byte(visit), nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.take(appendForward(nil, origin{partition: 0, offset: 0}, p.clock.Local, &e[0])) // whole, by the new rules
+	for n := range int64(30) {
+		p.read(n+1, visit)
+	}
+	p.take(p.forward()...)
+	if p.packed != 30 || p.to.tally.Counted != 31 {
+		t.Fatalf("%d events in packs, %d counted", p.packed, p.to.tally.Counted)
+	}
+	for _, a := range p.to.out.States {
+		if a.Ack != nil && len(a.Ack.verdicts) > 0 {
+			t.Fatalf("blocked after 31 of 100: %s", a.Ack.verdicts[0].body)
+		}
+	}
+}
+
 // The bytes of a pack: they must be read for ever.
 func TestTheFormOfPacks(t *testing.T) {
 	set := compile(t, `
@@ -260,6 +342,11 @@ func FuzzPack(f *testing.F) {
 		err := p.to.Record(Loop, &record.Record{Offset: 3, Value: value}, p.clock)
 		if err != nil && !errors.Is(err, ErrRulesBehind) {
 			t.Fatal(err)
+		}
+		for i := range p.to.gathered.steps {
+			if g := &p.to.gathered.steps[i]; g.at != g.at.Clamp() || g.broker != g.broker.Clamp() || g.cause.Offset < 0 || g.cause.Partition < 0 {
+				t.Fatalf("a step at %d, of %d, from offset %d of partition %d", g.at, g.broker, g.cause.Offset, g.cause.Partition)
+			}
 		}
 		steps := len(p.to.gathered.steps)
 		if steps > 0 && (p.to.gathered.steps[steps-1].key != len(p.to.gathered.keys) || p.to.gathered.steps[steps-1].hit != len(p.to.gathered.hits)) {

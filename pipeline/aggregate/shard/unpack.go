@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tallygate/tallygate/internal/wire"
+	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -27,10 +28,12 @@ var errPack = errors.New("a pack of forwarded events that is cut short, or contr
 // unpacking is a pack that is being read. Its lists are used again for the next one.
 type unpacking struct {
 	wire.Reader
-	text   string // the whole record: ids are parts of it
-	from   origin // of the last entry
-	broker event.Micros
-	by     int64 // the version of the rules that it was made by
+	text   string       // the whole record: ids are parts of it
+	from   origin       // of the last entry
+	sum    event.Micros // of the differences between the entries' broker times
+	broker event.Micros // of the last entry
+	by     int64        // the version of the rules that it was made by
+	behind bool         // these may have limits that the present ones have yet to get
 	now    *Rules
 	sets   []unpackedSet
 	keys   []unpackedKey
@@ -54,6 +57,7 @@ type unpackedKey struct {
 func (s *intake) packRecord(rec *record.Record) error {
 	u := &s.unpacking
 	u.begin(rec.Value, &s.rules)
+	u.behind = s.mayBeBehind(rec, u.by)
 	for place := 0; !u.Bad && len(u.Buf) > 0; place++ {
 		if err := s.unpackEvent(u, rec, place); err != nil {
 			return err
@@ -71,7 +75,7 @@ func (u *unpacking) begin(value []byte, now *Rules) {
 	u.text = string(value)
 	u.from = origin{generation: uint32(u.Uvarint()), partition: int32(u.Uvarint())}
 	u.by = int64(u.Uvarint())
-	u.broker = 0
+	u.sum = 0
 	u.sets, u.keys, u.own, u.places = u.sets[:0], u.keys[:0], u.own[:0], u.places[:0]
 }
 
@@ -85,11 +89,12 @@ func (u *unpacking) forget() {
 func (s *intake) unpackEvent(u *unpacking, rec *record.Record, place int) error {
 	u.from.offset += int64(u.Uvarint())
 	u.from.index = int(u.Uvarint())
-	u.broker += event.Micros(u.Varint())
-	at := u.broker + event.Micros(u.Varint())
+	u.sum += event.Micros(u.Varint()) // it wraps around to NoTime and back
+	u.broker = u.sum.Clamp()
+	at := (u.sum + event.Micros(u.Varint())).Clamp()
 	id := u.string()
 	keys := u.Uvarint()
-	if u.Bad || keys == 0 {
+	if u.Bad || keys == 0 || at == event.NoTime || !u.from.valid() {
 		u.Bad = true
 		return nil
 	}
@@ -158,6 +163,43 @@ func (u *unpacking) newKey() error {
 	return nil
 }
 
+// unpackedHit is a hit under a limit before its amounts are read. Senders forward an event whole if a limit asks more
+// of it. Rules by which this one does not are older ones: they do not say which tier the event has, and the
+// key keeps its own.
+func unpackedHit(limit *rules.Limit) rules.Hit {
+	h := rules.Hit{Limit: limit, Amount: event.One, Cost: event.One}
+	if !h.IsPlain() {
+		h.Tier = rules.KeepTier
+	}
+	return h
+}
+
+// mayBeBehind reports whether a pack may name limits that are newer than the present rules. A version is one of a life
+// of the rules topic: those of another life say nothing by their numbers. What the repartition topic had before
+// the newest rules were read was made by these, or by older ones: those of a topic that is no more.
+func (s *intake) mayBeBehind(rec *record.Record, by int64) bool {
+	now, other := &s.rules, false
+	for headers := rec.Headers; !other; {
+		key, value, ok := headers.Next()
+		if !ok {
+			break
+		}
+		if string(key) == HeaderRules && len(value) == 8 {
+			made := binary.BigEndian.Uint64(value)
+			other = made != 0 && now.Published != 0 && !protocol.SameTopic(made, now.Published)
+		}
+	}
+	settled := rec.Offset < s.cfg.Settled.Below
+	switch {
+	case other:
+		return !settled
+	case by <= now.Number:
+		return false
+	default: // one that does not compile here is known, too
+		return !settled || by <= s.cfg.Settled.Newest
+	}
+}
+
 // set looks a list of limits up. One that older rules had counts nowhere any more.
 func (u *unpacking) set() error {
 	var hash rules.SectionHash
@@ -170,9 +212,9 @@ func (u *unpacking) set() error {
 	for place := range int(size) {
 		u.Buf = u.Buf[copy(hash[:], u.Buf):]
 		if limit := u.now.Set.LimitOf(hash); limit != nil {
-			u.own = append(u.own, rules.Hit{Limit: limit, Amount: event.One, Cost: event.One})
+			u.own = append(u.own, unpackedHit(limit))
 			u.places = append(u.places, place)
-		} else if u.by > u.now.Number {
+		} else if u.behind {
 			return fmt.Errorf("%w: their version is %d, this partition's %d", ErrRulesBehind, u.by, u.now.Number)
 		}
 	}
