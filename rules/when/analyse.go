@@ -46,6 +46,9 @@ func (r *formulaReader) of(n ast.Node) logic.Formula {
 			return r.solver.Not(r.of(n.Node))
 		}
 	case *ast.ConditionalNode:
+		if isFixed(n.Cond) {
+			return logic.Unknown()
+		}
 		return r.solver.If(r.of(n.Cond), r.of(n.Exp1), r.of(n.Exp2))
 	case *ast.VariableDeclaratorNode:
 		if r.lets == nil {
@@ -57,6 +60,12 @@ func (r *formulaReader) of(n ast.Node) logic.Formula {
 		return f
 	case *ast.BinaryNode:
 		switch n.Operator {
+		case "and", "&&", "or", "||":
+			if isFixed(n.Left) || isFixed(n.Right) {
+				return logic.Unknown()
+			}
+		}
+		switch n.Operator {
 		case "and", "&&":
 			return r.both(n)
 		case "or", "||":
@@ -66,6 +75,23 @@ func (r *formulaReader) of(n ast.Node) logic.Formula {
 		}
 	}
 	return r.condition(n)
+}
+
+// isFixed reports whether a part is the same at each event. expr then leaves out what stands beside it, also
+// where that would fail.
+func isFixed(n ast.Node) bool {
+	names := &identifierFinder{}
+	ast.Walk(&n, names)
+	return !names.found
+}
+
+type identifierFinder struct{ found bool }
+
+// Visit implements ast.Visitor.
+func (v *identifierFinder) Visit(node *ast.Node) {
+	if _, ok := (*node).(*ast.IdentifierNode); ok {
+		v.found = true
+	}
 }
 
 // both tells of an `and` of which both sides may hold, and never together.
