@@ -17,6 +17,9 @@ func Analyse(source string, events Declared) (logic.Formula, []Mistake) {
 	}
 	r := &formulaReader{source: source, attrs: events.Attrs, solver: &logic.Solver{}}
 	f := r.of(tree.Node)
+	if r.folded {
+		return logic.Unknown(), slices.DeleteFunc(r.mistakes, func(m Mistake) bool { return m.Severity != Never })
+	}
 	if f.True.Never() && !slices.ContainsFunc(r.mistakes, func(m Mistake) bool { return m.Severity == Never }) {
 		r.never(tree.Node)
 	}
@@ -32,7 +35,8 @@ type formulaReader struct {
 	lets     map[string]ast.Node
 	mistakes []Mistake
 
-	contradiction int // the number of the last mistake that tells of an `and`; 0: there is none
+	folded        bool // a part is fixed: what is around it may be fixed, too
+	contradiction int  // the number of the last mistake that tells of an `and`; 0: there is none
 }
 
 func (r *formulaReader) of(n ast.Node) logic.Formula {
@@ -47,7 +51,7 @@ func (r *formulaReader) of(n ast.Node) logic.Formula {
 		}
 	case *ast.ConditionalNode:
 		if isFixed(n.Cond) {
-			return logic.Unknown()
+			r.folded = true
 		}
 		return r.solver.If(r.of(n.Cond), r.of(n.Exp1), r.of(n.Exp2))
 	case *ast.VariableDeclaratorNode:
@@ -62,7 +66,7 @@ func (r *formulaReader) of(n ast.Node) logic.Formula {
 		switch n.Operator {
 		case "and", "&&", "or", "||":
 			if isFixed(n.Left) || isFixed(n.Right) {
-				return logic.Unknown()
+				r.folded = true
 			}
 		}
 		switch n.Operator {
