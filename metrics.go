@@ -159,7 +159,7 @@ func (c *collector) events(gauge, counter measure, suspects map[string]uint64) {
 
 // mistakes counts in how many middlewares each was found, and returns how many checks had no dimension.
 func (g *Guard) mistakes(by map[string]uint64) (noDims uint64) {
-	by[httplimit.SuspectNoDims], by[httplimit.SuspectSameAddress] = 0, 0
+	by[httplimit.SuspectNoDims], by[httplimit.SuspectNoUID], by[httplimit.SuspectSameAddress] = 0, 0, 0
 	g.mu.Lock()
 	gates := slices.Clone(g.gates)
 	g.mu.Unlock()

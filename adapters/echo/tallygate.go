@@ -33,12 +33,19 @@ func Middleware(table *enforce.Table, options httplimit.Options) (echo.Middlewar
 			}
 			c.SetRequest(passage.Request(original))
 			c.Response().Before(func() { passage.TakeNote(c.Response().Header()) })
-			status := http.StatusInternalServerError // when the handler panics
-			defer func() { passage.Done(status) }()
-			if err := next(c); err != nil {
+			end, status := passage.Failed, 0 // when the handler panics
+			if c.Response().Committed {
+				status = c.Response().Status
+			}
+			defer func() { end(status) }()
+			err := next(c)
+			late := err != nil && c.Response().Committed // the status that was sent is not what became of the request
+			if err != nil {
 				c.Error(err) // answers, so that the status is known
 			}
-			status = c.Response().Status
+			if status = c.Response().Status; !late || status >= http.StatusBadRequest {
+				end = passage.Done
+			}
 			return nil
 		}
 	}, nil

@@ -38,11 +38,14 @@ func Middleware(table *enforce.Table, options httplimit.Options) (gin.HandlerFun
 		finished := false
 		defer func() { // also when a handler panics
 			passage.TakeNote(c.Writer.Header()) // gin sends the header of a response without a body later
-			status := c.Writer.Status()
-			if !finished && !c.Writer.Written() {
-				status = http.StatusInternalServerError
+			switch {
+			case finished:
+				passage.Done(c.Writer.Status())
+			case c.Writer.Written(): // whatever it has sent, it has failed
+				passage.Failed(c.Writer.Status())
+			default:
+				passage.Failed(0)
 			}
-			passage.Done(status)
 		}()
 		c.Next()
 		finished = true
@@ -61,7 +64,24 @@ func (w *noted) Write(b []byte) (int, error) { w.take(); return w.ResponseWriter
 
 func (w *noted) WriteString(s string) (int, error) { w.take(); return w.ResponseWriter.WriteString(s) }
 
-func (w *noted) Flush() { w.take(); w.ResponseWriter.Flush() }
+func (w *noted) Flush() { _ = w.FlushError() }
+
+// FlushError is for http.ResponseController: gin's own Flush panics where the writer below cannot flush.
+func (w *noted) FlushError() error {
+	w.WriteHeaderNow()
+	return http.NewResponseController(w.below()).Flush()
+}
+
+// Unwrap is for http.ResponseController.
+func (w *noted) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// below is the writer around which gin's is.
+func (w *noted) below() http.ResponseWriter {
+	if of, ok := w.ResponseWriter.(interface{ Unwrap() http.ResponseWriter }); ok {
+		return of.Unwrap()
+	}
+	return w.ResponseWriter
+}
 
 func (w *noted) take() {
 	if !w.Written() {

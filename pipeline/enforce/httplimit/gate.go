@@ -74,10 +74,10 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		default:
 			sw, finished := p.writer(w), false
-			defer func() { p.Done(sw.result(finished)) }() // also when the handler panics: what it did is done
+			defer func() { sw.end(p, finished) }() // also when the handler panics: what it did is done
 			inside := p.Request(r)
 			p.entered.r = inside // Options.Event sees what routers note in it
-			next.ServeHTTP(sw, inside)
+			next.ServeHTTP(sw.forHandler(), inside)
 			finished = true
 		}
 	})

@@ -80,6 +80,21 @@ func (e *entered) leave() {
 // net/http.
 func (p Passage) Done(status int) { p.end(status, event.StatusOutcome(status)) }
 
+// Failed emits the event of a request whose handler has panicked: its outcome is failure, whatever status it
+// has sent before. 0 is none, and the status is 500 then.
+func (p Passage) Failed(status int) {
+	if status == 0 {
+		status = http.StatusInternalServerError
+	}
+	p.end(status, event.OutcomeFailure)
+}
+
+// left reports whether the client has left.
+func (p Passage) left() bool {
+	r := p.entered.around
+	return r != nil && r.Context().Err() != nil
+}
+
 func (p Passage) end(status int, outcome string) {
 	if p.entered == nil {
 		return

@@ -14,21 +14,28 @@ type GateStats struct {
 	// NoDims counts requests for which UID, IP and Attrs had no value: no verdict denies them, but those
 	// on an API's key or on all.
 	NoDims uint64
-	// Suspects are what was told to the log: SuspectNoDims, SuspectSameAddress.
+	// NoUID counts requests for which UID had no value: no limit on a user holds for them. It is 0 where
+	// Options.UID is not set.
+	NoUID uint64
+	// Suspects are what was told to the log: SuspectNoDims, SuspectNoUID, SuspectSameAddress.
 	Suspects []string
 }
 
 // What looks like a mistake in a Gate's options. They are fit for labels of metrics.
 const (
-	SuspectNoDims      = "no_dimensions" // none of the first thousand requests had a dimension
+	SuspectNoDims      = "no_dimensions" // none of the first twenty requests had a dimension
+	SuspectNoUID       = "no_uid"        // none of the first twenty requests had a uid, and some had another dimension
 	SuspectSameAddress = "same_address"  // each of the first thousand had the same private address, and came through a proxy
 )
 
 // Stats returns what the Gate has seen so far.
 func (g *Gate) Stats() GateStats {
-	s := GateStats{NoDims: g.watch.noDims.Load()}
+	s := GateStats{NoDims: g.watch.noDims.Load(), NoUID: g.watch.noUID.Load()}
 	if g.watch.dims.told.Load() {
 		s.Suspects = append(s.Suspects, SuspectNoDims)
+	}
+	if g.watch.uid.told.Load() {
+		s.Suspects = append(s.Suspects, SuspectNoUID)
 	}
 	if g.watch.address.told.Load() {
 		s.Suspects = append(s.Suspects, SuspectSameAddress)
@@ -36,17 +43,24 @@ func (g *Gate) Stats() GateStats {
 	return s
 }
 
-// watched is how many requests have to look like a mistake until it is told.
-const watched = 1000
+// How many requests have to look like a mistake until it is told: whoever sets a service up sees the first
+// few of them, while one address may be that of a single caller for a while.
+const (
+	watchedWho       = 20
+	watchedAddresses = 1000
+)
 
 // watch looks at a gate's first requests for mistakes in its options: with them nobody is ever denied, or
 // all callers are one, and nothing else says so. When it has seen what is right it costs one atomic load.
 type watch struct {
 	log    *slog.Logger
 	noDims atomic.Uint64
-	over   atomic.Bool // both are known
+	noUID  atomic.Uint64
+	reads  bool        // a uid
+	over   atomic.Bool // all are known
 
 	dims    suspicion
+	uid     suspicion
 	address suspicion
 	first   atomic.Pointer[string] // the address of the first request that came through a proxy
 }
@@ -58,7 +72,7 @@ type suspicion struct {
 }
 
 // again notes a request that looks like the mistake, and reports whether it is the one to tell it at.
-func (s *suspicion) again() bool {
+func (s *suspicion) again(watched uint32) bool {
 	if s.seen.Add(1) != watched || s.over.Swap(true) {
 		return false
 	}
@@ -67,7 +81,8 @@ func (s *suspicion) again() bool {
 }
 
 func (w *watch) init(o *Options) {
-	w.log = o.Logger
+	w.log, w.reads = o.Logger, o.UID != nil
+	w.uid.over.Store(!w.reads)
 	w.address.over.Store(o.IP == nil)
 }
 
@@ -75,18 +90,28 @@ func (w *watch) request(r *http.Request, dims []event.Dim) {
 	if len(dims) == 0 {
 		w.noDims.Add(1)
 	}
+	known := len(dims) > 0 && dims[0].Name == dimUID
+	if w.reads && !known {
+		w.noUID.Add(1)
+	}
 	if w.over.Load() {
 		return
 	}
 	if len(dims) > 0 {
 		w.dims.over.Store(true)
-	} else if !w.dims.over.Load() && w.dims.again() {
-		w.log.Warn("none of the first requests had a uid, an address or an attribute, so no verdict denies them: check UID, IP and Attrs of the middleware's options, and that authentication comes before it", "requests", watched)
+	} else if !w.dims.over.Load() && w.dims.again(watchedWho) {
+		w.uid.over.Store(true) // one line is enough
+		w.log.Warn("none of the first requests had a uid, an address or an attribute, so no verdict denies them: check UID, IP and Attrs of the middleware's options, and that authentication comes before it", "requests", watchedWho)
+	}
+	if known {
+		w.uid.over.Store(true)
+	} else if !w.uid.over.Load() && w.uid.again(watchedWho) {
+		w.log.Warn("none of the first requests had a uid, so no limit on users holds for them: check UID of the middleware's options, and that authentication comes before it", "requests", watchedWho)
 	}
 	if !w.address.over.Load() {
 		w.lookAtAddress(r, dims)
 	}
-	w.over.Store(w.dims.over.Load() && w.address.over.Load())
+	w.over.Store(w.dims.over.Load() && w.uid.over.Load() && w.address.over.Load())
 }
 
 // lookAtAddress looks at requests that came through a proxy. Without ClientIP's list of proxies each of
@@ -112,8 +137,8 @@ func (w *watch) lookAtAddress(r *http.Request, dims []event.Dim) {
 	}
 	if ip != *first || !private(ip) {
 		w.address.over.Store(true)
-	} else if w.address.again() {
-		w.log.Warn("all of the first requests that came through a proxy have the same private address, so all callers share one key: give the proxies' networks to ClientIP, ForwardedIP or HeaderIP", "address", *first, "requests", watched)
+	} else if w.address.again(watchedAddresses) {
+		w.log.Warn("all of the first requests that came through a proxy have the same private address, so all callers share one key: give the proxies' networks to ClientIP, ForwardedIP or HeaderIP", "address", *first, "requests", watchedAddresses)
 	}
 }
 

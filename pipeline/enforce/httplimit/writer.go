@@ -20,13 +20,23 @@ type statusWriter struct {
 	taken  *takenConn
 }
 
-// result returns the status; a handler that panics before it responds has failed.
-func (w *statusWriter) result(finished bool) int {
-	w.takeNote()
-	if !finished && w.status == 0 {
-		return http.StatusInternalServerError
+// forHandler is the writer as the handler sees it: an http.Flusher where the one below can flush.
+func (w *statusWriter) forHandler() http.ResponseWriter {
+	if flushes(w.ResponseWriter) {
+		return flushingWriter{w}
 	}
-	return w.status
+	return w
+}
+
+// end ends the request. A handler that panics has failed, whatever status it has sent before; unless its client
+// has left, which must not decide what counts: a proxy's handler panics when it can send no more.
+func (w *statusWriter) end(p Passage, finished bool) {
+	w.takeNote()
+	if finished || w.status != 0 && p.left() {
+		p.Done(w.status)
+	} else {
+		p.Failed(w.status)
+	}
 }
 
 // takeNote takes the header enforce.NoteHeader out of a response before it is sent.
@@ -77,15 +87,7 @@ func (w *statusWriter) begin() {
 	}
 }
 
-// Flush, Hijack and Unwrap are for handlers that stream or take the connection over.
-func (w *statusWriter) Flush() {
-	if w.status == 0 {
-		w.takeNote()
-	}
-	_ = http.NewResponseController(w.ResponseWriter).Flush()
-}
-
-// Hijack is http.Hijacker's, when the server's writer is one. What the request holds is held until the
+// Hijack is http.Hijacker's, where the server's writer is one. What the request holds is held until the
 // connection is closed, too: handlers hand it to a goroutine, and return.
 func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
@@ -101,6 +103,36 @@ func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// flushingWriter is a statusWriter before a writer that can flush. A handler that looks for an http.Flusher is
+// told by this one alone that there is one.
+type flushingWriter struct{ *statusWriter }
+
+// Flush sends what was written, for handlers that stream.
+func (w flushingWriter) Flush() { _ = w.FlushError() }
+
+// FlushError is Flush for http.ResponseController, with the error of the writer below.
+func (w flushingWriter) FlushError() error {
+	if w.status == 0 {
+		w.takeNote()
+		w.status = http.StatusOK // a flush sends the header
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// flushes reports whether http.ResponseController finds a writer that can flush.
+func flushes(w http.ResponseWriter) bool {
+	for {
+		switch below := w.(type) {
+		case interface{ FlushError() error }, http.Flusher:
+			return true
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = below.Unwrap()
+		default:
+			return false
+		}
+	}
+}
 
 // Responses reads what responses note by a header. The zero value is ready, and its methods may be called by
 // many goroutines. It is for adapters of routers.
