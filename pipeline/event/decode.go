@@ -79,6 +79,7 @@ type Decoder struct {
 	wrong         []mistake  // in the current event
 	event         *Event     // the current event
 	drop          bool       // its ip was dropped
+	lately        bool       // it is written as instances of other versions may not read it
 	other         otherName  // what fields that are not read may be meant for
 	cloud         cloudEvent // the CloudEvents attributes around it
 	mode          mode
@@ -152,9 +153,10 @@ func (d *Decoder) Forget() {
 
 // Raw returns the JSON of the i-th event that the last call decoded, as it came, in the record's
 // own memory: decoded by itself it is the same event. It is nil for CloudEvents, of which only a
-// part is the event.
+// part is the event, and for an id that is a number or a time in seconds, which older instances do not
+// read so.
 func (d *Decoder) Raw(i int) []byte {
-	if d.mode != plain {
+	if d.mode != plain || d.spans[i].to == 0 {
 		return nil
 	}
 	return d.body[d.spans[i].from:d.spans[i].to]
@@ -228,6 +230,7 @@ func (d *Decoder) element(dst []Event, index int) (_ []Event, ok bool) {
 	start := p.i
 	dst = append(dst, Event{Time: NoTime, Cost: One, BrokerTime: NoTime, Permit: Permit{At: NoTime}})
 	d.event, d.mark, d.start, d.drop, d.other = &dst[len(dst)-1], len(d.arena), start, false, 0
+	d.lately = false
 	if len(d.wrong) > 0 {
 		d.wrong = d.wrong[:0]
 	}
@@ -256,7 +259,11 @@ func (d *Decoder) element(dst []Event, index int) (_ []Event, ok bool) {
 		d.DroppedIPs++
 	}
 	d.Suspects.look(d.event, d.other)
-	d.spans = append(d.spans, span{start, p.i})
+	if d.lately {
+		d.spans = append(d.spans, span{})
+	} else {
+		d.spans = append(d.spans, span{start, p.i})
+	}
 	return dst, true
 }
 

@@ -128,9 +128,12 @@ func (d *Decoder) set(f field, name string, t *token) {
 	e := d.event
 	switch f {
 	case fieldID:
-		e.ID = t.id(d.text(f, ReasonID, t))
+		e.ID = t.id(d.name(f, ReasonID, t))
 	case fieldTime:
 		e.Time = d.moment(f, t)
+		if d.other &^= inSeconds; t.seconds() {
+			d.other |= inSeconds
+		}
 	case fieldBrokerTime:
 		e.BrokerTime = d.moment(f, t)
 	case fieldUID:
@@ -144,7 +147,7 @@ func (d *Decoder) set(f field, name string, t *token) {
 	case fieldCost:
 		d.setCost(t)
 	case fieldRefunds:
-		e.Refunds = t.id(d.text(f, ReasonRefunds, t))
+		e.Refunds = t.id(d.name(f, ReasonRefunds, t))
 	case fieldIP:
 		d.setIP(t)
 	case fieldPermit:
@@ -185,27 +188,35 @@ func (d *Decoder) text(f field, reason string, t *token) string {
 
 // setUID takes any text: in keys it is percent-encoded, so that no character can do harm.
 func (d *Decoder) setUID(t *token) {
-	d.event.UID = ""
 	if t.kind == tokString && t.isShort() {
 		d.forgive(fieldUID)
 		d.event.UID = t.text
 		return
 	}
+	d.event.UID = CanonicalUID(d.name(fieldUID, ReasonUID, t))
+}
+
+// name reads what names something: a string, or an integer as its digits, however many there are. Databases
+// number users and orders.
+func (d *Decoder) name(f field, reason string, t *token) string {
 	if t.kind != tokNumber {
-		d.event.UID = CanonicalUID(d.text(fieldUID, ReasonUID, t))
-		return
+		return d.text(f, reason, t)
 	}
-	d.forgive(fieldUID)
+	d.forgive(f)
+	d.lately = d.lately || f != fieldUID
 	text := t.text
 	if text == "-0" {
 		text = "0"
 	}
 	if unsigned := strings.TrimPrefix(text, "-"); digits(unsigned) != len(unsigned) {
-		d.mistake(fieldUID, "", ReasonUID, t.at, "a number with a fraction or an exponent is no uid: write an integer or a string")
-		return
+		d.mistake(f, "", reason, t.at, "a number with a fraction or an exponent is no "+nameOf[f]+": write an integer or a string")
+		return ""
 	}
-	d.event.UID = CanonicalUID(text)
+	return text
 }
+
+// nameOf is what a field that names something is called.
+var nameOf = map[field]string{fieldUID: "uid", fieldID: "id", fieldRefunds: "id of an event"}
 
 // setAPI refuses control characters: the name is shown to people and stands in their rules.
 func (d *Decoder) setAPI(t *token) {
@@ -247,6 +258,7 @@ func (d *Decoder) setCost(t *token) {
 // moment reads what momentOf does.
 func (d *Decoder) moment(f field, t *token) Micros {
 	d.forgive(f)
+	d.lately = d.lately || t.seconds()
 	m, ok := momentOf(t)
 	if !ok {
 		d.mistake(f, "", ReasonTime, t.at, expectedTime)
@@ -256,7 +268,7 @@ func (d *Decoder) moment(f field, t *token) Micros {
 
 const expectedTime = "expected an RFC 3339 time such as 2026-11-21T10:00:00.123Z, or Unix milliseconds, in the years 0 to 9999"
 
-// momentOf reads RFC 3339, or a number of Unix milliseconds, cut to microseconds towards the past;
+// momentOf reads RFC 3339, or a number of Unix milliseconds or seconds, cut to microseconds towards the past;
 // null is NoTime.
 func momentOf(t *token) (m Micros, ok bool) {
 	switch t.kind {
@@ -268,7 +280,11 @@ func momentOf(t *token) (m Micros, ok bool) {
 		}
 	case tokNumber:
 		n, _ := splitNumber(t.text)
-		u, rest, over := n.scaled(3)
+		places := 3
+		if n.seconds() {
+			places = 6
+		}
+		u, rest, over := n.scaled(places)
 		if over || u > math.MaxInt64/2 {
 			break
 		}
@@ -284,6 +300,27 @@ func momentOf(t *token) (m Micros, ok bool) {
 		}
 	}
 	return NoTime, false
+}
+
+// seconds reports whether a number is taken for Unix seconds, as Jackson and so spring-kafka write an Instant.
+func (t *token) seconds() bool {
+	if t.kind != tokNumber {
+		return false
+	}
+	n, _ := splitNumber(t.text)
+	return n.seconds()
+}
+
+// Numbers from the first, in 1973 as seconds, to before the second are seconds. As milliseconds they would lie
+// in 1970, where no event is.
+const (
+	firstSeconds = 100_000_000
+	endOfSeconds = uint64(365 * Day / Millisecond)
+)
+
+func (n *number) seconds() bool {
+	u, _, over := n.scaled(0)
+	return !over && !n.neg && u >= firstSeconds && u < endOfSeconds
 }
 
 // setIP drops what is no address: it is often filled in from a header that a client made up.

@@ -43,6 +43,7 @@ func (p *Permit) read(d *Decoder) bool {
 		if !d.scan.value(&t) {
 			return false
 		}
+		d.lately = d.lately || t.seconds()
 		var good bool
 		if p.At, good = momentOf(&t); !good {
 			d.mistake(fieldPermitAt, "", ReasonPermit, t.at, expectedTime)
@@ -58,6 +59,7 @@ func (p *Permit) read(d *Decoder) bool {
 		}
 		if ok = d.scan.value(&t); ok {
 			if !d.tooLarge() {
+				d.lately = d.lately || t.seconds()
 				p.setKey(key, &t)
 			}
 			more, ok = d.scan.next('}')

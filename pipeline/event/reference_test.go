@@ -85,18 +85,21 @@ func refFields(f map[string]json.RawMessage) (e Event, ok bool) {
 		good = good && ok
 		return s
 	}
-	e.ID, e.Refunds, e.Outcome = refID(text("id")), refID(text("refunds")), refCut(text("outcome"), MaxText)
+	named := func(name string) string { // an integer is its digits
+		u := f[name]
+		if len(u) == 0 || u[0] != '-' && (u[0] < '0' || u[0] > '9') {
+			return text(name)
+		}
+		n, isInt := new(big.Int).SetString(string(u), 10)
+		if good = good && isInt; !isInt {
+			return ""
+		}
+		return n.String()
+	}
+	e.ID, e.Refunds, e.Outcome = refID(named("id")), refID(named("refunds")), refCut(text("outcome"), MaxText)
 	e.API = text("api")
 	good = good && len(e.API) <= MaxAPI && e.API != "" && !strings.ContainsFunc(e.API, func(r rune) bool { return r < 32 || r == 127 })
-	if u := f["uid"]; len(u) > 0 && (u[0] == '-' || u[0] >= '0' && u[0] <= '9') {
-		n, isInt := new(big.Int).SetString(string(u), 10)
-		if !isInt {
-			return e, false
-		}
-		e.UID = refUID(n.String())
-	} else {
-		e.UID = refUID(text("uid"))
-	}
+	e.UID = refUID(named("uid"))
 	var ok1, ok2, ok3, ok4 bool
 	e.Time, ok1 = refTime(f["time"])
 	e.BrokerTime, ok2 = refTime(f["broker_time"])
@@ -216,6 +219,9 @@ func refTime(raw json.RawMessage) (Micros, bool) {
 		return NoTime, false
 	}
 	r.Mul(r, big.NewRat(1000, 1))
+	if r.Cmp(big.NewRat(100_000_000_000, 1)) >= 0 && r.Cmp(big.NewRat(31_536_000_000_000, 1)) < 0 { // seconds
+		r.Mul(r, big.NewRat(1000, 1))
+	}
 	floor := new(big.Int).Div(r.Num(), r.Denom()) // Euclidean: towards the past
 	if !floor.IsInt64() {
 		return NoTime, false

@@ -7,7 +7,7 @@ import "maps"
 type Suspects struct {
 	UIDName  uint64 // no uid, and a field of another name for it, such as user or userId
 	TimeName uint64 // no time, and a field of another name for it, such as timestamp or ts
-	Time1970 uint64 // a time in 1970: seconds where milliseconds, or milliseconds where microseconds, are meant
+	Time1970 uint64 // a time in 1970: milliseconds where microseconds are meant; or one in seconds, which are read as such
 
 	// TimeAhead is a time of more than a day after the broker's. A Decoder does not know that: see
 	// TooFarAhead.
@@ -33,7 +33,7 @@ func SuspectAdvice(reason string) string {
 	case SuspectTimeName:
 		return "events have no time, and a field such as timestamp or ts instead: name it time, or they count when they arrive"
 	case SuspectTime1970:
-		return "events have a time in 1970, and are too old to count: as a number time is in milliseconds, and in Go event.FromTime makes it"
+		return "events have a time in seconds, which counts as such, or one in 1970, which is too old to count: as a number time is in milliseconds, and in Go event.FromTime makes it"
 	case SuspectTimeAhead:
 		return "events have a time of more than a day ahead: look at their producer's clock, and its unit: as a number time is in milliseconds"
 	}
@@ -72,6 +72,7 @@ type otherName uint8
 const (
 	forUID otherName = 1 << iota
 	forTime
+	inSeconds // the time is a number of seconds
 )
 
 // longestOther is more than any name that means something has, however it is written.
@@ -109,7 +110,7 @@ func (s *Suspects) look(e *Event, other otherName) {
 	if other&forTime != 0 && e.Time == NoTime {
 		s.TimeName++
 	}
-	if In1970(e.Time) {
+	if In1970(e.Time) || other&inSeconds != 0 {
 		s.Time1970++
 	}
 }

@@ -109,7 +109,9 @@ export function idOf(name, id) {
 
 function timeOf(time = new Date()) {
   if (typeof time === 'string' && rfc3339.test(time)) return time;
-  const at = typeof time === 'number' ? new Date(time) : time;
+  // In milliseconds these would lie in 1970: they are seconds, as the aggregator reads them.
+  const seconds = typeof time === 'number' && time >= 1e8 && time < 31_536_000_000;
+  const at = typeof time === 'number' ? new Date(seconds ? time * 1000 : time) : time;
   if (at instanceof Date && at.getUTCFullYear() >= 0 && at.getUTCFullYear() <= 9999) {
     return at.toISOString();
   }

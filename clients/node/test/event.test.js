@@ -26,7 +26,7 @@ test('ids that are whole numbers are their texts, and what JavaScript has rounde
 });
 
 test('times are Dates, milliseconds, or texts with an offset', () => {
-  for (const time of [new Date(1e12), 1e12, '2001-09-09T01:46:40.000Z']) {
+  for (const time of [new Date(1e12), 1e12, 1e9, '2001-09-09T01:46:40.000Z']) {
     assert.equal(valueOf({ uid: 'a', api: 'b', time }).time, '2001-09-09T01:46:40.000Z');
   }
   for (const time of ['yesterday', '2001-09-09', '2001-09-09T01:46:40', NaN, new Date(NaN), 1e15, {}]) {

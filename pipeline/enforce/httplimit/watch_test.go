@@ -27,7 +27,7 @@ func TestMistakesOfOptionsAreTold(t *testing.T) {
 		"a user is unknown beside an address": {httplimit.Options{UID: uid, IP: httplimit.ClientIP(proxies)}, func(i int, r *http.Request) { r.Header.Set("X-Forwarded-For", fmt.Sprint("192.0.2.", i%250)) },
 			"[no_uid]", 0},
 		"a guest before others": {httplimit.Options{UID: uid, IP: httplimit.ClientIP(proxies)}, func(i int, r *http.Request) { r.Header.Set("X-User", []string{"", "42"}[min(i/19, 1)]) }, "[]", 19},
-		"somebody is":     {httplimit.Options{UID: uid}, func(i int, r *http.Request) { r.Header.Set("X-User", []string{"", "42"}[min(i/19, 1)]) }, "[]", 19},
+		"somebody is":           {httplimit.Options{UID: uid}, func(i int, r *http.Request) { r.Header.Set("X-User", []string{"", "42"}[min(i/19, 1)]) }, "[]", 19},
 		"the proxy is not listed": {httplimit.Options{IP: peer}, func(i int, r *http.Request) { r.Header.Set("X-Forwarded-For", fmt.Sprint("192.0.2.", i%250)) },
 			"[same_address]", 0},
 		"nor are health checks without the header a sign": {httplimit.Options{IP: peer}, func(i int, r *http.Request) {
