@@ -146,6 +146,9 @@ func (r *Reader) parse(text []byte) (event.Event, error) {
 		e, err = r.parser.parse(text, r.format)
 	}
 	if err != nil {
+		if what := event.Recognize(text); r.line == 1 && what != "" { // how a whole file begins
+			err = fmt.Errorf("%w; %s", err, what)
+		}
 		return event.Event{}, err
 	}
 	if r.name == nil {

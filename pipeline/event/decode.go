@@ -284,7 +284,11 @@ func (d *Decoder) finish(start int) {
 		d.mistake(fieldNone, "", ReasonTooLarge, start, fmt.Sprintf("the event has %d bytes, at most %d are read: shorten its attrs", size, MaxBytes))
 	}
 	if e.API == "" && !d.failed(fieldAPI) {
-		d.mistake(fieldAPI, "", ReasonNoAPI, start, "there is no api: name the action, such as order.create")
+		why := "there is no api: name the action, such as order.create"
+		if d.mode == plain {
+			why = recognized(d.body[start:d.scan.i], why)
+		}
+		d.mistake(fieldAPI, "", ReasonNoAPI, start, why)
 	}
 	if e.Cost < 0 && e.Refunds == "" && !d.failed(fieldRefunds) {
 		d.mistake(fieldCost, "", ReasonCost, start, "a negative cost needs refunds: name the event that it takes back")
@@ -293,6 +297,17 @@ func (d *Decoder) finish(start int) {
 
 // refuse says that the whole record holds no events.
 func (d *Decoder) refuse(reason string, at int, why string) {
+	if reason == ReasonNotJSON || reason == ReasonNotObject {
+		why = recognized(d.body, why)
+	}
 	m := mistake{reason: reason, at: at, why: why}
 	d.Bad = append(d.Bad, m.bad(WholeRecord, d.body))
+}
+
+// recognized is what is wrong with a value, with what it seems to be.
+func recognized(value []byte, why string) string {
+	if what := Recognize(value); what != "" {
+		return why + "; " + what
+	}
+	return why
 }
