@@ -50,7 +50,7 @@ func install(t *testing.T, ruleFile string) installation {
 // run runs a program until the test ends.
 func run(t *testing.T, program func(context.Context, []string, io.Writer, io.Writer, func(string) string) int, args []string) {
 	testrun.Start(t, func(ctx context.Context) error {
-		if status := program(ctx, args, io.Discard, t.Output(), func(string) string { return "" }); status != 0 {
+		if status := program(ctx, args, io.Discard, t.Output(), testrun.NoEnv); status != 0 {
 			t.Errorf("%v ends with %d", args, status)
 		}
 		return nil

@@ -11,23 +11,24 @@ import (
 	"github.com/tallygate/tallygate/internal/aggregator"
 	"github.com/tallygate/tallygate/internal/cli"
 	"github.com/tallygate/tallygate/internal/enforcer"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // helpOf is the help of the program that a service of docker-compose.yml runs; "" if it is none of ours.
 func helpOf(t *testing.T, s service) string {
 	t.Helper()
 	var help strings.Builder
-	none := func(string) string { return "" }
+	none := testrun.NoEnv
 	switch s.Build.Target {
 	case "aggregator":
-		aggregator.Command(t.Context(), []string{"--help"}, &help, &help, none)
+		aggregator.Command(testrun.Context(t), []string{"--help"}, &help, &help, none)
 	case "enforcer":
-		enforcer.Command(t.Context(), []string{"--help"}, &help, &help, none)
+		enforcer.Command(testrun.Context(t), []string{"--help"}, &help, &help, none)
 	case "tallygate":
 		if len(s.Command) == 0 {
 			t.Fatal("a service runs tallygate without a command")
 		}
-		cli.Main(t.Context(), []string{s.Command[0], "--help"}, strings.NewReader(""), &help, io.Discard, none)
+		cli.Main(testrun.Context(t), []string{s.Command[0], "--help"}, strings.NewReader(""), &help, io.Discard, none)
 	}
 	return help.String()
 }
@@ -62,7 +63,7 @@ func TestComposeSetsOptionsThatThereAre(t *testing.T) {
 func TestSampleOfReceiversIsGood(t *testing.T) {
 	var out strings.Builder
 	args := []string{"notify", "--notify", "notify.yaml", "--redis", "127.0.0.1:6379", "--check"}
-	if status := cli.Main(t.Context(), args, strings.NewReader(""), &out, &out, func(string) string { return "" }); status != 0 {
+	if status := cli.Main(testrun.Context(t), args, strings.NewReader(""), &out, &out, testrun.NoEnv); status != 0 {
 		t.Errorf("tallygate %s: status %d\n%s", strings.Join(args, " "), status, &out)
 	}
 }

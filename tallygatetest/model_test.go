@@ -94,7 +94,7 @@ func replayed(t *testing.T, ruleFile, eventFile string) (all []map[string]any) {
 	none := func(*ops.Options) func() (replay.Aggregator, error) { return nil }
 	var out, errs bytes.Buffer
 	args := []string{"--rules", ruleFile, "--json", eventFile}
-	if status := replay.Command(none)(context.WithoutCancel(t.Context()), args, nil, &out, &errs, func(string) string { return "" }); status != 0 {
+	if status := replay.Command(none)(context.WithoutCancel(t.Context()), args, nil, &out, &errs, testrun.NoEnv); status != 0 {
 		t.Fatalf("replay ends with %d: %s", status, &errs)
 	}
 	for one := range strings.Lines(out.String()) {

@@ -31,7 +31,7 @@ func TestQuickstart(t *testing.T) {
 	running.Go(func() {
 		args := []string{"--kafka", stack.Kafka[0], "--redis", stack.Redis, "--rules", "../../internal/dev/rules.yaml", "--partitions", "2",
 			"--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--log-level", "error"}
-		if status := aggregator.Command(ctx, args, io.Discard, &log, func(string) string { return "" }); status != 0 {
+		if status := aggregator.Command(ctx, args, io.Discard, &log, testrun.NoEnv); status != 0 {
 			t.Errorf("the aggregator ends with %d: %s", status, &log)
 		}
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/tallygate/tallygate/internal/aggregator"
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 func TestMain(m *testing.M) {
@@ -50,7 +51,7 @@ func newTown(t *testing.T, kafka, redisAddr, prefix string) *town {
 	running.Go(func() {
 		args := []string{"--kafka", kafka, "--redis", redisAddr, "--rules", "rules.yaml", "--prefix", prefix, "--partitions", "4",
 			"--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--log-level", "error"}
-		if status := aggregator.Command(ctx, args, io.Discard, &log, func(string) string { return "" }); status != 0 {
+		if status := aggregator.Command(ctx, args, io.Discard, &log, testrun.NoEnv); status != 0 {
 			t.Errorf("the aggregator ends with %d: %s", status, &log)
 		}
 	})

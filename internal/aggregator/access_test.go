@@ -41,7 +41,7 @@ func began(t *testing.T, brokers []string, prefix string, client *tls.Config, ar
 	args = append([]string{"--kafka", strings.Join(brokers, ","), "--prefix", prefix, "--partitions", "4", "--rules", rulesFile(t, someRules),
 		"--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--log-level", "warn"}, args...)
 	var err error
-	if p.Program, err = parse(args, io.Discard, p.said, func(string) string { return "" }); err != nil {
+	if p.Program, err = parse(args, io.Discard, p.said, testrun.NoEnv); err != nil {
 		t.Fatal(err)
 	}
 	scheme := "http://"
@@ -157,7 +157,7 @@ func TestLoopbackWithoutCredentials(t *testing.T) {
 	rules := rulesFile(t, someRules)
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
 		var out bytes.Buffer
-		status := Command(t.Context(), []string{"--rules", rules, "--kafka", "127.0.0.1:1", "--listen", listen, "--metrics-listen", "127.0.0.1:0"}, io.Discard, &out, func(string) string { return "" })
+		status := Command(testrun.Context(t), []string{"--rules", rules, "--kafka", "127.0.0.1:1", "--listen", listen, "--metrics-listen", "127.0.0.1:0"}, io.Discard, &out, testrun.NoEnv)
 		if status != ops.ExitUsage || !strings.Contains(out.String(), "--tokens") || !strings.Contains(out.String(), "--open-api") {
 			t.Errorf("--listen %s: %d %s", listen, status, &out)
 		}

@@ -32,12 +32,12 @@ func TestABrokenRuleFileAtTheStart(t *testing.T) {
 	broken := rulesFile(t, strings.Replace(limited(5), "limit", "limt", 1))
 	args = append(args, "--rules", broken)
 	var usage *ops.UsageError
-	if _, err := parse(args, io.Discard, io.Discard, none); !errors.As(err, &usage) || !strings.Contains(err.Error(), `did you mean "limit"?`) {
+	if _, err := parse(args, io.Discard, io.Discard, testrun.NoEnv); !errors.As(err, &usage) || !strings.Contains(err.Error(), `did you mean "limit"?`) {
 		t.Fatalf("a group without rules: %v", err)
 	}
 	t.Run("the group's rules are published", func(t *testing.T) { running(t, servers.Kafka, rulesFile(t, limited(7))) })
 
-	p := mustParse(t, none, args...)
+	p := mustParse(t, testrun.NoEnv, args...)
 	p.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	testrun.Start(t, p.Run)
 	api, metrics := "http://"+p.HTTP.Addr().String(), "http://"+p.Metrics.Addr().String()+"/metrics"
@@ -105,7 +105,7 @@ func TestABrokenFileThatTheRulesName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := mustParse(t, none, "--kafka", servers.Kafka[0], "--partitions", "1", "--prefix", "reload", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--rules", path)
+	p := mustParse(t, testrun.NoEnv, "--kafka", servers.Kafka[0], "--partitions", "1", "--prefix", "reload", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--rules", path)
 	p.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	testrun.Start(t, p.Run)
 	api, metrics := "http://"+p.HTTP.Addr().String(), "http://"+p.Metrics.Addr().String()+"/metrics"
@@ -152,8 +152,6 @@ func TestABrokenFileThatTheRulesName(t *testing.T) {
 	}
 }
 
-func none(string) string { return "" }
-
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -181,7 +179,7 @@ func TestAGroupsRulesThatAFileMayNotHaveAnyMore(t *testing.T) {
 	publishedBy(t, servers.Kafka, "an-older-one", outdated)
 
 	var log strings.Builder
-	p := mustParse(t, none, "--kafka", servers.Kafka[0], "--partitions", "1", "--prefix", "reload", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+	p := mustParse(t, testrun.NoEnv, "--kafka", servers.Kafka[0], "--partitions", "1", "--prefix", "reload", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
 		"--rules", rulesFile(t, outdated))
 	p.Log = slog.New(slog.NewTextHandler(&log, nil))
 	stop := testrun.Start(t, p.Run)

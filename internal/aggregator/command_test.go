@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 )
 
@@ -61,10 +62,10 @@ func TestPublicOptions(t *testing.T) {
 		flags = append(flags, "--"+name, value)
 		env["TALLYGATE_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))] = value
 	}
-	nothing := func(string) string { return "" }
+	nothing := testrun.NoEnv
 	for about, a := range map[string]*Program{
 		"flags":       mustParse(t, nothing, flags...),
-		"environment": mustParse(t, func(name string) string { return env[name] }),
+		"environment": mustParse(t, testrun.Env(env)),
 	} {
 		c := a.Config
 		if !slices.Equal(a.Kafka.Brokers, []string{"k:1", "l:2"}) || a.Redis == nil || c.Rules.Name != "shop" ||
@@ -99,7 +100,7 @@ func TestAdvertised(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", listen, got, err, want)
 		}
 	}
-	a := mustParse(t, func(string) string { return "" }, "--rules", rulesFile(t, someRules), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0")
+	a := mustParse(t, testrun.NoEnv, "--rules", rulesFile(t, someRules), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0")
 	if a.Config.Advertise != a.HTTP.Addr().String() {
 		t.Errorf("advertised is %s, and listening %s", a.Config.Advertise, a.HTTP.Addr())
 	}
@@ -107,7 +108,7 @@ func TestAdvertised(t *testing.T) {
 
 // A publisher alone needs no rules, and no name for other instances to reach it by.
 func TestPublishOnly(t *testing.T) {
-	a := mustParse(t, func(string) string { return "" }, "--publish-only", "--redis", "r:1", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0")
+	a := mustParse(t, testrun.NoEnv, "--publish-only", "--redis", "r:1", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0")
 	if !a.PublishOnly || a.Config.Rules == nil || len(a.Config.Rules.Limits) != 0 {
 		t.Errorf("%+v", a)
 	}
@@ -138,7 +139,7 @@ func TestPublicMetrics(t *testing.T) {
 func TestCommandTellsWhatIsWrong(t *testing.T) {
 	var out bytes.Buffer
 	bad := rulesFile(t, strings.Replace(someRules, "limit", "limt", 1))
-	if status := Command(t.Context(), []string{"--rules", bad, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, io.Discard, &out, func(string) string { return "" }); status != ops.ExitUsage {
+	if status := Command(testrun.Context(t), []string{"--rules", bad, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, io.Discard, &out, testrun.NoEnv); status != ops.ExitUsage {
 		t.Errorf("status %d", status)
 	}
 	if !strings.Contains(out.String(), `unknown field "limt"; did you mean "limit"?`) {
@@ -160,7 +161,7 @@ func TestTraceSampleWithoutACollector(t *testing.T) {
 	} {
 		var log strings.Builder
 		args := append([]string{"--rules", rulesFile(t, someRules), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, c.args...)
-		a, err := parse(args, io.Discard, &log, func(string) string { return "" })
+		a, err := parse(args, io.Discard, &log, testrun.NoEnv)
 		if err != nil {
 			t.Fatal(err)
 		}

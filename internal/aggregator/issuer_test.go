@@ -138,7 +138,7 @@ func consoleOf(t *testing.T, p *program, provider *oidctest.Provider) string {
 		t.Fatal(err)
 	}
 	cfg := session.Config{Aggregator: apiclient.New(p.url, nil), Addr: l.Addr(), Listen: l.Addr().String(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	o := ops.NewOptions("console", "", io.Discard, func(string) string { return "" })
+	o := ops.NewOptions("console", "", io.Discard, testrun.NoEnv)
 	options := session.NewOptions(o)
 	if err := o.ParseOnly([]string{"--oidc-issuer", provider.URL, "--oidc-client-id", provider.Client, "--oidc-client-secret-file", secret, "--external-url", "http://" + l.Addr().String()}); err != nil {
 		t.Fatal(err)

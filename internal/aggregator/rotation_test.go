@@ -99,7 +99,7 @@ func start(t *testing.T, args []string) *started {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan int, 1)
 	go func() {
-		done <- Command(ctx, append(args, "--listen", strings.TrimPrefix(s.url, "http://"), "--metrics-listen", "127.0.0.1:0"), io.Discard, s.log, func(string) string { return "" })
+		done <- Command(ctx, append(args, "--listen", strings.TrimPrefix(s.url, "http://"), "--metrics-listen", "127.0.0.1:0"), io.Discard, s.log, testrun.NoEnv)
 	}()
 	t.Cleanup(func() {
 		stop()

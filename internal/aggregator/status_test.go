@@ -260,7 +260,7 @@ func TestClusterWithoutKafka(t *testing.T) {
 // The status of a program with each secret that there is tells none of them.
 func TestStatusTellsNoSecret(t *testing.T) {
 	env := map[string]string{"TALLYGATE_KAFKA_PASSWORD": "hush-kafka", "TALLYGATE_REDIS_PASSWORD": "hush-redis", "TALLYGATE_REDIS_SENTINEL_PASSWORD": "hush-sentinel"}
-	a := mustParse(t, func(name string) string { return env[name] }, "--rules", rulesFile(t, someRules), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+	a := mustParse(t, testrun.Env(env), "--rules", rulesFile(t, someRules), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
 		"--kafka-sasl", "plain", "--kafka-user", "me", "--redis", "user:hush-written@127.0.0.1:1", "--redis-master", "m", "--redis-user", "me", "--redis-sentinel-user", "me", "--tokens", staff(t))
 	got := fmt.Sprint(a.Settings())
 	for _, name := range []string{"kafka-password", "redis-password", "redis-sentinel-password"} {

@@ -14,6 +14,7 @@ import (
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/testca"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // A program that runs for long shows the token, shows the certificate and trusts the authorities of today:
@@ -49,7 +50,7 @@ func TestWhatIsReplacedIsUsedAtOnce(t *testing.T) {
 		return file("tls.crt", c), file("tls.key", k)
 	}
 	cert, key := shows("console-1")
-	o := ops.NewOptions("test", "", io.Discard, func(string) string { return "" })
+	o := ops.NewOptions("test", "", io.Discard, testrun.NoEnv)
 	options := apiclient.NewOptions(o)
 	if err := o.Parse([]string{"--aggregator", server.URL, "--ca", file("ca.pem", before.PEM()), "--token-file", file("token", []byte("one\n")), "--cert", cert, "--key", key}); err != nil {
 		t.Fatal(err)

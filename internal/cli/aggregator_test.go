@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tallygate/tallygate/internal/cli"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // An aggregator that speaks TLS and wants a token is asked with both, by every command that asks one; a token goes to no
@@ -42,7 +43,7 @@ func TestTokenAndTLS(t *testing.T) {
 		return path
 	}
 	ca := write("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})))
-	good, none := write("token", "good\n"), func(string) string { return "" }
+	good, none := write("token", "good\n"), testrun.NoEnv
 	env := func(token string) func(string) string {
 		return func(name string) string {
 			if name == "TALLYGATE_TOKEN" {
@@ -53,7 +54,7 @@ func TestTokenAndTLS(t *testing.T) {
 	}
 	run := func(getenv func(string) string, args ...string) (int, string) {
 		var out bytes.Buffer
-		status := cli.Main(t.Context(), args, strings.NewReader("yes\n"), &out, &out, getenv)
+		status := cli.Main(testrun.Context(t), args, strings.NewReader("yes\n"), &out, &out, getenv)
 		return status, out.String()
 	}
 	letter := write("letter", `{"value":"{}"}`)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tallygate/tallygate/internal/ruletest"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 const gallery = "../../testdata/rules"
@@ -59,7 +60,7 @@ func TestGalleryDoesWhatItsTestsExpect(t *testing.T) {
 		tests := strings.TrimSuffix(path, ".yaml") + "_test.yaml"
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			status := ruletest.Command(t.Context(), []string{tests}, nil, &stdout, &stderr, func(string) string { return "" })
+			status := ruletest.Command(testrun.Context(t), []string{tests}, nil, &stdout, &stderr, testrun.NoEnv)
 			if status != 0 || strings.Contains(stdout.String(), "no test reaches") {
 				t.Errorf("exit status %d\n%s%s", status, &stdout, &stderr)
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/tallygate/tallygate/internal/cli"
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -96,7 +97,7 @@ func (in *installation) run(t *testing.T, status int, stdin string, args ...stri
 	t.Helper()
 	var out, errs bytes.Buffer
 	env := map[string]string{"TALLYGATE_KAFKA": strings.Join(in.brokers, ","), "TALLYGATE_PREFIX": in.prefix}
-	if got := cli.Main(t.Context(), args, strings.NewReader(stdin), &out, &errs, func(name string) string { return env[name] }); got != status {
+	if got := cli.Main(testrun.Context(t), args, strings.NewReader(stdin), &out, &errs, testrun.Env(env)); got != status {
 		t.Fatalf("%q: exit status %d, want %d\n%s%s", args, got, status, out.String(), errs.String())
 	}
 	return out.String(), errs.String()

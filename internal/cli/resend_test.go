@@ -21,6 +21,7 @@ import (
 	"github.com/tallygate/tallygate/internal/cli"
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // counting starts an aggregator that counts all events of a uid, and returns where its API is.
@@ -35,7 +36,7 @@ func counting(t *testing.T, brokers []string, prefix string) string {
 	ended := make(chan int, 1)
 	go func() {
 		ended <- aggregator.Command(ctx, []string{"--kafka", strings.Join(brokers, ","), "--prefix", prefix, "--partitions", "3", "--rules", rules, "--listen", addr, "--metrics-listen", "127.0.0.1:0", "--log-level", "warn"},
-			io.Discard, t.Output(), func(string) string { return "" })
+			io.Discard, t.Output(), testrun.NoEnv)
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -139,7 +140,7 @@ func sender(t *testing.T, stdin string, serve http.HandlerFunc, args ...string) 
 	srv := httptest.NewServer(serve)
 	defer srv.Close()
 	var out, errs bytes.Buffer
-	status = cli.Main(t.Context(), append([]string{"dead-letters", "--send", "-", "--aggregator", srv.URL}, args...), strings.NewReader(stdin), &out, &errs, func(string) string { return "" })
+	status = cli.Main(testrun.Context(t), append([]string{"dead-letters", "--send", "-", "--aggregator", srv.URL}, args...), strings.NewReader(stdin), &out, &errs, testrun.NoEnv)
 	return status, out.String(), errs.String()
 }
 

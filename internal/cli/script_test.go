@@ -17,6 +17,7 @@ import (
 	"github.com/tallygate/tallygate/internal/cli"
 	"github.com/tallygate/tallygate/internal/enforcer"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // The scripts in testdata run the real commands, each in a process of its own.
@@ -31,13 +32,13 @@ func TestMain(m *testing.M) {
 	}
 	testscript.Main(m, map[string]func(){
 		"tallygate": run(func(ctx context.Context) int {
-			return cli.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
+			return cli.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, testrun.Getenv)
 		}),
 		"aggregator": run(func(ctx context.Context) int {
-			return aggregator.Command(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Getenv)
+			return aggregator.Command(ctx, os.Args[1:], os.Stdout, os.Stderr, testrun.Getenv)
 		}),
 		"enforcer": run(func(ctx context.Context) int {
-			return enforcer.Command(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Getenv)
+			return enforcer.Command(ctx, os.Args[1:], os.Stdout, os.Stderr, testrun.Getenv)
 		}),
 	})
 }

@@ -44,11 +44,11 @@ func TestTraceOfTheGroup(t *testing.T) {
 	}
 	t.Cleanup(servers.Close)
 	api := tracedGroup(t, servers.Kafka)
-	none := func(string) string { return "" }
+	none := testrun.NoEnv
 	trace := func(event string) (text string, rules map[string]tracedRule) {
 		t.Helper()
 		var out, errs bytes.Buffer
-		if status := cli.Main(t.Context(), []string{"trace", "--live", "--aggregator", api, "--json", event}, nil, &out, &errs, none); status != 0 {
+		if status := cli.Main(testrun.Context(t), []string{"trace", "--live", "--aggregator", api, "--json", event}, nil, &out, &errs, none); status != 0 {
 			t.Fatalf("status %d: %s", status, &errs)
 		}
 		var got struct{ Rules []tracedRule }

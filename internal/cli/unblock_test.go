@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/cli"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // Ctrl-C at the question did nothing: the command waited for an answer, and only SIGKILL ended it.
@@ -30,7 +31,7 @@ func TestCtrlCAtTheQuestionUnblocksNobody(t *testing.T) {
 	ended := make(chan int)
 	go func() {
 		args := []string{"unblock", "--all", "--reason", "x", "--aggregator", strings.TrimPrefix(srv.URL, "http://")}
-		ended <- cli.Main(ctx, args, stdin, &stdout, stderr, func(string) string { return "" })
+		ended <- cli.Main(ctx, args, stdin, &stdout, stderr, testrun.NoEnv)
 	}()
 	select {
 	case <-stderr.asked:
@@ -113,7 +114,7 @@ func TestUnblockAllSendsBatches(t *testing.T) {
 	defer srv.Close()
 	var stdout, stderr bytes.Buffer
 	args := []string{"unblock", "--all", "--reason", "x", "--aggregator", strings.TrimPrefix(srv.URL, "http://")}
-	if status := cli.Main(t.Context(), args, strings.NewReader("y\n"), &stdout, &stderr, func(string) string { return "" }); status != 0 {
+	if status := cli.Main(testrun.Context(t), args, strings.NewReader("y\n"), &stdout, &stderr, testrun.NoEnv); status != 0 {
 		t.Fatalf("exit status %d: %s", status, stderr.String())
 	}
 	slices.Sort(batches)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tallygate/tallygate/internal/testca"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // Enforcers that serve with a certificate of --ca can be asked, as aggregators can: they were trusted only if the
@@ -22,7 +23,7 @@ func TestEnforcersOfOurAuthority(t *testing.T) {
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{ca.Pair("enforcer")}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
 	defer server.Close()
-	p, _, err := parse([]string{"--aggregator", "https://127.0.0.1:1", "--ca", ca.File(), "--listen", "127.0.0.1:0", "--metrics-listen", "none"}, io.Discard, io.Discard, func(string) string { return "" })
+	p, _, err := parse([]string{"--aggregator", "https://127.0.0.1:1", "--ca", ca.File(), "--listen", "127.0.0.1:0", "--metrics-listen", "none"}, io.Discard, io.Discard, testrun.NoEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,10 +62,10 @@ func TestEnforcersGetTheirToken(t *testing.T) {
 	}
 	write("first")
 	args := []string{"--aggregator", "https://127.0.0.1:1", "--enforcer-token-file", file, "--listen", "127.0.0.1:0", "--metrics-listen", "none"}
-	if _, _, err := parse(args, io.Discard, io.Discard, func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), "--enforcer-token-file needs --ca") {
+	if _, _, err := parse(args, io.Discard, io.Discard, testrun.NoEnv); err == nil || !strings.Contains(err.Error(), "--enforcer-token-file needs --ca") {
 		t.Errorf("without --ca: %v", err)
 	}
-	p, _, err := parse(append(args, "--ca", ca.File()), io.Discard, io.Discard, func(string) string { return "" })
+	p, _, err := parse(append(args, "--ca", ca.File()), io.Discard, io.Discard, testrun.NoEnv)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv(asTool) != "" {
 		ctx, stop := ops.Stoppable(context.Background())
-		status := cli.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
+		status := cli.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, testrun.Getenv)
 		stop()
 		os.Exit(status)
 	}
@@ -47,14 +47,12 @@ type running struct {
 	status      chan int
 }
 
-func noEnv(string) string { return "" }
-
 func start(t *testing.T, stdin io.Reader, args ...string) *running {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	r := &running{t: t, stop: stop, status: make(chan int, 1)}
 	args = append([]string{"--listen", "127.0.0.1:0"}, args...)
-	go func() { r.status <- dev.Command(ctx, args, stdin, &r.screen, &r.log, noEnv) }()
+	go func() { r.status <- dev.Command(ctx, args, stdin, &r.screen, &r.log, testrun.NoEnv) }()
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the screen:\n%s\nthe log:\n%s", &r.screen, &r.log)
@@ -163,7 +161,7 @@ func TestDev(t *testing.T) {
 	var out, errs bytes.Buffer
 	testrun.Eventually(t, "all five are counted", func() bool { // the verdict fell at the fourth
 		out.Reset()
-		if status := cli.Main(t.Context(), []string{"explain", why[1], "--aggregator", why[2]}, strings.NewReader(""), &out, &errs, noEnv); status != 0 {
+		if status := cli.Main(testrun.Context(t), []string{"explain", why[1], "--aggregator", why[2]}, strings.NewReader(""), &out, &errs, testrun.NoEnv); status != 0 {
 			t.Fatalf("explain ends with %d: %s", status, &errs)
 		}
 		return regexp.MustCompile(`(?m)^logins +5 +3 .*block until .*, by event 42-3, over the limit until `).Match(out.Bytes())
@@ -285,7 +283,7 @@ func TestDevIsStrict(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	api := r.sees(`aggregator +http://(\S+)/v1/explain`)[1]
-	if status := cli.Main(t.Context(), []string{"explain", "uid=you", "--api", "coupon.redeem", "--aggregator", api}, strings.NewReader(""), &out, &errs, noEnv); status != 0 {
+	if status := cli.Main(testrun.Context(t), []string{"explain", "uid=you", "--api", "coupon.redeem", "--aggregator", api}, strings.NewReader(""), &out, &errs, testrun.NoEnv); status != 0 {
 		t.Fatalf("explain ends with %d: %s", status, &errs)
 	}
 	if !regexp.MustCompile(`(?m)^coupons +0 +3 +3 +0 +\S+ +3, the oldest since `).Match(out.Bytes()) {

@@ -128,7 +128,7 @@ func (w *mistaken) toolWith(env map[string]string, args ...string) func() string
 	env["TALLYGATE_KAFKA"], env["TALLYGATE_REDIS"], env["TALLYGATE_AGGREGATOR"] = w.kafka, w.redis, w.aggregator
 	return func() string {
 		var out testrun.Output
-		cli.Main(w.t.Context(), args, strings.NewReader(""), &out, &out, func(name string) string { return env[name] })
+		cli.Main(testrun.Context(w.t), args, strings.NewReader(""), &out, &out, testrun.Env(env))
 		return out.String()
 	}
 }

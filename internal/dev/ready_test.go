@@ -143,7 +143,7 @@ func TestReadyFileThatCannotBe(t *testing.T) {
 		folder: "is no file",
 	} {
 		var out, log testrun.Output
-		if status := dev.Command(context.WithoutCancel(t.Context()), []string{"--listen", "127.0.0.1:0", "--ready-file", path}, nil, &out, &log, noEnv); status != 2 {
+		if status := dev.Command(testrun.Context(t), []string{"--listen", "127.0.0.1:0", "--ready-file", path}, nil, &out, &log, testrun.NoEnv); status != 2 {
 			t.Errorf("%s: status %d", path, status)
 		}
 		if !strings.Contains(log.String(), "--ready-file: ") || !strings.Contains(log.String(), want) {

@@ -8,10 +8,11 @@ import (
 
 	"github.com/tallygate/tallygate/internal/doctor"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 func ExampleCommand() {
-	status := doctor.Command(context.Background(), []string{"--kafka", "127.0.0.1:1", "--no-write"}, nil, io.Discard, os.Stderr, os.Getenv)
+	status := doctor.Command(context.Background(), []string{"--kafka", "127.0.0.1:1", "--no-write"}, nil, io.Discard, os.Stderr, testrun.Getenv)
 	fmt.Println(status)
 	// Output: 1
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
@@ -85,7 +86,7 @@ func wants(t *testing.T, r *Report, name string, s Status, texts ...string) {
 func run(t *testing.T, env map[string]string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	status = Command(t.Context(), args, nil, &out, &err, func(name string) string { return env[name] })
+	status = Command(testrun.Context(t), args, nil, &out, &err, testrun.Env(env))
 	return status, out.String(), err.String()
 }
 

@@ -52,7 +52,7 @@ func newCommand(t *testing.T) *command {
 }
 
 func (c *command) run(ctx context.Context, stdin io.Reader, args ...string) int {
-	return Command(ctx, args, stdin, &c.stdout, &c.stderr, func(name string) string { return c.env[name] })
+	return Command(ctx, args, stdin, &c.stdout, &c.stderr, testrun.Env(c.env))
 }
 
 // events are all that is in the topic.

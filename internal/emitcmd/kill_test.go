@@ -32,7 +32,7 @@ import (
 const inChild = "TALLYGATE_TEST_EMIT"
 
 func runAsCommand() {
-	os.Exit(Command(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+	os.Exit(Command(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, testrun.Getenv))
 }
 
 // server is a web server's log, which logrotate rotates beside it.

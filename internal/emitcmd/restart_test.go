@@ -183,12 +183,12 @@ func TestWhereTheStateIs(t *testing.T) {
 		{map[string]string{"HOME": "/root"}, 0, "/var/lib/tallygate/emit-"},
 		{map[string]string{"HOME": "/home/a"}, 1000, "/home/a/.local/state/tallygate/emit-"},
 	} {
-		got, err := defaultState(func(name string) string { return test.env[name] }, test.uid, "/var/log/access.log", topic)
+		got, err := defaultState(testrun.Env(test.env), test.uid, "/var/log/access.log", topic)
 		if err != nil || !strings.HasPrefix(got, test.want) || !strings.HasSuffix(got, ".json") {
 			t.Errorf("%v, %d: %s %v", test.env, test.uid, got, err)
 		}
 	}
-	if _, err := defaultState(func(string) string { return "" }, 1000, "/a", topic); err == nil {
+	if _, err := defaultState(testrun.NoEnv, 1000, "/a", topic); err == nil {
 		t.Error("without a home")
 	}
 }

@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/admit"
 )
 
 func parsed(t *testing.T, args ...string) (*Program, error) {
 	t.Helper()
 	args = append([]string{"--listen", "127.0.0.1:0", "--grpc-listen", "none", "--metrics-listen", "127.0.0.1:0"}, args...)
-	e, err := parse(args, io.Discard, io.Discard, func(string) string { return "" })
+	e, err := parse(args, io.Discard, io.Discard, testrun.NoEnv)
 	if err == nil {
 		t.Cleanup(func() { _, _, _ = e.HTTP.Close(), e.Metrics.Close(), e.Redis.Close() })
 	}

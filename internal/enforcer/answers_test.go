@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
@@ -19,7 +20,7 @@ func answersOf(t *testing.T, text string) (enforce.Answers, error) {
 		t.Fatal(err)
 	}
 	e, err := parse([]string{"--redis", "r:1", "--listen", "127.0.0.1:0", "--grpc-listen", "none", "--metrics-listen", "127.0.0.1:0", "--answers", path},
-		io.Discard, io.Discard, func(string) string { return "" })
+		io.Discard, io.Discard, testrun.NoEnv)
 	if err != nil {
 		return enforce.Answers{}, err
 	}

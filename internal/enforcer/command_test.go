@@ -28,7 +28,7 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		ctx, stop := ops.Stoppable(context.Background())
-		status := Command(ctx, os.Args[1:], os.Stdout, os.Stderr, func(string) string { return "" })
+		status := Command(ctx, os.Args[1:], os.Stdout, os.Stderr, testrun.NoEnv)
 		stop()
 		os.Exit(status)
 	}
@@ -52,14 +52,14 @@ func TestPublicOptions(t *testing.T) {
 		flags = append(flags, "--"+name, value)
 		env[ops.EnvName(name)] = value
 	}
-	nothing := func(string) string { return "" }
+	nothing := testrun.NoEnv
 	var log bytes.Buffer
 	for about, try := range map[string]struct {
 		args   []string
 		getenv func(string) string
 	}{
 		"flags":       {flags, nothing},
-		"environment": {nil, func(name string) string { return env[name] }},
+		"environment": {nil, testrun.Env(env)},
 	} {
 		log.Reset()
 		e, err := parse(try.args, io.Discard, &log, try.getenv)
@@ -82,7 +82,7 @@ func TestPublicOptions(t *testing.T) {
 func TestProgram(t *testing.T) {
 	server := miniredis.RunT(t)
 	e, err := parse([]string{"--redis", server.Addr(), "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--log-level", "error"},
-		io.Discard, io.Discard, func(string) string { return "" })
+		io.Discard, io.Discard, testrun.NoEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestSnapshotOption(t *testing.T) {
 	publish(t, addr)
 	run := func(addr string, denied func(public string) bool) {
 		e, err := parse([]string{"--redis", addr, "--snapshot", file, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--log-level", "error"},
-			io.Discard, io.Discard, func(string) string { return "" })
+			io.Discard, io.Discard, testrun.NoEnv)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +223,7 @@ func TestWrongConfig(t *testing.T) {
 		{"--in-doubt-rules", "orders=closed order.* by uid"}, {"--in-doubt", "local"}, {"--instances", "0"},
 		{"--repeated-headers", "any"}, {"--trusted-proxies", "10.0.0.0/33"}, {"--trusted-proxies", "shop.example"}} {
 		var out bytes.Buffer
-		status := Command(t.Context(), append(args, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"), io.Discard, &out, func(string) string { return "" })
+		status := Command(testrun.Context(t), append(args, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"), io.Discard, &out, testrun.NoEnv)
 		if status != ops.ExitUsage {
 			t.Errorf("%v: status %d, %s", args, status, &out)
 		}
@@ -255,7 +255,7 @@ in-doubt-rules:
 		"flags": {"--in-doubt", "open", "--instances", "10", "--in-doubt-rules",
 			"orders=closed order.* cart.checkout, searches=local 100/1m search.*,signups=local 3/1h signup by ip/64 attrs.device,reports=last-known"},
 	} {
-		e, err := parse(append(args, "--listen", "127.0.0.1:0", "--grpc-listen", "none", "--metrics-listen", "127.0.0.1:0"), io.Discard, io.Discard, func(string) string { return "" })
+		e, err := parse(append(args, "--listen", "127.0.0.1:0", "--grpc-listen", "none", "--metrics-listen", "127.0.0.1:0"), io.Discard, io.Discard, testrun.NoEnv)
 		if err != nil {
 			t.Fatalf("%s: %v", about, err)
 		}
@@ -273,7 +273,7 @@ func TestInDoubtAndOff(t *testing.T) {
 	var log bytes.Buffer
 	e, err := parse([]string{"--redis", server.Addr(), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--in-doubt", "closed", "--off-file", off,
 		"--in-doubt-rules", "logins=last-known login"},
-		io.Discard, &log, func(string) string { return "" })
+		io.Discard, &log, testrun.NoEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func TestInDoubtAndOff(t *testing.T) {
 	if err := errors.Join(<-done, e.Redis.Close()); err != nil {
 		t.Error(err)
 	}
-	if _, err := parse([]string{"--in-doubt", "maybe"}, io.Discard, &log, func(string) string { return "" }); err == nil {
+	if _, err := parse([]string{"--in-doubt", "maybe"}, io.Discard, &log, testrun.NoEnv); err == nil {
 		t.Error("--in-doubt=maybe is accepted")
 	}
 }
@@ -323,7 +323,7 @@ func TestProxyOptions(t *testing.T) {
 	if err := os.WriteFile(file, []byte("require-dimensions: true\nrepeated-headers: last\ntrusted-proxies: 10.0.0.0/8, 192.0.2.7\npath-header: X-Original-Uri\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e, err := parse([]string{"--config", file, "--listen", "127.0.0.1:0", "--grpc-listen", "none", "--metrics-listen", "127.0.0.1:0"}, io.Discard, io.Discard, os.Getenv)
+	e, err := parse([]string{"--config", file, "--listen", "127.0.0.1:0", "--grpc-listen", "none", "--metrics-listen", "127.0.0.1:0"}, io.Discard, io.Discard, testrun.Getenv)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // A terminal that goes away, or an operator who is used to it, sends SIGHUP: that ends nothing.
@@ -44,7 +45,7 @@ func TestDrain(t *testing.T) {
 	server, dir := miniredis.RunT(t), t.TempDir()
 	web, rpc := filepath.Join(dir, "http.sock"), filepath.Join(dir, "grpc.sock")
 	e, err := parse([]string{"--redis", server.Addr(), "--listen", "unix:" + web, "--grpc-listen", "unix:" + rpc, "--metrics-listen", "127.0.0.1:0",
-		"--log-level", "error", "--drain-delay", "500ms"}, io.Discard, io.Discard, func(string) string { return "" })
+		"--log-level", "error", "--drain-delay", "500ms"}, io.Discard, io.Discard, testrun.NoEnv)
 	if err != nil {
 		t.Fatal(err)
 	}

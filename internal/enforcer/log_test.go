@@ -41,7 +41,7 @@ func TestTheLogTellsItsLife(t *testing.T) {
 	status := make(chan int, 1)
 	go func() {
 		status <- Command(ctx, []string{"--redis", server.Addr(), "--off-file", off, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
-			"--grpc-listen", "127.0.0.1:0", "--log-level", "debug"}, io.Discard, log, func(string) string { return "" })
+			"--grpc-listen", "127.0.0.1:0", "--log-level", "debug"}, io.Discard, log, testrun.NoEnv)
 	}()
 	tells := func(msg string) {
 		t.Helper()
@@ -82,8 +82,8 @@ func TestTheLogTellsItsLife(t *testing.T) {
 func TestTheLogTellsWhyItEnds(t *testing.T) {
 	server := miniredis.RunT(t)
 	log := &said{}
-	status := Command(t.Context(), []string{"--redis", server.Addr(), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--grpc-listen", "none", "--shards", "-1"},
-		io.Discard, log, func(string) string { return "" })
+	status := Command(testrun.Context(t), []string{"--redis", server.Addr(), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--grpc-listen", "none", "--shards", "-1"},
+		io.Discard, log, testrun.NoEnv)
 	end := log.has(t, "the program failed")
 	if status != ops.ExitUsage || end["level"] != "ERROR" || end["error"] == nil || end["status"] != 2.0 {
 		t.Errorf("status %d, %v", status, end)

@@ -25,7 +25,7 @@ func startEnforcer(t *testing.T, redisAddr string, options ...string) (e *Progra
 	t.Helper()
 	log = &testrun.Output{}
 	args := append([]string{"--redis", redisAddr, "--listen", "127.0.0.1:0", "--grpc-listen", "none", "--metrics-listen", "127.0.0.1:0"}, options...)
-	e, err := parse(args, io.Discard, log, func(string) string { return "" })
+	e, err := parse(args, io.Discard, log, testrun.NoEnv)
 	if err != nil {
 		t.Fatal(err)
 	}

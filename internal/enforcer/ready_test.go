@@ -25,7 +25,7 @@ func running(t *testing.T, args ...string) (ready func() (int, string)) {
 func saying(t *testing.T, log io.Writer, args ...string) (ready func() (int, string)) {
 	t.Helper()
 	args = append(args, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--grpc-listen", "none")
-	e, err := parse(args, io.Discard, log, func(string) string { return "" })
+	e, err := parse(args, io.Discard, log, testrun.NoEnv)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func TestARotatedPasswordIsTakenUp(t *testing.T) {
 	ended := make(chan int, 1)
 	go func() {
 		ended <- Command(ctx, []string{"--redis", rds.Addr(), "--redis-user", "tallygate", "--redis-password-file", file,
-			"--listen", addr, "--grpc-listen", "none", "--metrics-listen", metrics, "--max-staleness", "1s"}, io.Discard, log, func(string) string { return "" })
+			"--listen", addr, "--grpc-listen", "none", "--metrics-listen", metrics, "--max-staleness", "1s"}, io.Discard, log, testrun.NoEnv)
 	}()
 	t.Cleanup(func() {
 		stop()

@@ -32,7 +32,7 @@ func TestStatus(t *testing.T) {
 	secrets := map[string]string{"TALLYGATE_REDIS_PASSWORD": "hush"}
 	server.RequireUserAuth("me", "hush")
 	e, err := parse([]string{"--redis", server.Addr(), "--redis-user", "me", "--tokens", tokens, "--off-file", off, "--no-blocklist", "--instance-id", "edge-1",
-		"--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--grpc-listen", "none"}, io.Discard, io.Discard, func(name string) string { return secrets[name] })
+		"--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--grpc-listen", "none"}, io.Discard, io.Discard, testrun.Env(secrets))
 	if err != nil {
 		t.Fatal(err)
 	}

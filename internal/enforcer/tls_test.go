@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/tallygate/tallygate/internal/testca"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // With mutual TLS, neither listener answers a client without a certificate, nor one that speaks no
@@ -23,7 +24,7 @@ func TestMutualTLSOnBothListeners(t *testing.T) {
 	ca := testca.New(t)
 	cert, key := ca.Files("enforcer")
 	e, err := parse([]string{"--redis", miniredis.RunT(t).Addr(), "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
-		"--log-level", "error", "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File()}, io.Discard, io.Discard, func(string) string { return "" })
+		"--log-level", "error", "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File()}, io.Discard, io.Discard, testrun.NoEnv)
 	if err != nil {
 		t.Fatal(err)
 	}

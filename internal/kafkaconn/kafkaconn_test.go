@@ -23,6 +23,7 @@ import (
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/testca"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -35,11 +36,9 @@ func TestMain(m *testing.M) {
 // env is an environment of a test's own.
 type env map[string]string
 
-func (e env) get(name string) string { return e[name] }
-
 func build(t *testing.T, e env, args ...string) (*kafkaconn.Kafka, error) {
 	t.Helper()
-	o := ops.NewOptions("test", "", io.Discard, e.get)
+	o := ops.NewOptions("test", "", io.Discard, testrun.Env(e))
 	k := kafkaconn.NewOptions(o)
 	if err := o.Parse(args); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/tallygate/tallygate/internal/aggregator"
 	"github.com/tallygate/tallygate/internal/cli"
 	"github.com/tallygate/tallygate/internal/enforcer"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // configs are the pages' config files: their first line is a comment that names one.
@@ -47,16 +48,16 @@ func TestConfigFilesOfThePagesAreUnderstood(t *testing.T) {
 // withConfig is what a program says of a config file.
 func withConfig(t *testing.T, command, path string) string {
 	t.Helper()
-	none := func(string) string { return "" }
+	none := testrun.NoEnv
 	var said bytes.Buffer
 	args := []string{"--config", path}
 	switch command {
 	case "aggregator":
-		aggregator.Command(t.Context(), args, &said, &said, none)
+		aggregator.Command(testrun.Context(t), args, &said, &said, none)
 	case "enforcer":
-		enforcer.Command(t.Context(), args, &said, &said, none)
+		enforcer.Command(testrun.Context(t), args, &said, &said, none)
 	default:
-		cli.Main(t.Context(), append([]string{command}, args...), strings.NewReader(""), &said, &said, none)
+		cli.Main(testrun.Context(t), append([]string{command}, args...), strings.NewReader(""), &said, &said, none)
 	}
 	return said.String()
 }

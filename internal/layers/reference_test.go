@@ -16,6 +16,7 @@ import (
 	"github.com/tallygate/tallygate/internal/cli"
 	"github.com/tallygate/tallygate/internal/enforcer"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -34,12 +35,12 @@ func optionsOf(help string) (names []string) {
 // all commands.
 func helpOfPrograms(t *testing.T) string {
 	t.Helper()
-	none := func(string) string { return "" }
+	none := testrun.NoEnv
 	var help bytes.Buffer
-	aggregator.Command(t.Context(), []string{"--help"}, &help, &help, none)
-	enforcer.Command(t.Context(), []string{"--help"}, &help, &help, none)
+	aggregator.Command(testrun.Context(t), []string{"--help"}, &help, &help, none)
+	enforcer.Command(testrun.Context(t), []string{"--help"}, &help, &help, none)
 	for _, command := range []string{"console", "notify", "doctor"} {
-		cli.Main(t.Context(), []string{command, "--help"}, strings.NewReader(""), &help, io.Discard, none)
+		cli.Main(testrun.Context(t), []string{command, "--help"}, strings.NewReader(""), &help, io.Discard, none)
 	}
 	return help.String()
 }
@@ -48,7 +49,7 @@ func helpOfAll(t *testing.T) string {
 	t.Helper()
 	var help strings.Builder
 	for _, command := range cli.Commands() {
-		cli.Main(t.Context(), []string{command.Name, "--help"}, strings.NewReader(""), &help, io.Discard, func(string) string { return "" })
+		cli.Main(testrun.Context(t), []string{command.Name, "--help"}, strings.NewReader(""), &help, io.Discard, testrun.NoEnv)
 	}
 	return helpOfPrograms(t) + help.String()
 }

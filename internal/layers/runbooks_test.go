@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tallygate/tallygate/internal/cli"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 var (
@@ -61,6 +62,6 @@ func optionsOfCommand(t *testing.T, name string) []string {
 		return nil
 	}
 	var help strings.Builder
-	cli.Main(t.Context(), []string{name, "--help"}, strings.NewReader(""), &help, io.Discard, func(string) string { return "" })
+	cli.Main(testrun.Context(t), []string{name, "--help"}, strings.NewReader(""), &help, io.Discard, testrun.NoEnv)
 	return optionsOf(help.String())
 }

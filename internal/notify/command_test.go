@@ -10,12 +10,13 @@ import (
 
 	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/notify/note"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 func ran(t *testing.T, args ...string) (status int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	status = Command(t.Context(), args, strings.NewReader(""), &stdout, &stderr, func(string) string { return "" })
+	status = Command(testrun.Context(t), args, strings.NewReader(""), &stdout, &stderr, testrun.NoEnv)
 	return status, stdout.String(), stderr.String()
 }
 
@@ -83,7 +84,7 @@ func TestThePagesFiles(t *testing.T) {
 		if !strings.Contains(text, "routes:") {
 			text += "\nroutes: []\n"
 		}
-		if _, err := config.Parse("notify.md", []byte(text), func(string) string { return "" }); err != nil {
+		if _, err := config.Parse("notify.md", []byte(text), testrun.NoEnv); err != nil {
 			t.Errorf("%s\n%v", text, err)
 		}
 	}

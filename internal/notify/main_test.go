@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // asProgram makes the test's own binary the command, for tests that kill it.
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) {
 	if args := os.Getenv(asProgram); args != "" {
 		ctx, stop := ops.Stoppable(context.Background())
 		defer stop()
-		os.Exit(Command(ctx, strings.Split(args, "\n"), os.Stdin, os.Stdout, os.Stderr, os.Getenv)) //nolint:gocritic // the process ends here
+		os.Exit(Command(ctx, strings.Split(args, "\n"), os.Stdin, os.Stdout, os.Stderr, testrun.Getenv)) //nolint:gocritic // the process ends here
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }

@@ -197,7 +197,7 @@ func (s *stage) configure(text string) {
 // start starts the program, and waits until it reads the audit.
 func (s *stage) start() {
 	s.Helper()
-	none := func(string) string { return "" }
+	none := testrun.NoEnv
 	o := ops.NewOptions("test", "", io.Discard, none)
 	k := kafkaconn.NewOptions(o)
 	if err := o.Parse([]string{"--kafka", strings.Join(s.stack.Kafka, ",")}); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // A certificate's end shows, also of one that was renewed, and one that is gone shows as expired.
@@ -18,7 +19,7 @@ func TestWhenCertificatesExpire(t *testing.T) {
 	s := httptest.NewTLSServer(nil)
 	s.Close()
 	file := filepath.Join(t.TempDir(), "cert.pem")
-	o := ops.NewOptions("test", "", io.Discard, func(string) string { return "" })
+	o := ops.NewOptions("test", "", io.Discard, testrun.NoEnv)
 	o.ClientTLS("kafka")
 	o.ServerTLS()
 	if err := o.Parse([]string{"--tls-cert", file}); err != nil {

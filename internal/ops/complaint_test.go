@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/tallygate/tallygate/internal/testca"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // aLog is the log of a program with some options, which were parsed.
 func aLog(t *testing.T) (o *Options, log *bytes.Buffer) {
 	t.Helper()
-	o = NewOptions("test", "", new(bytes.Buffer), func(string) string { return "" })
+	o = NewOptions("test", "", new(bytes.Buffer), testrun.NoEnv)
 	logs := o.Log()
 	if err := o.Parse([]string{"--log-format", "text"}); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/testca"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // A socket that a killed process left is taken over; one that is in use, or a file that is no
@@ -49,7 +50,7 @@ func TestListenOnAUnixSocket(t *testing.T) {
 // serveTLS serves with these options until the test ends.
 func serveTLS(t *testing.T, log io.Writer, args ...string) (addr string) {
 	t.Helper()
-	o := ops.NewOptions("test", "", io.Discard, func(string) string { return "" })
+	o := ops.NewOptions("test", "", io.Discard, testrun.NoEnv)
 	options := o.ServerTLS()
 	if err := o.Parse(args); err != nil {
 		t.Fatal(err)
@@ -160,7 +161,7 @@ func TestWrongServerTLS(t *testing.T) {
 		"--tls-cert " + cert + " --tls-key " + key + " --tls-client-ca " + key:   "no PEM certificate in it",
 		"--tls-cert " + cert + " --tls-key " + key + " --tls-client-ca /no/such": "read --tls-client-ca",
 	} {
-		o := ops.NewOptions("test", "", io.Discard, func(string) string { return "" })
+		o := ops.NewOptions("test", "", io.Discard, testrun.NoEnv)
 		options := o.ServerTLS()
 		if err := o.Parse(strings.Fields(args)); err != nil {
 			t.Fatal(err)

@@ -102,6 +102,13 @@ func (o *Options) Parse(args []string) error {
 	if *o.config != "" {
 		errs = append(errs, o.readFile(*o.config, given))
 	}
+	if o.getenv(apart) != "" {
+		o.VisitAll(func(f *flag.Flag) {
+			if !given[f.Name] {
+				errs = append(errs, moveApart(f))
+			}
+		})
+	}
 	if err := errors.Join(errs...); err != nil {
 		return &UsageError{err}
 	}

@@ -11,12 +11,11 @@ import (
 
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // env is an environment of a test's own.
 type env map[string]string
-
-func (e env) get(name string) string { return e[name] }
 
 // secret is a file with a password.
 func secret(t *testing.T) string {
@@ -30,7 +29,7 @@ func secret(t *testing.T) string {
 
 func build(t *testing.T, e env, args ...string) (redis.UniversalClient, error) {
 	t.Helper()
-	o := ops.NewOptions("test", "", io.Discard, e.get)
+	o := ops.NewOptions("test", "", io.Discard, testrun.Env(e))
 	r := redisconn.NewOptions(o, "127.0.0.1:1")
 	if err := o.Parse(args); err != nil {
 		t.Fatal(err)

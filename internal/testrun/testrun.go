@@ -5,6 +5,7 @@ package testrun
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -42,6 +43,46 @@ func Start(t testing.TB, run func(context.Context) error) (stop func()) {
 	})
 	t.Cleanup(stop)
 	return stop
+}
+
+// Context is the context of a command that a test runs: t.Context(), and it ends after three minutes, which fails the
+// test. A command that waits for what never comes does not hold up the whole package.
+func Context(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(func() {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			t.Errorf("after %v a command had to be stopped", patience)
+		}
+		cancel()
+	})
+	return ctx
+}
+
+// apart is the variable that package ops knows: commands do not use default addresses, at which something else may
+// run.
+const apart = "TALLYGATE_TEST_APART"
+
+// NoEnv is the environment of a command that a test runs: nothing is set, and it meets nothing else that runs on the
+// machine.
+func NoEnv(name string) string { return Env(nil)(name) }
+
+// Env is NoEnv with variables.
+func Env(set map[string]string) func(name string) string {
+	return func(name string) string {
+		if name == apart {
+			return "1"
+		}
+		return set[name]
+	}
+}
+
+// Getenv is the environment of a command that a test runs in a process of its own: os.Getenv, and otherwise NoEnv.
+func Getenv(name string) string {
+	if name == apart {
+		return "1"
+	}
+	return os.Getenv(name)
 }
 
 // Seed returns TALLYGATE_TEST_SEED, or a new seed. The test's log says which, to run it again.

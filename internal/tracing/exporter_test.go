@@ -214,13 +214,13 @@ func TestRead(t *testing.T) {
 		"": "", "none": "", "otel:4318": "http://otel:4318/v1/traces", "https://otel:4318/": "https://otel:4318/v1/traces",
 		"http://otel/custom": "http://otel/custom", "[::1]:4318": "http://[::1]:4318/v1/traces",
 	} {
-		g, err := tracing.Read(option, func(string) string { return "" })
+		g, err := tracing.Read(option, testrun.NoEnv)
 		if err != nil || g.Endpoint != want {
 			t.Errorf("%q: %q, %v", option, g.Endpoint, err)
 		}
 	}
 	for _, option := range []string{"ftp://otel", "http://", "http://u:secret@otel", "http://otel:4318?x=1", "http://otel:", "://"} {
-		if _, err := tracing.Read(option, func(string) string { return "" }); err == nil || strings.Contains(err.Error(), "secret") {
+		if _, err := tracing.Read(option, testrun.NoEnv); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", option, err)
 		}
 	}
@@ -230,7 +230,7 @@ func TestRead(t *testing.T) {
 func TestReadEnvironment(t *testing.T) {
 	env := map[string]string{}
 	read := func(option string) (tracing.Given, error) {
-		return tracing.Read(option, func(name string) string { return env[name] })
+		return tracing.Read(option, testrun.Env(env))
 	}
 	env["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://otel:4318/base/"
 	env["OTEL_EXPORTER_OTLP_HEADERS"] = "authorization=Bearer%20x, tenant = a"
@@ -274,7 +274,7 @@ func TestCollectorWithTLS(t *testing.T) {
 	}
 	env := map[string]string{"OTEL_EXPORTER_OTLP_CERTIFICATE": file}
 	build := func() (*tracing.Exporter, error) {
-		o := ops.NewOptions("test", "", io.Discard, func(name string) string { return env[name] })
+		o := ops.NewOptions("test", "", io.Discard, testrun.Env(env))
 		spans := tracing.NewOptions(o)
 		if err := o.ParseOnly([]string{"--trace-otlp", s.URL}); err != nil {
 			t.Fatal(err)

@@ -84,7 +84,7 @@ func (w *way) program(name string, command func(context.Context, []string, io.Wr
 	var log testrun.Output
 	w.t.Cleanup(func() { stop(); running.Wait() })
 	running.Go(func() {
-		if status := command(ctx, args, io.Discard, &log, func(string) string { return "" }); status != 0 {
+		if status := command(ctx, args, io.Discard, &log, testrun.NoEnv); status != 0 {
 			w.t.Errorf("the %s ends with %d", name, status)
 		}
 		if log.Has("u-7391") {

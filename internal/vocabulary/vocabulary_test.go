@@ -19,7 +19,7 @@ import (
 func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	status = Command(t.Context(), args, strings.NewReader(""), &out, &errs, func(string) string { return "" })
+	status = Command(testrun.Context(t), args, strings.NewReader(""), &out, &errs, testrun.NoEnv)
 	return status, out.String(), errs.String()
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	kafkaclients "github.com/tallygate/tallygate/internal/kafkaconn/clients"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
@@ -44,7 +45,7 @@ func TestClaimsAreReadWithTLSAndSASL(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(k.Close)
-			o := ops.NewOptions("test", "", io.Discard, func(name string) string { return map[string]string{"TALLYGATE_KAFKA_PASSWORD": "secret"}[name] })
+			o := ops.NewOptions("test", "", io.Discard, testrun.Env(map[string]string{"TALLYGATE_KAFKA_PASSWORD": "secret"}))
 			kafka := kafkaconn.NewOptions(o)
 			if err := o.Parse(args); err != nil {
 				t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/oidctest"
 	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 func file(t *testing.T, text string) string {
@@ -27,7 +28,7 @@ func file(t *testing.T, text string) string {
 
 func options(t *testing.T) *ops.Options {
 	t.Helper()
-	return ops.NewOptions("x", "", io.Discard, func(name string) string { return map[string]string{"TALLYGATE_OIDC_CLIENT_SECRET": "env"}[name] })
+	return ops.NewOptions("x", "", io.Discard, testrun.Env(map[string]string{"TALLYGATE_OIDC_CLIENT_SECRET": "env"}))
 }
 
 // An aggregator with --oidc-ca asks an issuer over TLS, and one without does not believe its certificate.

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/notify/note"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/rules/document"
 )
 
-func none(string) string { return "" }
+var none = testrun.NoEnv
 
 // files is a folder with secrets; whole is a file with every field.
 func whole(t *testing.T) (text, folder string) {
@@ -58,7 +59,7 @@ console: https://console.example.com
 
 func TestTheWholeFile(t *testing.T) {
 	text, folder := whole(t)
-	c, err := Parse("notify.yaml", []byte(text), func(name string) string { return map[string]string{"HOOK_TOKEN": "x"}[name] })
+	c, err := Parse("notify.yaml", []byte(text), testrun.Env(map[string]string{"HOOK_TOKEN": "x"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestMistakes(t *testing.T) {
 
 func checkMistake(t *testing.T, text, line, want string) {
 	t.Helper()
-	_, err := Parse("notify.yaml", []byte(text), func(name string) string { return map[string]string{"U": "https://example.com/hush"}[name] })
+	_, err := Parse("notify.yaml", []byte(text), testrun.Env(map[string]string{"U": "https://example.com/hush"}))
 	list, _ := errors.AsType[document.Errors](err)
 	if len(list) == 0 || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "notify.yaml:"+line+":") {
 		t.Errorf("%s:\n%v\nwant %s %s", text, err, line, want)

@@ -65,7 +65,7 @@ func receiver(t *testing.T, c *config.Receiver) Receiver {
 	if c.Timeout == 0 {
 		c.Timeout = 5 * time.Second
 	}
-	r, err := New(c, os.Getenv, func() time.Time { return noon.Add(time.Hour) }, slog.New(slog.DiscardHandler))
+	r, err := New(c, testrun.Getenv, func() time.Time { return noon.Add(time.Hour) }, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +311,7 @@ func TestAlertmanager(t *testing.T) {
 		return err == nil
 	})
 	now := time.Now()
-	to, err := New(&config.Receiver{Type: "alertmanager", URL: config.Value{Plain: "http://" + addr}, Timeout: 5 * time.Second, Repeat: time.Minute, Keep: time.Minute, Labels: map[string]string{"team": "shop"}}, os.Getenv, func() time.Time { return now }, slog.New(slog.DiscardHandler))
+	to, err := New(&config.Receiver{Type: "alertmanager", URL: config.Value{Plain: "http://" + addr}, Timeout: 5 * time.Second, Repeat: time.Minute, Keep: time.Minute, Labels: map[string]string{"team": "shop"}}, testrun.Getenv, func() time.Time { return now }, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
