@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// mostAgain is how many tests may fail in a run whose failures are worth another look.
-const mostAgain = 3
+// mostAgain is how many tests may fail in a run whose failure is worth another look.
+const mostAgain = 1
 
-// again are the tests that failed beside others, and may be run alone. They are none where something
+// again is the test that failed beside others, and may be run alone. It is none where something
 // failed that is not one test's: a package that does not compile, a process that ended, a panic, a data race, a goroutine that
-// leaked, or many tests.
+// leaked, or two tests.
 type again struct {
 	failed []string        // packages and tests
 	of     map[string]bool // packages that have one of them
@@ -44,7 +44,7 @@ func (a *again) add(e event) {
 	}
 }
 
-// write writes them to a file, a line each; nothing when another look is not worth it.
+// write writes it to a file; nothing when another look is not worth it.
 func (a *again) write(file string) error {
 	text := ""
 	for pkg := range a.whole {

@@ -6,8 +6,8 @@
 // saw to the file, and `testlog -never FILE` fails for each test that was skipped in every
 // run of that file.
 //
-// With -again FILE it writes down the tests that failed, a package and a test a line, unless something
-// failed that is not one test's.
+// With -again FILE it writes down the package and the name of the test that failed, unless more than one
+// did, or something failed that is not a test's.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 
 func main() {
 	seen := flag.String("seen", "", "add the tests that passed or were skipped to `FILE`")
-	alone := flag.String("again", "", "write the tests that failed to `FILE`, if it is worth running them once more alone")
+	alone := flag.String("again", "", "write the test that failed to `FILE`, if it is worth running it once more alone")
 	never := flag.String("never", "", "say which tests of `FILE` were skipped in every run")
 	flag.Parse()
 	var err error
@@ -48,7 +48,7 @@ type event struct {
 	Elapsed float64 // seconds
 }
 
-// digest prints a run's digest to out, adds its tests to the file called seen, and writes those that may
+// digest prints a run's digest to out, adds its tests to the file called seen, and writes the one that may
 // run again to the one called alone.
 func digest(in io.Reader, out io.Writer, seen, alone string) error {
 	var tests strings.Builder
