@@ -233,8 +233,8 @@ func (s *Server) countRefused(r *forwardauth.Refusal) {
 	s.refused.WithLabelValues(string(r.Reason)).Inc()
 }
 
-// Ready returns nil once the table has had its first snapshot, however long ago: the server
-// enforces what it has. Its staleness is a metric, and Config.OnStale of the table decides its
+// Ready returns nil once the first question gets a real answer: the table has had its first snapshot, however long
+// ago, and the rules are known that permits are asked for by. The server enforces what it has. Its staleness is a metric, and Config.OnStale of the table decides its
 // answers then. If every enforcer became unready because an aggregator or Redis is away, all
 // services behind them would fail, too.
 func (s *Server) Ready() error {
@@ -245,6 +245,9 @@ func (s *Server) Ready() error {
 	}
 	if !s.cfg.Table.Ready() {
 		return errors.New("the blocklist has not been read yet")
+	}
+	if s.cfg.Admit != nil { // until it knows the rules, each request that it is asked about is in doubt
+		return s.cfg.Admit.Ready()
 	}
 	return nil
 }

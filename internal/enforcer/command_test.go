@@ -193,6 +193,7 @@ func publish(t *testing.T, addr string) {
 	if err := errors.Join(
 		client.XAdd(t.Context(), &redis.XAddArgs{Stream: stream, ID: "1-1", Values: []any{"s", "a", "p", "", "h", "1"}}).Err(),
 		client.HSet(t.Context(), hash, "uid=42|r", v, "\x00epoch", "1", "\x00n", "1", "\x00stamp", "a", "\x00applied", now.UnixMicro()).Err(),
+		client.HSet(t.Context(), "{tallygate:rules}:strict", "latest", 1, "kept", "1", "partitions", 1, "shards", 1, "1", "").Err(),
 	); err != nil {
 		t.Fatal(err)
 	}

@@ -91,6 +91,38 @@ func TestNotReadyWithAnotherNumberOfShards(t *testing.T) {
 	testrun.Eventually(t, "it is ready", func() bool { status, _ := ready(); return status == http.StatusOK })
 }
 
+// TestNotReadyUntilTheRulesAreKnown: the program said that it is ready, and for a second each permit was denied, in
+// doubt.
+func TestNotReadyUntilTheRulesAreKnown(t *testing.T) {
+	server := miniredis.RunT(t)
+	publish(t, server.Addr())
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	const key = "{tallygate:rules}:strict"
+	fields, err := client.HGetAll(t.Context(), key).Result()
+	if err == nil {
+		err = client.Del(t.Context(), key).Err()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := running(t, "--redis", server.Addr())
+	testrun.Eventually(t, "it waits for the rules only", func() bool {
+		status, body := ready()
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "the rules of strict limits are not known yet")
+	})
+	if err := client.HSet(t.Context(), key, fields).Err(); err != nil {
+		t.Fatal(err)
+	}
+	testrun.Eventually(t, "it is ready", func() bool { status, _ := ready(); return status == http.StatusOK })
+	if err := client.Del(t.Context(), key).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := ready(); status != http.StatusOK {
+		t.Errorf("%d %s after Redis has lost the rules, which the program still knows", status, body)
+	}
+}
+
 // TestNotReadyWhileRedisRefusesAndNothingIsKnown, and it says why.
 func TestNotReadyWhileRedisRefusesAndNothingIsKnown(t *testing.T) {
 	server := miniredis.RunT(t) // nothing was published yet

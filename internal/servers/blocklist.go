@@ -11,8 +11,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Blocklist writes a whole blocklist of one shard into a Redis, as a publisher that has applied the
-// verdict topic to its end would, for tests of what reads it.
+// Blocklist writes a whole blocklist of one shard into a Redis, as an aggregator that has applied the
+// verdict topic to its end and whose rules ask for nothing before an action would, for tests of what reads it.
 func Blocklist(t testing.TB, client redis.UniversalClient, prefix string, all ...verdict.Verdict) {
 	t.Helper()
 	now := event.FromTime(time.Now())
@@ -26,6 +26,7 @@ func Blocklist(t testing.TB, client redis.UniversalClient, prefix string, all ..
 	pipe.Del(t.Context(), key("verdicts"), key("changes"))
 	pipe.HSet(t.Context(), key("verdicts"), fields...)
 	pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: key("changes"), ID: fmt.Sprintf("%d-1", epoch), Values: []any{"s", stamp, "p", "", "h", int64(now)}})
+	pipe.HSet(t.Context(), "{"+prefix+":rules}:strict", "latest", 1, "kept", "1", "partitions", 1, "shards", 1, "1", "")
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatalf("write a blocklist: %v", err)
 	}
