@@ -40,6 +40,7 @@ func (e *examination) checkBlocklist(ctx context.Context) outcome {
 	if err != nil {
 		return found(fail("blocklist", "", "the end of the verdicts cannot be read: %v", err))
 	}
+	before = e.lastVerdicts(ctx, topic, shards, before)
 	var results []Result
 	entries := int64(0)
 	beat := time.Duration(0)

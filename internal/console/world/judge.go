@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ type Memory struct {
 	members map[string]time.Time // when each aggregator answered last
 	most    int                  // how many there were at once, at mostAt or since
 	mostAt  time.Time
-	behind  time.Time // since when verdicts are in Kafka and not in Redis; zero: none is
+	behind  backlog
 }
 
 // mark is what something was, and since when.
@@ -35,10 +36,10 @@ const forgetMember = time.Hour
 func Judge(was Memory, r *Readings) (Chain, Memory) {
 	now := Memory{since: map[string]mark{}, members: map[string]time.Time{}, behind: was.behind}
 	now.meet(was, r)
-	if now.behind = stillBehind(was.behind, r); r.NoRedis {
-		now.behind = time.Time{}
+	if now.behind = was.behind.look(r); r.NoRedis {
+		now.behind = backlog{}
 	}
-	c := Chain{Links: []Link{judgeProducers(r), judgeEvents(r), judgeAggregators(r, now.gone(r)), judgeVerdicts(r, now.behind), judgeRedis(r)}}
+	c := Chain{Links: []Link{judgeProducers(r), judgeEvents(r), judgeAggregators(r, now.gone(r)), judgeVerdicts(r, now.behind.since), judgeRedis(r)}}
 	c.Links = append(c.Links, judgeEnforcers(r)...)
 	c.Notices = notices(r)
 	for i := range c.Links {
@@ -103,19 +104,27 @@ func (m *Memory) gone(r *Readings) (names []string) {
 	return names[:max(0, min(len(names), lost))]
 }
 
-// stillBehind returns since when verdicts are in Kafka and not in Redis. The two are read at different
-// moments: only what lasts says anything.
-func stillBehind(since time.Time, r *Readings) time.Time {
+// backlog is what was in the verdict topic, and not in Redis, at some time. Zero: nothing was. Owners' own records for
+// strict limits come all the time, so that there is nearly always something: only these ends say how late Redis is.
+type backlog struct {
+	since time.Time
+	ends  map[int32]int64
+}
+
+// look returns the backlog itself while Redis has not reached its ends, and then that of now.
+func (b backlog) look(r *Readings) backlog {
 	if !r.Kafka.Known(r.Now) || !r.Redis.Known(r.Now) {
-		return since
+		return b
+	}
+	for p, end := range b.ends {
+		if r.Redis.Value.Reached[p] < min(end, r.Kafka.Value.Verdicts.Ends[p]) {
+			return b
+		}
 	}
 	if unpublished(r) == 0 {
-		return time.Time{}
+		return backlog{}
 	}
-	if since.IsZero() {
-		return r.Now
-	}
-	return since
+	return backlog{r.Now, maps.Clone(r.Kafka.Value.Verdicts.Ends)}
 }
 
 // unpublished is how many records of the verdict topic Redis has not.
