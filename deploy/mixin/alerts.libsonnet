@@ -153,6 +153,12 @@
       '{{ $value | humanize }} instances do not run the rules that the others run.',
     ),
     warning(
+      'MembersDiffer',
+      'max by (what) (%s) > 0' % metric('members_differ'),
+      'Members of the group differ in what must be the same for all.',
+      '{{ $value | humanize }} instances differ in {{ $labels.what }}. If it is redis, verdicts of some partitions reach no enforcer.',
+    ),
+    warning(
       'FuseBlown',
       'sum by (rule) (%s) > 0' % growth('fuses_blown_total', [], c.fuseWindow),
       'A rule wanted to block too many users, and was switched to shadow mode.',

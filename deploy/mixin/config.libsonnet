@@ -54,6 +54,7 @@
       ProgramDown: '2m',
       RulesBroken: '2m',
       RulesDiffer: '10m',
+      MembersDiffer: '5m',
       KillSwitch: '10m',
       FuseBlown: '0s',
       ClockSkew: '2m',

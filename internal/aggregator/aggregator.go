@@ -65,6 +65,9 @@ func (a *Program) Run(ctx context.Context) error {
 		a.Config.Tracer = &tracer{spans: a.Spans, topics: topics.NamesOf(a.Config.Prefix)}
 		defer a.Spans.Start(ctx)()
 	}
+	if a.Redis != nil {
+		a.Config.Meeting, a.Config.Shards = &meeting{redis: a.Redis, prefix: a.Config.Prefix}, max(a.Shards, 1)
+	}
 	agg, err := aggregate.New(a.Config)
 	if err != nil {
 		return &ops.UsageError{Err: err}

@@ -21,7 +21,7 @@ import (
 func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *reloader, letters *resender, ready func() error) http.Handler {
 	about := a.reporter(agg, again.file, ready)
 	mux := http.NewServeMux()
-	ops.Health(mux, ready)
+	ops.Health(mux, ready, agg.Agrees)
 	ops.Describe(mux, api.Aggregator)
 	let := func(pattern string, least access.Role, serve http.HandlerFunc) {
 		mux.Handle(pattern, guard.Require(least, asActor(serve)))
@@ -137,7 +137,7 @@ func (a *Program) serveHTTP(ctx context.Context, g *errgroup.Group, agg *aggrega
 		return ops.Serve(ctx, a.HTTP, handler, ops.Public)
 	})
 	if a.Metrics != nil {
-		g.Go(func() error { return ops.Serve(ctx, a.Metrics, ops.MetricsHandler(a.Registry, ready)) })
+		g.Go(func() error { return ops.Serve(ctx, a.Metrics, ops.MetricsHandler(a.Registry, ready, agg.Agrees)) })
 	}
 	return nil
 }

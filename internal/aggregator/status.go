@@ -16,12 +16,13 @@ import (
 func (a *Program) reporter(agg *aggregate.Aggregator, file *fileState, ready func() error) *ops.Reporter {
 	r := ops.NewReporter("aggregator")
 	r.Instance, r.Address = a.Config.InstanceID, a.Config.Advertise
-	r.Ready, r.Settings, r.Log = ready, a.Settings, a.Log
+	r.Ready, r.But, r.Settings, r.Log = ready, agg.Agrees, a.Settings, a.Log
 	if a.Registry != nil {
 		r.Registry = a.Registry
 	}
 	r.Fill = func(s *status.Status) {
 		about := agg.Status()
+		about.Differs = agg.Differences()
 		if wrong := file.wrong(); wrong != nil {
 			about.Rules.FileOK, about.Rules.FileError = false, wrong.Error()
 		}

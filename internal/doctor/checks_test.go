@@ -97,6 +97,31 @@ func TestMembersWithOtherRules(t *testing.T) {
 	}
 }
 
+// What must be the same for all members is compared. Members of an older version do not tell, which is no difference.
+func TestMembersThatDoNotAgree(t *testing.T) {
+	t.Parallel()
+	members := func(all ...topics.Member) []Result {
+		var told settingsTold
+		for i := range all {
+			told.add(&all[i], string(rune('a'+i)))
+		}
+		return told.judge()
+	}
+	meets := topics.Member{Redis: topics.WithRedis, Shards: 1, BrokerTime: "append"}
+	if r := members(meets, topics.Member{}, meets); r != nil {
+		t.Errorf("members that agree: %+v", r)
+	}
+	r := members(meets, topics.Member{Redis: topics.WithoutRedis, BrokerTime: "append"}, topics.Member{Redis: topics.WithRedis, Shards: 2, BrokerTime: "create"})
+	if len(r) != 3 {
+		t.Fatalf("%+v", r)
+	}
+	for i, want := range []string{"1 member without Redis, and the others have one: verdicts of the partitions of b reach no enforcer", "--shards (1: a; 2: c)", "--broker-time (append: a, b; create: c)"} {
+		if r[i].Status != Fail || !strings.Contains(r[i].Detail, want) {
+			t.Errorf("%+v, want %q", r[i], want)
+		}
+	}
+}
+
 func TestAnOldBroker(t *testing.T) {
 	missing := missingAPIs([]sarama.ApiVersionsResponseKey{{ApiKey: 0, MaxVersion: 8}, {ApiKey: 1, MaxVersion: 11}, {ApiKey: 3, MaxVersion: 9}, {ApiKey: 22, MaxVersion: 2}, {ApiKey: 24, MaxVersion: 1}, {ApiKey: 32, MaxVersion: 2}})
 	if len(missing) != 2 {

@@ -62,10 +62,12 @@ func (e *kafkaSide) judgeMembers(g *sarama.GroupDescription, lag *lag) []Result 
 	}
 	assigned := map[int32]bool{}
 	ruleSets := map[string][]string{} // the members, by their sets' hashes
+	var told settingsTold
 	for _, m := range g.Members {
 		if meta, err := m.GetMemberMetadata(); err == nil && meta != nil {
 			is := topics.ParseMember(meta.UserData)
 			ruleSets[is.Rules] = append(ruleSets[is.Rules], cmp.Or(is.Advertise, m.ClientHost))
+			told.add(&is, cmp.Or(is.Advertise, m.ClientHost))
 		}
 		a, err := m.GetMemberAssignment()
 		if err != nil || a == nil {
@@ -85,7 +87,7 @@ func (e *kafkaSide) judgeMembers(g *sarama.GroupDescription, lag *lag) []Result 
 		return []Result{fail("group", "if another program uses this group, stop it; then restart the aggregators",
 			"none of %s owns partition %s of %s", plural(len(g.Members), "member"), some(orphans), e.names.Events)}
 	}
-	return judgeRules(ruleSets)
+	return append(told.judge(), judgeRules(ruleSets)...)
 }
 
 // judgeRules warns if members count by different rules.

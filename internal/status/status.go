@@ -2,7 +2,10 @@
 // and that the console, the notifier and the aggregator's GET /v1/cluster read.
 package status
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Status is the answer to GET /v1/status.
 type Status struct {
@@ -54,7 +57,48 @@ type Aggregator struct {
 	// Redis is since when it refuses or does not answer; nil while it works, or there is none.
 	Redis *Trouble `json:"redis,omitempty"`
 	Kafka *Trouble `json:"kafka,omitempty"`
+	// Differs is what must be the same for all members and is not, as this instance sees the others.
+	Differs []Difference `json:"differs,omitempty"`
 }
+
+// Difference is a member of the group that differs from the one that tells of it.
+type Difference struct {
+	Instance string `json:"instance"` // the other member
+	Address  string `json:"address,omitempty"`
+	What     string `json:"what"`  // redis, shards or broker_time
+	Here     string `json:"here"`  // the value of the member that tells
+	There    string `json:"there"` // that of the other
+}
+
+func (d Difference) String() string { return d.Text("this instance") }
+
+// Text says what differs; teller is the member that tells.
+func (d Difference) Text(teller string) string {
+	who := d.Instance
+	if d.Address != "" && d.Address != who {
+		who += " at " + d.Address
+	}
+	switch {
+	case d.What == DiffersRedis && d.There == RedisNone:
+		return who + " has no Redis, and " + teller + " has one: the verdicts of the first one's partitions reach no enforcer"
+	case d.What == DiffersRedis && d.Here == RedisNone:
+		return teller + " has no Redis, and " + who + " has one: the verdicts of the first one's partitions reach no enforcer"
+	case d.What == DiffersRedis:
+		return who + " is not seen in the Redis of " + teller + ": it has another one, or does not reach it, and enforcers miss its verdicts"
+	}
+	return who + " has --" + strings.ReplaceAll(d.What, "_", "-") + " " + d.There + ", and " + teller + " has " + d.Here
+}
+
+// The values of Difference.What, and of Here and There where it is the Redis.
+const (
+	DiffersRedis      = "redis"
+	DiffersShards     = "shards"
+	DiffersBrokerTime = "broker_time"
+
+	RedisNone    = "none"
+	RedisThis    = "this one"
+	RedisAnother = "not seen in this one"
+)
 
 // Trouble is a server that does not do what the program needs.
 type Trouble struct {

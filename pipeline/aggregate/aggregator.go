@@ -25,7 +25,8 @@ type Aggregator struct {
 	auditor
 	distribution
 	*following
-	watching watching
+	watching  watching
+	agreement *agreement
 }
 
 // New checks cfg. It connects to nothing: Run does.
@@ -75,6 +76,7 @@ func New(cfg Config) (*Aggregator, error) {
 		distribution: distribution{instance: a, walking: make(chan struct{}, 1)},
 		following:    &following{instance: a},
 		watching:     watching{instance: a},
+		agreement:    &agreement{instance: a, unmet: map[string]int{}},
 	}, nil
 }
 
@@ -99,6 +101,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	wg.Go(func() { a.watching.watchHeat(sideCtx) })
 	wg.Go(func() { a.watching.watch(sideCtx) })
 	wg.Go(func() { a.watching.watchLag(sideCtx) })
+	wg.Go(func() { a.agreement.run(sideCtx) })
 	wg.Go(func() { a.book.run(sideCtx) })
 	wg.Go(func() { a.audits.run(sideCtx, a.log, a.writeAudit) })
 

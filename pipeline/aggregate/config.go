@@ -95,6 +95,10 @@ type Config struct {
 	// receives nothing.
 	Published Published
 
+	// Meeting is where members of the group that use the same Redis meet. Nil: this instance has no Redis.
+	Meeting Meeting
+	Shards  int // of the blocklist in that Redis; the members compare it
+
 	// Strict receives what owners say about strict limits, in the order of the partition's offsets.
 	// Optional; without it nobody grants permits.
 	Strict Strict
@@ -187,7 +191,10 @@ const (
 // member is what this instance tells the other members. It says nothing about rules that can
 // change: all run the newest version.
 func (c Config) member() topics.Member {
-	m := topics.Member{Advertise: c.Advertise, TLS: c.AdvertiseTLS, Key: c.peerKey, Packs: !c.ForwardWhole}
+	m := topics.Member{Advertise: c.Advertise, TLS: c.AdvertiseTLS, Key: c.peerKey, Packs: !c.ForwardWhole, Redis: topics.WithoutRedis, BrokerTime: c.BrokerTime}
+	if c.Meeting != nil {
+		m.Redis, m.Shards = topics.WithRedis, c.Shards
+	}
 	if len(c.RuleFile.Source) == 0 {
 		m.Rules = hex.EncodeToString(c.Rules.Hash[:])
 	}

@@ -31,6 +31,9 @@ func judgeAggregators(r *Readings, gone []string) Link {
 	case len(r.Cluster.Value.Unowned) > 0:
 		l.Level, l.Cause = Bad, "nobody counts "+unowned(r.Cluster.Value.Unowned)+missed(missing)
 		l.Do = "Start the aggregator that is away. Others take its partitions over after --session-timeout."
+	case differs(members) != "":
+		l.Level, l.Cause, l.Runbook = Bad, differs(members), "TallygateMembersDiffer"
+		l.Do = "Start all members of the group with the same --redis, --shards and --broker-time."
 	case len(failed) > 0:
 		l.Level, l.Cause, l.Runbook = Bad, partitions(failed)+" cannot be counted; each attempt is a new takeover", "TallygatePartitionFails"
 		l.Do = "Look at the members' last errors on the cluster page."
@@ -75,6 +78,22 @@ func noCluster(l *Link, r *Readings) {
 		l.Cause = l.Plain + ": " + short(r.Cluster.Err.Error())
 		l.Do = "Start them. If they run, check --aggregator of the console, and the network to them."
 	}
+}
+
+// differs tells of the first member that differs from another one in what must be the same for all. Of two, the one
+// without Redis is told.
+func differs(members []status.Status) (text string) {
+	for _, m := range members {
+		if m.Aggregator == nil {
+			continue
+		}
+		for _, d := range m.Aggregator.Differs {
+			if now := d.Text(m.Instance); text == "" || d.There == status.RedisNone {
+				text = now
+			}
+		}
+	}
+	return text
 }
 
 func notReady(members []status.Status) *status.Status {

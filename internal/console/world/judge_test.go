@@ -80,6 +80,13 @@ func TestJudge(t *testing.T) {
 			r.Cluster.Value.Missing = []status.Missing{{Instance: "b", Reason: "connection refused"}}
 			r.Cluster.Value.Unowned = []status.Unowned{{Partition: 1, Reason: "b does not answer"}}
 		}, judged{"aggregators": {Bad, "nobody counts partition 1"}}},
+		"a member has no Redis": {func(r *Readings) {
+			r.Cluster.Value.Members[0].Aggregator.Differs = []status.Difference{{Instance: "b", What: "redis", Here: status.RedisThis, There: status.RedisNone}}
+			r.Cluster.Value.Members[1].Aggregator.Differs = []status.Difference{{Instance: "a", What: "redis", Here: status.RedisNone, There: status.RedisThis}}
+		}, judged{"aggregators": {Bad, "b has no Redis, and a has one: the verdicts of the first one's partitions reach no enforcer"}}},
+		"a member has another Redis": {func(r *Readings) {
+			r.Cluster.Value.Members[0].Aggregator.Differs = []status.Difference{{Instance: "b", What: "redis", Here: status.RedisThis, There: status.RedisAnother}}
+		}, judged{"aggregators": {Bad, "b is not seen in the Redis of a"}}},
 		"a partition fails": {func(r *Readings) { r.Cluster.Value.Members[0].Aggregator.Partitions[0].State = "failed" }, judged{
 			"aggregators": {Bad, "partition 0 cannot be counted"}}},
 		"a takeover": {func(r *Readings) { r.Cluster.Value.Members[0].Aggregator.Partitions[0].State = "recovering" }, judged{
