@@ -2,7 +2,6 @@ package dev_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
