@@ -15,10 +15,15 @@ import (
 )
 
 const (
-	maxMessage = 128 << 10 // bytes; ext_authz sends all headers, up to 60 KiB from Envoy
-	maxHeaders = 32 << 10  // bytes, of a call itself
-	maxStreams = 256       // at once, on one connection
-	window     = 64 << 10  // bytes; bounds the memory of a connection that sends garbage
+	// Bytes. What is larger is an error, which a proxy that is open takes for a failure: so they are
+	// more than Envoy passes on. It takes 60 KiB of headers from a client by default, sends all of them to
+	// ext_authz, and the path once more, or the path in several descriptors. A call itself has what
+	// Envoy's tracing takes over.
+	maxMessage = 1 << 20
+	maxHeaders = 128 << 10
+
+	maxStreams = 256      // at once, on one connection
+	window     = 64 << 10 // bytes; bounds the memory of a connection that sends garbage
 )
 
 // GRPC returns a gRPC server with Envoy's two services, health by ready, and reflection. When ctx

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
@@ -182,8 +183,8 @@ func TestGRPCReflection(t *testing.T) {
 func TestGRPCMessagesAreBounded(t *testing.T) {
 	conn, _ := newRig(t).grpc(always)
 	client := rlsv3.NewRateLimitServiceClient(conn)
-	if _, err := client.ShouldRateLimit(within(t), rateLimit(strings.Repeat("x", 200<<10))); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("200 KiB: %v", err)
+	if _, err := client.ShouldRateLimit(within(t), rateLimit(strings.Repeat("x", 2<<20))); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("2 MiB: %v", err)
 	}
 	if _, err := client.ShouldRateLimit(within(t), rateLimit("42")); err != nil {
 		t.Errorf("the next one: %v", err)
@@ -206,5 +207,27 @@ func TestGRPCStops(t *testing.T) {
 	}
 	if _, err := watch.Recv(); status.Code(err) != codes.Unavailable {
 		t.Errorf("the watch ends with %v", err)
+	}
+}
+
+// What is larger than a server reads is an error, which an Envoy that is open lets in. It passes on up to
+// 60 KiB of a client's headers, and a path in each of its descriptors.
+func TestGRPCTakesWhatEnvoyPassesOn(t *testing.T) {
+	conn, _ := newRig(t).blocks(block("r", "uid", "42")).grpc(always)
+	long := strings.Repeat("x", 60<<10)
+	ctx := metadata.AppendToOutgoingContext(within(t), "tracestate", long)
+	req := &rlsv3.RateLimitRequest{Domain: "shop"}
+	for range 10 {
+		req.Descriptors = append(req.Descriptors, &ratelimitv3.RateLimitDescriptor{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: "uid", Value: "42"}, {Key: "path", Value: "/" + long}}})
+	}
+	limit, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, req)
+	if err != nil || limit.GetOverallCode() != rlsv3.RateLimitResponse_OVER_LIMIT {
+		t.Errorf("the rate limit service: %v, %v", limit.GetOverallCode(), err)
+	}
+	authz, err := authv3.NewAuthorizationClient(conn).Check(ctx, &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{Method: "GET", Path: "/" + long,
+			Headers: map[string]string{"x-tallygate-uid": "42", ":path": "/" + long, "cookie": long}}}}})
+	if err != nil || authz.GetDeniedResponse() == nil {
+		t.Errorf("ext_authz: %v, %v", authz, err)
 	}
 }

@@ -3,6 +3,7 @@ package envoylimit
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -10,8 +11,6 @@ import (
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
@@ -26,7 +25,8 @@ const maxDescriptors = 1000
 // ShouldRateLimit implements RateLimitService v3. Each descriptor is one check with a status of its
 // own: OVER_LIMIT when a verdict denies. The response is OVER_LIMIT when one of them is. Its
 // headers and body are those of Config.Answers for the verdict that ends last. Nothing is counted
-// here: the request's limits have no effect, only events count.
+// here: the request's limits have no effect, only events count. No request leads to an error, which
+// would be for Envoy's failure_mode_deny to judge: one with too many descriptors is OVER_LIMIT.
 //
 // When no verdict denies, a permit is asked for each descriptor, if Config.Admit is set. Its cost is the
 // descriptor's hits_addend, or else the request's; for one of 0, and for negative ones, none is asked.
@@ -39,7 +39,7 @@ const maxDescriptors = 1000
 // descriptor without any is also OVER_LIMIT.
 func (s *Server) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
 	if n := len(req.GetDescriptors()); n > maxDescriptors {
-		return nil, status.Errorf(codes.InvalidArgument, "%d descriptors, at most %d in one request", n, maxDescriptors)
+		return s.tooMany(n), nil
 	}
 	out := &rlsv3.RateLimitResponse{
 		OverallCode: rlsv3.RateLimitResponse_OK,
@@ -91,6 +91,20 @@ func (s *Server) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitReques
 		out.ResponseHeadersToAdd = a.values()
 	}
 	return out, nil
+}
+
+// tooMany denies a request as a whole.
+func (s *Server) tooMany(n int) *rlsv3.RateLimitResponse {
+	why := &forwardauth.Refusal{Reason: forwardauth.TooMany, Detail: fmt.Sprintf("%d descriptors, at most %d in one request", n, maxDescriptors)}
+	s.refused(why)
+	a := &answer{header: http.Header{}}
+	enforce.RefusedBecause(a, &http.Request{Method: http.MethodGet, Header: http.Header{}}, why.Detail)
+	out := &rlsv3.RateLimitResponse{OverallCode: rlsv3.RateLimitResponse_OVER_LIMIT, RawBody: a.body.Bytes(), ResponseHeadersToAdd: a.values()}
+	over := &rlsv3.RateLimitResponse_DescriptorStatus{Code: rlsv3.RateLimitResponse_OVER_LIMIT}
+	for range n {
+		out.Statuses = append(out.Statuses, over)
+	}
+	return out
 }
 
 // remaining puts the least that is left into an allowed descriptor's status, and returns all.

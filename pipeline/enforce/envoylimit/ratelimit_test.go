@@ -8,12 +8,11 @@ import (
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	grpccodes "google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/envoylimit"
+	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -161,14 +160,20 @@ func TestRateLimitWhatDoesNotDeny(t *testing.T) {
 	}
 }
 
-func TestTooManyDescriptors(t *testing.T) {
-	s, err := envoylimit.New(envoylimit.Config{Decider: tableOf(t)})
+// An error would be for Envoy to judge, which is open by default.
+func TestTooManyDescriptorsAreDenied(t *testing.T) {
+	var refused []forwardauth.Reason
+	s, err := envoylimit.New(envoylimit.Config{Decider: tableOf(t), Refused: func(r *forwardauth.Refusal) { refused = append(refused, r.Reason) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	req := &rlsv3.RateLimitRequest{Descriptors: make([]*ratelimitv3.RateLimitDescriptor, 1001)}
-	if _, err := s.ShouldRateLimit(t.Context(), req); status.Code(err) != grpccodes.InvalidArgument {
-		t.Errorf("%v", err)
+	resp, err := s.ShouldRateLimit(t.Context(), req)
+	if err != nil || resp.GetOverallCode() != over || len(resp.GetStatuses()) != 1001 || !strings.Contains(string(resp.GetRawBody()), "1001 descriptors") {
+		t.Errorf("%v, %v", resp.GetOverallCode(), err)
+	}
+	if !slices.Equal(refused, []forwardauth.Reason{forwardauth.TooMany}) {
+		t.Errorf("counted as %v", refused)
 	}
 }
 
@@ -191,7 +196,7 @@ func FuzzRateLimitRequest(f *testing.F) {
 		}
 		resp, err := s.ShouldRateLimit(t.Context(), &req)
 		if err != nil {
-			return
+			t.Fatal(err)
 		}
 		if len(resp.GetStatuses()) != len(req.GetDescriptors()) {
 			t.Errorf("%d statuses for %d descriptors", len(resp.GetStatuses()), len(req.GetDescriptors()))

@@ -85,10 +85,14 @@ func New(cfg Config) (*Server, error) {
 	return s, errors.Join(errs...)
 }
 
-// Register adds both services.
+// Register adds both services. They take text that is not UTF-8, such as a client may have in its
+// path.
 func (s *Server) Register(to grpc.ServiceRegistrar) {
-	rlsv3.RegisterRateLimitServiceServer(to, s)
-	authv3.RegisterAuthorizationServer(to, s)
+	limits, authz := rlsv3.RateLimitService_ServiceDesc, authv3.Authorization_ServiceDesc
+	limits.Methods = []grpc.MethodDesc{method(limits.ServiceName, "ShouldRateLimit", (*Server).ShouldRateLimit)}
+	authz.Methods = []grpc.MethodDesc{method(authz.ServiceName, "Check", (*Server).Check)}
+	to.RegisterService(&limits, s)
+	to.RegisterService(&authz, s)
 }
 
 // known reports whether an entry may have this meaning.

@@ -10,6 +10,7 @@ const (
 	RepeatedHeader  Reason = "repeated_header"  // a header that must have one value has several
 	HeadersDisagree Reason = "headers_disagree" // two headers name different requests
 	NoDimensions    Reason = "no_dimensions"    // nothing identifies the client, and that is required
+	TooMany         Reason = "too_many"         // more descriptors than a rate limit request may have
 )
 
 // Refusal is the error of a request that does not say clearly who sent it or what it asks for. It
