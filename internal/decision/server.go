@@ -269,7 +269,7 @@ func (s *Server) Handler(mux *http.ServeMux) http.Handler {
 	httpjson.Fallback(mux)
 	envoy := s.proxy.ExtAuthz(extAuthz)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if path := r.URL.EscapedPath(); path == extAuthz || strings.HasPrefix(path, extAuthz+"/") {
+		if strings.HasPrefix(r.URL.EscapedPath(), extAuthz) { // behind it is the original target, which may be *
 			envoy.ServeHTTP(w, r)
 			return
 		}

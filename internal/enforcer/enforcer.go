@@ -213,6 +213,13 @@ func (e *Program) answerHangups(ctx context.Context) error {
 	}
 }
 
+// maxHeader is the largest header of a request, in bytes. It is more than a proxy passes on: Caddy and
+// Traefik take one of 1 MiB from a client by default, others less. A proxy that is open may take the answer
+// to a larger one for a failure, as it may not have sent all of it.
+const maxHeader = 2 << 20
+
+func takesProxies(s *http.Server) { s.MaxHeaderBytes = maxHeader }
+
 // serve answers until ctx ends and the drain is over, or working ends.
 func (e *Program) serve(ctx, working context.Context, server *decision.Server, ready func() error, about http.Handler) error {
 	mux := http.NewServeMux()
@@ -222,7 +229,7 @@ func (e *Program) serve(ctx, working context.Context, server *decision.Server, r
 	g, working := errgroup.WithContext(working)
 	serving, end := context.WithCancel(working)
 	defer end()
-	g.Go(func() error { return ops.Serve(serving, e.HTTP, server.Handler(mux), ops.Public) })
+	g.Go(func() error { return ops.Serve(serving, e.HTTP, server.Handler(mux), ops.Public, takesProxies) })
 	if e.GRPC != nil {
 		g.Go(func() error { return decision.ServeGRPC(serving, e.GRPC, server.GRPC(serving, ready)) })
 	}

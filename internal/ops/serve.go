@@ -43,7 +43,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, tune ...func(*ht
 			_ = s.Close() // longer requests are cut off
 		}
 	})
-	if err := s.Serve(l); stop() {
+	if err := s.Serve(refusals{l}); stop() {
 		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
 	}
 	<-drained
