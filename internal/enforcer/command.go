@@ -129,7 +129,7 @@ type listeners struct {
 func listenOptions(o *ops.Options) *listeners {
 	return &listeners{
 		http:        o.String("listen", "127.0.0.1:8080", "HTTP API on `HOST:PORT` or unix:PATH: /v1/check, /v1/check/batch, /v1/admit, /v1/done, /v1/cancel, /v1/forward-auth, /v1/ext-authz/, /v1/blocklist, /v1/status, /healthz, /readyz"),
-		grpc:        o.String("grpc-listen", "127.0.0.1:8082", "gRPC on `HOST:PORT` or unix:PATH: Envoy's RateLimitService and ext_authz, health, reflection; none turns it off"),
+		grpc:        o.String("grpc-listen", "none", "gRPC on `HOST:PORT` or unix:PATH, such as 127.0.0.1:8082: Envoy's RateLimitService and ext_authz, health, reflection; none: no gRPC"),
 		metrics:     o.String("metrics-listen", "127.0.0.1:9090", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private"),
 		connections: o.Int("max-connections", 10_000, "`number` of connections that each of --listen and --grpc-listen keeps open at once; further ones wait"),
 		tls:         o.ServerTLS(),
@@ -168,10 +168,10 @@ func (l *listeners) open(e *Program) error {
 // proxyOptions adds the options for requests of proxies and for the answers to them, and for checks
 // that wait.
 func proxyOptions(o *ops.Options, c *decision.Config) {
-	o.StringVar(&c.Headers.UID, "uid-header", "X-Tallygate-Uid", "`header` with the uid, for forward-auth")
-	o.StringVar(&c.Headers.IP, "ip-header", "X-Tallygate-Ip", "`header` with the client's address, for forward-auth")
-	o.StringVar(&c.Headers.API, "api-header", "X-Tallygate-Api", "`header` with the API, for forward-auth; without it the API is named after method and path")
-	o.StringVar(&c.Headers.AttrPrefix, "attr-prefix", "X-Tallygate-Attr-", "`prefix` of headers with attributes, for forward-auth")
+	o.StringVar(&c.Headers.UID, "uid-header", "X-Tallygate-Uid", "`header` with the uid, for forward-auth; none: read no such header")
+	o.StringVar(&c.Headers.IP, "ip-header", "X-Tallygate-Ip", "`header` with the client's address, for forward-auth; none: read no such header")
+	o.StringVar(&c.Headers.API, "api-header", "X-Tallygate-Api", "`header` with the API, for forward-auth; without it the API is named after method and path; none: read no such header")
+	o.StringVar(&c.Headers.AttrPrefix, "attr-prefix", "X-Tallygate-Attr-", "`prefix` of headers with attributes, for forward-auth; none: read no such headers")
 	o.StringVar(&c.Headers.Method, "method-header", "", "`header` with the original method, for forward-auth (default: X-Forwarded-Method and X-Original-Method, which must agree); name the one that your proxy sets, then no other is read")
 	o.StringVar(&c.Headers.Path, "path-header", "", "`header` with the original path, for forward-auth (default: X-Forwarded-Uri, X-Original-Uri and X-Original-Url, which must agree)")
 	o.StringVar((*string)(&c.Headers.Repeated), "repeated-headers", "refuse", "which of several `values` of one of these headers counts: first, last, or refuse (none: the request is denied with 400)")

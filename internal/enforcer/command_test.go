@@ -338,3 +338,16 @@ func TestProxyOptions(t *testing.T) {
 		t.Errorf("%s, %v, %v", api, dims, err)
 	}
 }
+
+// A second enforcer on a host died of the port of gRPC, which nobody had asked for.
+func TestGRPCOnlyWhereItIsAskedFor(t *testing.T) {
+	e, err := parse([]string{"--redis", "r:1", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, io.Discard, io.Discard, func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.GRPC != nil {
+		t.Errorf("it listens on %s", e.GRPC.Addr())
+		_ = e.GRPC.Close()
+	}
+	_, _, _ = e.HTTP.Close(), e.Metrics.Close(), e.Redis.Close()
+}

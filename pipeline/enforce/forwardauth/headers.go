@@ -12,7 +12,8 @@ import (
 )
 
 // Headers are the names of the headers in which a proxy says who sent a request and what it asks
-// for. The proxy must set or remove each of them: clients could otherwise forge it.
+// for. The proxy must set or remove each of them: clients could otherwise forge it. Those that a proxy
+// leaves to clients must be None.
 type Headers struct {
 	UID        string // "" is X-Tallygate-Uid
 	IP         string // "" is X-Tallygate-Ip; of a list of addresses, the last is the one that the proxy itself saw
@@ -32,6 +33,9 @@ type Headers struct {
 	Proxies *httplimit.Proxies
 }
 
+// None is the name, or the prefix, of a header that is not read.
+const None = "none"
+
 // The headers in which proxies name the original request: nginx by convention, Traefik, Caddy and
 // APISIX by default, and ingress-nginx with a whole URL. A client can send those that its proxy
 // doesn't set. Headers.Method and Path name the ones to trust.
@@ -45,7 +49,9 @@ func (h Headers) WithDefaults() Headers {
 	h.UID = cmp.Or(h.UID, "X-Tallygate-Uid")
 	h.IP = cmp.Or(h.IP, "X-Tallygate-Ip")
 	h.API = cmp.Or(h.API, "X-Tallygate-Api")
-	h.AttrPrefix = http.CanonicalHeaderKey(cmp.Or(h.AttrPrefix, "X-Tallygate-Attr-"))
+	if h.AttrPrefix != None {
+		h.AttrPrefix = http.CanonicalHeaderKey(cmp.Or(h.AttrPrefix, "X-Tallygate-Attr-"))
+	}
 	h.Proxies = cmp.Or(h.Proxies, httplimit.NewProxies())
 	return h
 }
@@ -56,7 +62,7 @@ func (h Headers) Validate() error { return h.Repeated.validate() }
 // Read returns what the headers of a proxy's request say. The error is a *Refusal. h must come from
 // WithDefaults.
 func (h Headers) Read(header http.Header) (api string, dims []event.Dim, err error) {
-	if api, err = h.Repeated.pick(h.API, header.Values(h.API)); err == nil && api == "" {
+	if api, err = h.named(header); err == nil && api == "" {
 		api, err = h.original(header)
 	}
 	if err != nil {
@@ -69,7 +75,7 @@ func (h Headers) Read(header http.Header) (api string, dims []event.Dim, err err
 // ReadFor is Read for an original request whose method and target are known otherwise. The target
 // is as in httplimit.PathAPI.
 func (h Headers) ReadFor(header http.Header, method, path string) (api string, dims []event.Dim, err error) {
-	if api, err = h.Repeated.pick(h.API, header.Values(h.API)); err != nil {
+	if api, err = h.named(header); err != nil {
 		return "", nil, err
 	}
 	if api == "" {
@@ -77,6 +83,14 @@ func (h Headers) ReadFor(header http.Header, method, path string) (api string, d
 	}
 	dims, err = h.dims(header)
 	return api, dims, err
+}
+
+// named returns the API that a header names; "" when there is none.
+func (h Headers) named(header http.Header) (string, error) {
+	if h.API == None {
+		return "", nil
+	}
+	return h.Repeated.pick(h.API, header.Values(h.API))
 }
 
 func (h Headers) dims(header http.Header) (dims []event.Dim, err error) {
@@ -93,12 +107,16 @@ func (h Headers) dims(header http.Header) (dims []event.Dim, err error) {
 		}
 	}
 	for name, values := range header {
-		if attr, ok := strings.CutPrefix(name, h.AttrPrefix); ok && attr != "" {
+		if attr, ok := strings.CutPrefix(name, h.AttrPrefix); ok && attr != "" && h.AttrPrefix != None {
 			add("attrs."+strings.ToLower(attr), name, values)
 		}
 	}
-	add("ip", h.IP, header.Values(h.IP))
-	add("uid", h.UID, header.Values(h.UID))
+	if h.IP != None {
+		add("ip", h.IP, header.Values(h.IP))
+	}
+	if h.UID != None {
+		add("uid", h.UID, header.Values(h.UID))
+	}
 	if err != nil {
 		return nil, err
 	}

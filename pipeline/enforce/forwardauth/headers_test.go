@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -148,4 +149,29 @@ func FuzzHeaders(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A proxy that passes a client's headers on left the API and the attributes to the client.
+func TestNoneIsNotRead(t *testing.T) {
+	none := forwardauth.None
+	header := http.Header{"X-Tallygate-Uid": {"1"}, "X-Tallygate-Ip": {"192.0.2.1"}, "X-Tallygate-Api": {"harmless"}, "X-Tallygate-Attr-A": {"b"},
+		"None": {"2"}, "None-C": {"d"}, "X-Original-Uri": {"/search"}}
+	for about, c := range map[string]struct {
+		headers forwardauth.Headers
+		api     string
+		dims    []event.Dim
+	}{
+		"all":                {forwardauth.Headers{}, "harmless", []event.Dim{{Name: "attrs.a", Value: "b"}, {Name: "ip", Value: "192.0.2.1"}, {Name: "uid", Value: "1"}}},
+		"what a proxy sends": {forwardauth.Headers{API: none, AttrPrefix: none}, "get.search", []event.Dim{{Name: "ip", Value: "192.0.2.1"}, {Name: "uid", Value: "1"}}},
+		"nothing":            {forwardauth.Headers{UID: none, IP: none, API: none, AttrPrefix: none}, "get.search", nil},
+	} {
+		h := c.headers.WithDefaults()
+		api, dims, err := h.Read(header)
+		if err != nil || api != c.api || !slices.Equal(dims, c.dims) {
+			t.Errorf("%s: %s %v, %v", about, api, dims, err)
+		}
+		if api, dims, err = h.ReadFor(header, http.MethodGet, "/search"); err != nil || api != c.api || !slices.Equal(dims, c.dims) {
+			t.Errorf("%s, of a request that is known: %s %v, %v", about, api, dims, err)
+		}
+	}
 }
