@@ -151,7 +151,7 @@ func (p *page) shell(ctx context.Context, command string) *exec.Cmd {
 	}
 	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin", "HERE="+p.dir, "APP="+p.app, "PROGRAMS="+p.programs, "USER="+me.Username,
 		"HOME="+p.dir, "XDG_CONFIG_HOME="+p.dir, "XDG_DATA_HOME="+p.dir, "XDG_STATE_HOME="+p.dir,
-		"TALLYGATE_KAFKA="+p.kafka, "TALLYGATE_REDIS="+p.redis, "TALLYGATE_LISTEN="+p.http, "TALLYGATE_GRPC_LISTEN="+p.grpc)
+		"TALLYGATE_KAFKA="+p.kafka, "TALLYGATE_REDIS="+p.redis, "TALLYGATE_LISTEN="+p.http)
 	return cmd
 }
 

@@ -21,14 +21,14 @@ core.register_action("tallygate", { "http-req" }, function(txn)
     end
     return
   end
-  local kind = (answer.headers["content-type"] or {})[0]
-  local reasons = { [400] = "Bad Request", [429] = "Too Many Requests", [503] = "Service Unavailable" }
-  local reason = reasons[answer.status] or (answer.status >= 400 and answer.status < 500 and "Denied") -- a status from --answers
-  if not reason or kind ~= "application/problem+json" then -- HAProxy's own 503 has another type
+  local status = answer.status or 0
+  local doubt = status == 503 and (answer.headers["content-type"] or {})[0] == "application/problem+json" -- HAProxy's own 503 has another type
+  if not doubt and (status < 400 or status >= 500) then -- a 4xx is about this request, whatever it says
     txn:set_var("txn.tallygate", "away")
     return
   end
-  local reply = txn:reply { status = answer.status, reason = reason, body = answer.body }
+  local reasons = { [400] = "Bad Request", [429] = "Too Many Requests", [503] = "Service Unavailable" }
+  local reply = txn:reply { status = status, reason = reasons[status] or "Denied", body = answer.body }
   for _, name in ipairs { "retry-after", "ratelimit", "ratelimit-policy", "content-type", "cache-control" } do
     for _, value in pairs(answer.headers[name] or {}) do
       reply:add_header(name, value)
