@@ -197,6 +197,14 @@ func (a *Client) do(ctx context.Context, method, path string, body []byte) (text
 }
 
 func (a *Client) ask(ctx context.Context, base, method, path string, body []byte) ([]byte, error) {
+	req, err := a.request(ctx, base, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	return readResponse(a.client.Do(req))
+}
+
+func (a *Client) request(ctx context.Context, base, method, path string, body []byte) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -210,7 +218,7 @@ func (a *Client) ask(ctx context.Context, base, method, path string, body []byte
 	if token := a.token(); token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	return readResponse(a.client.Do(req))
+	return req, nil
 }
 
 // readResponse returns the body of a response with status 200; any other status is a refusal.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/testca"
 	"github.com/tallygate/tallygate/internal/testrun"
 )
@@ -28,8 +29,8 @@ func TestEnforcersOfOurAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _, _ = p.HTTP.Close(), p.Keys.redis.Close() }()
-	for name, c := range map[string]*http.Client{"a check": p.Keys.checks, "a rule's state": {Transport: p.Enforcers}} {
-		resp, err := c.Get(server.URL)
+	for name, c := range map[string]*apiclient.Enforcers{"a check": p.Keys.checks, "a rule's state": apiclient.NewEnforcers(p.Enforcers)} {
+		resp, err := c.Do(t.Context(), http.MethodGet, server.URL, "/", nil)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -1,9 +1,9 @@
 package console
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -136,23 +137,15 @@ func behindText(s float64) string {
 	return span(time.Duration(s * float64(time.Second)))
 }
 
-// check asks one enforcer. Its address comes from Redis, so that it gets no credential, and no redirect is
-// followed.
+// check asks one enforcer.
 func (k *Keys) check(ctx context.Context, b *presence.Beat, body []byte, out *checked) {
 	ctx, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
-	at, err := url.Parse(b.URL)
-	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-		out.Answer = "its address is not one of HTTP"
+	resp, err := k.checks.Do(ctx, http.MethodPost, b.URL, "/v1/check", body)
+	if errors.Is(err, apiclient.ErrAddress) {
+		out.Answer = apiclient.ErrAddress.Error()
 		return
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.Scheme+"://"+at.Host+"/v1/check", bytes.NewReader(body))
-	if err != nil {
-		out.Answer = "its address is not one of HTTP"
-		return
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := k.checks.Do(req)
 	if err != nil {
 		out.Answer = "no answer: " + reasonOf(err)
 		return

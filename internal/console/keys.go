@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/auditlog"
 	"github.com/tallygate/tallygate/internal/console/blocks"
 	"github.com/tallygate/tallygate/internal/console/keyref"
@@ -51,7 +52,7 @@ type Keys struct {
 	redis  redis.UniversalClient
 	prefix string
 	ticket string
-	checks *http.Client // asks enforcers
+	checks *apiclient.Enforcers
 }
 
 // NewKeys checks the configuration. It asks nothing yet.
@@ -71,11 +72,7 @@ func NewKeys(c KeysConfig) (*Keys, error) {
 	if c.Enforcers == nil {
 		c.Enforcers = &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute}
 	}
-	k.checks = &http.Client{
-		Timeout:       checkWithin,
-		Transport:     c.Enforcers,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	k.checks = apiclient.NewEnforcers(c.Enforcers)
 	return k, errors.Join(errs[:]...)
 }
 

@@ -39,7 +39,7 @@ func newRuleSide(p *Program) *ruleSide {
 		}
 	}
 	r.bench = workbench.New(bench)
-	r.watch = rulewatch.New(rulewatch.Config{Get: p.API.Get, Now: p.Now, HTTP: &http.Client{Transport: p.Enforcers}, Beats: func() []presence.Beat {
+	r.watch = rulewatch.New(rulewatch.Config{Get: p.API.Get, Now: p.Now, Enforcers: apiclient.NewEnforcers(p.Enforcers), Beats: func() []presence.Beat {
 		if s := p.World.State(); s != nil {
 			return s.Readings.Enforcers.Value
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -24,9 +23,10 @@ type Config struct {
 	// Beats are the enforcers that have announced themselves; nil is none. Their addresses come from Redis, so
 	// that they are asked without a credential: whoever can write there must not get the console's.
 	Beats func() []presence.Beat
-	HTTP  *http.Client  // for the enforcers; nil is http.DefaultClient
-	Every time.Duration // 0 is two seconds
-	Now   func() time.Time
+	// Enforcers asks them; nil: over http.DefaultTransport.
+	Enforcers *apiclient.Enforcers
+	Every     time.Duration // 0 is two seconds
+	Now       func() time.Time
 }
 
 // State is what is known at a moment. It is never changed once it is published.
@@ -86,6 +86,9 @@ func New(cfg Config) *Watch {
 	}
 	if cfg.Every == 0 {
 		cfg.Every = 2 * time.Second
+	}
+	if cfg.Enforcers == nil {
+		cfg.Enforcers = apiclient.NewEnforcers(nil)
 	}
 	if cfg.Beats == nil {
 		cfg.Beats = func() []presence.Beat { return nil }
@@ -180,7 +183,7 @@ func (w *Watch) askEnforcers(ctx context.Context) (told []status.Status, silent 
 	reached := slices.DeleteFunc(slices.Clone(beats), func(b presence.Beat) bool { return b.URL == "" || b.Gone() })
 	for _, beat := range reached[:min(len(reached), maxEnforcers)] {
 		asked.Go(func() {
-			text, err := apiclient.New(beat.URL, w.cfg.HTTP).Get(ctx, "/v1/status?metrics=tallygate_rule_")
+			text, err := w.cfg.Enforcers.Get(ctx, beat.URL, "/v1/status?metrics=tallygate_rule_")
 			var is status.Status
 			if err == nil {
 				err = json.Unmarshal(text, &is)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/grouprules"
 	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
@@ -134,7 +135,7 @@ func TestTheLastStateStays(t *testing.T) {
 	}))
 	defer enforcer.Close()
 	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-	w := New(Config{Get: g.get, HTTP: enforcer.Client(), Now: func() time.Time { return now }, Beats: func() []presence.Beat {
+	w := New(Config{Get: g.get, Enforcers: apiclient.NewEnforcers(enforcer.Client().Transport), Now: func() time.Time { return now }, Beats: func() []presence.Beat {
 		return []presence.Beat{{ID: "1", URL: enforcer.URL}, {ID: "2"}, {ID: "3", URL: "http://127.0.0.1:1"}, {ID: "4", URL: enforcer.URL, Age: time.Hour}}
 	}})
 	if s := w.State(); !s.At.IsZero() || s.Rule("one").Blocked != -1 {

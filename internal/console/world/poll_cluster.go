@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -135,7 +134,7 @@ func (c *clusterPoll) exemptions(ctx context.Context, now time.Time) (Exemptions
 // enforced asks decision servers for what their beats do not say. Their addresses come from Redis, and whoever can
 // write there must not get the console's own token: the client shows one for enforcers, if any. What refuses
 // or fails is left out.
-func enforced(ctx context.Context, client *http.Client, beats []presence.Beat) Enforced {
+func enforced(ctx context.Context, enforcers *apiclient.Enforcers, beats []presence.Beat) Enforced {
 	const toDenial, blocked = "tallygate_event_to_enforced_seconds", "tallygate_rule_blocked_keys"
 	type answer struct {
 		from string
@@ -147,9 +146,8 @@ func enforced(ctx context.Context, client *http.Client, beats []presence.Beat) E
 		if b := &beats[i]; b.URL != "" && !b.Gone() && asked < mostEnforcers {
 			asked++
 			go func() {
-				text, err := apiclient.New(b.URL, client).Get(ctx, "/v1/status?metrics="+toDenial+","+blocked+","+certificateMetric)
 				var is status.Status
-				if err == nil {
+				if text, err := enforcers.Get(ctx, b.URL, "/v1/status?metrics="+toDenial+","+blocked+","+certificateMetric); err == nil {
 					_ = json.Unmarshal(text, &is) // what is none has no samples
 				}
 				answers <- answer{b.Name, is}

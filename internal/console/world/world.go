@@ -171,17 +171,18 @@ func (w *World) startRedis(ctx context.Context, polls *sync.WaitGroup, learned c
 			})
 	})
 	polls.Go(func() {
-		client := &http.Client{Transport: w.cfg.Enforcers}
-		if client.Transport == nil {
-			client.Transport = &http.Transport{MaxIdleConnsPerHost: 1}
+		over := w.cfg.Enforcers
+		if over == nil {
+			over = &http.Transport{MaxIdleConnsPerHost: 1}
 		}
-		defer client.CloseIdleConnections()
+		enforcers := apiclient.NewEnforcers(over)
+		defer enforcers.CloseIdleConnections()
 		poll(ctx, learned, enforcedEvery, clusterWithin, func(r *Readings) *Reading[Enforced] { return &r.Enforced }, func(ctx context.Context) (Enforced, error) {
 			s := w.State()
 			if s == nil {
 				return Enforced{}, errors.New("no enforcer is known yet")
 			}
-			return enforced(ctx, client, s.Readings.Enforcers.Value), nil
+			return enforced(ctx, enforcers, s.Readings.Enforcers.Value), nil
 		})
 	})
 }
