@@ -62,7 +62,7 @@ func loadQuality(r *request) (any, error) {
 	d.Results = resultTable(q.Results, d.Watch.Span)
 	d.Trouble = []troubleData{
 		ratedTable("mismatches", "Contradictions to the vocabulary", "Events that say what the rule file does not declare: a typing error of a producer, or something new.", q.Mismatches, d.Watch.Span),
-		ratedTable("suspects", "Suspects", "Events that count, and look like a mistake. uid_name: no uid, but user, userId or the like. time_name: no time, but timestamp or the like. time_1970: a time in seconds. time_ahead: more than a day ahead.", q.Suspects, d.Watch.Span),
+		ratedTable("suspects", "Suspects", "Events that count, and look like a mistake. uid_name: no uid, but user, userId or the like. time_name: no time, but timestamp or the like. ip_name: no ip, but client_ip or the like. ip_form: an ip that is no address, such as a list. time_1970: a time in seconds. time_ahead: more than a day ahead.", q.Suspects, d.Watch.Span),
 		ratedTable("misplaced", "Misplaced", "Events in another partition than that of their uid: their producer has another partitioner. By the producer's name.", q.Misplaced, d.Watch.Span),
 		ratedTable("skips", "Rules that cannot count", "Events that match a rule, and lack what it counts, or have it as something else.", q.Skips, d.Watch.Span),
 	}

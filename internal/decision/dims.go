@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,11 +100,11 @@ func (c *query) dimensions() ([]event.Dim, error) {
 		}
 	}
 	if c.IP != "" {
-		ip, err := netip.ParseAddr(c.IP)
-		if err != nil {
+		ip, ok := event.ParseAddress(c.IP)
+		if !ok {
 			return nil, fmt.Errorf("ip %q is not an IPv4 or IPv6 address", c.IP)
 		}
-		out = append(out, event.Dim{Name: "ip", Value: ip.Unmap().WithZone("").String()})
+		out = append(out, event.Dim{Name: "ip", Value: ip.String()})
 	}
 	if c.UID != "" {
 		out = append(out, event.Dim{Name: "uid", Value: string(c.UID)})

@@ -1,7 +1,6 @@
 package ruletest
 
 import (
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,11 +69,11 @@ func (r *reader) who() event.Event {
 		e.UID = ""
 	}
 	if ip := r.text("ip"); ip != "" {
-		addr, err := netip.ParseAddr(ip)
-		if err != nil {
+		addr, ok := event.ParseAddress(ip)
+		if !ok {
 			r.fail("ip", "for example 192.0.2.1 or 2001:db8::1", "ip: %q is not an IPv4 or IPv6 address", ip)
 		}
-		e.IP = addr.Unmap().WithZone("")
+		e.IP = addr
 	}
 	if n := r.item.Get("attrs"); n != nil {
 		e.Attrs = r.doc.Attrs(n)

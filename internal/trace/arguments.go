@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"strings"
 
 	"github.com/tallygate/tallygate/internal/accesslog"
@@ -99,11 +98,11 @@ func newField(arg string) (f field, err error) {
 	switch f.name {
 	case "api", "outcome", "id":
 	case "ip":
-		addr, err := netip.ParseAddr(f.value)
-		if err != nil {
+		addr, ok := event.ParseAddress(f.value)
+		if !ok {
 			return f, fmt.Errorf("%s: want an address", arg)
 		}
-		f.value = addr.Unmap().WithZone("").String()
+		f.value = addr.String()
 	case "uid":
 		f.value = event.CanonicalUID(f.value)
 	default:

@@ -91,7 +91,7 @@ func TestCanonical(t *testing.T) {
 		"a\xffb", "\xed\xa0\x80", strings.Repeat("\xff", 85), strings.Repeat("\xff", 86))
 	add("text", event.CanonicalText, "d1", "", long[:1024], long[:1025], long[:951]+"é"+long, strings.Repeat("é", 512), strings.Repeat("é", 513),
 		strings.Repeat(`"`, 512), strings.Repeat(`"`, 513), strings.Repeat("\n", 170), strings.Repeat("\n", 171), "a\xff\xfeb", "a<b>&c\u2028\x7f")
-	for _, v := range []string{"192.0.2.1", "::ffff:192.0.2.1", "2001:DB8:0:0::1", "2001:db8::1%eth0", "192.0.2.01", "192.0.2", "", "x", " 192.0.2.1", "1:2:3:4:5:6:7:8", "0:0:0:1::", "::"} {
+	for _, v := range []string{"192.0.2.1", "::ffff:192.0.2.1", "2001:DB8:0:0::1", "2001:db8::1%eth0", "192.0.2.7:4711", "192.0.2.7:65536", "192.0.2.7:", "[2001:db8::1]", "[2001:DB8::1]:443", "[::ffff:192.0.2.7]:0", "[2001:db8::1%eth0]:1", "[2001:db8::1", "2001:db8::1]", "203.0.113.9, 10.0.0.1", "shop.example:443", "192.0.2.01", "192.0.2", "", "x", " 192.0.2.1", "1:2:3:4:5:6:7:8", "0:0:0:1::", "::"} {
 		table = append(table, row{"ip", textOf(v), event.CanonicalDim("ip", v)})
 	}
 	compare(t, "canonical.json", table)

@@ -124,13 +124,13 @@ func (d AddressDim) bits(addr netip.Addr) int {
 // bits as the dimension has. ok is false when no key has it. It allocates nothing.
 func (d AddressDim) Append(dst []byte, value string) (text []byte, ok bool) {
 	written, bits, isNetwork := strings.Cut(value, "/")
-	addr, err := netip.ParseAddr(written)
-	if err != nil || addr.Zone() != "" {
+	addr, ok := ParseAddress(written)
+	if !ok {
 		return dst, false
 	}
 	if isNetwork {
 		n, ok := bitsOf(bits)
-		if addr.Is4In6() || !ok || int(n) != d.bits(addr) || d.Whole(addr) {
+		if plain, err := netip.ParseAddr(written); err != nil || plain != addr || !ok || int(n) != d.bits(addr) || d.Whole(addr) {
 			return dst, false
 		}
 	}

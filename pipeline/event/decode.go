@@ -258,7 +258,7 @@ func (d *Decoder) element(dst []Event, index int) (_ []Event, ok bool) {
 	if d.drop {
 		d.DroppedIPs++
 	}
-	d.Suspects.look(d.event, d.other)
+	d.Suspects.look(d.event, d.other, d.drop)
 	if d.lately {
 		d.spans = append(d.spans, span{})
 	} else {

@@ -13,7 +13,7 @@ func TestDimensionsAreAsEventsHaveThem(t *testing.T) {
 		{"uid", strings.Repeat("x", 257), CanonicalUID(strings.Repeat("x", 257)), ""},
 		{"ip", "::ffff:192.0.2.1", "192.0.2.1", ""},
 		{"ip", "2001:0DB8::0001", "2001:db8::1", ""},
-		{"ip", "fe80::1%eth0", "", "ip: it is not an address"},
+		{"ip", "fe80::1%eth0", "fe80::1", ""},
 		{"ip", "192.0.2.01", "", "ip: it is not an address"},
 		{"ip/64", "2001:db8::7:1", "2001:db8::/64", ""},
 		{"ip/64", "2001:db8::/64", "2001:db8::/64", ""},

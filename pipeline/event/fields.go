@@ -323,20 +323,16 @@ func (n *number) seconds() bool {
 	return !over && !n.neg && u >= firstSeconds && u < endOfSeconds
 }
 
-// setIP drops what is no address: it is often filled in from a header that a client made up.
-// So it drops zones, which mean something on one host only.
+// setIP drops what is no address: it is often filled in from a header that a client made up. Suspects
+// tell of it.
 func (d *Decoder) setIP(t *token) {
 	d.event.IP, d.drop = netip.Addr{}, false
 	if t.kind == tokNull || (t.kind == tokString && t.text == "") {
 		return
 	}
 	if t.kind == tokString {
-		if a, ok := parseIPv4(t.text); ok {
+		if a, ok := ParseAddress(t.text); ok {
 			d.event.IP = a
-			return
-		}
-		if a, err := netip.ParseAddr(t.text); err == nil && a.Zone() == "" {
-			d.event.IP = a.Unmap()
 			return
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -111,11 +112,28 @@ func refFields(f map[string]json.RawMessage) (e Event, ok bool) {
 	}
 	good = good && ok5
 	if s, ok := refString(f["ip"]); ok {
-		if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
-			e.IP = a.Unmap()
-		}
+		e.IP = refIP(s)
 	}
 	return e, good && ok1 && ok2 && ok3 && ok4 && (e.Cost >= 0 || e.Refunds != "")
+}
+
+var refIPForms = []*regexp.Regexp{
+	regexp.MustCompile(`^(.*)$()`), regexp.MustCompile(`^\[(.*)\]$()`),
+	regexp.MustCompile(`^\[(.*)\]:([0-9]{1,5})$`), regexp.MustCompile(`^([^:]*):([0-9]{1,5})$`),
+}
+
+// refIP tries each form in which an address may be written.
+func refIP(s string) netip.Addr {
+	for _, form := range refIPForms {
+		if found := form.FindStringSubmatch(s); found != nil {
+			a, err := netip.ParseAddr(found[1])
+			_, noPort := strconv.ParseUint("0"+found[2], 10, 16)
+			if err == nil && noPort == nil {
+				return a.Unmap().WithZone("")
+			}
+		}
+	}
+	return netip.Addr{}
 }
 
 // refPermitAt reads an object key by key, since an earlier one of too many keeps its place.

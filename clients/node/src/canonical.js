@@ -70,11 +70,22 @@ function jsonLength(s) {
   return n;
 }
 
-// canonicalIP is an address as in RFC 5952, an IPv4-mapped one as IPv4; '' for what is none.
+// bare is an address without brackets, port and zone.
+function bare(value) {
+  const [, bracketed, port1] = /^\[([^\]]*)\](?::(\d{1,5}))?$/.exec(value) ?? [];
+  const [, host, port2] = /^([^:]*):(\d{1,5})$/.exec(value) ?? [];
+  if (Number(port1 ?? port2 ?? 0) > 65535) return '';
+  const ip = bracketed ?? host ?? value;
+  return isIPv6(ip) ? ip.replace(/%.*$/s, '') : ip;
+}
+
+// canonicalIP is an address as in RFC 5952, an IPv4-mapped one as IPv4; '' for what is none. It may have
+// a port, and stand in brackets.
 export function canonicalIP(value) {
-  if (isIPv4(value)) return value;
-  if (!isIPv6(value) || value.includes('%')) return '';
-  const ip = new URL(`http://[${value}]`).hostname.slice(1, -1);
+  const address = bare(value);
+  if (isIPv4(address)) return address;
+  if (!isIPv6(address)) return '';
+  const ip = new URL(`http://[${address}]`).hostname.slice(1, -1);
   const mapped = /^::ffff:([0-9a-f]+):([0-9a-f]+)$/.exec(ip);
   if (!mapped) return ip;
   return mapped.slice(1).flatMap((hex) => [parseInt(hex, 16) >> 8, parseInt(hex, 16) & 0xff]).join('.');

@@ -5,7 +5,6 @@ package limits
 import (
 	"cmp"
 	"encoding/hex"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -175,9 +174,7 @@ func Event(attrs []event.Attr, api string, dims []event.Dim, cost event.Decimal)
 		case d.Name == "uid":
 			e.UID = d.Value
 		case d.Name == "ip":
-			if ip, err := netip.ParseAddr(d.Value); err == nil {
-				e.IP = ip.Unmap().WithZone("")
-			}
+			e.IP, _ = event.ParseAddress(d.Value)
 		}
 	}
 	e.Canonicalize()

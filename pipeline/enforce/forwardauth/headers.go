@@ -3,7 +3,6 @@ package forwardauth
 import (
 	"cmp"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -202,14 +201,9 @@ func Address(text string) string {
 	if i := strings.LastIndexByte(text, ','); i >= 0 {
 		text = text[i+1:]
 	}
-	text = strings.TrimSpace(text)
-	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
-	if err != nil {
-		with, err := netip.ParseAddrPort(text)
-		if err != nil {
-			return ""
-		}
-		addr = with.Addr()
+	addr, ok := event.ParseAddress(strings.TrimSpace(text))
+	if !ok {
+		return ""
 	}
-	return addr.Unmap().WithZone("").String()
+	return addr.String()
 }

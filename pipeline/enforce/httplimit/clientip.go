@@ -2,12 +2,13 @@ package httplimit
 
 import (
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Proxies are the networks of your own proxies. An address in them is never a client's: all clients
@@ -93,19 +94,19 @@ func forwardedIP(header string, nets []netip.Prefix, client func(*Proxies, []str
 	}
 }
 
-// parseHop reads an address with or without a port; IPv6 may have brackets. text is "" when s is
-// not an address.
+// parseHop reads an address as event.ParseAddress does. text is the part of s that is the address, and ""
+// when s is none.
 func parseHop(s string) (text string, ip netip.Addr, ok bool) {
-	if host, _, err := net.SplitHostPort(s); err == nil {
-		s = host
-	} else if len(s) > 1 && s[0] == '[' && s[len(s)-1] == ']' {
-		s = s[1 : len(s)-1]
+	text = s
+	if rest, bracketed := strings.CutPrefix(s, "["); bracketed {
+		text, _, _ = strings.Cut(rest, "]")
+	} else if strings.Count(s, ":") == 1 {
+		text, _, _ = strings.Cut(s, ":")
 	}
-	ip, err := netip.ParseAddr(s)
-	if err != nil {
+	if ip, ok = event.ParseAddress(s); !ok {
 		return "", ip, false
 	}
-	return s, ip.Unmap().WithZone(""), true
+	return text, ip, true
 }
 
 // splitList splits a list that may span several fields.

@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -151,9 +150,7 @@ func EventOf(api string, dims []event.Dim, began time.Time, outcome string, resu
 		case dimUID:
 			e.UID = d.Value
 		case dimIP:
-			if ip, err := netip.ParseAddr(d.Value); err == nil {
-				e.IP = ip.Unmap().WithZone("")
-			}
+			e.IP, _ = event.ParseAddress(d.Value)
 		default:
 			e.Attrs = append(e.Attrs, event.Attr{Name: strings.TrimPrefix(d.Name, "attrs."), Value: event.StringValue(d.Value)})
 		}

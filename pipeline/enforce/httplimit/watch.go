@@ -146,7 +146,6 @@ func (w *watch) lookAtAddress(r *http.Request, dims []event.Dim) {
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
 func private(text string) bool {
-	ip, err := netip.ParseAddr(text)
-	ip = ip.Unmap()
-	return err == nil && (ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || shared.Contains(ip))
+	ip, ok := event.ParseAddress(text)
+	return ok && (ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || shared.Contains(ip))
 }

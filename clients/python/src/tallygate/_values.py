@@ -14,6 +14,7 @@ UNROUTED = "unrouted"  # the API of requests that no route takes, where the rout
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile("[\x00-\x1f]")
+_WITH_PORT = re.compile(r"\[(?P<inside>[^\]]*)\](?::(?P<port1>[0-9]{1,5}))?|(?P<host>[^:]*):(?P<port2>[0-9]{1,5})", re.DOTALL)
 _OTHER = re.compile("[^A-Za-z0-9]")
 _CUT = "~sha256-"
 
@@ -56,14 +57,19 @@ def _json_size(text: str) -> int:
 
 
 def canonical_ip(text: str) -> str:
-    """The address as RFC 5952 has it; "" where it is none."""
+    """The address as RFC 5952 has it; "" where it is none. It may have a port, and stand in brackets."""
+    written = _WITH_PORT.fullmatch(text)
+    if written:
+        if int(written["port1"] or written["port2"] or 0) > 65535:
+            return ""
+        text = written["inside"] if written["host"] is None else written["host"]
     try:
         ip = ipaddress.ip_address(text)
     except ValueError:
         return ""
     if isinstance(ip, ipaddress.IPv6Address):
-        if ip.scope_id is not None:
-            return ""
+        if ip.scope_id is not None:  # it means something on one host only
+            ip = ipaddress.IPv6Address(int(ip))
         if ip.ipv4_mapped is not None:
             return str(ip.ipv4_mapped)
     return str(ip)

@@ -211,10 +211,7 @@ func parseAddress(text string) netip.Addr {
 	if text == "" {
 		return netip.Addr{}
 	}
-	addr, err := netip.ParseAddr(text)
-	if err != nil {
-		return netip.Addr{}
-	}
+	addr, _ := event.ParseAddress(text)
 	return addr
 }
 

@@ -9,6 +9,7 @@ import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
 import java.util.regex.MatchResult;
+import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /** The one form that a value has in events, keys and checks: "Canonical values" of the reference. */
@@ -22,6 +23,9 @@ final class Canonical {
   private static final String FOUR = "(?:(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)(?:\\.(?!$)|$)){4}";
   private static final Pattern ADDRESS =
       Pattern.compile(FOUR + "|(?:[0-9a-fA-F]{0,4}:){2,8}(?:[0-9a-fA-F]{0,4}|" + FOUR + ")");
+
+  private static final Pattern WITH_PORT =
+      Pattern.compile("\\[([^\\]]*)](?::([0-9]{1,5}))?|([^:]*):([0-9]{1,5})", Pattern.DOTALL);
 
   private static final Pattern ZEROS = Pattern.compile("(?:^|:)(0(?::0)+)(?::|$)");
 
@@ -76,7 +80,8 @@ final class Canonical {
 
   /** An address as in RFC 5952; "" for what is none. It asks no name server. */
   static String ip(String text) {
-    if (text == null || !ADDRESS.matcher(text).matches()) {
+    text = text == null ? "" : bare(text);
+    if (!ADDRESS.matcher(text).matches()) {
       return "";
     }
     String full; // IPv6: eight groups without leading zeros
@@ -92,6 +97,20 @@ final class Canonical {
       }
     }
     return longest == null ? full : full.substring(0, longest.start()) + "::" + full.substring(longest.end());
+  }
+
+  /** An address without brackets, port and zone; "" with a port that is none. */
+  private static String bare(String text) {
+    Matcher written = WITH_PORT.matcher(text);
+    if (written.matches()) {
+      String port = written.group(2) == null ? written.group(4) : written.group(2);
+      if (port != null && Integer.parseInt(port) > 65535) {
+        return "";
+      }
+      text = written.group(1) == null ? written.group(3) : written.group(1);
+    }
+    int zone = text.indexOf(':') >= 0 ? text.indexOf('%') : -1;
+    return zone < 0 || zone == text.length() - 1 ? text : text.substring(0, zone);
   }
 
   /** A number in its shortest form: 42 for 42.0, and 1.5e60. */
