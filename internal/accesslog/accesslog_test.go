@@ -58,12 +58,32 @@ func TestLines(t *testing.T) {
 		{
 			"IPv6, no bytes, no agent",
 			`2001:DB8::1 - - [17/May/2015:10:05:03 +0000] "HEAD / HTTP/2.0" 304 - "-" "-"`,
-			`{"time":"2015-05-17T10:05:03Z","uid":"2001:DB8::1","api":"get","outcome":"success","ip":"2001:db8::1","attrs":{"bytes":0,"status":304}}`,
+			`{"time":"2015-05-17T10:05:03Z","uid":"2001:db8::1","api":"get","outcome":"success","ip":"2001:db8::1","attrs":{"bytes":0,"status":304}}`,
 		},
 		{
-			"a host name is no ip",
-			`crawler.example.com - - [17/May/2015:10:05:03 +0000] "GET //a//b/c/d HTTP/1.1" 404 0`,
-			`{"time":"2015-05-17T10:05:03Z","uid":"crawler.example.com","api":"get.a.b","outcome":"failure","attrs":{"bytes":0,"status":404}}`,
+			"a virtual host in front",
+			`shop.example:443 192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 1 "-" "x"`,
+			`{"time":"2015-05-17T10:05:03Z","uid":"192.0.2.1","api":"get.a","outcome":"success","ip":"192.0.2.1","attrs":{"bytes":1,"status":200,"agent":"x"}}`,
+		},
+		{
+			"a virtual host that is an address",
+			`10.0.0.5:443 192.0.2.1 - frank [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 1`,
+			`{"time":"2015-05-17T10:05:03Z","uid":"frank","api":"get.a","outcome":"success","ip":"192.0.2.1","attrs":{"bytes":1,"status":200}}`,
+		},
+		{
+			"a virtual host, and a list",
+			`shop.example:443 203.0.113.9, 192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 1`,
+			`{"time":"2015-05-17T10:05:03Z","uid":"192.0.2.1","api":"get.a","outcome":"success","ip":"192.0.2.1","attrs":{"bytes":1,"status":200}}`,
+		},
+		{
+			"a list, in which a client claims to be nobody",
+			`nobody, 192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 1`,
+			`{"time":"2015-05-17T10:05:03Z","uid":"192.0.2.1","api":"get.a","outcome":"success","ip":"192.0.2.1","attrs":{"bytes":1,"status":200}}`,
+		},
+		{
+			"a port",
+			`[2001:db8::1]:40001 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 1`,
+			`{"time":"2015-05-17T10:05:03Z","uid":"2001:db8::1","api":"get.a","outcome":"success","ip":"2001:db8::1","attrs":{"bytes":1,"status":200}}`,
 		},
 		{
 			"a user with blanks, brackets and escapes",
@@ -273,7 +293,9 @@ type iotestErr struct{ err error }
 
 func (e iotestErr) Read([]byte) (int, error) { return 0, e.err }
 
+// An event of a line is valid, and has an address.
 func FuzzLine(f *testing.F) {
+	f.Add(`shop.example:443 203.0.113.9, 192.0.2.1:80 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 1`)
 	f.Add(`83.149.9.216 - - [17/May/2015:10:05:03 +0000] "GET /Images/ks-logo.gif?x=1 HTTP/1.1" 200 203023 "http://e.com/" "Mozilla/5.0 (X11)"`)
 	f.Add(`::1 - a b [c] [17/May/2015:10:05:03 +2359] "GET /\x" 404 - "\\\"" "\xc3\x28"`)
 	f.Add(`h - - [17/May/2015:10:05:03 +0000] "M-SEARCH * HTTP/1.1" 100 0 "" "é" x`)
@@ -285,6 +307,9 @@ func FuzzLine(f *testing.F) {
 		}
 		if err := e.Validate(); err != nil {
 			t.Fatalf("%q is no event: %v", line, err)
+		}
+		if !e.IP.IsValid() {
+			t.Fatalf("%q has no address", line)
 		}
 		if strings.Trim(e.API, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" {
 			t.Fatalf("%q has api %q", line, e.API)

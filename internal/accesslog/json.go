@@ -8,13 +8,11 @@ import (
 	"io"
 	"maps"
 	"math"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -77,7 +75,7 @@ func newLayout(format Format) (*layout, error) {
 
 // parse turns a line into an event without id. Unlike in the other formats, a request without a user
 // has no uid: who asks the decision server names none, either.
-func (l *layout) parse(line []byte) (event.Event, error) {
+func (l *layout) parse(line []byte, p *parser) (event.Event, error) {
 	in, err := object(line)
 	if err != nil {
 		return event.Event{}, err
@@ -86,8 +84,8 @@ func (l *layout) parse(line []byte) (event.Event, error) {
 	e := event.Event{
 		UID: event.CanonicalUID(r.text("uid")), API: r.api(), Time: r.time(), BrokerTime: event.NoTime, Cost: event.One,
 	}
-	if ip, err := netip.ParseAddr(forwardauth.Address(r.text("ip"))); err == nil {
-		e.IP = ip
+	if list := r.text("ip"); list != "" && list != "-" {
+		e.IP, _ = p.address(list) // what is none is absent, as in a check
 	}
 	if e.UID == "-" {
 		e.UID = ""
@@ -185,8 +183,8 @@ func (r *reading) api() string {
 		}
 	}
 	method, path := r.text("method"), r.text("path")
-	if method == "" {
-		r.fail("method", "the request's method")
+	if method == "" || strings.ContainsAny(method, " \t/") { // a whole request line would be a name for each URL
+		r.fail("method", "the request's method, such as GET,")
 	}
 	if path == "" {
 		r.fail("path", "the request's path")
@@ -201,14 +199,16 @@ func (r *reading) time() event.Micros {
 			return event.FromTime(t)
 		}
 	}
-	const millis = 1e11 // as seconds it is the year 5138, as milliseconds 1973
+	const millis = 1e11 // as seconds it is the year 5138, as milliseconds 1973; micro- and nanoseconds likewise
 	seconds, err := strconv.ParseFloat(text, 64)
-	if seconds >= millis {
-		seconds /= 1000
+	for range 3 {
+		if seconds >= millis {
+			seconds /= 1000
+		}
 	}
 	micros := math.Round(seconds * 1e6)
 	if err != nil || !(micros >= float64(event.MinTime) && micros <= float64(event.MaxTime)) { // also false for NaN
-		r.fail("time", "a time in RFC 3339, or the seconds since 1970,")
+		r.fail("time", "a time in RFC 3339, or the seconds, milli-, micro- or nanoseconds since 1970,")
 		return event.NoTime
 	}
 	return event.Micros(micros)

@@ -84,13 +84,13 @@ func TestMalformedLinesInJSON(t *testing.T) {
 		{"json", `null`, "expected a JSON object"},
 		{"json", `[]`, "expected a JSON object"},
 		{"json", good + `{}`, "expected one JSON object, and found more behind it"},
-		{"caddy", good, `expected the request's method in the field "request.method"`},
+		{"caddy", good, `expected the request's method, such as GET, in the field "request.method"`},
 		{"json:path=uri", good, `expected the request's path in the field "uri"`},
-		{"json", `{"method":"GET","path":"/","status":200}`, `expected a time in RFC 3339, or the seconds since 1970, in the field "time"`},
-		{"json", `{"time":"NaN","method":"GET","path":"/","status":200}`, `expected a time in RFC 3339, or the seconds since 1970, in the field "time"`},
+		{"json", `{"method":"GET","path":"/","status":200}`, `expected a time in RFC 3339, or the seconds, milli-, micro- or nanoseconds since 1970, in the field "time"`},
+		{"json", `{"time":"NaN","method":"GET","path":"/","status":200}`, `expected a time in RFC 3339, or the seconds, milli-, micro- or nanoseconds since 1970, in the field "time"`},
 		{"json", `{"time":1,"method":"GET","path":"/"}`, `expected the answer's status in the field "status"`},
 		{"json:uid=user", `{"time":1,"user":{"id":1},"method":"GET","path":"/","status":200}`, `expected a text, a number, or a list of these in the field "user"`},
-		{"", good, "no-api: at byte 0: there is no api: name the action, such as order.create (the log of a proxy? name its --format: json, caddy or traefik)"},
+		{"", good, "no-api: at byte 0: there is no api: name the action, such as order.create: this looks like the log of a proxy: read it with --format json"},
 	} {
 		_, errs := readAll(t, Format(c.format), c.line)
 		if diff := cmp.Diff([]string{"line 1: " + c.want}, errs); diff != "" {
@@ -106,7 +106,7 @@ func TestChangesOfFormats(t *testing.T) {
 		}
 	}
 	for bad, want := range map[string]string{
-		"ndjson:uid=a":        `unknown format "ndjson:uid=a": want combined, common, ndjson, json, caddy or traefik`,
+		"ndjson:uid=a":        `unknown format "ndjson:uid=a": want combined, common, vhost_combined, ndjson, json, caddy or traefik`,
 		"json:":               `unknown format "json:": "": want NAME=FIELD, such as json:uid=user`,
 		"caddy:uid=":          `unknown format "caddy:uid=": "uid=": want NAME=FIELD, such as caddy:uid=user`,
 		"json:user=a":         `unknown format "json:user=a": "user=a": want one of time, uid, ip, api, method, path, status, bytes, agent or attrs.NAME before the =`,
@@ -141,7 +141,7 @@ func TestWhatIsCountedIsWhatIsChecked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := l.parse(line)
+		e, err := l.parse(line, &parser{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func FuzzLineInJSON(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		e, err := l.parse([]byte(line))
+		e, err := l.parse([]byte(line), &parser{})
 		if err != nil || e.API == "" || len(e.API) > event.MaxAPI || strings.ContainsFunc(e.API, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			return // a name of the line's own may be none; whoever emits it says so
 		}

@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 	"strconv"
@@ -15,6 +16,9 @@ import (
 // What may be wrong with a line.
 var (
 	errClient  = errors.New("expected a client, an ident and a user, then [time]")
+	errAddress = errors.New("expected the client's address in front: what is there is none (host names: HostnameLookups Off)")
+	errProxies = errors.New("each address in front is one of --trusted-proxies, so none is the client's")
+	errVhost   = errors.New("expected a virtual host before the client's address")
 	errTime    = errors.New("expected a time such as [17/May/2015:10:05:03 +0000] behind the user")
 	errRequest = errors.New(`expected "METHOD path protocol" in double quotes`)
 	errStatus  = errors.New("expected a status of three digits behind the request")
@@ -29,7 +33,9 @@ const (
 
 // parser takes log lines apart. What it returns holds until it is used again.
 type parser struct {
-	attrs [3]event.Attr
+	attrs    [3]event.Attr
+	proxies  *httplimit.Proxies // nil: none
+	suspects event.Suspects
 }
 
 // record is one line, taken apart.
@@ -47,16 +53,17 @@ func (p *parser) parse(line []byte, format Format) (event.Event, error) {
 	if err != nil {
 		return event.Event{}, err
 	}
+	ip, err := p.address(r.client)
+	if errors.Is(err, errAddress) || err != nil && r.user == "" {
+		return event.Event{}, err
+	}
 	status, _ := strconv.Atoi(r.status) // it is three digits
 	e := event.Event{
 		UID: event.CanonicalUID(r.user), API: httplimit.PathAPI(r.method, r.target), Outcome: event.StatusOutcome(status),
-		Time: r.time, BrokerTime: event.NoTime, Cost: event.One,
-	}
-	if ip, err := netip.ParseAddr(r.client); err == nil && ip.Zone() == "" {
-		e.IP = ip.Unmap()
+		Time: r.time, BrokerTime: event.NoTime, Cost: event.One, IP: ip,
 	}
 	if e.UID == "" {
-		e.UID = event.CanonicalUID(r.client)
+		e.UID = ip.String()
 	}
 	attrs := append(p.attrs[:0],
 		event.Attr{Name: "bytes", Value: event.Value{Kind: event.Number, Text: r.bytes}},
@@ -68,12 +75,61 @@ func (p *parser) parse(line []byte, format Format) (event.Event, error) {
 	return e, nil
 }
 
+// address is the client's, of one address or a list of them as X-Forwarded-For has it: the last that is
+// no trusted proxy's. Left of it stand a client's own claims, whatever they are.
+func (p *parser) address(list string) (netip.Addr, error) {
+	hops := strings.Split(list, ",")
+	ip, ok := event.ParseAddress(cmp.Or(p.proxies, noProxies).Client(hops))
+	if ok {
+		return ip, nil
+	}
+	for _, hop := range hops {
+		if _, ok := event.ParseAddress(strings.TrimSpace(hop)); !ok {
+			p.suspects.IPForm++
+			return netip.Addr{}, errAddress
+		}
+	}
+	return netip.Addr{}, errProxies
+}
+
+var noProxies = httplimit.NewProxies()
+
+// clientOf is the client's address, or the list of addresses, in front of a line; vhost reports whether a
+// virtual host stands before it, as in Apache's vhost_combined.
+func clientOf(line string) (client string, vhost bool, rest string, ok bool) {
+	first, rest, ok := addresses(line)
+	second, behind, more := addresses(rest)
+	if _, isAddress := event.ParseAddress(second); more && isAddress || strings.Contains(second, ",") {
+		return second, true, behind, more
+	}
+	return first, false, rest, ok && first != ""
+}
+
+// addresses is the word in front, with those that follow a comma at its end.
+func addresses(line string) (list, rest string, ok bool) {
+	list, rest, ok = strings.Cut(line, " ")
+	for ok && strings.HasSuffix(list, ",") {
+		var next string
+		next, rest, ok = strings.Cut(rest, " ")
+		list += next
+	}
+	return list, rest, ok
+}
+
 func split(line string, format Format) (r record, err error) {
-	var rest string
-	var ok bool
-	if r.client, rest, ok = strings.Cut(line, " "); !ok || r.client == "" {
+	client, vhost, rest, ok := clientOf(line)
+	if !ok {
 		return r, errClient
 	}
+	if format == VhostCombined {
+		if !vhost {
+			return r, errVhost
+		}
+		format = Combined
+	} else if vhost && format != Auto {
+		return r, errAddress
+	}
+	r.client = client
 	if _, rest, ok = strings.Cut(rest, " "); !ok { // the ident tells nothing
 		return r, errClient
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -21,21 +20,23 @@ const (
 	Combined Format = "combined" // common, then "referer" "agent"; what follows these is ignored
 	Common   Format = "common"   // client ident user [time] "request" status bytes
 	NDJSON   Format = "ndjson"   // one event's JSON a line, with broker_time if it has one
+
+	VhostCombined Format = "vhost_combined" // combined behind the virtual host, which tells nothing
 )
 
 // FormatUsage describes an option for a format.
-const FormatUsage = "`FORMAT` of the lines: combined, common, ndjson, json, caddy or traefik; by default lines of the first three are recognized one by one"
+const FormatUsage = "`FORMAT` of the lines: combined, common, vhost_combined, ndjson, json, caddy or traefik; by default lines of the first four are recognized one by one"
 
 // ParseFormat reads a format's name; "" is Auto.
 func ParseFormat(name string) (Format, error) {
 	f := Format(name)
 	switch f {
-	case Auto, Combined, Common, NDJSON:
+	case Auto, Combined, Common, VhostCombined, NDJSON:
 		return f, nil
 	}
 	l, err := newLayout(f)
 	if err == nil && l == nil {
-		err = errors.New("want combined, common, ndjson, json, caddy or traefik")
+		err = errors.New("want combined, common, vhost_combined, ndjson, json, caddy or traefik")
 	}
 	if err != nil {
 		return "", fmt.Errorf("unknown format %q: %w", name, err)
@@ -76,6 +77,8 @@ type Reader struct {
 	events  []event.Event
 	parser  parser
 	layout  *layout // of a format that ParseFormat returned; nil for those that have none
+	alone   alone
+	warn    func(string) // nil: nobody
 }
 
 // NewReader returns a Reader of r. It reads ahead of what Next has returned. To follow a file that
@@ -104,7 +107,7 @@ func (r *Reader) Offset() int64 { return r.offset }
 func (r *Reader) Skipped() int { return r.skipped }
 
 // Suspects counts the events so far that look like a mistake of who wrote them.
-func (r *Reader) Suspects() event.Suspects { return r.decoder.Suspects }
+func (r *Reader) Suspects() event.Suspects { return r.decoder.Suspects.Plus(r.parser.suspects) }
 
 // Next returns the next event and its line's number. The event holds until the next call: Clone
 // keeps it. A *LineError is one line that is not an event, counted and passed: call Next again.
@@ -120,7 +123,9 @@ func (r *Reader) Next() (event.Event, int, error) {
 		}
 		var e event.Event
 		if err == nil {
-			e, err = r.parse(text)
+			if e, err = r.parse(text); err != nil {
+				err = r.advise(text, err)
+			}
 		}
 		if err != nil {
 			r.skipped++
@@ -132,16 +137,12 @@ func (r *Reader) Next() (event.Event, int, error) {
 
 func (r *Reader) parse(text []byte) (event.Event, error) {
 	if r.format == NDJSON || (r.format == Auto && bytes.TrimLeft(text, " \t")[0] == '{') {
-		e, err := r.parseJSON(text)
-		if err != nil && r.format == Auto && methodField.Match(text) {
-			err = fmt.Errorf("%w (the log of a proxy? name its --format: json, caddy or traefik)", err)
-		}
-		return e, err
+		return r.parseJSON(text)
 	}
 	var e event.Event
 	var err error
 	if r.layout != nil {
-		e, err = r.layout.parse(text)
+		e, err = r.layout.parse(text, &r.parser)
 	} else {
 		e, err = r.parser.parse(text, r.format)
 	}
@@ -151,6 +152,9 @@ func (r *Reader) parse(text []byte) (event.Event, error) {
 		}
 		return event.Event{}, err
 	}
+	if text := r.alone.count(&e); text != "" && r.warn != nil {
+		r.warn(text)
+	}
 	if r.name == nil {
 		e.ID = r.seen.id(text)
 	} else {
@@ -158,9 +162,6 @@ func (r *Reader) parse(text []byte) (event.Event, error) {
 	}
 	return e, nil
 }
-
-// methodField is in the JSON of proxies' logs.
-var methodField = regexp.MustCompile(`"(method|RequestMethod)"\s*:`)
 
 var errNotOne = errors.New("not exactly one event: write one object per line")
 

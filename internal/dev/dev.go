@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/tallygate/tallygate/internal/accesslog"
 	"github.com/tallygate/tallygate/internal/aggregator"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
@@ -41,6 +42,7 @@ type settings struct {
 	sample     bool               // the rules are the sample ones
 	traffic    *traffic           // nil: none
 	kafka, rds string             // "": embedded
+	lines      accesslog.Lines    // how the input is read; the decision server trusts the same proxies
 	listen     string
 	prefix     string
 	json       bool   // lines of JSON instead of the screen
@@ -67,6 +69,7 @@ func parse(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func
 	o := ops.NewOptions("tallygate dev", usage, stdout, getenv)
 	rulesFile := o.String("rules", "", "rule `FILE` (default: the sample rules)")
 	input := o.String("input", "", "`FILE` to replay once: an access log or NDJSON, also gzipped; - for standard input; none for no traffic (default: a sample log, repeated)")
+	lines := accesslog.NewOptions(o)
 	speed := o.Float64("speed", -1, "how many times `faster` than its own time the input is replayed; 0: as fast as possible (default 600 for the sample log, 1 for yours)")
 	o.Lookup("speed").DefValue = ""
 	o.StringVar(&s.kafka, "kafka", "", "Kafka's `HOST:PORT,…` (default: an embedded one)")
@@ -101,7 +104,10 @@ func parse(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func
 	if err := s.loadRules(*rulesFile); err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
-	if s.traffic, err = newTraffic(*input, *speed, stdin); err != nil {
+	if s.lines, err = lines.Lines(); err != nil {
+		return nil, &ops.UsageError{Err: err}
+	}
+	if s.traffic, err = newTraffic(*input, *speed, stdin, s.lines); err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
 	return s, nil

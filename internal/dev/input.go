@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/tallygate/tallygate/internal/accesslog"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -20,7 +21,7 @@ import (
 // second every six seconds, with nothing in between. So each of these minutes is stretched over its
 // hour.
 func sample() ([]event.Event, error) {
-	events, _, err := readAll(bytes.NewReader(testdata.AccessLog))
+	events, _, err := readAll(bytes.NewReader(testdata.AccessLog), accesslog.Lines{})
 	if err != nil {
 		return nil, fmt.Errorf("read the sample log: %w", err)
 	}
@@ -33,13 +34,13 @@ func sample() ([]event.Event, error) {
 }
 
 // readFile reads a whole file.
-func readFile(path string) (events []event.Event, skipped string, err error) {
+func readFile(path string, lines accesslog.Lines) (events []event.Event, skipped string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, "", err
 	}
 	defer f.Close()
-	if events, skipped, err = readAll(f); err == nil && len(events) == 0 {
+	if events, skipped, err = readAll(f, lines); err == nil && len(events) == 0 {
 		err = errors.New("it has no valid event")
 	}
 	if err != nil {
@@ -50,11 +51,13 @@ func readFile(path string) (events []event.Event, skipped string, err error) {
 
 // readAll reads events and sorts them by time: logs are often unsorted. skipped describes malformed
 // lines.
-func readAll(in io.Reader) (events []event.Event, skipped string, err error) {
+func readAll(in io.Reader, lines accesslog.Lines) (events []event.Event, skipped string, err error) {
 	if in, err = accesslog.Unpack(in); err != nil {
 		return nil, "", err
 	}
-	r := accesslog.NewReader(in, accesslog.Auto)
+	warning := ""
+	lines.Warn = func(text string) { warning = "; " + text }
+	r := lines.Reader(in)
 	for {
 		e, _, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -69,34 +72,35 @@ func readAll(in io.Reader) (events []event.Event, skipped string, err error) {
 		}
 		events = append(events, e.Clone())
 	}
+	skipped = strings.TrimPrefix(skipped+warning, "; ")
 	slices.SortStableFunc(events, func(a, b event.Event) int { return cmp.Compare(a.Time, b.Time) })
 	return events, skipped, nil
 }
 
 // readStream passes on events as they arrive, until the stream or ctx ends. A read that waits, as
 // on a terminal, cannot be interrupted: its goroutine is left behind.
-func readStream(ctx context.Context, in io.Reader, do func(context.Context, event.Event) error, say func(string)) error {
+func readStream(ctx context.Context, in io.Reader, lines accesslog.Lines, do func(context.Context, event.Event) error, say func(string)) error {
 	type line struct {
 		event event.Event
 		err   error
 	}
-	lines := make(chan line)
+	read := make(chan line)
 	hand := func(l line) bool {
 		select {
-		case lines <- l:
+		case read <- l:
 			return true
 		case <-ctx.Done():
 			return false
 		}
 	}
 	go func() {
-		defer close(lines)
+		defer close(read)
 		unpacked, err := accesslog.Unpack(in)
 		if err != nil {
 			hand(line{err: err})
 			return
 		}
-		r := accesslog.NewReader(unpacked, accesslog.Auto)
+		r := lines.Reader(unpacked)
 		for {
 			e, _, err := r.Next()
 			_, passed := errors.AsType[*accesslog.LineError](err)
@@ -107,7 +111,7 @@ func readStream(ctx context.Context, in io.Reader, do func(context.Context, even
 	}()
 	for {
 		select {
-		case l, ok := <-lines:
+		case l, ok := <-read:
 			switch {
 			case !ok || errors.Is(l.err, io.EOF):
 				return nil

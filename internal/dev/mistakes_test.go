@@ -199,6 +199,10 @@ var inEvents = []mistake{
 		w.produce(kafka.Message{Value: []byte(`{"user": "42", "api": "login", "outcome": "failure"}`)})
 		return w.doctor()
 	}},
+	{"`ip` is a list such as `X-Forwarded-For`, or an array", func(w *mistaken) func() string {
+		w.produce(kafka.Message{Value: []byte(`{"uid": "42", "ip": "203.0.113.9, 10.0.0.1", "api": "login", "outcome": "failure"}`)})
+		return w.doctor()
+	}},
 	{"times are in seconds", func(w *mistaken) func() string {
 		w.produce(kafka.Message{Value: []byte(`{"uid": "42", "time": 1764000000, "api": "login", "outcome": "failure"}`)})
 		return w.doctor()

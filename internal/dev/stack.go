@@ -28,6 +28,7 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
+	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
 )
 
 // stack is what dev has opened.
@@ -184,7 +185,7 @@ func (s *stack) work(ctx context.Context) error {
 		Config:        aggregate.Config{Rules: s.rules, RuleFile: s.ruleFile, Prefix: s.prefix, Partitions: partitions, Advertise: s.api.Addr().String()},
 		RulesInMemory: shown, Kafka: s.kafka, Redis: s.redis, HTTP: s.api, Metrics: s.metrics, Registry: s.registry, Log: s.log,
 	}
-	deciding := enforcer.Program{Config: decision.Config{MaxWait: enforcer.DefaultMaxWait}, Presence: enforcer.Presence{URL: "http://" + s.decisions.Addr().String()}, Redis: s.redis, Prefix: s.prefix, HTTP: s.decisions, GRPC: s.calls, Registry: s.registry, Log: s.log}
+	deciding := enforcer.Program{Config: decision.Config{MaxWait: enforcer.DefaultMaxWait, Headers: forwardauth.Headers{Proxies: s.lines.Proxies}}, Presence: enforcer.Presence{URL: "http://" + s.decisions.Addr().String()}, Redis: s.redis, Prefix: s.prefix, HTTP: s.decisions, GRPC: s.calls, Registry: s.registry, Log: s.log}
 	if err := s.trace(&counting, &deciding); err != nil {
 		return err
 	}

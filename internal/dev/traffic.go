@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/internal/accesslog"
 	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -22,13 +23,14 @@ type traffic struct {
 	events  []event.Event // sorted by time; nil for a stream
 	skipped string        // describes malformed lines of the input
 	endless bool
-	stream  io.Reader // instead of events
+	stream  io.Reader       // instead of events
+	lines   accesslog.Lines // of the stream
 }
 
 // newTraffic reads an input, all of it unless it is a stream; nil if there is none. A speed below 0
 // is the input's own.
-func newTraffic(input string, speed float64, stdin io.Reader) (*traffic, error) {
-	t := &traffic{name: input, speed: speed}
+func newTraffic(input string, speed float64, stdin io.Reader, lines accesslog.Lines) (*traffic, error) {
+	t := &traffic{name: input, speed: speed, lines: lines}
 	if speed < 0 {
 		t.speed = 1
 	}
@@ -47,7 +49,7 @@ func newTraffic(input string, speed float64, stdin io.Reader) (*traffic, error) 
 		t.events, err = sample()
 		return t, err
 	}
-	if t.events, t.skipped, err = readFile(input); err != nil {
+	if t.events, t.skipped, err = readFile(input, lines); err != nil {
 		return nil, fmt.Errorf("read the input: %w", err)
 	}
 	return t, nil
@@ -118,7 +120,7 @@ type player struct {
 func (p *player) play(ctx context.Context, t *traffic) error {
 	p.first = event.NoTime
 	if t.stream != nil {
-		return readStream(ctx, t.stream, p.emit, p.say)
+		return readStream(ctx, t.stream, t.lines, p.emit, p.say)
 	}
 	for i := range t.events {
 		if err := p.emit(ctx, t.events[i]); err != nil {

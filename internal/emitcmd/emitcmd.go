@@ -22,16 +22,21 @@ const usage = `Usage: tallygate emit [options] FILE|-
 Sends events to the topic that the aggregators count: one event per line of FILE, or of standard
 input for -. Gzip-compressed files are read directly.
 
-Formats (the first three are detected per line unless --format names one):
+Formats (the first four are detected per line unless --format names one):
   combined, common   an access log of Apache, nginx and others. The uid is the authenticated
                      user, else the client's address; the api is the method and the path's
                      first two segments: "GET /Images/ks-logo.gif" is get.images.ks-logo-gif.
+  vhost_combined     combined behind the virtual host, as Debian's Apache writes it.
   ndjson             one JSON object per line:
                      {"uid": "42", "api": "order.create", "outcome": "success"}
   json               a proxy's log with one JSON object per request, whose fields are time, uid,
                      ip, method, path, status, bytes and agent. It is not detected: name it. If
                      fields have other names: --format json:uid=user,path=request.uri
   caddy, traefik     the same with the fields of these proxies: --format caddy:uid=user
+
+A client's address may have a port. Of a list of addresses, as X-Forwarded-For has it, the client's
+is the last that is none of --trusted-proxies: give the enforcers' own. A line without an address in
+front is not sent.
 
 A malformed line is reported with its number, and skipped. No event is dropped: while Kafka is
 slower than the file, the command waits. After an interrupt (Ctrl-C), it still sends what it has
@@ -57,7 +62,7 @@ Examples:
 type options struct {
 	kafka    *kafkaconn.Kafka
 	prefix   string
-	format   accesslog.Format
+	lines    accesslog.Lines
 	follow   bool
 	now      bool
 	rate     float64
@@ -91,11 +96,10 @@ func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 
 func parse(args []string, stdout io.Writer, getenv func(string) string) (*options, error) {
 	o := options{getenv: getenv}
-	var format string
 	flags := ops.NewOptions("tallygate emit", usage, stdout, getenv)
 	kafka := kafkaconn.NewOptions(flags)
 	flags.StringVar(&o.prefix, "prefix", "tallygate", "what all names of the installation begin with; events go to the topic `PREFIX`.events")
-	flags.StringVar(&format, "format", "", accesslog.FormatUsage)
+	lines := accesslog.NewOptions(flags)
 	flags.BoolVar(&o.follow, "follow", false, "go on when the file ends, and wait for more, through log rotation; a restart goes on where it stopped")
 	flags.BoolVar(&o.follow, "f", false, "the same as --follow")
 	flags.StringVar(&o.state, "state", "", "`FILE` that keeps how far a followed file was sent (default: one for each file and topic in $STATE_DIRECTORY, $XDG_STATE_HOME/tallygate, ~/.local/state/tallygate, or for root /var/lib/tallygate)")
@@ -111,8 +115,8 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 	var err error
 	o.kafka, err = kafka.Build()
 	errs := []error{err}
-	if o.format, err = accesslog.ParseFormat(format); err != nil {
-		errs = append(errs, fmt.Errorf("--format: %w", err))
+	if o.lines, err = lines.Lines(); err != nil {
+		errs = append(errs, err)
 	}
 	switch {
 	case len(files) == 0:
@@ -161,8 +165,9 @@ func run(ctx context.Context, o *options, stdin io.Reader, stdout, stderr io.Wri
 	if err != nil {
 		return err
 	}
+	o.lines.Warn = func(text string) { say.Line("%s", text) }
 	started := time.Now()
-	s := sender{options: o, emitter: emitter, say: say, reader: accesslog.NewReader(in, o.format), tail: t}
+	s := sender{options: o, emitter: emitter, say: say, reader: o.lines.Reader(in), tail: t}
 	err = s.send(ctx)
 	say.finish()
 	return errors.Join(err, summarize(stdout, o, emitter.Stats(), s.skipped, time.Since(started)))

@@ -7,10 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -175,9 +173,8 @@ func proxyOptions(o *ops.Options, c *decision.Config) {
 	o.StringVar(&c.Headers.Method, "method-header", "", "`header` with the original method, for forward-auth (default: X-Forwarded-Method and X-Original-Method, which must agree); name the one that your proxy sets, then no other is read")
 	o.StringVar(&c.Headers.Path, "path-header", "", "`header` with the original path, for forward-auth (default: X-Forwarded-Uri, X-Original-Uri and X-Original-Url, which must agree)")
 	o.StringVar((*string)(&c.Headers.Repeated), "repeated-headers", "refuse", "which of several `values` of one of these headers counts: first, last, or refuse (none: the request is denied with 400)")
-	o.Func("trusted-proxies", "`NETWORK,…` of your own proxies, such as 10.0.0.0/8: in a list of addresses they are skipped, so that none of them counts as a client", func(text string) error {
-		nets, err := networks(text)
-		c.Headers.Proxies = httplimit.NewProxies(nets...)
+	o.Func("trusted-proxies", "`NETWORK,…` of your own proxies, such as 10.0.0.0/8: in a list of addresses they are skipped, so that none of them counts as a client", func(text string) (err error) {
+		c.Headers.Proxies, err = httplimit.ParseProxies(text)
 		return err
 	})
 	o.BoolVar(&c.RequireDimensions, "require-dimensions", false, "deny checks without any dimension (no uid, no address, no attribute) with 400; only verdicts on an API or on all could deny them")
@@ -186,21 +183,4 @@ func proxyOptions(o *ops.Options, c *decision.Config) {
 	o.IntVar(&c.MaxWaiting, "max-waiting", 1000, "`number` of checks that may wait at once; more are denied")
 	o.IntVar(&c.MaxWaitingPerKey, "max-waiting-per-key", 100, "`number` of checks that may wait at once for one key and rule")
 	c.Entries = o.Table("rls-entries", "`NAME=MEANING,…`: meanings of entries of rate limit descriptors whose names are not uid, ip, api, method, path or attrs.NAME")
-}
-
-// networks reads addresses and networks, separated by commas.
-func networks(text string) (all []netip.Prefix, err error) {
-	for part := range strings.SplitSeq(text, ",") {
-		part = strings.TrimSpace(part)
-		net, err := netip.ParsePrefix(part)
-		if err != nil {
-			ip, ipErr := netip.ParseAddr(part)
-			if ipErr != nil {
-				return nil, fmt.Errorf("%q is neither a network, such as 10.0.0.0/8, nor an address", part)
-			}
-			net = netip.PrefixFrom(ip, ip.BitLen())
-		}
-		all = append(all, net)
-	}
-	return all, nil
 }

@@ -90,7 +90,7 @@ func TestSameEventsSameVerdicts(t *testing.T) {
 	})
 	t.Run("from files", func(t *testing.T) {
 		names := written(t, r, events)
-		src, err := replay.Files(names, nil, accesslog.NDJSON)
+		src, err := replay.Files(names, nil, accesslog.Lines{Format: accesslog.NDJSON})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,7 +40,7 @@ type options struct {
 	rules, against *rules.Set
 	live           func() (Aggregator, error) // asks for against; nil without --against live
 	kafka          *kafkaconn.Kafka
-	format         accesslog.Format
+	lines          accesslog.Lines
 	json, all      bool
 	names          []string
 }
@@ -65,7 +65,7 @@ func parse(args []string, stdout io.Writer, getenv func(string) string, live Agg
 	open := live(flags)
 	against := flags.String("against", "", "a rule `FILE` to compare with; live: the rules that the group of --aggregator runs")
 	flags.BoolVar(&o.all, "all", false, "with --against, show also the rules for which nothing differs")
-	format := flags.String("format", "", accesslog.FormatUsage)
+	lines := accesslog.NewOptions(flags)
 	flags.BoolVar(&o.json, "json", false, "write each verdict as a line of JSON, then the summary as one object")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -76,8 +76,8 @@ func parse(args []string, stdout io.Writer, getenv func(string) string, live Agg
 	if o.kafka, err = kafka.Build(); err != nil {
 		errs = append(errs, err)
 	}
-	if o.format, err = accesslog.ParseFormat(*format); err != nil {
-		errs = append(errs, fmt.Errorf("--format: %w", err))
+	if o.lines, err = lines.Lines(); err != nil {
+		errs = append(errs, err)
 	}
 	if *file == "" {
 		errs = append(errs, errors.New("name the rules: --rules FILE"))
@@ -130,7 +130,7 @@ func (o *options) source(ctx context.Context, stdin io.Reader) (Source, error) {
 	if name, ok := strings.CutPrefix(o.names[0], "kafka:"); ok {
 		return Topic(ctx, o.kafka, name)
 	}
-	return Files(o.names, stdin, o.format)
+	return Files(o.names, stdin, o.lines)
 }
 
 // loadLive takes the rules to compare with from an aggregator.
@@ -150,6 +150,8 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 			return err
 		}
 	}
+	var say *input.Progress
+	o.lines.Warn = func(text string) { say.Line("%s", text) }
 	src, err := o.source(ctx, stdin)
 	if err != nil {
 		return err
@@ -159,7 +161,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	if o.json {
 		total = 0
 	}
-	say := input.NewProgress(stderr, "replay", total, bytes, src.Done)
+	say = input.NewProgress(stderr, "replay", total, bytes, src.Done)
 	p := player{Comparison: Compare(o.rules, o.against), say: say, all: o.all, out: bufio.NewWriterSize(stdout, 64<<10)}
 	if o.json {
 		p.report = p.writeJSON

@@ -25,7 +25,7 @@ func TestSentences(t *testing.T) {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		src, err := Files([]string{name}, nil, accesslog.NDJSON)
+		src, err := Files([]string{name}, nil, accesslog.Lines{Format: accesslog.NDJSON})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,10 +47,10 @@ func (e *BadRecord) Unwrap() error { return e.Err }
 
 // files reads files, one after another.
 type files struct {
-	names  []string
-	stdin  io.Reader
-	format accesslog.Format
-	total  int64
+	names []string
+	stdin io.Reader
+	lines accesslog.Lines
+	total int64
 
 	before atomic.Int64 // bytes of the files that were read to their end
 	in     atomic.Pointer[input.Input]
@@ -60,8 +60,8 @@ type files struct {
 
 // Files reads the events of files in their order: access logs, or one JSON object per line. "-" is
 // standard input. A file that does not exist is an error at once.
-func Files(names []string, stdin io.Reader, format accesslog.Format) (Source, error) {
-	f := &files{names: names, stdin: stdin, format: format}
+func Files(names []string, stdin io.Reader, lines accesslog.Lines) (Source, error) {
+	f := &files{names: names, stdin: stdin, lines: lines}
 	for _, name := range names {
 		if name == "-" {
 			continue
@@ -130,7 +130,7 @@ func (f *files) open(ctx context.Context) error {
 	f.names = f.names[1:]
 	f.in.Store(in)
 	if f.reader == nil {
-		f.reader = accesslog.NewReader(in, f.format)
+		f.reader = f.lines.Reader(in)
 	} else {
 		f.reader.Reset(in)
 	}

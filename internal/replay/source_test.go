@@ -13,7 +13,7 @@ import (
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	src, err := Files([]string{"-"}, strings.NewReader(""), accesslog.Auto)
+	src, err := Files([]string{"-"}, strings.NewReader(""), accesslog.Lines{})
 	if err != nil {
 		t.Fatal(err)
 	}

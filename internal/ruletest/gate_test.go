@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -70,14 +71,22 @@ func throughGate(t *testing.T, e *event.Event) {
 	*e = out[0]
 }
 
-// logLine is how a server logs a story's request.
+// readLog reads what logLine writes.
+func readLog() *accesslog.Reader {
+	lines := accesslog.Lines{Format: accesslog.Common, Proxies: httplimit.NewProxies(netip.MustParsePrefix("198.18.0.1/32"))}
+	return lines.Reader(strings.NewReader(""))
+}
+
+// logLine is how a server logs a story's request. One without an address is its own proxy's.
 func logLine(e *event.Event) string {
-	client, user := "somewhere", e.UID
+	client, user := "198.18.0.1", e.UID
 	if e.IP.IsValid() {
 		client = e.IP.String()
 	}
 	if user == "" {
-		user = "-"
+		if user = "-"; !e.IP.IsValid() {
+			client = "198.18.0.2"
+		}
 	}
 	return fmt.Sprintf("%s - %s [%s] \"POST %s HTTP/1.1\" %d 10\n", client, user, e.Time.Time().UTC().Format("02/Jan/2006:15:04:05 -0700"), pathOf(e.API), statusOf(e))
 }
@@ -116,7 +125,7 @@ func TestTheGalleryBehindAGateAndFromLogs(t *testing.T) {
 			"gate": throughGate,
 			"log": func(in *accesslog.Reader) func(*testing.T, *event.Event) {
 				return func(t *testing.T, e *event.Event) { throughLog(t, in, e) }
-			}(accesslog.NewReader(strings.NewReader(""), accesslog.Common)),
+			}(readLog()),
 		} {
 			t.Run(strings.TrimSuffix(filepath.Base(path), "_test.yaml")+" "+way, func(t *testing.T) {
 				file, err := Load(path)
@@ -173,7 +182,7 @@ spec:
 					t.Fatal(err)
 				}
 				table, seq := newTable(t), int64(0)
-				counting, in := engine.New(set), accesslog.NewReader(strings.NewReader(""), accesslog.Common)
+				counting, in := engine.New(set), readLog()
 				count := func(e *event.Event) {
 					var out engine.Outcome
 					counting.Apply(e, event.NoTime, verdict.Cause{}, &out)

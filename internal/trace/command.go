@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/tallygate/tallygate/internal/accesslog"
 	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
@@ -42,6 +43,7 @@ type options struct {
 	open   func() (replay.Aggregator, error)
 	kafka  *kafkaconn.Kafka
 	topic  string // to follow; "" for none
+	lines  accesslog.Lines
 	names  []string
 	event  string // JSON of the command line; "" for none
 	filter filter
@@ -70,6 +72,7 @@ func parse(args []string, stdout io.Writer, getenv func(string) string, live rep
 	isLive := flags.Bool("live", false, "take the group's rules, and what they have counted, from --aggregator")
 	follow := flags.Bool("follow", false, "read what comes in the event topic, from now on")
 	prefix := flags.String("prefix", "tallygate", "`name` that the event topic begins with, for --follow")
+	lines := accesslog.NewOptions(flags)
 	flags.BoolVar(&o.all, "all", false, "show all rules, however many conditions an event does not meet")
 	flags.BoolVar(&o.json, "json", false, "write one JSON object an event")
 	if err := flags.Parse(args); err != nil {
@@ -78,6 +81,9 @@ func parse(args []string, stdout io.Writer, getenv func(string) string, live rep
 	var errs []error
 	var err error
 	if o.kafka, err = kafka.Build(); err != nil {
+		errs = append(errs, err)
+	}
+	if o.lines, err = lines.Lines(); err != nil {
 		errs = append(errs, err)
 	}
 	switch {
@@ -127,6 +133,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		}
 		counts = &asked{aggregator: aggregator, ongoing: o.topic != ""}
 	}
+	o.lines.Warn = func(text string) { fmt.Fprintln(stderr, text) }
 	src, err := o.source(ctx, stdin)
 	if err != nil {
 		return err

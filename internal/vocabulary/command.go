@@ -39,11 +39,11 @@ attribute only if they are few.
 
 // options are the parsed command line.
 type options struct {
-	kafka  *kafkaconn.Kafka
-	rules  *rules.Set // nil: the vocabulary is learned
-	format accesslog.Format
-	json   bool
-	names  []string
+	kafka *kafkaconn.Kafka
+	rules *rules.Set // nil: the vocabulary is learned
+	lines accesslog.Lines
+	json  bool
+	names []string
 }
 
 // Command is `tallygate vocabulary`. It returns the exit status: 0 if everything was read, 2 for wrong
@@ -61,7 +61,7 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 	flags := ops.NewOptions("tallygate vocabulary", usage, stdout, getenv)
 	kafka := kafkaconn.NewOptions(flags)
 	file := flags.String("rules", "", "the rule `FILE` whose declarations the events are compared with")
-	format := flags.String("format", "", accesslog.FormatUsage)
+	lines := accesslog.NewOptions(flags)
 	flags.BoolVar(&o.json, "json", false, "write one JSON object")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -72,8 +72,8 @@ func parse(args []string, stdout io.Writer, getenv func(string) string) (*option
 	if o.kafka, err = kafka.Build(); err != nil {
 		errs = append(errs, err)
 	}
-	if o.format, err = accesslog.ParseFormat(*format); err != nil {
-		errs = append(errs, fmt.Errorf("--format: %w", err))
+	if o.lines, err = lines.Lines(); err != nil {
+		errs = append(errs, err)
 	}
 	if *file != "" {
 		if o.rules, err = compile(*file); err != nil {
@@ -150,7 +150,7 @@ func (o *options) source(ctx context.Context, stdin io.Reader) (replay.Source, e
 	if name, ok := strings.CutPrefix(o.names[0], "kafka:"); ok {
 		return replay.Topic(ctx, o.kafka, name)
 	}
-	return replay.Files(o.names, stdin, o.format)
+	return replay.Files(o.names, stdin, o.lines)
 }
 
 // maxBad is how many malformed events are listed one by one.

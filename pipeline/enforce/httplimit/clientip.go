@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -21,6 +22,25 @@ type Proxies struct {
 
 // NewProxies returns the proxies in these networks.
 func NewProxies(nets ...netip.Prefix) *Proxies { return &Proxies{nets: nets} }
+
+// ParseProxies returns the proxies in networks and at addresses that are separated by commas, as in
+// "10.0.0.0/8, 192.0.2.7".
+func ParseProxies(text string) (*Proxies, error) {
+	p := NewProxies()
+	for part := range strings.SplitSeq(text, ",") {
+		part = strings.TrimSpace(part)
+		net, err := netip.ParsePrefix(part)
+		if err != nil {
+			ip, ipErr := netip.ParseAddr(part)
+			if ipErr != nil {
+				return nil, fmt.Errorf("%q is neither a network, such as 10.0.0.0/8, nor an address", part)
+			}
+			net = netip.PrefixFrom(ip, ip.BitLen())
+		}
+		p.nets = append(p.nets, net)
+	}
+	return p, nil
+}
 
 // Client returns the client's address: of the addresses that a request passed, with or without
 // ports and nearest last, the right-most that is not a proxy. It is "" when that is not an address,
