@@ -23,7 +23,7 @@ func TestTheGalleryEmitsWhatAMiddlewareEmits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		suite, err := NewSuite(file, OnDisk)
+		suite, err := NewSuite(t.Context(), file, OnDisk)
 		if err != nil {
 			t.Fatal(err)
 		}
