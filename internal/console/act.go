@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -40,7 +39,7 @@ func (s *server) act(p *page, r *request, w http.ResponseWriter) {
 	for _, c := range done.cookies {
 		http.SetCookie(w, c)
 	}
-	s.keepResult(w, &done)
+	s.keepResult(w, r.Request, &done)
 	to := done.To
 	if to == "" {
 		to = r.URL.RequestURI()
@@ -76,31 +75,19 @@ func (s *server) showAgain(p *page, r *request, w http.ResponseWriter, wrong *Pr
 	s.write(r, w, status, p.name, v)
 }
 
-const (
-	saidCookie  = "tallygate-said"
-	themeCookie = "tallygate-theme"
-	maxSaid     = 3 << 10 // bytes of a cookie's value
-)
+const themeCookie = "tallygate-theme"
 
-// keepResult keeps what was done for the next page. It is in a cookie, since any of several consoles may
-// answer that.
-func (s *server) keepResult(w http.ResponseWriter, done *result) {
-	text, err := json.Marshal(done)
-	if value := base64.RawURLEncoding.EncodeToString(text); err == nil && done.Text != "" && len(value) <= maxSaid {
-		http.SetCookie(w, s.cookie(saidCookie, value, time.Minute))
+// keepResult keeps what was done for the next page.
+func (s *server) keepResult(w http.ResponseWriter, r *http.Request, done *result) {
+	if text, err := json.Marshal(done); err == nil && done.Text != "" {
+		s.sessions.Keep(w, r, text)
 	}
 }
 
 // takeResult returns what was done before this page, once.
 func (s *server) takeResult(w http.ResponseWriter, r *http.Request) *result {
-	c, err := r.Cookie(saidCookie)
-	if err != nil {
-		return nil
-	}
-	http.SetCookie(w, s.cookie(saidCookie, "", -time.Second))
-	text, err := base64.RawURLEncoding.DecodeString(c.Value)
 	var done result
-	if err != nil || json.Unmarshal(text, &done) != nil || done.Text == "" {
+	if json.Unmarshal(s.sessions.Take(w, r), &done) != nil || done.Text == "" {
 		return nil
 	}
 	return &done

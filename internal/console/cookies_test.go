@@ -19,7 +19,7 @@ func TestCookiesAreForTLSBehindAProxy(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &server{sessions: m}
-		c := s.cookie(saidCookie, "x", time.Minute)
+		c := s.cookie(themeCookie, "dark", time.Minute)
 		if c.Secure != want || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode {
 			t.Errorf("with --external-url %q: %v", external, c)
 		}

@@ -37,6 +37,7 @@ func (t ticket) end() time.Time {
 const (
 	sessionCookie = "tallygate"
 	loginCookie   = "tallygate-login"
+	saidCookie    = "tallygate-said"
 )
 
 const (
