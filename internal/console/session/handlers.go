@@ -95,32 +95,43 @@ func (m *Manager) serveToken(w http.ResponseWriter, r *http.Request) {
 		m.loginPage(w, r, http.StatusUnprocessableEntity, next, "This is not a token.")
 		return
 	}
-	if m.mayTry(w, r, next) && m.logIn(w, r, ticket{Token: token}, next) {
+	try, err := m.attempts.begin(r, time.Now())
+	if err != nil {
+		return // the browser went away
+	}
+	defer try.end()
+	if m.logIn(w, r, try, ticket{Token: token}, next) {
 		http.Redirect(w, r, local(next), http.StatusSeeOther)
 	}
 }
 
-// mayTry begins an attempt to log in, or says that there were too many.
-func (m *Manager) mayTry(w http.ResponseWriter, r *http.Request, next string) bool {
-	if m.attempts.begin(r, time.Now()) {
-		return true
-	}
+// tooMany answers an attempt that failed, and that was beyond the bounds.
+func (m *Manager) tooMany(w http.ResponseWriter, r *http.Request, next string) {
 	w.Header().Set("Retry-After", "60")
 	m.loginPage(w, r, http.StatusTooManyRequests, next, "Too many attempts to log in failed. Wait a minute.")
-	return false
 }
 
 // logIn begins a session if the aggregator knows the token, or else says why it does not.
-func (m *Manager) logIn(w http.ResponseWriter, r *http.Request, t ticket, next string) bool {
-	id, err := m.who.afresh(r.Context(), t.Token)
+func (m *Manager) logIn(w http.ResponseWriter, r *http.Request, try attempt, t ticket, next string) bool {
+	ask := m.who.afresh
+	if !try.within {
+		ask = m.who.ask // while the aggregator is away, turns are short
+	}
+	id, err := ask(r.Context(), t.Token)
 	if err == nil && id.By == access.Nothing {
 		err = m.exposed()
 	}
 	refusal, refused := errors.AsType[*refusedError](err)
 	if !refused {
-		m.attempts.succeeded(r)
+		try.succeeded()
 	}
 	switch {
+	case refused && !try.within:
+		if leftOut, due := m.beyond.Due(); due {
+			m.cfg.Logger.Warn("logins are refused, after too many failed; this is not logged again for a minute", "address", m.from(r), "left_out", leftOut)
+		}
+		m.tooMany(w, r, next)
+		return false
 	case refused:
 		said := "The aggregator does not know this token."
 		if refusal.status == http.StatusForbidden {
@@ -128,7 +139,7 @@ func (m *Manager) logIn(w http.ResponseWriter, r *http.Request, t ticket, next s
 		} else if t.Until.After(time.Now()) {
 			said = "The aggregator does not accept logins of this issuer: its --oidc-issuer and --oidc-audience must name the same issuer, and this console's client."
 		}
-		m.cfg.Logger.Warn("a login was refused", "address", r.RemoteAddr, "status", refusal.status)
+		m.cfg.Logger.Warn("a login was refused", "address", m.from(r), "status", refusal.status)
 		m.loginPage(w, r, refusal.status, next, said)
 		return false
 	case errors.Is(err, errNoAnswer):
@@ -147,6 +158,9 @@ func (m *Manager) logIn(w http.ResponseWriter, r *http.Request, t ticket, next s
 	m.cfg.Logger.Info("a reader logged in", "by", id.Name, "role", id.Role.String(), "credential", string(id.By))
 	return true
 }
+
+// from is the address of a request for the log.
+func (m *Manager) from(r *http.Request) string { return cmp.Or(m.attempts.client(r), r.RemoteAddr) }
 
 func (m *Manager) serveLogout(w http.ResponseWriter, r *http.Request) {
 	m.jar.clear(w, r, sessionCookie)
@@ -202,16 +216,22 @@ func (m *Manager) serveCallback(w http.ResponseWriter, r *http.Request) {
 		m.loginPage(w, r, http.StatusBadRequest, "/", "This login took too long, or was begun in another browser. Begin it again.")
 		return
 	}
-	if !m.mayTry(w, r, s.Next) {
-		return
+	try, err := m.attempts.begin(r, time.Now())
+	if err != nil {
+		return // the browser went away
 	}
+	defer try.end()
 	grant, err := m.cfg.Login.Finish(r.Context(), m.callback(), s.Pending, r.URL.Query())
 	if err != nil {
-		m.cfg.Logger.Warn("a login at the issuer failed", "address", r.RemoteAddr, "error", err)
+		if !try.within {
+			m.tooMany(w, r, s.Next)
+			return
+		}
+		m.cfg.Logger.Warn("a login at the issuer failed", "address", m.from(r), "error", err)
 		m.loginPage(w, r, http.StatusBadGateway, s.Next, cmp.Or(issuer.Said(err), "The login at the issuer failed. Begin it again.")) // the log says more
 		return
 	}
-	if m.logIn(w, r, ticket{Token: grant.Token, Refresh: grant.Refresh, Until: grant.Until}, s.Next) {
+	if m.logIn(w, r, try, ticket{Token: grant.Token, Refresh: grant.Refresh, Until: grant.Until}, s.Next) {
 		m.onwards(w, r, s.Next)
 	}
 }

@@ -2,13 +2,10 @@ package session
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -240,89 +237,5 @@ func TestAnEventStreamEndsWithItsSession(t *testing.T) {
 	c.who.age(confirmEach)
 	if status, _, _ := get(t, b, c.URL+"/events", header("Accept", "text/event-stream")); status != 401 {
 		t.Errorf("the next stream: %d", status)
-	}
-}
-
-// Ten logins of an address may fail in a minute, and more from elsewhere; those that succeed are free.
-func TestLoginsThatFailAreBounded(t *testing.T) {
-	a := newAttempts()
-	now := time.Now()
-	a.all.filled = now
-	from := func(address string) *http.Request {
-		r := httptest.NewRequest(http.MethodPost, "/login", nil)
-		r.RemoteAddr = address
-		return r
-	}
-	may := func(address string, want bool) {
-		t.Helper()
-		if got := a.begin(from(address), now); got != want {
-			t.Errorf("%s: %v, want %v", address, got, want)
-		}
-	}
-	for range 3 * failuresAll {
-		may("10.0.0.1:1", true)
-		a.succeeded(from("10.0.0.1:1"))
-	}
-	for range failuresEach {
-		may("10.0.0.1:1", true)
-		may("[2001:db8::1]:1", true)
-	}
-	may("10.0.0.1:2", false)
-	may("[::ffff:10.0.0.1]:3", false)
-	may("[2001:db8::ffff]:1", false) // a machine has all of a /64
-	may("[2001:db8:0:1::1]:1", true)
-	may("10.0.0.2:1", true)
-	now = now.Add(time.Minute / failuresEach)
-	may("10.0.0.1:1", true)
-	may("10.0.0.1:1", false)
-	now = now.Add(time.Hour)
-	for i := range failuresAll {
-		may(fmt.Sprintf("10.1.%d.1:1", i), true)
-	}
-	may("10.9.9.9:1", false)
-	now = now.Add(time.Second)
-	may("10.9.9.9:1", true)
-	for i := range 3 * maxAddresses { // of whom nothing is kept for long
-		now = now.Add(time.Second)
-		may(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&0xff, i&0xff), true)
-	}
-	if len(a.each) > maxAddresses {
-		t.Errorf("%d addresses are kept", len(a.each))
-	}
-}
-
-// Those who have failed too often are told so, and the aggregator is not asked, nor with many at once.
-func TestTooManyLoginsAreRefused(t *testing.T) {
-	a := anAggregator(t, false, nil)
-	c := aConsole(t, a)
-	try := func(token string) int {
-		r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader("token="+token))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		w := httptest.NewRecorder()
-		c.serveToken(w, r)
-		return w.Code
-	}
-	c.attempts.each[network(httptest.NewRequest(http.MethodPost, "/login", nil))] = &bucket{left: failuresEach, size: failuresEach} // and no more come
-	for range 2 * failuresEach {
-		if got := try("viewer"); got != 303 {
-			t.Fatalf("a good login: %d", got)
-		}
-	}
-	var wg sync.WaitGroup
-	var let atomic.Int32
-	for range 5 * failuresEach {
-		wg.Go(func() {
-			if try("wrong") == 401 {
-				let.Add(1)
-			}
-		})
-	}
-	wg.Wait()
-	if n := let.Load(); n != failuresEach {
-		t.Errorf("%d of many attempts at once are let through", n)
-	}
-	asked := a.asked.Load()
-	if got := try("viewer"); got != 429 || a.asked.Load() != asked {
-		t.Errorf("after that: %d, asked %d times", got, a.asked.Load()-asked)
 	}
 }

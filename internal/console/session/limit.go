@@ -4,13 +4,20 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
 // attempts bounds logins that fail, by address and in all, so that nobody guesses tokens or loads the
-// aggregator.
+// aggregator. Who is beyond the bounds may be right, and wrong were others of the same address, such as a
+// proxy's: these are asked about in turn, few at once.
 type attempts struct {
+	proxies *httplimit.Proxies // nil: none
+	turns   chan struct{}      // taken by those beyond the bounds
+
 	mu   sync.Mutex
 	all  bucket
 	each map[netip.Prefix]*bucket
@@ -20,18 +27,46 @@ const (
 	failuresEach = 10 // a minute, of one address
 	failuresAll  = 120
 	maxAddresses = 10_000
+	beyondAtOnce = 2 // attempts beyond the bounds
 )
 
-func newAttempts() *attempts {
-	return &attempts{all: full(failuresAll, time.Now()), each: map[netip.Prefix]*bucket{}}
+func newAttempts(p *httplimit.Proxies) *attempts {
+	return &attempts{proxies: p, turns: make(chan struct{}, beyondAtOnce), all: full(failuresAll, time.Now()), each: map[netip.Prefix]*bucket{}}
 }
 
-// begin reports whether an address may try. An attempt counts as failed until it succeeded, so that
+// attempt is one that is under way. A right one counts nothing.
+type attempt struct {
+	of     *attempts
+	from   netip.Prefix
+	within bool // the bounds; others have a turn
+}
+
+// begin begins an attempt. One beyond the bounds waits for its turn; the error is that of ctx.
+func (a *attempts) begin(r *http.Request, now time.Time) (attempt, error) {
+	t := attempt{of: a, from: network(a.client(r))}
+	if t.within = a.take(t.from, now); t.within {
+		return t, nil
+	}
+	select {
+	case a.turns <- struct{}{}:
+		return t, nil
+	case <-r.Context().Done():
+		return t, r.Context().Err()
+	}
+}
+
+// end gives the turn to the next.
+func (t attempt) end() {
+	if !t.within {
+		<-t.of.turns
+	}
+}
+
+// take reports whether an address is within the bounds. An attempt counts as failed until it succeeded, so that
 // many at once are no way around.
-func (a *attempts) begin(r *http.Request, now time.Time) bool {
+func (a *attempts) take(from netip.Prefix, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	from := network(r)
 	each := a.each[from]
 	if each == nil {
 		if len(a.each) >= maxAddresses { // those that have not failed for a minute
@@ -56,11 +91,15 @@ func (a *attempts) begin(r *http.Request, now time.Time) bool {
 }
 
 // succeeded takes an attempt back.
-func (a *attempts) succeeded(r *http.Request) {
+func (t attempt) succeeded() {
+	if !t.within {
+		return
+	}
+	a := t.of
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all.left++
-	if each := a.each[network(r)]; each != nil {
+	if each := a.each[t.from]; each != nil {
 		each.left++
 	}
 }
@@ -82,13 +121,25 @@ func (b *bucket) at(now time.Time) float64 {
 	return b.left
 }
 
-// network is where a request comes from: an address, of IPv6 the /64, whose addresses one machine has.
-func network(r *http.Request) netip.Prefix {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Prefix{}
+// client is the address that a request comes from; "": none is known.
+func (a *attempts) client(r *http.Request) string {
+	peer, _, err := net.SplitHostPort(r.RemoteAddr)
+	if a.proxies == nil {
+		return peer
 	}
-	addr, err := netip.ParseAddr(host)
+	var hops []string
+	if named := r.Header.Values("X-Forwarded-For"); len(named) > 0 {
+		hops = strings.Split(strings.Join(named, ","), ",")
+	}
+	if err == nil { // a Unix socket has no address: it is a proxy's
+		hops = append(hops, peer)
+	}
+	return a.proxies.Client(hops)
+}
+
+// network is an address; of IPv6 the /64, whose addresses one machine has.
+func network(address string) netip.Prefix {
+	addr, err := netip.ParseAddr(address)
 	if err != nil {
 		return netip.Prefix{}
 	}

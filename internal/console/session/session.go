@@ -21,6 +21,7 @@ import (
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/seldom"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
 // Session is who reads.
@@ -63,6 +64,8 @@ type Config struct {
 	External   string            // the URL at which readers reach the console, such as that of a proxy; "" is Listen
 	KeyFile    string            // with the keys that seal cookies, the newest first; "" is a random key
 	Login      *issuer.Flow      // at an issuer; nil: only with tokens
+	// Proxies name in X-Forwarded-For by whom failed logins are counted; nil: there are none.
+	Proxies *httplimit.Proxies
 	// Render writes a page of this package in the console's layout. nil is a page without one.
 	Render func(w http.ResponseWriter, r *http.Request, status int, v View)
 	Logger *slog.Logger // nil is slog.Default()
@@ -79,13 +82,14 @@ type Manager struct {
 	attempts *attempts
 	noAnswer seldom.Line // of the aggregator
 	noIssuer seldom.Line // that could be reached
+	beyond   seldom.Line // the bounds of logins that fail
 	open     atomic.Bool // the aggregator required no credentials when it answered last
 }
 
 // New reads the keys. It asks nobody.
 func New(cfg Config) (*Manager, error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	m := &Manager{cfg: cfg, local: access.Loopback(cfg.Addr), renewed: newRenewals(), attempts: newAttempts()}
+	m := &Manager{cfg: cfg, local: access.Loopback(cfg.Addr), renewed: newRenewals(), attempts: newAttempts(cfg.Proxies)}
 	if cfg.External != "" {
 		u, err := url.Parse(cfg.External)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" {
