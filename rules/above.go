@@ -71,7 +71,7 @@ func noteNear(p *Stepper, l *Limit, hit *Hit, key, window []byte, count event.De
 }
 
 func (p *Stepper) noteAbove(l *Limit, s *keystate.Slot, f *facts) {
-	a := Above{Limit: l, Shadow: p.shadow(l), Since: event.NoTime}
+	a := Above{Limit: l, Shadow: p.Fuses.shadow(l), Since: event.NoTime}
 	if _, current := f.current(l); s.Had && current {
 		a.Since = max(f.at-s.Block.Since, 0)
 	}

@@ -81,7 +81,7 @@ func (c *ruleReader) matchAttr(m *ruleMatch, p document.Pair, name string) {
 }
 
 // warnLimited warns of what asks for a limit's denials where there are none.
-func (c *ruleReader) warnLimited() {
+func warnLimited(c *ruleReader) {
 	m, at := &c.r.match, c.o.At("when")
 	asks := m.when != nil && m.when.Uses("outcome") && (strings.Contains(at.Value, `"limited"`) || strings.Contains(at.Value, `'limited'`))
 	switch {

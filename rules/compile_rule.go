@@ -34,7 +34,7 @@ func (c *compiler) rule(n *yaml.Node) {
 	rr.limits()
 	rr.told()
 	rr.warnPartial()
-	rr.warnLimited()
+	warnLimited(rr)
 	strictReader{rr}.warnMemory()
 	analyse(rr, before)
 	c.addRule(r)

@@ -50,7 +50,7 @@ func (p *Stepper) LeftNow(state, key []byte) []Left {
 		window := p.take(sec)
 		latest := l.Window.Latest(window)
 		limit, known := l.limitOf(&p.extras, key, latest)
-		if l.Quota && known && latest != event.NoTime && !p.shadow(l) && !p.isExempt(l, key, latest) {
+		if l.Quota && known && latest != event.NoTime && !p.Fuses.shadow(l) && !p.isExempt(l, key, latest) {
 			p.noteLeft(l, window, limit, limit, latest)
 		}
 		return nil

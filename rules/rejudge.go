@@ -132,7 +132,7 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted
 	if l.Quota && changed {
 		defer func() { // behind a reset
 			f.window = p.window
-			p.leftAnew(l, &f, p.shadow(l))
+			p.leftAnew(l, &f, p.Fuses.shadow(l))
 		}()
 	}
 	if changed && wouldNotIssue(l, &x.Live, &f) {

@@ -47,7 +47,7 @@ func (p *Stepper) decide(l *Limit, s *keystate.Slot, f *facts, in *Input, i int,
 		p.setCause(&s.Block, in)
 	}
 	if out != none && out != cleared {
-		shadow := p.shadow(l)
+		shadow := p.Fuses.shadow(l)
 		if (out == issued || out == moved) && !shadow && p.Fuses.blows(l.Rule, in.Key, s.Block.Until, f.latest, in.Active) {
 			shadow = true
 			res.Blown = append(res.Blown, l.Rule)
@@ -96,8 +96,8 @@ func (p *Stepper) dropCandidate(l *Limit, f *facts, in *Input, i int) {
 }
 
 // shadow reports whether a limit's verdicts are not enforced.
-func (p *Stepper) shadow(l *Limit) bool {
-	return l.Shadow || l.Rule.Mode == verdict.Shadow || p.Fuses.Blown(l.Rule)
+func (f *Fuses) shadow(l *Limit) bool {
+	return l.Shadow || l.Rule.Mode == verdict.Shadow || f.Blown(l.Rule)
 }
 
 func bit(b bool) int {
@@ -146,7 +146,7 @@ func (p *Stepper) warn(l *Limit, f *facts, in *Input, i int) {
 			Rule: l.Name, Public: l.Rule.Public, Key: key, State: verdict.Warn, Mode: l.Rule.Mode, Action: l.Rule.Then.Action, APIs: l.Rule.covered(key),
 			Count: count, Limit: f.limit, Since: f.latest, Until: to, Step: step.Text, Cause: in.Cause,
 		}
-		if p.shadow(l) {
+		if p.Fuses.shadow(l) {
 			v.Mode = verdict.Shadow
 		}
 		p.change(&v, i)

@@ -43,7 +43,8 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 		case in.Lost:
 			permit ^= lostMark
 		case lost:
-			in.Hits = p.notStrict(in.Hits)
+			p.hits = notStrict(p.hits[:0], in.Hits)
+			in.Hits = p.hits
 		}
 	}
 	if len(in.Hits) > 0 && in.Hits[0].Refund {
@@ -70,15 +71,14 @@ func (p *Stepper) Step(dst, state []byte, in Input) ([]byte, Result) {
 // lostMark tells the hash of a permit that was counted as lost from that of one whose event came.
 const lostMark = 0x9e3779b97f4a7c15
 
-// notStrict returns the hits under limits that did not count a permit by itself.
-func (p *Stepper) notStrict(hits []Hit) []Hit {
-	p.hits = p.hits[:0]
+// notStrict appends the hits under limits that did not count a permit by itself.
+func notStrict(dst, hits []Hit) []Hit {
 	for _, h := range hits {
 		if !h.Limit.Strict {
-			p.hits = append(p.hits, h)
+			dst = append(dst, h)
 		}
 	}
-	return p.hits
+	return dst
 }
 
 // at is the event's time for a limit.
@@ -228,7 +228,7 @@ func (p *Stepper) judgeHit(dst []byte, sec keystate.Section, in *Input, i int, l
 	f.limit, _ = l.limitOf(x, in.Key, f.latest)
 	f.adds = f.adds && !(in.PermitAt != 0 && f.tooHigh(l))
 	same := p.settle(l, &f, in, i, res)
-	if l.Quota && !p.shadow(l) { // nobody sees what a rule in shadow mode would leave
+	if l.Quota && !p.Fuses.shadow(l) { // nobody sees what a rule in shadow mode would leave
 		f.window = p.window // may be emptied
 		p.leftBy(l, &f, before)
 	}

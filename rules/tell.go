@@ -48,7 +48,7 @@ func (p *Stepper) tellHit(dst []byte, sec keystate.Section, in *Input, i int, la
 	f.limit, _ = l.limitOf(x, in.Key, f.latest)
 	f.exempt = p.isExempt(l, in.Key, f.latest)
 	p.decide(l, &x.Live, &f, in, i, res)
-	if l.Quota && !p.shadow(l) {
+	if l.Quota && !p.Fuses.shadow(l) {
 		p.leftBy(l, &f, before)
 	}
 	return p.rejudged(dst, l, res)

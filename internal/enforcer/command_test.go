@@ -341,7 +341,7 @@ func TestProxyOptions(t *testing.T) {
 
 // A second enforcer on a host died of the port of gRPC, which nobody had asked for.
 func TestGRPCOnlyWhereItIsAskedFor(t *testing.T) {
-	e, err := parse([]string{"--redis", "r:1", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, io.Discard, io.Discard, func(string) string { return "" })
+	e, err := parse([]string{"--redis", "r:1", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, io.Discard, io.Discard, testrun.NoEnv)
 	if err != nil {
 		t.Fatal(err)
 	}

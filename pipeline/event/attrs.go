@@ -101,7 +101,7 @@ func (d *Decoder) attrValue(t *token) (v Value, reason, why string) {
 	return canonicalValue(v), "", ""
 }
 
-func (d *Decoder) forgiveAttr(name string) {
+func (d *mistakes) forgiveAttr(name string) {
 	if len(d.wrong) > 0 {
 		d.wrong = slices.DeleteFunc(d.wrong, func(m mistake) bool { return m.field == fieldAttrs && m.attr == name })
 	}

@@ -76,7 +76,7 @@ type Decoder struct {
 	most          int        // attributes of a record, since Forget
 	mark          int        // where those of the current event begin
 	start         int        // where the current event begins
-	wrong         []mistake  // in the current event
+	mistakes                 // in the current event
 	event         *Event     // the current event
 	drop          bool       // its ip was dropped
 	lately        bool       // it is written as instances of other versions may not read it

@@ -42,10 +42,13 @@ func (m *mistake) bad(index int, raw []byte) BadEvent {
 		Err: fmt.Errorf("%s: at byte %d: %s", m.reason, m.at, m.why)}
 }
 
+// mistakes are those of an event.
+type mistakes struct{ wrong []mistake }
+
 // mistake notes what is wrong with a field whose earlier mistake was forgiven. So there is one a
 // field and an attribute at most, and a look through them takes the same time however long the
 // event is.
-func (d *Decoder) mistake(f field, attr, reason string, at int, why string) {
+func (d *mistakes) mistake(f field, attr, reason string, at int, why string) {
 	d.wrong = append(d.wrong, mistake{f, attr, reason, at, why})
 }
 
@@ -53,11 +56,11 @@ func (d *Decoder) mistake(f field, attr, reason string, at int, why string) {
 // is not one, and what is in the rest of it does not matter.
 func (d *Decoder) tooLarge() bool { return d.scan.i-d.start > MaxBytes }
 
-func (d *Decoder) failed(f field) bool {
+func (d *mistakes) failed(f field) bool {
 	return slices.ContainsFunc(d.wrong, func(m mistake) bool { return m.field == f })
 }
 
-func (d *Decoder) forgive(f field) {
+func (d *mistakes) forgive(f field) {
 	if len(d.wrong) > 0 {
 		d.wrong = slices.DeleteFunc(d.wrong, func(m mistake) bool { return m.field == f })
 	}

@@ -15,13 +15,18 @@ import (
 // connection, and a partition that waits for records must not hold up another one's. To a broker that
 // is far away there are several: see lanes.
 type Fetcher struct {
-	cfg  Config
+	served
 	lost chan struct{} // holds one: a reader's leader is to be found
 
 	running chan struct{} // closed when there is a client
 	client  atomic.Pointer[kgo.Client]
 	lanes   lanes
 	serving sync.WaitGroup
+}
+
+// served are the readers, where each is served, and what they hold.
+type served struct {
+	cfg Config
 
 	mu      sync.Mutex
 	readers []*Reader
@@ -59,7 +64,7 @@ func New(cfg Config) (*Fetcher, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Fetcher{cfg: cfg, lost: make(chan struct{}, 1), running: make(chan struct{}), nodes: map[spot]*node{}, lanes: lanes{wide: map[int32]bool{}}}, nil
+	return &Fetcher{served: served{cfg: cfg, nodes: map[spot]*node{}}, lost: make(chan struct{}, 1), running: make(chan struct{}), lanes: lanes{wide: map[int32]bool{}}}, nil
 }
 
 // Start begins to read, until stop is called. It is called once.

@@ -21,7 +21,7 @@ type holding struct {
 }
 
 // hold notes what a reader holds more. The fetcher is locked.
-func (f *Fetcher) hold(r *Reader, bytes int) {
+func (f *served) hold(r *Reader, bytes int) {
 	r.held += bytes
 	f.holding.bytes += int64(bytes)
 	f.cfg.OnHold(int64(bytes))
@@ -29,14 +29,14 @@ func (f *Fetcher) hold(r *Reader, bytes int) {
 
 // release notes what a reader holds no more; what it held when it was closed is no more held. The fetcher is
 // locked.
-func (f *Fetcher) release(r *Reader, bytes int) {
+func (f *served) release(r *Reader, bytes int) {
 	if bytes = min(bytes, r.held); bytes > 0 {
 		f.hold(r, -bytes)
 	}
 }
 
 // roomFor has more asked for, if there is room again. The fetcher is locked.
-func (f *Fetcher) roomFor(r *Reader) {
+func (f *served) roomFor(r *Reader) {
 	if f.holding.short {
 		f.wakeAll()
 	} else if n := f.nodes[r.spot()]; n != nil {
@@ -45,17 +45,17 @@ func (f *Fetcher) roomFor(r *Reader) {
 }
 
 // quarter is a fourth of a reader's share. The fetcher is locked.
-func (f *Fetcher) quarter() int64 {
+func (f *served) quarter() int64 {
 	return max(leastQuarter, f.cfg.HoldBytes/int64(max(1, len(f.readers)))/4)
 }
 
 // full reports whether a reader holds enough. The fetcher is locked.
-func (f *Fetcher) full(r *Reader) bool {
+func (f *served) full(r *Reader) bool {
 	return r.queued >= int(f.cfg.PartitionBytes) || f.cfg.HoldBytes > 0 && int64(r.held) >= 3*f.quarter()
 }
 
 // sizeFor is how much is asked for of a reader's partition. The fetcher is locked.
-func (f *Fetcher) sizeFor(r *Reader) int32 {
+func (f *served) sizeFor(r *Reader) int32 {
 	if f.cfg.HoldBytes == 0 {
 		return r.size
 	}
@@ -64,7 +64,7 @@ func (f *Fetcher) sizeFor(r *Reader) int32 {
 
 // fits reports whether so much more may be asked for, beside what is in the same request. The fetcher is
 // locked.
-func (f *Fetcher) fits(sum int64, size int32) bool {
+func (f *served) fits(sum int64, size int32) bool {
 	h := &f.holding
 	if f.cfg.HoldBytes == 0 || h.bytes+sum == 0 || h.bytes+h.asked+sum+int64(size) <= f.cfg.HoldBytes {
 		return true
@@ -74,7 +74,7 @@ func (f *Fetcher) fits(sum int64, size int32) bool {
 }
 
 // answers notes that a request for so many bytes is on its way no more. The fetcher is locked.
-func (f *Fetcher) answers(size int64) {
+func (f *served) answers(size int64) {
 	f.holding.asked -= size
 	if f.holding.short {
 		f.wakeAll()
@@ -82,7 +82,7 @@ func (f *Fetcher) answers(size int64) {
 }
 
 // wakeAll has all nodes look whether they may ask for more. The fetcher is locked.
-func (f *Fetcher) wakeAll() {
+func (f *served) wakeAll() {
 	f.holding.short = false
 	for _, n := range f.nodes {
 		n.signal()

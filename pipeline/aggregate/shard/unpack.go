@@ -57,7 +57,7 @@ type unpackedKey struct {
 func (s *intake) packRecord(rec *record.Record) error {
 	u := &s.unpacking
 	u.begin(rec.Value, &s.rules)
-	u.behind = s.mayBeBehind(rec, u.by)
+	u.behind = s.rules.mayBeBehind(s.cfg.Settled, rec, u.by)
 	for place := 0; !u.Bad && len(u.Buf) > 0; place++ {
 		if err := s.unpackEvent(u, rec, place); err != nil {
 			return err
@@ -177,8 +177,8 @@ func unpackedHit(limit *rules.Limit) rules.Hit {
 // mayBeBehind reports whether a pack may name limits that are newer than the present rules. A version is one of a life
 // of the rules topic: those of another life say nothing by their numbers. What the repartition topic had before
 // the newest rules were read was made by these, or by older ones: those of a topic that is no more.
-func (s *intake) mayBeBehind(rec *record.Record, by int64) bool {
-	now, other := &s.rules, false
+func (now *Rules) mayBeBehind(settled Settled, rec *record.Record, by int64) bool {
+	other := false
 	for headers := rec.Headers; !other; {
 		key, value, ok := headers.Next()
 		if !ok {
@@ -189,14 +189,14 @@ func (s *intake) mayBeBehind(rec *record.Record, by int64) bool {
 			other = made != 0 && now.Published != 0 && !protocol.SameTopic(made, now.Published)
 		}
 	}
-	settled := rec.Offset < s.cfg.Settled.Below
+	known := rec.Offset < settled.Below
 	switch {
 	case other:
-		return !settled
+		return !known
 	case by <= now.Number:
 		return false
 	default: // one that does not compile here is known, too
-		return !settled || by <= s.cfg.Settled.Newest
+		return !known || by <= settled.Newest
 	}
 }
 
