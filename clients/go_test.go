@@ -93,31 +93,39 @@ func ordersAreLimited(t *testing.T, in installation, listen, source string) {
 	ordersHaveEvents(t, in, source)
 }
 
-// ordersHaveEvents finds one event for each order that was let in: with its name, what the handler noted, and
-// nothing of what was denied.
+// ordersHaveEvents finds one event for each order that was let in: with its name, and what the handler noted. Of what
+// was denied it finds some: only of who was denied.
 func ordersHaveEvents(t *testing.T, in installation, source string) {
 	t.Helper()
-	byUser := map[string]int{}
-	testrun.Eventually(t, "the last order has an event", func() bool {
+	byUser, limited := map[string]int{}, map[string]int{}
+	testrun.Eventually(t, "the last order and a denied one have events", func() bool {
 		clear(byUser)
+		clear(limited)
 		for p := range installed {
 			for _, m := range read(t, servers.Kafka(t), in.prefix+".events", p) {
 				e := decode(t, m.Value)
-				byUser[e.UID]++
 				order, _ := e.Attr("order")
 				status, _ := e.Attr("status")
+				want, of := [3]string{event.OutcomeSuccess, "17", "200"}, byUser
+				if e.Outcome == event.OutcomeLimited { // no handler noted an order
+					want, of = [3]string{event.OutcomeLimited, "", "429"}, limited
+				}
+				of[e.UID]++
 				if source != "" && (len(m.Headers) != 1 || string(m.Headers[0].Value) != source) {
 					t.Errorf("the headers are %v", m.Headers)
 				}
-				if e.API != "get.orders.id" || e.Outcome != event.OutcomeSuccess || order.Text != "17" || status.Text != "200" ||
+				if e.API != "get.orders.id" || [3]string{e.Outcome, order.Text, status.Text} != want ||
 					int(event.Partition([]byte(e.UID), installed)) != p {
 					t.Fatalf("partition %d has %s, %v", p, m.Value, m.Headers)
 				}
 			}
 		}
-		return byUser["43"] > 0
+		return byUser["43"] > 0 && limited["42"] > 0
 	})
 	if byUser["43"] != 1 || byUser["42"] < 6 {
 		t.Errorf("events by user: %v", byUser)
+	}
+	if len(limited) != 1 {
+		t.Errorf("denied ones by user: %v", limited)
 	}
 }
