@@ -94,7 +94,7 @@ func ordersAreLimited(t *testing.T, in installation, listen, source string) {
 }
 
 // ordersHaveEvents finds one event for each order that was let in: with its name, and what the handler noted. Of what
-// was denied it finds some: only of who was denied.
+// was denied it finds some, as Go and Java emit it: only of who was denied.
 func ordersHaveEvents(t *testing.T, in installation, source string) {
 	t.Helper()
 	byUser, limited := map[string]int{}, map[string]int{}

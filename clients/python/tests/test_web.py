@@ -3,11 +3,14 @@
 import json
 import logging
 import unittest
+import unittest.mock
 import warnings
 
 from fake import ALLOWED, DENIED, Server
 from sending import LONG, USER, Events, Sends, asgi, asgi_app, wsgi, wsgi_app
 from tallygate import AsyncClient, Client, TallygateASGI, TallygateWSGI, client_ip, header, named, note, pattern_api
+from tallygate._client import Question
+from tallygate._denials import Denials
 
 
 class Middlewares(Sends):
@@ -56,7 +59,28 @@ class Middlewares(Sends):
                                      (429, "29", '"searches";r=0;t=29', "application/problem+json", "Too many."))
                     self.assertEqual(headers["content-length"], str(len(body)))
                     self.assertEqual(request(inner, method="HEAD")[2], b"")
-                    self.assertEqual([e["outcome"] for e in events], ["limited"] * 2 * emitted)
+                    self.assertEqual([e["outcome"] for e in events], ["limited"] * 2)
+
+    def test_a_larger_plan_is_told_at_once(self):
+        with Server() as server, unittest.mock.patch.multiple("tallygate._denials", EVERY=1e9, APART=0):
+            server.answers["/v1/forward-auth"] = DENIED
+            for middleware, client, inner, send in ((TallygateASGI, AsyncClient, asgi_app, asgi), (TallygateWSGI, Client, wsgi_app, wsgi)):
+                asking, events = client(server.url, timeout=LONG), Events()
+                self.addCleanup(asking.close)
+                app = middleware(inner(), asking, uid=header("X-User"), attrs={"plan": header("X-Plan")}, emitter=events)
+                for plan in ("free", "free", "free", "pro", "pro"):
+                    self.assertEqual(send(app, headers=[USER, ("X-Plan", plan)])[0], 429)
+                self.assertEqual([(e["outcome"], e["attrs"]["plan"]) for e in events], [("limited", "free"), ("limited", "pro")])
+
+    def test_a_flood_of_denials_is_bounded(self):
+        now = [0.0]
+        denials = Denials(lambda: now[0])
+        emitted = 0
+        for second in range(20):
+            now[0] = second
+            emitted += sum(denials.emits(Question("x", "42", "", {})) for _ in range(1000))
+        self.assertEqual(emitted, 4)
+        self.assertLessEqual(sum(denials.emits(Question("x", str(n), "", {})) for n in range(10_000)), 256)
 
     def test_several_users_in_one_request(self):
         with Server() as server:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ._client import Answer, Question, answer_of, question_of
 from ._decision import Denied, Notes, notes
+from ._denials import Denials
 from ._emit import Emitter
 from ._event import Number, Value, attr_value, cost_value, id_text
 from ._values import MAX_ATTRS, UNROUTED, decoded_path_api, path_api, status_outcome, template_api
@@ -183,8 +184,9 @@ def _bool(value: object) -> bool:
 
 class Gate:
     """TallygateASGI and TallygateWSGI, but for their protocols. emitter gets an event for each request that is let in,
-    and with emit_denied also for others. skip has paths, or tells which requests are none of ours. admit tells
-    which ask for permits, too: all, those of some APIs, or those of which a function says so."""
+    with emit_denied for all others, too, and without it for some: see Denials. skip has paths, or tells which requests
+    are none of ours. admit tells which ask for permits, too: all, those of some APIs, or those of which a function says
+    so."""
 
     def __init__(self, client: Any, emitter: Emitter | None, uid: Of | None, ip: Of | None, attrs: Mapping[str, Of] | None,
                  api: Of | str | None, skip: Skip, admit: Admit, emit_denied: bool) -> None:
@@ -195,6 +197,7 @@ class Gate:
         self._client, self._uid, self._ip, self._attrs, self._emitter = client, uid, ip, attrs or {}, emitter
         self._api, self._skip, self._admits, self._emit_denied = api or route_api, skip, _admitting(admit), emit_denied
         self._what = "a uid" if uid else "an address" if ip else "one of the attributes"
+        self._denials = Denials()
         self._seen = 0  # requests, none of which said who asks; -1: one did
 
     def enter(self, scope: Scope) -> Visit | None:
@@ -236,7 +239,7 @@ class Gate:
         else:
             answer = await self._client._forward(visit.question, visit.language)
         visit.permit, visit.status = answer.permit, answer.status
-        if not answer.allowed and self._emit_denied and answer.status != 400:
+        if not answer.allowed and answer.status != 400 and (self._emit_denied or self._denials.emits(visit.question)):
             self._emit(visit, "limited")
         return answer
 

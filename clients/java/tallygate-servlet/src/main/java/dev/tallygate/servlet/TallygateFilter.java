@@ -40,6 +40,7 @@ public final class TallygateFilter extends HttpFilter {
   private static final System.Logger LOG = System.getLogger("tallygate");
 
   private final transient Options o;
+  private final transient Denials denials = new Denials(System::nanoTime);
   private final AtomicLong unnamed = new AtomicLong();
   private final AtomicInteger seen = new AtomicInteger(); // requests, none of which said who asks; WATCHED: that is over
 
@@ -158,14 +159,14 @@ public final class TallygateFilter extends HttpFilter {
     String api = named == null || named.isEmpty() ? Names.UNROUTED : named;
     Caller caller = new Caller().uid(uid).ip(ip);
     attrs.forEach(caller::attr);
-    enter(request, response, chain, api, caller);
+    enter(request, response, chain, api, caller, List.of(api, String.valueOf(uid), String.valueOf(ip), attrs));
   }
 
   private static boolean isThere(Object value) {
     return value != null && !value.equals("");
   }
 
-  private void enter(HttpServletRequest request, HttpServletResponse response, FilterChain chain, String api, Caller caller)
+  private void enter(HttpServletRequest request, HttpServletResponse response, FilterChain chain, String api, Caller caller, Object who)
       throws IOException, ServletException {
     Event event = Event.of(api).by(caller);
     Permit permit = o.client != null && o.admit.test(api) ? o.client.admit(api, caller) : null;
@@ -173,7 +174,7 @@ public final class TallygateFilter extends HttpFilter {
     Passage passage = new Passage(o.emitter, permit, event, response);
     if (!d.allowed()) {
       o.denied.answer(request, response, d);
-      if (o.emitDenied) {
+      if (o.emitDenied || o.emitter != null && denials.emits(who)) {
         passage.end(response.getStatus(), Names.LIMITED);
       }
       return;
