@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,6 +65,7 @@ func TestGuard(t *testing.T) {
 	if a, b := status("POST", "/orders", "9"), status("GET", "/search/x", "9"); a != 429 || b != 200 {
 		t.Errorf("an order without a permit is answered %d, a search %d, want 429 and 200", a, b)
 	}
+	emitted = slices.DeleteFunc(emitted, func(e event.Event) bool { return e.Outcome == event.OutcomeLimited }) // what was denied tells, and counts nothing
 	if len(emitted) != 2 || emitted[0].API != "order.create" || emitted[0].UID != "42" || emitted[1].UID != "9" || emitted[1].Permit.ID != "p" {
 		t.Errorf("emitted %+v, want the order and the search, with their permits", emitted)
 	}

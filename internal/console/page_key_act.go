@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -119,10 +120,7 @@ func (act *keyAct) preview(e *eyes, a *explained) (lines, names []string) {
 		keys[event.FormatKey(list[i].Key)] = true
 		byRule[list[i].Rule]++
 	}
-	for name := range byRule {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names = slices.Sorted(maps.Keys(byRule))
 	ends := "No verdict is in force: it ends none."
 	if len(list) > 0 {
 		ends = fmt.Sprintf("Ends %s in %s.", plural(len(list), "verdict"), plural(len(keys), "key"))
