@@ -14,7 +14,13 @@ import (
 
 type counted []string
 
-func (c *counted) Emit(e event.Event) bool { *c = append(*c, e.API); return true }
+// Emit leaves out what a denial tells.
+func (c *counted) Emit(e event.Event) bool {
+	if e.Outcome != event.OutcomeLimited {
+		*c = append(*c, e.API)
+	}
+	return true
+}
 
 // Whoever is blocked for all APIs saw failures of CORS instead of a 429: the browser's question was denied.
 // With Skip it is not, nor is it counted. Without, it is a request like others.
