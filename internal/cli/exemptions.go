@@ -91,7 +91,7 @@ func (a *exemptionsAnswer) write(k *keyCommand) error {
 		fmt.Fprintf(k.stdout, "and %d more: --limit, or name dimensions\n", a.More)
 	}
 	for _, m := range a.Missing {
-		fmt.Fprintf(k.stderr, "partition %d: %s\n", m.Partition, m.Reason)
+		fmt.Fprintf(k.stderr, "partition %d: %s\n", m.Partition, cell(m.Reason, 300))
 	}
 	if len(a.Missing) > 0 {
 		return fmt.Errorf("the list may be incomplete: %s did not answer", plural(len(a.Missing), "partition"))

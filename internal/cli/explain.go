@@ -149,7 +149,7 @@ func (a *explainAnswer) write(out io.Writer) error {
 		fmt.Fprintf(out, "\nand %s more; name more dimensions, or --limit\n", plural(a.More, "key"))
 	}
 	for _, m := range a.Missing {
-		fmt.Fprintf(out, "\nPartition %d is missing: %s\n", m.Partition, m.Reason)
+		fmt.Fprintf(out, "\nPartition %d is missing: %s\n", m.Partition, cell(m.Reason, 300))
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (a *explainAnswer) writeKey(out io.Writer, named bool) error {
 	fmt.Fprintln(w, "RULE\tCOUNT\tLIMIT\tWINDOW\tVERDICT")
 	for i := range a.Rules {
 		e := &a.Rules[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.Rule, countText(e), limitText(&e.Explanation), windowText(e), standing(e))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", cell(e.Rule, 128), countText(e), limitText(&e.Explanation), windowText(e), standing(e))
 	}
 	if a.Hot != nil && a.Hot.EventsPerSecond >= busyRate {
 		fmt.Fprintf(w, "\nThis key gets %s of the events of its partition %d: %s a second.\n", share(a.Hot.Share), a.Partition, rate(a.Hot.EventsPerSecond))

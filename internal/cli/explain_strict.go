@@ -31,7 +31,7 @@ func (a *explainAnswer) writeStrict(out io.Writer) {
 	for i := range a.Rules {
 		if s := a.Rules[i].Strict; s != nil {
 			fmt.Fprint(w, head)
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.Rules[i].Rule, s.Level, s.Held, orUnlimited(s.Limit, s.Limit), orUnlimited(s.Limit, s.Remaining), resets(s), permits(s))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(a.Rules[i].Rule, 128), s.Level, s.Held, orUnlimited(s.Limit, s.Limit), orUnlimited(s.Limit, s.Remaining), resets(s), permits(s))
 			head = ""
 		}
 	}
@@ -45,12 +45,12 @@ func (a *explainAnswer) writeStrict(out io.Writer) {
 	case s.Grants:
 		fmt.Fprintf(out, "\nRedis may grant permits for partition %d.\n", a.Partition)
 	case s.DoubtSince == event.NoTime:
-		fmt.Fprintf(out, "\nStrict rules of partition %d are in doubt: %s.\n", a.Partition, s.Why)
+		fmt.Fprintf(out, "\nStrict rules of partition %d are in doubt: %s.\n", a.Partition, cell(s.Why, 300))
 	default:
-		fmt.Fprintf(out, "\nStrict rules of partition %d are in doubt since %s: %s.\n", a.Partition, clock(s.DoubtSince), s.Why)
+		fmt.Fprintf(out, "\nStrict rules of partition %d are in doubt since %s: %s.\n", a.Partition, clock(s.DoubtSince), cell(s.Why, 300))
 	}
 	if a.Strict.Error != "" {
-		fmt.Fprintf(out, "What is under way is not known: %s\n", a.Strict.Error)
+		fmt.Fprintf(out, "What is under way is not known: %s\n", cell(a.Strict.Error, 300))
 	}
 }
 
@@ -63,7 +63,7 @@ func (a *explainAnswer) denials(rule string) (out []string) {
 		}
 	}
 	if s := a.Strict; s != nil && !s.Grants && s.Why != "" {
-		out = append(out, fmt.Sprintf("%s: strict limits are in doubt, and grant no permit: %s.", keytext.FormatMap(a.Key), s.Why))
+		out = append(out, fmt.Sprintf("%s: strict limits are in doubt, and grant no permit: %s.", keytext.FormatMap(a.Key), cell(s.Why, 300)))
 	}
 	for i := range a.Others {
 		out = append(out, a.Others[i].denials(rule)...)

@@ -95,10 +95,10 @@ func (a *hotAnswer) write(out io.Writer) error {
 	}
 	fmt.Fprintln(w, "\nPARTITION\tOF ALL EVENTS\tEVENTS/S\tOWNER")
 	for _, p := range a.Partitions {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", p.Partition, share(p.Share), rate(p.EventsPerSecond), p.Owner)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", p.Partition, share(p.Share), rate(p.EventsPerSecond), cell(p.Owner, 128))
 	}
 	for _, m := range a.Missing {
-		fmt.Fprintf(w, "%d\t-\t-\t%s\n", m.Partition, m.Reason)
+		fmt.Fprintf(w, "%d\t-\t-\t%s\n", m.Partition, cell(m.Reason, 300))
 	}
 	return w.Flush()
 }

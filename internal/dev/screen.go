@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -49,6 +50,7 @@ const (
 	staleAfter = 5 * time.Second
 
 	clockTime = "15:04:05"
+	maxShown  = 256 // characters of what events and rules name
 )
 
 func newScreen(out io.Writer, registry *prometheus.Registry, decisions, api string) *screen {
@@ -107,7 +109,7 @@ func (s *screen) show(v *verdict.Verdict) {
 		what = "shadow " + what
 	}
 	fmt.Fprintf(s.out, "%s  %-12s  %-28s %-16s %s of %s, until %s\n", time.Now().Format(clockTime), what,
-		strings.Join(key, " "), v.Rule, v.Count, v.Limit, v.Until.Time().Local().Format(clockTime))
+		words.Cell(strings.Join(key, " "), maxShown), words.Cell(v.Rule, maxShown), v.Count, v.Limit, v.Until.Time().Local().Format(clockTime))
 	if !s.tried && v.Decides() {
 		s.tryIt(v)
 	}
@@ -136,7 +138,7 @@ func (s *screen) permits(uid string, admitted, denied int) {
 		return
 	}
 	fmt.Fprintf(s.out, "%s  %-12s  %-28s %-16s %d asked at once: %d admitted, %d denied before the action\n", time.Now().Format(clockTime), "permits",
-		"uid="+uid, rushRule, admitted+denied, admitted, denied)
+		words.Cell("uid="+uid, maxShown), rushRule, admitted+denied, admitted, denied)
 }
 
 // tryStrict prints how to meet a strict rule from outside.
@@ -157,7 +159,7 @@ func (s *screen) say(note string) {
 		s.write(noteLine{lineOf("note"), note})
 		return
 	}
-	fmt.Fprintf(s.out, "%s  -- %s\n", time.Now().Format(clockTime), note)
+	fmt.Fprintf(s.out, "%s  -- %s\n", time.Now().Format(clockTime), words.Lines(note))
 }
 
 func (s *screen) summaries(ctx context.Context) error {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tallygate/tallygate/internal/words"
 )
 
 // Status is the state of one thing.
@@ -55,9 +57,9 @@ const (
 // writeResult writes one line for people, and below it what to do.
 func writeResult(w io.Writer, r Result) {
 	hang := "\n" + strings.Repeat(" ", indent)
-	fmt.Fprintf(w, "%-5s %-*s %s\n", marks[r.Status], nameWidth, r.Name, strings.ReplaceAll(r.Detail, "\n", hang))
+	fmt.Fprintf(w, "%-5s %-*s %s\n", marks[r.Status], nameWidth, r.Name, strings.ReplaceAll(words.Lines(r.Detail), "\n", hang))
 	if r.Fix != "" {
-		fmt.Fprintf(w, "%s-> %s\n", hang[1:], strings.ReplaceAll(r.Fix, "\n", hang+"-> "))
+		fmt.Fprintf(w, "%s-> %s\n", hang[1:], strings.ReplaceAll(words.Lines(r.Fix), "\n", hang+"-> "))
 	}
 }
 

@@ -40,6 +40,18 @@ func Cell(text string, most int) string {
 	return b.String()
 }
 
+// maxLine is the most characters of a line for a terminal.
+const maxLine = 4096
+
+// Lines makes foreign text safe for a terminal: each of its lines as Cell does.
+func Lines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = Cell(line, maxLine)
+	}
+	return strings.Join(lines, "\n")
+}
+
 // OrDash is text, or a dash where there is none.
 func OrDash(text string) string {
 	if text == "" {
