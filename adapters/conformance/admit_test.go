@@ -56,8 +56,11 @@ type held struct {
 func (h held) Done(outcome string) { h.a.note("done " + h.user + " " + outcome) }
 func (h held) Cancel()             { h.a.note("cancelled " + h.user) }
 
-// Emit notes the event: it goes before the permit is given back.
+// Emit notes the event: it goes before the permit is given back. What a denial tells is left out.
 func (a *admitter) Emit(e event.Event) bool {
+	if e.Outcome == event.OutcomeLimited {
+		return true
+	}
 	a.note("event of " + e.UID + ": " + e.Outcome + " " + e.Permit.ID)
 	return true
 }
@@ -150,7 +153,13 @@ func TestPermitsOfAProxy(t *testing.T) {
 
 type events []event.Event
 
-func (e *events) Emit(ev event.Event) bool { *e = append(*e, ev); return true }
+// Emit leaves out what a denial tells.
+func (e *events) Emit(ev event.Event) bool {
+	if ev.Outcome != event.OutcomeLimited {
+		*e = append(*e, ev)
+	}
+	return true
+}
 
 // Of thirty requests as many are handled as the limit allows, each with a permit of its own.
 func TestNotOneTooMany(t *testing.T) {

@@ -176,7 +176,7 @@ public final class TallygateClient {
       skipped.increment();
     } else {
       try {
-        HttpResponse<String> answer = post(path, question).get(settings.timeout.toNanos(), TimeUnit.NANOSECONDS);
+        Reply answer = post(path, question).get(settings.timeout.toNanos(), TimeUnit.NANOSECONDS);
         if (answer.statusCode() == 200) {
           Map<String, Object> fields = object(answer.body());
           Decision decision = Decision.of(fields, verdict);
@@ -235,7 +235,7 @@ public final class TallygateClient {
     return token == null || token.isEmpty() ? request : request.header("Authorization", "Bearer " + token);
   }
 
-  private CompletableFuture<HttpResponse<String>> post(String path, Map<String, Object> question) {
+  private CompletableFuture<Reply> post(String path, Map<String, Object> question) {
     HttpRequest request = request(path).header("Content-Type", "application/json")
         .POST(HttpRequest.BodyPublishers.ofString(Json.write(question))).build();
     // The server may close a kept connection just now. To ask again does no harm: a permit has an id.
@@ -246,10 +246,27 @@ public final class TallygateClient {
     });
   }
 
-  private CompletableFuture<HttpResponse<String>> send(HttpRequest request) {
-    // Where the status says all, the body may end late, or not at all.
-    return http.sendAsync(request, head -> refuses(head.statusCode())
-        ? new Hasty(HttpResponse.BodySubscribers.ofString(UTF_8), settings.timeout.dividedBy(2)) : HttpResponse.BodySubscribers.ofString(UTF_8));
+  /** An answer: its status, and of its body what came. */
+  private record Reply(int statusCode, String body) {}
+
+  private CompletableFuture<Reply> send(HttpRequest request) {
+    // Where the status says all, the body may end late, wrongly, or not at all.
+    AtomicInteger refusal = new AtomicInteger();
+    return http.sendAsync(request, head -> {
+      if (!refuses(head.statusCode())) {
+        return HttpResponse.BodySubscribers.ofString(UTF_8);
+      }
+      refusal.set(head.statusCode());
+      return new Hasty(HttpResponse.BodySubscribers.ofString(UTF_8), settings.timeout.dividedBy(2));
+    }).handle((answer, e) -> {
+      if (e == null) {
+        return new Reply(answer.statusCode(), answer.body());
+      }
+      if (refusal.get() != 0) {
+        return new Reply(refusal.get(), "");
+      }
+      throw e instanceof CompletionException wrapped ? wrapped : new CompletionException(e);
+    });
   }
 
   /** Has what comes of a body within a time; else "". */
