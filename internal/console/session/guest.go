@@ -15,7 +15,7 @@ type question struct {
 // guestOf is a reader whom nobody can be asked about. A session that is too old to be believed makes them near,
 // and gives no role.
 func guestOf(m *Manager, r *http.Request) Session {
-	s := Session{Guest: true, Near: m.local && m.exposed() == nil, asked: &question{who: m.who}}
+	s := Session{Guest: true, Near: m.local && exposed(m) == nil, asked: &question{who: m.who}}
 	if t, err := m.jar.ticket(r); err == nil {
 		s.Near, s.asked.token = true, t.Token
 	}

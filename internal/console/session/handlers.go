@@ -106,7 +106,7 @@ func (m *Manager) serveToken(w http.ResponseWriter, r *http.Request) {
 }
 
 // tooMany answers an attempt that failed, and that was beyond the bounds.
-func (m *Manager) tooMany(w http.ResponseWriter, r *http.Request, next string) {
+func tooMany(m *Manager, w http.ResponseWriter, r *http.Request, next string) {
 	w.Header().Set("Retry-After", "60")
 	m.loginPage(w, r, http.StatusTooManyRequests, next, "Too many attempts to log in failed. Wait a minute.")
 }
@@ -119,7 +119,7 @@ func (m *Manager) logIn(w http.ResponseWriter, r *http.Request, try attempt, t t
 	}
 	id, err := ask(r.Context(), t.Token)
 	if err == nil && id.By == access.Nothing {
-		err = m.exposed()
+		err = exposed(m)
 	}
 	refusal, refused := errors.AsType[*refusedError](err)
 	if !refused {
@@ -128,9 +128,9 @@ func (m *Manager) logIn(w http.ResponseWriter, r *http.Request, try attempt, t t
 	switch {
 	case refused && !try.within:
 		if leftOut, due := m.beyond.Due(); due {
-			m.cfg.Logger.Warn("logins are refused, after too many failed; this is not logged again for a minute", "address", m.from(r), "left_out", leftOut)
+			m.cfg.Logger.Warn("logins are refused, after too many failed; this is not logged again for a minute", "address", clientOf(m, r), "left_out", leftOut)
 		}
-		m.tooMany(w, r, next)
+		tooMany(m, w, r, next)
 		return false
 	case refused:
 		said := "The aggregator does not know this token."
@@ -139,7 +139,7 @@ func (m *Manager) logIn(w http.ResponseWriter, r *http.Request, try attempt, t t
 		} else if t.Until.After(time.Now()) {
 			said = "The aggregator does not accept logins of this issuer: its --oidc-issuer and --oidc-audience must name the same issuer, and this console's client."
 		}
-		m.cfg.Logger.Warn("a login was refused", "address", m.from(r), "status", refusal.status)
+		m.cfg.Logger.Warn("a login was refused", "address", clientOf(m, r), "status", refusal.status)
 		m.loginPage(w, r, refusal.status, next, said)
 		return false
 	case errors.Is(err, errNoAnswer):
@@ -159,8 +159,8 @@ func (m *Manager) logIn(w http.ResponseWriter, r *http.Request, try attempt, t t
 	return true
 }
 
-// from is the address of a request for the log.
-func (m *Manager) from(r *http.Request) string { return cmp.Or(m.attempts.client(r), r.RemoteAddr) }
+// clientOf is the address of a request for the log.
+func clientOf(m *Manager, r *http.Request) string { return cmp.Or(m.attempts.client(r), r.RemoteAddr) }
 
 func (m *Manager) serveLogout(w http.ResponseWriter, r *http.Request) {
 	m.jar.clear(w, r, sessionCookie)
@@ -224,10 +224,10 @@ func (m *Manager) serveCallback(w http.ResponseWriter, r *http.Request) {
 	grant, err := m.cfg.Login.Finish(r.Context(), m.callback(), s.Pending, r.URL.Query())
 	if err != nil {
 		if !try.within {
-			m.tooMany(w, r, s.Next)
+			tooMany(m, w, r, s.Next)
 			return
 		}
-		m.cfg.Logger.Warn("a login at the issuer failed", "address", m.from(r), "error", err)
+		m.cfg.Logger.Warn("a login at the issuer failed", "address", clientOf(m, r), "error", err)
 		m.loginPage(w, r, http.StatusBadGateway, s.Next, cmp.Or(issuer.Said(err), "The login at the issuer failed. Begin it again.")) // the log says more
 		return
 	}

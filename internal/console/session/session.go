@@ -121,14 +121,14 @@ func (m *Manager) Secure() bool { return m.jar.secure }
 // request asks again.
 func (m *Manager) Start(ctx context.Context) error {
 	if id, err := m.who.ask(ctx, ""); err == nil && id.By == access.Nothing {
-		return m.exposed()
+		return exposed(m)
 	}
 	return nil
 }
 
 // exposed is an error if not only programs of this machine reach the console. A proxy on this machine
 // may bring others.
-func (m *Manager) exposed() error {
+func exposed(m *Manager) error {
 	at := "--listen " + m.cfg.Listen
 	if m.local {
 		if m.external == nil || access.LocalName(nil, m.external.Host) {
@@ -218,8 +218,8 @@ func (m *Manager) identify(w http.ResponseWriter, r *http.Request) (Session, err
 		return Session{Name: t.Name, Role: role, Token: t.Token, Expires: t.end(), Unconfirmed: true}, nil
 	case err != nil:
 		return Session{}, m.ended(w, r, err)
-	case id.By == access.Nothing && m.exposed() != nil:
-		return Session{}, &exposedError{m.exposed()}
+	case id.By == access.Nothing && exposed(m) != nil:
+		return Session{}, &exposedError{exposed(m)}
 	}
 	if changed || now.Sub(t.Seen) >= confirmEach || t.Name != id.Name || t.Role != id.Role.String() {
 		t.Seen, t.Name, t.Role = now, id.Name, id.Role.String()
@@ -254,7 +254,7 @@ func (m *Manager) withoutLogin(r *http.Request) (Session, error) {
 	if err != nil || id.By != access.Nothing {
 		return Session{}, errNoSession
 	}
-	if err := m.exposed(); err != nil {
+	if err := exposed(m); err != nil {
 		return Session{}, &exposedError{err}
 	}
 	return Session{Name: id.Name, Role: id.Role}, nil

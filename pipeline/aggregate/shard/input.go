@@ -30,7 +30,7 @@ func (s *intake) inputRecord(rec *record.Record) {
 	}
 	d := &s.decode
 	d.headers = CloudEvents(d.headers[:0], rec.Headers)
-	events, err := s.decodeRecord(&d.input, rec.Value, d.headers, rec.Key)
+	events, err := decodeRecord(s, &d.input, rec.Value, d.headers, rec.Key)
 	if err != nil {
 		s.deadLetter(Input, rec, d.input.Bad, err)
 	}
@@ -153,7 +153,7 @@ func (s *intake) loopRecord(rec *record.Record, clock Clock) error {
 		return nil
 	}
 	s.origins[from.partition] = seen{applied{from.offset + 1, from.index}, from.generation}
-	events, err := s.decodeRecord(&s.decode.loop, body, nil, nil)
+	events, err := decodeRecord(s, &s.decode.loop, body, nil, nil)
 	if err != nil || len(events) != 1 {
 		s.deadLetter(Loop, rec, s.decode.loop.Bad, err)
 		return nil

@@ -40,7 +40,7 @@ type decoders struct {
 }
 
 // decodeRecord decodes a record behind those that are gathered.
-func (s *intake) decodeRecord(d *event.Decoder, value []byte, headers []event.Header, key []byte) ([]event.Event, error) {
+func decodeRecord(s *intake, d *event.Decoder, value []byte, headers []event.Header, key []byte) ([]event.Event, error) {
 	decode := d.DecodeMore
 	if len(s.gathered.steps) == 0 {
 		decode = d.Decode
