@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 )
 
 // Beside returns what reads the files that a rule file names: those in its folder, and below it.
@@ -18,7 +17,7 @@ func Beside(path string) func(name string) ([]byte, error) {
 			return nil, err
 		}
 		defer root.Close()
-		f, err := root.OpenFile(filepath.Clean(name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // to open a pipe waits for a writer
+		f, err := root.OpenFile(filepath.Clean(name), os.O_RDONLY|withoutWaiting, 0) // to open a pipe waits for a writer
 		if err != nil {
 			return nil, err
 		}
