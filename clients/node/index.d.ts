@@ -165,7 +165,7 @@ export interface Options<Req = any, Res = any> {
   admit?: boolean | ((request: Req) => boolean | Promise<boolean>) | readonly string[];
   wait?: number;
   fail?: 'open' | 'closed';
-  /** Also emits what is denied, with the outcome `limited`. */
+  /** Emits all that is denied, with the outcome `limited`; without it some of it. */
   emitDenied?: boolean;
   /** Sees each event last; false drops it. */
   event?: (event: Event, request: Req) => boolean | void;

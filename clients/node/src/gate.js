@@ -1,6 +1,7 @@
 // What middleware of any framework shares: a Gate decides on requests, and emits their events.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { attrsOf, costOf, idOf, known, string, wrong } from './event.js';
+import { Denials } from './denials.js';
 import { statusOutcome } from './names.js';
 import { Seldom, logTo } from './seldom.js';
 
@@ -53,6 +54,7 @@ export class Gate {
     this.given = { ...given, attrs, logger };
     this.admits = admitting(given.admit);
     this.what = uid ? 'a uid' : ip ? 'an address' : 'one of the attributes';
+    this.denials = new Denials();
     this.requests = 0;
     this.named = 0;
     this.lost = new Seldom(logger);
@@ -80,7 +82,7 @@ export class Gate {
       return { headers: decision?.headers() ?? {} };
     }
     passage.limited = true;
-    if (this.given.emitDenied) passage.endWith(response);
+    if (this.given.emitDenied || (this.given.emitter && this.denials.emits(api, who))) passage.endWith(response);
     return {
       decision, status: decision.status, headers: { ...decision.headers(), 'Content-Type': 'application/problem+json' },
       body: JSON.stringify(decision.problem()) + '\n',

@@ -101,7 +101,7 @@ for (const [name, open] of Object.entries(frameworks)) {
     assert.deepEqual(lost, { ...event, api: none, outcome: 'failure', attrs: { status: 404 } });
   });
 
-  test(`${name}: what is denied gets the answer of Go's middleware, and no event`, async (t) => {
+  test(`${name}: what is denied gets the answer of Go's middleware, and some of it is emitted`, async (t) => {
     const { emitter, get } = await rig(t, open, () => denied);
     for (const method of ['GET', 'HEAD']) {
       const { status, headers, text } = await get('/search', { method });
@@ -111,7 +111,16 @@ for (const [name, open] of Object.entries(frameworks)) {
       })) assert.equal(headers.get(field), value, field);
       assert.equal(text === '' ? method : JSON.parse(text).detail, method === 'HEAD' ? 'HEAD' : 'The limit of "searches" was exceeded; try again in 29 s.');
     }
-    assert.deepEqual(emitter.events, []);
+    await get('/fails');
+    await emitter.has(2); // HEAD has the name of GET
+    assert.deepEqual(emitter.events.map(({ api, uid, outcome, attrs }) => [api, uid, outcome, attrs.status]), ['get.search', 'get.fails'].map((api) => [api, '7', 'limited', 429]));
+  });
+
+  test(`${name}: a larger plan is told at once`, async (t) => {
+    const { emitter, get } = await rig(t, open, () => denied, { attrs: { plan: header('x-plan') } });
+    for (const plan of ['free', 'free', 'pro', 'pro']) await get('/search', { headers: { 'x-plan': plan } });
+    await emitter.has(2);
+    assert.deepEqual(emitter.events.map((e) => e.attrs.plan), ['free', 'pro']);
   });
 
   test(`${name}: what is denied is emitted as limited, if asked`, async (t) => {
