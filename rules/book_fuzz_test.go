@@ -69,6 +69,7 @@ spec:
     - {name: in-a-row-minute, match: {api: x}, refunds: true, reset_on: {api: done, clear: true}, limit: 4, per: 15s, window: tumbling, then: {block: 10s, reset: true}}
     - {name: in-a-row-hops, match: {api: x}, refunds: true, reset_on: {api: done}, limit: 4, per: 12s, window: hopping, every: 3s, then: {block: until-reset}}
     - {name: in-a-row-visit, match: {api: x}, reset_on: {api: done}, limit: 4, gap: 4s, window: session, then: {block: until-reset}}
+    - {name: in-a-row-visit-values, match: {api: x}, count: {distinct: attrs.device}, reset_on: {api: done, clear: true}, limit: 2, gap: 4s, window: session, then: {block: 9s}}
     - {name: in-a-row-bucket, match: {api: x}, reset_on: {api: done}, limit: 1, per: 1s, burst: 4, window: bucket, then: {block: until-reset}}
     - {name: in-a-row-devices, match: {api: x}, count: {distinct: attrs.device}, reset_on: {api: done}, limit: 3, per: 20s, then: {block: until-reset}}
     - {name: in-a-row-values, match: {api: x}, count: {distinct: attrs.device}, reset_on: {api: done, clear: true}, limit: 2, per: 15s, window: tumbling, then: {block: 9s}}
@@ -114,7 +115,7 @@ func TestBookManySteps(t *testing.T) {
 		"at-exceeded block", "at-reached block", "hourly warn30%", "hourly block", "watched block", "told warn75%",
 		"hops block", "hops clear", "hops warn50%", "hops/candidate block", "hops-growing block", "hops-returns block", "hops-returns clear", "hops-devices block",
 		"in-a-row block", "in-a-row-clear block", "in-a-row-clear clear", "in-a-row-clear/candidate clear", "in-a-row-exact clear", "in-a-row-quota/candidate clear", "in-a-row-panes clear",
-		"in-a-row-minute clear", "in-a-row-hops clear", "in-a-row-visit clear", "in-a-row-bucket clear", "in-a-row-devices clear", "in-a-row-values clear",
+		"in-a-row-minute clear", "in-a-row-hops clear", "in-a-row-visit clear", "in-a-row-visit-values clear", "in-a-row-bucket clear", "in-a-row-devices clear", "in-a-row-values clear",
 		"told: tiers clear", "told: data clear", "told: returns-exact clear", "told: hops clear", "told: data-sum block",
 		"data block", "data clear", "data-tiers block", "data-tiers/candidate block", "data-sum block", "data-sum clear",
 	} {

@@ -108,10 +108,8 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 			l.window = l.Window.Take(window, e.at, n)
 			took = true
 		case hit.Reset:
-			if window, moved := l.Window.Add(slices.Clone(l.window), in.At, 0); in.At > l.reset && !moved.Late {
-				added.Ended = moved.Ended
-				var until event.Micros
-				l.window, until = l.Window.Forget(window, in.At)
+			if window, moved, until := l.Window.Forget(slices.Clone(l.window), in.At); in.At > l.reset && !moved.Late {
+				l.window, added.Ended = window, moved.Ended
 				l.kept = slices.DeleteFunc(l.kept, func(e bookEvent) bool { return e.at < until })
 				l.reset, took = in.At, true
 			}

@@ -50,12 +50,11 @@ func (p *counts) forget(f *facts, l *Limit, at event.Micros) bool {
 	if p.isForgotten(at) {
 		return false
 	}
-	x.WasReset, x.Reset = true, at
-	if p.window, f.added = l.Window.Add(p.window, at, 0); f.added.Late {
+	var until event.Micros
+	if p.window, f.added, until = l.Window.Forget(p.window, at); f.added.Late {
 		return false
 	}
-	var until event.Micros
-	p.window, until = l.Window.Forget(p.window, at)
+	x.WasReset, x.Reset = true, at
 	kept := x.Remembered[:0]
 	for _, e := range x.Remembered {
 		if e.At >= until {

@@ -38,7 +38,7 @@ func (distinct[K]) addValue(s *Spec, state []byte, at event.Micros, hash uint64)
 	return putValue(s, state, &c, placeAligned[K](s, &c.frame, at), hash)
 }
 
-// add moves the latest time on without a value.
+// add moves the latest time on without a value. A moment that is not later moves nothing.
 func (distinct[K]) add(s *Spec, state []byte, at event.Micros, _ event.Decimal) ([]byte, Added) {
 	if len(state) == 0 {
 		return state, Added{Known: true}
@@ -46,7 +46,10 @@ func (distinct[K]) add(s *Spec, state []byte, at event.Micros, _ event.Decimal) 
 	var c sets
 	c.read(state)
 	if at <= c.latest {
-		return state, Added{Known: true, Count: c.current(state)}
+		f, added := c.frame, Added{Known: true, Count: c.current(state)}
+		to := placeAligned[K](s, &f, at)
+		added.Late, added.Ended = to == nowhere, to == inBefore
+		return state, added
 	}
 	return moveValues(state, &c, placeAligned[K](s, &c.frame, at))
 }

@@ -2,8 +2,9 @@ package windows
 
 import "github.com/tallygate/tallygate/pipeline/event"
 
-// Forget takes out what was counted up to a moment, which is not late: Add with an amount of 0 at
-// that moment comes first. It moves no time. Unlike Add it may allocate.
+// Forget takes out what was counted up to a moment. A later one moves the latest time first, as Add
+// with an amount of 0 does; an earlier one changes no window, and neither lengthens nor joins sessions.
+// Added tells where the moment is: one that is late changes nothing. Unlike Add it may allocate.
 //
 // A counter knows what it counted by parts: an exact sliding window by times, others by panes, hops,
 // windows or sessions, a Bucket altogether. The part that the moment is in goes as a whole. What was
@@ -11,16 +12,23 @@ import "github.com/tallygate/tallygate/pipeline/event"
 //
 // A time that an exact window keeps for others, too (see exact_tail.go), stays when it is later: more
 // than ExactLimit units are newer.
-func (s *Spec) Forget(state []byte, to event.Micros) (_ []byte, until event.Micros) {
+func (s *Spec) Forget(state []byte, to event.Micros) (_ []byte, added Added, until event.Micros) {
 	to = clamp(to)
-	if len(state) == 0 {
-		return state, to + 1
+	k := s.kind()
+	if len(state) == 0 || to > k.latest(state) {
+		state, added = k.add(s, state, to, 0)
 	}
-	return s.kind().forget(s, state, to)
+	if len(state) == 0 {
+		return state, added, to + 1
+	}
+	return k.forget(s, state, to)
 }
 
-func (pairs[K]) forget(s *Spec, state []byte, to event.Micros) (_ []byte, until event.Micros) {
+func (t pairs[K]) forget(s *Spec, state []byte, to event.Micros) (_ []byte, added Added, until event.Micros) {
 	var k K
+	if state, added = t.add(s, state, to, 0); added.Late {
+		return state, added, until
+	}
 	p := k.read(s, state)
 	if _, until = k.window(s, to); p.start < until {
 		p.cur = 0
@@ -30,20 +38,29 @@ func (pairs[K]) forget(s *Spec, state []byte, to event.Micros) (_ []byte, until 
 			p.prev = 0
 		}
 	}
-	return k.write(state, p), until
+	return k.write(state, p), added, until
 }
 
-func (e exact) forget(s *Spec, state []byte, to event.Micros) (_ []byte, until event.Micros) {
-	return recount(e, s, state, after(exactParts(state), to), getLatest(state)), to + 1
+func (e exact) forget(s *Spec, state []byte, to event.Micros) (_ []byte, added Added, until event.Micros) {
+	if state, added = e.add(s, state, to, 0); added.Late {
+		return state, added, until
+	}
+	return recount(e, s, state, after(exactParts(state), to), getLatest(state)), added, to + 1
 }
 
-func (p panes) forget(s *Spec, state []byte, to event.Micros) (_ []byte, until event.Micros) {
+func (p panes) forget(s *Spec, state []byte, to event.Micros) (_ []byte, added Added, until event.Micros) {
+	if state, added = p.add(s, state, to, 0); added.Late {
+		return state, added, until
+	}
 	until = event.Micros(paneOf(s, to)+1) * s.Resolution
-	return recount(p, s, state, after(paneParts(s, state), to), getLatest(state)), until
+	return recount(p, s, state, after(paneParts(s, state), to), getLatest(state)), added, until
 }
 
-func (t hopping) forget(s *Spec, state []byte, to event.Micros) (_ []byte, until event.Micros) {
-	return recount(t, s, state, after(hopParts(s, state), to), getLatest(state)), hopStart(s, hopOf(s, to)+1)
+func (t hopping) forget(s *Spec, state []byte, to event.Micros) (_ []byte, added Added, until event.Micros) {
+	if state, added = t.add(s, state, to, 0); added.Late {
+		return state, added, until
+	}
+	return recount(t, s, state, after(hopParts(s, state), to), getLatest(state)), added, hopStart(s, hopOf(s, to)+1)
 }
 
 // after are the parts that begin after a moment.
@@ -54,22 +71,39 @@ func after(parts []part, to event.Micros) []part {
 	return parts
 }
 
-func (bucket) forget(_ *Spec, state []byte, _ event.Micros) (_ []byte, until event.Micros) {
-	return state[:headBytes], MaxTime
+func (bucket) forget(_ *Spec, state []byte, _ event.Micros) (_ []byte, added Added, until event.Micros) {
+	return state[:headBytes], added, MaxTime
 }
 
-func (session) forget(_ *Spec, state []byte, to event.Micros) (_ []byte, until event.Micros) {
+func (session) forget(s *Spec, state []byte, to event.Micros) (_ []byte, added Added, until event.Micros) {
 	c := readSessions(state)
+	if added = c.finds(s, to, c.cur); added.Late {
+		return state, added, until
+	}
 	if c.start <= to {
 		c.cur = 0
 	}
 	if c.before <= to {
 		c.prev = 0
 	}
-	return writeSessions(state, &c), to + 1
+	return writeSessions(state, &c), added, to + 1
 }
 
-func (v values) forget(s *Spec, state []byte, to event.Micros) (_ []byte, until event.Micros) {
+func (v distinct[K]) forget(s *Spec, state []byte, to event.Micros) (_ []byte, added Added, until event.Micros) {
+	if state, added = v.add(s, state, to, 0); added.Late {
+		return state, added, until
+	}
+	return v.forgetSets(s, state, to), added, to + 1
+}
+
+func (v sessionValues) forget(s *Spec, state []byte, to event.Micros) (_ []byte, added Added, until event.Micros) {
+	if state, added = v.add(s, state, to, 0); added.Late {
+		return state, added, until
+	}
+	return v.forgetSets(s, state, to), added, to + 1
+}
+
+func (v values) forgetSets(s *Spec, state []byte, to event.Micros) []byte {
 	f, _ := readFrame(state)
 	if f.hasBefore && f.before <= to {
 		state = v.empty(s, state, true)
@@ -77,11 +111,14 @@ func (v values) forget(s *Spec, state []byte, to event.Micros) (_ []byte, until 
 	if f.start <= to {
 		state = v.empty(s, state, false)
 	}
-	return state, to + 1
+	return state
 }
 
 // forget keeps the values that came again later.
-func (recent[K]) forget(s *Spec, state []byte, to event.Micros) (_ []byte, until event.Micros) {
+func (v recent[K]) forget(s *Spec, state []byte, to event.Micros) (_ []byte, added Added, until event.Micros) {
+	if state, added = v.add(s, state, to, 0); added.Late {
+		return state, added, until
+	}
 	var k K
 	n := recentLen(state)
 	for last := k.counted(s, to); n > 0; n-- {
@@ -89,5 +126,5 @@ func (recent[K]) forget(s *Spec, state []byte, to event.Micros) (_ []byte, until
 			break
 		}
 	}
-	return state[:headBytes+n*recentBytes], to + 1
+	return state[:headBytes+n*recentBytes], added, to + 1
 }

@@ -63,17 +63,33 @@ func TestForgetEqualsTheOracle(t *testing.T) {
 	}
 }
 
+// forgetsHow are the kinds of counters that are compared with an oracle of what they forget.
+var forgetsHow = []func([]byte) script{tumblingFrom, calendarFrom, exactFrom, panesFrom, hoppingFrom}
+
 func compareForgotten(t *testing.T, kind uint8, data []byte) {
 	t.Helper()
-	sc := []func([]byte) script{tumblingFrom, calendarFrom, exactFrom, panesFrom, hoppingFrom}[kind%5](data[:head])
+	distinct := kind/8%2 == 1
+	if kind%8 >= 5 {
+		compareForgottenSessions(t, distinct, data)
+		return
+	}
+	sc := forgetsHow[kind%8](data[:head])
+	o := sc.oracle
+	if sc.spec.Distinct = distinct; distinct && sc.spec.Kind == windows.Hopping { // ended windows are not held
+		o.held = func(at, latest event.Micros) bool { return latest < o.stays(at) }
+		o.same = func(_, _ event.Micros) bool { return true }
+		o.judge = nil
+	}
 	if err := sc.spec.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	o := sc.oracle
 	if o == nil {
 		o = oracleOf(&sc.spec)
 	}
 	same := part(&sc.spec, o)
+	if distinct && sc.spec.Kind == windows.Hopping {
+		same = part(&sc.spec, hopsOracle(&sc.spec))
+	}
 	var state []byte
 	now := sc.start
 	for i := head; i+1 < len(data); i += 2 {
@@ -82,31 +98,124 @@ func compareForgotten(t *testing.T, kind uint8, data []byte) {
 			now = sc.in(now)
 		}
 		n := event.Decimal(data[i+1]%8) * event.One
-		forgets := data[i+1]%8 == 7
-		if forgets {
-			n = 0
-		}
-		want := o.add(now, n)
-		var got windows.Added
-		if state, got = sc.spec.Add(state, now, n); !sameOrMore(&sc.spec, got.Count, want.Count) || got.Late != want.Late {
-			t.Fatalf("%+v: Add(%d, %d) = %+v, want %+v", sc.spec, now, n, got, want)
-		}
-		if forgets && !got.Late {
+		var got, want windows.Added
+		switch forgets := n == 7*event.One; {
+		case forgets && distinct && len(state) == 0: // it has no time
+			continue
+		case forgets:
 			var until event.Micros
-			state, until = sc.spec.Forget(state, now)
-			if least := o.forget(now, same); until < least || until <= now {
-				t.Fatalf("%+v: Forget(%d): until %d, and what was counted until %d is gone", sc.spec, now, until, least)
+			want = o.add(now, 0)
+			if state, got, until = sc.spec.Forget(state, now); !got.Late {
+				if least := o.forget(now, same); !distinct && until < least || until <= now {
+					t.Fatalf("%+v: Forget(%d): until %d, and what was counted until %d is gone", sc.spec, now, until, least)
+				}
 			}
+			got.Count, got.Known = want.Count, false
+		case distinct:
+			want = o.addValue(now, n+event.One)
+			state, got = sc.spec.AddValue(state, now, uint64(n+event.One))
+		default:
+			want = o.add(now, n)
+			state, got = sc.spec.Add(state, now, n)
+		}
+		if !sameOrMore(&sc.spec, got.Count, want.Count) || got.Late != want.Late || got.Ended != want.Ended || got.Known != want.Known {
+			t.Fatalf("%+v: at %d of %v: %+v, want %+v", sc.spec, now, n, got, want)
 		}
 		if err := sc.spec.Check(state); err != nil {
 			t.Fatalf("%+v: %v: % x", sc.spec, err, state)
 		}
-		if got, want := sc.spec.Count(state), o.countAt(o.latest); sc.spec.Latest(state) != o.latest || !sameOrMore(&sc.spec, got, want) {
-			t.Fatalf("%+v: Count = %d at %d, want %d at %d", sc.spec, got, sc.spec.Latest(state), want, o.latest)
+		count := o.countAt(o.latest)
+		if distinct {
+			count = o.valuesNow()
+		}
+		if got := sc.spec.Count(state); sc.spec.Latest(state) != o.latest || !sameOrMore(&sc.spec, got, count) {
+			t.Fatalf("%+v: Count = %d at %d, want %d at %d", sc.spec, got, sc.spec.Latest(state), count, o.latest)
 		}
 		now = max(now, o.latest)
 	}
-	compareSpent(t, sc, state, data[head:])
+	if !distinct {
+		compareSpent(t, sc, state, data[head:])
+	}
+}
+
+// forget is Forget. A moment that is not later than the latest one is in no session, and makes none.
+func (o *naiveSessions) forget(to event.Micros) windows.Added {
+	tried := *o
+	tried.sessions = slices.Clone(o.sessions)
+	added := tried.add(happened{at: to})
+	if n := len(o.sessions); n == 0 || to > last(o.sessions[n-1]) {
+		o.sessions = tried.sessions
+	}
+	for i, s := range o.sessions {
+		if added.Late || first(s) > to {
+			continue
+		}
+		o.sessions[i] = slices.Clone(s)
+		for j := range s {
+			o.sessions[i][j].n = 0
+		}
+	}
+	return added
+}
+
+func compareForgottenSessions(t *testing.T, distinct bool, data []byte) {
+	t.Helper()
+	spec, now, steps := sessionFrom(data)
+	o := &naiveSessions{gap: spec.Gap, lateness: spec.Lateness, counts: total}
+	if spec.Distinct = distinct; distinct {
+		o.counts = different
+	}
+	if err := spec.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	var state []byte
+	for i := head; i+1 < len(data); i += 2 {
+		now += event.Micros(int8(data[i])) * steps[int(data[i+1])/8%len(steps)]
+		n := event.Decimal(data[i+1]%8) * event.One
+		var got, want windows.Added
+		switch forgets := n == 7*event.One; {
+		case forgets && distinct && len(state) == 0: // it has no time
+			continue
+		case forgets:
+			want = o.forget(now)
+			state, got, _ = spec.Forget(state, now)
+			got.Count = want.Count
+		case distinct:
+			n += event.One
+			want = o.add(happened{at: now, n: n})
+			state, got = spec.AddValue(state, now, uint64(n))
+		default:
+			want = o.add(happened{at: now, n: n})
+			state, got = spec.Add(state, now, n)
+		}
+		if got.Known = false; got != want {
+			t.Fatalf("%+v: at %d of %v: %+v, want %+v", spec, now, n, got, want)
+		}
+		if err := spec.Check(state); err != nil {
+			t.Fatalf("%+v: %v: % x", spec, err, state)
+		}
+		cur := o.sessions[len(o.sessions)-1]
+		from, _ := spec.Bounds(state, last(cur))
+		if got, want := spec.Count(state), o.counts(cur); got != want || spec.Latest(state) != last(cur) || from != first(cur) {
+			t.Fatalf("%+v: Count = %d at %d from %d, want %d at %d from %d", spec, got, spec.Latest(state), from, want, last(cur), first(cur))
+		}
+		now = max(now, last(cur))
+	}
+}
+
+// different is how many values a session has; 0 is none.
+func different(s []happened) event.Decimal {
+	values := map[event.Decimal]bool{}
+	for _, e := range s {
+		values[e.n] = e.n > 0
+	}
+	delete(values, 0)
+	return event.Decimal(len(values)) * event.One
+}
+
+// valuesNow is how many values count at the latest time; 0 is none.
+func (o *oracle) valuesNow() event.Decimal {
+	return different(slices.DeleteFunc(slices.Clone(o.events), func(e happened) bool { return o.latest >= e.until }))
 }
 
 // sameOrMore: an exact window decides up to ExactLimit only.
@@ -150,14 +259,16 @@ func TestWhatCameUpToAMomentIsForgotten(t *testing.T) {
 		}
 		state, _ = tt.spec.Add(state, start+tt.to, 0)
 		before := tt.spec.Count(state)
-		if state, _ = tt.spec.Forget(state, start+tt.to); tt.spec.Check(state) != nil || tt.spec.Latest(state) != start+40*second {
+		if state, _, _ = tt.spec.Forget(state, start+tt.to); tt.spec.Check(state) != nil || tt.spec.Latest(state) != start+40*second {
 			t.Errorf("%s: %v at %d", name, tt.spec.Check(state), tt.spec.Latest(state))
 		}
 		if got := tt.spec.Count(state); got != tt.left*event.One {
 			t.Errorf("%s: %v of %v are left, want %v", name, got, before, tt.left*event.One)
 		}
 	}
-	if state, _ := new(windows.Spec).Forget(nil, 0); len(state) > 0 {
-		t.Error("an empty counter has something to forget")
+	for name, spec := range map[string]windows.Spec{"counts": perMinute(), "values": distinctly(perMinute())} {
+		if state, added, until := spec.Forget(nil, start); spec.Count(state) != 0 || added.Late || until <= start {
+			t.Errorf("%s: an empty counter has something to forget: % x, %+v, until %d", name, state, added, until)
+		}
 	}
 }

@@ -91,7 +91,7 @@ type kind interface {
 	take(s *Spec, state []byte, at event.Micros, n event.Decimal) []byte
 	holds(s *Spec, state []byte, at event.Micros) bool
 	empty(s *Spec, state []byte, before bool) []byte
-	forget(s *Spec, state []byte, to event.Micros) (_ []byte, until event.Micros)
+	forget(s *Spec, state []byte, to event.Micros) (_ []byte, added Added, until event.Micros) // to is not later than the latest time
 	carry(s *Spec, state []byte, from *Spec) []byte
 }
 

@@ -122,10 +122,12 @@ func (recent[K]) add(s *Spec, state []byte, at event.Micros, _ event.Decimal) ([
 	if len(state) == 0 {
 		return state, Added{Known: true}
 	}
-	if at > getLatest(state) {
+	latest := getLatest(state)
+	if at > latest {
 		state = moveRecent(s, state, at)
 	}
-	return state, Added{Known: true, Count: unitsToDecimal(uint64(recentIn(s, state, getLatest(state))))}
+	var k K
+	return state, Added{Late: k.before(s, at, latest), Known: true, Count: unitsToDecimal(uint64(recentIn(s, state, getLatest(state))))}
 }
 
 func (recent[K]) countAt(s *Spec, state []byte, now event.Micros) event.Decimal {

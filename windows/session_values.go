@@ -23,7 +23,7 @@ func (sessionValues) addValue(s *Spec, state []byte, at event.Micros, hash uint6
 	return putValue(s, state, &c, placeSession(s, &c.frame, at), hash)
 }
 
-// add moves the latest time on without a value.
+// add moves the latest time on without a value. A moment that is not later lengthens no session.
 func (sessionValues) add(s *Spec, state []byte, at event.Micros, _ event.Decimal) ([]byte, Added) {
 	if len(state) == 0 {
 		return state, Added{Known: true}
@@ -31,7 +31,9 @@ func (sessionValues) add(s *Spec, state []byte, at event.Micros, _ event.Decimal
 	var c sets
 	c.read(state)
 	if at <= c.latest {
-		return state, Added{Known: true, Count: c.current(state)}
+		added := c.finds(s, at, c.current(state))
+		added.Known = true
+		return state, added
 	}
 	return moveValues(state, &c, placeSession(s, &c.frame, at))
 }

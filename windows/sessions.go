@@ -44,6 +44,19 @@ func placeSession(s *Spec, f *frame, at event.Micros) place {
 	return ownBefore
 }
 
+// finds tells where a moment is that is not later than the latest: in a session, or where none was. It
+// lengthens none. count is the current session's.
+func (f frame) finds(s *Spec, at event.Micros, count event.Decimal) Added {
+	switch placeSession(s, &f, at) {
+	case nowhere:
+		return Added{Late: true, Count: count}
+	case inBefore, ownBefore:
+		return Added{Ended: true, Count: count}
+	default:
+		return Added{Count: count}
+	}
+}
+
 // newSession is the frame of a session that begins with an event.
 func newSession(s *Spec, at event.Micros) frame {
 	return frame{latest: at, start: at, end: at + s.Gap}

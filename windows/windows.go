@@ -91,7 +91,7 @@ func (s *Spec) AddSpent(state []byte, at event.Micros, n event.Decimal) (_ []byt
 // and that the windows which hold the latest time have less. They have the event, too, if its time is
 // not before their Bounds. Distinct values are held of windows that hold the latest time only.
 //
-// Of a Distinct Spec, Add only moves the latest time.
+// Of a Distinct Spec, Add only moves the latest time, and tells whether the moment is late.
 func (s *Spec) Add(state []byte, at event.Micros, n event.Decimal) ([]byte, Added) {
 	return s.kind().add(s, state, clamp(at), max(n, 0))
 }
