@@ -231,27 +231,17 @@ func TestRolesAcrossInstances(t *testing.T) {
 	shown := func(role string) *tls.Config { return ca.Client(role + ".example.com") }
 	cert, key := ca.Files("aggregator")
 	mutual := []string{"--tokens", staff(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File()}
-	for _, k := range []struct {
-		name  string
-		start func(*testing.T) []string
-	}{
-		{"kfake", func(t *testing.T) []string {
-			s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(s.Close)
-			return s.Kafka
-		}},
-		{"kafka", func(t *testing.T) []string { return servers.Kafka(t) }},
-	} {
-		t.Run(k.name+", tokens", func(t *testing.T) {
-			rolesAcross(t, k.start(t), "the-", nil, func(role string) (*tls.Config, string) { return nil, role }, "--tokens", staff(t))
+	t.Run("tokens", func(t *testing.T) {
+		servers.EachKafka(t, func(t *testing.T, brokers []string) {
+			rolesAcross(t, brokers, "the-", nil, func(role string) (*tls.Config, string) { return nil, role }, "--tokens", staff(t))
 		})
-		t.Run(k.name+", certificates", func(t *testing.T) {
-			rolesAcross(t, k.start(t), "cert-", shown("admin"), func(role string) (*tls.Config, string) { return shown(role), "" }, mutual...)
+	})
+	t.Run("certificates", func(t *testing.T) {
+		servers.EachKafka(t, func(t *testing.T, brokers []string) {
+			rolesAcross(t, brokers, "cert-", shown("admin"), func(role string) (*tls.Config, string) { return shown(role), "" }, mutual...)
 		})
-	}
+	})
+
 }
 
 func rolesAcross(t *testing.T, brokers []string, prefix string, client *tls.Config, as func(role string) (*tls.Config, string), args ...string) {

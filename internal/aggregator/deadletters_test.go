@@ -17,7 +17,6 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
@@ -42,77 +41,62 @@ func (p *program) counts(uid string) int {
 	return answer.Rules[0].Count
 }
 
-func embedded(t *testing.T) []string {
-	t.Helper()
-	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kafka.Close)
-	return kafka.Kafka
-}
-
 var auditID = regexp.MustCompile(`"(id|at)":"[^"]+"`)
 
 // What is sent counts, and counts once: also when it is sent again, by another instance, with its
 // own time or without.
 func TestDeadLettersAreSentAndCountOnce(t *testing.T) {
-	for _, k := range []struct {
-		name  string
-		start func(*testing.T) []string
-	}{{"kfake", embedded}, {"kafka", func(t *testing.T) []string { return servers.Kafka(t) }}} {
-		t.Run(k.name, func(t *testing.T) {
-			brokers, group := k.start(t), servers.Name(t)
-			two := []*program{began(t, brokers, group, nil), began(t, brokers, group, nil)}
-			letters := []string{
-				fixed(7, `[{"api":"a","uid":"1"},{"api":"a","uid":"1"},{"api":"a","uid":"2","id":"x"}]`),
-				fixed(8, `{"uid":"1"}`),
-				fixed(7, `{"api":"a","uid":"1"}`),
-				`{"value":"{\"api\":\"a\",\"uid\":\"3\"}"}`,
-				fixed(9, `{"api":"a","uid":"1"}`),
+	servers.EachKafka(t, func(t *testing.T, brokers []string) {
+		group := servers.Name(t)
+		two := []*program{began(t, brokers, group, nil), began(t, brokers, group, nil)}
+		letters := []string{
+			fixed(7, `[{"api":"a","uid":"1"},{"api":"a","uid":"1"},{"api":"a","uid":"2","id":"x"}]`),
+			fixed(8, `{"uid":"1"}`),
+			fixed(7, `{"api":"a","uid":"1"}`),
+			`{"value":"{\"api\":\"a\",\"uid\":\"3\"}"}`,
+			fixed(9, `{"api":"a","uid":"1"}`),
+		}
+		lines, array := strings.Join(letters, "\n\n")+"\n", "["+strings.Join(letters, ",")+"]"
+		want := `{"id":"","records":3,"events":5,"refused":1,"repeats":1,"letters":[{"sent":3},{"refused":"still malformed: `
+		for i, body := range []string{lines, array, lines} {
+			query := []string{"?by=alice", "?by=alice&on_behalf_of=bob", "?now=true"}[i]
+			status, said := two[i%2].ask("", http.MethodPost, deadLetters+query, body)
+			got := auditID.ReplaceAllString(said, `"$1":""`)
+			if status != http.StatusOK || !strings.HasPrefix(got, want) || !strings.HasSuffix(strings.TrimSpace(got), `},{"repeat":1},{"sent":1},{"sent":1}]}`) {
+				t.Fatalf("%d %s", status, said)
 			}
-			lines, array := strings.Join(letters, "\n\n")+"\n", "["+strings.Join(letters, ",")+"]"
-			want := `{"id":"","records":3,"events":5,"refused":1,"repeats":1,"letters":[{"sent":3},{"refused":"still malformed: `
-			for i, body := range []string{lines, array, lines} {
-				query := []string{"?by=alice", "?by=alice&on_behalf_of=bob", "?now=true"}[i]
-				status, said := two[i%2].ask("", http.MethodPost, deadLetters+query, body)
-				got := auditID.ReplaceAllString(said, `"$1":""`)
-				if status != http.StatusOK || !strings.HasPrefix(got, want) || !strings.HasSuffix(strings.TrimSpace(got), `},{"repeat":1},{"sent":1},{"sent":1}]}`) {
-					t.Fatalf("%d %s", status, said)
-				}
+		}
+		// One more behind them: when it is counted, so are they.
+		for uid := range 3 {
+			if status, said := two[0].ask("", http.MethodPost, deadLetters, fixed(100+uid, fmt.Sprintf(`{"api":"a","uid":"%d"}`, uid+1))); status != http.StatusOK {
+				t.Fatalf("%d %s", status, said)
 			}
-			// One more behind them: when it is counted, so are they.
-			for uid := range 3 {
-				if status, said := two[0].ask("", http.MethodPost, deadLetters, fixed(100+uid, fmt.Sprintf(`{"api":"a","uid":"%d"}`, uid+1))); status != http.StatusOK {
-					t.Fatalf("%d %s", status, said)
-				}
+		}
+		// That of no record has no id, and counts each time.
+		for uid, want := range map[string]int{"1": 4, "2": 2, "3": 4} {
+			last := -1
+			testrun.Eventually(t, fmt.Sprintf("uid %s has counted %d", uid, want), func() bool { last = two[0].counts(uid); return last >= want })
+			if last != want {
+				t.Errorf("uid %s has counted %d, want %d", uid, last, want)
 			}
-			// That of no record has no id, and counts each time.
-			for uid, want := range map[string]int{"1": 4, "2": 2, "3": 4} {
-				last := -1
-				testrun.Eventually(t, fmt.Sprintf("uid %s has counted %d", uid, want), func() bool { last = two[0].counts(uid); return last >= want })
-				if last != want {
-					t.Errorf("uid %s has counted %d, want %d", uid, last, want)
-				}
+		}
+		all := auditID.ReplaceAllString(audited(t, brokers, group), `"$1":""`)
+		of := `"letters":3,"events":5,%s"records":[{"topic":"shop.events","partition":1,"letters":2,"offset":7,"last_offset":9}],"id":""}`
+		for _, line := range []string{
+			`{"type":"dead-letters","at":"","by":"alice",` + fmt.Sprintf(of, ""),
+			`{"type":"dead-letters","at":"","by":"alice","on_behalf_of":"bob",` + fmt.Sprintf(of, ""),
+			`{"type":"dead-letters","at":"","by":"",` + fmt.Sprintf(of, `"now":true,`),
+		} {
+			if strings.Count(all, line+"\n") != 1 {
+				t.Errorf("the audit lacks %s:\n%s", line, all)
 			}
-			all := auditID.ReplaceAllString(audited(t, brokers, group), `"$1":""`)
-			of := `"letters":3,"events":5,%s"records":[{"topic":"shop.events","partition":1,"letters":2,"offset":7,"last_offset":9}],"id":""}`
-			for _, line := range []string{
-				`{"type":"dead-letters","at":"","by":"alice",` + fmt.Sprintf(of, ""),
-				`{"type":"dead-letters","at":"","by":"alice","on_behalf_of":"bob",` + fmt.Sprintf(of, ""),
-				`{"type":"dead-letters","at":"","by":"",` + fmt.Sprintf(of, `"now":true,`),
-			} {
-				if strings.Count(all, line+"\n") != 1 {
-					t.Errorf("the audit lacks %s:\n%s", line, all)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // Only an admin sends dead letters again, and no page in a browser.
 func TestWhoMaySendDeadLetters(t *testing.T) {
-	brokers := embedded(t)
+	brokers := servers.EmbeddedKafka(t)
 	p := began(t, brokers, "who", nil, "--tokens", staff(t))
 	letter := fixed(1, `{"api":"a","uid":"1"}`)
 	header := func(name, value string) func(*http.Request) {
@@ -163,7 +147,7 @@ func resent(t *testing.T, brokers []string, prefix string) (lines string) {
 // A request that is none is refused, and what is no letter is told beside those that are sent.
 // Nothing is in the audit that was not sent.
 func TestLettersThatAreNone(t *testing.T) {
-	brokers := embedded(t)
+	brokers := servers.EmbeddedKafka(t)
 	p := began(t, brokers, "none", nil)
 	good := fixed(1, `{"api":"a","uid":"1"}`)
 	far := make([]string, 101)
@@ -219,7 +203,7 @@ func (s *resender) tells(t *testing.T, status int, says string) {
 // While the letters of one request are read and sent, another one is told to come again. One whose
 // letters don't come is given up.
 func TestDeadLettersAreSentOneRequestAtATime(t *testing.T) {
-	p := began(t, embedded(t), "one", nil)
+	p := began(t, servers.EmbeddedKafka(t), "one", nil)
 	// held returns when the letters of its request are being read: the server says so with 100
 	// Continue, and nothing of the body is sent before.
 	held := func() (rest io.WriteCloser, answer chan string) {

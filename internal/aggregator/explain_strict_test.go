@@ -38,7 +38,10 @@ type explanation struct {
 
 // TestExplainStrictLimits: people see what is counted, what is under way, and whether permits are granted.
 func TestExplainStrictLimits(t *testing.T) {
-	t.Run("miniredis", func(t *testing.T) { explainStrict(t, "") })
+	t.Run("miniredis", func(t *testing.T) {
+		servers.Embedded(t)
+		explainStrict(t, "")
+	})
 	t.Run("redis", func(t *testing.T) { explainStrict(t, servers.StartRedis(t).Addr()) })
 }
 

@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 )
@@ -28,22 +26,7 @@ type whichRules struct {
 // Administrators roll back over HTTP. A restart, SIGHUP, a touched file and a reload leave it as it is; a changed file
 // is published.
 func TestRollBackOverHTTP(t *testing.T) {
-	for _, k := range []struct {
-		name  string
-		start func(*testing.T) []string
-	}{
-		{"kfake", func(t *testing.T) []string {
-			s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(s.Close)
-			return s.Kafka
-		}},
-		{"kafka", func(t *testing.T) []string { return servers.Kafka(t) }},
-	} {
-		t.Run(k.name, func(t *testing.T) { rollBackOverHTTP(t, k.start(t), servers.Name(t)) })
-	}
+	servers.EachKafka(t, func(t *testing.T, brokers []string) { rollBackOverHTTP(t, brokers, servers.Name(t)) })
 }
 
 func rollBackOverHTTP(t *testing.T, brokers []string, prefix string) {

@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +17,6 @@ import (
 	"github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/cli"
-	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -36,15 +34,7 @@ type installation struct {
 
 // inspect runs a test against Kafka in this process and against the real one.
 func inspect(t *testing.T, test func(t *testing.T, in *installation)) {
-	t.Run("kfake", func(t *testing.T) {
-		s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
-		test(t, newInstallation(t, s.Kafka))
-	})
-	t.Run("kafka", func(t *testing.T) { test(t, newInstallation(t, servers.Kafka(t))) })
+	servers.EachKafka(t, func(t *testing.T, brokers []string) { test(t, newInstallation(t, brokers)) })
 }
 
 const partitions = 3

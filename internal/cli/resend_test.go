@@ -19,7 +19,6 @@ import (
 
 	"github.com/tallygate/tallygate/internal/aggregator"
 	"github.com/tallygate/tallygate/internal/cli"
-	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 )
@@ -74,64 +73,49 @@ func soon(t *testing.T, what string, ok func() bool) {
 
 // From a record that is no event to its mended event being counted, once, however often it is sent, and by whichever way.
 func TestADeadLetterIsMendedSentAndCountedOnce(t *testing.T) {
-	for _, k := range []struct {
-		name  string
-		start func(*testing.T) []string
-	}{
-		{"kfake", func(t *testing.T) []string {
-			s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(s.Close)
-			return s.Kafka
-		}},
-		{"kafka", func(t *testing.T) []string { return servers.Kafka(t) }},
-	} {
-		t.Run(k.name, func(t *testing.T) {
-			in := &installation{brokers: k.start(t), prefix: servers.Name(t)}
-			servers.DropTopics(t, in.brokers, in.prefix)
-			addr := counting(t, in.brokers, in.prefix)
-			transport := &kafka.Transport{}
-			t.Cleanup(transport.CloseIdleConnections)
-			in.writer = &kafka.Writer{Transport: transport, Addr: kafka.TCP(in.brokers...), Balancer: byHand{}, RequiredAcks: kafka.RequireAll, BatchTimeout: time.Millisecond}
-			t.Cleanup(func() { _ = in.writer.Close() })
-			in.write(t, ".events", kafka.Message{Partition: 1, Value: []byte(`[{"uid":"42"},{"api":"a.b","uid":"42"},{"api":"","uid":"42"}]`)})
-			letters := ""
-			soon(t, "there is a dead letter", func() bool {
-				letters, _ = in.run(t, 0, "", "dead-letters", "--json")
-				return letters != ""
-			})
-			mended := strings.NewReplacer(`{\"uid\":\"42\"}`, `{\"api\":\"a.b\",\"uid\":\"42\"}`, `\"api\":\"\"`, `\"api\":\"a.c\"`).Replace(letters)
-			for i, args := range []string{"", "--by alice", "--now --json", "--direct"} {
-				if args != "--direct" {
-					args += " --aggregator " + addr
-				}
-				out, _ := in.run(t, 0, mended, append([]string{"dead-letters", "--send", "-"}, strings.Fields(args)...)...)
-				if want := []string{"2 events of 1 record sent, 0 lines", "2 events of", `{"records":1,"events":2,`, "2 events of"}[i]; !strings.HasPrefix(out, want) {
-					t.Errorf("%s: %s", args, out)
-				}
-			}
-			in.write(t, ".events", kafka.Message{Partition: 1, Value: []byte(`{"api":"a.b","uid":"42"}`)}) // behind them, where they are
-			count := func() (n int) {
-				out, _ := in.run(t, 0, "", "explain", "uid=42", "--json", "--aggregator", addr)
-				var answer struct{ Rules []struct{ Count int } }
-				if err := json.Unmarshal([]byte(out), &answer); err != nil || len(answer.Rules) != 1 {
-					t.Fatalf("%v %s", err, out)
-				}
-				return answer.Rules[0].Count
-			}
-			soon(t, "four are counted", func() bool { return count() >= 4 })
-			if n := count(); n != 4 {
-				t.Errorf("%d are counted, want the good one, the two mended ones, and one more", n)
-			}
-			out, _ := in.run(t, 0, "", "audit")
-			if !strings.Contains(out, "send 1 dead letter again") || !strings.Contains(out, "alice") || !strings.Contains(out, "2 events, "+in.prefix+".events/1@0\n") ||
-				!strings.Contains(out, "2 events without their times, ") || strings.Count(out, "dead letter") != 3 {
-				t.Errorf("the audit:\n%s", out)
-			}
+	servers.EachKafka(t, func(t *testing.T, brokers []string) {
+		in := &installation{brokers: brokers, prefix: servers.Name(t)}
+		servers.DropTopics(t, in.brokers, in.prefix)
+		addr := counting(t, in.brokers, in.prefix)
+		transport := &kafka.Transport{}
+		t.Cleanup(transport.CloseIdleConnections)
+		in.writer = &kafka.Writer{Transport: transport, Addr: kafka.TCP(in.brokers...), Balancer: byHand{}, RequiredAcks: kafka.RequireAll, BatchTimeout: time.Millisecond}
+		t.Cleanup(func() { _ = in.writer.Close() })
+		in.write(t, ".events", kafka.Message{Partition: 1, Value: []byte(`[{"uid":"42"},{"api":"a.b","uid":"42"},{"api":"","uid":"42"}]`)})
+		letters := ""
+		soon(t, "there is a dead letter", func() bool {
+			letters, _ = in.run(t, 0, "", "dead-letters", "--json")
+			return letters != ""
 		})
-	}
+		mended := strings.NewReplacer(`{\"uid\":\"42\"}`, `{\"api\":\"a.b\",\"uid\":\"42\"}`, `\"api\":\"\"`, `\"api\":\"a.c\"`).Replace(letters)
+		for i, args := range []string{"", "--by alice", "--now --json", "--direct"} {
+			if args != "--direct" {
+				args += " --aggregator " + addr
+			}
+			out, _ := in.run(t, 0, mended, append([]string{"dead-letters", "--send", "-"}, strings.Fields(args)...)...)
+			if want := []string{"2 events of 1 record sent, 0 lines", "2 events of", `{"records":1,"events":2,`, "2 events of"}[i]; !strings.HasPrefix(out, want) {
+				t.Errorf("%s: %s", args, out)
+			}
+		}
+		in.write(t, ".events", kafka.Message{Partition: 1, Value: []byte(`{"api":"a.b","uid":"42"}`)}) // behind them, where they are
+		count := func() (n int) {
+			out, _ := in.run(t, 0, "", "explain", "uid=42", "--json", "--aggregator", addr)
+			var answer struct{ Rules []struct{ Count int } }
+			if err := json.Unmarshal([]byte(out), &answer); err != nil || len(answer.Rules) != 1 {
+				t.Fatalf("%v %s", err, out)
+			}
+			return answer.Rules[0].Count
+		}
+		soon(t, "four are counted", func() bool { return count() >= 4 })
+		if n := count(); n != 4 {
+			t.Errorf("%d are counted, want the good one, the two mended ones, and one more", n)
+		}
+		out, _ := in.run(t, 0, "", "audit")
+		if !strings.Contains(out, "send 1 dead letter again") || !strings.Contains(out, "alice") || !strings.Contains(out, "2 events, "+in.prefix+".events/1@0\n") ||
+			!strings.Contains(out, "2 events without their times, ") || strings.Count(out, "dead letter") != 3 {
+			t.Errorf("the audit:\n%s", out)
+		}
+	})
 }
 
 // sender is the tool against an aggregator that answers so.

@@ -47,7 +47,10 @@ type permits struct {
 
 // onEachRedis runs a test on the Redis in memory, and on a real one where there is one.
 func onEachRedis(t *testing.T, test func(*testing.T, *permits)) {
-	t.Run("miniredis", func(t *testing.T) { test(t, newPermits(t, miniredis.RunT(t).Addr())) })
+	t.Run("miniredis", func(t *testing.T) {
+		servers.Embedded(t)
+		test(t, newPermits(t, miniredis.RunT(t).Addr()))
+	})
 	t.Run("redis", func(t *testing.T) { test(t, newPermits(t, servers.StartRedis(t).Addr())) })
 }
 

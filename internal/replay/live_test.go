@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/segmentio/kafka-go"
 
-	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/engine"
 	"github.com/tallygate/tallygate/internal/engine/enginetest"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
@@ -31,15 +30,7 @@ func TestReplayEqualsLive(t *testing.T) {
 }
 
 func liveAndReplayed(t *testing.T) {
-	t.Run("kfake", func(t *testing.T) {
-		s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
-		replayEqualsLive(t, s.Kafka)
-	})
-	t.Run("kafka", func(t *testing.T) { replayEqualsLive(t, servers.Kafka(t)) })
+	servers.EachKafka(t, replayEqualsLive)
 }
 
 func replayEqualsLive(t *testing.T, brokers []string) {

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/segmentio/kafka-go"
 
-	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -21,15 +19,7 @@ import (
 // A topic is read from all partitions, merged by broker time, up to where it ended: arrays,
 // CloudEvents and repeats of an emitter as an aggregator takes them.
 func TestTopic(t *testing.T) {
-	t.Run("kfake", func(t *testing.T) {
-		s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
-		testTopic(t, s.Kafka)
-	})
-	t.Run("kafka", func(t *testing.T) { testTopic(t, servers.Kafka(t)) })
+	servers.EachKafka(t, testTopic)
 }
 
 func testTopic(t *testing.T, brokers []string) {

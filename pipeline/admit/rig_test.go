@@ -44,6 +44,7 @@ type rig struct {
 // onEach runs a test on the Redis in memory, and on a real one where there is one.
 func onEach(t *testing.T, test func(*testing.T, *rig)) {
 	t.Run("miniredis", func(t *testing.T) {
+		servers.Embedded(t)
 		r := newRig(t, miniredis.RunT(t).Addr())
 		r.inMemory = true
 		test(t, r)

@@ -10,6 +10,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/aggregate/budget"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -18,7 +19,7 @@ import (
 // batches are like: many in a bundle, and such as are larger than the buffer. What came is given back.
 func TestABacklogIsCountedWithinTheBuffer(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, startKfake(t))
+	r := newRig(t, servers.EmbeddedKafka(t))
 	set := compile(t, yearly)
 	r.begin(set).end(t) // it makes the topics
 	const buffer, batches = 2 << 20, 12
@@ -75,7 +76,7 @@ func TestTheBufferFollowsTheMemoryLimit(t *testing.T) {
 // all that there are, and a limit that they name is gone: they count under the others.
 func TestPacksOutliveTheirRulesTopic(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, startKfake(t))
+	r := newRig(t, servers.EmbeddedKafka(t))
 	file := func(version int, more string) RuleFile {
 		f := ruleFile(version, version)
 		f.Source = fmt.Appendf(nil, `apiVersion: tallygate.dev/v1

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/aggregate/hotkeys"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -61,7 +62,7 @@ func TestHotKeysAreSeenFromEveryInstance(t *testing.T) {
 // Partitions of an instance that does not answer are reported as missing, with the reason.
 func TestHotKeysSayWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, startKfake(t))
+	r := newRig(t, servers.EmbeddedKafka(t))
 	m := r.start(compile(t, yearly), func(c *Config) { c.Advertise = "127.0.0.1:1" })
 	silent := r.start(compile(t, yearly))
 	r.ready(m, silent)
@@ -81,7 +82,7 @@ func TestHotKeysSayWhatIsMissing(t *testing.T) {
 // ask for owners. Requests once panicked there.
 func TestQuestionsBeforeTheConnection(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, startKfake(t))
+	r := newRig(t, servers.EmbeddedKafka(t))
 	a, err := New(Config{Brokers: r.brokers, Rules: compile(t, yearly), Prefix: r.names.Group, Partitions: rigPartitions})
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -163,7 +164,7 @@ func TestEveryPartitionHasALag(t *testing.T) {
 // An instance that owns nothing shows that no partition is counted.
 func TestUnownedPartitionsHaveALag(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, startKfake(t))
+	r := newRig(t, servers.EmbeddedKafka(t))
 	set := compile(t, byIPAndUID)
 	m, l := r.counting(set, 100)
 	r.inStep(m)

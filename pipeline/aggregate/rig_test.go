@@ -21,7 +21,6 @@ import (
 
 	described "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
-	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
@@ -52,10 +51,7 @@ func TestMain(m *testing.M) {
 // everyKafka runs a test on the embedded Kafka, and on a real one if the environment names it.
 func everyKafka(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Parallel() // they wait more than they work
-	t.Run("kfake", func(t *testing.T) {
-		test(t, newRig(t, startKfake(t)))
-	})
-	t.Run("kafka", func(t *testing.T) { test(t, newRig(t, servers.Kafka(t))) })
+	servers.EachKafka(t, func(t *testing.T, brokers []string) { test(t, newRig(t, brokers)) })
 }
 
 // everyKafkaShows is everyKafka for a test that proves a sentence of the rule language.
@@ -191,18 +187,6 @@ func sharing(ms ...*member) bool {
 		}
 	}
 	return true
-}
-
-// startKfake starts an embedded Kafka for one test.
-func startKfake(t *testing.T) []string {
-	t.Helper()
-	// It outlives the members, which cleanups end.
-	s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s.Kafka
 }
 
 // eventually waits for a condition.

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/internal/servers"
 )
 
 // inUse are settings by which connections are opened.
@@ -35,7 +37,7 @@ func (u *inUse) Dial(network, addr string) (net.Conn, error) {
 // already has these settings reads them in the background: that was a data race.
 func TestSettingsThatAreInUseDoNotChange(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, startKfake(t))
+	r := newRig(t, servers.EmbeddedKafka(t))
 	m := r.start(compile(t, yearly), func(c *Config) {
 		c.Kafka = func(s *sarama.Config) { s.Net.Proxy.Enable, s.Net.Proxy.Dialer = true, &inUse{t: t, settings: s} }
 	})

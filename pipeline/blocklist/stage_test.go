@@ -32,7 +32,10 @@ var shapes = []struct {
 	name string
 	open func(t *testing.T) dialer
 }{
-	{"miniredis", func(t *testing.T) dialer { return single(miniredis.RunT(t).Addr()) }},
+	{"miniredis", func(t *testing.T) dialer {
+		servers.Embedded(t)
+		return single(miniredis.RunT(t).Addr())
+	}},
 	{"redis", func(t *testing.T) dialer { return single(servers.StartRedis(t).Addr()) }},
 	{"cluster", func(t *testing.T) dialer {
 		addrs := servers.StartRedisCluster(t, 3).Addrs()

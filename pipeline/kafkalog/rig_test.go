@@ -25,7 +25,10 @@ const patience = time.Minute
 
 // everyKafka runs a test on the embedded Kafka and, where the environment names one, on a real one.
 func everyKafka(t *testing.T, test func(t *testing.T, brokers []string)) {
-	t.Run("kfake", func(t *testing.T) { test(t, fake(t).ListenAddrs()) })
+	t.Run("kfake", func(t *testing.T) {
+		servers.Embedded(t)
+		test(t, fake(t).ListenAddrs())
+	})
 	t.Run("kafka", func(t *testing.T) { test(t, servers.Kafka(t)) })
 }
 

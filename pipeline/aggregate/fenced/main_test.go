@@ -32,7 +32,10 @@ type cluster struct {
 
 // onEach runs a test on kfake, and on Kafka if TALLYGATE_TEST_KAFKA names one.
 func onEach(t *testing.T, test func(t *testing.T, c cluster)) {
-	t.Run("kfake", func(t *testing.T) { test(t, fake(t)) })
+	t.Run("kfake", func(t *testing.T) {
+		servers.Embedded(t)
+		test(t, fake(t))
+	})
 	t.Run("kafka", func(t *testing.T) { test(t, kafka(t)) })
 }
 

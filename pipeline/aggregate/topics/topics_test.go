@@ -30,6 +30,7 @@ type cluster struct {
 // onEach runs a test on kfake with three brokers, and on Kafka if TALLYGATE_TEST_KAFKA names one.
 func onEach(t *testing.T, test func(t *testing.T, c cluster)) {
 	t.Run("kfake", func(t *testing.T) {
+		servers.Embedded(t)
 		k, err := kfake.NewCluster(kfake.NumBrokers(3))
 		if err != nil {
 			t.Fatal(err)

@@ -22,7 +22,10 @@ func dial(t testing.TB, addr string) redis.UniversalClient {
 
 // onEach runs a test on each kind of Redis.
 func onEach(t *testing.T, test func(t *testing.T, client redis.UniversalClient)) {
-	t.Run("miniredis", func(t *testing.T) { test(t, dial(t, miniredis.RunT(t).Addr())) })
+	t.Run("miniredis", func(t *testing.T) {
+		servers.Embedded(t)
+		test(t, dial(t, miniredis.RunT(t).Addr()))
+	})
 	t.Run("redis", func(t *testing.T) { test(t, dial(t, servers.StartRedis(t).Addr())) })
 	t.Run("cluster", func(t *testing.T) {
 		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.StartRedisCluster(t, 3).Addrs(), MaintNotificationsConfig: noNotices})

@@ -40,6 +40,7 @@ type rig struct {
 // onEach runs a test on the Redis in memory, and on a real one where there is one.
 func onEach(t *testing.T, test func(*testing.T, *redis.Client)) {
 	t.Run("miniredis", func(t *testing.T) {
+		servers.Embedded(t)
 		m := miniredis.RunT(t)
 		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
 		t.Cleanup(func() { client.Close() })
