@@ -6,7 +6,7 @@ RUN  ?= .run
 LINT := go tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 30s
 
-.PHONY: help test race lint check e2e chaos soak kafka-up kafka-down compose-check snapshot simulate fuzz bench adapters cover mutants measured site mixin
+.PHONY: help test race lint check e2e nightly chaos soak kafka-up kafka-down compose-check snapshot simulate fuzz bench adapters cover mutants measured site mixin
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -33,14 +33,22 @@ RACED = ./internal/e2e $$(go list ./... | grep -vE '/(internal/(e2e|layers)|wind
 
 e2e: kafka-up ## tests of all that has goroutines, race detector on, on real Kafka and Redis
 	@TALLYGATE_TEST_KAFKA=127.0.0.1:$$(<$(RUN)/kafka/port) TALLYGATE_TEST_REDIS=127.0.0.1:$$(<$(RUN)/redis/port) \
-	  PATH="$$(scripts/proxies.sh install):$$PATH" TALLYGATE_TEST_REQUIRE=1 go test -race -count=1 -parallel 4 -timeout 20m $(TESTFLAGS) $(RACED)
+	  PATH="$$(scripts/proxies.sh install):$$PATH" TALLYGATE_TEST_REQUIRE=1 go test -race -count=1 -parallel 4 -timeout 40m $(TESTFLAGS) $(RACED)
+
+nightly: export TALLYGATE_TEST_NIGHTLY = 1
+nightly: ## what takes too long for each change: before a tag, and each night
+	@$(MAKE) e2e
+	@RUNS=3 $(MAKE) chaos
+	@RUNS=3 STRICT=1 $(MAKE) chaos
+	@$(MAKE) simulate
+	@$(MAKE) fuzz
 
 chaos: ## plans of faults, compared with a model: make chaos SEED=1 RUNS=3 EVENTS=500000; all settings: scripts/chaos.sh
 	@scripts/chaos.sh
 
 soak: ## a steady load with everything that happens to an installation: make soak MINUTES=30
 	@scripts/kafka.sh install >/dev/null; scripts/redis.sh install; redis=$$(scripts/redis.sh start $(RUN)/redis); \
-	  TALLYGATE_TEST_KAFKA=own TALLYGATE_TEST_REDIS=$$redis TALLYGATE_TEST_REQUIRE=1 \
+	  TALLYGATE_TEST_KAFKA=own TALLYGATE_TEST_REDIS=$$redis TALLYGATE_TEST_REQUIRE=1 TALLYGATE_TEST_NIGHTLY=1 \
 	  go test -v -count=1 -timeout 0 -run '^TestSoak$$' ./internal/e2e -soak.minutes $(or $(MINUTES),30)
 
 simulate: ## the protocol of strict limits against all that can fail: make simulate STEPS=100000000 SEED=1

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/servers"
 )
 
 var allAlerts = flag.Bool("alerts.all", false, "play each fault, and not only those that differ most")
@@ -16,6 +18,9 @@ var recordAlerts = flag.Bool("alerts.record", false, "record the series of each 
 // fault, and is silent again after the runbook's step. With -alerts.record the waits are the real ones,
 // and what Prometheus has seen is kept: TestFaultsFireTheirAlerts in package deploy plays it again.
 func TestAlertsFireAndRunbooksMend(t *testing.T) {
+	if !*recordAlerts {
+		servers.Nightly(t)
+	}
 	for _, f := range alertFaults() {
 		if !f.inSuite && !*recordAlerts && !*allAlerts {
 			continue

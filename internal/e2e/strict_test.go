@@ -57,6 +57,7 @@ func TestStrictLimitsInACluster(t *testing.T) {
 
 // One broker of three fails. No memory is lost, but owners, groups and events are held up.
 func TestStrictLimitsOnThreeBrokers(t *testing.T) {
+	servers.Nightly(t)
 	t.Parallel()
 	playStrict(t, &plan{brokers: 3, store: single, aggregators: make([]bool, 2)}, 1, []*fault{
 		{name: "a partition's leader is killed", strike: oneOf(leads)},

@@ -37,3 +37,12 @@ func Embedded(t testing.TB) {
 		t.Skip("on a real server instead")
 	}
 }
+
+// Nightly leaves a test of minutes to `make nightly`. TALLYGATE_TEST_NIGHTLY is 1, or the name of the one that
+// is not left out.
+func Nightly(t testing.TB) {
+	t.Helper()
+	if is := os.Getenv("TALLYGATE_TEST_NIGHTLY"); is != "1" && is != t.Name() {
+		t.Skip("make nightly runs it") // scripts/testlog reads this
+	}
+}

@@ -5,7 +5,9 @@
 //
 //	TALLYGATE_TEST_KAFKA    host:port,…  (make kafka-up prints it)
 //	TALLYGATE_TEST_REDIS    host:port
-//	TALLYGATE_TEST_REQUIRE  1: a test without its server or program fails instead of being skipped
+//	TALLYGATE_TEST_REQUIRE  1: a test without its server or program fails instead of being skipped, and
+//	                        stand-ins are left out
+//	TALLYGATE_TEST_NIGHTLY  1: also tests that take minutes; a test's name: also this one
 package servers
 
 import (

@@ -4,7 +4,7 @@
 //
 // It also sees to it that a skipped test was run elsewhere: with -seen FILE it adds what it
 // saw to the file, and `testlog -never FILE` fails for each test that was skipped in every
-// run of that file.
+// run of that file. A test of `make nightly` is named there, and fails nothing.
 //
 // With -again FILE it writes down the package and the name of the test that failed, unless more than one
 // did, or something failed that is not a test's.
@@ -48,12 +48,16 @@ type event struct {
 	Elapsed float64 // seconds
 }
 
+// nightly is what servers.Nightly says of a test that it skips.
+const nightly = "make nightly runs it"
+
 // digest prints a run's digest to out, adds its tests to the file called seen, and writes the one that may
 // run again to the one called alone.
 func digest(in io.Reader, out io.Writer, seen, alone string) error {
 	var tests strings.Builder
 	said := map[string][]string{} // by package and test, until it is known how the test ended
 	count := map[string]int{}
+	var bad []string // tests that failed, or had not ended
 	reports, slow, repeat := races{}, slowest{}, again{of: map[string]bool{}, whole: map[string]bool{}, open: map[string]int{}}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 64<<20)
@@ -74,10 +78,13 @@ func digest(in io.Reader, out io.Writer, seen, alone string) error {
 		case e.Action == "output":
 			said[name] = append(said[name], e.Output)
 		case e.Test == "":
-		case e.Action == "fail":
-			fmt.Fprint(out, strings.Join(said[name], ""))
-			fallthrough
-		case e.Action == "pass", e.Action == "skip":
+		case e.Action == "fail", e.Action == "pass", e.Action == "skip":
+			if e.Action == "fail" {
+				fmt.Fprint(out, strings.Join(said[name], ""))
+				bad = append(bad, "failed: "+name)
+			} else if e.Action == "skip" && strings.Contains(strings.Join(said[name], ""), nightly) {
+				e.Action = "nightly"
+			}
 			count[e.Action]++
 			slow.add(e)
 			fmt.Fprintf(&tests, "%s %s\n", e.Action, name)
@@ -91,10 +98,14 @@ func digest(in io.Reader, out io.Writer, seen, alone string) error {
 	for _, name := range slices.Sorted(maps.Keys(said)) { // a panic or a timeout ended these
 		if !strings.HasSuffix(name, " ") {
 			fmt.Fprint(out, strings.Join(said[name], ""))
+			bad = append(bad, "did not end: "+name)
 		}
 	}
 	slow.print(out)
-	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", count["pass"], count["fail"], count["skip"])
+	for _, line := range bad { // at the end again, where who reads a long log looks first
+		fmt.Fprintln(out, line)
+	}
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", count["pass"], count["fail"], count["skip"]+count["nightly"])
 	if alone != "" {
 		if err := repeat.write(alone); err != nil {
 			return err
@@ -124,21 +135,29 @@ func reportNever(file string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ran, skipped := map[string]bool{}, map[string]bool{}
+	ran, skipped, later := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(string(content)) {
 		action, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if action == "skip" {
+		switch action {
+		case "skip":
 			skipped[name] = true
-		} else {
+		case "nightly":
+			later[name] = true
+		default:
 			ran[name] = true
 		}
 	}
 	if len(ran) == 0 {
 		return fmt.Errorf("%s has no test that ran", file)
 	}
+	for _, name := range slices.Sorted(maps.Keys(later)) {
+		if !ran[name] {
+			fmt.Fprintf(out, "left to make nightly: %s\n", name)
+		}
+	}
 	n := 0
 	for _, name := range slices.Sorted(maps.Keys(skipped)) {
-		if !ran[name] {
+		if !ran[name] && !later[name] {
 			n++
 			fmt.Fprintf(out, "never run: %s\n", name)
 		}

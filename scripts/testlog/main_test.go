@@ -15,6 +15,8 @@ const run = `not json: what make says
 {"Action":"fail","Package":"p","Test":"TestBad"}
 {"Action":"output","Package":"p","Test":"TestAway","Output":"no server\n"}
 {"Action":"skip","Package":"p","Test":"TestAway"}
+{"Action":"output","Package":"p","Test":"TestLong","Output":"    x_test.go:1: make nightly runs it\n"}
+{"Action":"skip","Package":"p","Test":"TestLong"}
 {"Action":"output","Package":"p","Test":"TestCut","Output":"panic: cut\n"}
 {"Action":"output","Package":"p","Output":"FAIL\tp\t0.1s\n"}
 {"Action":"fail","Package":"p"}
@@ -26,13 +28,13 @@ func TestDigest(t *testing.T) {
 	if err := digest(strings.NewReader(run), &out, seen, ""); err != nil {
 		t.Fatal(err)
 	}
-	want := "not json: what make says\nx.go:1: no\nbad: 1 is 2\nFAIL\tp\t0.1s\npanic: cut\n1 passed, 1 failed, 1 skipped\n"
+	want := "not json: what make says\nx.go:1: no\nbad: 1 is 2\nFAIL\tp\t0.1s\npanic: cut\nfailed: p TestBad\ndid not end: p TestCut\n1 passed, 1 failed, 2 skipped\n"
 	if out.String() != want {
 		t.Errorf("digest:\n%swant:\n%s", out.String(), want)
 	}
 
 	out.Reset()
-	if err := reportNever(seen, &out); err == nil || out.String() != "never run: p TestAway\n" {
+	if err := reportNever(seen, &out); err == nil || out.String() != "left to make nightly: p TestLong\nnever run: p TestAway\n" {
 		t.Errorf("%v: %s", err, out.String())
 	}
 	elsewhere := `{"Action":"pass","Package":"p","Test":"TestAway"}`

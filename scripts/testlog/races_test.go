@@ -37,6 +37,7 @@ race detected during execution of test
 === a data race, in the output of q TestElsewhere
         WARNING: DATA RACE
         Read at 2
+failed: p TestBad
 3 passed, 1 failed, 0 skipped
 `
 	if out.String() != want {
