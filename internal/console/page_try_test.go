@@ -82,6 +82,7 @@ func TestTryReplay(t *testing.T) {
 	page := s.post("/try", try("replay", shopRules(4, "250"), "span", "24h"), http.StatusOK)
 	s.has(page, "Replay against version 1", "3\u202f000 events", "No longer hit", "rule-003", "<small>new</small>", "uid=•••", `download="replay.json"`, "data:application/json;base64,", `<option value="24h" selected>`)
 	s.lacks(page, "user-1")
+	s.has(s.post("/try", try("replay", strings.ReplaceAll(shopRules(3, "100"), "100", "20"), "span", "24h"), http.StatusOK), "Events newly denied", "Hit by both, denied more", "with those that run", `<tr class="warn">`)
 	live := s.post("/try", try("replay-live", shopRules(4, "250")), http.StatusOK)
 	s.has(live, "event: progress\ndata: {", "event: result\ndata: ", "Replay against version 1")
 	s.has(s.post("/try", try("replay-live", shopRules(4, "x")), http.StatusOK), "Correct the mistakes first")

@@ -22,10 +22,11 @@ func (e *Engine) Decide(ev *event.Event, at event.Micros) []*Held {
 }
 
 // cover counts an event for the verdicts that cover it.
-func (e *Engine) cover(ev *event.Event, at event.Micros) {
+func (e *Engine) cover(ev *event.Event, at event.Micros, out *Outcome) {
 	for h := range e.about(ev) {
 		if h.State == verdict.Block && h.InForce(at) && h.Covers(ev.API) {
 			h.Covered++
+			out.Covered = append(out.Covered, Cover{Rule: h.Rule, Key: h.Key})
 		}
 	}
 }

@@ -68,6 +68,8 @@ type Outcome struct {
 	Skipped []rules.Skip      // rules that could not count it
 	Changes []verdict.Verdict // in order
 	Issued  []bool            // of each change: it is a new verdict, not a moved end
+	// Covered are the verdicts that were in force for it; those on one key stand together.
+	Covered []Cover
 	// Denied are the strict limits that it counted above: its request would have got no permit.
 	Denied []Denial
 	// Rules whose fuse this event blew: they are in shadow mode from now on.
@@ -82,8 +84,15 @@ type Outcome struct {
 func (o *Outcome) reset() {
 	*o = Outcome{
 		Hits: o.Hits[:0], Tiers: o.Tiers[:0], Skipped: o.Skipped[:0], Changes: o.Changes[:0], Issued: o.Issued[:0], Denied: o.Denied[:0],
-		Told: o.Told[:0], ToldAs: o.ToldAs[:0], Left: o.Left[:0], Strict: o.Strict[:0],
+		Covered: o.Covered[:0],
+		Told:    o.Told[:0], ToldAs: o.ToldAs[:0], Left: o.Left[:0], Strict: o.Strict[:0],
 	}
+}
+
+// Cover names a verdict that covers an event.
+type Cover struct {
+	Rule string // the verdict's
+	Key  string // the key's text
 }
 
 // Denial is that a strict limit has no permit for an event's request.
@@ -130,7 +139,7 @@ func (e *Engine) Apply(ev *event.Event, broker event.Micros, cause verdict.Cause
 			return
 		}
 	} else {
-		e.cover(ev, at)
+		e.cover(ev, at, out)
 	}
 	e.out, cause.ID = out, ev.ID
 	// A verdict that has ended by now is reported all the same.

@@ -20,6 +20,7 @@ type Comparison struct {
 	OnEvent func() error
 
 	now, old *run // old: nil without rules to compare with
+	changes  changes
 }
 
 // Compare returns a Comparison of two sets of rules; a nil old one compares with nothing.
@@ -74,6 +75,7 @@ func (c *Comparison) apply(rec *Record) error {
 	c.now.apply(rec)
 	if c.old != nil {
 		c.old.apply(rec)
+		c.changes.add(c.now, c.old)
 	}
 	if c.OnChanges != nil {
 		if err := c.OnChanges(c.now.out.Changes); err != nil {
@@ -99,7 +101,7 @@ func (c *Comparison) Result() *Result {
 	r := &Result{Tally: c.now.finish()}
 	if c.old != nil {
 		c.old.finish()
-		r.Against = diff(c.now, c.old)
+		r.Against = diff(c.now, c.old, &c.changes)
 	}
 	return r
 }

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -165,7 +166,7 @@ func keys(w *printer, title string, list []KeyTally) {
 	}
 	fmt.Fprintln(t, head)
 	for _, k := range list {
-		row := []string{"  " + k.Key, number(k.Verdicts), number(k.Covered)}
+		row := []string{"  " + words.Cell(k.Key, maxKey), number(k.Verdicts), number(k.Covered)}
 		if denied {
 			row = append(row, number(k.Denied))
 		}
@@ -177,7 +178,8 @@ func keys(w *printer, title string, list []KeyTally) {
 // write writes what differs, and with all also what does not.
 func (d *Diff) write(w *printer, all bool) {
 	w.line("\nCompared with the old rules: %s keys are hit by the new rules only, %s by the old ones only, %s by both", number(d.Newly), number(d.NoLonger), number(d.Both))
-	rows := [][]string{{"RULE", "VERDICTS", "BEFORE", "KEYS NEWLY", "KEYS NO LONGER"}}
+	w.line("%s events are covered or denied by the new rules only, %s by the old ones only, %s by both", number(d.Events.Newly), number(d.Events.NoLonger), number(d.Events.Both))
+	rows := [][]string{{"RULE", "VERDICTS", "BEFORE", "KEYS NEWLY", "KEYS NO LONGER", "EVENTS NEWLY", "EVENTS NO LONGER"}}
 	denied := slices.ContainsFunc(d.Rules, func(r RuleDiff) bool { return r.Denied+r.OldDenied > 0 })
 	if denied {
 		rows[0] = append(rows[0], "DENIED", "BEFORE")
@@ -192,7 +194,10 @@ func (d *Diff) write(w *printer, all bool) {
 		if r.Only != "" {
 			name += " (only in the " + r.Only + " rules)"
 		}
-		row := []string{name, number(r.Verdicts), number(r.OldVerdicts), number(r.Newly), number(r.NoLonger)}
+		if r.Mode != r.OldMode {
+			name += fmt.Sprintf(" (%s, before %s)", r.Mode, r.OldMode)
+		}
+		row := []string{name, number(r.Verdicts), number(r.OldVerdicts), number(r.Newly), number(r.NoLonger), number(r.EventsNewly), number(r.EventsNoLonger)}
 		if denied {
 			row = append(row, number(r.Denied), number(r.OldDenied))
 		}
@@ -209,7 +214,25 @@ func (d *Diff) write(w *printer, all bool) {
 	}
 	keys(w, "Newly hit", d.TopNewly)
 	keys(w, "No longer hit", d.TopGone)
+	keyDiffs(w, "Hit by both, now harder", d.TopHarder)
+	keyDiffs(w, "Hit by both, now less", d.TopMilder)
 }
+
+func keyDiffs(w *printer, title string, list []KeyDiff) {
+	if len(list) == 0 {
+		return
+	}
+	w.line("\n%s", title)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  KEY\tEVENTS COVERED OR DENIED\tBEFORE\tRULES")
+	for _, k := range list {
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", words.Cell(k.Key, maxKey), number(k.Out), number(k.Old), strings.Join(k.Rules, ", "))
+	}
+	w.note(t.Flush())
+}
+
+// maxKey is the most characters of a key that a table shows.
+const maxKey = 1024
 
 // printer keeps the first error of many writes.
 type printer struct {
@@ -257,7 +280,14 @@ func share(part, whole int) string {
 	if whole == 0 {
 		return "0%"
 	}
-	return fmt.Sprintf("%.2g%%", 100*float64(part)/float64(whole))
+	percent := 100 * float64(part) / float64(whole)
+	if percent >= 10 { // where %.2g writes 1e+02
+		if part < whole {
+			percent = min(percent, 99)
+		}
+		return fmt.Sprintf("%.0f%%", percent)
+	}
+	return fmt.Sprintf("%.2g%%", percent)
 }
 
 func clock(m event.Micros) string {

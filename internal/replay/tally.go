@@ -26,7 +26,7 @@ type Tally struct {
 
 	Verdicts int         `json:"verdicts"` // issued
 	Blocked  int         `json:"blocked"`  // keys that got a verdict, or were above a strict limit
-	Covered  int         `json:"covered"`  // events covered by a verdict in force
+	Covered  int         `json:"covered"`  // events covered by a verdict in force, or by several
 	Denied   int         `json:"denied"`   // events above a strict limit: their requests would have been denied
 	Rules    []RuleTally `json:"rules"`    // each limit, in the rule file's order, then candidates
 	Top      []KeyTally  `json:"top"`      // the keys with the most covered events
@@ -61,17 +61,16 @@ type HourTally struct {
 	Verdicts int          `json:"verdicts"`
 }
 
-// KeyTally is one key that got verdicts.
+// KeyTally is one key that got verdicts. An event counts once, by however many limits it is covered.
 type KeyTally struct {
 	Key      string   `json:"key"`
 	Verdicts int      `json:"verdicts"`
 	Covered  int      `json:"covered"`
 	Denied   int      `json:"denied,omitempty"`
 	Rules    []string `json:"rules"`
-}
 
-// weight is what a key is listed for: how much would have been kept out.
-func (k *KeyTally) weight() int { return k.Covered + k.Denied }
+	out int // events that were covered or denied: what a key is listed for
+}
 
 // topKeys is how many keys a Tally lists.
 const topKeys = 10
@@ -80,13 +79,15 @@ const topKeys = 10
 type run struct {
 	engine *engine.Engine
 	tally  Tally
-	byRule map[string]int            // of tally.Rules
-	denied map[string]map[string]int // events above strict limits, by the key's text and the limit's name
+	byRule map[string]int                 // of tally.Rules
+	denied map[string]map[string]struct{} // the strict limits that a key was above, by its text
+	kept   kept
+	keys   map[string]*kept // by the key's text
 	out    engine.Outcome
 }
 
 func newRun(set *rules.Set) *run {
-	r := &run{engine: engine.New(set), byRule: map[string]int{}, denied: map[string]map[string]int{}}
+	r := &run{engine: engine.New(set), byRule: map[string]int{}, denied: map[string]map[string]struct{}{}, keys: map[string]*kept{}}
 	r.tally.From, r.tally.To = event.NoTime, event.NoTime
 	for _, l := range set.Limits {
 		i := r.rule(l.Name, l.Rule.Mode)
@@ -146,6 +147,7 @@ func (r *run) apply(rec *Record) {
 		}
 	}
 	r.denials(out.Denied)
+	r.keep(out)
 	for i := range out.Changes {
 		if v := &out.Changes[i]; out.Issued[i] {
 			r.issued(v, out.At)
@@ -174,26 +176,22 @@ func (r *run) denials(all []engine.Denial) {
 		d := &all[i]
 		r.tally.Rules[r.rule(d.Limit.Name, d.Limit.Rule.Mode)].Denied++
 		if r.denied[d.Key] == nil {
-			r.denied[d.Key] = map[string]int{}
+			r.denied[d.Key] = map[string]struct{}{}
 		}
-		r.denied[d.Key][d.Limit.Name]++
-	}
-	if len(all) > 0 {
-		r.tally.Denied++
+		r.denied[d.Key][d.Limit.Name] = struct{}{}
 	}
 }
 
 // finish completes the tally.
 func (r *run) finish() *Tally {
 	t := &r.tally
-	t.Keys = r.engine.Keys()
+	t.Keys, t.Covered, t.Denied = r.engine.Keys(), r.kept.covered, r.kept.denied
 	for h := range r.engine.Held() {
 		if h.State == verdict.Warn {
 			continue
 		}
 		rt := &t.Rules[r.rule(h.Rule, h.Mode)]
 		rt.Covered += h.Covered
-		t.Covered += h.Covered
 	}
 	keys := r.hits()
 	for _, k := range keys {
@@ -221,6 +219,9 @@ func (r *run) hits() map[string]*KeyTally {
 		k := keys[key]
 		if k == nil {
 			k = &KeyTally{Key: key}
+			if n := r.keys[key]; n != nil {
+				k.Covered, k.Denied, k.out = n.covered, n.denied, n.out
+			}
 			keys[key] = k
 		}
 		return k
@@ -231,13 +232,12 @@ func (r *run) hits() map[string]*KeyTally {
 		}
 		k := of(h.Key)
 		k.Verdicts += h.Issued
-		k.Covered += h.Covered
 		k.Rules = append(k.Rules, h.Rule)
 	}
 	for key, rules := range r.denied {
 		k := of(key)
-		for rule, n := range rules {
-			if k.Denied += n; !slices.Contains(k.Rules, rule) {
+		for rule := range rules {
+			if !slices.Contains(k.Rules, rule) {
 				k.Rules = append(k.Rules, rule)
 			}
 		}
@@ -253,7 +253,7 @@ func top(keys map[string]*KeyTally) []KeyTally {
 		all = append(all, *k)
 	}
 	slices.SortFunc(all, func(a, b KeyTally) int {
-		return cmp.Or(cmp.Compare(b.weight(), a.weight()), cmp.Compare(b.Verdicts, a.Verdicts), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(b.out, a.out), cmp.Compare(b.Verdicts, a.Verdicts), cmp.Compare(a.Key, b.Key))
 	})
 	return all[:min(len(all), topKeys)]
 }

@@ -193,4 +193,12 @@ func (b *Bench) mask(r *replay.Result) {
 			list[i].Key = b.cfg.Mask(list[i].Key)
 		}
 	}
+	if r.Against == nil {
+		return
+	}
+	for _, list := range [][]replay.KeyDiff{r.Against.TopHarder, r.Against.TopMilder} {
+		for i := range list {
+			list[i].Key = b.cfg.Mask(list[i].Key)
+		}
+	}
 }
