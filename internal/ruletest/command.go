@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -194,7 +195,7 @@ func (r *FileResult) write(out io.Writer) error {
 
 // Text describes the failure in several lines.
 func (f *Failure) Text() string {
-	return fmt.Sprintf("%s\n- %s   (expected)\n+ %s   (in force)\n%s", f.What, f.Want, f.Got, strings.Join(f.Story, "\n"))
+	return fmt.Sprintf("%s\n- %s   (expected)\n+ %s   (in force)\n%s", f.What, f.Want, f.Got, strings.Join(slices.Concat(f.Story, f.Why), "\n"))
 }
 
 func indent(s string) string { return "  " + strings.ReplaceAll(s, "\n", "\n  ") }
@@ -217,6 +218,7 @@ type failureObject struct {
 	Want  string   `json:"want"`
 	Got   string   `json:"got"`
 	Story []string `json:"story"`
+	Why   []string `json:"why,omitempty"`
 }
 
 // unreachedObject follows a file's tests in --json.

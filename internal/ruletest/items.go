@@ -44,7 +44,7 @@ func (r *reader) moment(name string, absent event.Micros) event.Micros {
 	if s == "" {
 		return absent
 	}
-	if d, err := rules.ParseDuration(s); err == nil {
+	if d, ok := span(s); ok {
 		return r.start + d
 	}
 	t, err := event.ParseMicros(s)
@@ -53,6 +53,22 @@ func (r *reader) moment(name string, absent event.Micros) event.Micros {
 		return absent
 	}
 	return t
+}
+
+// span reads a duration as rules have it, of which the seconds may have a fraction: 59.999s, 1m0.5s.
+func span(s string) (event.Micros, bool) {
+	whole, fraction, ok := strings.Cut(s, ".")
+	if !ok {
+		d, err := rules.ParseDuration(s)
+		return d, err == nil
+	}
+	digits, ok := strings.CutSuffix(fraction, "s")
+	if !ok || digits == "" || len(digits) > 6 || strings.Trim(digits, "0123456789") != "" {
+		return 0, false
+	}
+	d, err := rules.ParseDuration(whole + "s")
+	part, _ := strconv.Atoi((digits + "00000")[:6])
+	return d + event.Micros(part), err == nil
 }
 
 // who reads the fields that events and expectations share.
@@ -146,7 +162,10 @@ func (r *reader) times() (n int, every event.Micros) {
 		}
 	}
 	if at := r.item.Get("every"); at != nil {
-		every, _ = r.doc.Span(at, "every")
+		var ok bool
+		if every, ok = span(r.text("every")); !ok {
+			every, _ = r.doc.Span(at, "every")
+		}
 	}
 	return n, every
 }

@@ -28,6 +28,7 @@ type Failure struct {
 	What      string   // the moment, the key and the API
 	Want, Got string   // in the same words
 	Story     []string // the verdicts on the keys until then, and their counts
+	Why       []string // why events did not count, and what is in force instead
 }
 
 // Suite is the rules of one file of tests, compiled.
@@ -96,6 +97,7 @@ func (s *Suite) Run(ctx context.Context, t *Test) Result {
 	for ; ctx.Err() == nil && next < len(t.Events); next++ { // for the coverage
 		p.apply(&t.Events[next])
 	}
+	s.why(ctx, t, failures)
 	r := Result{Test: t, Took: time.Since(began)}
 	for _, f := range failures {
 		if f != nil {
@@ -139,7 +141,7 @@ func (p *play) judge(x *Expect) *Failure {
 	if want == got {
 		return nil
 	}
-	return &Failure{Line: x.Line, What: p.what(x), Want: want, Got: got, Story: p.story(x)}
+	return &Failure{Line: x.Line, What: p.what(x), Want: want, Got: got, Story: p.story(x), Why: p.elsewhere(x)}
 }
 
 // judgeLeft returns nil if as much is left as is expected, or nothing is expected of it.
@@ -163,7 +165,7 @@ func (p *play) judgeLeft(x *Expect) *Failure {
 	if want == got {
 		return nil
 	}
-	return &Failure{Line: x.Line, What: p.what(x), Want: want, Got: got, Story: p.story(x)}
+	return &Failure{Line: x.Line, What: p.what(x), Want: want, Got: got, Story: p.story(x), Why: p.elsewhere(x)}
 }
 
 // keyOf is the expectation's key under its rule; nil when the set has no such rule.

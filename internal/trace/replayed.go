@@ -82,11 +82,8 @@ func (r *replayed) fill(t *target, before, after []rules.Explanation, at event.M
 		if x.Count != was.Count || is.repeat || is.unknown || t.why.Does != rules.Counts || lt.Amount == 0 {
 			continue
 		}
-		switch {
-		case is.late > 0 && x.Reset != 0 && at <= x.Reset:
-			lt.Late = "it is not after the reset at " + x.Reset.String()
-		case at < x.From:
-			lt.Late = "it happened before the window, which begins at " + x.From.String()
+		if is.late > 0 || at < x.From {
+			lt.Late = x.TooLate(at)
 		}
 	}
 }
