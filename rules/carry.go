@@ -8,6 +8,31 @@ import (
 	"github.com/tallygate/tallygate/windows"
 )
 
+// What the same limit is. A limit goes on with its counts, and with its permits, when the rules change its
+// number, its tiers or overrides, refunds, `strict` and what that says. Of these, some change what its window
+// keeps, and so the name of its counters: see formerSections. All that is kept by that name, in states, levels
+// and permits, and in processes by themselves, is the limit's under each of its names. Any other window, key,
+// count or name of the rule makes a new limit, which begins with nothing.
+
+// Names are what the limit's counters may be called: its Hash, and what they were called when the rule had
+// another number, tiers or refunds.
+func (l *Limit) Names() []SectionHash {
+	out := []SectionHash{l.Hash}
+	for i := range l.formers {
+		out = append(out, l.formers[i].hash)
+	}
+	return out
+}
+
+// Carry makes of counters of a name, which is one of the limit's Names, those that the limit has now. It changes
+// neither; counters that are of the present name are returned as they are.
+func (l *Limit) Carry(window []byte, of SectionHash) []byte {
+	if of == l.Hash {
+		return window
+	}
+	return l.Window.Carry(append([]byte(nil), window...), l.windowOf(of))
+}
+
 // windowOf is what the limit's counters in a section of a name are of.
 func (l *Limit) windowOf(hash SectionHash) *windows.Spec {
 	if hash == l.Hash {

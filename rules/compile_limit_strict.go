@@ -38,6 +38,9 @@ func (c *limitReader) addBeforehand(l *Limit) {
 		}
 	}
 	l.Index, l.Hash = len(r.Limits), sectionHash(l)
+	if !l.InFlight {
+		l.formers = formerSections(l)
+	}
 	c.warnHeavy(l)
 	r.Limits = append(r.Limits, l)
 }

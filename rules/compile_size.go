@@ -26,7 +26,7 @@ const (
 func (s *Set) LargestState() (bytes int, dims []string) {
 	sizes := make([]int, len(s.Shapes))
 	for _, l := range s.Limits {
-		sizes[l.Rule.Shape.Index] += l.largestSection()
+		sizes[l.Rule.Shape.Index] += largestSection(l)
 	}
 	for i, size := range sizes {
 		size += keystate.HeaderBytes + idsBytes + s.RecentIDs*idBytes
@@ -37,7 +37,7 @@ func (s *Set) LargestState() (bytes int, dims []string) {
 	return bytes, dims
 }
 
-func (l *Limit) largestSection() int {
+func largestSection(l *Limit) int {
 	size := sectionBytes + l.Window.MaxBytes()
 	slots := 1
 	if l.Candidate > 0 {

@@ -58,7 +58,7 @@ func slidingCandidate(l, try *Limit, _ windowFields) bool {
 	if l.isExact(l.Candidate) == l.Window.Exact {
 		return false
 	}
-	try.beside, try.Window = l, l.otherForm()
+	try.beside, try.Window = l, otherForm(l)
 	return true
 }
 
@@ -67,11 +67,11 @@ func slidingFormer(l *Limit) []windows.Spec {
 	if l.Rule.Count == CountSum {
 		return nil
 	}
-	return []windows.Spec{l.otherForm()}
+	return []windows.Spec{otherForm(l)}
 }
 
-// otherForm is the limit's window by panes when it is exact, and the other way round.
-func (l *Limit) otherForm() windows.Spec {
+// otherForm is a limit's window by panes when it is exact, and the other way round.
+func otherForm(l *Limit) windows.Spec {
 	w := l.Window
 	if w.Exact, w.Resolution = !w.Exact, 0; !w.Exact {
 		w.Resolution = l.panes

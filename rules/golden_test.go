@@ -51,12 +51,12 @@ func describeLimits(b *strings.Builder, set *Set) {
 			uint8(w.Kind), w.Per, w.Offset, w.Unit, w.Zone, w.WeekStarts, w.Exact, w.Resolution, w.Lateness, w.Gap, w.Limit, w.Most, w.Distinct, w.Estimate, w.Refunds)
 	}
 	for _, l := range set.Limits {
-		fmt.Fprintf(b, "%s: %x, judged %x, faces %08x\n ", l.Name, l.Hash, l.judged, l.displayHashes)
+		fmt.Fprintf(b, "%s: %x, judged %x, faces %08x\n ", l.Name, l.Hash[:], l.judged, l.displayHashes)
 		window(&l.Window)
 		fmt.Fprintf(b, "  limit %d debt %d candidate %d shadow %t per %d to %d grain %d plain %t quiet to %d panes %d\n",
 			l.threshold(), l.Debt, l.Candidate, l.Shadow, l.PerMin, l.PerMax, l.Grain, l.plain, l.quietTo, l.panes)
 		for _, f := range l.formers {
-			fmt.Fprintf(b, "  was %x ", f.hash)
+			fmt.Fprintf(b, "  was %x ", f.hash[:])
 			window(&f.window)
 		}
 	}

@@ -95,9 +95,10 @@ func (x Exemptions) until(l *Limit) event.Micros {
 // carries on; nil when there is none.
 func (s *Set) LimitOf(hash SectionHash) *Limit { return s.byHash.of(hash) }
 
-// StrictLimit returns the strict limit whose counters have this hash; nil when there is none.
+// StrictLimit returns the strict limit whose counters have this hash, or had it: see Limit.Names; nil when there
+// is none.
 func (s *Set) StrictLimit(hash SectionHash) *Limit {
-	if l := s.byHash.of(hash); l != nil && l.Hash == hash && l.Strict {
+	if l := s.byHash.of(hash); l != nil && l.Strict {
 		return l
 	}
 	return nil

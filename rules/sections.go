@@ -71,8 +71,7 @@ func (p *sections) limitOfSection(sec keystate.Section) (*Limit, keystate.Sectio
 	if l == nil || sec.Hash() == l.Hash {
 		return l, sec
 	}
-	from := l.windowOf(sec.Hash())
-	window := l.Window.Carry(append([]byte(nil), p.take(sec)...), from)
+	window := l.Carry(p.take(sec), sec.Hash())
 	if !l.Rule.Refunds {
 		p.extras.Remembered = p.extras.Remembered[:0]
 	}

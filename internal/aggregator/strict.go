@@ -3,7 +3,6 @@ package aggregator
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"strconv"
 	"sync"
 
@@ -138,7 +137,7 @@ type strictMetrics struct {
 	stats func() publish.Stats
 
 	mu    sync.Mutex
-	rules map[string]string // the names of rules, by their limits' as permits have them
+	rules map[string]*rules.Limit // by their names in permits
 
 	lost, granting, doubt, unsettled, applies *prometheus.Desc
 }
@@ -148,7 +147,7 @@ func newStrictMetrics(pub *publish.Publisher) *strictMetrics {
 		return prometheus.NewDesc("tallygate_strict_"+name, help, labels, nil)
 	}
 	return &strictMetrics{
-		stats: pub.Stats, rules: map[string]string{},
+		stats: pub.Stats, rules: map[string]*rules.Limit{},
 		lost:      describe("lost_permits_total", "Permits whose actions never told how they ended, and that were counted.", "rule"),
 		granting:  describe("partitions_granting", "Owned partitions for which Redis may grant permits."),
 		doubt:     describe("doubt_since_timestamp_seconds", "Since when Redis may not grant permits for an owned partition; 0 when it may.", "partition"),
@@ -163,7 +162,9 @@ func (m *strictMetrics) use(set *rules.Set) {
 	defer m.mu.Unlock()
 	for _, r := range set.Strict() {
 		for _, l := range r.Limits {
-			m.rules[hex.EncodeToString(l.Hash[:])] = r.Name
+			for _, name := range l.Names() {
+				m.rules[name.String()] = l
+			}
 		}
 	}
 }
@@ -204,9 +205,10 @@ func (m *strictMetrics) Collect(ch chan<- prometheus.Metric) {
 func (m *strictMetrics) lostByRule(lost map[string]uint64) map[string]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := map[string]uint64{}
-	for limit, rule := range m.rules { // a rule's zero, too, so that a rate can be had from the beginning
-		out[rule] = max(out[rule], lost[limit])
+	limits, out := map[string]uint64{}, map[string]uint64{}
+	for name, l := range m.rules {
+		limits[l.Name] += lost[name]
+		out[l.Rule.Name] = max(out[l.Rule.Name], limits[l.Name]) // also 0, so that a rate can be had from the beginning
 	}
 	return out
 }

@@ -46,6 +46,7 @@ type shareOf struct {
 
 type state struct {
 	window []byte
+	form   rules.SectionHash // of the limit's Names: what window is of
 	held   event.Decimal
 }
 
@@ -77,7 +78,7 @@ func (s *shares) take(t *attempt, one *ask) (*rules.Limit, bool) {
 			threshold = w.Lowest
 		}
 		threshold = max(threshold/event.Decimal(t.a.cfg.Enforcers), min(threshold, event.One))
-		st := s.state(shareOf{by.Hash, one.Key})
+		st := s.state(by, one.Key)
 		states = append(states, st)
 		if by.InFlight {
 			if st.held.Plus(w.Amount) > threshold {
@@ -86,7 +87,8 @@ func (s *shares) take(t *attempt, one *ask) (*rules.Limit, bool) {
 			after = append(after, nil)
 			continue
 		}
-		window, added, _ := by.Window.AddSpent(append([]byte(nil), st.window...), max(now, by.Window.Latest(st.window)), w.Amount)
+		had := by.Carry(st.window, st.form)
+		window, added, _ := by.Window.AddSpent(append([]byte(nil), had...), max(now, by.Window.Latest(had)), w.Amount)
 		if added.Count > threshold {
 			return by, false
 		}
@@ -98,15 +100,17 @@ func (s *shares) take(t *attempt, one *ask) (*rules.Limit, bool) {
 			t.local = append(t.local, share{s, st, one.Wants[i].Amount})
 			continue
 		}
-		st.window = after[i]
+		st.window, st.form = after[i], one.by[i].Hash
 	}
 	return nil, true
 }
 
-// state returns a key's. Where there are too many, one that holds nothing leaves.
-func (s *shares) state(of shareOf) *state {
-	if st := s.keys[of]; st != nil {
-		return st
+// state returns a key's, under any of the limit's names. Where there are too many, one that holds nothing leaves.
+func (s *shares) state(l *rules.Limit, key string) *state {
+	for _, name := range l.Names() {
+		if st := s.keys[shareOf{name, key}]; st != nil {
+			return st
+		}
 	}
 	if s.keys == nil {
 		s.keys = map[shareOf]*state{}
@@ -119,7 +123,7 @@ func (s *shares) state(of shareOf) *state {
 			}
 		}
 	}
-	st := &state{}
-	s.keys[of] = st
+	st := &state{form: l.Hash}
+	s.keys[shareOf{l.Hash, key}] = st
 	return st
 }

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -50,6 +51,64 @@ func TestTheReasonOfADoubt(t *testing.T) {
 			})
 		}
 	}
+}
+
+const across64 = "    - {name: a, match: {api: x}, limit: %d, per: 1h, strict: {hold: 5m}%s}\n"
+
+// crossings are changes of across64 that leave it the same limit, from a limit of 100 of which 60 are used, and how
+// many may be used behind each of them.
+var crossings = []struct {
+	limit int
+	more  string
+	used  int
+}{
+	{70, "", 70},
+	{64, "", 70},
+	{64, ", refunds: true", 70},
+	{72, ", refunds: true", 72},
+	{64, ", tiers: [{when: 'attrs.plan == \"pro\"', limit: 90}]", 72},
+	{64, "", 72},
+	{100, "", 100},
+	{64, "", 100},
+}
+
+// TestAReloadForgetsNoPermits: a limit whose counters are called otherwise behind a reload knows what is under way.
+func TestAReloadForgetsNoPermits(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		r.rules(1, fmt.Sprintf(across64, 100, ""))
+		a := r.admitter()
+		used := r.use(a, 60)
+		for i, c := range crossings {
+			r.rules(uint64(i+2), fmt.Sprintf(across64, c.limit, c.more))
+			if used += r.use(a, 1000); used != c.used {
+				t.Errorf("with limit %d%s %d are under way, want %d", c.limit, c.more, used, c.used)
+			}
+		}
+	})
+}
+
+// TestAReloadForgetsNoShare is the same for the share of a process while Redis may not grant anything.
+func TestAReloadForgetsNoShare(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		r.put(1, fmt.Sprintf(across64, 100, ""))
+		a := r.admitter(func(c *Config) { c.OnDoubt, c.Enforcers = Local, 1 })
+		used := r.use(a, 60)
+		for i, c := range crossings {
+			r.put(uint64(i+2), fmt.Sprintf(across64, c.limit, c.more))
+			testrun.Eventually(t, "the rules are read", func() bool { return a.Stats().Version == uint64(i+2) })
+			if used += r.use(a, 1000); used != c.used {
+				t.Errorf("with limit %d%s %d were let in, want %d", c.limit, c.more, used, c.used)
+			}
+		}
+	})
+}
+
+// use asks for permits until one is denied, for so many at most.
+func (r *rig) use(a *Admitter, most int) (n int) {
+	for n < most && r.admit(a, uid("x", "1")).Admitted {
+		n++
+	}
+	return n
 }
 
 func (r *rig) do(command ...any) {

@@ -66,8 +66,8 @@ func New(set *rules.Set, o Options) *Limits {
 	return x
 }
 
-// Load replaces the rules. Limits with the same Limit.Hash, so of the same name, window, key and count, go
-// on with their counters. Requests meet the old rules or the new ones.
+// Load replaces the rules. Limits that are the same by any of Limit.Names, so of the same name, window, key and
+// count, go on with their counters. Requests meet the old rules or the new ones.
 func (x *Limits) Load(set *rules.Set) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -79,7 +79,12 @@ func (x *Limits) Load(set *rules.Set) {
 	for _, r := range set.Instance {
 		var limits []*limit
 		for _, l := range r.Limits {
-			t := old[l.Hash]
+			var t *table
+			for _, name := range l.Names() {
+				if t = old[name]; t != nil {
+					break
+				}
+			}
 			if t == nil {
 				x.made++
 				t = newTable(x.made)

@@ -255,6 +255,38 @@ func TestChangedRulesKeepCounters(t *testing.T) {
 	b.expect(t, request("x", "1"), "let in")
 }
 
+// A limit that crosses 64, or gets a tier that does, is the same one: its times become panes, and times again.
+func TestALimitAcross64KeepsCounters(t *testing.T) {
+	const rule = "    - {name: a, match: {api: x}, limit: %d, per: 1m, scope: instance%s}\n"
+	limit := func(n int, more string) *rules.Set { return compiled(t, fmt.Sprintf(rule, n, more)) }
+	b := newBench(t, fmt.Sprintf(rule, 100, ""))
+	take := func(most int) (n int) {
+		for n < most {
+			if r, _ := b.Admit(request("x", "1")); !r.Allowed {
+				break
+			}
+			n++
+		}
+		return n
+	}
+	sum := take(60)
+	for _, c := range []struct {
+		set  *rules.Set
+		most int
+	}{{limit(70, ""), 70}, {limit(64, ""), 70}, {limit(72, ""), 72}, {limit(64, ", tiers: [{when: 'attrs.plan == \"pro\"', limit: 80}]"), 72}, {limit(64, ""), 72}, {limit(80, ""), 80}} {
+		b.now += event.Millisecond
+		b.Load(c.set)
+		if sum += take(1000); sum != c.most {
+			t.Errorf("%d were let in within a minute, want %d", sum, c.most)
+		}
+	}
+	b.Load(limit(64, ""))
+	b.now += 2 * event.Minute
+	if n := take(1000); n != 64 {
+		t.Errorf("two minutes later %d, want 64", n)
+	}
+}
+
 // What a crowd held leaves with it, and not with the next request, which would wait for that.
 func TestNothingIsLeftOfACrowd(t *testing.T) {
 	b := newBench(t, "    - {name: held, match: {api: x}, window: in-flight, limit: 1, scope: instance, keys: 2}\n")

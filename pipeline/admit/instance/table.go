@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules"
 )
 
 // shards is how many parts a table has, each with a lock of its own.
@@ -40,9 +41,10 @@ type entry struct {
 	prev, next *entry // in the ring; nil while something is under way
 	used       event.Micros
 
-	window []byte        // a state of package windows
-	warm   warmth        // of a bucket that warms up
-	held   event.Decimal // what is under way
+	window []byte            // a state of package windows
+	form   rules.SectionHash // of the limit's Names: what window is of
+	warm   warmth            // of a bucket that warms up
+	held   event.Decimal     // what is under way
 }
 
 func newTable(id uint64) *table {

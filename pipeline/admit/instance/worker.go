@@ -105,7 +105,7 @@ func (w *worker) settle(now event.Micros, allowed bool) (permit *Permit) {
 			if t.InFlight {
 				permit = permit.with(t.counters, t.part, t.e, t.want.Amount)
 			} else {
-				t.e.window, t.e.warm = append(t.e.window[:0], t.window...), t.warm
+				t.e.window, t.e.form, t.e.warm = append(t.e.window[:0], t.window...), t.Hash, t.warm
 			}
 		}
 		if t.e != nil {
@@ -133,7 +133,7 @@ func (t *try) judge(now event.Micros) {
 	}
 	t.window = t.window[:0]
 	if t.e != nil {
-		t.window = append(t.window, t.e.window...)
+		t.window = append(t.window, t.counted()...)
 		t.now = max(now, t.e.used) // a clock that went back
 	}
 	if t.WarmUp.Time > 0 {
@@ -145,6 +145,15 @@ func (t *try) judge(now event.Micros) {
 		return
 	}
 	t.reset = t.span(spent)
+}
+
+// counted is the key's window. While rules change, requests by the old ones and by the new ones meet the same
+// counters, which may be kept in two forms.
+func (t *try) counted() []byte {
+	if len(t.e.window) == 0 {
+		return nil
+	}
+	return t.Carry(t.e.window, t.e.form)
 }
 
 // add adds the request to the window, and decides by what is in it then.
@@ -186,7 +195,7 @@ func (t *try) deny() {
 	t.count, t.reset, t.retry = 0, 0, standing.Never
 	var window []byte
 	if t.e != nil {
-		window = t.e.window
+		window = t.counted()
 		t.count, t.reset = t.Window.CountAt(window, t.now), t.span(t.Window.Spent(window))
 	}
 	if len(window) == 0 || t.want.Amount > t.threshold {

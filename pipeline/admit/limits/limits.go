@@ -4,7 +4,6 @@ package limits
 
 import (
 	"cmp"
-	"encoding/hex"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -39,7 +38,10 @@ const Unlimited = rules.MaxStrict
 func Of(l *rules.Limit) *Limit {
 	out := &Limit{of: l}
 	s := &out.Shape
-	s.Name, s.Hold, s.Returns = hex.EncodeToString(l.Hash[:]), l.Rule.Strict.Hold, l.Rule.Strict.Lost == rules.LostReturn
+	s.Name, s.Hold, s.Returns = l.Hash.String(), l.Rule.Strict.Hold, l.Rule.Strict.Lost == rules.LostReturn
+	for _, name := range l.Names()[1:] {
+		s.Formers = append(s.Formers, name.String())
+	}
 	w := &l.Window
 	switch {
 	case l.InFlight:

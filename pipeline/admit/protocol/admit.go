@@ -120,7 +120,7 @@ func (p *Permit) isFor(q *Ask) bool {
 	flies, one := false, false
 	for i := range q.Wants {
 		w := &q.Wants[i]
-		part := p.part(w.Name)
+		part := p.part(&w.Limit)
 		switch {
 		case w.Kind == InFlight:
 			flies, one = true, one || part != nil
@@ -222,7 +222,7 @@ func (k *Key) resetAt(l *Limit, used float64, now, settled event.Micros) (at eve
 
 // steps is what counts now, counted or under way, in the order in which it falls out.
 func (k *Key) steps(l *Limit, now, settled event.Micros) (steps []Step) {
-	if s := k.Level.section(l.Name); s != nil {
+	if s := k.Level.section(l); s != nil {
 		for _, step := range s.Steps {
 			if step.Until > now {
 				steps = append(steps, step)
@@ -230,8 +230,8 @@ func (k *Key) steps(l *Limit, now, settled event.Micros) (steps []Step) {
 		}
 	}
 	for _, p := range k.Permits {
-		if part := p.part(l.Name); part != nil && part.weighs(now, settled) {
-			steps = append(steps, Step{part.Until, part.Amount})
+		if part, until := l.weighs(p, now, settled); part != nil {
+			steps = append(steps, Step{until, part.Amount})
 		}
 	}
 	slices.SortFunc(steps, func(a, b Step) int { return cmp.Compare(a.Until, b.Until) })
@@ -256,7 +256,7 @@ func (k *Key) threshold(w *Want, clock event.Micros) float64 {
 	if w.Threshold >= 0 {
 		return float64(w.Threshold)
 	}
-	if s := k.Level.section(w.Name); s != nil && !k.Level.over(clock) {
+	if s := k.Level.section(&w.Limit); s != nil && !k.Level.over(clock) {
 		for _, t := range w.Tiers {
 			if t.ID == s.Tier {
 				return float64(t.Threshold)

@@ -65,12 +65,14 @@ func (l *Level) Merge(other *Level) *Level {
 	return &one
 }
 
-func (l *Level) section(name string) *Section {
+// section is the level under a limit, also under another of its names: an owner calls it otherwise as soon as it
+// counts by other rules, and until it has said so, requests ask by the ones before.
+func (l *Level) section(of *Limit) *Section {
 	if l == nil {
 		return nil
 	}
 	for i := range l.Sections {
-		if l.Sections[i].Name == name {
+		if of.is(l.Sections[i].Name) {
 			return &l.Sections[i]
 		}
 	}

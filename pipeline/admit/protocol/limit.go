@@ -1,6 +1,10 @@
 package protocol
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import (
+	"slices"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
 
 // Kind is how an amount stops to count under a limit.
 type Kind uint8
@@ -15,6 +19,7 @@ const (
 // Limit is a strict limit, as far as admission needs it.
 type Limit struct {
 	Name    string       // of its counters: another window, key or count has another one
+	Formers []string     // names of a time when it had another number, tiers or refunds: permits of these are its own
 	Kind    Kind         //
 	Hold    event.Micros // how long an action may take, until its event is in Kafka
 	Returns bool         // a permit whose action never told how it ended is returned, not counted
@@ -47,6 +52,20 @@ func (l *Limit) until(at event.Micros) (event.Micros, bool) {
 		}
 	}
 	return 0, false
+}
+
+// is tells whether what a permit holds under a name is of the limit.
+func (l *Limit) is(name string) bool {
+	return name == l.Name || !off.formers && slices.Contains(l.Formers, name)
+}
+
+// ends is when a part of a permit no longer counts: by the window that its event will count in.
+func (l *Limit) ends(p *Permit, part *Part) event.Micros {
+	if part.Name == l.Name || l.Kind != Window || len(l.Ends) > 0 {
+		return part.Until
+	}
+	until, _ := l.until(p.At)
+	return until
 }
 
 // Want is what a request wants of one limit.

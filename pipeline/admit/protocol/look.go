@@ -52,8 +52,8 @@ func (k *Key) look(w *Want, clock, now, settled event.Micros) Look {
 		l.ResetAt = k.resetAt(&w.Limit, used, now, settled)
 	}
 	for _, p := range k.Permits {
-		part := p.part(w.Name)
-		if part == nil || !part.weighs(now, settled) {
+		part, _ := w.weighs(p, now, settled)
+		if part == nil {
 			continue
 		}
 		l.Permits++

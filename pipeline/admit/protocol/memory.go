@@ -181,25 +181,33 @@ func (k *Key) spend(id string, clock, keep event.Micros) {
 	k.Spent[id] = max(k.Spent[id], clock+keep)
 }
 
-// weighs tells whether a part of a permit counts now.
-func (p *Part) weighs(now, settled event.Micros) bool {
-	if p.Kind == InFlight || p.Returns {
-		if p.Hold <= now && (p.Kind == InFlight || settled > p.Hold || off.returnWaits) {
-			return false
+// weighs returns what a permit holds under a limit, and until when, if that counts now; else nil.
+func (l *Limit) weighs(p *Permit, now, settled event.Micros) (*Part, event.Micros) {
+	part := p.part(l)
+	if part == nil {
+		return nil, 0
+	}
+	if part.Kind == InFlight || part.Returns {
+		if part.Hold <= now && (part.Kind == InFlight || settled > part.Hold || off.returnWaits) {
+			return nil, 0
 		}
 	}
-	return p.Kind != Window || p.Until > now
+	until := l.ends(p, part)
+	if part.Kind == Window && until <= now {
+		return nil, 0
+	}
+	return part, until
 }
 
 // used is what is counted and under way under a limit, by a key's clock.
 func (k *Key) used(l *Limit, now, settled event.Micros) float64 {
-	s := k.Level.section(l.Name)
+	s := k.Level.section(l)
 	if l.Kind == Bucket {
 		return k.bucket(l, s, now, settled)
 	}
 	sum := s.at(now)
 	for _, p := range k.Permits {
-		if part := p.part(l.Name); part != nil && part.weighs(now, settled) {
+		if part, _ := l.weighs(p, now, settled); part != nil {
 			sum += float64(part.Amount)
 		}
 	}
@@ -214,8 +222,8 @@ func (k *Key) bucket(l *Limit, s *Section, now, settled event.Micros) float64 {
 		latest, level = k.Level.Latest, float64(s.Level)
 	}
 	for _, p := range k.Permits {
-		part := p.part(l.Name)
-		if part == nil || !part.weighs(now, settled) {
+		part, _ := l.weighs(p, now, settled)
+		if part == nil {
 			continue
 		}
 		if p.At > latest {
@@ -234,9 +242,10 @@ func drainedSince(from, to event.Micros, l *Limit) float64 {
 	return drained(to-from, l.Rate, l.Per)
 }
 
-func (p *Permit) part(name string) *Part {
+// part is what the permit holds under a limit; nil for nothing.
+func (p *Permit) part(l *Limit) *Part {
 	for i := range p.Parts {
-		if p.Parts[i].Name == name {
+		if l.is(p.Parts[i].Name) {
 			return &p.Parts[i]
 		}
 	}

@@ -90,6 +90,7 @@ type sim struct {
 // simRule is a strict limit.
 type simRule struct {
 	Limit
+	of        string        // the limit's name among counters: the same as long as it is the same limit
 	threshold event.Decimal // of the lower tier
 	pro       event.Decimal // of the higher one
 	loose     bool          // it is not strict yet
@@ -112,11 +113,14 @@ type simAct struct {
 	threshold event.Decimal
 }
 
+// counters is what the limit's counters and its truth are called.
+func (r *simRule) counters() string { return cmp.Or(r.of, r.Name) }
+
 func one(n int) event.Decimal { return event.Decimal(n) * event.One }
 
 var simRules = map[string]simRule{
 	"tumbling": {Limit: Limit{Name: "tumbling", Kind: Window, Grain: 40 * event.Second, Keeps: 40 * event.Second, Hold: simHold}, threshold: one(6), pro: one(8)},
-	"sliding":  {Limit: Limit{Name: "sliding", Kind: Window, Grain: 1, Keeps: 30 * event.Second, Hold: simHold}, threshold: one(5), pro: one(7)},
+	"sliding":  {of: "sliding", Limit: Limit{Name: "sliding", Formers: []string{"sliding by panes"}, Kind: Window, Grain: 1, Keeps: 30 * event.Second, Hold: simHold}, threshold: one(5), pro: one(7)},
 	"panes":    {Limit: Limit{Name: "panes", Kind: Window, Grain: 5 * event.Second, Keeps: 35 * event.Second, Hold: simHold}, threshold: one(6), pro: one(6)},
 	"hopping":  {Limit: Limit{Name: "hopping", Kind: Window, Grain: 10 * event.Second, Keeps: 40 * event.Second, Hold: simHold}, threshold: one(6), pro: one(9)},
 	"bucket":   {Limit: Limit{Name: "bucket", Kind: Bucket, Rate: one(6), Per: 36 * event.Second, Hold: simHold}, threshold: one(6), pro: one(6)},
@@ -240,7 +244,7 @@ func (s *sim) version() uint64 { return uint64(len(s.rules) - 1) }
 // all that was let in before, is within its limit.
 func (s *sim) check(k *simKey, r *simRule, from event.Micros) {
 	var acts []simAct
-	for _, a := range k.truth[r.Name] {
+	for _, a := range k.truth[r.counters()] {
 		acts = append(acts, a)
 	}
 	slices.SortFunc(acts, func(a, b simAct) int { return cmp.Compare(a.at, b.at) })
@@ -268,7 +272,7 @@ func (r *simRule) top(acts []simAct, at event.Micros, level int64) event.Decimal
 		return event.Decimal((level*int64(event.One) + int64(r.Per) - 1) / int64(r.Per))
 	case r.Kind == InFlight:
 		since = 0
-	case r.Name[0] == 'p': // panes count a sliding window that is shorter than they are kept
+	case r.Name[0] == 'p' || r.of != "" && r.Grain > 1: // panes count a sliding window that is shorter than they are kept
 		since += r.Grain
 	case r.Grain > 1:
 		since = (at-r.Keeps)/r.Grain*r.Grain + r.Grain

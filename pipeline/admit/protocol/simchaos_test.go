@@ -141,14 +141,16 @@ func (s *sim) change() {
 	switch {
 	case r.loose:
 		r.loose = false
-	case s.chance(0.4) && r.Kind == Window && !r.Returns:
+	case r.of != "" && s.chance(0.7):
+		r.cross()
+	case r.of == "" && s.chance(0.4) && r.Kind == Window && !r.Returns:
 		r.Name += "'"
 		if len(r.Name)%2 == 0 {
 			r.Grain, r.Keeps = max(1, r.Grain/2), r.Keeps/2
 		} else {
 			r.Grain, r.Keeps = r.Grain*2, r.Keeps*2
 		}
-	case s.chance(0.3) && r.Kind == Window && !r.Returns:
+	case r.of == "" && s.chance(0.3) && r.Kind == Window && !r.Returns:
 		r.loose = true
 		r.Name += "?"
 	default:
@@ -160,6 +162,17 @@ func (s *sim) change() {
 	rules[name] = r
 	s.rules = append(s.rules, rules)
 	s.say("rules %d: %s is %+v", len(s.rules)-1, name, r)
+}
+
+// cross makes panes of a sliding window's exact times, or the other way round: it is the same limit. Panes count
+// longer than the window that they stand for.
+func (r *simRule) cross() {
+	panes := r.of + " by panes"
+	if r.Name == r.of {
+		r.Name, r.Formers, r.Grain, r.Keeps = panes, []string{r.of}, 5*event.Second, r.Keeps+5*event.Second
+		return
+	}
+	r.Name, r.Formers, r.Grain, r.Keeps = r.of, []string{panes}, 1, r.Keeps-5*event.Second
 }
 
 // compact leaves the last record of each key before an offset.

@@ -374,8 +374,8 @@ func (s *sim) begin(a *simAction) {
 			if r.loose || r.Returns && s.faults[faultClock] {
 				continue
 			}
-			if k.truth[r.Name] == nil {
-				k.truth[r.Name] = map[string]simAct{}
+			if k.truth[r.counters()] == nil {
+				k.truth[r.counters()] = map[string]simAct{}
 			}
 			if k.exempt > s.now-simStart {
 				continue
@@ -385,7 +385,7 @@ func (s *sim) begin(a *simAction) {
 				threshold = max(r.threshold, r.pro)
 			}
 			s.say("%s: %s begins %v, as of %v", k.text, a.id, a.n, a.at[i]-simStart)
-			k.truth[r.Name][a.id] = simAct{a.at[i], a.n, threshold}
+			k.truth[r.counters()][a.id] = simAct{a.at[i], a.n, threshold}
 			s.check(k, &r, a.at[i])
 		}
 	}

@@ -28,7 +28,7 @@ type simEvent struct {
 	broker  event.Micros
 	reset   bool // a command
 	exempt  event.Micros
-	counted bool // a permit that was lost
+	counted []Part // a permit that was lost: what it holds
 }
 
 // simForward is an event that another partition forwarded, or a command.
@@ -43,7 +43,7 @@ type simState struct {
 	seq     int64
 	latest  event.Micros
 	ids     []string
-	limits  map[string]*simCount // by Limit.Name
+	limits  map[string]*simCount // by simRule.counters
 	exempt  event.Micros
 	pro     bool
 	settles []string // since the last level
@@ -74,6 +74,7 @@ type simDurable struct {
 	states      map[string]*simState
 	pending     []Record // that may not be in the verdict topic yet
 	version     uint64
+	said        uint64 // the version that is in the verdict topic
 }
 
 // simOwner counts a partition, and publishes it.
@@ -119,7 +120,7 @@ func (o *simOwner) owns() bool { return o.alive && o.s.owners[o.p] == o }
 // takeOver begins to own: what was not published is published, and the last grants are read.
 func (o *simOwner) takeOver() {
 	d := o.durable
-	o.mem = simDurable{input: d.input, loop: d.loop, origins: d.origins, version: d.version, states: map[string]*simState{}}
+	o.mem = simDurable{input: d.input, loop: d.loop, origins: d.origins, version: d.version, said: d.said, states: map[string]*simState{}}
 	for key, st := range d.states {
 		o.mem.states[key] = st.copy()
 	}
@@ -209,7 +210,7 @@ func (o *simOwner) flush(recs []Record, forwards [simPartitions][]simForward) {
 		s.after(s.idle(2*ms, 100*ms), o.count)
 		return
 	}
-	d := simDurable{input: o.mem.input, loop: o.mem.loop, origins: o.mem.origins, version: o.mem.version, states: map[string]*simState{}, pending: recs}
+	d := simDurable{input: o.mem.input, loop: o.mem.loop, origins: o.mem.origins, version: o.mem.version, said: o.mem.said, states: map[string]*simState{}, pending: recs}
 	for key, st := range o.mem.states {
 		d.states[key] = st.copy()
 	}
@@ -236,11 +237,16 @@ func (o *simOwner) flush(recs []Record, forwards [simPartitions][]simForward) {
 	})
 }
 
-// reload switches to the newest rules, some time after they were published.
+// reload switches to the newest rules, some time after they were published, and says so behind the levels that
+// this asks for, some time later: other levels, which are by the new rules, too, may come before.
 func (o *simOwner) reload(recs []Record) []Record {
 	s := o.s
+	if o.mem.said != o.mem.version && s.chance(0.1) {
+		o.mem.said = o.mem.version
+		recs = append(recs, Record{Version: o.mem.said})
+	}
 	newest := s.version()
-	if o.mem.version == newest || !s.chance(0.02) {
+	if o.mem.version == newest || o.mem.said != o.mem.version || !s.chance(0.02) {
 		return recs
 	}
 	old, rules := s.rules[o.mem.version], s.rules[newest]
@@ -254,15 +260,17 @@ func (o *simOwner) reload(recs []Record) []Record {
 		touched := false
 		for _, name := range k.limits {
 			if old[name].loose && !rules[name].loose {
-				k.truth[rules[name].Name] = maps.Clone(st.count(rules[name].Name).acts)
+				r := rules[name]
+				k.truth[r.counters()] = maps.Clone(st.count(&r).acts)
 				touched = true
 			}
+			touched = touched || old[name].Name != rules[name].Name // levels call it otherwise now
 		}
 		if touched && !off.first {
 			recs = append(recs, Record{Level: o.level(k.text)})
 		}
 	}
-	return append(recs, Record{Version: newest})
+	return recs
 }
 
 func (o *simOwner) state(key string) *simState {
@@ -274,7 +282,8 @@ func (o *simOwner) state(key string) *simState {
 	return st
 }
 
-func (st *simState) count(name string) *simCount {
+func (st *simState) count(r *simRule) *simCount {
+	name := r.counters()
 	c := st.limits[name]
 	if c == nil {
 		c = &simCount{acts: map[string]simAct{}}
@@ -330,10 +339,17 @@ func (o *simOwner) step(k *simKey, e *simEvent, changed map[string]bool) {
 	st.latest, st.pro = max(st.latest, at), e.pro
 	for _, name := range k.limits {
 		r := rules[name]
-		if r.Kind != InFlight {
-			st.count(r.Name).add(e.id, at, e.n, &r)
+		if r.Kind != InFlight && r.counts(e) {
+			st.count(&r).add(e.id, at, e.n, &r)
 		}
 	}
+}
+
+// counts tells whether the limit counts an event: of a permit that was lost, if it holds something under it.
+func (r *simRule) counts(e *simEvent) bool {
+	return e.counted == nil || slices.ContainsFunc(e.counted, func(p Part) bool {
+		return p.Name == r.Name || !off.lostFormers && slices.Contains(r.Formers, p.Name)
+	})
 }
 
 func (c *simCount) add(id string, at event.Micros, n event.Decimal, r *simRule) {
@@ -362,7 +378,7 @@ func (o *simOwner) level(key string) *Level {
 		if r.loose || r.Kind == InFlight {
 			continue
 		}
-		sec, c := Section{Name: r.Name}, st.count(r.Name)
+		sec, c := Section{Name: r.Name}, st.count(&r)
 		if st.pro {
 			sec.Tier = 1
 		}
@@ -500,7 +516,7 @@ func (o *simOwner) applied(shard int, a *Applied) {
 			s.stats["ghost"]++
 		}
 		s.say("permit %s of %s is lost, counted at %v", l.ID, l.Key, l.At)
-		s.loop[o.p].append(simForward{simEvent{id: l.ID, keys: map[string]event.Micros{l.Key: l.At}, n: l.Parts[0].Amount, ok: true, counted: true, broker: s.brokerTime()}, -1, 0})
+		s.loop[o.p].append(simForward{simEvent{id: l.ID, keys: map[string]event.Micros{l.Key: l.At}, n: l.Parts[0].Amount, ok: true, counted: l.Parts, broker: s.brokerTime()}, -1, 0})
 	}
 	o.ends(shard, o.reports[shard].Answered(a), func() int64 { return s.input[o.p].end() }, o.reports[shard].Ended)
 	o.ends(shard, o.warden.Answered(a, o.mono()), func() int64 { return s.loop[o.p].end() }, o.warden.Ended)

@@ -25,6 +25,8 @@ var needs = map[string]struct {
 	"keyClock":    {3, []fault{faultStranger, faultSkew}},
 	"settledAt":   {1, []fault{faultDrop, faultSlow, faultEnforcer}},
 	"first":       {6, []fault{faultRules}},
+	"formers":     {5, []fault{faultRules, faultSlow}},
+	"lostFormers": {39, []fault{faultRules, faultDrop, faultSlow, faultEnforcer}},
 }
 
 // TestEachRuleIsNeeded switches the rules of the protocol off, one at a time: the simulation notices.

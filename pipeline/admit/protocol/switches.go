@@ -19,6 +19,8 @@ type switches struct {
 	settledAt   bool // a lost permit is counted by the owner, not forgotten
 	order       bool // a batch is applied only behind what came before it
 	first       bool // levels of limits that became strict come before the version
+	formers     bool // a limit whose counters are called otherwise now is the same: so are its permits
+	lostFormers bool // also for the owner that counts the lost ones
 	gap         bool // who catches up over compacted records begins an epoch
 }
 

@@ -1,8 +1,6 @@
 package shard
 
 import (
-	"encoding/hex"
-
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
@@ -113,7 +111,7 @@ func (s *judging) levelOf(key string, state []byte, settles []string) *protocol.
 	}
 	for i := range is.Limits {
 		one := &is.Limits[i]
-		section := protocol.Section{Name: hashName(one.Limit.Hash), Level: one.Level, Tier: one.Tier}
+		section := protocol.Section{Name: one.Limit.Hash.String(), Level: one.Level, Tier: one.Tier}
 		for _, step := range one.Steps {
 			section.Steps = append(section.Steps, protocol.Step{Until: step.Until, Amount: step.Amount})
 		}
@@ -122,9 +120,6 @@ func (s *judging) levelOf(key string, state []byte, settles []string) *protocol.
 	}
 	return level
 }
-
-// hashName is what a limit's counters are called in levels and permits.
-func hashName(hash rules.SectionHash) string { return hex.EncodeToString(hash[:]) }
 
 // fromStrict is until when commands exempt a key from all of its strict limits; 0 for not at all.
 func (x *exemptions) fromStrict(set *rules.Set, key string, state []byte) event.Micros {

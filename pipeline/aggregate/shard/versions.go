@@ -27,10 +27,17 @@ type announcement struct {
 // name tells versions apart, also those that are in no topic.
 func (r *Rules) name() string { return fmt.Sprintf("%d %s", r.Published, r.hash()) }
 
-// becomeStrict reports whether a set has strict limits that another one has not; of no set, any.
+// becomeStrict reports whether a set has strict limits that another one has not, or whose levels it calls
+// otherwise; of no set, any.
 func becomeStrict(now, before *rules.Set) bool {
 	for _, l := range now.Limits {
-		if l.Strict && (before == nil || before.StrictLimit(l.Hash) == nil) {
+		if !l.Strict {
+			continue
+		}
+		if before == nil {
+			return true
+		}
+		if same := before.StrictLimit(l.Hash); same == nil || same.Hash != l.Hash {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ package keystate
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -134,6 +135,9 @@ func AppendHeader(dst []byte, latest event.Micros) []byte {
 // SectionHash names a limit's counters in a key's state: of the limit's name, window, key and
 // count, so that a changed rule starts empty, and only it.
 type SectionHash [6]byte
+
+// String is the name in levels and permits.
+func (h SectionHash) String() string { return hex.EncodeToString(h[:]) }
 
 // Section is a section that is not looked into; its slice is a part of the state. It has four words, which the
 // compiler keeps in registers: to copy larger ones, just made, takes longer than to make them.

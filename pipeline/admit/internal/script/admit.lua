@@ -2,7 +2,9 @@
 -- Answers questions, one after the other: each grants permits for one key, or says why not.
 -- KEYS: META   ARGV: of each question a list: 1 partition (text)   2 key   3 before   4 version   5 a new epoch's name   6 1: the key is exempt,
 --       plus 2: asked again, plus 4: nothing is granted anew, plus 8 times for how many µs the ids are remembered once they have
---       ended   7 how many ids; the ids; how many limits; of each limit its name, kind, amount, threshold, lowest, hold, returns, how many tiers, how many ends; of a window grain, offset and keeps, of a bucket rate, per and 0; then each tier's id (text) and
+--       ended   7 how many ids; the ids; how many limits; of each limit its name, kind, amount, threshold, lowest, hold, returns,
+--       how many tiers, how many ends, its former names with a space on both sides of each, or nothing; of a window grain, offset
+--       and keeps, of a bucket rate, per and 0; then each tier's id (text) and
 --       threshold, and each end.
 -- Returns status, now, clock, version, at, decides, used, limit, retry at, reset at, and how many ids are granted, the first ones;
 -- where it is asked again 0, and then those that are granted. All are in one string, which takes less than a list.
@@ -46,21 +48,21 @@ local function is_for(k, i, q, remember)
   while want <= #q do
     local amount = nil
     for part = i + 4, i + 3 + 6 * k[i + 3], 6 do
-      if k[part] == q[want] then amount = k[part + 2] end
+      if k[part] == q[want] or string.find(q[want + 9], ' ' .. k[part] .. ' ', 1, true) then amount = amount or k[part + 2] end
     end
     if q[want + 1] == INFLIGHT then
       flies, one = true, one or amount ~= nil
     elseif remember > 0 and not (amount and amount >= q[want + 2]) then
       return false
     end
-    want = want + 12 + 2 * q[want + 7] + q[want + 8]
+    want = want + 13 + 2 * q[want + 7] + q[want + 8]
   end
   return one or not flies
 end
 
 local function admit(arg)
   -- Most questions are for one permit under one limit without tiers: then no list is made of them.
-  local p, text, before, wanted, epoch_name, how, ids, id, limits, name, kind, amount, threshold, lowest, holds, returns, tiers, ends, grain, offset, keeps = first(arg)
+  local p, text, before, wanted, epoch_name, how, ids, id, limits, name, kind, amount, threshold, lowest, holds, returns, tiers, ends, formers, grain, offset, keeps = first(arg)
   local q
   if ids ~= 1 or limits ~= 1 or tiers > 0 or ends > 0 then
     q = read(arg)
@@ -125,7 +127,7 @@ local function admit(arg)
             local want = 9 + ids
             while k[part + 1] == INFLIGHT and want <= #q do
               if q[want] == k[part] and now + q[want + 5] > k[part + 4] then k[part + 4], renewed = now + q[want + 5], true end
-              want = want + 12 + 2 * q[want + 7] + q[want + 8]
+              want = want + 13 + 2 * q[want + 7] + q[want + 8]
             end
           end
         end
@@ -146,12 +148,12 @@ local function admit(arg)
   local place = 9 + ids
   for n = 0, limits - 1 do
     if q then
-      name, kind, amount, threshold, lowest, holds, returns, tiers, ends, grain, offset, keeps = unpack(q, place, place + 11)
-      place = place + 12
+      name, kind, amount, threshold, lowest, holds, returns, tiers, ends, formers, grain, offset, keeps = unpack(q, place, place + 12)
+      place = place + 13
     end
     local s = sections
     for _ = 1, k[6] do
-      if k[s] == name then break end
+      if k[s] == name or formers ~= '' and string.find(formers, ' ' .. k[s] .. ' ', 1, true) then break end
       s = s + 4 + k[s + 3]
     end
     if s >= permits then s = nil end
@@ -201,7 +203,13 @@ local function admit(arg)
     while i <= size do
       for j = i + 4, i + 3 + 6 * k[i + 3], 6 do
         -- A part: name, kind, amount, until, hold, returns. One whose action should have ended may weigh no more.
-        if k[j] == name and not ((kind == INFLIGHT or k[j + 5] == 1) and k[j + 4] <= now and (kind == INFLIGHT or settled > k[j + 4])) then
+        -- What was granted under a former name counts until its event will, by the window as it is now.
+        local mine, falls_at = k[j] == name, k[j + 3]
+        if not mine and formers ~= '' and string.find(formers, ' ' .. k[j] .. ' ', 1, true) then
+          mine = true
+          if kind == WINDOW and ends == 0 then falls_at = floor((k[i + 1] - offset) / grain) * grain + offset + keeps end
+        end
+        if mine and not ((kind == INFLIGHT or k[j + 5] == 1) and k[j + 4] <= now and (kind == INFLIGHT or settled > k[j + 4])) then
           if kind == BUCKET then
             local at = k[i + 1]
             if not any or at > latest then
@@ -212,9 +220,9 @@ local function admit(arg)
               latest, any = at, true
             end
             used = used + k[j + 2]
-          elseif kind == INFLIGHT or k[j + 3] > now then
+          elseif kind == INFLIGHT or falls_at > now then
             used = used + k[j + 2]
-            reset = max(reset, k[j + 3])
+            reset = max(reset, falls_at)
           end
         end
       end
@@ -244,7 +252,12 @@ local function admit(arg)
         i = permits
         while i <= size do
           for j = i + 4, i + 3 + 6 * k[i + 3], 6 do
-            if k[j] == name and k[j + 3] > now and not (k[j + 5] == 1 and k[j + 4] <= now and settled > k[j + 4]) then falls[#falls + 1] = {k[j + 3], k[j + 2]} end
+            local mine, falls_at = k[j] == name, k[j + 3]
+            if not mine and formers ~= '' and string.find(formers, ' ' .. k[j] .. ' ', 1, true) then
+              mine = true
+              if ends == 0 then falls_at = floor((k[i + 1] - offset) / grain) * grain + offset + keeps end
+            end
+            if mine and falls_at > now and not (k[j + 5] == 1 and k[j + 4] <= now and settled > k[j + 4]) then falls[#falls + 1] = {falls_at, k[j + 2]} end
           end
           i = i + 4 + 6 * k[i + 3]
         end

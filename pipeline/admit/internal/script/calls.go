@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -57,7 +58,7 @@ type question struct {
 // MarshalBinary implements encoding.BinaryMarshaler. It never fails.
 func (q *question) MarshalBinary() ([]byte, error) {
 	a := &q.ask
-	l := newList(q.json, 9+len(a.IDs)+12*len(a.Wants))
+	l := newList(q.json, 9+len(a.IDs)+13*len(a.Wants))
 	l.text(strconv.Itoa(int(a.Partition))) // the script makes a name of it
 	l.text(a.Key)
 	l.number(int64(a.Before))
@@ -98,6 +99,7 @@ func (l *list) want(w *protocol.Want) {
 	l.flag(w.Returns)
 	l.number(int64(len(w.Tiers)))
 	l.number(int64(len(w.Ends)))
+	l.text(spaced(w.Formers))
 	shape := [3]int64{int64(w.Grain), int64(w.Offset), int64(w.Keeps)}
 	if w.Kind == protocol.Bucket {
 		shape = [3]int64{int64(w.Rate), int64(w.Per), 0}
@@ -112,6 +114,14 @@ func (l *list) want(w *protocol.Want) {
 	for _, end := range w.Ends {
 		l.number(int64(end))
 	}
+}
+
+// spaced is a list of names in which the script looks for one with a space on both sides.
+func spaced(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return " " + strings.Join(names, " ") + " "
 }
 
 // Cancel ends permits, and returns the shard's clock.

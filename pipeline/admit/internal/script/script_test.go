@@ -21,20 +21,21 @@ import (
 
 // rig asks the scripts and their reference the same questions, at the same time by a clock of its own.
 type rig struct {
-	t      *testing.T
-	rng    *rand.Rand
-	client *redis.Client
-	shards *Shards
-	memory *protocol.Memory
-	run    string
-	now    event.Micros
-	name   string
-	names  int
-	seq    int64
-	ids    int
-	life   string
-	log    []string
-	waits  [2]map[string]event.Micros // by partition and id: since when a lost permit should be named
+	t       *testing.T
+	rng     *rand.Rand
+	client  *redis.Client
+	shards  *Shards
+	memory  *protocol.Memory
+	run     string
+	now     event.Micros
+	name    string
+	names   int
+	seq     int64
+	ids     int
+	life    string
+	crossed bool // limits are in their other forms
+	log     []string
+	waits   [2]map[string]event.Micros // by partition and id: since when a lost permit should be named
 }
 
 // onEach runs a test on the Redis in memory, and on a real one where there is one.
@@ -110,6 +111,13 @@ var limits = []protocol.Want{
 	{Limit: protocol.Limit{Name: "calendar", Hold: 10 * event.Second}, Threshold: 9 * event.One},
 }
 
+// formers are other forms of some limits, which they turn into and back.
+var formers = map[string]protocol.Limit{
+	"sliding":  {Name: "panes", Grain: 5 * event.Second, Keeps: 35 * event.Second, Hold: 10 * event.Second},
+	"calendar": {Name: "calendar+refunds", Hold: 10 * event.Second},
+	"bucket":   {Name: "bucket+refunds", Kind: protocol.Bucket, Rate: 7 * event.One, Per: 13 * event.Second, Hold: 10 * event.Second},
+}
+
 // keys are a test's keys; each has limits of its own.
 var keys = [][]int{{0}, {1, 2}, {2}, {3}, {4}, {5, 1}, {0, 3, 4}}
 
@@ -151,11 +159,18 @@ func (r *rig) ask() protocol.Ask {
 func (r *rig) wants(k int) (out []protocol.Want) {
 	for _, l := range keys[k] {
 		w := limits[l]
+		if other, ok := formers[w.Name]; ok {
+			w.Formers = []string{"never", other.Name}
+			if r.crossed {
+				other.Formers = []string{w.Name}
+				w.Limit = other
+			}
+		}
 		w.Amount, w.Lowest = event.Decimal(1+r.rng.IntN(2_000_000)), event.One
 		if r.rng.IntN(4) == 0 {
 			w.Threshold, w.Tiers = -1, []protocol.Tier{{ID: 0, Threshold: 4 * event.One}, {ID: 4_000_000_001, Threshold: 7 * event.One}}
 		}
-		if w.Name == "calendar" {
+		if strings.HasPrefix(w.Name, "calendar") {
 			w.Ends = []event.Micros{r.now - event.Second, r.now + event.Micros(r.rng.IntN(60)-2)*event.Second}
 		}
 		out = append(out, w)
@@ -321,6 +336,8 @@ func (r *rig) step() {
 	case n < 9:
 		r.restart()
 		r.log = append(r.log, "another process")
+	case n < 14:
+		r.crossed = !r.crossed
 	case n < 100:
 		r.cancel()
 	case n < 130:
