@@ -39,11 +39,12 @@ func drawPlan(seed uint64, events, uids, faults int, from []*fault) *plan {
 	for i := range p.aggregators {
 		p.aggregators[i] = rnd.IntN(2) == 0
 	}
-	p.brief = rnd.IntN(4) == 0 && !chaos.strict
+	strict := chaos.strict || !slices.ContainsFunc(from, func(f *fault) bool { return !f.strict })
+	p.brief = rnd.IntN(4) == 0 && !strict
 	p.rules = drawRules(rnd, max(events/max(uids, 1), 5), p.brief)
 	p.brokers, p.store = drawServers(rand.New(rand.NewPCG(seed, 3)), from)
 	// A permit is held for longer than brief rules remember.
-	if p.strict = chaos.strict || !p.brief && rand.New(rand.NewPCG(seed, 4)).IntN(2) == 0; p.strict {
+	if p.strict = strict || !p.brief && rand.New(rand.NewPCG(seed, 4)).IntN(2) == 0; p.strict {
 		p.rules += strictRules
 	}
 	var deck []*fault
@@ -120,6 +121,7 @@ type fault struct {
 	brokers int     // brokers that it needs; 0 is any number
 	stores  []store // how Redis must run; none is anyhow
 	alone   bool    // never beside another
+	strict  bool    // it needs strict rules
 	// strike does the damage, and returns what repairs it. It may wait for what must have happened
 	// in between, such as another instance's takeover. What it returns waits for no program to be
 	// well again: the fault beside it may not be healed yet. The stage waits, once all are.
@@ -135,7 +137,7 @@ func (f *fault) goesWith(other *fault) bool {
 
 // fits reports whether the plan has what the fault befalls.
 func (f *fault) fits(p *plan) bool {
-	return f.members <= len(p.aggregators) && (f.brokers == 0 || f.brokers == p.brokers) && (len(f.stores) == 0 || slices.Contains(f.stores, p.store))
+	return f.members <= len(p.aggregators) && (!f.strict || p.strict) && (f.brokers == 0 || f.brokers == p.brokers) && (len(f.stores) == 0 || slices.Contains(f.stores, p.store))
 }
 
 // drawServers draws how Kafka and Redis run: every third plan has three brokers, every third a
@@ -149,7 +151,7 @@ func drawServers(rnd *rand.Rand, from []*fault) (brokers int, st store) {
 		if rnd.IntN(3) == 0 {
 			st = []store{sentinel, cluster}[rnd.IntN(2)]
 		}
-		p := &plan{brokers: brokers, store: st, aggregators: make([]bool, 1)}
+		p := &plan{brokers: brokers, store: st, aggregators: make([]bool, 1), strict: true}
 		if slices.ContainsFunc(from, func(f *fault) bool { needs := *f; needs.members = 0; return needs.fits(p) }) {
 			return brokers, st
 		}

@@ -16,6 +16,7 @@ func aggregatorFaults() []*fault {
 		{kind: ofAggregator, name: "paused, replaced, woken up", members: 2, strike: replaced},
 		{kind: ofAggregator, name: "publisher paused and woken up", strike: publisherPaused},
 		{kind: ofAggregator, name: "publisher killed", strike: publisherKilled},
+		{kind: ofAggregator, name: "rules reloaded in which a strict limit crosses 64, and back", strict: true, strike: limitCrossed},
 	}
 }
 

@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"bytes"
+	"errors"
 	"math/rand/v2"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -55,6 +58,38 @@ func strictRestored(s *stage, rnd *rand.Rand) (heal func()) {
 	s.store.one.Start()
 	restore()
 	return func() {}
+}
+
+// limitCrossed reloads rules in which one more tier, which nobody has, makes panes of the exact times of a strict
+// limit, or refunds give its counters another name; and then the rules as they were. What is under way meanwhile
+// knows nothing of it.
+func limitCrossed(s *stage, rnd *rand.Rand) (heal func()) {
+	src, err := os.ReadFile(s.rules)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	const of = "limit: 60, per: 15s, strict"
+	for range 2 + rnd.IntN(2) {
+		more := []string{"limit: 60, tiers: [{when: 'attrs.nobody == \"has\"', limit: 90}], per: 15s, strict", "limit: 60, per: 15s, refunds: true, strict"}[rnd.IntN(2)]
+		next := bytes.Replace(src, []byte(of), []byte(more), 1)
+		if bytes.Equal(next, src) {
+			s.t.Fatalf("no strict rule has %q", of)
+		}
+		s.reload(next)
+		pause(rnd, 2*time.Second, 5*time.Second)
+		s.reload(src)
+		pause(rnd, 2*time.Second, 5*time.Second)
+	}
+	return func() {}
+}
+
+// reload has the aggregators find another text of the rules, a whole one.
+func (s *stage) reload(src []byte) {
+	s.t.Helper()
+	next := s.rules + ".next"
+	if err := errors.Join(os.WriteFile(next, src, 0o600), os.Rename(next, s.rules)); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func enforcersCut(s *stage, rnd *rand.Rand) (heal func()) {

@@ -31,6 +31,7 @@ func TestStrictLimits(t *testing.T) {
 		{name: "enforcers' packets to Redis are held up", strike: enforcersStalled},
 		{name: "an enforcer is replaced", strike: enforcerReplaced},
 		{name: "clients are cut off from Kafka for longer than hold", strike: emittersCut},
+		{name: "rules are reloaded in which a limit crosses 64", strike: limitCrossed},
 	})
 }
 
