@@ -152,6 +152,10 @@ func (m *Memory) decide(k *Key, q *Ask, part *Partition, a *Answer) {
 	least := math.Inf(1)
 	for i := range q.Wants {
 		w := &q.Wants[i]
+		if k.Level.isGone(&w.Limit, part.Version) {
+			*a = Answer{Status: Doubt, Now: a.Now, Clock: a.Clock, Version: a.Version, Decides: -1}
+			return
+		}
 		used, limit := k.used(&w.Limit, a.Now, part.Settled), k.threshold(w, a.Clock)
 		fits := int(min(floor((limit-used)/float64(w.Amount)), float64(len(q.IDs))))
 		if fits < 1 {

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"math"
+	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -23,6 +24,16 @@ type Section struct {
 	Steps []Step        // of a Window: in the order of Until
 	Level event.Decimal // of a Bucket: at Latest
 	Tier  uint64        // of the key's last event; 0: none of the limit's tiers
+}
+
+// gone is the Level of a section that says nothing of a limit.
+const gone event.Decimal = -1
+
+// Gone is the section of a limit that is strict by the version of the rules that is in force, and that the owner no
+// longer counts, as it counts by a later version already. Who asks under that limit, until the later version is in
+// force, must not take it for unused.
+func Gone(name string, inForce uint64) Section {
+	return Section{Name: name, Level: gone, Tier: inForce}
 }
 
 // Step is an amount that counts until a moment.
@@ -72,11 +83,18 @@ func (l *Level) section(of *Limit) *Section {
 		return nil
 	}
 	for i := range l.Sections {
-		if of.is(l.Sections[i].Name) {
+		if of.is(l.Sections[i].Name) && l.Sections[i].Level != gone {
 			return &l.Sections[i]
 		}
 	}
 	return nil
+}
+
+// isGone tells whether the level says that the owner no longer counts a limit, and nothing else of it.
+func (l *Level) isGone(of *Limit, inForce uint64) bool {
+	return l != nil && !off.gone && l.section(of) == nil && slices.ContainsFunc(l.Sections, func(s Section) bool {
+		return of.is(s.Name) && s.Level == gone && s.Tier == inForce
+	})
 }
 
 // at returns what of the steps still counts.

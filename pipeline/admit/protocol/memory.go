@@ -135,10 +135,10 @@ func (m *Memory) keep(text string, k *Key, clock event.Micros) {
 	m.Keys[text] = k
 }
 
-// over tells whether nothing counts any more. A bucket's rate is not known here: it stays as long as
-// its key.
+// over tells whether nothing counts any more. A bucket's rate is not known here, nor how long a limit that is
+// gone is in force: it stays as long as its key.
 func (l *Level) over(now event.Micros) bool {
-	return l.Latest < now && l.Exempt <= now && !slices.ContainsFunc(l.Sections, func(s Section) bool { return s.Level > 0 || s.at(now) > 0 })
+	return l.Latest < now && l.Exempt <= now && !slices.ContainsFunc(l.Sections, func(s Section) bool { return s.Level != 0 || s.at(now) > 0 })
 }
 
 // now is the key's clock.

@@ -191,7 +191,7 @@ func (e *simEnforcer) question(a *simAction, r *Request, key int) {
 	q := r.Question(e.heard[shard].Before(e.clock()), e.clock())
 	simCall(s, e, e.redis[shard], false, AnswerWithin, func(m *Memory, p Process) Answer {
 		got := m.Admit(p, &q)
-		s.say("%s: enforcer %d asks %v for %s: status %d at %v by %s", q.Key, e.number, q.IDs, a.n, got.Status, got.At-simStart, p.Run)
+		s.say("%s: enforcer %d asks %v for %s: status %d at %v by %s, rules %d of %d", q.Key, e.number, q.IDs, a.n, got.Status, got.At-simStart, p.Run, q.Version, got.Version)
 		return got
 	}, func(got *Answer) {
 		if got != nil {

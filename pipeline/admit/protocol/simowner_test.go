@@ -397,6 +397,12 @@ func (o *simOwner) level(key string) *Level {
 		sec.Steps = Coalesce(sec.Steps)
 		l.Sections = append(l.Sections, sec)
 	}
+	for _, name := range o.s.keyOf(key).limits {
+		now, r := rules[name], o.s.rules[o.mem.said][name]
+		if !r.loose && (now.loose || now.counters() != r.counters()) {
+			l.Sections = append(l.Sections, Gone(r.Name, o.mem.said))
+		}
+	}
 	return l
 }
 

@@ -26,6 +26,7 @@ var needs = map[string]struct {
 	"settledAt":   {1, []fault{faultDrop, faultSlow, faultEnforcer}},
 	"first":       {6, []fault{faultRules}},
 	"formers":     {5, []fault{faultRules, faultSlow}},
+	"gone":        {21, nil},
 	"lostFormers": {39, []fault{faultRules, faultDrop, faultSlow, faultEnforcer}},
 }
 

@@ -21,6 +21,7 @@ type switches struct {
 	first       bool // levels of limits that became strict come before the version
 	formers     bool // a limit whose counters are called otherwise now is the same: so are its permits
 	lostFormers bool // also for the owner that counts the lost ones
+	gone        bool // a level by rules that are not in force says which limits it says nothing of
 	gap         bool // who catches up over compacted records begins an epoch
 }
 

@@ -119,7 +119,10 @@ func (s *Shard) snapshot() *checkpoint {
 		RulesAt: s.rules.Number,
 		Blown:   s.BlownRules(),
 
-		Strict:     s.announced.said,
+		Strict:       s.announced.said.name,
+		StrictNumber: s.announced.said.number,
+		StrictLimits: s.announced.said.limits,
+
 		Generation: s.generation,
 		Start:      s.start,
 		Epochs:     &epochs,

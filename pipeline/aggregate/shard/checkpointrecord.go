@@ -32,7 +32,9 @@ type checkpoint struct {
 	Start      int64  `json:"changelog_start,omitempty"` // what is gone below was accepted
 
 	// Strict names the rules that enforcers were told to ask for permits by: see Rules.name.
-	Strict string `json:"strict,omitempty"`
+	Strict       string   `json:"strict,omitempty"`
+	StrictNumber uint64   `json:"strict_version,omitempty"`
+	StrictLimits []string `json:"strict_limits,omitempty"` // its limits, by their names in levels
 
 	Epochs *Epochs `json:"epochs,omitempty"` // nil in records of older programs
 

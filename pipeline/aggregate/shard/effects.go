@@ -51,7 +51,7 @@ type Ack struct {
 	done     *Done            // the command that is done when all is acknowledged
 	gone     bool             // the level gets a tombstone behind them
 	level    *protocol.Level  // that is published when the state is durable
-	says     string           // the version of the rules that it names
+	says     *spoken          // the version of the rules that it names
 	grants   *protocol.Grants // that are published then
 	own      *protocol.Record // that is published with it: a level, a tombstone of one
 }

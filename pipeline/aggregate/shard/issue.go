@@ -119,8 +119,8 @@ func (s *issuing) Acked(a *Ack, offset int64, clock Clock) {
 	case a.grants != nil:
 		s.grantedDurable(a.grants)
 	case a.own != nil:
-		if a.says != "" {
-			s.announced.said = a.says
+		if a.says != nil {
+			s.announced.said = *a.says
 		}
 		s.out.Strict = append(s.out.Strict, Strict{Offset: offset, Record: *a.own})
 	default:

@@ -118,6 +118,7 @@ func (s *judging) levelOf(key string, state []byte, settles []string) *protocol.
 		section.Steps = protocol.Coalesce(section.Steps)
 		level.Sections = append(level.Sections, section)
 	}
+	level.Sections = append(level.Sections, s.announced.gone...)
 	return level
 }
 

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 
@@ -63,8 +62,8 @@ func (s *intake) lostRecord(rec *record.Record) {
 	s.broker = max(s.broker, broker)
 	w := rules.Work{Key: []byte(l.Key)}
 	for _, p := range l.Parts {
-		var hash rules.SectionHash
-		if n, err := hex.Decode(hash[:], []byte(p.Name)); err != nil || n != len(hash) {
+		hash, ok := limitHash(p.Name)
+		if !ok {
 			continue
 		}
 		if limit := s.rules.Set.StrictLimit(hash); limit != nil && p.Amount > 0 {

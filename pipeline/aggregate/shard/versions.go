@@ -10,11 +10,15 @@ import (
 // Enforcers ask for permits by a version of the rules, and are told when the partition counts by another
 // one. So the version is in the verdict topic as well: behind the levels of all keys with limits that
 // became strict, of which nobody has said so far what they have counted. These levels go out while the
-// keys are judged by the new rules.
+// keys are judged by the new rules. Enforcers ask by the version before until then, also under limits
+// that the new rules lack: levels name these, so that none is taken for unused.
 
 // announcement is what is to be said of the rules.
 type announcement struct {
-	said string // what was said last and is durable: see Rules.name
+	said spoken             // last, and durable
+	last spoken             // last, and on its way to the topic
+	gone []protocol.Section // limits of last that the present rules lack, for levels that come before the present version
+
 	pass bool   // limits became strict: the pass over all keys publishes their levels
 	due  *Rules // to be said behind the levels that were queued before
 
@@ -22,6 +26,39 @@ type announcement struct {
 	asked, durable int // their states
 	behindQueued   int // due waits until so many are taken
 	behindAsked    int // and then until so many are durable; -1: these are not known yet
+}
+
+// spoken is a version of the rules that was said.
+type spoken struct {
+	name   string   // see Rules.name
+	number uint64   // see Rules.Published
+	limits []string // the strict ones that levels are of, by their names there
+}
+
+func spokenOf(r *Rules) spoken {
+	is := spoken{name: r.name(), number: r.Published}
+	for _, l := range r.Set.Limits {
+		if l.Strict && !l.InFlight {
+			is.limits = append(is.limits, l.Hash.String())
+		}
+	}
+	return is
+}
+
+// lacks lists the limits that a set has no more. Until its version is said, enforcers ask under them, and its
+// levels say nothing of them.
+func (v *spoken) lacks(set *rules.Set) (gone []protocol.Section) {
+	for _, name := range v.limits {
+		if hash, ok := limitHash(name); ok && set.StrictLimit(hash) == nil {
+			gone = append(gone, protocol.Gone(name, v.number))
+		}
+	}
+	return gone
+}
+
+// limitHash reads a limit's name in levels and permits.
+func limitHash(name string) (hash rules.SectionHash, ok bool) {
+	return hash, unhex(hash[:], name) == nil
 }
 
 // name tells versions apart, also those that are in no topic.
@@ -48,8 +85,9 @@ func becomeStrict(now, before *rules.Set) bool {
 func (s *judging) announce(before *rules.Set) {
 	a := &s.announced
 	was := before != nil && before.NewPermits() != nil
+	a.gone = a.last.lacks(s.rules.Set)
 	switch {
-	case !s.levels.on && !was && a.said == "", a.said == s.rules.name():
+	case !s.levels.on && !was && a.said.name == "", a.said.name == s.rules.name():
 		return
 	case becomeStrict(s.rules.Set, before):
 		a.pass, a.due = true, nil
@@ -79,7 +117,7 @@ func (s *issuing) sayIfDue() {
 	if a.durable < a.behindAsked {
 		return
 	}
-	r := a.due
-	a.due = nil
-	s.appendOwn(&protocol.Record{Version: r.Published}, &Ack{says: r.name()})
+	is := spokenOf(a.due)
+	a.due, a.last, a.gone = nil, is, nil
+	s.appendOwn(&protocol.Record{Version: is.number}, &Ack{says: &is})
 }

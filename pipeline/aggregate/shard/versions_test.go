@@ -2,8 +2,13 @@ package shard
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tallygate/tallygate/pipeline/admit/protocol"
+	"github.com/tallygate/tallygate/rules"
 )
 
 // use has the rig count by other rules, and judges all keys by them.
@@ -88,5 +93,76 @@ func TestTheVersionIsSaidAtATakeover(t *testing.T) {
 		if r.s.AllJudged() != (strict != "") {
 			t.Errorf("%s: all keys are judged: %t", name, r.s.AllJudged())
 		}
+		if gone := r.s.announced.last.lacks(&rules.Set{}); len(gone) != 1 && strict != "" {
+			t.Errorf("%s: of the limits that enforcers ask under, %v are known", name, gone)
+		}
+	}
+}
+
+// Until a version is said, enforcers ask by the one before: a level by the new rules names the limits of it that it
+// says nothing of, also when another owner has taken over meanwhile. Limits that are the same are none of these.
+func TestLevelsBeforeTheirVersionSayWhichLimitsAreGone(t *testing.T) {
+	const spec = `
+  max_lateness: 1h
+  rules:
+    - {name: daily, match: {api: a, outcome: ok}, limit: 9, per: %s, window: calendar, strict: true}
+    - {name: same, match: {api: a, outcome: ok}, limit: %d, per: 1h, strict: true}`
+	was := Rules{Number: 1, Published: 1, Set: compile(t, fmt.Sprintf(spec, "day", 64))}
+	is := Rules{Number: 2, Published: 2, Set: compile(t, fmt.Sprintf(spec, "month", 65))}
+	gone := []protocol.Section{protocol.Gone(was.Set.Limits[0].Hash.String(), 1)}
+	said := func(r *levelRig) []protocol.Section { // by the level of an event
+		r.count(`"id":"e%d","outcome":"ok"`, r.next)
+		if _, err := r.s.PublishLevels(10); err != nil {
+			t.Fatal(err)
+		}
+		var sections []protocol.Section
+		for _, a := range r.s.out.States {
+			if a.Ack != nil && a.Ack.level != nil {
+				sections = a.Ack.level.Sections
+			}
+		}
+		r.levels()
+		return slices.DeleteFunc(sections, func(s protocol.Section) bool { return s.Level >= 0 })
+	}
+
+	r := newLevelRig(t)
+	r.s = New(Config{Of: 1, Topics: simTopics}, was)
+	r.s.announce(nil)
+	if err := r.s.PassDone(was); err != nil {
+		t.Fatal(err)
+	}
+	if got := said(r); len(got) > 0 {
+		t.Errorf("with the version that is said, %v", got)
+	}
+	if err := r.s.Use(is); err != nil {
+		t.Fatal(err)
+	}
+	if got := said(r); !reflect.DeepEqual(got, gone) {
+		t.Errorf("before the next version is said, %v, want %v", got, gone)
+	}
+	c := r.s.snapshot()
+	if err := r.s.PassDone(is); err != nil {
+		t.Fatal(err)
+	}
+	r.want("when all keys are judged", "version 2")
+	if got := said(r); len(got) > 0 {
+		t.Errorf("behind the next version, %v", got)
+	}
+
+	c.Next = [Sources]int64{} // the topics of the next owner are empty
+	value, err := c.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = newLevelRig(t)
+	r.s = New(Config{Of: 1, Topics: simTopics}, is)
+	if r.s.restoring.checkpoint, err = decodeCheckpoint(value); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.s.Resume(Found{Committed: -1}, r.clock); err != nil {
+		t.Fatal(err)
+	}
+	if got := said(r); !reflect.DeepEqual(got, gone) {
+		t.Errorf("behind a takeover, %v, want %v", got, gone)
 	}
 }

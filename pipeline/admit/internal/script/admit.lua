@@ -144,19 +144,23 @@ local function admit(arg)
 
   local parts, room, least = nil, ids, math.huge
   local decides, decided_used, decided_limit, retry, reset, hold = -1, 0, 0, 0, 0, 0
-  local until_ = 0
+  local until_, doubt = 0, false
   local place = 9 + ids
   for n = 0, limits - 1 do
     if q then
       name, kind, amount, threshold, lowest, holds, returns, tiers, ends, formers, grain, offset, keeps = unpack(q, place, place + 12)
       place = place + 13
     end
-    local s = sections
+    local s, gone = sections, false
     for _ = 1, k[6] do
-      if k[s] == name or formers ~= '' and string.find(formers, ' ' .. k[s] .. ' ', 1, true) then break end
+      if k[s] == name or formers ~= '' and string.find(formers, ' ' .. k[s] .. ' ', 1, true) then
+        if k[s + 2] ~= -1 then break end
+        gone = gone or tonumber(k[s + 1]) == version -- the owner counts by later rules, which lack the limit
+      end
       s = s + 4 + k[s + 3]
     end
     if s >= permits then s = nil end
+    doubt = doubt or gone and not s
     local limit = threshold
     if threshold < 0 then
       limit = lowest
@@ -164,7 +168,7 @@ local function admit(arg)
       local known = tiers > 0 and s and (k[3] >= clock or k[4] > clock)
       local at = sections
       while tiers > 0 and s and not known and at < permits do
-        known = k[at + 2] > 0
+        known = k[at + 2] ~= 0
         for j = at + 4, at + 3 + k[at + 3], 2 do known = known or k[j] > clock end
         at = at + 4 + k[at + 3]
       end
@@ -282,6 +286,7 @@ local function admit(arg)
       parts = {name, kind, amount, until_, now + holds, returns}
     end
   end
+  if doubt then return answer(ANSWER, 5, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
   decided_used = math.ceil(decided_used)
 
   if how % 2 == 1 or k[4] > now then return answer(ANSWER, 0, now, clock, version, now, decides, decided_used, decided_limit, 0, reset, ids) end

@@ -58,7 +58,7 @@ end
 local function over(k, clock)
   if k[3] >= clock or k[4] > clock then return false end
   for _, s in ipairs(k[5]) do
-    if s[3] > 0 then return false end
+    if s[3] ~= 0 then return false end
     for j = 1, #s[4], 2 do
       if s[4][j] > clock then return false end
     end

@@ -8,6 +8,7 @@
 -- META:k:KEY is a key, all in one list, since lists of lists take twice the time:
 --   clock: that of the latest permit that has ended, seq, latest, exempt, due: when the sweep looks at it, or 0
 --   how many sections; of each its name, tier, level, how many numbers in steps, and those: until, amount, …
+--   (a level of -1: the owner counts by later rules, which lack the limit; while the version in place of the tier is in force)
 --   and the permits to the end, in the order of at: id, at, again, how many parts; of each name, kind, amount, until, hold, returns
 --   again: 0, 1 if another question for it may still arrive, or for how many µs its id is not to be granted again once it has ended
 -- META:s:ID KEY is there for an id that has ended, and for which another question may still arrive: until when it may not be granted again. Redis lets it expire, by TIME: when

@@ -224,6 +224,9 @@ func (r *rig) level(k int) *protocol.Level {
 			}
 			slices.SortFunc(s.Steps, func(a, b protocol.Step) int { return cmp.Compare(a.Until, b.Until) })
 		}
+		if r.rng.IntN(12) == 0 {
+			s = protocol.Gone(w.Name, uint64(r.rng.IntN(4)/3))
+		}
 		l.Sections = append(l.Sections, s)
 	}
 	return l
