@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -348,6 +349,20 @@ func TestOutcomesOfStatuses(t *testing.T) {
 		line := `10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" ` + status + " 0\n"
 		if e, _, err := NewReader(strings.NewReader(line), Common).Next(); err != nil || e.Outcome != want {
 			t.Errorf("%s is %q, %v, want %q", status, e.Outcome, err, want)
+		}
+	}
+}
+
+// Whoever stops in the middle of a line goes on at its start: what was read of it was not sent.
+func TestOffsetStaysInFrontOfALineThatWasReadInPart(t *testing.T) {
+	first, stopped := `{"api":"a","uid":"1"}`+"\n", errors.New("stopped")
+	for _, part := range []string{"", `{"api":"b`, strings.Repeat("x", 2*MaxLine), strings.Repeat("x", MaxLine/2)} {
+		r := NewReader(io.MultiReader(strings.NewReader(first+part), iotest.ErrReader(stopped)), Auto)
+		if e, line, err := r.Next(); e.API != "a" || line != 1 || err != nil {
+			t.Fatal(e, line, err)
+		}
+		if e, _, err := r.Next(); !errors.Is(err, stopped) || r.Offset() != int64(len(first)) || r.Skipped() != 0 {
+			t.Errorf("%d bytes of a line: %v, %v, at %d, want %d", len(part), e, err, r.Offset(), len(first))
 		}
 	}
 }

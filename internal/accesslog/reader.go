@@ -181,41 +181,45 @@ func (r *Reader) parseJSON(text []byte) (event.Event, error) {
 
 var errTooLong = fmt.Errorf("longer than %d bytes", MaxLine)
 
-// readLine returns the next line without its end. It is valid until the next call. The last
-// line may lack its newline.
+// readLine returns the next line without its end. It is valid until the next call. The last line may lack its
+// newline where the input ends. Where it fails, Offset stays in front of the line: it may have been read in part.
 func (r *Reader) readLine() ([]byte, error) {
 	text, err := r.in.ReadSlice('\n')
 	if len(text) == 0 {
 		return nil, err
 	}
-	r.line++
-	r.offset += int64(len(text))
+	n := len(text)
 	if errors.Is(err, bufio.ErrBufferFull) {
-		if text, err = r.readLong(text); err != nil {
-			return nil, err
-		}
-	} else if err != nil && !errors.Is(err, io.EOF) {
+		text, n, err = r.readLong(text)
+	}
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, errTooLong) {
+		return nil, err
+	}
+	r.line++
+	r.offset += int64(n)
+	if errors.Is(err, errTooLong) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")), nil
 }
 
-func (r *Reader) readLong(start []byte) ([]byte, error) {
-	r.long = append(r.long[:0], start...)
+// readLong returns the whole of a line that begins so, and its length, also of one that is too long.
+func (r *Reader) readLong(start []byte) (line []byte, n int, err error) {
+	r.long, n = append(r.long[:0], start...), len(start)
 	for {
 		text, err := r.in.ReadSlice('\n')
-		r.offset += int64(len(text))
+		n += len(text)
 		if len(r.long) <= MaxLine {
 			r.long = append(r.long, text...)
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 		case err != nil && !errors.Is(err, io.EOF):
-			return nil, err
+			return nil, n, err
 		case len(r.long) > MaxLine:
-			return nil, errTooLong
+			return nil, n, errTooLong
 		default:
-			return r.long, nil
+			return r.long, n, nil
 		}
 	}
 }
