@@ -22,6 +22,9 @@ func (p proxied) AdmitRequest(ctx context.Context, r enforce.Request) (enforce.A
 	if err != nil {
 		return enforce.Admission{}, err
 	}
+	if !permit.Admitted {
+		p.s.tells(r.API, r.Dims)
+	}
 	return permit.Admission(), nil
 }
 

@@ -67,6 +67,10 @@ type Config struct {
 	// Admit then emits their events.
 	AdmitProxies, EmitAdmitted bool
 
+	// Denied, if set, gets events of some requests that proxies are told to deny, with the outcome limited: see
+	// enforce.Denials.
+	Denied admit.Emitter
+
 	Registry prometheus.Registerer // nil registers no metrics
 }
 
@@ -86,6 +90,7 @@ type Server struct {
 
 	noDims  prometheus.Counter
 	refused *prometheus.CounterVec
+	denials *enforce.Denials
 
 	all, denied atomic.Uint64 // checks
 }
@@ -105,7 +110,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{throttle: throttle, cfg: cfg, checks: prometheus.NewCounterVec(prometheus.CounterOpts{
+	s := &Server{throttle: throttle, cfg: cfg, denials: enforce.NewDenials(), checks: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tallygate_checks_total", Help: "Checks by result: allowed, the action, or unavailable."}, []string{"result"})}
 	s.lists = make(chan struct{}, maxLists)
 	s.waiting = make(chan struct{}, cmp.Or(cfg.MaxWaiting, 1000))
@@ -194,10 +199,13 @@ func number(is bool) float64 {
 	return 0
 }
 
-// CheckDims is the one decision that all protocols answer with.
+// CheckDims is the one decision that all protocols of proxies answer with.
 func (s *Server) CheckDims(api string, dims []event.Dim) enforce.Decision {
 	d := s.cfg.Table.CheckDims(api, dims)
 	s.count(d, dims)
+	if !d.Allowed {
+		s.tells(api, dims)
+	}
 	return d
 }
 

@@ -21,7 +21,6 @@ import (
 type admitOptions struct {
 	into  *Program
 	rules ops.Table
-	emit  *bool
 	kafka *kafkaconn.Options
 }
 
@@ -31,7 +30,8 @@ func addAdmit(o *ops.Options, into *Program) *admitOptions {
 	a.rules = o.Table("on-doubt-of", "`RULE=ANSWER,…`: the same for single rules: closed, open or local")
 	o.IntVar(&into.Admit.Enforcers, "enforcers", 1, "`number` of decision servers that share a strict limit while it is in doubt, with the answer local")
 	o.BoolVar(&into.Config.AdmitProxies, "admit-proxies", false, "ask for permits for proxies' requests, too; needs services that put the fields of X-Tallygate-Permit into their events, or --emit-admitted")
-	a.emit = o.Bool("emit-admitted", false, "emit the events of admitted requests to --kafka, for services that emit none: of proxies' requests at once, of others by /v1/done")
+	o.BoolVar(&into.Config.EmitAdmitted, "emit-admitted", false, "emit the events of admitted requests to --kafka, for services that emit none: of proxies' requests at once, of others by /v1/done")
+	o.BoolVar(&into.EmitDenied, "emit-denied", false, "emit some of the requests that proxies are told to deny to --kafka, with the outcome limited: such an event tells a larger plan, and counts only where a rule names that outcome")
 	return a
 }
 
@@ -48,7 +48,7 @@ func (o *admitOptions) build() error {
 		}
 		o.into.Admit.OnDoubtOf[name] = on
 	}
-	if *o.emit {
+	if o.into.Config.EmitAdmitted || o.into.EmitDenied {
 		var err error
 		if o.into.Kafka, err = o.kafka.Build(); err != nil {
 			errs = append(errs, err)
@@ -72,7 +72,12 @@ func (e *Program) admitter() (a *admit.Admitter, closeEvents func(), err error) 
 		if err != nil {
 			return nil, closeEvents, err
 		}
-		cfg.Events, e.Config.EmitAdmitted = emitter, true
+		if e.Config.EmitAdmitted {
+			cfg.Events = emitter
+		}
+		if e.EmitDenied {
+			e.Config.Denied = emitter
+		}
 		closeEvents = func() { e.closeEvents(emitter) }
 		if err := registerEvents(e.Registry, emitter); err != nil {
 			closeEvents()
@@ -91,7 +96,7 @@ func (e *Program) dropped() func(emit.Drop) {
 	var line seldom.Line
 	return func(d emit.Drop) {
 		if left, due := line.Due(); due {
-			e.Log.Error("the event of an admitted request is lost; its permit is counted as a lost one", "reason", d.Reason, "error", d.Err, "left_out", left)
+			e.Log.Error("an event is lost; if it was of an admitted request, its permit is counted as a lost one", "reason", d.Reason, "error", d.Err, "left_out", left)
 		}
 	}
 }
@@ -103,7 +108,7 @@ func (e *Program) closeEvents(emitter *emit.Emitter) {
 	ctx, stop := context.WithTimeout(context.Background(), closeWithin)
 	defer stop()
 	if err := emitter.Close(ctx); err != nil {
-		e.Log.Error("events of admitted requests are lost; their permits are counted as lost ones", "error", err)
+		e.Log.Error("events are lost; permits of admitted requests are counted as lost ones", "error", err)
 	}
 }
 
@@ -115,7 +120,7 @@ func registerEvents(reg prometheus.Registerer, emitter *emit.Emitter) error {
 		"dropped": func(s emit.Stats) uint64 { return s.Dropped.Total() },
 	} {
 		errs = append(errs, reg.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "tallygate_admit_events_total", Help: "Events of admitted requests: sent to Kafka, or dropped.",
+			Name: "tallygate_admit_events_total", Help: "Events of admitted and denied requests: sent to Kafka, or dropped.",
 			ConstLabels: prometheus.Labels{"result": result},
 		}, func() float64 { return float64(count(emitter.Stats())) })))
 	}

@@ -27,6 +27,9 @@ func TestOptionsOfPermits(t *testing.T) {
 	if c := e.Admit; c.OnDoubt != admit.Local || c.OnDoubtOf["sms"] != admit.Closed || c.OnDoubtOf["search"] != admit.Open || len(c.OnDoubtOf) != 2 || c.Enforcers != 4 || !e.Config.AdmitProxies || e.Kafka.Brokers[0] != "k:1" {
 		t.Errorf("%+v %+v", e.Admit, e.Kafka)
 	}
+	if e, err := parsed(t, "--emit-denied", "--kafka", "k:2"); err != nil || e.Kafka == nil || e.Kafka.Brokers[0] != "k:2" || !e.EmitDenied || e.Config.EmitAdmitted {
+		t.Errorf("what is denied is emitted alone: %+v, %v", e, err)
+	}
 	if e, err := parsed(t, "--kafka", "k:1", "--kafka-sasl", "plain"); err != nil || e.Kafka != nil || e.Admit.OnDoubt != admit.Closed || e.Config.AdmitProxies {
 		t.Errorf("by default nothing is emitted, and Kafka's options are not looked at: %v", err)
 	}

@@ -40,7 +40,8 @@ type Program struct {
 	OffFile     string        // turns enforcement off while it exists; "": none
 	Redis       redis.UniversalClient
 	RedisAccess *redisconn.Options // the options of Redis; nil: its refusals are not watched
-	Kafka       *kafkaconn.Kafka   // where the events of admitted requests go; nil: none are emitted
+	Kafka       *kafkaconn.Kafka   // where the events of requests go; nil: none are emitted
+	EmitDenied  bool               // to Kafka, some of what proxies are told to deny
 	Presence    Presence           // how it is announced in Redis
 	Prefix      string
 	Shards      int

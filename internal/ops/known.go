@@ -9,8 +9,8 @@ import (
 // test compares it with what their helps say.
 var allPrograms = strings.Fields(`
 accept-new-topic acls admit-proxies advertise aggregator allow-status answers api-header attr-prefix
-broker-time ca cert check checkpoint-every drain-delay dry-run emit-admitted enforcer-token-file
-enforcers external-url forward-whole grpc-listen hot-key-rate hot-key-share in-doubt in-doubt-rules instance-id
+broker-time ca cert check checkpoint-every drain-delay dry-run emit-admitted emit-denied
+enforcer-token-file enforcers external-url forward-whole grpc-listen hot-key-rate hot-key-share in-doubt in-doubt-rules instance-id
 instances ip-header json kafka kafka-ca kafka-cert kafka-key kafka-password-file kafka-sasl
 kafka-tls kafka-user key listen log-format log-hot-keys log-level max-connections max-staleness
 max-wait max-waiting max-waiting-per-key method-header metrics-listen no-blocklist no-presence

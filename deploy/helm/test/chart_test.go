@@ -34,7 +34,7 @@ kafka: {brokers: [k1:9093, k2:9093], tls: {enabled: true, caSecret: kca, certSec
 redis: {addresses: [r1:6380], passwordSecret: rpass, user: tg, tls: {enabled: true, caSecret: rca, certSecret: rcert}}
 auth: {tokensSecret: tokens, oidc: {issuer: "https://login.example.com", clientId: tallygate}}
 aggregator: {tlsSecret: atls, options: {log-level: debug}}
-enforcer: {tlsSecret: etls, emitAdmitted: true}
+enforcer: {tlsSecret: etls, emitAdmitted: true, emitDenied: true}
 console: {enabled: true, replicas: 2, tokenSecret: ct, sessionKeySecret: sk, clientSecret: cs, tlsSecret: ctls, externalUrl: "https://console.example.com", ingress: {enabled: true, tlsSecret: itls}}
 notify: {enabled: true, tokenSecret: nt, secret: ns, config: "receivers: []"}
 metrics: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true, labels: {release: prom}}}

@@ -60,7 +60,7 @@
 
 {{/* What a component mounts, as one YAML list of {name, secret}: (list . "console") */}}
 {{- define "tallygate.secrets" -}}
-{{- $v := (index . 0).Values }}{{ $c := index . 1 }}{{ $kafka := or (ne $c "enforcer") $v.enforcer.emitAdmitted -}}
+{{- $v := (index . 0).Values }}{{ $c := index . 1 }}{{ $kafka := or (ne $c "enforcer") $v.enforcer.emitAdmitted $v.enforcer.emitDenied -}}
 {{- $all := list (dict "name" "redis" "secret" $v.redis.passwordSecret) -}}
 {{- if $v.redis.tls.enabled }}{{ $all = concat $all (list (dict "name" "redis-ca" "secret" $v.redis.tls.caSecret) (dict "name" "redis-cert" "secret" $v.redis.tls.certSecret)) }}{{ end -}}
 {{- if and $kafka $v.kafka.sasl.mechanism }}{{ $all = append $all (dict "name" "kafka" "secret" $v.kafka.sasl.passwordSecret) }}{{ end -}}

@@ -25,6 +25,11 @@ args:
   {{- end }}
   {{- if $v.enforcer.emitAdmitted }}
   - --emit-admitted
+  {{- end }}
+  {{- if $v.enforcer.emitDenied }}
+  - --emit-denied
+  {{- end }}
+  {{- if or $v.enforcer.emitAdmitted $v.enforcer.emitDenied }}
   {{- include "tallygate.kafka.args" $root | nindent 2 }}
   {{- end }}
   {{- include "tallygate.options" $v.enforcer.options | nindent 2 }}
