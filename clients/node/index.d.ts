@@ -188,6 +188,9 @@ export function header(name: string): (request: any) => string | symbol;
 /** Adds to the event that the middleware emits for the current request. */
 export function note(what: { attrs?: Attrs; cost?: number; outcome?: string; id?: string | number | bigint }, request?: object): void;
 
+/** The one form of a key that people type, such as a coupon code: without space around it, in lower case, in NFC. */
+export function normalizeKey(key: string): string;
+
 /** Names of requests, as in the reference: `GET /orders/17` is `get.orders.17`. */
 export function pathAPI(method: string, target: string): string;
 /** `GET /orders/:id` is `get.orders.id`. */

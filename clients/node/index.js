@@ -1,4 +1,5 @@
 // tallygate: limits for services in Node. docs/node.md in the repository is its page.
+export { normalizeKey } from './src/canonical.js';
 export { Client } from './src/client.js';
 export { Decision, Permit } from './src/decision.js';
 export { Emitter } from './src/emitter.js';

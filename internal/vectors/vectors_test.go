@@ -15,6 +15,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/normalize"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the tables anew")
@@ -144,6 +145,22 @@ func TestEvents(t *testing.T) {
 		table = append(table, row{small.Bytes(), events[0].UID, event.AppendJSON(nil, &events[0])})
 	}
 	compare(t, "events.json", table)
+}
+
+func TestKeys(t *testing.T) {
+	type row struct {
+		In  string `json:"in"`
+		Out string `json:"out"`
+	}
+	var table []row
+	for _, s := range []string{
+		"", " ", "SPRING10", " Spring 10 ", "\t\n\v\f\rx\r\n", "\u0085x\u00a0", "\u2007x\u202f", "\u3000x\u2003", "\ufeffx", "\u200bx", "\u180ex", "\x1fx\x1c",
+		"JOS\u00c9@Example.com", "Jose\u0301@example.com", "\u00c5", "A\u030a", "\u212b", "\u212a", "\u0130", "I\u0307", "\u0131", "\u03a3", "\u039f\u03a3", "\u1f88", "\u01c5",
+		"\u00df", "\u1e9e", "\ufb01", "\uff21", "\u1e9b\u0323", "\u0344", "\uac00", "\u1100\u1161", "\U00010400", "\U0001d15e", "\u6f22\u5b57", "q\u0323\u0307", "q\u0307\u0323", "+49 151 1234",
+	} {
+		table = append(table, row{s, normalize.Key(s)})
+	}
+	compare(t, "keys.json", table)
 }
 
 // compare writes the table, one row a line, or finds it as it is.

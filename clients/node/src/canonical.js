@@ -45,6 +45,13 @@ export function canonicalID(value) {
 // canonicalText is an attribute's value, or an outcome.
 export const canonicalText = (value) => cut(text(value), maxText);
 
+const space = '[\\t-\\r \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]';
+const around = new RegExp(`^${space}+|(?<!${space})${space}+$`, 'g');
+
+// normalizeKey is the one form of a key that people type: without the white space around it, in lower case, in NFC.
+// Each character is lowered by itself, as other languages do it.
+export const normalizeKey = (key) => Array.from(text(key).normalize('NFC'), (c) => [...c.toLowerCase()][0]).join('').normalize('NFC').replace(around, '');
+
 export const canonicalName = (value) => cut(text(value), maxName);
 
 function cut(whole, limit) {

@@ -1,7 +1,6 @@
 import { dimensions } from './event.js';
 
-const slots = 256;
-const [every, apart] = [5000, 1000]; // ms between two events of one caller and API, and of others that share a slot
+const [slots, every, apart] = [256, 5000, 1000]; // ms between two events of one caller and API, and of others that share a slot
 
 // Denials chooses which denied requests a middleware emits events of. Rules do not count these, but they tell the rules
 // which limit the caller has now. What says something new is emitted at once, what repeats it every five seconds, and no

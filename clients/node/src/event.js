@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { canonicalID, canonicalIP, canonicalName, canonicalText, canonicalUID } from './canonical.js';
 
-const maxAttrs = 32;
+export const maxAttrs = 32;
 const maxCost = 9223372036854;
 const rfc3339 = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/;
 const fields = ['id', 'time', 'uid', 'api', 'outcome', 'cost', 'refunds', 'ip', 'attrs', 'permit', 'permit_at'];

@@ -1,13 +1,12 @@
 // What middleware of any framework shares: a Gate decides on requests, and emits their events.
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { attrsOf, costOf, idOf, known, string, wrong } from './event.js';
+import { attrsOf, costOf, idOf, known, maxAttrs, string, wrong } from './event.js';
 import { Denials } from './denials.js';
 import { statusOutcome } from './names.js';
 import { Seldom, logTo } from './seldom.js';
 
 const options = ['client', 'emitter', 'uid', 'ip', 'attrs', 'api', 'skip', 'admit', 'wait', 'fail', 'emitDenied', 'event', 'denied', 'logger'];
 const own = ['status', 'latency_ms']; // attributes that a gate adds itself
-const maxAttrs = 32;
 const watched = 20; // requests
 
 const ambiguous = Symbol('ambiguous');
@@ -55,8 +54,7 @@ export class Gate {
     this.admits = admitting(given.admit);
     this.what = uid ? 'a uid' : ip ? 'an address' : 'one of the attributes';
     this.denials = new Denials();
-    this.requests = 0;
-    this.named = 0;
+    this.requests = this.named = 0;
     this.lost = new Seldom(logger);
   }
 

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import kafkajs from 'kafkajs';
+import { normalizeKey } from '../index.js';
 import { canonicalIP, canonicalText, canonicalUID } from '../src/canonical.js';
 import { record } from '../src/event.js';
 import { pathAPI, requestAPI, statusOutcome, templateAPI } from '../src/names.js';
@@ -37,6 +38,12 @@ test('canonical values', () => {
     const given = row.in_hex === undefined ? (row.in ?? '') : Buffer.from(row.in_hex, 'hex');
     assert.equal(of[row.kind](given), row.out, `${row.kind} of ${JSON.stringify(row)}`);
   }
+});
+
+test('keys that people type', () => {
+  const rows = table('vectors/keys.json');
+  assert.ok(rows.length >= 30);
+  for (const row of rows) assert.equal(normalizeKey(row.in), row.out, JSON.stringify(row));
 });
 
 test('halves of surrogate pairs', () => {

@@ -5,7 +5,7 @@ import unittest
 from datetime import datetime
 from pathlib import Path
 
-from tallygate import path_api, status_outcome, template_api
+from tallygate import normalize_key, path_api, status_outcome, template_api
 from tallygate._event import record
 from tallygate._values import canonical_ip, canonical_text, canonical_uid, decoded_path_api
 
@@ -42,6 +42,10 @@ class Vectors(unittest.TestCase):
             self.assertEqual(of[row["kind"]](given), row["out"], row)
             if isinstance(given, bytes):  # as a WSGI server, or os.environ, has them
                 self.assertEqual(of[row["kind"]](given.decode("utf-8", "surrogateescape")), row["out"], row)
+
+    def test_keys_that_people_type(self):
+        for row in table("vectors/keys.json"):
+            self.assertEqual(normalize_key(row["in"]), row["out"], row)
 
     def test_events(self):
         for row in table("vectors/events.json"):

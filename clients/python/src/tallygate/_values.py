@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
+import unicodedata
 from urllib.parse import unquote_to_bytes
 
 MAX_API, MAX_UID, MAX_ID, MAX_TEXT, MAX_NAME, MAX_ATTRS = 128, 256, 128, 1024, 256, 32
@@ -17,6 +18,7 @@ _CONTROL = re.compile("[\x00-\x1f]")
 _WITH_PORT = re.compile(r"\[(?P<inside>[^\]]*)\](?::(?P<port1>[0-9]{1,5}))?|(?P<host>[^:]*):(?P<port2>[0-9]{1,5})", re.DOTALL)
 _OTHER = re.compile("[^A-Za-z0-9]")
 _CUT = "~sha256-"
+_SPACE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 
 
 def valid_text(value: str | bytes) -> str:
@@ -24,6 +26,13 @@ def valid_text(value: str | bytes) -> str:
     if isinstance(value, bytes):
         value = value.decode("utf-8", "surrogateescape")
     return value if value.isascii() else _SURROGATE.sub("\ufffd", value)
+
+
+def normalize_key(text: str) -> str:
+    """The one form of a key that people type, such as a coupon code: without white space around it, in lower case, in NFC.
+    Give it where the key is emitted and where it is checked. Each character is lowered by itself, as other languages do it."""
+    lowered = "".join(c.lower()[0] for c in unicodedata.normalize("NFC", valid_text(text)))
+    return unicodedata.normalize("NFC", lowered).strip(_SPACE)
 
 
 def _hash(text: str) -> str:

@@ -3,6 +3,7 @@ package dev.tallygate;
 import static java.nio.charset.StandardCharsets.ISO_8859_1;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import java.text.Normalizer;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.Locale;
@@ -27,6 +28,9 @@ public final class Names {
   private static final Pattern OTHER = Pattern.compile(("[\u00c2-\u00df]#|\u00e0[\u00a0-\u00bf]#|\u00ed[\u0080-\u009f]#"
       + "|[\u00e1-\u00ec\u00ee\u00ef]##|\u00f0[\u0090-\u00bf]##|[\u00f1-\u00f3]###|\u00f4[\u0080-\u008f]##|[^a-zA-Z0-9]")
       .replace("#", "[\u0080-\u00bf]"));
+
+  private static final String SPACE = "[\\t-\\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]";
+  private static final Pattern AROUND = Pattern.compile("^" + SPACE + "+|(?<!" + SPACE + ")" + SPACE + "+\\z");
 
   private Names() {}
 
@@ -71,6 +75,17 @@ public final class Names {
     return name(method, Stream.of(new String(template.getBytes(UTF_8), ISO_8859_1).split("/"))
         .map(s -> s.replaceAll("^[{:*]+|[}?]+$", "").replaceAll("\\.\\.\\.$", "").split(":", 2)[0])
         .filter(s -> !s.isEmpty() && !s.equals("$")));
+  }
+
+  /**
+   * The one form of a key that people type, such as a coupon code: without white space around it, in lower case, in
+   * NFC. Give it where the key is emitted and where it is checked. Each character is lowered by itself, in no language's
+   * way.
+   */
+  public static String normalizeKey(String text) {
+    String lowered = Normalizer.normalize(text, Normalizer.Form.NFC).codePoints().map(Character::toLowerCase)
+        .collect(StringBuilder::new, StringBuilder::appendCodePoint, StringBuilder::append).toString();
+    return AROUND.matcher(Normalizer.normalize(lowered, Normalizer.Form.NFC)).replaceAll("");
   }
 
   private static String name(String method, Stream<String> segments) {

@@ -61,6 +61,13 @@ class VectorsTest {
     }
   }
 
+  @Test
+  void keysThatPeopleType() throws IOException {
+    for (JsonNode row : table("vectors/keys.json")) {
+      assertEquals(row.get("out").asText(), Names.normalizeKey(row.get("in").asText()), row.toString());
+    }
+  }
+
   /** A text in Java has no bytes: whoever makes one of bytes replaces each that is no UTF-8. */
   private static String decoded(byte[] bytes) {
     StringBuilder out = new StringBuilder();
