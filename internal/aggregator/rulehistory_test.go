@@ -46,7 +46,7 @@ func rollBackOverHTTP(t *testing.T, brokers []string, prefix string) {
 	runs := func(q *program, version int64, limit int) {
 		t.Helper()
 		testrun.Eventually(t, fmt.Sprintf("version %d runs", version), func() bool {
-			is, _ := told[whichRules](q, "viewer", "/v1/rules")
+			is := told[whichRules](q, "viewer", "/v1/rules")
 			return is.Version == version && is.Source == limitText(limit)
 		})
 	}
@@ -87,11 +87,11 @@ func rollBackOverHTTP(t *testing.T, brokers []string, prefix string) {
 	}
 	q := began(t, brokers, prefix, nil, "--tokens", staff(t), "--rules", path)
 	runs(q, 4, 1)
-	is, _ := told[whichRules](q, "viewer", "/v1/rules?version=4")
+	is := told[whichRules](q, "viewer", "/v1/rules?version=4")
 	if is.From != 1 || is.By != "the-admin" || is.Reason != "too strict" {
 		t.Errorf("%+v", is)
 	}
-	if is, _ = told[whichRules](q, "viewer", "/v1/rules?version=3"); is.Source != limitText(3) || is.Version != 3 {
+	if is = told[whichRules](q, "viewer", "/v1/rules?version=3"); is.Source != limitText(3) || is.Version != 3 {
 		t.Errorf("%+v", is)
 	}
 	for query, want := range map[string]int{"?version=99": 404, "?version=0": 400, "?version=x": 400, "?uid=42": 400} {
@@ -104,7 +104,7 @@ func rollBackOverHTTP(t *testing.T, brokers []string, prefix string) {
 		t.Errorf("a reload of a changed file: %d %s", code, said)
 	}
 	runs(q, 5, 5)
-	list, _ := told[struct {
+	list := told[struct {
 		Versions []whichRules
 		More     bool
 	}](q, "viewer", "/v1/rules/versions?limit=2&before=5")

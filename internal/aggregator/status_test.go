@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/IBM/sarama"
 	"github.com/alicebob/miniredis/v2"
@@ -19,23 +18,18 @@ import (
 )
 
 // told is what a program answers to a question, as T.
-func told[T any](p *program, token, path string) (is T, took time.Duration) {
+func told[T any](p *program, token, path string) (is T) {
 	p.t.Helper()
-	began := time.Now()
 	code, said := p.ask(token, http.MethodGet, path, "")
-	took = time.Since(began)
 	if code != http.StatusOK {
 		p.t.Errorf("%s: %d %s", path, code, said)
-		return is, took
+		return is
 	}
 	if err := json.Unmarshal([]byte(said), &is); err != nil {
 		p.t.Errorf("%s: %v", path, err)
 	}
-	return is, took
+	return is
 }
-
-// quick is what an answer about all members may take, with some room for a busy machine.
-const quick = 2500 * time.Millisecond
 
 // Any instance tells how all are: their partitions, options and metrics.
 func TestStatusOfAllMembers(t *testing.T) {
@@ -50,10 +44,7 @@ func TestStatusOfAllMembers(t *testing.T) {
 		two = append(two, began(t, kafka.Kafka, "status", nil, "--tokens", staff(t), "--redis", rds.Addr(), "--instance-id", fmt.Sprintf("number-%d", i)))
 	}
 	testrun.Eventually(t, "all partitions are open, at both", func() bool {
-		c, took := told[status.Cluster](two[0], "viewer", "/v1/cluster?metrics=tallygate_rule_")
-		if took > quick {
-			t.Errorf("it takes %v", took)
-		}
+		c := told[status.Cluster](two[0], "viewer", "/v1/cluster?metrics=tallygate_rule_")
 		open := map[int32]bool{}
 		for _, m := range c.Members {
 			for _, p := range m.Aggregator.Partitions {
@@ -64,7 +55,7 @@ func TestStatusOfAllMembers(t *testing.T) {
 			open[0] && open[1] && open[2] && open[3] && c.Members[0].Instance == "number-0" && c.Members[1].Instance == "number-1" &&
 			len(c.Members[1].Metrics["tallygate_rule_matches_total"]) == 1
 	})
-	s, _ := told[status.Status](two[1], "viewer", "/v1/status")
+	s := told[status.Status](two[1], "viewer", "/v1/status")
 	if s.Component != "aggregator" || s.Instance != "number-1" || s.Address != two[1].Config.Advertise || !s.Ready || s.Metrics != nil {
 		t.Errorf("%+v", s)
 	}
@@ -83,13 +74,13 @@ func TestStatusOfAllMembers(t *testing.T) {
 
 	rds.SetError("OOM command not allowed when used memory > 'maxmemory'.")
 	testrun.Eventually(t, "a full Redis is told of", func() bool {
-		s, _ := told[status.Status](two[0], "viewer", "/v1/status")
+		s := told[status.Status](two[0], "viewer", "/v1/status")
 		r := s.Aggregator.Redis
 		return r != nil && r.Reason == "memory" && !r.Since.IsZero() && strings.Contains(r.Error, "OOM")
 	})
 	rds.SetError("")
 	testrun.Eventually(t, "and that it works again", func() bool {
-		s, _ := told[status.Status](two[0], "viewer", "/v1/status")
+		s := told[status.Status](two[0], "viewer", "/v1/status")
 		return s.Aggregator.Redis == nil && len(s.Errors) > 0
 	})
 }
@@ -123,7 +114,7 @@ func TestStatusNamesNobody(t *testing.T) {
 	}
 	p.ask("", http.MethodPost, "/v1/commands", block(somebody), func(r *http.Request) { r.Header.Set("X-Tallygate-Peer", somebody) })
 	testrun.Eventually(t, "all is counted, or is a dead letter", func() bool {
-		s, _ := told[status.Status](p, "", "/v1/status?metrics=tallygate_events_total")
+		s := told[status.Status](p, "", "/v1/status?metrics=tallygate_events_total")
 		n := 0.0
 		for _, of := range s.Metrics["tallygate_events_total"] {
 			n += of.Value
@@ -167,7 +158,7 @@ func TestUnmatchedOfAllMembers(t *testing.T) {
 	defer producer.Close()
 	of := int32(0)
 	testrun.Eventually(t, "each has partitions", func() bool {
-		c, _ := told[status.Cluster](a, "viewer", "/v1/cluster")
+		c := told[status.Cluster](a, "viewer", "/v1/cluster")
 		of = c.Members[0].Aggregator.Of
 		return len(c.Members) == 2 && len(c.Members[0].Aggregator.Partitions) > 0 && len(c.Members[1].Aggregator.Partitions) > 0 && len(c.Unowned) == 0
 	})
@@ -180,10 +171,7 @@ func TestUnmatchedOfAllMembers(t *testing.T) {
 	}
 	for _, p := range []*program{a, b} {
 		testrun.Eventually(t, "any member says what both have seen", func() bool {
-			is, took := told[unmatched](p, "viewer", "/v1/unmatched")
-			if took > quick {
-				t.Errorf("it takes %v", took)
-			}
+			is := told[unmatched](p, "viewer", "/v1/unmatched")
 			return is.Events == 2*int(of) && is.Instances == 2 && len(is.Unmatched) == 1+int(of) && is.Unmatched[0].API == "lo.gin" && is.Unmatched[0].Events == int(of) && len(is.Missing) == 0 && is.Trouble == nil
 		})
 	}
@@ -204,16 +192,13 @@ func TestClusterNamesWhoDoesNotAnswer(t *testing.T) {
 	p := began(t, kafka.Kafka, "hangs", nil)
 	began(t, kafka.Kafka, "hangs", nil, "--advertise", hole.Addr().String())
 	testrun.Eventually(t, "it is missing, and its partitions too", func() bool {
-		c, took := told[status.Cluster](p, "", "/v1/cluster")
-		if took > quick {
-			t.Errorf("it takes %v", took)
-		}
+		c := told[status.Cluster](p, "", "/v1/cluster")
 		return len(c.Members) == 1 && len(c.Missing) == 1 && c.Missing[0].Address == hole.Addr().String() &&
-			strings.Contains(c.Missing[0].Reason, "has not answered within") &&
+			strings.Contains(c.Missing[0].Reason, "has not answered within 1.2s") && // and never will
 			len(c.Unowned) == 2 && strings.Contains(c.Unowned[0].Reason, "did not answer")
 	})
-	if is, took := told[unmatched](p, "", "/v1/unmatched"); is.Instances != 1 || len(is.Missing) != 1 || is.Missing[0].Address != hole.Addr().String() || took > quick {
-		t.Errorf("what no rule counts: %+v, after %v", is, took)
+	if is := told[unmatched](p, "", "/v1/unmatched"); is.Instances != 1 || len(is.Missing) != 1 || is.Missing[0].Address != hole.Addr().String() {
+		t.Errorf("what no rule counts: %+v", is)
 	}
 }
 
@@ -234,17 +219,13 @@ func TestClusterWithoutKafka(t *testing.T) {
 	p, other := began(t, kafka.Kafka, "away", nil), began(t, kafka.Kafka, "away", nil)
 	for _, q := range []*program{p, other} {
 		testrun.Eventually(t, "both know each other", func() bool {
-			c, _ := told[status.Cluster](q, "", "/v1/cluster")
+			c := told[status.Cluster](q, "", "/v1/cluster")
 			return len(c.Members) == 2 && len(c.Unowned) == 0
 		})
 	}
 	end()
-	gone := time.Now()
 	testrun.Eventually(t, "both answer, with what is wrong", func() bool {
-		c, took := told[status.Cluster](p, "", "/v1/cluster")
-		if took > quick {
-			t.Errorf("it takes %v", took)
-		}
+		c := told[status.Cluster](p, "", "/v1/cluster")
 		for _, m := range c.Members {
 			if m.Aggregator.Kafka == nil || m.Aggregator.Kafka.Error == "" {
 				return false
@@ -252,9 +233,6 @@ func TestClusterWithoutKafka(t *testing.T) {
 		}
 		return len(c.Members) == 2 && c.Trouble != nil && c.Trouble.Error != ""
 	})
-	if took := time.Since(gone); took > 5*time.Second {
-		t.Errorf("that is told after %v", took)
-	}
 }
 
 // The status of a program with each secret that there is tells none of them.

@@ -52,14 +52,12 @@ func TestTryHostileText(t *testing.T) {
 	s.has(page, "&lt;script&gt;")
 	page = s.post("/try", try("test", shopRules(1, "1"), "tests", "rule_files: [/etc/passwd]\ntests: [{name: "+script+", events: [], expect: [{at: 0s, uid: u, api: a, verdict: block}]}]"), http.StatusOK)
 	s.lacks(page, script)
-	for name, text := range map[string]string{
+	for _, text := range map[string]string{
 		"bomb": "a: &a [x,x]\nb: &b [*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b]\nkind: [*c,*c,*c]\n", "deep": strings.Repeat("[", 10_000), "binary": "\x00\x01\x02", "1.2 MB": strings.Repeat("x", 1_200_000),
 	} {
-		began := time.Now()
-		s.has(s.post("/try", try("check", text), http.StatusOK), "mistake")
-		if took := time.Since(began); took > 20*time.Second {
-			t.Errorf("%s: %v", name, took)
-		}
+		page := s.post("/try", try("check", text), http.StatusOK)
+		s.has(page, "mistake")
+		s.lacks(page, "the check takes more than")
 	}
 	s.has(s.post("/try", try("check", strings.Repeat("x", 10<<20)), http.StatusBadRequest), "The form cannot be read")
 	for _, name := range []string{"/etc/passwd", "../../../../etc/passwd", "page_try_test.go", "vip.txt/../../go.mod"} {

@@ -187,10 +187,9 @@ func TestNobodyWaitsForTheCollector(t *testing.T) {
 func TestNoCollector(t *testing.T) {
 	x := export(t, "http://"+servers.FreeAddr(t), nil)
 	x.Send(spanOf(1))
-	began := time.Now()
-	x.stop()
-	if took := time.Since(began); took > time.Minute || x.counts("undelivered") == 0 {
-		t.Errorf("it took %v, and %d are lost", took, x.counts("undelivered"))
+	x.stop() // which waits for no answer
+	if x.counts("undelivered") == 0 {
+		t.Error("none is lost")
 	}
 	if !x.log.Has("cannot be reached") {
 		t.Errorf("the log: %s", &x.log)

@@ -64,17 +64,11 @@ func TestPolls(t *testing.T) {
 	emitOne(t, stack.Kafka)
 	testrun.Eventually(t, "an event is seen to arrive", says(w, map[string]string{"producers": "events arrive"}))
 
-	began := time.Now()
 	api.Close()
 	testrun.Eventually(t, "no aggregator answers", says(w, map[string]string{"aggregators": "no aggregator answers"}))
-	t.Logf("that no aggregator answers was said after %v", time.Since(began))
-	began = time.Now()
 	stack.Close()
 	testrun.Eventually(t, "Kafka and Redis are away", says(w, map[string]string{"events": "Kafka does not answer", "redis": "Redis does not answer", "verdicts": "not seen",
 		"producers": "not seen", "enforcer:1": "before Redis could not be read any more"}))
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("that took %v", took)
-	}
 	for _, l := range w.State().Chain.Links {
 		if l.Level == world.OK {
 			t.Errorf("%s is still ok: %s", l.Name, l.Cause)
