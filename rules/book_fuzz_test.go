@@ -52,6 +52,7 @@ spec:
     - {name: returns-exact, match: {api: x}, refunds: true, limit: 4, per: 6s, then: {block: until-reset}, tiers: [{when: 'attrs.plan == "pro"', limit: 5}]}
     - {name: returns-sum, match: {api: x}, count: {sum: cost}, refunds: true, limit: 7.5, per: 1m, then: {block: until-reset}, candidate: {limit: 4}}
     - {name: returns-reset, match: {api: x}, refunds: true, limit: 4, per: 20s, window: tumbling, then: {block: 1s, reset: true}}
+    - {name: growing-both, match: {api: x}, limit: 4, per: 20s, window: tumbling, candidate: {limit: 2}, then: {escalate: [1s, 5s], forget: 30s, reset: true}}
     - {name: at-exceeded, match: {api: x}, limit: 3, per: 5s, then: {block: until-reset, at: exceeded}}
     - {name: at-reached, match: {api: x}, limit: 3, per: 5s, then: {block: 4s, at: reached}, candidate: {limit: 5}}
     - {name: hourly, match: {api: x}, limit: 9, per: hour, window: calendar, timezone: America/New_York, warn: [30%, 60%], then: {block: 1m}}
@@ -109,7 +110,7 @@ func TestBookManySteps(t *testing.T) {
 		})
 	}
 	for _, want := range []string{
-		"tiers block", "tiers clear", "tiers/candidate block", "tiers warn50%", "extended block", "growing block", "growing-more/candidate block",
+		"tiers block", "tiers clear", "tiers/candidate block", "tiers warn50%", "extended block", "growing block", "growing-more/candidate block", "growing-both block", "growing-both/candidate block",
 		"visit block", "visit warn40%", "visit-devices block", "bucket block", "bucket/candidate block", "bucket-reset block", "devices block", "devices-panes block",
 		"devices-growing block", "returns block", "returns clear", "returns-exact clear", "returns-sum clear", "returns-sum/candidate clear", "returns-reset block",
 		"at-exceeded block", "at-reached block", "hourly warn30%", "hourly block", "watched block", "told warn75%",

@@ -134,7 +134,7 @@ func (p *Stepper) clearAll(l *Limit, window, key []byte, moment event.Micros) {
 		}
 		s.Over()
 	}
-	p.Fuses.forget(l.Rule, key)
+	p.Fuses.forget(l, key)
 }
 
 // NoteState tells the Stepper's fuses of all that a key's state has in force: after a takeover.

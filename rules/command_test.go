@@ -183,3 +183,27 @@ func TestAFuseForgetsWhatIsOver(t *testing.T) {
 		}
 	}
 }
+
+// What a candidate clears was never blocked by it: the live limit's block counts on.
+func TestAFuseForgetsNothingForACandidate(t *testing.T) {
+	set := compileRules(t, `
+    - {name: a, match: {api: x}, limit: 1, candidate: {limit: 2}, per: 1h, fuse: 5%, reset_on: {api: ok, clear: true}, then: {block: 1h, reset: true}}
+`)
+	p := set.NewStepper()
+	p.Fuses = set.NewFuses()
+	live, candidate := set.Limits[0], set.Limits[1]
+	for i := range 20 {
+		key := fmt.Appendf(nil, "uid=%d", i)
+		var state []byte
+		for n := range 3 {
+			state, _ = p.Step(nil, state, Input{Key: key, At: noon + event.Micros(n), Hits: unitHits(live, candidate), Active: 400})
+		}
+		if _, res := p.Step(nil, state, Input{Key: key, At: noon + 3, Hits: []Hit{{Limit: candidate, Reset: true, Tier: KeepTier}}, Active: 400}); len(res.Changes) != 1 {
+			t.Fatalf("the candidate's verdict is not cleared: %q", sentences(res.Changes))
+		}
+	}
+	_, res := p.Step(nil, nil, Input{Key: []byte("uid=20"), At: noon + 4, Hits: []Hit{{Limit: live, Amount: 2 * event.One}}, Active: 400})
+	if len(res.Blown) != 1 {
+		t.Errorf("the 21st of 400 keys: %v blew", res.Blown)
+	}
+}

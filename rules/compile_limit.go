@@ -117,17 +117,22 @@ func (c *limitReader) warnHeavy(l *Limit) {
 }
 
 // ownCandidate makes a limit of its own of a candidate that can't share the live limit's counters: see
-// windowKind.candidate.
+// windowKind.candidate. Nor can one whose verdicts empty the window: each of the two then empties its
+// own.
 func (c *limitReader) ownCandidate() {
 	l, apart := c.l, windowKinds[c.l.Window.Kind].candidate
-	if l.Candidate == 0 || apart == nil {
+	if l.Candidate == 0 {
 		return
 	}
 	try := &Limit{
 		Rule: l.Rule, Name: l.Name + candidateSuffix, Limit: l.Candidate, Shadow: true, Window: l.Window,
 		PerMin: l.PerMin, PerMax: l.PerMax, Debt: l.Debt, panes: l.panes,
 	}
-	if !apart(l, try, c.w) {
+	switch {
+	case apart != nil && apart(l, try, c.w):
+	case l.Rule.Then.Reset:
+		try.beside = l
+	default:
 		return
 	}
 	l.Candidate = 0

@@ -57,8 +57,9 @@ func (f *Fuses) Note(r *Rule, key []byte, until event.Micros) {
 	u.until[string(key)] = max(u.until[string(key)], until)
 }
 
-func (f *Fuses) forget(r *Rule, key []byte) {
-	if f != nil && r.Fuse > 0 {
+// forget tells of a key that a limit blocks no more. A candidate, which has blocked nobody, does not.
+func (f *Fuses) forget(l *Limit, key []byte) {
+	if r := l.Rule; f != nil && r.Fuse > 0 && !l.Shadow {
 		delete(f.rules[r.Index].until, string(key))
 	}
 }

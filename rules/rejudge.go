@@ -137,7 +137,7 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted
 	}
 	if changed && wouldNotIssue(l, &x.Live, &f) {
 		p.publish(l, &x.Live, &f, cleared, in.Key, l.Index)
-		p.Fuses.forget(l.Rule, in.Key)
+		p.Fuses.forget(l, in.Key)
 		l.withdraw(&x.Live, &f)
 	} else if p.decide(l, &x.Live, &f, in, l.Index, res) == issued && l.Rule.Then.Reset {
 		defer p.reset(l, &f) // the candidate is judged by the same counts

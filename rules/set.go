@@ -171,7 +171,7 @@ type Limit struct {
 
 	KeyLimits
 	Candidate event.Decimal // a limit that is tried beside, by shadow verdicts; 0: none
-	Shadow    bool          // the limit is a candidate itself, of a bucket
+	Shadow    bool          // the limit is a candidate itself, with counters of its own
 	Warn      []WarnStep    // the least first
 
 	PerMin event.Micros // the window's length, the shortest one for calendar units

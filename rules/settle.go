@@ -62,7 +62,7 @@ func (p *Stepper) decide(l *Limit, s *keystate.Slot, f *facts, in *Input, i int,
 	}
 	if out == cleared {
 		p.publish(l, s, f, out, in.Key, i)
-		p.Fuses.forget(l.Rule, in.Key)
+		p.Fuses.forget(l, in.Key)
 	}
 	l.Rule.Then.settle(s, out, f)
 	return out
