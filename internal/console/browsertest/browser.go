@@ -21,7 +21,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// within bounds each test's browser.
+// within bounds each page: a test opens as many as it needs, on a machine of any speed.
 const within = 3 * time.Minute
 
 // Browser is a Chromium of the test's own.
@@ -41,17 +41,15 @@ func Start(t testing.TB) *Browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), within)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("no-first-run", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true), chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("font-render-hinting", "none"), chromedp.UserDataDir(t.TempDir()))
-	allocated, free := chromedp.NewExecAllocator(limited, options...)
+	allocated, free := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	ctx, end := chromedp.NewContext(allocated)
 	t.Cleanup(func() {
 		_ = chromedp.Cancel(ctx) // it waits until Chromium has ended
 		end()
 		free()
-		cancel()
 	})
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatalf("start Chromium: %v", err)
@@ -82,10 +80,12 @@ type Page struct {
 func (b *Browser) Open(address string, look Look) *Page {
 	b.t.Helper()
 	p := &Page{t: b.t}
-	ctx, end := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext(), chromedp.WithListener(p.listen))
+	limited, cancel := context.WithTimeout(b.ctx, within)
+	ctx, end := chromedp.NewContext(limited, chromedp.WithNewBrowserContext(), chromedp.WithListener(p.listen))
 	p.ctx = ctx
 	b.t.Cleanup(func() {
 		end()
+		cancel()
 		for _, wrong := range p.Wrong() {
 			b.t.Errorf("%s: %s", address, wrong)
 		}
