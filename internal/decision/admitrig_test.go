@@ -33,6 +33,7 @@ spec:
     - {name: bytes, match: {api: upload}, count: {sum: attrs.bytes}, limit: 100, per: 1h, strict: true}
     - {name: bucket, match: {api: bucket}, window: bucket, limit: 10, per: 10s, burst: 4, strict: true}
     - {name: turns, match: {api: turn}, window: bucket, limit: 1, per: 300ms, burst: 1, strict: true, action: throttle}
+    - {name: rare, match: {api: rare}, window: bucket, limit: 1, per: 1h, burst: 1, strict: true, action: throttle}
     - {name: exports, match: {api: export}, window: in-flight, limit: 1, strict: {hold: 2s}}
     - {name: here, match: {api: here}, window: in-flight, limit: 1, scope: instance}
     - {name: both, match: {api: both}, limit: 9, per: 1h, strict: true}
