@@ -19,6 +19,7 @@ import (
 	"github.com/tallygate/tallygate/internal/ruletest"
 	"github.com/tallygate/tallygate/internal/trace"
 	"github.com/tallygate/tallygate/internal/vocabulary"
+	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/rules/document"
 )
 
@@ -93,8 +94,18 @@ func version(_ context.Context, c *call) error {
 	return nil
 }
 
-// Main runs a command and returns the exit status.
+// Main runs a command and returns the exit status. What commands write passes a words.Terminal, as any of them
+// shows keys, names and errors that others have made.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
+	out, errs := words.NewTerminal(stdout), words.NewTerminal(stderr)
+	status := run(ctx, args, stdin, out, errs, getenv)
+	if err := errors.Join(out.Close(), errs.Close()); err != nil && status == ops.ExitOK {
+		return ops.ExitError
+	}
+	return status
+}
+
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
 	if len(args) == 0 {
 		writeHelp(stderr)
 		return ops.ExitUsage

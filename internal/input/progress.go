@@ -9,6 +9,8 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
+
+	"github.com/tallygate/tallygate/internal/words"
 )
 
 // Progress draws a bar with its rate and the time that is left, if what it writes to is a
@@ -24,11 +26,15 @@ type Progress struct {
 // NewProgress draws how much of total is done, until Finish. A total of 0 draws nothing.
 func NewProgress(out io.Writer, name string, total int64, bytes bool, done func() int64) *Progress {
 	p := &Progress{out: out, stop: make(chan struct{})}
-	if f, ok := out.(*os.File); !ok || total == 0 || !term.IsTerminal(int(f.Fd())) {
+	under := out
+	if t, ok := out.(*words.Terminal); ok {
+		under = t.Under()
+	}
+	if f, ok := under.(*os.File); !ok || total == 0 || !term.IsTerminal(int(f.Fd())) {
 		return p
 	}
 	p.bar = progressbar.NewOptions64(total,
-		progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(name),
+		progressbar.OptionSetWriter(under), progressbar.OptionSetDescription(name),
 		progressbar.OptionShowBytes(bytes), progressbar.OptionShowIts(), progressbar.OptionSetPredictTime(true),
 		progressbar.OptionFullWidth(), progressbar.OptionClearOnFinish())
 	p.drawing.Go(func() { p.draw(done) })

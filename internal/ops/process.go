@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/tallygate/tallygate/internal/words"
 )
 
 // Exit statuses of all commands.
@@ -34,7 +36,9 @@ func Exit(stderr io.Writer, command string, err error) int {
 	if err == nil || errors.Is(err, ErrHelp) {
 		return ExitOK
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", command, err)
+	safe := words.NewTerminal(stderr) // servers have a hand in errors
+	fmt.Fprintf(safe, "%s: %v\n", command, err)
+	_ = safe.Close()
 	return exitStatus(err)
 }
 
