@@ -46,3 +46,21 @@ func TestOptionsOfPermits(t *testing.T) {
 		}
 	}
 }
+
+// Each of the two options has its own events, and one without the other emits nothing of the other's.
+func TestWhoseEventsAreEmitted(t *testing.T) {
+	for option, want := range map[string][2]bool{"--emit-admitted": {true, false}, "--emit-denied": {false, true}} {
+		e, err := parsed(t, option, "--kafka", "127.0.0.1:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, closeEvents, err := e.admitter()
+		if err != nil {
+			t.Fatal(err)
+		}
+		closeEvents()
+		if got := [2]bool{e.Config.EmitAdmitted, e.Config.Denied != nil}; got != want {
+			t.Errorf("%s emits what is admitted, and denied: %v, want %v", option, got, want)
+		}
+	}
+}
