@@ -124,7 +124,11 @@ func TestGrantsAreRenewed(t *testing.T) {
 		r.grants(0, fmt.Sprint("uid=", i), fmt.Sprint(i))
 		before := o.last()
 		r.tick(5 * event.Second)
-		testrun.Eventually(t, "there is another one", func() bool { g := o.last(); return g != nil && g.Until > before.Until })
+		testrun.Eventually(t, "there is another one", func() bool {
+			r.tick(event.Second / 10) // an answer from before the tick may have had grants renewed until the same moment
+			g := o.last()
+			return g != nil && g.Until > before.Until
+		})
 	}
 	o.set(func(o *owner) { o.fenced = true })
 	r.tick(10 * event.Second)
