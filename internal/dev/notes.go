@@ -69,7 +69,12 @@ func (n *notes) since(what string, count float64) bool {
 func (n *notes) lines(ctx context.Context, registry *prometheus.Registry) (lines []string) {
 	results, bad := byLabel(registry, resultOf), byLabel(registry, malformed)
 	if count := results[unmatchedOf]; n.since(unmatchedOf, count) {
-		lines = append(lines, fmt.Sprintf("%s no rule%s; tallygate trace says why", events(count, "match", "matches"), n.names(ctx)))
+		said, noUID := n.names(ctx)
+		what := events(count, "match", "matches")
+		if noUID {
+			what = events(count, "have no uid, and match", "has no uid, and matches")
+		}
+		lines = append(lines, fmt.Sprintf("%s no rule%s; tallygate trace says why", what, said))
 	}
 	if count := results["dead_letter"]; n.since("dead_letter", count) {
 		lines = append(lines, some(count, "malformed record", "malformed records")+" ("+counts(bad)+"); tallygate dead-letters shows them")
@@ -87,16 +92,19 @@ func (n *notes) lines(ctx context.Context, registry *prometheus.Registry) (lines
 	return lines
 }
 
-// names says what the events say that no rule counts.
-func (n *notes) names(ctx context.Context) string {
+// names says what the events say that no rule counts, and whether all of them lack a uid.
+func (n *notes) names(ctx context.Context) (text string, noUID bool) {
 	if n.unmatched == nil {
-		return ""
+		return "", false
 	}
-	text := ""
+	noUID = true
 	for i, u := range n.unmatched(ctx) {
-		if i == fewUnmatched {
-			text += ", …"
-			break
+		noUID = noUID && u.NoUID
+		if i >= fewUnmatched {
+			if i == fewUnmatched {
+				text += ", …"
+			}
+			continue
 		}
 		if i > 0 {
 			text += ", "
@@ -105,12 +113,15 @@ func (n *notes) names(ctx context.Context) string {
 		if u.Outcome != "" {
 			text += " " + u.Outcome
 		}
+		if u.NoUID {
+			text += " without a uid"
+		}
 		text += fmt.Sprintf(": %d", u.Events)
 	}
 	if text == "" {
-		return ""
+		return "", false
 	}
-	return " (" + text + ")"
+	return " (" + text + ")", noUID
 }
 
 func events(count float64, many, one string) string {

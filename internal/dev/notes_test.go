@@ -47,6 +47,15 @@ func TestWhatDidNothingIsToldOf(t *testing.T) {
 	r.ends()
 }
 
+// Who sends no uid is told so, and does not look for a rule that is missing.
+func TestEventsWithoutAUIDAreToldOf(t *testing.T) {
+	t.Parallel()
+	events := `{"api":"login","outcome":"failure"}` + "\n" + `{"api":"login","outcome":"failure"}` + "\n"
+	r := start(t, nil, "--rules", file(t, "rules.yaml", failures), "--input", file(t, "events.ndjson", events), "--speed", "0")
+	r.sees(`-- 2 events have no uid, and match no rule \(login failure without a uid: 2\); tallygate trace says why$`)
+	r.ends()
+}
+
 // inTurn leaves a message in the partition that it names.
 type inTurn struct{}
 

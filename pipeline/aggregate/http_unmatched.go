@@ -38,16 +38,27 @@ func (a cluster) ServeUnmatched(w http.ResponseWriter, r *http.Request) {
 
 // join adds up what several instances have seen of the same API and outcome.
 func (r *unmatchedReply) join() {
-	type said struct{ api, outcome string }
+	type said struct {
+		api, outcome string
+		noUID        bool
+	}
 	sums := map[said]uint64{}
 	for _, u := range r.Unmatched {
-		sums[said{u.API, u.Outcome}] += u.Events
+		sums[said{u.API, u.Outcome, u.NoUID}] += u.Events
 	}
 	r.Unmatched = make([]owner.UnmatchedEvents, 0, len(sums))
 	for s, events := range sums {
-		r.Unmatched = append(r.Unmatched, owner.UnmatchedEvents{API: s.api, Outcome: s.outcome, Events: events})
+		r.Unmatched = append(r.Unmatched, owner.UnmatchedEvents{API: s.api, Outcome: s.outcome, Events: events, NoUID: s.noUID})
 	}
 	slices.SortFunc(r.Unmatched, func(a, b owner.UnmatchedEvents) int {
-		return cmp.Or(cmp.Compare(b.Events, a.Events), cmp.Compare(a.API, b.API), cmp.Compare(a.Outcome, b.Outcome))
+		return cmp.Or(cmp.Compare(b.Events, a.Events), cmp.Compare(a.API, b.API), cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(noUID(a), noUID(b)))
 	})
+}
+
+// noUID puts events that name a user first.
+func noUID(u owner.UnmatchedEvents) int {
+	if u.NoUID {
+		return 1
+	}
+	return 0
 }

@@ -25,6 +25,7 @@ type UnmatchedEvents struct {
 	API     string `json:"api"`
 	Outcome string `json:"outcome"`
 	Events  uint64 `json:"events"`
+	NoUID   bool   `json:"no_uid,omitempty"` // they name no user
 }
 
 // unmatched are the events that no rule counts, by what they say. They are no metric: what a producer calls an
@@ -37,7 +38,7 @@ type unmatched struct {
 func newUnmatched() *unmatched { return &unmatched{events: map[shard.Unmatched]uint64{}} }
 
 func (u *unmatched) add(is shard.Unmatched, n uint64) {
-	is = shard.Unmatched{API: cutName(is.API), Outcome: cutName(is.Outcome)}
+	is = shard.Unmatched{API: cutName(is.API), Outcome: cutName(is.Outcome), NoUID: is.NoUID}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.events[is] == 0 && len(u.events) >= maxNoticed {
@@ -52,7 +53,7 @@ func (m *Metrics) Unmatched() []UnmatchedEvents {
 	defer m.unmatched.mu.Unlock()
 	out := make([]UnmatchedEvents, 0, len(m.unmatched.events))
 	for is, n := range m.unmatched.events {
-		out = append(out, UnmatchedEvents{is.API, is.Outcome, n})
+		out = append(out, UnmatchedEvents{is.API, is.Outcome, n, is.NoUID})
 	}
 	slices.SortFunc(out, func(a, b UnmatchedEvents) int {
 		return cmp.Or(cmp.Compare(b.Events, a.Events), cmp.Compare(a.API, b.API), cmp.Compare(a.Outcome, b.Outcome))

@@ -26,7 +26,7 @@ func TestNamesOfProducersAreFew(t *testing.T) {
 		t.Errorf("%d producers, %d others", n, m.misplaced.events[rules.OtherNames])
 	}
 	list := m.Unmatched()
-	if len(list) != maxNoticed+1 || list[0] != (UnmatchedEvents{rules.OtherNames, "", 4 * maxNoticed}) || list[1] != (UnmatchedEvents{"n0", strings.Repeat("ö", 32), 2}) {
+	if len(list) != maxNoticed+1 || list[0] != (UnmatchedEvents{rules.OtherNames, "", 4 * maxNoticed, false}) || list[1] != (UnmatchedEvents{"n0", strings.Repeat("ö", 32), 2, false}) {
 		t.Errorf("%d of them: %v", len(list), list[:2])
 	}
 }

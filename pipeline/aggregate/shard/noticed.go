@@ -15,7 +15,10 @@ const maxNoticed = 100
 const maxClient = 256
 
 // Unmatched is what events that no rule counts say.
-type Unmatched struct{ API, Outcome string }
+type Unmatched struct {
+	API, Outcome string
+	NoUID        bool // they name no user, so that rules by uid pass them over
+}
 
 // OtherUnmatched stands for all that have no room.
 var OtherUnmatched = Unmatched{API: rules.OtherNames}
@@ -23,7 +26,7 @@ var OtherUnmatched = Unmatched{API: rules.OtherNames}
 // noteUnmatched tallies an event that no rule counts.
 func (t *Tally) noteUnmatched(e *event.Event) {
 	t.Unmatched++
-	is := Unmatched{e.API, e.Outcome}
+	is := Unmatched{e.API, e.Outcome, e.UID == ""}
 	n := t.UnmatchedBy[is]
 	if n == nil && len(t.UnmatchedBy) >= maxNoticed {
 		is = OtherUnmatched
@@ -31,7 +34,7 @@ func (t *Tally) noteUnmatched(e *event.Event) {
 	}
 	if n == nil {
 		n = new(uint64)
-		t.UnmatchedBy[Unmatched{strings.Clone(is.API), strings.Clone(is.Outcome)}] = n
+		t.UnmatchedBy[Unmatched{strings.Clone(is.API), strings.Clone(is.Outcome), is.NoUID}] = n
 	}
 	*n++
 }

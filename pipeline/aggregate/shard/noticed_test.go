@@ -88,7 +88,7 @@ func TestUnmatchedEventsAreToldByWhatTheySay(t *testing.T) {
 	take(`{"uid":"` + uid + `","api":"login","outcome":"failure","time":"2001-01-01T00:00:00Z"}`)
 	take(`{"api":"login","outcome":"failure"}`)
 	three, one := uint64(3), uint64(1)
-	want := map[Unmatched]*uint64{{"login", "denied"}: &three, {"login", "failure"}: &one}
+	want := map[Unmatched]*uint64{{"login", "denied", false}: &three, {"login", "failure", true}: &one}
 	if diff := cmp.Diff(want, s.tally.UnmatchedBy); diff != "" || s.tally.Unmatched != 4 {
 		t.Errorf("%d unmatched (- want)\n%s", s.tally.Unmatched, diff)
 	}
