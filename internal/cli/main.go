@@ -17,9 +17,9 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/internal/ruletest"
+	"github.com/tallygate/tallygate/internal/terminal"
 	"github.com/tallygate/tallygate/internal/trace"
 	"github.com/tallygate/tallygate/internal/vocabulary"
-	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/rules/document"
 )
 
@@ -94,10 +94,10 @@ func version(_ context.Context, c *call) error {
 	return nil
 }
 
-// Main runs a command and returns the exit status. What commands write passes a words.Terminal, as any of them
+// Main runs a command and returns the exit status. What commands write passes a terminal.Writer, as any of them
 // shows keys, names and errors that others have made.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
-	out, errs := words.NewTerminal(stdout), words.NewTerminal(stderr)
+	out, errs := terminal.New(stdout), terminal.New(stderr)
 	status := run(ctx, args, stdin, out, errs, getenv)
 	if err := errors.Join(out.Close(), errs.Close()); err != nil && status == ops.ExitOK {
 		return ops.ExitError

@@ -10,7 +10,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
-	"github.com/tallygate/tallygate/internal/words"
+	"github.com/tallygate/tallygate/internal/terminal"
 )
 
 // Progress draws a bar with its rate and the time that is left, if what it writes to is a
@@ -27,7 +27,7 @@ type Progress struct {
 func NewProgress(out io.Writer, name string, total int64, bytes bool, done func() int64) *Progress {
 	p := &Progress{out: out, stop: make(chan struct{})}
 	under := out
-	if t, ok := out.(*words.Terminal); ok {
+	if t, ok := out.(*terminal.Writer); ok {
 		under = t.Under()
 	}
 	if f, ok := under.(*os.File); !ok || total == 0 || !term.IsTerminal(int(f.Fd())) {

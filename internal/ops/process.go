@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/tallygate/tallygate/internal/words"
+	"github.com/tallygate/tallygate/internal/terminal"
 )
 
 // Exit statuses of all commands.
@@ -36,7 +36,7 @@ func Exit(stderr io.Writer, command string, err error) int {
 	if err == nil || errors.Is(err, ErrHelp) {
 		return ExitOK
 	}
-	safe := words.NewTerminal(stderr) // servers have a hand in errors
+	safe := terminal.New(stderr) // servers have a hand in errors
 	fmt.Fprintf(safe, "%s: %v\n", command, err)
 	_ = safe.Close()
 	return exitStatus(err)

@@ -1,4 +1,4 @@
-package words
+package terminal
 
 import (
 	"bytes"
@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-func terminal(parts ...string) string {
+func written(parts ...string) string {
 	var b bytes.Buffer
-	t := NewTerminal(&b)
+	t := New(&b)
 	for _, p := range parts {
 		if n, err := t.Write([]byte(p)); n != len(p) || err != nil {
 			return "short"
@@ -28,11 +28,11 @@ func TestTerminal(t *testing.T) {
 		{"RULE\tCOUNT\nübung 漢字 €\n", "RULE\tCOUNT\nübung 漢字 €\n"}, {"\x1b]0;x\a\r", `\u001b]0;x\u0007\u000d`}, {"a\x7f\u202eb\u2028", `a\u007f\u202eb\u2028`},
 		{"\u009b31m\x9b31m", `\u009b31m\x9b31m`}, {"\U000e0001", `\udb40\udc01`},
 	} {
-		if got := terminal(c[0]); got != c[1] {
+		if got := written(c[0]); got != c[1] {
 			t.Errorf("%q becomes %q, want %q", c[0], got, c[1])
 		}
 	}
-	if got := terminal("a\xe2", "\x82", "\xac b\xe2\x80", "\xae\xe2"); got != `a€ b\u202e\xe2` {
+	if got := written("a\xe2", "\x82", "\xac b\xe2\x80", "\xae\xe2"); got != `a€ b\u202e\xe2` {
 		t.Errorf("characters in parts: %q", got)
 	}
 }
@@ -43,7 +43,7 @@ func FuzzTerminal(f *testing.F) {
 	f.Add("\xff\xe2\x80", 1)
 	f.Fuzz(func(t *testing.T, text string, at int) {
 		at = min(max(at, 0), len(text))
-		got := terminal(text[:at], text[at:])
+		got := written(text[:at], text[at:])
 		if !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsGraphic(r) }) {
 			t.Fatalf("%q becomes %q", text, got)
 		}
@@ -52,8 +52,8 @@ func FuzzTerminal(f *testing.F) {
 			t.Fatal(err)
 		}
 		var want, is string
-		if json.Unmarshal(in, &want) != nil || json.Unmarshal([]byte(terminal(string(in))), &is) != nil || is != want {
-			t.Fatalf("%s becomes %s", in, terminal(string(in)))
+		if json.Unmarshal(in, &want) != nil || json.Unmarshal([]byte(written(string(in))), &is) != nil || is != want {
+			t.Fatalf("%s becomes %s", in, written(string(in)))
 		}
 	})
 }

@@ -1,19 +1,21 @@
-package words
+// Package terminal keeps foreign text from drawing on a terminal.
+package terminal
 
 import (
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// Terminal writes text of which parts are foreign: keys and APIs of events, names and errors of servers. No
+// Writer writes text of which parts are foreign: keys and APIs of events, names and errors of servers. No
 // control character but line breaks and tabs gets through, nor what turns the direction of writing: they are
 // written as \u001b, which JSON reads as the same character. What is no UTF-8 is written as \x9b. It is safe
 // for concurrent use.
-type Terminal struct {
+type Writer struct {
 	out io.Writer
 
 	mu   sync.Mutex
@@ -21,20 +23,20 @@ type Terminal struct {
 	safe []byte
 }
 
-// NewTerminal returns a Terminal in front of out.
-func NewTerminal(out io.Writer) *Terminal { return &Terminal{out: out} }
+// New returns a Writer in front of out.
+func New(out io.Writer) *Writer { return &Writer{out: out} }
 
 // Under is the writer behind it, for those who draw on it what is their own.
-func (t *Terminal) Under() io.Writer { return t.out }
+func (t *Writer) Under() io.Writer { return t.out }
 
 // Write writes p, all of it unless there is an error.
-func (t *Terminal) Write(p []byte) (int, error) {
+func (t *Writer) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.part) == 0 && isPlain(p) {
 		return t.out.Write(p)
 	}
-	text := append(t.part, p...)
+	text := slices.Concat(t.part, p)
 	t.part = nil
 	t.safe = t.safe[:0]
 	for len(text) > 0 {
@@ -55,7 +57,7 @@ func (t *Terminal) Write(p []byte) (int, error) {
 }
 
 // Close writes the beginning of a character whose rest never came. What is behind it stays open.
-func (t *Terminal) Close() error {
+func (t *Writer) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, b := range t.part {
