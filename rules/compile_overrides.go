@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -203,11 +204,27 @@ func (c overrideFile) check() {
 		c.Fail(n, "leave it out: there is one key", "a rule that counts all requests together has no `overrides`")
 	case l.Rule.Count == CountDistinct:
 		const exact = windows.ExactDistinct * event.One
-		own := l.overrides
-		l.overrides = nil
-		base := l.largest()
-		if l.overrides = own; base <= exact && l.largest() > exact {
+		if base := c.largestBeside(); max(base, l.Candidate) <= exact && l.largest() > exact {
 			c.Fail(n, "raise the rule's own limit, too", "an override above %d distinct values would make an estimate of every key's count", windows.ExactDistinct)
 		}
+	}
+}
+
+// largestBeside is the largest limit that keys without an override have.
+func (c overrideFile) largestBeside() event.Decimal {
+	l := c.l
+	own := l.overrides
+	l.overrides = nil
+	base := l.largestLive()
+	l.overrides = own
+	return base
+}
+
+// warnPanes warns of an override for which the windows of all keys have panes.
+func (c overrideFile) warnPanes() {
+	l := c.l
+	if n := c.o.Get("overrides"); n != nil && !l.Window.Exact && l.isExact(c.largestBeside()) {
+		c.Warn(n, fmt.Sprintf("keep overrides up to %d, or write a shorter resolution, or window: hopping", windows.ExactLimit),
+			"an override of %v is above %d, so that all keys' windows have panes: each blocks up to a pane too long", l.KeyLimits.largest(), windows.ExactLimit)
 	}
 }

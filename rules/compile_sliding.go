@@ -19,6 +19,7 @@ func (c *limitReader) sliding() bool {
 	l := c.l
 	s := &l.Window
 	s.Exact = l.isExact(l.largestLive())
+	overrideFile{c}.warnPanes()
 	if s.Distinct && l.largest() > windows.ExactDistinct*event.One {
 		c.Fail(c.o.At("limit"), "use window: tumbling or calendar, which estimate greater counts",
 			"a sliding window counts up to %d distinct values", windows.ExactDistinct)

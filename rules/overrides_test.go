@@ -236,6 +236,32 @@ func TestSentencesOverridesOfDistinctValues(t *testing.T) {
 	}
 }
 
+// One override above 64 gives the windows of all keys panes: check says so.
+func TestAnOverrideThatMakesPanesIsWarnedOf(t *testing.T) {
+	for _, tt := range []struct {
+		rule, own string
+		warns     bool
+	}{
+		{"limit: 5", "65", true},
+		{"limit: 5, count: {distinct: ip}", "65", true},
+		{"limit: 5", "64", false},
+		{"limit: 5", "unlimited", false},
+		{"limit: 65", "100", false}, // panes anyhow
+		{"limit: {from: attrs.quota, else: 5, most: 70}", "100", false},
+		{"limit: 5, count: {sum: cost}", "100", false},
+		{"limit: 5, window: tumbling", "100", false},
+	} {
+		set, err := CompileWith("r.yaml", []byte(header+"  rules:\n    - {name: a, match: {api: x}, "+tt.rule+", per: 1h, overrides: l, then: {block: 1m}}\n"),
+			func(string) ([]byte, error) { return []byte("uid,limit\n1," + tt.own + "\n"), nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(fmt.Sprint(set.Warnings), "an override of "+tt.own+" is above 64"); got != tt.warns {
+			t.Errorf("%s, an override of %s: %v", tt.rule, tt.own, set.Warnings)
+		}
+	}
+}
+
 func FuzzOverrides(f *testing.F) {
 	f.Add(someLimits)
 	f.Add("uid,limit\n\"a\"\"b\",5\n")
