@@ -345,7 +345,7 @@ func TestWhoMayAskForPermits(t *testing.T) {
 	}
 	local, public := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1}
 	a := newPermits(t, testRedis(t)).admitter()
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name   string
 		cfg    access.Config
 		header [2]string
@@ -367,7 +367,7 @@ func TestWhoMayAskForPermits(t *testing.T) {
 		r := newRig(t, func(cfg *decision.Config) { cfg.Guard, cfg.Admit = guard, a }).blocks()
 		token := ""
 		for _, path := range []string{"/v1/admit", "/v1/done", "/v1/cancel"} {
-			body := `{"uid": "1", "api": "export"}`
+			body := fmt.Sprintf(`{"uid": "%d", "api": "export"}`, i) // nobody waits for who was before
 			if path != "/v1/admit" {
 				body = `{"token": "` + cmp.Or(token, "1.") + `"}`
 			}
