@@ -63,7 +63,7 @@ func newCompiler(file string, src []byte, read func(name string) ([]byte, error)
 		File: f, vocabularyReader: vocabularyReader{File: f}, source: src, read: read, set: set,
 		defaults: standardDefaults(), names: map[string]int{}, zones: scalar.Zones{},
 		lists: &networkLists{byName: map[string]*networkList{}}, formulas: map[*yaml.Node]logic.Formula{},
-		limitAt: map[*Limit]*yaml.Node{}, tiersAt: map[*Limit][]*yaml.Node{},
+		holdAt: map[*Rule]*yaml.Node{}, limitAt: map[*Limit]*yaml.Node{}, tiersAt: map[*Limit][]*yaml.Node{},
 	}
 }
 
@@ -88,6 +88,7 @@ func (c *compiler) compile() (*Set, error) {
 	c.set.index = indexAPIs(c.set.Rules)
 	c.set.networks = c.lists.sets()
 	c.set.finish()
+	c.longHolds()
 	c.set.Warnings, c.set.Outdated = c.Warnings(), c.Outdated()
 	return c.set, nil
 }

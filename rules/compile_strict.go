@@ -144,7 +144,31 @@ func (c strictReader) hold(n *yaml.Node) {
 	case d > most:
 		c.Fail(n, "an event that is older counts nowhere; raise spec.max_lateness", "hold is at most max_lateness, %s", scalar.FormatDuration(most))
 	default:
-		c.r.Strict.Hold = d
+		c.r.Strict.Hold, c.holdAt[c.r] = d, n
+	}
+}
+
+// longHold is told: see longHolds.
+const longHold = event.Minute
+
+// longHolds warns of rules that make others deny for long: when Redis has lost its memory, what it granted may be
+// under way for the longest hold of all, and no strict limit grants anything before.
+func (c *compiler) longHolds() {
+	var shortest *Rule
+	for _, r := range c.set.Strict() {
+		if shortest == nil || r.Strict.Hold < shortest.Strict.Hold {
+			shortest = r
+		}
+	}
+	for _, r := range c.set.Strict() {
+		if n := c.holdAt[r]; n != nil && r.Strict.Hold > max(longHold, shortest.Strict.Hold) {
+			hint := "make it as short as the action allows"
+			if r.underWay {
+				hint += "; whoever takes longer asks again with the same id, which renews the permit"
+			}
+			c.Warn(n, hint, "when Redis loses its memory, all strict limits deny for the longest hold of all: %s for %s, too, whose own is %s",
+				scalar.FormatDuration(r.Strict.Hold), shortest.Name, scalar.FormatDuration(shortest.Strict.Hold))
+		}
 	}
 }
 

@@ -119,6 +119,7 @@ type compiler struct {
 
 	patterns when.Patterns                // the budget of all predicates
 	formulas map[*yaml.Node]logic.Formula // of predicates that may hold
+	holdAt   map[*Rule]*yaml.Node         // where holds are written
 	limitAt  map[*Limit]*yaml.Node        // where limits are written
 	tiersAt  map[*Limit][]*yaml.Node      // where the predicates of their tiers are
 }

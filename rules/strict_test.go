@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -108,5 +109,25 @@ func TestDefaultsOfRulesThatDecideBeforehand(t *testing.T) {
 	}
 	if strict := set.Strict(); len(strict) != 1 || strict[0].Name != "d" {
 		t.Errorf("%d rules ask for permits", len(strict))
+	}
+}
+
+// A rule with a long hold is the outage of the others when Redis loses its memory: check says so.
+func TestALongHoldBesideShorterOnesIsWarnedOf(t *testing.T) {
+	for _, tt := range []struct {
+		one, other string
+		warns      bool
+	}{
+		{"{hold: 150s}", "true", true},
+		{"{hold: 150s}", "{hold: 2m}", true},
+		{"{hold: 150s}", "{hold: 150s}", false}, // none waits for another
+		{"{hold: 1m}", "true", false},
+		{"{hold: 150s}", "false", false}, // there is no other
+	} {
+		set := compileRules(t, fmt.Sprintf("    - {name: exports, match: {api: x}, limit: 5, per: 1h, strict: %s, then: {block: until-reset}}\n"+
+			"    - {name: sms, match: {api: y}, limit: 5, per: 1h, strict: %s, then: {block: until-reset}}\n", tt.one, tt.other))
+		if got := strings.Contains(fmt.Sprint(set.Warnings), "all strict limits deny for the longest hold of all: 2m30s for sms"); got != tt.warns {
+			t.Errorf("%s beside %s: %v", tt.one, tt.other, set.Warnings)
+		}
 	}
 }
