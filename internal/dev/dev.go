@@ -64,6 +64,12 @@ func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	return ops.Exit(stderr, "tallygate dev", err)
 }
 
+// Where dev is unless it is said otherwise, and so where commands ask.
+const (
+	usualListen = "127.0.0.1:8080"
+	usualPrefix = "tallygate"
+)
+
 func parse(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) (*settings, error) {
 	s := &settings{out: stdout}
 	o := ops.NewOptions("tallygate dev", usage, stdout, getenv)
@@ -74,8 +80,8 @@ func parse(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func
 	o.Lookup("speed").DefValue = ""
 	o.StringVar(&s.kafka, "kafka", "", "Kafka's `HOST:PORT,…` (default: an embedded one)")
 	o.StringVar(&s.rds, "redis", "", "Redis' `HOST:PORT,…` (default: an embedded one)")
-	o.StringVar(&s.listen, "listen", "127.0.0.1:8080", "the decision server on `HOST:PORT`; the aggregator has the port after it, gRPC the next, and the console the one after that. With port 0, this and everything embedded listens on any free port")
-	o.StringVar(&s.prefix, "prefix", "tallygate", "`name` that topics, group and Redis keys begin with")
+	o.StringVar(&s.listen, "listen", usualListen, "the decision server on `HOST:PORT`; the aggregator has the port after it, gRPC the next, and the console the one after that. With port 0, this and everything embedded listens on any free port")
+	o.StringVar(&s.prefix, "prefix", usualPrefix, "`name` that topics, group and Redis keys begin with")
 	o.BoolVar(&s.json, "json", false, "write what the screen shows as lines of JSON: first where everything is, then verdicts as they are issued")
 	o.StringVar(&s.readyFile, "ready-file", "", "`FILE` that is there while everything works: it says where, as JSON")
 	s.spans = tracing.NewOptions(o)

@@ -42,8 +42,11 @@ type stack struct {
 	decisions, api, calls, pages, metrics net.Listener
 }
 
-// embeddedKafka is what the screen calls it.
-const embeddedKafka = "Kafka"
+// What the screen calls embedded parts.
+const (
+	embeddedKafka = "Kafka"
+	embeddedRedis = "Redis"
+)
 
 // partitions is how many topics get.
 const partitions = 4
@@ -136,7 +139,7 @@ func (s *stack) connect(ctx context.Context) (stop func(), err error) {
 			kafka, s.embedded = servers.Kafka[0], append(s.embedded, embeddedKafka)
 		}
 		if rds == "" {
-			rds, s.embedded = servers.Redis, append(s.embedded, "Redis")
+			rds, s.embedded = servers.Redis, append(s.embedded, embeddedRedis)
 		}
 	}
 	s.kafka = &kafkaconn.Kafka{Brokers: strings.Split(kafka, ",")}
@@ -243,6 +246,6 @@ func (s *stack) banner() {
 		fmt.Fprintf(&b, "Embedded: %s. What they hold goes with this process.\n", strings.Join(s.embedded, " and "))
 	}
 	fmt.Fprintf(&b, "Rules: %s, %d of them.\n", s.rules.Name, len(s.rules.All()))
-	fmt.Fprintf(&b, "Traffic: %s.\n\n", s.traffic)
+	fmt.Fprintf(&b, "Traffic: %s.\n\n%s", s.traffic, s.exports())
 	_, _ = s.out.Write(b.Bytes())
 }
