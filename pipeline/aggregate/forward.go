@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/httpjson"
@@ -25,7 +26,7 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, partition int32, c
 		httpjson.Problem(w, http.StatusBadGateway, err.Error())
 		return
 	}
-	resp, err := client.Do(req)
+	resp, err := send(client, req)
 	if err != nil {
 		httpjson.Problem(w, http.StatusBadGateway, "ask the owner of the key: "+err.Error())
 		return
@@ -38,6 +39,16 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, partition int32, c
 	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
 	w.WriteHeader(resp.StatusCode)
 	_, _ = io.Copy(w, io.LimitReader(resp.Body, 8<<20)) // the client notices a truncated reply
+}
+
+// send is client.Do, whose error names the whole address, also the key that was asked for. What remains has the
+// host, and why.
+func send(client *http.Client, req *http.Request) (*http.Response, error) {
+	resp, err := client.Do(req)
+	if at, ok := errors.AsType[*url.Error](err); ok {
+		return nil, at.Err
+	}
+	return resp, err
 }
 
 // askOwner asks a partition's owner, and reads its answer.
@@ -59,7 +70,7 @@ func (p *peers) askInstance(ctx context.Context, to address, method, path string
 	if err != nil {
 		return err
 	}
-	resp, err := client.Do(req)
+	resp, err := send(client, req)
 	if err != nil {
 		return fmt.Errorf("ask its owner: %w", err)
 	}

@@ -285,3 +285,21 @@ func FuzzPeer(f *testing.F) {
 		}
 	})
 }
+
+// Who does not answer is named by its host. The whole address has the key that was asked for, and filled a page.
+func TestWhoDoesNotAnswerIsNamedByItsHost(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	p, err := newPeers(&Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.transport.CloseIdleConnections()
+	host := gone.Listener.Addr().String()
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		err := p.askInstance(t.Context(), address{addr: host}, method, "/v1/explain?uid=somebody", nil, nil)
+		if err == nil || !strings.Contains(err.Error(), host) || strings.Contains(err.Error(), "somebody") || strings.Contains(err.Error(), "http://") {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+}
