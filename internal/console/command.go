@@ -73,7 +73,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		return nil, nil, &ops.UsageError{Err: err}
 	}
 	redisconn.LogTo(p.Log)
-	p.World = world.New(world.Config{Kafka: k, Redis: redis, API: p.API, Prefix: *prefix, Shards: *shards, Enforcers: p.Enforcers})
+	p.World = world.New(world.Config{Kafka: k, Redis: redis, API: p.API, Prefix: *prefix, Shards: *shards, Enforcers: p.Enforcers, Logger: p.Log})
 	p.Doctor = doctor.Config{Kafka: k, Redis: redis, Prefix: *prefix, Shards: *shards, NoWrite: true}
 	config, err := tls.Build(p.Log)
 	if err != nil {

@@ -225,7 +225,7 @@ func (s *stack) console() (*console.Program, error) {
 		return nil, err
 	}
 	return &console.Program{
-		API: api, Keys: keys, World: world.New(world.Config{Kafka: s.kafka, Redis: s.redis, API: api, Prefix: s.prefix}),
+		API: api, Keys: keys, World: world.New(world.Config{Kafka: s.kafka, Redis: s.redis, API: api, Prefix: s.prefix, Logger: s.log}),
 		Doctor: doctor.Config{Kafka: s.kafka, Redis: s.redis, Prefix: s.prefix, NoWrite: true},
 		HTTP:   s.pages, Registry: s.registry, Log: s.log,
 	}, nil

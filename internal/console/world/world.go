@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -26,6 +28,7 @@ type Config struct {
 	Every  time.Duration         // between two rounds; 0 is a second
 
 	Enforcers http.RoundTripper // asks enforcers; nil trusts the system's authorities
+	Logger    *slog.Logger      // told of what cannot be read, such as a token that is refused; nil: nobody is
 }
 
 // State is what is known at a moment. It is never changed once published.
@@ -134,10 +137,11 @@ func (w *World) publish(s *State) {
 // start begins the polls. None waits for another.
 func (w *World) start(ctx context.Context, polls *sync.WaitGroup, learned chan<- update) {
 	brokers := newKafkaPoll(w.cfg.Kafka, w.cfg.Prefix)
+	readKafka := told(w.cfg.Logger, "Kafka", brokers.read)
 	polls.Go(func() {
 		defer brokers.close()
 		poll(ctx, learned, w.cfg.Every, kafkaWithin, func(r *Readings) *Reading[Kafka] { return &r.Kafka }, func(ctx context.Context) (Kafka, error) {
-			is, err := brokers.read(ctx)
+			is, err := readKafka(ctx)
 			if err == nil {
 				w.topicSize.Store(int32(is.Verdicts.Partitions)) //nolint:gosec // of a topic
 			}
@@ -146,7 +150,7 @@ func (w *World) start(ctx context.Context, polls *sync.WaitGroup, learned chan<-
 	})
 	aggregators := &clusterPoll{apis: w.cfg.API.Each()}
 	polls.Go(func() {
-		poll(ctx, learned, w.cfg.Every, clusterWithin, func(r *Readings) *Reading[Cluster] { return &r.Cluster }, aggregators.read)
+		poll(ctx, learned, w.cfg.Every, clusterWithin, func(r *Readings) *Reading[Cluster] { return &r.Cluster }, told(w.cfg.Logger, "the aggregators", aggregators.read))
 	})
 	polls.Go(func() {
 		poll(ctx, learned, exemptionsEvery, clusterWithin, func(r *Readings) *Reading[Exemptions] { return &r.Exemptions },
@@ -162,7 +166,7 @@ func (w *World) startRedis(ctx context.Context, polls *sync.WaitGroup, learned c
 	blocklist := &redisPoll{client: w.cfg.Redis, prefix: w.cfg.Prefix, shards: w.cfg.Shards}
 	polls.Go(func() {
 		poll(ctx, learned, w.cfg.Every, redisWithin, func(r *Readings) *Reading[Redis] { return &r.Redis },
-			func(ctx context.Context) (Redis, error) { return blocklist.read(ctx, int(w.topicSize.Load())) })
+			told(w.cfg.Logger, "Redis", func(ctx context.Context) (Redis, error) { return blocklist.read(ctx, int(w.topicSize.Load())) }))
 	})
 	polls.Go(func() {
 		poll(ctx, learned, w.cfg.Every, redisWithin, func(r *Readings) *Reading[[]presence.Beat] { return &r.Enforcers },
@@ -185,6 +189,27 @@ func (w *World) startRedis(ctx context.Context, polls *sync.WaitGroup, learned c
 			return enforced(ctx, enforcers, s.Readings.Enforcers.Value), nil
 		})
 	})
+}
+
+// told logs when something cannot be read any more, and when it can be again: pages say it only to who looks.
+func told[T any](log *slog.Logger, what string, read func(context.Context) (T, error)) func(context.Context) (T, error) {
+	if log == nil {
+		return read
+	}
+	failing := false
+	return func(ctx context.Context) (T, error) {
+		v, err := read(ctx)
+		switch {
+		case errors.Is(err, context.Canceled): // the console ends
+		case err != nil && !failing:
+			failing = true
+			log.Warn("the console cannot read what it shows; retrying", "error", fmt.Errorf("read %s: %w", what, err))
+		case err == nil && failing:
+			failing = false
+			log.Info("the console can read again what it shows", "reason", what+" can be read")
+		}
+		return v, err
+	}
 }
 
 // poll asks again and again: a round begins every so often, or when the one before has ended.

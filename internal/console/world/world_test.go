@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,4 +118,39 @@ func TestRedisThatDoesNotKnowTheConsole(t *testing.T) {
 	stop := testrun.Start(t, w.Run)
 	defer stop()
 	testrun.Eventually(t, "Redis is said to refuse the console", says(w, map[string]string{"redis": "read the blocklist in Redis"}))
+}
+
+// The console's own token is refused: that was on a page, and in no log.
+func TestARefusedTokenIsLoggedOnce(t *testing.T) {
+	stack, err := devstack.Start(t.Context(), devstack.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stack.Close()
+	var refuses atomic.Bool
+	var asked atomic.Int32
+	refuses.Store(true)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		if refuses.Load() {
+			http.Error(w, `{"detail": "no such token"}`, http.StatusUnauthorized)
+			return
+		}
+		_, _ = w.Write([]byte("{}"))
+	}))
+	defer api.Close()
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	var out testrun.Output
+	w := world.New(world.Config{Kafka: &kafkaconn.Kafka{Brokers: stack.Kafka}, API: apiclient.New(api.URL, client), Every: 10 * time.Millisecond, Logger: out.Logger()})
+	stop := testrun.Start(t, w.Run)
+	defer stop()
+	testrun.Eventually(t, "it is logged", func() bool { return out.Has("read the aggregators") })
+	rounds := asked.Load() + 3
+	testrun.Eventually(t, "rounds have passed", func() bool { return asked.Load() >= rounds })
+	refuses.Store(false)
+	testrun.Eventually(t, "the end is logged", func() bool { return out.Has("the aggregators can be read") })
+	if n := out.Count("read the aggregators: "); n != 1 {
+		t.Errorf("it is logged %d times:\n%s", n, out.String())
+	}
 }
