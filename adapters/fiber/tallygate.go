@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -31,6 +32,8 @@ type Options struct {
 	MaxDelay         time.Duration
 	MaxDelayed       int
 	MaxDelayedPerKey int
+	// Logger is warned of what looks like a mistake in the options: see httplimit.Who. nil is slog.Default().
+	Logger *slog.Logger
 	// Admit, if set, is asked for each request that no verdict denies. The permit is in the request's event, and for handlers that
 	// emit their own in httplimit.PermitOf(c.Context()).
 	Admit enforce.Admitter
@@ -65,7 +68,7 @@ func Middleware(table *enforce.Table, o Options) (fiber.Handler, error) {
 	if o.API == nil {
 		o.API = RouteAPI
 	}
-	return (&gate{o: o, table: table, throttle: throttle, denials: enforce.NewDenials()}).handle, nil
+	return (&gate{o: o, table: table, throttle: throttle, denials: enforce.NewDenials(), who: httplimit.NewWho(o.Logger, o.UID != nil)}).handle, nil
 }
 
 type gate struct {
@@ -75,6 +78,7 @@ type gate struct {
 	brought  httplimit.Brought
 	noted    httplimit.Responses
 	denials  *enforce.Denials
+	who      *httplimit.Who
 }
 
 func (g *gate) handle(c fiber.Ctx) error {
@@ -82,6 +86,7 @@ func (g *gate) handle(c fiber.Ctx) error {
 		return c.Next()
 	}
 	began, api, dims := time.Now(), strings.Clone(g.o.API(c)), g.o.dims(c)
+	g.who.Request(dims)
 	if slices.ContainsFunc(dims, func(d event.Dim) bool { return d.Value == httplimit.Ambiguous }) {
 		return fiber.NewError(fiber.StatusBadRequest, "It is not clear who sends this request: a header that says so has several values.")
 	}

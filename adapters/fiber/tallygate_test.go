@@ -1,7 +1,9 @@
 package tallygate
 
 import (
+	"bytes"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -184,5 +186,30 @@ func TestAttributesThatTheMiddlewareAddsAreRefused(t *testing.T) {
 		if _, err := Middleware(table, o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A service whose authentication did not come first never denied anybody, and nothing said so.
+func TestRequestsWithoutAUserAreTold(t *testing.T) {
+	table, err := enforce.NewTable(enforce.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	limit, err := Middleware(table, Options{UID: Header("X-User"), IP: func(fiber.Ctx) string { return "192.0.2.1" }, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := fiber.New()
+	app.Get("/orders", limit, func(c fiber.Ctx) error { return c.SendString("ok") })
+	for range 30 {
+		resp, err := app.Test(httptest.NewRequest("GET", "/orders", nil), fiber.TestConfig{Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
+	if n := strings.Count(log.String(), "none of the first requests had a uid, so"); n != 1 {
+		t.Errorf("it is told %d times:\n%s", n, log.String())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -54,6 +55,9 @@ type Options struct {
 	// Logged is called for calls that are allowed by a verdict whose action is log; nil is no call.
 	Logged func(ctx context.Context, fullMethod string, d enforce.Decision)
 
+	// Logger is warned of what looks like a mistake in the options: see httplimit.Who. nil is slog.Default().
+	Logger *slog.Logger
+
 	// Admit, if set, is asked for each call that no verdict denies: an admit.Admitter, for rules with
 	// `strict` and `scope: instance`. The permit is in the call's event, and for handlers that emit their
 	// own in PermitOf. A stream holds it until it ends.
@@ -80,6 +84,7 @@ type Limiter struct {
 	throttle *enforce.Throttle
 	brought  httplimit.Brought
 	denials  *enforce.Denials
+	who      *httplimit.Who
 }
 
 // New returns a Limiter, or an error for a nil table and invalid options.
@@ -99,7 +104,7 @@ func New(table *enforce.Table, o Options) (*Limiter, error) {
 	if o.API == nil {
 		o.API = MethodAPI
 	}
-	return &Limiter{table: table, o: o, throttle: throttle, denials: enforce.NewDenials()}, nil
+	return &Limiter{table: table, o: o, throttle: throttle, denials: enforce.NewDenials(), who: httplimit.NewWho(o.Logger, o.UID != nil)}, nil
 }
 
 // errPanicked is how a call ends whose handler panics.
@@ -138,6 +143,7 @@ func (l *Limiter) Stream(server any, stream grpc.ServerStream, info *grpc.Stream
 
 func (l *Limiter) enter(ctx context.Context, method string) (c call, err error) {
 	c = call{l: l, api: l.o.API(method), dims: l.dims(ctx)}
+	l.who.Request(c.dims)
 	if slices.ContainsFunc(c.dims, func(d event.Dim) bool { return d.Value == httplimit.Ambiguous }) {
 		return c, status.Error(codes.InvalidArgument, "it is not clear who sends this call: what says so has several values")
 	}

@@ -19,8 +19,10 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -321,5 +323,28 @@ func TestAttributesThatTheLimiterAddsAreRefused(t *testing.T) {
 		if _, err := New(table, o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A server whose authentication did not come first never denied anybody, and nothing said so.
+func TestCallsWithoutAUserAreTold(t *testing.T) {
+	table, err := enforce.NewTable(enforce.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log testrun.Output
+	l, err := New(table, Options{UID: Metadata("user"), IP: PeerIP, Logger: log.Logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 30 {
+		_, err := l.Unary(peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}}), nil, &grpc.UnaryServerInfo{FullMethod: "/shop.Orders/Get"},
+			func(context.Context, any) (any, error) { return nil, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := log.Count("none of the first requests had a uid, so"); n != 1 {
+		t.Errorf("it is told %d times:\n%s", n, log.String())
 	}
 }

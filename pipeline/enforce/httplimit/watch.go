@@ -30,11 +30,11 @@ const (
 
 // Stats returns what the Gate has seen so far.
 func (g *Gate) Stats() GateStats {
-	s := GateStats{NoDims: g.watch.noDims.Load(), NoUID: g.watch.noUID.Load()}
-	if g.watch.dims.told.Load() {
+	s := GateStats{NoDims: g.watch.who.noDims.Load(), NoUID: g.watch.who.noUID.Load()}
+	if g.watch.who.dims.told.Load() {
 		s.Suspects = append(s.Suspects, SuspectNoDims)
 	}
-	if g.watch.uid.told.Load() {
+	if g.watch.who.uid.told.Load() {
 		s.Suspects = append(s.Suspects, SuspectNoUID)
 	}
 	if g.watch.address.told.Load() {
@@ -51,16 +51,11 @@ const (
 )
 
 // watch looks at a gate's first requests for mistakes in its options: with them nobody is ever denied, or
-// all callers are one, and nothing else says so. When it has seen what is right it costs one atomic load.
+// all callers are one, and nothing else says so. When it has seen what is right it costs two atomic loads.
 type watch struct {
-	log    *slog.Logger
-	noDims atomic.Uint64
-	noUID  atomic.Uint64
-	reads  bool        // a uid
-	over   atomic.Bool // all are known
+	log *slog.Logger
+	who *Who
 
-	dims    suspicion
-	uid     suspicion
 	address suspicion
 	first   atomic.Pointer[string] // the address of the first request that came through a proxy
 }
@@ -81,37 +76,15 @@ func (s *suspicion) again(watched uint32) bool {
 }
 
 func (w *watch) init(o *Options) {
-	w.log, w.reads = o.Logger, o.UID != nil
-	w.uid.over.Store(!w.reads)
+	w.log, w.who = o.Logger, NewWho(o.Logger, o.UID != nil)
 	w.address.over.Store(o.IP == nil)
 }
 
 func (w *watch) request(r *http.Request, dims []event.Dim) {
-	if len(dims) == 0 {
-		w.noDims.Add(1)
-	}
-	known := len(dims) > 0 && dims[0].Name == dimUID
-	if w.reads && !known {
-		w.noUID.Add(1)
-	}
-	if w.over.Load() {
-		return
-	}
-	if len(dims) > 0 {
-		w.dims.over.Store(true)
-	} else if !w.dims.over.Load() && w.dims.again(watchedWho) {
-		w.uid.over.Store(true) // one line is enough
-		w.log.Warn("none of the first requests had a uid, an address or an attribute, so no verdict denies them: check UID, IP and Attrs of the middleware's options, and that authentication comes before it", "requests", watchedWho)
-	}
-	if known {
-		w.uid.over.Store(true)
-	} else if !w.uid.over.Load() && w.uid.again(watchedWho) {
-		w.log.Warn("none of the first requests had a uid, so no limit on users holds for them: check UID of the middleware's options, and that authentication comes before it", "requests", watchedWho)
-	}
+	w.who.Request(dims)
 	if !w.address.over.Load() {
 		w.lookAtAddress(r, dims)
 	}
-	w.over.Store(w.dims.over.Load() && w.uid.over.Load() && w.address.over.Load())
 }
 
 // lookAtAddress looks at requests that came through a proxy. Without ClientIP's list of proxies each of
