@@ -16,8 +16,12 @@ TESTED = ./...
 test: ## the fast suite, on embedded Kafka and Redis
 	go test -p 4 -parallel 8 $(TESTFLAGS) $(TESTED) # tests with servers wait more than they work
 
-race: ## the fast suite under the race detector
-	go test -race ./...
+# Pure packages, and tests that only read the repository or drive programs from outside, have no goroutine that
+# could race.
+RACED = $$(go list ./... | grep -vE '/(clients|docs/.*|deploy|examples/.*|internal/(bench/.*|dev|layers)|windows|rules|rules/.*|pipeline/aggregate/shard|pipeline/admit/(protocol|internal/classics)|scripts/.*)$$')
+
+race: ## the fast suite of all that has goroutines, under the race detector
+	go test -race -p 4 -timeout 20m $(TESTFLAGS) $(RACED)
 
 lint: ## formatting, vet and the linters of .golangci.yml
 	@files=$$(gofmt -l .); [[ -z $$files ]] || { printf '%s\nrun gofmt -w .\n' "$$files" >&2; exit 1; }
@@ -27,19 +31,18 @@ lint: ## formatting, vet and the linters of .golangci.yml
 check: ## all that CI runs
 	bash .ci/run
 
-# The longest package is first, so that others run beside it. Pure packages, and tests that only read
-# the repository, have no goroutine that could race: the fast suite has run them. So it has run dev, which
-# meets no real server, and is a whole installation in each test; make race races it.
-RACED = ./internal/e2e $$(go list ./... | grep -vE '/(internal/(dev|e2e|layers)|windows|rules|rules/.*|pipeline/aggregate/shard|pipeline/admit/(protocol|internal/classics)|scripts/.*)$$')
+# What has tests on real servers, or in a browser. The longest is first, so that others run beside it.
+REAL = ./internal/e2e $$(grep -rlE --include='*_test.go' 'internal/servers"|/browsertest"|"TALLYGATE_TEST_[A-Z]+"' . | xargs -n 1 dirname | sort -u | \
+	grep -vE '^\./(internal/(e2e|dev|layers|testrun|servers/.*)|adapters/.*|bench/.*|deploy/(helm|mixin)/.*)$$')
 
-e2e: kafka-up ## tests of all that has goroutines, race detector on, on real Kafka and Redis
+e2e: kafka-up ## tests on a real Kafka and Redis, in a browser, and of clients in their own languages
 	@TALLYGATE_TEST_KAFKA=127.0.0.1:$$(<$(RUN)/kafka/port) TALLYGATE_TEST_REDIS=127.0.0.1:$$(<$(RUN)/redis/port) \
-	  PATH="$$(scripts/proxies.sh install):$$PATH" TALLYGATE_TEST_REQUIRE=1 go test -race -count=1 -parallel 4 -timeout 40m $(TESTFLAGS) $(RACED)
+	  PATH="$$(scripts/proxies.sh install):$$PATH" TALLYGATE_TEST_REQUIRE=1 go test $(E2EFLAGS) -count=1 -parallel 4 -timeout 40m $(TESTFLAGS) $(REAL)
 
 nightly: export TALLYGATE_TEST_NIGHTLY = 1
-nightly: ## what takes too long for each change: before a tag, and each night
+nightly: ## what takes too long for each change, and races on real servers: before a tag, and each night
 	@$(MAKE) race
-	@$(MAKE) e2e
+	@$(MAKE) e2e E2EFLAGS=-race
 	@RUNS=3 $(MAKE) chaos
 	@RUNS=3 STRICT=1 $(MAKE) chaos
 	@$(MAKE) simulate
