@@ -21,7 +21,7 @@ test: ## the fast suite, on embedded Kafka and Redis
 RACED = $$(go list ./... | grep -vE '/(clients|docs/.*|deploy|examples/.*|internal/(bench/.*|dev|layers)|windows|rules|rules/.*|pipeline/aggregate/shard|pipeline/admit/(protocol|internal/classics)|scripts/.*)$$')
 
 race: ## the fast suite of all that has goroutines, under the race detector
-	go test -race -p 4 -timeout 20m $(TESTFLAGS) $(RACED)
+	go test -race -parallel 4 -timeout 20m $(TESTFLAGS) $(RACED)
 
 lint: ## formatting, vet and the linters of .golangci.yml
 	@files=$$(gofmt -l .); [[ -z $$files ]] || { printf '%s\nrun gofmt -w .\n' "$$files" >&2; exit 1; }
