@@ -45,16 +45,20 @@ const (
 	readyWithin = 5 * time.Second       // of one look
 )
 
-// announce waits until everything works, writes the ready file, and says so. The file is there until ctx
-// ends.
-func (s *stack) announce(ctx context.Context, to *screen) error {
+// untilReady waits until everything works; false is that ctx ended first.
+func (s *stack) untilReady(ctx context.Context) bool {
 	client := &http.Client{Timeout: readyWithin, Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	for !s.isReady(ctx, client) {
 		if !retry.Sleep(ctx, readyEvery) {
-			return nil
+			return false
 		}
 	}
+	return true
+}
+
+// announce writes the ready file, and says that everything works. The file is there until ctx ends.
+func (s *stack) announce(ctx context.Context, to *screen) error {
 	if s.readyFile != "" {
 		text, err := json.Marshal(s.addresses())
 		if err == nil {

@@ -202,15 +202,22 @@ func (s *stack) work(ctx context.Context) error {
 	g.Go(func() error { return pages.Run(gctx) })
 	g.Go(func() error { return ops.IgnoreCanceled(gctx, feed.Run(gctx, screen)) })
 	g.Go(func() error { return screen.summaries(gctx) })
-	if s.json || s.readyFile != "" {
-		g.Go(func() error { return s.announce(gctx, screen) })
-	}
-	if s.traffic != nil {
-		g.Go(func() error { return ops.IgnoreCanceled(gctx, s.send(gctx, screen)) })
-	}
-	if shown && s.traffic != nil {
-		g.Go(func() error { return ops.IgnoreCanceled(gctx, s.rushes(gctx, screen)) })
-	}
+	g.Go(func() error {
+		if !s.untilReady(gctx) {
+			return nil
+		}
+		if s.json || s.readyFile != "" {
+			g.Go(func() error { return s.announce(gctx, screen) })
+		}
+		// Before there are topics, nothing can be sent: an input that ended meanwhile was lost.
+		if s.traffic != nil {
+			g.Go(func() error { return ops.IgnoreCanceled(gctx, s.send(gctx, screen)) })
+		}
+		if shown && s.traffic != nil {
+			g.Go(func() error { return ops.IgnoreCanceled(gctx, s.rushes(gctx, screen)) })
+		}
+		return nil
+	})
 	if err := g.Wait(); err != nil {
 		return err
 	}

@@ -100,6 +100,9 @@ func (s *stack) send(ctx context.Context, to *screen) error {
 			return err
 		}
 		if !s.traffic.endless {
+			if err := em.Flush(ctx); err != nil {
+				return err
+			}
 			to.say("the input has ended")
 			return nil
 		}
