@@ -8,13 +8,13 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -171,12 +171,7 @@ func (k *Keys) check(ctx context.Context, b *presence.Beat, body []byte, out *ch
 }
 
 // reasonOf is an error without the address.
-func reasonOf(err error) string {
-	if at, ok := err.(*url.Error); ok { //nolint:errorlint // http.Client returns this type
-		err = at.Err
-	}
-	return words.Cell(err.Error(), 200)
-}
+func reasonOf(err error) string { return words.Cell(httpjson.Cause(err).Error(), 200) }
 
 // compareChecks marks the answers that are not what the verdicts in force say.
 func compareChecks(list []checked, expected bool) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/httpjson"
@@ -26,9 +25,9 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, partition int32, c
 		httpjson.Problem(w, http.StatusBadGateway, err.Error())
 		return
 	}
-	resp, err := send(client, req)
+	resp, err := client.Do(req)
 	if err != nil {
-		httpjson.Problem(w, http.StatusBadGateway, "ask the owner of the key: "+err.Error())
+		httpjson.Problem(w, http.StatusBadGateway, "ask the owner of the key: "+httpjson.Cause(err).Error())
 		return
 	}
 	defer resp.Body.Close()
@@ -39,16 +38,6 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, partition int32, c
 	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
 	w.WriteHeader(resp.StatusCode)
 	_, _ = io.Copy(w, io.LimitReader(resp.Body, 8<<20)) // the client notices a truncated reply
-}
-
-// send is client.Do, whose error names the whole address, also the key that was asked for. What remains has the
-// host, and why.
-func send(client *http.Client, req *http.Request) (*http.Response, error) {
-	resp, err := client.Do(req)
-	if at, ok := errors.AsType[*url.Error](err); ok {
-		return nil, at.Err
-	}
-	return resp, err
 }
 
 // askOwner asks a partition's owner, and reads its answer.
@@ -70,9 +59,9 @@ func (p *peers) askInstance(ctx context.Context, to address, method, path string
 	if err != nil {
 		return err
 	}
-	resp, err := send(client, req)
+	resp, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("ask its owner: %w", err)
+		return fmt.Errorf("ask its owner: %w", httpjson.Cause(err))
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 8<<20))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
@@ -87,17 +88,13 @@ func (c *clusterPoll) get(ctx context.Context, path string) ([]byte, error) {
 
 // reason is an error without the parts that say where it was, which its reader knows.
 func reason(err error) error {
-	var refused *apiclient.Refusal
-	var u *url.Error
-	switch {
-	case errors.As(err, &refused):
+	if refused, ok := errors.AsType[*apiclient.Refusal](err); ok {
 		return refused
-	case errors.Is(err, context.DeadlineExceeded):
-		return errors.New("no answer in time")
-	case errors.As(err, &u):
-		return u.Err
 	}
-	return err
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errors.New("no answer in time")
+	}
+	return httpjson.Cause(err)
 }
 
 // refusedWith is the status of a refusal among errs; 0 if there is none.

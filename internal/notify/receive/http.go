@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/ops"
 )
@@ -90,13 +91,10 @@ func (p *poster) post(ctx context.Context, path string, body []byte, header http
 
 // withoutAddress is an error of net/http without the address that it names.
 func withoutAddress(err error) error {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		if u.Timeout() {
-			return errors.New("no answer in time")
-		}
-		return u.Err
+	if u, ok := errors.AsType[*url.Error](err); ok && u.Timeout() {
+		return errors.New("no answer in time")
 	}
-	return err
+	return httpjson.Cause(err)
 }
 
 // word is an answer that is safe to show: such as Slack's no_service.
