@@ -133,6 +133,7 @@ func (d *qualityData) unmatched(r *request) {
 			API     string `json:"api"`
 			Outcome string `json:"outcome"`
 			Events  uint64 `json:"events"`
+			NoUID   bool   `json:"no_uid"`
 		} `json:"unmatched"`
 		Instances int              `json:"instances"`
 		Missing   []status.Missing `json:"missing"`
@@ -154,7 +155,9 @@ func (d *qualityData) unmatched(r *request) {
 		Empty: empty{Title: "Every event is counted by a rule", Text: "Or no event has come since the aggregator began."}}
 	for _, u := range is.Unmatched {
 		meant := cell{Text: dash}
-		if slices.Contains(known, u.API) {
+		if u.NoUID && slices.Contains(known, u.API) {
+			meant = cell{Text: "these have no uid: rules by user pass them over"}
+		} else if slices.Contains(known, u.API) {
 			meant = cell{Text: "rules count this API, with other outcomes or attributes"}
 		} else if guess := document.DidYouMean(u.API, known); guess != "" {
 			meant = cell{Text: strings.TrimPrefix(guess, "; ")}

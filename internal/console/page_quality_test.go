@@ -55,7 +55,7 @@ func TestDataQuality(t *testing.T) {
 	s.rules.letters.kafka = kafkaAt(letterTopic(t).ListenAddrs()...)
 	s.now = time.Now()
 	page := s.get("/quality", http.StatusOK)
-	s.has(page, "counted", "too late for a window", "<code>&lt;img src=x&gt;</code>", "Of 2 aggregators, each since it began", "agg-2 did not answer, so what it has seen is missing here: it has not answered within 1.2s", "serch.query", "did you mean &#34;search.query&#34;?", "rules count this API, with other outcomes",
+	s.has(page, "counted", "too late for a window", "<code>&lt;img src=x&gt;</code>", "Of 2 aggregators, each since it began", "agg-2 did not answer, so what it has seen is missing here: it has not answered within 1.2s", "serch.query", "did you mean &#34;search.query&#34;?", "rules count this API, with other outcomes", "these have no uid: rules by user pass them over",
 		"6 records", "<code>time</code>", "<code>shop-php</code>", `{&#34;uid&#34;:&#34;•••&#34;,&#34;api&#34;:&#34;login&#34;,&#34;time&#34;:&#34;•••&#34;}`, "time: ••• is no time", "tallygate.events/1@4", "tallygate dead-letters --send")
 	s.lacks(page, "alice", "bob", "tomorrow", "<script>alert", "<img src=x>", "no-api")
 	if strings.Index(page, "shop-php") > strings.Index(page, "not-json") {

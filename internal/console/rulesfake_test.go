@@ -113,7 +113,7 @@ func (g *group) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "GET /v1/rules/distribution":
 		g.distribution(w, r.URL.Query().Get("rule"))
 	case "GET /v1/unmatched":
-		httpjson.Reply(w, map[string]any{"events": 12, "unmatched": []map[string]any{{"api": "serch.query", "outcome": "", "events": 10}, {"api": manyAPIs, "outcome": "denied", "events": 1}, {"api": "<script>", "outcome": "", "events": 1}},
+		httpjson.Reply(w, map[string]any{"events": 12, "unmatched": []map[string]any{{"api": "serch.query", "outcome": "", "events": 10}, {"api": manyAPIs, "outcome": "denied", "events": 1}, {"api": manyAPIs, "outcome": "", "events": 1, "no_uid": true}, {"api": "<script>", "outcome": "", "events": 1}},
 			"instances": 2, "missing": []map[string]any{{"instance": "agg-2", "reason": "it has not answered within 1.2s"}}})
 	default:
 		httpjson.Problem(w, http.StatusNotFound, "no such path")

@@ -1,7 +1,6 @@
 package aggregate
 
 import (
-	"cmp"
 	"net/http"
 	"slices"
 
@@ -50,15 +49,5 @@ func (r *unmatchedReply) join() {
 	for s, events := range sums {
 		r.Unmatched = append(r.Unmatched, owner.UnmatchedEvents{API: s.api, Outcome: s.outcome, Events: events, NoUID: s.noUID})
 	}
-	slices.SortFunc(r.Unmatched, func(a, b owner.UnmatchedEvents) int {
-		return cmp.Or(cmp.Compare(b.Events, a.Events), cmp.Compare(a.API, b.API), cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(noUID(a), noUID(b)))
-	})
-}
-
-// noUID puts events that name a user first.
-func noUID(u owner.UnmatchedEvents) int {
-	if u.NoUID {
-		return 1
-	}
-	return 0
+	slices.SortFunc(r.Unmatched, owner.UnmatchedEvents.Compare)
 }

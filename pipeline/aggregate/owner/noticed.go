@@ -28,6 +28,17 @@ type UnmatchedEvents struct {
 	NoUID   bool   `json:"no_uid,omitempty"` // they name no user
 }
 
+// Compare puts the most events first, and of the same API those that name a user.
+func (u UnmatchedEvents) Compare(v UnmatchedEvents) int {
+	noUID := func(e UnmatchedEvents) int {
+		if e.NoUID {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(v.Events, u.Events), cmp.Compare(u.API, v.API), cmp.Compare(u.Outcome, v.Outcome), cmp.Compare(noUID(u), noUID(v)))
+}
+
 // unmatched are the events that no rule counts, by what they say. They are no metric: what a producer calls an
 // API may have a user's name in it. The partitions of an instance share them.
 type unmatched struct {
@@ -55,9 +66,7 @@ func (m *Metrics) Unmatched() []UnmatchedEvents {
 	for is, n := range m.unmatched.events {
 		out = append(out, UnmatchedEvents{is.API, is.Outcome, n, is.NoUID})
 	}
-	slices.SortFunc(out, func(a, b UnmatchedEvents) int {
-		return cmp.Or(cmp.Compare(b.Events, a.Events), cmp.Compare(a.API, b.API), cmp.Compare(a.Outcome, b.Outcome))
-	})
+	slices.SortFunc(out, UnmatchedEvents.Compare)
 	return out
 }
 
