@@ -20,6 +20,9 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
+// Usual is where an aggregator listens, and is asked, when nothing says where.
+const Usual = "127.0.0.1:8081"
+
 // Options say where an aggregator is, and with which credentials to ask it.
 type Options struct {
 	*ops.Options
@@ -29,7 +32,7 @@ type Options struct {
 // NewOptions adds the options to those of a command.
 func NewOptions(o *ops.Options) *Options {
 	a := &Options{Options: o}
-	o.StringVar(&a.addr, "aggregator", "127.0.0.1:8081", "an aggregator's HTTP API, `HOST:PORT`, or https://HOST:PORT")
+	o.StringVar(&a.addr, "aggregator", Usual, "an aggregator's HTTP API, `HOST:PORT`, or https://HOST:PORT")
 	o.StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token to show; without it that in TALLYGATE_TOKEN, if any")
 	o.StringVar(&a.ca, "ca", "", "`FILE` with the PEM certificates to trust instead of the system's")
 	o.StringVar(&a.cert, "cert", "", "`FILE` with our certificate, where the aggregator asks for one")

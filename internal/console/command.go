@@ -40,7 +40,7 @@ func Command(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 // parse makes the program, and what the log says about it at its start.
 func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) (*Program, []any, error) {
 	o := ops.NewOptions("tallygate console", usage, stdout, getenv)
-	api, kafka, rds, logs := apiclient.NewOptionsOfMany(o), kafkaconn.NewOptions(o), redisconn.NewOptions(o, "127.0.0.1:6379"), o.Log()
+	api, kafka, rds, logs := apiclient.NewOptionsOfMany(o), kafkaconn.NewOptions(o), redisconn.NewOptions(o, redisconn.Usual), o.Log()
 	prefix := o.String("prefix", "tallygate", "`name` that all topics, the group and the Redis keys begin with")
 	shards := o.Int("shards", 1, "`number` of shards of the blocklist, as the aggregators have it")
 	listen := o.String("listen", "127.0.0.1:8090", "the pages on `HOST:PORT` or unix:PATH")

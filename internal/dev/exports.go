@@ -5,6 +5,10 @@ import (
 	"net"
 	"slices"
 	"strings"
+
+	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/kafkaconn"
+	"github.com/tallygate/tallygate/internal/redisconn"
 )
 
 // exports are lines for a shell in which tallygate's commands then find this dev: nothing where all of it listens
@@ -16,9 +20,9 @@ func (s *stack) exports() string {
 		variable, usual, is string
 		ours                bool // whether dev would have listened there
 	}{
-		{"TALLYGATE_KAFKA", "127.0.0.1:9092", strings.Join(s.kafka.Brokers, ","), asked && s.ownKafka()},
-		{"TALLYGATE_REDIS", "127.0.0.1:6379", s.rds, asked && slices.Contains(s.embedded, embeddedRedis)},
-		{"TALLYGATE_AGGREGATOR", "127.0.0.1:8081", s.api.Addr().String(), s.listen == usualListen},
+		{"TALLYGATE_KAFKA", kafkaconn.Usual, strings.Join(s.kafka.Brokers, ","), asked && s.ownKafka()},
+		{"TALLYGATE_REDIS", redisconn.Usual, s.rds, asked && slices.Contains(s.embedded, embeddedRedis)},
+		{"TALLYGATE_AGGREGATOR", apiclient.Usual, s.api.Addr().String(), s.listen == usualListen},
 	} {
 		if one.is == one.usual {
 			continue

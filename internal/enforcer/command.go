@@ -67,7 +67,7 @@ func (e *Program) listening() []any {
 
 func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) (*Program, error) {
 	o := ops.NewOptions("enforcer", usage, stdout, getenv)
-	rds, logs, spans := redisconn.NewOptions(o, "127.0.0.1:6379"), o.Log(), tracing.NewOptions(o)
+	rds, logs, spans := redisconn.NewOptions(o, redisconn.Usual), o.Log(), tracing.NewOptions(o)
 	e := &Program{}
 	proxyOptions(o, &e.Config)
 	answers := o.String("answers", "", "`FILE` in YAML with the responses to denied requests of proxies: status, type, title, messages, public names of rules; read at start")

@@ -32,10 +32,13 @@ type Options struct {
 
 const passwordVariable = "TALLYGATE_KAFKA_PASSWORD"
 
+// Usual is where programs look for Kafka when nothing says where it is.
+const Usual = "127.0.0.1:9092"
+
 // NewOptions adds the options for Kafka to a command's.
 func NewOptions(o *ops.Options) *Options {
 	k := &Options{o: o}
-	k.brokers = o.List("kafka", []string{"127.0.0.1:9092"}, "Kafka's bootstrap brokers, `HOST:PORT,…`")
+	k.brokers = o.List("kafka", []string{Usual}, "Kafka's bootstrap brokers, `HOST:PORT,…`")
 	k.tls = o.ClientTLS("kafka")
 	o.StringVar(&k.mechanism, "kafka-sasl", "", "SASL `mechanism`: plain, scram-sha-256 or scram-sha-512; the password is in "+passwordVariable+" or in --kafka-password-file")
 	o.StringVar(&k.user, "kafka-user", "", "SASL `user`")

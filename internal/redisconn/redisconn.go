@@ -19,6 +19,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 )
 
+// Usual is where programs that cannot do without Redis look for it when nothing says where it is.
+const Usual = "127.0.0.1:6379"
+
 // LogTo sends what the Redis library says by itself to log: otherwise it writes to standard error,
 // past the log's format. Whoever meets an outage logs it.
 func LogTo(log *slog.Logger) { redis.SetLogger(libraryLog{log}) }
