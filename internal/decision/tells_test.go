@@ -3,7 +3,6 @@ package decision_test
 import (
 	"fmt"
 	"net/http"
-	"sync"
 	"testing"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -13,32 +12,19 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// told keeps events.
-type told struct {
-	mu  sync.Mutex
-	all []event.Event
-}
-
-func (t *told) Emit(e event.Event) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.all = append(t.all, e)
-	return true
-}
-
 // said is what the events say since the last call.
-func (t *told) said() (all []string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, e := range t.all {
+func (n *noted) said() (all []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, e := range n.all {
 		plan, _ := e.Attr("plan")
 		all = append(all, fmt.Sprint(e.API, " ", e.UID, " ", plan.Text, " ", e.Outcome, " ", e.Time != event.NoTime && e.Cost == event.One))
 	}
-	t.all = nil
+	n.all = nil
 	return all
 }
 
-func (t *told) want(test *testing.T, about string, want ...string) {
+func (t *noted) want(test *testing.T, about string, want ...string) {
 	test.Helper()
 	if got := t.said(); fmt.Sprint(got) != fmt.Sprint(want) {
 		test.Errorf("%s: the events are %q, want %q", about, got, want)
@@ -48,7 +34,7 @@ func (t *told) want(test *testing.T, about string, want ...string) {
 // A customer whom a proxy's answer denies buys a larger plan: of the next request there is an event that says so,
 // though it is denied, too.
 func TestWhatProxiesDenyTellsALargerPlan(t *testing.T) {
-	events := new(told)
+	events := new(noted)
 	r := newRig(t, func(c *decision.Config) { c.Denied = events }).blocks(block("calls", "uid", "42"))
 	ask := func(user, plan string) int {
 		return r.ask("X-Tallygate-Uid: "+user, "X-Tallygate-Api: v1.x", "X-Tallygate-Attr-Plan: "+plan).StatusCode
@@ -76,7 +62,7 @@ func TestWhatProxiesDenyTellsALargerPlan(t *testing.T) {
 
 // A strict limit denies without a verdict, and tells as well.
 func TestWhatGetsNoPermitTellsALargerPlan(t *testing.T) {
-	p, events := newPermits(t, testRedis(t)), new(told)
+	p, events := newPermits(t, testRedis(t)), new(noted)
 	a := p.admitter()
 	r := newRig(t, func(c *decision.Config) { c.Admit, c.AdmitProxies, c.Denied = a, true, events }).blocks()
 	for range 5 {

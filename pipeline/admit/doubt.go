@@ -107,7 +107,10 @@ func (s *shares) take(t *attempt, one *ask) (*rules.Limit, bool) {
 
 // state returns a key's, under any of the limit's names. Where there are too many, one that holds nothing leaves.
 func (s *shares) state(l *rules.Limit, key string) *state {
-	for _, name := range l.Names() {
+	if st := s.keys[shareOf{l.Hash, key}]; st != nil {
+		return st
+	}
+	for _, name := range l.Names()[1:] {
 		if st := s.keys[shareOf{name, key}]; st != nil {
 			return st
 		}
