@@ -24,10 +24,10 @@ func (n *noted) said() (all []string) {
 	return all
 }
 
-func (t *noted) want(test *testing.T, about string, want ...string) {
-	test.Helper()
-	if got := t.said(); fmt.Sprint(got) != fmt.Sprint(want) {
-		test.Errorf("%s: the events are %q, want %q", about, got, want)
+func (n *noted) want(t *testing.T, about string, want ...string) {
+	t.Helper()
+	if got := n.said(); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s: the events are %q, want %q", about, got, want)
 	}
 }
 
