@@ -20,10 +20,11 @@ type Denials struct {
 
 const (
 	denialSlots = 256
+	denialWays  = 8 // slots that one hash may take, so that few callers never wait for each other
 	denialTick  = 100 * time.Millisecond
 
 	denialEvery = 50 // ticks: between two events of one API and dimensions
-	denialApart = 10 // ticks: between two events of others that share a slot
+	denialApart = 10 // ticks: between two events of others that take one slot after the other
 )
 
 // NewDenials has seen no request.
@@ -41,11 +42,18 @@ func (d *Denials) Emits(api string, dims []event.Dim) bool {
 		who += one.Sum64()
 	}
 	now := uint32(time.Since(d.began)/denialTick) + 1
-	slot := &d.slots[who%denialSlots]
-	was := slot.Load()
-	apart := uint32(denialApart)
-	if was>>32 == who>>32 {
-		apart = denialEvery
+	first := who % (denialSlots / denialWays) * denialWays
+	slot, was, apart := (*atomic.Uint64)(nil), uint64(0), uint32(denialApart)
+	for i := range d.slots[first : first+denialWays] {
+		way := &d.slots[first+uint64(i)]
+		said := way.Load()
+		if said != 0 && said>>32 == who>>32 {
+			slot, was, apart = way, said, denialEvery
+			break
+		}
+		if slot == nil || uint32(said) < uint32(was) {
+			slot, was = way, said
+		}
 	}
 	if was != 0 && now-uint32(was) < apart {
 		return false

@@ -39,6 +39,20 @@ func TestDenialsAreEmittedWhenTheySaySomethingNew(t *testing.T) {
 	})
 }
 
+// A service that denies a handful of callers tells of each at once, whatever their hashes.
+func TestFewDenialsNeverWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 10_000 {
+			d := NewDenials()
+			for i := range denialWays {
+				if !d.Emits("x", []event.Dim{{Name: "uid", Value: fmt.Sprint(i)}}) {
+					t.Fatalf("caller %d of %d waits for another", i+1, denialWays)
+				}
+			}
+		}
+	})
+}
+
 // However many callers are denied, and whatever they say: the events of a second are bounded.
 func TestAFloodOfDenialsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
