@@ -147,12 +147,13 @@ func conflictHint(c logic.Conflict) string {
 	return ""
 }
 
-// condition is a term that is true or false by itself.
+// condition is a term that is true or false by itself. Without a value it fails inside a predicate, and as the whole of
+// one, or its last part, it counts as false.
 func (r *formulaReader) condition(n ast.Node) logic.Formula {
 	t := r.term(n)
 	return logic.Formula{
 		True:  logic.Of(t.name, t.base.And(logic.OfKinds(logic.True))),
-		False: logic.Of(t.name, t.base.And(logic.OfKinds(logic.False))),
+		False: logic.Of(t.name, t.base.And(logic.OfKinds(logic.False|logic.Nil))),
 		Fails: logic.Of(t.name, t.base.And(logic.OfKinds(logic.Anything&^logic.Bool))),
 	}
 }

@@ -128,3 +128,18 @@ func analysisErrsToOneSide(t *rapid.T) {
 func TestAnalysisErrsToOneSide(t *testing.T) { rapid.Check(t, analysisErrsToOneSide) }
 
 func FuzzContradictions(f *testing.F) { f.Fuzz(rapid.MakeFuzz(analysisErrsToOneSide)) }
+
+// A condition without a value ends the predicate, and is false: found by seed 8937180795101243317 of the test above.
+func TestALastConditionWithoutAValueIsFalse(t *testing.T) {
+	source := "attrs.a != nil or attrs.a"
+	p, mistakes := Compile(source, zones{})
+	if p == nil {
+		t.Fatal(mistakes)
+	}
+	ev := NewEvaluator()
+	ev.Know(p)
+	holds, ok := ev.Holds(p, &event.Event{}, 0)
+	if f, _ := Analyse(source, Declared{}); holds || !ok || f.False.Never() {
+		t.Errorf("holds: %t, evaluated: %t, and it may be false: %t", holds, ok, !f.False.Never())
+	}
+}
