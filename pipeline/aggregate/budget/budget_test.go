@@ -18,12 +18,15 @@ func TestWhoWaitsIsServedInOrder(t *testing.T) {
 		if !first.Try(500) {
 			t.Fatal("nothing is held, and there is no room")
 		}
+		var mu sync.Mutex
 		var order []string
 		reserve := func(c *Claim, bytes int64, name string) {
 			if err := c.Reserve(t.Context(), bytes); err != nil {
 				t.Error(err)
 			}
+			mu.Lock()
 			order = append(order, name)
+			mu.Unlock()
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() { reserve(large, 700, "large") })
