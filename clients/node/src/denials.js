@@ -14,14 +14,10 @@ export class Denials {
   emits(api, who) {
     const { uid, ip, attrs = {} } = dimensions(who);
     const said = JSON.stringify([api, uid, ip, Object.entries(attrs).sort(([a], [b]) => (a < b ? -1 : 1))]);
-    const [last, now] = [this.#said.get(said), this.now()];
-    if (last !== undefined && now - last < every) return false;
-    if (last === undefined && this.#said.size === places) {
-      const [oldest, at] = this.#said.entries().next().value;
-      if (now - at < apart) return false;
-      this.#said.delete(oldest);
-    }
-    this.#said.delete(said);
+    const [known, now] = [this.#said.has(said), this.now()];
+    const out = known || this.#said.size < places ? said : this.#said.keys().next().value; // makes room
+    if (now - (this.#said.get(out) ?? -Infinity) < (known ? every : apart)) return false;
+    this.#said.delete(out);
     this.#said.set(said, now);
     return true;
   }
