@@ -13,6 +13,8 @@
 #   KAFKA_EXTRA   more broker properties, one a line; the last of equal names wins
 #   KAFKA_LISTENERS, KAFKA_ADVERTISED   more listeners, and how they are advertised, as in Kafka's properties
 #   KAFKA_HEAP    java's heap (default 1g)
+#   KAFKA_SESSION ms without a heartbeat after which the controller fences the broker (default 60000: there is no
+#                 other one, and a busy machine is no reason). A start after kill9 waits for it
 #   KAFKA_JAVA    more flags for java, such as -XX:TieredStopAtLevel=1
 #   KAFKA_DATA    where the data is (default DIR/data)
 #   KAFKA_CLUSTER_ID   22 characters, the same for all nodes of a cluster (default: random)
@@ -125,7 +127,7 @@ transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=4
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
-broker.session.timeout.ms=3000
+broker.session.timeout.ms=${KAFKA_SESSION:-60000}
 broker.heartbeat.interval.ms=500
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000

@@ -45,7 +45,7 @@ func StartKafkaCluster(t testing.TB, nodes int, props map[string]string, behind 
 		if len(behind) > 0 {
 			own = behind[i]
 		}
-		env := append(kafkaEnv(all, own), "KAFKA_HEAP=320m", quickJava, "KAFKA_CLUSTER_ID=TallygateTestCluster01")
+		env := append(kafkaEnv(all, own), "KAFKA_HEAP=320m", "KAFKA_SESSION=3000", quickJava, "KAFKA_CLUSTER_ID=TallygateTestCluster01")
 		p := &KafkaProc{newProc(t, "kafka.sh", env...)}
 		for name, port := range map[string]int{"controller": controllers[i], "port": ports[2*i+1]} {
 			if err := os.WriteFile(filepath.Join(p.dir, name), []byte(strconv.Itoa(port)+"\n"), 0o600); err != nil {

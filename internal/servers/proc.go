@@ -43,7 +43,7 @@ func StartKafka(t testing.TB, props map[string]string, env ...string) *KafkaProc
 func StartKafkaBehind(t testing.TB, props map[string]string, behind []Listener, env ...string) *KafkaProc {
 	t.Helper()
 	Kafka(t)
-	p := &KafkaProc{newProc(t, "kafka.sh", append(slices.Clone(env), append(kafkaEnv(props, behind), "KAFKA_HEAP=512m", quickJava)...)...)}
+	p := &KafkaProc{newProc(t, "kafka.sh", append(slices.Clone(env), append(kafkaEnv(props, behind), "KAFKA_HEAP=512m", "KAFKA_SESSION=6000", quickJava)...)...)}
 	p.Start()
 	return p
 }
