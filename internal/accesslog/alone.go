@@ -2,12 +2,29 @@ package accesslog
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // firstLines is how many requests of a log are looked at, to notice that all seem to be of one client.
 const firstLines = 250
+
+// unreadTold is how many names are told that no event has: a log whose lines are no events has many.
+const unreadTold = 5
+
+// Unread returns what takes names of fields that a decoder does not read, and tells each once.
+func Unread(warn func(text string)) func(name string) {
+	var told []string
+	return func(name string) {
+		if len(told) == unreadTold || slices.Contains(told, name) {
+			return
+		}
+		told = append(told, strings.Clone(name))
+		warn(fmt.Sprintf("warning: %q is no field of an event, and is not read: what rules ask for besides stands in attrs, as in \"attrs\": {%q: …}", name, name))
+	}
+}
 
 // alone notices a log whose first requests are all of one user or address: often its field is that of a
 // proxy, and all visitors would share one limit.

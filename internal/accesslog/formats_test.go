@@ -133,3 +133,20 @@ func TestALogOfOneClientIsTold(t *testing.T) {
 		t.Errorf("events: %q", got)
 	}
 }
+
+// An event's field that nothing reads is told, each name once, and of a log that has no events only a few.
+func TestFieldsThatAreNotReadAreTold(t *testing.T) {
+	var all []string
+	lines := Lines{Warn: func(text string) { all = append(all, text) }}
+	r := lines.Reader(strings.NewReader(`{"api": "a", "uid": "1", "plan": "pro", "attrs": {"seats": 3}}
+{"api": "a", "uid": "1", "plan": {"of": "team"}, "a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
+`))
+	for range 2 {
+		if e, _, err := r.Next(); err != nil || e.UID != "1" {
+			t.Fatal(e, err)
+		}
+	}
+	if len(all) != unreadTold || !strings.Contains(all[0], `"plan" is no field`) || !strings.Contains(all[1], `"a"`) {
+		t.Errorf("%q", all)
+	}
+}

@@ -41,6 +41,9 @@ func NewOptions(flags Flags) *Options {
 func (l Lines) Reader(in io.Reader) *Reader {
 	r := NewReader(in, l.Format)
 	r.parser.proxies, r.warn = l.Proxies, l.Warn
+	if l.Warn != nil {
+		r.decoder.Unread = Unread(l.Warn)
+	}
 	return r
 }
 

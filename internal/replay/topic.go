@@ -8,6 +8,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
 
+	"github.com/tallygate/tallygate/internal/accesslog"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -51,6 +52,13 @@ func TopicFrom(ctx context.Context, k *kafkaconn.Kafka, name string, from time.T
 		return nil, err
 	}
 	return &topic{name: name, log: log, repeats: map[int32]*shard.Repeats{}}, nil
+}
+
+// TellUnread tells names of fields that are in the events of a topic, and that nothing reads: see accesslog.Unread.
+func TellUnread(of Source, warn func(text string)) {
+	if t, ok := of.(*topic); ok {
+		t.decoder.Unread = accesslog.Unread(warn)
+	}
 }
 
 func (t *topic) Total() (int64, bool) { return t.log.Total(), false }

@@ -56,7 +56,7 @@ func (o *options) source(ctx context.Context, stdin io.Reader) (replay.Source, e
 	case o.topic != "":
 		return replay.Follow(ctx, o.kafka, o.topic)
 	case o.event != "":
-		return replay.Files([]string{"-"}, strings.NewReader(oneLine(o.event)), accesslog.Lines{Format: accesslog.NDJSON})
+		return replay.Files([]string{"-"}, strings.NewReader(oneLine(o.event)), accesslog.Lines{Format: accesslog.NDJSON, Warn: o.lines.Warn})
 	}
 	if name, ok := strings.CutPrefix(o.names[0], "kafka:"); ok {
 		return replay.Topic(ctx, o.kafka, name)

@@ -139,6 +139,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
+	replay.TellUnread(src, o.lines.Warn)
 	out := bufio.NewWriterSize(stdout, 64<<10)
 	t := &tracer{set: o.rules, why: o.rules.NewTracer(), counts: counts, all: o.all, live: o.open != nil}
 	w := &writer{out: out, json: o.json, flush: o.topic != ""}

@@ -70,6 +70,10 @@ type Decoder struct {
 	// same.
 	Suspects Suspects
 
+	// Unread is told the name of each field that is none of an event's, and that nothing reads; nil tells nobody. The
+	// name holds until the next Decode.
+	Unread func(name string)
+
 	scan          scanner
 	fields, attrs knownNames
 	arena         []Attr     // the attributes of the record's events

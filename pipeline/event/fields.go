@@ -159,6 +159,9 @@ func (d *Decoder) set(f field, name string, t *token) {
 		if t.kind == tokString || t.kind == tokNumber {
 			d.other |= otherNameOf(name)
 		}
+		if d.Unread != nil {
+			d.Unread(name)
+		}
 	}
 }
 
