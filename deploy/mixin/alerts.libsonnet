@@ -126,6 +126,12 @@
       "%s differs from Prometheus' clock by {{ $value | humanizeDuration }}. Enforcers end blocks by their own clock." % who,
     ),
     warning(
+      'RedisClock',
+      'max by (%s, %s) (abs(%s)) > %d' % [c.job, c.instance, metric('strict_clock_ahead_seconds'), c.clockSeconds],
+      "Redis' clock is wrong, or was.",
+      "%s and the clock by which Redis counts strict limits are {{ $value | humanizeDuration }} apart. From a minute on, strict limits deny." % who,
+    ),
+    warning(
       'CertificateExpires',
       '%s - time() < %d' % [metric('certificate_expiry_timestamp_seconds'), c.certificateSeconds],
       'A certificate expires soon.',

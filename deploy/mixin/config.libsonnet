@@ -58,6 +58,7 @@
       KillSwitch: '10m',
       FuseBlown: '0s',
       ClockSkew: '2m',
+      RedisClock: '2m',
       // Longer than rateWindow, in which one bad minute shows.
       Overshoot: '10m',
       SlowFeed: '10m',

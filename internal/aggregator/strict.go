@@ -139,7 +139,7 @@ type strictMetrics struct {
 	mu    sync.Mutex
 	rules map[string]*rules.Limit // by their names in permits
 
-	lost, granting, doubt, unsettled, applies *prometheus.Desc
+	lost, granting, doubt, unsettled, ahead, applies *prometheus.Desc
 }
 
 func newStrictMetrics(pub *publish.Publisher) *strictMetrics {
@@ -152,6 +152,7 @@ func newStrictMetrics(pub *publish.Publisher) *strictMetrics {
 		granting:  describe("partitions_granting", "Owned partitions for which Redis may grant permits."),
 		doubt:     describe("doubt_since_timestamp_seconds", "Since when Redis may not grant permits for an owned partition; 0 when it may.", "partition"),
 		unsettled: describe("unsettled_seconds", "How long ago the moment was up to which all of an owned partition is settled.", "partition"),
+		ahead:     describe("clock_ahead_seconds", "By how much Redis' clock for an owned partition is ahead of this machine's: above 60 nothing is granted.", "partition"),
 		applies:   describe("applies_total", "Batches about strict limits that Redis took."),
 	}
 }
@@ -171,7 +172,7 @@ func (m *strictMetrics) use(set *rules.Set) {
 
 // Describe tells what Collect collects.
 func (m *strictMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.lost, m.granting, m.doubt, m.unsettled, m.applies} {
+	for _, d := range []*prometheus.Desc{m.lost, m.granting, m.doubt, m.unsettled, m.ahead, m.applies} {
 		ch <- d
 	}
 }
@@ -192,6 +193,7 @@ func (m *strictMetrics) Collect(ch chan<- prometheus.Metric) {
 			doubt = float64(p.DoubtSince) / 1e6
 		}
 		ch <- prometheus.MustNewConstMetric(m.doubt, prometheus.GaugeValue, doubt, partition)
+		ch <- prometheus.MustNewConstMetric(m.ahead, prometheus.GaugeValue, p.Ahead.Seconds(), partition)
 		ch <- prometheus.MustNewConstMetric(m.unsettled, prometheus.GaugeValue, p.Unsettled.Seconds(), partition)
 	}
 	ch <- prometheus.MustNewConstMetric(m.granting, prometheus.GaugeValue, granting)

@@ -2,8 +2,11 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
+
+	"github.com/tallygate/tallygate/pipeline/admit"
 )
 
 // clock is the offset of a machine's clock from this machine's.
@@ -51,4 +54,30 @@ func names(clocks []clock) string {
 		all = append(all, c.name)
 	}
 	return strings.Join(all, ", ")
+}
+
+// checkStrictClocks looks at the clocks by which the shards count permits. They never go back, so that one stays ahead
+// for a while when Redis' clock was.
+func (e *examination) checkStrictClocks(ctx context.Context) outcome {
+	if !e.strict() {
+		return outcome{}
+	}
+	shards := e.cfg.Shards
+	looker := admit.NewLooker(e.cfg.Redis, e.cfg.Prefix, shards, int32(shards))
+	var most time.Duration
+	var of string
+	for shard := range shards {
+		seen, err := looker.Look(ctx, int32(shard), "", nil)
+		if err != nil {
+			return found(skip("strict-clocks", "cannot read what Redis keeps of strict limits: %v", err))
+		}
+		if ahead := seen.Ahead.Duration(); ahead > most {
+			most, of = ahead, fmt.Sprint("shard ", shard)
+		}
+	}
+	if most <= clockWarn {
+		return found(ok("strict-clocks", "strict limits count by Redis' clock"))
+	}
+	return found(warn("strict-clocks", "synchronize Redis' machine by NTP (chrony, systemd-timesyncd); nothing is to be done about the time that is past",
+		"Redis' clock was wrong: strict limits of %s count by one that is %v ahead. It loses a tenth of a second each second; once it is more than a minute ahead, the aggregators set it back", of, most.Round(time.Millisecond)))
 }

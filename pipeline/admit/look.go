@@ -41,6 +41,7 @@ type Standing struct {
 // Seen is what a Looker saw of a key.
 type Seen struct {
 	Now    event.Micros // by Redis' clock
+	Ahead  event.Micros // how far the clock that the shard counts by is ahead of Redis'
 	Grants bool         // Redis may grant permits for the key's partition
 	Limits []Standing   // of those that were asked for
 }
@@ -61,7 +62,7 @@ func (l *Looker) Look(ctx context.Context, partition int32, key string, strict [
 		q.Wants = append(q.Wants, one.Want(&want, process.Time))
 	}
 	found := memory.Look(process, &q)
-	seen := Seen{Now: found.Now, Grants: found.Grants}
+	seen := Seen{Now: found.Now, Ahead: max(0, memory.Clock-process.Time), Grants: found.Grants}
 	for i := range found.Limits {
 		seen.Limits = append(seen.Limits, standingOf(&found.Limits[i]))
 	}

@@ -175,6 +175,8 @@ func (t *attempt) reasonOf(next *protocol.Next) string {
 	switch next.Answer.Status {
 	case protocol.Doubt:
 		return "this Redis may not grant permits now: the aggregator is away, or Redis lost its memory"
+	case protocol.Ahead:
+		return "Redis' clock is far ahead of the aggregator's: one of them is wrong"
 	case protocol.Late, protocol.Spent: // an id of our own was granted, and has ended meanwhile
 		return "Redis answers late"
 	}

@@ -41,6 +41,7 @@ const (
 	Outdated                 // other rules are in force: see Answer.Version
 	OutOfRange               // the Ends of a limit do not reach to Answer.Now
 	Taken                    // an id is that of a permit for something else
+	Ahead                    // the shard's clock is far ahead of the publisher's: one of them is wrong
 )
 
 // Answer is what a shard answers.
@@ -77,7 +78,11 @@ func (m *Memory) Admit(p Process, q *Ask) Answer {
 			k.renew(p, q, a.Now)
 			a.IDs = append(a.IDs, p.ID)
 		}
-	case part.Until <= clock && !off.until, clock > part.Beat+maxAhead:
+	case q.Again && clock < m.Was && !off.setBack:
+		a.Status = Late // by the clock before it was set back, that may be: its permit may be over already
+	case clock > part.Beat+MaxAhead:
+		a.Status = Ahead
+	case part.Until <= clock && !off.until:
 		a.Status = Doubt
 	case part.Version != q.Version && !off.version:
 		a.Status = Outdated

@@ -69,6 +69,9 @@ func (m *Memory) Apply(p Process, b *Batch) Applied {
 	if part.Reached != b.Start && !off.order {
 		return Applied{Reached: part.Reached, Run: m.Run, Epoch: m.Epoch, Life: part.Life, Clock: clock}
 	}
+	m.setBack(p, b.Beat)
+	clock = m.Clock
+	part.Forgot = max(part.Forgot, min(clock, b.Beat))
 	if b.Begin {
 		m.begin(b.Partition, part, p)
 	}

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -13,7 +15,8 @@ import (
 const (
 	MaxPermits = 1000 // of a key
 	SpentFor   = 5 * event.Second
-	maxAhead   = event.Minute
+	// MaxAhead is how far a shard's clock may be ahead of a publisher's before it is in doubt.
+	MaxAhead = event.Minute
 )
 
 // Memory is what a shard keeps in Redis, and what its script does with it. The zero value is a Redis
@@ -23,6 +26,7 @@ type Memory struct {
 	Epoch string // of the memory: another one whenever something may have been lost
 	Clock event.Micros
 	Time  event.Micros // TIME of the last call
+	Was   event.Micros // the clock when it was set back
 
 	Partitions map[int32]*Partition
 	Keys       map[string]*Key
@@ -37,6 +41,7 @@ type Partition struct {
 	Forwarded event.Micros // what came before that is forwarded
 	Settled   event.Micros // what came before that is counted and applied
 	Beat      event.Micros // the publisher's last heartbeat, by its clock
+	Forgot    event.Micros // levels are forgotten of which nothing counts then any more
 }
 
 // Key is what a shard keeps of a key.
@@ -93,7 +98,7 @@ func (m *Memory) enter(p Process) event.Micros {
 
 // forget begins an epoch: permits that were granted in the one before are unknown, all or some.
 func (m *Memory) forget(p Process) {
-	*m = Memory{Run: p.Run, Epoch: p.New, Clock: m.Clock, Time: m.Time, Partitions: m.Partitions, Keys: m.Keys}
+	*m = Memory{Run: p.Run, Epoch: p.New, Clock: m.Clock, Time: m.Time, Was: m.Was, Partitions: m.Partitions, Keys: m.Keys}
 	for _, part := range m.Partitions {
 		part.Life, part.Until, part.Forwarded, part.Settled = p.New, 0, 0, 0
 	}
@@ -125,7 +130,7 @@ func (m *Memory) keep(text string, k *Key, clock event.Micros) {
 			delete(k.Spent, id)
 		}
 	}
-	if len(k.Permits) == 0 && len(k.Spent) == 0 && (k.Level == nil || k.Level.over(clock)) && k.Clock < clock {
+	if len(k.Permits) == 0 && len(k.Spent) == 0 && (k.Level == nil || k.Level.over(m.forgets(k.Partition, clock))) && k.Clock < clock {
 		delete(m.Keys, text)
 		return
 	}
@@ -133,6 +138,50 @@ func (m *Memory) keep(text string, k *Key, clock event.Micros) {
 		m.Keys = map[string]*Key{}
 	}
 	m.Keys[text] = k
+}
+
+// forgets is up to when a partition's levels may be forgotten, by the clock that says less: the shard's may have
+// to be set back. See setBack.
+func (m *Memory) forgets(partition int32, clock event.Micros) event.Micros {
+	if part := m.Partitions[partition]; part != nil && !off.forgets {
+		return min(clock, part.Forgot)
+	}
+	return clock
+}
+
+// setBack sets the clock to TIME when it is far ahead of a publisher's, and TIME is not: Redis' clock was wrong
+// for a while, and has carried the shard's along. At a tenth of the time the clock would take minutes to be right
+// again. It begins an epoch, for moments mean something else now: nothing is granted until the owner has said so.
+// No permit is lost, and so nothing is waited for.
+func (m *Memory) setBack(p Process, beat event.Micros) {
+	to := p.Time
+	for _, part := range m.Partitions {
+		to = max(to, part.Forgot)
+	}
+	if m.Clock <= beat+MaxAhead || to > beat+MaxAhead {
+		return
+	}
+	m.Clock, m.Was, m.Epoch = to, max(m.Was, m.Clock), turned(m.Epoch)
+	for _, part := range m.Partitions {
+		part.Life = turned(part.Life)
+		if !off.setBack {
+			part.Until, part.Forwarded, part.Settled = 0, 0, 0
+		}
+	}
+}
+
+// turned names what a memory goes on as when its clock was set back. All names of one memory begin alike.
+func turned(name string) string {
+	first, n, _ := strings.Cut(name, "~")
+	count, _ := strconv.Atoi(n) // none is 0
+	return first + "~" + strconv.Itoa(count+1)
+}
+
+// sameMemory tells whether lives are of one memory, that lost nothing in between.
+func sameMemory(a, b string) bool {
+	first, _, _ := strings.Cut(a, "~")
+	other, _, _ := strings.Cut(b, "~")
+	return first == other
 }
 
 // over tells whether nothing counts any more. A bucket's rate is not known here, nor how long a limit that is

@@ -44,16 +44,57 @@ func TestAKeyHasSoManyPermitsAtMost(t *testing.T) {
 
 func TestAClockFarAheadOfThePublishersIsInDoubt(t *testing.T) {
 	m, p := open(t)
-	p.Time += maxAhead + event.Second
+	p.Time += MaxAhead + event.Second
 	m.partition(0).Until = p.Time + Lease
-	if a := m.Admit(p, askFor(daily, event.One, "a")); a.Status != Doubt {
-		t.Errorf("%+v, want Doubt", a)
+	if a := m.Admit(p, askFor(daily, event.One, "a")); a.Status != Ahead {
+		t.Errorf("%+v, want Ahead", a)
 	}
 	p.Time -= event.Second
 	*m = Memory{}
 	m, p = open(t)
 	if a := m.Admit(p, askFor(daily, event.One, "a")); a.Status != Granted {
 		t.Errorf("%+v, want Granted", a)
+	}
+}
+
+// TestAClockThatWasWrongIsSetBack: steps of Redis' clock by seconds, one after the other, carry the shard's away.
+// As soon as TIME is right again, so is the clock, and what was granted and counted is known all the same.
+func TestAClockThatWasWrongIsSetBack(t *testing.T) {
+	m, p := open(t)
+	w := Warden{Hold: 150 * event.Second, Last: &Grants{Run: "r", Life: "e"}}
+	reached := int64(2)
+	apply := func(records ...Record) Applied {
+		a := m.Apply(p, &Batch{Of: 1, Beat: at + event.Second, Start: reached, Next: reached + int64(len(records)), Records: records})
+		reached = a.Reached
+		return a
+	}
+	if a := m.Admit(p, askFor(daily, 3*event.One, "under way")); a.Status != Granted {
+		t.Fatalf("%+v", a)
+	}
+	apply(Record{Level: &Level{Key: "uid=1", Seq: 1, Latest: at, Sections: []Section{{Name: "daily", Steps: []Step{{at + 50*event.Second, event.One}}}}}})
+	for _, by := range []event.Micros{45, -65, 110, -90} {
+		p.Time += by * event.Second
+		a := apply()
+		w.Answered(&a, event.Second)
+	}
+	if m.Clock > at+MaxAhead || m.Epoch != "e~1" {
+		t.Fatalf("the clock is %v ahead in epoch %s", (m.Clock - at).Duration(), m.Epoch)
+	}
+	if a := m.Admit(p, askFor(daily, 3*event.One, "b")); a.Status != Doubt {
+		t.Errorf("before the owner has said that it may grant: %+v", a)
+	}
+	g := w.Grants(event.Second)
+	if g == nil || g.Life != "e~1" {
+		t.Fatalf("the owner says %+v", g)
+	}
+	apply(Record{Grants: g})
+	again := askFor(daily, 3*event.One, "again")
+	again.Again = true
+	if a := m.Admit(p, again); a.Status != Late {
+		t.Errorf("a question that may be of before: %+v", a)
+	}
+	if a, b := m.Admit(p, askFor(daily, 3*event.One, "b")), m.Admit(p, askFor(daily, 3*event.One, "c")); a.Status != Granted || b.Status != Denied {
+		t.Errorf("%+v, %+v, want one more permit: one is under way, and one is counted", a, b)
 	}
 }
 

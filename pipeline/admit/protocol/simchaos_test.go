@@ -118,7 +118,7 @@ func (s *sim) jump() {
 		s.say("the clock of %s, which is cut off, is set back", old.run)
 		old.offset -= 50 * event.Second
 	}
-	by := []event.Micros{-20, -2, 2, 20, 50}[s.rng.IntN(5)] * event.Second
+	by := []event.Micros{-20, -2, 2, 20, 50, 90, 200}[s.rng.IntN(7)] * event.Second
 	s.say("the clock of %s jumps by %v", r.run, by)
 	r.offset += by
 	switch {

@@ -24,6 +24,8 @@ var needs = map[string]struct {
 	"gap":         {20, []fault{faultCompact, faultRedis}},
 	"keyClock":    {3, []fault{faultStranger, faultSkew}},
 	"settledAt":   {1, []fault{faultDrop, faultSlow, faultEnforcer}},
+	"setBack":     {1, []fault{faultClock, faultSlow, faultPause, faultDrop}},
+	"forgets":     {1, []fault{faultClock}},
 	"first":       {6, []fault{faultRules}},
 	"formers":     {5, []fault{faultRules, faultSlow}},
 	"gone":        {21, nil},

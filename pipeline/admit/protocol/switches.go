@@ -3,6 +3,8 @@ package protocol
 // switches are rules of the protocol, each of which can be switched off.
 type switches struct {
 	run         bool // another process than the one that wrote the memory begins an epoch
+	setBack     bool // after the clock was set back, nothing is granted by what was said before
+	forgets     bool // nothing is forgotten that would count by a clock that is set back
 	moves       bool // the clock moves on while TIME is behind it
 	shardClock  bool // the clock never goes back
 	keyClock    bool // a key's clock is not behind its level

@@ -118,11 +118,11 @@ func (w *Warden) Answered(a *Applied, now event.Micros) (wanted bool) {
 func (w *Warden) begin(is life, now event.Micros) {
 	w.life, w.reached = is, 0
 	w.note, w.pending, w.settled = note{}, Mark{}, Mark{}
-	w.open, w.needs = false, 0
+	w.open, w.needs, w.renewed = false, 0, 0
 	switch {
 	case w.Last == nil:
 		w.open = true // no permit was ever granted
-	case w.Last.Run == is.run && w.Last.Life == is.name:
+	case w.Last.Run == is.run && sameMemory(w.Last.Life, is.name):
 		w.open = true
 	default:
 		w.opens = max(now, w.Took+Lease*drift/10) + w.Hold + event.Second

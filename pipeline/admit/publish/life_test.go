@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,6 +139,43 @@ func TestGrantsAreRenewed(t *testing.T) {
 	if a := r.admit(0, "uid=1", "late"); a.Status != protocol.Doubt {
 		t.Errorf("%+v", a)
 	}
+}
+
+// TestTheClockOfRedisIsWrongForAWhile: it steps by less than a minute, more than once, so that the shard's clock goes
+// along each time. It denies while it is far ahead, says so, and grants again as soon as Redis' clock is right.
+func TestTheClockOfRedisIsWrongForAWhile(t *testing.T) {
+	r := newRig(t, 1, 1)
+	p, _ := r.start(nil)
+	o := r.own(p, 0, nil)
+	strict(p, 1)
+	o.put(level("uid=1", 1, r.now, 1), version(1))
+	r.grants(0, "uid=1", "a")
+	step := func(by event.Micros) {
+		r.mu.Lock()
+		r.wrong = by * event.Second
+		r.mu.Unlock()
+		r.reaches(0)
+	}
+	step(45)
+	stats := func() PartitionStats {
+		r.tick(event.Second / 10)
+		return p.Stats().Partitions[0]
+	}
+	testrun.Eventually(t, "45 s ahead, which is told, it grants", func() bool {
+		s := stats()
+		return s.Ahead > 40*time.Second && s.Grants
+	})
+	step(90)
+	testrun.Eventually(t, "90 s ahead it is in doubt, and says why", func() bool {
+		s := stats()
+		return !s.Grants && s.DoubtSince > 0 && strings.Contains(s.Why, "1m30s ahead")
+	})
+	step(0)
+	testrun.Eventually(t, "it grants again", func() bool { return stats().Grants })
+	if s := p.Stats().Partitions[0]; s.Ahead > time.Second {
+		t.Errorf("afterwards: %+v", s)
+	}
+	r.grants(0, "uid=1", "c")
 }
 
 // TestAZombiePublishesOn: one that does not know that another process owns the partition does no harm.

@@ -137,6 +137,7 @@ type Publisher struct {
 	losses    losses
 	applies   atomic.Uint64
 	mono      func() event.Micros // the process' monotonic clock
+	clock     func() event.Micros
 }
 
 // New returns a Publisher that does nothing until Run, and until rules are strict.
@@ -160,7 +161,8 @@ func New(cfg Config) (*Publisher, error) {
 		refills: verdictlog.Refills{Log: cfg.Logger, What: "the memory of strict limits", Done: func(records int, took time.Duration) {
 			cfg.Logger.Info("the memory of strict limits in Redis is refilled", "records", records, "took_seconds", took.Seconds())
 		}},
-		mono: func() event.Micros { return event.Second + event.FromDuration(time.Since(began)) },
+		mono:  func() event.Micros { return event.Second + event.FromDuration(time.Since(began)) },
+		clock: func() event.Micros { return event.FromTime(time.Now()) },
 	}
 	p.rules = newRulesInUse(p)
 	return p, nil

@@ -35,6 +35,7 @@ type rig struct {
 
 	mu      sync.Mutex
 	now     event.Micros
+	wrong   event.Micros                        // by how much Redis' clocks are ahead
 	written map[int32]map[int64]protocol.Record // by partition and offset
 	ends    map[int32]int64                     // of the verdict topic
 	input   map[int32]int64                     // ends of the events' topic
@@ -90,6 +91,7 @@ func (r *rig) start(change func(*Config)) (*Publisher, func()) {
 		r.t.Fatal(err)
 	}
 	p.mono = func() event.Micros { return r.time() - 1_789_999_000*event.Second }
+	p.clock = r.time
 	return p, testrun.Start(r.t, p.Run)
 }
 
@@ -115,7 +117,7 @@ func (r *rig) replace(shard int, m *protocol.Memory) {
 
 func (r *rig) process(m *memory) protocol.Process {
 	r.lives++
-	return protocol.Process{Run: m.run, Time: r.now, New: fmt.Sprint("epoch", r.lives)}
+	return protocol.Process{Run: m.run, Time: r.now + r.wrong, New: fmt.Sprint("epoch", r.lives)}
 }
 
 // call is one call of a shard; its answer may be lost.

@@ -39,6 +39,7 @@ type PartitionStats struct {
 	Grants     bool          // its shard may grant permits
 	DoubtSince event.Micros  // since when it may not, by this process' clock; 0 when it may
 	Why        string        // it may not
+	Ahead      time.Duration // by how much the shard's clock is ahead of this process'
 	Unsettled  time.Duration // how long ago, by the shard's clock, the moment was up to which all is settled
 	Applies    uint64        // batches that Redis took
 	Refused    uint64        // batches that began elsewhere than Redis had reached
@@ -120,7 +121,8 @@ func (w *worker) note(change func(*PartitionStats)) {
 
 // noteAnswer notes what a shard said to a batch.
 func (w *worker) noteAnswer(b *protocol.Batch, a *protocol.Applied, now event.Micros) {
-	grants := w.marks.mayGrant(a)
+	ahead := a.Clock - b.Beat
+	grants := w.marks.mayGrant(a) && ahead <= protocol.MaxAhead
 	settled := w.warden.Settled(w.marks.progress)
 	w.note(func(s *PartitionStats) {
 		s.Strict, s.Reached, s.Lag, s.answered = true, a.Reached, max(max(w.least, w.offered.Next())-a.Reached, 0), now
@@ -131,7 +133,8 @@ func (w *worker) noteAnswer(b *protocol.Batch, a *protocol.Applied, now event.Mi
 		case b.Start != unknown:
 			s.Refused++
 		}
-		s.doubt(grants, w.why(now))
+		s.Ahead = ahead.Duration()
+		s.doubt(grants, w.why(now, ahead), w.p.clock())
 		since := w.marks.began
 		if settled.Epoch == a.Life {
 			since = max(since, settled.At)
@@ -146,9 +149,11 @@ func (w *worker) noteAnswer(b *protocol.Batch, a *protocol.Applied, now event.Mi
 }
 
 // why says what the partition waits for when its shard may not grant permits.
-func (w *worker) why(now event.Micros) string {
+func (w *worker) why(now, ahead event.Micros) string {
 	closed, rest := w.warden.Waits(now)
 	switch {
+	case ahead > protocol.MaxAhead:
+		return fmt.Sprintf("Redis' clock is %v ahead of this machine's: set the one that is wrong", ahead.Duration().Round(time.Second))
 	case w.behind || w.reached < w.least:
 		return "Redis is being filled from the verdict topic"
 	case rest > 0:
@@ -160,13 +165,13 @@ func (w *worker) why(now event.Micros) string {
 }
 
 // doubt notes whether the shard may grant permits.
-func (s *PartitionStats) doubt(grants bool, why string) {
+func (s *PartitionStats) doubt(grants bool, why string, now event.Micros) {
 	s.Why = why
 	switch {
 	case grants:
 		s.DoubtSince, s.Why = 0, ""
 	case s.Grants || s.DoubtSince == 0:
-		s.DoubtSince = event.FromTime(time.Now())
+		s.DoubtSince = now
 	}
 	s.Grants = grants
 }
@@ -175,7 +180,7 @@ func (w *worker) stats() PartitionStats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.current.Grants && w.p.mono()-w.current.answered > protocol.Lease {
-		w.current.doubt(false, "Redis has not answered for "+protocol.Lease.Duration().String()) // nobody renews what it may
+		w.current.doubt(false, "Redis has not answered for "+protocol.Lease.Duration().String(), w.p.clock()) // nobody renews what it may
 	}
 	s := w.current
 	s.Dropped = w.offered.Dropped()

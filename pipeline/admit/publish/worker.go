@@ -9,7 +9,6 @@ import (
 
 	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
-	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/internal/verdictlog"
 )
@@ -53,7 +52,7 @@ func newWorker(p *Publisher, partition int32, owner Owner, end int64) *worker {
 		woken:   make(chan struct{}, 1), reached: unknown, least: end,
 		warden: protocol.Warden{Took: p.mono()},
 	}
-	w.current = PartitionStats{Partition: partition, Shard: w.shard, Reached: unknown, DoubtSince: event.FromTime(time.Now()), Why: "Redis has not answered yet"}
+	w.current = PartitionStats{Partition: partition, Shard: w.shard, Reached: unknown, DoubtSince: p.clock(), Why: "Redis has not answered yet"}
 	w.marks.init(w)
 	return w
 }
@@ -260,7 +259,7 @@ func (w *worker) apply(ctx context.Context, b *protocol.Batch) bool {
 	for ctx.Err() == nil && w.active() {
 		w.marks.take()
 		b.Partition, b.Of = w.partition, w.p.cfg.Partitions
-		b.Beat = event.FromTime(time.Now())
+		b.Beat = w.p.clock()
 		b.Forwarded, b.Settled = w.reporter.Forwarded(w.marks.progress), w.warden.Settled(w.marks.progress)
 		a, err := w.p.cfg.Redis.Apply(ctx, b)
 		if err == nil && !a.OK && a.Reached == b.Start {

@@ -16,13 +16,14 @@
 local ANSWER, PERMIT, FIRST = '>Bi8i8i8i8i8i8i8i8i8i8', '>BI2c0Bi8BBBI2c0BBi8Bi8Bi8B', '>BBBBBi8BBI2c0Bi8BBBI2c0BBi8Bi8Bi8B'
 
 -- The shard's clock and epoch, for all questions of the call. A memory that is missing, or of another process, is a new epoch.
-local entered, fresh, clock = false, false, 0
+local entered, fresh, clock, was = false, false, 0, 0
 local parts = {} -- the partitions that were read
 local function enter(raw, name)
   local time = call('TIME')
   local t = time[1] * 1000000 + time[2]
   local last, run, epoch = 0, '', ''
-  if raw then clock, last, run, epoch = unpacked(raw) end
+  if raw then clock, last, run, epoch, was = unpacked(raw) end
+  was = was or 0
   fresh = run ~= RUN
   if fresh then
     run, epoch = RUN, name
@@ -37,7 +38,7 @@ local function enter(raw, name)
   end
   if t > last and last > 0 then clock = clock + floor((t - last) * 9 / 10) end
   if t > clock then clock = t end
-  if fresh or t < last or t - last >= 100000 then call('SET', META, pack(clock, t, run, epoch)) end
+  if fresh or t < last or t - last >= 100000 then call('SET', META, pack(clock, t, run, epoch, was)) end
   entered = true
 end
 
@@ -138,7 +139,10 @@ local function admit(arg)
     if msgpack then return answer(ANSWER, 0, now, clock, version, at, -1, 0, 0, 0, 0, 0) .. pack(unpack(granted)) end
     return answer(ANSWER, 0, now, clock, version, at, -1, 0, 0, 0, 0, 0, unpack(granted))
   end
-  if till <= clock or clock > beat + 60000000 then return answer(ANSWER, 5, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
+  -- By the clock before it was set back the first time that it was asked may be long ago.
+  if floor(how / 2) % 2 == 1 and clock < was then return answer(ANSWER, 3, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
+  if clock > beat + AHEAD then return answer(ANSWER, 9, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
+  if till <= clock then return answer(ANSWER, 5, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
   if version ~= wanted then return answer(ANSWER, 6, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
   if how % 8 >= 4 then return answer(ANSWER, 4, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
 

@@ -7,7 +7,7 @@
 -- Returns {1 applied or 0, reached, clock, least, run, epoch, life, and of each lost permit its key and what KEY has of it}.
 
 local p, name = ARGV[1], ARGV[7]
-local clock, epoch = enter(name)
+local clock, epoch, time, was = enter(name)
 local part = partition(p)
 if part[7] == '' then
   part[7] = epoch
@@ -17,12 +17,16 @@ if string.format('%.0f', part[6]) ~= ARGV[4] then
   return {0, part[6], clock, 0, RUN, epoch, part[7]}
 end
 
+local beat, before = tonumber(ARGV[6]), epoch
+clock, epoch, was = set_back(beat, clock, epoch, time, was)
+if epoch ~= before then part = partition(p) end
+part[8] = max(part[8] or 0, min(clock, beat))
 if ARGV[8] == '1' then
   part[1], part[3], part[7] = 0, 0, name
   for _, text in ipairs(call('ZRANGE', META .. ':due:' .. p, 0, -1)) do
     local k = get(text)
     k[6] = {}
-    keep(p, text, k, clock, 0)
+    keep(p, text, k, clock, 0, part[8])
   end
 end
 
@@ -183,7 +187,7 @@ for _, text in ipairs(call('ZRANGEBYSCORE', due_set, '-inf', string.format('%.0f
   if again == 0 then again = max(falls, k[4], k[3] + 1, k[1] + 1) end
   k[7] = 0
   call('ZREM', due_set, text)
-  if again <= clock then again = #k[6] > 0 and clock + 1000000 or 0 end
-  keep(p, text, k, clock, again)
+  if again <= clock then again = clock + 1000000 end -- it stays for permits, or since the clock may be set back
+  keep(p, text, k, clock, again, min(clock, part[8]))
 end
 return out

@@ -8,5 +8,5 @@ for i = 4, #ARGV do
   finish(ARGV[2], k, ARGV[i], clock, true)
   spend(ARGV[2], ARGV[i], clock, SPENT)
 end
-keep(ARGV[1], ARGV[2], k, clock, 0)
+keep(ARGV[1], ARGV[2], k, clock, 0, 0)
 return clock

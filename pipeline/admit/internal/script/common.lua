@@ -2,7 +2,7 @@
 local function partition(p)
   local raw = call('GET', META .. ':p:' .. p)
   if raw then return {unpacked(raw)} end
-  return {0, 0, 0, 0, 0, 0, ''}
+  return {0, 0, 0, 0, 0, 0, '', 0}
 end
 
 local function keep_partition(p, part) call('SET', META .. ':p:' .. p, pack(unpack(part))) end
@@ -12,8 +12,9 @@ local function enter(name)
   local time = call('TIME')
   local t = time[1] * 1000000 + time[2]
   local raw = call('GET', META)
-  local clock, last, run, epoch = 0, 0, '', ''
-  if raw then clock, last, run, epoch = unpacked(raw) end
+  local clock, last, run, epoch, was = 0, 0, '', '', 0
+  if raw then clock, last, run, epoch, was = unpacked(raw) end
+  was = was or 0
   local fresh = run ~= RUN
   if fresh then
     run, epoch = RUN, name
@@ -26,8 +27,37 @@ local function enter(name)
   if last > 0 and t > last then clock = clock + floor((t - last) * 9 / 10) end
   clock = max(clock, t)
   -- The clock is kept ten times a second: when TIME jumps back it may go back by that much, and the keys' own clocks do not.
-  if fresh or t < last or t - last >= 100000 then call('SET', META, pack(clock, t, run, epoch)) end
-  return clock, epoch
+  if fresh or t < last or t - last >= 100000 then call('SET', META, pack(clock, t, run, epoch, was)) end
+  return clock, epoch, t, was
+end
+
+-- What a memory goes on as when its clock was set back.
+local function turned(name)
+  local first, n = string.match(name, '^([^~]*)~?(%d*)')
+  return first .. '~' .. string.format('%d', (tonumber(n) or 0) + 1)
+end
+
+-- Sets the clock to TIME, when it is far ahead of a publisher's and TIME is not: see protocol.Memory. Returns what holds then. Where a
+-- script has forgotten levels by the clock alone, which it does not tell, the clock stays.
+local function set_back(beat, clock, epoch, t, was)
+  if clock <= beat + AHEAD or t > beat + AHEAD then return clock, epoch, was end
+  local to = t
+  local all = call('SMEMBERS', META .. ':partitions')
+  for _, p in ipairs(all) do
+    local part = partition(p)
+    local forgot = part[8] or 0
+    if forgot < part[4] then forgot = clock end
+    to = max(to, forgot)
+  end
+  if to > beat + AHEAD then return clock, epoch, was end
+  clock, was, epoch = to, max(was, clock), turned(epoch)
+  call('SET', META, pack(clock, t, RUN, epoch, was))
+  for _, p in ipairs(all) do
+    local part = partition(p)
+    part[1], part[3], part[5], part[7] = 0, 0, 0, turned(part[7])
+    keep_partition(p, part)
+  end
+  return clock, epoch, was
 end
 
 -- Reads a key: {clock, seq, latest, exempt, sections, permits, due}, each section {name, tier, level, steps}, each permit
@@ -66,9 +96,10 @@ local function over(k, clock)
   return true
 end
 
--- Stores a key, or removes it when there is nothing to keep. due is when the sweep is to look at it at the latest.
-local function keep(p, text, k, clock, due)
-  if #k[6] == 0 and k[1] < clock and over(k, clock) then
+-- Stores a key, or removes it when there is nothing to keep. due is when the sweep is to look at it at the latest. forgot is up to when
+-- levels may be forgotten.
+local function keep(p, text, k, clock, due, forgot)
+  if #k[6] == 0 and k[1] < clock and (k[2] == 0 and k[4] == 0 or over(k, forgot)) then
     call('DEL', META .. ':k:' .. text)
     return
   end

@@ -3,8 +3,9 @@
 -- its id does not know the script.
 --
 -- Values are lists that pack writes one behind the other, and unpacked returns as so many results.
--- META is the shard's memory: {clock, TIME of the last call, run, epoch}.   META:partitions is the set of partitions.
--- META:p:P is what it knows of a partition: {until, version, settled, beat, forwarded, reached, life}.
+-- META is the shard's memory: {clock, TIME of the last call, run, epoch, was}.   META:partitions is the set of partitions.
+-- META:p:P is what it knows of a partition: {until, version, settled, beat, forwarded, reached, life, forgot}.
+-- was and forgot are missing where a script wrote that knows nothing of them.
 -- META:k:KEY is a key, all in one list, since lists of lists take twice the time:
 --   clock: that of the latest permit that has ended, seq, latest, exempt, due: when the sweep looks at it, or 0
 --   how many sections; of each its name, tier, level, how many numbers in steps, and those: until, amount, …
@@ -45,6 +46,9 @@ end
 
 -- By how much a product of doubles may be wrong.
 local ROUNDING = 1 / 1125899906842624
+
+-- How far the clock may be ahead of a publisher's.
+local AHEAD = 60000000
 
 -- How long an id that has ended is remembered at least, by the clock.
 local SPENT = 5000000

@@ -33,7 +33,8 @@ type rig struct {
 	seq     int64
 	ids     int
 	life    string
-	crossed bool // limits are in their other forms
+	wrong   event.Micros // what the clock goes back to
+	crossed bool         // limits are in their other forms
 	log     []string
 	waits   [2]map[string]event.Micros // by partition and id: since when a lost permit should be named
 }
@@ -273,7 +274,7 @@ func (r *rig) apply() {
 	r.same(fmt.Sprintf("apply %+v", b), want, got, err)
 }
 
-// lost holds what is named as lost: the script looks at a key once a second.
+// lost holds what is named as lost: the script looks at a key once a second, by a clock that may be set back.
 func (r *rig) lost(partition int32, want, got []protocol.Lost) {
 	r.t.Helper()
 	since := r.waits[partition]
@@ -289,7 +290,7 @@ func (r *rig) lost(partition int32, want, got []protocol.Lost) {
 		if !ok {
 			first = r.now
 		}
-		if r.waits[partition][l.ID] = first; r.now > first+2*event.Second {
+		if r.waits[partition][l.ID] = first; r.now > first+2*event.Second && r.memory.Clock > r.memory.Was+2*event.Second {
 			r.same("lost is not named", l, nil, nil)
 		}
 	}
@@ -339,6 +340,11 @@ func (r *rig) step() {
 	case n < 9:
 		r.restart()
 		r.log = append(r.log, "another process")
+	case n < 11:
+		r.now += event.Micros(r.rng.IntN(300)) * event.Second
+		r.wrong = r.now - 100*event.Second
+	case n < 12 && r.wrong > 0:
+		r.now, r.wrong = r.wrong, 0
 	case n < 14:
 		r.crossed = !r.crossed
 	case n < 100:
