@@ -59,7 +59,7 @@ func names(clocks []clock) string {
 // checkStrictClocks looks at the clocks by which the shards count permits. They never go back, so that one stays ahead
 // for a while when Redis' clock was.
 func (e *examination) checkStrictClocks(ctx context.Context) outcome {
-	if !e.strict() {
+	if !e.strict() || !e.redisUp {
 		return outcome{}
 	}
 	shards := e.cfg.Shards

@@ -139,7 +139,7 @@ func (e *examination) checks() []check {
 		{"redis-policy", needsRedis, 1, e.checkPolicy},
 		{"redis-rights", needsRedis, 1, e.checkRights},
 		{"clocks", 0, 1, e.checkClocks},
-		{"strict-clocks", needsRedis, 1, e.checkStrictClocks},
+		{"strict-clocks", 0, 1, e.checkStrictClocks},
 		{"group", needsKafka | needsTopics, 2, e.checkGroup},
 		{"events", needsKafka | needsTopics, 2, e.checkEvents},
 		{"staleness", 0, 1, e.checkStaleness},

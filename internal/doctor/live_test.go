@@ -23,7 +23,7 @@ func install(t *testing.T) Config {
 	servers.DropTopics(t, cfg.Kafka.Brokers, cfg.Prefix)
 	ensure(t, cfg.Kafka.Brokers, topics.Config{Prefix: cfg.Prefix, Partitions: 2})
 	t.Cleanup(func() {
-		client(t, servers.Redis(t)).Del(context.Background(), "{"+cfg.Prefix+":0}:verdicts", "{"+cfg.Prefix+":0}:expiry", "{"+cfg.Prefix+":0}:changes")
+		client(t, servers.Redis(t)).Del(context.Background(), "{"+cfg.Prefix+":0}:verdicts", "{"+cfg.Prefix+":0}:expiry", "{"+cfg.Prefix+":0}:changes", "{"+cfg.Prefix+":0}:strict")
 	})
 	return cfg
 }
@@ -325,4 +325,17 @@ func TestABlocklistOfAnotherNumberOfShards(t *testing.T) {
 	cfg := install(t)
 	cfg.Redis.HSet(t.Context(), "{"+cfg.Prefix+":0}:verdicts", "\x00epoch", 1, "\x00n", 1, "\x00stamp", "x", "\x00beat", time.Now().UnixMilli(), "\x00shards", 2)
 	wants(t, examine(t, cfg), "blocklist", Fail, "the blocklist has 2 shards, and --shards is 1", "--shards 2")
+}
+
+// A shard's clock stays ahead for a while when Redis' clock was.
+func TestClocksOfStrictLimits(t *testing.T) {
+	cfg := install(t)
+	cfg.Rules = writeFile(t, strings.Replace(goodRules, "  rules:\n", "  rules:\n    - {name: sms, match: {api: x}, limit: 5, per: 1h, strict: true}\n", 1))
+	wants(t, examine(t, cfg), "strict-clocks", OK)
+	now := time.Now().UnixMicro()
+	write := "return redis.call('SET', KEYS[1], cmsgpack.pack(tonumber(ARGV[1]), tonumber(ARGV[2]), 'run', 'epoch', 0))"
+	if err := cfg.Redis.Eval(t.Context(), write, []string{"{" + cfg.Prefix + ":0}:strict"}, now+45_000_000, now).Err(); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, examine(t, cfg), "strict-clocks", Warn, "shard 0", "s ahead")
 }

@@ -91,7 +91,9 @@ func (r *rig) start(change func(*Config)) (*Publisher, func()) {
 		r.t.Fatal(err)
 	}
 	p.mono = func() event.Micros { return r.time() - 1_789_999_000*event.Second }
-	p.clock = r.time
+	if cfg.Redis == Shards(r) {
+		p.clock = r.time
+	}
 	return p, testrun.Start(r.t, p.Run)
 }
 

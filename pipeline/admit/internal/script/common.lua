@@ -50,7 +50,8 @@ local function set_back(beat, clock, epoch, t, was)
     to = max(to, forgot)
   end
   if to > beat + AHEAD then return clock, epoch, was end
-  clock, was, epoch = to, max(was, clock), turned(epoch)
+  was = max(was, clock)
+  clock, epoch = to, turned(epoch)
   call('SET', META, pack(clock, t, RUN, epoch, was))
   for _, p in ipairs(all) do
     local part = partition(p)
@@ -99,7 +100,7 @@ end
 -- Stores a key, or removes it when there is nothing to keep. due is when the sweep is to look at it at the latest. forgot is up to when
 -- levels may be forgotten.
 local function keep(p, text, k, clock, due, forgot)
-  if #k[6] == 0 and k[1] < clock and (k[2] == 0 and k[4] == 0 or over(k, forgot)) then
+  if #k[6] == 0 and k[1] < clock and (k[2] == 0 and k[4] == 0 and #k[5] == 0 or over(k, forgot)) then
     call('DEL', META .. ':k:' .. text)
     return
   end
