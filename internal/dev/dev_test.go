@@ -240,6 +240,13 @@ func TestDevSample(t *testing.T) {
 	r.sees(`^Traffic: 9999 requests of a public web server in four days, 600 times as fast as they came\.$`)
 	r.sees(`block +uid=83\.149\.9\.216 +reading +20 of 20`)
 	t.Logf("the first verdict after %v", time.Since(began).Round(10*time.Millisecond))
+	metrics := r.sees(`metrics +(http://\S+)$`)[1]
+	testrun.Eventually(t, "a request of the sample is denied", func() bool {
+		return strings.Contains(get(t, metrics), `tallygate_checks_total{result="block"}`)
+	})
+	if !strings.Contains(get(t, metrics), `tallygate_admits_total{result="in_doubt"} 0`) {
+		t.Error("something was in doubt, in a stack that has just begun")
+	}
 	// The sample is in no file: nothing looks for one, and nobody can have it read again.
 	resp, err := http.Post(api[1]+"/-/reload", "", nil)
 	if err != nil {

@@ -2,9 +2,11 @@ package dev
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -94,8 +96,14 @@ func (s *stack) send(ctx context.Context, to *screen) error {
 	}, func() float64 { return float64(em.Stats().Dropped.Total()) })); err != nil {
 		return err
 	}
+	var denied func(context.Context, *event.Event) bool
+	if s.traffic.endless {
+		client := &http.Client{Transport: &http.Transport{}, Timeout: 5 * time.Second}
+		defer client.CloseIdleConnections()
+		denied = s.denies(client)
+	}
 	for round := 1; ; round++ {
-		p := player{emitter: em, speed: s.traffic.speed, round: round, say: to.say}
+		p := player{emitter: em, speed: s.traffic.speed, round: round, say: to.say, denied: denied}
 		if err := p.play(ctx, s.traffic); err != nil {
 			return err
 		}
@@ -109,12 +117,28 @@ func (s *stack) send(ctx context.Context, to *screen) error {
 	}
 }
 
+// denies returns what asks the decision server about a request of the sample, as the service would that serves it. An
+// input of your own says itself what became of its requests.
+func (s *stack) denies(client *http.Client) func(context.Context, *event.Event) bool {
+	return func(ctx context.Context, e *event.Event) bool {
+		question, err := json.Marshal(map[string]string{"uid": e.UID, "api": e.API})
+		if err != nil {
+			return false
+		}
+		_, answer := s.ask(ctx, client, http.MethodPost, s.addresses().Decisions+"/v1/check", string(question))
+		a := struct{ Allowed bool }{true}
+		_ = json.Unmarshal(answer, &a) // without an answer it is let in
+		return !a.Allowed
+	}
+}
+
 // player replays an input once.
 type player struct {
 	emitter *emit.Emitter
 	speed   float64
 	round   int
 	say     func(string)
+	denied  func(context.Context, *event.Event) bool // asks whether a request is let in; nil: nobody is asked
 
 	began time.Time
 	first event.Micros
@@ -143,6 +167,9 @@ func (p *player) emit(ctx context.Context, e event.Event) error {
 		if !retry.Sleep(ctx, time.Until(due)) {
 			return ctx.Err()
 		}
+	}
+	if p.denied != nil && p.denied(ctx, &e) {
+		e.Outcome = event.OutcomeLimited
 	}
 	e.Time, e.BrokerTime = event.NoTime, event.NoTime
 	e.ID, e.Refunds = p.again(e.ID), p.again(e.Refunds)
