@@ -3,6 +3,8 @@ package topics
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 func TestMain(m *testing.M) {
@@ -331,14 +334,23 @@ func TestTheRulesTopicKeepsItsVersions(t *testing.T) {
 	})
 }
 
-// set changes a topic's settings; what is not named becomes the default.
+// set changes a topic's settings, and waits until a broker that is asked knows them: the controller answers before. What
+// is not named becomes the default.
 func (c cluster) set(t *testing.T, topic string, settings map[string]string) {
 	t.Helper()
 	entries := map[string]*string{}
 	for k, v := range settings {
 		entries[k] = &v
 	}
-	if err := c.admin(t).AlterConfig(sarama.TopicResource, topic, entries, false); err != nil {
+	admin := c.admin(t)
+	if err := admin.AlterConfig(sarama.TopicResource, topic, entries, false); err != nil {
 		t.Fatal(err)
 	}
+	testrun.Eventually(t, "the settings are in force", func() bool {
+		has, err := admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic, ConfigNames: slices.Collect(maps.Keys(settings))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !slices.ContainsFunc(has, func(e sarama.ConfigEntry) bool { return e.Value != settings[e.Name] })
+	})
 }
