@@ -245,7 +245,7 @@ func TestChecksOfEventsAllocateNothing(t *testing.T) {
 			dst = check.Event(dst, &bad[i])
 		}
 	}
-	if n := testing.AllocsPerRun(100, run); n > 0 {
+	if n := testrun.Allocs(100, run); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

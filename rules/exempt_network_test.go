@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -264,7 +265,7 @@ func TestARequestOfAnExemptNetworkAllocatesNothing(t *testing.T) {
 	q := NewRequests(set.Strict())
 	for ip, want := range map[string]bool{"10.1.1.1": true, "2001:db8::1": true, "192.0.2.1": false} {
 		e := &event.Event{API: "x", UID: "u", IP: netip.MustParseAddr(ip), Cost: event.One}
-		allocs := testing.AllocsPerRun(100, func() {
+		allocs := testrun.Allocs(100, func() {
 			if wants := q.Wants(e, noon); len(wants) != 1 || wants[0].Exempt != want {
 				t.Fatalf("%s: %+v", ip, wants)
 			}

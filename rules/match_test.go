@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -350,7 +351,7 @@ func TestMatchAllocatesNothing(t *testing.T) {
 	if got := len(m.Match(e, 0)); got != 5 {
 		t.Fatalf("%d works", got)
 	}
-	if n := testing.AllocsPerRun(1000, func() { m.Match(e, 0) }); n > 0 {
+	if n := testrun.Allocs(1000, func() { m.Match(e, 0) }); n > 0 {
 		t.Errorf("%v allocations an event", n)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -231,7 +232,7 @@ func TestWantsAllocateNothing(t *testing.T) {
 		}
 	}
 	run()
-	if n := testing.AllocsPerRun(1000, run); n > 0 {
+	if n := testrun.Allocs(1000, run); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

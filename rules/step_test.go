@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules/internal/keystate"
@@ -89,7 +90,7 @@ func TestStepDoesNotAllocate(t *testing.T) {
 			for range 100 {
 				step()
 			}
-			if allocs := testing.AllocsPerRun(1000, step); allocs != 0 {
+			if allocs := testrun.Allocs(1000, step); allocs != 0 {
 				t.Errorf("a step allocates %v times", allocs)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -132,7 +133,7 @@ func TestWhenAllocatesOnlyForWhatItReads(t *testing.T) {
 	if len(m.Match(e, 0)) != 1 {
 		t.Fatal("no match")
 	}
-	if n := testing.AllocsPerRun(1000, func() { m.Match(e, 0) }); n > 0 {
+	if n := testrun.Allocs(1000, func() { m.Match(e, 0) }); n > 0 {
 		t.Errorf("%v allocations an event", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/windows"
 )
@@ -12,7 +13,7 @@ import (
 func TestNothingAllocates(t *testing.T) {
 	for name, spec := range specs() {
 		state, now := make([]byte, 0, spec.MaxBytes()), at("2026-11-21T10:00:00Z")
-		allocs := testing.AllocsPerRun(5000, func() {
+		allocs := testrun.Allocs(5000, func() {
 			now += 700 * event.Millisecond
 			state, _, _ = spec.AddSpent(state, now, event.One)
 			state, _ = spec.Add(state, now-event.Second, event.One)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/windows"
 )
@@ -347,7 +348,7 @@ func TestAddValueAllocatesNothing(t *testing.T) {
 		}
 		state, now := make([]byte, 0, spec.MaxBytes()), at("2026-11-21T10:00:00Z")
 		value := uint64(0)
-		allocs := testing.AllocsPerRun(5000, func() {
+		allocs := testrun.Allocs(5000, func() {
 			value++
 			now += 20 * event.Millisecond
 			state, _ = spec.AddValue(state, now, hashOf(value))

@@ -172,7 +172,7 @@ func TestNobodyWaitsForTheCollector(t *testing.T) {
 	for range 100 {
 		x.Send(span)
 	}
-	if n := testing.AllocsPerRun(100, func() { x.Send(span) }); n != 0 {
+	if n := testrun.Allocs(100, func() { x.Send(span) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	if n := x.counts("queue_full"); n < 190 {

@@ -53,7 +53,7 @@ func TestWhatAnAnswerWithoutAQuestionTakes(t *testing.T) {
 	r := newRig(t, miniredis.RunT(t).Addr())
 	a := stocked(t, r)
 	q := uid("x", "42")
-	if n := testing.AllocsPerRun(1000, func() { r.admit(a, q) }); n > 1 {
+	if n := testrun.Allocs(1000, func() { r.admit(a, q) }); n > 1 {
 		t.Errorf("%v allocations with a permit that was granted ahead", n)
 	}
 	if s := a.Stats(); s.Ahead < 1000 {
@@ -62,7 +62,7 @@ func TestWhatAnAnswerWithoutAQuestionTakes(t *testing.T) {
 	q = uid("other", "42")
 	r.put(2, "    - {name: a, match: {api: x}, limit: 1, per: 1h, then: {block: 1m}}\n")
 	testrun.Eventually(t, "no rule is strict", func() bool { return a.Stats().Version == 2 })
-	if n := testing.AllocsPerRun(1000, func() { r.admit(a, q) }); n > 0 {
+	if n := testrun.Allocs(1000, func() { r.admit(a, q) }); n > 0 {
 		t.Errorf("%v allocations where no rule is strict", n)
 	}
 }

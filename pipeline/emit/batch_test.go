@@ -11,6 +11,7 @@ import (
 
 	"github.com/segmentio/kafka-go/protocol"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -118,7 +119,7 @@ func TestRoutedEmitAllocatesNothing(t *testing.T) {
 	for range 20_000 {
 		emitBoth()
 	}
-	if got := testing.AllocsPerRun(10_000, emitBoth); got != 0 && !UnderRace() {
+	if got := testrun.Allocs(10_000, emitBoth); got != 0 && !UnderRace() {
 		t.Errorf("%v allocations", got)
 	}
 	for _, l := range lanes { // the sender does not know them

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -35,7 +36,7 @@ func TestEmitAllocatesNothing(t *testing.T) {
 	ev := typical()
 	t.Run("queue full", func(t *testing.T) {
 		e := start(t, place{[]string{"127.0.0.1:1"}, topic}, func(c *emit.Config) { c.MaxEvents = 1 })
-		if got := testing.AllocsPerRun(1000, func() { e.Emit(ev) }); got != 0 {
+		if got := testrun.Allocs(1000, func() { e.Emit(ev) }); got != 0 {
 			t.Errorf("%v allocations", got)
 		}
 	})
@@ -44,7 +45,7 @@ func TestEmitAllocatesNothing(t *testing.T) {
 		for range 50_000 { // the queue's memory, which grows a few times
 			e.Emit(ev)
 		}
-		if got := testing.AllocsPerRun(20_000, func() { e.Emit(ev) }); got != 0 {
+		if got := testrun.Allocs(20_000, func() { e.Emit(ev) }); got != 0 {
 			t.Errorf("%v allocations", got)
 		}
 	})

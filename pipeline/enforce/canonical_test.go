@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -84,7 +85,7 @@ func TestChecksOfCleanValuesDontAllocate(t *testing.T) {
 	table := newTable(t)
 	uid := strings.Repeat("u", 36)
 	dims := []event.Dim{{Name: dimUID, Value: uid}, {Name: "ip", Value: "2001:db8::1"}, {Name: "attrs.device", Value: "漢字" + uid}}
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testrun.Allocs(100, func() {
 		table.Check("search", uid)
 		table.Check("search", "用户")
 		table.CheckDims("search", dims)

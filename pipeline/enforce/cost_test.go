@@ -44,7 +44,7 @@ func TestChecksDontAllocate(t *testing.T) {
 		if !check() {
 			t.Errorf("%s: wrong answer", name)
 		}
-		if n := testing.AllocsPerRun(1000, func() { check() }); n != 0 {
+		if n := testrun.Allocs(1000, func() { check() }); n != 0 {
 			t.Errorf("%s: %v allocations a check, want none", name, n)
 		}
 	}

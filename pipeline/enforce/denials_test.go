@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -71,7 +72,7 @@ func TestAFloodOfDenialsIsBounded(t *testing.T) {
 
 func TestChoosingDenialsAllocatesNothing(t *testing.T) {
 	d, dims := NewDenials(), dimsOfPlan("free")
-	if n := testing.AllocsPerRun(100, func() { d.Emits("v1.x", dims) }); n > 0 {
+	if n := testrun.Allocs(100, func() { d.Emits("v1.x", dims) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -129,7 +129,7 @@ func TestChecksOfAllShapesDontAllocate(t *testing.T) {
 		table.Apply(0, []verdict.Verdict{block("r", key, nil)})
 	}
 	dims := []event.Dim{{Name: "uid", Value: "42"}, {Name: "ip", Value: "2001:db8:7::77"}}
-	if n := testing.AllocsPerRun(1000, func() {
+	if n := testrun.Allocs(1000, func() {
 		if !table.Check("login", "42").Allowed || !table.CheckDims("login", dims).Allowed || !table.CheckDims("login", nil).Allowed {
 			t.Fatal("denied before it begins")
 		}

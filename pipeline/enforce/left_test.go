@@ -167,12 +167,12 @@ func TestLookingForWhatIsLeftDoesNotAllocate(t *testing.T) {
 			t.Error("something is left to nobody")
 		}
 	}
-	if n := testing.AllocsPerRun(100, look); n > 0 {
+	if n := testrun.Allocs(100, look); n > 0 {
 		t.Errorf("%v allocations without quotas", n)
 	}
 	inStep(table)
 	table.Apply(0, []verdict.Verdict{leaves("a", "uid=42", 63, 100, nil)})
-	if n := testing.AllocsPerRun(100, look); n > 0 {
+	if n := testrun.Allocs(100, look); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

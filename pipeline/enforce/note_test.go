@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -63,7 +64,7 @@ func TestNotesOfManyGoroutines(t *testing.T) {
 
 func TestANoteThatNobodyTakesAllocatesNothing(t *testing.T) {
 	ctx := t.Context()
-	if n := testing.AllocsPerRun(100, func() { Note(ctx, Outcome("failure"), Cost(2*event.One)) }); n > 0 {
+	if n := testrun.Allocs(100, func() { Note(ctx, Outcome("failure"), Cost(2*event.One)) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

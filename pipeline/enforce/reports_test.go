@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -205,7 +206,7 @@ func TestCountsDontAllocate(t *testing.T) {
 		if !check() {
 			t.Errorf("%s: wrong answer", name)
 		}
-		if n := testing.AllocsPerRun(1000, func() { check() }); n != 0 {
+		if n := testrun.Allocs(1000, func() { check() }); n != 0 {
 			t.Errorf("%s: %v allocations a check, want none", name, n)
 		}
 	}

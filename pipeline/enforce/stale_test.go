@@ -189,7 +189,7 @@ func TestALocalLimitIsBounded(t *testing.T) {
 	if take(strconv.Itoa(maxLocalKeys + 19_999)) {
 		t.Error("granted twice")
 	}
-	if n := testing.AllocsPerRun(100, func() { take("42") }); n > 1 {
+	if n := testrun.Allocs(100, func() { take("42") }); n > 1 {
 		t.Errorf("%v allocations a check, want no more than an address's", n)
 	}
 }

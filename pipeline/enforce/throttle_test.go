@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -253,7 +254,7 @@ func TestWhoHasNoLineAllocatesNothing(t *testing.T) {
 		}
 		dims := []event.Dim{{Name: "uid", Value: "43"}}
 		ctx, d := t.Context(), q.table.CheckDims("a", dims)
-		if n := testing.AllocsPerRun(100, func() { d = q.throttle.Await(ctx, d, "a", dims) }); n != 0 || !d.Allowed {
+		if n := testrun.Allocs(100, func() { d = q.throttle.Await(ctx, d, "a", dims) }); n != 0 || !d.Allowed {
 			t.Errorf("%v allocations, %+v", n, d)
 		}
 		q.all.Wait()

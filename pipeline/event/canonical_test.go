@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
+
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // strangeText draws texts as callers may have them: long ones, ones with escapes, and bytes that
@@ -129,7 +131,7 @@ func TestCanonicalEventsFit(t *testing.T) {
 func TestCleanValuesCostNoAllocation(t *testing.T) {
 	uid, text := strings.Repeat("u", 36), strings.Repeat("é", 200)
 	e := Event{API: "a", UID: uid, Outcome: "success", Attrs: []Attr{{"a", StringValue(text)}}}
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testrun.Allocs(100, func() {
 		if CanonicalDim("uid", uid) != uid || CanonicalDim("attrs.a", text) != text || !e.IsCanonical() {
 			t.Fatal("changed")
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // What people write about an address finds the key that its events count under.
@@ -100,7 +102,7 @@ func TestNamesOfAddressDimensions(t *testing.T) {
 			t.Errorf("%q is taken for an address", name)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { ParseAddressDim("ip/24/56") }); n != 0 {
+	if n := testrun.Allocs(100, func() { ParseAddressDim("ip/24/56") }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

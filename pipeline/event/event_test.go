@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 const example = `{"id":"01J8Z3K4M5","time":"2026-11-21T10:00:00.123Z","uid":"42","api":"search.query","outcome":"success","attrs":{"device":"d1","bytes":2048}}`
@@ -29,13 +31,13 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 	d := NewDecoder()
 	var dst []Event
 	var err error
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testrun.Allocs(100, func() {
 		dst, err = d.Decode(value, headers, nil, dst[:0])
 	}); n != 0 || err != nil || len(dst) != 2 {
 		t.Errorf("%v allocations, %d events, %v", n, len(dst), err)
 	}
 	var text []byte
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testrun.Allocs(100, func() {
 		text = AppendJSON(text[:0], &dst[0])
 		text = AppendJSON(text, &dst[1])
 	}); n != 0 {

@@ -3,6 +3,8 @@ package event
 import (
 	"fmt"
 	"testing"
+
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // A producer that wrote user instead of uid, or a time in seconds, saw no error: its events matched no
@@ -68,7 +70,7 @@ func TestLookingForSuspectsDoesNotAllocate(t *testing.T) {
 	value := []byte(`{"api":"a","user_id":"42","somethingElse":1,"@timestamp":"2026-11-21T10:00:00Z"}`)
 	var d Decoder
 	dst := make([]Event, 0, 1)
-	if n := testing.AllocsPerRun(100, func() { dst, _ = d.Decode(value, nil, nil, dst[:0]) }); n > 0 {
+	if n := testrun.Allocs(100, func() { dst, _ = d.Decode(value, nil, nil, dst[:0]) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -45,7 +46,7 @@ func TestTraceParent(t *testing.T) {
 
 func TestTraceAllocatesNothing(t *testing.T) {
 	header, dst := []byte(traceparent), make([]byte, 0, 64)
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testrun.Allocs(100, func() {
 		trace, _ := event.ParseTrace(header)
 		dst = trace.AppendTo(dst[:0])
 	}); n != 0 {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // batchOf has n events, as the throughput benchmark's.
@@ -64,7 +66,7 @@ func TestARecordAllocatesNothing(t *testing.T) {
 	for name, codec := range map[string]int16{"none": codecNone, "lz4": codecLZ4} {
 		raw, u := batchOf(t, codec, records), &unpacker{most: 64 << 20}
 		walk(t, raw, u) // now it knows how large batches become
-		if n := testing.AllocsPerRun(20, func() { walk(t, raw, u) }); n > 3 {
+		if n := testrun.Allocs(20, func() { walk(t, raw, u) }); n > 3 {
 			t.Errorf("%s: %v allocations for %d records", name, n, records)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -130,7 +131,7 @@ func TestInNetworkOfAnAddressThatIsNotKnown(t *testing.T) {
 func TestInNetworkAllocatesNothing(t *testing.T) {
 	ev, p, _ := mayEvaluator(t, `inNetwork(ip, "office", "192.0.2.0/24") and not inNetwork(ip, "2001:db8::/64")`)
 	e := &event.Event{API: "x", Cost: event.One, IP: netip.MustParseAddr("2001:db8:0:1::7")}
-	n := testing.AllocsPerRun(200, func() {
+	n := testrun.Allocs(200, func() {
 		ev.Next()
 		if holds, ok := ev.Holds(p, e, 0); !holds || !ok {
 			t.Fatal("it does not hold")

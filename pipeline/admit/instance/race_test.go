@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/admit/instance"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -107,7 +108,7 @@ func TestAdmitAllocatesNothing(t *testing.T) {
 	for _, e := range []*event.Event{request("bucket", "42"), request("two", "42"), request("other", "42"), request("denied", "42")} {
 		run := func() { x.Admit(e) }
 		run()
-		if n := testing.AllocsPerRun(1000, run); n > 0 {
+		if n := testrun.Allocs(1000, run); n > 0 {
 			t.Errorf("%s: %v allocations", e.API, n)
 		}
 	}

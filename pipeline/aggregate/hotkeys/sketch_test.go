@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -188,7 +189,7 @@ func TestBounds(t *testing.T) {
 	}
 	key := []byte("uid=0000000000")
 	n := 0
-	if allocs := testing.AllocsPerRun(10_000, func() {
+	if allocs := testrun.Allocs(10_000, func() {
 		n++
 		for i, v := len(key)-1, n; v > 0; i, v = i-1, v/10 {
 			key[i] = '0' + byte(v%10)

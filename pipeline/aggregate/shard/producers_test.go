@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -126,7 +127,7 @@ func TestFiftyThousandEmitters(t *testing.T) { // alone: it counts allocations
 	if len(w.checkpoint) > 1<<10 {
 		t.Errorf("the checkpoint record has %d bytes", len(w.checkpoint))
 	}
-	if allocated := testing.AllocsPerRun(1000, func() { s.repeated(instanceOf(1), 0, 10, 0) }); allocated > 0 {
+	if allocated := testrun.Allocs(1000, func() { s.repeated(instanceOf(1), 0, 10, 0) }); allocated > 0 {
 		t.Errorf("%v allocations a record", allocated)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -171,7 +172,7 @@ func TestSpansCostNothingWithoutContexts(t *testing.T) {
 			pairs = append(pairs, []byte("traceparent"), []byte(traceparent))
 		}
 		rec := record.Record{Timestamp: r.clock.Broker.Time().UnixMilli(), Value: []byte(`{"uid":"u1","api":"other"}`), Headers: record.HeadersOf(pairs...)}
-		if n := testing.AllocsPerRun(100, func() { r.s.spans.of(&rec) }); n != 0 {
+		if n := testrun.Allocs(100, func() { r.s.spans.of(&rec) }); n != 0 {
 			t.Errorf("wanted: %v: %v allocations", spans, n)
 		}
 	}

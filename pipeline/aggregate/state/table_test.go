@@ -7,6 +7,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 func TestClassesHoldWhatTheySay(t *testing.T) {
@@ -142,7 +144,7 @@ func TestGetAndSetInPlaceDoNotAllocate(t *testing.T) {
 	tab := New()
 	key, block := []byte("uid=42"), make([]byte, 200)
 	tab.Set(key, block)
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testrun.Allocs(100, func() {
 		ref, _ := tab.Get(key)
 		block[0] = tab.Block(ref)[0] + 1
 		tab.Set(key, block)

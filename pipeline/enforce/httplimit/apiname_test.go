@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -143,7 +144,7 @@ func TestNamesOfCleanPathsAreOneAllocation(t *testing.T) {
 		"RouteAPI": func() string { return RouteAPI(r) },
 		"PathAPI":  func() string { return PathAPI("GET", "/Orders/42/items?x=1") },
 	} {
-		if n := testing.AllocsPerRun(100, func() { _ = name() }); n > 1 {
+		if n := testrun.Allocs(100, func() { _ = name() }); n > 1 {
 			t.Errorf("%s: %v allocations, want 1", about, n)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -152,7 +153,7 @@ func TestMiddlewareAddsNoAllocation(t *testing.T) {
 	r := httptest.NewRequest("GET", "/orders/1", nil)
 	r.Header.Set("X-User", "nobody")
 	w := httptest.NewRecorder()
-	if n := testing.AllocsPerRun(1000, func() { handler.ServeHTTP(w, r) }); n != 0 {
+	if n := testrun.Allocs(1000, func() { handler.ServeHTTP(w, r) }); n != 0 {
 		t.Errorf("%v allocations a request without a verdict, want none", n)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/internal/rig/permits"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -184,7 +185,7 @@ func TestFilesOfFormsAreRemoved(t *testing.T) {
 func TestNotesCostNothingWhereThereAreNone(t *testing.T) {
 	h := Middleware(newTable(t), Options{UID: byHeader, API: Constant("x"), Events: dropped{}})(ok)
 	w, r := request("42")
-	if n := testing.AllocsPerRun(100, func() { h.ServeHTTP(w, r) }); n > 8 && !raceEnabled {
+	if n := testrun.Allocs(100, func() { h.ServeHTTP(w, r) }); n > 8 && !raceEnabled {
 		t.Errorf("%v allocations, want the 8 that it had before there were notes", n)
 	}
 }

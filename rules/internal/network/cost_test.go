@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"net/netip"
 	"testing"
+
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // A look-up takes less than a microsecond, however long the lists are: it looks at as many spans as their
@@ -36,7 +38,7 @@ func TestALookUpIsShortHoweverLongTheListIs(t *testing.T) {
 	if want := bits.Len(n) + 1; most > want {
 		t.Errorf("%d looks, want at most %d", most, want)
 	}
-	if allocs := testing.AllocsPerRun(100, func() { s.Contains(all[7].Addr()) }); allocs > 0 {
+	if allocs := testrun.Allocs(100, func() { s.Contains(all[7].Addr()) }); allocs > 0 {
 		t.Errorf("%v allocations", allocs)
 	}
 }
