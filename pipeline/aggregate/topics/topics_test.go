@@ -347,10 +347,10 @@ func (c cluster) set(t *testing.T, topic string, settings map[string]string) {
 		t.Fatal(err)
 	}
 	testrun.Eventually(t, "the settings are in force", func() bool {
-		has, err := admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic, ConfigNames: slices.Collect(maps.Keys(settings))})
+		is, err := admin.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: topic, ConfigNames: slices.Collect(maps.Keys(settings))}}, sarama.DescribeConfigsOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return !slices.ContainsFunc(has, func(e sarama.ConfigEntry) bool { return e.Value != settings[e.Name] })
+		return !slices.ContainsFunc(is[0].Configs, func(e sarama.ConfigEntry) bool { return e.Value != settings[e.Name] })
 	})
 }
