@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -22,6 +23,7 @@ func Unread(warn func(text string)) func(name string) {
 			return
 		}
 		told = append(told, strings.Clone(name))
+		name = words.Cell(name, 64)
 		warn(fmt.Sprintf("warning: %q is no field of an event, and is not read: what rules ask for besides stands in attrs, as in \"attrs\": {%q: …}", name, name))
 	}
 }

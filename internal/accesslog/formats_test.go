@@ -139,11 +139,16 @@ func TestFieldsThatAreNotReadAreTold(t *testing.T) {
 	var all []string
 	lines := Lines{Warn: func(text string) { all = append(all, text) }}
 	r := lines.Reader(strings.NewReader(`{"api": "a", "uid": "1", "plan": "pro", "attrs": {"seats": 3}}
-{"api": "a", "uid": "1", "plan": {"of": "team"}, "a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
+{"api": "a", "uid": "1", "plan": {"of": "team"}, "a": 1, "b": 2, "` + strings.Repeat("c", 1000) + `": 3, "d": 4, "e": 5}
 `))
 	for range 2 {
 		if e, _, err := r.Next(); err != nil || e.UID != "1" {
 			t.Fatal(e, err)
+		}
+	}
+	for _, text := range all {
+		if len(text) > 400 {
+			t.Errorf("%d bytes about one name", len(text))
 		}
 	}
 	if len(all) != unreadTold || !strings.Contains(all[0], `"plan" is no field`) || !strings.Contains(all[1], `"a"`) {

@@ -96,7 +96,7 @@ func (s strictLimits) explain(ctx context.Context, partition int32, key string, 
 		return nil, state
 	}
 	if state.Grants && !seen.Grants {
-		state.Grants, state.Why = false, "Redis lost its memory just now, or is another process"
+		state.Grants, state.Why = false, "Redis stopped a moment ago: it lost its memory, is another process, or its clock is far ahead"
 	}
 	out := make([]aggregate.StrictStanding, len(limits))
 	for i, l := range limits {

@@ -121,7 +121,11 @@ func (s *stack) send(ctx context.Context, to *screen) error {
 // input of your own says itself what became of its requests.
 func (s *stack) denies(client *http.Client) func(context.Context, *event.Event) bool {
 	return func(ctx context.Context, e *event.Event) bool {
-		question, err := json.Marshal(map[string]string{"uid": e.UID, "api": e.API})
+		about := map[string]string{"uid": e.UID, "api": e.API}
+		if e.IP.IsValid() {
+			about["ip"] = e.IP.String()
+		}
+		question, err := json.Marshal(about)
 		if err != nil {
 			return false
 		}

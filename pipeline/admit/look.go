@@ -62,7 +62,7 @@ func (l *Looker) Look(ctx context.Context, partition int32, key string, strict [
 		q.Wants = append(q.Wants, one.Want(&want, process.Time))
 	}
 	found := memory.Look(process, &q)
-	seen := Seen{Now: found.Now, Ahead: max(0, memory.Clock-process.Time), Grants: found.Grants}
+	seen := Seen{Now: found.Now, Ahead: found.Clock - process.Time, Grants: found.Grants}
 	for i := range found.Limits {
 		seen.Limits = append(seen.Limits, standingOf(&found.Limits[i]))
 	}
