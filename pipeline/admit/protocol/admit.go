@@ -80,10 +80,10 @@ func (m *Memory) Admit(p Process, q *Ask) Answer {
 		}
 	case q.Again && clock < m.Was && !off.setBack:
 		a.Status = Late // by the clock before it was set back, that may be: its permit may be over already
-	case clock > part.Beat+MaxAhead:
-		a.Status = Ahead
 	case part.Until <= clock && !off.until:
 		a.Status = Doubt
+	case clock > part.Beat+MaxAhead: // of a publisher that is away the last heartbeat is old, too
+		a.Status = Ahead
 	case part.Version != q.Version && !off.version:
 		a.Status = Outdated
 	case q.Renews:

@@ -141,8 +141,9 @@ local function admit(arg)
   end
   -- By the clock before it was set back the first time that it was asked may be long ago.
   if floor(how / 2) % 2 == 1 and clock < was then return answer(ANSWER, 3, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
-  if clock > beat + AHEAD then return answer(ANSWER, 9, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
+  -- Of a publisher that is away the last heartbeat is old, too.
   if till <= clock then return answer(ANSWER, 5, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
+  if clock > beat + AHEAD then return answer(ANSWER, 9, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
   if version ~= wanted then return answer(ANSWER, 6, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
   if how % 8 >= 4 then return answer(ANSWER, 4, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
 
