@@ -157,7 +157,7 @@ func listenOptions(o *ops.Options, c *access.Config) *listeners {
 	return &listeners{
 		listen:      o.String("listen", "127.0.0.1:8081", "HTTP API on `HOST:PORT`: commands, explain, rules, status and others, which /openapi.json describes; /healthz, /readyz"),
 		metrics:     o.String("metrics-listen", "127.0.0.1:9091", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private"),
-		connections: o.Int("max-connections", 1000, "`number` of connections that --listen keeps open at once; further ones wait"),
+		connections: o.Int("max-connections", 1000, "`number` of connections that --listen keeps open at once; idle ones give way to new ones, further ones wait"),
 		peerCA:      o.String("peer-ca", "", "`FILE` with the PEM certificates to trust in requests to other instances over TLS (default: the system's, those of --tls-client-ca, and those in --tls-cert)"),
 		tls:         o.ServerTLS(),
 		issuer:      issuer.NewOptions(o),

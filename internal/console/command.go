@@ -45,7 +45,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 	shards := o.Int("shards", 1, "`number` of shards of the blocklist, as the aggregators have it")
 	listen := o.String("listen", "127.0.0.1:8090", "the pages on `HOST:PORT` or unix:PATH")
 	metrics := o.String("metrics-listen", "127.0.0.1:9093", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private; none turns it off")
-	connections := o.Int("max-connections", 1000, "`number` of connections that --listen keeps open at once; further ones wait")
+	connections := o.Int("max-connections", 1000, "`number` of connections that --listen keeps open at once; idle ones give way to new ones, further ones wait")
 	tls, sessions, keys, token := o.ServerTLS(), session.NewOptions(o), newKeysOptions(o), newEnforcerToken(o)
 	if err := o.ParseOnly(args); err != nil {
 		return nil, nil, err

@@ -129,7 +129,7 @@ func listenOptions(o *ops.Options) *listeners {
 		http:        o.String("listen", "127.0.0.1:8080", "HTTP API on `HOST:PORT` or unix:PATH: /v1/check, /v1/check/batch, /v1/admit, /v1/done, /v1/cancel, /v1/forward-auth, /v1/ext-authz/, /v1/blocklist, /v1/status, /healthz, /readyz"),
 		grpc:        o.String("grpc-listen", "none", "gRPC on `HOST:PORT` or unix:PATH, such as 127.0.0.1:8082: Envoy's RateLimitService and ext_authz, health, reflection; none: no gRPC"),
 		metrics:     o.String("metrics-listen", "127.0.0.1:9090", "Prometheus metrics on `HOST:PORT`, and /healthz, /readyz; keep it private"),
-		connections: o.Int("max-connections", 10_000, "`number` of connections that each of --listen and --grpc-listen keeps open at once; further ones wait"),
+		connections: o.Int("max-connections", 10_000, "`number` of connections that each of --listen and --grpc-listen keeps open at once; idle ones (with gRPC: none) give way to new ones, further ones wait"),
 		tls:         o.ServerTLS(),
 	}
 }

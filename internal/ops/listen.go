@@ -8,8 +8,6 @@ import (
 	"os"
 	"strings"
 	"syscall"
-
-	"golang.org/x/net/netutil"
 )
 
 // Listen opens a listener on HOST:PORT or unix:PATH, or says which option to change. It replaces
@@ -46,12 +44,12 @@ func listen(addr string) (net.Listener, error) {
 	return net.Listen("unix", path)
 }
 
-// Guard bounds how many connections l has open at once; further ones wait to be accepted. On TCP it
-// wraps them in TLS, with these protocols, unless t is nil: a Unix socket is guarded by its file's
-// rights.
+// Guard bounds how many connections l has open at once, and how many one address has of these. Idle ones
+// give way to new ones, if Serve answers on it; further ones wait to be accepted. On TCP it wraps them in
+// TLS, with these protocols, unless t is nil: a Unix socket is guarded by its file's rights.
 func Guard(l net.Listener, connections int, t *tls.Config, protocols ...string) net.Listener {
 	if connections > 0 {
-		l = netutil.LimitListener(l, connections)
+		l = newPlaces(l, connections)
 	}
 	if t == nil || l.Addr().Network() == "unix" {
 		return l

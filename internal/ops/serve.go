@@ -31,7 +31,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, tune ...func(*ht
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
 	}
-	for _, change := range tune {
+	for _, change := range append(tune, tellPlaces) {
 		change(s)
 	}
 	drained := make(chan struct{})
