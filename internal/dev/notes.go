@@ -29,11 +29,13 @@ const (
 	unmatchedOf  = "unmatched"
 	tooOldOf     = "too_old"
 	fewUnmatched = 3 // APIs that are named
+	asksForNames = 3 // in vain, before events are told of without them
 )
 
 // notes are what came and did nothing.
 type notes struct {
 	unmatched func(context.Context) []owner.UnmatchedEvents // nil: nobody knows what they say
+	asked     int                                           // in vain, for the names of what is to be told
 	told      map[string]float64                            // by what it is about
 	version   float64                                       // of the rules
 	broken    bool                                          // the rule file was, when it was last asked
@@ -68,13 +70,19 @@ func (n *notes) since(what string, count float64) bool {
 // lines are the notes of which there is something new.
 func (n *notes) lines(ctx context.Context, registry *prometheus.Registry) (lines []string) {
 	results, bad := byLabel(registry, resultOf), byLabel(registry, malformed)
+	before := n.told[unmatchedOf]
 	if count := results[unmatchedOf]; n.since(unmatchedOf, count) {
 		said, noUID := n.names(ctx)
 		what := events(count, "match", "matches")
 		if noUID {
 			what = events(count, "have no uid, and match", "has no uid, and matches")
 		}
-		lines = append(lines, fmt.Sprintf("%s no rule%s; tallygate trace says why", what, said))
+		if n.asked++; said == "" && n.unmatched != nil && n.asked <= asksForNames {
+			n.told[unmatchedOf] = before // an aggregator that is busy answers later
+		} else {
+			n.asked = 0
+			lines = append(lines, fmt.Sprintf("%s no rule%s; tallygate trace says why", what, said))
+		}
 	}
 	if count := results["dead_letter"]; n.since("dead_letter", count) {
 		lines = append(lines, some(count, "malformed record", "malformed records")+" ("+counts(bad)+"); tallygate dead-letters shows them")
