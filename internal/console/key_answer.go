@@ -108,9 +108,26 @@ func (a *explained) denials() (lines, names []string) {
 	return lines, names
 }
 
-// inDoubt reports whether strict limits of the key, or of one that contains it, grant nobody a permit now.
-func (a *explained) inDoubt() bool {
-	return a.Strict != nil && !a.Strict.Grants && a.Strict.Why != "" || slices.ContainsFunc(a.Others, func(o explained) bool { return o.inDoubt() })
+// doubt is why strict limits of the key, or of one that contains it, grant nobody a permit now; nil if they do.
+func (a *explained) doubt() *aggregate.StrictState {
+	if s := a.Strict; s != nil && !s.Grants && s.Why != "" {
+		return s
+	}
+	for i := range a.Others {
+		if s := a.Others[i].doubt(); s != nil {
+			return s
+		}
+	}
+	return nil
+}
+
+// without says why the key gets no permits, or one that contains it: a sentence each.
+func (a *explained) without() []string {
+	lines, _ := a.denials()
+	if s := a.doubt(); s != nil {
+		lines = append(lines, strictState(s)+".")
+	}
+	return lines
 }
 
 // exemptions are those of the key, each once.

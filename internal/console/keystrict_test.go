@@ -47,7 +47,7 @@ func TestAKeyThatGetsNoPermits(t *testing.T) {
 			t.Errorf("%s: %s", uid, text)
 		}
 		text = says(t, visitor(t), site+"/key/"+ref+"/unblock")
-		if denied := uid == "full" || uid == "flying"; denied != containsAll(text, "ends none", want[len(want)-1]) {
+		if denied := uid != "room"; denied != containsAll(text, "ends none", want[len(want)-1]) {
 			t.Errorf("the preview of %s: %s", uid, text)
 		}
 	}
@@ -59,5 +59,36 @@ func TestAKeyThatGetsNoPermits(t *testing.T) {
 	fetch(t, c, http.MethodPost, site+"/key/"+ref+"/unblock", "action=do&reason=asked")
 	if _, text, _ := fetch(t, c, http.MethodGet, site+"/key/"+ref, ""); !containsAll(text, "nothing has changed (command c1). The strict limit "+helps) {
 		t.Error(mainOf(text))
+	}
+	for uid, end := range map[string]string{"flying": "The strict limit coupons grants no permit: " + waits, "doubt": "No permits are granted: Redis lost its memory"} {
+		path := site + "/key/" + k.refs.Ref([]event.Dim{{Name: "uid", Value: uid}})
+		for _, act := range []string{"unblock", "reset"} {
+			fetch(t, c, http.MethodPost, path+"/"+act, "action=do&reason=asked")
+			if text := says(t, c, path); !strings.Contains(text, "(command c1). "+end) {
+				t.Errorf("what a %s of %s has done: %s", act, uid, text)
+			}
+		}
+	}
+}
+
+// What is read from verdicts says that it knows nothing of permits, and where they are shown.
+func TestViewsOfVerdictsSayThatTheyAreSilentAboutPermits(t *testing.T) {
+	k := unreachable(t)
+	site := start(t, works(), false, func(p *Program, mux *http.ServeMux) {
+		p.Keys = k
+		mux.HandleFunc("GET /v1/explain", func(w http.ResponseWriter, r *http.Request) {
+			httpjson.Reply(w, strictAnswer(r.URL.Query().Get("uid"), 3, 0, true))
+		})
+	})
+	const silent = "A key that only a strict limit denies has no verdict, and is not listed"
+	if text := says(t, visitor(t), site+"/blocked"); !containsAll(text, silent, "Key says where one stands") {
+		t.Error(text)
+	}
+	ref := k.refs.Ref([]event.Dim{{Name: "api", Value: "login"}})
+	if text := says(t, visitor(t), site+"/blocked?key="+ref); !containsAll(text, silent, "the key's page says where it stands") {
+		t.Error(text)
+	}
+	if text := says(t, visitor(t), site+"/key/"+ref+"?at=90m"); !containsAll(text, "no verdict was in force", "Permits that strict limits deny are in no audit.") {
+		t.Error(text)
 	}
 }

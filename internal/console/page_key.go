@@ -170,7 +170,7 @@ func (v *keyView) fill(r *request, e *eyes, a *explained) {
 		}
 	}
 	v.Denials, _ = a.denials()
-	v.InDoubt = a.inDoubt()
+	v.InDoubt = a.doubt() != nil
 	v.Why = e.why(a)
 	v.Exemptions = e.exemptionTable(a.exemptions(), r.Now, r.may(access.Operator))
 	v.Acts = r.actLinks(v.Path, a)
@@ -186,7 +186,7 @@ func (v *keyView) fillAt(r *request, e *eyes) error {
 		return err
 	}
 	if v.WhyAt = e.whyAt(&v.Timeline, event.FromTime(at)); v.WhyAt == "" {
-		v.WhyAt = fmt.Sprintf("At %s UTC no verdict was in force for %s, as far as the audit is read (%s).", at.UTC().Format("2006-01-02 15:04:05"), v.Text, strings.ToLower(v.Timeline.Source.Text[:1])+strings.TrimSuffix(v.Timeline.Source.Text[1:], "."))
+		v.WhyAt = fmt.Sprintf("At %s UTC no verdict was in force for %s, as far as the audit is read (%s). Permits that strict limits deny are in no audit.", at.UTC().Format("2006-01-02 15:04:05"), v.Text, strings.ToLower(v.Timeline.Source.Text[:1])+strings.TrimSuffix(v.Timeline.Source.Text[1:], "."))
 	}
 	return nil
 }

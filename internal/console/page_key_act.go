@@ -135,7 +135,7 @@ func (act *keyAct) preview(e *eyes, a *explained) (lines, names []string) {
 		for _, name := range names {
 			lines = append(lines, fmt.Sprintf("Only the rule %s: ends %s.", name, plural(byRule[name], "verdict")))
 		}
-		lines = append(lines, denials...)
+		lines = append(lines, a.without()...)
 	case "reset":
 		lines = append(lines, ends, fmt.Sprintf("Sets the counts of %s to zero.", plural(1+others, "key")))
 		if len(denials) > 0 {
@@ -206,10 +206,9 @@ func doKeyAct(r *request) (result, error) {
 	}
 	e := r.eyesOf(k, key)
 	done := result{Text: act.did(e, body, key, &did, r.Now), To: e.path(key), Undo: act.undo(e, key, body, &did, r.Now)}
-	if act.command == "unblock" { // who was to be let in may still get no permit
+	if act.command == "unblock" || act.command == "reset" { // who was to be let in may still get no permit
 		if a, err := r.explain(key); err == nil {
-			lines, _ := a.denials()
-			done.Text = strings.Join(append([]string{done.Text}, lines...), " ")
+			done.Text = strings.Join(append([]string{done.Text}, a.without()...), " ")
 		}
 	}
 	return done, nil

@@ -117,6 +117,9 @@ func command(e *entry) string {
 	if e.Keys > 1 {
 		what += fmt.Sprintf(", %d keys", e.Keys)
 	}
+	if e.Command == "unblock" { // the audit does not tell whether rules are strict
+		what += "; permits that strict limits deny stay denied"
+	}
 	return what
 }
 

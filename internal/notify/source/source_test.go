@@ -50,6 +50,8 @@ func TestEntries(t *testing.T) {
 		{`{"type":"command","at":"2026-11-21T12:00:01Z","by":"support","on_behalf_of":"alice","command":"block","key":"uid=42","until":"2026-11-21T13:00:00Z","reason":"stolen","id":"X"}`,
 			"command  block [uid 42] by support for alice: block until 2026-11-21 13:00:00Z (stolen) []"},
 		{`{"type":"command","at":"2026-11-21T12:00:01Z","by":"support","command":"forget","keys":12,"reason":"gdpr","id":"X"}`, "command  forget by support: erase, 12 keys (gdpr) []"},
+		{`{"type":"command","by":"support","command":"unblock","key":"uid=1","keys":2,"reason":"asked","id":"X"}`,
+			"command  unblock [uid 1] by support: unblock, 2 keys; permits that strict limits deny stay denied (asked) []"},
 		{`{"type":"command","by":"support","command":"exempt","key":"uid=1","reason":"","id":"X"}`, "command  exempt [uid 1] by support: exempt ended []"},
 		{`{"type":"fuse","at":"2026-11-21T12:00:01Z","by":"agg-1","rule":"r","partition":3,"keys":81233,"reason":"…"}`,
 			"fuse r: in partition 3, of 81233 keys: it is in shadow mode there until changed rules are loaded []"},
