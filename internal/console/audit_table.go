@@ -27,7 +27,7 @@ func (e *eyes) auditTable(list []*auditlog.Record) table {
 			rule = ruleCell(d.Rule)
 		}
 		t.Rows = append(t.Rows, row{Cells: []cell{
-			{HTML: when(r.At.Time()), Note: r.At.Time().Format("15:04:05.000") + " UTC"}, {Text: words.Cell(r.Type, 32), Tag: "plain"}, what, e.auditKey(r, d.Key), rule, textCell(r.Who()), textCell(d.Why),
+			{HTML: timeTag(r.At.Time(), r.At.Time().UTC().Format("2006-01-02 15:04:05.000")+" UTC")}, {Text: words.Cell(r.Type, 32), Tag: "plain"}, what, e.auditKey(r, d.Key), rule, textCell(r.Who()), textCell(d.Why),
 		}})
 	}
 	return t

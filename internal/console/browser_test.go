@@ -4,10 +4,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+
+	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/console/browsertest"
+	"github.com/tallygate/tallygate/internal/console/workbench"
 	"github.com/tallygate/tallygate/internal/console/world"
 	"github.com/tallygate/tallygate/internal/testrun"
 )
@@ -77,6 +82,25 @@ func TestWithoutAScript(t *testing.T) {
 	if text := p.Text(); !containsAll(text, "Broken: Redis, orders, search", "as of 12:00:00 UTC", "Set") {
 		t.Error(text)
 	}
+}
+
+// Some times of a page were in the reader's zone, and those in sentences, charts and forms in UTC. All are in UTC now,
+// and the reader's own time is in a title.
+func TestOneZoneOnAPage(t *testing.T) {
+	b := browsertest.Start(t)
+	s := serve(t, &group{texts: []string{shopRules(3, "90"), shopRules(3, "100")}}, access.Admin, workbench.Config{})
+	const times = `[...document.querySelectorAll("main time")]`
+	for _, path := range []string{"/versions", "/rules/rule-001"} {
+		p := b.Open(s.URL+path, browsertest.Look{Zone: "Asia/Shanghai"})
+		got := browsertest.Get(p, chromedp.Poll[string](times+`.every((t) => t.title.includes("GMT+8")) && `+times+`.map((t) => t.textContent + "; " + t.title).join("\n")`))
+		for line := range strings.Lines(got) {
+			if text, title, _ := strings.Cut(line, "; "); !strings.HasSuffix(text, " UTC") || !containsAll(title, " UTC, ", "GMT+8") {
+				t.Errorf("%s: %s", path, line)
+			}
+		}
+	}
+	p := b.Open(start(t, broken(), false)+"/", browsertest.Look{Zone: "Asia/Shanghai"})
+	testrun.Eventually(t, "the page is live, in the zone of its other times", func() bool { return containsAll(p.Text(), "live, 12:00:00 UTC") })
 }
 
 // The first thing is seen at most 300 ms after the request on a machine that does nothing else. One that does is

@@ -111,12 +111,12 @@ func orDash(text string) string {
 	return text
 }
 
-// timeTag is a moment, shown as text until a script shows it in the reader's zone in the form "how": date,
-// time, or ago, which stays as it is. Its title has it in UTC.
-func timeTag(t time.Time, how, text string) template.HTML {
+// timeTag is a moment, shown as text: an age, or a time in UTC, as in sentences, drawings and forms. Its title has it to
+// the millisecond, to which a script adds the time in the reader's zone.
+func timeTag(t time.Time, text string) template.HTML {
 	u := t.UTC()
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" data-how="%s" title="%s UTC">%s</time>`, //nolint:gosec // digits, and words of this file
-		u.Format("2006-01-02T15:04:05.000Z"), how, u.Format("2006-01-02 15:04:05.000"), template.HTMLEscapeString(text)))
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s UTC">%s</time>`, //nolint:gosec // digits, and words of this file
+		u.Format("2006-01-02T15:04:05.000Z"), u.Format("2006-01-02 15:04:05.000"), template.HTMLEscapeString(text)))
 }
 
 // when is a moment with its day.
@@ -124,7 +124,7 @@ func when(t time.Time) template.HTML {
 	if t.IsZero() {
 		return dash
 	}
-	return timeTag(t, "date", t.UTC().Format("2006-01-02 15:04:05")+" UTC")
+	return timeTag(t, t.UTC().Format("2006-01-02 15:04:05")+" UTC")
 }
 
 // clock is a moment of today.
@@ -132,7 +132,7 @@ func clock(t time.Time) template.HTML {
 	if t.IsZero() {
 		return dash
 	}
-	return timeTag(t, "time", t.UTC().Format("15:04:05")+" UTC")
+	return timeTag(t, t.UTC().Format("15:04:05")+" UTC")
 }
 
 func ago(t, now time.Time) template.HTML {
@@ -141,9 +141,9 @@ func ago(t, now time.Time) template.HTML {
 	}
 	age := now.Sub(t)
 	if age < time.Second {
-		return timeTag(t, "ago", "now")
+		return timeTag(t, "now")
 	}
-	return timeTag(t, "ago", span(age)+" ago")
+	return timeTag(t, span(age)+" ago")
 }
 
 // left is how long until a moment.
@@ -152,9 +152,9 @@ func left(t, now time.Time) template.HTML {
 		return dash
 	}
 	if until := t.Sub(now); until > 0 {
-		return timeTag(t, "ago", "in "+span(until))
+		return timeTag(t, "in "+span(until))
 	}
-	return timeTag(t, "ago", "over")
+	return timeTag(t, "over")
 }
 
 // span is a length of time in its two largest units, at most.

@@ -3,6 +3,7 @@
 package browsertest
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -64,6 +65,7 @@ type Look struct {
 	Phone         bool // 390 by 844, at a phone's density
 	NoScript      bool
 	Token         string // to log in with first; "": as who needs none
+	Zone          string // of the reader, such as Asia/Shanghai; "": UTC
 }
 
 // Page is an open page. Console errors and what the content security policy refuses fail the test at its end.
@@ -132,7 +134,7 @@ func (l Look) set(p *Page) {
 	call(p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: density, Mobile: l.Phone})
 	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
-	call(p, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"})
+	call(p, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: cmp.Or(l.Zone, "UTC")})
 	call(p, emulation.SetLocaleOverride, emulation.SetLocaleOverrideParams{Locale: "en-GB"})
 	if l.NoScript {
 		call(p, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})

@@ -1,15 +1,14 @@
-// What the console's pages do beside htmx: times in the reader's zone, the choice of colours without a
-// button, and the sign that a page is no longer updated.
+// What the console's pages do beside htmx: the reader's own time beside each that is UTC, the choice of colours
+// without a button, and the sign that a page is no longer updated.
 (() => {
   "use strict";
-  const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-  const hour = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+  const own = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+  const utc = (at) => at.toISOString().slice(11, 19) + " UTC";
 
   const localise = (root) => {
     for (const t of root.querySelectorAll("time[datetime]")) {
       const at = new Date(t.dateTime);
-      if (Number.isNaN(at.getTime()) || t.dataset.how === "ago") continue;
-      t.textContent = (t.dataset.how === "time" ? hour : day).format(at);
+      if (!Number.isNaN(at.getTime())) t.title = t.dateTime.replace("T", " ").replace("Z", " UTC") + ", " + own.format(at);
     }
   };
 
@@ -28,8 +27,8 @@
       pulse.classList.toggle("old", old);
       lost.hidden = !old;
       document.body.classList.toggle("stale", old);
-      text.textContent = (old ? "not live since " : "live, ") + hour.format(shown);
-      lost.querySelector("[data-lost-since]").textContent = hour.format(shown);
+      text.textContent = (old ? "not live since " : "live, ") + utc(shown);
+      lost.querySelector("[data-lost-since]").textContent = utc(shown);
     };
     const heard = new WeakSet();
     const typed = () => [...document.querySelectorAll("main input, main textarea")].some((f) => f.value !== f.defaultValue);
