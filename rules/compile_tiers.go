@@ -32,6 +32,10 @@ func (c *limitReader) tiers(n *yaml.Node, in *place[*limitReader]) {
 			if tier.when != nil && (c.l.Rule.Strict != nil || !c.l.Rule.beforehand()) {
 				tier.parts = c.parts(n)
 			}
+			if tier.parts != nil {
+				tier.timed = tier.when.Uses("time")
+				c.l.clockStep = c.l.stepOf(&tier)
+			}
 			if tier.when != nil && c.l.Rule.beforehand() && tier.when.Uses("outcome") {
 				c.Fail(n, "leave it out of `when`", "%s", noOutcomeYet)
 			}

@@ -10,6 +10,8 @@ type counts struct {
 	window []byte          // of the hit that is judged
 	extras keystate.Extras // of the section
 	parts  []byte          // extras on the wire
+	clock  clock
+	next   forecast // of the limit that is judged
 }
 
 // take reads a section's extras into p.extras, and returns its window.

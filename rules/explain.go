@@ -62,7 +62,7 @@ func (p *Stepper) Explain(state, key []byte, now event.Micros, api string) []Exp
 			continue
 		}
 		window := p.take(p.find(&k, l))
-		e := l.explain(&p.extras, window, key, dims, now)
+		e := p.explain(l, window, key, dims, now)
 		e.Latest = k.Latest
 		p.dims = dims
 		e.Exempt = p.isExempt(l, key, now)
@@ -71,19 +71,23 @@ func (p *Stepper) Explain(state, key []byte, now event.Micros, api string) []Exp
 	return out
 }
 
-func (l *Limit) explain(x *keystate.Extras, window, key []byte, dims []event.Dim, now event.Micros) Explanation {
+func (p *counts) explain(l *Limit, window, key []byte, dims []event.Dim, now event.Micros) Explanation {
+	x := &p.extras
+	f := facts{window: window, latest: max(now, l.Window.Latest(window))}
+	p.limitAt(l, &f, key)
+	tier := p.clock.tierAt(l, x.Tier, f.latest)
 	e := Explanation{
 		Rule:    l.Name,
 		Public:  l.Rule.Public,
 		Window:  l.Window.Kind.String(),
 		Count:   l.Window.CountAt(window, now),
-		Tier:    l.tierNumber(x.Tier),
+		Limit:   f.limit,
+		Tier:    l.tierNumber(tier),
 		FreesAt: event.NoTime,
 		Mode:    l.Rule.Mode,
 		Counted: l.Window.Latest(window),
 	}
-	e.Limit, _ = l.limitOf(x, key, now)
-	e.LimitFrom = l.source(x, key, now)
+	e.LimitFrom = l.source(x, tier, key, now)
 	if x.WasReset {
 		e.Reset = x.Reset
 	}
@@ -94,7 +98,12 @@ func (l *Limit) explain(x *keystate.Extras, window, key []byte, dims []event.Dim
 	e.Estimated = l.Window.Estimate && e.Count > windows.ExactDistinct*event.One
 	e.From, e.Until = l.Window.Bounds(window, now)
 	if e.Limit > 0 && e.Count >= l.Window.Full(e.Limit) && len(window) > 0 {
-		e.FreesAt, e.Frees = l.Window.Below(window, e.Limit), l.Window.Kind.Frees()
+		var anew bool
+		if e.FreesAt, anew = f.below(l); anew {
+			e.Frees = "another limit by time"
+		} else {
+			e.Frees = l.Window.Kind.Frees()
+		}
 	}
 	for _, s := range []*keystate.Slot{&x.Live, &x.Candidate} {
 		if !s.Had {

@@ -24,6 +24,7 @@ type facts struct {
 	latest  event.Micros  // when it judges: the limit's latest time
 	at      event.Micros  // the event's own time
 	limit   event.Decimal // 0: unlimited
+	ahead   *forecast     // nil: no other limit comes into force by time alone
 	adds    bool          // the event added something: a verdict may be issued
 	counts  bool          // it was counted: a penalty may be extended
 	took    bool          // it took something back
@@ -31,6 +32,22 @@ type facts struct {
 	changed bool          // the limit judges otherwise than before, such as at a bucket's other rate
 	exempt  bool          // the key is exempt
 	pass    bool          // a pass over changed rules judges, and no event
+}
+
+// against is what is known for the judge of another limit, which has no tiers.
+func (f *facts) against(limit event.Decimal) facts {
+	other := *f
+	other.limit, other.ahead = limit, nil
+	return other
+}
+
+// below is the first moment from which the current window's count is below the limit that is in force then, if nothing
+// more happens. exact says that another limit comes into force at it.
+func (f *facts) below(l *Limit) (until event.Micros, exact bool) {
+	if f.ahead != nil {
+		return f.ahead.below(l, f.window, f.latest)
+	}
+	return l.Window.Below(f.window, f.limit), false
 }
 
 // tooHigh reports whether the level that an event with a permit finds may be too high: a bucket counts a

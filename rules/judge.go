@@ -94,18 +94,20 @@ func (l *Limit) grain(s *keystate.Slot) event.Micros {
 // multiple of the grain: a steady flood moves it once a grain, and no block ends early. An end
 // that a refund, a tier or another limit made earlier is published as it is.
 func (l *Limit) follow(s *keystate.Slot, f *facts) outcome {
-	until := f.latest
+	until, exact := f.latest, false
 	if f.limit > 0 {
-		until = l.Window.Below(f.window, f.limit)
+		until, exact = f.below(l)
 	}
 	b := &s.Block
 	switch {
+	case until > b.Until && exact:
+		b.Until = until
 	case until > b.Until:
 		b.Until = l.ahead(until, f.latest)
 	case until == b.Until: // the next judgement is to see that the limit changed, if it did
 		b.Limit = cmp.Or(f.limit, b.Limit)
 		return held
-	case !f.took && b.Limit == f.limit && !(f.changed && l.ahead(until, f.latest) < b.Until):
+	case !f.took && b.Limit == f.limit && !((f.changed || f.ahead != nil) && (exact || l.ahead(until, f.latest) < b.Until)):
 		return held // what was published is rounded up
 	case until <= max(f.latest, b.Since): // it may have fallen past the latest time: see Rejudge
 		return cleared
@@ -135,7 +137,7 @@ func (l *Limit) issue(s *keystate.Slot, f *facts, count event.Decimal) {
 	s.Over()
 	s.Had, s.Block = true, keystate.Block{Since: f.latest, Count: count, Limit: f.limit}
 	if t.UntilReset {
-		s.Block.Until = l.Window.Below(f.window, f.limit)
+		s.Block.Until, _ = f.below(l)
 		return
 	}
 	if t.Escalates {

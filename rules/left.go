@@ -49,7 +49,7 @@ func (p *Stepper) LeftNow(state, key []byte) []Left {
 	p.each(nil, &old, key, old.Latest, &res, func(_ []byte, sec keystate.Section, l *Limit) []byte {
 		window := p.take(sec)
 		latest := l.Window.Latest(window)
-		limit, known := l.limitOf(&p.extras, key, latest)
+		limit, known := l.toldLimit(&p.extras, key, latest)
 		if l.Quota && known && latest != event.NoTime && !p.Fuses.shadow(l) && !p.isExempt(l, key, latest) {
 			p.noteLeft(l, window, limit, limit, latest)
 		}
@@ -115,7 +115,7 @@ func leftUntil(l *Limit, window []byte, at event.Micros) event.Micros {
 // for none.
 func toldBy(l *Limit, x *keystate.Extras, window, key []byte, at event.Micros) (limit event.Decimal) {
 	if latest := l.Window.Latest(window); l.Quota && len(window) > 0 && at < leftUntil(l, window, latest) {
-		limit, _ = l.limitOf(x, key, latest)
+		limit, _ = l.toldLimit(x, key, latest)
 	}
 	return limit
 }

@@ -119,14 +119,13 @@ func (p *Stepper) tryAnew(dst []byte, old *keystate.Key, in *Input, at event.Mic
 // unless it is doubted that it has.
 func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted bool, res *Result) {
 	x := &p.extras
-	limit, known := l.limitOf(x, in.Key, at)
-	if !known {
-		return
-	}
 	issues := changed && (!doubted || l.Rule.Then.UntilReset)
 	f := facts{
-		window: p.window, latest: at, at: at, limit: limit, adds: issues && !(x.Live.Had && at < x.Live.Block.Until),
+		window: p.window, latest: at, at: at, adds: issues && !(x.Live.Had && at < x.Live.Block.Until),
 		exempt: p.isExempt(l, in.Key, at), changed: changed, pass: true,
+	}
+	if known := p.limitAt(l, &f, in.Key); !known {
+		return
 	}
 	f.added.Count = l.Window.CountAt(p.window, at)
 	if l.Quota && changed {
@@ -146,8 +145,8 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted
 		p.dropCandidate(l, &f, in, l.Index)
 		return
 	}
-	try := f
-	try.limit, try.adds = l.Candidate, issues && !(x.Candidate.Had && at < x.Candidate.Block.Until)
+	try := f.against(l.Candidate)
+	try.adds = issues && !(x.Candidate.Had && at < x.Candidate.Block.Until)
 	if changed && wouldNotIssue(l, &x.Candidate, &try) {
 		p.publish(l, &x.Candidate, &try, cleared, in.Key, l.Index)
 		l.withdraw(&x.Candidate, &try)

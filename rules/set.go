@@ -139,6 +139,7 @@ type Tier struct {
 	parts *when.Parts // of when; nil under a rule of ScopeInstance
 	text  string      // of the predicate
 	id    uint64      // a hash of the text: what states know the tier by
+	timed bool        // the predicate depends on the time
 }
 
 // When is the tier's predicate, as it was written.

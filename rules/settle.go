@@ -22,8 +22,7 @@ func (p *Stepper) settle(l *Limit, f *facts, in *Input, i int, res *Result) (sam
 		return true
 	}
 	if l.Candidate > 0 {
-		try := *f
-		try.limit = l.Candidate
+		try := f.against(l.Candidate)
 		p.tryOut(l, &x.Candidate, &try, in, i)
 	} else {
 		p.dropCandidate(l, f, in, i)

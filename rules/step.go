@@ -225,7 +225,7 @@ func (p *Stepper) judgeHit(dst []byte, sec keystate.Section, in *Input, i int, l
 	if f.reset { // distinct values that there are none of have no time
 		f.latest = max(f.latest, f.at)
 	}
-	f.limit, _ = l.limitOf(x, in.Key, f.latest)
+	p.limitAt(l, &f, in.Key)
 	f.adds = f.adds && !(in.PermitAt != 0 && f.tooHigh(l))
 	same := p.settle(l, &f, in, i, res)
 	if l.Quota && !p.Fuses.shadow(l) { // nobody sees what a rule in shadow mode would leave

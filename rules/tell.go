@@ -45,7 +45,7 @@ func (p *Stepper) tellHit(dst []byte, sec keystate.Section, in *Input, i int, la
 	before := toldBy(l, x, p.window, in.Key, f.at)
 	x.Tier, x.Told = l.tierID(hit.Tier), hit.Told
 	x.WasTold, x.ToldAt = in.At > counted, in.At
-	f.limit, _ = l.limitOf(x, in.Key, f.latest)
+	p.limitAt(l, &f, in.Key)
 	f.exempt = p.isExempt(l, in.Key, f.latest)
 	p.decide(l, &x.Live, &f, in, i, res)
 	if l.Quota && !p.Fuses.shadow(l) {

@@ -58,12 +58,25 @@ func (o overrides) of(key []byte, at event.Micros) (limit event.Decimal, has boo
 	return one.Limit, true
 }
 
+// ends is until when a key has a limit of its own that it has at a time, MaxTime for good; NoTime for none.
+func (o overrides) ends(key []byte, at event.Micros) event.Micros {
+	switch one := o[string(key)]; {
+	case one == nil || one.Until != event.NoTime && at >= one.Until:
+		return event.NoTime
+	case one.Until == event.NoTime:
+		return event.MaxTime
+	default:
+		return one.Until
+	}
+}
+
 // KeyLimits are limits that a key may have in the place of the rule's own.
 type KeyLimits struct {
 	Tiers []Tier // the first whose predicate holds for an event gives the key's limit, else Told does
 	Told  *Told  // nil: no attribute tells it
 
-	overrides overrides // stronger than both; nil: none
+	overrides overrides    // stronger than both; nil: none
+	clockStep event.Micros // how often at most a tier comes into force by time alone; 0: never. See clock
 }
 
 // Override returns the limit of its own that a key has at a time, whose text is given; 0 is unlimited.
@@ -105,12 +118,12 @@ func (k *KeyLimits) tierNumber(id uint64) int {
 	return 0
 }
 
-// source says in words where a key's limit is from; "" is the rule.
-func (k *KeyLimits) source(x *keystate.Extras, key []byte, at event.Micros) string {
+// source says in words where the limit of a key that has a tier at a time is from; "" is the rule.
+func (k *KeyLimits) source(x *keystate.Extras, tier uint64, key []byte, at event.Micros) string {
 	if _, has := k.overrides.of(key, at); has {
 		return "overrides"
 	}
-	if k.Told != nil && k.Told.id == x.Tier && x.Told > 0 {
+	if k.Told != nil && k.Told.id == tier && x.Told > 0 {
 		return "attrs." + k.Told.Attr
 	}
 	return ""
@@ -130,19 +143,24 @@ func (k *KeyLimits) largest() (most event.Decimal) {
 	return most
 }
 
-// limitOf is the limit of a key: its own, that of its tier, or the one that its latest event told; 0 is
-// unlimited. It is not known when the rule has no such tier any more.
-func (l *Limit) limitOf(x *keystate.Extras, key []byte, at event.Micros) (limit event.Decimal, known bool) {
+// toldLimit is the limit that a key was told last: its own, that of its tier, or the one that its latest event told;
+// 0 is unlimited. It is not known when the rule has no such tier any more.
+func (l *Limit) toldLimit(x *keystate.Extras, key []byte, at event.Micros) (limit event.Decimal, known bool) {
+	return l.limitBy(x, x.Tier, key, at)
+}
+
+// limitBy is the limit of a key that has a tier at a time.
+func (l *Limit) limitBy(x *keystate.Extras, tier uint64, key []byte, at event.Micros) (limit event.Decimal, known bool) {
 	if limit, has := l.overrides.of(key, at); has {
 		return limit, true
 	}
-	if x.Tier == 0 {
+	if tier == 0 {
 		return l.threshold(), true
 	}
-	if i := l.tierNumber(x.Tier); i > 0 {
+	if i := l.tierNumber(tier); i > 0 {
 		return l.Tiers[i-1].Limit, true
 	}
-	if l.Told != nil && l.Told.id == x.Tier && x.Told > 0 {
+	if l.Told != nil && l.Told.id == tier && x.Told > 0 {
 		return min(x.Told, l.Told.Most), true
 	}
 	return l.threshold(), false

@@ -65,3 +65,45 @@ func TestNoLevelsAreKept(t *testing.T) {
 		t.Errorf("%d keys; levels wait: %v", e.Keys(), e.Shard().LevelsWaiting())
 	}
 }
+
+// A tier that depends on time alone comes and goes without an event: nobody sends one, and at night the key is let in.
+func TestATierByTimeNeedsNoEvent(t *testing.T) {
+	for _, more := range []string{"", "strict: true\n      ", "candidate: {limit: 2}\n      ", "quota: true\n      public: calls\n      "} {
+		set, err := rules.Compile("calls.yaml", []byte(`
+apiVersion: tallygate.dev/v1
+kind: RuleSet
+metadata: {name: calls}
+spec:
+  rules:
+    - name: calls
+      match: {api: x}
+      limit: 3
+      per: day
+      window: calendar
+      timezone: Asia/Shanghai
+      `+more+`tiers: [{when: 'time.In(timezone("Asia/Shanghai")).Hour() >= 22', limit: 9}]
+      then: {block: until-reset}
+`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := engine.New(set)
+		var out engine.Outcome
+		start, _ := event.ParseMicros("2026-11-21T10:00:00+08:00")
+		for i := range event.Micros(3) {
+			e.Apply(&event.Event{UID: "u", API: "x", Cost: event.One, Time: start + i, BrokerTime: event.NoTime}, start+i, verdict.Cause{}, &out)
+		}
+		who := event.Event{UID: "u", API: "x"}
+		denied := func(at event.Micros) (n int) {
+			for _, held := range e.Decide(&who, at) {
+				if held.Mode == verdict.Enforce {
+					n++
+				}
+			}
+			return n
+		}
+		if night := start + 12*event.Hour; denied(night-1) != 1 || denied(night) != 0 {
+			t.Errorf("%q: %d verdicts before the night and %d in it, want 1 and 0", more, denied(night-1), denied(night))
+		}
+	}
+}

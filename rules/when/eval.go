@@ -46,6 +46,9 @@ func (ev *Evaluator) Next() { ev.filled = false }
 // then it does not hold.
 func (ev *Evaluator) Holds(p *Predicate, e *event.Event, at event.Micros) (holds, ok bool) {
 	if !ev.filled {
+		if e == nil {
+			e = &nobody
+		}
 		ev.fill(e, at)
 	}
 	result, err := ev.vm.Run(p.program, ev.vars)
@@ -55,6 +58,9 @@ func (ev *Evaluator) Holds(p *Predicate, e *event.Event, at event.Micros) (holds
 	}
 	return holds, ok
 }
+
+// nobody is what there is of no event.
+var nobody event.Event
 
 // Visit implements ast.Visitor: it notes the variables that a predicate uses.
 func (ev *Evaluator) Visit(node *ast.Node) {

@@ -118,7 +118,8 @@ func (ev *Evaluator) KnowParts(p *Parts) {
 }
 
 // May evaluates a predicate, which the Evaluator knows, for an event of which only some is known: what
-// it lacks may be anything. at is event.NoTime when the event's time is not known.
+// it lacks may be anything; of no event, nil, only the time is known. at is event.NoTime when the event's time is not
+// known.
 func (ev *Evaluator) May(p *Parts, e *event.Event, at event.Micros) Answer {
 	if p.whole != nil && knows(e, at, p.asks) {
 		if holds, ok := ev.Holds(p.whole, e, at); ok && holds {
@@ -168,6 +169,12 @@ func (ev *Evaluator) part(p *Parts, e *event.Event, at event.Micros) Answer {
 func knows(e *event.Event, at event.Micros, variables []string) bool {
 	for _, name := range variables {
 		known := false
+		if e == nil {
+			if name != "time" || at == event.NoTime {
+				return false
+			}
+			continue
+		}
 		switch name {
 		case "id":
 			known = e.ID != ""

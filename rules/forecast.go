@@ -1,0 +1,69 @@
+package rules
+
+import (
+	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
+)
+
+// forecast is what limits a key will have under a limit if no event tells another one: tiers follow the clock, and
+// an override may have an end.
+type forecast struct {
+	clock  *clock
+	extras *keystate.Extras
+	key    []byte
+	falls  []fall // of below
+}
+
+// fall is when a count falls below a limit.
+type fall struct {
+	limit event.Decimal
+	at    event.Micros
+}
+
+// limitAt finds the limit by which p.extras are judged, and what there is to know of those that come behind it.
+func (p *counts) limitAt(l *Limit, f *facts, key []byte) (known bool) {
+	f.limit, known = l.limitBy(&p.extras, p.clock.tierAt(l, p.extras.Tier, f.latest), key, f.latest)
+	if f.ahead = nil; l.clockStep > 0 || l.overrides.ends(key, f.latest) != event.NoTime {
+		p.next.clock, p.next.extras, p.next.key = &p.clock, &p.extras, key
+		f.ahead = &p.next
+	}
+	return known
+}
+
+// limitUntil is the limit of a moment, and until when at least it is in force.
+func (n *forecast) limitUntil(l *Limit, at event.Micros) (limit event.Decimal, until event.Micros) {
+	tier, until := n.clock.tierUntil(l, n.extras.Tier, at)
+	if ends := l.overrides.ends(n.key, at); ends != event.NoTime {
+		until = ends
+	}
+	limit, _ = l.limitBy(n.extras, tier, n.key, at)
+	return limit, until
+}
+
+// below is facts.below, from a moment that is not before the window's latest.
+func (n *forecast) below(l *Limit, window []byte, at event.Micros) (until event.Micros, exact bool) {
+	n.falls = n.falls[:0]
+	for now := at; ; {
+		limit, ends := n.limitUntil(l, now)
+		falls := now
+		if limit > 0 {
+			falls = max(n.fall(l, window, limit), now)
+		}
+		if falls < ends || ends >= event.MaxTime || l.clockStep > 0 && ends-at > reach*l.clockStep {
+			return falls, falls == now && now > at
+		}
+		now = ends
+	}
+}
+
+// fall is when the window's count falls below a limit.
+func (n *forecast) fall(l *Limit, window []byte, limit event.Decimal) event.Micros {
+	for _, f := range n.falls {
+		if f.limit == limit {
+			return f.at
+		}
+	}
+	at := l.Window.Below(window, limit)
+	n.falls = append(n.falls, fall{limit, at})
+	return at
+}
