@@ -193,9 +193,13 @@ func rollBack(r *request) (result, error) {
 	if err := json.Unmarshal(text, &done); err != nil {
 		return result{}, fmt.Errorf("read the aggregator's answer: %w", err)
 	}
-	said := fmt.Sprintf("Version %d runs, with the text of version %d. Take it into the rule file, too: its next change would bring the other text back.", done.Version, version)
 	if !done.Changed {
-		said = fmt.Sprintf("Version %d has that text already: nothing was changed.", done.Version)
+		return result{Text: fmt.Sprintf("Version %d has that text already: nothing was changed.", done.Version), To: "/versions"}, nil
 	}
-	return result{Text: said, To: "/versions"}, nil
+	r.server.rules.watch.Round(r.server.base) // else the list would show for a moment that the former version runs
+	said := fmt.Sprintf("Version %d runs, with the text of version %d.", done.Version, version)
+	if r.server.rules.watch.Book.Running() < done.Version {
+		said = fmt.Sprintf("Version %d is published, with the text of version %d: the aggregators run it within seconds.", done.Version, version)
+	}
+	return result{Text: said + " Take it into the rule file, too: its next change would bring the other text back.", To: "/versions"}, nil
 }

@@ -35,9 +35,11 @@ type group struct {
 	files    map[string][]byte
 	matches  float64 // of every rule
 	rolled   map[string]any
+	rolledBy string   // the token
 	tokens   []string // that requests had
 	dead     bool
 	noCounts bool
+	loads    int // versions that no member has loaded yet
 }
 
 // ruleNoon is when tests look at the pages.
@@ -106,7 +108,7 @@ func (g *group) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l := g.listed(v)
 		httpjson.Reply(w, grouprules.Version{Version: l.Version, Name: l.Name, File: l.File, By: l.By, OnBehalfOf: l.OnBehalfOf, At: l.At, Reason: l.Reason, Source: g.texts[v-1], Files: g.files})
 	case "POST /v1/rules/rollback":
-		g.rolled = map[string]any{}
+		g.rolled, g.rolledBy = map[string]any{}, g.tokens[len(g.tokens)-1]
 		_ = json.NewDecoder(r.Body).Decode(&g.rolled)
 		g.texts = append(g.texts, g.texts[int(g.rolled["version"].(float64))-1])
 		httpjson.Reply(w, map[string]any{"version": len(g.texts), "changed": true})
@@ -151,7 +153,7 @@ func (g *group) cluster() status.Cluster {
 	samples["tallygate_events_total"] = []status.Sample{{Labels: map[string]string{"result": "counted"}, Value: g.matches * 100}, {Labels: map[string]string{"result": "late"}, Value: g.matches}}
 	samples["tallygate_vocabulary_mismatches_total"] = []status.Sample{{Labels: map[string]string{"what": "api", "name": "<img src=x>"}, Value: g.matches}}
 	return status.Cluster{Members: []status.Status{{Component: "aggregator", Instance: "aggregator-1:8081", Started: ruleNoon.Add(-time.Hour),
-		Aggregator: &status.Aggregator{Rules: status.Rules{Version: int64(len(g.texts)), Blown: []string{"rule-002"}}, Partitions: []status.Partition{{Keys: 1000}}}, Metrics: samples}}}
+		Aggregator: &status.Aggregator{Rules: status.Rules{Version: int64(len(g.texts) - g.loads), Blown: []string{"rule-002"}}, Partitions: []status.Partition{{Keys: 1000}}}, Metrics: samples}}}
 }
 
 // site is a console over a group.

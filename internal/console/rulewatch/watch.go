@@ -76,6 +76,7 @@ type Watch struct {
 	cfg         Config
 	aggregators *rulestats.Tracker
 	enforcers   *rulestats.Tracker
+	rounds      sync.Mutex // one at a time: a slower one would bring older answers back
 	state       atomic.Pointer[State]
 }
 
@@ -115,8 +116,10 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// Round asks once. It is Run's; tests call it instead.
+// Round asks once. It is Run's; what has changed the group, and tests, call it instead of waiting.
 func (w *Watch) Round(ctx context.Context) {
+	w.rounds.Lock()
+	defer w.rounds.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	next := *w.state.Load()
