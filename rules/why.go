@@ -126,12 +126,20 @@ func (t *Tracer) take(all []Why, e *event.Event, at event.Micros) {
 				}
 			}
 		}
+		if w.deniedInSilence(e) {
+			w.Unmet[0].Text += ", and it does not say which limit its key has"
+		}
 		for _, skip := range t.matcher.Skipped {
 			if skip.Rule == w.Rule && w.Does != Passes {
 				w.Notes = append(w.Notes, noteOf(skip))
 			}
 		}
 	}
+}
+
+// deniedInSilence reports whether an event might tell a limit of the rule, since it was denied, and does not.
+func (w *Why) deniedInSilence(e *event.Event) bool {
+	return e.Outcome == event.OutcomeLimited && len(w.Unmet) == 1 && w.Unmet[0].Code == PassOutcome && w.Rule.counted() && w.Rule.asks()
 }
 
 // rule says what a rule does with an event that comes in time.

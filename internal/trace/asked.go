@@ -23,7 +23,7 @@ func (a *asked) broker(rec *replay.Record) event.Micros {
 	return rec.Broker
 }
 
-func (a *asked) count(ctx context.Context, _ *replay.Record, _ event.Micros, to []target, _ bool) ([]verdict.Verdict, error) {
+func (a *asked) count(ctx context.Context, _ *replay.Record, at event.Micros, to []target, _ bool) ([]verdict.Verdict, error) {
 	known := map[string][]rules.Explanation{}
 	for i := range to {
 		t := &to[i]
@@ -38,7 +38,7 @@ func (a *asked) count(ctx context.Context, _ *replay.Record, _ event.Micros, to 
 		}
 		for j := range t.to.Limits {
 			if x := find(list, t.to.Limits[j].Limit); x != nil {
-				a.fill(t, j, x)
+				a.fill(t, j, x, at)
 			}
 		}
 	}
@@ -46,7 +46,7 @@ func (a *asked) count(ctx context.Context, _ *replay.Record, _ event.Micros, to 
 }
 
 // fill says where a limit stands, and where the event would bring it.
-func (a *asked) fill(t *target, i int, x *rules.Explanation) {
+func (a *asked) fill(t *target, i int, x *rules.Explanation, at event.Micros) {
 	lt, hit := &t.to.Limits[i], &t.why.Hits[i]
 	lt.explained(x, t.why.Rule, t.why.Key)
 	if x.LimitFrom != "overrides" && hit.Tier != rules.KeepTier { // which no event changes
@@ -56,6 +56,13 @@ func (a *asked) fill(t *target, i int, x *rules.Explanation) {
 		}
 	}
 	lt.Before = x.Count
+	if hit.Tells {
+		lt.Late, lt.After = tellsNothing(x, at), &lt.Before
+		if lt.Late != "" && x.LimitFrom != "overrides" {
+			lt.Of, lt.Tier = x.Limit, x.Tier
+		}
+		return
+	}
 	if a.ongoing || t.why.Does == rules.TakesBack || lt.distinct != "" && t.why.Does == rules.Counts {
 		return // the event may be counted already, or nobody knows what it adds
 	}

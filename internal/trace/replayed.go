@@ -23,12 +23,13 @@ type replayed struct {
 type stepped struct {
 	repeat, unknown bool
 	late            int
+	same            bool // a denial told nothing
 }
 
 func newReplayed(set *rules.Set) *replayed {
 	r := &replayed{engine: engine.New(set), keys: map[string]stepped{}}
 	r.engine.Stepped = func(s *shard.Stepped) {
-		r.keys[string(s.Key)] = stepped{s.Result.Repeat, s.Result.Unknown, s.Result.Late}
+		r.keys[string(s.Key)] = stepped{s.Result.Repeat, s.Result.Unknown, s.Result.Late, s.Result.Same}
 	}
 	return r
 }
@@ -79,6 +80,13 @@ func (r *replayed) fill(t *target, before, after []rules.Explanation, at event.M
 		lt.explained(x, t.why.Rule, t.why.Key)
 		lt.Before, lt.After = was.Count, &x.Count
 		lt.Passes = t.why.Hits[i].Limit.Passes(x.Count, x.Limit)
+		if hit := &t.why.Hits[i]; hit.Tells {
+			lt.Late = tellsNothing(was, at)
+			if lt.Late == "" && (is.same || x.LimitFrom != "overrides" && x.Limit != hit.LimitOf()) {
+				lt.Late = toldLater
+			}
+			continue
+		}
 		if x.Count != was.Count || is.repeat || is.unknown || t.why.Does != rules.Counts || lt.Amount == 0 {
 			continue
 		}

@@ -29,7 +29,7 @@ type traced struct {
 // ruleTrace is what a rule does with the event.
 type ruleTrace struct {
 	Rule   string            `json:"rule"`
-	Does   string            `json:"does"`            // passes, counts, takes_back, resets
+	Does   string            `json:"does"`            // passes, counts, takes_back, resets, tells
 	Unmet  []rules.Reason    `json:"unmet,omitempty"` // the conditions that the event does not meet
 	Met    int               `json:"met,omitempty"`   // how many it does
 	Key    map[string]string `json:"key,omitempty"`
@@ -52,7 +52,7 @@ type limitTrace struct {
 	LimitFrom string           `json:"limit_from,omitempty"`
 	Mode      verdict.Mode     `json:"mode"`
 	Exempt    string           `json:"exempt,omitempty"` // by what the key is counted and not judged
-	Late      string           `json:"late,omitempty"`   // why it does not add to the count
+	Late      string           `json:"late,omitempty"`   // why it does not add to the count, or tells no limit
 	InForce   *verdict.Verdict `json:"in_force"`         // what is in force afterwards; with --live, before
 	Passes    bool             `json:"over"`             // the count passes the limit: a verdict is issued, unless one is in force
 
@@ -211,6 +211,19 @@ func (lt *limitTrace) explained(x *rules.Explanation, r *rules.Rule, key []byte)
 		lt.Exempt = exemption(by)
 	}
 }
+
+// tellsNothing says why a denial tells a limit nothing of a key that stands so; "" where it tells.
+func tellsNothing(x *rules.Explanation, at event.Micros) string {
+	switch {
+	case x.Counted == event.NoTime || x.Count == 0 && x.Verdict == nil:
+		return "nothing of it counts"
+	case at < x.Counted:
+		return toldLater
+	}
+	return ""
+}
+
+const toldLater = "a later event has told its limit"
 
 // exemption says in words what a key is exempt by.
 func exemption(by *rules.Exemption) string {

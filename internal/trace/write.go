@@ -76,7 +76,7 @@ func (r *ruleTrace) lines(t *traced) (lines [][2]string) {
 	for i := range r.Limits {
 		lt := &r.Limits[i]
 		parts := []string{r.counted(lt, t.Live)}
-		if lt.Late != "" {
+		if lt.Late != "" && !r.tells() {
 			parts = append(parts, "which it does not change: "+lt.Late)
 		}
 		parts = append(parts, lt.follows(t)...)
@@ -119,14 +119,16 @@ func (r *ruleTrace) counted(lt *limitTrace, live bool) string {
 	}
 	was := lt.Before.String() + " of " + of
 	switch {
+	case r.tells():
+		return r.told(lt, was, live)
 	case r.Repeat:
 		return fmt.Sprintf("repeated: %s has counted its id before, and has %s", r.key, was)
 	case r.NoSuch:
 		return fmt.Sprintf("takes nothing back: %s remembers no event of that id, and has %s", r.key, was)
 	}
-	does, then := map[string]string{"counts": "counted", "takes_back": "takes back", "resets": "empties", "tells": "tells its limit, and counts nothing"}[r.Does], "now"
+	does, then := map[string]string{"counts": "counted", "takes_back": "takes back", "resets": "empties"}[r.Does], "now"
 	if live {
-		does, then = map[string]string{"counts": "would count", "takes_back": "would take back", "resets": "would empty", "tells": "would tell its limit, and count nothing"}[r.Does], "then"
+		does, then = map[string]string{"counts": "would count", "takes_back": "would take back", "resets": "would empty"}[r.Does], "then"
 	}
 	switch {
 	case lt.After != nil:
@@ -135,6 +137,21 @@ func (r *ruleTrace) counted(lt *limitTrace, live bool) string {
 		return fmt.Sprintf("%s under %s: %s, and one more if its %s is new there", does, r.key, was, lt.distinct)
 	}
 	return fmt.Sprintf("%s under %s: %s", does, r.key, was)
+}
+
+// tells reports whether the event is a denial that tells the key's limits.
+func (r *ruleTrace) tells() bool { return r.Does == rules.Tells.String() }
+
+// told says what a denial tells of a limit, or would tell.
+func (r *ruleTrace) told(lt *limitTrace, has string, live bool) string {
+	tells, counts := "tells", "counts"
+	if live {
+		tells, counts = "would tell", "count"
+	}
+	if lt.Late != "" {
+		return fmt.Sprintf("%s nothing of %s, which has %s: %s", tells, r.key, has, lt.Late)
+	}
+	return fmt.Sprintf("%s the limit of %s, and %s nothing: %s", tells, r.key, counts, has)
 }
 
 // follows says which verdicts are issued, or in force.
