@@ -23,8 +23,8 @@ func Unread(warn func(text string)) func(name string) {
 			return
 		}
 		told = append(told, strings.Clone(name))
-		name = words.Cell(name, 64)
-		warn(fmt.Sprintf("warning: %q is no field of an event, and is not read: what rules ask for besides stands in attrs, as in \"attrs\": {%q: …}", name, name))
+		name = `"` + words.Cell(name, 64) + `"`
+		warn(fmt.Sprintf(`warning: %s is no field of an event, and is not read: what rules ask for besides stands in attrs, as in "attrs": {%s: …}`, name, name))
 	}
 }
 

@@ -134,6 +134,17 @@ func TestALogOfOneClientIsTold(t *testing.T) {
 	}
 }
 
+// What draws on a terminal was escaped twice.
+func TestAnOddNameIsEscapedOnce(t *testing.T) {
+	for name, want := range map[string]string{"a\xffb": `"a\xffb"`, "\x1b[31m": `"\x1b[31m"`, "naïve\\": `"naïve\"`} {
+		var told string
+		Unread(func(text string) { told = text })(name)
+		if !strings.HasPrefix(told, "warning: "+want+" is no field") || !strings.HasSuffix(told, `"attrs": {`+want+`: …}`) {
+			t.Errorf("%s, want %s", told, want)
+		}
+	}
+}
+
 // An event's field that nothing reads is told, each name once, and of a log that has no events only a few.
 func TestFieldsThatAreNotReadAreTold(t *testing.T) {
 	var all []string
