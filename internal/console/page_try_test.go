@@ -86,6 +86,14 @@ func TestTryReplay(t *testing.T) {
 	s.has(s.post("/try", try("replay-live", shopRules(4, "x")), http.StatusOK), "Correct the mistakes first")
 	s.has(s.post("/try", try("replay", shopRules(4, "x")), http.StatusOK), "rules.yaml, line 10", "4 mistakes")
 
+	odd := serve(t, &group{texts: []string{shopRules(3, "100")}}, access.Operator, workbench.Config{Events: func(context.Context, time.Time) (replay.Source, error) {
+		return &oddFields{past: past{n: 10}}, nil
+	}})
+	const plan = "&#34;plan&#34; is no field of an event, and is not read"
+	odd.has(odd.post("/try", try("replay", shopRules(3, "250")), http.StatusOK), plan, "&#34;&lt;b&gt;&#34; is no field")
+	odd.has(odd.post("/try", try("replay-live", shopRules(3, "250")), http.StatusOK), plan)
+	s.lacks(page, "is no field of an event")
+
 	viewer := serve(t, &group{texts: []string{shopRules(3, "100")}}, access.Viewer, workbench.Config{Events: pastEvents(3000)})
 	viewer.post("/try", try("replay", shopRules(4, "250")), http.StatusForbidden)
 	viewer.post("/try", try("replay-live", shopRules(4, "250")), http.StatusForbidden)
@@ -124,6 +132,22 @@ func TestLeavingEndsAReplay(t *testing.T) {
 	testrun.Eventually(t, "the reader's place is free", func() bool {
 		return strings.Contains(s.post("/try", try("replay-live", shopRules(3, "x")), http.StatusOK), "Correct the mistakes first")
 	})
+}
+
+// oddFields has events with fields that nothing reads, as a topic may have.
+type oddFields struct {
+	past
+	told func(name string)
+}
+
+func (o *oddFields) OnUnread(told func(name string)) { o.told = told }
+
+func (o *oddFields) Next(ctx context.Context) (*replay.Record, error) {
+	if o.told != nil {
+		o.told("plan")
+		o.told("<b>")
+	}
+	return o.past.Next(ctx)
 }
 
 // waits has events that do not come.

@@ -157,6 +157,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
+	TellUnread(src, o.lines.Warn)
 	total, bytes := src.Total()
 	if o.json {
 		total = 0

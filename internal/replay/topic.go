@@ -55,11 +55,15 @@ func TopicFrom(ctx context.Context, k *kafkaconn.Kafka, name string, from time.T
 }
 
 // TellUnread tells names of fields that are in the events of a topic, and that nothing reads: see accesslog.Unread.
+// Sources of lines tell by themselves.
 func TellUnread(of Source, warn func(text string)) {
-	if t, ok := of.(*topic); ok {
-		t.decoder.Unread = accesslog.Unread(warn)
+	if t, ok := of.(interface{ OnUnread(told func(name string)) }); ok {
+		t.OnUnread(accesslog.Unread(warn))
 	}
 }
+
+// OnUnread has the function told each name of a field that nothing reads. Call it before Next.
+func (t *topic) OnUnread(told func(name string)) { t.decoder.Unread = told }
 
 func (t *topic) Total() (int64, bool) { return t.log.Total(), false }
 func (t *topic) Done() int64          { return t.log.Done() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/grouprules"
@@ -41,7 +42,8 @@ type Replayed struct {
 	Stopped  string         `json:"stopped,omitempty"` // why it did not read to the end; "": it did
 	Progress Progress       `json:"progress"`
 	Version  int64          `json:"against_version"`
-	Mistakes []*rules.Error `json:"-"` // the text is not valid: there is nothing else
+	Unread   []string       `json:"unread,omitempty"` // fields of events that nothing reads, a sentence each
+	Mistakes []*rules.Error `json:"-"`                // the text is not valid: there is nothing else
 }
 
 const (
@@ -78,11 +80,13 @@ func (b *Bench) Replay(ctx context.Context, ask *Ask, progress func(Progress)) (
 		return nil, err
 	}
 	defer func() { _ = src.Close() }() // it only read
+	var unread []string
+	replay.TellUnread(src, func(text string) { unread = append(unread, strings.TrimPrefix(text, "warning: ")) })
 	run := &running{Bench: b, source: src, began: time.Now(), tell: progress, Comparison: replay.Compare(set, old)}
 	if err := run.read(ctx); err != nil {
 		return nil, err
 	}
-	out := &Replayed{Result: run.Result(), Stopped: run.stopped, Progress: run.progress(), Version: ask.Published.Version}
+	out := &Replayed{Result: run.Result(), Stopped: run.stopped, Progress: run.progress(), Version: ask.Published.Version, Unread: unread}
 	out.Seconds, out.Interrupted = out.Progress.Seconds, run.stopped != ""
 	b.mask(out.Result)
 	return out, nil
