@@ -23,7 +23,7 @@ import (
 func serves(t *testing.T, l net.Listener, bound int, config *tls.Config, h http.HandlerFunc) {
 	t.Helper()
 	ended := make(chan error, 1)
-	go func() { ended <- ops.Serve(t.Context(), ops.Guard(l, bound, config, "http/1.1"), h) }()
+	go func() { ended <- ops.Serve(t.Context(), ops.Guard(l, bound, config, "h2", "http/1.1"), h) }()
 	t.Cleanup(func() {
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -109,6 +109,17 @@ func TestIdleConnectionsWithTLSGiveWay(t *testing.T) {
 		c := tls.Client(dialFrom(t, "127.0.0.1", l.Addr()), &tls.Config{RootCAs: authority.Pool(), ServerName: "127.0.0.1"})
 		if got := asks(c, "/"); got != "hello" {
 			t.Errorf("%q", got)
+		}
+	}
+	for range 11 { // over HTTP/2, which says by itself when no request is under way
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Pool()}, ForceAttemptHTTP2: true}
+		defer transport.CloseIdleConnections()
+		resp, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Get("https://" + l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = resp.Body.Close(); resp.ProtoMajor != 2 || resp.StatusCode != http.StatusOK {
+			t.Errorf("%s %s", resp.Proto, resp.Status)
 		}
 	}
 }
