@@ -151,8 +151,8 @@ func (c strictReader) hold(n *yaml.Node) {
 // longHold is told: see longHolds.
 const longHold = event.Minute
 
-// longHolds warns of rules that make others deny for long: when Redis has lost its memory, what it granted may be
-// under way for the longest hold of all, and no strict limit grants anything before.
+// longHolds warns of rules that deny for long: when Redis has lost its memory, what it granted may be under way for
+// the rule's hold, and it grants nothing before. Right after a reload no other strict rule does.
 func (c *compiler) longHolds() {
 	var shortest *Rule
 	for _, r := range c.set.Strict() {
@@ -166,7 +166,7 @@ func (c *compiler) longHolds() {
 			if r.underWay {
 				hint += "; whoever takes longer asks again with the same id, which renews the permit"
 			}
-			c.Warn(n, hint, "when Redis loses its memory, all strict limits deny for the longest hold of all: %s for %s, too, whose own is %s",
+			c.Warn(n, hint, "when Redis loses its memory, this rule denies for its hold, %s; right after a reload so does %s, whose own is %s",
 				scalar.FormatDuration(r.Strict.Hold), shortest.Name, scalar.FormatDuration(shortest.Strict.Hold))
 		}
 	}

@@ -126,7 +126,7 @@ func TestALongHoldBesideShorterOnesIsWarnedOf(t *testing.T) {
 	} {
 		set := compileRules(t, fmt.Sprintf("    - {name: exports, match: {api: x}, limit: 5, per: 1h, strict: %s, then: {block: until-reset}}\n"+
 			"    - {name: sms, match: {api: y}, limit: 5, per: 1h, strict: %s, then: {block: until-reset}}\n", tt.one, tt.other))
-		if got := strings.Contains(fmt.Sprint(set.Warnings), "all strict limits deny for the longest hold of all: 2m30s for sms"); got != tt.warns {
+		if got := strings.Contains(fmt.Sprint(set.Warnings), "this rule denies for its hold, 2m30s; right after a reload so does sms"); got != tt.warns {
 			t.Errorf("%s beside %s: %v", tt.one, tt.other, set.Warnings)
 		}
 	}

@@ -76,15 +76,15 @@ func (s strictLimits) Offer(partition int32, first, next int64, records []aggreg
 
 // use takes in the rules in force.
 func (s strictLimits) use(version uint64, record []byte, set *rules.Set) {
-	strict, hold := set.Strict(), event.Micros(0)
-	for _, r := range strict {
-		hold = max(hold, r.Strict.Hold)
+	var holds []event.Micros
+	for _, r := range set.Strict() {
+		holds = append(holds, r.Strict.Hold)
 	}
 	s.metrics.use(set)
-	if len(strict) == 0 && len(set.Instance) == 0 {
+	if len(holds) == 0 && len(set.Instance) == 0 {
 		record = nil // services need not understand it
 	}
-	s.Use(version, record, hold, len(strict) > 0)
+	s.Use(version, record, holds)
 }
 
 // explain says where a key stands.

@@ -80,7 +80,7 @@ func (m *Memory) Admit(p Process, q *Ask) Answer {
 		}
 	case q.Again && clock < m.Was && !off.setBack:
 		a.Status = Late // by the clock before it was set back, that may be: its permit may be over already
-	case part.Until <= clock && !off.until:
+	case !part.grants(q, clock):
 		a.Status = Doubt
 	case clock > part.Beat+MaxAhead: // of a publisher that is away the last heartbeat is old, too
 		a.Status = Ahead

@@ -38,6 +38,14 @@ type Record struct {
 type Grants struct {
 	Run, Life string
 	Until     event.Micros // by the shard's clock
+
+	Hold  event.Micros // only under limits with a hold up to this; 0: under all
+	Rules uint64       // and by this version of the rules
+
+	// For who takes over, and in no record of the verdict topic: the version of the rules whose holds all permits
+	// have that are out, 0 where others may have been longer; and the longest hold that they may have.
+	HoldsOf uint64
+	Longest event.Micros
 }
 
 // Applied is how a shard answers a Batch.
@@ -111,7 +119,9 @@ func (m *Memory) record(partition int32, part *Partition, r *Record, clock event
 	switch {
 	case r.Grants != nil:
 		if r.Grants.Run == m.Run && r.Grants.Life == part.Life {
-			part.Until = max(part.Until, r.Grants.Until)
+			if part.Some = *r.Grants; part.Some.Hold == 0 {
+				part.Until = max(part.Until, r.Grants.Until)
+			}
 		}
 	case r.Level != nil:
 		k := m.key(r.Level.Key, partition)

@@ -34,7 +34,7 @@ func (m *Memory) Look(p Process, q *Ask) Seen {
 	c := m.Copy()
 	clock := c.enter(p)
 	k, part := c.key(q.Key, q.Partition), c.partition(q.Partition)
-	seen := Seen{Now: k.now(clock), Clock: clock, Grants: part.Until > clock && clock <= part.Beat+MaxAhead}
+	seen := Seen{Now: k.now(clock), Clock: clock, Grants: part.grants(q, clock) && clock <= part.Beat+MaxAhead}
 	seen.Exempt = k.Level != nil && k.Level.Exempt > seen.Now
 	for i := range q.Wants {
 		seen.Limits = append(seen.Limits, k.look(&q.Wants[i], clock, seen.Now, part.Settled))

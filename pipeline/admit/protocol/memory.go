@@ -37,6 +37,7 @@ type Partition struct {
 	Life      string       // another one when permits may have been lost
 	Reached   int64        // the offset of the verdict topic to apply next
 	Until     event.Micros // until when permits may be granted; 0: not at all
+	Some      Grants       // of this life those with a Hold say until when some may be, though Until is over
 	Version   uint64       // of the rules
 	Forwarded event.Micros // what came before that is forwarded
 	Settled   event.Micros // what came before that is counted and applied
@@ -71,6 +72,18 @@ type Part struct {
 	Until   event.Micros // of a Window: when it no longer counts
 	Hold    event.Micros // until when the action may take
 	Returns bool
+}
+
+// grants tells whether permits may be granted for what is asked for.
+func (part *Partition) grants(q *Ask, clock event.Micros) bool {
+	switch some := &part.Some; {
+	case part.Until > clock || off.until:
+		return true
+	case some.Hold == 0 || some.Until <= clock || some.Life != part.Life || some.Rules != q.Version:
+		return false
+	default:
+		return !slices.ContainsFunc(q.Wants, func(w Want) bool { return w.Hold > some.Hold && !off.holds })
+	}
 }
 
 // Process is the Redis process that a script runs on.

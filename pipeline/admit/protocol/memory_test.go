@@ -65,7 +65,8 @@ func TestAClockFarAheadOfThePublishersIsInDoubt(t *testing.T) {
 // As soon as TIME is right again, so is the clock, and what was granted and counted is known all the same.
 func TestAClockThatWasWrongIsSetBack(t *testing.T) {
 	m, p := open(t)
-	w := Warden{Hold: 150 * event.Second, Last: &Grants{Run: "r", Life: "e"}}
+	w := Warden{Last: &Grants{Run: "r", Life: "e"}}
+	w.Use(Holds{Rules: 1, Of: []event.Micros{150 * event.Second}}, true, 0)
 	reached := int64(2)
 	apply := func(records ...Record) Applied {
 		a := m.Apply(p, &Batch{Of: 1, Beat: at + event.Second, Start: reached, Next: reached + int64(len(records)), Records: records})

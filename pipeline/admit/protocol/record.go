@@ -40,7 +40,11 @@ type sectionJSON struct {
 type grantsJSON struct {
 	Run   string `json:"run"`
 	Life  string `json:"life"`
-	Until int64  `json:"until"`
+	Until int64  `json:"until"` // programs that know no hold take 0 for not at all
+
+	Hold      int64  `json:"hold,omitempty"`
+	HoldUntil int64  `json:"hold_until,omitempty"`
+	HoldRules uint64 `json:"hold_rules,omitempty"`
 }
 
 type versionJSON struct {
@@ -81,7 +85,7 @@ func (r *Record) Encode() (key, value []byte, err error) {
 	case r.Gone != "":
 		return []byte(levelPrefix + r.Gone), nil, nil
 	case r.Grants != nil:
-		key, body = []byte(grantsKey), grantsJSON{r.Grants.Run, r.Grants.Life, int64(r.Grants.Until)}
+		key, body = []byte(grantsKey), r.Grants.json()
 	default:
 		key, body = []byte(versionKey), versionJSON{r.Version}
 	}
@@ -98,6 +102,9 @@ func ParseRecord(key, value []byte) (r Record, err error) {
 		var g grantsJSON
 		err = json.Unmarshal(value, &g)
 		r.Grants = &Grants{Run: g.Run, Life: g.Life, Until: event.Micros(g.Until)}
+		if g.Hold > 0 {
+			r.Grants.Hold, r.Grants.Until, r.Grants.Rules = event.Micros(g.Hold), event.Micros(g.HoldUntil), g.HoldRules
+		}
 	case text == versionKey:
 		var v versionJSON
 		err = json.Unmarshal(value, &v)
@@ -115,6 +122,13 @@ func ParseRecord(key, value []byte) (r Record, err error) {
 		return Record{}, fmt.Errorf("protocol: parse the record %.80q: %w", key, err)
 	}
 	return r, nil
+}
+
+func (g *Grants) json() grantsJSON {
+	if g.Hold > 0 {
+		return grantsJSON{Run: g.Run, Life: g.Life, Hold: int64(g.Hold), HoldUntil: int64(g.Until), HoldRules: g.Rules}
+	}
+	return grantsJSON{Run: g.Run, Life: g.Life, Until: int64(g.Until)}
 }
 
 // json is the level's value, as scripts and the verdict topic have it.

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 
@@ -25,6 +26,26 @@ func TestRecordsComeBackAsTheyWere(t *testing.T) {
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%v (- want):\n%s", err, diff)
 		}
+	}
+}
+
+// A program that knows no hold takes grants under some limits for none, and those of such a program are under all.
+func TestGrantsUnderSomeLimits(t *testing.T) {
+	want := Record{Grants: &Grants{Run: "r", Life: "l", Until: 4, Hold: 3, Rules: 1 << 50}}
+	key, value, err := want.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before struct {
+		Run, Life string
+		Until     int64
+	}
+	if err := json.Unmarshal(value, &before); err != nil || before.Run != "r" || before.Life != "l" || before.Until != 0 {
+		t.Errorf("%s: %+v, %v", value, before, err)
+	}
+	got, err := ParseRecord(key, value)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (- want):\n%s", err, diff)
 	}
 }
 

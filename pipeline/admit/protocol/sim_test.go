@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -18,6 +19,8 @@ const (
 	simShards     = 2
 	simEnforcers  = 3
 	simHold       = 10 * event.Second
+	simShort      = 3 * event.Second   // the hold of some limits with faultHolds
+	simLong       = 45 * event.Second  // and of the others
 	simChaos      = 300 * event.Second // how long things fail
 	simDrift      = 0.1                // clocks run so much faster or slower, at most
 	simStart      = 1_000_000 * event.Second
@@ -46,6 +49,7 @@ const (
 	faultRefunds  fault = "refunds"  // events take back what others counted
 	faultCompact  fault = "compact"  // the verdict topic is compacted
 	faultStranger fault = "stranger" // actions happen without a permit
+	faultHolds    fault = "holds"    // holds differ, and change
 )
 
 var (
@@ -116,6 +120,9 @@ type simAct struct {
 // counters is what the limit's counters and its truth are called.
 func (r *simRule) counters() string { return cmp.Or(r.of, r.Name) }
 
+// long tells whether the limit's hold is a long one, with faultHolds.
+func (r *simRule) long() bool { return !r.Returns && r.counters()[0] != 't' }
+
 func one(n int) event.Decimal { return event.Decimal(n) * event.One }
 
 var simRules = map[string]simRule{
@@ -135,6 +142,15 @@ func newSim(seed uint64, faults []fault) *sim {
 	}
 	for _, f := range faults {
 		s.faults[f] = true
+	}
+	if s.faults[faultHolds] {
+		s.rules[0] = maps.Clone(simRules)
+		for name, r := range simRules {
+			if r.Hold = simShort; r.long() {
+				r.Hold = simLong
+			}
+			s.rules[0][name] = r
+		}
 	}
 	for i, limits := range [][]string{{"tumbling"}, {"sliding", "hopping"}, {"panes"}, {"bucket"}, {"returns"}, {"inflight"}, {"tumbling", "bucket"}, {"hopping"}, {"sliding"}, {"returns"}} {
 		s.keys = append(s.keys, &simKey{
@@ -321,6 +337,9 @@ func faultsOf(seed uint64) []fault {
 		if rng.IntN(10) < 6 {
 			list = append(list, f)
 		}
+	}
+	if rng.IntN(10) < 3 { // behind the others, which are as they were drawn before
+		list = append(list, faultHolds)
 	}
 	return list
 }

@@ -141,6 +141,8 @@ func (s *sim) change() {
 	switch {
 	case r.loose:
 		r.loose = false
+	case s.faults[faultHolds] && r.long() && s.chance(0.5):
+		r.Hold = simLong + simShort - r.Hold
 	case r.of != "" && s.chance(0.7):
 		r.cross()
 	case r.of == "" && s.chance(0.4) && r.Kind == Window && !r.Returns:

@@ -259,9 +259,51 @@ func (a *simAction) returns(s *sim) bool {
 	})
 }
 
+// takes is how long the action takes, and then its event until it is in Kafka.
+func (s *sim) takes(a *simAction, prompt bool) (d, lag event.Micros) {
+	d = s.in(5*ms, 400*ms)
+	if s.faults[faultHolds] && prompt {
+		if s.holdOf(a) == simLong && s.chance(0.5) {
+			d = s.in(400*ms, simLong*65/100)
+		}
+		return d, s.in(1*ms, 50*ms)
+	}
+	if s.has(faultSlow) && s.chance(0.1) {
+		if d = s.in(400*ms, 3*simHold); prompt {
+			d = s.in(400*ms, simHold*5/10)
+		}
+	}
+	lag = s.in(1*ms, 50*ms)
+	if s.has(faultSlow) && s.chance(0.03) {
+		if lag = s.in(500*ms, 3*simHold); prompt {
+			lag = s.in(500*ms, simHold*2/10)
+		}
+	}
+	return d, lag
+}
+
+// holdOf is the shortest hold of the action's permits.
+func (s *sim) holdOf(a *simAction) event.Micros {
+	hold := simLong
+	for i, k := range a.keys {
+		for _, name := range k.limits {
+			hold = min(hold, s.rules[a.version[i]][name].Hold)
+		}
+	}
+	return hold
+}
+
+// shortest is the shortest hold that there is.
+func (s *sim) shortest() event.Micros {
+	if s.faults[faultHolds] {
+		return simShort
+	}
+	return simHold
+}
+
 // perform is the action.
 func (e *simEnforcer) perform(a *simAction) {
-	s, rng := e.s, e.s
+	s := e.s
 	if s.chance(0.03) { // the handler never ran
 		for _, k := range a.keys {
 			e.giveUp(k, []string{a.id})
@@ -272,18 +314,7 @@ func (e *simEnforcer) perform(a *simAction) {
 	s.begin(a)
 	e.running[a] = true
 	prompt := a.returns(s) || s.lossy()
-	d := rng.in(5*ms, 400*ms)
-	if s.has(faultSlow) && s.chance(0.1) {
-		if d = rng.in(400*ms, 3*simHold); prompt {
-			d = rng.in(400*ms, simHold*5/10)
-		}
-	}
-	lag := rng.in(1*ms, 50*ms)
-	if s.has(faultSlow) && s.chance(0.03) {
-		if lag = rng.in(500*ms, 3*simHold); prompt {
-			lag = rng.in(500*ms, simHold*2/10)
-		}
-	}
+	d, lag := s.takes(a, prompt)
 	life := e.lives
 	var end func()
 	end = func() {
@@ -359,7 +390,7 @@ func (s *sim) emit(k *simKey, ev simEvent) {
 	for key, at := range ev.keys {
 		r := s.shards[int(s.keyOf(key).partition)%simShards]
 		m := *r.primary.memory
-		s.inTime[ev.id+key] = !s.lossy() && at > 0 && !ev.refund && m.enter(r.primary.process()) < at+simHold && at >= ev.broker-simLateness
+		s.inTime[ev.id+key] = !s.lossy() && at > 0 && !ev.refund && m.enter(r.primary.process()) < at+s.shortest() && at >= ev.broker-simLateness
 	}
 	s.input[p].append(ev)
 }

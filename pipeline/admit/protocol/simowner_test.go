@@ -89,6 +89,7 @@ type simOwner struct {
 
 	progress Progress
 	warden   Warden
+	before   event.Micros // the longest hold of rules before
 	reports  [simShards]Reporter
 	reached  int64
 	told     map[string]bool
@@ -129,8 +130,8 @@ func (o *simOwner) takeOver() {
 		o.s.covered(o.p, r.Level)
 	}
 	d.pending = nil
-	o.progress = Progress{Input: d.input, Loop: d.loop, Verdicts: o.s.topic[o.p].end()}
-	o.warden = Warden{Hold: simHold, Took: o.mono()}
+	o.progress = Progress{Input: d.input, Loop: d.loop, Verdicts: o.s.topic[o.p].end(), Rules: d.said}
+	o.warden = Warden{Took: o.mono()}
 	for _, r := range o.s.topic[o.p].records {
 		if r != nil && r.Grants != nil {
 			o.warden.Last = r.Grants
@@ -230,7 +231,7 @@ func (o *simOwner) flush(recs []Record, forwards [simPartitions][]simForward) {
 			if s.chance(0.5) { // else they are published twice if it is killed now
 				o.durable.pending = nil
 			}
-			o.progress = Progress{Input: d.input, Loop: d.loop, Verdicts: s.topic[o.p].end()}
+			o.progress = Progress{Input: d.input, Loop: d.loop, Verdicts: s.topic[o.p].end(), Rules: d.said}
 			o.durable.pending = nil
 			s.after(ms, o.count)
 		})
@@ -250,6 +251,9 @@ func (o *simOwner) reload(recs []Record) []Record {
 		return recs
 	}
 	old, rules := s.rules[o.mem.version], s.rules[newest]
+	for _, r := range old {
+		o.before = max(o.before, r.Hold)
+	}
 	o.mem.version = newest
 	s.say("owner %d switches to rules %d", o.p, newest)
 	for _, k := range s.keys {
@@ -525,6 +529,7 @@ func (o *simOwner) applied(shard int, a *Applied) {
 		s.loop[o.p].append(simForward{simEvent{id: l.ID, keys: map[string]event.Micros{l.Key: l.At}, n: l.Parts[0].Amount, ok: true, counted: l.Parts, broker: s.brokerTime()}, -1, 0})
 	}
 	o.ends(shard, o.reports[shard].Answered(a), func() int64 { return s.input[o.p].end() }, o.reports[shard].Ended)
+	o.warden.Use(o.holds(), o.progress.Rules == o.mem.version && a.Reached >= o.progress.Verdicts, o.mono())
 	o.ends(shard, o.warden.Answered(a, o.mono()), func() int64 { return s.loop[o.p].end() }, o.warden.Ended)
 	if g := o.warden.Grants(o.mono()); g != nil && o.owns() {
 		s.after(s.delay(0.01), func() {
@@ -533,6 +538,17 @@ func (o *simOwner) applied(shard int, a *Applied) {
 			}
 		})
 	}
+}
+
+// holds are those of the present rules.
+func (o *simOwner) holds() Holds {
+	h := Holds{Rules: o.mem.version, Before: o.before}
+	for _, r := range o.s.rules[o.mem.version] {
+		h.Of = append(h.Of, r.Hold)
+	}
+	slices.Sort(h.Of)
+	h.Of = slices.Compact(h.Of)
+	return h
 }
 
 // ends reads a log's end.

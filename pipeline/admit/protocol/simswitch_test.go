@@ -29,6 +29,8 @@ var needs = map[string]struct {
 	"first":       {6, []fault{faultRules}},
 	"formers":     {5, []fault{faultRules, faultSlow}},
 	"gone":        {21, nil},
+	"holds":       {1, []fault{faultHolds, faultSplit}},
+	"shortened":   {406, []fault{faultHolds, faultSplit, faultRules}},
 	"lostFormers": {39, []fault{faultRules, faultDrop, faultSlow, faultEnforcer}},
 }
 

@@ -17,6 +17,8 @@ type switches struct {
 	before      bool // a question that is asked again may not be answered for longer
 	cancels     bool // who gave up cancels
 	waits       bool // after a new epoch, nothing is granted until what the old one granted is counted
+	holds       bool // until then only limits with so short a hold that theirs is
+	shortened   bool // and whose hold was not longer lately
 	forwards    bool // what other partitions forward is waited for
 	settledAt   bool // a lost permit is counted by the owner, not forgotten
 	order       bool // a batch is applied only behind what came before it

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -9,7 +10,9 @@ import (
 // Times of grants.
 const (
 	Lease = 15 * event.Second // a Grants is for so long, by the shard's clock
-	renew = Lease / 3
+	// leaseEnds is when it is surely over, by the clock of the process that wrote it.
+	leaseEnds = Lease * drift / 10
+	renew     = Lease / 3
 	// clockGrain is by how much a shard's clock may go back: it is kept ten times a second.
 	clockGrain = 100 * event.Millisecond
 	drift      = 12 // tenths: how long a lease may take by another clock, and to be sure
@@ -20,9 +23,10 @@ var ErrReleased = errors.New("aggregate: the partition was released")
 
 // Progress is how far a partition's owner is. All of it is durable.
 type Progress struct {
-	Input    int64 // what is before that offset is counted or forwarded, and forwards are in the loop topic
-	Loop     int64 // what is before that offset is counted
-	Verdicts int64 // all levels of that are in the verdict topic before that offset
+	Input    int64  // what is before that offset is counted or forwarded, and forwards are in the loop topic
+	Loop     int64  // what is before that offset is counted
+	Verdicts int64  // all levels of that are in the verdict topic before that offset
+	Rules    uint64 // the version of the rules that is in force there
 }
 
 // note is the end of a log at or after a moment by a shard's clock.
@@ -67,12 +71,13 @@ func (r *Reporter) Forwarded(p Progress) Mark {
 }
 
 // Warden is the publisher's side of one partition, on the shard that keeps its keys: up to when all is
-// settled, and the grants. Fill in the exported fields before its first use; Hold may change.
+// settled, and the grants. Fill in the exported fields before its first use, and call Use before each answer.
 type Warden struct {
-	Hold event.Micros // the longest of the strict rules
 	Last *Grants      // the last one in the verdict topic, at the takeover; nil: there is none
 	Took event.Micros // when that was, by the process' monotonic clock
 
+	taken   Grants // Last, as it was at the takeover
+	holds   inUse
 	life    life // as the shard answered last
 	clock   event.Micros
 	reached int64
@@ -81,10 +86,18 @@ type Warden struct {
 	pending Mark // settled, when the verdict topic is applied up to behind
 	settled Mark
 
-	opens   event.Micros // by the process' clock: when all that another life granted has ended
-	needs   event.Micros // by the shard's clock: up to when all must be settled
+	opens   event.Micros // by the process' clock: when another life grants nothing any more
+	opening opening
 	open    bool
 	renewed event.Micros
+}
+
+// opening is how far a memory is opened behind another one: what that granted under a limit has to end first,
+// which is over sooner where hold is shorter.
+type opening struct {
+	holds  []event.Micros
+	needs  []event.Micros // of the first of holds, whose permits have ended: up to when all must be settled, by the shard's clock
+	opened int            // so many of holds
 }
 
 // life is a memory of a Redis process.
@@ -101,11 +114,8 @@ func (w *Warden) Answered(a *Applied, now event.Micros) (wanted bool) {
 	if a.Reached >= w.behind && w.pending.Epoch == a.Life {
 		w.settled, w.pending = w.pending, Mark{}
 	}
-	if !w.open && now >= w.opens {
-		if w.needs == 0 {
-			w.needs = a.Clock
-		}
-		w.open = w.settled.At >= w.needs
+	if !w.open {
+		w.proceed(now)
 	}
 	if w.note.asked || a.Least == 0 || a.Least-clockGrain <= w.settled.At || w.pending.Epoch != "" {
 		return false
@@ -118,25 +128,62 @@ func (w *Warden) Answered(a *Applied, now event.Micros) (wanted bool) {
 func (w *Warden) begin(is life, now event.Micros) {
 	w.life, w.reached = is, 0
 	w.note, w.pending, w.settled = note{}, Mark{}, Mark{}
-	w.open, w.needs, w.renewed = false, 0, 0
+	w.open, w.opening, w.renewed = false, opening{}, 0
 	switch {
 	case w.Last == nil:
 		w.open = true // no permit was ever granted
-	case w.Last.Run == is.run && sameMemory(w.Last.Life, is.name):
+	case w.Last.Run == is.run && sameMemory(w.Last.Life, is.name) && w.Last.Hold == 0:
 		w.open = true
 	default:
-		w.opens = max(now, w.Took+Lease*drift/10) + w.Hold + event.Second
+		w.opens = max(now, w.Took+leaseEnds)
 		if off.waits {
 			w.open = true
 		}
 	}
 }
 
-// Waits tells whether the shard's memory is closed, at a moment of the process' monotonic clock, and for
-// how long it is at least: what another memory granted has to end first. Behind that, all that was
-// counted until then has to be settled.
-func (w *Warden) Waits(now event.Micros) (closed bool, rest event.Micros) {
-	return !w.open, max(0, w.opens-now)
+// proceed opens the memory for limits whose permits of another memory have ended, once all that was counted until
+// then is settled.
+func (w *Warden) proceed(now event.Micros) {
+	o := &w.opening
+	if !slices.Equal(o.holds, w.holds.stages) {
+		*o = opening{holds: w.holds.stages}
+	}
+	for n := len(o.needs); n < len(o.holds) && now >= w.ended(n); n++ {
+		o.needs = append(o.needs, w.clock)
+	}
+	for o.opened < len(o.needs) && w.settled.At >= o.needs[o.opened] {
+		o.opened++
+	}
+	w.open = o.opened > 0 && o.opened == len(o.holds)
+}
+
+// ended is when what another memory granted under limits with one of the holds has ended, by the process' clock.
+func (w *Warden) ended(n int) event.Micros { return w.opens + w.opening.holds[n] + event.Second }
+
+// hold is up to which one limits may grant; 0: all may, or none.
+func (w *Warden) hold() event.Micros {
+	if w.open || w.opening.opened == 0 || !slices.Equal(w.opening.holds, w.holds.stages) {
+		return 0
+	}
+	return w.opening.holds[w.opening.opened-1]
+}
+
+// Waits is what a shard's memory is closed for.
+type Waits struct {
+	Open event.Micros // limits with a hold up to this are open; 0: none are
+	Rest event.Micros // for so long those with the next one wait at least; 0: what was counted has to be settled
+}
+
+// Waits tells whether the shard's memory is closed, at a moment of the process' monotonic clock, be it for some
+// limits: what another memory granted has to end first. Behind that, all that was counted until then has to be
+// settled.
+func (w *Warden) Waits(now event.Micros) (is Waits, closed bool) {
+	is.Open = w.hold()
+	if n := len(w.opening.needs); !w.open && n < len(w.opening.holds) {
+		is.Rest = max(0, w.ended(n)-now)
+	}
+	return is, !w.open
 }
 
 // Ended takes in the end that was wanted.
@@ -158,10 +205,17 @@ func (w *Warden) Settled(p Progress) Mark {
 
 // Grants returns what to append to the verdict topic, nil for nothing.
 func (w *Warden) Grants(now event.Micros) *Grants {
-	if !w.open || w.renewed > 0 && now-w.renewed < renew {
+	g := &Grants{Run: w.life.run, Life: w.life.name, Until: w.clock + Lease, Hold: w.hold(), HoldsOf: w.holds.onlyOf(), Longest: w.holds.longest}
+	switch {
+	case w.open:
+	case g.Hold > 0:
+		g.Rules = w.holds.Rules
+	default:
 		return nil
 	}
-	w.renewed, w.Took = now, now
-	w.Last = &Grants{Run: w.life.run, Life: w.life.name, Until: w.clock + Lease}
-	return w.Last
+	if w.renewed > 0 && now-w.renewed < renew && g.Hold == w.Last.Hold && g.Rules == w.Last.Rules {
+		return nil
+	}
+	w.renewed, w.Took, w.Last = now, now, g
+	return g
 }

@@ -123,7 +123,7 @@ func (m *marks) gone() {
 func (m *marks) next(ctx context.Context) {
 	m.find(ctx, &m.input)
 	m.find(ctx, &m.loop)
-	if m.ready(&m.asking) && (m.input.ahead(m.progress.Input) || m.loop.ahead(m.progress.Loop)) {
+	if m.ready(&m.asking) && (m.input.ahead(m.progress.Input) || m.loop.ahead(m.progress.Loop) || m.progress.Rules != m.w.p.rules.held().Rules) {
 		m.begin(ctx, &m.asking, func(ctx context.Context) (func(), error) {
 			progress, err := m.w.owner.Progress(ctx)
 			return func() {
@@ -229,5 +229,5 @@ func (m *marks) forget(now event.Micros) {
 // mayGrant tells whether the shard that answered may grant permits.
 func (m *marks) mayGrant(a *protocol.Applied) bool {
 	g := m.granted
-	return g != nil && g.Run == a.Run && g.Life == a.Life && g.Until > a.Clock
+	return g != nil && g.Hold == 0 && g.Run == a.Run && g.Life == a.Life && g.Until > a.Clock
 }

@@ -196,9 +196,9 @@ func (p *Publisher) Offer(partition int32, first, next int64, records []Record) 
 }
 
 // Use says which rules are in force: their version and text, which is empty when no rule of them asks for
-// anything before an action, the longest hold of the strict ones, and whether there are any. It never blocks.
-func (p *Publisher) Use(version uint64, text []byte, hold event.Micros, strict bool) {
-	p.rules.use(version, text, hold, strict)
+// anything before an action, and the holds of those that are strict, in any order. It never blocks.
+func (p *Publisher) Use(version uint64, text []byte, holds []event.Micros) {
+	p.rules.use(version, text, holds)
 	for _, w := range p.owned.All() {
 		w.wake()
 	}

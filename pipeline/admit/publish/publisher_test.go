@@ -20,7 +20,7 @@ import (
 )
 
 // strict says that rules are strict.
-func strict(p *Publisher, version uint64) { p.Use(version, []byte("rules"), hold, true) }
+func strict(p *Publisher, version uint64) { p.Use(version, []byte("rules"), []event.Micros{hold}) }
 
 // reaches waits until a partition is applied to the topic's end.
 func (r *rig) reaches(partition int32) {
@@ -84,7 +84,7 @@ func TestRulesThatAreNotStrictAreSaid(t *testing.T) {
 		text, ok := r.texts[3]
 		return text, ok
 	}
-	p.Use(3, nil, 0, false)
+	p.Use(3, nil, nil)
 	testrun.Eventually(t, "it is said", func() bool { got, ok := text(); return ok && got == "" })
 	r.mu.Lock()
 	r.texts = nil // Redis lost its memory
@@ -100,7 +100,7 @@ func TestWithoutStrictRulesNoShardIsCalled(t *testing.T) {
 	r := newRig(t, 2, 2)
 	p, _ := r.start(func(c *Config) { c.Partitions = 2 })
 	o := r.own(p, 0, nil)
-	p.Use(1, []byte("none is strict"), 0, false)
+	p.Use(1, []byte("none is strict"), nil)
 	o.put(nil, level("uid=1", 1, r.now, 1), nil)
 	other := r.own(p, 1, nil)
 	if s := p.Stats(); len(s.Partitions) != 2 || s.Partitions[0].Strict {
@@ -119,7 +119,7 @@ func TestWithoutStrictRulesNoShardIsCalled(t *testing.T) {
 	}
 	r.grants(0, "uid=1", "a")
 
-	p.Use(3, []byte("none any more"), 0, false)
+	p.Use(3, []byte("none any more"), nil)
 	o.put(version(3))
 	other.put(version(3))
 	r.reaches(0) // enforcers with rules 2 must hear of it
@@ -147,7 +147,7 @@ func TestStrictRulesThatNobodyEnds(t *testing.T) {
 	strict(p, 2)
 	o.put(version(2))
 	r.reaches(0)
-	p.Use(3, nil, 0, false)
+	p.Use(3, nil, nil)
 	r.tick(2 * event.Minute)
 	testrun.Eventually(t, "it ends", func() bool { return !p.Stats().Partitions[0].Strict })
 }

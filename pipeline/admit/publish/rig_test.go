@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,7 @@ type rig struct {
 	wrong   event.Micros                        // by how much Redis' clocks are ahead
 	written map[int32]map[int64]protocol.Record // by partition and offset
 	ends    map[int32]int64                     // of the verdict topic
+	said    map[int32]uint64                    // the latest version there
 	input   map[int32]int64                     // ends of the events' topic
 	loop    map[int32]int64
 	asked   int // for an end
@@ -71,7 +73,7 @@ func newRig(t *testing.T, partitions int32, shards int) *rig {
 	t.Cleanup(client.Close)
 	r := &rig{
 		t: t, addrs: cluster.ListenAddrs(), client: client, now: 1_790_000_000 * event.Second,
-		written: map[int32]map[int64]protocol.Record{}, ends: map[int32]int64{}, input: map[int32]int64{}, loop: map[int32]int64{},
+		written: map[int32]map[int64]protocol.Record{}, ends: map[int32]int64{}, said: map[int32]uint64{}, input: map[int32]int64{}, loop: map[int32]int64{},
 	}
 	for i := range shards {
 		r.shards = append(r.shards, &memory{Memory: &protocol.Memory{}, run: fmt.Sprint("run", i)})
@@ -208,6 +210,10 @@ func (r *rig) LoopEnd(_ context.Context, partition int32) (int64, error) {
 
 // admit asks for one permit.
 func (r *rig) admit(partition int32, key, id string) protocol.Answer {
+	return r.admitFor(partition, key, id, hold)
+}
+
+func (r *rig) admitFor(partition int32, key, id string, hold event.Micros) protocol.Answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.shards[int(partition)%len(r.shards)]
@@ -263,6 +269,7 @@ func (r *rig) write(partition int32, records ...*protocol.Record) (first, next i
 	for i, rec := range records {
 		if rec != nil {
 			r.written[partition][batch[i].Offset] = *rec
+			r.said[partition] = cmp.Or(rec.Version, r.said[partition])
 			offered = append(offered, Record{batch[i].Offset, *rec})
 		}
 	}
@@ -312,7 +319,7 @@ func (o *owner) Progress(context.Context) (protocol.Progress, error) {
 	if o.lags {
 		return protocol.Progress{}, nil
 	}
-	return protocol.Progress{Input: o.r.input[o.partition], Loop: o.r.loop[o.partition], Verdicts: o.r.ends[o.partition]}, nil
+	return protocol.Progress{Input: o.r.input[o.partition], Loop: o.r.loop[o.partition], Verdicts: o.r.ends[o.partition], Rules: o.r.said[o.partition]}, nil
 }
 
 func (o *owner) Grant(_ context.Context, g *protocol.Grants) error {

@@ -2,9 +2,11 @@ package publish
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/internal/failure"
 )
@@ -24,9 +26,9 @@ type rulesInUse struct {
 
 	mu      sync.Mutex
 	version uint64
-	text    []byte // empty: no rule of the version asks for anything
-	hold    event.Micros
-	strict  bool
+	text    []byte         // empty: no rule of the version asks for anything
+	holds   []event.Micros // of the strict ones, each once, the shortest first
+	before  event.Micros   // the longest of rules before
 	until   event.Micros   // by mono: until when rules that are not strict are published
 	epochs  map[int]string // of shards
 }
@@ -35,13 +37,20 @@ func newRulesInUse(p *Publisher) *rulesInUse {
 	return &rulesInUse{p: p, changed: make(chan struct{}, 1), epochs: map[int]string{}}
 }
 
-func (r *rulesInUse) use(version uint64, text []byte, hold event.Micros, strict bool) {
+func (r *rulesInUse) use(version uint64, text []byte, holds []event.Micros) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.strict && !strict {
+	holds = slices.Compact(slices.Sorted(slices.Values(holds)))
+	if version == 0 && len(holds) > 0 {
+		holds = holds[len(holds)-1:] // enforcers may go by other rules, and nobody would see it
+	}
+	if len(r.holds) > 0 && len(holds) == 0 {
 		r.until = r.p.mono() + event.FromDuration(lingers)
 	}
-	r.version, r.text, r.hold, r.strict = version, text, hold, strict
+	if n := len(r.holds); n > 0 && (version != r.version || !slices.Equal(holds, r.holds)) {
+		r.before = max(r.before, r.holds[n-1])
+	}
+	r.version, r.text, r.holds = version, text, holds
 	r.put()
 }
 
@@ -53,12 +62,18 @@ func (r *rulesInUse) put() {
 	}
 }
 
-// state returns the version, the hold, and whether rules are strict; until is until when others are
-// published.
-func (r *rulesInUse) state() (version uint64, hold event.Micros, strict bool, until event.Micros) {
+// state returns the version, and whether rules are strict; until is until when others are published.
+func (r *rulesInUse) state() (version uint64, strict bool, until event.Micros) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.version, r.hold, r.strict, r.until
+	return r.version, len(r.holds) > 0, r.until
+}
+
+// held returns the version and its holds.
+func (r *rulesInUse) held() protocol.Holds {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return protocol.Holds{Rules: r.version, Of: r.holds, Before: r.before}
 }
 
 // epoch takes in a shard's epoch: another memory has no rules.

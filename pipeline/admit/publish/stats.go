@@ -150,16 +150,20 @@ func (w *worker) noteAnswer(b *protocol.Batch, a *protocol.Applied, now event.Mi
 
 // why says what the partition waits for when its shard may not grant permits.
 func (w *worker) why(now, ahead event.Micros) string {
-	closed, rest := w.warden.Waits(now)
+	waits, closed := w.warden.Waits(now)
+	rest, but := waits.Rest, ""
+	if waits.Open > 0 {
+		but = fmt.Sprintf(" (limits with a hold of at most %v are open)", waits.Open.Duration())
+	}
 	switch {
 	case ahead > protocol.MaxAhead:
 		return fmt.Sprintf("Redis' clock is %v ahead of this machine's: set the one that is wrong", ahead.Duration().Round(time.Second))
 	case w.behind || w.reached < w.least:
 		return "Redis is being filled from the verdict topic"
 	case rest > 0:
-		return fmt.Sprintf("Redis lost its memory, or is another process: permits that may be out have to end first, within %v", rest.Duration().Round(time.Second))
+		return fmt.Sprintf("Redis lost its memory, or is another process: permits that may be out have to end first, within %v%s", rest.Duration().Round(time.Second), but)
 	case closed:
-		return "Redis lost its memory, or is another process: what was counted until now has to reach it first"
+		return "Redis lost its memory, or is another process: what was counted until now has to reach it first" + but
 	}
 	return "the aggregator has not written yet that this Redis may grant permits"
 }

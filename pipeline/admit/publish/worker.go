@@ -72,7 +72,7 @@ func size(r *Record) int {
 // active tells whether there is something to publish: rules are strict, or Redis does not know yet that
 // none is.
 func (w *worker) active() bool {
-	version, _, strict, until := w.p.rules.state()
+	version, strict, until := w.p.rules.state()
 	if strict {
 		return true
 	}
@@ -288,7 +288,8 @@ func (w *worker) answered(ctx context.Context, b *protocol.Batch, a *protocol.Ap
 	}
 	w.reached = a.Reached
 	w.p.rules.epoch(w.shard, a.Epoch)
-	_, w.warden.Hold, _, _ = w.p.rules.state()
+	holds, at := w.p.rules.held(), &w.marks.progress
+	w.warden.Use(holds, at.Rules == holds.Rules && a.Reached >= at.Verdicts, now)
 	if w.reporter.Answered(a) {
 		w.marks.input.want()
 	}

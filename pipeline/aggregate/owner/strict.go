@@ -219,6 +219,6 @@ func (s *strict) Progress(ctx context.Context) (p protocol.Progress, err error) 
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	p.Verdicts = s.out.strict
+	p.Verdicts, p.Rules = s.out.strict, s.shard.Said()
 	return p, nil
 }

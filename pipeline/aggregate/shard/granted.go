@@ -5,15 +5,26 @@ import (
 	"fmt"
 
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
+	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // grantedKey is the key of the changelog's record of which Redis may have granted permits last. It is
 // durable before the first grants of that Redis: who takes over knows of all permits that may be out.
 const grantedKey = "\x00granted"
 
+// It names none where only some limits may be granted: who takes over then begins again to open the memory.
 type grantedRecord struct {
-	Run  string `json:"run"`
-	Life string `json:"life"`
+	Run     string `json:"run"`
+	Life    string `json:"life"`
+	HoldsOf uint64 `json:"holds_of,omitempty"`
+	Longest int64  `json:"longest_hold,omitempty"`
+}
+
+func grantedBy(g *protocol.Grants) grantedRecord {
+	if g.Hold > 0 {
+		return grantedRecord{HoldsOf: g.HoldsOf, Longest: int64(g.Longest)}
+	}
+	return grantedRecord{g.Run, g.Life, g.HoldsOf, int64(g.Longest)}
 }
 
 // LastGrants says which Redis may have granted permits when the partition was taken over, without
@@ -22,11 +33,11 @@ func (s *issuing) LastGrants() *protocol.Grants { return s.lastGrants }
 
 // Grant asks for a grants record in the verdict topic. It comes back in Effects.Strict.
 func (s *issuing) Grant(g *protocol.Grants) error {
-	if s.granted != nil && s.granted.Run == g.Run && s.granted.Life == g.Life {
+	if s.granted != nil && grantedBy(s.granted) == grantedBy(g) {
 		s.appendOwn(&protocol.Record{Grants: g}, &Ack{})
 		return nil
 	}
-	value, err := json.Marshal(grantedRecord{g.Run, g.Life})
+	value, err := json.Marshal(grantedBy(g))
 	if err != nil {
 		return fmt.Errorf("note which Redis may grant permits: %w", err)
 	}
@@ -45,7 +56,7 @@ func (s *issuing) loadGranted(value []byte) error {
 	if err := json.Unmarshal(value, &rec); err != nil {
 		return fmt.Errorf("%w: which Redis may grant permits: %w", ErrFinal, err)
 	}
-	s.lastGrants = &protocol.Grants{Run: rec.Run, Life: rec.Life}
+	s.lastGrants = &protocol.Grants{Run: rec.Run, Life: rec.Life, HoldsOf: rec.HoldsOf, Longest: event.Micros(rec.Longest)}
 	s.granted = s.lastGrants
 	return nil
 }

@@ -81,6 +81,9 @@ func becomeStrict(now, before *rules.Set) bool {
 	return false
 }
 
+// Said is the version of the rules that enforcers ask by: it is durable in the verdict topic.
+func (s *issuing) Said() uint64 { return s.announced.said.number }
+
 // announce notes that another version is in force from here on.
 func (s *judging) announce(before *rules.Set) {
 	a := &s.announced

@@ -61,6 +61,19 @@ local function is_for(k, i, q, remember)
   return one or not flies
 end
 
+-- Tells whether permits may be granted for what is asked for while they may not be under all limits.
+local function some(part, q, wanted, holds)
+  local hold = part[10]
+  if not hold or hold == 0 or part[9] <= clock or part[11] ~= part[7] or part[12] ~= wanted then return false end
+  if not q then return holds <= hold end
+  local want = 9 + q[7]
+  while want <= #q do
+    if q[want + 5] > hold then return false end
+    want = want + 13 + 2 * q[want + 7] + q[want + 8]
+  end
+  return true
+end
+
 local function admit(arg)
   -- Most questions are for one permit under one limit without tiers: then no list is made of them.
   local p, text, before, wanted, epoch_name, how, ids, id, limits, name, kind, amount, threshold, lowest, holds, returns, tiers, ends, formers, grain, offset, keeps = first(arg)
@@ -86,7 +99,7 @@ local function admit(arg)
   if not part then
     part = {0, 0, 0, 0}
     if raw[3 + ids] then part = {unpacked(raw[3 + ids])} end
-    if fresh then part[1], part[3] = 0, 0 end
+    if fresh then part[1], part[3], part[10] = 0, 0, 0 end
     parts[p] = part
   end
   local till, version, settled, beat = part[1], part[2], part[3], part[4]
@@ -142,7 +155,7 @@ local function admit(arg)
   -- By the clock before it was set back the first time that it was asked may be long ago.
   if floor(how / 2) % 2 == 1 and clock < was then return answer(ANSWER, 3, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
   -- Of a publisher that is away the last heartbeat is old, too.
-  if till <= clock then return answer(ANSWER, 5, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
+  if till <= clock and not some(part, q, wanted, holds) then return answer(ANSWER, 5, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
   if clock > beat + AHEAD then return answer(ANSWER, 9, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
   if version ~= wanted then return answer(ANSWER, 6, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end
   if how % 8 >= 4 then return answer(ANSWER, 4, now, clock, version, 0, -1, 0, 0, 0, 0, 0) end

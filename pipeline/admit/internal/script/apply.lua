@@ -2,7 +2,7 @@
 -- Applies records of one partition of the verdict topic, in their order, and sweeps what is over.
 -- KEYS: META   ARGV: 1 partition   2 partitions of the topic   3 shards   4 start   5 next   6 beat   7 a new name   8 1: records are
 --       missing   9, 10 forwarded: epoch and moment   11, 12 settled: life and moment   13 lost permits named at most; then of
---       each record its kind and what it says: 'G' run, life, until; 'V' version; 'L' key, level: none for a tombstone, or a list
+--       each record its kind and what it says: 'G' run, life, until, hold, rules; 'V' version; 'L' key, level: none for a tombstone, or a list
 --       of seq, latest, exempt, how many permits it settles, those, how many sections, and those as a key has them.
 -- Returns {1 applied or 0, reached, clock, least, run, epoch, life, and of each lost permit its key and what KEY has of it}.
 
@@ -41,7 +41,7 @@ while i <= #ARGV do
       names[#names + 1] = META .. ':k:' .. text
     end
   end
-  i = i + (kind == 'V' and 2 or kind == 'L' and 3 or 4)
+  i = i + (kind == 'V' and 2 or kind == 'L' and 3 or 6)
 end
 local kept = {}
 for from = 1, #names, 500 do
@@ -108,8 +108,11 @@ while i <= #ARGV do
     part[2] = tonumber(ARGV[i + 1])
     i = i + 2
   elseif kind == 'G' then
-    if ARGV[i + 1] == RUN and ARGV[i + 2] == part[7] then part[1] = max(part[1], tonumber(ARGV[i + 3])) end
-    i = i + 4
+    if ARGV[i + 1] == RUN and ARGV[i + 2] == part[7] then
+      part[9], part[10], part[11], part[12] = tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), part[7], tonumber(ARGV[i + 5])
+      if part[10] == 0 then part[1] = max(part[1], part[9]) end
+    end
+    i = i + 6
   else
     local text, value = ARGV[i + 1], ARGV[i + 2]
     local name = META .. ':k:' .. text

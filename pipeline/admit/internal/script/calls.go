@@ -167,7 +167,7 @@ func appendRecord(args []any, r *protocol.Record, json bool) []any {
 	case r.Gone != "":
 		return append(args, "L", r.Gone, "")
 	case r.Grants != nil:
-		return append(args, "G", r.Grants.Run, r.Grants.Life, int64(r.Grants.Until))
+		return append(args, "G", r.Grants.Run, r.Grants.Life, int64(r.Grants.Until), int64(r.Grants.Hold), r.Grants.Rules)
 	default:
 		return append(args, "V", r.Version)
 	}

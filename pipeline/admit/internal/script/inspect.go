@@ -28,10 +28,17 @@ func (s *Shards) Inspect(ctx context.Context, partition int32, key string) (*pro
 		r.bad = r.bad || in.bad
 	}
 	if in := r.part(); in != nil {
-		m.Partitions[partition] = &protocol.Partition{
+		part := &protocol.Partition{
 			Until: event.Micros(in.number()), Version: uint64(in.number()), Settled: event.Micros(in.number()), Beat: event.Micros(in.number()),
 			Forwarded: event.Micros(in.number()), Reached: in.number(), Life: in.text(),
 		}
+		if len(in.list) > 0 {
+			part.Forgot = event.Micros(in.number())
+		}
+		if len(in.list) > 0 {
+			part.Some = protocol.Grants{Until: event.Micros(in.number()), Hold: event.Micros(in.number()), Life: in.text(), Rules: uint64(in.number())}
+		}
+		m.Partitions[partition] = part
 		r.bad = r.bad || in.bad
 	}
 	if in := r.part(); in != nil {

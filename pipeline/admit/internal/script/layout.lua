@@ -4,8 +4,9 @@
 --
 -- Values are lists that pack writes one behind the other, and unpacked returns as so many results.
 -- META is the shard's memory: {clock, TIME of the last call, run, epoch, was}.   META:partitions is the set of partitions.
--- META:p:P is what it knows of a partition: {until, version, settled, beat, forwarded, reached, life, forgot}.
--- was and forgot are missing where a script wrote that knows nothing of them.
+-- META:p:P is what it knows of a partition: {until, version, settled, beat, forwarded, reached, life, forgot}, and of the
+-- last grants {until, hold, life, rules}: those with a hold hold under limits with that one or a shorter one, by these rules, in this life.
+-- was, forgot and the grants are missing where a script wrote that knows nothing of them.
 -- META:k:KEY is a key, all in one list, since lists of lists take twice the time:
 --   clock: that of the latest permit that has ended, seq, latest, exempt, due: when the sweep looks at it, or 0
 --   how many sections; of each its name, tier, level, how many numbers in steps, and those: until, amount, …

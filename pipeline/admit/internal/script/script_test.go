@@ -167,7 +167,7 @@ func (r *rig) wants(k int) (out []protocol.Want) {
 				w.Limit = other
 			}
 		}
-		w.Amount, w.Lowest = event.Decimal(1+r.rng.IntN(2_000_000)), event.One
+		w.Amount, w.Lowest, w.Hold = event.Decimal(1+r.rng.IntN(2_000_000)), event.One, event.Micros(7+r.rng.IntN(4))*event.Second
 		if r.rng.IntN(4) == 0 {
 			w.Threshold, w.Tiers = -1, []protocol.Tier{{ID: 0, Threshold: 4 * event.One}, {ID: 4_000_000_001, Threshold: 7 * event.One}}
 		}
@@ -259,7 +259,11 @@ func (r *rig) apply() {
 		if part := r.memory.Partitions[b.Partition]; part != nil {
 			life = part.Life
 		}
-		b.Records = append(b.Records, protocol.Record{Grants: &protocol.Grants{Run: r.run, Life: life, Until: r.now + event.Micros(r.rng.IntN(15))*event.Second}})
+		g := &protocol.Grants{Run: r.run, Life: life, Until: r.now + event.Micros(r.rng.IntN(15))*event.Second}
+		if r.rng.IntN(3) == 0 {
+			g.Hold, g.Rules = event.Micros(5+r.rng.IntN(6))*event.Second, uint64(1-r.rng.IntN(8)/7)
+		}
+		b.Records = append(b.Records, protocol.Record{Grants: g})
 		b.Settled = protocol.Mark{Epoch: life, At: r.now - event.Micros(r.rng.IntN(10))*event.Second}
 	}
 	if r.rng.IntN(300) == 0 {
