@@ -37,7 +37,7 @@ REAL = ./internal/e2e $$(grep -rlE --include='*_test.go' 'internal/servers"|/bro
 
 e2e: kafka-up ## tests on a real Kafka and Redis, in a browser, and of clients in their own languages
 	@TALLYGATE_TEST_KAFKA=127.0.0.1:$$(<$(RUN)/kafka/port) TALLYGATE_TEST_REDIS=127.0.0.1:$$(<$(RUN)/redis/port) \
-	  PATH="$$(scripts/proxies.sh install):$$PATH" TALLYGATE_TEST_REQUIRE=1 go test $(E2EFLAGS) -count=1 -parallel 4 -timeout 40m $(TESTFLAGS) $(REAL)
+	  PATH="$$(scripts/proxies.sh install):$$PATH" TALLYGATE_TEST_REQUIRE=1 go test $(E2EFLAGS) -count=1 -p 3 -parallel 4 -timeout 40m $(TESTFLAGS) $(REAL)
 
 nightly: export TALLYGATE_TEST_NIGHTLY = 1
 nightly: ## what takes too long for each change, and races on real servers: before a tag, and each night
