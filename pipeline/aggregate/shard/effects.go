@@ -53,6 +53,7 @@ type Ack struct {
 	level    *protocol.Level  // that is published when the state is durable
 	says     *spoken          // the version of the rules that it names
 	grants   *protocol.Grants // that are published then
+	saying   *spoken          // that is said then
 	own      *protocol.Record // that is published with it: a level, a tombstone of one
 }
 

@@ -118,6 +118,8 @@ func (s *issuing) Acked(a *Ack, offset int64, clock Clock) {
 		s.out.Published = append(s.out.Published, Published{Offset: offset, Key: a.record.Key, Value: a.record.Value, At: clock.Local, Verdict: v, Broker: event.NoTime})
 	case a.grants != nil:
 		s.grantedDurable(a.grants)
+	case a.saying != nil:
+		s.sayingDurable(a.saying)
 	case a.own != nil:
 		if a.says != nil {
 			s.announced.said = *a.says

@@ -24,6 +24,7 @@ type levelRig struct {
 	next   int64
 	offset int64 // of the changelog
 	said   []string
+	saying []byte // the changelog's record of it
 }
 
 func newLevelRig(t *testing.T) *levelRig {
@@ -58,6 +59,9 @@ func (r *levelRig) levels() string {
 		states, verdicts := r.s.out.States, r.s.out.Verdicts
 		r.s.out.States, r.s.out.Verdicts = nil, nil
 		for _, a := range append(states, verdicts...) {
+			if string(a.Key) == sayingKey {
+				r.saying = a.Value
+			}
 			if r.offset++; a.Ack != nil {
 				r.s.Acked(a.Ack, r.offset, r.clock)
 			}

@@ -112,6 +112,8 @@ func (s *Shard) loadOwnerRecord(key, value []byte) error {
 		s.restoring.checkpoint = c
 	case string(key) == grantedKey:
 		return s.loadGranted(value)
+	case string(key) == sayingKey:
+		return s.loadSaying(value)
 	case isPart(key):
 		s.restoring.parts[string(key)] = bytes.Clone(value)
 	}

@@ -53,11 +53,11 @@ func (s *Shard) Resume(f Found, clock Clock) (Resumed, error) {
 	if err := s.restoreJudged(c); err != nil {
 		return Resumed{}, err
 	}
-	s.announced.said = spoken{name: c.Strict, number: c.StrictNumber, limits: c.StrictLimits}
+	said := spoken{name: c.Strict, number: c.StrictNumber, limits: c.StrictLimits}
 	if c.Strict != "" && c.Strict == s.rules.name() { // a program before this one wrote no more than the name
-		s.announced.said = spokenOf(&s.rules)
+		said = spokenOf(&s.rules)
 	}
-	s.announced.last = s.announced.said
+	s.announced.resumes(said)
 	s.announce(nil)
 	if is := s.rules.hash(); c.Rules != "" && c.Rules != is {
 		s.note(Info, "this partition was last counted by another rule set; limits removed by the new rules are dropped, new limits start empty",

@@ -138,9 +138,20 @@ func (o *simOwner) sees(a *Append) {
 		w.named[named(rec.Run)] = true
 		return
 	}
+	if string(a.Key) == sayingKey {
+		var rec sayingRecord
+		if err := json.Unmarshal(a.Value, &rec); err != nil {
+			w.fail("%v", err)
+		}
+		w.named[named(fmt.Sprint("version ", rec.Number))] = true
+		return
+	}
 	r, err := protocol.ParseRecord(a.Key, a.Value)
 	if err == nil && r.Grants != nil && !w.named[named(r.Grants.Run)] {
 		w.fail("%s may grant permits, which the changelog does not say", r.Grants.Run)
+	}
+	if err == nil && r.Version > 0 && !w.named[named(fmt.Sprint("version ", r.Version))] {
+		w.fail("version %d is said, which the changelog does not say", r.Version)
 	}
 	if err == nil && r.Version > 0 {
 		o.seesVersion(int64(r.Version))

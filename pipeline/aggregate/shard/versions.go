@@ -1,7 +1,9 @@
 package shard
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/rules"
@@ -11,13 +13,19 @@ import (
 // one. So the version is in the verdict topic as well: behind the levels of all keys with limits that
 // became strict, of which nobody has said so far what they have counted. These levels go out while the
 // keys are judged by the new rules. Enforcers ask by the version before until then, also under limits
-// that the new rules lack: levels name these, so that none is taken for unused.
+// that the new rules lack: levels name these, so that none is taken for unused. A version is in the changelog
+// before it is in the verdict topic: who takes over behind a crash knows of each by which they may ask.
+
+// sayingKey is the key of the changelog's record of the version that was said last, or is about to be.
+const sayingKey = "\x00saying"
 
 // announcement is what is to be said of the rules.
 type announcement struct {
-	said spoken             // last, and durable
-	last spoken             // last, and on its way to the topic
-	gone []protocol.Section // limits of last that the present rules lack, for levels that come before the present version
+	said   spoken             // last, and durable
+	saying spoken             // what the changelog named when the partition was taken over
+	heard  []spoken           // by which enforcers may ask: the last one, and those on their way
+	set    *rules.Set         // the present one
+	gone   []protocol.Section // limits of heard that it lacks, for levels that come before its version
 
 	pass bool   // limits became strict: the pass over all keys publishes their levels
 	due  *Rules // to be said behind the levels that were queued before
@@ -33,6 +41,13 @@ type spoken struct {
 	name   string   // see Rules.name
 	number uint64   // see Rules.Published
 	limits []string // the strict ones that levels are of, by their names there
+}
+
+// sayingRecord is what the record at sayingKey says.
+type sayingRecord struct {
+	Name   string   `json:"name"`
+	Number uint64   `json:"version"`
+	Limits []string `json:"limits"`
 }
 
 func spokenOf(r *Rules) spoken {
@@ -88,7 +103,8 @@ func (s *issuing) Said() uint64 { return s.announced.said.number }
 func (s *judging) announce(before *rules.Set) {
 	a := &s.announced
 	was := before != nil && before.NewPermits() != nil
-	a.gone = a.last.lacks(s.rules.Set)
+	a.set = s.rules.Set
+	a.lack()
 	switch {
 	case !s.levels.on && !was && a.said.name == "", a.said.name == s.rules.name():
 		return
@@ -121,6 +137,49 @@ func (s *issuing) sayIfDue() {
 		return
 	}
 	is := spokenOf(a.due)
-	a.due, a.last, a.gone = nil, is, nil
-	s.appendOwn(&protocol.Record{Version: is.number}, &Ack{says: &is})
+	value, err := json.Marshal(sayingRecord{is.name, is.number, is.limits})
+	if err != nil {
+		panic(err) // of texts and a number
+	}
+	a.due = nil
+	if !slices.ContainsFunc(a.heard, func(v spoken) bool { return v.name == is.name }) {
+		a.heard = append(a.heard, is)
+	}
+	a.lack()
+	s.out.States = append(s.out.States, Append{Key: []byte(sayingKey), Value: value, Urgent: true, Ack: &Ack{saying: &is}})
+}
+
+// sayingDurable says a version that is in the changelog. Levels behind it need not name what the ones before had.
+func (s *issuing) sayingDurable(is *spoken) {
+	a := &s.announced
+	if i := slices.IndexFunc(a.heard, func(v spoken) bool { return v.name == is.name }); i > 0 {
+		a.heard = a.heard[i:]
+	}
+	a.lack()
+	s.appendOwn(&protocol.Record{Version: is.number}, &Ack{says: is})
+}
+
+// lack notes what levels say of limits that the present rules have no more.
+func (a *announcement) lack() {
+	a.gone = nil
+	for i := range a.heard {
+		a.gone = append(a.gone, a.heard[i].lacks(a.set)...)
+	}
+}
+
+func (s *issuing) loadSaying(value []byte) error {
+	var rec sayingRecord
+	if err := json.Unmarshal(value, &rec); err != nil {
+		return fmt.Errorf("%w: which version of the rules is said: %w", ErrFinal, err)
+	}
+	s.announced.saying = spoken{rec.Name, rec.Number, rec.Limits}
+	return nil
+}
+
+// resumes takes over what the last checkpoint says. It may be of before the last version was said.
+func (a *announcement) resumes(said spoken) {
+	a.said, a.heard = said, []spoken{said}
+	if a.saying.name != "" && a.saying.name != said.name {
+		a.heard = append(a.heard, a.saying)
+	}
 }

@@ -93,7 +93,7 @@ func TestTheVersionIsSaidAtATakeover(t *testing.T) {
 		if r.s.AllJudged() != (strict != "") {
 			t.Errorf("%s: all keys are judged: %t", name, r.s.AllJudged())
 		}
-		if gone := r.s.announced.last.lacks(&rules.Set{}); len(gone) != 1 && strict != "" {
+		if gone := r.s.announced.heard[0].lacks(&rules.Set{}); len(gone) != 1 && strict != "" {
 			t.Errorf("%s: of the limits that enforcers ask under, %v are known", name, gone)
 		}
 	}
@@ -164,5 +164,70 @@ func TestLevelsBeforeTheirVersionSayWhichLimitsAreGone(t *testing.T) {
 	}
 	if got := said(r); !reflect.DeepEqual(got, gone) {
 		t.Errorf("behind a takeover, %v, want %v", got, gone)
+	}
+}
+
+// Enforcers ask by a version as soon as it is said. A crash right behind that, before a checkpoint knows of it, and
+// other rules at once: levels by these name what that version had, and what the one before had.
+func TestACrashBehindAVersionForgetsNoLimit(t *testing.T) {
+	const spec = `
+  max_lateness: 1h
+  rules:
+    - {name: daily, match: {api: a, outcome: ok}, limit: 9, per: %s, window: calendar, strict: true}`
+	var versions []Rules
+	for i, per := range []string{"day", "month", "week"} {
+		versions = append(versions, Rules{Number: int64(i + 1), Published: uint64(i + 1), Set: compile(t, fmt.Sprintf(spec, per))})
+	}
+	of := func(i int) protocol.Section {
+		return protocol.Gone(versions[i].Set.Limits[0].Hash.String(), versions[i].Published)
+	}
+
+	r := newLevelRig(t)
+	r.s = New(Config{Of: 1, Topics: simTopics}, versions[0])
+	r.s.announce(nil)
+	if err := r.s.PassDone(versions[0]); err != nil {
+		t.Fatal(err)
+	}
+	r.want("at the start", "version 1")
+	c := r.s.snapshot()
+	if err := r.s.Use(versions[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.s.PassDone(versions[1]); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range r.s.out.States { // it is on its way: a level may come before it, or behind
+		if string(a.Key) == sayingKey && !reflect.DeepEqual(r.s.announced.gone, []protocol.Section{of(0)}) {
+			t.Errorf("before it is said, levels name %v", r.s.announced.gone)
+		}
+	}
+	r.want("when all keys are judged", "version 2")
+
+	c.Next = [Sources]int64{} // the topics of the next owner are empty
+	value, err := c.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		what string
+		is   Rules
+		gone []protocol.Section
+	}{
+		{"with the same rules", versions[1], []protocol.Section{of(0)}},
+		{"with others", versions[2], []protocol.Section{of(0), of(1)}},
+	} {
+		s := New(Config{Of: 1, Topics: simTopics}, tt.is)
+		if s.restoring.checkpoint, err = decodeCheckpoint(value); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.loadOwnerRecord([]byte(sayingKey), r.saying); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Resume(Found{Committed: -1}, r.clock); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.announced.gone; !reflect.DeepEqual(got, tt.gone) {
+			t.Errorf("%s, levels name %v, want %v", tt.what, got, tt.gone)
+		}
 	}
 }
