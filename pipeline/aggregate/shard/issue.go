@@ -119,7 +119,8 @@ func (s *issuing) Acked(a *Ack, offset int64, clock Clock) {
 	case a.grants != nil:
 		s.grantedDurable(a.grants)
 	case a.saying != nil:
-		s.sayingDurable(a.saying)
+		s.announced.says(a.saying)
+		s.appendOwn(&protocol.Record{Version: a.saying.number}, &Ack{says: a.saying})
 	case a.own != nil:
 		if a.says != nil {
 			s.announced.said = *a.says

@@ -113,7 +113,7 @@ func (s *Shard) loadOwnerRecord(key, value []byte) error {
 	case string(key) == grantedKey:
 		return s.loadGranted(value)
 	case string(key) == sayingKey:
-		return s.loadSaying(value)
+		return s.announced.load(value)
 	case isPart(key):
 		s.restoring.parts[string(key)] = bytes.Clone(value)
 	}

@@ -149,14 +149,12 @@ func (s *issuing) sayIfDue() {
 	s.out.States = append(s.out.States, Append{Key: []byte(sayingKey), Value: value, Urgent: true, Ack: &Ack{saying: &is}})
 }
 
-// sayingDurable says a version that is in the changelog. Levels behind it need not name what the ones before had.
-func (s *issuing) sayingDurable(is *spoken) {
-	a := &s.announced
+// says takes in that a version goes out: levels behind it need not name what the ones before had.
+func (a *announcement) says(is *spoken) {
 	if i := slices.IndexFunc(a.heard, func(v spoken) bool { return v.name == is.name }); i > 0 {
 		a.heard = a.heard[i:]
 	}
 	a.lack()
-	s.appendOwn(&protocol.Record{Version: is.number}, &Ack{says: is})
 }
 
 // lack notes what levels say of limits that the present rules have no more.
@@ -167,12 +165,12 @@ func (a *announcement) lack() {
 	}
 }
 
-func (s *issuing) loadSaying(value []byte) error {
+func (a *announcement) load(value []byte) error {
 	var rec sayingRecord
 	if err := json.Unmarshal(value, &rec); err != nil {
 		return fmt.Errorf("%w: which version of the rules is said: %w", ErrFinal, err)
 	}
-	s.announced.saying = spoken{rec.Name, rec.Number, rec.Limits}
+	a.saying = spoken{rec.Name, rec.Number, rec.Limits}
 	return nil
 }
 
