@@ -11,7 +11,7 @@ import (
 
 const long = 5 * hold
 
-// calls waits for several calls of Redis, and what comes of them.
+// answers waits for several answers of Redis, and for what comes of them.
 func (r *rig) answers() {
 	r.t.Helper()
 	n := r.count()

@@ -18,13 +18,9 @@ import (
 // before.
 func (r *rig) restarts(p *Publisher, partition int32, key string) {
 	r.t.Helper()
-	calm := func() { // several calls
-		n := r.count()
-		testrun.Eventually(r.t, "Redis is called", func() bool { return r.count() > n+8 })
-	}
 	for _, by := range []event.Micros{0, 17 * event.Second, hold} { // 48 s in all are not enough, 49 are
 		r.tick(by)
-		calm()
+		r.answers()
 		if a := r.admit(partition, key, "early"); a.Status != protocol.Doubt {
 			r.t.Fatalf("%d s later: %+v", by/event.Second, a)
 		}

@@ -123,6 +123,7 @@ func (m *marks) gone() {
 func (m *marks) next(ctx context.Context) {
 	m.find(ctx, &m.input)
 	m.find(ctx, &m.loop)
+	// Without traffic, too, it is asked by which rules the partition counts: see Warden.Use.
 	if m.ready(&m.asking) && (m.input.ahead(m.progress.Input) || m.loop.ahead(m.progress.Loop) || m.progress.Rules != m.w.p.rules.held().Rules) {
 		m.begin(ctx, &m.asking, func(ctx context.Context) (func(), error) {
 			progress, err := m.w.owner.Progress(ctx)
