@@ -32,16 +32,16 @@ func (in installation) parts(t *testing.T) []string {
 	return []string{"-kafka", in.brokers, "-redis", servers.Redis(t), "-prefix", in.prefix}
 }
 
-// The service of docs/go.md, with the rule that it has.
+// The service of docs/enforce.md, with the rule that it has.
 func TestGoLimits(t *testing.T) {
-	page, err := os.ReadFile("../docs/go.md")
+	page, err := os.ReadFile("../docs/enforce.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rules, _ := strings.Cut(string(page), "# rules.yaml\n")
 	rules, _, found := strings.Cut(rules, "```\n")
 	if !found {
-		t.Fatal("docs/go.md has no rules.yaml")
+		t.Fatal("docs/enforce.md has no rules.yaml")
 	}
 	program, in, listen := build(t, "orders"), install(t, rules), servers.FreeAddr(t)
 	launch(t, true, exec.Command(program, append(in.parts(t), "-listen", listen)...))

@@ -1,4 +1,4 @@
-// Command orders is the service of docs/go.md: one middleware in front of all its routes.
+// Command orders is the service of docs/enforce.md: one middleware in front of all its routes.
 //
 //	go run ./examples/orders       # beside tallygate dev, with the rule of that page
 //	curl -i -H 'X-User: 42' localhost:8000/orders/17

@@ -72,21 +72,18 @@ type shown struct {
 
 var consoles = regexp.MustCompile("(?ms)^```console\n(.*?)^```$")
 
-// readPage returns the commands of a page, or of the section with this heading.
+// readPage returns the commands of the section with this heading.
 func readPage(t *testing.T, path, section string) (all []shown) {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(content)
-	if section != "" {
-		_, behind, ok := strings.Cut(text, "\n## "+section+"\n")
-		if !ok {
-			t.Fatalf("%s has no section %s", path, section)
-		}
-		text, _, _ = strings.Cut(behind, "\n## ")
+	_, behind, ok := strings.Cut(string(content), "\n## "+section+"\n")
+	if !ok {
+		t.Fatalf("%s has no section %s", path, section)
 	}
+	text, _, _ := strings.Cut(behind, "\n## ")
 	for _, block := range consoles.FindAllStringSubmatch(text, -1) {
 		for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", "")) {
 			if command, ok := strings.CutPrefix(line, "$ "); ok {
@@ -377,14 +374,4 @@ func TestRecipes(t *testing.T) {
 			http.DefaultClient.CloseIdleConnections()
 		})
 	}
-}
-
-// The page about nginx is one that a newcomer follows to its end.
-func TestBehindNginx(t *testing.T) {
-	t.Parallel()
-	program(t, "nginx")
-	p := newPage(t)
-	p.run(readPage(t, "../../docs/behind-nginx.md", ""))
-	p.limits()
-	http.DefaultClient.CloseIdleConnections()
 }
