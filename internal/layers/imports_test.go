@@ -1,16 +1,10 @@
 package layers
 
 import (
-	"encoding/json"
-	"errors"
-	"io"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 )
-
-const module = "github.com/tallygate/tallygate"
 
 // Folders below stand for themselves and for all packages in them, names without a dot in
 // their first element for folders of this module, and others for modules.
@@ -119,16 +113,6 @@ var importers = []struct {
 	{"go.opentelemetry.io", []string{"internal/tracing"}},
 }
 
-// pkg is what go list says of a package.
-type pkg struct {
-	ImportPath   string
-	Standard     bool
-	Imports      []string
-	TestImports  []string
-	XTestImports []string
-	Deps         []string
-}
-
 func TestImports(t *testing.T) {
 	all := list(t)
 	for _, rule := range imports {
@@ -226,32 +210,4 @@ func in(t *testing.T, all map[string]pkg, folder string) []pkg {
 		t.Logf("there is no %s", folder)
 	}
 	return out
-}
-
-// list returns the module's packages and all that they need, by import path.
-func list(t *testing.T) map[string]pkg {
-	t.Helper()
-	cmd := exec.Command("go", "list", "-e", "-deps", "-test",
-		"-json=ImportPath,Standard,Imports,TestImports,XTestImports,Deps", "./...")
-	cmd.Dir = root
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
-	all := map[string]pkg{}
-	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p pkg
-		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(p.ImportPath, " [") && !strings.HasSuffix(p.ImportPath, ".test") {
-			all[p.ImportPath] = p
-		}
-	}
-	if len(all) == 0 {
-		t.Fatal("go list knows no package")
-	}
-	return all
 }

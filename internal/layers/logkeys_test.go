@@ -1,18 +1,13 @@
 package layers
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/constant"
-	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -25,17 +20,9 @@ const commonKey = 2
 
 // The log's schema (docs/reference/metrics.md) is what the handler makes of every line. What it would have to mend is found here, where it is written.
 func TestLogKeysAreOfTheSchema(t *testing.T) {
-	l, imports, own := newLogCalls(t)
-	for _, p := range own {
-		var files []*ast.File
-		for _, name := range p.GoFiles {
-			f, err := parser.ParseFile(l.fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
-			files = append(files, f)
-		}
-		l.lookAt(p.ImportPath, imports, files...)
+	l := &logCalls{fset: checked(t).fset, keys: map[string]int{}}
+	for _, p := range checked(t).packages {
+		l.lookAt(p.info, p.files)
 	}
 	if l.calls < 80 {
 		t.Fatalf("%d calls of the log were found", l.calls)
@@ -71,7 +58,7 @@ func TestLogKeysAreOfTheSchema(t *testing.T) {
 
 // What the test above is for is found.
 func TestMistakesInLogKeysAreFound(t *testing.T) {
-	l, imports, _ := newLogCalls(t)
+	l := &logCalls{fset: checked(t).fset, keys: map[string]int{}}
 	for call, want := range map[string]string{
 		`log.Info("text", "keys", 7, "took_seconds", took.Seconds(), "error", err)`: "",
 		`log.Info("text", append([]any{"n", 1}, more...)...)`:                       "",
@@ -95,8 +82,12 @@ func TestMistakesInLogKeysAreFound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		info := newInfo()
+		if _, err := (&types.Config{Importer: checked(t).imports}).Check("p", l.fset, []*ast.File{f}, info); err != nil {
+			t.Fatal(err)
+		}
 		l.mistakes = nil
-		l.lookAt("p", imports, f)
+		l.lookAt(info, []*ast.File{f})
 		if got := strings.Join(l.mistakes, "; "); want == "" && got != "" || !strings.Contains(got, want) || len(l.mistakes) > 1 {
 			t.Errorf("%s: %q, want %q", call, got, want)
 		}
@@ -105,7 +96,6 @@ func TestMistakesInLogKeysAreFound(t *testing.T) {
 
 // logCalls finds the calls of log/slog, by their types: a logger may have any name.
 type logCalls struct {
-	t        *testing.T
 	fset     *token.FileSet
 	calls    int
 	keys     map[string]int
@@ -113,12 +103,7 @@ type logCalls struct {
 }
 
 // lookAt looks at a package.
-func (l *logCalls) lookAt(path string, imports types.Importer, files ...*ast.File) {
-	l.t.Helper()
-	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}}
-	if _, err := (&types.Config{Importer: imports}).Check(path, l.fset, files, info); err != nil {
-		l.t.Fatalf("%s: %v", path, err)
-	}
+func (l *logCalls) lookAt(info *types.Info, files []*ast.File) {
 	for _, f := range files {
 		ast.Inspect(f, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok {
@@ -127,37 +112,6 @@ func (l *logCalls) lookAt(path string, imports types.Importer, files ...*ast.Fil
 			return true
 		})
 	}
-}
-
-// listed is a package as go list has it, tests excepted.
-type listed struct {
-	ImportPath, Export, Dir string
-	GoFiles                 []string
-}
-
-// newLogCalls also returns this module's packages, and what imports by what the compiler knows of packages.
-func newLogCalls(t *testing.T) (l *logCalls, imports types.Importer, own []listed) {
-	t.Helper()
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles", "./...")
-	cmd.Dir, cmd.Stderr = root, os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
-	exports := map[string]string{}
-	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p listed
-		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		if exports[p.ImportPath] = p.Export; p.ImportPath == module || strings.HasPrefix(p.ImportPath, module+"/") {
-			own = append(own, p)
-		}
-	}
-	l = &logCalls{t: t, fset: token.NewFileSet(), keys: map[string]int{}}
-	return l, importer.ForCompiler(l.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }), own
 }
 
 // begins is where the message of a call is among its arguments, and behind it the keys and values; -1: there is no message.
