@@ -12,6 +12,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -94,20 +95,20 @@ func bookSet(t testing.TB) *Set {
 	return compiled(t, told)
 }
 
-// bookSeeds is how many long timelines there are.
-var bookSeeds = 60
-
 // TestBookManySteps compares Step with the book over long random timelines. A failure names its
 // seed: go test -run TestBookManySteps/seed=N.
 func TestBookManySteps(t *testing.T) {
 	t.Parallel()
 	set := bookSet(t)
 	seen := map[string]bool{}
-	for seed := range bookSeeds {
+	for seed := range testrun.Depth(60) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(seed), 1))
 			compareWithBook(t, set, rng.IntN, 400, func(c bookChange) { seen[c.Rule+" "+c.State.String()+c.Step] = true })
 		})
+	}
+	if !testrun.Deep() {
+		return
 	}
 	for _, want := range []string{
 		"tiers block", "tiers clear", "tiers/candidate block", "tiers warn50%", "extended block", "growing block", "growing-more/candidate block", "growing-both block", "growing-both/candidate block",

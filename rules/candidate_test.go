@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -26,7 +27,7 @@ func TestACandidateOfARuleThatResetsShowsWhatItsLimitWouldDo(t *testing.T) {
     - {name: tried, match: {api: x}, %s, limit: %d, candidate: {limit: %d}, %s}
     - {name: alone, match: {api: x}, %s, limit: %d, %s}
 `, window, limits[0], limits[1], then, window, limits[1], then))
-			for seed := range uint64(4) {
+			for seed := range uint64(testrun.Depth(4)) {
 				tried, alone := candidateVerdicts(t, set, seed)
 				if diff := cmp.Diff(alone, tried); diff != "" {
 					t.Fatalf("%s, a candidate of %d beside %d, rand.NewPCG(%d, 1) (- what the limit does):\n%s", window, limits[1], limits[0], seed, diff)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -50,7 +51,7 @@ func timedRules(roll dice) string {
 // asking the matcher for each minute's tier.
 func TestBlocksEndWhereATierByTimeComes(t *testing.T) {
 	t.Parallel()
-	for seed := range 8 {
+	for seed := range testrun.Depth(8) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			roll := rand.New(rand.NewPCG(uint64(seed), 2)).IntN
 			text := timedRules(roll)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -34,7 +35,7 @@ func TestHoppingByItsLengthGivesTheVerdictsOfTumbling(t *testing.T) {
 	}
 	hopping := compiled(t, text)
 	seen := map[string]bool{}
-	for seed := range uint64(80) {
+	for seed := range uint64(testrun.Depth(80)) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		a, b := newKeyOf(tumbling), newKeyOf(hopping)
 		now := noon

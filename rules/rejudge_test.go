@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules/internal/keystate"
@@ -390,7 +391,7 @@ spec:
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	passes, kept := 0, 0
-	for range 100 {
+	for range testrun.Depth(100) {
 		var with, without []byte
 		stepper, plain, version := sets[0].NewStepper(), sets[0].NewStepper(), 0
 		var told, want []string

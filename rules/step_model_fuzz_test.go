@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules/internal/keystate"
@@ -19,16 +20,13 @@ import (
 // dice returns a number in [0, n).
 type dice func(n int) int
 
-// modelSeeds is how many long timelines there are.
-var modelSeeds = 100
-
 // TestModelManySteps compares Step with the model over long random timelines. A failure
 // names its seed: go test -run TestModelManySteps/seed=N.
 func TestModelManySteps(t *testing.T) {
 	t.Parallel()
 	const steps = 500
 	set := modelSet(t)
-	for seed := range modelSeeds {
+	for seed := range testrun.Depth(100) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(seed), 1))
 			compareWithModel(t, set, rng.IntN, steps)

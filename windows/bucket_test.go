@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/windows"
 )
@@ -70,7 +71,7 @@ func TestAChangedLimitGoesOnFromTheLevelThereIs(t *testing.T) {
 
 // x/time/rate counts in floating point: with these rates and times it is exact as well.
 func TestBucketEqualsTimeRate(t *testing.T) {
-	for seed := range uint64(500) {
+	for seed := range uint64(testrun.Depth(500)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		limit, burst := int64(1)<<r.IntN(7), int64(1+r.IntN(40))
 		spec := bucketOf(event.Decimal(limit)*event.One, event.Second)
@@ -228,7 +229,7 @@ func FuzzBucket(f *testing.F) {
 }
 
 func TestBucketEqualsTheOracle(t *testing.T) {
-	for seed := range uint64(8_000) {
+	for seed := range uint64(testrun.Depth(8_000)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		compareBuckets(t, story(r, 1+r.IntN(30)))
 		if t.Failed() {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/windows"
 )
@@ -122,10 +123,7 @@ var oddZones = []string{
 // of a unit are tried as well.
 func TestCalendarEqualsCivilDates(t *testing.T) {
 	t.Parallel()
-	cases := civilCases
-	if testing.Short() {
-		cases = 5_000
-	}
+	cases := testrun.Depth(100_000)
 	r := rand.New(rand.NewPCG(20261121, 1))
 	var dates []*civilDates
 	for _, name := range oddZones {
@@ -158,7 +156,7 @@ func TestCalendarEqualsCivilDates(t *testing.T) {
 	}
 	t.Logf("%d cases: %v", cases, met)
 	for _, odd := range oddities {
-		if met[odd] == 0 && !testing.Short() {
+		if met[odd] == 0 && testrun.Deep() {
 			t.Errorf("%s was never tried", odd)
 		}
 	}
@@ -195,6 +193,3 @@ func note(met map[string]int, spec *windows.Spec, from, to int64) {
 		}
 	}
 }
-
-// civilCases is how many moments are tried.
-var civilCases = 100_000

@@ -123,7 +123,7 @@ func TestEstimatesAreAsCloseAsTheySay(t *testing.T) {
 		t.Errorf("1,024 values count %v", got)
 	}
 	var squares, worst float64
-	const rounds = 60
+	rounds := testrun.Depth(60)
 	for round := range uint64(rounds) {
 		r := rand.New(rand.NewPCG(round, 1))
 		n := 1025 + r.IntN(12_000)
@@ -136,7 +136,7 @@ func TestEstimatesAreAsCloseAsTheySay(t *testing.T) {
 		squares += off * off
 		worst = max(worst, math.Abs(off))
 	}
-	if rms := math.Sqrt(squares / rounds); rms > 1.15*windows.SketchError || worst > 4.5*windows.SketchError {
+	if rms := math.Sqrt(squares / float64(rounds)); rms > 1.15*windows.SketchError || worst > 4.5*windows.SketchError {
 		t.Errorf("off by %.2f%% (root mean square), %.2f%% at worst, and it is said to be %.2f%%", 100*rms, 100*worst, 100*windows.SketchError)
 	}
 }
@@ -212,7 +212,7 @@ func FuzzDistinct(f *testing.F) {
 }
 
 func TestDistinctEqualsTheOracle(t *testing.T) {
-	for seed := range uint64(12_000) {
+	for seed := range uint64(testrun.Depth(12_000)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		compareDistinct(t, uint8(seed), story(r, 1+r.IntN(30)))
 		if t.Failed() {

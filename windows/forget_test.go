@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/windows"
 )
@@ -54,7 +55,7 @@ func FuzzForget(f *testing.F) {
 }
 
 func TestForgetEqualsTheOracle(t *testing.T) {
-	for seed := range uint64(12_000) {
+	for seed := range uint64(testrun.Depth(12_000)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		compareForgotten(t, uint8(seed), story(r, 1+r.IntN(40)))
 		if t.Failed() {

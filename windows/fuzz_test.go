@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/windows"
 )
@@ -127,9 +128,9 @@ func fuzz(f *testing.F, from func([]byte) script) {
 	})
 }
 
-func compareMany(t *testing.T, cases uint64, from func([]byte) script) {
+func compareMany(t *testing.T, cases int, from func([]byte) script) {
 	t.Helper()
-	for seed := range cases {
+	for seed := range uint64(testrun.Depth(cases)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		compare(t, story(r, 1+r.IntN(30)), from)
 		if t.Failed() {

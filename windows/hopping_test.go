@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/windows"
 )
@@ -75,7 +76,7 @@ func TestALateEventIsToldTheGreatestCount(t *testing.T) {
 
 // With windows that begin where another ends, there is one at a time: tumbling ones.
 func TestHoppingByItsLengthIsTumbling(t *testing.T) {
-	for seed := range uint64(8_000) {
+	for seed := range uint64(testrun.Depth(8_000)) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		data := story(r, 1+r.IntN(40))
 		sc := tumblingFrom(data[:head])

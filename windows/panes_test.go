@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/windows"
 )
@@ -80,7 +81,7 @@ func TestPanesThatSaturatedSlideOut(t *testing.T) {
 }
 
 func TestPanesNeverCountTooLittleAndAtMostOnePaneTooMuch(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range uint64(testrun.Depth(2000)) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		per := 1 + event.Micros(r.IntN(5000))
 		c := newCounter(t, inPanes(per, (per+event.Micros(r.IntN(100)))/100+event.Micros(r.IntN(int(per)))/4))

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/windows"
 )
@@ -131,7 +132,7 @@ func FuzzSession(f *testing.F) {
 }
 
 func TestSessionEqualsTheOracle(t *testing.T) {
-	for seed := range uint64(12_000) {
+	for seed := range uint64(testrun.Depth(12_000)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		compareSessions(t, story(r, 1+r.IntN(30)))
 		if t.Failed() {

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/windows"
 )
@@ -68,7 +69,7 @@ func TestAnExactWindowKnowsWhatIsLeft(t *testing.T) {
 }
 
 func TestTakeEqualsTheOracle(t *testing.T) {
-	for seed := range uint64(6_000) {
+	for seed := range uint64(testrun.Depth(6_000)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		data := story(r, 1+r.IntN(30))
 		sc := []func([]byte) script{tumblingFrom, calendarFrom, exactFrom, panesFrom, hoppingFrom}[seed%5](data[:head])

@@ -18,6 +18,7 @@ import (
 	"github.com/tallygate/tallygate/internal/engine"
 	"github.com/tallygate/tallygate/internal/engine/enginetest"
 	"github.com/tallygate/tallygate/internal/replay"
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
@@ -231,8 +232,8 @@ func TestShuffledWithinTheLateness(t *testing.T) {
 	events := enginetest.Traffic(seed, 6000)
 	inOrder := engine.New(set)
 	wantLast, want := enginetest.Counted(inOrder, events)
-	moved := 0
-	for round := range uint64(5) {
+	rounds, moved := testrun.Depth(5), 0
+	for round := range uint64(rounds) {
 		r := rand.New(rand.NewPCG(seed, 10+round))
 		late := slices.Clone(events)
 		for i := range late {
@@ -252,7 +253,7 @@ func TestShuffledWithinTheLateness(t *testing.T) {
 			t.Errorf("round %d: who got a penalty (- in order, + shuffled)\n%s", round, diff)
 		}
 	}
-	if moved < len(events) || len(penalised(wantLast)) < 5 {
+	if moved < rounds*len(events)/5 || len(penalised(wantLast)) < 5 {
 		t.Errorf("%d events moved, %d penalties: too few to show anything", moved, len(penalised(wantLast)))
 	}
 }

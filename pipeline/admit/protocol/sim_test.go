@@ -304,9 +304,6 @@ func (r *simRule) top(acts []simAct, at event.Micros, level int64) event.Decimal
 
 func TestSimulation(t *testing.T) {
 	steps, want := 0, *simSteps
-	if testing.Short() {
-		want /= 4
-	}
 	seed := *simSeed
 	if seed == 0 {
 		seed = testrun.Seed(t)

@@ -12,26 +12,28 @@ var needs = map[string]struct {
 	seed   uint64
 	faults []fault
 }{
-	"moves":       {94, []fault{faultSplit, faultClock}},
+	"moves":       {196, []fault{faultSplit, faultClock}},
 	"spent":       {1, []fault{faultTwice, faultSlow}},
-	"waits":       {6, nil},
+	"waits":       {7, nil},
 	"returnWaits": {1, []fault{faultOwner}},
 	"merge":       {1, []fault{faultOwner, faultRedis}},
-	"answer":      {1, []fault{faultSlow, faultPause}},
-	"before":      {1, []fault{faultSlow, faultPause, faultEnforcer}},
+	"answer":      {2, []fault{faultSlow, faultPause}},
+	"before":      {86, []fault{faultSlow, faultPause, faultEnforcer}},
 	"cancels":     {1, []fault{faultTwice}},
 	"forwards":    {1, []fault{faultOwner, faultZombie}},
 	"gap":         {20, []fault{faultCompact, faultRedis}},
 	"keyClock":    {3, []fault{faultStranger, faultSkew}},
 	"settledAt":   {1, []fault{faultDrop, faultSlow, faultEnforcer}},
-	"setBack":     {1, []fault{faultClock, faultSlow, faultPause, faultDrop}},
+	"setBack":     {24, []fault{faultClock, faultSlow, faultPause, faultDrop}},
 	"forgets":     {1, []fault{faultClock}},
-	"first":       {6, []fault{faultRules}},
-	"formers":     {5, []fault{faultRules, faultSlow}},
-	"gone":        {21, nil},
-	"holds":       {1, []fault{faultHolds, faultSplit}},
+	"first":       {36, []fault{faultRules}},
+	"formers":     {7, []fault{faultRules, faultSlow}},
+	"gone":        {35, nil},
+	"holds":       {2, []fault{faultHolds, faultSplit}},
 	"shortened":   {406, []fault{faultHolds, faultSplit, faultRules}},
-	"lostFormers": {39, []fault{faultRules, faultDrop, faultSlow, faultEnforcer}},
+	"shardClock":  {116, nil},
+	"order":       {2, nil},
+	"lostFormers": {95, []fault{faultRules, faultDrop, faultSlow, faultEnforcer}},
 }
 
 // TestEachRuleIsNeeded switches the rules of the protocol off, one at a time: the simulation notices.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
@@ -120,7 +121,7 @@ func packEvent(rng *rand.Rand, n int) string {
 // What is forwarded in packs counts as what is forwarded whole: states and verdicts are the same, byte by byte.
 func TestPacksCountAsWholeEventsDo(t *testing.T) {
 	set := compile(t, packRules)
-	for seed := range uint64(40) {
+	for seed := range uint64(testrun.Depth(40)) {
 		whole, packs := newPair(t, set, false), newPair(t, set, true)
 		for _, p := range []*pair{whole, packs} {
 			rng := rand.New(rand.NewPCG(seed, 1))
@@ -165,7 +166,7 @@ func TestPacksThatOverlap(t *testing.T) {
   rules:
     - {name: all, key: all, match: {api: "*"}, limit: 1000, per: 1h, window: tumbling, then: {block: 1h}}`
 	set := compile(t, rule)
-	for seed := range uint64(50) {
+	for seed := range uint64(testrun.Depth(50)) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		p := newPair(t, set, true)
 		key := []byte("all=true")
@@ -325,7 +326,7 @@ func TestTheFormOfPacks(t *testing.T) {
 // mistake count.
 func FuzzPack(f *testing.F) {
 	set := compile(f, packRules)
-	for seed := range uint64(4) {
+	for seed := range uint64(testrun.Depth(4)) {
 		p, rng := newPair(f, set, true), rand.New(rand.NewPCG(seed, 3))
 		for n := range 20 {
 			p.read(int64(n), packEvent(rng, n))

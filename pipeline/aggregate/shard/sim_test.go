@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
@@ -17,7 +18,7 @@ import (
 
 var (
 	simSeed  = flag.Uint64("sim.seed", 0, "the first simulation's seed; 0: of chance")
-	simSteps = flag.Int("sim.steps", 1_000_000, "steps of all simulations together")
+	simSteps = flag.Int("sim.steps", testrun.Depth(1_000_000), "steps of all simulations together")
 )
 
 const (
@@ -350,9 +351,6 @@ func TestSimulation(t *testing.T) {
 		seed = uint64(time.Now().UnixNano())
 	}
 	steps, checkpoints, told, packed, whole, behind := *simSteps, 0, 0, 0, 0, 0
-	if testing.Short() {
-		steps /= 10
-	}
 	var spans simSpans
 	t.Logf("seeds from %d on: -sim.seed=%d -sim.steps=%d", seed, seed, steps)
 	for ; steps > 0; seed++ {

@@ -24,7 +24,7 @@ func TestClassesHoldWhatTheySay(t *testing.T) {
 // room left among its own takes a larger chunk. (Beyond 2^26 chunks of a size, names of chunks once
 // ran into those of the next one.)
 func TestTableAgainstMap(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(testrun.Depth(20)) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		tab, model, dirty := New(), map[string][]byte{}, map[string]bool{}
 		if seed%2 > 0 {

@@ -316,7 +316,7 @@ func (r *rig) report() {
 // that are lost.
 func TestTheScriptsDoWhatTheReferenceDoes(t *testing.T) {
 	onEach(t, func(t *testing.T, client *redis.Client) {
-		seed, rounds, steps := testrun.Seed(t), 10, 400
+		seed, rounds, steps := testrun.Seed(t), testrun.Depth(10), 400
 		for round := range rounds {
 			if err := client.FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
