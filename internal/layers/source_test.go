@@ -2,6 +2,7 @@ package layers
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -153,9 +154,9 @@ var typeCheck = sync.OnceValues(func() (*typed, error) {
 		if p.ImportPath != module && !strings.HasPrefix(p.ImportPath, module+"/") {
 			continue
 		}
-		own := typedPackage{folder: strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/"), info: newInfo()}
+		own := typedPackage{folder: cmp.Or(strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/"), "."), info: newInfo()}
 		for _, name := range p.GoFiles {
-			f, err := parser.ParseFile(all.fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+			f, err := parser.ParseFile(all.fset, filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
 			if err != nil {
 				return nil, err
 			}
