@@ -125,7 +125,7 @@ func TestMembersThatAreNotMetHaveAnotherRedis(t *testing.T) {
 
 // Members compare themselves when they join, and when one leaves.
 func TestAMemberWithoutRedisIsNamed(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		set, place := compile(t, yearly), &lobby{}
 		a := r.begin(set, func(c *Config) { c.Advertise, c.Meeting, c.Shards = "a:1", place, 1 })
 		b := r.start(set, func(c *Config) { c.Advertise = "b:1" })

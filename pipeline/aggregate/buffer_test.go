@@ -10,7 +10,6 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/aggregate/budget"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -18,8 +17,7 @@ import (
 // A backlog that takes a hundred times the buffer when it is decompressed is counted within it, whatever its
 // batches are like: many in a bundle, and such as are larger than the buffer. What came is given back.
 func TestABacklogIsCountedWithinTheBuffer(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, servers.EmbeddedKafka(t))
+	r := embedded(t)
 	set := compile(t, yearly)
 	r.begin(set).end(t) // it makes the topics
 	const buffer, batches = 2 << 20, 12
@@ -75,8 +73,7 @@ func TestTheBufferFollowsTheMemoryLimit(t *testing.T) {
 // The rules topic is created anew, and packs of its life before are read once more. Their version is higher than
 // all that there are, and a limit that they name is gone: they count under the others.
 func TestPacksOutliveTheirRulesTopic(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, servers.EmbeddedKafka(t))
+	r := embedded(t)
 	file := func(version int, more string) RuleFile {
 		f := ruleFile(version, version)
 		f.Source = fmt.Appendf(nil, `apiVersion: tallygate.dev/v1

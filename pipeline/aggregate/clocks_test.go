@@ -146,7 +146,7 @@ func (r *rig) countAt(uid, rule string, m *member, shift time.Duration) event.De
 // With broker_time: create, the producers' clocks count. Kafka refuses one that is far ahead; one
 // that is a day behind counts in yesterday.
 func TestAProducersClockWhereItIsTrusted(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	onRealKafka(t, func(t *testing.T, r *rig) {
 		r.create(r.names.Events, "CreateTime")
 		m := r.begin(compile(t, hourAndDay), func(c *Config) { c.BrokerTime = brokerTimeCreate })
 		send := func(uid string, at time.Time) error {

@@ -78,7 +78,7 @@ func (r *rig) crash(m *member) {
 // Forgetting a user erases every key that names the user, also from the verdict topic, and the keys
 // stay erased after a crash.
 func TestForgetErasesEveryKeyOfAUser(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		never := func(c *Config) { c.CheckpointEvery = time.Hour }
 		m := r.begin(compile(t, byCampaign), never)
 		const campaigns = 150
@@ -166,7 +166,7 @@ func (r *rig) namedIn(dim string) (list []string) {
 // An exempt user is exempt in all keys that name the user, as in a rule file, and also in keys
 // created later.
 func TestAnExemptionByCommandHoldsForKeysWithMoreDimensions(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, byCampaign), func(c *Config) { c.CheckpointEvery = time.Hour })
 		r.emit(shown("u1", "a", "a", "a", "a")...)
 		r.emit(shown("u2", "a", "a", "a", "a")...)
@@ -209,7 +209,7 @@ func TestAnExemptionByCommandHoldsForKeysWithMoreDimensions(t *testing.T) {
 
 // A command on an unknown rule is an error, not a success.
 func TestCommandsOnRulesThatThereAreNot(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, byCampaign))
 		for rule, ok := range map[string]bool{"": true, "manual": true, "per-campaign": true, "per-campaign/all": true, "per-camp": false, "all": false} {
 			_, err := m.Command(t.Context(), Command{Name: "unblock", Key: uidKey("u1"), Rule: rule, Reason: "a test"})

@@ -90,7 +90,7 @@ func (c *breaking) Write(p []byte) (int, error) {
 // An owner that ends in the middle of a command of many keys leaves it half done. It reports of how
 // many keys, and that it must be repeated; the repetition does the rest.
 func TestACommandThatIsInterruptedIsGivenAgain(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		network := &oneBatch{}
 		m := r.begin(compile(t, byCampaign), func(c *Config) {
 			c.CheckpointEvery = time.Hour

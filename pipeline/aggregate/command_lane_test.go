@@ -31,7 +31,7 @@ func partitionOfIP(ip string) int32 {
 // partitions had forwarded, and was answered with 504. Here nothing of the loop moves: a
 // transaction is open in it.
 func TestCommandsPassWhatOthersForward(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		const ip = "192.0.2.1"
 		m := r.begin(compile(t, byIPAndUID))
 		target := partitionOfIP(ip)
@@ -93,7 +93,7 @@ func TestCommandsPassWhatOthersForward(t *testing.T) {
 // TALLYGATE_TEST_FLOOD=400000 sets the size of the flood.
 func TestCommandsInAFlood(t *testing.T) {
 	n := sized(t, "TALLYGATE_TEST_FLOOD", 5_000)
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		const ip = "192.0.2.1"
 		m := r.begin(compile(t, byIPAndUID), func(c *Config) { c.CheckpointEvery = time.Second })
 		r.flood(ip, n)

@@ -107,7 +107,7 @@ func ended(vs []verdict.Verdict) (texts []string) {
 // unblock uid=X answered that nothing was in force, while X stayed blocked by a rule whose key has another
 // dimension; explain said that no rule counts.
 func TestCommandsReachTheKeysThatContainTheirs(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		two := r.pair(byCampaign)
 		for i, uid := range uids(4) {
 			r.emit(shown(uid, "a", "a", "a", "b", "b", "b", "c")...)
@@ -161,7 +161,7 @@ func TestCommandsReachTheKeysThatContainTheirs(t *testing.T) {
 
 // Keys that contain no uid are in all partitions: each owner is asked.
 func TestCommandsWithoutAUIDReachAllPartitions(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		two := r.pair(byCampaign)
 		users := uids(6)
 		for _, uid := range users {
@@ -229,7 +229,7 @@ func (r *rig) commandIDs(command string) (ids []string) {
 
 // A batch had two entries in the audit for each key, and took as long as so many commands.
 func TestABatchIsOneEntryInTheAudit(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		two := r.pair(yearly)
 		byPartition := map[int32][]string{}
 		users := uids(40)
@@ -270,7 +270,7 @@ func TestABatchIsOneEntryInTheAudit(t *testing.T) {
 
 // Exemptions could not be listed, and nothing said what made a key exempt, why and until when.
 func TestExemptionsAreTold(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		two := r.pair(strings.Replace(byCampaign, "    - name: by-shop\n", "    - name: by-shop\n      exempt: [{attrs.campaign: own, reason: our own}]\n", 1))
 		done := two.command(0, `{"command":"exempt","key":"uid=u1","for":"1h","reason":"load test","by":"alice"}`)
 		if len(done.Exemptions) != 1 || done.Exemptions[0].Reason != "load test" || done.Exemptions[0].By != "alice" || done.Ended != 0 {

@@ -27,7 +27,7 @@ func TestWhatANewerProgramWroteIsRefused(t *testing.T) {
 	}
 	for name, change := range newer {
 		t.Run(name, func(t *testing.T) {
-			everyKafka(t, func(t *testing.T, r *rig) {
+			onKafka(t, func(t *testing.T, r *rig) {
 				set := compile(t, yearly)
 				m := r.begin(set)
 				r.emit(hit("u1", "a.b"), hit("u1", "a.b"))
@@ -124,7 +124,7 @@ func sameRecord(a, b *sarama.ConsumerMessage) bool {
 
 // A forward in a newer form is not a dead letter: the program that can read it will read it.
 func TestANewerForwardIsRefused(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)
 		m := r.begin(set)
 		e := hit("u1", "a.b")

@@ -42,7 +42,7 @@ func (r *rig) publishAs(by string, f RuleFile) {
 // it is, beside older programs and alone, and all counts continue. It still refuses a file like
 // that.
 func TestAGroupsRulesThatAFileMayNotHaveAnyMore(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		old := outdatedFile(1000, 10)
 		set, err := rules.CompilePublished(old.Name, old.Source, old.Beside)
 		if err != nil {
@@ -91,7 +91,7 @@ func TestAGroupsRulesThatAFileMayNotHaveAnyMore(t *testing.T) {
 // even if the topic has one. The operator is told which version it is, where it is wrong, and what
 // to do.
 func TestAGroupsRulesThatDoNotCompileHere(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
 		one := r.begin(set, file)
 		r.emit(hit("u1", "a"))

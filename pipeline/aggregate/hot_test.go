@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/aggregate/hotkeys"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -19,7 +18,7 @@ import (
 // One user makes half of all events. Every instance names the user, the user's partition, and the
 // load of each partition; explain shows it for that user.
 func TestHotKeysAreSeenFromEveryInstance(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		ms := r.two(compile(t, yearly))
 		for i := range 400 {
 			r.emit(hit("busy", "x.y"), hit(fmt.Sprintf("u%d", i), "x.y"))
@@ -61,8 +60,7 @@ func TestHotKeysAreSeenFromEveryInstance(t *testing.T) {
 
 // Partitions of an instance that does not answer are reported as missing, with the reason.
 func TestHotKeysSayWhatIsMissing(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, servers.EmbeddedKafka(t))
+	r := embedded(t)
 	m := r.start(compile(t, yearly), func(c *Config) { c.Advertise = "127.0.0.1:1" })
 	silent := r.start(compile(t, yearly))
 	r.ready(m, silent)
@@ -81,8 +79,7 @@ func TestHotKeysSayWhatIsMissing(t *testing.T) {
 // An instance that only publishes, or has just started, knows the topics but has no connection to
 // ask for owners. Requests once panicked there.
 func TestQuestionsBeforeTheConnection(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, servers.EmbeddedKafka(t))
+	r := embedded(t)
 	a, err := New(Config{Brokers: r.brokers, Rules: compile(t, yearly), Prefix: r.names.Group, Partitions: rigPartitions})
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -140,7 +139,7 @@ func TestAnOpenTransactionIsLag(t *testing.T) {
 
 // Every instance shows every partition, also those that others own, and those without an owner.
 func TestEveryPartitionHasALag(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)
 		ms := r.two(set)
 		l := r.load()
@@ -163,8 +162,7 @@ func TestEveryPartitionHasALag(t *testing.T) {
 
 // An instance that owns nothing shows that no partition is counted.
 func TestUnownedPartitionsHaveALag(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, servers.EmbeddedKafka(t))
+	r := embedded(t)
 	set := compile(t, byIPAndUID)
 	m, l := r.counting(set, 100)
 	r.inStep(m)

@@ -19,7 +19,7 @@ func TestTheGroupsOffsetsDoNotMatter(t *testing.T) {
 	t.Parallel()
 	for name, move := range moves {
 		t.Run(name, func(t *testing.T) {
-			onKafka(t, func(t *testing.T, r *rig) {
+			onRealKafka(t, func(t *testing.T, r *rig) {
 				set := compile(t, byIPAndUID)
 				m, l := r.counting(set, 200)
 				m.end(t)

@@ -94,7 +94,7 @@ func answer(t *testing.T, req *http.Request) (int, string) {
 // forwarded request counts once, at one instance, as it was sent, and only if a member of the group
 // sent it.
 func TestCommandsCarryWhoGaveThem(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		two := []*asking{r.startAsking(), r.startAsking()}
 		r.ready(two[0].member, two[1].member)
 		eventually(t, "the two share the partitions", func() bool { return sharing(two[0].member, two[1].member) })
@@ -149,7 +149,7 @@ func TestCommandsCarryWhoGaveThem(t *testing.T) {
 // An instance that returns under its name, without a rebalance, has a new key, and the others
 // accept it.
 func TestARestartedInstanceIsKnown(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		named := func(name string) func(*Config) {
 			return func(c *Config) { c.InstanceID, c.SessionTimeout = name, 30*time.Second }
 		}

@@ -144,7 +144,7 @@ func TestABombStopsNoPartition(t *testing.T) {
 // After a crash between a bomb and the checkpoint that covers it, the partition reaches the same
 // state again.
 func TestABombAndACrash(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, byIPAndUID))
 		l := r.load()
 		for range 3 {
@@ -168,7 +168,7 @@ func TestABombAndACrash(t *testing.T) {
 
 // A large batch is not a bomb: as much as producers send in a batch is counted.
 func TestALargeBatchIsCounted(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, yearly))
 		var raw []byte
 		const n = 10

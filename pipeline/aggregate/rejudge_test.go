@@ -80,7 +80,7 @@ func (r *rig) run(f RuleFile) *member {
 // A file that changed while no aggregator ran is judged like one that changes under a running one.
 // A penalty that the new limit would not have issued ends, and one that it would have is issued.
 func TestLimitsChangedWhileStoppedAreJudged(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		m := r.run(weekFile(1, 0))
 		r.emitEach(uids(50), 2)
 		eventually(t, "50 users are over a limit of 1", func() bool { blocked, _ := r.blockedAndCleared(); return blocked == 50 })
@@ -111,7 +111,7 @@ func TestLimitsThatKeepSomethingElseAreJudged(t *testing.T) {
 		f.Source = bytes.Replace(f.Source, []byte("per: year, window: calendar"), []byte("per: 1d"), 1)
 		return f
 	}
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		m := r.run(daily(1, 0))
 		r.emitEach(uids(50), 2)
 		blocked := func() bool { blocked, _ := r.blockedAndCleared(); return blocked == 50 }
@@ -136,7 +136,7 @@ func TestLimitsThatKeepSomethingElseAreJudged(t *testing.T) {
 // was not complete. TALLYGATE_TEST_REJUDGE=60000 runs it with so many keys.
 func TestAnInterruptedPassGoesOn(t *testing.T) {
 	users := sized(t, "TALLYGATE_TEST_REJUDGE", 12_000)
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		settled := func(m *member) bool {
 			for _, p := range m.owned() {
 				all := false
@@ -182,7 +182,7 @@ func TestAnInterruptedPassGoesOn(t *testing.T) {
 // A crash right after a change leaves states that the new rules have changed. The next owner, with
 // the old rules, must not treat them as judged by these.
 func TestAChangeIsNotedAheadOfItsStates(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		slow := func(c *Config) { c.CheckpointEvery = 100 * time.Hour } // none but the last
 		set, file := withRules(t, weekFile(100, 0))
 		m := r.begin(set, file)
@@ -219,7 +219,7 @@ func (r *rig) takeAway() {
 
 // A checkpoint of the previous version does not tell what was judged. Its keys are judged once.
 func TestCheckpointsWithoutWhatWasJudgedAreJudgedOnce(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		m := r.run(weekFile(1, 0))
 		r.emitEach(uids(50), 2)
 		eventually(t, "50 users are over a limit of 1", func() bool { blocked, _ := r.blockedAndCleared(); return blocked == 50 })
@@ -253,7 +253,7 @@ func TestCheckpointsWithoutWhatWasJudgedAreJudgedOnce(t *testing.T) {
 // Whatever interrupts the passes (several reloads, a rule that is removed and restored, failing
 // owners), the verdicts in force at the end are those of the last rules and the counts.
 func TestWhatIsInForceIsWhatTheLastRulesSay(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		rnd := rand.New(rand.NewPCG(seed, 1))

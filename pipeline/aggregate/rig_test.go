@@ -12,6 +12,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,16 +49,35 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// everyKafka runs a test on the embedded Kafka, and on a real one if the environment names it.
-func everyKafka(t *testing.T, test func(t *testing.T, r *rig)) {
-	t.Parallel() // they wait more than they work
-	servers.EachKafka(t, func(t *testing.T, brokers []string) { test(t, newRig(t, brokers)) })
+// onKafka runs a test on an embedded Kafka. Where real servers are required, the fast suite has run it.
+func onKafka(t *testing.T, test func(t *testing.T, r *rig)) {
+	test(t, embedded(t))
 }
 
-// everyKafkaShows is everyKafka for a test that proves a sentence of the rule language.
-func everyKafkaShows(t *testing.T, sentence string, test func(t *testing.T, r *rig)) {
+// embedded is a rig on an embedded Kafka.
+func embedded(t *testing.T) *rig {
+	t.Parallel() // they wait more than they work
+	servers.Embedded(t)
+	return newRig(t, servers.EmbeddedKafka(t))
+}
+
+// onKafkaShows is onKafka for a test that proves a sentence of the rule language.
+func onKafkaShows(t *testing.T, sentence string, test func(t *testing.T, r *rig)) {
 	t.Parallel()
-	t.Run(sentence, func(t *testing.T) { everyKafka(t, test) })
+	t.Run(sentence, func(t *testing.T) { onKafka(t, test) })
+}
+
+// onRealKafka is onKafka for a test of what the embedded Kafka does not do as a real one does.
+func onRealKafka(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Parallel()
+	test(t, newRig(t, servers.Kafka(t)))
+}
+
+// everyKafka is onKafka for the few tests that show on a real one, too, that the embedded Kafka does as Kafka does:
+// how it orders, fences, isolates, rebalances, and says that a topic is another one.
+func everyKafka(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Parallel()
+	servers.EachKafka(t, func(t *testing.T, brokers []string) { test(t, newRig(t, brokers)) })
 }
 
 // rig is a Kafka, a prefix of the test's own, and the means to inspect both.
@@ -68,12 +88,15 @@ type rig struct {
 	client  sarama.Client
 	fetch   sarama.Client // of its own: a waiting fetch blocks its connection
 	send    sarama.SyncProducer
+
+	mu      sync.Mutex
+	checked map[string]bool // the records that described has looked at
 }
 
 const rigPartitions = 4
 
 func newRig(t *testing.T, brokers []string) *rig {
-	r := &rig{t: t, brokers: brokers, names: topics.NamesOf(servers.Name(t))}
+	r := &rig{t: t, brokers: brokers, names: topics.NamesOf(servers.Name(t)), checked: map[string]bool{}}
 	cfg := sarama.NewConfig()
 	cfg.Version = sarama.V2_8_0_0
 	cfg.Producer.Return.Successes = true
@@ -316,6 +339,13 @@ func (r *rig) described(m *sarama.ConsumerMessage) {
 	if channel == "" || m.Topic == r.names.Verdicts && len(m.Key) > 0 && m.Key[0] == 0 {
 		return
 	}
+	id := fmt.Sprintf("%s/%d@%d %s", m.Topic, m.Partition, m.Offset, m.Value)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.checked[id] {
+		return
+	}
+	r.checked[id] = true
 	headers := map[string][]string{}
 	for _, h := range m.Headers {
 		headers[string(h.Key)] = append(headers[string(h.Key)], string(h.Value))

@@ -56,7 +56,7 @@ func (m *member) limitOf(t *testing.T, rule string) event.Decimal {
 // A changed file becomes the next version, which every instance runs, at once or within a second.
 // Unchanged counters continue.
 func TestReload(t *testing.T) {
-	everyKafkaShows(t, "a valid file is published as the next version to the rules topic, and all run its latest; what is unchanged keeps its counters", func(t *testing.T, r *rig) {
+	onKafkaShows(t, "a valid file is published as the next version to the rules topic, and all run its latest; what is unchanged keeps its counters", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
 		one := r.begin(set, file)
 		two := r.start(set, file)
@@ -91,7 +91,7 @@ func TestReload(t *testing.T) {
 // event. The removal of a rule clears what it had in force. The same happens if the rules changed
 // while no aggregator ran.
 func TestChangedLimitsAreJudgedAtOnce(t *testing.T) {
-	everyKafkaShows(t, "a changed limit is judged against the counters there are by a background pass within 10 s, and clears or issues verdicts", func(t *testing.T, r *rig) {
+	onKafkaShows(t, "a changed limit is judged against the counters there are by a background pass within 10 s, and clears or issues verdicts", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(3, 0))
 		m := r.begin(set, file)
 		r.emit(hit("u1", "a"), hit("u1", "a"), hit("u1", "a"), hit("u2", "a"))
@@ -137,7 +137,7 @@ func TestChangedLimitsAreJudgedAtOnce(t *testing.T) {
 // A file with mistakes, or one that is older than the group's rules, changes nothing and says why.
 // An instance that starts with an older file runs the group's rules.
 func TestReloadThatChangesNothing(t *testing.T) {
-	everyKafkaShows(t, "a set with any error is refused whole, and the old set stays; a file older than the topic's latest is ignored and reported", func(t *testing.T, r *rig) {
+	onKafkaShows(t, "a set with any error is refused whole, and the old set stays; a file older than the topic's latest is ignored and reported", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 10))
 		one := r.begin(set, file)
 		broken := RuleFile{Name: "rules.yaml", Source: []byte(strings.ReplaceAll(ruleText(7), "limit:", "limt:")), Modified: ruleDay.Add(time.Hour)}
@@ -170,7 +170,7 @@ func TestReloadThatChangesNothing(t *testing.T) {
 // An instance that cannot compile the group's rules keeps the old ones while it runs, and
 // does not start with them.
 func TestRulesThatDoNotCompileHere(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
 		var old atomic.Bool
 		old.Store(true)
@@ -207,7 +207,7 @@ func TestRulesThatDoNotCompileHere(t *testing.T) {
 // A recreated rules topic is not taken for the old one: the partitions know by which version they
 // were counted.
 func TestRulesTopicCreatedAnew(t *testing.T) {
-	everyKafkaShows(t, "a partition never opens under a version older than its last checkpoint's", func(t *testing.T, r *rig) {
+	onKafkaShows(t, "a partition never opens under a version older than its last checkpoint's", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
 		one := r.begin(set, file)
 		for i := range 4 {

@@ -35,7 +35,7 @@ func (r *rig) audits(kind string) (all []map[string]any) {
 // All versions stay, and any of them can run again. Files that are older do not replace it, nor do copies of what was
 // rolled back, whatever time they bear; a file that somebody changes does.
 func TestRollBack(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
 		one := r.begin(set, file)
 		for i := range 3 {
@@ -108,7 +108,7 @@ func TestRollBack(t *testing.T) {
 
 // A file that is of the future when it is rolled back does not come back.
 func TestRollBackOfAFileFromTheFuture(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
 		one := r.begin(set, file)
 		future := ruleFile(6, 0)
@@ -133,7 +133,7 @@ func TestRollBackOfAFileFromTheFuture(t *testing.T) {
 // A start reads the last of thousands of versions, and not all of them; versions that no program can read are no
 // obstacle.
 func TestThousandsOfVersions(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
 		one := r.begin(set, file)
 		one.end(t)

@@ -23,7 +23,7 @@ const addresses = `
 // Events wait in their topic before they are forwarded. Their verdicts use the time of arrival, not
 // of forwarding.
 func TestForwardsKeepTheirBrokerTime(t *testing.T) {
-	everyKafkaShows(t, "what is forwarded keeps its first broker time", func(t *testing.T, r *rig) {
+	onKafkaShows(t, "what is forwarded keeps its first broker time", func(t *testing.T, r *rig) {
 		set := compile(t, addresses)
 		m := r.start(set)
 		r.ready(m) // the topics are there
@@ -88,7 +88,7 @@ const skipping = `
 
 // Events that count nowhere appear in a metric, with the reason and the rule.
 func TestWhatCountsNowhereIsInAMetric(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, skipping))
 		p := event.Partition([]byte("u1"), rigPartitions)
 		r.emitTo(r.names.Events, p, `{"uid":"u1","api":"fraction","cost":0.5}`, `{"uid":"u1","api":"predicate","attrs":{"n":"x"}}`,

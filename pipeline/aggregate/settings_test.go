@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/IBM/sarama"
-
-	"github.com/tallygate/tallygate/internal/servers"
 )
 
 // inUse are settings by which connections are opened.
@@ -36,8 +34,7 @@ func (u *inUse) Dial(network, addr string) (net.Conn, error) {
 // goka's builders write into the settings that they are given. With several brokers, a client that
 // already has these settings reads them in the background: that was a data race.
 func TestSettingsThatAreInUseDoNotChange(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, servers.EmbeddedKafka(t))
+	r := embedded(t)
 	m := r.start(compile(t, yearly), func(c *Config) {
 		c.Kafka = func(s *sarama.Config) { s.Net.Proxy.Enable, s.Net.Proxy.Dialer = true, &inUse{t: t, settings: s} }
 	})

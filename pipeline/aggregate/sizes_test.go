@@ -80,7 +80,7 @@ func TestATopicThatTakesNoLargeRecords(t *testing.T) {
 
 // Dead letters are truncated to what their topic takes, even if many come at once.
 func TestDeadLettersAreCutToFitTheirTopic(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	onRealKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
 		m := r.begin(set)
 		m.end(t)

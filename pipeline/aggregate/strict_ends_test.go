@@ -13,7 +13,7 @@ import (
 // record, or with records that were taken back. Otherwise no permit of a quiet partition would be lost, and
 // no Redis that lost its memory would grant again.
 func TestWhatIsCountedReachesTheEnds(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, `
   rules:
     - {name: daily, match: {api: "a.*"}, limit: 9, per: day, window: calendar, strict: true}

@@ -44,7 +44,7 @@ func (m *member) sweepAll(t *testing.T) {
 // One record from the year 2100 once ended the daily counts of every key in its partition, and
 // again after a restart.
 func TestARecordFromTheFutureEvictsNoKey(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		r.createTime()
 		set := compile(t, hourAndDay)
 		trusting := func(c *Config) { c.BrokerTime = brokerTimeCreate }
@@ -67,7 +67,7 @@ func TestARecordFromTheFutureEvictsNoKey(t *testing.T) {
 
 // On a quiet partition nothing but the sweep changes how many keys there are.
 func TestStateKeysFollowTheSweep(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		r.createTime()
 		m := r.begin(compile(t, shortLived), func(c *Config) { c.BrokerTime = brokerTimeCreate })
 		now := time.Now()

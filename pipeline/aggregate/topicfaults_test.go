@@ -8,7 +8,6 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -19,12 +18,6 @@ import (
 // What an operator's hand does to the four topics that counts rest on: each is recreated,
 // truncated and grown, under a running aggregator and between two. Nothing is skipped in
 // silence.
-
-// onKafka runs a test that needs a real Kafka, in parallel with others.
-func onKafka(t *testing.T, test func(t *testing.T, r *rig)) {
-	t.Parallel()
-	test(t, newRig(t, servers.Kafka(t)))
-}
 
 // topicSettings are the settings without which a topic would be refused for another reason.
 func (r *rig) topicSettings(topic string) map[string]*string {
@@ -167,7 +160,7 @@ func eachTopic(t *testing.T, test func(t *testing.T, r *rig, topic string)) {
 	t.Parallel()
 	for _, name := range []string{"events", "loop", "table", "verdicts"} {
 		t.Run(name, func(t *testing.T) {
-			onKafka(t, func(t *testing.T, r *rig) {
+			onRealKafka(t, func(t *testing.T, r *rig) {
 				test(t, r, map[string]string{"events": r.names.Events, "loop": r.names.Loop, "table": r.names.Table, "verdicts": r.names.Verdicts}[name])
 			})
 		})
@@ -224,7 +217,7 @@ func TestATopicRecreatedUnderARunningAggregatorIsRefused(t *testing.T) {
 // Forwards of a deleted event topic still wait in the loop when those of the new one arrive. These
 // have lower origins, and are not repeats.
 func TestForwardsOfANewEventTopicAreNoRepeats(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	onRealKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)
 		m, l := r.counting(set, 60)
 		m.end(t)
@@ -275,7 +268,7 @@ func (r *rig) deleteRecords(topic string, most int64) (deleted int64) {
 const all = 1 << 60
 
 func TestATruncatedEventTopicIsCountedOnAndTheLossIsSaid(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	onRealKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)
 		m, l := r.counting(set, 100)
 		r.deleteRecords(r.names.Events, all) // all of them counted: no loss
@@ -303,7 +296,7 @@ func TestATruncatedEventTopicIsCountedOnAndTheLossIsSaid(t *testing.T) {
 
 // The same loss is reported once where nothing is emitted any more.
 func TestALossIsSaidOnce(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	onRealKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
 		m := r.begin(set)
 		r.emit(hit("u1", "a.b"))
@@ -322,7 +315,7 @@ func TestALossIsSaidOnce(t *testing.T) {
 }
 
 func TestATruncatedLoopIsCountedOnAndTheLossIsSaid(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	onRealKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)
 		m, l := r.counting(set, 100)
 		m.end(t)
@@ -347,7 +340,7 @@ func TestATruncatedLoopIsCountedOnAndTheLossIsSaid(t *testing.T) {
 
 // Compaction does not move the start of a log. A changelog that begins later has lost states.
 func TestATruncatedChangelogIsRefusedThenAccepted(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	onRealKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
 		m := r.begin(set)
 		for _, uid := range uids(40) {
@@ -379,7 +372,7 @@ func TestATruncatedChangelogIsRefusedThenAccepted(t *testing.T) {
 
 // Verdicts are deleted by age in any case: what is in Redis stays, and new ones continue.
 func TestATruncatedVerdictTopicIsWrittenOn(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	onRealKafka(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
 		m := r.begin(set)
 		block := func(uid string) verdict.Verdict {

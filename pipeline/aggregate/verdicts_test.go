@@ -12,7 +12,7 @@ import (
 // limit: a clear and a block are issued at once. Of two verdicts with one record key and one seq,
 // Redis keeps the first. So only the block is published.
 func TestNoTwoVerdictsOfOneRecordKeyHaveOneSeq(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		tried := func(candidate, minutes int) RuleFile {
 			f := weekFile(90, minutes)
 			f.Source = []byte(strings.Replace(string(f.Source), "per: year, window: calendar", fmt.Sprintf("candidate: {limit: %d}, per: 1d", candidate), 1))

@@ -8,7 +8,7 @@ import (
 
 // Events that contradict what the rules declare count, and are in a metric.
 func TestWhatContradictsTheVocabularyIsInAMetric(t *testing.T) {
-	everyKafka(t, func(t *testing.T, r *rig) {
+	onKafka(t, func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, `
   apis: [buy, "order.*"]
   attrs: {plan: [free, pro], amount: number}

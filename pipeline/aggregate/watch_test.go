@@ -9,7 +9,7 @@ import (
 // Members with different rule files say so, as long as both run. Neither is refused: a rolling
 // restart with a new file must pass through this state.
 func TestMembersWithOtherRulesAreNamed(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	onRealKafka(t, func(t *testing.T, r *rig) {
 		a := r.begin(compile(t, yearly), func(c *Config) { c.Advertise = "a:1" })
 		r.emit(hit("u1", "a.b"))
 		eventually(t, "one is counted", func() bool { return r.count("u1", "per-year", a) == event.One })
