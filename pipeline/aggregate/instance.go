@@ -143,13 +143,16 @@ func (a *instance) open(ctx context.Context) error {
 		a.reading = append(a.reading, stop)
 	}
 	a.links = links{fenced.NewLink(a.clients.urgent), fenced.NewLink(a.clients.bulk)}
-	if err = whileElecting(ctx, a.log, func() error { return a.book.start(ctx) }); err == nil {
-		a.aux, err = owner.NewAux(a.clients.bulk, a.budget, a.metrics.kafkaError)
-	}
-	if err != nil {
+	if err = whileElecting(ctx, a.log, func() error { return a.book.start(ctx) }); err != nil {
 		a.close()
 		return err
 	}
+	p, err := sarama.NewAsyncProducerFromClient(a.clients.bulk)
+	if err != nil {
+		a.close()
+		return fmt.Errorf("start the dead-letter and audit producer: %w", err)
+	}
+	a.aux = owner.NewAux(p, a.budget, a.metrics.kafkaError)
 	a.env = a.partitionEnv()
 	a.online.Store(true)
 	return nil
@@ -160,7 +163,11 @@ func (a *instance) partitionEnv() owner.Env {
 	found := a.found.Load()
 	return owner.Env{
 		Names: a.names, Partitions: found.Partitions,
-		Client: a.clients.bulk, Urgent: a.links.urgent, Bulk: a.links.bulk, Claims: a.fetcher, Logs: a.logs, Aux: a.aux,
+		Kafka: &owner.Kafka{
+			Group: a.names.Group, Client: a.clients.bulk, Urgent: a.links.urgent, Bulk: a.links.bulk, Claims: a.fetcher, Logs: a.logs,
+			OnError: a.metrics.kafkaError,
+		},
+		Claims: a.fetcher, Aux: a.aux,
 		Rules: a.book, Published: a.cfg.Published, Strict: a.cfg.Strict, Metrics: a.metrics.partitions, Log: a.log,
 		Instance:      a.name(),
 		ProducerTimes: a.cfg.BrokerTime == brokerTimeCreate, AcceptNewTopic: a.cfg.AcceptNewTopic,
@@ -168,9 +175,8 @@ func (a *instance) partitionEnv() owner.Env {
 		CheckpointEvery: a.cfg.CheckpointEvery,
 		Forwarding:      owner.NewForwarding(a.budget, found.Partitions), Packs: a.packs.allowed, PackAfter: cmp.Or(a.cfg.packAfter, 3*time.Second),
 		Tracer: a.cfg.Tracer, TraceEvery: a.cfg.TraceEvery,
-		OnKafkaError: a.metrics.kafkaError,
-		Fail:         a.fail,
-		Closed:       a.remove,
+		Fail:   a.fail,
+		Closed: a.remove,
 	}
 }
 

@@ -73,14 +73,10 @@ func AuxBatchOf(l *topics.Layout) int {
 // settings.
 func DeadLetterOf(l *topics.Layout) int { return min(maxDeadLetter, AuxBatchOf(l)-letterRoom) }
 
-// NewAux makes a writer on a client of Kafka. It calls onError for each failed attempt; onError
-// must not block.
-func NewAux(c sarama.Client, b *budget.Budget, onError func(error)) (*Aux, error) {
-	p, err := sarama.NewAsyncProducerFromClient(c)
-	if err != nil {
-		return nil, fmt.Errorf("start the dead-letter and audit producer: %w", err)
-	}
-	return &Aux{producer: p, budget: b, onError: onError, work: make(chan struct{}, 1)}, nil
+// NewAux makes a writer on a producer, which it closes. It calls onError for each failed attempt; onError must not
+// block.
+func NewAux(p sarama.AsyncProducer, b *budget.Budget, onError func(error)) *Aux {
+	return &Aux{producer: p, budget: b, onError: onError, work: make(chan struct{}, 1)}
 }
 
 // auxMark is what a message comes back with.

@@ -26,7 +26,7 @@ func (p *fakeProducer) AsyncClose()                               { close(p.good
 
 func auxTest(t *testing.T) (*Aux, *fakeProducer) {
 	f := &fakeProducer{input: make(chan *sarama.ProducerMessage), good: make(chan *sarama.ProducerMessage), bad: make(chan *sarama.ProducerError)}
-	s := &Aux{producer: f, budget: budget.New(256 << 20), onError: func(error) {}, work: make(chan struct{}, 1)}
+	s := NewAux(f, budget.New(256<<20), func(error) {})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); s.Run(ctx) }()

@@ -25,11 +25,8 @@ type Env struct {
 	Names      topics.Names
 	Partitions int32 // how many there are, owned or not
 
-	Client    sarama.Client     // asks for offsets
-	Urgent    *fenced.Link      // writes verdicts, and the states that they wait for
-	Bulk      *fenced.Link      // writes everything else
+	Kafka     Log
 	Claims    *kafkalog.Fetcher // reads the sources
-	Logs      *kafkalog.Fetcher // reads changelogs: no claim waits for these
 	Aux       *Aux
 	Rules     Rulebook
 	Published Published // nil: verdicts are not followed
@@ -48,8 +45,7 @@ type Env struct {
 	PackAfter       time.Duration // see shard.Config
 	TraceEvery      uint64        // one of so many verdicts without a trace context begins a trace; 0: none
 
-	OnKafkaError func(error)      // called for each failed request; must not block
-	Closed       func(*Partition) // called for each partition that was closed
+	Closed func(*Partition) // called for each partition that was closed
 
 	// Fail notes an error after which the instance cannot continue, and returns it with ErrFatal.
 	// It is called with a partition's lock held, and must not block.

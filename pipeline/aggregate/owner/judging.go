@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 )
 
 // judging evaluates all keys by changed rules, in slices between events.
@@ -60,7 +58,7 @@ func (j *judging) pass(ctx context.Context, v *Rules) error {
 			break
 		}
 		for len(keys) > 0 {
-			for _, w := range []*fenced.Writer{j.out.changelog, j.out.verdicts} { // what is left goes to the verdicts alone
+			for _, w := range []Writer{j.out.changelog, j.out.verdicts} { // what is left goes to the verdicts alone
 				if err := w.WaitBelow(ctx, sliceBytes); err != nil {
 					return err
 				}

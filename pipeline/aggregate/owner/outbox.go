@@ -2,7 +2,6 @@ package owner
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -19,18 +18,18 @@ import (
 // nothing while the partition is locked.
 type outbox struct {
 	*core
-	identity  *fenced.Identity
-	changelog *fenced.Writer
-	verdicts  *fenced.Writer
+	identity  Identity
+	changelog Writer
+	verdicts  Writer
 	expired   []int64 // producer ids of earlier owners, expired at the coordinator
 
-	loops       map[int32]*loop  // by target partition; under mu, like full and offered
-	packed      chan struct{}    // see packs.some
-	full        []*fenced.Writer // with more queued than their bound, see enqueue
-	over        []int32          // for which too much waits: see Forwarding
-	offered     int64            // Env.Published has the verdict records below this offset
-	strict      int64            // the verdict topic below this offset is known to Env.Strict
-	strictOwned bool             // which knows that the partition is owned here
+	loops       map[int32]*loop // by target partition; under mu, like full and offered
+	packed      chan struct{}   // see packs.some
+	full        []Writer        // with more queued than their bound, see enqueue
+	over        []int32         // for which too much waits: see Forwarding
+	offered     int64           // Env.Published has the verdict records below this offset
+	strict      int64           // the verdict topic below this offset is known to Env.Strict
+	strictOwned bool            // which knows that the partition is owned here
 	grants      grants
 	aux         ticket
 	acks        acks
@@ -39,17 +38,6 @@ type outbox struct {
 
 func newOutbox(c *core) *outbox {
 	return &outbox{core: c, loops: map[int32]*loop{}, packed: make(chan struct{}, 1), acks: acks{wake: make(chan struct{}, 1)}}
-}
-
-// fencedConfig says under which identity the owner writes.
-func (o *outbox) fencedConfig() fenced.Config {
-	return fenced.Config{
-		Urgent:          o.env.Urgent,
-		Bulk:            o.env.Bulk,
-		Log:             o.log,
-		OnError:         o.env.OnKafkaError,
-		TransactionalID: fmt.Sprintf("%s-%d", o.env.Names.Group, o.id),
-	}
 }
 
 // run starts the writers, and tells the shard of acknowledgements, until the partition ends.
@@ -190,7 +178,7 @@ func (o *outbox) sendAux(a *shard.Aux) {
 // enqueue appends a record under the partition's lock, without waiting, so that others do not wait
 // for a topic that takes no appends. If too much is queued then, no more events are applied until
 // there is room.
-func (o *outbox) enqueue(w *fenced.Writer, rec fenced.Record, urgent bool, done fenced.Done) error {
+func (o *outbox) enqueue(w Writer, rec fenced.Record, urgent bool, done fenced.Done) error {
 	full, err := w.Enqueue(rec, urgent, done)
 	if full && !slices.Contains(o.full, w) {
 		o.full = append(o.full, w)
@@ -210,7 +198,7 @@ func (o *outbox) auxFull() bool { return o.env.Aux != nil && o.env.Aux.full() }
 
 // crowds are what has no room.
 type crowds struct {
-	writers []*fenced.Writer
+	writers []Writer
 	loops   []int32
 }
 
@@ -250,13 +238,13 @@ func (o *outbox) loopTo(target int32) *loop {
 
 // runLoop fences a partition of the repartition topic before the first forward to it, then runs the
 // writer.
-func (o *outbox) runLoop(w *fenced.Writer, target int32) error {
+func (o *outbox) runLoop(w Writer, target int32) error {
 	for _, pid := range o.expired {
-		if _, err := fenced.FenceOld(o.ctx, o.fencedConfig(), o.env.Names.Loop, target, pid); err != nil {
+		if _, err := o.identity.FenceOld(o.ctx, o.env.Names.Loop, target, pid); err != nil {
 			return err
 		}
 	}
-	if _, err := w.Fence(o.ctx); err != nil {
+	if _, _, err := w.FenceAt(o.ctx); err != nil {
 		return err
 	}
 	return w.Run(o.ctx)

@@ -97,7 +97,7 @@ func (f *Forwarding) awaitRoom(ctx context.Context, to []int32) bool {
 
 // loop is the way to another partition of the repartition topic.
 type loop struct {
-	*fenced.Writer
+	Writer
 	to    int32
 	all   *Forwarding
 	some  chan struct{} // see packs

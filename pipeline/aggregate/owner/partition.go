@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/IBM/sarama"
-
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 )
 
@@ -49,7 +47,7 @@ func (p *Partition) Open() error {
 	began, c := time.Now(), p.core
 	release := context.AfterFunc(c.session.Context(), func() { c.cancel(ErrReleased) })
 	t := newTakeover(c, p.out)
-	settled, err := c.env.Client.GetOffset(c.env.Names.Loop, c.id, sarama.OffsetNewest) // before the rules are read
+	settled, err := c.env.Kafka.Newest(c.env.Names.Loop, c.id) // before the rules are read
 	if err == nil {
 		err = c.env.Rules.Refresh(c.ctx) // at least as new as any checkpoint's
 	}

@@ -1,11 +1,7 @@
 package owner
 
 import (
-	"errors"
 	"fmt"
-
-	"github.com/IBM/sarama"
-	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 )
@@ -17,8 +13,8 @@ func (t *takeover) resume() error {
 	found := shard.Found{ChangelogStart: t.start, Committed: -1, Rules: t.checkRules(is.Rules)}
 	if !is.Checkpoint {
 		var err error
-		if found.Committed, err = t.committed(); err != nil {
-			return err
+		if found.Committed, err = t.env.Kafka.Committed(t.env.Names.Events, t.id); err != nil { // only checkpoints commit
+			return fmt.Errorf("ask for the group's offsets: %w", err)
 		}
 	}
 	for src := range shard.Sources {
@@ -41,52 +37,17 @@ func (t *takeover) resume() error {
 // ends.
 func (t *takeover) findEnds(src shard.Source, is shard.Restored, found *shard.Found) (err error) {
 	topic := t.topicOf(src)
-	if found.Oldest[src], err = t.env.Client.GetOffset(topic, t.id, sarama.OffsetOldest); err != nil {
+	if found.Oldest[src], err = t.env.Kafka.Oldest(topic, t.id); err != nil {
 		return fmt.Errorf("find the start of %s: %w", topic, err)
 	}
-	if found.Newest[src], err = t.env.Client.GetOffset(topic, t.id, sarama.OffsetNewest); err != nil {
+	if found.Newest[src], err = t.env.Kafka.Newest(topic, t.id); err != nil {
 		return fmt.Errorf("find the end of %s: %w", topic, err)
 	}
 	if !is.Epoch[src] {
 		return nil
 	}
-	end, err := t.env.Claims.EndOfEpoch(t.ctx, topic, t.id, is.Of[src])
-	if errors.Is(err, kerr.UnsupportedVersion) { // a broker before Kafka 2.0
-		return nil
-	}
-	found.EpochEnd[src] = shard.EpochEnd{Known: err == nil, Epoch: end.Epoch, End: end.End}
+	found.EpochEnd[src], err = t.env.Kafka.EndOfEpoch(t.ctx, topic, t.id, is.Of[src])
 	return err
-}
-
-// committed returns the group's offset of the event partition, -1 if there is none. Only
-// checkpoints commit.
-func (t *takeover) committed() (int64, error) {
-	admin, err := sarama.NewClusterAdminFromClient(t.env.Client)
-	if err != nil {
-		return -1, fmt.Errorf("ask for the group's offsets: %w", err)
-	}
-	ask := func() (*sarama.OffsetFetchResponse, error) {
-		return admin.ListConsumerGroupOffsets(t.env.Names.Group, map[string][]int32{t.env.Names.Events: {t.id}})
-	}
-	offsets, err := ask()
-	if err != nil { // sarama may remember a coordinator that is gone
-		_ = t.env.Client.RefreshCoordinator(t.env.Names.Group)
-		offsets, err = ask()
-	}
-	if err == nil && !errors.Is(offsets.Err, sarama.ErrNoError) {
-		err = offsets.Err
-	}
-	if err != nil {
-		return -1, fmt.Errorf("ask for the group's offsets: %w", err)
-	}
-	switch block := offsets.GetBlock(t.env.Names.Events, t.id); {
-	case block == nil:
-		return -1, nil
-	case !errors.Is(block.Err, sarama.ErrNoError):
-		return -1, fmt.Errorf("ask for the group's offsets: %w", block.Err)
-	default:
-		return block.Offset, nil
-	}
 }
 
 // checkRules refuses to continue under older rules than those that the partition was last counted

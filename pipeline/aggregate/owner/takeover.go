@@ -8,8 +8,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/IBM/sarama"
-
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -38,7 +36,7 @@ func newTakeover(c *core, out *outbox) *takeover {
 }
 
 func (t *takeover) run(ctx context.Context) error {
-	id, err := fenced.Acquire(ctx, t.out.fencedConfig())
+	id, err := t.env.Kafka.Acquire(ctx, t.id, t.log)
 	if err != nil {
 		return fmt.Errorf("get a producer epoch: %w", err)
 	}
@@ -51,7 +49,7 @@ func (t *takeover) run(ctx context.Context) error {
 		return fmt.Errorf("fence the changelog: %w", err)
 	}
 	t.brokers.appended(at)
-	if _, err := t.out.verdicts.Fence(ctx); err != nil {
+	if _, _, err := t.out.verdicts.FenceAt(ctx); err != nil {
 		return fmt.Errorf("fence the verdicts: %w", err)
 	}
 	if err := t.read(ctx, fence); err != nil {
@@ -66,7 +64,7 @@ func (t *takeover) run(ctx context.Context) error {
 	if err := t.resume(); err != nil {
 		return err
 	}
-	end, err := t.env.Client.GetOffset(names.Verdicts, t.id, sarama.OffsetNewest)
+	end, err := t.env.Kafka.Newest(names.Verdicts, t.id)
 	if err != nil {
 		return fmt.Errorf("find the end of the verdicts: %w", err)
 	}
@@ -86,13 +84,13 @@ func (t *takeover) read(ctx context.Context, through int64) error {
 		return nil
 	}
 	if t.next == 0 {
-		oldest, err := t.env.Client.GetOffset(topic, t.id, sarama.OffsetOldest)
+		oldest, err := t.env.Kafka.Oldest(topic, t.id)
 		if err != nil {
 			return fmt.Errorf("find the start of the changelog: %w", err)
 		}
 		t.next, t.start = oldest, oldest
 	}
-	err := t.env.Logs.Scan(ctx, topic, t.session.Topics[topic].ID, t.id, t.next, through+1, t.take)
+	err := t.env.Kafka.Scan(ctx, topic, t.session.Topics[topic].ID, t.id, t.next, through+1, t.take)
 	if err == nil {
 		err = t.load()
 	}
@@ -166,7 +164,7 @@ func (t *takeover) check(ctx context.Context) error {
 func (t *takeover) find(ctx context.Context, bad *shard.StateError) error {
 	topic := t.env.Names.Table
 	last := kafkalog.Record{Offset: -1}
-	err := t.env.Logs.Scan(ctx, topic, t.session.Topics[topic].ID, t.id, t.start, t.next, func(rec *kafkalog.Record) error {
+	err := t.env.Kafka.Scan(ctx, topic, t.session.Topics[topic].ID, t.id, t.start, t.next, func(rec *kafkalog.Record) error {
 		if bytes.Equal(rec.Key, bad.Key) {
 			last = *rec
 		}
@@ -196,7 +194,7 @@ func (t *takeover) fenceExpired(ctx context.Context) error {
 		}
 		// Even if an earlier owner has done so: brokers forget it within a day.
 		for _, topic := range []string{t.env.Names.Verdicts, t.env.Names.Table} {
-			fence, err := fenced.FenceOld(ctx, t.out.fencedConfig(), topic, t.id, pid)
+			fence, err := t.out.identity.FenceOld(ctx, topic, t.id, pid)
 			if err != nil {
 				return fmt.Errorf("fence the owner with the expired producer id %d: %w", pid, err)
 			}
