@@ -18,9 +18,15 @@ var (
 	prometheus = "github.com/prometheus"
 	grpc       = "google.golang.org/grpc"
 	oidc       = "github.com/coreos/go-oidc"
+	envoy      = "github.com/envoyproxy"
+	mail       = "github.com/wneessen/go-mail"
 	// What speaks Kafka, and what only that needs: Kerberos and SCRAM.
 	kafkaClients = []string{goka, sarama, franz, kafkaGo, "github.com/jcmturner", "github.com/xdg-go"}
 	embedded     = []string{"github.com/twmb/franz-go/pkg/kfake", "github.com/alicebob/miniredis", "internal/devstack"}
+	// For tests only.
+	helpers = []string{"internal/apitest", "internal/console/browsertest", "internal/engine/enginetest", "internal/oidctest", "internal/servers", "internal/testca", "internal/testrun",
+		"pipeline/blocklist/internal/rig", "pipeline/enforce/internal/rig",
+		"github.com/chromedp", "github.com/google/go-cmp", "github.com/santhosh-tekuri/jsonschema", "go.uber.org/goleak", "pgregory.net/rapid"}
 )
 
 // imports: beside the standard library, a package under folder imports these and nothing else.
@@ -56,13 +62,15 @@ var imports = []struct {
 	{"internal/wire", nil},
 }
 
-// links: what a program that imports the package carries along, all the way down. Applications
-// import emit and enforce: it is a promise to them.
-var links = []struct {
+type linking struct {
 	folder string
 	only   []string // nothing beside the standard library and these
 	never  []string
-}{
+}
+
+// links: what a program that imports the package carries along, all the way down. Applications
+// import emit and enforce: it is a promise to them.
+var links = []linking{
 	// The root package, which puts the parts together. YAML comes with pipeline/admit, if it is asked for.
 	{folder: "", never: []string{goka, sarama, franz, yaml, grpc, "rules", "pipeline/admit"}},
 	{folder: "pipeline/event", only: []string{}},
@@ -91,9 +99,20 @@ var links = []struct {
 	{folder: "windows", only: []string{"pipeline/event"}},
 	{folder: "internal/engine", never: slices.Concat(kafkaClients, []string{redis, grpc, prometheus})},
 	{folder: "tallygatetest", never: slices.Concat(kafkaClients, []string{redis, grpc, prometheus})}, // tests of applications
-	{folder: "cmd/aggregator", never: append([]string{grpc}, embedded...)},
+
+	// Programs, and what they are made of. TestProgramsAreListed wants each of them here.
+	{folder: "cmd/aggregator", never: slices.Concat(embedded, helpers, []string{grpc, envoy, mail, "internal/cli", "internal/console", "internal/decision", "internal/doctor", "internal/notify"})},
 	// It may emit, and reads nothing of Kafka.
-	{folder: "cmd/enforcer", never: append([]string{goka, sarama, franz, oidc, "github.com/jcmturner", "pipeline/kafkalog"}, embedded...)},
+	{folder: "cmd/enforcer", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, oidc, mail, "github.com/jcmturner", "pipeline/kafkalog", "pipeline/aggregate",
+		"pipeline/blocklist/publish", "pipeline/admit/publish", "internal/aggregator", "internal/cli", "internal/console", "internal/doctor", "internal/notify"})},
+	{folder: "cmd/tallygate", never: helpers}, // its dev brings the embedded servers
+	// Services that emit and follow the blocklist; those that ask for permits bring rules, and YAML with them.
+	{folder: "examples/orders", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, yaml, grpc, oidc, "rules", "pipeline/admit", "pipeline/aggregate"})},
+	{folder: "examples/worker", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, yaml, grpc, oidc, "rules", "pipeline/admit", "pipeline/aggregate"})},
+	{folder: "examples/quickstart", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, grpc, oidc, "pipeline/aggregate"})},
+	{folder: "examples/guarded", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, grpc, oidc, prometheus, "pipeline/aggregate"})},
+	{folder: "examples/proxies/app", only: []string{}},
+	{folder: "examples/shop", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, grpc, oidc, prometheus, "pipeline/aggregate"})},
 }
 
 // importers: these may be imported, tests included, by packages in these folders only.
@@ -164,17 +183,39 @@ func TestImporters(t *testing.T) {
 
 // What is for tests is for tests.
 func TestTestHelpersStayInTests(t *testing.T) {
-	helpers := []string{"internal/apitest", "internal/console/browsertest", "internal/engine/enginetest", "internal/oidctest", "internal/servers", "internal/testca", "internal/testrun", "pipeline/blocklist/internal/rig", "pipeline/enforce/internal/rig"}
 	for _, p := range list(t) {
-		if slices.Contains(helpers, strings.TrimPrefix(p.ImportPath, module+"/")) {
+		if !strings.HasPrefix(p.ImportPath, module) || within(p.ImportPath, helpers) {
 			continue
 		}
-		for _, helper := range helpers {
-			if slices.Contains(p.Imports, module+"/"+helper) {
-				t.Errorf("%s imports %s outside its tests", p.ImportPath, helper)
+		for _, path := range p.Imports {
+			if within(path, helpers) {
+				t.Errorf("%s imports %s outside its tests", p.ImportPath, path)
 			}
 		}
 	}
+}
+
+// linked counts the packages of other modules in a program. A change that adds one says so, by hand.
+var linked = measure{name: "links", slack: 4, mend: "a package of another module is in the program that was not: do without it"}
+
+func TestProgramsAreListed(t *testing.T) {
+	all := list(t)
+	count := map[string]int{}
+	for _, p := range all {
+		folder := strings.TrimPrefix(p.ImportPath, module+"/")
+		if p.Name != "main" || !within(p.ImportPath, []string{"cmd", "examples"}) {
+			continue
+		}
+		if !slices.ContainsFunc(links, func(l linking) bool { return l.folder == folder }) {
+			t.Errorf("%s is a program: say in links what it never carries along", folder)
+		}
+		for _, path := range p.Deps {
+			if !all[path].Standard && path != module && !strings.HasPrefix(path, module+"/") {
+				count[folder]++
+			}
+		}
+	}
+	linked.hold(t, count)
 }
 
 func TestWithin(t *testing.T) {

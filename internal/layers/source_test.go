@@ -69,7 +69,7 @@ func eachFile(t *testing.T, do func(path string, content []byte)) {
 
 // pkg is a package in the terms of go list. Export and Dir are empty unless they were asked for.
 type pkg struct {
-	ImportPath, Export, Dir            string
+	ImportPath, Name, Export, Dir      string
 	Standard                           bool
 	GoFiles                            []string
 	Imports, TestImports, XTestImports []string
@@ -83,7 +83,7 @@ func list(t *testing.T) map[string]pkg {
 }
 
 var listed = sync.OnceValues(func() (map[string]pkg, error) {
-	packages, err := goList("-e", "-deps", "-test", "-json=ImportPath,Standard,Imports,TestImports,XTestImports,Deps", "./...")
+	packages, err := goList("-e", "-deps", "-test", "-json=ImportPath,Name,Standard,Imports,TestImports,XTestImports,Deps", "./...")
 	all := map[string]pkg{}
 	for _, p := range packages {
 		if !strings.Contains(p.ImportPath, " [") && !strings.HasSuffix(p.ImportPath, ".test") {
