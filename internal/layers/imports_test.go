@@ -48,6 +48,7 @@ var imports = []struct {
 	{"rules/internal/scalar", []string{"pipeline/event", "windows", "rules/slip"}},
 	{"rules/internal/keystate", []string{"pipeline/event", "windows"}},
 	{"pipeline/enforce/shape", nil},
+	{"pipeline/enforce/gate", []string{"pipeline/enforce", "pipeline/event", "pipeline/verdict"}},
 	{"pipeline/emit", []string{"pipeline/event", "internal/retry", "internal/seldom", kafkaGo}},
 	{"pipeline/normalize", []string{"golang.org/x/text/unicode/norm"}},
 	{"pipeline/kafkalog/record", nil},

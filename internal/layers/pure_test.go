@@ -13,7 +13,7 @@ import (
 )
 
 // pure are the folders whose packages take time as an argument, and do no I/O.
-var pure = []string{"windows", "rules", "pipeline/aggregate/shard"}
+var pure = []string{"windows", "rules", "pipeline/aggregate/shard", "pipeline/enforce/gate"}
 
 // lockless are pure ones that keep state: who calls them sees to it that one goroutine does at a time.
 var lockless = []string{"pipeline/aggregate/shard"}

@@ -77,7 +77,10 @@ func Unknown() Decision { return Decision{at: now(), by: &unavailable} }
 
 // Admitted tells the caller of an admitted request where its key stands, by the fields that a denial
 // has.
-func (a *Answers) Admitted(h http.Header, s Standing) {
+func (a *Answers) Admitted(h http.Header, s Standing) { a.AdmittedAt(h, s, now()) }
+
+// AdmittedAt is Admitted as of a moment.
+func (a *Answers) AdmittedAt(h http.Header, s Standing, at event.Micros) {
 	if s.Rule == "" || s.Limit <= 0 {
 		return
 	}
@@ -99,7 +102,7 @@ func (a *Answers) Admitted(h http.Header, s Standing) {
 		h.Set("X-RateLimit-Limit", strconv.FormatInt(whole(s.Limit), 10))
 		h.Set("X-RateLimit-Remaining", strconv.FormatInt(whole(s.Remaining), 10))
 		if seconds > 0 {
-			reset := (now() + event.FromDuration(s.Reset) + event.Second - 1) / event.Second
+			reset := (at + event.FromDuration(s.Reset) + event.Second - 1) / event.Second
 			h.Set("X-RateLimit-Reset", strconv.FormatInt(int64(reset), 10))
 		}
 	}

@@ -48,7 +48,10 @@ type Answers struct {
 	UnavailableStatus int
 }
 
-// Problem is the body of a denied request's answer: application/problem+json, RFC 9457.
+// ProblemType is the media type of a Problem.
+const ProblemType = "application/problem+json"
+
+// Problem is the body of a denied request's answer: RFC 9457.
 type Problem struct {
 	Type       string   `json:"type"`
 	Title      string   `json:"title"`
@@ -139,19 +142,25 @@ func (a *Answers) Write(w http.ResponseWriter, r *http.Request, d Decision, key 
 	problem(w, r, body)
 }
 
-// WriteRefused responds with 400 and a Problem to a request that does not say clearly who sent it.
-func WriteRefused(w http.ResponseWriter, r *http.Request) {
-	RefusedBecause(w, r, "It is not clear who sends this request: a header that says so has several values.")
+// Unclear is the detail of a Refusal for who sent the request.
+const Unclear = "It is not clear who sends this request: a header that says so has several values."
+
+// Refusal is the Problem of a request that does not say clearly who sent it, or for what: 400.
+func Refusal(detail string) Problem {
+	return Problem{Type: "about:blank", Title: http.StatusText(http.StatusBadRequest), Status: http.StatusBadRequest, Detail: detail}
 }
+
+// WriteRefused responds with 400 and a Problem to a request that does not say clearly who sent it.
+func WriteRefused(w http.ResponseWriter, r *http.Request) { RefusedBecause(w, r, Unclear) }
 
 // RefusedBecause is WriteRefused with another detail.
 func RefusedBecause(w http.ResponseWriter, r *http.Request, detail string) {
 	w.Header().Set("Cache-Control", "no-store")
-	problem(w, r, Problem{Type: "about:blank", Title: http.StatusText(http.StatusBadRequest), Status: http.StatusBadRequest, Detail: detail})
+	problem(w, r, Refusal(detail))
 }
 
 func problem(w http.ResponseWriter, r *http.Request, body Problem) {
-	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Content-Type", ProblemType)
 	w.Header().Del("Content-Length") // of the response that the handler began
 	w.WriteHeader(body.Status)
 	if r.Method != http.MethodHead {

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+
+	"github.com/tallygate/tallygate/pipeline/enforce/gate"
 )
 
 // Ambiguous is what Header, Cookie and HeaderIP return for a request with several values where one
 // must identify it. A client could otherwise choose its identity by adding a value before or after
 // the proxy's. A Gate refuses the request with 400. No client can send a value equal to Ambiguous.
-const Ambiguous = "\x00ambiguous"
+const Ambiguous = gate.Ambiguous
 
 // Header returns the value of a header field; several are Ambiguous. Make sure that clients cannot
 // set it: the proxy in front must remove it from their requests.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/gate"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -23,14 +24,14 @@ func Middleware(table *enforce.Table, options Options) func(http.Handler) http.H
 // Gate is what middleware for any router shares. Adapters call Enter before a request and Done
 // after it; Handler does both for net/http. Its methods may be called by many goroutines.
 type Gate struct {
+	door     *Door
 	table    *enforce.Table
+	throttle *enforce.Throttle
 	o        Options
 	attrs    []attr
-	throttle *enforce.Throttle
-	brought  Brought
 	watch    watch
-	denials  *enforce.Denials
 
+	brought   Brought
 	responses Responses
 }
 
@@ -42,11 +43,11 @@ type attr struct {
 // NewGate returns a gate, or an error for a nil table and invalid options.
 func NewGate(table *enforce.Table, options Options) (*Gate, error) {
 	options.setDefaults()
-	throttle, err := options.throttle(table)
+	door, err := NewDoor(table, options.door())
 	if err := errors.Join(options.validate(), err); err != nil {
 		return nil, err
 	}
-	g := &Gate{table: table, o: options, throttle: throttle, denials: enforce.NewDenials()}
+	g := &Gate{door: door, table: door.table, throttle: door.throttle, o: options}
 	g.watch.init(&options)
 	for name, of := range options.Attrs {
 		g.attrs = append(g.attrs, attr{"attrs." + name, of})
@@ -95,7 +96,7 @@ func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.R
 	}
 	var space [maxDims]event.Dim
 	dims, api := g.dims(space[:0], r), ""
-	if ambiguous(dims) {
+	if gate.AnyAmbiguous(dims) {
 		g.o.Refused(w, r)
 		return p, false
 	}
@@ -113,28 +114,59 @@ func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.R
 		p.entered = newEntered(g, r, api, dims)
 	}
 	// Nearly no key has a verdict, and without one the API need not be known.
-	if !g.table.MayDeny(dims) && !g.throttle.Busy() {
-		return g.admit(w, r, p, nameOf, api, dims)
+	checks, asks, tells := g.door.mayDeny(dims), p.permit.ID == "" && g.door.asks(), g.door.mayTell(dims)
+	if !checks && !asks && !tells {
+		return p, true
 	}
 	if g.o.Events == nil {
 		if api = nameOf(r); api == Ambiguous {
+			if !checks && !asks { // nobody knows of what something is left
+				return p, true
+			}
 			g.o.Refused(w, r)
 			return p, false
 		}
 	}
-	d := g.table.CheckDims(api, dims)
-	if g.throttle.Concerns(d) {
-		d = g.throttle.Await(r.Context(), d, api, append([]event.Dim(nil), dims...))
+	d := enforce.Decision{Allowed: true}
+	if checks {
+		d = g.table.CheckDims(api, dims)
+	}
+	if !d.Allowed || asks || g.throttle.Concerns(d) {
+		return g.pass(w, r, p, d, api, dims)
 	}
 	g.table.CountDecision(d)
-	if d.Allowed {
-		if d.Rule() != "" && g.o.Logged != nil {
-			g.o.Logged(r, d)
-		}
-		return g.admit(w, r, p, func(*http.Request) string { return api }, api, dims)
+	g.checked(r, d)
+	if tells && api != "" {
+		g.o.Answers.Quotas(w.Header(), g.table.Left(api, dims))
 	}
-	g.deny(w, r, p, d, api, append([]event.Dim(nil), dims...))
-	return p, false
+	return p, true
+}
+
+// pass decides on a request that is denied, waits, or asks for a permit.
+func (g *Gate) pass(w http.ResponseWriter, r *http.Request, p Passage, d enforce.Decision, api string, dims []event.Dim) (Passage, bool) {
+	q := gate.Request{
+		API: api, Dims: append([]event.Dim(nil), dims...), Permit: p.permit, Decision: d,
+		Languages: r.Header.Get("Accept-Language"), Head: r.Method == http.MethodHead, Tells: true, Header: w.Header(),
+	}
+	out := g.door.Pass(r.Context(), &q)
+	if q.Decision.Allowed {
+		g.checked(r, q.Decision)
+	}
+	if out.Do != gate.Allow {
+		g.deny(w, r, p, &q, &out)
+		return p, false
+	}
+	if p.held, p.permit = out.Held, out.Permit; p.entered == nil && (p.held != nil || p.permit.ID != "") {
+		p.entered = newEntered(g, r, api, nil)
+	}
+	return p, true
+}
+
+// checked tells of a check that lets a request in.
+func (g *Gate) checked(r *http.Request, d enforce.Decision) {
+	if d.Rule() != "" && g.o.Logged != nil {
+		g.o.Logged(r, d)
+	}
 }
 
 func (g *Gate) dims(dims []event.Dim, r *http.Request) []event.Dim {
@@ -150,15 +182,6 @@ func (g *Gate) dims(dims []event.Dim, r *http.Request) []event.Dim {
 	return dims
 }
 
-func ambiguous(dims []event.Dim) bool {
-	for i := range dims {
-		if dims[i].Value == Ambiguous {
-			return true
-		}
-	}
-	return false
-}
-
 func appendDim(dims []event.Dim, name, value string) []event.Dim {
 	if value == "" {
 		return dims
@@ -166,43 +189,27 @@ func appendDim(dims []event.Dim, name, value string) []event.Dim {
 	return append(dims, event.Dim{Name: name, Value: value})
 }
 
-// deny answers a request that is denied, and emits its event if it is to have one. Whatever the answer's
-// status is, what a limit denied did not happen.
-func (g *Gate) deny(w http.ResponseWriter, r *http.Request, p Passage, d enforce.Decision, api string, dims []event.Dim) {
-	if g.o.Events == nil || !g.o.EmitDenied && !g.denials.Emits(api, dims) {
-		g.answer(w, r, d, api, dims)
+// deny answers a request that is denied, and emits its event if it is to have one.
+func (g *Gate) deny(w http.ResponseWriter, r *http.Request, p Passage, q *gate.Request, out *gate.Outcome) {
+	if !g.door.Emits(q) {
+		g.answer(w, r, out)
 		return
 	}
 	sw := &statusWriter{ResponseWriter: w}
-	g.answer(sw, r, d, api, dims)
-	p.end(sw.status, event.OutcomeLimited)
+	g.answer(sw, r, out)
+	p.end(sw.status, out.Event)
 }
 
-func (g *Gate) answer(w http.ResponseWriter, r *http.Request, d enforce.Decision, api string, dims []event.Dim) {
+func (g *Gate) answer(w http.ResponseWriter, r *http.Request, out *gate.Outcome) {
+	if after := out.Header["Retry-After"]; out.By.Unavailable() && after != nil { // also where Denied answers
+		w.Header()["Retry-After"] = after
+	}
 	switch {
-	case d.Action() == verdict.ActChallenge && g.o.Challenge != nil:
-		g.o.Challenge(w, r, d)
+	case out.By.Action() == verdict.ActChallenge && g.o.Challenge != nil:
+		g.o.Challenge(w, r, out.By)
 	case g.o.Denied != nil:
-		g.o.Denied(w, r, d)
+		g.o.Denied(w, r, out.By)
 	default:
-		key := ""
-		if len(g.o.Answers.PartitionKey) > 0 {
-			key = keyOf(g.table, d, api, dims)
-		}
-		g.o.Answers.Write(w, r, d, key)
+		Answer(w, out)
 	}
-}
-
-// keyOf returns the text of the key whose verdict decided; "" when the table no longer has it.
-func keyOf(table *enforce.Table, d enforce.Decision, api string, dims []event.Dim) (key string) {
-	until := event.FromTime(d.Until())
-	for _, v := range table.VerdictsAt(event.FromTime(d.At()), api, dims) {
-		if v.Rule == d.Rule() && v.Until == until {
-			return v.KeyText()
-		}
-		if v.Rule == d.Rule() && v.Action == verdict.ActThrottle { // d ends when its turn would come
-			key = v.KeyText()
-		}
-	}
-	return key
 }

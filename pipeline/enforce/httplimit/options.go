@@ -120,8 +120,11 @@ func (o *Options) setDefaults() {
 	}
 }
 
-func (o *Options) throttle(table *enforce.Table) (*enforce.Throttle, error) {
-	return enforce.NewThrottleWith(table, enforce.ThrottleConfig{MaxDelay: o.MaxDelay, MaxDelayed: o.MaxDelayed, MaxDelayedPerKey: o.MaxDelayedPerKey})
+func (o *Options) door() DoorOptions {
+	return DoorOptions{
+		Answers: o.Answers, Admit: o.Admit, Events: o.Events, EmitDenied: o.EmitDenied,
+		Throttle: enforce.ThrottleConfig{MaxDelay: o.MaxDelay, MaxDelayed: o.MaxDelayed, MaxDelayedPerKey: o.MaxDelayedPerKey},
+	}
 }
 
 func (o *Options) validate() error {
@@ -140,5 +143,5 @@ func (o *Options) validate() error {
 			errs = append(errs, fmt.Errorf("httplimit: Options.Attrs[%q]: the gate adds this attribute to its events itself: choose another name", name))
 		}
 	}
-	return errors.Join(append(errs, o.Answers.Validate())...)
+	return errors.Join(errs...)
 }
