@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"cmp"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // fault is what a real Prometheus saw while one thing was broken. internal/e2e records it.
@@ -107,8 +107,6 @@ func (f *fault) test(rules string) map[string]any {
 	}
 }
 
-var rewrite = flag.Bool("rewrite", false, "write the table of faults into docs/internals/failures.md")
-
 // named is after how long the console's overview named a fault: go test -v -run TheOverviewNames ./internal/e2e
 // measures it, each second being a round of the console.
 var named = map[string]string{
@@ -144,17 +142,5 @@ func TestFailuresPageTellsWhatWasMeasured(t *testing.T) {
 		t.Errorf("%d of %d faults that the console named were recorded", seen, len(named))
 	}
 	b.WriteString("\n")
-	before, rest, ok := strings.Cut(text(t, page), begins)
-	_, after, ended := strings.Cut(rest, ends)
-	if !ok || !ended {
-		t.Fatalf("%s has no %q", page, begins)
-	}
-	want := before + begins + b.String() + ends + after
-	if *rewrite {
-		if err := os.WriteFile(page, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	} else if text(t, page) != want {
-		t.Errorf("%s does not have what was measured: go test ./deploy -run FailuresPage -rewrite", page)
-	}
+	testrun.Section(t, page, begins, ends, b.String())
 }

@@ -1,14 +1,13 @@
 package rules
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-var rewrite = flag.Bool("rewrite", false, "write what the golden files should hold")
+	"github.com/tallygate/tallygate/internal/testrun"
+)
 
 // Each file in testdata/bad is a mistake that a person makes, with what it is told beside it.
 func TestBadRuleFiles(t *testing.T) {
@@ -26,7 +25,7 @@ func TestBadRuleFiles(t *testing.T) {
 			if err == nil {
 				t.Fatalf("compiled to %d rules", len(set.Rules))
 			}
-			golden(t, strings.TrimSuffix(path, ".yaml")+".txt", err.Error()+"\n")
+			testrun.Golden(t, strings.TrimSuffix(path, ".yaml")+".txt", err.Error()+"\n")
 		})
 	}
 }
@@ -51,7 +50,7 @@ func TestGoodRuleFiles(t *testing.T) {
 			for _, w := range set.Warnings {
 				b.WriteString(w.String() + "\n")
 			}
-			golden(t, strings.TrimSuffix(path, ".yaml")+".txt", b.String())
+			testrun.Golden(t, strings.TrimSuffix(path, ".yaml")+".txt", b.String())
 		})
 	}
 }
@@ -60,26 +59,4 @@ func TestGoodRuleFiles(t *testing.T) {
 func topTest(t *testing.T) string {
 	name, _, _ := strings.Cut(t.Name(), "/")
 	return name
-}
-
-// golden compares with a file; text that is empty has none.
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *rewrite {
-		err := os.WriteFile(path, []byte(got), 0o644)
-		if got == "" {
-			err = os.RemoveAll(path)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil && (!os.IsNotExist(err) || got != "") {
-		t.Fatal(err)
-	}
-	if string(want) != got {
-		t.Errorf("%s differs; if it should, write it: go test ./rules -run %s -rewrite\n--- want\n%s--- got\n%s", path, topTest(t), want, got)
-	}
 }

@@ -9,38 +9,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 const rulesPage = "../docs/rules.md"
 
 // The page's tables of fields are made of the table of fields: `go test ./rules -run Tables -rewrite` writes them.
 func TestTablesOfThePage(t *testing.T) {
-	page, err := os.ReadFile(rulesPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := string(page)
 	for name, table := range map[string]string{
 		"file": fieldTable(
 			fieldRows("", filePlace.docs()[:2]), fieldRows("metadata.", metadataPlace.docs()), fieldRows("spec.", specPlace.docs())),
 		"rule": fieldTable(fieldRows("", rulePlace.docs())),
 	} {
-		begin := fmt.Sprintf("<!-- fields of a %s: written by a test of package rules -->\n", name)
-		before, rest, found := strings.Cut(got, begin)
-		_, after, ended := strings.Cut(rest, "<!-- end -->")
-		if !found || !ended {
-			t.Fatalf("%s has no %q with an end", rulesPage, begin)
-		}
-		got = before + begin + table + "<!-- end -->" + after
-	}
-	if got == string(page) {
-		return
-	}
-	if !*rewrite {
-		t.Fatalf("the tables in %s are not those of rules/fields.go; write them: go test ./rules -run Tables -rewrite", rulesPage)
-	}
-	if err := os.WriteFile(rulesPage, []byte(got), 0o600); err != nil {
-		t.Fatal(err)
+		testrun.Section(t, rulesPage, fmt.Sprintf("<!-- fields of a %s: written by a test of package rules -->\n", name), "<!-- end -->", table)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/windows"
 )
@@ -38,7 +39,7 @@ func TestCountersAreNamedAndJudgedAsEver(t *testing.T) {
 		state, now = goldenStory(t, h, set, r, state, now)
 		fmt.Fprintf(&b, "story %d: %d bytes, %x\n", i+1, len(state), h.Sum(nil)[:16])
 	}
-	golden(t, "testdata/kinds.txt", b.String())
+	testrun.Golden(t, "testdata/kinds.txt", b.String())
 }
 
 // describeLimits says all that a limit's fields came to.

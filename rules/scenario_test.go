@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -34,11 +35,7 @@ func runScenario(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	out := playScenario(t, file, 0, string(text))
-	if *rewrite && out != string(text) {
-		if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testrun.Golden(t, file, out)
 }
 
 // playScenario plays a scenario that begins behind a line of a file, and returns it with what happened.
@@ -58,7 +55,7 @@ func playScenario(t *testing.T, file string, line int, text string) string {
 		if err != nil {
 			t.Fatalf("%s:%d: %v", file, line+step.lineNum, err)
 		}
-		if diff := cmp.Diff(step.want, got); diff != "" && !*rewrite {
+		if diff := cmp.Diff(step.want, got); diff != "" && !testrun.Rewriting() {
 			t.Errorf("%s:%d: %s\n(- expected, + happened; if it should happen, write it: go test ./rules -run %s -rewrite)\n%s",
 				file, line+step.lineNum, step.line, topTest(t), diff)
 		}

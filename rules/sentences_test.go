@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // TestSentences holds each sentence of the rule language that states a meaning of events, counts,
@@ -35,9 +37,7 @@ func TestSentences(t *testing.T) {
 		})
 		line += 1 + strings.Count(part, "\n")
 	}
-	if *rewrite && !t.Failed() && out != string(text) {
-		if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if !t.Failed() {
+		testrun.Golden(t, file, out)
 	}
 }

@@ -2,22 +2,19 @@ package windows_test
 
 import (
 	"crypto/sha256"
-	"flag"
 	"fmt"
 	"hash"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/windows"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what the golden file should hold")
 
 const goldenStates = "testdata/states.txt"
 
@@ -91,25 +88,7 @@ func TestStatesAreWrittenAsEver(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "  said  %x\n", h.Sum(nil)[:16])
 	}
-	if *rewrite {
-		if err := os.WriteFile(goldenStates, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(goldenStates)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wanted, got := strings.Split(string(want), "\n"), strings.Split(b.String(), "\n")
-	for i := range min(len(wanted), len(got)) {
-		if wanted[i] != got[i] {
-			t.Fatalf("%s:%d is\n%s\nand was\n%s\nIf you added a Spec, write the file: go test ./windows -run Written -rewrite. "+
-				"Lines that exist must not change: these states are in Kafka.", goldenStates, i+1, got[i], wanted[i])
-		}
-	}
-	if len(wanted) != len(got) {
-		t.Fatalf("%s has %d lines, want %d", goldenStates, len(got), len(wanted))
-	}
+	testrun.Golden(t, goldenStates, b.String()) // lines that exist must not change: these states are in Kafka
 }
 
 // goldenStory returns the state that a story leaves, of so many events, pace of them in a window's

@@ -2,7 +2,6 @@ package dev_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,9 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-var rewrite = flag.Bool("rewrite", false, "write into the tutorial what its commands print")
+	"github.com/tallygate/tallygate/internal/testrun"
+)
 
 // asTool is set for a process of the test's program that shall be the tool.
 const asTool = "TALLYGATE_TEST_AS_TOOL"
@@ -39,11 +38,11 @@ func TestTutorial(t *testing.T) {
 		}
 		return block
 	})
-	if r.dev == nil || r.compared < 10 && !*rewrite {
+	if r.dev == nil || r.compared < 10 && !testrun.Rewriting() {
 		t.Errorf("%d outputs were compared: the page is read wrongly", r.compared)
 	}
 	r.dev.ends()
-	if *rewrite && !t.Failed() {
+	if testrun.Rewriting() && !t.Failed() {
 		if err := os.WriteFile(path, out, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -149,11 +148,11 @@ func (r *reader) run(command, want string) string {
 			r.compared++
 			return want
 		}
-		if once || *rewrite && time.Until(end) < within-3*time.Second || time.Now().After(end) {
+		if once || testrun.Rewriting() && time.Until(end) < within-3*time.Second || time.Now().After(end) {
 			break
 		}
 	}
-	if !*rewrite {
+	if !testrun.Rewriting() {
 		r.t.Errorf("$ %s\nprints\n%s\nwhere the page has\n%s", command, got, want)
 	}
 	return got

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,8 +20,6 @@ import (
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
@@ -105,19 +102,7 @@ func golden(t *testing.T, file, text string) {
 	for _, m := range masks {
 		text = m.what.ReplaceAllString(text, m.by)
 	}
-	path := filepath.Join("testdata", file)
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text != string(want) {
-		t.Errorf("not as in %s (-rewrite accepts it):\n%s", path, text)
-	}
+	testrun.Golden(t, filepath.Join("testdata", file), text)
 }
 
 // runJSON is Command with --json.

@@ -1,7 +1,6 @@
 package layers
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -9,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-)
 
-var rewrite = flag.Bool("rewrite", false, "tighten testdata/ceilings.txt to what is measured")
+	"github.com/tallygate/tallygate/internal/testrun"
+)
 
 const ceilingsFile = "testdata/ceilings.txt"
 
@@ -37,7 +36,7 @@ func (m measure) hold(t *testing.T, measured map[string]int) {
 	for _, fault := range m.compare(measured, all[m.name]) {
 		t.Error(fault)
 	}
-	if *rewrite {
+	if testrun.Rewriting() {
 		all[m.name] = m.tighten(measured, all[m.name])
 		writeCeilings(t, all)
 	}
@@ -54,12 +53,12 @@ func (m measure) compare(measured, ceilings map[string]int) (faults []string) {
 		switch {
 		case m.worse(now, allowed):
 			faults = append(faults, fmt.Sprintf("%s %s: %d, and %d is allowed: %s", m.name, name, now, allowed, m.mend))
-		case excepted && !*rewrite && (!m.worse(now, m.bar) || max(now-allowed, allowed-now) > m.slack):
+		case excepted && !testrun.Rewriting() && (!m.worse(now, m.bar) || max(now-allowed, allowed-now) > m.slack):
 			faults = append(faults, fmt.Sprintf("%s %s: %d, better than the %d of %s: go test ./internal/layers -rewrite keeps it so", m.name, name, now, allowed, ceilingsFile))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(ceilings)) {
-		if _, ok := measured[name]; !ok && !*rewrite {
+		if _, ok := measured[name]; !ok && !testrun.Rewriting() {
 			faults = append(faults, fmt.Sprintf("%s %s: it is gone: go test ./internal/layers -rewrite takes it out of %s; give its number to what it has become", m.name, name, ceilingsFile))
 		}
 	}

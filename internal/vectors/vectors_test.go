@@ -6,19 +6,16 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/normalize"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the tables anew")
 
 // text is a value's bytes: JSON can't hold those that are no UTF-8, so they are in hexadecimal.
 type text struct {
@@ -181,13 +178,5 @@ func compare[R any](t *testing.T, name string, table []R) {
 		out = append(out, '\n')
 	}
 	out = append(out, "]\n"...)
-	path := filepath.Join("../../testdata/vectors", name)
-	if *rewrite {
-		if err := os.WriteFile(path, out, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if old, err := os.ReadFile(path); err != nil || !bytes.Equal(old, out) {
-		t.Errorf("%s is out of date (%v): run go test ./internal/vectors -rewrite, and read the difference", path, err)
-	}
+	testrun.Golden(t, filepath.Join("../../testdata/vectors", name), string(out))
 }

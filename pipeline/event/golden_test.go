@@ -1,14 +1,13 @@
 package event
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
-)
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew from what the code does")
+	"github.com/tallygate/tallygate/internal/testrun"
+)
 
 // goldenCase is one record in testdata/decode.txt, of its comments and headers, and of what becomes
 // of it.
@@ -68,7 +67,7 @@ func TestWire(t *testing.T) {
 		if (err == nil) != (len(d.Bad) == 0) {
 			t.Errorf("%s: err = %v, Bad = %v", c.input, err, d.Bad)
 		}
-		if g, w := strings.Join(got, "\n"), strings.Join(c.output, "\n"); g != w && !*rewrite {
+		if g, w := strings.Join(got, "\n"), strings.Join(c.output, "\n"); g != w && !testrun.Rewriting() {
 			t.Errorf("%s\n%s\n got\n%s\nwant\n%s", strings.Join(c.comment, " "), c.input, g, w)
 		}
 		for _, line := range c.comment {
@@ -79,9 +78,5 @@ func TestWire(t *testing.T) {
 		}
 		fmt.Fprintf(&out, "%s\n\n", strings.Join(append([]string{"< " + c.input}, got...), "\n"))
 	}
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(strings.TrimSpace(out.String())+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testrun.Golden(t, file, strings.TrimSpace(out.String())+"\n")
 }

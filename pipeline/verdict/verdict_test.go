@@ -2,17 +2,14 @@ package verdict
 
 import (
 	"encoding/json"
-	"flag"
 	"math"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew from what the code does")
 
 func micros(t testing.TB, text string) event.Micros {
 	t.Helper()
@@ -59,18 +56,7 @@ func TestWire(t *testing.T) {
 		out.Write(AppendJSON(nil, &v))
 		out.WriteByte('\n')
 	}
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out.String() != string(want) {
-		t.Errorf(" got\n%s\nwant\n%s", out.String(), want)
-	}
+	testrun.Golden(t, file, out.String())
 }
 
 func TestParseReadsWhatAppendJSONWrote(t *testing.T) {
