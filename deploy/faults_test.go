@@ -120,8 +120,8 @@ var named = map[string]string{
 }
 
 // The page has what was measured when the faults were recorded.
-func TestFailuresPageTellsWhatWasMeasured(t *testing.T) {
-	const page, begins, ends = "../docs/internals/failures.md", "<!-- faults: go test ./deploy -run FailuresPage -rewrite -->\n", "<!-- /faults -->\n"
+func TestRunbooksTellWhatWasMeasured(t *testing.T) {
+	const page, begins, ends = "../docs/runbooks.md", "<!-- faults: go test ./deploy -run Runbooks -rewrite -->\n", "<!-- /faults -->\n"
 	var b strings.Builder
 	b.WriteString("\n| what broke | console names it after | alert | fired after | the runbook's step | over after |\n|---|---|---|---|---|---|\n")
 	seen := 0
@@ -135,7 +135,7 @@ func TestFailuresPageTellsWhatWasMeasured(t *testing.T) {
 			if m := f.Measured[name]; m.Over > 0 {
 				over = m.Over.String()
 			}
-			fmt.Fprintf(&b, "| %s | %s | [%s](../runbooks.md#%s) | %v | %s | %s |\n", f.Fault, console, name, strings.ToLower(name), f.Measured[name].Fired, f.Step, over)
+			fmt.Fprintf(&b, "| %s | %s | [%s](#%s) | %v | %s | %s |\n", f.Fault, console, name, strings.ToLower(name), f.Measured[name].Fired, f.Step, over)
 		}
 	}
 	if seen != len(named) {

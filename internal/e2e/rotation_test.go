@@ -17,7 +17,7 @@ import (
 	"github.com/tallygate/tallygate/internal/testrun"
 )
 
-// Every secret that there is gets replaced while events come and enforcers are asked, as docs/operations.md says it:
+// Every secret that there is gets replaced while events come and enforcers are asked, as docs/runbooks.md says it:
 // no program is restarted, no request is refused, and each event counts once.
 func TestEverySecretIsRotatedWithoutAnOutage(t *testing.T) {
 	s := newSecured(t)
