@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const page = "../../../../docs/where.md"
+const page = "../../../../docs/from-other-limiters.md"
 
 // row is a line of the page's tables of limiters: what it is, and its rule in a flow of YAML.
 var row = regexp.MustCompile("(?m)^\\| ([^|]+) \\| `([^`|]+)` \\| ([^|]+) \\|$")
