@@ -6,12 +6,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 const (
 	maxLines    = 400 // of a file that a person wrote, tests excepted
 	maxCmdLines = 100 // of a command's file: flags and wiring only
-	maxMethods  = 30  // of a type; those of what it embeds are not its own
+	maxColumns  = 160
+	maxMethods  = 30 // of a type; those of what it embeds are not its own
 )
 
 var (
@@ -38,6 +40,24 @@ func TestFilesAreShort(t *testing.T) {
 			t.Errorf("%s has %d lines; %d are allowed", path, n, limit)
 		}
 	})
+}
+
+// wide counts the lines of code beyond maxColumns, a tab being four.
+var wide = measure{name: "wide", slack: 2, mend: "a line has at most 160 columns: break it, or give a part of it a name"}
+
+func TestLinesAreNarrow(t *testing.T) {
+	count := map[string]int{}
+	eachFile(t, func(path string, content []byte) {
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || generated.Match(content) {
+			return
+		}
+		for line := range bytes.Lines(content) {
+			if utf8.RuneCount(bytes.TrimRight(line, "\n"))+3*bytes.Count(line, []byte("\t")) > maxColumns {
+				count[filepath.Dir(path)]++
+			}
+		}
+	})
+	wide.hold(t, count)
 }
 
 func TestTypesAreSmall(t *testing.T) {
