@@ -13,7 +13,7 @@ import (
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/console/browsertest"
 	"github.com/tallygate/tallygate/internal/console/workbench"
-	"github.com/tallygate/tallygate/internal/console/world"
+	"github.com/tallygate/tallygate/internal/health/watch"
 	"github.com/tallygate/tallygate/internal/testrun"
 )
 
@@ -30,7 +30,7 @@ var looks = map[string]browsertest.Look{"light": {}, "dark": {Dark: true}, "phon
 // complains about nothing, and it is small.
 func TestPagesInABrowser(t *testing.T) {
 	b := browsertest.Start(t)
-	for name, state := range map[string]*world.State{"well": works(), "broken": broken(), "begins": nil} {
+	for name, state := range map[string]*watch.State{"well": works(), "broken": broken(), "begins": nil} {
 		site := start(t, state, false)
 		for _, path := range []string{"/", "/cluster"} {
 			for look, how := range looks {
@@ -59,8 +59,8 @@ func TestPagesInABrowser(t *testing.T) {
 // What changes is pushed, and a page that hears nothing any more says so, instead of staying green.
 func TestLiveInABrowser(t *testing.T) {
 	b := browsertest.Start(t)
-	var w *world.World
-	site, stop := startStoppable(t, works(), false, func(p *Program, _ *http.ServeMux) { w = p.World })
+	var w *watch.Watch
+	site, stop := startStoppable(t, works(), false, func(p *Program, _ *http.ServeMux) { w = p.Health })
 	p := b.Open(site+"/", browsertest.Look{})
 	says := func(words ...string) func() bool {
 		return func() bool { return containsAll(p.Text(), words...) }

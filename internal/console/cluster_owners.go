@@ -6,9 +6,8 @@ import (
 	"html/template"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/tallygate/tallygate/internal/console/world"
+	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/status"
 )
 
@@ -33,7 +32,7 @@ func ownerTable(group *status.Cluster) table {
 	if len(group.Unowned) > 0 {
 		all := make([]chip, len(group.Unowned))
 		for i, u := range group.Unowned {
-			all[i] = chip{u.Partition, world.Bad, "no owner"}
+			all[i] = chip{u.Partition, health.Bad, "no owner"}
 		}
 		t.Rows = append(t.Rows, row{ID: "o-nobody", Class: "bad", Cells: []cell{{Text: "nobody", Head: true}, {HTML: chips(all)}, textCell(""), textCell(""), textCell("")}})
 	}
@@ -45,13 +44,13 @@ func ownerRow(m *status.Status) row {
 	var all []chip
 	var events, behind float64
 	var lag int64
-	worst := world.OK
+	worst := health.OK
 	for _, p := range m.Aggregator.Partitions {
 		c := chipOf(&p)
 		all, worst = append(all, c), worst.Worse(c.level)
 		events, lag, behind = events+p.Events, lag+p.Lag, max(behind, p.LagSeconds)
 	}
-	if worst == world.Bad || worst == world.Warn {
+	if worst == health.Bad || worst == health.Warn {
 		r.Class = string(worst)
 	}
 	slices.SortFunc(all, func(a, b chip) int { return cmp.Compare(a.partition, b.partition) })
@@ -70,23 +69,21 @@ func ownerRow(m *status.Status) row {
 // chip is a partition in a member's line. Its state is in words, not only in a colour.
 type chip struct {
 	partition int32
-	level     world.Level
+	level     health.Level
 	words     string // "" where all is well
 }
 
 func chipOf(p *status.Partition) chip {
-	late := seconds(p.LagSeconds)
-	switch {
+	behind := seconds(p.LagSeconds)
+	switch late := health.Late.Level(behind); {
 	case p.State == "failed":
-		return chip{p.Partition, world.Bad, "failed"}
+		return chip{p.Partition, health.Bad, "failed"}
 	case p.State != "open":
-		return chip{p.Partition, world.Warn, p.State}
-	case late >= time.Minute:
-		return chip{p.Partition, world.Bad, span(late) + " behind"}
-	case late >= 5*time.Second:
-		return chip{p.Partition, world.Warn, span(late) + " behind"}
+		return chip{p.Partition, health.Warn, p.State}
+	case late != health.OK:
+		return chip{p.Partition, late, span(behind) + " behind"}
 	}
-	return chip{p.Partition, world.OK, ""}
+	return chip{p.Partition, health.OK, ""}
 }
 
 func chips(all []chip) template.HTML {

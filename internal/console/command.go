@@ -12,8 +12,8 @@ import (
 
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/session"
-	"github.com/tallygate/tallygate/internal/console/world"
 	"github.com/tallygate/tallygate/internal/doctor"
+	"github.com/tallygate/tallygate/internal/health/watch"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
@@ -73,7 +73,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		return nil, nil, &ops.UsageError{Err: err}
 	}
 	redisconn.LogTo(p.Log)
-	p.World = world.New(world.Config{Kafka: k, Redis: redis, API: p.API, Prefix: *prefix, Shards: *shards, Enforcers: p.Enforcers, Logger: p.Log})
+	p.Health = watch.New(watch.Config{Kafka: k, Redis: redis, API: p.API, Prefix: *prefix, Shards: *shards, Enforcers: p.Enforcers, Logger: p.Log})
 	p.Doctor = doctor.Config{Kafka: k, Redis: redis, Prefix: *prefix, Shards: *shards, NoWrite: true}
 	config, err := tls.Build(p.Log)
 	if err != nil {

@@ -19,19 +19,19 @@ import (
 
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/session"
-	"github.com/tallygate/tallygate/internal/console/world"
 	"github.com/tallygate/tallygate/internal/doctor"
+	"github.com/tallygate/tallygate/internal/health/watch"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/status"
 )
 
 // Program is the console. Set its fields, then call Run once.
 type Program struct {
-	// API asks the aggregators. Its token is the console's own, which only World uses; what a reader does is
+	// API asks the aggregators. Its token is the console's own, which only Health uses; what a reader does is
 	// asked with the reader's token.
 	API *apiclient.Client
 
-	World   *world.World   // the chain's state, asked of the same; required
+	Health  *watch.Watch   // the chain's state, asked of the same; required
 	Doctor  doctor.Config  // what the overview's button examines; without Kafka there is no button
 	Keys    *Keys          // what pages about keys follow; nil: those pages say that there is none
 	Session session.Config // who reads; what the program knows itself is filled in
@@ -50,8 +50,8 @@ type Program struct {
 
 // Run serves until ctx ends.
 func (p *Program) Run(ctx context.Context) error {
-	if p.World == nil || p.API == nil {
-		return errors.New("console: World and API are required")
+	if p.Health == nil || p.API == nil {
+		return errors.New("console: Health and API are required")
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	s, err := newServer(ctx, p)
@@ -61,7 +61,7 @@ func (p *Program) Run(ctx context.Context) error {
 	if err := s.sessions.Start(ctx); err != nil {
 		return &ops.UsageError{Err: err}
 	}
-	g.Go(func() error { return ops.IgnoreCanceled(ctx, p.World.Run(ctx)) })
+	g.Go(func() error { return ops.IgnoreCanceled(ctx, p.Health.Run(ctx)) })
 	g.Go(func() error { s.assets.warm(); return nil })
 	if p.Keys != nil {
 		g.Go(func() error { return p.Keys.run(ctx) })

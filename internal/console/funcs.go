@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/console/world"
 	"github.com/tallygate/tallygate/internal/doctor"
+	"github.com/tallygate/tallygate/internal/health"
 )
 
 // funcs are the functions of templates. What they return is for people; a value that is unknown is a dash.
@@ -49,31 +49,31 @@ func (s *server) funcs() template.FuncMap {
 }
 
 // levelWord says a light in a word: its colour and shape say the same.
-func levelWord(l world.Level) string {
+func levelWord(l health.Level) string {
 	switch l {
-	case world.OK:
+	case health.OK:
 		return "ok"
-	case world.Warn:
+	case health.Warn:
 		return "warning"
-	case world.Bad:
+	case health.Bad:
 		return "broken"
-	case world.Unknown:
+	case health.Unknown:
 	}
 	return "unknown"
 }
 
 // finding is the light of a result of the doctor's.
-func finding(s doctor.Status) world.Level {
+func finding(s doctor.Status) health.Level {
 	switch s {
 	case doctor.OK:
-		return world.OK
+		return health.OK
 	case doctor.Warn:
-		return world.Warn
+		return health.Warn
 	case doctor.Fail:
-		return world.Bad
+		return health.Bad
 	case doctor.Skipped:
 	}
-	return world.Unknown
+	return health.Unknown
 }
 
 // runbooks is the page with a section for each alert.

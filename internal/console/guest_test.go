@@ -14,17 +14,18 @@ import (
 
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/browsertest"
-	"github.com/tallygate/tallygate/internal/console/world"
 	"github.com/tallygate/tallygate/internal/doctor"
+	"github.com/tallygate/tallygate/internal/health"
+	"github.com/tallygate/tallygate/internal/health/watch"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/testrun"
 )
 
 // unled is an installation whose aggregators are gone since before the console began.
-func unled() *world.State {
+func unled() *watch.State {
 	r := readings()
-	r.Cluster = world.Reading[world.Cluster]{Err: errors.New("agg-0:8081: dial tcp 10.0.0.7:8081: connect: connection refused"), Failing: noon.Add(-40 * 1e9)}
+	r.Cluster = health.Reading[health.Cluster]{Err: errors.New("agg-0:8081: dial tcp 10.0.0.7:8081: connect: connection refused"), Failing: noon.Add(-40 * 1e9)}
 	r.Enforcers.Value[1].Error = "dial tcp 10.0.0.9:6379: i/o timeout"
 	return stateOf(r)
 }

@@ -26,10 +26,10 @@ import (
 	"github.com/tallygate/tallygate/internal/access"
 	counting "github.com/tallygate/tallygate/internal/aggregator"
 	"github.com/tallygate/tallygate/internal/apiclient"
-	"github.com/tallygate/tallygate/internal/console/world"
 	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/enforcer"
+	"github.com/tallygate/tallygate/internal/health/watch"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/testrun"
@@ -179,7 +179,7 @@ func (r *keyRig) startConsole(k *kafkaconn.Kafka) {
 	}
 	api := apiclient.New(r.api.URL, nil).WithToken("token-viewer")
 	inner := listen(r.t)
-	p := Program{API: api, World: world.New(world.Config{Kafka: k, Redis: r.redis, API: api}), Keys: r.keys, HTTP: inner, Registry: ops.NewRegistry("console"), Log: log}
+	p := Program{API: api, Health: watch.New(watch.Config{Kafka: k, Redis: r.redis, API: api}), Keys: r.keys, HTTP: inner, Registry: ops.NewRegistry("console"), Log: log}
 	r.t.Cleanup(testrun.Start(r.t, p.Run))
 	target, err := url.Parse("http://" + inner.Addr().String())
 	if err != nil {

@@ -45,14 +45,14 @@ func (s *server) follow(p *page, r *request, w http.ResponseWriter) {
 			_, _ = w.Write([]byte("event: ended\ndata: an aggregator answers again\n\n")) // the page loads itself again
 			return
 		}
-		r.State, r.Now = s.World.State(), s.Now()
+		r.State, r.Now = s.Health.State(), s.Now()
 	}
 }
 
 // next waits for the next round: for every, or, if that is 0, until the world has changed. It is false at the
 // end.
 func (s *server) next(r *request, every time.Duration) bool {
-	changed := s.World.Changed()
+	changed := s.Health.Changed()
 	atMost := followBeat
 	if every > 0 {
 		changed, atMost = nil, min(every, mostBeat)

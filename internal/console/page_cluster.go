@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/access"
-	"github.com/tallygate/tallygate/internal/console/world"
 	"github.com/tallygate/tallygate/internal/doctor"
+	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
@@ -26,7 +26,7 @@ func clusterPage() page {
 
 // cluster is what the page shows.
 type cluster struct {
-	Trouble    *world.Link // the aggregators' link, when nobody says how the group is
+	Trouble    *health.Link // the aggregators' link, when nobody says how the group is
 	Read       time.Time
 	Owners     table
 	Partitions table
@@ -42,7 +42,7 @@ type cluster struct {
 
 // topicLine is a topic as Kafka tells of it.
 type topicLine struct {
-	world.Topic
+	health.Topic
 	Records int64
 }
 
@@ -78,11 +78,11 @@ func glanceCluster(r *request) (any, error) {
 	return c, nil
 }
 
-func (c *cluster) kafka(r *world.Readings) {
+func (c *cluster) kafka(r *health.Observations) {
 	if r.Kafka.At.IsZero() {
 		return
 	}
-	for _, t := range []world.Topic{r.Kafka.Value.Events, r.Kafka.Value.Verdicts} {
+	for _, t := range []health.Topic{r.Kafka.Value.Events, r.Kafka.Value.Verdicts} {
 		if !t.Missing {
 			c.Topics = append(c.Topics, topicLine{t, t.End()})
 		}
@@ -143,7 +143,7 @@ func (p owned) row(most float64, now time.Time) row {
 	case p.State == "open":
 		state.Tag = "ok"
 	}
-	if p.State == "open" && p.LagSeconds >= 5 {
+	if p.State == "open" && health.Late.Level(seconds(p.LagSeconds)) != health.OK {
 		state.Tag, state.Text, r.Class = "warn", "behind", "warn"
 	}
 	taken := textCell("")
@@ -221,7 +221,7 @@ func lastError(m *status.Status) cell {
 	return cell{HTML: template.HTML(template.HTMLEscapeString(e.Message)+", ") + ago(e.Last, m.Now)} //nolint:gosec // escaped
 }
 
-func enforcerTable(r *world.Readings) table {
+func enforcerTable(r *health.Observations) table {
 	t := table{Caption: "Enforcers", Hidden: true, Empty: empty{Title: "No enforcer announces itself", Text: "Each writes a line into Redis every two seconds. Those of older versions do not."},
 		Head: []column{{Text: "Name"}, {Text: "State"}, {Text: "Kind"}, {Text: "Version"}, {Text: "Heard", Num: true}, {Text: "Behind", Num: true, About: "How far its table is behind the verdicts"},
 			{Text: "Verdicts", Num: true}, {Text: "Checks", Num: true, About: "Since its start"}, {Text: "Denied", Num: true}, {Text: "Clock", Num: true, About: "Against that of Redis"}, {Text: "Started", Num: true}, {Text: "Address"}}}
@@ -230,13 +230,13 @@ func enforcerTable(r *world.Readings) table {
 	}
 	for i := range r.Enforcers.Value {
 		b := &r.Enforcers.Value[i]
-		l := world.JudgeEnforcer(r, b)
+		l := health.Enforcer(r, b)
 		line := row{ID: "e-" + anchor(b.ID)}
-		if l.Level == world.Bad || l.Level == world.Warn {
+		if l.Level == health.Bad || l.Level == health.Warn {
 			line.Class = string(l.Level)
 		}
 		state := cell{Text: levelWord(l.Level), Tag: string(l.Level)}
-		if l.Level != world.OK {
+		if l.Level != health.OK {
 			state.Note = l.Cause
 		}
 		line.Cells = []cell{{Text: b.Name, Head: true}, state, textCell(b.Kind), textCell(b.Version), {Text: span(b.Age)}, staleness(b), numCell(b.Entries),

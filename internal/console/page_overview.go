@@ -9,7 +9,8 @@ import (
 
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/console/chart"
-	"github.com/tallygate/tallygate/internal/console/world"
+	"github.com/tallygate/tallygate/internal/health"
+	"github.com/tallygate/tallygate/internal/health/watch"
 )
 
 func overviewPage() page {
@@ -23,13 +24,13 @@ func overviewPage() page {
 
 // overview is what the page shows.
 type overview struct {
-	Worst     world.Level
+	Worst     health.Level
 	Line      string // the state of all, in a sentence
-	Notices   []world.Notice
+	Notices   []health.Notice
 	Links     []shownLink // the chain; enforcers are one
-	Wrong     []world.Link
+	Wrong     []health.Link
 	More      int // of Wrong that are left out
-	Enforcers []world.Link
+	Enforcers []health.Link
 	Numbers   []tile
 	Curve     template.HTML
 	Began     time.Time // of the curve
@@ -40,15 +41,15 @@ type overview struct {
 
 // shownLink is a link, or all enforcers together.
 type shownLink struct {
-	world.Link
+	health.Link
 	Of string // where to look: an anchor or a page
 }
 
 // tile is a number with what it is.
 type tile struct {
 	Name, Value, Unit, Note string
-	Link                    string      // of the note; "": nowhere
-	Level                   world.Level // of its mark; OK has none
+	Link                    string       // of the note; "": nowhere
+	Level                   health.Level // of its mark; OK has none
 }
 
 const (
@@ -57,7 +58,7 @@ const (
 )
 
 func loadOverview(r *request) (any, error) {
-	o := &overview{Exam: r.server.exam.now(), HasDoctor: r.server.Doctor.Kafka != nil, MayDoctor: r.may(access.Operator), Worst: world.Unknown}
+	o := &overview{Exam: r.server.exam.now(), HasDoctor: r.server.Doctor.Kafka != nil, MayDoctor: r.may(access.Operator), Worst: health.Unknown}
 	if r.State == nil || len(r.State.Chain.Links) == 0 {
 		o.Line = "The first look at the installation is under way."
 		return o, nil
@@ -65,7 +66,7 @@ func loadOverview(r *request) (any, error) {
 	c := &r.State.Chain
 	o.Worst, o.Notices = c.Worst(), c.Notices
 	for _, l := range c.Links {
-		if l.Level != world.OK {
+		if l.Level != health.OK {
 			o.Wrong = append(o.Wrong, l)
 		}
 		if strings.HasPrefix(l.Name, "enforcer") {
@@ -77,7 +78,7 @@ func loadOverview(r *request) (any, error) {
 	o.Links = append(o.Links, shownLink{together(o.Enforcers), "/cluster#enforcers"})
 	o.Line = lineOf(o.Worst, o.Wrong, o.Notices)
 	r.Title = o.Line
-	slices.SortStableFunc(o.Wrong, func(a, b world.Link) int { return b.Level.Compare(a.Level) })
+	slices.SortStableFunc(o.Wrong, func(a, b health.Link) int { return b.Level.Compare(a.Level) })
 	if len(o.Wrong) > mostWrong {
 		o.More, o.Wrong = len(o.Wrong)-mostWrong, o.Wrong[:mostWrong]
 	}
@@ -105,25 +106,25 @@ func glanceOverview(r *request) (any, error) {
 		if l.Name != "enforcers" {
 			l.Cause = l.Plain
 		}
-		if l.Level != world.OK {
+		if l.Level != health.OK {
 			o.Wrong = append(o.Wrong, l.Link)
 		}
 	}
 	o.Line = lineOf(o.Worst, o.Wrong, nil)
 	r.Title = o.Line
-	slices.SortStableFunc(o.Wrong, func(a, b world.Link) int { return b.Level.Compare(a.Level) })
+	slices.SortStableFunc(o.Wrong, func(a, b health.Link) int { return b.Level.Compare(a.Level) })
 	return o, nil
 }
 
 // together makes one link of all enforcers: as bad as the worst of them.
-func together(all []world.Link) world.Link {
+func together(all []health.Link) health.Link {
 	if len(all) == 1 && all[0].Name == "enforcers" {
 		return all[0]
 	}
-	l := world.Link{Name: "enforcers", Title: "Enforcers", Level: world.OK}
+	l := health.Link{Name: "enforcers", Title: "Enforcers", Level: health.OK}
 	well := 0
 	for i := range all {
-		if all[i].Level == world.OK {
+		if all[i].Level == health.OK {
 			well++
 		}
 		if worse := l.Level.Worse(all[i].Level); worse != l.Level || l.Since.IsZero() {
@@ -139,10 +140,10 @@ func together(all []world.Link) world.Link {
 }
 
 // lineOf names what is broken, since it is what a reader who was paged looks for.
-func lineOf(worst world.Level, wrong []world.Link, notices []world.Notice) string {
+func lineOf(worst health.Level, wrong []health.Link, notices []health.Notice) string {
 	var broken []string
 	for i := range wrong {
-		if wrong[i].Level == world.Bad {
+		if wrong[i].Level == health.Bad {
 			broken = append(broken, wrong[i].Title)
 		}
 	}
@@ -152,32 +153,32 @@ func lineOf(worst world.Level, wrong []world.Link, notices []world.Notice) strin
 	}
 	warnings := len(notices)
 	for i := range wrong {
-		if wrong[i].Level == world.Warn {
+		if wrong[i].Level == health.Warn {
 			warnings++
 		}
 	}
 	switch {
 	case len(broken) > 0:
 		return "Broken: " + strings.Join(broken, ", ")
-	case worst == world.OK:
+	case worst == health.OK:
 		return "Everything works"
-	case worst == world.Unknown:
+	case worst == health.Unknown:
 		return "Nothing is known to be broken, but not all of it is known to work"
-	case worst == world.Bad:
+	case worst == health.Bad:
 		return "The links work, but look at this"
 	}
 	return "It works, with " + plural(warnings, "warning")
 }
 
-func tiles(n *world.Numbers) []tile {
+func tiles(n *watch.Numbers) []tile {
 	lag := tile{Name: "Not counted yet", Value: dash, Unit: "records", Note: "nothing waits"}
 	if n.Lag >= 0 {
 		lag.Value = number(n.Lag)
 	}
 	if n.Worst >= 0 {
 		lag.Note = span(n.LagTime) + " behind, worst: partition " + number(n.Worst)
-		if n.LagTime >= 5*time.Second {
-			lag.Level = world.Warn
+		if health.Late.Level(n.LagTime) != health.OK {
+			lag.Level = health.Warn
 		}
 	} else if n.Lag != 0 {
 		lag.Note = "by how long is unknown"
@@ -200,12 +201,12 @@ func tiles(n *world.Numbers) []tile {
 	if n.Enforcers >= 0 {
 		doubt.Value, doubt.Unit = number(n.InDoubt), "of "+number(n.Enforcers)
 		if n.InDoubt > 0 {
-			doubt.Level = world.Bad
+			doubt.Level = health.Bad
 		}
 	}
 	counted := tile{Name: "Counted", Value: rate(n.Counted), Unit: "/s"}
 	if gap := n.In - n.Counted; !math.IsNaN(gap) && gap > 1 && gap > n.In/10 && n.Lag > 0 {
-		counted.Level, counted.Note = world.Warn, rate(gap)+"/s less than arrive"
+		counted.Level, counted.Note = health.Warn, rate(gap)+"/s less than arrive"
 	}
 	all := []tile{{Name: "Events in", Value: rate(n.In), Unit: "/s"}, counted, lag, {Name: "Verdicts", Value: rate(n.Verdicts), Unit: "/s"},
 		{Name: "Denials", Value: rate(n.Denials), Unit: "/s"}, blocked, p99, doubt}
@@ -219,8 +220,8 @@ func tiles(n *world.Numbers) []tile {
 }
 
 // curveOf is empty until there is something to draw.
-func curveOf(points []world.Point) template.HTML {
-	c := world.CurveOf(points, curveStep)
+func curveOf(points []watch.Point) template.HTML {
+	c := watch.CurveOf(points, curveStep)
 	if len(c.At) < 2 {
 		return ""
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/session"
-	"github.com/tallygate/tallygate/internal/console/world"
+	"github.com/tallygate/tallygate/internal/health/watch"
 )
 
 // pages returns the table of pages. Those with a nav are in the navigation, in this order.
@@ -99,7 +99,7 @@ type request struct {
 	*http.Request
 	Who   session.Session
 	API   *apiclient.Client // shows the reader's credential; every action goes through it
-	State *world.State      // as it is now
+	State *watch.State      // as it is now
 	Now   time.Time
 	Title string // load may set it
 

@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/apiclient"
-	"github.com/tallygate/tallygate/internal/console/world"
+	"github.com/tallygate/tallygate/internal/health"
+	"github.com/tallygate/tallygate/internal/health/watch"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/status"
@@ -43,13 +44,13 @@ func (a *aggregator) whoami(w http.ResponseWriter, r *http.Request) {
 }
 
 // start runs a console of an installation that is as the state says. It returns the console's address.
-func start(t testing.TB, s *world.State, needsToken bool, tune ...func(*Program, *http.ServeMux)) string {
+func start(t testing.TB, s *watch.State, needsToken bool, tune ...func(*Program, *http.ServeMux)) string {
 	t.Helper()
 	site, _ := startStoppable(t, s, needsToken, tune...)
 	return site
 }
 
-func startStoppable(t testing.TB, s *world.State, needsToken bool, tune ...func(*Program, *http.ServeMux)) (site string, stop func()) {
+func startStoppable(t testing.TB, s *watch.State, needsToken bool, tune ...func(*Program, *http.ServeMux)) (site string, stop func()) {
 	t.Helper()
 	a := &aggregator{http.NewServeMux(), needsToken}
 	a.mux.HandleFunc("GET /v1/whoami", a.whoami)
@@ -61,7 +62,7 @@ func startStoppable(t testing.TB, s *world.State, needsToken bool, tune ...func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Program{API: apiclient.New(server.URL, client), World: world.Still(s), HTTP: l, Registry: ops.NewRegistry("console"),
+	p := &Program{API: apiclient.New(server.URL, client), Health: watch.Still(s), HTTP: l, Registry: ops.NewRegistry("console"),
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: func() time.Time { return noon }}
 	for _, change := range tune {
 		change(p, a.mux)
@@ -70,13 +71,13 @@ func startStoppable(t testing.TB, s *world.State, needsToken bool, tune ...func(
 }
 
 // works is an installation in which all is well; it is judged as it would be in life.
-func works() *world.State {
+func works() *watch.State {
 	r := readings()
 	return stateOf(r)
 }
 
 // broken is one with a link of each level, and a banner.
-func broken() *world.State {
+func broken() *watch.State {
 	r := readings()
 	r.Redis.Err, r.Redis.Failing = fmt.Errorf("dial tcp 10.0.0.7:6379: connect: connection refused"), noon.Add(-40*time.Second)
 	r.Cluster.Value.Members[1].Aggregator.Rules.FileOK, r.Cluster.Value.Members[1].Aggregator.Rules.FileError = false, `rules.yaml:12:7: unknown field "limmit"; did you mean "limit"?`
@@ -93,12 +94,12 @@ func broken() *world.State {
 	return s
 }
 
-func readings() *world.Readings {
+func readings() *health.Observations {
 	ends := map[int32]int64{0: 1_204_113, 1: 1_198_002, 2: 1_200_870, 3: 1_202_345}
-	r := &world.Readings{Now: noon, Began: noon.Add(-time.Hour)}
+	r := &health.Observations{Now: noon, Began: noon.Add(-time.Hour)}
 	read := noon.Add(-400 * time.Millisecond)
-	r.Kafka = world.Reading[world.Kafka]{At: read, Value: world.Kafka{Brokers: 3, Moved: read, Events: world.Topic{Name: "tallygate.events", Partitions: 4, Ends: ends},
-		Verdicts: world.Topic{Name: "tallygate.verdicts", Partitions: 4, Ends: ends}}}
+	r.Kafka = health.Reading[health.Kafka]{At: read, Value: health.Kafka{Brokers: 3, Moved: read, Events: health.Topic{Name: "tallygate.events", Partitions: 4, Ends: ends},
+		Verdicts: health.Topic{Name: "tallygate.verdicts", Partitions: 4, Ends: ends}}}
 	member := func(name string, own ...int32) status.Status {
 		s := status.Status{Component: "aggregator", Instance: name, Address: name + ":8081", Version: "v0.2.0", Commit: "4f1c0de", Go: "go1.26", Started: noon.Add(-50 * time.Hour), Now: read,
 			Uptime: 180_000, Ready: true, Config: []status.Setting{{Name: "checkpoint-every", Value: "1s", From: "default"}, {Name: "kafka-password-file", Value: "•••", From: "flag"}},
@@ -110,9 +111,9 @@ func readings() *world.Readings {
 		}
 		return s
 	}
-	r.Cluster = world.Reading[world.Cluster]{At: read, Value: world.Cluster{Members: []status.Status{member("agg-0", 0, 1), member("agg-1", 2, 3)}}}
-	r.Redis = world.Reading[world.Redis]{At: read, Value: world.Redis{Version: "8.0.2", Latency: 400 * time.Microsecond, Policy: "noeviction", Written: true, Entries: 318, Memory: 48 << 20, MaxMemory: 512 << 20,
-		Now: read, Beat: read.Add(-300 * time.Millisecond), Applied: read.Add(-300 * time.Millisecond), Reached: ends}}
+	r.Cluster = health.Reading[health.Cluster]{At: read, Value: health.Cluster{Members: []status.Status{member("agg-0", 0, 1), member("agg-1", 2, 3)}}}
+	r.Redis = health.Reading[health.Redis]{At: read, Value: health.Redis{Latency: 400 * time.Microsecond, Servers: []health.Server{{Version: "8.0.2", Policy: health.NoEviction, Memory: 48 << 20, MaxMemory: 512 << 20}},
+		Now: read, Shards: []health.Shard{{Written: true, Entries: 318, Beat: read.Add(-300 * time.Millisecond), Applied: read.Add(-300 * time.Millisecond), Reached: ends}}}}
 	for i, name := range []string{"decision-0", "orders", "search"} {
 		b := presence.Beat{ID: fmt.Sprint(name, "-id"), Kind: presence.Go, Name: name, Version: "v0.2.0", Started: noon.Add(-30 * time.Hour), At: read, Seen: read, Age: 900 * time.Millisecond,
 			Staleness: 0.35, Entries: 318, Enabled: true, Checks: 9_120_400 + uint64(i), Denied: 48_210}
@@ -126,19 +127,19 @@ func readings() *world.Readings {
 }
 
 // stateOf judges, and adds a quarter of an hour of history.
-func stateOf(r *world.Readings) *world.State {
-	s := &world.State{At: r.Now, Readings: *r}
+func stateOf(r *health.Observations) *watch.State {
+	s := &watch.State{At: r.Now, Readings: *r}
 	earlier := *r
 	earlier.Now = r.Now.Add(-40 * time.Second)
-	_, memory := world.Judge(world.Memory{}, &earlier)
-	s.Chain, _ = world.Judge(memory, r)
+	_, memory := health.Judge(health.Memory{}, &earlier)
+	s.Chain, _ = health.Judge(memory, r)
 	total := 4_805_330.0
 	for i := range 900 {
 		at := noon.Add(time.Duration(i-899) * time.Second)
 		total += 1150 + 90*float64(i%60)/60 + 40*float64(i%7)/7
-		s.Points = append(s.Points, world.Point{At: at, In: total, Counted: total})
+		s.Points = append(s.Points, watch.Point{At: at, In: total, Counted: total})
 	}
-	s.Numbers = world.Numbers{In: 1204, Counted: 1204, Lag: 0, Worst: -1, Verdicts: 3.4, Denials: 27, Blocked: 318, P99: 8200 * time.Microsecond, Enforcers: 3}
+	s.Numbers = watch.Numbers{In: 1204, Counted: 1204, Lag: 0, Worst: -1, Verdicts: 3.4, Denials: 27, Blocked: 318, P99: 8200 * time.Microsecond, Enforcers: 3}
 	return s
 }
 

@@ -40,7 +40,7 @@ func newRuleSide(p *Program) *ruleSide {
 	}
 	r.bench = workbench.New(bench)
 	r.watch = rulewatch.New(rulewatch.Config{Get: p.API.Get, Now: p.Now, Enforcers: apiclient.NewEnforcers(p.Enforcers), Beats: func() []presence.Beat {
-		if s := p.World.State(); s != nil {
+		if s := p.Health.State(); s != nil {
 			return s.Readings.Enforcers.Value
 		}
 		return nil

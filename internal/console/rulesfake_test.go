@@ -19,8 +19,9 @@ import (
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/workbench"
-	"github.com/tallygate/tallygate/internal/console/world"
 	"github.com/tallygate/tallygate/internal/grouprules"
+	"github.com/tallygate/tallygate/internal/health"
+	"github.com/tallygate/tallygate/internal/health/watch"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/replay"
@@ -192,10 +193,10 @@ func serve(t *testing.T, g *group, role access.Role, bench workbench.Config) *si
 	agg := httptest.NewServer(g)
 	t.Cleanup(agg.Close)
 	s := &site{t: t, group: g, now: ruleNoon}
-	w := world.Still(&world.State{At: ruleNoon, Chain: world.Chain{Links: []world.Link{{Name: "events", Title: "Events", Level: world.OK}}}})
+	w := watch.Still(&watch.State{At: ruleNoon, Chain: health.Chain{Links: []health.Link{{Name: "events", Title: "Events", Level: health.OK}}}})
 	s.Server = httptest.NewUnstartedServer(nil)
 	p := &Program{
-		API: apiclient.New(agg.URL, agg.Client()).WithToken("the-consoles-own"), World: w, HTTP: s.Listener,
+		API: apiclient.New(agg.URL, agg.Client()).WithToken("the-consoles-own"), Health: w, HTTP: s.Listener,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: func() time.Time { return s.now },
 	}
 	srv, err := newServer(t.Context(), p)

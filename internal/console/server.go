@@ -55,7 +55,7 @@ func newServer(base context.Context, p *Program) (*server, error) {
 
 // ready is nil when pages can be shown: what is wrong with the chain is shown by them.
 func (s *server) ready() error {
-	if s.World.State() == nil {
+	if s.Health.State() == nil {
 		return errors.New("the first look at the installation is under way")
 	}
 	return nil
@@ -116,7 +116,7 @@ func (s *server) guardedOr(p *page, next func(*request, http.ResponseWriter)) ht
 
 func (s *server) requestOf(r *http.Request) *request {
 	who := session.From(r.Context())
-	return &request{Request: r, Who: who, API: s.API.WithToken(who.Token), State: s.World.State(), Now: s.Now(), server: s}
+	return &request{Request: r, Who: who, API: s.API.WithToken(who.Token), State: s.Health.State(), Now: s.Now(), server: s}
 }
 
 func tooWeak(err error) *Problem {

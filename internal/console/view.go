@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/console/session"
-	"github.com/tallygate/tallygate/internal/console/world"
+	"github.com/tallygate/tallygate/internal/health"
+	"github.com/tallygate/tallygate/internal/health/watch"
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
@@ -36,7 +37,7 @@ type view struct {
 	Said    *result
 	Problem *Problem
 	Form    url.Values // what was typed, after a mistake; else empty
-	State   *world.State
+	State   *watch.State
 	Now     time.Time
 	Version string
 	Styles  []string // static files beside the layout's
@@ -47,7 +48,7 @@ type view struct {
 type navItem struct {
 	Text, Path string
 	Current    bool
-	Light      world.Level // of the overview: the chain's worst; "" for others
+	Light      health.Level // of the overview: the chain's worst; "" for others
 }
 
 func (s *server) viewOf(p *page, r *request, data any) *view {

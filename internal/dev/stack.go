@@ -19,11 +19,11 @@ import (
 	"github.com/tallygate/tallygate/internal/aggregator"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console"
-	"github.com/tallygate/tallygate/internal/console/world"
 	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/doctor"
 	"github.com/tallygate/tallygate/internal/enforcer"
+	"github.com/tallygate/tallygate/internal/health/watch"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
@@ -232,7 +232,7 @@ func (s *stack) console() (*console.Program, error) {
 		return nil, err
 	}
 	return &console.Program{
-		API: api, Keys: keys, World: world.New(world.Config{Kafka: s.kafka, Redis: s.redis, API: api, Prefix: s.prefix, Logger: s.log}),
+		API: api, Keys: keys, Health: watch.New(watch.Config{Kafka: s.kafka, Redis: s.redis, API: api, Prefix: s.prefix, Logger: s.log}),
 		Doctor: doctor.Config{Kafka: s.kafka, Redis: s.redis, Prefix: s.prefix, NoWrite: true},
 		HTTP:   s.pages, Registry: s.registry, Log: s.log,
 	}, nil

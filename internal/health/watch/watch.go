@@ -1,4 +1,4 @@
-package world
+package watch
 
 import (
 	"cmp"
@@ -14,11 +14,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/health"
+	"github.com/tallygate/tallygate/internal/health/ask"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
-// Config says what to poll.
+// Config configures a Watch.
 type Config struct {
 	Kafka  *kafkaconn.Kafka
 	Redis  redis.UniversalClient // nil: there is none
@@ -31,17 +33,17 @@ type Config struct {
 	Logger    *slog.Logger      // told of what cannot be read, such as a token that is refused; nil: nobody is
 }
 
-// State is what is known at a moment. It is never changed once published.
+// State is the knowledge of a moment. It is never changed once published.
 type State struct {
 	At       time.Time
-	Readings Readings
-	Chain    Chain
+	Readings health.Observations
+	Chain    health.Chain
 	Numbers  Numbers
 	Points   []Point // of the latest 15 minutes, one a second, the oldest first
 }
 
-// World polls. Make one with New.
-type World struct {
+// Watch polls. Make one with New.
+type Watch struct {
 	cfg       Config
 	state     atomic.Pointer[State]
 	topicSize atomic.Int32 // partitions of the verdict topic, once known
@@ -50,27 +52,27 @@ type World struct {
 	changed chan struct{}
 }
 
-// New makes a World. It asks nothing yet.
-func New(cfg Config) *World {
+// New makes a Watch. It asks nothing yet.
+func New(cfg Config) *Watch {
 	cfg.Prefix, cfg.Shards, cfg.Every = cmp.Or(cfg.Prefix, "tallygate"), cmp.Or(cfg.Shards, 1), cmp.Or(cfg.Every, time.Second)
-	return &World{cfg: cfg, changed: make(chan struct{})}
+	return &Watch{cfg: cfg, changed: make(chan struct{})}
 }
 
-// Still is a World that always is as given, for tests of pages.
-func Still(s *State) *World {
+// Still is a Watch that always is as given, for tests of pages.
+func Still(s *State) *Watch {
 	w := New(Config{})
 	w.Show(s)
 	return w
 }
 
-// Show lets a Still World be otherwise.
-func (w *World) Show(s *State) { w.publish(s) }
+// Show lets a Still Watch be otherwise.
+func (w *Watch) Show(s *State) { w.publish(s) }
 
 // State is the latest; nil before the first round.
-func (w *World) State() *State { return w.state.Load() }
+func (w *Watch) State() *State { return w.state.Load() }
 
 // Changed is closed when there is another State than at the call.
-func (w *World) Changed() <-chan struct{} {
+func (w *Watch) Changed() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.changed
@@ -89,10 +91,10 @@ const (
 
 // update enters what a poll learned, and reports whether a server began or ceased to answer: that is published
 // at once.
-type update func(*Readings) (turned bool)
+type update func(*health.Observations) (turned bool)
 
-// Run polls until ctx ends. A World without Kafka, such as a Still one, does nothing.
-func (w *World) Run(ctx context.Context) error {
+// Run polls until ctx ends. A Watch without Kafka, such as a Still one, does nothing.
+func (w *Watch) Run(ctx context.Context) error {
 	if w.cfg.Kafka == nil {
 		<-ctx.Done()
 		return nil
@@ -102,8 +104,8 @@ func (w *World) Run(ctx context.Context) error {
 	defer polls.Wait()
 	w.start(ctx, &polls, learned)
 	now := time.Now()
-	r := Readings{Began: now, Now: now, NoRedis: w.cfg.Redis == nil}
-	var memory Memory
+	r := health.Observations{Began: now, Now: now, NoRedis: w.cfg.Redis == nil}
+	var memory health.Memory
 	var past history
 	tick := time.NewTicker(w.cfg.Every)
 	defer tick.Stop()
@@ -120,13 +122,13 @@ func (w *World) Run(ctx context.Context) error {
 			return nil
 		}
 		r.Now = time.Now()
-		var chain Chain
-		chain, memory = Judge(memory, &r)
+		var chain health.Chain
+		chain, memory = health.Judge(memory, &r)
 		w.publish(&State{At: r.Now, Readings: r, Chain: chain, Numbers: past.numbers(&r), Points: past.points})
 	}
 }
 
-func (w *World) publish(s *State) {
+func (w *Watch) publish(s *State) {
 	w.state.Store(s)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,12 +137,12 @@ func (w *World) publish(s *State) {
 }
 
 // start begins the polls. None waits for another.
-func (w *World) start(ctx context.Context, polls *sync.WaitGroup, learned chan<- update) {
+func (w *Watch) start(ctx context.Context, polls *sync.WaitGroup, learned chan<- update) {
 	brokers := newKafkaPoll(w.cfg.Kafka, w.cfg.Prefix)
 	readKafka := told(w.cfg.Logger, "Kafka", brokers.read)
 	polls.Go(func() {
 		defer brokers.close()
-		poll(ctx, learned, w.cfg.Every, kafkaWithin, func(r *Readings) *Reading[Kafka] { return &r.Kafka }, func(ctx context.Context) (Kafka, error) {
+		poll(ctx, learned, w.cfg.Every, kafkaWithin, func(r *health.Observations) *health.Reading[health.Kafka] { return &r.Kafka }, func(ctx context.Context) (health.Kafka, error) {
 			is, err := readKafka(ctx)
 			if err == nil {
 				w.topicSize.Store(int32(is.Verdicts.Partitions)) //nolint:gosec // of a topic
@@ -150,11 +152,11 @@ func (w *World) start(ctx context.Context, polls *sync.WaitGroup, learned chan<-
 	})
 	aggregators := &clusterPoll{apis: w.cfg.API.Each()}
 	polls.Go(func() {
-		poll(ctx, learned, w.cfg.Every, clusterWithin, func(r *Readings) *Reading[Cluster] { return &r.Cluster }, told(w.cfg.Logger, "the aggregators", aggregators.read))
+		poll(ctx, learned, w.cfg.Every, clusterWithin, func(r *health.Observations) *health.Reading[health.Cluster] { return &r.Cluster }, told(w.cfg.Logger, "the aggregators", aggregators.read))
 	})
 	polls.Go(func() {
-		poll(ctx, learned, exemptionsEvery, clusterWithin, func(r *Readings) *Reading[Exemptions] { return &r.Exemptions },
-			func(ctx context.Context) (Exemptions, error) { return aggregators.exemptions(ctx, time.Now()) })
+		poll(ctx, learned, exemptionsEvery, clusterWithin, func(r *health.Observations) *health.Reading[health.Exemptions] { return &r.Exemptions },
+			func(ctx context.Context) (health.Exemptions, error) { return aggregators.exemptions(ctx, time.Now()) })
 	})
 	if w.cfg.Redis != nil {
 		w.startRedis(ctx, polls, learned)
@@ -162,14 +164,13 @@ func (w *World) start(ctx context.Context, polls *sync.WaitGroup, learned chan<-
 }
 
 // startRedis begins the polls of what is in Redis.
-func (w *World) startRedis(ctx context.Context, polls *sync.WaitGroup, learned chan<- update) {
-	blocklist := &redisPoll{client: w.cfg.Redis, prefix: w.cfg.Prefix, shards: w.cfg.Shards}
+func (w *Watch) startRedis(ctx context.Context, polls *sync.WaitGroup, learned chan<- update) {
 	polls.Go(func() {
-		poll(ctx, learned, w.cfg.Every, redisWithin, func(r *Readings) *Reading[Redis] { return &r.Redis },
-			told(w.cfg.Logger, "Redis", func(ctx context.Context) (Redis, error) { return blocklist.read(ctx, int(w.topicSize.Load())) }))
+		poll(ctx, learned, w.cfg.Every, redisWithin, func(r *health.Observations) *health.Reading[health.Redis] { return &r.Redis },
+			told(w.cfg.Logger, "Redis", w.readRedis))
 	})
 	polls.Go(func() {
-		poll(ctx, learned, w.cfg.Every, redisWithin, func(r *Readings) *Reading[[]presence.Beat] { return &r.Enforcers },
+		poll(ctx, learned, w.cfg.Every, redisWithin, func(r *health.Observations) *health.Reading[[]presence.Beat] { return &r.Enforcers },
 			func(ctx context.Context) ([]presence.Beat, error) {
 				return presence.List(ctx, w.cfg.Redis, w.cfg.Prefix)
 			})
@@ -181,14 +182,22 @@ func (w *World) startRedis(ctx context.Context, polls *sync.WaitGroup, learned c
 		}
 		enforcers := apiclient.NewEnforcers(over)
 		defer enforcers.CloseIdleConnections()
-		poll(ctx, learned, enforcedEvery, clusterWithin, func(r *Readings) *Reading[Enforced] { return &r.Enforced }, func(ctx context.Context) (Enforced, error) {
+		poll(ctx, learned, enforcedEvery, clusterWithin, func(r *health.Observations) *health.Reading[health.Enforced] { return &r.Enforced }, func(ctx context.Context) (health.Enforced, error) {
 			s := w.State()
 			if s == nil {
-				return Enforced{}, errors.New("no enforcer is known yet")
+				return health.Enforced{}, errors.New("no enforcer is known yet")
 			}
 			return enforced(ctx, enforcers, s.Readings.Enforcers.Value), nil
 		})
 	})
+}
+
+func (w *Watch) readRedis(ctx context.Context) (health.Redis, error) {
+	is, err := ask.Blocklist(ctx, w.cfg.Redis, w.cfg.Prefix, w.cfg.Shards, int(w.topicSize.Load()))
+	if err == nil {
+		is.Servers, err = ask.Servers(ctx, w.cfg.Redis)
+	}
+	return is, err
 }
 
 // told logs when something cannot be read any more, and when it can be again: pages say it only to who looks.
@@ -213,7 +222,7 @@ func told[T any](log *slog.Logger, what string, read func(context.Context) (T, e
 }
 
 // poll asks again and again: a round begins every so often, or when the one before has ended.
-func poll[T any](ctx context.Context, learned chan<- update, every, within time.Duration, of func(*Readings) *Reading[T], read func(context.Context) (T, error)) {
+func poll[T any](ctx context.Context, learned chan<- update, every, within time.Duration, of func(*health.Observations) *health.Reading[T], read func(context.Context) (T, error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -222,10 +231,10 @@ func poll[T any](ctx context.Context, learned chan<- update, every, within time.
 		cancel()
 		at := time.Now()
 		select {
-		case learned <- func(r *Readings) bool {
+		case learned <- func(r *health.Observations) bool {
 			is := of(r)
 			turned := (err == nil) != (is.Err == nil && !is.At.IsZero())
-			is.took(v, err, at)
+			is.Took(v, err, at)
 			return turned
 		}:
 		case <-ctx.Done():

@@ -1,10 +1,11 @@
-package world
+package watch
 
 import (
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/status"
 )
 
@@ -59,7 +60,7 @@ func (s *spread) take(now time.Time, samples []status.Sample) {
 	}
 }
 
-// quantile is that of the latest minutes, by the bounds of the buckets, linear between them. Without any
+// quantile returns one of the latest minutes, by the bounds of the buckets, linear between them. Without any
 // observation in them it is 0.
 func (s *spread) quantile(now time.Time, q float64) time.Duration {
 	n := len(s.kept)
@@ -80,11 +81,11 @@ func (s *spread) quantile(now time.Time, q float64) time.Duration {
 			if upTo > below {
 				share = (rank - below) / (upTo - below)
 			}
-			return seconds(from + (b.Le-from)*share)
+			return health.Seconds(from + (b.Le-from)*share)
 		}
 		below, from = upTo, b.Le
 	}
-	return seconds(from) // beyond the last bound
+	return health.Seconds(from) // beyond the last bound
 }
 
 func (s *summed) at64(le float64) uint64 {

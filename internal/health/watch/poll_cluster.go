@@ -1,4 +1,4 @@
-package world
+package watch
 
 import (
 	"context"
@@ -11,19 +11,17 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
-// clusterMetrics are what the numbers are made of, by the beginnings of their names.
-const clusterMetrics = certificateMetric + ",tallygate_events_total,tallygate_partition_lag,tallygate_verdicts_total,tallygate_overshoot_events_total," +
+// clusterMetrics are the sources of the numbers, by the beginnings of their names.
+const clusterMetrics = health.CertificateMetric + ",tallygate_events_total,tallygate_partition_lag,tallygate_verdicts_total,tallygate_overshoot_events_total," +
 	"tallygate_event_to_verdict_seconds"
 
-// certificateMetric is when the certificate of an option expires, of any program.
-const certificateMetric = "tallygate_certificate_expiry_timestamp_seconds"
-
-// nextAfter is how long an aggregator may take before the next one is asked, too.
+// nextAfter is the time after which the next aggregator is asked, beside one that is slow.
 const nextAfter = 700 * time.Millisecond
 
 // clusterPoll asks the aggregators: first the one that answered last; if that takes long, the others beside it.
@@ -97,16 +95,8 @@ func reason(err error) error {
 	return httpjson.Cause(err)
 }
 
-// refusedWith is the status of a refusal among errs; 0 if there is none.
-func refusedWith(err error) int {
-	if refused, ok := errors.AsType[*apiclient.Refusal](err); ok {
-		return refused.Status
-	}
-	return 0
-}
-
 // exemptions asks for those that there are. Only how many they are is kept.
-func (c *clusterPoll) exemptions(ctx context.Context, now time.Time) (Exemptions, error) {
+func (c *clusterPoll) exemptions(ctx context.Context, now time.Time) (health.Exemptions, error) {
 	text, err := c.get(ctx, "/v1/exemptions")
 	var list struct {
 		Exemptions []struct {
@@ -116,7 +106,7 @@ func (c *clusterPoll) exemptions(ctx context.Context, now time.Time) (Exemptions
 	if err == nil {
 		err = json.Unmarshal(text, &list)
 	}
-	is := Exemptions{All: len(list.Exemptions)}
+	is := health.Exemptions{All: len(list.Exemptions)}
 	for _, e := range list.Exemptions {
 		if left := e.Until.Sub(now); !e.Until.IsZero() && left > 0 && left < time.Hour {
 			is.Ending++
@@ -131,7 +121,7 @@ func (c *clusterPoll) exemptions(ctx context.Context, now time.Time) (Exemptions
 // enforced asks decision servers for what their beats do not say. Their addresses come from Redis, and whoever can
 // write there must not get the console's own token: the client shows one for enforcers, if any. What refuses
 // or fails is left out.
-func enforced(ctx context.Context, enforcers *apiclient.Enforcers, beats []presence.Beat) Enforced {
+func enforced(ctx context.Context, enforcers *apiclient.Enforcers, beats []presence.Beat) health.Enforced {
 	const toDenial, blocked = "tallygate_event_to_enforced_seconds", "tallygate_rule_blocked_keys"
 	type answer struct {
 		from string
@@ -144,18 +134,18 @@ func enforced(ctx context.Context, enforcers *apiclient.Enforcers, beats []prese
 			asked++
 			go func() {
 				var is status.Status
-				if text, err := enforcers.Get(ctx, b.URL, "/v1/status?metrics="+toDenial+","+blocked+","+certificateMetric); err == nil {
+				if text, err := enforcers.Get(ctx, b.URL, "/v1/status?metrics="+toDenial+","+blocked+","+health.CertificateMetric); err == nil {
 					_ = json.Unmarshal(text, &is) // what is none has no samples
 				}
 				answers <- answer{b.Name, is}
 			}()
 		}
 	}
-	all := Enforced{Blocked: -1}
+	all := health.Enforced{Blocked: -1}
 	for range asked {
 		is := <-answers
 		all.Latency = append(all.Latency, is.Metrics[toDenial]...)
-		all.Certificates = append(all.Certificates, Certificates{is.from, is.Metrics[certificateMetric]})
+		all.Certificates = append(all.Certificates, health.Certificates{Program: is.from, Expiry: is.Metrics[health.CertificateMetric]})
 		if samples, said := is.Metrics[blocked]; said {
 			sum := 0
 			for _, s := range samples {

@@ -1,9 +1,10 @@
-package world
+package watch
 
 import (
 	"math"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/status"
 )
 
@@ -77,7 +78,7 @@ func (c *counters) now() float64 {
 }
 
 // add enters a moment.
-func (h *history) add(r *Readings) {
+func (h *history) add(r *health.Observations) {
 	p := Point{At: r.Now, In: math.NaN(), Counted: math.NaN()}
 	if r.Kafka.Known(r.Now) {
 		p.In = float64(r.Kafka.Value.Events.End())
@@ -109,9 +110,9 @@ func (h *history) add(r *Readings) {
 	}
 }
 
-// lagOf is how many records are not counted: as their owners say; if none answers, as the group's offsets say.
+// lagOf returns the number of records that are not counted, by their owners; if none answers, by the group's offsets.
 // -1 is unknown.
-func lagOf(r *Readings) (sum int64) {
+func lagOf(r *health.Observations) (sum int64) {
 	if !r.Cluster.Known(r.Now) || len(r.Cluster.Value.Members) == 0 {
 		if len(r.Kafka.Value.Committed) == 0 {
 			return -1
@@ -166,7 +167,7 @@ func allOf(members []status.Status, metric string) (all []status.Sample) {
 }
 
 // numbers are those of the latest point.
-func (h *history) numbers(r *Readings) Numbers {
+func (h *history) numbers(r *health.Observations) Numbers {
 	n := Numbers{
 		In: h.rate(func(p *Point) float64 { return p.In }), Counted: h.rate(func(p *Point) float64 { return p.Counted }),
 		Verdicts: h.rate(func(p *Point) float64 { return p.Verdicts }), Denials: h.rate(func(p *Point) float64 { return p.Denials }),
@@ -174,7 +175,7 @@ func (h *history) numbers(r *Readings) Numbers {
 		Lag: lagOf(r), Worst: -1, Blocked: -1, Enforcers: -1,
 	}
 	if r.Cluster.Known(r.Now) {
-		if lag, worst := worstLag(r); lag > 0 {
+		if lag, worst := health.WorstLag(r); lag > 0 {
 			n.LagTime, n.Worst = lag, worst
 		}
 	}
@@ -183,7 +184,7 @@ func (h *history) numbers(r *Readings) Numbers {
 		n.ToVerdict = n.P99 > 0
 	}
 	if r.Redis.Known(r.Now) {
-		n.Blocked, n.InForce = int(r.Redis.Value.Entries), true
+		n.Blocked, n.InForce = int(r.Redis.Value.Entries()), true
 	}
 	if r.Enforced.Known(r.Now.Add(-enforcedEvery)) && r.Enforced.Value.Blocked >= 0 {
 		n.Blocked, n.InForce = r.Enforced.Value.Blocked, false
@@ -192,7 +193,7 @@ func (h *history) numbers(r *Readings) Numbers {
 		n.Enforcers = len(r.Enforcers.Value)
 		for i := range r.Enforcers.Value {
 			b := &r.Enforcers.Value[i]
-			if b.Stale || !b.Enabled || b.Staleness < 0 || b.Age >= unheard || !r.Enforcers.Known(r.Now) {
+			if b.Stale || !b.Enabled || b.Staleness < 0 || b.Age >= health.Unheard || !r.Enforcers.Known(r.Now) {
 				n.InDoubt++
 			}
 		}
@@ -200,7 +201,7 @@ func (h *history) numbers(r *Readings) Numbers {
 	return n
 }
 
-// rate is how much a total grows a second, over the latest few seconds.
+// rate returns the growth of a total a second, over the latest few seconds.
 func (h *history) rate(of func(*Point) float64) float64 {
 	return rateBetween(h.points, len(h.points)-1, rateOver, of)
 }

@@ -1,4 +1,4 @@
-package world_test
+package watch_test
 
 import (
 	"context"
@@ -14,8 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/internal/apiclient"
-	"github.com/tallygate/tallygate/internal/console/world"
 	"github.com/tallygate/tallygate/internal/devstack"
+	"github.com/tallygate/tallygate/internal/health"
+	"github.com/tallygate/tallygate/internal/health/watch"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/status"
@@ -57,7 +58,7 @@ func TestPolls(t *testing.T) {
 	}
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	w := world.New(world.Config{Kafka: &kafkaconn.Kafka{Brokers: stack.Kafka}, Redis: rds, API: apiclient.New(api.URL, client), Every: 200 * time.Millisecond})
+	w := watch.New(watch.Config{Kafka: &kafkaconn.Kafka{Brokers: stack.Kafka}, Redis: rds, API: apiclient.New(api.URL, client), Every: 200 * time.Millisecond})
 	stop := testrun.Start(t, w.Run)
 	defer stop()
 	testrun.Eventually(t, "what there is was read", says(w, map[string]string{"events": "2 partitions on 1 broker", "aggregators": "1 member, every partition is counted",
@@ -71,18 +72,18 @@ func TestPolls(t *testing.T) {
 	testrun.Eventually(t, "Kafka and Redis are away", says(w, map[string]string{"events": "Kafka does not answer", "redis": "Redis does not answer", "verdicts": "not seen",
 		"producers": "not seen", "enforcer:1": "before Redis could not be read any more"}))
 	for _, l := range w.State().Chain.Links {
-		if l.Level == world.OK {
+		if l.Level == health.OK {
 			t.Errorf("%s is still ok: %s", l.Name, l.Cause)
 		}
 	}
 }
 
 // says reports whether the links have these words, by their names.
-func says(w *world.World, want map[string]string) func() bool {
+func says(w *watch.Watch, want map[string]string) func() bool {
 	return func() bool {
 		s := w.State()
 		for name, words := range want {
-			if s == nil || !slices.ContainsFunc(s.Chain.Links, func(l world.Link) bool { return l.Name == name && strings.Contains(l.Cause, words) }) {
+			if s == nil || !slices.ContainsFunc(s.Chain.Links, func(l health.Link) bool { return l.Name == name && strings.Contains(l.Cause, words) }) {
 				return false
 			}
 		}
@@ -114,7 +115,7 @@ func TestRedisThatDoesNotKnowTheConsole(t *testing.T) {
 	defer stack.Close()
 	rds := redis.NewClient(&redis.Options{Addr: stack.Redis, Username: "console", Password: "wrong"})
 	defer rds.Close()
-	w := world.New(world.Config{Kafka: &kafkaconn.Kafka{Brokers: stack.Kafka}, Redis: rds, API: apiclient.New("http://127.0.0.1:1", nil), Every: 100 * time.Millisecond})
+	w := watch.New(watch.Config{Kafka: &kafkaconn.Kafka{Brokers: stack.Kafka}, Redis: rds, API: apiclient.New("http://127.0.0.1:1", nil), Every: 100 * time.Millisecond})
 	stop := testrun.Start(t, w.Run)
 	defer stop()
 	testrun.Eventually(t, "Redis is said to refuse the console", says(w, map[string]string{"redis": "read the blocklist in Redis"}))
@@ -142,7 +143,7 @@ func TestARefusedTokenIsLoggedOnce(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	var out testrun.Output
-	w := world.New(world.Config{Kafka: &kafkaconn.Kafka{Brokers: stack.Kafka}, API: apiclient.New(api.URL, client), Every: 10 * time.Millisecond, Logger: out.Logger()})
+	w := watch.New(watch.Config{Kafka: &kafkaconn.Kafka{Brokers: stack.Kafka}, API: apiclient.New(api.URL, client), Every: 10 * time.Millisecond, Logger: out.Logger()})
 	stop := testrun.Start(t, w.Run)
 	defer stop()
 	testrun.Eventually(t, "it is logged", func() bool { return out.Has("read the aggregators") })

@@ -1,4 +1,4 @@
-package world
+package watch
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 )
 
@@ -29,13 +30,13 @@ func newKafkaPoll(k *kafkaconn.Kafka, prefix string) *kafkaPoll {
 
 func (k *kafkaPoll) close() { k.transport.CloseIdleConnections() }
 
-func (k *kafkaPoll) read(ctx context.Context) (Kafka, error) {
+func (k *kafkaPoll) read(ctx context.Context) (health.Kafka, error) {
 	events, verdicts := k.prefix+".events", k.prefix+".verdicts"
 	md, err := k.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{events, verdicts}})
 	if err != nil {
-		return Kafka{}, fmt.Errorf("ask Kafka about its topics: %w", err)
+		return health.Kafka{}, fmt.Errorf("ask Kafka about its topics: %w", err)
 	}
-	is := Kafka{Brokers: len(md.Brokers)}
+	is := health.Kafka{Brokers: len(md.Brokers)}
 	if is.Events, err = topicOf(md, events); err != nil {
 		return is, err
 	}
@@ -56,8 +57,8 @@ func (k *kafkaPoll) read(ctx context.Context) (Kafka, error) {
 	return is, nil
 }
 
-func topicOf(md *kafka.MetadataResponse, name string) (Topic, error) {
-	t := Topic{Name: name, Missing: true, Ends: map[int32]int64{}}
+func topicOf(md *kafka.MetadataResponse, name string) (health.Topic, error) {
+	t := health.Topic{Name: name, Missing: true, Ends: map[int32]int64{}}
 	for _, m := range md.Topics {
 		switch {
 		case m.Name != name:
@@ -80,7 +81,7 @@ func topicOf(md *kafka.MetadataResponse, name string) (Topic, error) {
 }
 
 // ends asks the partitions' leaders, so that it is a sign of life of each broker: metadata may be remembered.
-func (k *kafkaPoll) ends(ctx context.Context, all ...*Topic) error {
+func (k *kafkaPoll) ends(ctx context.Context, all ...*health.Topic) error {
 	req := &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{}}
 	for _, t := range all {
 		for p := range t.Partitions {
@@ -108,7 +109,7 @@ func (k *kafkaPoll) ends(ctx context.Context, all ...*Topic) error {
 }
 
 // committed is nil if the group's offsets cannot be read: nothing depends on them while aggregators answer.
-func (k *kafkaPoll) committed(ctx context.Context, events *Topic) map[int32]int64 {
+func (k *kafkaPoll) committed(ctx context.Context, events *health.Topic) map[int32]int64 {
 	if events.Partitions == 0 {
 		return nil
 	}
