@@ -39,7 +39,7 @@ func (r *rig) inForce(uid string) map[string]verdict.Verdict {
 
 // Each command does what it should, and returns once its verdict is in the topic.
 func TestCommands(t *testing.T) {
-	onKafkaShows(t, "a command clears, blocks, resets or exempts, and is in the audit", func(t *testing.T, r *rig) {
+	inMemoryShows(t, "a command clears, blocks, resets or exempts, and is in the audit", func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, yearly))
 		do := func(c Command) CommandResult {
 			t.Helper()
@@ -117,7 +117,7 @@ func (r *rig) commandsAudited() (list []string) {
 
 // A command is carried out once, and keeps its place among the events that are replayed.
 func TestACommandIsCarriedOutOnce(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		never := func(c *Config) { c.CheckpointEvery = time.Hour }
 		one := r.begin(compile(t, yearly), never)
 		for range 4 {
@@ -140,7 +140,7 @@ func TestACommandIsCarriedOutOnce(t *testing.T) {
 // A previous version of the program put commands into the loop. What it left there is carried out
 // once.
 func TestCommandsInTheLoopAreCarriedOutOnce(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, yearly), func(c *Config) { c.CheckpointEvery = time.Hour })
 		for range 4 {
 			r.emit(hit("u1", "a"))
@@ -224,7 +224,7 @@ func longKey() string {
 
 // Blocked keys can be listed by rule, for operators who lift all its blocks.
 func TestBlocked(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, yearly))
 		for range 5 {
 			for _, uid := range uids(10) {
@@ -295,7 +295,7 @@ func (r *rig) blockedList(m *member, rule string, limit int) (keys []string) {
 
 // A fuse puts its rule into shadow mode, and records that in the audit.
 func TestAFuseBlows(t *testing.T) {
-	onKafkaShows(t, "fuse: the rule goes to shadow there by itself, says so (log, metric, audit)", func(t *testing.T, r *rig) {
+	inMemoryShows(t, "fuse: the rule goes to shadow there by itself, says so (log, metric, audit)", func(t *testing.T, r *rig) {
 		r.begin(compile(t, strings.Replace(yearly, "limit: 5", "limit: 1\n      fuse: 5%", 1)))
 		var events []*event.Event
 		for _, uid := range uids(400) {

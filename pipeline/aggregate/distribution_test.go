@@ -38,7 +38,7 @@ func (m *member) distributed(t *testing.T, rule string) (is distributionReply) {
 
 // The numbers are those of Explain, of all keys.
 func TestDistribution(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, distributed))
 		const users = 300
 		var events []*event.Event
@@ -126,7 +126,7 @@ func TestBucketsOfDistributions(t *testing.T) {
 
 // More keys than are looked at are estimated from a sample of them.
 func TestDistributionOfASample(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, distributed))
 		const users = 6000
 		var events []*event.Event

@@ -13,7 +13,7 @@ const hourlyBucket = "\n  rules: [{name: r, match: {api: \"*\"}, window: bucket,
 // A waiting end is published when its key is quiet, before its owner stops, and by the next owner
 // after a crash.
 func TestAnEndThatWaitsIsPublished(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		set := compile(t, hourlyBucket)
 		m := r.begin(set)
 		last := func(uid string) (n int, until event.Micros) {
@@ -60,7 +60,7 @@ func TestAnEndThatWaitsIsPublished(t *testing.T) {
 // A waiting end is published at a stop, even if a checkpoint has just covered everything counted.
 // The last checkpoint has then nothing to wait for, and the end was once left to the next owner.
 func TestAnEndIsPublishedAtAStopBehindACheckpoint(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		set := compile(t, hourlyBucket)
 		for n := range 5 {
 			m := r.begin(set, func(c *Config) { c.CheckpointEvery = 10 * time.Millisecond })

@@ -163,7 +163,7 @@ func TestKilledPartitions(t *testing.T) {
 }
 
 func TestRepeatsOfAnEmittersRecordsAreDropped(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
 		m := r.begin(set)
 		record := func(seq uint64) *sarama.ProducerMessage {
@@ -186,7 +186,7 @@ func TestRepeatsOfAnEmittersRecordsAreDropped(t *testing.T) {
 }
 
 func TestDeadLettersSayWhyAndWhere(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, yearly))
 		bad := []string{"", "{", "nonsense", `{"api":""}`, `{"uid":"u1","api":"x","cost":-1}`, `[{"api":"x","uid":"u1"},{"uid":7}]`,
 			`{"uid":"u1","api":"` + strings.Repeat("x", 300) + `"}`, strings.Repeat("[", 100_000)}
@@ -231,7 +231,7 @@ func encoded(e sarama.Encoder) ([]byte, error) {
 // Every key's state with its verdict is in the changelog before the verdict is in its topic,
 // and the verdict's seq is the state record's offset.
 func TestSeqIsTheOffsetOfTheStateThatMadeTheVerdictDurable(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		r.begin(compile(t, yearly))
 		for range 5 {
 			r.emit(hit("u1", "x.y"), hit("u2", "x.y"))
@@ -302,7 +302,7 @@ const shortLived = `
 `
 
 func TestKeysThatFellSilentLeave(t *testing.T) {
-	onKafkaShows(t, "sweeps go by the partition's greatest broker time", func(t *testing.T, r *rig) {
+	inMemoryShows(t, "sweeps go by the partition's greatest broker time", func(t *testing.T, r *rig) {
 		set := compile(t, shortLived)
 		m := r.begin(set)
 		var events []*event.Event

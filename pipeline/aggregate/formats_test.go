@@ -13,6 +13,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
 // What a newer program might write: each of its records has today's form, except for one version.
@@ -27,7 +28,7 @@ func TestWhatANewerProgramWroteIsRefused(t *testing.T) {
 	}
 	for name, change := range newer {
 		t.Run(name, func(t *testing.T) {
-			onKafka(t, func(t *testing.T, r *rig) {
+			inMemory(t, func(t *testing.T, r *rig) {
 				set := compile(t, yearly)
 				m := r.begin(set)
 				r.emit(hit("u1", "a.b"), hit("u1", "a.b"))
@@ -40,7 +41,8 @@ func TestWhatANewerProgramWroteIsRefused(t *testing.T) {
 						state = rec.Value
 					}
 				}
-				r.appendAsOwner(r.names.Table, id, change(t, state))
+				rec := change(t, state)
+				r.memory.Append(r.names.Table, id, kafkalog.Record{Key: rec.Key, Value: rec.Value})
 				before := r.kept(id)
 				m = r.start(set)
 				eventually(t, "it refuses", func() bool { return m.fatal() != nil })
@@ -83,29 +85,6 @@ func newerCheckpoint(*testing.T, []byte) fenced.Record {
 	return fenced.Record{Key: []byte(shard.CheckpointKey), Value: []byte(`{"version":2}`)}
 }
 
-// appendAsOwner takes a partition over, as another program would, and appends a record.
-func (r *rig) appendAsOwner(topic string, partition int32, rec fenced.Record) {
-	r.t.Helper()
-	owner, err := fenced.Acquire(r.t.Context(), r.asOwner(partition))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	w := owner.NewWriter(topic, partition)
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(r.t.Context()) }()
-	if err := w.Append(r.t.Context(), rec, true, nil); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := w.Flush(r.t.Context()); err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() {
-		if err := <-ended; err != nil {
-			r.t.Log(err)
-		}
-	})
-}
-
 // asOwner is the configuration by which an aggregator takes a partition over.
 func (r *rig) asOwner(partition int32) fenced.Config {
 	link := fenced.NewLink(r.client)
@@ -124,7 +103,7 @@ func sameRecord(a, b *sarama.ConsumerMessage) bool {
 
 // A forward in a newer form is not a dead letter: the program that can read it will read it.
 func TestANewerForwardIsRefused(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		set := compile(t, byIPAndUID)
 		m := r.begin(set)
 		e := hit("u1", "a.b")

@@ -20,7 +20,7 @@ const perIPAndUID = `
 // An event counts under each of its keys, whichever partition owns them. It is forwarded as it was
 // counted, without a second limit on its size.
 func TestForwardedEventsCountWhereverTheirKeysAre(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, perIPAndUID))
 		escapes, invalid, long := strings.Repeat(`\n`, 12<<10), strings.Repeat("\xff", 24<<10), strings.Repeat("d", 10<<10)
 		plain := func(uid, more string) string {
@@ -68,7 +68,7 @@ func TestForwardedEventsCountWhereverTheirKeysAre(t *testing.T) {
 
 // A dead letter has its record's headers, so that a CloudEvent in them can be sent again.
 func TestDeadLettersKeepTheirHeaders(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		r.begin(compile(t, perIPAndUID))
 		header := func(key, value string) sarama.RecordHeader {
 			return sarama.RecordHeader{Key: []byte(key), Value: []byte(value)}

@@ -11,7 +11,7 @@ import (
 
 // A fuse that has blown stays so under the next owner, until the rules change.
 func TestABlownFuseStaysBlown(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		set := compile(t, strings.Replace(yearly, "limit: 5", "limit: 1\n      fuse: 5%", 1))
 		m := r.begin(set)
 		var events []*event.Event

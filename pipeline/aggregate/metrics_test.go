@@ -12,7 +12,7 @@ import (
 // most the time that has passed. A verdict republished by a takeover is not late by the duration of
 // the takeover.
 func TestEventToVerdictSeconds(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
 		reg := prometheus.NewRegistry()
 		m := r.begin(set, func(c *Config) { c.Registry = reg })
@@ -83,7 +83,7 @@ func (m *member) sample(t *testing.T, name string, labels ...string) (value floa
 // Events above a limit are counted, once each, on whichever partition their keys are, and how long
 // after the verdict they happened. A user who stays within the limit adds none.
 func TestOvershoot(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		set := compile(t, `
   rules:
     - {name: yearly, match: {api: "x.y"}, limit: 3, per: year, window: calendar, then: {block: until-reset}}

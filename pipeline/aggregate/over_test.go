@@ -18,7 +18,7 @@ const aSecond = `
 // published; one still in force is published. So verdicts are right from the first event after a
 // start.
 func TestBlocksThatAreOverAreNotPublished(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		set := compile(t, aSecond)
 		m := r.begin(set)
 		m.end(t)

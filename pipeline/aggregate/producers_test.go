@@ -23,7 +23,7 @@ func numbered(partition int32, instance string, from int32, seq uint64, uid stri
 // Thousands of emitters with long names, all of whose records arrive twice, the second time under
 // another owner.
 func TestThousandsOfEmittersWithLongNames(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		const emitters = 6000
 		set := compile(t, yearlyHigh)
 		m := r.begin(set)
@@ -60,7 +60,7 @@ const yearlyHigh = `
 // A mirror merges two partitions of an emitter into one: none of its records is taken for a repeat,
 // and repeats still are.
 func TestPartitionsMergedByAMirror(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, yearlyHigh))
 		id := event.Partition([]byte("u1"), rigPartitions)
 		var msgs []*sarama.ProducerMessage

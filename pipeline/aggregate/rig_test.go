@@ -25,6 +25,7 @@ import (
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner/memlog"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -91,6 +92,10 @@ type rig struct {
 
 	mu      sync.Mutex
 	checked map[string]bool // the records that described has looked at
+
+	memory      *memlog.Log // in place of Kafka: see inMemory
+	version     int64       // of the rules there
+	versionHash [32]byte
 }
 
 const rigPartitions = 4
@@ -137,6 +142,8 @@ type member struct {
 	*Aggregator
 	stop context.CancelFunc
 	done chan error
+
+	inMemory bool
 }
 
 func (r *rig) start(set *rules.Set, change ...func(*Config)) *member {
@@ -154,12 +161,15 @@ func (r *rig) start(set *rules.Set, change ...func(*Config)) *member {
 	for _, c := range change {
 		c(&cfg)
 	}
+	if r.memory != nil {
+		return r.startInMemory(cfg)
+	}
 	a, err := New(cfg)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	m := &member{a, stop, make(chan error, 1)}
+	m := &member{Aggregator: a, stop: stop, done: make(chan error, 1)}
 	go func() { m.done <- a.Run(ctx) }()
 	r.t.Cleanup(func() { m.end(r.t) })
 	return m
@@ -236,7 +246,7 @@ func (r *rig) ready(ms ...*member) {
 				r.t.Fatalf("the aggregator ended: %v", err)
 			default:
 			}
-			return m.Ready() == nil
+			return m.up() == nil
 		})
 	}
 }
@@ -265,6 +275,10 @@ func undelivered(err error) error {
 
 func (r *rig) sendAll(msgs []*sarama.ProducerMessage) {
 	r.t.Helper()
+	if r.memory != nil {
+		r.toMemory(msgs)
+		return
+	}
 	for len(msgs) > 0 {
 		n := min(len(msgs), 5000)
 		if err := r.send.SendMessages(msgs[:n]); err != nil {
@@ -299,6 +313,9 @@ func (r *rig) count(uid, rule string, ms ...*member) event.Decimal {
 // records reads a partition from its start to its current end.
 func (r *rig) records(topic string, partition int32) []*sarama.ConsumerMessage {
 	r.t.Helper()
+	if r.memory != nil {
+		return r.fromMemory(topic, partition)
+	}
 	oldest, err := r.client.GetOffset(topic, partition, sarama.OffsetOldest)
 	if err != nil {
 		r.t.Fatal(err)

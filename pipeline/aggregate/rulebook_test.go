@@ -91,7 +91,7 @@ func TestReload(t *testing.T) {
 // event. The removal of a rule clears what it had in force. The same happens if the rules changed
 // while no aggregator ran.
 func TestChangedLimitsAreJudgedAtOnce(t *testing.T) {
-	onKafkaShows(t, "a changed limit is judged against the counters there are by a background pass within 10 s, and clears or issues verdicts", func(t *testing.T, r *rig) {
+	inMemoryShows(t, "a changed limit is judged against the counters there are by a background pass within 10 s, and clears or issues verdicts", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(3, 0))
 		m := r.begin(set, file)
 		r.emit(hit("u1", "a"), hit("u1", "a"), hit("u1", "a"), hit("u2", "a"))
@@ -107,9 +107,7 @@ func TestChangedLimitsAreJudgedAtOnce(t *testing.T) {
 		eventually(t, "u1 reaches 3", func() bool { return last("u1") == "block" })
 		reload := func(limit, minutes int) {
 			t.Helper()
-			if _, err := m.Reload(t.Context(), ruleFile(limit, minutes)); err != nil {
-				t.Fatal(err)
-			}
+			r.reload(m, ruleFile(limit, minutes))
 		}
 		reload(5, 1)
 		eventually(t, "a limit of 5 clears it", func() bool { return last("u1") == "clear" })
@@ -127,9 +125,7 @@ func TestChangedLimitsAreJudgedAtOnce(t *testing.T) {
 		eventually(t, "a limit of 1 blocks both", func() bool { return last("u1") == "block" && last("u2") == "block" })
 		gone := ruleFile(1, 5)
 		gone.Source = []byte(strings.Split(string(gone.Source), "    - {name: moving")[0])
-		if _, err := m.Reload(t.Context(), gone); err != nil {
-			t.Fatal(err)
-		}
+		r.reload(m, gone)
 		eventually(t, "without the rule nothing of it is in force", func() bool { return last("u1") == "clear" && last("u2") == "clear" })
 	})
 }

@@ -23,7 +23,7 @@ const addresses = `
 // Events wait in their topic before they are forwarded. Their verdicts use the time of arrival, not
 // of forwarding.
 func TestForwardsKeepTheirBrokerTime(t *testing.T) {
-	onKafkaShows(t, "what is forwarded keeps its first broker time", func(t *testing.T, r *rig) {
+	inMemoryShows(t, "what is forwarded keeps its first broker time", func(t *testing.T, r *rig) {
 		set := compile(t, addresses)
 		m := r.start(set)
 		r.ready(m) // the topics are there
@@ -88,7 +88,7 @@ const skipping = `
 
 // Events that count nowhere appear in a metric, with the reason and the rule.
 func TestWhatCountsNowhereIsInAMetric(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, skipping))
 		p := event.Partition([]byte("u1"), rigPartitions)
 		r.emitTo(r.names.Events, p, `{"uid":"u1","api":"fraction","cost":0.5}`, `{"uid":"u1","api":"predicate","attrs":{"n":"x"}}`,
@@ -109,9 +109,7 @@ func TestWhatCountsNowhereIsInAMetric(t *testing.T) {
 			"Later than that an event is counted as late, and nowhere else":                                            {"tallygate_events_total", "late"},
 			"A negative cost without a name is not an event: it is a dead letter, and counted in a metric with others": {"tallygate_events_total", "dead_letter"},
 		} {
-			t.Run(sentence, func(t *testing.T) {
-				eventually(t, "the metric says 1", func() bool { return m.labelled(t, tt[0], tt[1:]...) == 1 })
-			})
+			eventually(t, sentence, func() bool { return m.labelled(t, tt[0], tt[1:]...) == 1 })
 		}
 	})
 }

@@ -10,22 +10,6 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// createTime makes the event topic use the producers' times, however far in the future they are.
-func (r *rig) createTime() {
-	r.t.Helper()
-	admin, err := sarama.NewClusterAdminFromClient(r.client)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	kind, ahead := "CreateTime", "9223372036854775807"
-	detail := &sarama.TopicDetail{NumPartitions: rigPartitions, ReplicationFactor: 1, ConfigEntries: map[string]*string{
-		"message.timestamp.type": &kind, "message.timestamp.after.max.ms": &ahead,
-	}}
-	if err := admin.CreateTopic(r.names.Events, detail, false); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
 // emitAt sends an event with the producer's record time.
 func (r *rig) emitAt(at time.Time, partition int32, value string) {
 	r.t.Helper()
@@ -44,8 +28,7 @@ func (m *member) sweepAll(t *testing.T) {
 // One record from the year 2100 once ended the daily counts of every key in its partition, and
 // again after a restart.
 func TestARecordFromTheFutureEvictsNoKey(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
-		r.createTime()
+	inMemory(t, func(t *testing.T, r *rig) {
 		set := compile(t, hourAndDay)
 		trusting := func(c *Config) { c.BrokerTime = brokerTimeCreate }
 		m := r.begin(set, trusting)
@@ -67,8 +50,7 @@ func TestARecordFromTheFutureEvictsNoKey(t *testing.T) {
 
 // On a quiet partition nothing but the sweep changes how many keys there are.
 func TestStateKeysFollowTheSweep(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
-		r.createTime()
+	inMemory(t, func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, shortLived), func(c *Config) { c.BrokerTime = brokerTimeCreate })
 		now := time.Now()
 		for _, uid := range uids(40) {

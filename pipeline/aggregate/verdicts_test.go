@@ -12,7 +12,7 @@ import (
 // limit: a clear and a block are issued at once. Of two verdicts with one record key and one seq,
 // Redis keeps the first. So only the block is published.
 func TestNoTwoVerdictsOfOneRecordKeyHaveOneSeq(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		tried := func(candidate, minutes int) RuleFile {
 			f := weekFile(90, minutes)
 			f.Source = []byte(strings.Replace(string(f.Source), "per: year, window: calendar", fmt.Sprintf("candidate: {limit: %d}, per: 1d", candidate), 1))
@@ -30,9 +30,7 @@ func TestNoTwoVerdictsOfOneRecordKeyHaveOneSeq(t *testing.T) {
 		}
 		eventually(t, "all are over the candidate", func() bool { return verdicts("20") == 4 })
 		// Panes as well, which are the live limit's.
-		if _, err := m.Reload(t.Context(), tried(68, 1)); err != nil {
-			t.Fatal(err)
-		}
+		r.reload(m, tried(68, 1))
 		eventually(t, "all are over the other candidate", func() bool { return verdicts("68") == 4 })
 		seen := map[string]bool{}
 		for _, v := range r.verdicts() {
