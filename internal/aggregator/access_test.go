@@ -154,6 +154,7 @@ func audited(t *testing.T, brokers []string, prefix string) string {
 // Without credentials the API is this machine's programs' alone: on no other address, and for no
 // page in a browser.
 func TestLoopbackWithoutCredentials(t *testing.T) {
+	t.Parallel()
 	rules := rulesFile(t, someRules)
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
 		var out bytes.Buffer
@@ -210,6 +211,7 @@ func TestLoopbackWithoutCredentials(t *testing.T) {
 
 // Everybody may command where --open-api says so, and each start warns of it.
 func TestOpenAPI(t *testing.T) {
+	t.Parallel()
 	kafka, err := devstack.Start(t.Context(), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -227,6 +229,7 @@ func TestOpenAPI(t *testing.T) {
 // Two instances with one file of tokens: each role may what it may at either of them, and what is
 // passed on keeps who gave it. So it is with certificates, and without any token.
 func TestRolesAcrossInstances(t *testing.T) {
+	t.Parallel()
 	ca := testca.New(t)
 	shown := func(role string) *tls.Config { return ca.Client(role + ".example.com") }
 	cert, key := ca.Files("aggregator")

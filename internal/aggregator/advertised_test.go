@@ -11,6 +11,7 @@ import (
 // Where a proxy on the same machine takes what others send, they name the address that --advertise
 // says.
 func TestOthersAskLoopbackByTheAdvertisedName(t *testing.T) {
+	t.Parallel()
 	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,7 @@ import (
 // A restart with a broken rule file goes on with what the group runs. It is unready for that reason
 // only, and says so, until the file is good.
 func TestABrokenRuleFileAtTheStart(t *testing.T) {
+	t.Parallel()
 	servers, err := devstack.Start(t.Context(), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +94,7 @@ func TestABrokenRuleFileAtTheStart(t *testing.T) {
 // A file that the rules name is a part of them: a mistake in it is one of the rules, also when it is new,
 // and mending that file alone is enough.
 func TestABrokenFileThatTheRulesName(t *testing.T) {
+	t.Parallel()
 	servers, err := devstack.Start(t.Context(), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -169,6 +171,7 @@ func get(t *testing.T, url string) (int, string) {
 // What an older program published, and a file may not have any more, is good for going on with:
 // also where this instance's own file is the same.
 func TestAGroupsRulesThatAFileMayNotHaveAnyMore(t *testing.T) {
+	t.Parallel()
 	servers, err := devstack.Start(t.Context(), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)

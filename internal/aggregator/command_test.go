@@ -137,6 +137,7 @@ func TestPublicMetrics(t *testing.T) {
 }
 
 func TestCommandTellsWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	bad := rulesFile(t, strings.Replace(someRules, "limit", "limt", 1))
 	if status := Command(testrun.Context(t), []string{"--rules", bad, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, io.Discard, &out, testrun.NoEnv); status != ops.ExitUsage {

@@ -46,6 +46,7 @@ var auditID = regexp.MustCompile(`"(id|at)":"[^"]+"`)
 // What is sent counts, and counts once: also when it is sent again, by another instance, with its
 // own time or without.
 func TestDeadLettersAreSentAndCountOnce(t *testing.T) {
+	t.Parallel()
 	servers.EachKafka(t, func(t *testing.T, brokers []string) {
 		group := servers.Name(t)
 		two := []*program{began(t, brokers, group, nil), began(t, brokers, group, nil)}
@@ -147,6 +148,7 @@ func resent(t *testing.T, brokers []string, prefix string) (lines string) {
 // A request that is none is refused, and what is no letter is told beside those that are sent.
 // Nothing is in the audit that was not sent.
 func TestLettersThatAreNone(t *testing.T) {
+	t.Parallel()
 	brokers := servers.EmbeddedKafka(t)
 	p := began(t, brokers, "none", nil)
 	good := fixed(1, `{"api":"a","uid":"1"}`)
@@ -203,6 +205,7 @@ func (s *resender) tells(t *testing.T, status int, says string) {
 // While the letters of one request are read and sent, another one is told to come again. One whose
 // letters don't come is given up.
 func TestDeadLettersAreSentOneRequestAtATime(t *testing.T) {
+	t.Parallel()
 	p := began(t, servers.EmbeddedKafka(t), "one", nil)
 	// held returns when the letters of its request are being read: the server says so with 100
 	// Continue, and nothing of the body is sent before.
@@ -296,6 +299,7 @@ func TestDeadLettersThatKafkaRefuses(t *testing.T) {
 // A stop waits for what Kafka has not taken yet, but not for longer than it may; and says that it
 // is not sent.
 func TestAStopWhileDeadLettersAreSent(t *testing.T) {
+	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	s := newResender(ctx, &Program{Kafka: &kafkaconn.Kafka{Brokers: []string{"127.0.0.1:1"}}, Log: slog.New(slog.DiscardHandler)}, nil)
 	p, err := planResend([][]byte{[]byte(fixed(1, `{"api":"a","uid":"1"}`))}, aggregate.Resent{})

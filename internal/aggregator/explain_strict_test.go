@@ -38,6 +38,7 @@ type explanation struct {
 
 // TestExplainStrictLimits: people see what is counted, what is under way, and whether permits are granted.
 func TestExplainStrictLimits(t *testing.T) {
+	t.Parallel()
 	t.Run("miniredis", func(t *testing.T) {
 		servers.Embedded(t)
 		explainStrict(t, "")

@@ -24,6 +24,7 @@ import (
 // Whatever is sent to its listeners, an aggregator goes on answering those who may ask, and in the
 // end it stops as it should.
 func TestHostileClients(t *testing.T) {
+	t.Parallel()
 	seed := testrun.Seed(t)
 	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
 	if err != nil {

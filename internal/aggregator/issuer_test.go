@@ -31,6 +31,7 @@ const teams = `
 // Two instances accept an issuer's tokens: its groups have roles, and what is passed on to the other
 // instance keeps who gave it.
 func TestTokensOfAnIssuer(t *testing.T) {
+	t.Parallel()
 	kafka, err := devstack.Start(t.Context(), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -87,6 +88,7 @@ func TestTokensOfAnIssuer(t *testing.T) {
 // A reader logs in to the console at the issuer, and blocks a user there: the audit has their name,
 // which neither the reader nor the console has given.
 func TestFromTheConsoleToTheAudit(t *testing.T) {
+	t.Parallel()
 	kafka, err := devstack.Start(t.Context(), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 // Members meet in the Redis that they have in common, for a while, and after it has lost its memory again.
 func TestMembersMeetInTheirRedis(t *testing.T) {
+	t.Parallel()
 	noon := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 	server, elsewhere := miniredis.RunT(t), miniredis.RunT(t)
 	in := func(m *miniredis.Miniredis) *meeting {

@@ -20,6 +20,7 @@ import (
 // Who reads personal data is in the audit, by the credential and not by what the caller says; and so are the
 // enforcers that are switched off.
 func TestTheAuditHasReadsAndKillSwitches(t *testing.T) {
+	t.Parallel()
 	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)

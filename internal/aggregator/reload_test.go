@@ -36,6 +36,7 @@ spec:
 // A rule file is followed as Kubernetes mounts it: rules.yaml is a link to ..data/rules.yaml,
 // ..data a link to a folder, and that link is what changes. SIGHUP and POST /-/reload look at once.
 func TestRuleFileIsFollowed(t *testing.T) {
+	t.Parallel()
 	servers, err := devstack.Start(t.Context(), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)

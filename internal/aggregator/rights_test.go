@@ -47,6 +47,7 @@ var more = []struct{ method, path, body, least string }{
 // Each path with each role, and with none: those below what it needs get 403, and without a credential
 // 401, whatever else is wrong with the request.
 func TestEachPathWithEachRole(t *testing.T) {
+	t.Parallel()
 	kafka, err := devstack.Start(t.Context(), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)

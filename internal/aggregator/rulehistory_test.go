@@ -26,6 +26,7 @@ type whichRules struct {
 // Administrators roll back over HTTP. A restart, SIGHUP, a touched file and a reload leave it as it is; a changed file
 // is published.
 func TestRollBackOverHTTP(t *testing.T) {
+	t.Parallel()
 	servers.EachKafka(t, func(t *testing.T, brokers []string) { rollBackOverHTTP(t, brokers, servers.Name(t)) })
 }
 

@@ -33,6 +33,7 @@ func told[T any](p *program, token, path string) (is T) {
 
 // Any instance tells how all are: their partitions, options and metrics.
 func TestStatusOfAllMembers(t *testing.T) {
+	t.Parallel()
 	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -142,6 +143,7 @@ type unmatched struct {
 
 // What no rule counts had been that of the instance which a reader happened to ask.
 func TestUnmatchedOfAllMembers(t *testing.T) {
+	t.Parallel()
 	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -179,6 +181,7 @@ func TestUnmatchedOfAllMembers(t *testing.T) {
 
 // A member that does not answer is named, with the partitions that it has, and delays nobody.
 func TestClusterNamesWhoDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -204,6 +207,7 @@ func TestClusterNamesWhoDoesNotAnswer(t *testing.T) {
 
 // Without Kafka the members that it named last are asked, they answer, and each tells what is wrong.
 func TestClusterWithoutKafka(t *testing.T) {
+	t.Parallel()
 	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)
