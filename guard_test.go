@@ -79,6 +79,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 
 // One constructor is enough: what a service wired by hand, and got wrong in silence.
 func TestAGuardFollowsTheBlocklist(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t)
 	blocks(t, server.Addr(), "42")
 	g, _ := open(t, tallygate.Config{Redis: server.Addr()})
@@ -134,6 +135,7 @@ func TestAGuardWithoutRedis(t *testing.T) {
 
 // Each mistake names its field and says what to do, and no error has a password.
 func TestMistakesOfConfig(t *testing.T) {
+	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer client.Close()
 	slow := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ReadTimeout: time.Millisecond})
@@ -182,6 +184,7 @@ func taken(t *testing.T) prometheus.Registerer {
 
 // All metrics are there from the start, each is in the reference, and Close takes them out again.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	reg := prometheus.NewRegistry()
 	g, log := open(t, tallygate.Config{Redis: "127.0.0.1:1", Kafka: []string{"127.0.0.1:1"}, Metrics: reg})
 	g.Middleware(httplimit.Options{UID: httplimit.Header("X")})

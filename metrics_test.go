@@ -16,6 +16,7 @@ import (
 // Operators of fifty services see what each rule does there: whom it blocks, and what it denied, by
 // middleware and by code.
 func TestMetricsByRule(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t)
 	blocks(t, server.Addr(), "42")
 	reg := prometheus.NewRegistry()

@@ -46,6 +46,7 @@ func statusOf(t *testing.T, g *tallygate.Guard, query string, want int) (s statu
 
 // A Guard without Redis tells so, and no password.
 func TestStatusOfAGuardWithoutRedis(t *testing.T) {
+	t.Parallel()
 	g, _ := open(t, tallygate.Config{Redis: "redis://me:hush@127.0.0.1:1"})
 	testrun.Eventually(t, "it tells that Redis is away", func() bool {
 		s := statusOf(t, g, "", http.StatusOK)
@@ -57,6 +58,7 @@ func TestStatusOfAGuardWithoutRedis(t *testing.T) {
 // Operators see a service: its name, how far behind its table is, and a kill switch of its own. Close takes
 // it away at once, and a service may stay unseen.
 func TestAGuardIsSeen(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t)
 	blocks(t, server.Addr(), "42")
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})

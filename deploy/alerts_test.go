@@ -127,6 +127,7 @@ func TestAnnotationsTellTheNumber(t *testing.T) {
 
 // Prometheus itself reads the alerts. Each fires in a case, at its moment, and on a good day none does.
 func TestAlertsFireInTheirCases(t *testing.T) {
+	t.Parallel()
 	var tests struct {
 		Tests []struct {
 			Name   string

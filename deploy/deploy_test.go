@@ -144,6 +144,7 @@ func TestSampleRulesCompile(t *testing.T) {
 
 // Compose itself reads the file, where there is a Compose.
 func TestComposeConfig(t *testing.T) {
+	t.Parallel()
 	cmd := exec.Command("docker-compose", "-f", "../docker-compose.yml", "config", "-q")
 	if _, err := exec.LookPath("docker-compose"); err != nil {
 		cmd = exec.Command("docker", "compose", "-f", "../docker-compose.yml", "config", "-q")

@@ -10,6 +10,7 @@ import (
 
 // A release's tags and versions are made in a copy of what they are made of.
 func TestReleaseScript(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	put := func(name, text string) {
 		t.Helper()

@@ -100,6 +100,7 @@ func (town *town) eventually(what string, ok func() bool) {
 // Searching and suggesting count together; discounts count by outcome, and deny orders with a
 // discount only, in the service that takes them.
 func TestShop(t *testing.T) {
+	t.Parallel()
 	stack, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{}) // it ends after its users
 	if err != nil {
 		t.Fatal(err)
@@ -157,6 +158,7 @@ func TestShop(t *testing.T) {
 
 // However many ask at the same moment, a coupon is redeemed five times: not four, and not six.
 func TestCoupons(t *testing.T) {
+	t.Parallel()
 	stack, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{}) // it ends after its users
 	if err != nil {
 		t.Fatal(err)

@@ -145,6 +145,7 @@ func TestCompletionInFish(t *testing.T) {
 // zsh completes only where a person types, so it gets a terminal of its own. What it is about to offer
 // is printed instead.
 func TestCompletionInZsh(t *testing.T) {
+	t.Parallel()
 	completeIn(t, "zsh", func(dir, script string, lines []string) (all [][]string) {
 		setup := filepath.Join(t.TempDir(), "setup")
 		if err := os.WriteFile(setup, fmt.Appendf(nil, zshSetup, script), 0o600); err != nil {

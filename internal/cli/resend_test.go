@@ -148,6 +148,7 @@ func letterOf(offset int, partition int, more string) string {
 // A file is sent in requests that an aggregator takes: of few letters, of few bytes, or of one letter that is long, and about
 // few partitions. Lines keep their numbers, and a record that is there twice is sent once.
 func TestAFileIsSentInRequestsThatAreTaken(t *testing.T) {
+	t.Parallel()
 	var file strings.Builder
 	for i := range 2500 {
 		file.WriteString(letterOf(i, 0, ""))
@@ -184,6 +185,7 @@ func TestAFileIsSentInRequestsThatAreTaken(t *testing.T) {
 
 // Who is told to wait waits; other answers end it, and say what is not sent.
 func TestWhatAnAggregatorAnswersToLetters(t *testing.T) {
+	t.Parallel()
 	one := letterOf(1, 0, "")
 	var busy atomic.Int32
 	status, out, errs := sender(t, one, func(w http.ResponseWriter, r *http.Request) {

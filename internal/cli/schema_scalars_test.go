@@ -14,6 +14,7 @@ import (
 // The schema and check accept the same of what people write as a number, a duration, a share or a name. An editor
 // called 1_000 good, which check refused, and 0x10 and .inf the other way round.
 func TestSchemaAndCheckAcceptTheSameScalars(t *testing.T) {
+	t.Parallel()
 	schema := ruleSchema(t)
 	numbers := strings.Fields(`1 100 1_000 1_000_000 "1_000" 0x10 0o17 0b11 1e3 1E3 1.0 5. +5 .inf -.inf .nan 0 0.0 -1 "100" "0" "00" 1k 1K 1kB 1Ki 1KiB 1kiB 1ki 1M 1m 1MB 1Mi
 		1G 1GiB 100B 1.5k 0k "" 100% true ~ [1] {a: 1} 1/s 1_ _1 1__0 9000000000000 9000000000001 abc 1,000`)

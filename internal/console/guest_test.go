@@ -127,6 +127,7 @@ func TestGuestsGetNothingElse(t *testing.T) {
 
 // When an aggregator answers, a guest's page loads itself again, and is whole.
 func TestGuestsAreKnownAgain(t *testing.T) {
+	t.Parallel()
 	site, back := startUnled(t)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, site+"/live/", nil)
 	if err != nil {

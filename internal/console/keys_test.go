@@ -46,6 +46,7 @@ func (a answer) link(t testing.TB, pattern string) string {
 
 // One support case from the first click to the last, on the embedded stack.
 func TestASupportCase(t *testing.T) {
+	t.Parallel()
 	r := startKeyRig(t)
 	r.blockOne()
 	u := r.as("operator")

@@ -61,6 +61,7 @@ func says(t testing.TB, c *http.Client, address string) string {
 
 // With Kafka and Redis gone each page is there, and says what is missing.
 func TestKeyPagesWithoutKafkaAndRedis(t *testing.T) {
+	t.Parallel()
 	k := unreachable(t)
 	site := start(t, works(), false, withKeys(k))
 	c := visitor(t)
@@ -106,6 +107,7 @@ func TestAReadThatIsNotRecorded(t *testing.T) {
 
 // 100,000 blocked keys, from page to page.
 func TestAHundredThousandBlocked(t *testing.T) {
+	t.Parallel()
 	k := unreachable(t)
 	if err := k.list.SetShards(1); err != nil {
 		t.Fatal(err)
@@ -147,6 +149,7 @@ func TestAHundredThousandBlocked(t *testing.T) {
 
 // Each enforcer is asked within a second, whatever the others do; none gets a credential, and what differs is said.
 func TestWhatEnforcersAnswer(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()

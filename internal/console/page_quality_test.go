@@ -65,6 +65,7 @@ func TestDataQuality(t *testing.T) {
 
 // Without Kafka the page has all that the aggregators say, and says what is missing.
 func TestDataQualityWithoutKafka(t *testing.T) {
+	t.Parallel()
 	hole, err := net.Listen("tcp", "127.0.0.1:0") // it accepts, and says nothing
 	if err != nil {
 		t.Fatal(err)

@@ -45,6 +45,7 @@ func TestTryCheck(t *testing.T) {
 
 // Whatever is typed comes back as text, and costs a moment.
 func TestTryHostileText(t *testing.T) {
+	t.Parallel()
 	s := serve(t, &group{texts: []string{shopRules(1, "100")}, files: map[string][]byte{"vip.txt": []byte("10.0.0.0/8\n")}}, access.Operator, workbench.Config{Events: pastEvents(10)})
 	const script = `<script>alert("x")</script>`
 	page := s.post("/try", try("check", "kind: "+script+"\n</textarea>"+script, "tests", script), http.StatusOK)

@@ -130,6 +130,7 @@ func TestWhatOneInstanceHolds(t *testing.T) {
 
 // Asking again with the same id is no second action, and prolongs what is in flight.
 func TestTheSameIDRenews(t *testing.T) {
+	t.Parallel()
 	onEachRedis(t, func(t *testing.T, p *permits) {
 		one, two := p.server(t), p.server(t)
 		first := one.admit(`{"uid": 42, "api": "sms.send", "id": "order-1"}`)
@@ -159,6 +160,7 @@ func TestTheSameIDRenews(t *testing.T) {
 }
 
 func TestPermitsWaitForTheirTurn(t *testing.T) {
+	t.Parallel()
 	p := newPermits(t, testRedis(t))
 	r := p.server(t)
 	var all sync.WaitGroup
@@ -416,6 +418,7 @@ func TestAWrongQuestionIsADenial(t *testing.T) {
 
 // Who finds others waiting for a limit that throttles, and cannot wait, is denied by it.
 func TestWhoCannotWaitIsTurnedAwayByTheLimit(t *testing.T) {
+	t.Parallel()
 	p := newPermits(t, testRedis(t))
 	r := p.server(t)
 	var all sync.WaitGroup

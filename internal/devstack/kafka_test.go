@@ -32,6 +32,7 @@ var promises = []struct {
 }
 
 func TestPromisesOfTheEmbeddedKafka(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	for _, p := range promises {
 		if !p.real {
@@ -208,6 +209,7 @@ func repeatedSequence(t *testing.T, brokers []string, topic string) {
 
 // A killed member's partitions move to another after a session timeout of one second.
 func TestShortSessions(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	createTopic(t, s.Kafka, "short", 2, nil)
 	one := join(t, s.Kafka, "short", "static", "", time.Second)

@@ -16,6 +16,7 @@ import (
 // CreateTime; every client reads from the first what the broker's clock said, and from the
 // second what was written.
 func TestRecordsCarryTheTimeOfTheirAppend(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	lie := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 	type write struct {

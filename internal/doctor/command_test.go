@@ -35,6 +35,7 @@ func TestNothingIsThereYet(t *testing.T) {
 }
 
 func TestServersThatAreAway(t *testing.T) {
+	t.Parallel()
 	status, out, errs := run(t, nil, "--kafka", "127.0.0.1:1", "--redis", "127.0.0.1:2")
 	if status != 1 || errs != "" {
 		t.Errorf("exit status %d, %s", status, errs)
@@ -44,6 +45,7 @@ func TestServersThatAreAway(t *testing.T) {
 
 // A server that takes connections and says nothing must not hold the doctor up.
 func TestServersThatHang(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -136,6 +138,7 @@ func TestWrongOptions(t *testing.T) {
 }
 
 func TestSecretsAreNotShown(t *testing.T) {
+	t.Parallel()
 	s := stack(t)
 	const secret = "hunter2"
 	env := map[string]string{"TALLYGATE_KAFKA_PASSWORD": secret, "TALLYGATE_REDIS_PASSWORD": secret}

@@ -192,6 +192,7 @@ func TestOldEventsAreWarnedOfOnceAndCanBeSentAsNow(t *testing.T) {
 }
 
 func TestFollowingThroughRotationUntilInterrupted(t *testing.T) {
+	t.Parallel()
 	c := newCommand(t)
 	now := time.Now()
 	path := write(t, "access.log", logLine(now, "/a")+logLine(now, "/b"))

@@ -105,6 +105,7 @@ func (s *server) act() {
 // While a log grows and is rotated, the command is killed a hundred times: each line has one id, and
 // counts once.
 func TestKilledAHundredTimes(t *testing.T) {
+	t.Parallel()
 	kills := 100
 	if testing.Short() || os.Getenv("TALLYGATE_TEST_REQUIRE") == "" { // the fast suite
 		kills = 25

@@ -290,6 +290,7 @@ func followed(t *testing.T, dated bool, ops []byte) {
 
 // Whatever is done to a log, and whenever the follower is killed, each line has one position.
 func TestFollowingAnyLog(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(testrun.Seed(t), 1))
 	for i := range 80 {
 		ops := make([]byte, 5+r.IntN(60))

@@ -88,6 +88,7 @@ func TestTheFirstStartBeginsAtTheEnd(t *testing.T) {
 
 // What was rotated, copied and packed while nobody looked is read.
 func TestRotationWhileItIsStopped(t *testing.T) {
+	t.Parallel()
 	c := newCommand(t)
 	now := time.Now()
 	path := write(t, "access.log", logLine(now, "/a"))
@@ -139,6 +140,7 @@ func TestOneProcessForAState(t *testing.T) {
 
 // A state that cannot be written is told, and stops nothing.
 func TestAStateThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	c := newCommand(t)
 	now := time.Now()
 	path := write(t, "access.log", logLine(now, "/a"))

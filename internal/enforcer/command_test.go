@@ -134,6 +134,7 @@ func TestProgram(t *testing.T) {
 
 // An enforcer that starts while Redis is away denies what the one before it knew.
 func TestSnapshotOption(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "blocklist")
 	server := miniredis.RunT(t)
 	addr := server.Addr()
@@ -269,6 +270,7 @@ in-doubt-rules:
 
 // What it answers while the table is stale, and the file that turns it off, are options.
 func TestInDoubtAndOff(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t) // without a blocklist: there is never a snapshot
 	off := filepath.Join(t.TempDir(), "off")
 	var log bytes.Buffer

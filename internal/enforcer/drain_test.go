@@ -23,6 +23,7 @@ import (
 
 // A terminal that goes away, or an operator who is used to it, sends SIGHUP: that ends nothing.
 func TestSIGHUPEndsNothing(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { _ = client.Close() }()
@@ -42,6 +43,7 @@ func TestSIGHUPEndsNothing(t *testing.T) {
 // Told to stop, the program first says that it is not ready, and goes on answering for the delay;
 // then what is under way finishes. All of it on Unix sockets.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	server, dir := miniredis.RunT(t), t.TempDir()
 	web, rpc := filepath.Join(dir, "http.sock"), filepath.Join(dir, "grpc.sock")
 	e, err := parse([]string{"--redis", server.Addr(), "--listen", "unix:" + web, "--grpc-listen", "unix:" + rpc, "--metrics-listen", "127.0.0.1:0",

@@ -60,6 +60,7 @@ func dial(ctx context.Context, addr string) (net.Conn, error) {
 // behaves gets its answers, and in the end it stops as it should. TALLYGATE_TEST_HOSTILE is for how
 // long (3 s).
 func TestHostileClients(t *testing.T) {
+	t.Parallel()
 	length, err := time.ParseDuration(cmp.Or(os.Getenv("TALLYGATE_TEST_HOSTILE"), "3s"))
 	if err != nil {
 		t.Fatal(err)

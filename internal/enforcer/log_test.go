@@ -34,6 +34,7 @@ func (s *said) has(t *testing.T, msg string) (last map[string]any) {
 // TestTheLogTellsItsLife: start, ready, the switch, an outage of Redis and the stop, and every line
 // has the schema.
 func TestTheLogTellsItsLife(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t)
 	off := filepath.Join(t.TempDir(), "off")
 	log := &said{}

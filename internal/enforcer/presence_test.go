@@ -50,6 +50,7 @@ func enforcers(t *testing.T, addr string) []presence.Beat {
 // Operators see a decision server: what it is called, where it is, what it does, and that a kill switch is
 // on. When it stops it is away at once.
 func TestAnnounced(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t)
 	off := filepath.Join(t.TempDir(), "off")
 	e, _, stop := startEnforcer(t, server.Addr(), "--instance-id", "edge-1", "--off-file", off)

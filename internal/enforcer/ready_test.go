@@ -58,6 +58,7 @@ func saying(t *testing.T, log io.Writer, args ...string) (ready func() (int, str
 // aggregator, was away for longer than --max-staleness, and took every service behind them out of
 // rotation.
 func TestStaysReadyWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t)
 	publish(t, server.Addr())
 	ready := running(t, "--redis", server.Addr(), "--max-staleness", "1ms")
@@ -72,6 +73,7 @@ func TestStaysReadyWhileRedisIsAway(t *testing.T) {
 
 // TestNotReadyWithAnotherNumberOfShards, and it says why.
 func TestNotReadyWithAnotherNumberOfShards(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t)
 	publish(t, server.Addr())
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -94,6 +96,7 @@ func TestNotReadyWithAnotherNumberOfShards(t *testing.T) {
 // TestNotReadyUntilTheRulesAreKnown: the program said that it is ready, and for a second each permit was denied, in
 // doubt.
 func TestNotReadyUntilTheRulesAreKnown(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t)
 	publish(t, server.Addr())
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -125,6 +128,7 @@ func TestNotReadyUntilTheRulesAreKnown(t *testing.T) {
 
 // TestNotReadyWhileRedisRefusesAndNothingIsKnown, and it says why.
 func TestNotReadyWhileRedisRefusesAndNothingIsKnown(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t) // nothing was published yet
 	log := &said{}
 	ready := saying(t, log, "--redis", server.Addr())

@@ -21,6 +21,7 @@ import (
 
 // An enforcer tells viewers how it is, whatever becomes of Redis.
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t)
 	publish(t, server.Addr())
 	tokens := filepath.Join(t.TempDir(), "tokens")

@@ -21,6 +21,7 @@ func one(url, route string) string {
 // What happens in all partitions is told, the same together; what the program has told before it was stopped is not
 // told again.
 func TestWhatHappensIsTold(t *testing.T) {
+	t.Parallel()
 	s, b := newStage(t), newInbox(t)
 	s.configure(one(b.URL, "on: [command, fuse], wait: 300ms, every: 1s"))
 	s.write(0, commandOf("before")) // nobody is told what happened before the first start
@@ -52,6 +53,7 @@ func TestWhatHappensIsTold(t *testing.T) {
 
 // A receiver that is down is told everything when it is up again, and holds no other one up.
 func TestAReceiverThatIsDown(t *testing.T) {
+	t.Parallel()
 	s, up, down := newStage(t), newInbox(t), newInbox(t)
 	down.set(answers(http.StatusServiceUnavailable, ""))
 	s.configure(fmt.Sprintf(`
@@ -83,6 +85,7 @@ routes: [{name: oncall, on: command, to: [up, down], wait: 0s, every: 0s}]
 
 // A receiver that wants fewer messages is not asked sooner than it says; then it gets what came meanwhile.
 func TestRetryAfter(t *testing.T) {
+	t.Parallel()
 	s, b := newStage(t), newInbox(t)
 	b.set(answers(http.StatusTooManyRequests, "3"))
 	s.configure(one(b.URL, "on: command, wait: 100ms, every: 0s"))
@@ -117,6 +120,7 @@ func TestARefusedMessage(t *testing.T) {
 // While a file is broken the old one stays in effect, and the log says why. A changed one is in effect without a
 // restart; what waits for a receiver whose routes have changed is told.
 func TestTheFileChanges(t *testing.T) {
+	t.Parallel()
 	s, b, other := newStage(t), newInbox(t), newInbox(t)
 	s.configure(one(b.URL, "on: command, wait: 0s, every: 0s"))
 	s.start()
@@ -143,6 +147,7 @@ func TestTheFileChanges(t *testing.T) {
 
 // States are told when they begin and when they end, once, also to a receiver that was down meanwhile.
 func TestStatesAreTold(t *testing.T) {
+	t.Parallel()
 	s, b := newStage(t), newInbox(t)
 	s.configure(one(b.URL, "on: [rules-rejected, lag, aggregators-gone], wait: 0s, every: 0s") + "watch: {poll: 1s, lag: {above: 10s, for: 0s}, aggregators: {for: 1s}}\n")
 	set := func(change func(*status.Aggregator)) {
@@ -186,6 +191,7 @@ func TestStatesAreTold(t *testing.T) {
 
 // What --dry-run prints is what would be sent, and nothing is remembered of it.
 func TestDryRun(t *testing.T) {
+	t.Parallel()
 	s, b := newStage(t), newInbox(t)
 	s.configure(one(b.URL, "on: command, wait: 0s, every: 0s"))
 	var out testrun.Output
@@ -204,6 +210,7 @@ func TestDryRun(t *testing.T) {
 
 // Two programs share the partitions, and one of them tells of states.
 func TestTwoPrograms(t *testing.T) {
+	t.Parallel()
 	s, b := newStage(t), newInbox(t)
 	s.configure(one(b.URL, "on: [command, rules-rejected], wait: 0s, every: 0s") + "watch: {poll: 1s}\n")
 	s.start()

@@ -115,6 +115,7 @@ func newTable(t testing.TB) *enforce.Table {
 // Rules about logins counted `failure`, and a gate, and a log, said `denied` of 401: behind them they never
 // fired. So each story of the gallery ends as it does when its events are requests.
 func TestTheGalleryBehindAGateAndFromLogs(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("../../testdata/rules/*_test.yaml")
 	if err != nil || len(files) < 20 {
 		t.Fatalf("%d files, %v", len(files), err)

@@ -18,6 +18,7 @@ import (
 // A rule test and a replay name the verdict that the enforcer names, whatever verdicts are in force on a request. A rule
 // test that looked at two rule files named that of the first file where two ended at the same moment.
 func TestRuleTestsNameWhatTheEnforcerNames(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(testrun.Seed(t), 0))
 	decided := map[string]int{}
 	for range 20 {

@@ -264,6 +264,7 @@ func TestReadEnvironment(t *testing.T) {
 
 // A collector with an authority of one's own, by the files that the environment names.
 func TestCollectorWithTLS(t *testing.T) {
+	t.Parallel()
 	var got atomic.Int64
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { got.Add(1) }))
 	t.Cleanup(s.Close)

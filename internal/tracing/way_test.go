@@ -198,6 +198,7 @@ func testWay(w *way) {
 
 // One request's trace, from the service to the enforcer.
 func TestWay(t *testing.T) {
+	t.Parallel()
 	stack, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -219,6 +220,7 @@ func TestWayOnServers(t *testing.T) {
 
 // With --trace-sample verdicts whose events have no context begin traces, from the event on.
 func TestSampledVerdicts(t *testing.T) {
+	t.Parallel()
 	stack, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -246,6 +248,7 @@ func TestSampledVerdicts(t *testing.T) {
 
 // Where the collector is away, verdicts are issued and enforced as ever, and spans are lost and counted.
 func TestWayWithoutACollector(t *testing.T) {
+	t.Parallel()
 	stack, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)

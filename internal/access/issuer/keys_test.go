@@ -103,6 +103,7 @@ func TestTheIssuerIsDown(t *testing.T) {
 // An issuer that does not answer holds up one request for some seconds, and no other one whose key is
 // known.
 func TestTheIssuerHangs(t *testing.T) {
+	t.Parallel()
 	p := oidctest.New(t)
 	i := anIssuer(t, p)
 	old := p.Sign(p.Claims(nil))

@@ -38,6 +38,7 @@ func dump(t *testing.T, address string) string {
 // back from the issuer, and a link in a pager's message, have to arrive nevertheless. Here issuer and
 // pager are another site, localhost.
 func TestWaysFromOtherSitesInChromium(t *testing.T) {
+	t.Parallel()
 	p := oidctest.New(t)
 	p.URL = strings.Replace(p.URL, "127.0.0.1", "localhost", 1)
 	p.User(fay("team-viewer"))

@@ -36,6 +36,7 @@ func cluster(w http.ResponseWriter, _ *http.Request) {
 // The polls read what there is, and say within five seconds what there is no longer: on the embedded servers. The
 // same on real ones, with rights, is in internal/e2e.
 func TestPolls(t *testing.T) {
+	t.Parallel()
 	stack, err := devstack.Start(t.Context(), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)

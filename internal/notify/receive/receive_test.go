@@ -85,6 +85,7 @@ func secretFile(t *testing.T, text string) config.Value {
 // A webhook's body is as docs/api says, with masked keys, and both signatures are right by the program that
 // docs/notify.md shows, which is not ours.
 func TestAWebhook(t *testing.T) {
+	t.Parallel()
 	b := newInbox(t)
 	secrets := []config.Value{secretFile(t, "new-secret\n"), secretFile(t, "old-secret")}
 	to := receiver(t, &config.Receiver{Type: "webhook", URL: config.Value{Plain: b.URL + "/hook"}, Secrets: secrets, Token: secretFile(t, "hush")})
@@ -145,6 +146,7 @@ func verify(t *testing.T, secret, signature string, body []byte) string {
 
 // No answer's text, redirect or error shows an address, and each says whether to try again.
 func TestFailures(t *testing.T) {
+	t.Parallel()
 	b := newInbox(t)
 	to := receiver(t, &config.Receiver{Type: "slack", URL: secretFile(t, b.URL+"/services/T0/B0/hush"), Timeout: time.Second})
 	for _, c := range []struct {
