@@ -6,7 +6,7 @@ RUN  ?= .run
 LINT := go tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 30s
 
-.PHONY: help test race lint check e2e nightly chaos soak kafka-up kafka-down compose-check snapshot simulate fuzz bench adapters cover mutants measured site mixin
+.PHONY: help test models race lint check e2e nightly chaos soak kafka-up kafka-down compose-check snapshot simulate fuzz bench adapters cover mutants measured site mixin
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -15,6 +15,12 @@ TESTED = ./...
 
 test: ## the fast suite, on embedded Kafka and Redis
 	go test -p 4 -parallel 8 $(TESTFLAGS) $(TESTED) # tests with servers wait more than they work
+
+# Models are compared with the code, and simulations run, with all of their steps: make test takes a tenth.
+MODELS = ./windows ./rules/... ./internal/engine ./pipeline/aggregate/shard ./pipeline/aggregate/state ./pipeline/admit/...
+
+models: ## what make test takes a tenth of, whole
+	TALLYGATE_TEST_DEPTH=10 go test -count=1 $(TESTFLAGS) $(MODELS)
 
 # Pure packages, and tests that only read the repository or drive programs from outside, have no goroutine that
 # could race.
@@ -35,14 +41,14 @@ check: ## all that CI runs
 REAL = ./internal/e2e $$(grep -rlE --include='*_test.go' 'internal/servers"|/browsertest"|"TALLYGATE_TEST_[A-Z]+"' . | xargs -n 1 dirname | sort -u | \
 	grep -vE '^\./(internal/(e2e|dev|layers|testrun|servers/.*)|adapters/.*|bench/.*|deploy/(helm|mixin)/.*)$$')
 
-e2e: kafka-up ## tests on a real Kafka and Redis, in a browser, and of clients in their own languages
+e2e: kafka-up ## tests on a real Kafka and Redis; SUITES=kills,browsers: also those of these suites (scripts/suites)
 	@TALLYGATE_TEST_KAFKA=127.0.0.1:$$(<$(RUN)/kafka/port) TALLYGATE_TEST_REDIS=127.0.0.1:$$(<$(RUN)/redis/port) \
-	  PATH="$$(scripts/proxies.sh install):$$PATH" TALLYGATE_TEST_REQUIRE=1 go test $(E2EFLAGS) -count=1 -p 3 -parallel 4 -timeout 40m $(TESTFLAGS) $(REAL)
+	  PATH="$$(scripts/proxies.sh install):$$PATH" TALLYGATE_TEST_REQUIRE=1 $(if $(SUITES),TALLYGATE_TEST_NIGHTLY=$(SUITES)) go test $(E2EFLAGS) $(if $(ONLY),-run '$(ONLY)') -count=1 -p 3 -parallel 4 -timeout 40m $(TESTFLAGS) $(REAL)
 
-nightly: export TALLYGATE_TEST_NIGHTLY = 1
-nightly: ## what takes too long for each change, and races on real servers: before a tag, and each night
-	@$(MAKE) race
-	@$(MAKE) e2e E2EFLAGS=-race
+nightly: ## all suites, with all of their steps, and races on real servers: before a tag, and each night
+	@$(MAKE) test models adapters site snapshot
+	@TALLYGATE_TEST_DEPTH=10 $(MAKE) race
+	@$(MAKE) e2e SUITES=1 E2EFLAGS=-race
 	@RUNS=3 $(MAKE) chaos
 	@RUNS=3 STRICT=1 $(MAKE) chaos
 	@$(MAKE) simulate
@@ -53,7 +59,7 @@ chaos: ## plans of faults, compared with a model: make chaos SEED=1 RUNS=3 EVENT
 
 soak: ## a steady load with everything that happens to an installation: make soak MINUTES=30
 	@scripts/kafka.sh install >/dev/null; scripts/redis.sh install; redis=$$(scripts/redis.sh start $(RUN)/redis); \
-	  TALLYGATE_TEST_KAFKA=own TALLYGATE_TEST_REDIS=$$redis TALLYGATE_TEST_REQUIRE=1 TALLYGATE_TEST_NIGHTLY=1 \
+	  TALLYGATE_TEST_KAFKA=own TALLYGATE_TEST_REDIS=$$redis TALLYGATE_TEST_REQUIRE=1 TALLYGATE_TEST_NIGHTLY=soak \
 	  go test -v -count=1 -timeout 0 -run '^TestSoak$$' ./internal/e2e -soak.minutes $(or $(MINUTES),30)
 
 simulate: ## the protocol of strict limits against all that can fail: make simulate STEPS=100000000 SEED=1

@@ -16,9 +16,7 @@ import (
 // build builds an example of Go.
 func build(t *testing.T, name string) string {
 	t.Helper()
-	if os.Getenv("TALLYGATE_TEST_CLIENTS") != "1" {
-		t.Skip("TALLYGATE_TEST_CLIENTS is not 1")
-	}
+	servers.Nightly(t, "clients")
 	program := filepath.Join(t.TempDir(), name)
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../examples/"+name).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -56,9 +56,7 @@ func TestBlockedUsersAreNeverLetIn(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if os.Getenv("TALLYGATE_TEST_CLIENTS") != "1" {
-				t.Skip("TALLYGATE_TEST_CLIENTS is not 1")
-			}
+			servers.Nightly(t, "clients")
 			in, listen := install(t, hostileRules), servers.FreeAddr(t)
 			_, port, _ := strings.Cut(listen, ":")
 			args := command(t, in, port)

@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -11,12 +10,10 @@ import (
 )
 
 // java is how to run an example of the client for Java. It builds the client, and so runs its own tests, which
-// read testdata/vectors. TALLYGATE_TEST_CLIENTS=1 runs these tests: they need Java and Maven.
+// read testdata/vectors. These tests need Java and Maven.
 func java(t *testing.T) []string {
 	t.Helper()
-	if os.Getenv("TALLYGATE_TEST_CLIENTS") != "1" {
-		t.Skip("TALLYGATE_TEST_CLIENTS is not 1")
-	}
+	servers.Nightly(t, "clients")
 	return []string{"java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dlogback.configurationFile=quiet.xml", "-cp", script(t, "java.sh")}
 }
 

@@ -29,9 +29,7 @@ spec:
 // modules in the folders above a file. The fast suite has no Node.
 func nodeProject(t *testing.T) string {
 	t.Helper()
-	if os.Getenv("TALLYGATE_TEST_CLIENTS") != "1" {
-		t.Skip("TALLYGATE_TEST_CLIENTS is not 1")
-	}
+	servers.Nightly(t, "clients")
 	modules, dir := script(t, "node.sh")+"/node_modules", t.TempDir()
 	err := os.Symlink(modules, filepath.Join(dir, "node_modules"))
 	for _, part := range []string{"src", "test", "examples"} {

@@ -23,12 +23,10 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// python is a Python that finds the package. TALLYGATE_TEST_CLIENTS=1 runs the tests that need it.
+// python is a Python that finds the package.
 func python(t *testing.T) string {
 	t.Helper()
-	if os.Getenv("TALLYGATE_TEST_CLIENTS") != "1" {
-		t.Skip("TALLYGATE_TEST_CLIENTS is not 1")
-	}
+	servers.Nightly(t, "clients")
 	src, err := filepath.Abs("python/src")
 	if err != nil {
 		t.Fatal(err)

@@ -170,6 +170,7 @@ func TestAlertsFireInTheirCases(t *testing.T) {
 			}
 		}
 	}
+	servers.Nightly(t, "mixin")
 	promtool := servers.Program(t, "promtool")
 	for _, args := range [][]string{
 		{"check", "rules", "alerts.yaml", "testdata/alerts_quick.yaml"}, {"test", "rules", "alerts_test.yaml"}, {"check", "config", "prometheus.yml"},

@@ -118,6 +118,7 @@ func collected(t *testing.T) []string {
 
 // Prometheus itself reads each query.
 func TestDashboardsQueriesAreSound(t *testing.T) {
+	servers.Nightly(t, "mixin")
 	promtool := servers.Program(t, "promtool")
 	var rules strings.Builder
 	rules.WriteString("groups:\n- name: dashboard\n  rules:\n")

@@ -52,6 +52,7 @@ func faults(t *testing.T) (all []fault) {
 // Series that the real programs gave in each fault fire the alerts that should fire, in time, and no
 // other. Before the fault none fires; those that were seen to end after the runbook's step end here, too.
 func TestFaultsFireTheirAlerts(t *testing.T) {
+	servers.Nightly(t, "mixin")
 	promtool := servers.Program(t, "promtool")
 	rules, err := filepath.Abs("alerts.yaml")
 	if err != nil {

@@ -21,7 +21,7 @@ const dist = "../bin/dist" // where make snapshot builds
 // What a release's files have in them. make snapshot has built those.
 func TestPackages(t *testing.T) {
 	if os.Getenv("TALLYGATE_TEST_DIST") == "" {
-		t.Skip("make snapshot runs it")
+		t.Skip("make nightly runs it: packages") // by make snapshot
 	}
 	deb := one(t, "tallygate_*_"+runtime.GOARCH+".deb")
 	listed := output(t, "dpkg-deb", "--contents", deb)
@@ -87,7 +87,7 @@ func TestPackages(t *testing.T) {
 // The packaged programs know their version, and work with the packaged config.
 func TestPackagedPrograms(t *testing.T) {
 	if os.Getenv("TALLYGATE_TEST_DIST") == "" {
-		t.Skip("make snapshot runs it")
+		t.Skip("make nightly runs it: packages") // by make snapshot
 	}
 	dir := t.TempDir()
 	output(t, "dpkg-deb", "--extract", one(t, "tallygate_*_"+runtime.GOARCH+".deb"), dir)

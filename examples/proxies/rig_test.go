@@ -156,6 +156,7 @@ func decide(t *testing.T, up string, e *enforcer.Program) *rig {
 // program finds a proxy, or skips the test (fails it where all tests are required).
 func program(t *testing.T, name string) string {
 	t.Helper()
+	servers.Nightly(t, "proxies")
 	path, err := exec.LookPath(name)
 	if err != nil {
 		path, err = exec.LookPath("/usr/sbin/" + name)

@@ -19,7 +19,7 @@ var recordAlerts = flag.Bool("alerts.record", false, "record the series of each 
 // and what Prometheus has seen is kept: TestFaultsFireTheirAlerts in package deploy plays it again.
 func TestAlertsFireAndRunbooksMend(t *testing.T) {
 	if !*recordAlerts {
-		servers.Nightly(t)
+		servers.Nightly(t, "alerts")
 	}
 	for _, f := range alertFaults() {
 		if !f.inSuite && !*recordAlerts && !*allAlerts {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/internal/servers"
 )
 
 const hostile = `
@@ -107,6 +109,7 @@ var strangeUIDs = []string{"__offset", "\x00", "\x00checkpoint", "\x00fence", "a
 // bad ones are dead letters, and the aggregator goes on.
 func TestBadInput(t *testing.T) {
 	t.Parallel() // it waits more than it works
+	servers.Nightly(t, "input")
 	r := newRig(t, hostile)
 	p := r.aggregator("a").Start().Ready()
 	pid := p.cmd.Process.Pid

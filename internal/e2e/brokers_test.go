@@ -12,7 +12,7 @@ import (
 // the controller that clients remember. The two others have all the data, and no instance loses its
 // place for longer than an election takes.
 func TestOneDeadBrokerOfThree(t *testing.T) {
-	servers.Nightly(t)
+	servers.Nightly(t, "brokers")
 	t.Parallel() // it mostly waits
 	kafka := servers.StartKafkaCluster(t, 3, nil)
 	r := newRigOn(t, kafka.Addrs(), servers.Redis(t), first)

@@ -43,6 +43,7 @@ func init() {
 // meanwhile no enforcer lets an entry go early or holds it for too long. Clients that ask for permits
 // before they act never exceed a strict limit, by their own log.
 func TestChaos(t *testing.T) {
+	servers.Nightly(t, "chaos")
 	only, err := regexp.Compile(chaos.only)
 	if err != nil {
 		t.Fatal(err)

@@ -4,23 +4,21 @@ import (
 	"fmt"
 	"hash/crc32"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 // The clients in other languages lead to the same verdict, the same entry in Redis and the
-// same 429 as our own. TALLYGATE_TEST_CLIENTS=1 runs them: they need Java, Maven and Python.
+// same 429 as our own. They need Java, Maven and Python.
 func TestForeignClients(t *testing.T) {
-	if os.Getenv("TALLYGATE_TEST_CLIENTS") != "1" {
-		t.Skip("TALLYGATE_TEST_CLIENTS is not 1")
-	}
+	servers.Nightly(t, "clients")
 	clients := filepath.Join("..", "..", "clients")
 	java := []string{"java", "-cp", script(t, "java.sh"), "events.Emit"}
 	python := []string{script(t, "python.sh"), filepath.Join(clients, "emit.py")}

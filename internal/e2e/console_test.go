@@ -59,6 +59,7 @@ func chainFaults() []chainFault {
 // With the rights that the doctor lists, and no others. The chain had looked green with a dead link. Each link is broken in turn, and the page that a pager links to
 // names it.
 func TestTheOverviewNamesEachBrokenLink(t *testing.T) {
+	servers.Nightly(t, "overview")
 	w := watchChain(t)
 	stop := testrun.Start(t, w.traffic)
 	defer stop()

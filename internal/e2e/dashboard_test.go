@@ -7,12 +7,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/servers"
 )
 
 // Each query of the dashboard shows something of a small installation that works; but for those about
 // what goes wrong, strict limits, and rules in shadow mode, of which it has none.
 func TestTheDashboardShowsRealPrograms(t *testing.T) {
 	t.Parallel() // it mostly waits
+	servers.Nightly(t, "overview")
 	s := newAlertStage(t, &alertFault{}, "../../deploy/testdata/alerts_quick.yaml", time.Second)
 	text, err := os.ReadFile("../../deploy/dashboard.json")
 	if err != nil {

@@ -5,7 +5,7 @@
 // TALLYGATE_TEST_REDIS name servers (see package internal/servers).
 //
 //	TALLYGATE_TEST_SEED     runs a test again with the seed that it printed
-//	TALLYGATE_TEST_CLIENTS  1: also run the clients in Java and Python, which need both
+//	TALLYGATE_TEST_NIGHTLY  suites of scripts/suites, as in kills,clients: also run their tests
 //
 // TestChaos plays plans of faults that are drawn from seeds: `make chaos` for as many as you like
 // and of any size, a short one among the other tests. A plan is what chaos_plan_test.go draws; the

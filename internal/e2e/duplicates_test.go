@@ -7,6 +7,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -15,6 +16,7 @@ import (
 // their numbers, a foreign producer's events by their ids.
 func TestProducerDuplicates(t *testing.T) {
 	t.Parallel() // it waits more than it works
+	servers.Nightly(t, "kills")
 	r := newRig(t, everything)
 	rnd := newRand(t)
 	p := r.aggregator("a", "--instance-id", "a").Start().Ready()

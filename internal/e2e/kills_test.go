@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/servers"
 )
 
 // everything counts by windows that are still open when the test asks.
@@ -96,6 +98,7 @@ const everything = `
 // The main proof: 200,000 events, killed again and again, and in the end every counter,
 // every verdict, Redis and an enforcer hold what one pass over the records gives.
 func TestExactlyOnceThroughKills(t *testing.T) {
+	servers.Nightly(t, "kills")
 	t.Run("one", func(t *testing.T) {
 		r := newRig(t, everything)
 		exactlyOnce(r, r.aggregator("a", "--instance-id", "a"))

@@ -13,6 +13,7 @@ import (
 // acknowledged, Redis with nothing. The programs live through it, and everything is exact.
 func TestServersCrash(t *testing.T) {
 	t.Parallel() // it mostly waits
+	servers.Nightly(t, "outages")
 	kafka := servers.StartKafka(t, nil)
 	redis := servers.StartRedis(t)
 	r := newRigOn(t, []string{kafka.Addr()}, redis.Addr(), everything)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -39,6 +40,7 @@ const commutative = `
 // whoever is killed meanwhile.
 func TestForeignPlacement(t *testing.T) {
 	t.Parallel() // it waits more than it works
+	servers.Nightly(t, "input")
 	r := newRig(t, commutative)
 	rnd := newRand(t)
 	a, b := r.aggregator("a", "--instance-id", "a"), r.aggregator("b", "--instance-id", "b")

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -181,6 +182,7 @@ func (v *versions) settle() {
 // count all.
 func TestReloadUnderLoad(t *testing.T) {
 	t.Parallel() // it waits more than it works
+	servers.Nightly(t, "changes")
 	r := newRig(t, unchanged)
 	rnd := newRand(t)
 	v := &versions{t: t, rnd: rnd, at: time.Now().Add(-time.Hour), good: ruleSet(unchanged + changing(30, 0))}

@@ -21,6 +21,7 @@ import (
 // With exactly the rights that `tallygate doctor --acls` lists, all programs do their work, and
 // nothing that they ask for is refused.
 func TestRightsThatAreEnough(t *testing.T) {
+	servers.Nightly(t, "secrets")
 	sasl := strings.Replace(servers.FreeAddr(t), "127.0.0.1", "127.0.0.2", 1)
 	kafka := servers.StartKafka(t, map[string]string{
 		"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",

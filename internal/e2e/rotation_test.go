@@ -13,6 +13,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testca"
 	"github.com/tallygate/tallygate/internal/testrun"
 )
@@ -20,6 +21,7 @@ import (
 // Every secret that there is gets replaced while events come and enforcers are asked, as docs/runbooks.md says it:
 // no program is restarted, no request is refused, and each event counts once.
 func TestEverySecretIsRotatedWithoutAnOutage(t *testing.T) {
+	servers.Nightly(t, "secrets")
 	s := newSecured(t)
 	stop := testrun.Start(t, s.asks)
 	ended := s.load()

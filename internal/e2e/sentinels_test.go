@@ -17,6 +17,7 @@ import (
 // changed: publisher and feed, which cannot ask where the primary is meanwhile and say so, follow
 // by themselves. They had read that password only at their start.
 func TestTheSentinelsPasswordIsRotated(t *testing.T) {
+	servers.Nightly(t, "secrets")
 	watched := servers.StartRedisSentinel(t, 1)
 	admin := redis.NewClient(&redis.Options{Addr: watched.Addrs()[0]})
 	t.Cleanup(func() { _ = admin.Close() })

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -45,6 +46,7 @@ const short = `
 // model that forgets nothing.
 func TestSilentKeysThroughKills(t *testing.T) {
 	t.Parallel() // it waits more than it works
+	servers.Nightly(t, "kills")
 	r := newRig(t, short)
 	rnd := newRand(t)
 	a := r.aggregator("a", "--instance-id", "a", "--checkpoint-every", "50ms").Start().Ready()

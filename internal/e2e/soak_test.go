@@ -61,7 +61,7 @@ type soak struct {
 // restarted aggregator, a flood, a stop of Kafka and a restarted enforcer: nothing grows, every
 // feed comes back into step, and in the end every count is the model's.
 func TestSoak(t *testing.T) {
-	servers.Nightly(t)
+	servers.Nightly(t, "soak")
 	t.Parallel() // it mostly waits
 	s := newSoak(t)
 	lasts := time.Duration(cmp.Or(*soakMinutes, 2) * float64(time.Minute))

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -40,6 +41,7 @@ func wishFor(t *testing.T, p *Process, path, body string) (a wished) {
 // them, which emits their events: each counts once.
 func TestStrictLimitsOverHTTP(t *testing.T) {
 	t.Parallel()
+	servers.Nightly(t, "strict")
 	const limit, clients = 200, 16
 	r := newRig(t, fmt.Sprintf("    - {name: coupons, match: {api: coupon.redeem, outcome: success}, limit: %d, per: 1h, window: tumbling, strict: {hold: 1m}}\n"+
 		"    - {name: all, match: {api: coupon.redeem}, limit: 1M, per: 365d, window: tumbling, then: {block: 1h}}\n", limit))

@@ -20,6 +20,7 @@ var strictMost = flag.Int("strict.faults", 0, "how many faults each TestStrictLi
 // counted once.
 func TestStrictLimits(t *testing.T) {
 	t.Parallel()
+	servers.Nightly(t, "strict")
 	playStrict(t, &plan{brokers: 1, store: single, aggregators: make([]bool, 1)}, 2, []*fault{
 		{name: "the aggregator is killed", strike: killed},
 		{name: "the aggregator stands still", strike: aggregatorPaused},
@@ -38,6 +39,7 @@ func TestStrictLimits(t *testing.T) {
 // Of two servers that take themselves for the primary only one grants permits.
 func TestStrictLimitsWithSentinel(t *testing.T) {
 	t.Parallel()
+	servers.Nightly(t, "strict")
 	playStrict(t, &plan{brokers: 1, store: sentinel, aggregators: make([]bool, 1)}, 1, []*fault{
 		{name: "the primary is killed", strike: primaryKilled},
 		{name: "the primary stands still until it is replaced", strike: primaryPaused},
@@ -48,6 +50,7 @@ func TestStrictLimitsWithSentinel(t *testing.T) {
 // Shards of several nodes fail one by one: requests for keys of two of them need both.
 func TestStrictLimitsInACluster(t *testing.T) {
 	t.Parallel()
+	servers.Nightly(t, "strict")
 	playStrict(t, &plan{brokers: 1, store: replicated, aggregators: make([]bool, 2)}, 1, []*fault{
 		{name: "a shard's primary is killed", strike: shardKilled},
 		{name: "a shard's primary stands still until it is replaced", strike: shardPaused},
@@ -58,7 +61,7 @@ func TestStrictLimitsInACluster(t *testing.T) {
 
 // One broker of three fails. No memory is lost, but owners, groups and events are held up.
 func TestStrictLimitsOnThreeBrokers(t *testing.T) {
-	servers.Nightly(t)
+	servers.Nightly(t, "brokers")
 	t.Parallel()
 	playStrict(t, &plan{brokers: 3, store: single, aggregators: make([]bool, 2)}, 1, []*fault{
 		{name: "a partition's leader is killed", strike: oneOf(leads)},

@@ -14,7 +14,7 @@ import (
 // it was: the aggregator stops and says so, and when an operator accepts the loss it counts what is
 // new, and nothing twice.
 func TestUncleanElectionIsSaid(t *testing.T) {
-	servers.Nightly(t)
+	servers.Nightly(t, "brokers")
 	t.Parallel() // it mostly waits
 	kafka := servers.StartKafkaCluster(t, 3, nil)
 	elder, younger := kafka.Nodes[0], kafka.Nodes[1]

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tallygate/tallygate/internal/servers"
 )
 
 // newer builds an aggregator as a later release might be: it reads states of today's form, and
@@ -55,6 +57,7 @@ func newer(t *testing.T) string {
 // one wrote. The older one refuses what the newer one wrote, and leaves it as it is.
 func TestUpgradeAndBack(t *testing.T) {
 	t.Parallel() // it mostly waits
+	servers.Nightly(t, "changes")
 	r := newRig(t, searches)
 	path := newer(t)
 	older, other := r.aggregator("older"), r.aggregator("other")

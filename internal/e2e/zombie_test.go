@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -14,6 +15,7 @@ import (
 // joins again.
 func TestZombie(t *testing.T) {
 	t.Parallel() // it mostly waits
+	servers.Nightly(t, "kills")
 	r := newRig(t, everything)
 	rnd := newRand(t)
 	a := r.aggregator("a", "--session-timeout", "3s").Start().Ready()

@@ -3,6 +3,8 @@ package servers
 import (
 	"context"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tallygate/tallygate/internal/devstack"
@@ -38,11 +40,11 @@ func Embedded(t testing.TB) {
 	}
 }
 
-// Nightly leaves a test of minutes to `make nightly`. TALLYGATE_TEST_NIGHTLY is 1, or the name of the one that
-// is not left out.
-func Nightly(t testing.TB) {
+// Nightly leaves a test to `make nightly`, unless TALLYGATE_TEST_NIGHTLY names its suite, one of those of
+// scripts/suites.
+func Nightly(t testing.TB, suite string) {
 	t.Helper()
-	if is := os.Getenv("TALLYGATE_TEST_NIGHTLY"); is != "1" && is != t.Name() {
-		t.Skip("make nightly runs it") // scripts/testlog reads this
+	if named := os.Getenv("TALLYGATE_TEST_NIGHTLY"); named != "1" && !slices.Contains(strings.Split(named, ","), suite) {
+		t.Skip("make nightly runs it: " + suite) // scripts/testlog reads this
 	}
 }

@@ -7,7 +7,7 @@
 //	TALLYGATE_TEST_REDIS    host:port
 //	TALLYGATE_TEST_REQUIRE  1: a test without its server or program fails instead of being skipped, and
 //	                        stand-ins are left out
-//	TALLYGATE_TEST_NIGHTLY  1: also tests that take minutes; a test's name: also this one
+//	TALLYGATE_TEST_NIGHTLY  suites, as in kills,browsers: also their tests; 1: those of all
 package servers
 
 import (

@@ -15,7 +15,7 @@ const run = `not json: what make says
 {"Action":"fail","Package":"p","Test":"TestBad"}
 {"Action":"output","Package":"p","Test":"TestAway","Output":"no server\n"}
 {"Action":"skip","Package":"p","Test":"TestAway"}
-{"Action":"output","Package":"p","Test":"TestLong","Output":"    x_test.go:1: make nightly runs it\n"}
+{"Action":"output","Package":"p","Test":"TestLong","Output":"    x_test.go:1: make nightly runs it: kills\n"}
 {"Action":"skip","Package":"p","Test":"TestLong"}
 {"Action":"output","Package":"p","Test":"TestCut","Output":"panic: cut\n"}
 {"Action":"output","Package":"p","Output":"FAIL\tp\t0.1s\n"}
@@ -34,15 +34,23 @@ func TestDigest(t *testing.T) {
 	}
 
 	out.Reset()
-	if err := reportNever(seen, &out); err == nil || out.String() != "left to make nightly: p TestLong\nnever run: p TestAway\n" {
+	if err := reportNever(seen, nil, &out); err == nil || out.String() != "left to make nightly: kills, 1 tests\nnever run: p TestAway\n" {
 		t.Errorf("%v: %s", err, out.String())
+	}
+	out.Reset()
+	if err := printSkipped(seen, &out); err != nil || out.String() != "^(TestAway|TestLong)\\b\n" {
+		t.Errorf("%v: what was skipped: %s", err, out.String())
 	}
 	elsewhere := `{"Action":"pass","Package":"p","Test":"TestAway"}`
 	if err := digest(strings.NewReader(elsewhere), &out, seen, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := reportNever(seen, &out); err != nil {
+	if err := reportNever(seen, []string{"site"}, &out); err != nil {
 		t.Errorf("a test that was skipped once and ran once: %v", err)
+	}
+	out.Reset()
+	if err := reportNever(seen, []string{"site", "kills"}, &out); err == nil || out.String() != "never run: p TestLong\n" {
+		t.Errorf("a suite that should have run: %v: %s", err, out.String())
 	}
 }
 
@@ -67,7 +75,7 @@ func TestARunWithoutTestsIsNoSuccess(t *testing.T) {
 	if err := os.WriteFile(seen, []byte("skip p TestAway\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := reportNever(seen, &strings.Builder{}); err == nil {
+	if err := reportNever(seen, nil, &strings.Builder{}); err == nil {
 		t.Error("nothing ran, and that was fine")
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/tallygate/tallygate/internal/servers"
 )
 
 // within bounds each page: a test opens as many as it needs, on a machine of any speed.
@@ -31,13 +33,10 @@ type Browser struct {
 	ctx context.Context
 }
 
-// Start starts Chromium. The test is skipped unless TALLYGATE_TEST_BROWSER or TALLYGATE_TEST_REQUIRE is 1: the
-// fast suite has no time for it. Then a missing Chromium is an error.
+// Start starts Chromium, in the suite browsers: a missing Chromium is an error there.
 func Start(t testing.TB) *Browser {
 	t.Helper()
-	if os.Getenv("TALLYGATE_TEST_BROWSER") != "1" && os.Getenv("TALLYGATE_TEST_REQUIRE") != "1" {
-		t.Skip("TALLYGATE_TEST_BROWSER=1 opens pages in Chromium")
-	}
+	servers.Nightly(t, "browsers")
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -13,17 +12,14 @@ import (
 
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/oidctest"
+	"github.com/tallygate/tallygate/internal/servers"
 )
 
 // dump is the document that a browser shows in the end.
 func dump(t *testing.T, address string) string {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil && os.Getenv("TALLYGATE_TEST_REQUIRE") == "1" {
-		t.Fatal(err)
-	} else if err != nil {
-		t.Skip(err)
-	}
+	servers.Nightly(t, "browsers")
+	path := servers.Program(t, "chromium")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--no-proxy-server",

@@ -26,13 +26,16 @@ import (
 // lock.
 var NoNotices = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 
-// OnEachRedis runs a test on miniredis and on a real Redis.
+// OnEachRedis runs a test on miniredis, and where real servers are wanted on a Redis of its own.
 func OnEachRedis(t *testing.T, test func(t *testing.T, client redis.UniversalClient)) {
 	t.Run("miniredis", func(t *testing.T) {
-		server := miniredis.RunT(t)
-		test(t, Dial(t, server.Addr()))
+		servers.Embedded(t)
+		test(t, Dial(t, miniredis.RunT(t).Addr()))
 	})
-	t.Run("redis", func(t *testing.T) { test(t, Dial(t, RealRedis(t))) })
+	t.Run("redis", func(t *testing.T) {
+		servers.Redis(t)
+		test(t, Dial(t, RealRedis(t)))
+	})
 }
 
 // Dial returns a client, which is closed when the test ends.
