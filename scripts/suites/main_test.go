@@ -11,7 +11,9 @@ import (
 )
 
 func TestChoose(t *testing.T) {
-	all := []suite{{"long", 100, "", []string{"a/"}}, {"other", 60, "", []string{"a/x", "b/"}}, {"short", 10, "short", []string{"c.md"}}, {"hours", 7200, "", []string{"d/"}}}
+	all := []suite{
+		{"long", 100, "", []string{"a/"}}, {"other", 60, "", []string{"a/x", "b/"}}, {"short", 10, "short", []string{"c.md"}}, {"hours", 7200, "", []string{"d/"}},
+	}
 	for about, c := range map[string]struct {
 		files []string
 		most  int
@@ -19,13 +21,17 @@ func TestChoose(t *testing.T) {
 		want  string
 		says  string
 	}{
-		"nothing touched":       {[]string{"e/e.go"}, 150, 1, "other", "other: drawn by the day\n"},
-		"one touched":           {[]string{"a/a.go", "e/e.go"}, 150, 0, "long,other", "long: touched by a/a.go\nother: drawn by the day\n"},
-		"the one that most do":  {[]string{"a/x.go", "b/b.go", "a/y.go", "b/c.go"}, 150, 1, "other,short", "other: touched by a/x.go and 2 more\nleft to make nightly: long is touched by a/x.go and 1 more, and takes longer than what is left of the run\nshort: drawn by the day\n"},
-		"no end of time":        {[]string{"a/x.go", "c.md", "d/d.go"}, 0, 5, "hours,long,other,short", "long: touched by a/x.go\nother: touched by a/x.go\nshort: touched by c.md\nhours: touched by d/d.go\n"},
-		"hours are not drawn":   {nil, 150, 0, "long", "long: drawn by the day\n"},
-		"another one each day":  {nil, 150, 2, "short", "short: drawn by the day\n"},
-		"the draw may be later": {[]string{"d/d.go"}, 150, 3, "long", "left to make nightly: hours is touched by d/d.go, and takes longer than what is left of the run\nlong: drawn by the day\n"},
+		"nothing touched": {[]string{"e/e.go"}, 150, 1, "other", "other: drawn by the day\n"},
+		"one touched":     {[]string{"a/a.go", "e/e.go"}, 150, 0, "long,other", "long: touched by a/a.go\nother: drawn by the day\n"},
+		"the one that most do": {[]string{"a/x.go", "b/b.go", "a/y.go", "b/c.go"}, 150, 1, "other,short",
+			"other: touched by a/x.go and 2 more\nleft to make nightly: long is touched by a/x.go and 1 more, and takes longer than what is left of the run\n" +
+				"short: drawn by the day\n"},
+		"no end of time": {[]string{"a/x.go", "c.md", "d/d.go"}, 0, 5, "hours,long,other,short",
+			"long: touched by a/x.go\nother: touched by a/x.go\nshort: touched by c.md\nhours: touched by d/d.go\n"},
+		"hours are not drawn":  {nil, 150, 0, "long", "long: drawn by the day\n"},
+		"another one each day": {nil, 150, 2, "short", "short: drawn by the day\n"},
+		"the draw may be later": {[]string{"d/d.go"}, 150, 3, "long",
+			"left to make nightly: hours is touched by d/d.go, and takes longer than what is left of the run\nlong: drawn by the day\n"},
 	} {
 		var said strings.Builder
 		if got := strings.Join(choose(all, c.files, c.most, c.day, &said), ","); got != c.want || said.String() != c.says {

@@ -13,26 +13,38 @@ type suite struct {
 	touches []string // prefixes of paths: a change below one of them touches it
 }
 
-// aDraw is how long the suite may take that is drawn by the day, in seconds.
+// aDraw bounds the suite that is drawn by the day, in seconds.
 const aDraw = 150
 
 var suites = []suite{
 	{"adapters", 75, "adapters", []string{"adapters/", "bench/", "pipeline/enforce/httplimit/", "deploy/mixin/", "deploy/helm/"}},
 	{"alerts", 300, "", []string{"internal/e2e/alert", "deploy/alerts", "deploy/mixin/", "deploy/testdata/"}},
-	{"brokers", 150, "", []string{"internal/e2e/brokers_", "internal/e2e/unclean_", "pipeline/kafkalog/", "pipeline/aggregate/topics/", "pipeline/aggregate/fenced/"}},
+	{"brokers", 150, "", []string{
+		"internal/e2e/brokers_", "internal/e2e/unclean_", "pipeline/kafkalog/", "pipeline/aggregate/topics/",
+		"pipeline/aggregate/fenced/",
+	}},
 	{"browsers", 140, "", []string{"internal/console/", "internal/e2e/clicks_", "scripts/axe"}},
 	{"changes", 100, "", []string{"internal/e2e/reload_", "internal/e2e/upgrade_", "pipeline/aggregate/state/", "rules/"}},
 	{"chaos", 80, "", []string{"internal/e2e/chaos_", "internal/e2e/fault_", "internal/e2e/gate", "pipeline/aggregate/owner/", "scripts/chaos.sh"}},
 	{"clients", 120, "", []string{"clients/", "examples/", "testdata/", "scripts/python", "scripts/node", "scripts/java"}},
 	{"input", 60, "", []string{"internal/e2e/badinput_", "internal/e2e/placement_", "pipeline/event/", "pipeline/emit/", "pipeline/normalize/"}},
-	{"kills", 140, "", []string{"internal/e2e/kills_", "internal/e2e/zombie_", "internal/e2e/silence_", "internal/e2e/duplicates_", "pipeline/aggregate/"}},
+	{"kills", 140, "", []string{
+		"internal/e2e/kills_", "internal/e2e/zombie_", "internal/e2e/silence_", "internal/e2e/duplicates_",
+		"pipeline/aggregate/",
+	}},
 	{"mixin", 25, "", []string{"deploy/alerts", "deploy/dashboard", "deploy/mixin/", "deploy/testdata/"}},
 	{"models", 120, "models", []string{"windows/", "rules/", "pipeline/aggregate/shard/", "pipeline/aggregate/state/", "internal/engine/"}},
 	{"outages", 80, "", []string{"internal/e2e/outage_", "pipeline/blocklist/", "pipeline/kafkalog/", "internal/notify/"}},
 	{"overview", 70, "", []string{"internal/e2e/console_", "internal/e2e/dashboard_", "internal/console/world/", "deploy/dashboard"}},
 	{"packages", 100, "snapshot ONLY=1", []string{"deploy/", ".goreleaser.yaml", "scripts/snapshot.sh", "scripts/goreleaser.sh", "go.mod"}},
-	{"proxies", 60, "", []string{"examples/proxies/", "docs/proxies.md", "pipeline/enforce/forwardauth/", "pipeline/enforce/envoylimit/", "internal/decision/", "scripts/proxies.sh", "scripts/traefik.sh"}},
-	{"secrets", 90, "", []string{"internal/e2e/rotation_", "internal/e2e/sentinels_", "internal/e2e/rights_", "internal/kafkaconn/", "internal/redisconn/", "internal/ops/"}},
+	{"proxies", 60, "", []string{
+		"examples/proxies/", "docs/proxies.md", "pipeline/enforce/forwardauth/", "pipeline/enforce/envoylimit/",
+		"internal/decision/", "scripts/proxies.sh", "scripts/traefik.sh",
+	}},
+	{"secrets", 90, "", []string{
+		"internal/e2e/rotation_", "internal/e2e/sentinels_", "internal/e2e/rights_", "internal/kafkaconn/",
+		"internal/redisconn/", "internal/ops/",
+	}},
 	{"simulate", 90, "simulate", []string{"pipeline/admit/protocol/", "pipeline/admit/internal/script/"}},
 	{"site", 10, "site", []string{"docs/", "mkdocs.yml", "scripts/site"}},
 	{"soak", 150, "", []string{"internal/e2e/soak_"}},

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// skips is what a file of -seen has: tests that ran, that were skipped, and that were left to suites of make nightly.
+// skips holds the tests of a file of -seen that ran, that were skipped, and that were left to suites of make nightly.
 type skips struct {
 	ran, skipped map[string]bool
 	later        map[string]string // to which suite
