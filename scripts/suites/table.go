@@ -35,7 +35,7 @@ var suites = []suite{
 	{"mixin", 25, "", []string{"deploy/alerts", "deploy/dashboard", "deploy/mixin/", "deploy/testdata/"}},
 	{"models", 120, "models", []string{"windows/", "rules/", "pipeline/aggregate/shard/", "pipeline/aggregate/state/", "internal/engine/"}},
 	{"outages", 80, "", []string{"internal/e2e/outage_", "pipeline/blocklist/", "pipeline/kafkalog/", "internal/notify/"}},
-	{"overview", 70, "", []string{"internal/e2e/console_", "internal/e2e/dashboard_", "internal/console/world/", "deploy/dashboard"}},
+	{"overview", 70, "", []string{"internal/e2e/console_", "internal/e2e/dashboard_", "internal/health/", "deploy/dashboard"}},
 	{"packages", 100, "snapshot ONLY=1", []string{"deploy/", ".goreleaser.yaml", "scripts/snapshot.sh", "scripts/goreleaser.sh", "go.mod"}},
 	{"proxies", 60, "", []string{
 		"examples/proxies/", "docs/proxies.md", "pipeline/enforce/forwardauth/", "pipeline/enforce/envoylimit/",
