@@ -88,7 +88,7 @@ func brokenClient(t *testing.T) (*brokenDialer, sarama.Client, cluster) {
 	d := &brokenDialer{dead: map[string]bool{}, hung: map[string]bool{}, conns: map[string][]*brokenConn{}}
 	conf := saramaConfig()
 	conf.Net.Proxy.Enable, conf.Net.Proxy.Dialer = true, d
-	conf.Net.ReadTimeout = 3 * time.Second
+	conf.Net.ReadTimeout = time.Minute // whoever waits for a broker that hangs takes this long
 	client, err := sarama.NewClient(c.addrs, conf)
 	if err != nil {
 		t.Fatal(err)
