@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"maps"
 	"net/http"
 	"os"
 	"regexp"
@@ -101,22 +100,12 @@ func (g *goldenRig) play(question []string) string {
 		})
 		return ""
 	}
-	p, role := g.engine, ""
-	for i := 2; i+1 < len(first); i += 2 {
-		switch first[i] {
-		case "as":
-			role = first[i+1]
-		case "at":
-			p = map[string]*program{"publisher": g.publisher}[first[i+1]]
-		}
+	req, about := testrun.Request(g.t, question)
+	p := g.engine
+	if about["at"] == "publisher" {
+		p = g.publisher
 	}
-	header := http.Header{}
-	for len(rest) > 0 && !strings.HasPrefix(rest[0], "{") && strings.Contains(rest[0], ": ") {
-		name, value, _ := strings.Cut(rest[0], ": ")
-		header.Set(name, value)
-		rest = rest[1:]
-	}
-	return g.ask(p, role, first[0], first[1], strings.Join(rest, "\n"), header)
+	return g.ask(p, req)
 }
 
 // write changes the rule file, whose time moves on each time.
@@ -131,27 +120,17 @@ func (g *goldenRig) write(text string) {
 	}
 }
 
-func (g *goldenRig) ask(p *program, role, method, path, body string, header http.Header) string {
-	req, err := http.NewRequestWithContext(g.t.Context(), method, p.url+path, strings.NewReader(body))
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if role != "" {
-		req.Header.Set("Authorization", "Bearer "+role)
-	}
-	maps.Copy(req.Header, header)
+func (g *goldenRig) ask(p *program, req *http.Request) string {
+	g.asked[req.Method+" "+req.URL.Path] = true
+	req.URL.Host = strings.TrimPrefix(p.url, "http://")
+	req.Host = req.URL.Host
 	resp, err := p.client.Do(req)
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	route, _, _ := strings.Cut(path, "?")
-	g.asked[method+" "+route] = true
 	answer := testrun.Steady(testrun.Answer(g.t, resp), unsteadyFields...)
-	if route == "/openapi.json" && resp.StatusCode == http.StatusOK { // docs/api has it
+	if req.URL.Path == "/openapi.json" && resp.StatusCode == http.StatusOK { // docs/api has it
 		answer, _, _ = strings.Cut(answer, "{")
 	}
 	for _, m := range ofThisRun {

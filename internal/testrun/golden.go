@@ -105,6 +105,34 @@ func Script(t testing.TB, path string, play func(question []string) (answer stri
 	Golden(t, path, strings.TrimRight(out.String(), "\n")+"\n")
 }
 
+// Request makes the HTTP request of a question, which is METHOD PATH, pairs of words such as "as viewer", lines of header
+// fields, and a body. A body is JSON unless a field says otherwise, and "as" is a bearer token. The host is example.com.
+func Request(t testing.TB, question []string) (r *http.Request, about map[string]string) {
+	t.Helper()
+	first, rest := strings.Fields(question[0]), question[1:]
+	about = map[string]string{}
+	for i := 2; i+1 < len(first); i += 2 {
+		about[first[i]] = first[i+1]
+	}
+	header := http.Header{}
+	for len(rest) > 0 && !strings.HasPrefix(rest[0], "{") && strings.Contains(rest[0], ": ") {
+		name, value, _ := strings.Cut(rest[0], ": ")
+		header.Add(name, value)
+		rest = rest[1:]
+	}
+	r, err := http.NewRequestWithContext(t.Context(), first[0], "http://example.com"+first[1], strings.NewReader(strings.Join(rest, "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Header = header; len(rest) > 0 && header.Get("Content-Type") == "" {
+		header.Set("Content-Type", "application/json")
+	}
+	if about["as"] != "" {
+		header.Set("Authorization", "Bearer "+about["as"])
+	}
+	return r, about
+}
+
 // Answer is an HTTP answer as golden files show it: the status, the header fields that a server chose, and the body.
 // It reads the body.
 func Answer(t testing.TB, resp *http.Response) string {
@@ -146,5 +174,6 @@ var unsteady = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[-+]\d\d:\d\d)`), "<time>"},
 	{regexp.MustCompile(`(127\.0\.0\.1|localhost):\d{2,5}\b`), "<address>"},
 	{regexp.MustCompile(`\b[A-Z2-7]{26}\b`), "<id>"},
+	{regexp.MustCompile(`~[0-9a-z]{8,16}-[0-9a-z]+`), "<permit>"},
 	{regexp.MustCompile(regexp.QuoteMeta(os.TempDir()) + `/[^ "',:;]+/`), "<dir>/"},
 }
