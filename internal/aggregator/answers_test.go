@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
@@ -29,6 +30,8 @@ spec:
     - {name: looks, key: uid, mode: shadow, match: {api: look}, limit: 1, per: year, window: calendar, timezone: UTC, then: {block: until-reset}}
     - {name: devices, key: [uid, attrs.device], match: {api: order}, limit: 100, per: year, window: calendar, timezone: UTC, then: {block: until-reset}}
     - {name: addresses, key: ip, match: {api: order}, limit: 100, per: year, window: calendar, timezone: UTC, then: {block: until-reset}}
+    - {name: messages, key: attrs.phone, match: {api: sms}, limit: 3, per: year, window: calendar, timezone: UTC, strict: true, then: {block: until-reset}}
+    - {name: fused, key: attrs.phone, match: {api: fused}, limit: 1, per: year, window: calendar, timezone: UTC, fuse: 5%, notify: true, then: {block: until-reset}}
 `
 
 // What each path of the API answers to whom, byte for byte but for times, identifiers and rates:
@@ -49,9 +52,23 @@ func TestAnswers(t *testing.T) {
 		`{"uid":"42","api":"order","attrs":{"device":"d2"}}`, `{"uid":"42","api":"order"}`, `{"uid":"42","api":"look"}`,
 		`{"uid":"7","api":"look"}`, `{"uid":"7","api":"look"}`, `{"uid":"7","api":"order"}`, `{"uid":"7","api":"nothing"}`)
 	testrun.Script(t, "testdata/answers.txt", g.play)
+	client := redis.NewClient(&redis.Options{Addr: kafka.Redis})
+	t.Cleanup(func() { _ = client.Close() })
+	records := writesMore(t, kafka.Kafka, "answers", client)
+	testrun.Golden(t, "testdata/kafka.txt", records)
+	testrun.Golden(t, "testdata/redis.txt", redisKeys(t, client))
 	for _, o := range apitest.Open(t, api.Aggregator).Operations() {
 		if !g.asked[o.Method+" "+o.Path] {
 			t.Errorf("testdata/answers.txt does not ask %s %s", o.Method, o.Path)
+		}
+	}
+	types, err := apitest.Load(api.Audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind := range types.(map[string]any)["$defs"].(map[string]any) {
+		if !strings.Contains(records, `"type":"`+kind+`"`) {
+			t.Errorf("testdata/kafka.txt has no audit entry of the type %s", kind)
 		}
 	}
 }
@@ -146,7 +163,7 @@ var ofThisRun = []struct {
 	by   string
 }{
 	{regexp.MustCompile(`"hot":\{[^}]*\},`), ""},
-	{regexp.MustCompile(`(,\{"key":\{[^}]*\},"partition":\d,"share":<n>,"events_per_second":<n>\})+\]`), ",…]"},
+	{regexp.MustCompile(`(\{"key":\{[^}]*\},"partition":\d,"share":<n>,"events_per_second":<n>\},?)+\]`), `{"key":{…},"partition":<n>,"share":<n>,"events_per_second":<n>},…]`},
 	{regexp.MustCompile(`\{"name":"[^"]*","value":"[^"]*","from":"default"\},?`), ""},
 	{regexp.MustCompile(`,\]`), "]"},
 	{regexp.MustCompile(`"errors":\[[^\]]*\]`), `"errors":[…]`},

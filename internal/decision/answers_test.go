@@ -61,7 +61,7 @@ func playAnswers(t *testing.T, file string, at map[string]*rig, asked map[string
 	})
 }
 
-// refilled is what an empty bucket has got since.
+// refilled matches the share of a token that an empty bucket has gained since.
 var refilled = regexp.MustCompile(`("remaining":0)\.0\d+`)
 
 // answering are servers by name: "" has verdicts, and callers with roles.

@@ -19,7 +19,8 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files anew from what
 // Rewriting reports whether the flag -rewrite is given: tests write their golden files.
 func Rewriting() bool { return *rewrite }
 
-// Golden compares a text with a golden file, or writes it with -rewrite. An empty text has no file.
+// Golden compares a text with a golden file, or writes it with -rewrite. An empty text has no file. A failure shows the
+// first lines that differ, because golden files are long. Texts must not depend on the run: see Steady.
 func Golden(t testing.TB, path, got string) {
 	t.Helper()
 	want, err := os.ReadFile(path)
@@ -70,7 +71,8 @@ func difference(want, got string) string {
 	return fmt.Sprintf("differs from line %d on; there is\n%s\nand the code gives\n%s", same+1, part(w), part(g))
 }
 
-// Script plays a golden file of questions and answers. The lines of a question begin with "> "; its answer is
+// Script plays a golden file of questions and answers, so that a question and what it is answered stand side by side in
+// a review, and a new one needs no code. Questions are played in the order of the file, one at a time. The lines of a question begin with "> "; its answer is
 // everything below, up to the next question or comment, which begins with "# ". With -rewrite the answers are
 // written anew. To add a question, write its lines.
 func Script(t testing.TB, path string, play func(question []string) (answer string)) {
@@ -134,7 +136,7 @@ func Request(t testing.TB, question []string) (r *http.Request, about map[string
 }
 
 // Answer is an HTTP answer as golden files show it: the status, the header fields that a server chose, and the body.
-// It reads the body.
+// It reads the body. Date and Content-Length are the library's, and follow from the rest.
 func Answer(t testing.TB, resp *http.Response) string {
 	t.Helper()
 	body, err := io.ReadAll(resp.Body)
@@ -167,6 +169,8 @@ func Steady(text string, fields ...string) string {
 	return text
 }
 
+// unsteady has the forms in which times, identifiers and addresses are written. What only one package writes, such as
+// rates, that package hides itself: a form here must be sure to hide nothing else.
 var unsteady = []struct {
 	what *regexp.Regexp
 	by   string
