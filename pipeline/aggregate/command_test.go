@@ -162,18 +162,16 @@ func TestCommandsInTheLoopAreCarriedOutOnce(t *testing.T) {
 
 // Whichever instance is asked, the owner of the key carries the command out.
 func TestCommandsOverHTTP(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		servers := make([]*httptest.Server, 2)
 		ms := make([]*member, 2)
 		for i := range ms {
-			servers[i] = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { ms[i].ServeCommand(w, req) }))
-			ms[i] = r.start(compile(t, yearly), func(c *Config) { c.Advertise = servers[i].Listener.Addr().String() })
-			servers[i].Start()
-			t.Cleanup(servers[i].Close)
-			r.ready(ms[:i+1]...)
+			servers[i] = r.serve(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { ms[i].ServeCommand(w, req) }))
+			ms[i] = r.half(i, compile(t, yearly), func(c *Config) { c.Advertise = servers[i].Listener.Addr().String() })
 		}
+		r.shared(ms...)
 		post := func(i int, body string) (int, string) {
-			resp, err := http.Post(servers[i].URL, "application/json", strings.NewReader(body))
+			resp, err := servers[i].Client().Post(servers[i].URL, "application/json", strings.NewReader(body))
 			if err != nil {
 				t.Fatal(err)
 			}

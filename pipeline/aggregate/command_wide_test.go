@@ -36,12 +36,10 @@ func (r *rig) pair(rules string) *twoInstances {
 		} {
 			mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) { serve(two.members[i])(w, req) })
 		}
-		two.servers[i] = httptest.NewUnstartedServer(apitest.Open(r.t, described.Aggregator).Handler(r.t, mux))
-		two.members[i] = r.start(compile(r.t, rules), func(c *Config) { c.Advertise = two.servers[i].Listener.Addr().String() })
-		two.servers[i].Start()
-		r.t.Cleanup(two.servers[i].Close)
-		r.ready(two.members[:i+1]...)
+		two.servers[i] = r.serve(apitest.Open(r.t, described.Aggregator).Handler(r.t, mux))
+		two.members[i] = r.half(i, compile(r.t, rules), func(c *Config) { c.Advertise = two.servers[i].Listener.Addr().String() })
 	}
+	r.shared(two.members...)
 	return two
 }
 
@@ -53,7 +51,7 @@ func (two *twoInstances) ask(i int, method, path, body string, into any) (status
 		two.t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := two.servers[i%2].Client().Do(req)
 	if err != nil {
 		two.t.Fatal(err)
 	}
@@ -107,7 +105,7 @@ func ended(vs []verdict.Verdict) (texts []string) {
 // unblock uid=X answered that nothing was in force, while X stayed blocked by a rule whose key has another
 // dimension; explain said that no rule counts.
 func TestCommandsReachTheKeysThatContainTheirs(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		two := r.pair(byCampaign)
 		for i, uid := range uids(4) {
 			r.emit(shown(uid, "a", "a", "a", "b", "b", "b", "c")...)
@@ -161,7 +159,7 @@ func TestCommandsReachTheKeysThatContainTheirs(t *testing.T) {
 
 // Keys that contain no uid are in all partitions: each owner is asked.
 func TestCommandsWithoutAUIDReachAllPartitions(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		two := r.pair(byCampaign)
 		users := uids(6)
 		for _, uid := range users {
@@ -229,7 +227,7 @@ func (r *rig) commandIDs(command string) (ids []string) {
 
 // A batch had two entries in the audit for each key, and took as long as so many commands.
 func TestABatchIsOneEntryInTheAudit(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		two := r.pair(yearly)
 		byPartition := map[int32][]string{}
 		users := uids(40)
@@ -270,7 +268,7 @@ func TestABatchIsOneEntryInTheAudit(t *testing.T) {
 
 // Exemptions could not be listed, and nothing said what made a key exempt, why and until when.
 func TestExemptionsAreTold(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		two := r.pair(strings.Replace(byCampaign, "    - name: by-shop\n", "    - name: by-shop\n      exempt: [{attrs.campaign: own, reason: our own}]\n", 1))
 		done := two.command(0, `{"command":"exempt","key":"uid=u1","for":"1h","reason":"load test","by":"alice"}`)
 		if len(done.Exemptions) != 1 || done.Exemptions[0].Reason != "load test" || done.Exemptions[0].By != "alice" || done.Ended != 0 {

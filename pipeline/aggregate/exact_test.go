@@ -264,7 +264,7 @@ func TestSeqIsTheOffsetOfTheStateThatMadeTheVerdictDurable(t *testing.T) {
 }
 
 func TestExplainIsAnsweredByWhoeverIsAsked(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		set := compile(t, yearly)
 		ms := r.two(set)
 		for _, uid := range uids(20) {

@@ -18,7 +18,7 @@ import (
 // One user makes half of all events. Every instance names the user, the user's partition, and the
 // load of each partition; explain shows it for that user.
 func TestHotKeysAreSeenFromEveryInstance(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		ms := r.two(compile(t, yearly))
 		for i := range 400 {
 			r.emit(hit("busy", "x.y"), hit(fmt.Sprintf("u%d", i), "x.y"))

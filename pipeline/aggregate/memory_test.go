@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/IBM/sarama"
 
@@ -25,7 +24,7 @@ import (
 func inMemory(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		test(t, &rig{t: t, names: topics.NamesOf("memory"), checked: map[string]bool{}, memory: memlog.New()})
+		test(t, &rig{t: t, names: topics.NamesOf("memory"), checked: map[string]bool{}, memory: memlog.New(), network: &pipes{at: map[string]*pipe{}}})
 	})
 }
 
@@ -35,7 +34,7 @@ func inMemoryShows(t *testing.T, sentence string, test func(t *testing.T, r *rig
 	t.Run(sentence, func(t *testing.T) { inMemory(t, test) })
 }
 
-// startInMemory starts a member that owns all partitions.
+// startInMemory starts a member that owns all partitions, or its share of them.
 func (r *rig) startInMemory(cfg Config) *member {
 	r.t.Helper()
 	cfg.Brokers = []string{"memory:9"}
@@ -53,18 +52,23 @@ func (r *rig) startInMemory(cfg Config) *member {
 	a.env = a.partitionEnv()
 	a.env.Kafka, a.env.Packs = r.memory, func() bool { return true }
 	a.online.Store(true)
-	a.members.at = time.Now().AddDate(100, 0, 0) // nobody is asked who the others are: there are none
+	a.peers.transport.DialContext = r.network.dial
 	ctx, stop := context.WithCancel(context.WithoutCancel(r.t.Context()))
-	m := &member{Aggregator: a, stop: stop, done: make(chan error, 1), inMemory: true}
+	m := &member{Aggregator: a, stop: stop, done: make(chan error, 1), share: r.share}
+	if r.share == nil {
+		m.share = []int32{0, 1, 2, 3}
+	}
+	meet(m)
 	go func() {
 		auxCtx, stopAux := context.WithCancel(context.Background())
 		var aux sync.WaitGroup
 		aux.Go(func() { a.aux.Run(auxCtx) })
 		for ctx.Err() == nil && a.fatal() == nil {
-			r.session(ctx, a)
+			r.session(ctx, m)
 		}
 		stopAux()
 		aux.Wait()
+		a.peers.transport.CloseIdleConnections()
 		m.done <- a.fatal()
 	}()
 	r.t.Cleanup(func() { m.end(r.t) })
@@ -94,19 +98,19 @@ func (r *rig) reload(m *member, file RuleFile) {
 	}
 }
 
-// session owns all partitions until ctx or the session ends.
-func (r *rig) session(ctx context.Context, a *Aggregator) {
+// session owns the member's partitions until ctx or the session ends.
+func (r *rig) session(ctx context.Context, m *member) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	s := &owner.Session{ConsumerGroupSession: memorySession{ctx: ctx, events: r.names.Events}, End: end}
-	a.begin(s)
-	defer a.begin(nil)
+	s := &owner.Session{ConsumerGroupSession: memorySession{ctx: ctx}, End: end}
+	m.begin(s)
+	defer m.begin(nil)
 	var all sync.WaitGroup
-	for id := range int32(rigPartitions) {
+	for _, id := range m.share {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				p := owner.New(&a.env, id, s)
-				a.enter(p)
+				p := owner.New(&m.env, id, s)
+				m.enter(p)
 				if p.Open() == nil {
 					r.feed(ctx, p)
 				}
@@ -144,11 +148,10 @@ func (r *rig) feed(ctx context.Context, p *owner.Partition) {
 	}
 }
 
-// memorySession has all partitions.
+// memorySession is one in which nothing is committed: checkpoints say where to continue.
 type memorySession struct {
 	sarama.ConsumerGroupSession
-	ctx    context.Context
-	events string
+	ctx context.Context
 }
 
 func (s memorySession) Context() context.Context               { return s.ctx }
@@ -157,10 +160,10 @@ func (memorySession) ResetOffset(string, int32, int64, string) {}
 
 // up is nil when the member has taken all of its partitions over.
 func (m *member) up() error {
-	if !m.inMemory {
+	if m.share == nil {
 		return m.Ready()
 	}
-	for id := range int32(rigPartitions) {
+	for _, id := range m.share {
 		if p := m.partition(id); p == nil || !p.Live() {
 			return fmt.Errorf("partition %d is not taken over", id)
 		}

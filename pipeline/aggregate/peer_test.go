@@ -30,11 +30,9 @@ type asking struct {
 func (r *rig) startAsking(change ...func(*Config)) *asking {
 	r.t.Helper()
 	a := &asking{}
-	a.server = httptest.NewUnstartedServer(http.HandlerFunc(a.serve))
+	a.server = r.serve(http.HandlerFunc(a.serve))
 	change = append(change, func(c *Config) { c.Advertise = a.server.Listener.Addr().String() })
 	a.member = r.start(compile(r.t, yearly), change...)
-	a.server.Start()
-	r.t.Cleanup(a.server.Close)
 	return a
 }
 
@@ -76,12 +74,12 @@ func (a *asking) command(t *testing.T, actor, body string) (int, string) {
 		t.Fatal(err)
 	}
 	req.Header.Set("X-Test-Actor", actor)
-	return answer(t, req)
+	return answer(t, a.server, req)
 }
 
-func answer(t *testing.T, req *http.Request) (int, string) {
+func answer(t *testing.T, by *httptest.Server, req *http.Request) (int, string) {
 	t.Helper()
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := by.Client().Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,10 +92,12 @@ func answer(t *testing.T, req *http.Request) (int, string) {
 // forwarded request counts once, at one instance, as it was sent, and only if a member of the group
 // sent it.
 func TestCommandsCarryWhoGaveThem(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
-		two := []*asking{r.startAsking(), r.startAsking()}
-		r.ready(two[0].member, two[1].member)
-		eventually(t, "the two share the partitions", func() bool { return sharing(two[0].member, two[1].member) })
+	inMemory(t, func(t *testing.T, r *rig) {
+		r.share = []int32{0, 2}
+		two := []*asking{r.startAsking()}
+		r.share = []int32{1, 3}
+		two = append(two, r.startAsking())
+		r.shared(two[0].member, two[1].member)
 		type given struct{ key, by string }
 		var want []given
 		for i, uid := range uids(8) {
@@ -154,8 +154,7 @@ func TestARestartedInstanceIsKnown(t *testing.T) {
 			return func(c *Config) { c.InstanceID, c.SessionTimeout = name, 30*time.Second }
 		}
 		one, two := r.startAsking(named("one")), r.startAsking(named("two"))
-		r.ready(one.member, two.member)
-		eventually(t, "the two share the partitions", func() bool { return sharing(one.member, two.member) })
+		r.shared(one.member, two.member)
 		one.end(t)
 		one.server.Close()
 		one = r.startAsking(named("one"))
@@ -210,7 +209,7 @@ func refusesForged(t *testing.T, passed *http.Request, to *asking, all []*asking
 	}
 	send := func(req *http.Request, body []byte) (int, string) {
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		return answer(t, req)
+		return answer(t, to.server, req)
 	}
 	again := func(header string, body []byte) (int, string) {
 		req, _ := http.NewRequest(http.MethodPost, to.server.URL+passed.RequestURI, nil)

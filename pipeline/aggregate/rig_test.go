@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"os"
 	"runtime"
@@ -94,7 +93,9 @@ type rig struct {
 	checked map[string]bool // the records that described has looked at
 
 	memory      *memlog.Log // in place of Kafka: see inMemory
-	version     int64       // of the rules there
+	network     *pipes
+	share       []int32 // the partitions of the members to come; nil: all
+	version     int64   // of the rules there
 	versionHash [32]byte
 }
 
@@ -143,7 +144,7 @@ type member struct {
 	stop context.CancelFunc
 	done chan error
 
-	inMemory bool
+	share []int32 // the partitions of one in memory
 }
 
 func (r *rig) start(set *rules.Set, change ...func(*Config)) *member {
@@ -199,14 +200,29 @@ func (r *rig) two(set *rules.Set) []*member {
 		mux := http.NewServeMux()
 		mux.HandleFunc("/v1/explain", func(w http.ResponseWriter, q *http.Request) { m.ServeExplain(w, q) })
 		mux.HandleFunc("/v1/hot-keys", func(w http.ResponseWriter, q *http.Request) { m.ServeHotKeys(w, q) })
-		srv := httptest.NewServer(apitest.Open(r.t, described.Aggregator).Handler(r.t, mux))
-		r.t.Cleanup(srv.Close)
-		m = r.start(set, func(c *Config) { c.Advertise = strings.TrimPrefix(srv.URL, "http://") })
+		srv := r.serve(apitest.Open(r.t, described.Aggregator).Handler(r.t, mux))
+		m = r.half(len(ms), set, func(c *Config) { c.Advertise = srv.Listener.Addr().String() })
 		ms = append(ms, m)
+	}
+	r.shared(ms...)
+	return ms
+}
+
+// half starts one of two members; in memory, each has half of the partitions.
+func (r *rig) half(i int, set *rules.Set, change ...func(*Config)) *member {
+	r.t.Helper()
+	r.share = [][]int32{{0, 2}, {1, 3}}[i]
+	return r.start(set, change...)
+}
+
+// shared waits until members share the partitions.
+func (r *rig) shared(ms ...*member) {
+	r.t.Helper()
+	if r.memory != nil {
+		meet(ms...)
 	}
 	r.ready(ms...)
 	eventually(r.t, "the two share the partitions", func() bool { return sharing(ms...) })
-	return ms
 }
 
 // sharing reports whether members that are ready own equally many partitions.
@@ -215,7 +231,7 @@ func sharing(ms ...*member) bool {
 		m.mu.RLock()
 		n := len(m.parts)
 		m.mu.RUnlock()
-		if n != rigPartitions/len(ms) || m.Ready() != nil {
+		if n != rigPartitions/len(ms) || m.up() != nil {
 			return false
 		}
 	}

@@ -63,7 +63,7 @@ func (f *strictFollower) has(ok func(r *protocol.Record) bool) bool {
 // An owner publishes levels, counts lost permits, writes grants that its successor knows of, and says how
 // far all is durable.
 func TestStrictLimitsOfAnOwner(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		set := compile(t, `
   rules:
     - {name: daily, match: {api: "a.*"}, limit: 9, per: day, window: calendar, strict: true}`)
