@@ -1,10 +1,15 @@
 package forwardauth
 
 import (
+	"context"
+	"errors"
 	"net/http"
+	"time"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/gate"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 // Asks reports whether requests are to be asked for: there is an Admitter, it is not idle, and no kill
@@ -28,47 +33,81 @@ func Left(decider Decider, api string, dims []event.Dim) []enforce.Left {
 	return nil
 }
 
-// decide checks a request, and asks for a permit unless a verdict denies it.
-func (h *Handler) decide(w http.ResponseWriter, r *http.Request, api string, dims []event.Dim) (d enforce.Decision, permit string) {
-	d = h.cfg.Decider.CheckDims(api, dims)
-	if !d.Allowed || !Asks(h.cfg.Decider, h.cfg.Admit) {
-		return d, ""
+// Door carries out what package gate decides, for protocols of proxies. Their requests don't wait.
+type Door struct {
+	Decider           Decider
+	RequireDimensions bool
+	Refused           func(*Refusal) // nil is no call
+	Admit             enforce.Admitter
+	EmitAdmitted      bool
+}
+
+// Enter decides on a request that was read with an error, which is nil or a *Refusal.
+func (d *Door) Enter(ctx context.Context, answers *enforce.Answers, r *gate.Request, err error) gate.Outcome {
+	if err == nil {
+		err = d.Required(r.Dims)
 	}
-	a := enforce.AdmitProxied(r.Context(), h.cfg.Admit, enforce.Request{API: api, Dims: dims})
-	if !a.Decision.Allowed {
-		if a.Decision.Unavailable() {
-			w.Header().Set("Retry-After", "1")
+	if err == nil {
+		r.Decision = d.Decider.CheckDims(r.API, r.Dims)
+		r.Asks = r.Decision.Allowed && Asks(d.Decider, d.Admit)
+		if !r.Decision.Allowed && len(answers.PartitionKey) > 0 {
+			r.Key = d.keyOf(r)
 		}
-		return a.Decision, ""
+	} else if refusal, ok := errors.AsType[*Refusal](err); ok {
+		d.Refuse(r, refusal)
 	}
-	a.PassOn(h.cfg.EmitAdmitted)
-	w.Header().Set("Cache-Control", "no-store") // a permit is for one request
-	h.cfg.Answers.Admitted(w.Header(), a.Standing)
-	return d, a.Permit.Header()
+	out := gate.Decide(answers, r)
+	if out.Do == gate.Ask {
+		a := enforce.AdmitProxied(ctx, d.Admit, enforce.Request{API: r.API, Dims: r.Dims})
+		r.Answered(a, nil, event.FromTime(time.Now()))
+		if out = gate.Decide(answers, r); out.Do == gate.Allow {
+			a.PassOn(d.EmitAdmitted)
+		}
+	}
+	if out.Do == gate.Allow {
+		out.Left(answers, Left(d.Decider, r.API, r.Dims))
+	}
+	return out
+}
+
+// keyOf is gate.KeyOf. A Decider that knows it has the method VerdictsAt, as *enforce.Table has.
+func (d *Door) keyOf(r *gate.Request) string {
+	if knows, ok := d.Decider.(interface {
+		VerdictsAt(at event.Micros, api string, dims []event.Dim) []*verdict.Verdict
+	}); ok {
+		return gate.KeyOf(r.Decision, knows.VerdictsAt(event.FromTime(r.Decision.At()), r.API, r.Dims))
+	}
+	return ""
+}
+
+// Required returns the Refusal of a request without dimensions, where they are required; else nil.
+func (d *Door) Required(dims []event.Dim) error {
+	if d.RequireDimensions && len(dims) == 0 {
+		return RequireDimensions()
+	}
+	return nil
+}
+
+// Refuse refuses a request.
+func (d *Door) Refuse(r *gate.Request, why *Refusal) {
+	if r.Unclear = why.Detail; d.Refused != nil {
+		d.Refused(why)
+	}
 }
 
 // noPermit is a header that is there, and empty.
 var noPermit = []string{""}
 
 // permitted tells a proxy the permit. An empty header is told too: proxies that pass on only headers
-// that are there would otherwise pass on the client's.
-func (h *Handler) permitted(w http.ResponseWriter, permit string) {
+// that are there would otherwise pass on the client's. Envoy can also be told to remove a header.
+func (h *Handler) permitted(header http.Header, permit string, envoy bool) {
 	switch {
-	case h.cfg.Admit == nil:
-	case permit == "":
-		w.Header()[event.PermitHeader] = noPermit
+	case h.door.Admit == nil:
+	case permit != "":
+		header[event.PermitHeader] = []string{permit}
+	case envoy:
+		header.Set("X-Envoy-Auth-Headers-To-Remove", event.PermitHeader)
 	default:
-		w.Header().Set(event.PermitHeader, permit)
-	}
-}
-
-// permittedByEnvoy is permitted for Envoy, which can also be told to remove a header.
-func (h *Handler) permittedByEnvoy(w http.ResponseWriter, permit string) {
-	switch {
-	case h.cfg.Admit == nil:
-	case permit == "":
-		w.Header().Set("X-Envoy-Auth-Headers-To-Remove", event.PermitHeader)
-	default:
-		w.Header().Set(event.PermitHeader, permit)
+		header[event.PermitHeader] = noPermit
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/gate"
+	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -48,7 +50,8 @@ type Config struct {
 // answers 503: nginx then denies with 500, not as if the client were over a limit. So does a strict
 // limit in doubt, with Retry-After: 1.
 type Handler struct {
-	cfg Config
+	cfg  Config
+	door Door
 }
 
 // New checks cfg.
@@ -64,29 +67,39 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.AllowStatus != http.StatusNoContent && cfg.AllowStatus != http.StatusOK {
 		return nil, fmt.Errorf("forwardauth: it lets through with 200 or 204, not %d", cfg.AllowStatus)
 	}
-	return &Handler{cfg}, nil
+	return &Handler{cfg, Door{cfg.Decider, cfg.RequireDimensions, cfg.Refused, cfg.Admit, cfg.EmitAdmitted}}, nil
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	api, dims, err := h.cfg.Headers.Read(r.Header)
-	if h.refused(w, r, dims, err) {
-		return
-	}
-	d, permit := h.decide(w, r, api, dims)
-	if d.Allowed {
-		h.permitted(w, permit)
-		h.cfg.Answers.Quotas(w.Header(), Left(h.cfg.Decider, api, dims))
+	out := h.enter(w, r, &h.cfg.Answers, api, dims, err)
+	if out.Do == gate.Allow {
+		h.permitted(w.Header(), out.Permit.Header(), false)
 		w.WriteHeader(h.cfg.AllowStatus)
 		return
 	}
-	switch {
-	case d.Unavailable():
-	case r.URL.RawQuery == "denied=401":
-		w = &restated{w, http.StatusUnauthorized}
-	case r.URL.RawQuery == "denied=403":
-		w = &restated{w, http.StatusForbidden}
+	if out.Do == gate.Deny && !out.By.Unavailable() {
+		switch r.URL.RawQuery {
+		case "denied=401":
+			out.Status = http.StatusUnauthorized
+		case "denied=403":
+			out.Status = http.StatusForbidden
+		}
 	}
-	h.cfg.Answers.Write(w, r, d, "")
+	httplimit.Answer(w, &out)
+}
+
+// enter decides on a request, and tells an allowed one what is left.
+func (h *Handler) enter(w http.ResponseWriter, r *http.Request, answers *enforce.Answers, api string, dims []event.Dim, err error) gate.Outcome {
+	q := gate.Request{API: api, Dims: dims, Head: r.Method == http.MethodHead, Tells: true, Header: w.Header()}
+	if languages := r.Header["Accept-Language"]; len(languages) > 0 {
+		q.Languages = languages[0]
+	}
+	out := h.door.Enter(r.Context(), answers, &q, err)
+	if q.Asked && out.Do == gate.Allow {
+		w.Header().Set("Cache-Control", "no-store") // a permit is for one request
+	}
+	return out
 }
 
 // ExtAuthz answers Envoy's ext_authz over HTTP. Envoy sends the original request's method and,
@@ -97,50 +110,22 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Retry-After, and a strict limit in doubt 429 with Retry-After: 1.
 func (h *Handler) ExtAuthz(prefix string) http.Handler {
 	prefix = strings.TrimSuffix(prefix, "/")
+	answers := h.cfg.Answers
+	if answers.UnavailableStatus == 0 || answers.UnavailableStatus >= 500 {
+		answers.UnavailableStatus = http.StatusTooManyRequests
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		target := r.URL.EscapedPath()
 		if raw, _, fragment := strings.Cut(r.URL.RawPath, "#"); fragment { // EscapedPath would encode it
 			target = raw
 		}
 		api, dims, err := h.cfg.Headers.ReadFor(r.Header, r.Method, strings.TrimPrefix(target, prefix))
-		if h.refused(w, r, dims, err) {
+		out := h.enter(w, r, &answers, api, dims, err)
+		if out.Do != gate.Allow {
+			httplimit.Answer(w, &out)
 			return
 		}
-		d, permit := h.decide(w, r, api, dims)
-		if !d.Allowed {
-			answers := h.cfg.Answers
-			if answers.UnavailableStatus == 0 || answers.UnavailableStatus >= 500 {
-				answers.UnavailableStatus = http.StatusTooManyRequests
-			}
-			answers.Write(w, r, d, "")
-			return
-		}
-		h.permittedByEnvoy(w, permit)
-		h.cfg.Answers.Quotas(w.Header(), Left(h.cfg.Decider, api, dims))
+		h.permitted(w.Header(), out.Permit.Header(), true)
 		w.WriteHeader(http.StatusOK)
 	})
 }
-
-// refused answers a refused request.
-func (h *Handler) refused(w http.ResponseWriter, r *http.Request, dims []event.Dim, err error) bool {
-	if err == nil && h.cfg.RequireDimensions && len(dims) == 0 {
-		err = RequireDimensions()
-	}
-	refusal, ok := errors.AsType[*Refusal](err)
-	if !ok {
-		return false
-	}
-	if h.cfg.Refused != nil {
-		h.cfg.Refused(refusal)
-	}
-	enforce.RefusedBecause(w, r, refusal.Detail)
-	return true
-}
-
-// restated replaces the status.
-type restated struct {
-	http.ResponseWriter
-	status int
-}
-
-func (r *restated) WriteHeader(int) { r.ResponseWriter.WriteHeader(r.status) }

@@ -97,7 +97,7 @@ type Outcome struct {
 	Header map[string][]string
 	// Status, Problem and After are an answer's. After is when to try again; 0 is not known.
 	Status  int
-	Problem enforce.Problem
+	Problem *enforce.Problem
 	After   time.Duration
 
 	head bool
@@ -144,7 +144,7 @@ func (o *Outcome) header() map[string][]string {
 func refuse(r *Request) Outcome {
 	p := enforce.Refusal(r.Unclear)
 	return Outcome{
-		Do: Refuse, Status: p.Status, Problem: p, head: r.Head,
+		Do: Refuse, Status: p.Status, Problem: &p, head: r.Head,
 		Header: map[string][]string{"Cache-Control": {"no-store"}, "Content-Type": {enforce.ProblemType}},
 	}
 }
@@ -153,7 +153,8 @@ func refuse(r *Request) Outcome {
 // not happen.
 func deny(answers *enforce.Answers, r *Request, d enforce.Decision) Outcome {
 	out := Outcome{Do: Deny, By: d, Permit: r.Permit, Event: event.OutcomeLimited, After: d.RetryAfter(), head: r.Head}
-	out.Status, out.Header, out.Problem = answers.Denial(d, enforce.DenialContext{Languages: r.Languages, Key: r.Key})
+	status, header, problem := answers.Denial(d, enforce.DenialContext{Languages: r.Languages, Key: r.Key})
+	out.Status, out.Header, out.Problem = status, header, &problem
 	out.Header["Content-Type"] = []string{enforce.ProblemType}
 	if r.Asked && d.Unavailable() {
 		out.After = retryInDoubt

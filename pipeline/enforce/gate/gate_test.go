@@ -43,7 +43,7 @@ func TestStages(t *testing.T) {
 		"nobody knows who sent it": {r: gate.Request{Decision: denied, Waits: true, Unclear: "?"}, do: gate.Refuse, status: 400},
 	} {
 		out := gate.Decide(&enforce.Answers{}, &c.r)
-		if out.Do != c.do || out.Status != c.status || out.Problem.Status != c.status || out.Permit.ID != c.permit || out.After != c.after {
+		if out.Do != c.do || out.Status != c.status || (out.Problem != nil) != (c.status > 0) || out.Problem != nil && out.Problem.Status != c.status || out.Permit.ID != c.permit || out.After != c.after {
 			t.Errorf("%s: %+v", about, out)
 		}
 		if after, told := out.Header["Retry-After"]; told != (c.after > 0) || told && after[0] != map[time.Duration]string{time.Second: "1", 2 * time.Second: "2"}[c.after] {
