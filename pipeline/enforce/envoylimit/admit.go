@@ -2,7 +2,6 @@ package envoylimit
 
 import (
 	"context"
-	"net/http"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -11,6 +10,7 @@ import (
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/gate"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -18,30 +18,17 @@ import (
 var permitHeader = strings.ToLower(event.PermitHeader)
 
 // passed lets a request pass, with its permit in place of any that the client sent, and what is left.
-func (s *Server) passed(a *enforce.Admission, quotas []enforce.Left) *authv3.OkHttpResponse {
-	out := &authv3.OkHttpResponse{}
-	if s.admit != nil {
-		a.PassOn(s.emit)
-		if permit := a.Permit.Header(); permit != "" {
-			out.Headers = append(out.Headers, overwrite(permitHeader, permit))
-		} else {
-			out.HeadersToRemove = append(out.HeadersToRemove, permitHeader)
-		}
+func (s *Server) passed(a *gate.Outcome) *authv3.OkHttpResponse {
+	out := &authv3.OkHttpResponse{ResponseHeadersToAdd: options(a.Header)}
+	if s.door.Admit == nil {
+		return out
 	}
-	left := &answer{header: http.Header{}}
-	s.answers.Admitted(left.header, a.Standing)
-	s.answers.Quotas(left.header, quotas)
-	for _, name := range left.names() {
-		out.ResponseHeadersToAdd = append(out.ResponseHeadersToAdd, overwrite(strings.ToLower(name), left.header.Get(name)))
+	if permit := a.Permit.Header(); permit != "" {
+		out.Headers = append(out.Headers, overwrite(&corev3.HeaderValue{Key: permitHeader, Value: permit}))
+	} else {
+		out.HeadersToRemove = append(out.HeadersToRemove, permitHeader)
 	}
 	return out
-}
-
-func overwrite(name, value string) *corev3.HeaderValueOption {
-	return &corev3.HeaderValueOption{
-		Header:       &corev3.HeaderValue{Key: name, Value: value},
-		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-	}
 }
 
 // question is what one descriptor asks.
@@ -51,14 +38,15 @@ type question struct {
 	cost event.Decimal // 0 asks for nothing
 }
 
-// admitAll asks for each descriptor. At the first denial it gives back what was granted before.
-func (s *Server) admitAll(ctx context.Context, all []question, out *rlsv3.RateLimitResponse) (d enforce.Decision, denied bool) {
+// admitAll asks for each descriptor. At the first denial it gives back what was granted before. The answer is
+// that denial, or where the key stands that has the least room.
+func (s *Server) admitAll(ctx context.Context, all []question, out *rlsv3.RateLimitResponse) (of enforce.Admission) {
 	admitted := make([]enforce.Admission, 0, len(all))
 	for i, q := range all {
 		if q.cost == 0 {
 			continue
 		}
-		a := enforce.AdmitProxied(ctx, s.admit, enforce.Request{API: q.api, Dims: q.dims, Cost: q.cost})
+		a := enforce.AdmitProxied(ctx, s.door.Admit, enforce.Request{API: q.api, Dims: q.dims, Cost: q.cost})
 		if a.Decision.Allowed {
 			admitted = append(admitted, a)
 			continue
@@ -69,23 +57,20 @@ func (s *Server) admitAll(ctx context.Context, all []question, out *rlsv3.RateLi
 			}
 		}
 		out.OverallCode, out.Statuses[i] = rlsv3.RateLimitResponse_OVER_LIMIT, s.status(a.Decision)
-		return a.Decision, true
+		return a
 	}
-	least := enforce.Standing{}
+	of.Decision.Allowed = true
 	for i := range admitted {
 		a := &admitted[i]
-		a.PassOn(s.emit)
+		a.PassOn(s.door.EmitAdmitted)
 		if permit := a.Permit.Header(); permit != "" {
 			out.RequestHeadersToAdd = append(out.RequestHeadersToAdd, &corev3.HeaderValue{Key: permitHeader, Value: permit})
 		}
-		if a.Standing.Rule != "" && (least.Rule == "" || a.Standing.Remaining < least.Remaining) {
-			least = a.Standing
+		if a.Standing.Rule != "" && (of.Standing.Rule == "" || a.Standing.Remaining < of.Standing.Remaining) {
+			of.Standing = a.Standing
 		}
 	}
-	left := &answer{header: http.Header{}}
-	s.answers.Admitted(left.header, least)
-	out.ResponseHeadersToAdd = left.values()
-	return d, false
+	return of
 }
 
 // maxHits is more than any strict limit allows.

@@ -3,7 +3,6 @@ package envoylimit
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,8 +12,7 @@ import (
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 
-	"github.com/tallygate/tallygate/pipeline/enforce"
-	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
+	"github.com/tallygate/tallygate/pipeline/enforce/gate"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -29,9 +27,6 @@ func (s *Server) Check(ctx context.Context, req *authv3.CheckRequest) (*authv3.C
 	r := req.GetAttributes().GetRequest().GetHttp()
 	header := headerOf(r)
 	api, dims, err := s.headers.ReadFor(header, cmp.Or(r.GetMethod(), http.MethodGet), r.GetPath())
-	if refusal, ok := errors.AsType[*forwardauth.Refusal](err); ok {
-		return s.refuse(r, header, refusal), nil
-	}
 	for name, value := range req.GetAttributes().GetContextExtensions() {
 		switch {
 		case name == "api":
@@ -47,42 +42,23 @@ func (s *Server) Check(ctx context.Context, req *authv3.CheckRequest) (*authv3.C
 		dims = set(dims, "ip", s.headers.Address(peer))
 	}
 	slices.SortFunc(dims, func(a, b event.Dim) int { return strings.Compare(a.Name, b.Name) })
-	if s.require && len(dims) == 0 {
-		return s.refuse(r, header, forwardauth.RequireDimensions()), nil
-	}
-	d := s.decider.CheckDims(api, dims)
-	asked := d.Allowed && forwardauth.Asks(s.decider, s.admit)
-	a := enforce.Admission{Decision: d}
-	if asked {
-		a = enforce.AdmitProxied(ctx, s.admit, enforce.Request{API: api, Dims: dims})
-	}
-	if a.Decision.Allowed {
+	q := gate.Request{API: api, Dims: dims, Languages: header.Get("Accept-Language"), Head: r.GetMethod() == http.MethodHead, Tells: true}
+	out := s.door.Enter(ctx, &s.answers, &q, err)
+	status := &rpcstatus.Status{Code: int32(codes.ResourceExhausted), Message: "over a limit"}
+	switch {
+	case out.Do == gate.Allow:
 		return &authv3.CheckResponse{
 			Status:       &rpcstatus.Status{Code: int32(codes.OK)},
-			HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: s.passed(&a, forwardauth.Left(s.decider, api, dims))},
+			HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: s.passed(&out)},
 		}, nil
-	}
-	status := &rpcstatus.Status{Code: int32(codes.ResourceExhausted), Message: "over a limit"}
-	if a.Decision.Unavailable() {
+	case out.Do == gate.Refuse:
+		status = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: q.Unclear}
+	case out.By.Unavailable():
 		status = &rpcstatus.Status{Code: int32(codes.Unavailable), Message: "in doubt"}
 	}
-	return deniedResponse(status, denied(&s.answers, a.Decision, &http.Request{Method: r.GetMethod(), Header: header}, asked)), nil
-}
-
-// refuse denies a request that does not say clearly who sent it or what it asks for.
-func (s *Server) refuse(r *authv3.AttributeContext_HttpRequest, header http.Header, why *forwardauth.Refusal) *authv3.CheckResponse {
-	s.refused(why)
-	a := &answer{header: http.Header{}}
-	enforce.RefusedBecause(a, &http.Request{Method: r.GetMethod(), Header: header}, why.Detail)
-	return deniedResponse(&rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: why.Detail}, a)
-}
-
-func deniedResponse(status *rpcstatus.Status, a *answer) *authv3.CheckResponse {
-	out := &authv3.DeniedHttpResponse{Status: &typev3.HttpStatus{Code: typev3.StatusCode(a.status)}, Body: a.body.String()}
-	for _, name := range a.names() {
-		out.Headers = append(out.Headers, overwrite(strings.ToLower(name), a.header.Get(name)))
-	}
-	return &authv3.CheckResponse{Status: status, HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: out}}
+	return &authv3.CheckResponse{Status: status, HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: &authv3.DeniedHttpResponse{
+		Status: &typev3.HttpStatus{Code: typev3.StatusCode(out.Status)}, Headers: options(out.Header), Body: string(out.Body()),
+	}}}, nil
 }
 
 // headerOf returns the request's header, in either of the two forms in which Envoy may send it.

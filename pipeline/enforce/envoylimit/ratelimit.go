@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
+	"github.com/tallygate/tallygate/pipeline/enforce/gate"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -45,61 +47,53 @@ func (s *Server) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitReques
 		OverallCode: rlsv3.RateLimitResponse_OK,
 		Statuses:    make([]*rlsv3.RateLimitResponse_DescriptorStatus, len(req.GetDescriptors())),
 	}
-	var worst enforce.Decision
-	var refusal *forwardauth.Refusal
+	worst := gate.Request{Decision: enforce.Decision{Allowed: true}}
 	var all []question
 	var quotas []enforce.Left
-	over, asked := false, forwardauth.Asks(s.decider, s.admit)
+	asks := forwardauth.Asks(s.door.Decider, s.door.Admit)
 	for i, descriptor := range req.GetDescriptors() {
 		api, dims := s.read(descriptor)
-		if s.require && len(dims) == 0 {
-			refusal = forwardauth.RequireDimensions()
-			s.refused(refusal)
+		if err := s.door.Required(dims); err != nil {
+			s.door.Refuse(&worst, err)
 			out.OverallCode, out.Statuses[i] = rlsv3.RateLimitResponse_OVER_LIMIT, &rlsv3.RateLimitResponse_DescriptorStatus{Code: rlsv3.RateLimitResponse_OVER_LIMIT}
 			continue
 		}
-		d := s.decider.CheckDims(api, dims)
-		out.Statuses[i] = s.status(d)
-		if d.Allowed {
-			quotas = append(quotas, s.remaining(out.Statuses[i], forwardauth.Left(s.decider, api, dims))...)
+		q := gate.Request{API: api, Dims: dims, Unclear: worst.Unclear}
+		s.door.Check(&s.limits, &q)
+		out.Statuses[i] = s.status(q.Decision)
+		if q.Decision.Allowed {
+			quotas = append(quotas, s.remaining(out.Statuses[i], forwardauth.Left(s.door.Decider, api, dims))...)
+		} else if worst.Decision.Allowed || q.Decision.Until().After(worst.Decision.Until()) { // none when unavailable
+			out.OverallCode, worst = rlsv3.RateLimitResponse_OVER_LIMIT, q
 		}
-		if !d.Allowed && (!over || d.Until().After(worst.Until())) { // none when unavailable
-			over, out.OverallCode, worst = true, rlsv3.RateLimitResponse_OVER_LIMIT, d
-		}
-		if asked {
+		if asks {
 			all = append(all, question{api, dims, costOf(descriptor, req.GetHitsAddend())})
 		}
 	}
-	if asked = asked && out.OverallCode == rlsv3.RateLimitResponse_OK; asked {
-		worst, over = s.admitAll(ctx, all, out)
+	if !worst.Decision.Allowed {
+		worst.Unclear = "" // a verdict's end is worth more
+	} else if asks && worst.Unclear == "" {
+		worst.Tells = true
+		worst.Answered(s.admitAll(ctx, all, out), nil, event.FromTime(time.Now()))
 	}
-	if out.OverallCode == rlsv3.RateLimitResponse_OVER_LIMIT {
-		a := &answer{header: http.Header{}}
-		caller := &http.Request{Method: http.MethodGet, Header: http.Header{}}
-		if over {
-			answers := s.answers
-			answers.Status, answers.UnavailableStatus = http.StatusTooManyRequests, http.StatusTooManyRequests
-			a = denied(&answers, worst, caller, asked)
-		} else {
-			enforce.RefusedBecause(a, caller, refusal.Detail)
-		}
-		out.RawBody, out.ResponseHeadersToAdd = a.body.Bytes(), a.values()
-	} else if len(quotas) > 0 && len(out.ResponseHeadersToAdd) == 0 { // a permit knows better
+	decided := gate.Decide(&s.limits, &worst)
+	switch {
+	case decided.Do != gate.Allow:
+		out.RawBody = decided.Body()
+	case len(decided.Header) == 0: // else a permit knows better
 		slices.SortStableFunc(quotas, func(a, b enforce.Left) int { return cmp.Compare(a.Left(), b.Left()) })
-		a := &answer{header: http.Header{}}
-		s.answers.Quotas(a.header, quotas)
-		out.ResponseHeadersToAdd = a.values()
+		decided.Left(&s.limits, quotas)
 	}
+	out.ResponseHeadersToAdd = values(decided.Header)
 	return out, nil
 }
 
 // tooMany denies a request as a whole.
 func (s *Server) tooMany(n int) *rlsv3.RateLimitResponse {
-	why := &forwardauth.Refusal{Reason: forwardauth.TooMany, Detail: fmt.Sprintf("%d descriptors, at most %d in one request", n, maxDescriptors)}
-	s.refused(why)
-	a := &answer{header: http.Header{}}
-	enforce.RefusedBecause(a, &http.Request{Method: http.MethodGet, Header: http.Header{}}, why.Detail)
-	out := &rlsv3.RateLimitResponse{OverallCode: rlsv3.RateLimitResponse_OVER_LIMIT, RawBody: a.body.Bytes(), ResponseHeadersToAdd: a.values()}
+	var q gate.Request
+	s.door.Refuse(&q, &forwardauth.Refusal{Reason: forwardauth.TooMany, Detail: fmt.Sprintf("%d descriptors, at most %d in one request", n, maxDescriptors)})
+	decided := gate.Decide(&s.limits, &q)
+	out := &rlsv3.RateLimitResponse{OverallCode: rlsv3.RateLimitResponse_OVER_LIMIT, RawBody: decided.Body(), ResponseHeadersToAdd: values(decided.Header)}
 	over := &rlsv3.RateLimitResponse_DescriptorStatus{Code: rlsv3.RateLimitResponse_OVER_LIMIT}
 	for range n {
 		out.Statuses = append(out.Statuses, over)

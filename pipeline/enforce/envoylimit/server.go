@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -49,23 +50,18 @@ type Server struct {
 	authv3.UnimplementedAuthorizationServer
 	rlsv3.UnimplementedRateLimitServiceServer
 
-	decider forwardauth.Decider
+	door    forwardauth.Door
 	answers enforce.Answers
+	limits  enforce.Answers // of RateLimitService: Envoy denies with 429
 	headers forwardauth.Headers
 	entries map[string]string
-	require bool
-	refused func(*forwardauth.Refusal)
-	admit   enforce.Admitter // nil: none is asked
-	emit    bool             // what is admitted has ended
 }
 
 // New checks cfg.
 func New(cfg Config) (*Server, error) {
-	s := &Server{decider: cfg.Decider, answers: cfg.Answers, headers: cfg.Headers.WithDefaults(), entries: map[string]string{"remote_address": "ip"},
-		require: cfg.RequireDimensions, refused: cfg.Refused, admit: cfg.Admit, emit: cfg.EmitAdmitted}
-	if s.refused == nil {
-		s.refused = func(*forwardauth.Refusal) {}
-	}
+	s := &Server{door: forwardauth.Door{Decider: cfg.Decider, RequireDimensions: cfg.RequireDimensions, Refused: cfg.Refused, Admit: cfg.Admit, EmitAdmitted: cfg.EmitAdmitted},
+		answers: cfg.Answers, limits: cfg.Answers, headers: cfg.Headers.WithDefaults(), entries: map[string]string{"remote_address": "ip"}}
+	s.limits.Status, s.limits.UnavailableStatus = http.StatusTooManyRequests, http.StatusTooManyRequests
 	var errs []error
 	if err := s.headers.Validate(); err != nil {
 		errs = append(errs, err)

@@ -47,14 +47,11 @@ func (d *Door) Enter(ctx context.Context, answers *enforce.Answers, r *gate.Requ
 	if err == nil {
 		err = d.Required(r.Dims)
 	}
-	if err == nil {
-		r.Decision = d.Decider.CheckDims(r.API, r.Dims)
+	if err != nil {
+		d.Refuse(r, err)
+	} else {
+		d.Check(answers, r)
 		r.Asks = r.Decision.Allowed && Asks(d.Decider, d.Admit)
-		if !r.Decision.Allowed && len(answers.PartitionKey) > 0 {
-			r.Key = d.keyOf(r)
-		}
-	} else if refusal, ok := errors.AsType[*Refusal](err); ok {
-		d.Refuse(r, refusal)
 	}
 	out := gate.Decide(answers, r)
 	if out.Do == gate.Ask {
@@ -70,16 +67,6 @@ func (d *Door) Enter(ctx context.Context, answers *enforce.Answers, r *gate.Requ
 	return out
 }
 
-// keyOf is gate.KeyOf. A Decider that knows it has the method VerdictsAt, as *enforce.Table has.
-func (d *Door) keyOf(r *gate.Request) string {
-	if knows, ok := d.Decider.(interface {
-		VerdictsAt(at event.Micros, api string, dims []event.Dim) []*verdict.Verdict
-	}); ok {
-		return gate.KeyOf(r.Decision, knows.VerdictsAt(event.FromTime(r.Decision.At()), r.API, r.Dims))
-	}
-	return ""
-}
-
 // Required returns the Refusal of a request without dimensions, where they are required; else nil.
 func (d *Door) Required(dims []event.Dim) error {
 	if d.RequireDimensions && len(dims) == 0 {
@@ -88,10 +75,25 @@ func (d *Door) Required(dims []event.Dim) error {
 	return nil
 }
 
-// Refuse refuses a request.
-func (d *Door) Refuse(r *gate.Request, why *Refusal) {
-	if r.Unclear = why.Detail; d.Refused != nil {
+// Refuse refuses a request for a *Refusal.
+func (d *Door) Refuse(r *gate.Request, err error) {
+	r.Unclear = err.Error()
+	if why, ok := errors.AsType[*Refusal](err); ok && d.Refused != nil {
 		d.Refused(why)
+	}
+}
+
+// Check checks a request. A Decider that knows whose verdict denies has the method VerdictsAt, as
+// *enforce.Table has.
+func (d *Door) Check(answers *enforce.Answers, r *gate.Request) {
+	r.Decision = d.Decider.CheckDims(r.API, r.Dims)
+	if r.Decision.Allowed || len(answers.PartitionKey) == 0 {
+		return
+	}
+	if knows, ok := d.Decider.(interface {
+		VerdictsAt(at event.Micros, api string, dims []event.Dim) []*verdict.Verdict
+	}); ok {
+		r.Key = gate.KeyOf(r.Decision, knows.VerdictsAt(event.FromTime(r.Decision.At()), r.API, r.Dims))
 	}
 }
 
