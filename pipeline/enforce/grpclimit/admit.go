@@ -9,12 +9,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/gate"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
-
-// whileInDoubt is when a call may be tried again of which nobody knows whether it may go on.
-const whileInDoubt = time.Second
 
 var permitMetadata = strings.ToLower(event.PermitHeader)
 
@@ -27,25 +25,6 @@ type call struct {
 	permit event.Permit
 	held   enforce.Held         // nil: nothing is held
 	notes  *enforce.NoteContext // the handler's; nil: nobody hears what it notes
-}
-
-// admit asks for the call's permit, unless the proxy in front has.
-func (c *call) admit(ctx context.Context) error {
-	o := &c.l.o
-	if o.Admit == nil || c.permit.ID != "" || o.Admit.Idle() || !c.l.table.Enabled() {
-		return nil
-	}
-	a, err := o.Admit.AdmitRequest(ctx, enforce.Request{API: c.api, Dims: c.dims})
-	switch {
-	case err != nil && ctx.Err() != nil: // the client left
-		return status.FromContextError(ctx.Err()).Err()
-	case err != nil: // nothing can be asked for this call
-		return c.limited(c.l.denied(ctx, enforce.Unknown(), whileInDoubt))
-	case !a.Decision.Allowed:
-		return c.limited(c.l.denied(ctx, a.Decision, whileInDoubt))
-	}
-	c.permit, c.held = a.Permit, a.Held
-	return nil
 }
 
 // done ends the call: its event goes first, so that it is on its way when what was under way is given
@@ -75,8 +54,8 @@ func (c *call) event(outcome string, err error) event.Event {
 
 // limited emits the event of a call that is denied, if it is to have one. Whatever the code is, what a
 // limit denied did not happen.
-func (c *call) limited(err error) error {
-	if c.l.o.Events != nil && (c.l.o.EmitDenied || c.l.denials.Emits(c.api, c.dims)) {
+func (c *call) limited(q *gate.Request, err error) error {
+	if c.l.door.Emits(q) {
 		c.began = time.Now()
 		c.l.o.Events.Emit(c.event(event.OutcomeLimited, err))
 	}

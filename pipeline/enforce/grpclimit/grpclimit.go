@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/gate"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -79,21 +79,22 @@ type Options struct {
 
 // Limiter has the interceptors.
 type Limiter struct {
-	table    *enforce.Table
-	o        Options
-	throttle *enforce.Throttle
-	brought  httplimit.Brought
-	denials  *enforce.Denials
-	who      *httplimit.Who
+	door    *httplimit.Door
+	o       Options
+	brought httplimit.Brought
+	who     *httplimit.Who
 }
 
 // New returns a Limiter, or an error for a nil table and invalid options.
 func New(table *enforce.Table, o Options) (*Limiter, error) {
-	throttle, err := enforce.NewThrottleWith(table, enforce.ThrottleConfig{MaxDelay: o.MaxDelay, MaxDelayed: o.MaxDelayed, MaxDelayedPerKey: o.MaxDelayedPerKey})
+	door, err := httplimit.NewDoor(table, httplimit.DoorOptions{
+		Answers: o.Answers, Admit: o.Admit, Events: o.Events, EmitDenied: o.EmitDenied,
+		Throttle: enforce.ThrottleConfig{MaxDelay: o.MaxDelay, MaxDelayed: o.MaxDelayed, MaxDelayedPerKey: o.MaxDelayedPerKey},
+	})
 	if o.UID == nil && o.IP == nil && len(o.Attrs) == 0 {
 		err = errors.Join(err, errors.New("grpclimit: at least one of Options.UID, IP and Attrs is needed"))
 	}
-	if err = errors.Join(err, o.Answers.Validate()); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	for _, own := range []string{"code", "latency_ms"} {
@@ -104,7 +105,7 @@ func New(table *enforce.Table, o Options) (*Limiter, error) {
 	if o.API == nil {
 		o.API = MethodAPI
 	}
-	return &Limiter{table: table, o: o, throttle: throttle, denials: enforce.NewDenials(), who: httplimit.NewWho(o.Logger, o.UID != nil)}, nil
+	return &Limiter{door: door, o: o, who: httplimit.NewWho(o.Logger, o.UID != nil)}, nil
 }
 
 // errPanicked is how a call ends whose handler panics.
@@ -144,24 +145,26 @@ func (l *Limiter) Stream(server any, stream grpc.ServerStream, info *grpc.Stream
 func (l *Limiter) enter(ctx context.Context, method string) (c call, err error) {
 	c = call{l: l, api: l.o.API(method), dims: l.dims(ctx)}
 	l.who.Request(c.dims)
-	if slices.ContainsFunc(c.dims, func(d event.Dim) bool { return d.Value == httplimit.Ambiguous }) {
-		return c, status.Error(codes.InvalidArgument, "it is not clear who sends this call: what says so has several values")
-	}
 	if l.o.PermitHeader {
 		c.permit = l.brought.Permit(metadata.ValueFromIncomingContext(ctx, permitMetadata)...)
 	}
-	d := l.throttle.Await(ctx, l.table.CheckDims(c.api, c.dims), c.api, c.dims)
-	l.table.CountDecision(d)
-	if !d.Allowed {
-		return c, c.limited(l.denied(ctx, d, 0))
+	q := gate.Request{API: c.api, Dims: c.dims, Permit: c.permit}
+	out := l.door.Enter(ctx, &q)
+	if q.Decision.Allowed && q.Decision.Rule() != "" && l.o.Logged != nil {
+		l.o.Logged(ctx, method, q.Decision)
 	}
-	if d.Rule() != "" && l.o.Logged != nil {
-		l.o.Logged(ctx, method, d)
+	switch {
+	case out.Do == gate.Refuse:
+		return c, status.Error(codes.InvalidArgument, "it is not clear who sends this call: what says so has several values")
+	case out.Do == gate.Deny && q.Asked && out.By.Unavailable() && ctx.Err() != nil: // the client left
+		return c, status.FromContextError(ctx.Err()).Err()
+	case out.Do == gate.Deny:
+		if q.Languages = FirstMetadata("accept-language")(ctx); q.Languages != "" { // an allowed call need not look
+			out = gate.Decide(&l.o.Answers, &q)
+		}
+		return c, c.limited(&q, denied(&out))
 	}
-	if err := c.admit(ctx); err != nil {
-		return c, err
-	}
-	if l.o.Events != nil {
+	if c.permit, c.held = out.Permit, out.Held; l.o.Events != nil {
 		c.began = time.Now()
 	}
 	return c, nil
@@ -186,28 +189,22 @@ func (l *Limiter) dims(ctx context.Context) (dims []event.Dim) {
 }
 
 // denied returns the error that ends a call. Its details are of package google.rpc, which gRPC
-// clients and proxies know. after is when to try again where nobody knows; 0 is not known.
-func (l *Limiter) denied(ctx context.Context, d enforce.Decision, after time.Duration) error {
-	_, header, body := l.o.Answers.Denial(d, enforce.DenialContext{Languages: FirstMetadata("accept-language")(ctx)})
-	if d.Unavailable() {
-		if after == 0 {
+// clients and proxies know.
+func denied(out *gate.Outcome) error {
+	body, retry := out.Problem, &errdetails.RetryInfo{RetryDelay: durationpb.New(out.After)}
+	if out.By.Unavailable() {
+		if out.After == 0 {
 			return status.Error(codes.Unavailable, body.Detail)
 		}
-		return withDetails(codes.Unavailable, body.Detail, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
+		return withDetails(codes.Unavailable, body.Detail, retry)
 	}
 	why := map[string]string{"action": body.Action, "until": body.Until}
 	if body.Rule != "" {
 		why["rule"] = body.Rule
 	}
-	details := []protoadapt.MessageV1{
-		&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(body.RetryAfter) * time.Second)},
-		&errdetails.ErrorInfo{
-			Reason: "QUOTA_EXCEEDED", Domain: "tallygate.dev",
-			Metadata: why,
-		},
-	}
-	if language := header.Get("Content-Language"); language != "" {
-		details = append(details, &errdetails.LocalizedMessage{Locale: language, Message: body.Detail})
+	details := []protoadapt.MessageV1{retry, &errdetails.ErrorInfo{Reason: "QUOTA_EXCEEDED", Domain: "tallygate.dev", Metadata: why}}
+	if language := out.Header["Content-Language"]; len(language) > 0 {
+		details = append(details, &errdetails.LocalizedMessage{Locale: language[0], Message: body.Detail})
 	}
 	return withDetails(codes.ResourceExhausted, body.Detail, details...)
 }
