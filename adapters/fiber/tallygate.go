@@ -2,18 +2,16 @@
 package tallygate
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v3"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/gate"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -53,7 +51,10 @@ type Options struct {
 
 // Middleware lets requests through to the next handler unless a verdict denies them.
 func Middleware(table *enforce.Table, o Options) (fiber.Handler, error) {
-	throttle, err := enforce.NewThrottleWith(table, enforce.ThrottleConfig{MaxDelay: o.MaxDelay, MaxDelayed: o.MaxDelayed, MaxDelayedPerKey: o.MaxDelayedPerKey})
+	door, err := httplimit.NewDoor(table, httplimit.DoorOptions{
+		Answers: o.Answers, Admit: o.Admit, Events: o.Events, EmitDenied: o.EmitDenied,
+		Throttle: enforce.ThrottleConfig{MaxDelay: o.MaxDelay, MaxDelayed: o.MaxDelayed, MaxDelayedPerKey: o.MaxDelayedPerKey},
+	})
 	if o.UID == nil && o.IP == nil && len(o.Attrs) == 0 {
 		err = errors.Join(err, errors.New("tallygate: at least one of Options.UID, IP and Attrs is needed"))
 	}
@@ -68,56 +69,66 @@ func Middleware(table *enforce.Table, o Options) (fiber.Handler, error) {
 	if o.API == nil {
 		o.API = RouteAPI
 	}
-	return (&gate{o: o, table: table, throttle: throttle, denials: enforce.NewDenials(), who: httplimit.NewWho(o.Logger, o.UID != nil)}).handle, nil
+	return (&middleware{o: o, door: door, who: httplimit.NewWho(o.Logger, o.UID != nil)}).handle, nil
 }
 
-type gate struct {
-	o        Options
-	table    *enforce.Table
-	throttle *enforce.Throttle
-	brought  httplimit.Brought
-	noted    httplimit.Responses
-	denials  *enforce.Denials
-	who      *httplimit.Who
+type middleware struct {
+	o       Options
+	door    *httplimit.Door
+	brought httplimit.Brought
+	noted   httplimit.Responses
+	who     *httplimit.Who
 }
 
-func (g *gate) handle(c fiber.Ctx) error {
+func (g *middleware) handle(c fiber.Ctx) error {
 	if g.o.Skip != nil && g.o.Skip(c) {
 		return c.Next()
 	}
 	began, api, dims := time.Now(), strings.Clone(g.o.API(c)), g.o.dims(c)
 	g.who.Request(dims)
-	if slices.ContainsFunc(dims, func(d event.Dim) bool { return d.Value == httplimit.Ambiguous }) {
-		return fiber.NewError(fiber.StatusBadRequest, "It is not clear who sends this request: a header that says so has several values.")
+	q := gate.Request{API: api, Dims: dims, Permit: g.broughtBy(c), Languages: c.Get("Accept-Language"), Tells: true, Header: told(c)}
+	out := g.door.Enter(c.Context(), &q)
+	for name, values := range out.Header {
+		c.Set(name, values[0])
 	}
-	d := g.throttle.Await(c.Context(), g.table.CheckDims(api, dims), api, dims)
-	g.table.CountDecision(d)
-	a := enforce.Admission{Decision: d, Permit: g.broughtBy(c)}
-	if d.Allowed {
-		a = g.admit(c, api, dims, a)
-	}
-	if !a.Decision.Allowed {
-		err := g.o.deny(c, a.Decision)
-		if g.o.Events != nil && (g.o.EmitDenied || g.denials.Emits(api, dims)) {
-			g.o.Events.Emit(eventOf(api, dims, began, event.OutcomeLimited, c.Response().StatusCode(), a.Permit))
+	if out.Do != gate.Allow {
+		err := c.Status(out.Status).Send(out.Body())
+		if out.Do == gate.Deny && g.door.Emits(&q) {
+			g.o.Events.Emit(eventOf(api, dims, began, out.Event, c.Response().StatusCode(), out.Permit))
 		}
 		return err
 	}
+	if out.Permit.ID != "" {
+		c.SetContext(httplimit.WithPermit(c.Context(), out.Permit))
+	}
 	notes := &enforce.NoteContext{Context: c.Context()}
-	if g.o.Events != nil || a.Held != nil {
+	if g.o.Events != nil || out.Held != nil {
 		c.SetContext(notes)
 	}
 	err := error(fiber.ErrInternalServerError) // when a handler panics
 	defer func() {
 		g.takeNote(c, &notes.Notes)
-		g.o.done(c, api, dims, began, a, err, &notes.Notes)
+		g.o.done(c, api, dims, began, &out, err, &notes.Notes)
 	}()
 	err = c.Next()
 	return err
 }
 
+// told is what a middleware in front has told of limits; nil: nothing.
+func told(c fiber.Ctx) (header map[string][]string) {
+	for _, name := range []string{"Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit"} {
+		if value := string(c.Response().Header.Peek(name)); value != "" {
+			if header == nil {
+				header = map[string][]string{}
+			}
+			header[name] = []string{value}
+		}
+	}
+	return header
+}
+
 // broughtBy is the permit that the proxy in front has asked for.
-func (g *gate) broughtBy(c fiber.Ctx) event.Permit {
+func (g *middleware) broughtBy(c fiber.Ctx) event.Permit {
 	if !g.o.PermitHeader {
 		return event.Permit{}
 	}
@@ -128,39 +139,8 @@ func (g *gate) broughtBy(c fiber.Ctx) event.Permit {
 	return g.brought.Permit(values...)
 }
 
-// admit asks for the permit of a request that no verdict denies, unless the proxy in front has.
-func (g *gate) admit(c fiber.Ctx, api string, dims []event.Dim, a enforce.Admission) enforce.Admission {
-	if g.o.Admit != nil && a.Permit.ID == "" && !g.o.Admit.Idle() && g.table.Enabled() {
-		var err error
-		if a, err = g.o.Admit.AdmitRequest(c.Context(), enforce.Request{API: api, Dims: dims}); err != nil { // nothing can be asked for it
-			a.Decision = enforce.Unknown()
-		}
-	}
-	if a.Decision.Allowed && a.Standing.Rule != "" {
-		header := http.Header{}
-		g.o.Answers.Admitted(header, a.Standing)
-		setHeader(c, header)
-	} else if a.Decision.Unavailable() {
-		c.Set("Retry-After", "1")
-	}
-	if a.Decision.Allowed && g.table.MayTell(dims) {
-		header := http.Header{}
-		for _, name := range []string{"RateLimit", "RateLimit-Policy"} { // of the permit
-			if value := string(c.Response().Header.Peek(name)); value != "" {
-				header.Set(name, value)
-			}
-		}
-		g.o.Answers.Quotas(header, g.table.Left(api, dims))
-		setHeader(c, header)
-	}
-	if a.Permit.ID != "" {
-		c.SetContext(httplimit.WithPermit(c.Context(), a.Permit))
-	}
-	return a
-}
-
 // takeNote takes what the response notes out of it.
-func (g *gate) takeNote(c fiber.Ctx, to *enforce.Notes) {
+func (g *middleware) takeNote(c fiber.Ctx, to *enforce.Notes) {
 	if !g.o.NoteHeader {
 		return
 	}
@@ -175,7 +155,7 @@ func (g *gate) takeNote(c fiber.Ctx, to *enforce.Notes) {
 }
 
 // done emits the request's event, and then ends its permit.
-func (o *Options) done(c fiber.Ctx, api string, dims []event.Dim, began time.Time, a enforce.Admission, err error, notes *enforce.Notes) {
+func (o *Options) done(c fiber.Ctx, api string, dims []event.Dim, began time.Time, a *gate.Outcome, err error, notes *enforce.Notes) {
 	status := c.Response().StatusCode()
 	if failed, ok := errors.AsType[*fiber.Error](err); ok {
 		status = failed.Code
@@ -227,23 +207,6 @@ func Header(name string) func(fiber.Ctx) string {
 		default:
 			return httplimit.Ambiguous
 		}
-	}
-}
-
-func (o *Options) deny(c fiber.Ctx, d enforce.Decision) error {
-	status, header, problem := o.Answers.Denial(d, enforce.DenialContext{Languages: c.Get("Accept-Language")})
-	setHeader(c, header)
-	body, err := json.Marshal(problem)
-	if err != nil {
-		return err
-	}
-	c.Set("Content-Type", "application/problem+json")
-	return c.Status(status).Send(body)
-}
-
-func setHeader(c fiber.Ctx, header http.Header) {
-	for name := range header {
-		c.Set(name, header.Get(name))
 	}
 }
 
