@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/admit"
 	"github.com/tallygate/tallygate/pipeline/enforce"
+	"github.com/tallygate/tallygate/pipeline/enforce/gate"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -96,7 +98,7 @@ type admission struct {
 func (s *Server) deniedBy(d enforce.Decision) admission {
 	a := admission{Limited: true, RetryAfter: int64(d.RetryAfter() / time.Second)}
 	if d.Unavailable() {
-		a.InDoubt, a.RetryAfter, a.Reason = true, 1, "the blocklist is stale"
+		a.InDoubt, a.RetryAfter, a.Reason = true, seconds(gate.RetryInDoubt), "the blocklist is stale"
 		return a
 	}
 	a.Rule, a.Public, a.Action, a.Until = d.Rule(), s.cfg.Answers.PublicName(d), d.Action().String(), event.FromTime(d.Until()).String()
@@ -132,7 +134,7 @@ func (s *Server) told(p *admit.Permit) (a admission, err error) {
 			a.Token, err = p.Token()
 		}
 	case p.InDoubt:
-		a.RetryAfter = 1
+		a.RetryAfter = seconds(gate.RetryInDoubt)
 	case after == admit.Never:
 		a.Reason = cmp.Or(p.Reason, "its cost is more than the limit: it never fits")
 	case after > 0:
@@ -168,7 +170,7 @@ func (s *Server) serveAdmit(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, admit.ErrRequest):
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 	case err != nil:
-		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Retry-After", strconv.FormatInt(seconds(gate.RetryInDoubt), 10))
 		httpjson.Problem(w, http.StatusServiceUnavailable, err.Error())
 	default:
 		httpjson.Reply(w, a)

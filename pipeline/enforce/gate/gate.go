@@ -5,6 +5,7 @@ package gate
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
@@ -16,9 +17,9 @@ import (
 // count. No client can send it.
 const Ambiguous = "\x00ambiguous"
 
-// retryInDoubt is when to ask again for a permit that nobody could answer about. A stale table has no such
+// RetryInDoubt is when to ask again for a permit that nobody could answer about. A stale table has no such
 // time: it may be so for long.
-const retryInDoubt = time.Second
+const RetryInDoubt = time.Second
 
 // Request is a request as its door has read it, and what was found out about it so far.
 type Request struct {
@@ -157,8 +158,8 @@ func deny(answers *enforce.Answers, r *Request, d enforce.Decision) Outcome {
 	out.Status, out.Header, out.Problem = status, header, &problem
 	out.Header["Content-Type"] = []string{enforce.ProblemType}
 	if r.Asked && d.Unavailable() {
-		out.After = retryInDoubt
-		out.Header["Retry-After"] = []string{"1"}
+		out.After = RetryInDoubt
+		out.Header["Retry-After"] = []string{strconv.Itoa(int(RetryInDoubt / time.Second))}
 	}
 	return out
 }
