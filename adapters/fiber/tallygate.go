@@ -114,7 +114,7 @@ func (g *middleware) handle(c fiber.Ctx) error {
 	return err
 }
 
-// told is what a middleware in front has told of limits; nil: nothing.
+// told returns the fields about limits that a middleware in front has set; nil: none.
 func told(c fiber.Ctx) (header map[string][]string) {
 	for _, name := range []string{"Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit"} {
 		if value := string(c.Response().Header.Peek(name)); value != "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
 // quota is what someone has left under one limit.
@@ -27,6 +28,11 @@ type quota struct {
 // Left is what is left for a request.
 func (s *Server) Left(api string, dims []event.Dim) []enforce.Left {
 	return s.cfg.Table.Left(api, dims)
+}
+
+// VerdictsAt is whose verdicts concern a request: callers are told the key by Answers.PartitionKey.
+func (s *Server) VerdictsAt(at event.Micros, api string, dims []event.Dim) []*verdict.Verdict {
+	return s.cfg.Table.VerdictsAt(at, api, dims)
 }
 
 // quotas answers with what is known to be left for someone, the least first. A limit of which nothing

@@ -59,8 +59,13 @@ type Server struct {
 
 // New checks cfg.
 func New(cfg Config) (*Server, error) {
-	s := &Server{door: forwardauth.Door{Decider: cfg.Decider, RequireDimensions: cfg.RequireDimensions, Refused: cfg.Refused, Admit: cfg.Admit, EmitAdmitted: cfg.EmitAdmitted},
-		answers: cfg.Answers, limits: cfg.Answers, headers: cfg.Headers.WithDefaults(), entries: map[string]string{"remote_address": "ip"}}
+	s := &Server{
+		door: forwardauth.Door{
+			Decider: cfg.Decider, RequireDimensions: cfg.RequireDimensions, Refused: cfg.Refused,
+			Admit: cfg.Admit, EmitAdmitted: cfg.EmitAdmitted,
+		},
+		answers: cfg.Answers, limits: cfg.Answers, headers: cfg.Headers.WithDefaults(), entries: map[string]string{"remote_address": "ip"},
+	}
 	s.limits.Status, s.limits.UnavailableStatus = http.StatusTooManyRequests, http.StatusTooManyRequests
 	var errs []error
 	if err := s.headers.Validate(); err != nil {

@@ -74,7 +74,7 @@ func (r *Request) Answered(a enforce.Admission, err error, now event.Micros) {
 	r.Admission, r.Asked, r.Now = a, true, now
 }
 
-// Do is what a door does with a request.
+// Do names a door's next step with a request.
 type Do uint8
 
 // The values of Outcome.Do.
@@ -86,7 +86,7 @@ const (
 	Ask              // ask for a permit, then Answered, and decide again
 )
 
-// Outcome is what becomes of a request.
+// Outcome holds a decision: the next step, and of an answer all that the door writes.
 type Outcome struct {
 	Do     Do
 	By     enforce.Decision // what decided: the check, or the Admitter
