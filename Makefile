@@ -45,9 +45,9 @@ e2e: kafka-up ## tests on a real Kafka and Redis; SUITES=kills,browsers: also th
 	@TALLYGATE_TEST_KAFKA=127.0.0.1:$$(<$(RUN)/kafka/port) TALLYGATE_TEST_REDIS=127.0.0.1:$$(<$(RUN)/redis/port) \
 	  PATH="$$(scripts/proxies.sh install):$$PATH" TALLYGATE_TEST_REQUIRE=1 $(if $(SUITES),TALLYGATE_TEST_NIGHTLY=$(SUITES)) go test $(E2EFLAGS) $(if $(ONLY),-run '$(ONLY)') -count=1 -p 3 -parallel 4 -timeout 40m $(TESTFLAGS) $(REAL)
 
+nightly: export TALLYGATE_TEST_DEPTH = 10
 nightly: ## all suites, with all of their steps, and races on real servers: before a tag, and each night
-	@$(MAKE) test models adapters site snapshot
-	@TALLYGATE_TEST_DEPTH=10 $(MAKE) race
+	@$(MAKE) test race adapters site snapshot
 	@$(MAKE) e2e SUITES=1 E2EFLAGS=-race
 	@RUNS=3 $(MAKE) chaos
 	@RUNS=3 STRICT=1 $(MAKE) chaos

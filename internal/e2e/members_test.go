@@ -26,28 +26,29 @@ const first = `
       then: {block: until-reset}
 `
 
-// standstill is how long at most verdicts may wait while instances come and go: less than a
-// session timeout, which a member that is not known by its name costs when it is killed.
-const standstill = 9 * time.Second
+// Verdicts wait for less than a session timeout while instances come and go: that is what a member
+// costs that is killed and not known by its name. The timeout is long, so that no busy machine is one.
+const standstill = 2 * time.Minute
 
 // A second instance takes partitions over, one is killed and comes back under its name, one
 // leaves for good: verdicts wait for moments only, and whoever is asked knows every key.
 func TestMembersComeAndGo(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	r := newRig(t, first)
-	a := r.aggregator("a", "--instance-id", "a").Start().Ready()
+	patient := []string{"--session-timeout", standstill.String()}
+	a := r.aggregator("a", append(patient, "--instance-id", "a")...).Start().Ready()
 	w := r.watch()
 	step := func(what string, do func()) {
 		do()
 		time.Sleep(500 * time.Millisecond) // let some events pass
 		worst := w.worst()
 		t.Logf("%s: the slowest verdict took %v", what, worst.Round(time.Millisecond))
-		if worst > standstill {
+		if worst >= standstill {
 			t.Errorf("%s: verdicts stood still for %v", what, worst)
 		}
 	}
 	step("alone", func() {})
-	b := r.aggregator("b")
+	b := r.aggregator("b", patient...)
 	step("a second instance joins", func() { b.Start().Ready(); r.shared(a, b) })
 	step("one is killed, and starts again under its name", func() { a.Kill(); a.Start().Ready() })
 	step("one is told to stop", func() {
