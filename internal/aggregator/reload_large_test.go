@@ -14,7 +14,6 @@ import (
 
 // As many networks as rules may name fit into the record by which a group shares them.
 func TestTheLargestListsArePublished(t *testing.T) {
-	t.Parallel()
 	servers, err := devstack.Start(t.Context(), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)

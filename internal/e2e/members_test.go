@@ -217,9 +217,10 @@ func TestExitStatuses(t *testing.T) {
 		{"wrong value", "enforcer", []string{"--shards", "-3", "--listen", servers.FreeAddr(t), "--grpc-listen", "none", "--metrics-listen", "127.0.0.1:0"}, 2},
 	} {
 		t.Run(c.program+"/"+c.name, func(t *testing.T) {
+			path := program(t, c.program) // built first: that may take longer
 			ctx, cancel := context.WithTimeout(t.Context(), within)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, program(t, c.program), c.args...)
+			cmd := exec.CommandContext(ctx, path, c.args...)
 			out, _ := cmd.CombinedOutput()
 			if got := cmd.ProcessState.ExitCode(); got != c.status || len(out) == 0 {
 				t.Errorf("exits with %d, want %d, and says %s", got, c.status, out)
