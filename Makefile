@@ -24,7 +24,7 @@ models: ## what make test takes a tenth of, whole
 
 # Pure packages, and tests that only read the repository or drive programs from outside, have no goroutine that
 # could race.
-RACED = $$(go list ./... | grep -vE '/(clients|docs/.*|deploy|examples/.*|internal/(bench/.*|dev|layers)|windows|rules|rules/.*|pipeline/aggregate/shard|pipeline/admit/(protocol|internal/classics)|scripts/.*)$$')
+RACED = $$(go list ./... | grep -vE '/(clients|docs/.*|deploy|examples/.*|internal/(dev|layers)|windows|rules|rules/.*|pipeline/aggregate/shard|pipeline/admit/(protocol|internal/classics)|scripts/.*)$$')
 
 race: ## the fast suite of all that has goroutines, under the race detector
 	go test -race -parallel 4 -timeout 20m $(TESTFLAGS) $(RACED)
@@ -32,6 +32,7 @@ race: ## the fast suite of all that has goroutines, under the race detector
 lint: ## formatting, vet and the linters of .golangci.yml
 	@files=$$(gofmt -l .); [[ -z $$files ]] || { printf '%s\nrun gofmt -w .\n' "$$files" >&2; exit 1; }
 	go vet ./...
+	go vet -C bench ./...
 	$(LINT) run --allow-serial-runners ./...
 
 check: ## all that CI runs
@@ -90,7 +91,8 @@ bench: ## every benchmark, six times, for benchstat: go tool -modfile=tools/go.m
 	go test -run '^$$' -bench . -benchmem -count 6 ./...
 
 measured: ## docs/measured.md and README's table, from the benchmarks: make measured ONLY=micro,latency QUICK=1
-	go run ./internal/bench/measured -only '$(ONLY)' $(if $(QUICK),-quick)
+	@mkdir -p $(RUN)/bench && go build -C bench -o "$$(realpath $(RUN))/bench/" ./measured
+	$(RUN)/bench/measured -only '$(ONLY)' $(if $(QUICK),-quick)
 
 site: ## the pages as a site in .site/; fails when a link leads nowhere. To look at it: scripts/site.sh serve
 	@scripts/site.sh
@@ -102,8 +104,8 @@ mixin: ## deploy/alerts.yaml, deploy/dashboard.json and the runbooks' table, fro
 	cd deploy/mixin && go run .
 	cp deploy/alerts.yaml deploy/helm/tallygate/files/alerts.yaml
 
-adapters: ## the middleware for gin, echo, fiber and chi, deploy/mixin and the Helm chart, each a module of its own
-	@for dir in adapters/*/ bench/enforce/ bench/admit/ deploy/mixin/ deploy/helm/test/; do (cd "$$dir" && go vet ./... && go test $(TESTFLAGS) ./...); done
+adapters: ## the middleware for gin, echo, fiber and chi, bench, deploy/mixin and the Helm chart, each a module of its own
+	@for dir in adapters/*/ bench/ deploy/mixin/ deploy/helm/test/; do (cd "$$dir" && go vet ./... && go test $(TESTFLAGS) ./...); done
 
 cover: ## the fast suite's coverage, by function, in cover.out
 	go test -coverpkg=./... -coverprofile=cover.out ./... && go tool cover -func=cover.out | tail -1

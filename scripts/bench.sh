@@ -18,24 +18,28 @@ redis() {
   scripts/redis.sh start "$run/redis"
 }
 
+# bench NAME ARGS...: a program of the module in bench. It runs in the repository's folder: it starts scripts and builds programs.
+bench() {
+  local at
+  at=$(mkdir -p "$run/bench" && realpath "$run/bench")
+  go build -C bench -o "$at/" "./$1"
+  "$at/$1" "${@:2}"
+}
+
 case $name in
-throughput) exec go run ./internal/bench/throughput --kafka "$(kafka)" "$@" ;;
-latency) exec go run ./internal/bench/latency --kafka "$(kafka)" --redis "$(redis)" "$@" ;;
+throughput) bench throughput --kafka "$(kafka)" "$@" ;;
+latency) bench latency --kafka "$(kafka)" --redis "$(redis)" "$@" ;;
 writes)
-  exec go run ./internal/bench/latency --redis "$(redis)" --brokers 3 --partitions 48 --rates 100 --every 30ms \
+  bench latency --redis "$(redis)" --brokers 3 --partitions 48 --rates 100 --every 30ms \
     --probes 400 --delays 0,1ms,5ms,20ms "$@"
   ;;
-enforce)
-  address=$(redis)
-  cd bench/enforce
-  exec go run . --redis "$address" "$@"
-  ;;
+enforce) bench enforce --redis "$(redis)" "$@" ;;
 admit)
   work=$(mktemp -d) # a Redis of its own: the benchmark empties it
   trap 'scripts/redis.sh stop "$work"; rm -rf "$work"' EXIT
   scripts/redis.sh install
   address=$(scripts/redis.sh start "$work")
-  (cd bench/admit && go run . --redis "$address" "$@")
+  bench admit --redis "$address" "$@"
   ;;
 decision) exec scripts/bench-decision.sh "$@" ;;
 *)

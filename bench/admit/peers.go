@@ -114,7 +114,7 @@ func whether(admitted bool, err error) error {
 // newGubernator starts one node, which is the owner of all keys.
 func newGubernator(ctx context.Context, names []string) (*peer, func(), error) {
 	build := exec.CommandContext(ctx, "go", "tool", "-n", "gubernator") // with the first run some minutes
-	build.Dir, build.Stderr = "gubernator", os.Stderr
+	build.Dir, build.Stderr = "bench/admit/gubernator", os.Stderr
 	program, err := build.Output()
 	if err != nil {
 		return nil, nil, err

@@ -95,7 +95,7 @@ func benchmarkApply(b *testing.B, perRecord int, ids bool) {
 
 // lonePartition is the only partition, without Kafka behind it.
 func lonePartition(tb testing.TB) *Partition {
-	src, err := os.ReadFile("../../../internal/bench/throughput/rules.yaml")
+	src, err := os.ReadFile("../../../bench/throughput/rules.yaml")
 	if err != nil {
 		tb.Fatal(err)
 	}

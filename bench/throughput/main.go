@@ -1,7 +1,7 @@
 // Command throughput measures how many events an aggregator counts per second, and per second
 // of its process's CPU, beside a bare sarama consumer of the same records in the same run.
 //
-//	go run ./internal/bench/throughput --kafka localhost:9092 --events 1000000 --runs 3
+//	scripts/bench.sh throughput --events 1000000 --runs 3
 package main
 
 import (

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-const root = "../../../"
+const root = "../../"
 
 func text(t *testing.T, path string) string {
 	t.Helper()
@@ -44,7 +44,7 @@ func TestCommandsOfThePageExist(t *testing.T) {
 			if !strings.Contains(text(t, words[0]), "\n"+name+") ") && !strings.Contains(text(t, words[0]), "\n"+name+")\n") {
 				t.Errorf("%s: there is no benchmark %s", m[1], name)
 			}
-			sources := sourcesIn(t, "internal/bench/"+name+"/*.go", "bench/"+name+"/*.go", "scripts/bench-"+name+".sh")
+			sources := sourcesIn(t, "bench/"+name+"/*.go", "scripts/bench-"+name+".sh")
 			for _, option := range regexp.MustCompile(`--[a-z-]+`).FindAllString(m[1], -1) {
 				if !strings.Contains(sources, `"`+option[2:]+`"`) && !strings.Contains(sources, option) {
 					t.Errorf("%s: there is no option %s", m[1], option)

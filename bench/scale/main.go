@@ -2,7 +2,7 @@
 // in Redis and in an enforcer, a change of the blocklist, an enforcer that follows it. The
 // page docs/scale.md multiplies.
 //
-//	go run ./internal/bench/scale --kafka localhost:9092 --redis localhost:6379
+//	go -C bench run ./scale --kafka localhost:9092 --redis localhost:6379
 package main
 
 import (

@@ -2,9 +2,9 @@
 // event, in its call of Emit, until another process denies, with other traffic going on; and,
 // from the timestamps that Kafka keeps of every batch, where that time goes.
 //
-//	go run ./internal/bench/latency --kafka localhost:9092 --redis localhost:6379 --rates 1000,5000
-//	go run ./internal/bench/latency --kafka localhost:9092 --redis localhost:6379 --rates 5000 --attack 10000
-//	go run ./internal/bench/latency --redis localhost:6379 --brokers 3 --partitions 48 --rates 500 --delays 0,1ms,5ms,20ms
+//	scripts/bench.sh latency --rates 1000,5000
+//	scripts/bench.sh latency --rates 5000 --attack 10000
+//	scripts/bench.sh writes --rates 500 --delays 0,1ms,5ms,20ms
 package main
 
 import (
