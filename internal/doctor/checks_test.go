@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tallygate/tallygate/internal/health"
+	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
@@ -86,13 +88,26 @@ func TestACoordinatorThatLoads(t *testing.T) {
 	}
 }
 
+// group judges members of a group that has nothing to count.
+func group(all ...topics.Member) []Result {
+	var c health.Cluster
+	for i := range all {
+		c.Members = append(c.Members, status.Status{Instance: string(rune('a' + i)), Ready: true, Aggregator: &status.Aggregator{Rules: status.Rules{Name: all[i].Rules, FileOK: true}}})
+	}
+	differences(c.Members, all)
+	o := Config{Kafka: brokers()}.look()
+	o.Cluster.Took(c, nil, o.Now)
+	return judged("group", o)
+}
+
 func TestMembersWithOtherRules(t *testing.T) {
 	t.Parallel()
-	if r := judgeRules(map[string][]string{"0123456789": {"a:1", "b:1"}}); r != nil {
+	one, other := topics.Member{Rules: "0123456789"}, topics.Member{}
+	if r := group(one, one); r != nil {
 		t.Errorf("members that are alike: %+v", r)
 	}
-	r := judgeRules(map[string][]string{"0123456789": {"a:1", "b:1"}, "": {"c:1"}})
-	if len(r) != 1 || r[0].Status != Warn || !strings.Contains(r[0].Detail, "01234567: a:1, b:1; unknown: c:1") {
+	r := group(one, one, other)
+	if len(r) != 1 || r[0].Status != Warn || !strings.Contains(r[0].Detail, "01234567: a, b; unknown: c") {
 		t.Errorf("members that differ: %+v", r)
 	}
 }
@@ -100,23 +115,16 @@ func TestMembersWithOtherRules(t *testing.T) {
 // What must be the same for all members is compared. Members of an older version do not tell, which is no difference.
 func TestMembersThatDoNotAgree(t *testing.T) {
 	t.Parallel()
-	members := func(all ...topics.Member) []Result {
-		var told settingsTold
-		for i := range all {
-			told.add(&all[i], string(rune('a'+i)))
-		}
-		return told.judge()
-	}
 	meets := topics.Member{Redis: topics.WithRedis, Shards: 1, BrokerTime: "append"}
-	if r := members(meets, topics.Member{}, meets); r != nil {
+	if r := group(meets, topics.Member{}, meets); r != nil {
 		t.Errorf("members that agree: %+v", r)
 	}
-	r := members(meets, topics.Member{Redis: topics.WithoutRedis, BrokerTime: "append"}, topics.Member{Redis: topics.WithRedis, Shards: 2, BrokerTime: "create"})
+	r := group(meets, topics.Member{Redis: topics.WithoutRedis, BrokerTime: "append"}, topics.Member{Redis: topics.WithRedis, Shards: 2, BrokerTime: "create"})
 	if len(r) != 3 {
 		t.Fatalf("%+v", r)
 	}
-	for i, want := range []string{"1 member without Redis, and the others have one: verdicts of the partitions of b reach no enforcer", "--shards (1: a; 2: c)", "--broker-time (append: a, b; create: c)"} {
-		if r[i].Status != Fail || !strings.Contains(r[i].Detail, want) {
+	for i, want := range []string{"b has no Redis, and a has one: the verdicts of the first one's partitions reach no enforcer", "c has --shards 2, and a has 1", "c has --broker-time create, and a has append"} {
+		if r[i].Status != Fail || r[i].Detail != want {
 			t.Errorf("%+v, want %q", r[i], want)
 		}
 	}
@@ -187,24 +195,6 @@ func TestTopicsThatAreWrong(t *testing.T) {
 	wants(t, r, "clocks", OK, "this machine, broker")
 }
 
-func TestClocks(t *testing.T) {
-	for _, c := range []struct {
-		clocks []clock
-		want   Status
-	}{
-		{nil, Skipped},
-		{[]clock{{"Redis", 900 * time.Millisecond, 0}}, OK},
-		{[]clock{{"Redis", 2 * time.Second, time.Millisecond}}, Warn},
-		{[]clock{{"Redis", 2 * time.Second, 3 * time.Second}}, OK}, // a slow way there
-		{[]clock{{"Redis", -40 * time.Second, 0}, {"broker 1", 30 * time.Second, 0}}, Fail},
-	} {
-		e := &examination{clocks: c.clocks}
-		if got := e.checkClocks(t.Context()).results[0]; got.Status != c.want {
-			t.Errorf("%v: %+v", c.clocks, got)
-		}
-	}
-}
-
 func TestBrokerSettings(t *testing.T) {
 	e := &kafkaSide{brokers: make([]*sarama.Broker, 3)}
 	if r := e.judgeBroker(1, map[string]string{"producer.id.expiration.ms": "86400000", "transactional.id.expiration.ms": "604800000", "offsets.topic.replication.factor": "3"}); len(r) != 0 {
@@ -220,15 +210,6 @@ func TestRedisVersions(t *testing.T) {
 	for version, want := range map[string]bool{"6.2.0": true, "7.0.15": true, "6.0.16": false, "5.0": false, "10.0": true, "": false, "x": false} {
 		if got := atLeastVersion(version, 6, 2); got != want {
 			t.Errorf("%q: %v", version, got)
-		}
-	}
-}
-
-func TestAFullRedis(t *testing.T) {
-	for used, want := range map[string]Status{"10": "", "85": Warn, "100": Fail} {
-		r, _ := fullness("Redis", map[string]string{"used_memory": used, "maxmemory": "100"})
-		if r.Status != want {
-			t.Errorf("%s%% used: %+v", used, r)
 		}
 	}
 }
@@ -284,5 +265,15 @@ func TestStalenessOutlastsATakeover(t *testing.T) {
 	status, out, _ := run(t, nil, "--kafka", "127.0.0.1:1", "--no-write", "--timeout", "100ms", "--max-staleness", "5s", "--session-timeout", "6s")
 	if status != 1 || !strings.Contains(out, "FAIL  staleness       --max-staleness 5s is not more than --session-timeout 6s") {
 		t.Errorf("status %d, %s", status, out)
+	}
+}
+
+// Each finding that is the doctor's has a check of the doctor's.
+func TestTheDoctorTellsItsFindings(t *testing.T) {
+	e := &examination{}
+	for _, f := range health.Findings {
+		if f.Check != "" && !slices.ContainsFunc(e.checks(), func(c check) bool { return c.name == f.Check }) {
+			t.Errorf("%s is told by the check %s, which is not there", f.Name, f.Check)
+		}
 	}
 }

@@ -6,19 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/pipeline/admit"
-)
-
-// clock is the offset of a machine's clock from this machine's.
-type clock struct {
-	name   string
-	ahead  time.Duration
-	margin time.Duration // the error of the measurement: half the round trip
-}
-
-const (
-	clockWarn = time.Second
-	clockFail = time.Minute
 )
 
 // checkClocks compares all clocks that were read. Windows use the brokers' clocks; blocks end by
@@ -27,31 +16,19 @@ func (e *examination) checkClocks(context.Context) outcome {
 	if len(e.clocks) == 0 {
 		return found(skip("clocks", "no clock could be read: neither Redis's nor, on a scratch topic, the brokers'"))
 	}
-	clocks := append([]clock{{name: "this machine"}}, e.clocks...)
-	first, last := clocks[0], clocks[0]
-	for _, c := range clocks[1:] {
-		if c.ahead < first.ahead {
-			first = c
-		}
-		if c.ahead > last.ahead {
-			last = c
-		}
+	o := e.cfg.look()
+	o.Doctor.Clocks = append([]health.Offset{{Name: "this machine"}}, e.clocks...)
+	if results := judged("clocks", o); len(results) > 0 {
+		return found(results...)
 	}
-	apart := last.ahead - first.ahead
-	const fix = "synchronize all machines by NTP (chrony, systemd-timesyncd)"
-	switch sure := apart - first.margin - last.margin; {
-	case sure > clockFail:
-		return found(fail("clocks", fix, "%s is %v ahead of %s: windows and blocks end at the wrong time", last.name, apart.Round(time.Millisecond), first.name))
-	case sure > clockWarn:
-		return found(warn("clocks", fix, "%s is %v ahead of %s", last.name, apart.Round(time.Millisecond), first.name))
-	}
-	return found(ok("clocks", "at most %v apart: %s", max(apart.Round(time.Millisecond), time.Millisecond), names(clocks)))
+	first, last := health.Spread(o.Doctor.Clocks)
+	return found(ok("clocks", "at most %v apart: %s", max((last.Ahead-first.Ahead).Round(time.Millisecond), time.Millisecond), names(o.Doctor.Clocks)))
 }
 
-func names(clocks []clock) string {
+func names(clocks []health.Offset) string {
 	var all []string
 	for _, c := range clocks {
-		all = append(all, c.name)
+		all = append(all, c.Name)
 	}
 	return strings.Join(all, ", ")
 }
@@ -64,20 +41,37 @@ func (e *examination) checkStrictClocks(ctx context.Context) outcome {
 	}
 	shards := e.cfg.Shards
 	looker := admit.NewLooker(e.cfg.Redis, e.cfg.Prefix, shards, int32(shards))
-	var most time.Duration
-	var of string
+	o := e.cfg.look()
 	for shard := range shards {
 		seen, err := looker.Look(ctx, int32(shard), "", nil)
 		if err != nil {
 			return found(skip("strict-clocks", "cannot read what Redis keeps of strict limits: %v", err))
 		}
-		if ahead := seen.Ahead.Duration(); ahead > most {
-			most, of = ahead, fmt.Sprint("shard ", shard)
+		if ahead := seen.Ahead.Duration(); ahead > o.Doctor.Strict.Ahead {
+			o.Doctor.Strict = health.Offset{Name: fmt.Sprint("shard ", shard), Ahead: ahead}
 		}
 	}
-	if most <= clockWarn {
-		return found(ok("strict-clocks", "strict limits count by Redis' clock"))
+	if results := judged("strict-clocks", o); len(results) > 0 {
+		return found(results...)
 	}
-	return found(warn("strict-clocks", "synchronize Redis' machine by NTP (chrony, systemd-timesyncd); nothing is to be done about the time that is past",
-		"Redis' clock was wrong: strict limits of %s count by one that is %v ahead. It loses a tenth of a second each second; once it is more than a minute ahead, the aggregators set it back", of, most.Round(time.Millisecond)))
+	return found(ok("strict-clocks", "strict limits count by Redis' clock"))
+}
+
+// takeoverTime is how long a takeover may take after the session timeout: the group rebalances, and
+// new owners read some million keys.
+const takeoverTime = 10 * time.Second
+
+// checkStaleness compares --max-staleness with the outage that the failure of one aggregator
+// causes: its partitions have no publisher until the session timeout has passed and others have
+// taken them over.
+func (e *examination) checkStaleness(context.Context) outcome {
+	const fix = "raise the enforcers' --max-staleness above the aggregators' --session-timeout plus a takeover; give doctor the values of the programs"
+	tolerated, timeout := e.cfg.MaxStaleness, e.cfg.SessionTimeout
+	switch {
+	case tolerated <= timeout:
+		return found(fail("staleness", fix, "--max-staleness %v is not more than --session-timeout %v: when one aggregator fails, all enforcers become stale at once", tolerated, timeout))
+	case tolerated < timeout+takeoverTime:
+		return found(warn("staleness", fix, "--max-staleness %v leaves %v after --session-timeout %v for a takeover: enforcers may become stale when an aggregator fails", tolerated, tolerated-timeout, timeout))
+	}
+	return found(ok("staleness", "--max-staleness %v covers --session-timeout %v and a takeover", tolerated, timeout))
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/rules"
@@ -79,7 +80,8 @@ type examination struct {
 	kafkaSide
 
 	redisUp bool
-	clocks  []clock
+	servers []health.Server // that tell how they are
+	clocks  []health.Offset
 }
 
 // kafkaSide is what is known of Kafka, and the checks that need no more.
@@ -238,6 +240,25 @@ func (e *examination) close() {
 	if e.client != nil {
 		_ = e.client.Close() // nothing is buffered
 	}
+}
+
+// look begins observations: those that a check fills in are its own, since one that timed out may still be running.
+func (c Config) look() *health.Observations {
+	return &health.Observations{Now: time.Now(), Doctor: &health.Once{Bootstrap: strings.Join(c.Kafka.Brokers, ","), Prefix: c.Prefix}}
+}
+
+var statuses = map[health.Level]Status{health.Warn: Warn, health.Bad: Fail}
+
+// judged returns a result for each finding of a check that is the case.
+func judged(check string, o *health.Observations) (results []Result) {
+	for _, f := range health.Of(o, func(f *health.Finding) bool { return f.Check == check }) {
+		r := Result{check, statuses[f.Level], f.Text, f.Fix()}
+		if !f.Since.IsZero() {
+			r.Detail += ", since " + f.Since.UTC().Format(time.RFC3339)
+		}
+		results = append(results, r)
+	}
+	return results
 }
 
 // kafkaCommand is a command line for one of Kafka's own tools.

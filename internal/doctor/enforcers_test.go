@@ -38,14 +38,17 @@ func TestEnforcers(t *testing.T) {
 	write(presence.Beat{ID: "5", Name: "behind", Version: "v2", Enabled: true, Stale: true, Staleness: 61.04})
 	write(presence.Beat{ID: "6", Name: "open", Version: "v1", OffCause: "file", OffSince: time.Date(2026, 11, 25, 18, 0, 0, 0, time.UTC)})
 	write(presence.Beat{ID: "7", Name: "early", Version: "v1", Enabled: true, At: began.Add(time.Hour)})
+	write(presence.Beat{ID: "8", Name: "late", Version: "v1", Enabled: true, Staleness: 7})
 	r := examine(t, cfg)
-	wants(t, r, "enforcers", Fail, "2 enforcers stale: alone (has never read the blocklist), behind (1m1s behind)", "is it written")
+	wants(t, r, "enforcers", Fail, "1 enforcer stale: behind (its blocklist is 1 min 1 s old)", "is the blocklist written")
+	wants(t, r, "enforcers", Fail, "1 enforcer without a blocklist: alone (it has no blocklist yet)")
 	wants(t, r, "enforcers", Fail, "1 enforcer unable to follow the blocklist: alone (NOPERM no right)")
-	wants(t, r, "enforcers", Warn, "1 enforcer switched off, which allows everything: open (by file, since 2026-11-25T18:00:00Z)", "--off-file")
-	wants(t, r, "enforcers", Warn, "1 enforcer with a clock that is not Redis': early (+3600.0 s)", "NTP")
-	wants(t, r, "enforcers", Warn, "1 enforcer gone without a word: killed (heard of 1m0s ago)")
-	wants(t, r, "enforcers", Warn, "they have 2 versions: v1 (early, edge-1, open, shop); v2 (alone, behind)", "finish the upgrade")
-	if n := failed(r, "enforcers"); n != 2 {
+	wants(t, r, "enforcers", Fail, "a kill switch is on: open (file) allow everything, since 2026-11-25T18:00:00Z", "--off-file")
+	wants(t, r, "enforcers", Warn, "clocks differ: early (its clock is 1 h 0 min fast)", "NTP")
+	wants(t, r, "enforcers", Fail, "1 enforcer gone without a word: killed (not heard of for 1 min 0 s)")
+	wants(t, r, "enforcers", Warn, "1 enforcer behind: late (its blocklist is 7 s behind)")
+	wants(t, r, "enforcers", Warn, "the enforcers have 2 versions: v1: early, edge-1, late, open, shop; v2: alone, behind", "finish the upgrade")
+	if n := failed(r, "enforcers"); n != 5 {
 		t.Errorf("%d failures", n)
 	}
 }

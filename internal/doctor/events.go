@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
+	"github.com/tallygate/tallygate/internal/words"
 	counting "github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -129,14 +130,14 @@ func (s *sample) event(e *event.Event, broker event.Micros) {
 
 // judge says what is wrong with the events, if anything.
 func (s *sample) judge(topic, file string) (results []Result) {
-	of := fmt.Sprintf("of the latest %s", plural(s.events, "event"))
+	of := fmt.Sprintf("of the latest %s", words.Plural(s.events, "event"))
 	if s.misplaced > 0 {
 		results = append(results, warn("events", "give the producer a partitioner with murmur2 (docs/reference/events.md#partitions); "+s.place+" is such a record",
 			"%s, %s in another partition than that of the uid (%s): that is forwarded, and loses its order", of, are(s.misplaced), most(s.clients)))
 	}
 	if s.bad > 0 {
 		results = append(results, warn("events", "tallygate dead-letters shows them; mend their producer",
-			"beside the latest %s, %s malformed (%s)", plural(s.events, "event"), are(s.bad), most(s.reasons)))
+			"beside the latest %s, %s malformed (%s)", words.Plural(s.events, "event"), are(s.bad), most(s.reasons)))
 	}
 	if s.tooOld > 0 {
 		results = append(results, warn("events", "mend the producer's clock, or raise max_lateness",

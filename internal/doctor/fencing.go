@@ -11,6 +11,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
@@ -70,7 +71,7 @@ func (t *trial) create() error {
 }
 
 // run also returns the clocks of the brokers.
-func (t *trial) run(ctx context.Context) ([]Result, []clock) {
+func (t *trial) run(ctx context.Context) ([]Result, []health.Offset) {
 	accepted, err := t.takeOver(ctx)
 	switch {
 	case refused(err):
@@ -164,13 +165,13 @@ func (t *trial) repeat(ctx context.Context, owner *fenced.Identity) error {
 
 // readBack checks the log for records that must not be there, and reads the brokers' clocks from
 // it.
-func (t *trial) readBack(ctx context.Context) ([]clock, error) {
+func (t *trial) readBack(ctx context.Context) ([]health.Offset, error) {
 	logs, stop, err := kafkalog.Open(clients.Log(t.e.cfg.Kafka, "tallygate-doctor"))
 	if err != nil {
 		return nil, err
 	}
 	defer stop()
-	var clocks []clock
+	var clocks []health.Offset
 	for p := range t.sent {
 		times, err := t.times(ctx, logs, int32(p))
 		if err != nil {
@@ -185,8 +186,8 @@ func (t *trial) readBack(ctx context.Context) ([]clock, error) {
 			return nil, err
 		}
 		name := fmt.Sprintf("broker %d", leader.ID())
-		if !slices.ContainsFunc(clocks, func(c clock) bool { return c.name == name }) {
-			clocks = append(clocks, clock{name, times[1].Sub(t.sent[p]), t.margin[p] + time.Millisecond})
+		if !slices.ContainsFunc(clocks, func(c health.Offset) bool { return c.Name == name }) {
+			clocks = append(clocks, health.Offset{Name: name, Ahead: times[1].Sub(t.sent[p]), Margin: t.margin[p] + time.Millisecond})
 		}
 	}
 	return clocks, nil

@@ -5,18 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/internal/health"
+	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
-)
-
-const (
-	lateWarn = 30 * time.Second
-	lateFail = 5 * time.Minute
 )
 
 // checkGroup checks which aggregators run, and how far they are behind. Checkpoints commit once a
@@ -40,112 +38,78 @@ func (e *kafkaSide) checkGroup(ctx context.Context) outcome {
 	if err != nil {
 		return found(fail("group", "", "the lag of the group cannot be read: %v", err))
 	}
-	results := e.judgeMembers(g, lag)
-	if r, late := lag.judge(); late {
-		results = append(results, r)
+	if g.State != "Stable" && len(g.Members) > 0 {
+		return found(warn("group", "check again in a few seconds", "the group %s with %s is in state %s", g.GroupId, words.Plural(len(g.Members), "member"), g.State))
 	}
-	if len(results) == 0 {
-		results = []Result{ok("group", "%s with all %d partitions, %s", plural(len(g.Members), "member"), lag.partitions, lag)}
+	group, err := clusterOf(e.names.Events, g, lag)
+	if err != nil {
+		return found(fail("group", "make sure that no other program uses this group", "%v", err))
 	}
-	return found(worst(results)...)
+	o := e.cfg.look()
+	o.Doctor.Started, o.Doctor.Lag = lag.started, lag.String()
+	o.Cluster.Took(*group, nil, o.Now)
+	if results := judged("group", o); len(results) > 0 {
+		return found(worst(results)...)
+	}
+	return found(ok("group", "%s with all %d partitions, %s", words.Plural(len(g.Members), "member"), lag.partitions, lag))
 }
 
-func (e *kafkaSide) judgeMembers(g *sarama.GroupDescription, lag *lag) []Result {
-	const start = "start an aggregator"
-	switch {
-	case len(g.Members) == 0 && lag.started:
-		return []Result{fail("group", start, "no aggregator runs in the group %s: nothing is counted (%s)", g.GroupId, lag)}
-	case len(g.Members) == 0:
-		return []Result{warn("group", start, "no aggregator has run in the group %s yet (%s)", g.GroupId, lag)}
-	case g.State != "Stable":
-		return []Result{warn("group", "check again in a few seconds", "the group %s with %s is in state %s", g.GroupId, plural(len(g.Members), "member"), g.State)}
-	}
-	assigned := map[int32]bool{}
-	ruleSets := map[string][]string{} // the members, by their sets' hashes
-	var told settingsTold
+// clusterOf makes of Kafka's answer about the group the one that an aggregator would give: the doctor asks none.
+func clusterOf(events string, g *sarama.GroupDescription, lag *lag) (*health.Cluster, error) {
+	c := &health.Cluster{}
+	var told []topics.Member
+	owned := map[int32]bool{}
 	for _, m := range g.Members {
+		var is topics.Member
 		if meta, err := m.GetMemberMetadata(); err == nil && meta != nil {
-			is := topics.ParseMember(meta.UserData)
-			ruleSets[is.Rules] = append(ruleSets[is.Rules], cmp.Or(is.Advertise, m.ClientHost))
-			told.add(&is, cmp.Or(is.Advertise, m.ClientHost))
+			is = topics.ParseMember(meta.UserData)
 		}
 		a, err := m.GetMemberAssignment()
 		if err != nil || a == nil {
-			return []Result{fail("group", "make sure that no other program uses this group", "the assignment of member %s at %s cannot be read: %v", m.ClientId, m.ClientHost, err)}
+			return nil, fmt.Errorf("the assignment of member %s at %s cannot be read: %w", m.ClientId, m.ClientHost, err)
 		}
-		for _, p := range a.Topics[e.names.Events] {
-			assigned[p] = true
+		member := status.Status{Instance: cmp.Or(is.Advertise, m.ClientHost), Ready: true, Aggregator: &status.Aggregator{Rules: status.Rules{Name: is.Rules, FileOK: true}}}
+		for _, p := range a.Topics[events] {
+			owned[p] = true
+			b := lag.behind[p]
+			member.Aggregator.Partitions = append(member.Aggregator.Partitions, status.Partition{Partition: p, State: "open", Lag: b.events, LagSeconds: b.waited.Seconds()})
 		}
+		c.Members, told = append(c.Members, member), append(told, is)
 	}
-	var orphans []int32
+	differences(c.Members, told)
 	for p := range int32(lag.partitions) {
-		if !assigned[p] {
-			orphans = append(orphans, p)
+		if !owned[p] && len(g.Members) > 0 {
+			c.Unowned = append(c.Unowned, status.Unowned{Partition: p, Reason: "none of " + words.Plural(len(g.Members), "member") + " has it"})
 		}
 	}
-	if len(orphans) > 0 {
-		return []Result{fail("group", "if another program uses this group, stop it; then restart the aggregators",
-			"none of %s owns partition %s of %s", plural(len(g.Members), "member"), some(orphans), e.names.Events)}
-	}
-	return append(told.judge(), judgeRules(ruleSets)...)
+	return c, nil
 }
 
-// judgeRules warns if members count by different rules.
-func judgeRules(ruleSets map[string][]string) []Result {
-	if len(ruleSets) < 2 {
-		return nil
-	}
-	var sets []string
-	for hash, members := range ruleSets {
-		sets = append(sets, fmt.Sprintf("%.8s: %s", cmp.Or(hash, "unknown"), strings.Join(members, ", ")))
-	}
-	slices.Sort(sets)
-	return []Result{warn("group", "give all aggregators the same rule file",
-		"members count by different rules (%s): when a partition moves between them, it loses the counts of limits that its new owner does not have", strings.Join(sets, "; "))}
-}
-
-// lag is how far the group is behind.
+// lag counts the group's events that wait.
 type lag struct {
 	partitions int
 	started    bool // something was ever committed
-	behind     []behind
+	behind     map[int32]behind
 	total      int64
 }
 
 // behind is a partition with uncounted events.
 type behind struct {
-	partition int32
-	events    int64
-	waited    time.Duration // a lower bound: 0, 30 s or 5 min
+	events int64
+	waited time.Duration // a lower bound: 0, or what is too much
 }
-
-func (b behind) String() string { return fmt.Sprintf("%d (%d events)", b.partition, b.events) }
 
 func (l *lag) String() string {
 	if l.total == 0 {
 		return "no lag"
 	}
-	worst := slices.MaxFunc(l.behind, func(a, b behind) int { return int(a.events - b.events) })
-	return fmt.Sprintf("lag %d events, most in partition %d: %d", l.total, worst.partition, worst.events)
-}
-
-func (l *lag) judge() (Result, bool) {
-	var late []behind
-	waited := time.Duration(0)
-	for _, b := range l.behind {
-		if b.waited > 0 {
-			late, waited = append(late, b), max(waited, b.waited)
+	worst := int32(-1)
+	for _, p := range slices.Sorted(maps.Keys(l.behind)) {
+		if worst < 0 || l.behind[p].events > l.behind[worst].events {
+			worst = p
 		}
 	}
-	if len(late) == 0 {
-		return Result{}, false
-	}
-	r := warn("group", "start more aggregators, at most one per partition, or find what delays them (tallygate_checkpoint_duration_seconds, their logs)",
-		"events have waited for more than %v in partition %s", waited, some(late))
-	if waited >= lateFail {
-		r.Status = Fail
-	}
-	return r, true
+	return fmt.Sprintf("lag %d events, most in partition %d: %d", l.total, worst, l.behind[worst].events)
 }
 
 // lag compares the committed offsets with the ends of the partitions, and with the offsets of some
@@ -165,13 +129,13 @@ func (e *kafkaSide) lag() (*lag, error) {
 		return nil, err
 	}
 	now := time.Now()
-	var at [4]map[int32]int64
-	for i, when := range []int64{sarama.OffsetOldest, sarama.OffsetNewest, now.Add(-lateWarn).UnixMilli(), now.Add(-lateFail).UnixMilli()} {
+	var at [3]map[int32]int64
+	for i, when := range []int64{sarama.OffsetOldest, sarama.OffsetNewest, now.Add(-health.Late.Bad).UnixMilli()} {
 		if at[i], err = e.offsets(topic, n, when); err != nil {
 			return nil, err
 		}
 	}
-	l := &lag{partitions: int(n)}
+	l := &lag{partitions: int(n), behind: map[int32]behind{}}
 	for p := range n {
 		next := at[0][p]
 		if b := committed.GetBlock(topic, p); b != nil && b.Offset >= 0 {
@@ -181,14 +145,13 @@ func (e *kafkaSide) lag() (*lag, error) {
 		if next >= end {
 			continue
 		}
-		b := behind{partition: p, events: end - next}
-		for i, d := range []time.Duration{lateWarn, lateFail} {
-			// No offset: all events are older.
-			if first := at[2+i][p]; first < 0 || next < first {
-				b.waited = d
-			}
+		b := behind{events: end - next}
+		// No offset: all events are older. What checkpoints commit is behind what is counted, so that less than the
+		// bound says nothing.
+		if first := at[2][p]; first < 0 || next < first {
+			b.waited = health.Late.Bad
 		}
-		l.behind, l.total = append(l.behind, b), l.total+b.events
+		l.behind[p], l.total = b, l.total+b.events
 	}
 	return l, nil
 }

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
+	"github.com/tallygate/tallygate/internal/words"
 
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -35,7 +36,9 @@ func (e *kafkaSide) reachKafka(context.Context) outcome {
 	addrs := strings.Join(e.cfg.Kafka.Brokers, ",")
 	client, err := sarama.NewClient(e.cfg.Kafka.Brokers, e.sarama())
 	if err != nil {
-		return found(fail("kafka", reachFix(err), "cannot connect to %s: %v", addrs, err))
+		o := e.cfg.look()
+		o.Kafka.Took(health.Kafka{}, err, o.Now)
+		return found(judged("kafka", o)...)
 	}
 	drop := func() { _ = client.Close() }
 	admin, err := sarama.NewClusterAdminFromClient(client)
@@ -51,7 +54,7 @@ func (e *kafkaSide) reachKafka(context.Context) outcome {
 		if b, err := client.Controller(); err == nil {
 			controller = fmt.Sprintf("controller %d", b.ID())
 		}
-		results = []Result{ok("kafka", "%s at %s, %s", plural(len(brokers), "broker"), addrs, controller)}
+		results = []Result{ok("kafka", "%s at %s, %s", words.Plural(len(brokers), "broker"), addrs, controller)}
 	}
 	if len(reached) == 0 {
 		drop()
@@ -81,13 +84,6 @@ func (e *kafkaSide) reachBrokers(brokers []*sarama.Broker) (unreachable []Result
 			"broker %d cannot be reached at %s, which it advertises: %v", b.ID(), b.Addr(), errs[i]))
 	}
 	return unreachable, reached
-}
-
-func reachFix(err error) string {
-	if _, isNet := errors.AsType[net.Error](err); isNet || errors.Is(err, sarama.ErrOutOfBrokers) {
-		return "check --kafka, that Kafka runs, and that its port is open from here; a listener with TLS or SASL needs --kafka-tls or --kafka-sasl"
-	}
-	return "see --kafka-tls, --kafka-sasl, --kafka-user"
 }
 
 // api is a request that brokers must support in at least this version.
@@ -140,7 +136,7 @@ func describe(guesses map[string][]int32) string {
 	for guess, brokers := range guesses {
 		part := guess
 		if len(guesses) > 1 {
-			part += fmt.Sprintf(" (broker %s)", some(brokers))
+			part += fmt.Sprintf(" (broker %s)", health.Some(brokers))
 		}
 		parts = append(parts, part)
 	}

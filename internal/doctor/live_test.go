@@ -10,7 +10,9 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/segmentio/kafka-go"
 
+	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
@@ -40,7 +42,7 @@ func TestRealServers(t *testing.T) {
 	wants(t, r, "clocks", OK, "broker 1", "Redis")
 	wants(t, r, "redis-rights", OK, "ACL DRYRUN")
 	wants(t, r, "group", Warn, "no aggregator has run")
-	wants(t, r, "blocklist", Warn, "it was never written")
+	wants(t, r, "blocklist", Warn, "the blocklist was never written")
 
 	admin, err := sarama.NewClusterAdmin(cfg.Kafka.Brokers, sarama.NewConfig())
 	if err != nil {
@@ -75,7 +77,7 @@ func TestTheBlocklist(t *testing.T) {
 	until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	verdict := `{"rule":"r","key":{"uid":"42"},"state":"block","mode":"enforce","action":"block","apis":["*"],"count":2,"limit":1,"since":"2026-01-01T00:00:00Z","until":"` + until + `","seq":1}`
 	produce(t, cfg, verdict)
-	wants(t, examine(t, cfg), "blocklist", Fail, "it was never written, but there are verdicts")
+	wants(t, examine(t, cfg), "blocklist", Fail, "the blocklist was never written, but there are verdicts")
 
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -95,12 +97,12 @@ func TestTheBlocklist(t *testing.T) {
 	}
 	wants(t, examine(t, cfg), "blocklist", OK, "1 verdict, in sync")
 	produce(t, cfg, verdict)
-	wants(t, examine(t, cfg), "blocklist", Warn, "shard 0 lacks verdicts of partition 0 (at 1 of 5)")
+	wants(t, examine(t, cfg), "blocklist", Warn, "not in Redis yet, of partition 0 (at 1 of 5)")
 
 	cfg.Redis.HSet(t.Context(), "{"+cfg.Prefix+":0}:verdicts", "\x00reached:0", 1000, "\x00beat", time.Now().Add(-time.Minute).UnixMilli())
 	r := examine(t, cfg)
 	wants(t, r, "blocklist", Fail, "beyond the end", "0 (at 1000 of 5)", "DEL {"+cfg.Prefix+":0}:verdicts")
-	wants(t, r, "blocklist", Fail, "the last heartbeat was 1m")
+	wants(t, r, "blocklist", Fail, "nobody has written the blocklist for 1 min")
 }
 
 func produce(t *testing.T, cfg Config, value string) {
@@ -176,16 +178,25 @@ func TestTheGroup(t *testing.T) {
 }
 
 func TestHowLongEventsWait(t *testing.T) {
-	l := &lag{partitions: 3, total: 30, behind: []behind{{0, 10, 0}, {2, 20, lateWarn}}}
-	if r, late := l.judge(); !late || r.Status != Warn {
-		t.Errorf("30 s late: %+v", r)
-	}
-	l.behind[0].waited = lateFail
-	if r, late := l.judge(); !late || r.Status != Fail {
-		t.Errorf("5 min late: %+v", r)
-	}
+	l := &lag{partitions: 3, total: 30, behind: map[int32]behind{0: {10, 0}, 2: {20, health.Late.Bad}}}
 	if got := l.String(); got != "lag 30 events, most in partition 2: 20" {
 		t.Error(got)
+	}
+	c, err := clusterOf("events", &sarama.GroupDescription{}, l)
+	if err != nil || len(c.Unowned) != 0 {
+		t.Errorf("without members none of them lacks a partition: %+v, %v", c, err)
+	}
+	for waited, want := range map[time.Duration]string{0: "", health.Late.Bad: "counting is more than 30 s behind in partition 2, by 20 records"} {
+		o := Config{Kafka: brokers()}.look()
+		o.Cluster.Took(health.Cluster{Members: []status.Status{{Instance: "a", Ready: true, Aggregator: &status.Aggregator{
+			Partitions: []status.Partition{{Partition: 2, State: "open", Lag: 20, LagSeconds: waited.Seconds()}}}}}}, nil, o.Now)
+		got := ""
+		for _, r := range judged("group", o) {
+			got += r.Detail
+		}
+		if got != want {
+			t.Errorf("%v late: %q, want %q", waited, got, want)
+		}
 	}
 }
 

@@ -64,7 +64,7 @@ func writeResult(w io.Writer, r Result) {
 }
 
 func writeSummary(w io.Writer, r *Report) {
-	fmt.Fprintf(w, "\n%d failed, %s, %d ok, %d skipped\n", r.count(Fail), plural(r.count(Warn), "warning"), r.count(OK), r.count(Skipped))
+	fmt.Fprintf(w, "\n%d failed, %s, %d ok, %d skipped\n", r.count(Fail), words.Plural(r.count(Warn), "warning"), r.count(OK), r.count(Skipped))
 }
 
 func ok(name, format string, args ...any) Result {
@@ -83,33 +83,12 @@ func fail(name, fix, format string, args ...any) Result {
 	return Result{Name: name, Status: Fail, Detail: fmt.Sprintf(format, args...), Fix: fix}
 }
 
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // human formats long durations in days, as rules do.
 func human(d time.Duration) string {
 	if d >= day && d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)
 	}
 	return d.String()
-}
-
-// some lists the first few of many.
-func some[T any](all []T) string {
-	const few = 5
-	var parts []string
-	for i, x := range all {
-		if i == few {
-			parts = append(parts, fmt.Sprintf("and %d more", len(all)-few))
-			break
-		}
-		parts = append(parts, fmt.Sprint(x))
-	}
-	return strings.Join(parts, ", ")
 }
 
 // refused reports whether Kafka denied this principal a right.

@@ -6,7 +6,9 @@ import (
 	"os"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/input"
+	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -28,11 +30,11 @@ func (e *examination) checkRules(context.Context) outcome {
 	size, dims := set.LargestState()
 	if size > rules.MaxStateBytes {
 		return outcome{keep: keep, results: []Result{fail("rules", "use fewer limits per key, or longer panes (resolution)",
-			"%s: a key of %s may need %d bytes of state, at most %d are allowed", e.cfg.Rules, some(dims), size, rules.MaxStateBytes)}}
+			"%s: a key of %s may need %d bytes of state, at most %d are allowed", e.cfg.Rules, health.Some(dims), size, rules.MaxStateBytes)}}
 	}
-	results := []Result{ok("rules", "%s: %s, at most %d bytes of state per key", e.cfg.Rules, plural(len(set.All()), "rule"), size)}
+	results := []Result{ok("rules", "%s: %s, at most %d bytes of state per key", e.cfg.Rules, words.Plural(len(set.All()), "rule"), size)}
 	if n := len(set.WarningsAt(event.FromTime(time.Now()))); n > 0 {
-		results = []Result{warn("rules", "tallygate check "+e.cfg.Rules, "%s: valid, with %s", e.cfg.Rules, fmt.Sprint(plural(n, "warning")))}
+		results = []Result{warn("rules", "tallygate check "+e.cfg.Rules, "%s: valid, with %s", e.cfg.Rules, fmt.Sprint(words.Plural(n, "warning")))}
 	}
 	return outcome{results: results, keep: keep}
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/health"
+	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
@@ -43,7 +45,7 @@ func (e *kafkaSide) checkTopics(context.Context) outcome {
 		results = append(results, warn("topics", "an aggregator creates it when it starts; or: "+f.Fix, "%s", f.Text))
 	}
 	if len(results) == 0 {
-		results = []Result{ok("topics", "%d topics with prefix %q; co-partitioned topics have %s each", len(state.Topics), e.cfg.Prefix, plural(int(state.Partitions), "partition"))}
+		results = []Result{ok("topics", "%d topics with prefix %q; co-partitioned topics have %s each", len(state.Topics), e.cfg.Prefix, words.Plural(int(state.Partitions), "partition"))}
 	}
 	return outcome{results: worst(results), keep: keep}
 }
@@ -51,7 +53,7 @@ func (e *kafkaSide) checkTopics(context.Context) outcome {
 // checkReplication checks that the topics survive the loss of a broker, and that all replicas are
 // in sync.
 func (e *kafkaSide) checkReplication(context.Context) outcome {
-	var results []Result
+	results := judged("replication", lookAtTopics(e.cfg, e.names, e.layout))
 	var single []string
 	least := int16(0)
 	for _, name := range e.names.All() {
@@ -62,14 +64,6 @@ func (e *kafkaSide) checkReplication(context.Context) outcome {
 		if least == 0 || t.Replication < least {
 			least = t.Replication
 		}
-		if len(t.Leaderless) > 0 {
-			results = append(results, fail("replication", "start the brokers that hold it: "+e.kafkaCommand("kafka-topics.sh", "--describe --topic %s --unavailable-partitions", name),
-				"%s: partition %s has no leader: it can be neither written nor read", name, some(t.Leaderless)))
-		}
-		if len(t.Behind) > 0 {
-			results = append(results, warn("replication", e.kafkaCommand("kafka-topics.sh", "--describe --topic %s --under-replicated-partitions", name),
-				"%s: replicas of partition %s are behind: a broker may be down or slow", name, some(t.Behind)))
-		}
 		if t.Replication < 3 && name != e.names.DeadLetters {
 			single = append(single, fmt.Sprintf("%s (%d)", name, t.Replication))
 		}
@@ -79,7 +73,7 @@ func (e *kafkaSide) checkReplication(context.Context) outcome {
 		if len(e.brokers) >= 3 {
 			fix = "reassign the partitions to three replicas (kafka-reassign-partitions.sh), and then set min.insync.replicas=2"
 		}
-		results = append(results, warn("replication", fix, "fewer than three replicas: %s: losing one broker stops the engine, or loses its counts", some(single)))
+		results = append(results, warn("replication", fix, "fewer than three replicas: %s: losing one broker stops the engine, or loses its counts", health.Some(single)))
 	}
 	if len(results) == 0 && least == 0 {
 		results = []Result{skip("replication", "there are no topics yet")}
@@ -87,6 +81,26 @@ func (e *kafkaSide) checkReplication(context.Context) outcome {
 		results = []Result{ok("replication", "at least %d replicas, all in sync", least)}
 	}
 	return found(worst(results)...)
+}
+
+// lookAtTopics observes the topics that there are.
+func lookAtTopics(cfg Config, names topics.Names, layout *topics.State) *health.Observations {
+	o := cfg.look()
+	var k health.Kafka
+	for _, name := range names.All() {
+		is, there := layout.Topics[name]
+		t := health.Topic{Name: name, Missing: !there, Partitions: int(is.Partitions), Leaderless: is.Leaderless, Thin: is.Behind}
+		switch name {
+		case names.Events:
+			k.Events = t
+		case names.Verdicts:
+			k.Verdicts = t
+		default:
+			k.More = append(k.More, t)
+		}
+	}
+	o.Kafka.Took(k, nil, o.Now)
+	return o
 }
 
 const (
@@ -162,7 +176,7 @@ func (e *kafkaSide) checkStateSize(context.Context) outcome {
 	size, dims := e.set.LargestState()
 	if need := int64(size + keyRoom); need > limit {
 		return found(fail("state-size", e.alter(e.names.Table, "max.message.bytes", max(2<<20, need)),
-			"a key of %s may need %d bytes of state, but %s refuses records above %d bytes: its partition would stop", some(dims), size, e.names.Table, limit))
+			"a key of %s may need %d bytes of state, but %s refuses records above %d bytes: its partition would stop", health.Some(dims), size, e.names.Table, limit))
 	}
 	return found(ok("state-size", "a key needs at most %d bytes, %s allows %d", size, e.names.Table, limit))
 }

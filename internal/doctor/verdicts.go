@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 
+	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -17,10 +18,10 @@ const mostOwn = 10_000
 // lastVerdicts returns the ends of the verdict topic without the records that owners keep for themselves there, such
 // as grants of strict limits. They come all the time, and Redis has no word of them: each looked like a verdict that it
 // lacked. What cannot be read stays as it is.
-func (e *examination) lastVerdicts(ctx context.Context, topic string, shards []*shard, ends map[int32]int64) map[int32]int64 {
+func (e *examination) lastVerdicts(ctx context.Context, topic string, is *health.Redis, ends map[int32]int64) map[int32]int64 {
 	behind := map[int32]int64{} // what Redis has reached
-	for _, s := range shards {
-		for p, at := range s.reached {
+	for i := range is.Shards {
+		for p, at := range is.Shards[i].Reached {
 			if at < ends[p] && ends[p]-at <= mostOwn {
 				behind[p] = at
 			}

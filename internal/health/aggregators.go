@@ -141,7 +141,8 @@ func late(o *Observations) []Fault {
 				worst = p
 			}
 			f.Level = f.Level.Worse(level)
-			f.About = append(f.About, Subject{Name: fmt.Sprintf("partition %d", p.Partition), What: fmt.Sprintf("is %s and %d records behind, at %s", span(Seconds(p.LagSeconds)), p.Lag, m.Instance)})
+			f.About = append(f.About, Subject{Name: fmt.Sprintf("partition %d", p.Partition),
+				What: fmt.Sprintf("is %s and %d records behind, at %s", span(Seconds(p.LagSeconds)), p.Lag, m.Instance)})
 		}
 	}
 	if f.Level == OK {
@@ -149,7 +150,8 @@ func late(o *Observations) []Fault {
 	}
 	f.Text = fmt.Sprintf("counting is %s behind in partition %d", span(Seconds(worst.LagSeconds)), worst.Partition)
 	if o.Doctor != nil {
-		f.Text = fmt.Sprintf("counting is more than %s behind in partition %d, by %d records", span(Seconds(worst.LagSeconds)), worst.Partition, worst.Lag)
+		f.Text = fmt.Sprintf("counting is more than %s behind in partition %d, by %d records", span(Seconds(worst.LagSeconds)),
+			worst.Partition, worst.Lag)
 	}
 	if n := len(f.About) - 1; n > 0 {
 		f.Text += fmt.Sprintf(", and %d more are late", n)
@@ -184,7 +186,8 @@ func notReady(o *Observations) []Fault {
 func rejected(o *Observations) (all []Fault) {
 	for _, m := range o.aggregators() {
 		if r := &m.Aggregator.Rules; !r.FileOK {
-			all = append(all, Fault{Level: Bad, Text: fmt.Sprintf("the rule file of %s is rejected, and version %d applies on: %s", m.Instance, r.Version, short(r.FileError)),
+			all = append(all, Fault{Level: Bad, Text: fmt.Sprintf("the rule file of %s is rejected, and version %d applies on: %s",
+				m.Instance, r.Version, short(r.FileError)),
 				About: []Subject{{m.Instance, "keeps the rules that it has", short(r.FileError)}}})
 		}
 	}
@@ -218,7 +221,8 @@ func rulesDiffer(o *Observations) []Fault {
 	if len(by) < 2 {
 		return nil
 	}
-	return []Fault{{Level: Warn, Text: "the aggregators count by different rules (" + list(by) + "): when a partition moves between them, it loses the counts of limits that its new owner does not have"}}
+	return []Fault{{Level: Warn, Text: "the aggregators count by different rules (" + list(by) +
+		"): when a partition moves between them, it loses the counts of limits that its new owner does not have"}}
 }
 
 // list names the holders of each value, in the order of the values, so that a text stays the same between polls.
@@ -264,7 +268,8 @@ func certificates(o *Observations) (all []Fault) {
 func memberClocks(o *Observations) (all []Fault) {
 	for _, m := range o.aggregators() {
 		if skew := m.Now.Sub(o.Cluster.At); !m.Now.IsZero() && skew.Abs() >= Clock.Warn+2*ClockMargin {
-			all = append(all, Fault{Level: Warn, Text: fmt.Sprintf("the clock of the aggregator %s differs from the console's by %s", m.Instance, span(skew.Abs())), About: []Subject{{Name: m.Instance}}})
+			all = append(all, Fault{Level: Warn, Text: fmt.Sprintf("the clock of the aggregator %s differs from the console's by %s",
+				m.Instance, span(skew.Abs())), About: []Subject{{Name: m.Instance}}})
 		}
 	}
 	return all

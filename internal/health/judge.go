@@ -38,7 +38,8 @@ func Judge(was Memory, o *Observations) (Chain, Memory) {
 	}
 	seen := *o
 	seen.left, seen.behind = now.gone(o), now.behind.since
-	c := Chain{Links: append([]Link{producers(&seen), kafkaLink(&seen), aggregatorsLink(&seen), verdictsLink(&seen), redisLink(&seen)}, enforcerLinks(&seen)...)}
+	c := Chain{Links: append([]Link{producers(&seen), kafkaLink(&seen), aggregatorsLink(&seen), verdictsLink(&seen), redisLink(&seen)},
+		enforcerLinks(&seen)...)}
 	c.Notices = notices(&seen)
 	for i := range c.Links {
 		l := &c.Links[i]

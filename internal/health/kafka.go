@@ -112,5 +112,6 @@ func leaderless(o *Observations) []Fault {
 
 func thin(o *Observations) []Fault {
 	return topics(o, Warn, func(t *Topic) []int32 { return t.Thin }, "%s of %s: a replica is out of sync, and one more failure may stop it",
-		"start the broker that is away, or wait until it has caught up: kafka-topics.sh --bootstrap-server %s --describe --topic %s --under-replicated-partitions")
+		"start the broker that is away, or wait until it has caught up: "+
+			"kafka-topics.sh --bootstrap-server %s --describe --topic %s --under-replicated-partitions")
 }

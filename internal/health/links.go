@@ -166,7 +166,8 @@ func Enforcer(o *Observations, b *presence.Beat) Link {
 	l := Link{Name: "enforcer:" + b.ID, Title: b.Name, Read: o.Enforcers.At}
 	switch {
 	case !o.Enforcers.Known(o.Now):
-		l.Level, l.Cause, l.Runbook = Unknown, "last seen "+span(o.Now.Sub(o.Enforcers.At)+b.Age)+" ago, before Redis could not be read any more", "TallygateRedisRefuses"
+		l.Level, l.Cause, l.Runbook = Unknown,
+			"last seen "+span(o.Now.Sub(o.Enforcers.At)+b.Age)+" ago, before Redis could not be read any more", "TallygateRedisRefuses"
 		return l
 	case b.Age >= Unheard && !b.Gone():
 		l.Level, l.Cause, l.Runbook = Unknown, "not heard of for "+span(b.Age), "TallygateProgramDown"
@@ -198,7 +199,8 @@ func notices(o *Observations) (all []Notice) {
 			name += ":" + f.About[0].Name
 		}
 		text := sentence(f.Text)
-		all = append(all, Notice{Name: name, Level: f.Level, Text: strings.TrimSuffix(text, "."), Do: sentence(f.Fix()), Runbook: f.Runbook, Link: f.Page, Since: f.Since})
+		all = append(all, Notice{Name: name, Level: f.Level, Text: strings.TrimSuffix(text, "."), Do: sentence(f.Fix()), Runbook: f.Runbook,
+			Link: f.Page, Since: f.Since})
 	}
 	slices.SortStableFunc(all, func(a, b Notice) int { return b.Level.Compare(a.Level) })
 	return all

@@ -55,7 +55,8 @@ func full(s *Server) (f Fault) {
 	case s.Memory >= s.MaxMemory:
 		f = Fault{Level: Bad, Text: s.Name + " is full: it refuses new blocks"}
 	default:
-		f = Fault{Level: Warn, Text: fmt.Sprintf("%s uses %d %% of its memory: when it is full, it refuses new blocks", s.Name, s.Memory*100/s.MaxMemory)}
+		f = Fault{Level: Warn, Text: fmt.Sprintf("%s uses %d %% of its memory: when it is full, it refuses new blocks", s.Name,
+			s.Memory*100/s.MaxMemory)}
 	}
 	return f
 }
@@ -95,8 +96,10 @@ func shardsDiffer(o *Observations) []Fault {
 		if !s.Written || s.Of == 0 || s.Of == told {
 			return Fault{}
 		}
-		return Fault{Level: Bad, Text: fmt.Sprintf("the blocklist has %s, and --shards is %d: publishers and enforcers with this number refuse the blocklist", words.Plural(s.Of, "shard"), told),
-			Advice: fmt.Sprintf("give all programs --shards %d; or, to have %d, stop them all, delete the keys of all %d shards, and start them with --shards %[2]d: the blocklist is then rebuilt", s.Of, told, s.Of)}
+		return Fault{Level: Bad, Text: fmt.Sprintf("the blocklist has %s, and --shards is %d: "+
+			"publishers and enforcers with this number refuse the blocklist", words.Plural(s.Of, "shard"), told),
+			Advice: fmt.Sprintf("give all programs --shards %d; or, to have %d, stop them all, "+
+				"delete the keys of all %d shards, and start them with --shards %[2]d: the blocklist is then rebuilt", s.Of, told, s.Of)}
 	})
 	return all[:min(1, len(all))]
 }
@@ -147,8 +150,10 @@ func beyond(o *Observations) []Fault {
 		if !s.Written || len(list) == 0 {
 			return Fault{}
 		}
-		return Fault{Level: Bad, Text: fmt.Sprintf("%s is beyond the end of %s in partition %s: the topic was recreated or truncated, or Redis belongs to another cluster", name, o.Kafka.Value.Verdicts.Name, Some(list)),
-			Advice: fmt.Sprintf("if so, delete the blocklist's keys, and it is rebuilt: DEL {%[1]s:%[2]d}:verdicts {%[1]s:%[2]d}:expiry {%[1]s:%[2]d}:changes", o.Doctor.Prefix, i)}
+		return Fault{Level: Bad, Text: fmt.Sprintf("%s is beyond the end of %s in partition %s: "+
+			"the topic was recreated or truncated, or Redis belongs to another cluster", name, o.Kafka.Value.Verdicts.Name, Some(list)),
+			Advice: fmt.Sprintf("if so, delete the blocklist's keys, and it is rebuilt: "+
+				"DEL {%[1]s:%[2]d}:verdicts {%[1]s:%[2]d}:expiry {%[1]s:%[2]d}:changes", o.Doctor.Prefix, i)}
 	})
 }
 
@@ -166,7 +171,8 @@ func unpublished(o *Observations) []Fault {
 		for i := range o.Redis.Value.Shards {
 			where = append(where, o.lacks(i)...)
 		}
-		return []Fault{{Level: Warn, Text: text + ", of partition " + Some(where), Advice: "check again: a few verdicts may be on their way; if it persists, see the publishers' logs"}}
+		return []Fault{{Level: Warn, Text: text + ", of partition " + Some(where),
+			Advice: "check again: a few verdicts may be on their way; if it persists, see the publishers' logs"}}
 	case o.Doctor == nil && !o.behind.IsZero() && stale >= Behind.Warn:
 		return []Fault{{Level: Behind.Level(stale), Text: text + ", for " + span(o.Now.Sub(o.behind))}}
 	}
@@ -203,7 +209,8 @@ func clocks(o *Observations) []Fault {
 	}
 	first, last := Spread(o.Doctor.Clocks)
 	apart := last.Ahead - first.Ahead
-	f := Fault{Level: Clock.Level(apart - first.Margin - last.Margin), Text: fmt.Sprintf("%s is %v ahead of %s: windows and blocks end at the wrong time", last.Name, apart.Round(time.Millisecond), first.Name)}
+	f := Fault{Level: Clock.Level(apart - first.Margin - last.Margin),
+		Text: fmt.Sprintf("%s is %v ahead of %s: windows and blocks end at the wrong time", last.Name, apart.Round(time.Millisecond), first.Name)}
 	if f.Level == OK {
 		return nil
 	}
@@ -222,6 +229,7 @@ func strictClock(o *Observations) []Fault {
 	if o.Doctor == nil || o.Doctor.Strict.Ahead <= Clock.Warn {
 		return nil
 	}
-	return []Fault{{Level: Warn, Text: fmt.Sprintf("Redis' clock was wrong: strict limits of %s count by one that is %v ahead. It loses a tenth of a second each second; once it is more than a minute ahead, the aggregators set it back",
+	return []Fault{{Level: Warn, Text: fmt.Sprintf("Redis' clock was wrong: strict limits of %s count by one that is %v ahead. "+
+		"It loses a tenth of a second each second; once it is more than a minute ahead, the aggregators set it back",
 		o.Doctor.Strict.Name, o.Doctor.Strict.Ahead.Round(time.Millisecond))}}
 }

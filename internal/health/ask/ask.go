@@ -51,7 +51,8 @@ func Servers(ctx context.Context, client redis.UniversalClient) (all []health.Se
 				}
 			}
 		}
-		s := health.Server{Name: name, Version: info["redis_version"], Valkey: info["valkey_version"], Role: info["role"], Policy: info["maxmemory_policy"],
+		s := health.Server{Name: name, Version: info["redis_version"], Valkey: info["valkey_version"], Role: info["role"],
+			Policy:  info["maxmemory_policy"],
 			Loading: info["loading"] == "1" || info["master_sync_in_progress"] == "1"}
 		if s.Memory, _ = strconv.ParseInt(info["used_memory"], 10, 64); s.Replica() {
 			s.Primary = info["master_host"] + ":" + info["master_port"]

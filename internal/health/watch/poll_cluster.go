@@ -18,7 +18,8 @@ import (
 )
 
 // clusterMetrics are the sources of the numbers, by the beginnings of their names.
-const clusterMetrics = health.CertificateMetric + ",tallygate_events_total,tallygate_partition_lag,tallygate_verdicts_total,tallygate_overshoot_events_total," +
+const clusterMetrics = health.CertificateMetric +
+	",tallygate_events_total,tallygate_partition_lag,tallygate_verdicts_total,tallygate_overshoot_events_total," +
 	"tallygate_event_to_verdict_seconds"
 
 // nextAfter is the time after which the next aggregator is asked, beside one that is slow.
@@ -77,7 +78,8 @@ func (c *clusterPoll) get(ctx context.Context, path string) ([]byte, error) {
 				c.preferred.Store(int32(a.from)) //nolint:gosec // one of a few addresses
 				return a.text, nil
 			}
-			errs = append(errs, fmt.Errorf("%s: %w", strings.TrimPrefix(strings.TrimPrefix(c.apis[a.from].Base(), "http://"), "https://"), reason(a.err)))
+			errs = append(errs, fmt.Errorf("%s: %w", strings.TrimPrefix(strings.TrimPrefix(c.apis[a.from].Base(), "http://"), "https://"),
+				reason(a.err)))
 			ask()
 		}
 	}

@@ -142,17 +142,19 @@ func (w *Watch) start(ctx context.Context, polls *sync.WaitGroup, learned chan<-
 	readKafka := told(w.cfg.Logger, "Kafka", brokers.read)
 	polls.Go(func() {
 		defer brokers.close()
-		poll(ctx, learned, w.cfg.Every, kafkaWithin, func(r *health.Observations) *health.Reading[health.Kafka] { return &r.Kafka }, func(ctx context.Context) (health.Kafka, error) {
-			is, err := readKafka(ctx)
-			if err == nil {
-				w.topicSize.Store(int32(is.Verdicts.Partitions)) //nolint:gosec // of a topic
-			}
-			return is, err
-		})
+		poll(ctx, learned, w.cfg.Every, kafkaWithin, func(r *health.Observations) *health.Reading[health.Kafka] { return &r.Kafka },
+			func(ctx context.Context) (health.Kafka, error) {
+				is, err := readKafka(ctx)
+				if err == nil {
+					w.topicSize.Store(int32(is.Verdicts.Partitions)) //nolint:gosec // of a topic
+				}
+				return is, err
+			})
 	})
 	aggregators := &clusterPoll{apis: w.cfg.API.Each()}
 	polls.Go(func() {
-		poll(ctx, learned, w.cfg.Every, clusterWithin, func(r *health.Observations) *health.Reading[health.Cluster] { return &r.Cluster }, told(w.cfg.Logger, "the aggregators", aggregators.read))
+		poll(ctx, learned, w.cfg.Every, clusterWithin, func(r *health.Observations) *health.Reading[health.Cluster] { return &r.Cluster },
+			told(w.cfg.Logger, "the aggregators", aggregators.read))
 	})
 	polls.Go(func() {
 		poll(ctx, learned, exemptionsEvery, clusterWithin, func(r *health.Observations) *health.Reading[health.Exemptions] { return &r.Exemptions },
@@ -182,13 +184,14 @@ func (w *Watch) startRedis(ctx context.Context, polls *sync.WaitGroup, learned c
 		}
 		enforcers := apiclient.NewEnforcers(over)
 		defer enforcers.CloseIdleConnections()
-		poll(ctx, learned, enforcedEvery, clusterWithin, func(r *health.Observations) *health.Reading[health.Enforced] { return &r.Enforced }, func(ctx context.Context) (health.Enforced, error) {
-			s := w.State()
-			if s == nil {
-				return health.Enforced{}, errors.New("no enforcer is known yet")
-			}
-			return enforced(ctx, enforcers, s.Readings.Enforcers.Value), nil
-		})
+		poll(ctx, learned, enforcedEvery, clusterWithin,
+			func(r *health.Observations) *health.Reading[health.Enforced] { return &r.Enforced }, func(ctx context.Context) (health.Enforced, error) {
+				s := w.State()
+				if s == nil {
+					return health.Enforced{}, errors.New("no enforcer is known yet")
+				}
+				return enforced(ctx, enforcers, s.Readings.Enforcers.Value), nil
+			})
 	})
 }
 
@@ -222,7 +225,8 @@ func told[T any](log *slog.Logger, what string, read func(context.Context) (T, e
 }
 
 // poll asks again and again: a round begins every so often, or when the one before has ended.
-func poll[T any](ctx context.Context, learned chan<- update, every, within time.Duration, of func(*health.Observations) *health.Reading[T], read func(context.Context) (T, error)) {
+func poll[T any](ctx context.Context, learned chan<- update, every, within time.Duration, of func(*health.Observations) *health.Reading[T],
+	read func(context.Context) (T, error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
